@@ -1,0 +1,66 @@
+// Purpose: how an agent gets onto a host. One implementation per way (local fork/exec, ssh; later srun, mpiexec), all
+// under one contract suite. What a launcher can do is data, so that nobody compares names.
+//
+// Thread: the Asio loop it was made with; results arrive there through the sink, also after stop() until the process
+// of that agent is gone.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "supervisor/protocol/ids.h"
+#include "supervisor/protocol/message.h"
+#include "supervisor/protocol/result.h"
+
+namespace elastictrain::launcher {
+
+struct Capabilities {
+  std::string name;              // for messages
+  bool reaches_other_hosts = false;
+  bool copies_binary = false;    // brings the binary along where it is missing
+};
+
+struct AgentSpec {
+  AgentId agent;
+  std::string host;
+  protocol::AgentBootstrap bootstrap;  // written to the agent's stdin
+};
+
+// The process on this machine that stands for the agent (the agent itself, or its ssh) has ended. An agent that is
+// connected may outlive its ssh; the connection decides, not this.
+struct LaunchEnded {
+  AgentId agent;
+  bool launched = false;   // false: the agent never started; `message` says why in the tool's own words
+  int exit_code = 0;
+  int signal = 0;
+  std::string message;
+};
+
+class Launcher {
+ public:
+  virtual ~Launcher() = default;
+  virtual Capabilities capabilities() const = 0;
+  // Returns at once; at most `parallelism` (see the implementation's options) start at the same time.
+  virtual void launch(AgentSpec spec) = 0;
+  // Makes sure that nothing of this agent's launch is left on this machine: TERM, then KILL after a second.
+  virtual void forget(AgentId agent) = 0;
+  // What launch() would run, for --dry-run.
+  virtual std::vector<std::string> command_line(const std::string& host) const = 0;
+};
+
+using LaunchSink = std::function<void(LaunchEnded)>;
+
+struct SshOptions {
+  std::string user;
+  std::uint16_t port = 0;              // 0: ssh's own choice
+  std::string identity_file;
+  std::vector<std::string> extra_arguments;
+  std::uint64_t connect_timeout_ms = 10'000;
+  std::uint32_t parallelism = 32;
+  bool copy_binary = true;
+};
+
+}  // namespace elastictrain::launcher

@@ -1,0 +1,30 @@
+// Purpose: what `status`, `resize`, `replace`, `drain`, `stop` and `events` say to a running supervisor: one JSON object
+// per line over the Unix socket `control.sock` in the run's directory (mode 0700, owner only). One request, one answer;
+// `events` is not a request: the journal file beside the socket is the source, followed as it grows.
+//
+//   {"command":"status"}                      -> {"ok":true,"status":{…}}   (schema below)
+//   {"command":"resize","workers":4}          -> {"ok":true,"text":"growing from 2 to 4"}
+//   {"command":"replace","rank":1}            -> …  or {"command":"replace","host":"node3"}
+//   {"command":"drain","host":"node3"}
+//   {"command":"stop","now":false}
+//   any failure                               -> {"ok":false,"text":"what is wrong, and what to do"}
+//
+// status: {"name","phase","generation","world_size","target_size","global_batch","learning_rate_factor","size_reason",
+//          "last_change","uptime_s","epoch","epoch_fraction","step","loss","samples_per_s","idle_s","journal",
+//          "workers":[{"id","rank"|null,"host","slot","phase","generation","step","step_ms","compute_ms","data_wait_ms",
+//                      "communicate_ms","share","quiet_ms","pid"}],
+//          "hosts":[{"host","agent","slots","workers","phase","quiet_ms"}]}
+//
+// The run directory is <state>/<run name>/ where <state> is $ELASTICTRAIN_STATE_DIR, else $XDG_STATE_HOME/elastictrain,
+// else ~/.local/state/elastictrain. It holds control.sock (while the run lives), journal.jsonl and log/.
+#pragma once
+
+#include <cstddef>
+
+namespace elastictrain::control {
+
+inline constexpr std::size_t kMaxRequestBytes = 64 * 1024;
+inline constexpr const char* kSocketName = "control.sock";
+inline constexpr const char* kJournalName = "journal.jsonl";
+
+}  // namespace elastictrain::control

@@ -1,0 +1,81 @@
+// Purpose: everything the state machine may ask for. The caller performs the actions of one step in order; a Journal
+// action stands before the actions that carry out what it records, and one with `sync` must be on disk first.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "supervisor/protocol/ids.h"
+#include "supervisor/protocol/message.h"
+
+namespace elastictrain::core {
+
+struct LaunchAgent {
+  AgentId agent;
+  std::string host;
+  std::uint32_t slots = 1;
+};
+// TERM to its workers, then the agent ends; its launcher process is cleaned up.
+struct StopAgent {
+  AgentId agent;
+  std::uint64_t grace_ms = 0;
+};
+struct SpawnWorker {
+  WorkerId worker;
+  AgentId agent;
+  std::string host;
+  std::uint32_t slot = 0;
+  // What the worker is told in its environment where the program expects torch's names. Ranks of joiners are the ones
+  // they would get if everything goes to plan; the session's rank is the one that counts.
+  std::uint32_t rank = 0;
+  std::uint32_t local_rank = 0;
+  std::uint32_t world_size = 1;
+  std::uint32_t local_world_size = 1;
+  std::uint32_t node_rank = 0;
+};
+// TERM, then KILL after the grace.
+struct StopWorker {
+  WorkerId worker;
+  std::uint64_t grace_ms = 0;
+};
+struct SendToWorkers {
+  std::vector<WorkerId> workers;
+  protocol::WorkerDown message;
+};
+struct ArmTimer {
+  std::uint64_t timer = 0;  // firing comes back as TimerFired with the same number
+  Instant when;
+};
+struct CancelTimer {
+  std::uint64_t timer = 0;
+};
+// One line of the journal: an event name and ordered fields (already JSON values: numbers bare, texts quoted).
+struct Journal {
+  std::string event;
+  std::vector<std::pair<std::string, std::string>> fields;
+  bool sync = false;
+};
+struct Reply {
+  std::uint64_t request = 0;
+  bool accepted = false;
+  std::string text;
+};
+// Something the person at the terminal should read now.
+struct Tell {
+  enum class Level : std::uint8_t { kInfo, kWarning, kError } level = Level::kInfo;
+  std::string text;
+};
+// The last action of a run. Exit statuses as in the README's table.
+struct EndRun {
+  int exit_status = 0;
+  std::string reason;
+};
+
+using Action = std::variant<LaunchAgent, StopAgent, SpawnWorker, StopWorker, SendToWorkers, ArmTimer, CancelTimer,
+                            Journal, Reply, Tell, EndRun>;
+using Actions = std::vector<Action>;
+
+}  // namespace elastictrain::core

@@ -1,0 +1,36 @@
+// Purpose: the run as a pure state machine. Events and the time go in, actions come out; no clock, no I/O, no threads,
+// no randomness of its own (generation tokens come from the generator that the caller passes in).
+//
+// Ownership: one per run. Thread: any one thread at a time. The invariants of invariants.h hold after every step().
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "supervisor/core/action.h"
+#include "supervisor/core/event.h"
+#include "supervisor/core/run_view.h"
+#include "supervisor/core/settings.h"
+#include "supervisor/protocol/ids.h"
+
+namespace elastictrain::core {
+
+class Membership {
+ public:
+  // `make_token` returns a fresh unpredictable token at each call (a counter in tests).
+  Membership(RunSettings settings, std::function<Token()> make_token);
+  ~Membership();
+  Membership(Membership&&) noexcept;
+  Membership& operator=(Membership&&) noexcept;
+
+  Actions step(const Event& event, Instant now);
+
+  RunView view() const;
+  bool ended() const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace elastictrain::core

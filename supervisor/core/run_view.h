@@ -1,0 +1,53 @@
+// Purpose: a snapshot of the run for `status`, progress lines and (later) policies. Plain data, built on demand.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "supervisor/protocol/ids.h"
+#include "supervisor/protocol/message.h"
+
+namespace elastictrain::core {
+
+enum class RunPhase : std::uint8_t { kStarting, kRunning, kChanging, kStopping, kEnded };
+enum class WorkerPhase : std::uint8_t { kStarting, kSpare, kJoining, kMember, kLeaving, kGone };
+enum class AgentPhase : std::uint8_t { kLaunching, kUp, kSuspect, kDraining, kDown };
+
+struct WorkerView {
+  WorkerId worker;
+  WorkerPhase phase = WorkerPhase::kStarting;
+  std::optional<std::uint32_t> rank;
+  AgentId agent;
+  std::string host;
+  std::uint32_t slot = 0;
+  std::uint32_t share = 0;
+  std::uint64_t quiet_ms = 0;  // as its agent reported last
+  protocol::WorkerHeartbeat heartbeat;
+};
+
+struct AgentView {
+  AgentId agent;
+  std::string host;
+  std::uint32_t slots = 0;
+  AgentPhase phase = AgentPhase::kLaunching;
+  std::uint32_t workers = 0;
+  Instant last_heard;
+};
+
+struct RunView {
+  std::string run_name;
+  RunPhase phase = RunPhase::kStarting;
+  Generation generation = 0;
+  std::uint32_t world_size = 0;
+  std::uint32_t target_size = 0;
+  std::uint64_t global_batch = 0;
+  double learning_rate_factor = 1.0;
+  std::string size_reason;    // why the run has this size
+  std::string last_change;    // what happened last
+  std::vector<WorkerView> workers;  // members by rank first, then the others by id
+  std::vector<AgentView> agents;
+};
+
+}  // namespace elastictrain::core

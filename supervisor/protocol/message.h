@@ -1,0 +1,279 @@
+// Purpose: every message between supervisor, agents and workers. Plain data; codec.h turns it into bytes.
+//
+//   supervisor  <-- TLS, one TCP connection per agent -->  agent  <-- one Unix socket per worker -->  worker
+//
+// The agent relays: what a worker says travels up inside FromWorker, what the supervisor tells workers travels down
+// inside ToWorkers (one copy per agent, whatever the number of addressees). Every message about a membership carries
+// its generation, and a stale one changes nothing. Units are in the names; durations are 64-bit integers.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "supervisor/protocol/ids.h"
+
+namespace elastictrain::protocol {
+
+// ---------------------------------------------------------------------------------------------------------------
+// The plan of one generation
+
+// Where a worker's data plane can be reached. `host_key` is equal for workers that share memory (same agent).
+struct Endpoint {
+  std::string host_key;
+  std::vector<std::string> addresses;  // numeric IPv4 or IPv6, best first
+  std::uint16_t port = 0;
+  std::string unix_name;  // abstract Unix socket of the same listener, empty if none
+};
+
+struct Member {
+  WorkerId worker;
+  std::uint32_t rank = 0;
+  std::uint32_t local_rank = 0;  // place among the members on the same host
+  std::string host;
+  Endpoint endpoint;
+  std::uint32_t share = 0;  // samples per step
+  bool joiner = false;      // takes part in its first step with an empty batch and weight zero
+};
+
+enum class ChangeKind : std::uint8_t { kStart, kGrow, kShrink, kReplace, kMigrate, kDrain, kStop };
+
+// A generation without members stops the run: every member of `previous` leaves at the boundary.
+struct GenerationPlan {
+  Generation generation = 0;
+  Generation previous = 0;  // 0: the first generation, there is nothing to swap from
+  ChangeKind kind = ChangeKind::kStart;
+  std::string reason;           // why, in words a user understands
+  Token token{};                // secret of this generation's data plane
+  std::vector<Member> members;  // index = rank
+  std::vector<WorkerId> donors;  // survivors that send a slice of the state each; empty: nobody joins
+  double learning_rate_factor = 1.0;
+  std::uint32_t learning_rate_ramp_steps = 0;  // steps over which the factor moves to its new value
+  std::uint64_t build_deadline_ms = 0;         // for building the communicator and for the state transfer
+};
+
+// ---------------------------------------------------------------------------------------------------------------
+// Worker -> supervisor
+
+struct WorkerHello {
+  std::uint32_t protocol_version = 0;
+  WorkerId worker;
+  std::int64_t pid = 0;
+  std::string library_version;
+};
+
+// The program has built its model, registered its state and is able to start. Sent once.
+struct WorkerReady {
+  Endpoint endpoint;
+  std::uint64_t state_bytes = 0;
+  std::uint64_t state_layout_hash = 0;  // names, order and sizes; must be equal everywhere
+  std::uint64_t sample_count = 0;       // per epoch; 0: the program brings its own data order
+};
+
+struct WorkerPrepared {
+  Generation generation = 0;
+};
+
+struct WorkerPrepareFailed {
+  Generation generation = 0;
+  std::string reason;
+};
+
+// This worker has swapped: `first_step` is the first step it takes part in under `generation`.
+struct WorkerActive {
+  Generation generation = 0;
+  Step first_step = 0;
+  std::uint64_t state_transfer_bytes = 0;  // received (joiner) or sent (donor); may still be in flight for a donor
+};
+
+// A leaver's last words: it committed `last_step` and takes no part in `generation`.
+struct WorkerLeft {
+  Generation generation = 0;
+  Step last_step = 0;
+};
+
+// The program reached its end (all epochs, or its own stop condition).
+struct WorkerFinished {
+  Step last_step = 0;
+};
+
+// Liveness and progress, apart: `sequence` grows with every heartbeat (also while a step takes long), `step` only with
+// committed steps. Timings are means over the steps since the last heartbeat; 0 steps leave them at 0.
+struct WorkerHeartbeat {
+  std::uint64_t sequence = 0;
+  Generation generation = 0;
+  Step step = 0;
+  std::uint64_t epoch = 0;
+  std::uint32_t steps = 0;
+  double step_us = 0;
+  double data_wait_us = 0;
+  double compute_us = 0;  // before the collective
+  double communicate_us = 0;
+  double update_us = 0;
+  double samples_per_s = 0;  // of the whole job
+  double loss = 0;           // of the whole job, last committed step
+  double epoch_fraction = 0;
+  double gradient_norm = 0;  // of the averaged gradient
+};
+
+// Audit mode. Positions are places in the epoch's permutation, so [first, first+count) names exactly the samples.
+struct AuditStep {
+  Generation generation = 0;
+  Step step = 0;
+  std::uint64_t epoch = 0;
+  std::uint64_t first_position = 0;
+  std::uint64_t count = 0;
+  bool hashed = false;
+  std::uint64_t state_hash = 0;
+};
+struct WorkerAudit {
+  std::vector<AuditStep> steps;
+};
+
+// A named number or text that the program wants in the journal (test accuracy, for example).
+struct WorkerNote {
+  std::string key;
+  std::string value;
+};
+
+using WorkerUp = std::variant<WorkerHello, WorkerReady, WorkerPrepared, WorkerPrepareFailed, WorkerActive, WorkerLeft,
+                              WorkerFinished, WorkerHeartbeat, WorkerAudit, WorkerNote>;
+
+// ---------------------------------------------------------------------------------------------------------------
+// Supervisor -> worker
+
+struct Prepare {
+  GenerationPlan plan;
+};
+// Sent once every member of `generation` is prepared; from here on the change cannot be taken back.
+struct Commit {
+  Generation generation = 0;
+};
+// Before commit only: drop the prepared communicator of `generation`.
+struct Cancel {
+  Generation generation = 0;
+};
+// For a worker that is in no generation (joiner, spare): end now, with success.
+struct Dismiss {
+  std::string reason;
+};
+
+using WorkerDown = std::variant<Prepare, Commit, Cancel, Dismiss>;
+
+// ---------------------------------------------------------------------------------------------------------------
+// Agent <-> supervisor
+
+// Given to the agent as one frame on its stdin, never in argv or the environment.
+struct AgentBootstrap {
+  std::uint32_t protocol_version = 0;
+  std::string run_name;
+  AgentId agent;
+  std::string host;                         // the name the user knows it by
+  std::vector<std::string> addresses;       // where the supervisor listens, best first
+  std::uint16_t port = 0;
+  std::array<std::uint8_t, 32> key{};       // pre-shared key of this run
+  std::uint64_t connect_timeout_ms = 0;
+  std::uint64_t heartbeat_ms = 0;
+  std::uint64_t worker_dead_ms = 0;
+  std::uint64_t orphan_grace_ms = 0;
+  std::uint64_t grace_ms = 0;               // between TERM and KILL
+  std::string interface;                    // data plane interface chosen by the user; empty: by route
+};
+
+struct AgentHello {
+  std::uint32_t protocol_version = 0;
+  std::string binary_version;
+  AgentId agent;
+  std::string host_name;  // as the machine calls itself
+  std::int64_t pid = 0;
+  std::uint32_t cores = 0;
+  std::uint64_t memory_bytes = 0;
+  std::int64_t wall_clock_us = 0;
+};
+
+struct WorkerSpawned {
+  WorkerId worker;
+  std::int64_t pid = 0;
+};
+struct WorkerSpawnFailed {
+  WorkerId worker;
+  std::string reason;
+};
+struct WorkerExited {
+  WorkerId worker;
+  std::int32_t exit_code = 0;  // when signal is 0
+  std::int32_t signal = 0;
+  std::vector<std::string> last_error_lines;
+};
+
+// Whole lines as one worker wrote them, in order. `dropped` lines before `lines` did not fit the bounded buffer.
+struct WorkerOutput {
+  WorkerId worker;
+  bool is_stderr = false;
+  std::vector<std::string> lines;
+  std::uint64_t dropped = 0;
+};
+
+struct FromWorker {
+  WorkerId worker;
+  WorkerUp message;
+};
+
+// One per heartbeat period: proves that the agent lives and folds the heartbeats of its workers. Only workers whose
+// numbers changed are listed; `quiet_ms` is how long the agent has not heard from a worker that should speak.
+struct WorkerPulse {
+  WorkerId worker;
+  std::uint64_t quiet_ms = 0;
+  WorkerHeartbeat heartbeat;
+};
+struct AgentReport {
+  std::uint64_t sequence = 0;
+  std::vector<WorkerPulse> workers;
+};
+
+// Answer to CheckHost: what `elastictrain check` prints about a host.
+struct HostFacts {
+  std::string binary_version;
+  std::uint32_t cores = 0;
+  std::uint64_t memory_bytes = 0;
+  std::vector<std::string> gpus;
+  std::int64_t wall_clock_us = 0;
+};
+
+using AgentUp = std::variant<AgentHello, WorkerSpawned, WorkerSpawnFailed, WorkerExited, WorkerOutput, FromWorker,
+                             AgentReport, HostFacts>;
+
+struct SpawnWorker {
+  WorkerId worker;
+  std::uint32_t slot = 0;  // place on the host: index of its GPU or CPU share
+  std::vector<std::string> argv;
+  std::vector<std::string> environment;  // "NAME=value", added to the agent's own
+  std::string working_directory;
+};
+struct SignalWorker {
+  WorkerId worker;
+  std::int32_t signal = 0;
+};
+// TERM now, KILL after the grace time.
+struct StopWorker {
+  WorkerId worker;
+  std::uint64_t grace_ms = 0;
+};
+struct ToWorkers {
+  std::vector<WorkerId> workers;
+  WorkerDown message;
+};
+// Stops all workers (TERM, KILL after the grace) and ends the agent.
+struct StopAgent {
+  std::uint64_t grace_ms = 0;
+};
+struct SupervisorHeartbeat {
+  std::uint64_t sequence = 0;
+};
+struct CheckHost {};
+
+using AgentDown = std::variant<SpawnWorker, SignalWorker, StopWorker, ToWorkers, StopAgent, SupervisorHeartbeat,
+                               CheckHost>;
+
+}  // namespace elastictrain::protocol

@@ -1,0 +1,104 @@
+// Purpose: the data plane of one generation. Built in the background while the generation before it trains, used by
+// one thread, thrown away after it. Its life cycle is the hard part: it can be built beside another one, be aborted
+// from any thread, never hangs and never leaks.
+//
+// Ownership: whoever built it. Thread: all calls on one thread at a time, except abort(), which any thread may make.
+// Failure: after any error the communicator is broken: every later call fails at once, the buffers of the failed call
+// are undefined, and what remains is to destroy it. Destruction closes at once and never waits for a peer.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "supervisor/protocol/ids.h"
+#include "supervisor/protocol/message.h"
+#include "supervisor/protocol/result.h"
+
+namespace elastictrain::comm {
+
+// What a back end can do; data, so that nobody compares names.
+struct Capabilities {
+  std::string name;               // "cpu", "nccl", "mpi"
+  bool host_memory = true;
+  bool device_memory = false;
+  bool abort_is_prompt = true;    // abort() ends a blocked call within a millisecond or so
+  bool background_build = true;   // may be built while another one of the same process is in use
+};
+
+enum class Algorithm : std::uint8_t { kAuto, kRing, kTree };
+enum class Transport : std::uint8_t { kAuto, kTcpOnly };  // kAuto: shared memory within a host, TCP between hosts
+
+struct BuildSpec {
+  Generation generation = 0;
+  Token token{};
+  std::uint32_t rank = 0;
+  std::vector<protocol::Endpoint> peers;  // index = rank, own entry included
+  Transport transport = Transport::kAuto;
+  Algorithm algorithm = Algorithm::kAuto;
+  std::chrono::steady_clock::time_point deadline;
+  std::chrono::milliseconds operation_timeout{0};  // 0: a call waits until it is done or aborted
+};
+
+struct ReduceOptions {
+  float scale = 1.0F;  // every element of this rank's input is multiplied by it first (the weight of its samples)
+  // Control lane: summed over all ranks like the data, in the same pass; every rank reads the same sums afterwards.
+  std::span<float> lane;
+  bool want_norms = false;
+};
+
+struct ReduceStats {
+  double local_square_sum = 0;    // of this rank's input, before scaling
+  double reduced_square_sum = 0;  // of the result
+};
+
+struct Traffic {
+  std::uint64_t bytes_sent = 0;      // over sockets
+  std::uint64_t bytes_received = 0;
+  std::uint64_t bytes_shared = 0;    // through shared memory
+};
+
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+
+  virtual std::uint32_t rank() const = 0;
+  virtual std::uint32_t world_size() const = 0;
+  virtual Generation generation() const = 0;
+  virtual Capabilities capabilities() const = 0;
+
+  // In-place sum. Every rank gets bit-identical results. All ranks pass the same sizes; a rank that does not is an
+  // error on every rank that notices, never a crash.
+  virtual Status all_reduce(std::span<float> data, const ReduceOptions& options = {}, ReduceStats* stats = nullptr) = 0;
+  virtual Status broadcast(std::span<std::byte> data, std::uint32_t root) = 0;
+  // `all` holds world_size() equal blocks; block r is rank r's `mine`.
+  virtual Status all_gather(std::span<const std::byte> mine, std::span<std::byte> all) = 0;
+  virtual Status send(std::span<const std::byte> data, std::uint32_t to) = 0;
+  virtual Status receive(std::span<std::byte> data, std::uint32_t from) = 0;
+  virtual Status barrier() = 0;
+
+  // Ends the call in progress, here and (through closed connections) at the peers, with kAborted or kPeerLost.
+  // Any thread, any number of times.
+  virtual void abort() noexcept = 0;
+
+  virtual Traffic traffic() const = 0;
+};
+
+// Lets another thread stop a build. `cancel()` wakes a builder that is blocked in poll(2) within a millisecond.
+class CancelToken;
+
+// A worker's one listening socket (TCP, and an abstract Unix socket for its host), kept over all its generations.
+// Thread: used by one builder at a time; endpoint() from any thread.
+class DataListener;
+
+struct ListenOptions {
+  std::string host_key;                // equal for workers that may share memory
+  std::vector<std::string> addresses;  // numeric addresses to bind and to advertise; empty: 127.0.0.1
+};
+
+}  // namespace elastictrain::comm

@@ -1,0 +1,147 @@
+// elastictrain: C++ API for training programs.
+//
+// A program that trains on its own today becomes elastic with these calls:
+//
+//   elastictrain::Session session;                                  // joins the run; alone without a launcher
+//   session.share_state("weights", weights.data(), bytes);          // everything an update changes
+//   session.share_state("momentum", momentum.data(), bytes);
+//   session.set_data({.sample_count = n, .epochs = 5, .seed = 1, .batch = 32});
+//   session.start();                                                // ready; returns when this worker is a member
+//   while (auto batch = session.next_batch()) {
+//     compute_gradients(batch->samples, gradient);                  // mean over the samples; empty for a new worker
+//     session.all_reduce(gradient.data(), gradient.size());         // weighted by samples, over all workers
+//     update(weights, gradient, lr * session.learning_rate_factor());
+//     session.commit_step({.loss = loss});                          // the boundary at which memberships change
+//   }
+//
+// Between two commit_step() calls the membership is fixed. A change of size swaps the communicator behind all_reduce()
+// inside commit_step(); rank, world size and the number of samples may differ in the next batch.
+//
+// Errors: a call that cannot go on throws elastictrain::SessionError; its message says what to do. Leaving and finishing
+// are not errors: next_batch() returns nothing and outcome() says which it was.
+// Thread: one training thread makes all calls. State buffers must stay at their address until the session is destroyed
+// and must be written only between a successful all_reduce() and commit_step() of the same step.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+#if defined(__GNUC__)
+#define ELASTICTRAIN_CPP_API __attribute__((visibility("default")))
+#else
+#define ELASTICTRAIN_CPP_API
+#endif
+
+namespace elastictrain {
+
+class ELASTICTRAIN_CPP_API SessionError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+// How the data is cut into steps. Sampler state is a few numbers, part of the replicated state.
+struct DataOptions {
+  std::uint64_t sample_count = 0;  // per epoch
+  std::uint64_t epochs = 1;
+  std::uint64_t seed = 0;          // of the shuffle; must be equal on all workers
+  std::uint32_t batch = 32;        // per worker, used when no launcher sets one
+  bool shuffle = true;
+  std::uint64_t max_steps = 0;     // stop after so many committed steps; 0: after the epochs
+};
+
+struct Batch {
+  std::uint64_t step = 0;   // number this step gets when it is committed
+  std::uint64_t epoch = 0;  // from 0
+  std::span<const std::uint64_t> samples;  // indices of this rank; valid until commit_step(); may be empty
+  std::uint64_t global_samples = 0;        // of all ranks in this step
+  bool first_of_epoch = false;             // no sample of this epoch was used before this step
+};
+
+struct StepMetrics {
+  double loss = 0;  // mean over this rank's samples; ignored for an empty batch
+};
+
+// Job-wide figures of the last committed step, the same on every worker.
+struct StepReport {
+  double loss = 0;
+  std::uint64_t samples = 0;
+  double gradient_norm = 0;
+  double slowest_compute_us = 0;
+};
+
+// What changed at the last boundary; given to the callback on the training thread, inside commit_step() or start().
+struct Change {
+  std::uint64_t generation = 0;
+  std::uint32_t rank = 0;
+  std::uint32_t world_size = 1;
+  std::uint32_t previous_world_size = 0;
+  bool joined_now = false;  // this worker's first generation
+  std::string reason;
+};
+
+enum class Outcome {
+  kRunning,
+  kFinished,  // all epochs are done
+  kLeft,      // this worker is not part of the next generation: end with success
+  kStopped,   // the whole run is being stopped: end with success
+};
+
+class ELASTICTRAIN_CPP_API Session {
+ public:
+  // Finds its agent through the environment (ELASTICTRAIN_SOCKET); without one the session is a world of one.
+  Session();
+  ~Session();
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  void share_state(std::string_view name, void* data, std::size_t bytes);
+  void set_data(const DataOptions& options);
+  void on_change(std::function<void(const Change&)> callback);
+
+  // Returns false when this worker is not needed after all (a dismissed spare): end with success.
+  bool start();
+
+  std::optional<Batch> next_batch();
+
+  // In-place weighted mean over all ranks; blocks. An empty batch contributes nothing, whatever the buffer holds.
+  void all_reduce(float* gradient, std::size_t count);
+
+  // The same in the background, for overlap with the backward pass: buckets are reduced in the order of the calls,
+  // which must be the same on all ranks; wait_all_reduce() returns when all are done.
+  void all_reduce_async(float* gradient, std::size_t count);
+  void wait_all_reduce();
+
+  void commit_step(const StepMetrics& metrics = {});
+
+  std::uint32_t rank() const;
+  std::uint32_t world_size() const;
+  std::uint32_t local_rank() const;
+  std::uint64_t generation() const;
+  std::uint64_t worker_id() const;
+  std::uint64_t committed_step() const;
+  double learning_rate_factor() const;
+  bool launched() const;  // false: alone, without a launcher
+  Outcome outcome() const;
+  StepReport last_step() const;
+
+  // Puts a named value into the run's journal and summary (test accuracy, for example); rank 0 only, others are ignored.
+  void note(std::string_view key, std::string_view value);
+
+  // Optional: ends the session cleanly before destruction and tells the supervisor that the program is done.
+  void finish();
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+ELASTICTRAIN_CPP_API const char* version();
+
+}  // namespace elastictrain
