@@ -1,0 +1,28 @@
+// Purpose: where hosts come from. A source is asked again and again; hosts may appear and vanish between two answers.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "supervisor/protocol/result.h"
+
+namespace elastictrain::launcher {
+
+struct Host {
+  std::string name;
+  std::uint32_t slots = 1;
+  bool operator==(const Host&) const = default;
+};
+
+// Thread: the Asio loop. poll() answers on that loop, later; a failed poll keeps the previous hosts (the caller says so).
+class HostSource {
+ public:
+  virtual ~HostSource() = default;
+  virtual void poll(std::function<void(Result<std::vector<Host>>)> done) = 0;
+  virtual std::uint64_t interval_ms() const = 0;  // 0: the list never changes
+};
+
+}  // namespace elastictrain::launcher

@@ -1,0 +1,93 @@
+// Purpose: one run, live: feeds events into the state machine and performs its actions. Owns the Asio loop's work for
+// the run: agents' connections, the launcher's results, timers, the journal, the control socket, host polling.
+//
+// Thread: the io_context's thread, all callbacks too. run() returns when the run has ended and nothing is left behind.
+#pragma once
+
+#include <asio.hpp>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "launcher/host_source.h"
+#include "launcher/launcher.h"
+#include "supervisor/core/action.h"
+#include "supervisor/core/run_view.h"
+#include "supervisor/core/settings.h"
+#include "supervisor/protocol/message.h"
+#include "supervisor/protocol/result.h"
+
+namespace elastictrain {
+
+struct WorkerProgram {
+  std::vector<std::string> argv;
+  std::vector<std::string> environment;  // "NAME=value", given to every worker
+  std::string working_directory;         // empty: the agent's own
+};
+
+// A worker's output line with what the reader needs to label it.
+struct OutputLine {
+  WorkerId worker;
+  std::string host;
+  std::int64_t rank = -1;  // -1: in no generation yet
+  std::uint32_t local_rank = 0;
+  Generation generation = 0;
+  std::int64_t pid = 0;
+  bool is_stderr = false;
+  std::string text;
+};
+
+struct RunFigures {
+  core::RunView view;
+  double uptime_s = 0;
+  std::uint64_t epoch = 0;
+  double epoch_fraction = 0;
+  Step step = 0;
+  double loss = 0;
+  double samples_per_s = 0;
+  double idle_s = 0;  // time in which no worker made progress because of a change, so far
+};
+
+struct SupervisorOptions {
+  core::RunSettings settings;
+  WorkerProgram program;
+  std::string run_directory;                    // made with mode 0700
+  std::vector<std::string> listen_addresses;    // numeric; empty: loopback only
+  std::vector<std::string> advertise_addresses; // what agents are told to connect to
+  std::uint16_t listen_port = 0;
+  std::uint64_t heartbeat_ms = 250;
+  std::uint64_t worker_dead_ms = 3'000;
+  std::uint64_t orphan_grace_ms = 60'000;
+  std::uint64_t agent_connect_timeout_ms = 10'000;
+  std::uint64_t time_limit_ms = 0;              // 0: none
+  std::string interface;                        // data plane; empty: by route
+  std::vector<int> forward_signals;             // passed on to the workers
+  bool usr1_drains = false;
+  std::function<void(const OutputLine&)> on_output;
+  std::function<void(core::Tell::Level, const std::string&)> on_tell;
+  std::function<void(const RunFigures&)> on_figures;  // at most ten times a second, and at every change
+  std::function<void(const std::string& event, const std::vector<std::pair<std::string, std::string>>& fields)> on_journal;
+};
+
+class Supervisor {
+ public:
+  Supervisor(asio::io_context& io, SupervisorOptions options, launcher::Launcher& launcher,
+             launcher::HostSource& hosts);
+  ~Supervisor();
+  Supervisor(const Supervisor&) = delete;
+  Supervisor& operator=(const Supervisor&) = delete;
+
+  // Opens the run directory, listens, starts. An error here means that nothing was started.
+  Status open();
+  // Runs the loop until the end of the run; the exit status as in the README's table.
+  int run();
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace elastictrain
