@@ -1,0 +1,104 @@
+// Purpose: what the built-in trainer can be told, as one struct and one table of its fields. The flag parser, the
+// config reader and the launcher's argument list all walk the table, so a new option is one row.
+//
+// For the command line and the config:
+//   TrainerOptions options;
+//   for (const TrainerField& field : trainer_fields())
+//     // flag: flag_name(field), e.g. "--learning-rate"; TOML key: field.name, e.g. learning_rate
+//     Status set = field.set(options, text);   // text as typed; a list is "128,64"; a boolean "true" or "false"
+//   Status whole = validate(options);          // what one field alone cannot tell
+//   std::vector<std::string> argv = to_arguments(options);  // "--model=mlp" …; only what differs from the default
+//
+// Messages of set() say which values are allowed and do not name the place the value came from: the caller adds it
+// (flag, or file and line).
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "supervisor/protocol/result.h"
+
+namespace elastictrain::train {
+
+enum class ModelKind { kMlp, kCharLm, kSynthetic };
+enum class DataFormat { kAuto, kCsv, kIdx, kCifar10, kText, kGenerated };
+enum class OptimizerKind { kAuto, kSgd, kAdam };
+enum class ComputeKind { kSleep, kSpin };
+enum class GradientKind { kSamples, kConstant };
+
+// One worker that computes slower than the others: its compute time is multiplied by the factor.
+struct SlowWorker {
+  std::uint64_t worker_id = 0;
+  double factor = 1;
+};
+
+struct TrainerOptions {
+  ModelKind model = ModelKind::kMlp;
+
+  // Data. Paths may name several files, separated by commas (the batches of CIFAR-10). IDX labels are found beside
+  // the images ("…images-idx3-ubyte" -> "…labels-idx1-ubyte"). Without `train` the mlp gets generated data.
+  std::string train;
+  std::string test;
+  DataFormat format = DataFormat::kAuto;
+  std::uint64_t samples = 8192;  // of an epoch, generated data and synthetic model
+
+  // Model.
+  std::vector<std::uint32_t> hidden = {128};
+  std::uint32_t context = 10;    // char_lm: characters that a prediction sees
+  std::uint32_t embedding = 16;  // char_lm: numbers per character
+
+  // Optimizer.
+  OptimizerKind optimizer = OptimizerKind::kAuto;  // sgd for mlp and synthetic, adam for char_lm
+  double learning_rate = 0;                        // 0: 0.05 with sgd, 0.003 with adam
+  double momentum = 0.9;
+  double weight_decay = 0;
+
+  // Length of the run.
+  std::uint64_t epochs = 20;
+  std::uint64_t max_steps = 0;  // 0: after the epochs
+  std::uint64_t seed = 1;
+  std::uint32_t batch = 32;  // per worker, when no launcher sets one
+  std::uint64_t eval_every_epochs = 1;
+  std::uint64_t log_every_steps = 0;
+
+  // Synthetic model.
+  std::uint64_t compute_us_per_sample = 1000;
+  ComputeKind compute = ComputeKind::kSleep;
+  double jitter = 0;
+  std::uint64_t parameter_bytes = 4'000'000;
+  std::uint32_t buckets = 4;
+  GradientKind gradient = GradientKind::kSamples;
+  std::vector<SlowWorker> slow;
+  std::uint64_t startup_delay_ms = 0;
+};
+
+enum class FieldType { kText, kInteger, kNumber, kList };
+
+struct TrainerField {
+  std::string_view name;  // as in the config: lower case with underscores
+  FieldType type;         // what a config value must be; a kList is an array or text with commas
+  std::string_view unit;  // "" where there is none
+  std::string_view help;  // one line, with the allowed values
+  Status (*set)(TrainerOptions& options, std::string_view text);
+  std::string (*get)(const TrainerOptions& options);  // set() of it gives the same value
+};
+
+std::span<const TrainerField> trainer_fields();
+
+// "--learning-rate" for "learning_rate".
+std::string flag_name(const TrainerField& field);
+
+// Checks that need more than one field.
+Status validate(const TrainerOptions& options);
+
+// Arguments for `elastictrain worker`, one "--name=value" each, for the fields that differ from their default.
+std::vector<std::string> to_arguments(const TrainerOptions& options);
+
+// The choice that kAuto and 0 stand for.
+OptimizerKind effective_optimizer(const TrainerOptions& options);
+double effective_learning_rate(const TrainerOptions& options);
+
+}  // namespace elastictrain::train
