@@ -1,0 +1,60 @@
+// Purpose: cuts a byte stream into frame bodies. The length is checked before anything is stored.
+// Thread: one. Failure: an oversized frame; the stream cannot be used any further.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "supervisor/protocol/codec.h"
+
+namespace elastictrain::protocol {
+
+class FrameReader {
+ public:
+  explicit FrameReader(std::size_t max_body_bytes) : max_body_bytes_(max_body_bytes) {}
+
+  Status feed(std::string_view bytes) {
+    compact();
+    buffer_.append(bytes);
+    return check_next_length();
+  }
+
+  // The next complete body without its length, if one has arrived. An oversized successor shows in next feed() or here
+  // as an empty optional with failed() set.
+  std::optional<std::string> next() {
+    if (failed_ || buffer_.size() - start_ < kFrameHeaderBytes) return std::nullopt;
+    const std::size_t length = frame_body_bytes(buffer_.data() + start_);
+    if (buffer_.size() - start_ - kFrameHeaderBytes < length) return std::nullopt;
+    std::string body = buffer_.substr(start_ + kFrameHeaderBytes, length);
+    start_ += kFrameHeaderBytes + length;
+    (void)check_next_length();
+    return body;
+  }
+
+  bool failed() const { return failed_; }
+  std::size_t buffered_bytes() const { return buffer_.size() - start_; }
+
+ private:
+  Status check_next_length() {
+    if (buffer_.size() - start_ >= kFrameHeaderBytes) {
+      const std::size_t length = frame_body_bytes(buffer_.data() + start_);
+      failed_ = failed_ || length > max_body_bytes_;
+    }
+    if (!failed_) return {};
+    return Error{ErrorCode::kInvalid, "frame is larger than " + std::to_string(max_body_bytes_) + " bytes"};
+  }
+
+  void compact() {
+    if (start_ == 0) return;
+    buffer_.erase(0, start_);
+    start_ = 0;
+  }
+
+  std::size_t max_body_bytes_;
+  std::string buffer_;
+  std::size_t start_ = 0;
+  bool failed_ = false;
+};
+
+}  // namespace elastictrain::protocol
