@@ -1,0 +1,104 @@
+#!/usr/bin/env python3
+"""Checks the rules of the tree that a compiler does not: which folder may include which, where clocks and threads are
+forbidden, how long files and functions may be. Prints one line per offence and exits 1; run as a test (`ctest -R tidy`).
+
+  tidy.py [ROOT]
+"""
+import pathlib
+import re
+import sys
+
+ROOT = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parent.parent).resolve()
+
+# folder -> folders of ours that it may include (its own is implied). The longest matching prefix of a path decides.
+ARROWS = {
+    "heuristics": [],
+    "supervisor/protocol": [],
+    "supervisor/core": ["supervisor/protocol", "heuristics"],
+    "supervisor/transport": ["supervisor/protocol"],
+    "supervisor": ["supervisor", "heuristics", "launcher"],
+    "launcher": ["supervisor/protocol", "supervisor/transport"],
+    "train/include": [],
+    "train/comm": ["supervisor/protocol"],
+    "train/builtin": ["supervisor/protocol", "elastictrain"],
+    "train": ["supervisor/protocol", "train", "elastictrain"],
+    "cli": ["cli", "supervisor", "launcher", "heuristics", "train", "elastictrain"],
+    "tests": ["tests", "cli", "supervisor", "launcher", "heuristics", "train", "elastictrain"],
+}
+OURS = ("cli/", "supervisor/", "launcher/", "heuristics/", "train/", "tests/", "elastictrain/")
+PURE = ("supervisor/core/", "heuristics/", "supervisor/protocol/")
+FORBIDDEN_IN_PURE = [
+    (re.compile(r"(system_clock|steady_clock|high_resolution_clock)::now"), "reads a clock"),
+    (re.compile(r"\bstd::(thread|mutex|condition_variable|random_device)\b"), "uses threads or unseeded randomness"),
+    (re.compile(r"#include *[<\"](asio|spdlog|thread|mutex)"), "includes the edge's libraries"),
+]
+FORBIDDEN_ANYWHERE = [
+    (re.compile(r"\b(TODO|FIXME|XXX|HACK)\b"), "unfinished mark"),
+    (re.compile(r"\b(system|popen)\s*\("), "runs a shell"),
+]
+MAX_FILE_LINES = 800
+MAX_FUNCTION_LINES = 70
+
+
+def folder_of(path):
+    best = max((f for f in ARROWS if path.startswith(f + "/")), key=len, default=None)
+    return best
+
+
+def allowed(folder, target):
+    return any(target.startswith(a + "/") for a in [folder] + ARROWS[folder])
+
+
+def check_includes(path, text, offences):
+    folder = folder_of(path)
+    if folder is None:
+        return
+    for number, line in enumerate(text.splitlines(), 1):
+        m = re.match(r'\s*#include *[<"]([^>"]+)[>"]', line)
+        if m and m.group(1).startswith(OURS) and not allowed(folder, m.group(1)):
+            offences.append(f"{path}:{number}: {folder}/ may not include {m.group(1)}")
+
+
+def check_words(path, text, offences):
+    rules = FORBIDDEN_ANYWHERE + (FORBIDDEN_IN_PURE if path.startswith(PURE) else [])
+    for number, line in enumerate(text.splitlines(), 1):
+        code = line.split("//")[0]
+        for pattern, why in rules:
+            if pattern.search(line if why == "unfinished mark" else code):
+                offences.append(f"{path}:{number}: {why}: {line.strip()}")
+
+
+def check_lengths(path, text, offences):
+    lines = text.splitlines()
+    if len(lines) > MAX_FILE_LINES:
+        offences.append(f"{path}: {len(lines)} lines (at most {MAX_FILE_LINES})")
+    start = None
+    for number, line in enumerate(lines, 1):
+        # With our formatting a function at namespace or class scope opens with a line that ends in "{" and closes with
+        # a brace at the same indentation.
+        if start is None and re.match(r"^(  )?[A-Za-z~].*\)( const| noexcept| override| final)* ?\{$", line) and \
+                not re.match(r"^\s*(if|for|while|switch|TEST_CASE|SUBCASE|extern|namespace)\b", line):
+            start = (number, len(line) - len(line.lstrip()))
+        elif start and re.match(r"^ {%d}\}" % start[1], line):
+            if number - start[0] + 1 > MAX_FUNCTION_LINES:
+                offences.append(f"{path}:{start[0]}: function of {number - start[0] + 1} lines (at most {MAX_FUNCTION_LINES})")
+            start = None
+
+
+def main():
+    offences = []
+    files = [p for d in ("cli", "supervisor", "launcher", "heuristics", "train", "tests") for p in (ROOT / d).rglob("*")
+             if p.suffix in (".h", ".hpp", ".cc", ".c", ".cu")]
+    for file in sorted(files):
+        path = file.relative_to(ROOT).as_posix()
+        text = file.read_text()
+        check_includes(path, text, offences)
+        check_words(path, text, offences)
+        check_lengths(path, text, offences)
+    for o in offences:
+        print(o)
+    print(f"tidy: {len(files)} files, {len(offences)} offences")
+    return 1 if offences else 0
+
+
+sys.exit(main())
