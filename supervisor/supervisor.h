@@ -10,11 +10,13 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "launcher/host_source.h"
 #include "launcher/launcher.h"
 #include "supervisor/core/action.h"
+#include "supervisor/core/event.h"
 #include "supervisor/core/run_view.h"
 #include "supervisor/core/settings.h"
 #include "supervisor/protocol/message.h"
@@ -48,7 +50,7 @@ struct RunFigures {
   Step step = 0;
   double loss = 0;
   double samples_per_s = 0;
-  double idle_s = 0;  // time in which no worker made progress because of a change, so far
+  double idle_s = 0;  // estimate from heartbeats: time in which no worker made progress because of a change, so far
 };
 
 struct SupervisorOptions {
@@ -84,6 +86,19 @@ class Supervisor {
   Status open();
   // Runs the loop until the end of the run; the exit status as in the README's table.
   int run();
+
+  // What the launcher's sink is to call: the launcher is made before the supervisor that it reports to.
+  void launch_ended(const launcher::LaunchEnded& ended);
+  // Leaves at the next step boundary.
+  void request_stop(core::StopCause cause);
+  // TERM to the workers at once, KILL after the grace.
+  void stop_now();
+  // Passes the signal on to every worker if it is one of `forward_signals`; with `usr1_drains`, USR1 also asks to stop.
+  void forward_signal(int signal);
+
+  RunFigures figures() const;
+  // Where agents connect to; valid after open().
+  std::uint16_t listen_port() const;
 
  private:
   class Impl;
