@@ -1,0 +1,40 @@
+// Purpose: builds the CPU communicator: shared memory within a host, TCP between hosts, no thread of its own.
+//
+// The builder runs in the caller's thread (a background thread of the session) and may run while another communicator
+// of the same process is in use. It also makes the connections over which state reaches joiners, because those use the
+// same listener and the same generation token: a donor connects, a joiner accepts.
+//
+// Failure: kTimeout with the names of the missing peers, kAborted after cancel(), kInvalid for a plan that makes no
+// sense. Nothing is left behind in any case.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "train/comm/cancel_token.h"
+#include "train/comm/communicator.h"
+#include "train/comm/data_listener.h"
+#include "train/comm/socket.h"
+
+namespace elastictrain::comm {
+
+// One connection for state between this rank and `peer_rank`; both ends are non-blocking (see send_all, receive_all).
+struct StateSocket {
+  std::uint32_t peer_rank = 0;
+  bool receives = false;  // true: the peer is a donor and this rank takes its bytes
+  Socket socket;
+};
+
+struct BuildResult {
+  std::unique_ptr<Communicator> communicator;
+  std::vector<StateSocket> state_sockets;
+};
+
+// `state_transfer_from`: ranks that send state to this one; `state_transfer_to`: ranks that get state from this one.
+Result<BuildResult> build_cpu_communicator(const BuildSpec& spec, DataListener& listener, const CancelToken& cancel,
+                                           std::span<const std::uint32_t> state_transfer_from = {},
+                                           std::span<const std::uint32_t> state_transfer_to = {});
+
+}  // namespace elastictrain::comm

@@ -1,0 +1,48 @@
+// Purpose: makes all connections that one worker needs for one generation: it connects to some peers and accepts
+// others at the same time, in one poll loop, so that no order of arrival can dead-lock.
+//
+// A connector that is refused or closed (its peer may not know of the generation yet) tries again with a short back-off
+// until the deadline. A connection with a wrong token, generation or rank is closed and changes nothing.
+//
+// Thread: the builder's. Failure: kTimeout names every peer that is missing and why; kAborted after cancel().
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "train/comm/data_listener.h"
+#include "train/comm/handshake.h"
+#include "train/comm/socket.h"
+
+namespace elastictrain::comm {
+
+struct PeerSocket {
+  Socket socket;
+  Purpose purpose = Purpose::kRingLink;
+  std::uint32_t peer_rank = 0;
+  bool accepted = false;  // the peer connected to us
+};
+
+// What one worker has to do; the same (purpose, rank, direction) must not be listed twice.
+struct RendezvousPlan {
+  struct Outgoing {
+    Purpose purpose = Purpose::kRingLink;
+    std::uint32_t to_rank = 0;
+    protocol::Endpoint endpoint;
+    bool same_host = false;  // use the Unix socket if the peer has one
+  };
+  struct Incoming {
+    Purpose purpose = Purpose::kRingLink;
+    std::uint32_t from_rank = 0;
+  };
+  Generation generation = 0;
+  Token token{};
+  std::uint32_t rank = 0;
+  std::vector<Outgoing> outgoing;
+  std::vector<Incoming> incoming;
+};
+
+Result<std::vector<PeerSocket>> rendezvous(const RendezvousPlan& plan, DataListener& listener,
+                                           const CancelToken& cancel, Deadline deadline);
+
+}  // namespace elastictrain::comm
