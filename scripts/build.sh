@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# Configures and builds one preset (release, debug, asan, tsan) into build/<preset>.
+# Usage: scripts/build.sh [PRESET] [TARGET…]
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+preset=${1:-release}
+shift || true
+if command -v ccache >/dev/null && [ -z "${CMAKE_CXX_COMPILER_LAUNCHER:-}" ]; then
+  export CMAKE_CXX_COMPILER_LAUNCHER=ccache
+fi
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+if ! cmake --preset "$preset" >"$log" 2>&1; then
+  cat "$log" >&2
+  exit 1
+fi
+if [ $# -gt 0 ]; then
+  exec cmake --build --preset "$preset" --target "$@"
+fi
+exec cmake --build --preset "$preset"
