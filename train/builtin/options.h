@@ -5,7 +5,7 @@
 //   TrainerOptions options;
 //   for (const TrainerField& field : trainer_fields())
 //     // flag: flag_name(field), e.g. "--learning-rate"; TOML key: field.name, e.g. learning_rate
-//     Status set = field.set(options, text);   // text as typed; a list is "128,64"; a boolean "true" or "false"
+//     Status set = field.set(options, text);   // text as typed; a list is "128,64"
 //   Status whole = validate(options);          // what one field alone cannot tell
 //   std::vector<std::string> argv = to_arguments(options);  // "--model=mlp" …; only what differs from the default
 //
