@@ -37,6 +37,7 @@ class FrameConnection {
   virtual ~FrameConnection() = default;
   virtual void start(FrameHandler on_frame, CloseHandler on_close) = 0;
   virtual void send(std::string frame) = 0;       // frame as encode_frame() returns it
+  virtual std::size_t queued_bytes() const = 0;   // given to send() and not yet handed to the kernel
   virtual void close_after_flush() = 0;           // what is queued still goes out; no close handler call
   virtual void close() = 0;                       // at once; no close handler call
   virtual std::string local_address() const = 0;  // numeric, without port
