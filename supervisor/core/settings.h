@@ -4,18 +4,15 @@
 #include <cstdint>
 #include <string>
 
+#include "heuristics/batch_plan.h"
+#include "heuristics/learning_rate.h"
 #include "supervisor/protocol/ids.h"
 
 namespace elastictrain::core {
 
-enum class AtLimit : std::uint8_t { kStop, kSplit };          // what growing does at max_global_batch
-enum class LearningRateRule : std::uint8_t { kNone, kLinear, kSqrt };
-
-struct BatchSettings {
-  std::uint32_t per_worker = 32;
-  std::uint64_t max_global = 0;  // 0: no limit
-  AtLimit at_limit = AtLimit::kSplit;
-};
+using heuristics::AtLimit;
+using heuristics::LearningRateRule;
+using BatchSettings = heuristics::BatchRule;
 
 struct LearningRateSettings {
   LearningRateRule rule = LearningRateRule::kNone;
@@ -31,8 +28,13 @@ struct RunSettings {
   BatchSettings batch;
   LearningRateSettings learning_rate;
 
-  Millis start_timeout{60'000};    // until min_workers are ready
-  Millis ready_timeout{60'000};    // from spawn to ready; a joiner that misses it is dropped from the plan
+  // The host source is asked again and again, so that waiting for hosts makes sense when too few answer at the start.
+  bool hosts_may_appear = false;
+
+  Millis start_timeout{60'000};    // until slots for start_workers are there; then the run starts with what is there
+  // From spawn to ready; a worker that misses it is dropped from the plan. Applies once any worker of the run has said
+  // WorkerHello: a program that never does is a plain one, which counts as running from its spawn.
+  Millis ready_timeout{60'000};
   Millis prepare_timeout{10'000};  // from Prepare to the last Prepared
   Millis grace{30'000};            // between TERM and KILL, and for a drain as a whole
   Millis suspect{1'000};           // silence after which an agent is suspected
