@@ -48,7 +48,7 @@ class ELASTICTRAIN_CPP_API SessionError : public std::runtime_error {
 
 // How the data is cut into steps. Sampler state is a few numbers, part of the replicated state.
 struct DataOptions {
-  std::uint64_t sample_count = 0;  // per epoch
+  std::uint64_t sample_count = 0;  // per epoch; 0: the program brings its own data, batches carry only counts
   std::uint64_t epochs = 1;
   std::uint64_t seed = 0;          // of the shuffle; must be equal on all workers
   std::uint32_t batch = 32;        // per worker, used when no launcher sets one
@@ -60,6 +60,7 @@ struct Batch {
   std::uint64_t step = 0;   // number this step gets when it is committed
   std::uint64_t epoch = 0;  // from 0
   std::span<const std::uint64_t> samples;  // indices of this rank; valid until commit_step(); may be empty
+  std::uint64_t local_samples = 0;         // of this rank; samples.size(), also where the program brings its own data
   std::uint64_t global_samples = 0;        // of all ranks in this step
   bool first_of_epoch = false;             // no sample of this epoch was used before this step
 };
@@ -68,11 +69,12 @@ struct StepMetrics {
   double loss = 0;  // mean over this rank's samples; ignored for an empty batch
 };
 
-// Job-wide figures of the last committed step, the same on every worker.
+// Job-wide figures, the same on every worker. They ride on the all-reduce, which leaves before the program has given its
+// loss: loss and compute time are those of the step before the last committed one.
 struct StepReport {
   double loss = 0;
-  std::uint64_t samples = 0;
-  double gradient_norm = 0;
+  std::uint64_t samples = 0;       // of the last committed step
+  double gradient_norm = 0;        // of the averaged gradient, measured every 16 steps
   double slowest_compute_us = 0;
 };
 

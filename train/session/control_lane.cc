@@ -1,0 +1,34 @@
+#include "train/session/control_lane.h"
+
+#include <algorithm>
+
+namespace elastictrain::session {
+
+ControlLane::ControlLane(std::uint32_t rank, std::uint32_t world_size)
+    : rank_(rank), world_size_(world_size), values_(kFields + (world_size <= kMaxTimedRanks ? world_size : 0)) {}
+
+std::span<float> ControlLane::fill(const LaneInput& input) {
+  std::fill(values_.begin(), values_.end(), 0.0F);
+  values_[kReady] = input.swap_ready ? 1.0F : 0.0F;
+  values_[kStop] = input.wants_stop ? 1.0F : 0.0F;
+  if (input.loss_samples != 0) {
+    values_[kLossSum] = static_cast<float>(input.loss * static_cast<double>(input.loss_samples));
+    values_[kLossWeight] = static_cast<float>(input.loss_samples);
+  }
+  if (world_size_ <= kMaxTimedRanks) values_[kFields + rank_] = static_cast<float>(input.compute_us);
+  return values_;
+}
+
+LaneOutput ControlLane::read() const {
+  LaneOutput output;
+  output.all_ready = values_[kReady] == static_cast<float>(world_size_);
+  output.anyone_stops = values_[kStop] > 0;
+  output.has_loss = values_[kLossWeight] > 0;
+  if (output.has_loss) output.loss = static_cast<double>(values_[kLossSum]) / static_cast<double>(values_[kLossWeight]);
+  if (world_size_ <= kMaxTimedRanks) {
+    output.slowest_compute_us = *std::max_element(values_.begin() + kFields, values_.end());
+  }
+  return output;
+}
+
+}  // namespace elastictrain::session

@@ -1,0 +1,46 @@
+// Purpose: the few floats that ride on the first all-reduce of every step, summed over all ranks. They carry the
+// agreement on swaps (so it costs no round trip) and the figures that every worker knows about the whole job.
+//
+// Loss and compute time belong to the step before, because the lane leaves before the program has given them.
+// Thread: the one that reduces.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace elastictrain::session {
+
+struct LaneInput {
+  bool swap_ready = false;   // the next generation is committed and built here
+  bool wants_stop = false;   // this worker lost its agent for good
+  double loss = 0;           // of the step before, mean over `loss_samples`
+  std::uint64_t loss_samples = 0;
+  double compute_us = 0;     // of the step before
+};
+
+struct LaneOutput {
+  bool all_ready = false;
+  bool anyone_stops = false;
+  double loss = 0;
+  bool has_loss = false;
+  double slowest_compute_us = 0;
+};
+
+class ControlLane {
+ public:
+  ControlLane(std::uint32_t rank, std::uint32_t world_size);
+  std::span<float> fill(const LaneInput& input);
+  LaneOutput read() const;
+
+ private:
+  // One place per rank for the compute time, since sums cannot tell the slowest; left out of very large worlds.
+  static constexpr std::uint32_t kMaxTimedRanks = 1024;
+  enum Field : std::size_t { kReady, kStop, kLossSum, kLossWeight, kFields };
+
+  std::uint32_t rank_;
+  std::uint32_t world_size_;
+  std::vector<float> values_;
+};
+
+}  // namespace elastictrain::session

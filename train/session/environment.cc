@@ -1,0 +1,102 @@
+#include "train/session/environment.h"
+
+#include <unistd.h>
+
+#include <charconv>
+#include <cstdlib>
+#include <limits>
+#include <string_view>
+
+namespace elastictrain::session {
+namespace {
+
+std::string text(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? std::string() : std::string(value);
+}
+
+// Reads variables and keeps the first complaint.
+class Numbers {
+ public:
+  std::uint64_t read(const char* name, std::uint64_t fallback, std::uint64_t most) {
+    const std::string value = text(name);
+    if (value.empty()) return fallback;
+    std::uint64_t number = 0;
+    const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+    const bool whole = error == std::errc() && end == value.data() + value.size();
+    if (!whole || number > most) {
+      complain(std::string(name) + "=" + value + " is not a number from 0 to " + std::to_string(most));
+      return fallback;
+    }
+    return number;
+  }
+
+  void complain(std::string what) {
+    if (status_.ok()) status_ = Error{ErrorCode::kInvalid, std::move(what) + "; unset it or correct it"};
+  }
+  const Status& status() const { return status_; }
+
+ private:
+  Status status_;
+};
+
+std::vector<std::string> split_commas(std::string_view list) {
+  std::vector<std::string> parts;
+  while (!list.empty()) {
+    const auto comma = list.find(',');
+    if (comma != 0) parts.emplace_back(list.substr(0, comma));
+    list = comma == std::string_view::npos ? std::string_view() : list.substr(comma + 1);
+  }
+  return parts;
+}
+
+std::string node_name() {
+  if (auto name = text("PEER_NODE"); !name.empty()) return name;
+  char host[256] = {};
+  return gethostname(host, sizeof host - 1) == 0 ? host : "host";
+}
+
+void read_choices(Environment& environment, Numbers& numbers) {
+  const std::string transport = text("ELASTICTRAIN_TRANSPORT");
+  if (transport == "tcp") environment.transport = comm::Transport::kTcpOnly;
+  else if (!transport.empty() && transport != "auto") {
+    numbers.complain("ELASTICTRAIN_TRANSPORT=" + transport + " is neither auto nor tcp");
+  }
+  const std::string algorithm = text("ELASTICTRAIN_ALGORITHM");
+  if (algorithm == "ring") environment.algorithm = comm::Algorithm::kRing;
+  else if (algorithm == "tree") environment.algorithm = comm::Algorithm::kTree;
+  else if (!algorithm.empty() && algorithm != "auto") {
+    numbers.complain("ELASTICTRAIN_ALGORITHM=" + algorithm + " is neither auto, ring nor tree");
+  }
+}
+
+}  // namespace
+
+Result<Environment> read_environment() {
+  constexpr std::uint64_t kDay = 86'400'000;
+  constexpr auto kAny = std::numeric_limits<std::uint64_t>::max();
+  Environment environment;
+  Numbers numbers;
+  environment.socket_path = text("ELASTICTRAIN_SOCKET");
+  environment.worker.value = static_cast<std::uint32_t>(numbers.read("ELASTICTRAIN_WORKER_ID", 0, 0xffff'ffff));
+  environment.job_id = text("ELASTICTRAIN_JOB_ID");
+  environment.host_key = text("ELASTICTRAIN_HOST_KEY");
+  environment.bind_addresses = split_commas(text("ELASTICTRAIN_BIND"));
+  environment.heartbeat = std::chrono::milliseconds(numbers.read("ELASTICTRAIN_HEARTBEAT_MS", 250, kDay));
+  environment.orphan_grace = std::chrono::milliseconds(numbers.read("ELASTICTRAIN_ORPHAN_GRACE_MS", 60'000, kDay));
+  environment.audit_every = numbers.read("ELASTICTRAIN_AUDIT_EVERY", 0, kAny);
+  environment.step_log_directory = text("ELASTICTRAIN_STEP_LOG");
+  environment.node = node_name();
+  environment.checkpoint_directory = text("ELASTICTRAIN_CHECKPOINT_DIR");
+  environment.checkpoint_every = numbers.read("ELASTICTRAIN_CHECKPOINT_EVERY", 0, kAny);
+  environment.resume = numbers.read("ELASTICTRAIN_RESUME", 0, 1) == 1;
+  read_choices(environment, numbers);
+  if (environment.heartbeat.count() == 0) numbers.complain("ELASTICTRAIN_HEARTBEAT_MS must be at least 1");
+  if (!environment.socket_path.empty() && environment.worker.value == 0) {
+    numbers.complain("ELASTICTRAIN_SOCKET is set but ELASTICTRAIN_WORKER_ID is not");
+  }
+  if (!numbers.status()) return numbers.status().error();
+  return environment;
+}
+
+}  // namespace elastictrain::session

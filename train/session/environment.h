@@ -1,0 +1,36 @@
+// Purpose: what the agent tells a worker through its environment, read once and checked.
+// Failure: a value that is not what it should be is an Error that names the variable.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "supervisor/protocol/ids.h"
+#include "supervisor/protocol/result.h"
+#include "train/comm/communicator.h"
+
+namespace elastictrain::session {
+
+struct Environment {
+  std::string socket_path;  // empty: no launcher
+  WorkerId worker;
+  std::string job_id;
+  std::string host_key;
+  std::vector<std::string> bind_addresses;
+  std::chrono::milliseconds heartbeat{250};
+  std::chrono::milliseconds orphan_grace{60'000};
+  std::uint64_t audit_every = 0;  // hash every N steps; 0: no audit
+  std::string step_log_directory;
+  std::string node;  // for the step log
+  comm::Transport transport = comm::Transport::kAuto;
+  comm::Algorithm algorithm = comm::Algorithm::kAuto;
+  std::string checkpoint_directory;
+  std::uint64_t checkpoint_every = 0;  // steps; 0: only at the end
+  bool resume = false;
+};
+
+Result<Environment> read_environment();
+
+}  // namespace elastictrain::session

@@ -1,0 +1,54 @@
+#include "train/session/reducer.h"
+
+#include <utility>
+
+namespace elastictrain::session {
+
+Reducer::Reducer(Work work) : work_(std::move(work)), thread_([this] { run(); }) {}
+
+Reducer::~Reducer() {
+  {
+    const std::lock_guard lock(mutex_);
+    ending_ = true;
+    queue_.clear();
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+void Reducer::submit(float* data, std::size_t count) {
+  {
+    const std::lock_guard lock(mutex_);
+    queue_.push_back({data, count});
+  }
+  changed_.notify_all();
+}
+
+Status Reducer::wait() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return queue_.empty() && !busy_; });
+  return failure_;
+}
+
+void Reducer::run() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [this] { return ending_ || !queue_.empty(); });
+    if (ending_) return;
+    const Bucket bucket = queue_.front();
+    queue_.pop_front();
+    if (failure_.ok()) reduce(bucket, lock);
+    changed_.notify_all();
+  }
+}
+
+void Reducer::reduce(Bucket bucket, std::unique_lock<std::mutex>& lock) {
+  busy_ = true;
+  lock.unlock();
+  Status status = work_(bucket.data, bucket.count);
+  lock.lock();
+  busy_ = false;
+  if (!status) failure_ = std::move(status);
+}
+
+}  // namespace elastictrain::session

@@ -1,0 +1,59 @@
+// Purpose: which samples a step takes, as pure functions of a few numbers. The state is part of the replicated state of
+// a run, so every worker cuts the same step without talking to the others.
+//
+// The order of an epoch is a permutation with a format of our own (it must be the same with every compiler and on every
+// machine): a keyed Feistel network over the positions, walked until it lands inside the data set. It needs no memory
+// and no start-up time at an epoch's beginning, whatever the size of the data set.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace elastictrain::state {
+
+struct SamplerState {
+  std::uint64_t seed = 0;
+  std::uint64_t epoch = 0;   // from 0
+  std::uint64_t cursor = 0;  // positions of this epoch that committed steps have used
+  bool operator==(const SamplerState&) const = default;
+};
+
+// A bijection of [0, size), decided by (seed, epoch).
+class Permutation {
+ public:
+  Permutation() = default;
+  Permutation(std::uint64_t size, std::uint64_t seed, std::uint64_t epoch);
+  std::uint64_t at(std::uint64_t position) const;
+
+ private:
+  static constexpr int kRounds = 10;
+  std::uint64_t encrypt(std::uint64_t value) const;
+
+  std::uint64_t size_ = 0;
+  unsigned low_bits_ = 0;
+  unsigned high_bits_ = 0;
+  std::uint64_t keys_[kRounds] = {};
+};
+
+// One step's part of an epoch: positions [first, first + total), of which this rank takes `mine`.
+struct Cut {
+  std::uint64_t epoch = 0;
+  std::uint64_t first = 0;
+  std::uint64_t total = 0;
+  std::uint64_t my_first = 0;
+  std::uint64_t my_count = 0;
+};
+
+// Parts of `total` in proportion to the shares by largest remainder (ties go to the lower rank); they add up to `total`
+// unless all shares are zero.
+std::vector<std::uint64_t> split_by_shares(std::uint64_t total, std::span<const std::uint32_t> shares);
+
+// The next min(sum of shares, rest of the epoch) positions. `sample_count` 0: data without an end and without indices.
+Cut cut_step(const SamplerState& state, std::uint64_t sample_count, std::span<const std::uint32_t> shares,
+             std::uint32_t rank);
+
+// The state after the step is committed.
+SamplerState advance(const SamplerState& state, std::uint64_t sample_count, const Cut& cut);
+
+}  // namespace elastictrain::state
