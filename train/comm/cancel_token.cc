@@ -1,0 +1,22 @@
+#include "train/comm/cancel_token.h"
+
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <cstdint>
+
+namespace elastictrain::comm {
+
+CancelToken::CancelToken() : fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
+
+CancelToken::~CancelToken() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+void CancelToken::cancel() noexcept {
+  cancelled_.store(true, std::memory_order_release);
+  const std::uint64_t one = 1;
+  if (fd_ >= 0) [[maybe_unused]] const auto written = ::write(fd_, &one, sizeof one);
+}
+
+}  // namespace elastictrain::comm

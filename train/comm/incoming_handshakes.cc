@@ -1,0 +1,93 @@
+#include "train/comm/incoming_handshakes.h"
+
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "train/comm/peer_credentials.h"
+
+namespace elastictrain::comm {
+namespace {
+
+constexpr std::size_t kMaxPending = 256;
+constexpr std::chrono::seconds kPatience{5};
+
+}  // namespace
+
+void IncomingHandshakes::add_to(std::vector<pollfd>& fds) const {
+  for (std::size_t i = 0; i < listener_.size(); ++i) fds.push_back({listener_.fd(i), POLLIN, 0});
+  for (const auto& pending : pending_) fds.push_back({pending.socket.fd(), POLLIN, 0});
+}
+
+void IncomingHandshakes::advance(Deadline now) {
+  for (std::size_t i = 0; i < listener_.size(); ++i) accept_from(i, now);
+  std::erase_if(pending_, [&](Pending& pending) { return read_from(pending) || now - pending.since > kPatience; });
+}
+
+void IncomingHandshakes::accept_from(std::size_t listener_index, Deadline now) {
+  for (;;) {
+    const int fd = ::accept4(listener_.fd(listener_index), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (fd < 0) return;
+    const bool is_unix = listener_.is_unix(listener_index);
+    if (is_unix && !peer_has_own_uid(fd)) {
+      Socket(fd).reset();
+      ++refused_;
+      continue;
+    }
+    if (pending_.size() == kMaxPending) pending_.erase(pending_.begin());
+    pending_.push_back({Socket(fd), is_unix, now, 0, {}});
+  }
+}
+
+bool IncomingHandshakes::read_from(Pending& pending) {
+  const ssize_t n = ::recv(pending.socket.fd(), pending.bytes.data() + pending.received,
+                           pending.bytes.size() - pending.received, 0);
+  if (n < 0 && (errno == EAGAIN || errno == EINTR)) return false;
+  if (n <= 0) return true;
+  pending.received += static_cast<std::size_t>(n);
+  if (pending.received < pending.bytes.size()) return false;
+  const auto handshake = decode_handshake(pending.bytes);
+  if (handshake && expected(*handshake, pending.is_unix)) {
+    keep(pending, *handshake);
+  } else {
+    ++refused_;
+  }
+  return true;
+}
+
+bool IncomingHandshakes::expected(const Handshake& handshake, bool is_unix) const {
+  if (!same_token(handshake.token, plan_.token) || handshake.generation != plan_.generation) return false;
+  if (handshake.to_rank != plan_.rank) return false;
+  if (handshake.purpose == Purpose::kShmGroup && !is_unix) return false;
+  return std::any_of(plan_.incoming.begin(), plan_.incoming.end(), [&](const auto& incoming) {
+    return incoming.purpose == handshake.purpose && incoming.from_rank == handshake.from_rank;
+  });
+}
+
+// A peer that connects a second time has given up its first connection.
+void IncomingHandshakes::keep(Pending& pending, const Handshake& handshake) {
+  const auto ack = handshake_ack();
+  if (::send(pending.socket.fd(), ack.data(), ack.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(ack.size())) return;
+  if (!pending.is_unix) tune_tcp(pending.socket.fd());
+  std::erase_if(arrived_, [&](const PeerSocket& other) {
+    return other.purpose == handshake.purpose && other.peer_rank == handshake.from_rank;
+  });
+  arrived_.push_back({std::move(pending.socket), handshake.purpose, handshake.from_rank, true});
+}
+
+std::string IncomingHandshakes::missing() const {
+  std::string text;
+  for (const auto& incoming : plan_.incoming) {
+    const bool here = std::any_of(arrived_.begin(), arrived_.end(), [&](const PeerSocket& peer) {
+      return peer.purpose == incoming.purpose && peer.peer_rank == incoming.from_rank;
+    });
+    if (here) continue;
+    if (!text.empty()) text += "; ";
+    text += "rank " + std::to_string(incoming.from_rank) + " (" + to_string(incoming.purpose) + ") did not connect";
+  }
+  if (!text.empty() && refused_ > 0) text += "; " + std::to_string(refused_) + " other connections were refused";
+  return text;
+}
+
+}  // namespace elastictrain::comm

@@ -1,0 +1,138 @@
+#include "train/comm/socket.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+namespace elastictrain::comm {
+namespace {
+
+constexpr int kLoopbackBufferBytes = 2 << 20;
+
+bool same_address(const sockaddr_storage& a, const sockaddr_storage& b) {
+  if (a.ss_family != b.ss_family) return false;
+  if (a.ss_family == AF_INET) {
+    return reinterpret_cast<const sockaddr_in&>(a).sin_addr.s_addr ==
+           reinterpret_cast<const sockaddr_in&>(b).sin_addr.s_addr;
+  }
+  return a.ss_family == AF_INET6 && std::memcmp(&reinterpret_cast<const sockaddr_in6&>(a).sin6_addr,
+                                                &reinterpret_cast<const sockaddr_in6&>(b).sin6_addr, 16) == 0;
+}
+
+// Traffic between two addresses of one machine never leaves it when both ends use the same address.
+bool peer_is_local(int fd) {
+  sockaddr_storage peer{};
+  sockaddr_storage own{};
+  socklen_t peer_size = sizeof peer;
+  socklen_t own_size = sizeof own;
+  if (::getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &peer_size) != 0) return false;
+  if (::getsockname(fd, reinterpret_cast<sockaddr*>(&own), &own_size) != 0) return false;
+  return same_address(peer, own);
+}
+
+int get_int(int fd, int level, int option) {
+  int value = 0;
+  socklen_t size = sizeof value;
+  return ::getsockopt(fd, level, option, &value, &size) == 0 ? value : 0;
+}
+
+void set_int(int fd, int level, int option, int value) { ::setsockopt(fd, level, option, &value, sizeof value); }
+
+void choose_congestion_control(int fd) {
+  for (const char* name : {"reno", "cubic"}) {
+    if (::setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, std::strlen(name)) == 0) return;
+  }
+}
+
+int poll_timeout_ms(Deadline deadline) {
+  const auto left = deadline - std::chrono::steady_clock::now();
+  const auto left_ms = std::chrono::ceil<std::chrono::milliseconds>(left).count();
+  return static_cast<int>(std::clamp<long long>(left_ms, 0, 60'000));
+}
+
+// Runs `transfer` (one send or recv) until `size` bytes are through.
+template <class Transfer>
+Status move_all(int fd, std::size_t size, short events, const CancelToken& cancel, Deadline deadline,
+                Transfer transfer) {
+  std::size_t done = 0;
+  while (done < size) {
+    if (cancel.cancelled()) return Error{ErrorCode::kAborted, "the transfer was cancelled"};
+    const ssize_t n = transfer(done);
+    if (n > 0) {
+      done += static_cast<std::size_t>(n);
+    } else if (n == 0) {
+      return Error{ErrorCode::kPeerLost, "the peer closed the connection"};
+    } else if (errno == EAGAIN) {
+      if (auto ready = wait_ready(fd, events, cancel, deadline); !ready) return ready;
+    } else if (errno != EINTR) {
+      return io_error("transfer", errno);
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+void Socket::reset() {
+  if (fd_ >= 0) ::close(std::exchange(fd_, -1));
+}
+
+Error io_error(const std::string& what, int error_number) {
+  const bool lost = error_number == EPIPE || error_number == ECONNRESET;
+  return Error{lost ? ErrorCode::kPeerLost : ErrorCode::kIo, what + ": " + std::strerror(error_number)};
+}
+
+void tune_tcp(int fd) {
+  set_int(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+  if (!peer_is_local(fd)) return;
+  set_int(fd, SOL_SOCKET, SO_SNDBUF, kLoopbackBufferBytes);
+  set_int(fd, SOL_SOCKET, SO_RCVBUF, kLoopbackBufferBytes);
+  choose_congestion_control(fd);
+}
+
+TcpOptions tcp_options(int fd) {
+  TcpOptions options;
+  char name[32] = {};
+  socklen_t size = sizeof name - 1;
+  if (::getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, &size) == 0) options.congestion_control = name;
+  options.send_buffer_bytes = get_int(fd, SOL_SOCKET, SO_SNDBUF);
+  options.receive_buffer_bytes = get_int(fd, SOL_SOCKET, SO_RCVBUF);
+  options.loopback = peer_is_local(fd);
+  return options;
+}
+
+Status wait_ready(int fd, short events, const CancelToken& cancel, Deadline deadline) {
+  pollfd fds[2] = {{fd, events, 0}, {cancel.fd(), POLLIN, 0}};
+  for (;;) {
+    const int ready = ::poll(fds, 2, poll_timeout_ms(deadline));
+    if (cancel.cancelled()) return Error{ErrorCode::kAborted, "the wait for a peer was cancelled"};
+    if (ready > 0 && fds[0].revents != 0) return {};
+    if (ready < 0 && errno != EINTR) return io_error("poll", errno);
+    if (std::chrono::steady_clock::now() >= deadline) {
+      return Error{ErrorCode::kTimeout, "the peer did nothing until the deadline"};
+    }
+  }
+}
+
+Status send_all(const Socket& socket, std::span<const std::byte> data, const CancelToken& cancel, Deadline deadline) {
+  return move_all(socket.fd(), data.size(), POLLOUT, cancel, deadline, [&](std::size_t done) {
+    const ssize_t n = ::send(socket.fd(), data.data() + done, data.size() - done, MSG_NOSIGNAL);
+    return n;
+  });
+}
+
+Status receive_all(const Socket& socket, std::span<std::byte> data, const CancelToken& cancel, Deadline deadline) {
+  return move_all(socket.fd(), data.size(), POLLIN, cancel, deadline, [&](std::size_t done) {
+    const ssize_t n = ::recv(socket.fd(), data.data() + done, data.size() - done, 0);
+    return n;
+  });
+}
+
+}  // namespace elastictrain::comm
