@@ -1,0 +1,100 @@
+"""One test for each row of the table of exit statuses."""
+
+import os
+import signal
+import subprocess
+
+import harness
+from harness import BINARY, Case, Run, job
+
+
+def shell(script, workers=2):
+    """Arguments that run a shell script as the plain program of every worker."""
+    return ["-n", str(workers), "--", "sh", "-c", script]
+
+
+class ExitStatus(Case):
+    def status_of(self, arguments=(), config=None, timeout=30):
+        run = Run(config, arguments=arguments)
+        with run:
+            status = run.wait(timeout)
+            run.wait_no_processes()
+            self.said = run.text()
+        return status
+
+    def test_all_good_is_0(self):
+        self.assertEqual(self.status_of(shell("exit 0")), 0)
+
+    def test_a_failing_worker_gives_its_own_status(self):
+        self.assertEqual(self.status_of(shell('[ "$RANK" = 1 ] && exit 3; exec sleep 60')), 3)
+        self.assertIn("3", self.said)
+
+    def test_a_worker_killed_by_a_signal_gives_128_plus_its_number(self):
+        self.assertEqual(self.status_of(shell('[ "$RANK" = 1 ] && kill -SEGV $$; exec sleep 60')), 128 + signal.SIGSEGV)
+
+    def test_a_killed_trainer_gives_137(self):
+        with Run(job()) as run:
+            os.kill(harness.pids(run.wait_size(2))[1], signal.SIGKILL)
+            self.assertEqual(run.wait(), 137)
+            run.wait_no_processes()
+
+    def test_a_program_that_is_not_there_is_named(self):
+        status = self.status_of(["-n", "1", "--", "/no/such/program"])
+        self.assertNotIn(status, (0, 126, 127, 253, 254, 255))
+        self.assertIn("/no/such/program", self.said)
+
+    def test_a_wrong_flag_is_64(self):
+        done = subprocess.run([BINARY, "run", "--no-such-flag"], capture_output=True, text=True, timeout=20)
+        self.assertEqual(done.returncode, 64)
+        self.assertIn("--no-such-flag", done.stderr)
+
+    def test_a_mistake_in_the_config_is_78_with_file_line_and_suggestion(self):
+        with Run("[workers]\nmin = 1\nstrat = 2\n") as run:
+            self.assertEqual(run.wait(), 78)
+            self.assertIn("config.toml:3", run.text("stderr"))
+            self.assertIn("start", run.text("stderr"))
+
+    def test_no_reachable_host_is_69_with_the_tools_own_words(self):
+        arguments = ["-n", "1", "-H", "unreachable.invalid:1", "--set", "timeouts.start_ms=5000", "--", "true"]
+        self.assertEqual(self.status_of(arguments), 69)
+        self.assertIn("unreachable.invalid", self.said)
+
+    def test_preempted_is_75(self):
+        with Run(job()) as run:
+            run.wait_size(2)
+            run.signal(signal.SIGTERM)
+            self.assertEqual(run.wait(), 75)
+            run.wait_no_processes()
+            self.assert_audit_clean(run)
+
+    def test_interrupted_is_130(self):
+        with Run(job()) as run:
+            run.wait_size(2)
+            run.signal(signal.SIGINT)
+            self.assertEqual(run.wait(), 130)
+            run.wait_no_processes()
+            self.assert_audit_clean(run)
+
+    def test_stopped_by_command_is_0(self):
+        with Run(job()) as run:
+            run.wait_size(2)
+            run.do("stop", run.name)
+            self.assertEqual(run.wait(), 0)
+
+    def test_the_time_limit_is_75(self):
+        with Run(job(), arguments=["--time-limit", "2"]) as run:
+            self.assertEqual(run.wait(), 75)
+            run.wait_no_processes()
+
+    def test_a_command_without_a_run_says_so(self):
+        run = Run(job())
+        try:
+            done = run.command("status", "no-such-run")
+            self.assertEqual(done.returncode, 69)
+            self.assertIn("no-such-run", done.stderr)
+        finally:
+            run.kill()
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -1,0 +1,95 @@
+"""One test for each row of the table of signals."""
+
+import os
+import signal
+
+import harness
+from harness import Case, Run, is_alive, job, pids, synthetic, wait_until
+
+STUBBORN = 'trap "" TERM INT; echo started; while :; do sleep 0.1; done'
+REPORTS = 'trap "echo got-usr1" USR1; trap "echo got-usr2" USR2; echo started; while :; do sleep 0.05; done'
+
+
+class Signals(Case):
+    def test_ctrl_c_drains_at_a_step_boundary_and_says_so(self):
+        with Run(job()) as run:
+            run.wait_size(2)
+            run.signal(signal.SIGINT)
+            self.assertEqual(run.wait(), 130)
+            run.wait_no_processes()
+            self.assert_audit_clean(run)
+            self.assert_steps_continue(run)
+
+    def test_ctrl_c_of_a_terminal_reaches_the_whole_group_and_still_drains(self):
+        with Run(job()) as run:
+            run.wait_size(2)
+            os.killpg(run.process.pid, signal.SIGINT)
+            self.assertEqual(run.wait(), 130)
+            run.wait_no_processes()
+            self.assert_audit_clean(run)
+
+    def test_ctrl_c_twice_stops_programs_that_do_not_listen(self):
+        with Run(arguments=["-n", "2", "--grace", "1", "--", "sh", "-c", STUBBORN]) as run:
+            run.wait_text("started")
+            run.signal(signal.SIGINT)
+            run.signal(signal.SIGINT)
+            self.assertEqual(run.wait(15), 130)
+            run.wait_no_processes()
+
+    def test_ctrl_c_while_starting_leaves_nothing(self):
+        with Run(job(trainer=synthetic(startup_delay_ms=20_000))) as run:
+            wait_until(lambda: len(run.processes()) >= 3, 15, "agent and workers")
+            run.signal(signal.SIGINT)
+            self.assertEqual(run.wait(15), 130)
+            run.wait_no_processes()
+
+    def test_term_is_a_preemption_within_the_grace(self):
+        with Run(arguments=["-n", "2", "--grace", "1", "--", "sh", "-c", STUBBORN]) as run:
+            run.wait_text("started")
+            run.signal(signal.SIGTERM)
+            self.assertEqual(run.wait(15), 75)
+            run.wait_no_processes()
+
+    def test_hangup_is_as_term(self):
+        with Run(job()) as run:
+            run.wait_size(2)
+            run.signal(signal.SIGHUP)
+            self.assertEqual(run.wait(), 75)
+            run.wait_no_processes()
+
+    def test_usr1_and_usr2_are_passed_on(self):
+        with Run(arguments=["-n", "1", "--", "sh", "-c", REPORTS]) as run:
+            run.wait_text("started")
+            run.signal(signal.SIGUSR1)
+            run.wait_text("got-usr1")
+            run.signal(signal.SIGUSR2)
+            run.wait_text("got-usr2")
+            run.signal(signal.SIGINT)
+            run.signal(signal.SIGINT)
+            run.wait(40)
+
+    def test_usr1_can_be_a_notice_to_leave(self):
+        with Run(job(signals={"usr1": "drain"})) as run:
+            run.wait_size(2)
+            run.signal(signal.SIGUSR1)
+            self.assertEqual(run.wait(), 75)
+            run.wait_no_processes()
+
+    def test_a_stopped_and_continued_run_goes_on_without_a_verdict(self):
+        with Run(job()) as run:
+            before = pids(run.wait_size(2))
+            run.signal(signal.SIGTSTP)
+            wait_until(lambda: harness.process_state(run.process.pid) == "T", 10, "the run stopped")
+            harness.pause(4.5)  # longer than the time after which silence means death
+            run.signal(signal.SIGCONT)
+            step = run.last_step()
+            run.wait_step(step + 20)
+            status = run.wait_size(2)
+            self.assertEqual(pids(status), before)
+            self.assertTrue(all(is_alive(pid) for pid in before))
+            run.do("stop", run.name)
+            self.assertEqual(run.wait(), 0)
+
+
+if __name__ == "__main__":
+    harness.main()
