@@ -35,7 +35,8 @@ bool parse_cell(std::string_view cell, float& value) {
 std::string shown(std::string_view cell) {
   constexpr std::size_t kShownBytes = 40;
   std::string text(cell.substr(0, kShownBytes));
-  std::replace_if(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < 32; }, '?');
+  std::replace_if(
+      text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < 32; }, '?');
   return "'" + text + (cell.size() > kShownBytes ? "…'" : "'");
 }
 

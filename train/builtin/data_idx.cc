@@ -10,7 +10,9 @@ namespace {
 constexpr std::uint8_t kUnsignedByte = 0x08;
 constexpr std::size_t kMaxElements = std::size_t{1} << 40;
 
-std::uint8_t byte_at(std::string_view bytes, std::size_t offset) { return static_cast<std::uint8_t>(bytes[offset]); }
+std::uint8_t byte_at(std::string_view bytes, std::size_t offset) {
+  return static_cast<std::uint8_t>(bytes[offset]);
+}
 
 std::uint32_t big_endian(std::string_view bytes, std::size_t offset) {
   std::uint32_t value = 0;
@@ -71,8 +73,8 @@ Status check_shapes(const IdxHeader& image, NamedBytes images, const IdxHeader& 
   }
   if (image.dimensions[0] != label.dimensions[0]) {
     return error_at_offset(labels.name, 4,
-                           std::to_string(label.dimensions[0]) + " labels for " +
-                               std::to_string(image.dimensions[0]) + " images; the two files do not belong together");
+                           std::to_string(label.dimensions[0]) + " labels for " + std::to_string(image.dimensions[0]) +
+                               " images; the two files do not belong together");
   }
   return {};
 }

@@ -13,7 +13,9 @@ constexpr std::uint64_t kNoLimit = std::numeric_limits<std::uint64_t>::max();
 constexpr std::uint64_t kMaxSamples = 1'000'000'000;
 constexpr std::uint64_t kMaxParameterBytes = 64ULL << 30;
 
-Error invalid(std::string message) { return Error{ErrorCode::kInvalid, std::move(message)}; }
+Error invalid(std::string message) {
+  return Error{ErrorCode::kInvalid, std::move(message)};
+}
 
 template <class T>
 std::string number_text(T value) {
@@ -225,7 +227,9 @@ constexpr TrainerField kFields[] = {
 
 }  // namespace
 
-std::span<const TrainerField> trainer_fields() { return kFields; }
+std::span<const TrainerField> trainer_fields() {
+  return kFields;
+}
 
 std::string flag_name(const TrainerField& field) {
   std::string flag = "--" + std::string(field.name);
@@ -274,6 +278,11 @@ OptimizerKind effective_optimizer(const TrainerOptions& options) {
 double effective_learning_rate(const TrainerOptions& options) {
   if (options.learning_rate > 0) return options.learning_rate;
   return effective_optimizer(options) == OptimizerKind::kAdam ? 0.003 : 0.05;
+}
+
+double effective_momentum(const TrainerOptions& options) {
+  const bool stateless = options.model == ModelKind::kSynthetic && options.optimizer == OptimizerKind::kAuto;
+  return stateless ? 0 : options.momentum;
 }
 
 }  // namespace elastictrain::train

@@ -100,5 +100,7 @@ std::vector<std::string> to_arguments(const TrainerOptions& options);
 // The choice that kAuto and 0 stand for.
 OptimizerKind effective_optimizer(const TrainerOptions& options);
 double effective_learning_rate(const TrainerOptions& options);
+// The synthetic model with an optimizer of kAuto keeps no state beside its parameters, so momentum is 0 there.
+double effective_momentum(const TrainerOptions& options);
 
 }  // namespace elastictrain::train

@@ -1,0 +1,23 @@
+// Purpose: from options to data in memory: which files, which format, one scale for training and held-out rows.
+//
+// Failure: kUnavailable when a file cannot be read, kInvalid when its content is wrong; the message names file and line
+// or offset.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "supervisor/protocol/result.h"
+#include "train/builtin/data_text.h"
+#include "train/builtin/dataset.h"
+#include "train/builtin/options.h"
+
+namespace elastictrain::train {
+
+// What a file looks like: IDX by its magic number, CIFAR-10 by the ending ".bin", otherwise CSV.
+DataFormat guess_format(std::string_view bytes, std::string_view path);
+
+Result<LabelledTask> load_labelled_task(const TrainerOptions& options);
+Result<TextTask> load_text_task(const TrainerOptions& options);
+
+}  // namespace elastictrain::train

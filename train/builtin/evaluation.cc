@@ -1,0 +1,26 @@
+#include "train/builtin/evaluation.h"
+
+#include <chrono>
+
+namespace elastictrain::train {
+
+void BackgroundEvaluation::start(std::uint64_t epoch) {
+  if (running_.valid()) return;
+  epoch_ = epoch;
+  snapshot_.assign(model_.parameters().begin(), model_.parameters().end());
+  running_ = std::async(std::launch::async, [this] { return model_.evaluate(snapshot_); });
+}
+
+std::optional<BackgroundEvaluation::Outcome> BackgroundEvaluation::poll() {
+  if (!running_.valid()) return std::nullopt;
+  if (running_.wait_for(std::chrono::seconds(0)) != std::future_status::ready) return std::nullopt;
+  return Outcome{epoch_, running_.get()};
+}
+
+Score BackgroundEvaluation::evaluate_now() {
+  if (running_.valid()) running_.wait();
+  running_ = {};
+  return model_.evaluate(model_.parameters());
+}
+
+}  // namespace elastictrain::train

@@ -1,0 +1,42 @@
+// Purpose: scores the model on held-out data beside the training, so that no worker waits for it: the parameters are
+// copied at a step boundary and a thread of this class works on the copy.
+//
+// Ownership: borrows the model, which must outlive it. Thread: all calls on the training thread. The destructor waits
+// for a score that is being computed.
+#pragma once
+
+#include <cstdint>
+#include <future>
+#include <optional>
+#include <vector>
+
+#include "train/builtin/model.h"
+
+namespace elastictrain::train {
+
+class BackgroundEvaluation {
+ public:
+  struct Outcome {
+    std::uint64_t epoch = 0;
+    Score score;
+  };
+
+  explicit BackgroundEvaluation(Model& model) : model_(model) {}
+
+  // Does nothing while the one before is at work: an evaluation that outlasts the epochs between two skips some.
+  void start(std::uint64_t epoch);
+
+  // The score, once, when it is there.
+  std::optional<Outcome> poll();
+
+  // Ends the background work and scores the present parameters.
+  Score evaluate_now();
+
+ private:
+  Model& model_;
+  std::vector<float> snapshot_;
+  std::uint64_t epoch_ = 0;
+  std::future<Score> running_;
+};
+
+}  // namespace elastictrain::train

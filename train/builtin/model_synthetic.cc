@@ -1,0 +1,95 @@
+#include "train/builtin/model_synthetic.h"
+
+#include <ctime>
+
+#include <algorithm>
+#include <thread>
+
+namespace elastictrain::train {
+namespace {
+
+using std::chrono::nanoseconds;
+using std::chrono::steady_clock;
+
+constexpr std::size_t kLossParameters = 1024;
+
+// From -0.5 to below 0.5; integer arithmetic that compilers turn into vector code.
+float pattern(std::size_t index) {
+  const auto mixed = (static_cast<std::uint32_t>(index) * 2654435761U) >> 8;
+  return static_cast<float>(static_cast<std::int32_t>(mixed)) * 0x1.0p-24F - 0.5F;
+}
+
+nanoseconds thread_cpu_time() {
+  timespec now{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return std::chrono::seconds(now.tv_sec) + nanoseconds(now.tv_nsec);
+}
+
+// Processor time, not wall time: workers that share a core slow each other down as real ones do.
+void spin_until(nanoseconds cpu_time) {
+  while (thread_cpu_time() < cpu_time) {
+  }
+}
+
+std::vector<Range> equal_buckets(std::size_t count, std::size_t buckets) {
+  std::vector<Range> layers;
+  buckets = std::min(buckets, count);
+  for (std::size_t i = 0; i < buckets; ++i) {
+    const std::size_t begin = count * i / buckets;
+    layers.push_back({begin, count * (i + 1) / buckets - begin});
+  }
+  return plan_buckets(layers, 1);
+}
+
+}  // namespace
+
+SyntheticModel::SyntheticModel(const TrainerOptions& options) : options_(options) {
+  const std::size_t count = std::max<std::size_t>(options.parameter_bytes / sizeof(float), 1);
+  allocate(count, equal_buckets(count, options.buckets));
+  const float scale = static_cast<float>(Random(options.seed).uniform(0.5, 1.5));
+  for (std::size_t i = 0; i < count; ++i) parameters()[i] = scale * pattern(i);
+  for (std::size_t i = 0; i < count; ++i) gradient()[i] = 0.001F * pattern(i);
+}
+
+void SyntheticModel::set_worker(std::uint64_t worker_id) {
+  slow_down_.emplace(options_.slow, slow_directory(), worker_id);
+  jitter_ = Random(worker_id);
+}
+
+nanoseconds SyntheticModel::compute_time(std::uint64_t us_per_sample, std::size_t samples, double factor) {
+  const double microseconds = static_cast<double>(us_per_sample) * static_cast<double>(samples) * factor;
+  return nanoseconds(static_cast<std::int64_t>(microseconds * 1000));
+}
+
+double SyntheticModel::compute(std::span<const std::uint64_t> samples, const BucketReady& ready) {
+  const auto wall_start = steady_clock::now();
+  const nanoseconds cpu_start = thread_cpu_time();
+  double factor = slow_down_ ? slow_down_->next_factor() : 1;
+  factor *= 1 + options_.jitter * jitter_.uniform(-1, 1);
+  const nanoseconds time = compute_time(options_.compute_us_per_sample, samples.size(), factor);
+
+  if (options_.gradient == GradientKind::kSamples) fill_gradient(samples);
+  const auto loss_parameters = parameters().first(std::min(kLossParameters, parameters().size()));
+  double square_sum = 0;
+  for (const float value : loss_parameters) square_sum += static_cast<double>(value) * value;
+
+  if (options_.compute == ComputeKind::kSpin) {
+    spin_until(cpu_start + time);
+  } else {
+    std::this_thread::sleep_until(wall_start + time);
+  }
+  for (const Range& bucket : buckets()) ready(bucket);
+  return square_sum / static_cast<double>(loss_parameters.size());
+}
+
+// A mean over the samples, as a real gradient is: split differently over workers it gives the same up to rounding.
+void SyntheticModel::fill_gradient(std::span<const std::uint64_t> samples) {
+  double sum = 0;
+  for (const std::uint64_t sample : samples) sum += Random(sample).uniform(-1, 1);
+  const auto mean = static_cast<float>(sum / static_cast<double>(samples.size()));
+  const float* const p = parameters().data();
+  float* const g = gradient().data();
+  for (std::size_t i = 0; i < gradient().size(); ++i) g[i] = mean * pattern(i) + 0.1F * p[i];
+}
+
+}  // namespace elastictrain::train

@@ -1,0 +1,68 @@
+// Purpose: updates of flat parameters: SGD with momentum, and Adam. The arithmetic is one rounded operation at a time
+// in a fixed order, so that equal gradients give bit-identical parameters on every worker.
+//
+// Ownership: the optimizer keeps its state; the addresses that state() gives stay valid as long as it lives.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "train/builtin/options.h"
+
+namespace elastictrain::train {
+
+// A part of the optimizer that a new worker needs to go on.
+struct StateBuffer {
+  std::string_view name;
+  void* data = nullptr;
+  std::size_t bytes = 0;
+};
+
+class Optimizer {
+ public:
+  virtual ~Optimizer() = default;
+  virtual void update(std::span<float> parameters, std::span<const float> gradient, double learning_rate) = 0;
+  virtual std::vector<StateBuffer> state() = 0;
+};
+
+// v = momentum * v + g; p = p - learning_rate * v. Without momentum there is no state.
+class Sgd final : public Optimizer {
+ public:
+  Sgd(std::size_t count, double momentum, double weight_decay);
+  void update(std::span<float> parameters, std::span<const float> gradient, double learning_rate) override;
+  std::vector<StateBuffer> state() override;
+
+ private:
+  float momentum_;
+  float weight_decay_;
+  std::vector<float> velocity_;
+};
+
+// Kingma and Ba, with beta 0.9 and 0.999 and epsilon 1e-8.
+class Adam final : public Optimizer {
+ public:
+  Adam(std::size_t count, double weight_decay);
+  void update(std::span<float> parameters, std::span<const float> gradient, double learning_rate) override;
+  std::vector<StateBuffer> state() override;
+
+ private:
+  // Powers of the betas, multiplied up step by step: pow() may differ in the last bit between hosts.
+  struct Progress {
+    std::uint64_t steps = 0;
+    double beta1_power = 1;
+    double beta2_power = 1;
+  };
+
+  float weight_decay_;
+  Progress progress_;
+  std::vector<float> first_;
+  std::vector<float> second_;
+};
+
+std::unique_ptr<Optimizer> make_optimizer(const TrainerOptions& options, std::size_t count);
+
+}  // namespace elastictrain::train

@@ -1,0 +1,32 @@
+// Purpose: how much slower than normal this worker is told to compute, for tests and benchmarks of stragglers: a factor
+// from the options, by worker id, times one from the file $ELASTICTRAIN_SLOW_DIR/slow-<worker id>, which may appear,
+// change and vanish while the run goes on.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "train/builtin/options.h"
+
+namespace elastictrain::train {
+
+class SlowDown {
+ public:
+  // `directory` may be empty: no file.
+  SlowDown(std::span<const SlowWorker> slow, std::string directory, std::uint64_t worker_id);
+
+  // Called once a step; looks at the file every few calls. A file without a number above 0 counts as factor 1.
+  double next_factor();
+
+ private:
+  double fixed_factor_ = 1;
+  double file_factor_ = 1;
+  std::string path_;
+  std::uint64_t calls_ = 0;
+};
+
+// $ELASTICTRAIN_SLOW_DIR or nothing.
+std::string slow_directory();
+
+}  // namespace elastictrain::train

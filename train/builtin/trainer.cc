@@ -1,0 +1,174 @@
+#include "train/builtin/trainer.h"
+
+#include <chrono>
+#include <cstdio>
+#include <elastictrain/session.hpp>
+#include <exception>
+#include <memory>
+#include <new>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "train/builtin/epoch_log.h"
+#include "train/builtin/evaluation.h"
+#include "train/builtin/model.h"
+#include "train/builtin/optimizer.h"
+
+namespace elastictrain::train {
+namespace {
+
+using std::chrono::steady_clock;
+
+constexpr int kExitUsage = 64;
+constexpr int kExitData = 65;
+constexpr int kExitNoInput = 66;
+constexpr int kExitSoftware = 70;
+
+// One write per line, so that lines of several workers never mix.
+void print_line(const std::string& line) {
+  const std::string text = line + "\n";
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  std::fflush(stdout);
+}
+
+int fail(int status, const std::string& message) {
+  std::fprintf(stderr, "elastictrain worker: %s\n", message.c_str());
+  return status;
+}
+
+class Trainer {
+ public:
+  Trainer(const TrainerOptions& options, Model& model)
+      : options_(options),
+        model_(model),
+        optimizer_(make_optimizer(options, model.parameters().size())),
+        evaluation_(model),
+        log_(steady_clock::now()) {}
+
+  void run() {
+    share_state();
+    session_.set_data({.sample_count = model_.sample_count(),
+                       .epochs = options_.epochs,
+                       .seed = options_.seed,
+                       .batch = options_.batch,
+                       .max_steps = options_.max_steps});
+    if (!session_.start()) return;
+    model_.set_worker(session_.worker_id());
+    log_ = EpochLog(steady_clock::now());
+    while (const std::optional<Batch> batch = session_.next_batch()) {
+      if (batch->epoch != epoch_) end_epoch(*batch);
+      step(*batch);
+      after_step(*batch);
+    }
+    if (session_.outcome() == Outcome::kFinished) end_run();
+    session_.finish();
+  }
+
+ private:
+  void share_state() {
+    const std::span<float> parameters = model_.parameters();
+    session_.share_state("parameters", parameters.data(), parameters.size_bytes());
+    for (const StateBuffer& part : optimizer_->state()) session_.share_state(part.name, part.data, part.bytes);
+  }
+
+  void step(const Batch& batch) {
+    const BucketReady reduce = [this](Range bucket) {
+      session_.all_reduce_async(model_.gradient().data() + bucket.begin, bucket.count);
+    };
+    double loss = 0;
+    if (batch.samples.empty()) {
+      for (const Range& bucket : model_.buckets()) reduce(bucket);
+    } else {
+      loss = model_.compute(batch.samples, reduce);
+    }
+    session_.wait_all_reduce();
+    const double rate = effective_learning_rate(options_) * session_.learning_rate_factor();
+    optimizer_->update(model_.parameters(), model_.gradient(), rate);
+    session_.commit_step({.loss = loss});
+  }
+
+  void after_step(const Batch& batch) {
+    const StepReport report = session_.last_step();
+    log_.add_step(report.loss, report.samples);
+    const std::uint64_t every = options_.log_every_steps;
+    if (every > 0 && batch.step % every == 0 && session_.rank() == 0) {
+      print_line("step " + std::to_string(batch.step) + ": loss " + four_digits(report.loss));
+    }
+    if (const auto done = evaluation_.poll()) tell_score(done->epoch, done->score);
+  }
+
+  // `batch` is the first of the next epoch. A new worker's parameters arrive during its first step: it has none to
+  // score before.
+  void end_epoch(const Batch& batch) {
+    const bool speaks = session_.rank() == 0 && !log_.empty();
+    if (speaks) tell_epoch();
+    const std::uint64_t every = options_.eval_every_epochs;
+    const bool due = every > 0 && batch.epoch % every == 0 && model_.has_held_out_data();
+    if (speaks && due && !batch.samples.empty()) evaluation_.start(batch.epoch);
+    epoch_ = batch.epoch;
+    log_ = EpochLog(steady_clock::now());
+  }
+
+  void end_run() {
+    if (session_.rank() != 0) return;
+    if (!log_.empty()) tell_epoch();
+    const Score score = evaluation_.evaluate_now();
+    print_line(final_line(session_.committed_step(), score));
+    note_score(score);
+  }
+
+  void tell_epoch() {
+    print_line(epoch_line(epoch_ + 1, options_.epochs, log_, session_.world_size(), steady_clock::now()));
+    session_.note("train_loss", four_digits(log_.mean_loss()));
+  }
+
+  void tell_score(std::uint64_t epoch, const Score& score) {
+    if (session_.rank() != 0) return;
+    print_line(score_line(epoch, options_.epochs, score));
+    note_score(score);
+  }
+
+  void note_score(const Score& score) {
+    if (score.count == 0) return;
+    session_.note("accuracy", four_digits(score.accuracy()));
+    session_.note("loss", four_digits(score.loss));
+  }
+
+  const TrainerOptions& options_;
+  Model& model_;
+  std::unique_ptr<Optimizer> optimizer_;
+  BackgroundEvaluation evaluation_;
+  EpochLog log_;
+  std::uint64_t epoch_ = 0;
+  Session session_;  // last: it must go before the buffers that it shares
+};
+
+int train_model(const TrainerOptions& options) {
+  Result<std::unique_ptr<Model>> model = make_model(options);
+  if (!model) {
+    const bool missing = model.error().code == ErrorCode::kUnavailable;
+    return fail(missing ? kExitNoInput : kExitData, model.error().message);
+  }
+  std::this_thread::sleep_for(std::chrono::milliseconds(options.startup_delay_ms));
+  Trainer(options, **model).run();
+  return 0;
+}
+
+}  // namespace
+
+int run_trainer(const TrainerOptions& options) {
+  const Status valid = validate(options);
+  if (!valid) return fail(kExitUsage, valid.error().message);
+  try {
+    return train_model(options);
+  } catch (const SessionError& error) {
+    return fail(kExitSoftware, error.what());
+  } catch (const std::bad_alloc&) {
+    return fail(kExitSoftware, "not enough memory for the model or the data; use smaller ones or fewer workers");
+  } catch (const std::exception& error) {
+    return fail(kExitSoftware, error.what());
+  }
+}
+
+}  // namespace elastictrain::train
