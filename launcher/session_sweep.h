@@ -1,0 +1,21 @@
+// Purpose: finds and kills what a process has left behind, however its offspring regrouped itself. Reads /proc.
+// Thread: any. Failure: a process that ends meanwhile is none.
+#pragma once
+
+#include <sys/types.h>
+
+#include <functional>
+#include <vector>
+
+namespace elastictrain::launcher {
+
+// KILL to every process in this session other than the caller.
+void kill_session(pid_t session);
+
+// All living descendants of a process, nearest first.
+std::vector<pid_t> descendants(pid_t root);
+
+// Reaps children that were adopted (their parents died), leaving alone those for which `is_ours` is true.
+void reap_adopted(const std::function<bool(pid_t)>& is_ours);
+
+}  // namespace elastictrain::launcher
