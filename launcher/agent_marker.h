@@ -1,0 +1,9 @@
+// Purpose: the line an agent prints on its standard output once it is connected to the supervisor. A launcher learns
+// from it that the launch has worked; other lines there (a login message) mean nothing.
+#pragma once
+
+namespace elastictrain::launcher {
+
+inline constexpr const char* kConnectedLine = "elastictrain-agent: connected";
+
+}  // namespace elastictrain::launcher

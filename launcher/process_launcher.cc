@@ -1,0 +1,161 @@
+#include "launcher/process_launcher.h"
+
+#include <algorithm>
+#include <sstream>
+
+#include "launcher/agent_marker.h"
+#include "launcher/ssh_command.h"
+#include "supervisor/protocol/codec.h"
+
+namespace elastictrain::launcher {
+namespace {
+
+constexpr std::size_t kQuotedLines = 5;
+
+// A tool's last lines on one line; the cause may stand some lines before the end.
+std::string last_words(const std::string& text) {
+  std::deque<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) {
+    while (!line.empty() && (line.back() == '\r' || line.back() == ' ')) line.pop_back();
+    if (!line.empty()) lines.push_back(line);
+    if (lines.size() > kQuotedLines) lines.pop_front();
+  }
+  std::string words;
+  for (const auto& line : lines) words += (words.empty() ? "" : "; ") + line;
+  return words;
+}
+
+}  // namespace
+
+ProcessLauncher::ProcessLauncher(asio::io_context& io, LaunchMethod method, LaunchSink sink)
+    : io_(io), method_(std::move(method)), sink_(std::move(sink)) {}
+
+ProcessLauncher::~ProcessLauncher() {
+  for (const auto& [agent, launch] : launches_) {
+    if (launch->command) launch->command->terminate();
+  }
+}
+
+void ProcessLauncher::launch(AgentSpec spec) {
+  auto launch = std::make_shared<Launch>();
+  launch->spec = std::move(spec);
+  launches_[launch->spec.agent] = launch;
+  queue_.push_back(std::move(launch));
+  start_queued();
+}
+
+// Started from the loop, so that no result reaches the sink before launch() has returned.
+void ProcessLauncher::start_queued() {
+  asio::post(io_, [this, life = std::weak_ptr<char>(life_)] {
+    if (life.expired()) return;
+    while (!queue_.empty() && starting_ < method_.parallelism) {
+      const LaunchPtr next = queue_.front();
+      queue_.pop_front();
+      ++starting_;
+      start(next);
+    }
+  });
+}
+
+void ProcessLauncher::start(const LaunchPtr& launch) {
+  CommandSpec spec;
+  spec.argv = method_.start_command(launch->spec.host);
+  spec.input = protocol::encode_frame(protocol::Bootstrap(launch->spec.bootstrap));
+  spec.keep_output = false;
+  spec.sweep_session = method_.sweep_session;
+  spec.deadline = method_.start_timeout;
+  const auto on_line = [this, launch, life = std::weak_ptr<char>(life_)](const std::string& line) {
+    if (!life.expired()) saw_line(launch, line);
+  };
+  run(launch, std::move(spec), on_line, &ProcessLauncher::agent_ended);
+}
+
+void ProcessLauncher::copy_binary(const LaunchPtr& launch) {
+  launch->copied = true;
+  CommandSpec spec;
+  spec.argv = method_.copy_command(launch->spec.host);
+  spec.input_file = method_.copy_source;
+  spec.deadline = method_.copy_timeout;
+  run(launch, std::move(spec), nullptr, &ProcessLauncher::copy_ended);
+}
+
+void ProcessLauncher::run(const LaunchPtr& launch, CommandSpec spec, Command::LineHandler on_line,
+                          void (ProcessLauncher::*on_end)(const LaunchPtr&, const CommandEnd&)) {
+  const auto ended = [this, launch, on_end, life = std::weak_ptr<char>(life_)](const CommandEnd& end) {
+    if (!life.expired()) (this->*on_end)(launch, end);
+  };
+  auto command = Command::start(io_, std::move(spec), std::move(on_line), ended);
+  if (command) {
+    launch->command = std::move(*command);
+    return;
+  }
+  release_slot();
+  report(launch, {127, 0}, command.error().message);
+}
+
+void ProcessLauncher::saw_line(const LaunchPtr& launch, const std::string& line) {
+  if (launch->connected || line.find(kConnectedLine) == std::string::npos) return;
+  launch->connected = true;
+  launch->command->clear_deadline();
+  release_slot();
+}
+
+void ProcessLauncher::agent_ended(const LaunchPtr& launch, const CommandEnd& end) {
+  launch->command.reset();
+  const bool no_binary = end.status.signal == 0 && end.status.exit_code == kNoBinaryStatus && !launch->connected;
+  const bool may_copy = method_.copy_command != nullptr && !launch->copied && !launch->forgotten;
+  if (no_binary && may_copy) return copy_binary(launch);
+  if (!launch->connected) release_slot();
+  report(launch, end.status, explain(*launch, end));
+}
+
+void ProcessLauncher::copy_ended(const LaunchPtr& launch, const CommandEnd& end) {
+  launch->command.reset();
+  const bool good = end.status.signal == 0 && end.status.exit_code == 0 && !end.timed_out;
+  if (good && !launch->forgotten) return start(launch);
+  release_slot();
+  report(launch, end.status, "copying elastictrain to " + explain(*launch, end));
+}
+
+void ProcessLauncher::release_slot() {
+  --starting_;
+  start_queued();
+}
+
+std::string ProcessLauncher::explain(const Launch& launch, const CommandEnd& end) const {
+  const std::string words = last_words(end.error_text);
+  std::string message = launch.spec.host + ": ";
+  if (launch.forgotten) {
+    message += "stopped on request";
+  } else if (end.timed_out) {
+    message += method_.capabilities.name + " did not finish in time";
+  } else if (end.status.signal == 0 && end.status.exit_code == kNoBinaryStatus && words.empty()) {
+    return message + method_.no_binary_hint;
+  } else {
+    message += method_.capabilities.name + " ended with " + describe(end.status);
+  }
+  return words.empty() ? message : message + ": " + words;
+}
+
+void ProcessLauncher::report(const LaunchPtr& launch, ExitStatus status, std::string message) {
+  const auto place = launches_.find(launch->spec.agent);
+  if (place != launches_.end() && place->second == launch) launches_.erase(place);
+  sink_({launch->spec.agent, launch->connected, status.exit_code, status.signal, std::move(message)});
+}
+
+void ProcessLauncher::forget(AgentId agent) {
+  const auto place = launches_.find(agent);
+  if (place == launches_.end()) return;
+  const LaunchPtr launch = place->second;
+  launch->forgotten = true;
+  if (launch->command) return launch->command->terminate();
+  const auto queued = std::find(queue_.begin(), queue_.end(), launch);
+  if (queued == queue_.end()) return;
+  queue_.erase(queued);
+  asio::post(io_, [this, launch, life = std::weak_ptr<char>(life_)] {
+    if (!life.expired()) report(launch, {}, launch->spec.host + ": stopped on request before it was started");
+  });
+}
+
+}  // namespace elastictrain::launcher

@@ -1,0 +1,76 @@
+// Purpose: the launcher behind every way that reaches a host by running one command on this machine (fork/exec, ssh,
+// later srun): queueing within the parallelism, the bootstrap over stdin, the copy of a missing binary, the tool's own
+// words when it fails, and the clean end. A way is data: a LaunchMethod.
+//
+// Ownership: the launcher owns its commands; destroying it ends them. Thread: the io_context's thread.
+// Failure: exactly one LaunchEnded per launch().
+#pragma once
+
+#include <asio.hpp>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "launcher/command.h"
+#include "launcher/launcher.h"
+
+namespace elastictrain::launcher {
+
+struct LaunchMethod {
+  Capabilities capabilities;
+  std::uint32_t parallelism = 1;
+  std::chrono::milliseconds start_timeout{30'000};
+  std::chrono::milliseconds copy_timeout{120'000};
+  bool sweep_session = false;  // the command is the agent itself: what its session leaves behind is killed
+  std::function<std::vector<std::string>(const std::string& host)> start_command;
+  // Used once per launch after kNoBinaryStatus, with `copy_source` as standard input; empty: the binary is not copied.
+  std::function<std::vector<std::string>(const std::string& host)> copy_command;
+  std::string copy_source;
+  std::string no_binary_hint;  // what to do where there is no binary and none is copied
+};
+
+class ProcessLauncher : public Launcher {
+ public:
+  ProcessLauncher(asio::io_context& io, LaunchMethod method, LaunchSink sink);
+  ~ProcessLauncher() override;
+
+  Capabilities capabilities() const override { return method_.capabilities; }
+  void launch(AgentSpec spec) override;
+  void forget(AgentId agent) override;
+  std::vector<std::string> command_line(const std::string& host) const override { return method_.start_command(host); }
+
+ private:
+  struct Launch {
+    AgentSpec spec;
+    std::shared_ptr<Command> command;
+    bool connected = false;  // the agent has reached the supervisor
+    bool copied = false;
+    bool forgotten = false;
+  };
+  using LaunchPtr = std::shared_ptr<Launch>;
+
+  void start_queued();
+  void start(const LaunchPtr& launch);
+  void copy_binary(const LaunchPtr& launch);
+  void run(const LaunchPtr& launch, CommandSpec spec, Command::LineHandler on_line,
+           void (ProcessLauncher::*on_end)(const LaunchPtr&, const CommandEnd&));
+  void saw_line(const LaunchPtr& launch, const std::string& line);
+  void agent_ended(const LaunchPtr& launch, const CommandEnd& end);
+  void copy_ended(const LaunchPtr& launch, const CommandEnd& end);
+  void report(const LaunchPtr& launch, ExitStatus status, std::string message);
+  std::string explain(const Launch& launch, const CommandEnd& end) const;
+  void release_slot();
+
+  asio::io_context& io_;
+  LaunchMethod method_;
+  LaunchSink sink_;
+  std::deque<LaunchPtr> queue_;
+  std::unordered_map<AgentId, LaunchPtr> launches_;  // queued ones too
+  std::uint32_t starting_ = 0;
+  std::shared_ptr<char> life_ = std::make_shared<char>();  // callbacks that come too late find it gone
+};
+
+}  // namespace elastictrain::launcher

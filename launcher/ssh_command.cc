@@ -1,0 +1,85 @@
+#include "launcher/ssh_command.h"
+
+#include <algorithm>
+#include <string_view>
+
+namespace elastictrain::launcher {
+namespace {
+
+// $1: path of the local binary (or empty), $2: build id. One line and no single quotes: csh takes neither.
+constexpr const char* kStartScript =
+    "for c in \"$1\" \"$HOME/.cache/elastictrain/$2/elastictrain\"; do "
+    "if [ -x \"$c\" ] && [ \"$(\"$c\" --build-id </dev/null 2>/dev/null)\" = \"$2\" ]; then exec \"$c\" agent; fi; "
+    "done; exit 86";
+
+// $1: build id, $2: bytes, $3: nonce. The size is compared because a broken connection ends the input early.
+constexpr const char* kCopyScript =
+    "umask 077; d=\"$HOME/.cache/elastictrain/$1\"; t=\"$d/new.$3\"; mkdir -p \"$d\" || exit 1; "
+    "if cat >\"$t\" && [ \"$(($(wc -c <\"$t\")))\" = \"$2\" ] && chmod 700 \"$t\" && "
+    "[ \"$(\"$t\" --build-id </dev/null)\" = \"$1\" ] && mv -f \"$t\" \"$d/elastictrain\"; then exit 0; fi; "
+    "rm -f \"$t\"; echo \"the copied elastictrain does not run here or did not arrive whole\" >&2; exit 1";
+
+// What every common shell leaves alone between single quotes (fish reads backslashes there, csh exclamation marks).
+bool is_plain(std::string_view text) {
+  return std::all_of(text.begin(), text.end(), [](unsigned char c) {
+    return c >= 0x20 && c != 0x7f && c != '\'' && c != '\\' && c != '!';
+  });
+}
+
+std::string in_quotes(const std::string& text) { return "'" + (is_plain(text) ? text : std::string()) + "'"; }
+
+std::string remote_line(const char* script, const std::vector<std::string>& parameters) {
+  std::string line = "exec sh -c '" + std::string(script) + "' elastictrain";
+  for (const auto& parameter : parameters) line += " " + in_quotes(parameter);
+  return line;
+}
+
+void add_option(std::vector<std::string>& argv, const std::string& option) {
+  argv.emplace_back("-o");
+  argv.push_back(option);
+}
+
+std::uint64_t whole_seconds(std::uint64_t ms) { return std::max<std::uint64_t>(1, (ms + 999) / 1000); }
+
+}  // namespace
+
+Status check_ssh_options(const SshOptions& options) {
+  const auto invalid = [](const std::string& what) { return Error{ErrorCode::kInvalid, what}; };
+  if (options.program.empty()) return invalid("the ssh program's name is empty");
+  if (!options.user.empty() && (options.user.front() == '-' || !is_plain(options.user))) {
+    return invalid("\"" + options.user + "\" is not a user name for ssh");
+  }
+  if (options.parallelism == 0) return invalid("ssh parallelism must be at least 1");
+  return {};
+}
+
+std::vector<std::string> ssh_prefix(const SshOptions& options, const std::string& host) {
+  std::vector<std::string> argv{options.program, "-T", "-x"};
+  // ssh takes the first value it reads, so what the user adds comes before what we prefer.
+  argv.insert(argv.end(), options.extra_arguments.begin(), options.extra_arguments.end());
+  add_option(argv, "BatchMode=yes");
+  add_option(argv, "ConnectTimeout=" + std::to_string(whole_seconds(options.connect_timeout_ms)));
+  add_option(argv, "ServerAliveInterval=15");
+  add_option(argv, "ServerAliveCountMax=4");
+  if (!options.user.empty()) argv.insert(argv.end(), {"-l", options.user});
+  if (options.port != 0) argv.insert(argv.end(), {"-p", std::to_string(options.port)});
+  if (!options.identity_file.empty()) argv.insert(argv.end(), {"-i", options.identity_file});
+  argv.insert(argv.end(), {"--", host});
+  return argv;
+}
+
+std::vector<std::string> ssh_start_command(const SshOptions& options, const std::string& host,
+                                           const AgentProgram& program) {
+  auto argv = ssh_prefix(options, host);
+  argv.push_back(remote_line(kStartScript, {program.path, program.build_id}));
+  return argv;
+}
+
+std::vector<std::string> ssh_copy_command(const SshOptions& options, const std::string& host,
+                                          const AgentProgram& program, std::uint64_t bytes, const std::string& nonce) {
+  auto argv = ssh_prefix(options, host);
+  argv.push_back(remote_line(kCopyScript, {program.build_id, std::to_string(bytes), nonce}));
+  return argv;
+}
+
+}  // namespace elastictrain::launcher
