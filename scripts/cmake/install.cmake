@@ -1,0 +1,22 @@
+# What `cmake --install` puts in place: the binary, the worker library, its headers, a CMake package and a pkg-config
+# file. The installed tree can be moved: nothing in it names the prefix it was made for.
+include(CMakePackageConfigHelpers)
+
+install(TARGETS elastictrain RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+install(TARGETS elastictrain_shared EXPORT elastictrain-targets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/train/include/elastictrain DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
+        FILES_MATCHING PATTERN "*.hpp" PATTERN "*.h")
+
+set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/elastictrain)
+install(EXPORT elastictrain-targets NAMESPACE elastictrain:: DESTINATION ${package_folder})
+configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/elastictrain-config.cmake.in
+  ${PROJECT_BINARY_DIR}/package/elastictrain-config.cmake INSTALL_DESTINATION ${package_folder})
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/package/elastictrain-config-version.cmake
+  COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/package/elastictrain-config.cmake
+  ${PROJECT_BINARY_DIR}/package/elastictrain-config-version.cmake DESTINATION ${package_folder})
+
+# pkg-config finds the prefix from the place of the file itself.
+file(RELATIVE_PATH PREFIX_FROM_PKGCONFIG /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
+configure_file(${CMAKE_CURRENT_LIST_DIR}/elastictrain.pc.in ${PROJECT_BINARY_DIR}/package/elastictrain.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/package/elastictrain.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# Installs the build into a prefix of its own, moves it, and builds the user's program against it: once by the CMake
+# package, once by pkg-config, once as the launcher's worker. Usage: install_test.sh BUILD_DIRECTORY
+set -euo pipefail
+build=$1
+here=$(cd "$(dirname "$0")" && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+cmake --install "$build" --prefix "$work/first" >"$work/log" || { cat "$work/log"; exit 1; }
+mv "$work/first" "$work/tree"
+library=$(dirname "$(find "$work/tree" -name 'libelastictrain.so')")
+
+echo "== files"
+for file in bin/elastictrain include/elastictrain/session.hpp; do
+  test -e "$work/tree/$file" || { echo "missing: $file"; exit 1; }
+done
+if grep -rIl "$build" "$work/tree"; then
+  echo "the files above name the build directory"
+  exit 1
+fi
+
+echo "== CMake package"
+cmake -S "$here/user" -B "$work/user" -DCMAKE_PREFIX_PATH="$work/tree" -DCMAKE_BUILD_TYPE=Release >"$work/log" 2>&1 &&
+  cmake --build "$work/user" >>"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
+"$work/user/user"
+
+echo "== pkg-config"
+export PKG_CONFIG_PATH=$library/pkgconfig
+# shellcheck disable=SC2046  # flags are words
+${CXX:-c++} -std=c++20 "$here/user/main.cc" -o "$work/by-pkg-config" $(pkg-config --cflags --libs elastictrain) \
+  -Wl,-rpath,"$library"
+"$work/by-pkg-config"
+
+echo "== the installed binary runs it with two workers"
+ELASTICTRAIN_STATE_DIR=$work/state "$work/tree/bin/elastictrain" run -n 2 --name install-test -- "$work/by-pkg-config"
+echo "installed tree is usable"
