@@ -1,0 +1,111 @@
+#include "cli/config/checks.h"
+
+#include <arpa/inet.h>
+
+#include <algorithm>
+#include <cctype>
+#include <csignal>
+#include <string>
+#include <utility>
+
+#include "cli/config/text.h"
+#include "cli/output/label.h"
+#include "cli/output/rank_set.h"
+
+namespace elastictrain::cli {
+namespace {
+
+constexpr std::size_t kMaxNameLength = 64;
+constexpr std::uint64_t kMaxSlots = 1024;
+
+constexpr std::pair<std::string_view, int> kSignals[] = {
+    {"USR1", SIGUSR1}, {"USR2", SIGUSR2}, {"ABRT", SIGABRT}, {"ALRM", SIGALRM},
+    {"TSTP", SIGTSTP}, {"CONT", SIGCONT}, {"WINCH", SIGWINCH}};
+
+Error wrong(std::string_view text, const std::string& what) {
+  return {ErrorCode::kInvalid, "'" + std::string(text) + "' " + what};
+}
+
+bool is_name_character(char c) {
+  return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '_' || c == '.';
+}
+
+bool is_variable_name(std::string_view text) {
+  const auto good = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; };
+  return !text.empty() && std::isdigit(static_cast<unsigned char>(text[0])) == 0 && std::all_of(text.begin(), text.end(), good);
+}
+
+}  // namespace
+
+Status check_name(std::string_view text) {
+  const bool good = !text.empty() && text.size() <= kMaxNameLength && text[0] != '-' && text[0] != '.' &&
+                    std::all_of(text.begin(), text.end(), is_name_character);
+  if (good) return {};
+  return wrong(text, "is not a name; use up to 64 letters, digits, '-', '_' and '.', and begin with a letter or digit");
+}
+
+Status check_set(std::string_view text) {
+  return trim(text).empty() ? Status(wrong(text, "must not be empty")) : Status();
+}
+
+Status check_word(std::string_view text) {
+  const bool odd = text.empty() || text[0] == '-' || text.find_first_of(" \t\r\n") != std::string_view::npos;
+  return odd ? Status(wrong(text, "must be one word that does not begin with '-'")) : Status();
+}
+
+Status check_host(std::string_view text) {
+  if (const Status word = check_word(text); !word.ok()) return word;
+  // An IPv6 address has more than one colon and names its slots behind brackets: [fe80::1]:2.
+  const bool bracketed = text[0] == '[' && text.find(']') != std::string_view::npos;
+  const std::string_view tail = bracketed ? text.substr(text.find(']') + 1) : text;
+  const bool bare_ipv6 = !bracketed && std::count(text.begin(), text.end(), ':') > 1;
+  const std::size_t colon = bare_ipv6 ? std::string_view::npos : tail.rfind(':');
+  if (colon == std::string_view::npos) return {};
+  const auto slots = parse_whole_number(tail.substr(colon + 1));
+  const bool named = bracketed || colon > 0;
+  if (named && slots && *slots >= 1 && *slots <= kMaxSlots) return {};
+  return wrong(text, "is not a host; write host or host:slots with 1 to 1024 slots");
+}
+
+Status check_address(std::string_view text) {
+  unsigned char buffer[sizeof(in6_addr)];
+  const std::string address(text);
+  if (inet_pton(AF_INET, address.c_str(), buffer) == 1 || inet_pton(AF_INET6, address.c_str(), buffer) == 1) return {};
+  return wrong(text, "is not a numeric IPv4 or IPv6 address");
+}
+
+int signal_number(std::string_view name) {
+  if (name.substr(0, 3) == "SIG") name.remove_prefix(3);
+  for (const auto& [known, number] : kSignals) {
+    if (known == name || std::to_string(number) == name) return number;
+  }
+  return 0;
+}
+
+Status check_signal(std::string_view text) {
+  if (text == "none" || signal_number(text) != 0) return {};
+  return wrong(text, "is not a signal that can be passed on; use USR1, USR2, ABRT, ALRM, TSTP, CONT, WINCH or none");
+}
+
+Status check_label(std::string_view text) {
+  const auto label = Label::parse(text);
+  return label.ok() ? Status() : Status(label.error());
+}
+
+Status check_ranks(std::string_view text) {
+  const auto ranks = RankSet::parse(text);
+  return ranks.ok() ? Status() : Status(ranks.error());
+}
+
+Status check_variable_pattern(std::string_view text) {
+  const std::string_view name = text.ends_with('*') ? text.substr(0, text.size() - 1) : text;
+  return is_variable_name(name) ? Status() : Status(wrong(text, "is not the name of a variable (NAME or NAME*)"));
+}
+
+Status check_assignment(std::string_view text) {
+  const std::size_t equals = text.find('=');
+  const bool good = equals != std::string_view::npos && is_variable_name(text.substr(0, equals));
+  return good ? Status() : Status(wrong(text, "is not an assignment; write NAME=value"));
+}
+
+}  // namespace elastictrain::cli

@@ -1,0 +1,24 @@
+// Purpose: what a text must look like to be a name, a host, an address and so on. Messages say what is allowed. Pure.
+#pragma once
+
+#include <string_view>
+
+#include "supervisor/protocol/result.h"
+
+namespace elastictrain::cli {
+
+Status check_name(std::string_view text);  // of a run: it becomes a folder
+Status check_set(std::string_view text);   // not empty
+Status check_word(std::string_view text);  // no space, no leading dash: it becomes an argument of ssh or ip
+Status check_host(std::string_view text);  // "host" or "host:slots"
+Status check_address(std::string_view text);
+Status check_signal(std::string_view text);
+Status check_label(std::string_view text);
+Status check_ranks(std::string_view text);
+Status check_variable_pattern(std::string_view text);
+Status check_assignment(std::string_view text);  // NAME=value
+
+// Number of "USR1", "SIGUSR1" or "10"; 0 when there is no such signal that can be passed on.
+int signal_number(std::string_view name);
+
+}  // namespace elastictrain::cli

@@ -1,0 +1,185 @@
+#include "cli/config/contradictions.h"
+
+#include <algorithm>
+#include <set>
+
+#include "cli/config/checks.h"
+#include "cli/config/schema.h"
+#include "cli/config/text.h"
+
+namespace elastictrain::cli {
+namespace {
+
+constexpr const char* kHostKeys[] = {"hosts.list", "hosts.file", "hosts.discover"};
+
+Level level_of(const LoadedConfig& loaded, std::string_view key) {
+  const auto found = loaded.origins.find(key);
+  return found == loaded.origins.end() ? Level::kDefault : found->second.level;
+}
+
+// "timeouts.dead_ms = 500 (config.toml:7:1)".
+std::string cite(const LoadedConfig& loaded, const char* name) {
+  return std::string(name) + " = " + render_value(loaded.config, *find_key(name)) + " (" + loaded.where(name) + ")";
+}
+
+std::uint64_t number(const LoadedConfig& loaded, const char* name) {
+  return *parse_whole_number(render_value(loaded.config, *find_key(name)));
+}
+
+class Finder {
+ public:
+  explicit Finder(const LoadedConfig& loaded) : loaded_(loaded), config_(loaded.config) {}
+
+  std::vector<Contradiction> find() {
+    check_sizes();
+    check_what_to_run();
+    check_alternatives();
+    check_timeouts();
+    check_log();
+    check_batch();
+    check_trainer();
+    check_signals();
+    return std::move(found_);
+  }
+
+ private:
+  void add(std::initializer_list<const char*> keys, std::string message) {
+    Level level = Level::kFlag;
+    for (const char* key : keys) {
+      if (level_of(loaded_, key) != Level::kDefault) level = std::min(level, level_of(loaded_, key));
+    }
+    found_.push_back({std::move(message), level});
+  }
+
+  void order(const char* smaller, const char* larger, bool may_be_equal, const std::string& why) {
+    const std::uint64_t low = number(loaded_, smaller);
+    const std::uint64_t high = number(loaded_, larger);
+    if (low < high || (may_be_equal && low == high)) return;
+    add({smaller, larger}, cite(loaded_, smaller) + " must be " + (may_be_equal ? "at most " : "less than ") +
+                               cite(loaded_, larger) + why);
+  }
+
+  void check_sizes() {
+    const WorkersConfig& workers = config_.workers;
+    if (workers.max != 0) order("workers.min", "workers.max", true, "");
+    if (workers.start == 0) return;
+    order("workers.min", "workers.start", true, "");
+    if (workers.max != 0) order("workers.start", "workers.max", true, "");
+  }
+
+  void check_what_to_run() {
+    if (config_.command.empty() && !config_.use_trainer) {
+      add({}, "nothing to run: put a program after --, or give a config file with command or [trainer]");
+    } else if (!config_.command.empty() && config_.use_trainer) {
+      const std::string trainer = first_trainer_key();
+      add({"command", trainer.c_str()}, "command (" + loaded_.where("command") + ") and [trainer] (" +
+                                            loaded_.where(trainer) + ") exclude each other: remove one");
+    }
+    if (!config_.command.empty() && config_.command[0].empty()) add({"command"}, "the program's name is empty");
+  }
+
+  std::string first_trainer_key() const {
+    for (const auto& [key, origin] : loaded_.origins) {
+      if (key.starts_with("trainer.")) return key;
+    }
+    return "trainer";
+  }
+
+  void check_alternatives() {
+    std::vector<const char*> set;
+    for (const char* key : kHostKeys) {
+      if (!render_value(config_, *find_key(key)).empty()) set.push_back(key);
+    }
+    if (set.size() < 2) return;
+    add({set[0], set[1]}, cite(loaded_, set[0]) + " and " + cite(loaded_, set[1]) + " exclude each other: remove one");
+  }
+
+  void check_timeouts() {
+    for (const TimeoutOrder& rule : timeout_order()) {
+      order(rule.smaller, rule.larger, rule.may_be_equal, std::string(": ") + rule.why);
+    }
+  }
+
+  void check_log() {
+    if (config_.log.tee != "all" && config_.log.directory.empty()) {
+      add({"log.tee"}, cite(loaded_, "log.tee") + " needs log.directory (--log-dir); to hide ranks use log.show_ranks");
+    }
+  }
+
+  void check_batch() {
+    const BatchConfig& batch = config_.batch;
+    if (batch.max_global == 0 || batch.max_global >= batch.per_worker * config_.workers.min) return;
+    add({"batch.max_global", "batch.per_worker", "workers.min"},
+        cite(loaded_, "batch.max_global") + " is less than " + cite(loaded_, "batch.per_worker") + " for each of " +
+            cite(loaded_, "workers.min"));
+  }
+
+  void check_trainer() {
+    if (!config_.use_trainer) return;
+    const Status whole = train::validate(config_.trainer);
+    const std::string key = first_trainer_key();
+    if (!whole.ok()) add({key.c_str()}, "[trainer] (" + loaded_.where(key) + "): " + whole.error().message);
+  }
+
+  void check_signals() {
+    const auto& forward = config_.signals.forward;
+    const bool none = std::find(forward.begin(), forward.end(), "none") != forward.end();
+    if (none && forward.size() > 1) add({"signals.forward"}, cite(loaded_, "signals.forward") + ": \"none\" stands alone");
+    std::set<int> seen;
+    for (const std::string& name : forward) {
+      if (name != "none" && !seen.insert(signal_number(name)).second) {
+        add({"signals.forward"}, cite(loaded_, "signals.forward") + ": " + name + " is named twice");
+      }
+    }
+  }
+
+  const LoadedConfig& loaded_;
+  const RunConfig& config_;
+  std::vector<Contradiction> found_;
+};
+
+void settle_hosts(LoadedConfig& loaded) {
+  Level highest = Level::kDefault;
+  for (const char* key : kHostKeys) highest = std::max(highest, level_of(loaded, key));
+  const RunConfig defaults;
+  for (const char* key : kHostKeys) {
+    if (level_of(loaded, key) == highest) continue;
+    (void)assign_text(loaded.config, *find_key(key), render_value(defaults, *find_key(key)));
+    loaded.origins.erase(key);
+  }
+}
+
+// Only what a file said gives way to a flag; two of one level contradict each other.
+void settle_program(LoadedConfig& loaded) {
+  Level trainer = Level::kDefault;
+  for (const auto& [key, origin] : loaded.origins) {
+    if (key.starts_with("trainer.")) trainer = std::max(trainer, origin.level);
+  }
+  const Level command = level_of(loaded, "command");
+  if (command == Level::kFlag && trainer != Level::kFlag && trainer != Level::kDefault) {
+    loaded.config.use_trainer = false;
+    loaded.config.trainer = {};
+    std::erase_if(loaded.origins, [](const auto& origin) { return origin.first.starts_with("trainer."); });
+  }
+}
+
+}  // namespace
+
+const std::vector<TimeoutOrder>& timeout_order() {
+  static const std::vector<TimeoutOrder> rules = {
+      {"timeouts.heartbeat_ms", "timeouts.suspect_ms", false, "silence is judged after several missed heartbeats"},
+      {"timeouts.suspect_ms", "timeouts.dead_ms", false, "a host is suspected before it is given up"},
+      {"timeouts.heartbeat_ms", "timeouts.worker_dead_ms", false, "silence is judged after several missed heartbeats"},
+      {"launcher.connect_timeout_ms", "timeouts.start_ms", false, "hosts connect before their workers can be ready"},
+  };
+  return rules;
+}
+
+void settle_alternatives(LoadedConfig& loaded) {
+  settle_hosts(loaded);
+  settle_program(loaded);
+}
+
+std::vector<Contradiction> find_contradictions(const LoadedConfig& loaded) { return Finder(loaded).find(); }
+
+}  // namespace elastictrain::cli

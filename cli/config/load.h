@@ -1,0 +1,66 @@
+// Purpose: from a file, the environment and the command line to one checked RunConfig. Precedence: flag > environment >
+// file > default. Every mistake is reported, each with its place: "file:line:col", the flag, or the variable.
+//
+// Pure apart from read_config_file(). Thread: any.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "cli/config/run_config.h"
+#include "supervisor/protocol/result.h"
+
+namespace elastictrain::cli {
+
+enum class Level : std::uint8_t { kDefault, kFile, kEnvironment, kFlag };
+
+struct Origin {
+  Level level = Level::kDefault;
+  std::string where;
+};
+
+// One key=value of the command line. `source` is what the user typed, for messages.
+struct Setting {
+  std::string key;
+  std::string text;
+  std::string source;
+};
+
+struct ConfigInputs {
+  std::string file_name;                // for messages
+  std::optional<std::string> file_text; // none: run without a config file
+  std::vector<std::pair<std::string, std::string>> environment;
+  std::vector<Setting> settings;
+  std::vector<std::string> program;     // what stands behind "--"; replaces command or trainer
+};
+
+struct LoadedConfig {
+  RunConfig config;
+  std::map<std::string, Origin, std::less<>> origins;  // keys that are not at their default
+
+  // "config.toml:3:5", "--grace" or "default".
+  std::string where(std::string_view key) const;
+};
+
+// The mistakes, one a line.
+struct ConfigError {
+  std::vector<std::string> messages;
+  bool only_flags = true;  // every mistake is on the command line (exit status 64, else 78)
+  std::string text() const;
+};
+
+// Everything but the contradictions between keys, which check_config() finds.
+std::variant<LoadedConfig, ConfigError> load_config(const ConfigInputs& inputs);
+
+Result<std::string> read_config_file(const std::string& path);
+
+// This process's environment as pairs.
+std::vector<std::pair<std::string, std::string>> process_environment();
+
+}  // namespace elastictrain::cli

@@ -1,0 +1,128 @@
+// Purpose: everything that `elastictrain run` can be told, as typed values. Member initializers are the defaults; the
+// schema (schema.h) names every member once for the file, the environment and the command line.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "train/builtin/options.h"
+
+namespace elastictrain::cli {
+
+enum class LauncherKind : std::uint8_t { kAuto, kLocal, kSsh };
+enum class AtLimitChoice : std::uint8_t { kStop, kSplit };
+enum class RateRuleChoice : std::uint8_t { kNone, kLinear, kSqrt };
+enum class TransportChoice : std::uint8_t { kAuto, kTcp };
+enum class Usr1Choice : std::uint8_t { kForward, kDrain };
+
+struct WorkersConfig {
+  std::uint64_t min = 1;
+  std::uint64_t start = 0;  // 0: as many as there are slots, up to max
+  std::uint64_t max = 0;    // 0: the larger of min and start
+  std::uint64_t spares = 0;
+};
+
+struct HostsConfig {
+  std::vector<std::string> list;  // "name", "name:slots"
+  std::string file;
+  std::string discover;
+  std::uint64_t discover_interval_ms = 5'000;
+  std::uint64_t slots = 0;  // of a host that names none; 0: 1
+};
+
+struct LauncherConfig {
+  LauncherKind kind = LauncherKind::kAuto;
+  std::string ssh_user;
+  std::uint64_t ssh_port = 0;
+  std::string ssh_identity;
+  std::vector<std::string> ssh_args;
+  std::string ssh_program = "ssh";
+  std::uint64_t connect_timeout_ms = 10'000;
+  std::uint64_t parallelism = 32;
+  bool copy_binary = true;
+};
+
+struct BatchConfig {
+  std::uint64_t per_worker = 32;
+  std::uint64_t max_global = 0;
+  AtLimitChoice at_limit = AtLimitChoice::kSplit;
+};
+
+struct LearningRateConfig {
+  RateRuleChoice rule = RateRuleChoice::kNone;
+  std::uint64_t ramp_steps = 0;
+};
+
+struct TimeoutsConfig {
+  std::uint64_t heartbeat_ms = 250;
+  std::uint64_t suspect_ms = 1'000;
+  std::uint64_t dead_ms = 3'000;
+  std::uint64_t worker_dead_ms = 3'000;
+  std::uint64_t start_ms = 60'000;
+  std::uint64_t ready_ms = 60'000;
+  std::uint64_t prepare_ms = 10'000;
+  std::uint64_t grace_ms = 30'000;
+  std::uint64_t orphan_grace_ms = 60'000;
+  std::uint64_t time_limit_s = 0;
+};
+
+struct LogConfig {
+  std::string directory;
+  std::string label = "[{host}:{rank}] ";
+  bool timestamp = false;
+  std::string show_ranks = "all";
+  std::string tee = "all";
+  std::uint64_t max_size_bytes = 64ULL << 20;
+  std::uint64_t keep = 3;
+};
+
+struct NetworkConfig {
+  std::string interface;
+  TransportChoice transport = TransportChoice::kAuto;
+  std::vector<std::string> listen;
+  std::vector<std::string> advertise;
+  std::uint64_t port = 0;
+};
+
+struct CheckpointConfig {
+  std::string directory;
+  std::uint64_t interval_steps = 0;
+};
+
+struct AuditConfig {
+  std::uint64_t every_steps = 0;
+};
+
+struct SignalsConfig {
+  std::vector<std::string> forward = {"USR1", "USR2"};
+  Usr1Choice usr1 = Usr1Choice::kForward;
+};
+
+struct EnvironmentConfig {
+  std::vector<std::string> pass;  // names, taken from our own environment; a trailing * matches any ending
+  std::vector<std::string> set;   // "NAME=value"
+  std::string file;               // one NAME=value a line
+};
+
+struct RunConfig {
+  std::string name;
+  std::vector<std::string> command;
+  std::string working_directory;
+  bool use_trainer = false;
+  train::TrainerOptions trainer;
+  WorkersConfig workers;
+  HostsConfig hosts;
+  LauncherConfig launcher;
+  BatchConfig batch;
+  LearningRateConfig learning_rate;
+  TimeoutsConfig timeouts;
+  LogConfig log;
+  NetworkConfig network;
+  CheckpointConfig checkpoint;
+  AuditConfig audit;
+  SignalsConfig signals;
+  EnvironmentConfig environment;
+};
+
+}  // namespace elastictrain::cli

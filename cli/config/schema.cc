@@ -1,0 +1,434 @@
+#include "cli/config/schema.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <charconv>
+#include <limits>
+#include <optional>
+
+#include "cli/config/checks.h"
+#include "cli/config/text.h"
+
+namespace elastictrain::cli {
+namespace {
+
+constexpr std::uint64_t kMaxWorkers = 100'000;
+constexpr std::uint64_t kDayMs = 86'400'000;
+constexpr std::uint64_t kMaxBatch = 1ULL << 30;
+constexpr std::uint64_t kMaxSteps = 1ULL << 40;
+
+// --- Access to a member of RunConfig, of the top level or of a section -------------------------------------------------
+
+template <auto Member>
+auto& top(RunConfig& config) {
+  return config.*Member;
+}
+
+template <auto Section, auto Member>
+auto& in(RunConfig& config) {
+  return (config.*Section).*Member;
+}
+
+template <auto Section, auto Member>
+ChoiceField choice(std::span<const std::string_view> names) {
+  using Enum = std::remove_reference_t<decltype(in<Section, Member>(std::declval<RunConfig&>()))>;
+  return {names, [](RunConfig& config, std::size_t index) { in<Section, Member>(config) = static_cast<Enum>(index); },
+          [](const RunConfig& config) { return static_cast<std::size_t>((config.*Section).*Member); }};
+}
+
+// Names stand in the order of the enumerators.
+constexpr std::string_view kLauncherNames[] = {"auto", "local", "ssh"};
+constexpr std::string_view kAtLimitNames[] = {"stop", "split"};
+constexpr std::string_view kRuleNames[] = {"none", "linear", "sqrt"};
+constexpr std::string_view kTransportNames[] = {"auto", "tcp"};
+constexpr std::string_view kUsr1Names[] = {"forward", "drain"};
+
+using C = RunConfig;
+
+// --- The table ---------------------------------------------------------------------------------------------------------
+
+void add_job_keys(std::vector<KeySpec>& keys) {
+  keys.insert(keys.end(), {
+      {"name", "", "name of the run, for status and the other commands", "--name", TextField{top<&C::name>, check_name}},
+      {"command", "", "the program and its arguments", "", ListField{top<&C::command>, nullptr, false, true}},
+      {"working_directory", "", "where workers start; default: where the run was started", "--chdir",
+       TextField{top<&C::working_directory>}},
+      {"workers.min", "workers", "fewest workers to train with", "--min-np",
+       IntegerField{in<&C::workers, &WorkersConfig::min>, 1, kMaxWorkers}},
+      {"workers.start", "workers", "workers at the start; 0: as many as there are slots, up to max", "--start",
+       IntegerField{in<&C::workers, &WorkersConfig::start>, 0, kMaxWorkers}},
+      {"workers.max", "workers", "most workers; 0: the larger of min and start", "--max-np",
+       IntegerField{in<&C::workers, &WorkersConfig::max>, 0, kMaxWorkers}},
+      {"workers.spares", "workers", "started, ready workers that wait to join", "--spares",
+       IntegerField{in<&C::workers, &WorkersConfig::spares>, 0, kMaxWorkers}},
+  });
+}
+
+void add_host_keys(std::vector<KeySpec>& keys) {
+  using H = HostsConfig;
+  keys.insert(keys.end(), {
+      {"hosts.list", "", "hosts with their slots: hostA:2,hostB:2", "-H,--hosts",
+       ListField{in<&C::hosts, &H::list>, check_host}},
+      {"hosts.file", "", "file with one host a line: 'host slots=4' or 'host:4'", "-f,--hostfile",
+       TextField{in<&C::hosts, &H::file>}},
+      {"hosts.discover", "", "program that prints one host:slots a line; asked again and again", "--discover",
+       TextField{in<&C::hosts, &H::discover>}},
+      {"hosts.discover_interval_ms", "milliseconds", "time between two runs of hosts.discover", "",
+       IntegerField{in<&C::hosts, &H::discover_interval_ms>, 100, kDayMs}},
+      {"hosts.slots", "slots", "slots of a host that names none; 0: 1", "--nproc-per-node,--ppn",
+       IntegerField{in<&C::hosts, &H::slots>, 0, 1024}},
+  });
+}
+
+void add_launcher_keys(std::vector<KeySpec>& keys) {
+  using L = LauncherConfig;
+  keys.insert(keys.end(), {
+      {"launcher.kind", "", "how agents get onto hosts; auto: ssh for every host that is not this machine", "--launcher",
+       choice<&C::launcher, &L::kind>(kLauncherNames)},
+      {"launcher.ssh_user", "", "user name for ssh; default: ssh's own choice", "--ssh-user",
+       TextField{in<&C::launcher, &L::ssh_user>, check_word}},
+      {"launcher.ssh_port", "", "port for ssh; 0: ssh's own choice", "--ssh-port",
+       IntegerField{in<&C::launcher, &L::ssh_port>, 0, 65535}},
+      {"launcher.ssh_identity", "", "private key file for ssh", "--ssh-identity",
+       TextField{in<&C::launcher, &L::ssh_identity>}},
+      {"launcher.ssh_args", "", "more arguments for ssh", "--ssh-args",
+       ListField{in<&C::launcher, &L::ssh_args>, nullptr, false, true}},
+      {"launcher.ssh_program", "", "the ssh to use", "--ssh-program", TextField{in<&C::launcher, &L::ssh_program>, check_set}},
+      {"launcher.connect_timeout_ms", "milliseconds", "for ssh to connect, and for an agent to connect back", "",
+       IntegerField{in<&C::launcher, &L::connect_timeout_ms>, 100, kDayMs}},
+      {"launcher.parallelism", "hosts", "hosts that are started at the same time", "",
+       IntegerField{in<&C::launcher, &L::parallelism>, 1, 4096}},
+      {"launcher.copy_binary", "", "copy this binary to hosts that lack it or have another version", "",
+       BoolField{in<&C::launcher, &L::copy_binary>}},
+  });
+}
+
+void add_training_keys(std::vector<KeySpec>& keys) {
+  keys.insert(keys.end(), {
+      {"batch.per_worker", "samples", "samples of one worker in one step", "--batch",
+       IntegerField{in<&C::batch, &BatchConfig::per_worker>, 1, kMaxBatch}},
+      {"batch.max_global", "samples", "most samples of all workers in one step; 0: no limit", "",
+       IntegerField{in<&C::batch, &BatchConfig::max_global>, 0, kMaxBatch}},
+      {"batch.at_limit", "", "what growing does at max_global: stop, or split it among more workers", "",
+       choice<&C::batch, &BatchConfig::at_limit>(kAtLimitNames)},
+      {"learning_rate.rule", "", "how the learning rate follows the global batch", "",
+       choice<&C::learning_rate, &LearningRateConfig::rule>(kRuleNames)},
+      {"learning_rate.ramp_steps", "steps", "steps over which the rate moves after a change", "",
+       IntegerField{in<&C::learning_rate, &LearningRateConfig::ramp_steps>, 0, 1'000'000}},
+      {"checkpoint.directory", "", "given to the program as ELASTICTRAIN_CHECKPOINT_DIR", "",
+       TextField{in<&C::checkpoint, &CheckpointConfig::directory>}},
+      {"checkpoint.interval_steps", "steps", "given to the program as ELASTICTRAIN_CHECKPOINT_STEPS; 0: none", "",
+       IntegerField{in<&C::checkpoint, &CheckpointConfig::interval_steps>, 0, kMaxSteps}},
+      {"audit.every_steps", "steps", "check samples and parameter hashes of all workers every so many steps; 0: never",
+       "--audit", IntegerField{in<&C::audit, &AuditConfig::every_steps>, 0, kMaxSteps}},
+  });
+}
+
+template <auto Member>
+KeySpec timeout(const char* name, std::uint64_t min, const char* help, const char* flag = "") {
+  return {name, "milliseconds", help, flag, IntegerField{in<&C::timeouts, Member>, min, 10 * kDayMs}, *flag != '\0'};
+}
+
+void add_timeout_keys(std::vector<KeySpec>& keys) {
+  using T = TimeoutsConfig;
+  keys.insert(keys.end(), {
+      timeout<&T::heartbeat_ms>("timeouts.heartbeat_ms", 10, "period of heartbeats"),
+      timeout<&T::suspect_ms>("timeouts.suspect_ms", 20, "silence after which a host is suspected"),
+      timeout<&T::dead_ms>("timeouts.dead_ms", 30, "silence after which a host is given up"),
+      timeout<&T::worker_dead_ms>("timeouts.worker_dead_ms", 30, "silence after which a worker is given up"),
+      timeout<&T::prepare_ms>("timeouts.prepare_ms", 100, "for building the next communicator"),
+      timeout<&T::ready_ms>("timeouts.ready_ms", 100, "from the start of a worker until it is ready"),
+      timeout<&T::start_ms>("timeouts.start_ms", 100, "until the fewest workers are ready", "--start-timeout"),
+      timeout<&T::grace_ms>("timeouts.grace_ms", 0, "between asking a worker to end and killing it", "--grace"),
+      timeout<&T::orphan_grace_ms>("timeouts.orphan_grace_ms", 0, "how long hosts go on when this command is gone"),
+      {"timeouts.time_limit_s", "seconds", "stop the run after this time; 0: never", "--time-limit",
+       IntegerField{in<&C::timeouts, &T::time_limit_s>, 0, 3650 * 86'400ULL}, true},
+  });
+}
+
+void add_log_keys(std::vector<KeySpec>& keys) {
+  using L = LogConfig;
+  keys.insert(keys.end(), {
+      {"log.directory", "", "one file of output for each worker", "--log-dir", TextField{in<&C::log, &L::directory>}},
+      {"log.label", "", "prefix of workers' lines: {rank} {local_rank} {host} {gen} {worker} {stream} {time} {pid}", "",
+       TextField{in<&C::log, &L::label>, check_label}},
+      {"log.timestamp", "", "begin each line of workers with the time", "", BoolField{in<&C::log, &L::timestamp>}},
+      {"log.show_ranks", "", "whose lines are shown: 0,4-7, all or none", "--show-ranks",
+       TextField{in<&C::log, &L::show_ranks>, check_ranks}},
+      {"log.tee", "", "with log.directory: whose lines are shown as well", "--tee",
+       TextField{in<&C::log, &L::tee>, check_ranks}},
+      {"log.max_size_bytes", "bytes", "a log file that would grow larger is put aside; 0: never", "--log-max-size",
+       IntegerField{in<&C::log, &L::max_size_bytes>, 0, 1ULL << 40}},
+      {"log.keep", "files", "older files that are kept of each worker", "--log-keep",
+       IntegerField{in<&C::log, &L::keep>, 0, 1000}},
+  });
+}
+
+void add_other_keys(std::vector<KeySpec>& keys) {
+  using N = NetworkConfig;
+  keys.insert(keys.end(), {
+      {"network.interface", "", "network interface for training and control; default: by route", "--interface",
+       TextField{in<&C::network, &N::interface>, check_word}},
+      {"network.transport", "", "auto: shared memory within a host; tcp: sockets only", "--transport",
+       choice<&C::network, &N::transport>(kTransportNames)},
+      {"network.listen", "", "addresses where agents connect to", "",
+       ListField{in<&C::network, &N::listen>, check_address}},
+      {"network.advertise", "", "addresses that agents are told, when they differ", "",
+       ListField{in<&C::network, &N::advertise>, check_address}},
+      {"network.port", "", "port where agents connect to; 0: any free one", "",
+       IntegerField{in<&C::network, &N::port>, 0, 65535}},
+      {"signals.forward", "", "signals passed on to workers; none for none", "--forward-signals",
+       ListField{in<&C::signals, &SignalsConfig::forward>, check_signal}},
+      {"signals.usr1", "", "drain: USR1 also asks the run to leave", "",
+       choice<&C::signals, &SignalsConfig::usr1>(kUsr1Names)},
+      {"environment.pass", "", "variables of ours that workers get; NAME* for all that begin so", "",
+       ListField{in<&C::environment, &EnvironmentConfig::pass>, check_variable_pattern}},
+      {"environment.set", "", "NAME=value for workers", "",
+       ListField{in<&C::environment, &EnvironmentConfig::set>, check_assignment, true}},
+      {"environment.file", "", "file with one NAME=value a line", "--env-file",
+       TextField{in<&C::environment, &EnvironmentConfig::file>}},
+  });
+}
+
+void add_trainer_keys(std::vector<KeySpec>& keys) {
+  for (const train::TrainerField& field : train::trainer_fields()) {
+    keys.push_back({"trainer." + std::string(field.name), std::string(field.unit), std::string(field.help), "",
+                    TrainerKeyField{&field}});
+  }
+}
+
+std::vector<KeySpec> make_schema() {
+  std::vector<KeySpec> keys;
+  add_job_keys(keys);
+  add_host_keys(keys);
+  add_launcher_keys(keys);
+  add_training_keys(keys);
+  add_timeout_keys(keys);
+  add_log_keys(keys);
+  add_other_keys(keys);
+  add_trainer_keys(keys);
+  return keys;
+}
+
+// --- Values ------------------------------------------------------------------------------------------------------------
+
+Error wrong(std::string message) { return {ErrorCode::kInvalid, std::move(message)}; }
+
+std::string quoted(std::string_view text) { return "'" + std::string(text) + "'"; }
+
+// The shortest text that reads back as the same number.
+std::string number_text(double value) {
+  std::array<char, 32> buffer;
+  return {buffer.data(), std::to_chars(buffer.data(), buffer.data() + buffer.size(), value).ptr};
+}
+
+struct DescribeValue {
+  std::string operator()(bool value) const { return value ? "true" : "false"; }
+  std::string operator()(std::int64_t value) const { return std::to_string(value); }
+  std::string operator()(double value) const { return number_text(value); }
+  std::string operator()(const std::string& value) const { return "the text " + quoted(value); }
+  std::string operator()(const std::vector<std::string>&) const { return "a list"; }
+};
+
+// A duration with a unit in a key that has its unit in the name: the most common slip, so the answer does the sum.
+std::string duration_hint(const KeySpec& key, const Value& value) {
+  const auto* text = std::get_if<std::string>(&value);
+  if (text == nullptr || (key.unit != "milliseconds" && key.unit != "seconds")) return "";
+  const auto duration = parse_duration_ms(*text);
+  if (!duration.ok()) return "";
+  const std::uint64_t amount = key.unit == "seconds" ? *duration / 1000 : *duration;
+  return "; write " + std::string(split_key(key.name).second) + " = " + std::to_string(amount);
+}
+
+Error mismatch(const KeySpec& key, const Value& value) {
+  return wrong("must be " + describe_type(key) + ", not " + std::visit(DescribeValue{}, value) + duration_hint(key, value));
+}
+
+std::string range_text(const IntegerField& field) {
+  return "from " + std::to_string(field.min) + " to " + std::to_string(field.max);
+}
+
+struct Assign {
+  RunConfig& config;
+  const KeySpec& key;
+  const Value& value;
+
+  Status operator()(const IntegerField& field) const {
+    const auto* number = std::get_if<std::int64_t>(&value);
+    if (number == nullptr || *number < 0) return mismatch(key, value);
+    const auto amount = static_cast<std::uint64_t>(*number);
+    if (amount < field.min || amount > field.max) return mismatch(key, value);
+    field.at(config) = amount;
+    return {};
+  }
+  Status operator()(const BoolField& field) const {
+    const auto* truth = std::get_if<bool>(&value);
+    if (truth == nullptr) return mismatch(key, value);
+    field.at(config) = *truth;
+    return {};
+  }
+  Status operator()(const TextField& field) const {
+    const auto* text = std::get_if<std::string>(&value);
+    if (text == nullptr) return mismatch(key, value);
+    if (field.check != nullptr) {
+      if (Status good = field.check(*text); !good.ok()) return good;
+    }
+    field.at(config) = *text;
+    return {};
+  }
+  Status operator()(const ListField& field) const {
+    const auto* list = std::get_if<std::vector<std::string>>(&value);
+    if (list == nullptr) return mismatch(key, value);
+    for (const std::string& element : *list) {
+      Status good = field.check == nullptr ? Status() : field.check(element);
+      if (!good.ok()) return good;
+    }
+    field.at(config) = *list;
+    return {};
+  }
+  Status operator()(const ChoiceField& field) const {
+    const auto* text = std::get_if<std::string>(&value);
+    if (text == nullptr) return mismatch(key, value);
+    const auto found = std::find(field.names.begin(), field.names.end(), *text);
+    if (found == field.names.end()) return mismatch(key, value);
+    field.set(config, static_cast<std::size_t>(found - field.names.begin()));
+    return {};
+  }
+  Status operator()(const TrainerKeyField& trainer) const {
+    const auto text = trainer_text(trainer.field->type);
+    if (!text) return mismatch(key, value);
+    config.use_trainer = true;
+    return trainer.field->set(config.trainer, *text);
+  }
+
+ private:
+  // The trainer reads its options from text; what the file gave must still be of the right kind.
+  std::optional<std::string> trainer_text(train::FieldType type) const {
+    using train::FieldType;
+    const bool numeric = type == FieldType::kInteger || type == FieldType::kNumber;
+    if (const auto* text = std::get_if<std::string>(&value)) return numeric ? std::nullopt : std::optional(*text);
+    if (const auto* list = std::get_if<std::vector<std::string>>(&value)) {
+      return type == FieldType::kList ? std::optional(join(*list, ",")) : std::nullopt;
+    }
+    if (const auto* whole = std::get_if<std::int64_t>(&value)) {
+      return type == FieldType::kText ? std::nullopt : std::optional(std::to_string(*whole));
+    }
+    const auto* real = std::get_if<double>(&value);
+    return real != nullptr && type == FieldType::kNumber ? std::optional(number_text(*real)) : std::nullopt;
+  }
+};
+
+struct DescribeType {
+  const KeySpec& key;
+
+  std::string operator()(const IntegerField& field) const {
+    return "a whole number" + (key.unit.empty() ? "" : " of " + key.unit) + " " + range_text(field);
+  }
+  std::string operator()(const BoolField&) const { return "true or false"; }
+  std::string operator()(const TextField&) const { return "text"; }
+  std::string operator()(const ListField& field) const { return field.pairs ? "a table of texts" : "a list of texts"; }
+  std::string operator()(const ChoiceField& field) const {
+    std::string names;
+    for (const std::string_view name : field.names) names += (names.empty() ? "\"" : ", \"") + std::string(name) + "\"";
+    return "one of " + names;
+  }
+  std::string operator()(const TrainerKeyField& trainer) const {
+    const std::string unit = key.unit.empty() ? "" : " of " + key.unit;
+    switch (trainer.field->type) {
+      case train::FieldType::kText:
+        return "text";
+      case train::FieldType::kInteger:
+        return "a whole number" + unit;
+      case train::FieldType::kNumber:
+        return "a number" + unit;
+      case train::FieldType::kList:
+        return "a list" + unit;
+    }
+    panic("trainer field without a type");
+  }
+};
+
+// What a typed word stands for, by what the key wants.
+struct Reread {
+  std::string_view text;
+
+  Value operator()(const IntegerField&) const {
+    const auto number = parse_whole_number(trim(text));
+    const bool fits = number && *number <= static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
+    return fits ? Value(static_cast<std::int64_t>(*number)) : Value(std::string(text));
+  }
+  Value operator()(const BoolField&) const {
+    const std::string_view word = trim(text);
+    if (word == "true" || word == "1" || word == "yes") return true;
+    if (word == "false" || word == "0" || word == "no") return false;
+    return std::string(text);
+  }
+  Value operator()(const TextField&) const { return std::string(text); }
+  Value operator()(const ListField& field) const { return split(text, field.split_on_spaces ? ' ' : ','); }
+  Value operator()(const ChoiceField&) const { return std::string(trim(text)); }
+  Value operator()(const TrainerKeyField&) const { return std::string(text); }
+};
+
+struct Render {
+  const RunConfig& config;
+
+  // at() takes a mutable config only because one accessor serves both directions.
+  RunConfig& writable() const { return const_cast<RunConfig&>(config); }
+  std::string operator()(const IntegerField& field) const { return std::to_string(field.at(writable())); }
+  std::string operator()(const BoolField& field) const { return field.at(writable()) ? "true" : "false"; }
+  std::string operator()(const TextField& field) const { return field.at(writable()); }
+  std::string operator()(const ListField& field) const {
+    return join(field.at(writable()), field.split_on_spaces ? " " : ",");
+  }
+  std::string operator()(const ChoiceField& field) const { return std::string(field.names[field.get(config)]); }
+  std::string operator()(const TrainerKeyField& trainer) const { return trainer.field->get(config.trainer); }
+};
+
+}  // namespace
+
+const std::vector<KeySpec>& schema() {
+  static const std::vector<KeySpec> keys = make_schema();
+  return keys;
+}
+
+const KeySpec* find_key(std::string_view name) {
+  for (const KeySpec& key : schema()) {
+    if (key.name == name) return &key;
+  }
+  return nullptr;
+}
+
+std::pair<std::string_view, std::string_view> split_key(std::string_view name) {
+  const std::size_t dot = name.find('.');
+  if (dot == std::string_view::npos) return {"", name};
+  return {name.substr(0, dot), name.substr(dot + 1)};
+}
+
+std::string environment_name(const KeySpec& key) {
+  std::string name = "ELASTICTRAIN_";
+  for (const char c : key.name) {
+    name += c == '.' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  }
+  return name;
+}
+
+std::string describe_type(const KeySpec& key) { return std::visit(DescribeType{key}, key.field); }
+
+Status assign(RunConfig& config, const KeySpec& key, const Value& value) {
+  return std::visit(Assign{config, key, value}, key.field);
+}
+
+Status assign_text(RunConfig& config, const KeySpec& key, std::string_view text) {
+  if (const auto* trainer = std::get_if<TrainerKeyField>(&key.field)) {
+    config.use_trainer = true;
+    return trainer->field->set(config.trainer, text);
+  }
+  return assign(config, key, std::visit(Reread{text}, key.field));
+}
+
+std::string render_value(const RunConfig& config, const KeySpec& key) {
+  return std::visit(Render{config}, key.field);
+}
+
+}  // namespace elastictrain::cli

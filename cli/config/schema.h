@@ -1,0 +1,82 @@
+// Purpose: the one table of configuration keys: name, type, unit, range, help, and the flag of its own where it has one.
+// The file reader, the environment, --set, the flags of `run`, `check` and the tests all walk it.
+//
+// Defaults are the member initializers of RunConfig. Messages of assign() do not name the place a value came from; the
+// caller adds it (file:line:col, flag, environment variable).
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "cli/config/run_config.h"
+#include "supervisor/protocol/result.h"
+
+namespace elastictrain::cli {
+
+using CheckText = Status (*)(std::string_view text);
+
+struct IntegerField {
+  std::uint64_t& (*at)(RunConfig&);
+  std::uint64_t min = 0;
+  std::uint64_t max = 0;
+};
+struct BoolField {
+  bool& (*at)(RunConfig&);
+};
+struct TextField {
+  std::string& (*at)(RunConfig&);
+  CheckText check = nullptr;
+};
+struct ListField {
+  std::vector<std::string>& (*at)(RunConfig&);
+  CheckText check = nullptr;     // of each element
+  bool pairs = false;            // elements are NAME=value; a TOML table is taken as well
+  bool split_on_spaces = false;  // how one text becomes a list: at spaces, else at commas
+};
+struct ChoiceField {
+  std::span<const std::string_view> names;
+  void (*set)(RunConfig&, std::size_t index);
+  std::size_t (*get)(const RunConfig&);
+};
+struct TrainerKeyField {
+  const train::TrainerField* field = nullptr;
+};
+
+struct KeySpec {
+  std::string name;  // "batch.per_worker"
+  std::string unit;  // "" where there is none
+  std::string help;
+  std::string flag;  // CLI11 form, e.g. "-l,--label"; "" when only --set reaches it
+  std::variant<IntegerField, BoolField, TextField, ListField, ChoiceField, TrainerKeyField> field;
+  bool flag_is_duration = false;  // the flag takes "90s" or "5m"; a bare number is seconds
+};
+
+// A value as a file, a flag or the environment gives it, before it is checked against the key.
+using Value = std::variant<bool, std::int64_t, double, std::string, std::vector<std::string>>;
+
+const std::vector<KeySpec>& schema();
+const KeySpec* find_key(std::string_view name);
+
+// Section of a key ("" for the top level) and its name within it.
+std::pair<std::string_view, std::string_view> split_key(std::string_view name);
+
+// "ELASTICTRAIN_BATCH_PER_WORKER" for "batch.per_worker".
+std::string environment_name(const KeySpec& key);
+
+// "a whole number of milliseconds from 1 to 3600000".
+std::string describe_type(const KeySpec& key);
+
+Status assign(RunConfig& config, const KeySpec& key, const Value& value);
+
+// The same for a value that was typed as text (flag, environment, --set).
+Status assign_text(RunConfig& config, const KeySpec& key, std::string_view text);
+
+// The value as one would type it; a list joined with commas.
+std::string render_value(const RunConfig& config, const KeySpec& key);
+
+}  // namespace elastictrain::cli

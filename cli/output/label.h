@@ -1,0 +1,41 @@
+// Purpose: the prefix of a worker's output lines, from a template such as "[{host}:{rank}] ". Pure: the time is an
+// argument.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "supervisor/protocol/result.h"
+
+namespace elastictrain::cli {
+
+struct LabelValues {
+  std::string rank;  // a worker without a rank is named by its id ("w7")
+  std::string local_rank;
+  std::string host;
+  std::string generation;
+  std::string worker;
+  std::string stream;  // "out" or "err"
+  std::string time;    // "14:03:05.123"
+  std::string pid;
+};
+
+class Label {
+ public:
+  // Keys: {rank} {local_rank} {host} {gen} {worker} {stream} {time} {pid}; "{{" and "}}" are literal braces.
+  static Result<Label> parse(std::string_view text);
+
+  // Ranks are padded on the left to `rank_width`, so that the lines of 9 and 10 stand below each other.
+  std::string render(const LabelValues& values, std::size_t rank_width) const;
+
+ private:
+  struct Part {
+    bool is_key = false;
+    std::string text;
+  };
+  std::vector<Part> parts_;
+};
+
+}  // namespace elastictrain::cli

@@ -1,0 +1,242 @@
+#include <doctest/doctest.h>
+
+#include <variant>
+
+#include "cli/config/load.h"
+#include "cli/config/schema.h"
+
+using namespace elastictrain;
+using namespace elastictrain::cli;
+
+namespace {
+
+ConfigInputs from_text(std::string text) {
+  ConfigInputs inputs;
+  inputs.file_name = "job.toml";
+  inputs.file_text = std::move(text);
+  return inputs;
+}
+
+ConfigInputs from_program() {
+  ConfigInputs inputs;
+  inputs.program = {"./train"};
+  return inputs;
+}
+
+LoadedConfig good(const ConfigInputs& inputs) {
+  auto loaded = load_config(inputs);
+  if (const auto* error = std::get_if<ConfigError>(&loaded)) FAIL(error->text());
+  return std::get<LoadedConfig>(std::move(loaded));
+}
+
+std::string bad(const ConfigInputs& inputs) {
+  auto loaded = load_config(inputs);
+  const auto* error = std::get_if<ConfigError>(&loaded);
+  return error == nullptr ? "(accepted)" : error->text();
+}
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+// A file with one key, on line 4.
+std::string file_with(const KeySpec& key, const std::string& value) {
+  const auto [section, name] = split_key(key.name);
+  if (section.empty()) return "\n\n\n" + std::string(name) + " = " + value + "\n";
+  return "\n\n[" + std::string(section) + "]\n" + std::string(name) + " = " + value + "\n";
+}
+
+std::string mutated(const std::string& name) { return name + "x"; }
+
+}  // namespace
+
+TEST_CASE("every key that is misspelt is reported with its line, its section and the key that was meant") {
+  for (const KeySpec& key : schema()) {
+    KeySpec wrong = key;
+    wrong.name = mutated(key.name);
+    const auto [section, name] = split_key(key.name);
+    const std::string message = bad(from_text(file_with(wrong, "1")));
+    CAPTURE(key.name);
+    CAPTURE(message);
+    CHECK(contains(message, "job.toml:4:1: unknown key \"" + mutated(std::string(name)) + "\""));
+    if (!section.empty()) CHECK(contains(message, "in [" + std::string(section) + "]"));
+    CHECK(contains(message, "did you mean \"" + std::string(name) + "\""));
+  }
+}
+
+TEST_CASE("every key that has a value of a wrong type is reported with its line") {
+  for (const KeySpec& key : schema()) {
+    const std::string message = bad(from_text(file_with(key, "1979-05-27")));
+    CAPTURE(key.name);
+    CHECK(contains(message, "job.toml:4:1: " + key.name + " must be "));
+  }
+}
+
+TEST_CASE("every number is refused outside its range and taken at its ends") {
+  for (const KeySpec& key : schema()) {
+    const auto* field = std::get_if<IntegerField>(&key.field);
+    if (field == nullptr) continue;
+    CAPTURE(key.name);
+    RunConfig config;
+    CHECK(assign(config, key, static_cast<std::int64_t>(field->min)).ok());
+    CHECK(assign(config, key, static_cast<std::int64_t>(field->max)).ok());
+    CHECK(field->at(config) == field->max);
+    CHECK(contains(bad(from_text(file_with(key, std::to_string(field->max + 1)))), "job.toml:4:1: " + key.name));
+    CHECK(contains(bad(from_text(file_with(key, "-1"))), "from " + std::to_string(field->min)));
+    CHECK(!assign(config, key, std::string("10")).ok());
+  }
+}
+
+TEST_CASE("every choice takes the names it lists and no other") {
+  for (const KeySpec& key : schema()) {
+    const auto* field = std::get_if<ChoiceField>(&key.field);
+    if (field == nullptr) continue;
+    CAPTURE(key.name);
+    for (const std::string_view name : field->names) {
+      RunConfig config;
+      CHECK(assign(config, key, std::string(name)).ok());
+      CHECK(render_value(config, key) == name);
+    }
+    CHECK(contains(bad(from_text(file_with(key, "\"other\""))), "one of \"" + std::string(field->names[0])));
+  }
+}
+
+TEST_CASE("every key can be set by text to the value it renders") {
+  for (const KeySpec& key : schema()) {
+    RunConfig config;
+    const std::string text = render_value(config, key);
+    CAPTURE(key.name);
+    if (key.name == "name" || text.empty()) continue;
+    CHECK(assign_text(config, key, text).ok());
+    CHECK(render_value(config, key) == text);
+  }
+}
+
+TEST_CASE("no two keys share a name, a flag or an environment variable") {
+  for (const KeySpec& a : schema()) {
+    for (const KeySpec& b : schema()) {
+      if (&a == &b) continue;
+      CAPTURE(a.name);
+      CHECK(a.name != b.name);
+      CHECK(environment_name(a) != environment_name(b));
+      CHECK((a.flag.empty() || a.flag != b.flag));
+    }
+  }
+}
+
+TEST_CASE("an unknown section names the one that was meant") {
+  CHECK(contains(bad(from_text("[wrokers]\nmin = 1\n")), "job.toml:1:2: unknown section [wrokers]; did you mean \"workers\"?"));
+  CHECK(contains(bad(from_text("workers = 3\n")), "job.toml:1:1: \"workers\" is a section: write [workers]"));
+}
+
+TEST_CASE("a wrong unit in a key's name is answered with the right one") {
+  CHECK(contains(bad(from_text("[timeouts]\ngrace_s = 30\n")), "did you mean \"grace_ms\" (in milliseconds)?"));
+  CHECK(contains(bad(from_text("[timeouts]\ngrace = 30\n")), "did you mean \"grace_ms\""));
+  CHECK(contains(bad(from_text("[timeouts]\ngrace_ms = \"30s\"\n")), "write grace_ms = 30000"));
+}
+
+TEST_CASE("a key that stands twice and broken syntax are reported with their line") {
+  CHECK(contains(bad(from_text("[workers]\nmin = 1\nmin = 2\n")), "job.toml:3:"));
+  CHECK(contains(bad(from_text("[workers\n")), "job.toml:1:"));
+}
+
+TEST_CASE("all mistakes of a file are reported at once") {
+  const std::string message = bad(from_text("[workers]\nmni = 1\n[batch]\nper_worker = 0\n"));
+  CHECK(contains(message, "job.toml:2:1:"));
+  CHECK(contains(message, "job.toml:4:1:"));
+}
+
+TEST_CASE("time-outs in the wrong order are reported with both keys and both places") {
+  ConfigInputs inputs = from_text("command = [\"./t\"]\n[timeouts]\nsuspect_ms = 5000\ndead_ms = 4000\n");
+  const std::string message = bad(inputs);
+  CHECK(contains(message, "timeouts.suspect_ms = 5000 (job.toml:3:1) must be less than timeouts.dead_ms = 4000 (job.toml:4:1)"));
+  inputs.settings = {{"timeouts.dead_ms", "6000", "--set timeouts.dead_ms=6000"}};
+  CHECK(good(inputs).config.timeouts.dead_ms == 6000);
+  ConfigInputs flags = from_program();
+  flags.settings = {{"timeouts.heartbeat_ms", "1000", "--set timeouts.heartbeat_ms=1000"}};
+  CHECK(contains(bad(flags), "timeouts.suspect_ms = 1000 (default)"));
+}
+
+TEST_CASE("a flag wins over the environment, the environment over the file, the file over the default") {
+  ConfigInputs inputs = from_text("command = [\"./t\"]\n");
+  CHECK(good(inputs).config.batch.per_worker == 32);
+  inputs.file_text = *inputs.file_text + "[batch]\nper_worker = 64\n";
+  CHECK(good(inputs).config.batch.per_worker == 64);
+  CHECK(good(inputs).where("batch.per_worker") == "job.toml:3:1");
+  inputs.environment = {{"ELASTICTRAIN_BATCH_PER_WORKER", "128"}};
+  CHECK(good(inputs).config.batch.per_worker == 128);
+  inputs.settings = {{"batch.per_worker", "256", "--batch 256"}};
+  CHECK(good(inputs).config.batch.per_worker == 256);
+  CHECK(good(inputs).where("batch.per_worker") == "--batch 256");
+}
+
+TEST_CASE("a bad value names the flag or the variable it came from") {
+  ConfigInputs inputs = from_program();
+  inputs.environment = {{"ELASTICTRAIN_BATCH_PER_WORKER", "many"}};
+  CHECK(contains(bad(inputs), "environment variable ELASTICTRAIN_BATCH_PER_WORKER: batch.per_worker must be a whole number"));
+  inputs.environment.clear();
+  inputs.settings = {{"batch.per_workr", "1", "--set batch.per_workr=1"}};
+  CHECK(contains(bad(inputs), "--set batch.per_workr=1: unknown key \"per_workr\" in [batch]; did you mean \"per_worker\""));
+}
+
+TEST_CASE("only mistakes of the command line count as wrong usage") {
+  ConfigInputs inputs = from_program();
+  inputs.settings = {{"workers.min", "0", "--min-np 0"}};
+  CHECK(std::get<ConfigError>(load_config(inputs)).only_flags);
+  CHECK(!std::get<ConfigError>(load_config(from_text("nmae = \"x\"\n"))).only_flags);
+}
+
+TEST_CASE("sizes that contradict each other are refused") {
+  CHECK(contains(bad(from_text("command = [\"./t\"]\n[workers]\nmin = 4\nmax = 2\n")), "workers.min = 4"));
+  CHECK(contains(bad(from_text("command = [\"./t\"]\n[workers]\nstart = 5\nmax = 2\n")), "workers.start = 5"));
+  CHECK(contains(bad(from_text("command = [\"./t\"]\n[batch]\nmax_global = 8\n")), "batch.max_global = 8"));
+}
+
+TEST_CASE("a program and the trainer exclude each other in a file, and a program of the command line wins") {
+  ConfigInputs inputs = from_text("command = [\"./t\"]\n[trainer]\nmodel = \"mlp\"\n");
+  CHECK(contains(bad(inputs), "exclude each other"));
+  inputs.file_text = "[trainer]\nmodel = \"mlp\"\nhidden = [64, 32]\nlearning_rate = 0.1\n";
+  CHECK(good(inputs).config.use_trainer);
+  CHECK(good(inputs).config.trainer.hidden == std::vector<std::uint32_t>{64, 32});
+  CHECK(good(inputs).config.trainer.learning_rate == doctest::Approx(0.1));
+  inputs.program = {"./train", "--epochs", "5"};
+  CHECK(!good(inputs).config.use_trainer);
+  CHECK(good(inputs).config.command == std::vector<std::string>{"./train", "--epochs", "5"});
+  CHECK(contains(bad(from_text("")), "nothing to run"));
+}
+
+TEST_CASE("hosts from a flag replace the host file of the config, and two sources of one level are refused") {
+  ConfigInputs inputs = from_text("command = [\"./t\"]\n[hosts]\nfile = \"hosts\"\n");
+  inputs.settings = {{"hosts.list", "a:2,b", "-H a:2,b"}};
+  CHECK(good(inputs).config.hosts.file.empty());
+  CHECK(good(inputs).config.hosts.list == std::vector<std::string>{"a:2", "b"});
+  inputs.file_text = "command = [\"./t\"]\n[hosts]\nfile = \"hosts\"\ndiscover = \"./d\"\n";
+  inputs.settings.clear();
+  CHECK(contains(bad(inputs), "exclude each other"));
+}
+
+TEST_CASE("hosts, names, labels, ranks, signals and variables are checked where they are written") {
+  const std::pair<const char*, const char*> cases[] = {
+      {"name", "a/b"}, {"name", "-x"},        {"hosts.list", "a:0"},          {"hosts.list", "-oProxyCommand=x"},
+      {"hosts.list", "a:x"}, {"log.label", "{rnak}"}, {"log.show_ranks", "3-1"}, {"signals.forward", "KILL"},
+      {"environment.set", "1X=2"}, {"environment.pass", "A-B"}, {"network.listen", "localhost"},
+      {"network.interface", "-x"}, {"launcher.ssh_user", "a b"}};
+  for (const auto& [key, text] : cases) {
+    ConfigInputs inputs = from_program();
+    inputs.settings = {{key, text, "--flag"}};
+    CAPTURE(key);
+    CAPTURE(text);
+    CHECK(contains(bad(inputs), std::string("--flag: ") + key));
+  }
+}
+
+TEST_CASE("IPv6 hosts are taken with and without slots") {
+  ConfigInputs inputs = from_program();
+  inputs.settings = {{"hosts.list", "fe80::1,[fe80::2]:3,node-4:8", "-H"}};
+  CHECK(good(inputs).config.hosts.list.size() == 3);
+}
+
+TEST_CASE("variables for workers may be a list or a table") {
+  const auto table = good(from_text("command = [\"./t\"]\n[environment]\nset = {A = \"1\", B = \"two words\"}\n"));
+  CHECK(table.config.environment.set == std::vector<std::string>{"A=1", "B=two words"});
+  const auto list = good(from_text("command = [\"./t\"]\n[environment]\nset = [\"A=1\"]\n"));
+  CHECK(list.config.environment.set == std::vector<std::string>{"A=1"});
+}
