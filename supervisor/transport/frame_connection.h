@@ -7,7 +7,6 @@
 #pragma once
 
 #include <asio.hpp>
-#include <asio/ssl.hpp>
 
 #include <array>
 #include <chrono>
