@@ -11,16 +11,16 @@
 #include "cli/config/text.h"
 #include "cli/output/label.h"
 #include "cli/output/rank_set.h"
+#include "launcher/hostfile.h"
 
 namespace elastictrain::cli {
 namespace {
 
 constexpr std::size_t kMaxNameLength = 64;
-constexpr std::uint64_t kMaxSlots = 1024;
 
-constexpr std::pair<std::string_view, int> kSignals[] = {
-    {"USR1", SIGUSR1}, {"USR2", SIGUSR2}, {"ABRT", SIGABRT}, {"ALRM", SIGALRM},
-    {"TSTP", SIGTSTP}, {"CONT", SIGCONT}, {"WINCH", SIGWINCH}};
+constexpr std::pair<std::string_view, int> kSignals[] = {{"USR1", SIGUSR1},  {"USR2", SIGUSR2}, {"ABRT", SIGABRT},
+                                                         {"ALRM", SIGALRM},  {"TSTP", SIGTSTP}, {"CONT", SIGCONT},
+                                                         {"WINCH", SIGWINCH}};
 
 Error wrong(std::string_view text, const std::string& what) {
   return {ErrorCode::kInvalid, "'" + std::string(text) + "' " + what};
@@ -32,7 +32,8 @@ bool is_name_character(char c) {
 
 bool is_variable_name(std::string_view text) {
   const auto good = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; };
-  return !text.empty() && std::isdigit(static_cast<unsigned char>(text[0])) == 0 && std::all_of(text.begin(), text.end(), good);
+  return !text.empty() && std::isdigit(static_cast<unsigned char>(text[0])) == 0 &&
+         std::all_of(text.begin(), text.end(), good);
 }
 
 }  // namespace
@@ -55,16 +56,8 @@ Status check_word(std::string_view text) {
 
 Status check_host(std::string_view text) {
   if (const Status word = check_word(text); !word.ok()) return word;
-  // An IPv6 address has more than one colon and names its slots behind brackets: [fe80::1]:2.
-  const bool bracketed = text[0] == '[' && text.find(']') != std::string_view::npos;
-  const std::string_view tail = bracketed ? text.substr(text.find(']') + 1) : text;
-  const bool bare_ipv6 = !bracketed && std::count(text.begin(), text.end(), ':') > 1;
-  const std::size_t colon = bare_ipv6 ? std::string_view::npos : tail.rfind(':');
-  if (colon == std::string_view::npos) return {};
-  const auto slots = parse_whole_number(tail.substr(colon + 1));
-  const bool named = bracketed || colon > 0;
-  if (named && slots && *slots >= 1 && *slots <= kMaxSlots) return {};
-  return wrong(text, "is not a host; write host or host:slots with 1 to 1024 slots");
+  const auto hosts = launcher::parse_host_list(text);
+  return hosts.ok() ? Status() : Status(hosts.error());
 }
 
 Status check_address(std::string_view text) {

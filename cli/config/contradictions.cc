@@ -109,9 +109,9 @@ class Finder {
   void check_batch() {
     const BatchConfig& batch = config_.batch;
     if (batch.max_global == 0 || batch.max_global >= batch.per_worker * config_.workers.min) return;
-    add({"batch.max_global", "batch.per_worker", "workers.min"},
-        cite(loaded_, "batch.max_global") + " is less than " + cite(loaded_, "batch.per_worker") + " for each of " +
-            cite(loaded_, "workers.min"));
+    add({"batch.max_global", "batch.per_worker", "workers.min"}, cite(loaded_, "batch.max_global") + " is less than " +
+                                                                     cite(loaded_, "batch.per_worker") +
+                                                                     " for each of " + cite(loaded_, "workers.min"));
   }
 
   void check_trainer() {
@@ -124,7 +124,8 @@ class Finder {
   void check_signals() {
     const auto& forward = config_.signals.forward;
     const bool none = std::find(forward.begin(), forward.end(), "none") != forward.end();
-    if (none && forward.size() > 1) add({"signals.forward"}, cite(loaded_, "signals.forward") + ": \"none\" stands alone");
+    if (none && forward.size() > 1)
+      add({"signals.forward"}, cite(loaded_, "signals.forward") + ": \"none\" stands alone");
     std::set<int> seen;
     for (const std::string& name : forward) {
       if (name != "none" && !seen.insert(signal_number(name)).second) {
@@ -170,7 +171,6 @@ const std::vector<TimeoutOrder>& timeout_order() {
       {"timeouts.heartbeat_ms", "timeouts.suspect_ms", false, "silence is judged after several missed heartbeats"},
       {"timeouts.suspect_ms", "timeouts.dead_ms", false, "a host is suspected before it is given up"},
       {"timeouts.heartbeat_ms", "timeouts.worker_dead_ms", false, "silence is judged after several missed heartbeats"},
-      {"launcher.connect_timeout_ms", "timeouts.start_ms", false, "hosts connect before their workers can be ready"},
   };
   return rules;
 }
@@ -180,6 +180,8 @@ void settle_alternatives(LoadedConfig& loaded) {
   settle_program(loaded);
 }
 
-std::vector<Contradiction> find_contradictions(const LoadedConfig& loaded) { return Finder(loaded).find(); }
+std::vector<Contradiction> find_contradictions(const LoadedConfig& loaded) {
+  return Finder(loaded).find();
+}
 
 }  // namespace elastictrain::cli

@@ -1,5 +1,5 @@
-// Purpose: what one key alone cannot tell: values that contradict each other, time-outs in the wrong order, alternatives
-// of which only one may be chosen. Pure.
+// Purpose: what one key alone cannot tell: values that contradict each other, time-outs in the wrong order,
+// alternatives of which only one may be chosen. Pure.
 #pragma once
 
 #include <string>

@@ -99,7 +99,9 @@ std::string ConfigError::text() const {
   return text;
 }
 
-std::variant<LoadedConfig, ConfigError> load_config(const ConfigInputs& inputs) { return Loader(inputs).load(); }
+std::variant<LoadedConfig, ConfigError> load_config(const ConfigInputs& inputs) {
+  return Loader(inputs).load();
+}
 
 Result<std::string> read_config_file(const std::string& path) {
   std::ifstream stream(path, std::ios::binary);

@@ -70,6 +70,7 @@ struct TimeoutsConfig {
 struct LogConfig {
   std::string directory;
   std::string label = "[{host}:{rank}] ";
+  std::string step_directory;
   bool timestamp = false;
   std::string show_ranks = "all";
   std::string tee = "all";

@@ -18,7 +18,8 @@ constexpr std::uint64_t kDayMs = 86'400'000;
 constexpr std::uint64_t kMaxBatch = 1ULL << 30;
 constexpr std::uint64_t kMaxSteps = 1ULL << 40;
 
-// --- Access to a member of RunConfig, of the top level or of a section -------------------------------------------------
+// --- Access to a member of RunConfig, of the top level or of a section
+// -------------------------------------------------
 
 template <auto Member>
 auto& top(RunConfig& config) {
@@ -46,83 +47,93 @@ constexpr std::string_view kUsr1Names[] = {"forward", "drain"};
 
 using C = RunConfig;
 
-// --- The table ---------------------------------------------------------------------------------------------------------
+// --- The table
+// ---------------------------------------------------------------------------------------------------------
 
 void add_job_keys(std::vector<KeySpec>& keys) {
-  keys.insert(keys.end(), {
-      {"name", "", "name of the run, for status and the other commands", "--name", TextField{top<&C::name>, check_name}},
-      {"command", "", "the program and its arguments", "", ListField{top<&C::command>, nullptr, false, true}},
-      {"working_directory", "", "where workers start; default: where the run was started", "--chdir",
-       TextField{top<&C::working_directory>}},
-      {"workers.min", "workers", "fewest workers to train with", "--min-np",
-       IntegerField{in<&C::workers, &WorkersConfig::min>, 1, kMaxWorkers}},
-      {"workers.start", "workers", "workers at the start; 0: as many as there are slots, up to max", "--start",
-       IntegerField{in<&C::workers, &WorkersConfig::start>, 0, kMaxWorkers}},
-      {"workers.max", "workers", "most workers; 0: the larger of min and start", "--max-np",
-       IntegerField{in<&C::workers, &WorkersConfig::max>, 0, kMaxWorkers}},
-      {"workers.spares", "workers", "started, ready workers that wait to join", "--spares",
-       IntegerField{in<&C::workers, &WorkersConfig::spares>, 0, kMaxWorkers}},
-  });
+  keys.insert(
+      keys.end(),
+      {
+          {"name", "", "name of the run, for status and the other commands", "--name",
+           TextField{top<&C::name>, check_name}},
+          {"command", "", "the program and its arguments", "", ListField{top<&C::command>, nullptr, false, true}},
+          {"working_directory", "", "where workers start; default: where the run was started", "--chdir",
+           TextField{top<&C::working_directory>}},
+          {"workers.min", "workers", "fewest workers to train with", "--min-np",
+           IntegerField{in<&C::workers, &WorkersConfig::min>, 1, kMaxWorkers}},
+          {"workers.start", "workers", "workers at the start; 0: as many as there are slots, up to max", "--start",
+           IntegerField{in<&C::workers, &WorkersConfig::start>, 0, kMaxWorkers}},
+          {"workers.max", "workers", "most workers; 0: the larger of min and start", "--max-np",
+           IntegerField{in<&C::workers, &WorkersConfig::max>, 0, kMaxWorkers}},
+          {"workers.spares", "workers", "started, ready workers that wait to join", "--spares",
+           IntegerField{in<&C::workers, &WorkersConfig::spares>, 0, kMaxWorkers}},
+      });
 }
 
 void add_host_keys(std::vector<KeySpec>& keys) {
   using H = HostsConfig;
   keys.insert(keys.end(), {
-      {"hosts.list", "", "hosts with their slots: hostA:2,hostB:2", "-H,--hosts",
-       ListField{in<&C::hosts, &H::list>, check_host}},
-      {"hosts.file", "", "file with one host a line: 'host slots=4' or 'host:4'", "-f,--hostfile",
-       TextField{in<&C::hosts, &H::file>}},
-      {"hosts.discover", "", "program that prints one host:slots a line; asked again and again", "--discover",
-       TextField{in<&C::hosts, &H::discover>}},
-      {"hosts.discover_interval_ms", "milliseconds", "time between two runs of hosts.discover", "",
-       IntegerField{in<&C::hosts, &H::discover_interval_ms>, 100, kDayMs}},
-      {"hosts.slots", "slots", "slots of a host that names none; 0: 1", "--nproc-per-node,--ppn",
-       IntegerField{in<&C::hosts, &H::slots>, 0, 1024}},
-  });
+                              {"hosts.list", "", "hosts with their slots: hostA:2,hostB:2", "-H,--hosts",
+                               ListField{in<&C::hosts, &H::list>, check_host}},
+                              {"hosts.file", "", "file with one host a line: 'host slots=4' or 'host:4'",
+                               "-f,--hostfile", TextField{in<&C::hosts, &H::file>}},
+                              {"hosts.discover", "", "program that prints one host:slots a line; asked again and again",
+                               "--discover", TextField{in<&C::hosts, &H::discover>}},
+                              {"hosts.discover_interval_ms", "milliseconds", "time between two runs of hosts.discover",
+                               "", IntegerField{in<&C::hosts, &H::discover_interval_ms>, 100, kDayMs}},
+                              {"hosts.slots", "slots", "slots of a host that names none; 0: 1",
+                               "--nproc-per-node,--ppn", IntegerField{in<&C::hosts, &H::slots>, 0, 1024}},
+                          });
 }
 
 void add_launcher_keys(std::vector<KeySpec>& keys) {
   using L = LauncherConfig;
-  keys.insert(keys.end(), {
-      {"launcher.kind", "", "how agents get onto hosts; auto: ssh for every host that is not this machine", "--launcher",
-       choice<&C::launcher, &L::kind>(kLauncherNames)},
-      {"launcher.ssh_user", "", "user name for ssh; default: ssh's own choice", "--ssh-user",
-       TextField{in<&C::launcher, &L::ssh_user>, check_word}},
-      {"launcher.ssh_port", "", "port for ssh; 0: ssh's own choice", "--ssh-port",
-       IntegerField{in<&C::launcher, &L::ssh_port>, 0, 65535}},
-      {"launcher.ssh_identity", "", "private key file for ssh", "--ssh-identity",
-       TextField{in<&C::launcher, &L::ssh_identity>}},
-      {"launcher.ssh_args", "", "more arguments for ssh", "--ssh-args",
-       ListField{in<&C::launcher, &L::ssh_args>, nullptr, false, true}},
-      {"launcher.ssh_program", "", "the ssh to use", "--ssh-program", TextField{in<&C::launcher, &L::ssh_program>, check_set}},
-      {"launcher.connect_timeout_ms", "milliseconds", "for ssh to connect, and for an agent to connect back", "",
-       IntegerField{in<&C::launcher, &L::connect_timeout_ms>, 100, kDayMs}},
-      {"launcher.parallelism", "hosts", "hosts that are started at the same time", "",
-       IntegerField{in<&C::launcher, &L::parallelism>, 1, 4096}},
-      {"launcher.copy_binary", "", "copy this binary to hosts that lack it or have another version", "",
-       BoolField{in<&C::launcher, &L::copy_binary>}},
-  });
+  keys.insert(
+      keys.end(),
+      {
+          {"launcher.kind", "", "how agents get onto hosts; auto: ssh for every host that is not this machine",
+           "--launcher", choice<&C::launcher, &L::kind>(kLauncherNames)},
+          {"launcher.ssh_user", "", "user name for ssh; default: ssh's own choice", "--ssh-user",
+           TextField{in<&C::launcher, &L::ssh_user>, check_word}},
+          {"launcher.ssh_port", "", "port for ssh; 0: ssh's own choice", "--ssh-port",
+           IntegerField{in<&C::launcher, &L::ssh_port>, 0, 65535}},
+          {"launcher.ssh_identity", "", "private key file for ssh", "--ssh-identity",
+           TextField{in<&C::launcher, &L::ssh_identity>}},
+          {"launcher.ssh_args", "", "more arguments for ssh", "--ssh-args",
+           ListField{in<&C::launcher, &L::ssh_args>, nullptr, false, true}},
+          {"launcher.ssh_program", "", "the ssh to use", "--ssh-program",
+           TextField{in<&C::launcher, &L::ssh_program>, check_set}},
+          {"launcher.connect_timeout_ms", "milliseconds", "for ssh to connect, and for an agent to connect back", "",
+           IntegerField{in<&C::launcher, &L::connect_timeout_ms>, 100, kDayMs}},
+          {"launcher.parallelism", "hosts", "hosts that are started at the same time", "",
+           IntegerField{in<&C::launcher, &L::parallelism>, 1, 4096}},
+          {"launcher.copy_binary", "", "copy this binary to hosts that lack it or have another version", "",
+           BoolField{in<&C::launcher, &L::copy_binary>}},
+      });
 }
 
 void add_training_keys(std::vector<KeySpec>& keys) {
-  keys.insert(keys.end(), {
-      {"batch.per_worker", "samples", "samples of one worker in one step", "--batch",
-       IntegerField{in<&C::batch, &BatchConfig::per_worker>, 1, kMaxBatch}},
-      {"batch.max_global", "samples", "most samples of all workers in one step; 0: no limit", "",
-       IntegerField{in<&C::batch, &BatchConfig::max_global>, 0, kMaxBatch}},
-      {"batch.at_limit", "", "what growing does at max_global: stop, or split it among more workers", "",
-       choice<&C::batch, &BatchConfig::at_limit>(kAtLimitNames)},
-      {"learning_rate.rule", "", "how the learning rate follows the global batch", "",
-       choice<&C::learning_rate, &LearningRateConfig::rule>(kRuleNames)},
-      {"learning_rate.ramp_steps", "steps", "steps over which the rate moves after a change", "",
-       IntegerField{in<&C::learning_rate, &LearningRateConfig::ramp_steps>, 0, 1'000'000}},
-      {"checkpoint.directory", "", "given to the program as ELASTICTRAIN_CHECKPOINT_DIR", "",
-       TextField{in<&C::checkpoint, &CheckpointConfig::directory>}},
-      {"checkpoint.interval_steps", "steps", "given to the program as ELASTICTRAIN_CHECKPOINT_STEPS; 0: none", "",
-       IntegerField{in<&C::checkpoint, &CheckpointConfig::interval_steps>, 0, kMaxSteps}},
-      {"audit.every_steps", "steps", "check samples and parameter hashes of all workers every so many steps; 0: never",
-       "--audit", IntegerField{in<&C::audit, &AuditConfig::every_steps>, 0, kMaxSteps}},
-  });
+  keys.insert(
+      keys.end(),
+      {
+          {"batch.per_worker", "samples", "samples of one worker in one step", "--batch",
+           IntegerField{in<&C::batch, &BatchConfig::per_worker>, 1, kMaxBatch}},
+          {"batch.max_global", "samples", "most samples of all workers in one step; 0: no limit", "",
+           IntegerField{in<&C::batch, &BatchConfig::max_global>, 0, kMaxBatch}},
+          {"batch.at_limit", "", "what growing does at max_global: stop, or split it among more workers", "",
+           choice<&C::batch, &BatchConfig::at_limit>(kAtLimitNames)},
+          {"learning_rate.rule", "", "how the learning rate follows the global batch", "",
+           choice<&C::learning_rate, &LearningRateConfig::rule>(kRuleNames)},
+          {"learning_rate.ramp_steps", "steps", "steps over which the rate moves after a change", "",
+           IntegerField{in<&C::learning_rate, &LearningRateConfig::ramp_steps>, 0, 1'000'000}},
+          {"checkpoint.directory", "", "given to the program as ELASTICTRAIN_CHECKPOINT_DIR", "",
+           TextField{in<&C::checkpoint, &CheckpointConfig::directory>}},
+          {"checkpoint.interval_steps", "steps", "given to the program as ELASTICTRAIN_CHECKPOINT_EVERY; 0: none", "",
+           IntegerField{in<&C::checkpoint, &CheckpointConfig::interval_steps>, 0, kMaxSteps}},
+          {"audit.every_steps", "steps",
+           "check samples and parameter hashes of all workers every so many steps; 0: never", "--audit",
+           IntegerField{in<&C::audit, &AuditConfig::every_steps>, 0, kMaxSteps}},
+      });
 }
 
 template <auto Member>
@@ -132,63 +143,72 @@ KeySpec timeout(const char* name, std::uint64_t min, const char* help, const cha
 
 void add_timeout_keys(std::vector<KeySpec>& keys) {
   using T = TimeoutsConfig;
-  keys.insert(keys.end(), {
-      timeout<&T::heartbeat_ms>("timeouts.heartbeat_ms", 10, "period of heartbeats"),
-      timeout<&T::suspect_ms>("timeouts.suspect_ms", 20, "silence after which a host is suspected"),
-      timeout<&T::dead_ms>("timeouts.dead_ms", 30, "silence after which a host is given up"),
-      timeout<&T::worker_dead_ms>("timeouts.worker_dead_ms", 30, "silence after which a worker is given up"),
-      timeout<&T::prepare_ms>("timeouts.prepare_ms", 100, "for building the next communicator"),
-      timeout<&T::ready_ms>("timeouts.ready_ms", 100, "from the start of a worker until it is ready"),
-      timeout<&T::start_ms>("timeouts.start_ms", 100, "until the fewest workers are ready", "--start-timeout"),
-      timeout<&T::grace_ms>("timeouts.grace_ms", 0, "between asking a worker to end and killing it", "--grace"),
-      timeout<&T::orphan_grace_ms>("timeouts.orphan_grace_ms", 0, "how long hosts go on when this command is gone"),
-      {"timeouts.time_limit_s", "seconds", "stop the run after this time; 0: never", "--time-limit",
-       IntegerField{in<&C::timeouts, &T::time_limit_s>, 0, 3650 * 86'400ULL}, true},
-  });
+  keys.insert(
+      keys.end(),
+      {
+          timeout<&T::heartbeat_ms>("timeouts.heartbeat_ms", 10, "period of heartbeats"),
+          timeout<&T::suspect_ms>("timeouts.suspect_ms", 20, "silence after which a host is suspected"),
+          timeout<&T::dead_ms>("timeouts.dead_ms", 30, "silence after which a host is given up"),
+          timeout<&T::worker_dead_ms>("timeouts.worker_dead_ms", 30, "silence after which a worker is given up"),
+          timeout<&T::prepare_ms>("timeouts.prepare_ms", 100, "for building the next communicator"),
+          timeout<&T::ready_ms>("timeouts.ready_ms", 100, "from the start of a worker until it is ready"),
+          timeout<&T::start_ms>("timeouts.start_ms", 100, "until the fewest workers are ready", "--start-timeout"),
+          timeout<&T::grace_ms>("timeouts.grace_ms", 0, "between asking a worker to end and killing it", "--grace"),
+          timeout<&T::orphan_grace_ms>("timeouts.orphan_grace_ms", 0, "how long hosts go on when this command is gone"),
+          {"timeouts.time_limit_s", "seconds", "stop the run after this time; 0: never", "--time-limit",
+           IntegerField{in<&C::timeouts, &T::time_limit_s>, 0, 3650 * 86'400ULL}, true},
+      });
 }
 
 void add_log_keys(std::vector<KeySpec>& keys) {
   using L = LogConfig;
-  keys.insert(keys.end(), {
-      {"log.directory", "", "one file of output for each worker", "--log-dir", TextField{in<&C::log, &L::directory>}},
-      {"log.label", "", "prefix of workers' lines: {rank} {local_rank} {host} {gen} {worker} {stream} {time} {pid}", "",
-       TextField{in<&C::log, &L::label>, check_label}},
-      {"log.timestamp", "", "begin each line of workers with the time", "", BoolField{in<&C::log, &L::timestamp>}},
-      {"log.show_ranks", "", "whose lines are shown: 0,4-7, all or none", "--show-ranks",
-       TextField{in<&C::log, &L::show_ranks>, check_ranks}},
-      {"log.tee", "", "with log.directory: whose lines are shown as well", "--tee",
-       TextField{in<&C::log, &L::tee>, check_ranks}},
-      {"log.max_size_bytes", "bytes", "a log file that would grow larger is put aside; 0: never", "--log-max-size",
-       IntegerField{in<&C::log, &L::max_size_bytes>, 0, 1ULL << 40}},
-      {"log.keep", "files", "older files that are kept of each worker", "--log-keep",
-       IntegerField{in<&C::log, &L::keep>, 0, 1000}},
-  });
+  keys.insert(
+      keys.end(),
+      {
+          {"log.directory", "", "one file of output for each worker", "--log-dir",
+           TextField{in<&C::log, &L::directory>}},
+          {"log.label", "", "prefix of workers' lines: {rank} {local_rank} {host} {gen} {worker} {stream} {time} {pid}",
+           "", TextField{in<&C::log, &L::label>, check_label}},
+          {"log.step_directory", "", "one file of step times for each worker, in this directory", "--step-log",
+           TextField{in<&C::log, &L::step_directory>}},
+          {"log.timestamp", "", "begin each line of workers with the time", "--timestamp",
+           BoolField{in<&C::log, &L::timestamp>}},
+          {"log.show_ranks", "", "whose lines are shown: 0,4-7, all or none", "--show-ranks",
+           TextField{in<&C::log, &L::show_ranks>, check_ranks}},
+          {"log.tee", "", "with log.directory: whose lines are shown as well", "--tee",
+           TextField{in<&C::log, &L::tee>, check_ranks}},
+          {"log.max_size_bytes", "bytes", "a log file that would grow larger is put aside; 0: never", "--log-max-size",
+           IntegerField{in<&C::log, &L::max_size_bytes>, 0, 1ULL << 40}},
+          {"log.keep", "files", "older files that are kept of each worker", "--log-keep",
+           IntegerField{in<&C::log, &L::keep>, 0, 1000}},
+      });
 }
 
 void add_other_keys(std::vector<KeySpec>& keys) {
   using N = NetworkConfig;
-  keys.insert(keys.end(), {
-      {"network.interface", "", "network interface for training and control; default: by route", "--interface",
-       TextField{in<&C::network, &N::interface>, check_word}},
-      {"network.transport", "", "auto: shared memory within a host; tcp: sockets only", "--transport",
-       choice<&C::network, &N::transport>(kTransportNames)},
-      {"network.listen", "", "addresses where agents connect to", "",
-       ListField{in<&C::network, &N::listen>, check_address}},
-      {"network.advertise", "", "addresses that agents are told, when they differ", "",
-       ListField{in<&C::network, &N::advertise>, check_address}},
-      {"network.port", "", "port where agents connect to; 0: any free one", "",
-       IntegerField{in<&C::network, &N::port>, 0, 65535}},
-      {"signals.forward", "", "signals passed on to workers; none for none", "--forward-signals",
-       ListField{in<&C::signals, &SignalsConfig::forward>, check_signal}},
-      {"signals.usr1", "", "drain: USR1 also asks the run to leave", "",
-       choice<&C::signals, &SignalsConfig::usr1>(kUsr1Names)},
-      {"environment.pass", "", "variables of ours that workers get; NAME* for all that begin so", "",
-       ListField{in<&C::environment, &EnvironmentConfig::pass>, check_variable_pattern}},
-      {"environment.set", "", "NAME=value for workers", "",
-       ListField{in<&C::environment, &EnvironmentConfig::set>, check_assignment, true}},
-      {"environment.file", "", "file with one NAME=value a line", "--env-file",
-       TextField{in<&C::environment, &EnvironmentConfig::file>}},
-  });
+  keys.insert(keys.end(),
+              {
+                  {"network.interface", "", "network interface for training and control; default: by route",
+                   "--interface", TextField{in<&C::network, &N::interface>, check_word}},
+                  {"network.transport", "", "auto: shared memory within a host; tcp: sockets only", "--transport",
+                   choice<&C::network, &N::transport>(kTransportNames)},
+                  {"network.listen", "", "addresses where agents connect to", "",
+                   ListField{in<&C::network, &N::listen>, check_address}},
+                  {"network.advertise", "", "addresses that agents are told, when they differ", "",
+                   ListField{in<&C::network, &N::advertise>, check_address}},
+                  {"network.port", "", "port where agents connect to; 0: any free one", "",
+                   IntegerField{in<&C::network, &N::port>, 0, 65535}},
+                  {"signals.forward", "", "signals passed on to workers; none for none", "--forward-signals",
+                   ListField{in<&C::signals, &SignalsConfig::forward>, check_signal}},
+                  {"signals.usr1", "", "drain: USR1 also asks the run to leave", "",
+                   choice<&C::signals, &SignalsConfig::usr1>(kUsr1Names)},
+                  {"environment.pass", "", "variables of ours that workers get; NAME* for all that begin so", "",
+                   ListField{in<&C::environment, &EnvironmentConfig::pass>, check_variable_pattern}},
+                  {"environment.set", "", "NAME=value for workers", "",
+                   ListField{in<&C::environment, &EnvironmentConfig::set>, check_assignment, true}},
+                  {"environment.file", "", "file with one NAME=value a line", "--env-file",
+                   TextField{in<&C::environment, &EnvironmentConfig::file>}},
+              });
 }
 
 void add_trainer_keys(std::vector<KeySpec>& keys) {
@@ -211,11 +231,16 @@ std::vector<KeySpec> make_schema() {
   return keys;
 }
 
-// --- Values ------------------------------------------------------------------------------------------------------------
+// --- Values
+// ------------------------------------------------------------------------------------------------------------
 
-Error wrong(std::string message) { return {ErrorCode::kInvalid, std::move(message)}; }
+Error wrong(std::string message) {
+  return {ErrorCode::kInvalid, std::move(message)};
+}
 
-std::string quoted(std::string_view text) { return "'" + std::string(text) + "'"; }
+std::string quoted(std::string_view text) {
+  return "'" + std::string(text) + "'";
+}
 
 // The shortest text that reads back as the same number.
 std::string number_text(double value) {
@@ -242,7 +267,8 @@ std::string duration_hint(const KeySpec& key, const Value& value) {
 }
 
 Error mismatch(const KeySpec& key, const Value& value) {
-  return wrong("must be " + describe_type(key) + ", not " + std::visit(DescribeValue{}, value) + duration_hint(key, value));
+  return wrong("must be " + describe_type(key) + ", not " + std::visit(DescribeValue{}, value) +
+               duration_hint(key, value));
 }
 
 std::string range_text(const IntegerField& field) {
@@ -413,7 +439,9 @@ std::string environment_name(const KeySpec& key) {
   return name;
 }
 
-std::string describe_type(const KeySpec& key) { return std::visit(DescribeType{key}, key.field); }
+std::string describe_type(const KeySpec& key) {
+  return std::visit(DescribeType{key}, key.field);
+}
 
 Status assign(RunConfig& config, const KeySpec& key, const Value& value) {
   return std::visit(Assign{config, key, value}, key.field);

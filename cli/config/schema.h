@@ -1,5 +1,5 @@
-// Purpose: the one table of configuration keys: name, type, unit, range, help, and the flag of its own where it has one.
-// The file reader, the environment, --set, the flags of `run`, `check` and the tests all walk it.
+// Purpose: the one table of configuration keys: name, type, unit, range, help, and the flag of its own where it has
+// one. The file reader, the environment, --set, the flags of `run`, `check` and the tests all walk it.
 //
 // Defaults are the member initializers of RunConfig. Messages of assign() do not name the place a value came from; the
 // caller adds it (file:line:col, flag, environment variable).

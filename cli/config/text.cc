@@ -18,11 +18,14 @@ std::optional<std::uint64_t> unit_ms(std::string_view unit) {
   return std::nullopt;
 }
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
+bool is_digit(char c) {
+  return c >= '0' && c <= '9';
+}
 
 // Takes one "12m" off the front of `text`.
 std::optional<std::uint64_t> take_duration(std::string_view& text) {
-  const std::size_t digits = static_cast<std::size_t>(std::find_if_not(text.begin(), text.end(), is_digit) - text.begin());
+  const std::size_t digits =
+      static_cast<std::size_t>(std::find_if_not(text.begin(), text.end(), is_digit) - text.begin());
   const auto number = parse_whole_number(text.substr(0, digits));
   text.remove_prefix(digits);
   const std::size_t letters = static_cast<std::size_t>(std::find_if(text.begin(), text.end(), is_digit) - text.begin());
@@ -70,7 +73,8 @@ std::optional<std::uint64_t> parse_whole_number(std::string_view text) {
 
 Result<std::uint64_t> parse_duration_ms(std::string_view text) {
   const std::string_view whole = trim(text);
-  if (const auto seconds = parse_whole_number(whole); seconds && *seconds <= std::numeric_limits<std::uint32_t>::max()) {
+  if (const auto seconds = parse_whole_number(whole);
+      seconds && *seconds <= std::numeric_limits<std::uint32_t>::max()) {
     return *seconds * 1'000;
   }
   std::uint64_t total_ms = 0;

@@ -10,10 +10,10 @@ struct LabelKey {
   std::string LabelValues::*value;
 };
 
-constexpr LabelKey kKeys[] = {
-    {"rank", &LabelValues::rank},     {"local_rank", &LabelValues::local_rank}, {"host", &LabelValues::host},
-    {"gen", &LabelValues::generation}, {"worker", &LabelValues::worker},        {"stream", &LabelValues::stream},
-    {"time", &LabelValues::time},     {"pid", &LabelValues::pid}};
+constexpr LabelKey kKeys[] = {{"rank", &LabelValues::rank},     {"local_rank", &LabelValues::local_rank},
+                              {"host", &LabelValues::host},     {"gen", &LabelValues::generation},
+                              {"worker", &LabelValues::worker}, {"stream", &LabelValues::stream},
+                              {"time", &LabelValues::time},     {"pid", &LabelValues::pid}};
 
 const LabelKey* find_label_key(std::string_view name) {
   for (const LabelKey& key : kKeys) {
@@ -43,7 +43,8 @@ Result<Label> Label::parse(std::string_view text) {
       literal += text[i++];
     } else if (text[i] == '{') {
       const std::size_t end = text.find('}', i);
-      if (end == std::string_view::npos) return Error{ErrorCode::kInvalid, "a '{' in the label is not closed; write {{ for a brace"};
+      if (end == std::string_view::npos)
+        return Error{ErrorCode::kInvalid, "a '{' in the label is not closed; write {{ for a brace"};
       const std::string_view name = text.substr(i + 1, end - i - 1);
       if (find_label_key(name) == nullptr) return unknown_label_key(name);
       if (!literal.empty()) label.parts_.push_back({false, std::exchange(literal, {})});

@@ -26,7 +26,8 @@ Result<RankSet> RankSet::parse(std::string_view text) {
   if (set.all_ || trim(text) == "none") return set;
   for (const std::string& part : split(text, ',')) {
     const auto range = parse_range(part);
-    if (!range) return Error{ErrorCode::kInvalid, "'" + part + "' is not a rank or a range of ranks; write 0,4-7, all or none"};
+    if (!range)
+      return Error{ErrorCode::kInvalid, "'" + part + "' is not a rank or a range of ranks; write 0,4-7, all or none"};
     set.ranges_.push_back(*range);
   }
   if (set.ranges_.empty()) return Error{ErrorCode::kInvalid, "no rank is named; write 0,4-7, all or none"};

@@ -35,7 +35,9 @@ std::string bad(const ConfigInputs& inputs) {
   return error == nullptr ? "(accepted)" : error->text();
 }
 
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
 
 // A file with one key, on line 4.
 std::string file_with(const KeySpec& key, const std::string& value) {
@@ -44,7 +46,9 @@ std::string file_with(const KeySpec& key, const std::string& value) {
   return "\n\n[" + std::string(section) + "]\n" + std::string(name) + " = " + value + "\n";
 }
 
-std::string mutated(const std::string& name) { return name + "x"; }
+std::string mutated(const std::string& name) {
+  return name + "x";
+}
 
 }  // namespace
 
@@ -123,7 +127,8 @@ TEST_CASE("no two keys share a name, a flag or an environment variable") {
 }
 
 TEST_CASE("an unknown section names the one that was meant") {
-  CHECK(contains(bad(from_text("[wrokers]\nmin = 1\n")), "job.toml:1:2: unknown section [wrokers]; did you mean \"workers\"?"));
+  CHECK(contains(bad(from_text("[wrokers]\nmin = 1\n")),
+                 "job.toml:1:2: unknown section [wrokers]; did you mean \"workers\"?"));
   CHECK(contains(bad(from_text("workers = 3\n")), "job.toml:1:1: \"workers\" is a section: write [workers]"));
 }
 
@@ -147,7 +152,8 @@ TEST_CASE("all mistakes of a file are reported at once") {
 TEST_CASE("time-outs in the wrong order are reported with both keys and both places") {
   ConfigInputs inputs = from_text("command = [\"./t\"]\n[timeouts]\nsuspect_ms = 5000\ndead_ms = 4000\n");
   const std::string message = bad(inputs);
-  CHECK(contains(message, "timeouts.suspect_ms = 5000 (job.toml:3:1) must be less than timeouts.dead_ms = 4000 (job.toml:4:1)"));
+  CHECK(contains(message,
+                 "timeouts.suspect_ms = 5000 (job.toml:3:1) must be less than timeouts.dead_ms = 4000 (job.toml:4:1)"));
   inputs.settings = {{"timeouts.dead_ms", "6000", "--set timeouts.dead_ms=6000"}};
   CHECK(good(inputs).config.timeouts.dead_ms == 6000);
   ConfigInputs flags = from_program();
@@ -171,10 +177,12 @@ TEST_CASE("a flag wins over the environment, the environment over the file, the 
 TEST_CASE("a bad value names the flag or the variable it came from") {
   ConfigInputs inputs = from_program();
   inputs.environment = {{"ELASTICTRAIN_BATCH_PER_WORKER", "many"}};
-  CHECK(contains(bad(inputs), "environment variable ELASTICTRAIN_BATCH_PER_WORKER: batch.per_worker must be a whole number"));
+  CHECK(contains(bad(inputs),
+                 "environment variable ELASTICTRAIN_BATCH_PER_WORKER: batch.per_worker must be a whole number"));
   inputs.environment.clear();
   inputs.settings = {{"batch.per_workr", "1", "--set batch.per_workr=1"}};
-  CHECK(contains(bad(inputs), "--set batch.per_workr=1: unknown key \"per_workr\" in [batch]; did you mean \"per_worker\""));
+  CHECK(contains(bad(inputs),
+                 "--set batch.per_workr=1: unknown key \"per_workr\" in [batch]; did you mean \"per_worker\""));
 }
 
 TEST_CASE("only mistakes of the command line count as wrong usage") {
@@ -214,11 +222,19 @@ TEST_CASE("hosts from a flag replace the host file of the config, and two source
 }
 
 TEST_CASE("hosts, names, labels, ranks, signals and variables are checked where they are written") {
-  const std::pair<const char*, const char*> cases[] = {
-      {"name", "a/b"}, {"name", "-x"},        {"hosts.list", "a:0"},          {"hosts.list", "-oProxyCommand=x"},
-      {"hosts.list", "a:x"}, {"log.label", "{rnak}"}, {"log.show_ranks", "3-1"}, {"signals.forward", "KILL"},
-      {"environment.set", "1X=2"}, {"environment.pass", "A-B"}, {"network.listen", "localhost"},
-      {"network.interface", "-x"}, {"launcher.ssh_user", "a b"}};
+  const std::pair<const char*, const char*> cases[] = {{"name", "a/b"},
+                                                       {"name", "-x"},
+                                                       {"hosts.list", "a:0"},
+                                                       {"hosts.list", "-oProxyCommand=x"},
+                                                       {"hosts.list", "a:x"},
+                                                       {"log.label", "{rnak}"},
+                                                       {"log.show_ranks", "3-1"},
+                                                       {"signals.forward", "KILL"},
+                                                       {"environment.set", "1X=2"},
+                                                       {"environment.pass", "A-B"},
+                                                       {"network.listen", "localhost"},
+                                                       {"network.interface", "-x"},
+                                                       {"launcher.ssh_user", "a b"}};
   for (const auto& [key, text] : cases) {
     ConfigInputs inputs = from_program();
     inputs.settings = {{key, text, "--flag"}};

@@ -45,8 +45,14 @@ TEST_CASE("sets of ranks are read and asked") {
 }
 
 TEST_CASE("labels are filled from their template") {
-  LabelValues values{.rank = "3", .local_rank = "1", .host = "node7", .generation = "12", .worker = "w9",
-                     .stream = "err", .time = "10:00:00.000", .pid = "4711"};
+  LabelValues values{.rank = "3",
+                     .local_rank = "1",
+                     .host = "node7",
+                     .generation = "12",
+                     .worker = "w9",
+                     .stream = "err",
+                     .time = "10:00:00.000",
+                     .pid = "4711"};
   CHECK(Label::parse("[{host}:{rank}] ")->render(values, 2) == "[node7: 3] ");
   CHECK(Label::parse("{worker}/{gen}/{local_rank}/{stream}/{time}/{pid}")->render(values, 0) ==
         "w9/12/1/err/10:00:00.000/4711");

@@ -1,0 +1,56 @@
+#include "cli/output/figures.h"
+
+#include <array>
+#include <cmath>
+#include <cstdio>
+
+namespace elastictrain::cli {
+namespace {
+
+template <class... Args>
+std::string print(const char* format, Args... args) {
+  std::array<char, 64> buffer;
+  const int length = std::snprintf(buffer.data(), buffer.size(), format, args...);
+  return {buffer.data(), static_cast<std::size_t>(length)};
+}
+
+}  // namespace
+
+std::string format_count(double value) {
+  if (!std::isfinite(value)) return "-";
+  if (value < 999.5) return print("%.*f", value < 10 && value != std::floor(value) ? 1 : 0, value);
+  constexpr const char* kUnits[] = {"k", "M", "G", "T"};
+  std::size_t unit = 0;
+  value /= 1000;
+  for (; value >= 999.5 && unit + 1 < std::size(kUnits); ++unit) value /= 1000;
+  return print("%.*f%s", value < 10 ? 2 : value < 100 ? 1 : 0, value, kUnits[unit]);
+}
+
+std::string format_bytes(std::uint64_t bytes) {
+  constexpr const char* kUnits[] = {"KiB", "MiB", "GiB", "TiB"};
+  if (bytes < 1024) return print("%llu B", static_cast<unsigned long long>(bytes));
+  double value = static_cast<double>(bytes) / 1024;
+  std::size_t unit = 0;
+  for (; value >= 1023.5 && unit + 1 < std::size(kUnits); ++unit) value /= 1024;
+  return print("%.*f %s", value < 10 ? 1 : 0, value, kUnits[unit]);
+}
+
+std::string format_duration(double seconds) {
+  if (!std::isfinite(seconds) || seconds < 0) return "-";
+  if (seconds < 0.9995) return print("%.1f ms", seconds * 1000);
+  if (seconds < 59.95) return print("%.1f s", seconds);
+  const auto whole = static_cast<long long>(std::llround(seconds));
+  if (whole < 3600) return print("%lldm %02llds", whole / 60, whole % 60);
+  if (whole < 86'400) return print("%lldh %02lldm", whole / 3600, whole / 60 % 60);
+  return print("%lldd %02lldh", whole / 86'400, whole / 3600 % 24);
+}
+
+std::string format_number(double value, int digits) {
+  return std::isfinite(value) ? print("%.*f", digits, value) : "-";
+}
+
+std::string format_loss(double value) {
+  return std::isfinite(value) ? print("%.4g", value) : "nan";
+}
+
+}  // namespace elastictrain::cli

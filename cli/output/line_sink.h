@@ -1,0 +1,68 @@
+// Purpose: whole lines to one file descriptor by a thread of its own, so that a slow reader of our output never blocks
+// the supervisor. What does not fit the bounded queue is dropped, counted, and said as soon as there is room again.
+// On a terminal a status line stays below the lines.
+//
+// Ownership: owns the thread, not the descriptor. Thread: write(), message() and set_status() from any. Failure: when
+// the reader is gone (closed pipe), everything later is dropped in silence; the run goes on.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <mutex>
+#include <string>
+#include <thread>
+
+namespace elastictrain::cli {
+
+class LineSink {
+ public:
+  struct Options {
+    int descriptor = 1;
+    std::size_t max_queued_bytes = 8U << 20;
+    bool is_terminal = false;
+  };
+
+  explicit LineSink(Options options);
+  ~LineSink();
+  LineSink(const LineSink&) = delete;
+  LineSink& operator=(const LineSink&) = delete;
+
+  // A line without its end. Dropped when the queue is full.
+  void write(std::string line);
+
+  // The same for a line that must not be lost among thousands of others: it has room of its own.
+  void message(std::string line);
+
+  // The line at the bottom of a terminal; empty: none. Ignored elsewhere.
+  void set_status(std::string status);
+
+  // Writes what is queued, for as long as the reader takes something every two seconds, and ends the thread. Returns
+  // the number of lines that a reader who is still there never got and was not told about.
+  std::uint64_t close();
+
+ private:
+  void run();
+  std::string take_chunk();
+  bool write_all(const std::string& chunk);
+  bool gave_up();
+  void writing_failed(const std::string& chunk);
+  void push(std::string line, std::size_t limit_bytes);
+
+  const Options options_;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::string> queue_;
+  std::size_t queued_bytes_ = 0;
+  std::uint64_t dropped_ = 0;  // not said yet
+  std::string status_;
+  bool status_changed_ = false;
+  bool status_drawn_ = false;
+  bool stopping_ = false;
+  bool reader_gone_ = false;
+  std::chrono::steady_clock::time_point give_up_{};
+  std::thread thread_;
+};
+
+}  // namespace elastictrain::cli

@@ -1,0 +1,91 @@
+#include "cli/output/progress.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "cli/config/text.h"
+#include "cli/output/figures.h"
+#include "cli/output/table.h"
+
+namespace elastictrain::cli {
+namespace {
+
+constexpr const char* kSeparator = " | ";
+constexpr int kChangeWeight = 5;
+constexpr std::size_t kUsefulColumns = 20;  // of the last change: most of it is better than none
+
+// `weight` orders the parts by what a reader can do without: the highest goes first.
+struct Part {
+  std::string text;
+  int weight = 0;
+};
+
+std::string workers_text(const core::RunView& view) {
+  std::string text = std::to_string(view.world_size) + (view.world_size == 1 ? " worker" : " workers");
+  if (view.target_size != view.world_size) text += " (going to " + std::to_string(view.target_size) + ")";
+  return text;
+}
+
+bool trains(const RunFigures& figures) {
+  return figures.step > 0;
+}
+
+std::vector<Part> make_parts(const RunFigures& figures) {
+  std::vector<Part> parts;
+  if (figures.view.phase != core::RunPhase::kRunning) parts.push_back({phase_name(figures.view.phase), 0});
+  if (trains(figures)) {
+    const double percent = figures.epoch_fraction * 100;
+    parts.push_back({"epoch " + std::to_string(figures.epoch + 1) + " " + format_number(percent, 0) + "%", 3});
+    parts.push_back({"step " + std::to_string(figures.step), 1});
+    parts.push_back({"loss " + format_loss(figures.loss), 2});
+    parts.push_back({format_count(figures.samples_per_s) + " samples/s", 4});
+  }
+  parts.push_back({workers_text(figures.view), 0});
+  if (!figures.view.last_change.empty()) parts.push_back({figures.view.last_change, kChangeWeight});
+  return parts;
+}
+
+std::string join_parts(const std::vector<Part>& parts) {
+  std::vector<std::string> texts;
+  for (const Part& part : parts) texts.push_back(part.text);
+  return join(texts, kSeparator);
+}
+
+}  // namespace
+
+const char* phase_name(core::RunPhase phase) {
+  switch (phase) {
+    case core::RunPhase::kStarting:
+      return "starting";
+    case core::RunPhase::kRunning:
+      return "running";
+    case core::RunPhase::kChanging:
+      return "changing";
+    case core::RunPhase::kStopping:
+      return "stopping";
+    case core::RunPhase::kEnded:
+      return "ended";
+  }
+  panic("phase without a name");
+}
+
+std::string render_progress(const RunFigures& figures, std::size_t width) {
+  std::vector<Part> parts = make_parts(figures);
+  for (std::size_t used = display_width(join_parts(parts)); used > width; used = display_width(join_parts(parts))) {
+    const auto least =
+        std::max_element(parts.begin(), parts.end(), [](const Part& a, const Part& b) { return a.weight < b.weight; });
+    const std::size_t too_much = used - width;
+    const bool cut_is_enough =
+        least->weight == kChangeWeight && display_width(least->text) >= too_much + kUsefulColumns;
+    if (least->weight == 0 || cut_is_enough) break;
+    parts.erase(least);
+  }
+  return fit(join_parts(parts), width);
+}
+
+std::string render_progress_plain(const RunFigures& figures) {
+  return "progress: " + join_parts(make_parts(figures));
+}
+
+}  // namespace elastictrain::cli

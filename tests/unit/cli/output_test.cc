@@ -1,0 +1,223 @@
+#include <doctest/doctest.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <thread>
+#include <utility>
+
+#include "cli/output/figures.h"
+#include "cli/output/line_sink.h"
+#include "cli/output/log_file.h"
+#include "cli/output/progress.h"
+#include "cli/output/table.h"
+
+using namespace elastictrain;
+using namespace elastictrain::cli;
+
+namespace {
+
+class Folder {
+ public:
+  Folder() {
+    std::string name = (std::filesystem::temp_directory_path() / "et-cli-XXXXXX").string();
+    REQUIRE(mkdtemp(name.data()) != nullptr);
+    path_ = name;
+  }
+  ~Folder() { std::filesystem::remove_all(path_); }
+  std::string file(const std::string& name) const { return (path_ / name).string(); }
+
+ private:
+  std::filesystem::path path_;
+};
+
+std::string read_file(const std::string& path) {
+  std::ifstream stream(path);
+  return {std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
+}
+
+struct Pipe {
+  Pipe() {
+    std::array<int, 2> ends{};
+    REQUIRE(pipe2(ends.data(), O_CLOEXEC) == 0);
+    reading = ends[0];
+    writing = ends[1];
+  }
+  ~Pipe() {
+    close_reading();
+    close_writing();
+  }
+  void close_reading() {
+    if (reading >= 0) ::close(std::exchange(reading, -1));
+  }
+  void close_writing() {
+    if (writing >= 0) ::close(std::exchange(writing, -1));
+  }
+  std::string read_to_end() {
+    std::string text;
+    std::array<char, 4096> block;
+    for (ssize_t count = 0; (count = ::read(reading, block.data(), block.size())) > 0;) {
+      text.append(block.data(), static_cast<std::size_t>(count));
+    }
+    return text;
+  }
+  int reading = -1;
+  int writing = -1;
+};
+
+RunFigures training() {
+  RunFigures figures;
+  figures.view.phase = core::RunPhase::kRunning;
+  figures.view.world_size = 3;
+  figures.view.target_size = 3;
+  figures.view.last_change = "grew from 2 to 3 because a host appeared";
+  figures.epoch = 4;
+  figures.epoch_fraction = 0.34;
+  figures.step = 1234;
+  figures.loss = 0.43211;
+  figures.samples_per_s = 12345;
+  return figures;
+}
+
+}  // namespace
+
+TEST_CASE("a table aligns its columns and ends its lines without spaces") {
+  Table table({{"RANK", Align::kRight}, {"HOST"}, {"STEP", Align::kRight}});
+  table.add_row({"0", "node1", "9"});
+  table.add_row({"10", "größe", "1000"});
+  table.add_row({"x"});
+  CHECK(table.render() ==
+        "RANK  HOST   STEP\n"
+        "   0  node1     9\n"
+        "  10  größe  1000\n"
+        "   x\n");
+}
+
+TEST_CASE("text is cut to a width in columns, not bytes") {
+  CHECK(fit("größe", 5) == "größe");
+  CHECK(fit("größe", 4) == "grö…");
+  CHECK(fit("abc", 0).empty());
+}
+
+TEST_CASE("figures are short") {
+  CHECK(format_count(0) == "0");
+  CHECK(format_count(950) == "950");
+  CHECK(format_count(12345) == "12.3k");
+  CHECK(format_count(4.56e6) == "4.56M");
+  CHECK(format_bytes(512) == "512 B");
+  CHECK(format_bytes(1536) == "1.5 KiB");
+  CHECK(format_bytes(100'000'000) == "95 MiB");
+  CHECK(format_duration(0.0042) == "4.2 ms");
+  CHECK(format_duration(12.34) == "12.3 s");
+  CHECK(format_duration(125) == "2m 05s");
+  CHECK(format_duration(3720) == "1h 02m");
+}
+
+TEST_CASE("a log file is put aside before it grows too large, and old ones go") {
+  Folder folder;
+  const std::string path = folder.file("w1.log");
+  auto log = LogFile::open(path, {.max_bytes = 10, .keep = 2});
+  REQUIRE(log.ok());
+  for (const char* line : {"aaaa", "bbbb", "cccc", "dddd", "eeee", "ffff", "gggg"}) REQUIRE(log->append(line).ok());
+  CHECK(read_file(path) == "gggg\n");
+  CHECK(read_file(path + ".1") == "eeee\nffff\n");
+  CHECK(read_file(path + ".2") == "cccc\ndddd\n");
+  CHECK(!std::filesystem::exists(path + ".3"));
+}
+
+TEST_CASE("a log file goes on where an earlier one ended, and a long line still fits") {
+  Folder folder;
+  const std::string path = folder.file("w1.log");
+  { REQUIRE(LogFile::open(path, {})->append("one").ok()); }
+  auto log = LogFile::open(path, {.max_bytes = 3, .keep = 0});
+  REQUIRE(log.ok());
+  CHECK(read_file(path) == "one\n");
+  REQUIRE(log->append("a line longer than the file may be").ok());
+  CHECK(read_file(path) == "a line longer than the file may be\n");
+  CHECK(!LogFile::open(folder.file("no/such/folder"), {}).ok());
+}
+
+TEST_CASE("a sink writes whole lines in order") {
+  Pipe pipe;
+  LineSink sink({.descriptor = pipe.writing});
+  sink.write("one");
+  sink.message("two");
+  CHECK(sink.close() == 0);
+  pipe.close_writing();
+  CHECK(pipe.read_to_end() == "one\ntwo\n");
+}
+
+TEST_CASE("a reader who does not read blocks nobody, and is told what is missing") {
+  Pipe pipe;
+  REQUIRE(fcntl(pipe.writing, F_SETPIPE_SZ, 4096) > 0);
+  LineSink sink({.descriptor = pipe.writing, .max_queued_bytes = 64 << 10});
+  const std::string line(999, 'x');
+  for (int i = 0; i < 2000; ++i) sink.write(line);  // 2 MB into 68 KB: returns at once or this test never ends
+  std::string text;
+  std::thread reader([&] { text = pipe.read_to_end(); });
+  CHECK(sink.close() == 0);
+  pipe.close_writing();
+  reader.join();
+  const std::size_t arrived = static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n')) - 1;
+  CHECK(arrived < 2000);
+  CHECK(text.find(std::to_string(2000 - arrived) + " lines were dropped here") != std::string::npos);
+}
+
+TEST_CASE("a reader who is gone ends nothing") {
+  Pipe pipe;
+  pipe.close_reading();
+  std::signal(SIGPIPE, SIG_IGN);  // as the program does
+  LineSink sink({.descriptor = pipe.writing});
+  sink.write("into the void");
+  CHECK(sink.close() == 0);
+}
+
+TEST_CASE("on a terminal the status line stays below the lines and never mixes with them") {
+  Pipe pipe;
+  LineSink sink({.descriptor = pipe.writing, .is_terminal = true});
+  sink.set_status("step 1");
+  sink.write("a line");
+  sink.set_status("");
+  sink.close();
+  pipe.close_writing();
+  const std::string text = pipe.read_to_end();
+  const bool drawn_first = text == "step 1\r\x1b[Ka line\n" || text == "step 1\r\x1b[Ka line\nstep 1\r\x1b[K";
+  CHECK((drawn_first || text == "a line\n" || text == "a line\nstep 1\r\x1b[K"));
+}
+
+TEST_CASE("without a terminal there is no status line") {
+  Pipe pipe;
+  LineSink sink({.descriptor = pipe.writing});
+  sink.set_status("step 1");
+  sink.close();
+  pipe.close_writing();
+  CHECK(pipe.read_to_end().empty());
+}
+
+TEST_CASE("progress shows epoch, step, loss, speed, size and the last change") {
+  CHECK(
+      render_progress(training(), 200) ==
+      "epoch 5 34% | step 1234 | loss 0.4321 | 12.3k samples/s | 3 workers | grew from 2 to 3 because a host appeared");
+  CHECK(render_progress_plain(training()) == "progress: " + render_progress(training(), 200));
+}
+
+TEST_CASE("progress never exceeds the width and keeps what matters longest") {
+  for (std::size_t width = 0; width < 130; ++width) CHECK(display_width(render_progress(training(), width)) <= width);
+  CHECK(render_progress(training(), 62) == "epoch 5 34% | step 1234 | loss 0.4321 | 3 workers");
+  CHECK(render_progress(training(), 95) ==
+        "epoch 5 34% | step 1234 | loss 0.4321 | 12.3k samples/s | 3 workers | grew from 2 to 3 because…");
+  CHECK(render_progress(training(), 24) == "step 1234 | 3 workers");
+}
+
+TEST_CASE("progress says where a run is going before it has a step") {
+  RunFigures figures;
+  figures.view.phase = core::RunPhase::kStarting;
+  figures.view.target_size = 2;
+  CHECK(render_progress(figures, 80) == "starting | 0 workers (going to 2)");
+}
