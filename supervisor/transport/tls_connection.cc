@@ -119,8 +119,9 @@ void TlsConnection::schedule_flush() {
 }
 
 void TlsConnection::flush() {
+  if (state_ != State::kOpen && state_ != State::kFlushing) return;
   std::size_t written = 0;
-  while ((state_ == State::kOpen || state_ == State::kFlushing) && written < kWriteBytesPerTurn) {
+  while (written < kWriteBytesPerTurn) {
     if (sent_ == sending_.size() && !gather()) return all_sent();
     const IoOutcome outcome = stream_->write(sending_.data() + sent_, sending_.size() - sent_);
     if (outcome.state == IoState::kWantWrite) return wait_writable();
