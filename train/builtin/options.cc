@@ -43,6 +43,11 @@ std::vector<std::string_view> split_list(std::string_view text) {
   return parts;
 }
 
+void append_to_list(std::string& list, const std::string& part) {
+  if (!list.empty()) list += ",";
+  list += part;
+}
+
 // --- Setters and getters, one pair for each kind of member -----------------------------------------------------------
 
 template <auto Member>
@@ -136,7 +141,7 @@ Status set_hidden(TrainerOptions& options, std::string_view text) {
 
 std::string get_hidden(const TrainerOptions& options) {
   std::string text;
-  for (const std::uint32_t size : options.hidden) text += (text.empty() ? "" : ",") + number_text(size);
+  for (const std::uint32_t size : options.hidden) append_to_list(text, number_text(size));
   return text;
 }
 
@@ -159,7 +164,7 @@ Status set_slow(TrainerOptions& options, std::string_view text) {
 std::string get_slow(const TrainerOptions& options) {
   std::string text;
   for (const SlowWorker& entry : options.slow) {
-    text += (text.empty() ? "" : ",") + number_text(entry.worker_id) + ":" + number_text(entry.factor);
+    append_to_list(text, number_text(entry.worker_id) + ":" + number_text(entry.factor));
   }
   return text;
 }
