@@ -1,0 +1,83 @@
+#!/usr/bin/env python3
+"""Runs named benchmarks: bench.py [--json] [--list] [--repetitions N] NAME…"""
+
+import argparse
+import sys
+import traceback
+
+import rows
+
+import communicator
+import scale
+import swap
+import training
+
+BENCHMARKS = {
+    "swap-large": (swap.swap_large, "idle time of grow, shrink and replace; 100 MB of parameters, steps of 250 ms"),
+    "swap-large-real": (swap.swap_large_real, "the same with real compute, beside torchrun in the same run"),
+    "swap-small": (swap.swap_small, "idle time of grow, shrink and replace; 4 MB of parameters, steps of 30 ms"),
+    "resize-latency": (swap.resize_latency, "from `resize` to the first step at the new size: warm spare, cold start"),
+    "cold-start": (swap.cold_start, "from the command to the first committed step of 2 local workers"),
+    "allreduce": (communicator.allreduce, "beside Gloo, Open MPI and MPICH: 2 and 4 ranks, 4 KiB to 100 MiB"),
+    "session-overhead": (communicator.session_overhead, "steps a second: session against the bare communicator"),
+    "accuracy-elastic": (training.accuracy_elastic, "optdigits: fixed size against 20 random changes, 5 seeds each"),
+    "audit-100": (training.audit_100, "100 random changes in one audited run"),
+    "ssh-64": (scale.ssh_64, "64 ssh hosts until all agents are up"),
+    "agents-1000": (scale.agents_1000, "1,000 agents with 8 workers each: CPU of the supervisor, time of `status`"),
+}
+
+
+def parse():
+    parser = argparse.ArgumentParser(prog="scripts/bench.sh", description="Benchmarks of the release build.")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="see --list; 'all' for every one")
+    parser.add_argument("--json", action="store_true", help="one JSON object a row")
+    parser.add_argument("--list", action="store_true", help="the names")
+    parser.add_argument("--repetitions", type=int, default=5, metavar="N", help="medians of N (default 5)")
+    options = parser.parse_args()
+    unknown = [name for name in options.names if name not in BENCHMARKS and name != "all"]
+    if unknown:
+        parser.error(f"unknown benchmark {', '.join(unknown)}; --list shows the names")
+    if not options.names and not options.list:
+        parser.error("name a benchmark, or 'all'; --list shows the names")
+    return options
+
+
+def measure(name, repetitions):
+    """Rows of one benchmark; one that cannot be measured or breaks is a row as well."""
+    try:
+        return list(BENCHMARKS[name][0](repetitions))
+    except rows.Unavailable as reason:
+        return [rows.Row(name, None, "", "", None, f"not measured: {reason}")]
+    except Exception as error:
+        traceback.print_exc()
+        return [rows.Row(name, None, "", "", False, f"failed: {error}")]
+
+
+def show(row, as_json):
+    if as_json:
+        print(row.json(), flush=True)
+        return
+    value = "-" if row.value is None else f"{row.value:.4g} {row.unit}"
+    met = {True: "met", False: "NOT MET", None: "-"}[row.met]
+    print(f"{row.name:<34} {value:>16}  {row.target:<22} {met:<8} {row.detail}", flush=True)
+
+
+def main():
+    options = parse()
+    if options.list:
+        for name, (_, what) in BENCHMARKS.items():
+            print(f"{name:<18} {what}")
+        return 0
+    names = list(BENCHMARKS) if "all" in options.names else options.names
+    if not options.json:
+        print(rows.machine())
+    bad = False
+    for name in names:
+        for row in measure(name, options.repetitions):
+            show(row, options.json)
+            bad |= row.met is False
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
