@@ -34,13 +34,21 @@ StepTimes StepClock::step_ends(Clock::time_point now) {
   return times_;
 }
 
-void Means::add(const StepTimes& times, std::uint64_t global_samples, Clock::time_point now) {
+void Monitors::seated(Generation generation, Step committed_step) {
+  const std::lock_guard lock(mutex_);
+  figures_.generation = generation;
+  figures_.step = committed_step;
+}
+
+void Monitors::step_done(const StepTimes& times, const StepFigures& figures, Clock::time_point now) {
   const std::lock_guard lock(mutex_);
   if (window_begin_ == Clock::time_point{}) {
-    window_begin_ = now - std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double, std::micro>(times.step_us));
+    const std::chrono::duration<double, std::micro> step(times.step_us);
+    window_begin_ = now - std::chrono::duration_cast<Clock::duration>(step);
   }
+  figures_ = figures;
   ++steps_;
-  samples_ += global_samples;
+  samples_ += figures.global_samples;
   last_step_ = now;
   sum_.step_us += times.step_us;
   sum_.data_wait_us += times.data_wait_us;
@@ -49,21 +57,34 @@ void Means::add(const StepTimes& times, std::uint64_t global_samples, Clock::tim
   sum_.update_us += times.update_us;
 }
 
-Means::Snapshot Means::take() {
+protocol::WorkerHeartbeat Monitors::heartbeat() {
   const std::lock_guard lock(mutex_);
-  Snapshot snapshot;
-  snapshot.steps = steps_;
-  if (steps_ == 0) return snapshot;
+  protocol::WorkerHeartbeat heartbeat;
+  heartbeat.sequence = ++sequence_;
+  heartbeat.generation = figures_.generation;
+  heartbeat.step = figures_.step;
+  heartbeat.epoch = figures_.epoch;
+  heartbeat.epoch_fraction = figures_.epoch_fraction;
+  heartbeat.loss = figures_.loss;
+  heartbeat.gradient_norm = figures_.gradient_norm;
+  heartbeat.steps = steps_;
+  if (steps_ != 0) put_means(heartbeat);
+  return heartbeat;
+}
+
+void Monitors::put_means(protocol::WorkerHeartbeat& heartbeat) {
   const double n = steps_;
-  snapshot.mean = {sum_.step_us / n, sum_.data_wait_us / n, sum_.compute_us / n, sum_.communicate_us / n,
-                   sum_.update_us / n};
+  heartbeat.step_us = sum_.step_us / n;
+  heartbeat.data_wait_us = sum_.data_wait_us / n;
+  heartbeat.compute_us = sum_.compute_us / n;
+  heartbeat.communicate_us = sum_.communicate_us / n;
+  heartbeat.update_us = sum_.update_us / n;
   const double window_us = us(last_step_ - window_begin_);
-  if (window_us > 0) snapshot.samples_per_s = static_cast<double>(samples_) * 1e6 / window_us;
+  if (window_us > 0) heartbeat.samples_per_s = static_cast<double>(samples_) * 1e6 / window_us;
   steps_ = 0;
   samples_ = 0;
   sum_ = {};
   window_begin_ = last_step_;
-  return snapshot;
 }
 
 }  // namespace elastictrain::session

@@ -1,12 +1,14 @@
 // Purpose: what the session learns about its own steps from work it does anyway: where the time of a step goes, and the
 // means that heartbeats carry.
 //
-// Thread: marks on the training thread; take() from the control thread. Time is an argument.
+// Thread: marks on the training thread; heartbeat() on the control thread. Time is an argument.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
 #include <mutex>
+
+#include "supervisor/protocol/message.h"
 
 namespace elastictrain::session {
 
@@ -35,19 +37,31 @@ class StepClock {
   StepTimes times_;
 };
 
-// Sums over the steps since the last heartbeat.
-class Means {
+// What a committed step leaves for the next heartbeat.
+struct StepFigures {
+  Generation generation = 0;
+  Step step = 0;
+  std::uint64_t epoch = 0;
+  double epoch_fraction = 0;
+  double loss = 0;
+  double gradient_norm = 0;
+  std::uint64_t global_samples = 0;
+};
+
+// Means over the steps since the last heartbeat, and where the run stands.
+class Monitors {
  public:
-  struct Snapshot {
-    std::uint32_t steps = 0;
-    StepTimes mean;
-    double samples_per_s = 0;
-  };
-  void add(const StepTimes& times, std::uint64_t global_samples, Clock::time_point now);
-  Snapshot take();
+  void step_done(const StepTimes& times, const StepFigures& figures, Clock::time_point now);
+  // Before the first step of a generation.
+  void seated(Generation generation, Step committed_step);
+  protocol::WorkerHeartbeat heartbeat();
 
  private:
+  void put_means(protocol::WorkerHeartbeat& heartbeat);
+
   std::mutex mutex_;
+  std::uint64_t sequence_ = 0;
+  StepFigures figures_;
   std::uint32_t steps_ = 0;
   StepTimes sum_;
   std::uint64_t samples_ = 0;

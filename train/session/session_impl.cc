@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <exception>
 #include <utility>
 
 namespace elastictrain {
@@ -11,7 +12,7 @@ constexpr std::uint64_t kNormEvery = 16;
 
 }  // namespace
 
-Session::Impl::Impl() {
+Session::Impl::Impl() : exceptions_at_start_(std::uncaught_exceptions()) {
   auto environment = session::read_environment();
   if (!environment) throw SessionError(environment.error().message);
   environment_ = std::move(*environment);
@@ -19,11 +20,15 @@ Session::Impl::Impl() {
   if (!log) throw SessionError(log.error().message);
   step_log_ = std::move(*log);
   step_log_.event("proc");
+  if (!launched()) return;
+  auto plane = session::ControlPlane::open(environment_, [this] { return heartbeat_messages(); });
+  if (!plane) throw SessionError(plane.error().message);
+  plane_ = std::move(*plane);
 }
 
 Session::Impl::~Impl() {
-  if (seat_.communicator) seat_.communicator->abort();
-  reducer_.reset();
+  const bool unwinding = std::uncaught_exceptions() > exceptions_at_start_;
+  if (!ended_) end_session(!unwinding && !broken_);
 }
 
 void Session::Impl::fail(const std::string& message) {
@@ -55,6 +60,7 @@ bool Session::Impl::start() {
   step_log_.event("imported");
   started_ = true;
   progress_.sampler.seed = data_.seed;
+  if (plane_) return start_launched();
   seat_ = session::solo_seat(data_.batch);
   step_log_.event("ready", seat_.rank, world_size(), seat_.generation);
   call_on_change(0, true, "alone, without a launcher");
@@ -72,6 +78,7 @@ std::optional<Batch> Session::Impl::next_batch() {
   if (outcome_ != Outcome::kRunning) return std::nullopt;
   clock_.step_begins(session::Clock::now());
   if (data_is_used_up()) {
+    finish_transfers();
     outcome_ = Outcome::kFinished;
     return std::nullopt;
   }
@@ -111,7 +118,11 @@ Status Session::Impl::reduce_bucket(float* data, std::size_t count) {
     options.scale = static_cast<float>(static_cast<double>(cut.my_count) / static_cast<double>(cut.total));
   }
   options.want_norms = step_->wants_norm;
-  if (!std::exchange(step_->lane_sent, true)) options.lane = seat_.lane.fill(lane_input_);
+  if (!std::exchange(step_->lane_sent, true)) {
+    lane_input_.swap_ready = plane_ && plane_->swap_ready(seat_.generation);
+    lane_input_.wants_stop = plane_ && plane_->orphaned();
+    options.lane = seat_.lane.fill(lane_input_);
+  }
   comm::ReduceStats stats;
   const Status status = seat_.communicator->all_reduce({data, count}, options, &stats);
   step_->reduced_square_sum += stats.reduced_square_sum;
@@ -147,6 +158,8 @@ void Session::Impl::after_reduce(const Status& status) {
   if (!status) {
     fail("all-reduce of step " + std::to_string(progress_.committed_step + 1) + " failed: " + status.error().message);
   }
+  if (old_communicator_) plane_->retire(std::move(old_communicator_));
+  finish_transfers();
   clock_.collective_ends(session::Clock::now());
 }
 
@@ -156,6 +169,8 @@ void Session::Impl::commit_step(const StepMetrics& metrics) {
   if (!step_->lane_sent) all_reduce(nullptr, 0);
   read_lane();
   commit_progress(metrics);
+  if (lane_output_.all_ready) change_membership();
+  else if (lane_output_.anyone_stops) outcome_ = Outcome::kStopped;
 }
 
 void Session::Impl::read_lane() {
@@ -171,7 +186,6 @@ void Session::Impl::commit_progress(const StepMetrics& metrics) {
   const auto times = clock_.step_ends(now);
   const auto cut = step_->cut;
   step_.reset();
-  means_.add(times, cut.total, now);
   lane_input_ = {.loss = metrics.loss, .loss_samples = cut.my_count, .compute_us = times.compute_us};
   ++progress_.committed_step;
   progress_.samples_used += cut.total;
@@ -179,6 +193,29 @@ void Session::Impl::commit_progress(const StepMetrics& metrics) {
   progress_.learning_rate.advance();
   seat_.first_step = false;
   step_log_.step(progress_.committed_step, seat_.rank, world_size(), seat_.generation);
+  if (!plane_) return;
+  session::StepFigures figures{.generation = seat_.generation,
+                               .step = progress_.committed_step,
+                               .epoch = cut.epoch,
+                               .loss = report_.loss,
+                               .gradient_norm = report_.gradient_norm,
+                               .global_samples = cut.total};
+  if (data_.sample_count != 0) {
+    figures.epoch_fraction = static_cast<double>(cut.first + cut.total) / static_cast<double>(data_.sample_count);
+  }
+  monitors_.step_done(times, figures, now);
+  if (environment_.audit_every != 0) audit(cut);
+}
+
+void Session::Impl::audit(const state::Cut& cut) {
+  protocol::AuditStep record{.generation = seat_.generation,
+                             .step = progress_.committed_step,
+                             .epoch = cut.epoch,
+                             .first_position = cut.my_first,
+                             .count = cut.my_count};
+  record.hashed = progress_.committed_step % environment_.audit_every == 0;
+  if (record.hashed) record.state_hash = buffers_.content_hash();
+  audit_log_.add(record);
 }
 
 void Session::Impl::call_on_change(std::uint32_t previous_world, bool joined, const std::string& reason) {
@@ -191,8 +228,13 @@ void Session::Impl::call_on_change(std::uint32_t previous_world, bool joined, co
               .reason = reason});
 }
 
-void Session::Impl::note(std::string_view, std::string_view) {}
+void Session::Impl::note(std::string_view key, std::string_view value) {
+  if (!plane_ || !started_ || seat_.rank != 0) return;
+  plane_->send(protocol::WorkerNote{std::string(key), std::string(value)});
+}
 
-void Session::Impl::finish() { finished_ = true; }
+void Session::Impl::finish() {
+  if (!ended_) end_session(!broken_);
+}
 
 }  // namespace elastictrain

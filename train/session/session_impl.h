@@ -13,10 +13,13 @@
 #include <vector>
 
 #include "elastictrain/session.hpp"
+#include "train/session/audit_log.h"
+#include "train/session/control_plane.h"
 #include "train/session/environment.h"
 #include "train/session/monitors.h"
 #include "train/session/reducer.h"
 #include "train/session/seat.h"
+#include "train/session/state_transfer.h"
 #include "train/session/step_log.h"
 #include "train/state/progress.h"
 #include "train/state/state_buffers.h"
@@ -64,20 +67,38 @@ class __attribute__((visibility("hidden"))) Session::Impl {
   void fill_samples();
   Status reduce_bucket(float* data, std::size_t count);
   void after_reduce(const Status& status);
-  void commit_progress(const StepMetrics& metrics);
   void read_lane();
+  void commit_progress(const StepMetrics& metrics);
+  void audit(const state::Cut& cut);
   void call_on_change(std::uint32_t previous_world, bool joined, const std::string& reason);
+
+  // Launched workers only (session_membership.cc).
+  bool start_launched();
+  bool end_before_start(Outcome outcome);
+  bool begin_first_generation(session::Upcoming upcoming);
+  void replicate_from_first_rank();
+  // False: the generation that was promised did not come; another one may.
+  bool join(session::Upcoming upcoming);
+  void change_membership();
+  void leave(const protocol::GenerationPlan& plan);
+  void take_seat(session::Upcoming upcoming);
+  void send_state(const protocol::GenerationPlan& plan, std::vector<comm::StateSocket> joiners);
+  state::TransferHeader header() const;
+  void finish_transfers();
+  std::vector<protocol::WorkerUp> heartbeat_messages();
+  void end_session(bool program_is_done);
 
   session::Environment environment_;
   state::StateBuffers buffers_;
   DataOptions data_;
   std::function<void(const Change&)> on_change_;
   session::StepLog step_log_;
+  const int exceptions_at_start_;
 
   Outcome outcome_ = Outcome::kRunning;
   bool started_ = false;
   bool broken_ = false;
-  bool finished_ = false;
+  bool ended_ = false;
   session::Seat seat_;
   state::Progress progress_;
   std::uint64_t permutation_epoch_ = ~std::uint64_t{0};
@@ -88,9 +109,15 @@ class __attribute__((visibility("hidden"))) Session::Impl {
   session::LaneOutput lane_output_;
   StepReport report_;
   session::StepClock clock_;
-  session::Means means_;
+  session::Monitors monitors_;
+  session::AuditLog audit_log_;
   bool async_pending_ = false;
   std::unique_ptr<session::Reducer> reducer_;
+  // Closed once the new generation has reduced: then nobody can still be reading from the old one.
+  std::unique_ptr<comm::Communicator> old_communicator_;
+  std::unique_ptr<session::StateSender> sender_;
+  std::unique_ptr<session::StateReceiver> receiver_;
+  std::unique_ptr<session::ControlPlane> plane_;  // last: its threads use what is above
 };
 
 }  // namespace elastictrain

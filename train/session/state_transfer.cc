@@ -1,0 +1,202 @@
+#include "train/session/state_transfer.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "train/session/background_thread.h"
+
+namespace elastictrain::session {
+namespace {
+
+constexpr std::uint64_t kChunkBytes = 1U << 20;
+
+int poll_timeout(comm::Deadline deadline) {
+  if (deadline == comm::Deadline::max()) return 1'000;
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+  return static_cast<int>(std::clamp<long long>(left.count(), 0, 1'000));
+}
+
+}  // namespace
+
+StateSender::StateSender(std::vector<comm::StateSocket> joiners, const state::TransferHeader& header,
+                         const state::StateBuffers& buffers, std::chrono::milliseconds time_limit)
+    : joiners_(std::move(joiners)),
+      header_(header),
+      buffers_(buffers),
+      deadline_(std::chrono::steady_clock::now() + time_limit),
+      thread_(background_thread("et-donor", [this] { run(); })) {}
+
+StateSender::~StateSender() {
+  cancel_.cancel();
+  if (thread_.joinable()) thread_.join();
+}
+
+Status StateSender::wait() {
+  if (thread_.joinable()) thread_.join();
+  return failure_;
+}
+
+void StateSender::run() {
+  const auto bytes = state::encode_header(header_);
+  send_to_all(bytes);
+  std::uint64_t offset = header_.slice_offset;
+  const std::uint64_t end = offset + header_.slice_length;
+  while (offset < end && !joiners_.empty()) {
+    const auto piece = buffers_.piece(offset, std::min(kChunkBytes, end - offset));
+    send_to_all(piece);
+    offset += piece.size();
+  }
+}
+
+void StateSender::send_to_all(std::span<const std::byte> bytes) {
+  std::erase_if(joiners_, [&](const comm::StateSocket& joiner) {
+    const Status status = comm::send_all(joiner.socket, bytes, cancel_, deadline_);
+    if (status.ok()) return false;
+    failure_ = Error{status.error().code, "sending state to rank " + std::to_string(joiner.peer_rank) +
+                                              " failed: " + status.error().message};
+    return true;
+  });
+}
+
+StateReceiver::StateReceiver(std::vector<comm::StateSocket> donors, Generation generation, std::uint64_t sample_count,
+                             const state::StateBuffers& buffers, std::chrono::milliseconds time_limit)
+    : generation_(generation),
+      sample_count_(sample_count),
+      buffers_(buffers),
+      time_limit_(time_limit) {
+  const auto count = static_cast<std::uint32_t>(donors.size());
+  for (std::uint32_t i = 0; i < count; ++i) {
+    sources_.emplace_back();
+    sources_.back().socket = std::move(donors[i]);
+    sources_.back().slice = state::slice_of(buffers.total_bytes(), i, count);
+  }
+  thread_ = background_thread("et-joiner", [this] { run(); });
+}
+
+StateReceiver::~StateReceiver() {
+  cancel_.cancel();
+  if (thread_.joinable()) thread_.join();
+}
+
+std::optional<Result<state::TransferHeader>> StateReceiver::wait_header(std::chrono::milliseconds patience) {
+  std::unique_lock lock(mutex_);
+  changed_.wait_for(lock, patience, [this] { return header_.has_value(); });
+  return header_;
+}
+
+Status StateReceiver::wait() {
+  if (thread_.joinable()) thread_.join();
+  return failure_;
+}
+
+void StateReceiver::run() {
+  failure_ = receive_everything();
+  if (!failure_.ok()) publish_header(failure_.error());
+}
+
+Status StateReceiver::receive_everything() {
+  if (auto status = poll_sources(true); !status) return status;
+  if (auto status = check_headers(); !status) return status;
+  deadline_ = std::chrono::steady_clock::now() + time_limit_;
+  publish_header(*state::decode_header(sources_.front().header_bytes));
+  return poll_sources(false);
+}
+
+void StateReceiver::publish_header(Result<state::TransferHeader> header) {
+  const std::lock_guard lock(mutex_);
+  if (!header_) header_ = std::move(header);
+  changed_.notify_all();
+}
+
+// One phase: first until every header is there (the donors swap when they swap, so without a deadline), then the slices.
+Status StateReceiver::poll_sources(bool headers) {
+  const auto pending = [&](const Source& source) { return headers ? !source.header_done : !source.done; };
+  while (true) {
+    std::vector<pollfd> waits{{cancel_.fd(), POLLIN, 0}};
+    std::vector<Source*> waiting;
+    for (auto& source : sources_) {
+      if (!pending(source)) continue;
+      if (auto status = drain(source, headers); !status) return status;
+      if (!pending(source)) continue;
+      waiting.push_back(&source);
+      waits.push_back({source.socket.socket.fd(), POLLIN, 0});
+    }
+    if (waiting.empty()) return {};
+    if (cancel_.cancelled()) return Error{ErrorCode::kAborted, "the state transfer was cancelled"};
+    if (std::chrono::steady_clock::now() >= deadline_) {
+      return Error{ErrorCode::kTimeout, "rank " + std::to_string(waiting.front()->socket.peer_rank) +
+                                            " did not send its part of the state in time"};
+    }
+    ::poll(waits.data(), waits.size(), poll_timeout(deadline_));
+  }
+}
+
+Status StateReceiver::drain(Source& source, bool headers) {
+  return headers ? receive_header(source) : receive_slice(source);
+}
+
+Result<std::size_t> StateReceiver::receive_some(Source& source, std::span<std::byte> into) {
+  while (true) {
+    const auto got = ::recv(source.socket.socket.fd(), into.data(), into.size(), MSG_DONTWAIT);
+    if (got > 0) return static_cast<std::size_t>(got);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return std::size_t{0};
+    return Error{ErrorCode::kPeerLost, "rank " + std::to_string(source.socket.peer_rank) +
+                                           " went away before it had sent its part of the state"};
+  }
+}
+
+Status StateReceiver::receive_header(Source& source) {
+  while (source.received < state::kHeaderBytes) {
+    const auto got = receive_some(source, std::span(source.header_bytes).subspan(source.received));
+    if (!got) return got.error();
+    if (*got == 0) return {};
+    source.received += *got;
+  }
+  source.header_done = true;
+  source.received = 0;
+  return {};
+}
+
+Status StateReceiver::receive_slice(Source& source) {
+  std::uint64_t budget = 8 * kChunkBytes;  // then the next donor gets its turn
+  while (source.received < source.slice.length) {
+    if (budget == 0) return {};
+    const auto left = std::min({budget, kChunkBytes, source.slice.length - source.received});
+    const auto got = receive_some(source, buffers_.piece(source.slice.offset + source.received, left));
+    if (!got) return got.error();
+    if (*got == 0) return {};
+    source.received += *got;
+    budget -= *got;
+  }
+  source.done = true;
+  return {};
+}
+
+Status StateReceiver::check_headers() {
+  for (const auto& source : sources_) {
+    const auto header = state::decode_header(source.header_bytes);
+    if (!header) return header.error();
+    const std::string who = "rank " + std::to_string(source.socket.peer_rank);
+    if (header->layout_hash != buffers_.layout_hash() || header->total_bytes != buffers_.total_bytes()) {
+      return Error{ErrorCode::kInvalid, who + " shares state of another layout (" + std::to_string(header->total_bytes) +
+                                            " bytes, here " + std::to_string(buffers_.total_bytes()) +
+                                            "); run the same program with the same options everywhere"};
+    }
+    if (header->sample_count != sample_count_) {
+      return Error{ErrorCode::kInvalid, who + " has " + std::to_string(header->sample_count) + " samples, here are " +
+                                            std::to_string(sample_count_) + "; use the same data everywhere"};
+    }
+    if (header->generation != generation_ || header->slice_offset != source.slice.offset ||
+        header->slice_length != source.slice.length) {
+      return Error{ErrorCode::kInternal, who + " sends another slice of the state than the plan says"};
+    }
+  }
+  return {};
+}
+
+}  // namespace elastictrain::session

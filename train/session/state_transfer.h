@@ -1,0 +1,92 @@
+// Purpose: moves the replicated state to joiners while everyone computes. Every donor sends its slice of the bytes to
+// every joiner, behind a header that says where the run stands; a joiner puts the slices together.
+//
+// Ownership: the session, one sender or one receiver at a time. Thread: each has one thread of its own; the state must
+// not be written while a sender lives and not be read while a receiver lives.
+// Failure: a sender gives up on a joiner that is gone and goes on with the others; a receiver that misses one slice has
+// failed. Both end at their deadline or when destroyed.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "supervisor/protocol/result.h"
+#include "train/comm/cancel_token.h"
+#include "train/comm/cpu_communicator.h"
+#include "train/state/progress.h"
+#include "train/state/state_buffers.h"
+
+namespace elastictrain::session {
+
+class StateSender {
+ public:
+  StateSender(std::vector<comm::StateSocket> joiners, const state::TransferHeader& header,
+              const state::StateBuffers& buffers, std::chrono::milliseconds time_limit);
+  ~StateSender();
+  // What went wrong with any joiner.
+  Status wait();
+
+ private:
+  void run();
+  void send_to_all(std::span<const std::byte> bytes);
+
+  std::vector<comm::StateSocket> joiners_;
+  const state::TransferHeader header_;
+  const state::StateBuffers& buffers_;
+  const comm::Deadline deadline_;
+  comm::CancelToken cancel_;
+  Status failure_;
+  std::thread thread_;
+};
+
+class StateReceiver {
+ public:
+  // `donors`: one socket per donor, in the order of their slices.
+  StateReceiver(std::vector<comm::StateSocket> donors, Generation generation, std::uint64_t sample_count,
+                const state::StateBuffers& buffers, std::chrono::milliseconds time_limit);
+  ~StateReceiver();
+
+  // The donors' header once all have swapped; nothing while they have not within `patience`.
+  std::optional<Result<state::TransferHeader>> wait_header(std::chrono::milliseconds patience);
+  Status wait();
+
+ private:
+  struct Source {
+    comm::StateSocket socket;
+    state::Slice slice;
+    state::HeaderBytes header_bytes{};
+    std::uint64_t received = 0;  // of the header, then of the slice
+    bool header_done = false;
+    bool done = false;
+  };
+
+  void run();
+  Status receive_everything();
+  Status poll_sources(bool headers);
+  Status drain(Source& source, bool headers);
+  Status receive_header(Source& source);
+  Status receive_slice(Source& source);
+  Result<std::size_t> receive_some(Source& source, std::span<std::byte> into);
+  Status check_headers();
+  void publish_header(Result<state::TransferHeader> header);
+
+  std::vector<Source> sources_;
+  const Generation generation_;
+  const std::uint64_t sample_count_;
+  const state::StateBuffers& buffers_;
+  const std::chrono::milliseconds time_limit_;
+  comm::CancelToken cancel_;
+  comm::Deadline deadline_ = comm::Deadline::max();
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::optional<Result<state::TransferHeader>> header_;
+  Status failure_;
+  std::thread thread_;
+};
+
+}  // namespace elastictrain::session
