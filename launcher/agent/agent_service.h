@@ -1,0 +1,86 @@
+// Purpose: what an agent does between its bootstrap and its end: performs the supervisor's orders on its workers, sends
+// up what they say, write and how they end, and never leaves one behind.
+//
+// Ownership: owns its workers, its directory and its link. Thread: the io_context's thread, which must live as long as
+// the workers (it is their parent). Failure: exit_status() and a line on stderr.
+#pragma once
+
+#include <asio.hpp>
+#include <chrono>
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "launcher/agent/agent.h"
+#include "launcher/agent/private_directory.h"
+#include "launcher/agent/supervisor_link.h"
+#include "launcher/agent/worker.h"
+
+namespace elastictrain::launcher {
+
+class AgentService {
+ public:
+  AgentService(asio::io_context& io, protocol::AgentBootstrap bootstrap, PrivateDirectory directory);
+  ~AgentService();
+
+  void start();
+  bool finished() const { return finished_; }
+  int exit_status() const { return exit_status_; }
+
+ private:
+  using Milliseconds = std::chrono::milliseconds;
+
+  void went_up();
+  void went_away(const Error& error);
+  void is_gone(const Error& error);
+  protocol::AgentHello hello() const;
+  void send_truth();
+
+  void perform(protocol::AgentDown order);
+  void on(protocol::SpawnWorker& order);
+  void on(const protocol::SignalWorker& order);
+  void on(const protocol::StopWorker& order);
+  void on(const protocol::ToWorkers& order);
+  void on(const protocol::StopAgent& order);
+  void on(const protocol::SupervisorHeartbeat&) {}
+  void on(const protocol::CheckHost&);
+
+  Status spawn(protocol::SpawnWorker& order);
+  Result<std::vector<std::string>> environment_for(const protocol::SpawnWorker& order) const;
+  WorkerHooks hooks_for(WorkerId worker);
+  Worker* find(WorkerId worker);
+
+  void worker_said(WorkerId worker, protocol::WorkerUp message);
+  void worker_ended(const protocol::WorkerExited& exited);
+  void schedule_output();
+  void send_output();
+  bool send_next_batch(Worker& worker);
+
+  void tick();
+  void send_report();
+  void wait_for_signal();
+  void stop(Milliseconds grace, int exit_status);
+  void finish_if_empty();
+  void kill_leftovers();
+
+  asio::io_context& io_;
+  protocol::AgentBootstrap bootstrap_;
+  PrivateDirectory directory_;
+  std::string host_key_;
+  std::string self_path_;
+  SupervisorLink link_;
+  std::map<WorkerId, std::unique_ptr<Worker>> workers_;
+  std::deque<protocol::WorkerExited> exits_;  // for a supervisor that was away
+  asio::signal_set signals_;
+  asio::steady_timer tick_timer_;
+  asio::steady_timer output_timer_;
+  bool output_scheduled_ = false;
+  bool stopping_ = false;
+  bool finished_ = false;
+  int exit_status_ = kAgentStopped;
+  std::uint64_t report_sequence_ = 0;
+};
+
+}  // namespace elastictrain::launcher

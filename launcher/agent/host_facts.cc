@@ -1,0 +1,109 @@
+#include "launcher/agent/host_facts.h"
+
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <set>
+
+namespace elastictrain::launcher {
+namespace {
+
+// What this process may use: a container or a batch system may have given it less than the machine has.
+std::uint32_t usable_cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (::sched_getaffinity(0, sizeof set, &set) == 0) return static_cast<std::uint32_t>(CPU_COUNT(&set));
+  return static_cast<std::uint32_t>(std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN)));
+}
+
+std::uint64_t memory_bytes() {
+  return static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+}
+
+std::string read_model(const std::filesystem::path& information) {
+  std::ifstream file(information);
+  for (std::string line; std::getline(file, line);) {
+    if (!line.starts_with("Model:")) continue;
+    const auto start = line.find_first_not_of(" \t", 6);
+    return start == std::string::npos ? "GPU" : line.substr(start);
+  }
+  return "GPU";
+}
+
+// The driver's own list needs no library of the vendor.
+std::vector<std::string> gpu_models() {
+  std::vector<std::string> models;
+  std::error_code failed;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/driver/nvidia/gpus", failed)) {
+    models.push_back(read_model(entry.path() / "information"));
+  }
+  return models;
+}
+
+bool is_link_local(const sockaddr* address) {
+  if (address->sa_family != AF_INET6) return false;
+  return IN6_IS_ADDR_LINKLOCAL(&reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr);
+}
+
+std::string numeric(const sockaddr* address) {
+  std::array<char, NI_MAXHOST> text{};
+  const socklen_t bytes = address->sa_family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
+  const int failed = ::getnameinfo(address, bytes, text.data(), text.size(), nullptr, 0, NI_NUMERICHOST);
+  return failed == 0 ? std::string(text.data()) : std::string();
+}
+
+std::string join(const std::set<std::string>& names) {
+  std::string text;
+  for (const auto& name : names) text += (text.empty() ? "" : ", ") + name;
+  return text;
+}
+
+}  // namespace
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 ? std::string(name.data()) : "unknown";
+}
+
+protocol::HostFacts host_facts() {
+  protocol::HostFacts facts;
+  facts.binary_version = ELASTICTRAIN_VERSION;
+  facts.cores = usable_cores();
+  facts.memory_bytes = memory_bytes();
+  facts.gpus = gpu_models();
+  facts.wall_clock_us = std::chrono::duration_cast<std::chrono::microseconds>(
+                            std::chrono::system_clock::now().time_since_epoch())
+                            .count();
+  return facts;
+}
+
+Result<std::vector<std::string>> interface_addresses(const std::string& interface) {
+  ifaddrs* list = nullptr;
+  if (::getifaddrs(&list) != 0) return Error{ErrorCode::kIo, "cannot list the network interfaces"};
+  const std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> owner(list, ::freeifaddrs);
+  std::set<std::string> names;
+  std::vector<std::string> addresses;
+  for (const int family : {AF_INET, AF_INET6}) {
+    for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
+      names.insert(entry->ifa_name);
+      if (entry->ifa_addr == nullptr || entry->ifa_addr->sa_family != family || interface != entry->ifa_name) continue;
+      if (!is_link_local(entry->ifa_addr)) addresses.push_back(numeric(entry->ifa_addr));
+    }
+  }
+  if (!addresses.empty()) return addresses;
+  const bool exists = names.contains(interface);
+  return Error{ErrorCode::kUnavailable, host_name() + " has no " + (exists ? "address on " : "") +
+                                            "network interface \"" + interface + "\"; there are: " + join(names)};
+}
+
+}  // namespace elastictrain::launcher

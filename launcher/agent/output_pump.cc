@@ -1,0 +1,69 @@
+#include "launcher/agent/output_pump.h"
+
+#include <utility>
+
+namespace elastictrain::launcher {
+namespace {
+
+constexpr std::size_t kBlockBytes = 64 << 10;
+constexpr std::size_t kBufferBytes = 1 << 20;
+constexpr std::chrono::milliseconds kPartialLineIdle{200};
+
+}  // namespace
+
+OutputPump::OutputPump(asio::io_context& io, asio::posix::stream_descriptor pipe, Handlers handlers)
+    : handlers_(std::move(handlers)),
+      pipe_(std::move(pipe)),
+      idle_timer_(io),
+      block_(kBlockBytes),
+      buffer_(kBufferBytes) {
+  read();
+}
+
+void OutputPump::read() {
+  pipe_.async_read_some(asio::buffer(block_), [this, life = std::weak_ptr<char>(life_)](const asio::error_code& error,
+                                                                                       std::size_t count) {
+    if (life.expired() || ended_) return;
+    take(count);
+    if (!error) return read();
+    finish();
+    handlers_.on_end();
+  });
+}
+
+void OutputPump::take(std::size_t count) {
+  splitter_.feed({block_.data(), count}, [this](std::string line) { add_line(std::move(line)); });
+  read_since_arming_ = true;
+  if (splitter_.has_partial() && !timer_armed_) arm_idle_timer();
+  if (!buffer_.empty()) handlers_.on_pending();
+}
+
+void OutputPump::add_line(std::string line) {
+  if (handlers_.on_line) handlers_.on_line(line);
+  buffer_.push(std::move(line));
+}
+
+// One timer that looks whether anything was read since it was set is cheaper than setting it anew at every read.
+void OutputPump::arm_idle_timer() {
+  timer_armed_ = true;
+  read_since_arming_ = false;
+  idle_timer_.expires_after(kPartialLineIdle);
+  idle_timer_.async_wait([this, life = std::weak_ptr<char>(life_)](const asio::error_code& error) {
+    if (error || life.expired()) return;
+    timer_armed_ = false;
+    if (!splitter_.has_partial()) return;
+    if (read_since_arming_ || splitter_.partial_is_progress()) return arm_idle_timer();
+    splitter_.flush([this](std::string line) { add_line(std::move(line)); });
+    handlers_.on_pending();
+  });
+}
+
+void OutputPump::finish() {
+  if (std::exchange(ended_, true)) return;
+  idle_timer_.cancel();
+  asio::error_code ignored;
+  pipe_.close(ignored);
+  splitter_.flush([this](std::string line) { add_line(std::move(line)); });
+}
+
+}  // namespace elastictrain::launcher

@@ -1,0 +1,51 @@
+// Purpose: drains one pipe of a worker for as long as it is open, whatever becomes of the lines.
+//
+// Ownership: the worker owns it. Thread: the io_context's thread. Failure: none; the end of the pipe is told once.
+#pragma once
+
+#include <asio.hpp>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "launcher/agent/line_buffer.h"
+#include "launcher/agent/output_splitter.h"
+
+namespace elastictrain::launcher {
+
+class OutputPump {
+ public:
+  struct Handlers {
+    std::function<void(const std::string&)> on_line;  // may be empty
+    std::function<void()> on_pending;                 // lines are waiting to be taken
+    std::function<void()> on_end;
+  };
+
+  OutputPump(asio::io_context& io, asio::posix::stream_descriptor pipe, Handlers handlers);
+
+  LineBuffer& buffer() { return buffer_; }
+  bool ended() const { return ended_; }
+  // Gives the pipe up (somebody else may hold its other end for ever) and hands out what is unfinished.
+  void finish();
+  // A line of our own among the worker's.
+  void add_line(std::string line);
+
+ private:
+  void read();
+  void take(std::size_t count);
+  void arm_idle_timer();
+
+  Handlers handlers_;
+  asio::posix::stream_descriptor pipe_;
+  asio::steady_timer idle_timer_;
+  std::vector<char> block_;
+  OutputSplitter splitter_;
+  LineBuffer buffer_;
+  bool ended_ = false;
+  bool read_since_arming_ = false;
+  bool timer_armed_ = false;
+  std::shared_ptr<char> life_ = std::make_shared<char>();
+};
+
+}  // namespace elastictrain::launcher

@@ -1,0 +1,93 @@
+#include "launcher/agent/private_directory.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <utility>
+
+namespace elastictrain::launcher {
+namespace {
+
+constexpr const char* kPrefix = "elastictrain-agent-";
+constexpr const char* kLockName = "lock";
+// sockaddr_un holds 107 characters; "/w4294967295.sock" must fit behind the directory.
+constexpr std::size_t kMaxPathBytes = 88;
+
+bool is_our_directory(const std::string& path) {
+  struct stat info {};
+  return ::lstat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode) && info.st_uid == ::geteuid();
+}
+
+// The lock goes with the process that holds it, however that ends.
+bool is_abandoned(const std::string& path) {
+  const int lock = ::open((path + "/" + kLockName).c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+  if (lock < 0) return false;
+  const bool locked = ::flock(lock, LOCK_EX | LOCK_NB) == 0;
+  ::close(lock);
+  return locked;
+}
+
+void remove_abandoned(const std::string& base) {
+  std::error_code failed;
+  for (const auto& entry : std::filesystem::directory_iterator(base, failed)) {
+    const std::string path = entry.path();
+    if (!entry.path().filename().string().starts_with(kPrefix)) continue;
+    if (is_our_directory(path) && is_abandoned(path)) std::filesystem::remove_all(path, failed);
+  }
+}
+
+// The lock is taken under another name first, so that nobody sees a lock file that is not locked yet.
+int make_lock(const std::string& directory) {
+  const std::string name = directory + "/" + kLockName;
+  const std::string hidden = name + ".new";
+  const int lock = ::open(hidden.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  if (lock < 0) return -1;
+  if (::flock(lock, LOCK_EX | LOCK_NB) == 0 && ::rename(hidden.c_str(), name.c_str()) == 0) return lock;
+  ::close(lock);
+  return -1;
+}
+
+Result<std::string> make_directory(const std::string& base) {
+  std::string path = base + "/" + kPrefix + "XXXXXX";
+  if (path.size() > kMaxPathBytes) return Error{ErrorCode::kInvalid, base + ": the path is too long for a socket"};
+  if (::mkdtemp(path.data()) != nullptr) return path;
+  return Error{ErrorCode::kIo, "cannot make a directory in " + base + ": " + std::strerror(errno)};
+}
+
+}  // namespace
+
+Result<PrivateDirectory> PrivateDirectory::create(const std::string& base) {
+  auto path = make_directory(base);
+  if (!path && base != "/tmp") return create("/tmp");
+  if (!path) return path.error();
+  remove_abandoned(base);
+  const int lock = make_lock(*path);
+  if (lock >= 0) return PrivateDirectory(std::move(*path), lock);
+  const std::string reason = std::strerror(errno);
+  std::error_code ignored;
+  std::filesystem::remove_all(*path, ignored);
+  return Error{ErrorCode::kIo, "cannot make a lock in " + *path + ": " + reason};
+}
+
+PrivateDirectory::PrivateDirectory(PrivateDirectory&& other) noexcept
+    : path_(std::exchange(other.path_, {})), lock_(std::exchange(other.lock_, -1)) {}
+
+PrivateDirectory::~PrivateDirectory() {
+  if (lock_ < 0) return;
+  std::error_code ignored;
+  std::filesystem::remove_all(path_, ignored);
+  ::close(lock_);
+}
+
+std::string default_directory_base() {
+  const char* runtime = std::getenv("XDG_RUNTIME_DIR");
+  return runtime != nullptr && runtime[0] == '/' ? runtime : "/tmp";
+}
+
+}  // namespace elastictrain::launcher

@@ -1,0 +1,134 @@
+#include "launcher/agent/worker.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+namespace elastictrain::launcher {
+namespace {
+
+constexpr std::size_t kErrorLines = 20;
+constexpr std::size_t kErrorLineBytes = 1000;
+// A grandchild outside the group may hold the pipes; the worker's end is not delayed further than this.
+constexpr std::chrono::milliseconds kDrainTime{500};
+
+ProcessSpec process_spec(WorkerSetup& setup) {
+  ProcessSpec spec;
+  spec.argv = std::move(setup.order.argv);
+  spec.environment = std::move(setup.environment);
+  spec.working_directory = std::move(setup.order.working_directory);
+  spec.new_group = true;
+  spec.kill_group_at_exit = true;
+  spec.parent_death_signal = SIGTERM;
+  return spec;
+}
+
+}  // namespace
+
+Worker::Worker(asio::io_context& io, WorkerId id, WorkerHooks hooks)
+    : io_(io), id_(id), hooks_(std::move(hooks)), kill_timer_(io), drain_timer_(io) {}
+
+Worker::~Worker() {
+  if (socket_) socket_->close();
+  if (!socket_path_.empty()) ::unlink(socket_path_.c_str());
+}
+
+Result<std::unique_ptr<Worker>> Worker::start(asio::io_context& io, WorkerSetup setup, WorkerHooks hooks) {
+  auto worker = std::make_unique<Worker>(io, setup.order.worker, std::move(hooks));
+  const Status begun = worker->begin(std::move(setup));
+  if (!begun) return begun.error();
+  return worker;
+}
+
+Status Worker::begin(WorkerSetup setup) {
+  socket_path_ = setup.socket_path;
+  WorkerSocket::Handlers handlers;
+  handlers.on_message = [this](protocol::WorkerUp message) { hooks_.on_message(std::move(message)); };
+  handlers.on_fault = [this](const std::string& fault) { report_fault(fault); };
+  handlers.on_disconnect = [this] { finish_if_drained(); };
+  handlers.may_read = hooks_.may_read;
+  auto socket = WorkerSocket::open(io_, socket_path_, id_, std::move(handlers));
+  if (!socket) return socket.error();
+  socket_ = std::move(*socket);
+  auto process = Process::spawn(io_, process_spec(setup), [this](ExitStatus status) { process_ended(status); });
+  if (!process) return process.error();
+  process_ = std::move(*process);
+  output_ = make_pump(std::move(process_->output()), false);
+  error_ = make_pump(std::move(process_->error()), true);
+  return {};
+}
+
+std::unique_ptr<OutputPump> Worker::make_pump(asio::posix::stream_descriptor pipe, bool is_stderr) {
+  OutputPump::Handlers handlers;
+  if (is_stderr) handlers.on_line = [this](const std::string& line) { remember_error_line(line); };
+  handlers.on_pending = [this] { hooks_.on_output(); };
+  handlers.on_end = [this] { finish_if_drained(); };
+  return std::make_unique<OutputPump>(io_, std::move(pipe), std::move(handlers));
+}
+
+void Worker::remember_error_line(const std::string& line) {
+  last_error_lines_.push_back(line.substr(0, kErrorLineBytes));
+  if (last_error_lines_.size() > kErrorLines) last_error_lines_.pop_front();
+}
+
+void Worker::report_fault(const std::string& fault) {
+  error_->add_line("elastictrain agent: worker " + to_string(id_) + " " + fault);
+  hooks_.on_output();
+}
+
+void Worker::stop(std::chrono::milliseconds grace) {
+  if (ended_) return;
+  process_->signal_group(SIGTERM);
+  const auto kill_at = std::chrono::steady_clock::now() + grace;
+  if (kill_at >= kill_at_) return;
+  kill_at_ = kill_at;
+  kill_timer_.expires_at(kill_at);
+  kill_timer_.async_wait([this, life = std::weak_ptr<char>(life_)](const asio::error_code& error) {
+    if (!error && !life.expired()) process_->signal_group(SIGKILL);
+  });
+}
+
+bool Worker::take_output(std::size_t max_bytes, protocol::WorkerOutput& output) {
+  for (OutputPump* pump : {error_.get(), output_.get()}) {
+    if (pump->buffer().empty()) continue;
+    auto batch = pump->buffer().take(max_bytes);
+    output = {id_, pump == error_.get(), std::move(batch.lines), batch.dropped};
+    return true;
+  }
+  return false;
+}
+
+void Worker::process_ended(ExitStatus status) {
+  ended_ = true;
+  status_ = status;
+  kill_timer_.cancel();
+  socket_->drain();
+  drain_timer_.expires_after(kDrainTime);
+  drain_timer_.async_wait([this, life = std::weak_ptr<char>(life_)](const asio::error_code& error) {
+    if (!error && !life.expired()) finish();
+  });
+  finish_if_drained();
+}
+
+void Worker::finish_if_drained() {
+  if (ended_ && output_->ended() && error_->ended() && socket_->drained()) finish();
+}
+
+void Worker::finish() {
+  if (finished_) return;
+  finished_ = true;
+  output_->finish();
+  error_->finish();
+  socket_->close();
+  protocol::WorkerExited exited{id_, status_.exit_code, status_.signal, {}};
+  exited.last_error_lines.assign(last_error_lines_.begin(), last_error_lines_.end());
+  // Later: the caller may be one of our own parts, and the owner destroys us now.
+  asio::post(io_, [this, life = std::weak_ptr<char>(life_), exited = std::move(exited)] {
+    if (life.expired()) return;
+    const auto on_exit = std::move(hooks_.on_exit);
+    on_exit(exited);
+  });
+}
+
+}  // namespace elastictrain::launcher

@@ -1,0 +1,80 @@
+// Purpose: one worker of this host: its process in a group of its own, its two pipes, its socket, its end.
+//
+// Ownership: the agent's service owns it and destroys it after on_exit. Thread: the io_context's thread.
+// Failure: start() says why there is no process; what happens later goes to the hooks.
+#pragma once
+
+#include <asio.hpp>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "launcher/agent/output_pump.h"
+#include "launcher/agent/worker_record.h"
+#include "launcher/agent/worker_socket.h"
+#include "launcher/process.h"
+#include "supervisor/protocol/message.h"
+
+namespace elastictrain::launcher {
+
+struct WorkerSetup {
+  protocol::SpawnWorker order;
+  std::vector<std::string> environment;  // complete
+  std::string socket_path;
+};
+
+struct WorkerHooks {
+  std::function<void(protocol::WorkerUp)> on_message;
+  std::function<void()> on_output;                       // lines wait in take_output()
+  std::function<void(protocol::WorkerExited)> on_exit;   // once, after the pipes are drained
+  std::function<bool()> may_read;
+};
+
+class Worker {
+ public:
+  static Result<std::unique_ptr<Worker>> start(asio::io_context& io, WorkerSetup setup, WorkerHooks hooks);
+
+  WorkerId id() const { return id_; }
+  pid_t pid() const { return process_->pid(); }
+  WorkerRecord& record() { return record_; }
+
+  void send(std::shared_ptr<const std::string> frame) { socket_->send(std::move(frame)); }
+  void signal(int number) { process_->signal_group(number); }
+  // TERM to the group now, KILL after the grace. A shorter grace than one that is running shortens it.
+  void stop(std::chrono::milliseconds grace);
+  // The next batch of output lines, oldest stream first; false if none waits.
+  bool take_output(std::size_t max_bytes, protocol::WorkerOutput& output);
+
+  Worker(asio::io_context& io, WorkerId id, WorkerHooks hooks);
+  ~Worker();
+
+ private:
+  Status begin(WorkerSetup setup);
+  std::unique_ptr<OutputPump> make_pump(asio::posix::stream_descriptor pipe, bool is_stderr);
+  void remember_error_line(const std::string& line);
+  void report_fault(const std::string& fault);
+  void process_ended(ExitStatus status);
+  void finish_if_drained();
+  void finish();
+
+  asio::io_context& io_;
+  WorkerId id_;
+  WorkerHooks hooks_;
+  WorkerRecord record_;
+  std::unique_ptr<Process> process_;
+  std::shared_ptr<WorkerSocket> socket_;
+  std::string socket_path_;
+  std::unique_ptr<OutputPump> output_;
+  std::unique_ptr<OutputPump> error_;
+  std::deque<std::string> last_error_lines_;
+  asio::steady_timer kill_timer_;
+  asio::steady_timer drain_timer_;
+  std::chrono::steady_clock::time_point kill_at_ = std::chrono::steady_clock::time_point::max();
+  ExitStatus status_;
+  bool ended_ = false;
+  bool finished_ = false;
+  std::shared_ptr<char> life_ = std::make_shared<char>();
+};
+
+}  // namespace elastictrain::launcher

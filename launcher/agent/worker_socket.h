@@ -1,0 +1,77 @@
+// Purpose: the Unix socket between one worker and its agent: one path per worker, one connection at a time, a newer
+// connection takes the place of an older one. Only processes of our own user are let in.
+//
+// Ownership: shared; close() ends it. Thread: the io_context's thread. Failure: a peer that sends rubbish, floods or
+// does not read is dropped and on_fault says so; the path stays open, so that it may come back.
+#pragma once
+
+#include <asio.hpp>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "supervisor/protocol/frame_reader.h"
+#include "supervisor/protocol/message.h"
+#include "supervisor/protocol/result.h"
+
+namespace elastictrain::launcher {
+
+class WorkerSocket : public std::enable_shared_from_this<WorkerSocket> {
+ public:
+  struct Handlers {
+    std::function<void(protocol::WorkerUp)> on_message;
+    std::function<void(const std::string&)> on_fault;
+    std::function<void()> on_disconnect;  // nobody is connected any more, all that was sent has been read
+    std::function<bool()> may_read;  // false: the way up is congested, the worker's messages wait in its socket
+  };
+
+  static Result<std::shared_ptr<WorkerSocket>> open(asio::io_context& io, const std::string& path, WorkerId worker,
+                                                    Handlers handlers);
+  // Frames wait for a worker that is not connected (yet, or again). They are shared between addressees.
+  void send(std::shared_ptr<const std::string> frame);
+  // The worker has ended: what it wrote before is read whatever may_read says.
+  void drain() { draining_ = true; }
+  // Nothing is left to read, nor anybody waiting to be let in.
+  bool drained() const;
+  void close();
+
+  WorkerSocket(asio::io_context& io, WorkerId worker, Handlers handlers);
+
+ private:
+  using Protocol = asio::local::stream_protocol;
+  struct Peer {
+    Peer(Protocol::socket connected, std::size_t max_bytes);
+    Protocol::socket socket;
+    protocol::FrameReader reader;
+    asio::steady_timer pause;
+    std::vector<char> block;
+  };
+  using PeerPtr = std::shared_ptr<Peer>;
+
+  Status listen(const std::string& path);
+  void accept();
+  void admit(Protocol::socket socket);
+  void read(const PeerPtr& peer);
+  void take(const PeerPtr& peer, std::size_t count);
+  void deliver(const PeerPtr& peer, const std::string& body);
+  void resume_later(const PeerPtr& peer);
+  void write(const PeerPtr& peer);
+  void drop(const PeerPtr& peer, const std::string& fault);
+  bool may_read() const { return draining_ || handlers_.may_read(); }
+  bool is_current(const PeerPtr& peer) const { return !closed_ && peer == peer_; }
+
+  asio::io_context& io_;
+  WorkerId worker_;
+  Handlers handlers_;
+  Protocol::acceptor acceptor_;
+  PeerPtr peer_;
+  std::deque<std::shared_ptr<const std::string>> queue_;
+  std::size_t queued_bytes_ = 0;
+  PeerPtr writing_to_;
+  bool draining_ = false;
+  bool closed_ = false;
+};
+
+}  // namespace elastictrain::launcher
