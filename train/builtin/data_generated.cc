@@ -10,7 +10,7 @@ namespace {
 constexpr std::size_t kClasses = 10;
 constexpr std::size_t kCentresPerClass = 3;
 constexpr std::size_t kFeatures = 16;
-constexpr double kNoise = 0.36;
+constexpr double kNoise = 0.42;
 
 std::vector<float> make_centres(Random& random) {
   std::vector<float> centres(kClasses * kCentresPerClass * kFeatures);
@@ -42,7 +42,7 @@ LabelledTask generate_task(std::uint64_t samples, std::uint64_t seed) {
   task.train = make_rows(samples, centres, random);
   task.test = make_rows(std::max<std::uint64_t>(samples / 4, 1), centres, random);
   task.classes = kClasses;
-  task.scale.assign(kFeatures, 1.0F);
+  task.scaling = make_scaling(task.train);
   return task;
 }
 

@@ -1,7 +1,6 @@
 #include "train/builtin/data_load.h"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "train/builtin/data_cifar10.h"
@@ -62,18 +61,6 @@ Result<LabelledRows> load_files(const std::string& paths, DataFormat format) {
   return all;
 }
 
-// Brings every feature of the training rows into -1 to 1; bytes have a known range.
-std::vector<float> make_scale(const LabelledRows& rows) {
-  if (!rows.bytes.empty()) return std::vector<float>(rows.features, 1.0F / 255.0F);
-  std::vector<float> scale(rows.features, 0.0F);
-  for (std::size_t i = 0; i < rows.numbers.size(); ++i) {
-    float& largest = scale[i % rows.features];
-    largest = std::max(largest, std::fabs(rows.numbers[i]));
-  }
-  for (float& value : scale) value = value > 0 ? 1.0F / value : 1.0F;
-  return scale;
-}
-
 Status check_test(const LabelledTask& task, const std::string& path) {
   if (task.test.size() == 0) return {};
   if (task.test.features != task.train.features) {
@@ -121,7 +108,7 @@ Result<LabelledTask> load_labelled_task(const TrainerOptions& options) {
   task.test = *std::move(test);
   if (task.train.size() == 0) return Error{ErrorCode::kInvalid, options.train + ": names no file"};
   task.classes = *std::max_element(task.train.labels.begin(), task.train.labels.end()) + std::size_t{1};
-  task.scale = make_scale(task.train);
+  task.scaling = make_scaling(task.train);
   const Status checked = check_test(task, options.test);
   if (!checked) return checked.error();
   return task;

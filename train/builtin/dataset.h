@@ -15,20 +15,29 @@ struct LabelledRows {
   std::vector<std::uint8_t> bytes;
 
   std::size_t size() const { return labels.size(); }
+  float value(std::size_t index) const { return bytes.empty() ? numbers[index] : static_cast<float>(bytes[index]); }
 };
+
+// value -> (value - centre) * factor, feature by feature.
+struct Scaling {
+  std::vector<float> centre;
+  std::vector<float> factor;
+};
+
+// Centres every feature on its mean and makes its range 2 wide, so that columns of any unit are learnt alike.
+Scaling make_scaling(const LabelledRows& rows);
 
 struct LabelledTask {
   LabelledRows train;
-  LabelledRows test;         // may be empty: nothing held out
-  std::size_t classes = 0;   // labels are below it
-  std::vector<float> scale;  // per feature; rows are multiplied by it
+  LabelledRows test;        // may be empty: nothing held out
+  std::size_t classes = 0;  // labels are below it
+  Scaling scaling;          // of rows on their way into the model
 };
 
-inline void copy_scaled_row(const LabelledRows& rows, const std::vector<float>& scale, std::size_t row, float* out) {
+inline void copy_scaled_row(const LabelledRows& rows, const Scaling& scaling, std::size_t row, float* out) {
   const std::size_t begin = row * rows.features;
   for (std::size_t i = 0; i < rows.features; ++i) {
-    const float value = rows.bytes.empty() ? rows.numbers[begin + i] : static_cast<float>(rows.bytes[begin + i]);
-    out[i] = value * scale[i];
+    out[i] = (rows.value(begin + i) - scaling.centre[i]) * scaling.factor[i];
   }
 }
 

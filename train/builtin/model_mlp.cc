@@ -29,7 +29,7 @@ double MlpModel::compute(std::span<const std::uint64_t> samples, const BucketRea
   Matrix& input = stack_.input(workspace_, samples.size());
   labels_.resize(samples.size());
   for (std::size_t row = 0; row < samples.size(); ++row) {
-    copy_scaled_row(task_.train, task_.scale, samples[row], input.data() + row * task_.train.features);
+    copy_scaled_row(task_.train, task_.scaling, samples[row], input.data() + row * task_.train.features);
     labels_[row] = task_.train.labels[samples[row]];
   }
   const Score score = stack_.forward(parameters(), labels_, workspace_);
@@ -46,7 +46,7 @@ Score MlpModel::evaluate(std::span<const float> parameters) const {
     const std::size_t rows = std::min(kEvaluationRows, task_.test.size() - begin);
     Matrix& input = stack_.input(workspace, rows);
     for (std::size_t row = 0; row < rows; ++row) {
-      copy_scaled_row(task_.test, task_.scale, begin + row, input.data() + row * task_.test.features);
+      copy_scaled_row(task_.test, task_.scaling, begin + row, input.data() + row * task_.test.features);
     }
     total.add(stack_.forward(parameters, std::span(task_.test.labels).subspan(begin, rows), workspace));
   }

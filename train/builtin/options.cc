@@ -203,7 +203,7 @@ constexpr TrainerField kFields[] = {
     integer_field<&O::context, 1, 1024>("context", "characters", "char_lm: how many characters a prediction sees"),
     integer_field<&O::embedding, 1, 1024>("embedding", "numbers", "char_lm: size of a character's embedding"),
     choice_field<&O::optimizer, kOptimizerNames>("optimizer", "sgd, adam, or auto: sgd, but adam for char_lm"),
-    number_field<&O::learning_rate, 0.0, 1000.0>("learning_rate", "0: 0.05 with sgd, 0.003 with adam"),
+    number_field<&O::learning_rate, 0.0, 1000.0>("learning_rate", "0: 0.1 with sgd, 0.003 with adam"),
     number_field<&O::momentum, 0.0, 1.0>("momentum", "of sgd, from 0 to below 1"),
     number_field<&O::weight_decay, 0.0, 1.0>("weight_decay", "added to the gradient, times the parameter"),
     integer_field<&O::epochs, 1, 1'000'000>("epochs", "epochs", "passes over the training data"),
@@ -282,7 +282,7 @@ OptimizerKind effective_optimizer(const TrainerOptions& options) {
 
 double effective_learning_rate(const TrainerOptions& options) {
   if (options.learning_rate > 0) return options.learning_rate;
-  return effective_optimizer(options) == OptimizerKind::kAdam ? 0.003 : 0.05;
+  return effective_optimizer(options) == OptimizerKind::kAdam ? 0.003 : 0.1;
 }
 
 double effective_momentum(const TrainerOptions& options) {

@@ -52,7 +52,7 @@ struct TrainerOptions {
 
   // Optimizer.
   OptimizerKind optimizer = OptimizerKind::kAuto;  // sgd for mlp and synthetic, adam for char_lm
-  double learning_rate = 0;                        // 0: 0.05 with sgd, 0.003 with adam
+  double learning_rate = 0;                        // 0: 0.1 with sgd, 0.003 with adam
   double momentum = 0.9;
   double weight_decay = 0;
 

@@ -48,21 +48,21 @@ std::string load_error(const TrainerOptions& options) {
 
 }  // namespace
 
-TEST_CASE("several files are joined and scaled by the largest value of each column") {
+TEST_CASE("several files are joined; columns are centred on their mean and scaled by their range") {
   const TemporaryDirectory dir;
-  const std::string a = dir.write("a.csv", "2,10,0\n");
-  const std::string b = dir.write("b.csv", "-4,0,1\n");
-  const auto task = load_labelled_task(csv_options(a + "," + b, dir.write("t.csv", "8,5,1\n")));
+  const std::string a = dir.write("a.csv", "2,10,7,0\n");
+  const std::string b = dir.write("b.csv", "-4,0,7,1\n");
+  const auto task = load_labelled_task(csv_options(a + "," + b, dir.write("t.csv", "8,5,9,1\n")));
   REQUIRE(task.ok());
   CHECK(task->train.size() == 2);
   CHECK(task->classes == 2);
-  float row[2] = {};
-  copy_scaled_row(task->train, task->scale, 1, row);
-  CHECK(row[0] == -1);
+  std::vector<float> row(3);
+  copy_scaled_row(task->train, task->scaling, 1, row.data());
+  CHECK(row == std::vector<float>{-1, -1, 0});
+  copy_scaled_row(task->test, task->scaling, 0, row.data());
+  CHECK(row[0] == doctest::Approx(3));
   CHECK(row[1] == 0);
-  copy_scaled_row(task->test, task->scale, 0, row);
-  CHECK(row[0] == 2);
-  CHECK(row[1] == 0.5F);
+  CHECK(row[2] == 2);
 }
 
 TEST_CASE("formats are told by content and name") {
@@ -74,13 +74,13 @@ TEST_CASE("formats are told by content and name") {
 
 TEST_CASE("an IDX pair on disk is found and read") {
   const TemporaryDirectory dir;
-  dir.write("x-labels-idx1-ubyte", std::string("\0\0\x08\1\0\0\0\1\3", 9));
-  const std::string images = dir.write("x-images-idx3-ubyte", std::string("\0\0\x08\2\0\0\0\1\0\0\0\2\xff\x00", 14));
+  dir.write("x-labels-idx1-ubyte", std::string("\0\0\x08\1\0\0\0\2\3\1", 10));
+  const std::string images = dir.write("x-images-idx3-ubyte", std::string("\0\0\x08\2\0\0\0\2\0\0\0\2\xff\0\0\0", 16));
   const auto task = load_labelled_task(csv_options(images));
   REQUIRE(task.ok());
   CHECK(task->classes == 4);
-  float row[2] = {};
-  copy_scaled_row(task->train, task->scale, 0, row);
+  std::vector<float> row(2);
+  copy_scaled_row(task->train, task->scaling, 0, row.data());
   CHECK(row[0] == doctest::Approx(1));
   CHECK(row[1] == 0);
 }
