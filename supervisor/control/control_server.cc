@@ -1,0 +1,197 @@
+#include "supervisor/control/control_server.h"
+
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <set>
+#include <utility>
+
+#include "supervisor/control/control_protocol.h"
+#include "supervisor/control/socket_path.h"
+
+namespace elastictrain::control {
+namespace {
+
+using Local = asio::local::stream_protocol;
+
+constexpr std::size_t kMaxClients = 64;
+constexpr std::chrono::seconds kRequestDeadline{10};  // for a whole request line
+constexpr std::chrono::seconds kAnswerDeadline{30};   // until the answer is taken
+constexpr std::chrono::milliseconds kAcceptPause{50};
+
+bool is_owner(int socket) {
+  ucred peer{};
+  socklen_t length = sizeof peer;
+  if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0) return false;
+  return peer.uid == ::geteuid() || peer.uid == 0;
+}
+
+class Client;
+
+struct Shared {
+  ControlServer::Handler handler;
+  std::set<std::shared_ptr<Client>> clients;
+  std::size_t unsent = 0;
+  bool closed = false;
+};
+
+// One client: a request, its answer, the next request.
+class Client : public std::enable_shared_from_this<Client> {
+ public:
+  Client(Local::socket socket, std::shared_ptr<Shared> shared)
+      : socket_(std::move(socket)), deadline_(socket_.get_executor()), shared_(std::move(shared)) {}
+
+  void read_request() {
+    if (shared_->closed) return drop();
+    expire_after(kRequestDeadline);
+    asio::async_read_until(
+        socket_, asio::dynamic_buffer(input_, kMaxRequestBytes), '\n',
+        [self = shared_from_this()](asio::error_code error, std::size_t length) { self->request_read(error, length); });
+  }
+
+  void drop() {
+    asio::error_code ignored;
+    socket_.close(ignored);
+    deadline_.cancel();
+    shared_->clients.erase(shared_from_this());
+  }
+
+  bool writing() const { return !output_.empty(); }
+
+ private:
+  void request_read(asio::error_code error, std::size_t length) {
+    if (error == asio::error::not_found) {
+      closing_ = true;
+      return answer(R"({"ok":false,"text":"the request is too long"})");
+    }
+    if (error || shared_->closed) return drop();
+    std::string line = input_.substr(0, length - 1);
+    input_.erase(0, length);
+    expire_after(kAnswerDeadline);
+    const auto once = std::make_shared<bool>(false);
+    shared_->handler(std::move(line), [weak = weak_from_this(), once](std::string json) {
+      const auto self = weak.lock();
+      if (self && !std::exchange(*once, true)) self->answer(std::move(json));
+    });
+  }
+
+  void answer(std::string json) {
+    if (!socket_.is_open()) return;
+    output_ = std::move(json) + "\n";
+    ++shared_->unsent;
+    expire_after(kAnswerDeadline);
+    asio::async_write(socket_, asio::buffer(output_), [self = shared_from_this()](asio::error_code error, std::size_t) {
+      --self->shared_->unsent;
+      self->output_.clear();
+      if (error || self->closing_) return self->drop();
+      self->read_request();
+    });
+  }
+
+  void expire_after(std::chrono::seconds time) {
+    deadline_.expires_after(time);
+    deadline_.async_wait([weak = weak_from_this()](asio::error_code error) {
+      const auto self = weak.lock();
+      if (!error && self) self->drop();
+    });
+  }
+
+  Local::socket socket_;
+  asio::steady_timer deadline_;
+  std::shared_ptr<Shared> shared_;
+  std::string input_;
+  std::string output_;
+  bool closing_ = false;
+};
+
+class UnixControlServer final : public ControlServer {
+ public:
+  UnixControlServer(asio::io_context& io, std::string path, Local::acceptor acceptor, Handler handler)
+      : path_(std::move(path)),
+        acceptor_(std::make_shared<Local::acceptor>(std::move(acceptor))),
+        pause_(std::make_shared<asio::steady_timer>(io)),
+        shared_(std::make_shared<Shared>()) {
+    shared_->handler = std::move(handler);
+    accept(acceptor_, pause_, shared_);
+  }
+  ~UnixControlServer() override {
+    close();
+    const auto clients = shared_->clients;
+    for (const auto& client : clients) client->drop();
+  }
+
+  void close() override {
+    if (std::exchange(shared_->closed, true)) return;
+    asio::error_code ignored;
+    acceptor_->close(ignored);
+    pause_->cancel();
+    ::unlink(path_.c_str());
+    const auto clients = shared_->clients;
+    for (const auto& client : clients) {
+      if (!client->writing()) client->drop();
+    }
+  }
+
+  std::size_t unsent() const override { return shared_->unsent; }
+
+ private:
+  using Acceptor = std::shared_ptr<Local::acceptor>;
+  using Timer = std::shared_ptr<asio::steady_timer>;
+
+  static void accept(const Acceptor& acceptor, const Timer& pause, const std::shared_ptr<Shared>& shared) {
+    acceptor->async_accept([acceptor, pause, shared](asio::error_code error, Local::socket socket) {
+      if (shared->closed) return;
+      if (!error) {
+        welcome(std::move(socket), shared);
+        return accept(acceptor, pause, shared);
+      }
+      pause->expires_after(kAcceptPause);
+      pause->async_wait([acceptor, pause, shared](asio::error_code) {
+        if (!shared->closed) accept(acceptor, pause, shared);
+      });
+    });
+  }
+
+  static void welcome(Local::socket socket, const std::shared_ptr<Shared>& shared) {
+    if (shared->clients.size() >= kMaxClients || !is_owner(socket.native_handle())) return;
+    const auto client = std::make_shared<Client>(std::move(socket), shared);
+    shared->clients.insert(client);
+    client->read_request();
+  }
+
+  std::string path_;
+  Acceptor acceptor_;
+  Timer pause_;
+  std::shared_ptr<Shared> shared_;
+};
+
+Error cannot_listen(const std::string& run_directory, const std::string& why) {
+  return Error{ErrorCode::kIo, "cannot listen on " + run_directory + "/" + kSocketName + ": " + why};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<ControlServer>> serve(asio::io_context& io, const std::string& run_directory,
+                                             ControlServer::Handler handler) {
+  auto path = SocketPath::in(run_directory);
+  if (!path.ok()) return path.error();
+  const std::string whole = run_directory + "/" + kSocketName;
+  asio::error_code error;
+  Local::acceptor acceptor(io);
+  acceptor.open(Local(), error);
+  if (error) return cannot_listen(run_directory, error.message());
+  // The directory is the owner's alone, so nobody gets in between these calls.
+  if (::bind(acceptor.native_handle(), path->address(), path->length()) != 0 || ::chmod(whole.c_str(), 0600) != 0) {
+    return cannot_listen(run_directory, std::strerror(errno));
+  }
+  acceptor.listen(asio::socket_base::max_listen_connections, error);
+  if (error) return cannot_listen(run_directory, error.message());
+  return std::unique_ptr<ControlServer>(
+      std::make_unique<UnixControlServer>(io, whole, std::move(acceptor), std::move(handler)));
+}
+
+}  // namespace elastictrain::control

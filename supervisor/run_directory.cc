@@ -1,0 +1,131 @@
+#include "supervisor/run_directory.h"
+
+#include <fcntl.h>
+#include <pwd.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cctype>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+#include "supervisor/control/control_client.h"
+#include "supervisor/control/control_protocol.h"
+
+namespace elastictrain {
+namespace {
+
+constexpr mode_t kOwnerOnly = 0700;
+constexpr std::size_t kMaxNameLength = 64;
+
+std::string environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+std::string home_directory() {
+  if (std::string home = environment("HOME"); !home.empty()) return home;
+  const passwd* entry = ::getpwuid(::geteuid());
+  return entry == nullptr || entry->pw_dir == nullptr ? "" : entry->pw_dir;
+}
+
+Error cannot(const std::string& what, const std::string& path) {
+  return Error{ErrorCode::kIo, "cannot " + what + " " + path + ": " + std::strerror(errno) +
+                                   "; set ELASTICTRAIN_STATE_DIR to a directory of yours"};
+}
+
+Status make_parents(const std::string& path) {
+  for (std::size_t slash = path.find('/', 1); slash != std::string::npos; slash = path.find('/', slash + 1)) {
+    const std::string parent = path.substr(0, slash);
+    if (::mkdir(parent.c_str(), kOwnerOnly) != 0 && errno != EEXIST) return cannot("make", parent);
+  }
+  return {};
+}
+
+Status make_private(const std::string& path) {
+  if (Status made = make_parents(path); !made.ok()) return made;
+  if (::mkdir(path.c_str(), kOwnerOnly) != 0 && errno != EEXIST) return cannot("make", path);
+  struct stat found {};
+  if (::lstat(path.c_str(), &found) != 0) return cannot("look at", path);
+  if (!S_ISDIR(found.st_mode) || found.st_uid != ::geteuid()) {
+    return Error{ErrorCode::kRefused, path + " is not a directory of yours; remove it or set ELASTICTRAIN_STATE_DIR"};
+  }
+  if ((found.st_mode & 0777) != kOwnerOnly && ::chmod(path.c_str(), kOwnerOnly) != 0) return cannot("protect", path);
+  return {};
+}
+
+Error lives(const std::string& path) {
+  const std::string name = path.substr(path.rfind('/') + 1);
+  return Error{ErrorCode::kRefused, "a run named '" + name + "' is alive in " + path +
+                                        "; stop it with `elastictrain stop " + name + "` or choose another name"};
+}
+
+}  // namespace
+
+Result<std::string> state_directory() {
+  if (std::string chosen = environment("ELASTICTRAIN_STATE_DIR"); !chosen.empty()) {
+    if (chosen[0] == '/') return chosen;
+    return Error{ErrorCode::kInvalid, "ELASTICTRAIN_STATE_DIR is '" + chosen + "'; it must be an absolute path"};
+  }
+  if (std::string state = environment("XDG_STATE_HOME"); !state.empty() && state[0] == '/') {
+    return state + "/elastictrain";
+  }
+  const std::string home = home_directory();
+  if (home.empty()) return Error{ErrorCode::kUnavailable, "no home directory is known; set ELASTICTRAIN_STATE_DIR"};
+  return home + "/.local/state/elastictrain";
+}
+
+Status check_run_name(const std::string& name) {
+  bool good = !name.empty() && name.size() <= kMaxNameLength && std::isalnum(static_cast<unsigned char>(name[0])) != 0;
+  for (char c : name) {
+    good = good && (std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '.' || c == '_' || c == '-');
+  }
+  if (good) return {};
+  return Error{ErrorCode::kInvalid, "'" + name + "' cannot name a run: use up to " + std::to_string(kMaxNameLength) +
+                                        " letters, digits, '.', '_' and '-', beginning with a letter or digit"};
+}
+
+Result<std::string> run_directory_of(const std::string& run_name) {
+  if (Status name = check_run_name(run_name); !name.ok()) return name.error();
+  auto state = state_directory();
+  if (!state.ok()) return state.error();
+  return *state + "/" + run_name;
+}
+
+Result<RunDirectory> RunDirectory::claim(const std::string& path) {
+  if (Status made = make_private(path); !made.ok()) return made.error();
+  const std::string lock_path = path + "/lock";
+  const int lock = ::open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+  if (lock < 0) return cannot("open", lock_path);
+  RunDirectory directory(path, lock);
+  if (::flock(lock, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) return lives(path);
+  // A file system without locks still has the socket to ask.
+  if (control::is_live(path)) return lives(path);
+  if (::unlink(directory.socket_path().c_str()) != 0 && errno != ENOENT) {
+    return cannot("remove", directory.socket_path());
+  }
+  return directory;
+}
+
+RunDirectory::~RunDirectory() {
+  if (lock_ >= 0) ::close(lock_);
+}
+RunDirectory::RunDirectory(RunDirectory&& other) noexcept
+    : path_(std::move(other.path_)), lock_(std::exchange(other.lock_, -1)) {}
+RunDirectory& RunDirectory::operator=(RunDirectory&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(lock_, other.lock_);
+  return *this;
+}
+
+std::string RunDirectory::socket_path() const {
+  return path_ + "/" + control::kSocketName;
+}
+std::string RunDirectory::journal_path() const {
+  return path_ + "/" + control::kJournalName;
+}
+
+}  // namespace elastictrain
