@@ -1,0 +1,130 @@
+#include "supervisor/core/invariants.h"
+
+#include <algorithm>
+#include <set>
+#include <variant>
+
+#include "supervisor/core/transitions.h"
+
+namespace elastictrain::core {
+
+std::uint64_t request_of(const Event& event) {
+  return std::visit(
+      [](const auto& e) -> std::uint64_t {
+        if constexpr (requires { e.request; }) {
+          return e.request;
+        } else {
+          return 0;
+        }
+      },
+      event);
+}
+
+std::optional<std::string> Invariants::check(const Event& event, const Actions& actions, const RunFacts& facts) {
+  if (!may_follow(facts.before, facts.after)) {
+    return std::string("the run went from ") + name_of(facts.before) + " to " + name_of(facts.after);
+  }
+  if (Broken broken = check_replies(event, actions)) return broken;
+  if (Broken broken = check_order(actions)) return broken;
+  for (const Action& action : actions) {
+    if (const auto* send = std::get_if<SendToWorkers>(&action)) {
+      if (Broken broken = check_message(*send, facts)) return broken;
+    }
+  }
+  return facts.whole ? check_slots(facts) : std::nullopt;
+}
+
+Invariants::Broken Invariants::check_replies(const Event& event, const Actions& actions) const {
+  const std::uint64_t expected = request_of(event);
+  std::size_t replies = 0;
+  for (const Action& action : actions) {
+    const auto* reply = std::get_if<Reply>(&action);
+    if (reply == nullptr) continue;
+    if (reply->request != expected) return "a reply to request " + std::to_string(reply->request) + " out of turn";
+    ++replies;
+  }
+  if (replies == (expected != 0 ? 1U : 0U)) return std::nullopt;
+  return std::to_string(replies) + " replies to request " + std::to_string(expected);
+}
+
+Invariants::Broken Invariants::check_order(const Actions& actions) {
+  for (const Action& action : actions) {
+    if (ended_ && !std::holds_alternative<Reply>(action)) return "an action after the end of the run";
+    if (std::holds_alternative<EndRun>(action)) ended_ = true;
+    const auto* spawn = std::get_if<SpawnWorker>(&action);
+    if (spawn == nullptr) continue;
+    if (spawn->worker <= last_worker_) return to_string(spawn->worker) + " was started twice";
+    if (spawn->rank >= spawn->world_size) return to_string(spawn->worker) + " expects a rank beyond its world";
+    last_worker_ = spawn->worker;
+  }
+  return std::nullopt;
+}
+
+Invariants::Broken Invariants::check_message(const SendToWorkers& send, const RunFacts& facts) {
+  if (const auto* prepare = std::get_if<protocol::Prepare>(&send.message)) return check_plan(prepare->plan, facts);
+  if (const auto* commit = std::get_if<protocol::Commit>(&send.message)) {
+    if (commit->generation != open_) return "a commit of generation " + std::to_string(commit->generation) + ", which is not open";
+    if (commit->generation <= committed_) return "a generation was committed that is not newer than the last";
+    committed_ = commit->generation;
+    open_ = 0;
+  }
+  if (const auto* cancel = std::get_if<protocol::Cancel>(&send.message)) {
+    if (cancel->generation != open_) return "generation " + std::to_string(cancel->generation) + " was cancelled, but is not open";
+    open_ = 0;
+  }
+  return std::nullopt;
+}
+
+Invariants::Broken Invariants::check_plan(const protocol::GenerationPlan& plan, const RunFacts& facts) {
+  const std::string name = "generation " + std::to_string(plan.generation);
+  if (plan.generation != issued_ + 1) return name + " follows " + std::to_string(issued_);
+  issued_ = plan.generation;
+  if (open_ != 0) return name + " was prepared beside generation " + std::to_string(open_);
+  open_ = plan.generation;
+  if (plan.previous != facts.generation) return name + " does not follow the generation that trains";
+  if (plan.previous != committed_) return name + " was prepared before the swap to the last one was over";
+  return check_members(plan, facts);
+}
+
+Invariants::Broken Invariants::check_members(const protocol::GenerationPlan& plan, const RunFacts& facts) const {
+  const std::string name = "generation " + std::to_string(plan.generation);
+  const std::set<WorkerId> before(facts.members.begin(), facts.members.end());
+  std::set<WorkerId> seen;
+  std::set<std::pair<AgentId, std::uint32_t>> slots;
+  for (std::size_t rank = 0; rank < plan.members.size(); ++rank) {
+    const protocol::Member& member = plan.members[rank];
+    const Worker* worker = facts.roster.worker(member.worker);
+    if (member.rank != rank) return name + " has ranks that are not dense";
+    if (!seen.insert(member.worker).second) return name + " lists " + to_string(member.worker) + " twice";
+    if (worker == nullptr || worker->dying) return name + " lists " + to_string(member.worker) + ", which is gone";
+    if (!worker->ready) return name + " lists " + to_string(member.worker) + ", which is not ready";
+    if (!slots.emplace(worker->agent, worker->slot).second) return name + " puts two members into one slot";
+    const bool joins = plan.previous != 0 && !before.contains(member.worker);
+    if (member.joiner != joins) return name + " confuses joiners and survivors";
+  }
+  for (WorkerId donor : plan.donors) {
+    if (!seen.contains(donor) || !before.contains(donor)) return name + " has a donor that does not survive";
+  }
+  return std::nullopt;
+}
+
+Invariants::Broken Invariants::check_slots(const RunFacts& facts) const {
+  const std::set<WorkerId> members(facts.members.begin(), facts.members.end());
+  struct Use {
+    std::uint32_t workers = 0;
+    std::uint32_t members = 0;
+  };
+  std::map<std::pair<AgentId, std::uint32_t>, Use> uses;
+  for (const auto& [id, worker] : facts.roster.workers()) {
+    Use& use = uses[{worker.agent, worker.slot}];
+    ++use.workers;
+    const bool counts = members.contains(id) && !worker.dying && !worker.left;
+    if (counts) ++use.members;
+    if (use.workers > 2 || use.members > 1) {
+      return "slot " + std::to_string(worker.slot) + " of " + worker.host + " holds too many workers";
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace elastictrain::core

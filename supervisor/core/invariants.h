@@ -1,0 +1,54 @@
+// Purpose: what must hold after every step of the state machine, checked from outside: from the actions it asked for
+// and the roster it keeps. A broken one is a bug of ours; the caller ends the run rather than train on wrongly.
+//
+// Ownership and thread: those of the state machine. Cost: proportional to the actions, plus the roster when `whole`.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "supervisor/core/action.h"
+#include "supervisor/core/event.h"
+#include "supervisor/core/roster.h"
+#include "supervisor/core/run_view.h"
+
+namespace elastictrain::core {
+
+struct RunFacts {
+  const Roster& roster;
+  const std::vector<WorkerId>& members;  // of the last complete generation
+  Generation generation = 0;             // its number
+  RunPhase before = RunPhase::kStarting;
+  RunPhase after = RunPhase::kStarting;
+  bool whole = false;  // check the roster too
+};
+
+class Invariants {
+ public:
+  // Returns what is broken, or nothing.
+  std::optional<std::string> check(const Event& event, const Actions& actions, const RunFacts& facts);
+
+ private:
+  using Broken = std::optional<std::string>;
+
+  Broken check_replies(const Event& event, const Actions& actions) const;
+  Broken check_order(const Actions& actions);
+  Broken check_message(const SendToWorkers& send, const RunFacts& facts);
+  Broken check_plan(const protocol::GenerationPlan& plan, const RunFacts& facts);
+  Broken check_members(const protocol::GenerationPlan& plan, const RunFacts& facts) const;
+  Broken check_slots(const RunFacts& facts) const;
+
+  bool ended_ = false;
+  WorkerId last_worker_;
+  Generation issued_ = 0;     // number of the last plan
+  Generation open_ = 0;       // plan that is neither committed nor cancelled
+  Generation committed_ = 0;  // last one for which Commit was sent
+};
+
+// The request that an event carries, 0 when nobody waits for an answer.
+std::uint64_t request_of(const Event& event);
+
+}  // namespace elastictrain::core

@@ -1,0 +1,434 @@
+// The part of the state machine that turns the wish into the next generation.
+#include <algorithm>
+#include <set>
+
+#include "supervisor/core/membership_impl.h"
+
+namespace elastictrain::core {
+namespace {
+
+constexpr std::uint32_t kRetries = 3;
+constexpr Millis kFirstRetryDelay{500};  // doubles with each
+
+std::string count(std::size_t n, const char* what) {
+  return std::to_string(n) + " " + what + (n == 1 ? "" : "s");
+}
+
+const char* kind_name(protocol::ChangeKind kind) {
+  switch (kind) {
+    case protocol::ChangeKind::kStart: return "start";
+    case protocol::ChangeKind::kGrow: return "grow";
+    case protocol::ChangeKind::kShrink: return "shrink";
+    case protocol::ChangeKind::kReplace: return "replace";
+    case protocol::ChangeKind::kMigrate: return "migrate";
+    case protocol::ChangeKind::kDrain: return "drain";
+    case protocol::ChangeKind::kStop: return "stop";
+  }
+  return "change";
+}
+
+std::vector<std::uint64_t> numbers(const std::vector<WorkerId>& ids) {
+  std::vector<std::uint64_t> list;
+  for (WorkerId id : ids) list.push_back(id.value);
+  return list;
+}
+
+}  // namespace
+
+bool Membership::Impl::is_member(WorkerId id) const { return member_set_.contains(id); }
+
+bool Membership::Impl::in_flight(WorkerId id) const {
+  if (change_.stage != Stage::kCommitted) return false;
+  const auto& members = change_.members;
+  return std::find(members.begin(), members.end(), id) != members.end();
+}
+
+const std::vector<WorkerId>& Membership::Impl::newest_members() const {
+  const bool newer = change_.stage == Stage::kCommitted || generation_ == 0;
+  return newer ? change_.members : members_;
+}
+
+std::uint32_t Membership::Impl::size_limit() const {
+  return std::max(heuristics::most_workers(settings_.batch), settings_.min_workers);
+}
+
+std::uint32_t Membership::Impl::wanted_size() const {
+  if (hold_) return static_cast<std::uint32_t>(members_.size());
+  if (spawned_ && !elastic_) return first_size_ - plain_finished_;
+  return std::min(target_, size_limit());
+}
+
+// Enough slots are there, or no more will come.
+bool Membership::Impl::may_start() {
+  if (generation_ != 0 || spawned_) return true;
+  if (!hosts_known_) return false;
+  const std::uint32_t slots = roster_.usable_slots();
+  if (slots >= wanted_size()) return true;
+  const bool more_may_come = !start_expired_ && (roster_.any_launching() || settings_.hosts_may_appear);
+  const bool worth_waiting = !start_expired_ && (roster_.any_launching() || slots < settings_.min_workers);
+  if (more_may_come && worth_waiting) return false;
+  if (slots >= settings_.min_workers) return true;
+  const std::string hosts = unreachable_hosts();
+  fail_run(69, "the hosts offer " + count(slots, "slot") + ", but at least " + count(settings_.min_workers, "worker") +
+                   " must start" + (hosts.empty() ? "" : " (" + hosts + ")") +
+                   ". Add hosts or slots, or lower workers.min.");
+  return false;
+}
+
+bool Membership::Impl::displaced(const Worker& worker) const {
+  const Agent* agent = roster_.agent(worker.agent);
+  return !agent->usable() || worker.slot >= agent->slots;
+}
+
+CurrentMember Membership::Impl::current_member(WorkerId id) const {
+  const Worker& worker = *roster_.worker(id);
+  CurrentMember member{id, worker.place()};
+  if (hold_) return member;
+  member.displaced = displaced(worker);
+  member.replaced = to_replace_.contains(id);
+  member.can_overlap = roster_.occupants(member.place).size() == 1 && !roster_.is_blamed(member.place);
+  return member;
+}
+
+// Workers that could join: those of the plan first, so that a plan is not remade for nothing; then the ready ones.
+std::vector<Candidate> Membership::Impl::candidates() const {
+  std::vector<Candidate> list;
+  for (const auto& [id, worker] : roster_.workers()) {
+    if (worker.dying || worker.finished || is_member(id) || displaced(worker)) continue;
+    bool shared = false;
+    bool blocked = false;
+    for (WorkerId other : roster_.occupants(worker.place())) {
+      if (other == id) continue;
+      shared = true;
+      blocked = blocked || !to_replace_.contains(other);
+    }
+    if (!blocked) list.push_back({id, worker.place(), !shared});
+  }
+  const std::set<WorkerId> planned(change_.members.begin(), change_.members.end());
+  std::stable_sort(list.begin(), list.end(), [&](const Candidate& a, const Candidate& b) {
+    const bool fixed = change_.stage == Stage::kPreparing;
+    const auto rank = [&](const Candidate& c) {
+      if (fixed && planned.contains(c.worker)) return 0;
+      if (roster_.worker(c.worker)->ready) return 1;
+      return planned.contains(c.worker) ? 2 : 3;
+    };
+    return rank(a) < rank(b);
+  });
+  return list;
+}
+
+std::vector<Place> Membership::Impl::free_places() const {
+  std::set<std::string> avoided;
+  for (const auto& [id, kind] : to_replace_) {
+    if (kind == protocol::ChangeKind::kMigrate) avoided.insert(roster_.worker(id)->host);
+  }
+  std::vector<Place> preferred;
+  std::vector<Place> others;
+  for (const Agent* agent : roster_.agents_in_order()) {
+    if (!agent->usable()) continue;
+    std::set<std::uint32_t> taken;
+    for (WorkerId id : agent->workers) taken.insert(roster_.worker(id)->slot);
+    auto& list = avoided.contains(agent->host) ? others : preferred;
+    for (std::uint32_t slot = 0; slot < agent->slots; ++slot) {
+      const Place place{agent->id, slot};
+      if (!taken.contains(slot) && !roster_.is_blamed(place)) list.push_back(place);
+    }
+  }
+  preferred.insert(preferred.end(), others.begin(), others.end());
+  return preferred;
+}
+
+SwapInput Membership::Impl::swap_input() const {
+  SwapInput input;
+  for (WorkerId id : members_) input.members.push_back(current_member(id));
+  input.candidates = candidates();
+  input.free = free_places();
+  input.want = wanted_size();
+  input.min = settings_.min_workers;
+  // A plain program would not understand that its extra processes are meant to wait.
+  input.spares = elastic_ ? settings_.spares : 0;
+  return input;
+}
+
+// Slots may still come free, or hosts answer, without anybody wishing anything.
+bool Membership::Impl::settling() const {
+  if (roster_.any_launching()) return true;
+  return std::any_of(roster_.workers().begin(), roster_.workers().end(), [&](const auto& entry) {
+    return entry.second.dying && !displaced(entry.second);
+  });
+}
+
+void Membership::Impl::reconcile() {
+  if (change_.stage == Stage::kCommitted || !may_start()) return;
+  const std::uint32_t want = wanted_size();
+  if (spawned_ && !elastic_ && want == 0) {
+    begin_end(EndMode::kFinishing, 0, "all processes of the program ended");
+    return;
+  }
+  const SwapDecision decision = decide_swap(swap_input());
+  const std::vector<WorkerId> next = carry_out(decision);
+  if (generation_ == 0 && next.size() + plain_finished_ < settings_.min_workers && !settling()) {
+    fail_run(69, "only " + count(next.size(), "worker") + " could start, but at least " +
+                     std::to_string(settings_.min_workers) + " must. The messages above say what became of the others.");
+    return;
+  }
+  tell_unmet(decision, want);
+  if (change_.stage == Stage::kPreparing && next == change_.members) return;
+  if (change_.stage == Stage::kPreparing) cancel_change("a newer plan takes its place");
+  if (next == members_) {
+    cancel(change_.timer);
+    change_ = Change{};
+    return;
+  }
+  if (next != change_.members) {
+    cancel(change_.timer);
+    change_ = Change{};
+    change_.members = next;
+  }
+  change_.stage = Stage::kGathering;
+  change_.leavers = decision.leave;
+  change_.not_ready = static_cast<std::size_t>(
+      std::count_if(next.begin(), next.end(), [&](WorkerId id) { return !roster_.worker(id)->ready; }));
+  describe(decision, next.size());
+  const bool may_begin = elastic_ && next.size() >= (generation_ == 0 ? settings_.min_workers : 1U);
+  if (change_.not_ready == 0 && !change_.retrying && may_begin) prepare();
+}
+
+// Starts and dismisses workers; returns the members of the next generation in rank order.
+std::vector<WorkerId> Membership::Impl::carry_out(const SwapDecision& decision) {
+  for (WorkerId id : decision.dismiss) dismiss(*roster_.worker(id), "not needed");
+  std::vector<WorkerId> joiners = decision.join;
+  std::vector<WorkerId> fresh;
+  for (Place place : decision.start) fresh.push_back(roster_.add_worker(place).id);
+  joiners.insert(joiners.end(), fresh.begin(), fresh.end());
+  std::sort(joiners.begin(), joiners.end());  // the oldest worker has the lowest rank
+  std::vector<WorkerId> next = decision.stay;
+  next.insert(next.end(), joiners.begin(), joiners.end());
+  for (Place place : decision.start_spare) fresh.push_back(roster_.add_worker(place).id);
+  if (!fresh.empty()) start_workers(next, fresh);
+  if (generation_ == 0 && !spawned_ && !next.empty()) {
+    spawned_ = true;
+    spawned_at_ = now_;
+    first_size_ = static_cast<std::uint32_t>(next.size());
+    cancel(start_timer_);
+  }
+  return next;
+}
+
+void Membership::Impl::describe(const SwapDecision& decision, std::size_t next_size) {
+  using protocol::ChangeKind;
+  const std::size_t size = members_.size();
+  const std::string sizes = "from " + std::to_string(size) + " to " + std::to_string(next_size);
+  if (generation_ == 0) {
+    change_.kind = ChangeKind::kStart;
+    change_.reason = "start with " + count(next_size, "worker");
+    return;
+  }
+  std::set<std::string> drained;
+  std::string replaced;
+  ChangeKind replace_kind = ChangeKind::kReplace;
+  for (WorkerId id : decision.leave) {
+    const Worker& worker = *roster_.worker(id);
+    if (displaced(worker)) drained.insert(worker.host);
+    const auto wish = to_replace_.find(id);
+    if (wish == to_replace_.end()) continue;
+    replaced += (replaced.empty() ? "" : ", ") + name_of(worker);
+    if (wish->second == ChangeKind::kMigrate) replace_kind = ChangeKind::kMigrate;
+  }
+  if (!drained.empty()) {
+    change_.kind = ChangeKind::kDrain;
+    change_.reason = "leave";
+    for (const std::string& host : drained) change_.reason += " " + host;
+    if (next_size != size) change_.reason += ", " + sizes + " workers";
+  } else if (!replaced.empty()) {
+    change_.kind = replace_kind;
+    change_.reason = (replace_kind == ChangeKind::kMigrate ? "move " : "replace ") + replaced;
+    if (next_size != size) change_.reason += ", " + sizes + " workers";
+  } else {
+    change_.kind = next_size > size ? ChangeKind::kGrow : ChangeKind::kShrink;
+    change_.reason = (next_size > size ? "grow " : "shrink ") + sizes + " workers: " + target_reason_;
+  }
+}
+
+// Says once what part of the wish cannot be met now, when nothing is on its way that could meet it.
+void Membership::Impl::tell_unmet(const SwapDecision& decision, std::uint32_t want) {
+  if (settling() || !spawned_) return;
+  std::string text;
+  const std::uint32_t asked = hold_ || !elastic_ ? want : target_;
+  if (decision.size() < want) {
+    text = count(asked, "worker") + " are wanted, but there are slots for " + std::to_string(decision.size()) +
+           ": the rest follows when hosts appear";
+  } else if (want < asked) {
+    text = count(asked, "worker") + " are wanted, but the limit of the global batch allows " + std::to_string(want);
+  }
+  for (WorkerId id : decision.held) {
+    text += (text.empty() ? "" : "; ") + name_of(*roster_.worker(id)) + " stays although its host goes away: at least " +
+            count(settings_.min_workers, "worker") + " must train";
+  }
+  const bool all_stay = std::any_of(to_replace_.begin(), to_replace_.end(), [&](const auto& wish) {
+    const auto& stay = decision.stay;
+    return std::find(stay.begin(), stay.end(), wish.first) != stay.end();
+  });
+  if (all_stay) give_up_replacements();
+  if (text == unmet_told_) return;
+  unmet_told_ = text;
+  if (text.empty()) return;
+  journal("wish_unmet", Fields().number("wanted", asked).number("possible", decision.size()).text("text", text));
+  tell(Tell::Level::kWarning, text);
+}
+
+void Membership::Impl::give_up_replacements() {
+  for (const auto& [id, kind] : to_replace_) {
+    journal("replace_given_up", Fields().number("worker", id.value));
+    tell(Tell::Level::kWarning, name_of(*roster_.worker(id)) + " stays: no worker to take its place could be started");
+  }
+  to_replace_.clear();
+}
+
+std::vector<WorkerId> Membership::Impl::addressees() const {
+  std::set<WorkerId> ids(change_.members.begin(), change_.members.end());
+  ids.insert(members_.begin(), members_.end());
+  std::vector<WorkerId> list;
+  for (WorkerId id : ids) {
+    const Worker* worker = roster_.worker(id);
+    if (worker != nullptr && !worker->finished && !worker->stop_sent) list.push_back(id);
+  }
+  return list;
+}
+
+protocol::GenerationPlan Membership::Impl::plan_change() {
+  std::vector<PlanMember> members;
+  for (WorkerId id : change_.members) {
+    const Worker& worker = *roster_.worker(id);
+    members.push_back({id, worker.host, worker.facts.endpoint, is_member(id)});
+  }
+  change_.generation = ++issued_;
+  protocol::GenerationPlan plan = make_plan(settings_, change_.generation, generation_, members);
+  plan.kind = change_.kind;
+  plan.reason = change_.reason;
+  plan.token = make_token_();
+  return plan;
+}
+
+void Membership::Impl::prepare() {
+  protocol::GenerationPlan plan = plan_change();
+  std::vector<std::uint64_t> next_shares;
+  for (const protocol::Member& member : plan.members) next_shares.push_back(member.share);
+  journal("prepare", Fields()
+                         .number("generation", plan.generation)
+                         .number("previous", plan.previous)
+                         .text("kind", kind_name(plan.kind))
+                         .text("reason", plan.reason)
+                         .numbers("members", numbers(change_.members))
+                         .numbers("leavers", numbers(change_.leavers))
+                         .numbers("shares", next_shares)
+                         .numbers("donors", numbers(plan.donors))
+                         .real("learning_rate_factor", plan.learning_rate_factor));
+  const std::vector<WorkerId> to = addressees();
+  change_.stage = Stage::kPreparing;
+  change_.waiting = {to.begin(), to.end()};
+  change_.failed.clear();
+  change_.any_active = false;
+  change_.timer = arm({TimerKind::kPrepare, {}, {}}, now_ + settings_.prepare_timeout);
+  plan_ = plan;
+  send(to, protocol::Prepare{std::move(plan)});
+}
+
+void Membership::Impl::commit() {
+  cancel(change_.timer);
+  const std::vector<WorkerId> to = addressees();
+  journal("commit", Fields().number("generation", change_.generation).number(
+                        "world_size", change_.members.size()).text("reason", change_.reason), true);
+  send(to, protocol::Commit{change_.generation});
+  change_.stage = Stage::kCommitted;
+  change_.waiting = {to.begin(), to.end()};
+  dirty_ = true;
+}
+
+// Every member trains in the new generation and every leaver has left.
+void Membership::Impl::complete() {
+  const std::size_t size_before = members_.size();
+  members_ = change_.members;
+  member_set_ = {members_.begin(), members_.end()};
+  generation_ = change_.generation;
+  shares_.clear();
+  for (const protocol::Member& member : plan_.members) shares_.push_back(member.share);
+  learning_rate_factor_ = plan_.learning_rate_factor;
+  size_reason_ = members_.size() == size_before && !size_reason_.empty() ? size_reason_ : change_.reason;
+  last_change_ = "generation " + std::to_string(generation_) + ": " + change_.reason;
+  for (WorkerId id : members_) {
+    if (const Worker* worker = roster_.worker(id)) roster_.clear_blame(worker->place());
+  }
+  std::erase_if(to_replace_, [&](const auto& wish) { return !is_member(wish.first); });
+  journal("generation", Fields()
+                            .number("generation", generation_)
+                            .text("kind", kind_name(change_.kind))
+                            .number("world_size", members_.size())
+                            .numbers("members", numbers(members_)));
+  if (!members_.empty()) tell(Tell::Level::kInfo, last_change_);
+  change_ = Change{};
+  dirty_ = true;
+}
+
+void Membership::Impl::cancel_change(const std::string& why) {
+  if (change_.stage == Stage::kPreparing) {
+    journal("cancel", Fields().number("generation", change_.generation).text("reason", why));
+    send(addressees(), protocol::Cancel{change_.generation});
+  }
+  cancel(change_.timer);
+  change_.stage = Stage::kGathering;
+  change_.waiting.clear();
+  dirty_ = true;
+}
+
+void Membership::Impl::prepare_failed(const std::string& why) {
+  cancel_change(why);
+  if (++change_.attempts <= kRetries) {
+    const Millis delay = kFirstRetryDelay * (1 << (change_.attempts - 1));
+    tell(Tell::Level::kWarning, why + "; trying again in " + std::to_string(delay.count()) + " ms");
+    change_.retrying = true;
+    change_.timer = arm({TimerKind::kRetry, {}, {}}, now_ + delay);
+    return;
+  }
+  std::vector<WorkerId> guilty_joiners;
+  for (WorkerId id : change_.failed) {
+    if (!is_member(id) && roster_.worker(id) != nullptr) guilty_joiners.push_back(id);
+  }
+  change_.attempts = 0;
+  for (WorkerId id : guilty_joiners) expel_joiner(id, "could not build the communicator: " + why);
+  if (guilty_joiners.empty()) give_up_change(why);
+}
+
+void Membership::Impl::give_up_change(const std::string& why) {
+  const std::string text = "the change to " + count(change_.members.size(), "worker") + " is given up (" + why + ")";
+  journal("given_up", Fields().text("reason", why));
+  if (end_.mode != EndMode::kNone || generation_ == 0) {
+    tell(Tell::Level::kError, text);
+    begin_end(EndMode::kNow, generation_ == 0 ? 69 : end_.status, end_.reason.empty() ? why : end_.reason);
+    return;
+  }
+  tell(Tell::Level::kError, text + "; the run stays at " + count(members_.size(), "worker"));
+  hold_ = true;
+  target_ = static_cast<std::uint32_t>(members_.size());
+  target_reason_ = "the last change was given up";
+  to_replace_.clear();
+}
+
+// Joiners that did not answer are left out; if only members did not, there is nobody to leave out.
+void Membership::Impl::prepare_timed_out() {
+  change_.timer = 0;
+  std::vector<WorkerId> late_joiners;
+  std::string late_members;
+  for (WorkerId id : addressees()) {
+    if (!change_.waiting.contains(id)) continue;
+    if (!is_member(id)) {
+      late_joiners.push_back(id);
+    } else {
+      late_members += (late_members.empty() ? "" : ", ") + name_of(*roster_.worker(id));
+    }
+  }
+  for (WorkerId id : late_joiners) expel_joiner(id, "did not build its communicator in time");
+  if (late_joiners.empty()) prepare_failed("no answer in time from " + late_members);
+}
+
+}  // namespace elastictrain::core

@@ -1,0 +1,151 @@
+// The part of the state machine that ends a run: because its program finished, because somebody asked, or because
+// something failed.
+#include <algorithm>
+
+#include "supervisor/core/membership_impl.h"
+
+namespace elastictrain::core {
+namespace {
+
+// Time for agents to report the last exits after they have killed what did not end by itself.
+constexpr Millis kEndMargin{5'000};
+
+int status_of(StopCause cause) {
+  switch (cause) {
+    case StopCause::kUser: return 0;
+    case StopCause::kInterrupt: return 130;
+    case StopCause::kPreempted: return 75;
+    case StopCause::kTimeLimit: return 75;
+  }
+  return 0;
+}
+
+const char* reason_of(StopCause cause) {
+  switch (cause) {
+    case StopCause::kUser: return "stopped by the user";
+    case StopCause::kInterrupt: return "interrupted";
+    case StopCause::kPreempted: return "preempted";
+    case StopCause::kTimeLimit: return "the time limit is reached";
+  }
+  return "stopped";
+}
+
+}  // namespace
+
+void Membership::Impl::on(const Stop& event) {
+  journal("stop_requested", Fields().number("request", event.request).text("cause", reason_of(event.cause)));
+  if (end_.mode != EndMode::kNone) {
+    accept(event.request, "the run is ending already: " + end_.reason);
+    return;
+  }
+  accept(event.request, generation_ == 0 ? "stopping" : "stopping at the next step boundary");
+  begin_end(EndMode::kDraining, status_of(event.cause), reason_of(event.cause));
+}
+
+void Membership::Impl::on(const StopNow&) {
+  journal("stop_now_requested", Fields());
+  if (end_.mode == EndMode::kNow) return;
+  const bool known = end_.mode == EndMode::kDraining;
+  begin_end(EndMode::kNow, known ? end_.status : status_of(StopCause::kInterrupt),
+            known ? end_.reason : reason_of(StopCause::kInterrupt));
+}
+
+void Membership::Impl::begin_end(EndMode mode, int status, std::string reason) {
+  if (end_.mode == EndMode::kNow) return;
+  end_ = {mode, status, std::move(reason)};
+  journal("ending", Fields().text("reason", end_.reason).flag("now", mode == EndMode::kNow));
+  if (change_.stage != Stage::kCommitted) {
+    cancel_change(end_.reason);
+    change_ = Change{};
+  }
+  for (auto& [id, worker] : roster_.workers()) {
+    if (!is_member(id) && !in_flight(id)) dismiss(worker, end_.reason);
+  }
+  if (mode == EndMode::kDraining) arm({TimerKind::kGrace, {}, {}}, now_ + settings_.grace);
+  if (mode == EndMode::kNow) {
+    stop_everybody();
+    arm({TimerKind::kEnd, {}, {}}, now_ + settings_.grace + kEndMargin);
+  }
+  dirty_ = true;
+}
+
+void Membership::Impl::stop_everybody() {
+  for (auto& [id, worker] : roster_.workers()) stop_worker(worker);
+}
+
+void Membership::Impl::fail_run(int status, const std::string& reason) {
+  if (end_.mode == EndMode::kNow) return;
+  journal("failed", Fields().integer("status", status).text("reason", reason), true);
+  tell(Tell::Level::kError, reason);
+  begin_end(EndMode::kNow, status, reason);
+}
+
+// All members run the same steps, so when one has finished the others are about to.
+void Membership::Impl::member_finished() {
+  if (end_.mode == EndMode::kNone) begin_end(EndMode::kFinishing, 0, "the program finished");
+  dirty_ = true;
+  if (change_.stage != Stage::kCommitted || change_.any_active || members_.empty()) return;
+  const bool all_finished = std::all_of(members_.begin(), members_.end(), [&](WorkerId id) {
+    const Worker* worker = roster_.worker(id);
+    return worker == nullptr || worker->finished || worker->left;
+  });
+  if (!all_finished) return;
+  // The program ended before the boundary came at which the joiners would have begun.
+  for (WorkerId id : change_.members) {
+    Worker* worker = roster_.worker(id);
+    if (worker != nullptr && !is_member(id)) dismiss(*worker, end_.reason);
+  }
+  change_ = Change{};
+}
+
+void Membership::Impl::advance_end() {
+  if (change_.stage == Stage::kCommitted && change_.waiting.empty()) complete();
+  if (end_.mode == EndMode::kDraining && change_.stage != Stage::kCommitted) drain_members();
+  if (roster_.workers().empty()) end_run();
+}
+
+// The last generation has no members: everybody leaves at the boundary.
+void Membership::Impl::drain_members() {
+  const bool anybody = std::any_of(members_.begin(), members_.end(), [&](WorkerId id) {
+    const Worker* worker = roster_.worker(id);
+    return worker != nullptr && !worker->finished && !worker->dying;
+  });
+  if (!anybody || change_.retrying) return;
+  if (change_.stage == Stage::kPreparing) {
+    if (change_.waiting.empty()) commit();
+    return;
+  }
+  change_.members.clear();
+  change_.leavers = members_;
+  change_.kind = protocol::ChangeKind::kStop;
+  change_.reason = end_.reason;
+  prepare();
+}
+
+void Membership::Impl::journal_audit() {
+  if (!ledger_.used()) return;
+  const Ledger::Summary audit = ledger_.summary();
+  journal("audit", Fields()
+                       .number("steps", audit.steps)
+                       .number("epochs", audit.epochs)
+                       .number("samples", audit.samples)
+                       .number("missing", audit.missing)
+                       .number("repeated", audit.repeated)
+                       .number("hashes_compared", audit.hashes_compared)
+                       .number("unequal_hashes", audit.unequal_hashes));
+  if (audit.missing == 0) return;
+  tell(Tell::Level::kError, "audit: " + std::to_string(audit.missing) + " samples counted in no step");
+}
+
+void Membership::Impl::end_run() {
+  if (ended_) return;
+  journal_audit();
+  journal("end", Fields().integer("status", end_.status).text("reason", end_.reason), true);
+  for (auto& [id, agent] : roster_.agents()) {
+    if (agent.link != Link::kDown) stop_agent(agent);
+  }
+  emit(EndRun{end_.status, end_.reason});
+  ended_ = true;
+}
+
+}  // namespace elastictrain::core

@@ -1,0 +1,222 @@
+// The part of the state machine that knows hosts and agents.
+#include <algorithm>
+#include <unordered_map>
+
+#include "supervisor/core/membership_impl.h"
+
+namespace elastictrain::core {
+namespace {
+
+// A list may name a host twice (one line for each slot, as some batch systems write it).
+std::vector<HostSlots> merge_repeated(const std::vector<HostSlots>& hosts) {
+  std::vector<HostSlots> merged;
+  std::unordered_map<std::string, std::size_t> index;
+  for (const HostSlots& host : hosts) {
+    const auto [found, fresh] = index.try_emplace(host.host, merged.size());
+    if (fresh) {
+      merged.push_back(host);
+    } else {
+      merged[found->second].slots += host.slots;
+    }
+  }
+  return merged;
+}
+
+}  // namespace
+
+void Membership::Impl::on(const HostsOffered& event) {
+  if (!hosts_known_) {
+    hosts_known_ = true;
+    start_timer_ = arm({TimerKind::kStart, {}, {}}, now_ + settings_.start_timeout);
+    dirty_ = true;
+  }
+  std::unordered_map<std::string, AgentId> known;
+  for (const auto& [id, agent] : roster_.agents()) {
+    if (agent.offered || !agent.stopping) known[agent.host] = id;
+  }
+  std::uint32_t order = 0;
+  for (const HostSlots& host : merge_repeated(event.hosts)) {
+    const auto found = known.find(host.host);
+    offer_host(host, order++, found == known.end() ? nullptr : roster_.agent(found->second));
+    if (found != known.end()) known.erase(found);
+  }
+  std::vector<AgentId> missing;
+  for (const auto& [host, id] : known) missing.push_back(id);
+  std::sort(missing.begin(), missing.end());
+  for (AgentId id : missing) withdraw_host(*roster_.agent(id));
+}
+
+void Membership::Impl::offer_host(const HostSlots& offered, std::uint32_t order, Agent* known) {
+  if (known == nullptr) {
+    if (offered.slots > 0) launch(offered, order);
+    return;
+  }
+  known->order = order;
+  if (!known->offered) {
+    journal("host_back", Fields().text("host", offered.host));
+    known->offered = true;
+    new_wish();
+  }
+  if (known->slots != offered.slots) {
+    journal("host_slots", Fields().text("host", offered.host).number("slots", offered.slots));
+    known->slots = offered.slots;
+    new_wish();
+  }
+}
+
+void Membership::Impl::launch(const HostSlots& offered, std::uint32_t order) {
+  Agent& agent = roster_.add_agent(offered.host, offered.slots);
+  agent.order = order;
+  journal("host_offered",
+          Fields().text("host", agent.host).number("slots", agent.slots).number("agent", agent.id.value));
+  emit(LaunchAgent{agent.id, agent.host, agent.slots});
+  new_wish();
+}
+
+void Membership::Impl::withdraw_host(Agent& agent) {
+  if (!agent.offered) return;
+  agent.offered = false;
+  journal("host_vanished", Fields().text("host", agent.host));
+  new_wish();
+  if (agent.link == Link::kDown) {
+    roster_.remove_agent(agent.id);
+    return;
+  }
+  if (!agent.workers.empty()) {
+    tell(Tell::Level::kWarning,
+         "host " + agent.host + " is no longer on the list of hosts: its workers leave at a step boundary");
+  }
+  if (agent.link == Link::kLaunching) stop_agent(agent);
+}
+
+void Membership::Impl::on(const AgentConnected& event) {
+  Agent* agent = roster_.agent(event.agent);
+  const bool unwanted = agent == nullptr || agent->stopping || agent->link == Link::kDown;
+  if (unwanted || end_.mode != EndMode::kNone) {
+    if (agent != nullptr && !unwanted) {
+      agent->link = Link::kUp;
+      stop_agent(*agent);
+    } else {
+      emit(StopAgent{event.agent, static_cast<std::uint64_t>(settings_.grace.count())});
+    }
+    return;
+  }
+  if (agent->link == Link::kUp) {
+    heard(*agent);
+    return;
+  }
+  agent->link = Link::kUp;
+  agent->last_heard = now_;
+  journal("agent_connected", Fields().text("host", agent->host).number("agent", agent->id.value));
+  agent->timer = arm({TimerKind::kAgentLook, {}, agent->id}, detector_.watch(agent->id, now_));
+  dirty_ = true;
+}
+
+void Membership::Impl::on(const AgentReported& event) {
+  Agent* agent = roster_.agent(event.agent);
+  if (agent == nullptr || agent->link != Link::kUp) return;
+  heard(*agent);
+  for (const protocol::WorkerPulse& pulse : event.report.workers) {
+    Worker* worker = roster_.worker(pulse.worker);
+    if (worker == nullptr || worker->agent != agent->id) continue;
+    worker->quiet_ms = pulse.quiet_ms;
+    if (pulse.heartbeat.sequence >= worker->heartbeat.sequence) worker->heartbeat = pulse.heartbeat;
+  }
+}
+
+void Membership::Impl::heard(Agent& agent) {
+  agent.last_heard = now_;
+  if (!detector_.heard(agent.id, now_)) return;
+  agent.suspect = false;
+  journal("agent_healthy", Fields().text("host", agent.host).number("agent", agent.id.value));
+}
+
+void Membership::Impl::look_at(AgentId id) {
+  Agent* agent = roster_.agent(id);
+  if (agent == nullptr || agent->link != Link::kUp) return;
+  agent->timer = 0;
+  const FailureDetector::Look look = detector_.look(id, now_);
+  const auto silence = static_cast<std::uint64_t>(detector_.silence(id, now_).count());
+  if (look.verdict == Verdict::kDead) {
+    stop_agent(*agent);
+    lose_agent(*agent, "nothing was heard of it for " + std::to_string(silence) + " ms");
+    return;
+  }
+  if (look.changed) {
+    agent->suspect = true;
+    journal("agent_suspect", Fields().text("host", agent->host).number("silent_ms", silence));
+  }
+  agent->timer = arm({TimerKind::kAgentLook, {}, id}, look.next);
+}
+
+void Membership::Impl::on(const AgentLost& event) {
+  Agent* agent = roster_.agent(event.agent);
+  if (agent == nullptr || agent->link == Link::kDown) return;
+  lose_agent(*agent, event.reason);
+}
+
+void Membership::Impl::lose_agent(Agent& agent, const std::string& reason) {
+  const bool expected = agent.stopping && agent.workers.empty();
+  const bool was_launching = agent.link == Link::kLaunching;
+  agent.link = Link::kDown;
+  agent.lost_reason = reason;
+  cancel(agent.timer);
+  detector_.forget(agent.id);
+  dirty_ = true;
+  journal(expected ? "agent_ended" : "agent_lost",
+          Fields().text("host", agent.host).number("agent", agent.id.value).text("reason", reason));
+  if (!expected && end_.mode == EndMode::kNone) {
+    const char* what = was_launching ? " did not answer: " : " is lost: ";
+    tell(Tell::Level::kWarning, "host " + agent.host + what + reason);
+  }
+  lose_workers(agent, reason);
+  if (!agent.offered) roster_.remove_agent(agent.id);
+}
+
+void Membership::Impl::lose_workers(Agent& agent, const std::string& reason) {
+  const std::set<WorkerId> workers = agent.workers;
+  std::vector<std::string> failed;
+  for (WorkerId id : workers) {
+    const Worker& worker = *roster_.worker(id);
+    const bool over = worker.finished || worker.left || worker.dying;
+    const bool counts = is_member(id) || in_flight(id) || (spawned_ && !elastic_);
+    if (!over && counts) failed.push_back(name_of(worker));
+    if (!over && !counts) {
+      journal("dropped", Fields().number("worker", id.value).text("reason", "host " + agent.host + " is lost"));
+    }
+    bury(id);
+  }
+  if (failed.empty()) return;
+  std::string list;
+  for (const std::string& name : failed) list += (list.empty() ? "" : ", ") + name;
+  fail_run(69, "host " + agent.host + " is lost with " + list + ": " + reason +
+                   ". Check the host and its network, then start the run again.");
+}
+
+void Membership::Impl::stop_agent(Agent& agent) {
+  if (agent.stopping) return;
+  agent.stopping = true;
+  emit(StopAgent{agent.id, static_cast<std::uint64_t>(settings_.grace.count())});
+}
+
+void Membership::Impl::release_agents() {
+  for (auto& [id, agent] : roster_.agents()) {
+    const bool unneeded = agent.drain || !agent.offered;
+    if (!unneeded || agent.link != Link::kUp || agent.stopping || !agent.workers.empty()) continue;
+    journal("host_released", Fields().text("host", agent.host).number("agent", id.value));
+    tell(Tell::Level::kInfo, "host " + agent.host + " is free: none of its workers is left");
+    stop_agent(agent);
+  }
+}
+
+std::string Membership::Impl::unreachable_hosts() const {
+  std::string text;
+  for (const Agent* agent : roster_.agents_in_order()) {
+    if (agent->link == Link::kUp || agent->stopping) continue;
+    const std::string why = agent->link == Link::kLaunching ? "has not answered yet" : agent->lost_reason;
+    text += (text.empty() ? "" : "; ") + agent->host + ": " + why;
+  }
+  return text;
+}
+
+}  // namespace elastictrain::core

@@ -1,0 +1,231 @@
+// Purpose: the inside of Membership. One class, its parts in files by topic:
+//   membership.cc           step(): dispatch, timers, invariants
+//   membership_hosts.cc     hosts and agents: offered, connected, lost, released
+//   membership_workers.cc   workers: started, what they say, exits
+//   membership_change.cc    from the wish to the next generation: reconcile, prepare, commit, complete
+//   membership_requests.cc  what users ask for, and the answers
+//   membership_ending.cc    finish, drain, stop now, failure
+//   membership_view.cc      the snapshot
+//
+// How it works: events change the roster and the wish (target size, drained hosts, replacements). reconcile() then
+// compares the wish with what is there and with the change in flight, and takes the next step towards it. Nothing
+// queues requests: the wish is the queue, so a newer one supersedes an older one by itself.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <unordered_set>
+#include <vector>
+
+#include "supervisor/core/failure_detector.h"
+#include "supervisor/core/invariants.h"
+#include "supervisor/core/journal_fields.h"
+#include "supervisor/core/ledger.h"
+#include "supervisor/core/membership.h"
+#include "supervisor/core/roster.h"
+#include "supervisor/core/swap_plan.h"
+#include "supervisor/core/timer_book.h"
+
+namespace elastictrain::core {
+
+class Membership::Impl {
+ public:
+  Impl(RunSettings settings, std::function<Token()> make_token);
+
+  Actions step(const Event& event, Instant now);
+  RunView view() const;
+  bool ended() const { return ended_; }
+
+ private:
+  enum class Stage : std::uint8_t { kIdle, kGathering, kPreparing, kCommitted };
+  enum class EndMode : std::uint8_t { kNone, kFinishing, kDraining, kNow };
+  enum class Retry : std::uint8_t { kOnce, kNever };
+
+  // The change in flight. kGathering: joiners are starting. kPreparing: Prepare is out. kCommitted: the swap happens.
+  struct Change {
+    Stage stage = Stage::kIdle;
+    Generation generation = 0;
+    protocol::ChangeKind kind = protocol::ChangeKind::kStart;
+    std::string reason;
+    std::vector<WorkerId> members;
+    std::vector<WorkerId> leavers;
+    std::unordered_set<WorkerId> waiting;  // whose answer (kPreparing) or swap (kCommitted) is outstanding
+    std::size_t not_ready = 0;
+    bool any_active = false;
+    std::uint64_t timer = 0;  // kPrepare or kRetry
+    bool retrying = false;    // waits for kRetry
+    std::uint32_t attempts = 0;
+    std::set<WorkerId> failed;  // in the last attempt
+  };
+
+  struct End {
+    EndMode mode = EndMode::kNone;
+    int status = 0;
+    std::string reason;
+  };
+
+  // Hosts and agents.
+  void on(const HostsOffered& event);
+  void on(const AgentConnected& event);
+  void on(const AgentLost& event);
+  void on(const AgentReported& event);
+  void offer_host(const HostSlots& offered, std::uint32_t order, Agent* known);
+  void launch(const HostSlots& offered, std::uint32_t order);
+  void withdraw_host(Agent& agent);
+  void look_at(AgentId id);
+  void heard(Agent& agent);
+  void lose_agent(Agent& agent, const std::string& reason);
+  void lose_workers(Agent& agent, const std::string& reason);
+  void stop_agent(Agent& agent);
+  void release_agents();
+  std::string unreachable_hosts() const;
+
+  // Workers.
+  void on(const WorkerSpawnFailed& event);
+  void on(const WorkerExited& event);
+  void on(const WorkerSaid& event);
+  void said(Worker& worker, const protocol::WorkerHello& message);
+  void said(Worker& worker, const protocol::WorkerReady& message);
+  void said(Worker& worker, const protocol::WorkerPrepared& message);
+  void said(Worker& worker, const protocol::WorkerPrepareFailed& message);
+  void said(Worker& worker, const protocol::WorkerActive& message);
+  void said(Worker& worker, const protocol::WorkerLeft& message);
+  void said(Worker& worker, const protocol::WorkerFinished& message);
+  void said(Worker& worker, const protocol::WorkerHeartbeat& message);
+  void said(Worker& worker, const protocol::WorkerAudit& message);
+  void said(Worker& worker, const protocol::WorkerNote& message);
+  std::optional<std::string> mismatch(const protocol::WorkerReady& message) const;
+  void judge_exit(const Worker& worker, const WorkerExited& event);
+  void judge_unfinished_exit(const Worker& worker, const WorkerExited& event);
+  void drop_joiner(WorkerId id, const std::string& why, Retry retry);  // its process is gone or about to be
+  void expel_joiner(WorkerId id, const std::string& why);              // and is not tried again in that slot
+  void dismiss(Worker& worker, const std::string& reason);
+  void stop_worker(Worker& worker);
+  void bury(WorkerId id);
+  void expect_ready(Worker& worker);
+  void expect_exit(Worker& worker);
+  void start_workers(const std::vector<WorkerId>& next, const std::vector<WorkerId>& fresh);
+  std::string name_of(const Worker& worker) const;
+
+  // The change.
+  void reconcile();
+  bool may_start();
+  std::uint32_t wanted_size() const;
+  std::uint32_t size_limit() const;
+  SwapInput swap_input() const;
+  CurrentMember current_member(WorkerId id) const;
+  std::vector<Candidate> candidates() const;
+  std::vector<Place> free_places() const;
+  bool displaced(const Worker& worker) const;
+  bool settling() const;
+  std::vector<WorkerId> carry_out(const SwapDecision& decision);
+  void describe(const SwapDecision& decision, std::size_t next_size);
+  void tell_unmet(const SwapDecision& decision, std::uint32_t want);
+  void give_up_replacements();
+  void prepare();
+  protocol::GenerationPlan plan_change();
+  void commit();
+  void complete();
+  void cancel_change(const std::string& why);
+  void prepare_failed(const std::string& why);
+  void give_up_change(const std::string& why);
+  void prepare_timed_out();
+  std::vector<WorkerId> addressees() const;
+  bool in_flight(WorkerId id) const;  // a member or leaver of the change after its commit
+  bool is_member(WorkerId id) const;
+  const std::vector<WorkerId>& newest_members() const;
+
+  // Requests.
+  void on(const Resize& event);
+  void on(const ReplaceWorker& event);
+  void on(const ReplaceHost& event);
+  void on(const DrainHost& event);
+  void on(const Stop& event);
+  void on(const StopNow& event);
+  void new_wish();
+  void accept(std::uint64_t request, const std::string& text);
+  void refuse(std::uint64_t request, const std::string& text);
+  std::string resize_text(std::uint32_t target) const;
+  std::string refusal(RunPhase phase) const;
+
+  // The end.
+  void begin_end(EndMode mode, int status, std::string reason);
+  void advance_end();
+  void drain_members();
+  void stop_everybody();
+  void fail_run(int status, const std::string& reason);
+  void member_finished();
+  void end_run();
+  void journal_audit();
+
+  // Plumbing.
+  void on(const TimerFired& event);
+  void fired(const TimerUse& use);
+  std::uint64_t arm(TimerUse use, Instant when);
+  void cancel(std::uint64_t& timer);
+  void journal(const char* event, Fields&& fields, bool sync = false);
+  void journal(const char* event, Fields& fields, bool sync = false) { journal(event, std::move(fields), sync); }
+  void send(std::vector<WorkerId> workers, protocol::WorkerDown message);
+  void tell(Tell::Level level, std::string text);
+  void check(const Event& event, RunPhase before, bool whole);
+  RunPhase phase() const;
+  RunPhase shown_phase() const;
+  WorkerPhase phase_of(const Worker& worker) const;
+  WorkerView view_of(const Worker& worker) const;
+  AgentView view_of(const Agent& agent) const;
+
+  template <class T>
+  void emit(T action) {
+    out_.emplace_back(std::move(action));
+  }
+
+  RunSettings settings_;
+  std::function<Token()> make_token_;
+  Roster roster_;
+  TimerBook timers_;
+  FailureDetector detector_;
+  Ledger ledger_;
+  Invariants invariants_;
+
+  Instant now_;
+  Actions out_;
+  bool dirty_ = false;  // something changed that reconcile() must look at
+  bool ended_ = false;
+
+  // The wish.
+  std::uint32_t target_;
+  std::string target_reason_ = "the size to start with";
+  std::map<WorkerId, protocol::ChangeKind> to_replace_;  // kReplace, or kMigrate: away from its host
+  bool hold_ = false;  // the last change was given up: nothing moves until somebody wishes something new
+
+  // The start.
+  bool hosts_known_ = false;
+  bool start_expired_ = false;
+  bool spawned_ = false;
+  Instant spawned_at_;
+  bool elastic_ = false;  // a worker said hello: the program is not a plain one
+  std::uint32_t first_size_ = 0;      // workers started at first
+  std::uint32_t plain_finished_ = 0;
+  std::uint64_t start_timer_ = 0;
+
+  // The generation that trains.
+  Generation generation_ = 0;
+  Generation issued_ = 0;
+  std::vector<WorkerId> members_;
+  std::set<WorkerId> member_set_;
+  std::vector<std::uint32_t> shares_;
+  double learning_rate_factor_ = 1.0;
+  std::string size_reason_;
+  std::string last_change_;
+  protocol::GenerationPlan plan_;  // of the change, without endpoints
+
+  Change change_;
+  End end_;
+  std::optional<protocol::WorkerReady> reference_;  // what every worker's state must look like
+  std::string unmet_told_;
+};
+
+}  // namespace elastictrain::core

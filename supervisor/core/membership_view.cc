@@ -1,0 +1,82 @@
+// The part of the state machine that shows itself.
+#include <algorithm>
+
+#include "supervisor/core/membership_impl.h"
+
+namespace elastictrain::core {
+
+// A program whose processes have said nothing for so long is shown as a plain one that runs.
+constexpr Millis kPlainAfter{5'000};
+
+RunPhase Membership::Impl::shown_phase() const {
+  const RunPhase actual = phase();
+  const bool plain = spawned_ && !elastic_ && now_ - spawned_at_ >= kPlainAfter;
+  return actual == RunPhase::kStarting && plain ? RunPhase::kRunning : actual;
+}
+
+WorkerPhase Membership::Impl::phase_of(const Worker& worker) const {
+  if (worker.dying || worker.left || worker.finished) return WorkerPhase::kLeaving;
+  const bool leaves = std::find(change_.leavers.begin(), change_.leavers.end(), worker.id) != change_.leavers.end();
+  if (leaves && change_.stage == Stage::kCommitted) return WorkerPhase::kLeaving;
+  if (is_member(worker.id)) return WorkerPhase::kMember;
+  if (!worker.ready) return WorkerPhase::kStarting;
+  const auto& planned = change_.members;
+  const bool joins = std::find(planned.begin(), planned.end(), worker.id) != planned.end();
+  return joins ? WorkerPhase::kJoining : WorkerPhase::kSpare;
+}
+
+WorkerView Membership::Impl::view_of(const Worker& worker) const {
+  WorkerView view;
+  view.worker = worker.id;
+  view.phase = phase_of(worker);
+  view.agent = worker.agent;
+  view.host = worker.host;
+  view.slot = worker.slot;
+  view.quiet_ms = worker.quiet_ms;
+  view.heartbeat = worker.heartbeat;
+  if (spawned_ && !elastic_) view.rank = worker.expected_rank;
+  return view;
+}
+
+AgentView Membership::Impl::view_of(const Agent& agent) const {
+  AgentView view{agent.id, agent.host, agent.slots, AgentPhase::kUp, static_cast<std::uint32_t>(agent.workers.size()),
+                 agent.last_heard};
+  if (agent.link == Link::kDown) {
+    view.phase = AgentPhase::kDown;
+  } else if (agent.drain || agent.stopping || !agent.offered) {
+    view.phase = AgentPhase::kDraining;
+  } else if (agent.link == Link::kLaunching) {
+    view.phase = AgentPhase::kLaunching;
+  } else if (agent.suspect) {
+    view.phase = AgentPhase::kSuspect;
+  }
+  return view;
+}
+
+RunView Membership::Impl::view() const {
+  RunView view;
+  view.run_name = settings_.run_name;
+  view.phase = shown_phase();
+  view.generation = generation_;
+  view.world_size = static_cast<std::uint32_t>(members_.size());
+  if (spawned_ && !elastic_) view.world_size = first_size_;
+  view.target_size = target_;
+  view.learning_rate_factor = learning_rate_factor_;
+  view.size_reason = size_reason_;
+  view.last_change = last_change_;
+  for (std::uint32_t rank = 0; rank < members_.size(); ++rank) {
+    const Worker* worker = roster_.worker(members_[rank]);
+    if (worker == nullptr) continue;
+    WorkerView& member = view.workers.emplace_back(view_of(*worker));
+    member.rank = rank;
+    member.share = shares_[rank];
+    view.global_batch += shares_[rank];
+  }
+  for (const auto& [id, worker] : roster_.workers()) {
+    if (!is_member(id)) view.workers.push_back(view_of(worker));
+  }
+  for (const Agent* agent : roster_.agents_in_order()) view.agents.push_back(view_of(*agent));
+  return view;
+}
+
+}  // namespace elastictrain::core

@@ -1,0 +1,298 @@
+// The part of the state machine that knows workers: how they start, what they say, how they end.
+#include <algorithm>
+#include <set>
+
+#include "supervisor/core/membership_impl.h"
+#include "supervisor/protocol/limits.h"
+
+namespace elastictrain::core {
+namespace {
+
+std::string exit_text(const WorkerExited& event) {
+  if (event.signal != 0) return "was killed by signal " + std::to_string(event.signal);
+  return "exited with status " + std::to_string(event.exit_code);
+}
+
+// The status that a shell would show, without the values that shells and batch systems use for themselves.
+int status_of(const WorkerExited& event) {
+  if (event.signal != 0) return 128 + event.signal;
+  return event.exit_code >= 1 && event.exit_code <= 125 ? event.exit_code : 1;
+}
+
+std::string last_lines(const std::vector<std::string>& lines) {
+  constexpr std::size_t kShown = 5;
+  std::string text;
+  for (std::size_t i = lines.size() > kShown ? lines.size() - kShown : 0; i < lines.size(); ++i) {
+    text += "\n  " + lines[i];
+  }
+  return text.empty() ? text : "; its last error output:" + text;
+}
+
+}  // namespace
+
+std::string Membership::Impl::name_of(const Worker& worker) const {
+  const auto& members = newest_members();
+  const auto found = std::find(members.begin(), members.end(), worker.id);
+  std::string name = to_string(worker.id) + " on " + worker.host;
+  if (found != members.end()) name = "rank " + std::to_string(found - members.begin()) + " (" + name + ")";
+  return name;
+}
+
+// `next` is the membership that the new workers expect; `fresh` lists those of it (or spares behind it) to start now.
+void Membership::Impl::start_workers(const std::vector<WorkerId>& next, const std::vector<WorkerId>& fresh) {
+  std::vector<WorkerId> world = next;
+  for (WorkerId id : fresh) {
+    if (std::find(next.begin(), next.end(), id) == next.end()) world.push_back(id);
+  }
+  std::map<std::string, std::uint32_t> on_host;
+  std::map<std::string, std::uint32_t> node_rank;
+  std::map<WorkerId, SpawnWorker> spawns;
+  for (std::uint32_t rank = 0; rank < world.size(); ++rank) {
+    const Worker& worker = *roster_.worker(world[rank]);
+    const auto node = static_cast<std::uint32_t>(node_rank.size());
+    node_rank.try_emplace(worker.host, node);
+    spawns[worker.id] = {worker.id, worker.agent, worker.host, worker.slot, rank, on_host[worker.host]++, 0, 0,
+                         node_rank[worker.host]};
+  }
+  for (WorkerId id : fresh) {
+    Worker& worker = *roster_.worker(id);
+    SpawnWorker spawn = spawns[id];
+    spawn.world_size = std::max<std::uint32_t>(static_cast<std::uint32_t>(next.size()), spawn.rank + 1);
+    spawn.local_world_size = on_host[worker.host];
+    worker.expected_rank = spawn.rank;
+    journal("spawn", Fields().number("worker", id.value).text("host", worker.host).number("slot", worker.slot));
+    emit(spawn);
+    if (elastic_) expect_ready(worker);
+  }
+}
+
+void Membership::Impl::expect_ready(Worker& worker) {
+  worker.timer = arm({TimerKind::kReady, worker.id, {}}, now_ + settings_.ready_timeout);
+}
+
+void Membership::Impl::expect_exit(Worker& worker) {
+  worker.dying = true;
+  cancel(worker.timer);
+  worker.timer = arm({TimerKind::kLeave, worker.id, {}}, now_ + settings_.grace);
+}
+
+void Membership::Impl::on(const WorkerSaid& event) {
+  Worker* worker = roster_.worker(event.worker);
+  if (worker == nullptr) return;
+  std::visit([&](const auto& message) { said(*worker, message); }, event.message);
+}
+
+void Membership::Impl::said(Worker& worker, const protocol::WorkerHello& message) {
+  if (worker.hello || worker.dying) return;
+  worker.hello = true;
+  journal("hello", Fields().number("worker", worker.id.value).integer("pid", message.pid).text(
+                       "library", message.library_version));
+  if (message.protocol_version != limits::kProtocolVersion) {
+    expel_joiner(worker.id, "speaks protocol " + std::to_string(message.protocol_version) + " (library " +
+                                message.library_version + "), not " + std::to_string(limits::kProtocolVersion) +
+                                ": build the program against this version's library");
+    return;
+  }
+  if (elastic_) return;
+  elastic_ = true;
+  dirty_ = true;
+  for (auto& [id, other] : roster_.workers()) {
+    if (!other.ready && !other.dying) expect_ready(other);
+  }
+}
+
+void Membership::Impl::said(Worker& worker, const protocol::WorkerReady& message) {
+  if (worker.ready || worker.dying || !worker.hello) return;
+  if (const auto why = mismatch(message)) {
+    expel_joiner(worker.id, *why);
+    return;
+  }
+  if (!reference_) {
+    reference_ = message;
+    ledger_.set_sample_count(message.sample_count);
+  }
+  worker.ready = true;
+  worker.facts = message;
+  cancel(worker.timer);
+  journal("ready", Fields().number("worker", worker.id.value).number("state_bytes", message.state_bytes));
+  const auto& planned = change_.members;
+  const bool counted = change_.stage == Stage::kGathering &&
+                       std::find(planned.begin(), planned.end(), worker.id) != planned.end();
+  // With thousands of joiners only the last one is worth a look at the whole plan.
+  if (!counted || --change_.not_ready == 0) dirty_ = true;
+}
+
+std::optional<std::string> Membership::Impl::mismatch(const protocol::WorkerReady& message) const {
+  if (!reference_) return std::nullopt;
+  if (message.state_layout_hash != reference_->state_layout_hash || message.state_bytes != reference_->state_bytes) {
+    return "shares other state than the rest of the run (" + std::to_string(message.state_bytes) + " bytes instead of " +
+           std::to_string(reference_->state_bytes) + ", or other names): every worker must run the same program";
+  }
+  if (message.sample_count != reference_->sample_count) {
+    return "has " + std::to_string(message.sample_count) + " samples for each epoch, the rest of the run " +
+           std::to_string(reference_->sample_count) + ": every worker must see the same data";
+  }
+  return std::nullopt;
+}
+
+void Membership::Impl::said(Worker& worker, const protocol::WorkerPrepared& message) {
+  if (change_.stage != Stage::kPreparing || message.generation != change_.generation) return;
+  if (change_.waiting.erase(worker.id) == 0) return;
+  journal("prepared", Fields().number("worker", worker.id.value).number("generation", message.generation));
+  if (change_.waiting.empty()) commit();
+}
+
+void Membership::Impl::said(Worker& worker, const protocol::WorkerPrepareFailed& message) {
+  if (change_.stage != Stage::kPreparing || message.generation != change_.generation) return;
+  change_.failed.insert(worker.id);
+  prepare_failed(name_of(worker) + " could not build the communicator of generation " +
+                 std::to_string(message.generation) + ": " + message.reason);
+}
+
+void Membership::Impl::said(Worker& worker, const protocol::WorkerActive& message) {
+  if (change_.stage != Stage::kCommitted || message.generation != change_.generation) return;
+  if (change_.waiting.erase(worker.id) == 0) return;
+  change_.any_active = true;
+  journal("active", Fields()
+                        .number("worker", worker.id.value)
+                        .number("generation", message.generation)
+                        .number("first_step", message.first_step)
+                        .number("transfer_bytes", message.state_transfer_bytes));
+  if (change_.waiting.empty()) complete();
+}
+
+void Membership::Impl::said(Worker& worker, const protocol::WorkerLeft& message) {
+  if (change_.stage != Stage::kCommitted || message.generation != change_.generation) return;
+  if (change_.waiting.erase(worker.id) == 0) return;
+  worker.left = true;
+  journal("left", Fields().number("worker", worker.id.value).number("generation", message.generation).number(
+                      "last_step", message.last_step));
+  expect_exit(worker);
+  if (change_.waiting.empty()) complete();
+}
+
+void Membership::Impl::said(Worker& worker, const protocol::WorkerFinished& message) {
+  if (worker.finished || worker.left || (!is_member(worker.id) && !in_flight(worker.id))) return;
+  worker.finished = true;
+  journal("finished", Fields().number("worker", worker.id.value).number("last_step", message.last_step));
+  change_.waiting.erase(worker.id);
+  member_finished();
+}
+
+void Membership::Impl::said(Worker& worker, const protocol::WorkerHeartbeat& message) { worker.heartbeat = message; }
+
+void Membership::Impl::said(Worker& worker, const protocol::WorkerAudit& message) {
+  for (const std::string& violation : ledger_.record(worker.id, message)) {
+    journal("audit_violation", Fields().number("worker", worker.id.value).text("what", violation));
+    tell(Tell::Level::kError, "audit: " + violation);
+  }
+}
+
+void Membership::Impl::said(Worker& worker, const protocol::WorkerNote& message) {
+  journal("note", Fields().number("worker", worker.id.value).text("key", message.key).text("value", message.value));
+}
+
+void Membership::Impl::on(const WorkerSpawnFailed& event) {
+  if (roster_.worker(event.worker) == nullptr) return;
+  journal("spawn_failed", Fields().number("worker", event.worker.value).text("reason", event.reason));
+  drop_joiner(event.worker, "could not be started: " + event.reason, Retry::kOnce);
+  bury(event.worker);
+}
+
+void Membership::Impl::on(const WorkerExited& event) {
+  const Worker* found = roster_.worker(event.worker);
+  if (found == nullptr) return;
+  const Worker worker = *found;
+  journal("exited", Fields()
+                        .number("worker", worker.id.value)
+                        .text("host", worker.host)
+                        .integer("exit_code", event.exit_code)
+                        .integer("signal", event.signal)
+                        .texts("last_error_lines", event.last_error_lines));
+  if (end_.mode != EndMode::kNow) judge_exit(worker, event);
+  bury(worker.id);
+}
+
+void Membership::Impl::judge_exit(const Worker& worker, const WorkerExited& event) {
+  const bool good = event.signal == 0 && event.exit_code == 0;
+  if (worker.left || (worker.dying && !worker.finished)) {
+    if (!good && worker.left) tell(Tell::Level::kWarning, name_of(worker) + " left, then " + exit_text(event));
+    return;
+  }
+  if (worker.finished) {
+    if (!good) fail_run(status_of(event), name_of(worker) + " finished, then " + exit_text(event) + last_lines(event.last_error_lines));
+    return;
+  }
+  if (good && !worker.hello && generation_ == 0) {
+    ++plain_finished_;
+    return;
+  }
+  judge_unfinished_exit(worker, event);
+}
+
+void Membership::Impl::judge_unfinished_exit(const Worker& worker, const WorkerExited& event) {
+  const bool good = event.signal == 0 && event.exit_code == 0;
+  const std::string what = exit_text(event) + last_lines(event.last_error_lines);
+  const auto& starting = change_.members;
+  const bool starts_the_run =
+      generation_ == 0 && !good &&
+      (!elastic_ || std::find(starting.begin(), starting.end(), worker.id) != starting.end());
+  if (is_member(worker.id) || in_flight(worker.id) || starts_the_run) {
+    // A drain asks members to end; one that does so without a word has done what was asked.
+    if (good && end_.mode == EndMode::kDraining) {
+      change_.waiting.erase(worker.id);
+      return;
+    }
+    fail_run(status_of(event), name_of(worker) + " " + (good ? "ended before its training did: it " : "") + what);
+    return;
+  }
+  drop_joiner(worker.id, what, Retry::kOnce);
+}
+
+void Membership::Impl::drop_joiner(WorkerId id, const std::string& why, Retry retry) {
+  Worker& worker = *roster_.worker(id);
+  if (worker.dying) return;
+  roster_.blame(worker.place(), retry == Retry::kOnce ? 1 : 2);
+  journal("dropped", Fields().number("worker", id.value).text("reason", why));
+  tell(Tell::Level::kWarning, "new worker " + to_string(id) + " on " + worker.host + " " + why);
+  worker.dying = true;
+  dirty_ = true;
+}
+
+void Membership::Impl::expel_joiner(WorkerId id, const std::string& why) {
+  drop_joiner(id, why, Retry::kNever);
+  stop_worker(*roster_.worker(id));
+}
+
+void Membership::Impl::dismiss(Worker& worker, const std::string& reason) {
+  if (worker.dying) return;
+  journal("dismissed", Fields().number("worker", worker.id.value).text("reason", reason));
+  if (!worker.ready) {
+    // It is not listening yet, or not in the place where it would act on what it hears.
+    stop_worker(worker);
+    return;
+  }
+  send({worker.id}, protocol::Dismiss{reason});
+  expect_exit(worker);
+}
+
+void Membership::Impl::stop_worker(Worker& worker) {
+  worker.dying = true;
+  cancel(worker.timer);
+  if (worker.stop_sent) return;
+  worker.stop_sent = true;
+  emit(StopWorker{worker.id, static_cast<std::uint64_t>(settings_.grace.count())});
+}
+
+// The process is gone: forget it everywhere.
+void Membership::Impl::bury(WorkerId id) {
+  Worker* worker = roster_.worker(id);
+  if (worker == nullptr) return;
+  cancel(worker->timer);
+  change_.waiting.erase(id);
+  to_replace_.erase(id);
+  roster_.remove_worker(id);
+  dirty_ = true;
+}
+
+}  // namespace elastictrain::core

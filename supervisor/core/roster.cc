@@ -1,0 +1,91 @@
+#include "supervisor/core/roster.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace elastictrain::core {
+
+// A slot is tried twice: one failure may be bad luck.
+constexpr std::uint32_t kFailuresPerSlot = 2;
+
+Agent& Roster::add_agent(std::string host, std::uint32_t slots) {
+  Agent agent;
+  agent.id = AgentId{++last_agent_};
+  agent.host = std::move(host);
+  agent.slots = slots;
+  return agents_.emplace(agent.id, std::move(agent)).first->second;
+}
+
+Worker& Roster::add_worker(Place place) {
+  Agent& home = agents_.at(place.agent);
+  Worker worker;
+  worker.id = WorkerId{++last_worker_};
+  worker.agent = place.agent;
+  worker.host = home.host;
+  worker.slot = place.slot;
+  home.workers.insert(worker.id);
+  return workers_.emplace(worker.id, std::move(worker)).first->second;
+}
+
+void Roster::remove_worker(WorkerId id) {
+  const auto found = workers_.find(id);
+  if (found == workers_.end()) return;
+  if (Agent* home = agent(found->second.agent)) home->workers.erase(id);
+  workers_.erase(found);
+}
+
+Agent* Roster::agent(AgentId id) {
+  const auto found = agents_.find(id);
+  return found == agents_.end() ? nullptr : &found->second;
+}
+
+Worker* Roster::worker(WorkerId id) {
+  const auto found = workers_.find(id);
+  return found == workers_.end() ? nullptr : &found->second;
+}
+
+Agent* Roster::agent_on(const std::string& host) {
+  for (auto& [id, agent] : agents_) {
+    if (agent.host == host && !agent.stopping) return &agent;
+  }
+  return nullptr;
+}
+
+std::vector<const Agent*> Roster::agents_in_order() const {
+  std::vector<const Agent*> list;
+  list.reserve(agents_.size());
+  for (const auto& [id, agent] : agents_) list.push_back(&agent);
+  std::stable_sort(list.begin(), list.end(), [](const Agent* a, const Agent* b) { return a->order < b->order; });
+  return list;
+}
+
+std::vector<WorkerId> Roster::occupants(Place place) const {
+  std::vector<WorkerId> found;
+  const Agent* home = agent(place.agent);
+  if (home == nullptr) return found;
+  for (WorkerId id : home->workers) {
+    if (workers_.at(id).slot == place.slot) found.push_back(id);
+  }
+  return found;
+}
+
+std::uint32_t Roster::usable_slots() const {
+  std::uint32_t slots = 0;
+  for (const auto& [id, agent] : agents_) {
+    if (agent.usable()) slots += agent.slots;
+  }
+  return slots;
+}
+
+bool Roster::any_launching() const {
+  return std::any_of(agents_.begin(), agents_.end(), [](const auto& entry) {
+    return entry.second.link == Link::kLaunching && entry.second.offered && !entry.second.stopping;
+  });
+}
+
+bool Roster::is_blamed(Place place) const {
+  const auto found = failures_.find({place.agent, place.slot});
+  return found != failures_.end() && found->second >= kFailuresPerSlot;
+}
+
+}  // namespace elastictrain::core

@@ -1,0 +1,99 @@
+// Purpose: the agents and workers of a run and where they are: plain records with the look-ups that the state machine
+// needs. Iteration is in order of ids, so that equal inputs give equal actions.
+//
+// Ownership and thread: those of the state machine that holds it. Records of workers that are gone are removed.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "supervisor/core/swap_plan.h"
+#include "supervisor/protocol/ids.h"
+#include "supervisor/protocol/message.h"
+
+namespace elastictrain::core {
+
+enum class Link : std::uint8_t { kLaunching, kUp, kDown };
+
+struct Agent {
+  AgentId id;
+  std::string host;
+  std::uint32_t slots = 0;
+  std::uint32_t order = 0;   // place in the last list of hosts
+  Link link = Link::kLaunching;
+  bool offered = true;       // on the last list of hosts
+  bool drain = false;        // a user asked for it
+  bool stopping = false;     // StopAgent was sent
+  bool suspect = false;
+  Instant last_heard;
+  std::uint64_t timer = 0;   // of the failure detector
+  std::string lost_reason;
+  std::set<WorkerId> workers;
+
+  // New workers may be started here.
+  bool usable() const { return link == Link::kUp && offered && !drain && !stopping; }
+};
+
+struct Worker {
+  WorkerId id;
+  AgentId agent;
+  std::string host;
+  std::uint32_t slot = 0;
+  bool hello = false;
+  bool ready = false;
+  bool finished = false;  // its program reached the end
+  bool left = false;      // took its leave at a boundary
+  bool stop_sent = false;  // StopWorker is on its way
+  std::uint32_t expected_rank = 0;  // what its environment says
+  bool dying = false;     // was asked to end, or is expected to: never part of a plan again
+  std::uint64_t timer = 0;  // kReady first, kLeave later
+  protocol::WorkerReady facts;
+  std::uint64_t quiet_ms = 0;
+  protocol::WorkerHeartbeat heartbeat;
+
+  Place place() const { return {agent, slot}; }
+};
+
+class Roster {
+ public:
+  Agent& add_agent(std::string host, std::uint32_t slots);
+  Worker& add_worker(Place place);
+  void remove_worker(WorkerId id);
+  void remove_agent(AgentId id) { agents_.erase(id); }
+
+  Agent* agent(AgentId id);
+  Worker* worker(WorkerId id);
+  const Agent* agent(AgentId id) const { return const_cast<Roster*>(this)->agent(id); }
+  const Worker* worker(WorkerId id) const { return const_cast<Roster*>(this)->worker(id); }
+  // The agent that stands for a host now: not one that was told to stop.
+  Agent* agent_on(const std::string& host);
+
+  std::map<AgentId, Agent>& agents() { return agents_; }
+  std::map<WorkerId, Worker>& workers() { return workers_; }
+  const std::map<AgentId, Agent>& agents() const { return agents_; }
+  const std::map<WorkerId, Worker>& workers() const { return workers_; }
+  std::vector<const Agent*> agents_in_order() const;
+
+  // Living workers in a slot, in order of ids.
+  std::vector<WorkerId> occupants(Place place) const;
+  std::uint32_t usable_slots() const;
+  bool any_launching() const;
+
+  // A slot in which workers keep failing is left alone.
+  void blame(Place place, std::uint32_t failures) { failures_[{place.agent, place.slot}] += failures; }
+  void clear_blame() { failures_.clear(); }
+  void clear_blame(Place place) { failures_.erase({place.agent, place.slot}); }
+  bool is_blamed(Place place) const;
+
+ private:
+  std::map<AgentId, Agent> agents_;
+  std::map<WorkerId, Worker> workers_;
+  std::map<std::pair<AgentId, std::uint32_t>, std::uint32_t> failures_;
+  std::uint32_t last_agent_ = 0;
+  std::uint32_t last_worker_ = 0;
+};
+
+}  // namespace elastictrain::core

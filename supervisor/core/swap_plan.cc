@@ -1,0 +1,136 @@
+#include "supervisor/core/swap_plan.h"
+
+#include <algorithm>
+#include <map>
+
+namespace elastictrain::core {
+namespace {
+
+class Decider {
+ public:
+  explicit Decider(const SwapInput& input) : in_(input), stays_(input.members.size(), false) {}
+
+  SwapDecision decide() {
+    keep_members();
+    fill();
+    hold_back();
+    list_members();
+    share_out_spares();
+    return std::move(out_);
+  }
+
+ private:
+  std::uint32_t staying() const { return static_cast<std::uint32_t>(std::count(stays_.begin(), stays_.end(), true)); }
+  std::uint32_t size() const { return staying() + static_cast<std::uint32_t>(out_.join.size() + out_.start.size()); }
+
+  // The highest ranks leave first: rank 0 stays the oldest worker.
+  void keep_members() {
+    std::uint32_t kept = 0;
+    for (std::size_t i = 0; i < in_.members.size() && kept < in_.want; ++i) {
+      if (in_.members[i].displaced || in_.members[i].replaced) continue;
+      stays_[i] = true;
+      ++kept;
+    }
+  }
+
+  void fill() {
+    for (const Candidate& candidate : in_.candidates) {
+      if (size() >= in_.want) break;
+      out_.join.push_back(candidate.worker);
+      taken_.push_back(candidate.place);
+      ++next_candidate_;
+    }
+    while (size() < in_.want && next_free_ < in_.free.size()) start(in_.free[next_free_++]);
+    for (const CurrentMember& member : in_.members) {
+      if (size() >= in_.want) break;
+      if (member.replaced && !member.displaced && member.can_overlap && !is_taken(member.place)) start(member.place);
+    }
+  }
+
+  void start(Place place) {
+    out_.start.push_back(place);
+    taken_.push_back(place);
+  }
+
+  bool is_taken(Place place) const { return std::find(taken_.begin(), taken_.end(), place) != taken_.end(); }
+
+  void hold_back() {
+    for (std::size_t i = 0; i < in_.members.size() && size() < in_.want; ++i) {
+      const CurrentMember& member = in_.members[i];
+      if (member.replaced && !member.displaced && !is_taken(member.place)) stays_[i] = true;
+    }
+    for (std::size_t i = 0; i < in_.members.size() && size() < in_.min; ++i) {
+      if (stays_[i] || !in_.members[i].displaced) continue;
+      stays_[i] = true;
+      out_.held.push_back(in_.members[i].worker);
+    }
+  }
+
+  void list_members() {
+    for (std::size_t i = 0; i < in_.members.size(); ++i) {
+      (stays_[i] ? out_.stay : out_.leave).push_back(in_.members[i].worker);
+    }
+  }
+
+  void share_out_spares() {
+    for (std::size_t i = next_candidate_; i < in_.candidates.size(); ++i) {
+      const Candidate& candidate = in_.candidates[i];
+      const bool needed = candidate.may_wait && out_.spare.size() < in_.spares;
+      (needed ? out_.spare : out_.dismiss).push_back(candidate.worker);
+    }
+    while (out_.spare.size() + out_.start_spare.size() < in_.spares && next_free_ < in_.free.size()) {
+      out_.start_spare.push_back(in_.free[next_free_++]);
+    }
+  }
+
+  const SwapInput& in_;
+  std::vector<bool> stays_;
+  std::vector<Place> taken_;  // slots of workers that join
+  std::size_t next_candidate_ = 0;
+  std::size_t next_free_ = 0;
+  SwapDecision out_;
+};
+
+}  // namespace
+
+SwapDecision decide_swap(const SwapInput& input) { return Decider(input).decide(); }
+
+std::vector<WorkerId> choose_donors(const std::vector<protocol::Member>& members, std::size_t most) {
+  std::vector<const protocol::Member*> survivors;
+  for (const protocol::Member& member : members) {
+    if (!member.joiner) survivors.push_back(&member);
+  }
+  std::stable_sort(survivors.begin(), survivors.end(),
+                   [](const auto* a, const auto* b) { return a->local_rank < b->local_rank; });
+  std::vector<WorkerId> donors;
+  for (const protocol::Member* member : survivors) {
+    if (donors.size() < most) donors.push_back(member->worker);
+  }
+  return donors;
+}
+
+protocol::GenerationPlan make_plan(const RunSettings& settings, Generation generation, Generation previous,
+                                   const std::vector<PlanMember>& members) {
+  protocol::GenerationPlan plan;
+  plan.generation = generation;
+  plan.previous = previous;
+  const auto size = static_cast<std::uint32_t>(members.size());
+  const heuristics::BatchPlan batch = heuristics::plan_batch(settings.batch, size);
+  std::map<std::string, std::uint32_t> on_host;
+  bool somebody_joins = false;
+  for (std::uint32_t rank = 0; rank < size; ++rank) {
+    const PlanMember& from = members[rank];
+    const bool joiner = previous != 0 && !from.survivor;
+    somebody_joins = somebody_joins || joiner;
+    plan.members.push_back({from.worker, rank, on_host[from.host]++, from.host, from.endpoint, batch.shares[rank],
+                            joiner});
+  }
+  if (somebody_joins) plan.donors = choose_donors(plan.members, kMostDonors);
+  const std::uint64_t base = heuristics::plan_batch(settings.batch, settings.start_workers).global;
+  plan.learning_rate_factor = heuristics::learning_rate_factor(settings.learning_rate.rule, batch.global, base);
+  plan.learning_rate_ramp_steps = settings.learning_rate.ramp_steps;
+  plan.build_deadline_ms = static_cast<std::uint64_t>(settings.prepare_timeout.count());
+  return plan;
+}
+
+}  // namespace elastictrain::core

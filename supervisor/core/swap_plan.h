@@ -1,0 +1,77 @@
+// Purpose: decides what the next generation looks like before anything is started or stopped: who stays, who joins,
+// who leaves, where new workers go; and turns the decision into the plan that workers receive. Pure functions.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "supervisor/core/settings.h"
+#include "supervisor/protocol/ids.h"
+#include "supervisor/protocol/message.h"
+
+namespace elastictrain::core {
+
+struct Place {
+  AgentId agent;
+  std::uint32_t slot = 0;
+  bool operator==(const Place&) const = default;
+};
+
+// A member of the current generation, in rank order.
+struct CurrentMember {
+  WorkerId worker;
+  Place place;
+  bool displaced = false;    // its host or slot goes away: it leaves, with or without a successor
+  bool replaced = false;     // somebody asked for another worker in its stead: it leaves once it has a successor
+  bool can_overlap = false;  // for `replaced`: its own slot may hold its successor beside it
+};
+
+// A worker in no generation that could join, best first.
+struct Candidate {
+  WorkerId worker;
+  Place place;
+  bool may_wait = true;  // may stay as a spare (it shares its slot with nobody)
+};
+
+struct SwapInput {
+  std::vector<CurrentMember> members;
+  std::vector<Candidate> candidates;
+  std::vector<Place> free;  // slots for new workers, best first
+  std::uint32_t want = 0;
+  std::uint32_t min = 0;
+  std::uint32_t spares = 0;
+};
+
+struct SwapDecision {
+  std::vector<WorkerId> stay;     // in rank order
+  std::vector<WorkerId> join;     // candidates that are taken
+  std::vector<Place> start;       // workers to start that join
+  std::vector<WorkerId> leave;    // in rank order
+  std::vector<WorkerId> spare;    // candidates that wait
+  std::vector<Place> start_spare;
+  std::vector<WorkerId> dismiss;  // candidates that nobody needs
+  std::vector<WorkerId> held;     // displaced, but needed to keep `min` workers: they stay for now
+  std::uint32_t size() const { return static_cast<std::uint32_t>(stay.size() + join.size() + start.size()); }
+};
+
+SwapDecision decide_swap(const SwapInput& input);
+
+// What the plan needs to know about each member of the next generation, in rank order.
+struct PlanMember {
+  WorkerId worker;
+  std::string host;
+  protocol::Endpoint endpoint;
+  bool survivor = false;
+};
+
+inline constexpr std::size_t kMostDonors = 8;
+
+// Fills members, shares, donors, batch-dependent learning-rate factor and deadlines; the caller adds token and words.
+protocol::GenerationPlan make_plan(const RunSettings& settings, Generation generation, Generation previous,
+                                   const std::vector<PlanMember>& members);
+
+// Of survivors that tie in nothing else, one per host first, so that several network cards share the work.
+std::vector<WorkerId> choose_donors(const std::vector<protocol::Member>& members, std::size_t most);
+
+}  // namespace elastictrain::core
