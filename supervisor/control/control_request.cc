@@ -1,0 +1,76 @@
+#include "supervisor/control/control_request.h"
+
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "supervisor/core/journal_fields.h"
+
+namespace elastictrain::control {
+namespace {
+
+using Json = nlohmann::json;
+
+std::optional<std::uint32_t> number_in(const Json& object, const char* name) {
+  const auto found = object.find(name);
+  if (found == object.end() || !found->is_number_unsigned()) return std::nullopt;
+  const auto value = found->get<std::uint64_t>();
+  if (value > std::numeric_limits<std::uint32_t>::max()) return std::nullopt;
+  return static_cast<std::uint32_t>(value);
+}
+
+std::optional<std::string> text_in(const Json& object, const char* name) {
+  const auto found = object.find(name);
+  if (found == object.end() || !found->is_string() || found->get_ref<const std::string&>().empty()) return std::nullopt;
+  return found->get<std::string>();
+}
+
+Error wrong(const std::string& text) {
+  return Error{ErrorCode::kInvalid, text};
+}
+
+Result<Request> parse_resize(const Json& object, std::uint64_t id) {
+  const auto workers = number_in(object, "workers");
+  if (!workers) return wrong("resize needs \"workers\", a whole number");
+  const auto reason = text_in(object, "reason");
+  return Request(core::Event(core::Resize{id, *workers, reason.value_or("asked for by a user")}));
+}
+
+Result<Request> parse_replace(const Json& object, std::uint64_t id) {
+  if (const auto rank = number_in(object, "rank")) return Request(core::Event(core::ReplaceWorker{id, *rank}));
+  if (auto host = text_in(object, "host")) return Request(core::Event(core::ReplaceHost{id, std::move(*host)}));
+  return wrong("replace needs \"rank\", a whole number, or \"host\", a name");
+}
+
+Result<Request> parse_drain(const Json& object, std::uint64_t id) {
+  if (auto host = text_in(object, "host")) return Request(core::Event(core::DrainHost{id, std::move(*host)}));
+  return wrong("drain needs \"host\", a name");
+}
+
+Result<Request> parse_stop(const Json& object, std::uint64_t id) {
+  const auto now = object.find("now");
+  if (now != object.end() && !now->is_boolean()) return wrong("\"now\" of stop is true or false");
+  if (now != object.end() && now->get<bool>()) return Request(StopNowRequest{});
+  return Request(core::Event(core::Stop{id, core::StopCause::kUser}));
+}
+
+}  // namespace
+
+Result<Request> parse_request(const std::string& line, std::uint64_t id) {
+  const Json object = Json::parse(line, nullptr, false);
+  if (!object.is_object()) return wrong("a request is one JSON object on one line");
+  const auto command = text_in(object, "command");
+  if (!command) return wrong("a request needs \"command\"");
+  if (*command == "status") return Request(StatusRequest{});
+  if (*command == "resize") return parse_resize(object, id);
+  if (*command == "replace") return parse_replace(object, id);
+  if (*command == "drain") return parse_drain(object, id);
+  if (*command == "stop") return parse_stop(object, id);
+  return wrong("unknown command '" + *command + "'; known: status, resize, replace, drain, stop");
+}
+
+std::string answer_line(bool ok, const std::string& text) {
+  return std::string("{\"ok\":") + (ok ? "true" : "false") + ",\"text\":" + core::json_text(text) + "}";
+}
+
+}  // namespace elastictrain::control

@@ -1,0 +1,169 @@
+#include "supervisor/control/status_json.h"
+
+#include <chrono>
+#include <cmath>
+
+#include "supervisor/core/journal_fields.h"
+
+namespace elastictrain::control {
+namespace {
+
+// Written by hand: a document of 100,000 workers as a tree of nodes takes longer than the whole status may.
+class ObjectWriter {
+ public:
+  explicit ObjectWriter(std::string& out) : out_(out) { out_ += '{'; }
+
+  void raw(const char* name, const std::string& value) {
+    if (!first_) out_ += ',';
+    first_ = false;
+    out_ += '"';
+    out_ += name;
+    out_ += "\":";
+    out_ += value;
+  }
+  void text(const char* name, const std::string& value) { raw(name, core::json_text(value)); }
+  void number(const char* name, std::uint64_t value) { raw(name, std::to_string(value)); }
+  void real(const char* name, double value) {
+    char buffer[40];
+    std::snprintf(buffer, sizeof buffer, "%.9g", std::isfinite(value) ? value : 0.0);
+    raw(name, buffer);
+  }
+  void close() { out_ += '}'; }
+
+ private:
+  std::string& out_;
+  bool first_ = true;
+};
+
+double ms(double us) {
+  return us / 1000.0;
+}
+
+void append_worker(std::string& out, const core::WorkerView& worker, const StatusFacts& facts) {
+  const protocol::WorkerHeartbeat& beat = worker.heartbeat;
+  const auto pid = facts.pids.find(worker.worker);
+  ObjectWriter object(out);
+  object.number("id", worker.worker.value);
+  object.raw("rank", worker.rank ? std::to_string(*worker.rank) : "null");
+  object.text("host", worker.host);
+  object.number("slot", worker.slot);
+  object.text("phase", name_of(worker.phase));
+  object.number("generation", beat.generation);
+  object.number("step", beat.step);
+  object.real("step_ms", ms(beat.step_us));
+  object.real("compute_ms", ms(beat.compute_us));
+  object.real("data_wait_ms", ms(beat.data_wait_us));
+  object.real("communicate_ms", ms(beat.communicate_us));
+  object.number("share", worker.share);
+  object.number("quiet_ms", worker.quiet_ms);
+  object.raw("pid", std::to_string(pid == facts.pids.end() ? 0 : pid->second));
+  object.close();
+}
+
+void append_host(std::string& out, const core::AgentView& agent, Instant now) {
+  const bool heard = agent.last_heard != Instant{} && agent.last_heard < now;
+  const auto quiet = heard ? std::chrono::duration_cast<Millis>(now - agent.last_heard).count() : 0;
+  ObjectWriter object(out);
+  object.text("host", agent.host);
+  object.text("agent", to_string(agent.agent));
+  object.number("slots", agent.slots);
+  object.number("workers", agent.workers);
+  object.text("phase", name_of(agent.phase));
+  object.number("quiet_ms", static_cast<std::uint64_t>(quiet));
+  object.close();
+}
+
+template <class List, class Append>
+std::string array_of(const List& list, Append append) {
+  std::string out = "[";
+  for (const auto& element : list) {
+    if (out.size() > 1) out += ',';
+    append(out, element);
+  }
+  return out + "]";
+}
+
+}  // namespace
+
+const char* name_of(core::RunPhase phase) {
+  switch (phase) {
+    case core::RunPhase::kStarting:
+      return "starting";
+    case core::RunPhase::kRunning:
+      return "running";
+    case core::RunPhase::kChanging:
+      return "changing";
+    case core::RunPhase::kStopping:
+      return "stopping";
+    case core::RunPhase::kEnded:
+      return "ended";
+  }
+  return "unknown";
+}
+
+const char* name_of(core::WorkerPhase phase) {
+  switch (phase) {
+    case core::WorkerPhase::kStarting:
+      return "starting";
+    case core::WorkerPhase::kSpare:
+      return "spare";
+    case core::WorkerPhase::kJoining:
+      return "joining";
+    case core::WorkerPhase::kMember:
+      return "member";
+    case core::WorkerPhase::kLeaving:
+      return "leaving";
+    case core::WorkerPhase::kGone:
+      return "gone";
+  }
+  return "unknown";
+}
+
+const char* name_of(core::AgentPhase phase) {
+  switch (phase) {
+    case core::AgentPhase::kLaunching:
+      return "launching";
+    case core::AgentPhase::kUp:
+      return "up";
+    case core::AgentPhase::kSuspect:
+      return "suspect";
+    case core::AgentPhase::kDraining:
+      return "draining";
+    case core::AgentPhase::kDown:
+      return "down";
+  }
+  return "unknown";
+}
+
+std::string status_answer(const RunFigures& figures, const StatusFacts& facts) {
+  const core::RunView& view = figures.view;
+  std::string out = R"({"ok":true,"status":)";
+  ObjectWriter object(out);
+  object.text("name", view.run_name);
+  object.text("phase", name_of(view.phase));
+  object.number("generation", view.generation);
+  object.number("world_size", view.world_size);
+  object.number("target_size", view.target_size);
+  object.number("global_batch", view.global_batch);
+  object.real("learning_rate_factor", view.learning_rate_factor);
+  object.text("size_reason", view.size_reason);
+  object.text("last_change", view.last_change);
+  object.real("uptime_s", figures.uptime_s);
+  object.number("epoch", figures.epoch);
+  object.real("epoch_fraction", figures.epoch_fraction);
+  object.number("step", figures.step);
+  object.real("loss", figures.loss);
+  object.real("samples_per_s", figures.samples_per_s);
+  object.real("idle_s", figures.idle_s);
+  object.text("journal", facts.journal);
+  object.raw("workers", array_of(view.workers, [&](std::string& to, const core::WorkerView& worker) {
+               append_worker(to, worker, facts);
+             }));
+  object.raw("hosts", array_of(view.agents, [&](std::string& to, const core::AgentView& agent) {
+               append_host(to, agent, facts.now);
+             }));
+  object.close();
+  return out + "}";
+}
+
+}  // namespace elastictrain::control

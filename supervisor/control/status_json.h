@@ -1,0 +1,24 @@
+// Purpose: the answer to a status request (schema: control_protocol.h) from a snapshot of the run. Pure.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <unordered_map>
+
+#include "supervisor/supervisor.h"
+
+namespace elastictrain::control {
+
+struct StatusFacts {
+  std::string journal;  // path
+  std::unordered_map<WorkerId, std::int64_t> pids;
+  Instant now;
+};
+
+std::string status_answer(const RunFigures& figures, const StatusFacts& facts);
+
+const char* name_of(core::RunPhase phase);
+const char* name_of(core::WorkerPhase phase);
+const char* name_of(core::AgentPhase phase);
+
+}  // namespace elastictrain::control

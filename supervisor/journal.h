@@ -1,0 +1,56 @@
+// Purpose: the truth about a run: append-only JSON lines,
+//   {"seq":N,"t":unix seconds with microseconds,"up":seconds since the start,"event":"…",fields…}
+// numbered on from what the file already holds. A line that an earlier run left torn is kept, apart.
+// Ownership: owns the descriptor. Thread: the io_context's.
+// Failure: a record that cannot be written (a full disk) is counted and reported once; writing goes on being tried, and
+// the first record that works again is followed by one that says how many are missing. Training never waits for it.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "supervisor/core/action.h"
+#include "supervisor/protocol/result.h"
+
+namespace elastictrain {
+
+class Journal {
+ public:
+  using Fields = std::vector<std::pair<std::string, std::string>>;  // names and JSON values
+  using Report = std::function<void(core::Tell::Level, const std::string&)>;
+
+  static Result<std::unique_ptr<Journal>> open(const std::string& path, Report report);
+  ~Journal();
+  Journal(const Journal&) = delete;
+  Journal& operator=(const Journal&) = delete;
+
+  // With `sync`, the record is on disk when this returns (or its failure has been reported).
+  void write(const std::string& event, const Fields& fields, bool sync);
+
+  const std::string& path() const { return path_; }
+
+ private:
+  Journal(std::string path, int descriptor, Report report);
+  Status read_tail();
+  std::string line_of(const std::string& event, const Fields& fields, std::uint64_t sequence) const;
+  bool append(const std::string& line);
+  void sync();
+  void failed(int error);
+  void recovered();
+
+  std::string path_;
+  int descriptor_;
+  Report report_;
+  std::chrono::steady_clock::time_point start_;
+  std::uint64_t sequence_ = 0;  // of the last record
+  std::uint64_t lost_ = 0;      // records since writing began to fail
+  bool torn_ = false;           // the file does not end with a line end
+  bool failing_ = false;
+};
+
+}  // namespace elastictrain

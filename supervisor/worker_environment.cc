@@ -1,0 +1,47 @@
+#include "supervisor/worker_environment.h"
+
+#include <algorithm>
+#include <string_view>
+
+namespace elastictrain {
+namespace {
+
+constexpr std::string_view kOmpThreads = "OMP_NUM_THREADS=";
+
+bool sets_omp_threads(const std::vector<std::string>& environment) {
+  return std::any_of(environment.begin(), environment.end(),
+                     [](const std::string& entry) { return entry.rfind(kOmpThreads, 0) == 0; });
+}
+
+}  // namespace
+
+std::vector<std::string> worker_environment(const core::SpawnWorker& spawn, const WorkerSurroundings& around) {
+  const std::uint32_t nodes = std::max(around.node_count, spawn.node_rank + 1);
+  std::vector<std::string> environment;
+  const auto set = [&](const char* name, const std::string& value) {
+    environment.push_back(std::string(name) + "=" + value);
+  };
+  set("RANK", std::to_string(spawn.rank));
+  set("LOCAL_RANK", std::to_string(spawn.local_rank));
+  set("WORLD_SIZE", std::to_string(spawn.world_size));
+  set("LOCAL_WORLD_SIZE", std::to_string(spawn.local_world_size));
+  set("GROUP_RANK", std::to_string(spawn.node_rank));
+  set("GROUP_WORLD_SIZE", std::to_string(nodes));
+  set("NODE_RANK", std::to_string(spawn.node_rank));
+  set("MASTER_ADDR", around.master_address);
+  set("MASTER_PORT", std::to_string(around.master_port));
+  set("TORCHELASTIC_RUN_ID", around.run_name);
+  set("TORCHELASTIC_RESTART_COUNT", "0");
+  set("TORCHELASTIC_MAX_RESTARTS", "0");
+  set("ELASTICTRAIN_JOB_ID", around.run_name);
+  set("ELASTICTRAIN_GENERATION", std::to_string(around.generation));
+  set("ELASTICTRAIN_WORKER_ID", std::to_string(spawn.worker.value));
+  set("ELASTICTRAIN_ROLE", "worker");
+  if (!around.omp_threads_chosen && !sets_omp_threads(around.user_environment) && spawn.local_world_size > 1) {
+    environment.push_back(std::string(kOmpThreads) + "1");
+  }
+  environment.insert(environment.end(), around.user_environment.begin(), around.user_environment.end());
+  return environment;
+}
+
+}  // namespace elastictrain

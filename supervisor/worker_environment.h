@@ -1,0 +1,26 @@
+// Purpose: the environment a worker starts with: torch's names, so that any distributed program starts unmodified, and
+// ours. Pure.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "supervisor/core/action.h"
+#include "supervisor/protocol/ids.h"
+
+namespace elastictrain {
+
+struct WorkerSurroundings {
+  std::string run_name;
+  Generation generation = 0;     // the one that trains now
+  std::uint32_t node_count = 1;  // hosts with workers
+  std::string master_address;
+  std::uint16_t master_port = 0;
+  bool omp_threads_chosen = false;            // the user has set OMP_NUM_THREADS
+  std::vector<std::string> user_environment;  // "NAME=value", the last word
+};
+
+std::vector<std::string> worker_environment(const core::SpawnWorker& spawn, const WorkerSurroundings& surroundings);
+
+}  // namespace elastictrain
