@@ -1,0 +1,13 @@
+// Purpose: actions in words, one line each, for stories and for the traces of failing simulations.
+#pragma once
+
+#include <string>
+
+#include "supervisor/core/action.h"
+
+namespace elastictrain::core {
+
+// Empty for timers, whose numbers would only make stories hard to read.
+std::string describe(const Action& action);
+
+}  // namespace elastictrain::core

@@ -1,0 +1,232 @@
+#include "tests/golden/story.h"
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <set>
+#include <sstream>
+#include <stdexcept>
+#include <vector>
+
+#include "supervisor/core/membership.h"
+#include "supervisor/core/transitions.h"
+#include "supervisor/protocol/limits.h"
+#include "tests/golden/describe.h"
+
+namespace elastictrain::core {
+namespace {
+
+using Words = std::vector<std::string>;
+
+std::uint32_t number(const std::string& text) { return static_cast<std::uint32_t>(std::stoul(text)); }
+
+class Story {
+ public:
+  std::string play(const std::string& text) {
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);) {
+      if (line.rfind("> ", 0) == 0) {
+        out_ << line << "\n";
+        run(line.substr(2));
+      } else if (line.empty() || line[0] == '#') {
+        out_ << line << "\n";
+      }
+    }
+    return out_.str();
+  }
+
+ private:
+  void run(const std::string& line) {
+    std::istringstream stream(line);
+    Words words;
+    for (std::string word; stream >> word;) words.push_back(word);
+    const std::string command = words.at(0);
+    words.erase(words.begin());
+    const auto found = commands_.find(command);
+    if (found == commands_.end()) throw std::runtime_error("unknown input: " + line);
+    found->second(words);
+  }
+
+  Membership& machine() {
+    if (!machine_) machine_ = std::make_unique<Membership>(settings_, [this] { return next_token(); });
+    return *machine_;
+  }
+
+  Token next_token() {
+    Token token{};
+    token[0] = static_cast<std::uint8_t>(++tokens_);
+    return token;
+  }
+
+  void feed(const Event& event) {
+    for (const Action& action : machine().step(event, now_)) {
+      if (const auto* arm = std::get_if<ArmTimer>(&action)) timers_[{arm->when, arm->timer}] = arm->timer;
+      if (const auto* cancel = std::get_if<CancelTimer>(&action)) drop_timer(cancel->timer);
+      if (const auto* send = std::get_if<SendToWorkers>(&action)) note_sent(*send);
+      if (const std::string text = describe(action); !text.empty()) out_ << "  " << text << "\n";
+    }
+  }
+
+  void drop_timer(std::uint64_t timer) {
+    std::erase_if(timers_, [&](const auto& entry) { return entry.second == timer; });
+  }
+
+  void note_sent(const SendToWorkers& send) {
+    if (const auto* prepare = std::get_if<protocol::Prepare>(&send.message)) {
+      generation_ = prepare->plan.generation;
+      addressed_ = send.workers;
+      members_.clear();
+      for (const auto& member : prepare->plan.members) members_.push_back(member.worker);
+    }
+  }
+
+  void wait(const Words& words) {
+    const bool seconds = words.at(0).find("ms") == std::string::npos;
+    const Instant until = now_ + Millis(number(words[0]) * (seconds ? 1000 : 1));
+    while (!timers_.empty() && timers_.begin()->first.first <= until) {
+      const auto [when, timer] = *timers_.begin();
+      timers_.erase(timers_.begin());
+      now_ = std::max(now_, when.first);
+      feed(TimerFired{when.second});
+      static_cast<void>(timer);
+    }
+    now_ = until;
+  }
+
+  void set(const Words& words) {
+    for (const std::string& word : words) {
+      const std::size_t at = word.find('=');
+      const std::string name = word.substr(0, at);
+      const std::string value = word.substr(at + 1);
+      if (name == "start") settings_.start_workers = number(value);
+      else if (name == "min") settings_.min_workers = number(value);
+      else if (name == "max") settings_.max_workers = number(value);
+      else if (name == "spares") settings_.spares = number(value);
+      else if (name == "batch") settings_.batch.per_worker = number(value);
+      else if (name == "limit") settings_.batch.max_global = number(value);
+      else if (name == "at_limit") settings_.batch.at_limit = value == "stop" ? AtLimit::kStop : AtLimit::kSplit;
+      else if (name == "rate") settings_.learning_rate.rule = value == "sqrt" ? LearningRateRule::kSqrt : LearningRateRule::kLinear;
+      else if (name == "hosts_may_appear") settings_.hosts_may_appear = value != "0";
+      else throw std::runtime_error("unknown setting: " + word);
+    }
+  }
+
+  void offer(const Words& words) {
+    HostsOffered event;
+    for (const std::string& word : words) {
+      const std::size_t at = word.find(':');
+      event.hosts.push_back({word.substr(0, at), number(word.substr(at + 1))});
+    }
+    feed(event);
+  }
+
+  static AgentId agent(const std::string& word) { return AgentId{number(word.substr(1))}; }
+  static WorkerId worker(const std::string& word) { return WorkerId{number(word.substr(1))}; }
+
+  static std::string rest(const Words& words, std::size_t from) {
+    std::string text;
+    for (std::size_t i = from; i < words.size(); ++i) text += (i > from ? " " : "") + words[i];
+    return text;
+  }
+
+  void say(WorkerId id, protocol::WorkerUp message) { feed(WorkerSaid{id, std::move(message)}); }
+
+  void hello(WorkerId id) {
+    if (!greeted_.insert(id).second) return;
+    say(id, protocol::WorkerHello{limits::kProtocolVersion, id, 1000 + static_cast<std::int64_t>(id.value), "test"});
+  }
+
+  void ready(WorkerId id) {
+    hello(id);
+    say(id, protocol::WorkerReady{{}, 1000, 7, 60000});
+  }
+
+  // The workers named; or, for "all", those given.
+  static std::vector<WorkerId> named(const Words& words, const std::vector<WorkerId>& all) {
+    if (words.size() == 1 && words[0] == "all") return all;
+    std::vector<WorkerId> list;
+    for (const std::string& word : words) list.push_back(worker(word));
+    return list;
+  }
+
+  void each(const Words& words, const std::vector<WorkerId>& all, const std::function<void(WorkerId)>& action) {
+    for (WorkerId id : named(words, all)) action(id);
+  }
+
+  void stop(const Words& words) {
+    const std::map<std::string, StopCause> causes{{"user", StopCause::kUser},
+                                                  {"interrupt", StopCause::kInterrupt},
+                                                  {"preempted", StopCause::kPreempted},
+                                                  {"time", StopCause::kTimeLimit}};
+    feed(Stop{++requests_, causes.at(words.at(0))});
+  }
+
+  void view() {
+    const RunView view = machine().view();
+    out_ << "  " << name_of(view.phase) << ", generation " << view.generation << ", " << view.world_size << " of "
+         << view.target_size << " workers, batch " << view.global_batch << ", because: " << view.size_reason << "\n";
+    for (const WorkerView& w : view.workers) {
+      out_ << "  " << to_string(w.worker) << " " << w.host << ":" << w.slot << " rank "
+           << (w.rank ? std::to_string(*w.rank) : "-") << " share " << w.share << " phase "
+           << static_cast<int>(w.phase) << "\n";
+    }
+  }
+
+  std::map<std::string, std::function<void(const Words&)>> commands_{
+      {"settings", [this](const Words& w) { set(w); }},
+      {"hosts", [this](const Words& w) { offer(w); }},
+      {"up", [this](const Words& w) { for (const auto& word : w) feed(AgentConnected{agent(word)}); }},
+      {"lost", [this](const Words& w) { feed(AgentLost{agent(w.at(0)), rest(w, 1)}); }},
+      {"heard", [this](const Words& w) { for (const auto& word : w) feed(AgentReported{agent(word), {}}); }},
+      {"hello", [this](const Words& w) { each(w, {}, [this](WorkerId id) { hello(id); }); }},
+      {"ready", [this](const Words& w) { each(w, {}, [this](WorkerId id) { ready(id); }); }},
+      {"prepared", [this](const Words& w) {
+         each(w, std::vector<WorkerId>(addressed_), [this](WorkerId id) { say(id, protocol::WorkerPrepared{generation_}); });
+       }},
+      {"prepare-failed", [this](const Words& w) {
+         say(worker(w.at(0)), protocol::WorkerPrepareFailed{generation_, rest(w, 1)});
+       }},
+      {"active", [this](const Words& w) {
+         each(w, std::vector<WorkerId>(members_), [this](WorkerId id) { say(id, protocol::WorkerActive{generation_, 100 * generation_, 0}); });
+       }},
+      {"left", [this](const Words& w) {
+         each(w, {}, [this](WorkerId id) { say(id, protocol::WorkerLeft{generation_, 100 * generation_ - 1}); });
+       }},
+      {"finished", [this](const Words& w) {
+         each(w, {}, [this](WorkerId id) { say(id, protocol::WorkerFinished{999}); });
+       }},
+      {"exit", [this](const Words& w) {
+         feed(WorkerExited{worker(w.at(0)), static_cast<std::int32_t>(number(w.at(1))), 0, {}});
+       }},
+      {"killed", [this](const Words& w) {
+         feed(WorkerExited{worker(w.at(0)), 0, static_cast<std::int32_t>(number(w.at(1))), {"last words"}});
+       }},
+      {"spawn-failed", [this](const Words& w) { feed(WorkerSpawnFailed{worker(w.at(0)), rest(w, 1)}); }},
+      {"resize", [this](const Words& w) { feed(Resize{++requests_, number(w.at(0)), ""}); }},
+      {"replace", [this](const Words& w) { feed(ReplaceWorker{++requests_, number(w.at(0))}); }},
+      {"replace-host", [this](const Words& w) { feed(ReplaceHost{++requests_, w.at(0)}); }},
+      {"drain", [this](const Words& w) { feed(DrainHost{++requests_, w.at(0)}); }},
+      {"stop", [this](const Words& w) { stop(w); }},
+      {"stop-now", [this](const Words&) { feed(StopNow{}); }},
+      {"wait", [this](const Words& w) { wait(w); }},
+      {"view", [this](const Words&) { view(); }},
+  };
+
+  RunSettings settings_;
+  std::unique_ptr<Membership> machine_;
+  Instant now_{};
+  std::map<std::pair<Instant, std::uint64_t>, std::uint64_t> timers_;
+  std::set<WorkerId> greeted_;
+  std::vector<WorkerId> addressed_;
+  std::vector<WorkerId> members_;
+  Generation generation_ = 0;
+  std::uint64_t requests_ = 0;
+  std::uint32_t tokens_ = 0;
+  std::ostringstream out_;
+};
+
+}  // namespace
+
+std::string play_story(const std::string& text) { return Story().play(text); }
+
+}  // namespace elastictrain::core
