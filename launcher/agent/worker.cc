@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "launcher/build_id.h"
+
 namespace elastictrain::launcher {
 namespace {
 
@@ -16,6 +18,8 @@ constexpr std::chrono::milliseconds kDrainTime{500};
 ProcessSpec process_spec(WorkerSetup& setup) {
   ProcessSpec spec;
   spec.argv = std::move(setup.order.argv);
+  // The built-in trainer is this very binary, whose path differs from host to host.
+  if (!spec.argv.empty() && spec.argv.front() == "@self") spec.argv.front() = self_path();
   spec.environment = std::move(setup.environment);
   spec.working_directory = std::move(setup.order.working_directory);
   spec.new_group = true;
