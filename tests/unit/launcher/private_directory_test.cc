@@ -1,0 +1,103 @@
+#include "launcher/agent/private_directory.h"
+
+#include <doctest/doctest.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <optional>
+
+#include "launcher/agent/host_facts.h"
+
+namespace fs = std::filesystem;
+namespace launcher = elastictrain::launcher;
+using launcher::PrivateDirectory;
+
+namespace {
+
+struct TemporaryBase {
+  TemporaryBase() { REQUIRE(::mkdtemp(path.data()) != nullptr); }
+  ~TemporaryBase() { fs::remove_all(path); }
+  std::string path = "/tmp/et-base-XXXXXX";
+};
+
+std::size_t entries(const std::string& path) {
+  return static_cast<std::size_t>(std::distance(fs::directory_iterator(path), fs::directory_iterator()));
+}
+
+}  // namespace
+
+TEST_CASE("the private directory is closed to others and goes with its owner") {
+  const TemporaryBase base;
+  {
+    const auto directory = PrivateDirectory::create(base.path);
+    REQUIRE(directory.ok());
+    struct stat info {};
+    REQUIRE(::stat(directory->path().c_str(), &info) == 0);
+    CHECK((info.st_mode & 0777) == 0700);
+    std::ofstream(directory->path() + "/left") << "x";
+  }
+  CHECK(entries(base.path) == 0);
+}
+
+TEST_CASE("a killed agent's directory is removed by the next agent, a living one's is not") {
+  const TemporaryBase base;
+  const auto living = PrivateDirectory::create(base.path);
+  REQUIRE(living.ok());
+  const pid_t agent = ::fork();
+  if (agent == 0) {
+    const auto own = PrivateDirectory::create(base.path);
+    if (own.ok()) std::ofstream(own->path() + "/socket") << "x";
+    ::_exit(own.ok() ? 0 : 1);
+  }
+  int status = 0;
+  ::waitpid(agent, &status, 0);
+  REQUIRE(status == 0);
+  CHECK(entries(base.path) == 2);
+  const auto next = PrivateDirectory::create(base.path);
+  REQUIRE(next.ok());
+  CHECK(entries(base.path) == 2);
+  CHECK(fs::exists(living->path()));
+}
+
+TEST_CASE("neither links nor strangers' names are removed") {
+  const TemporaryBase base;
+  const TemporaryBase victim;
+  std::ofstream(victim.path + "/lock") << "";
+  fs::create_directory_symlink(victim.path, base.path + "/elastictrain-agent-link");
+  fs::create_directory(base.path + "/other");
+  std::ofstream(base.path + "/other/lock") << "";
+  const auto directory = PrivateDirectory::create(base.path);
+  REQUIRE(directory.ok());
+  CHECK(fs::exists(victim.path + "/lock"));
+  CHECK(fs::exists(base.path + "/other/lock"));
+}
+
+TEST_CASE("a base that is missing or too long for a socket gives way to /tmp") {
+  for (const auto& base : {std::string("/nonexistent"), "/tmp/" + std::string(90, 'x')}) {
+    const auto directory = PrivateDirectory::create(base);
+    REQUIRE(directory.ok());
+    CHECK(directory->path().starts_with("/tmp/elastictrain-agent-"));
+  }
+}
+
+TEST_CASE("host facts are those of this machine") {
+  const auto facts = launcher::host_facts();
+  CHECK(facts.cores >= 1);
+  CHECK(facts.memory_bytes > (1u << 20));
+  CHECK(facts.wall_clock_us > 1'600'000'000'000'000);
+  CHECK_FALSE(launcher::host_name().empty());
+}
+
+TEST_CASE("the addresses of an interface are numeric, and a wrong name is answered with the right ones") {
+  const auto loopback = launcher::interface_addresses("lo");
+  REQUIRE(loopback.ok());
+  CHECK(loopback->front() == "127.0.0.1");
+  const auto missing = launcher::interface_addresses("nosuch0");
+  REQUIRE_FALSE(missing.ok());
+  CHECK(missing.error().message.find("\"nosuch0\"") != std::string::npos);
+  CHECK(missing.error().message.find("lo") != std::string::npos);
+}
