@@ -16,7 +16,8 @@ CancelToken::~CancelToken() {
 void CancelToken::cancel() noexcept {
   cancelled_.store(true, std::memory_order_release);
   const std::uint64_t one = 1;
-  if (fd_ >= 0) [[maybe_unused]] const auto written = ::write(fd_, &one, sizeof one);
+  if (fd_ >= 0) [[maybe_unused]]
+    const auto written = ::write(fd_, &one, sizeof one);
 }
 
 }  // namespace elastictrain::comm

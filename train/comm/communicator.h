@@ -47,7 +47,7 @@ struct BuildSpec {
 
 struct ReduceOptions {
   float scale = 1.0F;  // every element of this rank's input is multiplied by it first (the weight of its samples)
-  // Control lane: summed over all ranks like the data, in the same pass; every rank reads the same sums afterwards.
+  // Control lane: summed over all ranks in the same pass as the data, but never scaled; every rank reads the same sums.
   std::span<float> lane;
   bool want_norms = false;
 };
@@ -78,6 +78,7 @@ class Communicator {
   virtual Status broadcast(std::span<std::byte> data, std::uint32_t root) = 0;
   // `all` holds world_size() equal blocks; block r is rank r's `mine`.
   virtual Status all_gather(std::span<const std::byte> mine, std::span<std::byte> all) = 0;
+  // Point to point: between ranks of one host, and between neighbours in the topology. kInvalid for other pairs.
   virtual Status send(std::span<const std::byte> data, std::uint32_t to) = 0;
   virtual Status receive(std::span<std::byte> data, std::uint32_t from) = 0;
   virtual Status barrier() = 0;

@@ -32,8 +32,14 @@ bool known_purpose(std::uint8_t purpose) {
 }  // namespace
 
 HandshakeBytes encode(const Handshake& handshake) {
-  Wire wire{kMagic, kVersion, static_cast<std::uint8_t>(handshake.purpose), 0, handshake.generation, {},
-            handshake.from_rank, handshake.to_rank};
+  Wire wire{kMagic,
+            kVersion,
+            static_cast<std::uint8_t>(handshake.purpose),
+            0,
+            handshake.generation,
+            {},
+            handshake.from_rank,
+            handshake.to_rank};
   std::memcpy(wire.token, handshake.token.data(), sizeof wire.token);
   HandshakeBytes bytes;
   std::memcpy(bytes.data(), &wire, sizeof wire);
@@ -64,10 +70,14 @@ bool same_token(const Token& a, const Token& b) {
 
 const char* to_string(Purpose purpose) {
   switch (purpose) {
-    case Purpose::kRingLink: return "ring link";
-    case Purpose::kTreeLink: return "tree link";
-    case Purpose::kShmGroup: return "shared memory";
-    case Purpose::kStateTransfer: return "state transfer";
+    case Purpose::kRingLink:
+      return "ring link";
+    case Purpose::kTreeLink:
+      return "tree link";
+    case Purpose::kShmGroup:
+      return "shared memory";
+    case Purpose::kStateTransfer:
+      return "state transfer";
   }
   return "?";
 }

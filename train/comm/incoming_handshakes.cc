@@ -41,8 +41,8 @@ void IncomingHandshakes::accept_from(std::size_t listener_index, Deadline now) {
 }
 
 bool IncomingHandshakes::read_from(Pending& pending) {
-  const ssize_t n = ::recv(pending.socket.fd(), pending.bytes.data() + pending.received,
-                           pending.bytes.size() - pending.received, 0);
+  const ssize_t n =
+      ::recv(pending.socket.fd(), pending.bytes.data() + pending.received, pending.bytes.size() - pending.received, 0);
   if (n < 0 && (errno == EAGAIN || errno == EINTR)) return false;
   if (n <= 0) return true;
   pending.received += static_cast<std::size_t>(n);

@@ -30,16 +30,23 @@ Result<SocketAddress> address_of(const RendezvousPlan::Outgoing& target, bool us
 OutgoingHandshake::OutgoingHandshake(const RendezvousPlan::Outgoing& target, const Handshake& handshake)
     : target_(target), bytes_(encode(handshake)) {}
 
-short OutgoingHandshake::events() const { return state_ == State::kConnecting ? POLLOUT : POLLIN; }
+short OutgoingHandshake::events() const {
+  return state_ == State::kConnecting ? POLLOUT : POLLIN;
+}
 
 void OutgoingHandshake::advance(Deadline now) {
   switch (state_) {
     case State::kIdle:
       if (now >= retry_at_) start(now);
       break;
-    case State::kConnecting: finish_connect(now); break;
-    case State::kAwaitingAck: read_ack(now); break;
-    case State::kDone: break;
+    case State::kConnecting:
+      finish_connect(now);
+      break;
+    case State::kAwaitingAck:
+      read_ack(now);
+      break;
+    case State::kDone:
+      break;
   }
 }
 
@@ -98,7 +105,9 @@ void OutgoingHandshake::retry(Deadline now, const std::string& why) {
   back_off_ = std::min(back_off_ * 2, kMaxBackOff);
 }
 
-PeerSocket OutgoingHandshake::take() { return PeerSocket{std::move(socket_), target_.purpose, target_.to_rank, false}; }
+PeerSocket OutgoingHandshake::take() {
+  return PeerSocket{std::move(socket_), target_.purpose, target_.to_rank, false};
+}
 
 std::string OutgoingHandshake::last_error() const {
   std::string where = "rank " + std::to_string(target_.to_rank) + " (" + to_string(target_.purpose) + ", ";

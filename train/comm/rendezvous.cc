@@ -18,8 +18,7 @@ class Rendezvous {
   Rendezvous(const RendezvousPlan& plan, DataListener& listener, const CancelToken& cancel)
       : cancel_(cancel), incoming_(plan, listener) {
     for (const auto& target : plan.outgoing) {
-      outgoing_.emplace_back(
-          target, Handshake{plan.generation, plan.token, target.purpose, plan.rank, target.to_rank});
+      outgoing_.emplace_back(target, Handshake{plan.generation, plan.token, target.purpose, plan.rank, target.to_rank});
     }
   }
 

@@ -43,7 +43,9 @@ int get_int(int fd, int level, int option) {
   return ::getsockopt(fd, level, option, &value, &size) == 0 ? value : 0;
 }
 
-void set_int(int fd, int level, int option, int value) { ::setsockopt(fd, level, option, &value, sizeof value); }
+void set_int(int fd, int level, int option, int value) {
+  ::setsockopt(fd, level, option, &value, sizeof value);
+}
 
 void choose_congestion_control(int fd) {
   for (const char* name : {"reno", "cubic"}) {

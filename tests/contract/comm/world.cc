@@ -1,0 +1,105 @@
+#include "tests/contract/comm/world.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <numeric>
+#include <thread>
+
+namespace elastictrain::comm::testing {
+
+std::size_t Shape::size() const {
+  return std::accumulate(ranks_per_host.begin(), ranks_per_host.end(), std::size_t{0});
+}
+
+Shape shm(std::size_t ranks) {
+  return {"shared memory, " + std::to_string(ranks) + " ranks", {ranks}};
+}
+
+Shape tcp(std::size_t ranks) {
+  return {"TCP only, " + std::to_string(ranks) + " ranks", {ranks}, Transport::kTcpOnly};
+}
+
+std::vector<Shape> all_shapes() {
+  std::vector<Shape> shapes{{"alone", {1}}};
+  for (std::size_t ranks = 2; ranks <= 5; ++ranks) {
+    shapes.push_back(shm(ranks));
+    shapes.push_back(tcp(ranks));
+  }
+  shapes.push_back({"2 hosts with 2 ranks", {2, 2}});
+  shapes.push_back({"3 hosts with 1, 2 and 1 ranks", {1, 2, 1}});
+  shapes.push_back({"5 hosts with 1 rank", {1, 1, 1, 1, 1}});
+  shapes.push_back({"TCP ring", {4}, Transport::kTcpOnly, Algorithm::kRing});
+  shapes.push_back({"TCP tree", {6}, Transport::kTcpOnly, Algorithm::kTree});
+  shapes.push_back({"TCP over IPv6", {3}, Transport::kTcpOnly, Algorithm::kAuto, "::1"});
+  return shapes;
+}
+
+World::World(Shape shape) : shape_(std::move(shape)) {
+  for (std::size_t host = 0; host < shape_.ranks_per_host.size(); ++host) {
+    for (std::size_t i = 0; i < shape_.ranks_per_host[host]; ++i) {
+      auto listener = DataListener::open({"host" + std::to_string(host), {shape_.address}});
+      if (!listener) panic(listener.error().message.c_str());
+      endpoints_.push_back((*listener)->endpoint());
+      listeners_.push_back(std::move(*listener));
+    }
+  }
+}
+
+BuildSpec World::spec(std::uint32_t rank, Generation generation) const {
+  BuildSpec spec;
+  spec.generation = generation;
+  spec.token.fill(static_cast<std::uint8_t>(generation));
+  spec.rank = rank;
+  spec.peers = endpoints_;
+  spec.transport = shape_.transport;
+  spec.algorithm = shape_.algorithm;
+  spec.deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  return spec;
+}
+
+std::unique_ptr<Communicator> World::build(std::uint32_t rank, Generation generation,
+                                           std::chrono::milliseconds operation_timeout) {
+  CancelToken cancel;
+  auto wanted = spec(rank, generation);
+  wanted.operation_timeout = operation_timeout;
+  auto built = build_cpu_communicator(wanted, *listeners_[rank], cancel);
+  if (!built) panic(built.error().message.c_str());
+  return std::move(built->communicator);
+}
+
+void World::run(const Body& body, Generation generation) {
+  std::vector<std::thread> ranks;
+  for (std::uint32_t rank = 0; rank < size(); ++rank) {
+    ranks.emplace_back([&, rank] {
+      const auto communicator = build(rank, generation);
+      body(*communicator);
+    });
+  }
+  for (auto& rank : ranks) rank.join();
+}
+
+pid_t fork_rank(const std::function<int()>& body) {
+  std::fflush(nullptr);
+  const pid_t pid = ::fork();
+  if (pid == 0) ::_exit(body());
+  return pid;
+}
+
+int join_rank(pid_t pid, std::chrono::milliseconds limit) {
+  const int watch = static_cast<int>(::syscall(SYS_pidfd_open, pid, 0));
+  pollfd ended{watch, POLLIN, 0};
+  const bool in_time = ::poll(&ended, 1, static_cast<int>(limit.count())) > 0;
+  ::close(watch);
+  if (!in_time) ::kill(pid, SIGKILL);
+  int status = 0;
+  ::waitpid(pid, &status, 0);
+  if (!in_time) return -1;
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+}
+
+}  // namespace elastictrain::comm::testing

@@ -1,0 +1,59 @@
+// Purpose: several ranks of one generation inside one test: as threads, or as forked processes that can be killed.
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "train/comm/cpu_communicator.h"
+
+namespace elastictrain::comm::testing {
+
+struct Shape {
+  std::string name;
+  std::vector<std::size_t> ranks_per_host;
+  Transport transport = Transport::kAuto;
+  Algorithm algorithm = Algorithm::kAuto;
+  std::string address = "127.0.0.1";
+  std::size_t size() const;
+};
+
+// Every layout that the contract has to hold for.
+std::vector<Shape> all_shapes();
+Shape shm(std::size_t ranks);
+Shape tcp(std::size_t ranks);
+
+// The listeners of all ranks, kept over several generations.
+class World {
+ public:
+  explicit World(Shape shape);
+
+  BuildSpec spec(std::uint32_t rank, Generation generation = 1) const;
+  DataListener& listener(std::uint32_t rank) { return *listeners_[rank]; }
+  const Shape& shape() const { return shape_; }
+  std::size_t size() const { return listeners_.size(); }
+
+  // Builds this rank's communicator; ends the test program with a message if that fails.
+  std::unique_ptr<Communicator> build(std::uint32_t rank, Generation generation = 1,
+                                      std::chrono::milliseconds operation_timeout = std::chrono::seconds(20));
+
+  // Runs `body` for every rank on a thread of its own, each with a fresh communicator.
+  using Body = std::function<void(Communicator&)>;
+  void run(const Body& body, Generation generation = 1);
+
+ private:
+  Shape shape_;
+  std::vector<std::unique_ptr<DataListener>> listeners_;
+  std::vector<protocol::Endpoint> endpoints_;
+};
+
+// Runs `body` in a forked process, whose exit status is what body returns.
+pid_t fork_rank(const std::function<int()>& body);
+// Waits for the end of a forked rank; -1 after `limit`, -signal if it was killed. Never leaves a process behind.
+int join_rank(pid_t pid, std::chrono::milliseconds limit = std::chrono::seconds(20));
+
+}  // namespace elastictrain::comm::testing

@@ -1,0 +1,237 @@
+#include "train/comm/hybrid_communicator.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "train/comm/kernels.h"
+
+namespace elastictrain::comm {
+namespace {
+
+// Below it one rank a host does the talking.
+constexpr std::size_t kSmallTwoLevelBytes = 64 << 10;
+
+Error no_link(std::uint32_t from, std::uint32_t to) {
+  return Error{ErrorCode::kInvalid, "rank " + std::to_string(from) + " and rank " + std::to_string(to) +
+                                        " are not neighbours in this topology; use a collective operation"};
+}
+
+}  // namespace
+
+HybridCommunicator::HybridCommunicator(const BuildSpec& spec, Topology topology, std::unique_ptr<OpControl> control,
+                                       std::unique_ptr<ShmGroup> group, std::unique_ptr<TcpRail> rail)
+    : rank_(spec.rank),
+      size_(static_cast<std::uint32_t>(spec.peers.size())),
+      generation_(spec.generation),
+      topology_(std::move(topology)),
+      control_(std::move(control)),
+      group_(std::move(group)),
+      rail_(std::move(rail)) {
+  if (group_ && rail_) rail_->watch(group_->watch_fd(), [this] { return group_->check(); });
+}
+
+Capabilities HybridCommunicator::capabilities() const {
+  Capabilities capabilities;
+  capabilities.name = "cpu";
+  return capabilities;
+}
+
+Status HybridCommunicator::usable() const {
+  if (control_->aborted()) return Error{ErrorCode::kAborted, "the communicator was aborted"};
+  if (broken_) return Error{ErrorCode::kPeerLost, "the communicator is broken by an earlier error"};
+  return {};
+}
+
+Status HybridCommunicator::settle(Status status) {
+  if (status) [[likely]]
+    return status;
+  break_up();
+  // What a blocked call notices of an abort may be a closed socket; the cause is the abort.
+  if (control_->aborted()) return Error{ErrorCode::kAborted, "the operation was aborted"};
+  return status;
+}
+
+void HybridCommunicator::break_up() noexcept {
+  broken_ = true;
+  if (group_) group_->break_up();
+  if (rail_) rail_->shut_down();
+}
+
+void HybridCommunicator::abort() noexcept {
+  control_->request_abort();
+  break_up();
+}
+
+Traffic HybridCommunicator::traffic() const {
+  Traffic traffic;
+  if (group_) traffic.bytes_shared = group_->shared_bytes();
+  if (!rail_) return traffic;
+  for (const auto& link : rail_->links()) {
+    traffic.bytes_sent += link.sent_bytes();
+    traffic.bytes_received += link.received_bytes();
+  }
+  return traffic;
+}
+
+Status HybridCommunicator::all_reduce(std::span<float> data, const ReduceOptions& options, ReduceStats* stats) {
+  if (auto status = usable(); !status) return status;
+  control_->begin();
+  ReduceStats* wanted = options.want_norms ? stats : nullptr;
+  if (wanted != nullptr) *wanted = {};
+  return settle(reduce(ReduceVector(data, options.lane, options.scale), wanted));
+}
+
+Status HybridCommunicator::reduce(const ReduceVector& vector, ReduceStats* stats) {
+  if (group_ && topology_.hosts.size() == 1) return group_->all_reduce(vector, stats);
+  if (topology_.hosts.size() > 1) {
+    const bool flat = topology_.hosts.size() == size_;
+    return flat ? rail_->all_reduce(vector, stats) : reduce_in_two_levels(vector, stats);
+  }
+  vector.for_runs(0, vector.size(), [&](const auto& run, std::size_t) {
+    if (stats != nullptr && run.is_data) stats->local_square_sum += square_sum(run.values, run.count);
+    scale_in_place(run.values, run.count, run.scale);
+    if (stats != nullptr && run.is_data) stats->reduced_square_sum += square_sum(run.values, run.count);
+  });
+  return {};
+}
+
+Status HybridCommunicator::reduce_in_two_levels(const ReduceVector& vector, ReduceStats* stats) {
+  ReduceVector summed = vector;
+  if (group_) {
+    ReduceStats local;
+    if (auto status = group_->all_reduce(vector, stats != nullptr ? &local : nullptr); !status) return status;
+    if (stats != nullptr) stats->local_square_sum = local.local_square_sum;
+    summed = vector.without_scale();
+  } else if (stats != nullptr) {
+    vector.for_runs(0, vector.size(), [&](const auto& run, std::size_t) {
+      if (run.is_data) stats->local_square_sum += square_sum(run.values, run.count);
+    });
+  }
+  const bool small = vector.size() * sizeof(float) <= kSmallTwoLevelBytes;
+  auto status = small ? reduce_small_in_two_levels(summed) : reduce_large_in_two_levels(summed);
+  if (!status || stats == nullptr) return status;
+  vector.for_runs(0, vector.size(), [&](const auto& run, std::size_t) {
+    if (run.is_data) stats->reduced_square_sum += square_sum(run.values, run.count);
+  });
+  return status;
+}
+
+Status HybridCommunicator::reduce_small_in_two_levels(const ReduceVector& vector) {
+  if (topology_.local == 0) {
+    if (auto status = rail_->all_reduce(vector, nullptr); !status) return status;
+  }
+  if (!group_) return {};
+  std::vector<Pieces> blocks(topology_.local_ranks().size());
+  blocks[0] = vector.bytes();
+  return group_->share(blocks);
+}
+
+Status HybridCommunicator::reduce_large_in_two_levels(const ReduceVector& vector) {
+  const auto slice_of = [&](std::size_t rail) {
+    return vector.slice(part_begin(vector.size(), topology_.rails, rail),
+                        part_begin(vector.size(), topology_.rails, rail + 1));
+  };
+  if (topology_.on_rail()) {
+    if (auto status = rail_->all_reduce(slice_of(topology_.local), nullptr); !status) return status;
+  }
+  if (!group_) return {};
+  std::vector<Pieces> blocks(topology_.local_ranks().size());
+  for (std::size_t rail = 0; rail < topology_.rails; ++rail) blocks[rail] = slice_of(rail).bytes();
+  return group_->share(blocks);
+}
+
+Status HybridCommunicator::broadcast(std::span<std::byte> data, std::uint32_t root) {
+  if (auto status = usable(); !status) return status;
+  if (root >= size_)
+    return Error{ErrorCode::kInvalid, "broadcast from rank " + std::to_string(root) + ": no such rank"};
+  control_->begin();
+  std::vector<Pieces> blocks(size_);
+  blocks[root].add(data);
+  return settle(share(blocks));
+}
+
+Status HybridCommunicator::all_gather(std::span<const std::byte> mine, std::span<std::byte> all) {
+  if (auto status = usable(); !status) return status;
+  if (all.size() != mine.size() * size_) {
+    return settle(Error{ErrorCode::kInvalid, "all_gather needs room for one block of every rank"});
+  }
+  control_->begin();
+  std::vector<Pieces> blocks(size_);
+  for (std::size_t rank = 0; rank < size_; ++rank) blocks[rank].add(all.subspan(rank * mine.size(), mine.size()));
+  if (!mine.empty()) std::memmove(all.data() + rank_ * mine.size(), mine.data(), mine.size());
+  return settle(share(blocks));
+}
+
+// First among the ranks of each host, then among the hosts, then from the first rank of a host to its others.
+Status HybridCommunicator::share(std::span<const Pieces> blocks) {
+  if (group_) {
+    std::vector<Pieces> local;
+    for (const auto rank : topology_.local_ranks()) local.push_back(blocks[rank]);
+    if (auto status = group_->share(local); !status) return status;
+  }
+  if (topology_.hosts.size() == 1) return {};
+  if (topology_.local == 0) {
+    if (auto status = share_among_hosts(blocks); !status) return status;
+  }
+  return group_ ? share_from_first_local(blocks) : Status();
+}
+
+Status HybridCommunicator::share_among_hosts(std::span<const Pieces> blocks) {
+  std::vector<Pieces> of_hosts;
+  for (const auto& ranks : topology_.hosts) {
+    Pieces pieces;
+    for (const auto rank : ranks) pieces.add(blocks[rank]);
+    of_hosts.push_back(std::move(pieces));
+  }
+  return rail_->share(of_hosts);
+}
+
+Status HybridCommunicator::share_from_first_local(std::span<const Pieces> blocks) {
+  std::vector<Pieces> local(topology_.local_ranks().size());
+  for (std::uint32_t rank = 0; rank < size_; ++rank) {
+    if (local_index(rank) < 0) local[0].add(blocks[rank]);
+  }
+  return group_->share(local);
+}
+
+std::ptrdiff_t HybridCommunicator::local_index(std::uint32_t rank) const {
+  const auto& ranks = topology_.local_ranks();
+  const auto found = std::find(ranks.begin(), ranks.end(), rank);
+  return found == ranks.end() ? -1 : found - ranks.begin();
+}
+
+Status HybridCommunicator::check_peer(std::uint32_t peer) const {
+  if (auto status = usable(); !status) return status;
+  if (peer >= size_ || peer == rank_) {
+    return Error{ErrorCode::kInvalid, "rank " + std::to_string(peer) + " is no peer of rank " + std::to_string(rank_)};
+  }
+  return {};
+}
+
+Status HybridCommunicator::send(std::span<const std::byte> data, std::uint32_t to) {
+  if (auto status = check_peer(to); !status) return status;
+  control_->begin();
+  if (const auto local = local_index(to); local >= 0) {
+    return settle(group_->send(data, static_cast<std::size_t>(local)));
+  }
+  Link* link = rail_ ? rail_->find_link(to) : nullptr;
+  return settle(link != nullptr ? rail_->send(*link, data) : Status(no_link(rank_, to)));
+}
+
+Status HybridCommunicator::receive(std::span<std::byte> data, std::uint32_t from) {
+  if (auto status = check_peer(from); !status) return status;
+  control_->begin();
+  if (const auto local = local_index(from); local >= 0) {
+    return settle(group_->receive(data, static_cast<std::size_t>(local)));
+  }
+  Link* link = rail_ ? rail_->find_link(from) : nullptr;
+  return settle(link != nullptr ? rail_->receive(*link, data) : Status(no_link(rank_, from)));
+}
+
+// A sum of one number: nobody has it before everybody has given its part.
+Status HybridCommunicator::barrier() {
+  float present = 1;
+  return all_reduce(std::span(&present, 1), {}, nullptr);
+}
+
+}  // namespace elastictrain::comm

@@ -1,0 +1,68 @@
+// Purpose: the CPU communicator: shared memory among the ranks of a host, rails of TCP links among hosts.
+//
+// A large all-reduce sums on every host first, then every rail sums its slice among the hosts, then the slices spread
+// on the host again. A small one goes over the first rank of each host. Everything else is a share of blocks.
+//
+// Ownership, threads and failure: as the interface says. break_up() closes the traffic of this rank everywhere, so that
+// an error reaches every peer within milliseconds.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "train/comm/communicator.h"
+#include "train/comm/op_control.h"
+#include "train/comm/shm_group.h"
+#include "train/comm/tcp_rail.h"
+#include "train/comm/topology.h"
+
+namespace elastictrain::comm {
+
+class HybridCommunicator final : public Communicator {
+ public:
+  // `group` is missing where the host has one rank, `rail` where this rank is on none. `control` is shared by both.
+  HybridCommunicator(const BuildSpec& spec, Topology topology, std::unique_ptr<OpControl> control,
+                     std::unique_ptr<ShmGroup> group, std::unique_ptr<TcpRail> rail);
+
+  std::uint32_t rank() const override { return rank_; }
+  std::uint32_t world_size() const override { return size_; }
+  Generation generation() const override { return generation_; }
+  Capabilities capabilities() const override;
+  Status all_reduce(std::span<float> data, const ReduceOptions& options, ReduceStats* stats) override;
+  Status broadcast(std::span<std::byte> data, std::uint32_t root) override;
+  Status all_gather(std::span<const std::byte> mine, std::span<std::byte> all) override;
+  Status send(std::span<const std::byte> data, std::uint32_t to) override;
+  Status receive(std::span<std::byte> data, std::uint32_t from) override;
+  Status barrier() override;
+  void abort() noexcept override;
+  Traffic traffic() const override;
+
+ private:
+  Status usable() const;
+  // Passes a result through; an error breaks the communicator.
+  Status settle(Status status);
+  Status reduce(const ReduceVector& vector, ReduceStats* stats);
+  Status reduce_in_two_levels(const ReduceVector& vector, ReduceStats* stats);
+  Status reduce_small_in_two_levels(const ReduceVector& vector);
+  Status reduce_large_in_two_levels(const ReduceVector& vector);
+  // Block r belongs to rank r.
+  Status share(std::span<const Pieces> blocks);
+  Status share_among_hosts(std::span<const Pieces> blocks);
+  Status share_from_first_local(std::span<const Pieces> blocks);
+  Status check_peer(std::uint32_t peer) const;
+  std::ptrdiff_t local_index(std::uint32_t rank) const;
+  void break_up() noexcept;
+
+  const std::uint32_t rank_;
+  const std::uint32_t size_;
+  const Generation generation_;
+  const Topology topology_;
+  std::unique_ptr<OpControl> control_;
+  std::unique_ptr<ShmGroup> group_;
+  std::unique_ptr<TcpRail> rail_;
+  std::atomic<bool> broken_{false};
+};
+
+}  // namespace elastictrain::comm

@@ -1,0 +1,74 @@
+// Purpose: one TCP connection to a neighbour, used in both directions without ever blocking, and the place where the
+// communicator waits for several of them.
+//
+// Ownership: a Link owns its socket until it is destroyed; shut_down() only ends the traffic, so that abort() from
+// another thread never meets a descriptor that was closed and reused. Thread: the communicator's; shut_down() from any.
+#pragma once
+
+#include <poll.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "train/comm/op_control.h"
+#include "train/comm/socket.h"
+
+namespace elastictrain::comm {
+
+class Link {
+ public:
+  Link(Socket socket, std::uint32_t peer) : socket_(std::move(socket)), peer_(peer) {}
+
+  // Bytes moved, 0 when it would block.
+  Result<std::size_t> try_send(std::span<const std::byte> data);
+  Result<std::size_t> try_receive(std::span<std::byte> data);
+
+  void shut_down() noexcept;
+  int fd() const { return socket_.fd(); }
+  std::uint32_t peer() const { return peer_; }
+  std::uint64_t sent_bytes() const { return sent_bytes_; }
+  std::uint64_t received_bytes() const { return received_bytes_; }
+
+ private:
+  Error lost(int error_number) const;
+
+  Socket socket_;
+  std::uint32_t peer_;
+  std::uint64_t sent_bytes_ = 0;
+  std::uint64_t received_bytes_ = 0;
+};
+
+// Travels ahead of every operation on every link it uses.
+struct LinkHeader {
+  std::uint32_t kind = 0;
+  std::uint32_t sequence = 0;
+  std::uint64_t bytes = 0;  // of the whole operation
+  bool operator==(const LinkHeader&) const = default;
+};
+
+Status check_link_header(const LinkHeader& mine, const LinkHeader& theirs, std::uint32_t peer);
+
+// One wait of one operation. Call pause() whenever nothing could be moved; it polls, yields or sleeps, and ends with an
+// error when the operation must end.
+class LinkWait {
+ public:
+  // `also_watch`: a descriptor whose readiness makes `on_watch` run (-1: none).
+  LinkWait(const OpControl& control, int also_watch, const std::function<Status()>& on_watch)
+      : control_(control), also_watch_(also_watch), on_watch_(on_watch) {}
+
+  void moved() { idle_ = 0; }
+  Status pause(std::span<const pollfd> interests);
+
+ private:
+  Status sleep(std::span<const pollfd> interests);
+
+  const OpControl& control_;
+  int also_watch_;
+  const std::function<Status()>& on_watch_;
+  int idle_ = 0;
+};
+
+}  // namespace elastictrain::comm

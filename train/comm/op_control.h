@@ -1,0 +1,43 @@
+// Purpose: what can end a blocked operation from outside (abort, deadline) and how to wait on this machine: with a core
+// for every rank a waiter spins, otherwise it hands its core to the ranks it waits for.
+//
+// Ownership: the communicator's; its parts borrow it. Thread: request_abort() from any, the rest from the caller's.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+
+#include "supervisor/protocol/result.h"
+#include "train/comm/socket.h"
+
+namespace elastictrain::comm {
+
+class OpControl {
+ public:
+  OpControl(std::chrono::milliseconds timeout, std::size_t ranks_on_machine);
+
+  void begin() {
+    if (timeout_.count() > 0) deadline_ = std::chrono::steady_clock::now() + timeout_;
+  }
+  void request_abort() noexcept { aborted_.store(true, std::memory_order_seq_cst); }
+  bool aborted() const noexcept { return aborted_.load(std::memory_order_acquire); }
+
+  // An error when the operation must end.
+  Status check() const;
+
+  // Polls of a condition without and with giving up the core, before a waiter sleeps.
+  int spins() const { return spins_; }
+  int yields() const { return yields_; }
+  bool crowded() const { return crowded_; }  // more ranks than cores
+
+ private:
+  std::chrono::milliseconds timeout_;
+  Deadline deadline_ = Deadline::max();
+  std::atomic<bool> aborted_{false};
+  bool crowded_ = false;
+  int spins_ = 0;
+  int yields_ = 0;
+};
+
+}  // namespace elastictrain::comm

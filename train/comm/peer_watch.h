@@ -1,0 +1,43 @@
+// Purpose: notices that a process on this host is gone: its Unix connection hangs up or its pid ends.
+//
+// One epoll descriptor for all of them, so that a waiter can check at a constant price and poll(2) can include it.
+// Ownership: closes the connections it was given. Thread: the communicator's; hang_up() from any.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <optional>
+#include <vector>
+
+#include "train/comm/socket.h"
+
+namespace elastictrain::comm {
+
+class PeerWatch {
+ public:
+  Status open();
+  // Watches local rank `peer`; the connection may be missing, the pid 0 or our own (a rank in this very process).
+  Status add(std::size_t peer, Socket connection, pid_t pid);
+
+  int fd() const { return epoll_.fd(); }
+  // A peer that is gone, if there is one. Each is reported until it is forgotten.
+  std::optional<std::size_t> gone() const;
+  void forget(std::size_t peer);
+
+  // Wakes the peers that watch our end of the connections.
+  void hang_up() noexcept;
+
+ private:
+  struct Entry {
+    std::size_t peer = 0;
+    Socket connection;
+    Socket pid;
+  };
+  Status watch(int fd, std::size_t peer, unsigned events);
+
+  Socket epoll_;
+  std::vector<Entry> entries_;
+};
+
+}  // namespace elastictrain::comm

@@ -1,0 +1,104 @@
+// Purpose: a buffer that is logically one but lies in several places: gradient and control lane, or the blocks of one
+// host's ranks. Borrowed memory; valid as long as what it points to.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "train/comm/communicator.h"
+
+namespace elastictrain::comm {
+
+class Pieces {
+ public:
+  void add(std::span<std::byte> piece) {
+    if (piece.empty()) return;
+    pieces_.push_back(piece);
+    size_ += piece.size();
+  }
+  void add(const Pieces& other) {
+    pieces_.insert(pieces_.end(), other.pieces_.begin(), other.pieces_.end());
+    size_ += other.size_;
+  }
+  std::size_t size() const { return size_; }
+
+  // The longest contiguous part that starts at `offset`, at most `max` long.
+  std::span<std::byte> run(std::size_t offset, std::size_t max) const {
+    for (const auto& piece : pieces_) {
+      if (offset < piece.size()) return piece.subspan(offset, std::min(max, piece.size() - offset));
+      offset -= piece.size();
+    }
+    return {};
+  }
+
+ private:
+  std::vector<std::span<std::byte>> pieces_;
+  std::size_t size_ = 0;
+};
+
+// What an all-reduce works on: data first, then the lane; only data is scaled.
+class ReduceVector {
+ public:
+  ReduceVector(std::span<float> data, std::span<float> lane, float scale) : data_(data), lane_(lane), scale_(scale) {}
+
+  struct Run {
+    float* values = nullptr;
+    std::size_t count = 0;
+    float scale = 1.0F;
+    bool is_data = true;
+  };
+
+  std::size_t size() const { return data_.size() + lane_.size(); }
+
+  Run run(std::size_t position, std::size_t max) const {
+    if (position < data_.size()) {
+      return {data_.data() + position, std::min(max, data_.size() - position), scale_, true};
+    }
+    position -= data_.size();
+    return {lane_.data() + position, std::min(max, lane_.size() - position), 1.0F, false};
+  }
+
+  // Calls f(run, offset from begin) for the contiguous parts of [begin, end).
+  template <class F>
+  void for_runs(std::size_t begin, std::size_t end, F f) const {
+    for (std::size_t position = begin; position < end;) {
+      const Run part = run(position, end - position);
+      f(part, position - begin);
+      position += part.count;
+    }
+  }
+
+  ReduceVector without_scale() const { return {data_, lane_, 1.0F}; }
+
+  // The part [begin, end) as a vector of its own.
+  ReduceVector slice(std::size_t begin, std::size_t end) const {
+    const auto data_begin = std::min(begin, data_.size());
+    const auto data_end = std::min(end, data_.size());
+    const auto lane_begin = begin - data_begin;
+    const auto lane_end = end - data_end;
+    return {data_.subspan(data_begin, data_end - data_begin), lane_.subspan(lane_begin, lane_end - lane_begin), scale_};
+  }
+
+  Pieces bytes() const {
+    Pieces pieces;
+    pieces.add(std::as_writable_bytes(data_));
+    pieces.add(std::as_writable_bytes(lane_));
+    return pieces;
+  }
+
+ private:
+  std::span<float> data_;
+  std::span<float> lane_;
+  float scale_;
+};
+
+// Cut of `total` elements into `parts` of nearly equal size, on boundaries of a cache line: where part `index` begins.
+inline std::size_t part_begin(std::size_t total, std::size_t parts, std::size_t index) {
+  constexpr std::size_t kAlign = 16;
+  const std::size_t step = (total / parts + kAlign - 1) / kAlign * kAlign;
+  return index >= parts ? total : std::min(total, step * index);
+}
+
+}  // namespace elastictrain::comm

@@ -1,0 +1,76 @@
+// Purpose: moves bytes around a ring, blocks in, blocks out, as one continuous stream: what a rank sends after its own
+// first block is what it received (and reduced) before, so whatever has arrived can travel on at once.
+//
+// In step s the rank at position p sends block p-s and receives block p-s-1. With `reduce_steps` = size-1 the first
+// half of the stream sums (reduce-scatter) and the second half spreads the sums (all-gather).
+// Thread: the communicator's. Memory: one scratch buffer, borrowed.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "train/comm/link.h"
+#include "train/comm/pieces.h"
+
+namespace elastictrain::comm {
+
+// What happens to the bytes of the blocks on their way. Offsets are within a block.
+class RingWork {
+ public:
+  virtual ~RingWork() = default;
+  virtual std::size_t block_size(std::size_t block) const = 0;
+  // Memory of a block from `offset` on, contiguous, at most `max` bytes.
+  virtual std::span<std::byte> memory(std::size_t block, std::size_t offset, std::size_t max) = 0;
+  // Before bytes of this rank's own first block leave: [0, end) must be ready.
+  virtual void prepare_own(std::size_t block, std::size_t end) = 0;
+  // Adds what arrived to [offset, offset + incoming.size()) of the block. Sizes are multiples of a float.
+  virtual void reduce(std::size_t block, std::size_t offset, std::span<const std::byte> incoming) = 0;
+  // [0, end) of the block now holds final values.
+  virtual void finished(std::size_t block, std::size_t end) = 0;
+};
+
+class RingStream {
+ public:
+  RingStream(RingWork& work, std::size_t position, std::size_t size, std::size_t reduce_steps, std::size_t steps,
+             std::span<std::byte> scratch);
+
+  Status run(Link& next, Link& previous, const LinkHeader& header, LinkWait& wait);
+
+ private:
+  struct Cursor {
+    std::size_t step = 0;
+    std::size_t offset = 0;  // within the step's block
+  };
+
+  std::size_t sent_block(std::size_t step) const { return (position_ + size_ * 2 - step % size_) % size_; }
+  std::size_t received_block(std::size_t step) const { return sent_block(step + 1); }
+  void skip_empty();
+  bool sending_done() const { return header_sent_ == sizeof(LinkHeader) && out_.step == steps_; }
+  bool receiving_done() const { return header_received_ == sizeof(LinkHeader) && in_.step == steps_; }
+
+  // Bytes moved; 0: nothing could be moved now.
+  Result<std::size_t> send_some(Link& next);
+  Result<std::size_t> receive_some(Link& previous);
+  Result<std::size_t> send_header(Link& next);
+  Result<std::size_t> receive_header(Link& previous);
+  Result<std::size_t> receive_to_reduce(Link& previous, std::size_t block);
+  Result<std::size_t> receive_in_place(Link& previous, std::size_t block);
+  std::size_t sendable() const;
+
+  RingWork& work_;
+  const std::size_t position_;
+  const std::size_t size_;
+  const std::size_t reduce_steps_;
+  const std::size_t steps_;
+  std::span<std::byte> scratch_;
+  std::size_t scratch_fill_ = 0;  // bytes of an incomplete float at the front
+  LinkHeader header_;
+  LinkHeader their_header_;
+  std::size_t header_sent_ = 0;
+  std::size_t header_received_ = 0;
+  Cursor out_;
+  Cursor in_;
+};
+
+}  // namespace elastictrain::comm

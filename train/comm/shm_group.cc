@@ -1,0 +1,210 @@
+#include "train/comm/shm_group.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "train/comm/kernels.h"
+#include "train/comm/peer_credentials.h"
+
+namespace elastictrain::comm {
+namespace {
+
+// Up to here everybody reading everything is cheaper than a second round.
+constexpr std::size_t kSmallBytes = 8 << 10;
+constexpr std::size_t kMaxRanks = 1024;
+
+}  // namespace
+
+ShmGroup::ShmGroup(std::size_t local, std::size_t ranks, const OpControl& control)
+    : local_(local), ranks_(ranks), control_(control), inputs_(ranks) {}
+
+ShmGroup::~ShmGroup() {
+  if (region_.mapped()) {
+    region_.control(local_).state.store(static_cast<std::uint32_t>(SlotState::kLeft), std::memory_order_seq_cst);
+    wake_everybody();
+  }
+}
+
+Result<std::unique_ptr<ShmGroup>> ShmGroup::build(std::size_t local, std::size_t ranks, std::vector<Socket> connections,
+                                                  const OpControl& control, const CancelToken& cancel,
+                                                  Deadline deadline) {
+  if (ranks > kMaxRanks) return Error{ErrorCode::kInvalid, "more than 1024 ranks on one host"};
+  std::unique_ptr<ShmGroup> group(new ShmGroup(local, ranks, control));
+  if (auto status = group->watch_.open(); !status) return status.error();
+  auto status =
+      local == 0 ? group->create(connections, cancel, deadline) : group->attach(connections, cancel, deadline);
+  if (!status) return status.error();
+  group->region_.prefault();
+  return group;
+}
+
+// The first rank makes the memory and tells everybody all pids, as the kernel gives them.
+Status ShmGroup::create(std::vector<Socket>& connections, const CancelToken& cancel, Deadline deadline) {
+  Socket memory;
+  auto region = ShmRegion::create(ranks_, memory);
+  if (!region) return region.error();
+  region_ = std::move(*region);
+  std::vector<pid_t> pids{::getpid()};
+  for (const auto& connection : connections) pids.push_back(peer_pid(connection.fd()));
+  for (std::size_t peer = 1; peer < ranks_; ++peer) {
+    auto& connection = connections[peer - 1];
+    const auto note = std::as_bytes(std::span(pids));
+    if (auto sent = send_descriptor(connection, memory.fd(), note, cancel, deadline); !sent) return sent;
+    if (auto watched = watch_.add(peer, std::move(connection), pids[peer]); !watched) return watched;
+  }
+  return {};
+}
+
+Status ShmGroup::attach(std::vector<Socket>& connections, const CancelToken& cancel, Deadline deadline) {
+  std::vector<pid_t> pids(ranks_);
+  auto memory = receive_descriptor(connections[0], std::as_writable_bytes(std::span(pids)), cancel, deadline);
+  if (!memory) return memory.error();
+  auto region = ShmRegion::attach(ranks_, *memory);
+  if (!region) return region.error();
+  region_ = std::move(*region);
+  for (std::size_t peer = 0; peer < ranks_; ++peer) {
+    if (peer == local_) continue;
+    auto connection = peer == 0 ? std::move(connections[0]) : Socket();
+    if (auto watched = watch_.add(peer, std::move(connection), pids[peer]); !watched) return watched;
+  }
+  return {};
+}
+
+void ShmGroup::begin_operation(char kind, std::uint64_t bytes) {
+  ++operation_;
+  current_ = {operation_ << 8 | static_cast<unsigned char>(kind), bytes};
+}
+
+void ShmGroup::enter(std::uint64_t chunk) {
+  region_.chunk_header(local_, chunk) = current_;
+  publish(region_.control(local_).entered, static_cast<std::uint32_t>(chunk + 1));
+}
+
+Status ShmGroup::await_all_entered() {
+  for (std::size_t peer = 0; peer < ranks_; ++peer) {
+    if (peer == local_) continue;
+    auto status = wait_for(region_.control(peer).entered, static_cast<std::uint32_t>(chunk_ + 1), peer);
+    if (status) status = check_header(peer);
+    if (!status) return status;
+  }
+  return {};
+}
+
+Status ShmGroup::check_header(std::size_t rank) const {
+  const ChunkHeader& theirs = region_.chunk_header(rank, chunk_);
+  if (theirs.operation == current_.operation && theirs.bytes == current_.bytes) [[likely]]
+    return {};
+  return mismatch(rank, theirs);
+}
+
+Status ShmGroup::mismatch(std::size_t rank, const ChunkHeader& theirs) const {
+  return Error{ErrorCode::kInvalid,
+               "ranks disagree about a collective operation: here number " + std::to_string(current_.operation >> 8) +
+                   " with " + std::to_string(current_.bytes) + " bytes, at local rank " + std::to_string(rank) +
+                   " number " + std::to_string(theirs.operation >> 8) + " with " + std::to_string(theirs.bytes) +
+                   " bytes. Call the same operations with the same sizes on all ranks."};
+}
+
+Status ShmGroup::all_reduce(const ReduceVector& vector, ReduceStats* stats) {
+  const std::size_t bytes = vector.size() * sizeof(float);
+  begin_operation('a', bytes);
+  shared_bytes_ += bytes;
+  return bytes <= kSmallBytes ? all_reduce_small(vector, stats) : all_reduce_large(vector, stats);
+}
+
+Status ShmGroup::all_reduce_small(const ReduceVector& vector, ReduceStats* stats) {
+  vector.for_runs(0, vector.size(), [&](const auto& run, std::size_t offset) {
+    if (stats != nullptr && run.is_data) stats->local_square_sum += square_sum(run.values, run.count);
+    copy_scaled(floats(local_, chunk_) + offset, run.values, run.count, run.scale);
+  });
+  enter(chunk_);
+  if (auto status = await_all_entered(); !status) return status;
+  vector.for_runs(0, vector.size(), [&](const auto& run, std::size_t offset) {
+    for (std::size_t rank = 0; rank < ranks_; ++rank) inputs_[rank] = floats(rank, chunk_) + offset;
+    sum_of(run.values, inputs_, run.count);
+    if (stats != nullptr && run.is_data) stats->reduced_square_sum += square_sum(run.values, run.count);
+  });
+  ++chunk_;
+  return {};
+}
+
+Status ShmGroup::share(std::span<const Pieces> blocks) {
+  std::size_t longest = 0;
+  std::uint64_t total = 0;
+  for (const auto& block : blocks) {
+    longest = std::max(longest, block.size());
+    total += block.size();
+  }
+  begin_operation('s', total);
+  shared_bytes_ += total;
+  std::size_t offset = 0;
+  do {
+    copy_in(blocks[local_], offset);
+    enter(chunk_);
+    if (auto status = await_all_entered(); !status) return status;
+    for (std::size_t rank = 0; rank < ranks_; ++rank) {
+      if (rank != local_) copy_out(blocks[rank], offset, rank);
+    }
+    ++chunk_;
+    offset += ShmRegion::kChunkBytes;
+  } while (offset < longest);
+  return {};
+}
+
+void ShmGroup::copy_in(const Pieces& block, std::size_t offset) {
+  const std::size_t end = std::min(block.size(), offset + ShmRegion::kChunkBytes);
+  for (std::size_t position = offset; position < end;) {
+    const auto run = block.run(position, end - position);
+    std::memcpy(region_.buffer(local_, chunk_) + (position - offset), run.data(), run.size());
+    position += run.size();
+  }
+}
+
+void ShmGroup::copy_out(const Pieces& block, std::size_t offset, std::size_t rank) {
+  const std::size_t end = std::min(block.size(), offset + ShmRegion::kChunkBytes);
+  for (std::size_t position = offset; position < end;) {
+    const auto run = block.run(position, end - position);
+    std::memcpy(run.data(), region_.buffer(rank, chunk_) + (position - offset), run.size());
+    position += run.size();
+  }
+}
+
+Status ShmGroup::send(std::span<const std::byte> data, std::size_t to) {
+  auto& box = region_.mailbox(local_, to);
+  std::size_t offset = 0;
+  do {
+    const auto number = box.written.load(std::memory_order_relaxed);
+    if (auto status = wait_for(box.read, number + 1 - ShmRegion::kMailboxSlots, to); !status) return status;
+    const auto length = std::min(data.size() - offset, ShmRegion::kMailboxBytes);
+    std::byte* slot = region_.mailbox_slot(local_, to, number);
+    region_.mailbox_header(local_, to, number) = {0, data.size()};
+    if (length > 0) std::memcpy(slot, data.data() + offset, length);
+    publish(box.written, number + 1);
+    offset += length;
+  } while (offset < data.size());
+  shared_bytes_ += data.size();
+  return {};
+}
+
+Status ShmGroup::receive(std::span<std::byte> data, std::size_t from) {
+  auto& box = region_.mailbox(from, local_);
+  std::size_t offset = 0;
+  do {
+    const auto number = box.read.load(std::memory_order_relaxed);
+    if (auto status = wait_for(box.written, number + 1, from); !status) return status;
+    const std::uint64_t sent = region_.mailbox_header(from, local_, number).bytes;
+    if (sent != data.size()) {
+      return Error{ErrorCode::kInvalid, "a message of " + std::to_string(sent) + " bytes arrived where " +
+                                            std::to_string(data.size()) + " bytes were expected"};
+    }
+    const auto length = std::min(data.size() - offset, ShmRegion::kMailboxBytes);
+    if (length > 0) std::memcpy(data.data() + offset, region_.mailbox_slot(from, local_, number), length);
+    publish(box.read, number + 1);
+    offset += length;
+  } while (offset < data.size());
+  return {};
+}
+
+}  // namespace elastictrain::comm

@@ -1,0 +1,103 @@
+// Purpose: collectives among the ranks of one host through shared memory.
+//
+// A buffer passes in chunks that fit the caches. Per chunk and rank there are two counters: `entered` (my input is in
+// my buffer) and `reduced` (my slice of the sum is in my buffer). Small all-reduces take one round: everybody puts its
+// input and sums all inputs itself, in rank order. Larger ones take two: everybody puts the slices of the others, sums
+// its own slice straight from its own memory, and fetches the rest.
+//
+// Why three buffers are enough: nobody puts chunk c before it has seen everybody enter chunk c-1, and nobody enters
+// chunk c-1 before it is through with chunk c-3, whose buffer chunk c uses.
+//
+// Ownership: of the mapping and the connections. Thread: the communicator's; break_up() from any. Failure: any error
+// breaks the group for all its ranks; a rank that is gone only matters to those that still need something from it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "train/comm/op_control.h"
+#include "train/comm/peer_watch.h"
+#include "train/comm/pieces.h"
+#include "train/comm/shm_region.h"
+
+namespace elastictrain::comm {
+
+class ShmGroup {
+ public:
+  // `connections`: on local rank 0 one to each other local rank, in their order; on the others the one to local rank 0.
+  static Result<std::unique_ptr<ShmGroup>> build(std::size_t local, std::size_t ranks, std::vector<Socket> connections,
+                                                 const OpControl& control, const CancelToken& cancel,
+                                                 Deadline deadline);
+  ~ShmGroup();
+
+  Status all_reduce(const ReduceVector& vector, ReduceStats* stats);
+  // Block r lies at local rank r and is copied to the same block of all others. Blocks have equal sizes on all ranks.
+  Status share(std::span<const Pieces> blocks);
+  Status send(std::span<const std::byte> data, std::size_t to);
+  Status receive(std::span<std::byte> data, std::size_t from);
+
+  // Readable when a process of this host is gone; then check() says whether that matters.
+  int watch_fd() const { return watch_.fd(); }
+  Status check();
+
+  // Ends the group for everybody, at once.
+  void break_up() noexcept;
+  std::uint64_t shared_bytes() const { return shared_bytes_; }
+
+ private:
+  using Counter = std::atomic<std::uint32_t>;
+
+  ShmGroup(std::size_t local, std::size_t ranks, const OpControl& control);
+  Status create(std::vector<Socket>& connections, const CancelToken& cancel, Deadline deadline);
+  Status attach(std::vector<Socket>& connections, const CancelToken& cancel, Deadline deadline);
+
+  void begin_operation(char kind, std::uint64_t bytes);
+  void enter(std::uint64_t chunk);  // publishes this rank's input, which must be in its buffer
+  Status await_all_entered();
+  Status check_header(std::size_t rank) const;
+  Status mismatch(std::size_t rank, const ChunkHeader& theirs) const;
+
+  Status all_reduce_small(const ReduceVector& vector, ReduceStats* stats);
+
+  // One chunk of a large all-reduce: [begin, end) of the vector.
+  struct Range {
+    std::size_t begin = 0;
+    std::size_t end = 0;
+  };
+  Range slice_of(Range range, std::size_t rank) const;
+  Status all_reduce_large(const ReduceVector& vector, ReduceStats* stats);
+  void put_slices(const ReduceVector& vector, Range range, std::uint64_t chunk, ReduceStats* stats);
+  void reduce_own_slice(const ReduceVector& vector, Range range, ReduceStats* stats);
+  Status fetch_slices(const ReduceVector& vector, Range range, ReduceStats* stats);
+
+  void copy_in(const Pieces& block, std::size_t offset);
+  void copy_out(const Pieces& block, std::size_t offset, std::size_t rank);
+
+  void publish(Counter& counter, std::uint32_t value) noexcept;
+  Status wait_for(Counter& counter, std::uint32_t target, std::size_t peer);
+  Status wait_slowly(Counter& counter, std::uint32_t target, std::size_t peer);
+  void sleep_on(Counter& counter, std::uint32_t seen, std::uint32_t target);
+  // Ends a wait that cannot succeed: broken group, abort, deadline, or the awaited peer has left.
+  Status check_wait(std::size_t peer);
+  void wake_everybody() noexcept;
+
+  float* floats(std::size_t rank, std::uint64_t chunk) const {
+    return reinterpret_cast<float*>(region_.buffer(rank, chunk));
+  }
+
+  const std::size_t local_;
+  const std::size_t ranks_;
+  const OpControl& control_;
+  ShmRegion region_;
+  PeerWatch watch_;
+  std::uint64_t chunk_ = 0;  // number of the current one, over all operations
+  std::uint64_t operation_ = 0;
+  ChunkHeader current_;
+  std::uint64_t shared_bytes_ = 0;
+  std::vector<const float*> inputs_;
+};
+
+}  // namespace elastictrain::comm

@@ -1,0 +1,111 @@
+// How ShmGroup waits: spin, then give up the core, then sleep in futex(2), with an eye on the peers.
+#include <linux/futex.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <ctime>
+
+#include "train/comm/shm_group.h"
+
+namespace elastictrain::comm {
+namespace {
+
+constexpr long kSleepNanoseconds = 2'000'000;
+constexpr int kYieldsBetweenChecks = 64;
+
+// Counters wrap around; what counts is the distance.
+bool reached(const std::atomic<std::uint32_t>& counter, std::uint32_t target) {
+  return static_cast<std::int32_t>(counter.load(std::memory_order_acquire) - target) >= 0;
+}
+
+void pause_core() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
+void wake(std::atomic<std::uint32_t>& word) {
+  ::syscall(SYS_futex, &word, FUTEX_WAKE, INT32_MAX, nullptr, nullptr, 0);
+}
+
+}  // namespace
+
+// Sequentially consistent on both sides: either the publisher sees the sleeper, or the sleeper sees the new value.
+void ShmGroup::publish(Counter& counter, std::uint32_t value) noexcept {
+  counter.store(value, std::memory_order_seq_cst);
+  if (region_.header().sleepers.load(std::memory_order_seq_cst) != 0) wake(counter);
+}
+
+Status ShmGroup::wait_for(Counter& counter, std::uint32_t target, std::size_t peer) {
+  for (int spin = control_.spins(); spin > 0; --spin) {
+    if (reached(counter, target)) [[likely]]
+      return {};
+    pause_core();
+  }
+  return wait_slowly(counter, target, peer);
+}
+
+Status ShmGroup::wait_slowly(Counter& counter, std::uint32_t target, std::size_t peer) {
+  for (int yield = 1; !reached(counter, target); ++yield) {
+    if (yield > control_.yields()) {
+      sleep_on(counter, counter.load(std::memory_order_seq_cst), target);
+    } else {
+      ::sched_yield();
+      if (yield % kYieldsBetweenChecks != 0) continue;
+    }
+    auto status = check_wait(peer);
+    // The peer may have published between our look at the counter and its departure.
+    if (!status && !(status.error().code == ErrorCode::kPeerLost && reached(counter, target))) return status;
+  }
+  return {};
+}
+
+void ShmGroup::sleep_on(Counter& counter, std::uint32_t seen, std::uint32_t target) {
+  auto& sleepers = region_.header().sleepers;
+  sleepers.fetch_add(1, std::memory_order_seq_cst);
+  if (!reached(counter, target) && region_.header().broken.load(std::memory_order_seq_cst) == 0 &&
+      !control_.aborted()) {
+    const timespec limit{0, kSleepNanoseconds};
+    ::syscall(SYS_futex, &counter, FUTEX_WAIT, seen, &limit, nullptr, 0);
+  }
+  sleepers.fetch_sub(1, std::memory_order_seq_cst);
+}
+
+Status ShmGroup::check_wait(std::size_t peer) {
+  if (auto status = check(); !status) return status;
+  if (region_.control(peer).state.load(std::memory_order_acquire) == static_cast<std::uint32_t>(SlotState::kLeft)) {
+    return Error{ErrorCode::kPeerLost, "local rank " + std::to_string(peer) + " closed its communicator"};
+  }
+  return control_.check();
+}
+
+Status ShmGroup::check() {
+  if (control_.aborted()) return Error{ErrorCode::kAborted, "the operation was aborted"};
+  if (region_.header().broken.load(std::memory_order_acquire) != 0) {
+    return Error{ErrorCode::kPeerLost, "another rank of this host aborted or lost a peer"};
+  }
+  for (auto gone = watch_.gone(); gone; gone = watch_.gone()) {
+    const auto state = region_.control(*gone).state.load(std::memory_order_acquire);
+    if (state != static_cast<std::uint32_t>(SlotState::kLeft)) {
+      return Error{ErrorCode::kPeerLost, "local rank " + std::to_string(*gone) + " died"};
+    }
+    watch_.forget(*gone);
+  }
+  return {};
+}
+
+void ShmGroup::break_up() noexcept {
+  region_.header().broken.store(1, std::memory_order_seq_cst);
+  wake_everybody();
+  watch_.hang_up();
+}
+
+void ShmGroup::wake_everybody() noexcept {
+  for (std::size_t rank = 0; rank < ranks_; ++rank) {
+    wake(region_.control(rank).entered);
+    wake(region_.control(rank).reduced);
+  }
+}
+
+}  // namespace elastictrain::comm

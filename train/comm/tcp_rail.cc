@@ -1,0 +1,320 @@
+#include "train/comm/tcp_rail.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "train/comm/kernels.h"
+#include "train/comm/ring_stream.h"
+
+namespace elastictrain::comm {
+namespace {
+
+constexpr std::size_t kScratchBytes = 256 << 10;
+constexpr std::size_t kMaxTransfers = 4;
+
+const float* floats_of(std::span<const std::byte> message) {
+  return reinterpret_cast<const float*>(message.data() + sizeof(LinkHeader));
+}
+float* floats_of(std::span<std::byte> message) {
+  return reinterpret_cast<float*>(message.data() + sizeof(LinkHeader));
+}
+std::size_t float_count(std::span<const std::byte> message) {
+  return (message.size() - sizeof(LinkHeader)) / sizeof(float);
+}
+void add_message(std::span<std::byte> message, std::span<const std::byte> other) {
+  add(floats_of(message), floats_of(other), float_count(message));
+}
+
+// Sum of squares of a block in pieces of fixed size, so that it does not depend on how the bytes arrived.
+struct BlockNorm {
+  double sum = 0;
+  std::size_t done = 0;
+};
+constexpr std::size_t kNormFloats = 4096;
+
+// The blocks of an all-reduce: equal parts of the vector.
+class ReduceWork final : public RingWork {
+ public:
+  ReduceWork(const ReduceVector& vector, std::size_t parts, ReduceStats* stats)
+      : vector_(vector), bytes_(vector.bytes()), parts_(parts), stats_(stats), norms_(parts) {}
+
+  std::size_t block_size(std::size_t block) const override { return count(block) * sizeof(float); }
+  std::span<std::byte> memory(std::size_t block, std::size_t offset, std::size_t max) override {
+    return bytes_.run(begin(block) * sizeof(float) + offset, std::min(max, block_size(block) - offset));
+  }
+
+  void prepare_own(std::size_t block, std::size_t end) override {
+    const std::size_t target = (end + sizeof(float) - 1) / sizeof(float);
+    if (target <= prepared_) return;
+    vector_.for_runs(begin(block) + prepared_, begin(block) + target, [&](const auto& run, std::size_t) {
+      note_input(run);
+      scale_in_place(run.values, run.count, run.scale);
+    });
+    prepared_ = target;
+  }
+
+  void reduce(std::size_t block, std::size_t offset, std::span<const std::byte> incoming) override {
+    const std::size_t first = begin(block) + offset / sizeof(float);
+    const auto* other = reinterpret_cast<const float*>(incoming.data());
+    vector_.for_runs(first, first + incoming.size() / sizeof(float), [&](const auto& run, std::size_t at) {
+      note_input(run);
+      scale_add(run.values, other + at, run.count, run.scale);
+    });
+  }
+
+  void finished(std::size_t block, std::size_t end) override {
+    if (stats_ == nullptr) return;
+    BlockNorm& norm = norms_[block];
+    const std::size_t available = end / sizeof(float);
+    while (norm.done < available && (available == count(block) || available - norm.done >= kNormFloats)) {
+      const std::size_t length = std::min(kNormFloats, available - norm.done);
+      vector_.for_runs(begin(block) + norm.done, begin(block) + norm.done + length, [&](const auto& run, std::size_t) {
+        if (run.is_data) norm.sum += square_sum(run.values, run.count);
+      });
+      norm.done += length;
+    }
+  }
+
+  void collect() {
+    if (stats_ == nullptr) return;
+    for (const auto& norm : norms_) stats_->reduced_square_sum += norm.sum;
+  }
+
+ private:
+  std::size_t begin(std::size_t block) const { return part_begin(vector_.size(), parts_, block); }
+  std::size_t count(std::size_t block) const { return begin(block + 1) - begin(block); }
+  void note_input(const ReduceVector::Run& run) {
+    if (stats_ != nullptr && run.is_data) stats_->local_square_sum += square_sum(run.values, run.count);
+  }
+
+  const ReduceVector& vector_;
+  const Pieces bytes_;
+  const std::size_t parts_;
+  ReduceStats* stats_;
+  std::vector<BlockNorm> norms_;
+  std::size_t prepared_ = 0;
+};
+
+// Blocks that only travel.
+class ShareWork final : public RingWork {
+ public:
+  explicit ShareWork(std::span<const Pieces> blocks) : blocks_(blocks) {}
+  std::size_t block_size(std::size_t block) const override { return blocks_[block].size(); }
+  std::span<std::byte> memory(std::size_t block, std::size_t offset, std::size_t max) override {
+    return blocks_[block].run(offset, max);
+  }
+  void prepare_own(std::size_t, std::size_t) override {}
+  void reduce(std::size_t, std::size_t, std::span<const std::byte>) override {}
+  void finished(std::size_t, std::size_t) override {}
+
+ private:
+  std::span<const Pieces> blocks_;
+};
+
+// Where one message each way costs less than the rounds of a ring.
+std::size_t small_bytes(std::size_t ranks) {
+  return ranks <= 2 ? 64 << 10 : 32 << 10;
+}
+
+}  // namespace
+
+TcpRail::TcpRail(Ranks members, std::size_t position, std::vector<Link> links, Algorithm algorithm,
+                 const OpControl& control)
+    : members_(std::move(members)),
+      position_(position),
+      links_(std::move(links)),
+      algorithm_(algorithm),
+      control_(control),
+      scratch_(kScratchBytes) {}
+
+void TcpRail::watch(int fd, std::function<Status()> on_ready) {
+  watch_fd_ = fd;
+  on_watch_ = std::move(on_ready);
+}
+
+void TcpRail::begin_operation(char kind, std::uint64_t bytes) {
+  header_ = {static_cast<std::uint32_t>(kind), header_.sequence + 1, bytes};
+}
+
+Link* TcpRail::find_link(std::uint32_t peer) {
+  const auto found = std::find_if(links_.begin(), links_.end(), [&](const Link& link) { return link.peer() == peer; });
+  return found == links_.end() ? nullptr : &*found;
+}
+
+Link& TcpRail::link_to(std::size_t position) {
+  Link* link = find_link(members_[position]);
+  if (link == nullptr) panic("the topology lacks a link");
+  return *link;
+}
+
+void TcpRail::shut_down() noexcept {
+  for (auto& link : links_) link.shut_down();
+}
+
+Status TcpRail::all_reduce(const ReduceVector& vector, ReduceStats* stats) {
+  const std::size_t bytes = vector.size() * sizeof(float);
+  begin_operation('a', bytes);
+  const bool small =
+      algorithm_ == Algorithm::kTree || (algorithm_ == Algorithm::kAuto && bytes <= small_bytes(members_.size()));
+  return small ? all_reduce_small(vector, stats) : all_reduce_ring(vector, stats);
+}
+
+Status TcpRail::all_reduce_ring(const ReduceVector& vector, ReduceStats* stats) {
+  const std::size_t size = members_.size();
+  ReduceWork work(vector, size, stats);
+  RingStream stream(work, position_, size, size - 1, 2 * (size - 1), scratch_);
+  auto wait = make_wait();
+  auto status = stream.run(link_to(ring_next(position_, size)), link_to(ring_previous(position_, size)), header_, wait);
+  work.collect();
+  return status;
+}
+
+Status TcpRail::share(std::span<const Pieces> blocks) {
+  std::uint64_t total = 0;
+  for (const auto& block : blocks) total += block.size();
+  begin_operation('s', total);
+  const std::size_t size = members_.size();
+  ShareWork work(blocks);
+  RingStream stream(work, position_, size, 0, size - 1, scratch_);
+  auto wait = make_wait();
+  return stream.run(link_to(ring_next(position_, size)), link_to(ring_previous(position_, size)), header_, wait);
+}
+
+// The message is a copy of the scaled input behind a header, so that it leaves in one system call.
+Status TcpRail::all_reduce_small(const ReduceVector& vector, ReduceStats* stats) {
+  message_.resize(sizeof(LinkHeader) + vector.size() * sizeof(float));
+  const std::span<std::byte> message(message_);
+  std::memcpy(message.data(), &header_, sizeof header_);
+  vector.for_runs(0, vector.size(), [&](const auto& run, std::size_t offset) {
+    if (stats != nullptr && run.is_data) stats->local_square_sum += square_sum(run.values, run.count);
+    copy_scaled(floats_of(message) + offset, run.values, run.count, run.scale);
+  });
+  if (auto status = sum_small(message); !status) return status;
+  vector.for_runs(0, vector.size(), [&](const auto& run, std::size_t offset) {
+    std::memcpy(run.values, floats_of(message) + offset, run.count * sizeof(float));
+    if (stats != nullptr && run.is_data) stats->reduced_square_sum += square_sum(run.values, run.count);
+  });
+  return {};
+}
+
+// With four positions each pair of ring neighbours sums, then each sum meets the other one on the other side of the
+// ring. Sums of two are the same on both sides, so all ranks get the same bits.
+Status TcpRail::sum_small(std::span<std::byte> message) {
+  const std::size_t size = members_.size();
+  if (algorithm_ == Algorithm::kTree || size > kMaxExchangeSize) return climb_tree(message);
+  if (size < kMaxExchangeSize) return exchange_with_all(message);
+  if (auto status = exchange_with(position_ ^ 1, message); !status) return status;
+  return exchange_with(size - 1 - position_, message);
+}
+
+// Two or three ranks: everybody sends to everybody and sums in the order of the positions.
+Status TcpRail::exchange_with_all(std::span<std::byte> message) {
+  std::array<Transfer, kMaxTransfers> transfers;
+  std::array<std::span<std::byte>, kMaxExchangeSize> parts;
+  std::size_t count = 0;
+  std::size_t peers = 0;
+  parts[position_] = message;
+  for (std::size_t peer = 0; peer < members_.size(); ++peer) {
+    if (peer == position_) continue;
+    parts[peer] = inbox(peers++, message.size());
+    transfers[count++] = sending(link_to(peer), message);
+    transfers[count++] = receiving(link_to(peer), parts[peer]);
+  }
+  if (auto status = run(std::span(transfers).first(count)); !status) return status;
+  for (std::size_t part = 1; part < members_.size(); ++part) add_message(parts[0], parts[part]);
+  if (position_ != 0) std::memcpy(message.data(), parts[0].data(), message.size());
+  return {};
+}
+
+Status TcpRail::exchange_with(std::size_t position, std::span<std::byte> message) {
+  Link& link = link_to(position);
+  const auto incoming = inbox(0, message.size());
+  std::array<Transfer, 2> transfers{sending(link, message), receiving(link, incoming)};
+  if (auto status = run(transfers); !status) return status;
+  add_message(message, incoming);
+  return {};
+}
+
+Status TcpRail::climb_tree(std::span<std::byte> message) {
+  const auto parent = tree_parent(position_);
+  const auto children = tree_children(position_, members_.size());
+  std::array<Transfer, 2> transfers;
+  for (std::size_t i = 0; i < children.size(); ++i) {
+    transfers[i] = receiving(link_to(children[i]), inbox(i, message.size()));
+  }
+  if (auto status = run(std::span(transfers).first(children.size())); !status) return status;
+  for (std::size_t i = 0; i < children.size(); ++i) add_message(message, inbox(i, message.size()));
+  if (parent) {
+    std::array<Transfer, 1> up{sending(link_to(*parent), message)};
+    if (auto status = run(up); !status) return status;
+    std::array<Transfer, 1> down{receiving(link_to(*parent), message)};
+    if (auto status = run(down); !status) return status;
+  }
+  for (std::size_t i = 0; i < children.size(); ++i) transfers[i] = sending(link_to(children[i]), message);
+  return run(std::span(transfers).first(children.size()));
+}
+
+std::span<std::byte> TcpRail::inbox(std::size_t index, std::size_t size) {
+  auto& buffer = inboxes_[index];
+  if (buffer.size() < size) buffer.resize(size);
+  return std::span(buffer).first(size);
+}
+
+Status TcpRail::send(Link& link, std::span<const std::byte> data) {
+  LinkHeader header{'p', 0, data.size()};
+  std::array<Transfer, 1> first{sending(link, std::as_writable_bytes(std::span(&header, 1)))};
+  if (auto status = run(first); !status) return status;
+  // A transfer that sends only reads its buffer.
+  std::array<Transfer, 1> rest{sending(link, {const_cast<std::byte*>(data.data()), data.size()})};
+  return run(rest);
+}
+
+Status TcpRail::receive(Link& link, std::span<std::byte> data) {
+  const LinkHeader expected{'p', 0, data.size()};
+  LinkHeader header;
+  std::array<Transfer, 1> first{Transfer{&link, std::as_writable_bytes(std::span(&header, 1)), false, 0, &expected}};
+  if (auto status = run(first); !status) return status;
+  std::array<Transfer, 1> rest{Transfer{&link, data, false, 0, nullptr}};
+  return run(rest);
+}
+
+Status TcpRail::run(std::span<Transfer> transfers) {
+  auto wait = make_wait();
+  for (;;) {
+    std::array<pollfd, kMaxTransfers> interests;
+    std::size_t open = 0;
+    std::size_t moved = 0;
+    for (auto& transfer : transfers) {
+      auto progress = advance(transfer);
+      if (!progress) return progress.error();
+      moved += *progress;
+      if (transfer.done == transfer.buffer.size()) continue;
+      interests[open++] = {transfer.link->fd(), static_cast<short>(transfer.outgoing ? POLLOUT : POLLIN), 0};
+    }
+    if (open == 0) return {};
+    if (moved > 0) {
+      wait.moved();
+    } else if (auto status = wait.pause(std::span(interests).first(open)); !status) {
+      return status;
+    }
+  }
+}
+
+Result<std::size_t> TcpRail::advance(Transfer& transfer) {
+  const auto rest = transfer.buffer.subspan(transfer.done);
+  if (rest.empty()) return std::size_t{0};
+  auto moved = transfer.outgoing ? transfer.link->try_send(rest) : transfer.link->try_receive(rest);
+  if (!moved) return moved;
+  transfer.done += *moved;
+  if (transfer.expected != nullptr && transfer.done >= sizeof(LinkHeader)) {
+    LinkHeader theirs;
+    std::memcpy(&theirs, transfer.buffer.data(), sizeof theirs);
+    auto status = check_link_header(*transfer.expected, theirs, transfer.link->peer());
+    if (!status) return status.error();
+    transfer.expected = nullptr;
+  }
+  return moved;
+}
+
+}  // namespace elastictrain::comm

@@ -1,0 +1,80 @@
+// Purpose: collectives over TCP among the ranks of one rail (one rank a host). Small all-reduces exchange directly with
+// ring neighbours or climb a tree; everything else streams around the ring.
+//
+// Ownership: of its links. Thread: the communicator's; shut_down() from any. Failure: any error; the communicator then
+// shuts all links down, so that the error travels to every member.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "train/comm/link.h"
+#include "train/comm/pieces.h"
+#include "train/comm/topology.h"
+
+namespace elastictrain::comm {
+
+class TcpRail {
+ public:
+  // `members`: global ranks by position. `links`: to the ring neighbours, and to tree neighbours where there is a tree.
+  TcpRail(Ranks members, std::size_t position, std::vector<Link> links, Algorithm algorithm, const OpControl& control);
+
+  // Lets a wait also notice what happens on this host.
+  void watch(int fd, std::function<Status()> on_ready);
+
+  Status all_reduce(const ReduceVector& vector, ReduceStats* stats);
+  // Block p lies at position p and is copied to the same block of all others.
+  Status share(std::span<const Pieces> blocks);
+
+  Link* find_link(std::uint32_t peer);
+  // Point to point over one link; `data` is only read when sending.
+  Status send(Link& link, std::span<const std::byte> data);
+  Status receive(Link& link, std::span<std::byte> data);
+
+  void shut_down() noexcept;
+  const std::vector<Link>& links() const { return links_; }
+
+ private:
+  // A buffer on its way over one link.
+  struct Transfer {
+    Link* link = nullptr;
+    std::span<std::byte> buffer;
+    bool outgoing = false;
+    std::size_t done = 0;
+    const LinkHeader* expected = nullptr;  // the buffer starts with a header that must equal this one
+  };
+
+  Status run(std::span<Transfer> transfers);
+  Result<std::size_t> advance(Transfer& transfer);
+  static Transfer sending(Link& link, std::span<std::byte> message) { return {&link, message, true, 0, nullptr}; }
+  Transfer receiving(Link& link, std::span<std::byte> buffer) { return {&link, buffer, false, 0, &header_}; }
+  LinkWait make_wait() const { return {control_, watch_fd_, on_watch_}; }
+  void begin_operation(char kind, std::uint64_t bytes);
+  Link& link_to(std::size_t position);
+
+  Status all_reduce_ring(const ReduceVector& vector, ReduceStats* stats);
+  Status all_reduce_small(const ReduceVector& vector, ReduceStats* stats);
+  Status sum_small(std::span<std::byte> message);
+  Status exchange_with_all(std::span<std::byte> message);
+  Status exchange_with(std::size_t position, std::span<std::byte> message);
+  Status climb_tree(std::span<std::byte> message);
+  // A buffer for a message of `size` bytes from a peer.
+  std::span<std::byte> inbox(std::size_t index, std::size_t size);
+
+  Ranks members_;
+  std::size_t position_;
+  std::vector<Link> links_;
+  Algorithm algorithm_;
+  const OpControl& control_;
+  int watch_fd_ = -1;
+  std::function<Status()> on_watch_;
+  LinkHeader header_;  // of the current operation
+  std::vector<std::byte> scratch_;
+  std::vector<std::byte> message_;
+  std::vector<std::byte> inboxes_[2];
+};
+
+}  // namespace elastictrain::comm

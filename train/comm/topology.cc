@@ -1,0 +1,88 @@
+#include "train/comm/topology.h"
+
+#include <algorithm>
+
+namespace elastictrain::comm {
+namespace {
+
+bool share_memory(const protocol::Endpoint& a, const protocol::Endpoint& b, Transport transport) {
+  return transport == Transport::kAuto && a.host_key == b.host_key && !a.host_key.empty() && !a.unix_name.empty() &&
+         !b.unix_name.empty();
+}
+
+void place(Topology& topology, const std::vector<protocol::Endpoint>& peers, std::uint32_t rank, Transport transport) {
+  for (auto& host : topology.hosts) {
+    if (share_memory(peers[host.front()], peers[rank], transport)) {
+      host.push_back(rank);
+      return;
+    }
+  }
+  topology.hosts.push_back({rank});
+}
+
+void add_link(std::vector<LinkSpec>& links, std::uint32_t peer, Purpose purpose) {
+  const bool known = std::any_of(links.begin(), links.end(), [&](const auto& link) { return link.peer_rank == peer; });
+  if (!known) links.push_back({peer, purpose});
+}
+
+}  // namespace
+
+Ranks Topology::rail_ranks(std::size_t rail) const {
+  Ranks ranks;
+  for (const auto& members : hosts) ranks.push_back(members[rail]);
+  return ranks;
+}
+
+Topology make_topology(const std::vector<protocol::Endpoint>& peers, std::uint32_t rank, Transport transport) {
+  Topology topology;
+  for (std::uint32_t peer = 0; peer < peers.size(); ++peer) place(topology, peers, peer, transport);
+  std::size_t smallest = peers.size();
+  for (std::size_t host = 0; host < topology.hosts.size(); ++host) {
+    const auto& members = topology.hosts[host];
+    smallest = std::min(smallest, members.size());
+    const auto found = std::find(members.begin(), members.end(), rank);
+    if (found == members.end()) continue;
+    topology.host = host;
+    topology.local = static_cast<std::size_t>(found - members.begin());
+  }
+  topology.rails = topology.hosts.size() > 1 ? smallest : 0;
+  topology.ranks_on_machine = static_cast<std::size_t>(std::count_if(
+      peers.begin(), peers.end(), [&](const auto& peer) { return peer.host_key == peers[rank].host_key; }));
+  return topology;
+}
+
+std::size_t ring_next(std::size_t position, std::size_t size) {
+  return (position + 1) % size;
+}
+std::size_t ring_previous(std::size_t position, std::size_t size) {
+  return (position + size - 1) % size;
+}
+
+std::optional<std::size_t> tree_parent(std::size_t position) {
+  if (position == 0) return std::nullopt;
+  return (position - 1) / 2;
+}
+
+std::vector<std::size_t> tree_children(std::size_t position, std::size_t size) {
+  std::vector<std::size_t> children;
+  for (std::size_t child = 2 * position + 1; child <= 2 * position + 2 && child < size; ++child) {
+    children.push_back(child);
+  }
+  return children;
+}
+
+std::vector<LinkSpec> needed_links(const Topology& topology, Algorithm algorithm) {
+  std::vector<LinkSpec> links;
+  if (!topology.on_rail()) return links;
+  const auto rail = topology.rail_ranks(topology.local);
+  const auto position = topology.host;
+  add_link(links, rail[ring_next(position, rail.size())], Purpose::kRingLink);
+  add_link(links, rail[ring_previous(position, rail.size())], Purpose::kRingLink);
+  const bool small_messages = topology.local == 0 && rail.size() > kMaxExchangeSize && algorithm == Algorithm::kAuto;
+  if (!small_messages && algorithm != Algorithm::kTree) return links;
+  if (const auto parent = tree_parent(position)) add_link(links, rail[*parent], Purpose::kTreeLink);
+  for (const auto child : tree_children(position, rail.size())) add_link(links, rail[child], Purpose::kTreeLink);
+  return links;
+}
+
+}  // namespace elastictrain::comm
