@@ -7,6 +7,9 @@
 namespace elastictrain::train {
 namespace {
 
+constexpr std::uint64_t kEpochsAlwaysTold = 100;
+constexpr std::chrono::milliseconds kTellingInterval{500};
+
 std::string held_out_text(const Score& score) {
   return "held-out loss " + four_digits(score.loss) + ", accuracy " + four_digits(score.accuracy()) + " (" +
          std::to_string(score.correct) + " of " + std::to_string(score.count) + ")";
@@ -30,6 +33,12 @@ double EpochLog::mean_loss() const {
 double EpochLog::samples_per_second(Instant now) const {
   const double seconds = std::chrono::duration<double>(now - start_).count();
   return seconds > 0 ? static_cast<double>(samples_) / seconds : 0;
+}
+
+bool TellingPace::due(std::uint64_t done, EpochLog::Instant now) {
+  if (done > kEpochsAlwaysTold && now - last_ < kTellingInterval) return false;
+  last_ = now;
+  return true;
 }
 
 std::string four_digits(double value) {

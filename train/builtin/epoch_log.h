@@ -10,7 +10,7 @@
 
 namespace elastictrain::train {
 
-// Mean loss and throughput since `start`.
+// Mean loss and throughput since `start`, of one epoch or of several that are told in one line.
 class EpochLog {
  public:
   using Instant = std::chrono::steady_clock::time_point;
@@ -27,6 +27,17 @@ class EpochLog {
   Instant start_;
   double loss_sum_ = 0;
   std::uint64_t samples_ = 0;
+};
+
+// Which epochs are worth a line and a score: all of the first hundred, then one every half second, so that thousands of
+// tiny epochs flood neither the output nor the journal.
+class TellingPace {
+ public:
+  // `done` epochs are over. Remembers the time when it says yes.
+  bool due(std::uint64_t done, EpochLog::Instant now);
+
+ private:
+  EpochLog::Instant last_{};
 };
 
 // "0.9722": as many digits as are worth reading.

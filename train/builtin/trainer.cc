@@ -98,16 +98,22 @@ class Trainer {
     if (const auto done = evaluation_.poll()) tell_score(done->epoch, done->score);
   }
 
-  // `batch` is the first of the next epoch. A new worker's parameters arrive during its first step: it has none to
-  // score before.
+  // `batch` is the first of the next epoch.
   void end_epoch(const Batch& batch) {
-    const bool speaks = session_.rank() == 0 && !log_.empty();
-    if (speaks) tell_epoch();
+    const auto now = steady_clock::now();
+    if (pace_.due(batch.epoch, now)) {
+      if (session_.rank() == 0 && !log_.empty()) tell_and_score(batch);
+      log_ = EpochLog(now);
+    }
+    epoch_ = batch.epoch;
+  }
+
+  // The parameters of a new worker arrive during its first step, whose batch is empty: nothing to score before.
+  void tell_and_score(const Batch& batch) {
+    tell_epoch();
     const std::uint64_t every = options_.eval_every_epochs;
     const bool due = every > 0 && batch.epoch % every == 0 && model_.has_held_out_data();
-    if (speaks && due && !batch.samples.empty()) evaluation_.start(batch.epoch);
-    epoch_ = batch.epoch;
-    log_ = EpochLog(steady_clock::now());
+    if (due && !batch.samples.empty()) evaluation_.start(batch.epoch);
   }
 
   void end_run() {
@@ -140,6 +146,7 @@ class Trainer {
   std::unique_ptr<Optimizer> optimizer_;
   BackgroundEvaluation evaluation_;
   EpochLog log_;
+  TellingPace pace_;
   std::uint64_t epoch_ = 0;
   Session session_;  // last: it must go before the buffers that it shares
 };

@@ -32,3 +32,13 @@ TEST_CASE("scores of parts add up to the score of all") {
   CHECK(total.correct == 2);
   CHECK(total.count == 3);
 }
+
+TEST_CASE("the first epochs are all told, later ones at most twice a second") {
+  const EpochLog::Instant start = EpochLog::Instant{} + 1h;
+  TellingPace pace;
+  for (std::uint64_t done = 1; done <= 100; ++done) CHECK(pace.due(done, start));
+  CHECK_FALSE(pace.due(101, start + 499ms));
+  CHECK(pace.due(102, start + 500ms));
+  CHECK_FALSE(pace.due(103, start + 999ms));
+  CHECK(pace.due(104, start + 1000ms));
+}
