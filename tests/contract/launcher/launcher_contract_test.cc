@@ -1,0 +1,1 @@
+int x_placeholder_removed_before_commit;

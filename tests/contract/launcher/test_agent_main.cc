@@ -1,0 +1,13 @@
+// The part of the elastictrain command line that launchers use.
+#include <cstdio>
+#include <string_view>
+
+#include "launcher/agent/agent.h"
+#include "launcher/build_id.h"
+
+int main(int argc, char** argv) {
+  const std::string_view command = argc > 1 ? argv[1] : "";
+  if (command == "--build-id") return std::printf("%s\n", elastictrain::launcher::build_id().c_str()) > 0 ? 0 : 1;
+  if (command == "agent") return elastictrain::launcher::run_agent();
+  return 64;
+}
