@@ -90,7 +90,7 @@ Invariants::Broken Invariants::check_members(const protocol::GenerationPlan& pla
   const std::string name = "generation " + std::to_string(plan.generation);
   const std::set<WorkerId> before(facts.members.begin(), facts.members.end());
   std::set<WorkerId> seen;
-  std::set<std::pair<AgentId, std::uint32_t>> slots;
+  std::map<std::pair<AgentId, std::uint32_t>, std::size_t> slots;
   for (std::size_t rank = 0; rank < plan.members.size(); ++rank) {
     const protocol::Member& member = plan.members[rank];
     const Worker* worker = facts.roster.worker(member.worker);
@@ -98,7 +98,9 @@ Invariants::Broken Invariants::check_members(const protocol::GenerationPlan& pla
     if (!seen.insert(member.worker).second) return name + " lists " + to_string(member.worker) + " twice";
     if (worker == nullptr || worker->dying) return name + " lists " + to_string(member.worker) + ", which is gone";
     if (!worker->ready) return name + " lists " + to_string(member.worker) + ", which is not ready";
-    if (!slots.emplace(worker->agent, worker->slot).second) return name + " puts two members into one slot";
+    // Only a rank 0 that hands its state to nobody but new workers may share its slot with one of them.
+    const auto [before_it, fresh] = slots.emplace(std::pair{worker->agent, worker->slot}, rank);
+    if (!fresh && before_it->second != 0) return name + " puts two members into one slot";
     const bool joins = plan.previous != 0 && !before.contains(member.worker);
     if (member.joiner != joins) return name + " confuses joiners and survivors";
   }
@@ -118,7 +120,7 @@ Invariants::Broken Invariants::check_slots(const RunFacts& facts) const {
   for (const auto& [id, worker] : facts.roster.workers()) {
     Use& use = uses[{worker.agent, worker.slot}];
     ++use.workers;
-    const bool counts = members.contains(id) && !worker.dying && !worker.left;
+    const bool counts = members.contains(id) && !worker.dying && !worker.left && id != facts.members.front();
     if (counts) ++use.members;
     if (use.workers > 2 || use.members > 1) {
       return "slot " + std::to_string(worker.slot) + " of " + worker.host + " holds too many workers";

@@ -87,6 +87,7 @@ void Membership::Impl::fired(const TimerUse& use) {
       dirty_ = true;
       break;
     case TimerKind::kGrace:
+      if (end_.mode != EndMode::kDraining) break;
       tell(Tell::Level::kWarning, "the workers did not reach a step boundary within the grace time: stopping them now");
       begin_end(EndMode::kNow, end_.status, end_.reason);
       break;

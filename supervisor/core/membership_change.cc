@@ -92,6 +92,8 @@ CurrentMember Membership::Impl::current_member(WorkerId id) const {
 
 // Workers that could join: those of the plan first, so that a plan is not remade for nothing; then the ready ones.
 std::vector<Candidate> Membership::Impl::candidates() const {
+  const std::set<WorkerId> planned(change_.members.begin(), change_.members.end());
+  const std::set<std::string> avoided = avoided_hosts();
   std::vector<Candidate> list;
   for (const auto& [id, worker] : roster_.workers()) {
     if (worker.dying || worker.finished || is_member(id) || displaced(worker)) continue;
@@ -102,9 +104,10 @@ std::vector<Candidate> Membership::Impl::candidates() const {
       shared = true;
       blocked = blocked || !to_replace_.contains(other);
     }
-    if (!blocked) list.push_back({id, worker.place(), !shared});
+    if (blocked) continue;
+    const bool fixed = change_.stage == Stage::kPreparing && planned.contains(id);
+    list.push_back({id, worker.place(), !shared, !fixed && avoided.contains(worker.host)});
   }
-  const std::set<WorkerId> planned(change_.members.begin(), change_.members.end());
   std::stable_sort(list.begin(), list.end(), [&](const Candidate& a, const Candidate& b) {
     const bool fixed = change_.stage == Stage::kPreparing;
     const auto rank = [&](const Candidate& c) {
@@ -117,11 +120,16 @@ std::vector<Candidate> Membership::Impl::candidates() const {
   return list;
 }
 
-std::vector<Place> Membership::Impl::free_places() const {
-  std::set<std::string> avoided;
+std::set<std::string> Membership::Impl::avoided_hosts() const {
+  std::set<std::string> hosts;
   for (const auto& [id, kind] : to_replace_) {
-    if (kind == protocol::ChangeKind::kMigrate) avoided.insert(roster_.worker(id)->host);
+    if (kind == protocol::ChangeKind::kMigrate) hosts.insert(roster_.worker(id)->host);
   }
+  return hosts;
+}
+
+std::vector<Place> Membership::Impl::free_places() const {
+  const std::set<std::string> avoided = avoided_hosts();
   std::vector<Place> preferred;
   std::vector<Place> others;
   for (const Agent* agent : roster_.agents_in_order()) {
@@ -166,6 +174,8 @@ void Membership::Impl::reconcile() {
     return;
   }
   const SwapDecision decision = decide_swap(swap_input());
+  const bool same = same_plan(decision);
+  if (change_.stage == Stage::kPreparing && !same) cancel_change("a newer plan takes its place");
   const std::vector<WorkerId> next = carry_out(decision);
   if (generation_ == 0 && next.size() + plain_finished_ < settings_.min_workers && !settling()) {
     fail_run(69, "only " + count(next.size(), "worker") + " could start, but at least " +
@@ -173,14 +183,13 @@ void Membership::Impl::reconcile() {
     return;
   }
   tell_unmet(decision, want);
-  if (change_.stage == Stage::kPreparing && next == change_.members) return;
-  if (change_.stage == Stage::kPreparing) cancel_change("a newer plan takes its place");
+  if (change_.stage == Stage::kPreparing) return;
   if (next == members_) {
     cancel(change_.timer);
     change_ = Change{};
     return;
   }
-  if (next != change_.members) {
+  if (!same) {
     cancel(change_.timer);
     change_ = Change{};
     change_.members = next;
@@ -192,6 +201,15 @@ void Membership::Impl::reconcile() {
   describe(decision, next.size());
   const bool may_begin = elastic_ && next.size() >= (generation_ == 0 ? settings_.min_workers : 1U);
   if (change_.not_ready == 0 && !change_.retrying && may_begin) prepare();
+}
+
+bool Membership::Impl::same_plan(const SwapDecision& decision) const {
+  if (change_.stage == Stage::kIdle || !decision.start.empty()) return false;
+  std::vector<WorkerId> next = decision.stay;
+  std::vector<WorkerId> joiners = decision.join;
+  std::sort(joiners.begin(), joiners.end());
+  next.insert(next.end(), joiners.begin(), joiners.end());
+  return next == change_.members;
 }
 
 // Starts and dismisses workers; returns the members of the next generation in rank order.
@@ -227,7 +245,9 @@ void Membership::Impl::describe(const SwapDecision& decision, std::size_t next_s
   std::set<std::string> drained;
   std::string replaced;
   ChangeKind replace_kind = ChangeKind::kReplace;
-  for (WorkerId id : decision.leave) {
+  std::vector<WorkerId> going = decision.leave;
+  if (decision.bridge) going.push_back(*decision.bridge);
+  for (WorkerId id : going) {
     const Worker& worker = *roster_.worker(id);
     if (displaced(worker)) drained.insert(worker.host);
     const auto wish = to_replace_.find(id);
@@ -248,41 +268,46 @@ void Membership::Impl::describe(const SwapDecision& decision, std::size_t next_s
     change_.kind = next_size > size ? ChangeKind::kGrow : ChangeKind::kShrink;
     change_.reason = (next_size > size ? "grow " : "shrink ") + sizes + " workers: " + target_reason_;
   }
+  if (decision.bridge) change_.reason += "; rank 0 stays until the next change, to hand its state over";
 }
 
 // Says once what part of the wish cannot be met now, when nothing is on its way that could meet it.
 void Membership::Impl::tell_unmet(const SwapDecision& decision, std::uint32_t want) {
   if (settling() || !spawned_) return;
+  give_up_replacements(decision);
+  const std::string text = unmet_text(decision, want);
+  if (text == unmet_told_) return;
+  unmet_told_ = text;
+  if (text.empty()) return;
+  journal("wish_unmet", Fields().number("wanted", target_).number("possible", decision.size()).text("text", text));
+  tell(Tell::Level::kWarning, text);
+}
+
+std::string Membership::Impl::unmet_text(const SwapDecision& decision, std::uint32_t want) const {
   std::string text;
   const std::uint32_t asked = hold_ || !elastic_ ? want : target_;
   if (decision.size() < want) {
-    text = count(asked, "worker") + " are wanted, but there are slots for " + std::to_string(decision.size()) +
-           ": the rest follows when hosts appear";
+    text = count(asked, "worker") + (asked == 1 ? " is" : " are") + " wanted and " + std::to_string(decision.size()) +
+           " can train: no other slot is free";
+    const std::size_t blamed = roster_.blamed_slots();
+    if (blamed > 0) text += ", and in " + count(blamed, "slot") + " new workers failed";
+    text += ". The rest follows when hosts appear or you ask again.";
   } else if (want < asked) {
     text = count(asked, "worker") + " are wanted, but the limit of the global batch allows " + std::to_string(want);
   }
   for (WorkerId id : decision.held) {
-    text += (text.empty() ? "" : "; ") + name_of(*roster_.worker(id)) + " stays although its host goes away: at least " +
-            count(settings_.min_workers, "worker") + " must train";
+    text += (text.empty() ? "" : " ") + name_of(*roster_.worker(id)) + " stays although its host goes away: at least " +
+            count(settings_.min_workers, "worker") + " must train.";
   }
-  const bool all_stay = std::any_of(to_replace_.begin(), to_replace_.end(), [&](const auto& wish) {
-    const auto& stay = decision.stay;
-    return std::find(stay.begin(), stay.end(), wish.first) != stay.end();
-  });
-  if (all_stay) give_up_replacements();
-  if (text == unmet_told_) return;
-  unmet_told_ = text;
-  if (text.empty()) return;
-  journal("wish_unmet", Fields().number("wanted", asked).number("possible", decision.size()).text("text", text));
-  tell(Tell::Level::kWarning, text);
+  return text;
 }
 
-void Membership::Impl::give_up_replacements() {
-  for (const auto& [id, kind] : to_replace_) {
+void Membership::Impl::give_up_replacements(const SwapDecision& decision) {
+  for (WorkerId id : decision.stay) {
+    if (id == decision.bridge || to_replace_.erase(id) == 0) continue;
     journal("replace_given_up", Fields().number("worker", id.value));
     tell(Tell::Level::kWarning, name_of(*roster_.worker(id)) + " stays: no worker to take its place could be started");
   }
-  to_replace_.clear();
 }
 
 std::vector<WorkerId> Membership::Impl::addressees() const {

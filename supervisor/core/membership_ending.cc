@@ -58,15 +58,16 @@ void Membership::Impl::begin_end(EndMode mode, int status, std::string reason) {
     cancel_change(end_.reason);
     change_ = Change{};
   }
+  dirty_ = true;
+  if (mode == EndMode::kNow) {
+    stop_everybody();
+    arm({TimerKind::kEnd, {}, {}}, now_ + settings_.grace + kEndMargin);
+    return;
+  }
   for (auto& [id, worker] : roster_.workers()) {
     if (!is_member(id) && !in_flight(id)) dismiss(worker, end_.reason);
   }
   if (mode == EndMode::kDraining) arm({TimerKind::kGrace, {}, {}}, now_ + settings_.grace);
-  if (mode == EndMode::kNow) {
-    stop_everybody();
-    arm({TimerKind::kEnd, {}, {}}, now_ + settings_.grace + kEndMargin);
-  }
-  dirty_ = true;
 }
 
 void Membership::Impl::stop_everybody() {
@@ -99,7 +100,8 @@ void Membership::Impl::member_finished() {
 }
 
 void Membership::Impl::advance_end() {
-  if (change_.stage == Stage::kCommitted && change_.waiting.empty()) complete();
+  const bool swapped = change_.stage == Stage::kCommitted && change_.waiting.empty();
+  if (swapped && end_.mode != EndMode::kNow) complete();
   if (end_.mode == EndMode::kDraining && change_.stage != Stage::kCommitted) drain_members();
   if (roster_.workers().empty()) end_run();
 }

@@ -54,7 +54,7 @@ class Membership::Impl {
     std::vector<WorkerId> leavers;
     std::unordered_set<WorkerId> waiting;  // whose answer (kPreparing) or swap (kCommitted) is outstanding
     std::size_t not_ready = 0;
-    bool any_active = false;
+    bool any_active = false;      // somebody passed the boundary
     std::uint64_t timer = 0;  // kPrepare or kRetry
     bool retrying = false;    // waits for kRetry
     std::uint32_t attempts = 0;
@@ -100,8 +100,8 @@ class Membership::Impl {
   std::optional<std::string> mismatch(const protocol::WorkerReady& message) const;
   void judge_exit(const Worker& worker, const WorkerExited& event);
   void judge_unfinished_exit(const Worker& worker, const WorkerExited& event);
-  void drop_joiner(WorkerId id, const std::string& why, Retry retry);  // its process is gone or about to be
-  void expel_joiner(WorkerId id, const std::string& why);              // and is not tried again in that slot
+  void drop_joiner(const Worker& worker, const std::string& why, Retry retry);  // it is gone already
+  void expel_joiner(WorkerId id, const std::string& why);  // and do not try again in its slot
   void dismiss(Worker& worker, const std::string& reason);
   void stop_worker(Worker& worker);
   void bury(WorkerId id);
@@ -119,12 +119,15 @@ class Membership::Impl {
   CurrentMember current_member(WorkerId id) const;
   std::vector<Candidate> candidates() const;
   std::vector<Place> free_places() const;
+  std::set<std::string> avoided_hosts() const;  // workers are to move away from them
   bool displaced(const Worker& worker) const;
   bool settling() const;
+  bool same_plan(const SwapDecision& decision) const;
   std::vector<WorkerId> carry_out(const SwapDecision& decision);
+  std::string unmet_text(const SwapDecision& decision, std::uint32_t want) const;
   void describe(const SwapDecision& decision, std::size_t next_size);
   void tell_unmet(const SwapDecision& decision, std::uint32_t want);
-  void give_up_replacements();
+  void give_up_replacements(const SwapDecision& decision);
   void prepare();
   protocol::GenerationPlan plan_change();
   void commit();

@@ -165,6 +165,7 @@ void Membership::Impl::said(Worker& worker, const protocol::WorkerLeft& message)
   if (change_.stage != Stage::kCommitted || message.generation != change_.generation) return;
   if (change_.waiting.erase(worker.id) == 0) return;
   worker.left = true;
+  change_.any_active = true;
   journal("left", Fields().number("worker", worker.id.value).number("generation", message.generation).number(
                       "last_step", message.last_step));
   expect_exit(worker);
@@ -193,10 +194,12 @@ void Membership::Impl::said(Worker& worker, const protocol::WorkerNote& message)
 }
 
 void Membership::Impl::on(const WorkerSpawnFailed& event) {
-  if (roster_.worker(event.worker) == nullptr) return;
-  journal("spawn_failed", Fields().number("worker", event.worker.value).text("reason", event.reason));
-  drop_joiner(event.worker, "could not be started: " + event.reason, Retry::kOnce);
-  bury(event.worker);
+  const Worker* found = roster_.worker(event.worker);
+  if (found == nullptr) return;
+  const Worker worker = *found;
+  journal("spawn_failed", Fields().number("worker", worker.id.value).text("reason", event.reason));
+  bury(worker.id);
+  if (!worker.dying) drop_joiner(worker, "could not be started: " + event.reason, Retry::kOnce);
 }
 
 void Membership::Impl::on(const WorkerExited& event) {
@@ -209,8 +212,8 @@ void Membership::Impl::on(const WorkerExited& event) {
                         .integer("exit_code", event.exit_code)
                         .integer("signal", event.signal)
                         .texts("last_error_lines", event.last_error_lines));
-  if (end_.mode != EndMode::kNow) judge_exit(worker, event);
   bury(worker.id);
+  if (end_.mode != EndMode::kNow) judge_exit(worker, event);
 }
 
 void Membership::Impl::judge_exit(const Worker& worker, const WorkerExited& event) {
@@ -240,28 +243,26 @@ void Membership::Impl::judge_unfinished_exit(const Worker& worker, const WorkerE
   if (is_member(worker.id) || in_flight(worker.id) || starts_the_run) {
     // A drain asks members to end; one that does so without a word has done what was asked.
     if (good && end_.mode == EndMode::kDraining) {
-      change_.waiting.erase(worker.id);
       return;
     }
     fail_run(status_of(event), name_of(worker) + " " + (good ? "ended before its training did: it " : "") + what);
     return;
   }
-  drop_joiner(worker.id, what, Retry::kOnce);
+  drop_joiner(worker, what, Retry::kOnce);
 }
 
-void Membership::Impl::drop_joiner(WorkerId id, const std::string& why, Retry retry) {
-  Worker& worker = *roster_.worker(id);
-  if (worker.dying) return;
+void Membership::Impl::drop_joiner(const Worker& worker, const std::string& why, Retry retry) {
   roster_.blame(worker.place(), retry == Retry::kOnce ? 1 : 2);
-  journal("dropped", Fields().number("worker", id.value).text("reason", why));
-  tell(Tell::Level::kWarning, "new worker " + to_string(id) + " on " + worker.host + " " + why);
-  worker.dying = true;
+  journal("dropped", Fields().number("worker", worker.id.value).text("reason", why));
+  tell(Tell::Level::kWarning, "new worker " + to_string(worker.id) + " on " + worker.host + " " + why);
   dirty_ = true;
 }
 
 void Membership::Impl::expel_joiner(WorkerId id, const std::string& why) {
-  drop_joiner(id, why, Retry::kNever);
-  stop_worker(*roster_.worker(id));
+  Worker& worker = *roster_.worker(id);
+  if (worker.dying) return;
+  drop_joiner(worker, why, Retry::kNever);
+  stop_worker(worker);
 }
 
 void Membership::Impl::dismiss(Worker& worker, const std::string& reason) {

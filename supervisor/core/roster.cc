@@ -83,6 +83,12 @@ bool Roster::any_launching() const {
   });
 }
 
+std::size_t Roster::blamed_slots() const {
+  return static_cast<std::size_t>(std::count_if(failures_.begin(), failures_.end(), [](const auto& entry) {
+    return entry.second >= kFailuresPerSlot;
+  }));
+}
+
 bool Roster::is_blamed(Place place) const {
   const auto found = failures_.find({place.agent, place.slot});
   return found != failures_.end() && found->second >= kFailuresPerSlot;

@@ -87,6 +87,7 @@ class Roster {
   void clear_blame() { failures_.clear(); }
   void clear_blame(Place place) { failures_.erase({place.agent, place.slot}); }
   bool is_blamed(Place place) const;
+  std::size_t blamed_slots() const;
 
  private:
   std::map<AgentId, Agent> agents_;

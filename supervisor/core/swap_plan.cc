@@ -8,12 +8,13 @@ namespace {
 
 class Decider {
  public:
-  explicit Decider(const SwapInput& input) : in_(input), stays_(input.members.size(), false) {}
+  explicit Decider(const SwapInput& input) : in_(input), stays_(input.members.size(), false), used_(input.candidates.size(), false) {}
 
   SwapDecision decide() {
     keep_members();
     fill();
     hold_back();
+    bridge();
     list_members();
     share_out_spares();
     return std::move(out_);
@@ -34,16 +35,21 @@ class Decider {
   }
 
   void fill() {
-    for (const Candidate& candidate : in_.candidates) {
-      if (size() >= in_.want) break;
-      out_.join.push_back(candidate.worker);
-      taken_.push_back(candidate.place);
-      ++next_candidate_;
-    }
+    take_candidates(false);
     while (size() < in_.want && next_free_ < in_.free.size()) start(in_.free[next_free_++]);
+    take_candidates(true);
     for (const CurrentMember& member : in_.members) {
       if (size() >= in_.want) break;
       if (member.replaced && !member.displaced && member.can_overlap && !is_taken(member.place)) start(member.place);
+    }
+  }
+
+  void take_candidates(bool last_resort) {
+    for (std::size_t i = 0; i < in_.candidates.size() && size() < in_.want; ++i) {
+      if (in_.candidates[i].last_resort != last_resort) continue;
+      used_[i] = true;
+      out_.join.push_back(in_.candidates[i].worker);
+      taken_.push_back(in_.candidates[i].place);
     }
   }
 
@@ -66,6 +72,13 @@ class Decider {
     }
   }
 
+  void bridge() {
+    const bool anybody_new = !out_.join.empty() || !out_.start.empty();
+    if (in_.members.empty() || staying() > 0 || !anybody_new) return;
+    stays_[0] = true;
+    out_.bridge = in_.members[0].worker;
+  }
+
   void list_members() {
     for (std::size_t i = 0; i < in_.members.size(); ++i) {
       (stays_[i] ? out_.stay : out_.leave).push_back(in_.members[i].worker);
@@ -73,7 +86,8 @@ class Decider {
   }
 
   void share_out_spares() {
-    for (std::size_t i = next_candidate_; i < in_.candidates.size(); ++i) {
+    for (std::size_t i = 0; i < in_.candidates.size(); ++i) {
+      if (used_[i]) continue;
       const Candidate& candidate = in_.candidates[i];
       const bool needed = candidate.may_wait && out_.spare.size() < in_.spares;
       (needed ? out_.spare : out_.dismiss).push_back(candidate.worker);
@@ -85,8 +99,8 @@ class Decider {
 
   const SwapInput& in_;
   std::vector<bool> stays_;
+  std::vector<bool> used_;    // candidates that join
   std::vector<Place> taken_;  // slots of workers that join
-  std::size_t next_candidate_ = 0;
   std::size_t next_free_ = 0;
   SwapDecision out_;
 };

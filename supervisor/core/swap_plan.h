@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,7 +32,8 @@ struct CurrentMember {
 struct Candidate {
   WorkerId worker;
   Place place;
-  bool may_wait = true;  // may stay as a spare (it shares its slot with nobody)
+  bool may_wait = true;      // may stay as a spare (it shares its slot with nobody)
+  bool last_resort = false;  // on a host that workers are to move away from
 };
 
 struct SwapInput {
@@ -52,6 +54,8 @@ struct SwapDecision {
   std::vector<Place> start_spare;
   std::vector<WorkerId> dismiss;  // candidates that nobody needs
   std::vector<WorkerId> held;     // displaced, but needed to keep `min` workers: they stay for now
+  // Everybody else is new: this member stays for one more generation, so that somebody has the state and a batch.
+  std::optional<WorkerId> bridge;
   std::uint32_t size() const { return static_cast<std::uint32_t>(stay.size() + join.size() + start.size()); }
 };
 

@@ -83,14 +83,25 @@ class Story {
   void wait(const Words& words) {
     const bool seconds = words.at(0).find("ms") == std::string::npos;
     const Instant until = now_ + Millis(number(words[0]) * (seconds ? 1000 : 1));
+    while (now_ < until) {
+      for (AgentId id : alive_) feed(AgentReported{id, {}});
+      advance(std::min<Instant>(now_ + Millis(250), until));
+    }
+  }
+
+  void advance(Instant until) {
     while (!timers_.empty() && timers_.begin()->first.first <= until) {
-      const auto [when, timer] = *timers_.begin();
+      const auto [when, timer] = timers_.begin()->first;
       timers_.erase(timers_.begin());
-      now_ = std::max(now_, when.first);
-      feed(TimerFired{when.second});
-      static_cast<void>(timer);
+      now_ = std::max(now_, when);
+      feed(TimerFired{timer});
     }
     now_ = until;
+  }
+
+  void connect(AgentId id) {
+    alive_.insert(id);
+    feed(AgentConnected{id});
   }
 
   void set(const Words& words) {
@@ -175,11 +186,17 @@ class Story {
   std::map<std::string, std::function<void(const Words&)>> commands_{
       {"settings", [this](const Words& w) { set(w); }},
       {"hosts", [this](const Words& w) { offer(w); }},
-      {"up", [this](const Words& w) { for (const auto& word : w) feed(AgentConnected{agent(word)}); }},
+      {"up", [this](const Words& w) { for (const auto& word : w) connect(agent(word)); }},
       {"lost", [this](const Words& w) { feed(AgentLost{agent(w.at(0)), rest(w, 1)}); }},
-      {"heard", [this](const Words& w) { for (const auto& word : w) feed(AgentReported{agent(word), {}}); }},
+      {"silent", [this](const Words& w) { for (const auto& word : w) alive_.erase(agent(word)); }},
       {"hello", [this](const Words& w) { each(w, {}, [this](WorkerId id) { hello(id); }); }},
       {"ready", [this](const Words& w) { each(w, {}, [this](WorkerId id) { ready(id); }); }},
+      {"ready-other", [this](const Words& w) {
+         each(w, {}, [this](WorkerId id) {
+           hello(id);
+           say(id, protocol::WorkerReady{{}, 2000, 8, 60000});
+         });
+       }},
       {"prepared", [this](const Words& w) {
          each(w, std::vector<WorkerId>(addressed_), [this](WorkerId id) { say(id, protocol::WorkerPrepared{generation_}); });
        }},
@@ -217,6 +234,7 @@ class Story {
   Instant now_{};
   std::map<std::pair<Instant, std::uint64_t>, std::uint64_t> timers_;
   std::set<WorkerId> greeted_;
+  std::set<AgentId> alive_;  // report every 250 ms
   std::vector<WorkerId> addressed_;
   std::vector<WorkerId> members_;
   Generation generation_ = 0;
