@@ -11,8 +11,6 @@
 namespace elastictrain::comm {
 namespace {
 
-// A failed try costs a system call, so few of them pass before the thread sleeps in poll(2).
-constexpr int kTriesBeforeSleep = 200;
 // How often a sleeper looks at the deadline and at the shared memory of its host.
 constexpr int kSleepMs = 5;
 constexpr std::size_t kMaxInterests = 8;
@@ -44,6 +42,13 @@ Error Link::lost(int error_number) const {
   return Error{ErrorCode::kPeerLost, "lost rank " + std::to_string(peer_) + ": " + why};
 }
 
+std::optional<LinkHeader> Link::peek_header() const {
+  LinkHeader header;
+  const ssize_t n = ::recv(socket_.fd(), &header, sizeof header, MSG_PEEK | MSG_DONTWAIT);
+  if (n != static_cast<ssize_t>(sizeof header)) return std::nullopt;
+  return header;
+}
+
 void Link::shut_down() noexcept {
   ::shutdown(socket_.fd(), SHUT_RDWR);
 }
@@ -59,7 +64,8 @@ Status check_link_header(const LinkHeader& mine, const LinkHeader& theirs, std::
 
 Status LinkWait::pause(std::span<const pollfd> interests) {
   if (control_.aborted()) return control_.check();
-  if (++idle_ > kTriesBeforeSleep) return sleep(interests);
+  ++idle_;
+  if (sleeps()) return sleep(interests);
   if (control_.crowded()) ::sched_yield();
   return {};
 }

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -18,6 +19,14 @@
 
 namespace elastictrain::comm {
 
+// Travels ahead of every operation on every link it uses.
+struct LinkHeader {
+  std::uint32_t kind = 0;
+  std::uint32_t sequence = 0;
+  std::uint64_t bytes = 0;  // of the whole operation
+  bool operator==(const LinkHeader&) const = default;
+};
+
 class Link {
  public:
   Link(Socket socket, std::uint32_t peer) : socket_(std::move(socket)), peer_(peer) {}
@@ -25,6 +34,9 @@ class Link {
   // Bytes moved, 0 when it would block.
   Result<std::size_t> try_send(std::span<const std::byte> data);
   Result<std::size_t> try_receive(std::span<std::byte> data);
+
+  // The header at the front of what has arrived, if it is there; it stays there.
+  std::optional<LinkHeader> peek_header() const;
 
   void shut_down() noexcept;
   int fd() const { return socket_.fd(); }
@@ -41,14 +53,6 @@ class Link {
   std::uint64_t received_bytes_ = 0;
 };
 
-// Travels ahead of every operation on every link it uses.
-struct LinkHeader {
-  std::uint32_t kind = 0;
-  std::uint32_t sequence = 0;
-  std::uint64_t bytes = 0;  // of the whole operation
-  bool operator==(const LinkHeader&) const = default;
-};
-
 Status check_link_header(const LinkHeader& mine, const LinkHeader& theirs, std::uint32_t peer);
 
 // One wait of one operation. Call pause() whenever nothing could be moved; it polls, yields or sleeps, and ends with an
@@ -60,9 +64,13 @@ class LinkWait {
       : control_(control), also_watch_(also_watch), on_watch_(on_watch) {}
 
   void moved() { idle_ = 0; }
+  bool sleeps() const { return idle_ > kTriesBeforeSleep; }
   Status pause(std::span<const pollfd> interests);
 
  private:
+  // A failed try costs a system call, so few of them pass before the thread sleeps in poll(2).
+  static constexpr int kTriesBeforeSleep = 200;
+
   Status sleep(std::span<const pollfd> interests);
 
   const OpControl& control_;

@@ -84,12 +84,13 @@ void OutgoingHandshake::send_handshake(Deadline now) {
   state_ = State::kAwaitingAck;
   ack_bytes_ = 0;
   retry_at_ = Deadline::max();
-  last_error_ = "connected, but it has not answered the handshake (is it preparing the same generation?)";
+  if (!refused_) last_error_ = "connected, but it has not answered the handshake (is it preparing the same generation?)";
 }
 
 void OutgoingHandshake::read_ack(Deadline now) {
   const ssize_t n = ::recv(socket_.fd(), ack_.data() + ack_bytes_, ack_.size() - ack_bytes_, 0);
   if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
+  refused_ = refused_ || n <= 0;
   if (n <= 0) return retry(now, "it refused the handshake (wrong token or another generation)");
   ack_bytes_ += static_cast<std::size_t>(n);
   if (ack_bytes_ < ack_.size()) return;

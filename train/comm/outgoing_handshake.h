@@ -46,6 +46,7 @@ class OutgoingHandshake {
   std::size_t attempts_ = 0;
   std::size_t ack_bytes_ = 0;
   HandshakeAckBytes ack_{};
+  bool refused_ = false;  // worth telling more than the state of the latest attempt
   std::string last_error_ = "no answer yet";
 };
 

@@ -295,10 +295,25 @@ Status TcpRail::run(std::span<Transfer> transfers) {
     if (open == 0) return {};
     if (moved > 0) {
       wait.moved();
-    } else if (auto status = wait.pause(std::span(interests).first(open)); !status) {
-      return status;
+      continue;
     }
+    if (auto status = wait.pause(std::span(interests).first(open)); !status) return status;
+    if (!wait.sleeps()) continue;
+    if (auto status = check_unread_links(transfers); !status) return status;
   }
+}
+
+Status TcpRail::check_unread_links(std::span<const Transfer> transfers) const {
+  for (const auto& link : links_) {
+    const bool in_use = std::any_of(transfers.begin(), transfers.end(), [&](const Transfer& transfer) {
+      return transfer.link == &link && !transfer.outgoing && transfer.done < transfer.buffer.size();
+    });
+    if (in_use) continue;
+    const auto theirs = link.peek_header();
+    if (!theirs || theirs->sequence != header_.sequence) continue;
+    if (auto status = check_link_header(header_, *theirs, link.peer()); !status) return status;
+  }
+  return {};
 }
 
 Result<std::size_t> TcpRail::advance(Transfer& transfer) {

@@ -49,6 +49,8 @@ class TcpRail {
 
   Status run(std::span<Transfer> transfers);
   Result<std::size_t> advance(Transfer& transfer);
+  // Looks for a peer that is in another kind of operation and waits on a link this one does not read.
+  Status check_unread_links(std::span<const Transfer> transfers) const;
   static Transfer sending(Link& link, std::span<std::byte> message) { return {&link, message, true, 0, nullptr}; }
   Transfer receiving(Link& link, std::span<std::byte> buffer) { return {&link, buffer, false, 0, &header_}; }
   LinkWait make_wait() const { return {control_, watch_fd_, on_watch_}; }

@@ -3,12 +3,14 @@
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 
 #include <optional>
 
 #include "fake_supervisor.h"
 #include "launcher/agent/agent.h"
 #include "launcher/command.h"
+#include "supervisor/protocol/frame_reader.h"
 
 using namespace elastictrain;
 using namespace elastictrain::testing;
@@ -430,8 +432,14 @@ TEST_CASE("an agent that loses its supervisor comes back with the truth") {
   worker.say(WorkerActive{2, 30});
   REQUIRE(lab.supervisor.await<FromWorker>(0, 2));
   REQUIRE(lab.supervisor.await<WorkerSpawned>(0, 2));
+  lab.supervisor.stop_listening();
   lab.supervisor.agents[0]->connection->close();
-  worker.say(WorkerNote{"accuracy", "0.97"});
+  // What is said before the agent knows that the connection is gone is lost with it, so it is said again and again.
+  for (int i = 0; i < 20; ++i) {
+    worker.say(WorkerNote{"accuracy", "0.97"});
+    lab.supervisor.pump([] { return false; }, std::chrono::milliseconds(20));
+  }
+  lab.supervisor.open(lab.supervisor.port());
   REQUIRE(lab.supervisor.await<AgentHello>(1));
   REQUIRE(lab.supervisor.await<FromWorker>(1, 3));
   const auto said = lab.supervisor.all<FromWorker>(1);

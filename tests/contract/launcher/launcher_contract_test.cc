@@ -1,1 +1,340 @@
-int x_placeholder_removed_before_commit;
+// One suite for every launcher: local, and ssh with a fake ssh that runs the remote command on this machine.
+#include <doctest/doctest.h>
+#include <signal.h>
+#include <sys/stat.h>
+
+#include <optional>
+#include <sstream>
+
+#include "fake_supervisor.h"
+#include "launcher/agent/agent.h"
+#include "launcher/command.h"
+#include "launcher/launchers.h"
+#include "launcher/session_sweep.h"
+
+using namespace elastictrain;
+using namespace elastictrain::testing;
+using launcher::AgentProgram;
+using launcher::LaunchEnded;
+using launcher::Launcher;
+using launcher::SshOptions;
+
+namespace {
+
+std::string test_agent_build_id() {
+  static const std::string id = [] {
+    asio::io_context io;
+    std::string output;
+    auto command = launcher::Command::start(io, {.argv = {TEST_AGENT, "--build-id"}}, nullptr,
+                                            [&](launcher::CommandEnd end) { output = end.output; });
+    REQUIRE(command.ok());
+    io.run();
+    return output.substr(0, output.find('\n'));
+  }();
+  return id;
+}
+
+struct Lab {
+  Lab() : supervisor(io) {
+    ::setenv("XDG_RUNTIME_DIR", directory.path.c_str(), 1);
+    ::setenv("FAKE_SSH_DIR", directory.path.c_str(), 1);
+  }
+
+  ~Lab() {
+    for (std::uint32_t agent = 1; agent <= 8; ++agent) {
+      if (launched) launched->forget(AgentId{agent});
+    }
+    CHECK(supervisor.pump([&] { return ends.size() >= expected; }));
+    // Agents that outlive their ssh are told by their connection.
+    for (std::size_t i = 0; i < supervisor.agents.size(); ++i) {
+      if (!supervisor.agents[i]->closed) supervisor.send(i, StopAgent{100});
+    }
+    CHECK(supervisor.pump([&] {
+      return std::all_of(supervisor.agents.begin(), supervisor.agents.end(), [](const auto& a) { return a->closed; });
+    }));
+  }
+
+  launcher::LaunchSink sink() {
+    return [this](LaunchEnded end) { ends.push_back(std::move(end)); };
+  }
+
+  void use_local(const AgentProgram& program = {TEST_AGENT, test_agent_build_id()}) {
+    launched = launcher::make_local_launcher(io, sink(), program);
+  }
+
+  void use_ssh(SshOptions options = {}, const AgentProgram& program = {TEST_AGENT, test_agent_build_id()}) {
+    options.program = FAKE_SSH;
+    auto made = launcher::make_ssh_launcher(io, options, sink(), program);
+    REQUIRE(made.ok());
+    launched = std::move(*made);
+  }
+
+  void launch(std::uint32_t agent, const std::string& host = "here") {
+    ++expected;
+    launched->launch({AgentId{agent}, host, supervisor.bootstrap(AgentId{agent})});
+  }
+
+  LaunchEnded await_end(std::uint32_t agent) {
+    std::optional<LaunchEnded> found;
+    CHECK(supervisor.pump([&] {
+      for (const auto& end : ends) {
+        if (end.agent == AgentId{agent}) found = end;
+      }
+      return found.has_value();
+    }));
+    return found.value_or(LaunchEnded{});
+  }
+
+  std::size_t hosts_tried() const {
+    std::ifstream file(directory.path + "/log");
+    std::size_t count = 0;
+    for (std::string line; std::getline(file, line);) ++count;
+    return count;
+  }
+
+  TemporaryDirectory directory;
+  asio::io_context io;
+  FakeSupervisor supervisor;
+  std::unique_ptr<Launcher> launched;
+  std::vector<LaunchEnded> ends;
+  std::size_t expected = 0;
+};
+
+struct Local {
+  static void use(Lab& lab) { lab.use_local(); }
+};
+struct Ssh {
+  static void use(Lab& lab) { lab.use_ssh(); }
+};
+
+std::string read_all(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+}  // namespace
+
+TEST_CASE_TEMPLATE("an agent is launched, serves, and its end is told once", Way, Local, Ssh) {
+  Lab lab;
+  Way::use(lab);
+  lab.launch(1);
+  CHECK(lab.ends.empty());
+  REQUIRE(lab.supervisor.await<AgentHello>(0));
+  CHECK(lab.supervisor.all<AgentHello>(0)[0].agent == AgentId{1});
+  lab.supervisor.send(0, StopAgent{100});
+  const auto end = lab.await_end(1);
+  CHECK(end.launched);
+  CHECK(end.exit_code == 0);
+  CHECK(end.signal == 0);
+  CHECK(lab.ends.size() == 1);
+}
+
+TEST_CASE_TEMPLATE("a forgotten launch leaves no process on this machine", Way, Local, Ssh) {
+  Lab lab;
+  Way::use(lab);
+  lab.launch(1);
+  REQUIRE(lab.supervisor.await<AgentHello>(0));
+  const auto agent = static_cast<pid_t>(lab.supervisor.all<AgentHello>(0)[0].pid);
+  lab.supervisor.send(0, SpawnWorker{WorkerId{1}, 0, {"sh", "-c", "trap '' TERM; echo $$; sleep 1000"}, {}, ""});
+  REQUIRE(lab.supervisor.pump([&] { return !lab.supervisor.lines(0, WorkerId{1}).empty(); }));
+  const pid_t worker = std::stoi(lab.supervisor.lines(0, WorkerId{1})[0]);
+  lab.launched->forget(AgentId{1});
+  lab.await_end(1);
+  CHECK(lab.supervisor.pump([&] { return !is_running(agent) && !is_running(worker); }));
+}
+
+TEST_CASE_TEMPLATE("forgetting twice, or what was never launched, does nothing", Way, Local, Ssh) {
+  Lab lab;
+  Way::use(lab);
+  lab.launched->forget(AgentId{9});
+  lab.launch(1);
+  lab.launched->forget(AgentId{1});
+  lab.launched->forget(AgentId{1});
+  const auto end = lab.await_end(1);
+  CHECK_FALSE(end.launched);
+  CHECK(contains(end.message, "stopped on request"));
+}
+
+TEST_CASE_TEMPLATE("the run's key is in no command line and no environment", Way, Local, Ssh) {
+  Lab lab;
+  Way::use(lab);
+  lab.launch(1);
+  REQUIRE(lab.supervisor.await<AgentHello>(0));
+  lab.supervisor.send(0, SpawnWorker{WorkerId{1}, 0, {"sh", "-c", "echo up; sleep 1000"}, {}, ""});
+  REQUIRE(lab.supervisor.await_line(0, WorkerId{1}, "up"));
+  const auto& key = lab.supervisor.key();
+  const std::string raw(key.begin(), key.begin() + 8);
+  std::ostringstream hex;
+  for (int i = 0; i < 8; ++i) hex << std::hex << (key[static_cast<std::size_t>(i)] >> 4) << (key[static_cast<std::size_t>(i)] & 15);
+  const auto ours = launcher::descendants(::getpid());
+  CHECK(ours.size() >= 2);
+  for (const pid_t pid : ours) {
+    for (const char* name : {"cmdline", "environ"}) {
+      const auto text = read_all("/proc/" + std::to_string(pid) + "/" + name);
+      CHECK_FALSE(text.empty());
+      CHECK_FALSE(contains(text, raw));
+      CHECK_FALSE(contains(text, hex.str()));
+    }
+  }
+}
+
+TEST_CASE_TEMPLATE("an agent that dies is reported with its signal or status", Way, Local, Ssh) {
+  Lab lab;
+  Way::use(lab);
+  lab.launch(1);
+  REQUIRE(lab.supervisor.await<AgentHello>(0));
+  ::kill(static_cast<pid_t>(lab.supervisor.all<AgentHello>(0)[0].pid), SIGKILL);
+  const auto end = lab.await_end(1);
+  CHECK(end.launched);
+  CHECK(end.signal == SIGKILL);
+  CHECK(contains(end.message, "signal 9"));
+}
+
+TEST_CASE("the agent's own words come with a local launch that fails") {
+  Lab lab;
+  lab.use_local();
+  lab.supervisor.stop_listening();
+  lab.launch(1);
+  const auto end = lab.await_end(1);
+  CHECK_FALSE(end.launched);
+  CHECK(end.exit_code == launcher::kAgentUnreachable);
+  CHECK(contains(end.message, "cannot reach the supervisor at 127.0.0.1"));
+}
+
+TEST_CASE("a local binary that is gone is a failed launch, not a crash") {
+  Lab lab;
+  lab.use_local({"/nonexistent/elastictrain", "x"});
+  lab.launch(1);
+  const auto end = lab.await_end(1);
+  CHECK_FALSE(end.launched);
+  CHECK(contains(end.message, "/nonexistent/elastictrain"));
+  CHECK(lab.launched->command_line("h") == std::vector<std::string>{"/nonexistent/elastictrain", "agent"});
+}
+
+TEST_CASE("ssh's own words come with a host that refuses") {
+  Lab lab;
+  lab.use_ssh();
+  lab.launch(1, "denied1");
+  const auto end = lab.await_end(1);
+  CHECK_FALSE(end.launched);
+  CHECK(end.exit_code == 255);
+  CHECK(contains(end.message, "denied1: ssh ended with exit status 255"));
+  CHECK(contains(end.message, "Permission denied (publickey)"));
+}
+
+TEST_CASE("a host that hangs is given up after the start timeout, whatever ssh makes of TERM") {
+  Lab lab;
+  SshOptions options;
+  options.start_timeout_ms = 300;
+  lab.use_ssh(options);
+  lab.launch(1, "hang1");
+  lab.launch(2, "deaf1");
+  const auto hang = lab.await_end(1);
+  CHECK_FALSE(hang.launched);
+  CHECK(contains(hang.message, "hang1: ssh did not finish in time: still trying"));
+  CHECK(lab.await_end(2).signal == SIGKILL);
+}
+
+TEST_CASE("what a host prints at login does no harm") {
+  Lab lab;
+  lab.use_ssh();
+  lab.launch(1, "chatty1");
+  REQUIRE(lab.supervisor.await<AgentHello>(0));
+  lab.supervisor.send(0, StopAgent{100});
+  CHECK(lab.await_end(1).launched);
+}
+
+TEST_CASE("a host without the binary gets it once, private and whole, and the next launch finds it") {
+  Lab lab;
+  const TemporaryDirectory source;
+  const auto path = source.path + "/elastictrain";
+  std::filesystem::copy_file(TEST_AGENT, path);
+  std::filesystem::permissions(path, std::filesystem::perms(0600));
+  lab.use_ssh({}, {path, test_agent_build_id()});
+  lab.launch(1, "bare");
+  REQUIRE(lab.supervisor.await<AgentHello>(0));
+  CHECK(lab.hosts_tried() == 3);
+  const auto copy = lab.directory.path + "/bare/.cache/elastictrain/" + test_agent_build_id() + "/elastictrain";
+  struct stat info {};
+  REQUIRE(::stat(copy.c_str(), &info) == 0);
+  CHECK((info.st_mode & 0777) == 0700);
+  CHECK(read_all(copy) == read_all(TEST_AGENT));
+  lab.launch(2, "bare");
+  REQUIRE(lab.supervisor.await<AgentHello>(1));
+  CHECK(lab.hosts_tried() == 4);
+}
+
+TEST_CASE("a copy that breaks off is not kept and the host is reported") {
+  Lab lab;
+  const TemporaryDirectory source;
+  const auto path = source.path + "/elastictrain";
+  std::filesystem::copy_file(TEST_AGENT, path);
+  std::filesystem::permissions(path, std::filesystem::perms(0600));
+  lab.use_ssh({}, {path, test_agent_build_id()});
+  lab.launch(1, "cut1");
+  const auto end = lab.await_end(1);
+  CHECK_FALSE(end.launched);
+  CHECK(contains(end.message, "copying elastictrain to cut1"));
+  CHECK(contains(end.message, "did not arrive whole"));
+  CHECK(std::filesystem::is_empty(lab.directory.path + "/cut1/.cache/elastictrain/" + test_agent_build_id()));
+}
+
+TEST_CASE("another build on the host counts as missing, and without copying the message says what to do") {
+  Lab lab;
+  SshOptions options;
+  options.copy_binary = false;
+  lab.use_ssh(options, {TEST_AGENT, "0.1.0-0123456789abcdef"});
+  CHECK_FALSE(lab.launched->capabilities().copies_binary);
+  lab.launch(1, "old");
+  const auto end = lab.await_end(1);
+  CHECK_FALSE(end.launched);
+  CHECK(end.exit_code == launcher::kNoBinaryStatus);
+  CHECK(contains(end.message, "old: there is no elastictrain 0.1.0-0123456789abcdef at " TEST_AGENT));
+  CHECK(contains(end.message, "copy_binary"));
+  CHECK(lab.hosts_tried() == 1);
+}
+
+TEST_CASE("no more hosts start at the same time than the parallelism allows") {
+  Lab lab;
+  SshOptions options;
+  options.parallelism = 2;
+  lab.use_ssh(options);
+  for (std::uint32_t agent = 1; agent <= 5; ++agent) lab.launch(agent, "gate" + std::to_string(agent));
+  REQUIRE(lab.supervisor.pump([&] { return lab.hosts_tried() == 2; }));
+  CHECK_FALSE(lab.supervisor.pump([&] { return lab.hosts_tried() > 2; }, std::chrono::milliseconds(300)));
+  lab.launched->forget(AgentId{5});
+  CHECK(contains(lab.await_end(5).message, "before it was started"));
+  std::ofstream(lab.directory.path + "/gate") << "";
+  REQUIRE(lab.supervisor.pump([&] { return lab.supervisor.agents.size() == 4; }));
+  CHECK(lab.hosts_tried() == 4);
+}
+
+TEST_CASE("one host that fails does not hold the others up") {
+  Lab lab;
+  SshOptions options;
+  options.parallelism = 1;
+  lab.use_ssh(options);
+  lab.launch(1, "denied1");
+  lab.launch(2, "good");
+  CHECK_FALSE(lab.await_end(1).launched);
+  REQUIRE(lab.supervisor.await<AgentHello>(0));
+  CHECK(lab.supervisor.all<AgentHello>(0)[0].agent == AgentId{2});
+}
+
+TEST_CASE("an agent outlives its ssh and is told by its connection") {
+  Lab lab;
+  lab.use_ssh();
+  lab.launch(1);
+  REQUIRE(lab.supervisor.await<AgentHello>(0));
+  lab.supervisor.send(0, SpawnWorker{WorkerId{1}, 0, {"sh", "-c", "echo up; sleep 1000"}, {}, ""});
+  REQUIRE(lab.supervisor.await_line(0, WorkerId{1}, "up"));
+  lab.supervisor.send(0, StopAgent{100});
+  CHECK(lab.supervisor.await<WorkerExited>(0));
+}
+
+TEST_CASE("ssh options that cannot work are refused before anything is run") {
+  asio::io_context io;
+  SshOptions options;
+  options.user = "-oProxyCommand=x";
+  CHECK_FALSE(launcher::make_ssh_launcher(io, options, [](LaunchEnded) {}).ok());
+}

@@ -1,0 +1,28 @@
+#!/bin/sh
+# Stands for ssh in tests: the same command line, but every host is this machine with a home directory of its own below
+# $FAKE_SSH_DIR. What a host does beside that is in its name.
+while [ "$1" != "--" ]; do shift; done
+host=$2
+shift 2
+mkdir -p "$FAKE_SSH_DIR/$host"
+echo "$host" >>"$FAKE_SSH_DIR/log"
+case $host in
+  denied*)
+    echo "Warning: Permanently added the key" >&2
+    echo "$host: Permission denied (publickey)." >&2
+    exit 255
+    ;;
+  hang*)
+    echo "still trying" >&2
+    sleep 1000 &
+    wait
+    ;;
+  deaf*)
+    trap '' TERM
+    while :; do sleep 0.05; done
+    ;;
+  gate*) while [ ! -e "$FAKE_SSH_DIR/gate" ]; do sleep 0.02; done ;;
+  cut*) case $* in *umask*) head -c 1000 | HOME="$FAKE_SSH_DIR/$host" sh -c "$*"; exit ;; esac ;;
+  chatty*) echo "Welcome to $host, have a nice day" ;;
+esac
+HOME="$FAKE_SSH_DIR/$host" exec sh -c "$*"
