@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <fstream>
 #include <optional>
 
 #include "launcher/build_id.h"
@@ -37,9 +38,13 @@ CommandEnd run(CommandSpec spec) {
 
 CommandEnd shell(const std::string& script) { return run({.argv = {"sh", "-c", script}}); }
 
-bool alive(pid_t pid) { return ::kill(pid, 0) == 0; }
+// A zombie that somebody else has still to reap counts as gone.
+bool alive(pid_t pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+  std::string text;
+  return std::getline(file, text) && text.find(") Z ") == std::string::npos;
+}
 
-// For children that somebody else has to reap.
 bool gone(pid_t pid) {
   for (int i = 0; i < 500 && alive(pid); ++i) ::usleep(10'000);
   return !alive(pid);
