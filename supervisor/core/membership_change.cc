@@ -173,7 +173,9 @@ void Membership::Impl::reconcile() {
     begin_end(EndMode::kFinishing, 0, "all processes of the program ended");
     return;
   }
-  const SwapDecision decision = decide_swap(swap_input());
+  const SwapInput input = swap_input();
+  dismiss_misplaced(input.candidates);
+  const SwapDecision decision = decide_swap(input);
   const bool same = same_plan(decision);
   if (change_.stage == Stage::kPreparing && !same) cancel_change("a newer plan takes its place");
   const std::vector<WorkerId> next = carry_out(decision);
@@ -201,6 +203,18 @@ void Membership::Impl::reconcile() {
   describe(decision, next.size());
   const bool may_begin = elastic_ && next.size() >= (generation_ == 0 ? settings_.min_workers : 1U);
   if (change_.not_ready == 0 && !change_.retrying && may_begin) prepare();
+}
+
+// Workers in no generation whose host or slot goes away, or whose slot's member stays after all.
+void Membership::Impl::dismiss_misplaced(const std::vector<Candidate>& candidates) {
+  std::set<WorkerId> useful;
+  for (const Candidate& candidate : candidates) useful.insert(candidate.worker);
+  for (auto& [id, worker] : roster_.workers()) {
+    if (is_member(id) || useful.contains(id) || worker.dying) continue;
+    const bool planned = std::find(change_.members.begin(), change_.members.end(), id) != change_.members.end();
+    if (planned && change_.stage == Stage::kPreparing) cancel_change("a newer plan takes its place");
+    dismiss(worker, "its slot is not to be used any more");
+  }
 }
 
 bool Membership::Impl::same_plan(const SwapDecision& decision) const {

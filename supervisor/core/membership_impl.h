@@ -122,6 +122,7 @@ class Membership::Impl {
   std::set<std::string> avoided_hosts() const;  // workers are to move away from them
   bool displaced(const Worker& worker) const;
   bool settling() const;
+  void dismiss_misplaced(const std::vector<Candidate>& candidates);
   bool same_plan(const SwapDecision& decision) const;
   std::vector<WorkerId> carry_out(const SwapDecision& decision);
   std::string unmet_text(const SwapDecision& decision, std::uint32_t want) const;
