@@ -56,22 +56,23 @@ struct RunFigures {
 struct SupervisorOptions {
   core::RunSettings settings;
   WorkerProgram program;
-  std::string run_directory;                    // made with mode 0700
-  std::vector<std::string> listen_addresses;    // numeric; empty: loopback only
-  std::vector<std::string> advertise_addresses; // what agents are told to connect to
+  std::string run_directory;                     // made with mode 0700
+  std::vector<std::string> listen_addresses;     // numeric; empty: loopback only
+  std::vector<std::string> advertise_addresses;  // what agents are told to connect to
   std::uint16_t listen_port = 0;
   std::uint64_t heartbeat_ms = 250;
   std::uint64_t worker_dead_ms = 3'000;
   std::uint64_t orphan_grace_ms = 60'000;
   std::uint64_t agent_connect_timeout_ms = 10'000;
-  std::uint64_t time_limit_ms = 0;              // 0: none
-  std::string interface;                        // data plane; empty: by route
-  std::vector<int> forward_signals;             // passed on to the workers
+  std::uint64_t time_limit_ms = 0;   // 0: none
+  std::string interface;             // data plane; empty: by route
+  std::vector<int> forward_signals;  // passed on to the workers
   bool usr1_drains = false;
   std::function<void(const OutputLine&)> on_output;
   std::function<void(core::Tell::Level, const std::string&)> on_tell;
   std::function<void(const RunFigures&)> on_figures;  // at most ten times a second, and at every change
-  std::function<void(const std::string& event, const std::vector<std::pair<std::string, std::string>>& fields)> on_journal;
+  std::function<void(const std::string& event, const std::vector<std::pair<std::string, std::string>>& fields)>
+      on_journal;
 };
 
 class Supervisor {

@@ -1,0 +1,303 @@
+#include "supervisor/agent_table.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "supervisor/protocol/codec.h"
+#include "supervisor/protocol/limits.h"
+
+namespace elastictrain {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds kHelloDeadline{5'000};
+constexpr milliseconds kCopyAllowance{150'000};  // for a launcher that may have to bring the binary along
+constexpr milliseconds kForgetAfterLoss{5'000};  // an agent that only lost its connection comes back and is told to end
+constexpr milliseconds kForgetAfterGrace{2'000};
+constexpr std::uint32_t kMaxFramesPerTick = 20'000;
+
+}  // namespace
+
+// One accepted connection. `agent` is empty until it has introduced itself.
+struct AgentTable::Peer {
+  std::shared_ptr<transport::FrameConnection> connection;
+  std::optional<AgentId> agent;
+  Clock::time_point hello_deadline;
+  std::uint32_t frames_this_tick = 0;
+};
+
+struct AgentTable::Entry {
+  enum class State { kLaunching, kConnected, kLost } state = State::kLaunching;
+  std::string host;
+  PeerPtr peer;
+  bool process = true;  // the launcher still has something of it
+  bool stop_sent = false;
+  Clock::time_point launched_at;
+  std::optional<Clock::time_point> forget_at;
+};
+
+AgentTable::AgentTable(asio::io_context& io, AgentTableOptions options, launcher::Launcher& launcher, AgentHooks hooks)
+    : io_(io), options_(std::move(options)), launcher_(launcher), hooks_(std::move(hooks)), tick_timer_(io) {
+  options_.bootstrap.protocol_version = limits::kProtocolVersion;
+  options_.bootstrap.key = transport::make_key();
+}
+
+AgentTable::~AgentTable() {
+  close();
+}
+
+Status AgentTable::open() {
+  auto listening = transport::listen(
+      io_, options_.listen, options_.bootstrap.key,
+      [this](std::shared_ptr<transport::FrameConnection> connection) { accept(std::move(connection)); },
+      [this](const std::string& address, const std::string& reason) { hooks_.on_rejected(address, reason); });
+  if (!listening.ok()) return listening.error();
+  listener_ = std::move(listening).value();
+  options_.bootstrap.port = listener_->port();
+  arm_tick();
+  return {};
+}
+
+std::uint16_t AgentTable::port() const {
+  return options_.bootstrap.port;
+}
+
+void AgentTable::launch(AgentId agent, const std::string& host) {
+  Entry& entry = entries_[agent];
+  entry.host = host;
+  entry.launched_at = Clock::now();
+  last_progress_ = entry.launched_at;
+  launcher::AgentSpec spec{agent, host, options_.bootstrap};
+  spec.bootstrap.agent = agent;
+  spec.bootstrap.host = host;
+  launcher_.launch(std::move(spec));
+}
+
+void AgentTable::launch_ended(const launcher::LaunchEnded& ended) {
+  const auto found = entries_.find(ended.agent);
+  if (found == entries_.end()) return;
+  Entry& entry = found->second;
+  entry.process = false;
+  last_progress_ = Clock::now();
+  // A connected agent may outlive its launcher's process: then the connection decides.
+  if (entry.state == Entry::State::kLaunching) lost(ended.agent, ended.message);
+}
+
+void AgentTable::send(AgentId agent, std::string frame) {
+  const auto found = entries_.find(agent);
+  if (found != entries_.end() && found->second.peer) found->second.peer->connection->send(std::move(frame));
+}
+
+void AgentTable::stop(AgentId agent, milliseconds grace) {
+  const auto found = entries_.find(agent);
+  if (found == entries_.end()) return;
+  Entry& entry = found->second;
+  if (!entry.peer) return launcher_.forget(agent);
+  entry.stop_sent = true;
+  entry.forget_at = Clock::now() + grace + kForgetAfterGrace;
+  const auto grace_ms = static_cast<std::uint64_t>(grace.count());
+  entry.peer->connection->send(protocol::encode_frame(protocol::AgentDown(protocol::StopAgent{grace_ms})));
+}
+
+void AgentTable::drop(AgentId agent, const std::string& reason) {
+  const auto found = entries_.find(agent);
+  if (found == entries_.end() || !found->second.peer) return;
+  const PeerPtr peer = found->second.peer;
+  peer->connection->close();
+  closed(peer, reason);
+}
+
+const transport::FrameConnection* AgentTable::connection_of(AgentId agent) const {
+  const auto found = entries_.find(agent);
+  return found == entries_.end() || !found->second.peer ? nullptr : found->second.peer->connection.get();
+}
+
+std::vector<AgentId> AgentTable::connected() const {
+  std::vector<AgentId> agents;
+  for (const auto& [agent, entry] : entries_) {
+    if (entry.peer) agents.push_back(agent);
+  }
+  return agents;
+}
+
+void AgentTable::accept(std::shared_ptr<transport::FrameConnection> connection) {
+  auto peer = std::make_shared<Peer>();
+  peer->connection = std::move(connection);
+  peer->hello_deadline = Clock::now() + kHelloDeadline;
+  newcomers_.push_back(peer);
+  const std::weak_ptr<Peer> weak = peer;
+  peer->connection->start(
+      [this, weak](const std::string& body) {
+        if (const PeerPtr self = weak.lock()) received(self, body);
+      },
+      [this, weak](const Error& error) {
+        if (const PeerPtr self = weak.lock()) closed(self, error.message);
+      });
+}
+
+void AgentTable::received(const PeerPtr& peer, const std::string& body) {
+  if (++peer->frames_this_tick > kMaxFramesPerTick) {
+    return reject(peer, "it floods: more than " + std::to_string(kMaxFramesPerTick) + " messages within " +
+                            std::to_string(options_.tick.count()) + " ms");
+  }
+  auto message = protocol::decode_body<protocol::AgentUp>(body);
+  if (!message.ok()) return reject(peer, "it sent a " + message.error().message);
+  const auto* hello = std::get_if<protocol::AgentHello>(&*message);
+  if (hello != nullptr && !peer->agent) return introduce(peer, *hello);
+  if (hello != nullptr) return reject(peer, "it introduced itself twice");
+  if (!peer->agent) return reject(peer, "it spoke before it introduced itself");
+  hooks_.on_message(*peer->agent, std::move(*message));
+}
+
+void AgentTable::introduce(const PeerPtr& peer, const protocol::AgentHello& hello) {
+  if (const std::string why = objection(hello); !why.empty()) {
+    reject(peer, why);
+    return refuse_version(hello.agent, why);
+  }
+  const auto found = entries_.find(hello.agent);
+  if (found == entries_.end())
+    return reject(peer, "it says it is " + to_string(hello.agent) + ", which nobody launched");
+  Entry& entry = found->second;
+  if (entry.peer) return reject(peer, "it says it is " + to_string(hello.agent) + ", which is connected already");
+  std::erase(newcomers_, peer);
+  peer->agent = hello.agent;
+  entry.peer = peer;
+  entry.state = Entry::State::kConnected;
+  entry.forget_at.reset();
+  last_progress_ = Clock::now();
+  hooks_.on_connected(hello.agent, hello);
+}
+
+std::string AgentTable::objection(const protocol::AgentHello& hello) const {
+  const std::string remedy = "; install the same elastictrain on every host, or let the launcher copy it";
+  if (hello.protocol_version != limits::kProtocolVersion) {
+    return "its agent speaks protocol " + std::to_string(hello.protocol_version) + ", this supervisor " +
+           std::to_string(limits::kProtocolVersion) + remedy;
+  }
+  if (hello.binary_version != ELASTICTRAIN_VERSION) {
+    return "its agent is elastictrain " + hello.binary_version + ", this is " ELASTICTRAIN_VERSION + remedy;
+  }
+  return {};
+}
+
+void AgentTable::refuse_version(AgentId agent, const std::string& reason) {
+  const auto found = entries_.find(agent);
+  if (found == entries_.end() || found->second.state != Entry::State::kLaunching) return;
+  launcher_.forget(agent);
+  lost(agent, reason);
+}
+
+// The other side broke a rule. Whoever it is by now, it is named.
+void AgentTable::reject(const PeerPtr& peer, const std::string& reason) {
+  const std::string address = peer->connection->remote_address();
+  peer->connection->close();
+  if (!peer->agent) hooks_.on_rejected(address, reason);
+  closed(peer, reason);
+}
+
+void AgentTable::closed(const PeerPtr& peer, const std::string& reason) {
+  std::erase(newcomers_, peer);
+  if (!peer->agent) return;
+  const AgentId agent = *std::exchange(peer->agent, std::nullopt);
+  const auto found = entries_.find(agent);
+  if (found == entries_.end() || found->second.peer != peer) return;
+  lost(agent, "its agent at " + peer->connection->remote_address() + ": " + reason);
+}
+
+void AgentTable::lost(AgentId agent, const std::string& reason) {
+  Entry& entry = entries_.at(agent);
+  entry.peer.reset();
+  entry.state = Entry::State::kLost;
+  entry.forget_at = Clock::now() + kForgetAfterLoss;
+  if (!closing_) hooks_.on_lost(agent, reason);
+}
+
+void AgentTable::arm_tick() {
+  tick_timer_.expires_after(options_.tick);
+  tick_timer_.async_wait([this, life = std::weak_ptr(life_)](asio::error_code error) {
+    if (error || life.expired()) return;
+    arm_tick();
+    tick();
+  });
+}
+
+void AgentTable::tick() {
+  const auto now = Clock::now();
+  check_newcomers(now);
+  send_heartbeats();
+  std::vector<AgentId> agents;
+  for (const auto& [agent, entry] : entries_) agents.push_back(agent);
+  for (AgentId agent : agents) check_entry(agent, entries_.at(agent), now);
+}
+
+void AgentTable::check_newcomers(Clock::time_point now) {
+  const auto newcomers = newcomers_;
+  for (const PeerPtr& peer : newcomers) {
+    peer->frames_this_tick = 0;
+    if (now >= peer->hello_deadline) reject(peer, "it did not introduce itself in time");
+  }
+}
+
+void AgentTable::send_heartbeats() {
+  const std::string frame = protocol::encode_frame(protocol::AgentDown(protocol::SupervisorHeartbeat{++heartbeat_}));
+  for (auto& [agent, entry] : entries_) {
+    if (entry.peer) entry.peer->connection->send(frame);
+  }
+}
+
+void AgentTable::check_entry(AgentId agent, Entry& entry, Clock::time_point now) {
+  if (entry.peer) entry.peer->frames_this_tick = 0;
+  if (entry.forget_at && now >= *entry.forget_at) {
+    entry.forget_at.reset();
+    if (entry.process) launcher_.forget(agent);
+    if (entry.peer) drop(agent, "it did not end within its grace");
+    return;
+  }
+  // Launches queue behind each other, so time counts from the last one that got anywhere.
+  const auto since = std::max(entry.launched_at, last_progress_);
+  if (entry.state != Entry::State::kLaunching || now - since < launch_allowance()) return;
+  launcher_.forget(agent);
+  lost(agent, "its agent did not connect within " + std::to_string(launch_allowance().count()) + " ms");
+}
+
+milliseconds AgentTable::launch_allowance() const {
+  return options_.connect_timeout + (launcher_.capabilities().copies_binary ? kCopyAllowance : milliseconds(0));
+}
+
+void AgentTable::stop_all(milliseconds grace) {
+  closing_ = true;
+  for (auto& [agent, entry] : entries_) {
+    if (!entry.peer && entry.process) launcher_.forget(agent);
+    if (entry.peer && !entry.stop_sent) stop(agent, grace);
+  }
+}
+
+void AgentTable::forget_all() {
+  for (auto& [agent, entry] : entries_) {
+    if (entry.process) launcher_.forget(agent);
+    if (entry.peer) std::exchange(entry.peer, nullptr)->connection->close_after_flush();
+  }
+}
+
+bool AgentTable::any_connected() const {
+  return std::any_of(entries_.begin(), entries_.end(), [](const auto& entry) { return entry.second.peer != nullptr; });
+}
+
+bool AgentTable::any_process() const {
+  return std::any_of(entries_.begin(), entries_.end(), [](const auto& entry) { return entry.second.process; });
+}
+
+void AgentTable::close() {
+  closing_ = true;
+  tick_timer_.cancel();
+  if (listener_) listener_->stop();
+  for (const PeerPtr& peer : newcomers_) peer->connection->close();
+  newcomers_.clear();
+  for (auto& [agent, entry] : entries_) {
+    if (entry.peer) std::exchange(entry.peer, nullptr)->connection->close();
+  }
+}
+
+}  // namespace elastictrain

@@ -1,0 +1,102 @@
+// Purpose: the agents of a run: launches them, lets in those that prove who they are, carries messages both ways, drops
+// those that break the rules, and makes sure that nothing of them is left at the end.
+//
+// Ownership: owns the listener and the connections; borrows the launcher. Thread: the io_context's, callbacks too; a
+// callback is never made from inside a call of the owner's.
+// Failure: of an agent: on_lost, once for each connection or launch that came to nothing, in words for the user.
+#pragma once
+
+#include <asio.hpp>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "launcher/launcher.h"
+#include "supervisor/protocol/message.h"
+#include "supervisor/protocol/result.h"
+#include "supervisor/transport/frame_connection.h"
+
+namespace elastictrain {
+
+struct AgentHooks {
+  std::function<void(AgentId, const protocol::AgentHello&)> on_connected;
+  std::function<void(AgentId, const std::string& reason)> on_lost;
+  std::function<void(AgentId, protocol::AgentUp)> on_message;  // never an AgentHello
+  std::function<void(const std::string& address, const std::string& reason)> on_rejected;
+};
+
+struct AgentTableOptions {
+  protocol::AgentBootstrap bootstrap;  // what every agent is given; id, host, key and port are filled in
+  transport::ListenOptions listen;
+  std::chrono::milliseconds tick{250};
+  std::chrono::milliseconds connect_timeout{10'000};
+};
+
+class AgentTable {
+ public:
+  AgentTable(asio::io_context& io, AgentTableOptions options, launcher::Launcher& launcher, AgentHooks hooks);
+  ~AgentTable();
+  AgentTable(const AgentTable&) = delete;
+  AgentTable& operator=(const AgentTable&) = delete;
+
+  Status open();
+  std::uint16_t port() const;
+
+  void launch(AgentId agent, const std::string& host);
+  void launch_ended(const launcher::LaunchEnded& ended);
+  void send(AgentId agent, std::string frame);
+  // Asks the agent to end itself and its workers; what is left of its launch after the grace is ended by force.
+  void stop(AgentId agent, std::chrono::milliseconds grace);
+  // For a rule that the owner checks: the agent is dropped and named.
+  void drop(AgentId agent, const std::string& reason);
+
+  const transport::FrameConnection* connection_of(AgentId agent) const;
+  std::vector<AgentId> connected() const;
+
+  // The end of the run: every agent is asked to stop, then ended by force.
+  void stop_all(std::chrono::milliseconds grace);
+  void forget_all();
+  bool any_connected() const;
+  bool any_process() const;
+  void close();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct Peer;
+  struct Entry;
+  using PeerPtr = std::shared_ptr<Peer>;
+
+  void accept(std::shared_ptr<transport::FrameConnection> connection);
+  void received(const PeerPtr& peer, const std::string& body);
+  void introduce(const PeerPtr& peer, const protocol::AgentHello& hello);
+  std::string objection(const protocol::AgentHello& hello) const;
+  void reject(const PeerPtr& peer, const std::string& reason);
+  void refuse_version(AgentId agent, const std::string& reason);
+  void closed(const PeerPtr& peer, const std::string& reason);
+  void lost(AgentId agent, const std::string& reason);
+  void arm_tick();
+  void tick();
+  void check_newcomers(Clock::time_point now);
+  void check_entry(AgentId agent, Entry& entry, Clock::time_point now);
+  void send_heartbeats();
+  std::chrono::milliseconds launch_allowance() const;
+
+  asio::io_context& io_;
+  AgentTableOptions options_;
+  launcher::Launcher& launcher_;
+  AgentHooks hooks_;
+  std::unique_ptr<transport::Listener> listener_;
+  std::unordered_map<AgentId, Entry> entries_;
+  std::vector<PeerPtr> newcomers_;  // authenticated, not introduced yet
+  asio::steady_timer tick_timer_;
+  Clock::time_point last_progress_;  // of any launch
+  std::uint64_t heartbeat_ = 0;
+  bool closing_ = false;
+  std::shared_ptr<char> life_ = std::make_shared<char>();  // a tick that comes too late finds it gone
+};
+
+}  // namespace elastictrain

@@ -1,0 +1,40 @@
+// Purpose: asks the host source again and again and passes on what it offers.
+// Ownership: borrows the source. Thread: the io_context's.
+// Failure: a failed poll keeps the hosts there were (none at first) and is reported, once for each distinct message.
+#pragma once
+
+#include <asio.hpp>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "launcher/host_source.h"
+
+namespace elastictrain {
+
+class HostPoller {
+ public:
+  using Offered = std::function<void(const std::vector<launcher::Host>&)>;
+  using Failed = std::function<void(const std::string&)>;
+
+  HostPoller(asio::io_context& io, launcher::HostSource& source, Offered offered, Failed failed)
+      : source_(source), offered_(std::move(offered)), failed_(std::move(failed)), timer_(io) {}
+
+  void start() { poll(); }
+  void stop();
+
+ private:
+  void poll();
+  void answered(const Result<std::vector<launcher::Host>>& hosts);
+
+  launcher::HostSource& source_;
+  Offered offered_;
+  Failed failed_;
+  asio::steady_timer timer_;
+  std::string last_failure_;
+  bool answered_once_ = false;
+  std::shared_ptr<char> life_ = std::make_shared<char>();
+};
+
+}  // namespace elastictrain

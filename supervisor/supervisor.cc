@@ -1,0 +1,208 @@
+#include "supervisor/supervisor.h"
+
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <utility>
+
+#include "supervisor/core/journal_fields.h"
+#include "supervisor/master_address.h"
+#include "supervisor/supervisor_impl.h"
+
+namespace elastictrain {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds kAgentsEnd{3'000};     // beyond the grace
+constexpr milliseconds kProcessesEnd{5'000};  // after TERM and KILL
+constexpr milliseconds kAnswersEnd{2'000};
+constexpr std::chrono::seconds kRejectionPeriod{1};
+
+// Every agent is a connection; the default soft limit of 1,024 descriptors is not enough for a thousand of them.
+void raise_descriptor_limit() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == limit.rlim_max) return;
+  limit.rlim_cur = limit.rlim_max;
+  (void)::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+AgentTableOptions agent_options(const SupervisorOptions& options) {
+  AgentTableOptions agents;
+  agents.bootstrap.run_name = options.settings.run_name;
+  agents.bootstrap.addresses = options.advertise_addresses;
+  if (agents.bootstrap.addresses.empty()) agents.bootstrap.addresses = options.listen_addresses;
+  if (agents.bootstrap.addresses.empty()) agents.bootstrap.addresses = {"127.0.0.1"};
+  agents.bootstrap.connect_timeout_ms = options.agent_connect_timeout_ms;
+  agents.bootstrap.heartbeat_ms = options.heartbeat_ms;
+  agents.bootstrap.worker_dead_ms = options.worker_dead_ms;
+  agents.bootstrap.orphan_grace_ms = options.orphan_grace_ms;
+  agents.bootstrap.grace_ms = static_cast<std::uint64_t>(options.settings.grace.count());
+  agents.bootstrap.interface = options.interface;
+  agents.listen.addresses = options.listen_addresses;
+  agents.listen.port = options.listen_port;
+  agents.tick = milliseconds(std::max<std::uint64_t>(options.heartbeat_ms, 10));
+  agents.connect_timeout = milliseconds(options.agent_connect_timeout_ms);
+  return agents;
+}
+
+Token random_token() {
+  Token token{};
+  const transport::Key bytes = transport::make_key();
+  std::copy_n(bytes.begin(), token.size(), token.begin());
+  return token;
+}
+
+}  // namespace
+
+Instant clock_now() {
+  return std::chrono::time_point_cast<std::chrono::microseconds>(std::chrono::steady_clock::now());
+}
+
+Supervisor::Supervisor(asio::io_context& io, SupervisorOptions options, launcher::Launcher& launcher,
+                       launcher::HostSource& hosts)
+    : impl_(std::make_unique<Impl>(io, std::move(options), launcher, hosts)) {}
+Supervisor::~Supervisor() = default;
+
+Status Supervisor::open() {
+  return impl_->open();
+}
+int Supervisor::run() {
+  return impl_->run();
+}
+void Supervisor::launch_ended(const launcher::LaunchEnded& ended) {
+  impl_->launch_ended(ended);
+}
+void Supervisor::request_stop(core::StopCause cause) {
+  impl_->request_stop(cause);
+}
+void Supervisor::stop_now() {
+  impl_->stop_now();
+}
+void Supervisor::forward_signal(int signal) {
+  impl_->forward_signal(signal);
+}
+RunFigures Supervisor::figures() const {
+  return impl_->figures();
+}
+std::uint16_t Supervisor::listen_port() const {
+  return impl_->listen_port();
+}
+
+Supervisor::Impl::Impl(asio::io_context& io, SupervisorOptions options, launcher::Launcher& launcher,
+                       launcher::HostSource& hosts)
+    : io_(io),
+      options_(std::move(options)),
+      membership_(options_.settings, random_token),
+      agents_(io, agent_options(options_), launcher,
+              {[this](AgentId agent, const protocol::AgentHello& hello) { agent_connected(agent, hello); },
+               [this](AgentId agent, const std::string& reason) { agent_lost(agent, reason); },
+               [this](AgentId agent, protocol::AgentUp message) { agent_said(agent, std::move(message)); },
+               [this](const std::string& address, const std::string& why) { reject_connection(address, why); }}),
+      timers_(io, [this](std::uint64_t timer) { feed(core::TimerFired{timer}); }),
+      rejections_([this](const std::string& address, const std::string& reason, std::uint64_t times) {
+        connection_rejected(address, reason, times);
+      }),
+      hosts_(
+          io, hosts, [this](const std::vector<launcher::Host>& offered) { hosts_offered(offered); },
+          [this](const std::string& why) {
+            journal("host_poll_failed", core::Fields().text("reason", why));
+            tell(core::Tell::Level::kWarning, "cannot ask for hosts: " + why + "; the hosts known so far stay");
+          }),
+      time_limit_(io),
+      figures_timer_(io),
+      rejections_timer_(io) {}
+
+Supervisor::Impl::~Impl() {
+  hosts_.stop();
+}
+
+Status Supervisor::Impl::open() {
+  raise_descriptor_limit();
+  started_ = clock_now();
+  auto claimed = RunDirectory::claim(options_.run_directory);
+  if (!claimed.ok()) return claimed.error();
+  directory_.emplace(std::move(claimed).value());
+  auto journal = Journal::open(directory_->journal_path(),
+                               [this](core::Tell::Level level, const std::string& text) { tell(level, text); });
+  if (!journal.ok()) return journal.error();
+  journal_ = std::move(journal).value();
+  if (Status opened = agents_.open(); !opened.ok()) return opened;
+  auto served = control::serve(
+      io_, directory_->path(),
+      [this](std::string line, control::ControlServer::Answer answer) { request(line, std::move(answer)); });
+  if (!served.ok()) return served.error();
+  control_ = std::move(served).value();
+  master_port_ = find_free_port();
+  announce();
+  return {};
+}
+
+void Supervisor::Impl::announce() {
+  const core::RunSettings& settings = options_.settings;
+  core::Fields fields;
+  fields.text("run", settings.run_name)
+      .text("version", ELASTICTRAIN_VERSION)
+      .integer("pid", ::getpid())
+      .number("port", agents_.port())
+      .texts("command", options_.program.argv)
+      .number("min_workers", settings.min_workers)
+      .number("start_workers", settings.start_workers)
+      .number("max_workers", settings.max_workers);
+  journal("run_opened", fields, true);
+}
+
+int Supervisor::Impl::run() {
+  arm_time_limit();
+  hosts_.start();
+  while (!ended_ && io_.run_one() != 0) {
+  }
+  close_down();
+  return exit_status_;
+}
+
+void Supervisor::Impl::arm_time_limit() {
+  if (options_.time_limit_ms == 0) return;
+  time_limit_.expires_after(milliseconds(options_.time_limit_ms));
+  time_limit_.async_wait([this, life = std::weak_ptr(life_)](asio::error_code error) {
+    if (!error && !life.expired()) request_stop(core::StopCause::kTimeLimit);
+  });
+}
+
+void Supervisor::Impl::loop_until(const std::function<bool()>& done, milliseconds limit) {
+  const auto deadline = std::chrono::steady_clock::now() + limit;
+  while (!done() && std::chrono::steady_clock::now() < deadline) {
+    if (io_.stopped()) io_.restart();
+    io_.run_one_until(deadline);
+  }
+}
+
+// Agents end their workers and themselves; what does not is ended by force, so that nothing is left behind.
+void Supervisor::Impl::close_down() {
+  hosts_.stop();
+  timers_.clear();
+  time_limit_.cancel();
+  agents_.stop_all(options_.settings.grace);
+  loop_until([this] { return hurry_ || !agents_.any_connected(); }, options_.settings.grace + kAgentsEnd);
+  agents_.forget_all();
+  loop_until([this] { return !agents_.any_process(); }, kProcessesEnd);
+  if (agents_.any_process()) tell(core::Tell::Level::kWarning, "some launcher processes did not end in time");
+  for (auto& [id, answer] : requests_) answer(R"({"ok":false,"text":"the run has ended"})");
+  requests_.clear();
+  control_->close();
+  loop_until([this] { return control_->unsent() == 0; }, kAnswersEnd);
+  figures_timer_.cancel();
+  rejections_timer_.cancel();
+  rejections_.end_period();
+  if (options_.on_figures) options_.on_figures(figures());
+  journal("run_closed", core::Fields().integer("exit_status", exit_status_).text("reason", end_reason_), true);
+  agents_.close();
+  control_.reset();
+  journal_.reset();
+  directory_.reset();
+}
+
+}  // namespace elastictrain

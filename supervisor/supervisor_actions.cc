@@ -1,0 +1,170 @@
+// What the core asks for, carried out.
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <utility>
+
+#include "supervisor/control/control_request.h"
+#include "supervisor/core/journal_fields.h"
+#include "supervisor/master_address.h"
+#include "supervisor/protocol/codec.h"
+#include "supervisor/relay_frame.h"
+#include "supervisor/supervisor_impl.h"
+#include "supervisor/worker_environment.h"
+
+namespace elastictrain {
+namespace {
+
+constexpr std::chrono::milliseconds kFiguresPeriod{100};
+
+}  // namespace
+
+void Supervisor::Impl::perform(core::Actions actions) {
+  look_at_spawns(actions);
+  for (core::Action& action : actions) std::visit([this](auto& content) { perform(content); }, action);
+}
+
+// Each worker is told how many hosts there are and where rank 0 is, so the whole batch is looked at first.
+void Supervisor::Impl::look_at_spawns(const core::Actions& actions) {
+  bool first_of_batch = true;
+  for (const core::Action& action : actions) {
+    const auto* spawn = std::get_if<core::SpawnWorker>(&action);
+    if (spawn == nullptr) continue;
+    if (std::exchange(first_of_batch, false)) {
+      nodes_ = 1;
+      const AgentId known = workers_.agent_of_rank_zero();
+      if (known.value != 0) first_agent_ = known;
+    }
+    nodes_ = std::max(nodes_, spawn->node_rank + 1);
+    if (spawn->rank == 0) first_agent_ = spawn->agent;
+  }
+}
+
+void Supervisor::Impl::perform(core::LaunchAgent& action) {
+  agents_.launch(action.agent, action.host);
+}
+
+void Supervisor::Impl::perform(core::StopAgent& action) {
+  agents_.stop(action.agent, std::chrono::milliseconds(action.grace_ms));
+}
+
+void Supervisor::Impl::perform(core::SpawnWorker& action) {
+  workers_.spawned(action, workers_.generation() == 0);
+  WorkerSurroundings around;
+  around.run_name = options_.settings.run_name;
+  around.generation = workers_.generation();
+  around.node_count = nodes_;
+  around.master_address = master_address(agents_, first_agent_);
+  around.master_port = master_port_;
+  around.omp_threads_chosen = std::getenv("OMP_NUM_THREADS") != nullptr;
+  around.user_environment = options_.program.environment;
+  send_to_worker(action.worker,
+                 protocol::SpawnWorker{action.worker, action.slot, options_.program.argv,
+                                       worker_environment(action, around), options_.program.working_directory});
+}
+
+void Supervisor::Impl::perform(core::StopWorker& action) {
+  send_to_worker(action.worker, protocol::StopWorker{action.worker, action.grace_ms});
+}
+
+void Supervisor::Impl::send_to_worker(WorkerId worker, const protocol::AgentDown& message) {
+  const WorkerEntry* entry = workers_.find(worker);
+  if (entry != nullptr) agents_.send(entry->agent, protocol::encode_frame(message));
+}
+
+void Supervisor::Impl::perform(core::SendToWorkers& action) {
+  if (const auto* prepare = std::get_if<protocol::Prepare>(&action.message)) workers_.planned(prepare->plan);
+  if (const auto* commit = std::get_if<protocol::Commit>(&action.message)) {
+    workers_.committed(commit->generation);
+    progress_.committed(commit->generation);
+    figures_changed(true);
+  }
+  std::map<AgentId, std::vector<WorkerId>> by_agent;
+  for (WorkerId worker : action.workers) {
+    if (const WorkerEntry* entry = workers_.find(worker)) by_agent[entry->agent].push_back(worker);
+  }
+  const RelayFrame frame(action.message);
+  for (const auto& [agent, workers] : by_agent) agents_.send(agent, frame.to(workers));
+}
+
+void Supervisor::Impl::perform(core::ArmTimer& action) {
+  timers_.arm(action.timer, action.when);
+}
+void Supervisor::Impl::perform(core::CancelTimer& action) {
+  timers_.cancel(action.timer);
+}
+
+void Supervisor::Impl::perform(core::Journal& action) {
+  journal(action.event, action.fields, action.sync);
+  figures_changed(false);
+}
+
+void Supervisor::Impl::perform(core::Reply& action) {
+  const auto found = requests_.find(action.request);
+  if (found == requests_.end()) return;
+  const auto answer = std::move(found->second);
+  requests_.erase(found);
+  answer(control::answer_line(action.accepted, action.text));
+}
+
+void Supervisor::Impl::perform(core::Tell& action) {
+  tell(action.level, action.text);
+}
+
+void Supervisor::Impl::perform(core::EndRun& action) {
+  ended_ = true;
+  exit_status_ = action.exit_status;
+  end_reason_ = action.reason;
+}
+
+void Supervisor::Impl::journal(const std::string& event, core::Fields& fields, bool sync) {
+  journal(event, std::move(fields).take(), sync);
+}
+
+void Supervisor::Impl::journal(const std::string& event, const Journal::Fields& fields, bool sync) {
+  if (journal_) journal_->write(event, fields, sync);
+  if (options_.on_journal) options_.on_journal(event, fields);
+}
+
+void Supervisor::Impl::tell(core::Tell::Level level, const std::string& text) {
+  if (options_.on_tell) options_.on_tell(level, text);
+}
+
+void Supervisor::Impl::note_idle() {
+  const auto idle = progress_.take_idle();
+  if (!idle) return;
+  journal("idle_estimate", core::Fields().number("generation", idle->generation).real("idle_ms", idle->seconds * 1e3));
+}
+
+RunFigures Supervisor::Impl::figures() const {
+  RunFigures figures;
+  figures.view = membership_.view();
+  figures.uptime_s = std::chrono::duration<double>(clock_now() - started_).count();
+  const protocol::WorkerHeartbeat& newest = progress_.newest();
+  figures.epoch = newest.epoch;
+  figures.epoch_fraction = newest.epoch_fraction;
+  figures.step = newest.step;
+  figures.loss = newest.loss;
+  figures.samples_per_s = newest.samples_per_s;
+  figures.idle_s = progress_.idle_s();
+  return figures;
+}
+
+// A snapshot costs time in proportion to the workers, so it is taken for whoever watches, not for every event.
+void Supervisor::Impl::figures_changed(bool at_once) {
+  if (!options_.on_figures || (figures_scheduled_ && !at_once)) return;
+  figures_scheduled_ = true;
+  const Instant due = at_once ? clock_now() : figures_shown_ + kFiguresPeriod;
+  figures_timer_.expires_at(due);
+  figures_timer_.async_wait([this, life = std::weak_ptr(life_)](asio::error_code error) {
+    if (!error && !life.expired()) show_figures();
+  });
+}
+
+void Supervisor::Impl::show_figures() {
+  figures_scheduled_ = false;
+  figures_shown_ = clock_now();
+  options_.on_figures(figures());
+}
+
+}  // namespace elastictrain

@@ -1,0 +1,185 @@
+// What agents, hosts, users and timers say, into events of the core.
+#include <csignal>
+#include <utility>
+
+#include "supervisor/control/control_request.h"
+#include "supervisor/control/status_json.h"
+#include "supervisor/supervisor_impl.h"
+
+namespace elastictrain {
+namespace {
+
+constexpr std::chrono::seconds kRejectionPeriod{1};
+constexpr std::size_t kMaxWaitingRequests = 256;
+
+template <class... Handlers>
+struct Overloaded : Handlers... {
+  using Handlers::operator()...;
+};
+
+}  // namespace
+
+// An action may cause an event at once; events are taken one after the other, each with all its actions.
+void Supervisor::Impl::feed(core::Event event) {
+  events_.push_back(std::move(event));
+  if (stepping_) return;
+  stepping_ = true;
+  while (!events_.empty()) {
+    const core::Event next = std::move(events_.front());
+    events_.pop_front();
+    perform(membership_.step(next, clock_now()));
+  }
+  stepping_ = false;
+}
+
+void Supervisor::Impl::agent_connected(AgentId agent, const protocol::AgentHello& hello) {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  const auto here_us = std::chrono::duration_cast<std::chrono::microseconds>(now).count();
+  journal("agent_hello", core::Fields()
+                             .number("agent", agent.value)
+                             .text("host_name", hello.host_name)
+                             .integer("pid", hello.pid)
+                             .number("cores", hello.cores)
+                             .number("memory_bytes", hello.memory_bytes)
+                             .integer("clock_difference_us", hello.wall_clock_us - here_us));
+  if (first_agent_.value == 0) first_agent_ = agent;
+  feed(core::AgentConnected{agent});
+}
+
+void Supervisor::Impl::agent_lost(AgentId agent, const std::string& reason) {
+  feed(core::AgentLost{agent, reason});
+  workers_.remove_all_of(agent);
+}
+
+void Supervisor::Impl::agent_said(AgentId agent, protocol::AgentUp message) {
+  const auto ignore_second_hello = [](protocol::AgentHello&) {};
+  std::visit(Overloaded{ignore_second_hello, [&](auto& content) { on(agent, content); }}, message);
+}
+
+// An agent may speak for its own workers only.
+bool Supervisor::Impl::owns(AgentId agent, WorkerId worker) {
+  const WorkerEntry* entry = workers_.find(worker);
+  if (entry != nullptr && entry->agent == agent) return true;
+  if (entry != nullptr) agents_.drop(agent, "it spoke for " + to_string(worker) + ", which runs on " + entry->host);
+  return false;
+}
+
+void Supervisor::Impl::on(AgentId agent, protocol::WorkerSpawned& message) {
+  if (!owns(agent, message.worker)) return;
+  workers_.set_pid(message.worker, message.pid);
+  journal("spawned", core::Fields().number("worker", message.worker.value).integer("pid", message.pid));
+}
+
+void Supervisor::Impl::on(AgentId agent, protocol::WorkerSpawnFailed& message) {
+  if (!owns(agent, message.worker)) return;
+  feed(core::WorkerSpawnFailed{message.worker, std::move(message.reason)});
+  workers_.remove(message.worker);
+}
+
+void Supervisor::Impl::on(AgentId agent, protocol::WorkerExited& message) {
+  if (!owns(agent, message.worker)) return;
+  feed(core::WorkerExited{message.worker, message.exit_code, message.signal, std::move(message.last_error_lines)});
+  workers_.remove(message.worker);
+}
+
+void Supervisor::Impl::on(AgentId agent, protocol::WorkerOutput& message) {
+  if (!owns(agent, message.worker) || !options_.on_output) return;
+  const WorkerEntry& entry = *workers_.find(message.worker);
+  OutputLine line{message.worker,        entry.host, entry.rank,        entry.local_rank,
+                  workers_.generation(), entry.pid,  message.is_stderr, {}};
+  if (message.dropped > 0) {
+    line.text =
+        "[" + std::to_string(message.dropped) + " lines were dropped here: they came faster than they were read]";
+    options_.on_output(line);
+  }
+  for (std::string& text : message.lines) {
+    line.text = std::move(text);
+    options_.on_output(line);
+  }
+}
+
+void Supervisor::Impl::on(AgentId agent, protocol::FromWorker& message) {
+  if (!owns(agent, message.worker)) return;
+  if (const auto* heartbeat = std::get_if<protocol::WorkerHeartbeat>(&message.message)) {
+    progress_.heard(*heartbeat, clock_now());
+  }
+  feed(core::WorkerSaid{message.worker, std::move(message.message)});
+}
+
+void Supervisor::Impl::on(AgentId agent, protocol::AgentReport& message) {
+  const Instant now = clock_now();
+  for (const protocol::WorkerPulse& pulse : message.workers) {
+    if (!owns(agent, pulse.worker)) continue;
+    progress_.heard(pulse.heartbeat, now);
+  }
+  note_idle();
+  feed(core::AgentReported{agent, std::move(message)});
+  figures_changed(false);
+}
+
+// Nobody asks an agent of a run for facts; an answer that nobody waits for changes nothing.
+void Supervisor::Impl::on(AgentId, protocol::HostFacts&) {}
+
+void Supervisor::Impl::reject_connection(const std::string& address, const std::string& reason) {
+  rejections_.add(address, reason);
+  if (std::exchange(rejections_scheduled_, true)) return;
+  rejections_timer_.expires_after(kRejectionPeriod);
+  rejections_timer_.async_wait([this, life = std::weak_ptr(life_)](asio::error_code error) {
+    if (error || life.expired()) return;
+    rejections_scheduled_ = false;
+    rejections_.end_period();
+  });
+}
+
+void Supervisor::Impl::connection_rejected(const std::string& address, const std::string& reason, std::uint64_t times) {
+  journal("connection_rejected", core::Fields().text("address", address).text("reason", reason).number("times", times));
+  const std::string who = times == 1 ? "a connection from " + address
+                                     : std::to_string(times) + " more connections, the last from " + address + ",";
+  tell(core::Tell::Level::kWarning, "refused " + who + ": " + reason);
+}
+
+void Supervisor::Impl::hosts_offered(const std::vector<launcher::Host>& hosts) {
+  core::HostsOffered offered;
+  for (const launcher::Host& host : hosts) offered.hosts.push_back({host.name, host.slots});
+  feed(std::move(offered));
+}
+
+void Supervisor::Impl::stop_now() {
+  if (ended_) {
+    hurry_ = true;
+    return;
+  }
+  feed(core::StopNow{});
+}
+
+void Supervisor::Impl::forward_signal(int signal) {
+  for (int listed : options_.forward_signals) {
+    if (listed != signal) continue;
+    for (const auto& [worker, entry] : workers_.entries()) {
+      send_to_worker(worker, protocol::SignalWorker{worker, signal});
+    }
+    break;
+  }
+  if (signal == SIGUSR1 && options_.usr1_drains) request_stop(core::StopCause::kPreempted);
+}
+
+void Supervisor::Impl::request(const std::string& line, control::ControlServer::Answer answer) {
+  const std::uint64_t id = ++last_request_;
+  auto parsed = control::parse_request(line, id);
+  if (!parsed.ok()) return answer(control::answer_line(false, parsed.error().message));
+  if (std::holds_alternative<control::StatusRequest>(*parsed)) {
+    return answer(control::status_answer(figures(), {journal_->path(), workers_.pids(), clock_now()}));
+  }
+  if (ended_) return answer(control::answer_line(false, "the run is ending"));
+  if (std::holds_alternative<control::StopNowRequest>(*parsed)) {
+    answer(control::answer_line(true, "stopping the workers now"));
+    return stop_now();
+  }
+  if (requests_.size() >= kMaxWaitingRequests) {
+    return answer(control::answer_line(false, "too many requests wait for their answer; try again later"));
+  }
+  requests_.emplace(id, std::move(answer));
+  feed(std::get<core::Event>(std::move(*parsed)));
+}
+
+}  // namespace elastictrain

@@ -1,0 +1,127 @@
+// Purpose: the inside of Supervisor, its parts in files by topic:
+//   supervisor.cc          the life of a run: open, loop, close
+//   supervisor_events.cc   what agents, hosts, users and timers say, into events of the core
+//   supervisor_actions.cc  what the core asks for, carried out
+#pragma once
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "supervisor/agent_table.h"
+#include "supervisor/control/control_server.h"
+#include "supervisor/core/journal_fields.h"
+#include "supervisor/core/membership.h"
+#include "supervisor/host_poller.h"
+#include "supervisor/journal.h"
+#include "supervisor/progress.h"
+#include "supervisor/rejections.h"
+#include "supervisor/run_directory.h"
+#include "supervisor/supervisor.h"
+#include "supervisor/timers.h"
+#include "supervisor/worker_table.h"
+
+namespace elastictrain {
+
+class Supervisor::Impl {
+ public:
+  Impl(asio::io_context& io, SupervisorOptions options, launcher::Launcher& launcher, launcher::HostSource& hosts);
+  ~Impl();
+
+  Status open();
+  int run();
+  void launch_ended(const launcher::LaunchEnded& ended) { agents_.launch_ended(ended); }
+  void request_stop(core::StopCause cause) { feed(core::Stop{0, cause}); }
+  void stop_now();
+  void forward_signal(int signal);
+  RunFigures figures() const;
+  std::uint16_t listen_port() const { return agents_.port(); }
+
+ private:
+  // The life of a run.
+  void announce();
+  void arm_time_limit();
+  void loop_until(const std::function<bool()>& done, std::chrono::milliseconds limit);
+  void close_down();
+
+  // Into the core.
+  void feed(core::Event event);
+  void agent_connected(AgentId agent, const protocol::AgentHello& hello);
+  void agent_lost(AgentId agent, const std::string& reason);
+  void agent_said(AgentId agent, protocol::AgentUp message);
+  void on(AgentId agent, protocol::AgentHello& message);
+  void on(AgentId agent, protocol::WorkerSpawned& message);
+  void on(AgentId agent, protocol::WorkerSpawnFailed& message);
+  void on(AgentId agent, protocol::WorkerExited& message);
+  void on(AgentId agent, protocol::WorkerOutput& message);
+  void on(AgentId agent, protocol::FromWorker& message);
+  void on(AgentId agent, protocol::AgentReport& message);
+  void on(AgentId agent, protocol::HostFacts& message);
+  bool owns(AgentId agent, WorkerId worker);
+  void reject_connection(const std::string& address, const std::string& reason);
+  void connection_rejected(const std::string& address, const std::string& reason, std::uint64_t times);
+  void hosts_offered(const std::vector<launcher::Host>& hosts);
+  void request(const std::string& line, control::ControlServer::Answer answer);
+
+  // Out of the core.
+  void perform(core::Actions actions);
+  void perform(core::LaunchAgent& action);
+  void perform(core::StopAgent& action);
+  void perform(core::SpawnWorker& action);
+  void perform(core::StopWorker& action);
+  void perform(core::SendToWorkers& action);
+  void perform(core::ArmTimer& action);
+  void perform(core::CancelTimer& action);
+  void perform(core::Journal& action);
+  void perform(core::Reply& action);
+  void perform(core::Tell& action);
+  void perform(core::EndRun& action);
+  void look_at_spawns(const core::Actions& actions);
+  void send_to_worker(WorkerId worker, const protocol::AgentDown& message);
+  void journal(const std::string& event, const Journal::Fields& fields, bool sync);
+  void journal(const std::string& event, core::Fields& fields, bool sync = false);
+  void tell(core::Tell::Level level, const std::string& text);
+  void note_idle();
+  void figures_changed(bool at_once);
+  void show_figures();
+
+  asio::io_context& io_;
+  SupervisorOptions options_;
+  core::Membership membership_;
+  AgentTable agents_;
+  WorkerTable workers_;
+  Progress progress_;
+  Timers timers_;
+  Rejections rejections_;
+  HostPoller hosts_;
+  std::optional<RunDirectory> directory_;
+  std::unique_ptr<Journal> journal_;
+  std::unique_ptr<control::ControlServer> control_;
+  asio::steady_timer time_limit_;
+  asio::steady_timer figures_timer_;
+  asio::steady_timer rejections_timer_;
+
+  std::deque<core::Event> events_;
+  bool stepping_ = false;
+  std::map<std::uint64_t, control::ControlServer::Answer> requests_;
+  std::uint64_t last_request_ = 0;
+  std::uint32_t nodes_ = 1;
+  AgentId first_agent_;  // of rank 0
+  std::uint16_t master_port_ = 0;
+  bool figures_scheduled_ = false;
+  Instant figures_shown_;
+  Instant started_;
+  std::shared_ptr<char> life_ = std::make_shared<char>();  // callbacks that come too late find it gone
+  bool rejections_scheduled_ = false;
+  bool ended_ = false;
+  bool hurry_ = false;  // a second interrupt during the end
+  int exit_status_ = 70;
+  std::string end_reason_ = "the event loop ended";
+};
+
+Instant clock_now();
+
+}  // namespace elastictrain

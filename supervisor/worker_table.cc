@@ -1,0 +1,62 @@
+#include "supervisor/worker_table.h"
+
+namespace elastictrain {
+
+void WorkerTable::spawned(const core::SpawnWorker& spawn, bool first_generation) {
+  const bool has_rank = first_generation && spawn.rank < spawn.world_size;
+  entries_[spawn.worker] = {spawn.agent, spawn.host, has_rank ? static_cast<std::int64_t>(spawn.rank) : -1,
+                            spawn.local_rank, 0};
+}
+
+void WorkerTable::set_pid(WorkerId worker, std::int64_t pid) {
+  const auto found = entries_.find(worker);
+  if (found != entries_.end()) found->second.pid = pid;
+}
+
+void WorkerTable::remove_all_of(AgentId agent) {
+  std::erase_if(entries_, [agent](const auto& entry) { return entry.second.agent == agent; });
+}
+
+void WorkerTable::planned(const protocol::GenerationPlan& plan) {
+  planned_ = plan.generation;
+  plan_.clear();
+  plan_.reserve(plan.members.size());
+  for (const auto& member : plan.members) plan_.push_back({member.worker, member.rank, member.local_rank});
+}
+
+void WorkerTable::committed(Generation generation) {
+  if (generation != planned_) return;
+  generation_ = generation;
+  for (const Place& place : plan_) {
+    const auto found = entries_.find(place.worker);
+    if (found == entries_.end()) continue;
+    found->second.rank = place.rank;
+    found->second.local_rank = place.local_rank;
+  }
+}
+
+const WorkerEntry* WorkerTable::find(WorkerId worker) const {
+  const auto found = entries_.find(worker);
+  return found == entries_.end() ? nullptr : &found->second;
+}
+
+// A leaver keeps the rank it had for what it still writes, so the plan in force decides once there is one.
+AgentId WorkerTable::agent_of_rank_zero() const {
+  if (generation_ != 0 && generation_ == planned_ && !plan_.empty()) {
+    const WorkerEntry* first = find(plan_.front().worker);
+    if (first != nullptr) return first->agent;
+  }
+  for (const auto& [worker, entry] : entries_) {
+    if (entry.rank == 0) return entry.agent;
+  }
+  return {};
+}
+
+std::unordered_map<WorkerId, std::int64_t> WorkerTable::pids() const {
+  std::unordered_map<WorkerId, std::int64_t> pids;
+  pids.reserve(entries_.size());
+  for (const auto& [worker, entry] : entries_) pids.emplace(worker, entry.pid);
+  return pids;
+}
+
+}  // namespace elastictrain
