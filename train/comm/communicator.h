@@ -24,11 +24,11 @@ namespace elastictrain::comm {
 
 // What a back end can do; data, so that nobody compares names.
 struct Capabilities {
-  std::string name;               // "cpu", "nccl", "mpi"
+  std::string name;  // "cpu", "nccl", "mpi"
   bool host_memory = true;
   bool device_memory = false;
-  bool abort_is_prompt = true;    // abort() ends a blocked call within a millisecond or so
-  bool background_build = true;   // may be built while another one of the same process is in use
+  bool abort_is_prompt = true;   // abort() ends a blocked call within a millisecond or so
+  bool background_build = true;  // may be built while another one of the same process is in use
 };
 
 enum class Algorithm : std::uint8_t { kAuto, kRing, kTree };
@@ -58,9 +58,9 @@ struct ReduceStats {
 };
 
 struct Traffic {
-  std::uint64_t bytes_sent = 0;      // over sockets
+  std::uint64_t bytes_sent = 0;  // over sockets
   std::uint64_t bytes_received = 0;
-  std::uint64_t bytes_shared = 0;    // through shared memory
+  std::uint64_t bytes_shared = 0;  // through shared memory
 };
 
 class Communicator {

@@ -11,6 +11,8 @@
 namespace elastictrain::comm {
 namespace {
 
+// Even with a core for every rank another program may hold the one that the peer needs.
+constexpr int kTriesBeforeYield = 10;
 // How often a sleeper looks at the deadline and at the shared memory of its host.
 constexpr int kSleepMs = 5;
 constexpr std::size_t kMaxInterests = 8;
@@ -66,7 +68,7 @@ Status LinkWait::pause(std::span<const pollfd> interests) {
   if (control_.aborted()) return control_.check();
   ++idle_;
   if (sleeps()) return sleep(interests);
-  if (control_.crowded()) ::sched_yield();
+  if (control_.crowded() || idle_ > kTriesBeforeYield) ::sched_yield();
   return {};
 }
 

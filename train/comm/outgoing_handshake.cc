@@ -84,7 +84,8 @@ void OutgoingHandshake::send_handshake(Deadline now) {
   state_ = State::kAwaitingAck;
   ack_bytes_ = 0;
   retry_at_ = Deadline::max();
-  if (!refused_) last_error_ = "connected, but it has not answered the handshake (is it preparing the same generation?)";
+  if (!refused_)
+    last_error_ = "connected, but it has not answered the handshake (is it preparing the same generation?)";
 }
 
 void OutgoingHandshake::read_ack(Deadline now) {

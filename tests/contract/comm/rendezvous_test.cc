@@ -16,7 +16,9 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-std::vector<Shape> both_transports() { return {shm(2), tcp(2)}; }
+std::vector<Shape> both_transports() {
+  return {shm(2), tcp(2)};
+}
 
 TEST_CASE("a build without its peer ends at the deadline and names who is missing") {
   for (const auto& shape : both_transports()) {

@@ -23,6 +23,14 @@ case $host in
     ;;
   gate*) while [ ! -e "$FAKE_SSH_DIR/gate" ]; do sleep 0.02; done ;;
   cut*) case $* in *umask*) head -c 1000 | HOME="$FAKE_SSH_DIR/$host" sh -c "$*"; exit ;; esac ;;
+  apart*)
+    # The agent is not our process, as with a real ssh: only its streams are.
+    exec 3<&0
+    HOME="$FAKE_SSH_DIR/$host" setsid sh -c "$*" <&3 3<&- &
+    exec 3<&-
+    wait $!
+    exit
+    ;;
   chatty*) echo "Welcome to $host, have a nice day" ;;
 esac
 HOME="$FAKE_SSH_DIR/$host" exec sh -c "$*"

@@ -324,12 +324,27 @@ TEST_CASE("one host that fails does not hold the others up") {
 TEST_CASE("an agent outlives its ssh and is told by its connection") {
   Lab lab;
   lab.use_ssh();
-  lab.launch(1);
+  lab.launch(1, "apart1");
   REQUIRE(lab.supervisor.await<AgentHello>(0));
+  lab.launched->forget(AgentId{1});
+  CHECK(lab.await_end(1).launched);
   lab.supervisor.send(0, SpawnWorker{WorkerId{1}, 0, {"sh", "-c", "echo up; sleep 1000"}, {}, ""});
   REQUIRE(lab.supervisor.await_line(0, WorkerId{1}, "up"));
   lab.supervisor.send(0, StopAgent{100});
   CHECK(lab.supervisor.await<WorkerExited>(0));
+}
+
+TEST_CASE("an agent that is killed on a far host leaves nothing there, not even what ignores TERM") {
+  Lab lab;
+  lab.use_ssh();
+  lab.launch(1, "apart1");
+  REQUIRE(lab.supervisor.await<AgentHello>(0));
+  lab.supervisor.send(0, SpawnWorker{WorkerId{1}, 0, {"sh", "-c", "trap '' TERM; sleep 1000 & echo $!; wait"}, {}, ""});
+  REQUIRE(lab.supervisor.pump([&] { return !lab.supervisor.lines(0, WorkerId{1}).empty(); }));
+  const pid_t grandchild = std::stoi(lab.supervisor.lines(0, WorkerId{1})[0]);
+  const auto worker = static_cast<pid_t>(lab.supervisor.all<WorkerSpawned>(0)[0].pid);
+  ::kill(static_cast<pid_t>(lab.supervisor.all<AgentHello>(0)[0].pid), SIGKILL);
+  CHECK(lab.supervisor.pump([&] { return !is_running(worker) && !is_running(grandchild); }));
 }
 
 TEST_CASE("ssh options that cannot work are refused before anything is run") {

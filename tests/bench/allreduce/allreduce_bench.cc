@@ -1,0 +1,56 @@
+// Our CPU communicator in the common timing loop.
+#include <memory>
+#include <vector>
+
+#include "fork_ranks.h"
+#include "options.h"
+#include "train/comm/cpu_communicator.h"
+
+namespace elastictrain::bench {
+namespace {
+
+using Listeners = std::vector<std::unique_ptr<comm::DataListener>>;
+
+Listeners open_listeners(int ranks) {
+  Listeners listeners;
+  for (int rank = 0; rank < ranks; ++rank) {
+    auto listener = comm::DataListener::open({"host", {}});
+    if (!listener) panic(listener.error().message.c_str());
+    listeners.push_back(std::move(*listener));
+  }
+  return listeners;
+}
+
+std::unique_ptr<comm::Communicator> build(const Options& options, Listeners& listeners, int rank) {
+  comm::BuildSpec spec;
+  spec.generation = 1;
+  spec.rank = static_cast<std::uint32_t>(rank);
+  for (const auto& listener : listeners) spec.peers.push_back(listener->endpoint());
+  spec.transport = options.tcp_only ? comm::Transport::kTcpOnly : comm::Transport::kAuto;
+  if (options.algorithm == "ring") spec.algorithm = comm::Algorithm::kRing;
+  if (options.algorithm == "tree") spec.algorithm = comm::Algorithm::kTree;
+  spec.deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  comm::CancelToken cancel;
+  auto built = build_cpu_communicator(spec, *listeners[static_cast<std::size_t>(rank)], cancel);
+  if (!built) panic(built.error().message.c_str());
+  return std::move(built->communicator);
+}
+
+int run_rank(const Options& options, Listeners& listeners, int rank) {
+  const auto communicator = build(options, listeners, rank);
+  run_loop(options.loop, rank, [&](float* data, std::size_t count) {
+    const auto status = communicator->all_reduce({data, count});
+    if (!status) panic(status.error().message.c_str());
+  });
+  return 0;
+}
+
+}  // namespace
+}  // namespace elastictrain::bench
+
+int main(int argc, char** argv) {
+  using namespace elastictrain::bench;
+  const auto options = parse_options(argc, argv);
+  auto listeners = open_listeners(options.ranks);
+  return fork_ranks(options.ranks, [&](int rank) { return run_rank(options, listeners, rank); });
+}
