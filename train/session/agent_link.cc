@@ -56,7 +56,9 @@ void AgentLink::start() {
 AgentLink::AgentLink(LinkOptions options, LinkHandlers handlers)
     : options_(std::move(options)), handlers_(std::move(handlers)), reader_(limits::kMaxWorkerFrameBytes) {}
 
-AgentLink::~AgentLink() { close(std::chrono::milliseconds(0)); }
+AgentLink::~AgentLink() {
+  close(std::chrono::milliseconds(0));
+}
 
 void AgentLink::wake() {
   const std::uint64_t one = 1;

@@ -12,11 +12,11 @@
 namespace elastictrain::session {
 
 struct LaneInput {
-  bool swap_ready = false;   // the next generation is committed and built here
-  bool wants_stop = false;   // this worker lost its agent for good
-  double loss = 0;           // of the step before, mean over `loss_samples`
+  bool swap_ready = false;  // the next generation is committed and built here
+  bool wants_stop = false;  // this worker lost its agent for good
+  double loss = 0;          // of the step before, mean over `loss_samples`
   std::uint64_t loss_samples = 0;
-  double compute_us = 0;     // of the step before
+  double compute_us = 0;  // of the step before
 };
 
 struct LaneOutput {

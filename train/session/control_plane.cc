@@ -89,8 +89,8 @@ ControlPlane::~ControlPlane() {
 }
 
 Status ControlPlane::announce(protocol::WorkerReady ready) {
-  auto listener = comm::DataListener::open(
-      {.host_key = environment_.host_key, .addresses = environment_.bind_addresses});
+  auto listener =
+      comm::DataListener::open({.host_key = environment_.host_key, .addresses = environment_.bind_addresses});
   if (!listener) return listener.error();
   listener_ = std::move(*listener);
   ready.endpoint = listener_->endpoint();
@@ -120,9 +120,12 @@ ControlPlane::Wake ControlPlane::wait_for_seat(std::chrono::milliseconds patienc
   std::unique_lock lock(mutex_);
   Wake wake = Wake::kNothing;
   changed_.wait_for(lock, patience, [&] {
-    if (slot_->ready(0)) wake = Wake::kSeat;
-    else if (dismissed()) wake = Wake::kDismissed;
-    else if (orphaned()) wake = Wake::kOrphaned;
+    if (slot_->ready(0))
+      wake = Wake::kSeat;
+    else if (dismissed())
+      wake = Wake::kDismissed;
+    else if (orphaned())
+      wake = Wake::kOrphaned;
     return wake != Wake::kNothing;
   });
   return wake;

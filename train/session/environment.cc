@@ -58,13 +58,16 @@ std::string node_name() {
 
 void read_choices(Environment& environment, Numbers& numbers) {
   const std::string transport = text("ELASTICTRAIN_TRANSPORT");
-  if (transport == "tcp") environment.transport = comm::Transport::kTcpOnly;
+  if (transport == "tcp")
+    environment.transport = comm::Transport::kTcpOnly;
   else if (!transport.empty() && transport != "auto") {
     numbers.complain("ELASTICTRAIN_TRANSPORT=" + transport + " is neither auto nor tcp");
   }
   const std::string algorithm = text("ELASTICTRAIN_ALGORITHM");
-  if (algorithm == "ring") environment.algorithm = comm::Algorithm::kRing;
-  else if (algorithm == "tree") environment.algorithm = comm::Algorithm::kTree;
+  if (algorithm == "ring")
+    environment.algorithm = comm::Algorithm::kRing;
+  else if (algorithm == "tree")
+    environment.algorithm = comm::Algorithm::kTree;
   else if (!algorithm.empty() && algorithm != "auto") {
     numbers.complain("ELASTICTRAIN_ALGORITHM=" + algorithm + " is neither auto, ring nor tree");
   }

@@ -3,7 +3,9 @@
 namespace elastictrain::session {
 namespace {
 
-double us(Clock::duration duration) { return std::chrono::duration<double, std::micro>(duration).count(); }
+double us(Clock::duration duration) {
+  return std::chrono::duration<double, std::micro>(duration).count();
+}
 
 }  // namespace
 

@@ -17,15 +17,15 @@ using Clock = std::chrono::steady_clock;
 struct StepTimes {
   double step_us = 0;
   double data_wait_us = 0;
-  double compute_us = 0;      // outside the collectives, before the last one began
+  double compute_us = 0;  // outside the collectives, before the last one began
   double communicate_us = 0;
-  double update_us = 0;       // after the last collective
+  double update_us = 0;  // after the last collective
 };
 
 // Times one step at a time: batch -> (collective …) -> commit.
 class StepClock {
  public:
-  void step_begins(Clock::time_point now);       // next_batch() was called
+  void step_begins(Clock::time_point now);  // next_batch() was called
   void batch_given(Clock::time_point now);
   void collective_begins(Clock::time_point now);
   void collective_ends(Clock::time_point now);

@@ -12,31 +12,71 @@ Session::~Session() = default;
 void Session::share_state(std::string_view name, void* data, std::size_t bytes) {
   impl_->share_state(name, data, bytes);
 }
-void Session::set_data(const DataOptions& options) { impl_->set_data(options); }
-void Session::on_change(std::function<void(const Change&)> callback) { impl_->on_change(std::move(callback)); }
-bool Session::start() { return impl_->start(); }
-std::optional<Batch> Session::next_batch() { return impl_->next_batch(); }
-void Session::all_reduce(float* gradient, std::size_t count) { impl_->all_reduce(gradient, count); }
-void Session::all_reduce_async(float* gradient, std::size_t count) { impl_->all_reduce_async(gradient, count); }
-void Session::wait_all_reduce() { impl_->wait_all_reduce(); }
-void Session::commit_step(const StepMetrics& metrics) { impl_->commit_step(metrics); }
+void Session::set_data(const DataOptions& options) {
+  impl_->set_data(options);
+}
+void Session::on_change(std::function<void(const Change&)> callback) {
+  impl_->on_change(std::move(callback));
+}
+bool Session::start() {
+  return impl_->start();
+}
+std::optional<Batch> Session::next_batch() {
+  return impl_->next_batch();
+}
+void Session::all_reduce(float* gradient, std::size_t count) {
+  impl_->all_reduce(gradient, count);
+}
+void Session::all_reduce_async(float* gradient, std::size_t count) {
+  impl_->all_reduce_async(gradient, count);
+}
+void Session::wait_all_reduce() {
+  impl_->wait_all_reduce();
+}
+void Session::commit_step(const StepMetrics& metrics) {
+  impl_->commit_step(metrics);
+}
 
-std::uint32_t Session::rank() const { return impl_->seat().rank; }
+std::uint32_t Session::rank() const {
+  return impl_->seat().rank;
+}
 std::uint32_t Session::world_size() const {
   const auto members = impl_->seat().shares.size();
   return members == 0 ? 1 : static_cast<std::uint32_t>(members);
 }
-std::uint32_t Session::local_rank() const { return impl_->seat().local_rank; }
-std::uint64_t Session::generation() const { return impl_->seat().generation; }
-std::uint64_t Session::worker_id() const { return impl_->worker().value; }
-std::uint64_t Session::committed_step() const { return impl_->progress().committed_step; }
-double Session::learning_rate_factor() const { return impl_->progress().learning_rate.factor(); }
-bool Session::launched() const { return impl_->launched(); }
-Outcome Session::outcome() const { return impl_->outcome(); }
-StepReport Session::last_step() const { return impl_->last_step(); }
-void Session::note(std::string_view key, std::string_view value) { impl_->note(key, value); }
-void Session::finish() { impl_->finish(); }
+std::uint32_t Session::local_rank() const {
+  return impl_->seat().local_rank;
+}
+std::uint64_t Session::generation() const {
+  return impl_->seat().generation;
+}
+std::uint64_t Session::worker_id() const {
+  return impl_->worker().value;
+}
+std::uint64_t Session::committed_step() const {
+  return impl_->progress().committed_step;
+}
+double Session::learning_rate_factor() const {
+  return impl_->progress().learning_rate.factor();
+}
+bool Session::launched() const {
+  return impl_->launched();
+}
+Outcome Session::outcome() const {
+  return impl_->outcome();
+}
+StepReport Session::last_step() const {
+  return impl_->last_step();
+}
+void Session::note(std::string_view key, std::string_view value) {
+  impl_->note(key, value);
+}
+void Session::finish() {
+  impl_->finish();
+}
 
-const char* version() { return ELASTICTRAIN_VERSION; }
+const char* version() {
+  return ELASTICTRAIN_VERSION;
+}
 
 }  // namespace elastictrain

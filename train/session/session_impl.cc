@@ -139,8 +139,8 @@ void Session::Impl::all_reduce(float* gradient, std::size_t count) {
 void Session::Impl::all_reduce_async(float* gradient, std::size_t count) {
   require(step_.has_value(), "all_reduce_async() outside a step; call next_batch() first");
   if (!reducer_) {
-    reducer_ = std::make_unique<session::Reducer>(
-        [this](float* data, std::size_t n) { return reduce_bucket(data, n); });
+    reducer_ =
+        std::make_unique<session::Reducer>([this](float* data, std::size_t n) { return reduce_bucket(data, n); });
   }
   async_pending_ = true;
   reducer_->submit(gradient, count);
@@ -169,8 +169,10 @@ void Session::Impl::commit_step(const StepMetrics& metrics) {
   if (!step_->lane_sent) all_reduce(nullptr, 0);
   read_lane();
   commit_progress(metrics);
-  if (lane_output_.all_ready) change_membership();
-  else if (lane_output_.anyone_stops) outcome_ = Outcome::kStopped;
+  if (lane_output_.all_ready)
+    change_membership();
+  else if (lane_output_.anyone_stops)
+    outcome_ = Outcome::kStopped;
 }
 
 void Session::Impl::read_lane() {

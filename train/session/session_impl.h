@@ -1,5 +1,5 @@
-// Purpose: what is behind elastictrain::Session: the loop's state on the training thread. Threads, sockets and plans are
-// the control plane's business (control_plane.h); this asks it at step boundaries only.
+// Purpose: what is behind elastictrain::Session: the loop's state on the training thread. Threads, sockets and plans
+// are the control plane's business (control_plane.h); this asks it at step boundaries only.
 //
 // Order within a step: next_batch() cuts it, the first bucket carries the control lane, commit_step() advances the
 // replicated numbers and, when the lane said that everyone is ready, exchanges the seat.

@@ -74,13 +74,15 @@ void Session::Impl::replicate_from_first_rank() {
   auto& communicator = *seat_.communicator;
   auto bytes = state::encode_header(header());
   Status status = communicator.broadcast(bytes, 0);
-  if (!status) fail("the first broadcast of generation " + std::to_string(seat_.generation) +
-                    " failed: " + status.error().message);
+  if (!status)
+    fail("the first broadcast of generation " + std::to_string(seat_.generation) +
+         " failed: " + status.error().message);
   const auto first = state::decode_header(bytes);
   if (!first) fail(first.error().message);
   if (first->layout_hash != buffers_.layout_hash() || first->sample_count != data_.sample_count) {
-    fail("rank 0 shares state of another layout or has another number of samples; run the same program with the same "
-         "options everywhere");
+    fail(
+        "rank 0 shares state of another layout or has another number of samples; run the same program with the same "
+        "options everywhere");
   }
   progress_ = first->progress;
   for (const auto& buffer : buffers_.buffers()) {
@@ -92,9 +94,9 @@ void Session::Impl::replicate_from_first_rank() {
 bool Session::Impl::join(session::Upcoming upcoming) {
   const auto& plan = upcoming.plan;
   const auto generation = plan.generation;
-  receiver_ = std::make_unique<session::StateReceiver>(
-      in_donor_order(std::move(upcoming.build.state_sockets), plan), generation, data_.sample_count, buffers_,
-      session::time_limit(plan));
+  receiver_ =
+      std::make_unique<session::StateReceiver>(in_donor_order(std::move(upcoming.build.state_sockets), plan),
+                                               generation, data_.sample_count, buffers_, session::time_limit(plan));
   step_log_.event("pg", *upcoming.rank, static_cast<std::uint32_t>(plan.members.size()), generation);
   while (true) {
     const auto header = receiver_->wait_header(kPatience);
@@ -190,7 +192,8 @@ void Session::Impl::end_session(bool program_is_done) {
   receiver_.reset();
   if (plane_) {
     if (auto records = audit_log_.take()) plane_->send(std::move(*records));
-    const bool was_member = started_ && seat_.communicator && outcome_ != Outcome::kLeft && outcome_ != Outcome::kStopped;
+    const bool was_member =
+        started_ && seat_.communicator && outcome_ != Outcome::kLeft && outcome_ != Outcome::kStopped;
     if (program_is_done && was_member) plane_->send(protocol::WorkerFinished{progress_.committed_step});
     plane_->close(kFlushAtEnd);
   }

@@ -19,7 +19,9 @@ double square_sum(std::span<const float> data) {
 
 }  // namespace
 
-comm::Capabilities SoloCommunicator::capabilities() const { return {.name = "solo"}; }
+comm::Capabilities SoloCommunicator::capabilities() const {
+  return {.name = "solo"};
+}
 
 Status SoloCommunicator::check() const {
   if (aborted_.load()) return Error{ErrorCode::kAborted, "the communicator was aborted"};
@@ -41,7 +43,9 @@ Status SoloCommunicator::all_reduce(std::span<float> data, const comm::ReduceOpt
   return {};
 }
 
-Status SoloCommunicator::broadcast(std::span<std::byte>, std::uint32_t) { return check(); }
+Status SoloCommunicator::broadcast(std::span<std::byte>, std::uint32_t) {
+  return check();
+}
 
 Status SoloCommunicator::all_gather(std::span<const std::byte> mine, std::span<std::byte> all) {
   std::copy(mine.begin(), mine.end(), all.begin());
@@ -56,6 +60,8 @@ Status SoloCommunicator::receive(std::span<std::byte>, std::uint32_t) {
   return Error{ErrorCode::kInvalid, "a world of one has nobody to receive from"};
 }
 
-Status SoloCommunicator::barrier() { return check(); }
+Status SoloCommunicator::barrier() {
+  return check();
+}
 
 }  // namespace elastictrain::session

@@ -64,10 +64,7 @@ void StateSender::send_to_all(std::span<const std::byte> bytes) {
 
 StateReceiver::StateReceiver(std::vector<comm::StateSocket> donors, Generation generation, std::uint64_t sample_count,
                              const state::StateBuffers& buffers, std::chrono::milliseconds time_limit)
-    : generation_(generation),
-      sample_count_(sample_count),
-      buffers_(buffers),
-      time_limit_(time_limit) {
+    : generation_(generation), sample_count_(sample_count), buffers_(buffers), time_limit_(time_limit) {
   const auto count = static_cast<std::uint32_t>(donors.size());
   for (std::uint32_t i = 0; i < count; ++i) {
     sources_.emplace_back();
@@ -112,7 +109,8 @@ void StateReceiver::publish_header(Result<state::TransferHeader> header) {
   changed_.notify_all();
 }
 
-// One phase: first until every header is there (the donors swap when they swap, so without a deadline), then the slices.
+// One phase: first until every header is there (the donors swap when they swap, so without a deadline), then the
+// slices.
 Status StateReceiver::poll_sources(bool headers) {
   const auto pending = [&](const Source& source) { return headers ? !source.header_done : !source.done; };
   while (true) {
@@ -183,8 +181,9 @@ Status StateReceiver::check_headers() {
     if (!header) return header.error();
     const std::string who = "rank " + std::to_string(source.socket.peer_rank);
     if (header->layout_hash != buffers_.layout_hash() || header->total_bytes != buffers_.total_bytes()) {
-      return Error{ErrorCode::kInvalid, who + " shares state of another layout (" + std::to_string(header->total_bytes) +
-                                            " bytes, here " + std::to_string(buffers_.total_bytes()) +
+      return Error{ErrorCode::kInvalid, who + " shares state of another layout (" +
+                                            std::to_string(header->total_bytes) + " bytes, here " +
+                                            std::to_string(buffers_.total_bytes()) +
                                             "); run the same program with the same options everywhere"};
     }
     if (header->sample_count != sample_count_) {

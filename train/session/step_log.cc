@@ -42,15 +42,17 @@ Result<StepLog> StepLog::open(const std::string& directory, const std::string& n
   return log;
 }
 
-void StepLog::event(const char* name) { line(name, {}); }
+void StepLog::event(const char* name) {
+  line(name, {});
+}
 
 void StepLog::event(const char* name, std::uint32_t rank, std::uint32_t world_size, std::uint64_t generation) {
   line(name, member("rank", rank) + member("world", world_size) + member("generation", generation));
 }
 
 void StepLog::step(std::uint64_t step, std::uint32_t rank, std::uint32_t world_size, std::uint64_t generation) {
-  line("step", member("step", step) + member("world", world_size) + member("rank", rank) +
-                   member("generation", generation));
+  line("step",
+       member("step", step) + member("world", world_size) + member("rank", rank) + member("generation", generation));
 }
 
 void StepLog::line(const char* name, const std::string& fields) {

@@ -133,8 +133,10 @@ void SwapSlot::build(const std::shared_ptr<Entry>& entry, std::unique_lock<std::
   }
   // Without the lock, because the report takes locks of its owner.
   lock.unlock();
-  if (result) report_(protocol::WorkerPrepared{generation});
-  else report_(protocol::WorkerPrepareFailed{generation, result.error().message});
+  if (result)
+    report_(protocol::WorkerPrepared{generation});
+  else
+    report_(protocol::WorkerPrepareFailed{generation, result.error().message});
   lock.lock();
 }
 

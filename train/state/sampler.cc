@@ -15,7 +15,9 @@ std::uint64_t mix(std::uint64_t x) {
   return x ^ (x >> 31);
 }
 
-std::uint64_t mask(unsigned bits) { return (std::uint64_t{1} << bits) - 1; }
+std::uint64_t mask(unsigned bits) {
+  return (std::uint64_t{1} << bits) - 1;
+}
 
 }  // namespace
 

@@ -49,7 +49,8 @@ bool StateBuffers::add(std::string_view name, void* data, std::size_t bytes) {
 
 std::uint64_t StateBuffers::layout_hash() const {
   std::uint64_t hash = buffers_.size();
-  for (const auto& buffer : buffers_) hash = fold(hash_bytes(buffer.name.data(), buffer.name.size(), hash), buffer.bytes);
+  for (const auto& buffer : buffers_)
+    hash = fold(hash_bytes(buffer.name.data(), buffer.name.size(), hash), buffer.bytes);
   return hash;
 }
 

@@ -1,0 +1,350 @@
+#include "fake_run.h"
+
+#include <doctest/doctest.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <stdexcept>
+
+#include "supervisor/protocol/codec.h"
+
+namespace elastictrain::test {
+namespace {
+
+using protocol::GenerationPlan;
+
+constexpr std::chrono::seconds kPatience{30};
+
+bool contains(const std::vector<WorkerId>& list, WorkerId worker) {
+  return std::find(list.begin(), list.end(), worker) != list.end();
+}
+
+std::string socket_path(const std::string& directory) {
+  return directory + "/agent.sock";
+}
+
+int listen_at(const std::string& path) {
+  const int fd = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::strncpy(address.sun_path, path.c_str(), sizeof address.sun_path - 1);
+  REQUIRE(::bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0);
+  REQUIRE(::listen(fd, 64) == 0);
+  return fd;
+}
+
+std::vector<WorkerId> workers_of(const GenerationPlan& plan) {
+  std::vector<WorkerId> workers;
+  for (const auto& member : plan.members) workers.push_back(member.worker);
+  return workers;
+}
+
+}  // namespace
+
+FakeRun::FakeRun(TestWorkerOptions options) : options_(std::move(options)) {
+  char name[] = "/tmp/et-session-test-XXXXXX";
+  REQUIRE(::mkdtemp(name) != nullptr);
+  directory_ = name;
+  listener_ = listen_at(socket_path(directory_));
+}
+
+FakeRun::~FakeRun() {
+  for (auto& [id, worker] : workers_) {
+    if (!worker.exit_code) {
+      ::kill(worker.pid, SIGKILL);
+      ::waitpid(worker.pid, nullptr, 0);
+    }
+    if (worker.fd >= 0) ::close(worker.fd);
+  }
+  for (auto& [fd, reader] : strangers_) ::close(fd);
+  stop_listening();
+  ::rmdir(directory_.c_str());
+}
+
+void FakeRun::stop_listening() {
+  if (listener_ >= 0) ::close(listener_);
+  listener_ = -1;
+  ::unlink(socket_path(directory_).c_str());
+}
+
+WorkerId FakeRun::spawn(const TestWorkerOptions& options) {
+  const WorkerId id{static_cast<std::uint32_t>(workers_.size() + 1)};
+  const pid_t pid = ::fork();
+  REQUIRE(pid >= 0);
+  if (pid == 0) child(options, id);
+  workers_[id].pid = pid;
+  return id;
+}
+
+void FakeRun::child(const TestWorkerOptions& options, WorkerId worker) {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  // Without an exec nothing closes the harness's descriptors, and sockets would stay open behind its back.
+  ::close_range(3, ~0U, 0);
+  ::setenv("ELASTICTRAIN_SOCKET", socket_path(directory_).c_str(), 1);
+  ::setenv("ELASTICTRAIN_WORKER_ID", std::to_string(worker.value).c_str(), 1);
+  ::setenv("ELASTICTRAIN_HOST_KEY", directory_.c_str(), 1);
+  ::setenv("ELASTICTRAIN_HEARTBEAT_MS", "20", 1);
+  ::setenv("ELASTICTRAIN_AUDIT_EVERY", "1", 1);
+  for (const auto& [name, value] : environment_) ::setenv(name.c_str(), value.c_str(), 1);
+  ::_exit(run_test_worker(options));
+}
+
+WorkerId FakeRun::spawn_ready() {
+  const WorkerId worker = spawn();
+  wait_until([&] { return workers_[worker].ready.has_value(); }, to_string(worker) + " to be ready");
+  return worker;
+}
+
+void FakeRun::wait_until(const std::function<bool()>& condition, const std::string& what) {
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  while (!condition()) {
+    pump(20);
+    if (std::chrono::steady_clock::now() > deadline) throw std::runtime_error("waited in vain for " + what);
+  }
+}
+
+void FakeRun::pump(int timeout_ms) {
+  std::vector<pollfd> waits;
+  if (listener_ >= 0) waits.push_back({listener_, POLLIN, 0});
+  for (const auto& [fd, reader] : strangers_) waits.push_back({fd, POLLIN, 0});
+  for (const auto& [id, worker] : workers_) {
+    if (worker.fd >= 0) waits.push_back({worker.fd, POLLIN, 0});
+  }
+  ::poll(waits.data(), waits.size(), timeout_ms);
+  for (const auto& wait : waits) {
+    if ((wait.revents & (POLLIN | POLLHUP | POLLERR)) == 0) continue;
+    if (wait.fd == listener_)
+      accept_one();
+    else
+      read_from(wait.fd);
+  }
+  reap();
+}
+
+void FakeRun::accept_one() {
+  const int fd = ::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
+  if (fd >= 0) strangers_.emplace(fd, protocol::FrameReader(limits::kMaxWorkerFrameBytes));
+}
+
+void FakeRun::read_from(int fd) {
+  const auto owner = std::find_if(workers_.begin(), workers_.end(), [&](auto& item) { return item.second.fd == fd; });
+  protocol::FrameReader& reader = owner == workers_.end() ? strangers_.at(fd) : owner->second.reader;
+  char bytes[65536];
+  const auto got = ::recv(fd, bytes, sizeof bytes, 0);
+  if (got <= 0) {
+    ::close(fd);
+    if (owner == workers_.end())
+      strangers_.erase(fd);
+    else
+      owner->second.fd = -1;
+    return;
+  }
+  REQUIRE(reader.feed({bytes, static_cast<std::size_t>(got)}).ok());
+  WorkerRecord* speaker = owner == workers_.end() ? nullptr : &owner->second;
+  protocol::FrameReader* source = &reader;
+  while (auto body = source->next()) {
+    auto message = protocol::decode_body<protocol::WorkerUp>(*body);
+    REQUIRE(message.ok());
+    if (const auto* hello = std::get_if<protocol::WorkerHello>(&*message)) {
+      speaker = &workers_.at(hello->worker);
+      ++speaker->hellos;
+      CHECK(hello->pid == speaker->pid);
+      speaker->fd = fd;
+      speaker->reader = std::move(reader);
+      source = &speaker->reader;
+      strangers_.erase(fd);
+    } else {
+      REQUIRE(speaker != nullptr);
+      record(*speaker, std::move(*message));
+    }
+  }
+}
+
+void FakeRun::record(WorkerRecord& worker, protocol::WorkerUp message) {
+  if (auto* ready = std::get_if<protocol::WorkerReady>(&message))
+    worker.ready = *ready;
+  else if (auto* prepared = std::get_if<protocol::WorkerPrepared>(&message))
+    worker.prepared.insert(prepared->generation);
+  else if (auto* failed = std::get_if<protocol::WorkerPrepareFailed>(&message)) {
+    worker.prepare_failed[failed->generation] = failed->reason;
+  } else if (auto* active = std::get_if<protocol::WorkerActive>(&message))
+    worker.active[active->generation] = *active;
+  else if (auto* left = std::get_if<protocol::WorkerLeft>(&message))
+    worker.left = *left;
+  else if (auto* finished = std::get_if<protocol::WorkerFinished>(&message))
+    worker.finished = *finished;
+  else if (auto* heartbeat = std::get_if<protocol::WorkerHeartbeat>(&message))
+    worker.heartbeat = *heartbeat;
+  else if (auto* note = std::get_if<protocol::WorkerNote>(&message))
+    worker.notes[note->key] = note->value;
+  else if (auto* audit = std::get_if<protocol::WorkerAudit>(&message)) {
+    worker.audit.insert(worker.audit.end(), audit->steps.begin(), audit->steps.end());
+  }
+}
+
+void FakeRun::reap() {
+  for (auto& [id, worker] : workers_) {
+    int status = 0;
+    if (worker.exit_code || worker.fd >= 0 || ::waitpid(worker.pid, &status, WNOHANG) != worker.pid) continue;
+    worker.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  }
+}
+
+void FakeRun::send(WorkerId worker, const protocol::WorkerDown& message) {
+  const std::string frame = protocol::encode_frame(message);
+  const int fd = workers_.at(worker).fd;
+  if (fd < 0) return;
+  [[maybe_unused]] const auto sent = ::send(fd, frame.data(), frame.size(), MSG_NOSIGNAL);
+}
+
+GenerationPlan FakeRun::plan(const std::vector<WorkerId>& members, const std::vector<std::uint32_t>& shares) {
+  GenerationPlan plan;
+  plan.generation = ++last_number_;
+  plan.previous = generation_;
+  plan.kind = generation_ == 0 ? protocol::ChangeKind::kStart : protocol::ChangeKind::kGrow;
+  plan.reason = "the test says so";
+  for (std::size_t i = 0; i < 8; ++i) plan.token[i] = static_cast<std::uint8_t>(plan.generation >> (8 * i));
+  plan.build_deadline_ms = 10'000;
+  bool anyone_joins = false;
+  for (std::uint32_t rank = 0; rank < members.size(); ++rank) {
+    const bool joiner = !contains(members_, members[rank]);
+    plan.members.push_back({.worker = members[rank],
+                            .rank = rank,
+                            .local_rank = rank,
+                            .host = "here",
+                            .endpoint = workers_.at(members[rank]).ready.value().endpoint,
+                            .share = shares.empty() ? 8 : shares[rank],
+                            .joiner = joiner});
+    anyone_joins = anyone_joins || joiner;
+    if (!joiner) plan.donors.push_back(members[rank]);
+  }
+  if (!anyone_joins) plan.donors.clear();
+  return plan;
+}
+
+std::vector<WorkerId> FakeRun::addressees(const GenerationPlan& plan) const {
+  std::vector<WorkerId> workers = workers_of(plan);
+  for (const WorkerId member : members_) {
+    if (!contains(workers, member)) workers.push_back(member);
+  }
+  return workers;
+}
+
+void FakeRun::prepare_for(const GenerationPlan& plan, const std::vector<WorkerId>& workers) {
+  for (const WorkerId worker : workers) send(worker, protocol::Prepare{plan});
+}
+
+void FakeRun::wait_prepared(const GenerationPlan& plan) {
+  for (const auto& member : plan.members) {
+    wait_until([&] { return workers_.at(member.worker).prepared.contains(plan.generation); },
+               to_string(member.worker) + " to prepare generation " + std::to_string(plan.generation));
+  }
+}
+
+void FakeRun::commit(const GenerationPlan& plan) {
+  for (const WorkerId worker : addressees(plan)) send(worker, protocol::Commit{plan.generation});
+  committed_[plan.generation] = plan;
+}
+
+void FakeRun::wait_swapped(const GenerationPlan& plan) {
+  for (const WorkerId worker : addressees(plan)) {
+    const auto& record = workers_.at(worker);
+    const bool member = contains(workers_of(plan), worker);
+    wait_until([&] { return member ? record.active.contains(plan.generation) : record.left.has_value(); },
+               to_string(worker) + " to go over to generation " + std::to_string(plan.generation));
+  }
+  generation_ = plan.generation;
+  members_ = workers_of(plan);
+}
+
+void FakeRun::cancel(const GenerationPlan& plan) {
+  for (const WorkerId worker : addressees(plan)) send(worker, protocol::Cancel{plan.generation});
+}
+
+void FakeRun::change_to(const std::vector<WorkerId>& members, const std::vector<std::uint32_t>& shares) {
+  const auto next = plan(members, shares);
+  prepare(next);
+  wait_prepared(next);
+  commit(next);
+  wait_swapped(next);
+}
+
+void FakeRun::dismiss(WorkerId worker) {
+  send(worker, protocol::Dismiss{"not needed"});
+}
+
+void FakeRun::wait_exit(WorkerId worker) {
+  wait_until([&] { return workers_.at(worker).exit_code.has_value(); }, to_string(worker) + " to exit");
+}
+
+void FakeRun::wait_all_exited() {
+  for (const auto& [id, worker] : workers_) wait_exit(id);
+}
+
+void FakeRun::wait_step(WorkerId worker, Step step) {
+  wait_until([&] { return workers_.at(worker).heartbeat.step >= step; },
+             to_string(worker) + " to commit step " + std::to_string(step));
+}
+
+void FakeRun::close_socket(WorkerId worker) {
+  auto& record = workers_.at(worker);
+  ::shutdown(record.fd, SHUT_RDWR);
+  ::close(record.fd);
+  record.fd = -1;
+}
+
+void FakeRun::check_audit() const {
+  struct Range {
+    std::uint64_t first, count;
+  };
+  std::map<Step, std::set<std::uint64_t>> hashes;
+  std::map<Step, std::set<std::uint32_t>> present;
+  std::map<Step, std::set<Generation>> generations;
+  std::map<std::uint64_t, std::vector<Range>> epochs;
+  for (const auto& [id, worker] : workers_) {
+    CHECK(worker.hellos == 1);
+    Step last = 0;
+    for (const auto& step : worker.audit) {
+      CHECK(step.step > last);
+      last = step.step;
+      if (step.hashed) hashes[step.step].insert(step.state_hash);
+      present[step.step].insert(id.value);
+      generations[step.step].insert(step.generation);
+      if (step.count != 0) epochs[step.epoch].push_back({step.first_position, step.count});
+    }
+  }
+  REQUIRE_FALSE(hashes.empty());
+  Step expected = 0;
+  for (const auto& [step, values] : hashes) {
+    CHECK(step == ++expected);
+    CHECK_MESSAGE(values.size() == 1, "workers differ after step ", step);
+  }
+  for (const auto& [step, numbers] : generations) {
+    REQUIRE(numbers.size() == 1);
+    std::set<std::uint32_t> members;
+    for (const auto& member : committed_.at(*numbers.begin()).members) members.insert(member.worker.value);
+    CHECK_MESSAGE(present[step] == members, "not exactly the members took part in step ", step);
+  }
+  const auto last_epoch = epochs.rbegin()->first;
+  for (auto& [epoch, ranges] : epochs) {
+    std::sort(ranges.begin(), ranges.end(), [](const Range& a, const Range& b) { return a.first < b.first; });
+    std::uint64_t next = 0;
+    for (const auto& range : ranges) {
+      CHECK_MESSAGE(range.first == next, "a sample of epoch ", epoch, " is missing or used twice at ", range.first);
+      next = range.first + range.count;
+    }
+    if (epoch != last_epoch) CHECK(next == options_.sample_count);
+  }
+}
+
+}  // namespace elastictrain::test

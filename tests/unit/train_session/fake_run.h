@@ -1,0 +1,105 @@
+// Purpose: agent and supervisor of a run in one, driven by hand: a Unix socket that real workers (child processes)
+// connect to, the messages they sent, and the plans a test makes up.
+//
+// Thread: the test's only one, so that forking is safe. Failure: a wait that takes too long throws, and the destructor
+// leaves no process behind.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "supervisor/protocol/frame_reader.h"
+#include "supervisor/protocol/message.h"
+#include "test_worker.h"
+
+namespace elastictrain::test {
+
+struct WorkerRecord {
+  pid_t pid = 0;
+  int fd = -1;
+  protocol::FrameReader reader{limits::kMaxWorkerFrameBytes};
+  int hellos = 0;
+  std::optional<protocol::WorkerReady> ready;
+  std::set<Generation> prepared;
+  std::map<Generation, std::string> prepare_failed;
+  std::map<Generation, protocol::WorkerActive> active;
+  std::optional<protocol::WorkerLeft> left;
+  std::optional<protocol::WorkerFinished> finished;
+  protocol::WorkerHeartbeat heartbeat;
+  std::vector<protocol::AuditStep> audit;
+  std::map<std::string, std::string> notes;
+  std::optional<int> exit_code;  // 128 + signal if killed
+};
+
+class FakeRun {
+ public:
+  explicit FakeRun(TestWorkerOptions options = {});
+  ~FakeRun();
+  FakeRun(const FakeRun&) = delete;
+  FakeRun& operator=(const FakeRun&) = delete;
+
+  void set_environment(const std::string& name, const std::string& value) { environment_[name] = value; }
+  WorkerId spawn() { return spawn(options_); }
+  WorkerId spawn(const TestWorkerOptions& options);
+  // Spawns and waits until the worker is ready.
+  WorkerId spawn_ready();
+  WorkerRecord& operator[](WorkerId worker) { return workers_.at(worker); }
+  const std::map<WorkerId, WorkerRecord>& workers() const { return workers_; }
+  const std::map<Generation, protocol::GenerationPlan>& committed() const { return committed_; }
+
+  // Donors are all survivors, joiners those that were not members before. Shares: 8 for everyone, or as given.
+  protocol::GenerationPlan plan(const std::vector<WorkerId>& members, const std::vector<std::uint32_t>& shares = {});
+  void prepare(const protocol::GenerationPlan& plan) { prepare_for(plan, addressees(plan)); }
+  void prepare_for(const protocol::GenerationPlan& plan, const std::vector<WorkerId>& workers);
+  void wait_prepared(const protocol::GenerationPlan& plan);
+  void commit(const protocol::GenerationPlan& plan);
+  void wait_swapped(const protocol::GenerationPlan& plan);
+  void cancel(const protocol::GenerationPlan& plan);
+  // All of the above in order.
+  void change_to(const std::vector<WorkerId>& members, const std::vector<std::uint32_t>& shares = {});
+  void stop() { change_to({}); }
+  void dismiss(WorkerId worker);
+  void wait_exit(WorkerId worker);
+  void wait_all_exited();
+  void wait_step(WorkerId worker, Step step);
+  void wait_until(const std::function<bool()>& condition, const std::string& what);
+  void close_socket(WorkerId worker);
+  void stop_listening();
+
+  const std::vector<WorkerId>& members() const { return members_; }
+  // The members of the newest generation and its number, after a commit.
+  Generation generation() const { return generation_; }
+
+  // Every check that must hold for any run: bit-identical states, exactly-once positions, members only, no restart.
+  void check_audit() const;
+
+ private:
+  void child(const TestWorkerOptions& options, WorkerId worker);
+  void pump(int timeout_ms);
+  void accept_one();
+  void read_from(int fd);
+  void record(WorkerRecord& worker, protocol::WorkerUp message);
+  void reap();
+  void send(WorkerId worker, const protocol::WorkerDown& message);
+  std::vector<WorkerId> addressees(const protocol::GenerationPlan& plan) const;
+
+  TestWorkerOptions options_;
+  std::map<std::string, std::string> environment_;
+  std::string directory_;
+  int listener_ = -1;
+  std::map<int, protocol::FrameReader> strangers_;  // connected, no Hello yet
+  std::map<WorkerId, WorkerRecord> workers_;
+  std::vector<WorkerId> members_;
+  Generation generation_ = 0;
+  Generation last_number_ = 0;
+  std::map<Generation, protocol::GenerationPlan> committed_;
+};
+
+}  // namespace elastictrain::test

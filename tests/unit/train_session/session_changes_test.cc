@@ -1,0 +1,251 @@
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <vector>
+
+#include "fake_run.h"
+#include "train/state/sampler.h"
+
+namespace elastictrain::test {
+namespace {
+
+std::vector<WorkerId> spawn_ready(FakeRun& run, int count) {
+  std::vector<WorkerId> workers;
+  for (int i = 0; i < count; ++i) workers.push_back(run.spawn());
+  for (const WorkerId worker : workers) {
+    run.wait_until([&] { return run[worker].ready.has_value(); }, to_string(worker) + " to be ready");
+  }
+  return workers;
+}
+
+void stop_and_check(FakeRun& run) {
+  const auto members = run.members();
+  run.stop();
+  run.wait_all_exited();
+  for (const WorkerId worker : members) CHECK(run[worker].exit_code == kExitStopped);
+  run.check_audit();
+}
+
+TEST_CASE("two workers that start from different weights train to the end as one") {
+  FakeRun run({.sample_count = 333, .epochs = 2});
+  const auto workers = spawn_ready(run, 2);
+  run.change_to(workers);
+  run.wait_all_exited();
+  for (const WorkerId worker : workers) {
+    CHECK(run[worker].exit_code == kExitFinished);
+    REQUIRE(run[worker].finished);
+    CHECK(run[worker].finished->last_step == 42);
+    CHECK(run[worker].ready->state_bytes == 24'000);
+    CHECK(run[worker].ready->sample_count == 333);
+  }
+  run.check_audit();
+}
+
+TEST_CASE("a worker that joins gets the state and takes part in its first step with an empty batch") {
+  FakeRun run;
+  auto workers = spawn_ready(run, 2);
+  run.change_to(workers);
+  run.wait_step(workers[0], 5);
+  workers.push_back(run.spawn_ready());
+  run.change_to(workers);
+  run.wait_until([&] { return !run[workers[2]].audit.empty(); }, "the joiner's audit");
+  CHECK(run[workers[2]].active.at(2).state_transfer_bytes == 24'000);
+  const auto& first = run[workers[2]].audit.front();
+  CHECK(first.step == run[workers[2]].active.at(2).first_step);
+  CHECK(first.count == 0);
+  stop_and_check(run);
+}
+
+TEST_CASE("workers that leave end with success and the others go on") {
+  FakeRun run;
+  const auto workers = spawn_ready(run, 3);
+  run.change_to(workers);
+  run.wait_step(workers[0], 5);
+  run.change_to({workers[0], workers[2]});
+  run.wait_exit(workers[1]);
+  CHECK(run[workers[1]].exit_code == kExitLeft);
+  CHECK(run[workers[1]].left->last_step + 1 == run[workers[0]].active.at(2).first_step);
+  run.wait_step(workers[0], run[workers[1]].left->last_step + 10);
+  stop_and_check(run);
+}
+
+TEST_CASE("rank 0 can be replaced") {
+  FakeRun run;
+  const auto workers = spawn_ready(run, 3);
+  run.change_to({workers[0], workers[1]});
+  run.wait_step(workers[1], 5);
+  run.change_to({workers[2], workers[1]});
+  run.wait_exit(workers[0]);
+  CHECK(run[workers[0]].exit_code == kExitLeft);
+  run.wait_step(workers[2], 20);
+  stop_and_check(run);
+}
+
+TEST_CASE("all but one can leave, and the one can grow again") {
+  FakeRun run;
+  auto workers = spawn_ready(run, 4);
+  run.change_to(workers);
+  run.wait_step(workers[0], 3);
+  run.change_to({workers[2]});
+  const auto alone_since = run[workers[2]].active.at(2).first_step;
+  run.wait_step(workers[2], alone_since + 3);
+  const auto joiners = spawn_ready(run, 2);
+  run.change_to({joiners[0], workers[2], joiners[1]});
+  run.wait_step(joiners[0], alone_since + 10);
+  stop_and_check(run);
+}
+
+TEST_CASE("changes that follow each other at once keep every state equal") {
+  FakeRun run({.parameters = 300'000});
+  auto workers = spawn_ready(run, 4);
+  run.change_to({workers[0]});
+  run.change_to({workers[0], workers[1]});
+  run.change_to({workers[1], workers[2], workers[0]});
+  run.change_to({workers[2], workers[3]});
+  run.change_to({workers[3]});
+  run.wait_step(workers[3], run[workers[3]].active.at(5).first_step + 5);
+  stop_and_check(run);
+}
+
+TEST_CASE("a cancelled plan changes nothing, before and after it is built") {
+  FakeRun run;
+  const auto workers = spawn_ready(run, 3);
+  run.change_to({workers[0], workers[1]});
+  const auto built = run.plan(workers);
+  run.prepare(built);
+  run.wait_prepared(built);
+  run.cancel(built);
+  const auto racing = run.plan(workers);
+  run.prepare(racing);
+  run.cancel(racing);
+  run.commit(racing);  // too late: the plan is gone
+  run.wait_step(workers[0], run[workers[0]].heartbeat.step + 10);
+  CHECK(run[workers[0]].active.size() == 1);
+  CHECK(run[workers[2]].active.empty());
+  run.change_to(workers);
+  run.wait_step(workers[2], run[workers[2]].active.begin()->second.first_step + 5);
+  stop_and_check(run);
+}
+
+TEST_CASE("a newer plan supersedes one that is still being built") {
+  FakeRun run;
+  const auto workers = spawn_ready(run, 4);
+  run.change_to({workers[0], workers[1]});
+  const auto older = run.plan({workers[0], workers[1], workers[2]});
+  run.prepare_for(older, {workers[0], workers[1]});  // the joiner never hears of it, so nobody can finish building it
+  const auto newer = run.plan({workers[0], workers[1], workers[3]});
+  run.prepare(newer);
+  run.wait_prepared(newer);
+  CHECK_FALSE(run[workers[0]].prepared.contains(older.generation));
+  run.commit(newer);
+  run.wait_swapped(newer);
+  run.wait_step(workers[3], run[workers[3]].active.begin()->second.first_step + 5);
+  run.dismiss(workers[2]);
+  run.wait_exit(workers[2]);
+  CHECK(run[workers[2]].exit_code == kExitDismissed);
+  stop_and_check(run);
+}
+
+TEST_CASE("a spare that is not needed is dismissed with success") {
+  FakeRun run;
+  const auto spare = run.spawn_ready();
+  run.dismiss(spare);
+  run.wait_exit(spare);
+  CHECK(run[spare].exit_code == kExitDismissed);
+  CHECK_FALSE(run[spare].finished);
+}
+
+TEST_CASE("a plan that cannot be built is refused with its reason and the run goes on") {
+  FakeRun run;
+  const auto workers = spawn_ready(run, 2);
+  run.change_to(workers);
+  auto bad = run.plan(workers, {0, 0});
+  run.prepare(bad);
+  run.wait_until([&] { return run[workers[0]].prepare_failed.contains(bad.generation); }, "the refusal");
+  CHECK(run[workers[0]].prepare_failed[bad.generation].find("samples") != std::string::npos);
+  run.wait_step(workers[0], run[workers[0]].heartbeat.step + 5);
+  stop_and_check(run);
+}
+
+// The mean gradient of one process over the same global batch.
+double reference_gradient(std::uint64_t samples, std::uint64_t total, std::size_t parameter) {
+  const state::Permutation permutation(samples, 5, 0);
+  double sum = 0;
+  for (std::uint64_t i = 0; i < total; ++i) sum += sample_gradient(permutation.at(i), parameter);
+  return sum / static_cast<double>(total);
+}
+
+TEST_CASE("gradients are weighted by samples: uneven shares give the update of one process") {
+  FakeRun run({.sample_count = 1000, .max_steps = 1, .parameters = 300, .note_gradient_of_step = "1"});
+  const auto workers = spawn_ready(run, 3);
+  run.change_to(workers, {3, 17, 40});
+  run.wait_all_exited();
+  REQUIRE(run[workers[0]].notes.size() == 3);
+  for (const std::size_t parameter : {0, 150, 299}) {
+    const double noted = std::stod(run[workers[0]].notes["gradient" + std::to_string(parameter)]);
+    const double expected = reference_gradient(1000, 60, parameter);
+    CHECK(std::abs(noted - expected) <= 1e-6 * std::max(1.0, std::abs(expected)) + 1e-5);
+  }
+}
+
+TEST_CASE("a program that reduces nothing still changes size at its steps") {
+  FakeRun run({.sample_count = 0, .reduce = false});
+  const auto workers = spawn_ready(run, 3);
+  run.change_to({workers[0], workers[1]});
+  run.wait_step(workers[0], 5);
+  run.change_to({workers[0], workers[2]});
+  run.wait_step(workers[2], 10);
+  run.stop();
+  run.wait_all_exited();
+  CHECK(run[workers[2]].exit_code == kExitStopped);
+}
+
+TEST_CASE("a program that fails in the middle of a step ends at once and takes the others out of their wait") {
+  FakeRun run;
+  const WorkerId failing = run.spawn({.quits_in_the_middle = true});
+  const WorkerId other = run.spawn();
+  run.wait_until([&] { return run[failing].ready && run[other].ready; }, "both to be ready");
+  run.change_to({failing, other});
+  run.wait_all_exited();
+  CHECK(run[failing].exit_code == kExitSessionError);
+  CHECK(run[other].exit_code == kExitSessionError);
+  CHECK_FALSE(run[failing].finished);
+  CHECK_FALSE(run[other].finished);
+}
+
+TEST_CASE("workers that lose their agent train on and stop together after the grace") {
+  FakeRun run;
+  run.set_environment("ELASTICTRAIN_ORPHAN_GRACE_MS", "300");
+  const auto workers = spawn_ready(run, 2);
+  run.change_to(workers);
+  run.wait_step(workers[0], 5);
+  run.stop_listening();
+  for (const WorkerId worker : workers) run.close_socket(worker);
+  run.wait_all_exited();
+  for (const WorkerId worker : workers) CHECK(run[worker].exit_code == kExitStopped);
+}
+
+TEST_CASE("a worker that loses its agent for a moment comes back and goes on") {
+  FakeRun run;
+  const auto workers = spawn_ready(run, 2);
+  run.change_to(workers);
+  run.close_socket(workers[0]);
+  run.wait_until([&] { return run[workers[0]].hellos == 2; }, "the worker to come back");
+  run.wait_step(workers[0], run[workers[1]].heartbeat.step + 5);
+  run.stop();
+  run.wait_all_exited();
+  CHECK(run[workers[0]].exit_code == kExitStopped);
+}
+
+TEST_CASE("a spare without an agent ends after the grace") {
+  FakeRun run;
+  run.set_environment("ELASTICTRAIN_ORPHAN_GRACE_MS", "100");
+  const auto spare = run.spawn_ready();
+  run.stop_listening();
+  run.close_socket(spare);
+  run.wait_exit(spare);
+  CHECK(run[spare].exit_code == kExitStopped);
+}
+
+}  // namespace
+}  // namespace elastictrain::test

@@ -1,0 +1,129 @@
+#include <doctest/doctest.h>
+
+#include <set>
+#include <vector>
+
+#include "train/state/progress.h"
+#include "train/state/state_buffers.h"
+
+namespace elastictrain::state {
+namespace {
+
+TEST_CASE("a name is shared once") {
+  float data[4] = {};
+  StateBuffers buffers;
+  CHECK(buffers.add("w", data, sizeof data));
+  CHECK_FALSE(buffers.add("w", data, sizeof data));
+  CHECK(buffers.total_bytes() == 16);
+}
+
+TEST_CASE("the layout hash depends on names, order and sizes, not on content") {
+  std::vector<float> a(10), b(20);
+  const auto hash = [&](const char* first, std::size_t n, const char* second, std::size_t m) {
+    StateBuffers buffers;
+    buffers.add(first, a.data(), n);
+    buffers.add(second, b.data(), m);
+    return buffers.layout_hash();
+  };
+  const auto base = hash("a", 40, "b", 80);
+  a[3] = 5;
+  CHECK(hash("a", 40, "b", 80) == base);
+  CHECK(hash("b", 40, "a", 80) != base);
+  CHECK(hash("a", 36, "b", 80) != base);
+  CHECK(hash("a", 40, "b", 76) != base);
+}
+
+TEST_CASE("one flipped bit anywhere changes the content hash") {
+  std::vector<unsigned char> bytes(1003);
+  StateBuffers buffers;
+  buffers.add("bytes", bytes.data(), bytes.size());
+  std::set<std::uint64_t> hashes{buffers.content_hash()};
+  for (std::size_t bit = 0; bit < bytes.size() * 8; ++bit) {
+    bytes[bit / 8] ^= static_cast<unsigned char>(1U << (bit % 8));
+    hashes.insert(buffers.content_hash());
+    bytes[bit / 8] ^= static_cast<unsigned char>(1U << (bit % 8));
+  }
+  CHECK(hashes.size() == bytes.size() * 8 + 1);
+}
+
+TEST_CASE("slices cover all bytes without overlap") {
+  for (const std::uint64_t total : {0, 1, 63, 64, 65, 1000, 100'000}) {
+    for (std::uint32_t count = 1; count <= 9; ++count) {
+      std::uint64_t next = 0;
+      for (std::uint32_t i = 0; i < count; ++i) {
+        const Slice slice = slice_of(total, i, count);
+        CHECK(slice.offset == next);
+        next += slice.length;
+      }
+      CHECK(next == total);
+    }
+  }
+}
+
+TEST_CASE("pieces walk over buffer boundaries") {
+  std::vector<char> a(5), b(0), c(7);
+  StateBuffers buffers;
+  buffers.add("a", a.data(), a.size());
+  buffers.add("b", b.data(), b.size());
+  buffers.add("c", c.data(), c.size());
+  CHECK(buffers.piece(3, 100).size() == 2);
+  CHECK(static_cast<void*>(buffers.piece(5, 100).data()) == c.data());
+  CHECK(buffers.piece(6, 4).size() == 4);
+  CHECK(buffers.piece(12, 4).empty());
+}
+
+TEST_CASE("the learning-rate factor moves linearly and stays") {
+  LearningRateRamp ramp;
+  ramp.retarget(3.0, 4);
+  std::vector<double> factors;
+  for (int step = 0; step < 6; ++step, ramp.advance()) factors.push_back(ramp.factor());
+  CHECK(factors == std::vector<double>{1.0, 1.5, 2.0, 2.5, 3.0, 3.0});
+  ramp.retarget(1.0, 0);
+  CHECK(ramp.factor() == 1.0);
+}
+
+TEST_CASE("a ramp that is retargeted in its middle starts from where it is") {
+  LearningRateRamp ramp;
+  ramp.retarget(3.0, 4);
+  ramp.advance();
+  ramp.advance();
+  ramp.retarget(4.0, 2);
+  CHECK(ramp.factor() == 2.0);
+  ramp.advance();
+  CHECK(ramp.factor() == 3.0);
+}
+
+TransferHeader example() {
+  return {.generation = 3,
+          .layout_hash = 4,
+          .total_bytes = 5,
+          .slice_offset = 6,
+          .slice_length = 7,
+          .sample_count = 8,
+          .progress = {.committed_step = 9,
+                       .samples_used = 10,
+                       .sampler = {.seed = 11, .epoch = 12, .cursor = 13},
+                       .learning_rate = {.from = 1.5, .to = 2.5, .length_steps = 20, .done_steps = 5}}};
+}
+
+TEST_CASE("the transfer header survives the wire") {
+  const auto decoded = decode_header(encode_header(example()));
+  REQUIRE(decoded.ok());
+  CHECK(decoded->generation == 3);
+  CHECK(decoded->slice_length == 7);
+  CHECK(decoded->progress.sampler == SamplerState{11, 12, 13});
+  CHECK(decoded->progress.committed_step == 9);
+  CHECK(decoded->progress.learning_rate.factor() == 1.75);
+}
+
+TEST_CASE("a damaged transfer header is refused") {
+  const auto good = encode_header(example());
+  for (std::size_t i = 0; i < good.size(); ++i) {
+    auto bad = good;
+    bad[i] ^= std::byte{0x10};
+    CHECK_FALSE(decode_header(bad).ok());
+  }
+}
+
+}  // namespace
+}  // namespace elastictrain::state

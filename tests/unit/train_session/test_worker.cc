@@ -1,0 +1,133 @@
+#include "test_worker.h"
+
+#include <unistd.h>
+
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <limits>
+#include <stdexcept>
+#include <thread>
+#include <vector>
+
+#include "elastictrain/session.hpp"
+
+namespace elastictrain::test {
+namespace {
+
+class BrokenPromise : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+class Program {
+ public:
+  explicit Program(const TestWorkerOptions& options)
+      : options_(options), weights_(options.parameters), momentum_(options.parameters), gradient_(options.parameters) {
+    for (std::size_t i = 0; i < weights_.size(); ++i) weights_[i] = static_cast<float>(getpid() % 1000 + i);
+    session_.share_state("weights", weights_.data(), weights_.size() * sizeof(float));
+    session_.share_state("momentum", momentum_.data(), momentum_.size() * sizeof(float));
+    session_.set_data({.sample_count = options.sample_count,
+                       .epochs = options.epochs,
+                       .seed = 5,
+                       .batch = 8,
+                       .max_steps = options.max_steps});
+    session_.on_change([this](const Change& change) {
+      late_joiner_ = change.joined_now && session_.generation() > 1;
+      if (change.rank != session_.rank() || change.world_size != session_.world_size()) {
+        throw BrokenPromise("on_change() and the session disagree");
+      }
+    });
+  }
+
+  int run() {
+    if (!session_.start()) return session_.outcome() == Outcome::kStopped ? kExitStopped : kExitDismissed;
+    bool first = true;
+    while (auto batch = session_.next_batch()) {
+      if (first && late_joiner_ != (batch->local_samples == 0))
+        throw BrokenPromise("a joiner's first batch is not empty");
+      first = false;
+      step(*batch);
+    }
+    session_.finish();
+    if (session_.outcome() == Outcome::kLeft) return kExitLeft;
+    return session_.outcome() == Outcome::kStopped ? kExitStopped : kExitFinished;
+  }
+
+ private:
+  void step(const Batch& batch) {
+    const auto rank = session_.rank();
+    const auto world_size = session_.world_size();
+    compute(batch);
+    std::this_thread::sleep_for(std::chrono::microseconds(options_.step_time_us));
+    if (options_.quits_in_the_middle && batch.step == 3) throw std::runtime_error("the program failed");
+    if (options_.reduce) reduce();
+    if (std::to_string(batch.step) == options_.note_gradient_of_step) note_gradient();
+    if (rank != session_.rank() || world_size != session_.world_size())
+      throw BrokenPromise("rank changed within a step");
+    update();
+    session_.commit_step({.loss = 1.0 / static_cast<double>(batch.step)});
+    if (session_.committed_step() != batch.step) throw BrokenPromise("the step's number is not the committed one");
+  }
+
+  void compute(const Batch& batch) {
+    for (std::size_t i = 0; i < gradient_.size(); ++i) {
+      double sum = batch.local_samples == 0 ? std::numeric_limits<double>::quiet_NaN() : 0;
+      for (const auto sample : batch.samples) sum += sample_gradient(sample, i);
+      if (batch.local_samples != 0) sum /= static_cast<double>(batch.local_samples);
+      gradient_[i] = static_cast<float>(sum + 0.001 * static_cast<double>(weights_[i]));
+    }
+  }
+
+  void reduce() {
+    if (!options_.overlap) return session_.all_reduce(gradient_.data(), gradient_.size());
+    const std::size_t third = gradient_.size() / 3;
+    session_.all_reduce_async(gradient_.data(), third);
+    session_.all_reduce_async(gradient_.data() + third, gradient_.size() - third);
+    session_.wait_all_reduce();
+  }
+
+  void note_gradient() {
+    char text[64];
+    for (const std::size_t i : {std::size_t{0}, gradient_.size() / 2, gradient_.size() - 1}) {
+      std::snprintf(text, sizeof text, "%.9g", static_cast<double>(gradient_[i] - 0.001F * weights_[i]));
+      session_.note("gradient" + std::to_string(i), text);
+    }
+  }
+
+  void update() {
+    const auto rate = static_cast<float>(0.01 * session_.learning_rate_factor());
+    for (std::size_t i = 0; i < weights_.size(); ++i) {
+      if (std::isnan(gradient_[i])) gradient_[i] = 0;
+      momentum_[i] = 0.9F * momentum_[i] + gradient_[i];
+      weights_[i] -= rate * momentum_[i];
+    }
+  }
+
+  TestWorkerOptions options_;
+  std::vector<float> weights_;
+  std::vector<float> momentum_;
+  std::vector<float> gradient_;
+  bool late_joiner_ = false;
+  Session session_;
+};
+
+}  // namespace
+
+double sample_gradient(std::uint64_t sample, std::size_t parameter) {
+  return std::sin(static_cast<double>(sample) * 0.37 + static_cast<double>(parameter)) + 0.1;
+}
+
+int run_test_worker(const TestWorkerOptions& options) {
+  try {
+    return Program(options).run();
+  } catch (const BrokenPromise& error) {
+    std::fprintf(stderr, "worker %d: %s\n", static_cast<int>(getpid()), error.what());
+    return kExitBrokenPromise;
+  } catch (const std::exception& error) {
+    if (!options.quits_in_the_middle) std::fprintf(stderr, "worker %d: %s\n", static_cast<int>(getpid()), error.what());
+    return kExitSessionError;
+  }
+}
+
+}  // namespace elastictrain::test
