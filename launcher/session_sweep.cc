@@ -48,10 +48,16 @@ std::vector<ProcessEntry> list_processes() {
 
 }  // namespace
 
-void kill_session(pid_t session) {
+std::vector<pid_t> session_members(pid_t session) {
+  std::vector<pid_t> members;
   for (const auto& entry : list_processes()) {
-    if (entry.session == session && entry.pid != ::getpid()) ::kill(entry.pid, SIGKILL);
+    if (entry.session == session && entry.pid != ::getpid() && entry.state != 'Z') members.push_back(entry.pid);
   }
+  return members;
+}
+
+void kill_session(pid_t session) {
+  for (const pid_t pid : session_members(session)) ::kill(pid, SIGKILL);
 }
 
 std::vector<pid_t> descendants(pid_t root) {

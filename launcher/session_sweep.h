@@ -9,7 +9,10 @@
 
 namespace elastictrain::launcher {
 
-// KILL to every process in this session other than the caller.
+// The living processes of this session other than the caller.
+std::vector<pid_t> session_members(pid_t session);
+
+// KILL to all of them.
 void kill_session(pid_t session);
 
 // All living descendants of a process, nearest first.

@@ -9,6 +9,7 @@
 
 #include "launcher/agent/agent_service.h"
 #include "launcher/agent/bootstrap_reader.h"
+#include "launcher/agent/guardian.h"
 
 namespace elastictrain::launcher {
 namespace {
@@ -57,6 +58,7 @@ int run_agent() {
   close_standard_input();
   auto directory = PrivateDirectory::create(default_directory_base());
   if (!directory) return fail(directory.error());
+  start_guardian(std::chrono::milliseconds(bootstrap->grace_ms));
   return serve(std::move(*bootstrap), std::move(*directory));
 }
 

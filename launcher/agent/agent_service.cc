@@ -266,7 +266,7 @@ void AgentService::wait_for_signal() {
     if (error) return;
     say("stopping on signal " + std::to_string(number));
     stop(Milliseconds(bootstrap_.grace_ms), kAgentStopped);
-    wait_for_signal();
+    if (!finished_) wait_for_signal();
   });
 }
 

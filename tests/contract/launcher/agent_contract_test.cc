@@ -203,12 +203,19 @@ TEST_CASE("a worker that heeds TERM ends by itself, one that ignores it is kille
 
 TEST_CASE("what a worker leaves in its group ends with it, and the exit does not wait for strangers on the pipe") {
   Lab lab;
-  lab.spawn("sleep 1000 & echo in=$!; setsid sleep 1000 & echo out=$!; exit 0");
+  lab.spawn(
+      "trap 'exit 0' TERM; sleep 1000 & echo in=$!; setsid sh -c 'echo out=$$; exec sleep 1000' & "
+      "while :; do sleep 0.05; done");
+  REQUIRE(lab.supervisor.await_line(0, kWorker, "in="));
+  REQUIRE(lab.supervisor.await_line(0, kWorker, "out="));
+  lab.supervisor.send(0, StopWorker{kWorker, 60'000});
   CHECK(lab.await_exit().exit_code == 0);
-  const auto lines = lab.supervisor.lines(0, kWorker);
-  REQUIRE(lines.size() == 2);
-  const pid_t in_group = std::stoi(lines[0].substr(3));
-  const pid_t escaped = std::stoi(lines[1].substr(4));
+  std::map<std::string, pid_t> pids;
+  for (const auto& line : lab.supervisor.lines(0, kWorker)) {
+    pids[line.substr(0, line.find('='))] = std::stoi(line.substr(line.find('=') + 1));
+  }
+  const pid_t in_group = pids["in"];
+  const pid_t escaped = pids["out"];
   CHECK(lab.supervisor.pump([&] { return !is_running(in_group); }));
   CHECK(is_running(escaped));
   lab.supervisor.send(0, StopAgent{100});

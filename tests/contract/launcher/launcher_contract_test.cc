@@ -49,9 +49,10 @@ struct Lab {
     for (std::size_t i = 0; i < supervisor.agents.size(); ++i) {
       if (!supervisor.agents[i]->closed) supervisor.send(i, StopAgent{100});
     }
-    CHECK(supervisor.pump([&] {
-      return std::all_of(supervisor.agents.begin(), supervisor.agents.end(), [](const auto& a) { return a->closed; });
-    }));
+    for (std::size_t i = 0; i < supervisor.agents.size(); ++i) {
+      const auto hello = supervisor.all<AgentHello>(i);
+      CHECK(supervisor.pump([&] { return hello.empty() || !is_running(static_cast<pid_t>(hello[0].pid)); }));
+    }
   }
 
   launcher::LaunchSink sink() {
