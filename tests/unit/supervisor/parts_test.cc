@@ -1,0 +1,157 @@
+#include <doctest/doctest.h>
+
+#include <algorithm>
+
+#include "supervisor/control/control_request.h"
+#include "supervisor/progress.h"
+#include "supervisor/rejections.h"
+#include "supervisor/relay_frame.h"
+#include "supervisor/worker_environment.h"
+#include "supervisor/worker_table.h"
+
+namespace elastictrain {
+namespace {
+
+bool has(const std::vector<std::string>& environment, const std::string& entry) {
+  return std::find(environment.begin(), environment.end(), entry) != environment.end();
+}
+
+core::SpawnWorker spawn_of(std::uint32_t rank, std::uint32_t local, std::uint32_t world, std::uint32_t local_world,
+                           std::uint32_t node) {
+  return {WorkerId{rank + 1}, AgentId{node + 1}, "host", local, rank, local, world, local_world, node};
+}
+
+TEST_CASE("a worker's environment has torch's names and ours") {
+  WorkerSurroundings around;
+  around.run_name = "job";
+  around.generation = 3;
+  around.node_count = 2;
+  around.master_address = "10.0.0.1";
+  around.master_port = 4711;
+  const auto environment = worker_environment(spawn_of(5, 1, 8, 4, 1), around);
+  for (const char* entry :
+       {"RANK=5", "LOCAL_RANK=1", "WORLD_SIZE=8", "LOCAL_WORLD_SIZE=4", "GROUP_RANK=1", "GROUP_WORLD_SIZE=2",
+        "NODE_RANK=1", "MASTER_ADDR=10.0.0.1", "MASTER_PORT=4711", "TORCHELASTIC_RUN_ID=job",
+        "TORCHELASTIC_RESTART_COUNT=0", "TORCHELASTIC_MAX_RESTARTS=0", "ELASTICTRAIN_JOB_ID=job",
+        "ELASTICTRAIN_GENERATION=3", "ELASTICTRAIN_WORKER_ID=6", "ELASTICTRAIN_ROLE=worker", "OMP_NUM_THREADS=1"}) {
+    CHECK_MESSAGE(has(environment, entry), entry);
+  }
+}
+
+TEST_CASE("OMP_NUM_THREADS is left alone when the user chose it or the worker is alone on its host") {
+  WorkerSurroundings around;
+  CHECK(!has(worker_environment(spawn_of(0, 0, 1, 1, 0), around), "OMP_NUM_THREADS=1"));
+  CHECK(has(worker_environment(spawn_of(0, 0, 2, 2, 0), around), "OMP_NUM_THREADS=1"));
+  around.omp_threads_chosen = true;
+  CHECK(!has(worker_environment(spawn_of(0, 0, 2, 2, 0), around), "OMP_NUM_THREADS=1"));
+  around.omp_threads_chosen = false;
+  around.user_environment = {"OMP_NUM_THREADS=6"};
+  const auto environment = worker_environment(spawn_of(0, 0, 2, 2, 0), around);
+  CHECK(!has(environment, "OMP_NUM_THREADS=1"));
+  CHECK(environment.back() == "OMP_NUM_THREADS=6");
+}
+
+TEST_CASE("a relayed message has the bytes of the whole message") {
+  protocol::GenerationPlan plan;
+  plan.generation = 7;
+  plan.reason = "grow";
+  for (std::uint32_t i = 0; i < 300; ++i) plan.members.push_back({WorkerId{i + 1}, i, i % 8, "host", {}, 32, false});
+  const std::vector<protocol::WorkerDown> messages = {protocol::Prepare{plan}, protocol::Commit{9}, protocol::Cancel{2},
+                                                      protocol::Dismiss{"done"}};
+  for (const auto& message : messages) {
+    const RelayFrame frame(message);
+    for (const std::vector<WorkerId>& workers :
+         {std::vector<WorkerId>{}, {WorkerId{1}}, {WorkerId{70'000}, WorkerId{3}}}) {
+      CHECK(frame.to(workers) == protocol::encode_frame(protocol::AgentDown(protocol::ToWorkers{workers, message})));
+    }
+  }
+}
+
+TEST_CASE("requests become events with their id; anything else is refused in words") {
+  const auto resize = control::parse_request(R"({"command":"resize","workers":4})", 11);
+  REQUIRE(resize.ok());
+  const auto& event = std::get<core::Resize>(std::get<core::Event>(*resize));
+  CHECK(event.request == 11);
+  CHECK(event.target == 4);
+  CHECK(std::holds_alternative<control::StatusRequest>(*control::parse_request(R"({"command":"status"})", 1)));
+  CHECK(
+      std::holds_alternative<control::StopNowRequest>(*control::parse_request(R"({"command":"stop","now":true})", 1)));
+  const auto host = control::parse_request(R"({"command":"replace","host":"n3"})", 1);
+  CHECK(std::get<core::ReplaceHost>(std::get<core::Event>(*host)).host == "n3");
+  for (const char* bad : {"", "{", "7", R"({"command":7})", R"({"command":"resize","workers":4.5})",
+                          R"({"command":"resize","workers":99999999999})", R"({"command":"replace"})",
+                          R"({"command":"drain","host":""})", R"({"command":"stop","now":1})", "\xff\xfe"}) {
+    CHECK_MESSAGE(!control::parse_request(bad, 1).ok(), bad);
+  }
+  CHECK(!control::parse_request(std::string(60'000, '['), 1).ok());
+}
+
+TEST_CASE("ranks change at the commit, and a leaver keeps its own for what it still writes") {
+  WorkerTable table;
+  for (std::uint32_t rank = 0; rank < 3; ++rank) table.spawned(spawn_of(rank, rank, 2, 3, 0), true);
+  CHECK(table.find(WorkerId{2})->rank == 1);
+  CHECK(table.find(WorkerId{3})->rank == -1);  // a spare: its rank is beyond the world
+  protocol::GenerationPlan plan;
+  plan.generation = 1;
+  plan.members = {{WorkerId{2}, 0, 0, "host", {}, 1, false}, {WorkerId{3}, 1, 1, "host", {}, 1, true}};
+  table.planned(plan);
+  CHECK(table.find(WorkerId{3})->rank == -1);
+  table.committed(2);
+  CHECK(table.generation() == 0);
+  table.committed(1);
+  CHECK(table.find(WorkerId{2})->rank == 0);
+  CHECK(table.find(WorkerId{3})->rank == 1);
+  CHECK(table.find(WorkerId{1})->rank == 0);
+  CHECK(table.agent_of_rank_zero() == AgentId{1});
+  table.remove_all_of(AgentId{1});
+  CHECK(table.find(WorkerId{2}) == nullptr);
+}
+
+protocol::WorkerHeartbeat beat(Generation generation, Step step) {
+  protocol::WorkerHeartbeat heartbeat;
+  heartbeat.generation = generation;
+  heartbeat.step = step;
+  heartbeat.steps = 5;
+  heartbeat.step_us = 50'000;
+  return heartbeat;
+}
+
+TEST_CASE("the idle estimate is the time around a change less the steps made in it") {
+  Progress progress;
+  Instant now;
+  progress.committed(1);
+  for (Step step = 5; step <= 50; step += 5) progress.heard(beat(1, step), now += Millis(250));
+  CHECK(!progress.take_idle());
+  progress.committed(2);
+  progress.heard(beat(2, 55), now += Millis(400));
+  const auto idle = progress.take_idle();
+  REQUIRE(idle);
+  CHECK(idle->generation == 2);
+  CHECK(idle->seconds == doctest::Approx(0.150));
+  CHECK(progress.idle_s() == doctest::Approx(0.150));
+  CHECK(!progress.take_idle());
+  CHECK(progress.newest().step == 55);
+}
+
+TEST_CASE("stale and idle heartbeats change no figure") {
+  Progress progress;
+  Instant now;
+  progress.heard(beat(2, 50), now);
+  progress.heard(beat(1, 90), now);
+  progress.heard(beat(2, 40), now);
+  progress.heard(beat(0, 0), now);
+  CHECK(progress.newest().step == 50);
+  CHECK(progress.newest().generation == 2);
+}
+
+TEST_CASE("a flood of refused connections is reported as a few and a number") {
+  std::vector<std::uint64_t> times;
+  Rejections rejections([&](const std::string&, const std::string&, std::uint64_t n) { times.push_back(n); });
+  for (int i = 0; i < 1'000; ++i) rejections.add("127.0.0.1:1", "why");
+  rejections.end_period();
+  rejections.end_period();
+  CHECK(times == std::vector<std::uint64_t>{1, 1, 1, 1, 1, 995});
+}
+
+}  // namespace
+}  // namespace elastictrain

@@ -1,0 +1,480 @@
+// The supervisor, live, against agents that speak the real protocol: see fake_agent.h.
+#include <doctest/doctest.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <future>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <thread>
+
+#include "supervisor/control/control_client.h"
+#include "supervisor/control/control_protocol.h"
+#include "supervisor/control/socket_path.h"
+#include "supervisor/protocol/codec.h"
+#include "supervisor/run_directory.h"
+#include "supervisor/supervisor.h"
+#include "tests/unit/supervisor/fake_agent.h"
+
+namespace elastictrain {
+namespace {
+
+using Json = nlohmann::json;
+using std::chrono::milliseconds;
+using testing::FakeAgent;
+using testing::FakeBehaviour;
+
+class FakeLauncher final : public launcher::Launcher {
+ public:
+  explicit FakeLauncher(asio::io_context& io) : io_(io) {}
+
+  launcher::Capabilities capabilities() const override { return {"fake", true, false}; }
+  std::vector<std::string> command_line(const std::string&) const override { return {}; }
+
+  void launch(launcher::AgentSpec spec) override {
+    const AgentId id = spec.agent;
+    hosts[spec.host] = id;
+    if (unreachable.contains(spec.host)) {
+      asio::post(io_, [this, id, host = spec.host] { end(id, host + ": Connection timed out"); });
+      return;
+    }
+    keys.push_back(spec.bootstrap.key);
+    const FakeBehaviour behaviour = behaviours[spec.host];
+    agents[id] = std::make_shared<FakeAgent>(io_, std::move(spec.bootstrap), behaviour,
+                                             [this, id](const std::string& why) { end(id, why); });
+    agents[id]->start();
+  }
+
+  void forget(AgentId agent) override {
+    ++forgotten;
+    if (agents.contains(agent)) agents[agent]->vanish();
+  }
+
+  void end(AgentId agent, const std::string& why) {
+    if (!over.insert(agent).second) return;
+    supervisor->launch_ended({agent, why.empty(), 0, 0, why});
+  }
+
+  std::shared_ptr<FakeAgent> on(const std::string& host) { return agents.at(hosts.at(host)); }
+
+  Supervisor* supervisor = nullptr;
+  std::map<std::string, FakeBehaviour> behaviours;
+  std::set<std::string> unreachable;
+  std::map<AgentId, std::shared_ptr<FakeAgent>> agents;
+  std::map<std::string, AgentId> hosts;
+  std::vector<transport::Key> keys;
+  std::set<AgentId> over;
+  int forgotten = 0;
+
+ private:
+  asio::io_context& io_;
+};
+
+class FixedHosts final : public launcher::HostSource {
+ public:
+  FixedHosts(asio::io_context& io, std::vector<launcher::Host> hosts) : io_(io), hosts_(std::move(hosts)) {}
+  void poll(std::function<void(Result<std::vector<launcher::Host>>)> done) override {
+    asio::post(io_, [this, done] { done(hosts_); });
+  }
+  std::uint64_t interval_ms() const override { return 0; }
+
+ private:
+  asio::io_context& io_;
+  std::vector<launcher::Host> hosts_;
+};
+
+// One run in a directory of its own, with a user beside it who watches and asks over the control socket.
+struct Scene {
+  explicit Scene(std::vector<launcher::Host> hosts = {{"one", 2}, {"two", 2}})
+      : launcher(io), source(io, std::move(hosts)) {
+    char name[] = "/tmp/elastictrain-test-XXXXXX";
+    root = ::mkdtemp(name);
+    options.run_directory = root + "/state/job";
+    options.settings.run_name = "job";
+    options.settings.min_workers = 2;
+    options.settings.start_workers = 2;
+    options.settings.max_workers = 4;
+    options.settings.grace = Millis(2'000);
+    options.settings.start_timeout = Millis(10'000);
+    options.program.argv = {"train"};
+    options.heartbeat_ms = 20;
+    options.on_tell = [this](core::Tell::Level, const std::string& text) { told += text + "\n"; };
+    options.on_output = [this](const OutputLine& line) { output.push_back(line); };
+  }
+  ~Scene() {
+    if (user.joinable()) user.join();
+    supervisor.reset();
+    std::filesystem::remove_all(root);
+  }
+
+  Status open() {
+    supervisor = std::make_unique<Supervisor>(io, options, launcher, source);
+    launcher.supervisor = supervisor.get();
+    return supervisor->open();
+  }
+
+  // Runs with the user's script on a thread of its own; a script that gives up ends the run.
+  int run(std::function<void()> script = nullptr) {
+    if (script) {
+      user = std::thread([this, script] {
+        script();
+        if (control::is_live(options.run_directory)) ask(R"({"command":"stop","now":true})");
+      });
+    }
+    return supervisor->run();
+  }
+
+  Json ask(const std::string& request) {
+    const auto answer = control::ask(options.run_directory, request, Millis(20'000));
+    return answer.ok() ? Json::parse(*answer) : Json{{"ok", false}, {"text", answer.error().message}};
+  }
+
+  // The first status that fits, or null when none did in time.
+  Json status_when(const std::function<bool(const Json&)>& fits) {
+    for (int tries = 0; tries < 1'000; ++tries) {
+      const Json answer = ask(R"({"command":"status"})");
+      if (answer["ok"] == true && fits(answer["status"])) return answer["status"];
+      std::this_thread::sleep_for(milliseconds(10));
+    }
+    return nullptr;
+  }
+
+  Json settled_at(std::uint64_t size) {
+    return status_when([size](const Json& s) { return s["world_size"] == size && s["phase"] == "running"; });
+  }
+
+  // From the loop's thread, when the user's script must touch the fake agents.
+  void in_loop(std::function<void()> what) {
+    std::promise<void> done;
+    asio::post(io, [&] {
+      what();
+      done.set_value();
+    });
+    done.get_future().wait();
+  }
+
+  std::vector<Json> journal() const {
+    std::vector<Json> records;
+    std::ifstream file(options.run_directory + "/" + control::kJournalName);
+    for (std::string line; std::getline(file, line);) records.push_back(Json::parse(line));
+    return records;
+  }
+
+  bool journal_has(const std::string& event, const std::string& part = "") const {
+    for (const Json& record : journal()) {
+      if (record["event"] == event && record.dump().find(part) != std::string::npos) return true;
+    }
+    return false;
+  }
+
+  asio::io_context io;
+  std::string root;
+  SupervisorOptions options;
+  FakeLauncher launcher;
+  FixedHosts source;
+  std::unique_ptr<Supervisor> supervisor;
+  std::thread user;
+  std::string told;
+  std::vector<OutputLine> output;
+};
+
+TEST_CASE("a run starts, grows and shrinks by the control socket, and stops without leaving anything behind") {
+  Scene scene;
+  REQUIRE(scene.open().ok());
+  Json started, grown, shrunk, refused, stopped;
+  const int status = scene.run([&] {
+    started = scene.settled_at(2);
+    refused = scene.ask(R"({"command":"resize","workers":400})");
+    scene.ask(R"({"command":"resize","workers":4})");
+    grown = scene.settled_at(4);
+    scene.ask(R"({"command":"resize","workers":2})");
+    shrunk = scene.settled_at(2);
+    stopped = scene.ask(R"({"command":"stop"})");
+    while (control::is_live(scene.options.run_directory)) std::this_thread::sleep_for(milliseconds(5));
+  });
+  INFO(scene.told);
+  REQUIRE(!started.is_null());
+  REQUIRE(!grown.is_null());
+  REQUIRE(!shrunk.is_null());
+  CHECK(grown["generation"].get<int>() > started["generation"].get<int>());
+  CHECK(refused["ok"] == false);
+  CHECK(stopped["ok"] == true);
+  CHECK(status == 0);
+  CHECK(!std::filesystem::exists(scene.options.run_directory + "/control.sock"));
+  CHECK(scene.launcher.over.size() == 2);
+  CHECK(scene.journal_has("run_opened"));
+  CHECK(scene.journal_has("run_closed"));
+}
+
+TEST_CASE("status has every field of its schema, with the workers' own numbers") {
+  Scene scene;
+  REQUIRE(scene.open().ok());
+  Json status;
+  scene.run([&] {
+    status = scene.status_when([](const Json& s) {
+      return s["workers"].size() == 2 && s["workers"][0]["step"].get<int>() > 0 && s["workers"][0]["pid"] != 0;
+    });
+  });
+  REQUIRE(!status.is_null());
+  for (const char* name : {"name", "phase", "generation", "world_size", "target_size", "global_batch",
+                           "learning_rate_factor", "size_reason", "last_change", "uptime_s", "epoch", "epoch_fraction",
+                           "step", "loss", "samples_per_s", "idle_s", "journal", "workers", "hosts"}) {
+    CHECK_MESSAGE(status.contains(name), name);
+  }
+  for (const char* name : {"id", "rank", "host", "slot", "phase", "generation", "step", "step_ms", "compute_ms",
+                           "data_wait_ms", "communicate_ms", "share", "quiet_ms", "pid"}) {
+    CHECK_MESSAGE(status["workers"][0].contains(name), name);
+  }
+  for (const char* name : {"host", "agent", "slots", "workers", "phase", "quiet_ms"}) {
+    CHECK_MESSAGE(status["hosts"][0].contains(name), name);
+  }
+  CHECK(status["name"] == "job");
+  CHECK(status["loss"] == 0.5);
+  CHECK(status["samples_per_s"] == 640);
+  CHECK(status["workers"][0]["rank"] == 0);
+  CHECK(status["hosts"].size() == 2);
+}
+
+TEST_CASE("workers get torch's names and ours, and the same address of rank 0") {
+  Scene scene;
+  scene.options.program.environment = {"MINE=1", "RANK=user"};
+  REQUIRE(scene.open().ok());
+  scene.run([&] { scene.settled_at(2); });
+  std::vector<std::string> all;
+  for (const auto& [id, agent] : scene.launcher.agents) {
+    for (const auto& [worker, spawn] : agent->spawned()) {
+      std::string text;
+      for (const auto& entry : spawn.environment) text += entry + "\n";
+      all.push_back(text);
+      CHECK(spawn.argv == std::vector<std::string>{"train"});
+      CHECK(text.find("MASTER_ADDR=127.0.0.1\n") != std::string::npos);
+      CHECK(text.find("WORLD_SIZE=2\n") != std::string::npos);
+      CHECK(text.rfind("RANK=user\n") > text.find("RANK="));
+      CHECK(text.find("MASTER_PORT=0\n") == std::string::npos);
+    }
+  }
+  CHECK(all.size() == 2);
+}
+
+TEST_CASE("output and forwarded signals carry host and rank, and say what was dropped") {
+  Scene scene;
+  scene.options.forward_signals = {SIGUSR2};
+  REQUIRE(scene.open().ok());
+  scene.run([&] {
+    scene.settled_at(2);
+    scene.in_loop([&] { scene.supervisor->forward_signal(SIGUSR1); });
+    scene.in_loop([&] { scene.supervisor->forward_signal(SIGUSR2); });
+    bool seen = false;
+    for (int i = 0; i < 1'000 && !seen; ++i) {
+      scene.in_loop([&] { seen = scene.output.size() >= 4; });
+      std::this_thread::sleep_for(milliseconds(5));
+    }
+  });
+  REQUIRE(scene.output.size() >= 4);
+  CHECK(scene.output[0].text.find("3 lines were dropped") != std::string::npos);
+  CHECK(scene.output[1].text == "signal " + std::to_string(SIGUSR2));
+  CHECK(scene.output[1].is_stderr);
+  CHECK(scene.output[1].rank >= 0);
+  CHECK((scene.output[1].host == "one" || scene.output[1].host == "two"));
+}
+
+TEST_CASE("a program that knows nothing of us ends the run with its own status") {
+  for (const int code : {0, 7}) {
+    Scene scene;
+    scene.launcher.behaviours["one"] =
+        scene.launcher.behaviours["two"] = {.plain_workers = true, .plain_exit_code = code};
+    REQUIRE(scene.open().ok());
+    CHECK(scene.run() == code);
+    REQUIRE(!scene.output.empty());
+    CHECK(scene.output[0].rank >= 0);
+  }
+}
+
+TEST_CASE("a host that does not answer is named with the launcher's words, and the run goes on without it") {
+  Scene scene({{"one", 2}, {"gone", 2}});
+  scene.launcher.unreachable = {"gone"};
+  REQUIRE(scene.open().ok());
+  Json status;
+  scene.run([&] { status = scene.settled_at(2); });
+  CHECK(!status.is_null());
+  CHECK(scene.told.find("gone: Connection timed out") != std::string::npos);
+}
+
+TEST_CASE("an agent with another key or version is refused by name, and the run goes on without it") {
+  struct Case {
+    FakeBehaviour behaviour;
+    std::string words;
+  };
+  const std::vector<Case> cases = {{{.wrong_key = true}, "another key"},
+                                   {{.protocol_version = 99}, "speaks protocol 99"},
+                                   {{.binary_version = "9.9.9"}, "elastictrain 9.9.9"}};
+  for (const Case& c : cases) {
+    Scene scene({{"one", 2}, {"odd", 2}});
+    scene.launcher.behaviours["odd"] = c.behaviour;
+    REQUIRE(scene.open().ok());
+    Json status;
+    scene.run([&] { status = scene.settled_at(2); });
+    CHECK(!status.is_null());
+    CHECK_MESSAGE(scene.told.find(c.words) != std::string::npos, scene.told);
+    CHECK(scene.journal_has("connection_rejected", c.words));
+    CHECK(scene.journal_has("agent_lost", "odd"));
+  }
+}
+
+TEST_CASE("an agent that sends rubbish or floods is dropped and named") {
+  const auto rubbish = [](transport::FrameConnection& c) { c.send(std::string("\x03\0\0\0abc", 7)); };
+  const auto flood = [](transport::FrameConnection& c) {
+    const std::string frame = protocol::encode_frame(protocol::AgentUp(protocol::AgentReport{}));
+    for (int i = 0; i < 60'000; ++i) c.send(frame);
+  };
+  const std::vector<std::pair<std::function<void(transport::FrameConnection&)>, std::string>> cases = {
+      {rubbish, "malformed message"}, {flood, "it floods"}};
+  for (const auto& [behaviour, words] : cases) {
+    Scene scene({{"one", 2}, {"odd", 2}});
+    scene.options.heartbeat_ms = 250;
+    scene.launcher.behaviours["odd"].after_hello = behaviour;
+    REQUIRE(scene.open().ok());
+    scene.run([&] {
+      for (int i = 0; i < 1'000 && !scene.journal_has("agent_lost", words); ++i) {
+        std::this_thread::sleep_for(milliseconds(5));
+      }
+    });
+    CHECK(scene.journal_has("agent_lost", words));
+    CHECK(scene.journal_has("agent_lost", "odd"));
+  }
+}
+
+TEST_CASE("an agent that speaks for another's worker is dropped") {
+  Scene scene;
+  REQUIRE(scene.open().ok());
+  scene.run([&] {
+    scene.settled_at(2);
+    scene.in_loop([&] {
+      for (const auto& [id, agent] : scene.launcher.agents) {
+        for (std::uint32_t worker = 1; worker <= 2; ++worker)
+          agent->say(WorkerId{worker}, protocol::WorkerNote{"k", "v"});
+      }
+    });
+    for (int i = 0; i < 1'000 && !scene.journal_has("agent_lost", "spoke for"); ++i) {
+      std::this_thread::sleep_for(milliseconds(5));
+    }
+  });
+  // Whichever host has which worker, one of the two agents spoke for a worker that is not its own.
+  CHECK(scene.journal_has("agent_lost", "spoke for"));
+}
+
+TEST_CASE("a second run of the same name is refused while the first lives, and may follow it") {
+  Scene scene;
+  REQUIRE(scene.open().ok());
+  Scene second;
+  second.options.run_directory = scene.options.run_directory;
+  const Status refused = second.open();
+  REQUIRE(!refused.ok());
+  CHECK(refused.error().message.find("a run named 'job' is alive") != std::string::npos);
+  scene.run([&] { scene.settled_at(2); });
+  CHECK(second.open().ok());
+}
+
+TEST_CASE("two interrupts end a run that would not stop, and the exit status says so") {
+  Scene scene;
+  REQUIRE(scene.open().ok());
+  const int status = scene.run([&] {
+    scene.settled_at(2);
+    scene.in_loop([&] {
+      scene.supervisor->request_stop(core::StopCause::kInterrupt);
+      scene.supervisor->stop_now();
+    });
+  });
+  CHECK(status == 130);
+}
+
+TEST_CASE("a time limit stops the run at a step boundary") {
+  Scene scene;
+  scene.options.time_limit_ms = 400;
+  REQUIRE(scene.open().ok());
+  scene.run();
+  CHECK(scene.journal_has("run_closed"));
+}
+
+TEST_CASE("the run's key is in no journal record and in no worker's environment") {
+  Scene scene;
+  REQUIRE(scene.open().ok());
+  scene.run([&] { scene.settled_at(2); });
+  std::string everything;
+  for (const Json& record : scene.journal()) everything += record.dump();
+  for (const auto& [id, agent] : scene.launcher.agents) {
+    for (const auto& [worker, spawn] : agent->spawned()) {
+      for (const auto& entry : spawn.environment) everything += entry;
+    }
+  }
+  REQUIRE(!scene.launcher.keys.empty());
+  std::string hex;
+  for (std::uint8_t byte : scene.launcher.keys[0]) {
+    char digits[3];
+    std::snprintf(digits, sizeof digits, "%02x", byte);
+    hex += digits;
+  }
+  const std::string raw(scene.launcher.keys[0].begin(), scene.launcher.keys[0].end());
+  CHECK(everything.find(hex) == std::string::npos);
+  CHECK(everything.find(raw) == std::string::npos);
+}
+
+TEST_CASE("rubbish on the control socket gets an answer that says what is wrong") {
+  Scene scene;
+  REQUIRE(scene.open().ok());
+  std::map<std::string, std::string> answers;
+  bool long_refused = false;
+  mode_t mode = 0;
+  scene.run([&] {
+    for (const char* request : {"not json", "[]", "{}", R"({"command":"dance"})", R"({"command":"resize"})",
+                                R"({"command":"resize","workers":-1})", R"({"command":"drain","host":7})"}) {
+      const Json answer = scene.ask(request);
+      if (answer["ok"] == false) answers[request] = answer["text"];
+    }
+    const Json answer = scene.ask(std::string(control::kMaxRequestBytes + 10, 'x'));
+    long_refused = answer["ok"] == false;
+    struct stat found {};
+    ::stat((scene.options.run_directory + "/control.sock").c_str(), &found);
+    mode = found.st_mode & 0777;
+  });
+  CHECK(answers.size() == 7);
+  CHECK(answers[R"({"command":"dance"})"].find("unknown command 'dance'") != std::string::npos);
+  CHECK(long_refused);
+  CHECK(mode == 0600);
+}
+
+TEST_CASE("several clients are served while others connect and say nothing") {
+  Scene scene;
+  REQUIRE(scene.open().ok());
+  Json status;
+  scene.run([&] {
+    std::vector<int> silent;
+    const auto path = control::SocketPath::in(scene.options.run_directory);
+    for (int i = 0; i < 20; ++i) {
+      silent.push_back(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+      (void)::connect(silent.back(), path->address(), path->length());
+    }
+    status = scene.settled_at(2);
+    for (int socket : silent) ::close(socket);
+  });
+  CHECK(!status.is_null());
+}
+
+TEST_CASE("figures reach whoever watches, with the size and the speed") {
+  Scene scene;
+  std::vector<RunFigures> shown;
+  scene.options.on_figures = [&](const RunFigures& figures) { shown.push_back(figures); };
+  REQUIRE(scene.open().ok());
+  scene.run([&] { scene.status_when([](const Json& s) { return s["step"].get<int>() > 10; }); });
+  REQUIRE(!shown.empty());
+  CHECK(shown.back().samples_per_s == 640);
+  CHECK(shown.back().view.run_name == "job");
+}
+
+}  // namespace
+}  // namespace elastictrain
