@@ -51,7 +51,7 @@ def run(argv, sizes, env):
     """Bytes -> median seconds of one all-reduce; empty when the program fails or takes too long."""
     command = [str(part) for part in argv] + ["--sizes", ",".join(map(str, sizes)), "--repetitions", "3"]
     process = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-                               start_new_session=True)
+                               process_group=0)
     try:
         output, _ = process.communicate(timeout=LIMIT_S)
     except subprocess.TimeoutExpired:
