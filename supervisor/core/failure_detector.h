@@ -5,7 +5,8 @@
 // our own loop was asleep, the reports that queued up meanwhile are read between the two, so that a late timer alone
 // never condemns an agent.
 //
-// Ownership and thread: those of the state machine that holds it. Cost: O(1) for each arrival, one timer for each agent.
+// Ownership and thread: those of the state machine that holds it. Cost: O(1) for each arrival, one timer for each
+// agent.
 #pragma once
 
 #include <cstdint>

@@ -63,13 +63,15 @@ Invariants::Broken Invariants::check_order(const Actions& actions) {
 Invariants::Broken Invariants::check_message(const SendToWorkers& send, const RunFacts& facts) {
   if (const auto* prepare = std::get_if<protocol::Prepare>(&send.message)) return check_plan(prepare->plan, facts);
   if (const auto* commit = std::get_if<protocol::Commit>(&send.message)) {
-    if (commit->generation != open_) return "a commit of generation " + std::to_string(commit->generation) + ", which is not open";
+    if (commit->generation != open_)
+      return "a commit of generation " + std::to_string(commit->generation) + ", which is not open";
     if (commit->generation <= committed_) return "a generation was committed that is not newer than the last";
     committed_ = commit->generation;
     open_ = 0;
   }
   if (const auto* cancel = std::get_if<protocol::Cancel>(&send.message)) {
-    if (cancel->generation != open_) return "generation " + std::to_string(cancel->generation) + " was cancelled, but is not open";
+    if (cancel->generation != open_)
+      return "generation " + std::to_string(cancel->generation) + " was cancelled, but is not open";
     open_ = 0;
   }
   return std::nullopt;

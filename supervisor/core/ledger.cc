@@ -27,7 +27,9 @@ std::uint64_t IntervalSet::add(std::uint64_t first, std::uint64_t count) {
   return overlap;
 }
 
-std::uint64_t IntervalSet::end() const { return pieces_.empty() ? 0 : pieces_.rbegin()->second; }
+std::uint64_t IntervalSet::end() const {
+  return pieces_.empty() ? 0 : pieces_.rbegin()->second;
+}
 
 std::optional<std::uint64_t> IntervalSet::first_gap() const {
   if (pieces_.empty()) return std::nullopt;
@@ -50,8 +52,8 @@ void Ledger::record_positions(WorkerId worker, const protocol::AuditStep& step, 
   const std::uint64_t repeated = epochs_[step.epoch].add(step.first_position, step.count);
   if (repeated == 0) return;
   repeated_ += repeated;
-  violations.push_back(std::to_string(repeated) + " samples counted twice: step " + std::to_string(step.step) +
-                       " of " + to_string(worker) + " used positions " + std::to_string(step.first_position) + " to " +
+  violations.push_back(std::to_string(repeated) + " samples counted twice: step " + std::to_string(step.step) + " of " +
+                       to_string(worker) + " used positions " + std::to_string(step.first_position) + " to " +
                        std::to_string(step.first_position + step.count) + " of epoch " + std::to_string(step.epoch));
 }
 

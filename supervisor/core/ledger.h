@@ -23,7 +23,7 @@ class IntervalSet {
   // Adds [first, first + count) and returns how many of these numbers were there before.
   std::uint64_t add(std::uint64_t first, std::uint64_t count);
   std::uint64_t size() const { return size_; }
-  std::uint64_t end() const;                      // one past the largest number, 0 when empty
+  std::uint64_t end() const;                       // one past the largest number, 0 when empty
   std::optional<std::uint64_t> first_gap() const;  // the smallest number below end() that is not there
   std::size_t pieces() const { return pieces_.size(); }
 

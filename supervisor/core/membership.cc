@@ -13,9 +13,15 @@ Membership::~Membership() = default;
 Membership::Membership(Membership&&) noexcept = default;
 Membership& Membership::operator=(Membership&&) noexcept = default;
 
-Actions Membership::step(const Event& event, Instant now) { return impl_->step(event, now); }
-RunView Membership::view() const { return impl_->view(); }
-bool Membership::ended() const { return impl_->ended(); }
+Actions Membership::step(const Event& event, Instant now) {
+  return impl_->step(event, now);
+}
+RunView Membership::view() const {
+  return impl_->view();
+}
+bool Membership::ended() const {
+  return impl_->ended();
+}
 
 Membership::Impl::Impl(RunSettings settings, std::function<Token()> make_token)
     : settings_(std::move(settings)),
@@ -113,10 +119,12 @@ void Membership::Impl::journal(const char* event, Fields&& fields, bool sync) {
 }
 
 void Membership::Impl::send(std::vector<WorkerId> workers, protocol::WorkerDown message) {
-  if (!workers.empty()) emit(SendToWorkers{std::move(workers), std::move(message)});
+  emit(SendToWorkers{std::move(workers), std::move(message)});
 }
 
-void Membership::Impl::tell(Tell::Level level, std::string text) { emit(Tell{level, std::move(text)}); }
+void Membership::Impl::tell(Tell::Level level, std::string text) {
+  emit(Tell{level, std::move(text)});
+}
 
 RunPhase Membership::Impl::phase() const {
   if (ended_) return RunPhase::kEnded;

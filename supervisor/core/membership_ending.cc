@@ -12,20 +12,28 @@ constexpr Millis kEndMargin{5'000};
 
 int status_of(StopCause cause) {
   switch (cause) {
-    case StopCause::kUser: return 0;
-    case StopCause::kInterrupt: return 130;
-    case StopCause::kPreempted: return 75;
-    case StopCause::kTimeLimit: return 75;
+    case StopCause::kUser:
+      return 0;
+    case StopCause::kInterrupt:
+      return 130;
+    case StopCause::kPreempted:
+      return 75;
+    case StopCause::kTimeLimit:
+      return 75;
   }
   return 0;
 }
 
 const char* reason_of(StopCause cause) {
   switch (cause) {
-    case StopCause::kUser: return "stopped by the user";
-    case StopCause::kInterrupt: return "interrupted";
-    case StopCause::kPreempted: return "preempted";
-    case StopCause::kTimeLimit: return "the time limit is reached";
+    case StopCause::kUser:
+      return "stopped by the user";
+    case StopCause::kInterrupt:
+      return "interrupted";
+    case StopCause::kPreempted:
+      return "preempted";
+    case StopCause::kTimeLimit:
+      return "the time limit is reached";
   }
   return "stopped";
 }

@@ -2,7 +2,8 @@
 //   membership.cc           step(): dispatch, timers, invariants
 //   membership_hosts.cc     hosts and agents: offered, connected, lost, released
 //   membership_workers.cc   workers: started, what they say, exits
-//   membership_change.cc    from the wish to the next generation: reconcile, prepare, commit, complete
+//   membership_wish.cc      from the wish to the next membership: reconcile and what it decides with
+//   membership_swap.cc      from the next membership to the next generation: prepare, commit, complete, cancel
 //   membership_requests.cc  what users ask for, and the answers
 //   membership_ending.cc    finish, drain, stop now, failure
 //   membership_view.cc      the snapshot
@@ -54,7 +55,7 @@ class Membership::Impl {
     std::vector<WorkerId> leavers;
     std::unordered_set<WorkerId> waiting;  // whose answer (kPreparing) or swap (kCommitted) is outstanding
     std::size_t not_ready = 0;
-    bool any_active = false;      // somebody passed the boundary
+    bool any_active = false;  // somebody passed the boundary
     std::uint64_t timer = 0;  // kPrepare or kRetry
     bool retrying = false;    // waits for kRetry
     std::uint32_t attempts = 0;
@@ -101,7 +102,7 @@ class Membership::Impl {
   void judge_exit(const Worker& worker, const WorkerExited& event);
   void judge_unfinished_exit(const Worker& worker, const WorkerExited& event);
   void drop_joiner(const Worker& worker, const std::string& why, Retry retry);  // it is gone already
-  void expel_joiner(WorkerId id, const std::string& why);  // and do not try again in its slot
+  void expel_joiner(WorkerId id, const std::string& why);                       // and do not try again in its slot
   void dismiss(Worker& worker, const std::string& reason);
   void stop_worker(Worker& worker);
   void bury(WorkerId id);
@@ -210,8 +211,8 @@ class Membership::Impl {
   bool start_expired_ = false;
   bool spawned_ = false;
   Instant spawned_at_;
-  bool elastic_ = false;  // a worker said hello: the program is not a plain one
-  std::uint32_t first_size_ = 0;      // workers started at first
+  bool elastic_ = false;          // a worker said hello: the program is not a plain one
+  std::uint32_t first_size_ = 0;  // workers started at first
   std::uint32_t plain_finished_ = 0;
   std::uint64_t start_timer_ = 0;
 

@@ -39,8 +39,9 @@ WorkerView Membership::Impl::view_of(const Worker& worker) const {
 }
 
 AgentView Membership::Impl::view_of(const Agent& agent) const {
-  AgentView view{agent.id, agent.host, agent.slots, AgentPhase::kUp, static_cast<std::uint32_t>(agent.workers.size()),
-                 agent.last_heard};
+  AgentView view{
+      agent.id,        agent.host, agent.slots, AgentPhase::kUp, static_cast<std::uint32_t>(agent.workers.size()),
+      agent.last_heard};
   if (agent.link == Link::kDown) {
     view.phase = AgentPhase::kDown;
   } else if (agent.drain || agent.stopping || !agent.offered) {

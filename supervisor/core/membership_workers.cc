@@ -51,8 +51,8 @@ void Membership::Impl::start_workers(const std::vector<WorkerId>& next, const st
     const Worker& worker = *roster_.worker(world[rank]);
     const auto node = static_cast<std::uint32_t>(node_rank.size());
     node_rank.try_emplace(worker.host, node);
-    spawns[worker.id] = {worker.id, worker.agent, worker.host, worker.slot, rank, on_host[worker.host]++, 0, 0,
-                         node_rank[worker.host]};
+    spawns[worker.id] = {worker.id, worker.agent,          worker.host, worker.slot, rank, on_host[worker.host]++, 0,
+                         0,         node_rank[worker.host]};
   }
   for (WorkerId id : fresh) {
     Worker& worker = *roster_.worker(id);
@@ -85,8 +85,9 @@ void Membership::Impl::on(const WorkerSaid& event) {
 void Membership::Impl::said(Worker& worker, const protocol::WorkerHello& message) {
   if (worker.hello || worker.dying) return;
   worker.hello = true;
-  journal("hello", Fields().number("worker", worker.id.value).integer("pid", message.pid).text(
-                       "library", message.library_version));
+  journal(
+      "hello",
+      Fields().number("worker", worker.id.value).integer("pid", message.pid).text("library", message.library_version));
   if (message.protocol_version != limits::kProtocolVersion) {
     expel_joiner(worker.id, "speaks protocol " + std::to_string(message.protocol_version) + " (library " +
                                 message.library_version + "), not " + std::to_string(limits::kProtocolVersion) +
@@ -116,8 +117,8 @@ void Membership::Impl::said(Worker& worker, const protocol::WorkerReady& message
   cancel(worker.timer);
   journal("ready", Fields().number("worker", worker.id.value).number("state_bytes", message.state_bytes));
   const auto& planned = change_.members;
-  const bool counted = change_.stage == Stage::kGathering &&
-                       std::find(planned.begin(), planned.end(), worker.id) != planned.end();
+  const bool counted =
+      change_.stage == Stage::kGathering && std::find(planned.begin(), planned.end(), worker.id) != planned.end();
   // With thousands of joiners only the last one is worth a look at the whole plan.
   if (!counted || --change_.not_ready == 0) dirty_ = true;
 }
@@ -125,8 +126,9 @@ void Membership::Impl::said(Worker& worker, const protocol::WorkerReady& message
 std::optional<std::string> Membership::Impl::mismatch(const protocol::WorkerReady& message) const {
   if (!reference_) return std::nullopt;
   if (message.state_layout_hash != reference_->state_layout_hash || message.state_bytes != reference_->state_bytes) {
-    return "shares other state than the rest of the run (" + std::to_string(message.state_bytes) + " bytes instead of " +
-           std::to_string(reference_->state_bytes) + ", or other names): every worker must run the same program";
+    return "shares other state than the rest of the run (" + std::to_string(message.state_bytes) +
+           " bytes instead of " + std::to_string(reference_->state_bytes) +
+           ", or other names): every worker must run the same program";
   }
   if (message.sample_count != reference_->sample_count) {
     return "has " + std::to_string(message.sample_count) + " samples for each epoch, the rest of the run " +
@@ -166,8 +168,10 @@ void Membership::Impl::said(Worker& worker, const protocol::WorkerLeft& message)
   if (change_.waiting.erase(worker.id) == 0) return;
   worker.left = true;
   change_.any_active = true;
-  journal("left", Fields().number("worker", worker.id.value).number("generation", message.generation).number(
-                      "last_step", message.last_step));
+  journal("left", Fields()
+                      .number("worker", worker.id.value)
+                      .number("generation", message.generation)
+                      .number("last_step", message.last_step));
   expect_exit(worker);
   if (change_.waiting.empty()) complete();
 }
@@ -180,7 +184,9 @@ void Membership::Impl::said(Worker& worker, const protocol::WorkerFinished& mess
   member_finished();
 }
 
-void Membership::Impl::said(Worker& worker, const protocol::WorkerHeartbeat& message) { worker.heartbeat = message; }
+void Membership::Impl::said(Worker& worker, const protocol::WorkerHeartbeat& message) {
+  worker.heartbeat = message;
+}
 
 void Membership::Impl::said(Worker& worker, const protocol::WorkerAudit& message) {
   for (const std::string& violation : ledger_.record(worker.id, message)) {
@@ -223,7 +229,9 @@ void Membership::Impl::judge_exit(const Worker& worker, const WorkerExited& even
     return;
   }
   if (worker.finished) {
-    if (!good) fail_run(status_of(event), name_of(worker) + " finished, then " + exit_text(event) + last_lines(event.last_error_lines));
+    if (!good)
+      fail_run(status_of(event),
+               name_of(worker) + " finished, then " + exit_text(event) + last_lines(event.last_error_lines));
     return;
   }
   if (good && !worker.hello && generation_ == 0) {
@@ -237,9 +245,8 @@ void Membership::Impl::judge_unfinished_exit(const Worker& worker, const WorkerE
   const bool good = event.signal == 0 && event.exit_code == 0;
   const std::string what = exit_text(event) + last_lines(event.last_error_lines);
   const auto& starting = change_.members;
-  const bool starts_the_run =
-      generation_ == 0 && !good &&
-      (!elastic_ || std::find(starting.begin(), starting.end(), worker.id) != starting.end());
+  const bool starts_the_run = generation_ == 0 && !good &&
+                              (!elastic_ || std::find(starting.begin(), starting.end(), worker.id) != starting.end());
   if (is_member(worker.id) || in_flight(worker.id) || starts_the_run) {
     // A drain asks members to end; one that does so without a word has done what was asked.
     if (good && end_.mode == EndMode::kDraining) {

@@ -84,9 +84,8 @@ bool Roster::any_launching() const {
 }
 
 std::size_t Roster::blamed_slots() const {
-  return static_cast<std::size_t>(std::count_if(failures_.begin(), failures_.end(), [](const auto& entry) {
-    return entry.second >= kFailuresPerSlot;
-  }));
+  return static_cast<std::size_t>(std::count_if(failures_.begin(), failures_.end(),
+                                                [](const auto& entry) { return entry.second >= kFailuresPerSlot; }));
 }
 
 bool Roster::is_blamed(Place place) const {

@@ -22,14 +22,14 @@ struct Agent {
   AgentId id;
   std::string host;
   std::uint32_t slots = 0;
-  std::uint32_t order = 0;   // place in the last list of hosts
+  std::uint32_t order = 0;  // place in the last list of hosts
   Link link = Link::kLaunching;
-  bool offered = true;       // on the last list of hosts
-  bool drain = false;        // a user asked for it
-  bool stopping = false;     // StopAgent was sent
+  bool offered = true;    // on the last list of hosts
+  bool drain = false;     // a user asked for it
+  bool stopping = false;  // StopAgent was sent
   bool suspect = false;
   Instant last_heard;
-  std::uint64_t timer = 0;   // of the failure detector
+  std::uint64_t timer = 0;  // of the failure detector
   std::string lost_reason;
   std::set<WorkerId> workers;
 
@@ -44,12 +44,12 @@ struct Worker {
   std::uint32_t slot = 0;
   bool hello = false;
   bool ready = false;
-  bool finished = false;  // its program reached the end
-  bool left = false;      // took its leave at a boundary
-  bool stop_sent = false;  // StopWorker is on its way
+  bool finished = false;            // its program reached the end
+  bool left = false;                // took its leave at a boundary
+  bool stop_sent = false;           // StopWorker is on its way
   std::uint32_t expected_rank = 0;  // what its environment says
-  bool dying = false;     // was asked to end, or is expected to: never part of a plan again
-  std::uint64_t timer = 0;  // kReady first, kLeave later
+  bool dying = false;               // was asked to end, or is expected to: never part of a plan again
+  std::uint64_t timer = 0;          // kReady first, kLeave later
   protocol::WorkerReady facts;
   std::uint64_t quiet_ms = 0;
   protocol::WorkerHeartbeat heartbeat;

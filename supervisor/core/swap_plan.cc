@@ -8,7 +8,8 @@ namespace {
 
 class Decider {
  public:
-  explicit Decider(const SwapInput& input) : in_(input), stays_(input.members.size(), false), used_(input.candidates.size(), false) {}
+  explicit Decider(const SwapInput& input)
+      : in_(input), stays_(input.members.size(), false), used_(input.candidates.size(), false) {}
 
   SwapDecision decide() {
     keep_members();
@@ -107,7 +108,9 @@ class Decider {
 
 }  // namespace
 
-SwapDecision decide_swap(const SwapInput& input) { return Decider(input).decide(); }
+SwapDecision decide_swap(const SwapInput& input) {
+  return Decider(input).decide();
+}
 
 std::vector<WorkerId> choose_donors(const std::vector<protocol::Member>& members, std::size_t most) {
   std::vector<const protocol::Member*> survivors;
@@ -136,8 +139,8 @@ protocol::GenerationPlan make_plan(const RunSettings& settings, Generation gener
     const PlanMember& from = members[rank];
     const bool joiner = previous != 0 && !from.survivor;
     somebody_joins = somebody_joins || joiner;
-    plan.members.push_back({from.worker, rank, on_host[from.host]++, from.host, from.endpoint, batch.shares[rank],
-                            joiner});
+    plan.members.push_back(
+        {from.worker, rank, on_host[from.host]++, from.host, from.endpoint, batch.shares[rank], joiner});
   }
   if (somebody_joins) plan.donors = choose_donors(plan.members, kMostDonors);
   const std::uint64_t base = heuristics::plan_batch(settings.batch, settings.start_workers).global;

@@ -46,11 +46,11 @@ struct SwapInput {
 };
 
 struct SwapDecision {
-  std::vector<WorkerId> stay;     // in rank order
-  std::vector<WorkerId> join;     // candidates that are taken
-  std::vector<Place> start;       // workers to start that join
-  std::vector<WorkerId> leave;    // in rank order
-  std::vector<WorkerId> spare;    // candidates that wait
+  std::vector<WorkerId> stay;   // in rank order
+  std::vector<WorkerId> join;   // candidates that are taken
+  std::vector<Place> start;     // workers to start that join
+  std::vector<WorkerId> leave;  // in rank order
+  std::vector<WorkerId> spare;  // candidates that wait
   std::vector<Place> start_spare;
   std::vector<WorkerId> dismiss;  // candidates that nobody needs
   std::vector<WorkerId> held;     // displaced, but needed to keep `min` workers: they stay for now

@@ -11,14 +11,14 @@
 namespace elastictrain::core {
 
 enum class TimerKind : std::uint8_t {
-  kStart,       // slots for start_workers should be there
-  kAgentLook,   // the failure detector wants to look at an agent
-  kReady,       // a worker should be ready
-  kLeave,       // a worker that was asked to end should be gone
-  kPrepare,     // all should have answered Prepare
-  kRetry,       // Prepare may be tried again
-  kGrace,       // a drain should be over
-  kEnd,         // everybody should be gone
+  kStart,      // slots for start_workers should be there
+  kAgentLook,  // the failure detector wants to look at an agent
+  kReady,      // a worker should be ready
+  kLeave,      // a worker that was asked to end should be gone
+  kPrepare,    // all should have answered Prepare
+  kRetry,      // Prepare may be tried again
+  kGrace,      // a drain should be over
+  kEnd,        // everybody should be gone
 };
 
 struct TimerUse {

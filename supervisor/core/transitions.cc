@@ -16,22 +16,23 @@ struct Row {
 };
 
 // One row for each alternative of Event, in its order.
+// clang-format off
 constexpr std::array<Row, std::variant_size_v<Event>> kRows{{
-    //                     starting  running  changing  stopping  ended
-    {"hosts_offered",      {{H,      H,       H,        I,        I}}},
-    {"agent_connected",    {{H,      H,       H,        H,        I}}},
-    {"agent_lost",         {{H,      H,       H,        H,        I}}},
-    {"worker_spawn_failed", {{H,     H,       H,        H,        I}}},
-    {"worker_exited",      {{H,      H,       H,        H,        I}}},
-    {"worker_said",        {{H,      H,       H,        H,        I}}},
-    {"agent_reported",     {{H,      H,       H,        H,        I}}},
-    {"resize",             {{H,      H,       H,        R,        R}}},
-    {"replace_worker",     {{R,      H,       H,        R,        R}}},
-    {"replace_host",       {{R,      H,       H,        R,        R}}},
-    {"drain_host",         {{H,      H,       H,        R,        R}}},
-    {"stop",               {{H,      H,       H,        H,        R}}},
-    {"stop_now",           {{H,      H,       H,        H,        I}}},
-    {"timer_fired",        {{H,      H,       H,        H,        I}}},
+    //                      starting running changing stopping ended
+    {"hosts_offered",        {{H,       H,      H,       I,       I}}},
+    {"agent_connected",      {{H,       H,      H,       H,       I}}},
+    {"agent_lost",           {{H,       H,      H,       H,       I}}},
+    {"worker_spawn_failed",  {{H,       H,      H,       H,       I}}},
+    {"worker_exited",        {{H,       H,      H,       H,       I}}},
+    {"worker_said",          {{H,       H,      H,       H,       I}}},
+    {"agent_reported",       {{H,       H,      H,       H,       I}}},
+    {"resize",               {{H,       H,      H,       R,       R}}},
+    {"replace_worker",       {{R,       H,      H,       R,       R}}},
+    {"replace_host",         {{R,       H,      H,       R,       R}}},
+    {"drain_host",           {{H,       H,      H,       R,       R}}},
+    {"stop",                 {{H,       H,      H,       H,       R}}},
+    {"stop_now",             {{H,       H,      H,       H,       I}}},
+    {"timer_fired",          {{H,       H,      H,       H,       I}}},
 }};
 
 // Row: phase before the step; column: phase after it.
@@ -43,14 +44,19 @@ constexpr std::array<std::array<bool, kPhases>, kPhases> kMayFollow{{
     /*stopping*/ {{false,   false,  false,   true,    true}},
     /*ended*/    {{false,   false,  false,   false,   true}},
 }};
+// clang-format on
 
 constexpr std::array<const char*, kPhases> kPhaseNames{{"starting", "running", "changing", "stopping", "ended"}};
 
 }  // namespace
 
-const char* name_of(const Event& event) { return kRows[event.index()].event; }
+const char* name_of(const Event& event) {
+  return kRows[event.index()].event;
+}
 
-const char* name_of(RunPhase phase) { return kPhaseNames[static_cast<std::size_t>(phase)]; }
+const char* name_of(RunPhase phase) {
+  return kPhaseNames[static_cast<std::size_t>(phase)];
+}
 
 Handling handling(RunPhase phase, const Event& event) {
   return kRows[event.index()].phases[static_cast<std::size_t>(phase)];

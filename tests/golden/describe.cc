@@ -30,25 +30,39 @@ std::string message_text(const protocol::Prepare& prepare) {
   if (plan.learning_rate_factor != 1.0) text += ", learning rate x" + number(plan.learning_rate_factor);
   return text;
 }
-std::string message_text(const protocol::Commit& commit) { return "commit " + std::to_string(commit.generation); }
-std::string message_text(const protocol::Cancel& cancel) { return "cancel " + std::to_string(cancel.generation); }
-std::string message_text(const protocol::Dismiss& dismiss) { return "dismiss, " + dismiss.reason; }
+std::string message_text(const protocol::Commit& commit) {
+  return "commit " + std::to_string(commit.generation);
+}
+std::string message_text(const protocol::Cancel& cancel) {
+  return "cancel " + std::to_string(cancel.generation);
+}
+std::string message_text(const protocol::Dismiss& dismiss) {
+  return "dismiss, " + dismiss.reason;
+}
 
 std::string text_of(const LaunchAgent& a) {
   return "launch " + to_string(a.agent) + " on " + a.host + " with " + std::to_string(a.slots) + " slots";
 }
-std::string text_of(const StopAgent& a) { return "stop agent " + to_string(a.agent); }
+std::string text_of(const StopAgent& a) {
+  return "stop agent " + to_string(a.agent);
+}
 std::string text_of(const SpawnWorker& a) {
   return "spawn " + to_string(a.worker) + " on " + a.host + " slot " + std::to_string(a.slot) + " as rank " +
          std::to_string(a.rank) + " of " + std::to_string(a.world_size) + ", local " + std::to_string(a.local_rank) +
          " of " + std::to_string(a.local_world_size) + ", node " + std::to_string(a.node_rank);
 }
-std::string text_of(const StopWorker& a) { return "stop worker " + to_string(a.worker); }
+std::string text_of(const StopWorker& a) {
+  return "stop worker " + to_string(a.worker);
+}
 std::string text_of(const SendToWorkers& a) {
   return "to " + list(a.workers) + ": " + std::visit([](const auto& m) { return message_text(m); }, a.message);
 }
-std::string text_of(const ArmTimer&) { return ""; }
-std::string text_of(const CancelTimer&) { return ""; }
+std::string text_of(const ArmTimer&) {
+  return "";
+}
+std::string text_of(const CancelTimer&) {
+  return "";
+}
 std::string text_of(const Journal& a) {
   std::string text = std::string(a.sync ? "journal! " : "journal ") + a.event;
   for (const auto& [name, value] : a.fields) text += " " + name + "=" + value;
@@ -61,7 +75,9 @@ std::string text_of(const Tell& a) {
   constexpr std::array<const char*, 3> kLevels{"info", "warning", "error"};
   return std::string("tell ") + kLevels[static_cast<std::size_t>(a.level)] + ": " + a.text;
 }
-std::string text_of(const EndRun& a) { return "END " + std::to_string(a.exit_status) + ": " + a.reason; }
+std::string text_of(const EndRun& a) {
+  return "END " + std::to_string(a.exit_status) + ": " + a.reason;
+}
 
 }  // namespace
 

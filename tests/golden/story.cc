@@ -18,7 +18,9 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-std::uint32_t number(const std::string& text) { return static_cast<std::uint32_t>(std::stoul(text)); }
+std::uint32_t number(const std::string& text) {
+  return static_cast<std::uint32_t>(std::stoul(text));
+}
 
 class Story {
  public:
@@ -109,16 +111,26 @@ class Story {
       const std::size_t at = word.find('=');
       const std::string name = word.substr(0, at);
       const std::string value = word.substr(at + 1);
-      if (name == "start") settings_.start_workers = number(value);
-      else if (name == "min") settings_.min_workers = number(value);
-      else if (name == "max") settings_.max_workers = number(value);
-      else if (name == "spares") settings_.spares = number(value);
-      else if (name == "batch") settings_.batch.per_worker = number(value);
-      else if (name == "limit") settings_.batch.max_global = number(value);
-      else if (name == "at_limit") settings_.batch.at_limit = value == "stop" ? AtLimit::kStop : AtLimit::kSplit;
-      else if (name == "rate") settings_.learning_rate.rule = value == "sqrt" ? LearningRateRule::kSqrt : LearningRateRule::kLinear;
-      else if (name == "hosts_may_appear") settings_.hosts_may_appear = value != "0";
-      else throw std::runtime_error("unknown setting: " + word);
+      if (name == "start")
+        settings_.start_workers = number(value);
+      else if (name == "min")
+        settings_.min_workers = number(value);
+      else if (name == "max")
+        settings_.max_workers = number(value);
+      else if (name == "spares")
+        settings_.spares = number(value);
+      else if (name == "batch")
+        settings_.batch.per_worker = number(value);
+      else if (name == "limit")
+        settings_.batch.max_global = number(value);
+      else if (name == "at_limit")
+        settings_.batch.at_limit = value == "stop" ? AtLimit::kStop : AtLimit::kSplit;
+      else if (name == "rate")
+        settings_.learning_rate.rule = value == "sqrt" ? LearningRateRule::kSqrt : LearningRateRule::kLinear;
+      else if (name == "hosts_may_appear")
+        settings_.hosts_may_appear = value != "0";
+      else
+        throw std::runtime_error("unknown setting: " + word);
     }
   }
 
@@ -178,51 +190,84 @@ class Story {
          << view.target_size << " workers, batch " << view.global_batch << ", because: " << view.size_reason << "\n";
     for (const WorkerView& w : view.workers) {
       out_ << "  " << to_string(w.worker) << " " << w.host << ":" << w.slot << " rank "
-           << (w.rank ? std::to_string(*w.rank) : "-") << " share " << w.share << " phase "
-           << static_cast<int>(w.phase) << "\n";
+           << (w.rank ? std::to_string(*w.rank) : "-") << " share " << w.share << " phase " << static_cast<int>(w.phase)
+           << "\n";
     }
   }
 
   std::map<std::string, std::function<void(const Words&)>> commands_{
       {"settings", [this](const Words& w) { set(w); }},
       {"hosts", [this](const Words& w) { offer(w); }},
-      {"up", [this](const Words& w) { for (const auto& word : w) connect(agent(word)); }},
-      {"lost", [this](const Words& w) { feed(AgentLost{agent(w.at(0)), rest(w, 1)}); }},
-      {"silent", [this](const Words& w) { for (const auto& word : w) alive_.erase(agent(word)); }},
+      {"up",
+       [this](const Words& w) {
+         for (const auto& word : w) connect(agent(word));
+       }},
+      {"lost",
+       [this](const Words& w) {
+         feed(AgentLost{agent(w.at(0)), rest(w, 1)});
+       }},
+      {"silent",
+       [this](const Words& w) {
+         for (const auto& word : w) alive_.erase(agent(word));
+       }},
       {"hello", [this](const Words& w) { each(w, {}, [this](WorkerId id) { hello(id); }); }},
       {"ready", [this](const Words& w) { each(w, {}, [this](WorkerId id) { ready(id); }); }},
-      {"ready-other", [this](const Words& w) {
+      {"ready-other",
+       [this](const Words& w) {
          each(w, {}, [this](WorkerId id) {
            hello(id);
            say(id, protocol::WorkerReady{{}, 2000, 8, 60000});
          });
        }},
-      {"prepared", [this](const Words& w) {
-         each(w, std::vector<WorkerId>(addressed_), [this](WorkerId id) { say(id, protocol::WorkerPrepared{generation_}); });
+      {"prepared",
+       [this](const Words& w) {
+         each(w, std::vector<WorkerId>(addressed_),
+              [this](WorkerId id) { say(id, protocol::WorkerPrepared{generation_}); });
        }},
-      {"prepare-failed", [this](const Words& w) {
+      {"prepare-failed",
+       [this](const Words& w) {
          say(worker(w.at(0)), protocol::WorkerPrepareFailed{generation_, rest(w, 1)});
        }},
-      {"active", [this](const Words& w) {
-         each(w, std::vector<WorkerId>(members_), [this](WorkerId id) { say(id, protocol::WorkerActive{generation_, 100 * generation_, 0}); });
+      {"active",
+       [this](const Words& w) {
+         each(w, std::vector<WorkerId>(members_), [this](WorkerId id) {
+           say(id, protocol::WorkerActive{generation_, 100 * generation_, 0});
+         });
        }},
-      {"left", [this](const Words& w) {
+      {"left",
+       [this](const Words& w) {
          each(w, {}, [this](WorkerId id) { say(id, protocol::WorkerLeft{generation_, 100 * generation_ - 1}); });
        }},
-      {"finished", [this](const Words& w) {
-         each(w, {}, [this](WorkerId id) { say(id, protocol::WorkerFinished{999}); });
-       }},
-      {"exit", [this](const Words& w) {
+      {"finished",
+       [this](const Words& w) { each(w, {}, [this](WorkerId id) { say(id, protocol::WorkerFinished{999}); }); }},
+      {"exit",
+       [this](const Words& w) {
          feed(WorkerExited{worker(w.at(0)), static_cast<std::int32_t>(number(w.at(1))), 0, {}});
        }},
-      {"killed", [this](const Words& w) {
+      {"killed",
+       [this](const Words& w) {
          feed(WorkerExited{worker(w.at(0)), 0, static_cast<std::int32_t>(number(w.at(1))), {"last words"}});
        }},
-      {"spawn-failed", [this](const Words& w) { feed(WorkerSpawnFailed{worker(w.at(0)), rest(w, 1)}); }},
-      {"resize", [this](const Words& w) { feed(Resize{++requests_, number(w.at(0)), ""}); }},
-      {"replace", [this](const Words& w) { feed(ReplaceWorker{++requests_, number(w.at(0))}); }},
-      {"replace-host", [this](const Words& w) { feed(ReplaceHost{++requests_, w.at(0)}); }},
-      {"drain", [this](const Words& w) { feed(DrainHost{++requests_, w.at(0)}); }},
+      {"spawn-failed",
+       [this](const Words& w) {
+         feed(WorkerSpawnFailed{worker(w.at(0)), rest(w, 1)});
+       }},
+      {"resize",
+       [this](const Words& w) {
+         feed(Resize{++requests_, number(w.at(0)), ""});
+       }},
+      {"replace",
+       [this](const Words& w) {
+         feed(ReplaceWorker{++requests_, number(w.at(0))});
+       }},
+      {"replace-host",
+       [this](const Words& w) {
+         feed(ReplaceHost{++requests_, w.at(0)});
+       }},
+      {"drain",
+       [this](const Words& w) {
+         feed(DrainHost{++requests_, w.at(0)});
+       }},
       {"stop", [this](const Words& w) { stop(w); }},
       {"stop-now", [this](const Words&) { feed(StopNow{}); }},
       {"wait", [this](const Words& w) { wait(w); }},
@@ -245,6 +290,8 @@ class Story {
 
 }  // namespace
 
-std::string play_story(const std::string& text) { return Story().play(text); }
+std::string play_story(const std::string& text) {
+  return Story().play(text);
+}
 
 }  // namespace elastictrain::core

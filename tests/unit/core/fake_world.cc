@@ -28,7 +28,8 @@ FakeWorld::FakeWorker* FakeWorld::find(WorkerId id) {
 }
 
 void FakeWorld::feed(const Event& event) {
-  story_.push_back("> " + std::string(name_of(event)) + " at " + std::to_string(now_.time_since_epoch().count() / 1000));
+  story_.push_back("> " + std::string(name_of(event)) + " at " +
+                   std::to_string(now_.time_since_epoch().count() / 1000));
   const bool was_over = exit_status_.has_value();
   const Actions actions = machine_.step(event, now_);
   for (const Action& action : actions) {
@@ -195,10 +196,13 @@ void FakeWorld::perform(const Journal& action) {
 }
 
 void FakeWorld::perform(const Reply& action) {
-  if (open_requests_.erase(action.request) == 0) violation("a second reply to request " + std::to_string(action.request));
+  if (open_requests_.erase(action.request) == 0)
+    violation("a second reply to request " + std::to_string(action.request));
 }
 
-void FakeWorld::perform(const EndRun& action) { exit_status_ = action.exit_status; }
+void FakeWorld::perform(const EndRun& action) {
+  exit_status_ = action.exit_status;
+}
 
 void FakeWorld::say(FakeWorker& worker, protocol::WorkerUp message, Millis after) {
   worker.last_up = std::max<Instant>(worker.last_up, now_ + after);

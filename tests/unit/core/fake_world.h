@@ -20,11 +20,11 @@
 namespace elastictrain::core {
 
 struct WorldFaults {
-  double launch_fails = 0;    // an agent never comes up
+  double launch_fails = 0;  // an agent never comes up
   double spawn_fails = 0;
-  double joiner_dies = 0;     // before it is ready, or while it prepares
-  double joiner_hangs = 0;    // never ready
-  double prepare_fails = 0;   // for one member, once
+  double joiner_dies = 0;    // before it is ready, or while it prepares
+  double joiner_hangs = 0;   // never ready
+  double prepare_fails = 0;  // for one member, once
 };
 
 class FakeWorld {
@@ -57,14 +57,14 @@ class FakeWorld {
   struct FakeWorker {
     WorkerId id;
     AgentId agent;
-    bool listens = false;        // said hello
-    bool doomed = false;         // will die as a joiner
+    bool listens = false;                          // said hello
+    bool doomed = false;                           // will die as a joiner
     std::optional<protocol::GenerationPlan> plan;  // prepared or being prepared
     bool prepared = false;
-    bool commit_sent = false;    // counts as a member from here on
-    Generation committed = 0;    // Commit received
+    bool commit_sent = false;  // counts as a member from here on
+    Generation committed = 0;  // Commit received
     bool exiting = false;
-    Instant last_up;             // keeps its messages in order
+    Instant last_up;  // keeps its messages in order
     Instant last_down;
   };
 

@@ -1,1 +1,161 @@
+// The invariants must be able to fail: each test hands them a step that breaks exactly one.
+#include "supervisor/core/invariants.h"
+
 #include <doctest/doctest.h>
+
+#include <algorithm>
+
+using namespace elastictrain;
+using namespace elastictrain::core;
+
+namespace {
+
+class Bench {
+ public:
+  Bench() {
+    agent_ = roster_.add_agent("A", 4).id;
+    for (std::uint32_t slot = 0; slot < 3; ++slot) {
+      Worker& worker = roster_.add_worker({agent_, slot});
+      worker.ready = true;
+      ids_.push_back(worker.id);
+    }
+  }
+
+  std::optional<std::string> check(Actions actions, Event event = StopNow{}) {
+    return invariants_.check(event, actions, {roster_, members_, generation_, before_, after_, true});
+  }
+
+  protocol::GenerationPlan plan(Generation generation, std::vector<WorkerId> ids) const {
+    protocol::GenerationPlan plan;
+    plan.generation = generation;
+    plan.previous = generation_;
+    for (WorkerId id : ids) {
+      const bool joiner = generation_ != 0 && std::find(members_.begin(), members_.end(), id) == members_.end();
+      plan.members.push_back({id, static_cast<std::uint32_t>(plan.members.size()), 0, "A", {}, 32, joiner});
+    }
+    return plan;
+  }
+
+  static Action prepare(protocol::GenerationPlan plan) { return SendToWorkers{{}, protocol::Prepare{std::move(plan)}}; }
+  static Action commit(Generation generation) { return SendToWorkers{{}, protocol::Commit{generation}}; }
+
+  void train(Generation generation, std::vector<WorkerId> members) {
+    REQUIRE_FALSE(check({prepare(plan(generation, members)), commit(generation)}));
+    generation_ = generation;
+    members_ = std::move(members);
+  }
+
+  Roster roster_;
+  AgentId agent_;
+  std::vector<WorkerId> ids_;
+  Invariants invariants_;
+  std::vector<WorkerId> members_;
+  Generation generation_ = 0;
+  RunPhase before_ = RunPhase::kStarting;
+  RunPhase after_ = RunPhase::kStarting;
+};
+
+}  // namespace
+
+TEST_CASE("a proper first generation breaks nothing") {
+  Bench bench;
+  bench.train(1, {bench.ids_[0], bench.ids_[1]});
+  CHECK_FALSE(bench.check({}));
+}
+
+TEST_CASE("plan numbers rise by one") {
+  Bench bench;
+  CHECK(bench.check({Bench::prepare(bench.plan(2, {bench.ids_[0]}))}));
+}
+
+TEST_CASE("a plan number is issued once") {
+  Bench bench;
+  const Action cancel = SendToWorkers{{}, protocol::Cancel{1}};
+  CHECK_FALSE(bench.check({Bench::prepare(bench.plan(1, {bench.ids_[0]})), cancel}));
+  CHECK(bench.check({Bench::prepare(bench.plan(1, {bench.ids_[0]}))}));
+}
+
+TEST_CASE("two plans are never open at once") {
+  Bench bench;
+  CHECK_FALSE(bench.check({Bench::prepare(bench.plan(1, {bench.ids_[0]}))}));
+  CHECK(bench.check({Bench::prepare(bench.plan(2, {bench.ids_[0]}))}));
+}
+
+TEST_CASE("ranks are dense and members are distinct") {
+  Bench bench;
+  auto gap = bench.plan(1, {bench.ids_[0], bench.ids_[1]});
+  gap.members[1].rank = 2;
+  CHECK(bench.check({Bench::prepare(gap)}));
+  Bench other;
+  CHECK(other.check({Bench::prepare(other.plan(1, {other.ids_[0], other.ids_[0]}))}));
+}
+
+TEST_CASE("every member of a plan lives and is ready") {
+  Bench bench;
+  bench.roster_.worker(bench.ids_[1])->dying = true;
+  CHECK(bench.check({Bench::prepare(bench.plan(1, {bench.ids_[1]}))}));
+  Bench other;
+  other.roster_.worker(other.ids_[1])->ready = false;
+  CHECK(other.check({Bench::prepare(other.plan(1, {other.ids_[1]}))}));
+}
+
+TEST_CASE("a commit needs an open plan") {
+  Bench bench;
+  CHECK(bench.check({Bench::commit(1)}));
+}
+
+TEST_CASE("a plan follows the generation that trains") {
+  Bench bench;
+  bench.train(1, {bench.ids_[0]});
+  auto stale = bench.plan(2, {bench.ids_[0]});
+  stale.previous = 0;
+  CHECK(bench.check({Bench::prepare(stale)}));
+}
+
+TEST_CASE("donors survive") {
+  Bench bench;
+  bench.train(1, {bench.ids_[0]});
+  auto plan = bench.plan(2, {bench.ids_[0], bench.ids_[1]});
+  plan.donors = {bench.ids_[1]};
+  CHECK(bench.check({Bench::prepare(plan)}));
+}
+
+TEST_CASE("a slot holds one member, and two workers at most") {
+  Bench bench;
+  const WorkerId beside = bench.roster_.add_worker({bench.agent_, 1}).id;
+  bench.roster_.worker(beside)->ready = true;
+  CHECK(bench.check({Bench::prepare(bench.plan(1, {bench.ids_[0], bench.ids_[1], beside}))}));
+  Bench other;
+  other.roster_.add_worker({other.agent_, 1});
+  CHECK_FALSE(other.check({}));
+  other.roster_.add_worker({other.agent_, 1});
+  CHECK(other.check({}));
+}
+
+TEST_CASE("each request gets exactly one reply") {
+  Bench bench;
+  CHECK(bench.check({}, Resize{7, 2, ""}));
+  CHECK_FALSE(bench.check({Reply{7, true, ""}}, Resize{7, 2, ""}));
+  CHECK(bench.check({Reply{7, true, ""}, Reply{7, false, ""}}, Resize{7, 2, ""}));
+  CHECK(bench.check({Reply{8, true, ""}}, Resize{7, 2, ""}));
+  CHECK(bench.check({Reply{1, true, ""}}));
+  CHECK_FALSE(bench.check({}, Stop{0, StopCause::kUser}));
+}
+
+TEST_CASE("worker ids are never used again") {
+  Bench bench;
+  CHECK_FALSE(bench.check({SpawnWorker{WorkerId{5}, bench.agent_, "A", 0}}));
+  CHECK(bench.check({SpawnWorker{WorkerId{5}, bench.agent_, "A", 0}}));
+}
+
+TEST_CASE("nothing follows the end of the run") {
+  Bench bench;
+  CHECK(bench.check({EndRun{}, Tell{}}));
+}
+
+TEST_CASE("phases follow their table") {
+  Bench bench;
+  bench.before_ = RunPhase::kStopping;
+  bench.after_ = RunPhase::kRunning;
+  CHECK(bench.check({}));
+}

@@ -1,1 +1,232 @@
+// Details of the state machine that the stories under tests/golden do not tell.
+#include "supervisor/core/membership.h"
+
 #include <doctest/doctest.h>
+
+#include <algorithm>
+#include <string>
+
+#include "supervisor/protocol/limits.h"
+
+using namespace elastictrain;
+using namespace elastictrain::core;
+
+namespace {
+
+class Run {
+ public:
+  explicit Run(RunSettings settings) : machine_(std::move(settings), [] { return Token{}; }) {}
+
+  static RunSettings settings(std::uint32_t start, std::uint32_t max) {
+    RunSettings settings;
+    settings.start_workers = start;
+    settings.max_workers = max;
+    return settings;
+  }
+
+  const Actions& feed(const Event& event) {
+    last_ = machine_.step(event, now_);
+    for (const Action& action : last_) {
+      const auto* send = std::get_if<SendToWorkers>(&action);
+      if (send == nullptr || !std::holds_alternative<protocol::Prepare>(send->message)) continue;
+      plan_ = std::get<protocol::Prepare>(send->message).plan;
+      addressed_ = send->workers;
+    }
+    return last_;
+  }
+  const Actions& say(std::uint32_t worker, protocol::WorkerUp message) {
+    return feed(WorkerSaid{WorkerId{worker}, std::move(message)});
+  }
+  void hello(std::uint32_t worker) {
+    say(worker, protocol::WorkerHello{limits::kProtocolVersion, WorkerId{worker}, 1, "test"});
+  }
+  void ready(std::uint32_t worker) {
+    hello(worker);
+    say(worker, protocol::WorkerReady{{}, 100, 1, 1000});
+  }
+  void prepared(Generation generation) {
+    for (WorkerId id : std::vector<WorkerId>(addressed_)) say(id.value, protocol::WorkerPrepared{generation});
+  }
+  void active(Generation generation) {
+    for (const auto& member : std::vector<protocol::Member>(plan_.members)) {
+      say(member.worker.value, protocol::WorkerActive{generation, 1, 0});
+    }
+  }
+  // One host with `slots` slots and the first generation in training.
+  void train(std::uint32_t workers, std::uint32_t slots) {
+    feed(HostsOffered{{{"A", slots}}});
+    feed(AgentConnected{AgentId{1}});
+    for (std::uint32_t id = 1; id <= workers; ++id) ready(id);
+    prepared(1);
+    active(1);
+    REQUIRE(machine_.view().phase == RunPhase::kRunning);
+  }
+
+  template <class T>
+  const T* last() const {
+    const auto found =
+        std::find_if(last_.begin(), last_.end(), [](const auto& a) { return std::holds_alternative<T>(a); });
+    return found == last_.end() ? nullptr : &std::get<T>(*found);
+  }
+  bool sent_commit() const {
+    return std::any_of(last_.begin(), last_.end(), [](const Action& action) {
+      const auto* send = std::get_if<SendToWorkers>(&action);
+      return send != nullptr && std::holds_alternative<protocol::Commit>(send->message);
+    });
+  }
+
+  Membership machine_;
+  Instant now_{};
+  Actions last_;
+  protocol::GenerationPlan plan_;
+  std::vector<WorkerId> addressed_;
+};
+
+int status_after_exit(std::int32_t code, std::int32_t signal) {
+  Run run(Run::settings(1, 1));
+  run.train(1, 1);
+  run.feed(WorkerExited{WorkerId{1}, code, signal, {}});
+  const auto* end = run.last<EndRun>();
+  return end == nullptr ? -1 : end->exit_status;
+}
+
+}  // namespace
+
+TEST_CASE("the status of a failed worker becomes the status of the run") {
+  CHECK(status_after_exit(1, 0) == 1);
+  CHECK(status_after_exit(125, 0) == 125);
+  CHECK(status_after_exit(126, 0) == 1);
+  CHECK(status_after_exit(255, 0) == 1);
+  CHECK(status_after_exit(0, 9) == 137);
+  CHECK(status_after_exit(0, 11) == 139);
+  CHECK(status_after_exit(0, 0) == 1);  // a member that ends before its training is over
+}
+
+TEST_CASE("an answer to a cancelled plan does not count for its successor") {
+  Run run(Run::settings(1, 3));
+  run.train(1, 3);
+  run.feed(Resize{1, 3, ""});
+  run.ready(2);
+  run.ready(3);
+  REQUIRE(run.plan_.generation == 2);
+  run.feed(Resize{2, 2, ""});
+  REQUIRE(run.plan_.generation == 3);
+  run.prepared(2);
+  CHECK_FALSE(run.sent_commit());
+  run.prepared(3);
+  CHECK(run.sent_commit());
+}
+
+TEST_CASE("stale and foreign messages change nothing") {
+  Run run(Run::settings(1, 2));
+  run.train(1, 2);
+  CHECK(run.say(1, protocol::WorkerPrepared{1}).empty());
+  CHECK(run.say(1, protocol::WorkerActive{1, 1, 0}).empty());
+  CHECK(run.say(1, protocol::WorkerLeft{1, 1}).empty());
+  CHECK(run.say(1, protocol::WorkerPrepareFailed{1, "late"}).empty());
+  CHECK(run.say(77, protocol::WorkerFinished{1}).empty());
+  CHECK(run.feed(WorkerExited{WorkerId{77}, 1, 0, {}}).empty());
+  CHECK(run.feed(TimerFired{999}).empty());
+  CHECK(run.feed(AgentLost{AgentId{99}, ""}).empty());
+  CHECK(run.feed(AgentReported{AgentId{99}, {}}).empty());
+  CHECK(run.machine_.view().world_size == 1);
+}
+
+TEST_CASE("an agent that nobody knows is told to stop") {
+  Run run(Run::settings(1, 1));
+  run.train(1, 1);
+  run.feed(AgentConnected{AgentId{42}});
+  REQUIRE(run.last<StopAgent>() != nullptr);
+  CHECK(run.last<StopAgent>()->agent == AgentId{42});
+}
+
+TEST_CASE("an agent's report cannot speak for the workers of another") {
+  Run run(Run::settings(2, 2));
+  run.feed(HostsOffered{{{"A", 1}, {"B", 1}}});
+  run.feed(AgentConnected{AgentId{1}});
+  run.feed(AgentConnected{AgentId{2}});
+  protocol::WorkerPulse pulse;
+  pulse.worker = WorkerId{1};
+  pulse.heartbeat.step = 50;
+  run.feed(AgentReported{AgentId{2}, {1, {pulse}}});
+  CHECK(run.machine_.view().workers[0].heartbeat.step == 0);
+  run.feed(AgentReported{AgentId{1}, {1, {pulse}}});
+  CHECK(run.machine_.view().workers[0].heartbeat.step == 50);
+}
+
+TEST_CASE("a commit and the end are on disk before they happen") {
+  Run run(Run::settings(1, 1));
+  run.feed(HostsOffered{{{"A", 1}}});
+  run.feed(AgentConnected{AgentId{1}});
+  run.ready(1);
+  run.prepared(1);
+  REQUIRE(run.sent_commit());
+  const auto* journal = std::get_if<Journal>(&run.last_[1]);
+  for (std::size_t i = 0; i < run.last_.size(); ++i) {
+    if (const auto* entry = std::get_if<Journal>(&run.last_[i]); entry != nullptr && entry->event == "commit") {
+      journal = entry;
+      REQUIRE(i + 1 < run.last_.size());
+      CHECK(std::holds_alternative<SendToWorkers>(run.last_[i + 1]));
+    }
+  }
+  REQUIRE(journal != nullptr);
+  CHECK(journal->event == "commit");
+  CHECK(journal->sync);
+}
+
+TEST_CASE("a library of another protocol version is named and stopped") {
+  Run run(Run::settings(1, 2));
+  run.train(1, 2);
+  run.feed(Resize{1, 2, ""});
+  run.say(2, protocol::WorkerHello{99, WorkerId{2}, 1, "9.9"});
+  REQUIRE(run.last<StopWorker>() != nullptr);
+  CHECK(run.last<Tell>()->text.find("protocol 99 (library 9.9)") != std::string::npos);
+}
+
+TEST_CASE("audit records find samples that count twice, and the end sums them up") {
+  Run run(Run::settings(1, 1));
+  run.train(1, 1);
+  protocol::AuditStep step;
+  step.step = 1;
+  step.count = 32;
+  run.say(1, protocol::WorkerAudit{{step}});
+  CHECK(run.last_.empty());
+  run.say(1, protocol::WorkerAudit{{step}});
+  REQUIRE(run.last<Journal>() != nullptr);
+  CHECK(run.last<Journal>()->event == "audit_violation");
+  CHECK(run.last<Tell>()->level == Tell::Level::kError);
+  run.say(1, protocol::WorkerFinished{1});
+  run.feed(WorkerExited{WorkerId{1}, 0, 0, {}});
+  const auto audit = std::find_if(run.last_.begin(), run.last_.end(), [](const Action& action) {
+    const auto* journal = std::get_if<Journal>(&action);
+    return journal != nullptr && journal->event == "audit";
+  });
+  REQUIRE(audit != run.last_.end());
+  CHECK(run.last<EndRun>()->exit_status == 0);
+}
+
+TEST_CASE("the view lists members by rank, then the others") {
+  RunSettings settings = Run::settings(2, 4);
+  settings.spares = 1;
+  Run run(settings);
+  run.train(2, 4);
+  const RunView view = run.machine_.view();
+  REQUIRE(view.workers.size() == 3);
+  CHECK(view.workers[0].rank == 0);
+  CHECK(view.workers[1].rank == 1);
+  CHECK_FALSE(view.workers[2].rank.has_value());
+  CHECK(view.global_batch == 64);
+  CHECK(view.agents.at(0).workers == 3);
+}
+
+TEST_CASE("requests after the end are refused, each with one answer") {
+  Run run(Run::settings(1, 1));
+  run.train(1, 1);
+  run.say(1, protocol::WorkerFinished{5});
+  run.feed(WorkerExited{WorkerId{1}, 0, 0, {}});
+  REQUIRE(run.machine_.ended());
+  const Actions answers = run.feed(Resize{9, 1, ""});
+  REQUIRE(answers.size() == 1);
+  CHECK_FALSE(run.last<Reply>()->accepted);
+  CHECK(run.feed(HostsOffered{}).empty());
+}

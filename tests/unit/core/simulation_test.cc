@@ -21,7 +21,8 @@ std::uint64_t from_environment(const char* name, std::uint64_t fallback) {
 
 class Life {
  public:
-  explicit Life(std::uint64_t seed) : dice_(seed * 77 + 1), settings_(make_settings()), world_(seed, settings_, make_faults()) {}
+  explicit Life(std::uint64_t seed)
+      : dice_(seed * 77 + 1), settings_(make_settings()), world_(seed, settings_, make_faults()) {}
 
   void live() {
     start();

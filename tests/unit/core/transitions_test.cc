@@ -1,1 +1,67 @@
+#include "supervisor/core/transitions.h"
+
 #include <doctest/doctest.h>
+
+#include <set>
+#include <string>
+#include <utility>
+
+#include "supervisor/core/invariants.h"
+
+using namespace elastictrain;
+using namespace elastictrain::core;
+
+namespace {
+
+constexpr RunPhase kAllPhases[] = {RunPhase::kStarting, RunPhase::kRunning, RunPhase::kChanging, RunPhase::kStopping,
+                                   RunPhase::kEnded};
+
+template <std::size_t... I>
+std::vector<Event> one_of_each(std::index_sequence<I...>) {
+  return {Event(std::in_place_index<I>)...};
+}
+
+std::vector<Event> all_events() {
+  return one_of_each(std::make_index_sequence<std::variant_size_v<Event>>());
+}
+
+bool is_request(const Event& event) {
+  const std::set<std::string> names{"resize", "replace_worker", "replace_host", "drain_host", "stop"};
+  return names.contains(name_of(event));
+}
+
+}  // namespace
+
+TEST_CASE("every pair of phase and event is listed: handled, refused or ignored") {
+  std::set<std::string> names;
+  for (const Event& event : all_events()) {
+    names.insert(name_of(event));
+    for (RunPhase phase : kAllPhases) {
+      const Handling how = handling(phase, event);
+      // Whoever waits for an answer gets one; nobody else is refused.
+      if (is_request(event)) CHECK(how != Handling::kIgnore);
+      if (!is_request(event)) CHECK(how != Handling::kRefuse);
+    }
+  }
+  CHECK(names.size() == std::variant_size_v<Event>);
+}
+
+TEST_CASE("the table names each event after its type") {
+  CHECK(std::string(name_of(Event(HostsOffered{}))) == "hosts_offered");
+  CHECK(std::string(name_of(Event(WorkerSaid{}))) == "worker_said");
+  CHECK(std::string(name_of(Event(DrainHost{}))) == "drain_host");
+  CHECK(std::string(name_of(Event(TimerFired{}))) == "timer_fired");
+}
+
+TEST_CASE("nothing but refusals happens after the end") {
+  for (const Event& event : all_events()) CHECK(handling(RunPhase::kEnded, event) != Handling::kHandle);
+}
+
+TEST_CASE("a run never starts again and never leaves its end") {
+  for (RunPhase from : kAllPhases) {
+    CHECK(may_follow(from, from));
+    CHECK(may_follow(from, RunPhase::kEnded));
+    if (from != RunPhase::kStarting) CHECK_FALSE(may_follow(from, RunPhase::kStarting));
+    if (from == RunPhase::kEnded || from == RunPhase::kStopping) CHECK_FALSE(may_follow(from, RunPhase::kRunning));
+  }
+}

@@ -44,4 +44,6 @@ TEST_CASE("shares always add up and differ by at most one") {
   }
 }
 
-TEST_CASE("nobody gets nothing") { CHECK(plan_batch({}, 0).shares.empty()); }
+TEST_CASE("nobody gets nothing") {
+  CHECK(plan_batch({}, 0).shares.empty());
+}

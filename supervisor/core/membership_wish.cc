@@ -1,41 +1,15 @@
-// The part of the state machine that turns the wish into the next generation.
+// The part of the state machine that compares the wish with what is there and finds the next membership.
 #include <algorithm>
 #include <set>
 
 #include "supervisor/core/membership_impl.h"
+#include "supervisor/core/words.h"
 
 namespace elastictrain::core {
-namespace {
 
-constexpr std::uint32_t kRetries = 3;
-constexpr Millis kFirstRetryDelay{500};  // doubles with each
-
-std::string count(std::size_t n, const char* what) {
-  return std::to_string(n) + " " + what + (n == 1 ? "" : "s");
+bool Membership::Impl::is_member(WorkerId id) const {
+  return member_set_.contains(id);
 }
-
-const char* kind_name(protocol::ChangeKind kind) {
-  switch (kind) {
-    case protocol::ChangeKind::kStart: return "start";
-    case protocol::ChangeKind::kGrow: return "grow";
-    case protocol::ChangeKind::kShrink: return "shrink";
-    case protocol::ChangeKind::kReplace: return "replace";
-    case protocol::ChangeKind::kMigrate: return "migrate";
-    case protocol::ChangeKind::kDrain: return "drain";
-    case protocol::ChangeKind::kStop: return "stop";
-  }
-  return "change";
-}
-
-std::vector<std::uint64_t> numbers(const std::vector<WorkerId>& ids) {
-  std::vector<std::uint64_t> list;
-  for (WorkerId id : ids) list.push_back(id.value);
-  return list;
-}
-
-}  // namespace
-
-bool Membership::Impl::is_member(WorkerId id) const { return member_set_.contains(id); }
 
 bool Membership::Impl::in_flight(WorkerId id) const {
   if (change_.stage != Stage::kCommitted) return false;
@@ -69,9 +43,9 @@ bool Membership::Impl::may_start() {
   if (more_may_come && worth_waiting) return false;
   if (slots >= settings_.min_workers) return true;
   const std::string hosts = unreachable_hosts();
-  fail_run(69, "the hosts offer " + count(slots, "slot") + ", but at least " + count(settings_.min_workers, "worker") +
-                   " must start" + (hosts.empty() ? "" : " (" + hosts + ")") +
-                   ". Add hosts or slots, or lower workers.min.");
+  fail_run(69, "the hosts offer " + counted(slots, "slot") + ", but at least " +
+                   counted(settings_.min_workers, "worker") + " must start" +
+                   (hosts.empty() ? "" : " (" + hosts + ")") + ". Add hosts or slots, or lower workers.min.");
   return false;
 }
 
@@ -161,9 +135,8 @@ SwapInput Membership::Impl::swap_input() const {
 // Slots may still come free, or hosts answer, without anybody wishing anything.
 bool Membership::Impl::settling() const {
   if (roster_.any_launching()) return true;
-  return std::any_of(roster_.workers().begin(), roster_.workers().end(), [&](const auto& entry) {
-    return entry.second.dying && !displaced(entry.second);
-  });
+  return std::any_of(roster_.workers().begin(), roster_.workers().end(),
+                     [&](const auto& entry) { return entry.second.dying && !displaced(entry.second); });
 }
 
 void Membership::Impl::reconcile() {
@@ -180,8 +153,9 @@ void Membership::Impl::reconcile() {
   if (change_.stage == Stage::kPreparing && !same) cancel_change("a newer plan takes its place");
   const std::vector<WorkerId> next = carry_out(decision);
   if (generation_ == 0 && next.size() + plain_finished_ < settings_.min_workers && !settling()) {
-    fail_run(69, "only " + count(next.size(), "worker") + " could start, but at least " +
-                     std::to_string(settings_.min_workers) + " must. The messages above say what became of the others.");
+    fail_run(69, "only " + counted(next.size(), "worker") + " could start, but at least " +
+                     std::to_string(settings_.min_workers) +
+                     " must. The messages above say what became of the others.");
     return;
   }
   tell_unmet(decision, want);
@@ -253,7 +227,7 @@ void Membership::Impl::describe(const SwapDecision& decision, std::size_t next_s
   const std::string sizes = "from " + std::to_string(size) + " to " + std::to_string(next_size);
   if (generation_ == 0) {
     change_.kind = ChangeKind::kStart;
-    change_.reason = "start with " + count(next_size, "worker");
+    change_.reason = "start with " + counted(next_size, "worker");
     return;
   }
   std::set<std::string> drained;
@@ -301,17 +275,17 @@ std::string Membership::Impl::unmet_text(const SwapDecision& decision, std::uint
   std::string text;
   const std::uint32_t asked = hold_ || !elastic_ ? want : target_;
   if (decision.size() < want) {
-    text = count(asked, "worker") + (asked == 1 ? " is" : " are") + " wanted and " + std::to_string(decision.size()) +
+    text = counted(asked, "worker") + (asked == 1 ? " is" : " are") + " wanted and " + std::to_string(decision.size()) +
            " can train: no other slot is free";
     const std::size_t blamed = roster_.blamed_slots();
-    if (blamed > 0) text += ", and in " + count(blamed, "slot") + " new workers failed";
+    if (blamed > 0) text += ", and in " + counted(blamed, "slot") + " new workers failed";
     text += ". The rest follows when hosts appear or you ask again.";
   } else if (want < asked) {
-    text = count(asked, "worker") + " are wanted, but the limit of the global batch allows " + std::to_string(want);
+    text = counted(asked, "worker") + " are wanted, but the limit of the global batch allows " + std::to_string(want);
   }
   for (WorkerId id : decision.held) {
     text += (text.empty() ? "" : " ") + name_of(*roster_.worker(id)) + " stays although its host goes away: at least " +
-            count(settings_.min_workers, "worker") + " must train.";
+            counted(settings_.min_workers, "worker") + " must train.";
   }
   return text;
 }
@@ -322,152 +296,6 @@ void Membership::Impl::give_up_replacements(const SwapDecision& decision) {
     journal("replace_given_up", Fields().number("worker", id.value));
     tell(Tell::Level::kWarning, name_of(*roster_.worker(id)) + " stays: no worker to take its place could be started");
   }
-}
-
-std::vector<WorkerId> Membership::Impl::addressees() const {
-  std::set<WorkerId> ids(change_.members.begin(), change_.members.end());
-  ids.insert(members_.begin(), members_.end());
-  std::vector<WorkerId> list;
-  for (WorkerId id : ids) {
-    const Worker* worker = roster_.worker(id);
-    if (worker != nullptr && !worker->finished && !worker->stop_sent) list.push_back(id);
-  }
-  return list;
-}
-
-protocol::GenerationPlan Membership::Impl::plan_change() {
-  std::vector<PlanMember> members;
-  for (WorkerId id : change_.members) {
-    const Worker& worker = *roster_.worker(id);
-    members.push_back({id, worker.host, worker.facts.endpoint, is_member(id)});
-  }
-  change_.generation = ++issued_;
-  protocol::GenerationPlan plan = make_plan(settings_, change_.generation, generation_, members);
-  plan.kind = change_.kind;
-  plan.reason = change_.reason;
-  plan.token = make_token_();
-  return plan;
-}
-
-void Membership::Impl::prepare() {
-  protocol::GenerationPlan plan = plan_change();
-  std::vector<std::uint64_t> next_shares;
-  for (const protocol::Member& member : plan.members) next_shares.push_back(member.share);
-  journal("prepare", Fields()
-                         .number("generation", plan.generation)
-                         .number("previous", plan.previous)
-                         .text("kind", kind_name(plan.kind))
-                         .text("reason", plan.reason)
-                         .numbers("members", numbers(change_.members))
-                         .numbers("leavers", numbers(change_.leavers))
-                         .numbers("shares", next_shares)
-                         .numbers("donors", numbers(plan.donors))
-                         .real("learning_rate_factor", plan.learning_rate_factor));
-  const std::vector<WorkerId> to = addressees();
-  change_.stage = Stage::kPreparing;
-  change_.waiting = {to.begin(), to.end()};
-  change_.failed.clear();
-  change_.any_active = false;
-  change_.timer = arm({TimerKind::kPrepare, {}, {}}, now_ + settings_.prepare_timeout);
-  plan_ = plan;
-  send(to, protocol::Prepare{std::move(plan)});
-}
-
-void Membership::Impl::commit() {
-  cancel(change_.timer);
-  const std::vector<WorkerId> to = addressees();
-  journal("commit", Fields().number("generation", change_.generation).number(
-                        "world_size", change_.members.size()).text("reason", change_.reason), true);
-  send(to, protocol::Commit{change_.generation});
-  change_.stage = Stage::kCommitted;
-  change_.waiting = {to.begin(), to.end()};
-  dirty_ = true;
-}
-
-// Every member trains in the new generation and every leaver has left.
-void Membership::Impl::complete() {
-  const std::size_t size_before = members_.size();
-  members_ = change_.members;
-  member_set_ = {members_.begin(), members_.end()};
-  generation_ = change_.generation;
-  shares_.clear();
-  for (const protocol::Member& member : plan_.members) shares_.push_back(member.share);
-  learning_rate_factor_ = plan_.learning_rate_factor;
-  size_reason_ = members_.size() == size_before && !size_reason_.empty() ? size_reason_ : change_.reason;
-  last_change_ = "generation " + std::to_string(generation_) + ": " + change_.reason;
-  for (WorkerId id : members_) {
-    if (const Worker* worker = roster_.worker(id)) roster_.clear_blame(worker->place());
-  }
-  std::erase_if(to_replace_, [&](const auto& wish) { return !is_member(wish.first); });
-  journal("generation", Fields()
-                            .number("generation", generation_)
-                            .text("kind", kind_name(change_.kind))
-                            .number("world_size", members_.size())
-                            .numbers("members", numbers(members_)));
-  if (!members_.empty()) tell(Tell::Level::kInfo, last_change_);
-  change_ = Change{};
-  dirty_ = true;
-}
-
-void Membership::Impl::cancel_change(const std::string& why) {
-  if (change_.stage == Stage::kPreparing) {
-    journal("cancel", Fields().number("generation", change_.generation).text("reason", why));
-    send(addressees(), protocol::Cancel{change_.generation});
-  }
-  cancel(change_.timer);
-  change_.stage = Stage::kGathering;
-  change_.waiting.clear();
-  dirty_ = true;
-}
-
-void Membership::Impl::prepare_failed(const std::string& why) {
-  cancel_change(why);
-  if (++change_.attempts <= kRetries) {
-    const Millis delay = kFirstRetryDelay * (1 << (change_.attempts - 1));
-    tell(Tell::Level::kWarning, why + "; trying again in " + std::to_string(delay.count()) + " ms");
-    change_.retrying = true;
-    change_.timer = arm({TimerKind::kRetry, {}, {}}, now_ + delay);
-    return;
-  }
-  std::vector<WorkerId> guilty_joiners;
-  for (WorkerId id : change_.failed) {
-    if (!is_member(id) && roster_.worker(id) != nullptr) guilty_joiners.push_back(id);
-  }
-  change_.attempts = 0;
-  for (WorkerId id : guilty_joiners) expel_joiner(id, "could not build the communicator: " + why);
-  if (guilty_joiners.empty()) give_up_change(why);
-}
-
-void Membership::Impl::give_up_change(const std::string& why) {
-  const std::string text = "the change to " + count(change_.members.size(), "worker") + " is given up (" + why + ")";
-  journal("given_up", Fields().text("reason", why));
-  if (end_.mode != EndMode::kNone || generation_ == 0) {
-    tell(Tell::Level::kError, text);
-    begin_end(EndMode::kNow, generation_ == 0 ? 69 : end_.status, end_.reason.empty() ? why : end_.reason);
-    return;
-  }
-  tell(Tell::Level::kError, text + "; the run stays at " + count(members_.size(), "worker"));
-  hold_ = true;
-  target_ = static_cast<std::uint32_t>(members_.size());
-  target_reason_ = "the last change was given up";
-  to_replace_.clear();
-}
-
-// Joiners that did not answer are left out; if only members did not, there is nobody to leave out.
-void Membership::Impl::prepare_timed_out() {
-  change_.timer = 0;
-  std::vector<WorkerId> late_joiners;
-  std::string late_members;
-  for (WorkerId id : addressees()) {
-    if (!change_.waiting.contains(id)) continue;
-    if (!is_member(id)) {
-      late_joiners.push_back(id);
-    } else {
-      late_members += (late_members.empty() ? "" : ", ") + name_of(*roster_.worker(id));
-    }
-  }
-  for (WorkerId id : late_joiners) expel_joiner(id, "did not build its communicator in time");
-  if (late_joiners.empty()) prepare_failed("no answer in time from " + late_members);
 }
 
 }  // namespace elastictrain::core

@@ -1,0 +1,172 @@
+// The part of the state machine that carries a change out: prepare, commit, complete, or cancel and try again.
+#include <algorithm>
+#include <set>
+
+#include "supervisor/core/membership_impl.h"
+#include "supervisor/core/words.h"
+
+namespace elastictrain::core {
+namespace {
+
+constexpr std::uint32_t kRetries = 3;
+constexpr Millis kFirstRetryDelay{500};  // doubles with each
+
+std::vector<std::uint64_t> numbers(const std::vector<WorkerId>& ids) {
+  std::vector<std::uint64_t> list;
+  for (WorkerId id : ids) list.push_back(id.value);
+  return list;
+}
+
+}  // namespace
+
+std::vector<WorkerId> Membership::Impl::addressees() const {
+  std::set<WorkerId> ids(change_.members.begin(), change_.members.end());
+  ids.insert(members_.begin(), members_.end());
+  std::vector<WorkerId> list;
+  for (WorkerId id : ids) {
+    const Worker* worker = roster_.worker(id);
+    if (worker != nullptr && !worker->finished && !worker->stop_sent) list.push_back(id);
+  }
+  return list;
+}
+
+protocol::GenerationPlan Membership::Impl::plan_change() {
+  std::vector<PlanMember> members;
+  for (WorkerId id : change_.members) {
+    const Worker& worker = *roster_.worker(id);
+    members.push_back({id, worker.host, worker.facts.endpoint, is_member(id)});
+  }
+  change_.generation = ++issued_;
+  protocol::GenerationPlan plan = make_plan(settings_, change_.generation, generation_, members);
+  plan.kind = change_.kind;
+  plan.reason = change_.reason;
+  plan.token = make_token_();
+  return plan;
+}
+
+void Membership::Impl::prepare() {
+  protocol::GenerationPlan plan = plan_change();
+  std::vector<std::uint64_t> next_shares;
+  for (const protocol::Member& member : plan.members) next_shares.push_back(member.share);
+  journal("prepare", Fields()
+                         .number("generation", plan.generation)
+                         .number("previous", plan.previous)
+                         .text("kind", change_name(plan.kind))
+                         .text("reason", plan.reason)
+                         .numbers("members", numbers(change_.members))
+                         .numbers("leavers", numbers(change_.leavers))
+                         .numbers("shares", next_shares)
+                         .numbers("donors", numbers(plan.donors))
+                         .real("learning_rate_factor", plan.learning_rate_factor));
+  const std::vector<WorkerId> to = addressees();
+  change_.stage = Stage::kPreparing;
+  change_.waiting = {to.begin(), to.end()};
+  change_.failed.clear();
+  change_.any_active = false;
+  change_.timer = arm({TimerKind::kPrepare, {}, {}}, now_ + settings_.prepare_timeout);
+  plan_ = plan;
+  send(to, protocol::Prepare{std::move(plan)});
+}
+
+void Membership::Impl::commit() {
+  cancel(change_.timer);
+  const std::vector<WorkerId> to = addressees();
+  journal("commit",
+          Fields()
+              .number("generation", change_.generation)
+              .number("world_size", change_.members.size())
+              .text("reason", change_.reason),
+          true);
+  send(to, protocol::Commit{change_.generation});
+  change_.stage = Stage::kCommitted;
+  change_.waiting = {to.begin(), to.end()};
+  dirty_ = true;
+}
+
+// Every member trains in the new generation and every leaver has left.
+void Membership::Impl::complete() {
+  const std::size_t size_before = members_.size();
+  members_ = change_.members;
+  member_set_ = {members_.begin(), members_.end()};
+  generation_ = change_.generation;
+  shares_.clear();
+  for (const protocol::Member& member : plan_.members) shares_.push_back(member.share);
+  learning_rate_factor_ = plan_.learning_rate_factor;
+  size_reason_ = members_.size() == size_before && !size_reason_.empty() ? size_reason_ : change_.reason;
+  last_change_ = "generation " + std::to_string(generation_) + ": " + change_.reason;
+  for (WorkerId id : members_) {
+    if (const Worker* worker = roster_.worker(id)) roster_.clear_blame(worker->place());
+  }
+  std::erase_if(to_replace_, [&](const auto& wish) { return !is_member(wish.first); });
+  journal("generation", Fields()
+                            .number("generation", generation_)
+                            .text("kind", change_name(change_.kind))
+                            .number("world_size", members_.size())
+                            .numbers("members", numbers(members_)));
+  if (!members_.empty()) tell(Tell::Level::kInfo, last_change_);
+  change_ = Change{};
+  dirty_ = true;
+}
+
+void Membership::Impl::cancel_change(const std::string& why) {
+  if (change_.stage == Stage::kPreparing) {
+    journal("cancel", Fields().number("generation", change_.generation).text("reason", why));
+    send(addressees(), protocol::Cancel{change_.generation});
+  }
+  cancel(change_.timer);
+  change_.stage = Stage::kGathering;
+  change_.waiting.clear();
+  dirty_ = true;
+}
+
+void Membership::Impl::prepare_failed(const std::string& why) {
+  cancel_change(why);
+  if (++change_.attempts <= kRetries) {
+    const Millis delay = kFirstRetryDelay * (1 << (change_.attempts - 1));
+    tell(Tell::Level::kWarning, why + "; trying again in " + std::to_string(delay.count()) + " ms");
+    change_.retrying = true;
+    change_.timer = arm({TimerKind::kRetry, {}, {}}, now_ + delay);
+    return;
+  }
+  std::vector<WorkerId> guilty_joiners;
+  for (WorkerId id : change_.failed) {
+    if (!is_member(id) && roster_.worker(id) != nullptr) guilty_joiners.push_back(id);
+  }
+  change_.attempts = 0;
+  for (WorkerId id : guilty_joiners) expel_joiner(id, "could not build the communicator: " + why);
+  if (guilty_joiners.empty()) give_up_change(why);
+}
+
+void Membership::Impl::give_up_change(const std::string& why) {
+  const std::string text = "the change to " + counted(change_.members.size(), "worker") + " is given up (" + why + ")";
+  journal("given_up", Fields().text("reason", why));
+  if (end_.mode != EndMode::kNone || generation_ == 0) {
+    tell(Tell::Level::kError, text);
+    begin_end(EndMode::kNow, generation_ == 0 ? 69 : end_.status, end_.reason.empty() ? why : end_.reason);
+    return;
+  }
+  tell(Tell::Level::kError, text + "; the run stays at " + counted(members_.size(), "worker"));
+  hold_ = true;
+  target_ = static_cast<std::uint32_t>(members_.size());
+  target_reason_ = "the last change was given up";
+  to_replace_.clear();
+}
+
+// Joiners that did not answer are left out; if only members did not, there is nobody to leave out.
+void Membership::Impl::prepare_timed_out() {
+  change_.timer = 0;
+  std::vector<WorkerId> late_joiners;
+  std::string late_members;
+  for (WorkerId id : addressees()) {
+    if (!change_.waiting.contains(id)) continue;
+    if (!is_member(id)) {
+      late_joiners.push_back(id);
+    } else {
+      late_members += (late_members.empty() ? "" : ", ") + name_of(*roster_.worker(id));
+    }
+  }
+  for (WorkerId id : late_joiners) expel_joiner(id, "did not build its communicator in time");
+  if (late_joiners.empty()) prepare_failed("no answer in time from " + late_members);
+}
+
+}  // namespace elastictrain::core
