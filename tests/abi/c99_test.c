@@ -1,0 +1,145 @@
+/* Trains alone through the C API: results, order of calls, structs of older and newer callers, statuses. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "elastictrain/elastictrain.h"
+
+static int failures = 0;
+
+#define CHECK(condition)                                                                                \
+  do {                                                                                                  \
+    if (!(condition)) {                                                                                 \
+      fprintf(stderr, "%s:%d: %s (last error: %s)\n", __FILE__, __LINE__, #condition, et_last_error()); \
+      ++failures;                                                                                       \
+    }                                                                                                   \
+  } while (0)
+
+static void count_change(const et_change* change, void* user_data) {
+  CHECK(change->size == sizeof(et_change));
+  CHECK(change->world_size == 1);
+  CHECK(change->reason != NULL);
+  ++*(int*)user_data;
+}
+
+/* Least squares on y = 3 x with one weight; ends close to 3. */
+static void trains(void) {
+  et_session* session = NULL;
+  float weight = 0;
+  int changes = 0, go = 0;
+  uint64_t seen = 0;
+  et_data_options data = ET_DATA_OPTIONS_INIT;
+  et_batch batch = ET_BATCH_INIT;
+  et_step_metrics metrics = ET_STEP_METRICS_INIT;
+  et_step_report report = ET_STEP_REPORT_INIT;
+
+  CHECK(et_session_create(&session) == ET_OK);
+  CHECK(et_share_state(session, "weight", &weight, sizeof weight) == ET_OK);
+  data.sample_count = 100;
+  data.epochs = 3;
+  data.batch = 30;
+  CHECK(et_set_data(session, &data) == ET_OK);
+  CHECK(et_on_change(session, count_change, &changes) == ET_OK);
+  CHECK(et_start(session, &go) == ET_OK && go == 1);
+  while (et_next_batch(session, &batch, &go) == ET_OK && go) {
+    float gradient = 0;
+    uint64_t i;
+    for (i = 0; i < batch.local_samples; ++i) {
+      const float x = (float)batch.samples[i] / 100.0f;
+      gradient += 2 * (weight - 3) * x * x / (float)batch.local_samples;
+    }
+    seen += batch.local_samples;
+    CHECK(et_all_reduce_async(session, &gradient, 1) == ET_OK);
+    CHECK(et_wait_all_reduce(session) == ET_OK);
+    weight -= (float)et_learning_rate_factor(session) * gradient;
+    metrics.loss = 0.25;
+    CHECK(et_commit_step(session, &metrics) == ET_OK);
+  }
+  CHECK(et_outcome_of(session) == ET_OUTCOME_FINISHED);
+  CHECK(seen == 300 && et_committed_step(session) == 12);
+  CHECK(fabsf(weight - 3) < 0.1f);
+  CHECK(changes == 1);
+  CHECK(et_last_step(session, &report) == ET_OK && report.loss == 0.25 && report.samples == 10);
+  CHECK(et_rank(session) == 0 && et_world_size(session) == 1 && !et_launched(session));
+  CHECK(et_note(session, "accuracy", "1") == ET_OK);
+  CHECK(et_finish(session) == ET_OK);
+  et_session_destroy(session);
+}
+
+/* The structs as a program built against a header with fewer fields knows them. */
+typedef struct old_options {
+  size_t size;
+  uint64_t sample_count;
+} old_options;
+typedef struct old_batch {
+  size_t size;
+  uint64_t step;
+} old_batch;
+
+static void serves_older_callers(void) {
+  et_session* session = NULL;
+  old_options options = {sizeof(old_options), 10};
+  struct {
+    old_batch batch;
+    unsigned char guard[64];
+  } memory;
+  int go = 0;
+  size_t i;
+  memset(&memory, 0x5a, sizeof memory);
+  memory.batch.size = sizeof(old_batch);
+  CHECK(et_session_create(&session) == ET_OK);
+  CHECK(et_set_data(session, (const et_data_options*)(const void*)&options) == ET_OK);
+  CHECK(et_start(session, &go) == ET_OK && go);
+  CHECK(et_next_batch(session, (et_batch*)(void*)&memory.batch, &go) == ET_OK && go);
+  CHECK(memory.batch.size == sizeof(old_batch) && memory.batch.step == 1);
+  for (i = 0; i < sizeof memory.guard; ++i) CHECK(memory.guard[i] == 0x5a);
+  CHECK(et_commit_step(session, NULL) == ET_OK);
+  CHECK(et_next_batch(session, (et_batch*)(void*)&memory.batch, &go) == ET_OK && !go);
+  et_session_destroy(session);
+}
+
+typedef struct newer_options {
+  et_data_options known;
+  uint64_t unknown;
+} newer_options;
+
+static void refuses_what_it_does_not_know(void) {
+  et_session* session = NULL;
+  newer_options newer = {ET_DATA_OPTIONS_INIT, 0};
+  et_data_options unset;
+  memset(&unset, 0, sizeof unset);
+  newer.known.size = sizeof newer;
+  CHECK(et_session_create(&session) == ET_OK);
+  CHECK(et_set_data(session, &newer.known) == ET_OK);
+  newer.unknown = 7;
+  CHECK(et_set_data(session, &newer.known) == ET_ERROR_INVALID);
+  CHECK(et_set_data(session, &unset) == ET_ERROR_INVALID);
+  CHECK(strstr(et_last_error(), "size") != NULL);
+  et_session_destroy(session);
+}
+
+static void reports_misuse_as_statuses(void) {
+  et_session* session = NULL;
+  et_batch batch = ET_BATCH_INIT;
+  int go = 1;
+  CHECK(et_session_create(NULL) == ET_ERROR_INVALID);
+  CHECK(et_start(NULL, &go) == ET_ERROR_INVALID);
+  CHECK(et_session_create(&session) == ET_OK);
+  CHECK(et_next_batch(session, &batch, &go) == ET_ERROR_SESSION && go == 0);
+  CHECK(strstr(et_last_error(), "start()") != NULL);
+  CHECK(et_share_state(session, "w", NULL, 4) == ET_ERROR_SESSION);
+  CHECK(et_all_reduce(session, NULL, 4) == ET_ERROR_INVALID);
+  CHECK(et_rank(NULL) == 0 && et_outcome_of(NULL) == ET_OUTCOME_STOPPED);
+  et_session_destroy(session);
+  et_session_destroy(NULL);
+}
+
+int main(void) {
+  trains();
+  serves_older_callers();
+  refuses_what_it_does_not_know();
+  reports_misuse_as_statuses();
+  CHECK(strlen(et_version()) > 0);
+  if (failures == 0) puts("the C API does what its header says");
+  return failures == 0 ? 0 : 1;
+}

@@ -1,0 +1,231 @@
+// The C API over Session: exceptions become statuses and a text, structs are copied by the size their caller knows.
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <new>
+#include <string>
+#include <utility>
+
+#include "elastictrain/elastictrain.h"
+#include "elastictrain/session.hpp"
+
+struct et_session {
+  elastictrain::Session session;
+};
+
+namespace {
+
+using elastictrain::Session;
+
+thread_local std::string last_error;
+
+et_status complain(et_status status, const char* text) noexcept {
+  try {
+    last_error = text;
+  } catch (const std::bad_alloc&) {
+    last_error.clear();
+  }
+  return status;
+}
+
+template <class Function>
+et_status guarded(Function function) noexcept {
+  try {
+    function();
+    return ET_OK;
+  } catch (const elastictrain::SessionError& error) {
+    return complain(ET_ERROR_SESSION, error.what());
+  } catch (const std::exception& error) {
+    return complain(ET_ERROR_INTERNAL, error.what());
+  } catch (...) {
+    return complain(ET_ERROR_INTERNAL, "a callback threw something that is no std::exception");
+  }
+}
+
+et_status null_argument() noexcept {
+  return complain(ET_ERROR_INVALID, "a required pointer is NULL");
+}
+
+// What the caller's struct says, defaults for what an older caller does not know. A newer caller is served as long as
+// it leaves at zero what this library does not know.
+template <class Struct>
+bool read_struct(const Struct* from, Struct& into) noexcept {
+  const std::size_t size = from->size;
+  if (size < sizeof(std::size_t)) return false;
+  const auto* bytes = reinterpret_cast<const unsigned char*>(from);
+  if (size > sizeof(Struct)) {
+    const bool zero = std::all_of(bytes + sizeof(Struct), bytes + size, [](unsigned char byte) { return byte == 0; });
+    if (!zero) return false;
+  }
+  std::memcpy(&into, from, std::min(size, sizeof(Struct)));
+  return true;
+}
+
+// Never writes past what the caller has.
+template <class Struct>
+bool write_struct(Struct from, Struct* into) noexcept {
+  from.size = into->size;
+  if (from.size < sizeof(std::size_t)) return false;
+  std::memcpy(into, &from, std::min(from.size, sizeof(Struct)));
+  return true;
+}
+
+et_status unknown_struct() noexcept {
+  return complain(ET_ERROR_INVALID,
+                  "a struct's size is not set, or it uses fields that this library does not know; "
+                  "start from the _INIT macro, or install a newer library");
+}
+
+et_batch to_c(const elastictrain::Batch& batch) {
+  et_batch out = ET_BATCH_INIT;
+  out.step = batch.step;
+  out.epoch = batch.epoch;
+  out.samples = batch.samples.empty() ? nullptr : batch.samples.data();
+  out.local_samples = batch.local_samples;
+  out.global_samples = batch.global_samples;
+  out.first_of_epoch = batch.first_of_epoch ? 1 : 0;
+  return out;
+}
+
+void call_back(et_change_callback callback, void* user_data, const elastictrain::Change& change) {
+  const et_change out = {sizeof(et_change),    change.generation,          change.rank,
+                         change.world_size,    change.previous_world_size, change.joined_now ? 1U : 0U,
+                         change.reason.c_str()};
+  callback(&out, user_data);
+}
+
+}  // namespace
+
+extern "C" {
+
+const char* et_version(void) {
+  return elastictrain::version();
+}
+const char* et_last_error(void) {
+  return last_error.c_str();
+}
+
+et_status et_session_create(et_session** session) {
+  if (session == nullptr) return null_argument();
+  *session = nullptr;
+  return guarded([&] { *session = new et_session; });
+}
+
+void et_session_destroy(et_session* session) {
+  delete session;
+}
+
+et_status et_share_state(et_session* session, const char* name, void* data, size_t bytes) {
+  if (session == nullptr || name == nullptr) return null_argument();
+  return guarded([&] { session->session.share_state(name, data, bytes); });
+}
+
+et_status et_set_data(et_session* session, const et_data_options* options) {
+  if (session == nullptr || options == nullptr) return null_argument();
+  et_data_options known = ET_DATA_OPTIONS_INIT;
+  if (!read_struct(options, known)) return unknown_struct();
+  return guarded([&] {
+    session->session.set_data({.sample_count = known.sample_count,
+                               .epochs = known.epochs,
+                               .seed = known.seed,
+                               .batch = known.batch,
+                               .shuffle = known.shuffle != 0,
+                               .max_steps = known.max_steps});
+  });
+}
+
+et_status et_on_change(et_session* session, et_change_callback callback, void* user_data) {
+  if (session == nullptr) return null_argument();
+  return guarded([&] {
+    if (callback == nullptr) return session->session.on_change(nullptr);
+    session->session.on_change([=](const elastictrain::Change& change) { call_back(callback, user_data, change); });
+  });
+}
+
+et_status et_start(et_session* session, int* started) {
+  if (session == nullptr || started == nullptr) return null_argument();
+  *started = 0;
+  return guarded([&] { *started = session->session.start() ? 1 : 0; });
+}
+
+et_status et_next_batch(et_session* session, et_batch* batch, int* has_batch) {
+  if (session == nullptr || batch == nullptr || has_batch == nullptr) return null_argument();
+  *has_batch = 0;
+  if (batch->size < sizeof(size_t)) return unknown_struct();
+  return guarded([&] {
+    const auto next = session->session.next_batch();
+    if (!next) return;
+    write_struct(to_c(*next), batch);
+    *has_batch = 1;
+  });
+}
+
+et_status et_all_reduce(et_session* session, float* gradient, size_t count) {
+  if (session == nullptr || (gradient == nullptr && count != 0)) return null_argument();
+  return guarded([&] { session->session.all_reduce(gradient, count); });
+}
+
+et_status et_all_reduce_async(et_session* session, float* gradient, size_t count) {
+  if (session == nullptr || (gradient == nullptr && count != 0)) return null_argument();
+  return guarded([&] { session->session.all_reduce_async(gradient, count); });
+}
+
+et_status et_wait_all_reduce(et_session* session) {
+  if (session == nullptr) return null_argument();
+  return guarded([&] { session->session.wait_all_reduce(); });
+}
+
+et_status et_commit_step(et_session* session, const et_step_metrics* metrics) {
+  if (session == nullptr) return null_argument();
+  et_step_metrics known = ET_STEP_METRICS_INIT;
+  if (metrics != nullptr && !read_struct(metrics, known)) return unknown_struct();
+  return guarded([&] { session->session.commit_step({.loss = known.loss}); });
+}
+
+et_status et_last_step(const et_session* session, et_step_report* report) {
+  if (session == nullptr || report == nullptr) return null_argument();
+  const auto last = session->session.last_step();
+  const et_step_report out = {sizeof(et_step_report), last.loss, last.samples, last.gradient_norm,
+                              last.slowest_compute_us};
+  return write_struct(out, report) ? ET_OK : unknown_struct();
+}
+
+et_status et_note(et_session* session, const char* key, const char* value) {
+  if (session == nullptr || key == nullptr || value == nullptr) return null_argument();
+  return guarded([&] { session->session.note(key, value); });
+}
+
+et_status et_finish(et_session* session) {
+  if (session == nullptr) return null_argument();
+  return guarded([&] { session->session.finish(); });
+}
+
+uint32_t et_rank(const et_session* session) {
+  return session == nullptr ? 0 : session->session.rank();
+}
+uint32_t et_world_size(const et_session* session) {
+  return session == nullptr ? 0 : session->session.world_size();
+}
+uint32_t et_local_rank(const et_session* session) {
+  return session == nullptr ? 0 : session->session.local_rank();
+}
+uint64_t et_generation(const et_session* session) {
+  return session == nullptr ? 0 : session->session.generation();
+}
+uint64_t et_worker_id(const et_session* session) {
+  return session == nullptr ? 0 : session->session.worker_id();
+}
+uint64_t et_committed_step(const et_session* session) {
+  return session == nullptr ? 0 : session->session.committed_step();
+}
+double et_learning_rate_factor(const et_session* session) {
+  return session == nullptr ? 1.0 : session->session.learning_rate_factor();
+}
+int et_launched(const et_session* session) {
+  return session != nullptr && session->session.launched() ? 1 : 0;
+}
+et_outcome et_outcome_of(const et_session* session) {
+  return session == nullptr ? ET_OUTCOME_STOPPED : static_cast<et_outcome>(session->session.outcome());
+}
+
+}  // extern "C"

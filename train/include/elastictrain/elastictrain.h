@@ -1,0 +1,139 @@
+/* elastictrain: C API for training programs; see session.hpp for what the calls mean and in which order they come.
+ *
+ *   et_session* session = NULL;
+ *   et_session_create(&session);
+ *   et_share_state(session, "weights", weights, bytes);
+ *   et_data_options data = ET_DATA_OPTIONS_INIT;
+ *   data.sample_count = n;
+ *   et_set_data(session, &data);
+ *   int go = 0;
+ *   et_start(session, &go);
+ *   et_batch batch = ET_BATCH_INIT;
+ *   while (go && et_next_batch(session, &batch, &go) == ET_OK && go) {
+ *     ...
+ *     et_all_reduce(session, gradient, count);
+ *     ...
+ *     et_commit_step(session, NULL);
+ *   }
+ *   et_session_destroy(session);
+ *
+ * Every call returns ET_OK or a status; et_last_error() then says what happened and what to do. No exception passes.
+ * Structs start with their size, set by the _INIT macros: a program built against an older header works with a newer
+ * library, which leaves what the program does not know at its default. Thread: one training thread makes all calls. */
+#ifndef ELASTICTRAIN_ELASTICTRAIN_H
+#define ELASTICTRAIN_ELASTICTRAIN_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(__GNUC__)
+#define ET_API __attribute__((visibility("default")))
+#else
+#define ET_API
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define ET_API_VERSION 1
+
+typedef struct et_session et_session;
+
+typedef enum et_status {
+  ET_OK = 0,
+  ET_ERROR_INVALID = 1, /* a null pointer or a struct that this library does not understand */
+  ET_ERROR_SESSION = 2, /* the session cannot go on; end the program */
+  ET_ERROR_INTERNAL = 3
+} et_status;
+
+typedef enum et_outcome {
+  ET_OUTCOME_RUNNING = 0,
+  ET_OUTCOME_FINISHED = 1,
+  ET_OUTCOME_LEFT = 2,
+  ET_OUTCOME_STOPPED = 3
+} et_outcome;
+
+typedef struct et_data_options {
+  size_t size;
+  uint64_t sample_count;
+  uint64_t epochs;
+  uint64_t seed;
+  uint64_t max_steps;
+  uint32_t batch;
+  uint32_t shuffle; /* 0 or 1 */
+} et_data_options;
+#define ET_DATA_OPTIONS_INIT {sizeof(et_data_options), 0, 1, 0, 0, 32, 1}
+
+typedef struct et_batch {
+  size_t size;
+  uint64_t step;
+  uint64_t epoch;
+  const uint64_t* samples; /* local_samples indices, valid until et_commit_step(); NULL if sample_count is 0 */
+  uint64_t local_samples;
+  uint64_t global_samples;
+  uint32_t first_of_epoch;
+  uint32_t reserved;
+} et_batch;
+#define ET_BATCH_INIT {sizeof(et_batch), 0, 0, NULL, 0, 0, 0, 0}
+
+typedef struct et_step_metrics {
+  size_t size;
+  double loss;
+} et_step_metrics;
+#define ET_STEP_METRICS_INIT {sizeof(et_step_metrics), 0}
+
+typedef struct et_step_report {
+  size_t size;
+  double loss;
+  uint64_t samples;
+  double gradient_norm;
+  double slowest_compute_us;
+} et_step_report;
+#define ET_STEP_REPORT_INIT {sizeof(et_step_report), 0, 0, 0, 0}
+
+typedef struct et_change {
+  size_t size;
+  uint64_t generation;
+  uint32_t rank;
+  uint32_t world_size;
+  uint32_t previous_world_size;
+  uint32_t joined_now;
+  const char* reason; /* valid during the call */
+} et_change;
+typedef void (*et_change_callback)(const et_change* change, void* user_data);
+
+ET_API const char* et_version(void);
+ET_API const char* et_last_error(void); /* of the calling thread; never NULL */
+
+ET_API et_status et_session_create(et_session** session);
+ET_API void et_session_destroy(et_session* session); /* NULL is fine */
+ET_API et_status et_share_state(et_session* session, const char* name, void* data, size_t bytes);
+ET_API et_status et_set_data(et_session* session, const et_data_options* options);
+ET_API et_status et_on_change(et_session* session, et_change_callback callback, void* user_data);
+ET_API et_status et_start(et_session* session, int* started);
+ET_API et_status et_next_batch(et_session* session, et_batch* batch, int* has_batch);
+ET_API et_status et_all_reduce(et_session* session, float* gradient, size_t count);
+ET_API et_status et_all_reduce_async(et_session* session, float* gradient, size_t count);
+ET_API et_status et_wait_all_reduce(et_session* session);
+ET_API et_status et_commit_step(et_session* session, const et_step_metrics* metrics); /* metrics may be NULL */
+ET_API et_status et_last_step(const et_session* session, et_step_report* report);
+ET_API et_status et_note(et_session* session, const char* key, const char* value);
+ET_API et_status et_finish(et_session* session);
+
+/* For a null session these return 0, a factor of 1 and ET_OUTCOME_STOPPED. */
+ET_API uint32_t et_rank(const et_session* session);
+ET_API uint32_t et_world_size(const et_session* session);
+ET_API uint32_t et_local_rank(const et_session* session);
+ET_API uint64_t et_generation(const et_session* session);
+ET_API uint64_t et_worker_id(const et_session* session);
+ET_API uint64_t et_committed_step(const et_session* session);
+ET_API double et_learning_rate_factor(const et_session* session);
+ET_API int et_launched(const et_session* session);
+ET_API et_outcome et_outcome_of(const et_session* session);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
