@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <exception>
 #include <utility>
+
+#include "train/session/checkpoint.h"
 
 namespace elastictrain {
 namespace {
@@ -62,6 +65,7 @@ bool Session::Impl::start() {
   progress_.sampler.seed = data_.seed;
   if (plane_) return start_launched();
   seat_ = session::solo_seat(data_.batch);
+  resume_from_checkpoint();
   step_log_.event("ready", seat_.rank, world_size(), seat_.generation);
   call_on_change(0, true, "alone, without a launcher");
   return true;
@@ -79,6 +83,7 @@ std::optional<Batch> Session::Impl::next_batch() {
   clock_.step_begins(session::Clock::now());
   if (data_is_used_up()) {
     finish_transfers();
+    checkpoint();
     outcome_ = Outcome::kFinished;
     return std::nullopt;
   }
@@ -169,10 +174,43 @@ void Session::Impl::commit_step(const StepMetrics& metrics) {
   if (!step_->lane_sent) all_reduce(nullptr, 0);
   read_lane();
   commit_progress(metrics);
-  if (lane_output_.all_ready)
+  checkpoint_if_due();
+  if (lane_output_.all_ready) {
     change_membership();
-  else if (lane_output_.anyone_stops)
+  } else if (lane_output_.anyone_stops) {
+    checkpoint();
     outcome_ = Outcome::kStopped;
+  }
+}
+
+void Session::Impl::checkpoint_if_due() {
+  const auto every = environment_.checkpoint_every;
+  if (every != 0 && progress_.committed_step % every == 0) checkpoint();
+}
+
+void Session::Impl::checkpoint() {
+  if (environment_.checkpoint_directory.empty() || seat_.rank != 0) return;
+  if (std::exchange(last_checkpoint_, progress_.committed_step) == progress_.committed_step) return;
+  const Status status =
+      session::write_checkpoint(environment_.checkpoint_directory, seat_.generation, progress_, buffers_);
+  if (status) return;
+  const std::string text = status.error().message + "; training goes on without it";
+  if (plane_) {
+    plane_->send(protocol::WorkerNote{"checkpoint_failed", text});
+  } else {
+    std::fprintf(stderr, "elastictrain: %s\n", text.c_str());
+  }
+}
+
+void Session::Impl::resume_from_checkpoint() {
+  if (!environment_.resume || environment_.checkpoint_directory.empty() || seat_.rank != 0) return;
+  const auto progress = session::load_newest_checkpoint(environment_.checkpoint_directory, buffers_);
+  if (!progress && progress.error().code == ErrorCode::kUnavailable) return;
+  if (!progress) fail(progress.error().message);
+  const auto learning_rate = progress_.learning_rate;  // of this run's size, not of the size it had then
+  progress_ = *progress;
+  progress_.learning_rate = learning_rate;
+  last_checkpoint_ = progress_.committed_step;
 }
 
 void Session::Impl::read_lane() {

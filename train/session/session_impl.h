@@ -70,6 +70,9 @@ class __attribute__((visibility("hidden"))) Session::Impl {
   void read_lane();
   void commit_progress(const StepMetrics& metrics);
   void audit(const state::Cut& cut);
+  void resume_from_checkpoint();
+  void checkpoint_if_due();
+  void checkpoint();
   void call_on_change(std::uint32_t previous_world, bool joined, const std::string& reason);
 
   // Launched workers only (session_membership.cc).
@@ -101,6 +104,7 @@ class __attribute__((visibility("hidden"))) Session::Impl {
   bool ended_ = false;
   session::Seat seat_;
   state::Progress progress_;
+  Step last_checkpoint_ = 0;
   std::uint64_t permutation_epoch_ = ~std::uint64_t{0};
   state::Permutation permutation_;
 

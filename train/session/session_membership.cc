@@ -62,6 +62,7 @@ bool Session::Impl::begin_first_generation(session::Upcoming upcoming) {
   progress_.learning_rate = {.from = plan.learning_rate_factor, .to = plan.learning_rate_factor};
   seat_ = session::seat_of(plan, *upcoming.rank, std::move(upcoming.build.communicator));
   step_log_.event("pg", seat_.rank, world_size(), seat_.generation);
+  resume_from_checkpoint();
   replicate_from_first_rank();
   monitors_.seated(seat_.generation, progress_.committed_step);
   plane_->send(protocol::WorkerActive{plan.generation, progress_.committed_step + 1, 0});
@@ -124,6 +125,7 @@ void Session::Impl::change_membership() {
 }
 
 void Session::Impl::leave(const protocol::GenerationPlan& plan) {
+  if (plan.members.empty()) checkpoint();
   outcome_ = plan.members.empty() ? Outcome::kStopped : Outcome::kLeft;
   if (auto records = audit_log_.take()) plane_->send(std::move(*records));
   plane_->send(protocol::WorkerLeft{plan.generation, progress_.committed_step});
