@@ -49,7 +49,7 @@ std::string find_note(const char* note, std::size_t bytes) {
 int read_first_object(dl_phdr_info* info, std::size_t, void* result) {
   auto& id = *static_cast<std::string*>(result);
   for (int i = 0; i < info->dlpi_phnum && id.empty(); ++i) {
-    const ElfW(Phdr) & header = info->dlpi_phdr[i];
+    const ElfW(Phdr)& header = info->dlpi_phdr[i];
     if (header.p_type != PT_NOTE) continue;
     id = find_note(reinterpret_cast<const char*>(info->dlpi_addr + header.p_vaddr), header.p_memsz);
   }

@@ -89,16 +89,18 @@ void Command::arm_deadline() {
   });
 }
 
-void Command::clear_deadline() { deadline_.cancel(); }
+void Command::clear_deadline() {
+  deadline_.cancel();
+}
 
 void Command::read_output() {
-  process_->output().async_read_some(
-      asio::buffer(output_block_), [self = shared_from_this()](const asio::error_code& error, std::size_t count) {
-        self->take_output(count);
-        if (!error) return self->read_output();
-        --self->open_streams_;
-        self->finish_if_done();
-      });
+  process_->output().async_read_some(asio::buffer(output_block_),
+                                     [self = shared_from_this()](const asio::error_code& error, std::size_t count) {
+                                       self->take_output(count);
+                                       if (!error) return self->read_output();
+                                       --self->open_streams_;
+                                       self->finish_if_done();
+                                     });
 }
 
 void Command::take_output(std::size_t count) {
@@ -120,14 +122,14 @@ void Command::take_output(std::size_t count) {
 }
 
 void Command::read_error() {
-  process_->error().async_read_some(
-      asio::buffer(error_block_), [self = shared_from_this()](const asio::error_code& error, std::size_t count) {
-        self->end_.error_text.append(self->error_block_.data(), count);
-        keep_tail(self->end_.error_text, kErrorTextBytes);
-        if (!error) return self->read_error();
-        --self->open_streams_;
-        self->finish_if_done();
-      });
+  process_->error().async_read_some(asio::buffer(error_block_),
+                                    [self = shared_from_this()](const asio::error_code& error, std::size_t count) {
+                                      self->end_.error_text.append(self->error_block_.data(), count);
+                                      keep_tail(self->end_.error_text, kErrorTextBytes);
+                                      if (!error) return self->read_error();
+                                      --self->open_streams_;
+                                      self->finish_if_done();
+                                    });
 }
 
 void Command::terminate() {

@@ -2,8 +2,9 @@
 // it may have a deadline, and it can be ended for good. ssh, the local agent, the copying of the binary and discovery
 // scripts are all Commands.
 //
-// Ownership: shared; a running Command keeps itself alive until on_end has been called. Thread: the io_context's thread.
-// Failure: start() says why the program could not be run; everything later is in CommandEnd, delivered exactly once.
+// Ownership: shared; a running Command keeps itself alive until on_end has been called. Thread: the io_context's
+// thread. Failure: start() says why the program could not be run; everything later is in CommandEnd, delivered exactly
+// once.
 #pragma once
 
 #include <asio.hpp>
@@ -23,8 +24,8 @@ struct CommandSpec {
   std::string input;       // written to standard input, which then ends
   std::string input_file;  // or: this file is standard input
   std::size_t max_output_bytes = 1 << 20;
-  bool keep_output = true;           // false: only on_line sees it
-  bool sweep_session = false;        // whatever is left of the command's session is killed when it has ended
+  bool keep_output = true;                // false: only on_line sees it
+  bool sweep_session = false;             // whatever is left of the command's session is killed when it has ended
   std::chrono::milliseconds deadline{0};  // 0: none
 };
 

@@ -17,7 +17,8 @@ struct Host {
   bool operator==(const Host&) const = default;
 };
 
-// Thread: the Asio loop. poll() answers on that loop, later; a failed poll keeps the previous hosts (the caller says so).
+// Thread: the Asio loop. poll() answers on that loop, later; a failed poll keeps the previous hosts (the caller says
+// so).
 class HostSource {
  public:
   virtual ~HostSource() = default;

@@ -59,7 +59,8 @@ Result<std::vector<Host>> read_discovery(const std::string& program, const Disco
   const std::string reason = words.empty() ? std::string() : ": " + words;
   if (end.output_too_large) return Error{ErrorCode::kInvalid, what + " prints more than a list of hosts"};
   if (end.timed_out) {
-    return Error{ErrorCode::kTimeout, what + " took longer than " + std::to_string(options.timeout_ms) + " ms" + reason};
+    return Error{ErrorCode::kTimeout,
+                 what + " took longer than " + std::to_string(options.timeout_ms) + " ms" + reason};
   }
   if (end.status.signal != 0 || end.status.exit_code != 0) {
     return Error{ErrorCode::kUnavailable, what + " failed with " + describe(end.status) + reason};
@@ -80,9 +81,9 @@ class DiscoverySource : public HostSource {
     CommandSpec spec;
     spec.argv = options_.argv;
     spec.deadline = std::chrono::milliseconds(options_.timeout_ms);
-    auto command = Command::start(io_, std::move(spec), nullptr, [done, program, options = options_](const CommandEnd& end) {
-      done(read_discovery(program, options, end));
-    });
+    auto command = Command::start(
+        io_, std::move(spec), nullptr,
+        [done, program, options = options_](const CommandEnd& end) { done(read_discovery(program, options, end)); });
     if (command) {
       running_ = *command;
       return;
@@ -111,6 +112,8 @@ std::unique_ptr<HostSource> discovery_source(asio::io_context& io, DiscoveryOpti
   return std::make_unique<DiscoverySource>(io, std::move(options));
 }
 
-std::vector<std::string> shell_command(const std::string& text) { return {"sh", "-c", text}; }
+std::vector<std::string> shell_command(const std::string& text) {
+  return {"sh", "-c", text};
+}
 
 }  // namespace elastictrain::launcher

@@ -9,7 +9,9 @@ namespace {
 
 constexpr std::size_t kMaxNameBytes = 253;
 
-bool is_space(char c) { return c == ' ' || c == '\t' || c == '\r'; }
+bool is_space(char c) {
+  return c == ' ' || c == '\t' || c == '\r';
+}
 
 std::string_view trim(std::string_view text) {
   while (!text.empty() && is_space(text.front())) text.remove_prefix(1);
@@ -23,7 +25,9 @@ std::string quoted(std::string_view text) {
   return "\"" + shown + "\"";
 }
 
-Error bad(const std::string& what) { return {ErrorCode::kInvalid, what}; }
+Error bad(const std::string& what) {
+  return {ErrorCode::kInvalid, what};
+}
 
 Result<std::uint32_t> parse_slots(std::string_view digits) {
   std::uint32_t slots = 0;
@@ -104,7 +108,9 @@ Status add_host(std::vector<Host>& hosts, Host host) {
   return bad("host " + quoted(same->name) + " has more than " + std::to_string(kMaxSlotsPerHost) + " slots in sum");
 }
 
-std::string_view without_comment(std::string_view line) { return trim(line.substr(0, line.find('#'))); }
+std::string_view without_comment(std::string_view line) {
+  return trim(line.substr(0, line.find('#')));
+}
 
 std::string_view take_until(std::string_view& text, char separator) {
   const auto end = text.find(separator);

@@ -18,9 +18,9 @@
 namespace elastictrain::launcher {
 
 struct Capabilities {
-  std::string name;              // for messages
+  std::string name;  // for messages
   bool reaches_other_hosts = false;
-  bool copies_binary = false;    // brings the binary along where it is missing
+  bool copies_binary = false;  // brings the binary along where it is missing
 };
 
 struct AgentSpec {
@@ -33,7 +33,7 @@ struct AgentSpec {
 // connected may outlive its ssh; the connection decides, not this.
 struct LaunchEnded {
   AgentId agent;
-  bool launched = false;   // false: the agent never started; `message` says why in the tool's own words
+  bool launched = false;  // false: the agent never started; `message` says why in the tool's own words
   int exit_code = 0;
   int signal = 0;
   std::string message;
@@ -54,14 +54,14 @@ class Launcher {
 using LaunchSink = std::function<void(LaunchEnded)>;
 
 struct SshOptions {
-  std::string program = "ssh";         // looked up in PATH unless it has a slash
+  std::string program = "ssh";  // looked up in PATH unless it has a slash
   std::string user;
-  std::uint16_t port = 0;              // 0: ssh's own choice
+  std::uint16_t port = 0;  // 0: ssh's own choice
   std::string identity_file;
   std::vector<std::string> extra_arguments;
   std::uint64_t connect_timeout_ms = 10'000;
-  std::uint64_t start_timeout_ms = 30'000;   // from ssh's start until its agent is connected to the supervisor
-  std::uint64_t copy_timeout_ms = 120'000;   // for bringing the binary along
+  std::uint64_t start_timeout_ms = 30'000;  // from ssh's start until its agent is connected to the supervisor
+  std::uint64_t copy_timeout_ms = 120'000;  // for bringing the binary along
   std::uint32_t parallelism = 32;
   bool copy_binary = true;
 };

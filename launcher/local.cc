@@ -9,7 +9,9 @@ constexpr std::uint32_t kLocalParallelism = 16;
 
 }  // namespace
 
-AgentProgram this_program() { return {self_path(), build_id()}; }
+AgentProgram this_program() {
+  return {self_path(), build_id()};
+}
 
 std::unique_ptr<Launcher> make_local_launcher(asio::io_context& io, LaunchSink sink, AgentProgram program,
                                               std::uint64_t start_timeout_ms) {
@@ -18,9 +20,7 @@ std::unique_ptr<Launcher> make_local_launcher(asio::io_context& io, LaunchSink s
   method.parallelism = kLocalParallelism;
   method.start_timeout = std::chrono::milliseconds(start_timeout_ms);
   method.sweep_session = true;
-  method.start_command = [path = program.path](const std::string&) {
-    return std::vector<std::string>{path, "agent"};
-  };
+  method.start_command = [path = program.path](const std::string&) { return std::vector<std::string>{path, "agent"}; };
   return std::make_unique<ProcessLauncher>(io, std::move(method), std::move(sink));
 }
 

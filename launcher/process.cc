@@ -140,8 +140,10 @@ void die_with_parent(const ChildPlan& plan) {
 }
 
 [[noreturn]] void become_program(ChildPlan& plan) {
-  if (plan.spec->new_session) ::setsid();
-  else if (plan.spec->new_group) ::setpgid(0, 0);
+  if (plan.spec->new_session)
+    ::setsid();
+  else if (plan.spec->new_group)
+    ::setpgid(0, 0);
   die_with_parent(plan);
   place_streams(plan);
   reset_signals();
@@ -286,8 +288,10 @@ std::vector<std::string> merge_environment(std::vector<std::string> base, const 
   base.insert(base.end(), changes.begin(), changes.end());
   for (auto& entry : base) {
     const auto [place, is_new] = places.emplace(entry.substr(0, entry.find('=')), merged.size());
-    if (is_new) merged.push_back(std::move(entry));
-    else merged[place->second] = std::move(entry);
+    if (is_new)
+      merged.push_back(std::move(entry));
+    else
+      merged[place->second] = std::move(entry);
   }
   return merged;
 }

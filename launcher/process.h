@@ -2,8 +2,8 @@
 // pidfd on the Asio loop, so that no SIGCHLD handler is needed and none of somebody else's children is reaped.
 //
 // Ownership: the holder owns the child; destroying a Process kills a child that still runs (with its group, if it has
-// one of its own) and reaps it. Thread: the io_context's thread; spawn() must be called from a thread that lives as long
-// as the child where parent_death_signal is used. Failure: spawn() says what could not be done, exec included.
+// one of its own) and reaps it. Thread: the io_context's thread; spawn() must be called from a thread that lives as
+// long as the child where parent_death_signal is used. Failure: spawn() says what could not be done, exec included.
 #pragma once
 
 #include <sys/types.h>

@@ -21,12 +21,13 @@ constexpr const char* kCopyScript =
 
 // What every common shell leaves alone between single quotes (fish reads backslashes there, csh exclamation marks).
 bool is_plain(std::string_view text) {
-  return std::all_of(text.begin(), text.end(), [](unsigned char c) {
-    return c >= 0x20 && c != 0x7f && c != '\'' && c != '\\' && c != '!';
-  });
+  return std::all_of(text.begin(), text.end(),
+                     [](unsigned char c) { return c >= 0x20 && c != 0x7f && c != '\'' && c != '\\' && c != '!'; });
 }
 
-std::string in_quotes(const std::string& text) { return "'" + (is_plain(text) ? text : std::string()) + "'"; }
+std::string in_quotes(const std::string& text) {
+  return "'" + (is_plain(text) ? text : std::string()) + "'";
+}
 
 std::string remote_line(const char* script, const std::vector<std::string>& parameters) {
   std::string line = "exec sh -c '" + std::string(script) + "' elastictrain";
@@ -39,7 +40,9 @@ void add_option(std::vector<std::string>& argv, const std::string& option) {
   argv.push_back(option);
 }
 
-std::uint64_t whole_seconds(std::uint64_t ms) { return std::max<std::uint64_t>(1, (ms + 999) / 1000); }
+std::uint64_t whole_seconds(std::uint64_t ms) {
+  return std::max<std::uint64_t>(1, (ms + 999) / 1000);
+}
 
 }  // namespace
 

@@ -8,9 +8,9 @@
 namespace elastictrain::launcher {
 
 enum AgentExit : int {
-  kAgentStopped = 0,      // told to stop (by the supervisor or a signal); every worker has ended
+  kAgentStopped = 0,       // told to stop (by the supervisor or a signal); every worker has ended
   kAgentUnreachable = 69,  // the supervisor cannot be reached, or was gone for longer than the orphan grace
-  kAgentFailed = 70,      // no usable bootstrap, or this host cannot give what an agent needs
+  kAgentFailed = 70,       // no usable bootstrap, or this host cannot give what an agent needs
 };
 
 // The whole life of an agent: bootstrap from stdin, service, clean end. Call once per process.

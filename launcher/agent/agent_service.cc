@@ -26,7 +26,9 @@ constexpr std::size_t kOutputBatchBytes = 64u << 10;
 constexpr std::chrono::milliseconds kOutputPeriod{20};
 constexpr std::size_t kMaxKeptExits = 4096;
 
-void say(const std::string& text) { std::fprintf(stderr, "elastictrain agent: %s\n", text.c_str()); }
+void say(const std::string& text) {
+  std::fprintf(stderr, "elastictrain agent: %s\n", text.c_str());
+}
 
 std::string random_hex() {
   std::random_device random;
@@ -81,8 +83,8 @@ void AgentService::went_up() {
 
 AgentHello AgentService::hello() const {
   const HostFacts facts = host_facts();
-  return {limits::kProtocolVersion, facts.binary_version, bootstrap_.agent,    host_name(), ::getpid(),
-          facts.cores,              facts.memory_bytes,   facts.wall_clock_us};
+  return {limits::kProtocolVersion, facts.binary_version, bootstrap_.agent, host_name(), ::getpid(), facts.cores,
+          facts.memory_bytes,       facts.wall_clock_us};
 }
 
 void AgentService::send_truth() {
@@ -116,8 +118,10 @@ void AgentService::perform(AgentDown order) {
 void AgentService::on(SpawnWorker& order) {
   const WorkerId id = order.worker;
   const Status spawned = spawn(order);
-  if (spawned) link_.send(WorkerSpawned{id, workers_.at(id)->pid()});
-  else link_.send(WorkerSpawnFailed{id, spawned.error().message});
+  if (spawned)
+    link_.send(WorkerSpawned{id, workers_.at(id)->pid()});
+  else
+    link_.send(WorkerSpawnFailed{id, spawned.error().message});
 }
 
 void AgentService::on(const SignalWorker& order) {
@@ -136,9 +140,13 @@ void AgentService::on(const ToWorkers& order) {
   }
 }
 
-void AgentService::on(const StopAgent& order) { stop(Milliseconds(order.grace_ms), kAgentStopped); }
+void AgentService::on(const StopAgent& order) {
+  stop(Milliseconds(order.grace_ms), kAgentStopped);
+}
 
-void AgentService::on(const CheckHost&) { link_.send(host_facts()); }
+void AgentService::on(const CheckHost&) {
+  link_.send(host_facts());
+}
 
 Status AgentService::spawn(SpawnWorker& order) {
   if (stopping_) return Error{ErrorCode::kAborted, "the agent is stopping"};
@@ -149,9 +157,9 @@ Status AgentService::spawn(SpawnWorker& order) {
   if (!environment) return environment.error();
   const WorkerId id = order.worker;
   if (!order.argv.empty() && order.argv[0] == "@self") order.argv[0] = self_path_;
-  auto worker = Worker::start(io_, {std::move(order), std::move(*environment),
-                                    directory_.path() + "/" + to_string(id) + ".sock"},
-                              hooks_for(id));
+  auto worker =
+      Worker::start(io_, {std::move(order), std::move(*environment), directory_.path() + "/" + to_string(id) + ".sock"},
+                    hooks_for(id));
   if (!worker) return worker.error();
   workers_[id] = std::move(*worker);
   return {};
@@ -163,14 +171,13 @@ Result<std::vector<std::string>> AgentService::environment_for(const SpawnWorker
   if (!addresses) return addresses.error();
   const std::string name = to_string(order.worker);
   auto environment = merge_environment(own_environment(), order.environment);
-  return merge_environment(std::move(environment),
-                           {"ELASTICTRAIN_SOCKET=" + directory_.path() + "/" + name + ".sock",
-                            "ELASTICTRAIN_WORKER_ID=" + std::to_string(order.worker.value),
-                            "ELASTICTRAIN_HOST_KEY=" + host_key_,
-                            "ELASTICTRAIN_BIND=" + join(*addresses),
-                            "ELASTICTRAIN_HEARTBEAT_MS=" + std::to_string(bootstrap_.heartbeat_ms),
-                            "ELASTICTRAIN_ORPHAN_GRACE_MS=" + std::to_string(bootstrap_.orphan_grace_ms),
-                            "TORCHELASTIC_ERROR_FILE=" + directory_.path() + "/" + name + "-error.json"});
+  return merge_environment(
+      std::move(environment),
+      {"ELASTICTRAIN_SOCKET=" + directory_.path() + "/" + name + ".sock",
+       "ELASTICTRAIN_WORKER_ID=" + std::to_string(order.worker.value), "ELASTICTRAIN_HOST_KEY=" + host_key_,
+       "ELASTICTRAIN_BIND=" + join(*addresses), "ELASTICTRAIN_HEARTBEAT_MS=" + std::to_string(bootstrap_.heartbeat_ms),
+       "ELASTICTRAIN_ORPHAN_GRACE_MS=" + std::to_string(bootstrap_.orphan_grace_ms),
+       "TORCHELASTIC_ERROR_FILE=" + directory_.path() + "/" + name + "-error.json"});
 }
 
 Worker* AgentService::find(WorkerId worker) {
@@ -182,16 +189,18 @@ Worker* AgentService::find(WorkerId worker) {
 // What workers say and how they end
 
 WorkerHooks AgentService::hooks_for(WorkerId worker) {
-  return {[this, worker](WorkerUp message) { worker_said(worker, std::move(message)); },
-          [this] { schedule_output(); }, [this](const WorkerExited& exited) { worker_ended(exited); },
+  return {[this, worker](WorkerUp message) { worker_said(worker, std::move(message)); }, [this] { schedule_output(); },
+          [this](const WorkerExited& exited) { worker_ended(exited); },
           [this] { return link_.queued_bytes() < kMessageBacklogBytes; }};
 }
 
 void AgentService::worker_said(WorkerId id, WorkerUp message) {
   Worker* worker = find(id);
   if (worker == nullptr || !worker->record().take(message, std::chrono::steady_clock::now())) return;
-  if (link_.up()) link_.send(FromWorker{id, std::move(message)});
-  else worker->record().keep_for_later(message);
+  if (link_.up())
+    link_.send(FromWorker{id, std::move(message)});
+  else
+    worker->record().keep_for_later(message);
 }
 
 void AgentService::worker_ended(const WorkerExited& exited) {
@@ -242,7 +251,8 @@ bool AgentService::send_next_batch(Worker& worker) {
 void AgentService::tick() {
   send_report();
   reap_adopted([this](pid_t pid) {
-    return std::any_of(workers_.begin(), workers_.end(), [pid](const auto& entry) { return entry.second->pid() == pid; });
+    return std::any_of(workers_.begin(), workers_.end(),
+                       [pid](const auto& entry) { return entry.second->pid() == pid; });
   });
   tick_timer_.expires_after(Milliseconds(std::max<std::uint64_t>(bootstrap_.heartbeat_ms, 1)));
   tick_timer_.async_wait([this](const asio::error_code& error) {

@@ -81,9 +81,9 @@ protocol::HostFacts host_facts() {
   facts.cores = usable_cores();
   facts.memory_bytes = memory_bytes();
   facts.gpus = gpu_models();
-  facts.wall_clock_us = std::chrono::duration_cast<std::chrono::microseconds>(
-                            std::chrono::system_clock::now().time_since_epoch())
-                            .count();
+  facts.wall_clock_us =
+      std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::system_clock::now().time_since_epoch())
+          .count();
   return facts;
 }
 

@@ -21,14 +21,14 @@ OutputPump::OutputPump(asio::io_context& io, asio::posix::stream_descriptor pipe
 }
 
 void OutputPump::read() {
-  pipe_.async_read_some(asio::buffer(block_), [this, life = std::weak_ptr<char>(life_)](const asio::error_code& error,
-                                                                                       std::size_t count) {
-    if (life.expired() || ended_) return;
-    take(count);
-    if (!error) return read();
-    finish();
-    handlers_.on_end();
-  });
+  pipe_.async_read_some(asio::buffer(block_),
+                        [this, life = std::weak_ptr<char>(life_)](const asio::error_code& error, std::size_t count) {
+                          if (life.expired() || ended_) return;
+                          take(count);
+                          if (!error) return read();
+                          finish();
+                          handlers_.on_end();
+                        });
 }
 
 void OutputPump::take(std::size_t count) {

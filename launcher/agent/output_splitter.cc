@@ -10,8 +10,10 @@ void OutputSplitter::feed(std::string_view bytes, const LineHandler& on_line) {
     const auto end = std::min(bytes.find_first_of("\r\n"), bytes.size());
     append(bytes.substr(0, end), on_line);
     if (end == bytes.size()) return;
-    if (bytes[end] == '\n') end_line(on_line);
-    else pending_return_ = true;
+    if (bytes[end] == '\n')
+      end_line(on_line);
+    else
+      pending_return_ = true;
     bytes.remove_prefix(end + 1);
   }
 }

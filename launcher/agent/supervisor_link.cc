@@ -22,20 +22,24 @@ SupervisorLink::~SupervisorLink() {
   if (connection_) connection_->close();
 }
 
-void SupervisorLink::start() { connect(milliseconds(bootstrap_.connect_timeout_ms)); }
+void SupervisorLink::start() {
+  connect(milliseconds(bootstrap_.connect_timeout_ms));
+}
 
 void SupervisorLink::connect(milliseconds timeout) {
-  transport::connect(io_, bootstrap_.addresses, bootstrap_.port, bootstrap_.key, timeout, {},
-                     [this, life = std::weak_ptr<char>(life_)](
-                         Result<std::shared_ptr<transport::FrameConnection>> connection) {
-                       if (life.expired()) return;
-                       if (finished_) {
-                         if (connection) (*connection)->close();
-                         return;
-                       }
-                       if (connection) connected(std::move(*connection));
-                       else attempt_failed(connection.error());
-                     });
+  transport::connect(
+      io_, bootstrap_.addresses, bootstrap_.port, bootstrap_.key, timeout, {},
+      [this, life = std::weak_ptr<char>(life_)](Result<std::shared_ptr<transport::FrameConnection>> connection) {
+        if (life.expired()) return;
+        if (finished_) {
+          if (connection) (*connection)->close();
+          return;
+        }
+        if (connection)
+          connected(std::move(*connection));
+        else
+          attempt_failed(connection.error());
+      });
 }
 
 void SupervisorLink::connected(std::shared_ptr<transport::FrameConnection> connection) {
@@ -44,8 +48,13 @@ void SupervisorLink::connected(std::shared_ptr<transport::FrameConnection> conne
   was_up_ = true;
   last_heard_ = std::chrono::steady_clock::now();
   const std::weak_ptr<char> life = life_;
-  connection_->start([this, life](const std::string& body) { if (!life.expired()) take(body); },
-                     [this, life](const Error& error) { if (!life.expired()) lost(error); });
+  connection_->start(
+      [this, life](const std::string& body) {
+        if (!life.expired()) take(body);
+      },
+      [this, life](const Error& error) {
+        if (!life.expired()) lost(error);
+      });
   watch_silence();
   handlers_.on_up();
 }
@@ -87,8 +96,8 @@ void SupervisorLink::watch_silence() {
     if (std::chrono::steady_clock::now() - last_heard_ < limit) return watch_silence();
     connection_->close();
     connection_.reset();
-    handlers_.on_gone({ErrorCode::kPeerLost, "the supervisor has said nothing for " +
-                                                 std::to_string(limit.count()) + " ms"});
+    handlers_.on_gone(
+        {ErrorCode::kPeerLost, "the supervisor has said nothing for " + std::to_string(limit.count()) + " ms"});
   });
 }
 

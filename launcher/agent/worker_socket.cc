@@ -30,8 +30,8 @@ WorkerSocket::Peer::Peer(Protocol::socket connected, std::size_t max_bytes)
 WorkerSocket::WorkerSocket(asio::io_context& io, WorkerId worker, Handlers handlers)
     : io_(io), worker_(worker), handlers_(std::move(handlers)), acceptor_(io) {}
 
-Result<std::shared_ptr<WorkerSocket>> WorkerSocket::open(asio::io_context& io, const std::string& path,
-                                                         WorkerId worker, Handlers handlers) {
+Result<std::shared_ptr<WorkerSocket>> WorkerSocket::open(asio::io_context& io, const std::string& path, WorkerId worker,
+                                                         Handlers handlers) {
   auto socket = std::make_shared<WorkerSocket>(io, worker, std::move(handlers));
   const Status listening = socket->listen(path);
   if (!listening) return listening.error();
@@ -70,12 +70,12 @@ void WorkerSocket::admit(Protocol::socket socket) {
 }
 
 void WorkerSocket::read(const PeerPtr& peer) {
-  peer->socket.async_read_some(asio::buffer(peer->block), [self = shared_from_this(), peer](
-                                                              const asio::error_code& error, std::size_t count) {
-    if (!self->is_current(peer)) return;
-    if (error) return self->drop(peer, {});
-    self->take(peer, count);
-  });
+  peer->socket.async_read_some(asio::buffer(peer->block),
+                               [self = shared_from_this(), peer](const asio::error_code& error, std::size_t count) {
+                                 if (!self->is_current(peer)) return;
+                                 if (error) return self->drop(peer, {});
+                                 self->take(peer, count);
+                               });
 }
 
 void WorkerSocket::take(const PeerPtr& peer, std::size_t count) {

@@ -24,7 +24,7 @@ class WorkerSocket : public std::enable_shared_from_this<WorkerSocket> {
     std::function<void(protocol::WorkerUp)> on_message;
     std::function<void(const std::string&)> on_fault;
     std::function<void()> on_disconnect;  // nobody is connected any more, all that was sent has been read
-    std::function<bool()> may_read;  // false: the way up is congested, the worker's messages wait in its socket
+    std::function<bool()> may_read;       // false: the way up is congested, the worker's messages wait in its socket
   };
 
   static Result<std::shared_ptr<WorkerSocket>> open(asio::io_context& io, const std::string& path, WorkerId worker,

@@ -63,7 +63,9 @@ struct Lab {
     return exited.value_or(WorkerExited{});
   }
 
-  bool await_end() { return supervisor.pump([&] { return end.has_value(); }); }
+  bool await_end() {
+    return supervisor.pump([&] { return end.has_value(); });
+  }
 
   std::string socket_path() {
     spawn("echo $ELASTICTRAIN_SOCKET; trap 'exit 0' TERM; while :; do sleep 0.05; done");

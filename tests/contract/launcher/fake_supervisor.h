@@ -25,7 +25,9 @@ using namespace protocol;
 
 inline constexpr std::chrono::seconds kPatience{20};
 
-inline bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+inline bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
 
 // Running, and not a zombie that somebody else has still to reap.
 inline bool is_running(pid_t pid) {

@@ -166,7 +166,8 @@ TEST_CASE_TEMPLATE("the run's key is in no command line and no environment", Way
   const auto& key = lab.supervisor.key();
   const std::string raw(key.begin(), key.begin() + 8);
   std::ostringstream hex;
-  for (int i = 0; i < 8; ++i) hex << std::hex << (key[static_cast<std::size_t>(i)] >> 4) << (key[static_cast<std::size_t>(i)] & 15);
+  for (int i = 0; i < 8; ++i)
+    hex << std::hex << (key[static_cast<std::size_t>(i)] >> 4) << (key[static_cast<std::size_t>(i)] & 15);
   const auto ours = launcher::descendants(::getpid());
   CHECK(ours.size() >= 2);
   for (const pid_t pid : ours) {

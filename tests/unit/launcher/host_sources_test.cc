@@ -32,7 +32,9 @@ Answer discover(const std::string& script, std::uint64_t timeout_ms = 10'000) {
   return poll(io, *source);
 }
 
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
 
 }  // namespace
 

@@ -36,7 +36,9 @@ CommandEnd run(CommandSpec spec) {
   return *end;
 }
 
-CommandEnd shell(const std::string& script) { return run({.argv = {"sh", "-c", script}}); }
+CommandEnd shell(const std::string& script) {
+  return run({.argv = {"sh", "-c", script}});
+}
 
 // A zombie that somebody else has still to reap counts as gone.
 bool alive(pid_t pid) {
@@ -120,8 +122,9 @@ TEST_CASE("what a child leaves in its group ends with it") {
 
 TEST_CASE("destroying a running process kills and reaps it with its group") {
   asio::io_context io;
-  auto process = Process::spawn(io, {.argv = {"sh", "-c", "sleep 1000 & wait"}, .environment = launcher::own_environment(),
-                                     .new_group = true}, nullptr);
+  auto process = Process::spawn(
+      io, {.argv = {"sh", "-c", "sleep 1000 & wait"}, .environment = launcher::own_environment(), .new_group = true},
+      nullptr);
   REQUIRE(process.ok());
   const pid_t pid = (*process)->pid();
   CHECK(alive(pid));
@@ -135,8 +138,9 @@ TEST_CASE("a child with a death signal dies with its parent") {
   const pid_t parent = ::fork();
   if (parent == 0) {
     asio::io_context io;
-    auto child = Process::spawn(io, {.argv = {"sleep", "1000"}, .environment = launcher::own_environment(),
-                                     .parent_death_signal = SIGTERM}, nullptr);
+    auto child = Process::spawn(
+        io, {.argv = {"sleep", "1000"}, .environment = launcher::own_environment(), .parent_death_signal = SIGTERM},
+        nullptr);
     const pid_t pid = child.ok() ? (*child)->pid() : -1;
     if (::write(ends[1], &pid, sizeof pid) < 0) ::_exit(1);
     ::kill(::getpid(), SIGKILL);
@@ -187,8 +191,11 @@ TEST_CASE("two hundred commands leave descriptors and children as they were") {
 
 TEST_CASE("descendants are found across sessions") {
   asio::io_context io;
-  auto process = Process::spawn(io, {.argv = {"sh", "-c", "setsid sleep 1000 & echo ready; wait"},
-                                     .environment = launcher::own_environment(), .new_session = true}, nullptr);
+  auto process = Process::spawn(io,
+                                {.argv = {"sh", "-c", "setsid sleep 1000 & echo ready; wait"},
+                                 .environment = launcher::own_environment(),
+                                 .new_session = true},
+                                nullptr);
   REQUIRE(process.ok());
   char line[16];
   REQUIRE((*process)->output().read_some(asio::buffer(line)) > 0);

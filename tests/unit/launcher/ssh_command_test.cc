@@ -23,9 +23,12 @@ bool has_pair(const std::vector<std::string>& argv, const std::string& first, co
 bool is_safe_line(const std::string& line) {
   bool quoted = false;
   for (const char c : line) {
-    if (c == '\'') quoted = !quoted;
-    else if (!quoted && !std::isalnum(static_cast<unsigned char>(c)) && c != ' ' && c != '-') return false;
-    else if (c == '\n' || c == '\\' || c == '!') return false;
+    if (c == '\'')
+      quoted = !quoted;
+    else if (!quoted && !std::isalnum(static_cast<unsigned char>(c)) && c != ' ' && c != '-')
+      return false;
+    else if (c == '\n' || c == '\\' || c == '!')
+      return false;
   }
   return !quoted;
 }
@@ -69,7 +72,8 @@ TEST_CASE("host key checking is left to ssh") {
 }
 
 TEST_CASE("the remote line is a constant in single quotes with checked parameters") {
-  for (const char* path : {"/opt/et/elastictrain", "/home/a b/$(reboot)/`x`;rm -rf ~/x", "/it's/\\here!", "/new\nline"}) {
+  for (const char* path :
+       {"/opt/et/elastictrain", "/home/a b/$(reboot)/`x`;rm -rf ~/x", "/it's/\\here!", "/new\nline"}) {
     CAPTURE(path);
     const launcher::AgentProgram program{path, "0.1.0-00ff"};
     CHECK(is_safe_line(launcher::ssh_start_command({}, "h", program).back()));
