@@ -1,0 +1,115 @@
+#include "cli/app.h"
+
+#include <algorithm>
+#include <csignal>
+#include <exception>
+#include <iostream>
+
+#include "cli/config/run_config.h"
+#include "cli/config/text.h"
+#include "cli/exit_code.h"
+#include "launcher/build_id.h"
+
+namespace elastictrain::cli {
+namespace {
+
+constexpr const char* kExamples = R"(
+Examples:
+  elastictrain run -n 2:4 -H hostA:2,hostB:2 -- ./train --epochs 5
+  elastictrain run configs/quickstart.toml
+  elastictrain status --watch
+  elastictrain resize 4
+
+Exit status: 0 done; 1-125 and 128+signal the first failing worker's; 64 wrong usage; 69 hosts or run not available;
+70 internal error; 75 preempted, start again later; 78 mistake in the config; 130 Ctrl-C.
+)";
+
+bool is_bare_label(const std::string& word) {
+  return word == "-l" || word == "--label";
+}
+
+// CLI11 says which words it did not expect; the nearest flag of that command is usually what was meant.
+std::string flag_hint(const CLI::App& app, const std::vector<std::string>& arguments) {
+  const auto chosen = app.get_subcommands();
+  const CLI::App& command = chosen.empty() ? app : *chosen.front();
+  std::vector<std::string> flags;
+  for (const CLI::Option* option : command.get_options()) {
+    for (const std::string& name : option->get_lnames()) flags.push_back("--" + name);
+  }
+  for (const std::string& word : arguments) {
+    const std::string flag = word.substr(0, word.find('='));
+    if (!flag.starts_with("--") || std::find(flags.begin(), flags.end(), flag) != flags.end()) continue;
+    const auto meant = closest(flag, flags);
+    if (meant) return "; did you mean " + *meant + "?";
+  }
+  return "";
+}
+
+int report_parse_error(const CLI::App& app, const CLI::ParseError& error, const std::vector<std::string>& arguments) {
+  if (error.get_exit_code() == 0) return app.exit(error);
+  const auto chosen = app.get_subcommands();
+  const std::string command = chosen.empty() ? "" : " " + chosen.front()->get_name();
+  std::cerr << "elastictrain" << command << ": " << error.what() << flag_hint(app, arguments) << "\n"
+            << "Try 'elastictrain" << command << " --help'.\n";
+  return kExitUsage;
+}
+
+}  // namespace
+
+void add_commands(CLI::App& app, Invocation& invocation) {
+  add_run(app, invocation);
+  add_check(app, invocation);
+  add_status(app, invocation);
+  add_resize(app, invocation);
+  add_replace(app, invocation);
+  add_drain(app, invocation);
+  add_stop(app, invocation);
+  add_events(app, invocation);
+  add_worker(app, invocation);
+  add_completion(app, invocation);
+  add_agent(app, invocation);
+}
+
+std::unique_ptr<CLI::App> make_app(Invocation& invocation) {
+  auto app = std::make_unique<CLI::App>("Data-parallel training that changes its size while it runs", "elastictrain");
+  app->footer(kExamples);
+  app->require_subcommand(1);
+  app->set_version_flag("--version", "elastictrain " ELASTICTRAIN_VERSION);
+  app->add_flag_callback(
+      "--build-id", [] { throw CLI::CallForVersion(launcher::build_id(), 0); }, "print which build this is");
+  add_commands(*app, invocation);
+  return app;
+}
+
+std::vector<std::string> prepare_arguments(std::vector<std::string> arguments, std::vector<std::string>& program) {
+  const bool takes_program = !arguments.empty() && (arguments.front() == "run" || arguments.front() == "check");
+  if (!takes_program) return arguments;
+  const auto dashes = std::find(arguments.begin(), arguments.end(), "--");
+  if (dashes != arguments.end()) program.assign(dashes + 1, arguments.end());
+  arguments.erase(dashes, arguments.end());
+  for (std::string& word : arguments) {
+    if (is_bare_label(word)) word = "--label=" + LogConfig{}.label;
+  }
+  return arguments;
+}
+
+int run_cli(int argc, char** argv) {
+  // A reader that goes away must not end a run: every write reports it instead.
+  std::signal(SIGPIPE, SIG_IGN);
+  try {
+    Invocation invocation;
+    const auto app = make_app(invocation);
+    std::vector<std::string> arguments = prepare_arguments({argv + 1, argv + argc}, invocation.program);
+    try {
+      app->parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
+    } catch (const CLI::ParseError& error) {
+      return report_parse_error(*app, error, arguments);
+    }
+    return invocation.action();
+  } catch (const std::exception& error) {
+    std::cerr << "elastictrain: internal error: " << error.what() << "\n";
+    return kExitInternal;
+  }
+}
+
+}  // namespace elastictrain::cli

@@ -1,0 +1,17 @@
+// Purpose: the numeric addresses of this machine. Failure: an interface that is not there or has no address.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "supervisor/protocol/result.h"
+
+namespace elastictrain::cli {
+
+// IPv4 before IPv6; without loopback and link-local ones. `interface` empty: of all interfaces that are up.
+Result<std::vector<std::string>> machine_addresses(const std::string& interface);
+
+// Every address of this machine, loopback included.
+std::vector<std::string> all_addresses();
+
+}  // namespace elastictrain::cli

@@ -1,0 +1,103 @@
+#include "cli/commands/beside.h"
+
+#include <filesystem>
+#include <iostream>
+
+#include "cli/config/text.h"
+#include "cli/exit_code.h"
+#include "supervisor/control/control_client.h"
+#include "supervisor/control/control_protocol.h"
+#include "supervisor/run_directory.h"
+
+namespace elastictrain::cli {
+namespace {
+
+constexpr Millis kAnswerTimeout{10'000};
+
+Error no_run(const std::string& name, const std::vector<std::string>& live) {
+  std::string text = name.empty() ? "no run is live" : "there is no live run " + name;
+  if (!live.empty()) text += "; live: " + join(live, ", ");
+  return {ErrorCode::kUnavailable, text};
+}
+
+std::string newest_journal(const std::string& state) {
+  std::string newest;
+  std::filesystem::file_time_type newest_time{};
+  std::error_code failed;
+  for (const auto& entry : std::filesystem::directory_iterator(state, failed)) {
+    const auto time = std::filesystem::last_write_time(entry.path() / control::kJournalName, failed);
+    if (failed || (!newest.empty() && time <= newest_time)) continue;
+    newest = entry.path().string();
+    newest_time = time;
+  }
+  return newest;
+}
+
+}  // namespace
+
+Result<std::string> find_live_run(const std::string& name) {
+  const auto state = state_directory();
+  if (!state.ok()) return state.error();
+  const std::vector<std::string> live = control::list_runs(*state);
+  if (!name.empty()) {
+    if (const Status good = check_run_name(name); !good.ok()) return good.error();
+    const std::string directory = *state + "/" + name;
+    return control::is_live(directory) ? Result<std::string>(directory) : Result<std::string>(no_run(name, live));
+  }
+  if (live.empty()) return no_run(name, live);
+  if (live.size() == 1) return *state + "/" + live.front();
+  return Error{ErrorCode::kUnavailable, "several runs are live, name one: " + join(live, ", ")};
+}
+
+Result<std::string> find_run(const std::string& name) {
+  const auto state = state_directory();
+  if (!state.ok()) return state.error();
+  if (!name.empty()) {
+    if (const Status good = check_run_name(name); !good.ok()) return good.error();
+    std::string directory = *state + "/" + name;
+    if (std::filesystem::exists(directory + "/" + control::kJournalName)) return directory;
+    return Error{ErrorCode::kUnavailable, "there is no run " + name + " under " + *state};
+  }
+  auto live = find_live_run("");
+  if (live.ok() || !control::list_runs(*state).empty()) return live;
+  std::string newest = newest_journal(*state);
+  if (newest.empty()) return Error{ErrorCode::kUnavailable, "there is no run under " + *state};
+  return newest;
+}
+
+Result<nlohmann::json> ask_run(const std::string& directory, const nlohmann::json& request) {
+  const auto answer = control::ask(directory, request.dump(), kAnswerTimeout);
+  if (!answer.ok()) return answer.error();
+  nlohmann::json parsed = nlohmann::json::parse(*answer, nullptr, false);
+  if (!parsed.is_object() || !parsed.contains("ok"))
+    return Error{ErrorCode::kInternal, "the run's answer makes no sense"};
+  if (parsed["ok"] == true) return parsed;
+  return Error{ErrorCode::kRefused, parsed.value("text", "the run refused without a reason")};
+}
+
+int complain(std::string_view command, const Error& error) {
+  std::cerr << "elastictrain " << command << ": " << error.message << "\n";
+  switch (error.code) {
+    case ErrorCode::kRefused:
+      return kExitFailure;
+    case ErrorCode::kInvalid:
+      return kExitUsage;
+    case ErrorCode::kInternal:
+      return kExitInternal;
+    default:
+      return kExitUnavailable;
+  }
+}
+
+int ask_and_print(const std::string& run_name, const nlohmann::json& request) {
+  const std::string command = request["command"];
+  const auto directory = find_live_run(run_name);
+  if (!directory.ok()) return complain(command, directory.error());
+  const auto answer = ask_run(*directory, request);
+  if (!answer.ok()) return complain(command, answer.error());
+  const std::string text = answer->value("text", "");
+  if (!text.empty()) std::cout << text << "\n";
+  return kExitSuccess;
+}
+
+}  // namespace elastictrain::cli

@@ -1,0 +1,163 @@
+// `elastictrain check`: is the configuration right, and are its hosts? Shows every value with its origin.
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <filesystem>
+#include <iostream>
+#include <memory>
+
+#include "cli/commands/check_hosts.h"
+#include "cli/commands/command.h"
+#include "cli/commands/run_flags.h"
+#include "cli/commands/run_parts.h"
+#include "cli/config/contradictions.h"
+#include "cli/config/schema.h"
+#include "cli/exit_code.h"
+#include "cli/output/figures.h"
+#include "cli/output/table.h"
+#include "launcher/build_id.h"
+
+namespace elastictrain::cli {
+namespace {
+
+constexpr double kClockLimit_s = 1.0;
+
+// Keys of the trainer and of ssh matter only where they are used.
+bool is_shown(const RunConfig& config, const RunPlan& plan, const KeySpec& key) {
+  if (key.name.starts_with("trainer.")) return config.use_trainer;
+  if (key.name.starts_with("launcher.ssh") || key.name == "launcher.copy_binary") return !plan.all_local;
+  return true;
+}
+
+std::string render_settings(const LoadedConfig& loaded, const RunPlan& plan) {
+  Table table({{"key"}, {"value"}, {"from"}});
+  for (const KeySpec& key : schema()) {
+    const std::string value = render_value(loaded.config, key);
+    if (value.empty() || !is_shown(loaded.config, plan, key)) continue;
+    table.add_row({key.name, value + (key.unit.empty() ? "" : " " + key.unit), loaded.where(key.name)});
+  }
+  return table.render();
+}
+
+std::string render_sizes(const core::RunSettings& settings) {
+  return "workers: " + std::to_string(settings.start_workers) + " to start with, " +
+         std::to_string(settings.min_workers) + " to " + std::to_string(settings.max_workers) + "\n";
+}
+
+// Shortest first, so that a reader sees which one strikes before which.
+std::string render_deadlines(const RunConfig& config) {
+  std::vector<std::pair<std::uint64_t, const KeySpec*>> deadlines;
+  for (const KeySpec& key : schema()) {
+    const bool is_deadline = key.name.starts_with("timeouts.") || key.name.ends_with("timeout_ms");
+    const auto* field = std::get_if<IntegerField>(&key.field);
+    if (!is_deadline || field == nullptr) continue;
+    RunConfig copy = config;
+    const std::uint64_t amount = field->at(copy) * (key.unit == "seconds" ? 1000 : 1);
+    if (amount > 0) deadlines.emplace_back(amount, &key);
+  }
+  std::stable_sort(deadlines.begin(), deadlines.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  Table table({{"deadline", Align::kRight}, {"key"}, {"what"}});
+  for (const auto& [amount, key] : deadlines) {
+    table.add_row({format_duration(static_cast<double>(amount) / 1000), key->name, key->help});
+  }
+  return table.render();
+}
+
+std::string remark(const HostReport& report) {
+  if (!report.reached) return report.problem;
+  if (report.binary_version != launcher::build_id()) return "runs another build: " + report.binary_version;
+  if (std::abs(report.clock_difference_s) > kClockLimit_s) return "its clock is off; times in logs will not match";
+  if (report.cores < report.slots && report.gpus.empty()) return "more slots than cores";
+  return "good";
+}
+
+std::string render_hosts(const std::vector<HostReport>& reports) {
+  Table table({{"host"},
+               {"slots", Align::kRight},
+               {"cores", Align::kRight},
+               {"memory", Align::kRight},
+               {"GPUs"},
+               {"start", Align::kRight},
+               {"round trip", Align::kRight},
+               {"clock", Align::kRight},
+               {"from"},
+               {"verdict"}});
+  for (const HostReport& report : reports) {
+    const std::string slots = std::to_string(report.slots);
+    if (!report.reached) {
+      table.add_row({report.host, slots, "-", "-", "-", "-", "-", "-", "-", remark(report)});
+      continue;
+    }
+    const std::string sign = report.clock_difference_s < 0 ? "-" : "+";
+    table.add_row({report.host, slots, std::to_string(report.cores), format_bytes(report.memory_bytes),
+                   report.gpus.empty() ? "none" : std::to_string(report.gpus.size()) + " x " + report.gpus.front(),
+                   format_duration(report.start_s), format_duration(report.round_trip_s),
+                   sign + format_duration(std::abs(report.clock_difference_s)), report.connected_from, remark(report)});
+  }
+  return table.render();
+}
+
+// Reads the discovery program once; `run` asks it again and again.
+Result<std::vector<launcher::Host>> discover(const RunConfig& config, const RunPlan& plan) {
+  asio::io_context io;
+  const auto source = make_host_source(io, config, plan);
+  Result<std::vector<launcher::Host>> found = Error{ErrorCode::kTimeout, "hosts.discover gave no answer"};
+  source->poll([&](Result<std::vector<launcher::Host>> hosts) {
+    found = std::move(hosts);
+    io.stop();
+  });
+  io.run_for(std::chrono::seconds(30));
+  return found;
+}
+
+int check_plan(const LoadedConfig& loaded, RunPlan plan) {
+  std::cout << render_settings(loaded, plan) << "\n"
+            << render_sizes(plan.settings) << "\n"
+            << render_deadlines(loaded.config) << std::endl;
+  if (!loaded.config.hosts.discover.empty()) {
+    auto hosts = discover(loaded.config, plan);
+    if (!hosts.ok()) {
+      std::cerr << "elastictrain check: " << hosts.error().message << "\n";
+      return kExitUnavailable;
+    }
+    plan.hosts = std::move(*hosts);
+  }
+  const auto reports = check_hosts(loaded.config, plan);
+  if (!reports.ok()) {
+    std::cerr << "elastictrain check: " << reports.error().message << "\n";
+    return reports.error().code == ErrorCode::kInvalid ? kExitConfig : kExitUnavailable;
+  }
+  std::cout << render_hosts(*reports);
+  const bool all =
+      std::all_of(reports->begin(), reports->end(), [](const HostReport& report) { return report.reached; });
+  return all && !reports->empty() ? kExitSuccess : kExitUnavailable;
+}
+
+int check_command(const RunFlags& flags, const std::vector<std::string>& program) {
+  const auto environment = process_environment();
+  const auto loaded = load_from_flags(flags, program, environment);
+  if (const auto* error = std::get_if<ConfigError>(&loaded)) {
+    std::cerr << error->text() << "\n";
+    return error->only_flags ? kExitUsage : kExitConfig;
+  }
+  std::error_code ignored;
+  const auto& good = std::get<LoadedConfig>(loaded);
+  auto plan = make_plan(good.config, {environment, std::filesystem::current_path(ignored).string(), "check"});
+  if (plan.ok()) return check_plan(good, std::move(*plan));
+  std::cerr << "elastictrain check: " << plan.error().message << "\n";
+  return kExitConfig;
+}
+
+}  // namespace
+
+void add_check(CLI::App& app, Invocation& invocation) {
+  CLI::App* command = app.add_subcommand("check", "is the configuration right, and are its hosts?");
+  command->group(kGroupTrain);
+  const auto flags = std::make_shared<RunFlags>();
+  add_run_flags(*command, flags);
+  command->final_callback([&invocation, flags] {
+    invocation.action = [&invocation, flags] { return check_command(*flags, invocation.program); };
+  });
+}
+
+}  // namespace elastictrain::cli

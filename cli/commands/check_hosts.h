@@ -1,0 +1,30 @@
+// Purpose: tries hosts for `check`: an agent is started on each, in parallel, connects back, says what its host is, and
+// is ended again. Blocking; has its own loop. Nothing is left behind.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "cli/commands/run_plan.h"
+
+namespace elastictrain::cli {
+
+struct HostReport {
+  std::string host;
+  std::uint32_t slots = 0;
+  bool reached = false;
+  std::string problem;  // why it was not reached, in the launcher's words
+  std::string binary_version;
+  std::uint32_t cores = 0;
+  std::uint64_t memory_bytes = 0;
+  std::vector<std::string> gpus;
+  std::string connected_from;
+  double start_s = 0;  // from the launch until the agent is connected
+  double round_trip_s = 0;
+  double clock_difference_s = 0;  // of the host, as seen from here; exact to half a round trip
+};
+
+Result<std::vector<HostReport>> check_hosts(const RunConfig& config, const RunPlan& plan);
+
+}  // namespace elastictrain::cli

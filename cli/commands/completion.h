@@ -1,0 +1,13 @@
+// Purpose: completion scripts for shells.
+#pragma once
+
+#include <string>
+
+#include "cli/commands/command.h"
+
+namespace elastictrain::cli {
+
+// `shell` is "bash" or "zsh".
+std::string completion_script(const CLI::App& app, const std::string& shell);
+
+}  // namespace elastictrain::cli

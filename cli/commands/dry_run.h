@@ -1,0 +1,17 @@
+// Purpose: what `run --dry-run` shows: hosts, ranks, commands, environment. Pure.
+#pragma once
+
+#include <string>
+
+#include "cli/commands/run_plan.h"
+#include "cli/config/run_config.h"
+#include "launcher/launcher.h"
+
+namespace elastictrain::cli {
+
+std::string render_dry_run(const RunConfig& config, const RunPlan& plan, const launcher::Launcher& launcher);
+
+// Words as a shell would take them, for reading; nothing here is ever given to a shell.
+std::string shell_words(const std::vector<std::string>& words);
+
+}  // namespace elastictrain::cli

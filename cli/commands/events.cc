@@ -1,0 +1,110 @@
+// `elastictrain events`: the journal as people read it, or as it is; --follow goes on until the run ends.
+#include <poll.h>
+#include <sys/inotify.h>
+#include <unistd.h>
+
+#include <array>
+#include <fstream>
+#include <iostream>
+#include <memory>
+
+#include "cli/commands/beside.h"
+#include "cli/commands/command.h"
+#include "cli/exit_code.h"
+#include "cli/output/event_text.h"
+#include "supervisor/control/control_client.h"
+#include "supervisor/control/control_protocol.h"
+
+namespace elastictrain::cli {
+namespace {
+
+struct EventsFlags {
+  std::string name;
+  bool follow = false;
+  bool json = false;
+};
+
+constexpr int kLookAgainMs = 250;
+
+// Gives the whole lines that were appended since the last call; a torn last line waits for its end.
+class JournalReader {
+ public:
+  explicit JournalReader(const std::string& path) : stream_(path, std::ios::binary) {}
+  bool is_open() const { return stream_.is_open(); }
+
+  template <class Use>
+  void read_lines(Use use) {
+    std::array<char, 65536> block;
+    stream_.clear();
+    while (stream_.read(block.data(), block.size()) || stream_.gcount() > 0) {
+      rest_.append(block.data(), static_cast<std::size_t>(stream_.gcount()));
+    }
+    std::size_t begin = 0;
+    for (std::size_t end = 0; (end = rest_.find('\n', begin)) != std::string::npos; begin = end + 1) {
+      use(std::string_view(rest_).substr(begin, end - begin));
+    }
+    rest_.erase(0, begin);
+  }
+
+ private:
+  std::ifstream stream_;
+  std::string rest_;
+};
+
+class FileWatch {
+ public:
+  explicit FileWatch(const std::string& path) : descriptor_(inotify_init1(IN_CLOEXEC | IN_NONBLOCK)) {
+    if (descriptor_ >= 0) inotify_add_watch(descriptor_, path.c_str(), IN_MODIFY);
+  }
+  ~FileWatch() {
+    if (descriptor_ >= 0) ::close(descriptor_);
+  }
+  FileWatch(const FileWatch&) = delete;
+  FileWatch& operator=(const FileWatch&) = delete;
+
+  // Until the file grows, and never longer than kLookAgainMs: some file systems tell nobody.
+  void wait() {
+    pollfd ready{descriptor_, POLLIN, 0};
+    if (poll(&ready, 1, kLookAgainMs) <= 0) return;
+    std::array<char, 4096> told;
+    while (::read(descriptor_, told.data(), told.size()) > 0) continue;
+  }
+
+ private:
+  int descriptor_;
+};
+
+int print_events(const EventsFlags& flags) {
+  const auto directory = find_run(flags.name);
+  if (!directory.ok()) return complain("events", directory.error());
+  const std::string path = *directory + "/" + control::kJournalName;
+  JournalReader reader(path);
+  if (!reader.is_open()) return complain("events", {ErrorCode::kUnavailable, path + " cannot be read"});
+  FileWatch watch(path);
+  const auto print = [&flags](std::string_view line) {
+    std::cout << (flags.json ? std::string(line) : render_event(line)) << "\n";
+  };
+  reader.read_lines(print);
+  while (flags.follow && std::cout.flush() && control::is_live(*directory)) {
+    watch.wait();
+    reader.read_lines(print);
+  }
+  // What the run wrote between the last look and its end.
+  reader.read_lines(print);
+  return std::cout.flush() ? kExitSuccess : kExitFailure;
+}
+
+}  // namespace
+
+void add_events(CLI::App& app, Invocation& invocation) {
+  CLI::App* command = app.add_subcommand("events", "what happened, from the journal");
+  const auto flags = std::make_shared<EventsFlags>();
+  command->group(kGroupBeside);
+  command->add_option("run", flags->name, "name of the run, when several are live; a run that has ended is fine too")
+      ->type_name("NAME");
+  command->add_flag("-f,--follow", flags->follow, "go on until the run ends");
+  command->add_flag("--json", flags->json, "the journal's own lines");
+  command->final_callback([&invocation, flags] { invocation.action = [flags] { return print_events(*flags); }; });
+}
+
+}  // namespace elastictrain::cli

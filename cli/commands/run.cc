@@ -1,0 +1,192 @@
+// `elastictrain run`: reads the configuration, wires launcher, host source, supervisor, signals and output, and runs.
+#include <unistd.h>
+
+#include <array>
+#include <csignal>
+#include <ctime>
+#include <filesystem>
+#include <iostream>
+#include <memory>
+
+#include "cli/commands/command.h"
+#include "cli/commands/dry_run.h"
+#include "cli/commands/run_flags.h"
+#include "cli/commands/run_parts.h"
+#include "cli/commands/run_plan.h"
+#include "cli/commands/run_signals.h"
+#include "cli/config/checks.h"
+#include "cli/exit_code.h"
+#include "cli/output/run_output.h"
+#include "cli/output/summary.h"
+#include "supervisor/run_directory.h"
+
+namespace elastictrain::cli {
+namespace {
+
+constexpr const char* kExamples = R"(
+Examples:
+  elastictrain run -n 4 -- ./train --epochs 5              four workers here
+  elastictrain run -n 2:4 -H hostA:2,hostB:2 -- ./train    two to four workers on two hosts, by ssh
+  elastictrain run configs/quickstart.toml                 everything from a file
+  elastictrain run job.toml --set batch.per_worker=64      … but one value
+  elastictrain run job.toml --dry-run                      show what would be started
+
+Precedence: flag, then environment (ELASTICTRAIN_BATCH_PER_WORKER=64), then file, then default.
+)";
+
+int report(const Error& error, int status) {
+  std::cerr << "elastictrain run: " << error.message << "\n";
+  return status;
+}
+
+int status_of(const Error& error) {
+  switch (error.code) {
+    case ErrorCode::kInvalid:
+      return kExitConfig;
+    case ErrorCode::kUnavailable:
+    case ErrorCode::kRefused:
+    case ErrorCode::kTimeout:
+      return kExitUnavailable;
+    default:
+      return kExitInternal;
+  }
+}
+
+// What is run and when: no two runs share a journal, and the name still says something.
+std::string default_name(const RunConfig& config) {
+  std::string base = "trainer";
+  if (!config.use_trainer && !config.command.empty())
+    base = std::filesystem::path(config.command[0]).filename().string();
+  std::string name;
+  for (const char c : base.substr(0, 32)) name += check_name(std::string("a") + c).ok() ? c : '_';
+  const std::time_t now = std::time(nullptr);
+  tm parts{};
+  localtime_r(&now, &parts);
+  std::array<char, 32> text{};
+  std::strftime(text.data(), text.size(), "-%m%d-%H%M%S", &parts);
+  return (check_name(name).ok() ? name : "run") + text.data() + "-" + std::to_string(::getpid());
+}
+
+std::vector<int> forwarded(const SignalsConfig& signals) {
+  std::vector<int> numbers;
+  for (const std::string& name : signals.forward) {
+    if (name != "none") numbers.push_back(signal_number(name));
+  }
+  return numbers;
+}
+
+SupervisorOptions supervisor_options(const RunConfig& config, const RunPlan& plan, std::string directory) {
+  SupervisorOptions options;
+  options.settings = plan.settings;
+  options.program = plan.program;
+  options.run_directory = std::move(directory);
+  options.listen_addresses = plan.listen_addresses;
+  options.advertise_addresses = plan.advertise_addresses;
+  options.listen_port = static_cast<std::uint16_t>(config.network.port);
+  options.heartbeat_ms = config.timeouts.heartbeat_ms;
+  options.worker_dead_ms = config.timeouts.worker_dead_ms;
+  options.orphan_grace_ms = config.timeouts.orphan_grace_ms;
+  options.agent_connect_timeout_ms = config.launcher.connect_timeout_ms;
+  options.time_limit_ms = config.timeouts.time_limit_s * 1000;
+  options.interface = config.network.interface;
+  options.forward_signals = forwarded(config.signals);
+  options.usr1_drains = config.signals.usr1 == Usr1Choice::kDrain;
+  return options;
+}
+
+class LiveRun {
+ public:
+  LiveRun(const RunConfig& config, const RunPlan& plan) : config_(config), plan_(plan) {}
+
+  int run() {
+    auto directory = run_directory_of(plan_.settings.run_name);
+    if (!directory.ok()) return report(directory.error(), status_of(directory.error()));
+    auto output = RunOutput::open(config_.log, plan_.settings.max_workers);
+    if (!output.ok()) return report(output.error(), kExitConfig);
+    output_ = std::move(*output);
+    auto launcher = make_launcher(io_, config_, plan_, [this](const launcher::LaunchEnded& ended) {
+      if (supervisor_ != nullptr) supervisor_->launch_ended(ended);
+    });
+    if (!launcher.ok()) return report(launcher.error(), kExitConfig);
+    const auto hosts = make_host_source(io_, config_, plan_);
+    supervisor_ = std::make_unique<Supervisor>(io_, options(std::move(*directory)), **launcher, *hosts);
+    const int status = supervise();
+    supervisor_.reset();
+    return status;
+  }
+
+ private:
+  SupervisorOptions options(std::string directory) {
+    SupervisorOptions options = supervisor_options(config_, plan_, std::move(directory));
+    options.on_output = [this](const OutputLine& line) { output_->show_line(line); };
+    options.on_tell = [this](core::Tell::Level level, const std::string& text) { output_->tell(level, text); };
+    options.on_figures = [this](const RunFigures& figures) {
+      summary_.add_figures(figures);
+      output_->show_figures(figures);
+    };
+    options.on_journal = [this](const std::string& event, const Summary::Fields& fields) {
+      summary_.add_event(event, fields);
+    };
+    return options;
+  }
+
+  int supervise() {
+    if (const Status opened = supervisor_->open(); !opened.ok())
+      return report(opened.error(), status_of(opened.error()));
+    RunSignals signals(io_, *supervisor_, *output_, forwarded(config_.signals));
+    output_->say("elastictrain: run " + plan_.settings.run_name + " starts with " +
+                 std::to_string(plan_.settings.start_workers) + " workers; beside it: elastictrain status " +
+                 plan_.settings.run_name);
+    const int status = supervisor_->run();
+    signals.stop();
+    output_->say(summary_.render(status));
+    output_->close();
+    return status;
+  }
+
+  const RunConfig& config_;
+  const RunPlan& plan_;
+  asio::io_context io_{1};
+  std::unique_ptr<RunOutput> output_;
+  Summary summary_;
+  std::unique_ptr<Supervisor> supervisor_;
+};
+
+int dry_run(const RunConfig& config, const RunPlan& plan) {
+  asio::io_context io;
+  const auto launcher = make_launcher(io, config, plan, [](const launcher::LaunchEnded&) {});
+  if (!launcher.ok()) return report(launcher.error(), kExitConfig);
+  std::cout << render_dry_run(config, plan, **launcher);
+  return kExitSuccess;
+}
+
+int run_command(const RunFlags& flags, const std::vector<std::string>& program) {
+  const auto environment = process_environment();
+  const auto loaded = load_from_flags(flags, program, environment);
+  if (const auto* error = std::get_if<ConfigError>(&loaded)) {
+    std::cerr << error->text() << "\n";
+    return error->only_flags ? kExitUsage : kExitConfig;
+  }
+  const RunConfig& config = std::get<LoadedConfig>(loaded).config;
+  std::error_code ignored;
+  const PlanInputs inputs{environment, std::filesystem::current_path(ignored).string(), default_name(config)};
+  const auto plan = make_plan(config, inputs);
+  if (!plan.ok()) return report(plan.error(), status_of(plan.error()));
+  return flags.dry_run ? dry_run(config, *plan) : LiveRun(config, *plan).run();
+}
+
+}  // namespace
+
+void add_run(CLI::App& app, Invocation& invocation) {
+  CLI::App* command = app.add_subcommand("run", "train: start workers, supervise them, change their number");
+  command->group(kGroupTrain)->footer(kExamples);
+  const auto flags = std::make_shared<RunFlags>();
+  add_run_flags(*command, flags);
+  command->add_flag("--dry-run", flags->dry_run, "show hosts, ranks, commands and environment; start nothing")
+      ->group("Job");
+  command->final_callback([&invocation, flags] {
+    invocation.action = [&invocation, flags] { return run_command(*flags, invocation.program); };
+  });
+}
+
+}  // namespace elastictrain::cli

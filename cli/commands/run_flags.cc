@@ -1,0 +1,163 @@
+#include "cli/commands/run_flags.h"
+
+#include <utility>
+
+#include "cli/config/schema.h"
+#include "cli/config/text.h"
+
+namespace elastictrain::cli {
+namespace {
+
+// The word a user would recognize: the last long form.
+std::string long_name(const std::string& flag) {
+  return flag.substr(flag.rfind(',') + 1);
+}
+
+std::string group_of(const KeySpec& key) {
+  const std::string section(split_key(key.name).first);
+  return section.empty() ? "Job" : "[" + section + "]";
+}
+
+std::string help_of(const KeySpec& key) {
+  const RunConfig defaults;
+  const std::string value = render_value(defaults, key);
+  const std::string range = value.empty() ? "" : "; default " + value;
+  return key.help + " (" + key.name + range + ")";
+}
+
+// Flags count in seconds unless they say otherwise; the keys behind them have their unit in the name.
+std::string duration_as_number(const KeySpec& key, const std::string& flag, const std::string& text) {
+  const auto duration = parse_duration_ms(text);
+  if (!duration.ok()) throw CLI::ValidationError(flag, duration.error().message);
+  return std::to_string(key.unit == "seconds" ? (*duration + 999) / 1000 : *duration);
+}
+
+void add_key_flag(CLI::App& command, const KeySpec& key, const std::shared_ptr<RunFlags>& flags) {
+  const std::string flag = long_name(key.flag);
+  const auto keep = [&key, flag, flags](const std::string& text) {
+    const std::string value = key.flag_is_duration ? duration_as_number(key, flag, text) : text;
+    flags->settings.push_back({key.name, value, flag + " " + text});
+  };
+  CLI::Option* option = nullptr;
+  if (std::holds_alternative<BoolField>(key.field)) {
+    option = command.add_flag_callback(key.flag, [&key, flag, flags] {
+      flags->settings.push_back({key.name, "true", flag});
+    });
+  } else if (std::holds_alternative<ListField>(key.field)) {
+    const char separator = std::get<ListField>(key.field).split_on_spaces ? ' ' : ',';
+    option = command.add_option_function<std::vector<std::string>>(
+        key.flag,
+        [keep, separator](const std::vector<std::string>& words) { keep(join(words, std::string(1, separator))); });
+    option->allow_extra_args(false)->type_name("LIST");
+  } else {
+    option = command.add_option_function<std::string>(key.flag, keep);
+    option->type_name(key.flag_is_duration ? "TIME" : std::holds_alternative<IntegerField>(key.field) ? "N" : "TEXT");
+  }
+  option->description(help_of(key))->group(group_of(key));
+}
+
+void add_label_flag(CLI::App& command, const std::shared_ptr<RunFlags>& flags) {
+  const auto keep = [flags](const std::string& text) {
+    flags->settings.push_back({"log.label", text == "none" ? "" : text, "--label=" + text});
+  };
+  command.add_option_function<std::string>("-l,--label", keep)
+      ->description(help_of(*find_key("log.label")) + "; none for no prefix")
+      ->type_name("[=TEMPLATE]")
+      ->group("[log]");
+}
+
+void add_passed_variable(const std::string& word, RunConfig& config) {
+  auto& list = word.find('=') == std::string::npos ? config.environment.pass : config.environment.set;
+  list.push_back(word);
+}
+
+Status check_variables(const RunFlags& flags) {
+  RunConfig scratch;
+  for (const std::string& word : flags.variables) {
+    const bool value = word.find('=') != std::string::npos;
+    const KeySpec& key = *find_key(value ? "environment.set" : "environment.pass");
+    const Status good = assign(scratch, key, std::vector<std::string>{word});
+    if (!good.ok()) return Error{ErrorCode::kInvalid, "-x " + word + ": " + good.error().message};
+  }
+  return {};
+}
+
+ConfigError usage_error(std::string message) {
+  return {{std::move(message)}, true};
+}
+
+// "--set batch.per_worker=64" as a setting.
+Result<Setting> setting_of(const std::string& word) {
+  const std::size_t equals = word.find('=');
+  if (equals == std::string::npos) return Error{ErrorCode::kInvalid, "--set " + word + ": write --set key=value"};
+  return Setting{std::string(trim(word.substr(0, equals))), word.substr(equals + 1), "--set " + word};
+}
+
+}  // namespace
+
+void add_run_flags(CLI::App& command, const std::shared_ptr<RunFlags>& flags) {
+  command.add_option("config", flags->config_file, "config file (TOML)")->type_name("CONFIG.toml");
+  command.add_option("-n,--np", flags->sizes, "number of workers, or MIN:MAX")
+      ->type_name("N|MIN:MAX")
+      ->group("[workers]");
+  for (const KeySpec& key : schema()) {
+    if (!key.flag.empty()) add_key_flag(command, key, flags);
+  }
+  add_label_flag(command, flags);
+  command.add_option("-x", flags->variables, "variable for workers: VAR from here, or VAR=value")
+      ->allow_extra_args(false)
+      ->type_name("VAR[=VALUE]")
+      ->group("[environment]");
+  command.add_option("--set", flags->set, "any key of the config, for example --set batch.per_worker=64")
+      ->allow_extra_args(false)
+      ->type_name("KEY=VALUE")
+      ->group("Job");
+}
+
+Result<std::vector<Setting>> settings_of_sizes(const std::string& text) {
+  const std::size_t colon = text.find(':');
+  const std::string low = text.substr(0, colon);
+  const std::string high = colon == std::string::npos ? low : text.substr(colon + 1);
+  const std::string source = "-n " + text;
+  if (!parse_whole_number(low) || !parse_whole_number(high)) {
+    return Error{ErrorCode::kInvalid, source + ": write a number of workers, or MIN:MAX"};
+  }
+  const std::string start = colon == std::string::npos ? low : "0";
+  return std::vector<Setting>{
+      {"workers.min", low, source}, {"workers.start", start, source}, {"workers.max", high, source}};
+}
+
+std::variant<LoadedConfig, ConfigError> load_from_flags(const RunFlags& flags, const std::vector<std::string>& program,
+                                                        std::vector<std::pair<std::string, std::string>> environment) {
+  ConfigInputs inputs;
+  inputs.environment = std::move(environment);
+  inputs.program = program;
+  if (!flags.config_file.empty()) {
+    auto text = read_config_file(flags.config_file);
+    if (!text.ok()) {
+      const bool is_program = !flags.config_file.ends_with(".toml");
+      return ConfigError{{text.error().message + (is_program ? "; a program stands behind --" : "")}, is_program};
+    }
+    inputs.file_name = flags.config_file;
+    inputs.file_text = std::move(*text);
+  }
+  if (!flags.sizes.empty()) {
+    auto sizes = settings_of_sizes(flags.sizes);
+    if (!sizes.ok()) return usage_error(sizes.error().message);
+    inputs.settings = std::move(*sizes);
+  }
+  inputs.settings.insert(inputs.settings.end(), flags.settings.begin(), flags.settings.end());
+  for (const std::string& word : flags.set) {
+    auto setting = setting_of(word);
+    if (!setting.ok()) return usage_error(setting.error().message);
+    inputs.settings.push_back(std::move(*setting));
+  }
+  if (const Status good = check_variables(flags); !good.ok()) return usage_error(good.error().message);
+  auto loaded = load_config(inputs);
+  if (auto* config = std::get_if<LoadedConfig>(&loaded)) {
+    for (const std::string& word : flags.variables) add_passed_variable(word, config->config);
+  }
+  return loaded;
+}
+
+}  // namespace elastictrain::cli

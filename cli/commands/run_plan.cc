@@ -1,0 +1,251 @@
+#include "cli/commands/run_plan.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "cli/commands/addresses.h"
+#include "cli/config/checks.h"
+#include "cli/config/text.h"
+#include "launcher/hostfile.h"
+
+namespace elastictrain::cli {
+namespace {
+
+using Variables = std::vector<std::pair<std::string, std::string>>;
+
+constexpr const char* kThisHost = "localhost";
+
+std::uint32_t narrow(std::uint64_t value) {
+  return static_cast<std::uint32_t>(value);
+}
+
+bool names_slots(std::string_view host) {
+  if (host.front() == '[') return host.find("]:") != std::string_view::npos;
+  return std::count(host.begin(), host.end(), ':') == 1;
+}
+
+Result<std::vector<launcher::Host>> hosts_of_list(const HostsConfig& hosts) {
+  std::vector<std::string> entries = hosts.list;
+  for (std::string& entry : entries) {
+    const bool is_bare_ipv6 = entry.front() != '[' && std::count(entry.begin(), entry.end(), ':') > 1;
+    if (hosts.slots > 0 && !names_slots(entry)) {
+      entry = (is_bare_ipv6 ? "[" + entry + "]" : entry) + ":" + std::to_string(hosts.slots);
+    }
+  }
+  return launcher::parse_host_list(join(entries, ","));
+}
+
+Result<std::string> read_file(const std::string& path, const char* what) {
+  std::ifstream stream(path);
+  std::stringstream text;
+  text << stream.rdbuf();
+  if (stream && !text.bad()) return text.str();
+  return Error{ErrorCode::kInvalid, std::string(what) + " " + path + " cannot be read"};
+}
+
+Result<std::vector<launcher::Host>> hosts_of_file(const std::string& path) {
+  const auto text = read_file(path, "host file");
+  if (!text.ok()) return text.error();
+  return launcher::parse_hostfile(*text, path);
+}
+
+// Nothing said: this machine, with room for every worker and for the newcomer of a replacement.
+std::vector<launcher::Host> default_hosts(const RunConfig& config) {
+  const WorkersConfig& workers = config.workers;
+  const std::uint64_t most = std::max({workers.min, workers.start, workers.max});
+  const std::uint64_t slots = config.hosts.slots > 0 ? config.hosts.slots : most + workers.spares + 1;
+  return {{kThisHost, narrow(slots)}};
+}
+
+Result<std::vector<launcher::Host>> known_hosts(const RunConfig& config) {
+  if (!config.hosts.list.empty()) return hosts_of_list(config.hosts);
+  if (!config.hosts.file.empty()) return hosts_of_file(config.hosts.file);
+  if (!config.hosts.discover.empty()) return std::vector<launcher::Host>{};
+  return default_hosts(config);
+}
+
+bool needs_other_machines(const RunConfig& config, const std::vector<launcher::Host>& hosts) {
+  if (config.launcher.kind == LauncherKind::kLocal) return false;
+  if (config.launcher.kind == LauncherKind::kSsh || !config.hosts.discover.empty()) return true;
+  return std::any_of(hosts.begin(), hosts.end(), [](const launcher::Host& host) { return !is_this_host(host.name); });
+}
+
+Status choose_addresses(const NetworkConfig& network, RunPlan& plan) {
+  plan.listen_addresses = network.listen;
+  plan.advertise_addresses = network.advertise;
+  if (plan.listen_addresses.empty() && !plan.all_local) {
+    auto addresses = machine_addresses(network.interface);
+    if (!addresses.ok()) return addresses.error();
+    plan.listen_addresses = std::move(*addresses);
+  }
+  if (plan.listen_addresses.empty()) plan.listen_addresses = {"127.0.0.1"};
+  if (plan.advertise_addresses.empty()) plan.advertise_addresses = plan.listen_addresses;
+  return {};
+}
+
+core::BatchSettings batch_settings(const BatchConfig& batch) {
+  return {narrow(batch.per_worker), batch.max_global,
+          batch.at_limit == AtLimitChoice::kStop ? core::AtLimit::kStop : core::AtLimit::kSplit};
+}
+
+core::LearningRateSettings rate_settings(const LearningRateConfig& rate) {
+  constexpr std::array kRules = {core::LearningRateRule::kNone, core::LearningRateRule::kLinear,
+                                 core::LearningRateRule::kSqrt};
+  return {kRules[static_cast<std::size_t>(rate.rule)], narrow(rate.ramp_steps)};
+}
+
+core::RunSettings make_settings(const RunConfig& config, const Sizes& sizes, const std::string& name) {
+  core::RunSettings settings;
+  settings.run_name = name;
+  settings.min_workers = sizes.min;
+  settings.start_workers = sizes.start;
+  settings.max_workers = sizes.max;
+  settings.spares = narrow(config.workers.spares);
+  settings.batch = batch_settings(config.batch);
+  settings.learning_rate = rate_settings(config.learning_rate);
+  settings.start_timeout = Millis(config.timeouts.start_ms);
+  settings.ready_timeout = Millis(config.timeouts.ready_ms);
+  settings.prepare_timeout = Millis(config.timeouts.prepare_ms);
+  settings.grace = Millis(config.timeouts.grace_ms);
+  settings.suspect = Millis(config.timeouts.suspect_ms);
+  settings.dead = Millis(config.timeouts.dead_ms);
+  return settings;
+}
+
+// The agent puts its own program in the place of "@self": the path differs from host to host.
+std::vector<std::string> program_words(const RunConfig& config) {
+  if (!config.use_trainer) return config.command;
+  std::vector<std::string> words = {"@self", "worker"};
+  const std::vector<std::string> options = train::to_arguments(config.trainer);
+  words.insert(words.end(), options.begin(), options.end());
+  return words;
+}
+
+std::uint64_t count_slots(const std::vector<launcher::Host>& hosts) {
+  std::uint64_t slots = 0;
+  for (const launcher::Host& host : hosts) slots += host.slots;
+  return slots;
+}
+
+bool matches(const std::string& pattern, const std::string& name) {
+  if (!pattern.ends_with('*')) return pattern == name;
+  return name.starts_with(pattern.substr(0, pattern.size() - 1));
+}
+
+Status add_file(const std::string& path, std::vector<std::string>& environment) {
+  const auto text = read_file(path, "environment.file");
+  if (!text.ok()) return text.error();
+  std::size_t number = 0;
+  std::istringstream lines(*text);
+  for (std::string line; std::getline(lines, line);) {
+    ++number;
+    const std::string_view content = trim(line);
+    if (content.empty() || content.front() == '#') continue;
+    const Status good = check_assignment(content);
+    if (!good.ok())
+      return Error{ErrorCode::kInvalid, path + ":" + std::to_string(number) + ": " + good.error().message};
+    environment.emplace_back(content);
+  }
+  return {};
+}
+
+// A trainer that reads no file runs on hosts that do not have our directory.
+std::string working_directory(const RunConfig& config, const std::string& current) {
+  if (!config.working_directory.empty()) return config.working_directory;
+  const bool reads_files = !config.trainer.train.empty() || !config.trainer.test.empty();
+  return config.use_trainer && !reads_files ? "" : current;
+}
+
+std::string absolute(const std::string& path) {
+  return std::filesystem::absolute(path).lexically_normal().string();
+}
+
+void add_library_settings(const RunConfig& config, std::vector<std::string>& environment) {
+  const auto add = [&environment](const char* name, const std::string& value) {
+    environment.push_back(std::string(name) + "=" + value);
+  };
+  if (config.audit.every_steps > 0) add("ELASTICTRAIN_AUDIT_EVERY", std::to_string(config.audit.every_steps));
+  if (config.network.transport == TransportChoice::kTcp) add("ELASTICTRAIN_TRANSPORT", "tcp");
+  if (!config.log.step_directory.empty()) add("ELASTICTRAIN_STEP_LOG", absolute(config.log.step_directory));
+  if (!config.checkpoint.directory.empty()) {
+    add("ELASTICTRAIN_CHECKPOINT_DIR", absolute(config.checkpoint.directory));
+    add("ELASTICTRAIN_CHECKPOINT_EVERY", std::to_string(config.checkpoint.interval_steps));
+  }
+}
+
+}  // namespace
+
+bool is_this_host(const std::string& name) {
+  if (name == kThisHost || name == "127.0.0.1" || name == "::1") return true;
+  std::array<char, 256> own{};
+  if (gethostname(own.data(), own.size() - 1) == 0) {
+    const std::string full = own.data();
+    if (name == full || name == full.substr(0, full.find('.'))) return true;
+  }
+  const std::vector<std::string> addresses = all_addresses();
+  return std::find(addresses.begin(), addresses.end(), name) != addresses.end();
+}
+
+Sizes settle_sizes(const WorkersConfig& workers, std::uint64_t slots, bool sizes_given) {
+  std::uint64_t max = std::max({workers.max, workers.min, workers.start});
+  if (!sizes_given && slots > 0) max = std::max(slots, workers.min);
+  std::uint64_t start = workers.start;
+  if (start == 0) start = slots == 0 ? workers.min : std::clamp(slots, workers.min, max);
+  return {narrow(workers.min), narrow(start), narrow(max)};
+}
+
+launcher::SshOptions ssh_options(const LauncherConfig& config) {
+  launcher::SshOptions options;
+  options.program = config.ssh_program;
+  options.user = config.ssh_user;
+  options.port = static_cast<std::uint16_t>(config.ssh_port);
+  options.identity_file = config.ssh_identity;
+  options.extra_arguments = config.ssh_args;
+  options.connect_timeout_ms = config.connect_timeout_ms;
+  options.parallelism = narrow(config.parallelism);
+  options.copy_binary = config.copy_binary;
+  return options;
+}
+
+Result<std::vector<std::string>> user_environment(const RunConfig& config, const Variables& ours) {
+  std::vector<std::string> environment;
+  for (const std::string& pattern : config.environment.pass) {
+    for (const auto& [name, value] : ours) {
+      if (matches(pattern, name)) environment.push_back(name + "=" + value);
+    }
+  }
+  if (!config.environment.file.empty()) {
+    if (const Status added = add_file(config.environment.file, environment); !added.ok()) return added.error();
+  }
+  environment.insert(environment.end(), config.environment.set.begin(), config.environment.set.end());
+  add_library_settings(config, environment);
+  return environment;
+}
+
+Result<RunPlan> make_plan(const RunConfig& config, const PlanInputs& inputs) {
+  RunPlan plan;
+  auto hosts = known_hosts(config);
+  if (!hosts.ok()) return hosts.error();
+  plan.hosts = std::move(*hosts);
+  plan.all_local = !needs_other_machines(config, plan.hosts);
+  const WorkersConfig& workers = config.workers;
+  const bool nothing_said_about_hosts = config.hosts.list.empty() && config.hosts.file.empty() &&
+                                        config.hosts.discover.empty() && config.hosts.slots == 0;
+  const bool sizes_given = nothing_said_about_hosts || workers.max != 0 || workers.start != 0;
+  const Sizes sizes = settle_sizes(workers, count_slots(plan.hosts), sizes_given);
+  plan.settings = make_settings(config, sizes, config.name.empty() ? inputs.default_name : config.name);
+  plan.program.argv = program_words(config);
+  plan.program.working_directory = working_directory(config, inputs.current_directory);
+  auto environment = user_environment(config, inputs.environment);
+  if (!environment.ok()) return environment.error();
+  plan.program.environment = std::move(*environment);
+  if (const Status chosen = choose_addresses(config.network, plan); !chosen.ok()) return chosen.error();
+  return plan;
+}
+
+}  // namespace elastictrain::cli

@@ -1,0 +1,53 @@
+// Purpose: from a checked configuration to what a run needs: sizes, program, environment, hosts, addresses. Shared by
+// `run`, `run --dry-run` and `check`.
+//
+// make_plan() reads the host file, the environment file and the machine's addresses; everything else is pure.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cli/config/run_config.h"
+#include "launcher/host_source.h"
+#include "launcher/launcher.h"
+#include "supervisor/supervisor.h"
+
+namespace elastictrain::cli {
+
+struct RunPlan {
+  core::RunSettings settings;
+  WorkerProgram program;
+  std::vector<launcher::Host> hosts;  // known before the start; empty with hosts.discover
+  bool all_local = true;              // no host that needs another machine
+  std::vector<std::string> listen_addresses;
+  std::vector<std::string> advertise_addresses;
+};
+
+struct PlanInputs {
+  std::vector<std::pair<std::string, std::string>> environment;
+  std::string current_directory;
+  std::string default_name;
+};
+
+Result<RunPlan> make_plan(const RunConfig& config, const PlanInputs& inputs);
+
+// Sizes from what the user said and the slots there are: without a word about sizes, as many workers as slots.
+struct Sizes {
+  std::uint32_t min = 1;
+  std::uint32_t start = 1;
+  std::uint32_t max = 1;
+};
+Sizes settle_sizes(const WorkersConfig& workers, std::uint64_t slots, bool sizes_given);
+
+launcher::SshOptions ssh_options(const LauncherConfig& config);
+
+// Whether the name means this machine.
+bool is_this_host(const std::string& name);
+
+// NAME=value for every worker: passed on, from the file, set one by one, and what our worker library reads.
+Result<std::vector<std::string>> user_environment(const RunConfig& config,
+                                                  const std::vector<std::pair<std::string, std::string>>& ours);
+
+}  // namespace elastictrain::cli

@@ -1,0 +1,76 @@
+#include "cli/commands/run_signals.h"
+
+#include <csignal>
+
+#include "cli/output/progress.h"
+
+namespace elastictrain::cli {
+
+SignalMeaning meaning_of(int signal, bool leaving) {
+  switch (signal) {
+    case SIGINT:
+      return leaving ? SignalMeaning::kStopNow : SignalMeaning::kDrain;
+    case SIGTERM:
+    case SIGHUP:
+      // Batch systems send TERM more than once; only a person's second Ctrl-C is impatience.
+      return leaving ? SignalMeaning::kNothing : SignalMeaning::kPreempt;
+    case SIGTSTP:
+      return SignalMeaning::kSuspend;
+    default:
+      return SignalMeaning::kPass;
+  }
+}
+
+RunSignals::RunSignals(asio::io_context& io, Supervisor& supervisor, RunOutput& output, const std::vector<int>& forward)
+    : signals_(io), supervisor_(supervisor), output_(output) {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGTSTP, SIGCONT, SIGUSR1, SIGUSR2}) signals_.add(signal);
+  for (const int signal : forward) signals_.add(signal);
+  wait();
+}
+
+void RunSignals::stop() {
+  asio::error_code ignored;
+  signals_.cancel(ignored);
+}
+
+void RunSignals::wait() {
+  signals_.async_wait([this](const asio::error_code& error, int signal) {
+    if (error) return;
+    handle(signal);
+    wait();
+  });
+}
+
+void RunSignals::handle(int signal) {
+  const SignalMeaning meaning = meaning_of(signal, leaving_);
+  switch (meaning) {
+    case SignalMeaning::kDrain:
+      leaving_ = true;
+      output_.say(render_progress_plain(supervisor_.figures()));
+      output_.say("elastictrain: leaving at the next step boundary; press Ctrl-C again to stop at once");
+      return supervisor_.request_stop(core::StopCause::kInterrupt);
+    case SignalMeaning::kStopNow:
+      output_.say("elastictrain: stopping at once");
+      return supervisor_.stop_now();
+    case SignalMeaning::kPreempt:
+      leaving_ = true;
+      output_.say(std::string("elastictrain: told to leave (") + (signal == SIGHUP ? "HUP" : "TERM") +
+                  "); leaving at the next step boundary");
+      return supervisor_.request_stop(core::StopCause::kPreempted);
+    case SignalMeaning::kSuspend:
+      return suspend();
+    case SignalMeaning::kPass:
+      return supervisor_.forward_signal(signal);
+    case SignalMeaning::kNothing:
+      return;
+  }
+}
+
+void RunSignals::suspend() {
+  supervisor_.forward_signal(SIGTSTP);
+  output_.say("elastictrain: suspended; the workers train on until their orphan grace");
+  // TSTP itself is caught; STOP does what it would have done.
+  ::kill(::getpid(), SIGSTOP);
+}
+
+}  // namespace elastictrain::cli

@@ -1,0 +1,36 @@
+// Purpose: what signals to `run` mean. Ctrl-C once drains, twice stops; TERM and HUP are a preemption; USR1 and USR2
+// (and what the user lists) go on to the workers; TSTP stops this command and CONT wakes it, while the workers train
+// on.
+//
+// Thread: the Asio loop. Ownership: borrows the supervisor and the output, which must outlive it.
+#pragma once
+
+#include <asio.hpp>
+
+#include "cli/output/run_output.h"
+#include "supervisor/supervisor.h"
+
+namespace elastictrain::cli {
+
+enum class SignalMeaning { kDrain, kStopNow, kPreempt, kPass, kSuspend, kNothing };
+
+// Pure: what a signal means when the run is already leaving, or not.
+SignalMeaning meaning_of(int signal, bool leaving);
+
+class RunSignals {
+ public:
+  RunSignals(asio::io_context& io, Supervisor& supervisor, RunOutput& output, const std::vector<int>& forward);
+  void stop();
+
+ private:
+  void wait();
+  void handle(int signal);
+  void suspend();
+
+  asio::signal_set signals_;
+  Supervisor& supervisor_;
+  RunOutput& output_;
+  bool leaving_ = false;
+};
+
+}  // namespace elastictrain::cli

@@ -1,0 +1,162 @@
+#include "cli/output/run_output.h"
+
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <ctime>
+#include <filesystem>
+#include <utility>
+
+#include "cli/output/progress.h"
+
+namespace elastictrain::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::chrono::seconds kPlainProgressEvery{5};
+
+std::string local_time(const char* format) {
+  timespec now{};
+  clock_gettime(CLOCK_REALTIME, &now);
+  tm parts{};
+  localtime_r(&now.tv_sec, &parts);
+  std::array<char, 40> text{};
+  const std::size_t length = std::strftime(text.data(), text.size(), format, &parts);
+  std::array<char, 8> fraction{};
+  std::snprintf(fraction.data(), fraction.size(), ".%03ld", now.tv_nsec / 1'000'000 % 1000);
+  return std::string(text.data(), length) + fraction.data();
+}
+
+std::size_t digits_of(std::uint32_t max_workers) {
+  return std::to_string(max_workers == 0 ? 0 : max_workers - 1).size();
+}
+
+}  // namespace
+
+std::string collapse(std::string_view line) {
+  while (line.ends_with('\r')) line.remove_suffix(1);
+  const std::size_t last = line.rfind('\r');
+  return std::string(last == std::string_view::npos ? line : line.substr(last + 1));
+}
+
+Result<std::unique_ptr<RunOutput>> RunOutput::open(const LogConfig& config, std::uint32_t max_workers) {
+  auto label = Label::parse(config.label);
+  auto shown = RankSet::parse(config.show_ranks);
+  auto tee = RankSet::parse(config.tee);
+  if (!label.ok()) return label.error();
+  if (!shown.ok()) return shown.error();
+  if (!tee.ok()) return tee.error();
+  if (!config.directory.empty()) {
+    std::error_code failed;
+    std::filesystem::create_directories(config.directory, failed);
+    if (failed)
+      return Error{ErrorCode::kIo, "log.directory " + config.directory + " cannot be made: " + failed.message()};
+  }
+  return std::unique_ptr<RunOutput>(new RunOutput(config, *label, *shown, *tee, max_workers));
+}
+
+RunOutput::RunOutput(const LogConfig& config, Label label, RankSet shown, RankSet tee, std::uint32_t max_workers)
+    : config_(config),
+      label_(std::move(label)),
+      shown_(std::move(shown)),
+      tee_(std::move(tee)),
+      rank_width_(digits_of(max_workers)),
+      shared_(same_place(STDOUT_FILENO, STDERR_FILENO)),
+      out_surface_(surface_of(STDOUT_FILENO)),
+      error_surface_(surface_of(STDERR_FILENO)),
+      error_({.descriptor = STDERR_FILENO, .is_terminal = error_surface_.is_terminal}),
+      next_plain_progress_(Clock::now() + kPlainProgressEvery) {
+  if (!shared_) out_ = std::make_unique<LineSink>(LineSink::Options{.descriptor = STDOUT_FILENO});
+}
+
+RunOutput::~RunOutput() {
+  close();
+}
+
+std::string RunOutput::label_text(const OutputLine& line) const {
+  const std::string worker = std::to_string(line.worker.value);
+  return label_.render({.rank = line.rank < 0 ? to_string(line.worker) : std::to_string(line.rank),
+                        .local_rank = std::to_string(line.local_rank),
+                        .host = line.host,
+                        .generation = std::to_string(line.generation),
+                        .worker = worker,
+                        .stream = line.is_stderr ? "err" : "out",
+                        .time = local_time("%H:%M:%S"),
+                        .pid = std::to_string(line.pid)},
+                       rank_width_);
+}
+
+void RunOutput::write_log(const OutputLine& line, const std::string& text) {
+  if (config_.directory.empty() || log_failed_) return;
+  auto found = files_.find(line.worker.value);
+  Status written;
+  if (found == files_.end()) {
+    auto file = LogFile::open(config_.directory + "/worker-" + std::to_string(line.worker.value) + ".log",
+                              {.max_bytes = config_.max_size_bytes, .keep = config_.keep});
+    if (file.ok()) {
+      found = files_.emplace(line.worker.value, std::move(*file)).first;
+    } else {
+      written = file.error();
+    }
+  }
+  if (written.ok()) written = found->second.append(text);
+  if (written.ok()) return;
+  log_failed_ = true;
+  tell(core::Tell::Level::kError, "workers' log files are no longer written: " + written.error().message);
+}
+
+void RunOutput::show_line(const OutputLine& line) {
+  const std::string text = collapse(line.text);
+  const std::string stamp = config_.timestamp ? local_time("%Y-%m-%dT%H:%M:%S") + " " : "";
+  write_log(line, stamp + text);
+  if (!shown_.contains(line.rank) || !tee_.contains(line.rank)) return;
+  const Surface& surface = line.is_stderr ? error_surface_ : out_surface_;
+  std::string label = label_text(line);
+  if (surface.colours && !label.empty()) label = coloured(label, colour_of(line.worker.value));
+  sink_for(line.is_stderr).write(stamp + label + text);
+}
+
+void RunOutput::tell(core::Tell::Level level, const std::string& text) {
+  const char* word = level == core::Tell::Level::kError     ? "error: "
+                     : level == core::Tell::Level::kWarning ? "warning: "
+                                                            : "";
+  const int colour = level == core::Tell::Level::kError ? kRed : kYellow;
+  const std::string shown = *word != '\0' && error_surface_.colours ? coloured(word, colour) : word;
+  say("elastictrain: " + shown + text);
+}
+
+void RunOutput::say(std::string_view text) {
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    error_.message(std::string(text.substr(0, end)));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+}
+
+void RunOutput::show_figures(const RunFigures& figures) {
+  if (error_surface_.is_terminal) {
+    error_.set_status(render_progress(figures, terminal_width(STDERR_FILENO) - 1));
+    return;
+  }
+  const auto now = Clock::now();
+  if (now < next_plain_progress_ || figures.step == last_plain_step_) return;
+  next_plain_progress_ = now + kPlainProgressEvery;
+  last_plain_step_ = figures.step;
+  say(render_progress_plain(figures));
+}
+
+void RunOutput::close() {
+  error_.set_status("");
+  const std::uint64_t lost = out_ == nullptr ? 0 : out_->close();
+  out_.reset();
+  if (lost > 0) {
+    tell(core::Tell::Level::kWarning,
+         std::to_string(lost) + " lines of workers were dropped: standard output is read too slowly");
+  }
+  error_.close();
+}
+
+}  // namespace elastictrain::cli

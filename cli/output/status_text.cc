@@ -1,0 +1,129 @@
+#include "cli/output/status_text.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "cli/output/figures.h"
+#include "cli/output/table.h"
+
+namespace elastictrain::cli {
+namespace {
+
+using Json = nlohmann::json;
+
+// A worker that computes this much longer than the median holds the others up.
+constexpr double kSlowFactor = 1.2;
+
+double number(const Json& object, const char* name) {
+  const auto found = object.find(name);
+  return found != object.end() && found->is_number() ? found->get<double>() : 0;
+}
+
+std::string text(const Json& object, const char* name) {
+  const auto found = object.find(name);
+  return found != object.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
+std::string whole(const Json& object, const char* name) {
+  const auto found = object.find(name);
+  return found != object.end() && found->is_number() ? format_number(found->get<double>(), 0) : "-";
+}
+
+std::string milliseconds(const Json& object, const char* name) {
+  const double value = number(object, name);
+  return value > 0 ? format_number(value, value < 10 ? 2 : 1) : "-";
+}
+
+const Json& list(const Json& object, const char* name) {
+  static const Json kEmpty = Json::array();
+  const auto found = object.find(name);
+  return found != object.end() && found->is_array() ? *found : kEmpty;
+}
+
+double median_compute(const Json& workers) {
+  std::vector<double> values;
+  for (const Json& worker : workers) {
+    if (number(worker, "compute_ms") > 0) values.push_back(number(worker, "compute_ms"));
+  }
+  if (values.size() < 2) return 0;
+  // The lower median: of two workers the slower one is compared with the faster.
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+std::string remark(const Json& worker, double median) {
+  const double compute = number(worker, "compute_ms");
+  if (median <= 0 || compute < median * kSlowFactor) return "";
+  return "slow: computes " + format_number(compute / median, 1) + " times as long as the others";
+}
+
+std::string render_workers(const Json& status) {
+  const Json& workers = list(status, "workers");
+  const double median = median_compute(workers);
+  Table table({{"rank", Align::kRight},
+               {"worker"},
+               {"host"},
+               {"slot", Align::kRight},
+               {"phase"},
+               {"pid", Align::kRight},
+               {"share", Align::kRight},
+               {"step", Align::kRight},
+               {"step ms", Align::kRight},
+               {"compute", Align::kRight},
+               {"data", Align::kRight},
+               {"comm", Align::kRight},
+               {"quiet ms", Align::kRight},
+               {""}});
+  for (const Json& worker : workers) {
+    table.add_row({whole(worker, "rank"), "w" + whole(worker, "id"), text(worker, "host"), whole(worker, "slot"),
+                   text(worker, "phase"), whole(worker, "pid"), whole(worker, "share"), whole(worker, "step"),
+                   milliseconds(worker, "step_ms"), milliseconds(worker, "compute_ms"),
+                   milliseconds(worker, "data_wait_ms"), milliseconds(worker, "communicate_ms"),
+                   whole(worker, "quiet_ms"), remark(worker, median)});
+  }
+  return table.empty() ? "" : "\n" + table.render();
+}
+
+std::string render_hosts(const Json& status) {
+  Table table({{"host"}, {"phase"}, {"workers", Align::kRight}, {"slots", Align::kRight}, {"quiet ms", Align::kRight}});
+  for (const Json& host : list(status, "hosts")) {
+    table.add_row({text(host, "host"), text(host, "phase"), whole(host, "workers"), whole(host, "slots"),
+                   whole(host, "quiet_ms")});
+  }
+  return table.empty() ? "" : "\n" + table.render();
+}
+
+std::string render_head(const Json& status) {
+  std::string head =
+      text(status, "name") + ": " + text(status, "phase") + ", " + whole(status, "world_size") + " workers";
+  if (number(status, "target_size") != number(status, "world_size"))
+    head += " (going to " + whole(status, "target_size") + ")";
+  return head + ", generation " + whole(status, "generation") + ", up " + format_duration(number(status, "uptime_s")) +
+         "\n";
+}
+
+std::string render_training(const Json& status) {
+  if (number(status, "step") <= 0) return "";
+  const double percent = number(status, "epoch_fraction") * 100;
+  return "training: epoch " + format_number(number(status, "epoch") + 1, 0) + " " + format_number(percent, 0) +
+         "%, step " + whole(status, "step") + ", loss " + format_loss(number(status, "loss")) + ", " +
+         format_count(number(status, "samples_per_s")) + " samples/s, batch " + whole(status, "global_batch") +
+         ", learning rate x" + format_number(number(status, "learning_rate_factor"), 2) + "\n";
+}
+
+}  // namespace
+
+std::string render_status(const Json& status) {
+  std::string out = render_head(status) + render_training(status);
+  const auto line = [&](const char* title, const std::string& value) {
+    if (!value.empty()) out += std::string(title) + value + "\n";
+  };
+  line("why this size: ", text(status, "size_reason"));
+  line("last change: ", text(status, "last_change"));
+  if (number(status, "idle_s") > 0) line("idle for changes: ", format_duration(number(status, "idle_s")));
+  return out + render_workers(status) + render_hosts(status);
+}
+
+}  // namespace elastictrain::cli

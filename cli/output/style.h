@@ -1,0 +1,32 @@
+// Purpose: what a file descriptor can show. Colours only on a terminal, never with NO_COLOR set or TERM=dumb.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace elastictrain::cli {
+
+struct Surface {
+  bool is_terminal = false;
+  bool colours = false;
+};
+Surface surface_of(int descriptor);
+
+// Columns of the terminal, asked anew at each call; 80 when it does not tell.
+std::size_t terminal_width(int descriptor);
+
+// Whether both lead to the same terminal, pipe or file.
+bool same_place(int descriptor, int other);
+
+std::string coloured(std::string_view text, int colour);  // an SGR number, 31 for red
+
+// One of six colours, the same for the same number.
+int colour_of(std::uint64_t number);
+
+inline constexpr int kRed = 31;
+inline constexpr int kYellow = 33;
+inline constexpr int kBold = 1;
+
+}  // namespace elastictrain::cli

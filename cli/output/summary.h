@@ -1,0 +1,54 @@
+// Purpose: what a run came to: speed by world size, idle time of each change, what the program noted (accuracy), why it
+// ended. Fed with figures and journal events as they pass. Pure.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "supervisor/supervisor.h"
+
+namespace elastictrain::cli {
+
+class Summary {
+ public:
+  using Fields = std::vector<std::pair<std::string, std::string>>;  // values are JSON texts
+
+  void add_figures(const RunFigures& figures);
+  void add_event(std::string_view event, const Fields& fields);
+
+  // Several lines, each ended.
+  std::string render(int exit_status) const;
+
+ private:
+  struct Change {
+    std::uint64_t generation = 0;
+    std::string kind;
+    std::string reason;
+    std::uint64_t size_before = 0;
+    std::uint64_t size = 0;
+    double idle_s_before = 0;
+    double idle_s = 0;
+  };
+  struct Speed {
+    double seconds = 0;
+    double samples = 0;
+  };
+
+  void add_commit(const Fields& fields);
+  void add_generation(const Fields& fields);
+  std::string render_speeds() const;
+  std::string render_changes() const;
+
+  RunFigures last_;
+  std::map<std::uint64_t, Speed> speeds_;
+  std::vector<Change> changes_;
+  std::map<std::string, std::string> notes_;
+  std::string audit_;
+  std::string end_reason_;
+};
+
+}  // namespace elastictrain::cli

@@ -1,0 +1,159 @@
+#include "cli/app.h"
+
+#include <doctest/doctest.h>
+
+#include <variant>
+
+#include "cli/commands/completion.h"
+#include "cli/commands/run_flags.h"
+
+using namespace elastictrain;
+using namespace elastictrain::cli;
+
+namespace {
+
+// What the flags of `run` come to, as `run` itself reads them.
+LoadedConfig parse_run(std::vector<std::string> words) {
+  CLI::App app;
+  const auto flags = std::make_shared<RunFlags>();
+  add_run_flags(*app.add_subcommand("run"), flags);
+  std::vector<std::string> program;
+  words.insert(words.begin(), "run");
+  words = prepare_arguments(words, program);
+  app.parse(std::vector<std::string>(words.rbegin(), words.rend()));
+  auto loaded = load_from_flags(*flags, program, {});
+  if (const auto* error = std::get_if<ConfigError>(&loaded)) FAIL(error->text());
+  return std::get<LoadedConfig>(std::move(loaded));
+}
+
+// Exit status of a command line that does not get as far as doing anything.
+int status_of(std::vector<std::string> words) {
+  words.insert(words.begin(), "elastictrain");
+  std::vector<char*> pointers;
+  for (std::string& word : words) pointers.push_back(word.data());
+  return run_cli(static_cast<int>(pointers.size()), pointers.data());
+}
+
+using Words = std::vector<std::string>;
+
+}  // namespace
+
+TEST_CASE("the flags of torchrun and mpirun work without a config file") {
+  const RunConfig config = parse_run({"-n",
+                                      "2:4",
+                                      "-H",
+                                      "hostA:2,hostB:2",
+                                      "-x",
+                                      "A",
+                                      "-x",
+                                      "B=c d",
+                                      "--ssh-port",
+                                      "2222",
+                                      "--ssh-args",
+                                      "-J gateway",
+                                      "--show-ranks",
+                                      "0,2",
+                                      "--log-dir",
+                                      "logs",
+                                      "--timestamp",
+                                      "--time-limit",
+                                      "5m",
+                                      "--grace",
+                                      "1500ms",
+                                      "--name",
+                                      "job",
+                                      "--",
+                                      "./train",
+                                      "--epochs",
+                                      "5"})
+                               .config;
+  CHECK(config.workers.min == 2);
+  CHECK(config.workers.start == 0);
+  CHECK(config.workers.max == 4);
+  CHECK(config.hosts.list == Words{"hostA:2", "hostB:2"});
+  CHECK(config.environment.pass == Words{"A"});
+  CHECK(config.environment.set == Words{"B=c d"});
+  CHECK(config.launcher.ssh_port == 2222);
+  CHECK(config.launcher.ssh_args == Words{"-J", "gateway"});
+  CHECK(config.log.show_ranks == "0,2");
+  CHECK(config.log.directory == "logs");
+  CHECK(config.log.timestamp);
+  CHECK(config.timeouts.time_limit_s == 300);
+  CHECK(config.timeouts.grace_ms == 1500);
+  CHECK(config.name == "job");
+  CHECK(config.command == Words{"./train", "--epochs", "5"});
+}
+
+TEST_CASE("long and short forms mean the same") {
+  CHECK(parse_run({"--np", "3", "--", "t"}).config.workers.max == 3);
+  CHECK(parse_run({"-n3", "--", "t"}).config.workers.min == 3);
+  CHECK(parse_run({"--np=3", "--min-np", "1", "--max-np", "5", "--start=2", "--", "t"}).config.workers.start == 2);
+  CHECK(parse_run({"--hosts", "a", "--hosts", "b", "--", "t"}).config.hosts.list == Words{"a", "b"});
+  CHECK(parse_run({"-f", "hosts", "--", "t"}).config.hosts.file == "hosts");
+  CHECK(parse_run({"--hostfile=hosts", "--", "t"}).config.hosts.file == "hosts");
+  CHECK(parse_run({"--discover", "./d --all", "--", "t"}).config.hosts.discover == "./d --all");
+  CHECK(parse_run({"--nproc-per-node", "4", "--", "t"}).config.hosts.slots == 4);
+  CHECK(parse_run({"--ppn", "4", "--", "t"}).config.hosts.slots == 4);
+  CHECK(parse_run({"--env-file", "e", "--", "t"}).config.environment.file == "e");
+  CHECK(parse_run({"--ssh-identity", "key", "--", "t"}).config.launcher.ssh_identity == "key");
+}
+
+TEST_CASE("a label may stand alone, have a template, or be none") {
+  const std::string usual = LogConfig{}.label;
+  CHECK(parse_run({"-l", "--", "t"}).config.log.label == usual);
+  CHECK(parse_run({"--label", "--", "t"}).config.log.label == usual);
+  CHECK(parse_run({"--label=<{rank}> ", "--", "t"}).config.log.label == "<{rank}> ");
+  CHECK(parse_run({"--label=none", "--", "t"}).config.log.label.empty());
+}
+
+TEST_CASE("any key can be set, and a flag of its own is no stronger than --set") {
+  const LoadedConfig loaded = parse_run({"--set", "batch.per_worker=64", "--set", "trainer.epochs=3"});
+  CHECK(loaded.config.batch.per_worker == 64);
+  CHECK(loaded.config.use_trainer);
+  CHECK(loaded.where("batch.per_worker") == "--set batch.per_worker=64");
+}
+
+TEST_CASE("the program's own words arrive as they were typed") {
+  const Words words = {"./t", "", "a b", "--np", "-n", "--", "-l", "$HOME"};
+  Words line = {"-n", "1", "--"};
+  line.insert(line.end(), words.begin(), words.end());
+  CHECK(parse_run(line).config.command == words);
+}
+
+TEST_CASE("wrong usage ends with 64 and a mistake in a file with 78") {
+  CHECK(status_of({}) == 64);
+  CHECK(status_of({"fly"}) == 64);
+  CHECK(status_of({"run", "--no-such-flag"}) == 64);
+  CHECK(status_of({"run"}) == 64);
+  CHECK(status_of({"run", "-n", "x", "--", "t"}) == 64);
+  CHECK(status_of({"run", "-n", "4:2", "--", "t"}) == 64);
+  CHECK(status_of({"run", "--grace", "soon", "--", "t"}) == 64);
+  CHECK(status_of({"run", "--set", "no.such=1", "--", "t"}) == 64);
+  CHECK(status_of({"run", "-x", "1A=2", "--", "t"}) == 64);
+  CHECK(status_of({"run", "/no/such/config.toml"}) == 78);
+  CHECK(status_of({"resize", "many"}) == 64);
+  CHECK(status_of({"worker", "--epochs=none"}) == 64);
+}
+
+TEST_CASE("help and version are no errors") {
+  CHECK(status_of({"--help"}) == 0);
+  CHECK(status_of({"--version"}) == 0);
+  CHECK(status_of({"--build-id"}) == 0);
+  for (const char* command :
+       {"run", "check", "status", "resize", "replace", "drain", "stop", "events", "worker", "completion"}) {
+    CAPTURE(command);
+    CHECK(status_of({command, "--help"}) == 0);
+  }
+}
+
+TEST_CASE("completion knows the commands and flags of the parser") {
+  Invocation invocation;
+  const auto app = make_app(invocation);
+  const std::string script = completion_script(*app, "bash");
+  for (const char* word : {"resize", "--dry-run", "--hostfile", "--follow", "control.sock"}) {
+    CAPTURE(word);
+    CHECK(script.find(word) != std::string::npos);
+  }
+  CHECK(script.find("agent)") == std::string::npos);
+  CHECK(completion_script(*app, "zsh").find("bashcompinit") != std::string::npos);
+}

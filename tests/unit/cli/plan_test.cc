@@ -1,0 +1,152 @@
+#include <doctest/doctest.h>
+
+#include <csignal>
+
+#include "cli/commands/dry_run.h"
+#include "cli/commands/run_flags.h"
+#include "cli/commands/run_plan.h"
+#include "cli/commands/run_signals.h"
+
+using namespace elastictrain;
+using namespace elastictrain::cli;
+
+namespace {
+
+class FakeLauncher : public launcher::Launcher {
+ public:
+  launcher::Capabilities capabilities() const override { return {}; }
+  void launch(launcher::AgentSpec) override { FAIL("a dry run starts nothing"); }
+  void forget(AgentId) override {}
+  std::vector<std::string> command_line(const std::string& host) const override { return {"ssh", host, "agent"}; }
+};
+
+RunConfig program() {
+  RunConfig config;
+  config.command = {"./train", "--name", "two words"};
+  return config;
+}
+
+RunPlan plan_of(const RunConfig& config) {
+  auto plan = make_plan(config, {{{"NCCL_DEBUG", "INFO"}, {"HOME", "/root"}}, "/work here", "job"});
+  if (!plan.ok()) FAIL(plan.error().message);
+  return std::move(*plan);
+}
+
+bool has(const std::vector<std::string>& list, const std::string& text) {
+  return std::find(list.begin(), list.end(), text) != list.end();
+}
+
+}  // namespace
+
+TEST_CASE("a number of workers is fixed and a range is not") {
+  const auto fixed = settings_of_sizes("4");
+  REQUIRE(fixed.ok());
+  CHECK(fixed->size() == 3);
+  for (const Setting& setting : *fixed) CHECK(setting.text == "4");
+  const auto range = settings_of_sizes("2:4");
+  REQUIRE(range.ok());
+  CHECK((*range)[0].text == "2");
+  CHECK((*range)[1].text == "0");
+  CHECK((*range)[2].text == "4");
+  for (const char* wrong : {"", "x", "2:", ":4", "2:4:6", "-1"}) CHECK(!settings_of_sizes(wrong).ok());
+}
+
+TEST_CASE("without a word about sizes there are as many workers as slots") {
+  CHECK(settle_sizes({.min = 1}, 4, false).start == 4);
+  CHECK(settle_sizes({.min = 1}, 4, false).max == 4);
+  const Sizes range = settle_sizes({.min = 2, .max = 4}, 3, true);
+  CHECK(range.start == 3);
+  CHECK(range.max == 4);
+  CHECK(settle_sizes({.min = 2, .max = 4}, 8, true).start == 4);
+  CHECK(settle_sizes({.min = 2, .max = 4}, 1, true).start == 2);
+  CHECK(settle_sizes({.min = 2, .max = 4}, 0, true).start == 2);
+  CHECK(settle_sizes({.min = 1, .start = 2}, 9, true).max == 2);
+}
+
+TEST_CASE("without hosts the run is on this machine, with room for a replacement") {
+  RunConfig config = program();
+  config.workers = {.min = 2, .start = 2, .max = 4, .spares = 1};
+  const RunPlan plan = plan_of(config);
+  CHECK(plan.all_local);
+  REQUIRE(plan.hosts.size() == 1);
+  CHECK(plan.hosts[0].slots == 6);
+  CHECK(plan.listen_addresses == std::vector<std::string>{"127.0.0.1"});
+  CHECK(plan.settings.run_name == "job");
+  CHECK(plan.program.working_directory == "/work here");
+}
+
+TEST_CASE("a host that is not this machine needs ssh, and slots can be given for all") {
+  RunConfig config = program();
+  config.hosts.list = {"hostA:2", "hostB"};
+  config.hosts.slots = 3;
+  const RunPlan plan = plan_of(config);
+  CHECK(!plan.all_local);
+  CHECK(plan.hosts[0].slots == 2);
+  CHECK(plan.hosts[1].slots == 3);
+  CHECK(plan.settings.max_workers == 5);
+  config.launcher.kind = LauncherKind::kLocal;
+  CHECK(plan_of(config).all_local);
+  CHECK(is_this_host("localhost"));
+  CHECK(!is_this_host("hostA"));
+}
+
+TEST_CASE("workers get what is passed on, what is set, and what their library reads") {
+  RunConfig config = program();
+  config.environment.pass = {"NCCL_*", "NOT_THERE"};
+  config.environment.set = {"A=b c"};
+  config.audit.every_steps = 10;
+  config.network.transport = TransportChoice::kTcp;
+  const auto& environment = plan_of(config).program.environment;
+  CHECK(has(environment, "NCCL_DEBUG=INFO"));
+  CHECK(has(environment, "A=b c"));
+  CHECK(has(environment, "ELASTICTRAIN_AUDIT_EVERY=10"));
+  CHECK(has(environment, "ELASTICTRAIN_TRANSPORT=tcp"));
+  CHECK(!has(environment, "HOME=/root"));
+}
+
+TEST_CASE("a file of variables or hosts that is not there is named") {
+  RunConfig config = program();
+  config.environment.file = "/no/such/file";
+  CHECK(make_plan(config, {}).error().message.find("/no/such/file") != std::string::npos);
+  config = program();
+  config.hosts.file = "/no/such/hosts";
+  CHECK(make_plan(config, {}).error().message.find("/no/such/hosts") != std::string::npos);
+  config = program();
+  config.network.interface = "no-such-interface";
+  config.hosts.list = {"hostA"};
+  CHECK(make_plan(config, {}).error().message.find("no-such-interface") != std::string::npos);
+}
+
+TEST_CASE("the built-in trainer runs as the agent's own binary, where it needs no file of ours") {
+  RunConfig config;
+  config.use_trainer = true;
+  config.trainer.epochs = 7;
+  const RunPlan plan = plan_of(config);
+  CHECK(plan.program.argv == std::vector<std::string>{"@self", "worker", "--epochs=7"});
+  CHECK(plan.program.working_directory.empty());
+  config.trainer.train = "data.csv";
+  CHECK(plan_of(config).program.working_directory == "/work here");
+}
+
+TEST_CASE("a dry run shows hosts, ranks, commands and environment, and starts nothing") {
+  RunConfig config = program();
+  config.hosts.list = {"hostA:2", "hostB:2"};
+  config.workers = {.min = 3, .start = 3, .max = 3};
+  const std::string text = render_dry_run(config, plan_of(config), FakeLauncher());
+  for (const char* part :
+       {"hostA", "ssh hostB agent", "./train --name 'two words'", "WORLD_SIZE=3", "LOCAL_WORLD_SIZE=2"}) {
+    CAPTURE(part);
+    CHECK(text.find(part) != std::string::npos);
+  }
+}
+
+TEST_CASE("Ctrl-C drains, a second one stops, TERM preempts once, the others are passed on") {
+  CHECK(meaning_of(SIGINT, false) == SignalMeaning::kDrain);
+  CHECK(meaning_of(SIGINT, true) == SignalMeaning::kStopNow);
+  CHECK(meaning_of(SIGTERM, false) == SignalMeaning::kPreempt);
+  CHECK(meaning_of(SIGHUP, false) == SignalMeaning::kPreempt);
+  CHECK(meaning_of(SIGTERM, true) == SignalMeaning::kNothing);
+  CHECK(meaning_of(SIGUSR1, false) == SignalMeaning::kPass);
+  CHECK(meaning_of(SIGTSTP, false) == SignalMeaning::kSuspend);
+  CHECK(meaning_of(SIGCONT, false) == SignalMeaning::kPass);
+}

@@ -1,0 +1,107 @@
+#include <doctest/doctest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/output/event_text.h"
+#include "cli/output/run_output.h"
+#include "cli/output/status_text.h"
+#include "cli/output/summary.h"
+
+using namespace elastictrain;
+using namespace elastictrain::cli;
+
+namespace {
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+nlohmann::json worker(int rank, double compute_ms) {
+  return {{"id", rank + 1},
+          {"rank", rank},
+          {"host", "node" + std::to_string(rank)},
+          {"slot", 0},
+          {"phase", "member"},
+          {"step", 120},
+          {"step_ms", 20.0},
+          {"compute_ms", compute_ms},
+          {"share", 32},
+          {"quiet_ms", 3},
+          {"pid", 100 + rank}};
+}
+
+RunFigures figures(double uptime_s, std::uint32_t size, Step step, double idle_s) {
+  RunFigures now;
+  now.view.run_name = "job";
+  now.view.phase = core::RunPhase::kRunning;
+  now.view.world_size = size;
+  now.uptime_s = uptime_s;
+  now.step = step;
+  now.samples_per_s = 100.0 * size;
+  now.idle_s = idle_s;
+  now.loss = 0.25;
+  return now;
+}
+
+}  // namespace
+
+TEST_CASE("status says who is slow, why the run has this size and what happened last") {
+  const nlohmann::json status = {{"name", "job"},
+                                 {"phase", "running"},
+                                 {"world_size", 3},
+                                 {"target_size", 4},
+                                 {"generation", 2},
+                                 {"uptime_s", 65.0},
+                                 {"step", 120},
+                                 {"size_reason", "asked for"},
+                                 {"last_change", "grew from 2 to 3"},
+                                 {"workers", {worker(0, 10), worker(1, 31), worker(2, 10)}},
+                                 {"hosts", {{{"host", "node0"}, {"phase", "up"}, {"workers", 1}, {"slots", 2}}}}};
+  const std::string text = render_status(status);
+  CHECK(contains(text, "job: running, 3 workers (going to 4), generation 2, up 1m 05s"));
+  CHECK(contains(text, "why this size: asked for"));
+  CHECK(contains(text, "last change: grew from 2 to 3"));
+  CHECK(contains(text, "slow: computes 3.1 times as long as the others"));
+  CHECK(std::count(text.begin(), text.end(), '\n') > 8);
+  const std::size_t slow = text.find("slow:");
+  CHECK(contains(text.substr(text.rfind('\n', slow) + 1, 40), "node1"));
+}
+
+TEST_CASE("a status with nothing in it is shown without a crash") {
+  CHECK(contains(render_status(nlohmann::json::object()), "workers"));
+  CHECK(!render_status({{"workers", {nlohmann::json::object()}}, {"hosts", 3}}).empty());
+}
+
+TEST_CASE("journal lines are read by people") {
+  const std::string text =
+      render_event(R"({"seq":7,"t":1700000000.25,"up":3.5,"event":"commit","generation":3,"reason":"a host came"})");
+  CHECK(contains(text, ".250  commit  generation=3 reason=\"a host came\""));
+  CHECK(render_event("not json") == "not json");
+  CHECK(render_event(R"({"event":"hello"})") == "hello");
+}
+
+TEST_CASE("only the last state of a progress bar is shown") {
+  CHECK(collapse("10%\r20%\r100%") == "100%");
+  CHECK(collapse("done\r") == "done");
+  CHECK(collapse("plain") == "plain");
+}
+
+TEST_CASE("the summary shows speed by size, idle time of each change, notes and the end") {
+  Summary summary;
+  summary.add_event("commit", {{"generation", "1"}, {"world_size", "2"}, {"reason", "\"start\""}});
+  summary.add_figures(figures(1, 2, 10, 0));
+  summary.add_figures(figures(3, 2, 30, 0));
+  summary.add_event("commit", {{"generation", "2"}, {"world_size", "4"}, {"reason", "\"asked for\""}});
+  summary.add_event("generation", {{"generation", "2"}, {"kind", "\"grow\""}, {"world_size", "4"}});
+  summary.add_figures(figures(4, 4, 40, 0.012));
+  summary.add_figures(figures(6, 4, 60, 0.012));
+  summary.add_event("note", {{"key", "\"accuracy\""}, {"value", "\"0.97\""}});
+  summary.add_event("end", {{"status", "0"}, {"reason", "\"all epochs are done\""}});
+  const std::string text = summary.render(0);
+  CHECK(contains(text, "ended: all epochs are done (status 0) after 6.0 s"));
+  CHECK(contains(text, "accuracy: 0.97"));
+  CHECK(contains(text, "      2        200"));
+  CHECK(contains(text, "      4        400"));
+  CHECK(contains(text, "grow    2 -> 4   12.0 ms  asked for"));
+  CHECK(!contains(text, "start"));
+}
