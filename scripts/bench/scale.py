@@ -79,7 +79,7 @@ def agents_1000(repetitions):
         if done.returncode != 0:
             raise rows.Unavailable(f"agents_bench failed: {done.stderr.strip()[-300:]}")
         found.append(json.loads(done.stdout.strip().splitlines()[-1]))
-    cpu = [result["cpu_percent"] for result in found]
-    status = [result["status_ms"] for result in found]
+    cpu = [result["supervisor_cpu_percent"] for result in found]
+    status = [result["status_ms_median"] for result in found]
     yield rows.below("agents-1000/cpu", statistics.median(cpu), "% of a core", 20, rows.spread(cpu))
     yield rows.below("agents-1000/status", statistics.median(status), "ms", 100, rows.spread(status) + " ms")

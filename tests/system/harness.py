@@ -186,7 +186,8 @@ class Run:
         if self.process and self.process.poll() is None:
             self.process.kill()
             self.process.wait()
-        for pid in self.processes():
+        remote = self.lab.remote_pids() if self.lab else {}
+        for pid in self.processes() + [pid for pids_of_host in remote.values() for pid in pids_of_host]:
             try:
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:

@@ -91,8 +91,21 @@ class Host:
         return [pid for pid in pids_of_namespace(self.namespace) if pid != listener]
 
     def set_link(self, up):
-        """Pulls the cable, or puts it back: the other end lives in the switch."""
-        call(find_tool("ip"), "-n", self.lab.switch, "link", "set", self.link, "up" if up else "down")
+        """Pulls the cable, or puts it back and waits until the host can be reached again."""
+        ip = find_tool("ip")
+        call(ip, "-n", self.lab.switch, "link", "set", self.link, "up" if up else "down")
+        if up:
+            call(ip, "-n", self.lab.head.namespace, "neigh", "flush", "all")
+            self._wait_for_port()
+
+    def _wait_for_port(self):
+        program = "import socket, sys; socket.create_connection((sys.argv[1], 22), timeout=1).close()"
+        deadline = time.monotonic() + 10
+        while subprocess.run(self.lab.head.prefix() + [sys.executable, "-c", program, self.address],
+                             capture_output=True).returncode != 0:
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"{self.name} cannot be reached after its link came back")
+            time.sleep(0.05)
 
 
 class Lab:

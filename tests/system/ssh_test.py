@@ -21,8 +21,15 @@ class SshHosts(Case):
         cls.addClassCleanup(cls.lab.close)
         cls.lab.__enter__()
 
+    def setUp(self):
+        self.unplugged = []
+
+    def unplug(self, host):
+        host.set_link(False)
+        self.unplugged.append(host)
+
     def tearDown(self):
-        for host in self.lab.hosts:
+        for host in self.unplugged:
             host.set_link(True)
         self.assertEqual(self.lab.remote_pids(), {}, "the hosts are clean after every test")
 
@@ -93,7 +100,7 @@ class SshHosts(Case):
             run.wait_no_processes(timeout=20)
 
     def test_a_host_that_does_not_answer_is_named_and_the_run_goes_on(self):
-        self.lab.host("node2").set_link(False)
+        self.unplug(self.lab.host("node2"))
         config = ssh_job(["node1:1", "node2:1", "node3:1"], (2, 3, 3), launcher={"connect_timeout_ms": 2000},
                          timeouts={"start_ms": 8000})
         with self.start(config) as run:
@@ -106,7 +113,7 @@ class SshHosts(Case):
 
     def test_too_few_hosts_end_the_run_with_69(self):
         for host in self.lab.hosts:
-            host.set_link(False)
+            self.unplug(host)
         config = ssh_job(["node1:1", "node2:1"], (2, 2, 2), launcher={"connect_timeout_ms": 1000},
                          timeouts={"start_ms": 6000})
         with self.start(config) as run:
