@@ -22,6 +22,8 @@ class Timers {
   void clear() { timers_.clear(); }
 
  private:
+  void wait(std::uint64_t timer, Instant due, Instant until);
+
   asio::io_context& io_;
   std::function<void(std::uint64_t)> fired_;
   std::unordered_map<std::uint64_t, std::shared_ptr<asio::steady_timer>> timers_;

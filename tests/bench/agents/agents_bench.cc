@@ -174,8 +174,6 @@ SupervisorOptions run_options(const BenchOptions& options, const std::string& ro
   run.settings.start_timeout = run.settings.ready_timeout = Millis(200'000);
   run.settings.prepare_timeout = Millis(200'000);
   run.settings.grace = Millis(5'000);
-  run.settings.suspect = Millis(20'000);
-  run.settings.dead = Millis(60'000);
   run.agent_connect_timeout_ms = 60'000;
   run.program.argv = {"train"};
   run.on_tell = [](core::Tell::Level, const std::string& text) { std::fprintf(stderr, "%s\n", text.c_str()); };

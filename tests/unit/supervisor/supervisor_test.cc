@@ -393,6 +393,23 @@ TEST_CASE("two interrupts end a run that would not stop, and the exit status say
   CHECK(status == 130);
 }
 
+TEST_CASE("a supervisor that was held up for longer than the verdict of death loses no agent") {
+  Scene scene;
+  scene.options.settings.suspect = Millis(200);
+  scene.options.settings.dead = Millis(400);
+  REQUIRE(scene.open().ok());
+  Json before, after;
+  scene.run([&] {
+    before = scene.settled_at(2);
+    scene.in_loop([] { std::this_thread::sleep_for(milliseconds(1'000)); });
+    const int step = before.is_null() ? 0 : before["step"].get<int>();
+    after = scene.status_when([&](const Json& s) { return s["step"].get<int>() > step + 200; });
+  });
+  REQUIRE(!before.is_null());
+  CHECK(!after.is_null());
+  CHECK(!scene.journal_has("agent_lost", "nothing was heard"));
+}
+
 TEST_CASE("a time limit stops the run at a step boundary") {
   Scene scene;
   scene.options.time_limit_ms = 400;
