@@ -72,12 +72,13 @@ void add_commands(CLI::App& app, Invocation& invocation) {
 
 std::unique_ptr<CLI::App> make_app(Invocation& invocation) {
   auto app = std::make_unique<CLI::App>("Data-parallel training that changes its size while it runs", "elastictrain");
-  app->footer(kExamples);
   app->require_subcommand(1);
   app->set_version_flag("--version", "elastictrain " ELASTICTRAIN_VERSION);
   app->add_flag_callback(
       "--build-id", [] { throw CLI::CallForVersion(launcher::build_id(), 0); }, "print which build this is");
   add_commands(*app, invocation);
+  // Last: subcommands made after this would show it as their own.
+  app->footer(kExamples);
   return app;
 }
 

@@ -67,14 +67,6 @@ std::string default_name(const RunConfig& config) {
   return (check_name(name).ok() ? name : "run") + text.data() + "-" + std::to_string(::getpid());
 }
 
-std::vector<int> forwarded(const SignalsConfig& signals) {
-  std::vector<int> numbers;
-  for (const std::string& name : signals.forward) {
-    if (name != "none") numbers.push_back(signal_number(name));
-  }
-  return numbers;
-}
-
 SupervisorOptions supervisor_options(const RunConfig& config, const RunPlan& plan, std::string directory) {
   SupervisorOptions options;
   options.settings = plan.settings;
@@ -89,7 +81,7 @@ SupervisorOptions supervisor_options(const RunConfig& config, const RunPlan& pla
   options.agent_connect_timeout_ms = config.launcher.connect_timeout_ms;
   options.time_limit_ms = config.timeouts.time_limit_s * 1000;
   options.interface = config.network.interface;
-  options.forward_signals = forwarded(config.signals);
+  options.forward_signals = forwarded_signals(config.signals);
   options.usr1_drains = config.signals.usr1 == Usr1Choice::kDrain;
   return options;
 }
@@ -133,7 +125,7 @@ class LiveRun {
   int supervise() {
     if (const Status opened = supervisor_->open(); !opened.ok())
       return report(opened.error(), status_of(opened.error()));
-    RunSignals signals(io_, *supervisor_, *output_, forwarded(config_.signals));
+    RunSignals signals(io_, *supervisor_, *output_, forwarded_signals(config_.signals));
     output_->say("elastictrain: run " + plan_.settings.run_name + " starts with " +
                  std::to_string(plan_.settings.start_workers) + " workers; beside it: elastictrain status " +
                  plan_.settings.run_name);

@@ -1,7 +1,10 @@
 #include "cli/commands/run_signals.h"
 
+#include <unistd.h>
+
 #include <csignal>
 
+#include "cli/config/checks.h"
 #include "cli/output/progress.h"
 
 namespace elastictrain::cli {
@@ -19,6 +22,16 @@ SignalMeaning meaning_of(int signal, bool leaving) {
     default:
       return SignalMeaning::kPass;
   }
+}
+
+std::vector<int> forwarded_signals(const SignalsConfig& signals) {
+  std::vector<int> numbers;
+  for (const std::string& name : signals.forward) {
+    const int number = signal_number(name);
+    const bool is_notice = number == SIGUSR1 && signals.usr1 == Usr1Choice::kDrain;
+    if (number != 0 && !is_notice) numbers.push_back(number);
+  }
+  return numbers;
 }
 
 RunSignals::RunSignals(asio::io_context& io, Supervisor& supervisor, RunOutput& output, const std::vector<int>& forward)

@@ -6,7 +6,9 @@
 #pragma once
 
 #include <asio.hpp>
+#include <vector>
 
+#include "cli/config/run_config.h"
 #include "cli/output/run_output.h"
 #include "supervisor/supervisor.h"
 
@@ -16,6 +18,10 @@ enum class SignalMeaning { kDrain, kStopNow, kPreempt, kPass, kSuspend, kNothing
 
 // Pure: what a signal means when the run is already leaving, or not.
 SignalMeaning meaning_of(int signal, bool leaving);
+
+// Numbers of the signals that go on to workers. USR1 as a notice to leave is for us: a program without a handler for it
+// would die of it before the next step boundary.
+std::vector<int> forwarded_signals(const SignalsConfig& signals);
 
 class RunSignals {
  public:

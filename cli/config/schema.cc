@@ -200,7 +200,7 @@ void add_other_keys(std::vector<KeySpec>& keys) {
                    IntegerField{in<&C::network, &N::port>, 0, 65535}},
                   {"signals.forward", "", "signals passed on to workers; none for none", "--forward-signals",
                    ListField{in<&C::signals, &SignalsConfig::forward>, check_signal}},
-                  {"signals.usr1", "", "drain: USR1 also asks the run to leave", "",
+                  {"signals.usr1", "", "drain: USR1 asks the run to leave and is not passed on", "",
                    choice<&C::signals, &SignalsConfig::usr1>(kUsr1Names)},
                   {"environment.pass", "", "variables of ours that workers get; NAME* for all that begin so", "",
                    ListField{in<&C::environment, &EnvironmentConfig::pass>, check_variable_pattern}},

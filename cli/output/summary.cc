@@ -1,5 +1,6 @@
 #include "cli/output/summary.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "cli/output/figures.h"
@@ -69,6 +70,7 @@ void Summary::add_event(std::string_view event, const Fields& fields) {
   if (event == "commit") add_commit(fields);
   if (event == "generation") add_generation(fields);
   if (event == "note") notes_[text_of(fields, "key")] = text_of(fields, "value");
+  if (event == "finished") last_.step = std::max(last_.step, number_of(fields, "last_step"));
   if (event == "end") end_reason_ = text_of(fields, "reason");
   if (event == "audit") {
     audit_ = std::to_string(number_of(fields, "samples")) + " samples in " +
@@ -92,7 +94,7 @@ std::string Summary::render_speeds() const {
 }
 
 std::string Summary::render_changes() const {
-  Table table({{"generation", Align::kRight}, {"change"}, {"workers"}, {"idle", Align::kRight}, {"why"}});
+  Table table({{"generation", Align::kRight}, {"change"}, {"workers"}, {"idle (estimate)", Align::kRight}, {"why"}});
   for (const Change& change : changes_) {
     table.add_row({std::to_string(change.generation), change.kind,
                    std::to_string(change.size_before) + " -> " + std::to_string(change.size),

@@ -150,3 +150,12 @@ TEST_CASE("Ctrl-C drains, a second one stops, TERM preempts once, the others are
   CHECK(meaning_of(SIGTSTP, false) == SignalMeaning::kSuspend);
   CHECK(meaning_of(SIGCONT, false) == SignalMeaning::kPass);
 }
+
+TEST_CASE("USR1 as a notice to leave does not reach the workers") {
+  SignalsConfig signals;
+  CHECK(forwarded_signals(signals) == std::vector<int>{SIGUSR1, SIGUSR2});
+  signals.usr1 = Usr1Choice::kDrain;
+  CHECK(forwarded_signals(signals) == std::vector<int>{SIGUSR2});
+  signals.forward = {"none"};
+  CHECK(forwarded_signals(signals).empty());
+}
