@@ -19,6 +19,7 @@
 #include "supervisor/protocol/codec.h"
 #include "supervisor/run_directory.h"
 #include "supervisor/supervisor.h"
+#include "supervisor/timers.h"
 #include "tests/unit/supervisor/fake_agent.h"
 
 namespace elastictrain {
@@ -408,6 +409,27 @@ TEST_CASE("a supervisor that was held up for longer than the verdict of death lo
   REQUIRE(!before.is_null());
   CHECK(!after.is_null());
   CHECK(!scene.journal_has("agent_lost", "nothing was heard"));
+}
+
+TEST_CASE(
+    "a timer that comes late waits for what has arrived, then fires once; a cancelled or replaced one never does") {
+  asio::io_context io;
+  std::vector<std::uint64_t> fired;
+  Timers timers(io, [&](std::uint64_t timer) { fired.push_back(timer); });
+  const Instant now = std::chrono::time_point_cast<std::chrono::microseconds>(std::chrono::steady_clock::now());
+  timers.arm(1, now - Millis(300));
+  timers.arm(2, now - Millis(300));
+  timers.arm(3, now);
+  timers.arm(4, now);
+  timers.arm(4, now + Millis(3'600'000));
+  io.poll();
+  CHECK(fired == std::vector<std::uint64_t>{3});
+  timers.cancel(2);
+  while (fired.size() < 2) io.run_one();
+  CHECK(fired == std::vector<std::uint64_t>{3, 1});
+  timers.clear();
+  io.run();
+  CHECK(fired.size() == 2);
 }
 
 TEST_CASE("a time limit stops the run at a step boundary") {
