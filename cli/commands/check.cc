@@ -63,9 +63,13 @@ std::string render_deadlines(const RunConfig& config) {
   return table.render();
 }
 
+bool is_our_build(const std::string& version) {
+  return version == ELASTICTRAIN_VERSION || version == launcher::build_id();
+}
+
 std::string remark(const HostReport& report) {
   if (!report.reached) return report.problem;
-  if (report.binary_version != launcher::build_id()) return "runs another build: " + report.binary_version;
+  if (!is_our_build(report.binary_version)) return "runs another version: " + report.binary_version;
   if (std::abs(report.clock_difference_s) > kClockLimit_s) return "its clock is off; times in logs will not match";
   if (report.cores < report.slots && report.gpus.empty()) return "more slots than cores";
   return "good";
@@ -77,6 +81,7 @@ std::string render_hosts(const std::vector<HostReport>& reports) {
                {"cores", Align::kRight},
                {"memory", Align::kRight},
                {"GPUs"},
+               {"version"},
                {"start", Align::kRight},
                {"round trip", Align::kRight},
                {"clock", Align::kRight},
@@ -85,13 +90,13 @@ std::string render_hosts(const std::vector<HostReport>& reports) {
   for (const HostReport& report : reports) {
     const std::string slots = std::to_string(report.slots);
     if (!report.reached) {
-      table.add_row({report.host, slots, "-", "-", "-", "-", "-", "-", "-", remark(report)});
+      table.add_row({report.host, slots, "-", "-", "-", "-", "-", "-", "-", "-", remark(report)});
       continue;
     }
     const std::string sign = report.clock_difference_s < 0 ? "-" : "+";
     table.add_row({report.host, slots, std::to_string(report.cores), format_bytes(report.memory_bytes),
                    report.gpus.empty() ? "none" : std::to_string(report.gpus.size()) + " x " + report.gpus.front(),
-                   format_duration(report.start_s), format_duration(report.round_trip_s),
+                   report.binary_version, format_duration(report.start_s), format_duration(report.round_trip_s),
                    sign + format_duration(std::abs(report.clock_difference_s)), report.connected_from, remark(report)});
   }
   return table.render();
