@@ -70,7 +70,7 @@ void Summary::add_event(std::string_view event, const Fields& fields) {
   if (event == "commit") add_commit(fields);
   if (event == "generation") add_generation(fields);
   if (event == "note") notes_[text_of(fields, "key")] = text_of(fields, "value");
-  if (event == "finished") last_.step = std::max(last_.step, number_of(fields, "last_step"));
+  if (event == "finished") finished_step_ = std::max(finished_step_, number_of(fields, "last_step"));
   if (event == "end") end_reason_ = text_of(fields, "reason");
   if (event == "audit") {
     audit_ = std::to_string(number_of(fields, "samples")) + " samples in " +
@@ -107,9 +107,10 @@ std::string Summary::render(int exit_status) const {
   std::string text = "summary of " + last_.view.run_name + "\n";
   text += "  ended: " + (end_reason_.empty() ? "without a word" : end_reason_) + " (status " +
           std::to_string(exit_status) + ") after " + format_duration(last_.uptime_s) + "\n";
-  if (last_.step > 0) {
-    text += "  trained: " + std::to_string(last_.step) + " steps, loss " + format_loss(last_.loss) +
-            ", idle for changes " + format_duration(last_.idle_s) + "\n";
+  if (const Step steps = std::max(last_.step, finished_step_); steps > 0) {
+    text += "  trained: " + std::to_string(steps) + " steps";
+    if (last_.step > 0) text += ", loss " + format_loss(last_.loss);
+    text += ", idle for changes " + format_duration(last_.idle_s) + "\n";
   }
   for (const auto& [key, value] : notes_) text += "  " + key + ": " + value + "\n";
   if (!audit_.empty()) text += "  audit: " + audit_ + "\n";

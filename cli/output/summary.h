@@ -44,6 +44,7 @@ class Summary {
   std::string render_changes() const;
 
   RunFigures last_;
+  Step finished_step_ = 0;  // a short run ends before its figures arrive
   std::map<std::uint64_t, Speed> speeds_;
   std::vector<Change> changes_;
   std::map<std::string, std::string> notes_;

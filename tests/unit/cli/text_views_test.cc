@@ -96,9 +96,11 @@ TEST_CASE("the summary shows speed by size, idle time of each change, notes and 
   summary.add_figures(figures(4, 4, 40, 0.012));
   summary.add_figures(figures(6, 4, 60, 0.012));
   summary.add_event("note", {{"key", "\"accuracy\""}, {"value", "\"0.97\""}});
+  summary.add_event("finished", {{"worker", "1"}, {"last_step", "64"}});
   summary.add_event("end", {{"status", "0"}, {"reason", "\"all epochs are done\""}});
   const std::string text = summary.render(0);
   CHECK(contains(text, "ended: all epochs are done (status 0) after 6.0 s"));
+  CHECK(contains(text, "trained: 64 steps, loss 0.25, idle for changes 12.0 ms"));
   CHECK(contains(text, "accuracy: 0.97"));
   CHECK(contains(text, "      2        200"));
   CHECK(contains(text, "      4        400"));
