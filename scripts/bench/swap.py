@@ -1,18 +1,17 @@
 """What a change of size costs: idle time, latency, cold start. All from the workers' step logs.
 
-Idle time: the longest gap between two steps committed by anybody, from the request until a few steps after the first
-one at the new size, minus the median step at that size.
+Idle time: the longest gap between committed steps, from the request until a few steps after the first one at the new
+size, minus the median step at that size. The time of a step is when the first worker has committed it: gaps between the
+records of different workers would be shorter by their skew, and flatter us.
 """
 
 import collections
-import glob
-import json
 import os
 import statistics
 import time
 
 import rows
-from harness import Run, job, members, step_interval, synthetic
+from harness import Run, job, members, synthetic
 
 import torchrun
 
@@ -27,7 +26,7 @@ def changed(status, size, gone):
 
 
 def change(run, words, size, gone=None):
-    """Carries out one change; (time of the request, idle time, median step at the new size, first step at it), in s."""
+    """Carries out one change and waits until it has settled: a Change, in seconds."""
     before = {record["pid"] for record in run.steps()[-200:]}
     asked = time.monotonic()
     run.do(*words)
@@ -35,9 +34,30 @@ def change(run, words, size, gone=None):
     run.wait_more_steps(3 * SETTLE_STEPS, 60)
     records = [r for r in run.steps() if r["t"] > asked - 10]
     first = first_step_after(records, asked, size, before, gone is not None)
-    new_size = [r for r in records if r["t"] >= first["t"]]
-    step = step_interval([r for r in new_size if r["step"] > first["step"] + 1])
-    return asked, idle_time(records, asked, new_size) - step, step, first
+    times = step_times(records)
+    after = [times[step] for step in sorted(times) if step > first["step"]]
+    median = statistics.median(gaps(after))
+    window = [times[step] for step in sorted(times) if step <= first["step"] + SETTLE_STEPS]
+    start = max((t for t in window if t <= asked), default=window[0])
+    idle = max(gaps([t for t in window if t >= start])) - median
+    at_swap = times[first["step"]] - times[first["step"] - 1] - median
+    return Change(idle, at_swap, median, first["t"] - asked)
+
+
+# All in seconds. `idle` is the longest gap from the request on; `at_swap` the one in which the membership changed.
+Change = collections.namedtuple("Change", "idle at_swap step latency")
+
+
+def step_times(records):
+    """Step number -> when the first worker had committed it."""
+    times = {}
+    for record in records:
+        times.setdefault(record["step"], record["t"])
+    return times
+
+
+def gaps(times):
+    return [b - a for a, b in zip(times, times[1:])]
 
 
 def first_step_after(records, asked, size, before, replaced):
@@ -48,31 +68,21 @@ def first_step_after(records, asked, size, before, replaced):
     raise AssertionError(f"no step at size {size} after the change")
 
 
-def idle_time(records, asked, new_size):
-    """The longest gap around the change, in s."""
-    last = sorted({r["step"] for r in new_size})[:SETTLE_STEPS][-1]
-    window = [r["t"] for r in records if r["step"] <= last]
-    window = [t for t in window if t <= asked][-1:] + [t for t in window if t > asked]
-    return max(b - a for a, b in zip(window, window[1:]))
-
-
-def steady_gap(run, seconds):
+def steady_gap(run, steps):
     """How much longer than the median the longest gap is where nothing changes: the noise of the machine, in s."""
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
-        time.sleep(0.2)
-    records = [r for r in run.steps() if r["t"] > until - seconds]
-    times = [r["t"] for r in records]
-    return max(b - a for a, b in zip(times, times[1:])) - step_interval(records)
+    start = run.last_step()
+    run.wait_step(start + steps, 60)
+    own = gaps([t for step, t in sorted(step_times(run.steps()).items()) if step > start])
+    return max(own) - statistics.median(own)
 
 
-def swap_idle(config, repetitions):
-    """{"grow"|"replace"|"shrink": [(idle, step), …]} in ms, and the longest steady gap in ms."""
+def swap_changes(config, repetitions):
+    """{"grow"|"replace"|"shrink": [Change, …]}, and the longest steady gap in s."""
     found = collections.defaultdict(list)
     with Run(config) as run:
         run.wait_size(2, 60)
         run.wait_more_steps(SETTLE_STEPS)
-        noise = steady_gap(run, 3) * 1000
+        noise = steady_gap(run, 3 * SETTLE_STEPS)
         for _ in range(repetitions):
             found["grow"].append(change(run, ("resize", run.name, 3), 3))
             victim = members(run.status())[1]["pid"]
@@ -80,17 +90,26 @@ def swap_idle(config, repetitions):
             found["shrink"].append(change(run, ("resize", run.name, 2), 2))
         run.do("stop", run.name)
         run.wait(60)
-    return {kind: [(max(0.0, idle) * 1000, step * 1000) for _, idle, step, _ in changes]
-            for kind, changes in found.items()}, noise
+    return found, noise
+
+
+def idles_ms(changes):
+    return [1000 * max(0.0, change.idle) for change in changes]
+
+
+def explain(changes, noise):
+    at_swap = 1000 * statistics.median(max(0.0, change.at_swap) for change in changes)
+    step = 1000 * statistics.median(change.step for change in changes)
+    return (f"{spread_ms(idles_ms(changes))}, at the swap itself {at_swap:.1f} ms; median step {step:.0f} ms; where nothing "
+            f"changes the longest gap is {1000 * noise:.1f} ms longer")
 
 
 def idle_rows(name, config, repetitions, limit_of):
-    found, noise = swap_idle(config, repetitions)
-    for kind, pairs in found.items():
-        idles = [idle for idle, _ in pairs]
-        step = statistics.median(step for _, step in pairs)
-        detail = f"idle {spread_ms(idles)}; median step {step:.0f} ms; without a change the longest gap is {noise:.1f} ms over"
-        yield rows.below(f"{name}/{kind}", statistics.median(idles), "ms", round(limit_of(kind, step), 1), detail)
+    found, noise = swap_changes(config, repetitions)
+    for kind, changes in found.items():
+        limit = limit_of(kind, 1000 * statistics.median(change.step for change in changes))
+        yield rows.below(f"{name}/{kind}", statistics.median(idles_ms(changes)), "ms", round(limit, 1),
+                         explain(changes, noise))
 
 
 def spread_ms(values):
@@ -98,13 +117,13 @@ def spread_ms(values):
 
 
 def swap_large(repetitions):
-    trainer = synthetic(parameter_bytes=100_000_000, compute_us_per_sample=20_000, gradient="constant")
+    trainer = synthetic(parameter_bytes=100_000_000, compute_us_per_sample=26_000, gradient="constant")
     config = job(workers=(1, 2, 4), trainer=trainer, batch={"per_worker": 8}, audit={"every_steps": 0})
     return idle_rows("swap-large", config, repetitions, lambda kind, step: 20 if kind == "shrink" else 0.1 * step)
 
 
 def swap_small(repetitions):
-    trainer = synthetic(parameter_bytes=4_000_000, compute_us_per_sample=3_000)
+    trainer = synthetic(parameter_bytes=4_000_000, compute_us_per_sample=3_500)
     config = job(workers=(1, 2, 4), trainer=trainer, batch={"per_worker": 8}, audit={"every_steps": 0})
     return idle_rows("swap-small", config, repetitions, lambda kind, step: 20)
 
@@ -125,13 +144,12 @@ def swap_large_real(repetitions):
         trainer = {"model": "mlp", "train": images, "format": "cifar10", "hidden": [4096, 3000], "epochs": 100_000,
                    "eval_every_epochs": 0, "learning_rate": 0.0001}
         config = job(workers=(1, 2, 4), trainer=trainer, batch={"per_worker": 8}, audit={"every_steps": 0})
-        found, _ = swap_idle(config, repetitions)
+        found, noise = swap_changes(config, repetitions)
     finally:
         probe.kill()
-    ours = {kind: statistics.median(idle for idle, _ in pairs) for kind, pairs in found.items()}
-    for kind, pairs in found.items():
-        yield rows.Row(f"swap-large-real/{kind}", ours[kind], "ms", "", None,
-                       f"idle {spread_ms([i for i, _ in pairs])}; median step {statistics.median(s for _, s in pairs):.0f} ms")
+    ours = {kind: statistics.median(idles_ms(changes)) for kind, changes in found.items()}
+    for kind, changes in found.items():
+        yield rows.Row(f"swap-large-real/{kind}", ours[kind], "ms", "", None, explain(changes, noise))
     try:
         theirs = torchrun.chain("large", repetitions)
     except rows.Unavailable as reason:
@@ -145,46 +163,46 @@ def swap_large_real(repetitions):
 
 
 def resize_latency(repetitions):
-    trainer = synthetic(parameter_bytes=4_000_000, compute_us_per_sample=6_000)
+    # Half a second of start-up stands for a program that loads its libraries and data; import torch takes longer.
+    trainer = synthetic(parameter_bytes=4_000_000, compute_us_per_sample=6_000, startup_delay_ms=500)
     config = job(workers=(1, 2, 3), trainer=trainer, batch={"per_worker": 8}, audit={"every_steps": 0},
                  hosts={"list": ["localhost:4"]})
-    for kind, spares in (("warm-spare", 1), ("cold-start", 0)):
-        config["workers"]["spares"] = spares
-        yield latency_row(kind, config, repetitions)
+    config["workers"]["spares"] = 1
+    warm, _ = latencies(config, repetitions)
+    steps = [change.latency / change.step for change in warm]
+    yield rows.below("resize-latency/warm-spare", statistics.median(steps), "steps", 3,
+                     f"{spread_ms([change.latency * 1000 for change in warm])} after `resize`")
+    config["workers"]["spares"] = 0
+    cold, startup = latencies(config, repetitions)
+    share = [100 * own / change.latency for own, change in zip(startup, cold)]
+    yield rows.at_least("resize-latency/cold-start", statistics.median(share), "% the worker's", 50,
+                        f"{spread_ms([change.latency * 1000 for change in cold])} after `resize`, of which the worker's own "
+                        f"start takes {statistics.median(startup) * 1000:.0f} ms")
 
 
-def latency_row(kind, config, repetitions):
-    seconds, steps, startup = [], [], []
+def latencies(config, repetitions):
+    """Growing from 2 to 3 again and again: the changes, and how long each new worker took to be ready by itself."""
+    changes, startup = [], []
     with Run(config) as run:
         run.wait_size(2, 60)
         for _ in range(repetitions):
-            if kind == "warm-spare":
+            if config["workers"]["spares"]:
                 run.wait_status(lambda s: any(w["phase"] == "spare" and w["pid"] for w in s["workers"]), 30, "a spare")
-                run.wait_more_steps(SETTLE_STEPS)
-            asked, _, step, first = change(run, ("resize", run.name, 3), 3)
-            seconds.append(first["t"] - asked)
-            steps.append((first["t"] - asked) / step)
-            startup.append(startup_time(run, asked))
+            run.wait_more_steps(SETTLE_STEPS)
+            changes.append(change(run, ("resize", run.name, 3), 3))
+            startup.append(0.0 if config["workers"]["spares"] else startup_time(run))
             change(run, ("resize", run.name, 2), 2)
         run.do("stop", run.name)
         run.wait(60)
-    milliseconds = spread_ms([s * 1000 for s in seconds])
-    if kind == "warm-spare":
-        return rows.below(f"resize-latency/{kind}", statistics.median(steps), "steps", 3, f"{milliseconds} after `resize`")
-    own = statistics.median(startup) / statistics.median(seconds)
-    detail = f"{milliseconds} after `resize`, of which the worker's own start takes {statistics.median(startup) * 1000:.0f} ms"
-    return rows.at_least(f"resize-latency/{kind}", 100 * own, "% worker's own", 50, detail)
+    return changes, startup
 
 
-def startup_time(run, asked):
-    """From the first instruction of the youngest worker to the end of its set-up, in s."""
-    youngest = 0.0
-    for path in glob.glob(os.path.join(run.steps_directory, "w-*.jsonl")):
-        with open(path) as file:
-            times = {r["ev"]: r["t"] for r in map(json.loads, filter(lambda l: l.endswith("\n"), file)) if r["ev"] != "step"}
-        if times.get("proc", 0) > asked and "ready" in times:
-            youngest = max(youngest, times["ready"] - times["proc"])
-    return youngest
+def startup_time(run):
+    """From the start of the youngest process to its being ready, in s, as the journal has it."""
+    journal = run.journal()
+    spawned = next(record for record in reversed(journal) if record["event"] == "spawned")
+    ready = next(r for r in journal if r["event"] == "ready" and r["worker"] == spawned["worker"])
+    return ready["up"] - spawned["up"]
 
 
 def cold_start(repetitions):

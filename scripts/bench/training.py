@@ -2,6 +2,7 @@
 
 import random
 import statistics
+import tempfile
 
 import rows
 from harness import Run, job, members, synthetic, wait_until
@@ -11,7 +12,7 @@ GLOBAL_BATCH = 64
 
 def optdigits_job(seed):
     trainer = {"model": "mlp", "train": rows.shared("data", "optdigits", "optdigits.tra"),
-               "test": rows.shared("data", "optdigits", "optdigits.tes"), "epochs": 150, "seed": seed,
+               "test": rows.shared("data", "optdigits", "optdigits.tes"), "epochs": 500, "seed": seed,
                "eval_every_epochs": 0}
     batch = {"per_worker": GLOBAL_BATCH, "max_global": GLOBAL_BATCH, "at_limit": "split"}
     return job(workers=(1, 2, 4), trainer=trainer, batch=batch)
@@ -78,7 +79,7 @@ def audit_100(repetitions):
         run.do("stop", run.name)
         run.wait(60)
         audit = run.audit() or {}
-    detail = ", ".join(f"{count} {kind}" for kind, count in counts.items()) + f"; {audit.get('steps')} steps audited"
+    detail = ", ".join(f"{count} {kind}" for kind, count in counts.items()) + f"; {audit.get('steps')} steps audited, {audit.get('hashes_compared')} hashes compared"
     for key in ("missing", "repeated", "unequal_hashes"):
         yield rows.below(f"audit-100/{key}", float(audit.get(key, "nan")), "", 0, detail)
 
@@ -93,7 +94,6 @@ class HostPair:
         return {"discover": 'cat "$HOSTS"', "discover_interval_ms": 100}
 
     def __enter__(self):
-        import tempfile
         self.file = tempfile.NamedTemporaryFile("w", prefix="et-hosts-")
         self.path = self.file.name
         self.offer(self.NAMES)
@@ -139,7 +139,12 @@ def drain_and_return(run, hosts, choice, size):
     run.do("drain", run.name, victim)
     run.wait_status(lambda s: s["phase"] == "running" and s["world_size"] == size
                     and victim not in {w["host"] for w in members(s)}, 60, f"{victim} drained")
+    seen = vanished(run, victim)
     hosts.offer([name for name in hosts.NAMES if not name.startswith(victim)])
-    run.wait_status(lambda s: all(h["host"] != victim or h["phase"] == "down" for h in s["hosts"]), 30, "its end")
+    wait_until(lambda: vanished(run, victim) > seen, 30, f"{victim} gone from the list")
     hosts.offer(hosts.NAMES)
     run.wait_status(lambda s: any(h["host"] == victim and h["phase"] == "up" for h in s["hosts"]), 30, "its return")
+
+
+def vanished(run, host):
+    return sum(record["event"] == "host_vanished" and record["host"] == host for record in run.journal())
