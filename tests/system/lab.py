@@ -159,6 +159,14 @@ class Lab:
     def remote_pids(self):
         return {host.name: pids for host in self.hosts if (pids := host.pids())}
 
+    def wait_remote_pids_gone(self, patience_s=10):
+        """What is left after a while: an sshd needs a moment to see that its connection is gone, also that of our own
+        probe when a link comes back."""
+        deadline = time.monotonic() + patience_s
+        while (left := self.remote_pids()) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        return left
+
     def close(self):
         names = [self.switch] + [host.namespace for host in [self.head, *self.hosts]]
         _remove(names, self.directory)

@@ -31,7 +31,7 @@ class SshHosts(Case):
     def tearDown(self):
         for host in self.unplugged:
             host.set_link(True)
-        self.assertEqual(self.lab.remote_pids(), {}, "the hosts are clean after every test")
+        self.assertEqual(self.lab.wait_remote_pids_gone(), {}, "the hosts are clean after every test")
 
     def start(self, config, **options):
         return Run(config, lab=self.lab, **options)
