@@ -19,8 +19,8 @@ def program(*parts):
 def allreduce(repetitions):
     script = os.path.join(rows.ROOT, "tests", "bench", "allreduce", "run_all.py")
     folder = os.path.dirname(program("allreduce", "allreduce_bench"))
-    argv = [sys.executable, script, "--build", folder, "--repetitions", str(repetitions)]
-    done = subprocess.run(argv, stdout=subprocess.PIPE, text=True, timeout=3000)
+    argv = [sys.executable, script, "--build", folder, "--rounds", str(max(5, repetitions))]
+    done = subprocess.run(argv, stdout=subprocess.PIPE, text=True, timeout=1200)
     if done.returncode not in (0, 1):  # 1: a cell misses its target
         raise rows.Unavailable(f"run_all.py ended with {done.returncode}")
     for cell in json.loads(done.stdout):
@@ -34,9 +34,13 @@ def size_name(size):
 def allreduce_row(cell):
     """One cell of the table: our time beside the best of the peers that are installed."""
     name = f"allreduce/{cell['ranks']}-ranks-{cell['transport'].replace(' ', '-')}-{size_name(cell['bytes'])}"
-    beside = ", ".join(f"{peer} {value:g}" for peer, value in cell["peers_us"].items())
-    detail = (f"ours {cell['ours_us']:g} us, {beside}; {cell['gb_s']:g} GB/s, "
-              f"{100 * cell['share_of_memcpy']:.0f} % of memcpy; {rows.congestion_control()}")
+    if cell["ours_us"] is None:
+        return rows.Row(name, None, "times", "> 1 times", False, f"ours failed: {cell['failures'].get('ours')}")
+    beside = ", ".join(f"{peer} {'failed' if value is None else format(value, 'g')}"
+                       for peer, value in cell["peers_us"].items())
+    control = cell["congestion_control"]
+    detail = (f"ours {cell['ours_us']:g} us, {beside}; {cell['rounds']} rounds; {cell['gb_s']:g} GB/s, "
+              f"{100 * cell['share_of_memcpy']:.0f} % of memcpy; ours over {control['ours']}, peers over {control['system']}")
     if cell["best_peer"] is None:
         return rows.Row(name, None, "times", "> 1 times", None, "no peer is installed (scripts/setup.sh bench); " + detail)
     return rows.Row(name, cell["times_faster"], "times", "> 1 times", cell["met"], f"best peer {cell['best_peer']}; {detail}")

@@ -35,7 +35,7 @@ inline double time_round(const AllReduce& all_reduce, std::vector<float>& data, 
 
 // All ranks must make the same number of calls: rank 0 decides and everybody sums its decision.
 inline int agree_on_count(const AllReduce& all_reduce, int rank, double estimate, double round_seconds) {
-  const double wanted = std::clamp(round_seconds / std::max(estimate, 1e-9), 3.0, 20'000.0);
+  const double wanted = std::clamp(round_seconds / std::max(estimate, 1e-9), 2.0, 20'000.0);
   std::vector<float> decision(16, rank == 0 ? static_cast<float>(static_cast<int>(wanted)) : 0.0F);
   all_reduce(decision.data(), decision.size());
   return static_cast<int>(decision[0]);
@@ -45,7 +45,7 @@ inline void run_loop(const LoopOptions& options, int rank, const AllReduce& all_
   for (const std::size_t bytes : options.sizes_bytes) {
     std::vector<float> data(bytes / sizeof(float), 0.0F);
     time_round(all_reduce, data, 2);
-    const int count = agree_on_count(all_reduce, rank, time_round(all_reduce, data, 3), options.round_seconds);
+    const int count = agree_on_count(all_reduce, rank, time_round(all_reduce, data, 2), options.round_seconds);
     std::string line;
     for (int round = 0; round < options.repetitions; ++round) {
       line += (line.empty() ? "" : ", ") + std::to_string(time_round(all_reduce, data, count) * 1e6);
