@@ -104,11 +104,13 @@ TEST_CASE("when a rank is stopped the others can be aborted from outside") {
     auto pid = fork_rank([&] { return reduce_until_error(world, victim, board, 100'000); });
     std::atomic<int> aborted{0};
     std::vector<std::unique_ptr<Communicator>> comms(world.size());
+    std::vector<std::atomic<Communicator*>> built(world.size());
     std::vector<std::thread> ranks;
     for (std::uint32_t rank = 0; rank < world.size(); ++rank) {
       if (rank == victim) continue;
       ranks.emplace_back([&, rank] {
         comms[rank] = world.build(rank, 1, std::chrono::seconds(15));
+        built[rank] = comms[rank].get();
         std::vector<float> data(100'000);
         Status status;
         for (int step = 1; status; ++step) {
@@ -121,8 +123,8 @@ TEST_CASE("when a rank is stopped the others can be aborted from outside") {
     await_step(board, 0, 5);
     ::kill(pid, SIGSTOP);
     std::this_thread::sleep_for(std::chrono::milliseconds(30));
-    for (auto& comm : comms) {
-      if (comm) comm->abort();
+    for (auto& communicator : built) {
+      if (communicator) communicator.load()->abort();
     }
     for (auto& rank : ranks) rank.join();
     CHECK(aborted == static_cast<int>(world.size()) - 1);
