@@ -16,7 +16,7 @@ std::size_t usable_cores() {
 
 OpControl::OpControl(std::chrono::milliseconds timeout, std::size_t ranks_on_machine)
     : timeout_(timeout), crowded_(ranks_on_machine > usable_cores()) {
-  spins_ = crowded_ ? 20 : 200;
+  spins_ = crowded_ ? 20 : 2000;
   yields_ = 500;
 }
 

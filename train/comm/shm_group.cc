@@ -78,8 +78,10 @@ void ShmGroup::begin_operation(char kind, std::uint64_t bytes) {
 }
 
 void ShmGroup::enter(std::uint64_t chunk) {
+  auto& control = region_.control(local_);
   region_.chunk_header(local_, chunk) = current_;
-  publish(region_.control(local_).entered, static_cast<std::uint32_t>(chunk + 1));
+  control.core.store(current_core(), std::memory_order_relaxed);
+  publish(control.entered, static_cast<std::uint32_t>(chunk + 1));
 }
 
 Status ShmGroup::await_all_entered() {

@@ -76,6 +76,12 @@ class ShmGroup {
   void copy_in(const Pieces& block, std::size_t offset);
   void copy_out(const Pieces& block, std::size_t offset, std::size_t rank);
 
+  // The core this thread runs on. Shared with the awaited rank, only giving it up lets that rank go on.
+  static std::uint32_t current_core() noexcept;
+  bool shares_core_with(std::size_t peer) const noexcept;
+  // Of two ranks that keep meeting on one core while there is a core for each, one moves.
+  void note_shared_core(std::size_t peer) noexcept;
+
   void publish(Counter& counter, std::uint32_t value) noexcept;
   Status wait_for(Counter& counter, std::uint32_t target, std::size_t peer);
   Status wait_slowly(Counter& counter, std::uint32_t target, std::size_t peer);
@@ -96,6 +102,7 @@ class ShmGroup {
   std::uint64_t chunk_ = 0;  // number of the current one, over all operations
   std::uint64_t operation_ = 0;
   ChunkHeader current_;
+  int waits_on_shared_core_ = 0;
   std::uint64_t shared_bytes_ = 0;
   std::vector<const float*> inputs_;
 };

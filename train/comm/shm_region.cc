@@ -24,8 +24,7 @@ constexpr std::size_t kControlBytes = kPage;
 constexpr std::size_t kSlotBytes = (kControlBytes + ShmRegion::kBuffers * kBufferStride + kPage - 1) / kPage * kPage;
 constexpr std::size_t kMailboxStride = kPage + ShmRegion::kMailboxSlots * ShmRegion::kMailboxBytes;
 
-constexpr std::size_t kChunkHeadersOffset = sizeof(RankControl);
-static_assert(kChunkHeadersOffset + ShmRegion::kBuffers * kLineBytes <= kControlBytes);
+static_assert(sizeof(RankControl) <= kControlBytes);
 
 }  // namespace
 
@@ -89,7 +88,7 @@ std::byte* ShmRegion::slot(std::size_t rank) const {
 }
 
 ChunkHeader& ShmRegion::chunk_header(std::size_t rank, std::uint64_t chunk) const {
-  return *reinterpret_cast<ChunkHeader*>(slot(rank) + kChunkHeadersOffset + chunk % kBuffers * kLineBytes);
+  return control(rank).headers[chunk % kBuffers];
 }
 
 std::byte* ShmRegion::buffer(std::size_t rank, std::uint64_t chunk) const {

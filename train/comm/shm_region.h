@@ -25,17 +25,23 @@ struct alignas(kLineBytes) GroupHeader {
   std::atomic<std::uint32_t> sleepers;  // ranks in futex(2); publishers look here before they wake
 };
 
-struct RankControl {
-  alignas(kLineBytes) std::atomic<std::uint32_t> entered;  // chunks this rank has put its input of
-  alignas(kLineBytes) std::atomic<std::uint32_t> reduced;  // chunks this rank has reduced its slice of
-  alignas(kLineBytes) std::atomic<std::uint32_t> state;    // SlotState
-};
-
 // Says what the chunk in a buffer belongs to; equal on all ranks unless the program mixes up its calls.
 struct ChunkHeader {
   std::uint64_t operation = 0;  // kind and number
   std::uint64_t bytes = 0;      // of the whole operation
 };
+
+inline constexpr std::size_t kChunkBuffers = 3;
+
+struct RankControl {
+  // All that a peer needs to know of this rank's input is in one cache line.
+  alignas(kLineBytes) std::atomic<std::uint32_t> entered;  // chunks this rank has put its input of
+  std::atomic<std::uint32_t> core;                         // where it ran when it published last
+  ChunkHeader headers[kChunkBuffers];
+  alignas(kLineBytes) std::atomic<std::uint32_t> reduced;  // chunks this rank has reduced its slice of
+  alignas(kLineBytes) std::atomic<std::uint32_t> state;    // SlotState
+};
+static_assert(offsetof(RankControl, headers) + kChunkBuffers * sizeof(ChunkHeader) <= 64);
 
 struct MailboxControl {
   alignas(kLineBytes) std::atomic<std::uint32_t> written;
@@ -44,7 +50,7 @@ struct MailboxControl {
 
 class ShmRegion {
  public:
-  static constexpr std::size_t kBuffers = 3;
+  static constexpr std::size_t kBuffers = kChunkBuffers;
   static constexpr std::size_t kChunkBytes = 256 << 10;
   static constexpr std::size_t kMailboxBytes = 64 << 10;
   static constexpr std::size_t kMailboxSlots = 2;

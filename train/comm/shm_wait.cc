@@ -13,6 +13,7 @@ namespace {
 
 constexpr long kSleepNanoseconds = 2'000'000;
 constexpr int kYieldsBetweenChecks = 64;
+constexpr int kWaitsBeforeMove = 100;
 
 // Counters wrap around; what counts is the distance.
 bool reached(const std::atomic<std::uint32_t>& counter, std::uint32_t target) {
@@ -29,6 +30,17 @@ void wake(std::atomic<std::uint32_t>& word) {
   ::syscall(SYS_futex, &word, FUTEX_WAKE, INT32_MAX, nullptr, nullptr, 0);
 }
 
+// Moves this thread elsewhere, for the moment only: where it may run stays as it was.
+void leave_core(std::uint32_t core) {
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  if (::sched_getaffinity(0, sizeof allowed, &allowed) != 0) return;
+  cpu_set_t others = allowed;
+  CPU_CLR(core, &others);
+  if (CPU_COUNT(&others) == 0 || ::sched_setaffinity(0, sizeof others, &others) != 0) return;
+  ::sched_setaffinity(0, sizeof allowed, &allowed);
+}
+
 }  // namespace
 
 // Sequentially consistent on both sides: either the publisher sees the sleeper, or the sleeper sees the new value.
@@ -37,11 +49,31 @@ void ShmGroup::publish(Counter& counter, std::uint32_t value) noexcept {
   if (region_.header().sleepers.load(std::memory_order_seq_cst) != 0) wake(counter);
 }
 
+std::uint32_t ShmGroup::current_core() noexcept {
+  return static_cast<std::uint32_t>(::sched_getcpu());
+}
+
+bool ShmGroup::shares_core_with(std::size_t peer) const noexcept {
+  return region_.control(peer).core.load(std::memory_order_relaxed) == current_core();
+}
+
+// The scheduler brings ranks together that wake each other through sockets, and leaves them there on a busy machine.
+void ShmGroup::note_shared_core(std::size_t peer) noexcept {
+  if (control_.crowded() || local_ < peer || ++waits_on_shared_core_ < kWaitsBeforeMove) return;
+  waits_on_shared_core_ = 0;
+  leave_core(current_core());
+}
+
 Status ShmGroup::wait_for(Counter& counter, std::uint32_t target, std::size_t peer) {
+  if (reached(counter, target)) [[likely]]
+    return {};
+  if (shares_core_with(peer)) {
+    note_shared_core(peer);
+    return wait_slowly(counter, target, peer);
+  }
   for (int spin = control_.spins(); spin > 0; --spin) {
-    if (reached(counter, target)) [[likely]]
-      return {};
     pause_core();
+    if (reached(counter, target)) return {};
   }
   return wait_slowly(counter, target, peer);
 }

@@ -16,7 +16,8 @@ struct Options {
   LoopOptions loop;
 };
 
-// --ranks N --transport auto|tcp --algorithm NAME --sizes a,b,c --repetitions N. Ends the program on anything else.
+// --ranks N --transport auto|tcp --algorithm NAME --sizes a,b,c --repetitions N --round-seconds S. Ends the program on
+// anything else.
 inline Options parse_options(int argc, char** argv) {
   Options options;
   for (int i = 1; i + 1 < argc; i += 2) {
@@ -32,6 +33,8 @@ inline Options parse_options(int argc, char** argv) {
       options.loop.sizes_bytes = parse_sizes(value);
     } else if (name == "--repetitions") {
       options.loop.repetitions = std::stoi(value);
+    } else if (name == "--round-seconds") {
+      options.loop.round_seconds = std::stod(value);
     } else {
       std::fprintf(stderr, "unknown option %s\n", name.c_str());
       std::exit(2);
