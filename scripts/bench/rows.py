@@ -7,7 +7,7 @@ import statistics
 import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-BUILD = os.path.join(ROOT, "build", "release")
+BUILD = os.environ.get("ELASTICTRAIN_BUILD", os.path.join(ROOT, "build", "release"))
 SHARED = os.path.join(os.path.dirname(ROOT), "shared")
 sys.path.insert(0, os.path.join(ROOT, "tests", "system"))
 

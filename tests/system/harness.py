@@ -112,7 +112,8 @@ def wait_until(condition, timeout, what):
 class Run:
     """One `elastictrain run`, started by start(); as a context manager it leaves no process behind."""
 
-    def __init__(self, config=None, arguments=(), name=None, lab=None, environment=None, stdout=subprocess.PIPE):
+    def __init__(self, config=None, arguments=(), name=None, lab=None, environment=None, stdout=subprocess.PIPE,
+                 stderr=subprocess.PIPE):
         self.token = secrets.token_hex(8)
         self.name = name or f"test-{self.token[:6]}"
         self.lab = lab
@@ -133,7 +134,7 @@ class Run:
                 argv += ["-x", f"{variable}={self.environment[variable]}"]
         arguments = list(arguments)
         self.argv = argv + ["--name", self.name] + arguments
-        self.stdout_target = stdout
+        self.targets = {"stdout": stdout, "stderr": stderr}
         self.process = None
         self.lines = []  # of both streams, as (stream, text)
         self.readers = []
@@ -151,8 +152,8 @@ class Run:
     # --- Life
 
     def start(self):
-        options = {"stdin": subprocess.DEVNULL, "stdout": self.stdout_target, "stderr": subprocess.PIPE, "text": True,
-                   "errors": "replace", "start_new_session": True}
+        options = {"stdin": subprocess.DEVNULL, **self.targets, "text": True, "errors": "replace",
+                   "start_new_session": True}
         self.started = time.monotonic()
         if self.lab:
             self.process = self.lab.popen_on_head(self.argv, env=self.environment, **options)

@@ -1,6 +1,7 @@
 """One test for each row of the table of output."""
 
 import os
+import pty
 import re
 
 import harness
@@ -9,6 +10,20 @@ from harness import Case, Run, job, wait_until
 
 def shell(script, workers=2, *flags):
     return ["-n", str(workers), *flags, "--", "sh", "-c", script]
+
+
+def read_terminal(master):
+    """Everything until the other side is closed."""
+    text = b""
+    while True:
+        try:
+            part = os.read(master, 65536)
+        except OSError:  # how Linux says that no process has the terminal any more
+            part = b""
+        if not part:
+            os.close(master)
+            return text.decode(errors="replace")
+        text += part
 
 
 class Output(Case):
@@ -132,6 +147,17 @@ class Output(Case):
         with Run(job(trainer=harness.synthetic(samples=1600, epochs=1))) as run:
             self.assertEqual(run.wait(), 0)
             self.assertNotRegex(run.text(), r"[\x1b\r]")
+
+    def test_a_terminal_gets_one_line_that_updates_and_never_cuts_workers_lines(self):
+        master, slave = pty.openpty()
+        script = "i=0; while [ $i -lt 40 ]; do echo whole-line-$i-end; sleep 0.02; i=$((i+1)); done"
+        with Run(arguments=shell(script, 1), stdout=slave, stderr=slave) as run:
+            os.close(slave)
+            screen = read_terminal(master)
+            self.assertEqual(run.wait(), 0)
+        for number in range(40):
+            self.assertRegex(screen, rf"whole-line-{number}-end(\x1b\[[0-9;]*[mK])*\r?\n")
+        self.assertGreater(len(re.findall(r"\r(?!\n)", screen)), 2, "the progress line is written over")
 
     def test_the_failing_workers_last_words_are_shown(self):
         script = '[ "$RANK" = 1 ] || exec sleep 60; echo "cannot open data.csv" >&2; exit 9'

@@ -21,8 +21,8 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kParameters = 1'000'000;
 constexpr int kPasses = 12;  // over the parameters; together with the all-reduce a step of some 10 ms
-constexpr std::uint64_t kWarmUpSteps = 50;
-constexpr std::uint64_t kSteps = 500;
+constexpr std::uint64_t kWarmUpSteps = 20;
+constexpr std::uint64_t kSteps = 200;
 constexpr std::uint32_t kBatch = 16;
 
 struct Model {
