@@ -120,7 +120,7 @@ void Membership::Impl::on(const AgentReported& event) {
     Worker* worker = roster_.worker(pulse.worker);
     if (worker == nullptr || worker->agent != agent->id) continue;
     worker->quiet_ms = pulse.quiet_ms;
-    if (pulse.heartbeat.sequence >= worker->heartbeat.sequence) worker->heartbeat = pulse.heartbeat;
+    if (pulse.heartbeat.sequence >= worker->heartbeat.sequence) worker->take(pulse.heartbeat);
   }
 }
 

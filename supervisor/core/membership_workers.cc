@@ -185,7 +185,7 @@ void Membership::Impl::said(Worker& worker, const protocol::WorkerFinished& mess
 }
 
 void Membership::Impl::said(Worker& worker, const protocol::WorkerHeartbeat& message) {
-  worker.heartbeat = message;
+  worker.take(message);
 }
 
 void Membership::Impl::said(Worker& worker, const protocol::WorkerAudit& message) {

@@ -8,6 +8,18 @@ namespace elastictrain::core {
 // A slot is tried twice: one failure may be bad luck.
 constexpr std::uint32_t kFailuresPerSlot = 2;
 
+// A step may take longer than a heartbeat's period: one without steps has no timings, and says nothing against the last.
+void Worker::take(const protocol::WorkerHeartbeat& newer) {
+  const protocol::WorkerHeartbeat older = std::exchange(heartbeat, newer);
+  if (newer.steps != 0) return;
+  heartbeat.step_us = older.step_us;
+  heartbeat.data_wait_us = older.data_wait_us;
+  heartbeat.compute_us = older.compute_us;
+  heartbeat.communicate_us = older.communicate_us;
+  heartbeat.update_us = older.update_us;
+  heartbeat.samples_per_s = older.samples_per_s;
+}
+
 Agent& Roster::add_agent(std::string host, std::uint32_t slots) {
   Agent agent;
   agent.id = AgentId{++last_agent_};

@@ -52,8 +52,9 @@ struct Worker {
   std::uint64_t timer = 0;          // kReady first, kLeave later
   protocol::WorkerReady facts;
   std::uint64_t quiet_ms = 0;
-  protocol::WorkerHeartbeat heartbeat;
+  protocol::WorkerHeartbeat heartbeat;  // with the timings of the last one that had any
 
+  void take(const protocol::WorkerHeartbeat& newer);
   Place place() const { return {agent, slot}; }
 };
 
