@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -50,7 +51,8 @@ struct RunFigures {
   Step step = 0;
   double loss = 0;
   double samples_per_s = 0;
-  double idle_s = 0;  // estimate from heartbeats: time in which no worker made progress because of a change, so far
+  double idle_s = 0;  // time in which no worker made progress because of a change, over all that are measured
+  std::optional<double> last_idle_s;  // of the last change; not known before some steps at the new size
 };
 
 struct SupervisorOptions {

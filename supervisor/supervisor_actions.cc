@@ -73,10 +73,13 @@ void Supervisor::Impl::send_to_worker(WorkerId worker, const protocol::AgentDown
 }
 
 void Supervisor::Impl::perform(core::SendToWorkers& action) {
-  if (const auto* prepare = std::get_if<protocol::Prepare>(&action.message)) workers_.planned(prepare->plan);
+  if (const auto* prepare = std::get_if<protocol::Prepare>(&action.message)) {
+    workers_.planned(prepare->plan);
+    idle_times_.planned(prepare->plan);
+  }
   if (const auto* commit = std::get_if<protocol::Commit>(&action.message)) {
     workers_.committed(commit->generation);
-    progress_.committed(commit->generation);
+    note_idle(idle_times_.committed(commit->generation));
     figures_changed(true);
   }
   std::map<AgentId, std::vector<WorkerId>> by_agent;
@@ -112,6 +115,7 @@ void Supervisor::Impl::perform(core::Tell& action) {
 }
 
 void Supervisor::Impl::perform(core::EndRun& action) {
+  note_idle(idle_times_.close());
   ended_ = true;
   exit_status_ = action.exit_status;
   end_reason_ = action.reason;
@@ -130,10 +134,9 @@ void Supervisor::Impl::tell(core::Tell::Level level, const std::string& text) {
   if (options_.on_tell) options_.on_tell(level, text);
 }
 
-void Supervisor::Impl::note_idle() {
-  const auto idle = progress_.take_idle();
+void Supervisor::Impl::note_idle(const std::optional<IdleTimes::Idle>& idle) {
   if (!idle) return;
-  journal("idle_estimate", core::Fields().number("generation", idle->generation).real("idle_ms", idle->seconds * 1e3));
+  journal("idle", core::Fields().number("generation", idle->generation).real("idle_ms", idle->seconds * 1e3));
 }
 
 RunFigures Supervisor::Impl::figures() const {
@@ -146,7 +149,8 @@ RunFigures Supervisor::Impl::figures() const {
   figures.step = newest.step;
   figures.loss = newest.loss;
   figures.samples_per_s = newest.samples_per_s;
-  figures.idle_s = progress_.idle_s();
+  figures.idle_s = idle_times_.total_s();
+  figures.last_idle_s = idle_times_.last_s();
   return figures;
 }
 

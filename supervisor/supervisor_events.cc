@@ -101,18 +101,17 @@ void Supervisor::Impl::on(AgentId agent, protocol::WorkerOutput& message) {
 void Supervisor::Impl::on(AgentId agent, protocol::FromWorker& message) {
   if (!owns(agent, message.worker)) return;
   if (const auto* heartbeat = std::get_if<protocol::WorkerHeartbeat>(&message.message)) {
-    progress_.heard(*heartbeat, clock_now());
+    progress_.heard(*heartbeat);
+  } else if (const auto* swap = std::get_if<protocol::WorkerSwap>(&message.message)) {
+    note_idle(idle_times_.measured(message.worker, *swap));
   }
   feed(core::WorkerSaid{message.worker, std::move(message.message)});
 }
 
 void Supervisor::Impl::on(AgentId agent, protocol::AgentReport& message) {
-  const Instant now = clock_now();
   for (const protocol::WorkerPulse& pulse : message.workers) {
-    if (!owns(agent, pulse.worker)) continue;
-    progress_.heard(pulse.heartbeat, now);
+    if (owns(agent, pulse.worker)) progress_.heard(pulse.heartbeat);
   }
-  note_idle();
   feed(core::AgentReported{agent, std::move(message)});
   figures_changed(false);
 }

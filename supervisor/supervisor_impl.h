@@ -16,6 +16,7 @@
 #include "supervisor/core/journal_fields.h"
 #include "supervisor/core/membership.h"
 #include "supervisor/host_poller.h"
+#include "supervisor/idle_times.h"
 #include "supervisor/journal.h"
 #include "supervisor/progress.h"
 #include "supervisor/rejections.h"
@@ -84,7 +85,7 @@ class Supervisor::Impl {
   void journal(const std::string& event, const Journal::Fields& fields, bool sync);
   void journal(const std::string& event, core::Fields& fields, bool sync = false);
   void tell(core::Tell::Level level, const std::string& text);
-  void note_idle();
+  void note_idle(const std::optional<IdleTimes::Idle>& idle);
   void figures_changed(bool at_once);
   void show_figures();
 
@@ -94,6 +95,7 @@ class Supervisor::Impl {
   AgentTable agents_;
   WorkerTable workers_;
   Progress progress_;
+  IdleTimes idle_times_;
   Timers timers_;
   Rejections rejections_;
   HostPoller hosts_;

@@ -113,6 +113,12 @@ std::string render_training(const Json& status) {
          ", learning rate x" + format_number(number(status, "learning_rate_factor"), 2) + "\n";
 }
 
+std::string idle_of(const Json& status) {
+  const bool known = status.contains("last_idle_s") && status["last_idle_s"].is_number();
+  return format_duration(number(status, "idle_s")) + ", the last " +
+         (known ? format_duration(number(status, "last_idle_s")) : "-");
+}
+
 }  // namespace
 
 std::string render_status(const Json& status) {
@@ -122,7 +128,7 @@ std::string render_status(const Json& status) {
   };
   line("why this size: ", text(status, "size_reason"));
   line("last change: ", text(status, "last_change"));
-  if (number(status, "idle_s") > 0) line("idle for changes: ", format_duration(number(status, "idle_s")));
+  if (number(status, "generation") > 1) line("idle for changes: ", idle_of(status));
   return out + render_workers(status) + render_hosts(status);
 }
 

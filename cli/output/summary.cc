@@ -48,7 +48,6 @@ void Summary::add_figures(const RunFigures& figures) {
     speed.samples += seconds * figures.samples_per_s;
   }
   last_ = figures;
-  if (!changes_.empty()) changes_.back().idle_s = figures.idle_s - changes_.back().idle_s_before;
 }
 
 void Summary::add_commit(const Fields& fields) {
@@ -57,7 +56,6 @@ void Summary::add_commit(const Fields& fields) {
   change.reason = text_of(fields, "reason");
   change.size = number_of(fields, "world_size");
   change.size_before = last_.view.world_size;
-  change.idle_s_before = last_.idle_s;
   if (change.size > 0 && change.generation > 1) changes_.push_back(change);
 }
 
@@ -66,9 +64,25 @@ void Summary::add_generation(const Fields& fields) {
   changes_.back().kind = text_of(fields, "kind");
 }
 
+void Summary::add_idle(const Fields& fields) {
+  const nlohmann::json idle_ms = value_of(fields, "idle_ms");
+  const auto is_meant = [&](const Change& change) { return change.generation == number_of(fields, "generation"); };
+  const auto found = std::find_if(changes_.begin(), changes_.end(), is_meant);
+  if (found != changes_.end() && idle_ms.is_number()) found->idle_s = idle_ms.get<double>() / 1e3;
+}
+
+std::string Summary::total_idle() const {
+  std::optional<double> total;
+  for (const Change& change : changes_) {
+    if (change.idle_s) total = total.value_or(0) + *change.idle_s;
+  }
+  return total ? format_duration(*total) : "-";
+}
+
 void Summary::add_event(std::string_view event, const Fields& fields) {
   if (event == "commit") add_commit(fields);
   if (event == "generation") add_generation(fields);
+  if (event == "idle") add_idle(fields);
   if (event == "note") notes_[text_of(fields, "key")] = text_of(fields, "value");
   if (event == "finished") finished_step_ = std::max(finished_step_, number_of(fields, "last_step"));
   if (event == "end") end_reason_ = text_of(fields, "reason");
@@ -94,11 +108,11 @@ std::string Summary::render_speeds() const {
 }
 
 std::string Summary::render_changes() const {
-  Table table({{"generation", Align::kRight}, {"change"}, {"workers"}, {"idle (estimate)", Align::kRight}, {"why"}});
+  Table table({{"generation", Align::kRight}, {"change"}, {"workers"}, {"idle", Align::kRight}, {"why"}});
   for (const Change& change : changes_) {
     table.add_row({std::to_string(change.generation), change.kind,
                    std::to_string(change.size_before) + " -> " + std::to_string(change.size),
-                   format_duration(change.idle_s), change.reason});
+                   change.idle_s ? format_duration(*change.idle_s) : "-", change.reason});
   }
   return table.empty() ? "" : indented(table.render());
 }
@@ -110,7 +124,8 @@ std::string Summary::render(int exit_status) const {
   if (const Step steps = std::max(last_.step, finished_step_); steps > 0) {
     text += "  trained: " + std::to_string(steps) + " steps";
     if (last_.step > 0) text += ", loss " + format_loss(last_.loss);
-    text += ", idle for changes " + format_duration(last_.idle_s) + "\n";
+    if (!changes_.empty()) text += ", idle for changes " + total_idle();
+    text += "\n";
   }
   for (const auto& [key, value] : notes_) text += "  " + key + ": " + value + "\n";
   if (!audit_.empty()) text += "  audit: " + audit_ + "\n";

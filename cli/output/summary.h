@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -30,8 +31,7 @@ class Summary {
     std::string reason;
     std::uint64_t size_before = 0;
     std::uint64_t size = 0;
-    double idle_s_before = 0;
-    double idle_s = 0;
+    std::optional<double> idle_s;  // not known where too few steps followed
   };
   struct Speed {
     double seconds = 0;
@@ -40,6 +40,8 @@ class Summary {
 
   void add_commit(const Fields& fields);
   void add_generation(const Fields& fields);
+  void add_idle(const Fields& fields);
+  std::string total_idle() const;
   std::string render_speeds() const;
   std::string render_changes() const;
 

@@ -67,7 +67,9 @@ std::vector<WorkerUp> WorkerRecord::truth() const {
 }
 
 void WorkerRecord::keep_for_later(const WorkerUp& message) {
-  if (!std::holds_alternative<WorkerNote>(message) && !std::holds_alternative<WorkerAudit>(message)) return;
+  const bool kept = std::holds_alternative<WorkerNote>(message) || std::holds_alternative<WorkerAudit>(message) ||
+                    std::holds_alternative<WorkerSwap>(message);
+  if (!kept) return;
   kept_.push_back(message);
   if (kept_.size() > kMaxKept) kept_.pop_front();
 }

@@ -10,7 +10,7 @@
 //   any failure                               -> {"ok":false,"text":"what is wrong, and what to do"}
 //
 // status: {"name","phase","generation","world_size","target_size","global_batch","learning_rate_factor","size_reason",
-//          "last_change","uptime_s","epoch","epoch_fraction","step","loss","samples_per_s","idle_s","journal",
+//          "last_change","uptime_s","epoch","epoch_fraction","step","loss","samples_per_s","idle_s","last_idle_s","journal",
 //          "workers":[{"id","rank"|null,"host","slot","phase","generation","step","step_ms","compute_ms","data_wait_ms",
 //                      "communicate_ms","share","quiet_ms","pid"}],
 //          "hosts":[{"host","agent","slots","workers","phase","quiet_ms"}]}

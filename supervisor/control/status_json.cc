@@ -155,6 +155,10 @@ std::string status_answer(const RunFigures& figures, const StatusFacts& facts) {
   object.real("loss", figures.loss);
   object.real("samples_per_s", figures.samples_per_s);
   object.real("idle_s", figures.idle_s);
+  if (figures.last_idle_s)
+    object.real("last_idle_s", *figures.last_idle_s);
+  else
+    object.raw("last_idle_s", "null");
   object.text("journal", facts.journal);
   object.raw("workers", array_of(view.workers, [&](std::string& to, const core::WorkerView& worker) {
                append_worker(to, worker, facts);

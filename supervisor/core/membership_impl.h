@@ -98,6 +98,7 @@ class Membership::Impl {
   void said(Worker& worker, const protocol::WorkerHeartbeat& message);
   void said(Worker& worker, const protocol::WorkerAudit& message);
   void said(Worker& worker, const protocol::WorkerNote& message);
+  void said(Worker&, const protocol::WorkerSwap&) {}  // a figure for people, kept by the edge
   std::optional<std::string> mismatch(const protocol::WorkerReady& message) const;
   void judge_exit(const Worker& worker, const WorkerExited& event);
   void judge_unfinished_exit(const Worker& worker, const WorkerExited& event);

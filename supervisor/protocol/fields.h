@@ -35,6 +35,7 @@ ET_FIELDS(WorkerHeartbeat, m.sequence, m.generation, m.step, m.epoch, m.steps, m
 ET_FIELDS(AuditStep, m.generation, m.step, m.epoch, m.first_position, m.count, m.hashed, m.state_hash)
 ET_FIELDS(WorkerAudit, m.steps)
 ET_FIELDS(WorkerNote, m.key, m.value)
+ET_FIELDS(WorkerSwap, m.generation, m.gap_us, m.step_us)
 
 ET_FIELDS(Prepare, m.plan)
 ET_FIELDS(Commit, m.generation)

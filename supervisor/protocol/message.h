@@ -137,8 +137,16 @@ struct WorkerNote {
   std::string value;
 };
 
+// What the change to `generation` cost a survivor, told some steps after it: from its last commit before the change to
+// its first one after it, and a typical step at the new size.
+struct WorkerSwap {
+  Generation generation = 0;
+  double gap_us = 0;
+  double step_us = 0;  // median; the first step is left out
+};
+
 using WorkerUp = std::variant<WorkerHello, WorkerReady, WorkerPrepared, WorkerPrepareFailed, WorkerActive, WorkerLeft,
-                              WorkerFinished, WorkerHeartbeat, WorkerAudit, WorkerNote>;
+                              WorkerFinished, WorkerHeartbeat, WorkerAudit, WorkerNote, WorkerSwap>;
 
 // ---------------------------------------------------------------------------------------------------------------
 // Supervisor -> worker

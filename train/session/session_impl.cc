@@ -244,6 +244,8 @@ void Session::Impl::commit_progress(const StepMetrics& metrics) {
     figures.epoch_fraction = static_cast<double>(cut.first + cut.total) / static_cast<double>(data_.sample_count);
   }
   monitors_.step_done(times, figures, now);
+  swap_gap_.committed(now);
+  tell_swap(swap_gap_.take());
   if (environment_.audit_every != 0) audit(cut);
 }
 

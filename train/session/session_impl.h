@@ -21,6 +21,7 @@
 #include "train/session/seat.h"
 #include "train/session/state_transfer.h"
 #include "train/session/step_log.h"
+#include "train/session/swap_gap.h"
 #include "train/state/progress.h"
 #include "train/state/state_buffers.h"
 
@@ -88,6 +89,7 @@ class __attribute__((visibility("hidden"))) Session::Impl {
   void send_state(const protocol::GenerationPlan& plan, std::vector<comm::StateSocket> joiners);
   state::TransferHeader header() const;
   void finish_transfers();
+  void tell_swap(const std::optional<protocol::WorkerSwap>& swap);
   std::vector<protocol::WorkerUp> heartbeat_messages();
   void end_session(bool program_is_done);
 
@@ -114,6 +116,7 @@ class __attribute__((visibility("hidden"))) Session::Impl {
   StepReport report_;
   session::StepClock clock_;
   session::Monitors monitors_;
+  session::SwapGap swap_gap_;
   session::AuditLog audit_log_;
   bool async_pending_ = false;
   std::unique_ptr<session::Reducer> reducer_;

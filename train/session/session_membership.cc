@@ -127,6 +127,7 @@ void Session::Impl::change_membership() {
 void Session::Impl::leave(const protocol::GenerationPlan& plan) {
   if (plan.members.empty()) checkpoint();
   outcome_ = plan.members.empty() ? Outcome::kStopped : Outcome::kLeft;
+  tell_swap(swap_gap_.take_early());
   if (auto records = audit_log_.take()) plane_->send(std::move(*records));
   plane_->send(protocol::WorkerLeft{plan.generation, progress_.committed_step});
 }
@@ -134,11 +135,13 @@ void Session::Impl::leave(const protocol::GenerationPlan& plan) {
 void Session::Impl::take_seat(session::Upcoming upcoming) {
   const auto& plan = upcoming.plan;
   const auto previous_world = world_size();
+  tell_swap(swap_gap_.take_early());
   old_communicator_ = std::move(seat_.communicator);
   seat_ = session::seat_of(plan, *upcoming.rank, std::move(upcoming.build.communicator));
   progress_.learning_rate.retarget(plan.learning_rate_factor, plan.learning_rate_ramp_steps);
   send_state(plan, std::move(upcoming.build.state_sockets));
   monitors_.seated(seat_.generation, progress_.committed_step);
+  swap_gap_.swapped(seat_.generation);
   call_on_change(previous_world, false, plan.reason);
 }
 
@@ -178,6 +181,10 @@ void Session::Impl::finish_transfers() {
   }
 }
 
+void Session::Impl::tell_swap(const std::optional<protocol::WorkerSwap>& swap) {
+  if (swap) plane_->send(*swap);
+}
+
 std::vector<protocol::WorkerUp> Session::Impl::heartbeat_messages() {
   std::vector<protocol::WorkerUp> messages{monitors_.heartbeat()};
   if (auto records = audit_log_.take()) messages.emplace_back(std::move(*records));
@@ -193,6 +200,7 @@ void Session::Impl::end_session(bool program_is_done) {
   sender_.reset();
   receiver_.reset();
   if (plane_) {
+    tell_swap(swap_gap_.take_early());
     if (auto records = audit_log_.take()) plane_->send(std::move(*records));
     const bool was_member =
         started_ && seat_.communicator && outcome_ != Outcome::kLeft && outcome_ != Outcome::kStopped;

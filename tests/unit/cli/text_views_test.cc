@@ -30,7 +30,7 @@ nlohmann::json worker(int rank, double compute_ms) {
           {"pid", 100 + rank}};
 }
 
-RunFigures figures(double uptime_s, std::uint32_t size, Step step, double idle_s) {
+RunFigures figures(double uptime_s, std::uint32_t size, Step step) {
   RunFigures now;
   now.view.run_name = "job";
   now.view.phase = core::RunPhase::kRunning;
@@ -38,7 +38,6 @@ RunFigures figures(double uptime_s, std::uint32_t size, Step step, double idle_s
   now.uptime_s = uptime_s;
   now.step = step;
   now.samples_per_s = 100.0 * size;
-  now.idle_s = idle_s;
   now.loss = 0.25;
   return now;
 }
@@ -55,12 +54,15 @@ TEST_CASE("status says who is slow, why the run has this size and what happened 
                                  {"step", 120},
                                  {"size_reason", "asked for"},
                                  {"last_change", "grew from 2 to 3"},
+                                 {"idle_s", 0.012},
+                                 {"last_idle_s", nullptr},
                                  {"workers", {worker(0, 10), worker(1, 31), worker(2, 10)}},
                                  {"hosts", {{{"host", "node0"}, {"phase", "up"}, {"workers", 1}, {"slots", 2}}}}};
   const std::string text = render_status(status);
   CHECK(contains(text, "job: running, 3 workers (going to 4), generation 2, up 1m 05s"));
   CHECK(contains(text, "why this size: asked for"));
   CHECK(contains(text, "last change: grew from 2 to 3"));
+  CHECK(contains(text, "idle for changes: 12.0 ms, the last -"));
   CHECK(contains(text, "slow: computes 3.1 times as long as the others"));
   CHECK(std::count(text.begin(), text.end(), '\n') > 8);
   const std::size_t slow = text.find("slow:");
@@ -89,12 +91,15 @@ TEST_CASE("only the last state of a progress bar is shown") {
 TEST_CASE("the summary shows speed by size, idle time of each change, notes and the end") {
   Summary summary;
   summary.add_event("commit", {{"generation", "1"}, {"world_size", "2"}, {"reason", "\"start\""}});
-  summary.add_figures(figures(1, 2, 10, 0));
-  summary.add_figures(figures(3, 2, 30, 0));
+  summary.add_figures(figures(1, 2, 10));
+  summary.add_figures(figures(3, 2, 30));
   summary.add_event("commit", {{"generation", "2"}, {"world_size", "4"}, {"reason", "\"asked for\""}});
   summary.add_event("generation", {{"generation", "2"}, {"kind", "\"grow\""}, {"world_size", "4"}});
-  summary.add_figures(figures(4, 4, 40, 0.012));
-  summary.add_figures(figures(6, 4, 60, 0.012));
+  summary.add_figures(figures(4, 4, 40));
+  summary.add_figures(figures(6, 4, 60));
+  summary.add_event("idle", {{"generation", "2"}, {"idle_ms", "12"}});
+  summary.add_event("commit", {{"generation", "3"}, {"world_size", "3"}, {"reason", "\"enough\""}});
+  summary.add_event("generation", {{"generation", "3"}, {"kind", "\"shrink\""}, {"world_size", "3"}});
   summary.add_event("note", {{"key", "\"accuracy\""}, {"value", "\"0.97\""}});
   summary.add_event("finished", {{"worker", "1"}, {"last_step", "64"}});
   summary.add_event("end", {{"status", "0"}, {"reason", "\"all epochs are done\""}});
@@ -105,5 +110,6 @@ TEST_CASE("the summary shows speed by size, idle time of each change, notes and 
   CHECK(contains(text, "      2        200"));
   CHECK(contains(text, "      4        400"));
   CHECK(contains(text, "grow    2 -> 4           12.0 ms  asked for"));
+  CHECK(contains(text, "shrink  4 -> 3                 -  enough"));
   CHECK(!contains(text, "start"));
 }

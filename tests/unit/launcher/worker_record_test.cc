@@ -78,13 +78,15 @@ TEST_CASE("the truth is the latest of each kind in the order of a worker's life"
   record.take(WorkerActive{2, 9}, kStart);
   record.keep_for_later(WorkerNote{"accuracy", "0.9"});
   record.keep_for_later(WorkerReady{});
+  record.keep_for_later(WorkerSwap{2, 500, 400});
   record.take(WorkerFinished{20}, kStart);
   const auto truth = record.truth();
-  REQUIRE(truth.size() == 6);
+  REQUIRE(truth.size() == 7);
   CHECK(std::holds_alternative<WorkerHello>(truth[0]));
   CHECK(std::holds_alternative<WorkerReady>(truth[1]));
   CHECK(std::get<WorkerPrepared>(truth[2]).generation == 2);
   CHECK(std::get<WorkerActive>(truth[3]).first_step == 9);
   CHECK(std::get<WorkerNote>(truth[4]).key == "accuracy");
-  CHECK(std::get<WorkerFinished>(truth[5]).last_step == 20);
+  CHECK(std::get<WorkerSwap>(truth[5]).generation == 2);
+  CHECK(std::get<WorkerFinished>(truth[6]).last_step == 20);
 }

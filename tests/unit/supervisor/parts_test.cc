@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "supervisor/control/control_request.h"
+#include "supervisor/idle_times.h"
 #include "supervisor/progress.h"
 #include "supervisor/rejections.h"
 #include "supervisor/relay_frame.h"
@@ -116,30 +117,57 @@ protocol::WorkerHeartbeat beat(Generation generation, Step step) {
   return heartbeat;
 }
 
-TEST_CASE("the idle estimate is the time around a change less the steps made in it") {
-  Progress progress;
-  Instant now;
-  progress.committed(1);
-  for (Step step = 5; step <= 50; step += 5) progress.heard(beat(1, step), now += Millis(250));
-  CHECK(!progress.take_idle());
-  progress.committed(2);
-  progress.heard(beat(2, 55), now += Millis(400));
-  const auto idle = progress.take_idle();
+protocol::GenerationPlan plan_of(Generation generation, Generation previous) {
+  protocol::GenerationPlan plan;
+  plan.generation = generation;
+  plan.previous = previous;
+  for (const std::uint32_t id : {1U, 2U, 3U}) plan.members.push_back({.worker = WorkerId{id}, .joiner = id == 3U});
+  return plan;
+}
+
+TEST_CASE("idle time is the shortest gap of the survivors less a step of the same one") {
+  IdleTimes times;
+  times.planned(plan_of(2, 1));
+  CHECK(!times.committed(2));
+  CHECK(!times.last_s());
+  CHECK(!times.measured(WorkerId{1}, {2, 400'000, 250'000}));
+  CHECK(!times.measured(WorkerId{3}, {2, 10'000, 250'000}));
+  CHECK(!times.measured(WorkerId{2}, {1, 10'000, 250'000}));
+  const auto idle = times.measured(WorkerId{2}, {2, 300'000, 260'000});
   REQUIRE(idle);
   CHECK(idle->generation == 2);
-  CHECK(idle->seconds == doctest::Approx(0.150));
-  CHECK(progress.idle_s() == doctest::Approx(0.150));
-  CHECK(!progress.take_idle());
-  CHECK(progress.newest().step == 55);
+  CHECK(idle->seconds == doctest::Approx(0.040));
+  CHECK(times.last_s() == idle->seconds);
+  CHECK(!times.measured(WorkerId{1}, {2, 10'000, 0}));
+  CHECK(!times.close());
+}
+
+TEST_CASE("a change closes with what there is when the next one is committed or the run ends") {
+  IdleTimes times;
+  times.planned(plan_of(1, 0));
+  CHECK(!times.committed(1));
+  times.planned(plan_of(2, 1));
+  CHECK(!times.committed(2));
+  times.measured(WorkerId{1}, {2, 300'000, 250'000});
+  times.planned(plan_of(3, 2));
+  const auto second = times.committed(3);
+  REQUIRE(second);
+  CHECK(second->generation == 2);
+  CHECK(!times.last_s());
+  times.measured(WorkerId{2}, {3, 200'000, 250'000});
+  const auto third = times.close();
+  REQUIRE(third);
+  CHECK(third->generation == 3);
+  CHECK(third->seconds == 0);
+  CHECK(times.total_s() == doctest::Approx(0.050));
 }
 
 TEST_CASE("stale and idle heartbeats change no figure") {
   Progress progress;
-  Instant now;
-  progress.heard(beat(2, 50), now);
-  progress.heard(beat(1, 90), now);
-  progress.heard(beat(2, 40), now);
-  progress.heard(beat(0, 0), now);
+  progress.heard(beat(2, 50));
+  progress.heard(beat(1, 90));
+  progress.heard(beat(2, 40));
+  progress.heard(beat(0, 0));
   CHECK(progress.newest().step == 50);
   CHECK(progress.newest().generation == 2);
 }

@@ -224,7 +224,7 @@ TEST_CASE("status has every field of its schema, with the workers' own numbers")
   REQUIRE(!status.is_null());
   for (const char* name : {"name", "phase", "generation", "world_size", "target_size", "global_batch",
                            "learning_rate_factor", "size_reason", "last_change", "uptime_s", "epoch", "epoch_fraction",
-                           "step", "loss", "samples_per_s", "idle_s", "journal", "workers", "hosts"}) {
+                           "step", "loss", "samples_per_s", "idle_s", "last_idle_s", "journal", "workers", "hosts"}) {
     CHECK_MESSAGE(status.contains(name), name);
   }
   for (const char* name : {"id", "rank", "host", "slot", "phase", "generation", "step", "step_ms", "compute_ms",

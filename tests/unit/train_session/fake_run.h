@@ -35,6 +35,7 @@ struct WorkerRecord {
   protocol::WorkerHeartbeat heartbeat;
   std::vector<protocol::AuditStep> audit;
   std::map<std::string, std::string> notes;
+  std::map<Generation, protocol::WorkerSwap> swaps;
   std::optional<int> exit_code;  // 128 + signal if killed
 };
 
