@@ -65,7 +65,7 @@ class Program {
     if (std::to_string(batch.step) == options_.note_gradient_of_step) note_gradient();
     if (rank != session_.rank() || world_size != session_.world_size())
       throw BrokenPromise("rank changed within a step");
-    update();
+    if (options_.reduce) update();
     session_.commit_step({.loss = 1.0 / static_cast<double>(batch.step)});
     if (session_.committed_step() != batch.step) throw BrokenPromise("the step's number is not the committed one");
   }
@@ -75,9 +75,12 @@ class Program {
       double sum = batch.local_samples == 0 ? std::numeric_limits<double>::quiet_NaN() : 0;
       for (const auto sample : batch.samples) sum += sample_gradient(sample, i);
       if (batch.local_samples != 0) sum /= static_cast<double>(batch.local_samples);
-      gradient_[i] = static_cast<float>(sum + 0.001 * static_cast<double>(weights_[i]));
+      gradient_[i] = static_cast<float>(sum + pull() * static_cast<double>(weights_[i]));
     }
   }
+
+  // Makes gradients depend on the weights, so that unequal weights show; a noted gradient is of the samples alone.
+  double pull() const { return options_.note_gradient_of_step.empty() ? 0.001 : 0; }
 
   void reduce() {
     if (!options_.overlap) return session_.all_reduce(gradient_.data(), gradient_.size());
@@ -90,7 +93,7 @@ class Program {
   void note_gradient() {
     char text[64];
     for (const std::size_t i : {std::size_t{0}, gradient_.size() / 2, gradient_.size() - 1}) {
-      std::snprintf(text, sizeof text, "%.9g", static_cast<double>(gradient_[i] - 0.001F * weights_[i]));
+      std::snprintf(text, sizeof text, "%.9g", static_cast<double>(gradient_[i]));
       session_.note("gradient" + std::to_string(i), text);
     }
   }
