@@ -116,7 +116,9 @@ class ELASTICTRAIN_CPP_API Session {
   void all_reduce(float* gradient, std::size_t count);
 
   // The same in the background, for overlap with the backward pass: buckets are reduced in the order of the calls,
-  // which must be the same on all ranks; wait_all_reduce() returns when all are done.
+  // which must be the same on all ranks; wait_all_reduce() returns when all are done. The buffer must stay valid and
+  // untouched until wait_all_reduce() has returned or the session is destroyed, also when an exception unwinds: declare
+  // gradients before the session.
   void all_reduce_async(float* gradient, std::size_t count);
   void wait_all_reduce();
 
