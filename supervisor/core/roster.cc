@@ -8,7 +8,8 @@ namespace elastictrain::core {
 // A slot is tried twice: one failure may be bad luck.
 constexpr std::uint32_t kFailuresPerSlot = 2;
 
-// A step may take longer than a heartbeat's period: one without steps has no timings, and says nothing against the last.
+// A step may take longer than a heartbeat's period: one without steps has no timings, and says nothing against the
+// last.
 void Worker::take(const protocol::WorkerHeartbeat& newer) {
   const protocol::WorkerHeartbeat older = std::exchange(heartbeat, newer);
   if (newer.steps != 0) return;

@@ -109,7 +109,7 @@ TEST_CASE("the summary shows speed by size, idle time of each change, notes and 
   CHECK(contains(text, "accuracy: 0.97"));
   CHECK(contains(text, "      2        200"));
   CHECK(contains(text, "      4        400"));
-  CHECK(contains(text, "grow    2 -> 4           12.0 ms  asked for"));
-  CHECK(contains(text, "shrink  4 -> 3                 -  enough"));
+  CHECK(contains(text, "grow    2 -> 4   12.0 ms  asked for"));
+  CHECK(contains(text, "shrink  4 -> 3         -  enough"));
   CHECK(!contains(text, "start"));
 }
