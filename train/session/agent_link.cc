@@ -165,13 +165,13 @@ void AgentLink::write_some() {
 
 void AgentLink::wait_for_work() {
   pollfd waits[2] = {{wake_.fd(), POLLIN, 0}, {socket_.fd(), POLLIN, 0}};
+  const auto until = socket_.valid() ? next_heartbeat_ : next_try_;
+  auto left = std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now());
   {
     const std::lock_guard lock(mutex_);
     if (!outbox_.empty()) waits[1].events |= POLLOUT;
+    if (closing_) left = std::min(left, std::chrono::milliseconds(20));
   }
-  const auto until = socket_.valid() ? next_heartbeat_ : next_try_;
-  auto left = std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now());
-  if (closing_) left = std::min(left, std::chrono::milliseconds(20));
   ::poll(waits, socket_.valid() ? 2 : 1, static_cast<int>(std::clamp<long long>(left.count(), 0, 60'000)));
   std::uint64_t count = 0;
   [[maybe_unused]] const auto got = ::read(wake_.fd(), &count, sizeof count);

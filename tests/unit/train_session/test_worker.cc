@@ -2,10 +2,10 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
-#include <limits>
 #include <stdexcept>
 #include <thread>
 #include <vector>
@@ -70,11 +70,13 @@ class Program {
     if (session_.committed_step() != batch.step) throw BrokenPromise("the step's number is not the committed one");
   }
 
+  // Without samples the weights may still be on their way: they are not looked at, and the gradient is rubbish.
   void compute(const Batch& batch) {
+    if (batch.local_samples == 0) return std::fill(gradient_.begin(), gradient_.end(), std::nanf(""));
     for (std::size_t i = 0; i < gradient_.size(); ++i) {
-      double sum = batch.local_samples == 0 ? std::numeric_limits<double>::quiet_NaN() : 0;
+      double sum = 0;
       for (const auto sample : batch.samples) sum += sample_gradient(sample, i);
-      if (batch.local_samples != 0) sum /= static_cast<double>(batch.local_samples);
+      sum /= static_cast<double>(batch.local_samples);
       gradient_[i] = static_cast<float>(sum + pull() * static_cast<double>(weights_[i]));
     }
   }
