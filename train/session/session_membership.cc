@@ -27,6 +27,7 @@ std::vector<comm::StateSocket> in_donor_order(std::vector<comm::StateSocket> soc
 }  // namespace
 
 bool Session::Impl::start_launched() {
+  buffers_.populate();
   const Status announced = plane_->announce({.state_bytes = buffers_.total_bytes(),
                                              .state_layout_hash = buffers_.layout_hash(),
                                              .sample_count = data_.sample_count});

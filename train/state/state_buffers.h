@@ -35,6 +35,10 @@ class StateBuffers {
   std::uint64_t layout_hash() const;
   std::uint64_t content_hash() const;
 
+  // Gives the buffers their memory now, where the program has not written to them yet: faults of page after page would
+  // slow down the state that arrives while others wait for it.
+  void populate() const;
+
   // The longest contiguous piece of memory that starts at `offset` and is not longer than `limit`.
   std::span<std::byte> piece(std::uint64_t offset, std::uint64_t limit) const;
 

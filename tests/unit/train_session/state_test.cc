@@ -1,5 +1,7 @@
 #include <doctest/doctest.h>
+#include <sys/mman.h>
 
+#include <algorithm>
 #include <set>
 #include <vector>
 
@@ -123,6 +125,27 @@ TEST_CASE("a damaged transfer header is refused") {
     bad[i] ^= std::byte{0x10};
     CHECK_FALSE(decode_header(bad).ok());
   }
+}
+
+TEST_CASE("populating gives buffers their memory and keeps what is in them") {
+  constexpr std::size_t kBytes = 64 * 4096;
+  void* memory = ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  REQUIRE(memory != MAP_FAILED);
+  auto* bytes = static_cast<std::byte*>(memory);
+  bytes[5 * 4096] = std::byte{7};
+  std::byte small{3};
+  StateBuffers buffers;
+  REQUIRE(buffers.add("large", bytes + 100, kBytes - 200));
+  REQUIRE(buffers.add("small", &small, 1));
+  REQUIRE(buffers.add("empty", nullptr, 0));
+  buffers.populate();
+  CHECK(bytes[5 * 4096] == std::byte{7});
+  CHECK(small == std::byte{3});
+  std::vector<unsigned char> resident(kBytes / 4096);
+  REQUIRE(::mincore(memory, kBytes, resident.data()) == 0);
+  // The pages at both ends belong to the buffer only in part.
+  CHECK(std::all_of(resident.begin() + 1, resident.end() - 1, [](unsigned char page) { return (page & 1) != 0; }));
+  ::munmap(memory, kBytes);
 }
 
 }  // namespace
