@@ -20,7 +20,7 @@ def allreduce(repetitions):
     script = os.path.join(rows.ROOT, "tests", "bench", "allreduce", "run_all.py")
     folder = os.path.dirname(program("allreduce", "allreduce_bench"))
     argv = [sys.executable, script, "--build", folder, "--rounds", str(max(5, repetitions)), "--budget-s", "1500"]
-    done = subprocess.run(argv, stdout=subprocess.PIPE, text=True, timeout=1200)
+    done = subprocess.run(argv, stdout=subprocess.PIPE, text=True, timeout=3000)
     if done.returncode not in (0, 1) or not done.stdout.endswith("]\n"):  # 1: a cell misses its target
         raise rows.Unavailable(f"run_all.py ended with {done.returncode}")
     for cell in json.loads(done.stdout):
