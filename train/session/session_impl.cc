@@ -31,7 +31,8 @@ Session::Impl::Impl() : exceptions_at_start_(std::uncaught_exceptions()) {
 
 Session::Impl::~Impl() {
   const bool unwinding = std::uncaught_exceptions() > exceptions_at_start_;
-  if (!ended_) end_session(!unwinding && !broken_);
+  // A program that gives up inside a step is not done, whatever its exit status will be.
+  if (!ended_) end_session(!unwinding && !broken_ && !step_);
 }
 
 void Session::Impl::fail(const std::string& message) {
