@@ -47,6 +47,15 @@ TEST_CASE("codec: a plan survives the round trip with every field") {
   CHECK(got.build_deadline_ms == ~std::uint64_t{0});
 }
 
+TEST_CASE("codec: what a swap cost comes through") {
+  auto decoded = decode_body<WorkerUp>(body_of(encode_frame(WorkerUp{WorkerSwap{3, 275'000.5, 250'000}})));
+  REQUIRE(decoded.ok());
+  const auto& swap = std::get<WorkerSwap>(*decoded);
+  CHECK(swap.generation == 3);
+  CHECK(swap.gap_us == 275'000.5);
+  CHECK(swap.step_us == 250'000);
+}
+
 TEST_CASE("codec: a worker's message travels inside the agent's") {
   WorkerHeartbeat beat;
   beat.step = 12;
