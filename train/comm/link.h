@@ -64,12 +64,14 @@ class LinkWait {
       : control_(control), also_watch_(also_watch), on_watch_(on_watch) {}
 
   void moved() { idle_ = 0; }
-  bool sleeps() const { return idle_ > kTriesBeforeSleep; }
+  bool sleeps() const { return idle_ > (control_.crowded() ? kCrowdedTriesBeforeSleep : kTriesBeforeSleep); }
   Status pause(std::span<const pollfd> interests);
 
  private:
   // A failed try costs a system call, so few of them pass before the thread sleeps in poll(2).
   static constexpr int kTriesBeforeSleep = 200;
+  // The scheduler soon runs a sleeper whose data has come, but lets one that yields wait behind all others.
+  static constexpr int kCrowdedTriesBeforeSleep = 20;
 
   Status sleep(std::span<const pollfd> interests);
 
