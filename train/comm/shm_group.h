@@ -103,6 +103,8 @@ class ShmGroup {
   std::uint64_t operation_ = 0;
   ChunkHeader current_;
   int waits_on_shared_core_ = 0;
+  // Doubles with every move: where the scheduler insists, moving only costs.
+  int waits_before_move_ = 100;
   std::uint64_t shared_bytes_ = 0;
   std::vector<const float*> inputs_;
 };

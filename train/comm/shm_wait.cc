@@ -4,6 +4,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <ctime>
 
 #include "train/comm/shm_group.h"
@@ -13,7 +14,7 @@ namespace {
 
 constexpr long kSleepNanoseconds = 2'000'000;
 constexpr int kYieldsBetweenChecks = 64;
-constexpr int kWaitsBeforeMove = 100;
+constexpr int kMaxWaitsBeforeMove = 1 << 20;
 
 // Counters wrap around; what counts is the distance.
 bool reached(const std::atomic<std::uint32_t>& counter, std::uint32_t target) {
@@ -59,8 +60,9 @@ bool ShmGroup::shares_core_with(std::size_t peer) const noexcept {
 
 // The scheduler brings ranks together that wake each other through sockets, and leaves them there on a busy machine.
 void ShmGroup::note_shared_core(std::size_t peer) noexcept {
-  if (control_.crowded() || local_ < peer || ++waits_on_shared_core_ < kWaitsBeforeMove) return;
+  if (control_.crowded() || local_ < peer || ++waits_on_shared_core_ < waits_before_move_) return;
   waits_on_shared_core_ = 0;
+  waits_before_move_ = std::min(2 * waits_before_move_, kMaxWaitsBeforeMove);
   leave_core(current_core());
 }
 
