@@ -67,23 +67,15 @@ class Output(Case):
 
     def test_a_reader_that_does_not_read_blocks_no_worker(self):
         reading, writing = os.pipe()
-        try:
-            noise = "x" * 400
-            config = job(command=["sh", "-c", f"i=0; while [ $i -lt 30000 ]; do echo {noise}; i=$((i+1)); done; touch $DONE"])
-            done = os.path.join("/tmp", f"etrun-done-{os.getpid()}")
-            with Run(config, arguments=["-x", f"DONE={done}"], stdout=writing) as run:
-                try:
-                    wait_until(lambda: os.path.exists(done), 40, "workers that wrote 12 MB each")
-                finally:
-                    if os.path.exists(done):
-                        os.unlink(done)
-                os.close(reading)
-                reading = -1
-                run.wait(30)
-        finally:
+        noise = "i=0; while [ $i -lt 30000 ]; do echo " + "x" * 400 + "; i=$((i+1)); done; touch $DONE-$RANK"
+        run = Run(stdout=writing)
+        done = os.path.join(run.directory, "done")
+        run.argv += ["-x", f"DONE={done}", *shell(noise, 2)]
+        with run:
             os.close(writing)
-            if reading >= 0:
-                os.close(reading)
+            wait_until(lambda: all(os.path.exists(f"{done}-{rank}") for rank in (0, 1)), 40, "12 MB from each worker")
+            os.close(reading)
+            run.wait(30)
 
     def test_dropped_lines_are_counted_and_told(self):
         reading, writing = os.pipe()
