@@ -12,7 +12,6 @@
 
 #include "supervisor/protocol/result.h"
 #include "train/builtin/buckets.h"
-#include "train/builtin/large_buffer.h"
 #include "train/builtin/options.h"
 #include "train/builtin/score.h"
 
@@ -23,8 +22,8 @@ class Model {
   virtual ~Model() = default;
 
   // The buffers keep their address.
-  std::span<float> parameters() { return parameters_.values(); }
-  std::span<float> gradient() { return gradient_.values(); }
+  std::span<float> parameters() { return parameters_; }
+  std::span<float> gradient() { return gradient_; }
   std::span<const Range> buckets() const { return buckets_; }
 
   virtual std::uint64_t sample_count() const = 0;
@@ -41,16 +40,15 @@ class Model {
   virtual void set_worker(std::uint64_t /*worker_id*/) {}
 
  protected:
-  // Once; both buffers are zero then.
   void allocate(std::size_t count, std::vector<Range> buckets) {
-    parameters_ = LargeBuffer(count);
-    gradient_ = LargeBuffer(count);
+    parameters_.resize(count);
+    gradient_.resize(count);
     buckets_ = std::move(buckets);
   }
 
  private:
-  LargeBuffer parameters_;
-  LargeBuffer gradient_;
+  std::vector<float> parameters_;
+  std::vector<float> gradient_;
   std::vector<Range> buckets_;
 };
 
