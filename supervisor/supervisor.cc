@@ -49,6 +49,13 @@ AgentTableOptions agent_options(const SupervisorOptions& options) {
   return agents;
 }
 
+// A list that is polled may still grow: too few hosts at first are no reason to give up before the start time-out.
+core::RunSettings settings_of(const SupervisorOptions& options, const launcher::HostSource& hosts) {
+  core::RunSettings settings = options.settings;
+  settings.hosts_may_appear = hosts.interval_ms() > 0;
+  return settings;
+}
+
 Token random_token() {
   Token token{};
   const transport::Key bytes = transport::make_key();
@@ -96,7 +103,7 @@ Supervisor::Impl::Impl(asio::io_context& io, SupervisorOptions options, launcher
                        launcher::HostSource& hosts)
     : io_(io),
       options_(std::move(options)),
-      membership_(options_.settings, random_token),
+      membership_(settings_of(options_, hosts), random_token),
       agents_(io, agent_options(options_), launcher,
               {[this](AgentId agent, const protocol::AgentHello& hello) { agent_connected(agent, hello); },
                [this](AgentId agent, const std::string& reason) { agent_lost(agent, reason); },

@@ -153,7 +153,7 @@ void Membership::Impl::reconcile() {
   if (change_.stage == Stage::kPreparing && !same) cancel_change("a newer plan takes its place");
   const std::vector<WorkerId> next = carry_out(decision);
   if (generation_ == 0 && next.size() + plain_finished_ < settings_.min_workers && !settling()) {
-    fail_run(69, "only " + counted(next.size(), "worker") + " could start, but at least " +
+    fail_run(69, "only " + counted(next.size(), "worker") + " can start, but at least " +
                      std::to_string(settings_.min_workers) +
                      " must. The messages above say what became of the others.");
     return;
