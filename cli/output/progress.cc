@@ -7,6 +7,7 @@
 #include "cli/config/text.h"
 #include "cli/output/figures.h"
 #include "cli/output/table.h"
+#include "supervisor/control/status_json.h"
 
 namespace elastictrain::cli {
 namespace {
@@ -33,7 +34,7 @@ bool trains(const RunFigures& figures) {
 
 std::vector<Part> make_parts(const RunFigures& figures) {
   std::vector<Part> parts;
-  if (figures.view.phase != core::RunPhase::kRunning) parts.push_back({phase_name(figures.view.phase), 0});
+  if (figures.view.phase != core::RunPhase::kRunning) parts.push_back({control::name_of(figures.view.phase), 0});
   if (trains(figures)) {
     const double percent = figures.epoch_fraction * 100;
     parts.push_back({"epoch " + std::to_string(figures.epoch + 1) + " " + format_number(percent, 0) + "%", 3});
@@ -53,22 +54,6 @@ std::string join_parts(const std::vector<Part>& parts) {
 }
 
 }  // namespace
-
-const char* phase_name(core::RunPhase phase) {
-  switch (phase) {
-    case core::RunPhase::kStarting:
-      return "starting";
-    case core::RunPhase::kRunning:
-      return "running";
-    case core::RunPhase::kChanging:
-      return "changing";
-    case core::RunPhase::kStopping:
-      return "stopping";
-    case core::RunPhase::kEnded:
-      return "ended";
-  }
-  panic("phase without a name");
-}
 
 std::string render_progress(const RunFigures& figures, std::size_t width) {
   std::vector<Part> parts = make_parts(figures);

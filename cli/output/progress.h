@@ -14,6 +14,4 @@ std::string render_progress(const RunFigures& figures, std::size_t width);
 // The same with everything, for a log.
 std::string render_progress_plain(const RunFigures& figures);
 
-const char* phase_name(core::RunPhase phase);
-
 }  // namespace elastictrain::cli
