@@ -72,6 +72,10 @@ void Supervisor::Impl::send_to_worker(WorkerId worker, const protocol::AgentDown
   if (entry != nullptr) agents_.send(entry->agent, protocol::encode_frame(message));
 }
 
+void Supervisor::Impl::perform(core::CaptureStacks& action) {
+  send_to_worker(action.worker, protocol::CaptureStacks{action.worker, action.time_limit_ms});
+}
+
 void Supervisor::Impl::perform(core::SendToWorkers& action) {
   if (const auto* prepare = std::get_if<protocol::Prepare>(&action.message)) {
     workers_.planned(prepare->plan);

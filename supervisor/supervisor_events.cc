@@ -43,7 +43,7 @@ void Supervisor::Impl::agent_connected(AgentId agent, const protocol::AgentHello
                              .number("memory_bytes", hello.memory_bytes)
                              .integer("clock_difference_us", hello.wall_clock_us - here_us));
   if (first_agent_.value == 0) first_agent_ = agent;
-  feed(core::AgentConnected{agent});
+  feed(core::AgentConnected{agent, hello.workers});
 }
 
 void Supervisor::Impl::agent_lost(AgentId agent, const std::string& reason) {
@@ -118,6 +118,14 @@ void Supervisor::Impl::on(AgentId agent, protocol::AgentReport& message) {
 
 // Nobody asks an agent of a run for facts; an answer that nobody waits for changes nothing.
 void Supervisor::Impl::on(AgentId, protocol::HostFacts&) {}
+
+void Supervisor::Impl::on(AgentId agent, protocol::HostNotice& message) {
+  feed(core::HostNoticed{agent, std::move(message.reason)});
+}
+
+void Supervisor::Impl::on(AgentId agent, protocol::WorkerStacks& message) {
+  if (owns(agent, message.worker)) feed(core::StacksCaptured{message.worker, std::move(message.lines)});
+}
 
 void Supervisor::Impl::reject_connection(const std::string& address, const std::string& reason) {
   rejections_.add(address, reason);

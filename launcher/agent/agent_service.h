@@ -46,6 +46,7 @@ class AgentService {
   void on(const protocol::StopAgent& order);
   void on(const protocol::SupervisorHeartbeat&) {}
   void on(const protocol::CheckHost&);
+  void on(const protocol::CaptureStacks&) {}
 
   Status spawn(protocol::SpawnWorker& order);
   Result<std::vector<std::string>> environment_for(const protocol::SpawnWorker& order) const;

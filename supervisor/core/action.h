@@ -41,6 +41,11 @@ struct StopWorker {
   WorkerId worker;
   std::uint64_t grace_ms = 0;
 };
+// Asks the worker's agent where the process is stuck; the answer comes back as StacksCaptured, or never.
+struct CaptureStacks {
+  WorkerId worker;
+  std::uint64_t time_limit_ms = 0;
+};
 struct SendToWorkers {
   std::vector<WorkerId> workers;
   protocol::WorkerDown message;
@@ -75,7 +80,7 @@ struct EndRun {
 };
 
 using Action = std::variant<LaunchAgent, StopAgent, SpawnWorker, StopWorker, SendToWorkers, ArmTimer, CancelTimer,
-                            Journal, Reply, Tell, EndRun>;
+                            Journal, Reply, Tell, EndRun, CaptureStacks>;
 using Actions = std::vector<Action>;
 
 }  // namespace elastictrain::core

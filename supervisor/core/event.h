@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -23,13 +24,62 @@ struct HostsOffered {
   std::vector<HostSlots> hosts;
 };
 
+// Also when a lost connection is back; `workers` are those of its workers that live (AgentHello::workers). What they
+// have said last, and the exits that the agent has seen, follow as events of their own.
 struct AgentConnected {
   AgentId agent;
+  std::vector<WorkerId> workers;
 };
-// Could not be started, or its connection is gone; `reason` is the launcher's own message.
+// How sure it is that the agent's processes are gone. kConnection: only the connection broke; agent and workers may
+// live and come back. kProcess: the agent's process ended, and its guardian with it ends the workers. kNeverCame: it
+// could not be started.
+enum class LossEvidence : std::uint8_t { kNeverCame, kConnection, kProcess };
+// `reason` is the launcher's own message.
 struct AgentLost {
   AgentId agent;
   std::string reason;
+  LossEvidence evidence = LossEvidence::kConnection;
+};
+// The host is about to go away; its workers leave as in a drain, and no budget is used.
+struct HostNoticed {
+  AgentId agent;
+  std::string reason;
+};
+struct StacksCaptured {
+  WorkerId worker;
+  std::vector<std::string> lines;
+};
+
+// A run as its journal tells it, for a supervisor that takes it over: the first event of a fresh state machine. Agents
+// that live connect within `RunSettings::resume_timeout`, and their workers repeat what they said last.
+struct Resumed {
+  struct AgentPlace {
+    AgentId agent;
+    std::string host;
+    std::uint32_t slots = 0;
+    bool drain = false;
+  };
+  struct WorkerPlace {
+    WorkerId worker;
+    AgentId agent;
+    std::uint32_t slot = 0;
+  };
+  std::vector<AgentPlace> agents;
+  std::vector<WorkerPlace> workers;  // all that were started and not seen to end
+  Generation generation = 0;
+  Generation issued = 0;  // the highest number used, also by a fence
+  std::vector<WorkerId> members;
+  std::vector<std::uint32_t> shares;
+  double learning_rate_factor = 1.0;
+  std::vector<protocol::Fence> lineage;
+  std::uint32_t target = 0;
+  std::string target_reason;
+  // The journal ends between the first step of a change or a recovery and its last: where everybody is must be asked.
+  bool unsettled = false;
+  std::vector<WorkerId> unsettled_members;  // of a generation that was committed but not complete
+  std::uint32_t last_agent = 0;             // highest ids ever used
+  std::uint64_t last_worker = 0;
+  std::vector<std::pair<WorkerId, protocol::WorkerAudit>> audits;  // in audit mode, what the ledger knew
 };
 
 struct WorkerSpawnFailed {
@@ -83,6 +133,7 @@ struct TimerFired {
 };
 
 using Event = std::variant<HostsOffered, AgentConnected, AgentLost, WorkerSpawnFailed, WorkerExited, WorkerSaid,
-                           AgentReported, Resize, ReplaceWorker, ReplaceHost, DrainHost, Stop, StopNow, TimerFired>;
+                           AgentReported, Resize, ReplaceWorker, ReplaceHost, DrainHost, Stop, StopNow, TimerFired,
+                           HostNoticed, StacksCaptured, Resumed>;
 
 }  // namespace elastictrain::core

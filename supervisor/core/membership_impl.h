@@ -73,6 +73,9 @@ class Membership::Impl {
   void on(const AgentConnected& event);
   void on(const AgentLost& event);
   void on(const AgentReported& event);
+  void on(const HostNoticed& event);
+  void on(const StacksCaptured& event);
+  void on(const Resumed& event);
   void offer_host(const HostSlots& offered, std::uint32_t order, Agent* known);
   void launch(const HostSlots& offered, std::uint32_t order);
   void withdraw_host(Agent& agent);
@@ -98,6 +101,7 @@ class Membership::Impl {
   void said(Worker& worker, const protocol::WorkerHeartbeat& message);
   void said(Worker& worker, const protocol::WorkerAudit& message);
   void said(Worker& worker, const protocol::WorkerNote& message);
+  void said(Worker& worker, const protocol::WorkerHalted& message);
   void said(Worker&, const protocol::WorkerSwap&) {}  // a figure for people, kept by the edge
   std::optional<std::string> mismatch(const protocol::WorkerReady& message) const;
   void judge_exit(const Worker& worker, const WorkerExited& event);

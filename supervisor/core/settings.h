@@ -19,6 +19,31 @@ struct LearningRateSettings {
   std::uint32_t ramp_steps = 0;
 };
 
+// What follows when a member is lost without having been asked to leave.
+enum class OnFailure : std::uint8_t { kReplace, kShrink, kStop };
+
+// How many losses of a class a run bears within the window before it ends; kUnlimited: any number.
+inline constexpr std::uint32_t kUnlimited = ~std::uint32_t{0};
+struct FailureSettings {
+  OnFailure on_failure = OnFailure::kReplace;
+  std::uint32_t max_crashes = 10;                 // the program ended by itself: exit status, signal, out of memory
+  std::uint32_t max_hangs = 10;                   // it was ended because it made no progress
+  std::uint32_t max_infrastructure = kUnlimited;  // host, agent, network
+  std::uint32_t max_fruitless = 3;                // recoveries in a row without a committed step between them
+  Millis window{3'600'000};
+  Millis wait_for_min{600'000};  // for hosts, when fewer than min_workers are left
+  Millis halt_timeout{10'000};   // from Abort to the last WorkerHalted; who misses it is ended
+  Millis reconnect_grace{300};   // for a broken connection when survivors say that its workers are gone
+  Millis cool_down{10'000};      // of a host after its second failure in a row; doubles with each
+  Millis cool_down_max{600'000};
+
+  bool detect_hangs = true;
+  std::uint32_t hang_steps = 3;  // learned step times without progress …
+  Millis hang_min{1'000};        // … but at least this long, and
+  Millis hang_max{600'000};      // after this long in any case, also outside of a step
+  Millis stacks_timeout{500};
+};
+
 struct RunSettings {
   std::string run_name;
   std::uint32_t min_workers = 1;
@@ -27,11 +52,13 @@ struct RunSettings {
   std::uint32_t spares = 0;  // started, ready workers that wait
   BatchSettings batch;
   LearningRateSettings learning_rate;
+  FailureSettings failures;
+  bool has_checkpoints = false;  // a run that lost all its state can go on from one
 
   // The host source is asked again and again, so that waiting for hosts makes sense when too few answer at the start.
   bool hosts_may_appear = false;
 
-  Millis start_timeout{60'000};    // until slots for start_workers are there; then the run starts with what is there
+  Millis start_timeout{60'000};  // until slots for start_workers are there; then the run starts with what is there
   // From spawn to ready; a worker that misses it is dropped from the plan. Applies once any worker of the run has said
   // WorkerHello: a program that never does is a plain one, which counts as running from its spawn.
   Millis ready_timeout{60'000};
@@ -39,6 +66,7 @@ struct RunSettings {
   Millis grace{30'000};            // between TERM and KILL, and for a drain as a whole
   Millis suspect{1'000};           // silence after which an agent is suspected
   Millis dead{3'000};              // … and after which it is given up
+  Millis resume_timeout{5'000};    // for the agents of a run that is taken over
 };
 
 }  // namespace elastictrain::core

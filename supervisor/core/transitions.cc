@@ -33,6 +33,9 @@ constexpr std::array<Row, std::variant_size_v<Event>> kRows{{
     {"stop",                 {{H,       H,      H,       H,       R}}},
     {"stop_now",             {{H,       H,      H,       H,       I}}},
     {"timer_fired",          {{H,       H,      H,       H,       I}}},
+    {"host_noticed",         {{H,       H,      H,       I,       I}}},
+    {"stacks_captured",      {{H,       H,      H,       H,       I}}},
+    {"resumed",              {{H,       I,      I,       I,       I}}},
 }};
 
 // Row: phase before the step; column: phase after it.

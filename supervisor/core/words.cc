@@ -22,6 +22,8 @@ const char* change_name(protocol::ChangeKind kind) {
       return "drain";
     case protocol::ChangeKind::kStop:
       return "stop";
+    case protocol::ChangeKind::kRecover:
+      return "recover";
   }
   return "change";
 }

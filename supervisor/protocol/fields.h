@@ -11,17 +11,18 @@
 
 namespace elastictrain::protocol {
 
-#define ET_FIELDS(Type, ...)                                      \
-  template <class T>                                              \
-    requires std::same_as<std::remove_const_t<T>, Type>           \
-  constexpr auto fields([[maybe_unused]] T& m) {                  \
-    return std::tie(__VA_ARGS__);                                 \
+#define ET_FIELDS(Type, ...)                          \
+  template <class T>                                  \
+  requires std::same_as<std::remove_const_t<T>, Type> \
+  constexpr auto fields([[maybe_unused]] T& m) {      \
+    return std::tie(__VA_ARGS__);                     \
   }
 
 ET_FIELDS(Endpoint, m.host_key, m.addresses, m.port, m.unix_name)
 ET_FIELDS(Member, m.worker, m.rank, m.local_rank, m.host, m.endpoint, m.share, m.joiner)
+ET_FIELDS(Fence, m.generation, m.first_step)
 ET_FIELDS(GenerationPlan, m.generation, m.previous, m.kind, m.reason, m.token, m.members, m.donors,
-          m.learning_rate_factor, m.learning_rate_ramp_steps, m.build_deadline_ms)
+          m.learning_rate_factor, m.learning_rate_ramp_steps, m.build_deadline_ms, m.fence, m.resume_step, m.lineage)
 
 ET_FIELDS(WorkerHello, m.protocol_version, m.worker, m.pid, m.library_version)
 ET_FIELDS(WorkerReady, m.endpoint, m.state_bytes, m.state_layout_hash, m.sample_count)
@@ -31,29 +32,35 @@ ET_FIELDS(WorkerActive, m.generation, m.first_step, m.state_transfer_bytes)
 ET_FIELDS(WorkerLeft, m.generation, m.last_step)
 ET_FIELDS(WorkerFinished, m.last_step)
 ET_FIELDS(WorkerHeartbeat, m.sequence, m.generation, m.step, m.epoch, m.steps, m.step_us, m.data_wait_us, m.compute_us,
-          m.communicate_us, m.update_us, m.samples_per_s, m.loss, m.epoch_fraction, m.gradient_norm)
+          m.communicate_us, m.update_us, m.samples_per_s, m.loss, m.epoch_fraction, m.gradient_norm, m.place,
+          m.place_ms)
 ET_FIELDS(AuditStep, m.generation, m.step, m.epoch, m.first_position, m.count, m.hashed, m.state_hash)
-ET_FIELDS(WorkerAudit, m.steps)
+ET_FIELDS(WorkerAudit, m.steps, m.batch)
 ET_FIELDS(WorkerNote, m.key, m.value)
 ET_FIELDS(WorkerSwap, m.generation, m.gap_us, m.step_us)
+ET_FIELDS(WorkerHalted, m.fence, m.generation, m.committed_step, m.has_state, m.in_loop, m.reason)
 
 ET_FIELDS(Prepare, m.plan)
 ET_FIELDS(Commit, m.generation)
 ET_FIELDS(Cancel, m.generation)
 ET_FIELDS(Dismiss, m.reason)
+ET_FIELDS(Abort, m.fence, m.reason)
 
 ET_FIELDS(AgentBootstrap, m.protocol_version, m.run_name, m.agent, m.host, m.addresses, m.port, m.key,
-          m.connect_timeout_ms, m.heartbeat_ms, m.worker_dead_ms, m.orphan_grace_ms, m.grace_ms, m.interface)
+          m.connect_timeout_ms, m.heartbeat_ms, m.worker_dead_ms, m.orphan_grace_ms, m.grace_ms, m.interface,
+          m.notice_probe, m.notice_probe_ms)
 ET_FIELDS(AgentHello, m.protocol_version, m.binary_version, m.agent, m.host_name, m.pid, m.cores, m.memory_bytes,
-          m.wall_clock_us)
+          m.wall_clock_us, m.workers)
 ET_FIELDS(WorkerSpawned, m.worker, m.pid)
 ET_FIELDS(WorkerSpawnFailed, m.worker, m.reason)
 ET_FIELDS(WorkerExited, m.worker, m.exit_code, m.signal, m.last_error_lines)
 ET_FIELDS(WorkerOutput, m.worker, m.is_stderr, m.lines, m.dropped)
 ET_FIELDS(FromWorker, m.worker, m.message)
-ET_FIELDS(WorkerPulse, m.worker, m.quiet_ms, m.heartbeat)
+ET_FIELDS(WorkerPulse, m.worker, m.quiet_ms, m.heartbeat, m.cpu_ms, m.stopped)
 ET_FIELDS(AgentReport, m.sequence, m.workers)
 ET_FIELDS(HostFacts, m.binary_version, m.cores, m.memory_bytes, m.gpus, m.wall_clock_us)
+ET_FIELDS(HostNotice, m.reason)
+ET_FIELDS(WorkerStacks, m.worker, m.lines)
 
 ET_FIELDS(SpawnWorker, m.worker, m.slot, m.argv, m.environment, m.working_directory)
 ET_FIELDS(SignalWorker, m.worker, m.signal)
@@ -62,6 +69,7 @@ ET_FIELDS(ToWorkers, m.workers, m.message)
 ET_FIELDS(StopAgent, m.grace_ms)
 ET_FIELDS(SupervisorHeartbeat, m.sequence)
 ET_FIELDS(CheckHost)
+ET_FIELDS(CaptureStacks, m.worker, m.time_limit_ms)
 
 #undef ET_FIELDS
 

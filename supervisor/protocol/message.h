@@ -37,7 +37,14 @@ struct Member {
   bool joiner = false;      // takes part in its first step with an empty batch and weight zero
 };
 
-enum class ChangeKind : std::uint8_t { kStart, kGrow, kShrink, kReplace, kMigrate, kDrain, kStop };
+enum class ChangeKind : std::uint8_t { kStart, kGrow, kShrink, kReplace, kMigrate, kDrain, kStop, kRecover };
+
+// From `first_step` on, what generations before `generation` say or write does not count.
+struct Fence {
+  Generation generation = 0;
+  Step first_step = 0;
+  bool operator==(const Fence&) const = default;
+};
 
 // A generation without members stops the run: every member of `previous` leaves at the boundary.
 struct GenerationPlan {
@@ -51,6 +58,17 @@ struct GenerationPlan {
   double learning_rate_factor = 1.0;
   std::uint32_t learning_rate_ramp_steps = 0;  // steps over which the factor moves to its new value
   std::uint64_t build_deadline_ms = 0;         // for building the communicator and for the state transfer
+
+  // A recovery: not 0, and equal to the fence of the Abort that its members have answered. Nobody waits for a step
+  // boundary; each member takes its seat where it halted. Members that are no joiners stand at `resume_step`, keep the
+  // gradients of the step after it and only repeat its all-reduce; joiners receive the state of `resume_step` (a worker
+  // that was a member before and is behind, or had not got all of the state, is one of them). Without members: the run
+  // stops here; `donors` names the one worker that writes the checkpoint.
+  Generation fence = 0;
+  Step resume_step = 0;
+  // Generations of this run that came before, and the first step that each of them took part in, oldest first: a
+  // checkpoint of generation g is valid only for steps before the next generation's first one.
+  std::vector<Fence> lineage;
 };
 
 // ---------------------------------------------------------------------------------------------------------------
@@ -93,10 +111,25 @@ struct WorkerLeft {
   Step last_step = 0;
 };
 
+// Answer to Abort, or of the worker's own accord when a collective failed (`fence` 0): it takes part in no collective of
+// `generation` or an older one any more, and `committed_step` will not change before a recovery.
+struct WorkerHalted {
+  Generation fence = 0;       // of the Abort that this answers
+  Generation generation = 0;  // the one it sits in; 0: none yet
+  Step committed_step = 0;
+  bool has_state = false;  // it holds the state of `committed_step`, complete
+  bool in_loop = false;    // start() has returned: it can be seated again as a joiner, but not go back to the start
+  std::string reason;      // what failed, for people; empty in an answer
+};
+
 // The program reached its end (all epochs, or its own stop condition).
 struct WorkerFinished {
   Step last_step = 0;
 };
+
+// Where the training thread is. What takes long in kOutside (an evaluation) or kCheckpoint is not a hang; who waits in
+// kReducing waits for others.
+enum class StepPlace : std::uint8_t { kStarting, kOutside, kComputing, kReducing, kUpdating, kCheckpoint, kHalted };
 
 // Liveness and progress, apart: `sequence` grows with every heartbeat (also while a step takes long), `step` only with
 // committed steps. Timings are means over the steps since the last heartbeat; 0 steps leave them at 0.
@@ -115,6 +148,8 @@ struct WorkerHeartbeat {
   double loss = 0;           // of the whole job, last committed step
   double epoch_fraction = 0;
   double gradient_norm = 0;  // of the averaged gradient
+  StepPlace place = StepPlace::kStarting;
+  std::uint64_t place_ms = 0;  // for how long it is there
 };
 
 // Audit mode. Positions are places in the epoch's permutation, so [first, first+count) names exactly the samples.
@@ -127,8 +162,11 @@ struct AuditStep {
   bool hashed = false;
   std::uint64_t state_hash = 0;
 };
+// A step that takes returned samples has several pieces: one AuditStep for each, the first of them with the hash.
+// Batches are numbered from 1 by each worker, so that one that is sent again after a broken connection counts once.
 struct WorkerAudit {
   std::vector<AuditStep> steps;
+  std::uint64_t batch = 0;
 };
 
 // A named number or text that the program wants in the journal (test accuracy, for example).
@@ -146,7 +184,7 @@ struct WorkerSwap {
 };
 
 using WorkerUp = std::variant<WorkerHello, WorkerReady, WorkerPrepared, WorkerPrepareFailed, WorkerActive, WorkerLeft,
-                              WorkerFinished, WorkerHeartbeat, WorkerAudit, WorkerNote, WorkerSwap>;
+                              WorkerFinished, WorkerHeartbeat, WorkerAudit, WorkerNote, WorkerSwap, WorkerHalted>;
 
 // ---------------------------------------------------------------------------------------------------------------
 // Supervisor -> worker
@@ -167,7 +205,14 @@ struct Dismiss {
   std::string reason;
 };
 
-using WorkerDown = std::variant<Prepare, Commit, Cancel, Dismiss>;
+// Ends every collective and every prepared plan of the generations up to `fence`, committed or not, at once. Answered by
+// one WorkerHalted with the same fence as soon as it is settled which step is the worker's last.
+struct Abort {
+  Generation fence = 0;
+  std::string reason;
+};
+
+using WorkerDown = std::variant<Prepare, Commit, Cancel, Dismiss, Abort>;
 
 // ---------------------------------------------------------------------------------------------------------------
 // Agent <-> supervisor
@@ -187,6 +232,8 @@ struct AgentBootstrap {
   std::uint64_t orphan_grace_ms = 0;
   std::uint64_t grace_ms = 0;               // between TERM and KILL
   std::string interface;                    // data plane interface chosen by the user; empty: by route
+  std::string notice_probe;                 // shell command, run every `notice_probe_ms`; status 0: this host goes away
+  std::uint64_t notice_probe_ms = 0;
 };
 
 struct AgentHello {
@@ -198,6 +245,9 @@ struct AgentHello {
   std::uint32_t cores = 0;
   std::uint64_t memory_bytes = 0;
   std::int64_t wall_clock_us = 0;
+  // Of its workers: those that live. Those whose end it has seen follow as WorkerExited once more; the rest were never
+  // started, because the order was lost with a connection.
+  std::vector<WorkerId> workers;
 };
 
 struct WorkerSpawned {
@@ -234,6 +284,8 @@ struct WorkerPulse {
   WorkerId worker;
   std::uint64_t quiet_ms = 0;
   WorkerHeartbeat heartbeat;
+  std::uint64_t cpu_ms = 0;  // CPU time of the process so far, as the kernel counts it
+  bool stopped = false;      // by a signal or a debugger
 };
 struct AgentReport {
   std::uint64_t sequence = 0;
@@ -249,8 +301,19 @@ struct HostFacts {
   std::int64_t wall_clock_us = 0;
 };
 
+// This host is about to go away (its probe says so, or the agent got TERM): its workers should leave.
+struct HostNotice {
+  std::string reason;
+};
+
+// Answer to CaptureStacks: what could be found out about where the process is, as lines for people.
+struct WorkerStacks {
+  WorkerId worker;
+  std::vector<std::string> lines;
+};
+
 using AgentUp = std::variant<AgentHello, WorkerSpawned, WorkerSpawnFailed, WorkerExited, WorkerOutput, FromWorker,
-                             AgentReport, HostFacts>;
+                             AgentReport, HostFacts, HostNotice, WorkerStacks>;
 
 struct SpawnWorker {
   WorkerId worker;
@@ -280,8 +343,13 @@ struct SupervisorHeartbeat {
   std::uint64_t sequence = 0;
 };
 struct CheckHost {};
+// Answered by WorkerStacks within `time_limit_ms`, whatever could be had until then.
+struct CaptureStacks {
+  WorkerId worker;
+  std::uint64_t time_limit_ms = 0;
+};
 
 using AgentDown = std::variant<SpawnWorker, SignalWorker, StopWorker, ToWorkers, StopAgent, SupervisorHeartbeat,
-                               CheckHost>;
+                               CheckHost, CaptureStacks>;
 
 }  // namespace elastictrain::protocol

@@ -39,6 +39,9 @@ std::string message_text(const protocol::Cancel& cancel) {
 std::string message_text(const protocol::Dismiss& dismiss) {
   return "dismiss, " + dismiss.reason;
 }
+std::string message_text(const protocol::Abort& abort) {
+  return "abort up to " + std::to_string(abort.fence) + ", " + abort.reason;
+}
 
 std::string text_of(const LaunchAgent& a) {
   return "launch " + to_string(a.agent) + " on " + a.host + " with " + std::to_string(a.slots) + " slots";
@@ -53,6 +56,9 @@ std::string text_of(const SpawnWorker& a) {
 }
 std::string text_of(const StopWorker& a) {
   return "stop worker " + to_string(a.worker);
+}
+std::string text_of(const CaptureStacks& a) {
+  return "capture stacks of " + to_string(a.worker);
 }
 std::string text_of(const SendToWorkers& a) {
   return "to " + list(a.workers) + ": " + std::visit([](const auto& m) { return message_text(m); }, a.message);

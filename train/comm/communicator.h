@@ -50,6 +50,9 @@ struct ReduceOptions {
   // Control lane: summed over all ranks in the same pass as the data, but never scaled; every rank reads the same sums.
   std::span<float> lane;
   bool want_norms = false;
+  // As long as the data, or empty. When the call returns, also with an error, it holds this rank's input as it was
+  // before the call, so that the same all-reduce can be repeated in another generation.
+  std::span<float> keep;
 };
 
 struct ReduceStats {

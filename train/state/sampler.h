@@ -12,10 +12,20 @@
 
 namespace elastictrain::state {
 
+// Positions [first, first + count) of an epoch's permutation.
+struct Interval {
+  std::uint64_t first = 0;
+  std::uint64_t count = 0;
+  bool operator==(const Interval&) const = default;
+};
+
 struct SamplerState {
   std::uint64_t seed = 0;
   std::uint64_t epoch = 0;   // from 0
-  std::uint64_t cursor = 0;  // positions of this epoch that committed steps have used
+  std::uint64_t cursor = 0;  // positions of this epoch that have been given to workers
+  // Below the cursor, but in no committed step: those of workers whose gradient did not count. The next steps take them
+  // first, and an epoch is over only when none is left. Ascending, disjoint, never adjacent.
+  std::vector<Interval> returned;
   bool operator==(const SamplerState&) const = default;
 };
 

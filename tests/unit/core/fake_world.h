@@ -85,6 +85,7 @@ class FakeWorld {
   void perform(const Journal& action);
   void perform(const Reply& action);
   void perform(const Tell&) {}
+  void perform(const CaptureStacks&) {}
   void perform(const EndRun& action);
 
   void say(FakeWorker& worker, protocol::WorkerUp message, Millis after);
@@ -94,6 +95,7 @@ class FakeWorld {
   void receive(FakeWorker& worker, const protocol::Commit& message);
   void receive(FakeWorker& worker, const protocol::Cancel& message);
   void receive(FakeWorker& worker, const protocol::Dismiss& message);
+  void receive(FakeWorker&, const protocol::Abort&) {}
   void begin(FakeWorker& worker);
   void try_swap(Generation generation);
   void swap(const protocol::GenerationPlan& plan);
