@@ -45,6 +45,7 @@ ET_FIELDS(Commit, m.generation)
 ET_FIELDS(Cancel, m.generation)
 ET_FIELDS(Dismiss, m.reason)
 ET_FIELDS(Abort, m.fence, m.reason)
+ET_FIELDS(Orphaned, m.reason)
 
 ET_FIELDS(AgentBootstrap, m.protocol_version, m.run_name, m.agent, m.host, m.addresses, m.port, m.key,
           m.connect_timeout_ms, m.heartbeat_ms, m.worker_dead_ms, m.orphan_grace_ms, m.grace_ms, m.interface,

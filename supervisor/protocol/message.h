@@ -212,7 +212,14 @@ struct Abort {
   std::string reason;
 };
 
-using WorkerDown = std::variant<Prepare, Commit, Cancel, Dismiss, Abort>;
+// From the agent itself, once: its supervisor has been away for the orphan grace, so that no plan can come any more. Who
+// is in a generation asks for the end at the next step boundary, with a checkpoint; who is halted writes that of its
+// committed step; who is in none ends. What is not gone after the grace is ended with TERM, then KILL.
+struct Orphaned {
+  std::string reason;
+};
+
+using WorkerDown = std::variant<Prepare, Commit, Cancel, Dismiss, Abort, Orphaned>;
 
 // ---------------------------------------------------------------------------------------------------------------
 // Agent <-> supervisor

@@ -42,6 +42,9 @@ std::string message_text(const protocol::Dismiss& dismiss) {
 std::string message_text(const protocol::Abort& abort) {
   return "abort up to " + std::to_string(abort.fence) + ", " + abort.reason;
 }
+std::string message_text(const protocol::Orphaned& orphaned) {
+  return "orphaned, " + orphaned.reason;
+}
 
 std::string text_of(const LaunchAgent& a) {
   return "launch " + to_string(a.agent) + " on " + a.host + " with " + std::to_string(a.slots) + " slots";

@@ -110,6 +110,8 @@ void ControlPlane::hear(protocol::WorkerDown message) {
     slot_->commit(commit->generation);
   } else if (const auto* cancel = std::get_if<protocol::Cancel>(&message)) {
     slot_->cancel(cancel->generation);
+  } else if (std::holds_alternative<protocol::Orphaned>(message)) {
+    orphaned_.store(true);
   } else {
     dismissed_.store(true);
   }

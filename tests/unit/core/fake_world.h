@@ -95,6 +95,7 @@ class FakeWorld {
   void receive(FakeWorker& worker, const protocol::Commit& message);
   void receive(FakeWorker& worker, const protocol::Cancel& message);
   void receive(FakeWorker& worker, const protocol::Dismiss& message);
+  void receive(FakeWorker&, const protocol::Orphaned&) {}  // never from the supervisor
   void receive(FakeWorker&, const protocol::Abort&) {}
   void begin(FakeWorker& worker);
   void try_swap(Generation generation);
