@@ -35,6 +35,10 @@ struct SpawnWorker {
   std::uint32_t world_size = 1;
   std::uint32_t local_world_size = 1;
   std::uint32_t node_rank = 0;
+  // The run starts again because nobody holds its state any more: the worker begins with the newest checkpoint that
+  // `lineage` leaves valid (complete: all generations of the run that had a first step, oldest first).
+  bool from_checkpoint = false;
+  std::vector<protocol::Fence> lineage;
 };
 // TERM, then KILL after the grace.
 struct StopWorker {
