@@ -37,6 +37,7 @@ struct LaunchEnded {
   int exit_code = 0;
   int signal = 0;
   std::string message;
+  bool agent_ended = false;  // the agent itself is known to have ended, not only what stood for it here
 };
 
 class Launcher {

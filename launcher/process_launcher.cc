@@ -1,5 +1,7 @@
 #include "launcher/process_launcher.h"
 
+#include <signal.h>
+
 #include <algorithm>
 #include <sstream>
 
@@ -24,6 +26,12 @@ std::string last_words(const std::string& text) {
   std::string words;
   for (const auto& line : lines) words += (words.empty() ? "" : "; ") + line;
   return words;
+}
+
+// A shell between the tool and the agent says 128 + s for a signal.
+ExitStatus agent_status(const ExitStatus& status) {
+  const int number = status.exit_code - 128;
+  return status.signal == 0 && number > 0 && number < NSIG ? ExitStatus{0, number} : status;
 }
 
 }  // namespace
@@ -63,7 +71,7 @@ void ProcessLauncher::start(const LaunchPtr& launch) {
   spec.argv = method_.start_command(launch->spec.host);
   spec.input = protocol::encode_frame(protocol::Bootstrap(launch->spec.bootstrap));
   spec.keep_output = false;
-  spec.sweep_session = method_.sweep_session;
+  spec.sweep_session = method_.is_agent;
   spec.deadline = method_.start_timeout;
   const auto on_line = [this, launch, life = std::weak_ptr<char>(life_)](const std::string& line) {
     if (!life.expired()) saw_line(launch, line);
@@ -107,7 +115,11 @@ void ProcessLauncher::agent_ended(const LaunchPtr& launch, const CommandEnd& end
   const bool may_copy = method_.copy_command != nullptr && !launch->copied && !launch->forgotten;
   if (no_binary && may_copy) return copy_binary(launch);
   if (!launch->connected) release_slot();
-  report(launch, end.status, explain(*launch, end));
+  const bool own_failure = end.status.signal != 0 || end.status.exit_code == method_.failure_status;
+  launch->agent_ended = launch->connected && (method_.is_agent || !own_failure);
+  CommandEnd told = end;
+  if (launch->agent_ended && !method_.is_agent) told.status = agent_status(end.status);
+  report(launch, told.status, explain(*launch, told));
 }
 
 void ProcessLauncher::copy_ended(const LaunchPtr& launch, const CommandEnd& end) {
@@ -133,7 +145,7 @@ std::string ProcessLauncher::explain(const Launch& launch, const CommandEnd& end
   } else if (end.status.signal == 0 && end.status.exit_code == kNoBinaryStatus && words.empty()) {
     return message + method_.no_binary_hint;
   } else {
-    message += method_.capabilities.name + " ended with " + describe(end.status);
+    message += (launch.agent_ended ? "its agent" : method_.capabilities.name) + " ended with " + describe(end.status);
   }
   return words.empty() ? message : message + ": " + words;
 }
@@ -141,7 +153,8 @@ std::string ProcessLauncher::explain(const Launch& launch, const CommandEnd& end
 void ProcessLauncher::report(const LaunchPtr& launch, ExitStatus status, std::string message) {
   const auto place = launches_.find(launch->spec.agent);
   if (place != launches_.end() && place->second == launch) launches_.erase(place);
-  sink_({launch->spec.agent, launch->connected, status.exit_code, status.signal, std::move(message)});
+  sink_({launch->spec.agent, launch->connected, status.exit_code, status.signal, std::move(message),
+         launch->agent_ended});
 }
 
 void ProcessLauncher::forget(AgentId agent) {

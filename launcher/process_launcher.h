@@ -24,7 +24,9 @@ struct LaunchMethod {
   std::uint32_t parallelism = 1;
   std::chrono::milliseconds start_timeout{30'000};
   std::chrono::milliseconds copy_timeout{120'000};
-  bool sweep_session = false;  // the command is the agent itself: what its session leaves behind is killed
+  bool is_agent = false;  // the command is the agent itself: what its session leaves behind is killed
+  // The tool's exit status where the tool itself failed; any other one is the agent's own, 128 + s for a signal.
+  int failure_status = 255;
   std::function<std::vector<std::string>(const std::string& host)> start_command;
   // Used once per launch after kNoBinaryStatus, with `copy_source` as standard input; empty: the binary is not copied.
   std::function<std::vector<std::string>(const std::string& host)> copy_command;
@@ -46,7 +48,8 @@ class ProcessLauncher : public Launcher {
   struct Launch {
     AgentSpec spec;
     std::shared_ptr<Command> command;
-    bool connected = false;  // the agent has reached the supervisor
+    bool connected = false;    // the agent has reached the supervisor
+    bool agent_ended = false;  // after that: its process, not only the tool that stands for it
     bool copied = false;
     bool forgotten = false;
   };

@@ -6,10 +6,11 @@
 namespace elastictrain::launcher {
 namespace {
 
-// $1: path of the local binary (or empty), $2: build id. One line and no single quotes: csh takes neither.
+// $1: path of the local binary (or empty), $2: build id. One line and no single quotes: csh takes neither. The shell
+// stays beside the agent, because ssh has no exit status for what died by a signal, but 128 + s from a shell.
 constexpr const char* kStartScript =
     "for c in \"$1\" \"$HOME/.cache/elastictrain/$2/elastictrain\"; do "
-    "if [ -x \"$c\" ] && [ \"$(\"$c\" --build-id </dev/null 2>/dev/null)\" = \"$2\" ]; then exec \"$c\" agent; fi; "
+    "if [ -x \"$c\" ] && [ \"$(\"$c\" --build-id </dev/null 2>/dev/null)\" = \"$2\" ]; then \"$c\" agent; exit $?; fi; "
     "done; exit 86";
 
 // $1: build id, $2: bytes, $3: nonce. The size is compared because a broken connection ends the input early.

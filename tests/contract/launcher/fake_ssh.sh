@@ -31,6 +31,14 @@ case $host in
     wait $!
     exit
     ;;
+  breaks*)
+    exec 3<&0
+    HOME="$FAKE_SSH_DIR/$host" setsid sh -c "$*" <&3 3<&- &
+    exec 3<&-
+    while [ ! -e "$FAKE_SSH_DIR/break" ]; do sleep 0.02; done
+    echo "Connection to $host closed by remote host." >&2
+    exit 255
+    ;;
   chatty*) echo "Welcome to $host, have a nice day" ;;
 esac
 HOME="$FAKE_SSH_DIR/$host" exec sh -c "$*"

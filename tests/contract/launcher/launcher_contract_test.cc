@@ -142,6 +142,8 @@ TEST_CASE_TEMPLATE("a forgotten launch leaves no process on this machine", Way, 
   const pid_t worker = std::stoi(lab.supervisor.lines(0, WorkerId{1})[0]);
   lab.launched->forget(AgentId{1});
   lab.await_end(1);
+  // Beyond the tool an agent is told by its connection.
+  if (lab.launched->capabilities().reaches_other_hosts) lab.supervisor.send(0, StopAgent{0});
   CHECK(lab.supervisor.pump([&] { return !is_running(agent) && !is_running(worker); }));
 }
 
@@ -189,8 +191,33 @@ TEST_CASE_TEMPLATE("an agent that dies is reported with its signal or status", W
   ::kill(static_cast<pid_t>(lab.supervisor.all<AgentHello>(0)[0].pid), SIGKILL);
   const auto end = lab.await_end(1);
   CHECK(end.launched);
+  CHECK(end.agent_ended);
   CHECK(end.signal == SIGKILL);
   CHECK(contains(end.message, "signal 9"));
+}
+
+TEST_CASE_TEMPLATE("an agent that ends in peace is reported as ended", Way, Local, Ssh) {
+  Lab lab;
+  Way::use(lab);
+  lab.launch(1);
+  REQUIRE(lab.supervisor.await<AgentHello>(0));
+  lab.supervisor.send(0, StopAgent{100});
+  CHECK(lab.await_end(1).agent_ended);
+}
+
+TEST_CASE("an ssh whose connection breaks does not say that its agent has ended") {
+  Lab lab;
+  lab.use_ssh();
+  lab.launch(1, "breaks1");
+  REQUIRE(lab.supervisor.await<AgentHello>(0));
+  std::ofstream(lab.directory.path + "/break") << "";
+  const auto end = lab.await_end(1);
+  CHECK(end.launched);
+  CHECK(end.exit_code == 255);
+  CHECK_FALSE(end.agent_ended);
+  CHECK(contains(end.message, "closed by remote host"));
+  lab.supervisor.send(0, SpawnWorker{WorkerId{1}, 0, {"sh", "-c", "echo up; sleep 1000"}, {}, ""});
+  CHECK(lab.supervisor.await_line(0, WorkerId{1}, "up"));
 }
 
 TEST_CASE("the agent's own words come with a local launch that fails") {
