@@ -80,15 +80,16 @@ std::string to_hex(std::span<const std::byte> bytes) {
   return text;
 }
 
-bool from_hex(std::string_view text, state::HeaderBytes& bytes) {
-  if (text.size() < 2 * bytes.size()) return false;
-  for (std::size_t i = 0; i < bytes.size(); ++i) {
+// Up to the first character that is no digit.
+std::vector<std::byte> from_hex(std::string_view text) {
+  std::vector<std::byte> bytes;
+  for (std::size_t i = 0; i + 1 < text.size(); i += 2) {
     unsigned value = 0;
-    const char* at = text.data() + 2 * i;
-    if (std::from_chars(at, at + 2, value, 16).ptr != at + 2) return false;
-    bytes[i] = static_cast<std::byte>(value);
+    const char* at = text.data() + i;
+    if (std::from_chars(at, at + 2, value, 16).ptr != at + 2) break;
+    bytes.push_back(static_cast<std::byte>(value));
   }
-  return true;
+  return bytes;
 }
 
 constexpr std::string_view kProgressKey = "\"elastictrain\":\"";
@@ -171,11 +172,8 @@ Result<state::Progress> load(int fd, const state::StateBuffers& buffers) {
   std::string json(json_bytes, '\0');
   if (auto status = read_all(fd, json.data(), json.size()); !status) return status.error();
   const auto at = json.find(kProgressKey);
-  state::HeaderBytes bytes{};
-  if (at == std::string::npos || !from_hex(std::string_view(json).substr(at + kProgressKey.size()), bytes)) {
-    return Error{ErrorCode::kInvalid, "it was not written by elastictrain"};
-  }
-  const auto numbers = state::decode_header(bytes);
+  if (at == std::string::npos) return Error{ErrorCode::kInvalid, "it was not written by elastictrain"};
+  const auto numbers = state::decode_header(from_hex(std::string_view(json).substr(at + kProgressKey.size())));
   if (!numbers) return Error{ErrorCode::kInvalid, "its header is damaged"};
   struct stat info {};
   const bool whole =

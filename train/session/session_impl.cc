@@ -89,16 +89,16 @@ std::optional<Batch> Session::Impl::next_batch() {
     return std::nullopt;
   }
   step_.emplace();
-  step_->cut = state::cut_step(progress_.sampler, data_.sample_count, seat_.shares_now(), seat_.rank);
+  step_->cut = state::cut_step(progress_.sampler, data_.sample_count, seat_.shares_now());
   step_->wants_norm = (progress_.committed_step + 1) % kNormEvery == 1;
   fill_samples();
   clock_.batch_given(session::Clock::now());
   return Batch{.step = progress_.committed_step + 1,
                .epoch = step_->cut.epoch,
                .samples = step_->samples,
-               .local_samples = step_->cut.my_count,
+               .local_samples = step_->cut.count(seat_.rank),
                .global_samples = step_->cut.total,
-               .first_of_epoch = step_->cut.first == 0};
+               .first_of_epoch = step_->cut.first_of_epoch};
 }
 
 void Session::Impl::fill_samples() {
@@ -108,10 +108,11 @@ void Session::Impl::fill_samples() {
     permutation_ = state::Permutation(data_.sample_count, progress_.sampler.seed, cut.epoch);
     permutation_epoch_ = cut.epoch;
   }
-  step_->samples.resize(cut.my_count);
-  for (std::uint64_t i = 0; i < cut.my_count; ++i) {
-    const auto position = cut.my_first + i;
-    step_->samples[i] = data_.shuffle ? permutation_.at(position) : position;
+  step_->samples.reserve(cut.count(seat_.rank));
+  for (const auto& [first, count] : cut.part(seat_.rank)) {
+    for (std::uint64_t position = first; position < first + count; ++position) {
+      step_->samples.push_back(data_.shuffle ? permutation_.at(position) : position);
+    }
   }
 }
 
@@ -119,10 +120,9 @@ Status Session::Impl::reduce_bucket(float* data, std::size_t count) {
   const auto& cut = step_->cut;
   comm::ReduceOptions options;
   // A joiner's buffer may hold anything, also NaN, which a weight of zero would not remove.
-  if (cut.my_count == 0) std::fill_n(data, count, 0.0F);
-  if (cut.my_count != cut.total) {
-    options.scale = static_cast<float>(static_cast<double>(cut.my_count) / static_cast<double>(cut.total));
-  }
+  const std::uint64_t mine = cut.count(seat_.rank);
+  if (mine == 0) std::fill_n(data, count, 0.0F);
+  if (mine != cut.total) options.scale = static_cast<float>(static_cast<double>(mine) / static_cast<double>(cut.total));
   options.want_norms = step_->wants_norm;
   if (!std::exchange(step_->lane_sent, true)) {
     lane_input_.swap_ready = plane_ && plane_->swap_ready(seat_.generation);
@@ -227,7 +227,7 @@ void Session::Impl::commit_progress(const StepMetrics& metrics) {
   const auto times = clock_.step_ends(now);
   const auto cut = step_->cut;
   step_.reset();
-  lane_input_ = {.loss = metrics.loss, .loss_samples = cut.my_count, .compute_us = times.compute_us};
+  lane_input_ = {.loss = metrics.loss, .loss_samples = cut.count(seat_.rank), .compute_us = times.compute_us};
   ++progress_.committed_step;
   progress_.samples_used += cut.total;
   progress_.sampler = state::advance(progress_.sampler, data_.sample_count, cut);
@@ -242,7 +242,10 @@ void Session::Impl::commit_progress(const StepMetrics& metrics) {
                                .gradient_norm = report_.gradient_norm,
                                .global_samples = cut.total};
   if (data_.sample_count != 0) {
-    figures.epoch_fraction = static_cast<double>(cut.first + cut.total) / static_cast<double>(data_.sample_count);
+    const auto& next = progress_.sampler;
+    const std::uint64_t used =
+        next.epoch == cut.epoch ? next.cursor - state::count_of(next.returned) : data_.sample_count;
+    figures.epoch_fraction = static_cast<double>(used) / static_cast<double>(data_.sample_count);
   }
   monitors_.step_done(times, figures, now);
   swap_gap_.committed(now);
@@ -251,14 +254,18 @@ void Session::Impl::commit_progress(const StepMetrics& metrics) {
 }
 
 void Session::Impl::audit(const state::Cut& cut) {
-  protocol::AuditStep record{.generation = seat_.generation,
-                             .step = progress_.committed_step,
-                             .epoch = cut.epoch,
-                             .first_position = cut.my_first,
-                             .count = cut.my_count};
+  protocol::AuditStep record{.generation = seat_.generation, .step = progress_.committed_step, .epoch = cut.epoch};
   record.hashed = progress_.committed_step % environment_.audit_every == 0;
   if (record.hashed) record.state_hash = buffers_.content_hash();
-  audit_log_.add(record);
+  auto pieces = cut.part(seat_.rank);
+  if (pieces.empty()) pieces.push_back({cut.pieces.empty() ? 0 : cut.pieces.front().first, 0});
+  for (const auto& [first, count] : pieces) {
+    record.first_position = first;
+    record.count = count;
+    audit_log_.add(record);
+    record.hashed = false;
+    record.state_hash = 0;
+  }
 }
 
 void Session::Impl::call_on_change(std::uint32_t previous_world, bool joined, const std::string& reason) {

@@ -74,11 +74,18 @@ bool Session::Impl::begin_first_generation(session::Upcoming upcoming) {
 
 void Session::Impl::replicate_from_first_rank() {
   auto& communicator = *seat_.communicator;
-  auto bytes = state::encode_header(header());
-  Status status = communicator.broadcast(bytes, 0);
-  if (!status)
-    fail("the first broadcast of generation " + std::to_string(seat_.generation) +
+  const auto send = [&](void* data, std::size_t bytes, const std::string& what) {
+    const Status status = communicator.broadcast({static_cast<std::byte*>(data), bytes}, 0);
+    if (status) return;
+    fail("the first broadcast (" + what + ") of generation " + std::to_string(seat_.generation) +
          " failed: " + status.error().message);
+  };
+  auto bytes = state::encode_header(header());
+  std::uint64_t length = bytes.size();
+  send(&length, sizeof length, "length");
+  if (length > state::kMaxHeaderBytes) fail("rank 0 sends a header that is too long to be true");
+  bytes.resize(length);
+  send(bytes.data(), bytes.size(), "header");
   const auto first = state::decode_header(bytes);
   if (!first) fail(first.error().message);
   if (first->layout_hash != buffers_.layout_hash() || first->sample_count != data_.sample_count) {
@@ -87,10 +94,7 @@ void Session::Impl::replicate_from_first_rank() {
         "options everywhere");
   }
   progress_ = first->progress;
-  for (const auto& buffer : buffers_.buffers()) {
-    status = communicator.broadcast({buffer.data, buffer.bytes}, 0);
-    if (!status) fail("the broadcast of state \"" + buffer.name + "\" failed: " + status.error().message);
-  }
+  for (const auto& buffer : buffers_.buffers()) send(buffer.data, buffer.bytes, "state \"" + buffer.name + "\"");
 }
 
 bool Session::Impl::join(session::Upcoming upcoming) {

@@ -149,11 +149,15 @@ Result<std::size_t> StateReceiver::receive_some(Source& source, std::span<std::b
 }
 
 Status StateReceiver::receive_header(Source& source) {
-  while (source.received < state::kHeaderBytes) {
+  while (source.received < source.header_bytes.size()) {
     const auto got = receive_some(source, std::span(source.header_bytes).subspan(source.received));
     if (!got) return got.error();
     if (*got == 0) return {};
     source.received += *got;
+    if (source.received != state::kHeaderPrefixBytes) continue;
+    const auto length = state::header_length(source.header_bytes);
+    if (!length) return length.error();
+    source.header_bytes.resize(*length);
   }
   source.header_done = true;
   source.received = 0;

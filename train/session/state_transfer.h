@@ -59,7 +59,7 @@ class StateReceiver {
   struct Source {
     comm::StateSocket socket;
     state::Slice slice;
-    state::HeaderBytes header_bytes{};
+    std::vector<std::byte> header_bytes = std::vector<std::byte>(state::kHeaderPrefixBytes);  // grows to the whole
     std::uint64_t received = 0;  // of the header, then of the slice
     bool header_done = false;
     bool done = false;

@@ -1,41 +1,114 @@
 #include "train/state/progress.h"
 
 #include <bit>
+#include <utility>
 
 #include "train/state/state_buffers.h"
 
 namespace elastictrain::state {
 namespace {
 
-constexpr std::uint64_t kMagic = 0x3154535445544c45ULL;  // "ELTETST1" in memory; the digit is the format's version
+constexpr std::uint64_t kMagic = 0x3254535445544c45ULL;  // "ELTETST2" in memory; the digit is the format's version
 
 class Writer {
  public:
-  explicit Writer(HeaderBytes& bytes) : bytes_(bytes) {}
   void put(std::uint64_t value) {
-    for (int i = 0; i < 8; ++i) bytes_[at_++] = static_cast<std::byte>(value >> (8 * i));
+    for (int i = 0; i < 8; ++i) bytes_.push_back(static_cast<std::byte>(value >> (8 * i)));
   }
   void put(double value) { put(std::bit_cast<std::uint64_t>(value)); }
 
+  // With the length in its place and the check sum behind.
+  std::vector<std::byte> finish() {
+    const std::uint64_t length = bytes_.size() + 8;
+    for (std::size_t i = 0; i < 8; ++i) bytes_[8 + i] = static_cast<std::byte>(length >> (8 * i));
+    put(hash_bytes(bytes_.data(), bytes_.size(), 0));
+    return std::move(bytes_);
+  }
+
  private:
-  HeaderBytes& bytes_;
-  std::size_t at_ = 0;
+  std::vector<std::byte> bytes_;
 };
 
+// Past the end it reads zeros and remembers.
 class Reader {
  public:
-  explicit Reader(std::span<const std::byte, kHeaderBytes> bytes) : bytes_(bytes) {}
+  explicit Reader(std::span<const std::byte> bytes) : bytes_(bytes) {}
   std::uint64_t number() {
+    if (bytes_.size() - at_ < 8) {
+      overrun_ = true;
+      return 0;
+    }
     std::uint64_t value = 0;
     for (int i = 0; i < 8; ++i) value |= std::to_integer<std::uint64_t>(bytes_[at_++]) << (8 * i);
     return value;
   }
   double real() { return std::bit_cast<double>(number()); }
+  // A count of records of so many numbers each, which must fit into what is left.
+  std::size_t count(std::size_t numbers_each) {
+    const std::uint64_t value = number();
+    if (value <= (bytes_.size() - at_) / (8 * numbers_each)) return static_cast<std::size_t>(value);
+    overrun_ = true;
+    return 0;
+  }
+  bool done() const { return !overrun_ && at_ == bytes_.size(); }
 
  private:
-  std::span<const std::byte, kHeaderBytes> bytes_;
+  std::span<const std::byte> bytes_;
   std::size_t at_ = 0;
+  bool overrun_ = false;
 };
+
+Error damaged() {
+  return {ErrorCode::kInvalid, "the header of the state transfer is damaged"};
+}
+
+// Below the cursor, ascending, disjoint, never adjacent.
+bool are_returned(const SamplerState& sampler) {
+  std::uint64_t end = 0;
+  for (const auto& interval : sampler.returned) {
+    const bool first = &interval == &sampler.returned.front();
+    if (interval.count == 0 || (!first && interval.first <= end)) return false;
+    if (interval.first > sampler.cursor || interval.count > sampler.cursor - interval.first) return false;
+    end = interval.first + interval.count;
+  }
+  return true;
+}
+
+void put_progress(Writer& out, const Progress& progress) {
+  out.put(progress.committed_step);
+  out.put(progress.samples_used);
+  out.put(progress.sampler.seed);
+  out.put(progress.sampler.epoch);
+  out.put(progress.sampler.cursor);
+  out.put(progress.learning_rate.from);
+  out.put(progress.learning_rate.to);
+  out.put(std::uint64_t{progress.learning_rate.length_steps});
+  out.put(std::uint64_t{progress.learning_rate.done_steps});
+  out.put(std::uint64_t{progress.sampler.returned.size()});
+  for (const auto& interval : progress.sampler.returned) {
+    out.put(interval.first);
+    out.put(interval.count);
+  }
+}
+
+Progress read_progress(Reader& in) {
+  Progress progress;
+  progress.committed_step = in.number();
+  progress.samples_used = in.number();
+  progress.sampler.seed = in.number();
+  progress.sampler.epoch = in.number();
+  progress.sampler.cursor = in.number();
+  progress.learning_rate.from = in.real();
+  progress.learning_rate.to = in.real();
+  progress.learning_rate.length_steps = static_cast<std::uint32_t>(in.number());
+  progress.learning_rate.done_steps = static_cast<std::uint32_t>(in.number());
+  progress.sampler.returned.resize(in.count(2));
+  for (auto& interval : progress.sampler.returned) {
+    interval.first = in.number();
+    interval.count = in.number();
+  }
+  return progress;
+}
 
 }  // namespace
 
@@ -55,53 +128,53 @@ void LearningRateRamp::retarget(double factor_now, std::uint32_t steps) {
   done_steps = 0;
 }
 
-HeaderBytes encode_header(const TransferHeader& header) {
-  HeaderBytes bytes{};
-  Writer out(bytes);
-  const auto& progress = header.progress;
+std::vector<std::byte> encode_header(const TransferHeader& header) {
+  Writer out;
   out.put(kMagic);
+  out.put(std::uint64_t{0});
   out.put(header.generation);
   out.put(header.layout_hash);
   out.put(header.total_bytes);
   out.put(header.slice_offset);
   out.put(header.slice_length);
   out.put(header.sample_count);
-  out.put(progress.committed_step);
-  out.put(progress.samples_used);
-  out.put(progress.sampler.seed);
-  out.put(progress.sampler.epoch);
-  out.put(progress.sampler.cursor);
-  out.put(progress.learning_rate.from);
-  out.put(progress.learning_rate.to);
-  out.put(std::uint64_t{progress.learning_rate.length_steps});
-  out.put(std::uint64_t{progress.learning_rate.done_steps});
-  out.put(hash_bytes(bytes.data(), kHeaderBytes - 8, 0));
-  return bytes;
+  put_progress(out, header.progress);
+  out.put(std::uint64_t{header.next_shares.size()});
+  for (const auto& share : header.next_shares) {
+    out.put(std::uint64_t{share.worker.value} << 32 | share.samples);
+  }
+  return out.finish();
 }
 
-Result<TransferHeader> decode_header(std::span<const std::byte, kHeaderBytes> bytes) {
-  Reader in(bytes);
+Result<std::size_t> header_length(std::span<const std::byte> prefix) {
+  Reader in(prefix);
   if (in.number() != kMagic) return Error{ErrorCode::kInvalid, "the state transfer does not start with its header"};
+  const std::uint64_t length = in.number();
+  if (length < kHeaderPrefixBytes + 8 || length > kMaxHeaderBytes) return damaged();
+  return static_cast<std::size_t>(length);
+}
+
+Result<TransferHeader> decode_header(std::span<const std::byte> bytes) {
+  const auto length = header_length(bytes);
+  if (!length) return length.error();
+  if (*length != bytes.size()) return damaged();
+  const auto body = bytes.first(bytes.size() - 8);
+  if (Reader(bytes.last(8)).number() != hash_bytes(body.data(), body.size(), 0)) return damaged();
+  Reader in(body.subspan(kHeaderPrefixBytes));
   TransferHeader header;
-  auto& progress = header.progress;
   header.generation = in.number();
   header.layout_hash = in.number();
   header.total_bytes = in.number();
   header.slice_offset = in.number();
   header.slice_length = in.number();
   header.sample_count = in.number();
-  progress.committed_step = in.number();
-  progress.samples_used = in.number();
-  progress.sampler.seed = in.number();
-  progress.sampler.epoch = in.number();
-  progress.sampler.cursor = in.number();
-  progress.learning_rate.from = in.real();
-  progress.learning_rate.to = in.real();
-  progress.learning_rate.length_steps = static_cast<std::uint32_t>(in.number());
-  progress.learning_rate.done_steps = static_cast<std::uint32_t>(in.number());
-  if (in.number() != hash_bytes(bytes.data(), kHeaderBytes - 8, 0)) {
-    return Error{ErrorCode::kInvalid, "the header of the state transfer is damaged"};
+  header.progress = read_progress(in);
+  header.next_shares.resize(in.count(1));
+  for (auto& share : header.next_shares) {
+    const std::uint64_t both = in.number();
+    share = {WorkerId{static_cast<std::uint32_t>(both >> 32)}, static_cast<std::uint32_t>(both)};
   }
+  if (!in.done() || !are_returned(header.progress.sampler)) return damaged();
   return header;
 }
 

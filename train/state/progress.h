@@ -1,11 +1,12 @@
 // Purpose: the numbers that are replicated beside the program's buffers: how far the run is, where the sampler stands
-// and how the learning rate moves. They travel as one fixed record in front of every state transfer.
+// and how the learning rate moves. They travel as one record in front of every state transfer; its length varies with
+// the number of members and of returned samples, and stands in front.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "supervisor/protocol/ids.h"
 #include "supervisor/protocol/result.h"
@@ -32,6 +33,12 @@ struct Progress {
   LearningRateRamp learning_rate;
 };
 
+struct WorkerShare {
+  WorkerId worker;
+  std::uint32_t samples = 0;
+  bool operator==(const WorkerShare&) const = default;
+};
+
 // What a donor says before its slice. `generation` is the one that the joiner becomes a member of.
 struct TransferHeader {
   Generation generation = 0;
@@ -41,12 +48,18 @@ struct TransferHeader {
   std::uint64_t slice_length = 0;
   std::uint64_t sample_count = 0;
   Progress progress;
+  // How the step after the committed one is cut, in the order of the ranks that it was first opened for. A recovery
+  // does not cut it again: parts of workers that do not take part in it return to the pool.
+  std::vector<WorkerShare> next_shares;
 };
 
-inline constexpr std::size_t kHeaderBytes = 136;
-using HeaderBytes = std::array<std::byte, kHeaderBytes>;
+inline constexpr std::size_t kHeaderPrefixBytes = 16;  // magic and length of the whole
+inline constexpr std::size_t kMaxHeaderBytes = 8U << 20;
 
-HeaderBytes encode_header(const TransferHeader& header);
-Result<TransferHeader> decode_header(std::span<const std::byte, kHeaderBytes> bytes);
+std::vector<std::byte> encode_header(const TransferHeader& header);
+// From the first kHeaderPrefixBytes: how long the whole header is.
+Result<std::size_t> header_length(std::span<const std::byte> prefix);
+// All of it: checks the length, the check sum and that the returned samples are what SamplerState says.
+Result<TransferHeader> decode_header(std::span<const std::byte> bytes);
 
 }  // namespace elastictrain::state

@@ -19,6 +19,19 @@ std::uint64_t mask(unsigned bits) {
   return (std::uint64_t{1} << bits) - 1;
 }
 
+// The `count` positions (or what is there of them) behind the first `skip`, counted through all intervals.
+std::vector<Interval> slice(std::span<const Interval> intervals, std::uint64_t skip, std::uint64_t count) {
+  std::vector<Interval> taken;
+  for (const auto& [first, length] : intervals) {
+    const std::uint64_t skipped = std::min(skip, length);
+    const std::uint64_t take = std::min(count, length - skipped);
+    if (take != 0) taken.push_back({first + skipped, take});
+    skip -= skipped;
+    count -= take;
+  }
+  return taken;
+}
+
 }  // namespace
 
 Permutation::Permutation(std::uint64_t size, std::uint64_t seed, std::uint64_t epoch) : size_(size) {
@@ -65,21 +78,53 @@ std::vector<std::uint64_t> split_by_shares(std::uint64_t total, std::span<const 
   return parts;
 }
 
-Cut cut_step(const SamplerState& state, std::uint64_t sample_count, std::span<const std::uint32_t> shares,
-             std::uint32_t rank) {
-  Cut cut{.epoch = state.epoch, .first = state.cursor};
-  cut.total = std::accumulate(shares.begin(), shares.end(), std::uint64_t{0});
-  if (sample_count != 0) cut.total = std::min(cut.total, sample_count - state.cursor);
-  const auto parts = split_by_shares(cut.total, shares);
-  cut.my_first = std::accumulate(parts.begin(), parts.begin() + rank, cut.first);
-  cut.my_count = parts[rank];
+std::uint64_t count_of(std::span<const Interval> intervals) {
+  std::uint64_t count = 0;
+  for (const auto& interval : intervals) count += interval.count;
+  return count;
+}
+
+std::vector<Interval> merge(std::span<const Interval> intervals, std::span<const Interval> more) {
+  std::vector<Interval> all(intervals.begin(), intervals.end());
+  all.insert(all.end(), more.begin(), more.end());
+  std::sort(all.begin(), all.end(), [](const Interval& a, const Interval& b) { return a.first < b.first; });
+  std::vector<Interval> merged;
+  for (const auto& interval : all) {
+    if (interval.count == 0) continue;
+    if (!merged.empty() && merged.back().first + merged.back().count == interval.first) {
+      merged.back().count += interval.count;
+    } else {
+      merged.push_back(interval);
+    }
+  }
+  return merged;
+}
+
+std::vector<Interval> Cut::part(std::size_t rank) const {
+  const std::uint64_t begin =
+      std::accumulate(counts.begin(), counts.begin() + static_cast<std::ptrdiff_t>(rank), std::uint64_t{0});
+  return slice(pieces, begin, counts[rank]);
+}
+
+Cut cut_step(const SamplerState& state, std::uint64_t sample_count, std::span<const std::uint32_t> shares) {
+  Cut cut{.epoch = state.epoch, .first_of_epoch = state.cursor == 0};
+  const std::uint64_t wanted = std::accumulate(shares.begin(), shares.end(), std::uint64_t{0});
+  cut.pieces = slice(state.returned, 0, wanted);
+  cut.total = count_of(cut.pieces);
+  cut.fresh = wanted - cut.total;
+  if (sample_count != 0) cut.fresh = std::min(cut.fresh, sample_count - state.cursor);
+  if (cut.fresh != 0) cut.pieces.push_back({state.cursor, cut.fresh});
+  cut.total += cut.fresh;
+  cut.counts = split_by_shares(cut.total, shares);
   return cut;
 }
 
-SamplerState advance(const SamplerState& state, std::uint64_t sample_count, const Cut& cut) {
-  SamplerState next = state;
-  next.cursor += cut.total;
-  if (sample_count != 0 && next.cursor >= sample_count) {
+SamplerState advance(const SamplerState& state, std::uint64_t sample_count, const Cut& cut,
+                     std::span<const Interval> uncounted) {
+  SamplerState next{.seed = state.seed, .epoch = state.epoch, .cursor = state.cursor + cut.fresh};
+  const std::uint64_t reused = cut.total - cut.fresh;
+  next.returned = merge(slice(state.returned, reused, count_of(state.returned) - reused), uncounted);
+  if (sample_count != 0 && next.cursor >= sample_count && next.returned.empty()) {
     ++next.epoch;
     next.cursor = 0;
   }

@@ -46,24 +46,33 @@ class Permutation {
   std::uint64_t keys_[kRounds] = {};
 };
 
-// One step's part of an epoch: positions [first, first + total), of which this rank takes `mine`.
+// What one step takes of an epoch, and who takes which part of it.
 struct Cut {
   std::uint64_t epoch = 0;
-  std::uint64_t first = 0;
-  std::uint64_t total = 0;
-  std::uint64_t my_first = 0;
-  std::uint64_t my_count = 0;
+  std::vector<Interval> pieces;       // all of it, in the order in which it is given out: returned positions first
+  std::uint64_t total = 0;            // samples in all pieces
+  std::uint64_t fresh = 0;            // of them from the cursor on, the last ones
+  std::vector<std::uint64_t> counts;  // by rank; add up to `total` unless all shares are zero
+  bool first_of_epoch = false;        // nothing of this epoch was given out before
+
+  std::uint64_t count(std::size_t rank) const { return counts[rank]; }
+  std::vector<Interval> part(std::size_t rank) const;
 };
 
 // Parts of `total` in proportion to the shares by largest remainder (ties go to the lower rank); they add up to `total`
 // unless all shares are zero.
 std::vector<std::uint64_t> split_by_shares(std::uint64_t total, std::span<const std::uint32_t> shares);
 
-// The next min(sum of shares, rest of the epoch) positions. `sample_count` 0: data without an end and without indices.
-Cut cut_step(const SamplerState& state, std::uint64_t sample_count, std::span<const std::uint32_t> shares,
-             std::uint32_t rank);
+// Ascending and disjoint, neighbours merged. The intervals of `more` overlap neither each other nor `intervals`.
+std::vector<Interval> merge(std::span<const Interval> intervals, std::span<const Interval> more);
+std::uint64_t count_of(std::span<const Interval> intervals);
 
-// The state after the step is committed.
-SamplerState advance(const SamplerState& state, std::uint64_t sample_count, const Cut& cut);
+// The next min(sum of shares, rest of the epoch) positions. `sample_count` 0: data without an end and without indices.
+Cut cut_step(const SamplerState& state, std::uint64_t sample_count, std::span<const std::uint32_t> shares);
+
+// The state after the step is committed. `uncounted`: parts of the cut whose gradient is not in it; they return to the
+// pool, and the epoch goes on until they are used.
+SamplerState advance(const SamplerState& state, std::uint64_t sample_count, const Cut& cut,
+                     std::span<const Interval> uncounted = {});
 
 }  // namespace elastictrain::state

@@ -68,36 +68,48 @@ TEST_CASE("a short last step is split in proportion to the shares, by largest re
         Parts{2'000'000'000'000'000, 2'000'000'000'000'000});
 }
 
-// Runs an epoch sequence with shares that change at random steps; returns how often each position was used.
-std::vector<int> count_uses(std::uint64_t sample_count, std::uint64_t epochs, unsigned seed) {
+std::vector<std::uint32_t> random_shares(std::mt19937& random) {
+  std::vector<std::uint32_t> shares(1 + random() % 6, 0);
+  for (auto& share : shares) share = random() % 4 == 0 ? 0 : 1 + random() % 40;
+  shares[0] = std::max(shares[0], 1U);
+  return shares;
+}
+
+// Runs an epoch sequence with shares that change at random steps and parts that do not count now and then; returns how
+// often each position counted.
+std::vector<int> count_uses(std::uint64_t sample_count, std::uint64_t epochs, unsigned seed, bool failures) {
   std::mt19937 random(seed);
   std::vector<int> uses(sample_count);
   std::vector<std::uint32_t> shares{8, 8};
   SamplerState state{.seed = 1};
   while (state.epoch < epochs) {
-    if (random() % 3 == 0) {
-      shares.assign(1 + random() % 6, 0);
-      for (auto& share : shares) share = random() % 4 == 0 ? 0 : 1 + random() % 40;
-      shares[0] = std::max(shares[0], 1U);
+    if (random() % 3 == 0) shares = random_shares(random);
+    const Cut cut = cut_step(state, sample_count, shares);
+    REQUIRE(std::accumulate(cut.counts.begin(), cut.counts.end(), std::uint64_t{0}) == cut.total);
+    REQUIRE(cut.total > 0);
+    std::vector<Interval> uncounted;
+    for (std::size_t rank = 0; rank < shares.size(); ++rank) {
+      const auto part = cut.part(rank);
+      CHECK(count_of(part) == cut.count(rank));
+      if (failures && random() % 4 == 0) {
+        uncounted.insert(uncounted.end(), part.begin(), part.end());
+        continue;
+      }
+      for (const auto& [first, count] : part) {
+        for (std::uint64_t i = 0; i < count; ++i) ++uses.at(first + i);
+      }
     }
-    std::uint64_t next = state.cursor;
-    Cut cut;
-    for (std::uint32_t rank = 0; rank < shares.size(); ++rank) {
-      cut = cut_step(state, sample_count, shares, rank);
-      REQUIRE(cut.my_first == next);
-      next += cut.my_count;
-      for (std::uint64_t i = 0; i < cut.my_count; ++i) ++uses.at(cut.my_first + i);
-    }
-    REQUIRE(next == state.cursor + cut.total);
-    state = advance(state, sample_count, cut);
+    state = advance(state, sample_count, cut, uncounted);
   }
+  CHECK(state.returned.empty());
   return uses;
 }
 
-TEST_CASE("every position of every epoch is used exactly once through random changes of the shares") {
+TEST_CASE("every position of every epoch is used exactly once through random changes and losses") {
   for (unsigned seed = 1; seed <= 50; ++seed) {
     const std::uint64_t samples = 1 + seed * 37;
-    CHECK(count_uses(samples, 3, seed) == std::vector<int>(samples, 3));
+    CHECK(count_uses(samples, 3, seed, false) == std::vector<int>(samples, 3));
+    CHECK(count_uses(samples, 3, seed, true) == std::vector<int>(samples, 3));
   }
 }
 
@@ -105,13 +117,56 @@ TEST_CASE("data without an end is counted and never changes the epoch") {
   const std::vector<std::uint32_t> shares{3, 5};
   SamplerState state;
   for (int step = 0; step < 10; ++step) {
-    const Cut cut = cut_step(state, 0, shares, 1);
+    const Cut cut = cut_step(state, 0, shares);
     CHECK(cut.total == 8);
-    CHECK(cut.my_count == 5);
+    CHECK(cut.count(1) == 5);
     state = advance(state, 0, cut);
   }
   CHECK(state.epoch == 0);
   CHECK(state.cursor == 80);
+}
+
+using Intervals = std::vector<Interval>;
+
+TEST_CASE("returned samples are taken first, lowest first, then the cursor goes on") {
+  const SamplerState state{.cursor = 50, .returned = {{10, 4}, {20, 3}}};
+  const std::vector<std::uint32_t> shares{5, 5};
+  const Cut cut = cut_step(state, 100, shares);
+  CHECK(cut.pieces == Intervals{{10, 4}, {20, 3}, {50, 3}});
+  CHECK(cut.part(0) == Intervals{{10, 4}, {20, 1}});
+  CHECK(cut.part(1) == Intervals{{21, 2}, {50, 3}});
+  CHECK(advance(state, 100, cut) == SamplerState{.cursor = 53});
+}
+
+TEST_CASE("a step smaller than what was returned leaves the rest of it for the next") {
+  const SamplerState state{.cursor = 50, .returned = {{10, 4}, {20, 3}}};
+  const std::vector<std::uint32_t> shares{6};
+  const Cut cut = cut_step(state, 100, shares);
+  CHECK(cut.fresh == 0);
+  CHECK(advance(state, 100, cut) == SamplerState{.cursor = 50, .returned = {{22, 1}}});
+}
+
+TEST_CASE("what a step took and what did not count of it merge with neighbours") {
+  const SamplerState state{.cursor = 50, .returned = {{40, 4}, {46, 2}}};
+  const std::vector<std::uint32_t> shares{4, 4};
+  const Cut cut = cut_step(state, 100, shares);
+  CHECK(cut.part(1) == Intervals{{46, 2}, {50, 2}});
+  CHECK(advance(state, 100, cut, cut.part(1)) == SamplerState{.cursor = 52, .returned = {{46, 2}, {50, 2}}});
+  CHECK(advance(state, 100, cut, cut.part(0)) == SamplerState{.cursor = 52, .returned = {{40, 4}}});
+  CHECK(merge(Intervals{{1, 2}, {7, 3}}, Intervals{{3, 4}, {0, 1}}) == Intervals{{0, 10}});
+}
+
+TEST_CASE("an epoch is not over before its returned samples are used") {
+  SamplerState state{.cursor = 92};
+  const std::vector<std::uint32_t> both{8, 8};
+  const Cut last = cut_step(state, 100, both);
+  CHECK(last.total == 8);
+  state = advance(state, 100, last, last.part(1));
+  CHECK(state == SamplerState{.cursor = 100, .returned = {{96, 4}}});
+  const Cut rest = cut_step(state, 100, both);
+  CHECK(rest.pieces == Intervals{{96, 4}});
+  CHECK(rest.counts == std::vector<std::uint64_t>{2, 2});
+  CHECK(advance(state, 100, rest) == SamplerState{.epoch = 1});
 }
 
 }  // namespace

@@ -104,8 +104,9 @@ TransferHeader example() {
           .sample_count = 8,
           .progress = {.committed_step = 9,
                        .samples_used = 10,
-                       .sampler = {.seed = 11, .epoch = 12, .cursor = 13},
-                       .learning_rate = {.from = 1.5, .to = 2.5, .length_steps = 20, .done_steps = 5}}};
+                       .sampler = {.seed = 11, .epoch = 12, .cursor = 13, .returned = {{0, 2}, {5, 8}}},
+                       .learning_rate = {.from = 1.5, .to = 2.5, .length_steps = 20, .done_steps = 5}},
+          .next_shares = {{WorkerId{7}, 32}, {WorkerId{4'000'000'000}, 0}}};
 }
 
 TEST_CASE("the transfer header survives the wire") {
@@ -113,7 +114,8 @@ TEST_CASE("the transfer header survives the wire") {
   REQUIRE(decoded.ok());
   CHECK(decoded->generation == 3);
   CHECK(decoded->slice_length == 7);
-  CHECK(decoded->progress.sampler == SamplerState{11, 12, 13});
+  CHECK(decoded->progress.sampler == example().progress.sampler);
+  CHECK(decoded->next_shares == example().next_shares);
   CHECK(decoded->progress.committed_step == 9);
   CHECK(decoded->progress.learning_rate.factor() == 1.75);
 }
@@ -125,6 +127,26 @@ TEST_CASE("a damaged transfer header is refused") {
     bad[i] ^= std::byte{0x10};
     CHECK_FALSE(decode_header(bad).ok());
   }
+  for (std::size_t length = 0; length < good.size(); ++length) {
+    CHECK_FALSE(decode_header(std::span(good).first(length)).ok());
+  }
+}
+
+TEST_CASE("a transfer header whose returned samples cannot be is refused") {
+  using Intervals = std::vector<Interval>;
+  for (const auto& returned : {Intervals{{3, 0}}, Intervals{{5, 2}, {1, 2}}, Intervals{{1, 2}, {3, 2}},
+                               Intervals{{12, 2}}, Intervals{{1, ~std::uint64_t{0}}}}) {
+    auto header = example();
+    header.progress.sampler.returned = returned;
+    CHECK_FALSE(decode_header(encode_header(header)).ok());
+  }
+}
+
+TEST_CASE("the length of a transfer header is bounded before memory is taken") {
+  auto bytes = encode_header(example());
+  CHECK(header_length(std::span(bytes).first(kHeaderPrefixBytes)).value() == bytes.size());
+  bytes[15] = std::byte{1};
+  CHECK_FALSE(header_length(bytes).ok());
 }
 
 TEST_CASE("populating gives buffers their memory and keeps what is in them") {
