@@ -14,7 +14,8 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kHelloDeadline{5'000};
 constexpr milliseconds kCopyAllowance{150'000};  // for a launcher that may have to bring the binary along
-constexpr milliseconds kForgetAfterLoss{5'000};  // an agent that only lost its connection comes back and is told to end
+constexpr milliseconds kForgetAfterLoss{5'000};  // of an agent that was told to end
+constexpr milliseconds kLastWords{1'000};        // for what a process that has ended still had in its connection
 constexpr milliseconds kForgetAfterGrace{2'000};
 constexpr std::uint32_t kMaxFramesPerTick = 20'000;
 
@@ -32,10 +33,12 @@ struct AgentTable::Entry {
   enum class State { kLaunching, kConnected, kLost } state = State::kLaunching;
   std::string host;
   PeerPtr peer;
-  bool process = true;  // the launcher still has something of it
-  bool stop_sent = false;
+  bool process = true;    // the launcher still has something of it
+  bool stopping = false;  // stop() was called
+  bool ended = false;     // the agent's process has ended
   Clock::time_point launched_at;
-  std::optional<Clock::time_point> forget_at;
+  Clock::time_point stop_by;                   // end of the grace, where `stopping`
+  std::optional<Clock::time_point> forget_at;  // what is left then is ended by force
 };
 
 AgentTable::AgentTable(asio::io_context& io, AgentTableOptions options, launcher::Launcher& launcher, AgentHooks hooks)
@@ -64,6 +67,21 @@ std::uint16_t AgentTable::port() const {
   return options_.bootstrap.port;
 }
 
+void AgentTable::resume(const transport::Key& key, std::uint16_t port, std::vector<std::string> listen_addresses,
+                        std::vector<std::string> advertise_addresses) {
+  options_.bootstrap.key = key;
+  options_.listen.port = port;
+  options_.listen.addresses = std::move(listen_addresses);
+  options_.bootstrap.addresses = std::move(advertise_addresses);
+}
+
+void AgentTable::adopt(AgentId agent, const std::string& host) {
+  Entry& entry = entries_[agent];
+  entry.host = host;
+  entry.state = Entry::State::kLost;
+  entry.process = false;
+}
+
 void AgentTable::launch(AgentId agent, const std::string& host) {
   Entry& entry = entries_[agent];
   entry.host = host;
@@ -81,8 +99,18 @@ void AgentTable::launch_ended(const launcher::LaunchEnded& ended) {
   Entry& entry = found->second;
   entry.process = false;
   last_progress_ = Clock::now();
-  // A connected agent may outlive its launcher's process: then the connection decides.
-  if (entry.state == Entry::State::kLaunching) lost(ended.agent, ended.message);
+  if (entry.state == Entry::State::kLaunching) {
+    // An agent that has outlived its ssh is about to introduce itself.
+    if (ended.launched && !ended.agent_ended) return;
+    return lost(ended.agent, ended.message, core::LossEvidence::kNeverCame);
+  }
+  if (!ended.agent_ended) return;
+  entry.ended = true;
+  // While it is connected its last words are in the connection, whose end follows.
+  if (entry.peer)
+    entry.forget_at = Clock::now() + kLastWords;
+  else
+    lost(ended.agent, ended.message, core::LossEvidence::kProcess);
 }
 
 void AgentTable::send(AgentId agent, std::string frame) {
@@ -94,9 +122,10 @@ void AgentTable::stop(AgentId agent, milliseconds grace) {
   const auto found = entries_.find(agent);
   if (found == entries_.end()) return;
   Entry& entry = found->second;
+  entry.stopping = true;
+  entry.stop_by = Clock::now() + grace;
   if (!entry.peer) return launcher_.forget(agent);
-  entry.stop_sent = true;
-  entry.forget_at = Clock::now() + grace + kForgetAfterGrace;
+  entry.forget_at = entry.stop_by + kForgetAfterGrace;
   const auto grace_ms = static_cast<std::uint64_t>(grace.count());
   entry.peer->connection->send(protocol::encode_frame(protocol::AgentDown(protocol::StopAgent{grace_ms})));
 }
@@ -106,7 +135,13 @@ void AgentTable::drop(AgentId agent, const std::string& reason) {
   if (found == entries_.end() || !found->second.peer) return;
   const PeerPtr peer = found->second.peer;
   peer->connection->close();
+  give_up(found->second);
   closed(peer, reason);
+}
+
+// From here on it is turned away.
+void AgentTable::give_up(Entry& entry) {
+  if (!std::exchange(entry.stopping, true)) entry.stop_by = Clock::now();
 }
 
 const transport::FrameConnection* AgentTable::connection_of(AgentId agent) const {
@@ -157,10 +192,26 @@ void AgentTable::introduce(const PeerPtr& peer, const protocol::AgentHello& hell
     return refuse_version(hello.agent, why);
   }
   const auto found = entries_.find(hello.agent);
-  if (found == entries_.end())
-    return reject(peer, "it says it is " + to_string(hello.agent) + ", which nobody launched");
+  if (found == entries_.end()) {
+    hooks_.on_rejected(peer->connection->remote_address(),
+                       "it says it is " + to_string(hello.agent) + ", which nobody launched; it was told to end");
+    return turn_away(peer, milliseconds(0));
+  }
   Entry& entry = found->second;
-  if (entry.peer) return reject(peer, "it says it is " + to_string(hello.agent) + ", which is connected already");
+  if (entry.stopping) {
+    const auto left = std::chrono::duration_cast<milliseconds>(entry.stop_by - Clock::now());
+    return turn_away(peer, std::max(left, milliseconds(0)));
+  }
+  admit(peer, entry, hello);
+}
+
+void AgentTable::admit(const PeerPtr& peer, Entry& entry, const protocol::AgentHello& hello) {
+  // Who proves the key and says that he is this agent is this agent: its older connection broke without a word to us.
+  if (entry.peer) {
+    const PeerPtr older = entry.peer;
+    older->connection->close();
+    closed(older, "it has connected anew");
+  }
   std::erase(newcomers_, peer);
   peer->agent = hello.agent;
   entry.peer = peer;
@@ -168,6 +219,14 @@ void AgentTable::introduce(const PeerPtr& peer, const protocol::AgentHello& hell
   entry.forget_at.reset();
   last_progress_ = Clock::now();
   hooks_.on_connected(hello.agent, hello);
+}
+
+// An agent that was given up, or that belongs to nobody: its workers must not live on.
+void AgentTable::turn_away(const PeerPtr& peer, milliseconds grace) {
+  std::erase(newcomers_, peer);
+  const auto grace_ms = static_cast<std::uint64_t>(grace.count());
+  peer->connection->send(protocol::encode_frame(protocol::AgentDown(protocol::StopAgent{grace_ms})));
+  peer->connection->close_after_flush();
 }
 
 std::string AgentTable::objection(const protocol::AgentHello& hello) const {
@@ -186,14 +245,17 @@ void AgentTable::refuse_version(AgentId agent, const std::string& reason) {
   const auto found = entries_.find(agent);
   if (found == entries_.end() || found->second.state != Entry::State::kLaunching) return;
   launcher_.forget(agent);
-  lost(agent, reason);
+  lost(agent, reason, core::LossEvidence::kNeverCame);
 }
 
 // The other side broke a rule. Whoever it is by now, it is named.
 void AgentTable::reject(const PeerPtr& peer, const std::string& reason) {
   const std::string address = peer->connection->remote_address();
   peer->connection->close();
-  if (!peer->agent) hooks_.on_rejected(address, reason);
+  if (peer->agent)
+    give_up(entries_.at(*peer->agent));
+  else
+    hooks_.on_rejected(address, reason);
   closed(peer, reason);
 }
 
@@ -203,15 +265,18 @@ void AgentTable::closed(const PeerPtr& peer, const std::string& reason) {
   const AgentId agent = *std::exchange(peer->agent, std::nullopt);
   const auto found = entries_.find(agent);
   if (found == entries_.end() || found->second.peer != peer) return;
-  lost(agent, "its agent at " + peer->connection->remote_address() + ": " + reason);
+  const auto evidence = found->second.ended ? core::LossEvidence::kProcess : core::LossEvidence::kConnection;
+  lost(agent, "its agent at " + peer->connection->remote_address() + ": " + reason, evidence);
 }
 
-void AgentTable::lost(AgentId agent, const std::string& reason) {
+void AgentTable::lost(AgentId agent, const std::string& reason, core::LossEvidence evidence) {
   Entry& entry = entries_.at(agent);
   entry.peer.reset();
   entry.state = Entry::State::kLost;
-  entry.forget_at = Clock::now() + kForgetAfterLoss;
-  if (!closing_) hooks_.on_lost(agent, reason);
+  entry.forget_at.reset();
+  if (entry.stopping || closing_) entry.forget_at = Clock::now() + kForgetAfterLoss;
+  if (evidence == core::LossEvidence::kNeverCame) give_up(entry);
+  if (!closing_) hooks_.on_lost(agent, reason, evidence);
 }
 
 void AgentTable::arm_tick() {
@@ -252,14 +317,15 @@ void AgentTable::check_entry(AgentId agent, Entry& entry, Clock::time_point now)
   if (entry.forget_at && now >= *entry.forget_at) {
     entry.forget_at.reset();
     if (entry.process) launcher_.forget(agent);
-    if (entry.peer) drop(agent, "it did not end within its grace");
+    if (entry.peer) drop(agent, entry.ended ? "its process has ended" : "it did not end within its grace");
     return;
   }
   // Launches queue behind each other, so time counts from the last one that got anywhere.
   const auto since = std::max(entry.launched_at, last_progress_);
   if (entry.state != Entry::State::kLaunching || now - since < launch_allowance()) return;
   launcher_.forget(agent);
-  lost(agent, "its agent did not connect within " + std::to_string(launch_allowance().count()) + " ms");
+  lost(agent, "its agent did not connect within " + std::to_string(launch_allowance().count()) + " ms",
+       core::LossEvidence::kNeverCame);
 }
 
 milliseconds AgentTable::launch_allowance() const {
@@ -270,7 +336,7 @@ void AgentTable::stop_all(milliseconds grace) {
   closing_ = true;
   for (auto& [agent, entry] : entries_) {
     if (!entry.peer && entry.process) launcher_.forget(agent);
-    if (entry.peer && !entry.stop_sent) stop(agent, grace);
+    if (entry.peer && !entry.stopping) stop(agent, grace);
   }
 }
 

@@ -3,7 +3,9 @@
 //
 // Ownership: owns the listener and the connections; borrows the launcher. Thread: the io_context's, callbacks too; a
 // callback is never made from inside a call of the owner's.
-// Failure: of an agent: on_lost, once for each connection or launch that came to nothing, in words for the user.
+// Failure: of an agent: on_lost, once for each connection or launch that came to nothing, in words for the user, and
+// once more where it turns out afterwards that the agent's process has ended. An agent whose connection broke may come
+// back until stop() is called for it; after that it is told to end at once, and nobody hears of it.
 #pragma once
 
 #include <asio.hpp>
@@ -16,6 +18,7 @@
 #include <vector>
 
 #include "launcher/launcher.h"
+#include "supervisor/core/event.h"
 #include "supervisor/protocol/message.h"
 #include "supervisor/protocol/result.h"
 #include "supervisor/transport/frame_connection.h"
@@ -24,7 +27,7 @@ namespace elastictrain {
 
 struct AgentHooks {
   std::function<void(AgentId, const protocol::AgentHello&)> on_connected;
-  std::function<void(AgentId, const std::string& reason)> on_lost;
+  std::function<void(AgentId, const std::string& reason, core::LossEvidence evidence)> on_lost;
   std::function<void(AgentId, protocol::AgentUp)> on_message;  // never an AgentHello
   std::function<void(const std::string& address, const std::string& reason)> on_rejected;
 };
@@ -46,12 +49,20 @@ class AgentTable {
   Status open();
   std::uint16_t port() const;
 
+  // Before open(), for a run that is taken over: where its agents come back to, and with which key.
+  void resume(const transport::Key& key, std::uint16_t port, std::vector<std::string> listen_addresses,
+              std::vector<std::string> advertise_addresses);
+  // Before open(): lets in an agent that an earlier supervisor launched. Only its connection tells when it ends.
+  void adopt(AgentId agent, const std::string& host);
+  const AgentTableOptions& options() const { return options_; }
+
   void launch(AgentId agent, const std::string& host);
   void launch_ended(const launcher::LaunchEnded& ended);
   void send(AgentId agent, std::string frame);
-  // Asks the agent to end itself and its workers; what is left of its launch after the grace is ended by force.
+  // Asks the agent to end itself and its workers; what is left of its launch after the grace is ended by force. Final,
+  // also for an agent that is not connected now.
   void stop(AgentId agent, std::chrono::milliseconds grace);
-  // For a rule that the owner checks: the agent is dropped and named.
+  // For a rule that the owner checks: the agent is dropped and named, and not let in again.
   void drop(AgentId agent, const std::string& reason);
 
   const transport::FrameConnection* connection_of(AgentId agent) const;
@@ -76,8 +87,11 @@ class AgentTable {
   std::string objection(const protocol::AgentHello& hello) const;
   void reject(const PeerPtr& peer, const std::string& reason);
   void refuse_version(AgentId agent, const std::string& reason);
+  void admit(const PeerPtr& peer, Entry& entry, const protocol::AgentHello& hello);
+  void turn_away(const PeerPtr& peer, std::chrono::milliseconds grace);
+  void give_up(Entry& entry);
   void closed(const PeerPtr& peer, const std::string& reason);
-  void lost(AgentId agent, const std::string& reason);
+  void lost(AgentId agent, const std::string& reason, core::LossEvidence evidence);
   void arm_tick();
   void tick();
   void check_newcomers(Clock::time_point now);

@@ -106,7 +106,9 @@ Supervisor::Impl::Impl(asio::io_context& io, SupervisorOptions options, launcher
       membership_(settings_of(options_, hosts), random_token),
       agents_(io, agent_options(options_), launcher,
               {[this](AgentId agent, const protocol::AgentHello& hello) { agent_connected(agent, hello); },
-               [this](AgentId agent, const std::string& reason) { agent_lost(agent, reason); },
+               [this](AgentId agent, const std::string& reason, core::LossEvidence evidence) {
+                 agent_lost(agent, reason, evidence);
+               },
                [this](AgentId agent, protocol::AgentUp message) { agent_said(agent, std::move(message)); },
                [this](const std::string& address, const std::string& why) { reject_connection(address, why); }}),
       timers_(io, [this](std::uint64_t timer) { feed(core::TimerFired{timer}); }),

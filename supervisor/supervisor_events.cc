@@ -46,8 +46,8 @@ void Supervisor::Impl::agent_connected(AgentId agent, const protocol::AgentHello
   feed(core::AgentConnected{agent, hello.workers});
 }
 
-void Supervisor::Impl::agent_lost(AgentId agent, const std::string& reason) {
-  feed(core::AgentLost{agent, reason});
+void Supervisor::Impl::agent_lost(AgentId agent, const std::string& reason, core::LossEvidence evidence) {
+  feed(core::AgentLost{agent, reason, evidence});
   workers_.remove_all_of(agent);
 }
 

@@ -51,7 +51,7 @@ class Supervisor::Impl {
   // Into the core.
   void feed(core::Event event);
   void agent_connected(AgentId agent, const protocol::AgentHello& hello);
-  void agent_lost(AgentId agent, const std::string& reason);
+  void agent_lost(AgentId agent, const std::string& reason, core::LossEvidence evidence);
   void agent_said(AgentId agent, protocol::AgentUp message);
   void on(AgentId agent, protocol::AgentHello& message);
   void on(AgentId agent, protocol::WorkerSpawned& message);
