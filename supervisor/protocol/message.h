@@ -164,9 +164,15 @@ struct AuditStep {
 };
 // A step that takes returned samples has several pieces: one AuditStep for each, the first of them with the hash.
 // Batches are numbered from 1 by each worker, so that one that is sent again after a broken connection counts once.
+//
+// A member that dies, or that adopts a step it did not finish, cannot tell which samples it used in the last committed
+// steps. So every survivor of a recovery says it for those that did not survive with it: `of` names whose steps these
+// are, ascending, the latest ones up to the last committed step. What is known of that worker's steps already (from
+// itself, or from another survivor) is the same and is dropped.
 struct WorkerAudit {
   std::vector<AuditStep> steps;
-  std::uint64_t batch = 0;
+  std::uint64_t batch = 0;  // numbered by the sender, also when it speaks of another
+  WorkerId of;              // none: the sender itself
 };
 
 // A named number or text that the program wants in the journal (test accuracy, for example).
