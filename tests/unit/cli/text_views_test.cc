@@ -80,6 +80,13 @@ TEST_CASE("journal lines are read by people") {
   CHECK(contains(text, ".250  commit  generation=3 reason=\"a host came\""));
   CHECK(render_event("not json") == "not json");
   CHECK(render_event(R"({"event":"hello"})") == "hello");
+  CHECK(render_event(R"({"event":"hello","t":1e300})") == "hello");
+}
+
+TEST_CASE("control bytes in the journal do not reach the terminal") {
+  CHECK(render_event(R"({"event":"exited","last":"\u001b[2J"})") == R"(exited  last="\u001b[2J")");
+  CHECK(render_event(R"({"event":"a\nb\u009b"})") == R"(a\x0ab\x9b)");
+  CHECK(render_event("torn \x1b[2J") == "torn \\x1b[2J");
 }
 
 TEST_CASE("only the last state of a progress bar is shown") {
