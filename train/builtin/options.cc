@@ -74,7 +74,7 @@ Status set_integer(TrainerOptions& options, std::string_view text) {
 }
 
 // `Below` is the first value above the range.
-template <auto Member, double Min, double Below>
+template <auto Member, int Min, int Below>
 Status set_number(TrainerOptions& options, std::string_view text) {
   double value = 0;
   if (!parse_number(text, value) || !(value >= Min && value < Below)) {
@@ -188,7 +188,7 @@ constexpr TrainerField integer_field(std::string_view name, std::string_view uni
   return {name, FieldType::kInteger, unit, help, set_integer<Member, Min, Max>, get_number<Member>};
 }
 
-template <auto Member, double Min, double Below>
+template <auto Member, int Min, int Below>
 constexpr TrainerField number_field(std::string_view name, std::string_view help) {
   return {name, FieldType::kNumber, "", help, set_number<Member, Min, Below>, get_number<Member>};
 }
@@ -203,9 +203,9 @@ constexpr TrainerField kFields[] = {
     integer_field<&O::context, 1, 1024>("context", "characters", "char_lm: how many characters a prediction sees"),
     integer_field<&O::embedding, 1, 1024>("embedding", "numbers", "char_lm: size of a character's embedding"),
     choice_field<&O::optimizer, kOptimizerNames>("optimizer", "sgd, adam, or auto: sgd, but adam for char_lm"),
-    number_field<&O::learning_rate, 0.0, 1000.0>("learning_rate", "0: 0.1 with sgd, 0.003 with adam"),
-    number_field<&O::momentum, 0.0, 1.0>("momentum", "of sgd, from 0 to below 1"),
-    number_field<&O::weight_decay, 0.0, 1.0>("weight_decay", "added to the gradient, times the parameter"),
+    number_field<&O::learning_rate, 0, 1000>("learning_rate", "0: 0.1 with sgd, 0.003 with adam"),
+    number_field<&O::momentum, 0, 1>("momentum", "of sgd, from 0 to below 1"),
+    number_field<&O::weight_decay, 0, 1>("weight_decay", "added to the gradient, times the parameter"),
     integer_field<&O::epochs, 1, 1'000'000>("epochs", "epochs", "passes over the training data"),
     integer_field<&O::max_steps, 0, kNoLimit>("max_steps", "steps", "stop after so many steps; 0: after the epochs"),
     integer_field<&O::seed, 0, kNoLimit>("seed", "", "of the shuffle, the first parameters and generated data"),
@@ -217,7 +217,7 @@ constexpr TrainerField kFields[] = {
     integer_field<&O::compute_us_per_sample, 0, 3'600'000'000>("compute_us_per_sample", "microseconds",
                                                                "synthetic: compute time of one sample"),
     choice_field<&O::compute, kComputeNames>("compute", "synthetic: sleep (leaves the core free) or spin"),
-    number_field<&O::jitter, 0.0, 1.0>("jitter", "synthetic: compute time varies by up to this share either way"),
+    number_field<&O::jitter, 0, 1>("jitter", "synthetic: compute time varies by up to this share either way"),
     integer_field<&O::parameter_bytes, 4, kMaxParameterBytes>("parameter_bytes", "bytes",
                                                               "synthetic: size of the float32 parameters"),
     integer_field<&O::buckets, 1, 4096>("buckets", "buckets", "synthetic: pieces in which gradients are reduced"),
