@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
 # Installs what is missing from Debian's packages. Twice in a row is harmless; with nothing missing apt is not called.
-# Usage: scripts/setup.sh [build|test|bench]…      (no group: build)
+# Usage: scripts/setup.sh [build|test|fuzz|bench]…      (no group: build)
 set -euo pipefail
 
 build_packages=(g++ cmake ninja-build ccache pkg-config libasio-dev libcli11-dev libtomlplusplus-dev libspdlog-dev
   doctest-dev nlohmann-json3-dev libmsgpack-cxx-dev libeigen3-dev libssl-dev)
 # The system tests run their own sshd inside network namespaces; the system's sshd is not used.
 test_packages=(openssh-server openssh-client iproute2 procps python3)
+# libFuzzer; the default tests only replay its corpora, with any compiler.
+fuzz_packages=(clang libclang-rt-14-dev)
 # What the benchmarks compare with. All of it is optional: a peer that is not there is left out, and said so.
 bench_packages=(python3-torch libopenblas0-serial libgloo-dev openmpi-bin libopenmpi-dev mpich libmpich-dev)
 
@@ -18,9 +20,10 @@ packages_of() {
   case "$1" in
     build) printf '%s\n' "${build_packages[@]}" ;;
     test) printf '%s\n' "${build_packages[@]}" "${test_packages[@]}" ;;
+    fuzz) printf '%s\n' "${build_packages[@]}" "${fuzz_packages[@]}" ;;
     bench) printf '%s\n' "${build_packages[@]}" "${test_packages[@]}" "${bench_packages[@]}" ;;
     *)
-      echo "setup.sh: unknown group '$1'; known groups: build, test, bench" >&2
+      echo "setup.sh: unknown group '$1'; known groups: build, test, fuzz, bench" >&2
       exit 64
       ;;
   esac

@@ -1,0 +1,13 @@
+// Purpose: what a fuzz target claims about a result; a broken claim ends the process, so that the fuzzer keeps the
+// input.
+#pragma once
+
+#include "supervisor/protocol/result.h"
+
+namespace elastictrain::fuzz {
+
+inline void check(bool claim, const char* what) {
+  if (!claim) panic(what);
+}
+
+}  // namespace elastictrain::fuzz
