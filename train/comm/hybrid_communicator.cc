@@ -74,11 +74,18 @@ Traffic HybridCommunicator::traffic() const {
 }
 
 Status HybridCommunicator::all_reduce(std::span<float> data, const ReduceOptions& options, ReduceStats* stats) {
-  if (auto status = usable(); !status) return status;
+  if (!options.keep.empty() && options.keep.size() != data.size()) {
+    return settle(Error{ErrorCode::kInvalid, "all_reduce keeps all of its input or nothing"});
+  }
+  const ReduceVector vector(data, options.lane, options.scale, options.keep);
+  if (auto status = usable(); !status) {
+    vector.keep_all();
+    return status;
+  }
   control_->begin();
   ReduceStats* wanted = options.want_norms ? stats : nullptr;
   if (wanted != nullptr) *wanted = {};
-  return settle(reduce(ReduceVector(data, options.lane, options.scale), wanted));
+  return settle(reduce(vector, wanted));
 }
 
 Status HybridCommunicator::reduce(const ReduceVector& vector, ReduceStats* stats) {
@@ -88,6 +95,7 @@ Status HybridCommunicator::reduce(const ReduceVector& vector, ReduceStats* stats
     return flat ? rail_->all_reduce(vector, stats) : reduce_in_two_levels(vector, stats);
   }
   vector.for_runs(0, vector.size(), [&](const auto& run, std::size_t) {
+    run.keep_input();
     if (stats != nullptr && run.is_data) stats->local_square_sum += square_sum(run.values, run.count);
     scale_in_place(run.values, run.count, run.scale);
     if (stats != nullptr && run.is_data) stats->reduced_square_sum += square_sum(run.values, run.count);
@@ -101,7 +109,7 @@ Status HybridCommunicator::reduce_in_two_levels(const ReduceVector& vector, Redu
     ReduceStats local;
     if (auto status = group_->all_reduce(vector, stats != nullptr ? &local : nullptr); !status) return status;
     if (stats != nullptr) stats->local_square_sum = local.local_square_sum;
-    summed = vector.without_scale();
+    summed = vector.reduced();
   } else if (stats != nullptr) {
     vector.for_runs(0, vector.size(), [&](const auto& run, std::size_t) {
       if (run.is_data) stats->local_square_sum += square_sum(run.values, run.count);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstring>
 #include <span>
 #include <vector>
 
@@ -38,26 +39,35 @@ class Pieces {
   std::size_t size_ = 0;
 };
 
-// What an all-reduce works on: data first, then the lane; only data is scaled.
+// What an all-reduce works on: data first, then the lane; only data is scaled, and only of data is the input kept.
 class ReduceVector {
  public:
-  ReduceVector(std::span<float> data, std::span<float> lane, float scale) : data_(data), lane_(lane), scale_(scale) {}
+  // `keep`: as long as the data, or empty.
+  ReduceVector(std::span<float> data, std::span<float> lane, float scale, std::span<float> keep = {})
+      : data_(data), lane_(lane), keep_(keep), scale_(scale) {}
 
   struct Run {
     float* values = nullptr;
     std::size_t count = 0;
     float scale = 1.0F;
     bool is_data = true;
+    float* keep = nullptr;  // where this part of the input is kept; null: it is not
+
+    // Before the first change of the values.
+    void keep_input() const {
+      if (keep != nullptr) std::memcpy(keep, values, count * sizeof(float));
+    }
   };
 
   std::size_t size() const { return data_.size() + lane_.size(); }
 
   Run run(std::size_t position, std::size_t max) const {
     if (position < data_.size()) {
-      return {data_.data() + position, std::min(max, data_.size() - position), scale_, true};
+      float* const keep = keep_.empty() ? nullptr : keep_.data() + position;
+      return {data_.data() + position, std::min(max, data_.size() - position), scale_, true, keep};
     }
     position -= data_.size();
-    return {lane_.data() + position, std::min(max, lane_.size() - position), 1.0F, false};
+    return {lane_.data() + position, std::min(max, lane_.size() - position), 1.0F, false, nullptr};
   }
 
   // Calls f(run, offset from begin) for the contiguous parts of [begin, end).
@@ -70,7 +80,15 @@ class ReduceVector {
     }
   }
 
-  ReduceVector without_scale() const { return {data_, lane_, 1.0F}; }
+  // Keeps what has not been touched yet.
+  void keep(std::size_t begin, std::size_t end) const {
+    if (keep_.empty()) return;
+    for_runs(begin, end, [](const Run& run, std::size_t) { run.keep_input(); });
+  }
+  void keep_all() const { keep(0, data_.size()); }
+
+  // What it holds after a first reduction: neither to be scaled nor kept any more.
+  ReduceVector reduced() const { return {data_, lane_, 1.0F}; }
 
   // The part [begin, end) as a vector of its own.
   ReduceVector slice(std::size_t begin, std::size_t end) const {
@@ -78,7 +96,9 @@ class ReduceVector {
     const auto data_end = std::min(end, data_.size());
     const auto lane_begin = begin - data_begin;
     const auto lane_end = end - data_end;
-    return {data_.subspan(data_begin, data_end - data_begin), lane_.subspan(lane_begin, lane_end - lane_begin), scale_};
+    const auto keep = keep_.empty() ? keep_ : keep_.subspan(data_begin, data_end - data_begin);
+    return {data_.subspan(data_begin, data_end - data_begin), lane_.subspan(lane_begin, lane_end - lane_begin), scale_,
+            keep};
   }
 
   Pieces bytes() const {
@@ -91,6 +111,7 @@ class ReduceVector {
  private:
   std::span<float> data_;
   std::span<float> lane_;
+  std::span<float> keep_;
   float scale_;
 };
 

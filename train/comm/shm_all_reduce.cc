@@ -19,18 +19,37 @@ ShmGroup::Range ShmGroup::slice_of(Range range, std::size_t rank) const {
   return {range.begin + part_begin(length, ranks_, rank), range.begin + part_begin(length, ranks_, rank + 1)};
 }
 
-// The input of chunk k+1 is put before the sums of chunk k are awaited, so that nobody idles between the two.
 Status ShmGroup::all_reduce_large(const ReduceVector& vector, ReduceStats* stats) {
+  Reach reach;
+  auto status = reduce_chunks(vector, stats, reach);
+  if (!status) keep_rest(vector, reach);
+  return status;
+}
+
+// What was put or summed was kept just before.
+void ShmGroup::keep_rest(const ReduceVector& vector, const Reach& reach) const {
+  for (std::size_t begin = reach.summed; begin < reach.put; begin += kChunkFloats) {
+    const Range own = slice_of({begin, std::min(reach.put, begin + kChunkFloats)}, local_);
+    vector.keep(own.begin, own.end);
+  }
+  vector.keep(reach.put, vector.size());
+}
+
+// The input of chunk k+1 is put before the sums of chunk k are awaited, so that nobody idles between the two.
+Status ShmGroup::reduce_chunks(const ReduceVector& vector, ReduceStats* stats, Reach& reach) {
   const std::size_t total = vector.size();
   const auto range_at = [&](std::size_t begin) { return Range{begin, std::min(total, begin + kChunkFloats)}; };
   put_slices(vector, range_at(0), chunk_, stats);
+  reach.put = range_at(0).end;
   enter(chunk_);
   for (std::size_t begin = 0; begin < total; begin += kChunkFloats) {
     if (auto status = await_all_entered(); !status) return status;
     reduce_own_slice(vector, range_at(begin), stats);
+    reach.summed = range_at(begin).end;
     publish(region_.control(local_).reduced, static_cast<std::uint32_t>(chunk_ + 1));
     if (begin + kChunkFloats < total) {
       put_slices(vector, range_at(begin + kChunkFloats), chunk_ + 1, stats);
+      reach.put = range_at(begin + kChunkFloats).end;
       enter(chunk_ + 1);
     }
     if (auto status = fetch_slices(vector, range_at(begin), stats); !status) return status;
@@ -44,6 +63,7 @@ void ShmGroup::put_slices(const ReduceVector& vector, Range range, std::uint64_t
   const Range own = slice_of(range, local_);
   const auto put = [&](std::size_t begin, std::size_t end) {
     vector.for_runs(begin, end, [&](const auto& run, std::size_t offset) {
+      run.keep_input();
       if (stats != nullptr && run.is_data) stats->local_square_sum += square_sum(run.values, run.count);
       copy_scaled(buffer + (begin - range.begin) + offset, run.values, run.count, run.scale);
     });
@@ -58,6 +78,7 @@ void ShmGroup::reduce_own_slice(const ReduceVector& vector, Range range, ReduceS
     const std::size_t end = std::min(own.end, begin + kBlockFloats);
     vector.for_runs(begin, end, [&](const auto& run, std::size_t run_offset) {
       const std::size_t offset = begin - range.begin + run_offset;
+      run.keep_input();
       if (stats != nullptr && run.is_data) stats->local_square_sum += square_sum(run.values, run.count);
       float scale = run.scale;
       for (std::size_t peer = 0; peer < ranks_; ++peer) {

@@ -118,6 +118,7 @@ Status ShmGroup::all_reduce(const ReduceVector& vector, ReduceStats* stats) {
 
 Status ShmGroup::all_reduce_small(const ReduceVector& vector, ReduceStats* stats) {
   vector.for_runs(0, vector.size(), [&](const auto& run, std::size_t offset) {
+    run.keep_input();
     if (stats != nullptr && run.is_data) stats->local_square_sum += square_sum(run.values, run.count);
     copy_scaled(floats(local_, chunk_) + offset, run.values, run.count, run.scale);
   });

@@ -68,7 +68,14 @@ class ShmGroup {
     std::size_t end = 0;
   };
   Range slice_of(Range range, std::size_t rank) const;
+  // How far an all-reduce has come: up to here all slices but this rank's own are put, and its own are summed.
+  struct Reach {
+    std::size_t put = 0;
+    std::size_t summed = 0;
+  };
   Status all_reduce_large(const ReduceVector& vector, ReduceStats* stats);
+  Status reduce_chunks(const ReduceVector& vector, ReduceStats* stats, Reach& reach);
+  void keep_rest(const ReduceVector& vector, const Reach& reach) const;
   void put_slices(const ReduceVector& vector, Range range, std::uint64_t chunk, ReduceStats* stats);
   void reduce_own_slice(const ReduceVector& vector, Range range, ReduceStats* stats);
   Status fetch_slices(const ReduceVector& vector, Range range, ReduceStats* stats);

@@ -37,7 +37,7 @@ constexpr std::size_t kNormFloats = 4096;
 class ReduceWork final : public RingWork {
  public:
   ReduceWork(const ReduceVector& vector, std::size_t parts, ReduceStats* stats)
-      : vector_(vector), bytes_(vector.bytes()), parts_(parts), stats_(stats), norms_(parts) {}
+      : vector_(vector), bytes_(vector.bytes()), parts_(parts), stats_(stats), norms_(parts), touched_(parts) {}
 
   std::size_t block_size(std::size_t block) const override { return count(block) * sizeof(float); }
   std::span<std::byte> memory(std::size_t block, std::size_t offset, std::size_t max) override {
@@ -46,12 +46,12 @@ class ReduceWork final : public RingWork {
 
   void prepare_own(std::size_t block, std::size_t end) override {
     const std::size_t target = (end + sizeof(float) - 1) / sizeof(float);
-    if (target <= prepared_) return;
-    vector_.for_runs(begin(block) + prepared_, begin(block) + target, [&](const auto& run, std::size_t) {
+    if (target <= touched_[block]) return;
+    vector_.for_runs(begin(block) + touched_[block], begin(block) + target, [&](const auto& run, std::size_t) {
       note_input(run);
       scale_in_place(run.values, run.count, run.scale);
     });
-    prepared_ = target;
+    touched_[block] = target;
   }
 
   void reduce(std::size_t block, std::size_t offset, std::span<const std::byte> incoming) override {
@@ -61,6 +61,7 @@ class ReduceWork final : public RingWork {
       note_input(run);
       scale_add(run.values, other + at, run.count, run.scale);
     });
+    touched_[block] = (offset + incoming.size()) / sizeof(float);
   }
 
   void finished(std::size_t block, std::size_t end) override {
@@ -76,6 +77,13 @@ class ReduceWork final : public RingWork {
     }
   }
 
+  // After an error: what was touched was kept just before.
+  void keep_rest() const {
+    for (std::size_t block = 0; block < parts_; ++block) {
+      vector_.keep(begin(block) + touched_[block], begin(block) + count(block));
+    }
+  }
+
   void collect() {
     if (stats_ == nullptr) return;
     for (const auto& norm : norms_) stats_->reduced_square_sum += norm.sum;
@@ -85,6 +93,7 @@ class ReduceWork final : public RingWork {
   std::size_t begin(std::size_t block) const { return part_begin(vector_.size(), parts_, block); }
   std::size_t count(std::size_t block) const { return begin(block + 1) - begin(block); }
   void note_input(const ReduceVector::Run& run) {
+    run.keep_input();
     if (stats_ != nullptr && run.is_data) stats_->local_square_sum += square_sum(run.values, run.count);
   }
 
@@ -93,7 +102,7 @@ class ReduceWork final : public RingWork {
   const std::size_t parts_;
   ReduceStats* stats_;
   std::vector<BlockNorm> norms_;
-  std::size_t prepared_ = 0;
+  std::vector<std::size_t> touched_;  // floats of each block that no longer hold the input, from its beginning
 };
 
 // Blocks that only travel.
@@ -166,6 +175,7 @@ Status TcpRail::all_reduce_ring(const ReduceVector& vector, ReduceStats* stats) 
   RingStream stream(work, position_, size, size - 1, 2 * (size - 1), scratch_);
   auto wait = make_wait();
   auto status = stream.run(link_to(ring_next(position_, size)), link_to(ring_previous(position_, size)), header_, wait);
+  if (!status) work.keep_rest();
   work.collect();
   return status;
 }
@@ -187,6 +197,7 @@ Status TcpRail::all_reduce_small(const ReduceVector& vector, ReduceStats* stats)
   const std::span<std::byte> message(message_);
   std::memcpy(message.data(), &header_, sizeof header_);
   vector.for_runs(0, vector.size(), [&](const auto& run, std::size_t offset) {
+    run.keep_input();
     if (stats != nullptr && run.is_data) stats->local_square_sum += square_sum(run.values, run.count);
     copy_scaled(floats_of(message) + offset, run.values, run.count, run.scale);
   });

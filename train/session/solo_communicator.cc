@@ -30,6 +30,7 @@ Status SoloCommunicator::check() const {
 
 Status SoloCommunicator::all_reduce(std::span<float> data, const comm::ReduceOptions& options,
                                     comm::ReduceStats* stats) {
+  std::copy(data.begin(), data.begin() + std::min(data.size(), options.keep.size()), options.keep.begin());
   if (auto status = check(); !status) return status;
   const bool norms = options.want_norms && stats != nullptr;
   if (norms) stats->local_square_sum = square_sum(data);
