@@ -27,6 +27,19 @@ std::uint64_t IntervalSet::add(std::uint64_t first, std::uint64_t count) {
   return overlap;
 }
 
+void IntervalSet::remove(std::uint64_t first, std::uint64_t count) {
+  const std::uint64_t last = first + count < first ? UINT64_MAX : first + count;
+  auto piece = pieces_.upper_bound(first);
+  if (piece != pieces_.begin() && std::prev(piece)->second > first) --piece;
+  while (piece != pieces_.end() && piece->first < last) {
+    const auto [from, to] = *piece;
+    size_ -= std::min(to, last) - std::max(from, first);
+    piece = pieces_.erase(piece);
+    if (from < first) pieces_[from] = first;
+    if (to > last) pieces_[last] = to;
+  }
+}
+
 std::uint64_t IntervalSet::end() const {
   return pieces_.empty() ? 0 : pieces_.rbegin()->second;
 }
@@ -38,27 +51,128 @@ std::optional<std::uint64_t> IntervalSet::first_gap() const {
   return pieces_.begin()->second;
 }
 
-std::vector<std::string> Ledger::record(WorkerId worker, const protocol::WorkerAudit& audit) {
+bool Ledger::is_void(Generation generation, Step step) const {
+  const auto after = std::find_if(fences_.begin(), fences_.end(),
+                                  [&](const protocol::Fence& fence) { return fence.generation > generation; });
+  return after != fences_.end() && step >= after->first_step;
+}
+
+std::vector<std::string> Ledger::record(WorkerId sender, const protocol::WorkerAudit& audit) {
   std::vector<std::string> violations;
+  if (audit.batch != 0 && batches_[sender].add(audit.batch, 1) != 0) return violations;
+  const bool by_itself = audit.of.value == 0 || audit.of == sender;
+  const WorkerId worker = by_itself ? sender : audit.of;
+  if (!by_itself) spoken_for_.insert(worker);
+  const bool doubtful = spoken_for_.contains(worker);
   for (const protocol::AuditStep& step : audit.steps) {
+    used_ = true;
+    if (is_void(step.generation, step.step)) continue;
     steps_ = std::max(steps_, step.step);
-    record_positions(worker, step, violations);
+    newest_ = std::max(newest_, step.generation);
+    if (!doubtful || !is_known(worker, step)) record_positions(worker, step, violations);
     if (step.hashed) record_hash(worker, step, violations);
   }
   return violations;
 }
 
+bool Ledger::is_known(WorkerId worker, const protocol::AuditStep& step) const {
+  const auto found = used_by_.find(worker);
+  if (found == used_by_.end()) return false;
+  return std::any_of(found->second.rbegin(), found->second.rend(), [&](const Progression& known) {
+    return known.epoch == step.epoch && known.count == step.count && step.step >= known.first_step &&
+           step.step < known.first_step + known.steps &&
+           step.first_position == known.first_position + (step.step - known.first_step) * known.stride;
+  });
+}
+
 void Ledger::record_positions(WorkerId worker, const protocol::AuditStep& step, std::vector<std::string>& violations) {
-  const std::uint64_t repeated = epochs_[step.epoch].add(step.first_position, step.count);
+  Epoch& epoch = epochs_[step.epoch];
+  const std::uint64_t end_before = epoch.positions.end();
+  const std::uint64_t repeated = epoch.positions.add(step.first_position, step.count);
+  if (epoch.positions.end() > end_before) epoch.end_step = step.step;
+  if (step.count > 0) remember(worker, step);
   if (repeated == 0) return;
-  repeated_ += repeated;
+  epoch.repeated += repeated;
   violations.push_back(std::to_string(repeated) + " samples counted twice: step " + std::to_string(step.step) + " of " +
                        to_string(worker) + " used positions " + std::to_string(step.first_position) + " to " +
                        std::to_string(step.first_position + step.count) + " of epoch " + std::to_string(step.epoch));
 }
 
+void Ledger::remember(WorkerId worker, const protocol::AuditStep& step) {
+  auto& list = used_by_[worker];
+  if (!list.empty()) {
+    Progression& last = list.back();
+    const std::uint64_t expected = last.first_position + last.steps * last.stride;
+    const bool even = last.steps == 1 ? step.first_position >= last.first_position : step.first_position == expected;
+    if (even && last.generation == step.generation && last.epoch == step.epoch && last.count == step.count &&
+        last.first_step + last.steps == step.step) {
+      if (last.steps == 1) last.stride = step.first_position - last.first_position;
+      ++last.steps;
+      return;
+    }
+  }
+  list.push_back({step.generation, step.epoch, step.step, 1, step.first_position, 0, step.count});
+  if (++progressions_ <= kMostProgressions || list.size() == 1) return;
+  kept_from_ = std::max(kept_from_, list.front().first_step + list.front().steps);
+  list.pop_front();
+  --progressions_;
+}
+
+std::vector<std::string> Ledger::fence(const protocol::Fence& fence) {
+  if (std::find(fences_.begin(), fences_.end(), fence) != fences_.end()) return {};
+  fences_.push_back(fence);
+  std::sort(fences_.begin(), fences_.end(), [](const auto& a, const auto& b) { return a.generation < b.generation; });
+  for (std::size_t i = fences_.size() - 1; i > 0; --i) {
+    if (fences_[i - 1].first_step >= fences_[i].first_step)
+      fences_.erase(fences_.begin() + static_cast<std::ptrdiff_t>(i - 1));
+  }
+  for (auto& [worker, list] : used_by_) {
+    for (Progression& progression : list) cut(progression, fence);
+    progressions_ -= std::erase_if(list, [](const Progression& progression) { return progression.steps == 0; });
+  }
+  for (auto& [number, epoch] : epochs_) {
+    if (epoch.repeated > 0) count_anew(number, epoch);
+  }
+  std::erase_if(epochs_, [](const auto& entry) { return entry.second.positions.size() == 0; });
+  std::erase_if(hashes_, [&](const auto& entry) {
+    return entry.first >= fence.first_step && entry.second.generation < fence.generation;
+  });
+  if (newest_ < fence.generation) steps_ = std::min(steps_, fence.first_step - 1);
+  if (fence.first_step >= kept_from_) return {};
+  return {"the run goes back to step " + std::to_string(fence.first_step) + ", but what was used before step " +
+          std::to_string(kept_from_) + " is known as a whole only: the account of these epochs may be wrong"};
+}
+
+// Forgets what the progression used in steps that the fence makes void.
+void Ledger::cut(Progression& progression, const protocol::Fence& fence) {
+  if (progression.generation >= fence.generation) return;
+  const Step first = fence.first_step;
+  const std::uint64_t kept = first > progression.first_step ? first - progression.first_step : 0;
+  if (kept >= progression.steps) return;
+  Epoch& epoch = epochs_[progression.epoch];
+  for (std::uint64_t i = kept; i < progression.steps; ++i) {
+    epoch.positions.remove(progression.first_position + i * progression.stride, progression.count);
+  }
+  epoch.end_step = std::min(epoch.end_step, first);
+  progression.steps = kept;
+}
+
+// Where positions were used twice, removing one use has removed both.
+void Ledger::count_anew(std::uint64_t number, Epoch& epoch) const {
+  if (kept_from_ > 0) return;
+  epoch.positions = {};
+  epoch.repeated = 0;
+  for (const auto& [worker, list] : used_by_) {
+    for (const Progression& progression : list) {
+      for (std::uint64_t i = 0; progression.epoch == number && i < progression.steps; ++i) {
+        epoch.repeated += epoch.positions.add(progression.first_position + i * progression.stride, progression.count);
+      }
+    }
+  }
+}
+
 void Ledger::record_hash(WorkerId worker, const protocol::AuditStep& step, std::vector<std::string>& violations) {
-  const auto [found, fresh] = hashes_.try_emplace(step.step, Hash{worker, step.state_hash});
+  const auto [found, fresh] = hashes_.try_emplace(step.step, Hash{worker, step.generation, step.state_hash});
   if (hashes_.size() > kHashWindow) hashes_.erase(hashes_.begin());
   if (fresh) return;
   ++hashes_compared_;
@@ -68,9 +182,14 @@ void Ledger::record_hash(WorkerId worker, const protocol::AuditStep& step, std::
                        to_string(found->second.first) + " have other parameters");
 }
 
-std::uint64_t Ledger::missing_in(std::uint64_t epoch, const IntervalSet& positions) const {
-  // The last epoch may have ended early (a stop, a limit of steps); an epoch that others follow must be complete.
-  const bool last = epoch == epochs_.rbegin()->first;
+// An epoch that others follow must be complete. The last one may have ended early (a stop, a limit of steps), and when
+// the run ended before it had used all samples that a recovery returned, those are open, not missing: they are used
+// before any position beyond the end.
+std::uint64_t Ledger::missing_in(std::uint64_t number, const Epoch& epoch) const {
+  const IntervalSet& positions = epoch.positions;
+  const bool last = number == epochs_.rbegin()->first;
+  const bool returned_are_open = last && !fences_.empty() && epoch.end_step <= fences_.back().first_step;
+  if (returned_are_open) return 0;
   const std::uint64_t due = last || sample_count_ == 0 ? positions.end() : std::max(sample_count_, positions.end());
   return due - positions.size();
 }
@@ -79,12 +198,12 @@ Ledger::Summary Ledger::summary() const {
   Summary summary;
   summary.steps = steps_;
   summary.epochs = epochs_.size();
-  summary.repeated = repeated_;
   summary.hashes_compared = hashes_compared_;
   summary.unequal_hashes = unequal_hashes_;
-  for (const auto& [epoch, positions] : epochs_) {
-    summary.samples += positions.size();
-    summary.missing += missing_in(epoch, positions);
+  for (const auto& [number, epoch] : epochs_) {
+    summary.samples += epoch.positions.size();
+    summary.repeated += epoch.repeated;
+    summary.missing += missing_in(number, epoch);
   }
   return summary;
 }

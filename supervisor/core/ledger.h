@@ -1,14 +1,19 @@
 // Purpose: the account of a run in audit mode. Members report which positions of the epoch's permutation they used in
 // each committed step, and now and then a hash of their state; the ledger finds samples that counted twice or never,
-// and members whose states differ.
+// and members whose states differ. What a fence made void does not count, whether it was reported before or comes
+// later.
 //
 // Ownership and thread: those of the state machine that holds it. Memory is bounded: positions are kept as intervals
-// (one for each epoch once all have reported), hashes for the last kHashWindow steps.
+// (one for each epoch once all have reported), what a worker used as progressions (one for each epoch and generation of
+// a worker while its batches are even, the oldest let go beyond kMostProgressions), hashes for the last kHashWindow
+// steps.
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -22,6 +27,7 @@ class IntervalSet {
  public:
   // Adds [first, first + count) and returns how many of these numbers were there before.
   std::uint64_t add(std::uint64_t first, std::uint64_t count);
+  void remove(std::uint64_t first, std::uint64_t count);
   std::uint64_t size() const { return size_; }
   std::uint64_t end() const;                       // one past the largest number, 0 when empty
   std::optional<std::uint64_t> first_gap() const;  // the smallest number below end() that is not there
@@ -35,6 +41,7 @@ class IntervalSet {
 class Ledger {
  public:
   static constexpr std::uint64_t kHashWindow = 4096;
+  static constexpr std::size_t kMostProgressions = 1'000'000;
 
   struct Summary {
     std::uint64_t steps = 0;  // the latest step that anybody reported
@@ -50,27 +57,62 @@ class Ledger {
   // position are found.
   void set_sample_count(std::uint64_t count) { sample_count_ = count; }
 
-  // Returns a sentence for each violation found.
-  std::vector<std::string> record(WorkerId worker, const protocol::WorkerAudit& audit);
+  // Returns a sentence for each violation found. A batch with the number of an earlier one of this sender is a
+  // repetition after a broken connection, and is left out; so is what several say of one worker's steps.
+  std::vector<std::string> record(WorkerId sender, const protocol::WorkerAudit& audit);
 
-  bool used() const { return steps_ > 0; }
+  // A recovery, or a start from a checkpoint: makes void what generations before `fence.generation` used in steps from
+  // `fence.first_step` on. Planned changes need none. The same fence again changes nothing. Returns a sentence for what
+  // cannot be made void, because it is too long ago.
+  std::vector<std::string> fence(const protocol::Fence& fence);
+
+  bool used() const { return used_; }
   Summary summary() const;
 
  private:
   struct Hash {
     WorkerId first;
+    Generation generation = 0;
     std::uint64_t value = 0;
   };
+  // What one worker used in `steps` successive steps of one generation and epoch: `count` positions in each, the first
+  // of them `stride` apart.
+  struct Progression {
+    Generation generation = 0;
+    std::uint64_t epoch = 0;
+    Step first_step = 0;
+    std::uint64_t steps = 0;
+    std::uint64_t first_position = 0;
+    std::uint64_t stride = 0;
+    std::uint64_t count = 0;
+  };
+  struct Epoch {
+    IntervalSet positions;
+    std::uint64_t repeated = 0;
+    Step end_step = 0;  // the step that used its largest position so far
+  };
 
+  bool is_void(Generation generation, Step step) const;
+  bool is_known(WorkerId worker, const protocol::AuditStep& step) const;
   void record_positions(WorkerId worker, const protocol::AuditStep& step, std::vector<std::string>& violations);
   void record_hash(WorkerId worker, const protocol::AuditStep& step, std::vector<std::string>& violations);
-  std::uint64_t missing_in(std::uint64_t epoch, const IntervalSet& positions) const;
+  void remember(WorkerId worker, const protocol::AuditStep& step);
+  void cut(Progression& progression, const protocol::Fence& fence);
+  void count_anew(std::uint64_t number, Epoch& epoch) const;
+  std::uint64_t missing_in(std::uint64_t number, const Epoch& epoch) const;
 
   std::uint64_t sample_count_ = 0;
+  bool used_ = false;
   Step steps_ = 0;
-  std::map<std::uint64_t, IntervalSet> epochs_;
+  Generation newest_ = 0;
+  std::vector<protocol::Fence> fences_;  // generations and first steps ascend; what a later one covers is left out
+  std::map<std::uint64_t, Epoch> epochs_;
+  std::map<WorkerId, std::deque<Progression>> used_by_;
+  std::size_t progressions_ = 0;
+  std::set<WorkerId> spoken_for_;  // others have said what they used
+  std::map<WorkerId, IntervalSet> batches_;
+  Step kept_from_ = 0;  // what was used in earlier steps cannot be made void any more
   std::map<Step, Hash> hashes_;
-  std::uint64_t repeated_ = 0;
   std::uint64_t hashes_compared_ = 0;
   std::uint64_t unequal_hashes_ = 0;
 };

@@ -20,6 +20,13 @@ protocol::AuditStep used(Step step, std::uint64_t epoch, std::uint64_t first, st
   return audit;
 }
 
+protocol::AuditStep used_in(Generation generation, Step step, std::uint64_t epoch, std::uint64_t first,
+                            std::uint64_t count) {
+  protocol::AuditStep audit = used(step, epoch, first, count);
+  audit.generation = generation;
+  return audit;
+}
+
 protocol::AuditStep hashed(Step step, std::uint64_t hash) {
   protocol::AuditStep audit;
   audit.step = step;
@@ -133,4 +140,176 @@ TEST_CASE("old hashes are let go, so that memory stays bounded") {
   for (Step step = 1; step <= Ledger::kHashWindow + 1; ++step) ledger.record(WorkerId{1}, {{hashed(step, step)}});
   CHECK(ledger.record(WorkerId{2}, {{hashed(1, 99)}}).empty());
   CHECK(ledger.record(WorkerId{2}, {{hashed(Ledger::kHashWindow + 1, 99)}}).size() == 1);
+}
+
+TEST_CASE("removed numbers are gaps") {
+  IntervalSet set;
+  set.add(0, 100);
+  set.remove(20, 10);
+  set.remove(90, 50);
+  set.remove(200, 5);
+  CHECK(set.size() == 80);
+  CHECK(set.first_gap() == 20);
+  CHECK(set.end() == 90);
+  CHECK(set.add(0, 100) == 80);
+}
+
+TEST_CASE("additions and removals agree with a plain table") {
+  std::mt19937 random(5);
+  for (int round = 0; round < 200; ++round) {
+    IntervalSet set;
+    std::vector<bool> table(300, false);
+    for (int i = 0; i < 40; ++i) {
+      const std::uint64_t first = random() % 250;
+      const std::uint64_t count = random() % 50;
+      const bool add = random() % 2 == 0;
+      if (add) set.add(first, count);
+      if (!add) set.remove(first, count);
+      for (std::uint64_t n = first; n < first + count; ++n) table[n] = add;
+      REQUIRE(set.size() == static_cast<std::uint64_t>(std::count(table.begin(), table.end(), true)));
+    }
+  }
+}
+
+// Two workers, 20 samples a step. The first step 3 was committed by w2 alone, which then died: w1 redid it with its own
+// part, and the part of w2 was used in step 4.
+TEST_CASE("what a fence made void does not count, and is used again by those who follow") {
+  Ledger ledger;
+  ledger.set_sample_count(60);
+  for (Step step = 1; step <= 2; ++step) {
+    ledger.record(WorkerId{1}, {{used_in(1, step, 0, 20 * (step - 1), 10)}});
+    ledger.record(WorkerId{2}, {{used_in(1, step, 0, 20 * (step - 1) + 10, 10)}});
+  }
+  ledger.record(WorkerId{2}, {{used_in(1, 3, 0, 50, 10)}});
+  CHECK(ledger.fence({3, 3}).empty());
+  CHECK(ledger.summary().steps == 2);
+  CHECK(ledger.record(WorkerId{1}, {{used_in(3, 3, 0, 40, 10), used_in(3, 4, 0, 50, 10)}}).empty());
+  CHECK(ledger.record(WorkerId{1}, {{used_in(3, 5, 1, 0, 10)}}).empty());
+  const Ledger::Summary summary = ledger.summary();
+  CHECK(summary.samples == 70);
+  CHECK(summary.missing == 0);
+  CHECK(summary.repeated == 0);
+  CHECK(summary.steps == 5);
+}
+
+TEST_CASE("a void record that comes late does not count either") {
+  Ledger ledger;
+  ledger.set_sample_count(40);
+  ledger.fence({3, 2});
+  CHECK(ledger.record(WorkerId{1}, {{used_in(1, 1, 0, 0, 10), used_in(3, 2, 0, 20, 10)}}).empty());
+  CHECK(ledger.record(WorkerId{2}, {{used_in(1, 1, 0, 10, 10), used_in(1, 2, 0, 20, 20)}}).empty());
+  CHECK(ledger.record(WorkerId{1}, {{used_in(3, 3, 0, 30, 10), used_in(3, 4, 1, 0, 10)}}).empty());
+  CHECK(ledger.summary().missing == 0);
+  CHECK(ledger.summary().samples == 50);
+}
+
+TEST_CASE("returned samples that nobody takes are missing once the epoch has gone on without them") {
+  Ledger ledger;
+  ledger.set_sample_count(40);
+  ledger.record(WorkerId{1}, {{used_in(1, 1, 0, 0, 10)}});
+  ledger.fence({3, 1});
+  ledger.record(WorkerId{2}, {{used_in(3, 1, 0, 10, 10)}});
+  SUBCASE("the run ends here: they are open") {
+    CHECK(ledger.summary().missing == 0);
+  }
+  SUBCASE("the next step leaves them out: they are lost") {
+    ledger.record(WorkerId{2}, {{used_in(3, 2, 0, 20, 10)}});
+    CHECK(ledger.summary().missing == 10);
+  }
+  SUBCASE("the next step takes them first, in pieces") {
+    ledger.record(WorkerId{2}, {{used_in(3, 2, 0, 0, 10), used_in(3, 2, 0, 20, 5)}});
+    CHECK(ledger.summary().missing == 0);
+  }
+  SUBCASE("the next epoch begins without them: they are lost") {
+    ledger.record(WorkerId{2}, {{used_in(3, 2, 0, 20, 20), used_in(3, 3, 1, 0, 10)}});
+    CHECK(ledger.summary().missing == 10);
+  }
+}
+
+TEST_CASE("a start from a checkpoint takes the account back to its step, over epochs") {
+  Ledger ledger;
+  ledger.set_sample_count(100);
+  Step step = 0;
+  for (std::uint64_t epoch = 0; epoch < 3; ++epoch) {
+    for (std::uint64_t first = 0; first < 100; first += 20) {
+      ++step;
+      ledger.record(WorkerId{1}, {{used_in(1, step, epoch, first, 10)}});
+      ledger.record(WorkerId{2}, {{used_in(1, step, epoch, first + 10, 10)}});
+    }
+  }
+  CHECK(ledger.summary().samples == 300);
+  CHECK(ledger.fence({2, 8}).empty());
+  CHECK(ledger.summary().samples == 140);
+  CHECK(ledger.summary().epochs == 2);
+  CHECK(ledger.summary().steps == 7);
+  for (Step again = 8; again <= 10; ++again) {
+    CHECK(ledger.record(WorkerId{3}, {{used_in(2, again, 1, 20 * (again - 6), 20)}}).empty());
+  }
+  CHECK(ledger.summary().samples == 200);
+  CHECK(ledger.summary().repeated == 0);
+  CHECK(ledger.summary().missing == 0);
+}
+
+TEST_CASE("a batch that is sent again after a broken connection counts once") {
+  Ledger ledger;
+  CHECK(ledger.record(WorkerId{1}, {{used(1, 0, 0, 10)}, 1}).empty());
+  CHECK(ledger.record(WorkerId{1}, {{used(3, 0, 40, 10)}, 3}).empty());
+  CHECK(ledger.record(WorkerId{1}, {{used(1, 0, 0, 10)}, 1}).empty());
+  CHECK(ledger.record(WorkerId{1}, {{used(2, 0, 20, 10)}, 2}).empty());
+  CHECK(ledger.record(WorkerId{1}, {{used(3, 0, 40, 10)}, 3}).empty());
+  CHECK(ledger.summary().samples == 30);
+  CHECK(ledger.record(WorkerId{2}, {{used(3, 0, 40, 10)}, 3}).size() == 1);
+}
+
+TEST_CASE("the hashes of a void step are not compared with those of the step that counts") {
+  Ledger ledger;
+  protocol::AuditStep old = hashed(10, 0xabc);
+  old.generation = 1;
+  ledger.record(WorkerId{1}, {{old}});
+  ledger.fence({2, 10});
+  protocol::AuditStep fresh = hashed(10, 0xdef);
+  fresh.generation = 2;
+  CHECK(ledger.record(WorkerId{2}, {{fresh}}).empty());
+  CHECK(ledger.record(WorkerId{3}, {{old}}).empty());
+  CHECK(ledger.summary().unequal_hashes == 0);
+}
+
+TEST_CASE("fences may be told again and in any order") {
+  Ledger ledger;
+  ledger.fence({5, 30});
+  ledger.fence({3, 10});
+  ledger.fence({5, 30});
+  ledger.fence({4, 50});
+  CHECK(ledger
+            .record(WorkerId{1}, {{used_in(2, 10, 0, 0, 10), used_in(3, 20, 0, 0, 10), used_in(4, 29, 0, 10, 10),
+                                   used_in(4, 30, 0, 0, 10), used_in(5, 99, 0, 20, 10)}})
+            .empty());
+  CHECK(ledger.summary().samples == 30);
+}
+
+TEST_CASE("a sample that was used twice stays repeated until one of the uses is void") {
+  Ledger ledger;
+  ledger.record(WorkerId{1}, {{used_in(1, 1, 0, 0, 10)}});
+  CHECK(ledger.record(WorkerId{2}, {{used_in(1, 2, 0, 5, 10)}}).size() == 1);
+  ledger.fence({2, 2});
+  CHECK(ledger.summary().repeated == 0);
+  CHECK(ledger.summary().samples == 10);
+}
+
+// w2 died in the update of step 3: its gradient counts, and it can report neither this step nor the one before.
+TEST_CASE("survivors say what a dead member used; whatever several say counts once") {
+  Ledger ledger;
+  ledger.set_sample_count(60);
+  ledger.record(WorkerId{2}, {{used_in(1, 1, 0, 10, 10)}, 1});
+  ledger.record(WorkerId{1}, {{used_in(1, 1, 0, 0, 10), used_in(1, 2, 0, 20, 10), used_in(1, 3, 0, 40, 10)}, 1});
+  const std::vector<protocol::AuditStep> of_w2{used_in(1, 1, 0, 10, 10), used_in(1, 2, 0, 30, 10),
+                                               used_in(1, 3, 0, 50, 5), used_in(1, 3, 0, 55, 5)};
+  CHECK(ledger.record(WorkerId{1}, {of_w2, 2, WorkerId{2}}).empty());
+  CHECK(ledger.record(WorkerId{3}, {of_w2, 1, WorkerId{2}}).empty());
+  // What it had sent itself arrives last.
+  CHECK(ledger.record(WorkerId{2}, {{used_in(1, 2, 0, 30, 10)}, 2}).empty());
+  ledger.record(WorkerId{1}, {{used_in(1, 4, 1, 0, 10)}, 3});
+  CHECK(ledger.summary().samples == 70);
+  CHECK(ledger.summary().missing == 0);
+  CHECK(ledger.summary().repeated == 0);
 }

@@ -1,0 +1,240 @@
+#include "supervisor/core/hang_detector.h"
+
+#include <algorithm>
+
+namespace elastictrain::core {
+namespace {
+
+using protocol::StepPlace;
+
+// Two looks at one instant are one: pulses that queued up are read together.
+constexpr Millis kBetweenLooks{100};
+// Of the time that passed: a control thread that sends heartbeats uses less, a starved process more.
+constexpr double kIdleCpu = 0.02;
+
+bool idle(std::uint64_t cpu_ms, Millis during) {
+  return static_cast<double>(cpu_ms) <= kIdleCpu * static_cast<double>(during.count());
+}
+
+bool inside_step(StepPlace place) {
+  return place == StepPlace::kComputing || place == StepPlace::kUpdating;
+}
+
+bool same_visit(const protocol::WorkerHeartbeat& a, const protocol::WorkerHeartbeat& b) {
+  return a.place == b.place && a.step == b.step && a.generation == b.generation;
+}
+
+std::uint64_t used(std::uint64_t now, std::uint64_t before) {
+  return now - std::min(now, before);
+}
+
+Millis millis(std::uint64_t count) {
+  return Millis(static_cast<std::int64_t>(std::min<std::uint64_t>(count, std::uint64_t{1} << 50)));
+}
+
+}  // namespace
+
+const char* place_name(StepPlace place) {
+  switch (place) {
+    case StepPlace::kStarting:
+      return "starting";
+    case StepPlace::kOutside:
+      return "between steps";
+    case StepPlace::kComputing:
+      return "computing";
+    case StepPlace::kReducing:
+      return "reducing";
+    case StepPlace::kUpdating:
+      return "updating";
+    case StepPlace::kCheckpoint:
+      return "checkpoint";
+    case StepPlace::kHalted:
+      return "halted";
+  }
+  return "unknown";
+}
+
+void HangDetector::seat(Generation generation, const std::vector<WorkerId>& members) {
+  if (generation == generation_) return;
+  generation_ = generation;
+  stuck_suspected_.reset();
+  stuck_told_ = false;
+  std::map<WorkerId, Record> next;
+  for (WorkerId member : members) {
+    Record& fresh = next[member];
+    const auto found = records_.find(member);
+    if (found == records_.end()) continue;
+    const Record& old = found->second;
+    fresh.seen = old.seen;
+    fresh.known = old.known;
+    fresh.heartbeat = old.heartbeat;
+    fresh.silent = old.silent;
+    fresh.quiet = old.quiet;
+    fresh.cpu = fresh.cpu_when_moved = old.cpu;
+    fresh.cpu_when_heard = old.cpu_when_heard;
+    fresh.stopped = old.stopped;
+  }
+  records_ = std::move(next);
+}
+
+std::vector<HangFinding> HangDetector::heard(const protocol::WorkerPulse& pulse, Instant now) {
+  std::vector<HangFinding> findings;
+  const auto found = records_.find(pulse.worker);
+  if (found == records_.end() || !settings_.detect_hangs) return findings;
+  Record& record = found->second;
+  take(record, pulse, now);
+  if (record.condemned) return findings;
+  const std::optional<Over> over = judge(pulse.worker, record);
+  if (!over && record.suspected) {
+    record.suspected.reset();
+    findings.push_back(
+        describe(HangFinding::Kind::kWithdrawn, pulse.worker, record, {record.still, {}, "it moves", 0}));
+  } else if (over && !record.suspected) {
+    record.suspected = now;
+    findings.push_back(describe(HangFinding::Kind::kSuspected, pulse.worker, record, *over));
+  } else if (over && now - *record.suspected >= kBetweenLooks) {
+    record.condemned = true;
+    findings.push_back(describe(HangFinding::Kind::kGuilty, pulse.worker, record, *over));
+  }
+  look_for_stuck(record, now, findings);
+  return findings;
+}
+
+// `still` and `silent` grow by the time between pulses, as long as those come; the worker's and the agent's own figures
+// bound them from above.
+void HangDetector::take(Record& record, const protocol::WorkerPulse& pulse, Instant now) {
+  const auto gap = std::chrono::duration_cast<Millis>(now - record.seen);
+  const Millis passed = record.known && gap <= longest_gap_ ? gap : Millis{0};
+  const bool fresh = !record.known || pulse.heartbeat.sequence != record.heartbeat.sequence;
+  const bool moved = !record.known || (fresh && !same_visit(pulse.heartbeat, record.heartbeat));
+  record.seen = now;
+  record.known = true;
+  record.cpu = pulse.cpu_ms;
+  record.stopped = pulse.stopped;
+  record.quiet = millis(pulse.quiet_ms);
+  record.silent = std::min(fresh ? passed : record.silent + passed, record.quiet);
+  const Millis visit = millis(pulse.heartbeat.place_ms) + record.quiet;
+  record.still = std::min(moved ? passed : record.still + passed, visit);
+  if (fresh) record.cpu_when_heard = pulse.cpu_ms;
+  if (moved) record.cpu_when_moved = pulse.cpu_ms;
+  if (!fresh) return;
+  record.heartbeat = pulse.heartbeat;
+  learn(record, pulse.heartbeat);
+  if (pulse.heartbeat.step > stuck_step_ + kProvenSteps) stuck_times_ = 0;
+}
+
+void HangDetector::learn(Record& record, const protocol::WorkerHeartbeat& heartbeat) {
+  if (heartbeat.generation < generation_ || heartbeat.steps == 0 || !(heartbeat.step_us > 0)) return;
+  if (record.first_step == 0) {  // with the first steps of a generation in it
+    record.first_step = heartbeat.step;
+    return;
+  }
+  record.samples[record.sample_count++ % kSamples] = heartbeat.step_us;
+  const std::size_t count = std::min(record.sample_count, kSamples);
+  if (count < kEnough) return;
+  std::array<double, kSamples> sorted = record.samples;
+  const auto middle = sorted.begin() + static_cast<std::ptrdiff_t>(count / 2);
+  std::nth_element(sorted.begin(), middle, sorted.begin() + static_cast<std::ptrdiff_t>(count));
+  record.median_us = *middle;
+  common_us_ = *middle;
+}
+
+double HangDetector::learned_us(const Record& record) const {
+  return record.median_us > 0 ? record.median_us : common_us_;
+}
+
+Millis HangDetector::limit(const Record& record, std::uint32_t factor) const {
+  const double learned_ms = learned_us(record) / 1000;
+  if (learned_ms <= 0) return settings_.hang_max;
+  const double most = static_cast<double>(settings_.hang_max.count());
+  const double least = std::min(static_cast<double>(settings_.hang_min.count()), most);
+  const double narrow = std::clamp(learned_ms * settings_.hang_steps, least, most);
+  return Millis(static_cast<std::int64_t>(std::min(narrow * factor, most)));
+}
+
+std::optional<HangDetector::Over> HangDetector::judge(WorkerId worker, const Record& record) const {
+  const StepPlace place = record.heartbeat.place;
+  if (place == StepPlace::kHalted) return std::nullopt;
+  if (const auto over = judge_lifeless(worker, record)) return over;
+  if (const auto over = judge_step(worker, record)) return over;
+  if (place == StepPlace::kReducing || record.still < settings_.hang_max) return std::nullopt;
+  return Over{record.still, settings_.hang_max, "it makes no progress at all", used(record.cpu, record.cpu_when_moved)};
+}
+
+// Wherever it was: a process that is stopped or asleep as a whole does nothing.
+std::optional<HangDetector::Over> HangDetector::judge_lifeless(WorkerId worker, const Record& record) const {
+  const std::uint64_t cpu = used(record.cpu, record.cpu_when_heard);
+  if (!record.stopped && !idle(cpu, record.silent)) return std::nullopt;
+  const bool alone = records_.size() == 1;
+  Millis most = limit(record, alone || !record.stopped ? kWide : 1);
+  if (!alone && (!others_wait(worker, most / 2) || all_stopped())) most = settings_.hang_max;
+  if (record.silent < most) return std::nullopt;
+  return Over{record.silent, most, record.stopped ? "it is stopped" : "it is silent and uses no CPU", cpu};
+}
+
+std::optional<HangDetector::Over> HangDetector::judge_step(WorkerId worker, const Record& record) const {
+  const bool settled = record.first_step != 0 && record.heartbeat.step > record.first_step;
+  if (!settled || !inside_step(record.heartbeat.place)) return std::nullopt;
+  const std::uint64_t cpu = used(record.cpu, record.cpu_when_moved);
+  const bool works = !idle(cpu, record.still);
+  const Millis most = limit(record, works ? kWideWithCpu : kWide);
+  if (record.still < most) return std::nullopt;
+  if (records_.size() > 1 && !others_wait(worker, most / 2)) return std::nullopt;
+  return Over{record.still, most, works ? "its step does not end" : "its step does not go on and it uses no CPU", cpu};
+}
+
+bool HangDetector::others_wait(WorkerId worker, Millis least) const {
+  return std::any_of(records_.begin(), records_.end(), [&](const auto& entry) {
+    const Record& other = entry.second;
+    return entry.first != worker && other.heartbeat.place == StepPlace::kReducing && !other.stopped &&
+           other.still >= least;
+  });
+}
+
+bool HangDetector::all_stopped() const {
+  return std::all_of(records_.begin(), records_.end(), [](const auto& entry) { return entry.second.stopped; });
+}
+
+bool HangDetector::everybody_waits(Millis least, Instant now) const {
+  return std::all_of(records_.begin(), records_.end(), [&](const auto& entry) {
+    const Record& record = entry.second;
+    const bool lives = record.known && !record.stopped && now - record.seen <= longest_gap_ - record.silent;
+    return lives && record.heartbeat.place == StepPlace::kReducing && record.still >= least && !record.condemned;
+  });
+}
+
+void HangDetector::look_for_stuck(const Record& record, Instant now, std::vector<HangFinding>& findings) {
+  if (stuck_told_ || records_.size() < 2 || record.heartbeat.place != StepPlace::kReducing) return;
+  const Millis most = limit(record, kWide);
+  if (record.still < most || !everybody_waits(most, now)) {
+    if (record.still < most) stuck_suspected_.reset();
+    return;
+  }
+  if (!stuck_suspected_) stuck_suspected_ = now;
+  if (now - *stuck_suspected_ < kBetweenLooks) return;
+  stuck_told_ = true;
+  stuck_step_ = record.heartbeat.step;
+  HangFinding finding =
+      describe(HangFinding::Kind::kStuck, WorkerId{}, record,
+               {record.still, most, "everybody waits in the all-reduce", used(record.cpu, record.cpu_when_moved)});
+  finding.times = ++stuck_times_;
+  findings.push_back(std::move(finding));
+}
+
+HangFinding HangDetector::describe(HangFinding::Kind kind, WorkerId worker, const Record& record,
+                                   const Over& over) const {
+  HangFinding finding;
+  finding.kind = kind;
+  finding.worker = worker;
+  finding.why = over.why;
+  finding.still_ms = static_cast<std::uint64_t>(over.still.count());
+  finding.limit_ms = static_cast<std::uint64_t>(over.limit.count());
+  finding.step_ms = static_cast<std::uint64_t>(learned_us(record) / 1000);
+  finding.quiet_ms = static_cast<std::uint64_t>(record.quiet.count());
+  finding.cpu_ms = over.cpu;
+  finding.place = record.heartbeat.place;
+  finding.step = record.heartbeat.step;
+  return finding;
+}
+
+}  // namespace elastictrain::core

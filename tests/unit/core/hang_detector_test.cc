@@ -1,0 +1,433 @@
+#include "supervisor/core/hang_detector.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <random>
+#include <vector>
+
+using namespace elastictrain;
+using namespace elastictrain::core;
+
+namespace {
+
+using Kind = HangFinding::Kind;
+using Place = protocol::StepPlace;
+
+FailureSettings settings() {
+  FailureSettings settings;
+  settings.hang_steps = 3;
+  settings.hang_min = Millis(1000);
+  settings.hang_max = Millis(60'000);
+  return settings;
+}
+
+// Workers that train in step, and their agents that report every 250 ms, as launcher/agent does: a worker that is quiet
+// is listed from two periods on.
+class Training {
+ public:
+  struct State {
+    bool stopped = false;
+    bool frozen = false;  // alive for the kernel, but no thread of it runs
+    Place place = Place::kReducing;
+    Millis in_place{0};
+    Step step = 10;
+    bool moves = true;
+    std::uint64_t sequence = 0;
+    Millis quiet{0};
+    std::uint64_t cpu_ms = 0;
+    double cpu = 1.0;  // of one core
+    protocol::WorkerHeartbeat last;
+  };
+
+  Training(std::uint32_t workers, Millis step, FailureSettings wanted = settings())
+      : detector_(wanted, Millis(2000)), step_time_(step) {
+    std::vector<WorkerId> members;
+    for (std::uint32_t id = 1; id <= workers; ++id) {
+      members.push_back(WorkerId{id});
+      workers_[WorkerId{id}];
+    }
+    detector_.seat(1, members);
+  }
+
+  State& worker(std::uint32_t id) { return workers_[WorkerId{id}]; }
+  void sits(std::uint32_t id, Place place, double cpu) {
+    State& state = worker(id);
+    state.moves = false;
+    state.place = place;
+    state.in_place = Millis(0);
+    state.cpu = cpu;
+  }
+  void stop(std::uint32_t id) {
+    worker(id).stopped = true;
+    others_wait();
+  }
+  void others_wait() {
+    for (auto& [id, state] : workers_) {
+      if (state.moves && !state.stopped && !state.frozen) sits(id.value, Place::kReducing, 0.01);
+    }
+  }
+
+  // Findings of the time, in order; stops at the first that ends a worker or the generation.
+  std::vector<HangFinding> run_for(Millis time) {
+    std::vector<HangFinding> findings;
+    for (const Instant until = now_ + time; now_ < until;) {
+      now_ += kPeriod;
+      for (auto& [id, state] : workers_) {
+        for (const HangFinding& finding : report(id, state)) findings.push_back(finding);
+      }
+      if (!findings.empty() && findings.back().kind >= Kind::kGuilty) break;
+    }
+    return findings;
+  }
+  void sleep(Millis time) { now_ += time; }
+  Millis since(Instant when) const { return std::chrono::duration_cast<Millis>(now_ - when); }
+
+  static constexpr Millis kPeriod{250};
+  HangDetector detector_;
+  Millis step_time_;
+  Instant now_{};
+  std::map<WorkerId, State> workers_;
+
+ private:
+  std::vector<HangFinding> report(WorkerId id, State& state) {
+    if (state.stopped || state.frozen) {
+      state.quiet += kPeriod;
+      if (state.quiet < 2 * kPeriod) return {};
+      return detector_.heard(pulse(id, state), now_);
+    }
+    state.quiet = Millis(0);
+    state.cpu_ms += static_cast<std::uint64_t>(static_cast<double>(kPeriod.count()) * state.cpu);
+    advance(state);
+    return detector_.heard(pulse(id, state), now_);
+  }
+  void advance(State& state) {
+    protocol::WorkerHeartbeat& heartbeat = state.last;
+    heartbeat.sequence = ++state.sequence;
+    heartbeat.generation = 1;
+    heartbeat.steps = 0;
+    state.in_place += kPeriod;
+    if (state.moves) {
+      const Step before = state.step;
+      elapsed_[&state] += kPeriod;
+      state.step += static_cast<Step>(elapsed_[&state] / step_time_);
+      elapsed_[&state] %= step_time_;
+      heartbeat.steps = static_cast<std::uint32_t>(state.step - before);
+      if (heartbeat.steps > 0) {
+        heartbeat.step_us = static_cast<double>(step_time_.count()) * 1000;
+        state.in_place = elapsed_[&state];
+      }
+    }
+    heartbeat.step = state.step;
+    heartbeat.place = state.place;
+    heartbeat.place_ms = static_cast<std::uint64_t>(state.in_place.count());
+  }
+  protocol::WorkerPulse pulse(WorkerId id, const State& state) const {
+    return {id, static_cast<std::uint64_t>(state.quiet.count()), state.last, state.cpu_ms, state.stopped};
+  }
+
+  std::map<State*, Millis> elapsed_;
+};
+
+std::vector<HangFinding> only(const std::vector<HangFinding>& findings, Kind kind) {
+  std::vector<HangFinding> some;
+  std::copy_if(findings.begin(), findings.end(), std::back_inserter(some),
+               [&](const HangFinding& finding) { return finding.kind == kind; });
+  return some;
+}
+
+}  // namespace
+
+TEST_CASE("a stopped worker is guilty half a second after three learned steps") {
+  Training run(3, Millis(500));
+  CHECK(run.run_for(Millis(20'000)).empty());
+  CHECK(run.detector_.learned_step() == Millis(500));
+  run.stop(2);
+  const Instant stopped = run.now_;
+  const auto findings = run.run_for(Millis(10'000));
+  REQUIRE(findings.size() == 2);
+  CHECK(findings[0].kind == Kind::kSuspected);
+  CHECK(findings[1].kind == Kind::kGuilty);
+  CHECK(findings[1].worker == WorkerId{2});
+  CHECK(findings[1].why == "it is stopped");
+  CHECK(findings[1].limit_ms == 1500);
+  CHECK(findings[1].step_ms == 500);
+  CHECK(run.since(stopped) <= Millis(2000));
+}
+
+TEST_CASE("with short steps a stopped worker is given one second") {
+  Training run(2, Millis(50));
+  run.run_for(Millis(20'000));
+  run.stop(2);
+  const Instant stopped = run.now_;
+  const auto findings = run.run_for(Millis(10'000));
+  REQUIRE_FALSE(findings.empty());
+  CHECK(findings.back().kind == Kind::kGuilty);
+  CHECK(findings.back().limit_ms == 1000);
+  CHECK(run.since(stopped) <= Millis(1500));
+  CHECK(run.since(stopped) >= Millis(1000));
+}
+
+TEST_CASE("two workers that stop at once are both found") {
+  Training run(4, Millis(100));
+  run.run_for(Millis(20'000));
+  run.worker(2).stopped = true;
+  run.stop(3);
+  auto findings = run.run_for(Millis(10'000));
+  const auto more = run.run_for(Millis(10'000));
+  findings.insert(findings.end(), more.begin(), more.end());
+  std::vector<WorkerId> guilty;
+  for (const HangFinding& finding : only(findings, Kind::kGuilty)) guilty.push_back(finding.worker);
+  CHECK(guilty == std::vector<WorkerId>{WorkerId{2}, WorkerId{3}});
+}
+
+TEST_CASE("a worker that goes on in time is suspected and the suspicion is withdrawn") {
+  Training run(2, Millis(100));
+  run.run_for(Millis(20'000));
+  run.stop(2);
+  auto findings = run.run_for(Millis(1000));
+  REQUIRE(findings.size() == 1);
+  CHECK(findings[0].kind == Kind::kSuspected);
+  run.worker(2).stopped = false;
+  run.worker(1).moves = true;
+  findings = run.run_for(Millis(5000));
+  REQUIRE(findings.size() == 1);
+  CHECK(findings[0].kind == Kind::kWithdrawn);
+  CHECK(findings[0].worker == WorkerId{2});
+}
+
+TEST_CASE("a deadlock inside a step takes four limits, a loop that uses CPU ten") {
+  for (const auto& [cpu, limit_ms] : std::map<double, std::uint64_t>{{0.0, 4000}, {0.9, 10'000}}) {
+    CAPTURE(cpu);
+    Training run(3, Millis(200));
+    run.run_for(Millis(20'000));
+    run.sits(3, Place::kComputing, cpu);
+    run.others_wait();
+    const auto findings = run.run_for(Millis(60'000));
+    REQUIRE_FALSE(findings.empty());
+    CHECK(findings.back().kind == Kind::kGuilty);
+    CHECK(findings.back().worker == WorkerId{3});
+    CHECK(findings.back().limit_ms == limit_ms);
+    CHECK(findings.back().still_ms >= limit_ms);
+  }
+}
+
+TEST_CASE("a process that is silent and uses no CPU takes four limits, wherever it was") {
+  for (const Place place : {Place::kOutside, Place::kComputing, Place::kReducing}) {
+    Training run(3, Millis(200));
+    run.run_for(Millis(20'000));
+    run.sits(3, place, 0);
+    run.others_wait();
+    run.run_for(Millis(250));
+    run.worker(3).frozen = true;
+    const auto findings = run.run_for(Millis(60'000));
+    REQUIRE_FALSE(findings.empty());
+    CHECK(findings.back().kind == Kind::kGuilty);
+    CHECK(findings.back().worker == WorkerId{3});
+    CHECK(findings.back().limit_ms == 4000);
+  }
+}
+
+TEST_CASE("evaluations and checkpoints may take long") {
+  for (const Place place : {Place::kOutside, Place::kCheckpoint}) {
+    Training run(3, Millis(200));
+    run.run_for(Millis(20'000));
+    run.sits(1, place, 1.0);
+    run.others_wait();
+    CHECK(run.run_for(Millis(59'000)).empty());
+    const auto findings = run.run_for(Millis(3000));
+    REQUIRE_FALSE(findings.empty());
+    CHECK(findings.back().kind == Kind::kGuilty);
+    CHECK(findings.back().worker == WorkerId{1});
+    CHECK(findings.back().why == "it makes no progress at all");
+  }
+}
+
+TEST_CASE("the first step of a run has until hang_max") {
+  Training run(2, Millis(100));
+  run.sits(1, Place::kComputing, 1.0);
+  run.sits(2, Place::kReducing, 0.0);
+  CHECK(run.run_for(Millis(59'000)).empty());
+  CHECK(only(run.run_for(Millis(3000)), Kind::kGuilty).size() == 1);
+}
+
+TEST_CASE("the first steps after a change are judged as first ones while the worker lives") {
+  Training run(2, Millis(100));
+  run.run_for(Millis(20'000));
+  run.detector_.seat(2, {WorkerId{1}, WorkerId{2}});
+  run.sits(1, Place::kComputing, 1.0);  // compiles for its new batch
+  run.others_wait();
+  CHECK(run.run_for(Millis(50'000)).empty());
+}
+
+TEST_CASE("a stopped worker is found in the first step after a change too") {
+  Training run(2, Millis(500));
+  run.run_for(Millis(20'000));
+  run.detector_.seat(2, {WorkerId{1}, WorkerId{2}});
+  run.stop(1);
+  const auto findings = run.run_for(Millis(10'000));
+  REQUIRE_FALSE(findings.empty());
+  CHECK(findings.back().worker == WorkerId{1});
+  CHECK(findings.back().limit_ms == 1500);
+}
+
+TEST_CASE("a world of one is judged by itself, with the wide limit") {
+  Training run(1, Millis(500));
+  run.run_for(Millis(20'000));
+  run.stop(1);
+  const auto findings = run.run_for(Millis(30'000));
+  REQUIRE_FALSE(findings.empty());
+  CHECK(findings.back().kind == Kind::kGuilty);
+  CHECK(findings.back().limit_ms == 6000);
+}
+
+TEST_CASE("nobody is guilty when all workers are stopped at once") {
+  Training run(3, Millis(100));
+  run.run_for(Millis(20'000));
+  for (std::uint32_t id = 1; id <= 3; ++id) run.worker(id).stopped = true;
+  CHECK(run.run_for(Millis(50'000)).empty());
+}
+
+TEST_CASE("a run that is suspended as a whole, and our own late looks, condemn nobody") {
+  Training run(3, Millis(300));
+  run.run_for(Millis(20'000));
+  run.sits(1, Place::kComputing, 0.5);
+  run.others_wait();
+  run.run_for(Millis(500));
+  run.sleep(Millis(600'000));
+  // Everybody wakes: the agents count the time as silence, the workers as time in their place.
+  for (auto& [id, state] : run.workers_) {
+    state.quiet = Millis(600'000);
+    state.in_place += Millis(600'000);
+  }
+  CHECK(run.run_for(Millis(1000)).empty());
+  for (auto& [id, state] : run.workers_) state.moves = true;
+  CHECK(run.run_for(Millis(5000)).empty());
+}
+
+TEST_CASE("when all wait in the all-reduce the data plane is stuck, not a worker") {
+  Training run(3, Millis(100));
+  run.run_for(Millis(20'000));
+  run.others_wait();
+  auto findings = run.run_for(Millis(30'000));
+  REQUIRE(findings.size() == 1);
+  CHECK(findings[0].kind == Kind::kStuck);
+  CHECK(findings[0].times == 1);
+  CHECK(findings[0].still_ms >= 4000);
+  // The recovery builds it anew, and it is stuck again: the second time in a row.
+  run.detector_.seat(2, {WorkerId{1}, WorkerId{2}, WorkerId{3}});
+  findings = run.run_for(Millis(30'000));
+  REQUIRE(findings.size() == 1);
+  CHECK(findings[0].times == 2);
+}
+
+TEST_CASE("progress makes a stuck data plane a first one again") {
+  Training run(2, Millis(100));
+  run.run_for(Millis(20'000));
+  run.others_wait();
+  REQUIRE(run.run_for(Millis(30'000)).size() == 1);
+  run.detector_.seat(2, {WorkerId{1}, WorkerId{2}});
+  for (auto& [id, state] : run.workers_) state.moves = true;
+  CHECK(run.run_for(Millis(20'000)).empty());
+  run.others_wait();
+  const auto findings = run.run_for(Millis(30'000));
+  REQUIRE(findings.size() == 1);
+  CHECK(findings[0].times == 1);
+}
+
+TEST_CASE("detection can be switched off") {
+  FailureSettings off = settings();
+  off.detect_hangs = false;
+  Training run(2, Millis(100), off);
+  run.run_for(Millis(20'000));
+  run.stop(2);
+  CHECK(run.run_for(Millis(120'000)).empty());
+}
+
+// Four threads for each core: steps take between half and six times as long as usual, heartbeats come late, processes
+// wait for a core for seconds.
+TEST_CASE("an hour on an overloaded machine gives no verdict") {
+  for (std::uint32_t seed = 1; seed <= 10; ++seed) {
+    CAPTURE(seed);
+    std::mt19937 random(seed);
+    const auto between = [&](int low, int high) { return std::uniform_int_distribution<>(low, high)(random); };
+    HangDetector detector(settings(), Millis(2000));
+    constexpr std::uint32_t kWorkers = 4;
+    std::vector<WorkerId> members;
+    for (std::uint32_t id = 1; id <= kWorkers; ++id) members.push_back(WorkerId{id});
+    detector.seat(1, members);
+    struct Worker {
+      int compute_left = 0;
+      int place_ms = 0;
+      Place place = Place::kComputing;
+      int until_heartbeat = 250;
+      int quiet = 0;
+      double cpu = 0;
+      protocol::WorkerHeartbeat heartbeat;
+      int step_began = 0;
+    };
+    std::vector<Worker> workers(kWorkers);
+    Step step = 1;
+    int now = 0;
+    const auto open_step = [&] {
+      for (Worker& worker : workers) {
+        const int usual = between(50, 200);
+        worker.compute_left = between(0, 99) < 3 ? usual * between(5, 25) : usual;
+        worker.place = Place::kComputing;
+        worker.place_ms = 0;
+      }
+    };
+    open_step();
+    std::size_t verdicts = 0;
+    for (; now < 3'600'000; now += 10) {
+      bool all_wait = true;
+      for (Worker& worker : workers) {
+        worker.place_ms += 10;
+        if (worker.place == Place::kComputing) {
+          worker.cpu += 2.5;
+          if ((worker.compute_left -= 10) <= 0) {
+            worker.place = Place::kReducing;
+            worker.place_ms = 0;
+          }
+        }
+        all_wait = all_wait && worker.place == Place::kReducing;
+      }
+      if (all_wait) {
+        for (Worker& worker : workers) {
+          worker.heartbeat.steps += 1;
+          worker.heartbeat.step_us = (now - worker.step_began) * 1000.0;
+          worker.step_began = now;
+        }
+        ++step;
+        open_step();
+      }
+      for (std::uint32_t i = 0; i < kWorkers; ++i) {
+        Worker& worker = workers[i];
+        worker.quiet += 10;
+        if ((worker.until_heartbeat -= 10) > 0 && worker.quiet < 500) continue;
+        const bool speaks = worker.until_heartbeat <= 0;
+        if (speaks) {
+          worker.until_heartbeat = between(0, 49) == 0 ? between(500, 1500) : between(250, 400);
+          worker.quiet = 0;
+          worker.heartbeat.sequence += 1;
+          worker.heartbeat.generation = 1;
+          worker.heartbeat.step = step;
+          worker.heartbeat.place = worker.place;
+          worker.heartbeat.place_ms = static_cast<std::uint64_t>(worker.place_ms);
+        } else if (now % 250 != 0) {
+          continue;
+        }
+        const protocol::WorkerPulse pulse{WorkerId{i + 1}, static_cast<std::uint64_t>(worker.quiet), worker.heartbeat,
+                                          static_cast<std::uint64_t>(worker.cpu), false};
+        for (const HangFinding& finding : detector.heard(pulse, Instant{} + Millis(now))) {
+          if (finding.kind >= Kind::kGuilty) ++verdicts;
+        }
+        if (speaks) worker.heartbeat.steps = 0;
+      }
+    }
+    CHECK(step > 5'000);
+    CHECK(verdicts == 0);
+  }
+}
