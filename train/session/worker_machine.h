@@ -8,6 +8,18 @@
 // The heart of a recovery, in the words of the messages: after WorkerHalted{fence} this worker takes part in no
 // collective of a generation up to the fence, and the committed step it named stands. Hence the answer waits while it
 // is not settled: a step whose first bucket is reduced may still be committed by the program (kReducing, kUpdating).
+//
+// The order of calls on the training thread, for who drives it:
+//   start    wait for take_seat(false) -> first broadcast or the donors' header -> enter_loop() -> (state_complete())
+//   step     step_opened() -> { enter_collective() -> leave_collective() | collective_failed() }… -> step_committed()
+//            -> take_seat(true) where the lane said that everyone is ready
+//   halted   (enter_collective() false, or collective_failed()) wait for take_seat(false), then
+//            kContinue: the step's buckets again, from enter_collective() on
+//            kRejoin:   step_discarded() at the end of the open step, if one is open; the donors' header ->
+//                       enter_loop(); a step with an empty batch -> state_complete() before its step_committed().
+//                       Who stands at resume_step without all of the state may keep its open step instead, since its
+//                       batch is empty: enter_loop() where it stands.
+//   end      (data used up) enter_collective() -> finished() | collective_failed(), then as halted
 #pragma once
 
 #include <cstdint>
@@ -52,43 +64,58 @@ class WorkerMachine {
   void build_failed(Generation generation, const std::string& reason);
 
   // --- From the training thread
-  void step_opened();  // next_batch() gave a batch: kOutside -> kComputing
-  // Before each bucket. False: the seat is void; the thread halts and waits for next_seat().
+  // This worker takes part from here on: it stands at `step`, with all of the state or with a donor's promise of it.
+  // False: the seat is void by now; what was received counts for nothing, and the wait for a seat starts again.
+  bool enter_loop(Step step, bool complete);
+  void state_complete();  // the promise is kept
+  void step_opened();     // next_batch() gave a batch: kOutside -> kComputing
+  // Before each bucket. False: the seat is void; the thread halts and waits for its next seat.
   bool enter_collective();                            // -> kReducing
   void leave_collective();                            // it succeeded: -> kUpdating
   void collective_failed(const std::string& reason);  // -> kHalted; says WorkerHalted when nobody had asked
-  void step_committed(Step step);                     // -> kOutside
+  // `everyone_ready`: the step's lane said so, and take_seat(true) follows. It holds although an Abort may have come
+  // since: others have taken that seat, and who stands at the same step must cut the next one as they do.
+  void step_committed(Step step, bool everyone_ready);  // -> kOutside
+  void step_discarded();                                // -> kOutside, or kHalted while the seat is void
   void checkpoint_begins();
   void checkpoint_ends();
-  void state_complete();                     // a joiner holds the whole state
-  void set_state(Step step, bool complete);  // at the first generation, or with a donor's header
+  // The collective that everybody passes at the end of the data succeeded, so nobody needs this worker any more: says
+  // WorkerFinished. Who has finished, left or stopped answers no Abort.
+  void finished();
 
   // True when the change that follows the current generation is built and committed: the lane's flag.
   bool swap_ready() const;
 
   // What the training thread should do now, where it waits at the start, is halted or stands at a boundary.
   enum class SeatKind : std::uint8_t {
-    kPlanned,   // by agreement of the lane; or the first seat, or a joiner's
-    kContinue,  // recovery: this worker stands at the step that counts; repeat what is open
-    kRejoin,    // recovery: give up the open step and receive the state at the next boundary
-    kLeave,     // not a member of what comes next
-    kStop,      // the run stops here
-    kDismissed,
+    kPlanned,    // by agreement of the lane; or the first seat, or a joiner's
+    kContinue,   // recovery: this worker stands at the step that counts; repeat what is open
+    kRejoin,     // recovery: receive the state of resume_step, at the boundary where a step has to be given up
+    kLeave,      // not a member of what comes next
+    kStop,       // the run stops here
+    kDismissed,  // not needed any more
   };
   struct NextSeat {
     SeatKind kind = SeatKind::kPlanned;
     protocol::GenerationPlan plan;
     std::optional<std::uint32_t> rank;
+    // An Abort made this agreed seat void before it was taken: it says how the next step is cut, and nothing else of it
+    // is used. No communicator, no WorkerActive; a leaver or a run that was to stop goes on to the recovery.
+    bool is_void = false;
     bool writes_checkpoint = false;  // kStop in a recovery
   };
   // `at_boundary`: the lane said that everyone is ready. Taking it makes it the current seat.
   std::optional<NextSeat> take_seat(bool at_boundary);
 
   Generation generation() const { return generation_; }
+  Generation fence() const { return fence_; }
   Place place() const { return place_; }
-  bool seat_is_void() const { return generation_ != 0 && generation_ <= fence_; }
+  bool seat_is_void() const { return generation_ != 0 && (generation_ <= fence_ || generation_ == broken_); }
   Step committed_step() const { return committed_step_; }
   bool has_state() const { return has_state_; }
+  bool in_loop() const { return in_loop_; }
+  bool dismissed() const { return dismissed_; }
+  bool is_over() const { return over_; }
 
  private:
   struct Upcoming {
@@ -96,7 +123,29 @@ class WorkerMachine {
     std::optional<std::uint32_t> rank;
     bool built = false;
     bool committed = false;
+    bool dead = false;  // by an Abort; kept while the lane may have agreed on it
+
+    bool ready() const { return built && committed; }
   };
+  using Plans = std::vector<Upcoming>;  // ascending generations
+
+  void prepare(const protocol::GenerationPlan& plan);
+  void cancel(Generation generation);
+  void abort(Generation fence);
+  void raise_fence(Generation fence);
+  bool lane_may_agree_on(const Upcoming& upcoming) const;
+  void drop_uncommitted_plans();
+  void drop_dead_plans();
+  bool settled() const;
+  void answer_if_settled();
+  void say_halted(Generation fence, const std::string& reason);
+  Plans::iterator find(Generation generation);
+  NextSeat take(Plans::iterator upcoming, SeatKind kind);
+  std::optional<NextSeat> take_agreed();
+  std::optional<NextSeat> take_first();
+  std::optional<NextSeat> take_recovery();
+  void wake() { effects_.emplace_back(WakeTraining{}); }
+  void say(protocol::WorkerUp message) { effects_.emplace_back(Say{std::move(message)}); }
 
   WorkerId self_;
   std::vector<Effect> effects_;
@@ -104,11 +153,15 @@ class WorkerMachine {
   Generation generation_ = 0;
   Generation fence_ = 0;     // highest Abort heard
   Generation answered_ = 0;  // highest one answered
+  Generation broken_ = 0;    // the generation whose data plane failed here, while nobody had asked for an abort
+  Generation agreed_ = 0;    // the lane said that everyone is ready for it; not taken yet
   Step committed_step_ = 0;
+  bool step_is_open_ = false;
   bool has_state_ = false;
   bool in_loop_ = false;
   bool dismissed_ = false;
-  std::vector<Upcoming> upcoming_;  // ascending generations
+  bool over_ = false;
+  Plans upcoming_;
 };
 
 }  // namespace elastictrain::session

@@ -1,0 +1,416 @@
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "train/session/worker_machine.h"
+
+namespace elastictrain::session {
+namespace {
+
+using Kind = WorkerMachine::SeatKind;
+using Place = WorkerMachine::Place;
+using protocol::GenerationPlan;
+using protocol::WorkerHalted;
+
+constexpr WorkerId kSelf{1};
+
+struct PlanOptions {
+  Generation previous = 0;
+  std::vector<std::uint32_t> joiners;
+  std::vector<std::uint32_t> donors;
+  Generation fence = 0;
+  Step resume_step = 0;
+};
+
+GenerationPlan plan_of(Generation generation, const std::vector<std::uint32_t>& workers, const PlanOptions& options) {
+  GenerationPlan plan{.generation = generation, .previous = options.previous};
+  plan.fence = options.fence;
+  plan.resume_step = options.resume_step;
+  for (const auto worker : workers) {
+    const auto& joiners = options.joiners;
+    const bool joins = std::find(joiners.begin(), joiners.end(), worker) != joiners.end();
+    plan.members.push_back({.worker = WorkerId{worker}, .share = 8, .joiner = joins});
+  }
+  for (const auto donor : options.donors) plan.donors.push_back(WorkerId{donor});
+  return plan;
+}
+
+// The machine of worker 1 with somebody who carries out its effects.
+struct Story {
+  WorkerMachine machine{kSelf};
+  std::vector<Generation> builds;
+  std::vector<Generation> drops;
+  std::vector<WorkerHalted> halts;
+  std::vector<Generation> prepared;
+  int aborts = 0;
+  int finished = 0;
+
+  void carry_out() {
+    for (auto& effect : machine.take_effects()) {
+      if (auto* build = std::get_if<WorkerMachine::StartBuild>(&effect)) {
+        builds.push_back(build->plan.generation);
+      } else if (auto* drop = std::get_if<WorkerMachine::DropBuild>(&effect)) {
+        drops.push_back(drop->generation);
+      } else if (std::holds_alternative<WorkerMachine::AbortSeat>(effect)) {
+        ++aborts;
+      } else if (auto* say = std::get_if<WorkerMachine::Say>(&effect)) {
+        if (auto* halted = std::get_if<WorkerHalted>(&say->message)) halts.push_back(*halted);
+        if (auto* done = std::get_if<protocol::WorkerPrepared>(&say->message)) prepared.push_back(done->generation);
+        if (std::holds_alternative<protocol::WorkerFinished>(say->message)) ++finished;
+      }
+    }
+  }
+  void hear(const protocol::WorkerDown& message) {
+    machine.hear(message);
+    carry_out();
+  }
+  void abort(Generation fence) { hear(protocol::Abort{fence, "a member died"}); }
+  void prepare(const GenerationPlan& plan) { hear(protocol::Prepare{plan}); }
+  // Prepared, built and committed.
+  void promise(const GenerationPlan& plan) {
+    prepare(plan);
+    machine.built(plan.generation);
+    hear(protocol::Commit{plan.generation});
+  }
+  // A member of generation 1 (workers 1, 2, 3) that has committed so many steps.
+  void train(Step steps) {
+    promise(plan_of(1, {1, 2, 3}, {}));
+    REQUIRE(machine.take_seat(false)->kind == Kind::kPlanned);
+    REQUIRE(machine.enter_loop(0, true));
+    for (Step step = 1; step <= steps; ++step) whole_step(step);
+  }
+  void whole_step(Step step) {
+    reduce_step();
+    commit(step);
+  }
+  void reduce_step() {
+    machine.step_opened();
+    REQUIRE(machine.enter_collective());
+    machine.leave_collective();
+    carry_out();
+  }
+  void commit(Step step, bool everyone_ready = false) {
+    machine.step_committed(step, everyone_ready);
+    carry_out();
+  }
+  void fail_collective() {
+    machine.collective_failed("worker 3 went away");
+    carry_out();
+  }
+  bool enter() {
+    const bool may = machine.enter_collective();
+    carry_out();
+    return may;
+  }
+};
+
+// What a recovery of generation 1 looks like after worker 3 died: fence 2, generation 3.
+GenerationPlan recovery(Step resume_step, std::vector<std::uint32_t> joiners = {}) {
+  return plan_of(3, {1, 2},
+                 {.previous = 1, .joiners = std::move(joiners), .donors = {2}, .fence = 2, .resume_step = resume_step});
+}
+
+TEST_CASE("a change goes from prepare to the boundary at which the lane says that everyone is ready") {
+  Story story;
+  story.train(2);
+  story.prepare(plan_of(2, {1, 2}, {.previous = 1}));
+  CHECK(story.builds == std::vector<Generation>{1, 2});
+  CHECK_FALSE(story.machine.swap_ready());
+  story.machine.built(2);
+  CHECK_FALSE(story.machine.swap_ready());
+  story.hear(protocol::Commit{2});
+  CHECK(story.machine.swap_ready());
+  CHECK_FALSE(story.machine.take_seat(false));
+  story.reduce_step();
+  story.commit(3, true);
+  const auto next = story.machine.take_seat(true);
+  REQUIRE(next);
+  CHECK(next->kind == Kind::kPlanned);
+  CHECK(next->rank == 0);
+  CHECK_FALSE(next->is_void);
+  CHECK(story.machine.generation() == 2);
+}
+
+TEST_CASE("who computes answers an Abort at once, and its next collective does not begin") {
+  Story story;
+  story.train(2);
+  story.machine.step_opened();
+  story.abort(2);
+  CHECK(story.aborts == 1);
+  REQUIRE(story.halts.size() == 1);
+  CHECK(story.halts[0].fence == 2);
+  CHECK(story.halts[0].generation == 1);
+  CHECK(story.halts[0].committed_step == 2);
+  CHECK(story.halts[0].has_state);
+  CHECK(story.halts[0].in_loop);
+  CHECK_FALSE(story.enter());
+  CHECK(story.machine.place() == Place::kHalted);
+  CHECK(story.halts.size() == 1);
+}
+
+TEST_CASE("in the middle of a collective the answer waits until it has failed") {
+  Story story;
+  story.train(2);
+  story.machine.step_opened();
+  REQUIRE(story.enter());
+  story.abort(2);
+  CHECK(story.aborts == 1);
+  CHECK(story.halts.empty());
+  story.fail_collective();
+  REQUIRE(story.halts.size() == 1);
+  CHECK(story.halts[0].fence == 2);
+  CHECK(story.halts[0].committed_step == 2);
+}
+
+TEST_CASE("a step that is reduced is committed before the answer names it") {
+  Story story;
+  story.train(2);
+  story.reduce_step();
+  story.abort(2);
+  CHECK(story.halts.empty());
+  story.commit(3);
+  REQUIRE(story.halts.size() == 1);
+  CHECK(story.halts[0].committed_step == 3);
+}
+
+TEST_CASE("between two buckets of a step the answer comes at the second, which does not begin") {
+  Story story;
+  story.train(2);
+  story.reduce_step();
+  story.abort(2);
+  CHECK(story.halts.empty());
+  CHECK_FALSE(story.enter());
+  REQUIRE(story.halts.size() == 1);
+  CHECK(story.halts[0].committed_step == 2);
+}
+
+TEST_CASE("a collective that fails by itself is told once, and the Abort that follows is answered") {
+  Story story;
+  story.train(2);
+  story.machine.step_opened();
+  REQUIRE(story.enter());
+  story.fail_collective();
+  REQUIRE(story.halts.size() == 1);
+  CHECK(story.halts[0].fence == 0);
+  CHECK(story.halts[0].reason == "worker 3 went away");
+  CHECK_FALSE(story.enter());
+  CHECK(story.halts.size() == 1);
+  story.abort(2);
+  REQUIRE(story.halts.size() == 2);
+  CHECK(story.halts[1].fence == 2);
+  story.abort(2);  // after a broken connection: the same answer
+  CHECK(story.halts.size() == 3);
+  story.abort(1);  // long over
+  CHECK(story.halts.size() == 3);
+}
+
+TEST_CASE("who stands at the resume step goes on with its open step in the recovered generation") {
+  Story story;
+  story.train(2);
+  story.machine.step_opened();
+  story.abort(2);
+  story.prepare(recovery(2));
+  story.hear(protocol::Commit{3});
+  CHECK_FALSE(story.machine.take_seat(false));  // not built yet
+  story.machine.built(3);
+  const auto next = story.machine.take_seat(false);
+  REQUIRE(next);
+  CHECK(next->kind == Kind::kContinue);
+  CHECK(story.machine.generation() == 3);
+  CHECK_FALSE(story.machine.seat_is_void());
+  CHECK(story.enter());
+  story.machine.leave_collective();
+  story.commit(3);
+  CHECK(story.machine.committed_step() == 3);
+}
+
+TEST_CASE("who is behind gives up its step and joins again") {
+  Story story;
+  story.train(2);
+  story.machine.step_opened();
+  REQUIRE(story.enter());
+  story.abort(2);
+  story.fail_collective();
+  story.promise(recovery(3, {1}));
+  CHECK(story.machine.take_seat(false)->kind == Kind::kRejoin);
+  CHECK_FALSE(story.machine.has_state());
+  story.machine.step_discarded();
+  CHECK(story.machine.enter_loop(3, false));
+  story.reduce_step();
+  story.machine.state_complete();
+  story.commit(4);
+  CHECK(story.machine.has_state());
+  CHECK(story.machine.committed_step() == 4);
+}
+
+TEST_CASE("a second loss before the state has come finds a worker without it") {
+  Story story;
+  story.train(2);
+  story.machine.step_opened();
+  REQUIRE(story.enter());
+  story.abort(2);
+  story.fail_collective();
+  story.promise(recovery(3, {1}));
+  REQUIRE(story.machine.take_seat(false));
+  story.machine.step_discarded();
+  story.abort(4);
+  CHECK_FALSE(story.machine.enter_loop(3, false));
+  REQUIRE(story.halts.size() == 2);
+  CHECK(story.halts[1].fence == 4);
+  CHECK_FALSE(story.halts[1].has_state);
+  CHECK(story.halts[1].in_loop);
+}
+
+TEST_CASE("a recovery that is cancelled is followed by another from the same answers") {
+  Story story;
+  story.train(2);
+  story.abort(2);
+  story.prepare(recovery(2));
+  story.machine.built(3);
+  story.hear(protocol::Cancel{3});
+  CHECK_FALSE(story.machine.take_seat(false));
+  story.promise(plan_of(4, {1}, {.previous = 1, .fence = 2, .resume_step = 2}));
+  CHECK(story.machine.take_seat(false)->plan.generation == 4);
+  CHECK(story.halts.size() == 1);
+}
+
+TEST_CASE("everything up to the fence is dead: prepared plans, committed ones, late messages") {
+  Story story;
+  story.train(2);
+  story.promise(plan_of(2, {1, 2}, {.previous = 1}));
+  CHECK(story.machine.swap_ready());
+  story.abort(3);
+  CHECK_FALSE(story.machine.swap_ready());
+  CHECK(story.drops == std::vector<Generation>{2});
+  story.promise(plan_of(3, {1, 2}, {.previous = 1}));
+  story.promise(plan_of(4, {1, 2}, {.previous = 1, .fence = 2}));  // of an older fence
+  CHECK_FALSE(story.machine.take_seat(false));
+  CHECK(story.builds == std::vector<Generation>{1, 2});
+}
+
+TEST_CASE(
+    "a change that the lane agreed on says how the next step is cut, although an Abort came before it was taken") {
+  Story story;
+  story.train(2);
+  story.promise(plan_of(2, {1, 2}, {.previous = 1}));
+  story.reduce_step();
+  story.abort(3);
+  CHECK_FALSE(story.machine.swap_ready());
+  story.commit(3, true);
+  REQUIRE(story.halts.size() == 1);
+  CHECK(story.halts[0].committed_step == 3);
+  const auto next = story.machine.take_seat(true);
+  REQUIRE(next);
+  CHECK(next->is_void);
+  CHECK(next->plan.generation == 2);
+  CHECK(story.machine.seat_is_void());
+  story.machine.step_opened();
+  CHECK_FALSE(story.enter());
+  CHECK(story.halts.size() == 1);
+}
+
+TEST_CASE("a leaver whose change became void stays for the recovery") {
+  Story story;
+  story.train(2);
+  story.promise(plan_of(2, {2, 3}, {.previous = 1}));
+  story.reduce_step();
+  story.abort(3);
+  story.commit(3, true);
+  const auto next = story.machine.take_seat(true);
+  REQUIRE(next);
+  CHECK(next->is_void);
+  CHECK(next->kind == Kind::kLeave);
+  CHECK_FALSE(story.machine.is_over());
+  story.promise(plan_of(4, {1, 2}, {.previous = 2, .fence = 3, .resume_step = 3}));
+  CHECK(story.machine.take_seat(false)->kind == Kind::kContinue);
+}
+
+TEST_CASE("a leaver that has left answers nothing") {
+  Story story;
+  story.train(2);
+  story.promise(plan_of(2, {2, 3}, {.previous = 1}));
+  story.reduce_step();
+  story.commit(3, true);
+  CHECK(story.machine.take_seat(true)->kind == Kind::kLeave);
+  story.abort(3);
+  CHECK(story.halts.empty());
+}
+
+TEST_CASE("an Abort in the first broadcast sends everybody back to the start") {
+  Story story;
+  story.promise(plan_of(1, {1, 2, 3}, {}));
+  REQUIRE(story.machine.take_seat(false));
+  story.abort(2);
+  CHECK(story.aborts == 1);
+  REQUIRE(story.halts.size() == 1);
+  CHECK_FALSE(story.halts[0].has_state);
+  CHECK_FALSE(story.halts[0].in_loop);
+  CHECK_FALSE(story.machine.enter_loop(0, true));
+  story.fail_collective();
+  CHECK(story.halts.size() == 1);
+  story.promise(plan_of(3, {1, 2}, {}));
+  CHECK(story.machine.take_seat(false)->plan.generation == 3);
+  CHECK(story.machine.enter_loop(0, true));
+}
+
+TEST_CASE("a joiner whose donors died returns to being ready") {
+  Story story;
+  story.promise(plan_of(2, {1, 2, 3}, {.previous = 1, .joiners = {1}, .donors = {2, 3}}));
+  REQUIRE(story.machine.take_seat(false));
+  story.fail_collective();
+  REQUIRE(story.halts.size() == 1);
+  CHECK(story.halts[0].fence == 0);
+  CHECK_FALSE(story.machine.take_seat(false));
+  story.abort(3);
+  CHECK_FALSE(story.halts.back().in_loop);
+  story.promise(plan_of(4, {1, 2}, {.previous = 1, .joiners = {1}, .donors = {2}, .fence = 3, .resume_step = 7}));
+  const auto next = story.machine.take_seat(false);
+  REQUIRE(next);
+  CHECK(next->kind == Kind::kPlanned);
+  CHECK(story.machine.enter_loop(7, false));
+}
+
+TEST_CASE("a spare that was not asked to halt can be seated by a recovery") {
+  Story story;
+  story.promise(plan_of(4, {1, 2}, {.previous = 1, .joiners = {1}, .donors = {2}, .fence = 3, .resume_step = 7}));
+  CHECK(story.machine.take_seat(false)->kind == Kind::kPlanned);
+  CHECK(story.halts.empty());
+}
+
+TEST_CASE("a recovery can stop the run, and one of its holders writes the checkpoint") {
+  Story story;
+  story.train(2);
+  story.abort(2);
+  story.promise(plan_of(3, {}, {.previous = 1, .donors = {1}, .fence = 2, .resume_step = 2}));
+  const auto next = story.machine.take_seat(false);
+  REQUIRE(next);
+  CHECK(next->kind == Kind::kStop);
+  CHECK(next->writes_checkpoint);
+  CHECK(story.prepared.back() == 3);
+}
+
+TEST_CASE("who has passed the last barrier is not asked any more") {
+  Story story;
+  story.train(2);
+  REQUIRE(story.enter());
+  story.abort(2);
+  CHECK(story.halts.empty());
+  story.machine.finished();
+  story.carry_out();
+  CHECK(story.finished == 1);
+  CHECK(story.halts.empty());
+}
+
+TEST_CASE("a dismissed spare ends, a dismissed member trains on") {
+  Story spare;
+  spare.hear(protocol::Dismiss{"not needed"});
+  CHECK(spare.machine.take_seat(false)->kind == Kind::kDismissed);
+  Story member;
+  member.train(1);
+  member.hear(protocol::Dismiss{"a message that went astray"});
+  CHECK_FALSE(member.machine.take_seat(false));
+}
+
+}  // namespace
+}  // namespace elastictrain::session
