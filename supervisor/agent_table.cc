@@ -27,6 +27,7 @@ struct AgentTable::Peer {
   std::optional<AgentId> agent;
   Clock::time_point hello_deadline;
   std::uint32_t frames_this_tick = 0;
+  std::uint64_t heard_report = 0;  // of the last AgentReport that was handed on
 };
 
 struct AgentTable::Entry {
@@ -183,6 +184,7 @@ void AgentTable::received(const PeerPtr& peer, const std::string& body) {
   if (hello != nullptr && !peer->agent) return introduce(peer, *hello);
   if (hello != nullptr) return reject(peer, "it introduced itself twice");
   if (!peer->agent) return reject(peer, "it spoke before it introduced itself");
+  if (const auto* report = std::get_if<protocol::AgentReport>(&*message)) peer->heard_report = report->sequence;
   hooks_.on_message(*peer->agent, std::move(*message));
 }
 
@@ -306,9 +308,11 @@ void AgentTable::check_newcomers(Clock::time_point now) {
 }
 
 void AgentTable::send_heartbeats() {
-  const std::string frame = protocol::encode_frame(protocol::AgentDown(protocol::SupervisorHeartbeat{++heartbeat_}));
+  ++heartbeat_;
   for (auto& [agent, entry] : entries_) {
-    if (entry.peer) entry.peer->connection->send(frame);
+    if (!entry.peer) continue;
+    const protocol::SupervisorHeartbeat heartbeat{heartbeat_, entry.peer->heard_report};
+    entry.peer->connection->send(protocol::encode_frame(protocol::AgentDown(heartbeat)));
   }
 }
 

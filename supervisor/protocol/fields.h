@@ -68,7 +68,7 @@ ET_FIELDS(SignalWorker, m.worker, m.signal)
 ET_FIELDS(StopWorker, m.worker, m.grace_ms)
 ET_FIELDS(ToWorkers, m.workers, m.message)
 ET_FIELDS(StopAgent, m.grace_ms)
-ET_FIELDS(SupervisorHeartbeat, m.sequence)
+ET_FIELDS(SupervisorHeartbeat, m.sequence, m.heard_report)
 ET_FIELDS(CheckHost)
 ET_FIELDS(CaptureStacks, m.worker, m.time_limit_ms)
 

@@ -352,8 +352,10 @@ struct ToWorkers {
 struct StopAgent {
   std::uint64_t grace_ms = 0;
 };
+// All that the agent sent before its report `heard_report` has been taken in; 0: none on this connection yet.
 struct SupervisorHeartbeat {
   std::uint64_t sequence = 0;
+  std::uint64_t heard_report = 0;
 };
 struct CheckHost {};
 // Answered by WorkerStacks within `time_limit_ms`, whatever could be had until then.
