@@ -1,0 +1,335 @@
+#include "supervisor/journal_replay.h"
+
+#include <algorithm>
+#include <fstream>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "supervisor/audit_file.h"
+
+namespace elastictrain {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr std::size_t kMostLineage = 256;
+
+}  // namespace
+
+// One line, read with care: a field that is missing or of another type has its default.
+class JournalReplay::Record {
+ public:
+  explicit Record(Json json) : json_(std::move(json)) {}
+
+  std::uint64_t number(const char* name) const {
+    const auto found = json_.find(name);
+    return found != json_.end() && found->is_number_unsigned() ? found->get<std::uint64_t>() : 0;
+  }
+  std::uint32_t small(const char* name) const { return to_small(number(name)); }
+  double real(const char* name, double otherwise) const {
+    const auto found = json_.find(name);
+    return found != json_.end() && found->is_number() ? found->get<double>() : otherwise;
+  }
+  std::string text(const char* name) const {
+    const auto found = json_.find(name);
+    return found != json_.end() && found->is_string() ? found->get<std::string>() : std::string();
+  }
+  bool flag(const char* name) const {
+    const auto found = json_.find(name);
+    return found != json_.end() && found->is_boolean() && found->get<bool>();
+  }
+  bool has(const char* name) const { return json_.contains(name); }
+  std::vector<std::uint32_t> numbers(const char* name) const {
+    std::vector<std::uint32_t> list;
+    const auto found = json_.find(name);
+    if (found == json_.end() || !found->is_array()) return list;
+    for (const Json& value : *found) {
+      if (value.is_number_unsigned()) list.push_back(to_small(value.get<std::uint64_t>()));
+    }
+    return list;
+  }
+  std::vector<WorkerId> workers(const char* name) const {
+    std::vector<WorkerId> list;
+    for (std::uint32_t id : numbers(name)) list.push_back(WorkerId{id});
+    return list;
+  }
+  WorkerId worker() const { return WorkerId{small("worker")}; }
+  AgentId agent() const { return AgentId{small("agent")}; }
+  Generation generation() const { return number("generation"); }
+
+ private:
+  static std::uint32_t to_small(std::uint64_t number) {
+    return number <= std::numeric_limits<std::uint32_t>::max() ? static_cast<std::uint32_t>(number) : 0;
+  }
+  Json json_;
+};
+
+const std::map<std::string_view, JournalReplay::Handler>& JournalReplay::handlers() {
+  using R = JournalReplay;
+  static const std::map<std::string_view, Handler> table{
+      {"run_opened", &R::opened},
+      {"run_resumed", &R::resumed},
+      {"host_offered", &R::host_offered},
+      {"host_again", &R::host_offered},
+      {"host_slots", &R::host_slots},
+      {"host_vanished", &R::host_vanished},
+      {"notice", &R::host_noticed},
+      {"agent_connected", &R::agent_connected},
+      {"agent_lost", &R::agent_gone},
+      {"agent_ended", &R::agent_gone},
+      {"host_released", &R::agent_gone},
+      {"spawn", &R::spawned},
+      {"exited", &R::worker_gone},
+      {"spawn_failed", &R::worker_gone},
+      {"spawn_lost", &R::worker_gone},
+      {"vanished", &R::worker_gone},
+      {"resize_requested", &R::requested},
+      {"drain_requested", &R::requested},
+      {"accepted", &R::accepted},
+      {"refused", &R::refused},
+      {"target", &R::retargeted},
+      {"prepare", &R::prepared},
+      {"cancel", &R::cancelled},
+      {"commit", &R::committed},
+      {"active", &R::active},
+      {"generation", &R::completed},
+      {"given_up", &R::given_up},
+      {"abort", &R::fenced},
+      {"halt_settled", &R::halt_settled},
+      {"state_lost", &R::state_lost},
+      {"end", &R::end},
+      {"run_closed", &R::end},
+  };
+  return table;
+}
+
+void JournalReplay::take(std::string_view line) {
+  if (line.empty()) return;
+  Json json = Json::parse(line.begin(), line.end(), nullptr, false);
+  const auto event = json.is_object() ? json.find("event") : json.end();
+  if (!json.is_object() || event == json.end() || !event->is_string()) {
+    ++unreadable_;
+    return;
+  }
+  ++records_;
+  const auto handler = handlers().find(event->get_ref<const std::string&>());
+  if (handler != handlers().end()) (this->*handler->second)(Record(std::move(json)));
+}
+
+void JournalReplay::opened(const Record& record) {
+  state_ = State{};
+  state_.target = record.small("start_workers");
+}
+
+// `anew`: nothing of what ran before is left.
+void JournalReplay::resumed(const Record& record) {
+  state_.ended = false;
+  if (!record.flag("anew")) return;
+  state_.agents.clear();
+  state_.workers.clear();
+}
+
+void JournalReplay::host_offered(const Record& record) {
+  const AgentId id = record.agent();
+  if (id.value == 0) return;
+  state_.agents[id] = {record.text("host"), record.small("slots")};
+  state_.last_agent = std::max(state_.last_agent, id.value);
+}
+
+// The newest: an older agent of the host was told to stop, or is lost.
+JournalReplay::Agent* JournalReplay::agent_on(const std::string& host, AgentId* id) {
+  const auto found = std::find_if(state_.agents.rbegin(), state_.agents.rend(),
+                                  [&](const auto& entry) { return entry.second.host == host; });
+  if (found == state_.agents.rend()) return nullptr;
+  if (id != nullptr) *id = found->first;
+  return &found->second;
+}
+
+void JournalReplay::host_slots(const Record& record) {
+  if (Agent* agent = agent_on(record.text("host"))) agent->slots = record.small("slots");
+}
+
+// An agent that was not there yet is not waited for.
+void JournalReplay::host_vanished(const Record& record) {
+  AgentId id;
+  const Agent* agent = agent_on(record.text("host"), &id);
+  if (agent != nullptr && !agent->connected) state_.agents.erase(id);
+}
+
+void JournalReplay::host_noticed(const Record& record) {
+  const auto found = state_.agents.find(record.agent());
+  if (found != state_.agents.end()) found->second.drain = true;
+}
+
+void JournalReplay::agent_connected(const Record& record) {
+  const auto found = state_.agents.find(record.agent());
+  if (found != state_.agents.end()) found->second.connected = true;
+}
+
+void JournalReplay::agent_gone(const Record& record) {
+  const AgentId id = record.agent();
+  state_.agents.erase(id);
+  std::erase_if(state_.workers, [&](const auto& entry) { return entry.second.agent == id; });
+}
+
+void JournalReplay::spawned(const Record& record) {
+  core::Resumed::WorkerPlace worker{record.worker(), record.agent(), record.small("slot")};
+  if (!record.has("agent")) agent_on(record.text("host"), &worker.agent);
+  if (worker.worker.value == 0) return;
+  state_.last_worker = std::max<std::uint64_t>(state_.last_worker, worker.worker.value);
+  if (state_.agents.contains(worker.agent)) state_.workers[worker.worker] = worker;
+}
+
+void JournalReplay::worker_gone(const Record& record) {
+  state_.workers.erase(record.worker());
+}
+
+void JournalReplay::requested(const Record& record) {
+  state_.requests[record.number("request")] = {record.small("target"), record.text("reason"), record.text("host")};
+}
+
+void JournalReplay::accepted(const Record& record) {
+  const auto found = state_.requests.find(record.number("request"));
+  if (found == state_.requests.end()) return;
+  const Request request = std::move(found->second);
+  state_.requests.erase(found);
+  if (request.target != 0) {
+    state_.target = request.target;
+    state_.target_reason = request.reason.empty() ? "asked by the user" : request.reason;
+  } else if (Agent* agent = agent_on(request.host)) {
+    agent->drain = true;
+  }
+}
+
+void JournalReplay::refused(const Record& record) {
+  state_.requests.erase(record.number("request"));
+}
+
+void JournalReplay::retargeted(const Record& record) {
+  state_.target = record.small("target");
+  state_.target_reason = record.text("reason");
+}
+
+void JournalReplay::prepared(const Record& record) {
+  const Generation generation = record.generation();
+  Plan& plan = state_.plans[generation];
+  plan.members = record.workers("members");
+  plan.shares = record.numbers("shares");
+  plan.learning_rate_factor = record.real("learning_rate_factor", 1.0);
+  if (record.has("fence")) plan.first_step = record.number("resume_step") + 1;
+  state_.issued = std::max(state_.issued, generation);
+  state_.open_plan = true;
+}
+
+void JournalReplay::cancelled(const Record& record) {
+  state_.plans.erase(record.generation());
+  state_.open_plan = false;
+}
+
+void JournalReplay::committed(const Record& record) {
+  state_.committed = record.generation();
+  state_.open_plan = false;
+}
+
+void JournalReplay::active(const Record& record) {
+  const auto found = state_.plans.find(record.generation());
+  if (found != state_.plans.end() && found->second.first_step == 0)
+    found->second.first_step = record.number("first_step");
+}
+
+void JournalReplay::remember(Generation generation, Step first_step) {
+  if (!state_.lineage.empty() && state_.lineage.back().generation >= generation) return;
+  state_.lineage.push_back({generation, first_step});
+  if (state_.lineage.size() > kMostLineage) state_.lineage.erase(state_.lineage.begin());
+}
+
+void JournalReplay::completed(const Record& record) {
+  const Generation generation = record.generation();
+  Plan plan = state_.plans[generation];
+  plan.members = record.workers("members");
+  const Step first_step = record.has("first_step") ? record.number("first_step") : plan.first_step;
+  if (!plan.members.empty()) remember(generation, first_step);
+  state_.now = std::move(plan);
+  state_.generation = generation;
+  state_.issued = std::max(state_.issued, generation);
+  state_.committed.reset();
+  state_.plans.clear();
+  state_.open_plan = false;
+  state_.open_fence = false;
+}
+
+void JournalReplay::given_up(const Record&) {
+  state_.target = static_cast<std::uint32_t>(state_.now.members.size());
+  state_.target_reason = "the last change was given up";
+}
+
+void JournalReplay::fenced(const Record& record) {
+  state_.issued = std::max(state_.issued, record.number("fence"));
+  state_.open_fence = true;
+  state_.open_plan = false;
+  state_.halted = record.workers("members");
+}
+
+// Some had taken a change before the fence ended it, so that it was a generation after all.
+void JournalReplay::halt_settled(const Record& record) {
+  const Generation generation = record.generation();
+  if (generation > state_.generation) {
+    const auto found = state_.plans.find(generation);
+    if (found != state_.plans.end()) {
+      remember(generation, found->second.first_step);
+      state_.now = found->second;
+    }
+    state_.generation = generation;
+  }
+  state_.committed.reset();
+}
+
+void JournalReplay::state_lost(const Record&) {
+  state_.generation = 0;
+  state_.now = Plan{};
+  state_.committed.reset();
+  state_.open_fence = false;
+}
+
+void JournalReplay::end(const Record&) {
+  state_.ended = true;
+}
+
+core::Resumed JournalReplay::result() const {
+  core::Resumed resumed;
+  for (const auto& [id, agent] : state_.agents) resumed.agents.push_back({id, agent.host, agent.slots, agent.drain});
+  for (const auto& [id, worker] : state_.workers) resumed.workers.push_back(worker);
+  resumed.generation = state_.generation;
+  resumed.issued = state_.issued;
+  resumed.members = state_.now.members;
+  resumed.shares = state_.now.shares;
+  resumed.learning_rate_factor = state_.now.learning_rate_factor;
+  resumed.lineage = state_.lineage;
+  resumed.target = state_.target;
+  resumed.target_reason = state_.target_reason;
+  resumed.unsettled = state_.open_plan || state_.open_fence || state_.committed.has_value();
+  std::set<WorkerId> unsettled;
+  if (state_.open_fence) unsettled.insert(state_.halted.begin(), state_.halted.end());
+  const auto plan = state_.committed ? state_.plans.find(*state_.committed) : state_.plans.end();
+  if (plan != state_.plans.end()) unsettled.insert(plan->second.members.begin(), plan->second.members.end());
+  resumed.unsettled_members.assign(unsettled.begin(), unsettled.end());
+  resumed.last_agent = state_.last_agent;
+  resumed.last_worker = state_.last_worker;
+  return resumed;
+}
+
+Result<core::Resumed> replay_journal(const std::string& path) {
+  std::ifstream stream(path, std::ios::binary);
+  if (!stream) return Error{ErrorCode::kIo, "the journal " + path + " cannot be read"};
+  JournalReplay replay;
+  for (std::string line; std::getline(stream, line);) replay.take(line);
+  if (stream.bad()) return Error{ErrorCode::kIo, "the journal " + path + " cannot be read to its end"};
+  auto audits = read_audits(audit_path_of(path));
+  if (!audits.ok()) return audits.error();
+  core::Resumed resumed = replay.result();
+  resumed.audits = std::move(*audits);
+  return resumed;
+}
+
+}  // namespace elastictrain

@@ -1,0 +1,260 @@
+#include "supervisor/journal_replay.h"
+
+#include <doctest/doctest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <initializer_list>
+#include <string>
+#include <vector>
+
+#include "supervisor/audit_file.h"
+
+using namespace elastictrain;
+
+namespace {
+
+// Two workers on two hosts train in generation 1.
+const std::vector<std::string> kTraining{
+    R"({"seq":1,"t":1,"up":0,"event":"run_opened","run":"x","start_workers":2,"max_workers":4})",
+    R"({"event":"host_offered","host":"A","slots":2,"agent":1})",
+    R"({"event":"host_offered","host":"B","slots":1,"agent":2})",
+    R"({"event":"agent_connected","host":"A","agent":1})",
+    R"({"event":"agent_connected","host":"B","agent":2})",
+    R"({"event":"spawn","worker":1,"host":"A","slot":0})",
+    R"({"event":"spawn","worker":2,"host":"B","slot":0})",
+    R"({"event":"prepare","generation":1,"previous":0,"kind":"start","members":[1,2],"leavers":[],"shares":[32,31],"donors":[],"learning_rate_factor":1.5})",
+    R"({"event":"commit","generation":1,"world_size":2})",
+    R"({"event":"active","worker":1,"generation":1,"first_step":1,"transfer_bytes":0})",
+    R"({"event":"active","worker":2,"generation":1,"first_step":1,"transfer_bytes":0})",
+    R"({"event":"generation","generation":1,"kind":"start","first_step":1,"world_size":2,"members":[1,2]})",
+};
+
+core::Resumed replay(std::initializer_list<const char*> more) {
+  JournalReplay replay;
+  for (const std::string& line : kTraining) replay.take(line);
+  for (const char* line : more) replay.take(line);
+  return replay.result();
+}
+
+std::vector<std::uint32_t> values(const std::vector<WorkerId>& ids) {
+  std::vector<std::uint32_t> list;
+  for (WorkerId id : ids) list.push_back(id.value);
+  return list;
+}
+
+using Ids = std::vector<std::uint32_t>;
+
+struct Directory {
+  Directory() {
+    char name[] = "/tmp/elastictrain-replay-XXXXXX";
+    path = ::mkdtemp(name);
+  }
+  ~Directory() { std::filesystem::remove_all(path); }
+  std::string path;
+};
+
+}  // namespace
+
+TEST_CASE("a run that trains is taken over as it is") {
+  const core::Resumed run = replay({});
+  REQUIRE(run.agents.size() == 2);
+  CHECK(run.agents[0].host == "A");
+  CHECK(run.agents[0].slots == 2);
+  REQUIRE(run.workers.size() == 2);
+  CHECK(run.workers[1].agent == AgentId{2});
+  CHECK(run.workers[1].slot == 0);
+  CHECK(run.generation == 1);
+  CHECK(run.issued == 1);
+  CHECK(values(run.members) == Ids{1, 2});
+  CHECK(run.shares == std::vector<std::uint32_t>{32, 31});
+  CHECK(run.learning_rate_factor == 1.5);
+  CHECK(run.lineage == std::vector<protocol::Fence>{{1, 1}});
+  CHECK(run.target == 2);
+  CHECK_FALSE(run.unsettled);
+  CHECK(run.last_agent == 2);
+  CHECK(run.last_worker == 2);
+}
+
+TEST_CASE("a worker that starts is no reason to ask everybody") {
+  const core::Resumed run = replay({R"({"event":"resize_requested","request":1,"target":3,"reason":"more"})",
+                                    R"({"event":"accepted","request":1,"text":"growing"})",
+                                    R"({"event":"spawn","worker":3,"host":"A","slot":1})"});
+  CHECK(run.workers.size() == 3);
+  CHECK(run.target == 3);
+  CHECK(run.target_reason == "more");
+  CHECK_FALSE(run.unsettled);
+}
+
+TEST_CASE("a refused wish is none, a drained host stays drained, a shrunk run stays small") {
+  const core::Resumed run =
+      replay({R"({"event":"resize_requested","request":1,"target":9,"reason":""})",
+              R"({"event":"refused","request":1,"text":"no"})", R"({"event":"drain_requested","request":2,"host":"B"})",
+              R"({"event":"accepted","request":2,"text":"draining host B"})",
+              R"({"event":"target","target":1,"reason":"a worker was lost"})"});
+  CHECK(run.target == 1);
+  CHECK(run.target_reason == "a worker was lost");
+  CHECK_FALSE(run.agents[0].drain);
+  CHECK(run.agents[1].drain);
+}
+
+TEST_CASE("a plan that was prepared, and a change that was committed, are unsettled") {
+  const char* prepare =
+      R"({"event":"prepare","generation":2,"previous":1,"members":[1,2,3],"leavers":[],"shares":[1,1,1]})";
+  const char* spawn = R"({"event":"spawn","worker":3,"host":"A","slot":1})";
+  CHECK(replay({spawn, prepare}).unsettled);
+  CHECK(replay({spawn, prepare}).issued == 2);
+  CHECK_FALSE(replay({spawn, prepare, R"({"event":"cancel","generation":2,"reason":"x"})"}).unsettled);
+  const core::Resumed run = replay({spawn, prepare, R"({"event":"commit","generation":2})"});
+  CHECK(run.unsettled);
+  CHECK(run.generation == 1);
+  CHECK(values(run.members) == Ids{1, 2});
+  CHECK(values(run.unsettled_members) == Ids{1, 2, 3});
+}
+
+TEST_CASE("a recovery uses up its fence, and ends with the generation after it") {
+  const char* exited = R"({"event":"exited","worker":2,"host":"B","exit_code":0,"signal":9,"last_error_lines":[]})";
+  const char* abort = R"({"event":"abort","fence":2,"generation":1,"reason":"w2","members":[1]})";
+  core::Resumed run = replay({exited, abort});
+  CHECK(run.unsettled);
+  CHECK(run.issued == 2);
+  CHECK(run.workers.size() == 1);
+  CHECK(values(run.unsettled_members) == Ids{1});
+  run = replay(
+      {exited, abort, R"({"event":"halt_settled","fence":2,"generation":1,"committed_step":41,"holders":[1]})",
+       R"({"event":"prepare","generation":3,"previous":1,"members":[1],"shares":[32],"fence":2,"resume_step":41})",
+       R"({"event":"commit","generation":3})",
+       R"({"event":"generation","generation":3,"kind":"recover","first_step":42,"world_size":1,"members":[1]})"});
+  CHECK_FALSE(run.unsettled);
+  CHECK(run.generation == 3);
+  CHECK(run.lineage == std::vector<protocol::Fence>{{1, 1}, {3, 42}});
+}
+
+TEST_CASE("a change that some had taken when a fence ended it was a generation") {
+  const core::Resumed run =
+      replay({R"({"event":"prepare","generation":2,"previous":1,"members":[1,2],"shares":[4,4]})",
+              R"({"event":"commit","generation":2})", R"({"event":"active","worker":1,"generation":2,"first_step":17})",
+              R"({"event":"abort","fence":3,"generation":1,"reason":"x","members":[1,2]})",
+              R"({"event":"halt_settled","fence":3,"generation":2,"committed_step":17,"holders":[1]})"});
+  CHECK(run.generation == 2);
+  CHECK(run.unsettled);
+  CHECK(run.lineage == std::vector<protocol::Fence>{{1, 1}, {2, 17}});
+}
+
+TEST_CASE("with the state the generation is lost, its number is not") {
+  const core::Resumed run = replay({R"({"event":"abort","fence":2,"generation":1,"reason":"x","members":[]})",
+                                    R"({"event":"state_lost","fence":2,"generation":1,"reason":"x"})"});
+  CHECK(run.generation == 0);
+  CHECK(run.members.empty());
+  CHECK(run.issued == 2);
+  CHECK_FALSE(run.unsettled);
+  CHECK(run.lineage.size() == 1);
+}
+
+TEST_CASE("a lost host takes its workers with it and may come back under another id") {
+  const core::Resumed run = replay({R"({"event":"agent_lost","host":"B","agent":2,"reason":"link down"})",
+                                    R"({"event":"host_again","host":"B","slots":1,"agent":3})",
+                                    R"({"event":"agent_connected","host":"B","agent":3})",
+                                    R"({"event":"spawn","worker":3,"host":"B","slot":0})"});
+  REQUIRE(run.agents.size() == 2);
+  CHECK(run.agents[1].agent == AgentId{3});
+  REQUIRE(run.workers.size() == 2);
+  CHECK(run.workers[1].worker == WorkerId{3});
+  CHECK(run.workers[1].agent == AgentId{3});
+  CHECK(run.last_agent == 3);
+  CHECK(run.last_worker == 3);
+}
+
+TEST_CASE("torn lines, rubbish and unknown events are passed over") {
+  JournalReplay replay;
+  for (const std::string& line : kTraining) replay.take(line);
+  for (const char* line :
+       {R"({"seq":13,"t":1,"event":"comm)", "", "[]", "7", R"({"event":7})", R"({"event":"something_new","worker":1})",
+        R"({"event":"exited","worker":-1})", R"({"event":"spawn","worker":"1","host":7})",
+        R"({"event":"prepare","generation":"x","members":{"a":1}})", "\xff\xfe"}) {
+    replay.take(line);
+  }
+  CHECK(replay.unreadable() == 5);
+  CHECK(replay.result().workers.size() == 2);
+  CHECK(replay.result().generation == 1);
+}
+
+TEST_CASE("an older run of the same name does not count, and a run that ended says so") {
+  JournalReplay replay;
+  for (const std::string& line : kTraining) replay.take(line);
+  CHECK_FALSE(replay.ended());
+  replay.take(R"({"event":"end","status":0,"reason":"the program finished"})");
+  CHECK(replay.ended());
+  replay.take(R"({"event":"run_opened","run":"x","start_workers":1})");
+  CHECK_FALSE(replay.ended());
+  const core::Resumed run = replay.result();
+  CHECK(run.agents.empty());
+  CHECK(run.generation == 0);
+  CHECK(run.target == 1);
+}
+
+TEST_CASE("what is started anew has neither agents nor workers, but goes on with its numbers") {
+  const core::Resumed run = replay({R"({"event":"run_resumed","run":"x","anew":true})"});
+  CHECK(run.agents.empty());
+  CHECK(run.workers.empty());
+  CHECK(run.issued == 1);
+  CHECK(run.last_worker == 2);
+  CHECK(replay({R"({"event":"run_resumed","run":"x"})"}).workers.size() == 2);
+}
+
+TEST_CASE("the audits are kept beside the journal, readable by the owner only, and come back") {
+  const Directory directory;
+  const std::string journal = directory.path + "/journal.jsonl";
+  std::ofstream(journal) << kTraining[0] << "\n"
+                         << R"({"seq":2,"event":"host_o)";
+  std::vector<std::string> reports;
+  const auto report = [&](const std::string& text) { reports.push_back(text); };
+  protocol::WorkerAudit first{{{1, 1, 0, 0, 32, true, 0xffffffffffffffff}, {1, 2, 0, 64, 32, false, 0}}, 1, {}};
+  protocol::WorkerAudit second{{{1, 2, 0, 96, 32, false, 0}}, 7, WorkerId{2}};
+  const std::string path = audit_path_of(journal);
+  {
+    AuditFile file(path, report);
+    file.append(WorkerId{1}, first);
+  }
+  std::ofstream(path, std::ios::app) << R"({"worker":3,"batch":1,"of":0,"steps":[[1,2)";
+  {
+    AuditFile file(path, report);
+    file.append(WorkerId{1}, second);
+    CHECK(file.lost() == 0);
+  }
+  struct stat found {};
+  REQUIRE(::stat(path.c_str(), &found) == 0);
+  CHECK((found.st_mode & 0777) == 0600);
+  const auto resumed = replay_journal(journal);
+  REQUIRE(resumed.ok());
+  REQUIRE(resumed->audits.size() == 2);
+  CHECK(resumed->audits[0].first == WorkerId{1});
+  REQUIRE(resumed->audits[0].second.steps.size() == 2);
+  CHECK(resumed->audits[0].second.steps[0].hashed);
+  CHECK(resumed->audits[0].second.steps[0].state_hash == 0xffffffffffffffff);
+  CHECK(resumed->audits[0].second.steps[1].first_position == 64);
+  CHECK(resumed->audits[1].second.batch == 7);
+  CHECK(resumed->audits[1].second.of == WorkerId{2});
+  AuditFile(path, report).clear();
+  CHECK(replay_journal(journal)->audits.empty());
+  CHECK(reports.empty());
+}
+
+TEST_CASE("audits that cannot be written are reported once") {
+  std::vector<std::string> reports;
+  AuditFile file("/nowhere/at/all/audit.jsonl", [&](const std::string& text) { reports.push_back(text); });
+  file.append(WorkerId{1}, {});
+  file.append(WorkerId{1}, {});
+  CHECK(file.lost() == 2);
+  REQUIRE(reports.size() == 1);
+  CHECK(reports[0].find("/nowhere/at/all/audit.jsonl cannot be written: No such file or directory") !=
+        std::string::npos);
+}
+
+TEST_CASE("a journal that is not there is an error that names it") {
+  const auto replayed = replay_journal("/nowhere/journal.jsonl");
+  REQUIRE_FALSE(replayed.ok());
+  CHECK(replayed.error().message.find("/nowhere/journal.jsonl") != std::string::npos);
+}
