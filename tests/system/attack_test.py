@@ -1,0 +1,236 @@
+"""Strangers at the doors of a run: floods of connections, wrong and old keys, other users of the machine."""
+
+import os
+import re
+import resource
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import harness
+from harness import Case, Run, is_alive, job, members, pids, wait_until
+
+NOBODY = 65534
+
+
+def sockets_of(pid):
+    """Inodes of a process's sockets."""
+    found = set()
+    for name in os.listdir(f"/proc/{pid}/fd"):
+        try:
+            match = re.match(r"socket:\[(\d+)\]", os.readlink(f"/proc/{pid}/fd/{name}"))
+        except OSError:
+            continue
+        if match:
+            found.add(match.group(1))
+    return found
+
+
+def listening_at(pid):
+    """(address, port) of a process's first listening TCP socket."""
+    own = sockets_of(pid)
+    with open("/proc/net/tcp") as file:
+        rows = [line.split() for line in file.readlines()[1:]]
+    address, port = next(row[1].split(":") for row in rows if row[3] == "0A" and row[9] in own)
+    address = socket.inet_ntoa(int(address, 16).to_bytes(4, sys.byteorder))
+    return ("127.0.0.1" if address == "0.0.0.0" else address, int(port, 16))
+
+
+def descriptors(pid):
+    return len(os.listdir(f"/proc/{pid}/fd"))
+
+
+def resident_mb(pid):
+    with open(f"/proc/{pid}/statm") as file:
+        return int(file.read().split()[1]) * resource.getpagesize() / 1e6
+
+
+def unix_sockets_of(pid):
+    """Names of a process's listening Unix sockets, abstract ones with a leading zero byte."""
+    own = sockets_of(pid)
+    with open("/proc/net/unix") as file:
+        rows = [line.split() for line in file.readlines()[1:]]
+    names = [row[7] for row in rows if len(row) > 7 and row[6] in own and int(row[3], 16) & 0x10000]
+    return ["\0" + name[1:] if name.startswith("@") else name for name in names]
+
+
+def as_nobody(path, text=b"{}\n"):
+    """What another user of the machine gets from a Unix socket: 'refused', 'closed', or what it answered."""
+    program = (
+        "import os, socket, sys\n"
+        f"os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY})\n"
+        "name = bytes.fromhex(sys.argv[1])\n"
+        "s = socket.socket(socket.AF_UNIX); s.settimeout(5)\n"
+        "try: s.connect(name)\n"
+        "except OSError: print('refused'); sys.exit()\n"
+        "try:\n"
+        "  s.sendall(bytes.fromhex(sys.argv[2])); got = s.recv(100)\n"
+        "except TimeoutError: print('open'); sys.exit()\n"
+        "except OSError: got = b''\n"
+        "print('closed' if not got else 'answered ' + repr(got))\n")
+    done = subprocess.run([sys.executable, "-c", program, os.fsencode(path).hex(), text.hex()], capture_output=True,
+                          text=True, timeout=20, check=True)
+    return done.stdout.strip()
+
+
+class HostList:
+    """Hosts of a discovery command that a test adds to while the run lives."""
+
+    def __init__(self, case):
+        directory = tempfile.mkdtemp(prefix="et-hosts-")
+        case.addCleanup(shutil.rmtree, directory)
+        self.path = os.path.join(directory, "hosts")
+
+    def offer(self, *names):
+        with open(self.path + ".new", "w") as file:
+            file.write("".join(name + "\n" for name in names))
+        os.replace(self.path + ".new", self.path)
+
+    def section(self):
+        return {"discover": f"cat {self.path}", "discover_interval_ms": 100}
+
+
+class Attacks(Case):
+    @classmethod
+    def setUpClass(cls):
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if most < 12_000:
+            raise unittest.SkipTest(f"10,000 connections need as many file descriptors, {most} are allowed")
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+    def start_with_one_host(self):
+        self.hosts = HostList(self)
+        self.hosts.offer("localhost:2")
+        return Run(job(workers=(1, 2, 3), hosts=self.hosts.section()))
+
+    def assert_another_agent_gets_in(self, run):
+        self.hosts.offer("localhost:2", "127.0.0.1:1")
+        run.do("resize", run.name, 3)
+        self.assertEqual({w["host"] for w in members(run.wait_size(3))}, {"localhost", "127.0.0.1"})
+        run.wait_more_steps(10)
+
+    def end(self, run):
+        run.do("stop", run.name)
+        self.assertEqual(run.wait(), 0)
+        run.wait_no_processes()
+        self.assert_audit_clean(run)
+
+    def connections(self, address, count, said=b""):
+        flood = []
+        for _ in range(count):
+            flood.append(socket.create_connection(address, timeout=5))
+            self.addCleanup(flood[-1].close)
+            if said:
+                flood[-1].sendall(said)
+        return flood
+
+    def test_ten_thousand_half_open_connections_take_little_and_real_agents_still_get_in(self):
+        with self.start_with_one_host() as run:
+            run.wait_size(2)
+            memory = resident_mb(run.process.pid)
+            self.connections(listening_at(run.process.pid), 10_000)
+            self.assertLess(descriptors(run.process.pid), 2_000)
+            self.assert_another_agent_gets_in(run)
+            self.assertLess(resident_mb(run.process.pid) - memory, 64)
+            refused = [line for line in run.text("stderr").splitlines() if "refused" in line]
+            self.assertLess(len(refused), 200, "a flood does not fill the terminal")
+            self.end(run)
+
+    def test_hundreds_of_slow_handshakes_do_not_keep_an_agent_out(self):
+        with self.start_with_one_host() as run:
+            run.wait_size(2)
+            # The start of a TLS record of 512 bytes, one byte of it at a time.
+            drips = self.connections(listening_at(run.process.pid), 500, said=b"\x16\x03\x01\x02\x00\x01")
+            for drip in drips:
+                try:
+                    drip.sendall(b"\0")
+                except OSError:
+                    pass
+            self.assert_another_agent_gets_in(run)
+            self.end(run)
+
+    def test_a_peer_with_a_wrong_key_is_refused_and_named(self):
+        with Run(job()) as run:
+            run.wait_size(2)
+            address, port = listening_at(run.process.pid)
+            for _ in range(3):
+                done = subprocess.run(["openssl", "s_client", "-connect", f"{address}:{port}", "-tls1_3", "-psk",
+                                       secrets.token_hex(32), "-psk_identity", "elastictrain"], input="hello", text=True,
+                                      capture_output=True, timeout=20)
+                self.assertNotEqual(done.returncode, 0)
+            wait_until(lambda: f"{address}:" in run.text("stderr"), 10, "the refusal in the output")
+            run.wait_more_steps(10)
+            self.end(run)
+
+    def test_agents_do_not_follow_another_supervisor_on_their_port(self):
+        config = job(timeouts={"orphan_grace_ms": 4000, "grace_ms": 1000})
+        with Run(config) as run:
+            workers = pids(run.wait_size(2))
+            address, port = listening_at(run.process.pid)
+            run.signal(signal.SIGKILL)
+            run.process.wait()
+            impostor = subprocess.Popen(["openssl", "s_server", "-accept", f"{address}:{port}", "-tls1_3", "-nocert", "-psk",
+                                         secrets.token_hex(32), "-psk_identity", "elastictrain"], text=True,
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+            self.addCleanup(impostor.kill)
+            run.wait_more_steps(20, timeout=10)
+            self.assertTrue(all(is_alive(pid) for pid in workers))
+            run.wait_no_processes(timeout=20)
+            impostor.terminate()
+            said = impostor.communicate(timeout=10)[0]
+            self.assertIn("ERROR", said, "the agents tried it")
+            self.assertNotIn("CIPHER is", said, "a session came about without the run's key")
+
+    def test_another_user_gets_nothing_from_any_socket(self):
+        if os.geteuid() != 0:
+            self.skipTest("only root can try another user's access")
+        with Run(job()) as run:
+            workers = pids(run.wait_size(2))
+            agent = next(pid for pid in run.processes() if " agent" in harness.command_of(pid))
+            control = os.path.join(run.state, run.name, "control.sock")
+            self.assertEqual(as_nobody(control), "refused")
+            doors = {name for pid in [agent, *workers] for name in unix_sockets_of(pid)}
+            self.assertGreaterEqual(len(doors), 4, "a socket of the agent and one of the data plane for each worker")
+            for name in doors:
+                # A listener of the data plane looks at nobody between two generations: the stranger waits in vain.
+                wanted = ("open", "closed") if name.startswith("\0") else ("refused",)
+                self.assertIn(as_nobody(name), wanted, name)
+            # The check of credentials holds where the directories do not.
+            for directory in (run.directory, run.state, os.path.dirname(control)):
+                os.chmod(directory, 0o755)
+            os.chmod(control, 0o777)
+            self.assertEqual(as_nobody(control, b'{"command":"stop","now":true}\n'), "closed")
+            run.wait_more_steps(10)
+            self.end(run)
+
+    def test_strangers_that_crowd_the_data_plane_keep_no_member_out(self):
+        with Run(job()) as run:
+            for pid in pids(run.wait_size(2)):
+                self.crowd(socket.AF_INET, listening_at(pid))
+                for name in unix_sockets_of(pid):
+                    self.crowd(socket.AF_UNIX, name)
+            run.do("resize", run.name, 4)
+            run.wait_size(4)
+            run.wait_more_steps(10)
+            self.end(run)
+
+    def crowd(self, family, address):
+        """As many connections as the listener lets wait."""
+        for _ in range(1100):
+            stranger = socket.socket(family)
+            stranger.setblocking(False)
+            self.addCleanup(stranger.close)
+            try:
+                stranger.connect(address)
+            except BlockingIOError:
+                if family == socket.AF_UNIX:
+                    return
+
+
+if __name__ == "__main__":
+    harness.main()
