@@ -24,6 +24,10 @@ std::optional<std::string> Invariants::check(const Event& event, const Actions& 
   if (!may_follow(facts.before, facts.after)) {
     return std::string("the run went from ") + name_of(facts.before) + " to " + name_of(facts.after);
   }
+  if (const auto* said = std::get_if<WorkerSaid>(&event)) {
+    const auto* halted = std::get_if<protocol::WorkerHalted>(&said->message);
+    if (halted != nullptr && halted->fence == fence_) answers_.try_emplace(said->worker, *halted);
+  }
   if (Broken broken = check_replies(event, actions)) return broken;
   if (Broken broken = check_order(actions)) return broken;
   for (const Action& action : actions) {
@@ -62,13 +66,8 @@ Invariants::Broken Invariants::check_order(const Actions& actions) {
 
 Invariants::Broken Invariants::check_message(const SendToWorkers& send, const RunFacts& facts) {
   if (const auto* prepare = std::get_if<protocol::Prepare>(&send.message)) return check_plan(prepare->plan, facts);
-  if (const auto* commit = std::get_if<protocol::Commit>(&send.message)) {
-    if (commit->generation != open_)
-      return "a commit of generation " + std::to_string(commit->generation) + ", which is not open";
-    if (commit->generation <= committed_) return "a generation was committed that is not newer than the last";
-    committed_ = commit->generation;
-    open_ = 0;
-  }
+  if (const auto* abort = std::get_if<protocol::Abort>(&send.message)) return check_abort(*abort, send.workers);
+  if (const auto* commit = std::get_if<protocol::Commit>(&send.message)) return check_commit(commit->generation);
   if (const auto* cancel = std::get_if<protocol::Cancel>(&send.message)) {
     if (cancel->generation != open_)
       return "generation " + std::to_string(cancel->generation) + " was cancelled, but is not open";
@@ -77,15 +76,76 @@ Invariants::Broken Invariants::check_message(const SendToWorkers& send, const Ru
   return std::nullopt;
 }
 
+// What an agent missed while its connection was broken is said again to its workers.
+Invariants::Broken Invariants::check_commit(Generation generation) {
+  if (generation == committed_) return std::nullopt;
+  if (generation != open_) return "a commit of generation " + std::to_string(generation) + ", which is not open";
+  if (generation <= committed_) return "a generation was committed that is not newer than the last";
+  if (generation <= fence_) return "generation " + std::to_string(generation) + " was committed behind a fence";
+  committed_ = generation;
+  open_ = 0;
+  if (open_recovers_) fenced_ = false;
+  return std::nullopt;
+}
+
+Invariants::Broken Invariants::check_abort(const protocol::Abort& abort, const std::vector<WorkerId>& addressees) {
+  if (abort.fence == fence_) return std::nullopt;
+  if (abort.fence <= issued_) return "fence " + std::to_string(abort.fence) + " is not newer than what it ends";
+  if (open_ != 0) return "a fence beside generation " + std::to_string(open_) + ", which is open";
+  issued_ = fence_ = abort.fence;
+  fenced_ = true;
+  aborted_ = {addressees.begin(), addressees.end()};
+  answers_.clear();
+  return std::nullopt;
+}
+
 Invariants::Broken Invariants::check_plan(const protocol::GenerationPlan& plan, const RunFacts& facts) {
+  if (plan.generation == open_) return std::nullopt;
   const std::string name = "generation " + std::to_string(plan.generation);
-  if (plan.generation != issued_ + 1) return name + " follows " + std::to_string(issued_);
+  if (plan.generation <= issued_) return name + " follows " + std::to_string(issued_);
   issued_ = plan.generation;
   if (open_ != 0) return name + " was prepared beside generation " + std::to_string(open_);
   open_ = plan.generation;
+  open_recovers_ = plan.fence != 0 || plan.previous == 0;
+  if (fenced_ && !open_recovers_) return name + " does not answer fence " + std::to_string(fence_);
   if (plan.previous != facts.generation) return name + " does not follow the generation that trains";
-  if (plan.previous != committed_) return name + " was prepared before the swap to the last one was over";
+  if (plan.fence != 0) {
+    if (Broken broken = check_recovery(plan, facts)) return broken;
+  } else if (plan.previous != committed_ && plan.previous != 0) {
+    return name + " was prepared before the swap to the last one was over";
+  }
   return check_members(plan, facts);
+}
+
+bool Invariants::holds_state(WorkerId worker, Step step) const {
+  const auto answer = answers_.find(worker);
+  return answer != answers_.end() && answer->second.has_state && answer->second.committed_step == step;
+}
+
+// After a fence only those go on who have said where they stand, and all that hold the state stand at one step.
+Invariants::Broken Invariants::check_recovery(const protocol::GenerationPlan& plan, const RunFacts& facts) const {
+  const std::string name = "generation " + std::to_string(plan.generation);
+  if (plan.fence != fence_) return name + " answers a fence that is not the newest";
+  for (WorkerId id : aborted_) {
+    const Worker* worker = facts.roster.worker(id);
+    if (worker != nullptr && worker->trains() && !answers_.contains(id)) {
+      return name + " was prepared before " + to_string(id) + " had halted";
+    }
+  }
+  for (const protocol::Member& member : plan.members) {
+    if (!member.joiner && !holds_state(member.worker, plan.resume_step)) {
+      return name + " takes the state of " + to_string(member.worker) + ", which does not stand at step " +
+             std::to_string(plan.resume_step);
+    }
+    if (aborted_.contains(member.worker) && !answers_.contains(member.worker)) {
+      return name + " lists " + to_string(member.worker) + ", which has not answered the fence";
+    }
+  }
+  for (WorkerId donor : plan.donors) {
+    if (!holds_state(donor, plan.resume_step)) return name + " has a donor without the state";
+  }
+  if (plan.members.empty() && plan.donors.size() != 1) return name + " stops the run without a word of its state";
+  return std::nullopt;
 }
 
 Invariants::Broken Invariants::check_members(const protocol::GenerationPlan& plan, const RunFacts& facts) const {
@@ -104,9 +164,11 @@ Invariants::Broken Invariants::check_members(const protocol::GenerationPlan& pla
     const auto [before_it, fresh] = slots.emplace(std::pair{worker->agent, worker->slot}, rank);
     if (!fresh && before_it->second != 0) return name + " puts two members into one slot";
     const bool joins = plan.previous != 0 && !before.contains(member.worker);
-    if (member.joiner != joins) return name + " confuses joiners and survivors";
+    const bool behind = plan.fence != 0 && member.joiner;
+    if (member.joiner != joins && !behind) return name + " confuses joiners and survivors";
   }
   for (WorkerId donor : plan.donors) {
+    if (plan.members.empty()) break;
     if (!seen.contains(donor) || !before.contains(donor)) return name + " has a donor that does not survive";
   }
   return std::nullopt;

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -37,15 +38,24 @@ class Invariants {
   Broken check_replies(const Event& event, const Actions& actions) const;
   Broken check_order(const Actions& actions);
   Broken check_message(const SendToWorkers& send, const RunFacts& facts);
+  Broken check_commit(Generation generation);
+  Broken check_abort(const protocol::Abort& abort, const std::vector<WorkerId>& addressees);
   Broken check_plan(const protocol::GenerationPlan& plan, const RunFacts& facts);
+  Broken check_recovery(const protocol::GenerationPlan& plan, const RunFacts& facts) const;
+  bool holds_state(WorkerId worker, Step step) const;
   Broken check_members(const protocol::GenerationPlan& plan, const RunFacts& facts) const;
   Broken check_slots(const RunFacts& facts) const;
 
   bool ended_ = false;
   WorkerId last_worker_;
-  Generation issued_ = 0;     // number of the last plan
-  Generation open_ = 0;       // plan that is neither committed nor cancelled
-  Generation committed_ = 0;  // last one for which Commit was sent
+  Generation issued_ = 0;       // number of the last plan or fence
+  Generation open_ = 0;         // plan that is neither committed nor cancelled
+  bool open_recovers_ = false;  // ... and it answers the fence, or starts the run (again)
+  Generation committed_ = 0;    // last one for which Commit was sent
+  Generation fence_ = 0;        // last one for which Abort was sent
+  bool fenced_ = false;         // nothing that follows from it has been committed yet
+  std::set<WorkerId> aborted_;  // to whom it was sent
+  std::map<WorkerId, protocol::WorkerHalted> answers_;
 };
 
 // The request that an event carries, 0 when nobody waits for an answer.

@@ -46,7 +46,11 @@ Actions Membership::Impl::step(const Event& event, Instant now) {
   const bool whole = dirty_;
   while (dirty_ && !ended_) {
     dirty_ = false;
-    if (end_.mode == EndMode::kNone) reconcile();
+    if (recovering()) {
+      advance_recovery();
+    } else if (end_.mode == EndMode::kNone) {
+      reconcile();
+    }
     if (end_.mode != EndMode::kNone && !ended_) advance_end();
     if (!ended_) release_agents();
   }
@@ -99,6 +103,21 @@ void Membership::Impl::fired(const TimerUse& use) {
       break;
     case TimerKind::kEnd:
       end_run();
+      break;
+    case TimerKind::kHalt:
+      halt_timed_out();
+      break;
+    case TimerKind::kWaitForMin:
+      wait_for_min_expired();
+      break;
+    case TimerKind::kReconnect:
+      reconnect_timed_out(use.agent);
+      break;
+    case TimerKind::kVanished:
+      if (worker != nullptr) vanished(*worker);
+      break;
+    case TimerKind::kRelaunch:
+      relaunch(use.agent);
       break;
   }
 }

@@ -64,7 +64,11 @@ void Membership::Impl::begin_end(EndMode mode, int status, std::string reason) {
   journal("ending", Fields().text("reason", end_.reason).flag("now", mode == EndMode::kNow));
   if (change_.stage != Stage::kCommitted) {
     cancel_change(end_.reason);
+    if (!recovering()) change_ = Change{};
+  }
+  if (mode == EndMode::kNow) {
     change_ = Change{};
+    end_recovery();
   }
   dirty_ = true;
   if (mode == EndMode::kNow) {
@@ -93,7 +97,7 @@ void Membership::Impl::fail_run(int status, const std::string& reason) {
 void Membership::Impl::member_finished() {
   if (end_.mode == EndMode::kNone) begin_end(EndMode::kFinishing, 0, "the program finished");
   dirty_ = true;
-  if (change_.stage != Stage::kCommitted || change_.any_active || members_.empty()) return;
+  if (recovering() || change_.stage != Stage::kCommitted || change_.any_active || members_.empty()) return;
   const bool all_finished = std::all_of(members_.begin(), members_.end(), [&](WorkerId id) {
     const Worker* worker = roster_.worker(id);
     return worker == nullptr || worker->finished || worker->left;
@@ -110,7 +114,7 @@ void Membership::Impl::member_finished() {
 void Membership::Impl::advance_end() {
   const bool swapped = change_.stage == Stage::kCommitted && change_.waiting.empty();
   if (swapped && end_.mode != EndMode::kNow) complete();
-  if (end_.mode == EndMode::kDraining && change_.stage != Stage::kCommitted) drain_members();
+  if (end_.mode == EndMode::kDraining && change_.stage != Stage::kCommitted && !recovering()) drain_members();
   if (roster_.workers().empty()) end_run();
 }
 

@@ -92,7 +92,8 @@ void Membership::Impl::withdraw_host(Agent& agent) {
 void Membership::Impl::on(const AgentConnected& event) {
   Agent* agent = roster_.agent(event.agent);
   const bool unwanted = agent == nullptr || agent->stopping || agent->link == Link::kDown;
-  if (unwanted || end_.mode != EndMode::kNone) {
+  const bool known = !unwanted && agent->link == Link::kUp;
+  if (unwanted || (end_.mode != EndMode::kNone && !known)) {
     if (agent != nullptr && !unwanted) {
       agent->link = Link::kUp;
       stop_agent(*agent);
@@ -102,7 +103,7 @@ void Membership::Impl::on(const AgentConnected& event) {
     return;
   }
   if (agent->link == Link::kUp) {
-    heard(*agent);
+    come_back(*agent, event.workers);
     return;
   }
   agent->link = Link::kUp;
@@ -120,7 +121,9 @@ void Membership::Impl::on(const AgentReported& event) {
     Worker* worker = roster_.worker(pulse.worker);
     if (worker == nullptr || worker->agent != agent->id) continue;
     worker->quiet_ms = pulse.quiet_ms;
-    if (pulse.heartbeat.sequence >= worker->heartbeat.sequence) worker->take(pulse.heartbeat);
+    if (pulse.heartbeat.sequence < worker->heartbeat.sequence) continue;
+    worker->take(pulse.heartbeat);
+    note_progress(pulse.heartbeat);
   }
 }
 
@@ -138,8 +141,11 @@ void Membership::Impl::look_at(AgentId id) {
   const FailureDetector::Look look = detector_.look(id, now_);
   const auto silence = static_cast<std::uint64_t>(detector_.silence(id, now_).count());
   if (look.verdict == Verdict::kDead) {
-    stop_agent(*agent);
-    lose_agent(*agent, "nothing was heard of it for " + std::to_string(silence) + " ms");
+    const std::string why = agent->cut_off ? " (" + agent->lost_reason + ")" : "";
+    if (!agent->cut_off && !agent->stopping) {
+      emit(StopAgent{id, static_cast<std::uint64_t>(settings_.grace.count())});
+    }
+    lose_agent(*agent, "nothing was heard of it for " + std::to_string(silence) + " ms" + why);
     return;
   }
   if (look.changed) {
@@ -152,6 +158,11 @@ void Membership::Impl::look_at(AgentId id) {
 void Membership::Impl::on(const AgentLost& event) {
   Agent* agent = roster_.agent(event.agent);
   if (agent == nullptr || agent->link == Link::kDown) return;
+  const bool may_return = event.evidence == LossEvidence::kConnection && agent->link == Link::kUp && !agent->stopping;
+  if (may_return && end_.mode != EndMode::kNow) {
+    cut_off(*agent, event.reason);
+    return;
+  }
   lose_agent(*agent, event.reason);
 }
 
@@ -159,27 +170,36 @@ void Membership::Impl::lose_agent(Agent& agent, const std::string& reason) {
   const bool expected = agent.stopping && agent.workers.empty();
   const bool was_launching = agent.link == Link::kLaunching;
   agent.link = Link::kDown;
+  agent.cut_off = false;
   agent.lost_reason = reason;
   cancel(agent.timer);
+  cancel(agent.reconnect_timer);
   detector_.forget(agent.id);
   dirty_ = true;
   journal(expected ? "agent_ended" : "agent_lost",
           Fields().text("host", agent.host).number("agent", agent.id.value).text("reason", reason));
-  if (!expected && end_.mode == EndMode::kNone) {
+  const bool costs_members = std::any_of(agent.workers.begin(), agent.workers.end(),
+                                         [&](WorkerId id) { return roster_.worker(id)->trains(); });
+  if (!expected && !costs_members && end_.mode == EndMode::kNone) {
     const char* what = was_launching ? " did not answer: " : " is lost: ";
     tell(Tell::Level::kWarning, "host " + agent.host + what + reason);
   }
   lose_workers(agent, reason);
-  if (!agent.offered) roster_.remove_agent(agent.id);
+  if (!agent.offered) {
+    roster_.remove_agent(agent.id);
+  } else if (!expected) {
+    schedule_relaunch(agent);
+  }
 }
 
 void Membership::Impl::lose_workers(Agent& agent, const std::string& reason) {
   const std::set<WorkerId> workers = agent.workers;
+  const bool plain = spawned_ && !elastic_;
   std::vector<std::string> failed;
   for (WorkerId id : workers) {
     const Worker& worker = *roster_.worker(id);
     const bool over = worker.finished || worker.left || worker.dying;
-    const bool counts = is_member(id) || in_flight(id) || (spawned_ && !elastic_);
+    const bool counts = worker.seated || plain;
     if (!over && counts) failed.push_back(name_of(worker));
     if (!over && !counts) {
       journal("dropped", Fields().number("worker", id.value).text("reason", "host " + agent.host + " is lost"));
@@ -189,8 +209,24 @@ void Membership::Impl::lose_workers(Agent& agent, const std::string& reason) {
   if (failed.empty()) return;
   std::string list;
   for (const std::string& name : failed) list += (list.empty() ? "" : ", ") + name;
-  fail_run(69, "host " + agent.host + " is lost with " + list + ": " + reason +
-                   ". Check the host and its network, then start the run again.");
+  const std::string text = "host " + agent.host + " is lost with " + list + ": " + reason;
+  const std::string advice = ". Check the host and its network, then start the run again.";
+  if (plain) {
+    fail_run(69, text + advice);
+    return;
+  }
+  lose_member({FailureClass::kInfrastructure, 69, text, "", false});
+}
+
+// The host's workers leave as in a drain; the warning is none of their failures.
+void Membership::Impl::on(const HostNoticed& event) {
+  Agent* agent = roster_.agent(event.agent);
+  if (agent == nullptr || agent->link == Link::kDown || agent->drain) return;
+  journal("notice", Fields().text("host", agent->host).number("agent", agent->id.value).text("reason", event.reason));
+  tell(Tell::Level::kWarning,
+       "host " + agent->host + " is about to go away (" + event.reason + "): its workers leave at a step boundary");
+  agent->drain = true;
+  new_wish();
 }
 
 void Membership::Impl::stop_agent(Agent& agent) {

@@ -1,7 +1,11 @@
 // Purpose: the inside of Membership. One class, its parts in files by topic:
 //   membership.cc           step(): dispatch, timers, invariants
 //   membership_hosts.cc     hosts and agents: offered, connected, lost, released
-//   membership_workers.cc   workers: started, what they say, exits
+//   membership_links.cc     broken connections, and hosts that are tried again
+//   membership_workers.cc   workers: started, what they say, dismissed
+//   membership_failures.cc  exits and losses: whose fault, and whether the run bears it
+//   membership_recovery.cc  from a loss to the generation that follows it
+//   membership_restart.cc   when nobody is left who holds the state
 //   membership_wish.cc      from the wish to the next membership: reconcile and what it decides with
 //   membership_swap.cc      from the next membership to the next generation: prepare, commit, complete, cancel
 //   membership_requests.cc  what users ask for, and the answers
@@ -10,7 +14,8 @@
 //
 // How it works: events change the roster and the wish (target size, drained hosts, replacements). reconcile() then
 // compares the wish with what is there and with the change in flight, and takes the next step towards it. Nothing
-// queues requests: the wish is the queue, so a newer one supersedes an older one by itself.
+// queues requests: the wish is the queue, so a newer one supersedes an older one by itself. A loss interrupts this:
+// until the generation after it trains, advance_recovery() runs instead of reconcile(); the wish stays.
 #pragma once
 
 #include <functional>
@@ -41,11 +46,12 @@ class Membership::Impl {
   bool ended() const { return ended_; }
 
  private:
-  enum class Stage : std::uint8_t { kIdle, kGathering, kPreparing, kCommitted };
+  enum class Stage : std::uint8_t { kIdle, kHalting, kGathering, kPreparing, kCommitted };
   enum class EndMode : std::uint8_t { kNone, kFinishing, kDraining, kNow };
   enum class Retry : std::uint8_t { kOnce, kNever };
 
-  // The change in flight. kGathering: joiners are starting. kPreparing: Prepare is out. kCommitted: the swap happens.
+  // The change in flight. kHalting: Abort is out. kGathering: joiners are starting. kPreparing: Prepare is out.
+  // kCommitted: the swap happens.
   struct Change {
     Stage stage = Stage::kIdle;
     Generation generation = 0;
@@ -56,10 +62,37 @@ class Membership::Impl {
     std::unordered_set<WorkerId> waiting;  // whose answer (kPreparing) or swap (kCommitted) is outstanding
     std::size_t not_ready = 0;
     bool any_active = false;  // somebody passed the boundary
+    Step first_step = 0;      // of the new generation, once somebody said it
     std::uint64_t timer = 0;  // kPrepare or kRetry
     bool retrying = false;    // waits for kRetry
     std::uint32_t attempts = 0;
     std::set<WorkerId> failed;  // in the last attempt
+  };
+
+  // What was lost, and what it would mean for the run's end.
+  struct Loss {
+    FailureClass what = FailureClass::kCrash;
+    int status = 69;
+    std::string text;        // "rank 1 (w2 on B) was killed by signal 9"
+    std::string detail;      // its last error output, or what to do
+    bool by_itself = false;  // the program ended of its own accord
+  };
+
+  // From a loss to the generation that follows it; change_ is that generation's. members_ are those who are
+  // left: by old ranks first, once they have answered those who hold the state before the others.
+  struct Recovery {
+    Generation fence = 0;              // 0: none
+    std::vector<std::string> reasons;  // what was lost
+    std::string suspicion;             // what a member said whose collective failed
+    std::vector<WorkerId> order;       // everybody concerned, by old ranks
+    std::map<WorkerId, std::uint32_t> ranks;
+    std::unordered_set<WorkerId> waiting;  // whose answer to the Abort is outstanding
+    std::uint64_t halt_timer = 0;
+    Step resume_step = 0;   // the one that counts, once all have answered
+    bool progress = false;  // a step was committed since the recovery before
+    // A change that was committed and may have been taken by some.
+    Generation taken = 0;
+    Step taken_first_step = 0;
   };
 
   struct End {
@@ -83,6 +116,14 @@ class Membership::Impl {
   void heard(Agent& agent);
   void lose_agent(Agent& agent, const std::string& reason);
   void lose_workers(Agent& agent, const std::string& reason);
+  void cut_off(Agent& agent, const std::string& reason);
+  void come_back(Agent& agent, const std::vector<WorkerId>& living);
+  void resend(Worker& worker);
+  void vanished(const Worker& gone);
+  void doubt_cut_off_agents(AgentId witness);
+  void reconnect_timed_out(AgentId id);
+  void schedule_relaunch(Agent& agent);
+  void relaunch(AgentId id);
   void stop_agent(Agent& agent);
   void release_agents();
   std::string unreachable_hosts() const;
@@ -104,8 +145,6 @@ class Membership::Impl {
   void said(Worker& worker, const protocol::WorkerHalted& message);
   void said(Worker&, const protocol::WorkerSwap&) {}  // a figure for people, kept by the edge
   std::optional<std::string> mismatch(const protocol::WorkerReady& message) const;
-  void judge_exit(const Worker& worker, const WorkerExited& event);
-  void judge_unfinished_exit(const Worker& worker, const WorkerExited& event);
   void drop_joiner(const Worker& worker, const std::string& why, Retry retry);  // it is gone already
   void expel_joiner(WorkerId id, const std::string& why);                       // and do not try again in its slot
   void dismiss(Worker& worker, const std::string& reason);
@@ -115,6 +154,46 @@ class Membership::Impl {
   void expect_exit(Worker& worker);
   void start_workers(const std::vector<WorkerId>& next, const std::vector<WorkerId>& fresh);
   std::string name_of(const Worker& worker) const;
+
+  // Failures.
+  void judge_exit(const Worker& worker, const WorkerExited& event);
+  void judge_unfinished_exit(const Worker& worker, const WorkerExited& event);
+  void lose_member(Loss loss);
+  void charge(const Loss& loss);
+  bool nobody_else_trains() const;
+
+  // Recovery.
+  bool recovering() const { return recovery_.fence != 0; }
+  void recover(const std::string& why);
+  void begin_recovery(const std::string& why);
+  void fold_change();
+  void advance_recovery();
+  void halted_by_itself(Worker& worker, const protocol::WorkerHalted& message);
+  void journal_halted(const Worker& worker, const protocol::WorkerHalted& message);
+  void halt_timed_out();
+  void settle_halt();
+  void seat_survivors();
+  void gather_recovery();
+  void gather_joiners();
+  void prepare_recovery(std::vector<WorkerId> members);
+  void prepare_stop();
+  void recovery_prepare_failed(const std::string& why);
+  void recovery_prepare_timed_out();
+  void leave_out(std::set<WorkerId> guilty, const std::string& why);
+  void end_hung(Worker& worker, const std::string& what);
+  void wait_for_min_expired();
+  void end_recovery();
+  std::vector<WorkerId> living_members() const;
+  bool holds_state(WorkerId id) const;
+  std::string recovery_cause() const;
+  void set_members(std::vector<WorkerId> members);
+
+  // Restart.
+  void lose_state();
+  bool is_bad_code() const;
+  void note_progress(const protocol::WorkerHeartbeat& heartbeat);
+  void note_fruitless(bool progress);
+  void remember_generation(Generation generation, Step first_step);
 
   // The change.
   void reconcile();
@@ -128,6 +207,7 @@ class Membership::Impl {
   std::set<std::string> avoided_hosts() const;  // workers are to move away from them
   bool displaced(const Worker& worker) const;
   bool settling() const;
+  bool all_reachable() const;
   void dismiss_misplaced(const std::vector<Candidate>& candidates);
   bool same_plan(const SwapDecision& decision) const;
   std::vector<WorkerId> carry_out(const SwapDecision& decision);
@@ -136,9 +216,11 @@ class Membership::Impl {
   void tell_unmet(const SwapDecision& decision, std::uint32_t want);
   void give_up_replacements(const SwapDecision& decision);
   void prepare();
-  protocol::GenerationPlan plan_change();
+  protocol::GenerationPlan plan_change() const;
+  bool joins(WorkerId id) const;
   void commit();
   void complete();
+  void begin_generation();
   void cancel_change(const std::string& why);
   void prepare_failed(const std::string& why);
   void give_up_change(const std::string& why);
@@ -226,15 +308,26 @@ class Membership::Impl {
   Generation issued_ = 0;
   std::vector<WorkerId> members_;
   std::set<WorkerId> member_set_;
-  std::vector<std::uint32_t> shares_;
   double learning_rate_factor_ = 1.0;
   std::string size_reason_;
   std::string last_change_;
-  protocol::GenerationPlan plan_;  // of the change, without endpoints
+  protocol::GenerationPlan plan_;  // of the change
 
   Change change_;
   End end_;
-  std::optional<protocol::WorkerReady> reference_;  // what every worker's state must look like
+  Recovery recovery_;
+  Generation fence_ = 0;                  // the newest one
+  std::uint64_t min_timer_ = 0;           // kWaitForMin
+  std::vector<protocol::Fence> lineage_;  // complete generations, oldest first
+  std::vector<Loss> losses_;              // since the last committed step
+  std::map<FailureClass, std::vector<Instant>> charged_;
+  std::map<std::string, std::uint32_t> host_losses_;  // in a row
+  bool restarting_ = false;                           // all state was lost; generation_ is 0 again
+  bool progressed_ = true;                            // a step was committed since the last recovery
+  Generation progress_generation_ = 0;                // ... which is known from this generation's
+  Step progress_step_ = 0;                            // heartbeats of this step or a later one
+  std::uint32_t fruitless_ = 0;                       // recoveries in a row without a committed step between
+  std::optional<protocol::WorkerReady> reference_;    // what every worker's state must look like
   std::string unmet_told_;
 };
 

@@ -1,11 +1,346 @@
-// The part of the state machine that brings a run back after a loss.
+// The part of the state machine that brings a run from a loss to the generation that follows it: a fence ends every
+// collective, everybody left says which step is its last, and those who hold the newest state go on together.
+#include <algorithm>
+#include <set>
+
 #include "supervisor/core/membership_impl.h"
+#include "supervisor/core/words.h"
 
 namespace elastictrain::core {
+namespace {
 
-void Membership::Impl::on(const HostNoticed&) {}
-void Membership::Impl::on(const StacksCaptured&) {}
-void Membership::Impl::on(const Resumed&) {}
-void Membership::Impl::said(Worker&, const protocol::WorkerHalted&) {}
+constexpr std::uint32_t kRetries = 3;
+constexpr Millis kFirstRetryDelay{100};  // doubles with each; everybody waits, so it is short
+
+std::vector<std::uint64_t> numbers(const std::vector<WorkerId>& ids) {
+  std::vector<std::uint64_t> list;
+  for (WorkerId id : ids) list.push_back(id.value);
+  return list;
+}
+
+}  // namespace
+
+// Somebody of those who train is gone (or cannot go on), and the roster knows it. `why` may be empty: nothing to tell.
+void Membership::Impl::recover(const std::string& why) {
+  if (end_.mode == EndMode::kNow) return;
+  if (!recovering() || change_.stage == Stage::kCommitted) {
+    begin_recovery(why);
+    return;
+  }
+  if (!why.empty()) recovery_.reasons.push_back(why);
+  if (change_.stage == Stage::kPreparing) cancel_change(why.empty() ? "a member left" : why);
+  set_members(living_members());
+  dirty_ = true;
+}
+
+void Membership::Impl::begin_recovery(const std::string& why) {
+  if (change_.stage == Stage::kPreparing) cancel_change(why.empty() ? "a recovery begins" : why);
+  cancel(change_.timer);
+  fold_change();
+  change_ = Change{};
+  change_.stage = Stage::kHalting;
+  change_.kind = protocol::ChangeKind::kRecover;
+  fence_ = recovery_.fence = ++issued_;
+  if (!why.empty()) recovery_.reasons.push_back(why);
+  set_members(living_members());
+  recovery_.waiting = {members_.begin(), members_.end()};
+  for (auto& [id, worker] : roster_.workers()) worker.halted.reset();
+  journal("abort",
+          Fields()
+              .number("fence", recovery_.fence)
+              .number("generation", generation_)
+              .text("reason", recovery_cause())
+              .numbers("members", numbers(members_)),
+          true);
+  if (!members_.empty()) send(members_, protocol::Abort{recovery_.fence, recovery_cause()});
+  cancel(recovery_.halt_timer);
+  recovery_.halt_timer = arm({TimerKind::kHalt, {}, {}}, now_ + settings_.failures.halt_timeout);
+  dirty_ = true;
+}
+
+// Members of a committed change sit in the old generation or in the new one: both count until they have said which.
+void Membership::Impl::fold_change() {
+  std::vector<WorkerId> order = members_;
+  if (change_.stage == Stage::kCommitted) {
+    order = change_.members;
+    for (WorkerId id : members_) {
+      if (std::find(order.begin(), order.end(), id) == order.end()) order.push_back(id);
+    }
+    recovery_.taken = change_.generation;
+    recovery_.taken_first_step = recovering() ? recovery_.resume_step + 1 : change_.first_step;
+  }
+  for (std::uint32_t rank = 0; rank < members_.size(); ++rank) recovery_.ranks.try_emplace(members_[rank], rank);
+  if (change_.stage == Stage::kCommitted) {
+    for (std::uint32_t rank = 0; rank < change_.members.size(); ++rank) recovery_.ranks[change_.members[rank]] = rank;
+  }
+  recovery_.order = std::move(order);
+}
+
+std::vector<WorkerId> Membership::Impl::living_members() const {
+  std::vector<WorkerId> living;
+  for (WorkerId id : recovery_.order) {
+    const Worker* worker = roster_.worker(id);
+    if (worker != nullptr && worker->trains()) living.push_back(id);
+  }
+  return living;
+}
+
+void Membership::Impl::said(Worker& worker, const protocol::WorkerHalted& message) {
+  if (!worker.trains()) return;
+  if (message.fence == 0) {
+    halted_by_itself(worker, message);
+    return;
+  }
+  if (change_.stage != Stage::kHalting || message.fence != recovery_.fence) return;
+  if (recovery_.waiting.erase(worker.id) == 0) return;
+  worker.halted = message;
+  journal_halted(worker, message);
+  if (recovery_.waiting.empty()) dirty_ = true;
+}
+
+// A collective failed, but nothing is known to be lost (yet).
+void Membership::Impl::halted_by_itself(Worker& worker, const protocol::WorkerHalted& message) {
+  if (message.generation <= fence_) return;
+  journal_halted(worker, message);
+  recovery_.suspicion = name_of(worker) + " could not go on: " + message.reason;
+  doubt_cut_off_agents(worker.agent);
+  if (!recovering() || change_.stage == Stage::kCommitted) begin_recovery("");
+}
+
+void Membership::Impl::journal_halted(const Worker& worker, const protocol::WorkerHalted& message) {
+  Fields fields;
+  fields.number("worker", worker.id.value)
+      .number("fence", message.fence)
+      .number("generation", message.generation)
+      .number("committed_step", message.committed_step)
+      .flag("has_state", message.has_state)
+      .flag("in_loop", message.in_loop);
+  if (!message.reason.empty()) fields.text("reason", message.reason);
+  journal("halted", fields);
+}
+
+void Membership::Impl::halt_timed_out() {
+  recovery_.halt_timer = 0;
+  if (change_.stage != Stage::kHalting) return;
+  const std::set<WorkerId> late(recovery_.waiting.begin(), recovery_.waiting.end());
+  for (WorkerId id : late) {
+    Worker* worker = roster_.worker(id);
+    if (worker == nullptr || end_.mode == EndMode::kNow) continue;
+    end_hung(*worker,
+             "did not leave its step within " + std::to_string(settings_.failures.halt_timeout.count()) + " ms");
+  }
+}
+
+// It does not do what it must, so its process is ended and the others go on without it.
+void Membership::Impl::end_hung(Worker& worker, const std::string& what) {
+  const std::string name = name_of(worker);
+  recovery_.waiting.erase(worker.id);
+  worker.dying = true;
+  worker.stop_sent = true;
+  cancel(worker.timer);
+  journal("killed", Fields().number("worker", worker.id.value).text("reason", what));
+  emit(StopWorker{worker.id, 0});
+  constexpr int kKilled = 128 + 9;
+  lose_member({FailureClass::kHang, kKilled, name + " " + what + " and was ended", "", false});
+}
+
+// While a loss is repaired nothing else is; the wish is looked at again afterwards.
+void Membership::Impl::advance_recovery() {
+  if (change_.stage == Stage::kHalting && recovery_.waiting.empty()) settle_halt();
+  if (change_.stage == Stage::kGathering) gather_recovery();
+  if (change_.stage == Stage::kCommitted && change_.waiting.empty()) complete();
+}
+
+// Everybody left has answered: which step counts, and who stands there?
+void Membership::Impl::settle_halt() {
+  cancel(recovery_.halt_timer);
+  Generation newest = generation_;
+  for (WorkerId id : living_members()) newest = std::max(newest, roster_.worker(id)->halted->generation);
+  if (newest > generation_) {
+    generation_ = newest;
+    if (newest == recovery_.taken) remember_generation(newest, recovery_.taken_first_step);
+  }
+  change_.stage = Stage::kGathering;
+  seat_survivors();
+  std::vector<WorkerId> holders;
+  for (WorkerId id : members_) {
+    if (holds_state(id)) holders.push_back(id);
+  }
+  journal("halt_settled", Fields()
+                              .number("fence", recovery_.fence)
+                              .number("generation", generation_)
+                              .number("committed_step", recovery_.resume_step)
+                              .numbers("holders", numbers(holders))
+                              .numbers("members", numbers(members_)));
+  if (recovery_.reasons.empty() && !recovery_.suspicion.empty()) {
+    recovery_.reasons.push_back(recovery_.suspicion);
+    tell(Tell::Level::kWarning, recovery_.suspicion + "; nobody is lost, and the run goes on");
+  }
+  note_fruitless(progressed_ || recovery_.resume_step >= progress_step_);
+}
+
+// From the answers of those who live now; another death may have changed who holds the newest state.
+void Membership::Impl::seat_survivors() {
+  recovery_.resume_step = 0;
+  bool anybody = false;
+  const std::vector<WorkerId> living = living_members();
+  for (WorkerId id : living) {
+    const protocol::WorkerHalted& answer = *roster_.worker(id)->halted;
+    if (!answer.has_state || !answer.in_loop) continue;
+    anybody = true;
+    recovery_.resume_step = std::max(recovery_.resume_step, answer.committed_step);
+  }
+  std::vector<WorkerId> seated;
+  std::vector<WorkerId> behind;
+  for (WorkerId id : living) {
+    Worker& worker = *roster_.worker(id);
+    if (!worker.halted->in_loop) {
+      worker.seated = false;
+    } else if (anybody && holds_state(id)) {
+      seated.push_back(id);
+    } else {
+      behind.push_back(id);
+    }
+  }
+  seated.insert(seated.end(), behind.begin(), behind.end());
+  set_members(std::move(seated));
+}
+
+bool Membership::Impl::holds_state(WorkerId id) const {
+  const Worker* worker = roster_.worker(id);
+  if (worker == nullptr || !worker->halted) return false;
+  const protocol::WorkerHalted& answer = *worker->halted;
+  return answer.has_state && answer.in_loop && answer.committed_step == recovery_.resume_step;
+}
+
+void Membership::Impl::gather_recovery() {
+  if (change_.retrying || end_.mode == EndMode::kNow) return;
+  seat_survivors();
+  if (members_.empty() || !holds_state(members_.front())) {
+    lose_state();
+  } else if (end_.mode == EndMode::kDraining) {
+    prepare_stop();
+  } else if (members_.size() >= settings_.min_workers || end_.mode == EndMode::kFinishing) {
+    prepare_recovery(members_);
+  } else {
+    gather_joiners();
+  }
+}
+
+// Too few are left: they wait, halted, until others are ready to join them.
+void Membership::Impl::gather_joiners() {
+  SwapInput input;
+  for (WorkerId id : members_) input.members.push_back({id, roster_.worker(id)->place()});
+  input.candidates = candidates();
+  input.free = free_places();
+  input.min = settings_.min_workers;
+  input.want = std::max({wanted_size(), input.min, static_cast<std::uint32_t>(members_.size())});
+  input.spares = settings_.spares;
+  const SwapDecision decision = decide_swap(input);
+  std::vector<WorkerId> next = carry_out(decision);
+  std::erase_if(next, [&](WorkerId id) { return !is_member(id) && !roster_.worker(id)->ready; });
+  if (next.size() >= settings_.min_workers) {
+    prepare_recovery(std::move(next));
+    return;
+  }
+  if (min_timer_ != 0) return;
+  min_timer_ = arm({TimerKind::kWaitForMin, {}, {}}, now_ + settings_.failures.wait_for_min);
+  const std::string text = counted(members_.size(), "worker") + (members_.size() == 1 ? " is" : " are") +
+                           " left and at least " + std::to_string(settings_.min_workers) +
+                           " must train: waiting for others";
+  journal("below_min", Fields().number("workers", members_.size()).number("min", settings_.min_workers));
+  tell(Tell::Level::kWarning, text);
+}
+
+void Membership::Impl::prepare_recovery(std::vector<WorkerId> members) {
+  change_.members = std::move(members);
+  change_.leavers.clear();
+  change_.kind = protocol::ChangeKind::kRecover;
+  change_.reason = "go on with " + counted(change_.members.size(), "worker") + ": " + recovery_cause();
+  prepare();
+}
+
+// A generation without members: everybody leaves where it stands, and one of those who hold the state writes it down.
+void Membership::Impl::prepare_stop() {
+  change_.members.clear();
+  change_.leavers = members_;
+  change_.kind = protocol::ChangeKind::kStop;
+  change_.reason = end_.reason;
+  prepare();
+}
+
+std::string Membership::Impl::recovery_cause() const {
+  if (recovery_.reasons.empty()) return recovery_.suspicion.empty() ? "a member is gone" : recovery_.suspicion;
+  std::string text;
+  for (const std::string& reason : recovery_.reasons) text += (text.empty() ? "" : "; ") + reason;
+  return text;
+}
+
+// Whoever cannot build although everybody it needs lives is not worth another round.
+void Membership::Impl::recovery_prepare_failed(const std::string& why) {
+  cancel_change(why);
+  if (++change_.attempts <= kRetries) {
+    const Millis delay = kFirstRetryDelay * (1 << (change_.attempts - 1));
+    tell(Tell::Level::kWarning, why + "; trying again in " + std::to_string(delay.count()) + " ms");
+    change_.retrying = true;
+    change_.timer = arm({TimerKind::kRetry, {}, {}}, now_ + delay);
+    return;
+  }
+  change_.attempts = 0;
+  leave_out(change_.failed, "could not build the communicator: " + why);
+}
+
+void Membership::Impl::recovery_prepare_timed_out() {
+  const std::set<WorkerId> late(change_.waiting.begin(), change_.waiting.end());
+  cancel_change("no answer in time");
+  leave_out(late, "did not build its communicator within " + std::to_string(settings_.prepare_timeout.count()) + " ms");
+}
+
+// Never all of them: when everybody complains of everybody, those on the host of the lowest rank stay.
+void Membership::Impl::leave_out(std::set<WorkerId> guilty, const std::string& why) {
+  const auto innocent = std::find_if(members_.begin(), members_.end(),
+                                     [&](WorkerId id) { return !guilty.contains(id) && holds_state(id); });
+  if (innocent == members_.end() && !members_.empty()) {
+    const std::string host = roster_.worker(members_.front())->host;
+    const bool elsewhere = std::any_of(guilty.begin(), guilty.end(), [&](WorkerId id) {
+      return roster_.worker(id) != nullptr && roster_.worker(id)->host != host;
+    });
+    std::erase_if(guilty, [&](WorkerId id) {
+      const Worker* worker = roster_.worker(id);
+      return worker == nullptr || (elsewhere ? worker->host == host : id == members_.front());
+    });
+  }
+  for (WorkerId id : guilty) {
+    Worker* worker = roster_.worker(id);
+    if (worker == nullptr || end_.mode == EndMode::kNow) continue;
+    if (worker->seated) {
+      end_hung(*worker, why);
+    } else {
+      expel_joiner(id, why);
+    }
+  }
+  dirty_ = true;
+}
+
+void Membership::Impl::wait_for_min_expired() {
+  min_timer_ = 0;
+  const bool waits = restarting_ || (recovering() && change_.stage == Stage::kGathering);
+  if (!waits || end_.mode != EndMode::kNone) return;
+  const auto waited_s = std::chrono::duration_cast<std::chrono::seconds>(settings_.failures.wait_for_min).count();
+  const std::string text = counted(members_.size(), "worker") + (members_.size() == 1 ? " is" : " are") +
+                           " left, at least " + std::to_string(settings_.min_workers) +
+                           " must train, and nobody joined within " + std::to_string(waited_s) + " s";
+  tell(Tell::Level::kError, text);
+  constexpr int kComeAgain = 75;
+  constexpr int kUnavailable = 69;
+  begin_end(EndMode::kDraining, settings_.has_checkpoints ? kComeAgain : kUnavailable, text);
+}
+
+// The next generation trains, or there is none.
+void Membership::Impl::end_recovery() {
+  cancel(recovery_.halt_timer);
+  cancel(min_timer_);
+  recovery_ = Recovery{};
+}
 
 }  // namespace elastictrain::core

@@ -1,6 +1,7 @@
 // The part of the state machine that carries a change out: prepare, commit, complete, or cancel and try again.
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include "supervisor/core/membership_impl.h"
 #include "supervisor/core/words.h"
@@ -30,34 +31,46 @@ std::vector<WorkerId> Membership::Impl::addressees() const {
   return list;
 }
 
-protocol::GenerationPlan Membership::Impl::plan_change() {
+// In a recovery a member that has not got the newest state is one of those who receive it.
+bool Membership::Impl::joins(WorkerId id) const {
+  return !is_member(id) || (recovering() && !holds_state(id));
+}
+
+protocol::GenerationPlan Membership::Impl::plan_change() const {
   std::vector<PlanMember> members;
   for (WorkerId id : change_.members) {
     const Worker& worker = *roster_.worker(id);
-    members.push_back({id, worker.host, worker.facts.endpoint, is_member(id)});
+    members.push_back({id, worker.host, worker.facts.endpoint, !joins(id)});
   }
-  change_.generation = ++issued_;
   protocol::GenerationPlan plan = make_plan(settings_, change_.generation, generation_, members);
   plan.kind = change_.kind;
   plan.reason = change_.reason;
   plan.token = make_token_();
+  plan.lineage = lineage_;
+  if (!recovering()) return plan;
+  plan.fence = recovery_.fence;
+  plan.resume_step = recovery_.resume_step;
+  if (members.empty()) plan.donors = {members_.front()};
   return plan;
 }
 
 void Membership::Impl::prepare() {
+  change_.generation = ++issued_;
   protocol::GenerationPlan plan = plan_change();
   std::vector<std::uint64_t> next_shares;
   for (const protocol::Member& member : plan.members) next_shares.push_back(member.share);
-  journal("prepare", Fields()
-                         .number("generation", plan.generation)
-                         .number("previous", plan.previous)
-                         .text("kind", change_name(plan.kind))
-                         .text("reason", plan.reason)
-                         .numbers("members", numbers(change_.members))
-                         .numbers("leavers", numbers(change_.leavers))
-                         .numbers("shares", next_shares)
-                         .numbers("donors", numbers(plan.donors))
-                         .real("learning_rate_factor", plan.learning_rate_factor));
+  Fields fields;
+  fields.number("generation", plan.generation)
+      .number("previous", plan.previous)
+      .text("kind", change_name(plan.kind))
+      .text("reason", plan.reason)
+      .numbers("members", numbers(change_.members))
+      .numbers("leavers", numbers(change_.leavers))
+      .numbers("shares", next_shares)
+      .numbers("donors", numbers(plan.donors))
+      .real("learning_rate_factor", plan.learning_rate_factor);
+  if (recovering()) fields.number("fence", plan.fence).number("resume_step", plan.resume_step);
+  journal("prepare", fields);
   const std::vector<WorkerId> to = addressees();
   change_.stage = Stage::kPreparing;
   change_.waiting = {to.begin(), to.end()};
@@ -78,6 +91,7 @@ void Membership::Impl::commit() {
               .text("reason", change_.reason),
           true);
   send(to, protocol::Commit{change_.generation});
+  for (WorkerId id : change_.members) roster_.worker(id)->seated = true;
   change_.stage = Stage::kCommitted;
   change_.waiting = {to.begin(), to.end()};
   dirty_ = true;
@@ -86,13 +100,17 @@ void Membership::Impl::commit() {
 // Every member trains in the new generation and every leaver has left.
 void Membership::Impl::complete() {
   const std::size_t size_before = members_.size();
-  members_ = change_.members;
-  member_set_ = {members_.begin(), members_.end()};
+  const bool recovered = recovering();
+  if (recovered) {
+    change_.first_step = recovery_.resume_step + 1;
+    hold_ = false;
+    end_recovery();
+  }
+  set_members(change_.members);
   generation_ = change_.generation;
-  shares_.clear();
-  for (const protocol::Member& member : plan_.members) shares_.push_back(member.share);
+  if (!members_.empty()) begin_generation();
   learning_rate_factor_ = plan_.learning_rate_factor;
-  size_reason_ = members_.size() == size_before && !size_reason_.empty() ? size_reason_ : change_.reason;
+  size_reason_ = members_.size() == size_before && !recovered && !size_reason_.empty() ? size_reason_ : change_.reason;
   last_change_ = "generation " + std::to_string(generation_) + ": " + change_.reason;
   for (WorkerId id : members_) {
     if (const Worker* worker = roster_.worker(id)) roster_.clear_blame(worker->place());
@@ -101,11 +119,28 @@ void Membership::Impl::complete() {
   journal("generation", Fields()
                             .number("generation", generation_)
                             .text("kind", change_name(change_.kind))
+                            .number("first_step", change_.first_step)
                             .number("world_size", members_.size())
                             .numbers("members", numbers(members_)));
   if (!members_.empty()) tell(Tell::Level::kInfo, last_change_);
   change_ = Change{};
   dirty_ = true;
+}
+
+void Membership::Impl::begin_generation() {
+  for (const protocol::Member& member : plan_.members) {
+    if (Worker* worker = roster_.worker(member.worker)) worker->share = member.share;
+  }
+  remember_generation(generation_, change_.first_step);
+  if (!std::exchange(restarting_, false)) return;
+  progress_generation_ = generation_;
+  progress_step_ = change_.first_step;
+  cancel(min_timer_);
+}
+
+void Membership::Impl::set_members(std::vector<WorkerId> members) {
+  members_ = std::move(members);
+  member_set_ = {members_.begin(), members_.end()};
 }
 
 void Membership::Impl::cancel_change(const std::string& why) {
@@ -120,6 +155,7 @@ void Membership::Impl::cancel_change(const std::string& why) {
 }
 
 void Membership::Impl::prepare_failed(const std::string& why) {
+  if (recovering()) return recovery_prepare_failed(why);
   cancel_change(why);
   if (++change_.attempts <= kRetries) {
     const Millis delay = kFirstRetryDelay * (1 << (change_.attempts - 1));
@@ -155,6 +191,7 @@ void Membership::Impl::give_up_change(const std::string& why) {
 // Joiners that did not answer are left out; if only members did not, there is nobody to leave out.
 void Membership::Impl::prepare_timed_out() {
   change_.timer = 0;
+  if (recovering()) return recovery_prepare_timed_out();
   std::vector<WorkerId> late_joiners;
   std::string late_members;
   for (WorkerId id : addressees()) {

@@ -48,7 +48,7 @@ AgentView Membership::Impl::view_of(const Agent& agent) const {
     view.phase = AgentPhase::kDraining;
   } else if (agent.link == Link::kLaunching) {
     view.phase = AgentPhase::kLaunching;
-  } else if (agent.suspect) {
+  } else if (agent.suspect || agent.cut_off) {
     view.phase = AgentPhase::kSuspect;
   }
   return view;
@@ -69,9 +69,10 @@ RunView Membership::Impl::view() const {
     const Worker* worker = roster_.worker(members_[rank]);
     if (worker == nullptr) continue;
     WorkerView& member = view.workers.emplace_back(view_of(*worker));
-    member.rank = rank;
-    member.share = shares_[rank];
-    view.global_batch += shares_[rank];
+    const auto old_rank = recovery_.ranks.find(worker->id);
+    member.rank = old_rank == recovery_.ranks.end() ? rank : old_rank->second;
+    member.share = worker->share;
+    view.global_batch += worker->share;
   }
   for (const auto& [id, worker] : roster_.workers()) {
     if (!is_member(id)) view.workers.push_back(view_of(worker));

@@ -18,6 +18,7 @@ bool Membership::Impl::in_flight(WorkerId id) const {
 }
 
 const std::vector<WorkerId>& Membership::Impl::newest_members() const {
+  if (recovering() && change_.stage != Stage::kCommitted) return members_;
   const bool newer = change_.stage == Stage::kCommitted || generation_ == 0;
   return newer ? change_.members : members_;
 }
@@ -107,7 +108,7 @@ std::vector<Place> Membership::Impl::free_places() const {
   std::vector<Place> preferred;
   std::vector<Place> others;
   for (const Agent* agent : roster_.agents_in_order()) {
-    if (!agent->usable()) continue;
+    if (!agent->reachable()) continue;
     std::set<std::uint32_t> taken;
     for (WorkerId id : agent->workers) taken.insert(roster_.worker(id)->slot);
     auto& list = avoided.contains(agent->host) ? others : preferred;
@@ -152,7 +153,10 @@ void Membership::Impl::reconcile() {
   const bool same = same_plan(decision);
   if (change_.stage == Stage::kPreparing && !same) cancel_change("a newer plan takes its place");
   const std::vector<WorkerId> next = carry_out(decision);
-  if (generation_ == 0 && next.size() + plain_finished_ < settings_.min_workers && !settling()) {
+  if (restarting_ && next.size() < settings_.min_workers && min_timer_ == 0) {
+    min_timer_ = arm({TimerKind::kWaitForMin, {}, {}}, now_ + settings_.failures.wait_for_min);
+  }
+  if (generation_ == 0 && !restarting_ && next.size() + plain_finished_ < settings_.min_workers && !settling()) {
     fail_run(69, "only " + counted(next.size(), "worker") + " can start, but at least " +
                      std::to_string(settings_.min_workers) +
                      " must. The messages above say what became of the others.");
@@ -175,8 +179,16 @@ void Membership::Impl::reconcile() {
   change_.not_ready = static_cast<std::size_t>(
       std::count_if(next.begin(), next.end(), [&](WorkerId id) { return !roster_.worker(id)->ready; }));
   describe(decision, next.size());
-  const bool may_begin = elastic_ && next.size() >= (generation_ == 0 ? settings_.min_workers : 1U);
+  const bool may_begin = elastic_ && next.size() >= (generation_ == 0 ? settings_.min_workers : 1U) && all_reachable();
   if (change_.not_ready == 0 && !change_.retrying && may_begin) prepare();
+}
+
+// A plan is not begun while one of those who must answer cannot be spoken to.
+bool Membership::Impl::all_reachable() const {
+  return std::none_of(members_.begin(), members_.end(), [&](WorkerId id) {
+    const Worker* worker = roster_.worker(id);
+    return worker != nullptr && roster_.agent(worker->agent)->cut_off;
+  });
 }
 
 // Workers in no generation whose host or slot goes away, or whose slot's member stays after all.
@@ -227,7 +239,7 @@ void Membership::Impl::describe(const SwapDecision& decision, std::size_t next_s
   const std::string sizes = "from " + std::to_string(size) + " to " + std::to_string(next_size);
   if (generation_ == 0) {
     change_.kind = ChangeKind::kStart;
-    change_.reason = "start with " + counted(next_size, "worker");
+    change_.reason = (restarting_ ? "start again with " : "start with ") + counted(next_size, "worker");
     return;
   }
   std::set<std::string> drained;

@@ -6,34 +6,13 @@
 #include "supervisor/protocol/limits.h"
 
 namespace elastictrain::core {
-namespace {
-
-std::string exit_text(const WorkerExited& event) {
-  if (event.signal != 0) return "was killed by signal " + std::to_string(event.signal);
-  return "exited with status " + std::to_string(event.exit_code);
-}
-
-// The status that a shell would show, without the values that shells and batch systems use for themselves.
-int status_of(const WorkerExited& event) {
-  if (event.signal != 0) return 128 + event.signal;
-  return event.exit_code >= 1 && event.exit_code <= 125 ? event.exit_code : 1;
-}
-
-std::string last_lines(const std::vector<std::string>& lines) {
-  constexpr std::size_t kShown = 5;
-  std::string text;
-  for (std::size_t i = lines.size() > kShown ? lines.size() - kShown : 0; i < lines.size(); ++i) {
-    text += "\n  " + lines[i];
-  }
-  return text.empty() ? text : "; its last error output:" + text;
-}
-
-}  // namespace
 
 std::string Membership::Impl::name_of(const Worker& worker) const {
   const auto& members = newest_members();
   const auto found = std::find(members.begin(), members.end(), worker.id);
   std::string name = to_string(worker.id) + " on " + worker.host;
+  const auto old_rank = recovery_.ranks.find(worker.id);
+  if (old_rank != recovery_.ranks.end()) return "rank " + std::to_string(old_rank->second) + " (" + name + ")";
   if (found != members.end()) name = "rank " + std::to_string(found - members.begin()) + " (" + name + ")";
   return name;
 }
@@ -155,6 +134,7 @@ void Membership::Impl::said(Worker& worker, const protocol::WorkerActive& messag
   if (change_.stage != Stage::kCommitted || message.generation != change_.generation) return;
   if (change_.waiting.erase(worker.id) == 0) return;
   change_.any_active = true;
+  change_.first_step = message.first_step;
   journal("active", Fields()
                         .number("worker", worker.id.value)
                         .number("generation", message.generation)
@@ -164,15 +144,22 @@ void Membership::Impl::said(Worker& worker, const protocol::WorkerActive& messag
 }
 
 void Membership::Impl::said(Worker& worker, const protocol::WorkerLeft& message) {
-  if (change_.stage != Stage::kCommitted || message.generation != change_.generation) return;
-  if (change_.waiting.erase(worker.id) == 0) return;
+  const bool in_time = change_.stage == Stage::kCommitted && message.generation == change_.generation;
+  // Of a change that a fence has ended since: it is gone all the same.
+  const bool late = recovering() && worker.trains() && message.generation <= fence_;
+  if (in_time ? change_.waiting.erase(worker.id) == 0 : !late) return;
   worker.left = true;
-  change_.any_active = true;
   journal("left", Fields()
                       .number("worker", worker.id.value)
                       .number("generation", message.generation)
                       .number("last_step", message.last_step));
   expect_exit(worker);
+  if (late && !in_time) {
+    recovery_.waiting.erase(worker.id);
+    recover("");
+    return;
+  }
+  change_.any_active = true;
   if (change_.waiting.empty()) complete();
 }
 
@@ -181,11 +168,14 @@ void Membership::Impl::said(Worker& worker, const protocol::WorkerFinished& mess
   worker.finished = true;
   journal("finished", Fields().number("worker", worker.id.value).number("last_step", message.last_step));
   change_.waiting.erase(worker.id);
+  recovery_.waiting.erase(worker.id);
   member_finished();
+  if (recovering() && change_.stage != Stage::kCommitted) recover("");
 }
 
 void Membership::Impl::said(Worker& worker, const protocol::WorkerHeartbeat& message) {
   worker.take(message);
+  note_progress(message);
 }
 
 void Membership::Impl::said(Worker& worker, const protocol::WorkerAudit& message) {
@@ -199,6 +189,13 @@ void Membership::Impl::said(Worker& worker, const protocol::WorkerNote& message)
   journal("note", Fields().number("worker", worker.id.value).text("key", message.key).text("value", message.value));
 }
 
+void Membership::Impl::on(const StacksCaptured& event) {
+  const Worker* worker = roster_.worker(event.worker);
+  if (worker == nullptr) return;
+  journal("stacks",
+          Fields().number("worker", event.worker.value).text("host", worker->host).texts("lines", event.lines));
+}
+
 void Membership::Impl::on(const WorkerSpawnFailed& event) {
   const Worker* found = roster_.worker(event.worker);
   if (found == nullptr) return;
@@ -206,56 +203,6 @@ void Membership::Impl::on(const WorkerSpawnFailed& event) {
   journal("spawn_failed", Fields().number("worker", worker.id.value).text("reason", event.reason));
   bury(worker.id);
   if (!worker.dying) drop_joiner(worker, "could not be started: " + event.reason, Retry::kOnce);
-}
-
-void Membership::Impl::on(const WorkerExited& event) {
-  const Worker* found = roster_.worker(event.worker);
-  if (found == nullptr) return;
-  const Worker worker = *found;
-  journal("exited", Fields()
-                        .number("worker", worker.id.value)
-                        .text("host", worker.host)
-                        .integer("exit_code", event.exit_code)
-                        .integer("signal", event.signal)
-                        .texts("last_error_lines", event.last_error_lines));
-  bury(worker.id);
-  if (end_.mode != EndMode::kNow) judge_exit(worker, event);
-}
-
-void Membership::Impl::judge_exit(const Worker& worker, const WorkerExited& event) {
-  const bool good = event.signal == 0 && event.exit_code == 0;
-  if (worker.left || (worker.dying && !worker.finished)) {
-    if (!good && worker.left) tell(Tell::Level::kWarning, name_of(worker) + " left, then " + exit_text(event));
-    return;
-  }
-  if (worker.finished) {
-    if (!good)
-      fail_run(status_of(event),
-               name_of(worker) + " finished, then " + exit_text(event) + last_lines(event.last_error_lines));
-    return;
-  }
-  if (good && !worker.hello && generation_ == 0) {
-    ++plain_finished_;
-    return;
-  }
-  judge_unfinished_exit(worker, event);
-}
-
-void Membership::Impl::judge_unfinished_exit(const Worker& worker, const WorkerExited& event) {
-  const bool good = event.signal == 0 && event.exit_code == 0;
-  const std::string what = exit_text(event) + last_lines(event.last_error_lines);
-  const auto& starting = change_.members;
-  const bool starts_the_run = generation_ == 0 && !good &&
-                              (!elastic_ || std::find(starting.begin(), starting.end(), worker.id) != starting.end());
-  if (is_member(worker.id) || in_flight(worker.id) || starts_the_run) {
-    // A drain asks members to end; one that does so without a word has done what was asked.
-    if (good && end_.mode == EndMode::kDraining) {
-      return;
-    }
-    fail_run(status_of(event), name_of(worker) + " " + (good ? "ended before its training did: it " : "") + what);
-    return;
-  }
-  drop_joiner(worker, what, Retry::kOnce);
 }
 
 void Membership::Impl::drop_joiner(const Worker& worker, const std::string& why, Retry retry) {
@@ -281,6 +228,7 @@ void Membership::Impl::dismiss(Worker& worker, const std::string& reason) {
     return;
   }
   send({worker.id}, protocol::Dismiss{reason});
+  worker.dismissed = true;
   expect_exit(worker);
 }
 
@@ -298,6 +246,7 @@ void Membership::Impl::bury(WorkerId id) {
   if (worker == nullptr) return;
   cancel(worker->timer);
   change_.waiting.erase(id);
+  recovery_.waiting.erase(id);
   to_replace_.erase(id);
   roster_.remove_worker(id);
   dirty_ = true;

@@ -92,7 +92,8 @@ std::uint32_t Roster::usable_slots() const {
 
 bool Roster::any_launching() const {
   return std::any_of(agents_.begin(), agents_.end(), [](const auto& entry) {
-    return entry.second.link == Link::kLaunching && entry.second.offered && !entry.second.stopping;
+    const Agent& agent = entry.second;
+    return agent.link == Link::kLaunching && agent.offered && !agent.stopping && !agent.again;
   });
 }
 

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -28,13 +29,18 @@ struct Agent {
   bool drain = false;     // a user asked for it
   bool stopping = false;  // StopAgent was sent
   bool suspect = false;
+  bool cut_off = false;  // its connection broke; it and its workers may live and come back
+  bool again = false;    // launched because an agent of this host was lost
   Instant last_heard;
-  std::uint64_t timer = 0;  // of the failure detector
+  std::uint64_t timer = 0;            // of the failure detector
+  std::uint64_t reconnect_timer = 0;  // while cut off, when survivors say that its workers are gone
   std::string lost_reason;
   std::set<WorkerId> workers;
 
-  // New workers may be started here.
+  // Workers may train here.
   bool usable() const { return link == Link::kUp && offered && !drain && !stopping; }
+  // ... and new ones can be started now.
+  bool reachable() const { return usable() && !cut_off; }
 };
 
 struct Worker {
@@ -44,18 +50,24 @@ struct Worker {
   std::uint32_t slot = 0;
   bool hello = false;
   bool ready = false;
+  std::uint32_t share = 0;          // samples per step in the generation it sits in
+  bool seated = false;              // a Commit was sent to it: it sits in a generation, or is about to
   bool finished = false;            // its program reached the end
   bool left = false;                // took its leave at a boundary
   bool stop_sent = false;           // StopWorker is on its way
+  bool dismissed = false;           // Dismiss is on its way
   std::uint32_t expected_rank = 0;  // what its environment says
   bool dying = false;               // was asked to end, or is expected to: never part of a plan again
   std::uint64_t timer = 0;          // kReady first, kLeave later
   protocol::WorkerReady facts;
+  std::optional<protocol::WorkerHalted> halted;  // its answer to the newest Abort
   std::uint64_t quiet_ms = 0;
   protocol::WorkerHeartbeat heartbeat;  // with the timings of the last one that had any
 
   void take(const protocol::WorkerHeartbeat& newer);
   Place place() const { return {agent, slot}; }
+  // It sits in a generation and nothing has ended it.
+  bool trains() const { return seated && !finished && !left && !dying; }
 };
 
 class Roster {

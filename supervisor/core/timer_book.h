@@ -11,14 +11,19 @@
 namespace elastictrain::core {
 
 enum class TimerKind : std::uint8_t {
-  kStart,      // slots for start_workers should be there
-  kAgentLook,  // the failure detector wants to look at an agent
-  kReady,      // a worker should be ready
-  kLeave,      // a worker that was asked to end should be gone
-  kPrepare,    // all should have answered Prepare
-  kRetry,      // Prepare may be tried again
-  kGrace,      // a drain should be over
-  kEnd,        // everybody should be gone
+  kStart,       // slots for start_workers should be there
+  kAgentLook,   // the failure detector wants to look at an agent
+  kReady,       // a worker should be ready
+  kLeave,       // a worker that was asked to end should be gone
+  kPrepare,     // all should have answered Prepare
+  kRetry,       // Prepare may be tried again
+  kGrace,       // a drain should be over
+  kEnd,         // everybody should be gone
+  kHalt,        // all should have answered Abort
+  kWaitForMin,  // enough workers should be there again
+  kReconnect,   // an agent whose connection broke should be back
+  kVanished,    // a worker that its agent does not list should have ended by an event of its own
+  kRelaunch,    // a lost host may be tried again
 };
 
 struct TimerUse {

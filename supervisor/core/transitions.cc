@@ -38,12 +38,12 @@ constexpr std::array<Row, std::variant_size_v<Event>> kRows{{
     {"resumed",              {{H,       I,      I,       I,       I}}},
 }};
 
-// Row: phase before the step; column: phase after it.
+// Row: phase before the step; column: phase after it. A run that lost all its state starts again.
 constexpr std::array<std::array<bool, kPhases>, kPhases> kMayFollow{{
     //             starting running changing stopping ended
     /*starting*/ {{true,    true,   true,    true,    true}},
-    /*running*/  {{false,   true,   true,    true,    true}},
-    /*changing*/ {{false,   true,   true,    true,    true}},
+    /*running*/  {{true,    true,   true,    true,    true}},
+    /*changing*/ {{true,    true,   true,    true,    true}},
     /*stopping*/ {{false,   false,  false,   true,    true}},
     /*ended*/    {{false,   false,  false,   false,   true}},
 }};

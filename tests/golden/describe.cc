@@ -27,6 +27,7 @@ std::string message_text(const protocol::Prepare& prepare) {
     text += " " + to_string(member.worker) + (member.joiner ? "+" : "") + "=" + std::to_string(member.share);
   }
   if (!plan.donors.empty()) text += ", donors " + list(plan.donors);
+  if (plan.fence != 0) text += ", resumes at step " + std::to_string(plan.resume_step);
   if (plan.learning_rate_factor != 1.0) text += ", learning rate x" + number(plan.learning_rate_factor);
   return text;
 }

@@ -74,8 +74,13 @@ class Story {
   }
 
   void note_sent(const SendToWorkers& send) {
+    if (const auto* abort = std::get_if<protocol::Abort>(&send.message)) {
+      fence_ = abort->fence;
+      aborted_ = send.workers;
+    }
     if (const auto* prepare = std::get_if<protocol::Prepare>(&send.message)) {
       generation_ = prepare->plan.generation;
+      first_step_ = prepare->plan.fence != 0 ? prepare->plan.resume_step + 1 : 100 * generation_;
       addressed_ = send.workers;
       members_.clear();
       for (const auto& member : prepare->plan.members) members_.push_back(member.worker);
@@ -129,6 +134,16 @@ class Story {
         settings_.learning_rate.rule = value == "sqrt" ? LearningRateRule::kSqrt : LearningRateRule::kLinear;
       else if (name == "hosts_may_appear")
         settings_.hosts_may_appear = value != "0";
+      else if (name == "max_crashes")
+        settings_.failures.max_crashes = number(value);
+      else if (name == "max_fruitless")
+        settings_.failures.max_fruitless = number(value);
+      else if (name == "on_failure")
+        settings_.failures.on_failure = value == "stop"     ? OnFailure::kStop
+                                        : value == "shrink" ? OnFailure::kShrink
+                                                            : OnFailure::kReplace;
+      else if (name == "checkpoints")
+        settings_.has_checkpoints = value != "0";
       else
         throw std::runtime_error("unknown setting: " + word);
     }
@@ -162,6 +177,14 @@ class Story {
   void ready(WorkerId id) {
     hello(id);
     say(id, protocol::WorkerReady{{}, 1000, 7, 60000});
+  }
+
+  // "STEP w1 w2", or "STEP all" for those to whom the last Abort went.
+  void halt(const Words& words, bool has_state) {
+    const Words who(words.begin() + 1, words.end());
+    each(who, std::vector<WorkerId>(aborted_), [&](WorkerId id) {
+      say(id, protocol::WorkerHalted{fence_, seats_[id], number(words.at(0)), has_state, true, ""});
+    });
   }
 
   // The workers named; or, for "all", those given.
@@ -204,7 +227,41 @@ class Story {
        }},
       {"lost",
        [this](const Words& w) {
-         feed(AgentLost{agent(w.at(0)), rest(w, 1)});
+         alive_.erase(agent(w.at(0)));
+         feed(AgentLost{agent(w.at(0)), rest(w, 1), LossEvidence::kProcess});
+       }},
+      {"broken",
+       [this](const Words& w) {
+         alive_.erase(agent(w.at(0)));
+         feed(AgentLost{agent(w.at(0)), rest(w, 1), LossEvidence::kConnection});
+       }},
+      {"back",
+       [this](const Words& w) {
+         AgentConnected event{agent(w.at(0)), {}};
+         for (std::size_t i = 1; i < w.size(); ++i) event.workers.push_back(worker(w[i]));
+         alive_.insert(event.agent);
+         feed(event);
+       }},
+      {"notice",
+       [this](const Words& w) {
+         feed(HostNoticed{agent(w.at(0)), rest(w, 1)});
+       }},
+      {"stacks",
+       [this](const Words& w) {
+         feed(StacksCaptured{worker(w.at(0)), {rest(w, 1)}});
+       }},
+      {"halted", [this](const Words& w) { halt(w, true); }},
+      {"halted-behind", [this](const Words& w) { halt(w, false); }},
+      {"halted-starting",
+       [this](const Words& w) {
+         each(w, std::vector<WorkerId>(aborted_), [this](WorkerId id) {
+           say(id, protocol::WorkerHalted{fence_, 0, 0, false, false, ""});
+         });
+       }},
+      {"halts",
+       [this](const Words& w) {
+         const WorkerId id = worker(w.at(0));
+         say(id, protocol::WorkerHalted{0, seats_[id], 0, true, true, rest(w, 1)});
        }},
       {"silent",
        [this](const Words& w) {
@@ -231,7 +288,8 @@ class Story {
       {"active",
        [this](const Words& w) {
          each(w, std::vector<WorkerId>(members_), [this](WorkerId id) {
-           say(id, protocol::WorkerActive{generation_, 100 * generation_, 0});
+           seats_[id] = generation_;
+           say(id, protocol::WorkerActive{generation_, first_step_, 0});
          });
        }},
       {"left",
@@ -283,6 +341,10 @@ class Story {
   std::vector<WorkerId> addressed_;
   std::vector<WorkerId> members_;
   Generation generation_ = 0;
+  Step first_step_ = 0;
+  Generation fence_ = 0;
+  std::vector<WorkerId> aborted_;
+  std::map<WorkerId, Generation> seats_;
   std::uint64_t requests_ = 0;
   std::uint32_t tokens_ = 0;
   std::ostringstream out_;

@@ -3,11 +3,15 @@
 //
 // Inputs (workers are w1, agents a1; where several are named, each is one event):
 //   settings start=2 min=1 max=4 spares=0 batch=32 limit=100 at_limit=stop rate=linear hosts_may_appear=1
-//   hosts A:2 B:2 | up a1 | lost a1 REASON | silent a1 (no more heartbeats)
+//            max_crashes=10 max_fruitless=3 on_failure=replace checkpoints=0
+//   hosts A:2 B:2 | up a1 | lost a1 REASON (its process ended) | silent a1 (no more heartbeats)
+//   broken a1 REASON (only the connection) | back a1 w1 w2 (with the workers that live) | notice a1 REASON
 //   hello w1 | ready w1 (hello too where it is missing) | prepared w1 (or: all) | prepare-failed w1 REASON
-//   ready-other w1 (with another state) | active w1 (or: all) | left w1 | finished w1 | exit w1 STATUS | killed w1
-//   SIGNAL | spawn-failed w1 REASON resize 4 | replace 1 | replace-host A | drain A | stop
-//   user|interrupt|preempted|time | stop-now wait 5s (timers that are due fire in their order) | view
+//   ready-other w1 (with another state) | active w1 (or: all) | left w1 | finished w1 | exit w1 STATUS
+//   killed w1 SIGNAL | spawn-failed w1 REASON
+//   halted STEP w1 (or: all) | halted-behind STEP w1 (no complete state) | halted-starting w1 | halts w1 REASON (by
+//   itself) stacks w1 LINE resize 4 | replace 1 | replace-host A | drain A | stop user|interrupt|preempted|time |
+//   stop-now wait 5s (timers that are due fire in their order) | view
 #pragma once
 
 #include <string>

@@ -63,8 +63,10 @@ TEST_CASE("a proper first generation breaks nothing") {
   CHECK_FALSE(bench.check({}));
 }
 
-TEST_CASE("plan numbers rise by one") {
+TEST_CASE("plan numbers may skip, but only rise") {
   Bench bench;
+  const Action cancel = SendToWorkers{{}, protocol::Cancel{3}};
+  CHECK_FALSE(bench.check({Bench::prepare(bench.plan(3, {bench.ids_[0]})), cancel}));
   CHECK(bench.check({Bench::prepare(bench.plan(2, {bench.ids_[0]}))}));
 }
 

@@ -83,7 +83,9 @@ class Run {
 };
 
 int status_after_exit(std::int32_t code, std::int32_t signal) {
-  Run run(Run::settings(1, 1));
+  RunSettings settings = Run::settings(1, 1);
+  settings.failures.max_crashes = 0;
+  Run run(settings);
   run.train(1, 1);
   run.feed(WorkerExited{WorkerId{1}, code, signal, {}});
   const auto* end = run.last<EndRun>();

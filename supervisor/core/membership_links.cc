@@ -1,0 +1,110 @@
+// The part of the state machine for what comes and goes between us and the hosts: connections that break and heal, and
+// hosts that are tried again after they were lost.
+#include <algorithm>
+
+#include "supervisor/core/membership_impl.h"
+
+namespace elastictrain::core {
+
+// Agent and workers may live: they train on, and nothing is decided before the failure detector or a survivor knows
+// more.
+void Membership::Impl::cut_off(Agent& agent, const std::string& reason) {
+  if (agent.cut_off) return;
+  agent.cut_off = true;
+  journal("agent_cut_off", Fields().text("host", agent.host).number("agent", agent.id.value).text("reason", reason));
+  agent.lost_reason = reason;
+  if (change_.stage == Stage::kHalting && !recovery_.suspicion.empty()) doubt_cut_off_agents({});
+}
+
+// A member elsewhere lost its peers at the same time as we lost the agent: probably the host is gone, so that the
+// agent gets less time to come back.
+void Membership::Impl::doubt_cut_off_agents(AgentId witness) {
+  for (auto& [id, agent] : roster_.agents()) {
+    if (!agent.cut_off || id == witness || agent.reconnect_timer != 0) continue;
+    agent.reconnect_timer = arm({TimerKind::kReconnect, {}, id}, now_ + settings_.failures.reconnect_grace);
+  }
+}
+
+void Membership::Impl::reconnect_timed_out(AgentId id) {
+  Agent* agent = roster_.agent(id);
+  if (agent == nullptr || agent->link != Link::kUp || !agent->cut_off) return;
+  agent->reconnect_timer = 0;
+  lose_agent(*agent, agent->lost_reason);
+}
+
+// `living` are the workers that its agent still has.
+void Membership::Impl::come_back(Agent& agent, const std::vector<WorkerId>& living) {
+  agent.cut_off = false;
+  cancel(agent.reconnect_timer);
+  journal("agent_back", Fields().text("host", agent.host).number("agent", agent.id.value));
+  heard(agent);
+  dirty_ = true;
+  const std::set<WorkerId> workers = agent.workers;
+  for (WorkerId id : workers) {
+    Worker& worker = *roster_.worker(id);
+    const bool lives = std::find(living.begin(), living.end(), id) != living.end();
+    if (lives) {
+      resend(worker);
+    } else if (!worker.hello) {
+      // The order to start it was lost with the connection, or its end follows and finds it gone.
+      journal("spawn_lost", Fields().number("worker", id.value));
+      bury(id);
+    } else {
+      // Its end follows as an event of its own, unless that was lost too.
+      cancel(worker.timer);
+      worker.timer = arm({TimerKind::kVanished, id, {}}, now_ + settings_.failures.halt_timeout);
+    }
+  }
+}
+
+// What was said while nobody listened.
+void Membership::Impl::resend(Worker& worker) {
+  const WorkerId id = worker.id;
+  if (worker.stop_sent) {
+    emit(StopWorker{id, static_cast<std::uint64_t>(settings_.grace.count())});
+  } else if (worker.dismissed) {
+    send({id}, protocol::Dismiss{"not needed"});
+  } else if (recovery_.waiting.contains(id)) {
+    send({id}, protocol::Abort{recovery_.fence, recovery_cause()});
+  } else if (change_.stage == Stage::kPreparing && change_.waiting.contains(id)) {
+    send({id}, protocol::Prepare{plan_});
+  } else if (change_.stage == Stage::kCommitted && change_.waiting.contains(id)) {
+    send({id}, protocol::Commit{change_.generation});
+  }
+}
+
+void Membership::Impl::vanished(const Worker& gone) {
+  const Worker worker = gone;
+  journal("vanished", Fields().number("worker", worker.id.value).text("host", worker.host));
+  bury(worker.id);
+  if (worker.left || worker.dying || worker.finished) return;
+  const std::string what = "is gone, and its agent cannot say how it ended";
+  if (!worker.seated) {
+    drop_joiner(worker, what, Retry::kOnce);
+    return;
+  }
+  lose_member({FailureClass::kInfrastructure, 69, name_of(worker) + " " + what, "", false});
+}
+
+// A host that is still on the list is tried again, later with each loss.
+void Membership::Impl::schedule_relaunch(Agent& agent) {
+  if (!agent.offered || agent.drain || end_.mode != EndMode::kNone || !spawned_) return;
+  const std::uint32_t losses = std::min(host_losses_[agent.host]++, 16U);
+  const Millis delay = std::min<Millis>(settings_.failures.relaunch * (1U << losses), settings_.failures.relaunch_max);
+  agent.timer = arm({TimerKind::kRelaunch, {}, agent.id}, now_ + delay);
+}
+
+void Membership::Impl::relaunch(AgentId id) {
+  Agent* lost = roster_.agent(id);
+  if (lost == nullptr || lost->link != Link::kDown || !lost->offered || end_.mode != EndMode::kNone) return;
+  const HostSlots host{lost->host, lost->slots};
+  const std::uint32_t order = lost->order;
+  roster_.remove_agent(id);
+  Agent& agent = roster_.add_agent(host.host, host.slots);
+  agent.order = order;
+  agent.again = true;
+  journal("host_again", Fields().text("host", agent.host).number("slots", agent.slots).number("agent", agent.id.value));
+  emit(LaunchAgent{agent.id, agent.host, agent.slots});
+}
+
+}  // namespace elastictrain::core

@@ -1,0 +1,88 @@
+// The part of the state machine for what a recovery cannot repair: nobody is left who holds the state, or recoveries
+// follow one another without a step between them. Also what later starts must know: which generation counted from when.
+#include <algorithm>
+
+#include "supervisor/core/membership_impl.h"
+#include "supervisor/core/words.h"
+
+namespace elastictrain::core {
+namespace {
+
+// A plan carries the newest ones: a checkpoint that is older than all of these has been thrown away long since.
+constexpr std::size_t kMostLineage = 256;
+
+constexpr int kUnavailable = 69;
+
+}  // namespace
+
+// Members that live have no complete state, so that it must come from a checkpoint or be made anew.
+void Membership::Impl::lose_state() {
+  const bool trained = generation_ != 0;
+  const Loss first = losses_.empty() ? Loss{FailureClass::kInfrastructure, kUnavailable, recovery_cause(), "", false}
+                                     : losses_.front();
+  journal("state_lost",
+          Fields()
+              .number("fence", recovery_.fence)
+              .number("generation", generation_)
+              .flag("has_checkpoints", settings_.has_checkpoints)
+              .text("reason", recovery_cause()),
+          true);
+  if (end_.mode != EndMode::kNone) {
+    fail_run(first.status, first.text + first.detail);
+    return;
+  }
+  if (is_bad_code()) {
+    const std::string all = losses_.size() > 1 ? "\nEvery worker ended by itself: the program fails everywhere." : "";
+    fail_run(first.status, first.text + first.detail + all);
+    return;
+  }
+  const std::vector<WorkerId> stateless = living_members();
+  end_recovery();
+  set_members({});
+  change_ = Change{};
+  generation_ = 0;
+  restarting_ = true;
+  hold_ = false;
+  target_reason_ = "start again";
+  to_replace_.clear();
+  for (WorkerId id : stateless) stop_worker(*roster_.worker(id));
+  if (trained) {
+    const char* from =
+        settings_.has_checkpoints ? "the newest checkpoint" : "the beginning, for there is no checkpoint";
+    tell(Tell::Level::kWarning, std::string("nobody is left who holds the state: starting again from ") + from);
+  }
+  dirty_ = true;
+}
+
+// The same program with the same data would only fail again.
+bool Membership::Impl::is_bad_code() const {
+  const bool all_by_themselves =
+      !losses_.empty() && std::all_of(losses_.begin(), losses_.end(), [](const Loss& loss) { return loss.by_itself; });
+  if (!all_by_themselves || !members_.empty()) return false;
+  return losses_.size() > 1 || !settings_.has_checkpoints || !recovery_.progress;
+}
+
+void Membership::Impl::note_progress(const protocol::WorkerHeartbeat& heartbeat) {
+  if (heartbeat.generation >= progress_generation_ && heartbeat.step >= progress_step_) progressed_ = true;
+}
+
+// Called once for each fence.
+void Membership::Impl::note_fruitless(bool progress) {
+  recovery_.progress = progress;
+  fruitless_ = progress ? 0 : fruitless_ + 1;
+  progressed_ = false;
+  progress_generation_ = recovery_.fence + 1;
+  progress_step_ = recovery_.resume_step + 1;
+  if (fruitless_ <= settings_.failures.max_fruitless) return;
+  const Loss last =
+      losses_.empty() ? Loss{FailureClass::kInfrastructure, kUnavailable, recovery_cause(), "", false} : losses_.back();
+  fail_run(last.status, last.text + last.detail + "\n" + std::to_string(fruitless_) +
+                            " recoveries in a row did not lead to a single step: the run ends.");
+}
+
+void Membership::Impl::remember_generation(Generation generation, Step first_step) {
+  lineage_.push_back({generation, first_step});
+  if (lineage_.size() > kMostLineage) lineage_.erase(lineage_.begin());
+}
+
+}  // namespace elastictrain::core
