@@ -36,6 +36,22 @@ struct AgentView {
   Instant last_heard;
 };
 
+// Losses of one class: crash, hang, preemption, infrastructure.
+struct FailureView {
+  std::string name;
+  std::uint64_t total = 0;          // since the start of this supervisor
+  std::uint32_t within_window = 0;  // these count against the limit
+  std::uint32_t limit = 0;          // kUnlimited: none
+};
+
+// A host that failed again and again, on which nothing is started for a while.
+struct CooledHostView {
+  std::string host;
+  std::uint32_t failures = 0;
+  std::uint64_t left_ms = 0;
+  std::string reason;
+};
+
 struct RunView {
   std::string run_name;
   RunPhase phase = RunPhase::kStarting;
@@ -44,10 +60,12 @@ struct RunView {
   std::uint32_t target_size = 0;
   std::uint64_t global_batch = 0;
   double learning_rate_factor = 1.0;
-  std::string size_reason;    // why the run has this size
-  std::string last_change;    // what happened last
+  std::string size_reason;          // why the run has this size
+  std::string last_change;          // what happened last
   std::vector<WorkerView> workers;  // members by rank first, then the others by id
   std::vector<AgentView> agents;
+  std::vector<FailureView> failures;  // classes without a loss are left out
+  std::vector<CooledHostView> cooled_hosts;
 };
 
 }  // namespace elastictrain::core
