@@ -167,7 +167,7 @@ std::optional<HangDetector::Over> HangDetector::judge_lifeless(WorkerId worker, 
   if (!record.stopped && !idle(cpu, record.silent)) return std::nullopt;
   const bool alone = records_.size() == 1;
   Millis most = limit(record, alone || !record.stopped ? kWide : 1);
-  if (!alone && (!others_wait(worker, most / 2) || all_stopped())) most = settings_.hang_max;
+  if (!alone && !others_wait(worker, most / 2)) most = settings_.hang_max;
   if (record.silent < most) return std::nullopt;
   return Over{record.silent, most, record.stopped ? "it is stopped" : "it is silent and uses no CPU", cpu};
 }
@@ -189,10 +189,6 @@ bool HangDetector::others_wait(WorkerId worker, Millis least) const {
     return entry.first != worker && other.heartbeat.place == StepPlace::kReducing && !other.stopped &&
            other.still >= least;
   });
-}
-
-bool HangDetector::all_stopped() const {
-  return std::all_of(records_.begin(), records_.end(), [](const auto& entry) { return entry.second.stopped; });
 }
 
 bool HangDetector::everybody_waits(Millis least, Instant now) const {

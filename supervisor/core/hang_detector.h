@@ -115,7 +115,6 @@ class HangDetector {
   std::optional<Over> judge_lifeless(WorkerId worker, const Record& record) const;
   std::optional<Over> judge_step(WorkerId worker, const Record& record) const;
   bool others_wait(WorkerId worker, Millis least) const;
-  bool all_stopped() const;
   bool everybody_waits(Millis least, Instant now) const;
   void look_for_stuck(const Record& record, Instant now, std::vector<HangFinding>& findings);
   HangFinding describe(HangFinding::Kind kind, WorkerId worker, const Record& record, const Over& over) const;

@@ -290,6 +290,31 @@ TEST_CASE("nobody is guilty when all workers are stopped at once") {
   CHECK(run.run_for(Millis(50'000)).empty());
 }
 
+TEST_CASE("as long as nobody waits a slow step is no hang") {
+  Training run(3, Millis(200));
+  run.run_for(Millis(20'000));
+  for (std::uint32_t id = 1; id <= 3; ++id) run.sits(id, Place::kComputing, 0.0);
+  CHECK(run.run_for(Millis(50'000)).empty());
+  CHECK(only(run.run_for(Millis(20'000)), Kind::kGuilty).size() == 3);
+}
+
+TEST_CASE("two pulses that are read at one instant are one look") {
+  HangDetector detector(settings(), Millis(2000));
+  detector.seat(1, {WorkerId{1}});
+  protocol::WorkerPulse pulse{WorkerId{1}, 0, {}, 0, true};
+  pulse.heartbeat.place = Place::kComputing;
+  std::size_t found = 0;
+  for (int ms = 0; ms < 60'000; ms += 1000) {
+    pulse.quiet_ms = static_cast<std::uint64_t>(ms);
+    found += detector.heard(pulse, Instant{} + Millis(ms)).size();
+  }
+  REQUIRE(found == 0);
+  pulse.quiet_ms = 60'000;
+  CHECK(detector.heard(pulse, Instant{} + Millis(60'000)).size() == 1);
+  CHECK(detector.heard(pulse, Instant{} + Millis(60'000)).empty());
+  CHECK(detector.heard(pulse, Instant{} + Millis(60'250)).size() == 1);
+}
+
 TEST_CASE("a run that is suspended as a whole, and our own late looks, condemn nobody") {
   Training run(3, Millis(300));
   run.run_for(Millis(20'000));
