@@ -62,21 +62,10 @@ Error damaged() {
   return {ErrorCode::kInvalid, "the header of the state transfer is damaged"};
 }
 
-// Below the cursor, ascending, disjoint, never adjacent.
-bool are_returned(const SamplerState& sampler) {
-  std::uint64_t end = 0;
-  for (const auto& interval : sampler.returned) {
-    const bool first = &interval == &sampler.returned.front();
-    if (interval.count == 0 || (!first && interval.first <= end)) return false;
-    if (interval.first > sampler.cursor || interval.count > sampler.cursor - interval.first) return false;
-    end = interval.first + interval.count;
-  }
-  return true;
-}
-
 void put_progress(Writer& out, const Progress& progress) {
   out.put(progress.committed_step);
   out.put(progress.samples_used);
+  out.put(progress.generation_base);
   out.put(progress.sampler.seed);
   out.put(progress.sampler.epoch);
   out.put(progress.sampler.cursor);
@@ -95,6 +84,7 @@ Progress read_progress(Reader& in) {
   Progress progress;
   progress.committed_step = in.number();
   progress.samples_used = in.number();
+  progress.generation_base = in.number();
   progress.sampler.seed = in.number();
   progress.sampler.epoch = in.number();
   progress.sampler.cursor = in.number();
@@ -174,7 +164,7 @@ Result<TransferHeader> decode_header(std::span<const std::byte> bytes) {
     const std::uint64_t both = in.number();
     share = {WorkerId{static_cast<std::uint32_t>(both >> 32)}, static_cast<std::uint32_t>(both)};
   }
-  if (!in.done() || !are_returned(header.progress.sampler)) return damaged();
+  if (!in.done() || !is_well_formed(header.progress.sampler)) return damaged();
   return header;
 }
 

@@ -29,6 +29,9 @@ struct LearningRateRamp {
 struct Progress {
   Step committed_step = 0;
   std::uint64_t samples_used = 0;  // over all epochs and workers
+  // In checkpoints this is added to the generation: a run that starts from the checkpoint of another one counts its
+  // generations from one again, and theirs must stay older.
+  Generation generation_base = 0;
   SamplerState sampler;
   LearningRateRamp learning_rate;
 };

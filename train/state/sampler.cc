@@ -58,6 +58,17 @@ std::uint64_t Permutation::at(std::uint64_t position) const {
   return value;
 }
 
+bool is_well_formed(const SamplerState& state) {
+  std::uint64_t end = 0;
+  for (const auto& interval : state.returned) {
+    const bool first = &interval == &state.returned.front();
+    if (interval.count == 0 || (!first && interval.first <= end)) return false;
+    if (interval.first > state.cursor || interval.count > state.cursor - interval.first) return false;
+    end = interval.first + interval.count;
+  }
+  return true;
+}
+
 std::vector<std::uint64_t> split_by_shares(std::uint64_t total, std::span<const std::uint32_t> shares) {
   std::vector<std::uint64_t> parts(shares.begin(), shares.end());
   const std::uint64_t sum = std::accumulate(parts.begin(), parts.end(), std::uint64_t{0});

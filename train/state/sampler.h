@@ -29,6 +29,9 @@ struct SamplerState {
   bool operator==(const SamplerState&) const = default;
 };
 
+// Whether the returned samples are as SamplerState says; for a state that came from outside.
+bool is_well_formed(const SamplerState& state);
+
 // A bijection of [0, size), decided by (seed, epoch).
 class Permutation {
  public:
