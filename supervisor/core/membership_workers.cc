@@ -38,8 +38,16 @@ void Membership::Impl::start_workers(const std::vector<WorkerId>& next, const st
     SpawnWorker spawn = spawns[id];
     spawn.world_size = std::max<std::uint32_t>(static_cast<std::uint32_t>(next.size()), spawn.rank + 1);
     spawn.local_world_size = on_host[worker.host];
+    if (restarting_ && settings_.has_checkpoints) {
+      spawn.from_checkpoint = true;
+      spawn.lineage = lineage_;
+    }
     worker.expected_rank = spawn.rank;
-    journal("spawn", Fields().number("worker", id.value).text("host", worker.host).number("slot", worker.slot));
+    journal("spawn", Fields()
+                         .number("worker", id.value)
+                         .text("host", worker.host)
+                         .number("agent", worker.agent.value)
+                         .number("slot", worker.slot));
     emit(spawn);
     if (elastic_) expect_ready(worker);
   }
@@ -77,7 +85,7 @@ void Membership::Impl::said(Worker& worker, const protocol::WorkerHello& message
   elastic_ = true;
   dirty_ = true;
   for (auto& [id, other] : roster_.workers()) {
-    if (!other.ready && !other.dying) expect_ready(other);
+    if (!other.ready && !other.seated && !other.dying) expect_ready(other);
   }
 }
 
@@ -135,6 +143,7 @@ void Membership::Impl::said(Worker& worker, const protocol::WorkerActive& messag
   if (change_.waiting.erase(worker.id) == 0) return;
   change_.any_active = true;
   change_.first_step = message.first_step;
+  if (restarting_) report_audit({}, ledger_.fence({message.generation, message.first_step}));
   journal("active", Fields()
                         .number("worker", worker.id.value)
                         .number("generation", message.generation)
@@ -179,8 +188,12 @@ void Membership::Impl::said(Worker& worker, const protocol::WorkerHeartbeat& mes
 }
 
 void Membership::Impl::said(Worker& worker, const protocol::WorkerAudit& message) {
-  for (const std::string& violation : ledger_.record(worker.id, message)) {
-    journal("audit_violation", Fields().number("worker", worker.id.value).text("what", violation));
+  report_audit(worker.id, ledger_.record(worker.id, message));
+}
+
+void Membership::Impl::report_audit(WorkerId worker, const std::vector<std::string>& violations) {
+  for (const std::string& violation : violations) {
+    journal("audit_violation", Fields().number("worker", worker.value).text("what", violation));
     tell(Tell::Level::kError, "audit: " + violation);
   }
 }
