@@ -313,6 +313,11 @@ core::Resumed JournalReplay::result() const {
   if (state_.open_fence) unsettled.insert(state_.halted.begin(), state_.halted.end());
   const auto plan = state_.committed ? state_.plans.find(*state_.committed) : state_.plans.end();
   if (plan != state_.plans.end()) unsettled.insert(plan->second.members.begin(), plan->second.members.end());
+  // The plan's record is missing (a full disk): a recovery makes a new one.
+  if (resumed.shares.size() != resumed.members.size()) {
+    resumed.shares.assign(resumed.members.size(), 0);
+    resumed.unsettled = true;
+  }
   resumed.unsettled_members.assign(unsettled.begin(), unsettled.end());
   resumed.last_agent = state_.last_agent;
   resumed.last_worker = state_.last_worker;

@@ -1,20 +1,41 @@
-// A journal of any content, as `elastictrain events` shows it: one line of text for each line, without control bytes
-// that would move a terminal's cursor.
+// A journal of any content: `elastictrain events` shows one line of text for each line, without control bytes that would
+// move a terminal's cursor; a supervisor that takes the run over reads it without stumbling.
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <string_view>
 
 #include "cli/output/event_text.h"
+#include "supervisor/journal_replay.h"
 #include "tests/fuzz/check.h"
 
+namespace {
+
+using namespace elastictrain;
+
+void look(const core::Resumed& run) {
+  fuzz::check(run.generation <= run.issued, "a number beyond the highest that was used");
+  fuzz::check(run.members.size() == run.shares.size(), "members without shares");
+  for (std::size_t i = 1; i < run.lineage.size(); ++i) {
+    fuzz::check(run.lineage[i - 1].generation < run.lineage[i].generation, "a lineage out of order");
+  }
+  for (const auto& worker : run.workers) {
+    fuzz::check(worker.worker.value <= run.last_worker, "a worker beyond the highest id");
+  }
+}
+
+}  // namespace
+
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  using namespace elastictrain;
   std::string_view text(reinterpret_cast<const char*>(data), size);
+  JournalReplay replay;
   while (!text.empty()) {
     const std::size_t end = std::min(text.find('\n'), text.size());
     const std::string line = cli::render_event(text.substr(0, end));
     for (const char c : line) fuzz::check(c < 0 || (c >= ' ' && c != 0x7f), "a control byte reaches the terminal");
+    replay.take(text.substr(0, end));
     text.remove_prefix(std::min(end + 1, text.size()));
   }
+  look(replay.result());
   return 0;
 }

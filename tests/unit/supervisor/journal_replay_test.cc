@@ -258,3 +258,14 @@ TEST_CASE("a journal that is not there is an error that names it") {
   REQUIRE_FALSE(replayed.ok());
   CHECK(replayed.error().message.find("/nowhere/journal.jsonl") != std::string::npos);
 }
+
+TEST_CASE("a generation whose plan is missing from the journal must be asked about") {
+  JournalReplay replay;
+  for (const std::string& line : kTraining) {
+    if (line.find("\"prepare\"") == std::string::npos) replay.take(line);
+  }
+  const core::Resumed run = replay.result();
+  CHECK(values(run.members) == Ids{1, 2});
+  CHECK(run.shares.size() == 2);
+  CHECK(run.unsettled);
+}
