@@ -38,6 +38,12 @@ std::optional<std::string> Invariants::check(const Event& event, const Actions& 
   return facts.whole ? check_slots(facts) : std::nullopt;
 }
 
+void Invariants::resume(Generation committed, Generation issued, WorkerId last_worker) {
+  committed_ = committed;
+  issued_ = issued;
+  last_worker_ = last_worker;
+}
+
 Invariants::Broken Invariants::check_replies(const Event& event, const Actions& actions) const {
   const std::uint64_t expected = request_of(event);
   std::size_t replies = 0;

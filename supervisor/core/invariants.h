@@ -32,6 +32,9 @@ class Invariants {
   // Returns what is broken, or nothing.
   std::optional<std::string> check(const Event& event, const Actions& actions, const RunFacts& facts);
 
+  // The run is taken over: what was used up and committed before.
+  void resume(Generation committed, Generation issued, WorkerId last_worker);
+
  private:
   using Broken = std::optional<std::string>;
 

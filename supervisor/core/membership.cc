@@ -46,6 +46,7 @@ Actions Membership::Impl::step(const Event& event, Instant now) {
   const bool whole = dirty_;
   while (dirty_ && !ended_) {
     dirty_ = false;
+    if (resuming_) finish_resume();
     if (recovering()) {
       advance_recovery();
     } else if (end_.mode == EndMode::kNone) {

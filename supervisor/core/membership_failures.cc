@@ -137,6 +137,7 @@ void Membership::Impl::lose_member(Loss loss) {
   if (settings_.failures.on_failure == OnFailure::kShrink && target_ > settings_.min_workers) {
     --target_;
     target_reason_ = "a worker was lost";
+    journal("target", Fields().number("target", target_).text("reason", target_reason_));
   }
   tell(Tell::Level::kWarning, loss.text + loss.detail);
   recover(loss.text);

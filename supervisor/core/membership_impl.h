@@ -6,6 +6,7 @@
 //   membership_failures.cc  exits and losses: whose fault, and whether the run bears it
 //   membership_recovery.cc  from a loss to the generation that follows it
 //   membership_restart.cc   when nobody is left who holds the state
+//   membership_resume.cc    taking over from a supervisor that is gone
 //   membership_wish.cc      from the wish to the next membership: reconcile and what it decides with
 //   membership_swap.cc      from the next membership to the next generation: prepare, commit, complete, cancel
 //   membership_requests.cc  what users ask for, and the answers
@@ -188,6 +189,11 @@ class Membership::Impl {
   std::string recovery_cause() const;
   void set_members(std::vector<WorkerId> members);
 
+  // A run that is taken over.
+  void restore_roster(const Resumed& event);
+  void restore_generation(const Resumed& event);
+  void finish_resume();
+
   // Restart.
   void lose_state();
   bool is_bad_code() const;
@@ -252,6 +258,7 @@ class Membership::Impl {
   void member_finished();
   void end_run();
   void journal_audit();
+  void report_audit(WorkerId worker, const std::vector<std::string>& violations);
 
   // Plumbing.
   void on(const TimerFired& event);
@@ -327,6 +334,8 @@ class Membership::Impl {
   Generation progress_generation_ = 0;                // ... which is known from this generation's
   Step progress_step_ = 0;                            // heartbeats of this step or a later one
   std::uint32_t fruitless_ = 0;                       // recoveries in a row without a committed step between
+  bool resuming_ = false;                             // taken over, and not every agent is back
+  bool unsettled_ = false;                            // ... in the middle of a change
   std::optional<protocol::WorkerReady> reference_;    // what every worker's state must look like
   std::string unmet_told_;
 };

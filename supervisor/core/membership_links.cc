@@ -38,6 +38,7 @@ void Membership::Impl::come_back(Agent& agent, const std::vector<WorkerId>& livi
   cancel(agent.reconnect_timer);
   journal("agent_back", Fields().text("host", agent.host).number("agent", agent.id.value));
   heard(agent);
+  if (agent.timer == 0) agent.timer = arm({TimerKind::kAgentLook, {}, agent.id}, detector_.watch(agent.id, now_));
   dirty_ = true;
   const std::set<WorkerId> workers = agent.workers;
   for (WorkerId id : workers) {
@@ -45,7 +46,7 @@ void Membership::Impl::come_back(Agent& agent, const std::vector<WorkerId>& livi
     const bool lives = std::find(living.begin(), living.end(), id) != living.end();
     if (lives) {
       resend(worker);
-    } else if (!worker.hello) {
+    } else if (!worker.hello && !worker.seated) {
       // The order to start it was lost with the connection, or its end follows and finds it gone.
       journal("spawn_lost", Fields().number("worker", id.value));
       bury(id);

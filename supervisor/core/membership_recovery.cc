@@ -153,6 +153,11 @@ void Membership::Impl::advance_recovery() {
 
 // Everybody left has answered: which step counts, and who stands there?
 void Membership::Impl::settle_halt() {
+  for (WorkerId id : living_members()) {
+    Worker& worker = *roster_.worker(id);
+    if (!worker.ready && end_.mode != EndMode::kNow) end_hung(worker, "did not say again where it can be reached");
+  }
+  if (!recovering()) return;
   cancel(recovery_.halt_timer);
   Generation newest = generation_;
   for (WorkerId id : living_members()) newest = std::max(newest, roster_.worker(id)->halted->generation);

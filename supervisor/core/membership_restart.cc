@@ -36,7 +36,6 @@ void Membership::Impl::lose_state() {
     fail_run(first.status, first.text + first.detail + all);
     return;
   }
-  const std::vector<WorkerId> stateless = living_members();
   end_recovery();
   set_members({});
   change_ = Change{};
@@ -45,7 +44,10 @@ void Membership::Impl::lose_state() {
   hold_ = false;
   target_reason_ = "start again";
   to_replace_.clear();
-  for (WorkerId id : stateless) stop_worker(*roster_.worker(id));
+  // What is there began without a checkpoint; who waits for a first seat may still take one when there is none.
+  for (auto& [id, worker] : roster_.workers()) {
+    if ((worker.seated || settings_.has_checkpoints) && !worker.dying) stop_worker(worker);
+  }
   if (trained) {
     const char* from =
         settings_.has_checkpoints ? "the newest checkpoint" : "the beginning, for there is no checkpoint";
@@ -81,6 +83,7 @@ void Membership::Impl::note_fruitless(bool progress) {
 }
 
 void Membership::Impl::remember_generation(Generation generation, Step first_step) {
+  if (first_step == 0) return;
   lineage_.push_back({generation, first_step});
   if (lineage_.size() > kMostLineage) lineage_.erase(lineage_.begin());
 }

@@ -91,6 +91,7 @@ void Membership::Impl::commit() {
               .text("reason", change_.reason),
           true);
   send(to, protocol::Commit{change_.generation});
+  if (recovering()) report_audit({}, ledger_.fence({change_.generation, recovery_.resume_step + 1}));
   for (WorkerId id : change_.members) roster_.worker(id)->seated = true;
   change_.stage = Stage::kCommitted;
   change_.waiting = {to.begin(), to.end()};

@@ -141,7 +141,7 @@ bool Membership::Impl::settling() const {
 }
 
 void Membership::Impl::reconcile() {
-  if (change_.stage == Stage::kCommitted || !may_start()) return;
+  if (resuming_ || change_.stage == Stage::kCommitted || !may_start()) return;
   const std::uint32_t want = wanted_size();
   if (spawned_ && !elastic_ && want == 0) {
     begin_end(EndMode::kFinishing, 0, "all processes of the program ended");

@@ -22,22 +22,35 @@ void Worker::take(const protocol::WorkerHeartbeat& newer) {
 }
 
 Agent& Roster::add_agent(std::string host, std::uint32_t slots) {
+  return restore_agent(AgentId{++last_agent_}, std::move(host), slots);
+}
+
+Agent& Roster::restore_agent(AgentId id, std::string host, std::uint32_t slots) {
   Agent agent;
-  agent.id = AgentId{++last_agent_};
+  agent.id = id;
   agent.host = std::move(host);
   agent.slots = slots;
   return agents_.emplace(agent.id, std::move(agent)).first->second;
 }
 
 Worker& Roster::add_worker(Place place) {
+  return restore_worker(WorkerId{++last_worker_}, place);
+}
+
+Worker& Roster::restore_worker(WorkerId id, Place place) {
   Agent& home = agents_.at(place.agent);
   Worker worker;
-  worker.id = WorkerId{++last_worker_};
+  worker.id = id;
   worker.agent = place.agent;
   worker.host = home.host;
   worker.slot = place.slot;
   home.workers.insert(worker.id);
   return workers_.emplace(worker.id, std::move(worker)).first->second;
+}
+
+void Roster::ids_used(std::uint32_t last_agent, std::uint32_t last_worker) {
+  last_agent_ = std::max(last_agent_, last_agent);
+  last_worker_ = std::max(last_worker_, last_worker);
 }
 
 void Roster::remove_worker(WorkerId id) {

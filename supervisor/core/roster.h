@@ -74,6 +74,10 @@ class Roster {
  public:
   Agent& add_agent(std::string host, std::uint32_t slots);
   Worker& add_worker(Place place);
+  // Those of a run that is taken over keep their ids; later ones get higher ones than any that was ever used.
+  Agent& restore_agent(AgentId id, std::string host, std::uint32_t slots);
+  Worker& restore_worker(WorkerId id, Place place);
+  void ids_used(std::uint32_t last_agent, std::uint32_t last_worker);
   void remove_worker(WorkerId id);
   void remove_agent(AgentId id) { agents_.erase(id); }
 

@@ -9,9 +9,12 @@
 //   hello w1 | ready w1 (hello too where it is missing) | prepared w1 (or: all) | prepare-failed w1 REASON
 //   ready-other w1 (with another state) | active w1 (or: all) | left w1 | finished w1 | exit w1 STATUS
 //   killed w1 SIGNAL | spawn-failed w1 REASON
-//   halted STEP w1 (or: all) | halted-behind STEP w1 (no complete state) | halted-starting w1 | halts w1 REASON (by
-//   itself) stacks w1 LINE resize 4 | replace 1 | replace-host A | drain A | stop user|interrupt|preempted|time |
-//   stop-now wait 5s (timers that are due fire in their order) | view
+//   halted STEP w1 (or: all) | halted-behind STEP w1 (no complete state) | halted-starting w1
+//   halts w1 REASON (by itself) | stacks w1 LINE
+//   resize 4 | replace 1 | replace-host A | drain A | stop user|interrupt|preempted|time | stop-now
+//   wait 5s (timers that are due fire in their order) | view
+//   resumed generation=3 issued=4 agents=A:2,B:2 workers=w1@a1:0,w2@a2:0 members=w1,w2 lineage=1@1,3@121 target=2
+//           unsettled=w3 (or: unsettled=nobody): the first input of a story
 #pragma once
 
 #include <string>
