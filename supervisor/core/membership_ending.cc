@@ -62,7 +62,7 @@ void Membership::Impl::begin_end(EndMode mode, int status, std::string reason) {
   if (end_.mode == EndMode::kNow) return;
   end_ = {mode, status, std::move(reason)};
   journal("ending", Fields().text("reason", end_.reason).flag("now", mode == EndMode::kNow));
-  if (change_.stage != Stage::kCommitted) {
+  if (change_.stage != Stage::kCommitted && change_.stage != Stage::kHalting) {
     cancel_change(end_.reason);
     if (!recovering()) change_ = Change{};
   }

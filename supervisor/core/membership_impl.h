@@ -329,6 +329,7 @@ class Membership::Impl {
   std::vector<Loss> losses_;              // since the last committed step
   std::map<FailureClass, std::vector<Instant>> charged_;
   std::map<std::string, std::uint32_t> host_losses_;  // in a row
+  std::size_t size_before_loss_ = 0;                  // until the next planned change
   bool restarting_ = false;                           // all state was lost; generation_ is 0 again
   bool progressed_ = true;                            // a step was committed since the last recovery
   Generation progress_generation_ = 0;                // ... which is known from this generation's

@@ -36,6 +36,7 @@ void Membership::Impl::recover(const std::string& why) {
 void Membership::Impl::begin_recovery(const std::string& why) {
   if (change_.stage == Stage::kPreparing) cancel_change(why.empty() ? "a recovery begins" : why);
   cancel(change_.timer);
+  size_before_loss_ = std::max(size_before_loss_, members_.size());
   fold_change();
   change_ = Change{};
   change_.stage = Stage::kHalting;
@@ -177,11 +178,10 @@ void Membership::Impl::settle_halt() {
                               .number("committed_step", recovery_.resume_step)
                               .numbers("holders", numbers(holders))
                               .numbers("members", numbers(members_)));
-  if (recovery_.reasons.empty() && !recovery_.suspicion.empty()) {
-    recovery_.reasons.push_back(recovery_.suspicion);
-    tell(Tell::Level::kWarning, recovery_.suspicion + "; nobody is lost, and the run goes on");
-  }
   note_fruitless(progressed_ || recovery_.resume_step >= progress_step_);
+  if (!recovering() || !recovery_.reasons.empty() || recovery_.suspicion.empty()) return;
+  recovery_.reasons.push_back(recovery_.suspicion);
+  tell(Tell::Level::kWarning, recovery_.suspicion + "; nobody is lost, and the run goes on");
 }
 
 // From the answers of those who live now; another death may have changed who holds the newest state.

@@ -109,6 +109,7 @@ void Membership::Impl::complete() {
   }
   set_members(change_.members);
   generation_ = change_.generation;
+  if (members_.size() >= size_before_loss_ || !recovered) size_before_loss_ = 0;
   if (!members_.empty()) begin_generation();
   learning_rate_factor_ = plan_.learning_rate_factor;
   size_reason_ = members_.size() == size_before && !recovered && !size_reason_.empty() ? size_reason_ : change_.reason;

@@ -63,7 +63,10 @@ RunView Membership::Impl::view() const {
   if (spawned_ && !elastic_) view.world_size = first_size_;
   view.target_size = target_;
   view.learning_rate_factor = learning_rate_factor_;
-  view.size_reason = generation_ == 0 && spawned_ ? "the program has not joined the run (yet)" : size_reason_;
+  view.size_reason = size_reason_;
+  if (generation_ == 0 && spawned_) {
+    view.size_reason = restarting_ ? "it starts again" : "the program has not joined the run (yet)";
+  }
   view.last_change = last_change_;
   for (std::uint32_t rank = 0; rank < members_.size(); ++rank) {
     const Worker* worker = roster_.worker(members_[rank]);

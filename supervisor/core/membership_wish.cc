@@ -266,7 +266,9 @@ void Membership::Impl::describe(const SwapDecision& decision, std::size_t next_s
     if (next_size != size) change_.reason += ", " + sizes + " workers";
   } else {
     change_.kind = next_size > size ? ChangeKind::kGrow : ChangeKind::kShrink;
-    change_.reason = (next_size > size ? "grow " : "shrink ") + sizes + " workers: " + target_reason_;
+    const bool again = next_size > size && next_size <= size_before_loss_;
+    change_.reason = (next_size > size ? "grow " : "shrink ") + sizes +
+                     " workers: " + (again ? "in place of those that were lost" : target_reason_);
   }
   if (decision.bridge) change_.reason += "; rank 0 stays until the next change, to hand its state over";
 }

@@ -179,6 +179,50 @@ class Story {
     say(id, protocol::WorkerReady{{}, 1000, 7, 60000});
   }
 
+  static Words split(const std::string& text) {
+    std::istringstream stream(text);
+    Words words;
+    for (std::string word; std::getline(stream, word, ',');) words.push_back(word);
+    return words;
+  }
+
+  static void resume_item(Resumed& event, const std::string& name, const std::string& item) {
+    const std::size_t at = item.find_first_of(":@");
+    const std::string before = item.substr(0, at);
+    if (name == "agents") {
+      event.agents.push_back({AgentId{++event.last_agent}, before, number(item.substr(at + 1)), false});
+    } else if (name == "workers") {
+      const std::uint32_t slot = number(item.substr(item.find(':') + 1));
+      event.workers.push_back({worker(before), agent(item.substr(at + 1)), slot});
+      event.last_worker = event.workers.back().worker.value;
+    } else if (name == "members") {
+      event.members.push_back(worker(item));
+      event.shares.push_back(32);
+    } else if (name == "lineage") {
+      event.lineage.push_back({number(before), number(item.substr(at + 1))});
+    } else if (name == "unsettled" && item != "nobody") {
+      event.unsettled_members.push_back(worker(item));
+    }
+  }
+
+  void resume(const Words& words) {
+    Resumed event;
+    event.target_reason = "the size to start with";
+    for (const std::string& word : words) {
+      const std::size_t at = word.find('=');
+      const std::string name = word.substr(0, at);
+      const std::string value = word.substr(at + 1);
+      if (name == "generation") event.generation = number(value);
+      if (name == "issued") event.issued = number(value);
+      if (name == "target") event.target = number(value);
+      if (name == "unsettled") event.unsettled = true;
+      for (const std::string& item : split(value)) resume_item(event, name, item);
+    }
+    generation_ = event.generation;
+    for (WorkerId id : event.members) seats_[id] = event.generation;
+    feed(event);
+  }
+
   // "STEP w1 w2", or "STEP all" for those to whom the last Abort went.
   void halt(const Words& words, bool has_state) {
     const Words who(words.begin() + 1, words.end());
@@ -250,6 +294,7 @@ class Story {
        [this](const Words& w) {
          feed(StacksCaptured{worker(w.at(0)), {rest(w, 1)}});
        }},
+      {"resumed", [this](const Words& w) { resume(w); }},
       {"halted", [this](const Words& w) { halt(w, true); }},
       {"halted-behind", [this](const Words& w) { halt(w, false); }},
       {"halted-starting",
