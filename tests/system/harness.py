@@ -113,12 +113,12 @@ class Run:
     """One `elastictrain run`, started by start(); as a context manager it leaves no process behind."""
 
     def __init__(self, config=None, arguments=(), name=None, lab=None, environment=None, stdout=subprocess.PIPE,
-                 stderr=subprocess.PIPE):
+                 stderr=subprocess.PIPE, state=None):
         self.token = secrets.token_hex(8)
         self.name = name or f"test-{self.token[:6]}"
         self.lab = lab
         self.directory = tempfile.mkdtemp(prefix="etrun-")
-        self.state = os.path.join(self.directory, "state")
+        self.state = state or os.path.join(self.directory, "state")
         self.steps_directory = os.path.join(self.directory, "steps")
         os.mkdir(self.steps_directory)
         self.environment = {"ELASTICTRAIN_STATE_DIR": self.state, "ELASTICTRAIN_STEP_LOG": self.steps_directory,
@@ -165,6 +165,12 @@ class Run:
                 self.readers.append(threading.Thread(target=self._read, args=(name, stream), daemon=True))
                 self.readers[-1].start()
         return self
+
+    def resume(self, *arguments):
+        """Takes the run over under its name, or starts it again from its newest checkpoint."""
+        self.process.wait(10)
+        self.argv = [BINARY, "run", "--resume", self.name, *map(str, arguments)]
+        return self.start()
 
     def _read(self, name, stream):
         for line in stream:
@@ -250,11 +256,27 @@ class Run:
         return os.path.join(self.state, self.name, "journal.jsonl")
 
     def journal(self):
+        """Its records; a line that a killed supervisor or a full disk has torn is none."""
+        records = []
         try:
-            with open(self.journal_path()) as file:
-                return [json.loads(line) for line in file if line.endswith("\n")]
+            with open(self.journal_path(), errors="replace") as file:
+                for line in file:
+                    try:
+                        records.append(json.loads(line))
+                    except ValueError:
+                        continue
         except FileNotFoundError:
-            return []
+            pass
+        return records
+
+    def events(self, name, **fields):
+        """Records of the journal with this event and these fields."""
+        return [record for record in self.journal() if record.get("event") == name
+                and all(record.get(key) == value for key, value in fields.items())]
+
+    def wait_event(self, name, timeout=30, **fields):
+        what = f"event {name} {fields}"
+        return wait_until(lambda: self.events(name, **fields), timeout, what)[-1]
 
     def steps(self):
         return read_steps(self.steps_directory)

@@ -98,6 +98,28 @@ class Host:
             call(ip, "-n", self.lab.head.namespace, "neigh", "flush", "all")
             self._wait_for_port()
 
+    def power_off(self):
+        """Pulls the cable first, so that nobody hears of it, then ends every process but the sshd."""
+        self.set_link(False)
+        deadline = time.monotonic() + 10
+        while pids := self.pids():
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"{self.name} has processes that cannot be killed: {pids}")
+            kill_all(pids)
+            time.sleep(0.02)
+
+    def power_on(self):
+        self.set_link(True)
+
+    def cut(self, incoming=True, outgoing=True):
+        """Drops what this host hears, or what it says, without a word to anybody; heal() ends it."""
+        for chain, device, wanted in (("INPUT", "-i", incoming), ("OUTPUT", "-o", outgoing)):
+            if wanted:
+                call(*self.prefix(), find_tool("iptables"), "-w", "-A", chain, device, "eth0", "-j", "DROP")
+
+    def heal(self):
+        call(*self.prefix(), find_tool("iptables"), "-w", "-F")
+
     def _wait_for_port(self):
         program = "import socket, sys; socket.create_connection((sys.argv[1], 22), timeout=1).close()"
         deadline = time.monotonic() + 10

@@ -33,6 +33,28 @@ class LabTest(unittest.TestCase):
             lab.host("node1").set_link(True)
             self.assertEqual(lab.run_on_head(["ssh", "node1", "true"]).returncode, 0)
 
+    def test_a_cut_in_either_direction_is_silent_and_heals(self):
+        with Lab(hosts=1) as lab:
+            for incoming in (True, False):
+                lab.host("node1").cut(incoming=incoming, outgoing=not incoming)
+                said = lab.run_on_head(["ssh", "-o", "ConnectTimeout=1", "node1", "true"])
+                self.assertIn("timed out", said.stderr)
+                lab.host("node1").heal()
+                self.assertEqual(lab.run_on_head(["ssh", "node1", "true"]).returncode, 0)
+
+    def test_a_host_without_power_loses_its_processes_and_nobody_hears_of_it(self):
+        with Lab(hosts=1) as lab:
+            session = lab.popen_on_head(["ssh", "node1", "echo up; sleep 60"], stdout=subprocess.PIPE,
+                                        stderr=subprocess.DEVNULL, text=True)
+            self.assertEqual(session.stdout.readline(), "up\n")
+            lab.host("node1").power_off()
+            self.assertEqual(lab.host("node1").pids(), [])
+            self.assertIsNone(session.poll())
+            lab.host("node1").power_on()
+            self.assertEqual(lab.run_on_head(["ssh", "node1", "true"]).returncode, 0)
+            session.kill()
+            session.communicate()
+
     def test_the_rate_limit_holds(self):
         with Lab(hosts=1, rate="80mbit") as lab:
             started = time.monotonic()
