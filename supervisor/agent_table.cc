@@ -150,6 +150,11 @@ const transport::FrameConnection* AgentTable::connection_of(AgentId agent) const
   return found == entries_.end() || !found->second.peer ? nullptr : found->second.peer->connection.get();
 }
 
+bool AgentTable::is_stopping(AgentId agent) const {
+  const auto found = entries_.find(agent);
+  return found == entries_.end() || found->second.stopping;
+}
+
 std::vector<AgentId> AgentTable::connected() const {
   std::vector<AgentId> agents;
   for (const auto& [agent, entry] : entries_) {

@@ -67,6 +67,8 @@ class AgentTable {
 
   const transport::FrameConnection* connection_of(AgentId agent) const;
   std::vector<AgentId> connected() const;
+  // It was told to end, or will be when it comes back.
+  bool is_stopping(AgentId agent) const;
 
   // The end of the run: every agent is asked to stop, then ended by force.
   void stop_all(std::chrono::milliseconds grace);

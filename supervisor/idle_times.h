@@ -26,6 +26,12 @@ class IdleTimes {
   std::optional<Idle> measured(WorkerId worker, const protocol::WorkerSwap& swap);
   std::optional<Idle> close();
 
+  // What an earlier supervisor of this run has measured, from its journal.
+  void recall(double idle_s) {
+    last_s_ = idle_s;
+    total_s_ += idle_s;
+  }
+
   double total_s() const { return total_s_; }
   // The last change's; nothing while it is not known, or where nothing has changed.
   std::optional<double> last_s() const { return last_s_; }

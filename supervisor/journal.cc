@@ -19,13 +19,20 @@ namespace {
 constexpr off_t kTailBytes = 256 * 1024;  // looked at for the last number; longer lines than this do not occur
 constexpr std::string_view kSequenceKey = "{\"seq\":";
 
-// The number of the last whole record in `tail`; 0 if there is none.
-std::uint64_t last_sequence(std::string_view tail) {
+// The number that stands last in `tail`; 0 if there is none.
+std::uint64_t last_number(std::string_view tail) {
   const std::size_t found = tail.rfind(kSequenceKey);
   if (found == std::string_view::npos) return 0;
   std::uint64_t number = 0;
   std::from_chars(tail.data() + found + kSequenceKey.size(), tail.data() + tail.size(), number);
   return number;
+}
+
+// A torn line may have lost digits of its number, so the whole records before it count as well.
+std::uint64_t last_sequence(std::string_view tail) {
+  const std::size_t end = tail.rfind('\n');
+  const std::string_view whole = end == std::string_view::npos ? std::string_view() : tail.substr(0, end);
+  return std::max(last_number(whole), last_number(tail));
 }
 
 double unix_seconds() {
@@ -74,8 +81,15 @@ Status Journal::read_tail() {
   if (got != length) return Error{ErrorCode::kIo, "cannot read the end of the journal " + path_};
   sequence_ = last_sequence(tail);
   torn_ = !tail.empty() && tail.back() != '\n';
-  if (torn_) report_(core::Tell::Level::kWarning, "the last line of the journal " + path_ + " was cut off; it is kept");
+  if (!torn_) return {};
+  const std::size_t whole = tail.rfind('\n') + 1;  // 0 where there is no line end
+  report_(core::Tell::Level::kWarning, "the last line of the journal " + path_ + " was cut off; it is kept");
+  write("journal_torn", {{"bytes", std::to_string(tail.size() - whole)}}, true);
   return {};
+}
+
+void Journal::count_up_from(double up_s) {
+  up_before_s_ = up_s;
 }
 
 void Journal::write(const std::string& event, const Fields& fields, bool with_sync) {
@@ -93,7 +107,7 @@ std::string Journal::line_of(const std::string& event, const Fields& fields, std
   const std::chrono::duration<double> up = std::chrono::steady_clock::now() - start_;
   std::string line(kSequenceKey);
   line += std::to_string(sequence) + ",\"t\":" + fixed_microseconds(unix_seconds());
-  line += ",\"up\":" + fixed_microseconds(up.count()) + ",\"event\":" + core::json_text(event);
+  line += ",\"up\":" + fixed_microseconds(up_before_s_ + up.count()) + ",\"event\":" + core::json_text(event);
   for (const auto& [name, value] : fields) line += "," + core::json_text(name) + ":" + value;
   line += "}\n";
   return line;

@@ -1,6 +1,7 @@
 // Purpose: the truth about a run: append-only JSON lines,
 //   {"seq":N,"t":unix seconds with microseconds,"up":seconds since the start,"event":"…",fields…}
-// numbered on from what the file already holds. A line that an earlier run left torn is kept, apart.
+// numbered on from what the file already holds. A line that an earlier run left torn is kept, apart, and the record
+// "journal_torn" follows it.
 // Ownership: owns the descriptor. Thread: the io_context's.
 // Failure: a record that cannot be written (a full disk) is counted and reported once; writing goes on being tried, and
 // the first record that works again is followed by one that says how many are missing. Training never waits for it.
@@ -32,6 +33,9 @@ class Journal {
   // With `sync`, the record is on disk when this returns (or its failure has been reported).
   void write(const std::string& event, const Fields& fields, bool sync);
 
+  // "up" counts on from what the run had reached under an earlier supervisor.
+  void count_up_from(double up_s);
+
   const std::string& path() const { return path_; }
 
  private:
@@ -47,6 +51,7 @@ class Journal {
   int descriptor_;
   Report report_;
   std::chrono::steady_clock::time_point start_;
+  double up_before_s_ = 0;
   std::uint64_t sequence_ = 0;  // of the last record
   std::uint64_t lost_ = 0;      // records since writing began to fail
   bool torn_ = false;           // the file does not end with a line end

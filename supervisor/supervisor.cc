@@ -42,6 +42,8 @@ AgentTableOptions agent_options(const SupervisorOptions& options) {
   agents.bootstrap.orphan_grace_ms = options.orphan_grace_ms;
   agents.bootstrap.grace_ms = static_cast<std::uint64_t>(options.settings.grace.count());
   agents.bootstrap.interface = options.interface;
+  agents.bootstrap.notice_probe = options.notice_probe;
+  agents.bootstrap.notice_probe_ms = options.notice_probe.empty() ? 0 : options.notice_probe_ms;
   agents.listen.addresses = options.listen_addresses;
   agents.listen.port = options.listen_port;
   agents.tick = milliseconds(std::max<std::uint64_t>(options.heartbeat_ms, 10));
@@ -135,18 +137,33 @@ Status Supervisor::Impl::open() {
   auto claimed = RunDirectory::claim(options_.run_directory);
   if (!claimed.ok()) return claimed.error();
   directory_.emplace(std::move(claimed).value());
-  auto journal = Journal::open(directory_->journal_path(),
-                               [this](core::Tell::Level level, const std::string& text) { tell(level, text); });
-  if (!journal.ok()) return journal.error();
-  journal_ = std::move(journal).value();
-  if (Status opened = agents_.open(); !opened.ok()) return opened;
+  if (Status recorded = open_record(); !recorded.ok()) return recorded;
+  if (Status opened = open_journal(); !opened.ok()) return opened;
+  if (Status listening = listen_for_agents(); !listening.ok()) return listening;
   auto served = control::serve(
       io_, directory_->path(),
       [this](std::string line, control::ControlServer::Answer answer) { request(line, std::move(answer)); });
   if (!served.ok()) return served.error();
   control_ = std::move(served).value();
   master_port_ = find_free_port();
+  save_record(std::nullopt);
   announce();
+  go_on();
+  return {};
+}
+
+Status Supervisor::Impl::open_journal() {
+  if (options_.start != RunStart::kFresh) {
+    if (Status known = look_back(); !known.ok()) return known;
+  }
+  auto journal = Journal::open(directory_->journal_path(),
+                               [this](core::Tell::Level level, const std::string& text) { tell(level, text); });
+  if (!journal.ok()) return journal.error();
+  journal_ = std::move(journal).value();
+  journal_->count_up_from(up_before_s_);
+  audits_ = std::make_unique<AuditFile>(audit_path_of(journal_->path()),
+                                        [this](const std::string& text) { tell(core::Tell::Level::kWarning, text); });
+  if (options_.start == RunStart::kFresh) audits_->clear();
   return {};
 }
 
@@ -161,7 +178,8 @@ void Supervisor::Impl::announce() {
       .number("min_workers", settings.min_workers)
       .number("start_workers", settings.start_workers)
       .number("max_workers", settings.max_workers);
-  journal("run_opened", fields, true);
+  if (options_.start == RunStart::kStartAgain) fields.flag("anew", true);
+  journal(options_.start == RunStart::kFresh ? "run_opened" : "run_resumed", fields, true);
 }
 
 int Supervisor::Impl::run() {
@@ -175,7 +193,9 @@ int Supervisor::Impl::run() {
 
 void Supervisor::Impl::arm_time_limit() {
   if (options_.time_limit_ms == 0) return;
-  time_limit_.expires_after(milliseconds(options_.time_limit_ms));
+  // The run's time, not this supervisor's.
+  const milliseconds used(static_cast<std::int64_t>(up_before_s_ * 1000));
+  time_limit_.expires_after(std::max(milliseconds(options_.time_limit_ms) - used, milliseconds(0)));
   time_limit_.async_wait([this, life = std::weak_ptr(life_)](asio::error_code error) {
     if (!error && !life.expired()) request_stop(core::StopCause::kTimeLimit);
   });
@@ -208,6 +228,7 @@ void Supervisor::Impl::close_down() {
   rejections_.end_period();
   if (options_.on_figures) options_.on_figures(figures());
   journal("run_closed", core::Fields().integer("exit_status", exit_status_).text("reason", end_reason_), true);
+  save_record(RunRecord::End{exit_status_, end_reason_});
   agents_.close();
   control_.reset();
   journal_.reset();

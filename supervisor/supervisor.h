@@ -53,10 +53,19 @@ struct RunFigures {
   double samples_per_s = 0;
   double idle_s = 0;  // time in which no worker made progress because of a change, over all that are measured
   std::optional<double> last_idle_s;  // of the last change; not known before some steps at the new size
+  std::uint64_t recoveries = 0;
+  std::string last_recovery;  // what was lost, in words; empty: nothing yet
+  std::optional<double> last_recovery_idle_s;
 };
+
+// kFresh: a new run. kTakeOver: one whose supervisor is gone and which may still train. kStartAgain: one that has ended
+// before its training was done; it goes on from its newest checkpoint, its generation numbers too.
+enum class RunStart : std::uint8_t { kFresh, kTakeOver, kStartAgain };
 
 struct SupervisorOptions {
   core::RunSettings settings;
+  RunStart start = RunStart::kFresh;
+  std::string recorded_config;  // kept in the run's directory for whoever takes the run over; not read here
   WorkerProgram program;
   std::string run_directory;                     // made with mode 0700
   std::vector<std::string> listen_addresses;     // numeric; empty: loopback only
@@ -66,8 +75,10 @@ struct SupervisorOptions {
   std::uint64_t worker_dead_ms = 3'000;
   std::uint64_t orphan_grace_ms = 60'000;
   std::uint64_t agent_connect_timeout_ms = 10'000;
-  std::uint64_t time_limit_ms = 0;   // 0: none
-  std::string interface;             // data plane; empty: by route
+  std::uint64_t time_limit_ms = 0;  // 0: none
+  std::string interface;            // data plane; empty: by route
+  std::string notice_probe;         // command of every agent's shell; status 0: its host goes away; empty: none
+  std::uint64_t notice_probe_ms = 5'000;
   std::vector<int> forward_signals;  // passed on to the workers
   bool usr1_drains = false;
   std::function<void(const OutputLine&)> on_output;

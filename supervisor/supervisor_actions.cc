@@ -41,11 +41,17 @@ void Supervisor::Impl::look_at_spawns(const core::Actions& actions) {
 }
 
 void Supervisor::Impl::perform(core::LaunchAgent& action) {
+  // A host has one agent at a time: what an older one of it had is not heard of any more.
+  for (const AgentId older : workers_.agents_on(action.host)) {
+    if (agents_.connection_of(older) == nullptr) workers_.remove_all_of(older);
+  }
   agents_.launch(action.agent, action.host);
 }
 
 void Supervisor::Impl::perform(core::StopAgent& action) {
   agents_.stop(action.agent, std::chrono::milliseconds(action.grace_ms));
+  // Given up while it was away: nobody will say how its workers ended.
+  if (agents_.connection_of(action.agent) == nullptr) workers_.remove_all_of(action.agent);
 }
 
 void Supervisor::Impl::perform(core::SpawnWorker& action) {
@@ -131,6 +137,7 @@ void Supervisor::Impl::journal(const std::string& event, core::Fields& fields, b
 
 void Supervisor::Impl::journal(const std::string& event, const Journal::Fields& fields, bool sync) {
   if (journal_) journal_->write(event, fields, sync);
+  recoveries_.take(event, fields);
   if (options_.on_journal) options_.on_journal(event, fields);
 }
 
@@ -146,7 +153,7 @@ void Supervisor::Impl::note_idle(const std::optional<IdleTimes::Idle>& idle) {
 RunFigures Supervisor::Impl::figures() const {
   RunFigures figures;
   figures.view = membership_.view();
-  figures.uptime_s = std::chrono::duration<double>(clock_now() - started_).count();
+  figures.uptime_s = up_before_s_ + std::chrono::duration<double>(clock_now() - started_).count();
   const protocol::WorkerHeartbeat& newest = progress_.newest();
   figures.epoch = newest.epoch;
   figures.epoch_fraction = newest.epoch_fraction;
@@ -155,6 +162,11 @@ RunFigures Supervisor::Impl::figures() const {
   figures.samples_per_s = newest.samples_per_s;
   figures.idle_s = idle_times_.total_s();
   figures.last_idle_s = idle_times_.last_s();
+  figures.recoveries = recoveries_.count();
+  if (const auto& last = recoveries_.last()) {
+    figures.last_recovery = last->reason;
+    figures.last_recovery_idle_s = last->idle_s;
+  }
   return figures;
 }
 

@@ -48,7 +48,8 @@ void Supervisor::Impl::agent_connected(AgentId agent, const protocol::AgentHello
 
 void Supervisor::Impl::agent_lost(AgentId agent, const std::string& reason, core::LossEvidence evidence) {
   feed(core::AgentLost{agent, reason, evidence});
-  workers_.remove_all_of(agent);
+  // An agent that only lost its connection may come back with them.
+  if (evidence != core::LossEvidence::kConnection || agents_.is_stopping(agent)) workers_.remove_all_of(agent);
 }
 
 void Supervisor::Impl::agent_said(AgentId agent, protocol::AgentUp message) {
@@ -104,6 +105,10 @@ void Supervisor::Impl::on(AgentId agent, protocol::FromWorker& message) {
     progress_.heard(*heartbeat);
   } else if (const auto* swap = std::get_if<protocol::WorkerSwap>(&message.message)) {
     note_idle(idle_times_.measured(message.worker, *swap));
+  } else if (const auto* hello = std::get_if<protocol::WorkerHello>(&message.message)) {
+    workers_.heard_pid(message.worker, hello->pid);
+  } else if (const auto* audit = std::get_if<protocol::WorkerAudit>(&message.message)) {
+    audits_->append(message.worker, *audit);
   }
   feed(core::WorkerSaid{message.worker, std::move(message.message)});
 }

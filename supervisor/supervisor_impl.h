@@ -1,5 +1,6 @@
 // Purpose: the inside of Supervisor, its parts in files by topic:
 //   supervisor.cc          the life of a run: open, loop, close
+//   supervisor_resume.cc   taking over a run whose supervisor is gone
 //   supervisor_events.cc   what agents, hosts, users and timers say, into events of the core
 //   supervisor_actions.cc  what the core asks for, carried out
 #pragma once
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "supervisor/agent_table.h"
+#include "supervisor/audit_file.h"
 #include "supervisor/control/control_server.h"
 #include "supervisor/core/journal_fields.h"
 #include "supervisor/core/membership.h"
@@ -19,8 +21,10 @@
 #include "supervisor/idle_times.h"
 #include "supervisor/journal.h"
 #include "supervisor/progress.h"
+#include "supervisor/recovery_log.h"
 #include "supervisor/rejections.h"
 #include "supervisor/run_directory.h"
+#include "supervisor/run_record.h"
 #include "supervisor/supervisor.h"
 #include "supervisor/timers.h"
 #include "supervisor/worker_table.h"
@@ -43,6 +47,12 @@ class Supervisor::Impl {
 
  private:
   // The life of a run.
+  Status open_record();
+  Status open_journal();
+  Status listen_for_agents();
+  void save_record(std::optional<RunRecord::End> end);
+  Status look_back();
+  void go_on();
   void announce();
   void arm_time_limit();
   void loop_until(const std::function<bool()>& done, std::chrono::milliseconds limit);
@@ -99,11 +109,15 @@ class Supervisor::Impl {
   WorkerTable workers_;
   Progress progress_;
   IdleTimes idle_times_;
+  RecoveryLog recoveries_;
   Timers timers_;
   Rejections rejections_;
   HostPoller hosts_;
   std::optional<RunDirectory> directory_;
+  std::optional<core::Resumed> resumed_;  // until the core has it
+  double up_before_s_ = 0;                // under earlier supervisors
   std::unique_ptr<Journal> journal_;
+  std::unique_ptr<AuditFile> audits_;
   std::unique_ptr<control::ControlServer> control_;
   asio::steady_timer time_limit_;
   asio::steady_timer figures_timer_;

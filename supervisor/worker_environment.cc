@@ -13,6 +13,15 @@ bool sets_omp_threads(const std::vector<std::string>& environment) {
                      [](const std::string& entry) { return entry.rfind(kOmpThreads, 0) == 0; });
 }
 
+// "3:1,5:120": a generation and the first step it took part in.
+std::string lineage_text(const std::vector<protocol::Fence>& lineage) {
+  std::string text;
+  for (const protocol::Fence& fence : lineage) {
+    text += (text.empty() ? "" : ",") + std::to_string(fence.generation) + ":" + std::to_string(fence.first_step);
+  }
+  return text;
+}
+
 }  // namespace
 
 std::vector<std::string> worker_environment(const core::SpawnWorker& spawn, const WorkerSurroundings& around) {
@@ -41,6 +50,10 @@ std::vector<std::string> worker_environment(const core::SpawnWorker& spawn, cons
     environment.push_back(std::string(kOmpThreads) + "1");
   }
   environment.insert(environment.end(), around.user_environment.begin(), around.user_environment.end());
+  if (spawn.from_checkpoint) {
+    set("ELASTICTRAIN_RESUME", "1");
+    set("ELASTICTRAIN_LINEAGE", lineage_text(spawn.lineage));
+  }
   return environment;
 }
 

@@ -2,6 +2,22 @@
 
 namespace elastictrain {
 
+void WorkerTable::restore(const core::Resumed& resumed) {
+  std::unordered_map<AgentId, std::string> hosts;
+  for (const auto& agent : resumed.agents) hosts[agent.agent] = agent.host;
+  for (const auto& place : resumed.workers) {
+    entries_[place.worker] = {place.agent, hosts[place.agent], -1, place.slot, 0};
+  }
+  planned_ = generation_ = resumed.generation;
+  std::unordered_map<AgentId, std::uint32_t> local_ranks;
+  for (std::uint32_t rank = 0; rank < resumed.members.size(); ++rank) {
+    const auto found = entries_.find(resumed.members[rank]);
+    if (found == entries_.end()) continue;
+    plan_.push_back({found->first, rank, local_ranks[found->second.agent]++});
+  }
+  committed(resumed.generation);
+}
+
 void WorkerTable::spawned(const core::SpawnWorker& spawn, bool first_generation) {
   const bool has_rank = first_generation && spawn.rank < spawn.world_size;
   entries_[spawn.worker] = {spawn.agent, spawn.host, has_rank ? static_cast<std::int64_t>(spawn.rank) : -1,
@@ -11,6 +27,11 @@ void WorkerTable::spawned(const core::SpawnWorker& spawn, bool first_generation)
 void WorkerTable::set_pid(WorkerId worker, std::int64_t pid) {
   const auto found = entries_.find(worker);
   if (found != entries_.end()) found->second.pid = pid;
+}
+
+void WorkerTable::heard_pid(WorkerId worker, std::int64_t pid) {
+  const WorkerEntry* entry = find(worker);
+  if (entry != nullptr && entry->pid == 0) set_pid(worker, pid);
 }
 
 void WorkerTable::remove_all_of(AgentId agent) {
@@ -38,6 +59,14 @@ void WorkerTable::committed(Generation generation) {
 const WorkerEntry* WorkerTable::find(WorkerId worker) const {
   const auto found = entries_.find(worker);
   return found == entries_.end() ? nullptr : &found->second;
+}
+
+std::set<AgentId> WorkerTable::agents_on(const std::string& host) const {
+  std::set<AgentId> agents;
+  for (const auto& [worker, entry] : entries_) {
+    if (entry.host == host) agents.insert(entry.agent);
+  }
+  return agents;
 }
 
 // A leaver keeps the rank it had for what it still writes, so the plan in force decides once there is one.

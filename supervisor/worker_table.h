@@ -3,11 +3,13 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
 #include "supervisor/core/action.h"
+#include "supervisor/core/event.h"
 #include "supervisor/protocol/message.h"
 
 namespace elastictrain {
@@ -22,9 +24,13 @@ struct WorkerEntry {
 
 class WorkerTable {
  public:
+  // What the journal of a run that is taken over says; process ids are heard from the workers.
+  void restore(const core::Resumed& resumed);
   // Before the first generation a worker goes by the rank that it was started with.
   void spawned(const core::SpawnWorker& spawn, bool first_generation);
   void set_pid(WorkerId worker, std::int64_t pid);
+  // What the worker itself says counts where its agent has not said it to this supervisor.
+  void heard_pid(WorkerId worker, std::int64_t pid);
   void remove(WorkerId worker) { entries_.erase(worker); }
   void remove_all_of(AgentId agent);
 
@@ -33,6 +39,7 @@ class WorkerTable {
   void committed(Generation generation);
 
   const WorkerEntry* find(WorkerId worker) const;
+  std::set<AgentId> agents_on(const std::string& host) const;
   // The agent of the worker that has rank 0 now, or will have at the start; 0 if nobody has.
   AgentId agent_of_rank_zero() const;
   Generation generation() const { return generation_; }

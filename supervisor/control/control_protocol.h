@@ -1,6 +1,6 @@
-// Purpose: what `status`, `resize`, `replace`, `drain`, `stop` and `events` say to a running supervisor: one JSON object
-// per line over the Unix socket `control.sock` in the run's directory (mode 0700, owner only). One request, one answer;
-// `events` is not a request: the journal file beside the socket is the source, followed as it grows.
+// Purpose: what `status`, `resize`, `replace`, `drain`, `stop` and `events` say to a running supervisor: one JSON
+// object per line over the Unix socket `control.sock` in the run's directory (mode 0700, owner only). One request, one
+// answer; `events` is not a request: the journal file beside the socket is the source, followed as it grows.
 //
 //   {"command":"status"}                      -> {"ok":true,"status":{…}}   (schema below)
 //   {"command":"resize","workers":4}          -> {"ok":true,"text":"growing from 2 to 4"}
@@ -11,6 +11,9 @@
 //
 // status: {"name","phase","generation","world_size","target_size","global_batch","learning_rate_factor","size_reason",
 //          "last_change","uptime_s","epoch","epoch_fraction","step","loss","samples_per_s","idle_s","last_idle_s","journal",
+//          "recoveries","last_recovery","last_recovery_idle_s"|null,
+//          "failures":[{"class","total","within_window","limit"|null}],
+//          "cooled_hosts":[{"host","failures","left_ms","reason"}],
 //          "workers":[{"id","rank"|null,"host","slot","phase","generation","step","step_ms","compute_ms","data_wait_ms",
 //                      "communicate_ms","share","quiet_ms","pid"}],
 //          "hosts":[{"host","agent","slots","workers","phase","quiet_ms"}]}

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cmath>
+#include <optional>
 
 #include "supervisor/core/journal_fields.h"
 
@@ -27,6 +28,12 @@ class ObjectWriter {
     char buffer[40];
     std::snprintf(buffer, sizeof buffer, "%.9g", std::isfinite(value) ? value : 0.0);
     raw(name, buffer);
+  }
+  void optional(const char* name, const std::optional<double>& value) {
+    if (value)
+      real(name, *value);
+    else
+      raw(name, "null");
   }
   void close() { out_ += '}'; }
 
@@ -70,6 +77,24 @@ void append_host(std::string& out, const core::AgentView& agent, Instant now) {
   object.number("workers", agent.workers);
   object.text("phase", name_of(agent.phase));
   object.number("quiet_ms", static_cast<std::uint64_t>(quiet));
+  object.close();
+}
+
+void append_failure(std::string& out, const core::FailureView& failure) {
+  ObjectWriter object(out);
+  object.text("class", failure.name);
+  object.number("total", failure.total);
+  object.number("within_window", failure.within_window);
+  object.raw("limit", failure.limit == core::kUnlimited ? "null" : std::to_string(failure.limit));
+  object.close();
+}
+
+void append_cooled(std::string& out, const core::CooledHostView& cooled) {
+  ObjectWriter object(out);
+  object.text("host", cooled.host);
+  object.number("failures", cooled.failures);
+  object.number("left_ms", cooled.left_ms);
+  object.text("reason", cooled.reason);
   object.close();
 }
 
@@ -155,11 +180,13 @@ std::string status_answer(const RunFigures& figures, const StatusFacts& facts) {
   object.real("loss", figures.loss);
   object.real("samples_per_s", figures.samples_per_s);
   object.real("idle_s", figures.idle_s);
-  if (figures.last_idle_s)
-    object.real("last_idle_s", *figures.last_idle_s);
-  else
-    object.raw("last_idle_s", "null");
+  object.optional("last_idle_s", figures.last_idle_s);
   object.text("journal", facts.journal);
+  object.number("recoveries", figures.recoveries);
+  object.text("last_recovery", figures.last_recovery);
+  object.optional("last_recovery_idle_s", figures.last_recovery_idle_s);
+  object.raw("failures", array_of(view.failures, append_failure));
+  object.raw("cooled_hosts", array_of(view.cooled_hosts, append_cooled));
   object.raw("workers", array_of(view.workers, [&](std::string& to, const core::WorkerView& worker) {
                append_worker(to, worker, facts);
              }));

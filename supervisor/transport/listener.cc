@@ -98,7 +98,12 @@ class Acceptance : public std::enable_shared_from_this<Acceptance> {
   }
 
   void accept_failed(const Acceptor& acceptor, asio::error_code error) {
-    if (error == asio::error::no_descriptors && !pending_.empty()) drop_oldest("out of file descriptors");
+    if (error == asio::error::no_descriptors && !pending_.empty()) {
+      drop_oldest("out of file descriptors");
+    } else if (on_rejected_) {
+      const char* remedy = error == asio::error::no_descriptors ? "; raise the limit (ulimit -n)" : "";
+      on_rejected_("an unknown address", error.message() + remedy);
+    }
     auto timer = std::make_shared<asio::steady_timer>(io_, kAcceptPause);
     timer->async_wait([self = shared_from_this(), acceptor, timer](asio::error_code) {
       if (!self->stopped_) self->accept(acceptor);

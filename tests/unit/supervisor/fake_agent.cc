@@ -10,6 +10,7 @@ namespace elastictrain::testing {
 namespace {
 
 constexpr std::uint32_t kStepsPerReport = 5;
+constexpr std::chrono::milliseconds kRetryPeriod{20};
 
 }  // namespace
 
@@ -19,7 +20,8 @@ FakeAgent::FakeAgent(asio::io_context& io, protocol::AgentBootstrap bootstrap, F
       bootstrap_(std::move(bootstrap)),
       behaviour_(std::move(behaviour)),
       ended_(std::move(ended)),
-      timer_(io) {}
+      timer_(io),
+      retry_(io) {}
 
 void FakeAgent::start() {
   const transport::Key key = behaviour_.wrong_key ? transport::make_key() : bootstrap_.key;
@@ -27,6 +29,7 @@ void FakeAgent::start() {
                      std::chrono::milliseconds(bootstrap_.connect_timeout_ms), {},
                      [self = shared_from_this()](Result<std::shared_ptr<transport::FrameConnection>> result) {
                        if (result.ok()) return self->connected(std::move(result).value());
+                       if (self->was_connected_) return self->connection_ended();
                        self->ended_(self->bootstrap_.host + ": " + result.error().message);
                      });
 }
@@ -35,21 +38,40 @@ void FakeAgent::connected(std::shared_ptr<transport::FrameConnection> connection
   if (gone_) return connection->close();
   connection_ = std::move(connection);
   connection_->start([self = shared_from_this()](const std::string& body) { self->received(body); },
-                     [self = shared_from_this()](const Error&) { self->vanish(); });
+                     [self = shared_from_this()](const Error&) { self->connection_ended(); });
   if (behaviour_.says_nothing) return;
   protocol::AgentHello hello;
   hello.protocol_version = behaviour_.protocol_version == 0 ? limits::kProtocolVersion : behaviour_.protocol_version;
   hello.binary_version = behaviour_.binary_version.empty() ? ELASTICTRAIN_VERSION : behaviour_.binary_version;
   hello.agent = bootstrap_.agent;
   hello.host_name = bootstrap_.host;
+  for (const auto& [worker, heartbeat] : workers_) hello.workers.push_back(worker);
   send(hello);
+  if (std::exchange(was_connected_, true)) return repeat_what_workers_said();
   if (behaviour_.after_hello) behaviour_.after_hello(*connection_);
   report_later();
+}
+
+void FakeAgent::connection_ended() {
+  connection_.reset();
+  if (!behaviour_.reconnects || gone_) return vanish();
+  retry_.expires_after(kRetryPeriod);
+  retry_.async_wait([self = shared_from_this()](asio::error_code error) {
+    if (!error && !self->gone_) self->start();
+  });
+}
+
+void FakeAgent::repeat_what_workers_said() {
+  for (const auto& [worker, heartbeat] : workers_) {
+    say_ready(worker);
+    if (heartbeat.generation != 0) say(worker, protocol::WorkerActive{heartbeat.generation, 1, 0});
+  }
 }
 
 void FakeAgent::vanish() {
   if (std::exchange(gone_, true)) return;
   timer_.cancel();
+  retry_.cancel();
   if (connection_) connection_->close();
   ended_(bootstrap_.host + ": the agent ended");
 }
@@ -76,12 +98,17 @@ void FakeAgent::on(const protocol::SpawnWorker& order) {
     send(protocol::WorkerOutput{order.worker, false, {"hello from " + to_string(order.worker)}, 0});
     return worker_ends(order.worker, behaviour_.plain_exit_code, 0);
   }
-  say(order.worker, protocol::WorkerHello{limits::kProtocolVersion, order.worker, 1000, "test"});
+  say_ready(order.worker);
+}
+
+void FakeAgent::say_ready(WorkerId worker) {
+  const auto pid = 1000 + static_cast<std::int64_t>(worker.value);
+  say(worker, protocol::WorkerHello{limits::kProtocolVersion, worker, pid, "test"});
   protocol::WorkerReady ready;
   ready.endpoint = {bootstrap_.host, {"127.0.0.1"}, 4000, ""};
   ready.state_bytes = 1000;
   ready.sample_count = 100'000;
-  say(order.worker, ready);
+  say(worker, ready);
 }
 
 void FakeAgent::on(const protocol::SignalWorker& order) {

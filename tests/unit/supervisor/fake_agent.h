@@ -24,6 +24,7 @@ struct FakeBehaviour {
   bool says_nothing = false;           // connects and stays silent
   bool plain_workers = false;          // workers that never say hello, and end by themselves at once
   int plain_exit_code = 0;
+  bool reconnects = false;                                       // for ever, when its connection breaks
   std::function<void(transport::FrameConnection&)> after_hello;  // rubbish, floods
 };
 
@@ -40,6 +41,9 @@ class FakeAgent : public std::enable_shared_from_this<FakeAgent> {
 
  private:
   void connected(std::shared_ptr<transport::FrameConnection> connection);
+  void connection_ended();
+  void repeat_what_workers_said();
+  void say_ready(WorkerId worker);
   void received(const std::string& body);
   void on(const protocol::SpawnWorker& order);
   void on(const protocol::SignalWorker& order);
@@ -62,11 +66,13 @@ class FakeAgent : public std::enable_shared_from_this<FakeAgent> {
   std::function<void(std::string)> ended_;
   std::shared_ptr<transport::FrameConnection> connection_;
   asio::steady_timer timer_;
+  asio::steady_timer retry_;
   std::map<WorkerId, protocol::SpawnWorker> spawned_;
   std::map<WorkerId, protocol::WorkerHeartbeat> workers_;  // alive
   std::set<WorkerId> planned_;                             // members of the plan that was prepared last
   Step step_ = 0;
   std::uint64_t sequence_ = 0;
+  bool was_connected_ = false;
   bool gone_ = false;
 };
 

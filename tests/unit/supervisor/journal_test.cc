@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "supervisor/journal.h"
+#include "supervisor/journal_history.h"
 
 namespace elastictrain {
 namespace {
@@ -82,10 +83,45 @@ TEST_CASE("a torn last line is kept apart from what follows, and reported") {
   CHECK(file.reports[0].find("was cut off") != std::string::npos);
   journal->write("next", {}, true);
   const auto lines = file.lines();
-  REQUIRE(lines.size() == 3);
+  REQUIRE(lines.size() == 4);
   CHECK(lines[1] == R"({"seq":8,"eve)");
-  CHECK(Json::parse(lines[2])["event"] == "next");
+  CHECK(Json::parse(lines[2])["event"] == "journal_torn");
+  CHECK(Json::parse(lines[2])["bytes"] == 13);
   CHECK(Json::parse(lines[2])["seq"] == 9);
+  CHECK(Json::parse(lines[3])["event"] == "next");
+  CHECK(Json::parse(lines[3])["seq"] == 10);
+}
+
+TEST_CASE("a torn line that lost digits of its number does not make numbers repeat") {
+  JournalFile file;
+  std::ofstream(file.path) << R"({"seq":122,"event":"whole"})"
+                           << "\n"
+                           << R"({"seq":12)";
+  auto journal = file.open();
+  journal->write("next", {}, true);
+  CHECK(Json::parse(file.lines().back())["seq"] == 124);
+}
+
+TEST_CASE("a later supervisor reads the records of the newest run and counts its time on") {
+  JournalFile file;
+  {
+    auto journal = file.open();
+    for (const char* event : {"run_opened", "old", "run_closed", "run_opened"}) journal->write(event, {}, false);
+    journal->count_up_from(100);
+    journal->write("idle", {{"generation", "2"}, {"idle_ms", "12.5"}}, false);
+  }
+  std::ofstream(file.path, std::ios::app) << R"({"seq":6,"ev)";
+  std::vector<std::string> seen;
+  Journal::Fields last;
+  const auto history = read_journal_history(file.path, [&](const std::string& event, const Journal::Fields& fields) {
+    seen.push_back(event);
+    last = fields;
+  });
+  REQUIRE(history.ok());
+  CHECK(seen == std::vector<std::string>{"run_opened", "idle"});
+  CHECK(last == Journal::Fields{{"generation", "2"}, {"idle_ms", "12.5"}});
+  CHECK(history->up_s >= 100);
+  CHECK(!read_journal_history("/nowhere/journal.jsonl", [](const std::string&, const Journal::Fields&) {}).ok());
 }
 
 TEST_CASE("a full disk is reported once, recording resumes and says what is missing") {

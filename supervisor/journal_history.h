@@ -1,0 +1,24 @@
+// Purpose: what a run's journal holds so far, for a supervisor that takes the run over: the records of the newest run
+// in the file, from its last "run_opened" on. Lines that are no records (a torn one) are passed over.
+//
+// Thread: any one. Failure: a value that names the file.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "supervisor/journal.h"
+#include "supervisor/protocol/result.h"
+
+namespace elastictrain {
+
+struct JournalHistory {
+  double up_s = 0;  // of the last record: how long the run was watched until then
+  std::uint64_t records = 0;
+};
+
+// Calls `use` for each record, oldest first.
+Result<JournalHistory> read_journal_history(
+    const std::string& path, const std::function<void(const std::string& event, const Journal::Fields& fields)>& use);
+
+}  // namespace elastictrain

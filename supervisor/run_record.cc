@@ -1,0 +1,140 @@
+#include "supervisor/run_record.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+namespace elastictrain {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr const char* kFileName = "run.json";
+
+std::string hex_of(const transport::Key& key) {
+  constexpr char kDigits[] = "0123456789abcdef";
+  std::string text;
+  for (const std::uint8_t byte : key) {
+    text += kDigits[byte >> 4];
+    text += kDigits[byte & 15];
+  }
+  return text;
+}
+
+int digit_of(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+bool read_hex(const std::string& text, transport::Key& key) {
+  if (text.size() != 2 * key.size()) return false;
+  for (std::size_t i = 0; i < key.size(); ++i) {
+    const int high = digit_of(text[2 * i]);
+    const int low = digit_of(text[2 * i + 1]);
+    if (high < 0 || low < 0) return false;
+    key[i] = static_cast<std::uint8_t>(high * 16 + low);
+  }
+  return true;
+}
+
+Error cannot(const char* what, const std::string& path) {
+  return {ErrorCode::kIo, std::string("cannot ") + what + " " + path + ": " + std::strerror(errno)};
+}
+
+bool write_all(int descriptor, const std::string& bytes) {
+  for (std::size_t done = 0; done < bytes.size();) {
+    const ssize_t count = ::write(descriptor, bytes.data() + done, bytes.size() - done);
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) return false;
+    done += static_cast<std::size_t>(count);
+  }
+  return ::fsync(descriptor) == 0 || errno == EINVAL || errno == EROFS;
+}
+
+// So that the new name is on disk as well. Where a directory cannot be synced, a crash may bring the old file back.
+void sync_directory(const std::string& path) {
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (descriptor < 0) return;
+  (void)::fsync(descriptor);
+  ::close(descriptor);
+}
+
+std::string text_of(const RunRecord& record) {
+  Json json = {{"run", record.run_name},
+               {"version", record.version},
+               {"port", record.port},
+               {"listen", record.listen_addresses},
+               {"advertise", record.advertise_addresses},
+               {"config", record.config}};
+  if (record.end) {
+    json["exit_status"] = record.end->exit_status;
+    json["reason"] = record.end->reason;
+  } else {
+    json["key"] = hex_of(record.key);
+  }
+  return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+std::optional<RunRecord> record_of(const Json& json) {
+  RunRecord record;
+  record.run_name = json.at("run").get<std::string>();
+  record.version = json.at("version").get<std::string>();
+  record.port = json.at("port").get<std::uint16_t>();
+  record.listen_addresses = json.at("listen").get<std::vector<std::string>>();
+  record.advertise_addresses = json.at("advertise").get<std::vector<std::string>>();
+  record.config = json.at("config").get<std::string>();
+  if (json.contains("exit_status")) {
+    record.end = {json.at("exit_status").get<int>(), json.at("reason").get<std::string>()};
+  } else if (!read_hex(json.at("key").get<std::string>(), record.key)) {
+    return std::nullopt;
+  }
+  return record;
+}
+
+}  // namespace
+
+std::string run_record_path(const std::string& run_directory) {
+  return run_directory + "/" + kFileName;
+}
+
+Status save_run_record(const std::string& run_directory, const RunRecord& record) {
+  const std::string path = run_record_path(run_directory);
+  const std::string temporary = path + ".new";
+  if (::unlink(temporary.c_str()) != 0 && errno != ENOENT) return cannot("replace", temporary);
+  const int descriptor = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+  if (descriptor < 0) return cannot("write", temporary);
+  Status written;
+  if (!write_all(descriptor, text_of(record))) written = cannot("write", temporary);
+  ::close(descriptor);
+  if (written.ok() && ::rename(temporary.c_str(), path.c_str()) != 0) written = cannot("replace", path);
+  if (!written.ok()) {
+    (void)::unlink(temporary.c_str());
+    return written;
+  }
+  sync_directory(run_directory);
+  return {};
+}
+
+Result<RunRecord> load_run_record(const std::string& run_directory) {
+  const std::string path = run_record_path(run_directory);
+  std::ifstream stream(path, std::ios::binary);
+  if (!stream) return Error{ErrorCode::kUnavailable, "there is no record of a run in " + run_directory};
+  const std::string text(std::istreambuf_iterator<char>(stream), {});
+  const Error useless{ErrorCode::kInvalid,
+                      path + " cannot be read as the record of a run; remove " + run_directory + " to forget that run"};
+  try {
+    auto record = record_of(Json::parse(text));
+    if (record) return std::move(*record);
+  } catch (const Json::exception&) {
+    return useless;
+  }
+  return useless;
+}
+
+}  // namespace elastictrain

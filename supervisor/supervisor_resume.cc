@@ -1,0 +1,102 @@
+// Taking over a run whose supervisor is gone: its key and port from the record, what it was doing from the journal; its
+// agents come back by themselves.
+#include <chrono>
+#include <cstdlib>
+#include <thread>
+#include <utility>
+
+#include "supervisor/journal_history.h"
+#include "supervisor/journal_replay.h"
+#include "supervisor/supervisor_impl.h"
+
+namespace elastictrain {
+namespace {
+
+constexpr std::chrono::milliseconds kBindAgain{100};
+
+std::string remedy(const std::string& run_name) {
+  return "start it anew without --resume, or with another --name than " + run_name;
+}
+
+void recall_idle(IdleTimes& idle_times, const Journal::Fields& fields) {
+  for (const auto& [name, value] : fields) {
+    if (name == "idle_ms") idle_times.recall(std::strtod(value.c_str(), nullptr) / 1e3);
+  }
+}
+
+}  // namespace
+
+// Under the claim: what was read before it may have changed meanwhile.
+Status Supervisor::Impl::open_record() {
+  if (options_.start == RunStart::kFresh) return {};
+  auto record = load_run_record(directory_->path());
+  if (!record.ok()) return record.error();
+  const std::string& name = record->run_name;
+  if (options_.start == RunStart::kStartAgain) return {};
+  if (record->end) {
+    return Error{ErrorCode::kUnavailable,
+                 "run " + name + " has ended meanwhile: " + record->end->reason + "; " + remedy(name)};
+  }
+  if (record->version != ELASTICTRAIN_VERSION) {
+    return Error{ErrorCode::kUnavailable, "run " + name + " was started by elastictrain " + record->version +
+                                              ", this is " ELASTICTRAIN_VERSION "; resume it with that one"};
+  }
+  agents_.resume(record->key, record->port, record->listen_addresses, record->advertise_addresses);
+  return {};
+}
+
+// Agents that try to come back may hold the port for an instant.
+Status Supervisor::Impl::listen_for_agents() {
+  const auto deadline = std::chrono::steady_clock::now() + options_.settings.resume_timeout;
+  for (;;) {
+    Status opened = agents_.open();
+    const bool again = options_.start == RunStart::kTakeOver && !opened.ok() &&
+                       opened.error().code == ErrorCode::kUnavailable && std::chrono::steady_clock::now() < deadline;
+    if (!again) return opened;
+    std::this_thread::sleep_for(kBindAgain);
+  }
+}
+
+// A run that cannot be taken over later still trains.
+void Supervisor::Impl::save_record(std::optional<RunRecord::End> end) {
+  const AgentTableOptions& agents = agents_.options();
+  const Status saved =
+      save_run_record(directory_->path(),
+                      {options_.settings.run_name, ELASTICTRAIN_VERSION, agents.bootstrap.key, agents_.port(),
+                       agents.listen.addresses, agents.bootstrap.addresses, options_.recorded_config, std::move(end)});
+  if (saved.ok()) return;
+  tell(core::Tell::Level::kWarning, saved.error().message + "; this run cannot be resumed");
+}
+
+// The journal as an earlier supervisor left it: for the core, and for those who watch this run.
+Status Supervisor::Impl::look_back() {
+  auto replayed = replay_journal(directory_->journal_path());
+  if (!replayed.ok()) return replayed.error();
+  resumed_ = std::move(*replayed);
+  if (options_.start == RunStart::kStartAgain) {
+    resumed_->agents.clear();
+    resumed_->workers.clear();
+    resumed_->unsettled = true;
+    resumed_->target = options_.settings.start_workers;
+    resumed_->target_reason = "the size to start with";
+  }
+  const auto history =
+      read_journal_history(directory_->journal_path(), [this](const std::string& event, const Journal::Fields& fields) {
+        if (event == "idle") recall_idle(idle_times_, fields);
+        recoveries_.take(event, fields);
+        if (options_.on_journal) options_.on_journal(event, fields);
+      });
+  if (!history.ok()) return history.error();
+  up_before_s_ = history->up_s;
+  return {};
+}
+
+void Supervisor::Impl::go_on() {
+  if (!resumed_) return;
+  core::Resumed resumed = std::move(*std::exchange(resumed_, std::nullopt));
+  for (const auto& agent : resumed.agents) agents_.adopt(agent.agent, agent.host);
+  workers_.restore(resumed);
+  feed(std::move(resumed));
+}
+
+}  // namespace elastictrain

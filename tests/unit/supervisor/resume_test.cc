@@ -1,0 +1,139 @@
+// A run whose supervisor is gone, and the one that takes it over.
+#include <doctest/doctest.h>
+#include <sys/stat.h>
+
+#include "supervisor/run_record.h"
+#include "tests/unit/supervisor/scene.h"
+
+namespace elastictrain {
+namespace {
+
+using std::chrono::milliseconds;
+using testing::Json;
+using testing::Scene;
+
+std::set<std::uint64_t> ids_of(const Json& status) {
+  std::set<std::uint64_t> ids;
+  for (const Json& worker : status["workers"]) ids.insert(worker["id"].get<std::uint64_t>());
+  return ids;
+}
+
+// All agents are back, and all workers have said what they do.
+bool is_whole(const Json& status, std::size_t workers) {
+  bool whole = status["phase"] == "running" && status["world_size"] == workers && status["workers"].size() == workers;
+  for (const Json& host : status["hosts"]) whole = whole && host["phase"] == "up";
+  for (const Json& worker : status["workers"]) whole = whole && worker["step"] > 0 && worker["pid"] > 0;
+  return whole;
+}
+
+struct LostSupervisor : Scene {
+  LostSupervisor() {
+    options.recorded_config = "as it was";
+    options.settings.resume_timeout = Millis(5'000);
+    for (const char* host : {"one", "two"}) launcher.behaviours[host] = {.reconnects = true};
+  }
+
+  // Until the run is whole; then the supervisor is killed.
+  void lose_supervisor() {
+    REQUIRE(open().ok());
+    run_until_killed([this] { before = status_when([](const Json& s) { return is_whole(s, 2); }); });
+    REQUIRE(!before.is_null());
+    options.start = RunStart::kTakeOver;
+  }
+
+  Json before;
+};
+
+TEST_CASE("a run is taken over with its agents, its workers and its generation, and nothing is started again") {
+  LostSupervisor scene;
+  scene.lose_supervisor();
+  const int launches = scene.launcher.launches;
+  REQUIRE(scene.open().ok());
+  Json after, grown;
+  const int status = scene.run([&] {
+    after = scene.status_when([](const Json& s) { return is_whole(s, 2); });
+    scene.ask(R"({"command":"resize","workers":3})");
+    grown = scene.settled_at(3);
+    scene.ask(R"({"command":"stop"})");
+    while (control::is_live(scene.options.run_directory)) std::this_thread::sleep_for(milliseconds(5));
+  });
+  INFO(scene.told);
+  REQUIRE(!after.is_null());
+  CHECK(after["generation"] == scene.before["generation"]);
+  CHECK(ids_of(after) == ids_of(scene.before));
+  CHECK(after["workers"][0]["pid"] == scene.before["workers"][0]["pid"]);
+  CHECK(after["uptime_s"] >= scene.before["uptime_s"]);
+  REQUIRE(!grown.is_null());
+  CHECK(grown["generation"] > after["generation"]);
+  CHECK(status == 0);
+  CHECK(scene.launcher.launches == launches);
+  CHECK(scene.launcher.over.size() == 2);  // and no agent is left
+  CHECK(scene.journal_has("run_resumed"));
+}
+
+TEST_CASE("when no agent comes back the hosts are started anew, and numbers go on") {
+  LostSupervisor scene;
+  scene.lose_supervisor();
+  scene.options.settings.resume_timeout = Millis(200);
+  for (const auto& [id, agent] : scene.launcher.agents) agent->vanish();
+  REQUIRE(scene.open().ok());
+  Json after;
+  scene.run([&] { after = scene.status_when([](const Json& s) { return is_whole(s, 2); }); });
+  INFO(scene.told);
+  REQUIRE(!after.is_null());
+  CHECK(after["generation"] > scene.before["generation"]);
+  for (const std::uint64_t id : ids_of(scene.before)) CHECK(!ids_of(after).contains(id));
+}
+
+TEST_CASE("the record of a run is for its owner only, and loses its key when the run ends") {
+  LostSupervisor scene;
+  scene.lose_supervisor();
+  const auto record = load_run_record(scene.options.run_directory);
+  REQUIRE(record.ok());
+  struct stat found {};
+  REQUIRE(::stat(run_record_path(scene.options.run_directory).c_str(), &found) == 0);
+  CHECK((found.st_mode & 0777) == 0600);
+  CHECK(record->config == "as it was");
+  CHECK(record->key == scene.launcher.keys.front());
+  CHECK(!record->end);
+  REQUIRE(scene.open().ok());
+  CHECK(scene.supervisor->listen_port() == record->port);
+  scene.run([&] { scene.ask(R"({"command":"stop","now":true})"); });
+  const auto ended = load_run_record(scene.options.run_directory);
+  REQUIRE(ended.ok());
+  CHECK(ended->end.has_value());
+  CHECK(ended->key == transport::Key{});
+  const Status again = scene.open();
+  REQUIRE(!again.ok());
+  CHECK(again.error().code == ErrorCode::kUnavailable);
+  CHECK(again.error().message.find("has ended") != std::string::npos);
+}
+
+TEST_CASE("of two that take a run over the second is refused") {
+  LostSupervisor scene;
+  scene.lose_supervisor();
+  REQUIRE(scene.open().ok());
+  asio::io_context io;
+  Supervisor second(io, scene.options, scene.launcher, scene.source);
+  const Status refused = second.open();
+  REQUIRE(!refused.ok());
+  CHECK(refused.error().code == ErrorCode::kRefused);
+  scene.run([&] { scene.ask(R"({"command":"stop","now":true})"); });
+}
+
+TEST_CASE("a record that is cut off or of another version is refused by name") {
+  LostSupervisor scene;
+  scene.lose_supervisor();
+  const std::string path = run_record_path(scene.options.run_directory);
+  auto record = load_run_record(scene.options.run_directory);
+  REQUIRE(record.ok());
+  record->version = "0.0.0-other";
+  REQUIRE(save_run_record(scene.options.run_directory, *record).ok());
+  CHECK(scene.open().error().message.find("0.0.0-other") != std::string::npos);
+  std::filesystem::resize_file(path, 40);
+  CHECK(scene.open().error().message.find(path) != std::string::npos);
+  for (const auto& [id, agent] : scene.launcher.agents) agent->vanish();
+}
+
+}  // namespace
+}  // namespace elastictrain
