@@ -5,6 +5,7 @@
 #include <exception>
 #include <iostream>
 
+#include "cli/commands/run_flags.h"
 #include "cli/config/run_config.h"
 #include "cli/config/text.h"
 #include "cli/exit_code.h"
@@ -54,6 +55,14 @@ int report_parse_error(const CLI::App& app, const CLI::ParseError& error, const 
   return kExitUsage;
 }
 
+// "--resume" alone, where a name may follow but need not.
+bool is_bare_resume(const std::vector<std::string>& words, std::size_t place) {
+  if (words[place] != "--resume") return false;
+  if (place + 1 == words.size()) return true;
+  const std::string& next = words[place + 1];
+  return next.starts_with('-') || next.ends_with(".toml");
+}
+
 }  // namespace
 
 void add_commands(CLI::App& app, Invocation& invocation) {
@@ -88,8 +97,9 @@ std::vector<std::string> prepare_arguments(std::vector<std::string> arguments, s
   const auto dashes = std::find(arguments.begin(), arguments.end(), "--");
   if (dashes != arguments.end()) program.assign(dashes + 1, arguments.end());
   arguments.erase(dashes, arguments.end());
-  for (std::string& word : arguments) {
-    if (is_bare_label(word)) word = "--label=" + LogConfig{}.label;
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    if (is_bare_label(arguments[i])) arguments[i] = "--label=" + LogConfig{}.label;
+    if (is_bare_resume(arguments, i)) arguments[i] = std::string("--resume=") + kAnyRun;
   }
   return arguments;
 }
@@ -97,6 +107,8 @@ std::vector<std::string> prepare_arguments(std::vector<std::string> arguments, s
 int run_cli(int argc, char** argv) {
   // A reader that goes away must not end a run: every write reports it instead.
   std::signal(SIGPIPE, SIG_IGN);
+  // So does a file that may not grow any more (ulimit -f): it is reported as a full disk is.
+  std::signal(SIGXFSZ, SIG_IGN);
   try {
     Invocation invocation;
     const auto app = make_app(invocation);

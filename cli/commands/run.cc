@@ -1,20 +1,17 @@
 // `elastictrain run`: reads the configuration, wires launcher, host source, supervisor, signals and output, and runs.
 #include <unistd.h>
 
-#include <array>
 #include <csignal>
-#include <ctime>
-#include <filesystem>
 #include <iostream>
 #include <memory>
 
 #include "cli/commands/command.h"
 #include "cli/commands/dry_run.h"
+#include "cli/commands/resume.h"
 #include "cli/commands/run_flags.h"
 #include "cli/commands/run_parts.h"
 #include "cli/commands/run_plan.h"
 #include "cli/commands/run_signals.h"
-#include "cli/config/checks.h"
 #include "cli/exit_code.h"
 #include "cli/output/run_output.h"
 #include "cli/output/summary.h"
@@ -30,6 +27,7 @@ Examples:
   elastictrain run configs/quickstart.toml                 everything from a file
   elastictrain run job.toml --set batch.per_worker=64      … but one value
   elastictrain run job.toml --dry-run                      show what would be started
+  elastictrain run --resume NAME                           take over a run whose supervisor was lost
 
 Precedence: flag, then environment (ELASTICTRAIN_BATCH_PER_WORKER=64), then file, then default.
 )";
@@ -52,26 +50,10 @@ int status_of(const Error& error) {
   }
 }
 
-// What is run and when: no two runs share a journal, and the name still says something.
-std::string default_name(const RunConfig& config) {
-  std::string base = "trainer";
-  if (!config.use_trainer && !config.command.empty())
-    base = std::filesystem::path(config.command[0]).filename().string();
-  std::string name;
-  for (const char c : base.substr(0, 32)) name += check_name(std::string("a") + c).ok() ? c : '_';
-  const std::time_t now = std::time(nullptr);
-  tm parts{};
-  localtime_r(&now, &parts);
-  std::array<char, 32> text{};
-  std::strftime(text.data(), text.size(), "-%m%d-%H%M%S", &parts);
-  return (check_name(name).ok() ? name : "run") + text.data() + "-" + std::to_string(::getpid());
-}
-
-SupervisorOptions supervisor_options(const RunConfig& config, const RunPlan& plan, std::string directory) {
+SupervisorOptions supervisor_options(const RunConfig& config, const RunPlan& plan) {
   SupervisorOptions options;
   options.settings = plan.settings;
   options.program = plan.program;
-  options.run_directory = std::move(directory);
   options.listen_addresses = plan.listen_addresses;
   options.advertise_addresses = plan.advertise_addresses;
   options.listen_port = static_cast<std::uint16_t>(config.network.port);
@@ -83,12 +65,14 @@ SupervisorOptions supervisor_options(const RunConfig& config, const RunPlan& pla
   options.interface = config.network.interface;
   options.forward_signals = forwarded_signals(config.signals);
   options.usr1_drains = config.signals.usr1 == Usr1Choice::kDrain;
+  options.notice_probe = config.preemption.probe;
+  options.notice_probe_ms = config.preemption.probe_interval_ms;
   return options;
 }
 
 class LiveRun {
  public:
-  LiveRun(const RunConfig& config, const RunPlan& plan) : config_(config), plan_(plan) {}
+  LiveRun(const RunChoice& choice, const RunPlan& plan) : choice_(choice), config_(choice.config), plan_(plan) {}
 
   int run() {
     auto directory = run_directory_of(plan_.settings.run_name);
@@ -109,7 +93,10 @@ class LiveRun {
 
  private:
   SupervisorOptions options(std::string directory) {
-    SupervisorOptions options = supervisor_options(config_, plan_, std::move(directory));
+    SupervisorOptions options = supervisor_options(config_, plan_);
+    options.run_directory = std::move(directory);
+    options.start = choice_.start;
+    options.recorded_config = encode_recorded({config_, choice_.inputs.current_directory, choice_.inputs.environment});
     options.on_output = [this](const OutputLine& line) { output_->show_line(line); };
     options.on_tell = [this](core::Tell::Level level, const std::string& text) { output_->tell(level, text); };
     options.on_figures = [this](const RunFigures& figures) {
@@ -125,10 +112,9 @@ class LiveRun {
   int supervise() {
     if (const Status opened = supervisor_->open(); !opened.ok())
       return report(opened.error(), status_of(opened.error()));
-    RunSignals signals(io_, *supervisor_, *output_, forwarded_signals(config_.signals));
-    output_->say("elastictrain: run " + plan_.settings.run_name + " starts with " +
-                 std::to_string(plan_.settings.start_workers) + " workers; beside it: elastictrain status " +
-                 plan_.settings.run_name);
+    RunSignals signals(io_, *supervisor_, *output_, config_.signals);
+    const std::string& name = plan_.settings.run_name;
+    output_->say("elastictrain: run " + name + " " + beginning() + "; beside it: elastictrain status " + name);
     const int status = supervisor_->run();
     signals.stop();
     output_->say(summary_.render(status));
@@ -136,6 +122,19 @@ class LiveRun {
     return status;
   }
 
+  std::string beginning() const {
+    switch (choice_.start) {
+      case RunStart::kTakeOver:
+        return "is taken over from the supervisor that it lost";
+      case RunStart::kStartAgain:
+        return "goes on from its newest checkpoint";
+      case RunStart::kFresh:
+        return "starts with " + std::to_string(plan_.settings.start_workers) + " workers";
+    }
+    panic("a run without a start");
+  }
+
+  const RunChoice& choice_;
   const RunConfig& config_;
   const RunPlan& plan_;
   asio::io_context io_{1};
@@ -153,18 +152,15 @@ int dry_run(const RunConfig& config, const RunPlan& plan) {
 }
 
 int run_command(const RunFlags& flags, const std::vector<std::string>& program) {
-  const auto environment = process_environment();
-  const auto loaded = load_from_flags(flags, program, environment);
-  if (const auto* error = std::get_if<ConfigError>(&loaded)) {
-    std::cerr << error->text() << "\n";
-    return error->only_flags ? kExitUsage : kExitConfig;
+  const auto chosen = choose_run(flags, program);
+  if (const auto* failed = std::get_if<ChoiceFailed>(&chosen)) {
+    std::cerr << failed->text << "\n";
+    return failed->status;
   }
-  const RunConfig& config = std::get<LoadedConfig>(loaded).config;
-  std::error_code ignored;
-  const PlanInputs inputs{environment, std::filesystem::current_path(ignored).string(), default_name(config)};
-  const auto plan = make_plan(config, inputs);
+  const RunChoice& choice = std::get<RunChoice>(chosen);
+  const auto plan = make_plan(choice.config, choice.inputs);
   if (!plan.ok()) return report(plan.error(), status_of(plan.error()));
-  return flags.dry_run ? dry_run(config, *plan) : LiveRun(config, *plan).run();
+  return flags.dry_run ? dry_run(choice.config, *plan) : LiveRun(choice, *plan).run();
 }
 
 }  // namespace
@@ -174,6 +170,14 @@ void add_run(CLI::App& app, Invocation& invocation) {
   command->group(kGroupTrain)->footer(kExamples);
   const auto flags = std::make_shared<RunFlags>();
   add_run_flags(*command, flags);
+  const auto resume = [flags](const std::string& name) {
+    flags->resume = true;
+    flags->resume_name = name == kAnyRun ? "" : name;
+  };
+  command->add_option_function<std::string>("--resume", resume)
+      ->description("take over a run whose supervisor is gone, or go on from its newest checkpoint; no config needed")
+      ->type_name("[NAME]")
+      ->group("Job");
   command->add_flag("--dry-run", flags->dry_run, "show hosts, ranks, commands and environment; start nothing")
       ->group("Job");
   command->final_callback([&invocation, flags] {

@@ -1,5 +1,6 @@
 #include "cli/commands/run_flags.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "cli/config/schema.h"
@@ -86,6 +87,19 @@ ConfigError usage_error(std::string message) {
   return {{std::move(message)}, true};
 }
 
+// Both forms count in whole seconds, as the key behind them does.
+Result<Setting> window_setting(const std::string& text, const std::string& source) {
+  const auto window = parse_duration_ms(text);
+  if (!window.ok()) return Error{ErrorCode::kInvalid, source + ": " + window.error().message};
+  return Setting{"failures.window_s", std::to_string((*window + 999) / 1000), source};
+}
+
+const char* budget_key(std::string_view failure_class) {
+  if (failure_class == "crash") return "failures.max_crashes";
+  if (failure_class == "hang") return "failures.max_hangs";
+  return failure_class == "infrastructure" ? "failures.max_infrastructure" : nullptr;
+}
+
 // "--set batch.per_worker=64" as a setting.
 Result<Setting> setting_of(const std::string& word) {
   const std::size_t equals = word.find('=');
@@ -100,6 +114,19 @@ void add_run_flags(CLI::App& command, const std::shared_ptr<RunFlags>& flags) {
   command.add_option("-n,--np", flags->sizes, "number of workers, or MIN:MAX")
       ->type_name("N|MIN:MAX")
       ->group("[workers]");
+  command
+      .add_option("--max-restarts", flags->restarts,
+                  "failures within the window before the run ends; default crash:" +
+                      std::to_string(RunConfig().failures.max_crashes))
+      ->allow_extra_args(false)
+      ->type_name("N|CLASS:N[/TIME]")
+      ->group("[failures]");
+  command.add_flag_callback("--detach",
+                            [flags] {
+                              flags->settings.push_back({"signals.hup", "ignore", "--detach"});
+                            })
+      ->description("go on when the terminal hangs up (signals.hup = \"ignore\")")
+      ->group("[signals]");
   for (const KeySpec& key : schema()) {
     if (!key.flag.empty()) add_key_flag(command, key, flags);
   }
@@ -127,11 +154,55 @@ Result<std::vector<Setting>> settings_of_sizes(const std::string& text) {
       {"workers.min", low, source}, {"workers.start", start, source}, {"workers.max", high, source}};
 }
 
+Result<std::vector<Setting>> settings_of_restarts(const std::string& text) {
+  const std::string source = "--max-restarts " + text;
+  const std::size_t slash = text.find('/');
+  const std::string budget = text.substr(0, slash);
+  const std::size_t colon = budget.find(':');
+  const char* key = budget_key(colon == std::string::npos ? "crash" : budget.substr(0, colon));
+  const std::string amount = colon == std::string::npos ? budget : budget.substr(colon + 1);
+  if (key == nullptr || (amount != "unlimited" && !parse_whole_number(amount))) {
+    return Error{ErrorCode::kInvalid, source + ": write a number, or a class with one (crash:3, hang:3, " +
+                                          "infrastructure:unlimited), and a window where you want one (crash:3/10m)"};
+  }
+  std::vector<Setting> settings = {{key, amount, source}};
+  if (slash == std::string::npos) return settings;
+  auto window = window_setting(text.substr(slash + 1), source);
+  if (!window.ok()) return window.error();
+  settings.push_back(std::move(*window));
+  return settings;
+}
+
+namespace {
+
+Result<std::vector<Setting>> settings_of_all_restarts(const std::vector<std::string>& words) {
+  std::vector<Setting> settings;
+  for (const std::string& word : words) {
+    auto parsed = settings_of_restarts(word);
+    if (!parsed.ok()) return parsed.error();
+    for (Setting& setting : *parsed) {
+      const auto differs = [&](const Setting& other) {
+        return other.key == setting.key && other.key == "failures.window_s" && other.text != setting.text;
+      };
+      const auto other = std::find_if(settings.begin(), settings.end(), differs);
+      if (other != settings.end()) {
+        return Error{ErrorCode::kInvalid, other->source + " and " + setting.source + ": all classes share one window"};
+      }
+      settings.push_back(std::move(setting));
+    }
+  }
+  return settings;
+}
+
+}  // namespace
+
 std::variant<LoadedConfig, ConfigError> load_from_flags(const RunFlags& flags, const std::vector<std::string>& program,
-                                                        std::vector<std::pair<std::string, std::string>> environment) {
+                                                        std::vector<std::pair<std::string, std::string>> environment,
+                                                        const std::optional<RunConfig>& recorded) {
   ConfigInputs inputs;
   inputs.environment = std::move(environment);
   inputs.program = program;
+  inputs.recorded = recorded;
   if (!flags.config_file.empty()) {
     auto text = read_config_file(flags.config_file);
     if (!text.ok()) {
@@ -146,6 +217,9 @@ std::variant<LoadedConfig, ConfigError> load_from_flags(const RunFlags& flags, c
     if (!sizes.ok()) return usage_error(sizes.error().message);
     inputs.settings = std::move(*sizes);
   }
+  auto restarts = settings_of_all_restarts(flags.restarts);
+  if (!restarts.ok()) return usage_error(restarts.error().message);
+  inputs.settings.insert(inputs.settings.end(), restarts->begin(), restarts->end());
   inputs.settings.insert(inputs.settings.end(), flags.settings.begin(), flags.settings.end());
   for (const std::string& word : flags.set) {
     auto setting = setting_of(word);

@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <memory>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -12,13 +13,19 @@
 
 namespace elastictrain::cli {
 
+// What stands for a name in "--resume=" where the user gave none.
+inline constexpr const char* kAnyRun = ".";
+
 struct RunFlags {
   std::string config_file;
   bool dry_run = false;
+  bool resume = false;
+  std::string resume_name;             // empty: the name of the config, or the one run there is to resume
   std::vector<Setting> settings;       // in the order of the table, --set last
   std::vector<std::string> set;        // KEY=VALUE
   std::vector<std::string> variables;  // -x VAR or VAR=value
   std::string sizes;                   // -n
+  std::vector<std::string> restarts;   // --max-restarts
 };
 
 void add_run_flags(CLI::App& command, const std::shared_ptr<RunFlags>& flags);
@@ -26,8 +33,14 @@ void add_run_flags(CLI::App& command, const std::shared_ptr<RunFlags>& flags);
 // "4" or "2:4" as settings of workers.min, start and max.
 Result<std::vector<Setting>> settings_of_sizes(const std::string& text);
 
-// All settings of the command line, with `inputs` from the machine, as one checked configuration.
+// "3", "crash:3", "hang:unlimited" or "infrastructure:5/10m" as settings of [failures]. Without a class: crashes. The
+// window is one for all classes.
+Result<std::vector<Setting>> settings_of_restarts(const std::string& text);
+
+// All settings of the command line, with `environment` from the machine, as one checked configuration; `recorded`
+// stands in the place of a file.
 std::variant<LoadedConfig, ConfigError> load_from_flags(const RunFlags& flags, const std::vector<std::string>& program,
-                                                        std::vector<std::pair<std::string, std::string>> environment);
+                                                        std::vector<std::pair<std::string, std::string>> environment,
+                                                        const std::optional<RunConfig>& recorded = std::nullopt);
 
 }  // namespace elastictrain::cli

@@ -99,6 +99,32 @@ core::LearningRateSettings rate_settings(const LearningRateConfig& rate) {
   return {kRules[static_cast<std::size_t>(rate.rule)], narrow(rate.ramp_steps)};
 }
 
+std::uint32_t budget(std::uint64_t failures) {
+  return failures == kNoLimit ? core::kUnlimited : narrow(failures);
+}
+
+core::FailureSettings failure_settings(const FailuresConfig& failures) {
+  constexpr std::array kChoices = {core::OnFailure::kReplace, core::OnFailure::kShrink, core::OnFailure::kStop};
+  core::FailureSettings settings;
+  settings.on_failure = kChoices[static_cast<std::size_t>(failures.on_failure)];
+  settings.max_crashes = budget(failures.max_crashes);
+  settings.max_hangs = budget(failures.max_hangs);
+  settings.max_infrastructure = budget(failures.max_infrastructure);
+  settings.max_fruitless = budget(failures.max_fruitless);
+  settings.window = Millis(failures.window_s * 1000);
+  settings.wait_for_min = Millis(failures.wait_for_min_s * 1000);
+  settings.halt_timeout = Millis(failures.halt_timeout_ms);
+  settings.reconnect_grace = Millis(failures.reconnect_grace_ms);
+  settings.cool_down = Millis(failures.cool_down_ms);
+  settings.cool_down_max = Millis(failures.cool_down_max_ms);
+  settings.detect_hangs = failures.detect_hangs;
+  settings.hang_steps = narrow(failures.hang_steps);
+  settings.hang_min = Millis(failures.hang_min_ms);
+  settings.hang_max = Millis(failures.hang_max_ms);
+  settings.stacks_timeout = Millis(failures.stacks_timeout_ms);
+  return settings;
+}
+
 core::RunSettings make_settings(const RunConfig& config, const Sizes& sizes, const std::string& name) {
   core::RunSettings settings;
   settings.run_name = name;
@@ -108,12 +134,15 @@ core::RunSettings make_settings(const RunConfig& config, const Sizes& sizes, con
   settings.spares = narrow(config.workers.spares);
   settings.batch = batch_settings(config.batch);
   settings.learning_rate = rate_settings(config.learning_rate);
+  settings.failures = failure_settings(config.failures);
+  settings.has_checkpoints = !config.checkpoint.directory.empty();
   settings.start_timeout = Millis(config.timeouts.start_ms);
   settings.ready_timeout = Millis(config.timeouts.ready_ms);
   settings.prepare_timeout = Millis(config.timeouts.prepare_ms);
   settings.grace = Millis(config.timeouts.grace_ms);
   settings.suspect = Millis(config.timeouts.suspect_ms);
   settings.dead = Millis(config.timeouts.dead_ms);
+  settings.resume_timeout = Millis(config.timeouts.resume_timeout_ms);
   return settings;
 }
 
@@ -175,7 +204,11 @@ void add_library_settings(const RunConfig& config, std::vector<std::string>& env
   if (!config.checkpoint.directory.empty()) {
     add("ELASTICTRAIN_CHECKPOINT_DIR", absolute(config.checkpoint.directory));
     add("ELASTICTRAIN_CHECKPOINT_EVERY", std::to_string(config.checkpoint.interval_steps));
+    add("ELASTICTRAIN_CHECKPOINT_KEEP", std::to_string(config.checkpoint.keep));
+    if (config.checkpoint.resume) add("ELASTICTRAIN_RESUME", "1");
   }
+  // Gradients are kept for the survivors of a loss, of which such a run has none.
+  if (config.failures.on_failure == OnFailureChoice::kStop) add("ELASTICTRAIN_KEEP_GRADIENTS", "0");
 }
 
 }  // namespace
@@ -210,6 +243,11 @@ launcher::SshOptions ssh_options(const LauncherConfig& config) {
   options.parallelism = narrow(config.parallelism);
   options.copy_binary = config.copy_binary;
   return options;
+}
+
+bool is_passed(const EnvironmentConfig& environment, const std::string& name) {
+  return std::any_of(environment.pass.begin(), environment.pass.end(),
+                     [&name](const std::string& pattern) { return matches(pattern, name); });
 }
 
 Result<std::vector<std::string>> user_environment(const RunConfig& config, const Variables& ours) {

@@ -46,6 +46,9 @@ launcher::SshOptions ssh_options(const LauncherConfig& config);
 // Whether the name means this machine.
 bool is_this_host(const std::string& name);
 
+// Whether workers get this variable of ours.
+bool is_passed(const EnvironmentConfig& environment, const std::string& name);
+
 // NAME=value for every worker: passed on, from the file, set one by one, and what our worker library reads.
 Result<std::vector<std::string>> user_environment(const RunConfig& config,
                                                   const std::vector<std::pair<std::string, std::string>>& ours);

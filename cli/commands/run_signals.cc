@@ -9,7 +9,8 @@
 
 namespace elastictrain::cli {
 
-SignalMeaning meaning_of(int signal, bool leaving) {
+SignalMeaning meaning_of(int signal, bool leaving, HangUpChoice hang_up) {
+  if (signal == SIGHUP && hang_up == HangUpChoice::kIgnore) return SignalMeaning::kNothing;
   switch (signal) {
     case SIGINT:
       return leaving ? SignalMeaning::kStopNow : SignalMeaning::kDrain;
@@ -34,10 +35,10 @@ std::vector<int> forwarded_signals(const SignalsConfig& signals) {
   return numbers;
 }
 
-RunSignals::RunSignals(asio::io_context& io, Supervisor& supervisor, RunOutput& output, const std::vector<int>& forward)
-    : signals_(io), supervisor_(supervisor), output_(output) {
+RunSignals::RunSignals(asio::io_context& io, Supervisor& supervisor, RunOutput& output, const SignalsConfig& signals)
+    : signals_(io), supervisor_(supervisor), output_(output), hang_up_(signals.hup) {
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGTSTP, SIGCONT, SIGUSR1, SIGUSR2}) signals_.add(signal);
-  for (const int signal : forward) signals_.add(signal);
+  for (const int signal : forwarded_signals(signals)) signals_.add(signal);
   wait();
 }
 
@@ -55,7 +56,7 @@ void RunSignals::wait() {
 }
 
 void RunSignals::handle(int signal) {
-  const SignalMeaning meaning = meaning_of(signal, leaving_);
+  const SignalMeaning meaning = meaning_of(signal, leaving_, hang_up_);
   switch (meaning) {
     case SignalMeaning::kDrain:
       leaving_ = true;

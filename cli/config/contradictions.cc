@@ -35,6 +35,8 @@ class Finder {
     check_what_to_run();
     check_alternatives();
     check_timeouts();
+    check_failures();
+    check_checkpoint();
     check_log();
     check_batch();
     check_trainer();
@@ -98,6 +100,23 @@ class Finder {
     for (const TimeoutOrder& rule : timeout_order()) {
       order(rule.smaller, rule.larger, rule.may_be_equal, std::string(": ") + rule.why);
     }
+  }
+
+  void check_failures() {
+    if (config_.failures.detect_hangs) {
+      order("failures.hang_min_ms", "failures.hang_max_ms", true, "");
+      order("timeouts.heartbeat_ms", "failures.hang_min_ms", false,
+            ": a hang is judged by heartbeats; failures.detect_hangs = false switches that off");
+    }
+    order("failures.cool_down_ms", "failures.cool_down_max_ms", true, "");
+  }
+
+  void check_checkpoint() {
+    if (!config_.checkpoint.directory.empty()) return;
+    const std::string needs = " needs checkpoint.directory";
+    if (config_.checkpoint.resume) add({"checkpoint.resume"}, cite(loaded_, "checkpoint.resume") + needs);
+    if (config_.checkpoint.interval_steps > 0)
+      add({"checkpoint.interval_steps"}, cite(loaded_, "checkpoint.interval_steps") + needs);
   }
 
   void check_log() {

@@ -18,6 +18,7 @@ class Loader {
   explicit Loader(const ConfigInputs& inputs) : inputs_(inputs) {}
 
   std::variant<LoadedConfig, ConfigError> load() {
+    if (inputs_.recorded) apply_recorded(*inputs_.recorded);
     if (inputs_.file_text) apply_file();
     apply_environment();
     apply_settings();
@@ -39,6 +40,15 @@ class Loader {
       loaded_.origins[key.name] = Origin{level, where};
     } else {
       complain(where + ": " + key.name + " " + assigned.error().message, level);
+    }
+  }
+
+  void apply_recorded(const RunConfig& recorded) {
+    const RunConfig defaults;
+    loaded_.config = recorded;
+    for (const KeySpec& key : schema()) {
+      const bool is_set = render_value(recorded, key) != render_value(defaults, key);
+      if (is_set) loaded_.origins[key.name] = Origin{Level::kFile, "the run's record"};
     }
   }
 

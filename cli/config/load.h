@@ -35,6 +35,7 @@ struct Setting {
 struct ConfigInputs {
   std::string file_name;                 // for messages
   std::optional<std::string> file_text;  // none: run without a config file
+  std::optional<RunConfig> recorded;     // of a run that is resumed, in the place of a file
   std::vector<std::pair<std::string, std::string>> environment;
   std::vector<Setting> settings;
   std::vector<std::string> program;  // what stands behind "--"; replaces command or trainer

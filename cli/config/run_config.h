@@ -15,6 +15,10 @@ enum class AtLimitChoice : std::uint8_t { kStop, kSplit };
 enum class RateRuleChoice : std::uint8_t { kNone, kLinear, kSqrt };
 enum class TransportChoice : std::uint8_t { kAuto, kTcp };
 enum class Usr1Choice : std::uint8_t { kForward, kDrain };
+enum class HangUpChoice : std::uint8_t { kLeave, kIgnore };
+enum class OnFailureChoice : std::uint8_t { kReplace, kShrink, kStop };
+
+inline constexpr std::uint64_t kNoLimit = ~std::uint64_t{0};  // "unlimited"
 
 struct WorkersConfig {
   std::uint64_t min = 1;
@@ -64,6 +68,7 @@ struct TimeoutsConfig {
   std::uint64_t prepare_ms = 10'000;
   std::uint64_t grace_ms = 30'000;
   std::uint64_t orphan_grace_ms = 60'000;
+  std::uint64_t resume_timeout_ms = 5'000;
   std::uint64_t time_limit_s = 0;
 };
 
@@ -89,6 +94,32 @@ struct NetworkConfig {
 struct CheckpointConfig {
   std::string directory;
   std::uint64_t interval_steps = 0;
+  std::uint64_t keep = 3;
+  bool resume = false;  // a fresh run begins with the newest valid checkpoint in `directory`
+};
+
+struct FailuresConfig {
+  OnFailureChoice on_failure = OnFailureChoice::kReplace;
+  std::uint64_t max_crashes = 10;
+  std::uint64_t max_hangs = 10;
+  std::uint64_t max_infrastructure = kNoLimit;
+  std::uint64_t max_fruitless = 3;
+  std::uint64_t window_s = 3'600;
+  std::uint64_t wait_for_min_s = 600;
+  std::uint64_t halt_timeout_ms = 10'000;
+  std::uint64_t reconnect_grace_ms = 300;
+  std::uint64_t cool_down_ms = 10'000;
+  std::uint64_t cool_down_max_ms = 600'000;
+  bool detect_hangs = true;
+  std::uint64_t hang_steps = 3;
+  std::uint64_t hang_min_ms = 1'000;
+  std::uint64_t hang_max_ms = 600'000;
+  std::uint64_t stacks_timeout_ms = 500;
+};
+
+struct PreemptionConfig {
+  std::string probe;
+  std::uint64_t probe_interval_ms = 5'000;
 };
 
 struct AuditConfig {
@@ -98,6 +129,7 @@ struct AuditConfig {
 struct SignalsConfig {
   std::vector<std::string> forward = {"USR1", "USR2"};
   Usr1Choice usr1 = Usr1Choice::kForward;
+  HangUpChoice hup = HangUpChoice::kLeave;
 };
 
 struct EnvironmentConfig {
@@ -121,6 +153,8 @@ struct RunConfig {
   LogConfig log;
   NetworkConfig network;
   CheckpointConfig checkpoint;
+  FailuresConfig failures;
+  PreemptionConfig preemption;
   AuditConfig audit;
   SignalsConfig signals;
   EnvironmentConfig environment;

@@ -17,6 +17,8 @@ constexpr std::uint64_t kMaxWorkers = 100'000;
 constexpr std::uint64_t kDayMs = 86'400'000;
 constexpr std::uint64_t kMaxBatch = 1ULL << 30;
 constexpr std::uint64_t kMaxSteps = 1ULL << 40;
+constexpr std::uint64_t kMaxFailures = 1'000'000;
+constexpr std::string_view kUnlimitedWord = "unlimited";
 
 // --- Access to a member of RunConfig, of the top level or of a section
 // -------------------------------------------------
@@ -44,6 +46,8 @@ constexpr std::string_view kAtLimitNames[] = {"stop", "split"};
 constexpr std::string_view kRuleNames[] = {"none", "linear", "sqrt"};
 constexpr std::string_view kTransportNames[] = {"auto", "tcp"};
 constexpr std::string_view kUsr1Names[] = {"forward", "drain"};
+constexpr std::string_view kHangUpNames[] = {"leave", "ignore"};
+constexpr std::string_view kOnFailureNames[] = {"replace", "shrink", "stop"};
 
 using C = RunConfig;
 
@@ -130,9 +134,65 @@ void add_training_keys(std::vector<KeySpec>& keys) {
            TextField{in<&C::checkpoint, &CheckpointConfig::directory>}},
           {"checkpoint.interval_steps", "steps", "given to the program as ELASTICTRAIN_CHECKPOINT_EVERY; 0: none", "",
            IntegerField{in<&C::checkpoint, &CheckpointConfig::interval_steps>, 0, kMaxSteps}},
+          {"checkpoint.keep", "checkpoints", "newest valid checkpoints that are kept; older ones are removed", "",
+           IntegerField{in<&C::checkpoint, &CheckpointConfig::keep>, 1, 10'000}},
+          {"checkpoint.resume", "", "begin with the newest valid checkpoint in checkpoint.directory, if there is one",
+           "", BoolField{in<&C::checkpoint, &CheckpointConfig::resume>}},
           {"audit.every_steps", "steps",
            "check samples and parameter hashes of all workers every so many steps; 0: never", "--audit",
            IntegerField{in<&C::audit, &AuditConfig::every_steps>, 0, kMaxSteps}},
+      });
+}
+
+template <auto Member>
+KeySpec failure_time(const char* name, const char* unit, std::uint64_t min, const char* help) {
+  return {name, unit, help, "", IntegerField{in<&C::failures, Member>, min, 10 * kDayMs}};
+}
+
+template <auto Member>
+KeySpec failure_count(const char* name, const char* help) {
+  return {name, "failures", help, "", IntegerField{in<&C::failures, Member>, 0, kMaxFailures, true}};
+}
+
+void add_failure_keys(std::vector<KeySpec>& keys) {
+  using F = FailuresConfig;
+  using P = PreemptionConfig;
+  keys.insert(
+      keys.end(),
+      {
+          {"failures.on_failure", "",
+           "what follows the loss of a worker: replace it, go on with fewer, or stop the run", "--on-failure",
+           choice<&C::failures, &F::on_failure>(kOnFailureNames)},
+          failure_count<&F::max_crashes>("failures.max_crashes", "crashes of the program within window_s"),
+          failure_count<&F::max_hangs>("failures.max_hangs", "workers ended for hanging within window_s"),
+          failure_count<&F::max_infrastructure>("failures.max_infrastructure",
+                                                "losses of hosts, agents or network within window_s"),
+          {"failures.max_fruitless", "recoveries", "recoveries in a row without a committed step between them", "",
+           IntegerField{in<&C::failures, &F::max_fruitless>, 1, kMaxFailures, true}},
+          failure_time<&F::window_s>("failures.window_s", "seconds", 1, "how long a failure counts"),
+          failure_time<&F::wait_for_min_s>("failures.wait_for_min_s", "seconds", 0,
+                                           "wait for hosts while fewer than workers.min are left"),
+          failure_time<&F::halt_timeout_ms>("failures.halt_timeout_ms", "milliseconds", 100,
+                                            "for the survivors of a loss to halt; who does not is ended"),
+          failure_time<&F::reconnect_grace_ms>("failures.reconnect_grace_ms", "milliseconds", 0,
+                                               "for a broken connection once survivors miss its workers"),
+          failure_time<&F::cool_down_ms>("failures.cool_down_ms", "milliseconds", 0,
+                                         "rest of a host after its second failure in a row; doubles with each"),
+          failure_time<&F::cool_down_max_ms>("failures.cool_down_max_ms", "milliseconds", 0, "longest rest of a host"),
+          {"failures.detect_hangs", "", "end and replace workers that make no progress", "",
+           BoolField{in<&C::failures, &F::detect_hangs>}},
+          {"failures.hang_steps", "steps", "learned step times without progress that make a hang", "",
+           IntegerField{in<&C::failures, &F::hang_steps>, 1, 1'000'000}},
+          failure_time<&F::hang_min_ms>("failures.hang_min_ms", "milliseconds", 10,
+                                        "no hang before this time, however short a step is"),
+          failure_time<&F::hang_max_ms>("failures.hang_max_ms", "milliseconds", 100,
+                                        "a hang after this time in any case, also in an evaluation or a checkpoint"),
+          failure_time<&F::stacks_timeout_ms>("failures.stacks_timeout_ms", "milliseconds", 0,
+                                              "for finding out where a hanging worker is; 0: not asked"),
+          {"preemption.probe", "", "command that every host runs again and again; status 0: that host goes away", "",
+           TextField{in<&C::preemption, &P::probe>}},
+          {"preemption.probe_interval_ms", "milliseconds", "time between two runs of preemption.probe", "",
+           IntegerField{in<&C::preemption, &P::probe_interval_ms>, 100, kDayMs}},
       });
 }
 
@@ -155,6 +215,8 @@ void add_timeout_keys(std::vector<KeySpec>& keys) {
           timeout<&T::start_ms>("timeouts.start_ms", 100, "until the fewest workers are ready", "--start-timeout"),
           timeout<&T::grace_ms>("timeouts.grace_ms", 0, "between asking a worker to end and killing it", "--grace"),
           timeout<&T::orphan_grace_ms>("timeouts.orphan_grace_ms", 0, "how long hosts go on when this command is gone"),
+          timeout<&T::resume_timeout_ms>("timeouts.resume_timeout_ms", 100,
+                                         "for the hosts of a run that is resumed to come back"),
           {"timeouts.time_limit_s", "seconds", "stop the run after this time; 0: never", "--time-limit",
            IntegerField{in<&C::timeouts, &T::time_limit_s>, 0, 3650 * 86'400ULL}, true},
       });
@@ -202,6 +264,8 @@ void add_other_keys(std::vector<KeySpec>& keys) {
                    ListField{in<&C::signals, &SignalsConfig::forward>, check_signal}},
                   {"signals.usr1", "", "drain: USR1 asks the run to leave and is not passed on", "",
                    choice<&C::signals, &SignalsConfig::usr1>(kUsr1Names)},
+                  {"signals.hup", "", "leave: a hang-up of the terminal ends the run as TERM does (--detach: ignore)",
+                   "", choice<&C::signals, &SignalsConfig::hup>(kHangUpNames)},
                   {"environment.pass", "", "variables of ours that workers get; NAME* for all that begin so", "",
                    ListField{in<&C::environment, &EnvironmentConfig::pass>, check_variable_pattern}},
                   {"environment.set", "", "NAME=value for workers", "",
@@ -224,6 +288,7 @@ std::vector<KeySpec> make_schema() {
   add_host_keys(keys);
   add_launcher_keys(keys);
   add_training_keys(keys);
+  add_failure_keys(keys);
   add_timeout_keys(keys);
   add_log_keys(keys);
   add_other_keys(keys);
@@ -281,6 +346,11 @@ struct Assign {
   const Value& value;
 
   Status operator()(const IntegerField& field) const {
+    const auto* word = std::get_if<std::string>(&value);
+    if (field.may_be_unlimited && word != nullptr && *word == kUnlimitedWord) {
+      field.at(config) = kNoLimit;
+      return {};
+    }
     const auto* number = std::get_if<std::int64_t>(&value);
     if (number == nullptr || *number < 0) return mismatch(key, value);
     const auto amount = static_cast<std::uint64_t>(*number);
@@ -349,7 +419,8 @@ struct DescribeType {
   const KeySpec& key;
 
   std::string operator()(const IntegerField& field) const {
-    return "a whole number" + (key.unit.empty() ? "" : " of " + key.unit) + " " + range_text(field);
+    return "a whole number" + (key.unit.empty() ? "" : " of " + key.unit) + " " + range_text(field) +
+           (field.may_be_unlimited ? ", or \"unlimited\"" : "");
   }
   std::string operator()(const BoolField&) const { return "true or false"; }
   std::string operator()(const TextField&) const { return "text"; }
@@ -382,7 +453,7 @@ struct Reread {
   Value operator()(const IntegerField&) const {
     const auto number = parse_whole_number(trim(text));
     const bool fits = number && *number <= static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
-    return fits ? Value(static_cast<std::int64_t>(*number)) : Value(std::string(text));
+    return fits ? Value(static_cast<std::int64_t>(*number)) : Value(std::string(trim(text)));
   }
   Value operator()(const BoolField&) const {
     const std::string_view word = trim(text);
@@ -401,7 +472,10 @@ struct Render {
 
   // at() takes a mutable config only because one accessor serves both directions.
   RunConfig& writable() const { return const_cast<RunConfig&>(config); }
-  std::string operator()(const IntegerField& field) const { return std::to_string(field.at(writable())); }
+  std::string operator()(const IntegerField& field) const {
+    const std::uint64_t amount = field.at(writable());
+    return field.may_be_unlimited && amount == kNoLimit ? std::string(kUnlimitedWord) : std::to_string(amount);
+  }
   std::string operator()(const BoolField& field) const { return field.at(writable()) ? "true" : "false"; }
   std::string operator()(const TextField& field) const { return field.at(writable()); }
   std::string operator()(const ListField& field) const {

@@ -24,6 +24,7 @@ struct IntegerField {
   std::uint64_t& (*at)(RunConfig&);
   std::uint64_t min = 0;
   std::uint64_t max = 0;
+  bool may_be_unlimited = false;  // the word "unlimited" stands for kNoLimit
 };
 struct BoolField {
   bool& (*at)(RunConfig&);

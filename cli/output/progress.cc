@@ -43,6 +43,9 @@ std::vector<Part> make_parts(const RunFigures& figures) {
     parts.push_back({format_count(figures.samples_per_s) + " samples/s", 4});
   }
   parts.push_back({workers_text(figures.view), 0});
+  if (figures.recoveries > 0) {
+    parts.push_back({std::to_string(figures.recoveries) + (figures.recoveries == 1 ? " recovery" : " recoveries"), 4});
+  }
   if (!figures.view.last_change.empty()) parts.push_back({figures.view.last_change, kChangeWeight});
   return parts;
 }

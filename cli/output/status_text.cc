@@ -119,6 +119,37 @@ std::string idle_of(const Json& status) {
          (known ? format_duration(number(status, "last_idle_s")) : "-");
 }
 
+std::string recoveries_of(const Json& status) {
+  if (number(status, "recoveries") < 1) return "";
+  const bool known = status.contains("last_recovery_idle_s") && status["last_recovery_idle_s"].is_number();
+  const std::string why = text(status, "last_recovery");
+  return whole(status, "recoveries") + ", the last" + (why.empty() ? "" : " because " + why) + ", idle " +
+         (known ? format_duration(number(status, "last_recovery_idle_s")) : "-");
+}
+
+// "crash 2 (8 more are borne), infrastructure 1".
+std::string failures_of(const Json& status) {
+  std::string out;
+  for (const Json& failure : list(status, "failures")) {
+    out += (out.empty() ? "" : ", ") + text(failure, "class") + " " + whole(failure, "total");
+    const bool limited = failure.contains("limit") && failure["limit"].is_number();
+    if (!limited) continue;
+    const double left = std::max(0.0, number(failure, "limit") - number(failure, "within_window"));
+    out += " (" + (left > 0 ? format_number(left, 0) + " more" : std::string("no more")) + " are borne)";
+  }
+  return out;
+}
+
+std::string cooled_of(const Json& status) {
+  std::string out;
+  for (const Json& cooled : list(status, "cooled_hosts")) {
+    out += (out.empty() ? "" : "; ") + text(cooled, "host") + " for " +
+           format_duration(number(cooled, "left_ms") / 1e3) + " after " + whole(cooled, "failures") +
+           " failures in a row: " + text(cooled, "reason");
+  }
+  return out;
+}
+
 }  // namespace
 
 std::string render_status(const Json& status) {
@@ -129,6 +160,9 @@ std::string render_status(const Json& status) {
   line("why this size: ", text(status, "size_reason"));
   line("last change: ", text(status, "last_change"));
   if (number(status, "generation") > 1) line("idle for changes: ", idle_of(status));
+  line("failures: ", failures_of(status));
+  line("recoveries: ", recoveries_of(status));
+  line("left alone: ", cooled_of(status));
   return out + render_workers(status) + render_hosts(status);
 }
 

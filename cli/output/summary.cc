@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "cli/output/figures.h"
 #include "cli/output/table.h"
@@ -55,7 +56,7 @@ void Summary::add_commit(const Fields& fields) {
   change.generation = number_of(fields, "generation");
   change.reason = text_of(fields, "reason");
   change.size = number_of(fields, "world_size");
-  change.size_before = last_.view.world_size;
+  change.size_before = std::exchange(size_, change.size);
   if (change.size > 0 && change.generation > 1) changes_.push_back(change);
 }
 
@@ -117,6 +118,17 @@ std::string Summary::render_changes() const {
   return table.empty() ? "" : indented(table.render());
 }
 
+std::string Summary::render_failures() const {
+  std::string text;
+  for (const core::FailureView& failure : last_.view.failures) {
+    text += (text.empty() ? "  failures: " : ", ") + failure.name + " " + std::to_string(failure.total);
+  }
+  if (last_.recoveries == 0) return text.empty() ? "" : text + "\n";
+  text += (text.empty() ? "  recoveries: " : "; recoveries: ") + std::to_string(last_.recoveries);
+  if (last_.last_recovery_idle_s) text += ", the last idle " + format_duration(*last_.last_recovery_idle_s);
+  return text + "\n";
+}
+
 std::string Summary::render(int exit_status) const {
   std::string text = "summary of " + last_.view.run_name + "\n";
   text += "  ended: " + (end_reason_.empty() ? "without a word" : end_reason_) + " (status " +
@@ -127,6 +139,7 @@ std::string Summary::render(int exit_status) const {
     if (!changes_.empty()) text += ", idle for changes " + total_idle();
     text += "\n";
   }
+  text += render_failures();
   for (const auto& [key, value] : notes_) text += "  " + key + ": " + value + "\n";
   if (!audit_.empty()) text += "  audit: " + audit_ + "\n";
   return text + render_speeds() + render_changes();

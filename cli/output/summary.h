@@ -44,11 +44,13 @@ class Summary {
   std::string total_idle() const;
   std::string render_speeds() const;
   std::string render_changes() const;
+  std::string render_failures() const;
 
   RunFigures last_;
   Step finished_step_ = 0;  // a short run ends before its figures arrive
   std::map<std::uint64_t, Speed> speeds_;
   std::vector<Change> changes_;
+  std::uint64_t size_ = 0;  // of the generation that was committed last
   std::map<std::string, std::string> notes_;
   std::string audit_;
   std::string end_reason_;

@@ -198,6 +198,34 @@ TEST_CASE("sizes that contradict each other are refused") {
   CHECK(contains(bad(from_text("command = [\"./t\"]\n[batch]\nmax_global = 8\n")), "batch.max_global = 8"));
 }
 
+TEST_CASE("a budget of failures is a number or unlimited, and says so in both directions") {
+  const KeySpec& key = *find_key("failures.max_crashes");
+  RunConfig config;
+  CHECK(assign(config, key, std::string("unlimited")).ok());
+  CHECK(config.failures.max_crashes == kNoLimit);
+  CHECK(render_value(config, key) == "unlimited");
+  CHECK(assign_text(config, key, " 3 ").ok());
+  CHECK(render_value(config, key) == "3");
+  CHECK(good(from_text("command = [\"./t\"]\n[failures]\nmax_hangs = \"unlimited\"\n")).config.failures.max_hangs ==
+        kNoLimit);
+  CHECK(contains(bad(from_text("[failures]\nmax_crashes = \"many\"\n")), "or \"unlimited\", not the text 'many'"));
+  CHECK(contains(bad(from_text("[failures]\nhang_steps = \"unlimited\"\n")), "failures.hang_steps must be"));
+}
+
+TEST_CASE("failure settings that contradict each other are refused with both places") {
+  const std::string head = "command = [\"./t\"]\n";
+  CHECK(contains(
+      bad(from_text(head + "[failures]\nhang_min_ms = 2000\nhang_max_ms = 1000\n")),
+      "failures.hang_min_ms = 2000 (job.toml:3:1) must be at most failures.hang_max_ms = 1000 (job.toml:4:1)"));
+  CHECK(contains(bad(from_text(head + "[failures]\nhang_min_ms = 100\n")), "timeouts.heartbeat_ms = 250"));
+  CHECK(good(from_text(head + "[failures]\nhang_min_ms = 100\ndetect_hangs = false\n")).config.failures.hang_min_ms ==
+        100);
+  CHECK(contains(bad(from_text(head + "[failures]\ncool_down_ms = 700000\n")), "failures.cool_down_max_ms = 600000"));
+  CHECK(contains(bad(from_text(head + "[checkpoint]\nresume = true\n")),
+                 "checkpoint.resume = true (job.toml:3:1) needs checkpoint.directory"));
+  CHECK(contains(bad(from_text(head + "[checkpoint]\ninterval_steps = 5\n")), "needs checkpoint.directory"));
+}
+
 TEST_CASE("a program and the trainer exclude each other in a file, and a program of the command line wins") {
   ConfigInputs inputs = from_text("command = [\"./t\"]\n[trainer]\nmodel = \"mlp\"\n");
   CHECK(contains(bad(inputs), "exclude each other"));

@@ -51,6 +51,61 @@ TEST_CASE("a number of workers is fixed and a range is not") {
   for (const char* wrong : {"", "x", "2:", ":4", "2:4:6", "-1"}) CHECK(!settings_of_sizes(wrong).ok());
 }
 
+TEST_CASE("--max-restarts takes a number, a class, and a window that all classes share") {
+  const auto bare = settings_of_restarts("3");
+  REQUIRE(bare.ok());
+  REQUIRE(bare->size() == 1);
+  CHECK((*bare)[0].key == "failures.max_crashes");
+  CHECK((*bare)[0].text == "3");
+  const auto whole = settings_of_restarts("hang:unlimited/10m");
+  REQUIRE(whole.ok());
+  REQUIRE(whole->size() == 2);
+  CHECK((*whole)[0].key == "failures.max_hangs");
+  CHECK((*whole)[0].text == "unlimited");
+  CHECK((*whole)[1].key == "failures.window_s");
+  CHECK((*whole)[1].text == "600");
+  CHECK(settings_of_restarts("infrastructure:5")->front().key == "failures.max_infrastructure");
+  for (const char* wrong : {"", "x", "crash:", "crash", "disk:3", "3/", "3/soon", "crash:3:4", "-1"}) {
+    CAPTURE(wrong);
+    CHECK(!settings_of_restarts(wrong).ok());
+  }
+  RunFlags flags;
+  flags.restarts = {"crash:3/10m", "hang:1/10m"};
+  const auto good = load_from_flags(flags, {"./t"}, {});
+  REQUIRE(std::holds_alternative<LoadedConfig>(good));
+  CHECK(std::get<LoadedConfig>(good).config.failures.max_hangs == 1);
+  CHECK(std::get<LoadedConfig>(good).config.failures.window_s == 600);
+  flags.restarts = {"crash:3/10m", "hang:1/20m"};
+  const auto two = load_from_flags(flags, {"./t"}, {});
+  REQUIRE(std::holds_alternative<ConfigError>(two));
+  CHECK(std::get<ConfigError>(two).text().find("share one window") != std::string::npos);
+}
+
+TEST_CASE("failure settings reach the run, and workers are told what they must keep") {
+  RunConfig config = program();
+  config.failures.on_failure = OnFailureChoice::kShrink;
+  config.failures.max_hangs = 7;
+  config.failures.window_s = 60;
+  config.timeouts.resume_timeout_ms = 1234;
+  RunPlan plan = plan_of(config);
+  CHECK(plan.settings.failures.on_failure == core::OnFailure::kShrink);
+  CHECK(plan.settings.failures.max_hangs == 7);
+  CHECK(plan.settings.failures.max_infrastructure == core::kUnlimited);
+  CHECK(plan.settings.failures.window == Millis(60'000));
+  CHECK(plan.settings.resume_timeout == Millis(1234));
+  CHECK(!plan.settings.has_checkpoints);
+  CHECK(!has(plan.program.environment, "ELASTICTRAIN_KEEP_GRADIENTS=0"));
+  config.failures.on_failure = OnFailureChoice::kStop;
+  config.checkpoint = {.directory = "/data/ck", .interval_steps = 10, .keep = 5, .resume = true};
+  plan = plan_of(config);
+  CHECK(plan.settings.has_checkpoints);
+  for (const char* variable : {"ELASTICTRAIN_KEEP_GRADIENTS=0", "ELASTICTRAIN_CHECKPOINT_DIR=/data/ck",
+                               "ELASTICTRAIN_CHECKPOINT_KEEP=5", "ELASTICTRAIN_RESUME=1"}) {
+    CAPTURE(variable);
+    CHECK(has(plan.program.environment, variable));
+  }
+}
+
 TEST_CASE("without a word about sizes there are as many workers as slots") {
   CHECK(settle_sizes({.min = 1}, 4, false).start == 4);
   CHECK(settle_sizes({.min = 1}, 4, false).max == 4);
@@ -141,14 +196,16 @@ TEST_CASE("a dry run shows hosts, ranks, commands and environment, and starts no
 }
 
 TEST_CASE("Ctrl-C drains, a second one stops, TERM preempts once, the others are passed on") {
-  CHECK(meaning_of(SIGINT, false) == SignalMeaning::kDrain);
-  CHECK(meaning_of(SIGINT, true) == SignalMeaning::kStopNow);
-  CHECK(meaning_of(SIGTERM, false) == SignalMeaning::kPreempt);
-  CHECK(meaning_of(SIGHUP, false) == SignalMeaning::kPreempt);
-  CHECK(meaning_of(SIGTERM, true) == SignalMeaning::kNothing);
-  CHECK(meaning_of(SIGUSR1, false) == SignalMeaning::kPass);
-  CHECK(meaning_of(SIGTSTP, false) == SignalMeaning::kSuspend);
-  CHECK(meaning_of(SIGCONT, false) == SignalMeaning::kPass);
+  CHECK(meaning_of(SIGINT, false, HangUpChoice::kLeave) == SignalMeaning::kDrain);
+  CHECK(meaning_of(SIGINT, true, HangUpChoice::kLeave) == SignalMeaning::kStopNow);
+  CHECK(meaning_of(SIGTERM, false, HangUpChoice::kLeave) == SignalMeaning::kPreempt);
+  CHECK(meaning_of(SIGHUP, false, HangUpChoice::kLeave) == SignalMeaning::kPreempt);
+  CHECK(meaning_of(SIGHUP, false, HangUpChoice::kIgnore) == SignalMeaning::kNothing);
+  CHECK(meaning_of(SIGTERM, false, HangUpChoice::kIgnore) == SignalMeaning::kPreempt);
+  CHECK(meaning_of(SIGTERM, true, HangUpChoice::kLeave) == SignalMeaning::kNothing);
+  CHECK(meaning_of(SIGUSR1, false, HangUpChoice::kLeave) == SignalMeaning::kPass);
+  CHECK(meaning_of(SIGTSTP, false, HangUpChoice::kLeave) == SignalMeaning::kSuspend);
+  CHECK(meaning_of(SIGCONT, false, HangUpChoice::kLeave) == SignalMeaning::kPass);
 }
 
 TEST_CASE("USR1 as a notice to leave does not reach the workers") {

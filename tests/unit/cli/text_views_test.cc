@@ -84,7 +84,7 @@ TEST_CASE("journal lines are read by people") {
 }
 
 TEST_CASE("control bytes in the journal do not reach the terminal") {
-  CHECK(render_event(R"({"event":"exited","last":"\u001b[2J"})") == R"(exited  last="\u001b[2J")");
+  CHECK(render_event(R"({"event":"exited","last":"\u001b[2J"})") == R"(exited  last=\x1b[2J)");
   CHECK(render_event(R"({"event":"a\nb\u009b"})") == R"(a\x0ab\x9b)");
   CHECK(render_event("torn \x1b[2J") == "torn \\x1b[2J");
 }

@@ -1,0 +1,236 @@
+#include "cli/commands/resume.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <ctime>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "cli/config/checks.h"
+#include "cli/config/schema.h"
+#include "cli/config/snapshot.h"
+#include "cli/config/text.h"
+#include "cli/exit_code.h"
+#include "supervisor/control/control_client.h"
+#include "supervisor/run_directory.h"
+
+namespace elastictrain::cli {
+namespace {
+
+using Json = nlohmann::json;
+using Variables = std::vector<std::pair<std::string, std::string>>;
+using Choice = std::variant<RunChoice, ChoiceFailed>;
+
+constexpr const char* kFixedKeys[] = {"command",        "working_directory", "hosts.list",    "hosts.file",
+                                      "hosts.discover", "hosts.slots",       "launcher.kind", "checkpoint.directory"};
+
+ChoiceFailed unavailable(std::string text) {
+  return {"elastictrain run: " + std::move(text), kExitUnavailable};
+}
+
+ChoiceFailed failed(const Error& error) {
+  const bool wrong = error.code == ErrorCode::kInvalid;
+  return {"elastictrain run: " + error.message, wrong ? kExitConfig : kExitUnavailable};
+}
+
+std::string current_directory() {
+  std::error_code ignored;
+  return std::filesystem::current_path(ignored).string();
+}
+
+// What is run and when: no two runs share a journal, and the name still says something.
+std::string default_name(const RunConfig& config) {
+  std::string base = "trainer";
+  if (!config.use_trainer && !config.command.empty())
+    base = std::filesystem::path(config.command[0]).filename().string();
+  std::string name;
+  for (const char c : base.substr(0, 32)) name += check_name(std::string("a") + c).ok() ? c : '_';
+  const std::time_t now = std::time(nullptr);
+  tm parts{};
+  localtime_r(&now, &parts);
+  std::array<char, 32> text{};
+  std::strftime(text.data(), text.size(), "-%m%d-%H%M%S", &parts);
+  return (check_name(name).ok() ? name : "run") + text.data() + "-" + std::to_string(::getpid());
+}
+
+bool has_no_supervisor(const std::string& directory) {
+  const auto record = load_run_record(directory);
+  return record.ok() && !record->end && !control::is_live(directory);
+}
+
+std::vector<std::string> runs_without_supervisor() {
+  std::vector<std::string> names;
+  const auto state = state_directory();
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(state.ok() ? *state : "", ignored)) {
+    if (has_no_supervisor(entry.path().string())) names.push_back(entry.path().filename().string());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+// The name that the command line or the file gives; else the one run that there is to resume.
+Result<std::string> name_to_resume(const RunFlags& flags, const std::string& configured) {
+  const bool both = !flags.resume_name.empty() && !configured.empty() && flags.resume_name != configured;
+  if (both) {
+    return Error{ErrorCode::kInvalid, "--resume " + flags.resume_name + " and the name " + configured +
+                                          " mean different runs: drop one of them"};
+  }
+  if (!flags.resume_name.empty()) return flags.resume_name;
+  if (!configured.empty()) return configured;
+  const std::vector<std::string> names = runs_without_supervisor();
+  if (names.size() == 1) return names.front();
+  if (names.empty()) return Error{ErrorCode::kUnavailable, "there is no run to resume: none has lost its supervisor"};
+  return Error{ErrorCode::kUnavailable,
+               "several runs can be resumed, name one with --resume NAME: " + join(names, ", ")};
+}
+
+std::string name_setting(const RunFlags& flags) {
+  std::string name;
+  for (const Setting& setting : flags.settings) {
+    if (setting.key == "name") name = setting.text;
+  }
+  return name;
+}
+
+Result<RunStart> start_of(const RunRecord& record, const RunConfig& config) {
+  if (!record.end) return RunStart::kTakeOver;
+  const std::string how = "run " + record.run_name + " has ended: " + record.end->reason + " (status " +
+                          std::to_string(record.end->exit_status) + "); ";
+  if (record.end->exit_status == kExitSuccess) {
+    return Error{ErrorCode::kUnavailable, how + "there is nothing to resume. Leave --resume out to start it anew"};
+  }
+  if (config.checkpoint.directory.empty()) {
+    return Error{ErrorCode::kUnavailable,
+                 how + "it has no checkpoint.directory to go on from. Leave --resume out to start it anew"};
+  }
+  return RunStart::kStartAgain;
+}
+
+Variables passed_variables(const RunConfig& config, const Variables& ours) {
+  Variables passed;
+  for (const auto& [name, value] : ours) {
+    if (is_passed(config.environment, name)) passed.emplace_back(name, value);
+  }
+  return passed;
+}
+
+ChoiceFailed config_failed(const ConfigError& error) {
+  return {error.text(), error.only_flags ? kExitUsage : kExitConfig};
+}
+
+// The configuration comes from the record; flags and environment change what may be changed.
+Choice resume_recorded(const RunFlags& flags) {
+  const auto name = name_to_resume(flags, name_setting(flags));
+  if (!name.ok()) return failed(name.error());
+  const auto directory = run_directory_of(*name);
+  if (!directory.ok()) return failed(directory.error());
+  const auto record = load_run_record(*directory);
+  if (!record.ok()) {
+    if (record.error().code != ErrorCode::kUnavailable) return failed(record.error());
+    return unavailable("there is no run " + *name + " to resume: nothing is known of it in " + *directory);
+  }
+  const auto recorded = decode_recorded(record->config);
+  if (!recorded.ok()) return failed(recorded.error());
+  std::error_code no_directory;
+  std::filesystem::current_path(recorded->directory, no_directory);
+  if (no_directory) return unavailable("the directory of run " + *name + ", " + recorded->directory + ", is gone");
+  const auto loaded = load_from_flags(flags, {}, process_environment(), recorded->config);
+  if (const auto* error = std::get_if<ConfigError>(&loaded)) return config_failed(*error);
+  RunConfig config = std::get<LoadedConfig>(loaded).config;
+  const auto start = start_of(*record, config);
+  if (!start.ok()) return failed(start.error());
+  config.name = *name;
+  return RunChoice{std::move(config), {recorded->variables, recorded->directory, *name}, *start};
+}
+
+std::string differs_text(const std::string& name, const std::string& directory,
+                         const std::vector<std::string>& differences) {
+  std::string text = "run " + name + " goes on without its supervisor, and differs from what this command asks for:\n";
+  for (const std::string& difference : differences) text += "  " + difference + "\n";
+  return text + "To take it over as it is: elastictrain run --resume " + name +
+         "\nTo start another run choose another --name; to forget that one remove " + directory;
+}
+
+// The configuration is given; a run of this name that has lost its supervisor is taken over if it is the same one.
+Choice choose_given(const RunFlags& flags, const std::vector<std::string>& program) {
+  const Variables environment = process_environment();
+  const auto loaded = load_from_flags(flags, program, environment);
+  if (const auto* error = std::get_if<ConfigError>(&loaded)) return config_failed(*error);
+  RunChoice choice{std::get<LoadedConfig>(loaded).config, {}, RunStart::kFresh};
+  RunConfig& config = choice.config;
+  if (flags.resume) {
+    auto name = name_to_resume(flags, config.name);
+    if (!name.ok()) return failed(name.error());
+    config.name = std::move(*name);
+  }
+  choice.inputs = {environment, current_directory(), default_name(config)};
+  if (config.name.empty()) return choice;
+  const auto directory = run_directory_of(config.name);
+  if (!directory.ok()) return failed(directory.error());
+  const auto record = load_run_record(*directory);
+  if (!record.ok()) {
+    if (!flags.resume) return choice;
+    return unavailable("there is no run " + config.name + " to resume: nothing is known of it in " + *directory);
+  }
+  if (!flags.resume && (record->end || control::is_live(*directory))) return choice;
+  const auto start = start_of(*record, config);
+  if (!start.ok()) return failed(start.error());
+  const auto recorded = decode_recorded(record->config);
+  if (!recorded.ok()) return failed(recorded.error());
+  auto differences = find_differences(recorded->config, config);
+  const std::string& here = choice.inputs.current_directory;
+  if (recorded->directory != here)
+    differences.push_back("it was started in " + recorded->directory + ", not in " + here);
+  if (!differences.empty()) return unavailable(differs_text(config.name, *directory, differences));
+  choice.start = *start;
+  return choice;
+}
+
+std::string shown(const RunConfig& config, const KeySpec& key) {
+  const std::string value = render_value(config, key);
+  return value.empty() ? "nothing" : value;
+}
+
+}  // namespace
+
+std::string encode_recorded(const RecordedRun& run) {
+  const Json json = {{"config", snapshot_of(run.config)},
+                     {"directory", run.directory},
+                     {"variables", passed_variables(run.config, run.variables)}};
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+Result<RecordedRun> decode_recorded(const std::string& text) {
+  const Error useless{ErrorCode::kInvalid, "the configuration in the run's record cannot be read"};
+  try {
+    const Json json = Json::parse(text);
+    auto config = config_of_snapshot(json.at("config").get<std::string>());
+    if (!config.ok()) return config.error();
+    return RecordedRun{std::move(*config), json.at("directory").get<std::string>(),
+                       json.at("variables").get<Variables>()};
+  } catch (const Json::exception&) {
+    return useless;
+  }
+}
+
+std::vector<std::string> find_differences(const RunConfig& before, const RunConfig& now) {
+  std::vector<std::string> differences;
+  for (const KeySpec& key : schema()) {
+    const bool fixed = std::find(std::begin(kFixedKeys), std::end(kFixedKeys), key.name) != std::end(kFixedKeys);
+    if (!fixed && !key.name.starts_with("trainer.")) continue;
+    const std::string old_value = shown(before, key);
+    const std::string new_value = shown(now, key);
+    if (old_value != new_value) differences.push_back(key.name + " was " + old_value + ", is " + new_value);
+  }
+  return differences;
+}
+
+Choice choose_run(const RunFlags& flags, const std::vector<std::string>& program) {
+  const bool recorded = flags.resume && flags.config_file.empty() && program.empty();
+  return recorded ? resume_recorded(flags) : choose_given(flags, program);
+}
+
+}  // namespace elastictrain::cli
