@@ -1,20 +1,68 @@
 #include "train/session/audit_log.h"
 
-namespace elastictrain::session {
+#include <algorithm>
+#include <utility>
 
-void AuditLog::add(const protocol::AuditStep& step) {
-  const std::lock_guard lock(mutex_);
-  if (waiting_.size() == kMaxWaiting) waiting_.pop_front();
-  waiting_.push_back(step);
+namespace elastictrain::session {
+namespace {
+
+bool counts(const AuditedStep& step, WorkerId worker) {
+  return step.all_count || std::binary_search(step.holders.begin(), step.holders.end(), worker);
 }
 
-std::optional<protocol::WorkerAudit> AuditLog::take() {
+// The positions of `worker` in this step: none where it had no part, or where its part does not count.
+std::vector<state::Interval> pieces_of(const AuditedStep& step, WorkerId worker) {
+  if (!counts(step, worker)) return {};
+  for (std::size_t rank = 0; rank < step.shares.size(); ++rank) {
+    if (step.shares[rank].worker == worker) return step.cut.part(rank);
+  }
+  return {};
+}
+
+protocol::AuditStep record_of(const AuditedStep& step, const state::Interval& piece) {
+  return {.generation = step.generation,
+          .step = step.step,
+          .epoch = step.cut.epoch,
+          .first_position = piece.first,
+          .count = piece.count};
+}
+
+}  // namespace
+
+void AuditLog::add(AuditedStep step, WorkerId self, std::optional<std::uint64_t> state_hash) {
   const std::lock_guard lock(mutex_);
-  if (waiting_.empty()) return std::nullopt;
-  protocol::WorkerAudit message;
-  message.steps.assign(waiting_.begin(), waiting_.end());
-  waiting_.clear();
-  return message;
+  auto pieces = pieces_of(step, self);
+  if (pieces.empty()) pieces.push_back({step.cut.pieces.empty() ? 0 : step.cut.pieces.front().first, 0});
+  for (const auto& piece : pieces) {
+    auto record = record_of(step, piece);
+    record.hashed = state_hash.has_value();
+    record.state_hash = std::exchange(state_hash, std::nullopt).value_or(0);
+    waiting_.push_back(record);
+  }
+  while (waiting_.size() > kMaxWaiting) waiting_.pop_front();
+  remembered_.push_back(std::move(step));
+  if (remembered_.size() > kRemembered) remembered_.pop_front();
+}
+
+void AuditLog::add_for(WorkerId worker) {
+  const std::lock_guard lock(mutex_);
+  protocol::WorkerAudit audit{.of = worker};
+  for (const auto& step : remembered_) {
+    for (const auto& piece : pieces_of(step, worker)) audit.steps.push_back(record_of(step, piece));
+  }
+  if (!audit.steps.empty()) waiting_for_others_.push_back(std::move(audit));
+}
+
+std::vector<protocol::WorkerAudit> AuditLog::take() {
+  const std::lock_guard lock(mutex_);
+  auto messages = std::exchange(waiting_for_others_, {});
+  if (!waiting_.empty()) {
+    messages.emplace_back();
+    messages.back().steps.assign(waiting_.begin(), waiting_.end());
+    waiting_.clear();
+  }
+  for (auto& message : messages) message.batch = ++batches_;
+  return messages;
 }
 
 }  // namespace elastictrain::session

@@ -22,7 +22,7 @@ std::span<float> ControlLane::fill(const LaneInput& input) {
 LaneOutput ControlLane::read() const {
   LaneOutput output;
   output.all_ready = values_[kReady] == static_cast<float>(world_size_);
-  output.anyone_stops = values_[kStop] > 0;
+  output.all_stop = values_[kStop] == static_cast<float>(world_size_);
   output.has_loss = values_[kLossWeight] > 0;
   if (output.has_loss) output.loss = static_cast<double>(values_[kLossSum]) / static_cast<double>(values_[kLossWeight]);
   if (world_size_ <= kMaxTimedRanks) {

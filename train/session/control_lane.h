@@ -13,7 +13,7 @@ namespace elastictrain::session {
 
 struct LaneInput {
   bool swap_ready = false;  // the next generation is committed and built here
-  bool wants_stop = false;  // this worker lost its agent for good
+  bool wants_stop = false;  // no plan can reach this worker any more
   double loss = 0;          // of the step before, mean over `loss_samples`
   std::uint64_t loss_samples = 0;
   double compute_us = 0;  // of the step before
@@ -21,7 +21,7 @@ struct LaneInput {
 
 struct LaneOutput {
   bool all_ready = false;
-  bool anyone_stops = false;
+  bool all_stop = false;
   double loss = 0;
   bool has_loss = false;
   double slowest_compute_us = 0;

@@ -30,6 +30,13 @@ Status check_plan(const protocol::GenerationPlan& plan) {
 
 }  // namespace
 
+std::optional<std::uint32_t> rank_in(const protocol::GenerationPlan& plan, WorkerId worker) {
+  for (std::uint32_t rank = 0; rank < plan.members.size(); ++rank) {
+    if (plan.members[rank].worker == worker) return rank;
+  }
+  return std::nullopt;
+}
+
 std::vector<std::uint32_t> donor_ranks(const protocol::GenerationPlan& plan) {
   std::vector<std::uint32_t> ranks;
   for (const WorkerId donor : plan.donors) {
@@ -59,11 +66,11 @@ Result<std::unique_ptr<ControlPlane>> ControlPlane::open(
                       .heartbeat = environment.heartbeat,
                       .orphan_grace = environment.orphan_grace};
   LinkHandlers handlers;
-  handlers.on_message = [self = plane.get()](protocol::WorkerDown message) { self->hear(std::move(message)); };
-  handlers.on_heartbeat = std::move(on_heartbeat);
+  handlers.on_message = [self = plane.get()](const protocol::WorkerDown& message) { self->hear(message); };
+  handlers.on_heartbeat = [self = plane.get(), beat = std::move(on_heartbeat)] { return self->with_place(beat()); };
   handlers.on_orphaned = [self = plane.get()] {
     self->orphaned_.store(true);
-    self->notify();
+    self->wake();
   };
   auto link = AgentLink::connect(std::move(options), std::move(handlers));
   if (!link) return link.error();
@@ -74,18 +81,15 @@ Result<std::unique_ptr<ControlPlane>> ControlPlane::open(
 
 ControlPlane::ControlPlane(const Environment& environment)
     : environment_(environment),
-      slot_(std::make_unique<SwapSlot>(
-          environment.worker,
+      machine_(environment.worker),
+      builder_(std::make_unique<SeatBuilder>(
           [this](const auto& plan, std::uint32_t rank, const auto& cancel) { return build(plan, rank, cancel); },
-          [this](const protocol::WorkerUp& message) {
-            link_->send(message);
-            notify();
-          })) {}
+          [this](Generation generation, const Status& status) { built(generation, status); })) {}
 
 ControlPlane::~ControlPlane() {
-  // The control thread uses the slot and the builder uses the link: end the threads first, then the objects.
+  // The control thread uses the builder and the builder uses the link: end the threads first, then the objects.
   if (link_) link_->close(std::chrono::milliseconds(0));
-  slot_.reset();
+  builder_.reset();
 }
 
 Status ControlPlane::announce(protocol::WorkerReady ready) {
@@ -98,39 +102,153 @@ Status ControlPlane::announce(protocol::WorkerReady ready) {
   return {};
 }
 
-void ControlPlane::notify() {
+void ControlPlane::wake() {
   { const std::lock_guard lock(mutex_); }
   changed_.notify_all();
 }
 
-void ControlPlane::hear(protocol::WorkerDown message) {
-  if (auto* prepare = std::get_if<protocol::Prepare>(&message)) {
-    slot_->prepare(std::move(prepare->plan));
-  } else if (const auto* commit = std::get_if<protocol::Commit>(&message)) {
-    slot_->commit(commit->generation);
-  } else if (const auto* cancel = std::get_if<protocol::Cancel>(&message)) {
-    slot_->cancel(cancel->generation);
-  } else if (std::holds_alternative<protocol::Orphaned>(message)) {
-    orphaned_.store(true);
-  } else {
-    dismissed_.store(true);
-  }
-  notify();
+template <class Change>
+auto ControlPlane::drive(Change change) {
+  const std::lock_guard lock(mutex_);
+  struct Follow {
+    ControlPlane& plane;
+    ~Follow() { plane.carry_out(); }
+  } const follow{*this};
+  return change(machine_);
 }
 
-ControlPlane::Wake ControlPlane::wait_for_seat(std::chrono::milliseconds patience) {
-  std::unique_lock lock(mutex_);
-  Wake wake = Wake::kNothing;
-  changed_.wait_for(lock, patience, [&] {
-    if (slot_->ready(0))
-      wake = Wake::kSeat;
-    else if (dismissed())
-      wake = Wake::kDismissed;
-    else if (orphaned())
-      wake = Wake::kOrphaned;
-    return wake != Wake::kNothing;
+void ControlPlane::carry_out() {
+  if (machine_.place() != place_) {
+    place_ = machine_.place();
+    place_since_ = SteadyClock::now();
+  }
+  for (auto& effect : machine_.take_effects()) {
+    if (auto* start = std::get_if<WorkerMachine::StartBuild>(&effect)) {
+      builder_->start(std::move(start->plan), start->rank);
+    } else if (const auto* dropped = std::get_if<WorkerMachine::DropBuild>(&effect)) {
+      builder_->drop(dropped->generation);
+    } else if (const auto* say = std::get_if<WorkerMachine::Say>(&effect)) {
+      link_->send(say->message);
+    } else if (std::holds_alternative<WorkerMachine::AbortSeat>(effect)) {
+      if (current_) current_->abort();
+      if (current_cancel_) current_cancel_->cancel();
+      changed_.notify_all();
+    } else {
+      changed_.notify_all();
+    }
+  }
+}
+
+void ControlPlane::hear(const protocol::WorkerDown& message) {
+  if (std::holds_alternative<protocol::Orphaned>(message)) orphaned_.store(true);
+  drive([&](WorkerMachine& machine) { machine.hear(message); });
+  changed_.notify_all();
+}
+
+void ControlPlane::built(Generation generation, const Status& status) {
+  drive([&](WorkerMachine& machine) {
+    if (status)
+      machine.built(generation);
+    else
+      machine.build_failed(generation, status.error().message);
   });
-  return wake;
+}
+
+std::vector<protocol::WorkerUp> ControlPlane::with_place(std::vector<protocol::WorkerUp> messages) {
+  const std::lock_guard lock(mutex_);
+  const auto there = std::chrono::duration_cast<std::chrono::milliseconds>(SteadyClock::now() - place_since_);
+  for (auto& message : messages) {
+    auto* heartbeat = std::get_if<protocol::WorkerHeartbeat>(&message);
+    if (heartbeat == nullptr) continue;
+    heartbeat->place = place_;
+    heartbeat->place_ms = static_cast<std::uint64_t>(there.count());
+  }
+  return messages;
+}
+
+// In the lock in which the seat became the current one, so that an Abort finds its communicator from the first moment.
+TakenSeat ControlPlane::seat_with_build(WorkerMachine::NextSeat next) {
+  TakenSeat taken{std::move(next), nullptr, {}, nullptr};
+  if (!taken.rank || taken.is_void) return taken;
+  auto built = builder_->take(taken.plan.generation);
+  if (!built) panic("a seat was taken that is not built");
+  taken.communicator = std::move(built->communicator);
+  taken.state_sockets = std::move(built->state_sockets);
+  taken.cancel = std::make_shared<comm::CancelToken>();
+  current_ = taken.communicator;
+  current_cancel_ = taken.cancel;
+  return taken;
+}
+
+std::optional<TakenSeat> ControlPlane::wait_seat() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    auto next = machine_.take_seat(false);
+    carry_out();
+    if (next) return seat_with_build(std::move(*next));
+    if (orphaned()) return std::nullopt;
+    changed_.wait(lock);
+  }
+}
+
+std::optional<TakenSeat> ControlPlane::take_agreed_seat() {
+  const std::lock_guard lock(mutex_);
+  auto next = machine_.take_seat(true);
+  carry_out();
+  if (!next) return std::nullopt;
+  return seat_with_build(std::move(*next));
+}
+
+bool ControlPlane::wait_on_seat(const std::function<bool()>& arrived) {
+  std::unique_lock lock(mutex_);
+  while (!arrived()) {
+    const bool void_seat = machine_.generation() == 0 || machine_.seat_is_void();
+    if (void_seat || orphaned() || (machine_.dismissed() && !machine_.in_loop())) return false;
+    changed_.wait(lock);
+  }
+  return true;
+}
+
+bool ControlPlane::enter_loop(Step step, bool complete) {
+  return drive([&](WorkerMachine& machine) { return machine.enter_loop(step, complete); });
+}
+void ControlPlane::state_complete() {
+  drive([](WorkerMachine& machine) { machine.state_complete(); });
+}
+void ControlPlane::step_opened() {
+  drive([](WorkerMachine& machine) { machine.step_opened(); });
+}
+bool ControlPlane::enter_collective() {
+  return drive([](WorkerMachine& machine) { return machine.enter_collective(); });
+}
+void ControlPlane::leave_collective() {
+  drive([](WorkerMachine& machine) { machine.leave_collective(); });
+}
+void ControlPlane::collective_failed(const std::string& reason) {
+  drive([&](WorkerMachine& machine) { machine.collective_failed(reason); });
+}
+void ControlPlane::step_committed(Step step, bool everyone_ready) {
+  drive([&](WorkerMachine& machine) { machine.step_committed(step, everyone_ready); });
+}
+void ControlPlane::step_discarded() {
+  drive([](WorkerMachine& machine) { machine.step_discarded(); });
+}
+void ControlPlane::checkpoint_begins() {
+  drive([](WorkerMachine& machine) { machine.checkpoint_begins(); });
+}
+void ControlPlane::checkpoint_ends() {
+  drive([](WorkerMachine& machine) { machine.checkpoint_ends(); });
+}
+void ControlPlane::finished() {
+  drive([](WorkerMachine& machine) { machine.finished(); });
+}
+bool ControlPlane::swap_ready() const {
+  const std::lock_guard lock(mutex_);
+  return machine_.swap_ready();
+}
+bool ControlPlane::has_state() const {
+  const std::lock_guard lock(mutex_);
+  return machine_.has_state();
 }
 
 Result<comm::BuildResult> ControlPlane::build(const protocol::GenerationPlan& plan, std::uint32_t rank,

@@ -1,8 +1,9 @@
-// Purpose: everything of a launched worker that is not the training loop: the link to the agent, the plans of coming
-// generations and where the data plane is reached. The session asks it at step boundaries.
+// Purpose: everything of a launched worker that is not the training loop: the link to the agent, the worker machine
+// that decides what is built, answered and taken, the builder and where the data plane is reached. All of it is driven
+// under one lock, in which the machine's effects are carried out as well, so that what it says leaves in its order.
 //
-// Ownership: the session. Thread: all calls on the training thread, except send(). Its own threads: control, builder.
-// Failure: see AgentLink and SwapSlot; open() and announce() fail where the agent or an address is not there.
+// Ownership: the session. Thread: the training thread, unless a call says otherwise. Its own threads: control, builder.
+// Failure: see AgentLink and SeatBuilder; open() and announce() fail where the agent or an address is not there.
 #pragma once
 
 #include <atomic>
@@ -19,14 +20,24 @@
 #include "train/comm/data_listener.h"
 #include "train/session/agent_link.h"
 #include "train/session/environment.h"
-#include "train/session/swap_slot.h"
+#include "train/session/seat_builder.h"
+#include "train/session/worker_machine.h"
 
 namespace elastictrain::session {
 
+// A seat that was taken, with what was built for it: nothing where this worker has no place in it or it is void.
+struct TakenSeat : WorkerMachine::NextSeat {
+  std::shared_ptr<comm::Communicator> communicator;
+  std::vector<comm::StateSocket> state_sockets;
+  std::shared_ptr<comm::CancelToken> cancel;  // cancelled with the seat: ends its state transfers
+};
+
 class ControlPlane {
  public:
-  enum class Wake { kSeat, kDismissed, kOrphaned, kNothing };
+  using Place = protocol::StepPlace;
+  using SeatKind = WorkerMachine::SeatKind;
 
+  // `on_heartbeat` is called on the control thread.
   static Result<std::unique_ptr<ControlPlane>> open(const Environment& environment,
                                                     std::function<std::vector<protocol::WorkerUp>()> on_heartbeat);
   ~ControlPlane();
@@ -34,34 +45,70 @@ class ControlPlane {
   // Opens the data plane's listener and tells the supervisor that this worker can start.
   Status announce(protocol::WorkerReady ready);
 
-  // For a worker in no generation: until a seat can be taken, or there will be none; at most `patience`.
-  Wake wait_for_seat(std::chrono::milliseconds patience);
-  bool swap_ready(Generation current) const { return slot_->ready(current); }
-  std::optional<Upcoming> take(Generation current) { return slot_->take(current); }
-  void retire(std::unique_ptr<comm::Communicator> communicator) { slot_->retire(std::move(communicator)); }
+  // For a worker at the start or one that is halted: waits for its next seat as long as somebody may bring one.
+  // Nothing: this worker is orphaned, and no plan can come.
+  std::optional<TakenSeat> wait_seat();
+  // At the boundary at which the lane said that everyone is ready.
+  std::optional<TakenSeat> take_agreed_seat();
+  // Until `arrived` (false when the seat is void, or nobody is left who could say so). wake() makes it look again.
+  bool wait_on_seat(const std::function<bool()>& arrived);
+  void wake();  // any thread
 
-  bool dismissed() const { return dismissed_.load(); }
+  // As the worker machine's; enter_collective() … collective_failed() also on the reducer's thread.
+  bool enter_loop(Step step, bool complete);
+  void state_complete();
+  void step_opened();
+  bool enter_collective();
+  void leave_collective();
+  void collective_failed(const std::string& reason);
+  void step_committed(Step step, bool everyone_ready);
+  void step_discarded();
+  void checkpoint_begins();
+  void checkpoint_ends();
+  void finished();
+  bool swap_ready() const;
+  bool has_state() const;
+
+  // No plan can come any more: the agent, or its supervisor, has been away for the orphan grace.
   bool orphaned() const { return orphaned_.load(); }
 
-  void send(const protocol::WorkerUp& message) { link_->send(message); }
+  void retire(std::shared_ptr<comm::Communicator> communicator) { builder_->retire(std::move(communicator)); }
+  void send(const protocol::WorkerUp& message) { link_->send(message); }  // any thread
   void close(std::chrono::milliseconds flush_time) { link_->close(flush_time); }
 
  private:
+  using SteadyClock = std::chrono::steady_clock;
+
   explicit ControlPlane(const Environment& environment);
-  void hear(protocol::WorkerDown message);
-  void notify();
+  void hear(const protocol::WorkerDown& message);
+  void built(Generation generation, const Status& status);
+  std::vector<protocol::WorkerUp> with_place(std::vector<protocol::WorkerUp> messages);
+  // With the lock held.
+  void carry_out();
+  TakenSeat seat_with_build(WorkerMachine::NextSeat next);
+  // Runs `change` on the machine and what follows from it.
+  template <class Change>
+  auto drive(Change change);
   Result<comm::BuildResult> build(const protocol::GenerationPlan& plan, std::uint32_t rank,
                                   const comm::CancelToken& cancel);
 
   const Environment& environment_;
   std::unique_ptr<comm::DataListener> listener_;
-  std::atomic<bool> dismissed_{false};
   std::atomic<bool> orphaned_{false};
-  std::mutex mutex_;
+
+  mutable std::mutex mutex_;
   std::condition_variable changed_;
+  WorkerMachine machine_;
+  Place place_ = Place::kStarting;
+  SteadyClock::time_point place_since_ = SteadyClock::now();
+  std::shared_ptr<comm::Communicator> current_;  // of the machine's generation, to be aborted
+  std::shared_ptr<comm::CancelToken> current_cancel_;
+
   std::unique_ptr<AgentLink> link_;
-  std::unique_ptr<SwapSlot> slot_;
+  std::unique_ptr<SeatBuilder> builder_;
 };
+
+std::optional<std::uint32_t> rank_in(const protocol::GenerationPlan& plan, WorkerId worker);
 
 // Ranks of the donors in the order of their slices, and of the joiners.
 std::vector<std::uint32_t> donor_ranks(const protocol::GenerationPlan& plan);

@@ -93,6 +93,7 @@ Result<Environment> read_environment() {
   environment.checkpoint_directory = text("ELASTICTRAIN_CHECKPOINT_DIR");
   environment.checkpoint_every = numbers.read("ELASTICTRAIN_CHECKPOINT_EVERY", 0, kAny);
   environment.resume = numbers.read("ELASTICTRAIN_RESUME", 0, 1) == 1;
+  environment.keep_gradients = numbers.read("ELASTICTRAIN_KEEP_GRADIENTS", 1, 1) == 1;
   read_choices(environment, numbers);
   if (environment.heartbeat.count() == 0) numbers.complain("ELASTICTRAIN_HEARTBEAT_MS must be at least 1");
   if (!environment.socket_path.empty() && environment.worker.value == 0) {

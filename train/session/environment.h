@@ -29,6 +29,7 @@ struct Environment {
   std::string checkpoint_directory;
   std::uint64_t checkpoint_every = 0;  // steps; 0: only at the end
   bool resume = false;
+  bool keep_gradients = true;  // so that a loss costs no forward or backward pass
 };
 
 Result<Environment> read_environment();

@@ -16,10 +16,10 @@ Reducer::~Reducer() {
   thread_.join();
 }
 
-void Reducer::submit(float* data, std::size_t count) {
+void Reducer::submit(Bucket& bucket) {
   {
     const std::lock_guard lock(mutex_);
-    queue_.push_back({data, count});
+    queue_.push_back(&bucket);
   }
   changed_.notify_all();
 }
@@ -27,7 +27,7 @@ void Reducer::submit(float* data, std::size_t count) {
 Status Reducer::wait() {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return queue_.empty() && !busy_; });
-  return failure_;
+  return std::exchange(failure_, Status());
 }
 
 void Reducer::run() {
@@ -35,17 +35,17 @@ void Reducer::run() {
   while (true) {
     changed_.wait(lock, [this] { return ending_ || !queue_.empty(); });
     if (ending_) return;
-    const Bucket bucket = queue_.front();
+    Bucket* const bucket = queue_.front();
     queue_.pop_front();
-    if (failure_.ok()) reduce(bucket, lock);
+    if (failure_.ok()) reduce(*bucket, lock);
     changed_.notify_all();
   }
 }
 
-void Reducer::reduce(Bucket bucket, std::unique_lock<std::mutex>& lock) {
+void Reducer::reduce(Bucket& bucket, std::unique_lock<std::mutex>& lock) {
   busy_ = true;
   lock.unlock();
-  Status status = work_(bucket.data, bucket.count);
+  Status status = work_(bucket);
   lock.lock();
   busy_ = false;
   if (!status) failure_ = std::move(status);

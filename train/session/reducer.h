@@ -1,8 +1,9 @@
 // Purpose: one thread that reduces buckets in the order they were given, while the training thread computes the next
 // ones. Created with the first bucket, so programs that reduce at the end of the pass have no extra thread.
 //
-// Thread: submit() and wait() on the training thread; the work runs on the reducer's own. Failure: after the first
-// failed bucket the rest of the step is dropped, and wait() returns that failure.
+// Thread: submit() and wait() on the training thread; the work runs on the reducer's own. Ownership: a bucket must stay
+// where it is until wait() has returned. Failure: after the first failed bucket the rest up to the next wait() is left
+// as it is, and that wait() returns the failure.
 #pragma once
 
 #include <condition_variable>
@@ -11,32 +12,37 @@
 #include <functional>
 #include <mutex>
 #include <thread>
+#include <vector>
 
 #include "supervisor/protocol/result.h"
 
 namespace elastictrain::session {
 
+// One piece of a step's gradient, in the program's memory.
+struct Bucket {
+  float* data = nullptr;
+  std::size_t count = 0;
+  std::vector<float>* copy = nullptr;  // of this worker's input, so that its all-reduce can be repeated
+  bool copied = false;
+};
+
 class Reducer {
  public:
-  using Work = std::function<Status(float*, std::size_t)>;
+  using Work = std::function<Status(Bucket&)>;
 
   explicit Reducer(Work work);
   ~Reducer();  // a bucket in progress must have been aborted before
-  void submit(float* data, std::size_t count);
+  void submit(Bucket& bucket);
   Status wait();
 
  private:
-  struct Bucket {
-    float* data;
-    std::size_t count;
-  };
   void run();
-  void reduce(Bucket bucket, std::unique_lock<std::mutex>& lock);
+  void reduce(Bucket& bucket, std::unique_lock<std::mutex>& lock);
 
   Work work_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<Bucket> queue_;
+  std::deque<Bucket*> queue_;
   bool busy_ = false;
   bool ending_ = false;
   Status failure_;

@@ -1,33 +1,47 @@
 #include "train/session/seat.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "train/session/solo_communicator.h"
 
 namespace elastictrain::session {
 
+bool Seat::counts(WorkerId worker) const {
+  return !repeats_step || std::binary_search(holders.begin(), holders.end(), worker);
+}
+
 Seat solo_seat(std::uint32_t batch) {
   Seat seat;
-  seat.shares = {batch};
-  seat.first_shares = {batch};
-  seat.communicator = std::make_unique<SoloCommunicator>(0);
+  seat.shares = {{WorkerId{}, batch}};
+  seat.communicator = std::make_shared<SoloCommunicator>(0);
   return seat;
 }
 
 Seat seat_of(const protocol::GenerationPlan& plan, std::uint32_t rank,
-             std::unique_ptr<comm::Communicator> communicator) {
+             std::shared_ptr<comm::Communicator> communicator) {
   Seat seat;
   seat.generation = plan.generation;
   seat.rank = rank;
   seat.local_rank = plan.members[rank].local_rank;
-  const bool state_exists = !plan.donors.empty();
+  seat.repeats_step = plan.fence != 0;
   for (const auto& member : plan.members) {
-    seat.shares.push_back(member.share);
-    seat.first_shares.push_back(state_exists && member.joiner ? 0 : member.share);
+    seat.shares.push_back({member.worker, member.share});
+    if (seat.repeats_step && !member.joiner) seat.holders.push_back(member.worker);
   }
+  std::sort(seat.holders.begin(), seat.holders.end());
   seat.communicator = std::move(communicator);
-  seat.lane = ControlLane(rank, static_cast<std::uint32_t>(plan.members.size()));
+  seat.lane = ControlLane(rank, seat.world_size());
   return seat;
+}
+
+std::vector<state::WorkerShare> first_shares(const protocol::GenerationPlan& plan) {
+  const bool state_exists = !plan.donors.empty();
+  std::vector<state::WorkerShare> shares;
+  for (const auto& member : plan.members) {
+    shares.push_back({member.worker, state_exists && member.joiner ? 0 : member.share});
+  }
+  return shares;
 }
 
 }  // namespace elastictrain::session

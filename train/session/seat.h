@@ -1,5 +1,6 @@
 // Purpose: this worker's place in the current generation, exchanged as a whole at a swap.
-// Ownership: the session; the communicator lives and dies with the seat. Thread: training thread.
+// Ownership: the session; the communicator is shared with the control plane, which may abort it. Thread: training
+// thread.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +10,7 @@
 #include "supervisor/protocol/message.h"
 #include "train/comm/communicator.h"
 #include "train/session/control_lane.h"
+#include "train/state/progress.h"
 
 namespace elastictrain::session {
 
@@ -16,13 +18,16 @@ struct Seat {
   Generation generation = 0;
   std::uint32_t rank = 0;
   std::uint32_t local_rank = 0;
-  std::vector<std::uint32_t> shares;        // index = rank
-  std::vector<std::uint32_t> first_shares;  // the same with nothing for joiners, for the first step
-  bool first_step = true;
-  std::unique_ptr<comm::Communicator> communicator;
+  std::vector<state::WorkerShare> shares;  // index = rank
+  // The first step of a recovered generation was cut for another one: only the parts of those who hold its gradients
+  // count, ascending by worker.
+  bool repeats_step = false;
+  std::vector<WorkerId> holders;
+  std::shared_ptr<comm::Communicator> communicator;
   ControlLane lane{0, 1};
 
-  const std::vector<std::uint32_t>& shares_now() const { return first_step ? first_shares : shares; }
+  std::uint32_t world_size() const { return static_cast<std::uint32_t>(shares.size()); }
+  bool counts(WorkerId worker) const;
 };
 
 // Alone, without a launcher.
@@ -30,6 +35,9 @@ Seat solo_seat(std::uint32_t batch);
 
 // The place that `plan` gives to the member of rank `rank`.
 Seat seat_of(const protocol::GenerationPlan& plan, std::uint32_t rank,
-             std::unique_ptr<comm::Communicator> communicator);
+             std::shared_ptr<comm::Communicator> communicator);
+
+// How the first step of a planned generation is cut: joiners get nothing.
+std::vector<state::WorkerShare> first_shares(const protocol::GenerationPlan& plan);
 
 }  // namespace elastictrain::session

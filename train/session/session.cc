@@ -38,17 +38,16 @@ void Session::commit_step(const StepMetrics& metrics) {
 }
 
 std::uint32_t Session::rank() const {
-  return impl_->seat().rank;
+  return impl_->view().rank;
 }
 std::uint32_t Session::world_size() const {
-  const auto members = impl_->seat().shares.size();
-  return members == 0 ? 1 : static_cast<std::uint32_t>(members);
+  return impl_->view().world_size;
 }
 std::uint32_t Session::local_rank() const {
-  return impl_->seat().local_rank;
+  return impl_->view().local_rank;
 }
 std::uint64_t Session::generation() const {
-  return impl_->seat().generation;
+  return impl_->view().generation;
 }
 std::uint64_t Session::worker_id() const {
   return impl_->worker().value;

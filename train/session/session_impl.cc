@@ -66,9 +66,10 @@ bool Session::Impl::start() {
   progress_.sampler.seed = data_.seed;
   if (plane_) return start_launched();
   seat_ = session::solo_seat(data_.batch);
+  next_shares_ = seat_.shares;
   resume_from_checkpoint();
-  step_log_.event("ready", seat_.rank, world_size(), seat_.generation);
-  call_on_change(0, true, "alone, without a launcher");
+  step_log_.event("ready", seat_.rank, seat_.world_size(), seat_.generation);
+  publish_seat(true, "alone, without a launcher");
   return true;
 }
 
@@ -83,55 +84,112 @@ std::optional<Batch> Session::Impl::next_batch() {
   if (outcome_ != Outcome::kRunning) return std::nullopt;
   clock_.step_begins(session::Clock::now());
   if (data_is_used_up()) {
-    finish_transfers();
-    checkpoint();
-    outcome_ = Outcome::kFinished;
+    finish_training();
     return std::nullopt;
   }
-  step_.emplace();
-  step_->cut = state::cut_step(progress_.sampler, data_.sample_count, seat_.shares_now());
-  step_->wants_norm = (progress_.committed_step + 1) % kNormEvery == 1;
-  fill_samples();
+  open_step();
   clock_.batch_given(session::Clock::now());
   return Batch{.step = progress_.committed_step + 1,
                .epoch = step_->cut.epoch,
                .samples = step_->samples,
-               .local_samples = step_->cut.count(seat_.rank),
+               .local_samples = step_->my_count,
                .global_samples = step_->cut.total,
                .first_of_epoch = step_->cut.first_of_epoch};
 }
 
+void Session::Impl::open_step() {
+  step_.emplace();
+  step_->wants_norm = (progress_.committed_step + 1) % kNormEvery == 1;
+  weigh_step();
+  fill_samples();
+  if (plane_) plane_->step_opened();
+}
+
+// Cuts the step as the generation does that opened it first, and finds out what counts of it in the current seat.
+void Session::Impl::weigh_step() {
+  auto& step = *step_;
+  step.shares = next_shares_;
+  std::vector<std::uint32_t> shares;
+  for (const auto& share : step.shares) shares.push_back(share.samples);
+  step.cut = state::cut_step(progress_.sampler, data_.sample_count, shares);
+  step.my_count = 0;
+  step.counted = 0;
+  step.uncounted.clear();
+  for (std::size_t rank = 0; rank < shares.size(); ++rank) {
+    const WorkerId worker = step.shares[rank].worker;
+    // Without copies nobody can repeat an all-reduce: the step is committed without samples, on all workers alike.
+    const bool counts = !seat_.repeats_step || (environment_.keep_gradients && seat_.counts(worker));
+    if (counts) {
+      step.counted += step.cut.count(rank);
+      if (worker == environment_.worker) step.my_count = step.cut.count(rank);
+    } else {
+      const auto part = step.cut.part(rank);
+      step.uncounted.insert(step.uncounted.end(), part.begin(), part.end());
+    }
+  }
+}
+
 void Session::Impl::fill_samples() {
   const auto& cut = step_->cut;
-  if (data_.sample_count == 0) return;
+  if (data_.sample_count == 0 || step_->my_count == 0) return;
   if (permutation_epoch_ != cut.epoch) {
     permutation_ = state::Permutation(data_.sample_count, progress_.sampler.seed, cut.epoch);
     permutation_epoch_ = cut.epoch;
   }
-  step_->samples.reserve(cut.count(seat_.rank));
-  for (const auto& [first, count] : cut.part(seat_.rank)) {
+  std::size_t rank = 0;
+  while (step_->shares[rank].worker != environment_.worker) ++rank;
+  step_->samples.reserve(step_->my_count);
+  for (const auto& [first, count] : cut.part(rank)) {
     for (std::uint64_t position = first; position < first + count; ++position) {
       step_->samples.push_back(data_.shuffle ? permutation_.at(position) : position);
     }
   }
 }
 
-Status Session::Impl::reduce_bucket(float* data, std::size_t count) {
-  const auto& cut = step_->cut;
-  comm::ReduceOptions options;
+session::Bucket& Session::Impl::add_bucket(float* data, std::size_t count) {
+  auto& buckets = step_->buckets;
+  if (copies_.size() <= buckets.size()) copies_.emplace_back();
+  return buckets.emplace_back(session::Bucket{.data = data, .count = count, .copy = &copies_[buckets.size()]});
+}
+
+// What this worker gives to the sum: its gradient, as it was before a reduction that failed.
+void Session::Impl::prepare_input(session::Bucket& bucket, comm::ReduceOptions& options) {
+  const std::uint64_t mine = step_->my_count;
   // A joiner's buffer may hold anything, also NaN, which a weight of zero would not remove.
-  const std::uint64_t mine = cut.count(seat_.rank);
-  if (mine == 0) std::fill_n(data, count, 0.0F);
-  if (mine != cut.total) options.scale = static_cast<float>(static_cast<double>(mine) / static_cast<double>(cut.total));
-  options.want_norms = step_->wants_norm;
+  if (mine == 0) return void(std::fill_n(bucket.data, bucket.count, 0.0F));
+  if (bucket.copied) {
+    std::copy_n(bucket.copy->data(), bucket.count, bucket.data);
+  } else if (plane_ && environment_.keep_gradients && seat_.world_size() > 1) {
+    if (bucket.copy->size() < bucket.count) bucket.copy->resize(bucket.count);
+    options.keep = std::span(*bucket.copy).first(bucket.count);
+    bucket.copied = true;
+  }
+  if (mine != step_->counted) {
+    options.scale = static_cast<float>(static_cast<double>(mine) / static_cast<double>(step_->counted));
+  }
+}
+
+Status Session::Impl::reduce_bucket(session::Bucket& bucket) {
+  if (plane_ && !plane_->enter_collective()) {
+    return Error{ErrorCode::kAborted, "this worker is halted until a new generation is there"};
+  }
+  comm::ReduceOptions options{.want_norms = step_->wants_norm};
+  prepare_input(bucket, options);
   if (!std::exchange(step_->lane_sent, true)) {
-    lane_input_.swap_ready = plane_ && plane_->swap_ready(seat_.generation);
+    lane_input_.swap_ready = plane_ && plane_->swap_ready();
     lane_input_.wants_stop = plane_ && plane_->orphaned();
     options.lane = seat_.lane.fill(lane_input_);
   }
   comm::ReduceStats stats;
-  const Status status = seat_.communicator->all_reduce({data, count}, options, &stats);
+  Status status = seat_.communicator->all_reduce({bucket.data, bucket.count}, options, &stats);
   step_->reduced_square_sum += stats.reduced_square_sum;
+  if (!plane_) return status;
+  if (status) {
+    plane_->leave_collective();
+  } else {
+    plane_->collective_failed("all-reduce of step " + std::to_string(progress_.committed_step + 1) +
+                              " failed: " + status.error().message);
+  }
   return status;
 }
 
@@ -139,17 +197,18 @@ void Session::Impl::all_reduce(float* gradient, std::size_t count) {
   require(step_.has_value(), "all_reduce() outside a step; call next_batch() first");
   if (async_pending_) wait_all_reduce();
   clock_.collective_begins(session::Clock::now());
-  after_reduce(reduce_bucket(gradient, count));
+  auto& bucket = add_bucket(gradient, count);
+  settle_buckets(step_->discarded ? Status() : reduce_bucket(bucket));
 }
 
 void Session::Impl::all_reduce_async(float* gradient, std::size_t count) {
   require(step_.has_value(), "all_reduce_async() outside a step; call next_batch() first");
   if (!reducer_) {
-    reducer_ =
-        std::make_unique<session::Reducer>([this](float* data, std::size_t n) { return reduce_bucket(data, n); });
+    reducer_ = std::make_unique<session::Reducer>([this](session::Bucket& bucket) { return reduce_bucket(bucket); });
   }
   async_pending_ = true;
-  reducer_->submit(gradient, count);
+  auto& bucket = add_bucket(gradient, count);
+  if (!step_->discarded) reducer_->submit(bucket);
 }
 
 void Session::Impl::wait_all_reduce() {
@@ -157,15 +216,28 @@ void Session::Impl::wait_all_reduce() {
   if (!async_pending_) return;
   async_pending_ = false;
   clock_.collective_begins(session::Clock::now());
-  after_reduce(reducer_->wait());
+  settle_buckets(reducer_->wait());
 }
 
-void Session::Impl::after_reduce(const Status& status) {
-  if (!status) {
-    fail("all-reduce of step " + std::to_string(progress_.committed_step + 1) + " failed: " + status.error().message);
+// Returns when all buckets so far are reduced, whatever it takes, or the step is given up.
+void Session::Impl::settle_buckets(Status status) {
+  while (!step_->discarded) {
+    if (status) status = finish_transfers();
+    if (status) break;
+    if (!plane_ || status.error().code == ErrorCode::kInvalid) {
+      fail("all-reduce of step " + std::to_string(progress_.committed_step + 1) + " failed: " + status.error().message);
+    }
+    if (take_recovery_seat()) {
+      status = repeat_step();
+    } else {
+      step_->discarded = true;
+    }
   }
-  if (old_communicator_) plane_->retire(std::move(old_communicator_));
-  finish_transfers();
+  if (step_->discarded) {
+    for (auto& bucket : step_->buckets) std::fill_n(bucket.data, bucket.count, 0.0F);
+  } else if (old_communicator_) {
+    plane_->retire(std::move(old_communicator_));
+  }
   clock_.collective_ends(session::Clock::now());
 }
 
@@ -173,12 +245,15 @@ void Session::Impl::commit_step(const StepMetrics& metrics) {
   require(step_.has_value(), "commit_step() without next_batch()");
   if (async_pending_) wait_all_reduce();
   if (!step_->lane_sent) all_reduce(nullptr, 0);
+  if (step_->discarded) return discard_step();
   read_lane();
   commit_progress(metrics);
+  if (plane_) plane_->step_committed(progress_.committed_step, lane_output_.all_ready);
   checkpoint_if_due();
+  if (view_.generation != seat_.generation) publish_seat(false, view_reason_);
   if (lane_output_.all_ready) {
     change_membership();
-  } else if (lane_output_.anyone_stops) {
+  } else if (lane_output_.all_stop) {
     checkpoint();
     outcome_ = Outcome::kStopped;
   }
@@ -186,11 +261,19 @@ void Session::Impl::commit_step(const StepMetrics& metrics) {
 
 void Session::Impl::checkpoint_if_due() {
   const auto every = environment_.checkpoint_every;
-  if (every != 0 && progress_.committed_step % every == 0) checkpoint();
+  if (every == 0 || progress_.committed_step % every != 0) return;
+  if (plane_) plane_->checkpoint_begins();
+  tell_audits();  // a run that goes on from this checkpoint counts what led to it
+  checkpoint();
+  if (plane_) plane_->checkpoint_ends();
 }
 
 void Session::Impl::checkpoint() {
-  if (environment_.checkpoint_directory.empty() || seat_.rank != 0) return;
+  if (seat_.rank == 0) write_checkpoint();
+}
+
+void Session::Impl::write_checkpoint() {
+  if (environment_.checkpoint_directory.empty()) return;
   if (std::exchange(last_checkpoint_, progress_.committed_step) == progress_.committed_step) return;
   const Status status =
       session::write_checkpoint(environment_.checkpoint_directory, seat_.generation, progress_, buffers_);
@@ -218,61 +301,77 @@ void Session::Impl::read_lane() {
   lane_output_ = seat_.lane.read();
   if (lane_output_.has_loss) report_.loss = lane_output_.loss;
   report_.slowest_compute_us = lane_output_.slowest_compute_us;
-  report_.samples = step_->cut.total;
+  report_.samples = step_->counted;
   if (step_->wants_norm) report_.gradient_norm = std::sqrt(step_->reduced_square_sum);
 }
 
 void Session::Impl::commit_progress(const StepMetrics& metrics) {
   const auto now = session::Clock::now();
   const auto times = clock_.step_ends(now);
-  const auto cut = step_->cut;
+  OpenStep step = std::move(*step_);
   step_.reset();
-  lane_input_ = {.loss = metrics.loss, .loss_samples = cut.count(seat_.rank), .compute_us = times.compute_us};
+  lane_input_ = {.loss = metrics.loss, .loss_samples = step.my_count, .compute_us = times.compute_us};
   ++progress_.committed_step;
-  progress_.samples_used += cut.total;
-  progress_.sampler = state::advance(progress_.sampler, data_.sample_count, cut);
+  commit_sampler(step);
   progress_.learning_rate.advance();
-  seat_.first_step = false;
-  step_log_.step(progress_.committed_step, seat_.rank, world_size(), seat_.generation);
-  if (!plane_) return;
+  if (next_learning_rate_) {
+    progress_.learning_rate.retarget(next_learning_rate_->to, next_learning_rate_->length_steps);
+    next_learning_rate_.reset();
+  }
+  step_log_.step(progress_.committed_step, seat_.rank, seat_.world_size(), seat_.generation);
+  if (plane_) tell_figures(step, times, now);
+  if (plane_ && environment_.audit_every != 0) audit(std::move(step));
+  next_shares_ = seat_.shares;
+  seat_.repeats_step = false;
+}
+
+void Session::Impl::commit_sampler(const OpenStep& step) {
+  progress_.samples_used += step.counted;
+  progress_.sampler = state::advance(progress_.sampler, data_.sample_count, step.cut, step.uncounted);
+}
+
+void Session::Impl::tell_figures(const OpenStep& step, const session::StepTimes& times,
+                                 session::Clock::time_point now) {
   session::StepFigures figures{.generation = seat_.generation,
                                .step = progress_.committed_step,
-                               .epoch = cut.epoch,
+                               .epoch = step.cut.epoch,
                                .loss = report_.loss,
                                .gradient_norm = report_.gradient_norm,
-                               .global_samples = cut.total};
+                               .global_samples = step.counted};
   if (data_.sample_count != 0) {
     const auto& next = progress_.sampler;
     const std::uint64_t used =
-        next.epoch == cut.epoch ? next.cursor - state::count_of(next.returned) : data_.sample_count;
+        next.epoch == step.cut.epoch ? next.cursor - state::count_of(next.returned) : data_.sample_count;
     figures.epoch_fraction = static_cast<double>(used) / static_cast<double>(data_.sample_count);
   }
   monitors_.step_done(times, figures, now);
   swap_gap_.committed(now);
   tell_swap(swap_gap_.take());
-  if (environment_.audit_every != 0) audit(cut);
 }
 
-void Session::Impl::audit(const state::Cut& cut) {
-  protocol::AuditStep record{.generation = seat_.generation, .step = progress_.committed_step, .epoch = cut.epoch};
-  record.hashed = progress_.committed_step % environment_.audit_every == 0;
-  if (record.hashed) record.state_hash = buffers_.content_hash();
-  auto pieces = cut.part(seat_.rank);
-  if (pieces.empty()) pieces.push_back({cut.pieces.empty() ? 0 : cut.pieces.front().first, 0});
-  for (const auto& [first, count] : pieces) {
-    record.first_position = first;
-    record.count = count;
-    audit_log_.add(record);
-    record.hashed = false;
-    record.state_hash = 0;
-  }
+void Session::Impl::audit(OpenStep step) {
+  std::optional<std::uint64_t> hash;
+  if (progress_.committed_step % environment_.audit_every == 0) hash = buffers_.content_hash();
+  session::AuditedStep audited{.generation = seat_.generation,
+                               .step = progress_.committed_step,
+                               .cut = std::move(step.cut),
+                               .shares = std::move(step.shares),
+                               .all_count = !seat_.repeats_step};
+  if (seat_.repeats_step && environment_.keep_gradients) audited.holders = seat_.holders;
+  audit_log_.add(std::move(audited), environment_.worker, hash);
 }
 
-void Session::Impl::call_on_change(std::uint32_t previous_world, bool joined, const std::string& reason) {
+// What the program sees of its seat: the same from one boundary to the next.
+void Session::Impl::publish_seat(bool joined, const std::string& reason) {
+  const std::uint32_t previous_world = joined ? 0 : view_.world_size;
+  view_ = {.rank = seat_.rank,
+           .local_rank = seat_.local_rank,
+           .world_size = seat_.world_size(),
+           .generation = seat_.generation};
   if (!on_change_) return;
-  on_change_({.generation = seat_.generation,
-              .rank = seat_.rank,
-              .world_size = world_size(),
+  on_change_({.generation = view_.generation,
+              .rank = view_.rank,
+              .world_size = view_.world_size,
               .previous_world_size = previous_world,
               .joined_now = joined,
               .reason = reason});

@@ -2,10 +2,13 @@
 // are the control plane's business (control_plane.h); this asks it at step boundaries only.
 //
 // Order within a step: next_batch() cuts it, the first bucket carries the control lane, commit_step() advances the
-// replicated numbers and, when the lane said that everyone is ready, exchanges the seat.
+// replicated numbers and, when the lane said that everyone is ready, exchanges the seat. A recovery exchanges the seat
+// in the middle of a step and repeats the step's all-reduces; what the program sees of its seat changes at boundaries
+// only.
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -44,7 +47,13 @@ class __attribute__((visibility("hidden"))) Session::Impl {
   void note(std::string_view key, std::string_view value);
   void finish();
 
-  const session::Seat& seat() const { return seat_; }
+  struct View {
+    std::uint32_t rank = 0;
+    std::uint32_t local_rank = 0;
+    std::uint32_t world_size = 1;
+    Generation generation = 0;
+  };
+  const View& view() const { return view_; }
   const state::Progress& progress() const { return progress_; }
   bool launched() const { return !environment_.socket_path.empty(); }
   WorkerId worker() const { return environment_.worker; }
@@ -55,43 +64,78 @@ class __attribute__((visibility("hidden"))) Session::Impl {
   // The step between next_batch() and commit_step().
   struct OpenStep {
     state::Cut cut;
+    std::vector<state::WorkerShare> shares;  // as it was cut: of the generation in which it was opened first
     std::vector<std::uint64_t> samples;
+    // What counts of the cut in the current seat.
+    std::uint64_t my_count = 0;
+    std::uint64_t counted = 0;
+    std::vector<state::Interval> uncounted;
+
+    std::deque<session::Bucket> buckets;  // in the order of the calls
+    bool discarded = false;               // this worker gave it up: nothing the program does with it counts
     bool lane_sent = false;
     bool wants_norm = false;
     double reduced_square_sum = 0;
   };
+  // A seat of a recovery whose state this worker still has to get.
+  struct Promise {
+    protocol::GenerationPlan plan;
+    std::vector<comm::StateSocket> state_sockets;
+    std::shared_ptr<comm::CancelToken> cancel;
+  };
 
   [[noreturn]] void fail(const std::string& message);
   void require(bool condition, const char* message);
-  std::uint32_t world_size() const { return static_cast<std::uint32_t>(seat_.shares.size()); }
   bool data_is_used_up() const;
+  void open_step();
+  void weigh_step();
   void fill_samples();
-  Status reduce_bucket(float* data, std::size_t count);
-  void after_reduce(const Status& status);
+  session::Bucket& add_bucket(float* data, std::size_t count);
+  Status reduce_bucket(session::Bucket& bucket);
+  void prepare_input(session::Bucket& bucket, comm::ReduceOptions& options);
+  void settle_buckets(Status status);
   void read_lane();
   void commit_progress(const StepMetrics& metrics);
-  void audit(const state::Cut& cut);
+  void commit_sampler(const OpenStep& step);
+  void tell_figures(const OpenStep& step, const session::StepTimes& times, session::Clock::time_point now);
+  void audit(OpenStep step);
   void resume_from_checkpoint();
   void checkpoint_if_due();
   void checkpoint();
-  void call_on_change(std::uint32_t previous_world, bool joined, const std::string& reason);
+  void write_checkpoint();
+  void publish_seat(bool joined, const std::string& reason);
 
   // Launched workers only (session_membership.cc).
   bool start_launched();
   bool end_before_start(Outcome outcome);
-  bool begin_first_generation(session::Upcoming upcoming);
-  void replicate_from_first_rank();
   // False: the generation that was promised did not come; another one may.
-  bool join(session::Upcoming upcoming);
+  bool begin_first_generation(session::TakenSeat taken);
+  Status replicate_from_first_rank();
+  bool join(session::TakenSeat taken);
+  bool receive_header(Promise promise);
+  void expect_learning_rate(const protocol::GenerationPlan& plan);
   void change_membership();
-  void leave(const protocol::GenerationPlan& plan);
-  void take_seat(session::Upcoming upcoming);
-  void send_state(const protocol::GenerationPlan& plan, std::vector<comm::StateSocket> joiners);
+  void leave(const protocol::GenerationPlan& plan, Outcome outcome);
+  void take_planned_seat(session::TakenSeat taken);
+  void send_state(session::TakenSeat& taken);
   state::TransferHeader header() const;
-  void finish_transfers();
+  Status finish_transfers();
   void tell_swap(const std::optional<protocol::WorkerSwap>& swap);
+  void tell_audits();
   std::vector<protocol::WorkerUp> heartbeat_messages();
   void end_session(bool program_is_done);
+
+  // What follows a loss (session_recovery.cc).
+  bool take_recovery_seat();
+  void sit_down_again(session::TakenSeat taken);
+  bool continue_step_without_state();
+  Status repeat_step();
+  void discard_step();
+  void rejoin();
+  void stop_as_orphan();
+  void tell_audits_of_the_lost(const std::vector<state::WorkerShare>& before);
+  void finish_training();
+  Status last_barrier();
 
   session::Environment environment_;
   state::StateBuffers buffers_;
@@ -105,12 +149,21 @@ class __attribute__((visibility("hidden"))) Session::Impl {
   bool broken_ = false;
   bool ended_ = false;
   session::Seat seat_;
+  View view_;
+  std::string view_reason_;  // why the seat that the program does not see yet was taken
   state::Progress progress_;
+  std::vector<state::WorkerShare> next_shares_;  // how the next step is cut, unless one is open: then how it was
+  std::optional<Promise> promise_;
+  // Of a recovery: learning rates move at a boundary, and its first one is the end of the step that it repeats.
+  std::optional<state::LearningRateRamp> next_learning_rate_;
+  bool has_foreign_state_ = false;  // part of a first broadcast that did not end
+  bool finish_told_ = false;
   Step last_checkpoint_ = 0;
   std::uint64_t permutation_epoch_ = ~std::uint64_t{0};
   state::Permutation permutation_;
 
   std::optional<OpenStep> step_;
+  std::deque<std::vector<float>> copies_;  // of the open step's buckets; kept from step to step for their memory
   session::LaneInput lane_input_;
   session::LaneOutput lane_output_;
   StepReport report_;
@@ -121,7 +174,7 @@ class __attribute__((visibility("hidden"))) Session::Impl {
   bool async_pending_ = false;
   std::unique_ptr<session::Reducer> reducer_;
   // Closed once the new generation has reduced: then nobody can still be reading from the old one.
-  std::unique_ptr<comm::Communicator> old_communicator_;
+  std::shared_ptr<comm::Communicator> old_communicator_;
   std::unique_ptr<session::StateSender> sender_;
   std::unique_ptr<session::StateReceiver> receiver_;
   std::unique_ptr<session::ControlPlane> plane_;  // last: its threads use what is above

@@ -8,8 +8,6 @@
 namespace elastictrain {
 namespace {
 
-constexpr std::chrono::milliseconds kPatience{100};
-constexpr std::chrono::seconds kEndAfterLostPromise{10};
 constexpr std::chrono::seconds kFlushAtEnd{3};
 
 // The receiving sockets in the order of the donors' slices.
@@ -32,25 +30,15 @@ bool Session::Impl::start_launched() {
                                              .state_layout_hash = buffers_.layout_hash(),
                                              .sample_count = data_.sample_count});
   if (!announced) fail(announced.error().message);
-  auto give_up = session::Clock::time_point::max();
-  while (session::Clock::now() < give_up) {
-    switch (plane_->wait_for_seat(kPatience)) {
-      case session::ControlPlane::Wake::kDismissed:
-        return end_before_start(Outcome::kLeft);
-      case session::ControlPlane::Wake::kOrphaned:
-        return end_before_start(Outcome::kStopped);
-      case session::ControlPlane::Wake::kNothing:
-        continue;
-      case session::ControlPlane::Wake::kSeat:
-        break;
-    }
-    auto upcoming = plane_->take(0);
-    if (!upcoming) continue;
-    if (session::joiner_ranks(upcoming->plan).empty()) return begin_first_generation(std::move(*upcoming));
-    if (join(std::move(*upcoming))) return true;
-    give_up = session::Clock::now() + kEndAfterLostPromise;
+  while (true) {
+    auto taken = plane_->wait_seat();
+    if (!taken) return end_before_start(Outcome::kStopped);
+    if (taken->kind == session::ControlPlane::SeatKind::kDismissed) return end_before_start(Outcome::kLeft);
+    const bool joins = !session::joiner_ranks(taken->plan).empty();
+    if (joins ? join(std::move(*taken)) : begin_first_generation(std::move(*taken))) return true;
+    plane_->retire(std::move(seat_.communicator));
+    seat_ = {};
   }
-  fail("the workers that were to hand over the state ended before they did; start this worker again");
 }
 
 bool Session::Impl::end_before_start(Outcome outcome) {
@@ -58,100 +46,146 @@ bool Session::Impl::end_before_start(Outcome outcome) {
   return false;
 }
 
-bool Session::Impl::begin_first_generation(session::Upcoming upcoming) {
-  const auto& plan = upcoming.plan;
+bool Session::Impl::begin_first_generation(session::TakenSeat taken) {
+  const auto& plan = taken.plan;
+  progress_ = {};
+  progress_.sampler.seed = data_.seed;
   progress_.learning_rate = {.from = plan.learning_rate_factor, .to = plan.learning_rate_factor};
-  seat_ = session::seat_of(plan, *upcoming.rank, std::move(upcoming.build.communicator));
-  step_log_.event("pg", seat_.rank, world_size(), seat_.generation);
+  seat_ = session::seat_of(plan, *taken.rank, std::move(taken.communicator));
+  next_shares_ = session::first_shares(plan);
+  step_log_.event("pg", seat_.rank, seat_.world_size(), seat_.generation);
   resume_from_checkpoint();
-  replicate_from_first_rank();
+  if (seat_.rank == 0 && has_foreign_state_ && progress_.committed_step == 0) {
+    fail("the worker that had read the checkpoint ended while it handed out the state; start this worker again");
+  }
+  const Status replicated = replicate_from_first_rank();
+  if (!replicated) {
+    if (replicated.error().code == ErrorCode::kInvalid) fail(replicated.error().message);
+    plane_->collective_failed(replicated.error().message);
+    return false;
+  }
+  if (!plane_->enter_loop(progress_.committed_step, true)) return false;
   monitors_.seated(seat_.generation, progress_.committed_step);
   plane_->send(protocol::WorkerActive{plan.generation, progress_.committed_step + 1, 0});
-  step_log_.event("ready", seat_.rank, world_size(), seat_.generation);
-  call_on_change(0, true, plan.reason);
+  step_log_.event("ready", seat_.rank, seat_.world_size(), seat_.generation);
+  publish_seat(true, plan.reason);
   return true;
 }
 
-void Session::Impl::replicate_from_first_rank() {
+Status Session::Impl::replicate_from_first_rank() {
   auto& communicator = *seat_.communicator;
-  const auto send = [&](void* data, std::size_t bytes, const std::string& what) {
+  const auto send = [&](void* data, std::size_t bytes, const std::string& what) -> Status {
     const Status status = communicator.broadcast({static_cast<std::byte*>(data), bytes}, 0);
-    if (status) return;
-    fail("the first broadcast (" + what + ") of generation " + std::to_string(seat_.generation) +
-         " failed: " + status.error().message);
+    if (status) return {};
+    return Error{status.error().code, "the first broadcast (" + what + ") of generation " +
+                                          std::to_string(seat_.generation) + " failed: " + status.error().message};
   };
   auto bytes = state::encode_header(header());
   std::uint64_t length = bytes.size();
-  send(&length, sizeof length, "length");
-  if (length > state::kMaxHeaderBytes) fail("rank 0 sends a header that is too long to be true");
+  if (auto status = send(&length, sizeof length, "length"); !status) return status;
+  if (length > state::kMaxHeaderBytes) {
+    return Error{ErrorCode::kInvalid, "rank 0 sends a header that is too long to be true"};
+  }
   bytes.resize(length);
-  send(bytes.data(), bytes.size(), "header");
+  if (auto status = send(bytes.data(), bytes.size(), "header"); !status) return status;
   const auto first = state::decode_header(bytes);
-  if (!first) fail(first.error().message);
+  if (!first) return first.error();
   if (first->layout_hash != buffers_.layout_hash() || first->sample_count != data_.sample_count) {
-    fail(
-        "rank 0 shares state of another layout or has another number of samples; run the same program with the same "
-        "options everywhere");
+    return Error{ErrorCode::kInvalid,
+                 "rank 0 shares state of another layout or has another number of samples; run the same program with "
+                 "the same options everywhere"};
   }
   progress_ = first->progress;
-  for (const auto& buffer : buffers_.buffers()) send(buffer.data, buffer.bytes, "state \"" + buffer.name + "\"");
+  has_foreign_state_ = seat_.rank != 0 && progress_.committed_step != 0;
+  for (const auto& buffer : buffers_.buffers()) {
+    if (auto status = send(buffer.data, buffer.bytes, "state \"" + buffer.name + "\""); !status) return status;
+  }
+  return {};
 }
 
-bool Session::Impl::join(session::Upcoming upcoming) {
-  const auto& plan = upcoming.plan;
-  const auto generation = plan.generation;
-  receiver_ =
-      std::make_unique<session::StateReceiver>(in_donor_order(std::move(upcoming.build.state_sockets), plan),
-                                               generation, data_.sample_count, buffers_, session::time_limit(plan));
-  step_log_.event("pg", *upcoming.rank, static_cast<std::uint32_t>(plan.members.size()), generation);
-  while (true) {
-    const auto header = receiver_->wait_header(kPatience);
-    if (header && !*header && header->error().code == ErrorCode::kInvalid) fail(header->error().message);
-    if ((header && !*header) || plane_->dismissed() || plane_->orphaned()) {
-      receiver_.reset();
-      return false;
-    }
-    if (!header) continue;
-    progress_ = (**header).progress;
-    break;
-  }
-  seat_ = session::seat_of(plan, *upcoming.rank, std::move(upcoming.build.communicator));
-  monitors_.seated(generation, progress_.committed_step);
-  step_log_.event("ready", seat_.rank, world_size(), generation);
-  call_on_change(0, true, plan.reason);
+bool Session::Impl::join(session::TakenSeat taken) {
+  const auto plan = taken.plan;
+  const auto rank = *taken.rank;
+  step_log_.event("pg", rank, static_cast<std::uint32_t>(plan.members.size()), plan.generation);
+  seat_ = session::seat_of(plan, rank, std::move(taken.communicator));
+  if (!receive_header({plan, std::move(taken.state_sockets), std::move(taken.cancel)})) return false;
+  step_log_.event("ready", seat_.rank, seat_.world_size(), plan.generation);
+  publish_seat(true, plan.reason);
   return true;
 }
 
-void Session::Impl::change_membership() {
-  auto upcoming = plane_->take(seat_.generation);
-  if (!upcoming) fail("internal error: everyone agreed on a swap that is not there");
-  if (!upcoming->rank) return leave(upcoming->plan);
-  take_seat(std::move(*upcoming));
+// From here on the state arrives while the program computes. False: the seat is void before anything was promised.
+bool Session::Impl::receive_header(Promise promise) {
+  const auto& plan = promise.plan;
+  receiver_ = std::make_unique<session::StateReceiver>(
+      in_donor_order(std::move(promise.state_sockets), plan), plan.generation, data_.sample_count, buffers_,
+      session::time_limit(plan), std::move(promise.cancel), [plane = plane_.get()] { plane->wake(); });
+  if (!plane_->wait_on_seat([this] { return receiver_->header().has_value(); })) {
+    receiver_.reset();
+    return false;
+  }
+  const auto header = *receiver_->header();
+  if (!header) {
+    receiver_.reset();
+    if (header.error().code == ErrorCode::kInvalid) fail(header.error().message);
+    plane_->collective_failed("the donors' first words did not come: " + header.error().message);
+    return false;
+  }
+  if (!plane_->enter_loop(header->progress.committed_step, false)) {
+    receiver_.reset();
+    return false;
+  }
+  progress_ = header->progress;
+  next_shares_ = header->next_shares;
+  if (plan.fence != 0) expect_learning_rate(plan);
+  monitors_.seated(plan.generation, progress_.committed_step);
+  return true;
 }
 
-void Session::Impl::leave(const protocol::GenerationPlan& plan) {
-  if (plan.members.empty()) checkpoint();
-  outcome_ = plan.members.empty() ? Outcome::kStopped : Outcome::kLeft;
+void Session::Impl::expect_learning_rate(const protocol::GenerationPlan& plan) {
+  next_learning_rate_ = {.to = plan.learning_rate_factor, .length_steps = plan.learning_rate_ramp_steps};
+}
+
+void Session::Impl::change_membership() {
+  using Kind = session::ControlPlane::SeatKind;
+  auto taken = plane_->take_agreed_seat();
+  if (!taken) fail("internal error: everyone agreed on a swap that is not there");
+  const bool anyone_trains_on = !taken->plan.members.empty();
+  if (anyone_trains_on) {
+    // Also where an Abort has made the seat void: others have taken it, and all must stand at the same numbers.
+    next_shares_ = session::first_shares(taken->plan);
+    progress_.learning_rate.retarget(taken->plan.learning_rate_factor, taken->plan.learning_rate_ramp_steps);
+  }
+  if (taken->is_void) return;
+  if (taken->kind == Kind::kStop) checkpoint();
+  if (taken->kind == Kind::kPlanned) {
+    take_planned_seat(std::move(*taken));
+  } else {
+    leave(taken->plan, anyone_trains_on ? Outcome::kLeft : Outcome::kStopped);
+  }
+}
+
+void Session::Impl::leave(const protocol::GenerationPlan& plan, Outcome outcome) {
+  outcome_ = outcome;
   tell_swap(swap_gap_.take_early());
-  if (auto records = audit_log_.take()) plane_->send(std::move(*records));
+  tell_audits();
   plane_->send(protocol::WorkerLeft{plan.generation, progress_.committed_step});
 }
 
-void Session::Impl::take_seat(session::Upcoming upcoming) {
-  const auto& plan = upcoming.plan;
-  const auto previous_world = world_size();
+void Session::Impl::take_planned_seat(session::TakenSeat taken) {
   tell_swap(swap_gap_.take_early());
   old_communicator_ = std::move(seat_.communicator);
-  seat_ = session::seat_of(plan, *upcoming.rank, std::move(upcoming.build.communicator));
-  progress_.learning_rate.retarget(plan.learning_rate_factor, plan.learning_rate_ramp_steps);
-  send_state(plan, std::move(upcoming.build.state_sockets));
+  seat_ = session::seat_of(taken.plan, *taken.rank, std::move(taken.communicator));
+  send_state(taken);
   monitors_.seated(seat_.generation, progress_.committed_step);
   swap_gap_.swapped(seat_.generation);
-  call_on_change(previous_world, false, plan.reason);
+  publish_seat(false, taken.plan.reason);
 }
 
-void Session::Impl::send_state(const protocol::GenerationPlan& plan, std::vector<comm::StateSocket> joiners) {
+void Session::Impl::send_state(session::TakenSeat& taken) {
+  const auto& plan = taken.plan;
   protocol::WorkerActive active{plan.generation, progress_.committed_step + 1, 0};
+  auto& joiners = taken.state_sockets;
   std::erase_if(joiners, [](const comm::StateSocket& socket) { return socket.receives; });
   const auto donor = std::find(plan.donors.begin(), plan.donors.end(), environment_.worker);
   if (donor != plan.donors.end() && !joiners.empty()) {
@@ -161,7 +195,8 @@ void Session::Impl::send_state(const protocol::GenerationPlan& plan, std::vector
     mine.slice_offset = slice.offset;
     mine.slice_length = slice.length;
     active.state_transfer_bytes = slice.length * joiners.size();
-    sender_ = std::make_unique<session::StateSender>(std::move(joiners), mine, buffers_, session::time_limit(plan));
+    sender_ = std::make_unique<session::StateSender>(std::move(joiners), mine, buffers_, session::time_limit(plan),
+                                                     taken.cancel);
   }
   plane_->send(active);
 }
@@ -171,28 +206,40 @@ state::TransferHeader Session::Impl::header() const {
           .layout_hash = buffers_.layout_hash(),
           .total_bytes = buffers_.total_bytes(),
           .sample_count = data_.sample_count,
-          .progress = progress_};
+          .progress = progress_,
+          .next_shares = next_shares_};
 }
 
-void Session::Impl::finish_transfers() {
+Status Session::Impl::finish_transfers() {
   if (sender_) {
-    const Status status = std::exchange(sender_, nullptr)->wait();
+    const Status status = sender_->wait();
+    sender_.reset();
     if (!status) plane_->send(protocol::WorkerNote{"state_transfer", status.error().message});
   }
-  if (receiver_) {
-    const Status status = std::exchange(receiver_, nullptr)->wait();
-    if (!status) fail("this worker did not get the state: " + status.error().message);
+  if (!receiver_) return {};
+  const Status status = receiver_->wait();
+  receiver_.reset();
+  if (status) {
+    plane_->state_complete();
     plane_->send(protocol::WorkerActive{seat_.generation, progress_.committed_step + 1, buffers_.total_bytes()});
+    return {};
   }
+  plane_->collective_failed("this worker did not get the state: " + status.error().message);
+  return Error{ErrorCode::kPeerLost, status.error().message};
 }
 
 void Session::Impl::tell_swap(const std::optional<protocol::WorkerSwap>& swap) {
   if (swap) plane_->send(*swap);
 }
 
+void Session::Impl::tell_audits() {
+  if (!plane_) return;
+  for (auto& records : audit_log_.take()) plane_->send(std::move(records));
+}
+
 std::vector<protocol::WorkerUp> Session::Impl::heartbeat_messages() {
   std::vector<protocol::WorkerUp> messages{monitors_.heartbeat()};
-  if (auto records = audit_log_.take()) messages.emplace_back(std::move(*records));
+  for (auto& records : audit_log_.take()) messages.emplace_back(std::move(records));
   return messages;
 }
 
@@ -206,10 +253,11 @@ void Session::Impl::end_session(bool program_is_done) {
   receiver_.reset();
   if (plane_) {
     tell_swap(swap_gap_.take_early());
-    if (auto records = audit_log_.take()) plane_->send(std::move(*records));
+    tell_audits();
     const bool was_member =
         started_ && seat_.communicator && outcome_ != Outcome::kLeft && outcome_ != Outcome::kStopped;
-    if (program_is_done && was_member) plane_->send(protocol::WorkerFinished{progress_.committed_step});
+    if (program_is_done && was_member && !finish_told_)
+      plane_->send(protocol::WorkerFinished{progress_.committed_step});
     plane_->close(kFlushAtEnd);
   }
   seat_.communicator.reset();

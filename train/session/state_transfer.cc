@@ -23,15 +23,17 @@ int poll_timeout(comm::Deadline deadline) {
 }  // namespace
 
 StateSender::StateSender(std::vector<comm::StateSocket> joiners, const state::TransferHeader& header,
-                         const state::StateBuffers& buffers, std::chrono::milliseconds time_limit)
+                         const state::StateBuffers& buffers, std::chrono::milliseconds time_limit,
+                         std::shared_ptr<comm::CancelToken> cancel)
     : joiners_(std::move(joiners)),
       header_(header),
       buffers_(buffers),
       deadline_(std::chrono::steady_clock::now() + time_limit),
+      cancel_(std::move(cancel)),
       thread_(background_thread("et-donor", [this] { run(); })) {}
 
 StateSender::~StateSender() {
-  cancel_.cancel();
+  cancel_->cancel();
   if (thread_.joinable()) thread_.join();
 }
 
@@ -54,7 +56,7 @@ void StateSender::run() {
 
 void StateSender::send_to_all(std::span<const std::byte> bytes) {
   std::erase_if(joiners_, [&](const comm::StateSocket& joiner) {
-    const Status status = comm::send_all(joiner.socket, bytes, cancel_, deadline_);
+    const Status status = comm::send_all(joiner.socket, bytes, *cancel_, deadline_);
     if (status.ok()) return false;
     failure_ = Error{status.error().code, "sending state to rank " + std::to_string(joiner.peer_rank) +
                                               " failed: " + status.error().message};
@@ -63,8 +65,14 @@ void StateSender::send_to_all(std::span<const std::byte> bytes) {
 }
 
 StateReceiver::StateReceiver(std::vector<comm::StateSocket> donors, Generation generation, std::uint64_t sample_count,
-                             const state::StateBuffers& buffers, std::chrono::milliseconds time_limit)
-    : generation_(generation), sample_count_(sample_count), buffers_(buffers), time_limit_(time_limit) {
+                             const state::StateBuffers& buffers, std::chrono::milliseconds time_limit,
+                             std::shared_ptr<comm::CancelToken> cancel, std::function<void()> on_header)
+    : generation_(generation),
+      sample_count_(sample_count),
+      buffers_(buffers),
+      time_limit_(time_limit),
+      cancel_(std::move(cancel)),
+      on_header_(std::move(on_header)) {
   const auto count = static_cast<std::uint32_t>(donors.size());
   for (std::uint32_t i = 0; i < count; ++i) {
     sources_.emplace_back();
@@ -75,13 +83,12 @@ StateReceiver::StateReceiver(std::vector<comm::StateSocket> donors, Generation g
 }
 
 StateReceiver::~StateReceiver() {
-  cancel_.cancel();
+  cancel_->cancel();
   if (thread_.joinable()) thread_.join();
 }
 
-std::optional<Result<state::TransferHeader>> StateReceiver::wait_header(std::chrono::milliseconds patience) {
-  std::unique_lock lock(mutex_);
-  changed_.wait_for(lock, patience, [this] { return header_.has_value(); });
+std::optional<Result<state::TransferHeader>> StateReceiver::header() {
+  const std::lock_guard lock(mutex_);
   return header_;
 }
 
@@ -104,9 +111,11 @@ Status StateReceiver::receive_everything() {
 }
 
 void StateReceiver::publish_header(Result<state::TransferHeader> header) {
-  const std::lock_guard lock(mutex_);
-  if (!header_) header_ = std::move(header);
-  changed_.notify_all();
+  {
+    const std::lock_guard lock(mutex_);
+    if (!header_) header_ = std::move(header);
+  }
+  on_header_();
 }
 
 // One phase: first until every header is there (the donors swap when they swap, so without a deadline), then the
@@ -114,7 +123,7 @@ void StateReceiver::publish_header(Result<state::TransferHeader> header) {
 Status StateReceiver::poll_sources(bool headers) {
   const auto pending = [&](const Source& source) { return headers ? !source.header_done : !source.done; };
   while (true) {
-    std::vector<pollfd> waits{{cancel_.fd(), POLLIN, 0}};
+    std::vector<pollfd> waits{{cancel_->fd(), POLLIN, 0}};
     std::vector<Source*> waiting;
     for (auto& source : sources_) {
       if (!pending(source)) continue;
@@ -124,7 +133,7 @@ Status StateReceiver::poll_sources(bool headers) {
       waits.push_back({source.socket.socket.fd(), POLLIN, 0});
     }
     if (waiting.empty()) return {};
-    if (cancel_.cancelled()) return Error{ErrorCode::kAborted, "the state transfer was cancelled"};
+    if (cancel_->cancelled()) return Error{ErrorCode::kAborted, "the state transfer was cancelled"};
     if (std::chrono::steady_clock::now() >= deadline_) {
       return Error{ErrorCode::kTimeout, "rank " + std::to_string(waiting.front()->socket.peer_rank) +
                                             " did not send its part of the state in time"};

@@ -8,7 +8,8 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
+#include <functional>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -25,8 +26,10 @@ namespace elastictrain::session {
 
 class StateSender {
  public:
+  // `cancel` ends the transfer; so does the destructor.
   StateSender(std::vector<comm::StateSocket> joiners, const state::TransferHeader& header,
-              const state::StateBuffers& buffers, std::chrono::milliseconds time_limit);
+              const state::StateBuffers& buffers, std::chrono::milliseconds time_limit,
+              std::shared_ptr<comm::CancelToken> cancel);
   ~StateSender();
   // What went wrong with any joiner.
   Status wait();
@@ -39,20 +42,22 @@ class StateSender {
   const state::TransferHeader header_;
   const state::StateBuffers& buffers_;
   const comm::Deadline deadline_;
-  comm::CancelToken cancel_;
+  const std::shared_ptr<comm::CancelToken> cancel_;
   Status failure_;
   std::thread thread_;
 };
 
 class StateReceiver {
  public:
-  // `donors`: one socket per donor, in the order of their slices.
+  // `donors`: one socket per donor, in the order of their slices. `on_header` is called on the receiver's thread when
+  // header() has something to say.
   StateReceiver(std::vector<comm::StateSocket> donors, Generation generation, std::uint64_t sample_count,
-                const state::StateBuffers& buffers, std::chrono::milliseconds time_limit);
+                const state::StateBuffers& buffers, std::chrono::milliseconds time_limit,
+                std::shared_ptr<comm::CancelToken> cancel, std::function<void()> on_header);
   ~StateReceiver();
 
-  // The donors' header once all have swapped; nothing while they have not within `patience`.
-  std::optional<Result<state::TransferHeader>> wait_header(std::chrono::milliseconds patience);
+  // The donors' header once all have swapped; nothing while they have not.
+  std::optional<Result<state::TransferHeader>> header();
   Status wait();
 
  private:
@@ -80,10 +85,10 @@ class StateReceiver {
   const std::uint64_t sample_count_;
   const state::StateBuffers& buffers_;
   const std::chrono::milliseconds time_limit_;
-  comm::CancelToken cancel_;
+  const std::shared_ptr<comm::CancelToken> cancel_;
+  const std::function<void()> on_header_;
   comm::Deadline deadline_ = comm::Deadline::max();
   std::mutex mutex_;
-  std::condition_variable changed_;
   std::optional<Result<state::TransferHeader>> header_;
   Status failure_;
   std::thread thread_;

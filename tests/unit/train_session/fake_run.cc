@@ -14,7 +14,10 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <stdexcept>
+#include <tuple>
 
 #include "supervisor/protocol/codec.h"
 
@@ -68,7 +71,7 @@ FakeRun::~FakeRun() {
   }
   for (auto& [fd, reader] : strangers_) ::close(fd);
   stop_listening();
-  ::rmdir(directory_.c_str());
+  std::filesystem::remove_all(directory_);
 }
 
 void FakeRun::stop_listening() {
@@ -95,6 +98,7 @@ void FakeRun::child(const TestWorkerOptions& options, WorkerId worker) {
   ::setenv("ELASTICTRAIN_HOST_KEY", directory_.c_str(), 1);
   ::setenv("ELASTICTRAIN_HEARTBEAT_MS", "20", 1);
   ::setenv("ELASTICTRAIN_AUDIT_EVERY", "1", 1);
+  ::setenv("TEST_WORKER_GO", (directory_ + "/go").c_str(), 1);
   for (const auto& [name, value] : environment_) ::setenv(name.c_str(), value.c_str(), 1);
   ::_exit(run_test_worker(options));
 }
@@ -190,7 +194,10 @@ void FakeRun::record(WorkerRecord& worker, protocol::WorkerUp message) {
   else if (auto* swap = std::get_if<protocol::WorkerSwap>(&message))
     worker.swaps[swap->generation] = *swap;
   else if (auto* audit = std::get_if<protocol::WorkerAudit>(&message)) {
-    worker.audit.insert(worker.audit.end(), audit->steps.begin(), audit->steps.end());
+    auto& steps = audit->of.value == 0 ? worker.audit : worker.told_for[audit->of];
+    steps.insert(steps.end(), audit->steps.begin(), audit->steps.end());
+  } else if (auto* halted = std::get_if<protocol::WorkerHalted>(&message)) {
+    worker.halts.push_back(*halted);
   }
 }
 
@@ -209,14 +216,19 @@ void FakeRun::send(WorkerId worker, const protocol::WorkerDown& message) {
   [[maybe_unused]] const auto sent = ::send(fd, frame.data(), frame.size(), MSG_NOSIGNAL);
 }
 
-GenerationPlan FakeRun::plan(const std::vector<WorkerId>& members, const std::vector<std::uint32_t>& shares) {
+GenerationPlan FakeRun::new_plan() {
   GenerationPlan plan;
   plan.generation = ++last_number_;
   plan.previous = generation_;
-  plan.kind = generation_ == 0 ? protocol::ChangeKind::kStart : protocol::ChangeKind::kGrow;
   plan.reason = "the test says so";
   for (std::size_t i = 0; i < 8; ++i) plan.token[i] = static_cast<std::uint8_t>(plan.generation >> (8 * i));
   plan.build_deadline_ms = 10'000;
+  return plan;
+}
+
+GenerationPlan FakeRun::plan(const std::vector<WorkerId>& members, const std::vector<std::uint32_t>& shares) {
+  GenerationPlan plan = new_plan();
+  plan.kind = generation_ == 0 ? protocol::ChangeKind::kStart : protocol::ChangeKind::kGrow;
   bool anyone_joins = false;
   for (std::uint32_t rank = 0; rank < members.size(); ++rank) {
     const bool joiner = !contains(members_, members[rank]);
@@ -254,8 +266,13 @@ void FakeRun::wait_prepared(const GenerationPlan& plan) {
 }
 
 void FakeRun::commit(const GenerationPlan& plan) {
-  for (const WorkerId worker : addressees(plan)) send(worker, protocol::Commit{plan.generation});
+  commit_for(plan, addressees(plan));
+}
+
+void FakeRun::commit_for(const GenerationPlan& plan, const std::vector<WorkerId>& workers) {
+  for (const WorkerId worker : workers) send(worker, protocol::Commit{plan.generation});
   committed_[plan.generation] = plan;
+  if (plan.fence != 0) fences_.push_back({plan.generation, plan.resume_step + 1});
 }
 
 void FakeRun::wait_swapped(const GenerationPlan& plan) {
@@ -305,47 +322,187 @@ void FakeRun::close_socket(WorkerId worker) {
   record.fd = -1;
 }
 
-void FakeRun::check_audit() const {
-  struct Range {
-    std::uint64_t first, count;
+void FakeRun::let_go() {
+  std::ofstream(directory_ + "/go") << "go\n";
+}
+
+void FakeRun::kill(WorkerId worker) {
+  ::kill(workers_.at(worker).pid, SIGKILL);
+  wait_exit(worker);
+}
+
+std::vector<WorkerId> FakeRun::living() const {
+  std::vector<WorkerId> living;
+  for (const WorkerId member : members_) {
+    if (!workers_.at(member).exit_code) living.push_back(member);
+  }
+  return living;
+}
+
+const protocol::WorkerHalted& FakeRun::answer(WorkerId worker, Generation fence) const {
+  const auto& halts = workers_.at(worker).halts;
+  const auto found = std::find_if(halts.begin(), halts.end(), [&](const auto& halt) { return halt.fence == fence; });
+  REQUIRE(found != halts.end());
+  return *found;
+}
+
+void FakeRun::send_abort(Generation fence, const std::vector<WorkerId>& workers) {
+  for (const WorkerId worker : workers) send(worker, protocol::Abort{fence, "the test lost a member"});
+}
+
+// Whoever ends instead of answering is lost as well; the caller finds it missing among the living.
+void FakeRun::wait_halted(Generation fence, const std::vector<WorkerId>& workers) {
+  for (const WorkerId worker : workers) {
+    const auto& record = workers_.at(worker);
+    wait_until(
+        [&] {
+          const auto answered = [&](const protocol::WorkerHalted& halt) { return halt.fence == fence; };
+          return record.exit_code || std::any_of(record.halts.begin(), record.halts.end(), answered);
+        },
+        to_string(worker) + " to halt");
+  }
+}
+
+Generation FakeRun::abort() {
+  const Generation fence = new_fence();
+  send_abort(fence, living());
+  wait_halted(fence, living());
+  return fence;
+}
+
+GenerationPlan FakeRun::recovery_plan(Generation fence, const std::vector<WorkerId>& spares) {
+  GenerationPlan plan = new_plan();
+  plan.kind = protocol::ChangeKind::kRecover;
+  plan.fence = fence;
+  bool anyone = false;
+  for (const WorkerId worker : living()) {
+    const auto& halt = answer(worker, fence);
+    if (halt.has_state) plan.resume_step = std::max(plan.resume_step, halt.committed_step);
+    anyone = anyone || halt.has_state;
+  }
+  if (!anyone) return plan;
+  const auto add = [&](WorkerId worker, bool joiner) {
+    const auto rank = static_cast<std::uint32_t>(plan.members.size());
+    plan.members.push_back({.worker = worker,
+                            .rank = rank,
+                            .local_rank = rank,
+                            .host = "here",
+                            .endpoint = workers_.at(worker).ready.value().endpoint,
+                            .share = 8,
+                            .joiner = joiner});
+    if (!joiner) plan.donors.push_back(worker);
   };
+  const auto holds = [&](WorkerId worker) {
+    const auto& halt = answer(worker, fence);
+    return halt.has_state && halt.committed_step == plan.resume_step;
+  };
+  for (const WorkerId worker : living()) {
+    if (holds(worker)) add(worker, false);
+  }
+  for (const WorkerId worker : living()) {
+    if (!holds(worker) && answer(worker, fence).in_loop) add(worker, true);
+  }
+  for (const WorkerId worker : spares) add(worker, true);
+  return plan;
+}
+
+void FakeRun::recover(const std::vector<WorkerId>& spares) {
+  const auto next = recovery_plan(abort(), spares);
+  if (next.members.empty()) {
+    members_.clear();
+    generation_ = 0;
+    return;
+  }
+  recover_with(next);
+}
+
+void FakeRun::recover_with(const GenerationPlan& next) {
+  members_ = workers_of(next);
+  prepare_for(next, members_);
+  wait_prepared(next);
+  commit(next);
+  generation_ = next.generation;
+}
+
+void FakeRun::tell_orphaned(WorkerId worker) {
+  send(worker, protocol::Orphaned{"the test says so"});
+}
+
+namespace {
+
+struct Ledger {
   std::map<Step, std::set<std::uint64_t>> hashes;
   std::map<Step, std::set<std::uint32_t>> present;
   std::map<Step, std::set<Generation>> generations;
-  std::map<std::uint64_t, std::vector<Range>> epochs;
+  std::map<std::uint64_t, std::map<std::uint64_t, std::uint64_t>> epochs;  // first position -> count
+  std::set<std::tuple<std::uint32_t, Step, std::uint64_t>> known;
+
+  void record(WorkerId worker, const protocol::AuditStep& step) {
+    if (step.hashed) hashes[step.step].insert(step.state_hash);
+    generations[step.step].insert(step.generation);
+    if (step.count == 0 || !known.insert({worker.value, step.step, step.first_position}).second) return;
+    const bool fresh = epochs[step.epoch].emplace(step.first_position, step.count).second;
+    CHECK_MESSAGE(fresh, "position ", step.first_position, " counts twice, again in step ", step.step, " of ",
+                  to_string(worker));
+  }
+};
+
+}  // namespace
+
+void FakeRun::check_audit() const {
+  const auto is_void = [&](const protocol::AuditStep& step) {
+    return std::any_of(fences_.begin(), fences_.end(), [&](const protocol::Fence& fence) {
+      return step.generation < fence.generation && step.step >= fence.first_step;
+    });
+  };
+  Ledger ledger;
   for (const auto& [id, worker] : workers_) {
-    CHECK(worker.hellos == 1);
+    CHECK(worker.hellos <= 1);
     Step last = 0;
     for (const auto& step : worker.audit) {
-      CHECK(step.step > last);
+      if (is_void(step)) continue;
+      CHECK(step.step >= last);
       last = step.step;
-      if (step.hashed) hashes[step.step].insert(step.state_hash);
-      present[step.step].insert(id.value);
-      generations[step.step].insert(step.generation);
-      if (step.count != 0) epochs[step.epoch].push_back({step.first_position, step.count});
+      ledger.present[step.step].insert(id.value);
+      ledger.record(id, step);
+    }
+    for (const auto& [other, steps] : worker.told_for) {
+      for (const auto& step : steps) {
+        if (!is_void(step)) ledger.record(other, step);
+      }
     }
   }
-  REQUIRE_FALSE(hashes.empty());
+  REQUIRE_FALSE(ledger.hashes.empty());
   Step expected = 0;
-  for (const auto& [step, values] : hashes) {
+  for (const auto& [step, values] : ledger.hashes) {
     CHECK(step == ++expected);
     CHECK_MESSAGE(values.size() == 1, "workers differ after step ", step);
   }
-  for (const auto& [step, numbers] : generations) {
+  for (const auto& [step, numbers] : ledger.generations) {
     REQUIRE(numbers.size() == 1);
     std::set<std::uint32_t> members;
     for (const auto& member : committed_.at(*numbers.begin()).members) members.insert(member.worker.value);
-    CHECK_MESSAGE(present[step] == members, "not exactly the members took part in step ", step);
+    // A member that died, or adopted the step from others, does not tell of it.
+    const auto& present = ledger.present[step];
+    if (fences_.empty()) CHECK_MESSAGE(present == members, "not exactly the members took part in step ", step);
+    CHECK(std::includes(members.begin(), members.end(), present.begin(), present.end()));
   }
-  const auto last_epoch = epochs.rbegin()->first;
-  for (auto& [epoch, ranges] : epochs) {
-    std::sort(ranges.begin(), ranges.end(), [](const Range& a, const Range& b) { return a.first < b.first; });
+  const bool all_epochs_done = options_.max_steps == 0 && std::any_of(workers_.begin(), workers_.end(), [](auto& item) {
+                                 return item.second.finished.has_value();
+                               });
+  const auto last_epoch = ledger.epochs.rbegin()->first;
+  for (auto& [epoch, ranges] : ledger.epochs) {
     std::uint64_t next = 0;
-    for (const auto& range : ranges) {
-      CHECK_MESSAGE(range.first == next, "a sample of epoch ", epoch, " is missing or used twice at ", range.first);
-      next = range.first + range.count;
+    std::uint64_t gaps = 0;
+    for (const auto& [first, count] : ranges) {
+      CHECK_MESSAGE(first >= next, "a sample of epoch ", epoch, " is used twice at ", first);
+      gaps += first > next ? first - next : 0;
+      next = std::max(next, first + count);
     }
-    if (epoch != last_epoch) CHECK(next == options_.sample_count);
+    // What was returned last may not have had its turn when a run was stopped.
+    const bool whole = epoch != last_epoch || all_epochs_done;
+    if (whole) CHECK(next == options_.sample_count);
+    if (whole || fences_.empty()) CHECK_MESSAGE(gaps == 0, gaps, " samples missing in epoch ", epoch);
   }
 }
 

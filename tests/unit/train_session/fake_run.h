@@ -33,7 +33,9 @@ struct WorkerRecord {
   std::optional<protocol::WorkerLeft> left;
   std::optional<protocol::WorkerFinished> finished;
   protocol::WorkerHeartbeat heartbeat;
-  std::vector<protocol::AuditStep> audit;
+  std::vector<protocol::AuditStep> audit;                         // as it told of itself
+  std::map<WorkerId, std::vector<protocol::AuditStep>> told_for;  // … and of others
+  std::vector<protocol::WorkerHalted> halts;
   std::map<std::string, std::string> notes;
   std::map<Generation, protocol::WorkerSwap> swaps;
   std::optional<int> exit_code;  // 128 + signal if killed
@@ -74,6 +76,29 @@ class FakeRun {
   void close_socket(WorkerId worker);
   void stop_listening();
 
+  void let_go();  // workers that wait in a Moment
+
+  // --- Losses. Kills and waits for the end.
+  void kill(WorkerId worker);
+  // Tells all living members to halt and waits for their answers.
+  Generation abort();
+  void send_abort(Generation fence, const std::vector<WorkerId>& workers);
+  void wait_halted(Generation fence, const std::vector<WorkerId>& workers);
+  Generation new_fence() { return ++last_number_; }
+  void set_members(const std::vector<WorkerId>& members) { members_ = members; }
+  void add_member(WorkerId worker) { members_.push_back(worker); }
+  void commit_for(const protocol::GenerationPlan& plan, const std::vector<WorkerId>& workers);
+  void tell_orphaned(WorkerId worker);
+  // Prepare and commit.
+  void recover_with(const protocol::GenerationPlan& plan);
+  // From the answers to `fence`: the holders, whoever else is in the loop as joiners, and `spares`.
+  protocol::GenerationPlan recovery_plan(Generation fence, const std::vector<WorkerId>& spares = {});
+  // abort(), then prepare and commit of the recovery plan. Nobody left with state: nobody is a member any more.
+  void recover(const std::vector<WorkerId>& spares = {});
+  std::vector<WorkerId> living() const;
+  const protocol::WorkerHalted& answer(WorkerId worker, Generation fence) const;
+
+  const std::string& directory() const { return directory_; }
   const std::vector<WorkerId>& members() const { return members_; }
   // The members of the newest generation and its number, after a commit.
   Generation generation() const { return generation_; }
@@ -82,6 +107,7 @@ class FakeRun {
   void check_audit() const;
 
  private:
+  protocol::GenerationPlan new_plan();
   void child(const TestWorkerOptions& options, WorkerId worker);
   void pump(int timeout_ms);
   void accept_one();
@@ -101,6 +127,7 @@ class FakeRun {
   Generation generation_ = 0;
   Generation last_number_ = 0;
   std::map<Generation, protocol::GenerationPlan> committed_;
+  std::vector<protocol::Fence> fences_;
 };
 
 }  // namespace elastictrain::test

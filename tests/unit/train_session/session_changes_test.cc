@@ -206,11 +206,19 @@ TEST_CASE("a program that fails in the middle of a step ends at once and takes t
   const WorkerId other = run.spawn();
   run.wait_until([&] { return run[failing].ready && run[other].ready; }, "both to be ready");
   run.change_to({failing, other});
-  run.wait_all_exited();
+  run.wait_exit(failing);
   CHECK(run[failing].exit_code == kExitSessionError);
-  CHECK(run[other].exit_code == kExitSessionError);
   CHECK_FALSE(run[failing].finished);
-  CHECK_FALSE(run[other].finished);
+  run.wait_until([&] { return !run[other].halts.empty(); }, "the other to be halted");
+  CHECK(run[other].halts.front().fence == 0);
+  CHECK(run[other].halts.front().committed_step == 2);
+  CHECK(run[other].halts.front().reason.find("step 3") != std::string::npos);
+  run.recover();
+  run.wait_step(other, 10);
+  run.stop();
+  run.wait_exit(other);
+  CHECK(run[other].exit_code == kExitStopped);
+  run.check_audit();
 }
 
 TEST_CASE("workers that lose their agent train on and stop together after the grace") {

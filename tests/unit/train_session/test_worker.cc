@@ -1,11 +1,13 @@
 #include "test_worker.h"
 
+#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <stdexcept>
 #include <thread>
 #include <vector>
@@ -33,7 +35,7 @@ class Program {
                        .batch = 8,
                        .max_steps = options.max_steps});
     session_.on_change([this](const Change& change) {
-      late_joiner_ = change.joined_now && session_.generation() > 1;
+      if (change.joined_now) late_joiner_ = change.generation > 1;
       if (change.rank != session_.rank() || change.world_size != session_.world_size()) {
         throw BrokenPromise("on_change() and the session disagree");
       }
@@ -44,10 +46,14 @@ class Program {
     if (!session_.start()) return session_.outcome() == Outcome::kStopped ? kExitStopped : kExitDismissed;
     bool first = true;
     while (auto batch = session_.next_batch()) {
-      if (first && late_joiner_ != (batch->local_samples == 0))
+      if (first && !options_.may_start_late && late_joiner_ != (batch->local_samples == 0))
         throw BrokenPromise("a joiner's first batch is not empty");
       first = false;
+      // Forward and backward passes are never repeated.
+      if (batch->local_samples != 0 && batch->step <= last_computed_) throw BrokenPromise("a step is computed twice");
+      if (batch->local_samples != 0) last_computed_ = batch->step;
       step(*batch);
+      pass(Moment::kOutside, batch->step);
     }
     session_.finish();
     if (session_.outcome() == Outcome::kLeft) return kExitLeft;
@@ -59,15 +65,19 @@ class Program {
     const auto rank = session_.rank();
     const auto world_size = session_.world_size();
     compute(batch);
+    pass(Moment::kComputing, batch.step);
     std::this_thread::sleep_for(std::chrono::microseconds(options_.step_time_us));
     if (options_.quits_in_the_middle && batch.step == 3) throw std::runtime_error("the program failed");
-    if (options_.reduce) reduce();
+    if (options_.reduce) reduce(batch.step);
     if (std::to_string(batch.step) == options_.note_gradient_of_step) note_gradient();
     if (rank != session_.rank() || world_size != session_.world_size())
       throw BrokenPromise("rank changed within a step");
     if (options_.reduce) update();
+    pass(Moment::kUpdating, batch.step);
     session_.commit_step({.loss = 1.0 / static_cast<double>(batch.step)});
-    if (session_.committed_step() != batch.step) throw BrokenPromise("the step's number is not the committed one");
+    if (session_.outcome() == Outcome::kRunning && session_.committed_step() < batch.step) {
+      throw BrokenPromise("the step was neither committed nor replaced by a later state");
+    }
   }
 
   // Without samples the weights may still be on their way: they are not looked at, and the gradient is rubbish.
@@ -84,12 +94,30 @@ class Program {
   // Makes gradients depend on the weights, so that unequal weights show; a noted gradient is of the samples alone.
   double pull() const { return options_.note_gradient_of_step.empty() ? 0.001 : 0; }
 
-  void reduce() {
-    if (!options_.overlap) return session_.all_reduce(gradient_.data(), gradient_.size());
+  void reduce(std::uint64_t step) {
     const std::size_t third = gradient_.size() / 3;
+    if (!options_.overlap) {
+      session_.all_reduce(gradient_.data(), third);
+      pass(Moment::kBetweenBuckets, step);
+      return session_.all_reduce(gradient_.data() + third, gradient_.size() - third);
+    }
     session_.all_reduce_async(gradient_.data(), third);
+    pass(Moment::kBetweenBuckets, step);
     session_.all_reduce_async(gradient_.data() + third, gradient_.size() - third);
     session_.wait_all_reduce();
+  }
+
+  void pass(Moment::Where where, std::uint64_t step) {
+    const auto is_now = [&](const std::optional<Moment>& moment) {
+      return moment && moment->where == where && moment->step == step;
+    };
+    if (is_now(options_.waits)) {
+      const char* go = std::getenv("TEST_WORKER_GO");
+      for (int ms = 0; go != nullptr && ms < 20'000 && ::access(go, F_OK) != 0; ++ms) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      }
+    }
+    if (is_now(options_.dies)) ::kill(::getpid(), SIGKILL);
   }
 
   void note_gradient() {
@@ -114,6 +142,7 @@ class Program {
   std::vector<float> momentum_;
   std::vector<float> gradient_;
   bool late_joiner_ = false;
+  std::uint64_t last_computed_ = 0;
   Session session_;
 };
 

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 namespace elastictrain::test {
@@ -17,14 +18,23 @@ enum ExitCode : int {
   kExitDismissed = 12,
 };
 
+// A moment in the life of a test worker.
+struct Moment {
+  enum Where { kComputing, kBetweenBuckets, kUpdating, kOutside } where = kComputing;
+  std::uint64_t step = 0;
+};
+
 struct TestWorkerOptions {
   std::uint64_t sample_count = 1000;
   std::uint64_t epochs = 1'000'000;
   std::uint64_t max_steps = 0;
   std::size_t parameters = 3000;
   std::uint32_t step_time_us = 500;
-  bool overlap = true;                // buckets through all_reduce_async
+  bool overlap = true;                // two buckets through all_reduce_async, otherwise through all_reduce
+  std::optional<Moment> dies;         // by SIGKILL
+  std::optional<Moment> waits;        // until FakeRun::let_go(), or at most some seconds
   bool reduce = true;                 // false: only the control lane travels
+  bool may_start_late = false;        // a first generation may have another number than 1
   bool quits_in_the_middle = false;   // an exception out of the loop in step 3
   std::string note_gradient_of_step;  // rank 0 notes the first element of that step's averaged gradient
 };

@@ -1,0 +1,401 @@
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <vector>
+
+#include "fake_run.h"
+
+namespace elastictrain::test {
+namespace {
+
+std::vector<WorkerId> spawn_ready(FakeRun& run, int count, const TestWorkerOptions& options) {
+  std::vector<WorkerId> workers;
+  for (int i = 0; i < count; ++i) workers.push_back(run.spawn(options));
+  for (const WorkerId worker : workers) {
+    run.wait_until([&] { return run[worker].ready.has_value(); }, to_string(worker) + " to be ready");
+  }
+  return workers;
+}
+
+WorkerId spawn_ready(FakeRun& run, const TestWorkerOptions& options) {
+  return spawn_ready(run, 1, options).front();
+}
+
+void stop_and_check(FakeRun& run) {
+  const auto members = run.members();
+  run.stop();
+  for (const WorkerId worker : members) {
+    run.wait_exit(worker);
+    CHECK(run[worker].exit_code == kExitStopped);
+  }
+  run.check_audit();
+}
+
+void train_on_and_check(FakeRun& run) {
+  const WorkerId first = run.members().front();
+  run.wait_step(first, run.committed().at(run.generation()).resume_step + 10);
+  stop_and_check(run);
+}
+
+TestWorkerOptions dying(TestWorkerOptions options, Moment moment) {
+  options.dies = moment;
+  return options;
+}
+
+TestWorkerOptions waiting(TestWorkerOptions options, Moment moment) {
+  options.waits = moment;
+  return options;
+}
+
+// Three workers, of which one dies at `moment`; the others recover. Returns the step from which they went on.
+Step lose_one(FakeRun& run, const TestWorkerOptions& options, Moment moment) {
+  auto workers = spawn_ready(run, 2, options);
+  workers.push_back(spawn_ready(run, dying(options, moment)));
+  run.change_to(workers);
+  run.wait_exit(workers[2]);
+  CHECK(run[workers[2]].exit_code == 128 + 9);
+  run.recover();
+  CHECK(run.members() == std::vector<WorkerId>{workers[0], workers[1]});
+  const Step resumed = run.committed().at(run.generation()).resume_step;
+  train_on_and_check(run);
+  return resumed;
+}
+
+TEST_CASE("a worker dies before the all-reduce: the others repeat only the all-reduce, its samples return") {
+  for (const bool overlap : {true, false}) {
+    for (const std::size_t parameters : {3000, 7, 300'001}) {
+      CAPTURE(overlap);
+      CAPTURE(parameters);
+      const TestWorkerOptions options{.sample_count = 333, .parameters = parameters, .overlap = overlap};
+      FakeRun run(options);
+      CHECK(lose_one(run, options, {Moment::kComputing, 5}) == 4);
+    }
+  }
+}
+
+TEST_CASE("a worker dies between two buckets: both are repeated from copies of what went into them") {
+  for (const bool overlap : {true, false}) {
+    for (const bool tcp : {false, true}) {
+      CAPTURE(overlap);
+      CAPTURE(tcp);
+      const TestWorkerOptions options{.parameters = 20'003, .overlap = overlap};
+      FakeRun run(options);
+      if (tcp) run.set_environment("ELASTICTRAIN_TRANSPORT", "tcp");
+      CHECK(lose_one(run, options, {Moment::kBetweenBuckets, 5}) == 4);
+    }
+  }
+}
+
+TEST_CASE("a worker dies in its update: its gradient counts, and the others tell of its samples") {
+  const TestWorkerOptions options;
+  FakeRun run(options);
+  CHECK(lose_one(run, options, {Moment::kUpdating, 5}) == 5);
+}
+
+TEST_CASE("a worker dies outside of a step") {
+  const TestWorkerOptions options;
+  FakeRun run(options);
+  CHECK(lose_one(run, options, {Moment::kOutside, 5}) == 5);
+}
+
+TEST_CASE("in the last step of an epoch a dead worker's samples are used before the next epoch begins") {
+  const TestWorkerOptions options{.sample_count = 333, .epochs = 3};
+  FakeRun run(options);
+  auto workers = spawn_ready(run, 2, options);
+  workers.push_back(spawn_ready(run, dying(options, {Moment::kComputing, 14})));
+  run.change_to(workers);
+  run.wait_exit(workers[2]);
+  run.recover();
+  for (const WorkerId worker : run.members()) {
+    run.wait_exit(worker);
+    CHECK(run[worker].exit_code == kExitFinished);
+  }
+  run.check_audit();
+}
+
+TEST_CASE("two of four die at once") {
+  const TestWorkerOptions options;
+  FakeRun run(options);
+  auto workers = spawn_ready(run, 2, options);
+  workers.push_back(spawn_ready(run, dying(options, {Moment::kComputing, 6})));
+  workers.push_back(spawn_ready(run, dying(options, {Moment::kBetweenBuckets, 6})));
+  run.change_to(workers);
+  run.wait_exit(workers[2]);
+  run.kill(workers[3]);
+  run.recover();
+  train_on_and_check(run);
+}
+
+TEST_CASE("the only one left goes on alone, and grows again") {
+  const TestWorkerOptions options;
+  FakeRun run(options);
+  auto workers = spawn_ready(run, 1, options);
+  workers.push_back(spawn_ready(run, dying(options, {Moment::kBetweenBuckets, 4})));
+  run.change_to(workers);
+  run.wait_exit(workers[1]);
+  run.recover();
+  const WorkerId fresh = spawn_ready(run, options);
+  run.change_to({workers[0], fresh});
+  run.wait_step(fresh, run[fresh].active.begin()->second.first_step + 5);
+  stop_and_check(run);
+}
+
+TEST_CASE("a spare takes part in the recovery itself") {
+  const TestWorkerOptions options;
+  FakeRun run(options);
+  auto workers = spawn_ready(run, 2, options);
+  const WorkerId spare = spawn_ready(run, options);
+  workers.push_back(spawn_ready(run, dying(options, {Moment::kBetweenBuckets, 5})));
+  run.change_to(workers);
+  run.wait_exit(workers[2]);
+  run.recover({spare});
+  run.wait_step(spare, 15);
+  CHECK(run[spare].active.begin()->second.first_step == 5);
+  stop_and_check(run);
+}
+
+TEST_CASE("a member of the recovery dies before it repeats anything: the next one goes on from the same gradients") {
+  const TestWorkerOptions options;
+  FakeRun run(options);
+  auto workers = spawn_ready(run, 3, options);
+  workers.push_back(spawn_ready(run, dying(options, {Moment::kBetweenBuckets, 5})));
+  run.change_to(workers);
+  run.wait_exit(workers[3]);
+  const auto doomed = run.recovery_plan(run.abort());
+  run.prepare(doomed);
+  run.wait_prepared(doomed);
+  run.kill(workers[2]);
+  run.commit(doomed);
+  const auto failed_there = [&](WorkerId worker) {
+    const auto& halts = run[worker].halts;
+    return std::any_of(halts.begin(), halts.end(), [&](auto& halt) { return halt.generation == doomed.generation; });
+  };
+  run.wait_until([&] { return failed_there(workers[0]) && failed_there(workers[1]); }, "the repetition to fail");
+  run.recover();
+  CHECK(run.members() == std::vector<WorkerId>{workers[0], workers[1]});
+  CHECK(run.committed().at(run.generation()).resume_step == 4);
+  train_on_and_check(run);
+}
+
+TEST_CASE("a recovery that loses a member before its commit is cancelled, and another is made from the same answers") {
+  const TestWorkerOptions options;
+  FakeRun run(options);
+  auto workers = spawn_ready(run, 3, options);
+  workers.push_back(spawn_ready(run, dying(options, {Moment::kComputing, 5})));
+  run.change_to(workers);
+  run.wait_exit(workers[3]);
+  const Generation fence = run.abort();
+  const auto doomed = run.recovery_plan(fence);
+  run.prepare(doomed);
+  run.kill(workers[2]);
+  run.cancel(doomed);
+  run.recover_with(run.recovery_plan(fence));
+  CHECK(run[workers[0]].halts.size() <= 2);  // by itself, and the answer
+  train_on_and_check(run);
+}
+
+TEST_CASE("who is behind gives up its step, receives the state and joins again") {
+  const TestWorkerOptions options;
+  FakeRun run(options);
+  const auto workers = spawn_ready(run, 2, options);
+  const WorkerId third = spawn_ready(run, dying(options, {Moment::kBetweenBuckets, 5}));
+  run.change_to({workers[0], workers[1], third});
+  run.wait_exit(third);
+  // First a recovery without the second worker, which stays halted in its step 5 while the first goes on alone.
+  auto alone = run.recovery_plan(run.abort());
+  alone.members.pop_back();
+  alone.donors.pop_back();
+  run.recover_with(alone);
+  run.wait_step(workers[0], 9);
+  run.set_members(workers);
+  run.recover();
+  const auto& plan = run.committed().at(run.generation());
+  REQUIRE(plan.members.size() == 2);
+  CHECK(plan.members[1].worker == workers[1]);
+  CHECK(plan.members[1].joiner);
+  CHECK(plan.resume_step >= 9);
+  run.wait_step(workers[1], plan.resume_step + 10);
+  stop_and_check(run);
+}
+
+TEST_CASE("an Abort in the middle of a computation is answered at once, in an update after the commit") {
+  const TestWorkerOptions options;
+  FakeRun run(options);
+  auto workers = spawn_ready(run, 1, waiting(options, {Moment::kComputing, 7}));
+  workers.push_back(spawn_ready(run, waiting(options, {Moment::kUpdating, 6})));
+  run.change_to(workers);
+  run.wait_step(workers[0], 6);
+  const Generation fence = run.new_fence();
+  run.send_abort(fence, workers);
+  run.wait_halted(fence, {workers[0]});
+  CHECK(run.answer(workers[0], fence).committed_step == 6);
+  CHECK(run[workers[1]].halts.empty());
+  run.let_go();
+  run.wait_halted(fence, {workers[1]});
+  CHECK(run.answer(workers[1], fence).committed_step == 6);
+  run.recover();
+  train_on_and_check(run);
+}
+
+TEST_CASE("a member dies while a change is committed here and not there: nobody swaps, the change is void") {
+  const TestWorkerOptions options;
+  FakeRun run(options);
+  auto workers = spawn_ready(run, 3, options);
+  run.change_to(workers);
+  const WorkerId joiner = spawn_ready(run, options);
+  const auto grown = run.plan({workers[0], workers[1], workers[2], joiner});
+  run.prepare(grown);
+  run.wait_prepared(grown);
+  run.commit_for(grown, {workers[0], workers[1], joiner});
+  run.wait_step(workers[0], run[workers[0]].heartbeat.step + 3);
+  run.kill(workers[2]);
+  run.add_member(joiner);
+  run.recover();
+  CHECK(run.members() == std::vector<WorkerId>{workers[0], workers[1]});
+  CHECK_FALSE(run[workers[0]].active.contains(grown.generation));
+  CHECK_FALSE(run.answer(joiner, run.committed().at(run.generation()).fence).in_loop);
+  run.wait_step(workers[0], run[workers[0]].heartbeat.step + 5);
+  run.change_to({workers[0], workers[1], joiner});  // it is a ready candidate again
+  run.wait_step(joiner, run[joiner].active.rbegin()->second.first_step + 5);
+  stop_and_check(run);
+}
+
+TEST_CASE("a donor dies while it sends, or a joiner while it receives") {
+  for (const bool donor : {true, false}) {
+    CAPTURE(donor);
+    const TestWorkerOptions options{.parameters = 4'000'000, .step_time_us = 20'000};
+    FakeRun run(options);
+    auto workers = spawn_ready(run, 2, options);
+    run.change_to(workers);
+    run.wait_step(workers[0], 2);
+    workers.push_back(spawn_ready(run, options));
+    const auto grown = run.plan(workers);
+    run.prepare(grown);
+    run.wait_prepared(grown);
+    run.commit(grown);
+    run.wait_until([&] { return run[workers[0]].active.contains(grown.generation); }, "the swap");
+    run.set_members(workers);
+    run.kill(donor ? workers[1] : workers[2]);
+    run.recover();
+    const Step resumed = run.committed().at(run.generation()).resume_step;
+    for (const WorkerId worker : run.members()) run.wait_step(worker, resumed + 3);
+    stop_and_check(run);
+  }
+}
+
+TEST_CASE("a member dies in the first broadcast: the others start over as if it had never been there") {
+  const TestWorkerOptions options{.may_start_late = true};
+  FakeRun run(options);
+  const auto workers = spawn_ready(run, 3, options);
+  const auto first = run.plan(workers);
+  run.prepare(first);
+  run.wait_prepared(first);
+  run.kill(workers[0]);
+  run.commit(first);
+  run.wait_until([&] { return !run[workers[1]].halts.empty() && !run[workers[2]].halts.empty(); }, "the failure");
+  CHECK_FALSE(run[workers[1]].halts.front().in_loop);
+  run.set_members({workers[1], workers[2]});
+  run.recover();
+  CHECK(run.members().empty());
+  run.change_to({workers[1], workers[2]});
+  run.wait_step(workers[1], 10);
+  stop_and_check(run);
+}
+
+TEST_CASE("a member dies after its last step: the others still end with success") {
+  const TestWorkerOptions options{.sample_count = 240, .epochs = 1};
+  FakeRun run(options);
+  auto workers = spawn_ready(run, 2, options);
+  workers.push_back(spawn_ready(run, dying(options, {Moment::kOutside, 10})));
+  run.change_to(workers);
+  run.wait_exit(workers[2]);
+  run.recover();
+  for (const WorkerId worker : run.members()) {
+    run.wait_exit(worker);
+    CHECK(run[worker].exit_code == kExitFinished);
+    CHECK(run[worker].finished->last_step == 10);
+  }
+  run.check_audit();
+}
+
+TEST_CASE("a recovery can stop the run, with a checkpoint of the last committed step by the one it names") {
+  const TestWorkerOptions options;
+  FakeRun run(options);
+  const std::string checkpoints = run.directory() + "/checkpoints";
+  run.set_environment("ELASTICTRAIN_CHECKPOINT_DIR", checkpoints);
+  auto workers = spawn_ready(run, 2, options);
+  workers.push_back(spawn_ready(run, dying(options, {Moment::kBetweenBuckets, 5})));
+  run.change_to(workers);
+  run.wait_exit(workers[2]);
+  auto stop = run.recovery_plan(run.abort());
+  stop.members.clear();
+  stop.donors = {workers[1]};
+  run.prepare_for(stop, {workers[0], workers[1]});
+  run.commit_for(stop, {workers[0], workers[1]});
+  for (const WorkerId worker : {workers[0], workers[1]}) {
+    run.wait_exit(worker);
+    CHECK(run[worker].exit_code == kExitStopped);
+    CHECK(run[worker].left->last_step == 4);
+  }
+  CHECK(std::filesystem::exists(checkpoints + "/step-4.gen-1.safetensors"));
+}
+
+TEST_CASE("who is halted when no recovery can come any more saves its step and stops") {
+  const TestWorkerOptions options;
+  FakeRun run(options);
+  const std::string checkpoints = run.directory() + "/checkpoints";
+  run.set_environment("ELASTICTRAIN_CHECKPOINT_DIR", checkpoints);
+  run.set_environment("ELASTICTRAIN_ORPHAN_GRACE_MS", "300");
+  auto workers = spawn_ready(run, 2, options);
+  workers.push_back(spawn_ready(run, dying(options, {Moment::kComputing, 5})));
+  run.change_to(workers);
+  run.wait_exit(workers[2]);
+  run.stop_listening();
+  for (const WorkerId worker : {workers[0], workers[1]}) run.close_socket(worker);
+  for (const WorkerId worker : {workers[0], workers[1]}) {
+    run.wait_exit(worker);
+    CHECK(run[worker].exit_code == kExitStopped);
+  }
+  CHECK(std::filesystem::exists(checkpoints + "/step-4.gen-1.safetensors"));
+}
+
+TEST_CASE("an agent says that its supervisor is gone: all of its workers stop together, nobody alone") {
+  const TestWorkerOptions options;
+  FakeRun run(options);
+  const auto workers = spawn_ready(run, 2, options);
+  run.change_to(workers);
+  run.tell_orphaned(workers[0]);
+  run.wait_step(workers[0], run[workers[0]].heartbeat.step + 20);
+  run.tell_orphaned(workers[1]);
+  run.wait_all_exited();
+  for (const WorkerId worker : workers) CHECK(run[worker].exit_code == kExitStopped);
+}
+
+TEST_CASE("without kept gradients a loss costs the step's samples a second pass, nothing else") {
+  const TestWorkerOptions options;
+  FakeRun run(options);
+  run.set_environment("ELASTICTRAIN_KEEP_GRADIENTS", "0");
+  CHECK(lose_one(run, options, {Moment::kBetweenBuckets, 5}) == 4);
+}
+
+TEST_CASE("heartbeats say where the training thread is and for how long") {
+  const TestWorkerOptions options;
+  FakeRun run(options);
+  const WorkerId slow = spawn_ready(run, waiting(options, {Moment::kComputing, 3}));
+  const WorkerId other = spawn_ready(run, options);
+  CHECK(run[other].heartbeat.place == protocol::StepPlace::kStarting);
+  run.change_to({slow, other});
+  const auto stands_at = [&](WorkerId worker, protocol::StepPlace place) {
+    const auto& heartbeat = run[worker].heartbeat;
+    return heartbeat.place == place && heartbeat.place_ms >= 50 && heartbeat.step == 2;
+  };
+  run.wait_until([&] { return stands_at(slow, protocol::StepPlace::kComputing); }, "the one that computes");
+  run.wait_until([&] { return stands_at(other, protocol::StepPlace::kReducing); }, "the one that waits for it");
+  run.let_go();
+  run.wait_step(other, 10);
+  stop_and_check(run);
+}
+
+}  // namespace
+}  // namespace elastictrain::test

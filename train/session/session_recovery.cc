@@ -1,0 +1,148 @@
+// What this worker does when its generation is void: it waits where it stands for the next seat, repeats what was open,
+// or gives it up and receives the state. Also the end of the data, which everybody passes together.
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "train/session/session_impl.h"
+
+namespace elastictrain {
+
+using Kind = session::ControlPlane::SeatKind;
+
+// Waits for what follows. True: there is a seat on which the open step (or the last barrier) can be tried again.
+// False: the open step is given up; the run goes on with rejoin() at the boundary, or outcome_ says that it is over.
+bool Session::Impl::take_recovery_seat() {
+  auto taken = plane_->wait_seat();
+  // From here on the state may change, and nobody of the old seat gets or gives any of it.
+  sender_.reset();
+  receiver_.reset();
+  if (!taken) {
+    stop_as_orphan();
+    return false;
+  }
+  switch (taken->kind) {
+    case Kind::kContinue:
+      sit_down_again(std::move(*taken));
+      return true;
+    case Kind::kRejoin: {
+      const bool keeps_step = step_ && progress_.committed_step == taken->plan.resume_step;
+      sit_down_again(std::move(*taken));
+      return keeps_step && continue_step_without_state();
+    }
+    case Kind::kStop:
+      if (taken->writes_checkpoint) write_checkpoint();
+      leave(taken->plan, Outcome::kStopped);
+      return false;
+    case Kind::kDismissed:
+      outcome_ = Outcome::kLeft;
+      return false;
+    case Kind::kPlanned:
+    case Kind::kLeave:
+      break;
+  }
+  leave(taken->plan, Outcome::kLeft);
+  return false;
+}
+
+void Session::Impl::sit_down_again(session::TakenSeat taken) {
+  const auto& plan = taken.plan;
+  const auto before = seat_.shares;
+  tell_swap(swap_gap_.take_early());
+  plane_->retire(std::move(seat_.communicator));
+  plane_->retire(std::move(old_communicator_));
+  seat_ = session::seat_of(plan, *taken.rank, std::move(taken.communicator));
+  view_reason_ = plan.reason;
+  if (taken.kind == Kind::kRejoin) {
+    promise_ = Promise{plan, std::move(taken.state_sockets), std::move(taken.cancel)};
+    return;
+  }
+  promise_.reset();
+  expect_learning_rate(plan);
+  send_state(taken);
+  monitors_.seated(seat_.generation, progress_.committed_step);
+  swap_gap_.swapped(seat_.generation);
+  tell_audits_of_the_lost(before);
+}
+
+// A joiner that stands at the right step and has not got all of its state: its open step has an empty batch, so that
+// the state may still arrive while it waits in the step's all-reduce.
+bool Session::Impl::continue_step_without_state() {
+  return receive_header(*std::exchange(promise_, std::nullopt)) || take_recovery_seat();
+}
+
+Status Session::Impl::repeat_step() {
+  weigh_step();
+  step_->lane_sent = false;
+  step_->reduced_square_sum = 0;
+  for (auto& bucket : step_->buckets) {
+    if (auto status = reduce_bucket(bucket); !status) return status;
+  }
+  return {};
+}
+
+// The step that the others have finished without this worker, or will finish: what the program made of it is replaced
+// by the state that they send.
+void Session::Impl::discard_step() {
+  clock_.step_ends(session::Clock::now());
+  step_.reset();
+  plane_->step_discarded();
+  rejoin();
+}
+
+void Session::Impl::rejoin() {
+  while (outcome_ == Outcome::kRunning) {
+    if (promise_ && receive_header(*std::exchange(promise_, std::nullopt))) break;
+    take_recovery_seat();
+  }
+  if (outcome_ == Outcome::kRunning) publish_seat(false, view_reason_);
+}
+
+// Nobody can bring a recovery any more: the last committed step is saved, once per host, since any host may be the only
+// one that is left.
+void Session::Impl::stop_as_orphan() {
+  if (seat_.local_rank == 0 && plane_->has_state()) write_checkpoint();
+  tell_audits();
+  outcome_ = Outcome::kStopped;
+}
+
+// Whose parts counted in steps that they cannot tell of any more.
+void Session::Impl::tell_audits_of_the_lost(const std::vector<state::WorkerShare>& before) {
+  if (environment_.audit_every == 0) return;
+  std::set<WorkerId> lost;
+  const auto look = [&](const std::vector<state::WorkerShare>& shares) {
+    for (const auto& share : shares) {
+      if (!seat_.counts(share.worker)) lost.insert(share.worker);
+    }
+  };
+  look(before);
+  look(next_shares_);
+  for (const WorkerId worker : lost) audit_log_.add_for(worker);
+}
+
+// Nobody leaves before everybody has all of the state: who is behind may need any of the others as a donor.
+void Session::Impl::finish_training() {
+  while (outcome_ == Outcome::kRunning) {
+    Status status = plane_ ? finish_transfers() : Status();
+    if (status) {
+      checkpoint();
+      status = plane_ ? last_barrier() : Status();
+    }
+    if (status) {
+      finish_told_ = plane_ != nullptr;
+      if (plane_) plane_->finished();
+      outcome_ = Outcome::kFinished;
+    } else if (!take_recovery_seat()) {
+      rejoin();
+    }
+  }
+}
+
+Status Session::Impl::last_barrier() {
+  if (!plane_->enter_collective()) return Error{ErrorCode::kAborted, "this worker is halted"};
+  const Status status = seat_.communicator->barrier();
+  if (!status) plane_->collective_failed("the barrier at the end of the data failed: " + status.error().message);
+  return status;
+}
+
+}  // namespace elastictrain
