@@ -1,0 +1,176 @@
+"""A supervisor that is killed is no reason to stop: the run goes on without it and is taken over by a later one."""
+
+import os
+import signal
+import tempfile
+
+import harness
+from harness import BINARY, Case, Run, command_of, is_alive, job, pids, synthetic, wait_until
+
+
+class ResumableRun(Run):
+    def lose_supervisor(self):
+        self.signal(signal.SIGKILL)
+        self.process.wait()
+
+    def lose_everything(self):
+        """As when the only machine loses power."""
+        self.lose_supervisor()
+        for pid in self.processes():
+            os.kill(pid, signal.SIGKILL)
+        self.wait_no_processes()
+
+    def resume(self, *arguments):
+        self.argv = [BINARY, "run", "--resume", self.name, *arguments]
+        return self.start()
+
+    def same_command_again(self):
+        return self.start()
+
+    def try_to_resume(self, *arguments):
+        return self.command("run", "--resume", self.name, *arguments)
+
+    def events(self, name):
+        return [record for record in self.journal() if record.get("event") == name]
+
+
+def longest_pause(records, since):
+    times = [record["t"] for record in records if record["t"] >= since]
+    return max((b - a for a, b in zip(times, times[1:])), default=0.0)
+
+
+class SupervisorLost(Case):
+    def test_a_killed_supervisor_is_succeeded_without_a_restart_or_a_pause(self):
+        with ResumableRun(job(workers=(1, 3, 4))) as run:
+            before = run.wait_size(3)
+            run.lose_supervisor()
+            run.wait_more_steps(20)
+            run.resume()
+            after = run.wait_size(3)
+            self.assertEqual(pids(after), pids(before))
+            self.assertEqual(after["generation"], before["generation"])
+            run.wait_more_steps(20)
+            self.assertEqual(len(run.events("spawn")), 3)
+            run.do("resize", run.name, 4)
+            run.wait_size(4)
+            run.do("stop", run.name)
+            self.assertEqual(run.wait(), 0)
+            run.wait_no_processes()
+            self.assert_audit_clean(run)
+            self.assert_steps_continue(run)
+
+    def test_the_same_command_again_takes_the_run_over(self):
+        with ResumableRun(job()) as run:
+            before = pids(run.wait_size(2))
+            run.lose_supervisor()
+            run.same_command_again()
+            run.wait_text("is taken over")
+            self.assertEqual(pids(run.wait_size(2)), before)
+            run.do("stop", run.name)
+            self.assertEqual(run.wait(), 0)
+            run.wait_no_processes()
+
+    def test_it_can_be_lost_again_and_again(self):
+        with ResumableRun(job()) as run:
+            before = pids(run.wait_size(2))
+            for _ in range(3):
+                run.lose_supervisor()
+                run.resume()
+                self.assertEqual(pids(run.wait_size(2)), before)
+            run.do("stop", run.name)
+            self.assertEqual(run.wait(), 0)
+            self.assert_audit_clean(run)
+
+    def test_of_two_successors_one_is_refused(self):
+        with ResumableRun(job()) as run:
+            run.wait_size(2)
+            run.lose_supervisor()
+            run.resume()
+            run.wait_size(2)
+            refused = run.try_to_resume()
+            self.assertEqual(refused.returncode, 69)
+            self.assertIn("is alive", refused.stderr)
+            run.do("stop", run.name)
+            self.assertEqual(run.wait(), 0)
+
+    def test_another_program_under_the_name_is_refused_with_what_differs(self):
+        with ResumableRun(job()) as run:
+            run.wait_size(2)
+            run.lose_supervisor()
+            other = run.command("run", "--name", run.name, "-n", "2", "--", "sleep", "60")
+            self.assertEqual(other.returncode, 69)
+            self.assertIn("command was nothing, is sleep 60", other.stderr)
+            self.assertIn(f"elastictrain run --resume {run.name}", other.stderr)
+
+    def test_a_run_that_has_finished_or_was_never_there_is_not_resumed(self):
+        with ResumableRun(job(trainer=synthetic(epochs=1, samples=64))) as run:
+            self.assertEqual(run.wait(), 0)
+            done = run.try_to_resume()
+            self.assertEqual(done.returncode, 69)
+            self.assertIn("nothing to resume", done.stderr)
+            unknown = run.command("run", "--resume", "no-such-run")
+            self.assertEqual(unknown.returncode, 69)
+            self.assertIn("no-such-run", unknown.stderr)
+
+
+class EverythingLost(Case):
+    def checkpointed(self, run_directory, **changes):
+        return job(trainer=synthetic(**changes), checkpoint={"directory": os.path.join(run_directory, "ck"),
+                                                              "interval_steps": 10},
+                   timeouts={"resume_timeout_ms": 1000})
+
+    def test_the_run_goes_on_from_its_newest_checkpoint(self):
+        with tempfile.TemporaryDirectory(prefix="resume-") as directory:
+            with ResumableRun(self.checkpointed(directory)) as run:
+                run.wait_size(2)
+                run.wait_step(45)
+                run.lose_everything()
+                reached = run.last_step()
+                generation = run.events("generation")[-1]["generation"]
+                run.resume()
+                after = run.wait_size(2)
+                self.assertGreater(after["generation"], generation)
+                first = min(r["step"] for r in run.steps() if r["pid"] in pids(after))
+                self.assertGreater(first, 30)
+                self.assertLessEqual(first, reached + 1)
+                run.do("stop", run.name)
+                self.assertEqual(run.wait(), 0)
+                run.wait_no_processes()
+                self.assert_audit_clean(run)
+
+    def test_a_preempted_run_goes_on_with_another_number_of_workers(self):
+        with tempfile.TemporaryDirectory(prefix="resume-") as directory:
+            with ResumableRun(self.checkpointed(directory)) as run:
+                run.wait_size(2)
+                run.wait_step(25)
+                run.signal(signal.SIGTERM)
+                self.assertEqual(run.wait(), 75)
+                last = run.last_step()
+                run.resume("--start", "3")
+                after = run.wait_size(3)
+                first = min(r["step"] for r in run.steps() if r["pid"] in pids(after))
+                self.assertEqual(first, last + 1)
+                run.do("stop", run.name)
+                self.assertEqual(run.wait(), 0)
+                self.assert_audit_clean(run)
+
+
+class Output(Case):
+    def test_the_run_goes_on_when_nobody_reads_any_more(self):
+        with tempfile.TemporaryDirectory(prefix="resume-") as directory:
+            logs = os.path.join(directory, "logs")
+            arguments = ["-n", "1", "--log-dir", logs, "--", "sh", "-c",
+                         "i=0; while [ $i -lt 30 ]; do echo line $i; i=$((i+1)); sleep 0.05; done"]
+            read_end, write_end = os.pipe()
+            with Run(arguments=arguments, stdout=write_end, stderr=write_end) as run:
+                os.close(write_end)
+                os.read(read_end, 64)
+                os.close(read_end)
+                self.assertEqual(run.wait(20), 0)
+                log = os.path.join(logs, "worker-1.log")
+                with open(log) as file:
+                    self.assertEqual(file.read().split("\n")[:-1], [f"line {i}" for i in range(30)])
+
+
+if __name__ == "__main__":
+    harness.main()
