@@ -20,6 +20,8 @@ ARROWS = {
     "launcher": ["supervisor/protocol", "supervisor/transport"],
     "train/include": [],
     "train/comm": ["supervisor/protocol"],
+    "train/state": ["supervisor/protocol"],
+    "train/checkpoint": ["supervisor/protocol", "train/state"],
     "train/builtin": ["supervisor/protocol", "elastictrain"],
     "train": ["supervisor/protocol", "train", "elastictrain"],
     "cli": ["cli", "supervisor", "launcher", "heuristics", "train", "elastictrain"],

@@ -1,0 +1,209 @@
+// Checkpoints in the background: what training waits for, and what it does not.
+#include "train/checkpoint/checkpointer.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <functional>
+#include <thread>
+
+#include "directory.h"
+
+namespace elastictrain::checkpoint::test {
+namespace {
+
+using std::chrono::milliseconds;
+
+Settings settings_for(const Directory& directory) {
+  return {.directory = directory.path(), .keep = 3, .run = "test", .host = "here"};
+}
+
+Snapshot snapshot_at(Step step, Generation generation = 1) {
+  Snapshot snapshot{.generation = generation, .world_size = 2};
+  snapshot.progress.committed_step = step;
+  return snapshot;
+}
+
+// The value of the loaded state, and its step.
+std::pair<Step, float> load(const Directory& directory) {
+  State state;
+  std::vector<std::string> skipped;
+  const auto loaded = Store(directory.path()).load_newest(state.buffers, 0, {}, skipped);
+  if (!loaded) return {0, 0};
+  CHECK(state.is(state.weights[0]));
+  return {loaded->manifest.identity.step, state.weights[0]};
+}
+
+std::string keys(std::vector<Note> notes) {
+  std::string text;
+  for (const auto& note : notes) text += note.key + " ";
+  return text;
+}
+
+bool wait_until(const std::function<bool()>& condition) {
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() > until) return false;
+    std::this_thread::sleep_for(milliseconds(1));
+  }
+  return true;
+}
+
+TEST_CASE("a checkpoint holds the state of its step, although training goes on at once") {
+  Directory directory;
+  State state(1);
+  Checkpointer checkpointer(settings_for(directory), state.buffers);
+  for (Step step = 1; step <= 20; ++step) {
+    state.fill(static_cast<float>(step));
+    checkpointer.begin(snapshot_at(step));
+    checkpointer.await_copy();
+    state.fill(-1000);  // the next update
+    checkpointer.finish(snapshot_at(step));
+    CHECK(load(directory) == std::pair<Step, float>{step, static_cast<float>(step)});
+  }
+  CHECK(keys(checkpointer.take_notes()) == "");
+  CHECK(directory.names().size() == 6);
+}
+
+TEST_CASE("the last one is on the disk when finish() returns, and is written once") {
+  Directory directory;
+  State state(7);
+  Checkpointer checkpointer(settings_for(directory), state.buffers);
+  checkpointer.begin(snapshot_at(7));
+  checkpointer.finish(snapshot_at(7));
+  CHECK(load(directory) == std::pair<Step, float>{7, 7});
+  const auto written = fs::last_write_time(directory / "step-7.gen-1.json");
+  checkpointer.finish(snapshot_at(7));
+  CHECK(fs::last_write_time(directory / "step-7.gen-1.json") == written);
+  state.fill(8);
+  checkpointer.finish(snapshot_at(8));
+  CHECK(load(directory) == std::pair<Step, float>{8, 8});
+}
+
+// A named pipe under the name of the temporary file: opening it waits for a reader, as a dead server makes one wait.
+struct DeadDisk {
+  DeadDisk(const Directory& directory, Step step)
+      : path(directory / temporary_name(data_name({1, step}), {1, "here", ::getpid()})) {
+    REQUIRE(::mkfifo(path.c_str(), 0600) == 0);
+  }
+  ~DeadDisk() { revive(); }
+  void revive() {
+    const int reader = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    if (reader < 0) return;
+    // Until the writer has been and gone, or never came.
+    wait_until([&] { return !fs::exists(path); });
+    ::close(reader);
+  }
+  fs::path path;
+};
+
+TEST_CASE("while the disk does not answer training waits for nothing, and is told") {
+  Directory directory;
+  State state(1);
+  auto settings = settings_for(directory);
+  settings.finish_timeout = milliseconds(50);
+  DeadDisk disk(directory, 1);
+  {
+    Checkpointer checkpointer(settings, state.buffers);
+    checkpointer.begin(snapshot_at(1));
+    checkpointer.await_copy();
+    state.fill(2);
+    checkpointer.begin(snapshot_at(2));
+    checkpointer.await_copy();
+    CHECK(keys(checkpointer.take_notes()) == "checkpoint_skipped ");
+    checkpointer.finish(snapshot_at(3));
+    CHECK(keys(checkpointer.take_notes()) == "checkpoint_failed ");
+  }
+  CHECK(load(directory).first == 0);
+}
+
+TEST_CASE("a failed checkpoint is told of and the next due one is written") {
+  Directory directory;
+  State state(1);
+  auto settings = settings_for(directory);
+  settings.directory += "/later";
+  directory.write("later", "a file where the directory should be");
+  Checkpointer checkpointer(settings, state.buffers);
+  checkpointer.finish(snapshot_at(1));
+  const auto notes = checkpointer.take_notes();
+  REQUIRE(notes.size() == 1);
+  CHECK(notes[0].key == "checkpoint_failed");
+  CHECK(notes[0].text.find(settings.directory) != std::string::npos);
+  fs::remove(directory / "later");
+  checkpointer.finish(snapshot_at(2));
+  CHECK(fs::exists(directory / "later/step-2.gen-1.json"));
+  CHECK(keys(checkpointer.take_notes()) == "");
+}
+
+TEST_CASE("a recovery's fence is written beside training and holds against a worker that was cut off") {
+  Directory directory;
+  State state(51);
+  Checkpointer cut_off(settings_for(directory), state.buffers);
+  cut_off.enter({2, 1}, {{1, 1}}, 0, false);
+  Checkpointer survivor(settings_for(directory), state.buffers);
+  survivor.enter({4, 51}, {{1, 1}, {2, 1}}, 0, true);
+  REQUIRE(wait_until([&] { return directory.names().contains("fence.gen-4.json"); }));
+  cut_off.finish(snapshot_at(51, 2));
+  CHECK(keys(cut_off.take_notes()) == "checkpoint_fenced_out ");
+  CHECK(load(directory).first == 0);
+  survivor.finish(snapshot_at(52, 4));
+  CHECK(load(directory).first == 52);
+}
+
+TEST_CASE("a checkpoint that is due while a fence is being written is written too") {
+  Directory directory;
+  State state(5);
+  Checkpointer checkpointer(settings_for(directory), state.buffers);
+  for (Step step = 5; step < 25; ++step) {
+    checkpointer.enter({step, step}, {}, 0, true);
+    state.fill(static_cast<float>(step));
+    checkpointer.begin(snapshot_at(step, step));
+    checkpointer.await_copy();
+    state.fill(-1);
+    checkpointer.finish(snapshot_at(step, step));
+    CHECK(load(directory) == std::pair<Step, float>{step, static_cast<float>(step)});
+  }
+  CHECK(keys(checkpointer.take_notes()) == "");
+}
+
+TEST_CASE("a run that begins anew counts its generations beyond those of the run before it") {
+  Directory directory;
+  const Store store(directory.path());
+  REQUIRE(save(store, {7, 900}).ok());
+  State state(10);
+  Checkpointer checkpointer(settings_for(directory), state.buffers);
+  checkpointer.enter({1, 1}, {}, 7, true);
+  auto snapshot = snapshot_at(10);
+  snapshot.progress.generation_base = 7;
+  checkpointer.finish(snapshot);
+  CHECK(load(directory) == std::pair<Step, float>{10, 10});
+  CHECK(directory.names().contains("step-10.gen-8.json"));
+  CHECK(directory.names().contains("step-900.gen-7.json"));
+}
+
+TEST_CASE("what was saved by two workers is cut for five without a sample lost or seen twice") {
+  constexpr std::uint64_t kSamples = 1003;
+  const std::vector<std::uint32_t> two(2, 16);
+  const std::vector<std::uint32_t> five(5, 16);
+  std::vector<int> seen(kSamples);
+  state::SamplerState sampler{.seed = 4};
+  const auto take = [&](const std::vector<std::uint32_t>& shares) {
+    const auto cut = state::cut_step(sampler, kSamples, shares);
+    for (const auto& piece : cut.pieces) {
+      for (std::uint64_t i = 0; i < piece.count; ++i) ++seen[piece.first + i];
+    }
+    sampler = state::advance(sampler, kSamples, cut);
+  };
+  for (int step = 0; step < 10; ++step) take(two);
+  Manifest manifest{.identity = {1, 10}, .world_size = 2, .data_checksum = std::string(32, '0')};
+  manifest.progress.committed_step = 10;
+  manifest.progress.sampler = sampler;
+  const auto text = to_json(manifest);
+  sampler = parse_manifest(std::as_bytes(std::span(text)))->progress.sampler;
+  while (sampler.epoch == 0) take(five);
+  CHECK(seen == std::vector<int>(kSamples, 1));
+}
+
+}  // namespace
+}  // namespace elastictrain::checkpoint::test

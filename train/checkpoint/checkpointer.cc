@@ -1,0 +1,246 @@
+#include "train/checkpoint/checkpointer.h"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <cstring>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+namespace elastictrain::checkpoint {
+
+// Outlives the Checkpointer while a write hangs.
+struct Checkpointer::Shared {
+  Shared(Settings given, const state::StateBuffers& state)
+      : settings(std::move(given)), store(settings.directory), buffers(&state) {}
+
+  struct FenceJob {
+    FenceRecord record;
+    Writer writer;
+  };
+
+  // A snapshot on its way to the disk.
+  struct Job {
+    Snapshot snapshot;
+    bool copied = false;  // the state that belongs to it is in `copy`
+  };
+
+  void run();
+  void copy_state();
+  Status write(const Snapshot& snapshot);
+  void write_fence(const FenceJob& fence);
+  void tell_failure(const Snapshot& snapshot, const Error& error);
+  Writer writer(Generation generation) const { return {generation, settings.host, ::getpid()}; }
+  void note(std::string key, std::string text);
+
+  const Settings settings;
+  const Store store;
+  const state::StateBuffers* buffers;
+
+  // Of the thread that copies, then of the one that writes.
+  std::unique_ptr<std::byte[]> copy;
+  std::uint64_t copy_bytes = 0;
+  std::uint64_t layout_hash = 0;
+  std::vector<Tensor> tensors;
+
+  std::atomic<bool> copying{false};
+  std::atomic<bool> has_notes{false};
+
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::optional<Job> job;
+  std::optional<FenceJob> fence_job;
+  Lineage lineage;       // with the base
+  bool busy = false;     // with anything
+  bool writing = false;  // with a snapshot
+  bool stopping = false;
+  std::optional<Snapshot> written;  // the last one
+  std::vector<Note> notes;
+};
+
+void Checkpointer::Shared::note(std::string key, std::string text) {
+  const std::lock_guard lock(mutex);
+  notes.push_back({std::move(key), std::move(text)});
+  has_notes = true;
+}
+
+void Checkpointer::Shared::copy_state() {
+  const auto bytes = buffers->total_bytes();
+  if (copy == nullptr || copy_bytes != bytes) {
+    copy = std::make_unique_for_overwrite<std::byte[]>(bytes);
+    copy_bytes = bytes;
+    layout_hash = buffers->layout_hash();
+    tensors = tensors_of(*buffers);
+  }
+  std::uint64_t offset = 0;
+  for (const auto& buffer : buffers->buffers()) {
+    if (buffer.bytes != 0) std::memcpy(copy.get() + offset, buffer.data, buffer.bytes);
+    offset += buffer.bytes;
+  }
+  copying = false;
+  copying.notify_all();
+}
+
+Status Checkpointer::Shared::write(const Snapshot& snapshot) {
+  Manifest manifest;
+  manifest.identity = {snapshot.progress.generation_base + snapshot.generation, snapshot.progress.committed_step};
+  manifest.run = settings.run;
+  manifest.library_version = ELASTICTRAIN_VERSION;
+  manifest.world_size = snapshot.world_size;
+  manifest.sample_count = snapshot.sample_count;
+  manifest.progress = snapshot.progress;
+  manifest.layout_hash = layout_hash;
+  {
+    const std::lock_guard lock(mutex);
+    manifest.lineage = lineage;
+  }
+  const auto header =
+      encode_tensor_header(tensors, {{"format", "elastictrain"}, {"step", std::to_string(manifest.identity.step)}});
+  if (!header) return header.error();
+  const auto self = writer(manifest.identity.generation);
+  auto status = store.write(manifest, *header, {copy.get(), copy_bytes}, self);
+  // Also after a failure: what others left unfinished may be what fills the disk.
+  store.clean_up(settings.keep, snapshot.progress.generation_base, self);
+  return status;
+}
+
+void Checkpointer::Shared::write_fence(const FenceJob& fence) {
+  const auto status = store.write_fence(fence.record, fence.writer);
+  if (!status)
+    note("checkpoint_failed", "the fence of generation " + std::to_string(fence.record.fence.generation) +
+                                  " was not written: " + status.error().message);
+}
+
+void Checkpointer::Shared::tell_failure(const Snapshot& snapshot, const Error& error) {
+  const std::string what = "step " + std::to_string(snapshot.progress.committed_step) + ": " + error.message;
+  if (error.code == ErrorCode::kRefused) return note("checkpoint_fenced_out", what);
+  note("checkpoint_failed", what + "; training goes on, the next checkpoint is tried when it is due");
+}
+
+void Checkpointer::Shared::run() {
+  std::unique_lock lock(mutex);
+  for (;;) {
+    changed.wait(lock, [&] { return job || fence_job || stopping; });
+    if (!job && !fence_job) return;
+    const auto next = std::exchange(job, std::nullopt);
+    const auto fence = std::exchange(fence_job, std::nullopt);
+    lock.unlock();
+    if (next && !next->copied) copy_state();
+    if (fence) write_fence(*fence);
+    const Status status = next ? write(next->snapshot) : Status();
+    if (!status) tell_failure(next->snapshot, status.error());
+    lock.lock();
+    if (next) writing = false;
+    if (next && status) written = next->snapshot;
+    busy = job.has_value() || fence_job.has_value();
+    changed.notify_all();
+  }
+}
+
+Checkpointer::Checkpointer(Settings settings, const state::StateBuffers& buffers)
+    : shared_(std::make_shared<Shared>(std::move(settings), buffers)) {}
+
+Checkpointer::~Checkpointer() {
+  if (!thread_.joinable()) return;
+  await_copy();
+  const bool idle = await_idle(std::chrono::steady_clock::now() + shared_->settings.finish_timeout);
+  {
+    const std::lock_guard lock(shared_->mutex);
+    shared_->stopping = true;
+  }
+  shared_->changed.notify_all();
+  if (idle) {
+    thread_.join();
+  } else {
+    thread_.detach();
+  }
+}
+
+void Checkpointer::start_thread() {
+  if (!thread_.joinable()) thread_ = std::thread([shared = shared_] { shared->run(); });
+}
+
+bool Checkpointer::await_idle(std::chrono::steady_clock::time_point deadline) {
+  std::unique_lock lock(shared_->mutex);
+  return shared_->changed.wait_until(lock, deadline, [&] { return !shared_->busy; });
+}
+
+void Checkpointer::enter(Fence fence, Lineage lineage, Generation generation_base, bool announce) {
+  lineage.push_back(fence);
+  for (auto& earlier : lineage) earlier.generation += generation_base;
+  fence.generation += generation_base;
+  {
+    const std::lock_guard lock(shared_->mutex);
+    shared_->lineage = merge(shared_->lineage, lineage);
+    if (!announce) return;
+    shared_->fence_job =
+        Shared::FenceJob{{fence, shared_->lineage, shared_->settings.run}, shared_->writer(fence.generation)};
+    shared_->busy = true;
+  }
+  start_thread();
+  shared_->changed.notify_all();
+}
+
+void Checkpointer::submit(const Snapshot& snapshot, bool copied) {
+  {
+    const std::lock_guard lock(shared_->mutex);
+    shared_->job = Shared::Job{snapshot, copied};
+    shared_->busy = true;
+    shared_->writing = true;
+    shared_->copying = !copied;
+  }
+  start_thread();
+  shared_->changed.notify_all();
+}
+
+void Checkpointer::begin(const Snapshot& snapshot) {
+  bool busy = false;
+  bool writing = false;
+  {
+    const std::lock_guard lock(shared_->mutex);
+    busy = shared_->busy;
+    writing = shared_->writing;
+  }
+  if (!busy) return submit(snapshot, false);
+  if (!writing) {
+    // A fence is being written: nobody knows how long the disk takes for it.
+    shared_->copy_state();
+    return submit(snapshot, true);
+  }
+  shared_->note("checkpoint_skipped", "step " + std::to_string(snapshot.progress.committed_step) +
+                                          ": the checkpoint before is still being written; checkpoint less often");
+}
+
+void Checkpointer::await_copy() {
+  shared_->copying.wait(true);
+}
+
+void Checkpointer::finish(const Snapshot& snapshot) {
+  const auto is_written = [&] {
+    const std::lock_guard lock(shared_->mutex);
+    const auto& last = shared_->written;
+    return last && last->generation == snapshot.generation &&
+           last->progress.committed_step == snapshot.progress.committed_step;
+  };
+  const auto deadline = std::chrono::steady_clock::now() + shared_->settings.finish_timeout;
+  bool idle = await_idle(deadline);
+  if (idle && !is_written()) {
+    submit(snapshot, false);
+    await_copy();
+    idle = await_idle(deadline);
+  }
+  if (idle) return;
+  shared_->note("checkpoint_failed", "step " + std::to_string(snapshot.progress.committed_step) +
+                                         ": the disk did not take it within " +
+                                         std::to_string(shared_->settings.finish_timeout.count()) + " ms");
+}
+
+std::vector<Note> Checkpointer::take_notes() {
+  if (!shared_->has_notes.exchange(false)) return {};
+  const std::lock_guard lock(shared_->mutex);
+  return std::exchange(shared_->notes, {});
+}
+
+}  // namespace elastictrain::checkpoint

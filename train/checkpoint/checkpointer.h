@@ -1,0 +1,74 @@
+// Purpose: writes checkpoints while training goes on. At a step boundary the training thread says begin(); a thread of
+// its own copies the state, which does not change before the next update, and then writes the copy. So training waits
+// only where the copy outlasts the next pass.
+//
+// Ownership: borrows the buffers; the copy is its own and used again. Thread: the session's training thread, except the
+// one thread inside. Failure: never an error of training; notes say what happened and the next due step tries again.
+// A disk that does not answer costs the deadline at the end, and nothing before.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "train/checkpoint/store.h"
+
+namespace elastictrain::checkpoint {
+
+struct Settings {
+  std::string directory;
+  std::size_t keep = 3;
+  std::string run;
+  std::string host;
+  std::chrono::milliseconds finish_timeout{60'000};
+};
+
+// What a checkpoint says beside the state; the generation is the worker's own, the base is in the progress.
+struct Snapshot {
+  Generation generation = 0;
+  std::uint32_t world_size = 0;
+  std::uint64_t sample_count = 0;
+  state::Progress progress;
+};
+
+struct Note {
+  std::string key;  // "checkpoint_failed", "checkpoint_skipped", "checkpoint_fenced_out"
+  std::string text;
+};
+
+class Checkpointer {
+ public:
+  Checkpointer(Settings settings, const state::StateBuffers& buffers);
+  // Leaves a write that does not end within the timeout to itself.
+  ~Checkpointer();
+  Checkpointer(const Checkpointer&) = delete;
+  Checkpointer& operator=(const Checkpointer&) = delete;
+
+  // A seat is taken. `fence`: its generation and its first step; `lineage`: those of the generations before. All in the
+  // run's own numbers. `announce`: also write it down, so that a worker that was cut off is fenced out at once.
+  void enter(Fence fence, Lineage lineage, Generation generation_base, bool announce);
+
+  // Nothing happens, except a note, while the checkpoint before is still being written.
+  void begin(const Snapshot& snapshot);
+  // Before the state changes. Cheap when nothing is being copied; never waits for the disk.
+  void await_copy();
+
+  // Writes this one and waits for it, unless it is on the disk already.
+  void finish(const Snapshot& snapshot);
+
+  std::vector<Note> take_notes();
+
+ private:
+  struct Shared;
+  void start_thread();
+  bool await_idle(std::chrono::steady_clock::time_point deadline);
+  void submit(const Snapshot& snapshot, bool copied);
+
+  std::shared_ptr<Shared> shared_;
+  std::thread thread_;
+};
+
+}  // namespace elastictrain::checkpoint

@@ -1,0 +1,26 @@
+// Purpose: the checksum of checkpoint files: XXH3, 128 bits, in the digits of `xxh128sum`.
+// Thread: one at a time per object.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+
+namespace elastictrain::checkpoint {
+
+class Checksum {
+ public:
+  Checksum();
+  ~Checksum();
+  Checksum(const Checksum&) = delete;
+  Checksum& operator=(const Checksum&) = delete;
+  void add(std::span<const std::byte> bytes);
+  std::string digits() const;
+
+ private:
+  void* state_;
+};
+
+std::string checksum_of(std::span<const std::byte> bytes);
+
+}  // namespace elastictrain::checkpoint

@@ -1,0 +1,70 @@
+// Purpose: files that appear under their name only when they are complete and on the disk.
+//
+// Failure: an Error with the file's name and the system's words; what was not published leaves nothing behind.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "supervisor/protocol/result.h"
+
+namespace elastictrain::checkpoint {
+
+class File {
+ public:
+  File() = default;
+  explicit File(int fd) : fd_(fd) {}
+  File(File&& other) noexcept;
+  File& operator=(File&& other) noexcept;
+  ~File();
+  bool valid() const { return fd_ >= 0; }
+  int fd() const { return fd_; }
+
+ private:
+  int fd_ = -1;
+};
+
+Error system_error(const std::string& path, const char* operation, int error_number);
+
+// A file to read: its size, and its bytes from the front. Only regular files open.
+class Reading {
+ public:
+  static Result<Reading> open(const std::string& path);
+  std::uint64_t size() const { return size_; }
+  Status read(std::span<std::byte> bytes);
+
+ private:
+  std::string path_;
+  File file_;
+  std::uint64_t size_ = 0;
+};
+
+// At most `most` bytes, else an error.
+Result<std::vector<std::byte>> read_whole(const std::string& path, std::size_t most);
+
+// write() … sync() publish(); without publish() the file is removed again.
+class NewFile {
+ public:
+  static Result<NewFile> create(const std::string& directory, const std::string& name, const std::string& temporary);
+  NewFile(NewFile&& other) noexcept;
+  NewFile& operator=(NewFile&&) = delete;
+  ~NewFile();
+  Status write(std::span<const std::byte> bytes);
+  Status sync();
+  Status publish();
+
+ private:
+  NewFile(std::string path, std::string temporary, File file);
+  std::string path_;
+  std::string temporary_;  // path; empty once there is none
+  File file_;
+};
+
+Status make_directory(const std::string& directory);
+// Makes the names in it durable. File systems that cannot are not an error.
+void sync_directory(const std::string& directory);
+
+}  // namespace elastictrain::checkpoint

@@ -1,0 +1,42 @@
+// Purpose: the names of the files of a checkpoint directory. Pure.
+//
+//   step-40.gen-2.safetensors           the state
+//   step-40.gen-2.json                  its manifest; only both together are a checkpoint
+//   fence.gen-3.json                    generation 3 went on from an earlier step than some had seen
+//   NAME.tmp.gen-2.HOST.PID             being written by a process of generation 2 on HOST
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "train/checkpoint/lineage.h"
+
+namespace elastictrain::checkpoint {
+
+std::string data_name(const Identity& identity);
+std::string manifest_name(const Identity& identity);
+std::string fence_name(Generation generation);
+
+// Who writes a temporary file.
+struct Writer {
+  Generation generation = 0;
+  std::string host;
+  std::int64_t pid = 0;
+};
+// A host's name without what has a meaning in file names, dots included.
+std::string harmless(std::string_view host);
+std::string temporary_name(std::string_view name, const Writer& writer);
+
+enum class FileKind : std::uint8_t { kData, kManifest, kFence, kTemporary };
+struct FileName {
+  FileKind kind = FileKind::kData;
+  Identity identity;   // of a data file or manifest; a fence has only the generation
+  Writer writer;       // of a temporary file
+  std::string wanted;  // the name that a temporary file is to get
+};
+// Nothing for a name that is not of ours.
+std::optional<FileName> parse_name(std::string_view name);
+
+}  // namespace elastictrain::checkpoint

@@ -1,0 +1,314 @@
+#include "train/checkpoint/store.h"
+
+#include <dirent.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <map>
+#include <memory>
+#include <set>
+
+#include "train/checkpoint/checksum.h"
+#include "train/checkpoint/files.h"
+
+namespace elastictrain::checkpoint {
+namespace {
+
+// So that a piece is still in the cache when it is written after it was summed.
+constexpr std::size_t kPieceBytes = 1 << 20;
+
+std::span<const std::byte> bytes_of(std::string_view text) {
+  return std::as_bytes(std::span(text));
+}
+
+// The files of a directory by kind; names only.
+struct Names {
+  std::set<Identity> data;
+  std::set<Identity> manifests;
+  std::set<Identity> unfinished;  // a writer came to the manifest, but not to its name
+  std::vector<FileName> fences;
+  std::vector<std::string> temporaries;
+  Generation newest = 0;
+};
+
+void sort_in(Names& names, const std::string& name) {
+  const auto parsed = parse_name(name);
+  if (!parsed) return;
+  names.newest = std::max(names.newest, parsed->identity.generation);
+  switch (parsed->kind) {
+    case FileKind::kData:
+      names.data.insert(parsed->identity);
+      break;
+    case FileKind::kManifest:
+      names.manifests.insert(parsed->identity);
+      break;
+    case FileKind::kFence:
+      names.fences.push_back(*parsed);
+      break;
+    case FileKind::kTemporary: {
+      names.temporaries.push_back(name);
+      const auto wanted = parse_name(parsed->wanted);
+      if (wanted && wanted->kind == FileKind::kManifest) names.unfinished.insert(wanted->identity);
+      break;
+    }
+  }
+}
+
+Result<Names> read_names(const std::string& directory) {
+  struct Close {
+    void operator()(DIR* handle) const { ::closedir(handle); }
+  };
+  Names names;
+  const std::unique_ptr<DIR, Close> handle(::opendir(directory.c_str()));
+  if (!handle && errno == ENOENT) return names;
+  if (!handle) return system_error(directory, "opendir", errno);
+  errno = 0;
+  while (const dirent* entry = ::readdir(handle.get())) sort_in(names, entry->d_name);
+  if (errno != 0) return system_error(directory, "readdir", errno);
+  return names;
+}
+
+std::uint64_t file_size(const std::string& path) {
+  struct stat info {};
+  return ::stat(path.c_str(), &info) == 0 ? static_cast<std::uint64_t>(info.st_size) : 0;
+}
+
+Result<Manifest> read_manifest(const std::string& directory, const Identity& identity) {
+  const std::string path = directory + "/" + manifest_name(identity);
+  const auto text = read_whole(path, kMaxManifestBytes);
+  if (!text) return text.error();
+  auto manifest = parse_manifest(*text);
+  if (!manifest) return Error{manifest.error().code, path + ": " + manifest.error().message};
+  if (manifest->identity != identity) return Error{ErrorCode::kInvalid, path + ": it belongs to another checkpoint"};
+  return manifest;
+}
+
+void read_fences(const std::string& directory, const Names& names, Listing& listing) {
+  for (const auto& name : names.fences) {
+    const std::string path = directory + "/" + fence_name(name.identity.generation);
+    const auto text = read_whole(path, kMaxManifestBytes);
+    const auto record = text ? parse_fence(*text) : Result<FenceRecord>(text.error());
+    if (!record) {
+      listing.problems.push_back(path + ": " + record.error().message);
+      continue;
+    }
+    listing.lineage = merge(listing.lineage, record->lineage);
+    listing.lineage = merge(listing.lineage, std::span(&record->fence, 1));
+  }
+}
+
+// The same names and sizes at the same places; where an empty one lies does not matter.
+bool fits(const TensorHeader& header, const state::StateBuffers& buffers) {
+  std::map<std::string_view, const Tensor*> by_name;
+  for (const auto& tensor : header.tensors) by_name[tensor.name] = &tensor;
+  std::uint64_t offset = 0;
+  for (const auto& buffer : buffers.buffers()) {
+    const auto found = by_name.find(buffer.name);
+    if (found == by_name.end() || found->second->bytes != buffer.bytes) return false;
+    if (buffer.bytes != 0 && found->second->begin != offset) return false;
+    offset += buffer.bytes;
+  }
+  return header.tensors.size() == buffers.buffers().size();
+}
+
+bool is_dead(const Writer& other, const Writer& self) {
+  if (other.generation < self.generation) return true;  // fenced out, or soon to be: what it writes is never wanted
+  return other.host == harmless(self.host) && ::kill(static_cast<pid_t>(other.pid), 0) != 0 && errno == ESRCH;
+}
+
+}  // namespace
+
+std::vector<Tensor> tensors_of(const state::StateBuffers& buffers) {
+  std::vector<Tensor> tensors;
+  for (const auto& buffer : buffers.buffers()) tensors.push_back({buffer.name, "U8", {buffer.bytes}, buffer.bytes});
+  return tensors;
+}
+
+Result<Listing> Store::list(std::span<const Fence> more) const {
+  const auto names = read_names(directory_);
+  if (!names) return names.error();
+  Listing listing{.newest_generation = names->newest,
+                  .any = !names->manifests.empty(),
+                  .fences = names->fences,
+                  .temporaries = names->temporaries};
+  read_fences(directory_, *names, listing);
+  std::vector<Manifest> found;
+  for (const auto& identity : names->manifests) {
+    auto manifest = read_manifest(directory_, identity);
+    if (manifest) {
+      listing.newest_base = manifest->progress.generation_base;  // ascending: the last one is the newest
+      listing.lineage = merge(listing.lineage, manifest->lineage);
+      found.push_back(std::move(*manifest));
+    } else {
+      listing.problems.push_back(manifest.error().message);
+    }
+  }
+  for (const auto& identity : names->data) {
+    if (names->manifests.contains(identity) || names->unfinished.contains(identity)) continue;
+    listing.problems.push_back(path(data_name(identity)) + ": it has no manifest");
+    listing.any = true;
+  }
+  Lineage others(more.begin(), more.end());
+  for (auto& fence : others) fence.generation += listing.newest_base;
+  listing.lineage = merge(listing.lineage, others);
+  for (auto& manifest : found) {
+    if (is_fenced_out(manifest.identity, listing.lineage)) {
+      listing.fenced_out.push_back(manifest.identity);
+    } else if (file_size(path(data_name(manifest.identity))) != manifest.data_bytes) {
+      listing.problems.push_back(path(data_name(manifest.identity)) + ": it is not there, or not as long as it was");
+    } else {
+      listing.manifests.push_back(std::move(manifest));
+    }
+  }
+  return listing;
+}
+
+Status Store::read_data(const Manifest& manifest, const state::StateBuffers& buffers) const {
+  const std::string name = path(data_name(manifest.identity));
+  const auto invalid = [&](const std::string& what) { return Error{ErrorCode::kInvalid, name + ": " + what}; };
+  auto reading = Reading::open(name);
+  if (!reading) return reading.error();
+  if (reading->size() != manifest.data_bytes) return invalid("it is not as long as it was");
+  std::vector<std::byte> header(std::min<std::uint64_t>(8, reading->size()));
+  if (auto status = reading->read(header); !status) return status;
+  const auto length = tensor_header_length(header);
+  if (!length) return invalid(length.error().message);
+  if (*length > reading->size()) return invalid("it is cut off within its header");
+  header.resize(*length);
+  if (auto status = reading->read(std::span(header).subspan(8)); !status) return status;
+  const auto parsed = parse_tensor_header(header);
+  if (!parsed) return invalid(parsed.error().message);
+  if (!fits(*parsed, buffers) || manifest.layout_hash != buffers.layout_hash() ||
+      parsed->data_begin + parsed->data_bytes != reading->size()) {
+    return invalid("it holds other state than this program shares; use the program that wrote it");
+  }
+  Checksum checksum;
+  checksum.add(header);
+  for (std::uint64_t offset = 0; offset < parsed->data_bytes;) {
+    const auto piece = buffers.piece(offset, kPieceBytes);
+    if (auto status = reading->read(piece); !status) return status;
+    checksum.add(piece);
+    offset += piece.size();
+  }
+  if (checksum.digits() != manifest.data_checksum) return invalid("it is damaged: its checksum is not the manifest's");
+  return {};
+}
+
+Result<Loaded> Store::load_newest(const state::StateBuffers& buffers, std::uint64_t sample_count,
+                                  std::span<const Fence> more, std::vector<std::string>& skipped) const {
+  auto listing = list(more);
+  if (!listing) return listing.error();
+  skipped = listing->problems;
+  for (const auto& identity : listing->fenced_out) {
+    skipped.push_back(path(manifest_name(identity)) + ": a later generation went on from an earlier step");
+  }
+  auto& manifests = listing->manifests;
+  std::sort(manifests.begin(), manifests.end(),
+            [](const Manifest& a, const Manifest& b) { return a.identity > b.identity; });
+  for (auto& manifest : manifests) {
+    if (sample_count != 0 && manifest.sample_count != 0 && manifest.sample_count != sample_count) {
+      skipped.push_back(path(manifest_name(manifest.identity)) + ": its data set has " +
+                        std::to_string(manifest.sample_count) + " samples, this program's " +
+                        std::to_string(sample_count));
+      continue;
+    }
+    const auto status = read_data(manifest, buffers);
+    if (status) return Loaded{std::move(manifest), listing->lineage, listing->newest_generation};
+    skipped.push_back(status.error().message);
+  }
+  if (!listing->any) return Error{ErrorCode::kUnavailable, "there is no checkpoint in " + directory_};
+  std::string message = "none of the checkpoints in " + directory_ + " can be used";
+  if (!skipped.empty()) message += " (" + skipped.front() + (skipped.size() > 1 ? "; …)" : ")");
+  return Error{ErrorCode::kInvalid, message + ". Move them away to start from the beginning."};
+}
+
+Status Store::publish(const std::string& name, std::string_view text, const Writer& writer) const {
+  auto file = NewFile::create(directory_, name, temporary_name(name, writer));
+  if (!file) return file.error();
+  if (auto status = file->write(bytes_of(text)); !status) return status;
+  if (auto status = file->sync(); !status) return status;
+  return file->publish();
+}
+
+Status Store::write(Manifest manifest, std::string_view header, std::span<const std::byte> data,
+                    const Writer& writer) const {
+  if (auto status = make_directory(directory_); !status) return status;
+  const auto listing = list();
+  if (!listing) return listing.error();
+  if (is_fenced_out(manifest.identity, listing->lineage)) {
+    return Error{ErrorCode::kRefused, "a later generation has gone on without this worker: no checkpoint of step " +
+                                          std::to_string(manifest.identity.step) + " in " + directory_};
+  }
+  manifest.lineage = merge(manifest.lineage, listing->lineage);
+  const std::string name = data_name(manifest.identity);
+  auto file = NewFile::create(directory_, name, temporary_name(name, writer));
+  if (!file) return file.error();
+  Checksum checksum;
+  const auto put = [&](std::span<const std::byte> bytes) {
+    checksum.add(bytes);
+    return file->write(bytes);
+  };
+  if (auto status = put(bytes_of(header)); !status) return status;
+  for (std::size_t offset = 0; offset < data.size(); offset += kPieceBytes) {
+    if (auto status = put(data.subspan(offset, std::min(kPieceBytes, data.size() - offset))); !status) return status;
+  }
+  if (auto status = file->sync(); !status) return status;
+  manifest.data_bytes = header.size() + data.size();
+  manifest.data_checksum = checksum.digits();
+  // The manifest is on the disk before the data has its name, so that little time passes between the two names.
+  const std::string second = manifest_name(manifest.identity);
+  auto description = NewFile::create(directory_, second, temporary_name(second, writer));
+  if (!description) return description.error();
+  if (auto status = description->write(bytes_of(to_json(manifest))); !status) return status;
+  if (auto status = description->sync(); !status) return status;
+  if (auto status = file->publish(); !status) return status;
+  if (auto status = description->publish(); !status) {
+    remove(manifest.identity);
+    return status;
+  }
+  sync_directory(directory_);
+  return {};
+}
+
+Status Store::write_fence(FenceRecord record, const Writer& writer) const {
+  if (auto status = make_directory(directory_); !status) return status;
+  const auto listing = list();
+  if (!listing) return listing.error();
+  record.lineage = merge(record.lineage, listing->lineage);
+  const auto generation = record.fence.generation;
+  if (auto status = publish(fence_name(generation), to_json(record), writer); !status) return status;
+  sync_directory(directory_);
+  // The new record says what the older ones said.
+  for (const auto& older : listing->fences) {
+    if (older.identity.generation < generation) ::unlink(path(fence_name(older.identity.generation)).c_str());
+  }
+  return {};
+}
+
+// The manifest first: data without one is no checkpoint.
+void Store::remove(const Identity& identity) const {
+  ::unlink(path(manifest_name(identity)).c_str());
+  ::unlink(path(data_name(identity)).c_str());
+}
+
+void Store::clean_up(std::size_t keep, Generation foreign, const Writer& writer) const {
+  const auto listing = list();
+  if (!listing) return;
+  std::vector<Identity> found = listing->fenced_out;
+  for (const auto& manifest : listing->manifests) found.push_back(manifest.identity);
+  for (const auto& identity : removable(found, listing->lineage, keep, foreign)) remove(identity);
+  for (const auto& name : listing->temporaries) {
+    const auto parsed = parse_name(name);
+    if (!parsed || !is_dead(parsed->writer, writer)) continue;
+    ::unlink(path(name).c_str());
+    const auto wanted = parse_name(parsed->wanted);
+    const bool orphan =
+        wanted && wanted->kind == FileKind::kManifest && ::access(path(parsed->wanted).c_str(), F_OK) != 0;
+    if (orphan) ::unlink(path(data_name(wanted->identity)).c_str());
+  }
+}
+
+}  // namespace elastictrain::checkpoint

@@ -1,0 +1,42 @@
+// Purpose: the header of a safetensors file, which other tools read: 8 bytes of length, JSON, then the bytes of all
+// tensors without gaps. Pure. Format: https://huggingface.co/docs/safetensors ; bounds as its own library has them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "supervisor/protocol/result.h"
+
+namespace elastictrain::checkpoint {
+
+inline constexpr std::size_t kMaxTensorHeaderBytes = 100'000'000;
+
+struct Tensor {
+  std::string name;
+  std::string dtype = "U8";
+  std::vector<std::uint64_t> shape;
+  std::uint64_t bytes = 0;
+  std::uint64_t begin = 0;  // within the data; only where a header was read
+};
+
+struct TensorHeader {
+  std::uint64_t data_begin = 0;  // offset of the first tensor in the file
+  std::uint64_t data_bytes = 0;
+  std::vector<Tensor> tensors;  // in the order of their bytes
+  std::map<std::string, std::string> metadata;
+};
+
+// Length, JSON and the spaces that align the data. kInvalid for a name that JSON or the format cannot hold.
+Result<std::string> encode_tensor_header(std::span<const Tensor> tensors,
+                                         const std::map<std::string, std::string>& metadata);
+
+// The header's own length from the first 8 bytes of the file, these included.
+Result<std::size_t> tensor_header_length(std::span<const std::byte> prefix);
+// `bytes`: the file's beginning, at least as long as the header.
+Result<TensorHeader> parse_tensor_header(std::span<const std::byte> bytes);
+
+}  // namespace elastictrain::checkpoint
