@@ -154,8 +154,8 @@ Millis HangDetector::limit(const Record& record, std::uint32_t factor) const {
 
 std::optional<HangDetector::Over> HangDetector::judge(WorkerId worker, const Record& record) const {
   const StepPlace place = record.heartbeat.place;
-  if (place == StepPlace::kHalted) return std::nullopt;
   if (const auto over = judge_lifeless(worker, record)) return over;
+  if (place == StepPlace::kHalted) return std::nullopt;
   if (const auto over = judge_step(worker, record)) return over;
   if (place == StepPlace::kReducing || record.still < settings_.hang_max) return std::nullopt;
   return Over{record.still, settings_.hang_max, "it makes no progress at all", used(record.cpu, record.cpu_when_moved)};

@@ -76,13 +76,18 @@ std::optional<Instant> HostHealth::next_change(Instant now) const {
   return next;
 }
 
+std::string HostHealth::text(const std::string& host, Instant now) const {
+  const auto until = cooled_until(host, now);
+  if (!until) return "";
+  const Record& record = records_.at(host);
+  const auto left = std::chrono::ceil<std::chrono::seconds>(*until - now).count();
+  return "host " + host + " failed " + counted(record.failures, "time") + " in a row (" + record.reason +
+         ") and is left alone for " + std::to_string(left) + " s";
+}
+
 std::string HostHealth::text(Instant now) const {
   std::string text;
-  for (const Cooled& host : cooled(now)) {
-    const auto left = std::chrono::ceil<std::chrono::seconds>(host.until - now).count();
-    text += (text.empty() ? "" : "; ") + ("host " + host.host) + " failed " + counted(host.failures, "time") +
-            " in a row (" + host.reason + ") and is left alone for " + std::to_string(left) + " s";
-  }
+  for (const Cooled& host : cooled(now)) text += (text.empty() ? "" : "; ") + this->text(host.host, now);
   return text;
 }
 

@@ -47,8 +47,9 @@ class HostHealth {
   std::vector<Cooled> cooled(Instant now) const;
   // The next time at which a cooled host becomes usable.
   std::optional<Instant> next_change(Instant now) const;
-  // "host B failed 3 times in a row (link down) and is left alone for 20 s"; empty when none is cooled.
-  std::string text(Instant now) const;
+  // "host B failed 3 times in a row (link down) and is left alone for 20 s"; empty when it is not cooled.
+  std::string text(const std::string& host, Instant now) const;
+  std::string text(Instant now) const;  // of all that are
 
  private:
   struct Record {

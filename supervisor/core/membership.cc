@@ -27,6 +27,9 @@ Membership::Impl::Impl(RunSettings settings, std::function<Token()> make_token)
     : settings_(std::move(settings)),
       make_token_(std::move(make_token)),
       detector_(settings_.suspect, settings_.dead),
+      hangs_(settings_.failures, 2 * settings_.suspect),
+      budget_(settings_.failures),
+      health_(settings_.failures),
       target_(settings_.start_workers) {}
 
 Actions Membership::Impl::step(const Event& event, Instant now) {
@@ -119,6 +122,13 @@ void Membership::Impl::fired(const TimerUse& use) {
       break;
     case TimerKind::kRelaunch:
       relaunch(use.agent);
+      break;
+    case TimerKind::kStacks:
+      if (worker != nullptr) end_for_good(*worker);
+      break;
+    case TimerKind::kCooled:
+      unmet_told_.clear();
+      dirty_ = true;
       break;
   }
 }

@@ -1,5 +1,8 @@
 // The part of the state machine that judges exits and losses: whose fault they are, and whether the run bears them.
 #include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
 
 #include "supervisor/core/membership_impl.h"
 #include "supervisor/core/words.h"
@@ -30,32 +33,17 @@ std::string last_lines(const std::vector<std::string>& lines) {
   return text.empty() ? text : "; its last error output:" + text;
 }
 
-const char* class_name(FailureClass what) {
-  switch (what) {
-    case FailureClass::kCrash:
-      return "crash";
-    case FailureClass::kHang:
-      return "hang";
-    case FailureClass::kPreemption:
-      return "preemption";
-    case FailureClass::kInfrastructure:
-      return "infrastructure";
-  }
-  return "failure";
-}
-
-std::uint32_t limit_of(const FailureSettings& settings, FailureClass what) {
-  switch (what) {
-    case FailureClass::kCrash:
-      return settings.max_crashes;
-    case FailureClass::kHang:
-      return settings.max_hangs;
-    case FailureClass::kPreemption:
-      return kUnlimited;
-    case FailureClass::kInfrastructure:
-      return settings.max_infrastructure;
-  }
-  return kUnlimited;
+Fields numbers_of(const HangFinding& finding) {
+  Fields fields;
+  fields.text("place", place_name(finding.place))
+      .number("step", finding.step)
+      .number("still_ms", finding.still_ms)
+      .number("limit_ms", finding.limit_ms)
+      .number("step_ms", finding.step_ms)
+      .number("quiet_ms", finding.quiet_ms)
+      .number("cpu_ms", finding.cpu_ms)
+      .text("reason", finding.why);
+  return fields;
 }
 
 }  // namespace
@@ -115,7 +103,7 @@ void Membership::Impl::judge_unfinished_exit(const Worker& worker, const WorkerE
     return;
   }
   const bool preempted = event.signal == kSignalTerm;
-  lose_member({preempted ? FailureClass::kPreemption : FailureClass::kCrash, status_of(event),
+  lose_member({preempted ? FailureClass::kPreemption : FailureClass::kCrash, status_of(event), worker.host,
                name_of(worker) + " " + what, detail, event.signal != kSignalKill && !preempted});
 }
 
@@ -150,19 +138,158 @@ bool Membership::Impl::nobody_else_trains() const {
 
 // The one place where the budgets of failures are asked. A run that cannot bear the loss ends here.
 void Membership::Impl::charge(const Loss& loss) {
-  const std::uint32_t limit = limit_of(settings_.failures, loss.what);
-  std::vector<Instant>& times = charged_[loss.what];
-  std::erase_if(times, [&](Instant when) { return now_ - when > settings_.failures.window; });
-  times.push_back(now_);
-  journal("loss", Fields().text("class", class_name(loss.what)).number("count", times.size()).text("what", loss.text));
-  if (times.size() <= limit) return;
-  std::string why;
-  if (limit > 0) {
-    const auto window_s = std::chrono::duration_cast<std::chrono::seconds>(settings_.failures.window).count();
-    why = " That is failure " + std::to_string(times.size()) + " of the class " + class_name(loss.what) + " within " +
-          std::to_string(window_s) + " s, and " + std::to_string(limit) + " are allowed.";
+  const auto end = budget_.charge(loss, now_);
+  journal("loss", Fields()
+                      .text("class", class_name(loss.what))
+                      .number("count", budget_.count(loss.what, now_))
+                      .text("what", loss.text));
+  if (end) {
+    fail_run(end->status, end->reason);
+  } else {
+    blame_host(loss);
   }
-  fail_run(loss.status, loss.text + loss.detail + (why.empty() ? "" : "\n" + why.substr(1)));
+}
+
+// A program that crashes says little about the only host there is.
+void Membership::Impl::blame_host(const Loss& loss) {
+  if (loss.host.empty() || loss.what == FailureClass::kPreemption) return;
+  const auto& agents = roster_.agents();
+  const bool others = std::any_of(agents.begin(), agents.end(), [&](const auto& entry) {
+    return entry.second.host != loss.host && entry.second.usable();
+  });
+  if (loss.what != FailureClass::kInfrastructure && !others) return;
+  const bool cooled_before = !health_.usable(loss.host, now_);
+  const std::uint32_t failures_before = health_.failures(loss.host, now_);
+  const auto until = health_.failed(loss.host, loss.text, now_);
+  if (!until || health_.failures(loss.host, now_) == failures_before) return;
+  journal("host_cooled", Fields()
+                             .text("host", loss.host)
+                             .number("failures", health_.failures(loss.host, now_))
+                             .integer("for_ms", std::chrono::duration_cast<Millis>(*until - now_).count())
+                             .text("reason", loss.text));
+  arm({TimerKind::kCooled, {}, {}}, *until);
+  if (!cooled_before) tell(Tell::Level::kWarning, health_.text(loss.host, now_));
+}
+
+// A generation is complete: hosts that failed before prove themselves from here on.
+void Membership::Impl::judge_success() {
+  std::set<std::string> train;
+  for (WorkerId id : members_) {
+    if (const Worker* worker = roster_.worker(id)) train.insert(worker->host);
+  }
+  for (const auto& [id, agent] : roster_.agents()) {
+    if (train.contains(agent.host)) {
+      health_.trains(agent.host, now_);
+    } else {
+      health_.rests(agent.host);
+    }
+  }
+}
+
+void Membership::Impl::watch_for_hangs(Generation generation, const std::vector<WorkerId>& members) {
+  std::vector<WorkerId> trains;
+  for (WorkerId id : members) {
+    const Worker* worker = roster_.worker(id);
+    if (worker != nullptr && !worker->finished) trains.push_back(id);
+  }
+  hangs_.seat(generation, trains);
+}
+
+void Membership::Impl::act_on(const HangFinding& finding) {
+  if (end_.mode == EndMode::kNow) return;
+  if (finding.kind == HangFinding::Kind::kStuck) {
+    unstick(finding);
+    return;
+  }
+  Worker* worker = roster_.worker(finding.worker);
+  if (worker == nullptr || worker->dying) return;
+  const char* event = "hang";
+  if (finding.kind == HangFinding::Kind::kSuspected) event = "hang_suspected";
+  if (finding.kind == HangFinding::Kind::kWithdrawn) event = "hang_withdrawn";
+  Fields fields = numbers_of(finding);
+  fields.number("worker", worker->id.value).text("host", worker->host);
+  journal(event, fields);
+  if (finding.kind != HangFinding::Kind::kGuilty) return;
+  end_hung(*worker, "made no progress for " + std::to_string(finding.still_ms) + " ms (" + finding.why + ")");
+}
+
+// Everybody waits in the all-reduce for everybody else. A new data plane may help; if it is stuck again, somebody's
+// network is to blame.
+void Membership::Impl::unstick(const HangFinding& finding) {
+  Fields fields = numbers_of(finding);
+  fields.number("times", finding.times);
+  journal("stuck", fields);
+  const std::string text =
+      "no all-reduce was finished for " + std::to_string(finding.still_ms) + " ms although every worker takes part";
+  if (finding.times == 1) {
+    tell(Tell::Level::kWarning, text + ": connecting the workers anew");
+    recover(text);
+    return;
+  }
+  for (WorkerId id : most_doubtful()) {
+    Worker* worker = roster_.worker(id);
+    if (worker == nullptr || worker->dying || end_.mode == EndMode::kNow) continue;
+    end_hung(*worker, "is given up: " + text + ", again", FailureClass::kInfrastructure);
+  }
+}
+
+// The members of the host that failed most; of those with the fewest workers; of the last in the order of ranks. Where
+// there is one host only: its last worker.
+std::vector<WorkerId> Membership::Impl::most_doubtful() const {
+  std::map<std::string, std::vector<WorkerId>> by_host;
+  std::vector<std::string> order;
+  for (WorkerId id : members_) {
+    const Worker* worker = roster_.worker(id);
+    if (worker == nullptr || worker->dying) continue;
+    if (by_host[worker->host].empty()) order.push_back(worker->host);
+    by_host[worker->host].push_back(id);
+  }
+  if (order.empty()) return {};
+  if (order.size() == 1) return {by_host[order[0]].back()};
+  std::string doubtful = order[1];
+  const auto doubt = [&](const std::string& host) {
+    return std::pair(health_.failures(host, now_), ~by_host[host].size());
+  };
+  for (std::size_t i = 2; i < order.size(); ++i) {
+    if (doubt(order[i]) >= doubt(doubtful)) doubtful = order[i];
+  }
+  return by_host[doubtful];
+}
+
+// It does not do what it must: the others go on without it at once, and its process is killed as soon as it is known
+// where it is stuck.
+void Membership::Impl::end_hung(Worker& worker, const std::string& what, FailureClass as) {
+  const WorkerId id = worker.id;
+  const std::string name = name_of(worker);
+  constexpr Millis kMargin{250};  // for the way to the agent and back
+  constexpr int kKilled = 128 + kSignalKill;
+  recovery_.waiting.erase(id);
+  hangs_.forget(id);
+  worker.dying = true;
+  worker.stop_sent = true;
+  worker.hung = true;
+  cancel(worker.timer);
+  const Millis limit = settings_.failures.stacks_timeout;
+  if (limit.count() > 0) {
+    emit(CaptureStacks{id, static_cast<std::uint64_t>(limit.count())});
+    worker.timer = arm({TimerKind::kStacks, id, {}}, now_ + limit + kMargin);
+  } else {
+    end_for_good(worker);
+  }
+  lose_member({as, kKilled, worker.host, name + " " + what + " and was ended", "", false});
+}
+
+void Membership::Impl::end_for_good(Worker& worker) {
+  cancel(worker.timer);
+  journal("killed", Fields().number("worker", worker.id.value).text("host", worker.host));
+  emit(StopWorker{worker.id, 0});
+}
+
+void Membership::Impl::on(const StacksCaptured& event) {
+  Worker* worker = roster_.worker(event.worker);
+  if (worker == nullptr) return;
+  journal("stacks", Fields().number("worker", worker->id.value).text("host", worker->host).texts("lines", event.lines));
+  if (worker->hung && worker->timer != 0) end_for_good(*worker);
 }
 
 }  // namespace elastictrain::core

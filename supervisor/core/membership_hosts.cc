@@ -124,6 +124,7 @@ void Membership::Impl::on(const AgentReported& event) {
     if (pulse.heartbeat.sequence < worker->heartbeat.sequence) continue;
     worker->take(pulse.heartbeat);
     note_progress(pulse.heartbeat);
+    for (const HangFinding& finding : hangs_.heard(pulse, now_)) act_on(finding);
   }
 }
 
@@ -215,7 +216,7 @@ void Membership::Impl::lose_workers(Agent& agent, const std::string& reason) {
     fail_run(69, text + advice);
     return;
   }
-  lose_member({FailureClass::kInfrastructure, 69, text, "", false});
+  lose_member({FailureClass::kInfrastructure, kStatusUnavailable, agent.host, text, "", false});
 }
 
 // The host's workers leave as in a drain; the warning is none of their failures.

@@ -3,7 +3,7 @@
 //   membership_hosts.cc     hosts and agents: offered, connected, lost, released
 //   membership_links.cc     broken connections, and hosts that are tried again
 //   membership_workers.cc   workers: started, what they say, dismissed
-//   membership_failures.cc  exits and losses: whose fault, and whether the run bears it
+//   membership_failures.cc  exits, hangs and losses: whose fault, and whether the run bears it
 //   membership_recovery.cc  from a loss to the generation that follows it
 //   membership_restart.cc   when nobody is left who holds the state
 //   membership_resume.cc    taking over from a supervisor that is gone
@@ -27,7 +27,10 @@
 #include <unordered_set>
 #include <vector>
 
+#include "supervisor/core/failure_budget.h"
 #include "supervisor/core/failure_detector.h"
+#include "supervisor/core/hang_detector.h"
+#include "supervisor/core/host_health.h"
 #include "supervisor/core/invariants.h"
 #include "supervisor/core/journal_fields.h"
 #include "supervisor/core/ledger.h"
@@ -68,15 +71,6 @@ class Membership::Impl {
     bool retrying = false;    // waits for kRetry
     std::uint32_t attempts = 0;
     std::set<WorkerId> failed;  // in the last attempt
-  };
-
-  // What was lost, and what it would mean for the run's end.
-  struct Loss {
-    FailureClass what = FailureClass::kCrash;
-    int status = 69;
-    std::string text;        // "rank 1 (w2 on B) was killed by signal 9"
-    std::string detail;      // its last error output, or what to do
-    bool by_itself = false;  // the program ended of its own accord
   };
 
   // From a loss to the generation that follows it; change_ is that generation's. members_ are those who are
@@ -161,7 +155,15 @@ class Membership::Impl {
   void judge_unfinished_exit(const Worker& worker, const WorkerExited& event);
   void lose_member(Loss loss);
   void charge(const Loss& loss);
+  void blame_host(const Loss& loss);
+  void judge_success();
   bool nobody_else_trains() const;
+  void act_on(const HangFinding& finding);
+  void unstick(const HangFinding& finding);
+  std::vector<WorkerId> most_doubtful() const;
+  void end_hung(Worker& worker, const std::string& what, FailureClass as = FailureClass::kHang);
+  void end_for_good(Worker& worker);
+  void watch_for_hangs(Generation generation, const std::vector<WorkerId>& members);
 
   // Recovery.
   bool recovering() const { return recovery_.fence != 0; }
@@ -181,7 +183,6 @@ class Membership::Impl {
   void recovery_prepare_failed(const std::string& why);
   void recovery_prepare_timed_out();
   void leave_out(std::set<WorkerId> guilty, const std::string& why);
-  void end_hung(Worker& worker, const std::string& what);
   void wait_for_min_expired();
   void end_recovery();
   std::vector<WorkerId> living_members() const;
@@ -275,6 +276,7 @@ class Membership::Impl {
   WorkerPhase phase_of(const Worker& worker) const;
   WorkerView view_of(const Worker& worker) const;
   AgentView view_of(const Agent& agent) const;
+  void show_failures(RunView& view) const;
 
   template <class T>
   void emit(T action) {
@@ -286,6 +288,9 @@ class Membership::Impl {
   Roster roster_;
   TimerBook timers_;
   FailureDetector detector_;
+  HangDetector hangs_;
+  FailureBudget budget_;
+  HostHealth health_;
   Ledger ledger_;
   Invariants invariants_;
 
@@ -323,21 +328,18 @@ class Membership::Impl {
   Change change_;
   End end_;
   Recovery recovery_;
-  Generation fence_ = 0;                  // the newest one
-  std::uint64_t min_timer_ = 0;           // kWaitForMin
-  std::vector<protocol::Fence> lineage_;  // complete generations, oldest first
-  std::vector<Loss> losses_;              // since the last committed step
-  std::map<FailureClass, std::vector<Instant>> charged_;
-  std::map<std::string, std::uint32_t> host_losses_;  // in a row
-  std::size_t size_before_loss_ = 0;                  // until the next planned change
-  bool restarting_ = false;                           // all state was lost; generation_ is 0 again
-  bool progressed_ = true;                            // a step was committed since the last recovery
-  Generation progress_generation_ = 0;                // ... which is known from this generation's
-  Step progress_step_ = 0;                            // heartbeats of this step or a later one
-  std::uint32_t fruitless_ = 0;                       // recoveries in a row without a committed step between
-  bool resuming_ = false;                             // taken over, and not every agent is back
-  bool unsettled_ = false;                            // ... in the middle of a change
-  std::optional<protocol::WorkerReady> reference_;    // what every worker's state must look like
+  Generation fence_ = 0;                            // the newest one
+  std::uint64_t min_timer_ = 0;                     // kWaitForMin
+  std::vector<protocol::Fence> lineage_;            // complete generations, oldest first
+  std::vector<Loss> losses_;                        // since the last committed step
+  std::size_t size_before_loss_ = 0;                // until the next planned change
+  bool restarting_ = false;                         // all state was lost; generation_ is 0 again
+  bool progressed_ = true;                          // a step was committed since the last recovery
+  Generation progress_generation_ = 0;              // ... which is known from this generation's
+  Step progress_step_ = 0;                          // heartbeats of this step or a later one
+  bool resuming_ = false;                           // taken over, and not every agent is back
+  bool unsettled_ = false;                          // ... in the middle of a change
+  std::optional<protocol::WorkerReady> reference_;  // what every worker's state must look like
   std::string unmet_told_;
 };
 

@@ -61,7 +61,9 @@ void Membership::Impl::come_back(Agent& agent, const std::vector<WorkerId>& livi
 // What was said while nobody listened.
 void Membership::Impl::resend(Worker& worker) {
   const WorkerId id = worker.id;
-  if (worker.stop_sent) {
+  if (worker.hung) {
+    end_for_good(worker);
+  } else if (worker.stop_sent) {
     emit(StopWorker{id, static_cast<std::uint64_t>(settings_.grace.count())});
   } else if (worker.dismissed) {
     send({id}, protocol::Dismiss{"not needed"});
@@ -84,15 +86,17 @@ void Membership::Impl::vanished(const Worker& gone) {
     drop_joiner(worker, what, Retry::kOnce);
     return;
   }
-  lose_member({FailureClass::kInfrastructure, 69, name_of(worker) + " " + what, "", false});
+  lose_member(
+      {FailureClass::kInfrastructure, kStatusUnavailable, worker.host, name_of(worker) + " " + what, "", false});
 }
 
-// A host that is still on the list is tried again, later with each loss.
+// A host that is still on the list is tried again, later when it keeps failing.
 void Membership::Impl::schedule_relaunch(Agent& agent) {
   if (!agent.offered || agent.drain || end_.mode != EndMode::kNone || !spawned_) return;
-  const std::uint32_t losses = std::min(host_losses_[agent.host]++, 16U);
-  const Millis delay = std::min<Millis>(settings_.failures.relaunch * (1U << losses), settings_.failures.relaunch_max);
-  agent.timer = arm({TimerKind::kRelaunch, {}, agent.id}, now_ + delay);
+  blame_host({FailureClass::kInfrastructure, kStatusUnavailable, agent.host, agent.lost_reason, "", false});
+  const Instant soon = now_ + settings_.failures.relaunch;
+  const Instant when = std::max<Instant>(soon, health_.cooled_until(agent.host, now_).value_or(soon));
+  agent.timer = arm({TimerKind::kRelaunch, {}, agent.id}, when);
 }
 
 void Membership::Impl::relaunch(AgentId id) {

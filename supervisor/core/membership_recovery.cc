@@ -39,6 +39,7 @@ void Membership::Impl::begin_recovery(const std::string& why) {
   size_before_loss_ = std::max(size_before_loss_, members_.size());
   fold_change();
   change_ = Change{};
+  hangs_.rest();
   change_.stage = Stage::kHalting;
   change_.kind = protocol::ChangeKind::kRecover;
   fence_ = recovery_.fence = ++issued_;
@@ -130,19 +131,6 @@ void Membership::Impl::halt_timed_out() {
     end_hung(*worker,
              "did not leave its step within " + std::to_string(settings_.failures.halt_timeout.count()) + " ms");
   }
-}
-
-// It does not do what it must, so its process is ended and the others go on without it.
-void Membership::Impl::end_hung(Worker& worker, const std::string& what) {
-  const std::string name = name_of(worker);
-  recovery_.waiting.erase(worker.id);
-  worker.dying = true;
-  worker.stop_sent = true;
-  cancel(worker.timer);
-  journal("killed", Fields().number("worker", worker.id.value).text("reason", what));
-  emit(StopWorker{worker.id, 0});
-  constexpr int kKilled = 128 + 9;
-  lose_member({FailureClass::kHang, kKilled, name + " " + what + " and was ended", "", false});
 }
 
 // While a loss is repaired nothing else is; the wish is looked at again afterwards.

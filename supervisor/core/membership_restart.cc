@@ -11,15 +11,14 @@ namespace {
 // A plan carries the newest ones: a checkpoint that is older than all of these has been thrown away long since.
 constexpr std::size_t kMostLineage = 256;
 
-constexpr int kUnavailable = 69;
-
 }  // namespace
 
 // Members that live have no complete state, so that it must come from a checkpoint or be made anew.
 void Membership::Impl::lose_state() {
   const bool trained = generation_ != 0;
-  const Loss first = losses_.empty() ? Loss{FailureClass::kInfrastructure, kUnavailable, recovery_cause(), "", false}
-                                     : losses_.front();
+  Loss first;
+  first.text = recovery_cause();
+  if (!losses_.empty()) first = losses_.front();
   journal("state_lost",
           Fields()
               .number("fence", recovery_.fence)
@@ -71,15 +70,11 @@ void Membership::Impl::note_progress(const protocol::WorkerHeartbeat& heartbeat)
 // Called once for each fence.
 void Membership::Impl::note_fruitless(bool progress) {
   recovery_.progress = progress;
-  fruitless_ = progress ? 0 : fruitless_ + 1;
   progressed_ = false;
   progress_generation_ = recovery_.fence + 1;
   progress_step_ = recovery_.resume_step + 1;
-  if (fruitless_ <= settings_.failures.max_fruitless) return;
-  const Loss last =
-      losses_.empty() ? Loss{FailureClass::kInfrastructure, kUnavailable, recovery_cause(), "", false} : losses_.back();
-  fail_run(last.status, last.text + last.detail + "\n" + std::to_string(fruitless_) +
-                            " recoveries in a row did not lead to a single step: the run ends.");
+  if (const auto end = budget_.recovers(progress, recovery_.resume_step, recovery_cause()))
+    fail_run(end->status, end->reason);
 }
 
 void Membership::Impl::remember_generation(Generation generation, Step first_step) {

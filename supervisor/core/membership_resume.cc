@@ -77,6 +77,7 @@ void Membership::Impl::restore_generation(const Resumed& event) {
   size_reason_ = "the run was taken over";
   set_members(std::move(seated));
   resuming_ = spawned_;
+  watch_for_hangs(generation_, members_);
 }
 
 // Nothing is decided before every agent is back or given up.

@@ -95,6 +95,8 @@ void Membership::Impl::commit() {
   for (WorkerId id : change_.members) roster_.worker(id)->seated = true;
   change_.stage = Stage::kCommitted;
   change_.waiting = {to.begin(), to.end()};
+  if (recovering()) watch_for_hangs(change_.generation, change_.members);
+  for (WorkerId id : change_.members) hangs_.watch(id);
   dirty_ = true;
 }
 
@@ -109,6 +111,8 @@ void Membership::Impl::complete() {
   }
   set_members(change_.members);
   generation_ = change_.generation;
+  watch_for_hangs(generation_, members_);
+  judge_success();
   if (members_.size() >= size_before_loss_ || !recovered) size_before_loss_ = 0;
   if (!members_.empty()) begin_generation();
   learning_rate_factor_ = plan_.learning_rate_factor;

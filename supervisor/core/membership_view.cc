@@ -54,6 +54,19 @@ AgentView Membership::Impl::view_of(const Agent& agent) const {
   return view;
 }
 
+void Membership::Impl::show_failures(RunView& view) const {
+  for (const FailureClass what :
+       {FailureClass::kCrash, FailureClass::kHang, FailureClass::kPreemption, FailureClass::kInfrastructure}) {
+    if (budget_.total(what) == 0) continue;
+    view.failures.push_back({class_name(what), budget_.total(what),
+                             static_cast<std::uint32_t>(budget_.count(what, now_)), budget_.limit(what)});
+  }
+  for (const HostHealth::Cooled& host : health_.cooled(now_)) {
+    const auto left = std::chrono::duration_cast<Millis>(host.until - now_);
+    view.cooled_hosts.push_back({host.host, host.failures, static_cast<std::uint64_t>(left.count()), host.reason});
+  }
+}
+
 RunView Membership::Impl::view() const {
   RunView view;
   view.run_name = settings_.run_name;
@@ -81,6 +94,7 @@ RunView Membership::Impl::view() const {
     if (!is_member(id)) view.workers.push_back(view_of(worker));
   }
   for (const Agent* agent : roster_.agents_in_order()) view.agents.push_back(view_of(*agent));
+  show_failures(view);
   return view;
 }
 

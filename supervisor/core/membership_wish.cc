@@ -107,17 +107,21 @@ std::vector<Place> Membership::Impl::free_places() const {
   const std::set<std::string> avoided = avoided_hosts();
   std::vector<Place> preferred;
   std::vector<Place> others;
+  std::vector<Place> cooled;
   for (const Agent* agent : roster_.agents_in_order()) {
     if (!agent->reachable()) continue;
     std::set<std::uint32_t> taken;
     for (WorkerId id : agent->workers) taken.insert(roster_.worker(id)->slot);
-    auto& list = avoided.contains(agent->host) ? others : preferred;
+    auto& list = !health_.usable(agent->host, now_) ? cooled : avoided.contains(agent->host) ? others : preferred;
     for (std::uint32_t slot = 0; slot < agent->slots; ++slot) {
       const Place place{agent->id, slot};
       if (!taken.contains(slot) && !roster_.is_blamed(place)) list.push_back(place);
     }
   }
   preferred.insert(preferred.end(), others.begin(), others.end());
+  // Rather a doubtful host than none.
+  const std::size_t others_can_train = roster_.workers().size() + preferred.size();
+  if (others_can_train < settings_.min_workers) preferred.insert(preferred.end(), cooled.begin(), cooled.end());
   return preferred;
 }
 
@@ -292,6 +296,8 @@ std::string Membership::Impl::unmet_text(const SwapDecision& decision, std::uint
     text = counted(asked, "worker") + (asked == 1 ? " is" : " are") + " wanted and " + std::to_string(decision.size()) +
            " can train: no other slot is free";
     const std::size_t blamed = roster_.blamed_slots();
+    const std::string cooled = health_.text(now_);
+    if (!cooled.empty()) text += "; " + cooled;
     if (blamed > 0) text += ", and in " + counted(blamed, "slot") + " new workers failed";
     text += ". The rest follows when hosts appear or you ask again.";
   } else if (want < asked) {

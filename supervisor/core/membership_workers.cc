@@ -175,6 +175,7 @@ void Membership::Impl::said(Worker& worker, const protocol::WorkerLeft& message)
 void Membership::Impl::said(Worker& worker, const protocol::WorkerFinished& message) {
   if (worker.finished || worker.left || (!is_member(worker.id) && !in_flight(worker.id))) return;
   worker.finished = true;
+  hangs_.forget(worker.id);
   journal("finished", Fields().number("worker", worker.id.value).number("last_step", message.last_step));
   change_.waiting.erase(worker.id);
   recovery_.waiting.erase(worker.id);
@@ -200,13 +201,6 @@ void Membership::Impl::report_audit(WorkerId worker, const std::vector<std::stri
 
 void Membership::Impl::said(Worker& worker, const protocol::WorkerNote& message) {
   journal("note", Fields().number("worker", worker.id.value).text("key", message.key).text("value", message.value));
-}
-
-void Membership::Impl::on(const StacksCaptured& event) {
-  const Worker* worker = roster_.worker(event.worker);
-  if (worker == nullptr) return;
-  journal("stacks",
-          Fields().number("worker", event.worker.value).text("host", worker->host).texts("lines", event.lines));
 }
 
 void Membership::Impl::on(const WorkerSpawnFailed& event) {
@@ -247,6 +241,7 @@ void Membership::Impl::dismiss(Worker& worker, const std::string& reason) {
 
 void Membership::Impl::stop_worker(Worker& worker) {
   worker.dying = true;
+  if (worker.hung) return;  // its end is under way
   cancel(worker.timer);
   if (worker.stop_sent) return;
   worker.stop_sent = true;
@@ -260,6 +255,7 @@ void Membership::Impl::bury(WorkerId id) {
   cancel(worker->timer);
   change_.waiting.erase(id);
   recovery_.waiting.erase(id);
+  hangs_.forget(id);
   to_replace_.erase(id);
   roster_.remove_worker(id);
   dirty_ = true;

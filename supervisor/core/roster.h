@@ -55,6 +55,7 @@ struct Worker {
   bool finished = false;            // its program reached the end
   bool left = false;                // took its leave at a boundary
   bool stop_sent = false;           // StopWorker is on its way
+  bool hung = false;                // it is to be killed without a grace
   bool dismissed = false;           // Dismiss is on its way
   std::uint32_t expected_rank = 0;  // what its environment says
   bool dying = false;               // was asked to end, or is expected to: never part of a plan again

@@ -37,8 +37,7 @@ struct FailureSettings {
   Millis wait_for_min{600'000};  // for hosts, when fewer than min_workers are left
   Millis halt_timeout{10'000};   // from Abort to the last WorkerHalted; who misses it is ended
   Millis reconnect_grace{300};   // for a broken connection when survivors say that its workers are gone
-  Millis relaunch{1'000};        // from the loss of a host that is still on the list to its new agent; doubles with
-  Millis relaunch_max{60'000};   // each loss up to this
+  Millis relaunch{1'000};        // from the loss of a host that is still on the list to its new agent, at least
   Millis cool_down{10'000};      // of a host after its second failure in a row; doubles with each
   Millis cool_down_max{600'000};
 

@@ -24,6 +24,8 @@ enum class TimerKind : std::uint8_t {
   kReconnect,   // an agent whose connection broke should be back
   kVanished,    // a worker that its agent does not list should have ended by an event of its own
   kRelaunch,    // a lost host may be tried again
+  kStacks,      // where a hung worker is stuck should be known
+  kCooled,      // a host that failed again and again may be used again
 };
 
 struct TimerUse {
