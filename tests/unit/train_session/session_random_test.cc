@@ -1,6 +1,8 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <chrono>
+#include <cstdlib>
 #include <random>
 #include <vector>
 
@@ -56,6 +58,109 @@ TEST_CASE("any sequence of changes keeps states bit-identical and uses every sam
     }
     run.check_audit();
   }
+}
+
+// Deaths and Aborts at instants that nobody chose: in the middle of a collective, in an update, while a change is
+// prepared or committed, or while its state is on the way.
+class Trouble {
+ public:
+  Trouble(FakeRun& run, unsigned seed) : run_(run), random_(seed) {}
+
+  void happen() {
+    grow();
+    pause();
+    const auto members = run_.members();
+    std::vector<WorkerId> involved = members;
+    if (random_() % 2 == 0) involved = begin_change();
+    pause();
+    std::shuffle(involved.begin(), involved.end(), random_);
+    const std::size_t deaths = std::min<std::size_t>(random_() % 3, involved.size() - 1);
+    for (std::size_t i = 0; i < deaths; ++i) run_.kill(involved[i]);
+    run_.set_members(everyone(members, involved));
+    run_.recover();
+    adoptions_ += count_joiners();
+    if (run_.members().empty()) return;
+    if (random_() % 3 == 0) pause();
+  }
+  int adoptions() const { return adoptions_; }
+
+ private:
+  void grow() {
+    std::vector<WorkerId> members = run_.members();
+    while (members.size() < 3 || (members.size() < 5 && random_() % 3 == 0)) members.push_back(run_.spawn_ready());
+    if (members.size() != run_.members().size()) run_.change_to(members);
+  }
+
+  void pause() {
+    const auto until = std::chrono::steady_clock::now() + std::chrono::microseconds(random_() % 20'000);
+    run_.wait_until([&] { return std::chrono::steady_clock::now() >= until; }, "a moment");
+  }
+
+  // A change that is prepared, and committed for all, some or none.
+  std::vector<WorkerId> begin_change() {
+    auto members = run_.members();
+    const auto old = members;
+    if (random_() % 2 == 0) members.pop_back();
+    members.push_back(run_.spawn_ready());
+    const auto plan = run_.plan(members, random_shares(members.size(), random_));
+    run_.prepare(plan);
+    if (random_() % 4 == 0) return everyone(old, members);
+    run_.wait_prepared(plan);
+    auto told = everyone(old, members);
+    if (random_() % 3 == 0) told.resize(random_() % told.size());
+    run_.commit_for(plan, told);
+    return everyone(old, members);
+  }
+
+  static std::vector<WorkerId> everyone(std::vector<WorkerId> some, const std::vector<WorkerId>& others) {
+    for (const WorkerId worker : others) {
+      if (std::find(some.begin(), some.end(), worker) == some.end()) some.push_back(worker);
+    }
+    return some;
+  }
+
+  int count_joiners() const {
+    if (run_.members().empty()) return 0;
+    const auto& members = run_.committed().at(run_.generation()).members;
+    return static_cast<int>(std::count_if(members.begin(), members.end(), [](auto& member) { return member.joiner; }));
+  }
+
+  FakeRun& run_;
+  std::mt19937 random_;
+  int adoptions_ = 0;
+};
+
+TEST_CASE("any sequence of losses keeps states bit-identical and uses every sample once") {
+  const char* wanted = std::getenv("ELASTICTRAIN_SESSION_SEEDS");
+  const unsigned seeds = wanted == nullptr ? 4 : static_cast<unsigned>(std::atoi(wanted));
+  int adoptions = 0;
+  for (unsigned seed = 1; seed <= seeds; ++seed) {
+    CAPTURE(seed);
+    FakeRun run({.sample_count = 400 + seed * 17,
+                 .parameters = seed % 4 == 1   ? 1'000'003U
+                               : seed % 2 == 0 ? 100'003U
+                                               : 999U,
+                 .step_time_us = seed % 4 == 1 ? 0U : 500U,  // then most of a step is communication
+                 .overlap = seed % 3 != 0,
+                 .may_start_late = true});
+    if (seed % 4 == 3) run.set_environment("ELASTICTRAIN_TRANSPORT", "tcp");
+    run.change_to({run.spawn_ready(), run.spawn_ready(), run.spawn_ready()});
+    Trouble trouble(run, seed);
+    for (int i = 0; i < 8 && !run.members().empty(); ++i) trouble.happen();
+    adoptions += trouble.adoptions();
+    REQUIRE_FALSE(run.members().empty());
+    const WorkerId first = run.members().front();
+    run.wait_step(first, run.committed().at(run.generation()).resume_step + 5);
+    const auto members = run.members();
+    run.stop();
+    for (const WorkerId worker : members) {
+      run.wait_exit(worker);
+      CHECK(run[worker].exit_code == kExitStopped);
+    }
+    for (const auto& [id, worker] : run.workers()) CHECK(worker.exit_code != kExitBrokenPromise);
+    run.check_audit();
+  }
+  MESSAGE("workers that had to adopt a state: ", adoptions);
 }
 
 }  // namespace
