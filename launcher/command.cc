@@ -1,7 +1,5 @@
 #include "launcher/command.h"
 
-#include <signal.h>
-
 #include <algorithm>
 #include <cstring>
 
@@ -24,7 +22,7 @@ void keep_tail(std::string& text, std::size_t max_bytes) {
 ProcessSpec process_spec(const CommandSpec& spec) {
   ProcessSpec process;
   process.argv = spec.argv;
-  process.environment = own_environment();
+  process.environment = merge_environment(own_environment(), spec.environment);
   process.standard_input = spec.input.empty() ? Stream::kNull : Stream::kPipe;
   process.input_file = spec.input_file;
   process.new_session = true;
@@ -134,7 +132,7 @@ void Command::read_error() {
 
 void Command::terminate() {
   if (ended_ || finished_) return;
-  process_->signal_group(SIGTERM);
+  process_->signal_group(spec_.stop_signal);
   kill_timer_.expires_after(kKillAfter);
   kill_timer_.async_wait([self = shared_from_this()](const asio::error_code& error) {
     if (!error) self->kill_now();

@@ -7,6 +7,8 @@
 // once.
 #pragma once
 
+#include <signal.h>
+
 #include <asio.hpp>
 #include <chrono>
 #include <functional>
@@ -21,12 +23,14 @@ namespace elastictrain::launcher {
 
 struct CommandSpec {
   std::vector<std::string> argv;
-  std::string input;       // written to standard input, which then ends
-  std::string input_file;  // or: this file is standard input
+  std::vector<std::string> environment;  // "NAME=value", added to our own
+  std::string input;                     // written to standard input, which then ends
+  std::string input_file;                // or: this file is standard input
   std::size_t max_output_bytes = 1 << 20;
   bool keep_output = true;                // false: only on_line sees it
   bool sweep_session = false;             // whatever is left of the command's session is killed when it has ended
   std::chrono::milliseconds deadline{0};  // 0: none
+  int stop_signal = SIGTERM;              // what terminate() sends first
 };
 
 struct CommandEnd {
@@ -44,7 +48,7 @@ class Command : public std::enable_shared_from_this<Command> {
 
   static Result<std::shared_ptr<Command>> start(asio::io_context& io, CommandSpec spec, LineHandler on_line,
                                                 EndHandler on_end);
-  // TERM to its group now, KILL after a second.
+  // The stop signal to its group now, KILL after a second.
   void terminate();
   void clear_deadline();
   pid_t pid() const { return process_->pid(); }

@@ -20,6 +20,7 @@ std::unique_ptr<Launcher> make_local_launcher(asio::io_context& io, LaunchSink s
   method.parallelism = kLocalParallelism;
   method.start_timeout = std::chrono::milliseconds(start_timeout_ms);
   method.is_agent = true;
+  method.timeout_hint = "is this machine overloaded?";
   method.start_command = [path = program.path](const std::string&) { return std::vector<std::string>{path, "agent"}; };
   return std::make_unique<ProcessLauncher>(io, std::move(method), std::move(sink));
 }

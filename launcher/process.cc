@@ -11,7 +11,9 @@
 
 #include <cerrno>
 #include <cstring>
+#include <mutex>
 #include <unordered_map>
+#include <unordered_set>
 
 extern char** environ;
 
@@ -19,6 +21,37 @@ namespace elastictrain::launcher {
 namespace {
 
 constexpr int kReapTimeoutMs = 2000;
+constexpr int kUnknownStatus = 70;
+
+// Of the time before raise_descriptor_limit(); what is not set is not given back.
+rlimit original_limit{};
+bool limit_is_raised = false;
+
+// Everything that a Process has started and not reaped yet.
+class WatchedChildren {
+ public:
+  void add(pid_t pid) {
+    const std::lock_guard lock(mutex_);
+    pids_.insert(pid);
+  }
+  void remove(pid_t pid) {
+    const std::lock_guard lock(mutex_);
+    pids_.erase(pid);
+  }
+  bool contains(pid_t pid) {
+    const std::lock_guard lock(mutex_);
+    return pids_.contains(pid);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::unordered_set<pid_t> pids_;
+};
+
+WatchedChildren& watched_children() {
+  static WatchedChildren children;
+  return children;
+}
 
 class Fd {
  public:
@@ -62,7 +95,10 @@ struct ChildFailure {
 };
 
 Error system_error(const std::string& what, int error) {
-  return {ErrorCode::kIo, what + ": " + std::strerror(error)};
+  const bool out_of_files = error == EMFILE || error == ENFILE;
+  return {ErrorCode::kIo,
+          what + ": " + std::strerror(error) +
+              (out_of_files ? "; allow more open files (ulimit -n) or fewer workers on this host" : "")};
 }
 
 Result<StreamEnds> open_pipe(bool parent_writes) {
@@ -139,12 +175,20 @@ void die_with_parent(const ChildPlan& plan) {
   if (::getppid() != plan.parent) ::_exit(127);
 }
 
+void let_debuggers_look(const ChildPlan& plan) {
+#ifdef PR_SET_PTRACER
+  if (plan.spec->traceable) ::prctl(PR_SET_PTRACER, plan.parent);
+#endif
+}
+
 [[noreturn]] void become_program(ChildPlan& plan) {
   if (plan.spec->new_session)
     ::setsid();
   else if (plan.spec->new_group)
     ::setpgid(0, 0);
   die_with_parent(plan);
+  let_debuggers_look(plan);
+  if (limit_is_raised) ::setrlimit(RLIMIT_NOFILE, &original_limit);
   place_streams(plan);
   reset_signals();
   const auto& directory = plan.spec->working_directory;
@@ -227,6 +271,7 @@ Result<std::unique_ptr<Process>> Process::spawn(asio::io_context& io, const Proc
   std::unique_ptr<Process> process(new Process(io));
   process->pid_ = pid;
   process->running_ = true;
+  watched_children().add(pid);
   process->owns_group_ = spec.new_group || spec.new_session;
   process->kill_group_at_exit_ = spec.kill_group_at_exit && process->owns_group_;
   process->pidfd_.assign(pidfd);
@@ -244,6 +289,7 @@ Process::~Process() {
   pollfd ended{pidfd_.native_handle(), POLLIN, 0};
   ::poll(&ended, 1, kReapTimeoutMs);
   ::waitpid(pid_, nullptr, WNOHANG);
+  watched_children().remove(pid_);
 }
 
 void Process::signal(int number) {
@@ -267,13 +313,26 @@ void Process::reap(ExitHandler on_exit) {
   // The unreaped child still holds its id, so the group that is killed here cannot be somebody else's.
   if (kill_group_at_exit_) ::kill(-pid_, SIGKILL);
   siginfo_t info{};
-  if (::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG) == 0 && info.si_pid == 0) {
-    return watch(std::move(on_exit));
-  }
+  const bool known = ::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG) == 0;
+  if (known && info.si_pid == 0) return watch(std::move(on_exit));
   running_ = false;
+  watched_children().remove(pid_);
   asio::error_code ignored;
   pidfd_.close(ignored);
-  if (on_exit) on_exit(to_exit_status(info));
+  // Somebody else has reaped it: what nobody knows must not pass for success.
+  if (on_exit) on_exit(known ? to_exit_status(info) : ExitStatus{kUnknownStatus, 0});
+}
+
+bool is_watched_child(pid_t pid) {
+  return watched_children().contains(pid);
+}
+
+void raise_descriptor_limit() {
+  rlimit limit{};
+  if (limit_is_raised || ::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  original_limit = limit;
+  limit.rlim_cur = limit.rlim_max;
+  limit_is_raised = ::setrlimit(RLIMIT_NOFILE, &limit) == 0;
 }
 
 std::vector<std::string> own_environment() {

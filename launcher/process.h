@@ -32,6 +32,7 @@ struct ProcessSpec {
   bool new_group = false;           // implied by new_session
   bool kill_group_at_exit = false;  // what the child leaves behind in its group ends with it
   int parent_death_signal = 0;
+  bool traceable = false;  // the caller's debuggers may look into it, where the system restricts that to ancestors
 };
 
 struct ExitStatus {
@@ -75,6 +76,13 @@ class Process {
   asio::posix::stream_descriptor output_;
   asio::posix::stream_descriptor error_;
 };
+
+// Lets this process have as many descriptors as the system allows. Children get the limit back that was in force
+// before, because a program may take a high one amiss. Call before any thread is started.
+void raise_descriptor_limit();
+
+// True for a child that a Process watches and will reap.
+bool is_watched_child(pid_t pid);
 
 // This process's own environment, as a ProcessSpec wants it.
 std::vector<std::string> own_environment();

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <sstream>
+#include <utility>
 
 #include "launcher/agent_marker.h"
 #include "launcher/ssh_command.h"
@@ -60,18 +61,24 @@ void ProcessLauncher::start_queued() {
     while (!queue_.empty() && starting_ < method_.parallelism) {
       const LaunchPtr next = queue_.front();
       queue_.pop_front();
-      ++starting_;
       start(next);
     }
   });
 }
 
 void ProcessLauncher::start(const LaunchPtr& launch) {
+  take_slot(launch);
+  launch->slow_timer = std::make_unique<asio::steady_timer>(io_, method_.slow_after);
+  launch->slow_timer->async_wait([this, launch, life = std::weak_ptr<char>(life_)](const asio::error_code& error) {
+    if (!error && !life.expired()) release_slot(launch);
+  });
   CommandSpec spec;
   spec.argv = method_.start_command(launch->spec.host);
   spec.input = protocol::encode_frame(protocol::Bootstrap(launch->spec.bootstrap));
   spec.keep_output = false;
   spec.sweep_session = method_.is_agent;
+  // An agent takes TERM for the end of its host and lets its workers leave.
+  if (method_.is_agent) spec.stop_signal = SIGINT;
   spec.deadline = method_.start_timeout;
   const auto on_line = [this, launch, life = std::weak_ptr<char>(life_)](const std::string& line) {
     if (!life.expired()) saw_line(launch, line);
@@ -81,6 +88,8 @@ void ProcessLauncher::start(const LaunchPtr& launch) {
 
 void ProcessLauncher::copy_binary(const LaunchPtr& launch) {
   launch->copied = true;
+  launch->slow_timer.reset();
+  take_slot(launch);
   CommandSpec spec;
   spec.argv = method_.copy_command(launch->spec.host);
   spec.input_file = method_.copy_source;
@@ -98,7 +107,7 @@ void ProcessLauncher::run(const LaunchPtr& launch, CommandSpec spec, Command::Li
     launch->command = std::move(*command);
     return;
   }
-  release_slot();
+  release_slot(launch);
   report(launch, {127, 0}, command.error().message);
 }
 
@@ -106,7 +115,7 @@ void ProcessLauncher::saw_line(const LaunchPtr& launch, const std::string& line)
   if (launch->connected || line.find(kConnectedLine) == std::string::npos) return;
   launch->connected = true;
   launch->command->clear_deadline();
-  release_slot();
+  release_slot(launch);
 }
 
 void ProcessLauncher::agent_ended(const LaunchPtr& launch, const CommandEnd& end) {
@@ -114,7 +123,7 @@ void ProcessLauncher::agent_ended(const LaunchPtr& launch, const CommandEnd& end
   const bool no_binary = end.status.signal == 0 && end.status.exit_code == kNoBinaryStatus && !launch->connected;
   const bool may_copy = method_.copy_command != nullptr && !launch->copied && !launch->forgotten;
   if (no_binary && may_copy) return copy_binary(launch);
-  if (!launch->connected) release_slot();
+  release_slot(launch);
   const bool own_failure = end.status.signal != 0 || end.status.exit_code == method_.failure_status;
   launch->agent_ended = launch->connected && (method_.is_agent || !own_failure);
   CommandEnd told = end;
@@ -126,11 +135,17 @@ void ProcessLauncher::copy_ended(const LaunchPtr& launch, const CommandEnd& end)
   launch->command.reset();
   const bool good = end.status.signal == 0 && end.status.exit_code == 0 && !end.timed_out;
   if (good && !launch->forgotten) return start(launch);
-  release_slot();
+  release_slot(launch);
   report(launch, end.status, "copying elastictrain to " + explain(*launch, end));
 }
 
-void ProcessLauncher::release_slot() {
+void ProcessLauncher::take_slot(const LaunchPtr& launch) {
+  if (!std::exchange(launch->holds_slot, true)) ++starting_;
+}
+
+void ProcessLauncher::release_slot(const LaunchPtr& launch) {
+  launch->slow_timer.reset();
+  if (!std::exchange(launch->holds_slot, false)) return;
   --starting_;
   start_queued();
 }
@@ -142,6 +157,7 @@ std::string ProcessLauncher::explain(const Launch& launch, const CommandEnd& end
     message += "stopped on request";
   } else if (end.timed_out) {
     message += method_.capabilities.name + " did not finish in time";
+    if (words.empty()) message += ": " + method_.timeout_hint;
   } else if (end.status.signal == 0 && end.status.exit_code == kNoBinaryStatus && words.empty()) {
     return message + method_.no_binary_hint;
   } else {

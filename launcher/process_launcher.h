@@ -23,6 +23,7 @@ struct LaunchMethod {
   Capabilities capabilities;
   std::uint32_t parallelism = 1;
   std::chrono::milliseconds start_timeout{30'000};
+  std::chrono::milliseconds slow_after{3'000};  // who takes longer to start does not keep others from starting
   std::chrono::milliseconds copy_timeout{120'000};
   bool is_agent = false;  // the command is the agent itself: what its session leaves behind is killed
   // The tool's exit status where the tool itself failed; any other one is the agent's own, 128 + s for a signal.
@@ -32,6 +33,7 @@ struct LaunchMethod {
   std::function<std::vector<std::string>(const std::string& host)> copy_command;
   std::string copy_source;
   std::string no_binary_hint;  // what to do where there is no binary and none is copied
+  std::string timeout_hint;    // what may be wrong where the tool hangs and says nothing
 };
 
 class ProcessLauncher : public Launcher {
@@ -52,6 +54,8 @@ class ProcessLauncher : public Launcher {
     bool agent_ended = false;  // after that: its process, not only the tool that stands for it
     bool copied = false;
     bool forgotten = false;
+    bool holds_slot = false;  // counts against the parallelism
+    std::unique_ptr<asio::steady_timer> slow_timer;
   };
   using LaunchPtr = std::shared_ptr<Launch>;
 
@@ -65,7 +69,8 @@ class ProcessLauncher : public Launcher {
   void copy_ended(const LaunchPtr& launch, const CommandEnd& end);
   void report(const LaunchPtr& launch, ExitStatus status, std::string message);
   std::string explain(const Launch& launch, const CommandEnd& end) const;
-  void release_slot();
+  void take_slot(const LaunchPtr& launch);
+  void release_slot(const LaunchPtr& launch);
 
   asio::io_context& io_;
   LaunchMethod method_;

@@ -4,7 +4,6 @@
 
 #include <sys/types.h>
 
-#include <functional>
 #include <vector>
 
 namespace elastictrain::launcher {
@@ -18,7 +17,7 @@ void kill_session(pid_t session);
 // All living descendants of a process, nearest first.
 std::vector<pid_t> descendants(pid_t root);
 
-// Reaps children that were adopted (their parents died), leaving alone those for which `is_ours` is true.
-void reap_adopted(const std::function<bool(pid_t)>& is_ours);
+// Reaps children that were adopted (their parents died), leaving alone those that a Process watches.
+void reap_adopted();
 
 }  // namespace elastictrain::launcher

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <filesystem>
 #include <random>
 
@@ -33,6 +34,8 @@ Result<std::unique_ptr<Launcher>> make_ssh_launcher(asio::io_context& io, SshOpt
   method.parallelism = options.parallelism;
   method.start_timeout = std::chrono::milliseconds(options.start_timeout_ms);
   method.copy_timeout = std::chrono::milliseconds(options.copy_timeout_ms);
+  method.slow_after = std::min(method.slow_after, std::chrono::milliseconds(options.connect_timeout_ms));
+  method.timeout_hint = "the name service, the network or the host hangs; try `ssh HOST true`";
   method.start_command = [options, program](const std::string& host) {
     return ssh_start_command(options, host, program);
   };

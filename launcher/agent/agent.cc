@@ -7,9 +7,11 @@
 
 #include <cstdio>
 
+#include "launcher/agent/agent_identity.h"
 #include "launcher/agent/agent_service.h"
 #include "launcher/agent/bootstrap_reader.h"
 #include "launcher/agent/guardian.h"
+#include "launcher/process.h"
 
 namespace elastictrain::launcher {
 namespace {
@@ -17,6 +19,8 @@ namespace {
 constexpr std::chrono::milliseconds kBootstrapTimeout{30'000};
 // For the last frames to reach the supervisor.
 constexpr std::chrono::milliseconds kFlushTimeout{2'000};
+// Beyond the time in which it would have ended by itself.
+constexpr std::chrono::milliseconds kAgentMayHang{1'000};
 
 int fail(const Error& error) {
   std::fprintf(stderr, "elastictrain agent: %s\n", error.message.c_str());
@@ -39,9 +43,9 @@ void close_standard_input() {
   ::close(null);
 }
 
-int serve(protocol::AgentBootstrap bootstrap, PrivateDirectory directory) {
+int serve(protocol::AgentBootstrap bootstrap, PrivateDirectory directory, Guardian guardian) {
   asio::io_context io;
-  AgentService service(io, std::move(bootstrap), std::move(directory));
+  AgentService service(io, std::move(bootstrap), std::move(directory), guardian);
   service.start();
   while (!service.finished() && io.run_one() > 0) {
   }
@@ -53,13 +57,20 @@ int serve(protocol::AgentBootstrap bootstrap, PrivateDirectory directory) {
 
 int run_agent() {
   detach();
+  raise_descriptor_limit();
   auto bootstrap = read_bootstrap(STDIN_FILENO, kBootstrapTimeout);
   if (!bootstrap) return fail(bootstrap.error());
   close_standard_input();
   auto directory = PrivateDirectory::create(default_directory_base());
   if (!directory) return fail(directory.error());
-  start_guardian(std::chrono::milliseconds(bootstrap->grace_ms));
-  return serve(std::move(*bootstrap), std::move(*directory));
+  const std::chrono::milliseconds grace(bootstrap->grace_ms);
+  const std::chrono::milliseconds orphan_grace(bootstrap->orphan_grace_ms);
+  const Guardian guardian = Guardian::start(grace, orphan_grace + grace + kAgentMayHang);
+  write_identity(directory->path(), *bootstrap);
+  if (const int ended = end_older_agents(directory->path(), *bootstrap); ended > 0) {
+    std::fprintf(stderr, "elastictrain agent: ended %d older agent(s) of this run on this host\n", ended);
+  }
+  return serve(std::move(*bootstrap), std::move(*directory), guardian);
 }
 
 }  // namespace elastictrain::launcher

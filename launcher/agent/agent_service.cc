@@ -9,8 +9,10 @@
 #include <utility>
 
 #include "launcher/agent/host_facts.h"
+#include "launcher/agent/stack_capture.h"
 #include "launcher/agent_marker.h"
 #include "launcher/build_id.h"
+#include "launcher/process_stat.h"
 #include "launcher/session_sweep.h"
 #include "supervisor/protocol/codec.h"
 
@@ -24,7 +26,10 @@ constexpr std::size_t kOutputBacklogBytes = 1u << 20;
 constexpr std::size_t kMessageBacklogBytes = 16u << 20;
 constexpr std::size_t kOutputBatchBytes = 64u << 10;
 constexpr std::chrono::milliseconds kOutputPeriod{20};
-constexpr std::size_t kMaxKeptExits = 4096;
+constexpr std::size_t kMaxEnded = 4096;
+constexpr std::size_t kMaxLateOutputBytes = 16u << 20;
+// Of the grace of workers that were asked to leave: between TERM and KILL.
+constexpr std::chrono::milliseconds kLastGrace{2'000};
 
 void say(const std::string& text) {
   std::fprintf(stderr, "elastictrain agent: %s\n", text.c_str());
@@ -49,7 +54,8 @@ std::string join(const std::vector<std::string>& parts) {
 
 }  // namespace
 
-AgentService::AgentService(asio::io_context& io, AgentBootstrap bootstrap, PrivateDirectory directory)
+AgentService::AgentService(asio::io_context& io, AgentBootstrap bootstrap, PrivateDirectory directory,
+                           Guardian guardian)
     : io_(io),
       bootstrap_(std::move(bootstrap)),
       directory_(std::move(directory)),
@@ -58,9 +64,12 @@ AgentService::AgentService(asio::io_context& io, AgentBootstrap bootstrap, Priva
       link_(io, bootstrap_,
             {[this] { went_up(); }, [this](AgentDown order) { perform(std::move(order)); },
              [this](const Error& error) { went_away(error); }, [this](const Error& error) { is_gone(error); }}),
+      probe_(io, probe_setup(), {[this](const std::string& reason) { notice(reason); }, say}),
+      guardian_(guardian),
       signals_(io, SIGTERM, SIGINT),
       tick_timer_(io),
-      output_timer_(io) {}
+      output_timer_(io),
+      leave_timer_(io) {}
 
 AgentService::~AgentService() = default;
 
@@ -74,27 +83,42 @@ void AgentService::start() {
 
 void AgentService::went_up() {
   link_.send(hello());
+  if (!notice_.empty()) link_.send(HostNotice{notice_});
   if (report_sequence_ > 0) return send_truth();
   // The launcher that started us reads this.
   std::printf("%s\n", kConnectedLine);
   std::fflush(stdout);
+  probe_.start();
   tick();
 }
 
 AgentHello AgentService::hello() const {
   const HostFacts facts = host_facts();
-  return {limits::kProtocolVersion, facts.binary_version, bootstrap_.agent, host_name(), ::getpid(), facts.cores,
-          facts.memory_bytes,       facts.wall_clock_us};
+  AgentHello hello{
+      limits::kProtocolVersion, facts.binary_version, bootstrap_.agent, host_name(), ::getpid(), facts.cores,
+      facts.memory_bytes,       facts.wall_clock_us};
+  for (const auto& [id, worker] : workers_) hello.workers.push_back(id);
+  return hello;
 }
 
+// Every part of it may be known already: what the supervisor took in before the connection broke comes once more.
 void AgentService::send_truth() {
   for (const auto& [id, worker] : workers_) {
     link_.send(WorkerSpawned{id, worker->pid()});
-    for (const auto& message : worker->record().truth()) link_.send(FromWorker{id, message});
-    worker->record().clear_kept();
+    send_all(id, worker->record().truth(next_report()));
   }
-  for (const auto& exited : exits_) link_.send(exited);
+  for (Ended& ended : ended_) {
+    send_all(ended.exited.worker, ended.record.truth(next_report()));
+    for (const auto& output : ended.output) link_.send(output);
+    ended.output.clear();
+    link_.send(ended.exited);
+  }
+  late_output_bytes_ = 0;
   schedule_output();
+}
+
+void AgentService::send_all(WorkerId worker, const std::vector<WorkerUp>& messages) {
+  for (const auto& message : messages) link_.send(FromWorker{worker, message});
 }
 
 void AgentService::went_away(const Error& error) {
@@ -105,7 +129,16 @@ void AgentService::went_away(const Error& error) {
 void AgentService::is_gone(const Error& error) {
   say("cannot reach the supervisor at " + join(bootstrap_.addresses) + " port " + std::to_string(bootstrap_.port) +
       ": " + error.message);
-  stop(Milliseconds(bootstrap_.grace_ms), kAgentUnreachable);
+  tell_orphans(error.message);
+  leave(kAgentUnreachable);
+}
+
+// They leave at a step boundary, with a checkpoint; a program that does not know us gets TERM from leave().
+void AgentService::tell_orphans(const std::string& reason) {
+  const auto frame = std::make_shared<const std::string>(encode_frame(WorkerDown(Orphaned{reason})));
+  for (const auto& [id, worker] : workers_) {
+    if (worker->is_elastic()) worker->send(frame);
+  }
 }
 
 // ---------------------------------------------------------------------------------------------------------------
@@ -144,12 +177,27 @@ void AgentService::on(const StopAgent& order) {
   stop(Milliseconds(order.grace_ms), kAgentStopped);
 }
 
+void AgentService::on(const SupervisorHeartbeat& heartbeat) {
+  for (const auto& [id, worker] : workers_) worker->record().acknowledged(heartbeat.heard_report);
+  for (Ended& ended : ended_) ended.record.acknowledged(heartbeat.heard_report);
+}
+
 void AgentService::on(const CheckHost&) {
   link_.send(host_facts());
 }
 
+void AgentService::on(const CaptureStacks& order) {
+  const WorkerId id = order.worker;
+  const Worker* worker = find(id);
+  if (worker == nullptr) return link_.send(WorkerStacks{id, {"its process has ended"}});
+  StackCapture::start(io_, worker->training_pid(), Milliseconds(order.time_limit_ms),
+                      [this, id](std::vector<std::string> lines) {
+                        link_.send(WorkerStacks{id, std::move(lines)});
+                      });
+}
+
 Status AgentService::spawn(SpawnWorker& order) {
-  if (stopping_) return Error{ErrorCode::kAborted, "the agent is stopping"};
+  if (stopping_ || leaving_) return Error{ErrorCode::kAborted, "the agent is stopping"};
   if (workers_.contains(order.worker)) {
     return Error{ErrorCode::kInvalid, "worker " + to_string(order.worker) + " is already here"};
   }
@@ -157,9 +205,9 @@ Status AgentService::spawn(SpawnWorker& order) {
   if (!environment) return environment.error();
   const WorkerId id = order.worker;
   if (!order.argv.empty() && order.argv[0] == "@self") order.argv[0] = self_path_;
-  auto worker =
-      Worker::start(io_, {std::move(order), std::move(*environment), directory_.path() + "/" + to_string(id) + ".sock"},
-                    hooks_for(id));
+  const std::string base = directory_.path() + "/" + to_string(id);
+  auto worker = Worker::start(io_, {std::move(order), std::move(*environment), base + ".sock", base + "-error.json"},
+                              hooks_for(id));
   if (!worker) return worker.error();
   workers_[id] = std::move(*worker);
   return {};
@@ -196,26 +244,42 @@ WorkerHooks AgentService::hooks_for(WorkerId worker) {
 
 void AgentService::worker_said(WorkerId id, WorkerUp message) {
   Worker* worker = find(id);
-  if (worker == nullptr || !worker->record().take(message, std::chrono::steady_clock::now())) return;
-  if (link_.up())
+  if (worker == nullptr) return;
+  if (worker->record().take(message, std::chrono::steady_clock::now(), next_report())) {
     link_.send(FromWorker{id, std::move(message)});
-  else
-    worker->record().keep_for_later(message);
+  }
 }
 
 void AgentService::worker_ended(const WorkerExited& exited) {
   Worker& worker = *workers_.at(exited.worker);
   send_report();
+  Ended ended{.exited = exited};
   // The rest of its output goes whatever waits already: it is bounded, and nothing may follow the exit.
   if (link_.up()) {
     while (send_next_batch(worker)) {
     }
+  } else {
+    keep_output(worker, ended);
   }
   link_.send(exited);
-  exits_.push_back(exited);
-  if (exits_.size() > kMaxKeptExits) exits_.pop_front();
+  ended.record = worker.take_record();
+  ended_.push_back(std::move(ended));
+  if (ended_.size() > kMaxEnded) ended_.pop_front();
   workers_.erase(exited.worker);
   finish_if_empty();
+}
+
+void AgentService::keep_output(Worker& worker, Ended& ended) {
+  std::uint64_t dropped = 0;
+  for (WorkerOutput output; worker.take_output(kOutputBatchBytes, output);) {
+    if (late_output_bytes_ >= kMaxLateOutputBytes) {
+      dropped += output.lines.size() + output.dropped;
+      continue;
+    }
+    late_output_bytes_ += kOutputBatchBytes;
+    ended.output.push_back(std::move(output));
+  }
+  if (dropped > 0) ended.output.push_back({worker.id(), false, {}, dropped});
 }
 
 void AgentService::schedule_output() {
@@ -249,11 +313,9 @@ bool AgentService::send_next_batch(Worker& worker) {
 // Reports, signals, the end
 
 void AgentService::tick() {
+  guardian_.sign_of_life();
   send_report();
-  reap_adopted([this](pid_t pid) {
-    return std::any_of(workers_.begin(), workers_.end(),
-                       [pid](const auto& entry) { return entry.second->pid() == pid; });
-  });
+  reap_adopted();
   tick_timer_.expires_after(Milliseconds(std::max<std::uint64_t>(bootstrap_.heartbeat_ms, 1)));
   tick_timer_.async_wait([this](const asio::error_code& error) {
     if (!error) tick();
@@ -265,7 +327,11 @@ void AgentService::send_report() {
   if (!link_.up()) return;
   const auto now = std::chrono::steady_clock::now();
   for (const auto& [id, worker] : workers_) {
-    auto pulse = worker->record().pulse(id, now, Milliseconds(2 * bootstrap_.heartbeat_ms));
+    ProcessSample sample;
+    if (worker->is_elastic()) {
+      if (const auto stat = read_process_stat(worker->training_pid())) sample = {stat->cpu_ms, stat->stopped()};
+    }
+    auto pulse = worker->record().pulse(id, now, Milliseconds(2 * bootstrap_.heartbeat_ms), sample);
     if (pulse) report.workers.push_back(std::move(*pulse));
   }
   link_.send(report);
@@ -274,25 +340,66 @@ void AgentService::send_report() {
 void AgentService::wait_for_signal() {
   signals_.async_wait([this](const asio::error_code& error, int number) {
     if (error) return;
-    say("stopping on signal " + std::to_string(number));
-    stop(Milliseconds(bootstrap_.grace_ms), kAgentStopped);
+    got_signal(number);
     if (!finished_) wait_for_signal();
   });
 }
 
+// TERM: somebody shuts this host down. INT, or TERM again: at once.
+void AgentService::got_signal(int number) {
+  if (number == SIGTERM && !leaving_ && !stopping_) {
+    say("got TERM; the workers leave within " + std::to_string(bootstrap_.grace_ms) + " ms");
+    notice("its agent got signal TERM");
+    return leave(kAgentStopped);
+  }
+  say("stopping on signal " + std::to_string(number));
+  stop(leaving_ ? kLastGrace : Milliseconds(bootstrap_.grace_ms), kAgentStopped);
+}
+
+NoticeProbe::Setup AgentService::probe_setup() const {
+  return {bootstrap_.notice_probe,
+          Milliseconds(bootstrap_.notice_probe_ms),
+          {"ELASTICTRAIN_JOB_ID=" + bootstrap_.run_name, "ELASTICTRAIN_HOST=" + bootstrap_.host}};
+}
+
+void AgentService::notice(const std::string& reason) {
+  if (!notice_.empty()) return;
+  notice_ = reason;
+  say("this host goes away: " + reason);
+  link_.send(HostNotice{reason});
+}
+
+// Elastic workers leave when they are told to (by the supervisor's plan, or as orphans); the others get TERM now.
+void AgentService::leave(int exit_status) {
+  leaving_ = true;
+  exit_status_ = exit_status;
+  const Milliseconds grace(bootstrap_.grace_ms);
+  const Milliseconds last = std::min(kLastGrace, grace / 2);
+  for (const auto& [id, worker] : workers_) {
+    if (!worker->is_elastic()) worker->stop(grace);
+  }
+  leave_timer_.expires_after(grace - last);
+  leave_timer_.async_wait([this, last, exit_status](const asio::error_code& error) {
+    if (!error && !finished_) stop(last, exit_status);
+  });
+  finish_if_empty();
+}
+
 void AgentService::stop(Milliseconds grace, int exit_status) {
-  if (!std::exchange(stopping_, true)) exit_status_ = exit_status;
+  if (!std::exchange(stopping_, true) && !leaving_) exit_status_ = exit_status;
   for (const auto& [id, worker] : workers_) worker->stop(grace);
   finish_if_empty();
 }
 
 void AgentService::finish_if_empty() {
-  if (!stopping_ || !workers_.empty() || std::exchange(finished_, true)) return;
+  if ((!stopping_ && !leaving_) || !workers_.empty() || std::exchange(finished_, true)) return;
+  probe_.stop();
   kill_leftovers();
   link_.finish();
   signals_.cancel();
   tick_timer_.cancel();
   output_timer_.cancel();
+  leave_timer_.cancel();
 }
 
 // We are the subreaper of all our workers' offspring, so that what has left its group is still below us.

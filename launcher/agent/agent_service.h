@@ -14,6 +14,8 @@
 #include <vector>
 
 #include "launcher/agent/agent.h"
+#include "launcher/agent/guardian.h"
+#include "launcher/agent/notice_probe.h"
 #include "launcher/agent/private_directory.h"
 #include "launcher/agent/supervisor_link.h"
 #include "launcher/agent/worker.h"
@@ -22,7 +24,7 @@ namespace elastictrain::launcher {
 
 class AgentService {
  public:
-  AgentService(asio::io_context& io, protocol::AgentBootstrap bootstrap, PrivateDirectory directory);
+  AgentService(asio::io_context& io, protocol::AgentBootstrap bootstrap, PrivateDirectory directory, Guardian guardian);
   ~AgentService();
 
   void start();
@@ -32,11 +34,21 @@ class AgentService {
  private:
   using Milliseconds = std::chrono::milliseconds;
 
+  // A worker that has ended. Its last words are told again after every reconnect: the supervisor may have died between
+  // taking them in and writing them down.
+  struct Ended {
+    WorkerRecord record;
+    std::deque<protocol::WorkerOutput> output;  // written while the supervisor was away
+    protocol::WorkerExited exited;
+  };
+
   void went_up();
   void went_away(const Error& error);
   void is_gone(const Error& error);
   protocol::AgentHello hello() const;
   void send_truth();
+  void send_all(WorkerId worker, const std::vector<protocol::WorkerUp>& messages);
+  std::uint64_t next_report() const { return report_sequence_ + 1; }
 
   void perform(protocol::AgentDown order);
   void on(protocol::SpawnWorker& order);
@@ -44,9 +56,9 @@ class AgentService {
   void on(const protocol::StopWorker& order);
   void on(const protocol::ToWorkers& order);
   void on(const protocol::StopAgent& order);
-  void on(const protocol::SupervisorHeartbeat&) {}
+  void on(const protocol::SupervisorHeartbeat& heartbeat);
   void on(const protocol::CheckHost&);
-  void on(const protocol::CaptureStacks&) {}
+  void on(const protocol::CaptureStacks& order);
 
   Status spawn(protocol::SpawnWorker& order);
   Result<std::vector<std::string>> environment_for(const protocol::SpawnWorker& order) const;
@@ -58,10 +70,16 @@ class AgentService {
   void schedule_output();
   void send_output();
   bool send_next_batch(Worker& worker);
+  void keep_output(Worker& worker, Ended& ended);
 
   void tick();
   void send_report();
   void wait_for_signal();
+  void got_signal(int number);
+  NoticeProbe::Setup probe_setup() const;
+  void notice(const std::string& reason);
+  void tell_orphans(const std::string& reason);
+  void leave(int exit_status);
   void stop(Milliseconds grace, int exit_status);
   void finish_if_empty();
   void kill_leftovers();
@@ -73,12 +91,18 @@ class AgentService {
   std::string self_path_;
   SupervisorLink link_;
   std::map<WorkerId, std::unique_ptr<Worker>> workers_;
-  std::deque<protocol::WorkerExited> exits_;  // for a supervisor that was away
+  std::deque<Ended> ended_;
+  std::size_t late_output_bytes_ = 0;  // in ended_
+  NoticeProbe probe_;
+  std::string notice_;  // why this host goes away; empty: it does not
+  Guardian guardian_;
   asio::signal_set signals_;
   asio::steady_timer tick_timer_;
   asio::steady_timer output_timer_;
+  asio::steady_timer leave_timer_;
   bool output_scheduled_ = false;
-  bool stopping_ = false;
+  bool leaving_ = false;   // workers end by themselves, nothing new is started
+  bool stopping_ = false;  // they are being ended
   bool finished_ = false;
   int exit_status_ = kAgentStopped;
   std::uint64_t report_sequence_ = 0;

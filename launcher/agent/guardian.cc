@@ -15,6 +15,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr int kLookPeriodMs = 100;
+constexpr std::chrono::milliseconds kSecondLook{2'000};
 
 // The agent's streams may be ssh's: whoever holds them keeps ssh from ending.
 void let_go_of_streams() {
@@ -23,38 +24,66 @@ void let_go_of_streams() {
   if (null > 2) ::close(null);
 }
 
-void await_end_of(int pipe) {
-  char byte = 0;
-  while (::read(pipe, &byte, 1) < 0 && errno == EINTR) {
+// True: the pipe has ended or something came through it within the time.
+bool heard(int pipe, std::chrono::milliseconds limit, bool& ended) {
+  const auto deadline = Clock::now() + limit;
+  for (;;) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
+    pollfd input{pipe, POLLIN, 0};
+    const int ready = left.count() > 0 ? ::poll(&input, 1, static_cast<int>(left.count())) : 0;
+    if (ready < 0 && errno == EINTR) continue;
+    if (ready <= 0) return false;
+    char bytes[256];
+    const ssize_t count = ::read(pipe, bytes, sizeof bytes);
+    ended = count == 0 || (count < 0 && errno != EINTR && errno != EAGAIN);
+    return true;
   }
 }
 
-[[noreturn]] void guard(int pipe, pid_t session, std::chrono::milliseconds grace) {
+void await_end_of_agent(int pipe, pid_t agent, std::chrono::milliseconds silence_limit) {
+  bool ended = false;
+  while (!ended) {
+    if (heard(pipe, silence_limit, ended)) continue;
+    // Where all of us were frozen together it has had no chance to speak yet.
+    if (heard(pipe, kSecondLook, ended)) continue;
+    ::kill(agent, SIGKILL);
+    return;
+  }
+}
+
+[[noreturn]] void guard(int pipe, pid_t agent, std::chrono::milliseconds grace,
+                        std::chrono::milliseconds silence_limit) {
   ::setsid();
   ::signal(SIGTERM, SIG_IGN);
   ::signal(SIGINT, SIG_IGN);
   ::prctl(PR_SET_NAME, "et-guardian");
   let_go_of_streams();
-  await_end_of(pipe);
+  await_end_of_agent(pipe, agent, silence_limit);
   const auto deadline = Clock::now() + grace;
-  while (Clock::now() < deadline && !session_members(session).empty()) ::poll(nullptr, 0, kLookPeriodMs);
-  kill_session(session);
+  while (Clock::now() < deadline && !session_members(agent).empty()) ::poll(nullptr, 0, kLookPeriodMs);
+  kill_session(agent);
   ::_exit(0);
 }
 
 }  // namespace
 
-void start_guardian(std::chrono::milliseconds grace) {
+Guardian Guardian::start(std::chrono::milliseconds grace, std::chrono::milliseconds silence_limit) {
   int ends[2];
-  if (::getsid(0) != ::getpid() || ::pipe2(ends, O_CLOEXEC) != 0) return;
+  if (::getsid(0) != ::getpid() || ::pipe2(ends, O_CLOEXEC) != 0) return Guardian(-1);
   const pid_t agent = ::getpid();
   const pid_t guardian = ::fork();
   if (guardian == 0) {
     ::close(ends[1]);
-    guard(ends[0], agent, grace);
+    guard(ends[0], agent, grace, silence_limit);
   }
-  // The writing end stays open until the agent is gone, however it goes; workers do not inherit it.
   ::close(ends[0]);
+  ::fcntl(ends[1], F_SETFL, O_NONBLOCK);
+  return Guardian(ends[1]);
+}
+
+void Guardian::sign_of_life() {
+  if (pipe_ >= 0) [[maybe_unused]]
+    const auto written = ::write(pipe_, "", 1);
 }
 
 }  // namespace elastictrain::launcher

@@ -35,10 +35,8 @@ bool is_abandoned(const std::string& path) {
 
 void remove_abandoned(const std::string& base) {
   std::error_code failed;
-  for (const auto& entry : std::filesystem::directory_iterator(base, failed)) {
-    const std::string path = entry.path();
-    if (!entry.path().filename().string().starts_with(kPrefix)) continue;
-    if (is_our_directory(path) && is_abandoned(path)) std::filesystem::remove_all(path, failed);
+  for (const auto& path : agent_directories(base)) {
+    if (is_abandoned(path)) std::filesystem::remove_all(path, failed);
   }
 }
 
@@ -61,6 +59,16 @@ Result<std::string> make_directory(const std::string& base) {
 }
 
 }  // namespace
+
+std::vector<std::string> agent_directories(const std::string& base) {
+  std::vector<std::string> paths;
+  std::error_code failed;
+  for (const auto& entry : std::filesystem::directory_iterator(base, failed)) {
+    const bool named = entry.path().filename().string().starts_with(kPrefix);
+    if (named && is_our_directory(entry.path())) paths.push_back(entry.path());
+  }
+  return paths;
+}
 
 Result<PrivateDirectory> PrivateDirectory::create(const std::string& base) {
   auto path = make_directory(base);

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "supervisor/protocol/result.h"
 
@@ -25,6 +26,9 @@ class PrivateDirectory {
   std::string path_;
   int lock_ = -1;
 };
+
+// The directories in `base` that agents of this user have made.
+std::vector<std::string> agent_directories(const std::string& base);
 
 // $XDG_RUNTIME_DIR, or /tmp without one.
 std::string default_directory_base();

@@ -16,7 +16,13 @@ constexpr milliseconds kRetryTimeout{2000};
 }  // namespace
 
 SupervisorLink::SupervisorLink(asio::io_context& io, const protocol::AgentBootstrap& bootstrap, Handlers handlers)
-    : io_(io), bootstrap_(bootstrap), handlers_(std::move(handlers)), retry_timer_(io), silence_timer_(io) {}
+    : io_(io),
+      bootstrap_(bootstrap),
+      handlers_(std::move(handlers)),
+      retry_timer_(io),
+      silence_timer_(io),
+      quiet_(std::max(bootstrap.worker_dead_ms, 4 * bootstrap.heartbeat_ms)),
+      limit_(std::max({bootstrap.orphan_grace_ms, bootstrap.worker_dead_ms})) {}
 
 SupervisorLink::~SupervisorLink() {
   if (connection_) connection_->close();
@@ -27,14 +33,15 @@ void SupervisorLink::start() {
 }
 
 void SupervisorLink::connect(milliseconds timeout) {
+  if (std::exchange(connecting_, true)) return;
   transport::connect(
       io_, bootstrap_.addresses, bootstrap_.port, bootstrap_.key, timeout, {},
       [this, life = std::weak_ptr<char>(life_)](Result<std::shared_ptr<transport::FrameConnection>> connection) {
         if (life.expired()) return;
-        if (finished_) {
-          if (connection) (*connection)->close();
-          return;
-        }
+        connecting_ = false;
+        const bool needed = !finished_ && (!connection_ || silence() >= quiet_);
+        if (connection && !needed) return (*connection)->close();
+        if (finished_) return;
         if (connection)
           connected(std::move(*connection));
         else
@@ -43,6 +50,7 @@ void SupervisorLink::connect(milliseconds timeout) {
 }
 
 void SupervisorLink::connected(std::shared_ptr<transport::FrameConnection> connection) {
+  if (connection_) connection_->close();
   connection_ = std::move(connection);
   local_address_ = connection_->local_address();
   was_up_ = true;
@@ -60,9 +68,16 @@ void SupervisorLink::connected(std::shared_ptr<transport::FrameConnection> conne
 }
 
 void SupervisorLink::attempt_failed(const Error& error) {
+  if (connection_) return;  // the watch over its silence tries again
   const auto away = std::chrono::steady_clock::now() - last_heard_;
-  if (!was_up_ || away >= milliseconds(bootstrap_.orphan_grace_ms)) return handlers_.on_gone(error);
+  if (!was_up_ || away >= milliseconds(bootstrap_.orphan_grace_ms)) return give_up(error);
   try_again_later();
+}
+
+// Final: who has told its workers to end does not serve a supervisor any more.
+void SupervisorLink::give_up(const Error& error) {
+  finish();
+  handlers_.on_gone(error);
 }
 
 void SupervisorLink::lost(const Error& error) {
@@ -72,7 +87,7 @@ void SupervisorLink::lost(const Error& error) {
   handlers_.on_lost(error);
   // The grace counts from the moment the connection went, not from the last word before it.
   last_heard_ = std::chrono::steady_clock::now();
-  if (bootstrap_.orphan_grace_ms == 0) return handlers_.on_gone(error);
+  if (bootstrap_.orphan_grace_ms == 0) return give_up(error);
   try_again_later();
 }
 
@@ -80,7 +95,7 @@ void SupervisorLink::try_again_later() {
   const auto give_up_at = last_heard_ + milliseconds(bootstrap_.orphan_grace_ms);
   retry_timer_.expires_at(std::min(std::chrono::steady_clock::now() + kRetryPeriod, give_up_at));
   retry_timer_.async_wait([this, life = std::weak_ptr<char>(life_)](const asio::error_code& error) {
-    if (error || life.expired() || finished_) return;
+    if (error || life.expired() || finished_ || connection_) return;
     const auto left = last_heard_ + milliseconds(bootstrap_.orphan_grace_ms) - std::chrono::steady_clock::now();
     connect(std::clamp(std::chrono::duration_cast<milliseconds>(left), milliseconds(1), kRetryTimeout));
   });
@@ -89,16 +104,26 @@ void SupervisorLink::try_again_later() {
 // A supervisor that is cut off without a word is as gone as one whose connection broke; one that is merely stopped for
 // a while (^Z) is not, so its silence is borne for the whole grace.
 void SupervisorLink::watch_silence() {
-  const auto limit = milliseconds(std::max(bootstrap_.orphan_grace_ms, bootstrap_.worker_dead_ms));
-  silence_timer_.expires_at(last_heard_ + limit);
-  silence_timer_.async_wait([this, limit, life = std::weak_ptr<char>(life_)](const asio::error_code& error) {
+  const auto now = std::chrono::steady_clock::now();
+  const auto next_try = silence() < quiet_ ? last_heard_ + quiet_ : now + kRetryPeriod;
+  silence_timer_.expires_at(std::min(next_try, std::max(last_heard_ + limit_, now)));
+  silence_timer_.async_wait([this, life = std::weak_ptr<char>(life_)](const asio::error_code& error) {
     if (error || life.expired() || finished_ || !connection_) return;
-    if (std::chrono::steady_clock::now() - last_heard_ < limit) return watch_silence();
-    connection_->close();
-    connection_.reset();
-    handlers_.on_gone(
-        {ErrorCode::kPeerLost, "the supervisor has said nothing for " + std::to_string(limit.count()) + " ms"});
+    look_at_silence();
   });
+}
+
+void SupervisorLink::look_at_silence() {
+  if (silence() >= limit_) {
+    return give_up(
+        {ErrorCode::kPeerLost, "the supervisor has said nothing for " + std::to_string(limit_.count()) + " ms"});
+  }
+  if (silence() >= quiet_) connect(kRetryTimeout);
+  watch_silence();
+}
+
+milliseconds SupervisorLink::silence() const {
+  return std::chrono::duration_cast<milliseconds>(std::chrono::steady_clock::now() - last_heard_);
 }
 
 void SupervisorLink::take(const std::string& body) {

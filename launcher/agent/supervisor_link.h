@@ -1,5 +1,6 @@
 // Purpose: the agent's connection to its supervisor, and what happens when it breaks: it is tried again every 500 ms
-// for the orphan grace, and then given up.
+// for the orphan grace, and then given up. One that is only silent is kept (a supervisor that is merely stopped for a
+// while goes on with it), but a second one is tried beside it, because the other end may be gone without a word.
 //
 // Ownership: the agent's service owns it. Thread: the io_context's thread. Failure: on_gone, once, with the reason.
 #pragma once
@@ -19,7 +20,7 @@ namespace elastictrain::launcher {
 class SupervisorLink {
  public:
   struct Handlers {
-    std::function<void()> on_up;  // connected, at first and again
+    std::function<void()> on_up;  // connected, at first and again; also in the place of one that was silent
     std::function<void(protocol::AgentDown)> on_message;
     std::function<void(const Error&)> on_lost;  // it will be tried again
     std::function<void(const Error&)> on_gone;  // never reached, or away for longer than the grace
@@ -45,6 +46,9 @@ class SupervisorLink {
   void take(const std::string& body);
   void try_again_later();
   void watch_silence();
+  void look_at_silence();
+  void give_up(const Error& error);
+  std::chrono::milliseconds silence() const;
 
   asio::io_context& io_;
   const protocol::AgentBootstrap& bootstrap_;
@@ -54,8 +58,11 @@ class SupervisorLink {
   asio::steady_timer retry_timer_;
   asio::steady_timer silence_timer_;
   std::chrono::steady_clock::time_point last_heard_;
+  std::chrono::milliseconds quiet_;  // silence after which a second connection is tried
+  std::chrono::milliseconds limit_;  // silence after which the supervisor is given up
+  bool connecting_ = false;
   bool was_up_ = false;
-  bool finished_ = false;
+  bool finished_ = false;  // nothing is tried or told any more
   std::shared_ptr<char> life_ = std::make_shared<char>();
 };
 

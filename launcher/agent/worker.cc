@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "launcher/agent/error_file.h"
 #include "launcher/build_id.h"
 
 namespace elastictrain::launcher {
@@ -25,6 +26,7 @@ ProcessSpec process_spec(WorkerSetup& setup) {
   spec.new_group = true;
   spec.kill_group_at_exit = true;
   spec.parent_death_signal = SIGTERM;
+  spec.traceable = true;
   return spec;
 }
 
@@ -36,6 +38,7 @@ Worker::Worker(asio::io_context& io, WorkerId id, WorkerHooks hooks)
 Worker::~Worker() {
   if (socket_) socket_->close();
   if (!socket_path_.empty()) ::unlink(socket_path_.c_str());
+  if (!error_file_.empty()) ::unlink(error_file_.c_str());
 }
 
 Result<std::unique_ptr<Worker>> Worker::start(asio::io_context& io, WorkerSetup setup, WorkerHooks hooks) {
@@ -47,6 +50,7 @@ Result<std::unique_ptr<Worker>> Worker::start(asio::io_context& io, WorkerSetup 
 
 Status Worker::begin(WorkerSetup setup) {
   socket_path_ = setup.socket_path;
+  error_file_ = setup.error_file;
   WorkerSocket::Handlers handlers;
   handlers.on_message = [this](protocol::WorkerUp message) { hooks_.on_message(std::move(message)); };
   handlers.on_fault = [this](const std::string& fault) { report_fault(fault); };
@@ -119,16 +123,24 @@ void Worker::finish_if_drained() {
   if (ended_ && output_->ended() && error_->ended() && socket_->drained()) finish();
 }
 
+// What the program itself named as its error stands first: its last lines may be anybody's.
+std::vector<std::string> Worker::last_words() const {
+  std::vector<std::string> lines;
+  const bool failed = status_.signal != 0 || status_.exit_code != 0;
+  if (failed && !error_file_.empty()) lines = read_error_file(error_file_);
+  lines.insert(lines.end(), last_error_lines_.begin(), last_error_lines_.end());
+  return lines;
+}
+
 void Worker::finish() {
   if (finished_) return;
   finished_ = true;
   output_->finish();
   error_->finish();
   socket_->close();
-  protocol::WorkerExited exited{id_, status_.exit_code, status_.signal, {}};
-  exited.last_error_lines.assign(last_error_lines_.begin(), last_error_lines_.end());
+  const protocol::WorkerExited exited{id_, status_.exit_code, status_.signal, last_words()};
   // Later: the caller may be one of our own parts, and the owner destroys us now.
-  asio::post(io_, [this, life = std::weak_ptr<char>(life_), exited = std::move(exited)] {
+  asio::post(io_, [this, life = std::weak_ptr<char>(life_), exited] {
     if (life.expired()) return;
     const auto on_exit = std::move(hooks_.on_exit);
     on_exit(exited);

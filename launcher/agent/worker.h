@@ -22,6 +22,7 @@ struct WorkerSetup {
   protocol::SpawnWorker order;
   std::vector<std::string> environment;  // complete
   std::string socket_path;
+  std::string error_file;  // what the program may write when it fails
 };
 
 struct WorkerHooks {
@@ -37,7 +38,12 @@ class Worker {
 
   WorkerId id() const { return id_; }
   pid_t pid() const { return process_->pid(); }
+  // The process that trains: the one that spoke, else the one that was started (a shell, it may be).
+  pid_t training_pid() const { return socket_->peer_pid() > 0 ? socket_->peer_pid() : pid(); }
+  bool is_elastic() const { return record_.has_said_hello(); }
   WorkerRecord& record() { return record_; }
+  // For the owner, when the worker has ended.
+  WorkerRecord take_record() { return std::move(record_); }
 
   void send(std::shared_ptr<const std::string> frame) { socket_->send(std::move(frame)); }
   void signal(int number) { process_->signal_group(number); }
@@ -53,6 +59,7 @@ class Worker {
   Status begin(WorkerSetup setup);
   std::unique_ptr<OutputPump> make_pump(asio::posix::stream_descriptor pipe, bool is_stderr);
   void remember_error_line(const std::string& line);
+  std::vector<std::string> last_words() const;
   void report_fault(const std::string& fault);
   void process_ended(ExitStatus status);
   void finish_if_drained();
@@ -65,6 +72,7 @@ class Worker {
   std::unique_ptr<Process> process_;
   std::shared_ptr<WorkerSocket> socket_;
   std::string socket_path_;
+  std::string error_file_;
   std::unique_ptr<OutputPump> output_;
   std::unique_ptr<OutputPump> error_;
   std::deque<std::string> last_error_lines_;

@@ -1,20 +1,33 @@
 #include "launcher/agent/worker_record.h"
 
+#include <utility>
+
 namespace elastictrain::launcher {
 
 using namespace protocol;
 
+namespace {
+
+constexpr std::size_t kMessageOverheadBytes = 128;
+
+// About what keeping this message takes; 0: it has later versions and need not be kept.
+std::size_t kept_cost(const WorkerUp& message) {
+  if (std::holds_alternative<WorkerSwap>(message)) return kMessageOverheadBytes;
+  if (const auto* note = std::get_if<WorkerNote>(&message)) {
+    return kMessageOverheadBytes + note->key.size() + note->value.size();
+  }
+  if (const auto* audit = std::get_if<WorkerAudit>(&message)) {
+    return kMessageOverheadBytes + audit->steps.size() * sizeof(AuditStep);
+  }
+  return 0;
+}
+
+}  // namespace
+
 WorkerHeartbeat fold(const WorkerHeartbeat& older, const WorkerHeartbeat& newer) {
   WorkerHeartbeat folded = newer;
   folded.steps = older.steps + newer.steps;
-  if (older.steps == 0 || newer.steps == 0) {
-    if (newer.steps != 0) return folded;
-    folded = older;
-    folded.sequence = newer.sequence;
-    folded.generation = newer.generation;
-    folded.step = newer.step;
-    return folded;
-  }
+  if (older.steps == 0) return folded;
   const double part = static_cast<double>(newer.steps) / folded.steps;
   const auto mean = [part](double before, double after) { return before + (after - before) * part; };
   folded.step_us = mean(older.step_us, newer.step_us);
@@ -23,19 +36,34 @@ WorkerHeartbeat fold(const WorkerHeartbeat& older, const WorkerHeartbeat& newer)
   folded.communicate_us = mean(older.communicate_us, newer.communicate_us);
   folded.update_us = mean(older.update_us, newer.update_us);
   folded.samples_per_s = mean(older.samples_per_s, newer.samples_per_s);
+  if (newer.steps > 0) return folded;
+  // Of the last committed step, which is the older one's.
+  folded.loss = older.loss;
+  folded.epoch_fraction = older.epoch_fraction;
+  folded.gradient_norm = older.gradient_norm;
   return folded;
 }
 
-bool WorkerRecord::take(const WorkerUp& message, TimePoint now) {
+bool WorkerRecord::take(const WorkerUp& message, TimePoint now, std::uint64_t next_report) {
   last_heard_ = now;
   if (const auto* heartbeat = std::get_if<WorkerHeartbeat>(&message)) {
     heartbeat_ = heartbeat_is_new_ ? fold(*heartbeat_, *heartbeat) : *heartbeat;
     heartbeat_is_new_ = true;
     return false;
   }
+  remember(message);
+  keep(message, next_report);
+  return true;
+}
+
+void WorkerRecord::remember(const WorkerUp& message) {
   if (std::holds_alternative<WorkerHello>(message)) hello_ = message;
   if (std::holds_alternative<WorkerReady>(message)) ready_ = message;
-  if (std::holds_alternative<WorkerActive>(message)) active_ = message;
+  if (std::holds_alternative<WorkerHalted>(message)) halted_ = message;
+  if (std::holds_alternative<WorkerActive>(message)) {
+    active_ = message;
+    halted_.reset();
+  }
   if (std::holds_alternative<WorkerPrepared>(message) || std::holds_alternative<WorkerPrepareFailed>(message)) {
     preparation_ = message;
   }
@@ -43,35 +71,59 @@ bool WorkerRecord::take(const WorkerUp& message, TimePoint now) {
     ending_ = message;
     over_ = true;
   }
-  return true;
 }
 
-std::optional<WorkerPulse> WorkerRecord::pulse(WorkerId worker, TimePoint now, std::chrono::milliseconds quiet_after) {
+void WorkerRecord::keep(const WorkerUp& message, std::uint64_t next_report) {
+  const std::size_t bytes = kept_cost(message);
+  if (bytes == 0) return;
+  kept_.push_back({message, bytes, next_report});
+  kept_bytes_ += bytes;
+  while (kept_.size() > kMaxKept || kept_bytes_ > kMaxKeptBytes) {
+    forget_oldest();
+    ++lost_;
+  }
+}
+
+void WorkerRecord::forget_oldest() {
+  kept_bytes_ -= kept_.front().bytes;
+  kept_.pop_front();
+}
+
+void WorkerRecord::acknowledged(std::uint64_t report) {
+  while (!kept_.empty() && kept_.front().report <= report) forget_oldest();
+  // What no longer fitted had been heard, then.
+  if (kept_.empty()) lost_ = 0;
+}
+
+std::optional<WorkerPulse> WorkerRecord::pulse(WorkerId worker, TimePoint now, std::chrono::milliseconds quiet_after,
+                                               const ProcessSample& process) {
   if (!should_speak() && !heartbeat_is_new_) return std::nullopt;
   const auto quiet = std::chrono::duration_cast<std::chrono::milliseconds>(now - last_heard_);
-  if (!heartbeat_is_new_ && quiet < quiet_after) return std::nullopt;
-  WorkerPulse entry{worker, static_cast<std::uint64_t>(quiet.count()), heartbeat_.value_or(WorkerHeartbeat{})};
+  const bool changed = heartbeat_is_new_ || process.stopped != was_stopped_;
+  if (!changed && quiet < quiet_after) return std::nullopt;
+  WorkerPulse entry{worker, static_cast<std::uint64_t>(quiet.count()), heartbeat_.value_or(WorkerHeartbeat{}),
+                    process.cpu_ms, process.stopped};
   if (!heartbeat_is_new_) entry.heartbeat.steps = 0;
   heartbeat_is_new_ = false;
+  was_stopped_ = process.stopped;
   return entry;
 }
 
-std::vector<WorkerUp> WorkerRecord::truth() const {
+std::vector<WorkerUp> WorkerRecord::truth(std::uint64_t next_report) {
   std::vector<WorkerUp> messages;
-  for (const auto* part : {&hello_, &ready_, &preparation_, &active_}) {
+  for (const auto* part : {&hello_, &ready_, &preparation_, &active_, &halted_}) {
     if (*part) messages.push_back(**part);
   }
-  messages.insert(messages.end(), kept_.begin(), kept_.end());
+  for (Kept& kept : kept_) {
+    messages.push_back(kept.message);
+    kept.report = next_report;
+  }
+  if (lost_ > 0) {
+    messages.push_back(WorkerNote{"messages_lost", std::to_string(std::exchange(lost_, 0)) +
+                                                       " notes or audit batches, while the supervisor was away"});
+  }
   if (ending_) messages.push_back(*ending_);
   return messages;
-}
-
-void WorkerRecord::keep_for_later(const WorkerUp& message) {
-  const bool kept = std::holds_alternative<WorkerNote>(message) || std::holds_alternative<WorkerAudit>(message) ||
-                    std::holds_alternative<WorkerSwap>(message);
-  if (!kept) return;
-  kept_.push_back(message);
-  if (kept_.size() > kMaxKept) kept_.pop_front();
 }
 
 }  // namespace elastictrain::launcher

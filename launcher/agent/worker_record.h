@@ -1,10 +1,16 @@
 // Purpose: what the agent knows about one worker from its own messages, so that a supervisor that was away can be told
 // the current truth, and so that heartbeats travel folded.
 //
-// Thread: pure. Failure: none.
+// A message that has a later version (hello, ready, prepared, active, halted, the end) is kept in its last version and
+// repeated after every reconnect: hearing it twice changes nothing. One that has none (audit batches, notes, costs of
+// changes) is kept until the supervisor has acknowledged a report that was sent after it, so that it is lost neither
+// with a broken connection nor with a supervisor that died before it read it; it may come twice then.
+//
+// Thread: pure. Failure: none; what does not fit is counted and said.
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <deque>
 #include <optional>
 #include <vector>
@@ -16,32 +22,57 @@ namespace elastictrain::launcher {
 // Two heartbeats as one: the newer one's state, the timings of both weighted by their steps.
 protocol::WorkerHeartbeat fold(const protocol::WorkerHeartbeat& older, const protocol::WorkerHeartbeat& newer);
 
+// What the kernel says about the worker's process.
+struct ProcessSample {
+  std::uint64_t cpu_ms = 0;
+  bool stopped = false;
+};
+
 class WorkerRecord {
  public:
   using TimePoint = std::chrono::steady_clock::time_point;
 
-  // True: the message goes up at once. False: it was folded (a heartbeat) and goes with the next report.
-  bool take(const protocol::WorkerUp& message, TimePoint now);
+  // Of what waits for an acknowledgement, for each worker.
+  static constexpr std::size_t kMaxKept = 8192;
+  static constexpr std::size_t kMaxKeptBytes = 8u << 20;
+
+  // True: the message goes up at once. False: it was folded (a heartbeat) and goes with the next report. `next_report`:
+  // sequence of the first report that will be sent after it.
+  bool take(const protocol::WorkerUp& message, TimePoint now, std::uint64_t next_report);
+  // Everything up to this report has been heard.
+  void acknowledged(std::uint64_t report);
+  // What a supervisor must hear that knows nothing of what this worker said, in the order of a worker's life.
+  std::vector<protocol::WorkerUp> truth(std::uint64_t next_report);
+
+  bool has_said_hello() const { return hello_.has_value(); }
   // Its entry of the next report, if it has one: new numbers, or a silence longer than `quiet_after`.
-  std::optional<protocol::WorkerPulse> pulse(WorkerId worker, TimePoint now, std::chrono::milliseconds quiet_after);
-  // What a supervisor must hear that knows nothing of what this worker said.
-  std::vector<protocol::WorkerUp> truth() const;
-  // Keeps what has no later version (notes, audits) until truth() is asked for; bounded.
-  void keep_for_later(const protocol::WorkerUp& message);
-  void clear_kept() { kept_.clear(); }
+  std::optional<protocol::WorkerPulse> pulse(WorkerId worker, TimePoint now, std::chrono::milliseconds quiet_after,
+                                             const ProcessSample& process);
 
  private:
-  static constexpr std::size_t kMaxKept = 1024;
+  struct Kept {
+    protocol::WorkerUp message;
+    std::size_t bytes = 0;
+    std::uint64_t report = 0;
+  };
+
+  void remember(const protocol::WorkerUp& message);
+  void keep(const protocol::WorkerUp& message, std::uint64_t next_report);
+  void forget_oldest();
   bool should_speak() const { return hello_.has_value() && !over_; }
 
   std::optional<protocol::WorkerUp> hello_;
   std::optional<protocol::WorkerUp> ready_;
   std::optional<protocol::WorkerUp> preparation_;  // the last WorkerPrepared or WorkerPrepareFailed
   std::optional<protocol::WorkerUp> active_;
+  std::optional<protocol::WorkerUp> halted_;  // after `active_`
   std::optional<protocol::WorkerUp> ending_;  // WorkerLeft or WorkerFinished
-  std::deque<protocol::WorkerUp> kept_;
+  std::deque<Kept> kept_;
+  std::size_t kept_bytes_ = 0;
+  std::uint64_t lost_ = 0;  // did not fit, and nobody was told yet
   std::optional<protocol::WorkerHeartbeat> heartbeat_;
   bool heartbeat_is_new_ = false;
+  bool was_stopped_ = false;
   bool over_ = false;
   TimePoint last_heard_;
 };

@@ -13,13 +13,13 @@ namespace {
 constexpr std::size_t kBlockBytes = 64 << 10;
 constexpr std::size_t kMaxQueuedBytes = 64u << 20;
 constexpr std::chrono::milliseconds kPause{20};
+constexpr std::chrono::milliseconds kAcceptPause{200};
 
-bool is_our_user(int socket, uid_t& uid) {
-  ucred peer{};
+ucred credentials_of(int socket) {
+  ucred peer{0, static_cast<uid_t>(-1), static_cast<gid_t>(-1)};
   socklen_t bytes = sizeof peer;
-  if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) != 0) return false;
-  uid = peer.uid;
-  return peer.uid == ::geteuid();
+  ::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &bytes);
+  return peer;
 }
 
 }  // namespace
@@ -28,7 +28,7 @@ WorkerSocket::Peer::Peer(Protocol::socket connected, std::size_t max_bytes)
     : socket(std::move(connected)), reader(max_bytes), pause(socket.get_executor()), block(kBlockBytes) {}
 
 WorkerSocket::WorkerSocket(asio::io_context& io, WorkerId worker, Handlers handlers)
-    : io_(io), worker_(worker), handlers_(std::move(handlers)), acceptor_(io) {}
+    : io_(io), worker_(worker), handlers_(std::move(handlers)), acceptor_(io), accept_pause_(io) {}
 
 Result<std::shared_ptr<WorkerSocket>> WorkerSocket::open(asio::io_context& io, const std::string& path, WorkerId worker,
                                                          Handlers handlers) {
@@ -52,16 +52,26 @@ Status WorkerSocket::listen(const std::string& path) {
 void WorkerSocket::accept() {
   acceptor_.async_accept([self = shared_from_this()](const asio::error_code& error, Protocol::socket socket) {
     if (self->closed_) return;
-    if (!error) self->admit(std::move(socket));
+    if (error) return self->accept_later();
+    self->admit(std::move(socket));
     self->accept();
   });
 }
 
+// Out of descriptors, most likely: the connection waits in the queue, and trying at once would only burn the processor.
+void WorkerSocket::accept_later() {
+  accept_pause_.expires_after(kAcceptPause);
+  accept_pause_.async_wait([self = shared_from_this()](const asio::error_code&) {
+    if (!self->closed_) self->accept();
+  });
+}
+
 void WorkerSocket::admit(Protocol::socket socket) {
-  uid_t uid = 0;
-  if (!is_our_user(socket.native_handle(), uid)) {
-    return handlers_.on_fault("refused a connection to its socket from user id " + std::to_string(uid));
+  const ucred credentials = credentials_of(socket.native_handle());
+  if (credentials.uid != ::geteuid()) {
+    return handlers_.on_fault("refused a connection to its socket from user id " + std::to_string(credentials.uid));
   }
+  peer_pid_ = credentials.pid;
   asio::error_code ignored;
   if (peer_) peer_->socket.close(ignored);
   peer_ = std::make_shared<Peer>(std::move(socket), limits::kMaxWorkerFrameBytes);
@@ -162,6 +172,7 @@ void WorkerSocket::close() {
   closed_ = true;
   asio::error_code ignored;
   acceptor_.close(ignored);
+  accept_pause_.cancel();
   if (peer_) drop(peer_, {});
 }
 

@@ -5,6 +5,8 @@
 // does not read is dropped and on_fault says so; the path stays open, so that it may come back.
 #pragma once
 
+#include <sys/types.h>
+
 #include <asio.hpp>
 #include <deque>
 #include <functional>
@@ -33,6 +35,8 @@ class WorkerSocket : public std::enable_shared_from_this<WorkerSocket> {
   void send(std::shared_ptr<const std::string> frame);
   // The worker has ended: what it wrote before is read whatever may_read says.
   void drain() { draining_ = true; }
+  // The process that connected last; 0: none yet. It may be a child of the one that was started.
+  pid_t peer_pid() const { return peer_pid_; }
   // Nothing is left to read, nor anybody waiting to be let in.
   bool drained() const;
   void close();
@@ -52,6 +56,7 @@ class WorkerSocket : public std::enable_shared_from_this<WorkerSocket> {
 
   Status listen(const std::string& path);
   void accept();
+  void accept_later();
   void admit(Protocol::socket socket);
   void read(const PeerPtr& peer);
   void take(const PeerPtr& peer, std::size_t count);
@@ -66,7 +71,9 @@ class WorkerSocket : public std::enable_shared_from_this<WorkerSocket> {
   WorkerId worker_;
   Handlers handlers_;
   Protocol::acceptor acceptor_;
+  asio::steady_timer accept_pause_;
   PeerPtr peer_;
+  pid_t peer_pid_ = 0;
   std::deque<std::shared_ptr<const std::string>> queue_;
   std::size_t queued_bytes_ = 0;
   PeerPtr writing_to_;

@@ -7,93 +7,11 @@
 
 #include <optional>
 
-#include "fake_supervisor.h"
-#include "launcher/agent/agent.h"
-#include "launcher/command.h"
+#include "agent_lab.h"
 #include "supervisor/protocol/frame_reader.h"
 
 using namespace elastictrain;
 using namespace elastictrain::testing;
-using launcher::Command;
-using launcher::CommandEnd;
-using launcher::CommandSpec;
-
-namespace {
-
-constexpr WorkerId kWorker{3};
-
-// One agent and its supervisor; whatever a test leaves running is killed with it.
-struct Lab {
-  explicit Lab(std::uint64_t orphan_grace_ms = 60'000, const std::string& interface = "") : supervisor(io) {
-    ::setenv("XDG_RUNTIME_DIR", directory.path.c_str(), 1);
-    auto bootstrap = supervisor.bootstrap(AgentId{1}, orphan_grace_ms);
-    bootstrap.interface = interface;
-    start(encode_frame(Bootstrap(bootstrap)));
-    REQUIRE(supervisor.await<AgentHello>(0));
-  }
-
-  ~Lab() {
-    if (end.has_value() || !command) return;
-    command->terminate();
-    CHECK(supervisor.pump([&] { return end.has_value(); }));
-  }
-
-  void start(std::string input) {
-    CommandSpec spec{.argv = {TEST_AGENT, "agent"}};
-    spec.input = std::move(input);
-    spec.sweep_session = true;
-    auto started = Command::start(io, std::move(spec), nullptr, [this](CommandEnd e) { end = std::move(e); });
-    REQUIRE(started.ok());
-    command = std::move(*started);
-  }
-
-  void spawn(const std::string& script, WorkerId worker = kWorker) {
-    SpawnWorker order{worker, 0, {"sh", "-c", script}, {"EXTRA=yes"}, "/"};
-    supervisor.send(0, order);
-  }
-
-  WorkerExited await_exit(WorkerId worker = kWorker, std::size_t agent = 0) {
-    std::optional<WorkerExited> exited;
-    CHECK(supervisor.pump([&] {
-      for (const auto& one : supervisor.all<WorkerExited>(agent)) {
-        if (one.worker == worker) exited = one;
-      }
-      return exited.has_value();
-    }));
-    return exited.value_or(WorkerExited{});
-  }
-
-  bool await_end() {
-    return supervisor.pump([&] { return end.has_value(); });
-  }
-
-  std::string socket_path() {
-    spawn("echo $ELASTICTRAIN_SOCKET; trap 'exit 0' TERM; while :; do sleep 0.05; done");
-    REQUIRE(supervisor.await_line(0, kWorker, ".sock"));
-    return supervisor.lines(0, kWorker).front();
-  }
-
-  TemporaryDirectory directory;
-  asio::io_context io;
-  FakeSupervisor supervisor;
-  std::shared_ptr<Command> command;
-  std::optional<CommandEnd> end;
-};
-
-struct WorkerSide {
-  WorkerSide(asio::io_context& io, const std::string& path) : socket(io) {
-    socket.connect(asio::local::stream_protocol::endpoint(path));
-  }
-  void say(const WorkerUp& message) { asio::write(socket, asio::buffer(encode_frame(message))); }
-  asio::local::stream_protocol::socket socket;
-};
-
-std::size_t entries(const std::string& path) {
-  namespace fs = std::filesystem;
-  return static_cast<std::size_t>(std::distance(fs::directory_iterator(path), fs::directory_iterator()));
-}
-
-}  // namespace
 
 TEST_CASE("an agent presents itself and its reports prove that it lives") {
   Lab lab;

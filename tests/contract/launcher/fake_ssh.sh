@@ -17,6 +17,7 @@ case $host in
     sleep 1000 &
     wait
     ;;
+  mute*) sleep 1000 & wait ;;
   deaf*)
     trap '' TERM
     while :; do sleep 0.05; done

@@ -1,5 +1,6 @@
-// Purpose: the supervisor's side of real agents for tests: a TLS listener that keeps what agents say and tells them
-// what the test wants. Thread: the test's; pump() runs the loop until a condition holds or the time is up.
+// Purpose: the supervisor's side of real agents for tests: a TLS listener that keeps what agents say, sends heartbeats
+// and tells them what the test wants. Thread: the test's; pump() runs the loop until a condition holds or the time is
+// up.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -48,9 +49,13 @@ class FakeSupervisor {
     std::shared_ptr<transport::FrameConnection> connection;
     std::vector<AgentUp> messages;
     bool closed = false;
+    std::uint64_t heard_report = 0;
   };
 
-  explicit FakeSupervisor(asio::io_context& io) : io_(io), key_(transport::make_key()) { open(0); }
+  explicit FakeSupervisor(asio::io_context& io) : io_(io), heartbeat_(io), key_(transport::make_key()) {
+    open(0);
+    send_heartbeats();
+  }
 
   void open(std::uint16_t port) {
     transport::ListenOptions options;
@@ -85,6 +90,8 @@ class FakeSupervisor {
   const transport::Key& key() const { return key_; }
   std::uint16_t port() const { return port_; }
   std::vector<std::shared_ptr<Agent>> agents;
+  bool silent = false;       // no heartbeats
+  bool acknowledges = true;  // heartbeats say which report was heard last
 
   // True once `condition` holds; the loop runs meanwhile.
   bool pump(const std::function<bool()>& condition, std::chrono::milliseconds patience = kPatience) {
@@ -132,6 +139,18 @@ class FakeSupervisor {
   }
 
  private:
+  void send_heartbeats() {
+    for (const auto& agent : agents) {
+      if (agent->closed || silent) continue;
+      const SupervisorHeartbeat heartbeat{++heartbeats_, acknowledges ? agent->heard_report : 0};
+      agent->connection->send(encode_frame(AgentDown(heartbeat)));
+    }
+    heartbeat_.expires_after(std::chrono::milliseconds(50));
+    heartbeat_.async_wait([this](const asio::error_code& error) {
+      if (!error) send_heartbeats();
+    });
+  }
+
   void accepted(std::shared_ptr<transport::FrameConnection> connection) {
     auto agent = std::make_shared<Agent>();
     agent->connection = connection;
@@ -140,12 +159,15 @@ class FakeSupervisor {
         [agent](const std::string& body) {
           auto message = decode_body<AgentUp>(body);
           REQUIRE(message.ok());
+          if (const auto* report = std::get_if<AgentReport>(&*message)) agent->heard_report = report->sequence;
           agent->messages.push_back(std::move(*message));
         },
         [agent](const Error&) { agent->closed = true; });
   }
 
   asio::io_context& io_;
+  asio::steady_timer heartbeat_;
+  std::uint64_t heartbeats_ = 0;
   transport::Key key_;
   std::unique_ptr<transport::Listener> listener_;
   std::uint16_t port_ = 0;

@@ -73,7 +73,9 @@ struct Lab {
 
   void launch(std::uint32_t agent, const std::string& host = "here") {
     ++expected;
-    launched->launch({AgentId{agent}, host, supervisor.bootstrap(AgentId{agent})});
+    auto bootstrap = supervisor.bootstrap(AgentId{agent});
+    bootstrap.host = host;
+    launched->launch({AgentId{agent}, host, std::move(bootstrap)});
   }
 
   LaunchEnded await_end(std::uint32_t agent) {
@@ -349,6 +351,23 @@ TEST_CASE("one host that fails does not hold the others up") {
   CHECK_FALSE(lab.await_end(1).launched);
   REQUIRE(lab.supervisor.await<AgentHello>(0));
   CHECK(lab.supervisor.all<AgentHello>(0)[0].agent == AgentId{2});
+}
+
+TEST_CASE("a host whose name service hangs does not keep others from starting, and its message says what to try") {
+  Lab lab;
+  SshOptions options;
+  options.parallelism = 1;
+  options.connect_timeout_ms = 100;
+  options.start_timeout_ms = 2'000;
+  lab.use_ssh(options);
+  lab.launch(1, "mute1");
+  lab.launch(2, "good");
+  REQUIRE(lab.supervisor.await<AgentHello>(0));
+  CHECK(lab.supervisor.all<AgentHello>(0)[0].agent == AgentId{2});
+  CHECK(lab.ends.empty());
+  const auto end = lab.await_end(1);
+  CHECK_FALSE(end.launched);
+  CHECK(contains(end.message, "mute1: ssh did not finish in time: the name service"));
 }
 
 TEST_CASE("an agent outlives its ssh and is told by its connection") {

@@ -4,6 +4,7 @@
 
 namespace launcher = elastictrain::launcher;
 using namespace elastictrain::protocol;
+using elastictrain::Generation;
 using elastictrain::WorkerId;
 using launcher::WorkerRecord;
 using std::chrono::milliseconds;
@@ -12,6 +13,7 @@ namespace {
 
 constexpr WorkerId kWorker{7};
 const WorkerRecord::TimePoint kStart{};
+const milliseconds kQuiet{500};
 
 WorkerHeartbeat beat(std::uint64_t sequence, std::uint32_t steps, double step_us) {
   WorkerHeartbeat heartbeat;
@@ -20,6 +22,25 @@ WorkerHeartbeat beat(std::uint64_t sequence, std::uint32_t steps, double step_us
   heartbeat.steps = steps;
   heartbeat.step_us = step_us;
   return heartbeat;
+}
+
+WorkerHalted halted(Generation fence, Generation generation) {
+  WorkerHalted message;
+  message.fence = fence;
+  message.generation = generation;
+  return message;
+}
+
+WorkerAudit audit(std::uint64_t batch, std::size_t steps = 1) {
+  return {std::vector<AuditStep>(steps), batch};
+}
+
+std::vector<std::uint64_t> batches(const std::vector<WorkerUp>& messages) {
+  std::vector<std::uint64_t> numbers;
+  for (const auto& message : messages) {
+    if (const auto* one = std::get_if<WorkerAudit>(&message)) numbers.push_back(one->batch);
+  }
+  return numbers;
 }
 
 }  // namespace
@@ -31,62 +52,146 @@ TEST_CASE("heartbeats fold with their timings weighted by steps") {
   CHECK(folded.step_us == doctest::Approx(125));
 }
 
-TEST_CASE("a heartbeat without steps keeps the timings of the one before") {
-  const auto folded = launcher::fold(beat(1, 3, 100), beat(2, 0, 0));
+TEST_CASE("a heartbeat without steps keeps the timings of the one before, and tells where the worker is now") {
+  auto later = beat(2, 0, 0);
+  later.place = StepPlace::kReducing;
+  later.place_ms = 700;
+  const auto folded = launcher::fold(beat(1, 3, 100), later);
   CHECK(folded.sequence == 2);
   CHECK(folded.steps == 3);
   CHECK(folded.step_us == doctest::Approx(100));
+  CHECK(folded.place == StepPlace::kReducing);
+  CHECK(folded.place_ms == 700);
 }
 
 TEST_CASE("only heartbeats wait for the report, and only new ones are in it") {
   WorkerRecord record;
-  CHECK(record.take(WorkerHello{1, kWorker, 1, "v"}, kStart));
-  CHECK_FALSE(record.take(beat(1, 2, 10), kStart));
-  CHECK_FALSE(record.take(beat(2, 2, 30), kStart));
-  const auto pulse = record.pulse(kWorker, kStart, milliseconds(500));
+  CHECK(record.take(WorkerHello{1, kWorker, 1, "v"}, kStart, 1));
+  CHECK_FALSE(record.take(beat(1, 2, 10), kStart, 1));
+  CHECK_FALSE(record.take(beat(2, 2, 30), kStart, 1));
+  const auto pulse = record.pulse(kWorker, kStart, kQuiet, {});
   REQUIRE(pulse.has_value());
   CHECK(pulse->worker == kWorker);
   CHECK(pulse->heartbeat.sequence == 2);
   CHECK(pulse->heartbeat.step_us == doctest::Approx(20));
-  CHECK_FALSE(record.pulse(kWorker, kStart + milliseconds(250), milliseconds(500)).has_value());
+  CHECK_FALSE(record.pulse(kWorker, kStart + milliseconds(250), kQuiet, {}).has_value());
 }
 
 TEST_CASE("a worker that should speak and does not is reported with its silence") {
   WorkerRecord record;
-  CHECK_FALSE(record.pulse(kWorker, kStart + milliseconds(9000), milliseconds(500)).has_value());
-  record.take(WorkerHello{1, kWorker, 1, "v"}, kStart);
-  const auto pulse = record.pulse(kWorker, kStart + milliseconds(700), milliseconds(500));
+  CHECK_FALSE(record.pulse(kWorker, kStart + milliseconds(9000), kQuiet, {}).has_value());
+  record.take(WorkerHello{1, kWorker, 1, "v"}, kStart, 1);
+  const auto pulse = record.pulse(kWorker, kStart + milliseconds(700), kQuiet, {.cpu_ms = 42});
   REQUIRE(pulse.has_value());
   CHECK(pulse->quiet_ms == 700);
   CHECK(pulse->heartbeat.steps == 0);
+  CHECK(pulse->cpu_ms == 42);
+}
+
+TEST_CASE("a process that is stopped, or goes on, is reported at once") {
+  WorkerRecord record;
+  record.take(WorkerHello{1, kWorker, 1, "v"}, kStart, 1);
+  const auto stopped = record.pulse(kWorker, kStart, kQuiet, {.cpu_ms = 5, .stopped = true});
+  REQUIRE(stopped.has_value());
+  CHECK(stopped->stopped);
+  CHECK_FALSE(record.pulse(kWorker, kStart, kQuiet, {.cpu_ms = 5, .stopped = true}).has_value());
+  const auto resumed = record.pulse(kWorker, kStart, kQuiet, {.cpu_ms = 6});
+  REQUIRE(resumed.has_value());
+  CHECK_FALSE(resumed->stopped);
 }
 
 TEST_CASE("a worker that has left or finished need not speak any more") {
   WorkerRecord record;
-  record.take(WorkerHello{1, kWorker, 1, "v"}, kStart);
-  record.take(WorkerLeft{2, 10}, kStart);
-  CHECK_FALSE(record.pulse(kWorker, kStart + milliseconds(9000), milliseconds(500)).has_value());
+  record.take(WorkerHello{1, kWorker, 1, "v"}, kStart, 1);
+  record.take(WorkerLeft{2, 10}, kStart, 1);
+  CHECK_FALSE(record.pulse(kWorker, kStart + milliseconds(9000), kQuiet, {}).has_value());
 }
 
 TEST_CASE("the truth is the latest of each kind in the order of a worker's life") {
   WorkerRecord record;
-  record.take(WorkerHello{1, kWorker, 1, "v"}, kStart);
-  record.take(WorkerReady{}, kStart);
-  record.take(WorkerPrepared{1}, kStart);
-  record.take(WorkerActive{1, 1}, kStart);
-  record.take(WorkerPrepared{2}, kStart);
-  record.take(WorkerActive{2, 9}, kStart);
-  record.keep_for_later(WorkerNote{"accuracy", "0.9"});
-  record.keep_for_later(WorkerReady{});
-  record.keep_for_later(WorkerSwap{2, 500, 400});
-  record.take(WorkerFinished{20}, kStart);
-  const auto truth = record.truth();
-  REQUIRE(truth.size() == 7);
+  record.take(WorkerHello{1, kWorker, 1, "v"}, kStart, 1);
+  record.take(WorkerReady{}, kStart, 1);
+  record.take(WorkerPrepared{1}, kStart, 1);
+  record.take(WorkerActive{1, 1}, kStart, 1);
+  record.take(WorkerPrepared{2}, kStart, 1);
+  record.take(WorkerNote{"accuracy", "0.9"}, kStart, 1);
+  record.take(WorkerActive{2, 9}, kStart, 1);
+  record.take(WorkerSwap{2, 500, 400}, kStart, 1);
+  record.take(halted(0, 2), kStart, 1);
+  record.take(halted(4, 2), kStart, 1);
+  record.take(WorkerFinished{20}, kStart, 1);
+  const auto truth = record.truth(2);
+  REQUIRE(truth.size() == 8);
   CHECK(std::holds_alternative<WorkerHello>(truth[0]));
   CHECK(std::holds_alternative<WorkerReady>(truth[1]));
   CHECK(std::get<WorkerPrepared>(truth[2]).generation == 2);
   CHECK(std::get<WorkerActive>(truth[3]).first_step == 9);
-  CHECK(std::get<WorkerNote>(truth[4]).key == "accuracy");
-  CHECK(std::get<WorkerSwap>(truth[5]).generation == 2);
-  CHECK(std::get<WorkerFinished>(truth[6]).last_step == 20);
+  CHECK(std::get<WorkerHalted>(truth[4]).fence == 4);
+  CHECK(std::get<WorkerNote>(truth[5]).key == "accuracy");
+  CHECK(std::get<WorkerSwap>(truth[6]).generation == 2);
+  CHECK(std::get<WorkerFinished>(truth[7]).last_step == 20);
+}
+
+TEST_CASE("a worker that has its seat again is not reported as halted, one that halts anew is") {
+  WorkerRecord record;
+  record.take(halted(4, 2), kStart, 1);
+  record.take(WorkerActive{5, 30}, kStart, 1);
+  CHECK(record.truth(2).size() == 1);
+  record.take(halted(0, 5), kStart, 2);
+  const auto truth = record.truth(2);
+  REQUIRE(truth.size() == 2);
+  CHECK(std::get<WorkerHalted>(truth[1]).generation == 5);
+}
+
+TEST_CASE("audit batches and notes come again until a report that was sent after them is acknowledged") {
+  WorkerRecord record;
+  record.take(audit(1), kStart, 10);
+  record.take(audit(2), kStart, 11);
+  record.take(WorkerNote{"accuracy", "0.9"}, kStart, 12);
+  record.acknowledged(9);
+  CHECK(record.truth(10).size() == 3);
+  // All three went up again before report 20, over a new connection; an old number acknowledges none of them.
+  CHECK(batches(record.truth(20)) == std::vector<std::uint64_t>{1, 2});
+  record.acknowledged(12);
+  CHECK(batches(record.truth(20)) == std::vector<std::uint64_t>{1, 2});
+  record.acknowledged(20);
+  CHECK(record.truth(21).empty());
+}
+
+TEST_CASE("an acknowledgement lets go of what came before it only") {
+  WorkerRecord record;
+  record.take(audit(1), kStart, 10);
+  record.take(audit(2), kStart, 11);
+  record.acknowledged(10);
+  CHECK(batches(record.truth(12)) == std::vector<std::uint64_t>{2});
+}
+
+TEST_CASE(
+    "what waits for the supervisor is bounded in number and in bytes, and what is lost is counted and said once") {
+  const auto lost = [](const std::vector<WorkerUp>& truth) {
+    for (const auto& message : truth) {
+      const auto* note = std::get_if<WorkerNote>(&message);
+      if (note != nullptr && note->key == "messages_lost") return note->value;
+    }
+    return std::string();
+  };
+  WorkerRecord many;
+  for (std::size_t i = 1; i <= WorkerRecord::kMaxKept + 3; ++i) many.take(audit(i), kStart, 1);
+  const auto truth = many.truth(2);
+  CHECK(batches(truth).size() == WorkerRecord::kMaxKept);
+  CHECK(batches(truth).front() == 4);
+  CHECK(lost(truth).starts_with("3 notes or audit batches"));
+  CHECK(lost(many.truth(3)).empty());
+
+  WorkerRecord large;
+  for (int i = 0; i < 20; ++i) large.take(WorkerNote{"k", std::string(1u << 20, 'x')}, kStart, 1);
+  CHECK(large.truth(2).size() <= WorkerRecord::kMaxKeptBytes / (1u << 20) + 1);
+  CHECK(large.truth(2).size() >= 7);
+}
+
+TEST_CASE("while the supervisor acknowledges nothing counts as lost") {
+  WorkerRecord record;
+  for (std::size_t i = 1; i <= WorkerRecord::kMaxKept + 3; ++i) record.take(audit(i), kStart, 1);
+  record.acknowledged(1);
+  CHECK(record.truth(2).empty());
 }

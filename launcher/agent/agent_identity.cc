@@ -1,0 +1,77 @@
+#include "launcher/agent/agent_identity.h"
+
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <sstream>
+
+#include "launcher/agent/private_directory.h"
+#include "launcher/process_stat.h"
+
+namespace elastictrain::launcher {
+namespace {
+
+constexpr const char* kFileName = "agent";
+
+struct Identity {
+  std::string run;
+  std::string host;
+  std::uint32_t agent = 0;
+  pid_t pid = 0;
+  std::uint64_t start_ticks = 0;
+};
+
+// FNV-1a: the file must not hold the key, and everyone who can read it could read the agent's memory, too.
+std::string run_mark(const protocol::AgentBootstrap& bootstrap) {
+  std::uint64_t hash = 14695981039346656037u;
+  for (const std::uint8_t byte : bootstrap.key) hash = (hash ^ byte) * 1099511628211u;
+  return std::to_string(hash);
+}
+
+std::optional<Identity> read_identity(const std::filesystem::path& directory) {
+  std::ifstream file(directory / kFileName);
+  Identity identity;
+  file >> identity.run >> identity.agent >> identity.pid >> identity.start_ticks >> std::ws;
+  if (!file || !std::getline(file, identity.host)) return std::nullopt;
+  return identity;
+}
+
+// A pidfd first, then the comparison: what is killed is what was compared.
+bool kill_exactly(const Identity& identity) {
+  const int process = static_cast<int>(::syscall(SYS_pidfd_open, identity.pid, 0));
+  if (process < 0) return false;
+  const auto stat = read_process_stat(identity.pid);
+  const bool same = stat && stat->start_ticks == identity.start_ticks && stat->state != 'Z';
+  const bool killed = same && ::syscall(SYS_pidfd_send_signal, process, SIGKILL, nullptr, 0) == 0;
+  ::close(process);
+  return killed;
+}
+
+}  // namespace
+
+void write_identity(const std::string& directory, const protocol::AgentBootstrap& bootstrap) {
+  const auto stat = read_process_stat(::getpid());
+  if (!stat) return;
+  std::ofstream file(directory + "/" + kFileName);
+  file << run_mark(bootstrap) << ' ' << bootstrap.agent.value << ' ' << ::getpid() << ' ' << stat->start_ticks << '\n'
+       << bootstrap.host << '\n';
+}
+
+int end_older_agents(const std::string& own_directory, const protocol::AgentBootstrap& bootstrap) {
+  const std::string run = run_mark(bootstrap);
+  int ended = 0;
+  for (const auto& directory : agent_directories(std::filesystem::path(own_directory).parent_path())) {
+    if (directory == own_directory) continue;
+    const auto identity = read_identity(directory);
+    if (!identity || identity->run != run || identity->host != bootstrap.host) continue;
+    if (identity->agent < bootstrap.agent.value && kill_exactly(*identity)) ++ended;
+  }
+  return ended;
+}
+
+}  // namespace elastictrain::launcher

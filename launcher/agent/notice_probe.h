@@ -1,0 +1,54 @@
+// Purpose: asks the user's notice command again and again whether this host is about to go away (a cloud's preemption
+// notice, a batch system's end of time): status 0 says yes.
+//
+// Ownership: the agent's service owns it. Thread: the io_context's thread. Failure: a command that cannot be run or
+// does not end within its period is told once on `say`, and asked again.
+#pragma once
+
+#include <asio.hpp>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "launcher/command.h"
+
+namespace elastictrain::launcher {
+
+class NoticeProbe {
+ public:
+  struct Setup {
+    std::string command;  // of `sh -c`; empty: nothing is asked
+    std::chrono::milliseconds period{0};
+    std::vector<std::string> environment;  // "NAME=value", added to the agent's own
+  };
+  struct Handlers {
+    std::function<void(const std::string& reason)> on_notice;  // once; nothing is asked afterwards
+    std::function<void(const std::string& text)> say;
+  };
+
+  NoticeProbe(asio::io_context& io, Setup setup, Handlers handlers);
+  ~NoticeProbe();
+
+  void start();
+  void stop();
+
+ private:
+  void ask();
+  void answered(const CommandEnd& end);
+  void complain(const std::string& text);
+  void ask_later();
+
+  asio::io_context& io_;
+  Setup setup_;
+  Handlers handlers_;
+  asio::steady_timer timer_;
+  std::shared_ptr<Command> running_;
+  std::chrono::steady_clock::time_point asked_at_;
+  bool complained_ = false;
+  bool stopped_ = true;
+  std::shared_ptr<char> life_ = std::make_shared<char>();
+};
+
+}  // namespace elastictrain::launcher

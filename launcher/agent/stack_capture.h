@@ -1,0 +1,48 @@
+// Purpose: where a process is stuck, as far as that can be found out without extra rights: what the kernel says about
+// each of its threads, and a backtrace by eu-stack or gdb where one is installed and allowed to look.
+//
+// Ownership: keeps itself alive until `done` has been called, once, within the time limit. Thread: the io_context's
+// thread; the kernel is asked in short reads, the tools are processes of their own. Failure: lines that say what could
+// not be had.
+#pragma once
+
+#include <sys/types.h>
+
+#include <asio.hpp>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "launcher/command.h"
+
+namespace elastictrain::launcher {
+
+// One line for the process and one for each of its threads (bounded), from /proc.
+std::vector<std::string> describe_threads(pid_t pid);
+
+// The command that prints the stacks of all threads of `pid`; empty where no such tool is installed.
+std::vector<std::string> backtrace_command(pid_t pid);
+
+class StackCapture : public std::enable_shared_from_this<StackCapture> {
+ public:
+  using Done = std::function<void(std::vector<std::string> lines)>;
+
+  static void start(asio::io_context& io, pid_t pid, std::chrono::milliseconds time_limit, Done done);
+
+  StackCapture(asio::io_context& io, Done done) : timer_(io), done_(std::move(done)) {}
+
+ private:
+  void begin(asio::io_context& io, pid_t pid, std::chrono::milliseconds time_limit);
+  void add(std::string line);
+  void tool_ended(const CommandEnd& end);
+  void finish();
+
+  asio::steady_timer timer_;
+  Done done_;
+  std::shared_ptr<Command> tool_;
+  std::vector<std::string> lines_;
+};
+
+}  // namespace elastictrain::launcher

@@ -1,0 +1,28 @@
+// Purpose: what the kernel says about one process or thread in /proc/…/stat, and the only place that reads its format.
+// Thread: any; one short read that waits for nothing. Failure: no value where the process is gone or unreadable.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace elastictrain::launcher {
+
+struct ProcessStat {
+  pid_t parent = 0;
+  pid_t session = 0;
+  char state = '?';               // as in ps: R, S, D, T (stopped), t (traced), Z, …
+  std::uint64_t cpu_ms = 0;       // of all its threads, user and system
+  std::uint64_t start_ticks = 0;  // since boot; with the pid it names a process for ever
+
+  bool stopped() const { return state == 'T' || state == 't'; }
+};
+
+std::optional<ProcessStat> parse_process_stat(const std::string& line);
+// `directory`: "/proc/PID" or "/proc/PID/task/TID".
+std::optional<ProcessStat> read_process_stat(const std::string& directory);
+std::optional<ProcessStat> read_process_stat(pid_t pid);
+
+}  // namespace elastictrain::launcher

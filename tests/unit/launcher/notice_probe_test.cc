@@ -1,0 +1,95 @@
+#include "launcher/agent/notice_probe.h"
+
+#include <doctest/doctest.h>
+#include <stdlib.h>
+
+#include <filesystem>
+#include <fstream>
+#include <functional>
+
+#include "launcher/session_sweep.h"
+
+namespace launcher = elastictrain::launcher;
+using launcher::NoticeProbe;
+using std::chrono::milliseconds;
+
+namespace {
+
+struct Probe {
+  explicit Probe(const std::string& command, milliseconds period = milliseconds(20)) {
+    REQUIRE(::mkdtemp(directory.data()) != nullptr);
+    probe = std::make_unique<NoticeProbe>(
+        io, NoticeProbe::Setup{command, period, {"DIR=" + directory, "ELASTICTRAIN_HOST=node7"}},
+        NoticeProbe::Handlers{[this](const std::string& reason) { notices.push_back(reason); },
+                              [this](const std::string& text) { said.push_back(text); }});
+    probe->start();
+  }
+  ~Probe() {
+    probe->stop();
+    io.run_for(milliseconds(50));
+    std::filesystem::remove_all(directory);
+  }
+  bool run_until(const std::function<bool()>& holds) {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (!holds() && std::chrono::steady_clock::now() < deadline) io.run_one_for(milliseconds(20));
+    return holds();
+  }
+  int asked() const {
+    std::ifstream file(directory + "/asked");
+    int count = 0;
+    for (std::string line; std::getline(file, line);) ++count;
+    return count;
+  }
+
+  asio::io_context io;
+  std::unique_ptr<NoticeProbe> probe;
+  std::vector<std::string> notices;
+  std::vector<std::string> said;
+  std::string directory = "/tmp/et-probe-XXXXXX";
+};
+
+}  // namespace
+
+TEST_CASE("a probe is asked again and again until it says yes, which is told once, with its last line") {
+  Probe probe("echo x >>$DIR/asked; [ $(wc -l <$DIR/asked) -ge 3 ] && echo spot instance on $ELASTICTRAIN_HOST ends");
+  REQUIRE(probe.run_until([&] { return !probe.notices.empty(); }));
+  CHECK(probe.notices[0] == "its notice command says so: spot instance on node7 ends");
+  CHECK(probe.asked() == 3);
+  probe.run_until([&, until = std::chrono::steady_clock::now() + milliseconds(200)] {
+    return std::chrono::steady_clock::now() > until;
+  });
+  CHECK(probe.asked() == 3);
+  CHECK(probe.notices.size() == 1);
+  CHECK(probe.said.empty());
+}
+
+TEST_CASE("every other end of a probe means no: a status, a signal, a program that is not there") {
+  for (const char* command : {"exit 1", "kill -9 $$", "/nonexistent/probe"}) {
+    Probe probe(std::string("echo x >>$DIR/asked; ") + command);
+    REQUIRE(probe.run_until([&] { return probe.asked() >= 3; }));
+    CHECK(probe.notices.empty());
+  }
+}
+
+TEST_CASE("a probe that hangs is ended with all that it started, said once, and never runs twice at a time") {
+  Probe probe("echo x >>$DIR/asked; trap '' TERM; sleep 1000 & sleep 1000", milliseconds(100));
+  REQUIRE(probe.run_until([&] { return probe.asked() >= 1; }));
+  std::size_t most = 0;
+  REQUIRE(probe.run_until([&] {
+    most = std::max(most, launcher::descendants(::getpid()).size());
+    return probe.asked() >= 2;
+  }));
+  CHECK(most <= 3);
+  CHECK(probe.said.size() == 1);
+  CHECK(probe.said[0].find("did not end within 100 ms") != std::string::npos);
+  CHECK(probe.notices.empty());
+}
+
+TEST_CASE("a probe that is stopped says nothing any more") {
+  Probe probe("sleep 0.2; exit 0", milliseconds(5'000));
+  probe.probe->stop();
+  probe.run_until([&, until = std::chrono::steady_clock::now() + milliseconds(400)] {
+    return std::chrono::steady_clock::now() > until;
+  });
+  CHECK(probe.notices.empty());
+}
