@@ -1,10 +1,12 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <vector>
 
 #include "fake_run.h"
+#include "train/state/sampler.h"
 
 namespace elastictrain::test {
 namespace {
@@ -83,6 +85,28 @@ TEST_CASE("a worker dies between two buckets: both are repeated from copies of w
       FakeRun run(options);
       if (tcp) run.set_environment("ELASTICTRAIN_TRANSPORT", "tcp");
       CHECK(lose_one(run, options, {Moment::kBetweenBuckets, 5}) == 4);
+    }
+  }
+}
+
+TEST_CASE("what is repeated is the mean over the survivors' samples, in every bucket") {
+  for (const bool overlap : {true, false}) {
+    const TestWorkerOptions options{
+        .sample_count = 1000, .max_steps = 1, .parameters = 300, .overlap = overlap, .note_gradient_of_step = "1"};
+    FakeRun run(options);
+    auto workers = spawn_ready(run, 2, options);
+    workers.push_back(spawn_ready(run, dying(options, {Moment::kBetweenBuckets, 1})));
+    run.change_to(workers, {3, 17, 40});
+    run.wait_exit(workers[2]);
+    run.recover();
+    run.wait_all_exited();
+    const state::Permutation permutation(1000, 5, 0);
+    REQUIRE(run[workers[0]].notes.size() == 3);
+    for (const std::size_t parameter : {0, 150, 299}) {
+      double expected = 0;
+      for (std::uint64_t i = 0; i < 20; ++i) expected += sample_gradient(permutation.at(i), parameter) / 20;
+      const double noted = std::stod(run[workers[0]].notes["gradient" + std::to_string(parameter)]);
+      CHECK(std::abs(noted - expected) <= 1e-6 * std::abs(expected));
     }
   }
 }
