@@ -17,6 +17,9 @@
  *   }
  *   et_session_destroy(session);
  *
+ * State may be written only after the step's last all-reduce has returned, and the step's gradient buffers must stay
+ * valid until et_commit_step(): when a worker is lost the all-reduces of the open step are repeated.
+ *
  * Every call returns ET_OK or a status; et_last_error() then says what happened and what to do. No exception passes.
  * Structs start with their size, set by the _INIT macros: a program built against an older header works with a newer
  * library, which leaves what the program does not know at its default. Thread: one training thread makes all calls. */

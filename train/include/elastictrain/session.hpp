@@ -17,10 +17,19 @@
 // Between two commit_step() calls the membership is fixed. A change of size swaps the communicator behind all_reduce()
 // inside commit_step(); rank, world size and the number of samples may differ in the next batch.
 //
+// Losses: when another worker dies, a call of this session waits until the run has recovered, and repeats the step's
+// all-reduces among those that are left; no forward or backward pass is repeated. What that asks of the program:
+//   - state is written only after the step's last all_reduce() (or wait_all_reduce()) has returned;
+//   - every gradient buffer given to an all-reduce of the step stays valid and untouched until then, and valid until
+//     commit_step(): a bucket that was reduced already may be reduced again, with another result.
+// Rarely a worker finds itself behind the others. Then its all-reduces return zeros, what the program makes of that step
+// is replaced by the others' state inside commit_step(), and its next batch is empty; committed_step() may have moved by
+// more than one.
+//
 // Errors: a call that cannot go on throws elastictrain::SessionError; its message says what to do. Leaving and finishing
 // are not errors: next_batch() returns nothing and outcome() says which it was.
 // Thread: one training thread makes all calls. State buffers must stay at their address until the session is destroyed
-// and must be written only between a successful all_reduce() and commit_step() of the same step.
+// and must be written only between the last successful all_reduce() and commit_step() of the same step.
 #pragma once
 
 #include <cstddef>
@@ -57,7 +66,7 @@ struct DataOptions {
 };
 
 struct Batch {
-  std::uint64_t step = 0;   // number this step gets when it is committed
+  std::uint64_t step = 0;   // number this step gets when it is committed; grows from batch to batch
   std::uint64_t epoch = 0;  // from 0
   std::span<const std::uint64_t> samples;  // indices of this rank; valid until commit_step(); may be empty
   std::uint64_t local_samples = 0;         // of this rank; samples.size(), also where the program brings its own data
@@ -78,7 +87,8 @@ struct StepReport {
   double slowest_compute_us = 0;
 };
 
-// What changed at the last boundary; given to the callback on the training thread, inside commit_step() or start().
+// What changed at the last boundary; given to the callback on the training thread, inside commit_step() or start(). A
+// recovery in the middle of a step is told at its end.
 struct Change {
   std::uint64_t generation = 0;
   std::uint32_t rank = 0;
@@ -112,7 +122,8 @@ class ELASTICTRAIN_CPP_API Session {
 
   std::optional<Batch> next_batch();
 
-  // In-place weighted mean over all ranks; blocks. An empty batch contributes nothing, whatever the buffer holds.
+  // In-place weighted mean over all ranks; blocks, also while the run recovers from a loss. An empty batch contributes
+  // nothing, whatever the buffer holds. The result may be used once the step's last all-reduce has returned.
   void all_reduce(float* gradient, std::size_t count);
 
   // The same in the background, for overlap with the backward pass: buckets are reduced in the order of the calls,
