@@ -1,0 +1,313 @@
+#include "tests/simulation/agent_process.h"
+
+#include <csignal>
+#include <utility>
+
+#include "supervisor/protocol/limits.h"
+#include "tests/simulation/supervisor_process.h"
+#include "tests/simulation/worker_process.h"
+#include "tests/simulation/world.h"
+
+namespace elastictrain::simulation {
+namespace {
+
+using namespace protocol;
+constexpr Millis kRetryPeriod{500};
+constexpr Micros kLeastLocal{20};
+constexpr Micros kMostLocal{400};
+
+}  // namespace
+
+AgentProcess::AgentProcess(World& world, AgentId id, Host& host) : world_(world), id_(id), host_(host) {}
+AgentProcess::~AgentProcess() = default;
+
+// What arrives while the process is stopped waits for it.
+void AgentProcess::deliver(std::function<void()> work) {
+  if (paused_) {
+    backlog_.push_back(std::move(work));
+  } else {
+    work();
+  }
+}
+
+void AgentProcess::begin() {
+  last_heard_ = world_.queue.now();
+  connect(world_.setup.connect_timeout);
+}
+
+// ---------------------------------------------------------------------------------------------------------------
+// The connection
+
+void AgentProcess::connect(Millis timeout) {
+  const auto delay = world_.dice.time(Micros(500), Micros(20'000));
+  world_.queue.after(delay, [this, timeout, life = std::weak_ptr(life_)] {
+    if (life.expired()) return;
+    deliver([this, timeout] {
+      if (connection_ || stopping_) return;
+      const bool reachable = world_.supervisor && world_.supervisor->listens() && !host_.cut_up && !host_.cut_down;
+      if (reachable) return connected_to_supervisor(world_.new_connection(host_));
+      if (!was_up_ && timeout > kRetryPeriod) {
+        world_.queue.after(kRetryPeriod, [this, timeout, life = std::weak_ptr(life_)] {
+          if (!life.expired()) connect(timeout - kRetryPeriod);
+        });
+        return;
+      }
+      attempt_failed();
+    });
+  });
+}
+
+void AgentProcess::connected_to_supervisor(Connection& connection) {
+  connection_ = &connection;
+  last_heard_ = world_.queue.now();
+  connection_->down.set_receiver(
+      [this, same = connection_, life = std::weak_ptr(life_)](const AgentDown& message) {
+        if (life.expired()) return;
+        deliver([this, same, message] {
+          if (connection_ == same) take(message);
+        });
+      },
+      [this, same = connection_, life = std::weak_ptr(life_)] {
+        if (life.expired()) return;
+        deliver([this, same] {
+          if (connection_ == same) lost();
+        });
+      });
+  world_.supervisor->accept(id_, *connection_);
+  AgentHello hello;
+  hello.protocol_version = limits::kProtocolVersion;
+  hello.agent = id_;
+  hello.host_name = host_.name;
+  for (const WorkerId worker : workers_) hello.workers.push_back(worker);
+  send(hello);
+  const bool first = !std::exchange(was_up_, true);
+  if (first) {
+    tick();
+  } else {
+    send_truth();
+  }
+}
+
+void AgentProcess::send(AgentUp message) {
+  if (connection_) connection_->up.send(std::move(message));
+}
+
+void AgentProcess::send_truth() {
+  for (auto& [id, record] : records_) {
+    if (workers_.contains(id)) send(WorkerSpawned{id, 1000});
+    for (const auto& message : record.truth(reports_ + 1)) send(FromWorker{id, message});
+  }
+  for (const auto& exited : exits_) send(exited);
+}
+
+void AgentProcess::break_connection() {
+  if (!connection_) return;
+  world_.say(id_, [&] { return "its connection to the supervisor breaks"; });
+  connection_->up.close(false);
+  connection_->down.close(false);
+}
+
+void AgentProcess::lost() {
+  world_.say(id_, [] { return "has lost the supervisor"; });
+  connection_->up.close(true);
+  connection_ = nullptr;
+  last_heard_ = world_.queue.now();
+  attempt_failed();
+}
+
+void AgentProcess::attempt_failed() {
+  const auto away = world_.queue.now() - last_heard_;
+  if (!was_up_ || away >= world_.setup.orphan_grace) return gone();
+  world_.queue.after(kRetryPeriod, [this, life = std::weak_ptr(life_)] {
+    if (life.expired()) return;
+    deliver([this] {
+      if (!connection_ && !stopping_) connect(Millis(0));
+    });
+  });
+}
+
+void AgentProcess::gone() {
+  if (std::exchange(orphaned_, true)) return;
+  world_.say(id_, [] { return "gives the supervisor up"; });
+  connection_ = nullptr;
+  for (const WorkerId worker : workers_) {
+    const WorkerDown orphaned = Orphaned{"the supervisor is gone"};
+    if (WorkerProcess* process = world_.worker(worker)) process->receive(orphaned);
+  }
+  world_.queue.after(world_.setup.settings.grace, [this, life = std::weak_ptr(life_)] {
+    if (!life.expired()) deliver([this] { stop(Millis(1'000)); });
+  });
+  stopping_ = true;
+  end_if_empty();
+}
+
+// ---------------------------------------------------------------------------------------------------------------
+// Orders
+
+void AgentProcess::take(const AgentDown& message) {
+  last_heard_ = world_.queue.now();
+  std::visit([this](const auto& order) { on(order); }, message);
+}
+
+void AgentProcess::on(const SupervisorHeartbeat& heartbeat) {
+  for (auto& [id, record] : records_) record.acknowledged(heartbeat.heard_report);
+}
+
+void AgentProcess::on(const SpawnWorker& order) {
+  if (stopping_ || workers_.contains(order.worker)) return;
+  if (world_.dice.chance(world_.luck.spawn_fails)) {
+    return send(WorkerSpawnFailed{order.worker, "out of processes"});
+  }
+  workers_.insert(order.worker);
+  records_[order.worker];
+  send(WorkerSpawned{order.worker, 1000});
+  auto process = std::make_unique<WorkerProcess>(world_, order.worker, id_, host_, order.environment);
+  WorkerProcess& started = *process;
+  world_.workers[order.worker] = std::move(process);
+  started.begin();
+}
+
+void AgentProcess::on(const StopWorker& order) {
+  stop_worker(order.worker, Millis(order.grace_ms));
+}
+
+void AgentProcess::stop_worker(WorkerId worker, Millis grace) {
+  if (!workers_.contains(worker)) return;
+  if (WorkerProcess* process = world_.worker(worker)) process->stop(grace);
+}
+
+void AgentProcess::on(const ToWorkers& order) {
+  for (const WorkerId id : order.workers) {
+    if (!workers_.contains(id)) continue;
+    if (WorkerProcess* process = world_.worker(id)) process->receive(order.message);
+  }
+}
+
+void AgentProcess::on(const CaptureStacks& order) {
+  if (!workers_.contains(order.worker)) return;
+  world_.queue.after(world_.dice.time(Micros(1'000), Micros(300'000)),
+                     [this, worker = order.worker, life = std::weak_ptr(life_)] {
+                       if (!life.expired()) deliver([this, worker] { send(WorkerStacks{worker, {"in a loop"}}); });
+                     });
+}
+
+void AgentProcess::on(const StopAgent& order) {
+  world_.say(id_, [] { return "is told to stop"; });
+  stop(Millis(order.grace_ms));
+}
+
+void AgentProcess::stop(Millis grace) {
+  stopping_ = true;
+  const std::set<WorkerId> all = workers_;
+  for (const WorkerId id : all) stop_worker(id, grace);
+  end_if_empty();
+}
+
+void AgentProcess::notice() {
+  world_.say(id_, [] { return "its host is about to go away"; });
+  send(HostNotice{"the probe says so"});
+}
+
+// ---------------------------------------------------------------------------------------------------------------
+// Workers
+
+void AgentProcess::worker_said(WorkerId worker, WorkerUp message) {
+  world_.queue.after(world_.dice.time(kLeastLocal, kMostLocal),
+                     [this, worker, message = std::move(message), life = std::weak_ptr(life_)] {
+                       if (life.expired()) return;
+                       deliver([this, worker, message] {
+                         if (!workers_.contains(worker)) return;
+                         const bool at_once = records_[worker].take(message, world_.queue.now(), reports_ + 1);
+                         if (at_once) send(FromWorker{worker, message});
+                       });
+                     });
+}
+
+void AgentProcess::worker_exited(WorkerId worker, int exit_code, int signal) {
+  // Its last messages are in its socket still.
+  world_.queue.after(kMostLocal, [this, worker, exit_code, signal, life = std::weak_ptr(life_)] {
+    if (life.expired()) return;
+    deliver([this, worker, exit_code, signal] {
+      send_report();
+      const WorkerExited exited{worker, exit_code, signal, {}};
+      send(exited);
+      exits_.push_back(exited);
+      workers_.erase(worker);
+      end_if_empty();
+    });
+  });
+}
+
+void AgentProcess::tick() {
+  deliver([this] {
+    send_report();
+    const auto limit = std::max(world_.setup.orphan_grace, Millis(3'000));
+    if (connection_ && world_.queue.now() - last_heard_ >= limit) gone();
+  });
+  world_.queue.after(world_.setup.heartbeat, [this, life = std::weak_ptr(life_)] {
+    if (!life.expired() && !orphaned_) tick();
+  });
+}
+
+void AgentProcess::send_report() {
+  if (!connection_) return;
+  AgentReport report{++reports_, {}};
+  for (const WorkerId id : workers_) {
+    launcher::ProcessSample sample;
+    if (const WorkerProcess* process = world_.worker(id)) sample = {process->cpu_ms(), process->stopped()};
+    auto pulse = records_[id].pulse(id, world_.queue.now(), 2 * world_.setup.heartbeat, sample);
+    if (pulse) report.workers.push_back(std::move(*pulse));
+  }
+  send(report);
+}
+
+// ---------------------------------------------------------------------------------------------------------------
+// The end
+
+void AgentProcess::end_if_empty() {
+  if (stopping_ && workers_.empty()) end();
+}
+
+void AgentProcess::end() {
+  if (connection_) connection_->up.close(true);
+  connection_ = nullptr;
+  life_ = std::make_shared<char>();
+  world_.say(id_, [] { return "ends"; });
+  world_.agent_ended(id_);
+}
+
+void AgentProcess::kill() {
+  world_.say(id_, [] { return "is killed"; });
+  life_ = std::make_shared<char>();
+  for (const WorkerId id : workers_) {
+    if (WorkerProcess* process = world_.worker(id)) process->die(0, SIGKILL);
+  }
+  workers_.clear();
+  if (connection_) connection_->up.close(world_.dice.chance(0.5));
+  connection_ = nullptr;
+  world_.agent_ended(id_);
+}
+
+void AgentProcess::vanish() {
+  life_ = std::make_shared<char>();
+  for (const WorkerId id : workers_) {
+    if (WorkerProcess* process = world_.worker(id)) process->die(0, SIGKILL);
+  }
+  connection_ = nullptr;
+  world_.agent_ended(id_);
+}
+
+void AgentProcess::pause() {
+  paused_ = true;
+}
+
+void AgentProcess::resume() {
+  paused_ = false;
+  while (!backlog_.empty() && !paused_) {
+    const auto work = std::move(backlog_.front());
+    backlog_.pop_front();
+    work();
+  }
+}
+
+}  // namespace elastictrain::simulation

@@ -1,0 +1,85 @@
+// Purpose: a simulated agent: starts workers on its host, relays what they say through a real WorkerRecord, reports,
+// reconnects and repeats the truth, stops its workers when it is told to or has been orphaned for too long.
+//
+// Ownership: the world. Thread: one. It mirrors launcher/agent/agent_service.cc without sockets and processes.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "launcher/agent/worker_record.h"
+#include "supervisor/protocol/message.h"
+#include "tests/simulation/network.h"
+
+namespace elastictrain::simulation {
+
+class World;
+
+class AgentProcess {
+ public:
+  AgentProcess(World& world, AgentId id, Host& host);
+  ~AgentProcess();
+
+  AgentId id() const { return id_; }
+  Host& host() { return host_; }
+  bool stopped() const { return paused_; }
+  bool connected() const { return connection_ != nullptr; }
+
+  void begin();
+  void kill();    // and its guardian ends the workers
+  void vanish();  // with its machine
+  void pause();
+  void resume();
+  void break_connection();
+  void notice();  // its probe says that the host goes away
+
+  void worker_said(WorkerId worker, protocol::WorkerUp message);
+  void worker_exited(WorkerId worker, int exit_code, int signal);
+
+ private:
+  void deliver(std::function<void()> work);
+  void connect(Millis timeout);
+  void connected_to_supervisor(Connection& connection);
+  void lost();
+  void attempt_failed();
+  void gone();
+  void tick();
+  void send(protocol::AgentUp message);
+  void send_truth();
+  void send_report();
+  void take(const protocol::AgentDown& message);
+  void on(const protocol::SpawnWorker& order);
+  void on(const protocol::StopWorker& order);
+  void on(const protocol::ToWorkers& order);
+  void on(const protocol::StopAgent& order);
+  void on(const protocol::CaptureStacks& order);
+  void on(const protocol::SignalWorker&) {}
+  void on(const protocol::SupervisorHeartbeat& heartbeat);
+  void on(const protocol::CheckHost&) {}
+  void stop_worker(WorkerId worker, Millis grace);
+  void stop(Millis grace);
+  void end_if_empty();
+  void end();
+
+  World& world_;
+  const AgentId id_;
+  Host& host_;
+  Connection* connection_ = nullptr;
+  std::set<WorkerId> workers_;                          // that live
+  std::map<WorkerId, launcher::WorkerRecord> records_;  // also of those that have ended
+  std::vector<protocol::WorkerExited> exits_;
+  Instant last_heard_;
+  bool was_up_ = false;
+  bool stopping_ = false;
+  bool orphaned_ = false;
+  bool paused_ = false;
+  std::deque<std::function<void()>> backlog_;
+  std::uint64_t reports_ = 0;
+  std::shared_ptr<char> life_ = std::make_shared<char>();
+};
+
+}  // namespace elastictrain::simulation

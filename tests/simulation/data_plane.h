@@ -1,0 +1,125 @@
+// Purpose: the data plane of all generations, abstractly: communicators that are built, used, aborted and closed, and
+// the transfers of state beside them. A collective begins to finish once everybody is in it; it then ends for each
+// member at a time of its own, and when somebody dies or aborts meanwhile, it succeeds for some and fails for others.
+//
+// Ownership: the world. Thread: one. Every answer comes later, through the queue, never inside the call.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "supervisor/protocol/message.h"
+#include "tests/simulation/dice.h"
+#include "tests/simulation/event_queue.h"
+#include "tests/simulation/parameters.h"
+
+namespace elastictrain::simulation {
+
+// One member's part of a collective.
+struct Part {
+  std::string what;  // must be equal for all: which collective this is
+  Counted counted;   // the samples behind this member's gradient
+  double weight = 0;
+  bool swap_ready = false;
+  bool wants_stop = false;
+};
+// What every member of a finished collective gets.
+struct Sum {
+  Intervals positions;
+  double weight = 0;
+  bool all_ready = true;
+  bool anyone_stops = false;
+};
+
+// What the plane must know about the machines under it.
+struct Wires {
+  std::function<bool(WorkerId)> runs;                 // alive and not stopped
+  std::function<bool(WorkerId, WorkerId)> connected;  // their hosts reach each other
+  std::function<void(const std::string& check, const std::string& text)> violated;
+};
+
+class DataPlane {
+ public:
+  using Built = std::function<void(bool ok, const std::string& reason)>;
+  using Reduced = std::function<void(std::optional<Sum>)>;
+  using Transferred = std::function<void(bool ok)>;
+  using HeaderCame = std::function<void(const Snapshot&)>;
+
+  DataPlane(EventQueue& queue, Dice& dice, Wires wires) : queue_(queue), dice_(dice), wires_(std::move(wires)) {}
+
+  void build(WorkerId self, const protocol::GenerationPlan& plan, bool fails, Built built);
+  void reduce(WorkerId self, const protocol::GenerationPlan& plan, Part part, Reduced reduced);
+  // Ends this member's build or collective with an error, and soon that of the others.
+  void abort(WorkerId self, const protocol::GenerationPlan& plan);
+  // An orderly goodbye: collectives that this member has finished are not disturbed.
+  void close(WorkerId self, const protocol::GenerationPlan& plan);
+  void died(WorkerId self);
+  // Somebody runs again, or a link is back: what was stuck may go on.
+  void look_again();
+
+  // A slice of the state from donor to joiner, within a generation: each side says that it is there.
+  void offer_state(WorkerId donor, WorkerId joiner, const protocol::GenerationPlan& plan, Snapshot snapshot,
+                   Transferred done);
+  void await_state(WorkerId donor, WorkerId joiner, const protocol::GenerationPlan& plan, HeaderCame header,
+                   Transferred done);
+
+ private:
+  enum class Stand : std::uint8_t { kAbsent, kBuilding, kBuilt, kGone };
+  struct Member {
+    Stand stand = Stand::kAbsent;
+    Built built;
+    std::uint64_t collectives = 0;  // entered so far
+    bool graceful = false;          // kGone by close()
+  };
+  struct Collective {
+    std::map<WorkerId, Part> parts;
+    std::map<WorkerId, Reduced> waiting;
+    bool finishing = false;
+    Sum sum;
+  };
+  struct Group {
+    std::map<WorkerId, Member> members;
+    std::map<std::uint64_t, Collective> collectives;
+    bool broken = false;  // a member is gone without a goodbye
+    bool complete = false;
+  };
+  struct Transfer {
+    std::uint64_t group = 0;
+    Instant give_up;
+    Snapshot snapshot;
+    HeaderCame header;
+    Transferred at_donor;
+    Transferred at_joiner;
+    bool moving = false;
+  };
+  using TransferKey = std::pair<std::uint64_t, std::pair<WorkerId, WorkerId>>;  // group, donor, joiner
+
+  static std::uint64_t key_of(const protocol::GenerationPlan& plan);
+  Group& group_of(const protocol::GenerationPlan& plan);
+  bool can_flow(const Group& group) const;
+  bool sees_break(const Group& group, WorkerId self) const;
+  void try_complete(Group& group);
+  void try_finish(Group& group, std::uint64_t number);
+  void finish(Group& group, std::uint64_t key, std::uint64_t number, Collective& collective);
+  void end_for(std::uint64_t key, std::uint64_t number, WorkerId member, bool may_succeed);
+  void gone(std::uint64_t key, WorkerId self, bool graceful);
+  void answer_built(Member& member, bool ok, const std::string& reason);
+  Transfer& transfer_of(const TransferKey& key, const protocol::GenerationPlan& plan);
+  void try_transfer(const TransferKey& key);
+  void move(const TransferKey& key);
+  void end_transfer(const TransferKey& key, bool ok);
+
+  EventQueue& queue_;
+  Dice& dice_;
+  Wires wires_;
+  std::map<std::uint64_t, Group> groups_;
+  std::map<TransferKey, Transfer> transfers_;
+};
+
+}  // namespace elastictrain::simulation

@@ -1,0 +1,51 @@
+// Purpose: what outlives processes: the run's journal, whose last record a kill may tear, and the checkpoints with
+// their manifests and fence files on storage that all hosts share.
+//
+// Ownership: the world. Thread: one.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "supervisor/protocol/message.h"
+#include "tests/simulation/dice.h"
+#include "tests/simulation/truth.h"
+#include "train/state/progress.h"
+
+namespace elastictrain::simulation {
+
+struct Checkpoint {
+  CheckpointFacts facts;
+  state::Progress progress;
+  std::vector<protocol::Fence> lineage;  // as the writer knew it
+};
+
+class Disk {
+ public:
+  using Fields = std::vector<std::pair<std::string, std::string>>;
+
+  bool full = false;
+
+  // As supervisor/journal.h writes them.
+  void journal(Instant now, const std::string& event, const Fields& fields);
+  // The writer was killed in the middle of this record.
+  void tear(Instant now, const std::string& event, const Fields& fields, Dice& dice);
+  const std::string& journal_text() const { return journal_; }
+
+  // The newest that counts, given what the lineages and the fence files say.
+  std::optional<Checkpoint> choose(const std::string& of_environment,
+                                   const std::vector<protocol::Fence>& of_plan) const;
+
+  std::vector<Checkpoint> checkpoints;                             // complete ones
+  std::vector<protocol::Fence> fences;                             // one file each
+  std::vector<std::pair<WorkerId, protocol::WorkerAudit>> audits;  // beside the journal
+
+ private:
+  std::string journal_;
+  std::uint64_t sequence_ = 0;
+};
+
+}  // namespace elastictrain::simulation

@@ -1,0 +1,60 @@
+// Purpose: the life of one seed: draws a set-up, a program and a schedule of faults and wishes, lets the world run,
+// heals everything, and says whether the run came to an end that its settings explain. Thread: one.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tests/simulation/world.h"
+
+namespace elastictrain::simulation {
+
+class Life {
+ public:
+  Life(std::uint64_t seed, std::size_t story_lines);
+  ~Life();
+
+  void live();
+
+  const std::optional<Truth::Violation>& violation() const { return world_->truth.violation(); }
+  const World& world() const { return *world_; }
+  std::uint64_t faults() const { return faults_; }
+
+ private:
+  Setup make_setup();
+  core::FailureSettings make_failures();
+  Program make_program();
+  void make_hosts();
+  void schedule_faults();
+  void fault();
+  void hurt_worker();
+  void hurt_agent();
+  void hurt_host();
+  void hurt_wires();
+  void hurt_supervisor();
+  void wish();
+  void resume_supervisor();
+  void heal_host(Host& host);
+  void heal_all();
+  void check_end();
+  bool status_is_explained() const;
+  WorkerProcess* any_worker();
+  AgentProcess* any_agent();
+  Host& any_host() { return *dice_.one_of(world_->hosts); }
+  void later(Micros least, Micros most, std::function<void()> work);
+
+  Dice dice_;
+  bool below_min_ends_ = false;  // wait_for_min is short
+  std::unique_ptr<World> world_;
+  std::uint64_t faults_ = 0;
+  Instant calm_;  // no fault after it
+  bool healed_ = false;
+  bool stop_asked_ = false;
+  bool crashed_by_itself_ = false;
+};
+
+}  // namespace elastictrain::simulation

@@ -1,0 +1,106 @@
+// Purpose: machines and the connections between the supervisor and its agents. A connection keeps its order and delays;
+// what travels while it breaks is lost; what a partition holds back arrives in order once it is healed.
+//
+// Ownership: the world. Thread: one.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "supervisor/protocol/message.h"
+#include "tests/simulation/dice.h"
+#include "tests/simulation/event_queue.h"
+
+namespace elastictrain::simulation {
+
+struct Host {
+  std::string name;
+  std::uint32_t slots = 1;
+  bool local = false;  // its launcher sees the agent's process itself
+  bool on = true;
+  bool offered = true;
+  std::uint32_t slowness = 1;
+  bool cut_up = false;    // nothing reaches the supervisor
+  bool cut_down = false;  // nothing comes from it
+  bool cut_data = false;  // other hosts are out of reach
+};
+
+// One direction of a connection.
+template <class Message>
+class Pipe {
+ public:
+  using Take = std::function<void(const Message&)>;
+
+  Pipe(EventQueue& queue, Dice& dice, std::function<bool()> cut) : queue_(queue), dice_(dice), cut_(std::move(cut)) {}
+  Pipe(const Pipe&) = delete;
+  Pipe& operator=(const Pipe&) = delete;
+
+  void set_receiver(Take take, std::function<void()> at_end) {
+    take_ = std::move(take);
+    at_end_ = std::move(at_end);
+  }
+  void send(Message message) { schedule({std::move(message), false}); }
+  // The sender's end is closed: the receiver sees it after all that was sent, if that still arrives.
+  void close(bool keeps_what_travels) {
+    if (!keeps_what_travels) ++epoch_, held_.clear();
+    schedule({Message{}, true});
+  }
+  void look_again() {
+    while (!held_.empty() && !cut_()) {
+      const Item item = std::move(held_.front());
+      held_.pop_front();
+      give(item);
+    }
+  }
+
+ private:
+  struct Item {
+    Message message;
+    bool end = false;
+  };
+
+  void schedule(Item item) {
+    const bool slow = dice_.chance(0.01);
+    last_ = std::max(last_, queue_.now() + dice_.time(Micros(50), slow ? Micros(150'000) : Micros(2'500)));
+    queue_.at(last_, [this, epoch = epoch_, item = std::move(item), life = std::weak_ptr<char>(life_)] {
+      if (life.expired() || epoch != epoch_) return;
+      if (cut_() || !held_.empty()) {
+        held_.push_back(item);
+      } else {
+        give(item);
+      }
+    });
+  }
+  void give(const Item& item) {
+    if (item.end) {
+      if (at_end_) at_end_();
+    } else if (take_) {
+      take_(item.message);
+    }
+  }
+
+  EventQueue& queue_;
+  Dice& dice_;
+  std::function<bool()> cut_;
+  Take take_;
+  std::function<void()> at_end_;
+  Instant last_{};
+  std::uint64_t epoch_ = 0;
+  std::deque<Item> held_;
+  std::shared_ptr<char> life_ = std::make_shared<char>();
+};
+
+// Between one agent's process and one supervisor's process.
+struct Connection {
+  Connection(EventQueue& queue, Dice& dice, const Host& host)
+      : up(queue, dice, [&host] { return host.cut_up || !host.on; }),
+        down(queue, dice, [&host] { return host.cut_down || !host.on; }) {}
+  Pipe<protocol::AgentUp> up;
+  Pipe<protocol::AgentDown> down;
+};
+
+}  // namespace elastictrain::simulation

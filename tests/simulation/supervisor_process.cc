@@ -1,0 +1,324 @@
+#include "tests/simulation/supervisor_process.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "supervisor/core/invariants.h"
+#include "supervisor/core/transitions.h"
+#include "tests/golden/describe.h"
+#include "tests/simulation/world.h"
+
+namespace elastictrain::simulation {
+namespace {
+
+using namespace protocol;
+constexpr const char* kName = "supervisor";
+
+std::function<Token()> tokens(World& world) {
+  return [&world] {
+    Token token{};
+    for (std::uint8_t& byte : token) byte = static_cast<std::uint8_t>(world.dice.next());
+    return token;
+  };
+}
+
+}  // namespace
+
+SupervisorProcess::SupervisorProcess(World& world) : world_(world), membership_(world.setup.settings, tokens(world)) {}
+SupervisorProcess::~SupervisorProcess() = default;
+
+void SupervisorProcess::begin() {
+  const auto& settings = world_.setup.settings;
+  world_.disk.journal(world_.queue.now(), "run_opened", {{"start_workers", std::to_string(settings.start_workers)}});
+  heartbeats();
+  offer_hosts();
+}
+
+void SupervisorProcess::take_over(const core::Resumed& resumed) {
+  world_.disk.journal(world_.queue.now(), "run_resumed", {{"anew", "false"}});
+  for (const auto& agent : resumed.agents) entries_[agent.agent].came = true;
+  for (const auto& worker : resumed.workers) homes_[worker.worker] = worker.agent;
+  heartbeats();
+  feed(resumed);
+  offer_hosts();
+}
+
+void SupervisorProcess::crash() {
+  if (crashed_) return;
+  world_.say(kName, [] { return "is killed"; });
+  crashed_ = true;
+  life_ = std::make_shared<char>();
+  for (auto& [id, entry] : entries_) {
+    if (entry.connection) entry.connection->down.close(world_.dice.chance(0.5));
+    entry.connection = nullptr;
+  }
+  events_.clear();
+  if (world_.on_supervisor_crash) world_.on_supervisor_crash();
+}
+
+void SupervisorProcess::crash_amid_actions(std::optional<std::uint32_t> after) {
+  crash_after_ = after;
+}
+
+// ---------------------------------------------------------------------------------------------------------------
+// Agents
+
+void SupervisorProcess::accept(AgentId agent, Connection& accepted) {
+  Connection* const connection = &accepted;
+  connection->up.set_receiver(
+      [this, agent, connection, life = std::weak_ptr(life_)](const AgentUp& message) {
+        if (life.expired()) return;
+        const auto* hello = std::get_if<AgentHello>(&message);
+        if (hello == nullptr) {
+          if (entries_[agent].connection == connection) received(agent, message);
+          return;
+        }
+        const auto found = entries_.find(agent);
+        if (found == entries_.end() || found->second.stopping) {
+          world_.say(kName, [&] { return "turns " + to_string(agent) + " away"; });
+          connection->down.send(StopAgent{0});
+          connection->down.close(true);
+          return;
+        }
+        Entry& entry = found->second;
+        if (entry.connection) {
+          std::exchange(entry.connection, nullptr)->down.close(true);
+          lost(agent, "it has connected anew", core::LossEvidence::kConnection);
+        }
+        entry.connection = connection;
+        entry.heard_report = 0;
+        entry.came = true;
+        feed(core::AgentConnected{agent, hello->workers});
+      },
+      [this, agent, connection, life = std::weak_ptr(life_)] {
+        if (!life.expired() && entries_[agent].connection == connection) closed(agent);
+      });
+}
+
+void SupervisorProcess::closed(AgentId agent) {
+  const bool ended = entries_[agent].ended;
+  lost(agent, "its connection ended", ended ? core::LossEvidence::kProcess : core::LossEvidence::kConnection);
+}
+
+void SupervisorProcess::lost(AgentId agent, const std::string& reason, core::LossEvidence evidence) {
+  entries_[agent].connection = nullptr;
+  if (evidence == core::LossEvidence::kNeverCame) entries_[agent].stopping = true;
+  if (!closing_) feed(core::AgentLost{agent, reason, evidence});
+}
+
+void SupervisorProcess::launch_ended(AgentId agent, bool came, bool agent_ended, const std::string& reason) {
+  const auto found = entries_.find(agent);
+  if (crashed_ || found == entries_.end() || !found->second.launched_here) return;
+  Entry& entry = found->second;
+  if (!entry.came) {
+    if (!came || agent_ended) lost(agent, reason, core::LossEvidence::kNeverCame);
+    return;
+  }
+  if (!agent_ended) return;
+  entry.ended = true;
+  if (!entry.connection) lost(agent, reason, core::LossEvidence::kProcess);
+}
+
+void SupervisorProcess::received(AgentId agent, const AgentUp& message) {
+  if (const auto* report = std::get_if<AgentReport>(&message)) {
+    entries_[agent].heard_report = report->sequence;
+    return feed(core::AgentReported{agent, *report});
+  }
+  if (const auto* notice = std::get_if<HostNotice>(&message)) return feed(core::HostNoticed{agent, notice->reason});
+  if (const auto* failed = std::get_if<WorkerSpawnFailed>(&message)) {
+    if (owns(agent, failed->worker)) feed(core::WorkerSpawnFailed{failed->worker, failed->reason});
+  }
+  if (const auto* exited = std::get_if<WorkerExited>(&message)) {
+    if (owns(agent, exited->worker)) {
+      feed(core::WorkerExited{exited->worker, exited->exit_code, exited->signal, exited->last_error_lines});
+    }
+  }
+  if (const auto* stacks = std::get_if<WorkerStacks>(&message)) {
+    if (owns(agent, stacks->worker)) feed(core::StacksCaptured{stacks->worker, stacks->lines});
+  }
+  if (const auto* from = std::get_if<FromWorker>(&message)) {
+    if (!owns(agent, from->worker)) return;
+    if (const auto* halted = std::get_if<WorkerHalted>(&from->message)) world_.truth.hears(from->worker, *halted);
+    if (const auto* audit = std::get_if<WorkerAudit>(&from->message)) {
+      world_.disk.audits.emplace_back(from->worker, *audit);
+    }
+    feed(core::WorkerSaid{from->worker, from->message});
+  }
+}
+
+bool SupervisorProcess::owns(AgentId agent, WorkerId worker) const {
+  const auto found = homes_.find(worker);
+  return found != homes_.end() && found->second == agent;
+}
+
+void SupervisorProcess::heartbeats() {
+  for (auto& [id, entry] : entries_) {
+    if (entry.connection) entry.connection->down.send(SupervisorHeartbeat{1, entry.heard_report});
+  }
+  world_.queue.after(world_.setup.heartbeat, [this, life = std::weak_ptr(life_)] {
+    if (!life.expired()) heartbeats();
+  });
+}
+
+void SupervisorProcess::send(AgentId agent, AgentDown message) {
+  const auto found = entries_.find(agent);
+  if (found != entries_.end() && found->second.connection) found->second.connection->down.send(std::move(message));
+}
+
+void SupervisorProcess::send_to_worker(WorkerId worker, AgentDown message) {
+  const auto found = homes_.find(worker);
+  if (found != homes_.end()) send(found->second, std::move(message));
+}
+
+// ---------------------------------------------------------------------------------------------------------------
+// Events and actions
+
+void SupervisorProcess::offer_hosts() {
+  core::HostsOffered offered;
+  for (const auto& host : world_.hosts) {
+    if (host->offered) offered.hosts.push_back({host->name, host->slots});
+  }
+  feed(std::move(offered));
+}
+
+void SupervisorProcess::ask(core::Event event) {
+  world_.truth.asked(core::request_of(event));
+  feed(std::move(event));
+}
+
+void SupervisorProcess::feed(core::Event event) {
+  if (crashed_) return;
+  events_.push_back(std::move(event));
+  if (stepping_) return;
+  stepping_ = true;
+  while (!events_.empty() && !crashed_) {
+    const core::Event next = std::move(events_.front());
+    events_.pop_front();
+    const bool quiet = std::holds_alternative<core::AgentReported>(next);
+    if (!quiet) world_.say(kName, [&] { return std::string("< ") + core::name_of(next); });
+    perform_all(membership_.step(next, world_.queue.now()));
+  }
+  stepping_ = false;
+}
+
+void SupervisorProcess::perform_all(const core::Actions& actions) {
+  for (const core::Action& action : actions) {
+    if (crash_after_ && (*crash_after_)-- == 0) {
+      crash_after_.reset();
+      if (const auto* line = std::get_if<core::Journal>(&action)) {
+        world_.disk.tear(world_.queue.now(), line->event, line->fields, world_.dice);
+      }
+      return crash();
+    }
+    if (world_.story.on()) {
+      if (const std::string text = core::describe(action); !text.empty()) {
+        world_.say(kName, [&] { return "  " + text; });
+      }
+    }
+    std::visit([this](const auto& content) { perform(content); }, action);
+  }
+}
+
+void SupervisorProcess::perform(const core::LaunchAgent& action) {
+  entries_[action.agent].launched_here = true;
+  world_.launch(action.agent, action.host);
+}
+
+void SupervisorProcess::perform(const core::StopAgent& action) {
+  const auto found = entries_.find(action.agent);
+  if (found == entries_.end()) return;
+  found->second.stopping = true;
+  if (found->second.connection) {
+    send(action.agent, StopAgent{action.grace_ms});
+  } else if (found->second.launched_here) {
+    world_.forget(action.agent);
+  }
+}
+
+void SupervisorProcess::perform(const core::SpawnWorker& action) {
+  homes_[action.worker] = action.agent;
+  world_.truth.started(action.worker);
+  SpawnWorker order{
+      .worker = action.worker, .slot = action.slot, .argv = {}, .environment = {}, .working_directory = {}};
+  if (action.from_checkpoint) order.environment.emplace_back("ELASTICTRAIN_RESUME=1");
+  std::string lineage;
+  for (const Fence& fence : action.lineage) {
+    lineage += (lineage.empty() ? "" : ",") + std::to_string(fence.generation) + ":" + std::to_string(fence.first_step);
+  }
+  if (!lineage.empty()) order.environment.push_back("ELASTICTRAIN_LINEAGE=" + lineage);
+  send(action.agent, std::move(order));
+}
+
+void SupervisorProcess::perform(const core::StopWorker& action) {
+  send_to_worker(action.worker, StopWorker{action.worker, action.grace_ms});
+}
+
+void SupervisorProcess::perform(const core::CaptureStacks& action) {
+  send_to_worker(action.worker, CaptureStacks{action.worker, action.time_limit_ms});
+}
+
+std::set<WorkerId> SupervisorProcess::known_workers() const {
+  std::set<WorkerId> known;
+  for (const core::WorkerView& worker : membership_.view().workers) {
+    if (worker.phase != core::WorkerPhase::kGone && worker.phase != core::WorkerPhase::kLeaving) {
+      known.insert(worker.worker);
+    }
+  }
+  return known;
+}
+
+void SupervisorProcess::perform(const core::SendToWorkers& action) {
+  const bool plans = std::holds_alternative<Prepare>(action.message);
+  world_.truth.sends(action.message, plans ? known_workers() : std::set<WorkerId>{});
+  std::map<AgentId, std::vector<WorkerId>> by_agent;
+  for (const WorkerId worker : action.workers) {
+    if (const auto found = homes_.find(worker); found != homes_.end()) by_agent[found->second].push_back(worker);
+  }
+  for (const auto& [agent, workers] : by_agent) send(agent, ToWorkers{workers, action.message});
+}
+
+void SupervisorProcess::perform(const core::ArmTimer& action) {
+  timers_.insert(action.timer);
+  world_.queue.at(action.when, [this, timer = action.timer, life = std::weak_ptr(life_)] {
+    if (!life.expired() && timers_.erase(timer) > 0) feed(core::TimerFired{timer});
+  });
+}
+
+void SupervisorProcess::perform(const core::CancelTimer& action) {
+  if (timers_.erase(action.timer) == 0) world_.violated("timers", "a timer is cancelled that is not armed");
+}
+
+void SupervisorProcess::perform(const core::Journal& action) {
+  world_.truth.journaled(action.event, action.fields);
+  world_.disk.journal(world_.queue.now(), action.event, action.fields);
+}
+
+void SupervisorProcess::perform(const core::Reply& action) {
+  world_.truth.replied(action.request);
+}
+
+// As the real one closes down: agents end their workers and themselves; what does not is ended by force.
+void SupervisorProcess::perform(const core::EndRun& action) {
+  world_.exit_status = action.exit_status;
+  world_.exit_reason = action.reason;
+  closing_ = true;
+  const auto grace = world_.setup.settings.grace;
+  for (auto& [id, entry] : entries_) {
+    if (entry.connection && !std::exchange(entry.stopping, true)) {
+      send(id, StopAgent{static_cast<std::uint64_t>(grace.count())});
+    } else if (!entry.connection && entry.launched_here) {
+      world_.forget(id);
+    }
+  }
+  world_.queue.after(grace + Millis(3'000), [this, life = std::weak_ptr(life_)] {
+    if (life.expired()) return;
+    for (auto& [id, entry] : entries_) {
+      if (entry.launched_here) world_.forget(id);
+      if (entry.connection) std::exchange(entry.connection, nullptr)->down.close(true);
+    }
+    crashed_ = true;
+    life_ = std::make_shared<char>();
+  });
+}
+
+}  // namespace elastictrain::simulation

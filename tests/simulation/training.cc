@@ -1,0 +1,625 @@
+// The training thread of a simulated worker: how a session gets into a generation, through steps, changes and
+// recoveries, and out. It calls the machine in the order that worker_machine.h asks for.
+#include <algorithm>
+#include <utility>
+
+#include "tests/simulation/worker_process.h"
+#include "tests/simulation/world.h"
+
+namespace elastictrain::simulation {
+namespace {
+
+using namespace protocol;
+constexpr std::size_t kRecentParts = 256;
+
+}  // namespace
+
+// ---------------------------------------------------------------------------------------------------------------
+// Waiting
+
+Task<> WorkerProcess::sleep(Micros time) {
+  const WaitPoint::Arrange arrange = [this, time](WaitPoint::Ticket ticket) {
+    world_.queue.after(time, [this, ticket, life = std::weak_ptr(life_)] {
+      if (life.expired()) return;
+      deliver([this, ticket] {
+        if (!hung_) wait_.wake(ticket);
+      });
+    });
+  };
+  co_await wait_.wait(arrange);
+}
+
+Task<> WorkerProcess::poked() {
+  if (std::exchange(poked_, false)) co_return;
+  const WaitPoint::Arrange arrange = [this](WaitPoint::Ticket) { waits_for_poke_ = true; };
+  co_await wait_.wait(arrange);
+  poked_ = false;
+}
+
+void WorkerProcess::poke() {
+  poked_ = true;
+  if (!std::exchange(waits_for_poke_, false)) return;
+  world_.queue.after(Micros(5), [this, ticket = wait_.ticket(), life = std::weak_ptr(life_)] {
+    if (life.expired()) return;
+    deliver([this, ticket] {
+      if (!hung_) wait_.wake(ticket);
+    });
+  });
+}
+
+Task<std::optional<WorkerProcess::Seat>> WorkerProcess::next_seat() {
+  while (true) {
+    auto seat = machine_.take_seat(false);
+    carry_out();
+    if (seat || orphaned_) co_return seat;
+    co_await poked();
+  }
+}
+
+Task<std::optional<Sum>> WorkerProcess::collective(Part part) {
+  std::optional<Sum> result;
+  const WaitPoint::Arrange arrange = [this, &result, &part](WaitPoint::Ticket ticket) {
+    world_.plane.reduce(id_, seat_, part, [this, ticket, &result, life = std::weak_ptr(life_)](std::optional<Sum> sum) {
+      if (life.expired()) return;
+      deliver([this, ticket, &result, sum = std::move(sum)] {
+        if (hung_ || !wait_.waits_for(ticket)) return;
+        result = sum;
+        wait_.wake(ticket);
+      });
+    });
+  };
+  co_await wait_.wait(arrange);
+  co_return result;
+}
+
+// ---------------------------------------------------------------------------------------------------------------
+// The start
+
+Task<> WorkerProcess::live() {
+  const Program& program = world_.setup.program;
+  co_await sleep(world_.dice.time(program.start_least, program.start_most));
+  WorkerReady ready;
+  ready.state_bytes = 1'000;
+  ready.state_layout_hash = 7;
+  ready.sample_count = program.samples;
+  say(ready);
+  Entry entry = Entry::kAgain;
+  while (entry == Entry::kAgain) entry = co_await get_in();
+  if (entry == Entry::kIn) co_await train();
+  die(0, 0);
+}
+
+Task<WorkerProcess::Entry> WorkerProcess::get_in() {
+  std::optional<Seat> seat = co_await next_seat();
+  if (!seat || seat->kind != SeatKind::kPlanned) co_return Entry::kOut;
+  const bool first = seat->plan.donors.empty();
+  take(std::move(*seat));
+  Entry entry = Entry::kAgain;
+  if (first) {
+    entry = co_await begin_first_generation();
+  } else {
+    entry = co_await join();
+  }
+  co_return entry;
+}
+
+Task<WorkerProcess::Entry> WorkerProcess::begin_first_generation() {
+  chain_ = 0;
+  progress_ = {};
+  progress_.sampler.seed = 7;
+  if (rank() == 0) {
+    load_checkpoint();
+    world_.broadcasts[seat_.generation] = {chain_, progress_, {}};
+  }
+  Part part;
+  part.what = "the first broadcast";
+  const std::optional<Sum> sum = co_await collective(std::move(part));
+  if (!sum) {
+    machine_.collective_failed("the first broadcast failed");
+    carry_out();
+    co_return Entry::kAgain;
+  }
+  const Snapshot& given = world_.broadcasts[seat_.generation];
+  chain_ = given.chain;
+  progress_ = given.progress;
+  const bool in = machine_.enter_loop(progress_.committed_step, true);
+  carry_out();
+  if (!in) co_return Entry::kAgain;
+  remember_shares(seat_, true);
+  first_step_ = true;
+  world_.truth.begins(seat_.generation, progress_.committed_step + 1);
+  say(WorkerActive{seat_.generation, progress_.committed_step + 1, 0});
+  co_return Entry::kIn;
+}
+
+Task<WorkerProcess::Entry> WorkerProcess::join() {
+  const bool came = co_await wait_for_header();
+  if (!came) co_return Entry::kAgain;
+  co_return Entry::kIn;
+}
+
+// ---------------------------------------------------------------------------------------------------------------
+// The loop
+
+Task<> WorkerProcess::train() {
+  bool goes_on = true;
+  while (goes_on) {
+    if (used_up()) {
+      goes_on = co_await finish();
+    } else {
+      goes_on = co_await run_step();
+    }
+  }
+}
+
+bool WorkerProcess::used_up() const {
+  const Program& program = world_.setup.program;
+  if (program.max_steps != 0 && progress_.committed_step >= program.max_steps) return true;
+  return progress_.sampler.epoch >= program.epochs;
+}
+
+Task<bool> WorkerProcess::run_step() {
+  const Program& program = world_.setup.program;
+  open_step();
+  co_await sleep(world_.dice.time(program.compute_least, program.compute_most) * host_.slowness);
+  bool discarded = false;
+  for (std::uint32_t bucket = 0; bucket < program.buckets && !discarded;) {
+    const std::string what = "step " + std::to_string(progress_.committed_step + 1) + "." + std::to_string(bucket);
+    const Reduced reduced = co_await reduce(what, true);
+    if (reduced == Reduced::kEnd) co_return false;
+    if (reduced == Reduced::kRepeat) bucket = 0;
+    if (reduced == Reduced::kDone) ++bucket;
+    discarded = reduced == Reduced::kDiscard;
+  }
+  co_await sleep(program.update * host_.slowness);
+  if (discarded) {
+    machine_.step_discarded();
+    carry_out();
+    const bool back = co_await rejoin();
+    co_return back;
+  }
+  const std::uint64_t epoch = progress_.sampler.epoch;
+  commit();
+  const bool goes_on = cross_boundary();
+  if (goes_on && progress_.sampler.epoch != epoch) co_await sleep(program.evaluation);
+  co_return goes_on;
+}
+
+void WorkerProcess::open_step() {
+  step_began_ = world_.queue.now();
+  std::vector<std::uint32_t> shares;
+  for (const state::WorkerShare& share : next_shares_) shares.push_back(share.samples);
+  cut_ = state::cut_step(progress_.sampler, world_.setup.program.samples, shares);
+  machine_.step_opened();
+  carry_out();
+  const Part mine = part_of_step("");
+  if (machine_.has_state()) world_.truth.passes(id_, progress_.committed_step + 1, mine.counted);
+}
+
+bool WorkerProcess::part_counts(const state::WorkerShare& share) const {
+  return std::any_of(seat_.members.begin(), seat_.members.end(), [&](const Member& member) {
+    return member.worker == share.worker && !(first_step_ && member.joiner);
+  });
+}
+
+Part WorkerProcess::part_of_step(std::string what) const {
+  Part part;
+  part.what = std::move(what);
+  part.counted.epoch = cut_.epoch;
+  std::uint64_t total = 0;
+  std::uint64_t mine = 0;
+  for (std::size_t i = 0; i < next_shares_.size(); ++i) {
+    if (!part_counts(next_shares_[i])) continue;
+    total += cut_.count(i);
+    if (next_shares_[i].worker != id_) continue;
+    mine = cut_.count(i);
+    part.counted.positions = cut_.part(i);
+  }
+  if (total != 0) part.weight = static_cast<double>(mine) / static_cast<double>(total);
+  part.swap_ready = machine_.swap_ready();
+  part.wants_stop = orphaned_;
+  return part;
+}
+
+Task<WorkerProcess::Reduced> WorkerProcess::reduce(std::string what, bool of_step) {
+  const bool in = machine_.enter_collective();
+  may_commit_ = in && of_step;
+  carry_out();
+  if (in) {
+    Part part;
+    if (of_step) {
+      part = part_of_step(std::move(what));
+    } else {
+      part.what = std::move(what);
+    }
+    std::optional<Sum> sum = co_await collective(std::move(part));
+    bool transferred = false;
+    if (sum) transferred = co_await finish_transfers();
+    if (transferred) {
+      if (old_seat_) world_.plane.close(id_, *std::exchange(old_seat_, std::nullopt));
+      sum_ = std::move(*sum);
+      machine_.leave_collective();
+      carry_out();
+      co_return Reduced::kDone;
+    }
+    may_commit_ = false;
+    machine_.collective_failed(sum ? "the state did not arrive" : "a peer is gone");
+    carry_out();
+  }
+  const Reduced next = co_await halted();
+  co_return next;
+}
+
+void WorkerProcess::commit() {
+  CommittedStep step;
+  step.generation = seat_.generation;
+  step.step = progress_.committed_step + 1;
+  step.before = chain_;
+  step.counted = {cut_.epoch, sum_.positions};
+  step.after = chain_ = chain_after(chain_, step.step, step.counted);
+  Intervals uncounted;
+  for (std::size_t i = 0; i < next_shares_.size(); ++i) {
+    if (part_counts(next_shares_[i])) continue;
+    const auto part = cut_.part(i);
+    uncounted.insert(uncounted.end(), part.begin(), part.end());
+  }
+  uncounted = merged(std::move(uncounted));
+  audit(step);
+  progress_.samples_used += size_of(step.counted.positions);
+  progress_.sampler = state::advance(progress_.sampler, world_.setup.program.samples, cut_, uncounted);
+  progress_.committed_step = step.step;
+  world_.say(id_, [&] {
+    return "commits step " + std::to_string(step.step) + " of generation " + std::to_string(step.generation) +
+           ", epoch " + std::to_string(step.counted.epoch) + ": " + text_of(step.counted.positions) +
+           (uncounted.empty() ? "" : ", back to the pool: " + text_of(uncounted));
+  });
+  world_.truth.commits(id_, step);
+  may_commit_ = false;
+  first_step_ = false;
+  remember_shares(seat_, false);
+  ++steps_since_heartbeat_;
+  step_time_ = std::chrono::duration_cast<Micros>(world_.queue.now() - step_began_);
+  machine_.step_committed(step.step, sum_.all_ready);
+  carry_out();
+  const std::uint64_t every = world_.setup.program.checkpoint_every;
+  if (every != 0 && step.step % every == 0) checkpoint(true);
+}
+
+bool WorkerProcess::cross_boundary() {
+  if (!sum_.all_ready) {
+    if (!sum_.anyone_stops) return true;
+    checkpoint(false);
+    return false;
+  }
+  auto seat = machine_.take_seat(true);
+  carry_out();
+  if (!seat) {
+    world_.violated("agreed_seat", to_string(id_) + " does not have the seat that all agreed on");
+    return false;
+  }
+  if (seat->is_void) {
+    remember_shares(seat->plan, true);
+    return true;
+  }
+  if (seat->kind == SeatKind::kPlanned) {
+    take(std::move(*seat));
+    return true;
+  }
+  if (seat->kind == SeatKind::kStop) checkpoint(false);
+  world_.plane.close(id_, seat_);
+  say(WorkerLeft{seat->plan.generation, progress_.committed_step});
+  return false;
+}
+
+Task<bool> WorkerProcess::finish() {
+  while (true) {
+    const Reduced reduced = co_await reduce("the end", false);
+    if (reduced == Reduced::kEnd) co_return false;
+    if (reduced == Reduced::kRepeat) continue;
+    if (reduced == Reduced::kDone) break;
+    const bool back = co_await rejoin();
+    if (!back || !used_up()) co_return back;
+  }
+  checkpoint(false);
+  world_.finished = true;
+  world_.plane.close(id_, seat_);
+  machine_.finished();
+  carry_out();
+  co_return false;
+}
+
+// ---------------------------------------------------------------------------------------------------------------
+// Recovery
+
+Task<WorkerProcess::Reduced> WorkerProcess::halted() {
+  std::optional<Seat> seat = co_await next_seat();
+  if (!seat) {
+    checkpoint(false);
+    co_return Reduced::kEnd;
+  }
+  switch (seat->kind) {
+    case SeatKind::kContinue:
+      take(std::move(*seat));
+      co_return Reduced::kRepeat;
+    case SeatKind::kRejoin:
+      take(std::move(*seat));
+      co_return Reduced::kDiscard;
+    case SeatKind::kStop:
+      if (seat->writes_checkpoint) checkpoint(false);
+      say(WorkerLeft{seat->plan.generation, progress_.committed_step});
+      co_return Reduced::kEnd;
+    case SeatKind::kLeave:
+      say(WorkerLeft{seat->plan.generation, progress_.committed_step});
+      co_return Reduced::kEnd;
+    case SeatKind::kPlanned:
+      world_.violated("recovery_seat", to_string(id_) + " is halted and gets a planned seat");
+      co_return Reduced::kEnd;
+    case SeatKind::kDismissed:
+      co_return Reduced::kEnd;
+  }
+  co_return Reduced::kEnd;
+}
+
+Task<bool> WorkerProcess::rejoin() {
+  while (true) {
+    const bool came = co_await wait_for_header();
+    if (came) co_return true;
+    const Reduced next = co_await halted();
+    if (next == Reduced::kEnd) co_return false;
+    if (next == Reduced::kDiscard) continue;
+    // Where nobody has more, what this worker holds is enough.
+    co_return true;
+  }
+}
+
+// ---------------------------------------------------------------------------------------------------------------
+// Seats and state
+
+std::uint32_t WorkerProcess::rank() const {
+  for (const Member& member : seat_.members) {
+    if (member.worker == id_) return member.rank;
+  }
+  return ~0U;
+}
+
+void WorkerProcess::take(Seat seat) {
+  world_.truth.seated(id_, seat.plan);
+  world_.say(id_, [&] {
+    return "takes its seat in generation " + std::to_string(seat.plan.generation) +
+           (seat.kind == SeatKind::kContinue ? ", goes on"
+            : seat.kind == SeatKind::kRejoin ? ", joins again"
+                                             : "") +
+           " at step " + std::to_string(progress_.committed_step);
+  });
+  const bool recovers = seat.kind == SeatKind::kContinue || seat.kind == SeatKind::kRejoin;
+  const bool holds = machine_.in_loop() && seat.kind != SeatKind::kRejoin;
+  if (recovers) audit_for_the_lost(seat.plan);
+  if (seat_.generation != 0 && !recovers && machine_.in_loop()) old_seat_ = seat_;
+  if (recovers) old_seat_.reset();
+  receiving_.reset();
+  sending_ = 0;
+  seat_ = std::move(seat.plan);
+  first_step_ = true;
+  if (!holds) return;
+  if (recovers) {
+    drop_lost_parts(seat_);
+    world_.disk.fences.push_back({seat_.generation, seat_.resume_step + 1});
+  } else {
+    remember_shares(seat_, true);
+  }
+  world_.truth.begins(seat_.generation, progress_.committed_step + 1);
+  send_state();
+  say(WorkerActive{seat_.generation, progress_.committed_step + 1, 0});
+}
+
+void WorkerProcess::remember_shares(const GenerationPlan& plan, bool first_step) {
+  next_shares_.clear();
+  for (const Member& member : plan.members) {
+    next_shares_.push_back({member.worker, first_step && member.joiner ? 0 : member.share});
+  }
+}
+
+// Who has to receive the state has no gradient of the open step, now and in any later recovery of the same step.
+void WorkerProcess::drop_lost_parts(const GenerationPlan& plan) {
+  for (state::WorkerShare& share : next_shares_) {
+    const bool kept = std::any_of(plan.members.begin(), plan.members.end(), [&](const Member& member) {
+      return member.worker == share.worker && !member.joiner;
+    });
+    if (!kept) share.worker = {};
+  }
+}
+
+void WorkerProcess::send_state() {
+  const auto& donors = seat_.donors;
+  if (std::find(donors.begin(), donors.end(), id_) == donors.end()) return;
+  for (const Member& member : seat_.members) {
+    if (!member.joiner) continue;
+    ++sending_;
+    const Generation generation = seat_.generation;
+    world_.plane.offer_state(id_, member.worker, seat_, {chain_, progress_, next_shares_},
+                             [this, generation, step = progress_.committed_step, life = std::weak_ptr(life_)](bool ok) {
+                               if (life.expired()) return;
+                               if (ok && progress_.committed_step != step) {
+                                 world_.violated("donor_stands_still",
+                                                 to_string(id_) + " changes its state while it sends it");
+                               }
+                               deliver([this, generation] {
+                                 if (seat_.generation == generation && sending_ > 0) --sending_;
+                                 poke();
+                               });
+                             });
+  }
+}
+
+void WorkerProcess::receive_state() {
+  receiving_.emplace();
+  receiving_->outstanding = seat_.donors.size();
+  const Generation generation = seat_.generation;
+  for (const WorkerId donor : seat_.donors) {
+    world_.plane.await_state(
+        donor, id_, seat_,
+        [this, generation, life = std::weak_ptr(life_)](const Snapshot& header) {
+          if (life.expired()) return;
+          deliver([this, generation, header] {
+            if (seat_.generation != generation || !receiving_) return;
+            if (receiving_->header && receiving_->header->chain != header.chain) {
+              world_.violated("bit_identity", "the donors of " + to_string(id_) + " hold different states");
+            }
+            receiving_->header = header;
+            poke();
+          });
+        },
+        [this, generation, life = std::weak_ptr(life_)](bool ok) {
+          if (life.expired()) return;
+          deliver([this, generation, ok] {
+            if (seat_.generation != generation || !receiving_) return;
+            --receiving_->outstanding;
+            receiving_->failed = receiving_->failed || !ok;
+            poke();
+          });
+        });
+  }
+}
+
+// False: it does not come, or counts for nothing by now; the wait for a seat starts again.
+Task<bool> WorkerProcess::wait_for_header() {
+  receive_state();
+  while (!receiving_->header) {
+    const bool is_void = machine_.generation() != seat_.generation || machine_.seat_is_void();
+    if (receiving_->failed || is_void || orphaned_) {
+      receiving_.reset();
+      if (!is_void) machine_.collective_failed("the workers that were to hand over the state ended before they did");
+      carry_out();
+      co_return false;
+    }
+    co_await poked();
+  }
+  take_header(*receiving_->header);
+  const bool in = machine_.enter_loop(progress_.committed_step, false);
+  carry_out();
+  if (!in) receiving_.reset();
+  co_return in;
+}
+
+void WorkerProcess::take_header(const Snapshot& header) {
+  chain_ = header.chain;
+  progress_ = header.progress;
+  next_shares_ = header.next_shares;
+  first_step_ = true;
+}
+
+Task<bool> WorkerProcess::finish_transfers() {
+  while (sending_ > 0) co_await poked();
+  if (!receiving_) co_return true;
+  while (receiving_->outstanding > 0 && !receiving_->failed) co_await poked();
+  const bool complete = !receiving_->failed;
+  receiving_.reset();
+  if (!complete) co_return false;
+  world_.truth.receives_state(id_, seat_, progress_.committed_step, chain_);
+  machine_.state_complete();
+  carry_out();
+  say(WorkerActive{seat_.generation, progress_.committed_step + 1, 1'000});
+  co_return true;
+}
+
+// ---------------------------------------------------------------------------------------------------------------
+// Audit and checkpoints
+
+void WorkerProcess::audit(const CommittedStep& step) {
+  const std::uint64_t every = world_.setup.program.audit_every;
+  if (every == 0) return;
+  std::vector<AuditStep> mine;
+  for (std::size_t i = 0; i < next_shares_.size(); ++i) {
+    if (!part_counts(next_shares_[i])) continue;
+    auto pieces = cut_.part(i);
+    if (pieces.empty()) pieces.push_back({cut_.pieces.empty() ? 0 : cut_.pieces.front().first, 0});
+    for (const auto& [first, count] : pieces) {
+      AuditStep record{.generation = step.generation,
+                       .step = step.step,
+                       .epoch = cut_.epoch,
+                       .first_position = first,
+                       .count = count};
+      if (next_shares_[i].worker == id_) {
+        record.hashed = mine.empty() && step.step % every == 0;
+        if (record.hashed) record.state_hash = step.after;
+        mine.push_back(record);
+      } else {
+        record.state_hash = next_shares_[i].worker.value;
+        recent_parts_.push_back(record);
+        if (recent_parts_.size() > kRecentParts) recent_parts_.pop_front();
+      }
+    }
+  }
+  send_audit(std::move(mine), {});
+}
+
+// Members that are lost may not have told what they used.
+void WorkerProcess::audit_for_the_lost(const GenerationPlan& plan) {
+  std::map<WorkerId, std::vector<AuditStep>> of;
+  for (AuditStep record : recent_parts_) {
+    const WorkerId worker{static_cast<std::uint32_t>(record.state_hash)};
+    record.state_hash = 0;
+    of[worker].push_back(record);
+  }
+  for (auto& [worker, records] : of) {
+    const bool holds = std::any_of(plan.members.begin(), plan.members.end(), [id = worker](const Member& member) {
+      return member.worker == id && !member.joiner;
+    });
+    if (!holds) send_audit(std::move(records), worker);
+  }
+}
+
+void WorkerProcess::send_audit(std::vector<AuditStep> steps, WorkerId of) {
+  if (steps.empty()) return;
+  WorkerAudit audit;
+  audit.steps = std::move(steps);
+  audit.batch = ++audit_batch_;
+  audit.of = of;
+  say(std::move(audit));
+}
+
+void WorkerProcess::checkpoint(bool in_background) {
+  const std::uint64_t every = world_.setup.program.checkpoint_every;
+  const bool writes = !in_background || rank() == 0;
+  if (every == 0 || !writes || checkpoint_writing_ || !machine_.has_state()) return;
+  Checkpoint written;
+  written.facts = {seat_.generation, progress_.committed_step, chain_};
+  written.progress = progress_;
+  written.lineage = seat_.lineage;
+  world_.truth.writes_checkpoint(id_, written.facts);
+  if (!in_background) {
+    if (!world_.disk.full) world_.disk.checkpoints.push_back(std::move(written));
+    return;
+  }
+  checkpoint_writing_ = true;
+  world_.queue.after(world_.dice.time(Micros(3'000), Micros(300'000)),
+                     [this, written = std::move(written), life = std::weak_ptr(life_)] {
+                       if (life.expired()) return;
+                       deliver([this, written] {
+                         checkpoint_writing_ = false;
+                         if (!world_.disk.full) world_.disk.checkpoints.push_back(written);
+                       });
+                     });
+}
+
+void WorkerProcess::load_checkpoint() {
+  const bool asked = std::find(environment_.begin(), environment_.end(), "ELASTICTRAIN_RESUME=1") != environment_.end();
+  if (!asked) return;
+  const auto chosen = world_.disk.choose(lineage_in_environment(), seat_.lineage);
+  std::vector<CheckpointFacts> complete;
+  for (const Checkpoint& each : world_.disk.checkpoints) complete.push_back(each.facts);
+  world_.truth.reads_checkpoint(id_, chosen ? std::optional(chosen->facts) : std::nullopt, complete);
+  if (!chosen) return;
+  chain_ = chosen->facts.chain;
+  progress_ = chosen->progress;
+}
+
+std::string WorkerProcess::lineage_in_environment() const {
+  const std::string name = "ELASTICTRAIN_LINEAGE=";
+  for (const std::string& entry : environment_) {
+    if (entry.starts_with(name)) return entry.substr(name.size());
+  }
+  return {};
+}
+
+}  // namespace elastictrain::simulation

@@ -1,0 +1,128 @@
+// Purpose: one simulated life of a run: its machines, processes, wires, disk and clock, from one seed. Processes know
+// each other only through what the world carries between them.
+//
+// Ownership: owns everything below it. Thread: one.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "supervisor/core/settings.h"
+#include "tests/simulation/data_plane.h"
+#include "tests/simulation/dice.h"
+#include "tests/simulation/disk.h"
+#include "tests/simulation/event_queue.h"
+#include "tests/simulation/network.h"
+#include "tests/simulation/story.h"
+#include "tests/simulation/truth.h"
+
+namespace elastictrain::simulation {
+
+class AgentProcess;
+class SupervisorProcess;
+class WorkerProcess;
+
+// The training program of a life.
+struct Program {
+  std::uint64_t samples = 100;  // per epoch
+  std::uint64_t epochs = 1;
+  Step max_steps = 0;  // 0: until the epochs are over
+  std::uint32_t buckets = 1;
+  Micros start_least{20'000};
+  Micros start_most{400'000};
+  Micros compute_least{5'000};
+  Micros compute_most{20'000};
+  Micros update{1'000};
+  Micros evaluation{0};  // at the end of every epoch
+  std::uint64_t checkpoint_every = 0;
+  std::uint64_t audit_every = 0;
+};
+
+struct Setup {
+  core::RunSettings settings;
+  Program program;
+  Millis heartbeat{250};
+  Millis orphan_grace{60'000};
+  Millis connect_timeout{10'000};
+};
+
+// How often the machinery itself fails, beside the faults that a scenario injects.
+struct Luck {
+  double launch_fails = 0;
+  double spawn_fails = 0;
+  double build_fails = 0;
+  double crashes_at_start = 0;
+};
+
+class World {
+ public:
+  World(std::uint64_t seed, Setup setup, std::size_t story_lines);
+  ~World();
+  World(const World&) = delete;
+  World& operator=(const World&) = delete;
+
+  Setup setup;
+  Luck luck;
+  EventQueue queue;
+  Dice dice;
+  Story story;
+  Truth truth;
+  Disk disk;
+  DataPlane plane;
+  std::vector<std::unique_ptr<Host>> hosts;
+  std::map<AgentId, std::unique_ptr<AgentProcess>> agents;
+  std::map<WorkerId, std::unique_ptr<WorkerProcess>> workers;
+  std::map<WorkerId, const Host*> homes;  // also of workers that are gone
+  std::unique_ptr<SupervisorProcess> supervisor;
+  std::map<Generation, Snapshot> broadcasts;  // what rank 0 of a first generation gives to all
+  std::function<void()> on_supervisor_crash;
+  std::optional<int> exit_status;
+  std::string exit_reason;
+  bool finished = false;  // some worker reached the end of the data
+
+  Host& host(const std::string& name);
+  AgentProcess* agent(AgentId id);
+  WorkerProcess* worker(WorkerId id);
+
+  // Until then, or until a check fails, or until the run is over and nothing of it is left.
+  void run_until(Instant end);
+  bool over() const;
+
+  Connection& new_connection(const Host& host);
+
+  // The launcher.
+  void launch(AgentId agent, const std::string& host);
+  void forget(AgentId agent);  // the launcher ends what it has of it
+  void agent_ended(AgentId agent);
+  void worker_ended(WorkerId worker);
+
+  // Wires and machines changed: what was held back may move.
+  void look_again();
+  void power_off(Host& host);
+
+  template <class Who, class Text>
+  void say(const Who& who, const Text& text) {
+    if (story.on()) story.say(queue.now(), name_of(who), text);
+  }
+  void violated(const std::string& check, const std::string& text);
+
+ private:
+  static std::string name_of(const std::string& name) { return name; }
+  static std::string name_of(const char* name) { return name; }
+  static std::string name_of(WorkerId id) { return to_string(id); }
+  static std::string name_of(AgentId id) { return to_string(id); }
+
+  Wires wires();
+  void bury_the_dead();
+
+  std::vector<std::unique_ptr<Connection>> connections_;  // all that ever were
+  std::vector<std::unique_ptr<AgentProcess>> dead_agents_;
+  std::vector<std::unique_ptr<WorkerProcess>> dead_workers_;
+};
+
+}  // namespace elastictrain::simulation
