@@ -67,15 +67,6 @@ std::vector<HostHealth::Cooled> HostHealth::cooled(Instant now) const {
   return list;
 }
 
-std::optional<Instant> HostHealth::next_change(Instant now) const {
-  std::optional<Instant> next;
-  for (const auto& [host, record] : records_) {
-    const auto until = cooled_until(host, now);
-    if (until && (!next || *until < *next)) next = until;
-  }
-  return next;
-}
-
 std::string HostHealth::text(const std::string& host, Instant now) const {
   const auto until = cooled_until(host, now);
   if (!until) return "";
@@ -83,12 +74,6 @@ std::string HostHealth::text(const std::string& host, Instant now) const {
   const auto left = std::chrono::ceil<std::chrono::seconds>(*until - now).count();
   return "host " + host + " failed " + counted(record.failures, "time") + " in a row (" + record.reason +
          ") and is left alone for " + std::to_string(left) + " s";
-}
-
-std::string HostHealth::text(Instant now) const {
-  std::string text;
-  for (const Cooled& host : cooled(now)) text += (text.empty() ? "" : "; ") + this->text(host.host, now);
-  return text;
 }
 
 }  // namespace elastictrain::core

@@ -38,18 +38,13 @@ class HostHealth {
   void trains(const std::string& host, Instant now);
   // None of its workers is a member any more.
   void rests(const std::string& host);
-  // The host was taken off the list on purpose: what it did before does not count any more.
-  void forget(const std::string& host) { records_.erase(host); }
 
   bool usable(const std::string& host, Instant now) const;
   std::optional<Instant> cooled_until(const std::string& host, Instant now) const;
   std::uint32_t failures(const std::string& host, Instant now) const;
   std::vector<Cooled> cooled(Instant now) const;
-  // The next time at which a cooled host becomes usable.
-  std::optional<Instant> next_change(Instant now) const;
   // "host B failed 3 times in a row (link down) and is left alone for 20 s"; empty when it is not cooled.
   std::string text(const std::string& host, Instant now) const;
-  std::string text(Instant now) const;  // of all that are
 
  private:
   struct Record {

@@ -33,8 +33,7 @@ std::string last_lines(const std::vector<std::string>& lines) {
   return text.empty() ? text : "; its last error output:" + text;
 }
 
-Fields numbers_of(const HangFinding& finding) {
-  Fields fields;
+void add_numbers(Fields& fields, const HangFinding& finding) {
   fields.text("place", place_name(finding.place))
       .number("step", finding.step)
       .number("still_ms", finding.still_ms)
@@ -43,7 +42,6 @@ Fields numbers_of(const HangFinding& finding) {
       .number("quiet_ms", finding.quiet_ms)
       .number("cpu_ms", finding.cpu_ms)
       .text("reason", finding.why);
-  return fields;
 }
 
 }  // namespace
@@ -128,6 +126,7 @@ void Membership::Impl::lose_member(Loss loss) {
     journal("target", Fields().number("target", target_).text("reason", target_reason_));
   }
   tell(Tell::Level::kWarning, loss.text + loss.detail);
+  blame_host(loss);
   recover(loss.text);
 }
 
@@ -143,11 +142,7 @@ void Membership::Impl::charge(const Loss& loss) {
                       .text("class", class_name(loss.what))
                       .number("count", budget_.count(loss.what, now_))
                       .text("what", loss.text));
-  if (end) {
-    fail_run(end->status, end->reason);
-  } else {
-    blame_host(loss);
-  }
+  if (end) fail_run(end->status, end->reason);
 }
 
 // A program that crashes says little about the only host there is.
@@ -206,8 +201,8 @@ void Membership::Impl::act_on(const HangFinding& finding) {
   const char* event = "hang";
   if (finding.kind == HangFinding::Kind::kSuspected) event = "hang_suspected";
   if (finding.kind == HangFinding::Kind::kWithdrawn) event = "hang_withdrawn";
-  Fields fields = numbers_of(finding);
-  fields.number("worker", worker->id.value).text("host", worker->host);
+  Fields fields;
+  add_numbers(fields.number("worker", worker->id.value).text("host", worker->host), finding);
   journal(event, fields);
   if (finding.kind != HangFinding::Kind::kGuilty) return;
   end_hung(*worker, "made no progress for " + std::to_string(finding.still_ms) + " ms (" + finding.why + ")");
@@ -216,8 +211,8 @@ void Membership::Impl::act_on(const HangFinding& finding) {
 // Everybody waits in the all-reduce for everybody else. A new data plane may help; if it is stuck again, somebody's
 // network is to blame.
 void Membership::Impl::unstick(const HangFinding& finding) {
-  Fields fields = numbers_of(finding);
-  fields.number("times", finding.times);
+  Fields fields;
+  add_numbers(fields.number("times", finding.times), finding);
   journal("stuck", fields);
   const std::string text =
       "no all-reduce was finished for " + std::to_string(finding.still_ms) + " ms although every worker takes part";
@@ -229,7 +224,7 @@ void Membership::Impl::unstick(const HangFinding& finding) {
   for (WorkerId id : most_doubtful()) {
     Worker* worker = roster_.worker(id);
     if (worker == nullptr || worker->dying || end_.mode == EndMode::kNow) continue;
-    end_hung(*worker, "is given up: " + text + ", again", FailureClass::kInfrastructure);
+    end_hung(*worker, "could not finish an all-reduce with the others, twice in a row,", FailureClass::kInfrastructure);
   }
 }
 

@@ -296,8 +296,9 @@ std::string Membership::Impl::unmet_text(const SwapDecision& decision, std::uint
     text = counted(asked, "worker") + (asked == 1 ? " is" : " are") + " wanted and " + std::to_string(decision.size()) +
            " can train: no other slot is free";
     const std::size_t blamed = roster_.blamed_slots();
-    const std::string cooled = health_.text(now_);
-    if (!cooled.empty()) text += "; " + cooled;
+    for (const HostHealth::Cooled& host : health_.cooled(now_)) {
+      text += ", host " + host.host + " failed " + counted(host.failures, "time") + " and is left alone for a while";
+    }
     if (blamed > 0) text += ", and in " + counted(blamed, "slot") + " new workers failed";
     text += ". The rest follows when hosts appear or you ask again.";
   } else if (want < asked) {

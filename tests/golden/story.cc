@@ -8,10 +8,12 @@
 #include <stdexcept>
 #include <vector>
 
+#include "supervisor/core/hang_detector.h"
 #include "supervisor/core/membership.h"
 #include "supervisor/core/transitions.h"
 #include "supervisor/protocol/limits.h"
 #include "tests/golden/describe.h"
+#include "tests/golden/pulses.h"
 
 namespace elastictrain::core {
 namespace {
@@ -65,6 +67,7 @@ class Story {
       if (const auto* arm = std::get_if<ArmTimer>(&action)) timers_[{arm->when, arm->timer}] = arm->timer;
       if (const auto* cancel = std::get_if<CancelTimer>(&action)) drop_timer(cancel->timer);
       if (const auto* send = std::get_if<SendToWorkers>(&action)) note_sent(*send);
+      if (const auto* spawn = std::get_if<SpawnWorker>(&action)) pulses_.spawned(spawn->worker, spawn->agent);
       if (const std::string text = describe(action); !text.empty()) out_ << "  " << text << "\n";
     }
   }
@@ -91,7 +94,7 @@ class Story {
     const bool seconds = words.at(0).find("ms") == std::string::npos;
     const Instant until = now_ + Millis(number(words[0]) * (seconds ? 1000 : 1));
     while (now_ < until) {
-      for (AgentId id : alive_) feed(AgentReported{id, {}});
+      for (AgentId id : alive_) feed(AgentReported{id, pulses_.report(id, seats_)});
       advance(std::min<Instant>(now_ + Millis(250), until));
     }
   }
@@ -136,6 +139,12 @@ class Story {
         settings_.hosts_may_appear = value != "0";
       else if (name == "max_crashes")
         settings_.failures.max_crashes = number(value);
+      else if (name == "max_hangs")
+        settings_.failures.max_hangs = number(value);
+      else if (name == "max_infrastructure")
+        settings_.failures.max_infrastructure = number(value);
+      else if (name == "window_s")
+        settings_.failures.window = Millis(number(value) * 1000);
       else if (name == "max_fruitless")
         settings_.failures.max_fruitless = number(value);
       else if (name == "on_failure")
@@ -260,6 +269,23 @@ class Story {
            << (w.rank ? std::to_string(*w.rank) : "-") << " share " << w.share << " phase " << static_cast<int>(w.phase)
            << "\n";
     }
+    for (const FailureView& failure : view.failures) {
+      out_ << "  failures of the class " << failure.name << ": " << failure.within_window << " count, " << failure.total
+           << " in all\n";
+    }
+    for (const CooledHostView& host : view.cooled_hosts) {
+      out_ << "  host " << host.host << " is left alone for " << host.left_ms << " ms after " << host.failures
+           << " failures: " << host.reason << "\n";
+    }
+  }
+
+  void stand(const Words& words, bool works) {
+    using protocol::StepPlace;
+    for (int place = 0; place <= static_cast<int>(StepPlace::kHalted); ++place) {
+      if (words.at(1) == place_name(static_cast<StepPlace>(place))) {
+        pulses_.stands(worker(words[0]), static_cast<StepPlace>(place), works);
+      }
+    }
   }
 
   std::map<std::string, std::function<void(const Words&)>> commands_{
@@ -290,6 +316,13 @@ class Story {
        [this](const Words& w) {
          feed(HostNoticed{agent(w.at(0)), rest(w, 1)});
        }},
+      {"steps",
+       [this](const Words& w) {
+         for (std::size_t i = 1; i < w.size(); ++i) pulses_.steps(worker(w[i]), Millis(number(w[0])));
+       }},
+      {"stands", [this](const Words& w) { stand(w, false); }},
+      {"works", [this](const Words& w) { stand(w, true); }},
+      {"stops", [this](const Words& w) { pulses_.stops(worker(w.at(0))); }},
       {"stacks",
        [this](const Words& w) {
          feed(StacksCaptured{worker(w.at(0)), {rest(w, 1)}});
@@ -382,6 +415,7 @@ class Story {
   Instant now_{};
   std::map<std::pair<Instant, std::uint64_t>, std::uint64_t> timers_;
   std::set<WorkerId> greeted_;
+  Pulses pulses_;
   std::set<AgentId> alive_;  // report every 250 ms
   std::vector<WorkerId> addressed_;
   std::vector<WorkerId> members_;

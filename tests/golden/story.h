@@ -3,7 +3,8 @@
 //
 // Inputs (workers are w1, agents a1; where several are named, each is one event):
 //   settings start=2 min=1 max=4 spares=0 batch=32 limit=100 at_limit=stop rate=linear hosts_may_appear=1
-//            max_crashes=10 max_fruitless=3 on_failure=replace checkpoints=0
+//            max_crashes=10 max_hangs=10 max_infrastructure=unlimited max_fruitless=3 window_s=3600
+//            on_failure=replace checkpoints=0
 //   hosts A:2 B:2 | up a1 | lost a1 REASON (its process ended) | silent a1 (no more heartbeats)
 //   broken a1 REASON (only the connection) | back a1 w1 w2 (with the workers that live) | notice a1 REASON
 //   hello w1 | ready w1 (hello too where it is missing) | prepared w1 (or: all) | prepare-failed w1 REASON
@@ -11,6 +12,8 @@
 //   killed w1 SIGNAL | spawn-failed w1 REASON
 //   halted STEP w1 (or: all) | halted-behind STEP w1 (no complete state) | halted-starting w1
 //   halts w1 REASON (by itself) | stacks w1 LINE
+//   steps 500 w1 w2 (they train from here on, with steps of so many ms, as their heartbeats say in every wait)
+//   stands w1 reducing (it sits there and sleeps) | works w1 computing (the same, and uses CPU) | stops w1 (by signal)
 //   resize 4 | replace 1 | replace-host A | drain A | stop user|interrupt|preempted|time | stop-now
 //   wait 5s (timers that are due fire in their order) | view
 //   resumed generation=3 issued=4 agents=A:2,B:2 workers=w1@a1:0,w2@a2:0 members=w1,w2 lineage=1@1,3@121 target=2
