@@ -40,8 +40,8 @@ std::vector<std::string> worker_environment(const core::SpawnWorker& spawn, cons
   set("MASTER_ADDR", around.master_address);
   set("MASTER_PORT", std::to_string(around.master_port));
   set("TORCHELASTIC_RUN_ID", around.run_name);
-  set("TORCHELASTIC_RESTART_COUNT", "0");
-  set("TORCHELASTIC_MAX_RESTARTS", "0");
+  set("TORCHELASTIC_RESTART_COUNT", std::to_string(around.restarts));
+  set("TORCHELASTIC_MAX_RESTARTS", std::to_string(around.max_restarts));
   set("ELASTICTRAIN_JOB_ID", around.run_name);
   set("ELASTICTRAIN_GENERATION", std::to_string(around.generation));
   set("ELASTICTRAIN_WORKER_ID", std::to_string(spawn.worker.value));

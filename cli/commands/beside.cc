@@ -8,13 +8,24 @@
 #include "supervisor/control/control_client.h"
 #include "supervisor/control/control_protocol.h"
 #include "supervisor/run_directory.h"
+#include "supervisor/run_record.h"
 
 namespace elastictrain::cli {
 namespace {
 
 constexpr Millis kAnswerTimeout{10'000};
 
-Error no_run(const std::string& name, const std::vector<std::string>& live) {
+// It may train on all the same, until its workers' orphan grace is over.
+bool has_lost_supervisor(const std::string& directory) {
+  const auto record = load_run_record(directory);
+  return record.ok() && !record->end;
+}
+
+Error no_run(const std::string& name, const std::string& state, const std::vector<std::string>& live) {
+  if (!name.empty() && has_lost_supervisor(state + "/" + name)) {
+    return {ErrorCode::kUnavailable,
+            "run " + name + " has lost its supervisor; take it over with: elastictrain run " + "--resume " + name};
+  }
   std::string text = name.empty() ? "no run is live" : "there is no live run " + name;
   if (!live.empty()) text += "; live: " + join(live, ", ");
   return {ErrorCode::kUnavailable, text};
@@ -42,9 +53,10 @@ Result<std::string> find_live_run(const std::string& name) {
   if (!name.empty()) {
     if (const Status good = check_run_name(name); !good.ok()) return good.error();
     const std::string directory = *state + "/" + name;
-    return control::is_live(directory) ? Result<std::string>(directory) : Result<std::string>(no_run(name, live));
+    return control::is_live(directory) ? Result<std::string>(directory)
+                                       : Result<std::string>(no_run(name, *state, live));
   }
-  if (live.empty()) return no_run(name, live);
+  if (live.empty()) return no_run(name, *state, live);
   if (live.size() == 1) return *state + "/" + live.front();
   return Error{ErrorCode::kUnavailable, "several runs are live, name one: " + join(live, ", ")};
 }

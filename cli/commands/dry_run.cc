@@ -55,6 +55,7 @@ std::string render_environment(const RunPlan& plan, const std::vector<Place>& pl
   around.run_name = plan.settings.run_name;
   around.node_count = places.empty() ? 1 : places.back().node + 1;
   around.master_address = plan.advertise_addresses.front();
+  around.max_restarts = plan.settings.failures.max_crashes;
   around.user_environment = plan.program.environment;
   std::string text;
   for (const std::string& variable : worker_environment(first, around)) {

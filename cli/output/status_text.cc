@@ -123,7 +123,7 @@ std::string recoveries_of(const Json& status) {
   if (number(status, "recoveries") < 1) return "";
   const bool known = status.contains("last_recovery_idle_s") && status["last_recovery_idle_s"].is_number();
   const std::string why = text(status, "last_recovery");
-  return whole(status, "recoveries") + ", the last" + (why.empty() ? "" : " because " + why) + ", idle " +
+  return whole(status, "recoveries") + ", the last" + (why.empty() ? "" : ": " + why) + ", idle " +
          (known ? format_duration(number(status, "last_recovery_idle_s")) : "-");
 }
 

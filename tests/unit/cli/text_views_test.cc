@@ -44,6 +44,43 @@ RunFigures figures(double uptime_s, std::uint32_t size, Step step) {
 
 }  // namespace
 
+TEST_CASE("status tells in plain words what has failed, what is borne, and which host is left alone") {
+  nlohmann::json status = {{"name", "job"}, {"phase", "running"}, {"world_size", 2}, {"generation", 5}};
+  CHECK(!contains(render_status(status), "failures"));
+  status["recoveries"] = 2;
+  status["last_recovery"] = "rank 1 (w2 on node1) was killed by signal 9";
+  status["last_recovery_idle_s"] = 0.034;
+  status["failures"] = {{{"class", "crash"}, {"total", 12}, {"within_window", 2}, {"limit", 10}},
+                        {{"class", "hang"}, {"total", 1}, {"within_window", 1}, {"limit", 1}},
+                        {{"class", "infrastructure"}, {"total", 3}, {"within_window", 3}, {"limit", nullptr}}};
+  status["cooled_hosts"] = {
+      {{"host", "node3"}, {"failures", 3}, {"left_ms", 20'000}, {"reason", "its agent did not connect"}}};
+  const std::string text = render_status(status);
+  CAPTURE(text);
+  CHECK(contains(text, "failures: crash 12 (8 more are borne), hang 1 (no more are borne), infrastructure 3\n"));
+  CHECK(contains(text, "recoveries: 2, the last: rank 1 (w2 on node1) was killed by signal 9, idle 34.0 ms\n"));
+  CHECK(contains(text, "left alone: node3 for 20.0 s after 3 failures in a row: its agent did not connect\n"));
+  status["last_recovery_idle_s"] = nullptr;
+  CHECK(contains(render_status(status), "signal 9, idle -\n"));
+}
+
+TEST_CASE("the summary counts failures and recoveries, also those under an earlier supervisor") {
+  Summary summary;
+  summary.add_event("commit", {{"generation", "1"}, {"world_size", "3"}, {"reason", "\"start\""}});
+  summary.add_event("commit", {{"generation", "3"}, {"world_size", "2"}, {"reason", "\"rank 1 was killed\""}});
+  summary.add_event("generation", {{"generation", "3"}, {"kind", "\"recover\""}});
+  RunFigures now = figures(10, 2, 50);
+  now.recoveries = 1;
+  now.last_recovery_idle_s = 0.05;
+  now.view.failures = {{"crash", 1, 1, 10}};
+  summary.add_figures(now);
+  const std::string text = summary.render(0);
+  CAPTURE(text);
+  CHECK(contains(text, "failures: crash 1; recoveries: 1, the last idle 50.0 ms\n"));
+  CHECK(contains(text, "recover"));
+  CHECK(contains(text, "3 -> 2"));
+}
+
 TEST_CASE("status says who is slow, why the run has this size and what happened last") {
   const nlohmann::json status = {{"name", "job"},
                                  {"phase", "running"},

@@ -5,6 +5,7 @@
 #include "supervisor/control/control_request.h"
 #include "supervisor/idle_times.h"
 #include "supervisor/progress.h"
+#include "supervisor/recovery_log.h"
 #include "supervisor/rejections.h"
 #include "supervisor/relay_frame.h"
 #include "supervisor/worker_environment.h"
@@ -37,6 +38,23 @@ TEST_CASE("a worker's environment has torch's names and ours") {
         "ELASTICTRAIN_GENERATION=3", "ELASTICTRAIN_WORKER_ID=6", "ELASTICTRAIN_ROLE=worker", "OMP_NUM_THREADS=1"}) {
     CHECK_MESSAGE(has(environment, entry), entry);
   }
+}
+
+TEST_CASE("a worker that begins with a checkpoint learns which generations count, whatever the user set") {
+  core::SpawnWorker spawn = spawn_of(0, 0, 1, 1, 0);
+  WorkerSurroundings around;
+  around.user_environment = {"ELASTICTRAIN_LINEAGE=mine"};
+  around.restarts = 2;
+  around.max_restarts = 10;
+  auto environment = worker_environment(spawn, around);
+  CHECK(std::count(environment.begin(), environment.end(), "ELASTICTRAIN_RESUME=1") == 0);
+  CHECK(std::count(environment.begin(), environment.end(), "TORCHELASTIC_RESTART_COUNT=2") == 1);
+  CHECK(std::count(environment.begin(), environment.end(), "TORCHELASTIC_MAX_RESTARTS=10") == 1);
+  spawn.from_checkpoint = true;
+  spawn.lineage = {{3, 1}, {5, 120}};
+  environment = worker_environment(spawn, around);
+  CHECK(std::count(environment.begin(), environment.end(), "ELASTICTRAIN_RESUME=1") == 1);
+  CHECK(environment.back() == "ELASTICTRAIN_LINEAGE=3:1,5:120");
 }
 
 TEST_CASE("OMP_NUM_THREADS is left alone when the user chose it or the worker is alone on its host") {
@@ -123,6 +141,41 @@ protocol::GenerationPlan plan_of(Generation generation, Generation previous) {
   plan.previous = previous;
   for (const std::uint32_t id : {1U, 2U, 3U}) plan.members.push_back({.worker = WorkerId{id}, .joiner = id == 3U});
   return plan;
+}
+
+TEST_CASE("the table of a run that is taken over has ranks at once, and process ids when workers speak") {
+  core::Resumed resumed;
+  resumed.agents = {{AgentId{1}, "one", 2, false}, {AgentId{4}, "two", 2, false}};
+  resumed.workers = {{WorkerId{7}, AgentId{4}, 1}, {WorkerId{2}, AgentId{1}, 0}, {WorkerId{9}, AgentId{4}, 0}};
+  resumed.generation = 6;
+  resumed.members = {WorkerId{2}, WorkerId{7}};
+  WorkerTable table;
+  table.restore(resumed);
+  CHECK(table.generation() == 6);
+  CHECK(table.find(WorkerId{7})->rank == 1);
+  CHECK(table.find(WorkerId{7})->host == "two");
+  CHECK(table.find(WorkerId{9})->rank == -1);
+  CHECK(table.agent_of_rank_zero() == AgentId{1});
+  CHECK(table.agents_on("two") == std::set<AgentId>{AgentId{4}});
+  table.heard_pid(WorkerId{7}, 100);
+  table.heard_pid(WorkerId{7}, 200);
+  CHECK(table.find(WorkerId{7})->pid == 100);
+}
+
+TEST_CASE("recoveries are counted with their reason and idle time, as the journal tells them") {
+  RecoveryLog log;
+  log.take("commit", {{"generation", "2"}, {"reason", "\"growing\""}});
+  log.take("generation", {{"generation", "2"}, {"kind", "\"grow\""}});
+  CHECK(log.count() == 0);
+  log.take("commit", {{"generation", "4"}, {"reason", "\"rank 1 was killed\""}});
+  log.take("generation", {{"generation", "4"}, {"kind", "\"recover\""}});
+  REQUIRE(log.last());
+  CHECK(log.last()->reason == "rank 1 was killed");
+  CHECK(!log.last()->idle_s);
+  log.take("idle", {{"generation", "2"}, {"idle_ms", "900"}});
+  log.take("idle", {{"generation", "4"}, {"idle_ms", "12"}});
+  CHECK(log.count() == 1);
+  CHECK(*log.last()->idle_s == doctest::Approx(0.012));
 }
 
 TEST_CASE("idle time is the shortest gap of the survivors less a step of the same one") {
