@@ -145,7 +145,7 @@ Checkpointer::Checkpointer(Settings settings, const state::StateBuffers& buffers
 Checkpointer::~Checkpointer() {
   if (!thread_.joinable()) return;
   await_copy();
-  const bool idle = await_idle(std::chrono::steady_clock::now() + shared_->settings.finish_timeout);
+  const bool idle = await_idle(std::chrono::steady_clock::now());
   {
     const std::lock_guard lock(shared_->mutex);
     shared_->stopping = true;
@@ -209,8 +209,8 @@ void Checkpointer::begin(const Snapshot& snapshot) {
     shared_->copy_state();
     return submit(snapshot, true);
   }
-  shared_->note("checkpoint_skipped", "step " + std::to_string(snapshot.progress.committed_step) +
-                                          ": the checkpoint before is still being written; checkpoint less often");
+  shared_->note("checkpoint_late", "step " + std::to_string(snapshot.progress.committed_step) +
+                                       ": the checkpoint before is still being written; checkpoint less often");
 }
 
 void Checkpointer::await_copy() {
@@ -235,6 +235,10 @@ void Checkpointer::finish(const Snapshot& snapshot) {
   shared_->note("checkpoint_failed", "step " + std::to_string(snapshot.progress.committed_step) +
                                          ": the disk did not take it within " +
                                          std::to_string(shared_->settings.finish_timeout.count()) + " ms");
+}
+
+void Checkpointer::settle() {
+  await_idle(std::chrono::steady_clock::now() + shared_->settings.finish_timeout);
 }
 
 std::vector<Note> Checkpointer::take_notes() {

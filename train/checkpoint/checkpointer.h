@@ -35,14 +35,14 @@ struct Snapshot {
 };
 
 struct Note {
-  std::string key;  // "checkpoint_failed", "checkpoint_skipped", "checkpoint_fenced_out"
+  std::string key;  // "checkpoint_failed", "checkpoint_late", "checkpoint_fenced_out"
   std::string text;
 };
 
 class Checkpointer {
  public:
   Checkpointer(Settings settings, const state::StateBuffers& buffers);
-  // Leaves a write that does not end within the timeout to itself.
+  // Leaves a write that is not done to itself; settle() waits for it.
   ~Checkpointer();
   Checkpointer(const Checkpointer&) = delete;
   Checkpointer& operator=(const Checkpointer&) = delete;
@@ -58,6 +58,9 @@ class Checkpointer {
 
   // Writes this one and waits for it, unless it is on the disk already.
   void finish(const Snapshot& snapshot);
+
+  // Waits, up to the timeout, for what is being written.
+  void settle();
 
   std::vector<Note> take_notes();
 

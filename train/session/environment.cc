@@ -7,6 +7,8 @@
 #include <limits>
 #include <string_view>
 
+#include "train/checkpoint/lineage.h"
+
 namespace elastictrain::session {
 namespace {
 
@@ -92,6 +94,15 @@ Result<Environment> read_environment() {
   environment.node = node_name();
   environment.checkpoint_directory = text("ELASTICTRAIN_CHECKPOINT_DIR");
   environment.checkpoint_every = numbers.read("ELASTICTRAIN_CHECKPOINT_EVERY", 0, kAny);
+  environment.checkpoint_keep = numbers.read("ELASTICTRAIN_CHECKPOINT_KEEP", 3, 1'000'000);
+  environment.checkpoint_timeout =
+      std::chrono::milliseconds(numbers.read("ELASTICTRAIN_CHECKPOINT_TIMEOUT_MS", 60'000, kDay));
+  const auto lineage = checkpoint::parse_lineage(text("ELASTICTRAIN_LINEAGE"));
+  if (lineage) {
+    environment.lineage = *lineage;
+  } else {
+    numbers.complain("ELASTICTRAIN_LINEAGE: " + lineage.error().message);
+  }
   environment.resume = numbers.read("ELASTICTRAIN_RESUME", 0, 1) == 1;
   environment.keep_gradients = numbers.read("ELASTICTRAIN_KEEP_GRADIENTS", 1, 1) == 1;
   read_choices(environment, numbers);

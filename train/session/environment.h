@@ -28,8 +28,11 @@ struct Environment {
   comm::Algorithm algorithm = comm::Algorithm::kAuto;
   std::string checkpoint_directory;
   std::uint64_t checkpoint_every = 0;  // steps; 0: only at the end
+  std::size_t checkpoint_keep = 3;
+  std::chrono::milliseconds checkpoint_timeout{60'000};  // for the disk, at the end
   bool resume = false;
-  bool keep_gradients = true;  // so that a loss costs no forward or backward pass
+  std::vector<protocol::Fence> lineage;  // of the run that is resumed
+  bool keep_gradients = true;            // so that a loss costs no forward or backward pass
 };
 
 Result<Environment> read_environment();

@@ -2,11 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <exception>
 #include <utility>
-
-#include "train/session/checkpoint.h"
 
 namespace elastictrain {
 namespace {
@@ -64,10 +61,20 @@ bool Session::Impl::start() {
   step_log_.event("imported");
   started_ = true;
   progress_.sampler.seed = data_.seed;
+  if (!environment_.checkpoint_directory.empty()) {
+    checkpointer_ = std::make_unique<checkpoint::Checkpointer>(
+        checkpoint::Settings{.directory = environment_.checkpoint_directory,
+                             .keep = environment_.checkpoint_keep,
+                             .run = environment_.job_id,
+                             .host = environment_.node,
+                             .finish_timeout = environment_.checkpoint_timeout},
+        buffers_);
+  }
   if (plane_) return start_launched();
   seat_ = session::solo_seat(data_.batch);
   next_shares_ = seat_.shares;
   resume_from_checkpoint();
+  enter_lineage(seat_.generation, progress_.committed_step + 1, {}, earlier_checkpoints_);
   step_log_.event("ready", seat_.rank, seat_.world_size(), seat_.generation);
   publish_seat(true, "alone, without a launcher");
   return true;
@@ -221,6 +228,7 @@ void Session::Impl::wait_all_reduce() {
 
 // Returns when all buckets so far are reduced, whatever it takes, or the step is given up.
 void Session::Impl::settle_buckets(Status status) {
+  await_checkpoint_copy();
   while (!step_->discarded) {
     if (status) status = finish_transfers();
     if (status) break;
@@ -257,44 +265,6 @@ void Session::Impl::commit_step(const StepMetrics& metrics) {
     checkpoint();
     outcome_ = Outcome::kStopped;
   }
-}
-
-void Session::Impl::checkpoint_if_due() {
-  const auto every = environment_.checkpoint_every;
-  if (every == 0 || progress_.committed_step % every != 0) return;
-  if (plane_) plane_->checkpoint_begins();
-  tell_audits();  // a run that goes on from this checkpoint counts what led to it
-  checkpoint();
-  if (plane_) plane_->checkpoint_ends();
-}
-
-void Session::Impl::checkpoint() {
-  if (seat_.rank == 0) write_checkpoint();
-}
-
-void Session::Impl::write_checkpoint() {
-  if (environment_.checkpoint_directory.empty()) return;
-  if (std::exchange(last_checkpoint_, progress_.committed_step) == progress_.committed_step) return;
-  const Status status =
-      session::write_checkpoint(environment_.checkpoint_directory, seat_.generation, progress_, buffers_);
-  if (status) return;
-  const std::string text = status.error().message + "; training goes on without it";
-  if (plane_) {
-    plane_->send(protocol::WorkerNote{"checkpoint_failed", text});
-  } else {
-    std::fprintf(stderr, "elastictrain: %s\n", text.c_str());
-  }
-}
-
-void Session::Impl::resume_from_checkpoint() {
-  if (!environment_.resume || environment_.checkpoint_directory.empty() || seat_.rank != 0) return;
-  const auto progress = session::load_newest_checkpoint(environment_.checkpoint_directory, buffers_);
-  if (!progress && progress.error().code == ErrorCode::kUnavailable) return;
-  if (!progress) fail(progress.error().message);
-  const auto learning_rate = progress_.learning_rate;  // of this run's size, not of the size it had then
-  progress_ = *progress;
-  progress_.learning_rate = learning_rate;
-  last_checkpoint_ = progress_.committed_step;
 }
 
 void Session::Impl::read_lane() {

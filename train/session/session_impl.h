@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "elastictrain/session.hpp"
+#include "train/checkpoint/checkpointer.h"
 #include "train/session/audit_log.h"
 #include "train/session/control_plane.h"
 #include "train/session/environment.h"
@@ -99,11 +100,20 @@ class __attribute__((visibility("hidden"))) Session::Impl {
   void commit_sampler(const OpenStep& step);
   void tell_figures(const OpenStep& step, const session::StepTimes& times, session::Clock::time_point now);
   void audit(OpenStep step);
+  void publish_seat(bool joined, const std::string& reason);
+
+  // Checkpoints (session_checkpoint.cc).
   void resume_from_checkpoint();
+  void begin_beyond(Generation newest_generation);
+  void enter_lineage(Generation generation, Step first_step, const std::vector<protocol::Fence>& lineage,
+                     bool announce);
   void checkpoint_if_due();
   void checkpoint();
   void write_checkpoint();
-  void publish_seat(bool joined, const std::string& reason);
+  void await_checkpoint_copy();
+  checkpoint::Snapshot snapshot() const;
+  void tell_checkpoints();
+  void tell(const std::string& key, const std::string& text);
 
   // Launched workers only (session_membership.cc).
   bool start_launched();
@@ -158,7 +168,8 @@ class __attribute__((visibility("hidden"))) Session::Impl {
   std::optional<state::LearningRateRamp> next_learning_rate_;
   bool has_foreign_state_ = false;  // part of a first broadcast that did not end
   bool finish_told_ = false;
-  Step last_checkpoint_ = 0;
+  std::optional<Step> resumed_step_;  // of the checkpoint that this worker began with
+  bool earlier_checkpoints_ = false;  // some were there when this worker began
   std::uint64_t permutation_epoch_ = ~std::uint64_t{0};
   state::Permutation permutation_;
 
@@ -177,7 +188,8 @@ class __attribute__((visibility("hidden"))) Session::Impl {
   std::shared_ptr<comm::Communicator> old_communicator_;
   std::unique_ptr<session::StateSender> sender_;
   std::unique_ptr<session::StateReceiver> receiver_;
-  std::unique_ptr<session::ControlPlane> plane_;  // last: its threads use what is above
+  std::unique_ptr<checkpoint::Checkpointer> checkpointer_;  // none without a directory
+  std::unique_ptr<session::ControlPlane> plane_;            // last: its threads use what is above
 };
 
 }  // namespace elastictrain

@@ -65,6 +65,7 @@ bool Session::Impl::begin_first_generation(session::TakenSeat taken) {
     return false;
   }
   if (!plane_->enter_loop(progress_.committed_step, true)) return false;
+  enter_lineage(plan.generation, progress_.committed_step + 1, plan.lineage, earlier_checkpoints_);
   monitors_.seated(seat_.generation, progress_.committed_step);
   plane_->send(protocol::WorkerActive{plan.generation, progress_.committed_step + 1, 0});
   step_log_.event("ready", seat_.rank, seat_.world_size(), seat_.generation);
@@ -117,6 +118,7 @@ bool Session::Impl::join(session::TakenSeat taken) {
 // From here on the state arrives while the program computes. False: the seat is void before anything was promised.
 bool Session::Impl::receive_header(Promise promise) {
   const auto& plan = promise.plan;
+  await_checkpoint_copy();
   receiver_ = std::make_unique<session::StateReceiver>(
       in_donor_order(std::move(promise.state_sockets), plan), plan.generation, data_.sample_count, buffers_,
       session::time_limit(plan), std::move(promise.cancel), [plane = plane_.get()] { plane->wake(); });
@@ -137,6 +139,7 @@ bool Session::Impl::receive_header(Promise promise) {
   }
   progress_ = header->progress;
   next_shares_ = header->next_shares;
+  enter_lineage(plan.generation, progress_.committed_step + 1, plan.lineage, plan.fence != 0);
   if (plan.fence != 0) expect_learning_rate(plan);
   monitors_.seated(plan.generation, progress_.committed_step);
   return true;
@@ -177,6 +180,7 @@ void Session::Impl::take_planned_seat(session::TakenSeat taken) {
   old_communicator_ = std::move(seat_.communicator);
   seat_ = session::seat_of(taken.plan, *taken.rank, std::move(taken.communicator));
   send_state(taken);
+  enter_lineage(seat_.generation, progress_.committed_step + 1, taken.plan.lineage, false);
   monitors_.seated(seat_.generation, progress_.committed_step);
   swap_gap_.swapped(seat_.generation);
   publish_seat(false, taken.plan.reason);
@@ -251,6 +255,11 @@ void Session::Impl::end_session(bool program_is_done) {
   if (program_is_done && sender_) (void)sender_->wait();
   sender_.reset();
   receiver_.reset();
+  if (checkpointer_) {
+    checkpointer_->settle();
+    tell_checkpoints();
+    checkpointer_.reset();
+  }
   if (plane_) {
     tell_swap(swap_gap_.take_early());
     tell_audits();

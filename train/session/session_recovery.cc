@@ -60,6 +60,7 @@ void Session::Impl::sit_down_again(session::TakenSeat taken) {
   promise_.reset();
   expect_learning_rate(plan);
   send_state(taken);
+  enter_lineage(seat_.generation, progress_.committed_step + 1, plan.lineage, true);
   monitors_.seated(seat_.generation, progress_.committed_step);
   swap_gap_.swapped(seat_.generation);
   tell_audits_of_the_lost(before);

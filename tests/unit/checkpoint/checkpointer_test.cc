@@ -111,7 +111,7 @@ TEST_CASE("while the disk does not answer training waits for nothing, and is tol
     state.fill(2);
     checkpointer.begin(snapshot_at(2));
     checkpointer.await_copy();
-    CHECK(keys(checkpointer.take_notes()) == "checkpoint_skipped ");
+    CHECK(keys(checkpointer.take_notes()) == "checkpoint_late ");
     checkpointer.finish(snapshot_at(3));
     CHECK(keys(checkpointer.take_notes()) == "checkpoint_failed ");
   }

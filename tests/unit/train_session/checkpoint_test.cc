@@ -1,11 +1,8 @@
-#include "train/session/checkpoint.h"
-
+// When the session writes checkpoints and what a run begins with. The files are tested in tests/unit/checkpoint.
 #include <doctest/doctest.h>
 #include <stdlib.h>
 
 #include <filesystem>
-#include <fstream>
-#include <numeric>
 #include <set>
 #include <string>
 #include <vector>
@@ -36,70 +33,6 @@ class Directory {
   std::string path_;
 };
 
-struct State {
-  std::vector<float> weights = std::vector<float>(1000);
-  std::vector<float> momentum = std::vector<float>(77);
-  state::StateBuffers buffers;
-  State() {
-    buffers.add("weights", weights.data(), weights.size() * sizeof(float));
-    buffers.add("momentum", momentum.data(), momentum.size() * sizeof(float));
-  }
-};
-
-TEST_CASE("a checkpoint brings back every byte and the run's numbers") {
-  Directory directory;
-  State saved;
-  std::iota(saved.weights.begin(), saved.weights.end(), 1.0F);
-  std::iota(saved.momentum.begin(), saved.momentum.end(), 5.0F);
-  const state::Progress progress{.committed_step = 40, .samples_used = 3, .sampler = {1, 2, 3}};
-  REQUIRE(session::write_checkpoint(directory.path(), 2, progress, saved.buffers).ok());
-  CHECK(directory.names() == std::set<std::string>{"step-40.gen-2.safetensors"});
-  State loaded;
-  const auto result = session::load_newest_checkpoint(directory.path(), loaded.buffers);
-  REQUIRE(result.ok());
-  CHECK(result->committed_step == 40);
-  CHECK(result->sampler == progress.sampler);
-  CHECK(loaded.weights == saved.weights);
-  CHECK(loaded.momentum == saved.momentum);
-}
-
-TEST_CASE("the newest three checkpoints are kept and the newest is loaded") {
-  Directory directory;
-  State state;
-  for (const Step step : {8, 9, 10, 11, 100}) {
-    state.weights[0] = static_cast<float>(step);
-    REQUIRE(session::write_checkpoint(directory.path(), 1, {.committed_step = step}, state.buffers).ok());
-  }
-  CHECK(directory.names() == std::set<std::string>{"step-10.gen-1.safetensors", "step-11.gen-1.safetensors",
-                                                   "step-100.gen-1.safetensors"});
-  state.weights[0] = 0;
-  CHECK(session::load_newest_checkpoint(directory.path(), state.buffers)->committed_step == 100);
-  CHECK(state.weights[0] == 100.0F);
-}
-
-TEST_CASE("a cut, foreign or unfitting checkpoint is refused by its name") {
-  Directory directory;
-  State state;
-  REQUIRE(session::write_checkpoint(directory.path(), 1, {.committed_step = 5}, state.buffers).ok());
-  const fs::path file = fs::path(directory.path()) / "step-5.gen-1.safetensors";
-  float other = 0;
-  state::StateBuffers unfitting;
-  unfitting.add("weights", &other, sizeof other);
-  const auto refused = session::load_newest_checkpoint(directory.path(), unfitting);
-  REQUIRE_FALSE(refused.ok());
-  CHECK(refused.error().message.find(file.string()) != std::string::npos);
-  fs::resize_file(file, fs::file_size(file) - 1);
-  CHECK_FALSE(session::load_newest_checkpoint(directory.path(), state.buffers).ok());
-  std::ofstream(file, std::ios::trunc) << "something else that is longer than a few bytes";
-  CHECK_FALSE(session::load_newest_checkpoint(directory.path(), state.buffers).ok());
-}
-
-TEST_CASE("an empty directory is no error but nothing to load") {
-  Directory directory;
-  State state;
-  CHECK(session::load_newest_checkpoint(directory.path(), state.buffers).error().code == ErrorCode::kUnavailable);
-}
-
 TEST_CASE("a stopped run leaves a checkpoint and a new run goes on from it") {
   Directory directory;
   Step stopped_at = 0;
@@ -123,6 +56,117 @@ TEST_CASE("a stopped run leaves a checkpoint and a new run goes on from it") {
   run.stop();
   run.wait_all_exited();
   CHECK(run[workers[0]].audit.front().state_hash == run[workers[1]].audit.front().state_hash);
+}
+
+// Trains until `step` with `count` workers and stops; returns the last step.
+Step train(FakeRun& run, const Directory& directory, std::size_t count, Step step) {
+  run.set_environment("ELASTICTRAIN_CHECKPOINT_DIR", directory.path());
+  std::vector<WorkerId> workers;
+  for (std::size_t i = 0; i < count; ++i) workers.push_back(run.spawn_ready());
+  run.change_to(workers);
+  run.wait_step(workers[0], step);
+  run.stop();
+  run.wait_all_exited();
+  return run[workers[0]].left->last_step;
+}
+
+std::string stem(Step step, Generation generation) {
+  return "step-" + std::to_string(step) + ".gen-" + std::to_string(generation);
+}
+
+TEST_CASE("checkpoints are written while training goes on, and as many as wanted are kept") {
+  Directory directory;
+  FakeRun run;
+  run.set_environment("ELASTICTRAIN_CHECKPOINT_EVERY", "3");
+  run.set_environment("ELASTICTRAIN_CHECKPOINT_KEEP", "2");
+  const auto last = train(run, directory, 2, 20);
+  const auto names = directory.names();
+  CHECK(names.size() == 4);
+  CHECK(names.contains(stem(last, 1) + ".safetensors"));
+  CHECK(names.contains(stem(last, 1) + ".json"));
+}
+
+TEST_CASE("a damaged newest checkpoint is skipped, with a note, and the one before it is taken") {
+  Directory directory;
+  Step first = 0;
+  Step second = 0;
+  {
+    FakeRun run;
+    first = train(run, directory, 1, 4);
+  }
+  {
+    FakeRun run;
+    run.set_environment("ELASTICTRAIN_RESUME", "1");
+    second = train(run, directory, 1, first + 3);
+  }
+  REQUIRE(second > first);
+  // The second run counts its generations beyond those of the first.
+  const auto newest = fs::path(directory.path()) / (stem(second, 2) + ".safetensors");
+  fs::resize_file(newest, fs::file_size(newest) - 1);
+  FakeRun run;
+  run.set_environment("ELASTICTRAIN_RESUME", "1");
+  train(run, directory, 2, first + 3);
+  CHECK(run[WorkerId{1}].active.at(1).first_step == first + 1);
+  CHECK(run[WorkerId{1}].notes["checkpoint_skipped"].find(newest.filename()) != std::string::npos);
+  // And what it wrote since is what the next one takes.
+  FakeRun again;
+  again.set_environment("ELASTICTRAIN_RESUME", "1");
+  train(again, directory, 1, first + 3);
+  CHECK(again[WorkerId{1}].active.at(1).first_step > first + 3);
+}
+
+TEST_CASE("where no checkpoint can be used nothing starts from zero") {
+  Directory directory;
+  Step last = 0;
+  {
+    FakeRun run;
+    last = train(run, directory, 1, 4);
+  }
+  fs::resize_file(fs::path(directory.path()) / (stem(last, 1) + ".json"), 10);
+  FakeRun run;
+  run.set_environment("ELASTICTRAIN_CHECKPOINT_DIR", directory.path());
+  run.set_environment("ELASTICTRAIN_RESUME", "1");
+  const auto worker = run.spawn_ready();
+  const auto plan = run.plan({worker});
+  run.prepare(plan);
+  run.wait_prepared(plan);
+  run.commit(plan);
+  run.wait_exit(worker);
+  CHECK(run[worker].exit_code != kExitFinished);
+  CHECK(run[worker].active.empty());
+}
+
+TEST_CASE("a run that does not resume leaves earlier checkpoints alone, says so, and its own are the newer ones") {
+  Directory directory;
+  Step old_step = 0;
+  {
+    FakeRun run;
+    old_step = train(run, directory, 1, 30);
+  }
+  FakeRun run;
+  const auto last = train(run, directory, 1, 2);
+  CHECK(run[WorkerId{1}].notes.contains("checkpoint_unused"));
+  CHECK(directory.names().contains(stem(old_step, 1) + ".json"));
+  CHECK(directory.names().contains(stem(last, 2) + ".json"));
+  FakeRun again;
+  again.set_environment("ELASTICTRAIN_RESUME", "1");
+  train(again, directory, 1, last + 1);
+  CHECK(again[WorkerId{1}].active.at(1).first_step == last + 1);
+}
+
+TEST_CASE("a recovery fences out what members of older generations may still write") {
+  Directory directory;
+  FakeRun run;
+  run.set_environment("ELASTICTRAIN_CHECKPOINT_DIR", directory.path());
+  const std::vector<WorkerId> workers{run.spawn_ready(), run.spawn_ready(), run.spawn_ready()};
+  run.change_to(workers);
+  run.wait_step(workers[0], 4);
+  run.kill(workers[0]);
+  run.recover();
+  const auto fence = "fence.gen-" + std::to_string(run.generation()) + ".json";
+  run.wait_until([&] { return directory.names().contains(fence); }, "the fence");
+  run.stop();
+  run.wait_all_exited();
 }
 
 TEST_CASE("a checkpoint that cannot be written is noted and training goes on") {
