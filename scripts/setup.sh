@@ -6,7 +6,7 @@ set -euo pipefail
 build_packages=(g++ cmake ninja-build ccache pkg-config libasio-dev libcli11-dev libtomlplusplus-dev libspdlog-dev
   doctest-dev nlohmann-json3-dev libmsgpack-cxx-dev libeigen3-dev libssl-dev libxxhash-dev)
 # The system tests run their own sshd inside network namespaces; the system's sshd is not used.
-test_packages=(openssh-server openssh-client openssl iproute2 iptables procps python3)
+test_packages=(openssh-server openssh-client openssl iproute2 iptables procps python3 elfutils)
 # libFuzzer; the default tests only replay its corpora, with any compiler.
 fuzz_packages=(clang libclang-rt-14-dev)
 # What the benchmarks compare with. All of it is optional: a peer that is not there is left out, and said so.
