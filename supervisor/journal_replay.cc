@@ -98,6 +98,7 @@ const std::map<std::string_view, JournalReplay::Handler>& JournalReplay::handler
       {"abort", &R::fenced},
       {"halt_settled", &R::halt_settled},
       {"state_lost", &R::state_lost},
+      {"journal_gap", &R::gap},
       {"end", &R::end},
       {"run_closed", &R::end},
   };
@@ -238,7 +239,9 @@ void JournalReplay::active(const Record& record) {
     found->second.first_step = record.number("first_step");
 }
 
+// One that was taken, but is not known to have begun a step, fences nothing out.
 void JournalReplay::remember(Generation generation, Step first_step) {
+  if (first_step == 0) return;
   if (!state_.lineage.empty() && state_.lineage.back().generation >= generation) return;
   state_.lineage.push_back({generation, first_step});
   if (state_.lineage.size() > kMostLineage) state_.lineage.erase(state_.lineage.begin());
@@ -257,6 +260,7 @@ void JournalReplay::completed(const Record& record) {
   state_.plans.clear();
   state_.open_plan = false;
   state_.open_fence = false;
+  state_.gap = false;
 }
 
 void JournalReplay::given_up(const Record&) {
@@ -292,6 +296,16 @@ void JournalReplay::state_lost(const Record&) {
   state_.open_fence = false;
 }
 
+// A full disk took these records: numbers that they gave out must not be given out again, and who is where must be
+// asked.
+void JournalReplay::gap(const Record& record) {
+  const std::uint64_t lost = record.number("lost");
+  state_.last_agent += static_cast<std::uint32_t>(lost);
+  state_.last_worker += lost;
+  state_.issued += lost;
+  state_.gap = true;
+}
+
 void JournalReplay::end(const Record&) {
   state_.ended = true;
 }
@@ -308,7 +322,7 @@ core::Resumed JournalReplay::result() const {
   resumed.lineage = state_.lineage;
   resumed.target = state_.target;
   resumed.target_reason = state_.target_reason;
-  resumed.unsettled = state_.open_plan || state_.open_fence || state_.committed.has_value();
+  resumed.unsettled = state_.gap || state_.open_plan || state_.open_fence || state_.committed.has_value();
   std::set<WorkerId> unsettled;
   if (state_.open_fence) unsettled.insert(state_.halted.begin(), state_.halted.end());
   const auto plan = state_.committed ? state_.plans.find(*state_.committed) : state_.plans.end();

@@ -59,6 +59,7 @@ class JournalReplay {
     std::optional<Generation> committed;  // and not complete
     bool open_plan = false;               // prepared, neither committed nor cancelled
     bool open_fence = false;
+    bool gap = false;              // records are missing since the last complete generation
     std::vector<WorkerId> halted;  // who heard of the last fence
     std::vector<protocol::Fence> lineage;
     std::uint32_t target = 0;
@@ -94,6 +95,7 @@ class JournalReplay {
   void fenced(const Record& record);
   void halt_settled(const Record& record);
   void state_lost(const Record& record);
+  void gap(const Record& record);
   void end(const Record& record);
 
   Agent* agent_on(const std::string& host, AgentId* id = nullptr);

@@ -269,3 +269,29 @@ TEST_CASE("a generation whose plan is missing from the journal must be asked abo
   CHECK(run.shares.size() == 2);
   CHECK(run.unsettled);
 }
+
+TEST_CASE("numbers that a full disk did not take are not given out again") {
+  JournalReplay replay;
+  for (const std::string& line : kTraining) replay.take(line);
+  const core::Resumed before = replay.result();
+  replay.take(R"({"seq":900,"t":1,"up":1,"event":"journal_gap","lost":"5"})");
+  CHECK(replay.result().issued == before.issued);  // not a number
+  replay.take(R"({"seq":901,"t":1,"up":1,"event":"journal_gap","lost":5})");
+  const core::Resumed after = replay.result();
+  CHECK(after.issued == before.issued + 5);
+  CHECK(after.last_worker == before.last_worker + 5);
+  CHECK(after.last_agent == before.last_agent + 5);
+  CHECK(after.unsettled);
+}
+
+TEST_CASE("a recovery of which nobody said where it began fences nothing out") {
+  JournalReplay replay;
+  for (const std::string& line : kTraining) replay.take(line);
+  const auto lineage = replay.result().lineage;
+  replay.take(R"({"event":"abort","fence":50,"generation":1,"members":[1,2]})");
+  replay.take(R"({"event":"prepare","generation":51,"previous":1,"members":[1,2],"shares":[4,4]})");
+  replay.take(R"({"event":"commit","generation":51})");
+  replay.take(R"({"event":"halt_settled","fence":52,"generation":51,"members":[1,2]})");
+  CHECK(replay.result().generation == 51);
+  CHECK(replay.result().lineage == lineage);
+}
