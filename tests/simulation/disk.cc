@@ -1,6 +1,7 @@
 #include "tests/simulation/disk.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "train/checkpoint/lineage.h"
 
@@ -9,7 +10,15 @@ namespace elastictrain::simulation {
 using protocol::Fence;
 
 void Disk::journal(Instant now, const std::string& event, const Fields& fields) {
-  if (full) return;
+  if (full) {
+    ++lost_;
+    return;
+  }
+  append(now, event, fields);
+  if (lost_ != 0) append(now, "journal_gap", {{"lost", std::to_string(std::exchange(lost_, 0))}});
+}
+
+void Disk::append(Instant now, const std::string& event, const Fields& fields) {
   const std::string seconds = std::to_string(static_cast<double>(now.time_since_epoch().count()) / 1e6);
   if (!journal_.empty() && journal_.back() != '\n') journal_ += '\n';
   journal_ += "{\"seq\":" + std::to_string(++sequence_) + ",\"t\":" + seconds + ",\"up\":" + seconds + ",\"event\":\"" +
@@ -37,7 +46,7 @@ std::optional<Checkpoint> Disk::choose(const std::string& of_environment, const 
 void Disk::tear(Instant now, const std::string& event, const Fields& fields, Dice& dice) {
   if (full) return;
   const std::size_t before = journal_.size();
-  journal(now, event, fields);
+  append(now, event, fields);
   journal_.resize(before + dice.below(static_cast<std::uint32_t>(journal_.size() - before)));
 }
 

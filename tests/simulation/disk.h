@@ -44,7 +44,10 @@ class Disk {
   std::vector<std::pair<WorkerId, protocol::WorkerAudit>> audits;  // beside the journal
 
  private:
+  void append(Instant now, const std::string& event, const Fields& fields);
+
   std::string journal_;
+  std::uint64_t lost_ = 0;  // records since the disk was full
   std::uint64_t sequence_ = 0;
 };
 

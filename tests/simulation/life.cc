@@ -107,6 +107,7 @@ void Life::schedule_faults() {
   const auto horizon = Micros(dice_.between(1'000'000, 25'000'000));
   calm_ = world_->queue.now() + horizon;
   if (dice_.chance(0.3)) {
+    crashed_by_itself_ = true;
     world_->luck = {.launch_fails = 0.1, .spawn_fails = 0.05, .build_fails = 0.1, .crashes_at_start = 0.1};
   }
   for (std::uint32_t i = 0; i < number; ++i) {
@@ -197,6 +198,7 @@ void Life::hurt_agent() {
         if (AgentProcess* same = world_->agent(id)) same->resume();
       });
     case 1:
+      agent->host().away = true;
       return agent->notice();
     default:
       return agent->kill();
@@ -264,7 +266,8 @@ void Life::hurt_wires() {
 
 void Life::hurt_supervisor() {
   SupervisorProcess& supervisor = *world_->supervisor;
-  if (supervisor.crashed()) return;
+  // What a full disk did not take is lost with the process that knew it; that is no claim of ours.
+  if (supervisor.crashed() || world_->disk.full) return;
   if (dice_.chance(0.15)) {
     world_->say("disk", [] { return "is full"; });
     world_->disk.full = true;
@@ -309,8 +312,11 @@ void Life::wish() {
       return supervisor.ask(core::ReplaceWorker{request, dice_.below(settings.max_workers)});
     case 5:
       return supervisor.ask(core::ReplaceHost{request, any_host().name});
-    case 6:
-      return supervisor.ask(core::DrainHost{request, any_host().name});
+    case 6: {
+      Host& host = any_host();
+      host.away = true;
+      return supervisor.ask(core::DrainHost{request, host.name});
+    }
     default:
       if (!dice_.chance(0.3)) return;
       stop_asked_ = true;
@@ -329,11 +335,7 @@ void Life::heal_all() {
   world_->disk.full = false;
   world_->supervisor->crash_amid_actions(std::nullopt);
   if (world_->supervisor->crashed()) resume_supervisor();
-  // A host that was drained comes back as a fresh one.
-  for (const auto& host : world_->hosts) {
-    heal_host(*host);
-    host->offered = false;
-  }
+  for (const auto& host : world_->hosts) heal_host(*host);
   for (const auto& [id, agent] : world_->agents) agent->resume();
   std::vector<WorkerId> stopped;
   for (const auto& [id, worker] : world_->workers) {
@@ -342,9 +344,18 @@ void Life::heal_all() {
   for (const WorkerId id : stopped) {
     if (WorkerProcess* worker = world_->worker(id)) worker->resume();
   }
-  for (const auto& host : world_->hosts) host->offered = true;
   world_->look_again();
+  offer_drained_hosts_anew();
+}
+
+// A host that was drained, or gave notice, comes back as a fresh one once it has been off the list.
+void Life::offer_drained_hosts_anew() {
+  for (const auto& host : world_->hosts) host->offered = !host->away;
   if (!world_->exit_status) world_->supervisor->offer_hosts();
+  later(Micros(8'000'000), Micros(12'000'000), [this] {
+    for (const auto& host : world_->hosts) host->offered = true;
+    if (!world_->exit_status) world_->supervisor->offer_hosts();
+  });
 }
 
 void Life::live() {

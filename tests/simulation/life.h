@@ -40,6 +40,7 @@ class Life {
   void resume_supervisor();
   void heal_host(Host& host);
   void heal_all();
+  void offer_drained_hosts_anew();
   void check_end();
   bool status_is_explained() const;
   WorkerProcess* any_worker();

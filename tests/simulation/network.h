@@ -23,6 +23,7 @@ struct Host {
   bool local = false;  // its launcher sees the agent's process itself
   bool on = true;
   bool offered = true;
+  bool away = false;  // it was drained, or gave notice
   std::uint32_t slowness = 1;
   bool cut_up = false;    // nothing reaches the supervisor
   bool cut_down = false;  // nothing comes from it

@@ -609,6 +609,13 @@ void WorkerProcess::load_checkpoint() {
   std::vector<CheckpointFacts> complete;
   for (const Checkpoint& each : world_.disk.checkpoints) complete.push_back(each.facts);
   world_.truth.reads_checkpoint(id_, chosen ? std::optional(chosen->facts) : std::nullopt, complete);
+  world_.say(id_, [&] {
+    std::string text = "looks for a checkpoint, lineage " + lineage_in_environment() + ";";
+    for (const Fence& fence : seat_.lineage) {
+      text += " " + std::to_string(fence.generation) + ":" + std::to_string(fence.first_step);
+    }
+    return text + (chosen ? ": takes step " + std::to_string(chosen->facts.step) : ": finds none");
+  });
   if (!chosen) return;
   chain_ = chosen->facts.chain;
   progress_ = chosen->progress;

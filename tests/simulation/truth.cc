@@ -119,7 +119,8 @@ void Truth::check_recovery_members(const protocol::GenerationPlan& plan) {
   for (const protocol::Member& member : plan.members) {
     const Worker& worker = workers_[member.worker];
     const bool answered = worker.heard.fence == plan.fence;
-    if (!answered && (worker.seat != 0 || !member.joiner)) {
+    const bool in_a_generation = worker.seat != 0 && (worker.heard.fence == 0 || worker.heard.in_loop);
+    if (!answered && (in_a_generation || !member.joiner)) {
       violated("only_who_answered", name + " lists " + to_string(member.worker) + ", which has not answered fence " +
                                         std::to_string(plan.fence));
     }
