@@ -83,8 +83,9 @@ class Membership::Impl {
     std::map<WorkerId, std::uint32_t> ranks;
     std::unordered_set<WorkerId> waiting;  // whose answer to the Abort is outstanding
     std::uint64_t halt_timer = 0;
-    Step resume_step = 0;   // the one that counts, once all have answered
-    bool progress = false;  // a step was committed since the recovery before
+    Step resume_step = 0;             // the one that counts, once all have answered
+    bool gradients_are_left = false;  // somebody holds those of the step after it
+    bool progress = false;            // a step was committed since the recovery before
     // A change that was committed and may have been taken by some.
     Generation taken = 0;
     Step taken_first_step = 0;
@@ -157,6 +158,7 @@ class Membership::Impl {
   void charge(const Loss& loss);
   void blame_host(const Loss& loss);
   void judge_success();
+  void lose_finished(const Loss& loss);
   bool nobody_else_trains() const;
   void act_on(const HangFinding& finding);
   void unstick(const HangFinding& finding);
@@ -187,6 +189,7 @@ class Membership::Impl {
   void end_recovery();
   std::vector<WorkerId> living_members() const;
   bool holds_state(WorkerId id) const;
+  bool all_live(const std::vector<WorkerId>& workers) const;
   std::string recovery_cause() const;
   void set_members(std::vector<WorkerId> members);
 

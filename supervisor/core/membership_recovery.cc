@@ -136,6 +136,7 @@ void Membership::Impl::halt_timed_out() {
 // While a loss is repaired nothing else is; the wish is looked at again afterwards.
 void Membership::Impl::advance_recovery() {
   if (change_.stage == Stage::kHalting && recovery_.waiting.empty()) settle_halt();
+  if (change_.stage == Stage::kPreparing && !all_live(change_.members)) cancel_change("a new worker is gone");
   if (change_.stage == Stage::kGathering) gather_recovery();
   if (change_.stage == Stage::kCommitted && change_.waiting.empty()) complete();
 }
@@ -183,6 +184,10 @@ void Membership::Impl::seat_survivors() {
     anybody = true;
     recovery_.resume_step = std::max(recovery_.resume_step, answer.committed_step);
   }
+  recovery_.gradients_are_left = std::any_of(living.begin(), living.end(), [&](WorkerId id) {
+    const protocol::WorkerHalted& answer = *roster_.worker(id)->halted;
+    return answer.has_state && answer.has_gradients && answer.in_loop && answer.committed_step == recovery_.resume_step;
+  });
   std::vector<WorkerId> seated;
   std::vector<WorkerId> behind;
   for (WorkerId id : living) {
@@ -199,11 +204,19 @@ void Membership::Impl::seat_survivors() {
   set_members(std::move(seated));
 }
 
+bool Membership::Impl::all_live(const std::vector<WorkerId>& workers) const {
+  return std::all_of(workers.begin(), workers.end(), [&](WorkerId id) {
+    const Worker* worker = roster_.worker(id);
+    return worker != nullptr && !worker->dying;
+  });
+}
+
 bool Membership::Impl::holds_state(WorkerId id) const {
   const Worker* worker = roster_.worker(id);
   if (worker == nullptr || !worker->halted) return false;
   const protocol::WorkerHalted& answer = *worker->halted;
-  return answer.has_state && answer.in_loop && answer.committed_step == recovery_.resume_step;
+  if (!answer.has_state || !answer.in_loop || answer.committed_step != recovery_.resume_step) return false;
+  return answer.has_gradients || !recovery_.gradients_are_left;
 }
 
 void Membership::Impl::gather_recovery() {

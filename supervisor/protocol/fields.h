@@ -38,7 +38,8 @@ ET_FIELDS(AuditStep, m.generation, m.step, m.epoch, m.first_position, m.count, m
 ET_FIELDS(WorkerAudit, m.steps, m.batch, m.of)
 ET_FIELDS(WorkerNote, m.key, m.value)
 ET_FIELDS(WorkerSwap, m.generation, m.gap_us, m.step_us)
-ET_FIELDS(WorkerHalted, m.fence, m.generation, m.committed_step, m.has_state, m.in_loop, m.reason)
+ET_FIELDS(WorkerHalted, m.fence, m.generation, m.committed_step, m.has_state, m.in_loop, m.reason,
+          m.has_gradients)
 
 ET_FIELDS(Prepare, m.plan)
 ET_FIELDS(Commit, m.generation)

@@ -51,9 +51,9 @@ struct GenerationPlan {
   Generation generation = 0;
   Generation previous = 0;  // 0: the first generation, there is nothing to swap from
   ChangeKind kind = ChangeKind::kStart;
-  std::string reason;           // why, in words a user understands
-  Token token{};                // secret of this generation's data plane
-  std::vector<Member> members;  // index = rank
+  std::string reason;            // why, in words a user understands
+  Token token{};                 // secret of this generation's data plane
+  std::vector<Member> members;   // index = rank
   std::vector<WorkerId> donors;  // survivors that send a slice of the state each; empty: nobody joins
   double learning_rate_factor = 1.0;
   std::uint32_t learning_rate_ramp_steps = 0;  // steps over which the factor moves to its new value
@@ -111,8 +111,8 @@ struct WorkerLeft {
   Step last_step = 0;
 };
 
-// Answer to Abort, or of the worker's own accord when a collective failed (`fence` 0): it takes part in no collective of
-// `generation` or an older one any more, and `committed_step` will not change before a recovery.
+// Answer to Abort, or of the worker's own accord when a collective failed (`fence` 0): it takes part in no collective
+// of `generation` or an older one any more, and `committed_step` will not change before a recovery.
 struct WorkerHalted {
   Generation fence = 0;       // of the Abort that this answers
   Generation generation = 0;  // the one it sits in; 0: none yet
@@ -120,6 +120,10 @@ struct WorkerHalted {
   bool has_state = false;  // it holds the state of `committed_step`, complete
   bool in_loop = false;    // start() has returned: it can be seated again as a joiner, but not go back to the start
   std::string reason;      // what failed, for people; empty in an answer
+  // False for one that got the state of `committed_step` in a recovery and has not committed a step since: its part of
+  // the step after it returned to the pool with the seat that it took. It holds the state like anybody else, but while
+  // others are left that hold the gradients as well, it joins again.
+  bool has_gradients = true;
 };
 
 // The program reached its end (all epochs, or its own stop condition).
@@ -211,16 +215,16 @@ struct Dismiss {
   std::string reason;
 };
 
-// Ends every collective and every prepared plan of the generations up to `fence`, committed or not, at once. Answered by
-// one WorkerHalted with the same fence as soon as it is settled which step is the worker's last.
+// Ends every collective and every prepared plan of the generations up to `fence`, committed or not, at once. Answered
+// by one WorkerHalted with the same fence as soon as it is settled which step is the worker's last.
 struct Abort {
   Generation fence = 0;
   std::string reason;
 };
 
-// From the agent itself, once: its supervisor has been away for the orphan grace, so that no plan can come any more. Who
-// is in a generation asks for the end at the next step boundary, with a checkpoint; who is halted writes that of its
-// committed step; who is in none ends. What is not gone after the grace is ended with TERM, then KILL.
+// From the agent itself, once: its supervisor has been away for the orphan grace, so that no plan can come any more.
+// Who is in a generation asks for the end at the next step boundary, with a checkpoint; who is halted writes that of
+// its committed step; who is in none ends. What is not gone after the grace is ended with TERM, then KILL.
 struct Orphaned {
   std::string reason;
 };
@@ -235,17 +239,17 @@ struct AgentBootstrap {
   std::uint32_t protocol_version = 0;
   std::string run_name;
   AgentId agent;
-  std::string host;                         // the name the user knows it by
-  std::vector<std::string> addresses;       // where the supervisor listens, best first
+  std::string host;                    // the name the user knows it by
+  std::vector<std::string> addresses;  // where the supervisor listens, best first
   std::uint16_t port = 0;
-  std::array<std::uint8_t, 32> key{};       // pre-shared key of this run
+  std::array<std::uint8_t, 32> key{};  // pre-shared key of this run
   std::uint64_t connect_timeout_ms = 0;
   std::uint64_t heartbeat_ms = 0;
   std::uint64_t worker_dead_ms = 0;
   std::uint64_t orphan_grace_ms = 0;
-  std::uint64_t grace_ms = 0;               // between TERM and KILL
-  std::string interface;                    // data plane interface chosen by the user; empty: by route
-  std::string notice_probe;                 // shell command, run every `notice_probe_ms`; status 0: this host goes away
+  std::uint64_t grace_ms = 0;  // between TERM and KILL
+  std::string interface;       // data plane interface chosen by the user; empty: by route
+  std::string notice_probe;    // shell command, run every `notice_probe_ms`; status 0: this host goes away
   std::uint64_t notice_probe_ms = 0;
 };
 

@@ -116,7 +116,8 @@ void WorkerMachine::say_halted(Generation fence, const std::string& reason) {
                              .committed_step = committed_step_,
                              .has_state = has_state_,
                              .in_loop = in_loop_,
-                             .reason = reason});
+                             .reason = reason,
+                             .has_gradients = has_gradients_});
 }
 
 WorkerMachine::Plans::iterator WorkerMachine::find(Generation generation) {
@@ -184,6 +185,7 @@ void WorkerMachine::collective_failed(const std::string& reason) {
 
 void WorkerMachine::step_committed(Step step, bool everyone_ready) {
   committed_step_ = step;
+  has_gradients_ = true;
   step_is_open_ = false;
   place_ = Place::kOutside;
   if (everyone_ready) {
@@ -285,6 +287,7 @@ std::optional<WorkerMachine::NextSeat> WorkerMachine::take_recovery() {
   auto next = take(found, joins ? SeatKind::kRejoin : SeatKind::kContinue);
   if (joins) {
     has_state_ = false;
+    has_gradients_ = false;
     place_ = step_is_open_ ? Place::kComputing : Place::kHalted;
   } else {
     place_ = step_is_open_ ? Place::kComputing : Place::kOutside;

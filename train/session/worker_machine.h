@@ -113,6 +113,7 @@ class WorkerMachine {
   bool seat_is_void() const { return generation_ != 0 && (generation_ <= fence_ || generation_ == broken_); }
   Step committed_step() const { return committed_step_; }
   bool has_state() const { return has_state_; }
+  bool has_gradients() const { return has_gradients_; }  // as WorkerHalted says it
   bool in_loop() const { return in_loop_; }
   bool dismissed() const { return dismissed_; }
   bool is_over() const { return over_; }
@@ -158,6 +159,7 @@ class WorkerMachine {
   Step committed_step_ = 0;
   bool step_is_open_ = false;
   bool has_state_ = false;
+  bool has_gradients_ = true;
   bool in_loop_ = false;
   bool dismissed_ = false;
   bool over_ = false;

@@ -132,6 +132,7 @@ std::vector<std::byte> encode_header(const TransferHeader& header) {
   out.put(std::uint64_t{header.next_shares.size()});
   for (const auto& share : header.next_shares) {
     out.put(std::uint64_t{share.worker.value} << 32 | share.samples);
+    out.put(std::uint64_t{share.is_lost ? 1U : 0U});
   }
   return out.finish();
 }
@@ -159,10 +160,10 @@ Result<TransferHeader> decode_header(std::span<const std::byte> bytes) {
   header.slice_length = in.number();
   header.sample_count = in.number();
   header.progress = read_progress(in);
-  header.next_shares.resize(in.count(1));
+  header.next_shares.resize(in.count(2));
   for (auto& share : header.next_shares) {
     const std::uint64_t both = in.number();
-    share = {WorkerId{static_cast<std::uint32_t>(both >> 32)}, static_cast<std::uint32_t>(both)};
+    share = {WorkerId{static_cast<std::uint32_t>(both >> 32)}, static_cast<std::uint32_t>(both), in.number() != 0};
   }
   if (!in.done() || !is_well_formed(header.progress.sampler)) return damaged();
   return header;

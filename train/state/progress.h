@@ -39,6 +39,7 @@ struct Progress {
 struct WorkerShare {
   WorkerId worker;
   std::uint32_t samples = 0;
+  bool is_lost = false;  // a recovery has gone on without its gradient: its part counts in no generation any more
   bool operator==(const WorkerShare&) const = default;
 };
 

@@ -106,7 +106,7 @@ TransferHeader example() {
                        .samples_used = 10,
                        .sampler = {.seed = 11, .epoch = 12, .cursor = 13, .returned = {{0, 2}, {5, 8}}},
                        .learning_rate = {.from = 1.5, .to = 2.5, .length_steps = 20, .done_steps = 5}},
-          .next_shares = {{WorkerId{7}, 32}, {WorkerId{4'000'000'000}, 0}}};
+          .next_shares = {{WorkerId{7}, 32}, {WorkerId{4'000'000'000}, 0, true}}};
 }
 
 TEST_CASE("the transfer header survives the wire") {

@@ -262,6 +262,30 @@ TEST_CASE("a second loss before the state has come finds a worker without it") {
   CHECK(story.halts[1].in_loop);
 }
 
+TEST_CASE("who adopted a state holds no gradients before it has committed a step of its own") {
+  Story story;
+  story.train(2);
+  story.machine.step_opened();
+  REQUIRE(story.enter());
+  story.abort(2);
+  story.fail_collective();
+  CHECK(story.halts.back().has_gradients);
+  story.promise(recovery(3, {1}));
+  REQUIRE(story.machine.take_seat(false));
+  story.machine.step_discarded();
+  REQUIRE(story.machine.enter_loop(3, false));
+  story.machine.state_complete();
+  story.abort(4);
+  CHECK(story.halts.back().has_state);
+  CHECK(story.halts.back().committed_step == 3);
+  CHECK_FALSE(story.halts.back().has_gradients);
+  story.promise(plan_of(5, {1}, {.previous = 3, .fence = 4, .resume_step = 3}));  // nobody else is left
+  CHECK(story.machine.take_seat(false)->kind == Kind::kContinue);
+  story.whole_step(4);
+  story.abort(6);
+  CHECK(story.halts.back().has_gradients);
+}
+
 TEST_CASE("a recovery that is cancelled is followed by another from the same answers") {
   Story story;
   story.train(2);
