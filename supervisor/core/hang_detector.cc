@@ -16,6 +16,10 @@ bool idle(std::uint64_t cpu_ms, Millis during) {
   return static_cast<double>(cpu_ms) <= kIdleCpu * static_cast<double>(during.count());
 }
 
+bool may_take_long(StepPlace place) {
+  return place == StepPlace::kStarting || place == StepPlace::kOutside || place == StepPlace::kCheckpoint;
+}
+
 bool inside_step(StepPlace place) {
   return place == StepPlace::kComputing || place == StepPlace::kUpdating;
 }
@@ -115,6 +119,7 @@ void HangDetector::take(Record& record, const protocol::WorkerPulse& pulse, Inst
   record.silent = std::min(fresh ? passed : record.silent + passed, record.quiet);
   const Millis visit = millis(pulse.heartbeat.place_ms) + record.quiet;
   record.still = std::min(moved ? passed : record.still + passed, visit);
+  record.unseated = pulse.heartbeat.generation < generation_ ? record.unseated + passed : Millis{0};
   if (fresh) record.cpu_when_heard = pulse.cpu_ms;
   if (moved) record.cpu_when_moved = pulse.cpu_ms;
   if (!fresh) return;
@@ -155,9 +160,10 @@ Millis HangDetector::limit(const Record& record, std::uint32_t factor) const {
 std::optional<HangDetector::Over> HangDetector::judge(WorkerId worker, const Record& record) const {
   const StepPlace place = record.heartbeat.place;
   if (const auto over = judge_lifeless(worker, record)) return over;
-  if (place == StepPlace::kHalted) return std::nullopt;
+  if (const auto over = judge_unseated(record)) return over;
   if (const auto over = judge_step(worker, record)) return over;
-  if (place == StepPlace::kReducing || record.still < settings_.hang_max) return std::nullopt;
+  if (place == StepPlace::kReducing || place == StepPlace::kHalted || record.still < settings_.hang_max)
+    return std::nullopt;
   return Over{record.still, settings_.hang_max, "it makes no progress at all", used(record.cpu, record.cpu_when_moved)};
 }
 
@@ -183,6 +189,15 @@ std::optional<HangDetector::Over> HangDetector::judge_step(WorkerId worker, cons
   return Over{record.still, most, works ? "its step does not end" : "its step does not go on and it uses no CPU", cpu};
 }
 
+// The recovery has been committed and waits for it. What it may still do of the open step is part of a step.
+std::optional<HangDetector::Over> HangDetector::judge_unseated(const Record& record) const {
+  if (record.unseated.count() == 0 || may_take_long(record.heartbeat.place)) return std::nullopt;
+  const std::uint64_t cpu = used(record.cpu, record.cpu_when_moved);
+  const Millis most = limit(record, idle(cpu, record.still) ? kWide : kWideWithCpu) + seat_time_;
+  if (record.unseated < most) return std::nullopt;
+  return Over{record.unseated, most, "it does not take its place among the others", cpu};
+}
+
 bool HangDetector::others_wait(WorkerId worker, Millis least) const {
   return std::any_of(records_.begin(), records_.end(), [&](const auto& entry) {
     const Record& other = entry.second;
@@ -194,7 +209,8 @@ bool HangDetector::others_wait(WorkerId worker, Millis least) const {
 bool HangDetector::everybody_waits(Millis least, Instant now) const {
   return std::all_of(records_.begin(), records_.end(), [&](const auto& entry) {
     const Record& record = entry.second;
-    const bool lives = record.known && !record.stopped && now - record.seen <= longest_gap_ - record.silent;
+    const bool lives = record.known && !record.stopped && record.unseated.count() == 0 &&
+                       now - record.seen <= longest_gap_ - record.silent;
     return lives && record.heartbeat.place == StepPlace::kReducing && record.still >= least && !record.condemned;
   });
 }

@@ -10,6 +10,9 @@
 //               for everybody waiting in the all-reduce (stuck). An overloaded machine delays a process for a while,
 //               but the least of this is four seconds with the default settings
 //   10 x limit  the same with CPU being used: slow work, which an overloaded machine makes slower still
+//   + seat_time who has not taken its seat in a generation that a recovery has committed, although it is neither
+//   between
+//               steps nor receives its first state: added to 4 or 10 x limit, for the open step may be finished first
 //   hang_max    everything else: no learned step time yet, starting, between steps (data, evaluation), a checkpoint,
 //               nobody is held up, all are stopped at once
 // A verdict takes two looks, as in failure_detector.h: time in which nothing was heard of a worker's agent counts for
@@ -62,8 +65,10 @@ class HangDetector {
   static constexpr std::uint32_t kWideWithCpu = 10;
   static constexpr Step kProvenSteps = 100;
 
-  // `longest_gap`: between two pulses of a worker whose agent is well.
-  HangDetector(const FailureSettings& settings, Millis longest_gap) : settings_(settings), longest_gap_(longest_gap) {}
+  // `longest_gap`: between two pulses of a worker whose agent is well. `seat_time`: for the state of a joiner to
+  // arrive.
+  HangDetector(const FailureSettings& settings, Millis longest_gap, Millis seat_time)
+      : settings_(settings), longest_gap_(longest_gap), seat_time_(seat_time) {}
 
   // A generation begins: who is watched, and what was learned becomes what others have learned. The same number again
   // changes nothing.
@@ -88,6 +93,7 @@ class HangDetector {
     protocol::WorkerHeartbeat heartbeat;
     Millis still{0};        // in one place of one step
     Millis silent{0};       // without a new heartbeat
+    Millis unseated{0};     // in an older generation
     Millis quiet{0};        // the agent's own figure of it
     std::uint64_t cpu = 0;  // now
     std::uint64_t cpu_when_moved = 0;
@@ -114,6 +120,7 @@ class HangDetector {
   std::optional<Over> judge(WorkerId worker, const Record& record) const;
   std::optional<Over> judge_lifeless(WorkerId worker, const Record& record) const;
   std::optional<Over> judge_step(WorkerId worker, const Record& record) const;
+  std::optional<Over> judge_unseated(const Record& record) const;
   bool others_wait(WorkerId worker, Millis least) const;
   bool everybody_waits(Millis least, Instant now) const;
   void look_for_stuck(const Record& record, Instant now, std::vector<HangFinding>& findings);
@@ -121,6 +128,7 @@ class HangDetector {
 
   FailureSettings settings_;
   Millis longest_gap_;
+  Millis seat_time_;
   Generation generation_ = 0;
   std::map<WorkerId, Record> records_;
   double common_us_ = 0;  // the last median of any member

@@ -27,7 +27,7 @@ Membership::Impl::Impl(RunSettings settings, std::function<Token()> make_token)
     : settings_(std::move(settings)),
       make_token_(std::move(make_token)),
       detector_(settings_.suspect, settings_.dead),
-      hangs_(settings_.failures, 2 * settings_.suspect),
+      hangs_(settings_.failures, 2 * settings_.suspect, settings_.prepare_timeout),
       budget_(settings_.failures),
       health_(settings_.failures),
       target_(settings_.start_workers) {}

@@ -39,11 +39,12 @@ class Training {
     Millis quiet{0};
     std::uint64_t cpu_ms = 0;
     double cpu = 1.0;  // of one core
+    Generation generation = 1;
     protocol::WorkerHeartbeat last;
   };
 
   Training(std::uint32_t workers, Millis step, FailureSettings wanted = settings())
-      : detector_(wanted, Millis(2000)), step_time_(step) {
+      : detector_(wanted, Millis(2000), Millis(10'000)), step_time_(step) {
     std::vector<WorkerId> members;
     for (std::uint32_t id = 1; id <= workers; ++id) {
       members.push_back(WorkerId{id});
@@ -59,6 +60,11 @@ class Training {
     state.place = place;
     state.in_place = Millis(0);
     state.cpu = cpu;
+  }
+  // All take their seats at once.
+  void seat(Generation generation, const std::vector<WorkerId>& members) {
+    detector_.seat(generation, members);
+    for (auto& [id, state] : workers_) state.generation = generation;
   }
   void stop(std::uint32_t id) {
     worker(id).stopped = true;
@@ -106,7 +112,7 @@ class Training {
   void advance(State& state) {
     protocol::WorkerHeartbeat& heartbeat = state.last;
     heartbeat.sequence = ++state.sequence;
-    heartbeat.generation = 1;
+    heartbeat.generation = state.generation;
     heartbeat.steps = 0;
     state.in_place += kPeriod;
     if (state.moves) {
@@ -256,16 +262,39 @@ TEST_CASE("the first step of a run has until hang_max") {
 TEST_CASE("the first steps after a change are judged as first ones while the worker lives") {
   Training run(2, Millis(100));
   run.run_for(Millis(20'000));
-  run.detector_.seat(2, {WorkerId{1}, WorkerId{2}});
+  run.seat(2, {WorkerId{1}, WorkerId{2}});
   run.sits(1, Place::kComputing, 1.0);  // compiles for its new batch
   run.others_wait();
   CHECK(run.run_for(Millis(50'000)).empty());
 }
 
+TEST_CASE(
+    "who does not take its seat after a recovery is found, wherever its training thread is; an evaluation goes on") {
+  for (const auto& [place, limit_ms] : std::map<Place, std::uint64_t>{{Place::kHalted, 14'000},
+                                                                      {Place::kComputing, 14'000},
+                                                                      {Place::kReducing, 14'000},
+                                                                      {Place::kOutside, 60'000}}) {
+    CAPTURE(static_cast<int>(place));
+    Training run(2, Millis(100));
+    run.run_for(Millis(20'000));
+    run.detector_.rest();
+    run.sits(1, place, 0.0);
+    run.others_wait();
+    run.run_for(Millis(500));
+    run.detector_.seat(3, {WorkerId{1}, WorkerId{2}});
+    run.worker(2).generation = 3;
+    const auto findings = run.run_for(Millis(100'000));
+    REQUIRE_FALSE(findings.empty());
+    CHECK(findings.back().kind == Kind::kGuilty);
+    CHECK(findings.back().worker == WorkerId{1});
+    CHECK(findings.back().limit_ms == limit_ms);
+  }
+}
+
 TEST_CASE("a stopped worker is found in the first step after a change too") {
   Training run(2, Millis(500));
   run.run_for(Millis(20'000));
-  run.detector_.seat(2, {WorkerId{1}, WorkerId{2}});
+  run.seat(2, {WorkerId{1}, WorkerId{2}});
   run.stop(1);
   const auto findings = run.run_for(Millis(10'000));
   REQUIRE_FALSE(findings.empty());
@@ -299,7 +328,7 @@ TEST_CASE("as long as nobody waits a slow step is no hang") {
 }
 
 TEST_CASE("two pulses that are read at one instant are one look") {
-  HangDetector detector(settings(), Millis(2000));
+  HangDetector detector(settings(), Millis(2000), Millis(10'000));
   detector.seat(1, {WorkerId{1}});
   protocol::WorkerPulse pulse{WorkerId{1}, 0, {}, 0, true};
   pulse.heartbeat.place = Place::kComputing;
@@ -342,7 +371,7 @@ TEST_CASE("when all wait in the all-reduce the data plane is stuck, not a worker
   CHECK(findings[0].times == 1);
   CHECK(findings[0].still_ms >= 4000);
   // The recovery builds it anew, and it is stuck again: the second time in a row.
-  run.detector_.seat(2, {WorkerId{1}, WorkerId{2}, WorkerId{3}});
+  run.seat(2, {WorkerId{1}, WorkerId{2}, WorkerId{3}});
   findings = run.run_for(Millis(30'000));
   REQUIRE(findings.size() == 1);
   CHECK(findings[0].times == 2);
@@ -353,7 +382,7 @@ TEST_CASE("progress makes a stuck data plane a first one again") {
   run.run_for(Millis(20'000));
   run.others_wait();
   REQUIRE(run.run_for(Millis(30'000)).size() == 1);
-  run.detector_.seat(2, {WorkerId{1}, WorkerId{2}});
+  run.seat(2, {WorkerId{1}, WorkerId{2}});
   for (auto& [id, state] : run.workers_) state.moves = true;
   CHECK(run.run_for(Millis(20'000)).empty());
   run.others_wait();
@@ -378,7 +407,7 @@ TEST_CASE("an hour on an overloaded machine gives no verdict") {
     CAPTURE(seed);
     std::mt19937 random(seed);
     const auto between = [&](int low, int high) { return std::uniform_int_distribution<>(low, high)(random); };
-    HangDetector detector(settings(), Millis(2000));
+    HangDetector detector(settings(), Millis(2000), Millis(10'000));
     constexpr std::uint32_t kWorkers = 4;
     std::vector<WorkerId> members;
     for (std::uint32_t id = 1; id <= kWorkers; ++id) members.push_back(WorkerId{id});
