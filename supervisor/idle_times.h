@@ -3,7 +3,8 @@
 // Idle time is the longest time in which no worker committed a step, less a median step of the new size. Each survivor
 // reports the gap between its own last commit before the change and its first one after it. No worker commits within
 // the shortest of these gaps, so that one counts, with the median step of the same survivor. A change is closed when
-// all survivors have reported, or with what there is when the next change is committed or the run ends.
+// all survivors have reported, or with what there is when the change after the next one is committed or the run ends: a
+// recovery is followed at once by the change that brings a replacement, at which survivors tell what the recovery cost.
 #pragma once
 
 #include <optional>
@@ -21,9 +22,10 @@ class IdleTimes {
   };
 
   void planned(const protocol::GenerationPlan& plan);
-  // Of the change before, if it was still open.
+  // Of a change that must be closed now.
   std::optional<Idle> committed(Generation generation);
   std::optional<Idle> measured(WorkerId worker, const protocol::WorkerSwap& swap);
+  // At the end of the run: one that is still open; again until there is none.
   std::optional<Idle> close();
 
   // What an earlier supervisor of this run has measured, from its journal.
@@ -37,11 +39,20 @@ class IdleTimes {
   std::optional<double> last_s() const { return last_s_; }
 
  private:
+  struct Open {
+    Generation generation = 0;
+    std::set<WorkerId> missing;
+    std::optional<protocol::WorkerSwap> shortest;
+  };
+
+  std::optional<Idle> measured(std::optional<Open>& change, WorkerId worker, const protocol::WorkerSwap& swap);
+  std::optional<Idle> finish(std::optional<Open>& change);
+
   Generation planned_ = 0;
   std::set<WorkerId> planned_survivors_;
-  Generation open_ = 0;  // 0: none
-  std::set<WorkerId> missing_;
-  std::optional<protocol::WorkerSwap> shortest_;
+  Generation committed_ = 0;
+  std::optional<Open> open_;
+  std::optional<Open> before_;
   double total_s_ = 0;
   std::optional<double> last_s_;
 };

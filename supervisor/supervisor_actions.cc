@@ -127,7 +127,7 @@ void Supervisor::Impl::perform(core::Tell& action) {
 }
 
 void Supervisor::Impl::perform(core::EndRun& action) {
-  note_idle(idle_times_.close());
+  while (const auto idle = idle_times_.close()) note_idle(idle);
   ended_ = true;
   exit_status_ = action.exit_status;
   end_reason_ = action.reason;

@@ -195,7 +195,7 @@ TEST_CASE("idle time is the shortest gap of the survivors less a step of the sam
   CHECK(!times.close());
 }
 
-TEST_CASE("a change closes with what there is when the next one is committed or the run ends") {
+TEST_CASE("a change stays open while the next one is made, and closes with what there is after that or at the end") {
   IdleTimes times;
   times.planned(plan_of(1, 0));
   CHECK(!times.committed(1));
@@ -203,16 +203,21 @@ TEST_CASE("a change closes with what there is when the next one is committed or 
   CHECK(!times.committed(2));
   times.measured(WorkerId{1}, {2, 300'000, 250'000});
   times.planned(plan_of(3, 2));
-  const auto second = times.committed(3);
+  CHECK(!times.committed(3));
+  const auto second = times.measured(WorkerId{2}, {2, 280'000, 250'000});
   REQUIRE(second);
   CHECK(second->generation == 2);
-  CHECK(!times.last_s());
+  CHECK(second->seconds == doctest::Approx(0.030));
+  CHECK(!times.last_s());  // of the newest change nothing is known yet
   times.measured(WorkerId{2}, {3, 200'000, 250'000});
+  times.planned(plan_of(4, 3));
+  CHECK(!times.committed(4));
   const auto third = times.close();
   REQUIRE(third);
   CHECK(third->generation == 3);
   CHECK(third->seconds == 0);
-  CHECK(times.total_s() == doctest::Approx(0.050));
+  CHECK(!times.close());
+  CHECK(times.total_s() == doctest::Approx(0.030));
 }
 
 TEST_CASE("stale and idle heartbeats change no figure") {
