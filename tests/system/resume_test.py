@@ -1,11 +1,13 @@
 """A supervisor that is killed is no reason to stop: the run goes on without it and is taken over by a later one."""
 
+import json
 import os
 import signal
 import tempfile
 
 import harness
-from harness import BINARY, Case, Run, command_of, is_alive, job, pids, synthetic, wait_until
+from harness import BINARY, Case, Run, job, pids, synthetic
+from lab import Lab
 
 
 class ResumableRun(Run):
@@ -30,13 +32,19 @@ class ResumableRun(Run):
     def try_to_resume(self, *arguments):
         return self.command("run", "--resume", self.name, *arguments)
 
+    def journal(self):
+        """Without lines that were torn."""
+        records = []
+        with open(self.journal_path()) as file:
+            for line in file:
+                try:
+                    records.append(json.loads(line))
+                except ValueError:
+                    pass
+        return records
+
     def events(self, name):
         return [record for record in self.journal() if record.get("event") == name]
-
-
-def longest_pause(records, since):
-    times = [record["t"] for record in records if record["t"] >= since]
-    return max((b - a for a, b in zip(times, times[1:])), default=0.0)
 
 
 class SupervisorLost(Case):
@@ -80,6 +88,28 @@ class SupervisorLost(Case):
             run.do("stop", run.name)
             self.assertEqual(run.wait(), 0)
             self.assert_audit_clean(run)
+
+    def test_commands_beside_it_say_how_to_take_it_over(self):
+        with ResumableRun(job()) as run:
+            run.wait_size(2)
+            run.lose_supervisor()
+            status = run.command("status", run.name)
+            self.assertEqual(status.returncode, 69)
+            self.assertIn(f"elastictrain run --resume {run.name}", status.stderr)
+
+    def test_a_torn_journal_is_read_and_reported(self):
+        with ResumableRun(job()) as run:
+            before = pids(run.wait_size(2))
+            run.lose_supervisor()
+            with open(run.journal_path(), "a") as journal:
+                journal.write('{"seq":99,"t":1.0,"ev')
+            run.resume()
+            self.assertEqual(pids(run.wait_size(2)), before)
+            run.do("stop", run.name)
+            self.assertEqual(run.wait(), 0)
+            self.assertIn("was cut off", run.text("stderr"))
+            with open(run.journal_path()) as journal:
+                self.assertIn('"event":"journal_torn"', journal.read())
 
     def test_of_two_successors_one_is_refused(self):
         with ResumableRun(job()) as run:
@@ -153,6 +183,30 @@ class EverythingLost(Case):
                 run.do("stop", run.name)
                 self.assertEqual(run.wait(), 0)
                 self.assert_audit_clean(run)
+
+
+class SshHosts(Case):
+    @classmethod
+    def setUpClass(cls):
+        cls.lab = Lab(hosts=2)
+        cls.addClassCleanup(cls.lab.close)
+        cls.lab.__enter__()
+
+    def test_agents_of_other_hosts_come_back_to_the_later_supervisor(self):
+        config = job(workers=(1, 2, 4), hosts={"list": ["node1:2", "node2:2"]})
+        with ResumableRun(config, lab=self.lab) as run:
+            before = pids(run.wait_size(2))
+            run.lose_supervisor()
+            run.wait_more_steps(20)
+            run.resume()
+            self.assertEqual(pids(run.wait_size(2)), before)
+            run.do("resize", run.name, 4)
+            run.wait_size(4)
+            run.do("stop", run.name)
+            self.assertEqual(run.wait(), 0)
+            run.wait_no_processes()
+            self.assert_audit_clean(run)
+            self.assert_steps_continue(run)
 
 
 class Output(Case):

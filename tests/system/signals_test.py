@@ -57,6 +57,16 @@ class Signals(Case):
             self.assertEqual(run.wait(), 75)
             run.wait_no_processes()
 
+    def test_hangup_does_not_end_a_detached_run(self):
+        with Run(job(), arguments=["--detach"]) as run:
+            before = pids(run.wait_size(2))
+            os.killpg(run.process.pid, signal.SIGHUP)  # as a terminal that is closed
+            run.wait_more_steps(20)
+            self.assertEqual(pids(run.wait_size(2)), before)
+            run.do("stop", run.name)
+            self.assertEqual(run.wait(), 0)
+            run.wait_no_processes()
+
     def test_usr1_and_usr2_are_passed_on(self):
         with Run(arguments=["-n", "1", "--", "sh", "-c", REPORTS]) as run:
             run.wait_text("started")
