@@ -14,7 +14,8 @@ bool counts(const AuditedStep& step, WorkerId worker) {
 std::vector<state::Interval> pieces_of(const AuditedStep& step, WorkerId worker) {
   if (!counts(step, worker)) return {};
   for (std::size_t rank = 0; rank < step.shares.size(); ++rank) {
-    if (step.shares[rank].worker == worker) return step.cut.part(rank);
+    if (step.shares[rank].worker != worker) continue;
+    return step.shares[rank].is_lost ? std::vector<state::Interval>() : step.cut.part(rank);
   }
   return {};
 }

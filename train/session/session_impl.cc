@@ -125,7 +125,8 @@ void Session::Impl::weigh_step() {
   for (std::size_t rank = 0; rank < shares.size(); ++rank) {
     const WorkerId worker = step.shares[rank].worker;
     // Without copies nobody can repeat an all-reduce: the step is committed without samples, on all workers alike.
-    const bool counts = !seat_.repeats_step || (environment_.keep_gradients && seat_.counts(worker));
+    const bool counts =
+        !step.shares[rank].is_lost && (!seat_.repeats_step || (environment_.keep_gradients && seat_.counts(worker)));
     if (counts) {
       step.counted += step.cut.count(rank);
       if (worker == environment_.worker) step.my_count = step.cut.count(rank);

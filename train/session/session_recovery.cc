@@ -53,6 +53,7 @@ void Session::Impl::sit_down_again(session::TakenSeat taken) {
   plane_->retire(std::move(old_communicator_));
   seat_ = session::seat_of(plan, *taken.rank, std::move(taken.communicator));
   view_reason_ = plan.reason;
+  for (auto& share : next_shares_) share.is_lost = share.is_lost || !seat_.counts(share.worker);
   if (taken.kind == Kind::kRejoin) {
     promise_ = Promise{plan, std::move(taken.state_sockets), std::move(taken.cancel)};
     return;
@@ -119,6 +120,7 @@ void Session::Impl::tell_audits_of_the_lost(const std::vector<state::WorkerShare
   look(before);
   look(next_shares_);
   for (const WorkerId worker : lost) audit_log_.add_for(worker);
+  tell_audits();
 }
 
 // Nobody leaves before everybody has all of the state: who is behind may need any of the others as a donor.

@@ -392,9 +392,16 @@ GenerationPlan FakeRun::recovery_plan(Generation fence, const std::vector<Worker
                             .joiner = joiner});
     if (!joiner) plan.donors.push_back(worker);
   };
-  const auto holds = [&](WorkerId worker) {
+  const auto stands_there = [&](WorkerId worker) {
     const auto& halt = answer(worker, fence);
     return halt.has_state && halt.committed_step == plan.resume_step;
+  };
+  const auto all = living();
+  const bool gradients_are_left = std::any_of(all.begin(), all.end(), [&](WorkerId worker) {
+    return stands_there(worker) && answer(worker, fence).has_gradients;
+  });
+  const auto holds = [&](WorkerId worker) {
+    return stands_there(worker) && (answer(worker, fence).has_gradients || !gradients_are_left);
   };
   for (const WorkerId worker : living()) {
     if (holds(worker)) add(worker, false);

@@ -77,8 +77,7 @@ class Trouble {
     const std::size_t deaths = std::min<std::size_t>(random_() % 3, involved.size() - 1);
     for (std::size_t i = 0; i < deaths; ++i) run_.kill(involved[i]);
     run_.set_members(everyone(members, involved));
-    run_.recover();
-    adoptions_ += count_joiners();
+    recover();
     if (run_.members().empty()) return;
     if (random_() % 3 == 0) pause();
   }
@@ -94,6 +93,30 @@ class Trouble {
   void pause() {
     const auto until = std::chrono::steady_clock::now() + std::chrono::microseconds(random_() % 20'000);
     run_.wait_until([&] { return std::chrono::steady_clock::now() >= until; }, "a moment");
+  }
+
+  // Now and then the recovery fails as well: a member dies before it has begun, or everybody is halted once more, with
+  // states on their way and steps half repeated.
+  void recover() {
+    if (random_() % 3 == 0 && run_.living().size() > 2) {
+      const auto doomed = run_.recovery_plan(run_.abort());
+      if (!doomed.members.empty()) {
+        run_.set_members(members_of(doomed));
+        run_.prepare_for(doomed, run_.members());
+        run_.wait_prepared(doomed);
+        if (random_() % 2 == 0) run_.kill(run_.members()[random_() % run_.members().size()]);
+        run_.commit_for(doomed, run_.members());
+        if (random_() % 2 == 0) pause();
+      }
+    }
+    run_.recover();
+    adoptions_ += count_joiners();
+  }
+
+  static std::vector<WorkerId> members_of(const protocol::GenerationPlan& plan) {
+    std::vector<WorkerId> workers;
+    for (const auto& member : plan.members) workers.push_back(member.worker);
+    return workers;
   }
 
   // A change that is prepared, and committed for all, some or none.
