@@ -32,8 +32,8 @@ class ExitStatus(Case):
     def test_a_worker_killed_by_a_signal_gives_128_plus_its_number(self):
         self.assertEqual(self.status_of(shell('[ "$RANK" = 1 ] && kill -SEGV $$; exec sleep 60')), 128 + signal.SIGSEGV)
 
-    def test_a_killed_trainer_gives_137(self):
-        with Run(job()) as run:
+    def test_a_killed_trainer_gives_137_where_no_crash_is_borne(self):
+        with Run(job(failures={"max_crashes": 0})) as run:
             os.kill(harness.pids(run.wait_size(2))[1], signal.SIGKILL)
             self.assertEqual(run.wait(), 137)
             run.wait_no_processes()

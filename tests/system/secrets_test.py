@@ -50,20 +50,28 @@ class Secrets(Case):
             run.do("stop", run.name)
             run.wait()
 
-    def test_files_of_the_run_are_for_its_owner_only(self):
+    def files_with_a_key(self, directory):
+        """All files are for the owner only; the names of those that hold a key."""
+        found = set()
+        self.assertEqual(stat.S_IMODE(os.stat(directory).st_mode), 0o700)
+        for folder, _, files in os.walk(directory):
+            for name in files:
+                path = os.path.join(folder, name)
+                self.assertEqual(stat.S_IMODE(os.lstat(path).st_mode) & 0o077, 0, path)
+                if stat.S_ISREG(os.lstat(path).st_mode):
+                    with open(path, "rb") as file:
+                        if HEX_KEY.search(file.read()):
+                            found.add(name)
+        return found
+
+    def test_only_the_record_holds_the_key_and_only_while_the_run_lives(self):
         with Run(job()) as run:
             run.wait_size(2)
             directory = os.path.join(run.state, run.name)
-            self.assertEqual(stat.S_IMODE(os.stat(directory).st_mode), 0o700)
-            for folder, _, files in os.walk(directory):
-                for name in files:
-                    path = os.path.join(folder, name)
-                    self.assertEqual(stat.S_IMODE(os.lstat(path).st_mode) & 0o077, 0, path)
-                    if stat.S_ISREG(os.lstat(path).st_mode):
-                        with open(path, "rb") as file:
-                            self.assertIsNone(HEX_KEY.search(file.read()), path)
+            self.assertEqual(self.files_with_a_key(directory), {"run.json"})
             run.do("stop", run.name)
             run.wait()
+            self.assertEqual(self.files_with_a_key(directory), set())
 
     def test_worker_sockets_are_in_private_directories(self):
         with Run(job()) as run:
