@@ -45,8 +45,8 @@ class Orphans(Case):
             self.assertEqual(run.wait(20), 5)
             run.wait_no_processes()
 
-    def test_a_killed_agent_takes_its_workers_along_and_ends_the_run_by_name(self):
-        with Run(job()) as run:
+    def test_a_killed_agent_takes_its_workers_along_and_ends_the_run_by_name_where_that_is_not_borne(self):
+        with Run(job(failures={"max_infrastructure": 0})) as run:
             run.wait_size(2)
             agents = wait_until(lambda: agents_of(run), 5, "an agent")
             for pid in agents:
