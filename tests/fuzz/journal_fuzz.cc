@@ -1,5 +1,5 @@
-// A journal of any content: `elastictrain events` shows one line of text for each line, without control bytes that would
-// move a terminal's cursor; a supervisor that takes the run over reads it without stumbling.
+// A journal of any content: `elastictrain events` shows one line of text for each line, without control bytes that
+// would move a terminal's cursor; a supervisor that takes the run over reads it without stumbling.
 #include <algorithm>
 #include <cstdint>
 #include <string>
