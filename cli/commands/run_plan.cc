@@ -205,6 +205,7 @@ void add_library_settings(const RunConfig& config, std::vector<std::string>& env
     add("ELASTICTRAIN_CHECKPOINT_DIR", absolute(config.checkpoint.directory));
     add("ELASTICTRAIN_CHECKPOINT_EVERY", std::to_string(config.checkpoint.interval_steps));
     add("ELASTICTRAIN_CHECKPOINT_KEEP", std::to_string(config.checkpoint.keep));
+    add("ELASTICTRAIN_CHECKPOINT_TIMEOUT_MS", std::to_string(config.checkpoint.timeout_ms));
     if (config.checkpoint.resume) add("ELASTICTRAIN_RESUME", "1");
   }
   // Gradients are kept for the survivors of a loss, of which such a run has none.

@@ -95,6 +95,7 @@ struct CheckpointConfig {
   std::string directory;
   std::uint64_t interval_steps = 0;
   std::uint64_t keep = 3;
+  std::uint64_t timeout_ms = 60'000;
   bool resume = false;  // a fresh run begins with the newest valid checkpoint in `directory`
 };
 

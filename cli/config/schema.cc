@@ -136,6 +136,8 @@ void add_training_keys(std::vector<KeySpec>& keys) {
            IntegerField{in<&C::checkpoint, &CheckpointConfig::interval_steps>, 0, kMaxSteps}},
           {"checkpoint.keep", "checkpoints", "newest valid checkpoints that are kept; older ones are removed", "",
            IntegerField{in<&C::checkpoint, &CheckpointConfig::keep>, 1, 10'000}},
+          {"checkpoint.timeout_ms", "milliseconds", "for the disk to take the last checkpoint when training ends", "",
+           IntegerField{in<&C::checkpoint, &CheckpointConfig::timeout_ms>, 100, 86'400'000}},
           {"checkpoint.resume", "", "begin with the newest valid checkpoint in checkpoint.directory, if there is one",
            "", BoolField{in<&C::checkpoint, &CheckpointConfig::resume>}},
           {"audit.every_steps", "steps",

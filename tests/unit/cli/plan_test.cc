@@ -96,11 +96,12 @@ TEST_CASE("failure settings reach the run, and workers are told what they must k
   CHECK(!plan.settings.has_checkpoints);
   CHECK(!has(plan.program.environment, "ELASTICTRAIN_KEEP_GRADIENTS=0"));
   config.failures.on_failure = OnFailureChoice::kStop;
-  config.checkpoint = {.directory = "/data/ck", .interval_steps = 10, .keep = 5, .resume = true};
+  config.checkpoint = {.directory = "/data/ck", .interval_steps = 10, .keep = 5, .timeout_ms = 700, .resume = true};
   plan = plan_of(config);
   CHECK(plan.settings.has_checkpoints);
-  for (const char* variable : {"ELASTICTRAIN_KEEP_GRADIENTS=0", "ELASTICTRAIN_CHECKPOINT_DIR=/data/ck",
-                               "ELASTICTRAIN_CHECKPOINT_KEEP=5", "ELASTICTRAIN_RESUME=1"}) {
+  for (const char* variable :
+       {"ELASTICTRAIN_KEEP_GRADIENTS=0", "ELASTICTRAIN_CHECKPOINT_DIR=/data/ck", "ELASTICTRAIN_CHECKPOINT_KEEP=5",
+        "ELASTICTRAIN_CHECKPOINT_TIMEOUT_MS=700", "ELASTICTRAIN_RESUME=1"}) {
     CAPTURE(variable);
     CHECK(has(plan.program.environment, variable));
   }
