@@ -7,6 +7,7 @@ import traceback
 
 import rows
 
+import checkpoint
 import communicator
 import scale
 import swap
@@ -22,6 +23,7 @@ BENCHMARKS = {
     "session-overhead": (communicator.session_overhead, "steps a second: session against the bare communicator"),
     "accuracy-elastic": (training.accuracy_elastic, "optdigits: fixed size against 20 random changes, 5 seeds each"),
     "audit-100": (training.audit_100, "100 random changes in one audited run"),
+    "checkpoint-cost": (checkpoint.checkpoint_cost, "100 MB every 10 steps, with and without in turn"),
     "ssh-64": (scale.ssh_64, "64 ssh hosts until all agents are up"),
     "agents-1000": (scale.agents_1000, "1,000 agents with 8 workers each: CPU of the supervisor, time of `status`"),
 }
