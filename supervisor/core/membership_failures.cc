@@ -111,7 +111,7 @@ void Membership::Impl::lose_member(Loss loss) {
   if (!recovering() && progressed_) losses_.clear();
   losses_.push_back(loss);
   if (end_.mode == EndMode::kFinishing && nobody_else_trains()) {
-    fail_run(loss.status, loss.text + loss.detail);
+    lose_finished(loss);
     return;
   }
   charge(loss);
@@ -128,6 +128,17 @@ void Membership::Impl::lose_member(Loss loss) {
   tell(Tell::Level::kWarning, loss.text + loss.detail);
   blame_host(loss);
   recover(loss.text);
+}
+
+// Who has finished has seen that all had used up their data, so that nothing is lost with the rest. A program that
+// fails at its end has failed all the same.
+void Membership::Impl::lose_finished(const Loss& loss) {
+  if (loss.by_itself) {
+    fail_run(loss.status, loss.text + loss.detail);
+    return;
+  }
+  tell(Tell::Level::kWarning, loss.text + "; the training had ended before");
+  begin_end(EndMode::kNow, end_.status, end_.reason);
 }
 
 bool Membership::Impl::nobody_else_trains() const {

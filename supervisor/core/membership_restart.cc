@@ -19,6 +19,10 @@ void Membership::Impl::lose_state() {
   Loss first;
   first.text = recovery_cause();
   if (!losses_.empty()) first = losses_.front();
+  if (end_.mode == EndMode::kFinishing) {
+    lose_finished(first);
+    return;
+  }
   journal("state_lost",
           Fields()
               .number("fence", recovery_.fence)

@@ -73,10 +73,11 @@ void Membership::Impl::restore_generation(const Resumed& event) {
   for (WorkerId id : event.unsettled_members) seat(id, 0);
   generation_ = seated.empty() ? 0 : event.generation;
   restarting_ = seated.empty() && !lineage_.empty();
-  elastic_ = generation_ != 0 || !seated.empty();
+  elastic_ = generation_ != 0 || !seated.empty() || restarting_;
+  spawned_ = spawned_ || restarting_;
   size_reason_ = "the run was taken over";
   set_members(std::move(seated));
-  resuming_ = spawned_;
+  resuming_ = spawned_ && !roster_.agents().empty();
   watch_for_hangs(generation_, members_);
 }
 
