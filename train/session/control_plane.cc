@@ -92,6 +92,12 @@ ControlPlane::~ControlPlane() {
   builder_.reset();
 }
 
+void ControlPlane::close(std::chrono::milliseconds flush_time) {
+  link_->close(flush_time);
+  const std::lock_guard lock(mutex_);
+  current_.reset();
+}
+
 Status ControlPlane::announce(protocol::WorkerReady ready) {
   auto listener =
       comm::DataListener::open({.host_key = environment_.host_key, .addresses = environment_.bind_addresses});

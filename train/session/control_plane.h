@@ -74,7 +74,8 @@ class ControlPlane {
 
   void retire(std::shared_ptr<comm::Communicator> communicator) { builder_->retire(std::move(communicator)); }
   void send(const protocol::WorkerUp& message) { link_->send(message); }  // any thread
-  void close(std::chrono::milliseconds flush_time) { link_->close(flush_time); }
+  // Ends the control thread once everything is sent or the time is up, and lets go of the seat's communicator.
+  void close(std::chrono::milliseconds flush_time);
 
  private:
   using SteadyClock = std::chrono::steady_clock;

@@ -47,6 +47,11 @@ bool Session::Impl::take_recovery_seat() {
 
 void Session::Impl::sit_down_again(session::TakenSeat taken) {
   const auto& plan = taken.plan;
+  if (taken.kind == Kind::kContinue && progress_.committed_step != plan.resume_step) {
+    fail("internal error: generation " + std::to_string(plan.generation) + " goes on from step " +
+         std::to_string(plan.resume_step) + " with a worker that stands at step " +
+         std::to_string(progress_.committed_step));
+  }
   const auto before = seat_.shares;
   tell_swap(swap_gap_.take_early());
   plane_->retire(std::move(seat_.communicator));
