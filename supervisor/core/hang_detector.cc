@@ -61,6 +61,7 @@ const char* place_name(StepPlace place) {
 void HangDetector::seat(Generation generation, const std::vector<WorkerId>& members) {
   if (generation == generation_) return;
   generation_ = generation;
+  holding_ = false;
   stuck_suspected_.reset();
   stuck_told_ = false;
   std::map<WorkerId, Record> next;
@@ -160,6 +161,7 @@ Millis HangDetector::limit(const Record& record, std::uint32_t factor) const {
 std::optional<HangDetector::Over> HangDetector::judge(WorkerId worker, const Record& record) const {
   const StepPlace place = record.heartbeat.place;
   if (const auto over = judge_lifeless(worker, record)) return over;
+  if (holding_) return std::nullopt;
   if (const auto over = judge_unseated(record)) return over;
   if (const auto over = judge_step(worker, record)) return over;
   if (place == StepPlace::kReducing || place == StepPlace::kHalted || record.still < settings_.hang_max)
@@ -173,7 +175,7 @@ std::optional<HangDetector::Over> HangDetector::judge_lifeless(WorkerId worker, 
   if (!record.stopped && !idle(cpu, record.silent)) return std::nullopt;
   const bool alone = records_.size() == 1;
   Millis most = limit(record, alone || !record.stopped ? kWide : 1);
-  if (!alone && !others_wait(worker, most / 2)) most = settings_.hang_max;
+  if (!alone && !holding_ && !others_wait(worker, most / 2)) most = settings_.hang_max;
   if (record.silent < most) return std::nullopt;
   return Over{record.silent, most, record.stopped ? "it is stopped" : "it is silent and uses no CPU", cpu};
 }
@@ -216,7 +218,7 @@ bool HangDetector::everybody_waits(Millis least, Instant now) const {
 }
 
 void HangDetector::look_for_stuck(const Record& record, Instant now, std::vector<HangFinding>& findings) {
-  if (stuck_told_ || records_.size() < 2 || record.heartbeat.place != StepPlace::kReducing) return;
+  if (stuck_told_ || holding_ || records_.size() < 2 || record.heartbeat.place != StepPlace::kReducing) return;
   const Millis most = limit(record, kWide);
   if (record.still < most || !everybody_waits(most, now)) {
     if (record.still < most) stuck_suspected_.reset();

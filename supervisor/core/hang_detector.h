@@ -76,8 +76,8 @@ class HangDetector {
   // Also watches a worker that is about to become a member.
   void watch(WorkerId worker) { records_.try_emplace(worker); }
   void forget(WorkerId worker) { records_.erase(worker); }
-  // Nobody is judged until the next seat(): a recovery waits for everybody.
-  void rest() { records_.clear(), generation_ = 0; }
+  // Until the next seat() a recovery waits for everybody's answers: judged is only whose process does nothing at all.
+  void hold() { holding_ = true; }
 
   std::vector<HangFinding> heard(const protocol::WorkerPulse& pulse, Instant now);
 
@@ -134,6 +134,7 @@ class HangDetector {
   double common_us_ = 0;  // the last median of any member
   std::optional<Instant> stuck_suspected_;
   bool stuck_told_ = false;  // in this generation
+  bool holding_ = false;
   std::uint32_t stuck_times_ = 0;
   Step stuck_step_ = 0;
 };

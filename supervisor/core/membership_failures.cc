@@ -201,6 +201,12 @@ void Membership::Impl::watch_for_hangs(Generation generation, const std::vector<
   hangs_.seat(generation, trains);
 }
 
+// Who has answered what a recovery asked may rest until it goes on.
+bool Membership::Impl::is_waited_for(WorkerId id) const {
+  if (!recovering() || change_.stage == Stage::kCommitted) return true;
+  return recovery_.waiting.contains(id) || (change_.stage == Stage::kPreparing && change_.waiting.contains(id));
+}
+
 void Membership::Impl::act_on(const HangFinding& finding) {
   if (end_.mode == EndMode::kNow) return;
   if (finding.kind == HangFinding::Kind::kStuck) {
@@ -208,7 +214,7 @@ void Membership::Impl::act_on(const HangFinding& finding) {
     return;
   }
   Worker* worker = roster_.worker(finding.worker);
-  if (worker == nullptr || worker->dying) return;
+  if (worker == nullptr || worker->dying || !is_waited_for(worker->id)) return;
   const char* event = "hang";
   if (finding.kind == HangFinding::Kind::kSuspected) event = "hang_suspected";
   if (finding.kind == HangFinding::Kind::kWithdrawn) event = "hang_withdrawn";

@@ -161,6 +161,7 @@ class Membership::Impl {
   void lose_finished(const Loss& loss);
   bool nobody_else_trains() const;
   void act_on(const HangFinding& finding);
+  bool is_waited_for(WorkerId id) const;
   void unstick(const HangFinding& finding);
   std::vector<WorkerId> most_doubtful() const;
   void end_hung(Worker& worker, const std::string& what, FailureClass as = FailureClass::kHang);

@@ -39,7 +39,7 @@ void Membership::Impl::begin_recovery(const std::string& why) {
   size_before_loss_ = std::max(size_before_loss_, members_.size());
   fold_change();
   change_ = Change{};
-  hangs_.rest();
+  hangs_.hold();
   change_.stage = Stage::kHalting;
   change_.kind = protocol::ChangeKind::kRecover;
   fence_ = recovery_.fence = ++issued_;

@@ -189,6 +189,22 @@ TEST_CASE("two workers that stop at once are both found") {
   CHECK(guilty == std::vector<WorkerId>{WorkerId{2}, WorkerId{3}});
 }
 
+TEST_CASE("while a recovery waits for answers only processes that do nothing at all are judged") {
+  Training run(4, Millis(100));
+  run.run_for(Millis(20'000));
+  run.detector_.hold();
+  run.sits(1, Place::kComputing, 0.0);
+  run.sits(2, Place::kHalted, 0.0);
+  run.sits(3, Place::kHalted, 0.0);
+  run.worker(4).stopped = true;
+  auto findings = run.run_for(Millis(5000));
+  REQUIRE_FALSE(findings.empty());
+  CHECK(findings.back().kind == Kind::kGuilty);
+  CHECK(findings.back().worker == WorkerId{4});
+  CHECK(findings.back().limit_ms == 1000);
+  CHECK(run.run_for(Millis(100'000)).empty());
+}
+
 TEST_CASE("a worker that goes on in time is suspected and the suspicion is withdrawn") {
   Training run(2, Millis(100));
   run.run_for(Millis(20'000));
@@ -277,7 +293,7 @@ TEST_CASE(
     CAPTURE(static_cast<int>(place));
     Training run(2, Millis(100));
     run.run_for(Millis(20'000));
-    run.detector_.rest();
+    run.detector_.hold();
     run.sits(1, place, 0.0);
     run.others_wait();
     run.run_for(Millis(500));
