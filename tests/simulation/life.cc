@@ -201,6 +201,7 @@ void Life::hurt_agent() {
       agent->host().away = true;
       return agent->notice();
     default:
+      audits_may_be_lost_ = true;
       return agent->kill();
   }
 }
@@ -217,6 +218,7 @@ void Life::heal_host(Host& host) {
 
 void Life::hurt_host() {
   Host& host = any_host();
+  audits_may_be_lost_ = true;
   switch (dice_.below(4)) {
     case 0:
       world_->power_off(host);
@@ -390,6 +392,10 @@ void Life::check_end() {
   const Program& program = world_->setup.program;
   if (*world_->exit_status == 0 && !stop_asked_) world_->truth.check_complete(program.epochs, program.max_steps);
   world_->truth.check_all_answered();
+  const bool audits_are_lost = audits_may_be_lost_ || world_->truth.saw("agent_lost");
+  if (*world_->exit_status == 0 && program.audit_every != 0 && !audits_are_lost) {
+    world_->truth.check_ledger_agrees(program.epochs);
+  }
 }
 
 bool Life::status_is_explained() const {

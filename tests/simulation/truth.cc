@@ -1,6 +1,7 @@
 #include "tests/simulation/truth.h"
 
 #include <algorithm>
+#include <cstdlib>
 
 namespace elastictrain::simulation {
 namespace {
@@ -19,6 +20,10 @@ void Truth::violated(const std::string& check, const std::string& text) {
 // The supervisor
 
 void Truth::journaled(const std::string& event, const std::vector<std::pair<std::string, std::string>>& fields) {
+  events_.insert(event);
+  if (event == "audit") {
+    for (const auto& [name, value] : fields) audit_[name] = std::strtoull(value.c_str(), nullptr, 10);
+  }
   if (event == "invariant_broken") {
     for (const auto& [name, value] : fields) {
       if (name == "what") violated("core_invariants", value);
@@ -356,6 +361,21 @@ void Truth::check_complete(std::uint64_t epochs, Step max_steps) {
     violated("exactly_once", std::to_string(samples_ - epochs_[epoch].size()) + " samples of epoch " +
                                  std::to_string(epoch) + " counted in no step");
   }
+}
+
+// What the ledger says at the end, where no audit can have been lost with a machine.
+void Truth::check_ledger_agrees(std::uint64_t epochs) {
+  const auto expect = [&](const char* name, std::uint64_t value) {
+    if (audit_[name] == value) return;
+    violated("ledger_agrees", std::string("the ledger counts ") + std::to_string(audit_[name]) + " " + name +
+                                  " instead of " + std::to_string(value));
+  };
+  expect("repeated", 0);
+  expect("missing", 0);
+  expect("unequal_hashes", 0);
+  std::uint64_t counted = 0;
+  for (std::uint64_t epoch = 0; epoch < epochs; ++epoch) counted += epochs_[epoch].size();
+  expect("samples", counted);
 }
 
 }  // namespace elastictrain::simulation

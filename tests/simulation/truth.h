@@ -73,6 +73,8 @@ class Truth {
   // --- At the end of a life
   void check_complete(std::uint64_t epochs, Step max_steps);
   void check_all_answered();
+  void check_ledger_agrees(std::uint64_t epochs);
+  bool saw(const std::string& event) const { return events_.contains(event); }  // in the journal
   Step surviving_steps() const { return history_.size(); }
   bool is_void(Generation generation, Step step) const;
 
@@ -113,11 +115,13 @@ class Truth {
   std::set<Generation> fences_;
   std::map<Generation, Step> first_steps_;
   std::set<std::pair<std::string, Generation>> journaled_;
+  std::set<std::string> events_;
   std::map<WorkerId, Worker> workers_;
   std::vector<CommittedStep> history_;  // index = step - 1
   std::map<std::pair<Generation, Step>, Chain> chains_;
   std::map<std::uint64_t, core::IntervalSet> epochs_;
   std::set<std::uint64_t> open_requests_;
+  std::map<std::string, std::uint64_t> audit_;  // the last summary in the journal
 };
 
 }  // namespace elastictrain::simulation

@@ -1,0 +1,28 @@
+#!/bin/sh
+# Plays many seeds of the simulation of whole lives, on all cores.
+#   scripts/campaign_simulation.sh [SEEDS (100000)] [FIRST (1)]
+# BUILD names the build directory (default build/release). Prints the seeds that fail and exits 1 if there are any.
+set -eu
+cd "$(dirname "$0")/.."
+seeds=${1:-100000}
+first=${2:-1}
+build=${BUILD:-build/release}
+program=$build/tests/simulation/simulation_test
+[ -x "$program" ] || { echo "$program is missing: cmake --build $build --target simulation_test" >&2; exit 64; }
+cores=$(nproc)
+part=$(((seeds + cores - 1) / cores))
+logs=$(mktemp -d)
+trap 'rm -rf "$logs"' EXIT
+pids=
+core=0
+while [ "$core" -lt "$cores" ]; do
+  ELASTICTRAIN_FIRST_SEED=$((first + core * part)) ELASTICTRAIN_SEEDS=$part ELASTICTRAIN_ALL_FAILURES=1 \
+    "$program" > "$logs/$core.out" 2> "$logs/$core.err" &
+  pids="$pids $!"
+  core=$((core + 1))
+done
+failed=0
+for pid in $pids; do wait "$pid" || failed=1; done
+cat "$logs"/*.err
+echo "$((part * cores)) seeds from $first on, $(cat "$logs"/*.err | grep -c '^seed ' || true) failed"
+exit $failed

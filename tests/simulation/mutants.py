@@ -1,0 +1,121 @@
+#!/usr/bin/env python3
+"""Deliberately broken copies of the product, each of which the simulation must catch.
+
+  mutants.py list
+  mutants.py source NAME              the file that it breaks, below the root
+  mutants.py make NAME ROOT OUT       writes the broken copy; fails when the text to replace is not there exactly once
+  mutants.py check NAME PROGRAM       runs the simulation that was linked with it; succeeds when a seed catches it
+"""
+import pathlib
+import re
+import subprocess
+import sys
+
+CORE = "supervisor/core/"
+MACHINE = "train/session/worker_machine.cc"
+
+# name: (file, text, replacement, checks that may catch it)
+MUTANTS = {
+    "stale_halted_counts": (
+        CORE + "membership_recovery.cc",
+        "if (change_.stage != Stage::kHalting || message.fence != recovery_.fence) return;",
+        "if (change_.stage != Stage::kHalting) return;",
+        {"only_who_answered", "holders_hold", "state_is_latest", "bit_identity", "behind_no_fence"}),
+    "rank_used_twice": (
+        CORE + "swap_plan.cc", "{from.worker, rank, on_host", "{from.worker, rank / 2, on_host",
+        {"ranks_are_dense", "core_invariants"}),
+    "ledger_loses_an_entry": (
+        CORE + "ledger.cc", "    if (is_void(step.generation, step.step)) continue;\n    steps_",
+        "    if (is_void(step.generation, step.step) || step.step % 16 == 7) continue;\n    steps_", {"ledger_agrees"}),
+    "returned_samples_dropped": (
+        "train/state/sampler.cc",
+        "merge(slice(state.returned, reused, count_of(state.returned) - reused), uncounted);",
+        "merge(slice(state.returned, reused, count_of(state.returned) - reused), uncounted.first(0));",
+        {"exactly_once"}),
+    "donor_is_behind": (
+        CORE + "membership_recovery.cc",
+        "if (!answer.has_state || !answer.in_loop || answer.committed_step != recovery_.resume_step) return false;",
+        "if (!answer.has_state || !answer.in_loop) return false;", {"holders_hold", "state_is_latest", "bit_identity"}),
+    "first_answer_decides": (
+        CORE + "membership_recovery.cc",
+        "recovery_.resume_step = std::max(recovery_.resume_step, answer.committed_step);",
+        "if (recovery_.resume_step == 0) recovery_.resume_step = answer.committed_step;",
+        {"state_is_latest", "holders_hold", "one_surviving_history"}),
+    "commit_before_all_prepared": (
+        CORE + "membership_workers.cc", "  if (change_.waiting.empty()) commit();", "  commit();",
+        {"commit_after_prepared", "core_invariants"}),
+    "number_reused_after_cancel": (
+        CORE + "membership_swap.cc", "send(addressees(), protocol::Cancel{change_.generation});",
+        "send(addressees(), protocol::Cancel{change_.generation});\n    --issued_;",
+        {"numbers_used_once", "core_invariants"}),
+    "recovery_without_an_answer": (
+        CORE + "membership_recovery.cc",
+        "if (change_.stage == Stage::kHalting && recovery_.waiting.empty()) settle_halt();",
+        "if (change_.stage == Stage::kHalting && recovery_.waiting.size() <= 1) {\n"
+        "    for (WorkerId id : recovery_.waiting) {\n"
+        "      if (Worker* late = roster_.worker(id); late != nullptr && !late->halted) late->halted.emplace();\n"
+        "    }\n"
+        "    settle_halt();\n"
+        "  }",
+        {"only_who_answered", "core_invariants"}),
+    "resume_forgets_a_number": (
+        CORE + "membership_resume.cc", "issued_ = event.issued;", "issued_ = event.generation;",
+        {"numbers_used_once"}),
+    "fenced_checkpoint_counts": (
+        "train/checkpoint/lineage.cc", "if (!is_fenced_out(identity, lineage)) valid.push_back(identity);",
+        "valid.push_back(identity);", {"no_fenced_checkpoint", "newest_checkpoint"}),
+    "answer_before_settled": (
+        MACHINE, "if (over_ || answered_ >= fence_ || !settled()) return;",
+        "if (over_ || answered_ >= fence_) return;", {"answer_is_settled"}),
+    "swap_before_commit": (
+        MACHINE,
+        "    return upcoming.ready() && !upcoming.dead && upcoming.plan.fence == 0 && "
+        "upcoming.plan.previous == generation_;",
+        "    return !upcoming.dead && upcoming.plan.fence == 0 && upcoming.plan.previous == generation_;",
+        {"agreed_seat", "seat_after_commit"}),
+    "behind_but_goes_on": (
+        MACHINE, "const bool joins = found->plan.members[*found->rank].joiner;", "const bool joins = false;",
+        {"bit_identity", "state_is_latest", "same_collective", "one_first_step", "no_step_is_skipped"}),
+    "state_before_it_is_there": (
+        MACHINE, "  has_state_ = complete;", "  has_state_ = complete || true;",
+        {"state_is_latest", "holders_hold", "donor_stands_still", "answer_is_true"}),
+}
+
+
+def make(name, root, out):
+    file, text, replacement, _ = MUTANTS[name]
+    source = (pathlib.Path(root) / file).read_text()
+    found = source.count(text)
+    if found != 1:
+        sys.exit(f"mutant {name}: the text to replace is {found} times in {file}, not once; bring mutants.py up to "
+                 f"date:\n{text}")
+    pathlib.Path(out).write_text(source.replace(text, replacement))
+
+
+def check(name, program):
+    run = subprocess.run([program], capture_output=True, text=True, errors="replace", timeout=280)
+    caught = re.search(r"^seed (\d+) breaks (\w+): (.*)$", run.stderr, re.M)
+    if run.returncode == 0 or not caught:
+        sys.exit(f"mutant {name} lives: no seed of the default run breaks a check")
+    seed, found, text = caught.groups()
+    if found not in MUTANTS[name][3]:
+        sys.exit(f"mutant {name}: seed {seed} breaks {found} ({text}), which does not name it")
+    print(f"mutant {name} is caught by seed {seed}: {found}: {text}")
+
+
+def main():
+    command, arguments = sys.argv[1], sys.argv[2:]
+    if command == "list":
+        print(";".join(MUTANTS), end="")
+    elif command == "source":
+        print(MUTANTS[arguments[0]][0], end="")
+    elif command == "make":
+        make(*arguments)
+    elif command == "check":
+        check(*arguments)
+    else:
+        sys.exit(__doc__)
+
+
+if __name__ == "__main__":
+    main()
