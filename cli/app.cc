@@ -1,9 +1,11 @@
 #include "cli/app.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <csignal>
 #include <exception>
 #include <iostream>
+#include <system_error>
 
 #include "cli/commands/run_flags.h"
 #include "cli/config/run_config.h"
@@ -119,6 +121,11 @@ int run_cli(int argc, char** argv) {
       return report_parse_error(*app, error, arguments);
     }
     return invocation.action();
+  } catch (const std::system_error& error) {
+    const bool no_descriptors = error.code().value() == EMFILE || error.code().value() == ENFILE;
+    std::cerr << "elastictrain: " << (no_descriptors ? "" : "internal error: ") << error.what()
+              << (no_descriptors ? "; raise the limit of open files (ulimit -n)" : "") << "\n";
+    return no_descriptors ? kExitUnavailable : kExitInternal;
   } catch (const std::exception& error) {
     std::cerr << "elastictrain: internal error: " << error.what() << "\n";
     return kExitInternal;

@@ -1,5 +1,6 @@
 // Taking over a run whose supervisor is gone: its key and port from the record, what it was doing from the journal; its
 // agents come back by themselves.
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <thread>
@@ -16,6 +17,18 @@ constexpr std::chrono::milliseconds kBindAgain{100};
 
 std::string remedy(const std::string& run_name) {
   return "start it anew without --resume, or with another --name than " + run_name;
+}
+
+// A batch system may start the same command again on another machine.
+bool is_of_this_machine(asio::io_context& io, const std::string& address) {
+  asio::error_code error;
+  const auto parsed = asio::ip::make_address(address, error);
+  if (error) return false;
+  asio::ip::udp::socket probe(io);
+  const asio::ip::udp::endpoint endpoint(parsed, 0);
+  probe.open(endpoint.protocol(), error);
+  if (!error) probe.bind(endpoint, error);
+  return !error;
 }
 
 void recall_idle(IdleTimes& idle_times, const Journal::Fields& fields) {
@@ -41,7 +54,15 @@ Status Supervisor::Impl::open_record() {
     return Error{ErrorCode::kUnavailable, "run " + name + " was started by elastictrain " + record->version +
                                               ", this is " ELASTICTRAIN_VERSION "; resume it with that one"};
   }
-  agents_.resume(record->key, record->port, record->listen_addresses, record->advertise_addresses);
+  const auto& addresses = record->listen_addresses;
+  const bool here = std::all_of(addresses.begin(), addresses.end(),
+                                [this](const std::string& address) { return is_of_this_machine(io_, address); });
+  if (here) {
+    agents_.resume(record->key, record->port, addresses, record->advertise_addresses);
+  } else {
+    tell(core::Tell::Level::kWarning, "run " + name + " was supervised from another machine: its hosts cannot come " +
+                                          "back to this one, and are started anew");
+  }
   return {};
 }
 

@@ -85,6 +85,22 @@ TEST_CASE("when no agent comes back the hosts are started anew, and numbers go o
   for (const std::uint64_t id : ids_of(scene.before)) CHECK(!ids_of(after).contains(id));
 }
 
+TEST_CASE("a run that was supervised from another machine starts its hosts anew") {
+  LostSupervisor scene;
+  scene.lose_supervisor();
+  scene.options.settings.resume_timeout = Millis(200);
+  for (const auto& [id, agent] : scene.launcher.agents) agent->vanish();
+  auto record = load_run_record(scene.options.run_directory);
+  REQUIRE(record.ok());
+  record->listen_addresses = {"192.0.2.1"};
+  REQUIRE(save_run_record(scene.options.run_directory, *record).ok());
+  REQUIRE(scene.open().ok());
+  Json after;
+  scene.run([&] { after = scene.status_when([](const Json& s) { return is_whole(s, 2); }); });
+  CHECK(!after.is_null());
+  CHECK(scene.told.find("from another machine") != std::string::npos);
+}
+
 TEST_CASE("the record of a run is for its owner only, and loses its key when the run ends") {
   LostSupervisor scene;
   scene.lose_supervisor();
