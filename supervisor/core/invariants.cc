@@ -166,9 +166,14 @@ Invariants::Broken Invariants::check_members(const protocol::GenerationPlan& pla
     if (!seen.insert(member.worker).second) return name + " lists " + to_string(member.worker) + " twice";
     if (worker == nullptr || worker->dying) return name + " lists " + to_string(member.worker) + ", which is gone";
     if (!worker->ready) return name + " lists " + to_string(member.worker) + ", which is not ready";
-    // Only a rank 0 that hands its state to nobody but new workers may share its slot with one of them.
+    // Only a rank 0 that hands its state to nobody but new workers may share its slot with one of them; two that share
+    // one since a recovery in the middle of a replacement are parted by the next change.
     const auto [before_it, fresh] = slots.emplace(std::pair{worker->agent, worker->slot}, rank);
-    if (!fresh && before_it->second != 0) return name + " puts two members into one slot";
+    const bool shared_before =
+        before.contains(member.worker) && before.contains(plan.members[before_it->second].worker);
+    if (!fresh && before_it->second != 0 && !shared_before && plan.fence == 0) {
+      return name + " puts two members into one slot";
+    }
     const bool joins = plan.previous != 0 && !before.contains(member.worker);
     const bool behind = plan.fence != 0 && member.joiner;
     if (member.joiner != joins && !behind) return name + " confuses joiners and survivors";
@@ -181,18 +186,9 @@ Invariants::Broken Invariants::check_members(const protocol::GenerationPlan& pla
 }
 
 Invariants::Broken Invariants::check_slots(const RunFacts& facts) const {
-  const std::set<WorkerId> members(facts.members.begin(), facts.members.end());
-  struct Use {
-    std::uint32_t workers = 0;
-    std::uint32_t members = 0;
-  };
-  std::map<std::pair<AgentId, std::uint32_t>, Use> uses;
+  std::map<std::pair<AgentId, std::uint32_t>, std::uint32_t> workers;
   for (const auto& [id, worker] : facts.roster.workers()) {
-    Use& use = uses[{worker.agent, worker.slot}];
-    ++use.workers;
-    const bool counts = members.contains(id) && !worker.dying && !worker.left && id != facts.members.front();
-    if (counts) ++use.members;
-    if (use.workers > 2 || use.members > 1) {
+    if (++workers[{worker.agent, worker.slot}] > 2) {
       return "slot " + std::to_string(worker.slot) + " of " + worker.host + " holds too many workers";
     }
   }

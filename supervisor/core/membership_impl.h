@@ -218,7 +218,8 @@ class Membership::Impl {
   std::set<std::string> avoided_hosts() const;  // workers are to move away from them
   bool displaced(const Worker& worker) const;
   bool settling() const;
-  bool all_reachable() const;
+  bool all_reachable(const std::vector<WorkerId>& next) const;
+  bool yields_slot(const Worker& worker) const;
   void dismiss_misplaced(const std::vector<Candidate>& candidates);
   bool same_plan(const SwapDecision& decision) const;
   std::vector<WorkerId> carry_out(const SwapDecision& decision);
@@ -332,6 +333,7 @@ class Membership::Impl {
   Change change_;
   End end_;
   Recovery recovery_;
+  bool left_in_order_ = false;                      // while the run drains: somebody reached its boundary
   Generation fence_ = 0;                            // the newest one
   std::uint64_t min_timer_ = 0;                     // kWaitForMin
   std::vector<protocol::Fence> lineage_;            // complete generations, oldest first

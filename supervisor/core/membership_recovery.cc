@@ -128,6 +128,11 @@ void Membership::Impl::halt_timed_out() {
   for (WorkerId id : late) {
     Worker* worker = roster_.worker(id);
     if (worker == nullptr || end_.mode == EndMode::kNow) continue;
+    Agent& agent = *roster_.agent(worker->agent);
+    if (agent.cut_off) {
+      lose_agent(agent, agent.lost_reason);
+      continue;
+    }
     end_hung(*worker,
              "did not leave its step within " + std::to_string(settings_.failures.halt_timeout.count()) + " ms");
   }
@@ -222,6 +227,11 @@ bool Membership::Impl::holds_state(WorkerId id) const {
 void Membership::Impl::gather_recovery() {
   if (change_.retrying || end_.mode == EndMode::kNow) return;
   seat_survivors();
+  if (members_.empty() && end_.mode == EndMode::kDraining && left_in_order_) {
+    change_ = Change{};
+    end_recovery();
+    return;
+  }
   if (members_.empty() || !holds_state(members_.front())) {
     lose_state();
   } else if (end_.mode == EndMode::kDraining) {
@@ -244,7 +254,10 @@ void Membership::Impl::gather_joiners() {
   input.spares = settings_.spares;
   const SwapDecision decision = decide_swap(input);
   std::vector<WorkerId> next = carry_out(decision);
-  std::erase_if(next, [&](WorkerId id) { return !is_member(id) && !roster_.worker(id)->ready; });
+  std::erase_if(next, [&](WorkerId id) {
+    const Worker& worker = *roster_.worker(id);
+    return !is_member(id) && (!worker.ready || roster_.agent(worker.agent)->cut_off);
+  });
   if (next.size() >= settings_.min_workers) {
     prepare_recovery(std::move(next));
     return;

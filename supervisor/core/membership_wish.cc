@@ -55,13 +55,21 @@ bool Membership::Impl::displaced(const Worker& worker) const {
   return !agent->usable() || worker.slot >= agent->slots;
 }
 
+// A recovery in the middle of a replacement leaves both in their one slot: the older one goes.
+bool Membership::Impl::yields_slot(const Worker& worker) const {
+  const std::vector<WorkerId> occupants = roster_.occupants(worker.place());
+  return std::any_of(occupants.begin(), occupants.end(),
+                     [&](WorkerId other) { return other > worker.id && is_member(other); });
+}
+
 CurrentMember Membership::Impl::current_member(WorkerId id) const {
   const Worker& worker = *roster_.worker(id);
   CurrentMember member{id, worker.place()};
   if (hold_) return member;
-  member.displaced = displaced(worker);
+  member.displaced = displaced(worker) || yields_slot(worker);
   member.replaced = to_replace_.contains(id);
-  member.can_overlap = roster_.occupants(member.place).size() == 1 && !roster_.is_blamed(member.place);
+  member.can_overlap = roster_.occupants(member.place).size() == 1 && !roster_.is_blamed(member.place) &&
+                       roster_.agent(worker.agent)->reachable();
   return member;
 }
 
@@ -183,16 +191,18 @@ void Membership::Impl::reconcile() {
   change_.not_ready = static_cast<std::size_t>(
       std::count_if(next.begin(), next.end(), [&](WorkerId id) { return !roster_.worker(id)->ready; }));
   describe(decision, next.size());
-  const bool may_begin = elastic_ && next.size() >= (generation_ == 0 ? settings_.min_workers : 1U) && all_reachable();
+  const bool may_begin =
+      elastic_ && next.size() >= (generation_ == 0 ? settings_.min_workers : 1U) && all_reachable(next);
   if (change_.not_ready == 0 && !change_.retrying && may_begin) prepare();
 }
 
 // A plan is not begun while one of those who must answer cannot be spoken to.
-bool Membership::Impl::all_reachable() const {
-  return std::none_of(members_.begin(), members_.end(), [&](WorkerId id) {
+bool Membership::Impl::all_reachable(const std::vector<WorkerId>& next) const {
+  const auto cut_off = [&](WorkerId id) {
     const Worker* worker = roster_.worker(id);
     return worker != nullptr && roster_.agent(worker->agent)->cut_off;
-  });
+  };
+  return std::none_of(members_.begin(), members_.end(), cut_off) && std::none_of(next.begin(), next.end(), cut_off);
 }
 
 // Workers in no generation whose host or slot goes away, or whose slot's member stays after all.

@@ -158,6 +158,7 @@ void Membership::Impl::said(Worker& worker, const protocol::WorkerLeft& message)
   const bool late = recovering() && worker.trains() && message.generation <= fence_;
   if (in_time ? change_.waiting.erase(worker.id) == 0 : !late) return;
   worker.left = true;
+  left_in_order_ = left_in_order_ || end_.mode == EndMode::kDraining;
   journal("left", Fields()
                       .number("worker", worker.id.value)
                       .number("generation", message.generation)

@@ -17,10 +17,15 @@ std::function<Token()> counting_tokens() {
   };
 }
 
+// Rare, to keep thousands of seeds cheap; the settings' time-outs are made for it.
+constexpr Millis kReportPeriod{10'000};
+
 }  // namespace
 
 FakeWorld::FakeWorld(std::uint64_t seed, RunSettings settings, WorldFaults faults)
-    : random_(seed), faults_(faults), machine_(std::move(settings), counting_tokens()) {}
+    : random_(seed), faults_(faults), machine_(std::move(settings), counting_tokens()) {
+  at(now_ + kReportPeriod, [this] { reports(); });
+}
 
 FakeWorld::FakeWorker* FakeWorld::find(WorkerId id) {
   const auto found = workers_.find(id);
@@ -85,30 +90,117 @@ void FakeWorld::request_stop(StopCause cause) {
   ask(Stop{request, cause}, request);
 }
 
-void FakeWorld::kill_member(std::uint32_t rank) {
-  if (FakeWorker* worker = find(training_.at(rank))) exit_worker(*worker, 0, 9, Millis(1));
+void FakeWorld::kill_somebody() {
+  if (training_.empty()) return;
+  advance();
+  if (FakeWorker* worker = find(training_[pick(static_cast<std::uint32_t>(training_.size()))])) {
+    exit_worker(*worker, 0, 9, Millis(1));
+  }
 }
 
-void FakeWorld::lose_host_without_members() {
-  for (AgentId id : agents_) {
-    const bool trains = std::any_of(workers_.begin(), workers_.end(), [&](const auto& entry) {
-      const FakeWorker& worker = entry.second;
-      return worker.agent == id && worker.commit_sent;
-    });
-    if (trains) continue;
-    std::erase_if(workers_, [&](const auto& entry) { return entry.second.agent == id; });
-    agents_.erase(id);
-    feed(AgentLost{id, "link down"});
+void FakeWorld::break_collective() {
+  advance();
+  for (WorkerId id : training_) {
+    FakeWorker* worker = find(id);
+    if (worker == nullptr || worker->halted() || !worker->in_loop) continue;
+    say(*worker, protocol::WorkerHalted{0, worker->seat, worker->step, worker->has_state, true, "a peer is silent"},
+        delay(30));
     return;
   }
 }
 
+FakeWorld::FakeAgent* FakeWorld::some_agent() {
+  if (agents_.empty()) return nullptr;
+  auto found = agents_.begin();
+  std::advance(found, pick(static_cast<std::uint32_t>(agents_.size())));
+  return found->second.connected ? &found->second : nullptr;
+}
+
+void FakeWorld::kill_agent() {
+  const FakeAgent* agent = some_agent();
+  if (agent == nullptr) return;
+  advance();
+  const AgentId id =
+      std::find_if(agents_.begin(), agents_.end(), [&](const auto& e) { return &e.second == agent; })->first;
+  std::erase_if(workers_, [&](const auto& entry) { return entry.second.agent == id; });
+  agents_.erase(id);
+  feed(AgentLost{id, "killed", LossEvidence::kProcess});
+}
+
+void FakeWorld::break_connection(Millis gap) {
+  FakeAgent* agent = some_agent();
+  if (agent == nullptr) return;
+  agent->connected = false;
+  const AgentId id =
+      std::find_if(agents_.begin(), agents_.end(), [&](const auto& e) { return &e.second == agent; })->first;
+  feed(AgentLost{id, "reset", LossEvidence::kConnection});
+  at(now_ + gap, [this, id] { connect(id); });
+}
+
+void FakeWorld::heal_connections() {
+  std::vector<AgentId> broken;
+  for (const auto& [id, agent] : agents_) {
+    if (!agent.connected && agent.connection > 0) broken.push_back(id);
+  }
+  for (AgentId id : broken) connect(id);
+}
+
+void FakeWorld::connect(AgentId id) {
+  const auto found = agents_.find(id);
+  if (found == agents_.end() || found->second.connected) return;
+  found->second.connected = true;
+  ++found->second.connection;
+  AgentConnected event{id, {}};
+  for (const auto& [worker_id, worker] : workers_) {
+    if (worker.agent == id) event.workers.push_back(worker_id);
+  }
+  const std::vector<std::function<void()>> waiting = std::exchange(found->second.waiting, {});
+  feed(event);
+  for (const auto& news : waiting) news();
+}
+
+// What an agent's workers say waits for its connection.
+void FakeWorld::from_agent(AgentId id, std::function<void()> news) {
+  const auto found = agents_.find(id);
+  if (found == agents_.end()) return;
+  if (found->second.connected) {
+    news();
+  } else {
+    found->second.waiting.push_back(std::move(news));
+  }
+}
+
+void FakeWorld::reports() {
+  if (exit_status_) return;
+  std::vector<AgentReported> reports;
+  for (const auto& [id, agent] : agents_) {
+    if (!agent.connected) continue;
+    AgentReported& report = reports.emplace_back();
+    report.agent = id;
+    for (const auto& [worker_id, worker] : workers_) {
+      if (worker.agent != id || worker.seat == 0) continue;
+      protocol::WorkerPulse& pulse = report.report.workers.emplace_back();
+      pulse.worker = worker_id;
+      pulse.heartbeat.generation = worker.seat;
+      pulse.heartbeat.step = worker.step;
+    }
+  }
+  for (const AgentReported& report : reports) feed(report);
+  at(now_ + kReportPeriod, [this] { this->reports(); });
+}
+
 void FakeWorld::finish() {
   finishing_ = true;
+  try_finish();
+}
+
+// Nobody leaves before all have passed the end.
+void FakeWorld::try_finish() {
+  if (!finishing_ || !all_train()) return;
   for (WorkerId id : std::vector<WorkerId>(training_)) {
     FakeWorker* worker = find(id);
-    if (worker == nullptr) continue;
-    say(*worker, protocol::WorkerFinished{1000}, delay(50));
+    worker->has_state = false;
+    say(*worker, protocol::WorkerFinished{worker->step}, delay(50));
     exit_worker(*worker, 0, 0, delay(50));
   }
 }
@@ -119,26 +211,32 @@ void FakeWorld::perform(const LaunchAgent& action) {
     at(now_ + delay(500), [this, id] { feed(AgentLost{id, "no route to host"}); });
     return;
   }
-  agents_.insert(id);
-  at(now_ + delay(500), [this, id] {
-    if (agents_.contains(id)) feed(AgentConnected{id});
-  });
+  agents_[id];
+  at(now_ + delay(500), [this, id] { connect(id); });
 }
 
 void FakeWorld::perform(const StopAgent& action) {
   const AgentId id = action.agent;
-  if (agents_.erase(id) == 0) return;
+  const auto found = agents_.find(id);
+  if (found == agents_.end() || (!found->second.connected && found->second.connection > 0)) return;
   for (auto& [worker_id, worker] : workers_) {
     if (worker.agent == id && !worker.exiting) exit_worker(worker, 0, 15, delay(20));
   }
-  at(now_ + delay(50) + Millis(1000), [this, id] { feed(AgentLost{id, "ended"}); });
+  at(now_ + delay(50) + Millis(1000), [this, id] {
+    if (agents_.erase(id) > 0) feed(AgentLost{id, "ended", LossEvidence::kProcess});
+  });
 }
 
 void FakeWorld::perform(const SpawnWorker& action) {
   const WorkerId id = action.worker;
-  if (!agents_.contains(action.agent)) violation("a worker was started on an agent that is not there");
+  if (!agents_.contains(action.agent) || !agents_[action.agent].connected) {
+    violation("a worker was started on an agent that is not there");
+    return;
+  }
   if (chance(faults_.spawn_fails)) {
-    at(now_ + delay(50), [this, id] { feed(WorkerSpawnFailed{id, "no such file"}); });
+    at(now_ + delay(50), [this, id, agent = action.agent] {
+      from_agent(agent, [this, id] { feed(WorkerSpawnFailed{id, "no such file"}); });
+    });
     return;
   }
   FakeWorker& worker = workers_[id];
@@ -164,19 +262,47 @@ void FakeWorld::begin(FakeWorker& worker) {
 }
 
 void FakeWorld::perform(const StopWorker& action) {
-  if (FakeWorker* worker = find(action.worker)) exit_worker(*worker, 0, 15, delay(100));
+  answers_.erase(action.worker);
+  FakeWorker* worker = find(action.worker);
+  if (worker == nullptr || !agents_[worker->agent].connected) return;
+  const RunPhase phase = machine_.view().phase;
+  const bool over = phase == RunPhase::kStopping || phase == RunPhase::kEnded;
+  if (worker->in_loop && worker->has_state && !worker->suspicious && !over) {
+    violation("healthy member " + to_string(worker->id) + " was stopped");
+  }
+  exit_worker(*worker, 0, 15, delay(100));
 }
 
 void FakeWorld::perform(const SendToWorkers& action) {
   if (const auto* prepare = std::get_if<protocol::Prepare>(&action.message)) {
+    if (prepare->plan.fence != 0) check_recovery(prepare->plan);
     plans_[prepare->plan.generation] = prepare->plan;
   }
+  if (std::holds_alternative<protocol::Abort>(action.message)) advance();
   for (WorkerId id : action.workers) {
     FakeWorker* worker = find(id);
-    if (worker == nullptr) continue;
-    if (std::holds_alternative<protocol::Commit>(action.message)) worker->commit_sent = true;
+    if (worker == nullptr || !agents_[worker->agent].connected) continue;
     worker->last_down = std::max<Instant>(worker->last_down, now_ + delay(20));
-    at(worker->last_down, [this, id, message = action.message] { deliver(id, message); });
+    const std::uint32_t connection = agents_[worker->agent].connection;
+    at(worker->last_down, [this, id, connection, message = action.message] {
+      const FakeWorker* self = find(id);
+      const bool same =
+          self != nullptr && agents_[self->agent].connected && agents_[self->agent].connection == connection;
+      if (same) deliver(id, message);
+    });
+  }
+}
+
+// The newest state that anybody known to live holds must count.
+void FakeWorld::check_recovery(const protocol::GenerationPlan& plan) {
+  Step newest = 0;
+  for (const auto& [id, answer] : answers_) {
+    if (answer.fence == plan.fence && answer.has_state && answer.in_loop)
+      newest = std::max(newest, answer.committed_step);
+  }
+  if (plan.resume_step != newest) {
+    violation("a recovery at step " + std::to_string(plan.resume_step) + " although somebody stands at " +
+              std::to_string(newest));
   }
 }
 
@@ -193,6 +319,13 @@ void FakeWorld::perform(const CancelTimer& action) {
 
 void FakeWorld::perform(const Journal& action) {
   if (action.event == "invariant_broken") violation(describe(action));
+  if (action.event != "agent_lost") return;
+  for (const auto& [name, value] : action.fields) {
+    if (name != "agent") continue;
+    for (const auto& [id, worker] : workers_) {
+      if (std::to_string(worker.agent.value) == value) answers_.erase(id);
+    }
+  }
 }
 
 void FakeWorld::perform(const Reply& action) {
@@ -206,16 +339,24 @@ void FakeWorld::perform(const EndRun& action) {
 
 void FakeWorld::say(FakeWorker& worker, protocol::WorkerUp message, Millis after) {
   worker.last_up = std::max<Instant>(worker.last_up, now_ + after);
-  at(worker.last_up, [this, id = worker.id, message = std::move(message)] {
-    if (workers_.contains(id)) feed(WorkerSaid{id, message});
+  at(worker.last_up, [this, id = worker.id, agent = worker.agent, message = std::move(message)] {
+    if (!workers_.contains(id)) return;
+    from_agent(agent, [this, id, message] {
+      if (const auto* halted = std::get_if<protocol::WorkerHalted>(&message)) answers_[id] = *halted;
+      feed(WorkerSaid{id, message});
+    });
   });
 }
 
 void FakeWorld::exit_worker(FakeWorker& worker, int code, int signal, Millis after) {
   worker.exiting = true;
   worker.last_up = std::max<Instant>(worker.last_up, now_ + after);
-  at(worker.last_up, [this, id = worker.id, code, signal] {
-    if (workers_.erase(id) > 0) feed(WorkerExited{id, code, signal, {}});
+  at(worker.last_up, [this, id = worker.id, agent = worker.agent, code, signal] {
+    if (workers_.erase(id) == 0) return;
+    from_agent(agent, [this, id, code, signal] {
+      answers_.erase(id);
+      feed(WorkerExited{id, code, signal, {}});
+    });
   });
 }
 
@@ -227,16 +368,22 @@ void FakeWorld::deliver(WorkerId id, const protocol::WorkerDown& message) {
 }
 
 void FakeWorld::receive(FakeWorker& worker, const protocol::Prepare& message) {
-  if (worker.plan && worker.plan->generation >= message.plan.generation) violation("plans run backwards");
+  const Generation generation = message.plan.generation;
+  if (worker.plan && worker.plan->generation == generation) return;
+  if (worker.plan && worker.plan->generation > generation) violation("plans run backwards");
+  if (generation <= worker.fence) violation("a plan from behind the fence");
+  if (message.plan.fence != 0 && worker.seat != 0 && message.plan.fence != worker.fence) {
+    violation(to_string(worker.id) + " got a recovery whose fence it has not heard of");
+  }
   worker.plan = message.plan;
   worker.prepared = false;
-  const Generation generation = message.plan.generation;
-  const bool trains = std::find(training_.begin(), training_.end(), worker.id) != training_.end();
-  if (!trains && worker.doomed && training_generation_ != 0) {
+  if (!worker.in_loop && worker.doomed && training_generation_ != 0) {
     exit_worker(worker, 0, 11, delay(100));
     return;
   }
   if (chance(faults_.prepare_fails)) {
+    worker.suspicious = true;
+    worker.plan.reset();
     say(worker, protocol::WorkerPrepareFailed{generation, "peer did not answer"}, delay(100));
     return;
   }
@@ -254,52 +401,146 @@ void FakeWorld::receive(FakeWorker& worker, const protocol::Cancel& message) {
 }
 
 void FakeWorld::receive(FakeWorker& worker, const protocol::Commit& message) {
+  if (worker.committed == message.generation) return;
   if (!worker.plan || worker.plan->generation != message.generation || !worker.prepared) {
     violation(to_string(worker.id) + " got a commit for a plan that it has not prepared");
     return;
   }
   worker.committed = message.generation;
-  try_swap(message.generation);
+  if (worker.plan->fence == 0) {
+    try_swap(message.generation);
+  } else if (worker.plan->members.empty()) {
+    worker.in_loop = false;
+    say(worker, protocol::WorkerLeft{message.generation, worker.step}, delay(50));
+    exit_worker(worker, 0, 0, delay(200));
+  } else {
+    at(now_ + delay(200),
+       [this, id = worker.id, generation = message.generation] { take_recovery_seat(id, generation); });
+  }
 }
 
 void FakeWorld::receive(FakeWorker& worker, const protocol::Dismiss&) {
-  const bool trains = std::find(training_.begin(), training_.end(), worker.id) != training_.end();
-  if (trains) violation("member " + to_string(worker.id) + " was dismissed");
+  if (worker.seat != 0 && !worker.halted()) violation("member " + to_string(worker.id) + " was dismissed");
   exit_worker(worker, 0, 0, delay(100));
+}
+
+void FakeWorld::receive(FakeWorker& worker, const protocol::Abort& message) {
+  if (message.fence < worker.fence) violation("fences run backwards");
+  if (message.fence > worker.fence) {
+    const bool open = ahead_ && worker.in_loop && worker.has_state && !worker.halted() &&
+                      worker.seat == training_generation_ && worker.step == step_;
+    if (open && chance(0.5)) ++worker.step;
+    if (worker.plan && worker.plan->generation <= message.fence) worker.plan.reset();
+    worker.fence = message.fence;
+    if (!worker.in_loop) worker.seat = 0;
+  }
+  if (chance(faults_.halt_hangs)) {
+    worker.suspicious = true;
+    return;
+  }
+  say(worker, protocol::WorkerHalted{message.fence, worker.seat, worker.step, worker.has_state, worker.in_loop, ""},
+      delay(50));
+}
+
+bool FakeWorld::all_train() {
+  return !training_.empty() && std::all_of(training_.begin(), training_.end(), [this](WorkerId id) {
+    const FakeWorker* worker = find(id);
+    return worker != nullptr && worker->seat == training_generation_ && !worker->halted() && worker->has_state;
+  });
+}
+
+// Training until now; the collective of the step after it may have reached some when something breaks.
+void FakeWorld::advance() {
+  if (!all_train()) return;
+  step_ += 1 + pick(20);
+  for (WorkerId id : training_) find(id)->step = step_;
+  ahead_ = chance(0.4);
 }
 
 // The boundary: everybody concerned has the commit.
 void FakeWorld::try_swap(Generation generation) {
-  const protocol::GenerationPlan& plan = plans_.at(generation);
-  std::set<WorkerId> concerned(training_.begin(), training_.end());
-  for (const auto& member : plan.members) concerned.insert(member.worker);
-  for (WorkerId id : concerned) {
-    const FakeWorker* worker = find(id);
-    if (worker == nullptr || worker->committed != generation) return;
-  }
+  if (!may_swap(plans_.at(generation))) return;
   at(now_ + delay(300), [this, generation] {
-    if (!finishing_) swap(plans_.at(generation));
+    if (!finishing_ && training_generation_ < generation && may_swap(plans_.at(generation)))
+      swap(plans_.at(generation));
   });
 }
 
+bool FakeWorld::may_swap(const protocol::GenerationPlan& plan) {
+  std::set<WorkerId> concerned;
+  if (plan.previous != 0) concerned.insert(training_.begin(), training_.end());
+  for (const auto& member : plan.members) concerned.insert(member.worker);
+  const bool all_committed = std::all_of(concerned.begin(), concerned.end(), [&](WorkerId id) {
+    const FakeWorker* worker = find(id);
+    return worker != nullptr && worker->committed == plan.generation && worker->fence < plan.generation;
+  });
+  if (!all_committed || plan.previous == 0) return all_committed;
+  if (!all_train()) at(now_ + Millis(100), [this, generation = plan.generation] { try_swap(generation); });
+  return all_train();
+}
+
 void FakeWorld::swap(const protocol::GenerationPlan& plan) {
-  if (plan.previous != training_generation_) violation("a swap from a generation that does not train");
+  if (plan.previous != training_generation_ && plan.previous != 0) {
+    violation("a swap from a generation that does not train");
+  }
+  advance();
+  ahead_ = false;
+  if (plan.previous == 0) step_ = pick(static_cast<std::uint32_t>(step_) + 1);
   std::set<WorkerId> staying;
   for (const auto& member : plan.members) staying.insert(member.worker);
   for (WorkerId id : training_) {
     FakeWorker* worker = find(id);
-    if (worker == nullptr || staying.contains(id)) continue;
-    say(*worker, protocol::WorkerLeft{plan.generation, 10 * plan.generation}, delay(50));
+    if (worker == nullptr || staying.contains(id) || plan.previous == 0) continue;
+    worker->in_loop = false;
+    say(*worker, protocol::WorkerLeft{plan.generation, step_}, delay(50));
     exit_worker(*worker, 0, 0, delay(200));
   }
   training_.clear();
-  for (const auto& member : plan.members) {
-    training_.push_back(member.worker);
-    FakeWorker* worker = find(member.worker);
-    if (worker == nullptr) continue;
-    say(*worker, protocol::WorkerActive{plan.generation, 10 * plan.generation + 1, 0}, delay(50));
-  }
+  for (const auto& member : plan.members) training_.push_back(member.worker);
   training_generation_ = plan.generation;
+  for (std::size_t rank = 0; rank < training_.size(); ++rank) take_seat(*find(training_[rank]), plan, rank, step_ + 1);
+}
+
+void FakeWorld::take_seat(FakeWorker& worker, const protocol::GenerationPlan& plan, std::size_t rank, Step first_step) {
+  worker.seat = plan.generation;
+  worker.in_loop = true;
+  worker.step = first_step - 1;
+  say(worker, protocol::WorkerActive{plan.generation, first_step, 0}, delay(50));
+  if (!plan.members[rank].joiner && (plan.previous != 0 || rank == 0)) {
+    worker.has_state = true;
+    return;
+  }
+  worker.has_state = false;
+  at(now_ + delay(100), [this, id = worker.id, generation = plan.generation] {
+    FakeWorker* self = find(id);
+    if (self == nullptr || self->seat != generation || self->halted()) return;
+    self->has_state = true;
+    try_finish();
+  });
+}
+
+void FakeWorld::take_recovery_seat(WorkerId id, Generation generation) {
+  FakeWorker* worker = find(id);
+  if (worker == nullptr || worker->fence >= generation || worker->committed != generation) return;
+  const protocol::GenerationPlan& plan = plans_.at(generation);
+  if (training_generation_ != generation) {
+    training_generation_ = generation;
+    training_.clear();
+    for (const auto& member : plan.members) training_.push_back(member.worker);
+    step_ = plan.resume_step;
+    ahead_ = false;
+  }
+  const auto rank = static_cast<std::size_t>(std::find(training_.begin(), training_.end(), id) - training_.begin());
+  if (rank == training_.size()) {
+    violation(to_string(id) + " has no seat in the recovery that it was asked to build");
+    return;
+  }
+  if (!plan.members[rank].joiner && (!worker->has_state || worker->step != plan.resume_step)) {
+    violation(to_string(id) + " goes on from step " + std::to_string(plan.resume_step) + " but stands at " +
+              std::to_string(worker->step));
+  }
+  take_seat(*worker, plan, rank, plan.resume_step + 1);
+  try_finish();
 }
 
 }  // namespace elastictrain::core

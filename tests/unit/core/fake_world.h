@@ -3,7 +3,8 @@
 // else may happen in any order.
 //
 // The world checks what the state machine cannot see itself: that a commit comes only after everybody prepared, that a
-// worker trains in one generation at a time, that no member is dismissed, that each request gets one answer.
+// worker trains in one generation at a time, that no member is dismissed and no healthy one stopped, that a recovery
+// goes on from the newest state that anybody holds, that each request gets one answer.
 #pragma once
 
 #include <cstdint>
@@ -25,6 +26,7 @@ struct WorldFaults {
   double joiner_dies = 0;    // before it is ready, or while it prepares
   double joiner_hangs = 0;   // never ready
   double prepare_fails = 0;  // for one member, once
+  double halt_hangs = 0;     // a member never answers an Abort
 };
 
 class FakeWorld {
@@ -37,9 +39,13 @@ class FakeWorld {
   std::uint64_t request_replace_host(const std::string& host);
   std::uint64_t request_drain(const std::string& host);
   void request_stop(StopCause cause);
-  void kill_member(std::uint32_t rank);  // an unplanned loss
-  void lose_host_without_members();
-  void finish();  // the program ends at the next step
+  // Unplanned losses of somebody at random; nothing happens where there is nobody.
+  void kill_somebody();
+  void break_collective();            // a member halts although everybody lives
+  void kill_agent();                  // with its workers
+  void break_connection(Millis gap);  // of an agent, which comes back after it
+  void heal_connections();
+  void finish();  // the program ends once all members train
 
   void run_for(Millis time);
   void no_more_faults() { faults_ = {}; }
@@ -54,18 +60,31 @@ class FakeWorld {
   const std::vector<std::string>& story() const { return story_; }
 
  private:
+  struct FakeAgent {
+    bool connected = false;
+    std::uint32_t connection = 0;                // counts
+    std::vector<std::function<void()>> waiting;  // what its workers said while it was cut off
+  };
+
   struct FakeWorker {
     WorkerId id;
     AgentId agent;
     bool listens = false;                          // said hello
     bool doomed = false;                           // will die as a joiner
+    bool suspicious = false;                       // gave a reason to end it
     std::optional<protocol::GenerationPlan> plan;  // prepared or being prepared
     bool prepared = false;
-    bool commit_sent = false;  // counts as a member from here on
     Generation committed = 0;  // Commit received
+    Generation seat = 0;
+    Generation fence = 0;
+    bool in_loop = false;
+    bool has_state = false;
+    Step step = 0;  // the last it committed
     bool exiting = false;
     Instant last_up;  // keeps its messages in order
     Instant last_down;
+
+    bool halted() const { return seat <= fence; }
   };
 
   bool chance(double probability) { return std::uniform_real_distribution<>(0, 1)(random_) < probability; }
@@ -96,10 +115,21 @@ class FakeWorld {
   void receive(FakeWorker& worker, const protocol::Cancel& message);
   void receive(FakeWorker& worker, const protocol::Dismiss& message);
   void receive(FakeWorker&, const protocol::Orphaned&) {}  // never from the supervisor
-  void receive(FakeWorker&, const protocol::Abort&) {}
+  void receive(FakeWorker& worker, const protocol::Abort& message);
   void begin(FakeWorker& worker);
   void try_swap(Generation generation);
+  bool may_swap(const protocol::GenerationPlan& plan);
   void swap(const protocol::GenerationPlan& plan);
+  void take_seat(FakeWorker& worker, const protocol::GenerationPlan& plan, std::size_t rank, Step first_step);
+  void take_recovery_seat(WorkerId id, Generation generation);
+  void check_recovery(const protocol::GenerationPlan& plan);
+  bool all_train();
+  void advance();
+  void try_finish();
+  void connect(AgentId id);
+  void from_agent(AgentId id, std::function<void()> news);
+  void reports();
+  FakeAgent* some_agent();
   FakeWorker* find(WorkerId id);
 
   std::mt19937_64 random_;
@@ -109,8 +139,11 @@ class FakeWorld {
   std::multimap<Instant, std::function<void()>> queue_;
   std::set<std::uint64_t> timers_;
   std::map<WorkerId, FakeWorker> workers_;
-  std::set<AgentId> agents_;
+  std::map<AgentId, FakeAgent> agents_;
   Generation training_generation_ = 0;
+  Step step_ = 0;                                       // the last that all members committed
+  bool ahead_ = false;                                  // ... and some may have committed the next one
+  std::map<WorkerId, protocol::WorkerHalted> answers_;  // of workers that the state machine takes for living
   std::vector<WorkerId> training_;
   std::map<Generation, protocol::GenerationPlan> plans_;
   bool finishing_ = false;

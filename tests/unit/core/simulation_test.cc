@@ -56,14 +56,19 @@ class Life {
     settings.spares = roll(3);
     settings.batch = {8, roll(2) == 0 ? 0U : 8U * (1 + roll(8)), roll(2) == 0 ? AtLimit::kStop : AtLimit::kSplit};
     settings.hosts_may_appear = true;
-    settings.suspect = Millis(100'000'000);  // the world sends no reports
-    settings.dead = Millis(300'000'000);
+    settings.suspect = Millis(25'000);  // the world's agents report every 10 s
+    settings.dead = Millis(60'000);
+    settings.has_checkpoints = roll(2) == 0;
+    settings.failures.on_failure = roll(4) == 0 ? OnFailure::kShrink : OnFailure::kReplace;
+    settings.failures.max_crashes = kUnlimited;
+    settings.failures.max_hangs = kUnlimited;
+    settings.failures.max_fruitless = kUnlimited;
     return settings;
   }
 
   WorldFaults make_faults() {
     if (roll(3) == 0) return {};
-    return {0.1, 0.1, 0.2, 0.1, 0.05};
+    return {0.1, 0.1, 0.2, 0.1, 0.05, 0.03};
   }
 
   std::vector<HostSlots> some_hosts() {
@@ -84,7 +89,28 @@ class Life {
     world_.run_for(Millis(roll(6000)));
   }
 
+  void lose_something() {
+    switch (roll(6)) {
+      case 0:
+        world_.kill_agent();
+        break;
+      case 1:
+        world_.break_connection(Millis(roll(3) == 0 ? roll(90'000) : roll(2000)));
+        break;
+      case 2:
+        world_.break_collective();
+        break;
+      default:
+        world_.kill_somebody();
+        break;
+    }
+  }
+
   void wish_something() {
+    if (roll(3) == 0) {
+      lose_something();
+      return;
+    }
     const auto size = std::max<std::uint32_t>(world_.machine().view().world_size, 1);
     const std::string host(1, static_cast<char>('A' + roll(6)));
     switch (roll(10)) {
@@ -103,9 +129,6 @@ class Life {
       case 4:
         world_.request_drain(host);
         break;
-      case 5:
-        if (roll(3) == 0) world_.lose_host_without_members();
-        break;
       default:
         world_.request_resize(roll(settings_.max_workers + 2));
         break;
@@ -115,6 +138,7 @@ class Life {
   void settle() {
     if (over()) return;
     world_.no_more_faults();
+    world_.heal_connections();
     world_.offer({});
     world_.run_for(Millis(120'000));
     world_.offer(many_hosts());
@@ -127,7 +151,7 @@ class Life {
 
   void check_goal() {
     if (over()) {
-      // Without a member's death only the start can fail.
+      // However much is lost, a run goes on; only a start can fail, the first one or one from a checkpoint.
       check(world_.exit_status() == 69, "ended with " + std::to_string(*world_.exit_status()));
       check(world_.machine().view().generation == 0, "a run that trained ended by itself");
       return;
@@ -146,18 +170,18 @@ class Life {
 
   void end() {
     if (over()) return;
-    int expected = 0;
-    const std::uint32_t way = roll(4);
+    const std::uint32_t way = roll(3);
+    const int expected = way == 2 ? 75 : 0;
     if (roll(3) == 0) world_.request_resize(settings_.max_workers);
     world_.run_for(Millis(roll(4000)));
-    const bool loses_member = way == 2;
+    // The last but one may die at any time; the end is the same.
+    const bool loses_member = world_.machine().view().world_size > 2 && roll(2) == 0;
+    if (loses_member && roll(2) == 0) world_.kill_somebody();
     if (way == 0) world_.finish();
     if (way == 1) world_.request_stop(StopCause::kUser);
-    if (way == 2) world_.kill_member(0);
-    if (way == 3) world_.request_stop(StopCause::kPreempted);
-    if (loses_member) expected = 128 + 9;
-    if (way == 3) expected = 75;
+    if (way == 2) world_.request_stop(StopCause::kPreempted);
     world_.run_for(Millis(roll(300)));
+    if (loses_member && !over()) world_.kill_somebody();
     if (!over()) world_.request_resize(1);
     world_.run_for(Millis(200'000));
     check(over(), "the run does not end");
