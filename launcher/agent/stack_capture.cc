@@ -87,6 +87,8 @@ std::string call_name(long number) {
       return "wait";
     case SYS_flock:
       return "flock";
+    case SYS_sched_yield:
+      return "sched_yield (it looks again and again)";
     case SYS_fsync:
       return "fsync";
     case SYS_ioctl:
