@@ -9,6 +9,7 @@ import rows
 
 import checkpoint
 import communicator
+import failures
 import scale
 import swap
 import training
@@ -23,6 +24,12 @@ BENCHMARKS = {
     "session-overhead": (communicator.session_overhead, "steps a second: session against the bare communicator"),
     "accuracy-elastic": (training.accuracy_elastic, "optdigits: fixed size against 20 random changes, 5 seeds each"),
     "audit-100": (training.audit_100, "100 random changes in one audited run"),
+    "kill-worker": (failures.kill_worker, "kill -9 of one of 3 workers, 100 MB of parameters; beside torchrun"),
+    "kill-host": (failures.kill_host, "a host of 3 lost: its processes killed; its link down"),
+    "hang": (failures.hang, "SIGSTOP of one of 3 workers; beside torchrun"),
+    "false-verdicts": (failures.false_verdicts, "an hour of training on cores that are four times oversubscribed"),
+    "supervisor-restart": (failures.supervisor_restart, "kill -9 of the supervisor, then run --resume"),
+    "total-loss": (failures.total_loss, "everything killed, then run --resume: samples lost or repeated"),
     "checkpoint-cost": (checkpoint.checkpoint_cost, "100 MB every 10 steps, with and without in turn"),
     "ssh-64": (scale.ssh_64, "64 ssh hosts until all agents are up"),
     "agents-1000": (scale.agents_1000, "1,000 agents with 8 workers each: CPU of the supervisor, time of `status`"),
