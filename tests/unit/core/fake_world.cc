@@ -122,7 +122,11 @@ void FakeWorld::kill_agent() {
   advance();
   const AgentId id =
       std::find_if(agents_.begin(), agents_.end(), [&](const auto& e) { return &e.second == agent; })->first;
-  std::erase_if(workers_, [&](const auto& entry) { return entry.second.agent == id; });
+  std::erase_if(workers_, [&](const auto& entry) {
+    if (entry.second.agent != id) return false;
+    answers_.erase(entry.first);
+    return true;
+  });
   agents_.erase(id);
   feed(AgentLost{id, "killed", LossEvidence::kProcess});
 }
