@@ -45,6 +45,22 @@ class Bench {
     members_ = std::move(members);
   }
 
+  // Two members train, then a fence ends their generation.
+  void fence(Generation fence) {
+    train(1, {ids_[0], ids_[1]});
+    for (WorkerId id : members_) roster_.worker(id)->seated = true;
+    REQUIRE_FALSE(check({SendToWorkers{members_, protocol::Abort{fence, "a loss"}}}));
+  }
+  void halted(WorkerId id, Generation fence, Step step, bool has_state = true) {
+    REQUIRE_FALSE(check({}, WorkerSaid{id, protocol::WorkerHalted{fence, 1, step, has_state, true}}));
+  }
+  protocol::GenerationPlan recovery(Generation generation, Generation fence, Step step) const {
+    protocol::GenerationPlan recovery = plan(generation, members_);
+    recovery.fence = fence;
+    recovery.resume_step = step;
+    return recovery;
+  }
+
   Roster roster_;
   AgentId agent_;
   std::vector<WorkerId> ids_;
@@ -160,4 +176,61 @@ TEST_CASE("phases follow their table") {
   bench.before_ = RunPhase::kStopping;
   bench.after_ = RunPhase::kRunning;
   CHECK(bench.check({}));
+}
+
+TEST_CASE("a recovery of those who stand at one step breaks nothing") {
+  Bench bench;
+  bench.fence(2);
+  bench.halted(bench.ids_[0], 2, 7);
+  bench.halted(bench.ids_[1], 2, 7);
+  CHECK_FALSE(bench.check({Bench::prepare(bench.recovery(3, 2, 7)), Bench::commit(3)}));
+}
+
+TEST_CASE("fences rise, and end what is open before them") {
+  Bench bench;
+  bench.fence(2);
+  CHECK(bench.check({SendToWorkers{{}, protocol::Abort{1, ""}}}));
+  Bench other;
+  other.train(1, {other.ids_[0]});
+  CHECK(other.check({Bench::prepare(other.plan(2, {other.ids_[0]})), SendToWorkers{{}, protocol::Abort{3, ""}}}));
+}
+
+TEST_CASE("nothing is planned before all have halted") {
+  Bench bench;
+  bench.fence(2);
+  bench.halted(bench.ids_[0], 2, 7);
+  CHECK(bench.check({Bench::prepare(bench.recovery(3, 2, 7))}));
+}
+
+TEST_CASE("a plan after a fence answers it") {
+  Bench bench;
+  bench.fence(2);
+  bench.halted(bench.ids_[0], 2, 7);
+  bench.halted(bench.ids_[1], 2, 7);
+  CHECK(bench.check({Bench::prepare(bench.plan(3, bench.members_))}));
+}
+
+TEST_CASE("who goes on with its own state stands at the step that counts") {
+  Bench bench;
+  bench.fence(2);
+  bench.halted(bench.ids_[0], 2, 7);
+  bench.halted(bench.ids_[1], 2, 6);
+  CHECK(bench.check({Bench::prepare(bench.recovery(3, 2, 7))}));
+}
+
+TEST_CASE("a donor of a recovery holds the state") {
+  Bench bench;
+  bench.fence(2);
+  bench.halted(bench.ids_[0], 2, 7);
+  bench.halted(bench.ids_[1], 2, 7, false);
+  protocol::GenerationPlan plan = bench.recovery(3, 2, 7);
+  plan.members[1].joiner = true;
+  plan.donors = {bench.ids_[1]};
+  CHECK(bench.check({Bench::prepare(plan)}));
+}
+
+TEST_CASE("nothing is committed behind a fence") {
+  Bench bench;
+  bench.fence(2);
+  CHECK(bench.check({Bench::commit(2)}));
 }
