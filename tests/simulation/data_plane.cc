@@ -138,6 +138,10 @@ void DataPlane::finish(Group& group, std::uint64_t key, std::uint64_t number, Co
   for (const auto& [id, member] : group.members) {
     queue_.after(dice_.time(kLeastHop, kMostHop), [this, key, number, self = id] { end_for(key, number, self, true); });
   }
+  if (!on_finish) return;
+  std::vector<WorkerId> members;
+  for (const auto& [id, member] : group.members) members.push_back(id);
+  on_finish(members);
 }
 
 void DataPlane::end_for(std::uint64_t key, std::uint64_t number, WorkerId member, bool may_succeed) {

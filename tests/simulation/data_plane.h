@@ -63,6 +63,10 @@ class DataPlane {
   // Somebody runs again, or a link is back: what was stuck may go on.
   void look_again();
 
+  // Called when a collective begins to end, with its members: the moment at which a loss parts those who commit the
+  // step from those who do not.
+  std::function<void(const std::vector<WorkerId>&)> on_finish;
+
   // A slice of the state from donor to joiner, within a generation: each side says that it is there.
   void offer_state(WorkerId donor, WorkerId joiner, const protocol::GenerationPlan& plan, Snapshot snapshot,
                    Transferred done);

@@ -33,6 +33,7 @@ class Disk {
   void journal(Instant now, const std::string& event, const Fields& fields);
   // The writer was killed in the middle of this record.
   void tear(Instant now, const std::string& event, const Fields& fields, Dice& dice);
+  bool misses_records() const { return full || lost_ != 0; }  // and has not said so yet
   const std::string& journal_text() const { return journal_; }
 
   // The newest that counts, given what the lineages and the fence files say.

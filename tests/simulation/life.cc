@@ -157,7 +157,23 @@ AgentProcess* Life::any_agent() {
   return found->second.get();
 }
 
+// Some have the sum already, others never get it.
+void Life::strike(const std::vector<WorkerId>& members) {
+  if (strike_in_ == 0 || --strike_in_ != 0 || healed_) return;
+  const std::uint32_t victims = members.size() > 2 && dice_.chance(0.3) ? 2 : 1;
+  for (std::uint32_t n = 0; n < victims; ++n) {
+    const WorkerId id = members[dice_.below(static_cast<std::uint32_t>(members.size()))];
+    later(Micros(0), Micros(2'000), [this, id] {
+      if (WorkerProcess* worker = world_->worker(id)) worker->die(0, SIGKILL);
+    });
+  }
+}
+
 void Life::hurt_worker() {
+  if (dice_.chance(0.5)) {
+    strike_in_ = dice_.between(1, 6);
+    return;
+  }
   WorkerProcess* worker = any_worker();
   if (worker == nullptr) return;
   const WorkerId id = worker->id();
@@ -269,7 +285,7 @@ void Life::hurt_wires() {
 void Life::hurt_supervisor() {
   SupervisorProcess& supervisor = *world_->supervisor;
   // What a full disk did not take is lost with the process that knew it; that is no claim of ours.
-  if (supervisor.crashed() || world_->disk.full) return;
+  if (supervisor.crashed() || world_->disk.misses_records()) return;
   if (dice_.chance(0.15)) {
     world_->say("disk", [] { return "is full"; });
     world_->disk.full = true;
@@ -338,12 +354,14 @@ void Life::heal_all() {
   world_->supervisor->crash_amid_actions(std::nullopt);
   if (world_->supervisor->crashed()) resume_supervisor();
   for (const auto& host : world_->hosts) heal_host(*host);
-  for (const auto& [id, agent] : world_->agents) agent->resume();
-  std::vector<WorkerId> stopped;
-  for (const auto& [id, worker] : world_->workers) {
-    if (worker->stopped() && !world_->setup.settings.failures.detect_hangs) stopped.push_back(id);
+  std::vector<AgentId> agents;
+  for (const auto& [id, agent] : world_->agents) agents.push_back(id);
+  for (const AgentId id : agents) {
+    if (AgentProcess* agent = world_->agent(id)) agent->resume();
   }
-  for (const WorkerId id : stopped) {
+  std::vector<WorkerId> workers;
+  for (const auto& [id, worker] : world_->workers) workers.push_back(id);
+  for (const WorkerId id : workers) {
     if (WorkerProcess* worker = world_->worker(id)) worker->resume();
   }
   world_->look_again();
@@ -363,6 +381,7 @@ void Life::offer_drained_hosts_anew() {
 void Life::live() {
   world_->supervisor = std::make_unique<SupervisorProcess>(*world_);
   world_->on_supervisor_crash = [this] { later(Micros(50'000), Micros(4'000'000), [this] { resume_supervisor(); }); };
+  world_->plane.on_finish = [this](const std::vector<WorkerId>& members) { strike(members); };
   world_->supervisor->begin();
   schedule_faults();
   world_->run_until(calm_);

@@ -32,6 +32,7 @@ class Life {
   void schedule_faults();
   void fault();
   void hurt_worker();
+  void strike(const std::vector<WorkerId>& members);
   void hurt_agent();
   void hurt_host();
   void hurt_wires();
@@ -52,7 +53,8 @@ class Life {
   bool below_min_ends_ = false;  // wait_for_min is short
   std::unique_ptr<World> world_;
   std::uint64_t faults_ = 0;
-  Instant calm_;  // no fault after it
+  Instant calm_;                 // no fault after it
+  std::uint32_t strike_in_ = 0;  // collectives until one is struck while it ends
   bool healed_ = false;
   bool stop_asked_ = false;
   bool crashed_by_itself_ = false;

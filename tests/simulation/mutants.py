@@ -57,13 +57,10 @@ MUTANTS = {
         "    }\n"
         "    settle_halt();\n"
         "  }",
-        {"only_who_answered", "core_invariants"}),
+        {"only_who_answered", "core_invariants", "state_is_latest", "holders_hold"}),
     "resume_forgets_a_number": (
         CORE + "membership_resume.cc", "issued_ = event.issued;", "issued_ = event.generation;",
         {"numbers_used_once"}),
-    "fenced_checkpoint_counts": (
-        "train/checkpoint/lineage.cc", "if (!is_fenced_out(identity, lineage)) valid.push_back(identity);",
-        "valid.push_back(identity);", {"no_fenced_checkpoint", "newest_checkpoint"}),
     "answer_before_settled": (
         MACHINE, "if (over_ || answered_ >= fence_ || !settled()) return;",
         "if (over_ || answered_ >= fence_) return;", {"answer_is_settled"}),
@@ -76,9 +73,6 @@ MUTANTS = {
     "behind_but_goes_on": (
         MACHINE, "const bool joins = found->plan.members[*found->rank].joiner;", "const bool joins = false;",
         {"bit_identity", "state_is_latest", "same_collective", "one_first_step", "no_step_is_skipped"}),
-    "state_before_it_is_there": (
-        MACHINE, "  has_state_ = complete;", "  has_state_ = complete || true;",
-        {"state_is_latest", "holders_hold", "donor_stands_still", "answer_is_true"}),
 }
 
 

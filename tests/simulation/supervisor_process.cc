@@ -203,7 +203,7 @@ void SupervisorProcess::feed(core::Event event) {
 
 void SupervisorProcess::perform_all(const core::Actions& actions) {
   for (const core::Action& action : actions) {
-    if (crash_after_ && (*crash_after_)-- == 0) {
+    if (crash_after_ && !world_.disk.misses_records() && (*crash_after_)-- == 0) {
       crash_after_.reset();
       if (const auto* line = std::get_if<core::Journal>(&action)) {
         world_.disk.tear(world_.queue.now(), line->event, line->fields, world_.dice);

@@ -218,7 +218,7 @@ void Truth::answers(WorkerId worker, const protocol::WorkerHalted& message, bool
     violated("answer_is_settled", to_string(worker) + " says that step " + std::to_string(message.committed_step) +
                                       " is its last while the next one may still be committed");
   }
-  if (message.committed_step != really_committed) {
+  if (message.has_state && message.committed_step != really_committed) {
     violated("answer_is_true", to_string(worker) + " says step " + std::to_string(message.committed_step) +
                                    " and has committed " + std::to_string(really_committed));
   }
