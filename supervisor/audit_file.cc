@@ -58,6 +58,7 @@ void parse_line(std::string_view line, AuditRecords& records) {
   protocol::WorkerAudit audit;
   audit.batch = *batch;
   audit.of = *of;
+  audit.from_checkpoint = json.value("from_checkpoint", Json(false)) == Json(true);
   for (const Json& value : *steps) {
     const auto step = step_in(value);
     if (!step) return;
@@ -74,7 +75,8 @@ std::string audit_path_of(const std::string& journal_path) {
 
 std::string audit_line(WorkerId worker, const protocol::WorkerAudit& audit) {
   std::string line = "{\"worker\":" + std::to_string(worker.value) + ",\"batch\":" + std::to_string(audit.batch) +
-                     ",\"of\":" + std::to_string(audit.of.value) + ",\"steps\":[";
+                     ",\"of\":" + std::to_string(audit.of.value) +
+                     (audit.from_checkpoint ? ",\"from_checkpoint\":true" : "") + ",\"steps\":[";
   for (std::size_t i = 0; i < audit.steps.size(); ++i) {
     const protocol::AuditStep& step = audit.steps[i];
     line += (i == 0 ? "[" : ",[") + std::to_string(step.generation) + "," + std::to_string(step.step) + "," +

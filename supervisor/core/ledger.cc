@@ -51,6 +51,21 @@ std::optional<std::uint64_t> IntervalSet::first_gap() const {
   return pieces_.begin()->second;
 }
 
+std::vector<std::pair<std::uint64_t, std::uint64_t>> IntervalSet::gaps(std::uint64_t first, std::uint64_t count) const {
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> missing;
+  const std::uint64_t last = first + count < first ? UINT64_MAX : first + count;
+  auto piece = pieces_.upper_bound(first);
+  if (piece != pieces_.begin() && std::prev(piece)->second > first) --piece;
+  for (std::uint64_t at = first; at < last;) {
+    const std::uint64_t end = piece == pieces_.end() ? last : std::min(piece->first, last);
+    if (end > at) missing.emplace_back(at, end - at);
+    if (piece == pieces_.end()) break;
+    at = std::max(at, piece->second);
+    ++piece;
+  }
+  return missing;
+}
+
 bool Ledger::is_void(Generation generation, Step step) const {
   const auto after = std::find_if(fences_.begin(), fences_.end(),
                                   [&](const protocol::Fence& fence) { return fence.generation > generation; });
@@ -69,10 +84,34 @@ std::vector<std::string> Ledger::record(WorkerId sender, const protocol::WorkerA
     if (is_void(step.generation, step.step)) continue;
     steps_ = std::max(steps_, step.step);
     newest_ = std::max(newest_, step.generation);
+    if (audit.from_checkpoint) {
+      cover(step);
+      continue;
+    }
     if (!doubtful || !is_known(worker, step)) record_positions(worker, step, violations);
     if (step.hashed) record_hash(worker, step, violations);
   }
   return violations;
+}
+
+// The epochs before that of the checkpoint are complete in it.
+void Ledger::cover(const protocol::AuditStep& step) {
+  for (const auto& [number, epoch] : epochs_) {
+    if (number >= step.epoch || sample_count_ == 0) break;
+    fill(number, {.generation = step.generation, .step = step.step, .count = sample_count_});
+  }
+  fill(step.epoch, step);
+}
+
+// By nobody in particular, in the checkpoint's step, so that a later fence before it makes it void.
+void Ledger::fill(std::uint64_t number, const protocol::AuditStep& piece) {
+  IntervalSet& positions = epochs_[number].positions;
+  for (const auto& [first, count] : positions.gaps(piece.first_position, piece.count)) {
+    positions.add(first, count);
+    remember(
+        {},
+        {.generation = piece.generation, .step = piece.step, .epoch = number, .first_position = first, .count = count});
+  }
 }
 
 bool Ledger::is_known(WorkerId worker, const protocol::AuditStep& step) const {

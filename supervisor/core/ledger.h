@@ -15,6 +15,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "supervisor/protocol/ids.h"
@@ -32,6 +33,8 @@ class IntervalSet {
   std::uint64_t end() const;                       // one past the largest number, 0 when empty
   std::optional<std::uint64_t> first_gap() const;  // the smallest number below end() that is not there
   std::size_t pieces() const { return pieces_.size(); }
+  // (first, count) of what is not there between `first` and `first + count`.
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> gaps(std::uint64_t first, std::uint64_t count) const;
 
  private:
   std::map<std::uint64_t, std::uint64_t> pieces_;  // first -> one past the last
@@ -93,6 +96,8 @@ class Ledger {
   };
 
   bool is_void(Generation generation, Step step) const;
+  void cover(const protocol::AuditStep& step);
+  void fill(std::uint64_t number, const protocol::AuditStep& piece);
   bool is_known(WorkerId worker, const protocol::AuditStep& step) const;
   void record_positions(WorkerId worker, const protocol::AuditStep& step, std::vector<std::string>& violations);
   void record_hash(WorkerId worker, const protocol::AuditStep& step, std::vector<std::string>& violations);

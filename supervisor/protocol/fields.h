@@ -35,7 +35,7 @@ ET_FIELDS(WorkerHeartbeat, m.sequence, m.generation, m.step, m.epoch, m.steps, m
           m.communicate_us, m.update_us, m.samples_per_s, m.loss, m.epoch_fraction, m.gradient_norm, m.place,
           m.place_ms)
 ET_FIELDS(AuditStep, m.generation, m.step, m.epoch, m.first_position, m.count, m.hashed, m.state_hash)
-ET_FIELDS(WorkerAudit, m.steps, m.batch, m.of)
+ET_FIELDS(WorkerAudit, m.steps, m.batch, m.of, m.from_checkpoint)
 ET_FIELDS(WorkerNote, m.key, m.value)
 ET_FIELDS(WorkerSwap, m.generation, m.gap_us, m.step_us)
 ET_FIELDS(WorkerHalted, m.fence, m.generation, m.committed_step, m.has_state, m.in_loop, m.reason,

@@ -177,6 +177,9 @@ struct WorkerAudit {
   std::vector<AuditStep> steps;
   std::uint64_t batch = 0;  // numbered by the sender, also when it speaks of another
   WorkerId of;              // none: the sender itself
+  // What a checkpoint holds, told by the worker that read it: whoever used these positions may have died with its last
+  // records. They say nothing about who used them when, so none of them counts as repeated.
+  bool from_checkpoint = false;
 };
 
 // A named number or text that the program wants in the journal (test accuracy, for example).

@@ -45,6 +45,26 @@ void AuditLog::add(AuditedStep step, WorkerId self, std::optional<std::uint64_t>
   if (remembered_.size() > kRemembered) remembered_.pop_front();
 }
 
+void AuditLog::add_checkpoint(Generation generation, const state::Progress& progress) {
+  const auto& sampler = progress.sampler;
+  protocol::WorkerAudit audit{.from_checkpoint = true};
+  const auto used = [&](std::uint64_t first, std::uint64_t last) {
+    audit.steps.push_back({.generation = generation,
+                           .step = progress.committed_step,
+                           .epoch = sampler.epoch,
+                           .first_position = first,
+                           .count = last - first});
+  };
+  std::uint64_t at = 0;
+  for (const auto& returned : sampler.returned) {
+    if (returned.first > at) used(at, returned.first);
+    at = returned.first + returned.count;
+  }
+  used(at, std::max(at, sampler.cursor));
+  const std::lock_guard lock(mutex_);
+  waiting_for_others_.push_back(std::move(audit));
+}
+
 void AuditLog::add_for(WorkerId worker) {
   const std::lock_guard lock(mutex_);
   protocol::WorkerAudit audit{.of = worker};

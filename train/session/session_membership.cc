@@ -66,6 +66,8 @@ bool Session::Impl::begin_first_generation(session::TakenSeat taken) {
   }
   if (!plane_->enter_loop(progress_.committed_step, true)) return false;
   enter_lineage(plan.generation, progress_.committed_step + 1, plan.lineage, earlier_checkpoints_);
+  const bool has_read_checkpoint = progress_.committed_step > 0 && resumed_step_ == progress_.committed_step;
+  if (has_read_checkpoint && environment_.audit_every != 0) audit_log_.add_checkpoint(seat_.generation, progress_);
   monitors_.seated(seat_.generation, progress_.committed_step);
   plane_->send(protocol::WorkerActive{plan.generation, progress_.committed_step + 1, 0});
   step_log_.event("ready", seat_.rank, seat_.world_size(), seat_.generation);

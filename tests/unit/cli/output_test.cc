@@ -171,9 +171,12 @@ TEST_CASE("a reader who does not read blocks nobody, and is told what is missing
   std::size_t dropped = 0;
   std::istringstream lines(text);
   for (std::string one; std::getline(lines, one);) {
-    if (one == line) ++arrived;
-    else if (one.ends_with("lines were dropped here: this output is read too slowly")) dropped += std::stoul(one.substr(14));
-    else FAIL("neither a line nor a gap: ", one);
+    if (one == line)
+      ++arrived;
+    else if (one.ends_with("lines were dropped here: this output is read too slowly"))
+      dropped += std::stoul(one.substr(14));
+    else
+      FAIL("neither a line nor a gap: ", one);
   }
   CHECK(arrived < 2000);
   CHECK(arrived + dropped == 2000);

@@ -313,3 +313,38 @@ TEST_CASE("survivors say what a dead member used; whatever several say counts on
   CHECK(ledger.summary().missing == 0);
   CHECK(ledger.summary().repeated == 0);
 }
+
+// w2 died with what it would have told of step 2. Everything else died too, and the run began again after step 2.
+TEST_CASE("what a checkpoint holds is covered, whoever used it; what the run goes back to later is not") {
+  Ledger ledger;
+  ledger.set_sample_count(40);
+  ledger.record(WorkerId{1}, {{used_in(1, 1, 0, 0, 10), used_in(1, 2, 0, 20, 10), used_in(1, 3, 1, 0, 10)}, 1});
+  ledger.record(WorkerId{2}, {{used_in(1, 1, 0, 10, 10)}, 1});
+  CHECK(ledger.summary().missing == 10);
+  ledger.fence({3, 4});
+  protocol::WorkerAudit held{{used_in(3, 3, 1, 0, 20)}, 1};
+  held.from_checkpoint = true;
+  CHECK(ledger.record(WorkerId{4}, held).empty());
+  CHECK(ledger.summary().missing == 0);
+  CHECK(ledger.summary().samples == 60);
+  CHECK(ledger.record(WorkerId{4}, {{used_in(3, 4, 1, 20, 20)}, 2}).empty());
+
+  // That checkpoint was damaged after all: from step 2 on everything is used anew.
+  ledger.fence({5, 2});
+  CHECK(ledger.record(WorkerId{5}, {{used_in(5, 2, 0, 20, 20), used_in(5, 3, 1, 0, 20), used_in(5, 4, 1, 20, 20)}, 1})
+            .empty());
+  CHECK(ledger.summary().repeated == 0);
+  CHECK(ledger.summary().missing == 0);
+  CHECK(ledger.summary().samples == 80);
+}
+
+TEST_CASE("gaps are what is not there") {
+  IntervalSet set;
+  set.add(10, 10);
+  set.add(30, 10);
+  using Gaps = std::vector<std::pair<std::uint64_t, std::uint64_t>>;
+  CHECK(set.gaps(0, 50) == Gaps{{0, 10}, {20, 10}, {40, 10}});
+  CHECK(set.gaps(12, 5).empty());
+  CHECK(set.gaps(15, 20) == Gaps{{20, 10}});
+  CHECK(set.gaps(50, 5) == Gaps{{50, 5}});
+}

@@ -212,7 +212,7 @@ TEST_CASE("the audits are kept beside the journal, readable by the owner only, a
   std::vector<std::string> reports;
   const auto report = [&](const std::string& text) { reports.push_back(text); };
   protocol::WorkerAudit first{{{1, 1, 0, 0, 32, true, 0xffffffffffffffff}, {1, 2, 0, 64, 32, false, 0}}, 1, {}};
-  protocol::WorkerAudit second{{{1, 2, 0, 96, 32, false, 0}}, 7, WorkerId{2}};
+  protocol::WorkerAudit second{{{1, 2, 0, 96, 32, false, 0}}, 7, WorkerId{2}, true};
   const std::string path = audit_path_of(journal);
   {
     AuditFile file(path, report);
@@ -237,6 +237,8 @@ TEST_CASE("the audits are kept beside the journal, readable by the owner only, a
   CHECK(resumed->audits[0].second.steps[1].first_position == 64);
   CHECK(resumed->audits[1].second.batch == 7);
   CHECK(resumed->audits[1].second.of == WorkerId{2});
+  CHECK(resumed->audits[1].second.from_checkpoint);
+  CHECK_FALSE(resumed->audits[0].second.from_checkpoint);
   AuditFile(path, report).clear();
   CHECK(replay_journal(journal)->audits.empty());
   CHECK(reports.empty());
