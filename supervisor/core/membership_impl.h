@@ -183,7 +183,6 @@ class Membership::Impl {
   void gather_joiners();
   void prepare_recovery(std::vector<WorkerId> members);
   void prepare_stop();
-  void recovery_prepare_failed(const std::string& why);
   void recovery_prepare_timed_out();
   void leave_out(std::set<WorkerId> guilty, const std::string& why);
   void wait_for_min_expired();

@@ -295,20 +295,6 @@ std::string Membership::Impl::recovery_cause() const {
   return text;
 }
 
-// Whoever cannot build although everybody it needs lives is not worth another round.
-void Membership::Impl::recovery_prepare_failed(const std::string& why) {
-  cancel_change(why);
-  if (++change_.attempts <= kRetries) {
-    const Millis delay = kFirstRetryDelay * (1 << (change_.attempts - 1));
-    tell(Tell::Level::kWarning, why + "; trying again in " + std::to_string(delay.count()) + " ms");
-    change_.retrying = true;
-    change_.timer = arm({TimerKind::kRetry, {}, {}}, now_ + delay);
-    return;
-  }
-  change_.attempts = 0;
-  leave_out(change_.failed, "could not build the communicator: " + why);
-}
-
 void Membership::Impl::recovery_prepare_timed_out() {
   const std::set<WorkerId> late(change_.waiting.begin(), change_.waiting.end());
   cancel_change("no answer in time");

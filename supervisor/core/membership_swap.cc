@@ -161,7 +161,6 @@ void Membership::Impl::cancel_change(const std::string& why) {
 }
 
 void Membership::Impl::prepare_failed(const std::string& why) {
-  if (recovering()) return recovery_prepare_failed(why);
   cancel_change(why);
   if (++change_.attempts <= kRetries) {
     const Millis delay = kFirstRetryDelay * (1 << (change_.attempts - 1));
@@ -170,12 +169,15 @@ void Membership::Impl::prepare_failed(const std::string& why) {
     change_.timer = arm({TimerKind::kRetry, {}, {}}, now_ + delay);
     return;
   }
+  change_.attempts = 0;
+  // Whoever cannot build although everybody it needs lives is not worth another round.
+  const std::string what = "could not build the communicator: " + why;
+  if (recovering()) return leave_out(change_.failed, what);
   std::vector<WorkerId> guilty_joiners;
   for (WorkerId id : change_.failed) {
     if (!is_member(id) && roster_.worker(id) != nullptr) guilty_joiners.push_back(id);
   }
-  change_.attempts = 0;
-  for (WorkerId id : guilty_joiners) expel_joiner(id, "could not build the communicator: " + why);
+  for (WorkerId id : guilty_joiners) expel_joiner(id, what);
   if (guilty_joiners.empty()) give_up_change(why);
 }
 

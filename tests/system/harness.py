@@ -351,6 +351,14 @@ class Case(unittest.TestCase):
             self.assertEqual(int(audit[key]), 0, f"audit: {audit}")
         self.assertGreater(int(audit["steps"]), 0)
 
+    def assert_stops_clean(self, run):
+        """Stops the run: status 0, nothing left, every sample once, every step once."""
+        run.do("stop", run.name)
+        self.assertEqual(run.wait(), 0)
+        run.wait_no_processes()
+        self.assert_audit_clean(run)
+        self.assert_steps_continue(run)
+
     def assert_steps_continue(self, run):
         """Committed step numbers have no hole and no worker commits a step twice."""
         records = run.steps()

@@ -61,11 +61,7 @@ class SupervisorLost(Case):
             self.assertEqual(len(run.events("spawn")), 3)
             run.do("resize", run.name, 4)
             run.wait_size(4)
-            run.do("stop", run.name)
-            self.assertEqual(run.wait(), 0)
-            run.wait_no_processes()
-            self.assert_audit_clean(run)
-            self.assert_steps_continue(run)
+            self.assert_stops_clean(run)
 
     def test_the_same_command_again_takes_the_run_over(self):
         with ResumableRun(job()) as run:
@@ -202,11 +198,7 @@ class SshHosts(Case):
             self.assertEqual(pids(run.wait_size(2)), before)
             run.do("resize", run.name, 4)
             run.wait_size(4)
-            run.do("stop", run.name)
-            self.assertEqual(run.wait(), 0)
-            run.wait_no_processes()
-            self.assert_audit_clean(run)
-            self.assert_steps_continue(run)
+            self.assert_stops_clean(run)
 
 
 class Output(Case):

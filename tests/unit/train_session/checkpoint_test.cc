@@ -1,37 +1,19 @@
 // When the session writes checkpoints and what a run begins with. The files are tested in tests/unit/checkpoint.
 #include <doctest/doctest.h>
-#include <stdlib.h>
 
 #include <filesystem>
-#include <set>
 #include <string>
 #include <vector>
 
 #include "fake_run.h"
+#include "tests/unit/checkpoint/directory.h"
 
 namespace elastictrain::test {
 namespace {
 
 namespace fs = std::filesystem;
 
-class Directory {
- public:
-  Directory() {
-    char name[] = "/tmp/et-checkpoint-test-XXXXXX";
-    REQUIRE(::mkdtemp(name) != nullptr);
-    path_ = name;
-  }
-  ~Directory() { fs::remove_all(path_); }
-  const std::string& path() const { return path_; }
-  std::set<std::string> names() const {
-    std::set<std::string> names;
-    for (const auto& entry : fs::directory_iterator(path_)) names.insert(entry.path().filename().string());
-    return names;
-  }
-
- private:
-  std::string path_;
-};
+using checkpoint::test::Directory;
 
 TEST_CASE("a stopped run leaves a checkpoint and a new run goes on from it") {
   Directory directory;
