@@ -2,6 +2,7 @@
 """Runs named benchmarks: bench.py [--json] [--list] [--repetitions N] NAME…"""
 
 import argparse
+import signal
 import sys
 import traceback
 
@@ -73,6 +74,7 @@ def show(row, as_json):
 
 def main():
     options = parse()
+    signal.signal(signal.SIGTERM, lambda *unused: sys.exit(143))  # so that a run in progress is ended as well
     if options.list:
         for name, (_, what) in BENCHMARKS.items():
             print(f"{name:<18} {what}")

@@ -20,7 +20,7 @@ import torchrun
 
 SETTLE_STEPS = 8
 
-Fault = collections.namedtuple("Fault", "idle step first")  # in seconds; `first`: from the fault to the next step
+Fault = collections.namedtuple("Fault", "idle step")  # in seconds
 
 
 def large_steps(**changes):
@@ -42,8 +42,7 @@ def after_fault(run, fault, size, gone, timeout=60):
     ordered = [times[step] for step in sorted(times)]
     start = max((t for t in ordered if t <= at), default=ordered[0])
     median = statistics.median(swap.gaps(ordered[-2 * SETTLE_STEPS:]))
-    first = next(t for t in ordered if t > at + 0.001)
-    return Fault(max(swap.gaps([t for t in ordered if t >= start])) - median, median, first - at)
+    return Fault(max(swap.gaps([t for t in ordered if t >= start])) - median, median)
 
 
 def killed_workers(config, repetitions):
@@ -126,7 +125,7 @@ def kill_host(repetitions):
             killed.append(after_fault(run, lambda: kill_pids(victim.pids()), 3, set(victim.pids()), 90))
             victim = lab.host("node2")
             gone = set(victim.pids())
-            cut.append(after_fault_at(run, lambda: victim.set_link(False), 2))
+            cut.append(after_fault(run, lambda: victim.set_link(False), 2, set()))
             victim.set_link(True)
             run.wait_status(lambda s: s.get("world_size") == 3 and not gone & set(pids(s)), 90, "the host's return")
             run.do("stop", run.name)
@@ -135,10 +134,6 @@ def kill_host(repetitions):
                      f"{rows.spread(idles_ms(killed))} ms; agent and worker of one of 3 hosts killed")
     yield rows.below("kill-host/link", statistics.median(idles_ms(cut)) / 1000, "s", 4,
                      f"{rows.spread(idles_ms(cut))} ms; the cable of one of 3 hosts pulled, default settings")
-
-
-def after_fault_at(run, fault, size):
-    return after_fault(run, fault, size, set())
 
 
 def kill_pids(victims):
@@ -160,7 +155,6 @@ def hang(repetitions):
         run.wait(60)
         stacks = sum(record["event"] == "stacks" for record in run.journal())
     step = statistics.median(fault.step for fault in faults)
-    firsts = [fault.first + fault.idle for fault in faults if fault.first < step] or [fault.first for fault in faults]
     yield rows.below("hang/idle", statistics.median(fault.idle for fault in faults), "s",
                      round(max(3 * step, 1.0) + 1.0, 2),
                      f"{rows.spread([fault.idle for fault in faults], 2)} s after SIGSTOP; median step "
