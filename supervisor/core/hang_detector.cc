@@ -175,6 +175,7 @@ std::optional<HangDetector::Over> HangDetector::judge_lifeless(WorkerId worker, 
   if (!record.stopped && !idle(cpu, record.silent)) return std::nullopt;
   const bool alone = records_.size() == 1;
   Millis most = limit(record, alone || !record.stopped ? kWide : 1);
+  if (record.silent < most) return std::nullopt;  // before a look at all others, which each pulse cannot pay for
   if (!alone && !holding_ && !others_wait(worker, most / 2)) most = settings_.hang_max;
   if (record.silent < most) return std::nullopt;
   return Over{record.silent, most, record.stopped ? "it is stopped" : "it is silent and uses no CPU", cpu};
@@ -208,13 +209,22 @@ bool HangDetector::others_wait(WorkerId worker, Millis least) const {
   });
 }
 
-bool HangDetector::everybody_waits(Millis least, Instant now) const {
-  return std::all_of(records_.begin(), records_.end(), [&](const auto& entry) {
+// Begins with the member that did not wait last time: as long as it does not, a look costs nothing, whatever the size.
+bool HangDetector::everybody_waits(Millis least, Instant now) {
+  const auto waits = [&](const auto& entry) {
     const Record& record = entry.second;
     const bool lives = record.known && !record.stopped && record.unseated.count() == 0 &&
                        now - record.seen <= longest_gap_ - record.silent;
     return lives && record.heartbeat.place == StepPlace::kReducing && record.still >= least && !record.condemned;
-  });
+  };
+  const auto first = records_.lower_bound(does_not_wait_);
+  auto found = std::find_if_not(first, records_.end(), waits);
+  if (found == records_.end()) {
+    found = std::find_if_not(records_.begin(), first, waits);
+    if (found == first) return true;
+  }
+  does_not_wait_ = found->first;
+  return false;
 }
 
 void HangDetector::look_for_stuck(const Record& record, Instant now, std::vector<HangFinding>& findings) {

@@ -122,7 +122,7 @@ class HangDetector {
   std::optional<Over> judge_step(WorkerId worker, const Record& record) const;
   std::optional<Over> judge_unseated(const Record& record) const;
   bool others_wait(WorkerId worker, Millis least) const;
-  bool everybody_waits(Millis least, Instant now) const;
+  bool everybody_waits(Millis least, Instant now);
   void look_for_stuck(const Record& record, Instant now, std::vector<HangFinding>& findings);
   HangFinding describe(HangFinding::Kind kind, WorkerId worker, const Record& record, const Over& over) const;
 
@@ -133,7 +133,8 @@ class HangDetector {
   std::map<WorkerId, Record> records_;
   double common_us_ = 0;  // the last median of any member
   std::optional<Instant> stuck_suspected_;
-  bool stuck_told_ = false;  // in this generation
+  WorkerId does_not_wait_{};  // at the last look at all members
+  bool stuck_told_ = false;   // in this generation
   bool holding_ = false;
   std::uint32_t stuck_times_ = 0;
   Step stuck_step_ = 0;
