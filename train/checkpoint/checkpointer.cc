@@ -1,15 +1,39 @@
 #include "train/checkpoint/checkpointer.h"
 
+#include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
+#include <cstdlib>
 #include <cstring>
 #include <mutex>
 #include <optional>
 #include <utility>
 
+#include "train/checkpoint/files.h"
+
 namespace elastictrain::checkpoint {
+namespace {
+
+struct Free {
+  void operator()(std::byte* bytes) const { std::free(bytes); }
+};
+using AlignedBytes = std::unique_ptr<std::byte[], Free>;
+
+// Without content; nothing where memory is short. In huge pages where they are to be had: the first copy takes one
+// fault for each page.
+AlignedBytes aligned_bytes(std::uint64_t bytes) {
+  constexpr std::size_t kHugePage = 2 << 20;
+  const std::size_t alignment = bytes >= kHugePage ? kHugePage : kDirectAlignment;
+  const std::size_t size = (static_cast<std::size_t>(bytes) + alignment - 1) / alignment * alignment;
+  AlignedBytes found(static_cast<std::byte*>(std::aligned_alloc(alignment, std::max(size, alignment))));
+  if (found && alignment == kHugePage) ::madvise(found.get(), size, MADV_HUGEPAGE);
+  return found;
+}
+
+}  // namespace
 
 // Outlives the Checkpointer while a write hangs.
 struct Checkpointer::Shared {
@@ -40,7 +64,7 @@ struct Checkpointer::Shared {
   const state::StateBuffers* buffers;
 
   // Of the thread that copies, then of the one that writes.
-  std::unique_ptr<std::byte[]> copy;
+  AlignedBytes copy;
   std::uint64_t copy_bytes = 0;
   std::uint64_t layout_hash = 0;
   std::vector<Tensor> tensors;
@@ -68,15 +92,16 @@ void Checkpointer::Shared::note(std::string key, std::string text) {
 
 void Checkpointer::Shared::copy_state() {
   const auto bytes = buffers->total_bytes();
-  if (copy == nullptr || copy_bytes != bytes) {
-    copy = std::make_unique_for_overwrite<std::byte[]>(bytes);
+  if (!copy || copy_bytes != bytes) {
+    copy.reset();
+    copy = aligned_bytes(bytes);
     copy_bytes = bytes;
     layout_hash = buffers->layout_hash();
     tensors = tensors_of(*buffers);
   }
   std::uint64_t offset = 0;
   for (const auto& buffer : buffers->buffers()) {
-    if (buffer.bytes != 0) std::memcpy(copy.get() + offset, buffer.data, buffer.bytes);
+    if (buffer.bytes != 0 && copy) std::memcpy(copy.get() + offset, buffer.data, buffer.bytes);
     offset += buffer.bytes;
   }
   copying = false;
@@ -84,6 +109,7 @@ void Checkpointer::Shared::copy_state() {
 }
 
 Status Checkpointer::Shared::write(const Snapshot& snapshot) {
+  if (!copy) return Error{ErrorCode::kIo, "no memory for a copy of " + std::to_string(copy_bytes) + " bytes of state"};
   Manifest manifest;
   manifest.identity = {snapshot.progress.generation_base + snapshot.generation, snapshot.progress.committed_step};
   manifest.run = settings.run;

@@ -63,7 +63,12 @@ NewFile::NewFile(std::string path, std::string temporary, File file)
     : path_(std::move(path)), temporary_(std::move(temporary)), file_(std::move(file)) {}
 
 NewFile::NewFile(NewFile&& other) noexcept
-    : path_(std::move(other.path_)), temporary_(std::exchange(other.temporary_, {})), file_(std::move(other.file_)) {}
+    : path_(std::move(other.path_)),
+      temporary_(std::exchange(other.temporary_, {})),
+      file_(std::move(other.file_)),
+      offset_(other.offset_),
+      direct_(other.direct_),
+      can_direct_(other.can_direct_) {}
 
 NewFile::~NewFile() {
   if (!temporary_.empty()) ::unlink(temporary_.c_str());
@@ -76,12 +81,34 @@ Result<NewFile> NewFile::create(const std::string& directory, const std::string&
   return NewFile(directory + "/" + name, path, std::move(file));
 }
 
+void NewFile::set_direct(bool wanted) {
+  if (direct_ == wanted) return;
+  const int flags = ::fcntl(file_.fd(), F_GETFL);
+  if (flags < 0 || ::fcntl(file_.fd(), F_SETFL, wanted ? flags | O_DIRECT : flags & ~O_DIRECT) != 0) {
+    can_direct_ = false;
+    return;
+  }
+  direct_ = wanted;
+}
+
+void NewFile::choose_direct(std::span<const std::byte> bytes) {
+  const auto address = reinterpret_cast<std::uintptr_t>(bytes.data());
+  const bool aligned = (address | bytes.size() | offset_) % kDirectAlignment == 0;
+  set_direct(aligned && can_direct_);
+}
+
 Status NewFile::write(std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
+    choose_direct(bytes);
     const auto written = ::write(file_.fd(), bytes.data(), bytes.size());
     if (written < 0 && errno == EINTR) continue;
+    if (written < 0 && errno == EINVAL && direct_) {  // of another alignment than ours, or of none
+      can_direct_ = false;
+      continue;
+    }
     if (written <= 0) return system_error(path_, "write", written == 0 ? ENOSPC : errno);
     bytes = bytes.subspan(static_cast<std::size_t>(written));
+    offset_ += static_cast<std::uint64_t>(written);
   }
   return {};
 }

@@ -45,7 +45,12 @@ class Reading {
 // At most `most` bytes, else an error.
 Result<std::vector<std::byte>> read_whole(const std::string& path, std::size_t most);
 
-// write() … sync() publish(); without publish() the file is removed again.
+// Memory, lengths and offsets of this alignment go to the disk past the page cache.
+inline constexpr std::size_t kDirectAlignment = 4096;
+
+// write() … sync() publish(); without publish() the file is removed again. What is aligned is written past the page
+// cache where the file system can: a copy of a large state in there would cost training CPU time and others their
+// cached files.
 class NewFile {
  public:
   static Result<NewFile> create(const std::string& directory, const std::string& name, const std::string& temporary);
@@ -58,9 +63,14 @@ class NewFile {
 
  private:
   NewFile(std::string path, std::string temporary, File file);
+  void choose_direct(std::span<const std::byte> bytes);
+  void set_direct(bool wanted);
   std::string path_;
   std::string temporary_;  // path; empty once there is none
   File file_;
+  std::uint64_t offset_ = 0;
+  bool direct_ = false;
+  bool can_direct_ = true;
 };
 
 Status make_directory(const std::string& directory);

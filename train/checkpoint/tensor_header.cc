@@ -12,7 +12,7 @@ namespace {
 using nlohmann::json;
 
 constexpr std::size_t kLengthBytes = 8;
-constexpr std::size_t kAlignment = 8;
+constexpr std::size_t kAlignment = 4096;  // of the data: readers ask for 8, writing past the page cache for more
 constexpr const char* kMetadata = "__metadata__";
 
 Error invalid(std::string what) {
@@ -108,7 +108,7 @@ Result<std::string> encode_tensor_header(std::span<const Tensor> tensors,
   } catch (const json::exception&) {
     return invalid("a state's name is not UTF-8, which a checkpoint cannot hold; rename it");
   }
-  text.append((kAlignment - text.size() % kAlignment) % kAlignment, ' ');
+  text.append((kAlignment - (kLengthBytes + text.size()) % kAlignment) % kAlignment, ' ');
   std::string header;
   for (std::size_t i = 0; i < kLengthBytes; ++i) header += static_cast<char>(text.size() >> (8 * i));
   return header + text;
