@@ -1,0 +1,46 @@
+// Purpose: what a policy wants, and why. Whoever carries it out may be unable to; the next view shows what came of it.
+//
+// Pure values. What is not set stays as it is.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace elastictrain::heuristics {
+
+// `code` is one word that programs compare ("efficiency_too_low"); `text` is a line for people with the numbers in it
+// ("efficiency of 6→7 was 0.31 < 0.5"); `numbers` are the same figures for programs.
+struct Reason {
+  std::string code;
+  std::string text;
+  std::vector<std::pair<std::string, double>> numbers;
+};
+
+struct Replacement {
+  std::uint64_t worker = 0;
+  Reason reason;
+};
+
+struct JobDecision {
+  std::optional<std::uint32_t> workers;
+  std::vector<Replacement> replacements;
+  std::vector<double> speeds;  // one for each rank: shares follow in proportion; empty: equal shares
+  std::optional<std::uint32_t> per_worker_batch;
+  std::optional<double> learning_rate_factor;  // in place of the rule's
+  std::optional<std::string> topology;
+  std::optional<std::string> synchronization;
+  Reason reason;  // always set, also when everything stays ("settled", "measuring")
+  bool changes() const {
+    return workers || !replacements.empty() || !speeds.empty() || per_worker_batch || learning_rate_factor ||
+           topology || synchronization;
+  }
+};
+
+struct Decision {
+  std::vector<JobDecision> jobs;  // one for each job of the view, in its order
+};
+
+}  // namespace elastictrain::heuristics

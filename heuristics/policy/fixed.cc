@@ -1,0 +1,28 @@
+#include "heuristics/policy/fixed.h"
+
+namespace elastictrain::heuristics {
+namespace {
+
+struct Nothing final : PolicyState {
+  std::unique_ptr<PolicyState> clone() const override { return std::make_unique<Nothing>(); }
+};
+
+class Fixed final : public Policy {
+ public:
+  std::unique_ptr<PolicyState> initial_state() const override { return std::make_unique<Nothing>(); }
+  Decision decide(const ClusterView& view, PolicyState&, Rng&) const override {
+    JobDecision keep;
+    keep.reason = {"fixed", "the size is fixed", {}};
+    return {std::vector<JobDecision>(view.jobs.size(), keep)};
+  }
+};
+
+}  // namespace
+
+PolicySpec fixed_policy() {
+  return {"fixed", "keeps the size; resize and failures alone change it", {}, [](const Parameters&) {
+            return std::make_unique<Fixed>();
+          }};
+}
+
+}  // namespace elastictrain::heuristics

@@ -1,0 +1,10 @@
+// Purpose: the policy of a run that keeps its size: `elastictrain resize` and failures alone change it.
+#pragma once
+
+#include "heuristics/policy/policy.h"
+
+namespace elastictrain::heuristics {
+
+PolicySpec fixed_policy();
+
+}  // namespace elastictrain::heuristics

@@ -1,0 +1,87 @@
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+#include "heuristics/policy/fixed.h"
+#include "heuristics/policy/policy.h"
+
+namespace elastictrain::heuristics {
+namespace {
+
+std::string plain(double value) {
+  char text[40];
+  std::snprintf(text, sizeof text, "%.12g", value);
+  return text;
+}
+
+const char* kind_of(const Value& value) {
+  if (std::holds_alternative<double>(value)) return "a number";
+  return std::holds_alternative<bool>(value) ? "true or false" : "a text";
+}
+
+std::string joined(const std::vector<std::string>& words) {
+  std::string all;
+  for (const auto& word : words) all += (all.empty() ? "" : ", ") + word;
+  return all;
+}
+
+// Empty: it is one.
+std::string problem_of(const ParameterSpec& spec, const Value& value) {
+  if (value.index() != spec.standard.index()) return spec.name + " must be " + kind_of(spec.standard);
+  if (const auto* given = std::get_if<double>(&value); given && !(*given >= spec.least && *given <= spec.most)) {
+    return spec.name + " must be from " + plain(spec.least) + " to " + plain(spec.most) + ", not " + plain(*given);
+  }
+  const auto* word = std::get_if<std::string>(&value);
+  if (word && !spec.choices.empty() && std::find(spec.choices.begin(), spec.choices.end(), *word) == spec.choices.end())
+    return spec.name + " must be one of " + joined(spec.choices) + ", not \"" + *word + "\"";
+  return "";
+}
+
+}  // namespace
+
+const std::vector<PolicySpec>& policies() {
+  static const std::vector<PolicySpec> kAll{fixed_policy()};
+  return kAll;
+}
+
+const PolicySpec* find_policy(const std::string& name) {
+  const auto& all = policies();
+  const auto found = std::find_if(all.begin(), all.end(), [&](const PolicySpec& spec) { return spec.name == name; });
+  return found == all.end() ? nullptr : &*found;
+}
+
+CheckedParameters check_parameters(const PolicySpec& spec, const Parameters& given) {
+  CheckedParameters checked;
+  std::vector<std::string> known;
+  for (const auto& parameter : spec.parameters) {
+    checked.parameters[parameter.name] = parameter.standard;
+    known.push_back(parameter.name);
+  }
+  for (const auto& [name, value] : given) {
+    const auto parameter = std::find_if(spec.parameters.begin(), spec.parameters.end(),
+                                        [&](const ParameterSpec& candidate) { return candidate.name == name; });
+    if (parameter == spec.parameters.end()) {
+      checked.problem = "policy \"" + spec.name + "\" knows no " + name + "; it knows " +
+                        (known.empty() ? std::string("no parameters") : joined(known));
+    } else {
+      checked.problem = problem_of(*parameter, value);
+    }
+    if (!checked.problem.empty()) return checked;
+    checked.parameters[name] = value;
+  }
+  return checked;
+}
+
+double number(const Parameters& parameters, const std::string& name) {
+  return std::get<double>(parameters.at(name));
+}
+
+bool flag(const Parameters& parameters, const std::string& name) {
+  return std::get<bool>(parameters.at(name));
+}
+
+const std::string& text(const Parameters& parameters, const std::string& name) {
+  return std::get<std::string>(parameters.at(name));
+}
+
+}  // namespace elastictrain::heuristics
