@@ -19,6 +19,9 @@ import threading
 import time
 import unittest
 
+import sanitizer
+
+sanitizer.collect_reports()
 BINARY = os.environ.get("ELASTICTRAIN_BINARY", "")
 MARK = "ELASTICTRAIN_TEST_MARK"
 
@@ -98,7 +101,8 @@ def pause(seconds):
 
 
 def wait_until(condition, timeout, what):
-    """The first true value of condition(); fails aloud after `timeout` seconds."""
+    """The first true value of condition(); fails aloud after `timeout` seconds (of a build without a sanitizer)."""
+    timeout *= sanitizer.SLOWDOWN
     deadline = time.monotonic() + timeout
     while True:
         value = condition()
@@ -168,7 +172,7 @@ class Run:
 
     def resume(self, *arguments):
         """Takes the run over under its name, or starts it again from its newest checkpoint."""
-        self.process.wait(10)
+        self.process.wait(10 * sanitizer.SLOWDOWN)
         self.argv = [BINARY, "run", "--resume", self.name, *map(str, arguments)]
         return self.start()
 
@@ -181,6 +185,7 @@ class Run:
 
     def wait(self, timeout=30):
         """The exit status, negative for a signal as in subprocess."""
+        timeout *= sanitizer.SLOWDOWN
         try:
             status = self.process.wait(timeout)
         except subprocess.TimeoutExpired:
@@ -218,8 +223,8 @@ class Run:
         """`elastictrain WORDS` beside the run; completed process."""
         argv = [BINARY, *[str(word) for word in words]]
         environment = {**os.environ, **self.environment}
-        return subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=timeout,
-                              stdin=subprocess.DEVNULL)
+        return subprocess.run(argv, env=environment, capture_output=True, text=True, stdin=subprocess.DEVNULL,
+                              timeout=timeout * sanitizer.SLOWDOWN)
 
     def do(self, *words, timeout=30):
         done = self.command(*words, timeout=timeout)
@@ -344,6 +349,15 @@ def step_interval(records):
 class Case(unittest.TestCase):
     maxDiff = 4000
 
+    def run(self, result=None):
+        self.addCleanup(self.assert_no_reports)  # the first one runs last
+        return super().run(result)
+
+    def assert_no_reports(self):
+        reports = sanitizer.take_reports()
+        if reports:
+            raise Failed(f"{len(reports)} processes have reports of a sanitizer:\n" + "\n".join(reports))
+
     def assert_audit_clean(self, run):
         audit = run.audit()
         self.assertIsNotNone(audit, "the journal has no audit record")
@@ -379,4 +393,10 @@ def main():
         sys.exit(1)
     signal.signal(signal.SIGTERM, lambda *unused: sys.exit(143))
     runner = unittest.TextTestRunner(verbosity=2, resultclass=_Result)
-    unittest.main(testRunner=runner)
+    try:
+        unittest.main(testRunner=runner)
+    finally:
+        late = sanitizer.take_reports()
+        if late:
+            print("reports of a sanitizer after the last case:\n" + "\n".join(late), file=sys.stderr)
+            sys.exit(1)

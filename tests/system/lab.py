@@ -23,6 +23,8 @@ import tempfile
 import time
 import unittest
 
+import sanitizer
+
 PREFIX = "etlab"
 SUBNET = "10.77.0."
 SUBNET6 = "fd77::"
@@ -257,7 +259,8 @@ class Lab:
         self._write(f"{host.name}.sshd_config", "\n".join([
             f"ListenAddress {host.address}", f"HostKey {self.path(host.name + '.key')}", "PidFile none", "UsePAM no",
             "StrictModes no", "PermitRootLogin yes", "PasswordAuthentication no", "MaxStartups 200", "MaxSessions 200",
-            f"AuthorizedKeysFile {self.path('authorized_keys')}", "LogLevel VERBOSE"]) + "\n")
+            f"AuthorizedKeysFile {self.path('authorized_keys')}", "LogLevel VERBOSE",
+            *self._set_env()]) + "\n")
         covered = [*self.hide, home]
         script = "".join(f"mount -t tmpfs -o mode=700 none {directory}\n" for directory in covered)
         script = (f"set -e\nhostname {host.name}\n{script}"
@@ -267,6 +270,12 @@ class Lab:
         with open(self.path(f"{host.name}.start"), "w") as log:
             host.sshd = host.popen([find_tool("unshare"), "--uts", "--mount", "sh", "-c", script],
                                    stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+
+    @staticmethod
+    def _set_env():
+        """What every session gets; sshd takes the first SetEnv only."""
+        variables = [f"{name}={os.environ[name]}" for name in sanitizer.OPTIONS if name in os.environ]
+        return ["SetEnv " + " ".join(variables)] if variables else []
 
     def _wait_for_sshd(self, host):
         log = self.path(host.name + ".log")

@@ -19,12 +19,13 @@
 
 #include "supervisor/protocol/codec.h"
 #include "supervisor/transport/frame_connection.h"
+#include "tests/slowdown.h"
 
 namespace elastictrain::testing {
 
 using namespace protocol;
 
-inline constexpr std::chrono::seconds kPatience{20};
+inline constexpr std::chrono::seconds kPatience{20 * kSlowdown};
 
 inline bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;

@@ -20,6 +20,7 @@
 #include "supervisor/run_directory.h"
 #include "supervisor/supervisor.h"
 #include "supervisor/timers.h"
+#include "tests/slowdown.h"
 #include "tests/unit/supervisor/scene.h"
 
 namespace elastictrain {
@@ -204,7 +205,7 @@ TEST_CASE("an agent that sends rubbish or floods is dropped and named") {
     scene.launcher.behaviours["odd"].after_hello = behaviour;
     REQUIRE(scene.open().ok());
     scene.run([&] {
-      for (int i = 0; i < 1'000 && !scene.journal_has("agent_lost", words); ++i) {
+      for (int i = 0; i < 1'000 * testing::kSlowdown && !scene.journal_has("agent_lost", words); ++i) {
         std::this_thread::sleep_for(milliseconds(5));
       }
     });

@@ -20,13 +20,14 @@
 #include <tuple>
 
 #include "supervisor/protocol/codec.h"
+#include "tests/slowdown.h"
 
 namespace elastictrain::test {
 namespace {
 
 using protocol::GenerationPlan;
 
-constexpr std::chrono::seconds kPatience{30};
+constexpr std::chrono::seconds kPatience{30 * testing::kSlowdown};
 
 bool contains(const std::vector<WorkerId>& list, WorkerId worker) {
   return std::find(list.begin(), list.end(), worker) != list.end();
