@@ -20,6 +20,11 @@ bool may_take_long(StepPlace place) {
   return place == StepPlace::kStarting || place == StepPlace::kOutside || place == StepPlace::kCheckpoint;
 }
 
+// It waits there for what we order, so that the time until then says nothing.
+bool waits_for_orders(StepPlace place) {
+  return place == StepPlace::kStarting || place == StepPlace::kHalted;
+}
+
 bool inside_step(StepPlace place) {
   return place == StepPlace::kComputing || place == StepPlace::kUpdating;
 }
@@ -75,7 +80,11 @@ void HangDetector::seat(Generation generation, const std::vector<WorkerId>& memb
     fresh.heartbeat = old.heartbeat;
     fresh.silent = old.silent;
     fresh.quiet = old.quiet;
-    fresh.cpu = fresh.cpu_when_moved = old.cpu;
+    fresh.unseated = old.unseated;
+    fresh.cpu = old.cpu;
+    const bool waited = waits_for_orders(old.heartbeat.place);
+    fresh.still = waited ? Millis{0} : old.still;
+    fresh.cpu_when_moved = waited ? old.cpu : old.cpu_when_moved;
     fresh.cpu_when_heard = old.cpu_when_heard;
     fresh.stopped = old.stopped;
   }
@@ -120,7 +129,11 @@ void HangDetector::take(Record& record, const protocol::WorkerPulse& pulse, Inst
   record.silent = std::min(fresh ? passed : record.silent + passed, record.quiet);
   const Millis visit = millis(pulse.heartbeat.place_ms) + record.quiet;
   record.still = std::min(moved ? passed : record.still + passed, visit);
-  record.unseated = pulse.heartbeat.generation < generation_ ? record.unseated + passed : Millis{0};
+  if (pulse.heartbeat.generation >= generation_) {
+    record.unseated = Millis{0};
+  } else if (!holding_) {
+    record.unseated += passed;
+  }
   if (fresh) record.cpu_when_heard = pulse.cpu_ms;
   if (moved) record.cpu_when_moved = pulse.cpu_ms;
   if (!fresh) return;
@@ -164,7 +177,7 @@ std::optional<HangDetector::Over> HangDetector::judge(WorkerId worker, const Rec
   if (holding_) return std::nullopt;
   if (const auto over = judge_unseated(record)) return over;
   if (const auto over = judge_step(worker, record)) return over;
-  if (place == StepPlace::kReducing || place == StepPlace::kHalted || record.still < settings_.hang_max)
+  if (record.still < settings_.hang_max || place == StepPlace::kHalted || waits_for_members(record))
     return std::nullopt;
   return Over{record.still, settings_.hang_max, "it makes no progress at all", used(record.cpu, record.cpu_when_moved)};
 }
@@ -183,7 +196,8 @@ std::optional<HangDetector::Over> HangDetector::judge_lifeless(WorkerId worker, 
 
 std::optional<HangDetector::Over> HangDetector::judge_step(WorkerId worker, const Record& record) const {
   const bool settled = record.first_step != 0 && record.heartbeat.step > record.first_step;
-  if (!settled || !inside_step(record.heartbeat.place)) return std::nullopt;
+  const bool reduces_alone = record.heartbeat.place == StepPlace::kReducing && records_.size() == 1;
+  if (!settled || !(inside_step(record.heartbeat.place) || reduces_alone)) return std::nullopt;
   const std::uint64_t cpu = used(record.cpu, record.cpu_when_moved);
   const bool works = !idle(cpu, record.still);
   const Millis most = limit(record, works ? kWideWithCpu : kWide);
@@ -201,6 +215,15 @@ std::optional<HangDetector::Over> HangDetector::judge_unseated(const Record& rec
   return Over{record.unseated, most, "it does not take its place among the others", cpu};
 }
 
+// In the all-reduce; or in the first seat, of a generation that others have not come to yet.
+bool HangDetector::waits_for_members(const Record& record) const {
+  if (record.heartbeat.place == StepPlace::kReducing) return records_.size() > 1;
+  if (record.heartbeat.place != StepPlace::kStarting) return false;
+  return std::any_of(records_.begin(), records_.end(), [&](const auto& entry) {
+    return entry.second.heartbeat.generation < record.heartbeat.generation;
+  });
+}
+
 bool HangDetector::others_wait(WorkerId worker, Millis least) const {
   return std::any_of(records_.begin(), records_.end(), [&](const auto& entry) {
     const Record& other = entry.second;
@@ -215,7 +238,7 @@ bool HangDetector::everybody_waits(Millis least, Instant now) {
     const Record& record = entry.second;
     const bool lives = record.known && !record.stopped && record.unseated.count() == 0 &&
                        now - record.seen <= longest_gap_ - record.silent;
-    return lives && record.heartbeat.place == StepPlace::kReducing && record.still >= least && !record.condemned;
+    return lives && record.still >= least && !record.condemned && waits_for_members(record);
   };
   const auto first = records_.lower_bound(does_not_wait_);
   auto found = std::find_if_not(first, records_.end(), waits);

@@ -14,7 +14,8 @@
 //   between
 //               steps nor receives its first state: added to 4 or 10 x limit, for the open step may be finished first
 //   hang_max    everything else: no learned step time yet, starting, between steps (data, evaluation), a checkpoint,
-//               nobody is held up, all are stopped at once
+//               nobody is held up, all are stopped at once. Who has its first seat and waits for those who have not
+//               taken theirs waits as in an all-reduce
 // A verdict takes two looks, as in failure_detector.h: time in which nothing was heard of a worker's agent counts for
 // nothing, and what was suspected is withdrawn when it moves. So neither our own sleep nor a whole run that is
 // suspended condemns anybody.
@@ -70,8 +71,9 @@ class HangDetector {
   HangDetector(const FailureSettings& settings, Millis longest_gap, Millis seat_time)
       : settings_(settings), longest_gap_(longest_gap), seat_time_(seat_time) {}
 
-  // A generation begins: who is watched, and what was learned becomes what others have learned. The same number again
-  // changes nothing.
+  // A generation begins: who is watched, and what was learned becomes what others have learned. Who has not moved since
+  // the last one, or not taken its seat in that, is no better off by it: recoveries that follow one another must not
+  // hide their cause. The same number again changes nothing.
   void seat(Generation generation, const std::vector<WorkerId>& members);
   // Also watches a worker that is about to become a member.
   void watch(WorkerId worker) { records_.try_emplace(worker); }
@@ -93,7 +95,7 @@ class HangDetector {
     protocol::WorkerHeartbeat heartbeat;
     Millis still{0};        // in one place of one step
     Millis silent{0};       // without a new heartbeat
-    Millis unseated{0};     // in an older generation
+    Millis unseated{0};     // in an older generation, while nothing else kept it from its seat
     Millis quiet{0};        // the agent's own figure of it
     std::uint64_t cpu = 0;  // now
     std::uint64_t cpu_when_moved = 0;
@@ -121,6 +123,7 @@ class HangDetector {
   std::optional<Over> judge_lifeless(WorkerId worker, const Record& record) const;
   std::optional<Over> judge_step(WorkerId worker, const Record& record) const;
   std::optional<Over> judge_unseated(const Record& record) const;
+  bool waits_for_members(const Record& record) const;
   bool others_wait(WorkerId worker, Millis least) const;
   bool everybody_waits(Millis least, Instant now);
   void look_for_stuck(const Record& record, Instant now, std::vector<HangFinding>& findings);

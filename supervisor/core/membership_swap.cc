@@ -95,7 +95,7 @@ void Membership::Impl::commit() {
   for (WorkerId id : change_.members) roster_.worker(id)->seated = true;
   change_.stage = Stage::kCommitted;
   change_.waiting = {to.begin(), to.end()};
-  if (recovering()) watch_for_hangs(change_.generation, change_.members);
+  if (recovering() || generation_ == 0) watch_for_hangs(change_.generation, change_.members);
   for (WorkerId id : change_.members) hangs_.watch(id);
   dirty_ = true;
 }

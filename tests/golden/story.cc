@@ -370,6 +370,10 @@ class Story {
            say(id, protocol::WorkerActive{generation_, first_step_, 0});
          });
        }},
+      {"seated",  // they have taken their seats, but cannot begin
+       [this](const Words& w) {
+         each(w, std::vector<WorkerId>(members_), [this](WorkerId id) { seats_[id] = generation_; });
+       }},
       {"left",
        [this](const Words& w) {
          each(w, {}, [this](WorkerId id) { say(id, protocol::WorkerLeft{generation_, 100 * generation_ - 1}); });

@@ -407,6 +407,83 @@ TEST_CASE("progress makes a stuck data plane a first one again") {
   CHECK(findings[0].times == 1);
 }
 
+TEST_CASE("recoveries that follow one another do not hide who does not take its seat") {
+  for (const auto& [place, most_ms] : std::map<Place, std::int64_t>{{Place::kComputing, 17'000},
+                                                                    {Place::kHalted, 17'000},
+                                                                    {Place::kOutside, 62'000},
+                                                                    {Place::kCheckpoint, 62'000}}) {
+    CAPTURE(static_cast<int>(place));
+    Training run(2, Millis(100));
+    run.run_for(Millis(20'000));
+    run.sits(1, place, 0.0);
+    run.others_wait();
+    Millis seated{0};
+    std::vector<HangFinding> findings;
+    for (Generation generation = 3; findings.empty() && generation < 99; generation += 2) {
+      run.detector_.hold();
+      run.run_for(Millis(500));
+      run.detector_.seat(generation, {WorkerId{1}, WorkerId{2}});
+      run.worker(2).generation = generation;
+      const Instant began = run.now_;
+      findings = only(run.run_for(Millis(5000)), Kind::kGuilty);
+      seated += run.since(began);
+    }
+    REQUIRE_FALSE(findings.empty());
+    CHECK(findings.back().worker == WorkerId{1});
+    CHECK(seated <= Millis(most_ms));
+  }
+}
+
+TEST_CASE("the time in which a recovery could not go on counts against nobody") {
+  Training run(2, Millis(100));
+  run.run_for(Millis(20'000));
+  run.detector_.hold();
+  run.sits(1, Place::kHalted, 0.0);
+  run.others_wait();
+  CHECK(run.run_for(Millis(300'000)).empty());
+  run.detector_.seat(3, {WorkerId{1}, WorkerId{2}});
+  CHECK(run.run_for(Millis(10'000)).empty());
+}
+
+TEST_CASE("of those who start only who does not come is found") {
+  Training run(3, Millis(100));
+  for (std::uint32_t id = 1; id <= 3; ++id) {
+    run.worker(id).generation = 0;
+    run.sits(id, Place::kStarting, 0.0);
+  }
+  run.detector_.hold();  // a start before this one was lost
+  run.run_for(Millis(90'000));
+  run.detector_.seat(5, {WorkerId{1}, WorkerId{2}, WorkerId{3}});
+  run.worker(1).generation = run.worker(2).generation = 5;
+  CHECK(run.run_for(Millis(59'000)).empty());
+  const auto findings = run.run_for(Millis(3000));
+  REQUIRE_FALSE(findings.empty());
+  CHECK(findings.back().kind == Kind::kGuilty);
+  CHECK(findings.back().worker == WorkerId{3});
+}
+
+TEST_CASE("a joiner that waits for members which never come to the boundary hides nothing") {
+  Training run(2, Millis(100));
+  run.run_for(Millis(20'000));
+  run.others_wait();
+  run.worker(3).generation = 2;
+  run.sits(3, Place::kStarting, 0.0);
+  run.detector_.watch(WorkerId{3});
+  const auto findings = run.run_for(Millis(30'000));
+  REQUIRE(findings.size() == 1);
+  CHECK(findings[0].kind == Kind::kStuck);
+}
+
+TEST_CASE("a world of one has nobody to wait for in the all-reduce") {
+  Training run(1, Millis(100));
+  run.run_for(Millis(20'000));
+  run.sits(1, Place::kReducing, 0.0);
+  const auto findings = run.run_for(Millis(10'000));
+  REQUIRE_FALSE(findings.empty());
+  CHECK(findings.back().kind == Kind::kGuilty);
+  CHECK(findings.back().limit_ms == 4000);
+}
+
 TEST_CASE("detection can be switched off") {
   FailureSettings off = settings();
   off.detect_hangs = false;
