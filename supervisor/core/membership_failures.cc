@@ -111,7 +111,7 @@ void Membership::Impl::lose_member(Loss loss) {
   if (!recovering() && progressed_) losses_.clear();
   losses_.push_back(loss);
   if (end_.mode == EndMode::kFinishing && nobody_else_trains()) {
-    lose_finished(loss);
+    end_without(loss, "; the training had ended before");
     return;
   }
   charge(loss);
@@ -130,14 +130,14 @@ void Membership::Impl::lose_member(Loss loss) {
   recover(loss.text);
 }
 
-// Who has finished has seen that all had used up their data, so that nothing is lost with the rest. A program that
-// fails at its end has failed all the same.
-void Membership::Impl::lose_finished(const Loss& loss) {
+// The last of a run that ends anyway is lost: the end stands. Who has finished has seen that all had used up their
+// data, so that nothing is lost with the rest. A program that fails at its end has failed all the same.
+void Membership::Impl::end_without(const Loss& loss, const char* why) {
   if (loss.by_itself) {
     fail_run(loss.status, loss.text + loss.detail);
     return;
   }
-  tell(Tell::Level::kWarning, loss.text + "; the training had ended before");
+  tell(Tell::Level::kWarning, loss.text + why);
   begin_end(EndMode::kNow, end_.status, end_.reason);
 }
 
@@ -214,7 +214,7 @@ void Membership::Impl::act_on(const HangFinding& finding) {
     return;
   }
   Worker* worker = roster_.worker(finding.worker);
-  if (worker == nullptr || worker->dying || !is_waited_for(worker->id)) return;
+  if (worker == nullptr || !worker->trains() || !is_waited_for(worker->id)) return;
   const char* event = "hang";
   if (finding.kind == HangFinding::Kind::kSuspected) event = "hang_suspected";
   if (finding.kind == HangFinding::Kind::kWithdrawn) event = "hang_withdrawn";

@@ -158,7 +158,7 @@ class Membership::Impl {
   void charge(const Loss& loss);
   void blame_host(const Loss& loss);
   void judge_success();
-  void lose_finished(const Loss& loss);
+  void end_without(const Loss& loss, const char* why);
   bool nobody_else_trains() const;
   void act_on(const HangFinding& finding);
   bool is_waited_for(WorkerId id) const;

@@ -20,7 +20,7 @@ void Membership::Impl::lose_state() {
   first.text = recovery_cause();
   if (!losses_.empty()) first = losses_.front();
   if (end_.mode == EndMode::kFinishing) {
-    lose_finished(first);
+    end_without(first, "; the training had ended before");
     return;
   }
   journal("state_lost",
@@ -31,7 +31,9 @@ void Membership::Impl::lose_state() {
               .text("reason", recovery_cause()),
           true);
   if (end_.mode != EndMode::kNone) {
-    fail_run(first.status, first.text + first.detail);
+    // What was asked for, to end in order, cannot be had any more; a status that says worse stands.
+    if (end_.status == 0) return fail_run(first.status, first.text + first.detail);
+    end_without(losses_.empty() ? first : losses_.back(), "; the run was ending");
     return;
   }
   if (is_bad_code()) {
