@@ -43,6 +43,8 @@ class HostHealth {
   std::optional<Instant> cooled_until(const std::string& host, Instant now) const;
   std::uint32_t failures(const std::string& host, Instant now) const;
   std::vector<Cooled> cooled(Instant now) const;
+  // What so many failures in a row cost.
+  Millis cool_down(std::uint32_t failures) const;
   // "host B failed 3 times in a row (link down) and is left alone for 20 s"; empty when it is not cooled.
   std::string text(const std::string& host, Instant now) const;
 
@@ -55,7 +57,6 @@ class HostHealth {
     std::string reason;
   };
 
-  Millis cool_down(std::uint32_t failures) const;
   bool proven(const Record& record, Instant now) const;
 
   FailureSettings settings_;

@@ -115,21 +115,22 @@ std::vector<Place> Membership::Impl::free_places() const {
   const std::set<std::string> avoided = avoided_hosts();
   std::vector<Place> preferred;
   std::vector<Place> others;
-  std::vector<Place> cooled;
+  std::vector<Place> doubtful;
   for (const Agent* agent : roster_.agents_in_order()) {
     if (!agent->reachable()) continue;
     std::set<std::uint32_t> taken;
     for (WorkerId id : agent->workers) taken.insert(roster_.worker(id)->slot);
-    auto& list = !health_.usable(agent->host, now_) ? cooled : avoided.contains(agent->host) ? others : preferred;
+    auto& list = !health_.usable(agent->host, now_) ? doubtful : avoided.contains(agent->host) ? others : preferred;
     for (std::uint32_t slot = 0; slot < agent->slots; ++slot) {
       const Place place{agent->id, slot};
-      if (!taken.contains(slot) && !roster_.is_blamed(place)) list.push_back(place);
+      if (taken.contains(slot) || roster_.rests(place, now_)) continue;
+      (roster_.is_blamed(place) ? doubtful : list).push_back(place);
     }
   }
   preferred.insert(preferred.end(), others.begin(), others.end());
-  // Rather a doubtful host than none.
+  // Rather a doubtful host or slot than none.
   const std::size_t others_can_train = roster_.workers().size() + preferred.size();
-  if (others_can_train < settings_.min_workers) preferred.insert(preferred.end(), cooled.begin(), cooled.end());
+  if (others_can_train < settings_.min_workers) preferred.insert(preferred.end(), doubtful.begin(), doubtful.end());
   return preferred;
 }
 

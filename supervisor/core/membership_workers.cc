@@ -214,7 +214,12 @@ void Membership::Impl::on(const WorkerSpawnFailed& event) {
 }
 
 void Membership::Impl::drop_joiner(const Worker& worker, const std::string& why, Retry retry) {
-  roster_.blame(worker.place(), retry == Retry::kOnce ? 1 : 2);
+  const std::uint32_t failures = roster_.blame(worker.place(), retry == Retry::kOnce ? 1 : 2);
+  if (roster_.is_blamed(worker.place())) {
+    const Instant again = now_ + health_.cool_down(failures);
+    roster_.rest(worker.place(), again);
+    arm({TimerKind::kCooled, {}, {}}, again);
+  }
   journal("dropped", Fields().number("worker", worker.id.value).text("reason", why));
   tell(Tell::Level::kWarning, "new worker " + to_string(worker.id) + " on " + worker.host + " " + why);
   dirty_ = true;

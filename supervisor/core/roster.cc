@@ -111,13 +111,18 @@ bool Roster::any_launching() const {
 }
 
 std::size_t Roster::blamed_slots() const {
-  return static_cast<std::size_t>(std::count_if(failures_.begin(), failures_.end(),
-                                                [](const auto& entry) { return entry.second >= kFailuresPerSlot; }));
+  return static_cast<std::size_t>(std::count_if(
+      blame_.begin(), blame_.end(), [](const auto& entry) { return entry.second.failures >= kFailuresPerSlot; }));
 }
 
 bool Roster::is_blamed(Place place) const {
-  const auto found = failures_.find({place.agent, place.slot});
-  return found != failures_.end() && found->second >= kFailuresPerSlot;
+  const auto found = blame_.find({place.agent, place.slot});
+  return found != blame_.end() && found->second.failures >= kFailuresPerSlot;
+}
+
+bool Roster::rests(Place place, Instant now) const {
+  const auto found = blame_.find({place.agent, place.slot});
+  return found != blame_.end() && now < found->second.rests_until;
 }
 
 }  // namespace elastictrain::core

@@ -100,17 +100,27 @@ class Roster {
   std::uint32_t usable_slots() const;
   bool any_launching() const;
 
-  // A slot in which workers keep failing is left alone.
-  void blame(Place place, std::uint32_t failures) { failures_[{place.agent, place.slot}] += failures; }
-  void clear_blame() { failures_.clear(); }
-  void clear_blame(Place place) { failures_.erase({place.agent, place.slot}); }
+  // A slot in which workers keep failing is left alone. Returns the failures so far.
+  std::uint32_t blame(Place place, std::uint32_t failures) { return blame_of(place).failures += failures; }
+  // Until when, even if too few are left to train.
+  void rest(Place place, Instant until) { blame_of(place).rests_until = until; }
+  void clear_blame() { blame_.clear(); }
+  void clear_blame(Place place) { blame_.erase({place.agent, place.slot}); }
   bool is_blamed(Place place) const;
+  bool rests(Place place, Instant now) const;
   std::size_t blamed_slots() const;
 
  private:
   std::map<AgentId, Agent> agents_;
   std::map<WorkerId, Worker> workers_;
-  std::map<std::pair<AgentId, std::uint32_t>, std::uint32_t> failures_;
+  struct Blame {
+    std::uint32_t failures = 0;
+    Instant rests_until;
+  };
+
+  Blame& blame_of(Place place) { return blame_[{place.agent, place.slot}]; }
+
+  std::map<std::pair<AgentId, std::uint32_t>, Blame> blame_;
   std::uint32_t last_agent_ = 0;
   std::uint32_t last_worker_ = 0;
 };

@@ -25,7 +25,7 @@ enum class TimerKind : std::uint8_t {
   kVanished,    // a worker that its agent does not list should have ended by an event of its own
   kRelaunch,    // a lost host may be tried again
   kStacks,      // where a hung worker is stuck should be known
-  kCooled,      // a host that failed again and again may be used again
+  kCooled,      // a host or slot that failed again and again may be used again
 };
 
 struct TimerUse {
