@@ -74,6 +74,7 @@ const std::map<std::string_view, JournalReplay::Handler>& JournalReplay::handler
       {"host_again", &R::host_offered},
       {"host_slots", &R::host_slots},
       {"host_vanished", &R::host_vanished},
+      {"host_back", &R::host_back},
       {"notice", &R::host_noticed},
       {"agent_connected", &R::agent_connected},
       {"agent_lost", &R::agent_gone},
@@ -156,6 +157,10 @@ void JournalReplay::host_vanished(const Record& record) {
   AgentId id;
   const Agent* agent = agent_on(record.text("host"), &id);
   if (agent != nullptr && !agent->connected) state_.agents.erase(id);
+}
+
+void JournalReplay::host_back(const Record& record) {
+  if (Agent* agent = agent_on(record.text("host"))) agent->drain = false;
 }
 
 void JournalReplay::host_noticed(const Record& record) {

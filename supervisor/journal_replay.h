@@ -77,6 +77,7 @@ class JournalReplay {
   void host_offered(const Record& record);
   void host_slots(const Record& record);
   void host_vanished(const Record& record);
+  void host_back(const Record& record);
   void host_noticed(const Record& record);
   void agent_connected(const Record& record);
   void agent_gone(const Record& record);

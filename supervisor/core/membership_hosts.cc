@@ -55,6 +55,7 @@ void Membership::Impl::offer_host(const HostSlots& offered, std::uint32_t order,
   if (!known->offered) {
     journal("host_back", Fields().text("host", offered.host));
     known->offered = true;
+    known->drain = false;  // that was asked of the host it has been
     new_wish();
   }
   if (known->slots != offered.slots) {

@@ -100,6 +100,14 @@ TEST_CASE("a refused wish is none, a drained host stays drained, a shrunk run st
   CHECK(run.agents[1].drain);
 }
 
+TEST_CASE("a host that comes back is drained no more") {
+  const core::Resumed run =
+      replay({R"({"event":"notice","host":"A","agent":1})", R"({"event":"notice","host":"B","agent":2})",
+              R"({"event":"host_vanished","host":"B"})", R"({"event":"host_back","host":"B"})"});
+  CHECK(run.agents[0].drain);
+  CHECK_FALSE(run.agents[1].drain);
+}
+
 TEST_CASE("a plan that was prepared, and a change that was committed, are unsettled") {
   const char* prepare =
       R"({"event":"prepare","generation":2,"previous":1,"members":[1,2,3],"leavers":[],"shares":[1,1,1]})";
