@@ -230,18 +230,13 @@ void DataPlane::look_again() {
   }
 }
 
-DataPlane::Transfer& DataPlane::transfer_of(const TransferKey& key, const protocol::GenerationPlan& plan) {
-  const auto [found, fresh] = transfers_.try_emplace(key);
-  if (!fresh) return found->second;
-  const auto limit = Millis(plan.build_deadline_ms == 0 ? 30'000 : plan.build_deadline_ms);
-  queue_.after(limit, [this, key] { end_transfer(key, false); });
-  return found->second;
-}
-
 void DataPlane::offer_state(WorkerId donor, WorkerId joiner, const protocol::GenerationPlan& plan, Snapshot snapshot,
                             Transferred done) {
   const TransferKey key{key_of(plan), {donor, joiner}};
-  Transfer& transfer = transfer_of(key, plan);
+  Transfer& transfer = transfers_[key];
+  // A joiner alone waits as long as it takes: donors come when they come.
+  const auto limit = Millis(plan.build_deadline_ms == 0 ? 30'000 : plan.build_deadline_ms);
+  queue_.after(limit, [this, key] { end_transfer(key, false); });
   transfer.snapshot = std::move(snapshot);
   transfer.at_donor = std::move(done);
   try_transfer(key);
@@ -250,7 +245,7 @@ void DataPlane::offer_state(WorkerId donor, WorkerId joiner, const protocol::Gen
 void DataPlane::await_state(WorkerId donor, WorkerId joiner, const protocol::GenerationPlan& plan, HeaderCame header,
                             Transferred done) {
   const TransferKey key{key_of(plan), {donor, joiner}};
-  Transfer& transfer = transfer_of(key, plan);
+  Transfer& transfer = transfers_[key];
   transfer.header = std::move(header);
   transfer.at_joiner = std::move(done);
   try_transfer(key);
@@ -268,21 +263,23 @@ void DataPlane::try_transfer(const TransferKey& key) {
   }
   if (!transfer.at_donor || !transfer.at_joiner) return;
   transfer.moving = true;
-  queue_.after(dice_.time(kLeastHop, kMostHop), [this, key] {
-    const auto found = transfers_.find(key);
-    if (found != transfers_.end() && wires_.connected(key.second.first, key.second.second)) {
-      found->second.header(found->second.snapshot);
-    }
-  });
-  queue_.after(kMostHop + dice_.time(kLeastHop, kMostTransfer), [this, key] { move(key); });
+  queue_.after(dice_.time(kLeastHop, kMostHop), [this, key] { move(key); });
 }
 
+// The header first, then the rest. What a broken link holds up comes when it is whole again.
 void DataPlane::move(const TransferKey& key) {
-  if (!transfers_.contains(key)) return;
+  const auto found = transfers_.find(key);
+  if (found == transfers_.end()) return;
   const auto& [donor, joiner] = key.second;
   const bool flows = wires_.runs(donor) && wires_.runs(joiner) && wires_.connected(donor, joiner);
-  if (flows) return end_transfer(key, true);
-  queue_.after(Millis(20), [this, key] { move(key); });
+  if (!flows) {
+    queue_.after(Millis(20), [this, key] { move(key); });
+  } else if (!std::exchange(found->second.header_moved, true)) {
+    found->second.header(found->second.snapshot);
+    queue_.after(dice_.time(kLeastHop, kMostTransfer), [this, key] { move(key); });
+  } else {
+    end_transfer(key, true);
+  }
 }
 
 void DataPlane::end_transfer(const TransferKey& key, bool ok) {

@@ -95,12 +95,12 @@ class DataPlane {
   };
   struct Transfer {
     std::uint64_t group = 0;
-    Instant give_up;
     Snapshot snapshot;
     HeaderCame header;
     Transferred at_donor;
     Transferred at_joiner;
     bool moving = false;
+    bool header_moved = false;
   };
   using TransferKey = std::pair<std::uint64_t, std::pair<WorkerId, WorkerId>>;  // group, donor, joiner
 
@@ -114,7 +114,6 @@ class DataPlane {
   void end_for(std::uint64_t key, std::uint64_t number, WorkerId member, bool may_succeed);
   void gone(std::uint64_t key, WorkerId self, bool graceful);
   void answer_built(Member& member, bool ok, const std::string& reason);
-  Transfer& transfer_of(const TransferKey& key, const protocol::GenerationPlan& plan);
   void try_transfer(const TransferKey& key);
   void move(const TransferKey& key);
   void end_transfer(const TransferKey& key, bool ok);
