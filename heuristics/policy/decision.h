@@ -22,20 +22,27 @@ struct Reason {
 struct Replacement {
   std::uint64_t worker = 0;
   Reason reason;
+  bool other_host = false;  // its own host is what is slow: not there again
+};
+
+struct WorkerSpeed {
+  std::uint64_t worker = 0;
+  double speed = 1;  // samples per second, in any unit that is common to all
 };
 
 struct JobDecision {
   std::optional<std::uint32_t> workers;
   std::vector<Replacement> replacements;
-  std::vector<double> speeds;  // one for each rank: shares follow in proportion; empty: equal shares
+  // Shares follow in proportion; who is not in the list has speed 1, so an empty list means equal shares.
+  std::optional<std::vector<WorkerSpeed>> speeds;
   std::optional<std::uint32_t> per_worker_batch;
   std::optional<double> learning_rate_factor;  // in place of the rule's
   std::optional<std::string> topology;
   std::optional<std::string> synchronization;
   Reason reason;  // always set, also when everything stays ("settled", "measuring")
   bool changes() const {
-    return workers || !replacements.empty() || !speeds.empty() || per_worker_batch || learning_rate_factor ||
-           topology || synchronization;
+    return workers || !replacements.empty() || speeds || per_worker_batch || learning_rate_factor || topology ||
+           synchronization;
   }
 };
 
