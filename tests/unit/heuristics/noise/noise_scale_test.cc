@@ -1,0 +1,152 @@
+#include "heuristics/noise/noise_scale.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+#include "tests/unit/heuristics/noise/noisy_gradients.h"
+
+namespace elastictrain::heuristics {
+namespace {
+
+using doctest::Approx;
+
+// Algorithms B1: b = 32, B = 128, |g_b|^2 = 2, |g_B|^2 = 1.25 gives G = 1, S = 32, noise scale 32.
+constexpr GradientNorms kWorked{
+    .count = 1, .local_square = 2, .global_square = 1.25, .local_batch = 32, .global_batch = 128};
+
+TEST_CASE("the worked numbers of the noise scale") {
+  const auto moments = noise_moments(kWorked);
+  REQUIRE(moments);
+  CHECK(moments->gradient_square == Approx(1));  // (128 * 1.25 - 32 * 2) / (128 - 32) = 96 / 96
+  CHECK(moments->variance == Approx(32));        // (2 - 1.25) / (1/32 - 1/128) = 0.75 / 0.0234375
+  KungFuNoiseScale kungfu;
+  kungfu.add(2, 32, 1.25, 128);
+  CHECK(kungfu.value() == Approx(32));
+  NoiseScale ours;
+  ours.add(kWorked);
+  CHECK(ours.value() == Approx(32));
+}
+
+TEST_CASE("one worker alone says nothing, and neither does no step or a gradient that is not finite") {
+  GradientNorms alone = kWorked;
+  alone.global_batch = 32;
+  CHECK_FALSE(noise_moments(alone));
+  GradientNorms none = kWorked;
+  none.count = 0;
+  CHECK_FALSE(noise_moments(none));
+  GradientNorms overflow = kWorked;
+  overflow.local_square = INFINITY;
+  CHECK_FALSE(noise_moments(overflow));
+  NoiseScale scale;
+  scale.add(alone);
+  scale.add(overflow);
+  CHECK(scale.steps() == 0);
+  CHECK_FALSE(scale.value());
+}
+
+TEST_CASE("two gradients of one worker in a row are a batch of twice the size") {
+  // g1 = (1, 2), g2 = (3, 0): squares 5 and 9, dot 3; average (2, 1): square 5.
+  const auto pair = norms_of_pair(5, 9, 3, 16);
+  CHECK(pair.local_square == Approx(7));
+  CHECK(pair.global_square == Approx(5));
+  CHECK(pair.global_batch == 32);
+  // AdaptDL with n = 2: sqr = (2 * 5 - 7) / 1 = 3; var per batch = 7 - 5 over 1/16 - 1/32: 64 per sample.
+  CHECK(noise_moments(pair)->gradient_square == Approx(3));
+  CHECK(noise_moments(pair)->variance == Approx(64));
+}
+
+TEST_CASE("KungFu's average starts with the first sample and forgets a tenth a step") {
+  KungFuNoiseScale kungfu;
+  kungfu.add(2, 32, 1.25, 128);  // G 1, S 32
+  kungfu.add(3, 32, 1.5, 128);   // G (192 - 96) / 96 = 1, S 1.5 / 0.0234375 = 64
+  CHECK(kungfu.value() == Approx(0.9 * 32 + 0.1 * 64));
+  KungFuNoiseScale negative;
+  negative.add(6, 32, 1.25, 128);  // G (160 - 192) / 96 = -1/3, S 4.75 / 0.0234375 = 202.67
+  CHECK(negative.value() == Approx(-608));
+}
+
+TEST_CASE("a mean over steps counts as so many steps, however they were cut into views") {
+  NoiseScale in_one(100);
+  NoiseScale one_by_one(100);
+  GradientNorms many = kWorked;
+  many.count = 50;
+  in_one.add(many);
+  for (int step = 0; step < 50; ++step) one_by_one.add(kWorked);
+  CHECK(in_one.value() == Approx(*one_by_one.value()));
+  CHECK(in_one.steps() == one_by_one.steps());
+}
+
+TEST_CASE("what was long ago is forgotten") {
+  NoiseScale scale(100);
+  for (int step = 0; step < 500; ++step) scale.add(kWorked);
+  GradientNorms later = kWorked;  // G 1, S 64 as above
+  later.local_square = 3;
+  later.global_square = 1.5;
+  for (int step = 0; step < 1000; ++step) scale.add(later);
+  CHECK(scale.value() == Approx(64).epsilon(0.001));
+}
+
+TEST_CASE("on gradients with known noise the scale is within 10 % of the true one, whatever the workers") {
+  struct Case {
+    std::uint32_t workers;
+    double batch;
+    double noise_scale;
+  };
+  for (const Case c : {Case{2, 32, 100}, Case{4, 32, 1000}, Case{16, 8, 50}, Case{8, 64, 5000}, Case{64, 16, 300}}) {
+    CAPTURE(c.workers);
+    CAPTURE(c.noise_scale);
+    testing::NoisyGradients source({.dimensions = 500, .noise_scale = c.noise_scale, .seed = 7});
+    NoiseScale scale;
+    for (int step = 0; step < 600; ++step) scale.add(source.step(c.workers, c.batch).norms);
+    REQUIRE(scale.value());
+    CHECK(*scale.value() == Approx(c.noise_scale).epsilon(0.1));
+    REQUIRE(scale.relative_error());
+    CHECK(*scale.relative_error() < 0.1);
+  }
+}
+
+TEST_CASE("the stated error is as large as the error is") {
+  double squares = 0;
+  double stated = 0;
+  constexpr int kSeeds = 60;
+  for (int seed = 0; seed < kSeeds; ++seed) {
+    testing::NoisyGradients source(
+        {.dimensions = 100, .noise_scale = 400, .seed = static_cast<std::uint64_t>(seed + 1)});
+    NoiseScale scale;
+    for (int step = 0; step < 200; ++step) scale.add(source.step(8, 32).norms);
+    REQUIRE(scale.relative_error());
+    squares += std::pow(*scale.value() / 400 - 1, 2) / kSeeds;
+    stated += *scale.relative_error() / kSeeds;
+  }
+  CHECK(stated == Approx(std::sqrt(squares)).epsilon(0.3));
+}
+
+TEST_CASE("the variance of a tensor is the norm over its elements") {
+  // g of two workers (1, 4) and (3, 0): mean (2, 2), mean of squares (5, 8); variances (1, 4).
+  CHECK(gradient_variance({5, 8}, {2, 2}) == Approx(std::sqrt(17.0)));
+}
+
+TEST_CASE("SGD noise is the ratio of means over its window") {
+  SgdNoise noise(3);
+  CHECK_FALSE(noise.value());
+  noise.add({.count = 1, .local_square = 2, .global_square = 1.25});
+  CHECK(noise.value() == Approx(1.6));  // algorithms F: G^2 = 1, S = 32, b = 32, K = 4
+  noise.add({.count = 1, .local_square = 4, .global_square = 1});
+  CHECK(noise.value() == Approx(6 / 2.25));
+  noise.add({.count = 2, .local_square = 1, .global_square = 1});
+  CHECK(noise.value() == Approx(6.0 / 3));  // the first step has left the window: (4 + 2 * 1) / (1 + 2 * 1)
+}
+
+TEST_CASE("SGD noise of independent workers lies between 1 and their number") {
+  CHECK(expected_sgd_noise(32, 32, 4) == Approx(1.6));
+  CHECK(expected_sgd_noise(0, 32, 4) == 1);
+  CHECK(expected_sgd_noise(1e12, 32, 4) == Approx(4));
+  testing::NoisyGradients source({.dimensions = 300, .noise_scale = 32, .seed = 3});
+  SgdNoise noise(2000);
+  for (int step = 0; step < 2000; ++step) noise.add(source.step(4, 32).norms);
+  CHECK(noise.value() == Approx(1.6).epsilon(0.02));
+}
+
+}  // namespace
+}  // namespace elastictrain::heuristics
