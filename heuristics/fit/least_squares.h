@@ -1,0 +1,46 @@
+// Purpose: the few numerical methods that models of step time are fitted with: linear least squares, bounded nonlinear
+// least squares (projected Gauss-Newton with Levenberg-Marquardt damping) and a bounded simplex search (Nelder-Mead).
+//
+// Pure and deterministic. Sizes are tens of unknowns and hundreds of observations: dense matrices, row by row.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <vector>
+
+namespace elastictrain::heuristics {
+
+using Vector = std::vector<double>;
+using Matrix = std::vector<Vector>;  // rows
+
+// x of A x = b with A symmetric and positive definite; nothing where it is not (to rounding).
+std::optional<Vector> solve_positive_definite(Matrix a, Vector b);
+
+// The lower triangle L of A = L L^T; nothing where A is not positive definite.
+std::optional<Matrix> cholesky(Matrix a);
+
+// x that minimises sum of (weight * (row . x - y))^2. Columns that the rows do not tell apart share what there is to
+// explain (the shortest solution with columns scaled to length 1), so that too few observations still give an answer.
+Vector linear_least_squares(const Matrix& rows, const Vector& y, const Vector& weights);
+
+struct Bounds {
+  Vector lower;
+  Vector upper;
+};
+
+struct Minimum {
+  Vector at;
+  double value = 0;  // half the sum of squares, or the objective itself
+  int iterations = 0;
+};
+
+// A point where no direction within the bounds reduces the sum of squared residuals; derivatives by differences.
+// `start` is moved into the bounds. The number of residuals must not change between calls.
+Minimum least_squares(const std::function<Vector(const Vector&)>& residuals, const Vector& start, const Bounds& bounds,
+                      int most_iterations = 60);
+
+// For objectives that are not sums of squares. `step`: the size of the first simplex.
+Minimum nelder_mead(const std::function<double(const Vector&)>& objective, const Vector& start, const Bounds& bounds,
+                    double step = 0.1, int most_iterations = 2000);
+
+}  // namespace elastictrain::heuristics
