@@ -1,7 +1,12 @@
 #include "heuristics/batch_plan.h"
 
 #include <algorithm>
+#include <cmath>
+#include <functional>
 #include <limits>
+#include <numeric>
+#include <queue>
+#include <utility>
 
 namespace elastictrain::heuristics {
 
@@ -13,16 +18,84 @@ std::uint32_t most_workers(const BatchRule& rule) {
   return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(rule.max_global / each, 1, kUnlimited));
 }
 
+namespace {
+
+std::uint64_t global_batch(const BatchRule& rule, std::size_t workers) {
+  const std::uint64_t wanted = std::uint64_t{rule.per_worker} * workers;
+  return rule.max_global == 0 ? wanted : std::min(wanted, rule.max_global);
+}
+
+std::vector<std::uint32_t> equal_shares(std::uint64_t global, std::size_t workers) {
+  std::vector<std::uint32_t> shares(workers, static_cast<std::uint32_t>(global / workers));
+  for (std::uint64_t rank = 0; rank < global % workers; ++rank) ++shares[rank];
+  return shares;
+}
+
+bool are_speeds(const std::vector<double>& speeds) {
+  return std::all_of(speeds.begin(), speeds.end(), [](double speed) { return speed > 0 && std::isfinite(speed); });
+}
+
+// Ranks by when they are done with one more sample; the first of them gets it. Equal ones in the order of ranks.
+class NextSample {
+ public:
+  NextSample(const std::vector<double>& speeds, const std::vector<std::uint32_t>& shares, std::uint64_t most)
+      : speeds_(speeds), shares_(shares), most_(most) {
+    for (std::size_t rank = 0; rank < speeds.size(); ++rank) put(rank);
+  }
+  void put(std::size_t rank) {
+    if (shares_[rank] < most_) ends_.emplace((shares_[rank] + 1) / speeds_[rank], rank);
+  }
+  std::size_t take() {
+    const std::size_t rank = ends_.top().second;
+    ends_.pop();
+    return rank;
+  }
+
+ private:
+  using End = std::pair<double, std::size_t>;
+  const std::vector<double>& speeds_;
+  const std::vector<std::uint32_t>& shares_;
+  std::uint64_t most_;
+  std::priority_queue<End, std::vector<End>, std::greater<>> ends_;
+};
+
+}  // namespace
+
+std::vector<std::uint32_t> share_out(std::uint64_t global, const std::vector<double>& speeds, std::uint32_t max_share) {
+  const std::size_t workers = speeds.size();
+  if (workers == 0) return {};
+  if (global < workers || !are_speeds(speeds)) return equal_shares(global, workers);
+  const std::uint64_t needed = (global + workers - 1) / workers;
+  const std::uint64_t most = max_share == 0 ? global : std::max<std::uint64_t>(max_share, needed);
+  const double sum = std::accumulate(speeds.begin(), speeds.end(), 0.0);
+  std::vector<std::uint32_t> shares(workers);
+  std::uint64_t left = global;
+  for (std::size_t rank = 0; rank < workers; ++rank) {
+    // One less than the exact share at least stays for the queue: it then also evens out what the limits take away.
+    const double exact = static_cast<double>(global) * speeds[rank] / sum;
+    const auto whole = static_cast<std::uint64_t>(std::max(1.0, std::floor(exact) - 1));
+    shares[rank] = static_cast<std::uint32_t>(std::min({whole, most, left - (workers - rank - 1)}));
+    left -= shares[rank];
+  }
+  NextSample next(speeds, shares, most);
+  for (; left > 0; --left) {
+    const std::size_t rank = next.take();
+    ++shares[rank];
+    next.put(rank);
+  }
+  return shares;
+}
+
 BatchPlan plan_batch(const BatchRule& rule, std::uint32_t workers) {
-  BatchPlan plan;
-  if (workers == 0) return plan;
-  plan.global = std::uint64_t{rule.per_worker} * workers;
-  if (rule.max_global != 0) plan.global = std::min(plan.global, rule.max_global);
-  const auto base = static_cast<std::uint32_t>(plan.global / workers);
-  const std::uint64_t larger = plan.global % workers;
-  plan.shares.assign(workers, base);
-  for (std::uint64_t rank = 0; rank < larger; ++rank) ++plan.shares[rank];
-  return plan;
+  if (workers == 0) return {};
+  const std::uint64_t global = global_batch(rule, workers);
+  return {global, equal_shares(global, workers)};
+}
+
+BatchPlan plan_batch(const BatchRule& rule, const std::vector<double>& speeds) {
+  if (speeds.empty()) return {};
+  const std::uint64_t global = global_batch(rule, speeds.size());
+  return {global, share_out(global, speeds, rule.max_share)};
 }
 
 }  // namespace elastictrain::heuristics
