@@ -76,6 +76,7 @@ void add_commands(CLI::App& app, Invocation& invocation) {
   add_drain(app, invocation);
   add_stop(app, invocation);
   add_events(app, invocation);
+  add_explain(app, invocation);
   add_worker(app, invocation);
   add_completion(app, invocation);
   add_agent(app, invocation);

@@ -12,7 +12,7 @@ constexpr const char* kFirstEvent = "run_opened";
 
 // What the core and the edge write is flat; anything deeper is no record of ours.
 Json parse_record(const std::string& line) {
-  constexpr int kMaxDepth = 4;
+  constexpr int kMaxDepth = 8;  // of a view within a record
   const auto shallow = [](int depth, Json::parse_event_t, Json&) { return depth <= kMaxDepth; };
   Json record = Json::parse(line, shallow, false);
   const bool good = record.is_object() && record.contains("event") && record["event"].is_string();

@@ -113,6 +113,7 @@ Supervisor::Impl::Impl(asio::io_context& io, SupervisorOptions options, launcher
                },
                [this](AgentId agent, protocol::AgentUp message) { agent_said(agent, std::move(message)); },
                [this](const std::string& address, const std::string& why) { reject_connection(address, why); }}),
+      policy_(options_.policy),
       timers_(io, [this](std::uint64_t timer) { feed(core::TimerFired{timer}); }),
       rejections_([this](const std::string& address, const std::string& reason, std::uint64_t times) {
         connection_rejected(address, reason, times);

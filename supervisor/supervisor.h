@@ -20,6 +20,7 @@
 #include "supervisor/core/event.h"
 #include "supervisor/core/run_view.h"
 #include "supervisor/core/settings.h"
+#include "supervisor/policy/runner.h"
 #include "supervisor/protocol/message.h"
 #include "supervisor/protocol/result.h"
 
@@ -56,6 +57,8 @@ struct RunFigures {
   std::uint64_t recoveries = 0;
   std::string last_recovery;  // what was lost, in words; empty: nothing yet
   std::optional<double> last_recovery_idle_s;
+  std::string policy;         // its name; empty: the size is fixed
+  std::string policy_reason;  // what it said last
 };
 
 // kFresh: a new run. kTakeOver: one whose supervisor is gone and which may still train. kStartAgain: one that has ended
@@ -79,6 +82,7 @@ struct SupervisorOptions {
   std::string interface;            // data plane; empty: by route
   std::string notice_probe;         // command of every agent's shell; status 0: its host goes away; empty: none
   std::uint64_t notice_probe_ms = 5'000;
+  policy::RunnerSettings policy;
   std::vector<int> forward_signals;  // passed on to the workers
   bool usr1_drains = false;
   std::function<void(const OutputLine&)> on_output;

@@ -88,6 +88,7 @@ void Supervisor::Impl::perform(core::SendToWorkers& action) {
   if (const auto* prepare = std::get_if<protocol::Prepare>(&action.message)) {
     workers_.planned(prepare->plan);
     idle_times_.planned(prepare->plan);
+    policy_.planned(prepare->plan);
   }
   if (const auto* commit = std::get_if<protocol::Commit>(&action.message)) {
     workers_.committed(commit->generation);
@@ -152,16 +153,41 @@ void Supervisor::Impl::note_idle(const std::optional<IdleTimes::Idle>& idle) {
   journal("idle", core::Fields().number("generation", idle->generation).real("idle_ms", idle->seconds * 1e3));
 }
 
+double Supervisor::Impl::up_s() const {
+  return up_before_s_ + std::chrono::duration<double>(clock_now() - started_).count();
+}
+
+// The journal has the decision and its numbers before anything follows from it.
+void Supervisor::Impl::consult_policy() {
+  if (ended_ || !policy_.is_due(up_s())) return;
+  auto considered = policy_.consider(membership_.view(), up_s());
+  if (!considered) return;
+  journal("observed", {{"view", considered->observed}}, false);
+  if (!considered->is_news) return;
+  const heuristics::JobDecision& decision = considered->decision;
+  core::Fields fields;
+  fields.text("policy", options_.policy.name).text("code", decision.reason.code).text("reason", decision.reason.text);
+  if (decision.workers) fields.number("workers", *decision.workers);
+  for (const auto& replacement : decision.replacements) {
+    fields.number("replace", replacement.worker).text("because", replacement.reason.text);
+  }
+  for (const auto& [name, value] : decision.reason.numbers) fields.real(name, value);
+  journal("decided", fields);
+  for (core::Event& event : considered->events) feed(std::move(event));
+}
+
 RunFigures Supervisor::Impl::figures() const {
   RunFigures figures;
   figures.view = membership_.view();
-  figures.uptime_s = up_before_s_ + std::chrono::duration<double>(clock_now() - started_).count();
+  figures.uptime_s = up_s();
   const protocol::WorkerHeartbeat& newest = progress_.newest();
   figures.epoch = newest.epoch;
   figures.epoch_fraction = newest.epoch_fraction;
   figures.step = newest.step;
   figures.loss = newest.loss;
   figures.samples_per_s = newest.samples_per_s;
+  if (!policy_.is_fixed()) figures.policy = options_.policy.name;
+  if (!policy_.is_fixed()) figures.policy_reason = policy_.last_reason().text;
   figures.idle_s = idle_times_.total_s();
   figures.last_idle_s = idle_times_.last_s();
   figures.recoveries = recoveries_.count();

@@ -115,9 +115,12 @@ void Supervisor::Impl::on(AgentId agent, protocol::FromWorker& message) {
 
 void Supervisor::Impl::on(AgentId agent, protocol::AgentReport& message) {
   for (const protocol::WorkerPulse& pulse : message.workers) {
-    if (owns(agent, pulse.worker)) progress_.heard(pulse.heartbeat);
+    if (!owns(agent, pulse.worker)) continue;
+    progress_.heard(pulse.heartbeat);
+    policy_.heard(pulse.worker, pulse.heartbeat, up_s());
   }
   feed(core::AgentReported{agent, std::move(message)});
+  consult_policy();
   figures_changed(false);
 }
 

@@ -20,6 +20,7 @@
 #include "supervisor/host_poller.h"
 #include "supervisor/idle_times.h"
 #include "supervisor/journal.h"
+#include "supervisor/policy/runner.h"
 #include "supervisor/progress.h"
 #include "supervisor/recovery_log.h"
 #include "supervisor/rejections.h"
@@ -98,6 +99,8 @@ class Supervisor::Impl {
   void journal(const std::string& event, const Journal::Fields& fields, bool sync);
   void journal(const std::string& event, core::Fields& fields, bool sync = false);
   void tell(core::Tell::Level level, const std::string& text);
+  double up_s() const;
+  void consult_policy();
   void note_idle(const std::optional<IdleTimes::Idle>& idle);
   void figures_changed(bool at_once);
   void show_figures();
@@ -110,6 +113,7 @@ class Supervisor::Impl {
   Progress progress_;
   IdleTimes idle_times_;
   RecoveryLog recoveries_;
+  policy::Runner policy_;
   Timers timers_;
   Rejections rejections_;
   HostPoller hosts_;

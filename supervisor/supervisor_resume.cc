@@ -8,6 +8,7 @@
 
 #include "supervisor/journal_history.h"
 #include "supervisor/journal_replay.h"
+#include "supervisor/policy/view_json.h"
 #include "supervisor/supervisor_impl.h"
 
 namespace elastictrain {
@@ -35,6 +36,25 @@ void recall_idle(IdleTimes& idle_times, const Journal::Fields& fields) {
   for (const auto& [name, value] : fields) {
     if (name == "idle_ms") idle_times.recall(std::strtod(value.c_str(), nullptr) / 1e3);
   }
+}
+
+void recall_view(policy::Runner& policy, const Journal::Fields& fields) {
+  for (const auto& [name, value] : fields) {
+    if (name != "view") continue;
+    if (const auto view = policy::view_from_json(value)) policy.replay(*view);
+  }
+}
+
+// Of the generation that trains on under the former plan.
+void recall_plan(policy::Runner& policy, const core::Resumed& resumed) {
+  protocol::GenerationPlan plan;
+  plan.generation = resumed.generation;
+  for (std::size_t rank = 0; rank < resumed.members.size(); ++rank) {
+    protocol::Member& member = plan.members.emplace_back();
+    member.worker = resumed.members[rank];
+    if (rank < resumed.shares.size()) member.share = resumed.shares[rank];
+  }
+  policy.planned(plan);
 }
 
 }  // namespace
@@ -104,6 +124,7 @@ Status Supervisor::Impl::look_back() {
   const auto history =
       read_journal_history(directory_->journal_path(), [this](const std::string& event, const Journal::Fields& fields) {
         if (event == "idle") recall_idle(idle_times_, fields);
+        if (event == "observed") recall_view(policy_, fields);
         recoveries_.take(event, fields);
         if (options_.on_journal) options_.on_journal(event, fields);
       });
@@ -117,6 +138,7 @@ void Supervisor::Impl::go_on() {
   core::Resumed resumed = std::move(*std::exchange(resumed_, std::nullopt));
   for (const auto& agent : resumed.agents) agents_.adopt(agent.agent, agent.host);
   workers_.restore(resumed);
+  recall_plan(policy_, resumed);
   feed(std::move(resumed));
 }
 

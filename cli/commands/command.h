@@ -27,6 +27,7 @@ void add_replace(CLI::App& app, Invocation& invocation);
 void add_drain(CLI::App& app, Invocation& invocation);
 void add_stop(CLI::App& app, Invocation& invocation);
 void add_events(CLI::App& app, Invocation& invocation);
+void add_explain(CLI::App& app, Invocation& invocation);
 void add_worker(CLI::App& app, Invocation& invocation);
 void add_agent(CLI::App& app, Invocation& invocation);
 void add_completion(CLI::App& app, Invocation& invocation);

@@ -82,7 +82,8 @@ int print_events(const EventsFlags& flags) {
   if (!reader.is_open()) return complain("events", {ErrorCode::kUnavailable, path + " cannot be read"});
   FileWatch watch(path);
   const auto print = [&flags](std::string_view line) {
-    std::cout << (flags.json ? std::string(line) : render_event(line)) << "\n";
+    const std::string text = flags.json ? std::string(line) : render_event(line);
+    if (!text.empty()) std::cout << text << "\n";
   };
   reader.read_lines(print);
   while (flags.follow && std::cout.flush() && control::is_live(*directory)) {

@@ -53,6 +53,7 @@ int status_of(const Error& error) {
 SupervisorOptions supervisor_options(const RunConfig& config, const RunPlan& plan) {
   SupervisorOptions options;
   options.settings = plan.settings;
+  options.policy = plan.policy;
   options.program = plan.program;
   options.listen_addresses = plan.listen_addresses;
   options.advertise_addresses = plan.advertise_addresses;

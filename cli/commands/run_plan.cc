@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "cli/commands/addresses.h"
+#include "cli/commands/policy_choice.h"
 #include "cli/config/checks.h"
 #include "cli/config/text.h"
 #include "launcher/hostfile.h"
@@ -278,6 +279,8 @@ Result<RunPlan> make_plan(const RunConfig& config, const PlanInputs& inputs) {
   const bool sizes_given = nothing_said_about_hosts || workers.max != 0 || workers.start != 0;
   const Sizes sizes = settle_sizes(workers, count_slots(plan.hosts), sizes_given);
   plan.settings = make_settings(config, sizes, config.name.empty() ? inputs.default_name : config.name);
+  plan.policy = policy_settings(config.policy);
+  plan.policy.observer = observer_settings(config, plan.settings);
   plan.program.argv = program_words(config);
   plan.program.working_directory = working_directory(config, inputs.current_directory);
   auto environment = user_environment(config, inputs.environment);

@@ -18,6 +18,7 @@ namespace elastictrain::cli {
 
 struct RunPlan {
   core::RunSettings settings;
+  policy::RunnerSettings policy;
   WorkerProgram program;
   std::vector<launcher::Host> hosts;  // known before the start; empty with hosts.discover
   bool all_local = true;              // no host that needs another machine

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <charconv>
 #include <csignal>
 #include <string>
 #include <utility>
@@ -11,6 +12,7 @@
 #include "cli/config/text.h"
 #include "cli/output/label.h"
 #include "cli/output/rank_set.h"
+#include "heuristics/policy/policy.h"
 #include "launcher/hostfile.h"
 
 namespace elastictrain::cli {
@@ -99,6 +101,28 @@ Status check_assignment(std::string_view text) {
   const std::size_t equals = text.find('=');
   const bool good = equals != std::string_view::npos && is_variable_name(text.substr(0, equals));
   return good ? Status() : Status(wrong(text, "is not an assignment; write NAME=value"));
+}
+
+Status check_policy(std::string_view text) {
+  std::vector<std::string> names;
+  for (const auto& policy : heuristics::policies()) {
+    if (policy.name == text) return {};
+    names.push_back(policy.name);
+  }
+  const auto meant = closest(text, names);
+  return wrong(text, "is no policy; there are " + join(names, ", ") +
+                         (meant ? "; did you mean \"" + *meant + "\"?" : std::string()));
+}
+
+Status check_host_class(std::string_view text) {
+  const std::size_t equals = text.rfind('=');
+  const std::string price(equals == std::string_view::npos ? "" : text.substr(equals + 1));
+  double amount = -1;
+  const auto [end, error] = std::from_chars(price.data(), price.data() + price.size(), amount);
+  const bool good = equals != 0 && !price.empty() && error == std::errc() && end == price.data() + price.size() &&
+                    amount >= 0 && amount <= 1e9;
+  return good ? Status()
+              : Status(wrong(text, "is not a host pattern with its price per worker and hour; write gpu-*=2.5"));
 }
 
 }  // namespace elastictrain::cli

@@ -3,9 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
+#include "heuristics/policy/policy.h"
 #include "train/builtin/options.h"
 
 namespace elastictrain::cli {
@@ -123,6 +125,20 @@ struct PreemptionConfig {
   std::uint64_t probe_interval_ms = 5'000;
 };
 
+struct PolicyConfig {
+  std::string name = "fixed";
+  std::uint64_t interval_ms = 1'000;
+  std::uint64_t warm_up_steps = 1;
+  std::uint64_t samples_total = 0;
+  std::uint64_t seed = 1;
+  std::map<std::string, heuristics::Parameters> parameters;  // by policy: what was set; the rest is as it says itself
+};
+
+struct CostConfig {
+  double price_per_worker_hour = 0;
+  std::vector<std::string> host_classes;  // "pattern=price"
+};
+
 struct AuditConfig {
   std::uint64_t every_steps = 0;
 };
@@ -156,6 +172,8 @@ struct RunConfig {
   CheckpointConfig checkpoint;
   FailuresConfig failures;
   PreemptionConfig preemption;
+  PolicyConfig policy;
+  CostConfig cost;
   AuditConfig audit;
   SignalsConfig signals;
   EnvironmentConfig environment;

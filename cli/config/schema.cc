@@ -277,6 +277,34 @@ void add_other_keys(std::vector<KeySpec>& keys) {
               });
 }
 
+void add_policy_keys(std::vector<KeySpec>& keys) {
+  using P = PolicyConfig;
+  keys.insert(
+      keys.end(),
+      {
+          {"policy.name", "", "what decides on the size while the run trains; fixed: nothing does", "--policy",
+           TextField{in<&C::policy, &P::name>, check_policy}},
+          {"policy.interval_ms", "milliseconds", "time between two calls of the policy", "",
+           IntegerField{in<&C::policy, &P::interval_ms>, 10, kDayMs}},
+          {"policy.warm_up_steps", "steps", "first steps after a change that measure nothing", "",
+           IntegerField{in<&C::policy, &P::warm_up_steps>, 0, 1'000'000}},
+          {"policy.samples_total", "samples", "of the whole job, for policies that plan to its end; 0: not known", "",
+           IntegerField{in<&C::policy, &P::samples_total>, 0, 1ULL << 60}},
+          {"policy.seed", "", "of the policy's random choices", "",
+           IntegerField{in<&C::policy, &P::seed>, 0, 1ULL << 62}},
+          {"cost.price_per_worker_hour", "", "price of a worker's place for an hour, in any currency", "",
+           NumberField{in<&C::cost, &CostConfig::price_per_worker_hour>, 0, 1e9}},
+          {"cost.host_classes", "", "other prices by host name: {\"gpu-*\" = \"2.5\"}", "",
+           ListField{in<&C::cost, &CostConfig::host_classes>, check_host_class, true}},
+      });
+  for (const auto& policy : heuristics::policies()) {
+    for (const auto& parameter : policy.parameters) {
+      keys.push_back({"policy." + policy.name + "." + parameter.name, "", parameter.help, "",
+                      PolicyKeyField{&policy, &parameter}});
+    }
+  }
+}
+
 void add_trainer_keys(std::vector<KeySpec>& keys) {
   for (const train::TrainerField& field : train::trainer_fields()) {
     keys.push_back({"trainer." + std::string(field.name), std::string(field.unit), std::string(field.help), "",
@@ -291,6 +319,7 @@ std::vector<KeySpec> make_schema() {
   add_launcher_keys(keys);
   add_training_keys(keys);
   add_failure_keys(keys);
+  add_policy_keys(keys);
   add_timeout_keys(keys);
   add_log_keys(keys);
   add_other_keys(keys);
@@ -399,8 +428,31 @@ struct Assign {
     config.use_trainer = true;
     return trainer.field->set(config.trainer, *text);
   }
+  Status operator()(const NumberField& field) const {
+    const auto amount = real();
+    if (!amount || !(*amount >= field.min && *amount <= field.max)) return mismatch(key, value);
+    field.at(config) = *amount;
+    return {};
+  }
+  Status operator()(const PolicyKeyField& field) const {
+    heuristics::Value given;
+    if (const auto amount = real()) given = *amount;
+    if (const auto* truth = std::get_if<bool>(&value)) given = *truth;
+    if (const auto* text = std::get_if<std::string>(&value)) given = *text;
+    const auto checked = heuristics::check_parameters(*field.policy, {{field.parameter->name, given}});
+    if (!checked.problem.empty() || std::holds_alternative<std::vector<std::string>>(value)) {
+      return mismatch(key, value);
+    }
+    config.policy.parameters[field.policy->name][field.parameter->name] = given;
+    return {};
+  }
 
  private:
+  std::optional<double> real() const {
+    if (const auto* whole = std::get_if<std::int64_t>(&value)) return static_cast<double>(*whole);
+    const auto* amount = std::get_if<double>(&value);
+    return amount == nullptr ? std::nullopt : std::optional(*amount);
+  }
   // The trainer reads its options from text; what the file gave must still be of the right kind.
   std::optional<std::string> trainer_text(train::FieldType type) const {
     using train::FieldType;
@@ -446,6 +498,19 @@ struct DescribeType {
     }
     panic("trainer field without a type");
   }
+  std::string operator()(const NumberField& field) const {
+    return "a number from " + number_text(field.min) + " to " + number_text(field.max);
+  }
+  std::string operator()(const PolicyKeyField& field) const {
+    const heuristics::ParameterSpec& parameter = *field.parameter;
+    if (std::holds_alternative<bool>(parameter.standard)) return "true or false";
+    if (std::holds_alternative<double>(parameter.standard)) {
+      return "a number from " + number_text(parameter.least) + " to " + number_text(parameter.most);
+    }
+    std::string names;
+    for (const auto& name : parameter.choices) names += (names.empty() ? "\"" : ", \"") + name + "\"";
+    return names.empty() ? "text" : "one of " + names;
+  }
 };
 
 // What a typed word stands for, by what the key wants.
@@ -467,6 +532,20 @@ struct Reread {
   Value operator()(const ListField& field) const { return split(text, field.split_on_spaces ? ' ' : ','); }
   Value operator()(const ChoiceField&) const { return std::string(trim(text)); }
   Value operator()(const TrainerKeyField&) const { return std::string(text); }
+  Value operator()(const NumberField&) const { return number_or_text(); }
+  Value operator()(const PolicyKeyField& field) const {
+    if (std::holds_alternative<bool>(field.parameter->standard)) return (*this)(BoolField{});
+    return std::holds_alternative<double>(field.parameter->standard) ? number_or_text() : Value(std::string(text));
+  }
+
+ private:
+  Value number_or_text() const {
+    const std::string word(trim(text));
+    double amount = 0;
+    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), amount);
+    if (error != std::errc() || end != word.data() + word.size()) return word;
+    return amount;
+  }
 };
 
 struct Render {
@@ -485,6 +564,18 @@ struct Render {
   }
   std::string operator()(const ChoiceField& field) const { return std::string(field.names[field.get(config)]); }
   std::string operator()(const TrainerKeyField& trainer) const { return trainer.field->get(config.trainer); }
+  std::string operator()(const NumberField& field) const { return number_text(field.at(writable())); }
+  std::string operator()(const PolicyKeyField& field) const {
+    heuristics::Value shown = field.parameter->standard;
+    const auto policy = config.policy.parameters.find(field.policy->name);
+    if (policy != config.policy.parameters.end()) {
+      const auto given = policy->second.find(field.parameter->name);
+      if (given != policy->second.end()) shown = given->second;
+    }
+    if (const auto* truth = std::get_if<bool>(&shown)) return *truth ? "true" : "false";
+    if (const auto* amount = std::get_if<double>(&shown)) return number_text(*amount);
+    return std::get<std::string>(shown);
+  }
 };
 
 }  // namespace
@@ -502,7 +593,7 @@ const KeySpec* find_key(std::string_view name) {
 }
 
 std::pair<std::string_view, std::string_view> split_key(std::string_view name) {
-  const std::size_t dot = name.find('.');
+  const std::size_t dot = name.rfind('.');
   if (dot == std::string_view::npos) return {"", name};
   return {name.substr(0, dot), name.substr(dot + 1)};
 }

@@ -48,12 +48,23 @@ struct TrainerKeyField {
   const train::TrainerField* field = nullptr;
 };
 
+struct NumberField {
+  double& (*at)(RunConfig&);
+  double min = 0;
+  double max = 0;
+};
+struct PolicyKeyField {
+  const heuristics::PolicySpec* policy = nullptr;
+  const heuristics::ParameterSpec* parameter = nullptr;
+};
+
 struct KeySpec {
   std::string name;  // "batch.per_worker"
   std::string unit;  // "" where there is none
   std::string help;
   std::string flag;  // CLI11 form, e.g. "-l,--label"; "" when only --set reaches it
-  std::variant<IntegerField, BoolField, TextField, ListField, ChoiceField, TrainerKeyField> field;
+  std::variant<IntegerField, BoolField, TextField, ListField, ChoiceField, TrainerKeyField, NumberField, PolicyKeyField>
+      field;
   bool flag_is_duration = false;  // the flag takes "90s" or "5m"; a bare number is seconds
 };
 
@@ -63,7 +74,7 @@ using Value = std::variant<bool, std::int64_t, double, std::string, std::vector<
 const std::vector<KeySpec>& schema();
 const KeySpec* find_key(std::string_view name);
 
-// Section of a key ("" for the top level) and its name within it.
+// Section of a key ("" for the top level, "policy.efficiency" for one within another) and its name within it.
 std::pair<std::string_view, std::string_view> split_key(std::string_view name);
 
 // "ELASTICTRAIN_BATCH_PER_WORKER" for "batch.per_worker".

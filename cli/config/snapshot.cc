@@ -26,11 +26,17 @@ struct Take {
   Json operator()(const ListField& field) const { return field.at(const_cast<RunConfig&>(config)); }
   Json operator()(const ChoiceField&) const { return render_value(config, key); }
   Json operator()(const TrainerKeyField&) const { return render_value(config, key); }
+  Json operator()(const NumberField& field) const { return field.at(const_cast<RunConfig&>(config)); }
+  Json operator()(const PolicyKeyField& field) const {
+    const std::string text = render_value(config, key);
+    return std::holds_alternative<std::string>(field.parameter->standard) ? Json(text) : Json::parse(text);
+  }
 };
 
 std::optional<Value> value_of(const Json& json) {
   if (json.is_boolean()) return Value(json.get<bool>());
   if (json.is_number_integer()) return Value(json.get<std::int64_t>());
+  if (json.is_number()) return Value(json.get<double>());
   if (json.is_string()) return Value(json.get<std::string>());
   if (!json.is_array()) return std::nullopt;
   std::vector<std::string> list;

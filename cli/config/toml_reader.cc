@@ -17,7 +17,11 @@ std::string place(const std::string& file, const toml::source_region& region) {
 
 std::vector<std::string> section_names() {
   std::set<std::string> names;
-  for (const KeySpec& key : schema()) names.emplace(split_key(key.name).first);
+  for (const KeySpec& key : schema()) {
+    for (std::string_view name = split_key(key.name).first; !name.empty(); name = split_key(name).first) {
+      names.emplace(name);
+    }
+  }
   names.erase("");
   return {names.begin(), names.end()};
 }
@@ -29,9 +33,9 @@ std::vector<std::string> names_in(std::string_view section) {
     const auto [own, name] = split_key(key.name);
     if (own == section) names.emplace_back(name);
   }
-  if (section.empty()) {
-    const std::vector<std::string> sections = section_names();
-    names.insert(names.end(), sections.begin(), sections.end());
+  for (const std::string& inner : section_names()) {
+    const auto [outer, name] = split_key(inner);
+    if (outer == section) names.emplace_back(name);
   }
   return names;
 }
@@ -86,7 +90,15 @@ class Reader {
 
  private:
   void read_section(const std::string& section, const toml::table& table) {
-    for (const auto& [key, node] : table) read_key(section + "." + std::string(key.str()), key.source(), node);
+    const std::vector<std::string> sections = section_names();
+    for (const auto& [key, node] : table) {
+      const std::string name = section + "." + std::string(key.str());
+      if (node.is_table() && std::find(sections.begin(), sections.end(), name) != sections.end()) {
+        read_section(name, *node.as_table());
+      } else {
+        read_key(name, key.source(), node);
+      }
+    }
   }
 
   void read_key(const std::string& name, const toml::source_region& region, const toml::node& node) {

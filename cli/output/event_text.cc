@@ -65,6 +65,7 @@ std::string visible(std::string_view text) {
 std::string render_event(std::string_view journal_line) {
   const Json line = Json::parse(journal_line, is_shallow, false);
   if (!line.is_object() || !line.contains("event") || !line["event"].is_string()) return visible(journal_line);
+  if (line["event"] == "observed") return "";
   const Json time = line.value("t", Json());
   std::string text = time.is_number() ? clock_text(time.get<double>()) : "";
   text += line["event"].get<std::string>() + " ";

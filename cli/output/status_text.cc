@@ -158,6 +158,9 @@ std::string render_status(const Json& status) {
     if (!value.empty()) out += std::string(title) + value + "\n";
   };
   line("why this size: ", text(status, "size_reason"));
+  if (!text(status, "policy").empty()) {
+    line("policy: ", text(status, "policy") + ": " + text(status, "policy_reason"));
+  }
   line("last change: ", text(status, "last_change"));
   if (number(status, "generation") > 1) line("idle for changes: ", idle_of(status));
   line("failures: ", failures_of(status));

@@ -36,6 +36,12 @@ WorkerHeartbeat fold(const WorkerHeartbeat& older, const WorkerHeartbeat& newer)
   folded.communicate_us = mean(older.communicate_us, newer.communicate_us);
   folded.update_us = mean(older.update_us, newer.update_us);
   folded.samples_per_s = mean(older.samples_per_s, newer.samples_per_s);
+  folded.norm_steps = older.norm_steps + newer.norm_steps;
+  if (folded.norm_steps != 0) {
+    const double norm_part = static_cast<double>(newer.norm_steps) / folded.norm_steps;
+    folded.local_square = older.local_square + (newer.local_square - older.local_square) * norm_part;
+    folded.global_square = older.global_square + (newer.global_square - older.global_square) * norm_part;
+  }
   if (newer.steps > 0) return folded;
   // Of the last committed step, which is the older one's.
   folded.loss = older.loss;

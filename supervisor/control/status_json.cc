@@ -173,6 +173,8 @@ std::string status_answer(const RunFigures& figures, const StatusFacts& facts) {
   object.real("learning_rate_factor", view.learning_rate_factor);
   object.text("size_reason", view.size_reason);
   object.text("last_change", view.last_change);
+  object.text("policy", figures.policy);
+  object.text("policy_reason", figures.policy_reason);
   object.real("uptime_s", figures.uptime_s);
   object.number("epoch", figures.epoch);
   object.real("epoch_fraction", figures.epoch_fraction);

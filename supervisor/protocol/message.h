@@ -63,7 +63,7 @@ struct GenerationPlan {
   // boundary; each member takes its seat where it halted. Members that are no joiners stand at `resume_step`, keep the
   // gradients of the step after it and only repeat its all-reduce; joiners receive the state of `resume_step` (a worker
   // that was a member before and is behind, or had not got all of the state, is one of them). Without members: the run
-  // stops here; `donors` names the one worker that writes the checkpoint.
+  // stops here; `donors` are those who stand at `resume_step`, and the first of them writes the checkpoint.
   Generation fence = 0;
   Step resume_step = 0;
   // Generations of this run that came before, and the first step that each of them took part in, oldest first: a
@@ -154,6 +154,12 @@ struct WorkerHeartbeat {
   double gradient_norm = 0;  // of the averaged gradient
   StepPlace place = StepPlace::kStarting;
   std::uint64_t place_ms = 0;  // for how long it is there
+  std::uint64_t samples_used = 0;  // of the whole job, committed, over all epochs
+  // Squared gradient norms, means over `norm_steps` of these steps: over all workers of their own gradients, and of the
+  // averaged one. Known to the first rank.
+  std::uint32_t norm_steps = 0;
+  double local_square = 0;
+  double global_square = 0;
 };
 
 // Audit mode. Positions are places in the epoch's permutation, so [first, first+count) names exactly the samples.

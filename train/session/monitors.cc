@@ -69,6 +69,7 @@ protocol::WorkerHeartbeat Monitors::heartbeat() {
   heartbeat.epoch_fraction = figures_.epoch_fraction;
   heartbeat.loss = figures_.loss;
   heartbeat.gradient_norm = figures_.gradient_norm;
+  heartbeat.samples_used = figures_.samples_used;
   heartbeat.steps = steps_;
   if (steps_ != 0) put_means(heartbeat);
   return heartbeat;

@@ -45,7 +45,8 @@ struct StepFigures {
   double epoch_fraction = 0;
   double loss = 0;
   double gradient_norm = 0;
-  std::uint64_t global_samples = 0;
+  std::uint64_t global_samples = 0;  // of this step
+  std::uint64_t samples_used = 0;    // of all steps
 };
 
 // Means over the steps since the last heartbeat, and where the run stands.

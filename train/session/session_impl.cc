@@ -308,7 +308,8 @@ void Session::Impl::tell_figures(const OpenStep& step, const session::StepTimes&
                                .epoch = step.cut.epoch,
                                .loss = report_.loss,
                                .gradient_norm = report_.gradient_norm,
-                               .global_samples = step.counted};
+                               .global_samples = step.counted,
+                               .samples_used = progress_.samples_used};
   if (data_.sample_count != 0) {
     const auto& next = progress_.sampler;
     const std::uint64_t used =

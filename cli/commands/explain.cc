@@ -1,0 +1,163 @@
+// `elastictrain explain`: what a run's policy saw and decided, replayed from its journal through the same policy,
+// another one, or other thresholds; shows where the decisions differ.
+#include <iostream>
+#include <memory>
+#include <optional>
+
+#include "cli/commands/beside.h"
+#include "cli/commands/command.h"
+#include "cli/commands/policy_choice.h"
+#include "cli/commands/resume.h"
+#include "cli/config/load.h"
+#include "cli/exit_code.h"
+#include "cli/output/explanation.h"
+#include "supervisor/control/control_protocol.h"
+#include "supervisor/journal_history.h"
+#include "supervisor/policy/view_json.h"
+#include "supervisor/run_record.h"
+
+namespace elastictrain::cli {
+namespace {
+
+struct ExplainFlags {
+  std::string name;
+  std::string journal;
+  std::string policy;
+  std::vector<std::string> set;
+  bool all = false;
+  bool json = false;
+};
+
+// What the run was told; nothing for a journal without its run.
+std::optional<RunConfig> recorded_config(const std::string& directory) {
+  const auto record = load_run_record(directory);
+  if (!record.ok()) return std::nullopt;
+  auto recorded = decode_recorded(record->config);
+  if (!recorded.ok()) return std::nullopt;
+  return std::move(recorded->config);
+}
+
+std::string text_of(const Journal::Fields& fields, const std::string& name) {
+  for (const auto& [key, value] : fields) {
+    if (key != name) continue;
+    const auto json = nlohmann::json::parse(value, nullptr, false);
+    return json.is_string() ? json.get<std::string>() : value;
+  }
+  return "";
+}
+
+Explained explained_of(const heuristics::ClusterView& view, const heuristics::JobDecision& now) {
+  Explained one;
+  one.up_s = view.now_s;
+  one.workers = view.jobs.front().workers;
+  one.now_wants = now.workers.value_or(view.jobs.front().target);
+  one.run_wanted = view.jobs.front().target;
+  for (const auto& replacement : now.replacements) one.now_replaces.push_back(replacement.worker);
+  one.now_reason = now.reason.text;
+  one.now_code = now.reason.code;
+  return one;
+}
+
+class Replay {
+ public:
+  explicit Replay(const policy::RunnerSettings& settings)
+      : policy_(heuristics::find_policy(settings.name)->make(settings.parameters)),
+        state_(policy_->initial_state()),
+        rng_(settings.seed) {}
+
+  void take(const std::string& event, const Journal::Fields& fields) {
+    if (event == "observed") return observed(fields);
+    if (event != "decided" || found_.empty()) return;
+    Explained& last = found_.back();
+    run_reason_ = last.run_reason = text_of(fields, "reason");
+    run_code_ = last.run_code = text_of(fields, "code");
+    if (const std::string workers = text_of(fields, "workers"); !workers.empty()) {
+      last.run_wanted = static_cast<std::uint32_t>(std::strtoul(workers.c_str(), nullptr, 10));
+    }
+    for (const auto& [name, value] : fields) {
+      if (name == "replace") last.run_replaced.push_back(std::strtoull(value.c_str(), nullptr, 10));
+    }
+  }
+  const std::vector<Explained>& found() const { return found_; }
+
+ private:
+  void observed(const Journal::Fields& fields) {
+    for (const auto& [name, value] : fields) {
+      if (name != "view") continue;
+      const auto view = policy::view_from_json(value);
+      if (!view.ok() || view->jobs.size() != 1) continue;
+      const auto decision = policy_->decide(*view, *state_, rng_);
+      if (decision.jobs.size() != 1) continue;
+      found_.push_back(explained_of(*view, decision.jobs.front()));
+      found_.back().run_reason = run_reason_;
+      found_.back().run_code = run_code_;
+    }
+  }
+
+  std::unique_ptr<heuristics::Policy> policy_;
+  std::unique_ptr<heuristics::PolicyState> state_;
+  heuristics::Rng rng_;
+  std::vector<Explained> found_;
+  std::string run_reason_;
+  std::string run_code_;
+};
+
+Result<RunConfig> chosen_config(const ExplainFlags& flags, const std::string& directory) {
+  ConfigInputs inputs;
+  if (flags.journal.empty()) inputs.recorded = recorded_config(directory);
+  if (!flags.policy.empty()) inputs.settings.push_back({"policy.name", flags.policy, "--policy " + flags.policy});
+  for (const std::string& word : flags.set) {
+    const std::size_t equals = word.find('=');
+    if (equals == std::string::npos) return Error{ErrorCode::kInvalid, "--set " + word + ": write --set key=value"};
+    inputs.settings.push_back({word.substr(0, equals), word.substr(equals + 1), "--set " + word});
+  }
+  auto loaded = load_config(inputs);
+  if (const auto* wrong = std::get_if<ConfigError>(&loaded)) return Error{ErrorCode::kInvalid, wrong->text()};
+  return std::move(std::get<LoadedConfig>(loaded).config);
+}
+
+int explain(const ExplainFlags& flags) {
+  std::string directory;
+  std::string path = flags.journal;
+  if (path.empty()) {
+    const auto found = find_run(flags.name);
+    if (!found.ok()) return complain("explain", found.error());
+    directory = *found;
+    path = directory + "/" + control::kJournalName;
+  }
+  const auto config = chosen_config(flags, directory);
+  if (!config.ok()) return complain("explain", config.error());
+  const policy::RunnerSettings settings = policy_settings(config->policy);
+  Replay replay(settings);
+  const auto history = read_journal_history(
+      path, [&](const std::string& event, const Journal::Fields& fields) { replay.take(event, fields); });
+  if (!history.ok()) return complain("explain", history.error());
+  if (replay.found().empty()) {
+    return complain("explain", {ErrorCode::kUnavailable, path + " holds no views yet: a policy is asked every "
+                                                                "policy.interval_ms while the run trains"});
+  }
+  std::cout << (flags.json ? render_explained_json(replay.found(), flags.all)
+                           : render_explained(replay.found(), settings.name, flags.all));
+  return std::cout.flush() ? kExitSuccess : kExitFailure;
+}
+
+}  // namespace
+
+void add_explain(CLI::App& app, Invocation& invocation) {
+  CLI::App* command = app.add_subcommand(
+      "explain", "why the run has its size, and where another policy would have decided differently");
+  const auto flags = std::make_shared<ExplainFlags>();
+  command->group(kGroupBeside);
+  command->add_option("run", flags->name, "name of the run, when several are live; a run that has ended is fine too")
+      ->type_name("NAME");
+  command->add_option("--journal", flags->journal, "a journal file in place of a run's own")->type_name("FILE");
+  command->add_option("--policy", flags->policy, "the policy to replay through; default: the run's own")
+      ->type_name("NAME");
+  command->add_option("--set", flags->set, "another setting, for example --set policy.NAME.KEY=VALUE")
+      ->type_name("KEY=VALUE");
+  command->add_flag("--all", flags->all, "every view, also where both decide the same");
+  command->add_flag("--json", flags->json, "one JSON object a line");
+  command->final_callback([&invocation, flags] { invocation.action = [flags] { return explain(*flags); }; });
+}
+
+}  // namespace elastictrain::cli

@@ -1,0 +1,38 @@
+#include "cli/commands/policy_choice.h"
+
+#include <cstdlib>
+
+namespace elastictrain::cli {
+
+policy::RunnerSettings policy_settings(const PolicyConfig& config) {
+  policy::RunnerSettings policy;
+  policy.name = config.name;
+  const auto given = config.parameters.find(policy.name);
+  const heuristics::Parameters none;
+  // Each value was checked where it was read.
+  policy.parameters = heuristics::check_parameters(*heuristics::find_policy(policy.name),
+                                                   given == config.parameters.end() ? none : given->second)
+                          .parameters;
+  policy.interval_s = static_cast<double>(config.interval_ms) / 1e3;
+  policy.seed = config.seed;
+  return policy;
+}
+
+policy::ObserverSettings observer_settings(const RunConfig& config, const core::RunSettings& settings) {
+  policy::ObserverSettings observer;
+  observer.min_workers = settings.min_workers;
+  observer.max_workers = settings.max_workers;
+  observer.batch = settings.batch;
+  observer.base_batch = heuristics::plan_batch(settings.batch, settings.start_workers).global;
+  observer.samples_total = static_cast<double>(config.policy.samples_total);
+  observer.warm_up_steps = static_cast<std::uint32_t>(config.policy.warm_up_steps);
+  observer.price_per_worker_hour = config.cost.price_per_worker_hour;
+  for (const std::string& entry : config.cost.host_classes) {
+    const std::size_t equals = entry.rfind('=');
+    const std::string pattern = entry.substr(0, equals);
+    observer.classes.push_back({pattern, pattern, std::strtod(entry.c_str() + equals + 1, nullptr)});
+  }
+  return observer;
+}
+
+}  // namespace elastictrain::cli

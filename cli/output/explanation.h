@@ -1,0 +1,29 @@
+// Purpose: what `explain` prints: the run's decisions beside those of a replay. Pure.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace elastictrain::cli {
+
+// One view: what the run wanted then and what the replayed policy wants.
+struct Explained {
+  double up_s = 0;
+  std::uint32_t workers = 0;
+  std::uint32_t run_wanted = 0;
+  std::vector<std::uint64_t> run_replaced;
+  std::string run_code;
+  std::string run_reason;  // empty: nothing was decided until then
+  std::uint32_t now_wants = 0;
+  std::vector<std::uint64_t> now_replaces;
+  std::string now_code;
+  std::string now_reason;
+  bool differs() const { return run_wanted != now_wants || run_replaced != now_replaces; }
+};
+
+// Without `all`, only where both differ, and the last one.
+std::string render_explained(const std::vector<Explained>& views, const std::string& policy, bool all);
+std::string render_explained_json(const std::vector<Explained>& views, bool all);
+
+}  // namespace elastictrain::cli

@@ -1,0 +1,187 @@
+#include "supervisor/policy/observer.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace elastictrain::policy {
+namespace {
+
+constexpr double kSecondsPerHour = 3600;
+
+bool is_member(const core::WorkerView& worker) {
+  return worker.phase == core::WorkerPhase::kMember && worker.rank.has_value();
+}
+
+}  // namespace
+
+bool fits_pattern(const std::string& text, const std::string& pattern) {
+  std::size_t at = 0, star = std::string::npos, mark = 0, in_pattern = 0;
+  while (at < text.size()) {
+    if (in_pattern < pattern.size() && pattern[in_pattern] == '*') {
+      star = in_pattern++;
+      mark = at;
+    } else if (in_pattern < pattern.size() && pattern[in_pattern] == text[at]) {
+      ++in_pattern;
+      ++at;
+    } else if (star != std::string::npos) {
+      in_pattern = star + 1;
+      at = ++mark;
+    } else {
+      return false;
+    }
+  }
+  while (in_pattern < pattern.size() && pattern[in_pattern] == '*') ++in_pattern;
+  return in_pattern == pattern.size();
+}
+
+Observer::Observer(ObserverSettings settings) : settings_(std::move(settings)) {}
+
+const HostClass* Observer::class_of(const std::string& host) const {
+  const auto found = std::find_if(settings_.classes.begin(), settings_.classes.end(),
+                                  [&](const HostClass& one) { return fits_pattern(host, one.pattern); });
+  return found == settings_.classes.end() ? nullptr : &*found;
+}
+
+double Observer::price_of(const std::string& host) const {
+  const HostClass* found = class_of(host);
+  return found != nullptr ? found->price_per_worker_hour : settings_.price_per_worker_hour;
+}
+
+void Observer::planned(Generation generation, WorkerId first_rank, std::uint32_t workers, std::uint64_t global_batch) {
+  plans_[generation] = {first_rank, workers, global_batch};
+}
+
+void Observer::heard(WorkerId worker, const protocol::WorkerHeartbeat& heartbeat, double now_s) {
+  Sums& sums = workers_[worker];
+  if (heartbeat.sequence == sums.sequence) return;
+  sums.sequence = heartbeat.sequence;
+  const auto plan = plans_.find(heartbeat.generation);
+  if (heartbeat.steps == 0 || heartbeat.generation < generation_ || plan == plans_.end()) return;
+  if (sums.generation != heartbeat.generation) sums = {heartbeat.generation, heartbeat.sequence, 0, 0, 0, 0, 0, 0};
+  const double steps = heartbeat.steps;
+  sums.steps += heartbeat.steps;
+  sums.step_us += steps * heartbeat.step_us;
+  sums.data_wait_us += steps * heartbeat.data_wait_us;
+  sums.compute_us += steps * heartbeat.compute_us;
+  sums.communicate_us += steps * heartbeat.communicate_us;
+  sums.update_us += steps * heartbeat.update_us;
+  if (plan->second.first_rank == worker) add_interval(heartbeat, plan->second, now_s);
+}
+
+// All members take the same steps at the same pace: the first rank's heartbeats stand for the job.
+void Observer::add_interval(const protocol::WorkerHeartbeat& heartbeat, const Planned& plan, double now_s) {
+  const Step first = heartbeat.step - std::min<Step>(heartbeat.step, heartbeat.steps - 1);
+  if (heartbeat.generation != generation_) {
+    generation_ = heartbeat.generation;
+    warm_until_ = first + settings_.warm_up_steps;
+    plans_.erase(plans_.begin(), plans_.find(generation_));
+  }
+  const double seconds = heartbeat.steps * heartbeat.step_us * 1e-6;
+  heuristics::Interval interval;
+  interval.begin_s = now_s - seconds;
+  interval.end_s = now_s;
+  interval.workers = plan.workers;
+  interval.steps = heartbeat.steps;
+  interval.global_batch = plan.global_batch;
+  interval.samples = heartbeat.steps * plan.global_batch;
+  interval.warm_up = first < warm_until_;
+  samples_done_ = static_cast<double>(heartbeat.samples_used);
+  steps_done_ = static_cast<double>(heartbeat.step);
+  if (heartbeat.loss != 0) {
+    loss_ = heartbeat.loss;
+    has_loss_ = true;
+  }
+  const bool goes_on = !intervals_.empty() && intervals_.back().workers == interval.workers &&
+                       intervals_.back().global_batch == interval.global_batch &&
+                       intervals_.back().warm_up == interval.warm_up;
+  if (!goes_on) {
+    intervals_.push_back(interval);
+    return;
+  }
+  heuristics::Interval& last = intervals_.back();
+  const double sum = last.seconds() + seconds;  // of the steps themselves: heartbeats come at moments of their own
+  last.end_s = now_s;
+  last.begin_s = now_s - sum;
+  last.steps += interval.steps;
+  last.samples += interval.samples;
+}
+
+std::uint64_t Observer::fresh_steps() const {
+  std::uint64_t steps = 0;
+  for (const auto& interval : intervals_) {
+    if (!interval.warm_up) steps += interval.steps;
+  }
+  return steps;
+}
+
+// Every process of the run is paid for, also one that starts, waits or leaves.
+void Observer::pay(const core::RunView& run, double now_s) {
+  const double passed = std::max(0.0, now_s - paid_until_s_);
+  paid_until_s_ = now_s;
+  for (const auto& worker : run.workers) {
+    worker_seconds_ += passed;
+    cost_ += passed * price_of(worker.host) / kSecondsPerHour;
+  }
+}
+
+heuristics::ClusterView Observer::take(const core::RunView& run, double now_s) {
+  pay(run, now_s);
+  heuristics::ClusterView view;
+  view.now_s = now_s;
+  std::map<std::string, std::uint32_t> places;
+  heuristics::JobView job;
+  for (const auto& agent : run.agents) {
+    if (agent.phase == core::AgentPhase::kDown) continue;
+    places[agent.host] = static_cast<std::uint32_t>(view.hosts.size());
+    const HostClass* host_class = class_of(agent.host);
+    const bool leaving = agent.phase == core::AgentPhase::kDraining;
+    view.hosts.push_back({agent.host, host_class != nullptr ? host_class->name : "", agent.slots,
+                          agent.slots - std::min(agent.slots, agent.workers), price_of(agent.host), leaving});
+    if (!leaving) job.reachable += agent.slots;
+  }
+  job.name = run.run_name;
+  job.workers = run.world_size;
+  job.target = run.target_size;
+  job.min_workers = settings_.min_workers;
+  job.max_workers = settings_.max_workers;
+  job.changing = run.phase != core::RunPhase::kRunning;
+  job.samples_done = samples_done_;
+  job.samples_total = settings_.samples_total;
+  job.steps_done = steps_done_;
+  job.loss = loss_;
+  job.has_loss = has_loss_;
+  job.batch = settings_.batch;
+  job.global_batch = run.global_batch;
+  job.base_batch = settings_.base_batch;
+  job.learning_rate_factor = run.learning_rate_factor;
+  job.intervals = std::exchange(intervals_, {});
+  job.worker_seconds = worker_seconds_;
+  job.cost = cost_;
+  std::map<WorkerId, Sums> kept;
+  for (const auto& worker : run.workers) {
+    if (worker.phase == core::WorkerPhase::kSpare) ++job.spares;
+    if (!is_member(worker)) continue;
+    Sums& sums = workers_[worker.worker];
+    heuristics::WorkerView member;
+    member.id = worker.worker.value;
+    member.rank = *worker.rank;
+    member.host = places[worker.host];
+    member.share = worker.share;
+    member.steps = sums.steps;
+    if (sums.steps != 0) {
+      const double each = 1e-6 / static_cast<double>(sums.steps);
+      member.step_s = sums.step_us * each;
+      member.data_wait_s = sums.data_wait_us * each;
+      member.compute_s = sums.compute_us * each;
+      member.communicate_s = sums.communicate_us * each;
+      member.update_s = sums.update_us * each;
+    }
+    job.members.push_back(member);
+    kept[worker.worker] = {sums.generation, sums.sequence, 0, 0, 0, 0, 0, 0};
+  }
+  workers_ = std::move(kept);
+  view.jobs.push_back(std::move(job));
+  return view;
+}
+
+}  // namespace elastictrain::policy

@@ -1,0 +1,90 @@
+// Purpose: turns what the run's workers report into the views that policies decide on. Pure.
+//
+// Ownership: one per run, by the policy runner. Thread: the supervisor's loop.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "heuristics/policy/view.h"
+#include "supervisor/core/run_view.h"
+#include "supervisor/protocol/message.h"
+
+namespace elastictrain::policy {
+
+// What hosts cost: the first class whose pattern fits a host's name is its class.
+struct HostClass {
+  std::string name;
+  std::string pattern;  // with * for any text
+  double price_per_worker_hour = 0;
+};
+
+struct ObserverSettings {
+  std::uint32_t min_workers = 1;
+  std::uint32_t max_workers = 1;
+  heuristics::BatchRule batch;
+  std::uint64_t base_batch = 0;
+  double samples_total = 0;          // 0: no end is known
+  std::uint32_t warm_up_steps = 1;   // of each generation, which measure nothing
+  double price_per_worker_hour = 0;  // of a host without a class
+  std::vector<HostClass> classes;
+};
+
+class Observer {
+ public:
+  explicit Observer(ObserverSettings settings);
+
+  // A generation that may come to run: what its workers' figures are figures of.
+  void planned(Generation generation, WorkerId first_rank, std::uint32_t workers, std::uint64_t global_batch);
+
+  // A worker's newest heartbeat; one that was heard before changes nothing. Times are the run's own, in seconds.
+  void heard(WorkerId worker, const protocol::WorkerHeartbeat& heartbeat, double now_s);
+
+  // The view since the last one.
+  heuristics::ClusterView take(const core::RunView& run, double now_s);
+
+  // Steps at the present generation that have been measured since the last view.
+  std::uint64_t fresh_steps() const;
+
+ private:
+  struct Sums {
+    Generation generation = 0;
+    std::uint64_t sequence = 0;
+    std::uint64_t steps = 0;
+    double step_us = 0;
+    double data_wait_us = 0;
+    double compute_us = 0;
+    double communicate_us = 0;
+    double update_us = 0;
+  };
+  struct Planned {
+    WorkerId first_rank;
+    std::uint32_t workers = 0;
+    std::uint64_t global_batch = 0;
+  };
+  void add_interval(const protocol::WorkerHeartbeat& heartbeat, const Planned& plan, double now_s);
+  void pay(const core::RunView& run, double now_s);
+  const HostClass* class_of(const std::string& host) const;
+  double price_of(const std::string& host) const;
+
+  ObserverSettings settings_;
+  std::map<WorkerId, Sums> workers_;
+  std::map<Generation, Planned> plans_;
+  std::vector<heuristics::Interval> intervals_;
+  Generation generation_ = 0;
+  Step warm_until_ = 0;
+  double loss_ = 0;
+  bool has_loss_ = false;
+  double samples_done_ = 0;
+  double steps_done_ = 0;
+  double paid_until_s_ = 0;
+  double worker_seconds_ = 0;
+  double cost_ = 0;
+};
+
+bool fits_pattern(const std::string& text, const std::string& pattern);
+
+}  // namespace elastictrain::policy

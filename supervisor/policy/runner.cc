@@ -1,0 +1,98 @@
+#include "supervisor/policy/runner.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "supervisor/policy/view_json.h"
+
+namespace elastictrain::policy {
+
+namespace {
+
+constexpr const char* kFixed = "fixed";
+constexpr double kFixedInterval_s = 10;
+constexpr std::size_t kMaxJournalledMembers = 256;
+
+// Replayed, policies that look at the job as a whole decide the same without them.
+std::string journal_text(heuristics::ClusterView view) {
+  for (auto& job : view.jobs) {
+    if (job.members.size() > kMaxJournalledMembers) job.members.clear();
+  }
+  return to_json(view);
+}
+
+std::unique_ptr<heuristics::Policy> policy_of(const RunnerSettings& settings) {
+  const heuristics::PolicySpec* spec = heuristics::find_policy(settings.name);
+  if (spec == nullptr) panic("a policy was named that there is not");
+  return spec->make(settings.parameters);
+}
+
+}  // namespace
+
+Runner::Runner(RunnerSettings settings) : Runner(settings, policy_of(settings)) {}
+
+Runner::Runner(RunnerSettings settings, std::unique_ptr<heuristics::Policy> policy)
+    : settings_(std::move(settings)), policy_(std::move(policy)), rng_(settings_.seed), observer_(settings_.observer) {
+  state_ = policy_->initial_state();
+  if (is_fixed()) settings_.interval_s = std::max(settings_.interval_s, kFixedInterval_s);
+}
+
+Runner::~Runner() = default;
+
+bool Runner::is_fixed() const {
+  return settings_.name == kFixed;
+}
+
+void Runner::planned(const protocol::GenerationPlan& plan) {
+  if (plan.members.empty()) return;
+  std::uint64_t batch = 0;
+  for (const auto& member : plan.members) batch += member.share;
+  observer_.planned(plan.generation, plan.members.front().worker, static_cast<std::uint32_t>(plan.members.size()),
+                    batch);
+}
+
+void Runner::heard(WorkerId worker, const protocol::WorkerHeartbeat& heartbeat, double now_s) {
+  observer_.heard(worker, heartbeat, now_s);
+}
+
+void Runner::replay(const heuristics::ClusterView& view) {
+  if (view.jobs.size() != 1) return;
+  const auto decision = policy_->decide(view, *state_, rng_);
+  if (decision.jobs.size() == 1) last_reason_ = decision.jobs[0].reason;
+}
+
+std::optional<Considered> Runner::consider(const core::RunView& run, double now_s) {
+  if (!is_due(now_s) || run.phase != core::RunPhase::kRunning || run.generation == 0) return std::nullopt;
+  next_s_ = now_s + settings_.interval_s;
+  const heuristics::ClusterView view = observer_.take(run, now_s);
+  Considered considered;
+  considered.observed = journal_text(view);
+  auto decision = policy_->decide(view, *state_, rng_);
+  if (decision.jobs.size() != 1) {
+    considered.decision.reason = {"no_decision", "the policy said nothing about this job", {}};
+  } else {
+    considered.decision = std::move(decision.jobs.front());
+  }
+  add_events(run, considered.decision, considered);
+  considered.is_news =
+      !is_fixed() && (!considered.events.empty() || considered.decision.reason.code != last_reason_.code);
+  last_reason_ = considered.decision.reason;
+  return considered;
+}
+
+void Runner::add_events(const core::RunView& run, const heuristics::JobDecision& decision,
+                        Considered& considered) const {
+  if (decision.workers) {
+    const std::uint32_t wanted =
+        std::clamp(*decision.workers, settings_.observer.min_workers, settings_.observer.max_workers);
+    if (wanted != run.target_size) considered.events.push_back(core::Resize{0, wanted, decision.reason.text});
+  }
+  for (const auto& replacement : decision.replacements) {
+    const auto found = std::find_if(run.workers.begin(), run.workers.end(), [&](const core::WorkerView& worker) {
+      return worker.worker.value == replacement.worker && worker.phase == core::WorkerPhase::kMember && worker.rank;
+    });
+    if (found != run.workers.end()) considered.events.push_back(core::ReplaceWorker{0, *found->rank});
+  }
+}
+
+}  // namespace elastictrain::policy

@@ -1,0 +1,234 @@
+// Purpose: from heartbeats to views, from views to texts and back, and from a policy's decision to events of the core.
+#include <doctest/doctest.h>
+
+#include <memory>
+
+#include "supervisor/policy/observer.h"
+#include "supervisor/policy/runner.h"
+#include "supervisor/policy/view_json.h"
+
+namespace elastictrain::policy {
+namespace {
+
+protocol::WorkerHeartbeat beat(std::uint64_t sequence, Generation generation, Step step, std::uint32_t steps,
+                               double step_ms, std::uint64_t samples_used = 0) {
+  protocol::WorkerHeartbeat heartbeat;
+  heartbeat.sequence = sequence;
+  heartbeat.generation = generation;
+  heartbeat.step = step;
+  heartbeat.steps = steps;
+  heartbeat.step_us = step_ms * 1e3;
+  heartbeat.compute_us = step_ms * 500;
+  heartbeat.samples_used = samples_used;
+  return heartbeat;
+}
+
+// Two workers on host A, one on B, all members of generation 1.
+core::RunView run_of_three() {
+  core::RunView run;
+  run.run_name = "three";
+  run.phase = core::RunPhase::kRunning;
+  run.generation = 1;
+  run.world_size = run.target_size = 3;
+  run.global_batch = 96;
+  for (std::uint32_t rank = 0; rank < 3; ++rank) {
+    core::WorkerView worker;
+    worker.worker = WorkerId{rank + 1};
+    worker.phase = core::WorkerPhase::kMember;
+    worker.rank = rank;
+    worker.host = rank < 2 ? "A" : "B";
+    worker.share = 32;
+    run.workers.push_back(worker);
+  }
+  run.agents = {{AgentId{1}, "A", 2, core::AgentPhase::kUp, 2, {}}, {AgentId{2}, "B", 4, core::AgentPhase::kUp, 1, {}}};
+  return run;
+}
+
+ObserverSettings settings_of_three() {
+  ObserverSettings settings;
+  settings.max_workers = 6;
+  settings.price_per_worker_hour = 1;
+  settings.classes = {{"fast", "B*", 3}};
+  return settings;
+}
+
+TEST_CASE("heartbeats of the first rank become intervals; the first ones of a generation warm up") {
+  Observer observer(settings_of_three());
+  observer.planned(1, WorkerId{1}, 3, 96);
+  observer.heard(WorkerId{1}, beat(1, 1, 2, 2, 100, 192), 10);
+  observer.heard(WorkerId{1}, beat(2, 1, 6, 4, 50, 576), 10.2);
+  observer.heard(WorkerId{1}, beat(2, 1, 6, 4, 50, 576), 10.3);  // the same once more
+  observer.heard(WorkerId{1}, beat(3, 1, 8, 2, 50, 768), 10.5);
+  observer.heard(WorkerId{2}, beat(1, 1, 8, 2, 80), 10.5);
+  CHECK(observer.fresh_steps() == 6);
+  const auto view = observer.take(run_of_three(), 11);
+  const auto& job = view.jobs.at(0);
+  REQUIRE(job.intervals.size() == 2);
+  CHECK(job.intervals[0].warm_up);
+  CHECK(job.intervals[0].steps == 2);
+  CHECK_FALSE(job.intervals[1].warm_up);
+  CHECK(job.intervals[1].workers == 3);
+  CHECK(job.intervals[1].steps == 6);
+  CHECK(job.intervals[1].samples == 6 * 96);
+  CHECK(job.intervals[1].seconds() == doctest::Approx(0.3));  // of the steps, not between the heartbeats
+  CHECK(job.samples_done == 768);
+  CHECK(job.members[0].steps == 8);
+  CHECK(job.members[0].step_s == doctest::Approx((2 * 0.1 + 6 * 0.05) / 8));
+  CHECK(job.members[1].compute_s == doctest::Approx(0.04));
+  CHECK(job.members[2].steps == 0);
+  CHECK(observer.take(run_of_three(), 12).jobs[0].intervals.empty());
+}
+
+TEST_CASE("what an older generation says, or one that nobody planned, measures nothing") {
+  Observer observer(settings_of_three());
+  observer.planned(1, WorkerId{1}, 3, 96);
+  observer.planned(2, WorkerId{1}, 4, 128);
+  observer.heard(WorkerId{1}, beat(1, 3, 9, 2, 50), 1);
+  observer.heard(WorkerId{1}, beat(2, 2, 9, 2, 50), 2);
+  observer.heard(WorkerId{1}, beat(3, 1, 8, 2, 50), 3);
+  const auto view = observer.take(run_of_three(), 4);
+  REQUIRE(view.jobs[0].intervals.size() == 1);
+  CHECK(view.jobs[0].intervals[0].workers == 4);
+}
+
+TEST_CASE("hosts have the price of their class, and every process is paid for") {
+  Observer observer(settings_of_three());
+  auto run = run_of_three();
+  run.agents.push_back({AgentId{3}, "C", 8, core::AgentPhase::kDraining, 0, {}});
+  observer.take(run, 0);
+  const auto view = observer.take(run, 3600);
+  CHECK(view.hosts[0].price_per_worker_hour == 1);
+  CHECK(view.hosts[1].host_class == "fast");
+  CHECK(view.hosts[1].free_slots == 3);
+  CHECK(view.hosts[2].leaving);
+  CHECK(view.jobs[0].reachable == 6);  // not on a host that is left
+  CHECK(view.jobs[0].worker_seconds == 3 * 3600);
+  CHECK(view.jobs[0].cost == doctest::Approx(2 * 1 + 1 * 3));
+}
+
+TEST_CASE("patterns of host names") {
+  CHECK(fits_pattern("gpu-12", "gpu-*"));
+  CHECK(fits_pattern("gpu-12", "*12"));
+  CHECK(fits_pattern("gpu-12", "*"));
+  CHECK(fits_pattern("a-b-c", "a*b*c"));
+  CHECK(fits_pattern("gpu", "gpu*"));
+  CHECK_FALSE(fits_pattern("gpu-12", "gpu-"));
+  CHECK_FALSE(fits_pattern("cpu-1", "gpu*"));
+  CHECK_FALSE(fits_pattern("", "a"));
+}
+
+TEST_CASE("a view comes back from its text as it was, to the last bit") {
+  Observer observer(settings_of_three());
+  observer.planned(1, WorkerId{1}, 3, 96);
+  observer.heard(WorkerId{1}, beat(1, 1, 2, 2, 100.0 / 3, 192), 10);
+  observer.heard(WorkerId{1}, beat(2, 1, 6, 4, 50.1, 576), 10.7);
+  const auto view = observer.take(run_of_three(), 11.1);
+  const std::string text = to_json(view);
+  CHECK(text.find('\n') == std::string::npos);
+  const auto back = view_from_json(text);
+  REQUIRE(back.ok());
+  CHECK(to_json(*back) == text);
+  CHECK(back->jobs[0].intervals[1].end_s == view.jobs[0].intervals[1].end_s);
+  CHECK(back->jobs[0].members[0].step_s == view.jobs[0].members[0].step_s);
+  CHECK(back->jobs[0].batch.at_limit == view.jobs[0].batch.at_limit);
+}
+
+TEST_CASE("a decision comes back from its text; what it leaves open stays open") {
+  heuristics::Decision decision;
+  auto& job = decision.jobs.emplace_back();
+  job.workers = 5;
+  job.replacements.push_back({7, {"slow", "it is slow", {{"score", 0.5}}}});
+  job.reason = {"efficiency_too_low", "efficiency of 6→7 was 0.31 < 0.5", {{"efficiency", 0.31}, {"target", 0.5}}};
+  const auto back = decision_from_json(to_json(decision));
+  REQUIRE(back.ok());
+  const auto& same = back->jobs.at(0);
+  CHECK(same.workers == 5);
+  CHECK(same.replacements.at(0).worker == 7);
+  CHECK(same.reason.text == job.reason.text);
+  CHECK(same.reason.numbers.size() == 2);
+  CHECK_FALSE(same.per_worker_batch.has_value());
+  CHECK_FALSE(same.topology.has_value());
+}
+
+TEST_CASE("a text that is no decision says where it is wrong") {
+  const auto problem = [](const char* text) { return decision_from_json(text).error().message; };
+  CHECK(problem("rubbish") == "the decision is not JSON");
+  CHECK(problem("[]") == "the decision: it must be an object");
+  CHECK(problem(R"({"jobs":[{"workers":-1}]})") ==
+        "the decision: jobs[0].workers must be a whole number that is not negative");
+  CHECK(problem(R"({"jobs":[{"reason":{"numbers":{"a":"b"}}}]})") ==
+        "the decision: jobs[0].reason.numbers.a must be a number");
+  CHECK(decision_from_json(R"({"jobs":[{"later":1}]})").ok());  // of a newer program
+}
+
+struct Nothing final : heuristics::PolicyState {
+  std::unique_ptr<heuristics::PolicyState> clone() const override { return std::make_unique<Nothing>(); }
+};
+
+// Says what the test has put down.
+class Says final : public heuristics::Policy {
+ public:
+  explicit Says(std::shared_ptr<heuristics::JobDecision> next) : next_(std::move(next)) {}
+  std::unique_ptr<heuristics::PolicyState> initial_state() const override { return std::make_unique<Nothing>(); }
+  heuristics::Decision decide(const heuristics::ClusterView&, heuristics::PolicyState&,
+                              heuristics::Rng&) const override {
+    return {{*next_}};
+  }
+
+ private:
+  std::shared_ptr<heuristics::JobDecision> next_;
+};
+
+RunnerSettings runner_settings() {
+  RunnerSettings settings;
+  settings.name = "test";
+  settings.observer = settings_of_three();
+  return settings;
+}
+
+TEST_CASE("a decision becomes events; a size outside of the limits is brought back into them") {
+  auto next = std::make_shared<heuristics::JobDecision>();
+  Runner runner(runner_settings(), std::make_unique<Says>(next));
+  next->workers = 9;
+  next->reason = {"grow", "it pays", {}};
+  next->replacements = {{2, {}}, {44, {}}};  // the second is not there
+  const auto considered = runner.consider(run_of_three(), 5);
+  REQUIRE(considered.has_value());
+  CHECK(considered->is_news);
+  REQUIRE(considered->events.size() == 2);
+  CHECK(std::get<core::Resize>(considered->events[0]).target == 6);
+  CHECK(std::get<core::Resize>(considered->events[0]).reason == "it pays");
+  CHECK(std::get<core::ReplaceWorker>(considered->events[1]).rank == 1);
+  CHECK_FALSE(runner.consider(run_of_three(), 5.5).has_value());  // not due
+}
+
+TEST_CASE("a decision that says the same as before is no news, and a run that changes is not disturbed") {
+  auto next = std::make_shared<heuristics::JobDecision>();
+  Runner runner(runner_settings(), std::make_unique<Says>(next));
+  next->reason = {"settled", "size 3 is right", {}};
+  CHECK(runner.consider(run_of_three(), 1)->is_news);
+  CHECK_FALSE(runner.consider(run_of_three(), 2)->is_news);
+  next->workers = 3;  // what it has
+  CHECK_FALSE(runner.consider(run_of_three(), 3)->is_news);
+  auto changing = run_of_three();
+  changing.phase = core::RunPhase::kChanging;
+  CHECK_FALSE(runner.consider(changing, 9).has_value());
+  CHECK(runner.last_reason().text == "size 3 is right");
+}
+
+TEST_CASE("a run of fixed size is observed now and then, and nothing is decided") {
+  RunnerSettings settings;
+  settings.observer = settings_of_three();
+  Runner runner(settings);
+  CHECK(runner.is_fixed());
+  const auto first = runner.consider(run_of_three(), 1);
+  REQUIRE(first.has_value());
+  CHECK_FALSE(first->is_news);
+  CHECK(first->events.empty());
+  CHECK(view_from_json(first->observed).ok());
+  CHECK_FALSE(runner.is_due(10));
+  CHECK(runner.is_due(11));
+}
+
+}  // namespace
+}  // namespace elastictrain::policy
