@@ -65,7 +65,22 @@ void Observer::heard(WorkerId worker, const protocol::WorkerHeartbeat& heartbeat
   sums.compute_us += steps * heartbeat.compute_us;
   sums.communicate_us += steps * heartbeat.communicate_us;
   sums.update_us += steps * heartbeat.update_us;
-  if (plan->second.first_rank == worker) add_interval(heartbeat, plan->second, now_s);
+  if (plan->second.first_rank != worker) return;
+  add_interval(heartbeat, plan->second, now_s);
+  if (heartbeat.norm_steps != 0) add_norms(heartbeat, plan->second);
+}
+
+// Those of another batch are no mean with these: the newest count.
+void Observer::add_norms(const protocol::WorkerHeartbeat& heartbeat, const Planned& plan) {
+  const double global_batch = static_cast<double>(plan.global_batch);
+  const double local_batch = global_batch / std::max(1U, plan.workers);
+  if (norms_.global_batch != global_batch || norms_.local_batch != local_batch) {
+    norms_ = {0, 0, 0, local_batch, global_batch};
+  }
+  norms_.count += heartbeat.norm_steps;
+  const double part = static_cast<double>(heartbeat.norm_steps) / static_cast<double>(norms_.count);
+  norms_.local_square += (heartbeat.local_square - norms_.local_square) * part;
+  norms_.global_square += (heartbeat.global_square - norms_.global_square) * part;
 }
 
 // All members take the same steps at the same pace: the first rank's heartbeats stand for the job.
@@ -155,6 +170,7 @@ heuristics::ClusterView Observer::take(const core::RunView& run, double now_s) {
   job.base_batch = settings_.base_batch;
   job.learning_rate_factor = run.learning_rate_factor;
   job.intervals = std::exchange(intervals_, {});
+  job.norms = std::exchange(norms_, {});
   job.worker_seconds = worker_seconds_;
   job.cost = cost_;
   std::map<WorkerId, Sums> kept;

@@ -65,6 +65,7 @@ class Observer {
     std::uint32_t workers = 0;
     std::uint64_t global_batch = 0;
   };
+  void add_norms(const protocol::WorkerHeartbeat& heartbeat, const Planned& plan);
   void add_interval(const protocol::WorkerHeartbeat& heartbeat, const Planned& plan, double now_s);
   void pay(const core::RunView& run, double now_s);
   const HostClass* class_of(const std::string& host) const;
@@ -74,6 +75,7 @@ class Observer {
   std::map<WorkerId, Sums> workers_;
   std::map<Generation, Planned> plans_;
   std::vector<heuristics::Interval> intervals_;
+  heuristics::GradientNorms norms_;
   Generation generation_ = 0;
   Step warm_until_ = 0;
   double loss_ = 0;

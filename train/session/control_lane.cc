@@ -15,6 +15,10 @@ std::span<float> ControlLane::fill(const LaneInput& input) {
     values_[kLossSum] = static_cast<float>(input.loss * static_cast<double>(input.loss_samples));
     values_[kLossWeight] = static_cast<float>(input.loss_samples);
   }
+  if (input.has_local_square) {
+    values_[kSquareSum] = static_cast<float>(input.local_square);
+    values_[kSquareCount] = 1.0F;
+  }
   if (world_size_ <= kMaxTimedRanks) values_[kFields + rank_] = static_cast<float>(input.compute_us);
   return values_;
 }
@@ -25,6 +29,8 @@ LaneOutput ControlLane::read() const {
   output.all_stop = values_[kStop] == static_cast<float>(world_size_);
   output.has_loss = values_[kLossWeight] > 0;
   if (output.has_loss) output.loss = static_cast<double>(values_[kLossSum]) / static_cast<double>(values_[kLossWeight]);
+  output.local_squares = static_cast<std::uint32_t>(values_[kSquareCount]);
+  if (output.local_squares != 0) output.local_square_mean = values_[kSquareSum] / values_[kSquareCount];
   if (world_size_ <= kMaxTimedRanks) {
     output.slowest_compute_us = *std::max_element(values_.begin() + kFields, values_.end());
   }

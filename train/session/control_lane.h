@@ -1,7 +1,7 @@
 // Purpose: the few floats that ride on the first all-reduce of every step, summed over all ranks. They carry the
 // agreement on swaps (so it costs no round trip) and the figures that every worker knows about the whole job.
 //
-// Loss and compute time belong to the step before, because the lane leaves before the program has given them.
+// Loss, compute time and gradient norms belong to the step before, because the lane leaves before they are known.
 // Thread: the one that reduces.
 #pragma once
 
@@ -17,6 +17,9 @@ struct LaneInput {
   double loss = 0;          // of the step before, mean over `loss_samples`
   std::uint64_t loss_samples = 0;
   double compute_us = 0;  // of the step before
+  // Squared norm of this worker's own gradient of the step before, where it was measured.
+  bool has_local_square = false;
+  double local_square = 0;
 };
 
 struct LaneOutput {
@@ -25,6 +28,8 @@ struct LaneOutput {
   double loss = 0;
   bool has_loss = false;
   double slowest_compute_us = 0;
+  std::uint32_t local_squares = 0;  // workers that have measured theirs
+  double local_square_mean = 0;
 };
 
 class ControlLane {
@@ -36,7 +41,7 @@ class ControlLane {
  private:
   // One place per rank for the compute time, since sums cannot tell the slowest; left out of very large worlds.
   static constexpr std::uint32_t kMaxTimedRanks = 1024;
-  enum Field : std::size_t { kReady, kStop, kLossSum, kLossWeight, kFields };
+  enum Field : std::size_t { kReady, kStop, kLossSum, kLossWeight, kSquareSum, kSquareCount, kFields };
 
   std::uint32_t rank_;
   std::uint32_t world_size_;

@@ -59,6 +59,13 @@ void Monitors::step_done(const StepTimes& times, const StepFigures& figures, Clo
   sum_.update_us += times.update_us;
 }
 
+void Monitors::norms_known(double local_square, double global_square) {
+  const std::lock_guard lock(mutex_);
+  ++norm_steps_;
+  local_square_sum_ += local_square;
+  global_square_sum_ += global_square;
+}
+
 protocol::WorkerHeartbeat Monitors::heartbeat() {
   const std::lock_guard lock(mutex_);
   protocol::WorkerHeartbeat heartbeat;
@@ -72,7 +79,16 @@ protocol::WorkerHeartbeat Monitors::heartbeat() {
   heartbeat.samples_used = figures_.samples_used;
   heartbeat.steps = steps_;
   if (steps_ != 0) put_means(heartbeat);
+  if (norm_steps_ != 0) put_norms(heartbeat);
   return heartbeat;
+}
+
+void Monitors::put_norms(protocol::WorkerHeartbeat& heartbeat) {
+  heartbeat.norm_steps = norm_steps_;
+  heartbeat.local_square = local_square_sum_ / norm_steps_;
+  heartbeat.global_square = global_square_sum_ / norm_steps_;
+  norm_steps_ = 0;
+  local_square_sum_ = global_square_sum_ = 0;
 }
 
 void Monitors::put_means(protocol::WorkerHeartbeat& heartbeat) {

@@ -53,18 +53,24 @@ struct StepFigures {
 class Monitors {
  public:
   void step_done(const StepTimes& times, const StepFigures& figures, Clock::time_point now);
+  // Squared gradient norms of one step: mean over the workers of their own, and of the average.
+  void norms_known(double local_square, double global_square);
   // Before the first step of a generation.
   void seated(Generation generation, Step committed_step);
   protocol::WorkerHeartbeat heartbeat();
 
  private:
   void put_means(protocol::WorkerHeartbeat& heartbeat);
+  void put_norms(protocol::WorkerHeartbeat& heartbeat);
 
   std::mutex mutex_;
   std::uint64_t sequence_ = 0;
   StepFigures figures_;
   std::uint32_t steps_ = 0;
   StepTimes sum_;
+  std::uint32_t norm_steps_ = 0;
+  double local_square_sum_ = 0;
+  double global_square_sum_ = 0;
   std::uint64_t samples_ = 0;
   Clock::time_point window_begin_{};
   Clock::time_point last_step_{};

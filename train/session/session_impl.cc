@@ -190,6 +190,7 @@ Status Session::Impl::reduce_bucket(session::Bucket& bucket) {
   }
   comm::ReduceStats stats;
   Status status = seat_.communicator->all_reduce({bucket.data, bucket.count}, options, &stats);
+  step_->local_square_sum += stats.local_square_sum;
   step_->reduced_square_sum += stats.reduced_square_sum;
   if (!plane_) return status;
   if (status) {
@@ -274,6 +275,11 @@ void Session::Impl::read_lane() {
   report_.slowest_compute_us = lane_output_.slowest_compute_us;
   report_.samples = step_->counted;
   if (step_->wants_norm) report_.gradient_norm = std::sqrt(step_->reduced_square_sum);
+  // A worker that came or went in between leaves a sum that means nothing.
+  if (pending_norms_ && lane_output_.local_squares == pending_norms_->workers) {
+    monitors_.norms_known(lane_output_.local_square_mean, pending_norms_->global_square);
+  }
+  pending_norms_.reset();
 }
 
 void Session::Impl::commit_progress(const StepMetrics& metrics) {
@@ -281,7 +287,12 @@ void Session::Impl::commit_progress(const StepMetrics& metrics) {
   const auto times = clock_.step_ends(now);
   OpenStep step = std::move(*step_);
   step_.reset();
-  lane_input_ = {.loss = metrics.loss, .loss_samples = step.my_count, .compute_us = times.compute_us};
+  lane_input_ = {.loss = metrics.loss,
+                 .loss_samples = step.my_count,
+                 .compute_us = times.compute_us,
+                 .has_local_square = step.wants_norm && step.my_count != 0,
+                 .local_square = step.local_square_sum};
+  if (step.wants_norm) pending_norms_ = PendingNorms{workers_with_samples(step), step.reduced_square_sum};
   ++progress_.committed_step;
   commit_sampler(step);
   progress_.learning_rate.advance();
@@ -294,6 +305,11 @@ void Session::Impl::commit_progress(const StepMetrics& metrics) {
   if (plane_ && environment_.audit_every != 0) audit(std::move(step));
   next_shares_ = seat_.shares;
   seat_.repeats_step = false;
+}
+
+std::uint32_t Session::Impl::workers_with_samples(const OpenStep& step) {
+  const auto counts = [](const state::WorkerShare& share) { return share.samples != 0 && !share.is_lost; };
+  return static_cast<std::uint32_t>(std::count_if(step.shares.begin(), step.shares.end(), counts));
 }
 
 void Session::Impl::commit_sampler(const OpenStep& step) {

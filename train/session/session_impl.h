@@ -76,7 +76,13 @@ class __attribute__((visibility("hidden"))) Session::Impl {
     bool discarded = false;               // this worker gave it up: nothing the program does with it counts
     bool lane_sent = false;
     bool wants_norm = false;
+    double local_square_sum = 0;
     double reduced_square_sum = 0;
+  };
+  // Gradient norms of the last measured step, until the lane of the next one brings those of the other workers.
+  struct PendingNorms {
+    std::uint32_t workers = 0;  // that had samples in it
+    double global_square = 0;
   };
   // A seat of a recovery whose state this worker still has to get.
   struct Promise {
@@ -88,6 +94,7 @@ class __attribute__((visibility("hidden"))) Session::Impl {
   [[noreturn]] void fail(const std::string& message);
   void require(bool condition, const char* message);
   bool data_is_used_up() const;
+  static std::uint32_t workers_with_samples(const OpenStep& step);
   void open_step();
   void weigh_step();
   void fill_samples();
@@ -177,6 +184,7 @@ class __attribute__((visibility("hidden"))) Session::Impl {
   std::deque<std::vector<float>> copies_;  // of the open step's buckets; kept from step to step for their memory
   session::LaneInput lane_input_;
   session::LaneOutput lane_output_;
+  std::optional<PendingNorms> pending_norms_;
   StepReport report_;
   session::StepClock clock_;
   session::Monitors monitors_;

@@ -81,7 +81,7 @@ bool Session::Impl::continue_step_without_state() {
 Status Session::Impl::repeat_step() {
   weigh_step();
   step_->lane_sent = false;
-  step_->reduced_square_sum = 0;
+  step_->local_square_sum = step_->reduced_square_sum = 0;
   for (auto& bucket : step_->buckets) {
     if (auto status = reduce_bucket(bucket); !status) return status;
   }

@@ -79,6 +79,28 @@ TEST_CASE("heartbeats of the first rank become intervals; the first ones of a ge
   CHECK(observer.take(run_of_three(), 12).jobs[0].intervals.empty());
 }
 
+TEST_CASE("gradient norms are means over the steps in which they were measured, of one batch") {
+  Observer observer(settings_of_three());
+  observer.planned(1, WorkerId{1}, 3, 96);
+  auto heartbeat = beat(1, 1, 16, 16, 50);
+  heartbeat.norm_steps = 1;
+  heartbeat.local_square = 6;
+  heartbeat.global_square = 3;
+  observer.heard(WorkerId{1}, heartbeat, 1);
+  heartbeat.sequence = 2;
+  heartbeat.norm_steps = 2;
+  heartbeat.local_square = 9;
+  heartbeat.global_square = 6;
+  observer.heard(WorkerId{1}, heartbeat, 2);
+  const auto norms = observer.take(run_of_three(), 3).jobs[0].norms;
+  CHECK(norms.count == 3);
+  CHECK(norms.local_square == doctest::Approx(8));
+  CHECK(norms.global_square == doctest::Approx(5));
+  CHECK(norms.local_batch == 32);
+  CHECK(norms.global_batch == 96);
+  CHECK(observer.take(run_of_three(), 4).jobs[0].norms.count == 0);
+}
+
 TEST_CASE("what an older generation says, or one that nobody planned, measures nothing") {
   Observer observer(settings_of_three());
   observer.planned(1, WorkerId{1}, 3, 96);
