@@ -50,7 +50,9 @@ protocol::GenerationPlan Membership::Impl::plan_change() const {
   if (!recovering()) return plan;
   plan.fence = recovery_.fence;
   plan.resume_step = recovery_.resume_step;
-  if (members.empty()) plan.donors = {members_.front()};
+  for (WorkerId id : members_) {
+    if (members.empty() && holds_state(id)) plan.donors.push_back(id);
+  }
   return plan;
 }
 

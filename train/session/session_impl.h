@@ -150,7 +150,7 @@ class __attribute__((visibility("hidden"))) Session::Impl {
   void discard_step();
   void rejoin();
   void stop_as_orphan();
-  void tell_audits_of_the_lost(const std::vector<state::WorkerShare>& before);
+  void tell_audits_of_the_lost(const std::vector<state::WorkerShare>& before, const std::vector<WorkerId>& holders);
   void finish_training();
   Status last_barrier();
 

@@ -67,7 +67,10 @@ bool Session::Impl::begin_first_generation(session::TakenSeat taken) {
   if (!plane_->enter_loop(progress_.committed_step, true)) return false;
   enter_lineage(plan.generation, progress_.committed_step + 1, plan.lineage, earlier_checkpoints_);
   const bool has_read_checkpoint = progress_.committed_step > 0 && resumed_step_ == progress_.committed_step;
-  if (has_read_checkpoint && environment_.audit_every != 0) audit_log_.add_checkpoint(seat_.generation, progress_);
+  if (has_read_checkpoint && environment_.audit_every != 0) {
+    audit_log_.add_checkpoint(seat_.generation, progress_);
+    tell_audits();  // nobody else can
+  }
   monitors_.seated(seat_.generation, progress_.committed_step);
   plane_->send(protocol::WorkerActive{plan.generation, progress_.committed_step + 1, 0});
   step_log_.event("ready", seat_.rank, seat_.world_size(), seat_.generation);
@@ -179,6 +182,7 @@ void Session::Impl::leave(const protocol::GenerationPlan& plan, Outcome outcome)
 
 void Session::Impl::take_planned_seat(session::TakenSeat taken) {
   tell_swap(swap_gap_.take_early());
+  tell_audits();  // who joins now cannot tell of these steps when the others are lost
   old_communicator_ = std::move(seat_.communicator);
   seat_ = session::seat_of(taken.plan, *taken.rank, std::move(taken.communicator));
   send_state(taken);

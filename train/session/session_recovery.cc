@@ -31,6 +31,7 @@ bool Session::Impl::take_recovery_seat() {
       return keeps_step && continue_step_without_state();
     }
     case Kind::kStop:
+      tell_audits_of_the_lost(seat_.shares, taken->plan.donors);
       if (taken->writes_checkpoint) write_checkpoint();
       leave(taken->plan, Outcome::kStopped);
       return false;
@@ -69,7 +70,7 @@ void Session::Impl::sit_down_again(session::TakenSeat taken) {
   enter_lineage(seat_.generation, progress_.committed_step + 1, plan.lineage, true);
   monitors_.seated(seat_.generation, progress_.committed_step);
   swap_gap_.swapped(seat_.generation);
-  tell_audits_of_the_lost(before);
+  tell_audits_of_the_lost(before, seat_.holders);
 }
 
 // A joiner that stands at the right step and has not got all of its state: its open step has an empty batch, so that
@@ -113,13 +114,18 @@ void Session::Impl::stop_as_orphan() {
   outcome_ = Outcome::kStopped;
 }
 
-// Whose parts counted in steps that they cannot tell of any more.
-void Session::Impl::tell_audits_of_the_lost(const std::vector<state::WorkerShare>& before) {
-  if (environment_.audit_every == 0) return;
+// Of members whose parts counted in steps that they cannot tell of any more. Each of `holders` does it: any of them may
+// be lost next.
+void Session::Impl::tell_audits_of_the_lost(const std::vector<state::WorkerShare>& before,
+                                            const std::vector<WorkerId>& holders) {
+  const auto holds = [&](WorkerId worker) {
+    return std::find(holders.begin(), holders.end(), worker) != holders.end();
+  };
+  if (environment_.audit_every == 0 || !holds(environment_.worker)) return;
   std::set<WorkerId> lost;
   const auto look = [&](const std::vector<state::WorkerShare>& shares) {
     for (const auto& share : shares) {
-      if (!seat_.counts(share.worker)) lost.insert(share.worker);
+      if (!holds(share.worker)) lost.insert(share.worker);
     }
   };
   look(before);

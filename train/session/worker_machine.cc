@@ -279,8 +279,8 @@ std::optional<WorkerMachine::NextSeat> WorkerMachine::take_recovery() {
   if (!found->rank) {
     const bool stops = found->plan.members.empty();
     auto next = take(found, stops ? SeatKind::kStop : SeatKind::kLeave);
-    const auto& writers = next.plan.donors;
-    next.writes_checkpoint = stops && std::find(writers.begin(), writers.end(), self_) != writers.end();
+    const auto& holders = next.plan.donors;
+    next.writes_checkpoint = stops && !holders.empty() && holders.front() == self_;
     return next;
   }
   const bool joins = found->plan.members[*found->rank].joiner;

@@ -354,15 +354,17 @@ TEST_CASE("a recovery can stop the run, with a checkpoint of the last committed 
   run.wait_exit(workers[2]);
   auto stop = run.recovery_plan(run.abort());
   stop.members.clear();
-  stop.donors = {workers[1]};
+  stop.donors = {workers[1], workers[0]};
   run.prepare_for(stop, {workers[0], workers[1]});
   run.commit_for(stop, {workers[0], workers[1]});
   for (const WorkerId worker : {workers[0], workers[1]}) {
     run.wait_exit(worker);
     CHECK(run[worker].exit_code == kExitStopped);
     CHECK(run[worker].left->last_step == 4);
+    CHECK(run[worker].told_for.contains(workers[2]));
   }
   CHECK(std::filesystem::exists(checkpoints + "/step-4.gen-1.safetensors"));
+  run.check_audit();
 }
 
 TEST_CASE("who is halted when no recovery can come any more saves its step and stops") {

@@ -414,6 +414,17 @@ TEST_CASE("a recovery can stop the run, and one of its holders writes the checkp
   CHECK(story.prepared.back() == 3);
 }
 
+TEST_CASE("of several holders the first writes the checkpoint of a stop") {
+  Story story;
+  story.train(2);
+  story.abort(2);
+  story.promise(plan_of(3, {}, {.previous = 1, .donors = {2, 1}, .fence = 2, .resume_step = 2}));
+  const auto next = story.machine.take_seat(false);
+  REQUIRE(next);
+  CHECK(next->kind == Kind::kStop);
+  CHECK_FALSE(next->writes_checkpoint);
+}
+
 TEST_CASE("who has passed the last barrier is not asked any more") {
   Story story;
   story.train(2);
