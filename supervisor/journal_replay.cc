@@ -239,9 +239,10 @@ void JournalReplay::committed(const Record& record) {
 }
 
 void JournalReplay::active(const Record& record) {
+  const Step first_step = record.number("first_step");
+  remember(record.generation(), first_step);
   const auto found = state_.plans.find(record.generation());
-  if (found != state_.plans.end() && found->second.first_step == 0)
-    found->second.first_step = record.number("first_step");
+  if (found != state_.plans.end() && found->second.first_step == 0) found->second.first_step = first_step;
 }
 
 // One that was taken, but is not known to have begun a step, fences nothing out.

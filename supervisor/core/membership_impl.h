@@ -136,7 +136,7 @@ class Membership::Impl {
   void said(Worker& worker, const protocol::WorkerLeft& message);
   void said(Worker& worker, const protocol::WorkerFinished& message);
   void said(Worker& worker, const protocol::WorkerHeartbeat& message);
-  void said(Worker& worker, const protocol::WorkerAudit& message);
+  void said(Worker&, const protocol::WorkerAudit&) {}  // heard before, whether the worker is known or not
   void said(Worker& worker, const protocol::WorkerNote& message);
   void said(Worker& worker, const protocol::WorkerHalted& message);
   void said(Worker&, const protocol::WorkerSwap&) {}  // a figure for people, kept by the edge
@@ -203,7 +203,7 @@ class Membership::Impl {
   bool is_bad_code() const;
   void note_progress(const protocol::WorkerHeartbeat& heartbeat);
   void note_fruitless(bool progress);
-  void remember_generation(Generation generation, Step first_step);
+  bool remember_generation(Generation generation, Step first_step);  // false: it is known, or nobody began it
 
   // The change.
   void reconcile();
@@ -335,7 +335,7 @@ class Membership::Impl {
   bool left_in_order_ = false;                      // while the run drains: somebody reached its boundary
   Generation fence_ = 0;                            // the newest one
   std::uint64_t min_timer_ = 0;                     // kWaitForMin
-  std::vector<protocol::Fence> lineage_;            // complete generations, oldest first
+  std::vector<protocol::Fence> lineage_;            // generations that began, oldest first
   std::vector<Loss> losses_;                        // since the last committed step
   std::size_t size_before_loss_ = 0;                // until the next planned change
   bool restarting_ = false;                         // all state was lost; generation_ is 0 again

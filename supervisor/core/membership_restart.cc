@@ -83,10 +83,12 @@ void Membership::Impl::note_fruitless(bool progress) {
     fail_run(end->status, end->reason);
 }
 
-void Membership::Impl::remember_generation(Generation generation, Step first_step) {
-  if (first_step == 0) return;
+// Known from the first member that takes its seat: the others may never say it, nor may a supervisor that dies now.
+bool Membership::Impl::remember_generation(Generation generation, Step first_step) {
+  if (first_step == 0 || (!lineage_.empty() && lineage_.back().generation >= generation)) return false;
   lineage_.push_back({generation, first_step});
   if (lineage_.size() > kMostLineage) lineage_.erase(lineage_.begin());
+  return true;
 }
 
 }  // namespace elastictrain::core

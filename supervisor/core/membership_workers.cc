@@ -64,6 +64,11 @@ void Membership::Impl::expect_exit(Worker& worker) {
 }
 
 void Membership::Impl::on(const WorkerSaid& event) {
+  // An account counts whoever gave it: an agent that was away may deliver that of a worker which is gone.
+  if (const auto* audit = std::get_if<protocol::WorkerAudit>(&event.message)) {
+    report_audit(event.worker, ledger_.record(event.worker, *audit));
+    return;
+  }
   Worker* worker = roster_.worker(event.worker);
   if (worker == nullptr) return;
   std::visit([&](const auto& message) { said(*worker, message); }, event.message);
@@ -139,16 +144,23 @@ void Membership::Impl::said(Worker& worker, const protocol::WorkerPrepareFailed&
 }
 
 void Membership::Impl::said(Worker& worker, const protocol::WorkerActive& message) {
-  if (change_.stage != Stage::kCommitted || message.generation != change_.generation) return;
-  if (change_.waiting.erase(worker.id) == 0) return;
-  change_.any_active = true;
-  change_.first_step = message.first_step;
-  if (restarting_) report_audit({}, ledger_.fence({message.generation, message.first_step}));
+  if (message.generation > issued_) return;
+  const bool of_change = change_.stage == Stage::kCommitted && message.generation == change_.generation;
+  const bool first = remember_generation(message.generation, message.first_step);
+  // What generations before this one used from here on is void; a planned change from one to the next leaves none.
+  if (first && (restarting_ || !of_change)) {
+    report_audit({}, ledger_.fence({message.generation, message.first_step}));
+  }
+  const bool awaited = of_change && change_.waiting.erase(worker.id) > 0;
+  if (!first && !awaited) return;
   journal("active", Fields()
                         .number("worker", worker.id.value)
                         .number("generation", message.generation)
                         .number("first_step", message.first_step)
                         .number("transfer_bytes", message.state_transfer_bytes));
+  if (!awaited) return;
+  change_.any_active = true;
+  change_.first_step = message.first_step;
   if (change_.waiting.empty()) complete();
 }
 
@@ -187,10 +199,6 @@ void Membership::Impl::said(Worker& worker, const protocol::WorkerFinished& mess
 void Membership::Impl::said(Worker& worker, const protocol::WorkerHeartbeat& message) {
   worker.take(message);
   note_progress(message);
-}
-
-void Membership::Impl::said(Worker& worker, const protocol::WorkerAudit& message) {
-  report_audit(worker.id, ledger_.record(worker.id, message));
 }
 
 void Membership::Impl::report_audit(WorkerId worker, const std::vector<std::string>& violations) {

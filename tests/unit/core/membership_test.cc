@@ -207,6 +207,43 @@ TEST_CASE("audit records find samples that count twice, and the end sums them up
   CHECK(run.last<EndRun>()->exit_status == 0);
 }
 
+TEST_CASE("the account of a worker that is gone is heard all the same") {
+  Run run(Run::settings(1, 1));
+  run.train(1, 1);
+  const protocol::WorkerAudit audit{{{.generation = 1, .step = 1, .count = 32}}};
+  run.say(1, audit);
+  run.say(9, audit);
+  REQUIRE(run.last<Journal>() != nullptr);
+  CHECK(run.last<Journal>()->event == "audit_violation");
+}
+
+TEST_CASE("who takes over while the run starts again learns where that start began") {
+  Run run(Run::settings(1, 1));
+  Resumed resumed;
+  resumed.agents = {{AgentId{1}, "A", 1}};
+  resumed.workers = {{WorkerId{7}, AgentId{1}, 0}};
+  resumed.issued = 3;
+  resumed.lineage = {{1, 1}};
+  resumed.unsettled = true;
+  resumed.unsettled_members = {WorkerId{7}};
+  resumed.target = 1;
+  resumed.audits = {{WorkerId{1}, {{{.generation = 1, .step = 21, .first_position = 640, .count = 32}}, 1}}};
+  run.feed(resumed);
+  run.feed(HostsOffered{{{"A", 1}}});
+  run.feed(AgentConnected{AgentId{1}, {WorkerId{7}}});
+  run.ready(7);
+  run.say(7, protocol::WorkerActive{3, 21, 0});
+  REQUIRE(run.last<Journal>() != nullptr);
+  CHECK(run.last<Journal>()->event == "active");
+  run.say(7, protocol::WorkerActive{3, 21, 0});
+  CHECK(run.last_.empty());
+  run.say(7, protocol::WorkerAudit{{{.generation = 3, .step = 21, .first_position = 640, .count = 32}}, 1});
+  CHECK(run.last_.empty());  // the older generation's step 21 is void
+  run.say(7, protocol::WorkerHalted{4, 3, 21, true, true, ""});
+  CHECK(run.plan_.generation == 5);
+  CHECK(run.plan_.lineage == std::vector<protocol::Fence>{{1, 1}, {3, 21}});
+}
+
 TEST_CASE("the view lists members by rank, then the others") {
   RunSettings settings = Run::settings(2, 4);
   settings.spares = 1;

@@ -151,6 +151,17 @@ TEST_CASE("a change that some had taken when a fence ended it was a generation")
   CHECK(run.lineage == std::vector<protocol::Fence>{{1, 1}, {2, 17}});
 }
 
+TEST_CASE("a start that one member has begun is part of the lineage, whatever becomes of it") {
+  const core::Resumed run =
+      replay({R"({"event":"abort","fence":2,"generation":1,"reason":"x","members":[]})",
+              R"({"event":"state_lost","fence":2,"generation":1,"reason":"x"})",
+              R"({"event":"prepare","generation":3,"previous":0,"members":[3,4],"shares":[4,4]})",
+              R"({"event":"commit","generation":3})", R"({"event":"active","worker":3,"generation":3,"first_step":21})",
+              R"({"event":"abort","fence":4,"generation":0,"reason":"y","members":[]})",
+              R"({"event":"state_lost","fence":4,"generation":0,"reason":"y"})"});
+  CHECK(run.lineage == std::vector<protocol::Fence>{{1, 1}, {3, 21}});
+}
+
 TEST_CASE("with the state the generation is lost, its number is not") {
   const core::Resumed run = replay({R"({"event":"abort","fence":2,"generation":1,"reason":"x","members":[]})",
                                     R"({"event":"state_lost","fence":2,"generation":1,"reason":"x"})"});
