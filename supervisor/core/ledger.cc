@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <utility>
 
 namespace elastictrain::core {
 
@@ -94,24 +95,56 @@ std::vector<std::string> Ledger::record(WorkerId sender, const protocol::WorkerA
   return violations;
 }
 
-// The epochs before that of the checkpoint are complete in it.
-void Ledger::cover(const protocol::AuditStep& step) {
-  for (const auto& [number, epoch] : epochs_) {
-    if (number >= step.epoch || sample_count_ == 0) break;
-    fill(number, {.generation = step.generation, .step = step.step, .count = sample_count_});
+void Ledger::set_sample_count(std::uint64_t count) {
+  sample_count_ = count;
+  if (count == 0) return;
+  for (const protocol::AuditStep& step : std::exchange(waiting_covers_, {})) {
+    if (!is_void(step.generation, step.step)) cover(step);
   }
-  fill(step.epoch, step);
 }
 
-// By nobody in particular, in the checkpoint's step, so that a later fence before it makes it void.
-void Ledger::fill(std::uint64_t number, const protocol::AuditStep& piece) {
-  IntervalSet& positions = epochs_[number].positions;
+// The epochs before that of the checkpoint are complete in it.
+void Ledger::cover(const protocol::AuditStep& step) {
+  if (sample_count_ == 0) waiting_covers_.push_back(step);
+  for (const auto& [number, epoch] : epochs_) {
+    if (number >= step.epoch || sample_count_ == 0) break;
+    fill({.generation = step.generation, .step = step.step, .epoch = number, .count = sample_count_});
+  }
+  fill(step);
+}
+
+void Ledger::fill(const protocol::AuditStep& piece) {
+  IntervalSet& positions = epochs_[piece.epoch].positions;
   for (const auto& [first, count] : positions.gaps(piece.first_position, piece.count)) {
     positions.add(first, count);
-    remember(
-        {},
-        {.generation = piece.generation, .step = piece.step, .epoch = number, .first_position = first, .count = count});
+    covers_.push_back({.generation = piece.generation,
+                       .step = piece.step,
+                       .epoch = piece.epoch,
+                       .first_position = first,
+                       .count = count});
   }
+}
+
+// Who used what a checkpoint holds tells it after all: an agent that was away may bring the account of a worker that
+// is gone.
+void Ledger::uncover(const protocol::AuditStep& used, IntervalSet& positions) {
+  const std::uint64_t end = used.first_position + used.count;
+  std::vector<protocol::AuditStep> rest;
+  for (protocol::AuditStep& cover : covers_) {
+    const std::uint64_t from = std::max(cover.first_position, used.first_position);
+    const std::uint64_t cover_end = cover.first_position + cover.count;
+    const std::uint64_t to = std::min(cover_end, end);
+    const bool holds = cover.epoch == used.epoch && cover.generation > used.generation && cover.step >= used.step;
+    if (!holds || from >= to) continue;
+    positions.remove(from, to - from);
+    cover.count = from - cover.first_position;
+    if (to == cover_end) continue;
+    rest.push_back(cover);
+    rest.back().first_position = to;
+    rest.back().count = cover_end - to;
+  }
+  covers_.insert(covers_.end(), rest.begin(), rest.end());
+  std::erase_if(covers_, [](const protocol::AuditStep& cover) { return cover.count == 0; });
 }
 
 bool Ledger::is_known(WorkerId worker, const protocol::AuditStep& step) const {
@@ -127,6 +160,7 @@ bool Ledger::is_known(WorkerId worker, const protocol::AuditStep& step) const {
 void Ledger::record_positions(WorkerId worker, const protocol::AuditStep& step, std::vector<std::string>& violations) {
   Epoch& epoch = epochs_[step.epoch];
   const std::uint64_t end_before = epoch.positions.end();
+  uncover(step, epoch.positions);
   const std::uint64_t repeated = epoch.positions.add(step.first_position, step.count);
   if (epoch.positions.end() > end_before) epoch.end_step = step.step;
   if (step.count > 0) remember(worker, step);
@@ -169,6 +203,11 @@ std::vector<std::string> Ledger::fence(const protocol::Fence& fence) {
     for (Progression& progression : list) cut(progression, fence);
     progressions_ -= std::erase_if(list, [](const Progression& progression) { return progression.steps == 0; });
   }
+  std::erase_if(covers_, [&](const protocol::AuditStep& cover) {
+    if (cover.generation >= fence.generation || cover.step < fence.first_step) return false;
+    epochs_[cover.epoch].positions.remove(cover.first_position, cover.count);
+    return true;
+  });
   for (auto& [number, epoch] : epochs_) {
     if (epoch.repeated > 0) count_anew(number, epoch);
   }
@@ -201,6 +240,9 @@ void Ledger::count_anew(std::uint64_t number, Epoch& epoch) const {
   if (kept_from_ > 0) return;
   epoch.positions = {};
   epoch.repeated = 0;
+  for (const protocol::AuditStep& cover : covers_) {
+    if (cover.epoch == number) epoch.positions.add(cover.first_position, cover.count);
+  }
   for (const auto& [worker, list] : used_by_) {
     for (const Progression& progression : list) {
       for (std::uint64_t i = 0; progression.epoch == number && i < progression.steps; ++i) {

@@ -58,7 +58,7 @@ class Ledger {
 
   // Samples of one epoch as the workers reported them at their start; 0: not known, then only gaps below the largest
   // position are found.
-  void set_sample_count(std::uint64_t count) { sample_count_ = count; }
+  void set_sample_count(std::uint64_t count);
 
   // Returns a sentence for each violation found. A batch with the number of an earlier one of this sender is a
   // repetition after a broken connection, and is left out; so is what several say of one worker's steps.
@@ -97,7 +97,8 @@ class Ledger {
 
   bool is_void(Generation generation, Step step) const;
   void cover(const protocol::AuditStep& step);
-  void fill(std::uint64_t number, const protocol::AuditStep& piece);
+  void fill(const protocol::AuditStep& piece);
+  void uncover(const protocol::AuditStep& used, IntervalSet& positions);
   bool is_known(WorkerId worker, const protocol::AuditStep& step) const;
   void record_positions(WorkerId worker, const protocol::AuditStep& step, std::vector<std::string>& violations);
   void record_hash(WorkerId worker, const protocol::AuditStep& step, std::vector<std::string>& violations);
@@ -107,6 +108,8 @@ class Ledger {
   std::uint64_t missing_in(std::uint64_t number, const Epoch& epoch) const;
 
   std::uint64_t sample_count_ = 0;
+  std::vector<protocol::AuditStep> covers_;          // what checkpoints hold and nobody has told of
+  std::vector<protocol::AuditStep> waiting_covers_;  // came before the sample count was known
   bool used_ = false;
   Step steps_ = 0;
   Generation newest_ = 0;

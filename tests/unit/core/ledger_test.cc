@@ -338,6 +338,39 @@ TEST_CASE("what a checkpoint holds is covered, whoever used it; what the run goe
   CHECK(ledger.summary().samples == 80);
 }
 
+TEST_CASE("an account that comes after the checkpoint that holds it repeats nothing") {
+  Ledger ledger;
+  ledger.set_sample_count(100);
+  ledger.record(WorkerId{1}, {{used_in(1, 1, 0, 0, 10), used_in(1, 2, 0, 20, 10)}, 1});
+  ledger.fence({3, 4});
+  protocol::WorkerAudit held{{used_in(3, 3, 0, 0, 60)}, 1};
+  held.from_checkpoint = true;
+  ledger.record(WorkerId{4}, held);
+  // The agent of worker 2 was away: what its worker used until the checkpoint, and a step that is void since.
+  CHECK(ledger.record(WorkerId{2}, {{used_in(1, 1, 0, 10, 10), used_in(1, 2, 0, 30, 10), used_in(1, 4, 0, 60, 20)}, 1})
+            .empty());
+  CHECK(ledger.summary().samples == 60);
+  CHECK(ledger.summary().missing == 0);
+  // Whoever goes on from the checkpoint uses nothing of it again.
+  CHECK(ledger.record(WorkerId{4}, {{used_in(3, 4, 0, 45, 20)}, 2}).size() == 1);
+  CHECK(ledger.summary().repeated == 15);
+  ledger.fence({5, 2});
+  CHECK(ledger.summary().samples == 20);
+  CHECK(ledger.summary().repeated == 0);
+}
+
+TEST_CASE("a supervisor that takes over knows the checkpoint before it knows how many samples an epoch has") {
+  Ledger ledger;
+  ledger.fence({3, 4});
+  ledger.record(WorkerId{1}, {{used_in(1, 1, 0, 0, 20), used_in(1, 3, 1, 0, 10)}, 1});
+  protocol::WorkerAudit held{{used_in(3, 3, 1, 0, 20)}, 1};
+  held.from_checkpoint = true;
+  ledger.record(WorkerId{4}, held);
+  ledger.set_sample_count(40);
+  CHECK(ledger.summary().samples == 60);
+  CHECK(ledger.summary().missing == 0);
+}
+
 TEST_CASE("gaps are what is not there") {
   IntervalSet set;
   set.add(10, 10);
