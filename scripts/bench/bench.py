@@ -11,6 +11,7 @@ import rows
 import checkpoint
 import communicator
 import failures
+import plan
 import scale
 import swap
 import training
@@ -32,6 +33,8 @@ BENCHMARKS = {
     "supervisor-restart": (failures.supervisor_restart, "kill -9 of the supervisor, then run --resume"),
     "total-loss": (failures.total_loss, "everything killed, then run --resume: samples lost or repeated"),
     "checkpoint-cost": (checkpoint.checkpoint_cost, "100 MB every 10 steps, with and without in turn"),
+    "plan-error": (plan.plan_error, "predicted time and cost where nothing was measured: full, partial, universal search"),
+    "noise-scale": (plan.noise_scale, "the gradient noise scale of a quadratic with known noise; beside KungFu's"),
     "ssh-64": (scale.ssh_64, "64 ssh hosts until all agents are up"),
     "agents-1000": (scale.agents_1000, "1,000 agents with 8 workers each: CPU of the supervisor, time of `status`"),
 }

@@ -1,0 +1,192 @@
+#include "heuristics/scavenger/plan_curve.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <numeric>
+
+namespace elastictrain::heuristics {
+namespace {
+
+std::string duration(double seconds) {
+  char text[48];
+  if (seconds >= 3600) {
+    std::snprintf(text, sizeof text, "%.1f h", seconds / 3600);
+  } else if (seconds >= 60) {
+    std::snprintf(text, sizeof text, "%.1f min", seconds / 60);
+  } else {
+    std::snprintf(text, sizeof text, "%.1f s", seconds);
+  }
+  return text;
+}
+
+std::string amount(double value) {
+  char text[40];
+  std::snprintf(text, sizeof text, "%.4g", value);
+  return text;
+}
+
+// "8 workers of 32: 1.2 h, cost 3.4".
+std::string described(const PlanPoint& point) {
+  return std::to_string(point.workers) + (point.workers == 1 ? " worker of " : " workers of ") +
+         std::to_string(point.local_batch) + ": " + duration(point.seconds) + ", cost " + amount(point.cost);
+}
+
+// The best of those that `allowed` lets pass, by `first` and then by `second`.
+template <typename Allowed>
+std::optional<std::size_t> least_of(const std::vector<PlanPoint>& points, double PlanPoint::*first,
+                                    double PlanPoint::*second, const Allowed& allowed) {
+  std::optional<std::size_t> best;
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    if (!allowed(points[i])) continue;
+    if (!best || points[i].*first < points[*best].*first ||
+        (points[i].*first == points[*best].*first && points[i].*second < points[*best].*second))
+      best = i;
+  }
+  return best;
+}
+
+std::optional<std::size_t> pick(const std::vector<PlanPoint>& points, const PlanGoal& goal, bool limited) {
+  const auto any = [](const PlanPoint&) { return true; };
+  const auto in_time = [&](const PlanPoint& point) { return !limited || point.seconds <= goal.limit; };
+  const auto in_budget = [&](const PlanPoint& point) { return !limited || point.cost <= goal.limit; };
+  constexpr auto kSeconds = &PlanPoint::seconds;
+  constexpr auto kCost = &PlanPoint::cost;
+  switch (goal.goal) {
+    case Goal::kFastest:
+      return least_of(points, kSeconds, kCost, any);
+    case Goal::kCheapest:
+      return least_of(points, kCost, kSeconds, any);
+    case Goal::kKnee:
+      return knee(points, pareto_front(points));
+    case Goal::kDeadline:
+      return limited ? least_of(points, kCost, kSeconds, in_time) : least_of(points, kSeconds, kCost, any);
+    case Goal::kBudget:
+      return limited ? least_of(points, kSeconds, kCost, in_budget) : least_of(points, kCost, kSeconds, any);
+  }
+  return std::nullopt;
+}
+
+std::string because(const PlanGoal& goal, bool limit_met) {
+  switch (goal.goal) {
+    case Goal::kFastest:
+      return "the fastest";
+    case Goal::kCheapest:
+      return "the cheapest";
+    case Goal::kKnee:
+      return "where more time no longer saves as much";
+    case Goal::kDeadline:
+      return limit_met ? "the cheapest within " + duration(goal.limit)
+                       : "nothing ends within " + duration(goal.limit) + "; the fastest";
+    case Goal::kBudget:
+      return limit_met ? "the fastest for at most " + amount(goal.limit)
+                       : "nothing costs at most " + amount(goal.limit) + "; the cheapest";
+  }
+  return "";
+}
+
+}  // namespace
+
+double PriceRule::cost(const PlanPoint& point) const {
+  if (!per_s) return 0;
+  const bool memory = form == PriceForm::kMemory && base_local_batch > 0;
+  return per_s(point.workers) * point.seconds * (memory ? point.local_batch / base_local_batch : 1);
+}
+
+std::vector<PlanPoint> plan_points(const SearchSpace& space, const StepTimeModel& steps, const PlanWork& work,
+                                   const PriceRule& prices, const std::vector<StepTimePoint>& measured) {
+  std::vector<PlanPoint> points;
+  for (const auto workers : space.workers) {
+    for (const auto batch : space.local_batches) {
+      if (!space.allows({workers, batch})) continue;
+      PlanPoint point{.workers = workers, .local_batch = batch, .step_s = steps.seconds(workers, batch)};
+      const auto own = std::find_if(measured.begin(), measured.end(), [&](const StepTimePoint& candidate) {
+        return candidate.workers == workers && candidate.local_batch == batch;
+      });
+      if (own != measured.end()) {
+        point.step_s = own->seconds;
+        point.measured = true;
+      }
+      const auto global = static_cast<double>(point.global_batch());
+      point.epochs = work.epochs.epochs(global);
+      point.seconds = point.epochs * work.samples_per_epoch / global * point.step_s;
+      point.cost = prices.cost(point);
+      points.push_back(point);
+    }
+  }
+  return points;
+}
+
+std::vector<std::size_t> pareto_front(const std::vector<PlanPoint>& points) {
+  std::vector<std::size_t> order(points.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    if (points[a].seconds != points[b].seconds) return points[a].seconds < points[b].seconds;
+    return points[a].cost < points[b].cost;
+  });
+  std::vector<std::size_t> front;
+  for (const auto index : order)
+    if (front.empty() || points[index].cost < points[front.back()].cost) front.push_back(index);
+  return front;
+}
+
+std::size_t knee(const std::vector<PlanPoint>& points, const std::vector<std::size_t>& front) {
+  if (front.size() < 3) return front.empty() ? 0 : front.front();
+  const PlanPoint& fastest = points[front.front()];
+  const PlanPoint& cheapest = points[front.back()];
+  std::size_t best = front.front();
+  double farthest = 1e-9;
+  for (const auto index : front) {
+    const double time = (points[index].seconds - fastest.seconds) / (cheapest.seconds - fastest.seconds);
+    const double cost = (points[index].cost - cheapest.cost) / (fastest.cost - cheapest.cost);
+    const double below = 1 - time - cost;  // times sqrt(2): its distance from the line between (0, 1) and (1, 0)
+    if (below <= farthest) continue;
+    farthest = below;
+    best = index;
+  }
+  return best;
+}
+
+PlanChoice choose(const std::vector<PlanPoint>& points, const PlanGoal& goal) {
+  PlanChoice choice;
+  if (points.empty()) {
+    choice.reason = {"nothing_to_choose", "no number of workers and batch is allowed", {}};
+    return choice;
+  }
+  choice.point = pick(points, goal, true);
+  choice.limit_met = choice.point.has_value();
+  if (!choice.point) choice.point = pick(points, goal, false);
+  const PlanPoint& taken = points[*choice.point];
+  choice.reason.code = goal_names()[static_cast<std::size_t>(goal.goal)];
+  if (!choice.limit_met) choice.reason.code += "_missed";
+  choice.reason.text = described(taken) + " is " + because(goal, choice.limit_met);
+  if (!choice.limit_met) choice.reason.text = because(goal, false) + " is " + described(taken);
+  choice.reason.numbers = {{"workers", taken.workers}, {"local_batch", taken.local_batch},
+                           {"step_s", taken.step_s},   {"seconds", taken.seconds},
+                           {"cost", taken.cost},       {"limit", goal.limit}};
+  return choice;
+}
+
+PlanCurve plan_curve(std::vector<PlanPoint> points, const PlanGoal& goal, const std::string& cost_unit) {
+  PlanCurve curve;
+  curve.front = pareto_front(points);
+  curve.choice = choose(points, goal);
+  curve.points = std::move(points);
+  curve.goal = goal;
+  curve.cost_unit = cost_unit;
+  return curve;
+}
+
+const std::vector<std::string>& goal_names() {
+  static const std::vector<std::string> kNames{"fastest", "cheapest", "knee", "deadline", "budget"};
+  return kNames;
+}
+
+std::optional<Goal> goal_of(const std::string& name) {
+  const auto& names = goal_names();
+  const auto found = std::find(names.begin(), names.end(), name);
+  if (found == names.end()) return std::nullopt;
+  return static_cast<Goal>(found - names.begin());
+}
+
+}  // namespace elastictrain::heuristics

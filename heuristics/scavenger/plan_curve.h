@@ -1,0 +1,90 @@
+// Purpose: time and cost of finishing a job for each number of workers and batch, and which of them to take
+// (Scavenger, algorithms F): Time = steps * step time, Cost = price * Time, steps = epochs * samples / batch.
+//
+// Pure. Seconds, samples, and whatever unit the prices are in. The same points are drawn by `elastictrain plan` and
+// chosen from by the policy "scavenger".
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "heuristics/policy/decision.h"
+#include "heuristics/scavenger/epochs_model.h"
+#include "heuristics/scavenger/search.h"
+#include "heuristics/scavenger/step_time_model.h"
+
+namespace elastictrain::heuristics {
+
+struct PlanPoint {
+  std::uint32_t workers = 0;
+  std::uint32_t local_batch = 0;
+  double step_s = 0;
+  double epochs = 0;  // or any measure of the samples needed
+  double seconds = 0;
+  double cost = 0;
+  bool measured = false;  // its step time, rather than predicted
+  std::uint64_t global_batch() const { return std::uint64_t{workers} * local_batch; }
+};
+
+// kMemory: a worker's price grows with the memory that its batch takes, in proportion to local_batch /
+// base_local_batch.
+enum class PriceForm : std::uint8_t { kFlat, kMemory };
+
+struct PriceRule {
+  PriceForm form = PriceForm::kFlat;
+  std::function<double(std::uint32_t)> per_s;  // of that many workers together; empty: everything is free
+  double base_local_batch = 0;                 // whose memory the price is for; 0: prices stay flat
+  double cost(const PlanPoint& point) const;
+};
+
+struct PlanWork {
+  double samples_per_epoch = 0;
+  EpochsModel epochs;
+};
+
+// One point for each that the space allows, by workers, then by batch. A step time in `measured` stands for itself.
+std::vector<PlanPoint> plan_points(const SearchSpace& space, const StepTimeModel& steps, const PlanWork& work,
+                                   const PriceRule& prices, const std::vector<StepTimePoint>& measured = {});
+
+// Those that no other beats in both time and cost, from the fastest to the cheapest, as indices.
+std::vector<std::size_t> pareto_front(const std::vector<PlanPoint>& points);
+
+// The point of the front that is farthest below the line between its ends, with time and cost each scaled to 0..1; the
+// fastest where there is no bend. (The paper does not say which knee it means; derived in algorithms F.)
+std::size_t knee(const std::vector<PlanPoint>& points, const std::vector<std::size_t>& front);
+
+enum class Goal : std::uint8_t { kFastest, kCheapest, kKnee, kDeadline, kBudget };
+
+// kDeadline: the cheapest that ends within `limit` seconds, or the fastest if none does. kBudget: the fastest that
+// costs at most `limit`, or the cheapest if none does.
+struct PlanGoal {
+  Goal goal = Goal::kKnee;
+  double limit = 0;
+};
+
+struct PlanChoice {
+  std::optional<std::size_t> point;  // nothing without a point
+  bool limit_met = true;
+  Reason reason;
+};
+PlanChoice choose(const std::vector<PlanPoint>& points, const PlanGoal& goal);
+
+// What there is to draw.
+struct PlanCurve {
+  std::vector<PlanPoint> points;
+  std::vector<std::size_t> front;
+  PlanGoal goal;
+  PlanChoice choice;
+  std::string cost_unit;  // "$", or empty
+};
+PlanCurve plan_curve(std::vector<PlanPoint> points, const PlanGoal& goal, const std::string& cost_unit);
+
+// "fastest", "cheapest", "knee", "deadline", "budget".
+const std::vector<std::string>& goal_names();
+std::optional<Goal> goal_of(const std::string& name);
+
+}  // namespace elastictrain::heuristics

@@ -1,0 +1,54 @@
+// Purpose: which numbers of workers and batches to measure before the models are fitted (Scavenger, algorithms F).
+//
+// full: every one the user allows. partial: the extremes, and the middles between them, the rest by the models.
+// universal: a single one; what holds for all models scales it. Pure.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "heuristics/scavenger/step_time_model.h"
+
+namespace elastictrain::heuristics {
+
+struct SearchPoint {
+  std::uint32_t workers = 0;
+  std::uint32_t local_batch = 0;
+  friend bool operator==(const SearchPoint&, const SearchPoint&) = default;
+};
+
+struct SearchSpace {
+  std::vector<std::uint32_t> workers;        // rising
+  std::vector<std::uint32_t> local_batches;  // rising
+  std::uint64_t max_global = 0;              // 0: no limit
+  bool allows(const SearchPoint& point) const;
+};
+
+// About so many sizes from `least` to `most`, both included, each larger than the one before by the same factor.
+std::vector<std::uint32_t> geometric_sizes(std::uint32_t least, std::uint32_t most, std::uint32_t count);
+
+enum class SearchMode : std::uint8_t { kFull, kPartial, kUniversal };
+
+// What `mode` measures, ordered so that the number of workers changes as rarely as possible, starting at the end that
+// is nearer to `now`. With `now` not in the space, universal takes the allowed point nearest to it.
+std::vector<SearchPoint> search_points(const SearchSpace& space, SearchMode mode, const SearchPoint& now);
+
+// The first of those that is not measured yet; nothing when the search is over.
+std::optional<SearchPoint> next_point(const std::vector<SearchPoint>& plan, const std::vector<SearchPoint>& measured);
+
+// What step times of all models have in common, as means over the six models of Pollux's T4 tables (one worker on a
+// host): computing in proportion to fixed + batch / largest batch, a ring in proportion to `ring`, and how much
+// overlaps.
+struct UniversalCoefficients {
+  double fixed = 0.115;
+  double ring = 0.316;
+  double overlap = 3;
+};
+
+// Step times of the whole space as the coefficients and one measurement predict them, for StepTimeModel::fit. Some 30 %
+// off on a model that the coefficients do not come from: enough to start a search, not to end it.
+std::vector<StepTimePoint> universal_points(const SearchSpace& space, const StepTimePoint& measured,
+                                            const UniversalCoefficients& coefficients = {});
+
+}  // namespace elastictrain::heuristics

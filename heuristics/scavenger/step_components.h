@@ -1,0 +1,66 @@
+// Purpose: the form of our own in step_time_model.h.
+//
+// log t = log((T_c^g + T_n^g)^(1/g)) + rest, with T_c = (a + b * batch) * exp(u(batch)), T_n = (2 n (K-1)/K + m (K-2))
+// * exp(v(K)), no T_n for one worker; n is what a ring moves whatever K is, m what each further worker costs; g from 1
+// (nothing overlaps) to 10 (all does). u, v and rest are smooth deviations (Gaussian processes over log batch and log
+// workers), so that a model of few points is the straight form and one of many follows what was measured.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "heuristics/scavenger/step_time_model.h"
+
+namespace elastictrain::heuristics {
+
+// A smooth function of one logarithm, known through its values at some places.
+class SmoothDeviation {
+ public:
+  SmoothDeviation() = default;
+  // Deviations are of the size `deviation` and similar within a distance `reach`, both of logarithms.
+  SmoothDeviation(std::vector<double> places, double deviation, double reach);
+
+  std::size_t size() const { return places_.size(); }
+  std::size_t index(double place) const;  // of one of the places
+  // Independent standard normal unknowns -> values at the places, and back to a function between them.
+  Vector values(const double* unknowns) const;
+  void settle(const Vector& values);
+  double at(double place) const;
+
+ private:
+  double covariance(double a, double b) const;
+
+  std::vector<double> places_;  // rising, positive
+  double deviation_ = 0;
+  double reach_ = 1;
+  Matrix lower_;
+  Vector weights_;
+};
+
+class StepTimeModel::Components {
+ public:
+  Components(const std::vector<StepTimePoint>& points, std::uint32_t workers_per_host);
+  double seconds(double workers, double local_batch) const;
+
+ private:
+  struct Straight;
+  double combined(const Straight& straight, double workers, double batch, double u, double v) const;
+  Straight straight(const Vector& unknowns) const;
+  Vector residuals(const std::vector<StepTimePoint>& points, const Vector& unknowns) const;
+  void fit_rest(const std::vector<StepTimePoint>& points);
+  double without_rest(double workers, double local_batch) const;
+  double rest_covariance(double workers, double batch, double other_workers, double other_batch) const;
+
+  bool spread(double workers) const { return workers > workers_per_host_; }  // over several hosts
+
+  std::uint32_t workers_per_host_ = 1;
+  double typical_batch_ = 1;
+  double typical_s_ = 1;
+  Vector unknowns_;
+  SmoothDeviation of_batch_;
+  SmoothDeviation of_workers_;
+  std::vector<StepTimePoint> points_;
+  Vector rest_weights_;
+};
+
+}  // namespace elastictrain::heuristics

@@ -1,0 +1,46 @@
+"""What a plan of size and batch rests on: predicted time and cost, and the noise of gradients."""
+
+import json
+import statistics
+import subprocess
+
+import rows
+from communicator import program
+
+LIMITS = {"full": 5, "partial": 10}  # percent
+
+
+def measurements(kind):
+    bench = program("plan", "plan_bench")
+    output = subprocess.run([bench, rows.shared("traces")], stdout=subprocess.PIPE, text=True, timeout=600, check=True)
+    return [m for m in map(json.loads, output.stdout.splitlines()) if m["kind"] == kind]
+
+
+def plan_error(repetitions):
+    """Six models on 1, 2 and 4 GPUs of up to 16 hosts; what a search does not measure is predicted."""
+    cells = measurements("plan-error")
+    for mode in ("full", "partial", "universal"):
+        mine = [c for c in cells if c["mode"] == mode and c["form"] == "components"]
+        error = statistics.mean(c["time_percent"] for c in mine)
+        layouts = ", ".join(f"{c['workers_per_host']} a host: {c['time_percent']:.1f} (steps {c['steps_percent']:.1f})"
+                            for c in mine)
+        detail = f"mean of 18 tables; {layouts}"
+        for form in ("paper-per-worker", "paper-global"):
+            theirs = [c["time_percent"] for c in cells if c["mode"] == mode and c["form"] == form]
+            if theirs:
+                detail += f"; {form} {statistics.mean(theirs):.1f}"
+        detail += f"; 1 a host: {mine[0]['models']}"
+        name = f"plan-error/{mode}"
+        if mode in LIMITS:
+            yield rows.below(name, error, "%", LIMITS[mode], detail)
+        else:
+            yield rows.Row(name, error, "%", "", None, detail)
+
+
+def noise_scale(repetitions):
+    """A quadratic with known noise: 2, 4 and 16 workers of 32 samples, noise scales 50, 500 and 2000."""
+    for m in measurements("noise-scale"):
+        detail = (f"{m['runs']} runs until our own stated error is 4 %, {m['steps']:.0f} steps on average; worst "
+                  f"{m['worst_percent']:.1f} %; KungFu's estimator (sign left out) {m['kungfu_mean_percent']:.1f} %, worst "
+                  f"{m['kungfu_worst_percent']:.0f} %, {m['kungfu_negative']} negative")
+        yield rows.below("noise-scale/quadratic", m["mean_percent"], "%", 10, detail)
