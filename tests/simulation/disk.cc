@@ -11,7 +11,7 @@ using protocol::Fence;
 
 void Disk::journal(Instant now, const std::string& event, const Fields& fields) {
   if (full) {
-    ++lost_;
+    if (lost_++ == 0) ++gaps_;
     return;
   }
   append(now, event, fields);

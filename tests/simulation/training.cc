@@ -86,6 +86,7 @@ Task<> WorkerProcess::live() {
   Entry entry = Entry::kAgain;
   while (entry == Entry::kAgain) entry = co_await get_in();
   if (entry == Entry::kIn) co_await train();
+  tell_audits();
   die(0, 0);
 }
 
@@ -107,6 +108,7 @@ Task<WorkerProcess::Entry> WorkerProcess::begin_first_generation() {
   chain_ = 0;
   progress_ = {};
   progress_.sampler.seed = 7;
+  world_.untold.clear();
   if (rank() == 0) {
     load_checkpoint();
     world_.broadcasts[seat_.generation] = {chain_, progress_, {}};
@@ -128,6 +130,7 @@ Task<WorkerProcess::Entry> WorkerProcess::begin_first_generation() {
   remember_shares(seat_, true);
   first_step_ = true;
   world_.truth.begins(seat_.generation, progress_.committed_step + 1);
+  if (rank() == 0 && progress_.committed_step > 0) audit_checkpoint();
   say(WorkerActive{seat_.generation, progress_.committed_step + 1, 0});
   co_return Entry::kIn;
 }
@@ -307,7 +310,7 @@ bool WorkerProcess::cross_boundary() {
   }
   if (seat->kind == SeatKind::kStop) checkpoint(false);
   world_.plane.close(id_, seat_);
-  say(WorkerLeft{seat->plan.generation, progress_.committed_step});
+  leave(seat->plan);
   return false;
 }
 
@@ -345,11 +348,12 @@ Task<WorkerProcess::Reduced> WorkerProcess::halted() {
       take(std::move(*seat));
       co_return Reduced::kDiscard;
     case SeatKind::kStop:
+      audit_for_the_lost(seat->plan.donors);
       if (seat->writes_checkpoint) checkpoint(false);
-      say(WorkerLeft{seat->plan.generation, progress_.committed_step});
+      leave(seat->plan);
       co_return Reduced::kEnd;
     case SeatKind::kLeave:
-      say(WorkerLeft{seat->plan.generation, progress_.committed_step});
+      leave(seat->plan);
       co_return Reduced::kEnd;
     case SeatKind::kPlanned:
       world_.violated("recovery_seat", to_string(id_) + " is halted and gets a planned seat");
@@ -393,7 +397,15 @@ void WorkerProcess::take(Seat seat) {
   });
   const bool recovers = seat.kind == SeatKind::kContinue || seat.kind == SeatKind::kRejoin;
   const bool holds = machine_.in_loop() && seat.kind != SeatKind::kRejoin;
-  if (recovers) audit_for_the_lost(seat.plan);
+  if (recovers) {
+    std::vector<WorkerId> keepers;
+    for (const Member& member : seat.plan.members) {
+      if (!member.joiner) keepers.push_back(member.worker);
+    }
+    audit_for_the_lost(keepers);
+  } else {
+    tell_audits();
+  }
   if (seat_.generation != 0 && !recovers && machine_.in_loop()) old_seat_ = seat_;
   if (recovers) old_seat_.reset();
   receiving_.reset();
@@ -550,32 +562,71 @@ void WorkerProcess::audit(const CommittedStep& step) {
       }
     }
   }
-  send_audit(std::move(mine), {});
+  audits_.steps.insert(audits_.steps.end(), mine.begin(), mine.end());
 }
 
 // Members that are lost may not have told what they used.
-void WorkerProcess::audit_for_the_lost(const GenerationPlan& plan) {
+void WorkerProcess::audit_for_the_lost(const std::vector<WorkerId>& holders) {
+  const auto holds = [&](WorkerId worker) {
+    return std::find(holders.begin(), holders.end(), worker) != holders.end();
+  };
+  if (!holds(id_)) return;
   std::map<WorkerId, std::vector<AuditStep>> of;
   for (AuditStep record : recent_parts_) {
     const WorkerId worker{static_cast<std::uint32_t>(record.state_hash)};
     record.state_hash = 0;
     of[worker].push_back(record);
   }
+  world_.untold.clear();
   for (auto& [worker, records] : of) {
-    const bool holds = std::any_of(plan.members.begin(), plan.members.end(), [id = worker](const Member& member) {
-      return member.worker == id && !member.joiner;
+    if (!holds(worker)) audits_for_others_.push_back({.steps = std::move(records), .of = worker});
+  }
+  tell_audits();
+}
+
+// What the checkpoint holds: whoever used it may have died with its last records.
+void WorkerProcess::audit_checkpoint() {
+  if (world_.setup.program.audit_every == 0) return;
+  const state::SamplerState& sampler = progress_.sampler;
+  WorkerAudit audit{.from_checkpoint = true};
+  std::uint64_t at = 0;
+  const auto used = [&](std::uint64_t last) {
+    audit.steps.push_back({.generation = seat_.generation,
+                           .step = progress_.committed_step,
+                           .epoch = sampler.epoch,
+                           .first_position = at,
+                           .count = last - at});
+  };
+  for (const state::Interval& piece : sampler.returned) {
+    if (piece.first > at) used(piece.first);
+    at = piece.first + piece.count;
+  }
+  used(std::max(at, sampler.cursor));
+  audits_for_others_.push_back(std::move(audit));
+  tell_audits();
+}
+
+void WorkerProcess::tell_audits() {
+  std::vector<WorkerAudit> messages = std::exchange(audits_for_others_, {});
+  if (!audits_.steps.empty()) messages.push_back(std::exchange(audits_, {}));
+  for (WorkerAudit& audit : messages) {
+    audit.batch = ++audit_batch_;
+    world_.say(id_, [&] {
+      std::string text = "accounts" + (audit.of.value == 0 ? "" : " for " + to_string(audit.of)) +
+                         (audit.from_checkpoint ? " for the checkpoint:" : ":");
+      for (const AuditStep& step : audit.steps) {
+        text += " " + std::to_string(step.step) + "=" + std::to_string(step.first_position) + "+" +
+                std::to_string(step.count);
+      }
+      return text;
     });
-    if (!holds) send_audit(std::move(records), worker);
+    say(std::move(audit));
   }
 }
 
-void WorkerProcess::send_audit(std::vector<AuditStep> steps, WorkerId of) {
-  if (steps.empty()) return;
-  WorkerAudit audit;
-  audit.steps = std::move(steps);
-  audit.batch = ++audit_batch_;
-  audit.of = of;
-  say(std::move(audit));
+void WorkerProcess::leave(const GenerationPlan& plan) {
+  tell_audits();
+  say(WorkerLeft{plan.generation, progress_.committed_step});
 }
 
 void WorkerProcess::checkpoint(bool in_background) {

@@ -73,6 +73,7 @@ class Truth {
   // --- At the end of a life
   void check_complete(std::uint64_t epochs, Step max_steps);
   void check_all_answered();
+  void check_ledger_repeats_nothing();
   void check_ledger_agrees(std::uint64_t epochs);
   bool saw(const std::string& event) const { return events_.contains(event); }  // in the journal
   Step surviving_steps() const { return history_.size(); }
@@ -105,6 +106,7 @@ class Truth {
   void check_bit_identity(WorkerId worker, const CommittedStep& step);
   void check_behind_no_fence(WorkerId worker, const CommittedStep& step);
   void check_exactly_once(const CommittedStep& step);
+  void check_ledger(const char* name, std::uint64_t value);
   void cut_history(Step last);
   void append(const CommittedStep& step);
 

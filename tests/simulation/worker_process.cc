@@ -86,6 +86,8 @@ void WorkerProcess::die(int exit_code, int signal) {
   });
   life_ = std::make_shared<char>();
   wait_.forget();
+  const bool in_order = exit_code == 0 && signal == 0;
+  if (machine_.in_loop() && !in_order) world_.untold.insert(id_);
   if (AgentProcess* agent = world_.agent(agent_)) agent->worker_exited(id_, exit_code, signal);
   world_.worker_ended(id_);
 }
@@ -203,6 +205,7 @@ void WorkerProcess::heartbeat() {
     beat.place = machine_.place();
     beat.place_ms = static_cast<std::uint64_t>((world_.queue.now() - place_since_).count() / 1'000);
     say(beat);
+    tell_audits();
   });
   world_.queue.after(world_.setup.heartbeat, [this, life = std::weak_ptr(life_)] {
     if (!life.expired()) heartbeat();

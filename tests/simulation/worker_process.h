@@ -100,8 +100,10 @@ class WorkerProcess {
   void drop_lost_parts(const protocol::GenerationPlan& plan);
   bool part_counts(const state::WorkerShare& share) const;
   void audit(const CommittedStep& step);
-  void audit_for_the_lost(const protocol::GenerationPlan& plan);
-  void send_audit(std::vector<protocol::AuditStep> steps, WorkerId of);
+  void audit_for_the_lost(const std::vector<WorkerId>& holders);
+  void audit_checkpoint();
+  void tell_audits();
+  void leave(const protocol::GenerationPlan& plan);
   bool used_up() const;
   void checkpoint(bool in_background);
   void load_checkpoint();
@@ -142,8 +144,10 @@ class WorkerProcess {
   std::optional<protocol::GenerationPlan> old_seat_;  // closed once the new one has reduced
   std::optional<Receiving> receiving_;
   std::size_t sending_ = 0;
-  Sum sum_;                                       // of the open step
-  std::deque<protocol::AuditStep> recent_parts_;  // of all members; `state_hash` holds the worker
+  Sum sum_;                                               // of the open step
+  std::deque<protocol::AuditStep> recent_parts_;          // of all members; `state_hash` holds the worker
+  protocol::WorkerAudit audits_;                          // of its own, that go with the next heartbeat
+  std::vector<protocol::WorkerAudit> audits_for_others_;  // the same
   std::uint64_t audit_batch_ = 0;
   bool checkpoint_writing_ = false;
   WaitPoint wait_;

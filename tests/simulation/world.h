@@ -84,6 +84,8 @@ class World {
   std::optional<int> exit_status;
   std::string exit_reason;
   bool finished = false;  // some worker reached the end of the data
+  // Workers that died with an account which none of those who know of it has given since.
+  std::set<WorkerId> untold;
 
   Host& host(const std::string& name);
   AgentProcess* agent(AgentId id);
