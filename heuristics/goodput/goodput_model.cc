@@ -1,0 +1,184 @@
+#include "heuristics/goodput/goodput_model.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "heuristics/fit/least_squares.h"
+#include "heuristics/learning_rate.h"
+
+namespace elastictrain::heuristics {
+namespace {
+
+constexpr double kLeast = 1e-8;
+constexpr double kMost = 1e5;
+constexpr double kMostOverlap = 10;
+constexpr int kBatches = 50;
+
+// Logarithms of the six times, then g as it is.
+Vector encoded(const GoodputParameters& p) {
+  return {std::log(p.compute_s), std::log(p.compute_s_per_sample), std::log(p.net_s), std::log(p.net_s_per_worker),
+          std::log(p.local_s),   std::log(p.local_s_per_worker),   p.overlap};
+}
+
+GoodputParameters decoded(const Vector& x) {
+  return {.compute_s = std::exp(x[0]),
+          .compute_s_per_sample = std::exp(x[1]),
+          .net_s = std::exp(x[2]),
+          .net_s_per_worker = std::exp(x[3]),
+          .local_s = std::exp(x[4]),
+          .local_s_per_worker = std::exp(x[5]),
+          .overlap = x[6]};
+}
+
+struct Seen {
+  bool several_hosts = false, several_hosts_more = false, one_host = false, one_host_more = false,
+       several_batches = false;
+  double mean_gradient_s = 0;
+};
+
+Seen seen_in(const std::vector<GoodputSample>& samples) {
+  Seen seen;
+  std::set<double> batches;
+  for (const auto& sample : samples) {
+    const bool spread = sample.place.hosts > 1;
+    const bool more = sample.place.workers > 2;
+    seen.several_hosts |= spread;
+    seen.several_hosts_more |= spread && more;
+    seen.one_host |= !spread && sample.place.workers > 1;
+    seen.one_host_more |= !spread && more;
+    batches.insert(sample.local_batch);
+    seen.mean_gradient_s +=
+        (sample.compute_s > 0 ? sample.compute_s : sample.step_s) / static_cast<double>(samples.size());
+  }
+  seen.several_batches = batches.size() > 1;
+  return seen;
+}
+
+// Unknowns of which nothing was seen have no room.
+Bounds bounds_for(const Seen& seen) {
+  Bounds bounds{Vector(7, std::log(kLeast)), Vector(7, std::log(kMost))};
+  bounds.lower[6] = 1;
+  bounds.upper[6] = seen.several_hosts || seen.one_host ? kMostOverlap : 1;
+  const auto pin = [&](std::size_t i, double value) { bounds.lower[i] = bounds.upper[i] = value; };
+  if (!seen.several_batches) pin(0, std::log(std::clamp(seen.mean_gradient_s / 2, kLeast, kMost)));
+  if (!seen.several_hosts) pin(2, std::log(kLeast));
+  if (!seen.several_hosts_more) pin(3, std::log(kLeast));
+  if (!seen.one_host) pin(4, std::log(kLeast));
+  if (!seen.one_host_more) pin(5, std::log(kLeast));
+  return bounds;
+}
+
+Vector squares(const GoodputParameters& p, const std::vector<GoodputSample>& samples) {
+  const double each = 1 / std::sqrt(static_cast<double>(samples.size()));
+  Vector all;
+  for (const auto& sample : samples) {
+    all.push_back(each * std::log(step_s(p, sample.place, sample.local_batch) / sample.step_s));
+    all.push_back(sample.compute_s > 0 ? each * std::log(gradient_s(p, sample.local_batch) / sample.compute_s) : 0);
+  }
+  all.push_back(std::sqrt(1e-3) * (p.overlap - 1));
+  all.push_back(0.1 * p.net_s_per_worker / p.net_s);
+  all.push_back(0.1 * p.local_s_per_worker / p.local_s);
+  return all;
+}
+
+}  // namespace
+
+double gradient_s(const GoodputParameters& p, double local_batch) {
+  return p.compute_s + p.compute_s_per_sample * local_batch;
+}
+
+double network_s(const GoodputParameters& p, const GoodputPlace& place) {
+  if (place.workers <= 1) return 0;
+  const double more = std::max(static_cast<double>(place.workers) - 2, 0.0);
+  return place.hosts > 1 ? p.net_s + p.net_s_per_worker * more : p.local_s + p.local_s_per_worker * more;
+}
+
+double step_s(const GoodputParameters& p, const GoodputPlace& place, double local_batch) {
+  const double gradient = gradient_s(p, local_batch);
+  const double network = network_s(p, place);
+  const double larger = std::max(gradient, network);
+  if (!(larger > 0)) return kLeast;
+  return larger * std::pow(1 + std::pow(std::min(gradient, network) / larger, p.overlap), 1 / p.overlap);
+}
+
+double throughput(const GoodputParameters& p, const GoodputPlace& place, double local_batch,
+                  std::uint32_t accumulation) {
+  const double sums = accumulation;
+  return place.workers * local_batch * (sums + 1) / (sums * gradient_s(p, local_batch) + step_s(p, place, local_batch));
+}
+
+double fit_loss(const GoodputParameters& p, const std::vector<GoodputSample>& samples) {
+  double steps = 0;
+  double gradients = 0;
+  double measured_gradients = 0;
+  for (const auto& sample : samples) {
+    steps += std::pow(std::log(step_s(p, sample.place, sample.local_batch) / sample.step_s), 2);
+    if (!(sample.compute_s > 0)) continue;
+    gradients += std::pow(std::log(gradient_s(p, sample.local_batch) / sample.compute_s), 2);
+    ++measured_gradients;
+  }
+  const double errors = std::sqrt(steps / std::max<double>(1, static_cast<double>(samples.size()))) +
+                        std::sqrt(gradients / std::max(1.0, measured_gradients));
+  return errors + 1e-3 * std::pow(p.overlap - 1, 2) +
+         1e-2 * (std::pow(p.net_s_per_worker / p.net_s, 2) + std::pow(p.local_s_per_worker / p.local_s, 2));
+}
+
+std::optional<GoodputParameters> fit_goodput(const std::vector<GoodputSample>& given) {
+  std::vector<GoodputSample> samples;
+  std::copy_if(given.begin(), given.end(), std::back_inserter(samples), [](const GoodputSample& sample) {
+    return sample.place.workers > 0 && sample.local_batch > 0 && sample.step_s > 0 && std::isfinite(sample.step_s);
+  });
+  if (samples.empty()) return std::nullopt;
+  const Seen seen = seen_in(samples);
+  const Bounds bounds = bounds_for(seen);
+  double mean_batch = 0;
+  for (const auto& sample : samples) mean_batch += sample.local_batch / static_cast<double>(samples.size());
+  // Squares first, because they lead there fast and from far away; then what is to be minimised itself.
+  Minimum best{.value = INFINITY};
+  for (const double share : {0.2, 0.5, 0.8}) {
+    GoodputParameters start{.overlap = 1.5};
+    start.compute_s = start.net_s = start.local_s = std::max(kLeast, share * seen.mean_gradient_s);
+    start.compute_s_per_sample = std::max(kLeast, (1 - share) * seen.mean_gradient_s / mean_batch);
+    start.net_s_per_worker = start.local_s_per_worker = std::max(kLeast, 0.02 * seen.mean_gradient_s);
+    const auto near =
+        least_squares([&](const Vector& x) { return squares(decoded(x), samples); }, encoded(start), bounds);
+    const auto found =
+        nelder_mead([&](const Vector& x) { return fit_loss(decoded(x), samples); }, near.at, bounds, 0.1, 600);
+    if (found.value < best.value) best = found;
+  }
+  GoodputParameters p = decoded(best.at);
+  p.net_s = std::max(p.net_s, 1.1 * p.local_s);
+  p.net_s_per_worker = std::max(p.net_s_per_worker, 1.1 * p.local_s_per_worker);
+  return p;
+}
+
+double statistical_efficiency(double noise_scale, double batch, double base_batch) {
+  if (!(noise_scale > 0) || !(batch > 0) || !(base_batch > 0)) return 1;
+  return adascale_gain(noise_scale, batch, base_batch) * base_batch / batch;
+}
+
+double goodput(const GoodputJob& job, const GoodputPlace& place, double local_batch, std::uint32_t accumulation) {
+  const double global = place.workers * local_batch * (accumulation + 1.0);
+  return throughput(job.parameters, place, local_batch, accumulation) *
+         statistical_efficiency(job.noise_scale.value_or(0), global, job.base_batch);
+}
+
+GoodputChoice best_batch(const GoodputJob& job, const GoodputPlace& place) {
+  const double workers = std::max(place.workers, 1U);
+  const double fits = job.max_global == 0
+                          ? job.max_local
+                          : std::min<double>(job.max_local, static_cast<double>(job.max_global) / workers);
+  const double most = std::max(fits, static_cast<double>(job.min_local));
+  const double least = std::clamp(std::ceil(job.base_batch / workers), static_cast<double>(job.min_local), most);
+  GoodputChoice best;
+  for (int i = 0; i < kBatches; ++i) {
+    const double batch = std::floor(least * std::pow(most / least, i / (kBatches - 1.0)) + 1e-9);
+    const double value = goodput(job, place, batch);
+    if (value > best.goodput) best = {static_cast<std::uint32_t>(batch), value};
+    if (!job.noise_scale) break;
+  }
+  return best;
+}
+
+}  // namespace elastictrain::heuristics
