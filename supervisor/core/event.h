@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <variant>
@@ -110,6 +112,15 @@ struct Resize {
 struct ReplaceWorker {
   std::uint64_t request = 0;
   std::uint32_t rank = 0;
+  bool other_host = false;  // its own is at fault
+};
+// How the samples of a step are shared out, from the next boundary on. What is not set stays as it is.
+struct Reshare {
+  std::uint64_t request = 0;
+  // In proportion to these, in any common unit; who is not in the list has speed 1. Empty: equal shares.
+  std::optional<std::map<WorkerId, double>> speeds;
+  std::optional<std::uint32_t> per_worker;  // samples: BatchSettings::per_worker
+  std::string reason;
 };
 struct ReplaceHost {  // moves its workers elsewhere (or restarts them there when no other slot is free)
   std::uint64_t request = 0;
@@ -134,6 +145,6 @@ struct TimerFired {
 
 using Event = std::variant<HostsOffered, AgentConnected, AgentLost, WorkerSpawnFailed, WorkerExited, WorkerSaid,
                            AgentReported, Resize, ReplaceWorker, ReplaceHost, DrainHost, Stop, StopNow, TimerFired,
-                           HostNoticed, StacksCaptured, Resumed>;
+                           HostNoticed, StacksCaptured, Resumed, Reshare>;
 
 }  // namespace elastictrain::core

@@ -228,6 +228,7 @@ class Membership::Impl {
   void give_up_replacements(const SwapDecision& decision);
   void prepare();
   protocol::GenerationPlan plan_change() const;
+  std::vector<double> speeds_of(const std::vector<PlanMember>& members) const;
   bool joins(WorkerId id) const;
   void commit();
   void complete();
@@ -246,6 +247,7 @@ class Membership::Impl {
   void on(const ReplaceWorker& event);
   void on(const ReplaceHost& event);
   void on(const DrainHost& event);
+  void on(const Reshare& event);
   void on(const Stop& event);
   void on(const StopNow& event);
   void new_wish();
@@ -306,6 +308,8 @@ class Membership::Impl {
   // The wish.
   std::uint32_t target_;
   std::string target_reason_ = "the size to start with";
+  std::map<WorkerId, double> speeds_;  // shares follow in proportion; empty: equal ones
+  std::string reshare_;                // why shares are to change although nobody comes or goes; empty: they are not
   std::map<WorkerId, protocol::ChangeKind> to_replace_;  // kReplace, or kMigrate: away from its host
   bool hold_ = false;  // the last change was given up: nothing moves until somebody wishes something new
 

@@ -1,6 +1,7 @@
 // The part of the state machine that answers users. Each request changes the wish and is answered at once: what
 // becomes of the wish is told and journalled as it happens.
 #include <algorithm>
+#include <cmath>
 
 #include "supervisor/core/membership_impl.h"
 
@@ -83,9 +84,25 @@ void Membership::Impl::on(const ReplaceWorker& event) {
     return;
   }
   const std::string text = "replacing " + name_of(*worker);
-  to_replace_.try_emplace(id, protocol::ChangeKind::kReplace);
+  to_replace_.try_emplace(id, event.other_host ? protocol::ChangeKind::kMigrate : protocol::ChangeKind::kReplace);
   new_wish();
   accept(event.request, text);
+}
+
+void Membership::Impl::on(const Reshare& event) {
+  const std::string reason = event.reason.empty() ? "asked by the user" : event.reason;
+  journal("reshare_requested", Fields().number("request", event.request).text("reason", reason));
+  if (event.per_worker && *event.per_worker == 0) return refuse(event.request, "a batch of 0 samples trains nothing");
+  const bool odd = event.speeds && std::any_of(event.speeds->begin(), event.speeds->end(), [](const auto& entry) {
+    return !(entry.second > 0) || !std::isfinite(entry.second);
+  });
+  if (odd) return refuse(event.request, "speeds must be above 0");
+  if (settings_.base_per_worker == 0) settings_.base_per_worker = settings_.batch.per_worker;
+  if (event.per_worker) settings_.batch.per_worker = *event.per_worker;
+  if (event.speeds) speeds_ = *event.speeds;
+  reshare_ = "share the samples of a step out anew: " + reason;
+  new_wish();
+  accept(event.request, "sharing the samples of a step out anew");
 }
 
 void Membership::Impl::on(const ReplaceHost& event) {

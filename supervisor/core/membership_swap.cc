@@ -36,13 +36,23 @@ bool Membership::Impl::joins(WorkerId id) const {
   return !is_member(id) || (recovering() && !holds_state(id));
 }
 
+std::vector<double> Membership::Impl::speeds_of(const std::vector<PlanMember>& members) const {
+  std::vector<double> speeds;
+  if (speeds_.empty()) return speeds;
+  for (const PlanMember& member : members) {
+    const auto known = speeds_.find(member.worker);
+    speeds.push_back(known == speeds_.end() ? 1.0 : known->second);
+  }
+  return speeds;
+}
+
 protocol::GenerationPlan Membership::Impl::plan_change() const {
   std::vector<PlanMember> members;
   for (WorkerId id : change_.members) {
     const Worker& worker = *roster_.worker(id);
     members.push_back({id, worker.host, worker.facts.endpoint, !joins(id)});
   }
-  protocol::GenerationPlan plan = make_plan(settings_, change_.generation, generation_, members);
+  protocol::GenerationPlan plan = make_plan(settings_, change_.generation, generation_, members, speeds_of(members));
   plan.kind = change_.kind;
   plan.reason = change_.reason;
   plan.token = make_token_();
@@ -59,6 +69,7 @@ protocol::GenerationPlan Membership::Impl::plan_change() const {
 void Membership::Impl::prepare() {
   change_.generation = ++issued_;
   protocol::GenerationPlan plan = plan_change();
+  reshare_.clear();
   std::vector<std::uint64_t> next_shares;
   for (const protocol::Member& member : plan.members) next_shares.push_back(member.share);
   Fields fields;

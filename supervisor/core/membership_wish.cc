@@ -177,7 +177,7 @@ void Membership::Impl::reconcile() {
   }
   tell_unmet(decision, want);
   if (change_.stage == Stage::kPreparing) return;
-  if (next == members_) {
+  if (next == members_ && reshare_.empty()) {
     cancel(change_.timer);
     change_ = Change{};
     return;
@@ -279,6 +279,9 @@ void Membership::Impl::describe(const SwapDecision& decision, std::size_t next_s
     change_.kind = replace_kind;
     change_.reason = (replace_kind == ChangeKind::kMigrate ? "move " : "replace ") + replaced;
     if (next_size != size) change_.reason += ", " + sizes + " workers";
+  } else if (next_size == size && !reshare_.empty()) {
+    change_.kind = ChangeKind::kReshare;
+    change_.reason = reshare_;
   } else {
     change_.kind = next_size > size ? ChangeKind::kGrow : ChangeKind::kShrink;
     const bool again = next_size > size && next_size <= size_before_loss_;

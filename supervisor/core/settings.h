@@ -55,6 +55,7 @@ struct RunSettings {
   std::uint32_t max_workers = 1;
   std::uint32_t spares = 0;  // started, ready workers that wait
   BatchSettings batch;
+  std::uint32_t base_per_worker = 0;  // the batch that the learning rate was chosen for; 0: batch.per_worker
   LearningRateSettings learning_rate;
   FailureSettings failures;
   bool has_checkpoints = false;  // a run that lost all its state can go on from one

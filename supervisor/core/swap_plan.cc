@@ -126,13 +126,21 @@ std::vector<WorkerId> choose_donors(const std::vector<protocol::Member>& members
   return donors;
 }
 
+std::uint64_t base_batch(const RunSettings& settings) {
+  heuristics::BatchRule rule = settings.batch;
+  if (settings.base_per_worker != 0) rule.per_worker = settings.base_per_worker;
+  return heuristics::plan_batch(rule, settings.start_workers).global;
+}
+
 protocol::GenerationPlan make_plan(const RunSettings& settings, Generation generation, Generation previous,
-                                   const std::vector<PlanMember>& members) {
+                                   const std::vector<PlanMember>& members, const std::vector<double>& speeds) {
   protocol::GenerationPlan plan;
   plan.generation = generation;
   plan.previous = previous;
   const auto size = static_cast<std::uint32_t>(members.size());
-  const heuristics::BatchPlan batch = heuristics::plan_batch(settings.batch, size);
+  const heuristics::BatchPlan batch = speeds.size() == members.size() && size != 0
+                                          ? heuristics::plan_batch(settings.batch, speeds)
+                                          : heuristics::plan_batch(settings.batch, size);
   std::map<std::string, std::uint32_t> on_host;
   bool somebody_joins = false;
   for (std::uint32_t rank = 0; rank < size; ++rank) {
@@ -143,7 +151,7 @@ protocol::GenerationPlan make_plan(const RunSettings& settings, Generation gener
         {from.worker, rank, on_host[from.host]++, from.host, from.endpoint, batch.shares[rank], joiner});
   }
   if (somebody_joins) plan.donors = choose_donors(plan.members, kMostDonors);
-  const std::uint64_t base = heuristics::plan_batch(settings.batch, settings.start_workers).global;
+  const std::uint64_t base = base_batch(settings);
   plan.learning_rate_factor = heuristics::learning_rate_factor(settings.learning_rate.rule, batch.global, base);
   plan.learning_rate_ramp_steps = settings.learning_rate.ramp_steps;
   plan.build_deadline_ms = static_cast<std::uint64_t>(settings.prepare_timeout.count());

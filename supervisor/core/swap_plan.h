@@ -72,8 +72,12 @@ struct PlanMember {
 inline constexpr std::size_t kMostDonors = 8;
 
 // Fills members, shares, donors, batch-dependent learning-rate factor and deadlines; the caller adds token and words.
+// `speeds`: one for each rank, shares follow in proportion; empty: equal shares.
 protocol::GenerationPlan make_plan(const RunSettings& settings, Generation generation, Generation previous,
-                                   const std::vector<PlanMember>& members);
+                                   const std::vector<PlanMember>& members, const std::vector<double>& speeds = {});
+
+// For which the user chose the learning rate: that of the first size.
+std::uint64_t base_batch(const RunSettings& settings);
 
 // Of survivors that tie in nothing else, one per host first, so that several network cards share the work.
 std::vector<WorkerId> choose_donors(const std::vector<protocol::Member>& members, std::size_t most);

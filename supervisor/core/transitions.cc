@@ -36,6 +36,7 @@ constexpr std::array<Row, std::variant_size_v<Event>> kRows{{
     {"host_noticed",         {{H,       H,      H,       I,       I}}},
     {"stacks_captured",      {{H,       H,      H,       H,       I}}},
     {"resumed",              {{H,       I,      I,       I,       I}}},
+    {"reshare",              {{H,       H,      H,       R,       R}}},
 }};
 
 // Row: phase before the step; column: phase after it. A run that lost all its state starts again.

@@ -24,6 +24,8 @@ const char* change_name(protocol::ChangeKind kind) {
       return "stop";
     case protocol::ChangeKind::kRecover:
       return "recover";
+    case protocol::ChangeKind::kReshare:
+      return "reshare";
   }
   return "change";
 }

@@ -91,8 +91,18 @@ void Runner::add_events(const core::RunView& run, const heuristics::JobDecision&
     const auto found = std::find_if(run.workers.begin(), run.workers.end(), [&](const core::WorkerView& worker) {
       return worker.worker.value == replacement.worker && worker.phase == core::WorkerPhase::kMember && worker.rank;
     });
-    if (found != run.workers.end()) considered.events.push_back(core::ReplaceWorker{0, *found->rank});
+    if (found == run.workers.end()) continue;
+    considered.events.push_back(core::ReplaceWorker{0, *found->rank, replacement.other_host});
   }
+  if (!decision.speeds && !decision.per_worker_batch) return;
+  core::Reshare reshare;
+  reshare.per_worker = decision.per_worker_batch;
+  reshare.reason = decision.reason.text;
+  if (decision.speeds) {
+    reshare.speeds.emplace();
+    for (const auto& one : *decision.speeds) (*reshare.speeds)[WorkerId{one.worker}] = one.speed;
+  }
+  considered.events.push_back(std::move(reshare));
 }
 
 }  // namespace elastictrain::policy

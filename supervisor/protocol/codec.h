@@ -145,7 +145,7 @@ bool read_struct(const msgpack::object& in, T& value) {
 }
 
 // Highest value of each enumeration that travels; anything above it is malformed.
-constexpr std::uint64_t last_value(ChangeKind) { return static_cast<std::uint64_t>(ChangeKind::kRecover); }
+constexpr std::uint64_t last_value(ChangeKind) { return static_cast<std::uint64_t>(ChangeKind::kReshare); }
 constexpr std::uint64_t last_value(StepPlace) { return static_cast<std::uint64_t>(StepPlace::kHalted); }
 
 template <class T>

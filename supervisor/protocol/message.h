@@ -37,7 +37,7 @@ struct Member {
   bool joiner = false;      // takes part in its first step with an empty batch and weight zero
 };
 
-enum class ChangeKind : std::uint8_t { kStart, kGrow, kShrink, kReplace, kMigrate, kDrain, kStop, kRecover };
+enum class ChangeKind : std::uint8_t { kStart, kGrow, kShrink, kReplace, kMigrate, kDrain, kStop, kRecover, kReshare };
 
 // From `first_step` on, what generations before `generation` say or write does not count.
 struct Fence {

@@ -260,6 +260,15 @@ class Story {
     feed(Stop{++requests_, causes.at(words.at(0))});
   }
 
+  void reshare(const Words& words) {
+    Reshare event{++requests_, std::map<WorkerId, double>{}, std::nullopt, "a slow host"};
+    for (const std::string& word : words) {
+      const std::size_t equals = word.find('=');
+      (*event.speeds)[worker(word.substr(0, equals))] = std::stod(word.substr(equals + 1));
+    }
+    feed(std::move(event));
+  }
+
   void view() {
     const RunView view = machine().view();
     out_ << "  " << name_of(view.phase) << ", generation " << view.generation << ", " << view.world_size << " of "
@@ -407,6 +416,11 @@ class Story {
       {"drain",
        [this](const Words& w) {
          feed(DrainHost{++requests_, w.at(0)});
+       }},
+      {"reshare", [this](const Words& w) { reshare(w); }},
+      {"batch",
+       [this](const Words& w) {
+         feed(Reshare{++requests_, std::nullopt, number(w.at(0)), "a batch of " + w.at(0)});
        }},
       {"stop", [this](const Words& w) { stop(w); }},
       {"stop-now", [this](const Words&) { feed(StopNow{}); }},

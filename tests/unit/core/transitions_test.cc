@@ -26,7 +26,7 @@ std::vector<Event> all_events() {
 }
 
 bool is_request(const Event& event) {
-  const std::set<std::string> names{"resize", "replace_worker", "replace_host", "drain_host", "stop"};
+  const std::set<std::string> names{"resize", "replace_worker", "replace_host", "drain_host", "stop", "reshare"};
   return names.contains(name_of(event));
 }
 

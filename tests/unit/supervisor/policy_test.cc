@@ -224,6 +224,21 @@ TEST_CASE("a decision becomes events; a size outside of the limits is brought ba
   CHECK_FALSE(runner.consider(run_of_three(), 5.5).has_value());  // not due
 }
 
+TEST_CASE("speeds and a batch become one new sharing-out") {
+  auto next = std::make_shared<heuristics::JobDecision>();
+  Runner runner(runner_settings(), std::make_unique<Says>(next));
+  next->speeds = {{1, 2.0}, {3, 1.0}};
+  next->per_worker_batch = 64;
+  next->reason = {"rebalance", "w1 is twice as fast", {}};
+  const auto considered = runner.consider(run_of_three(), 5);
+  REQUIRE(considered->events.size() == 1);
+  const auto& reshare = std::get<core::Reshare>(considered->events[0]);
+  CHECK(reshare.speeds->at(WorkerId{1}) == 2.0);
+  CHECK(reshare.speeds->size() == 2);
+  CHECK(reshare.per_worker == 64);
+  CHECK(reshare.reason == "w1 is twice as fast");
+}
+
 TEST_CASE("a decision that says the same as before is no news, and a run that changes is not disturbed") {
   auto next = std::make_shared<heuristics::JobDecision>();
   Runner runner(runner_settings(), std::make_unique<Says>(next));
