@@ -1,0 +1,28 @@
+// Purpose: hosts all of whose workers are slow: then it is the host, not a worker.
+//
+// Pure.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "heuristics/straggler/detector.h"
+
+namespace elastictrain::heuristics {
+
+struct SlowHost {
+  std::uint32_t host = 0;  // index into ClusterView::hosts
+  std::vector<std::uint64_t> workers;
+  double least_slowdown = 1;  // of its workers
+  double most_slowdown = 1;
+};
+
+// A host with several workers of the job of which one is named slow at least and all are at least half of
+// `least_slowdown` slower than the others; not the job's only host.
+std::vector<SlowHost> slow_hosts(const JobView& job, const std::vector<SlowWorker>& slow,
+                                 const std::vector<double>& slowdowns, double least_slowdown);
+
+std::string host_name(const ClusterView& view, std::uint32_t host);
+
+}  // namespace elastictrain::heuristics

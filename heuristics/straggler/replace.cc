@@ -1,0 +1,197 @@
+#include "heuristics/straggler/replace.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <utility>
+
+namespace elastictrain::heuristics {
+namespace {
+
+constexpr double kHour_s = 3600;
+
+template <class... Values>
+std::string line(const char* form, Values... values) {
+  char text[240];
+  std::snprintf(text, sizeof text, form, values...);
+  return text;
+}
+
+bool holds(const std::vector<std::uint64_t>& sorted, std::uint64_t id) {
+  return std::binary_search(sorted.begin(), sorted.end(), id);
+}
+
+// Slots that newcomers can have: on the host itself, and elsewhere.
+struct Slots {
+  std::uint32_t same = 0;
+  std::uint32_t elsewhere = 0;
+};
+
+Slots free_slots(const ClusterView& view, const JobView& job, std::uint32_t host) {
+  Slots slots;
+  for (std::uint32_t i = 0; i < view.hosts.size(); ++i) {
+    if (view.hosts[i].leaving) continue;
+    (i == host ? slots.same : slots.elsewhere) += view.hosts[i].free_slots;
+  }
+  slots.elsewhere += job.spares;
+  return slots;
+}
+
+template <class Key>
+void drop_past(std::map<Key, double>& until, double now_s) {
+  std::erase_if(until, [&](const auto& entry) { return entry.second <= now_s; });
+}
+
+}  // namespace
+
+JobDecision Replace::decide(const ClusterView& view, const JobView& job, const std::vector<SlowWorker>& slow,
+                            const std::vector<SlowHost>& hosts, const std::vector<double>& slowdowns,
+                            const ReplaceOptions& options) {
+  std::erase_if(begun_s_, [&](double begun) { return view.now_s - begun >= kHour_s; });
+  drop_past(left_alone_until_, view.now_s);
+  drop_past(suspect_until_, view.now_s);
+  JobDecision decision;
+  if (attempt_) {
+    const auto outcome = check(view, job, slowdowns, options);
+    decision.reason = outcome.value_or(Reason{"replacing", "a replacement is on its way or is being watched", {}});
+    return decision;
+  }
+  if (slow.empty()) {
+    decision.reason = {"none_slow", "no worker is slow", {}};
+    return decision;
+  }
+  if (job.changing) {
+    decision.reason = {"changing", "workers come or go; a slow one is replaced afterwards", {}};
+    return decision;
+  }
+  const auto wish = choose(view, job, slow, hosts);
+  if (wish) return begin(view, job, *wish, options);
+  decision.reason = {"left_alone",
+                     line("rank %u is slow whoever has it: its work is slow, not its host", slow.front().rank),
+                     {{"slowdown", slow.front().slowdown}}};
+  return decision;
+}
+
+// What is slowest of those that are not left alone. Of a host that is slow as a whole every worker goes elsewhere.
+std::optional<Replace::Wish> Replace::choose(const ClusterView& view, const JobView& job,
+                                             const std::vector<SlowWorker>& slow, const std::vector<SlowHost>& hosts) {
+  const SlowWorker* worst = nullptr;
+  for (const SlowWorker& worker : slow) {
+    const bool candidate = left_alone_until_.count(worker.rank) == 0;
+    if (candidate && (worst == nullptr || worker.slowdown > worst->slowdown)) worst = &worker;
+  }
+  if (worst == nullptr) return std::nullopt;
+  Wish wish{{*worst}, worst->host, false, worst->slowdown, ""};
+  const std::string name = host_name(view, worst->host);
+  const auto blamed =
+      std::find_if(hosts.begin(), hosts.end(), [&](const SlowHost& host) { return host.host == worst->host; });
+  if (blamed != hosts.end()) {
+    wish.workers.clear();
+    for (const WorkerView& member : job.members) {
+      if (member.host == worst->host) wish.workers.push_back({member.id, member.rank, member.host});
+    }
+    wish.other_host = true;
+    wish.text = line("all %zu workers of %s are slow, %.2f to %.2f times the others' time: it is the host",
+                     wish.workers.size(), name.c_str(), blamed->least_slowdown, blamed->most_slowdown);
+    return wish;
+  }
+  const auto on_host = std::count_if(job.members.begin(), job.members.end(),
+                                     [&](const WorkerView& member) { return member.host == worst->host; });
+  // The only worker of its host may as well be slow because of it.
+  wish.other_host =
+      suspect_until_.count(worst->host) > 0 || (on_host == 1 && free_slots(view, job, worst->host).elsewhere > 0);
+  wish.text = line("worker %llu (rank %u on %s) is slow: %s", static_cast<unsigned long long>(worst->worker),
+                   worst->rank, name.c_str(), worst->because.c_str());
+  return wish;
+}
+
+JobDecision Replace::begin(const ClusterView& view, const JobView& job, const Wish& wish,
+                           const ReplaceOptions& options) {
+  JobDecision decision;
+  decision.reason.numbers = {{"slowdown", wish.slowdown}, {"workers", static_cast<double>(wish.workers.size())}};
+  if (static_cast<double>(begun_s_.size()) >= options.per_hour) {
+    decision.reason.code = "budget_used";
+    decision.reason.text = wish.text + line("; not replaced: %zu of %.0f replacements of this hour are used",
+                                            begun_s_.size(), options.per_hour);
+    return decision;
+  }
+  const Slots slots = free_slots(view, job, wish.host);
+  const std::uint32_t places = slots.elsewhere + (wish.other_host ? 0 : slots.same);
+  if (places < wish.workers.size()) {
+    decision.reason.code = "no_place";
+    decision.reason.text = wish.text + line("; not replaced: %u slots are free%s, %zu are needed", places,
+                                            wish.other_host ? " on other hosts" : "", wish.workers.size());
+    return decision;
+  }
+  begun_s_.push_back(view.now_s);
+  decision.reason.code = "replace";
+  decision.reason.text = wish.text + line("; replaced%s (%zu of %.0f this hour)",
+                                          wish.other_host ? " on another host" : "", begun_s_.size(), options.per_hour);
+  attempt_.emplace();
+  attempt_->host = wish.host;
+  attempt_->slowdown = wish.slowdown;
+  attempt_->asked_s = view.now_s;
+  for (const SlowWorker& worker : wish.workers) {
+    decision.replacements.push_back({worker.worker, decision.reason, wish.other_host});
+    attempt_->leavers.push_back(worker.worker);
+    attempt_->ranks.push_back(worker.rank);
+  }
+  for (const WorkerView& member : job.members) attempt_->members.push_back(member.id);
+  std::sort(attempt_->leavers.begin(), attempt_->leavers.end());
+  std::sort(attempt_->members.begin(), attempt_->members.end());
+  return decision;
+}
+
+// Unset while the newcomers are not there or have not done enough steps.
+std::optional<Reason> Replace::check(const ClusterView& view, const JobView& job, const std::vector<double>& slowdowns,
+                                     const ReplaceOptions& options) {
+  const bool gone = std::none_of(job.members.begin(), job.members.end(),
+                                 [&](const WorkerView& member) { return holds(attempt_->leavers, member.id); });
+  if (!gone || job.changing) {
+    if (view.now_s - attempt_->asked_s < options.give_up_s) return std::nullopt;
+    attempt_.reset();
+    return Reason{
+        "replacement_missing", line("no newcomer after %.0f s; the attempt is given up", options.give_up_s), {}};
+  }
+  if (attempt_->joined_at_steps < 0) attempt_->joined_at_steps = job.steps_done;
+  if (job.steps_done - attempt_->joined_at_steps < options.check_steps) return std::nullopt;
+  const Reason reason = judge(view, job, slowdowns);
+  attempt_.reset();
+  return reason;
+}
+
+Reason Replace::judge(const ClusterView& view, const JobView& job, const std::vector<double>& slowdowns) {
+  const double limit = 1 + (attempt_->slowdown - 1) / 2;
+  double worst = 1;
+  bool same_host = false;
+  std::vector<std::uint32_t> slow_ranks;
+  for (std::size_t i = 0; i < job.members.size() && i < slowdowns.size(); ++i) {
+    const WorkerView& member = job.members[i];
+    const bool newcomer = !holds(attempt_->members, member.id);
+    const bool has_rank = std::count(attempt_->ranks.begin(), attempt_->ranks.end(), member.rank) > 0;
+    if (!newcomer && !has_rank) continue;
+    worst = std::max(worst, slowdowns[i]);
+    if (slowdowns[i] < limit) continue;
+    same_host = same_host || (newcomer && member.host == attempt_->host);
+    slow_ranks.push_back(member.rank);
+  }
+  const std::vector<std::pair<std::string, double>> numbers{{"before", attempt_->slowdown}, {"after", worst}};
+  if (slow_ranks.empty()) {
+    return {"replacement_helped",
+            line("%.2f times the others' time before the replacement, %.2f after it", attempt_->slowdown, worst),
+            numbers};
+  }
+  const double until_s = view.now_s + kHour_s;
+  if (same_host) {
+    suspect_until_[attempt_->host] = until_s;
+    return {"replacement_did_not_help",
+            line("still %.2f times the others' time on the same host; the next attempt goes to another one", worst),
+            numbers};
+  }
+  for (const std::uint32_t rank : slow_ranks) left_alone_until_[rank] = until_s;
+  return {"replacement_did_not_help",
+          line("still %.2f times the others' time on another host: the work of rank %u is slow; left alone for an hour",
+               worst, slow_ranks.front()),
+          numbers};
+}
+
+}  // namespace elastictrain::heuristics
