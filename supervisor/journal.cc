@@ -92,15 +92,16 @@ void Journal::count_up_from(double up_s) {
   up_before_s_ = up_s;
 }
 
-void Journal::write(const std::string& event, const Fields& fields, bool with_sync) {
+bool Journal::write(const std::string& event, const Fields& fields, bool with_sync) {
   const bool again = failing_;
   if (!append(line_of(event, fields, sequence_ + 1))) {
     ++lost_;
-    return;
+    return false;
   }
   ++sequence_;
   if (again) recovered();
   if (with_sync) sync();
+  return again;
 }
 
 std::string Journal::line_of(const std::string& event, const Fields& fields, std::uint64_t sequence) const {

@@ -4,7 +4,8 @@
 // "journal_torn" follows it.
 // Ownership: owns the descriptor. Thread: the io_context's.
 // Failure: a record that cannot be written (a full disk) is counted and reported once; writing goes on being tried, and
-// the first record that works again is followed by one that says how many are missing. Training never waits for it.
+// the first record that works again is followed by one that says how many are missing, and by the caller's record of
+// what they said. Training never waits for it.
 #pragma once
 
 #include <chrono>
@@ -30,8 +31,9 @@ class Journal {
   Journal(const Journal&) = delete;
   Journal& operator=(const Journal&) = delete;
 
-  // With `sync`, the record is on disk when this returns (or its failure has been reported).
-  void write(const std::string& event, const Fields& fields, bool sync);
+  // With `sync`, the record is on disk when this returns (or its failure has been reported). True: records before it
+  // are missing, and writing works again.
+  bool write(const std::string& event, const Fields& fields, bool sync);
 
   // "up" counts on from what the run had reached under an earlier supervisor.
   void count_up_from(double up_s);

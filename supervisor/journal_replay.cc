@@ -49,6 +49,15 @@ class JournalReplay::Record {
     }
     return list;
   }
+  std::vector<std::string> texts(const char* name) const {
+    std::vector<std::string> list;
+    const auto found = json_.find(name);
+    if (found == json_.end() || !found->is_array()) return list;
+    for (const Json& value : *found) {
+      if (value.is_string()) list.push_back(value.get<std::string>());
+    }
+    return list;
+  }
   std::vector<WorkerId> workers(const char* name) const {
     std::vector<WorkerId> list;
     for (std::uint32_t id : numbers(name)) list.push_back(WorkerId{id});
@@ -100,6 +109,7 @@ const std::map<std::string_view, JournalReplay::Handler>& JournalReplay::handler
       {"halt_settled", &R::halt_settled},
       {"state_lost", &R::state_lost},
       {"journal_gap", &R::gap},
+      {"run_state", &R::whole_state},
       {"end", &R::end},
       {"run_closed", &R::end},
   };
@@ -310,6 +320,56 @@ void JournalReplay::gap(const Record& record) {
   state_.last_worker += lost;
   state_.issued += lost;
   state_.gap = true;
+}
+
+// What the records said that are missing.
+void JournalReplay::whole_state(const Record& record) {
+  if (!record.has("issued")) return;
+  State state;
+  state.generation = record.generation();
+  state.issued = record.number("issued");
+  state.now = {record.workers("members"), record.numbers("shares"), record.real("learning_rate_factor", 1.0), 0};
+  state.target = record.small("target");
+  state.target_reason = record.text("target_reason");
+  state.last_agent = record.small("last_agent");
+  state.last_worker = record.number("last_worker");
+  const auto generations = record.numbers("lineage");
+  const auto first_steps = record.numbers("first_steps");
+  for (std::size_t i = 0; i < std::min(generations.size(), first_steps.size()); ++i) {
+    state.lineage.push_back({generations[i], first_steps[i]});
+  }
+  take_roster(record, state);
+  state.open_fence = record.has("fence");
+  state.halted = record.workers("halted");
+  if (const Generation plan = record.number("plan"); plan != 0) {
+    state.plans[plan] = {record.workers("plan_members"), record.numbers("plan_shares"), record.real("plan_factor", 1.0),
+                         record.number("plan_first_step")};
+    state.open_plan = !record.flag("committed");
+    if (record.flag("committed")) state.committed = plan;
+  }
+  state_ = std::move(state);
+}
+
+void JournalReplay::take_roster(const Record& record, State& state) {
+  const auto agents = record.numbers("agents");
+  const auto hosts = record.texts("hosts");
+  const auto slots = record.numbers("slots");
+  for (std::size_t i = 0; i < std::min({agents.size(), hosts.size(), slots.size()}); ++i) {
+    state.agents[AgentId{agents[i]}] = {hosts[i], slots[i]};
+  }
+  for (const auto& [name, flag] : {std::pair("connected", &Agent::connected), std::pair("draining", &Agent::drain)}) {
+    for (std::uint32_t id : record.numbers(name)) {
+      if (const auto found = state.agents.find(AgentId{id}); found != state.agents.end()) found->second.*flag = true;
+    }
+  }
+  const auto workers = record.workers("workers");
+  const auto homes = record.numbers("worker_agents");
+  const auto places = record.numbers("worker_slots");
+  for (std::size_t i = 0; i < std::min({workers.size(), homes.size(), places.size()}); ++i) {
+    if (state.agents.contains(AgentId{homes[i]})) {
+      state.workers[workers[i]] = {workers[i], AgentId{homes[i]}, places[i]};
+    }
+  }
 }
 
 void JournalReplay::end(const Record&) {

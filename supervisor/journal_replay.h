@@ -97,8 +97,10 @@ class JournalReplay {
   void halt_settled(const Record& record);
   void state_lost(const Record& record);
   void gap(const Record& record);
+  void whole_state(const Record& record);
   void end(const Record& record);
 
+  static void take_roster(const Record& record, State& state);
   Agent* agent_on(const std::string& host, AgentId* id = nullptr);
   void remember(Generation generation, Step first_step);
 

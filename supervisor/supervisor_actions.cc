@@ -139,7 +139,10 @@ void Supervisor::Impl::journal(const std::string& event, core::Fields& fields, b
 }
 
 void Supervisor::Impl::journal(const std::string& event, const Journal::Fields& fields, bool sync) {
-  if (journal_) journal_->write(event, fields, sync);
+  if (journal_ && journal_->write(event, fields, sync)) {
+    const core::Journal state = membership_.state_record();
+    journal_->write(state.event, state.fields, state.sync);
+  }
   recoveries_.take(event, fields);
   if (options_.on_journal) options_.on_journal(event, fields);
 }

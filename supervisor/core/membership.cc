@@ -19,6 +19,9 @@ Actions Membership::step(const Event& event, Instant now) {
 RunView Membership::view() const {
   return impl_->view();
 }
+Journal Membership::state_record() const {
+  return impl_->state_record();
+}
 bool Membership::ended() const {
   return impl_->ended();
 }

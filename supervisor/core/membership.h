@@ -26,6 +26,9 @@ class Membership {
   Actions step(const Event& event, Instant now);
 
   RunView view() const;
+  // The whole state as one record, for a journal in which the records of single events are missing: all that a
+  // supervisor must know that takes the run over. Between steps.
+  Journal state_record() const;
   bool ended() const;
 
  private:

@@ -12,6 +12,7 @@
 //   membership_requests.cc  what users ask for, and the answers
 //   membership_ending.cc    finish, drain, stop now, failure
 //   membership_view.cc      the snapshot
+//   membership_record.cc    the whole state as one record of the journal
 //
 // How it works: events change the roster and the wish (target size, drained hosts, replacements). reconcile() then
 // compares the wish with what is there and with the change in flight, and takes the next step towards it. Nothing
@@ -47,6 +48,7 @@ class Membership::Impl {
 
   Actions step(const Event& event, Instant now);
   RunView view() const;
+  Journal state_record() const;
   bool ended() const { return ended_; }
 
  private:
@@ -143,6 +145,7 @@ class Membership::Impl {
   std::optional<std::string> mismatch(const protocol::WorkerReady& message) const;
   void drop_joiner(const Worker& worker, const std::string& why, Retry retry);  // it is gone already
   void expel_joiner(WorkerId id, const std::string& why);                       // and do not try again in its slot
+  void end_stray(Worker& worker);
   void dismiss(Worker& worker, const std::string& reason);
   void stop_worker(Worker& worker);
   void bury(WorkerId id);
@@ -283,6 +286,10 @@ class Membership::Impl {
   WorkerView view_of(const Worker& worker) const;
   AgentView view_of(const Agent& agent) const;
   void show_failures(RunView& view) const;
+  void record_members(Fields& fields) const;
+  void record_hosts(Fields& fields) const;
+  void record_workers(Fields& fields) const;
+  void record_change(Fields& fields) const;
 
   template <class T>
   void emit(T action) {

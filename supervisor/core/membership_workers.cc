@@ -152,6 +152,7 @@ void Membership::Impl::said(Worker& worker, const protocol::WorkerActive& messag
     report_audit({}, ledger_.fence({message.generation, message.first_step}));
   }
   const bool awaited = of_change && change_.waiting.erase(worker.id) > 0;
+  if (!worker.seated && !worker.dying) end_stray(worker);
   if (!first && !awaited) return;
   journal("active", Fields()
                         .number("worker", worker.id.value)
@@ -162,6 +163,15 @@ void Membership::Impl::said(Worker& worker, const protocol::WorkerActive& messag
   change_.any_active = true;
   change_.first_step = message.first_step;
   if (change_.waiting.empty()) complete();
+}
+
+// It sits in a generation, but not for the supervisor before us, which must have given it up: the order to end it was
+// lost.
+void Membership::Impl::end_stray(Worker& worker) {
+  if (change_.stage == Stage::kPreparing) cancel_change(name_of(worker) + " was given up before");
+  worker.dying = worker.stop_sent = worker.hung = true;
+  end_for_good(worker);
+  dirty_ = true;
 }
 
 void Membership::Impl::said(Worker& worker, const protocol::WorkerLeft& message) {

@@ -79,6 +79,8 @@ class Roster {
   Agent& restore_agent(AgentId id, std::string host, std::uint32_t slots);
   Worker& restore_worker(WorkerId id, Place place);
   void ids_used(std::uint32_t last_agent, std::uint32_t last_worker);
+  std::uint32_t last_agent() const { return last_agent_; }
+  std::uint32_t last_worker() const { return last_worker_; }
   void remove_worker(WorkerId id);
   void remove_agent(AgentId id) { agents_.erase(id); }
 

@@ -9,13 +9,15 @@ namespace elastictrain::simulation {
 
 using protocol::Fence;
 
-void Disk::journal(Instant now, const std::string& event, const Fields& fields) {
+bool Disk::journal(Instant now, const std::string& event, const Fields& fields) {
   if (full) {
     if (lost_++ == 0) ++gaps_;
-    return;
+    return false;
   }
   append(now, event, fields);
-  if (lost_ != 0) append(now, "journal_gap", {{"lost", std::to_string(std::exchange(lost_, 0))}});
+  const bool again = lost_ != 0;
+  if (again) append(now, "journal_gap", {{"lost", std::to_string(std::exchange(lost_, 0))}});
+  return again;
 }
 
 void Disk::append(Instant now, const std::string& event, const Fields& fields) {

@@ -29,8 +29,8 @@ class Disk {
 
   bool full = false;
 
-  // As supervisor/journal.h writes them.
-  void journal(Instant now, const std::string& event, const Fields& fields);
+  // As supervisor/journal.h writes them, and returns whether records are missing.
+  bool journal(Instant now, const std::string& event, const Fields& fields);
   // The writer was killed in the middle of this record.
   void tear(Instant now, const std::string& event, const Fields& fields, Dice& dice);
   bool misses_records() const { return full || lost_ != 0; }  // and has not said so yet

@@ -290,7 +290,9 @@ void SupervisorProcess::perform(const core::CancelTimer& action) {
 
 void SupervisorProcess::perform(const core::Journal& action) {
   world_.truth.journaled(action.event, action.fields);
-  world_.disk.journal(world_.queue.now(), action.event, action.fields);
+  if (!world_.disk.journal(world_.queue.now(), action.event, action.fields)) return;
+  const core::Journal state = membership_.state_record();
+  world_.disk.journal(world_.queue.now(), state.event, state.fields);
 }
 
 void SupervisorProcess::perform(const core::Reply& action) {

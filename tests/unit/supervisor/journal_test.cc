@@ -134,14 +134,15 @@ TEST_CASE("a full disk is reported once, recording resumes and says what is miss
   rlimit full = old;
   full.rlim_cur = std::filesystem::file_size(file.path) + 20;
   ::setrlimit(RLIMIT_FSIZE, &full);
-  for (int i = 0; i < 5; ++i) journal->write("lost", {}, true);
+  for (int i = 0; i < 5; ++i) CHECK_FALSE(journal->write("lost", {}, true));
   ::setrlimit(RLIMIT_FSIZE, &old);
   CHECK(file.reports.size() == 1);
-  journal->write("after", {}, true);
+  CHECK(journal->write("after", {}, true));
+  CHECK_FALSE(journal->write("later", {}, true));
   REQUIRE(file.reports.size() == 2);
   CHECK(file.reports[1].find("5 records are lost") != std::string::npos);
   const auto lines = file.lines();
-  REQUIRE(lines.size() == 4);
+  REQUIRE(lines.size() == 5);
   CHECK(Json::parse(lines[2])["event"] == "after");
   CHECK(Json::parse(lines[3])["event"] == "journal_gap");
   CHECK(Json::parse(lines[3])["lost"] == 5);

@@ -1,0 +1,160 @@
+// The record of the whole state (core/membership_record.cc) and its reader (journal_replay.h), which must agree with
+// what the records of single events say.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "supervisor/core/membership.h"
+#include "supervisor/journal_replay.h"
+#include "supervisor/protocol/limits.h"
+
+using namespace elastictrain;
+using namespace elastictrain::core;
+
+namespace {
+
+std::string line_of(const Journal& record) {
+  std::string line = R"({"event":")" + record.event + "\"";
+  for (const auto& [name, value] : record.fields) line += ",\"" + name + "\":" + value;
+  return line + "}";
+}
+
+// What matters of a run to who takes it over, for comparison.
+std::string text_of(const Resumed& run) {
+  std::string text = "generation " + std::to_string(run.generation) + " issued " + std::to_string(run.issued) +
+                     " target " + std::to_string(run.target) + " " + run.target_reason + " ids " +
+                     std::to_string(run.last_agent) + " " + std::to_string(run.last_worker) +
+                     (run.unsettled ? " unsettled" : "");
+  for (const auto& agent : run.agents) {
+    text +=
+        " a" + std::to_string(agent.agent.value) + agent.host + std::to_string(agent.slots) + (agent.drain ? "!" : "");
+  }
+  for (const auto& worker : run.workers) {
+    text += " w" + std::to_string(worker.worker.value) + "@" + std::to_string(worker.agent.value) + ":" +
+            std::to_string(worker.slot);
+  }
+  for (std::size_t i = 0; i < run.members.size(); ++i) {
+    const bool lives = std::any_of(run.workers.begin(), run.workers.end(),
+                                   [&](const auto& worker) { return worker.worker == run.members[i]; });
+    if (!lives) continue;
+    text += " m" + std::to_string(run.members[i].value) + "=" + std::to_string(run.shares.at(i));
+  }
+  for (WorkerId id : run.unsettled_members) text += " u" + std::to_string(id.value);
+  for (const auto& fence : run.lineage) {
+    text += " l" + std::to_string(fence.generation) + ":" + std::to_string(fence.first_step);
+  }
+  return text;
+}
+
+class Run {
+ public:
+  Run() : machine_(settings(), [this] { return Token{static_cast<std::uint8_t>(++tokens_)}; }) {
+    journal_.take(R"({"event":"run_opened","start_workers":2})");
+  }
+
+  void feed(const Event& event) {
+    now_ += Millis(10);
+    for (const Action& action : machine_.step(event, now_)) {
+      if (const auto* record = std::get_if<Journal>(&action)) journal_.take(line_of(*record));
+      const auto* send = std::get_if<SendToWorkers>(&action);
+      if (send == nullptr) continue;
+      if (const auto* prepare = std::get_if<protocol::Prepare>(&send->message)) generation_ = prepare->plan.generation;
+      if (const auto* abort = std::get_if<protocol::Abort>(&send->message)) fence_ = abort->fence;
+    }
+  }
+  void say(std::uint32_t worker, protocol::WorkerUp message) { feed(WorkerSaid{WorkerId{worker}, std::move(message)}); }
+  void ready(std::uint32_t worker) {
+    say(worker, protocol::WorkerHello{limits::kProtocolVersion, WorkerId{worker}, 100, "test"});
+    say(worker, protocol::WorkerReady{{}, 1000, 7, 60000});
+  }
+  void prepared(std::uint32_t worker) { say(worker, protocol::WorkerPrepared{generation_}); }
+  void active(std::uint32_t worker, Step step) { say(worker, protocol::WorkerActive{generation_, step, 0}); }
+  void halted(std::uint32_t worker, Step step) { say(worker, protocol::WorkerHalted{fence_, 1, step, true, true, ""}); }
+
+  std::string by_events() const { return text_of(journal_.result()); }
+  // With nothing but the one record, after records that went missing.
+  std::string by_record() const {
+    JournalReplay replay;
+    replay.take(R"({"event":"run_opened","start_workers":2})");
+    replay.take(R"({"event":"journal_gap","lost":1000})");
+    replay.take(line_of(machine_.state_record()));
+    return text_of(replay.result());
+  }
+
+ private:
+  static RunSettings settings() {
+    RunSettings settings;
+    settings.start_workers = 2;
+    settings.max_workers = 3;
+    settings.batch.per_worker = 32;
+    return settings;
+  }
+
+  std::uint32_t tokens_ = 0;
+  Membership machine_;
+  JournalReplay journal_;
+  Instant now_{};
+  Generation generation_ = 0;
+  Generation fence_ = 0;
+};
+
+}  // namespace
+
+TEST_CASE("one record of the whole state says what all the records before it said") {
+  const std::vector<std::pair<const char*, std::function<void(Run&)>>> story{
+      {"hosts",
+       [](Run& run) {
+         run.feed(HostsOffered{{{"A", 2}, {"B", 2}}});
+       }},
+      {"up",
+       [](Run& run) {
+         run.feed(AgentConnected{AgentId{1}, {}});
+       }},
+      {"all up",
+       [](Run& run) {
+         run.feed(AgentConnected{AgentId{2}, {}});
+       }},
+      {"ready", [](Run& run) { run.ready(1); }},
+      {"prepare", [](Run& run) { run.ready(2); }},
+      {"prepared", [](Run& run) { run.prepared(1); }},
+      {"commit", [](Run& run) { run.prepared(2); }},
+      {"active", [](Run& run) { run.active(1, 1); }},
+      {"generation", [](Run& run) { run.active(2, 1); }},
+      {"resize",
+       [](Run& run) {
+         run.feed(Resize{1, 3, "more"});
+       }},
+      {"join", [](Run& run) { run.ready(3); }},
+      {"notice",
+       [](Run& run) {
+         run.feed(HostNoticed{AgentId{2}, "it goes away"});
+       }},
+      {"abort",
+       [](Run& run) {
+         run.feed(WorkerExited{WorkerId{2}, 0, 9, {}});
+       }},
+      {"recover", [](Run& run) { run.halted(1, 5); }},
+      {"recover prepared", [](Run& run) { run.prepared(1); }},
+      {"recovered", [](Run& run) { run.active(1, 6); }},
+  };
+  Run run;
+  for (const auto& [name, event] : story) {
+    event(run);
+    INFO(name);
+    CHECK(run.by_record() == run.by_events());
+  }
+}
+
+TEST_CASE("a record that is no state changes nothing") {
+  JournalReplay replay;
+  replay.take(R"({"event":"run_opened","start_workers":2})");
+  replay.take(R"({"event":"host_offered","host":"A","slots":2,"agent":1})");
+  replay.take(R"({"event":"run_state"})");
+  CHECK(replay.result().agents.size() == 1);
+  replay.take(R"({"event":"run_state","issued":3,"agents":[1,2],"hosts":["A",7],"slots":[1],"workers":[1],"plan":9})");
+  CHECK(replay.result().agents.size() == 1);
+  CHECK(replay.result().workers.empty());
+}
