@@ -114,7 +114,8 @@ void Membership::Impl::member_finished() {
 void Membership::Impl::advance_end() {
   const bool swapped = change_.stage == Stage::kCommitted && change_.waiting.empty();
   if (swapped && end_.mode != EndMode::kNow) complete();
-  if (end_.mode == EndMode::kDraining && change_.stage != Stage::kCommitted && !recovering()) drain_members();
+  const bool settled = change_.stage != Stage::kCommitted && !recovering() && !resuming_;
+  if (end_.mode == EndMode::kDraining && settled) drain_members();
   if (roster_.workers().empty()) end_run();
 }
 
