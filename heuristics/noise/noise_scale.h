@@ -32,8 +32,9 @@ GradientNorms norms_of_pair(double first_square, double second_square, double do
 // corrected. G^2 and S are averaged apart, as the mean of ratios is not the ratio of means.
 class NoiseScale {
  public:
+  NoiseScale() = default;
   // Steps after which what was seen weighs 1/e.
-  explicit NoiseScale(double horizon_steps = 1000) : horizon_steps_(horizon_steps) {}
+  explicit NoiseScale(double horizon_steps) : horizon_steps_(horizon_steps) {}
 
   void add(const GradientNorms& norms);
   double steps() const { return steps_; }  // seen in all
@@ -45,7 +46,7 @@ class NoiseScale {
   std::optional<double> relative_error() const;
 
  private:
-  double horizon_steps_;
+  double horizon_steps_ = 1000;
   double steps_ = 0;
   std::size_t additions_ = 0;
   double weight_ = 0;         // sum of weights
@@ -58,14 +59,15 @@ class NoiseScale {
 // correction. It is often negative. `decay` is 0.9 in KungFu's optimizer and 0.6 in its bare operator.
 class KungFuNoiseScale {
  public:
-  explicit KungFuNoiseScale(double decay = 0.9) : decay_(decay) {}
+  KungFuNoiseScale() = default;
+  explicit KungFuNoiseScale(double decay) : decay_(decay) {}
 
   // `own_square` of one worker's `batch` samples, `average_square` of all `global_batch`; equal batches change nothing.
   void add(double own_square, double batch, double average_square, double global_batch);
   std::optional<double> value() const;  // nothing before the first step, or with EMA(G) exactly 0
 
  private:
-  double decay_;
+  double decay_ = 0.9;
   bool started_ = false;
   NoiseMoments mean_;
 };
@@ -78,13 +80,14 @@ double gradient_variance(const std::vector<double>& mean_of_squares, const std::
 // noise, the number of workers with nothing else.
 class SgdNoise {
  public:
-  explicit SgdNoise(std::uint64_t window_steps = 50) : window_steps_(window_steps) {}
+  SgdNoise() = default;
+  explicit SgdNoise(std::uint64_t window_steps) : window_steps_(window_steps) {}
 
   void add(const GradientNorms& norms);
   std::optional<double> value() const;  // nothing before the first step or where all gradients are 0
 
  private:
-  std::uint64_t window_steps_;
+  std::uint64_t window_steps_ = 50;
   std::deque<GradientNorms> window_;
   std::uint64_t steps_ = 0;
 };

@@ -93,26 +93,22 @@ double PriceRule::cost(const PlanPoint& point) const {
   return per_s(point.workers) * point.seconds * (memory ? point.local_batch / base_local_batch : 1);
 }
 
-std::vector<PlanPoint> plan_points(const SearchSpace& space, const StepTimeModel& steps, const PlanWork& work,
-                                   const PriceRule& prices, const std::vector<StepTimePoint>& measured) {
+std::vector<PlanPoint> plan_points(const std::vector<SearchPoint>& candidates, const StepTimeModel& steps,
+                                   const PlanWork& work, const PriceRule& prices,
+                                   const std::vector<StepTimePoint>& measured) {
   std::vector<PlanPoint> points;
-  for (const auto workers : space.workers) {
-    for (const auto batch : space.local_batches) {
-      if (!space.allows({workers, batch})) continue;
-      PlanPoint point{.workers = workers, .local_batch = batch, .step_s = steps.seconds(workers, batch)};
-      const auto own = std::find_if(measured.begin(), measured.end(), [&](const StepTimePoint& candidate) {
-        return candidate.workers == workers && candidate.local_batch == batch;
-      });
-      if (own != measured.end()) {
-        point.step_s = own->seconds;
-        point.measured = true;
-      }
-      const auto global = static_cast<double>(point.global_batch());
-      point.epochs = work.epochs.epochs(global);
-      point.seconds = point.epochs * work.samples_per_epoch / global * point.step_s;
-      point.cost = prices.cost(point);
-      points.push_back(point);
-    }
+  for (const auto& [workers, batch] : candidates) {
+    PlanPoint point{.workers = workers, .local_batch = batch};
+    const auto own = std::find_if(measured.begin(), measured.end(), [&](const StepTimePoint& candidate) {
+      return candidate.workers == point.workers && candidate.local_batch == point.local_batch;
+    });
+    point.measured = own != measured.end();
+    point.step_s = point.measured ? own->seconds : steps.seconds(point.workers, point.local_batch);
+    const auto global = static_cast<double>(point.global_batch());
+    point.epochs = work.epochs.epochs(global);
+    point.seconds = point.epochs * work.samples_per_epoch / global * point.step_s;
+    point.cost = prices.cost(point);
+    points.push_back(point);
   }
   return points;
 }

@@ -46,9 +46,10 @@ struct PlanWork {
   EpochsModel epochs;
 };
 
-// One point for each that the space allows, by workers, then by batch. A step time in `measured` stands for itself.
-std::vector<PlanPoint> plan_points(const SearchSpace& space, const StepTimeModel& steps, const PlanWork& work,
-                                   const PriceRule& prices, const std::vector<StepTimePoint>& measured = {});
+// One point for each candidate, in their order. A step time in `measured` stands for itself.
+std::vector<PlanPoint> plan_points(const std::vector<SearchPoint>& candidates, const StepTimeModel& steps,
+                                   const PlanWork& work, const PriceRule& prices,
+                                   const std::vector<StepTimePoint>& measured = {});
 
 // Those that no other beats in both time and cost, from the fastest to the cheapest, as indices.
 std::vector<std::size_t> pareto_front(const std::vector<PlanPoint>& points);

@@ -42,6 +42,13 @@ bool SearchSpace::allows(const SearchPoint& point) const {
   return max_global == 0 || std::uint64_t{point.workers} * point.local_batch <= max_global;
 }
 
+std::vector<SearchPoint> allowed_points(const SearchSpace& space) {
+  std::vector<SearchPoint> points;
+  for (const auto workers : space.workers)
+    for (const auto batch : allowed_batches(space, workers)) points.push_back({workers, batch});
+  return points;
+}
+
 std::vector<std::uint32_t> geometric_sizes(std::uint32_t least, std::uint32_t most, std::uint32_t count) {
   std::set<std::uint32_t> sizes{std::max(least, 1U), std::max({least, most, 1U})};
   const double ratio = static_cast<double>(*sizes.rbegin()) / *sizes.begin();

@@ -25,6 +25,9 @@ struct SearchSpace {
   bool allows(const SearchPoint& point) const;
 };
 
+// By workers, then by batch.
+std::vector<SearchPoint> allowed_points(const SearchSpace& space);
+
 // About so many sizes from `least` to `most`, both included, each larger than the one before by the same factor.
 std::vector<std::uint32_t> geometric_sizes(std::uint32_t least, std::uint32_t most, std::uint32_t count);
 

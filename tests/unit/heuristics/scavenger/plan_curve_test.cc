@@ -46,7 +46,7 @@ TEST_CASE("time is steps times step time, and cost is time times the price") {
   const auto steps =
       StepTimeModel::fit(StepTimeForm::kPaperPerWorker, {{1, 50, 0.17}, {4, 50, 0.23}, {4, 100, 0.28}, {8, 10, 0.27}});
   PriceRule prices{.per_s = [](std::uint32_t workers) { return 0.5 * workers; }};
-  const SearchSpace space{{4}, {25, 50}};
+  const std::vector<SearchPoint> space{{4, 25}, {4, 50}};
   auto points = plan_points(space, *steps, {1000, EpochsModel(10)}, prices);
   REQUIRE(points.size() == 2);
   CHECK(points[0].seconds == Approx(20.5));
