@@ -4,6 +4,7 @@
 
 #include "heuristics/policy/fixed.h"
 #include "heuristics/policy/policy.h"
+#include "heuristics/straggler/policy.h"
 
 namespace elastictrain::heuristics {
 namespace {
@@ -40,7 +41,7 @@ std::string problem_of(const ParameterSpec& spec, const Value& value) {
 }  // namespace
 
 const std::vector<PolicySpec>& policies() {
-  static const std::vector<PolicySpec> kAll{fixed_policy()};
+  static const std::vector<PolicySpec> kAll{fixed_policy(), straggler_policy()};
   return kAll;
 }
 

@@ -7,6 +7,9 @@
 namespace elastictrain::heuristics {
 namespace {
 
+constexpr std::uint32_t kMostCorrections = 2;
+constexpr double kLargeGain = 3;  // times least_gain
+
 using Speeds = std::map<std::uint64_t, double>;
 
 std::vector<std::uint32_t> shares_of(const JobView& job, const Speeds& speeds) {
@@ -67,7 +70,9 @@ std::optional<Rebalance::Change> Rebalance::decide(const JobView& job, const std
   const std::vector<std::uint32_t> then = shares_of(job, wanted);
   const double end_now = end_of(job, now, wanted);
   const double gain = end_now > 0 ? 1 - end_of(job, then, wanted) / end_now : 0;
-  if (gain < options.least_gain) return std::nullopt;
+  const double large = kLargeGain * options.least_gain;
+  if (gain < (corrections_ < kMostCorrections ? options.least_gain : large)) return std::nullopt;
+  corrections_ = gain >= large ? 0 : corrections_ + 1;
   Change change{{}, reason_of(job, wanted, then, gain)};
   for (const auto& [worker, speed] : wanted) change.speeds.push_back({worker, speed});
   speeds_ = std::move(wanted);
