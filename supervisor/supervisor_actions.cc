@@ -189,8 +189,8 @@ RunFigures Supervisor::Impl::figures() const {
   figures.step = newest.step;
   figures.loss = newest.loss;
   figures.samples_per_s = newest.samples_per_s;
-  if (!policy_.is_fixed()) figures.policy = options_.policy.name;
-  if (!policy_.is_fixed()) figures.policy_reason = policy_.last_reason().text;
+  if (policy_.has_news()) figures.policy = options_.policy.name;
+  if (policy_.has_news()) figures.policy_reason = policy_.last_reason().text;
   figures.idle_s = idle_times_.total_s();
   figures.last_idle_s = idle_times_.last_s();
   figures.recoveries = recoveries_.count();

@@ -61,7 +61,7 @@ Explained explained_of(const heuristics::ClusterView& view, const heuristics::Jo
 class Replay {
  public:
   explicit Replay(const policy::RunnerSettings& settings)
-      : policy_(heuristics::find_policy(settings.name)->make(settings.parameters)),
+      : policy_(policy::make_policy(settings)),
         state_(policy_->initial_state()),
         rng_(settings.seed) {}
 

@@ -13,6 +13,9 @@ policy::RunnerSettings policy_settings(const PolicyConfig& config) {
   policy.parameters = heuristics::check_parameters(*heuristics::find_policy(policy.name),
                                                    given == config.parameters.end() ? none : given->second)
                           .parameters;
+  if (const auto watching = config.parameters.find("stragglers"); watching != config.parameters.end()) {
+    policy.stragglers = watching->second;
+  }
   policy.interval_s = static_cast<double>(config.interval_ms) / 1e3;
   policy.seed = config.seed;
   return policy;

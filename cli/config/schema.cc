@@ -299,8 +299,9 @@ void add_policy_keys(std::vector<KeySpec>& keys) {
       });
   for (const auto& policy : heuristics::policies()) {
     for (const auto& parameter : policy.parameters) {
-      keys.push_back({"policy." + policy.name + "." + parameter.name, "", parameter.help, "",
-                      PolicyKeyField{&policy, &parameter}});
+      // Beside whatever decides on the size, so a section of its own.
+      const std::string section = policy.name == "stragglers" ? policy.name : "policy." + policy.name;
+      keys.push_back({section + "." + parameter.name, "", parameter.help, "", PolicyKeyField{&policy, &parameter}});
     }
   }
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "heuristics/compose/beside.h"
 #include "supervisor/policy/view_json.h"
 
 namespace elastictrain::policy {
@@ -10,6 +11,7 @@ namespace elastictrain::policy {
 namespace {
 
 constexpr const char* kFixed = "fixed";
+constexpr const char* kStragglers = "stragglers";
 constexpr double kFixedInterval_s = 10;
 constexpr std::size_t kMaxJournalledMembers = 256;
 
@@ -21,15 +23,17 @@ std::string journal_text(heuristics::ClusterView view) {
   return to_json(view);
 }
 
-std::unique_ptr<heuristics::Policy> policy_of(const RunnerSettings& settings) {
-  const heuristics::PolicySpec* spec = heuristics::find_policy(settings.name);
-  if (spec == nullptr) panic("a policy was named that there is not");
-  return spec->make(settings.parameters);
-}
-
 }  // namespace
 
-Runner::Runner(RunnerSettings settings) : Runner(settings, policy_of(settings)) {}
+std::unique_ptr<heuristics::Policy> make_policy(const RunnerSettings& settings) {
+  const heuristics::PolicySpec* spec = heuristics::find_policy(settings.name);
+  const heuristics::PolicySpec* watcher = heuristics::find_policy(kStragglers);
+  if (spec == nullptr || watcher == nullptr) panic("a policy was named that there is not");
+  const auto watching = heuristics::check_parameters(*watcher, settings.stragglers);
+  return heuristics::beside(spec->make(settings.parameters), watcher->make(watching.parameters));
+}
+
+Runner::Runner(RunnerSettings settings) : Runner(settings, make_policy(settings)) {}
 
 Runner::Runner(RunnerSettings settings, std::unique_ptr<heuristics::Policy> policy)
     : settings_(std::move(settings)), policy_(std::move(policy)), rng_(settings_.seed), observer_(settings_.observer) {
@@ -40,7 +44,15 @@ Runner::Runner(RunnerSettings settings, std::unique_ptr<heuristics::Policy> poli
 Runner::~Runner() = default;
 
 bool Runner::is_fixed() const {
-  return settings_.name == kFixed;
+  const auto action = settings_.stragglers.find("action");
+  const bool acts = action != settings_.stragglers.end() &&
+                    action->second != heuristics::Value(std::string("report")) &&
+                    action->second != heuristics::Value(std::string("none"));
+  return settings_.name == kFixed && !acts;
+}
+
+bool Runner::has_news() const {
+  return !last_reason_.code.empty() && last_reason_.code != kFixed;
 }
 
 void Runner::planned(const protocol::GenerationPlan& plan) {
@@ -74,8 +86,8 @@ std::optional<Considered> Runner::consider(const core::RunView& run, double now_
     considered.decision = std::move(decision.jobs.front());
   }
   add_events(run, considered.decision, considered);
-  considered.is_news =
-      !is_fixed() && (!considered.events.empty() || considered.decision.reason.code != last_reason_.code);
+  const std::string before = last_reason_.code.empty() ? kFixed : last_reason_.code;
+  considered.is_news = !considered.events.empty() || considered.decision.reason.code != before;
   last_reason_ = considered.decision.reason;
   return considered;
 }

@@ -23,10 +23,14 @@ namespace elastictrain::policy {
 struct RunnerSettings {
   std::string name = "fixed";
   heuristics::Parameters parameters;  // complete and checked
+  heuristics::Parameters stragglers;  // of the policy that watches the workers; empty: as it says itself
   double interval_s = 1;
   std::uint64_t seed = 0;
   ObserverSettings observer;
 };
+
+// The named policy for the size, with the watch over slow workers beside it.
+std::unique_ptr<heuristics::Policy> make_policy(const RunnerSettings& settings);
 
 // What a call of the policy came to.
 struct Considered {
@@ -44,8 +48,10 @@ class Runner {
   Runner(const Runner&) = delete;
   Runner& operator=(const Runner&) = delete;
 
-  // A run of fixed size: it is observed now and then, for `explain`; nothing is decided.
+  // Of fixed size, and nobody asked for more than a report of slow workers: looked at now and then.
   bool is_fixed() const;
+  // The policy has something to say: what `status` shows.
+  bool has_news() const;
 
   void planned(const protocol::GenerationPlan& plan);
   void heard(WorkerId worker, const protocol::WorkerHeartbeat& heartbeat, double now_s);
