@@ -18,12 +18,12 @@ std::uint32_t most_workers(const BatchRule& rule) {
   return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(rule.max_global / each, 1, kUnlimited));
 }
 
-namespace {
-
 std::uint64_t global_batch(const BatchRule& rule, std::size_t workers) {
   const std::uint64_t wanted = std::uint64_t{rule.per_worker} * workers;
   return rule.max_global == 0 ? wanted : std::min(wanted, rule.max_global);
 }
+
+namespace {
 
 std::vector<std::uint32_t> equal_shares(std::uint64_t global, std::size_t workers) {
   std::vector<std::uint32_t> shares(workers, static_cast<std::uint32_t>(global / workers));

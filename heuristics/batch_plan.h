@@ -4,6 +4,7 @@
 // Pure: no clock, no I/O, no state.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -25,6 +26,9 @@ struct BatchPlan {
 
 // The most workers that the rule has work for, at least 1; no limit gives the largest number there is.
 std::uint32_t most_workers(const BatchRule& rule);
+
+// Of all workers together.
+std::uint64_t global_batch(const BatchRule& rule, std::size_t workers);
 
 // Shares differ by at most one sample; the lower ranks take the larger ones.
 BatchPlan plan_batch(const BatchRule& rule, std::uint32_t workers);

@@ -82,6 +82,21 @@ Vector squares(const GoodputParameters& p, const std::vector<GoodputSample>& sam
   return all;
 }
 
+// Mostly fixed costs, mostly costs of samples, and both.
+std::vector<GoodputParameters> starts_for(const std::vector<GoodputSample>& samples, const Seen& seen) {
+  double mean_batch = 0;
+  for (const auto& sample : samples) mean_batch += sample.local_batch / static_cast<double>(samples.size());
+  std::vector<GoodputParameters> starts;
+  for (const double share : {0.2, 0.5, 0.8}) {
+    GoodputParameters start{.overlap = 1.5};
+    start.compute_s = start.net_s = start.local_s = std::max(kLeast, share * seen.mean_gradient_s);
+    start.compute_s_per_sample = std::max(kLeast, (1 - share) * seen.mean_gradient_s / mean_batch);
+    start.net_s_per_worker = start.local_s_per_worker = std::max(kLeast, 0.02 * seen.mean_gradient_s);
+    starts.push_back(start);
+  }
+  return starts;
+}
+
 }  // namespace
 
 double gradient_s(const GoodputParameters& p, double local_batch) {
@@ -124,7 +139,8 @@ double fit_loss(const GoodputParameters& p, const std::vector<GoodputSample>& sa
          1e-2 * (std::pow(p.net_s_per_worker / p.net_s, 2) + std::pow(p.local_s_per_worker / p.local_s, 2));
 }
 
-std::optional<GoodputParameters> fit_goodput(const std::vector<GoodputSample>& given) {
+std::optional<GoodputParameters> fit_goodput(const std::vector<GoodputSample>& given,
+                                             const std::optional<GoodputParameters>& before) {
   std::vector<GoodputSample> samples;
   std::copy_if(given.begin(), given.end(), std::back_inserter(samples), [](const GoodputSample& sample) {
     return sample.place.workers > 0 && sample.local_batch > 0 && sample.step_s > 0 && std::isfinite(sample.step_s);
@@ -132,21 +148,15 @@ std::optional<GoodputParameters> fit_goodput(const std::vector<GoodputSample>& g
   if (samples.empty()) return std::nullopt;
   const Seen seen = seen_in(samples);
   const Bounds bounds = bounds_for(seen);
-  double mean_batch = 0;
-  for (const auto& sample : samples) mean_batch += sample.local_batch / static_cast<double>(samples.size());
   // Squares first, because they lead there fast and from far away; then what is to be minimised itself.
-  Minimum best{.value = INFINITY};
-  for (const double share : {0.2, 0.5, 0.8}) {
-    GoodputParameters start{.overlap = 1.5};
-    start.compute_s = start.net_s = start.local_s = std::max(kLeast, share * seen.mean_gradient_s);
-    start.compute_s_per_sample = std::max(kLeast, (1 - share) * seen.mean_gradient_s / mean_batch);
-    start.net_s_per_worker = start.local_s_per_worker = std::max(kLeast, 0.02 * seen.mean_gradient_s);
-    const auto near =
-        least_squares([&](const Vector& x) { return squares(decoded(x), samples); }, encoded(start), bounds);
+  const auto loss = [&](const Vector& x) { return fit_loss(decoded(x), samples); };
+  Vector nearest;
+  for (const auto& start : before ? std::vector{*before} : starts_for(samples, seen)) {
     const auto found =
-        nelder_mead([&](const Vector& x) { return fit_loss(decoded(x), samples); }, near.at, bounds, 0.1, 600);
-    if (found.value < best.value) best = found;
+        least_squares([&](const Vector& x) { return squares(decoded(x), samples); }, encoded(start), bounds);
+    if (nearest.empty() || loss(found.at) < loss(nearest)) nearest = found.at;
   }
+  const Minimum best = nelder_mead(loss, nearest, bounds, 0.1, 600);
   GoodputParameters p = decoded(best.at);
   p.net_s = std::max(p.net_s, 1.1 * p.local_s);
   p.net_s_per_worker = std::max(p.net_s_per_worker, 1.1 * p.local_s_per_worker);

@@ -47,7 +47,9 @@ double fit_loss(const GoodputParameters& parameters, const std::vector<GoodputSa
 // Within bounds of 1e-8 and more. Where nothing tells, the priors decide: what was not seen costs nothing (so a job
 // tries it), except that several hosts cost at least 1.1 times one; with a single batch seen half the mean gradient
 // time is ac. Nothing without a usable sample.
-std::optional<GoodputParameters> fit_goodput(const std::vector<GoodputSample>& samples);
+// `before` is the last fit of the same job, from which the next one is found faster.
+std::optional<GoodputParameters> fit_goodput(const std::vector<GoodputSample>& samples,
+                                             const std::optional<GoodputParameters>& before = std::nullopt);
 
 // By how much a step of `batch` moves a job on, per sample, against `base_batch`: gain / (batch / base_batch), from the
 // noise scale. In (0, 1] for batches at least the base; 1 while the noise scale is not known (0 counts as such).
