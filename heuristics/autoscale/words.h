@@ -1,0 +1,10 @@
+// Purpose: texts of reasons, made as printf does.
+#pragma once
+
+#include <string>
+
+namespace elastictrain::heuristics {
+
+[[gnu::format(printf, 1, 2)]] std::string words(const char* format, ...);
+
+}  // namespace elastictrain::heuristics
