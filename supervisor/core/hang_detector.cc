@@ -188,6 +188,8 @@ std::optional<HangDetector::Over> HangDetector::judge_lifeless(WorkerId worker, 
   if (!record.stopped && !idle(cpu, record.silent)) return std::nullopt;
   const bool alone = records_.size() == 1;
   Millis most = limit(record, alone || !record.stopped ? kWide : 1);
+  // However long a step is, a process that is stopped does not get on with it.
+  if (record.stopped && learned_us(record) <= 0) most = std::min(settings_.hang_max, settings_.hang_min * kUnlearned);
   if (record.silent < most) return std::nullopt;  // before a look at all others, which each pulse cannot pay for
   if (!alone && !holding_ && !others_wait(worker, most / 2)) most = settings_.hang_max;
   if (record.silent < most) return std::nullopt;

@@ -62,6 +62,7 @@ struct HangFinding {
 
 class HangDetector {
  public:
+  static constexpr std::uint32_t kUnlearned = 10;  // times hang_min for a stopped worker while no step time is known
   static constexpr std::uint32_t kWide = 4;
   static constexpr std::uint32_t kWideWithCpu = 10;
   static constexpr Step kProvenSteps = 100;
