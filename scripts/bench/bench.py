@@ -13,6 +13,7 @@ import communicator
 import failures
 import plan
 import scale
+import straggler
 import swap
 import training
 
@@ -36,6 +37,8 @@ BENCHMARKS = {
     "plan-error": (plan.plan_error, "predicted time and cost where nothing was measured: full, partial, universal search"),
     "noise-scale": (plan.noise_scale, "the gradient noise scale of a quadratic with known noise; beside KungFu's"),
     "ssh-64": (scale.ssh_64, "64 ssh hosts until all agents are up"),
+    "straggler-detect": (straggler.detect, "steps until a straggler is named, false alarms; simulated, recorded noise"),
+    "straggler-recover": (straggler.recover, "throughput after replace and after rebalance; simulated, recorded noise"),
     "agents-1000": (scale.agents_1000, "1,000 agents with 8 workers each: CPU of the supervisor, time of `status`"),
 }
 
