@@ -2,8 +2,11 @@
 #include <cmath>
 #include <cstdio>
 
+#include "heuristics/batch/noise_batch.h"
+#include "heuristics/goodput/goodput_policy.h"
 #include "heuristics/policy/fixed.h"
 #include "heuristics/policy/policy.h"
+#include "heuristics/scavenger/scavenger_policy.h"
 #include "heuristics/straggler/policy.h"
 
 namespace elastictrain::heuristics {
@@ -41,7 +44,8 @@ std::string problem_of(const ParameterSpec& spec, const Value& value) {
 }  // namespace
 
 const std::vector<PolicySpec>& policies() {
-  static const std::vector<PolicySpec> kAll{fixed_policy(), straggler_policy()};
+  static const std::vector<PolicySpec> kAll{fixed_policy(), noise_batch_policy(), scavenger_policy(), goodput_policy(),
+                                            straggler_policy()};
   return kAll;
 }
 

@@ -1,0 +1,196 @@
+#include "heuristics/batch/noise_batch.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <optional>
+
+#include "heuristics/autoscale/words.h"
+#include "heuristics/policy/per_job.h"
+
+namespace elastictrain::heuristics {
+namespace {
+
+constexpr std::uint32_t kGrain = 8;  // batches above are multiples of it: kernels are made for those
+
+struct Settings {
+  bool kungfu = false;
+  double efficiency = 0.5;
+  double horizon_steps = 1000;
+  double max_error = 0.2;
+  double hysteresis = 1.25;
+  double growth = 2;
+  double min_steps = 200;
+  bool below_base = false;
+  std::uint32_t min_per_worker = 8;
+  std::uint32_t max_per_worker = 1024;
+  double epoch_samples = 50000;
+};
+
+struct State {
+  bool began = false;
+  NoiseScale scale;
+  double changed_at_steps = 0;  // of the job
+  std::uint32_t wanted = 0;     // per worker; 0: nothing yet
+  KungFuNoiseAverage average;
+  double epoch = 0;  // of the last look
+};
+
+std::uint32_t rounded(double batch) {
+  if (batch < kGrain) return static_cast<std::uint32_t>(std::max(batch, 1.0));
+  return static_cast<std::uint32_t>(batch / kGrain + 1e-9) * kGrain;
+}
+
+class NoiseBatch final : public PerJobPolicy<State> {
+ public:
+  explicit NoiseBatch(const Settings& settings) : settings_(settings) {}
+
+ private:
+  JobDecision decide_job(const ClusterView&, const JobView& job, State& state, Rng&) const override {
+    if (!state.began) {
+      state.scale = NoiseScale(settings_.horizon_steps);
+      state.epoch = epoch_of(job);
+      state.began = true;
+    }
+    state.scale.add(job.norms);
+    state.average.add(job.norms);
+    JobDecision decision;
+    if (job.changing || job.workers == 0) {
+      decision.reason = {"changing", "the workers are changing", {}};
+    } else if (settings_.kungfu) {
+      kungfu(job, state, decision);
+    } else {
+      efficiency(job, state, decision);
+    }
+    return decision;
+  }
+
+  double epoch_of(const JobView& job) const { return std::floor(job.samples_done / settings_.epoch_samples); }
+
+  std::uint32_t most(const JobView& job) const {
+    const std::uint64_t limit =
+        job.batch.max_global == 0 ? settings_.max_per_worker : job.batch.max_global / job.workers;
+    return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(limit, 1, settings_.max_per_worker));
+  }
+
+  void kungfu(const JobView& job, State& state, JobDecision& decision) const {
+    const double value = state.average.value();
+    decision.reason = {"same_epoch", words("noise over batch %.3g", value), {{"noise_over_batch", value}}};
+    if (epoch_of(job) == state.epoch) return;
+    state.epoch = epoch_of(job);
+    const std::uint32_t now = job.batch.per_worker;
+    const std::uint32_t doubled = std::min(2 * now, most(job));
+    if (!state.average.has_grown()) {
+      decision.reason.code = "noise_not_grown";
+      decision.reason.text += " is not above the last epoch's";
+    } else if (doubled <= now) {
+      decision.reason.code = "at_limit";
+      decision.reason.text += words(" has grown, but %u samples a worker are the most", now);
+    } else {
+      decision.per_worker_batch = doubled;
+      decision.reason.code = "noise_grew";
+      decision.reason.text += words(" has grown: %u samples a worker instead of %u", doubled, now);
+    }
+  }
+
+  void efficiency(const JobView& job, State& state, JobDecision& decision) const {
+    const auto scale = state.scale.value();
+    const auto error = state.scale.relative_error();
+    const std::uint32_t now = job.batch.per_worker;
+    if (!scale || !error || *error > settings_.max_error) {
+      decision.reason = {"measuring",
+                         words("the noise scale is not known well enough after %.0f steps", state.scale.steps()),
+                         {{"steps", state.scale.steps()}, {"error", error.value_or(1)}}};
+      return;
+    }
+    const double share = *scale / (*scale + static_cast<double>(now) * job.workers);
+    decision.reason = {"settled",
+                       words("noise scale %.3g +- %.0f %%, batch %u x %u: a sample is worth %.2f", *scale, 100 * *error,
+                             job.workers, now, share),
+                       {{"noise_scale", *scale}, {"error", *error}, {"efficiency", share}}};
+    const std::uint32_t wanted = wanted_batch(job, *scale);
+    const double ratio = static_cast<double>(wanted) / now;
+    const bool far = ratio > settings_.hysteresis || ratio * settings_.hysteresis < 1;
+    if (!far) return;
+    if (state.wanted != 0 && job.steps_done - state.changed_at_steps < settings_.min_steps) {
+      decision.reason.code = "waiting";
+      return;
+    }
+    state.wanted = wanted;
+    state.changed_at_steps = job.steps_done;
+    decision.per_worker_batch = wanted;
+    decision.reason.code = wanted > now ? "noise_grew" : "noise_fell";
+    decision.reason.text +=
+        words("; %u samples a worker instead of %u (%.2f is wanted)", wanted, now, settings_.efficiency);
+    decision.reason.numbers.emplace_back("per_worker_batch", wanted);
+  }
+
+  std::uint32_t wanted_batch(const JobView& job, double scale) const {
+    const double workers = job.workers;
+    const double now = job.batch.per_worker;
+    const double base = static_cast<double>(job.base_batch) / workers;
+    double least = std::max<double>(settings_.min_per_worker, settings_.below_base ? 1 : std::ceil(base));
+    const double limit = most(job);
+    least = std::min(least, limit);
+    const double ideal = scale * (1 - settings_.efficiency) / settings_.efficiency / workers;
+    const double near = std::clamp(ideal, now / settings_.growth, now * settings_.growth);
+    return std::max(rounded(std::clamp(near, least, limit)), static_cast<std::uint32_t>(least));
+  }
+
+  Settings settings_;
+};
+
+}  // namespace
+
+void KungFuNoiseAverage::add(const GradientNorms& norms) {
+  if (!noise_moments(norms)) return;
+  scale_.add(norms.local_square, norms.local_batch, norms.global_square, norms.global_batch);
+  const double value = std::abs(scale_.value().value_or(0)) / norms.local_batch;
+  value_ = value_ == 0 ? value : 0.9 * value_ + 0.1 * std::clamp(value, value_ / 2, 2 * value_);
+}
+
+bool KungFuNoiseAverage::has_grown() {
+  const bool grown = before_ > 0 && value_ > before_;
+  before_ = value_;
+  return grown;
+}
+
+PolicySpec noise_batch_policy() {
+  constexpr double kMost = std::numeric_limits<std::uint32_t>::max();
+  return {
+      "noise-batch",
+      "the batch of each worker follows the gradient noise scale; the size stays",
+      {{"mode",
+        std::string("efficiency"),
+        0,
+        0,
+        {"efficiency", "kungfu"},
+        "efficiency: as large as samples keep their worth; kungfu: doubled after each epoch in which the noise grew"},
+       {"efficiency", 0.5, 0.05, 0.99, {}, "what a sample must be worth, against one in a very small batch"},
+       {"horizon_steps", 1000.0, 10, 1e9, {}, "steps over which the noise scale is averaged"},
+       {"max_error", 0.2, 0.01, 1, {}, "relative error of the noise scale below which it counts as known"},
+       {"hysteresis", 1.25, 1, 10, {}, "a batch within this factor of the wanted one stays"},
+       {"growth", 2.0, 1.01, 100, {}, "the most by which a batch changes at once, as a factor"},
+       {"min_steps", 200.0, 0, 1e9, {}, "steps between two changes"},
+       {"below_base", false, 0, 0, {}, "whether the global batch may fall below the one the run began with"},
+       {"min_per_worker", 8.0, 1, kMost, {}, "the fewest samples of a worker"},
+       {"max_per_worker", 1024.0, 1, kMost, {}, "the most samples of a worker: what fits in its memory"},
+       {"epoch_samples", 50000.0, 1, 1e15, {}, "kungfu: samples between two decisions"}},
+      [](const Parameters& parameters) {
+        Settings settings;
+        settings.kungfu = text(parameters, "mode") == "kungfu";
+        settings.efficiency = number(parameters, "efficiency");
+        settings.horizon_steps = number(parameters, "horizon_steps");
+        settings.max_error = number(parameters, "max_error");
+        settings.hysteresis = number(parameters, "hysteresis");
+        settings.growth = number(parameters, "growth");
+        settings.min_steps = number(parameters, "min_steps");
+        settings.below_base = flag(parameters, "below_base");
+        settings.min_per_worker = static_cast<std::uint32_t>(number(parameters, "min_per_worker"));
+        settings.max_per_worker = static_cast<std::uint32_t>(number(parameters, "max_per_worker"));
+        settings.epoch_samples = number(parameters, "epoch_samples");
+        return std::make_unique<NoiseBatch>(settings);
+      }};
+}
+
+}  // namespace elastictrain::heuristics

@@ -1,0 +1,272 @@
+#include "heuristics/goodput/goodput_policy.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <optional>
+#include <tuple>
+#include <vector>
+
+#include "heuristics/autoscale/words.h"
+#include "heuristics/goodput/goodput_model.h"
+#include "heuristics/learning_rate.h"
+#include "heuristics/noise/noise_scale.h"
+#include "heuristics/policy/per_job.h"
+
+namespace elastictrain::heuristics {
+namespace {
+
+constexpr double kKnownNoise = 0.3;     // relative error below which the noise scale is used
+constexpr std::size_t kMostCells = 40;  // (hosts, workers, batch) that are remembered: those seen last
+
+struct Settings {
+  double utility_low = 0.35;
+  double utility_high = 0.65;
+  bool adapt_batch = true;
+  bool adapt_size = true;
+  std::uint32_t min_per_worker = 1;
+  std::uint32_t max_per_worker = 256;
+  double refit_s = 30;
+  double settle_steps = 20;
+  double hysteresis = 1.2;
+  double min_s = 60;
+};
+
+struct Cell {
+  GoodputSample sample;
+  double steps = 0;
+  double compute_steps = 0;
+  double seen_s = 0;
+};
+
+struct State {
+  std::map<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>, Cell> cells;  // by hosts, workers, local batch
+  NoiseScale noise;
+  std::optional<GoodputParameters> parameters;
+  std::uint32_t most_seen = 0;
+  std::uint32_t hosts = 1;  // that the present workers are on
+  double fitted_s = 0;
+  std::size_t fitted_cells = 0;
+  double changed_s = 0;
+  Reason last;
+};
+
+struct Found {
+  std::uint32_t workers = 0;
+  std::uint32_t local_batch = 0;
+  double goodput = 0;
+  double utility = 0;
+};
+
+class Goodput final : public PerJobPolicy<State> {
+ public:
+  explicit Goodput(const Settings& settings) : settings_(settings) {}
+
+ private:
+  JobDecision decide_job(const ClusterView& view, const JobView& job, State& state, Rng&) const override {
+    observe(view, job, state);
+    JobDecision decision;
+    if (job.workers == 0 || job.changing) {
+      decision.reason = {"changing", words("on the way from %u to %u workers", job.workers, job.target), {}};
+    } else if (measured_steps(job, state) < settings_.settle_steps) {
+      decision.reason = {"measuring",
+                         words("%.0f steps of %u workers are known, %.0f are needed", measured_steps(job, state),
+                               job.workers, settings_.settle_steps),
+                         {}};
+    } else if (state.parameters && view.now_s - state.fitted_s < settings_.refit_s) {
+      decision.reason = state.last;
+    } else {
+      refit(state);
+      state.fitted_s = view.now_s;
+      if (state.parameters) consider(view, job, state, decision);
+      state.last = decision.reason;
+      if (decision.changes()) state.last.code = "settled";
+    }
+    return decision;
+  }
+
+  static std::uint32_t hosts_of(const ClusterView& view, const JobView& job) {
+    std::vector<bool> used(view.hosts.size());
+    for (const auto& member : job.members)
+      if (member.host < used.size()) used[member.host] = true;
+    return std::max<std::uint32_t>(1, static_cast<std::uint32_t>(std::count(used.begin(), used.end(), true)));
+  }
+
+  static std::uint32_t local_batch(const JobView& job) {
+    return static_cast<std::uint32_t>(global_batch(job.batch, job.workers) / std::max(job.workers, 1U));
+  }
+
+  void observe(const ClusterView& view, const JobView& job, State& state) const {
+    state.noise.add(job.norms);
+    state.hosts = hosts_of(view, job);
+    double compute = 0;
+    double weight = 0;
+    for (const auto& member : job.members) {
+      compute += member.compute_s * static_cast<double>(member.steps);
+      weight += static_cast<double>(member.steps);
+    }
+    for (const auto& interval : job.intervals) {
+      if (interval.warm_up || interval.steps == 0 || interval.workers == 0 || !(interval.seconds() > 0)) continue;
+      // Where workers sat is known of the present ones only.
+      if (interval.workers != job.workers) continue;
+      const auto batch = static_cast<std::uint32_t>(interval.global_batch / interval.workers);
+      Cell& cell = state.cells[{state.hosts, interval.workers, batch}];
+      const auto steps = static_cast<double>(interval.steps);
+      cell.sample.place = {state.hosts, interval.workers};
+      cell.sample.local_batch = batch;
+      cell.steps += steps;
+      cell.seen_s = view.now_s;
+      cell.sample.step_s += steps / cell.steps * (interval.seconds() / steps - cell.sample.step_s);
+      state.most_seen = std::max(state.most_seen, interval.workers);
+      if (!(compute > 0) || batch != local_batch(job)) continue;
+      cell.compute_steps += steps;
+      cell.sample.compute_s += steps / cell.compute_steps * (compute / weight - cell.sample.compute_s);
+    }
+    while (state.cells.size() > kMostCells) {
+      state.cells.erase(std::min_element(state.cells.begin(), state.cells.end(), [](const auto& a, const auto& b) {
+        return a.second.seen_s < b.second.seen_s;
+      }));
+    }
+  }
+
+  static double measured_steps(const JobView& job, const State& state) {
+    const auto cell = state.cells.find({state.hosts, job.workers, local_batch(job)});
+    return cell == state.cells.end() ? 0 : cell->second.steps;
+  }
+
+  // From the last fit on, except where a place or a batch is new: then another minimum may be the better one.
+  static void refit(State& state) {
+    std::vector<GoodputSample> samples;
+    for (const auto& [key, cell] : state.cells) samples.push_back(cell.sample);
+    state.parameters = fit_goodput(samples, samples.size() == state.fitted_cells ? state.parameters : std::nullopt);
+    state.fitted_cells = samples.size();
+  }
+
+  GoodputJob model(const JobView& job, const State& state) const {
+    GoodputJob model;
+    model.parameters = *state.parameters;
+    if (state.noise.relative_error().value_or(1) <= kKnownNoise) model.noise_scale = state.noise.value();
+    model.base_batch = static_cast<double>(job.base_batch != 0 ? job.base_batch : job.global_batch);
+    model.min_local = settings_.min_per_worker;
+    model.max_local = settings_.max_per_worker;
+    model.max_global = job.batch.max_global;
+    return model;
+  }
+
+  static GoodputPlace place(const ClusterView& view, const JobView& job, const State& state, std::uint32_t workers) {
+    if (workers == job.workers) return {state.hosts, workers};
+    std::uint32_t slots = 1;
+    for (const auto& host : view.hosts) slots = std::max(slots, host.slots);
+    return {(workers + slots - 1) / slots, workers};
+  }
+
+  // The best there is with that many workers; `alone` is the goodput of one, 0 for the first call.
+  Found found(const ClusterView& view, const JobView& job, const State& state, const GoodputJob& model,
+              std::uint32_t workers, double alone) const {
+    Found result{.workers = workers};
+    if (settings_.adapt_batch && model.noise_scale) {
+      const auto best = best_batch(model, place(view, job, state, workers));
+      result.local_batch = best.local_batch;
+      result.goodput = best.goodput;
+    } else {
+      const auto batch = static_cast<double>(global_batch(job.batch, workers)) / workers;
+      result.local_batch = job.batch.per_worker;
+      result.goodput = goodput(model, place(view, job, state, workers), batch);
+    }
+    result.utility = alone > 0 ? result.goodput / alone / workers : 1;
+    return result;
+  }
+
+  void consider(const ClusterView& view, const JobView& job, State& state, JobDecision& decision) const {
+    const GoodputJob model = this->model(job, state);
+    const double alone = found(view, job, state, model, 1, 0).goodput;
+    const Found now = found(view, job, state, model, job.workers, alone);
+    const Found best = settings_.adapt_size ? best_size(view, job, state, model, now, alone) : now;
+    decision.reason = {"settled",
+                       words("%u workers: utility %.2f of %.2f to %.2f, goodput %.4g/s", job.workers, now.utility,
+                             settings_.utility_low, settings_.utility_high, now.goodput),
+                       {{"utility", now.utility}, {"goodput", now.goodput}}};
+    if (state.changed_s > 0 && view.now_s - state.changed_s < settings_.min_s) return;
+    if (best.workers != job.workers) {
+      decision.workers = best.workers;
+      decision.reason.code = best.workers > job.workers ? "utility_high" : "utility_low";
+      decision.reason.text += words("; with %u workers %.2f, %.4g/s", best.workers, best.utility, best.goodput);
+      decision.reason.numbers.emplace_back("workers", best.workers);
+    }
+    if (settings_.adapt_batch && model.noise_scale) batch(job, model, best, decision);
+    if (decision.changes()) state.changed_s = view.now_s;
+  }
+
+  void batch(const JobView& job, const GoodputJob& model, const Found& best, JobDecision& decision) const {
+    const double ratio = static_cast<double>(best.local_batch) / job.batch.per_worker;
+    if (!decision.workers && ratio < settings_.hysteresis && ratio * settings_.hysteresis > 1) return;
+    if (best.local_batch == job.batch.per_worker) return;
+    decision.per_worker_batch = best.local_batch;
+    const double global = static_cast<double>(best.local_batch) * best.workers;
+    decision.learning_rate_factor = adascale_gain(*model.noise_scale, global, model.base_batch);
+    if (!decision.workers) decision.reason.code = "batch";
+    decision.reason.text += words("; %u samples a worker instead of %u at a noise scale of %.4g", best.local_batch,
+                                  job.batch.per_worker, *model.noise_scale);
+    decision.reason.numbers.emplace_back("per_worker_batch", best.local_batch);
+    decision.reason.numbers.emplace_back("noise_scale", *model.noise_scale);
+  }
+
+  // The utility falls with the size, so the middle of the band is found by halving.
+  Found best_size(const ClusterView& view, const JobView& job, const State& state, const GoodputJob& model,
+                  const Found& now, double alone) const {
+    std::uint32_t low = std::max(job.min_workers, 1U);
+    std::uint32_t high = std::min({job.max_workers, most_workers(job.batch), 2 * std::max(state.most_seen, 1U)});
+    if (job.reachable != 0) high = std::min(high, job.reachable);
+    high = std::max(high, low);
+    const bool inside = now.workers >= low && now.workers <= high;
+    if (inside && now.utility >= settings_.utility_low && now.utility <= settings_.utility_high) return now;
+    const double middle = (settings_.utility_low + settings_.utility_high) / 2;
+    while (high - low > 1) {
+      const std::uint32_t between = low + (high - low) / 2;
+      (found(view, job, state, model, between, alone).utility > middle ? low : high) = between;
+    }
+    const Found below = found(view, job, state, model, low, alone);
+    const Found above = found(view, job, state, model, high, alone);
+    return std::abs(below.utility - middle) < std::abs(above.utility - middle) ? below : above;
+  }
+
+  Settings settings_;
+};
+
+std::unique_ptr<Policy> make(const Parameters& parameters) {
+  Settings settings;
+  settings.utility_low = number(parameters, "utility_low");
+  settings.utility_high = std::max(number(parameters, "utility_high"), settings.utility_low);
+  settings.adapt_batch = flag(parameters, "adapt_batch");
+  settings.adapt_size = flag(parameters, "adapt_size");
+  settings.min_per_worker = static_cast<std::uint32_t>(number(parameters, "min_per_worker"));
+  settings.max_per_worker =
+      std::max(static_cast<std::uint32_t>(number(parameters, "max_per_worker")), settings.min_per_worker);
+  settings.refit_s = number(parameters, "refit_s");
+  settings.settle_steps = number(parameters, "settle_steps");
+  settings.hysteresis = number(parameters, "hysteresis");
+  settings.min_s = number(parameters, "min_s");
+  return std::make_unique<Goodput>(settings);
+}
+
+}  // namespace
+
+PolicySpec goodput_policy() {
+  constexpr double kMostBatch = std::numeric_limits<std::uint32_t>::max();
+  return {"goodput",
+          "size and batch by the rate at which the job learns: samples a second times what a sample is worth",
+          {{"utility_low", 0.35, 0.01, 1, {}, "goodput of a worker, against one alone, below which there are too many"},
+           {"utility_high", 0.65, 0.01, 1, {}, "the same above which there are too few"},
+           {"adapt_size", true, 0, 0, {}, "whether the number of workers follows"},
+           {"adapt_batch", true, 0, 0, {}, "whether the batch follows, and the learning rate with it"},
+           {"min_per_worker", 1.0, 1, kMostBatch, {}, "the fewest samples of a worker"},
+           {"max_per_worker", 256.0, 1, kMostBatch, {}, "the most samples of a worker: what fits in its memory"},
+           {"refit_s", 30.0, 1, 1e9, {}, "seconds between two fits of the model"},
+           {"settle_steps", 20.0, 1, 1e9, {}, "steps at a size and batch before anything is decided there"},
+           {"hysteresis", 1.2, 1, 10, {}, "a batch within this factor of the best one stays"},
+           {"min_s", 60.0, 0, 1e9, {}, "seconds between two changes"}},
+          make};
+}
+
+}  // namespace elastictrain::heuristics

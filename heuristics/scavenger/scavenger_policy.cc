@@ -1,0 +1,397 @@
+#include "heuristics/scavenger/scavenger_policy.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "heuristics/autoscale/words.h"
+#include "heuristics/cost/price.h"
+#include "heuristics/noise/noise_scale.h"
+#include "heuristics/policy/per_job.h"
+#include "heuristics/scavenger/plan_curve.h"
+
+namespace elastictrain::heuristics {
+namespace {
+
+constexpr double kNoEndSamples = 1e6;
+constexpr double kKnownNoise = 0.3;        // relative error below which the noise scale is used
+constexpr std::uint32_t kMostSizes = 64;   // that are compared
+constexpr std::uint32_t kMostBatches = 9;  // for each
+constexpr double kRecentSteps = 200;       // over which the present step time is averaged
+
+struct Settings {
+  PlanGoal goal;
+  SearchMode search = SearchMode::kPartial;
+  StepTimeForm form = StepTimeForm::kComponents;
+  PriceForm price = PriceForm::kFlat;
+  double price_per_worker_hour = 0;
+  bool vary_batch = false;
+  std::uint32_t min_per_worker = 1;
+  std::uint32_t max_per_worker = 1024;
+  std::uint32_t sizes = 5;
+  double steps_per_point = 20;
+  double give_up_s = 600;
+  double tolerance = 0.05;
+  double reconsider_s = 600;
+};
+
+struct Limits {
+  std::uint32_t least = 1;
+  std::uint32_t most = 1;
+  friend bool operator==(const Limits&, const Limits&) = default;
+};
+
+struct Measured {
+  double steps = 0;
+  double step_s = 0;  // of all until the search is over, then of the recent ones
+};
+
+struct State {
+  bool began = false;
+  SearchPoint origin;  // where the job was first seen
+  Limits limits;
+  std::map<std::pair<std::uint32_t, std::uint32_t>, Measured> measured;  // by workers and samples of each
+  std::vector<SearchPoint> skipped;                                      // that could not be reached
+  NoiseScale noise;
+  std::optional<StepTimeModel> model;
+  SearchPoint wanted;  // 0 workers: nothing
+  double wanted_since_s = 0;
+  double considered_s = 0;
+  Reason settled;
+};
+
+class Scavenger final : public PerJobPolicy<State> {
+ public:
+  explicit Scavenger(const Settings& settings) : settings_(settings) {}
+
+ private:
+  JobDecision decide_job(const ClusterView& view, const JobView& job, State& state, Rng&) const override {
+    observe(job, state);
+    JobDecision decision;
+    const Limits limits = limits_of(job);
+    if (!(limits == state.limits)) state.model.reset();
+    state.limits = limits;
+    if (job.workers == 0 || job.changing) {
+      decision.reason = {"changing", words("on the way from %u to %u workers", job.workers, job.target), {}};
+      if (give_up(view, job, state)) {
+        decision.workers = job.workers;
+        decision.reason = {"given_up", words("%u workers were not reached; %u stay", job.target, job.workers), {}};
+      }
+      return decision;
+    }
+    if (!state.model && search(view, job, state, decision)) return decision;
+    if (!state.model) {
+      decision.reason = {"measuring", "nothing has been measured yet", {}};
+    } else if (const bool bounded = settings_.goal.goal == Goal::kDeadline || settings_.goal.goal == Goal::kBudget;
+               bounded && job.samples_total <= 0) {
+      decision.reason = {"cannot_decide", "a deadline or a budget needs a job whose number of samples is known", {}};
+    } else {
+      settle(view, job, state, decision);
+    }
+    return decision;
+  }
+
+  // The samples of each worker once the user's limit of the global batch is kept.
+  static SearchPoint kept_to_limit(const JobView& job, std::uint32_t workers, std::uint32_t per_worker) {
+    BatchRule rule = job.batch;
+    rule.per_worker = per_worker;
+    return {workers, static_cast<std::uint32_t>(global_batch(rule, workers) / std::max(workers, 1U))};
+  }
+
+  void observe(const JobView& job, State& state) const {
+    state.noise.add(job.norms);
+    for (const auto& interval : job.intervals) {
+      if (interval.warm_up || interval.steps == 0 || interval.workers == 0 || !(interval.seconds() > 0)) continue;
+      const auto local = static_cast<std::uint32_t>(interval.global_batch / interval.workers);
+      auto& measured = state.measured[{interval.workers, local}];
+      const auto steps = static_cast<double>(interval.steps);
+      measured.steps += steps;
+      const double window = state.model ? std::min(measured.steps, kRecentSteps) : measured.steps;
+      measured.step_s += std::min(1.0, steps / window) * (interval.seconds() / steps - measured.step_s);
+    }
+    if (state.began || job.workers == 0) return;
+    state.began = true;
+    state.origin = kept_to_limit(job, job.workers, job.batch.per_worker);
+  }
+
+  static Limits limits_of(const JobView& job) {
+    std::uint32_t most = std::min(job.max_workers, most_workers(job.batch));
+    if (job.reachable != 0) most = std::min(most, job.reachable);
+    const std::uint32_t least = std::max(job.min_workers, 1U);
+    return {least, std::max(most, least)};
+  }
+
+  std::vector<std::uint32_t> batches(const JobView& job, std::uint32_t count) const {
+    if (!settings_.vary_batch) return {job.batch.per_worker};
+    return geometric_sizes(settings_.min_per_worker, std::max(settings_.max_per_worker, settings_.min_per_worker),
+                           count);
+  }
+
+  // Each as the batch rule lets it be; without those that come to the same.
+  std::vector<SearchPoint> kept(const JobView& job, const std::vector<SearchPoint>& points) const {
+    std::vector<SearchPoint> result;
+    for (const auto& [workers, batch] : points) {
+      const SearchPoint point = kept_to_limit(job, workers, batch);
+      if (point.local_batch > 0 && std::find(result.begin(), result.end(), point) == result.end())
+        result.push_back(point);
+    }
+    return result;
+  }
+
+  std::vector<SearchPoint> search_plan(const JobView& job, const State& state) const {
+    const SearchSpace space{geometric_sizes(state.limits.least, state.limits.most, settings_.sizes),
+                            batches(job, settings_.sizes)};
+    return kept(job, search_points(space, settings_.search, state.origin));
+  }
+
+  double steps_at(const State& state, const SearchPoint& point) const {
+    const auto found = state.measured.find({point.workers, point.local_batch});
+    return found == state.measured.end() ? 0 : found->second.steps;
+  }
+
+  // Whether what was wanted is left out from now on.
+  bool give_up(const ClusterView& view, const JobView& job, State& state) const {
+    const bool late = state.wanted.workers != 0 && view.now_s - state.wanted_since_s > settings_.give_up_s;
+    if (!late || job.workers == state.wanted.workers) return false;
+    state.skipped.push_back(state.wanted);
+    state.wanted = {};
+    return true;
+  }
+
+  // True while the search goes on; at its end the models are fitted.
+  bool search(const ClusterView& view, const JobView& job, State& state, JobDecision& decision) const {
+    give_up(view, job, state);
+    const auto plan = search_plan(job, state);
+    std::vector<SearchPoint> done = state.skipped;
+    for (const auto& point : plan)
+      if (steps_at(state, point) >= settings_.steps_per_point) done.push_back(point);
+    const auto next = next_point(plan, done);
+    if (!next) {
+      fit(view, job, state);
+      state.considered_s = 0;
+      return false;
+    }
+    const SearchPoint now = kept_to_limit(job, job.workers, job.batch.per_worker);
+    const auto number = static_cast<unsigned>(std::find(plan.begin(), plan.end(), *next) - plan.begin() + 1);
+    decision.reason = {"searching",
+                       words("measuring %u workers of %u, point %u of %u of the search: %.0f of %.0f steps",
+                             next->workers, next->local_batch, number, static_cast<unsigned>(plan.size()),
+                             steps_at(state, *next), settings_.steps_per_point),
+                       {{"workers", next->workers}, {"local_batch", next->local_batch}, {"points", plan.size()}}};
+    if (!(now == *next)) go(view, job, *next, state, decision);
+    return true;
+  }
+
+  void go(const ClusterView& view, const JobView& job, const SearchPoint& point, State& state,
+          JobDecision& decision) const {
+    if (!(state.wanted == point)) state.wanted_since_s = view.now_s;
+    state.wanted = point;
+    if (point.workers != job.workers) decision.workers = point.workers;
+    if (settings_.vary_batch && point.local_batch != job.batch.per_worker)
+      decision.per_worker_batch = point.local_batch;
+  }
+
+  static std::vector<StepTimePoint> points_of(const State& state) {
+    std::vector<StepTimePoint> points;
+    for (const auto& [key, measured] : state.measured)
+      points.push_back({key.first, static_cast<double>(key.second), measured.step_s});
+    return points;
+  }
+
+  static std::uint32_t workers_per_host(const ClusterView& view) {
+    std::uint32_t most = 1;
+    for (const auto& host : view.hosts) most = std::max(most, host.slots);
+    return most;
+  }
+
+  void fit(const ClusterView& view, const JobView& job, State& state) const {
+    auto points = points_of(state);
+    if (points.empty()) return;
+    if (settings_.search == SearchMode::kUniversal && points.size() == 1) {
+      const SearchSpace space{geometric_sizes(state.limits.least, state.limits.most, settings_.sizes),
+                              batches(job, settings_.sizes)};
+      points = universal_points(space, points.front());
+    }
+    state.model = StepTimeModel::fit(settings_.form, points, workers_per_host(view));
+  }
+
+  PriceRule prices(const ClusterView& view, const JobView& job) const {
+    PriceRule rule;
+    rule.form = settings_.price;
+    rule.base_local_batch = static_cast<double>(job.base_batch) / std::max(job.workers, 1U);
+    rule.per_s = [all = Prices(view.hosts, job, settings_.price_per_worker_hour)](std::uint32_t workers) {
+      return all.per_s(workers);
+    };
+    return rule;
+  }
+
+  // What is left, in samples at the base batch; a batch that needs more epochs needs that many more samples.
+  PlanWork work(const JobView& job, const State& state) const {
+    const auto base = static_cast<double>(job.base_batch != 0 ? job.base_batch : job.global_batch);
+    PlanWork work;
+    work.samples_per_epoch =
+        job.samples_total > 0 ? std::max(0.0, job.samples_total - job.samples_done) : kNoEndSamples;
+    if (known_noise(state)) work.epochs = EpochsModel::from_noise(*state.noise.value(), base, 1);
+    return work;
+  }
+
+  static bool known_noise(const State& state) {
+    return state.noise.value() && state.noise.relative_error().value_or(1) <= kKnownNoise;
+  }
+
+  // Sizes and batches that are compared. Without the noise scale a larger batch would look free: the present one stays.
+  std::vector<SearchPoint> candidates(const JobView& job, const State& state, const SearchPoint& now) const {
+    SearchSpace space;
+    if (state.limits.most - state.limits.least < kMostSizes) {
+      for (auto size = state.limits.least; size <= state.limits.most; ++size) space.workers.push_back(size);
+    } else {
+      space.workers = geometric_sizes(state.limits.least, state.limits.most, kMostSizes);
+    }
+    space.local_batches = known_noise(state) ? batches(job, kMostBatches) : std::vector{job.batch.per_worker};
+    auto points = kept(job, allowed_points(space));
+    std::erase_if(points, [&](const SearchPoint& point) {
+      return point == now || std::find(state.skipped.begin(), state.skipped.end(), point) != state.skipped.end();
+    });
+    points.insert(points.begin(), now);  // first: where the job is
+    return points;
+  }
+
+  PlanGoal goal_now(const ClusterView& view, const JobView& job) const {
+    PlanGoal goal = settings_.goal;
+    if (goal.goal == Goal::kDeadline) goal.limit = std::max(0.0, goal.limit - view.now_s);
+    if (goal.goal == Goal::kBudget) goal.limit = std::max(0.0, goal.limit - job.cost);
+    return goal;
+  }
+
+  void settle(const ClusterView& view, const JobView& job, State& state, JobDecision& decision) const {
+    if (state.considered_s > 0 && view.now_s - state.considered_s < settings_.reconsider_s) {
+      decision.reason = state.settled;
+      return;
+    }
+    state.considered_s = view.now_s;
+    const SearchPoint now = kept_to_limit(job, job.workers, job.batch.per_worker);
+    auto points =
+        plan_points(candidates(job, state, now), *state.model, work(job, state), prices(view, job), points_of(state));
+    scale_to_present(points, state);
+    const PlanGoal goal = goal_now(view, job);
+    const PlanChoice choice = choose(points, goal);
+    const PlanPoint& best = points[*choice.point];
+    decision.reason = choice.reason;
+    if (*choice.point != 0 && gain(points.front(), best, goal) > settings_.tolerance) {
+      go(view, job, {best.workers, best.local_batch}, state, decision);
+    } else if (*choice.point != 0) {
+      decision.reason.code = "settled";
+      decision.reason.text +=
+          words("; %u of %u stay, within %.0f %%", now.workers, now.local_batch, 100 * settings_.tolerance);
+    }
+    state.settled = decision.reason;
+    state.settled.code = "settled";
+  }
+
+  // When the job has become slower or faster than it was while it was measured, all sizes are taken to have.
+  static void scale_to_present(std::vector<PlanPoint>& points, const State& state) {
+    const PlanPoint& now = points.front();
+    if (!now.measured) return;
+    const double factor = now.step_s / state.model->seconds(now.workers, now.local_batch);
+    for (auto& point : points) {
+      if (point.measured) continue;
+      point.step_s *= factor;
+      point.seconds *= factor;
+      point.cost *= factor;
+    }
+  }
+
+  // What the goal gains by leaving `now` for `best`, relative; infinite where a limit would be missed otherwise.
+  static double gain(const PlanPoint& now, const PlanPoint& best, const PlanGoal& goal) {
+    const double time = now.seconds > 0 ? 1 - best.seconds / now.seconds : 0;
+    const double cost = now.cost > 0 ? 1 - best.cost / now.cost : 0;
+    constexpr double kMust = std::numeric_limits<double>::infinity();
+    switch (goal.goal) {
+      case Goal::kFastest:
+        return time;
+      case Goal::kCheapest:
+        return cost;
+      case Goal::kKnee:
+        return std::max(std::abs(time), std::abs(cost));
+      case Goal::kDeadline:
+        return now.seconds > goal.limit ? (time > 0 ? kMust : 0) : cost;
+      case Goal::kBudget:
+        return now.cost > goal.limit ? (cost > 0 ? kMust : 0) : time;
+    }
+    return 0;
+  }
+
+  Settings settings_;
+};
+
+SearchMode search_of(const std::string& name) {
+  if (name == "full") return SearchMode::kFull;
+  return name == "universal" ? SearchMode::kUniversal : SearchMode::kPartial;
+}
+
+StepTimeForm form_of(const std::string& name) {
+  if (name == "paper") return StepTimeForm::kPaperPerWorker;
+  return name == "paper-global" ? StepTimeForm::kPaperGlobal : StepTimeForm::kComponents;
+}
+
+std::unique_ptr<Policy> make(const Parameters& parameters) {
+  Settings settings;
+  settings.goal.goal = *goal_of(text(parameters, "goal"));
+  settings.goal.limit =
+      settings.goal.goal == Goal::kBudget ? number(parameters, "budget") : number(parameters, "deadline_s");
+  settings.search = search_of(text(parameters, "search"));
+  settings.form = form_of(text(parameters, "model"));
+  settings.price = text(parameters, "price") == "memory" ? PriceForm::kMemory : PriceForm::kFlat;
+  settings.price_per_worker_hour = number(parameters, "price_per_worker_hour");
+  settings.vary_batch = flag(parameters, "vary_batch");
+  settings.min_per_worker = static_cast<std::uint32_t>(number(parameters, "min_per_worker"));
+  settings.max_per_worker = static_cast<std::uint32_t>(number(parameters, "max_per_worker"));
+  settings.sizes = static_cast<std::uint32_t>(number(parameters, "sizes"));
+  settings.steps_per_point = number(parameters, "steps_per_point");
+  settings.give_up_s = number(parameters, "give_up_s");
+  settings.tolerance = number(parameters, "tolerance");
+  settings.reconsider_s = number(parameters, "reconsider_s");
+  return std::make_unique<Scavenger>(settings);
+}
+
+}  // namespace
+
+PolicySpec scavenger_policy() {
+  constexpr double kMostBatch = std::numeric_limits<std::uint32_t>::max();
+  constexpr double kEver = 1e9;
+  return {
+      "scavenger",
+      "measures a few sizes, then takes the fastest, the cheapest, the knee, or what meets a deadline or a budget",
+      {{"goal", std::string("knee"), 0, 0, goal_names(),
+        "fastest; cheapest; knee: where more time stops saving; deadline: cheapest in time; budget: fastest for it"},
+       {"deadline_s", kEver, 0, kEver, {}, "seconds since the job's start by which it is to end"},
+       {"budget", kEver, 0, 1e15, {}, "what the whole job may cost, in the unit of the prices"},
+       {"search",
+        std::string("partial"),
+        0,
+        0,
+        {"full", "partial", "universal"},
+        "what is measured: all sizes, ends and middles, or only where the job is"},
+       {"model",
+        std::string("components"),
+        0,
+        0,
+        {"components", "paper", "paper-global"},
+        "form of the step time; the paper's are planes over the batch of a worker or the global one"},
+       {"price", std::string("flat"), 0, 0, {"flat", "memory"}, "memory: a worker's price grows with its batch"},
+       {"price_per_worker_hour", 1.0, 0, 1e9, {}, "of a worker where hosts have no price"},
+       {"vary_batch", false, 0, 0, {}, "whether the batch of a worker is searched as well"},
+       {"min_per_worker", 8.0, 1, kMostBatch, {}, "the fewest samples of a worker, with vary_batch"},
+       {"max_per_worker", 256.0, 1, kMostBatch, {}, "the most samples of a worker, with vary_batch"},
+       {"sizes", 5.0, 2, 64, {}, "numbers of workers (and batches) that a full search measures"},
+       {"steps_per_point", 20.0, 1, 1e6, {}, "steps that a point of the search is measured for"},
+       {"give_up_s", 600.0, 1, kEver, {}, "seconds after which a size that is not reached is left out"},
+       {"tolerance", 0.05, 0, 1, {}, "gain below which a settled job stays"},
+       {"reconsider_s", 600.0, 1, kEver, {}, "seconds between two looks at a settled job"}},
+      make};
+}
+
+}  // namespace elastictrain::heuristics

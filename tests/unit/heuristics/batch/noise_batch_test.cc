@@ -1,0 +1,104 @@
+#include "heuristics/batch/noise_batch.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+#include "tests/unit/heuristics/batch/batch_job.h"
+
+namespace elastictrain::heuristics {
+namespace {
+
+using doctest::Approx;
+using testing::BatchJob;
+using testing::make_policy;
+using testing::run_batch_job;
+
+BatchJob four_workers(double noise_scale) {
+  BatchJob model;
+  model.step_s = [](std::uint32_t, double batch) { return 0.05 + 0.001 * batch; };
+  model.noise_scale = [=](double) { return noise_scale; };
+  model.job.workers = model.job.max_workers = 4;
+  model.job.batch.per_worker = 32;
+  model.job.base_batch = 128;
+  return model;
+}
+
+TEST_CASE("the batch follows the noise scale: at an efficiency of one half it equals it") {
+  const auto run = run_batch_job(*make_policy(noise_batch_policy()), four_workers(2000), 1000);
+  CHECK(run.job.batch.per_worker * 4 == Approx(2000).epsilon(0.15));
+  CHECK(run.last.code == "settled");
+  // 32 -> 64 -> 128 -> 256 -> 496: never more than twice at once.
+  for (std::size_t i = 1; i < run.settings.size(); ++i) CHECK(run.settings[i].second <= 2 * run.settings[i - 1].second);
+}
+
+TEST_CASE("a higher efficiency asks for a smaller batch") {
+  // noise / (noise + B) = 0.8: B = noise / 4 = 500.
+  const auto run = run_batch_job(*make_policy(noise_batch_policy(), {{"efficiency", 0.8}}), four_workers(2000), 1000);
+  CHECK(run.job.batch.per_worker * 4 == Approx(500).epsilon(0.25));
+}
+
+TEST_CASE("limits hold: the memory of a worker, the user's largest batch, and the batch the run began with") {
+  auto run = run_batch_job(*make_policy(noise_batch_policy(), {{"max_per_worker", 100.0}}), four_workers(5000), 1000);
+  CHECK(run.job.batch.per_worker == 96);
+  auto model = four_workers(5000);
+  model.job.batch.max_global = 256;
+  run = run_batch_job(*make_policy(noise_batch_policy()), model, 1000);
+  CHECK(run.job.batch.per_worker == 64);
+  run = run_batch_job(*make_policy(noise_batch_policy()), four_workers(40), 1000);
+  CHECK(run.job.batch.per_worker == 32);
+  run = run_batch_job(*make_policy(noise_batch_policy(), {{"below_base", true}}), four_workers(40), 1000);
+  CHECK(run.job.batch.per_worker == 8);
+}
+
+TEST_CASE("noise that grows through training makes the batch grow, with few changes") {
+  auto model = four_workers(0);
+  model.noise_scale = [](double samples) { return 200 + samples / 100; };
+  const auto run = run_batch_job(*make_policy(noise_batch_policy()), model, 1000);
+  CHECK(run.job.batch.per_worker > 100);
+  CHECK(run.settings.size() <= 12);
+  for (std::size_t i = 1; i < run.settings.size(); ++i) CHECK(run.settings[i].second > run.settings[i - 1].second);
+}
+
+TEST_CASE("without norms nothing is decided") {
+  const auto run = run_batch_job(*make_policy(noise_batch_policy()), four_workers(0), 300);
+  CHECK(run.settings.size() == 1);
+  CHECK(run.last.code == "measuring");
+}
+
+TEST_CASE("KungFu's average: the first value starts it, later ones are clipped to half and twice") {
+  // b 32, B 128; G 1: a noise scale of 32 gives 1, then 64 gives an EMA of 35.2: 1.1; (0.9 * 1 + 0.1 * 1.1).
+  const GradientNorms first{
+      .count = 1, .local_square = 2, .global_square = 1.25, .local_batch = 32, .global_batch = 128};
+  GradientNorms second = first;
+  second.local_square = 3;
+  second.global_square = 1.5;
+  KungFuNoiseAverage average;
+  CHECK_FALSE(average.has_grown());
+  average.add(first);
+  CHECK(average.value() == Approx(1));
+  average.add(second);
+  CHECK(average.value() == Approx(1.01));
+  // G 1, S 4096: the EMA is 0.9 * 35.2 + 409.6 = 441.3, over 32 is 13.8: clipped to 2.02.
+  GradientNorms wild = first;
+  wild.local_square = 1 + 4096.0 / 32;
+  wild.global_square = 1 + 4096.0 / 128;
+  average.add(wild);
+  CHECK(average.value() == Approx(0.9 * 1.01 + 0.1 * 2.02));
+}
+
+TEST_CASE("KungFu's policy doubles the batch after each epoch in which the noise grew, up to its limit") {
+  auto model = four_workers(0);
+  model.noise_scale = [](double samples) { return 100 + samples / 200; };
+  const auto policy = make_policy(noise_batch_policy(), {{"mode", std::string("kungfu")}});
+  auto run = run_batch_job(*policy, model, 4000);
+  CHECK(run.job.batch.per_worker == 1024);
+  for (std::size_t i = 1; i < run.settings.size(); ++i) CHECK(run.settings[i].second == 2 * run.settings[i - 1].second);
+  CHECK(run.last.code != "noise_grew");
+  model.noise_scale = [](double samples) { return 1e4 / (1 + samples / 1e4); };
+  run = run_batch_job(*policy, model, 1000);
+  CHECK(run.job.batch.per_worker == 32);
+}
+
+}  // namespace
+}  // namespace elastictrain::heuristics

@@ -1,0 +1,118 @@
+#include "heuristics/goodput/goodput_policy.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+#include "heuristics/goodput/goodput_model.h"
+#include "tests/unit/heuristics/batch/batch_job.h"
+
+namespace elastictrain::heuristics {
+namespace {
+
+using doctest::Approx;
+using testing::BatchJob;
+using testing::make_policy;
+using testing::run_batch_job;
+
+// Four workers on a host; between hosts 0.15 s, and 0.01 s for each further worker.
+constexpr GoodputParameters kTrue{.compute_s = 0.05,
+                                  .compute_s_per_sample = 0.005,
+                                  .net_s = 0.15,
+                                  .net_s_per_worker = 0.01,
+                                  .local_s = 0.01,
+                                  .local_s_per_worker = 0.001,
+                                  .overlap = 2};
+
+GoodputPlace place_of(std::uint32_t workers) {
+  return {.hosts = (workers + 3) / 4, .workers = workers};
+}
+
+BatchJob job_of(double noise_scale) {
+  BatchJob model;
+  model.step_s = [](std::uint32_t workers, double batch) { return step_s(kTrue, place_of(workers), batch); };
+  model.noise = 0.05;
+  model.noise_scale = [=](double) { return noise_scale; };
+  model.slots_per_host = 4;
+  model.job.workers = 2;
+  model.job.max_workers = 64;
+  model.job.batch.per_worker = 32;
+  model.job.base_batch = 64;
+  return model;
+}
+
+double true_utility(double noise_scale, std::uint32_t workers) {
+  const GoodputJob job{.parameters = kTrue, .noise_scale = noise_scale, .base_batch = 64, .max_local = 256};
+  return best_batch(job, place_of(workers)).goodput / best_batch(job, place_of(1)).goodput / workers;
+}
+
+TEST_CASE("the size ends where the true utility is in the band, and stays") {
+  for (const double noise_scale : {300.0, 2000.0, 20000.0}) {
+    CAPTURE(noise_scale);
+    const auto run = run_batch_job(*make_policy(goodput_policy()), job_of(noise_scale), 4 * 3600);
+    CAPTURE(run.job.workers);
+    const double utility = true_utility(noise_scale, run.job.workers);
+    CHECK((utility > 0.3 && (utility < 0.7 || run.job.workers == 64)));
+    CHECK(run.settings.size() < 20);
+  }
+}
+
+TEST_CASE("a job whose gradients are noisy is worth more workers and larger batches") {
+  const auto quiet = run_batch_job(*make_policy(goodput_policy()), job_of(300), 2 * 3600);
+  const auto noisy = run_batch_job(*make_policy(goodput_policy()), job_of(20000), 2 * 3600);
+  CHECK(quiet.job.workers < noisy.job.workers);
+  CHECK(quiet.job.batch.per_worker < noisy.job.batch.per_worker);
+}
+
+TEST_CASE("the batch can be left alone, and so can the size") {
+  const auto fixed_batch = run_batch_job(*make_policy(goodput_policy(), {{"adapt_batch", false}}), job_of(2000), 3600);
+  for (const auto& [workers, batch] : fixed_batch.settings) CHECK(batch == 32);
+  CHECK(fixed_batch.job.workers > 2);
+  const auto fixed_size = run_batch_job(*make_policy(goodput_policy(), {{"adapt_size", false}}), job_of(2000), 3600);
+  for (const auto& [workers, batch] : fixed_size.settings) CHECK(workers == 2);
+  CHECK(fixed_size.job.batch.per_worker > 32);
+}
+
+TEST_CASE("without norms the size alone follows the throughput") {
+  const auto run = run_batch_job(*make_policy(goodput_policy()), job_of(0), 3600);
+  CHECK(run.job.batch.per_worker == 32);
+  CHECK(run.job.workers > 2);
+}
+
+TEST_CASE("no size is tried that is more than twice what was seen") {
+  const auto run = run_batch_job(*make_policy(goodput_policy()), job_of(20000), 3600);
+  std::uint32_t most = 2;
+  for (const auto& [workers, batch] : run.settings) {
+    CHECK(workers <= 2 * most);
+    most = std::max(most, workers);
+  }
+}
+
+TEST_CASE("the learning rate follows the batch by the gain") {
+  const auto policy = make_policy(goodput_policy(), {{"adapt_size", false}, {"settle_steps", 1.0}});
+  const auto state = policy->initial_state();
+  Rng rng(1);
+  ClusterView view;
+  view.hosts.push_back({.name = "a", .slots = 4});
+  JobView job{.name = "j", .workers = 2, .target = 2, .max_workers = 4, .global_batch = 64, .base_batch = 64};
+  job.members = {{.id = 0, .steps = 100, .compute_s = 0.21}, {.id = 1, .rank = 1, .steps = 100, .compute_s = 0.21}};
+  JobDecision decision;
+  for (int i = 1; i <= 5 && !decision.changes(); ++i) {
+    view.now_s = 40 * i;
+    job.intervals = {{.begin_s = view.now_s - 22, .end_s = view.now_s, .workers = 2, .steps = 100, .global_batch = 64}};
+    job.norms = {.count = 100,
+                 .local_square = 1 + 2000.0 / 32,
+                 .global_square = 1 + 2000.0 / 64,
+                 .local_batch = 32,
+                 .global_batch = 64};
+    view.jobs = {job};
+    decision = policy->decide(view, *state, rng).jobs[0];
+  }
+  REQUIRE(decision.per_worker_batch);
+  REQUIRE(decision.learning_rate_factor);
+  const double global = 2.0 * *decision.per_worker_batch;
+  CHECK(*decision.learning_rate_factor == Approx((2000.0 / 64 + 1) / (2000.0 / global + 1)));
+}
+
+}  // namespace
+}  // namespace elastictrain::heuristics

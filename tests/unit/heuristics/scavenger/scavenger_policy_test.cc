@@ -1,0 +1,130 @@
+#include "heuristics/scavenger/scavenger_policy.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <set>
+
+#include "tests/unit/heuristics/batch/batch_job.h"
+
+namespace elastictrain::heuristics {
+namespace {
+
+using doctest::Approx;
+using testing::BatchJob;
+using testing::make_policy;
+using testing::run_batch_job;
+
+double step_s(std::uint32_t workers, double batch) {
+  const double compute = 0.02 + 0.005 * batch;
+  const double communicate = workers > 1 ? 2 * 0.1 * (workers - 1) / workers + 0.02 * workers : 0;
+  return std::sqrt(compute * compute + communicate * communicate);
+}
+
+// Weak scaling of 32 samples each: samples a second rise to the end, those for each worker fall all the way.
+BatchJob job_of(std::uint32_t most) {
+  BatchJob model;
+  model.step_s = step_s;
+  model.noise = 0.05;
+  model.job.workers = 2;
+  model.job.max_workers = most;
+  model.job.batch.per_worker = 32;
+  model.job.base_batch = 64;
+  model.job.samples_total = 2e6;
+  return model;
+}
+
+double job_s(std::uint32_t workers) {
+  return 2e6 / (32 * workers) * step_s(workers, 32);
+}
+
+TEST_CASE("a partial search measures three sizes and then takes what the goal says") {
+  const auto model = job_of(16);
+  const auto settled = [&](const char* goal, const Parameters& more = {}) {
+    Parameters parameters = more;
+    parameters["goal"] = std::string(goal);
+    return run_batch_job(*make_policy(scavenger_policy(), parameters), model, 3000);
+  };
+  const auto fastest = settled("fastest");
+  CHECK(fastest.job.workers == 16);
+  CHECK(fastest.last.code == "settled");
+  std::set<std::uint32_t> sizes;
+  for (const auto& [workers, batch] : fastest.settings) sizes.insert(workers);
+  CHECK(sizes == std::set<std::uint32_t>{1, 2, 4, 16});
+  CHECK(settled("cheapest").job.workers == 1);
+  const auto knee = settled("knee");
+  CHECK(knee.job.workers > 1);
+  CHECK(knee.job.workers < 16);
+}
+
+TEST_CASE("with a deadline the cheapest size that meets it is taken, and met") {
+  for (const std::uint32_t wanted : {2U, 5U, 9U}) {
+    CAPTURE(wanted);
+    // Time that the search needs, and a size that would just do.
+    const double deadline_s = 1.05 * job_s(wanted);
+    const auto run =
+        run_batch_job(*make_policy(scavenger_policy(), {{"goal", std::string("deadline")}, {"deadline_s", deadline_s}}),
+                      job_of(16), 1e6);
+    CHECK(run.job.samples_done >= run.job.samples_total);
+    CHECK(run.now_s <= deadline_s * 1.01);
+    CHECK(run.job.workers <= wanted + 2);
+    CHECK(run.settings.size() < 12);
+  }
+}
+
+TEST_CASE("a budget is kept, and spent") {
+  // Four workers cost 4 * 2e6 / 128 * step_s(4, 32) / 3600.
+  const double budget = 1.1 * 4 * job_s(4) / 3600;
+  const auto run = run_batch_job(
+      *make_policy(scavenger_policy(), {{"goal", std::string("budget")}, {"budget", budget}}), job_of(16), 1e6);
+  CHECK(run.job.cost <= budget * 1.02);
+  CHECK(run.job.cost >= budget * 0.8);
+}
+
+TEST_CASE("a deadline without a known end cannot be judged") {
+  auto model = job_of(8);
+  model.job.samples_total = 0;
+  const auto run = run_batch_job(*make_policy(scavenger_policy(), {{"goal", std::string("deadline")}}), model, 1500);
+  CHECK(run.last.code == "cannot_decide");
+  const auto fastest = run_batch_job(*make_policy(scavenger_policy(), {{"goal", std::string("fastest")}}), model, 1500);
+  CHECK(fastest.job.workers == 8);
+}
+
+TEST_CASE("with the batch searched as well the noise decides how large it may be") {
+  auto model = job_of(8);
+  model.noise = 0;
+  const Parameters parameters{{"goal", std::string("fastest")}, {"vary_batch", true}, {"max_per_worker", 256.0}};
+  model.noise_scale = [](double) { return 100.0; };
+  const auto quiet = run_batch_job(*make_policy(scavenger_policy(), parameters), model, 4000);
+  model.noise_scale = [](double) { return 50000.0; };
+  const auto noisy = run_batch_job(*make_policy(scavenger_policy(), parameters), model, 4000);
+  CHECK(quiet.job.batch.per_worker < noisy.job.batch.per_worker);
+  CHECK(noisy.job.batch.per_worker == 256);
+  // The best there is, by hand: (noise + B) / B * step_s over all sizes and batches of a worker.
+  double best = INFINITY;
+  for (std::uint32_t workers = 1; workers <= 8; ++workers)
+    for (double batch = 8; batch <= 256; ++batch)
+      best = std::min(best, (100 + batch * workers) / (batch * workers) * step_s(workers, batch));
+  const double global = quiet.job.workers * quiet.job.batch.per_worker;
+  CHECK((100 + global) / global * step_s(quiet.job.workers, quiet.job.batch.per_worker) <= 1.1 * best);
+}
+
+TEST_CASE("a size that is never reached is left out of the search, and not asked for again") {
+  auto model = job_of(16);
+  model.startable = 15;
+  const auto run = run_batch_job(
+      *make_policy(scavenger_policy(), {{"give_up_s", 100.0}, {"goal", std::string("fastest")}}), model, 4000);
+  CHECK(run.job.workers == 15);
+  CHECK(run.last.code == "settled");
+}
+
+TEST_CASE("once settled it stays, also with 10 % noise") {
+  auto model = job_of(16);
+  model.noise = 0.1;
+  model.job.samples_total = 2e7;
+  const auto run = run_batch_job(*make_policy(scavenger_policy()), model, 6 * 3600);
+  CHECK(run.settings.size() <= 6);
+}
+
+}  // namespace
+}  // namespace elastictrain::heuristics
