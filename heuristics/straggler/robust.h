@@ -10,8 +10,8 @@
 //   noise that lasts over several steps counts in full. Before it has such a past, the median deviation over the
 //   workers is taken.
 // - The evidence must span `least_steps` steps, `least_s` seconds, a few views, and half as long again as slownesses
-//   that have passed by themselves lasted before. Then the median of its recent views must be slow as well, and three median
-//   deviations beyond the other workers, or it would only be the last of a wide field.
+//   that have passed by themselves lasted before. Then the median of its recent views must be slow as well, and three
+//   median deviations beyond the other workers, or it would only be the last of a wide field.
 // - Of two workers the ratio alone cannot say which one changed. There a worker must have become slower against the
 //   other one and against its own past; for the first views nothing is judged.
 // - A worker is slow no longer when the median of its recent views is below half of `least_slowdown`.
