@@ -1,0 +1,71 @@
+// Purpose: one job as a policy meets it: how fast it is at each size, what changing the size costs, how noisy its steps
+// are, and how its behaviour changes on the way.
+//
+// Pure values. Rates in samples per second of the whole job, times in seconds since the job's start.
+#pragma once
+
+#include <cstdint>
+#include <random>
+#include <utility>
+#include <vector>
+
+#include "heuristics/batch_plan.h"
+
+namespace elastictrain::heuristics {
+
+// Throughput per size. Between two points it is on the straight line through them, below the first proportional,
+// beyond the last constant.
+class ThroughputCurve {
+ public:
+  ThroughputCurve() = default;
+  explicit ThroughputCurve(std::vector<std::pair<std::uint32_t, double>> points);  // (workers, rate), rising workers
+  double operator()(std::uint32_t workers) const;
+  const std::vector<std::pair<std::uint32_t, double>>& points() const { return points_; }
+  // Never falling: its running maximum.
+  ThroughputCurve monotone() const;
+  std::uint32_t last_size() const { return points_.empty() ? 1 : points_.back().first; }
+
+ private:
+  std::vector<std::pair<std::uint32_t, double>> points_;
+};
+
+struct JobModel {
+  ThroughputCurve curve;
+  ThroughputCurve later;  // from `later_from_s` on, if that is above 0
+  double later_from_s = 0;
+  double drift_per_hour = 0;  // 0.1: 10 % faster after an hour
+
+  double noise = 0.1;               // standard deviation of a step's time, as a share; lognormal
+  double noise_correlation = 0;     // of one step's noise with the next one's
+  std::uint32_t warm_up_steps = 3;  // after every change, and at the start
+  double warm_up_factor = 2;        // by which those take longer
+
+  double cold_start_s = 30;   // until joiners can take part; the old size goes on meanwhile, both are paid for
+  double grow_idle_s = 0.05;  // in which nobody computes
+  double shrink_idle_s = 0.05;
+
+  BatchRule batch;
+  double samples_total = 0;
+  std::uint32_t min_workers = 1;
+  std::uint32_t max_workers = 64;
+  std::uint32_t slots_per_host = 1;
+  double price_per_worker_hour = 1;
+
+  double rate(std::uint32_t workers, double now_s) const;  // without noise
+  double step_s(std::uint32_t workers, double now_s) const;
+};
+
+// The noise of one step after the other: factors whose mean is 1.
+class StepNoise {
+ public:
+  StepNoise(double deviation, double correlation);
+  double next(std::mt19937_64& rng);
+
+ private:
+  double sigma_;
+  double correlation_;
+  double state_ = 0;
+  bool first_ = true;
+};
+
+}  // namespace elastictrain::heuristics
