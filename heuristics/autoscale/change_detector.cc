@@ -1,0 +1,28 @@
+#include "heuristics/autoscale/change_detector.h"
+
+#include <algorithm>
+
+namespace elastictrain::heuristics {
+namespace {
+
+// A sum of normal noise with this slack passes its threshold about once in e^25 steps.
+constexpr double kRareness = 25;
+constexpr double kReferenceSteps = 100;
+constexpr double kLeastSteps = 10;  // that a change must last
+
+}  // namespace
+
+void ChangeDetector::add(double log_rate, double steps, double noise) {
+  if (reference_steps_ < kReferenceSteps) {
+    reference_steps_ += steps;
+    reference_ += steps / reference_steps_ * (log_rate - reference_);
+    return;
+  }
+  const double off = log_rate - reference_;
+  above_ = std::max(0.0, above_ + steps * (off - slack_));
+  below_ = std::max(0.0, below_ + steps * (-off - slack_));
+  const double threshold = std::max(kRareness * noise * noise / (2 * slack_), kLeastSteps * slack_);
+  changed_ = changed_ || above_ > threshold || below_ > threshold;
+}
+
+}  // namespace elastictrain::heuristics

@@ -1,0 +1,376 @@
+#include "heuristics/autoscale/efficiency.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "heuristics/autoscale/change_detector.h"
+#include "heuristics/autoscale/objective.h"
+#include "heuristics/autoscale/search.h"
+#include "heuristics/autoscale/throughput_table.h"
+#include "heuristics/autoscale/words.h"
+#include "heuristics/policy/per_job.h"
+
+namespace elastictrain::heuristics {
+namespace {
+
+constexpr double kHour = 3600;
+constexpr double kLeastSteps = 5;     // before any verdict on a size
+constexpr double kEnoughSteps = 20;   // that a size is usually measured for
+constexpr double kMostSteps = 150;    // after which the better mean decides
+constexpr double kFirstProbe_s = 30;  // that trying a size is taken to cost before one was tried
+constexpr double kLongestQuiet_s = 2 * kHour;
+constexpr double kNoEndHorizon_s = 600;
+
+struct SearchSettings {
+  double tolerance = 0.02;
+  double confidence = 2.5;
+  double change = 0.1;
+  double quiet_s = 600;
+  double give_up_s = 600;
+};
+
+struct SearchState {
+  ThroughputTable table;
+  BatchRule batch;
+  bool began = false;
+
+  bool settled = false;
+  std::uint32_t settled_size = 0;
+  std::uint32_t settled_most = 0;
+  ChangeDetector detector;
+  double quiet_until_s = 0;
+  double quiet_s = 0;
+
+  std::uint32_t asked = 0;  // the size that was last wanted; 0: none
+  double asked_s = 0;
+  double probe_s = kFirstProbe_s;
+  std::uint32_t ceiling = 0;  // sizes above were asked for in vain; 0: none
+  double ceiling_until_s = 0;
+};
+
+bool same(const BatchRule& a, const BatchRule& b) {
+  return a.per_worker == b.per_worker && a.max_global == b.max_global && a.at_limit == b.at_limit;
+}
+
+double rest_s(const ClusterView& view, const JobView& job, double rate) {
+  if (job.samples_total > 0 && rate > 0) return std::max(0.0, job.samples_total - job.samples_done) / rate;
+  // Without a known end a job is expected to go on for as long as it has.
+  return std::max(view.now_s, kNoEndHorizon_s);
+}
+
+class SearchPolicy : public PerJobPolicy<SearchState> {
+ public:
+  explicit SearchPolicy(SearchSettings settings) : settings_(settings) {}
+
+ protected:
+  virtual Objective objective(const ClusterView& view, const JobView& job) const = 0;
+  virtual std::string problem(const JobView&) const { return ""; }  // why it cannot decide; empty: it can
+  // Why `from` is not left for `to`, or is.
+  virtual std::string comparison(const Measured& from, const Measured& to) const = 0;
+
+  JobDecision decide_job(const ClusterView& view, const JobView& job, SearchState& state, Rng&) const final {
+    JobDecision decision;
+    observe(view, job, state);
+    const SearchLimits limits = limits_of(view, job, state);
+    if (auto why = problem(job); !why.empty()) {
+      decision.reason = {"cannot_decide", std::move(why), {}};
+    } else if (job.workers == 0 || job.workers < limits.least || job.workers > limits.most) {
+      const std::uint32_t within = std::clamp(job.workers, limits.least, limits.most);
+      move(view, job, state, within,
+           {"limit", words("%u workers are outside of %u to %u", job.workers, limits.least, limits.most), {}},
+           decision);
+    } else if (job.changing) {
+      decision.reason = {"changing", words("on the way from %u to %u workers", job.workers, job.target), {}};
+    } else {
+      search(view, job, limits, state, decision);
+    }
+    return decision;
+  }
+
+ private:
+  void observe(const ClusterView& view, const JobView& job, SearchState& state) const {
+    if (state.began && !same(state.batch, job.batch)) {
+      state.table.forget();
+      state.settled = false;
+    }
+    state.began = true;
+    state.batch = job.batch;
+    for (const auto& interval : job.intervals) {
+      state.table.add(interval);
+      if (state.settled && interval.workers == state.settled_size && !interval.warm_up && interval.steps > 0) {
+        state.detector.add(std::log(interval.samples_per_s()), static_cast<double>(interval.steps),
+                           state.table.step_deviation());
+      }
+    }
+    if (state.asked == job.workers && state.asked != 0 && steps_at(state, job.workers) >= kLeastSteps) {
+      state.probe_s += 0.5 * (view.now_s - state.asked_s - state.probe_s);
+      state.asked = 0;
+    }
+    if (state.asked > job.workers && !job.changing && view.now_s - state.asked_s > settings_.give_up_s) {
+      state.ceiling = job.workers;
+      state.ceiling_until_s = view.now_s + kHour;
+      state.asked = 0;
+    }
+    if (state.ceiling != 0 && view.now_s >= state.ceiling_until_s) state.ceiling = 0;
+  }
+
+  static double steps_at(const SearchState& state, std::uint32_t workers) {
+    const auto* size = state.table.at(workers);
+    return size ? size->recent_steps : 0;
+  }
+
+  SearchLimits limits_of(const ClusterView& view, const JobView& job, const SearchState& state) const {
+    SearchLimits limits;
+    limits.least = std::max(job.min_workers, 1U);
+    limits.most = std::min(job.max_workers, most_workers(job.batch));
+    if (job.reachable != 0) limits.most = std::min(limits.most, job.reachable);
+    if (state.ceiling != 0) limits.most = std::min(limits.most, state.ceiling);
+    limits.most = std::max(limits.most, limits.least);
+    for (const auto& host : view.hosts) limits.host_slots = std::max(limits.host_slots, host.slots);
+    limits.tolerance = settings_.tolerance;
+    limits.probe_s = state.probe_s;
+    limits.noise = state.table.step_deviation() * std::sqrt(2 / kEnoughSteps);
+    const auto rate = state.table.log_rate(job.workers);
+    limits.horizon_s = rest_s(view, job, rate ? std::exp(rate->value) : 0);
+    return limits;
+  }
+
+  static std::vector<Measured> measured(const SearchState& state, const Objective& value, const SearchLimits& limits) {
+    std::vector<Measured> all;
+    for (const auto& [workers, size] : state.table.sizes()) {
+      if (workers < limits.least || workers > limits.most || size.recent_steps < kLeastSteps) continue;
+      all.push_back({workers, size.log_rate, value(workers, size.log_rate)});
+    }
+    return all;
+  }
+
+  void search(const ClusterView& view, const JobView& job, const SearchLimits& limits, SearchState& state,
+              JobDecision& decision) const {
+    if (state.settled) wake(view, limits, state);
+    const Objective value = objective(view, job);
+    const auto sizes = measured(state, value, limits);
+    if (state.settled && overtaken(sizes, state)) state.settled = false;
+    if (state.settled) {
+      stay(view, job, sizes, state, decision);
+      return;
+    }
+    const double steps = steps_at(state, job.workers);
+    if (steps < kLeastSteps || sizes.empty()) {
+      decision.reason = {"measuring", words("%.0f of %.0f steps at %u workers", steps, kLeastSteps, job.workers), {}};
+      return;
+    }
+    const Measured& best = sizes[best_of(sizes)];
+    const bool hidden = undecided(job, sizes, best, state, decision);
+    if (hidden && !precise(state, job.workers)) return;
+    if (const auto probe = next_probe(sizes, value, limits)) {
+      // Leaving downwards cannot be taken back at once, and joiners take their time: only upwards may measuring go on.
+      if (probe->workers < job.workers && sizes.size() == 1 && !precise(state, job.workers)) {
+        decision.reason = {
+            "measuring", words("%.0f steps at %u workers before fewer are tried", steps, job.workers), {}};
+        return;
+      }
+      Reason reason{"probe",
+                    words("%u workers are expected to improve on the best by %.1f %%: %s", probe->workers,
+                          100 * std::expm1(probe->improvement), about(sizes, at(sizes, job.workers)).c_str()),
+                    {{"improvement", probe->improvement}}};
+      move(view, job, state, probe->workers, std::move(reason), decision);
+      return;
+    }
+    if (hidden) return;
+    settle(view, sizes, limits, state);
+    stay(view, job, sizes, state, decision);
+  }
+
+  static const Measured& at(const std::vector<Measured>& sizes, std::uint32_t workers) {
+    return *std::find_if(sizes.begin(), sizes.end(), [&](const Measured& size) { return size.workers == workers; });
+  }
+
+  bool precise(const SearchState& state, std::uint32_t workers) const {
+    const auto rate = state.table.log_rate(workers);
+    return rate &&
+           (settings_.confidence * rate->deviation < 3 * settings_.tolerance || steps_at(state, workers) >= kMostSteps);
+  }
+
+  // Noise still hides which of this size and its strongest rival is better.
+  bool undecided(const JobView& job, const std::vector<Measured>& sizes, const Measured& best, const SearchState& state,
+                 JobDecision& decision) const {
+    const Measured& here = at(sizes, job.workers);
+    const Measured* rival = nullptr;
+    for (const auto& size : sizes) {
+      if (size.workers != here.workers && (!rival || size.value > rival->value)) rival = &size;
+    }
+    if (!rival || steps_at(state, job.workers) >= kMostSteps) return false;
+    if (here.workers != best.workers && rival->workers != best.workers) rival = &best;
+    const double noise = settings_.confidence * std::hypot(state.table.log_rate(here.workers)->deviation,
+                                                           state.table.log_rate(rival->workers)->deviation);
+    if (noise < settings_.tolerance || std::abs(here.value - rival->value) > noise) return false;
+    decision.reason = {"measuring", words("%s, known to %.2f", comparison(*rival, here).c_str(), noise), {}};
+    return true;
+  }
+
+  // At the smallest of the sizes between which there is nothing to choose.
+  void settle(const ClusterView& view, const std::vector<Measured>& sizes, const SearchLimits& limits,
+              SearchState& state) const {
+    const Measured& best = sizes[smallest_good(sizes, settings_.tolerance)];
+    const bool again = state.settled_size == best.workers;
+    state.quiet_s = again ? std::min(2 * state.quiet_s, kLongestQuiet_s) : settings_.quiet_s;
+    state.quiet_until_s = view.now_s + state.quiet_s;
+    state.settled = true;
+    state.settled_size = best.workers;
+    state.settled_most = limits.most;
+    state.detector = ChangeDetector(settings_.change);
+  }
+
+  // Settled until the job changes, or until more workers can be had and the most that could be had is what pays.
+  void wake(const ClusterView& view, const SearchLimits& limits, SearchState& state) const {
+    if (state.settled_size > limits.most || state.settled_size < limits.least ||
+        (limits.most > state.settled_most && state.settled_size == state.settled_most)) {
+      state.settled = false;
+    } else if (state.detector.changed() && view.now_s >= state.quiet_until_s) {
+      state.settled = false;
+      state.table.forget();
+    }
+  }
+
+  // With time a utility may come to prefer another of the sizes that were measured.
+  bool overtaken(const std::vector<Measured>& sizes, const SearchState& state) const {
+    const Measured& best = sizes[best_of(sizes)];
+    const Measured& settled = at(sizes, state.settled_size);
+    const double noise =
+        std::hypot(state.table.log_rate(best.workers)->deviation, state.table.log_rate(settled.workers)->deviation);
+    return best.value - settled.value > 2 * settings_.tolerance + settings_.confidence * noise;
+  }
+
+  void stay(const ClusterView& view, const JobView& job, const std::vector<Measured>& sizes, SearchState& state,
+            JobDecision& decision) const {
+    const Measured& best = at(sizes, state.settled_size);
+    Reason reason{
+        "settled", about(sizes, best), {{"workers", best.workers}, {"samples_per_s", std::exp(best.log_rate)}}};
+    if (job.workers == best.workers) {
+      decision.reason = std::move(reason);
+    } else {
+      reason.code = "found";
+      move(view, job, state, best.workers, std::move(reason), decision);
+    }
+  }
+
+  // The comparisons with the next smaller and the next larger size.
+  std::string about(const std::vector<Measured>& sizes, const Measured& size) const {
+    const auto place = static_cast<std::size_t>(&size - sizes.data());
+    std::string text;
+    if (place + 1 < sizes.size()) text = comparison(size, sizes[place + 1]);
+    if (place > 0) text += (text.empty() ? "" : "; ") + comparison(sizes[place - 1], size);
+    return text.empty() ? words("%.4g samples/s at %u workers", std::exp(size.log_rate), size.workers) : text;
+  }
+
+  static void move(const ClusterView& view, const JobView& job, SearchState& state, std::uint32_t workers,
+                   Reason reason, JobDecision& decision) {
+    if (state.asked != workers) {
+      state.asked = workers;
+      state.asked_s = view.now_s;
+    }
+    if (workers != job.target || workers != job.workers) decision.workers = workers;
+    decision.reason = std::move(reason);
+  }
+
+  SearchSettings settings_;
+};
+
+SearchSettings search_settings(const Parameters& parameters) {
+  return {number(parameters, "tolerance"), number(parameters, "confidence"), number(parameters, "change"),
+          number(parameters, "quiet_s"), number(parameters, "give_up_s")};
+}
+
+void add_search_parameters(std::vector<ParameterSpec>& all) {
+  all.push_back({"tolerance", 0.02, 0.001, 0.5, {}, "gains below this share are not looked for"});
+  all.push_back({"confidence", 2.5, 0.5, 10.0, {}, "standard deviations by which two sizes must differ"});
+  all.push_back({"change", 0.1, 0.01, 1.0, {}, "change of throughput at the settled size that starts a new search"});
+  all.push_back(
+      {"quiet_s", 600.0, 0, 1e6, {}, "least time from settling to a new search; doubles when nothing came of it"});
+  all.push_back(
+      {"give_up_s", 600.0, 1, 1e6, {}, "after this long without the workers asked for, do without them for an hour"});
+}
+
+class EfficiencyPolicy final : public SearchPolicy {
+ public:
+  explicit EfficiencyPolicy(const Parameters& parameters)
+      : SearchPolicy(search_settings(parameters)), target_(number(parameters, "target")) {}
+
+ private:
+  Objective objective(const ClusterView&, const JobView&) const override { return efficiency_objective(target_); }
+
+  std::string comparison(const Measured& from, const Measured& to) const override {
+    const double gained = marginal_efficiency(from.workers, from.log_rate, to.workers, to.log_rate);
+    return words("efficiency of %u→%u was %.2f %s %g", from.workers, to.workers, gained, gained > target_ ? ">" : "<",
+                 target_);
+  }
+
+  double target_;
+};
+
+class CostPolicy final : public SearchPolicy {
+ public:
+  explicit CostPolicy(const Parameters& parameters)
+      : SearchPolicy(search_settings(parameters)),
+        utility_(parse_utility(text(parameters, "utility"))),
+        price_per_hour_(number(parameters, "price_per_worker_hour")) {}
+
+ private:
+  std::string problem(const JobView& job) const override {
+    if (!utility_.problem.empty()) return utility_.problem;
+    if (!utility_.linear && job.samples_total <= 0) return "a utility in steps needs a job whose end is known";
+    return "";
+  }
+
+  Objective objective(const ClusterView& view, const JobView& job) const override {
+    // Without an end, a linear utility still says what a second and a worker are worth, whatever the samples.
+    const double rest = job.samples_total > 0 ? std::max(job.samples_total - job.samples_done, 1.0) : 1e6;
+    return cost_objective(utility_.utility(job.samples_total > 0 ? expected_s(view, job) : 0),
+                          Prices(view.hosts, job, price_per_hour_), view.now_s, rest);
+  }
+
+  // Of the whole job, going on as so far.
+  static double expected_s(const ClusterView& view, const JobView& job) {
+    return job.samples_done > 0 ? view.now_s * job.samples_total / job.samples_done : 0;
+  }
+
+  std::string comparison(const Measured& from, const Measured& to) const override {
+    return words("%u→%u workers: what is left to lose (utility and cost) times %.3f", from.workers, to.workers,
+                 std::exp(from.value - to.value));
+  }
+
+  UtilityText utility_;
+  double price_per_hour_;
+};
+
+}  // namespace
+
+PolicySpec efficiency_policy() {
+  PolicySpec spec;
+  spec.name = "efficiency";
+  spec.help = "the size up to which added workers keep the target share of their capacity";
+  spec.parameters = {
+      {"target", 0.5, 0.0, 1.0, {}, "marginal efficiency: 0 wants the shortest time, 1 the fewest worker-seconds"}};
+  add_search_parameters(spec.parameters);
+  spec.make = [](const Parameters& parameters) { return std::make_unique<EfficiencyPolicy>(parameters); };
+  return spec;
+}
+
+PolicySpec cost_policy() {
+  PolicySpec spec;
+  spec.name = "cost";
+  spec.help = "the size at which finishing earlier is worth what its workers cost";
+  spec.parameters = {{"utility",
+                      std::string("linear:100,10800"),
+                      0,
+                      0,
+                      {},
+                      "what finishing is worth: linear:VALUE,SECONDS or step:VALUE:SECONDS,…"},
+                     {"price_per_worker_hour", 1.0, 0.0, 1e6, {}, "where hosts have no price of their own"}};
+  add_search_parameters(spec.parameters);
+  spec.make = [](const Parameters& parameters) { return std::make_unique<CostPolicy>(parameters); };
+  return spec;
+}
+
+}  // namespace elastictrain::heuristics

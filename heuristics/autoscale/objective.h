@@ -1,0 +1,30 @@
+// Purpose: what a size is worth at a given throughput, as one number, so that one search serves every rule.
+//
+// The number is -ln(loss), so a difference of 0.02 is 2 % of the loss whatever its unit. Pure.
+//
+// efficiency: growing pays while the marginal efficiency k R'(k) / R(k) exceeds the target S (algorithms A3 for small
+// steps). That is where the slope of ln R(k) - S ln k changes its sign, so the rule minimises
+//   time^(1-S) x (worker-seconds)^S
+// of the same samples: S = 0 wants the shortest time, S = 1 the fewest worker-seconds. Read this way it says which of
+// two sizes is better also when they are far apart, and what a wrong size costs.
+// cost: the rest of the job loses what its utility falls by until it ends, and what its workers cost (A3, in remaining
+// samples and not in batches, whose size may change).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include "heuristics/cost/price.h"
+#include "heuristics/cost/utility.h"
+
+namespace elastictrain::heuristics {
+
+// (workers, ln of samples per second) -> -ln(loss).
+using Objective = std::function<double(std::uint32_t, double)>;
+
+Objective efficiency_objective(double target);
+
+// `elapsed_s` since the start of the job, `rest` in samples, above 0.
+Objective cost_objective(Utility utility, Prices prices, double elapsed_s, double rest);
+
+}  // namespace elastictrain::heuristics

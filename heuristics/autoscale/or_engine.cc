@@ -1,0 +1,180 @@
+#include "heuristics/autoscale/or_engine.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "heuristics/autoscale/words.h"
+#include "heuristics/cost/price.h"
+#include "heuristics/cost/utility.h"
+#include "heuristics/policy/per_job.h"
+
+namespace elastictrain::heuristics {
+namespace {
+
+struct OrState {
+  ThroughputTable table;
+  std::uint32_t workers = 0;
+  double steps_since_change = 0;
+  double next_decision = 0;     // in steps since the change
+  double expected_total_s = 0;  // at the first measured size
+};
+
+class OrPolicy final : public PerJobPolicy<OrState> {
+ public:
+  explicit OrPolicy(const Parameters& parameters)
+      : every_(number(parameters, "decide_every_steps")),
+        threshold_(number(parameters, "efficiency")),
+        price_per_hour_(number(parameters, "price_per_worker_hour")),
+        with_utility_(!text(parameters, "utility").empty()),
+        utility_(parse_utility(with_utility_ ? text(parameters, "utility") : "linear:0,1")) {
+    rules_.increment = static_cast<std::uint32_t>(number(parameters, "increment"));
+    rules_.min_consecutive_passes = static_cast<std::uint32_t>(number(parameters, "min_consecutive_passes"));
+    rules_.min_batches_for_staying = number(parameters, "min_batches_for_staying");
+  }
+
+ private:
+  JobDecision decide_job(const ClusterView& view, const JobView& job, OrState& state, Rng&) const override {
+    JobDecision decision;
+    observe(view, job, state);
+    if (!utility_.problem.empty()) {
+      decision.reason = {"cannot_decide", utility_.problem, {}};
+    } else if (job.changing) {
+      decision.reason = {"changing", words("on the way from %u to %u workers", job.workers, job.target), {}};
+    } else if (state.steps_since_change < std::max(state.next_decision, every_) || !state.table.at(job.workers)) {
+      decision.reason = {
+          "measuring", words("%.0f steps since the change to %u workers", state.steps_since_change, job.workers), {}};
+    } else {
+      state.next_decision = state.steps_since_change + every_;
+      evaluate(view, job, state, decision);
+    }
+    return decision;
+  }
+
+  static void observe(const ClusterView& view, const JobView& job, OrState& state) {
+    if (job.workers != state.workers) {
+      state.workers = job.workers;
+      state.steps_since_change = 0;
+      state.next_decision = 0;
+    }
+    state.table.add(job.intervals);
+    for (const auto& interval : job.intervals) {
+      if (interval.workers == job.workers && !interval.warm_up)
+        state.steps_since_change += static_cast<double>(interval.steps);
+    }
+    const auto* here = state.table.at(job.workers);
+    if (state.expected_total_s == 0 && here && job.samples_total > 0) {
+      state.expected_total_s = view.now_s + (job.samples_total - job.samples_done) / here->mean_samples_per_s;
+    }
+  }
+
+  // The text of the last comparison that failed, or of the last one.
+  struct Comparisons {
+    std::string text;
+    bool failed = false;
+    void note(bool pass, std::string what) {
+      if (failed) return;
+      failed = !pass;
+      text = std::move(what);
+    }
+  };
+
+  void evaluate(const ClusterView& view, const JobView& job, const OrState& state, JobDecision& decision) const {
+    OrRules rules = rules_;
+    rules.least = std::max(job.min_workers, 1U);
+    rules.most = std::min(job.max_workers, most_workers(job.batch));
+    if (job.reachable != 0) rules.most = std::min(rules.most, job.reachable);
+    rules.most = std::max(rules.most, rules.least);
+    Comparisons comparisons;
+    const Prices prices(view.hosts, job, price_per_hour_);
+    const OrStep step = or_step(state.table.sizes(), job.workers, rules, [&](std::uint32_t less, std::uint32_t more) {
+      const double slow = state.table.at(less)->mean_samples_per_s, fast = state.table.at(more)->mean_samples_per_s;
+      return with_utility_ ? utility_passes(view, job, state, prices, less, slow, more, fast, comparisons)
+                           : efficiency_passes(less, slow, more, fast, comparisons);
+    });
+    const auto wanted = static_cast<std::uint32_t>(static_cast<std::int64_t>(job.workers) + step.change);
+    decision.reason = {step.change == 0 ? "settled" : "resize",
+                       step.why + (comparisons.text.empty() ? "" : ": ") + comparisons.text,
+                       {{"change", step.change}}};
+    if (wanted != job.workers) decision.workers = wanted;
+  }
+
+  bool efficiency_passes(std::uint32_t less, double slow, std::uint32_t more, double fast, Comparisons& all) const {
+    const double found = scaling_efficiency(less, slow, more, fast);
+    const bool pass = found > threshold_;
+    all.note(pass, words("efficiency of %u→%u was %.2f %s %g", less, more, found, pass ? ">" : "<=", threshold_));
+    return pass;
+  }
+
+  bool utility_passes(const ClusterView& view, const JobView& job, const OrState& state, const Prices& prices,
+                      std::uint32_t less, double slow, std::uint32_t more, double fast, Comparisons& all) const {
+    const double rest = std::max(job.samples_total - job.samples_done, 0.0);
+    const Utility utility = utility_.utility(state.expected_total_s);
+    const double gained = utility(view.now_s + rest / fast) - utility(view.now_s + rest / slow);
+    const double added = rest / fast * prices.per_s(more) - rest / slow * prices.per_s(less);
+    const bool pass = gained > added;
+    all.note(pass, words("utility of %u→%u rises by %.4g, cost by %.4g", less, more, gained, added));
+    return pass;
+  }
+
+  OrRules rules_;
+  double every_;
+  double threshold_;
+  double price_per_hour_;
+  bool with_utility_;
+  UtilityText utility_;
+};
+
+}  // namespace
+
+OrStep or_step(const std::map<std::uint32_t, SizeStatistics>& sizes, std::uint32_t current, const OrRules& rules,
+               const std::function<bool(std::uint32_t, std::uint32_t)>& pass) {
+  std::vector<std::uint32_t> ks;
+  for (const auto& [workers, size] : sizes) ks.push_back(workers);
+  const auto to = [&](std::int64_t target, const char* why) {
+    target = std::clamp<std::int64_t>(target, rules.least, rules.most);
+    return OrStep{static_cast<int>(target - current), why};
+  };
+  const auto d = static_cast<std::int64_t>(rules.increment);
+  if (ks.empty()) return {0, "nothing measured"};
+  if (ks.size() == 1) return to(current < rules.most ? current + d : current - d, "second size");
+
+  std::vector<bool> passes;
+  for (std::size_t i = 0; i + 1 < ks.size(); ++i) passes.push_back(pass(ks[i], ks[i + 1]));
+  const auto first_failure = static_cast<std::size_t>(std::find(passes.begin(), passes.end(), false) - passes.begin());
+  if (first_failure == passes.size() && ks.back() < rules.most) return to(ks.back() + d, "keep growing");
+  // As in the code: fewer pairs than that are not enough of them either.
+  if (first_failure < rules.min_consecutive_passes && ks.front() > rules.least)
+    return to(ks.front() - d, "probe below");
+  if (first_failure + 1 < ks.size() && sizes.at(ks[first_failure + 1]).steps < rules.min_batches_for_staying) {
+    return to(ks[first_failure + 1], "collect more");
+  }
+  return to(ks[first_failure], "settle");
+}
+
+PolicySpec or_policy() {
+  PolicySpec spec;
+  spec.name = "or";
+  spec.help = "the autoscaling engine of Or et al. 2020 as published";
+  spec.parameters = {
+      {"decide_every_steps", 10.0, 1, 1e6, {}, "N: steps between decisions, and after a change before the first"},
+      {"increment", 4.0, 1, 1e5, {}, "d: workers added or removed at a time"},
+      {"efficiency", 0.1, -1, 1, {}, "S: scaling efficiency above which growing pays"},
+      {"min_consecutive_passes",
+       3.0,
+       0,
+       1e5,
+       {},
+       "pairs of sizes that must pass from the lowest on, else it probes below"},
+      {"min_batches_for_staying",
+       100.0,
+       0,
+       1e9,
+       {},
+       "steps at the size behind the last that passed, before it settles"},
+      {"utility", std::string(), 0, 0, {}, "in place of S: linear:VALUE,SECONDS or step:VALUE:SECONDS,…"},
+      {"price_per_worker_hour", 1.0, 0, 1e6, {}, "with a utility, where hosts have no price of their own"}};
+  spec.make = [](const Parameters& parameters) { return std::make_unique<OrPolicy>(parameters); };
+  return spec;
+}
+
+}  // namespace elastictrain::heuristics

@@ -1,0 +1,106 @@
+#include "heuristics/autoscale/provisioning.h"
+
+#include <algorithm>
+
+#include "heuristics/autoscale/words.h"
+#include "heuristics/policy/per_job.h"
+
+namespace elastictrain::heuristics {
+namespace {
+
+struct ProvisioningState {
+  std::uint32_t workers = 0;
+  double steps = 0;    // at this size
+  double samples = 0;  // of the last half of the steps that are waited for
+  double seconds = 0;
+  double rate_before = 0;  // of one worker less
+  bool done = false;
+  std::uint32_t settled = 0;
+};
+
+class ProvisioningPolicy final : public PerJobPolicy<ProvisioningState> {
+ public:
+  explicit ProvisioningPolicy(const Parameters& parameters)
+      : every_(number(parameters, "every_steps")), alpha_(number(parameters, "alpha")) {}
+
+ private:
+  JobDecision decide_job(const ClusterView&, const JobView& job, ProvisioningState& state, Rng&) const override {
+    JobDecision decision;
+    observe(job, state);
+    if (state.done) {
+      decision.reason = {"settled", words("%u workers were the last that paid", state.settled), {}};
+      if (!job.changing && job.workers != state.settled) decision.workers = state.settled;
+    } else if (job.changing) {
+      decision.reason = {"changing", words("on the way from %u to %u workers", job.workers, job.target), {}};
+    } else if (state.steps < every_ || state.seconds <= 0) {
+      decision.reason = {"measuring", words("%.0f of %.0f steps at %u workers", state.steps, every_, job.workers), {}};
+    } else {
+      evaluate(job, state, decision);
+    }
+    return decision;
+  }
+
+  void observe(const JobView& job, ProvisioningState& state) const {
+    if (job.workers != state.workers) {
+      const bool next = job.workers == state.workers + 1 && state.seconds > 0;
+      state.rate_before = next ? state.samples / state.seconds : 0;
+      state.workers = job.workers;
+      state.steps = state.samples = state.seconds = 0;
+    }
+    for (const auto& interval : job.intervals) {
+      if (interval.workers != job.workers || interval.warm_up) continue;
+      state.steps += static_cast<double>(interval.steps);
+      if (state.steps <= every_ / 2) continue;
+      state.samples += static_cast<double>(interval.samples);
+      state.seconds += interval.seconds();
+    }
+  }
+
+  void evaluate(const JobView& job, ProvisioningState& state, JobDecision& decision) const {
+    const double rate = state.samples / state.seconds;
+    std::uint32_t most = std::min(job.max_workers, most_workers(job.batch));
+    if (job.reachable != 0) most = std::min(most, job.reachable);
+    const std::uint32_t least = std::max(job.min_workers, 1U);
+    if (state.rate_before > 0 && !worth_provisioning(job.workers, rate, state.rate_before, alpha_)) {
+      settle(std::max(job.workers - 1, least), state);
+      decision.reason = {"settled",
+                         words("%u workers made %.4g samples/s, %.4g times that of %u; %.4g would have paid",
+                               job.workers, rate, rate / state.rate_before, job.workers - 1, 1 + alpha_ / job.workers),
+                         {}};
+      if (job.workers != state.settled) decision.workers = state.settled;
+    } else if (job.workers >= most) {
+      settle(std::max(most, least), state);
+      decision.reason = {"settled", words("all of %u workers pay", most), {}};
+      if (job.workers != state.settled) decision.workers = state.settled;
+    } else {
+      decision.workers = job.workers + 1;
+      decision.reason = {"probe", words("%.4g samples/s at %u workers", rate, job.workers), {{"samples_per_s", rate}}};
+    }
+  }
+
+  static void settle(std::uint32_t workers, ProvisioningState& state) {
+    state.done = true;
+    state.settled = workers;
+  }
+
+  double every_;
+  double alpha_;
+};
+
+}  // namespace
+
+bool worth_provisioning(std::uint32_t workers, double rate, double rate_of_one_less, double alpha) {
+  return rate >= (1 + alpha / workers) * rate_of_one_less;
+}
+
+PolicySpec provisioning_policy() {
+  PolicySpec spec;
+  spec.name = "provisioning";
+  spec.help = "KungFu's: add a worker at a time until one brings too little, then stay";
+  spec.parameters = {{"every_steps", 800.0, 1, 1e9, {}, "steps at each size, the last half of which counts"},
+                     {"alpha", 1.0 / 3, 0, 100, {}, "n workers must be 1 + alpha/n times as fast as n - 1"}};
+  spec.make = [](const Parameters& parameters) { return std::make_unique<ProvisioningPolicy>(parameters); };
+  return spec;
+}
+
+}  // namespace elastictrain::heuristics

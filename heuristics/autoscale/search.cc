@@ -1,0 +1,269 @@
+#include "heuristics/autoscale/search.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+namespace elastictrain::heuristics {
+namespace {
+
+// Of the marginal efficiency where nothing is known yet, and of how far it strays from smooth saturation.
+constexpr double kFirstMean = 0.5;
+constexpr double kFirstDeviation = 0.35;
+constexpr double kBehindCliff = 0.7;  // the mean where one host is left behind
+constexpr double kDeviation = 0.15;
+constexpr double kDeviationWeight = 2;  // in observed deviations
+constexpr double kPath = 0.7;           // how much less sizes between two known ones stray
+constexpr double kFalling = 0.2;        // by how much the efficiency falls per doubling where size only costs
+constexpr double kLastDeviation = 0.5;  // of the efficiency of the last workers of a size
+constexpr double kNarrow = 1.3;         // ratios below say little about efficiency
+
+double distance(std::uint32_t from, std::uint32_t to) {
+  return std::log(static_cast<double>(to) / from);
+}
+
+double ratio(const Measured& from, const Measured& to) {
+  return static_cast<double>(to.workers) / from.workers;
+}
+
+double efficiency(const Measured& from, const Measured& to) {
+  return (to.log_rate - from.log_rate) / distance(from.workers, to.workers);
+}
+
+class Search {
+ public:
+  Search(const std::vector<Measured>& measured, const Objective& objective, const SearchLimits& limits)
+      : measured_(measured), objective_(objective), limits_(limits), best_(measured[best_of(measured)]) {
+    for (const auto& size : measured) {
+      auto& world = several_hosts(size.workers) ? several_ : one_;
+      if (world.empty() || ratio(world.back(), size) >= kNarrow) world.push_back(size);
+    }
+    double squares = kDeviationWeight * kDeviation * kDeviation;
+    double weight = kDeviationWeight;
+    for (const auto* world : {&one_, &several_}) {
+      for (std::size_t i = 2; i < world->size(); ++i) {
+        const auto &a = (*world)[i - 2], &b = (*world)[i - 1], &c = (*world)[i];
+        const double off = efficiency(b, c) - efficiency_beyond(efficiency(a, b), ratio(a, b), ratio(b, c));
+        squares += off * off;
+        weight += 1;
+      }
+    }
+    deviation_ = std::sqrt(squares / weight);
+  }
+
+  std::optional<Probe> next() {
+    above();
+    below();
+    for (std::size_t i = 0; i + 1 < measured_.size(); ++i) gap(i);
+    if (!found_) last_eighth();
+    return found_;
+  }
+
+ private:
+  bool several_hosts(std::uint32_t workers) const { return limits_.host_slots > 1 && workers > limits_.host_slots; }
+
+  // Of the world that `workers` belongs to.
+  std::uint32_t whole(std::uint32_t workers) const {
+    if (!several_hosts(workers)) return workers;
+    const std::uint32_t hosts = (workers + limits_.host_slots / 2) / limits_.host_slots;
+    return std::min(std::max(hosts, 2U) * limits_.host_slots, limits_.most);
+  }
+
+  void above() {
+    const std::uint32_t last = measured_.back().workers;
+    for (const std::uint32_t factor : {2U, 4U}) offer_above(std::uint64_t{factor} * last);
+    if (!several_hosts(last) && limits_.host_slots > 1) {
+      if (last < limits_.host_slots) offer_above(limits_.host_slots);
+      for (const std::uint32_t hosts : {2U, 4U}) offer_above(std::uint64_t{hosts} * limits_.host_slots);
+    }
+  }
+
+  void offer_above(std::uint64_t wanted) {
+    const Measured& last = measured_.back();
+    auto next = static_cast<std::uint32_t>(std::min<std::uint64_t>(wanted, limits_.most));
+    next = limits_.most < kNarrow * next ? limits_.most : whole(next);
+    if (next < kNarrow * last.workers) return;
+    const bool crosses = several_hosts(next) != several_hosts(last.workers);
+    const auto& world = several_hosts(last.workers) ? several_ : one_;
+    double mean = world.size() == 1 && !one_.empty() && !crosses && &world == &several_ ? kBehindCliff : kFirstMean;
+    double deviation = kFirstDeviation;
+    if (!crosses && world.size() > 1) {
+      mean = beyond(world, static_cast<double>(next) / last.workers);
+      deviation = deviation_;
+    }
+    const double far = distance(last.workers, next);
+    offer(next, last.log_rate + mean * far, deviation * far);
+  }
+
+  void below() {
+    const std::uint32_t first = measured_.front().workers;
+    offer_below((first + 1) / 2);
+    if (several_.size() > 1 && one_.empty()) offer_below(limits_.host_slots);
+  }
+
+  void offer_below(std::uint32_t wanted) {
+    const Measured& first = measured_.front();
+    const std::uint32_t next = wanted < kNarrow * limits_.least ? limits_.least : whole(wanted);
+    if (first.workers < kNarrow * next) return;
+    const bool crosses = several_hosts(next) != several_hosts(first.workers);
+    const auto& world = several_hosts(first.workers) ? several_ : one_;
+    double mean = kFirstMean;
+    double deviation = crosses || world.size() < 2 ? kFirstDeviation : deviation_;
+    if (world.size() > 1) mean = below(world, static_cast<double>(first.workers) / next);
+    const double far = distance(next, first.workers);
+    offer(next, first.log_rate - mean * far, deviation * far);
+  }
+
+  // The efficiency over the next `next_ratio` upwards: by the trend if there is one.
+  static double beyond(const std::vector<Measured>& world, double next_ratio) {
+    const auto &b = world[world.size() - 2], &c = world.back();
+    const double last = efficiency(b, c);
+    const double smooth = efficiency_beyond(last, ratio(b, c), next_ratio);
+    if (world.size() < 3) return smooth;
+    const auto& a = world[world.size() - 3];
+    const double falls = (efficiency(a, b) - last) / (std::log(ratio(a, c)) / 2);
+    const double trend = last - falls * (std::log(ratio(b, c)) + std::log(next_ratio)) / 2;
+    return std::min(smooth, trend);
+  }
+
+  static double below(const std::vector<Measured>& world, double ratio_below) {
+    const auto &a = world[0], &b = world[1];
+    const double first = efficiency(a, b);
+    const double smooth = efficiency_below(first, ratio(a, b), ratio_below);
+    if (world.size() < 3) return smooth;
+    const auto& c = world[2];
+    const double falls = (first - efficiency(b, c)) / (std::log(ratio(a, c)) / 2);
+    const double trend = first + falls * (std::log(ratio(a, b)) + std::log(ratio_below)) / 2;
+    return std::clamp(trend, smooth, 1.0);
+  }
+
+  // Between two measured neighbours.
+  void gap(std::size_t i) {
+    const Measured &low = measured_[i], &high = measured_[i + 1];
+    if (high.workers < kNarrow * low.workers || high.workers < low.workers + 2) return;
+    const bool crosses = several_hosts(low.workers) != several_hosts(high.workers);
+    if (crosses && low.workers < limits_.host_slots) offer_between(i, limits_.host_slots, crosses);
+    for (const double part : {0.25, 0.5, 0.75}) {
+      const double size = low.workers * std::pow(ratio(low, high), part);
+      offer_between(i, whole(static_cast<std::uint32_t>(std::lround(size))), crosses);
+    }
+  }
+
+  // Whether the last workers of the best size pay, the stretch below may hide.
+  void last_eighth() {
+    if (&best_ == measured_.data()) return;
+    const auto i = static_cast<std::size_t>(&best_ - measured_.data()) - 1;
+    if (several_hosts(best_.workers) != several_hosts(measured_[i].workers)) return;
+    const Measured &low = measured_[i], &high = best_;
+    const std::uint32_t size = whole(high.workers - high.workers / 8);
+    if (size <= low.workers || size >= high.workers) return;
+    const double far = distance(size, high.workers);
+    offer(size, high.log_rate - (efficiency(low, high) - curvature(i) * distance(low.workers, size)) * far,
+          kLastDeviation * far);
+  }
+
+  void offer_between(std::size_t i, std::uint32_t workers, bool crosses) {
+    const Measured &low = measured_[i], &high = measured_[i + 1];
+    if (workers <= low.workers || workers >= high.workers) return;
+    const double from = distance(low.workers, workers), to = distance(workers, high.workers);
+    const double line = low.log_rate + efficiency(low, high) * from;
+    const double bulge = crosses ? 0 : curvature(i) * from * to;
+    const double deviation = crosses ? kFirstDeviation : deviation_;
+    // Of a path whose ends are known.
+    offer(workers, line + bulge, deviation * std::sqrt(from * to / (from + to)) * kPath);
+  }
+
+  // Of ln R over ln k between two neighbours, half of how fast the efficiency falls: by the stretches beside, else by
+  // smooth saturation.
+  double curvature(std::size_t i) const {
+    const Measured &low = measured_[i], &high = measured_[i + 1];
+    const double here = efficiency(low, high);
+    double falls = 0;
+    int known = 0;
+    if (i > 0 && ratio(measured_[i - 1], low) >= kNarrow) {
+      falls += (efficiency(measured_[i - 1], low) - here) / (distance(measured_[i - 1].workers, high.workers) / 2);
+      ++known;
+    }
+    if (i + 2 < measured_.size() && ratio(high, measured_[i + 2]) >= kNarrow) {
+      falls += (here - efficiency(high, measured_[i + 2])) / (distance(low.workers, measured_[i + 2].workers) / 2);
+      ++known;
+    }
+    if (known == 0) {
+      falls =
+          (here - efficiency_beyond(here, ratio(low, high), ratio(low, high))) / distance(low.workers, high.workers);
+      known = 1;
+    }
+    return std::max(0.0, falls / known / 2);
+  }
+
+  // `log_rate` is expected there, give or take `deviation`.
+  void offer(std::uint32_t workers, double log_rate, double deviation) {
+    const double mean = objective_(workers, log_rate) - best_.value;
+    // What a measurement can teach of it.
+    const double learned = deviation * deviation / std::hypot(deviation, limits_.noise);
+    const double improvement = expected_improvement(mean, learned);
+    // Joiners are paid for before they do anything, and any size may turn out worse than expected.
+    const bool up = workers > best_.workers;
+    const double loss = std::max(up ? best_.value - objective_(workers, best_.log_rate) : 0.0, deviation - mean);
+    const double net = improvement * limits_.horizon_s - limits_.probe_s * std::expm1(std::clamp(loss, 0.0, 10.0));
+    if (improvement < limits_.tolerance / 4 || net <= 0 || net <= net_) return;
+    found_ = Probe{workers, improvement};
+    net_ = net;
+  }
+
+  const std::vector<Measured>& measured_;
+  const Objective& objective_;
+  const SearchLimits& limits_;
+  const Measured& best_;
+  std::vector<Measured> one_;      // on one host, far enough apart to tell an efficiency
+  std::vector<Measured> several_;  // on several
+  double deviation_ = kDeviation;
+  std::optional<Probe> found_;
+  double net_ = 0;
+};
+
+}  // namespace
+
+std::size_t best_of(const std::vector<Measured>& measured) {
+  const auto best = std::max_element(measured.begin(), measured.end(),
+                                     [](const Measured& a, const Measured& b) { return a.value < b.value; });
+  return static_cast<std::size_t>(best - measured.begin());
+}
+
+std::size_t smallest_good(const std::vector<Measured>& measured, double margin) {
+  const double least = measured[best_of(measured)].value - margin;
+  const auto good =
+      std::find_if(measured.begin(), measured.end(), [&](const Measured& size) { return size.value >= least; });
+  return static_cast<std::size_t>(good - measured.begin());
+}
+
+std::optional<Probe> next_probe(const std::vector<Measured>& measured, const Objective& objective,
+                                const SearchLimits& limits) {
+  return Search(measured, objective, limits).next();
+}
+
+// With x = a/(k b) at the size k: R(k) / R(k/r) = (r x + 1) / (x + 1).
+double efficiency_beyond(double efficiency, double ratio, double next_ratio) {
+  const double gain = std::pow(ratio, efficiency);
+  if (gain >= ratio) return 1;
+  if (gain <= 1) return efficiency - kFalling * (std::log2(ratio) + std::log2(next_ratio)) / 2;
+  const double x = (gain - 1) / (ratio - gain);
+  return std::log((x + 1) / (x / next_ratio + 1)) / std::log(next_ratio);
+}
+
+double efficiency_below(double efficiency, double ratio, double ratio_below) {
+  const double gain = std::pow(ratio, efficiency);
+  if (gain >= ratio) return 1;
+  if (gain <= 1) return efficiency + kFalling * (std::log2(ratio) + std::log2(ratio_below)) / 2;
+  const double x = ratio * (gain - 1) / (ratio - gain);  // at the lower end of the known stretch
+  return std::log((ratio_below * x + 1) / (x + 1)) / std::log(ratio_below);
+}
+
+double expected_improvement(double mean, double deviation) {
+  if (!(deviation > 0)) return std::max(mean, 0.0);
+  const double z = mean / deviation;
+  const double density = std::exp(-z * z / 2) / std::sqrt(2 * std::numbers::pi);
+  return mean * std::erfc(-z / std::numbers::sqrt2) / 2 + deviation * density;
+}
+
+}  // namespace elastictrain::heuristics

@@ -1,0 +1,59 @@
+// Purpose: what is known of a job's throughput at each size, from the intervals of its views. Warm-up is left out.
+//
+// Two statistics side by side. The one of Or et al. 2020 (algorithms A1): the mean of every sample ever seen at a size.
+// And a recent one with its confidence: the logarithm of the rate, each step weighing one, old steps fading out once a
+// size has `memory_steps`. The scatter of one step is pooled over sizes, since noise is a property of the machines; it
+// is measured between intervals, so what is correlated within an interval counts as the noise that it is.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "heuristics/policy/view.h"
+
+namespace elastictrain::heuristics {
+
+struct SizeStatistics {
+  double steps = 0;               // every one ever seen
+  double mean_samples_per_s = 0;  // over all of them
+  double recent_steps = 0;        // those that `log_rate` stands on
+  double log_rate = 0;            // natural logarithm of samples per second, recent steps
+};
+
+// The rate of a size as the logarithm and the standard deviation of that.
+struct LogRate {
+  double value = 0;
+  double deviation = 0;
+};
+
+class ThroughputTable {
+ public:
+  void add(const Interval& interval);  // ignores warm-up and intervals without a step
+  void add(const std::vector<Interval>& intervals);
+  // The job behaves differently now: nothing of before counts, but noise stays as it was.
+  void forget();
+  void forget(std::uint32_t workers);
+
+  const std::map<std::uint32_t, SizeStatistics>& sizes() const { return sizes_; }
+  const SizeStatistics* at(std::uint32_t workers) const;
+  std::optional<LogRate> log_rate(std::uint32_t workers) const;  // empty: never seen
+  double step_deviation() const;                                 // of the logarithm of one step's rate
+
+ private:
+  std::map<std::uint32_t, SizeStatistics> sizes_;
+  double scatter_ = 0;  // weighted squares of deviations between intervals
+  double freedom_ = 0;  // how many deviations those are
+};
+
+// Algorithms A3, any distance between the two sizes: the throughput of each added worker in units of what each had
+// before. 1: perfect; 0: no gain; below 0: slower. Rates in samples per second. 0 if a rate or the distance is not
+// positive.
+double scaling_efficiency(std::uint32_t workers, double rate, std::uint32_t more_workers, double more_rate);
+
+// The same for large distances, ln(R'/R) / ln(k'/k): that of k to m is the mean of those of k to l and l to m, so the
+// order in which sizes are tried does not matter. Equal to the above for small distances. Works downwards as well.
+double marginal_efficiency(std::uint32_t workers, double log_rate, std::uint32_t other, double other_log_rate);
+
+}  // namespace elastictrain::heuristics

@@ -1,0 +1,122 @@
+#include "heuristics/autoscale/search.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <random>
+
+#include "heuristics/autoscale/change_detector.h"
+
+namespace elastictrain::heuristics {
+namespace {
+
+using Curve = std::function<double(std::uint32_t)>;
+
+// Tries what the search wants until it wants nothing: the sizes in order, the best last.
+std::vector<std::uint32_t> sizes_tried(const Curve& curve, double target, std::uint32_t start, SearchLimits limits) {
+  const Objective value = efficiency_objective(target);
+  std::vector<Measured> measured;
+  std::vector<std::uint32_t> tried;
+  std::optional<Probe> next = Probe{start, 0};
+  while (next && tried.size() < 30) {
+    const double log_rate = std::log(curve(next->workers));
+    measured.push_back({next->workers, log_rate, value(next->workers, log_rate)});
+    std::sort(measured.begin(), measured.end(), [](const auto& a, const auto& b) { return a.workers < b.workers; });
+    tried.push_back(next->workers);
+    next = next_probe(measured, value, limits);
+  }
+  tried.push_back(measured[best_of(measured)].workers);
+  return tried;
+}
+
+SearchLimits up_to(std::uint32_t most) {
+  SearchLimits limits;
+  limits.most = most;
+  return limits;
+}
+
+// R = k / (1 + k/16): its marginal efficiency is 1 / (1 + k/16), so 1/2 at k = 16.
+double saturating(std::uint32_t workers) {
+  return workers / (1 + workers / 16.0);
+}
+
+TEST_CASE("from anywhere it comes close to where the marginal efficiency crosses the target") {
+  const auto value = efficiency_objective(0.5);
+  const double best = value(16, std::log(saturating(16)));
+  for (std::uint32_t start : {1U, 2U, 5U, 16U, 40U, 100U, 128U}) {
+    const auto tried = sizes_tried(saturating, 0.5, start, up_to(128));
+    CAPTURE(start);
+    CHECK(tried.size() <= 10);
+    CHECK(best - value(tried.back(), std::log(saturating(tried.back()))) < 0.02);
+  }
+}
+
+TEST_CASE("perfect scaling leads to the most that may be had, no scaling to the least") {
+  CHECK(sizes_tried([](std::uint32_t k) { return 10.0 * k; }, 0.5, 3, up_to(100)).back() == 100);
+  CHECK(sizes_tried([](std::uint32_t) { return 10.0; }, 0.5, 64, up_to(100)).back() == 1);
+}
+
+TEST_CASE("sizes on several hosts are tried although the second host made it slower") {
+  // Four slots a host; the network costs half of the throughput, then it scales.
+  const Curve cliff = [](std::uint32_t k) { return k <= 4 ? 10.0 * k : 5.0 * k; };
+  SearchLimits limits = up_to(64);
+  limits.host_slots = 4;
+  for (std::uint32_t start : {1U, 2U, 4U, 8U}) {
+    CAPTURE(start);
+    CHECK(sizes_tried(cliff, 0.5, start, limits).back() == 64);
+  }
+}
+
+TEST_CASE("shortly before the end nothing is tried any more") {
+  const auto value = efficiency_objective(0.5);
+  const std::vector<Measured> one{{8, std::log(80.0), value(8, std::log(80.0))}};
+  SearchLimits limits = up_to(64);
+  CHECK(next_probe(one, value, limits));
+  limits.horizon_s = 10;
+  CHECK_FALSE(next_probe(one, value, limits));
+}
+
+// x = a/(kb) = 13.7 for efficiency 0.95 over a doubling, since (2x+1)/(x+1) = 2^0.95; the next doubling gains
+// (x+1)/(x/2+1) = 1.873: 0.905.
+TEST_CASE("smooth saturation goes on as t = a/k + b does") {
+  CHECK(efficiency_beyond(0.95, 2, 2) == doctest::Approx(0.905).epsilon(0.002));
+  CHECK(efficiency_below(efficiency_beyond(0.95, 2, 2), 2, 2) == doctest::Approx(0.95).epsilon(0.002));
+  CHECK(efficiency_beyond(1.1, 2, 4) == 1);
+  CHECK(efficiency_beyond(-0.1, 2, 2) < -0.1);
+}
+
+// Of a standard normal variable: E[max(0, X)] = 1/sqrt(2 pi) = 0.3989; with mean 1: 1 x 0.8413 + 0.2420 = 1.0833.
+TEST_CASE("expected improvement of a normal variable") {
+  CHECK(expected_improvement(0, 1) == doctest::Approx(0.3989).epsilon(0.001));
+  CHECK(expected_improvement(1, 1) == doctest::Approx(1.0833).epsilon(0.001));
+  CHECK(expected_improvement(-1, 0) == 0);
+}
+
+TEST_CASE("of sizes that are as good the smallest is taken") {
+  const std::vector<Measured> measured{{4, 0, 0.95}, {8, 0, 0.99}, {16, 0, 1.0}};
+  CHECK(best_of(measured) == 2);
+  CHECK(smallest_good(measured, 0.02) == 1);
+  CHECK(smallest_good(measured, 0.0) == 2);
+}
+
+TEST_CASE("a lasting change is seen, noise and a passing one are not") {
+  std::mt19937_64 rng(3);
+  std::normal_distribution<double> normal(0, 0.1);
+  ChangeDetector detector(0.1);
+  for (int i = 0; i < 50000; ++i) detector.add(5 + normal(rng), 1, 0.1);
+  CHECK_FALSE(detector.changed());
+  for (int i = 0; i < 3; ++i) detector.add(4.5 + normal(rng), 1, 0.1);  // a passing one
+  for (int i = 0; i < 500; ++i) detector.add(5 + normal(rng), 1, 0.1);
+  CHECK_FALSE(detector.changed());
+  int steps = 0;
+  while (!detector.changed() && steps < 1000) {
+    detector.add(4.8 + normal(rng), 1, 0.1);
+    ++steps;
+  }
+  CHECK(steps < 40);  // threshold 25 x 0.01 / 0.1 = 2.5 over 0.2 - 0.05 a step: about 17
+}
+
+}  // namespace
+}  // namespace elastictrain::heuristics

@@ -1,0 +1,180 @@
+// Every policy in a closed loop with a job model.
+#include "heuristics/simulate/closed_loop.h"
+
+#include <doctest/doctest.h>
+
+#include <string>
+
+#include "heuristics/simulate/figures.h"
+
+namespace elastictrain::heuristics {
+namespace {
+
+std::unique_ptr<Policy> policy(const std::string& name, const Parameters& given = {}) {
+  const auto* spec = find_policy(name);
+  REQUIRE(spec);
+  const auto checked = check_parameters(*spec, given);
+  REQUIRE_MESSAGE(checked.problem.empty(), checked.problem);
+  return spec->make(checked.parameters);
+}
+
+// The talk of Or et al.: 16/32/64 -> 2200/4000/5000 images/s; an hour at 32 workers.
+JobModel talk() {
+  JobModel model;
+  model.curve = ThroughputCurve({{16, 2200}, {32, 4000}, {64, 5000}});
+  model.batch.per_worker = 128;
+  model.samples_total = 4000 * 3600.0;
+  model.slots_per_host = 8;
+  return model;
+}
+
+LoopSettings from(std::uint32_t workers, std::uint64_t seed = 1) {
+  LoopSettings settings;
+  settings.start_workers = workers;
+  settings.seed = seed;
+  return settings;
+}
+
+TEST_CASE("a curve is straight between its points, proportional below and constant beyond") {
+  const auto curve = talk().curve;
+  CHECK(curve(0) == 0);
+  CHECK(curve(8) == doctest::Approx(1100));
+  CHECK(curve(16) == doctest::Approx(2200));
+  CHECK(curve(24) == doctest::Approx(3100));
+  CHECK(curve(64) == doctest::Approx(5000));
+  CHECK(curve(100) == doctest::Approx(5000));
+  CHECK(ThroughputCurve({{1, 5}, {2, 3}, {4, 9}}).monotone()(2) == doctest::Approx(5));
+}
+
+// 4 workers at 100/s for 1000 samples: 10 s and 40 worker-seconds; efficiency loss at S = 0.5: sqrt(10 x 40) = 20.
+TEST_CASE("the figures of a fixed size are those by hand") {
+  JobModel model;
+  model.curve = ThroughputCurve({{4, 100}, {8, 120}});
+  model.max_workers = 8;
+  model.samples_total = 1000;
+  const auto fixed = fixed_size(model, 4, efficiency_loss(0.5));
+  CHECK(fixed.job_s == doctest::Approx(10));
+  CHECK(fixed.worker_seconds == doctest::Approx(40));
+  CHECK(fixed.loss == doctest::Approx(20));
+  CHECK(best_fixed_size(model, efficiency_loss(0.5)).workers == 4);
+  CHECK(best_fixed_size(model, efficiency_loss(0.0)).workers == 8);
+  // A worker-second costs 1, a second of the job 2: (2 + 4) x 10 = 60 against (2 + 8) x 8.33.
+  CHECK(fixed_size(model, 4, cost_loss(Utility::linear(2, 1), 3600)).loss == doctest::Approx(60));
+}
+
+TEST_CASE("without noise and changes a run takes what its size takes") {
+  JobModel model = talk();
+  model.noise = 0;
+  model.warm_up_factor = 1;
+  const auto run = run_closed_loop(*policy("fixed"), model, from(32));
+  CHECK(run.changes.empty());
+  CHECK(run.job_s == doctest::Approx(3600).epsilon(0.001));
+  CHECK(run.worker_seconds == doctest::Approx(32 * run.job_s));
+  CHECK(figures_of(run, model, efficiency_loss(0.5)).regret == doctest::Approx(0).epsilon(0.001));
+}
+
+TEST_CASE("the same seed gives the same run, another one another") {
+  const auto efficiency = policy("efficiency");
+  const auto first = run_closed_loop(*efficiency, talk(), from(4, 5));
+  CHECK(run_closed_loop(*efficiency, talk(), from(4, 5)).job_s == first.job_s);
+  CHECK(run_closed_loop(*efficiency, talk(), from(4, 6)).job_s != first.job_s);
+}
+
+TEST_CASE("efficiency finds the knee of the talk's curve from everywhere, and stays") {
+  const auto loss = efficiency_loss(0.5);
+  double regret = 0;
+  int runs = 0;
+  for (std::uint32_t start : {1U, 4U, 16U, 32U, 48U, 64U}) {
+    for (std::uint64_t seed : {1U, 2U, 3U}) {
+      CAPTURE(start);
+      CAPTURE(seed);
+      const auto run = run_closed_loop(*policy("efficiency"), talk(), from(start, seed));
+      const auto figures = figures_of(run, talk(), loss);
+      CHECK(figures.regret < 0.1);
+      CHECK(figures.changes_after_settling <= 1);
+      CHECK(run.changes.size() <= 9);
+      regret += figures.regret;
+      ++runs;
+    }
+  }
+  CHECK(regret / runs < 0.05);
+}
+
+TEST_CASE("efficiency never asks for more than the batch rule has work for") {
+  JobModel model = talk();
+  model.curve = ThroughputCurve({{1, 100}, {64, 6400}});
+  model.batch.max_global = 2560;  // 20 workers
+  model.batch.at_limit = AtLimit::kStop;
+  model.samples_total = 2000 * 1800.0;
+  const auto run = run_closed_loop(*policy("efficiency"), model, from(4));
+  CHECK(run.segments.back().workers == 20);
+  for (const auto& change : run.changes) CHECK(change.to <= 20);
+}
+
+TEST_CASE("efficiency looks again when the job has become another one, and only then") {
+  JobModel model = talk();
+  model.later = ThroughputCurve({{1, 60}, {8, 400}, {64, 500}});  // now eight are enough
+  model.later_from_s = 1800;
+  model.samples_total = 4000 * 1800.0 + 400 * 3600.0;
+  const auto run = run_closed_loop(*policy("efficiency"), model, from(16));
+  CHECK(run.size_at(1790) == 32);
+  CHECK(run.segments.back().workers <= 10);
+  for (const auto& change : run.changes) CHECK_FALSE((change.asked_s > 600 && change.asked_s < 1800));
+}
+
+// A second is worth 16 workers' pay: (16 + k) / R(k) is least at 32: 48/4000 against 32/2200 and 80/5000.
+TEST_CASE("cost settles where a second and its workers cost least together") {
+  for (std::uint32_t start : {4U, 60U}) {
+    const auto run =
+        run_closed_loop(*policy("cost", {{"utility", std::string("linear:16000,3600000")}}), talk(), from(start));
+    const auto figures = figures_of(run, talk(), cost_loss(Utility::linear(16000, 3600000), 1));
+    CHECK(figures.regret < 0.08);
+    CHECK(run.segments.back().workers >= 28);
+    CHECK(run.segments.back().workers <= 36);
+  }
+}
+
+TEST_CASE("the published engine settles on the talk's curve as it should") {
+  JobModel model = talk();
+  model.noise = 0.01;
+  model.min_workers = 4;
+  const auto run = run_closed_loop(*policy("or", {{"efficiency", 0.5}}), model, from(16));
+  CHECK(run.segments.back().workers == 32);
+}
+
+// R = k/(1 + k/8): R(n)/R(n-1) >= 1 + 1/(3n) first fails at n = 24: 24/(1+3) / (23/(1+23/8)) = 1.0109 < 1.0139.
+TEST_CASE("provisioning adds workers until one brings too little, and takes that one back") {
+  std::vector<std::pair<std::uint32_t, double>> points;
+  for (std::uint32_t workers = 1; workers <= 40; ++workers)
+    points.emplace_back(workers, 100 * workers / (1 + workers / 8.0));
+  std::uint32_t first_failure = 2;
+  const auto rate = [&](std::uint32_t workers) { return points[workers - 1].second; };
+  while (rate(first_failure) >= (1 + 1 / (3.0 * first_failure)) * rate(first_failure - 1)) ++first_failure;
+  JobModel model;
+  model.curve = ThroughputCurve(points);
+  model.noise = 0.005;
+  model.batch.per_worker = 1;
+  model.max_workers = 40;
+  model.samples_total = 500 * 3600.0;
+  const auto run = run_closed_loop(*policy("provisioning", {{"every_steps", 400.0}}), model, from(1));
+  CHECK(run.segments.back().workers >= first_failure - 3);
+  CHECK(run.segments.back().workers <= first_failure);
+  CHECK(run.changes.back().to + 1 == run.changes.back().from);
+}
+
+TEST_CASE("joiners are paid for while they start, and a change of mind sends them away") {
+  JobModel model = talk();
+  model.cold_start_s = 100;
+  const auto run = run_closed_loop(*policy("efficiency"), model, from(16));
+  REQUIRE_FALSE(run.changes.empty());
+  const auto& change = run.changes.front();
+  CHECK(change.at_s - change.asked_s >= 100);
+  double paid_before = 0;
+  for (const auto& segment : run.segments) {
+    if (segment.end_s <= change.at_s + 1e-9) paid_before += segment.seconds() * segment.paid;
+  }
+  CHECK(paid_before > 16 * change.at_s + 90.0 * (change.to - change.from));
+}
+
+}  // namespace
+}  // namespace elastictrain::heuristics
