@@ -1,0 +1,230 @@
+#include "heuristics/compose/compose.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+
+namespace elastictrain::heuristics {
+namespace {
+
+std::string note(const char* format, double a, double b, double c) {
+  char text[160];
+  std::snprintf(text, sizeof text, format, a, b, c);
+  return text;
+}
+
+// No change of the size, with the reason why not before the one of the wish.
+void hold(JobDecision& decision, const char* code, std::string why) {
+  decision.workers.reset();
+  decision.reason.text = std::move(why) + (decision.reason.text.empty() ? "" : ": ") + decision.reason.text;
+  decision.reason.code = code;
+}
+
+struct Bounds {
+  std::uint32_t least = 1;
+  std::uint32_t most = 1;
+  std::uint32_t clamp(std::uint32_t workers) const { return std::clamp(workers, least, most); }
+};
+
+Bounds bounds_of(const JobView& job) {
+  Bounds bounds;
+  bounds.least = std::max(job.min_workers, 1U);
+  bounds.most = std::min(job.max_workers, most_workers(job.batch));
+  if (job.reachable != 0) bounds.most = std::min(bounds.most, job.reachable);
+  bounds.most = std::max(bounds.most, bounds.least);
+  return bounds;
+}
+
+// The state of a wrapper: the inner one's, and something of its own for each job.
+template <typename Own>
+struct Wrapped final : PolicyState {
+  std::unique_ptr<PolicyState> inner;
+  std::map<std::string, Own> jobs;
+  std::unique_ptr<PolicyState> clone() const override {
+    auto copy = std::make_unique<Wrapped>();
+    copy->inner = inner->clone();
+    copy->jobs = jobs;
+    return copy;
+  }
+};
+
+template <typename Own>
+class Wrapper : public Policy {
+ public:
+  explicit Wrapper(std::unique_ptr<Policy> inner) : inner_(std::move(inner)) {}
+
+  std::unique_ptr<PolicyState> initial_state() const final {
+    auto state = std::make_unique<Wrapped<Own>>();
+    state->inner = inner_->initial_state();
+    return state;
+  }
+
+  Decision decide(const ClusterView& view, PolicyState& state, Rng& rng) const final {
+    auto& wrapped = static_cast<Wrapped<Own>&>(state);
+    Decision decision = inner_->decide(view, *wrapped.inner, rng);
+    std::map<std::string, Own> kept;
+    for (std::size_t i = 0; i < decision.jobs.size() && i < view.jobs.size(); ++i) {
+      Own& own = kept[view.jobs[i].name] = wrapped.jobs[view.jobs[i].name];
+      restrain(view, view.jobs[i], own, decision.jobs[i]);
+    }
+    wrapped.jobs = std::move(kept);
+    return decision;
+  }
+
+ protected:
+  virtual void restrain(const ClusterView& view, const JobView& job, Own& own, JobDecision& decision) const = 0;
+
+ private:
+  std::unique_ptr<Policy> inner_;
+};
+
+struct Nothing {};
+
+class Limits final : public Wrapper<Nothing> {
+ public:
+  using Wrapper::Wrapper;
+
+ private:
+  void restrain(const ClusterView&, const JobView& job, Nothing&, JobDecision& decision) const override {
+    if (!decision.workers) return;
+    const Bounds bounds = bounds_of(job);
+    const std::uint32_t wished = *decision.workers;
+    if (bounds.clamp(wished) == wished) return;
+    decision.workers = bounds.clamp(wished);
+    decision.reason.text = note("%.0f workers wished, %.0f to %.0f possible", wished, bounds.least, bounds.most) +
+                           (decision.reason.text.empty() ? "" : ": ") + decision.reason.text;
+    if (*decision.workers == job.target) decision.workers.reset();
+  }
+};
+
+struct LastChange {
+  std::optional<double> at_s;
+  std::uint32_t to = 0;
+};
+
+class CoolDown final : public Wrapper<LastChange> {
+ public:
+  CoolDown(std::unique_ptr<Policy> inner, double seconds) : Wrapper(std::move(inner)), seconds_(seconds) {}
+
+ private:
+  void restrain(const ClusterView& view, const JobView& job, LastChange& last, JobDecision& decision) const override {
+    if (!decision.workers || *decision.workers == job.target) return;
+    const bool forced = bounds_of(job).clamp(job.workers) != job.workers;
+    const bool repeated = last.at_s && last.to == *decision.workers;
+    const double since = last.at_s ? view.now_s - *last.at_s : seconds_;
+    if (!forced && !repeated && since < seconds_) {
+      hold(decision, "cool_down",
+           note("%.0f workers wished %.0f s after the last change, %.0f s must pass", *decision.workers, since,
+                seconds_));
+      return;
+    }
+    if (!repeated) last = {view.now_s, *decision.workers};
+  }
+
+  double seconds_;
+};
+
+struct Wish {
+  std::uint32_t workers = 0;
+  std::uint32_t views = 0;
+};
+
+class Hysteresis final : public Wrapper<Wish> {
+ public:
+  Hysteresis(std::unique_ptr<Policy> inner, double share, std::uint32_t views)
+      : Wrapper(std::move(inner)), share_(share), views_(views) {}
+
+ private:
+  void restrain(const ClusterView&, const JobView& job, Wish& wish, JobDecision& decision) const override {
+    if (!decision.workers || *decision.workers == job.target) {
+      wish = {};
+      return;
+    }
+    if (wish.workers != *decision.workers) wish = {*decision.workers, 0};
+    ++wish.views;
+    const bool forced = bounds_of(job).clamp(job.workers) != job.workers;
+    const double off = std::abs(static_cast<double>(*decision.workers) - job.target);
+    if (forced || off > share_ * job.target || wish.views >= views_) return;
+    hold(decision, "hysteresis",
+         note("%.0f workers wished in %.0f views in a row of %.0f", *decision.workers, wish.views, views_));
+  }
+
+  double share_;
+  std::uint32_t views_;
+};
+
+struct Two final : PolicyState {
+  std::unique_ptr<PolicyState> sizes;
+  std::unique_ptr<PolicyState> stragglers;
+  std::unique_ptr<PolicyState> clone() const override {
+    auto copy = std::make_unique<Two>();
+    copy->sizes = sizes->clone();
+    copy->stragglers = stragglers->clone();
+    return copy;
+  }
+};
+
+void merge(JobDecision& first, JobDecision second) {
+  const bool first_changes = first.changes();
+  if (!first.workers) {
+    first.replacements = std::move(second.replacements);
+    first.speeds = std::move(second.speeds);
+    first.workers = second.workers;
+  }
+  if (!first.per_worker_batch) first.per_worker_batch = second.per_worker_batch;
+  if (!first.learning_rate_factor) first.learning_rate_factor = second.learning_rate_factor;
+  if (!first.topology) first.topology = std::move(second.topology);
+  if (!first.synchronization) first.synchronization = std::move(second.synchronization);
+  if (!first_changes && first.changes()) first.reason = std::move(second.reason);
+}
+
+class Combined final : public Policy {
+ public:
+  Combined(std::unique_ptr<Policy> sizes, std::unique_ptr<Policy> stragglers)
+      : sizes_(std::move(sizes)), stragglers_(std::move(stragglers)) {}
+
+  std::unique_ptr<PolicyState> initial_state() const override {
+    auto state = std::make_unique<Two>();
+    state->sizes = sizes_->initial_state();
+    state->stragglers = stragglers_->initial_state();
+    return state;
+  }
+
+  Decision decide(const ClusterView& view, PolicyState& state, Rng& rng) const override {
+    auto& two = static_cast<Two&>(state);
+    Decision decision = sizes_->decide(view, *two.sizes, rng);
+    Decision other = stragglers_->decide(view, *two.stragglers, rng);
+    for (std::size_t i = 0; i < decision.jobs.size() && i < other.jobs.size(); ++i) {
+      merge(decision.jobs[i], std::move(other.jobs[i]));
+    }
+    return decision;
+  }
+
+ private:
+  std::unique_ptr<Policy> sizes_;
+  std::unique_ptr<Policy> stragglers_;
+};
+
+}  // namespace
+
+std::unique_ptr<Policy> with_limits(std::unique_ptr<Policy> inner) {
+  return std::make_unique<Limits>(std::move(inner));
+}
+
+std::unique_ptr<Policy> with_cool_down(std::unique_ptr<Policy> inner, double seconds) {
+  return std::make_unique<CoolDown>(std::move(inner), seconds);
+}
+
+std::unique_ptr<Policy> with_hysteresis(std::unique_ptr<Policy> inner, double share, std::uint32_t views) {
+  return std::make_unique<Hysteresis>(std::move(inner), share, views);
+}
+
+std::unique_ptr<Policy> combined(std::unique_ptr<Policy> sizes, std::unique_ptr<Policy> stragglers) {
+  return std::make_unique<Combined>(std::move(sizes), std::move(stragglers));
+}
+
+}  // namespace elastictrain::heuristics

@@ -1,0 +1,141 @@
+#include "heuristics/compose/compose.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <vector>
+
+namespace elastictrain::heuristics {
+namespace {
+
+struct Place final : PolicyState {
+  std::size_t next = 0;
+  std::unique_ptr<PolicyState> clone() const override { return std::make_unique<Place>(*this); }
+};
+
+// Says what it was given, one after the other, the last one for ever.
+class Script final : public Policy {
+ public:
+  explicit Script(std::vector<JobDecision> script) : script_(std::move(script)) {}
+  std::unique_ptr<PolicyState> initial_state() const override { return std::make_unique<Place>(); }
+  Decision decide(const ClusterView&, PolicyState& state, Rng&) const override {
+    auto& place = static_cast<Place&>(state);
+    Decision decision;
+    decision.jobs.push_back(script_[std::min(place.next++, script_.size() - 1)]);
+    return decision;
+  }
+
+ private:
+  std::vector<JobDecision> script_;
+};
+
+JobDecision size(std::uint32_t workers) {
+  JobDecision decision;
+  decision.workers = workers;
+  decision.reason = {"wish", "as scripted", {}};
+  return decision;
+}
+
+std::unique_ptr<Policy> wishes(const std::vector<std::uint32_t>& sizes) {
+  std::vector<JobDecision> script;
+  for (const auto workers : sizes) script.push_back(size(workers));
+  return std::make_unique<Script>(std::move(script));
+}
+
+ClusterView view_at(double now_s, std::uint32_t workers) {
+  ClusterView view;
+  view.now_s = now_s;
+  view.jobs.resize(1);
+  view.jobs[0].workers = view.jobs[0].target = workers;
+  view.jobs[0].min_workers = 2;
+  view.jobs[0].max_workers = view.jobs[0].reachable = 100;
+  return view;
+}
+
+// What it decides on one view after the other.
+struct Run {
+  explicit Run(std::unique_ptr<Policy> made) : policy(std::move(made)), state(policy->initial_state()) {}
+  JobDecision operator()(const ClusterView& view) { return policy->decide(view, *state, rng).jobs.at(0); }
+  std::unique_ptr<Policy> policy;
+  std::unique_ptr<PolicyState> state;
+  Rng rng{1};
+};
+
+TEST_CASE("limits hold back what the job, the hosts and the batch do not allow") {
+  Run run(with_limits(wishes({50})));
+  auto view = view_at(0, 8);
+  CHECK(run(view).workers == 50);
+  view.jobs[0].max_workers = 40;
+  CHECK(run(view).workers == 40);
+  view.jobs[0].reachable = 30;
+  CHECK(run(view).workers == 30);
+  view.jobs[0].batch.per_worker = 32;
+  view.jobs[0].batch.max_global = 640;
+  view.jobs[0].batch.at_limit = AtLimit::kStop;
+  const auto held = run(view);
+  CHECK(held.workers == 20);  // 640 / 32
+  CHECK(held.reason.text == "50 workers wished, 2 to 20 possible: as scripted");
+  view.jobs[0].workers = view.jobs[0].target = 20;
+  CHECK_FALSE(run(view).workers);  // nothing is left of the wish
+  CHECK(Run(with_limits(wishes({1})))(view_at(0, 8)).workers == 2);
+}
+
+TEST_CASE("a cool-down lets a wish be repeated, but not become another one") {
+  Run run(with_cool_down(wishes({8, 8, 12, 12}), 60));
+  CHECK(run(view_at(0, 4)).workers == 8);
+  CHECK(run(view_at(10, 4)).workers == 8);
+  const auto held = run(view_at(30, 8));
+  CHECK_FALSE(held.workers);
+  CHECK(held.reason.code == "cool_down");
+  CHECK(held.reason.text == "12 workers wished 30 s after the last change, 60 s must pass: as scripted");
+  CHECK(run(view_at(61, 8)).workers == 12);
+}
+
+TEST_CASE("a cool-down does not keep a job outside of its limits") {
+  Run run(with_cool_down(wishes({8, 6}), 60));
+  CHECK(run(view_at(0, 4)).workers == 8);
+  auto view = view_at(10, 8);
+  view.jobs[0].reachable = 6;
+  CHECK(run(view).workers == 6);
+}
+
+TEST_CASE("hysteresis wants a large change, or a lasting wish") {
+  Run run(with_hysteresis(wishes({11, 10, 11, 11, 11, 20}), 0.2, 3));
+  CHECK_FALSE(run(view_at(0, 10)).workers);          // 10 % only
+  CHECK(run(view_at(1, 10)).reason.code == "wish");  // the present size: nothing to hold
+  CHECK_FALSE(run(view_at(2, 10)).workers);
+  CHECK_FALSE(run(view_at(3, 10)).workers);
+  CHECK(run(view_at(4, 10)).workers == 11);  // the third in a row
+  CHECK(run(view_at(5, 10)).workers == 20);
+}
+
+TEST_CASE("two policies are one: the size comes first, stragglers wait for it") {
+  JobDecision idle;
+  idle.reason = {"settled", "", {}};
+  JobDecision slow;
+  slow.replacements.push_back({7, {"slow", "", {}}});
+  slow.reason = {"slow", "worker 7", {}};
+  Run run(combined(std::make_unique<Script>(std::vector<JobDecision>{size(9), idle}),
+                   std::make_unique<Script>(std::vector<JobDecision>{slow})));
+  const auto first = run(view_at(0, 8));
+  CHECK(first.workers == 9);
+  CHECK(first.replacements.empty());
+  CHECK(first.reason.code == "wish");
+  const auto second = run(view_at(1, 9));
+  CHECK_FALSE(second.workers);
+  REQUIRE(second.replacements.size() == 1);
+  CHECK(second.reason.code == "slow");
+}
+
+TEST_CASE("a copied state of a composition goes on by itself") {
+  Run run(with_cool_down(with_limits(wishes({8, 12})), 60));
+  run(view_at(0, 4));
+  const auto copy = run.state->clone();
+  CHECK_FALSE(run(view_at(10, 8)).workers);
+  Rng rng(1);
+  CHECK_FALSE(run.policy->decide(view_at(10, 8), *copy, rng).jobs[0].workers);
+  CHECK(run.policy->decide(view_at(70, 8), *copy, rng).jobs[0].workers == 12);
+}
+
+}  // namespace
+}  // namespace elastictrain::heuristics
