@@ -35,6 +35,7 @@ BENCHMARKS = {
     "total-loss": (failures.total_loss, "everything killed, then run --resume: samples lost or repeated"),
     "checkpoint-cost": (checkpoint.checkpoint_cost, "100 MB every 10 steps, with and without in turn"),
     "plan-error": (plan.plan_error, "predicted time and cost where nothing was measured: full, partial, universal search"),
+    "plan-choice": (plan.plan_choice, "how far above the fastest and the cheapest point a plan's choice is"),
     "noise-scale": (plan.noise_scale, "the gradient noise scale of a quadratic with known noise; beside KungFu's"),
     "ssh-64": (scale.ssh_64, "64 ssh hosts until all agents are up"),
     "straggler-detect": (straggler.detect, "steps until a straggler is named, false alarms; simulated, recorded noise"),

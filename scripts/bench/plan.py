@@ -37,6 +37,21 @@ def plan_error(repetitions):
             yield rows.Row(name, error, "%", "", None, detail)
 
 
+def plan_choice(repetitions):
+    """What the point that a plan takes costs above the best one of the table."""
+    cells = {(c["mode"], c["form"]): c for c in measurements("plan-choice")}
+    for goal in ("fastest", "cheapest"):
+        for mode in ("partial", "universal"):
+            mine = cells[mode, "components"]
+            detail = f"mean of {mine['tables']} tables, worst {mine[goal + '_worst_percent']:.0f} %"
+            for form in ("paper-per-worker", "paper-global"):
+                if (mode, form) in cells:
+                    detail += f"; {form} {cells[mode, form][goal + '_percent']:.1f}"
+            name, regret = f"plan-choice/{goal}-{mode}", mine[goal + "_percent"]
+            yield (rows.below(name, regret, "%", 5, detail) if mode == "partial"
+                   else rows.Row(name, regret, "%", "", None, detail))
+
+
 def noise_scale(repetitions):
     """A quadratic with known noise: 2, 4 and 16 workers of 32 samples, noise scales 50, 500 and 2000."""
     for m in measurements("noise-scale"):

@@ -1,5 +1,6 @@
-// Purpose: how well step times, epochs, and with them time and cost, are predicted where nothing was measured, and how
-// near the noise scale comes to a known one. plan_bench TRACES; one JSON object a line.
+// Purpose: how well step times, epochs, and with them time and cost, are predicted where nothing was measured, how far
+// from the best point a plan then ends, and how near the noise scale comes to a known one. plan_bench TRACES; one JSON
+// object a line.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -11,6 +12,7 @@
 
 #include "heuristics/noise/noise_scale.h"
 #include "heuristics/scavenger/epochs_model.h"
+#include "heuristics/scavenger/plan_curve.h"
 #include "heuristics/scavenger/search.h"
 #include "heuristics/scavenger/step_time_model.h"
 #include "tests/bench/plan/pollux_tables.h"
@@ -144,6 +146,54 @@ void plan_error(const std::string& traces, SearchMode mode, const char* mode_nam
               mode_name, forms.name, workers_per_host, steps_sum, time_sum, each.c_str());
 }
 
+// Time and cost of the table's points as they were measured, or as the models predict those that a search left out.
+std::vector<PlanPoint> table_points(const Points& points, const std::vector<EpochsPoint>& epochs,
+                                    const StepTimeModel* model, const EpochsModel& statistical, const Points& known) {
+  std::vector<SearchPoint> candidates;
+  for (const auto& point : points)
+    if (epochs_between(epochs, point.workers * point.local_batch) > 0)
+      candidates.push_back({point.workers, static_cast<std::uint32_t>(point.local_batch)});
+  PriceRule prices;
+  prices.per_s = [](std::uint32_t workers) { return double(workers); };
+  const auto any = StepTimeModel::fit(StepTimeForm::kPaperPerWorker, points);
+  auto planned = plan_points(candidates, model ? *model : *any, {1e6, statistical}, prices, model ? known : points);
+  if (model) return planned;
+  for (auto& point : planned) {
+    const auto global = static_cast<double>(point.global_batch());
+    point.epochs = epochs_between(epochs, global);
+    point.seconds = point.epochs * 1e6 / global * point.step_s;
+    point.cost = prices.cost(point);
+  }
+  return planned;
+}
+
+// What following the plan of a search costs above the best point there is.
+void plan_choice(const std::string& traces, SearchMode mode, const char* mode_name, const Forms& forms) {
+  std::map<Goal, Error> regrets;
+  for (const auto& model : pollux_models()) {
+    for (const std::uint32_t workers_per_host : {1U, 2U, 4U}) {
+      const auto points = step_times(traces, model, workers_per_host);
+      const auto epochs = epochs_by_batch(traces, model);
+      const auto split = mode == SearchMode::kFull ? Split{points, {}} : splits_of(mode, points).front();
+      const auto steps = *StepTimeModel::fit(forms.steps, split.known, workers_per_host);
+      const auto known = mode == SearchMode::kUniversal ? Points{} : split.known;
+      const auto planned = table_points(points, epochs, &steps, epochs_model(forms.epochs, mode, epochs), known);
+      const auto truth = table_points(points, epochs, nullptr, EpochsModel(1), {});
+      for (const Goal goal : {Goal::kFastest, Goal::kCheapest}) {
+        const auto taken = truth.at(*choose(planned, {goal}).point);
+        const auto best = truth.at(*choose(truth, {goal}).point);
+        regrets[goal].add(goal == Goal::kFastest ? taken.seconds : taken.cost,
+                          goal == Goal::kFastest ? best.seconds : best.cost);
+      }
+    }
+  }
+  std::printf(R"({"kind":"plan-choice","mode":"%s","form":"%s","fastest_percent":%.4f,"fastest_worst_percent":%.4f,)"
+              R"("cheapest_percent":%.4f,"cheapest_worst_percent":%.4f,"tables":%zu})"
+              "\n",
+              mode_name, forms.name, regrets[Goal::kFastest].percent(), 100 * regrets[Goal::kFastest].worst,
+              regrets[Goal::kCheapest].percent(), 100 * regrets[Goal::kCheapest].worst, regrets[Goal::kFastest].count);
+}
+
 // Until our estimator states an error of 4 %, at several sizes and scales, beside KungFu's on the same gradients.
 void noise_error() {
   constexpr double kStatedError = 0.04;
@@ -184,6 +234,10 @@ int run(const std::string& traces) {
   const std::pair<SearchMode, const char*> modes[] = {
       {SearchMode::kFull, "full"}, {SearchMode::kPartial, "partial"}, {SearchMode::kUniversal, "universal"}};
   noise_error();
+  for (const auto& [mode, name] : modes)
+    for (const auto& form : forms)
+      if (mode != SearchMode::kUniversal || form.steps == StepTimeForm::kComponents)
+        plan_choice(traces, mode, name, form);
   for (const std::uint32_t workers_per_host : {1U, 2U, 4U})
     for (const auto& [mode, name] : modes)
       for (const auto& form : forms)
