@@ -10,6 +10,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <utility>
 
 namespace elastictrain {
 namespace {
@@ -110,21 +111,37 @@ Result<AuditRecords> read_audits(const std::string& path) {
 }
 
 AuditFile::~AuditFile() {
+  write_waiting();
   if (descriptor_ >= 0) ::close(descriptor_);
 }
 
 void AuditFile::clear() {
   if (descriptor_ >= 0) ::close(descriptor_);
   descriptor_ = -1;
+  waiting_.clear();
+  waiting_bytes_ = 0;
   ::unlink(path_.c_str());
 }
 
 void AuditFile::append(WorkerId worker, const protocol::WorkerAudit& audit) {
-  const std::string line = audit_line(worker, audit);
-  if (open() && write(torn_ ? "\n" + line : line)) return;
-  if (lost_++ > 0) return;
-  report_("the audit records in " + path_ + " cannot be written: " + std::strerror(errno) +
-          "; a supervisor that takes this run over will miss some");
+  waiting_.push_back(audit_line(worker, audit));
+  waiting_bytes_ += waiting_.back().size();
+  if (write_waiting()) return;
+  const std::string why = std::strerror(errno);
+  for (; waiting_bytes_ > kMostWaitingBytes; waiting_.pop_front()) waiting_bytes_ -= waiting_.front().size();
+  if (std::exchange(failing_, true)) return;
+  report_("the audit records in " + path_ + " cannot be written: " + why +
+          "; until they can, a supervisor that takes this run over would miss some");
+}
+
+bool AuditFile::write_waiting() {
+  for (; !waiting_.empty(); waiting_.pop_front()) {
+    const std::string& line = waiting_.front();
+    if (!open() || !write(torn_ ? "\n" + line : line)) return false;
+    waiting_bytes_ -= line.size();
+  }
+  failing_ = false;
+  return true;
 }
 
 bool AuditFile::open() {

@@ -2,11 +2,13 @@
 // the supervisor. Append-only, one batch a line; a record is written before the ledger takes it:
 //   {"worker":1,"batch":3,"of":0,"steps":[[generation,step,epoch,first position,count],…]}
 // A step with a hash has it as a sixth number. A torn line is passed over: its worker sends the batch again.
-// Ownership: owns the descriptor. Thread: any one. Failure: a record that cannot be written is counted and reported
-// once; the ledger of this supervisor still has it.
+// Ownership: owns the descriptor. Thread: any one. Failure: reported once; a record that cannot be written waits in
+// memory, up to kMostWaitingBytes, and goes in front of the next one that can. Whoever sent it has forgotten it.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -32,17 +34,21 @@ class AuditFile {
   // A fresh run begins: what an older one of the same name left does not count.
   void clear();
 
-  std::uint64_t lost() const { return lost_; }
+  static constexpr std::size_t kMostWaitingBytes = 64U << 20;
+  std::size_t waiting() const { return waiting_.size(); }
 
  private:
   bool open();
+  bool write_waiting();
   bool write(const std::string& bytes);
 
   std::string path_;
   Report report_;
   int descriptor_ = -1;
   bool torn_ = false;
-  std::uint64_t lost_ = 0;
+  std::deque<std::string> waiting_;
+  std::size_t waiting_bytes_ = 0;
+  bool failing_ = false;
 };
 
 // audit.jsonl in the directory of the journal.

@@ -123,8 +123,7 @@ class Campaign:
         self.say(f"  fault {number + 1}: {kind.__name__}")
         self.state["faults"].append(fault)
         try:
-            victims = kind(job, choice)
-            status = job.wait_training()
+            victims, status = self.carry_out(kind, job, choice)
         except RunEnded as end:
             fault["ok"] = job.workload == "optdigits" and end.status == 0
             raise
@@ -140,6 +139,16 @@ class Campaign:
             self.say(f"  PROBLEM restarted {fault['restarted']}, disturbed {fault['disturbed']}")
             self.keep(job, {"first_fault": number})
 
+    def carry_out(self, kind, job, choice):
+        try:
+            victims = kind(job, choice)
+            return victims, job.wait_training()
+        except harness.Failed:
+            # A fault may find that the training has ended a moment before.
+            if job.is_over():
+                raise RunEnded(job.run.wait(5)) from None
+            raise
+
     def close_run(self, job, record):
         """The end of a run that all faults have left alive."""
         if job.workload == "synthetic":
@@ -152,7 +161,7 @@ class Campaign:
         except harness.Failed as left:
             record["orphans"] = str(left)[:600]
         audit = job.run.audit() or {}
-        record["audit"] = {key: audit.get(key) for key in ("steps", "missing", "repeated", "unequal_hashes", "hashes")}
+        record["audit"] = {key: audit.get(key) for key in ("steps", "missing", "repeated", "unequal_hashes", "hashes_compared")}
         if not audit or any(int(audit.get(key, 1)) for key in ("missing", "repeated", "unequal_hashes")):
             record["problems"].append(f"audit: {record['audit']}")
         record["accuracy"] = last_accuracy(job.run)

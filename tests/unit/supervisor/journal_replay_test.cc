@@ -1,9 +1,11 @@
 #include "supervisor/journal_replay.h"
 
 #include <doctest/doctest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <initializer_list>
@@ -241,7 +243,7 @@ TEST_CASE("the audits are kept beside the journal, readable by the owner only, a
   {
     AuditFile file(path, report);
     file.append(WorkerId{1}, second);
-    CHECK(file.lost() == 0);
+    CHECK(file.waiting() == 0);
   }
   struct stat found {};
   REQUIRE(::stat(path.c_str(), &found) == 0);
@@ -268,10 +270,43 @@ TEST_CASE("audits that cannot be written are reported once") {
   AuditFile file("/nowhere/at/all/audit.jsonl", [&](const std::string& text) { reports.push_back(text); });
   file.append(WorkerId{1}, {});
   file.append(WorkerId{1}, {});
-  CHECK(file.lost() == 2);
+  CHECK(file.waiting() == 2);
   REQUIRE(reports.size() == 1);
   CHECK(reports[0].find("/nowhere/at/all/audit.jsonl cannot be written: No such file or directory") !=
         std::string::npos);
+}
+
+TEST_CASE("audits that a full disk did not take are written once it does, the torn one as well") {
+  char name[] = "/tmp/et-audit-test-XXXXXX";
+  REQUIRE(::mkdtemp(name) != nullptr);
+  const std::string path = std::string(name) + "/audit.jsonl";
+  std::vector<std::string> reports;
+  AuditFile file(path, [&](const std::string& text) { reports.push_back(text); });
+  const auto batch = [](std::uint64_t number) {
+    return protocol::WorkerAudit{{{1, number, 0, 16 * number, 16, false, 0}}, number, {}, false};
+  };
+  file.append(WorkerId{1}, batch(1));
+  struct stat found {};
+  REQUIRE(::stat(path.c_str(), &found) == 0);
+  // The kernel cuts a write at the limit, as on a full disk, and refuses the next.
+  const auto old_action = ::signal(SIGXFSZ, SIG_IGN);
+  rlimit limit{};
+  ::getrlimit(RLIMIT_FSIZE, &limit);
+  const rlimit small{static_cast<rlim_t>(found.st_size) + 10, limit.rlim_max};
+  ::setrlimit(RLIMIT_FSIZE, &small);
+  file.append(WorkerId{1}, batch(2));
+  file.append(WorkerId{1}, batch(3));
+  ::setrlimit(RLIMIT_FSIZE, &limit);
+  ::signal(SIGXFSZ, old_action);
+  CHECK(file.waiting() == 2);
+  CHECK(reports.size() == 1);
+  file.append(WorkerId{1}, batch(4));
+  CHECK(file.waiting() == 0);
+  const auto records = read_audits(path);
+  REQUIRE(records.ok());
+  REQUIRE(records->size() == 4);
+  for (std::size_t i = 0; i < 4; ++i) CHECK((*records)[i].second.batch == i + 1);
+  std::filesystem::remove_all(name);
 }
 
 TEST_CASE("a journal that is not there is an error that names it") {
