@@ -76,10 +76,16 @@ void Membership::Impl::begin_end(EndMode mode, int status, std::string reason) {
     arm({TimerKind::kEnd, {}, {}}, now_ + settings_.grace + kEndMargin);
     return;
   }
-  for (auto& [id, worker] : roster_.workers()) {
-    if (!is_member(id) && !in_flight(id)) dismiss(worker, end_.reason);
-  }
+  dismiss_others();
   if (mode == EndMode::kDraining) arm({TimerKind::kGrace, {}, {}}, now_ + settings_.grace);
+}
+
+// Whoever sits in no generation has nothing to wait for any more.
+void Membership::Impl::dismiss_others() {
+  for (auto& [id, worker] : roster_.workers()) {
+    const bool over = worker.finished || worker.left;
+    if (!over && !is_member(id) && !in_flight(id)) dismiss(worker, end_.reason);
+  }
 }
 
 void Membership::Impl::stop_everybody() {

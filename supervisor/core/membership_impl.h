@@ -264,6 +264,7 @@ class Membership::Impl {
   void advance_end();
   void drain_members();
   void stop_everybody();
+  void dismiss_others();
   void fail_run(int status, const std::string& reason);
   void member_finished();
   void end_run();

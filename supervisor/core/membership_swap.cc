@@ -143,6 +143,8 @@ void Membership::Impl::complete() {
                             .numbers("members", numbers(members_)));
   if (!members_.empty()) tell(Tell::Level::kInfo, last_change_);
   change_ = Change{};
+  // Joiners of a recovery that was not the last are back where they wait for a first seat.
+  if (end_.mode == EndMode::kFinishing || end_.mode == EndMode::kDraining) dismiss_others();
   dirty_ = true;
 }
 
