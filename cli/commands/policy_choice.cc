@@ -18,6 +18,8 @@ policy::RunnerSettings policy_settings(const PolicyConfig& config) {
   }
   policy.interval_s = static_cast<double>(config.interval_ms) / 1e3;
   policy.seed = config.seed;
+  policy.cool_down_s = static_cast<double>(config.cool_down_ms) / 1e3;
+  policy.hysteresis = config.hysteresis;
   return policy;
 }
 

@@ -91,7 +91,8 @@ Status choose_addresses(const NetworkConfig& network, RunPlan& plan) {
 
 core::BatchSettings batch_settings(const BatchConfig& batch) {
   return {narrow(batch.per_worker), batch.max_global,
-          batch.at_limit == AtLimitChoice::kStop ? core::AtLimit::kStop : core::AtLimit::kSplit};
+          batch.at_limit == AtLimitChoice::kStop ? core::AtLimit::kStop : core::AtLimit::kSplit,
+          narrow(batch.max_share)};
 }
 
 core::LearningRateSettings rate_settings(const LearningRateConfig& rate) {

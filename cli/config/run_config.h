@@ -50,6 +50,7 @@ struct LauncherConfig {
 };
 
 struct BatchConfig {
+  std::uint64_t max_share = 0;  // of one worker
   std::uint64_t per_worker = 32;
   std::uint64_t max_global = 0;
   AtLimitChoice at_limit = AtLimitChoice::kSplit;
@@ -129,6 +130,8 @@ struct PolicyConfig {
   std::string name = "fixed";
   std::uint64_t interval_ms = 1'000;
   std::uint64_t warm_up_steps = 1;
+  std::uint64_t cool_down_ms = 0;
+  double hysteresis = 0;
   std::uint64_t samples_total = 0;
   std::uint64_t seed = 1;
   std::map<std::string, heuristics::Parameters> parameters;  // by policy: what was set; the rest is as it says itself

@@ -157,58 +157,6 @@ class Hysteresis final : public Wrapper<Wish> {
   std::uint32_t views_;
 };
 
-struct Two final : PolicyState {
-  std::unique_ptr<PolicyState> sizes;
-  std::unique_ptr<PolicyState> stragglers;
-  std::unique_ptr<PolicyState> clone() const override {
-    auto copy = std::make_unique<Two>();
-    copy->sizes = sizes->clone();
-    copy->stragglers = stragglers->clone();
-    return copy;
-  }
-};
-
-void merge(JobDecision& first, JobDecision second) {
-  const bool first_changes = first.changes();
-  if (!first.workers) {
-    first.replacements = std::move(second.replacements);
-    first.speeds = std::move(second.speeds);
-    first.workers = second.workers;
-  }
-  if (!first.per_worker_batch) first.per_worker_batch = second.per_worker_batch;
-  if (!first.learning_rate_factor) first.learning_rate_factor = second.learning_rate_factor;
-  if (!first.topology) first.topology = std::move(second.topology);
-  if (!first.synchronization) first.synchronization = std::move(second.synchronization);
-  if (!first_changes && first.changes()) first.reason = std::move(second.reason);
-}
-
-class Combined final : public Policy {
- public:
-  Combined(std::unique_ptr<Policy> sizes, std::unique_ptr<Policy> stragglers)
-      : sizes_(std::move(sizes)), stragglers_(std::move(stragglers)) {}
-
-  std::unique_ptr<PolicyState> initial_state() const override {
-    auto state = std::make_unique<Two>();
-    state->sizes = sizes_->initial_state();
-    state->stragglers = stragglers_->initial_state();
-    return state;
-  }
-
-  Decision decide(const ClusterView& view, PolicyState& state, Rng& rng) const override {
-    auto& two = static_cast<Two&>(state);
-    Decision decision = sizes_->decide(view, *two.sizes, rng);
-    Decision other = stragglers_->decide(view, *two.stragglers, rng);
-    for (std::size_t i = 0; i < decision.jobs.size() && i < other.jobs.size(); ++i) {
-      merge(decision.jobs[i], std::move(other.jobs[i]));
-    }
-    return decision;
-  }
-
- private:
-  std::unique_ptr<Policy> sizes_;
-  std::unique_ptr<Policy> stragglers_;
-};
-
 }  // namespace
 
 std::unique_ptr<Policy> with_limits(std::unique_ptr<Policy> inner) {
@@ -221,10 +169,6 @@ std::unique_ptr<Policy> with_cool_down(std::unique_ptr<Policy> inner, double sec
 
 std::unique_ptr<Policy> with_hysteresis(std::unique_ptr<Policy> inner, double share, std::uint32_t views) {
   return std::make_unique<Hysteresis>(std::move(inner), share, views);
-}
-
-std::unique_ptr<Policy> combined(std::unique_ptr<Policy> sizes, std::unique_ptr<Policy> stragglers) {
-  return std::make_unique<Combined>(std::move(sizes), std::move(stragglers));
 }
 
 }  // namespace elastictrain::heuristics

@@ -1,4 +1,4 @@
-// Purpose: policies around policies: what a wish must keep to whoever made it, and two policies as one.
+// Purpose: policies around policies: what a wish must keep to whoever made it.
 //
 // Each takes the policy that it wraps and keeps that one's state within its own. Pure, as every policy is.
 #pragma once
@@ -21,10 +21,5 @@ std::unique_ptr<Policy> with_cool_down(std::unique_ptr<Policy> inner, double sec
 // A wished size counts only when it differs by more than `share` of the present one (0.1: 10 %), or has been wished in
 // `views` views in a row.
 std::unique_ptr<Policy> with_hysteresis(std::unique_ptr<Policy> inner, double share, std::uint32_t views);
-
-// The size, batch, learning rate, topology and synchronization of the first, replacements and speeds of the second,
-// what the first leaves open of the second. The reason is of the one that changes something, the first if both do.
-// While the first changes the size the second waits: what it measured is about to be different.
-std::unique_ptr<Policy> combined(std::unique_ptr<Policy> sizes, std::unique_ptr<Policy> stragglers);
 
 }  // namespace elastictrain::heuristics

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "heuristics/compose/beside.h"
+#include "heuristics/compose/compose.h"
 #include "supervisor/policy/view_json.h"
 
 namespace elastictrain::policy {
@@ -30,7 +31,12 @@ std::unique_ptr<heuristics::Policy> make_policy(const RunnerSettings& settings) 
   const heuristics::PolicySpec* watcher = heuristics::find_policy(kStragglers);
   if (spec == nullptr || watcher == nullptr) panic("a policy was named that there is not");
   const auto watching = heuristics::check_parameters(*watcher, settings.stragglers);
-  return heuristics::beside(spec->make(settings.parameters), watcher->make(watching.parameters));
+  auto size = heuristics::with_limits(spec->make(settings.parameters));
+  if (settings.hysteresis > 0) {
+    size = heuristics::with_hysteresis(std::move(size), settings.hysteresis, settings.hysteresis_views);
+  }
+  if (settings.cool_down_s > 0) size = heuristics::with_cool_down(std::move(size), settings.cool_down_s);
+  return heuristics::beside(std::move(size), watcher->make(watching.parameters));
 }
 
 Runner::Runner(RunnerSettings settings) : Runner(settings, make_policy(settings)) {}

@@ -25,6 +25,9 @@ struct RunnerSettings {
   heuristics::Parameters parameters;  // complete and checked
   heuristics::Parameters stragglers;  // of the policy that watches the workers; empty: as it says itself
   double interval_s = 1;
+  double cool_down_s = 0;              // between two changes of the size that the policy wishes
+  double hysteresis = 0;               // a wish must differ from the present size by this share …
+  std::uint32_t hysteresis_views = 3;  // … or be repeated so often
   std::uint64_t seed = 0;
   ObserverSettings observer;
 };

@@ -63,6 +63,7 @@ void each_field(Use use, T& v) requires std::is_same_v<std::remove_const_t<T>, h
   use("per_worker", v.per_worker);
   use("max_global", v.max_global);
   use("at_limit", v.at_limit);
+  use("max_share", v.max_share);
 }
 
 template <class Use, class T>

@@ -109,24 +109,6 @@ TEST_CASE("hysteresis wants a large change, or a lasting wish") {
   CHECK(run(view_at(5, 10)).workers == 20);
 }
 
-TEST_CASE("two policies are one: the size comes first, stragglers wait for it") {
-  JobDecision idle;
-  idle.reason = {"settled", "", {}};
-  JobDecision slow;
-  slow.replacements.push_back({7, {"slow", "", {}}});
-  slow.reason = {"slow", "worker 7", {}};
-  Run run(combined(std::make_unique<Script>(std::vector<JobDecision>{size(9), idle}),
-                   std::make_unique<Script>(std::vector<JobDecision>{slow})));
-  const auto first = run(view_at(0, 8));
-  CHECK(first.workers == 9);
-  CHECK(first.replacements.empty());
-  CHECK(first.reason.code == "wish");
-  const auto second = run(view_at(1, 9));
-  CHECK_FALSE(second.workers);
-  REQUIRE(second.replacements.size() == 1);
-  CHECK(second.reason.code == "slow");
-}
-
 TEST_CASE("a copied state of a composition goes on by itself") {
   Run run(with_cool_down(with_limits(wishes({8, 12})), 60));
   run(view_at(0, 4));
