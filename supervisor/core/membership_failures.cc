@@ -94,9 +94,9 @@ void Membership::Impl::judge_unfinished_exit(const Worker& worker, const WorkerE
     drop_joiner(worker, what + detail, Retry::kOnce);
     return;
   }
-  // A drain asks members to end; one that does so without a word has done what was asked, but the others may wait for
-  // it in a collective.
-  if (good && end_.mode == EndMode::kDraining) {
+  // A drain asks members to end, and so does the end of the program those who were to join; one that does so without a
+  // word has done what was asked, but the others may wait for it in a collective.
+  if (good && (end_.mode == EndMode::kDraining || end_.mode == EndMode::kFinishing)) {
     recover(name_of(worker) + " " + what);
     return;
   }

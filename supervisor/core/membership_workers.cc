@@ -176,8 +176,9 @@ void Membership::Impl::end_stray(Worker& worker) {
 
 void Membership::Impl::said(Worker& worker, const protocol::WorkerLeft& message) {
   const bool in_time = change_.stage == Stage::kCommitted && message.generation == change_.generation;
-  // Of a change that a fence has ended since: it is gone all the same.
-  const bool late = recovering() && worker.trains() && message.generation <= fence_;
+  // Of a change that a fence has ended since, or that was committed by a supervisor before us: it is gone all the same.
+  const bool ended = recovering() ? message.generation <= fence_ : unsettled_ && message.generation <= issued_;
+  const bool late = worker.trains() && ended;
   if (in_time ? change_.waiting.erase(worker.id) == 0 : !late) return;
   worker.left = true;
   left_in_order_ = left_in_order_ || end_.mode == EndMode::kDraining;
@@ -188,7 +189,7 @@ void Membership::Impl::said(Worker& worker, const protocol::WorkerLeft& message)
   expect_exit(worker);
   if (late && !in_time) {
     recovery_.waiting.erase(worker.id);
-    recover("");
+    if (recovering()) recover("");
     return;
   }
   change_.any_active = true;

@@ -244,6 +244,40 @@ TEST_CASE("who takes over while the run starts again learns where that start beg
   CHECK(run.plan_.lineage == std::vector<protocol::Fence>{{1, 1}, {3, 21}});
 }
 
+TEST_CASE("who left while nobody supervised is no loss") {
+  Run run(Run::settings(1, 2));
+  Resumed resumed;
+  resumed.agents = {{AgentId{1}, "A", 1}, {AgentId{2}, "B", 1}};
+  resumed.workers = {{WorkerId{1}, AgentId{1}, 0}, {WorkerId{2}, AgentId{2}, 0}};
+  resumed.generation = 1;
+  resumed.issued = 2;
+  resumed.members = {WorkerId{1}, WorkerId{2}};
+  resumed.shares = {32, 32};
+  resumed.lineage = {{1, 1}};
+  resumed.unsettled = true;
+  resumed.unsettled_members = {WorkerId{1}};
+  resumed.target = 1;
+  run.feed(resumed);
+  run.feed(HostsOffered{{{"A", 1}, {"B", 1}}});
+  run.feed(AgentConnected{AgentId{2}});
+  run.ready(2);
+  run.say(2, protocol::WorkerLeft{2, 20});
+  CHECK(run.last<Journal>()->event == "left");
+  run.feed(WorkerExited{WorkerId{2}, 0, 0, {}});
+  CHECK(run.last<Tell>() == nullptr);
+  CHECK(run.last<Journal>()->event == "exited");
+}
+
+TEST_CASE("who ends in order once the program has finished elsewhere does not fail the run") {
+  Run run(Run::settings(2, 2));
+  run.train(2, 2);
+  run.say(1, protocol::WorkerFinished{1});
+  run.feed(WorkerExited{WorkerId{1}, 0, 0, {}});
+  run.feed(WorkerExited{WorkerId{2}, 0, 0, {}});
+  REQUIRE(run.last<EndRun>() != nullptr);
+  CHECK(run.last<EndRun>()->exit_status == 0);
+}
+
 TEST_CASE("the view lists members by rank, then the others") {
   RunSettings settings = Run::settings(2, 4);
   settings.spares = 1;
