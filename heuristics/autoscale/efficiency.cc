@@ -7,6 +7,7 @@
 #include "heuristics/autoscale/change_detector.h"
 #include "heuristics/autoscale/objective.h"
 #include "heuristics/autoscale/search.h"
+#include "heuristics/autoscale/smoothing.h"
 #include "heuristics/autoscale/throughput_table.h"
 #include "heuristics/autoscale/words.h"
 #include "heuristics/policy/per_job.h"
@@ -137,10 +138,16 @@ class SearchPolicy : public PerJobPolicy<SearchState> {
   }
 
   static std::vector<Measured> measured(const SearchState& state, const Objective& value, const SearchLimits& limits) {
-    std::vector<Measured> all;
+    std::vector<NoisyRate> rates;
     for (const auto& [workers, size] : state.table.sizes()) {
       if (workers < limits.least || workers > limits.most || size.recent_steps < kLeastSteps) continue;
-      all.push_back({workers, size.log_rate, value(workers, size.log_rate)});
+      rates.push_back({workers, *state.table.log_rate(workers)});
+    }
+    const auto smooth = smoothed(rates, limits.host_slots > 1 ? limits.host_slots : 0);
+    std::vector<Measured> all;
+    for (std::size_t i = 0; i < rates.size(); ++i) {
+      const std::uint32_t workers = rates[i].workers;
+      all.push_back({workers, smooth[i].value, value(workers, smooth[i].value), smooth[i].deviation});
     }
     return all;
   }
@@ -202,8 +209,7 @@ class SearchPolicy : public PerJobPolicy<SearchState> {
     }
     if (!rival || steps_at(state, job.workers) >= kMostSteps) return false;
     if (here.workers != best.workers && rival->workers != best.workers) rival = &best;
-    const double noise = settings_.confidence * std::hypot(state.table.log_rate(here.workers)->deviation,
-                                                           state.table.log_rate(rival->workers)->deviation);
+    const double noise = settings_.confidence * std::hypot(here.deviation, rival->deviation);
     if (noise < settings_.tolerance || std::abs(here.value - rival->value) > noise) return false;
     decision.reason = {"measuring", words("%s, known to %.2f", comparison(*rival, here).c_str(), noise), {}};
     return true;
@@ -212,7 +218,7 @@ class SearchPolicy : public PerJobPolicy<SearchState> {
   // At the smallest of the sizes between which there is nothing to choose.
   void settle(const ClusterView& view, const std::vector<Measured>& sizes, const SearchLimits& limits,
               SearchState& state) const {
-    const Measured& best = sizes[smallest_good(sizes, settings_.tolerance)];
+    const Measured& best = sizes[smallest_good(sizes, settings_.tolerance / 2)];
     const bool again = state.settled_size == best.workers;
     state.quiet_s = again ? std::min(2 * state.quiet_s, kLongestQuiet_s) : settings_.quiet_s;
     state.quiet_until_s = view.now_s + state.quiet_s;
@@ -237,8 +243,7 @@ class SearchPolicy : public PerJobPolicy<SearchState> {
   bool overtaken(const std::vector<Measured>& sizes, const SearchState& state) const {
     const Measured& best = sizes[best_of(sizes)];
     const Measured& settled = at(sizes, state.settled_size);
-    const double noise =
-        std::hypot(state.table.log_rate(best.workers)->deviation, state.table.log_rate(settled.workers)->deviation);
+    const double noise = std::hypot(best.deviation, settled.deviation);
     return best.value - settled.value > 2 * settings_.tolerance + settings_.confidence * noise;
   }
 

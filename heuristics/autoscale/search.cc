@@ -16,6 +16,7 @@ constexpr double kDeviationWeight = 2;  // in observed deviations
 constexpr double kPath = 0.7;           // how much less sizes between two known ones stray
 constexpr double kFalling = 0.2;        // by how much the efficiency falls per doubling where size only costs
 constexpr double kLastDeviation = 0.5;  // of the efficiency of the last workers of a size
+constexpr double kNarrowEnd = 1.05;     // the same where nothing else is left
 constexpr double kNarrow = 1.3;         // ratios below say little about efficiency
 
 double distance(std::uint32_t from, std::uint32_t to) {
@@ -56,6 +57,7 @@ class Search {
     below();
     for (std::size_t i = 0; i + 1 < measured_.size(); ++i) gap(i);
     if (!found_) last_eighth();
+    again();
     return found_;
   }
 
@@ -82,7 +84,7 @@ class Search {
     const Measured& last = measured_.back();
     auto next = static_cast<std::uint32_t>(std::min<std::uint64_t>(wanted, limits_.most));
     next = limits_.most < kNarrow * next ? limits_.most : whole(next);
-    if (next < kNarrow * last.workers) return;
+    if (next < (next == limits_.most ? kNarrowEnd : kNarrow) * last.workers) return;
     const bool crosses = several_hosts(next) != several_hosts(last.workers);
     const auto& world = several_hosts(last.workers) ? several_ : one_;
     double mean = world.size() == 1 && !one_.empty() && !crosses && &world == &several_ ? kBehindCliff : kFirstMean;
@@ -104,7 +106,7 @@ class Search {
   void offer_below(std::uint32_t wanted) {
     const Measured& first = measured_.front();
     const std::uint32_t next = wanted < kNarrow * limits_.least ? limits_.least : whole(wanted);
-    if (first.workers < kNarrow * next) return;
+    if (first.workers < (next == limits_.least ? kNarrowEnd : kNarrow) * next) return;
     const bool crosses = several_hosts(next) != several_hosts(first.workers);
     const auto& world = several_hosts(first.workers) ? several_ : one_;
     double mean = kFirstMean;
@@ -196,16 +198,25 @@ class Search {
     return std::max(0.0, falls / known / 2);
   }
 
+  // What was measured briefly and came close may have been unlucky.
+  void again() {
+    for (const auto& size : measured_) {
+      if (&size != &best_) offer(size.workers, size.log_rate, size.deviation);
+    }
+  }
+
   // `log_rate` is expected there, give or take `deviation`.
   void offer(std::uint32_t workers, double log_rate, double deviation) {
     const double mean = objective_(workers, log_rate) - best_.value;
     // What a measurement can teach of it.
     const double learned = deviation * deviation / std::hypot(deviation, limits_.noise);
     const double improvement = expected_improvement(mean, learned);
-    // Joiners are paid for before they do anything, and any size may turn out worse than expected.
+    // Joiners are paid for before they do anything; fewer workers are there at once, but only the way back takes time.
     const bool up = workers > best_.workers;
-    const double loss = std::max(up ? best_.value - objective_(workers, best_.log_rate) : 0.0, deviation - mean);
-    const double net = improvement * limits_.horizon_s - limits_.probe_s * std::expm1(std::clamp(loss, 0.0, 10.0));
+    const double loss =
+        up ? std::max(best_.value - objective_(workers, best_.log_rate), deviation - mean) : deviation / 2 - mean;
+    const double cost = (up ? 1 : 0.5) * limits_.probe_s * std::expm1(std::clamp(loss, 0.0, 10.0));
+    const double net = improvement * limits_.horizon_s - cost;
     if (improvement < limits_.tolerance / 4 || net <= 0 || net <= net_) return;
     found_ = Probe{workers, improvement};
     net_ = net;

@@ -19,7 +19,8 @@ namespace elastictrain::heuristics {
 struct Measured {
   std::uint32_t workers = 0;
   double log_rate = 0;
-  double value = 0;  // of the objective
+  double value = 0;      // of the objective
+  double deviation = 0;  // of both
 };
 
 struct SearchLimits {
