@@ -122,6 +122,22 @@ TEST_CASE("the stated error is as large as the error is") {
   CHECK(stated == Approx(std::sqrt(squares)).epsilon(0.3));
 }
 
+TEST_CASE("the stated error by hand: what G and S have in common cancels") {
+  // Batches 1 and 2, so |g_1|^2 = G + S and |g_2|^2 = G + S/2. Four additions: share 1/4 each, 1/4 / (3/4) = 1/3.
+  const auto error_of = [](double first_g, double first_s, double second_g, double second_s) {
+    NoiseScale scale(1e9);
+    for (int i = 0; i < 2; ++i) {
+      scale.add({1, first_g + first_s, first_g + first_s / 2, 1, 2});
+      scale.add({1, second_g + second_s, second_g + second_s / 2, 1, 2});
+    }
+    return *scale.relative_error();
+  };
+  // (G, S) = (1, 4), (2, 2): variances 1/4 and 1, covariance -1/2: sqrt((1/9 + 1/9 + 2/9) / 3).
+  CHECK(error_of(1, 4, 2, 2) == Approx(std::sqrt(4.0 / 27)).epsilon(1e-5));
+  // (1, 2), (2, 4): the ratio is always 2.
+  CHECK(error_of(1, 2, 2, 4) < 1e-4);
+}
+
 TEST_CASE("the variance of a tensor is the norm over its elements") {
   // g of two workers (1, 4) and (3, 0): mean (2, 2), mean of squares (5, 8); variances (1, 4).
   CHECK(gradient_variance({5, 8}, {2, 2}) == Approx(std::sqrt(17.0)));
