@@ -16,8 +16,9 @@ constexpr double kDeviationWeight = 2;  // in observed deviations
 constexpr double kPath = 0.7;           // how much less sizes between two known ones stray
 constexpr double kFalling = 0.2;        // by how much the efficiency falls per doubling where size only costs
 constexpr double kLastDeviation = 0.5;  // of the efficiency of the last workers of a size
-constexpr double kNarrowEnd = 1.05;     // the same where nothing else is left
-constexpr double kNarrow = 1.3;         // ratios below say little about efficiency
+constexpr double kNarrowEnd = 1.02;     // the same where nothing else is left
+constexpr double kNearlyLinear = 0.8;
+constexpr double kNarrow = 1.3;  // ratios below say little about efficiency
 
 double distance(std::uint32_t from, std::uint32_t to) {
   return std::log(static_cast<double>(to) / from);
@@ -73,11 +74,17 @@ class Search {
 
   void above() {
     const std::uint32_t last = measured_.back().workers;
-    for (const std::uint32_t factor : {2U, 4U}) offer_above(std::uint64_t{factor} * last);
+    offer_above(std::uint64_t{2} * last);
+    if (nearly_linear()) offer_above(std::uint64_t{4} * last);
     if (!several_hosts(last) && limits_.host_slots > 1) {
       if (last < limits_.host_slots) offer_above(limits_.host_slots);
       for (const std::uint32_t hosts : {2U, 4U}) offer_above(std::uint64_t{hosts} * limits_.host_slots);
     }
+  }
+
+  bool nearly_linear() const {
+    const auto& world = several_hosts(measured_.back().workers) ? several_ : one_;
+    return world.size() > 1 && efficiency(world[world.size() - 2], world.back()) > kNearlyLinear;
   }
 
   void offer_above(std::uint64_t wanted) {
@@ -158,7 +165,7 @@ class Search {
     if (several_hosts(best_.workers) != several_hosts(measured_[i].workers)) return;
     const Measured &low = measured_[i], &high = best_;
     const std::uint32_t size = whole(high.workers - high.workers / 8);
-    if (size <= low.workers || size >= high.workers) return;
+    if (ratio(low, high) < kNarrow || size <= low.workers || size >= high.workers) return;
     const double far = distance(size, high.workers);
     offer(size, high.log_rate - (efficiency(low, high) - curvature(i) * distance(low.workers, size)) * far,
           kLastDeviation * far);
