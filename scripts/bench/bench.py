@@ -8,6 +8,7 @@ import traceback
 
 import rows
 
+import autoscale
 import checkpoint
 import communicator
 import failures
@@ -34,6 +35,10 @@ BENCHMARKS = {
     "supervisor-restart": (failures.supervisor_restart, "kill -9 of the supervisor, then run --resume"),
     "total-loss": (failures.total_loss, "everything killed, then run --resume: samples lost or repeated"),
     "checkpoint-cost": (checkpoint.checkpoint_cost, "100 MB every 10 steps, with and without in turn"),
+    "autoscale-settle": (autoscale.settle, "search for a size on the papers' curves: time, worker-seconds wasted; beside policy or"),
+    "autoscale-regret": (autoscale.regret, "against the best fixed size, known beforehand, on real curves with 10 % noise"),
+    "autoscale-savings": (autoscale.savings, "job time and GPU time against static sizes, all starting sizes, as Or et al."),
+    "policy-call": (autoscale.policy_call, "one call of each policy with 10,000 workers"),
     "plan-error": (plan.plan_error, "predicted time and cost where nothing was measured: full, partial, universal search"),
     "plan-choice": (plan.plan_choice, "how far above the fastest and the cheapest point a plan's choice is"),
     "noise-scale": (plan.noise_scale, "the gradient noise scale of a quadratic with known noise; beside KungFu's"),

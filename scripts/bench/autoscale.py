@@ -1,0 +1,79 @@
+"""What finding a size costs and brings, in a closed loop with models of jobs on throughput curves of real systems."""
+
+import json
+import os
+import statistics
+import subprocess
+
+import rows
+from communicator import program
+
+# Or et al.: averages over starting sizes.
+PUBLISHED_JOB_TIME = {"cifar-10-like": 0.082, "imagenet-like": 0.194}
+PUBLISHED_WORKER_SECONDS = {"cifar-10-like": 0.586, "imagenet-like": 0.0}
+PAPERS = ("cifar-10-like", "imagenet-like")
+
+
+def results(*arguments):
+    """The lines of the benchmark program as dictionaries."""
+    argv = [program("autoscale", "autoscale_bench"), *arguments]
+    environment = dict(os.environ, ELASTICTRAIN_SHARED=rows.SHARED)
+    done = subprocess.run(argv, stdout=subprocess.PIPE, text=True, timeout=3600, check=True, env=environment)
+    if done.stdout.startswith("SKIPPED"):
+        raise rows.Unavailable(done.stdout.strip())
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def pairs(found):
+    """Ours and the published engine's on each set-up."""
+    for ours in (result for result in found if result["policy"] == "efficiency"):
+        yield ours, next(result for result in found if result["policy"] == "or" and result["set_up"] == ours["set_up"])
+
+
+def settle(repetitions):
+    found = results("settle")
+    for ours, theirs in pairs(found):
+        if ours["set_up"] in PAPERS:
+            yield rows.below(f"autoscale-settle/{ours['set_up']}/time", 100 * ours["settled_share"], "% of the run", 6,
+                             f"{ours['settled_s']:.0f} s, at most {ours['settled_s_most']:.0f} s; policy or: "
+                             f"{theirs['settled_s']:.0f} s; published: 61 s (CIFAR-10), 264 s (ImageNet)")
+        times = theirs["wasted"] / ours["wasted"]
+        yield rows.at_least(f"autoscale-settle/{ours['set_up']}/waste", times, "times less", 3,
+                            f"{ours['wasted']:.0f} worker-seconds beside {theirs['wasted']:.0f} of policy or, "
+                            f"run of {ours['job_s']:.0f} s; settled after {100 * ours['settled_share']:.1f} % of it")
+
+
+def regret(repetitions):
+    found = results("regret", str(max(1, min(repetitions, 3))))
+    for rule in sorted({result["rule"] for result in found}):
+        of_rule = [result for result in found if result["rule"] == rule]
+        means = sorted((result["mean"], result["curve"]) for result in of_rule)
+        over = [f"{curve} {100 * mean:.1f} %" for mean, curve in means if mean > 0.05]
+        worst = max(of_rule, key=lambda result: result["worst"])
+        yield rows.below(f"autoscale-regret/{rule}/mean", 100 * statistics.fmean(mean for mean, _ in means), "%", 5,
+                         f"{len(means)} real curves, 10 % noise, all starting sizes, jobs of 4 h")
+        yield rows.below(f"autoscale-regret/{rule}/worst-curve", 100 * means[-1][0], "%", 5,
+                         f"{means[-1][1]}; above 5 %: {', '.join(over) or 'none'}; worst single run: {worst['curve']} from "
+                         f"{worst['worst_start']} workers, {100 * worst['worst']:.1f} %")
+        yield rows.below(f"autoscale-regret/{rule}/changes", max(result["changes_per_hour"] for result in of_rule),
+                         "an hour once settled", 1)
+
+
+def savings(repetitions):
+    found = results("savings")
+    for ours, theirs in pairs(found):
+        name = ours["set_up"]
+        detail = (f"the best fixed size, known beforehand: {100 * ours['best_job_time']:.1f} %; at most "
+                  f"{100 * ours['job_time_most']:.1f} %; policy or: {100 * theirs['job_time']:.1f} %")
+        yield rows.at_least(f"autoscale-savings/{name}/job-time", 100 * ours["job_time"], "%",
+                            100 * PUBLISHED_JOB_TIME[name], detail)
+        detail = (f"the best fixed size, known beforehand: {100 * ours['best_worker_seconds']:.1f} %; at most "
+                  f"{100 * ours['worker_seconds_most']:.1f} %; policy or: {100 * theirs['worker_seconds']:.1f} %")
+        yield rows.at_least(f"autoscale-savings/{name}/gpu-time", 100 * ours["worker_seconds"], "%",
+                            100 * PUBLISHED_WORKER_SECONDS[name], detail)
+
+
+def policy_call(repetitions):
+    for result in results("call"):
+        yield rows.below(f"policy-call/{result['policy']}", result["median_ms"], "ms", 1,
+                         f"10,000 workers, median of {result['calls']}; longest {result['most_ms']:.2f} ms")
