@@ -8,7 +8,8 @@ namespace elastictrain::heuristics {
 namespace {
 
 // Of the marginal efficiency where nothing is known yet, and of how far it strays from smooth saturation.
-constexpr double kFirstMean = 0.5;
+constexpr double kFirstMeanAbove = 0.6;  // whoever chose the size thought it too small rather than too large
+constexpr double kFirstMeanBelow = 0.5;
 constexpr double kFirstDeviation = 0.35;
 constexpr double kBehindCliff = 0.7;  // the mean where one host is left behind
 constexpr double kDeviation = 0.15;
@@ -94,7 +95,8 @@ class Search {
     if (next < (next == limits_.most ? kNarrowEnd : kNarrow) * last.workers) return;
     const bool crosses = several_hosts(next) != several_hosts(last.workers);
     const auto& world = several_hosts(last.workers) ? several_ : one_;
-    double mean = world.size() == 1 && !one_.empty() && !crosses && &world == &several_ ? kBehindCliff : kFirstMean;
+    double mean =
+        world.size() == 1 && !one_.empty() && !crosses && &world == &several_ ? kBehindCliff : kFirstMeanAbove;
     double deviation = kFirstDeviation;
     if (!crosses && world.size() > 1) {
       mean = beyond(world, static_cast<double>(next) / last.workers);
@@ -116,7 +118,7 @@ class Search {
     if (first.workers < (next == limits_.least ? kNarrowEnd : kNarrow) * next) return;
     const bool crosses = several_hosts(next) != several_hosts(first.workers);
     const auto& world = several_hosts(first.workers) ? several_ : one_;
-    double mean = kFirstMean;
+    double mean = kFirstMeanBelow;
     double deviation = crosses || world.size() < 2 ? kFirstDeviation : deviation_;
     if (world.size() > 1) mean = below(world, static_cast<double>(first.workers) / next);
     const double far = distance(next, first.workers);
@@ -222,7 +224,8 @@ class Search {
     const bool up = workers > best_.workers;
     const double loss =
         up ? std::max(best_.value - objective_(workers, best_.log_rate), deviation - mean) : deviation / 2 - mean;
-    const double cost = (up ? 1 : 0.5) * limits_.probe_s * std::expm1(std::clamp(loss, 0.0, 10.0));
+    double cost = (up ? 1 : 0.5) * limits_.probe_s * std::expm1(std::clamp(loss, 0.0, 10.0));
+    if (measured_.size() == 1) cost /= 2;  // the second size says something of all others, too
     const double net = improvement * limits_.horizon_s - cost;
     if (improvement < limits_.tolerance / 4 || net <= 0 || net <= net_) return;
     found_ = Probe{workers, improvement};
