@@ -85,7 +85,8 @@ Program Life::make_program() {
 void Life::make_hosts() {
   const core::RunSettings& settings = world_->setup.settings;
   std::uint32_t slots = 0;
-  while (slots < settings.max_workers + settings.spares || world_->hosts.size() < 2) {
+  const std::uint32_t idle = dice_.chance(0.2) ? settings.start_workers : 0;
+  while (slots < settings.max_workers + settings.spares + idle || world_->hosts.size() < 2) {
     auto host = std::make_unique<Host>();
     host->name = std::string(1, static_cast<char>('A' + world_->hosts.size()));
     host->slots = dice_.between(1, 3);
@@ -109,6 +110,13 @@ void Life::schedule_faults() {
   if (dice_.chance(0.3)) {
     crashed_by_itself_ = true;
     world_->luck = {.launch_fails = 0.1, .spawn_fails = 0.05, .build_fails = 0.1, .crashes_at_start = 0.1};
+  }
+  if (dice_.chance(0.4)) strike_in_ = dice_.between(1, 60);
+  strikes_new_starts_ = dice_.chance(0.3);
+  crashes_at_the_end_ = dice_.chance(0.2);
+  if (dice_.chance(0.2)) {
+    strikes_new_starts_ = true;
+    later(Micros(0), horizon, [this] { strand(); });
   }
   for (std::uint32_t i = 0; i < number; ++i) {
     // Troubles like company: some come within moments of each other.
@@ -160,6 +168,7 @@ AgentProcess* Life::any_agent() {
 // Some have the sum already, others never get it.
 void Life::strike(const std::vector<WorkerId>& members) {
   if (strike_in_ == 0 || --strike_in_ != 0 || healed_) return;
+  if (dice_.chance(0.5)) strike_in_ = dice_.between(1, 60);
   const std::uint32_t victims = members.size() > 2 && dice_.chance(0.3) ? 2 : 1;
   for (std::uint32_t n = 0; n < victims; ++n) {
     const WorkerId id = members[dice_.below(static_cast<std::uint32_t>(members.size()))];
@@ -167,6 +176,37 @@ void Life::strike(const std::vector<WorkerId>& members) {
       if (WorkerProcess* worker = world_->worker(id)) worker->die(0, SIGKILL);
     });
   }
+}
+
+// Who trains is out of the supervisor's reach, trains on and writes checkpoints, while the run starts again elsewhere.
+void Life::strand() {
+  if (healed_) return;
+  for (const auto& host : world_->hosts) {
+    const bool trains = std::any_of(world_->workers.begin(), world_->workers.end(), [&](const auto& entry) {
+      return &entry.second->host() == host.get() && entry.second->trains();
+    });
+    if (!trains) continue;
+    host->cut_up = host->cut_down = true;
+    world_->say(host->name, [] { return "is out of the supervisor's reach, with all who train"; });
+    later(Micros(5'000'000), Micros(20'000'000), [this, &host = *host] { heal_host(host); });
+  }
+}
+
+// The run has started again from a checkpoint and has not yet written one.
+void Life::strike_new_start(const std::vector<WorkerId>& members) {
+  if (healed_ || !std::exchange(strikes_new_starts_, false)) return;
+  later(Micros(0), Micros(200'000), [this, members] {
+    for (const WorkerId id : members) {
+      if (WorkerProcess* worker = world_->worker(id)) worker->die(0, SIGKILL);
+    }
+  });
+}
+
+void Life::crash_at_the_end() {
+  if (!std::exchange(crashes_at_the_end_, false) || world_->disk.misses_records()) return;
+  later(Micros(0), Micros(20'000), [this] {
+    if (!world_->exit_status) world_->supervisor->crash();
+  });
 }
 
 void Life::hurt_worker() {
@@ -382,6 +422,8 @@ void Life::live() {
   world_->supervisor = std::make_unique<SupervisorProcess>(*world_);
   world_->on_supervisor_crash = [this] { later(Micros(50'000), Micros(4'000'000), [this] { resume_supervisor(); }); };
   world_->plane.on_finish = [this](const std::vector<WorkerId>& members) { strike(members); };
+  world_->on_start_from_checkpoint = [this](const std::vector<WorkerId>& members) { strike_new_start(members); };
+  world_->on_end_near = [this] { crash_at_the_end(); };
   world_->supervisor->begin();
   schedule_faults();
   world_->run_until(calm_);

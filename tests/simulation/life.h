@@ -33,6 +33,9 @@ class Life {
   void fault();
   void hurt_worker();
   void strike(const std::vector<WorkerId>& members);
+  void strand();
+  void strike_new_start(const std::vector<WorkerId>& members);
+  void crash_at_the_end();
   void hurt_agent();
   void hurt_host();
   void hurt_wires();
@@ -55,6 +58,8 @@ class Life {
   std::uint64_t faults_ = 0;
   Instant calm_;                 // no fault after it
   std::uint32_t strike_in_ = 0;  // collectives until one is struck while it ends
+  bool strikes_new_starts_ = false;
+  bool crashes_at_the_end_ = false;
   bool healed_ = false;
   bool stop_asked_ = false;
   bool crashed_by_itself_ = false;

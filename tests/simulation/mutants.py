@@ -14,13 +14,13 @@ import sys
 CORE = "supervisor/core/"
 MACHINE = "train/session/worker_machine.cc"
 
-# name: (file, text, replacement, checks that may catch it)
+# name: (file, text, replacement, checks that may catch it); several texts and replacements where the product checks twice
 MUTANTS = {
     "stale_halted_counts": (
         CORE + "membership_recovery.cc",
         "if (change_.stage != Stage::kHalting || message.fence != recovery_.fence) return;",
         "if (change_.stage != Stage::kHalting) return;",
-        {"only_who_answered", "holders_hold", "state_is_latest", "bit_identity", "behind_no_fence"}),
+        {"only_who_answered", "holders_hold", "state_is_latest", "bit_identity", "behind_no_fence", "core_invariants"}),
     "rank_used_twice": (
         CORE + "swap_plan.cc", "{from.worker, rank, on_host", "{from.worker, rank / 2, on_host",
         {"ranks_are_dense", "core_invariants"}),
@@ -61,6 +61,14 @@ MUTANTS = {
     "resume_forgets_a_number": (
         CORE + "membership_resume.cc", "issued_ = event.issued;", "issued_ = event.generation;",
         {"numbers_used_once"}),
+    "checkpoint_fence_ignored": (
+        "train/checkpoint/lineage.cc", "    if (!is_fenced_out(identity, lineage)) valid.push_back(identity);",
+        "    valid.push_back(identity);", {"no_fenced_checkpoint", "newest_checkpoint"}),
+    "goes_on_behind_its_fence": (
+        MACHINE,
+        ("  if (generation_ != 0 && generation_ <= fence_) effects_.emplace_back(AbortSeat{});\n",
+         "  if (seat_is_void()) {\n    place_ = Place::kHalted;"),
+        ("", "  if (false) {\n    place_ = Place::kHalted;"), {"behind_no_fence"}),
     "answer_before_settled": (
         MACHINE, "if (over_ || answered_ >= fence_ || !settled()) return;",
         "if (over_ || answered_ >= fence_) return;", {"answer_is_settled"}),
@@ -79,11 +87,14 @@ MUTANTS = {
 def make(name, root, out):
     file, text, replacement, _ = MUTANTS[name]
     source = (pathlib.Path(root) / file).read_text()
-    found = source.count(text)
-    if found != 1:
-        sys.exit(f"mutant {name}: the text to replace is {found} times in {file}, not once; bring mutants.py up to "
-                 f"date:\n{text}")
-    pathlib.Path(out).write_text(source.replace(text, replacement))
+    texts, replacements = ((text,), (replacement,)) if isinstance(text, str) else (text, replacement)
+    for old, new in zip(texts, replacements, strict=True):
+        found = source.count(old)
+        if found != 1:
+            sys.exit(f"mutant {name}: the text to replace is {found} times in {file}, not once; bring mutants.py up to "
+                     f"date:\n{old}")
+        source = source.replace(old, new)
+    pathlib.Path(out).write_text(source)
 
 
 def check(name, program):

@@ -315,6 +315,7 @@ bool WorkerProcess::cross_boundary() {
 }
 
 Task<bool> WorkerProcess::finish() {
+  world_.on_end_near();
   while (true) {
     const Reduced reduced = co_await reduce("the end", false);
     if (reduced == Reduced::kEnd) co_return false;
@@ -670,6 +671,9 @@ void WorkerProcess::load_checkpoint() {
   if (!chosen) return;
   chain_ = chosen->facts.chain;
   progress_ = chosen->progress;
+  std::vector<WorkerId> members;
+  for (const Member& member : seat_.members) members.push_back(member.worker);
+  world_.on_start_from_checkpoint(members);
 }
 
 std::string WorkerProcess::lineage_in_environment() const {

@@ -335,7 +335,8 @@ void Truth::writes_checkpoint(WorkerId worker, const CheckpointFacts& written) {
 void Truth::reads_checkpoint(WorkerId worker, const std::optional<CheckpointFacts>& read,
                              const std::vector<CheckpointFacts>& complete) {
   const auto counts = [&](const CheckpointFacts& c) {
-    return !is_void(c.generation, c.step) && c.step <= history_.size() && history_[c.step - 1].after == c.chain;
+    if (is_void(c.generation, c.step) || c.step > history_.size()) return false;
+    return c.chain == (c.step == 0 ? 0 : history_[c.step - 1].after);
   };
   Step newest = 0;
   for (const CheckpointFacts& each : complete) {

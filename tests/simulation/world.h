@@ -81,6 +81,8 @@ class World {
   std::unique_ptr<SupervisorProcess> supervisor;
   std::map<Generation, Snapshot> broadcasts;  // what rank 0 of a first generation gives to all
   std::function<void()> on_supervisor_crash;
+  std::function<void(const std::vector<WorkerId>& members)> on_start_from_checkpoint;
+  std::function<void()> on_end_near;  // somebody has used up the data
   std::optional<int> exit_status;
   std::string exit_reason;
   bool finished = false;  // some worker reached the end of the data
