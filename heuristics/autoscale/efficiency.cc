@@ -18,6 +18,7 @@ namespace {
 constexpr double kHour = 3600;
 constexpr double kLeastSteps = 5;     // before any verdict on a size
 constexpr double kEnoughSteps = 20;   // that a size is usually measured for
+constexpr double kManySteps = 60;     // for small differences
 constexpr double kMostSteps = 150;    // after which the better mean decides
 constexpr double kFirstProbe_s = 30;  // that trying a size is taken to cost before one was tried
 constexpr double kLongestQuiet_s = 2 * kHour;
@@ -175,6 +176,14 @@ class SearchPolicy : public PerJobPolicy<SearchState> {
       if (probe->workers < job.workers && sizes.size() == 1 && !precise(state, job.workers)) {
         decision.reason = {
             "measuring", words("%.0f steps at %u workers before fewer are tried", steps, job.workers), {}};
+        return;
+      }
+      // At the best size measuring costs nothing, and small differences need it.
+      if (job.workers == best.workers && probe->improvement < 2 * settings_.tolerance && steps < kManySteps) {
+        decision.reason = {"measuring",
+                           words("%.0f of %.0f steps at %u workers before %u are tried", steps, kManySteps, job.workers,
+                                 probe->workers),
+                           {}};
         return;
       }
       Reason reason{"probe",
