@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "tests/contract/comm/world.h"
+#include "tests/slowdown.h"
 
 namespace elastictrain::comm::testing {
 namespace {
@@ -87,7 +88,7 @@ TEST_CASE("when a rank is killed in an all-reduce every survivor gets an error a
         for (std::uint32_t rank = 0; rank < world.size(); ++rank) {
           if (rank == victim) continue;
           CHECK(join_rank(pids[rank]) == kNoticed);
-          CHECK(board->noticed_us[rank] - killed_us < 2'000'000);
+          CHECK(board->noticed_us[rank] - killed_us < elastictrain::testing::kSlowdown * 2'000'000);
         }
       }
     }
