@@ -49,7 +49,9 @@ void expect_no_growth(const Footprint& before, const Footprint& after) {
   CHECK(after.descriptors == before.descriptors);
   CHECK(after.threads == before.threads);
   CHECK(after.shared_mappings == 0);
+#ifndef __SANITIZE_ADDRESS__  // it holds back what was freed, up to 256 MiB; its leak detector looks instead
   CHECK(after.resident_kib < before.resident_kib + 16 * 1024);
+#endif
 }
 
 TEST_CASE("a thousand generations leave no descriptor, thread, mapping or memory behind") {
