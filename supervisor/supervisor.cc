@@ -139,6 +139,10 @@ Status Supervisor::Impl::open() {
   if (!claimed.ok()) return claimed.error();
   directory_.emplace(std::move(claimed).value());
   if (Status recorded = open_record(); !recorded.ok()) return recorded;
+  const Status deciding =
+      policy_.open(io_, {[this] { policy_answered(); },
+                         [this](const std::string& line) { tell(core::Tell::Level::kInfo, "policy: " + line); }});
+  if (!deciding.ok()) return deciding;
   if (Status opened = open_journal(); !opened.ok()) return opened;
   if (Status listening = listen_for_agents(); !listening.ok()) return listening;
   auto served = control::serve(
@@ -213,12 +217,14 @@ void Supervisor::Impl::loop_until(const std::function<bool()>& done, millisecond
 // Agents end their workers and themselves; what does not is ended by force, so that nothing is left behind.
 void Supervisor::Impl::close_down() {
   hosts_.stop();
+  policy_.close();
   timers_.clear();
   time_limit_.cancel();
   agents_.stop_all(options_.settings.grace);
   loop_until([this] { return hurry_ || !agents_.any_connected(); }, options_.settings.grace + kAgentsEnd);
   agents_.forget_all();
   loop_until([this] { return !agents_.any_process(); }, kProcessesEnd);
+  loop_until([this] { return hurry_ || !policy_.any_process(); }, milliseconds(options_.policy.outside.timeout_ms));
   if (agents_.any_process()) tell(core::Tell::Level::kWarning, "some launcher processes did not end in time");
   for (auto& [id, answer] : requests_) answer(R"({"ok":false,"text":"the run has ended"})");
   requests_.clear();

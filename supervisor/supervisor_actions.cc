@@ -166,17 +166,28 @@ void Supervisor::Impl::consult_policy() {
   auto considered = policy_.consider(membership_.view(), up_s());
   if (!considered) return;
   journal("observed", {{"view", considered->observed}}, false);
-  if (!considered->is_news) return;
-  const heuristics::JobDecision& decision = considered->decision;
+  carry_out(*considered);
+}
+
+void Supervisor::Impl::policy_answered() {
+  if (ended_) return;
+  if (const auto considered = policy_.take_answer(membership_.view())) carry_out(*considered);
+}
+
+void Supervisor::Impl::carry_out(const policy::Considered& considered) {
+  const std::string name = policy::display_name(options_.policy);
+  const heuristics::JobDecision& decision = considered.decision;
+  if (!considered.failure.empty()) tell(core::Tell::Level::kWarning, "policy: " + considered.failure);
+  if (!considered.is_news) return;
   core::Fields fields;
-  fields.text("policy", options_.policy.name).text("code", decision.reason.code).text("reason", decision.reason.text);
+  fields.text("policy", name).text("code", decision.reason.code).text("reason", decision.reason.text);
   if (decision.workers) fields.number("workers", *decision.workers);
   for (const auto& replacement : decision.replacements) {
     fields.number("replace", replacement.worker).text("because", replacement.reason.text);
   }
-  for (const auto& [name, value] : decision.reason.numbers) fields.real(name, value);
+  for (const auto& [number_name, value] : decision.reason.numbers) fields.real(number_name, value);
   journal("decided", fields);
-  for (core::Event& event : considered->events) feed(std::move(event));
+  for (const core::Event& event : considered.events) feed(event);
 }
 
 RunFigures Supervisor::Impl::figures() const {
@@ -189,7 +200,7 @@ RunFigures Supervisor::Impl::figures() const {
   figures.step = newest.step;
   figures.loss = newest.loss;
   figures.samples_per_s = newest.samples_per_s;
-  if (policy_.has_news()) figures.policy = options_.policy.name;
+  if (policy_.has_news()) figures.policy = policy::display_name(options_.policy);
   if (policy_.has_news()) figures.policy_reason = policy_.last_reason().text;
   figures.idle_s = idle_times_.total_s();
   figures.last_idle_s = idle_times_.last_s();

@@ -101,6 +101,8 @@ class Supervisor::Impl {
   void tell(core::Tell::Level level, const std::string& text);
   double up_s() const;
   void consult_policy();
+  void policy_answered();
+  void carry_out(const policy::Considered& considered);
   void note_idle(const std::optional<IdleTimes::Idle>& idle);
   void figures_changed(bool at_once);
   void show_figures();

@@ -1,5 +1,6 @@
 // `elastictrain explain`: what a run's policy saw and decided, replayed from its journal through the same policy,
 // another one, or other thresholds; shows where the decisions differ.
+#include <filesystem>
 #include <iostream>
 #include <memory>
 #include <optional>
@@ -13,6 +14,7 @@
 #include "cli/output/explanation.h"
 #include "supervisor/control/control_protocol.h"
 #include "supervisor/journal_history.h"
+#include "supervisor/policy/replay.h"
 #include "supervisor/policy/view_json.h"
 #include "supervisor/run_record.h"
 
@@ -28,12 +30,15 @@ struct ExplainFlags {
   bool json = false;
 };
 
-// What the run was told; nothing for a journal without its run.
+// What the run was told; nothing for a journal without its run. Its paths count from where it was started, so this goes
+// there.
 std::optional<RunConfig> recorded_config(const std::string& directory) {
   const auto record = load_run_record(directory);
   if (!record.ok()) return std::nullopt;
   auto recorded = decode_recorded(record->config);
   if (!recorded.ok()) return std::nullopt;
+  std::error_code gone;
+  std::filesystem::current_path(recorded->directory, gone);
   return std::move(recorded->config);
 }
 
@@ -58,12 +63,9 @@ Explained explained_of(const heuristics::ClusterView& view, const heuristics::Jo
   return one;
 }
 
-class Replay {
+class Story {
  public:
-  explicit Replay(const policy::RunnerSettings& settings)
-      : policy_(policy::make_policy(settings)),
-        state_(policy_->initial_state()),
-        rng_(settings.seed) {}
+  explicit Story(policy::Replay& replay) : replay_(replay) {}
 
   void take(const std::string& event, const Journal::Fields& fields) {
     if (event == "observed") return observed(fields);
@@ -86,7 +88,7 @@ class Replay {
       if (name != "view") continue;
       const auto view = policy::view_from_json(value);
       if (!view.ok() || view->jobs.size() != 1) continue;
-      const auto decision = policy_->decide(*view, *state_, rng_);
+      const auto decision = replay_.decide(*view);
       if (decision.jobs.size() != 1) continue;
       found_.push_back(explained_of(*view, decision.jobs.front()));
       found_.back().run_reason = run_reason_;
@@ -94,9 +96,7 @@ class Replay {
     }
   }
 
-  std::unique_ptr<heuristics::Policy> policy_;
-  std::unique_ptr<heuristics::PolicyState> state_;
-  heuristics::Rng rng_;
+  policy::Replay& replay_;
   std::vector<Explained> found_;
   std::string run_reason_;
   std::string run_code_;
@@ -125,19 +125,24 @@ int explain(const ExplainFlags& flags) {
     directory = *found;
     path = directory + "/" + control::kJournalName;
   }
+  path = std::filesystem::absolute(path).string();
   const auto config = chosen_config(flags, directory);
   if (!config.ok()) return complain("explain", config.error());
   const policy::RunnerSettings settings = policy_settings(config->policy);
-  Replay replay(settings);
+  const auto replay = policy::Replay::make(settings);
+  if (!replay.ok()) {
+    return complain("explain", {replay.error().code, replay.error().message + "; or name another with --policy"});
+  }
+  Story story(**replay);
   const auto history = read_journal_history(
-      path, [&](const std::string& event, const Journal::Fields& fields) { replay.take(event, fields); });
+      path, [&](const std::string& event, const Journal::Fields& fields) { story.take(event, fields); });
   if (!history.ok()) return complain("explain", history.error());
-  if (replay.found().empty()) {
+  if (story.found().empty()) {
     return complain("explain", {ErrorCode::kUnavailable, path + " holds no views yet: a policy is asked every "
                                                                 "policy.interval_ms while the run trains"});
   }
-  std::cout << (flags.json ? render_explained_json(replay.found(), flags.all)
-                           : render_explained(replay.found(), settings.name, flags.all));
+  std::cout << (flags.json ? render_explained_json(story.found(), flags.all)
+                           : render_explained(story.found(), policy::display_name(settings), flags.all));
   return std::cout.flush() ? kExitSuccess : kExitFailure;
 }
 

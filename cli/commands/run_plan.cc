@@ -281,6 +281,9 @@ Result<RunPlan> make_plan(const RunConfig& config, const PlanInputs& inputs) {
   const Sizes sizes = settle_sizes(workers, count_slots(plan.hosts), sizes_given);
   plan.settings = make_settings(config, sizes, config.name.empty() ? inputs.default_name : config.name);
   plan.policy = policy_settings(config.policy);
+  if (const Status there = policy::check_outside(plan.policy.outside, plan.policy.seed); !there.ok()) {
+    return there.error();
+  }
   plan.policy.observer = observer_settings(config, plan.settings);
   plan.program.argv = program_words(config);
   plan.program.working_directory = working_directory(config, inputs.current_directory);

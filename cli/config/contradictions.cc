@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <span>
 
 #include "cli/config/checks.h"
 #include "cli/config/schema.h"
@@ -10,7 +11,9 @@
 namespace elastictrain::cli {
 namespace {
 
+// Of each list one key at most may say something.
 constexpr const char* kHostKeys[] = {"hosts.list", "hosts.file", "hosts.discover"};
+constexpr const char* kPolicyKeys[] = {"policy.name", "policy.library", "policy.program"};
 
 Level level_of(const LoadedConfig& loaded, std::string_view key) {
   const auto found = loaded.origins.find(key);
@@ -33,7 +36,9 @@ class Finder {
   std::vector<Contradiction> find() {
     check_sizes();
     check_what_to_run();
-    check_alternatives();
+    check_alternatives(kHostKeys);
+    check_alternatives(kPolicyKeys);
+    check_policy();
     check_timeouts();
     check_failures();
     check_checkpoint();
@@ -87,13 +92,20 @@ class Finder {
     return "trainer";
   }
 
-  void check_alternatives() {
+  void check_alternatives(std::span<const char* const> keys) {
+    const RunConfig defaults;
     std::vector<const char*> set;
-    for (const char* key : kHostKeys) {
-      if (!render_value(config_, *find_key(key)).empty()) set.push_back(key);
+    for (const char* key : keys) {
+      const KeySpec& spec = *find_key(key);
+      if (render_value(config_, spec) != render_value(defaults, spec)) set.push_back(key);
     }
     if (set.size() < 2) return;
     add({set[0], set[1]}, cite(loaded_, set[0]) + " and " + cite(loaded_, set[1]) + " exclude each other: remove one");
+  }
+
+  void check_policy() {
+    if (config_.policy.argument.empty() || !config_.policy.library.empty()) return;
+    add({"policy.argument"}, cite(loaded_, "policy.argument") + " needs policy.library");
   }
 
   void check_timeouts() {
@@ -158,15 +170,24 @@ class Finder {
   std::vector<Contradiction> found_;
 };
 
-void settle_hosts(LoadedConfig& loaded) {
+void reset(LoadedConfig& loaded, const char* key) {
+  (void)assign_text(loaded.config, *find_key(key), render_value(RunConfig(), *find_key(key)));
+  loaded.origins.erase(key);
+}
+
+// What was said at a higher level is in place of what was said at a lower one.
+void settle(LoadedConfig& loaded, std::span<const char* const> keys) {
   Level highest = Level::kDefault;
-  for (const char* key : kHostKeys) highest = std::max(highest, level_of(loaded, key));
-  const RunConfig defaults;
-  for (const char* key : kHostKeys) {
-    if (level_of(loaded, key) == highest) continue;
-    (void)assign_text(loaded.config, *find_key(key), render_value(defaults, *find_key(key)));
-    loaded.origins.erase(key);
+  for (const char* key : keys) highest = std::max(highest, level_of(loaded, key));
+  for (const char* key : keys) {
+    if (level_of(loaded, key) != highest) reset(loaded, key);
   }
+}
+
+void settle_policy(LoadedConfig& loaded) {
+  const bool had_library = !loaded.config.policy.library.empty();
+  settle(loaded, kPolicyKeys);
+  if (had_library && loaded.config.policy.library.empty()) reset(loaded, "policy.argument");
 }
 
 // Only what a file said gives way to a flag; two of one level contradict each other.
@@ -195,7 +216,8 @@ const std::vector<TimeoutOrder>& timeout_order() {
 }
 
 void settle_alternatives(LoadedConfig& loaded) {
-  settle_hosts(loaded);
+  settle(loaded, kHostKeys);
+  settle_policy(loaded);
   settle_program(loaded);
 }
 

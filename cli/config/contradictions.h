@@ -14,7 +14,8 @@ struct Contradiction {
   Level level = Level::kDefault;  // the lowest level of the keys involved, default left out
 };
 
-// A flag replaces a file's alternative: -H drops hosts.file, a program after "--" drops [trainer].
+// A flag replaces a file's alternative: -H drops hosts.file, a program after "--" drops [trainer], --policy drops
+// policy.program.
 void settle_alternatives(LoadedConfig& loaded);
 
 std::vector<Contradiction> find_contradictions(const LoadedConfig& loaded);

@@ -128,6 +128,10 @@ struct PreemptionConfig {
 
 struct PolicyConfig {
   std::string name = "fixed";
+  std::string library;               // path of a shared object, in place of a name
+  std::string argument;              // handed on to it
+  std::vector<std::string> program;  // in place of a name
+  std::uint64_t timeout_ms = 1'000;
   std::uint64_t interval_ms = 1'000;
   std::uint64_t warm_up_steps = 1;
   std::uint64_t cool_down_ms = 0;

@@ -286,6 +286,13 @@ void add_policy_keys(std::vector<KeySpec>& keys) {
       {
           {"policy.name", "", "what decides on the size while the run trains; fixed: nothing does", "--policy",
            TextField{in<&C::policy, &P::name>, check_policy}},
+          {"policy.library", "", "a shared object that decides instead (elastictrain/policy.h)", "",
+           TextField{in<&C::policy, &P::library>}},
+          {"policy.argument", "", "a text that policy.library is given", "", TextField{in<&C::policy, &P::argument>}},
+          {"policy.program", "", "a program that decides instead: a view in, a decision out, a line of JSON each", "",
+           ListField{in<&C::policy, &P::program>, nullptr, false, true}},
+          {"policy.timeout_ms", "milliseconds", "for policy.program to answer a view; then the size stays for good", "",
+           IntegerField{in<&C::policy, &P::timeout_ms>, 1, kDayMs}},
           {"policy.interval_ms", "milliseconds", "time between two calls of the policy", "",
            IntegerField{in<&C::policy, &P::interval_ms>, 10, kDayMs}},
           {"policy.warm_up_steps", "steps", "first steps after a change that measure nothing", "",

@@ -4,7 +4,8 @@ include(CMakePackageConfigHelpers)
 
 install(TARGETS elastictrain RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(TARGETS elastictrain_shared EXPORT elastictrain-targets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
-install(DIRECTORY ${PROJECT_SOURCE_DIR}/train/include/elastictrain DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/train/include/elastictrain
+                  ${PROJECT_SOURCE_DIR}/supervisor/policy/include/elastictrain DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
         FILES_MATCHING PATTERN "*.hpp" PATTERN "*.h")
 
 set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/elastictrain)

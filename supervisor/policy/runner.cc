@@ -1,10 +1,13 @@
 #include "supervisor/policy/runner.h"
 
 #include <algorithm>
+#include <filesystem>
+#include <limits>
 #include <utility>
 
 #include "heuristics/compose/beside.h"
 #include "heuristics/compose/compose.h"
+#include "supervisor/policy/library.h"
 #include "supervisor/policy/view_json.h"
 
 namespace elastictrain::policy {
@@ -26,17 +29,28 @@ std::string journal_text(heuristics::ClusterView view) {
 
 }  // namespace
 
-std::unique_ptr<heuristics::Policy> make_policy(const RunnerSettings& settings) {
+std::unique_ptr<heuristics::Policy> make_policy(const RunnerSettings& settings,
+                                                std::unique_ptr<heuristics::Policy> for_size) {
   const heuristics::PolicySpec* spec = heuristics::find_policy(settings.name);
   const heuristics::PolicySpec* watcher = heuristics::find_policy(kStragglers);
   if (spec == nullptr || watcher == nullptr) panic("a policy was named that there is not");
   const auto watching = heuristics::check_parameters(*watcher, settings.stragglers);
-  auto size = heuristics::with_limits(spec->make(settings.parameters));
+  if (!for_size) for_size = spec->make(settings.parameters);
+  auto size = heuristics::with_limits(std::move(for_size));
   if (settings.hysteresis > 0) {
     size = heuristics::with_hysteresis(std::move(size), settings.hysteresis, settings.hysteresis_views);
   }
   if (settings.cool_down_s > 0) size = heuristics::with_cool_down(std::move(size), settings.cool_down_s);
   return heuristics::beside(std::move(size), watcher->make(watching.parameters));
+}
+
+std::string display_name(const RunnerSettings& settings) {
+  const Outside& outside = settings.outside;
+  if (!outside.library.empty()) return std::filesystem::path(outside.library).filename().string();
+  if (outside.program.empty()) return settings.name;
+  std::string words;
+  for (const std::string& word : outside.program) words += (words.empty() ? "" : " ") + word;
+  return words;
 }
 
 Runner::Runner(RunnerSettings settings) : Runner(settings, make_policy(settings)) {}
@@ -54,11 +68,48 @@ bool Runner::is_fixed() const {
   const bool acts = action != settings_.stragglers.end() &&
                     action->second != heuristics::Value(std::string("report")) &&
                     action->second != heuristics::Value(std::string("none"));
-  return settings_.name == kFixed && !acts;
+  const bool is_outside = !settings_.outside.library.empty() || !settings_.outside.program.empty();
+  return settings_.name == kFixed && !is_outside && !acts;
 }
 
 bool Runner::has_news() const {
   return !last_reason_.code.empty() && last_reason_.code != kFixed;
+}
+
+Status Runner::open(asio::io_context& io, Handlers handlers) {
+  const Outside& outside = settings_.outside;
+  if (!outside.library.empty()) {
+    auto library = load_library(outside.library, outside.argument, settings_.seed);
+    if (!library.ok()) return library.error();
+    policy_ = make_policy(settings_, std::move(*library));
+    state_ = policy_->initial_state();
+  }
+  if (outside.program.empty()) return {};
+  relayed_ = std::make_shared<heuristics::Decision>();
+  policy_ = make_policy(settings_, relay(relayed_));
+  state_ = policy_->initial_state();
+  answered_ = std::move(handlers.answered);
+  const auto decided = [this](heuristics::Decision decision) { answer(std::move(decision)); };
+  const auto failed = [this](const std::string& why) { answer(failed_decision(display_name(settings_) + " " + why)); };
+  auto program = Program::start(io, outside, {decided, failed, std::move(handlers.said)});
+  if (!program.ok()) return program.error();
+  program_ = std::move(*program);
+  return {};
+}
+
+void Runner::close() {
+  if (program_) program_->close();
+}
+
+// A program that fails between two views is heard of at the next one.
+void Runner::answer(heuristics::Decision decision) {
+  *relayed_ = std::move(decision);
+  has_answer_ = asked_.has_value();
+  if (has_answer_) answered_();
+}
+
+bool Runner::is_thinking() const {
+  return program_ && (asked_ || (!program_->is_ready() && !program_->has_failed()));
 }
 
 void Runner::planned(const protocol::GenerationPlan& plan) {
@@ -81,21 +132,40 @@ void Runner::replay(const heuristics::ClusterView& view) {
 
 std::optional<Considered> Runner::consider(const core::RunView& run, double now_s) {
   if (!is_due(now_s) || run.phase != core::RunPhase::kRunning || run.generation == 0) return std::nullopt;
+  if (is_thinking()) return std::nullopt;
   next_s_ = now_s + settings_.interval_s;
   const heuristics::ClusterView view = observer_.take(run, now_s);
   Considered considered;
   considered.observed = journal_text(view);
-  auto decision = policy_->decide(view, *state_, rng_);
+  if (program_ && program_->is_ready()) {
+    asked_ = view;
+    has_answer_ = false;
+    program_->ask(to_json(view));
+  } else {
+    settle(run, policy_->decide(view, *state_, rng_), considered);
+  }
+  return considered;
+}
+
+std::optional<Considered> Runner::take_answer(const core::RunView& run) {
+  if (!std::exchange(has_answer_, false)) return std::nullopt;
+  Considered considered;
+  settle(run, policy_->decide(*std::exchange(asked_, std::nullopt), *state_, rng_), considered);
+  return considered;
+}
+
+void Runner::settle(const core::RunView& run, heuristics::Decision decision, Considered& considered) {
   if (decision.jobs.size() != 1) {
     considered.decision.reason = {"no_decision", "the policy said nothing about this job", {}};
   } else {
     considered.decision = std::move(decision.jobs.front());
   }
+  const heuristics::Reason& reason = considered.decision.reason;
   add_events(run, considered.decision, considered);
   const std::string before = last_reason_.code.empty() ? kFixed : last_reason_.code;
-  considered.is_news = !considered.events.empty() || considered.decision.reason.code != before;
-  last_reason_ = considered.decision.reason;
-  return considered;
+  considered.is_news = !considered.events.empty() || reason.code != before;
+  if (reason.code.starts_with(kPolicyFailed) && !std::exchange(has_warned_, true)) considered.failure = reason.text;
+  last_reason_ = reason;
 }
 
 void Runner::add_events(const core::RunView& run, const heuristics::JobDecision& decision,
@@ -118,7 +188,10 @@ void Runner::add_events(const core::RunView& run, const heuristics::JobDecision&
   reshare.reason = decision.reason.text;
   if (decision.speeds) {
     reshare.speeds.emplace();
-    for (const auto& one : *decision.speeds) (*reshare.speeds)[WorkerId{one.worker}] = one.speed;
+    for (const auto& one : *decision.speeds) {
+      if (one.worker > std::numeric_limits<std::uint32_t>::max()) continue;  // nobody's
+      (*reshare.speeds)[WorkerId{static_cast<std::uint32_t>(one.worker)}] = one.speed;
+    }
   }
   considered.events.push_back(std::move(reshare));
 }

@@ -1,5 +1,5 @@
 // Purpose: views and decisions as JSON texts of one line each: in the journal, for `elastictrain explain`, and for
-// policies in other languages (scripts/README.md shows both directions). Field names are those of heuristics/policy/;
+// policies in other languages (README.md shows both directions). Field names are those of heuristics/policy/;
 // what is not known or not decided is left out. Pure.
 //
 // Errors: kInvalid with what is wrong and where in the text; unknown fields are passed over, so that older programs

@@ -12,7 +12,7 @@ mv "$work/first" "$work/tree"
 library=$(dirname "$(find "$work/tree" -name 'libelastictrain.so')")
 
 echo "== files"
-for file in bin/elastictrain include/elastictrain/session.hpp; do
+for file in bin/elastictrain include/elastictrain/session.hpp include/elastictrain/policy.h; do
   test -e "$work/tree/$file" || { echo "missing: $file"; exit 1; }
 done
 if grep -rIl "$build" "$work/tree"; then

@@ -249,6 +249,26 @@ TEST_CASE("hosts from a flag replace the host file of the config, and two source
   CHECK(contains(bad(inputs), "exclude each other"));
 }
 
+TEST_CASE("one thing decides on the size: two of one level are refused, and a flag replaces what the file says") {
+  const std::string head = "command = [\"./t\"]\n[policy]\n";
+  ConfigInputs inputs = from_text(head + "library = \"p.so\"\nprogram = [\"sh\", \"p.sh\"]\n");
+  CHECK(
+      contains(bad(inputs),
+               "policy.library = p.so (job.toml:3:1) and policy.program = sh p.sh (job.toml:4:1) exclude each other"));
+  inputs.file_text = head + "argument = \"x\"\n";
+  CHECK(contains(bad(inputs), "policy.argument = x (job.toml:3:1) needs policy.library"));
+  inputs.file_text = head + "library = \"p.so\"\nargument = \"x\"\n";
+  CHECK(good(inputs).config.policy.argument == "x");
+  inputs.settings = {{"policy.name", "fixed", "--policy fixed"}};
+  CHECK(good(inputs).config.policy.library.empty());
+  CHECK(good(inputs).config.policy.argument.empty());
+  inputs.file_text = head + "program = [\"python3\", \"a b.py\"]\n";
+  CHECK(good(inputs).config.policy.program.empty());
+  inputs.settings = {{"policy.timeout_ms", "50", "--set"}};
+  CHECK(good(inputs).config.policy.program == std::vector<std::string>{"python3", "a b.py"});
+  CHECK(good(inputs).config.policy.timeout_ms == 50);
+}
+
 TEST_CASE("hosts, names, labels, ranks, signals and variables are checked where they are written") {
   const std::pair<const char*, const char*> cases[] = {{"name", "a/b"},
                                                        {"name", "-x"},

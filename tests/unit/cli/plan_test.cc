@@ -173,6 +173,20 @@ TEST_CASE("a file of variables or hosts that is not there is named") {
   CHECK(make_plan(config, {}).error().message.find("no-such-interface") != std::string::npos);
 }
 
+TEST_CASE("a policy from outside that cannot be used stops the plan") {
+  RunConfig config = program();
+  config.policy.library = "/no/such/policy.so";
+  CHECK(make_plan(config, {}).error().message.find("policy.library = /no/such/policy.so") != std::string::npos);
+  config = program();
+  config.policy.program = {"no-such-policy-program", "x"};
+  CHECK(make_plan(config, {}).error().message.find("\"no-such-policy-program\"") != std::string::npos);
+  config.policy.program = {"sh", "-c", "true"};
+  config.policy.timeout_ms = 70;
+  const RunPlan plan = plan_of(config);
+  CHECK(plan.policy.outside.program == config.policy.program);
+  CHECK(plan.policy.outside.timeout_ms == 70);
+}
+
 TEST_CASE("the built-in trainer runs as the agent's own binary, where it needs no file of ours") {
   RunConfig config;
   config.use_trainer = true;

@@ -1,0 +1,121 @@
+#include "supervisor/policy/library.h"
+
+#include <dlfcn.h>
+
+#include <filesystem>
+#include <optional>
+#include <utility>
+
+#include "supervisor/policy/include/elastictrain/policy.h"
+#include "supervisor/policy/outside.h"
+#include "supervisor/policy/view_json.h"
+
+namespace elastictrain::policy {
+namespace {
+
+using Api = elastictrain_policy_v1;
+
+struct Said {
+  std::optional<std::string> text;
+  bool twice = false;
+};
+
+void say(void* context, const char* text, std::size_t bytes) {
+  Said& said = *static_cast<Said*>(context);
+  said.twice = said.text.has_value();
+  said.text = text == nullptr ? std::string() : std::string(text, bytes);
+}
+
+class Memory final : public heuristics::PolicyState {
+ public:
+  Memory(const Api& api, const std::string& argument, std::uint64_t seed, Said& said)
+      : api_(api), handle_(api.create(argument.c_str(), seed, say, &said)) {}
+  ~Memory() override {
+    if (handle_ != nullptr) api_.destroy(handle_);
+  }
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+  std::unique_ptr<PolicyState> clone() const override { panic("a shared object's memory cannot be copied"); }
+  void* handle() const { return handle_; }
+
+ private:
+  const Api& api_;
+  void* handle_;
+};
+
+class Library final : public heuristics::Policy {
+ public:
+  Library(const Api& api, std::string argument, std::uint64_t seed)
+      : api_(api), argument_(std::move(argument)), seed_(seed) {}
+
+  std::unique_ptr<heuristics::PolicyState> initial_state() const override {
+    Said unheard;
+    return std::make_unique<Memory>(api_, argument_, seed_, unheard);
+  }
+
+  heuristics::Decision decide(const heuristics::ClusterView& view, heuristics::PolicyState& state,
+                              heuristics::Rng&) const override {
+    void* handle = static_cast<Memory&>(state).handle();
+    if (handle == nullptr) return failed_decision("it gave no memory when it was asked once more");
+    const std::string text = to_json(view);
+    Said said;
+    api_.decide(handle, text.c_str(), text.size(), say, &said);
+    if (!said.text) return failed_decision("it gave no decision");
+    if (said.twice) return failed_decision("it gave more than one decision about a view");
+    auto decision = read_decision(*said.text);
+    return decision.ok() ? std::move(*decision) : failed_decision(decision.error().message);
+  }
+
+ private:
+  const Api& api_;
+  std::string argument_;
+  std::uint64_t seed_;
+};
+
+Error wrong(const std::string& path, const std::string& what) {
+  return {ErrorCode::kInvalid, "policy.library = " + path + ": " + what};
+}
+
+bool is_complete(const Api& api) {
+  return api.create != nullptr && api.decide != nullptr && api.destroy != nullptr;
+}
+
+// dlerror() begins with the path as often as not.
+std::string load_error(const std::string& path) {
+  const char* text = ::dlerror();
+  std::string reason = text == nullptr ? "it cannot be loaded" : text;
+  if (reason.starts_with(path + ": ")) reason.erase(0, path.size() + 2);
+  return reason;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<heuristics::Policy>> load_library(const std::string& path, const std::string& argument,
+                                                         std::uint64_t seed) {
+  std::error_code failed;
+  const std::string whole = std::filesystem::absolute(path, failed).string();
+  if (!std::filesystem::exists(whole, failed)) {
+    return wrong(path, "there is no such file; build it, or correct the path (it counts from where the run starts)");
+  }
+  void* object = ::dlopen(whole.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (object == nullptr) return wrong(path, load_error(whole) + "; it must be a shared object for this machine");
+  const auto entry = reinterpret_cast<decltype(&elastictrain_policy)>(::dlsym(object, "elastictrain_policy"));
+  if (entry == nullptr) {
+    return wrong(path, "it exports no elastictrain_policy; include elastictrain/policy.h and define that function");
+  }
+  const Api* api = entry(ELASTICTRAIN_POLICY_VERSION);
+  if (api == nullptr || api->version != ELASTICTRAIN_POLICY_VERSION) {
+    const std::string has = api == nullptr ? "has none of that version" : "has version " + std::to_string(api->version);
+    return wrong(path, "version " + std::to_string(ELASTICTRAIN_POLICY_VERSION) +
+                           " of the interface is asked for, it " + has +
+                           "; build it with this release's elastictrain/policy.h");
+  }
+  if (!is_complete(*api)) return wrong(path, "create, decide and destroy must all be set");
+  Said said;
+  if (Memory(*api, argument, seed, said).handle() == nullptr) {
+    return wrong(path, "it refuses policy.argument = \"" + argument + "\"" + (said.text ? ": " + *said.text : ""));
+  }
+  return std::unique_ptr<heuristics::Policy>(std::make_unique<Library>(*api, argument, seed));
+}
+
+}  // namespace elastictrain::policy

@@ -1,0 +1,118 @@
+#include "supervisor/policy/outside.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cstdlib>
+#include <filesystem>
+#include <iterator>
+#include <utility>
+
+#include "supervisor/policy/library.h"
+#include "supervisor/policy/view_json.h"
+
+namespace elastictrain::policy {
+namespace {
+
+constexpr std::size_t kMaxCodeBytes = 64;
+constexpr std::size_t kMaxTextBytes = 1000;
+constexpr std::size_t kMaxNumbers = 64;
+constexpr std::string_view kOurFields[] = {"seq",  "t",      "up",      "event",   "policy",
+                                           "code", "reason", "workers", "replace", "because"};
+
+bool can_run(const std::string& path) {
+  std::error_code ignored;
+  return std::filesystem::is_regular_file(path, ignored) && ::access(path.c_str(), X_OK) == 0;
+}
+
+Status check_program(const std::string& name) {
+  const Error missing{ErrorCode::kInvalid,
+                      "policy.program: there is no program \"" + name + "\" that can be run" +
+                          (name.find('/') == std::string::npos ? " in PATH; give its path, or its interpreter before it"
+                                                               : "; look at the path and its x permission")};
+  if (name.find('/') != std::string::npos) return can_run(name) ? Status() : Status(missing);
+  const char* path = std::getenv("PATH");
+  std::string_view rest = path == nullptr ? "/bin:/usr/bin" : path;
+  for (;;) {
+    const std::size_t colon = rest.find(':');
+    if (can_run(std::string(rest.substr(0, colon)) + "/" + name)) return {};
+    if (colon == std::string_view::npos) return missing;
+    rest.remove_prefix(colon + 1);
+  }
+}
+
+// Not within a character.
+void shorten(std::string& text, std::size_t most) {
+  if (text.size() <= most) return;
+  while (most > 0 && (static_cast<unsigned char>(text[most]) & 0xc0) == 0x80) --most;
+  text.resize(most);
+  text += "…";
+}
+
+// Its numbers stand in the journal's record beside fields of ours.
+void make_fit(heuristics::Reason& reason) {
+  shorten(reason.code, kMaxCodeBytes);
+  shorten(reason.text, kMaxTextBytes);
+  if (reason.numbers.size() > kMaxNumbers) reason.numbers.resize(kMaxNumbers);
+  for (auto& [name, value] : reason.numbers) {
+    shorten(name, kMaxCodeBytes);
+    std::replace_if(
+        name.begin(), name.end(), [](unsigned char byte) { return std::isalnum(byte) == 0; }, '_');
+    const bool is_ours = std::find(std::begin(kOurFields), std::end(kOurFields), name) != std::end(kOurFields);
+    if (is_ours || name.empty()) name += "_";
+  }
+}
+
+struct NoMemory final : heuristics::PolicyState {
+  std::unique_ptr<PolicyState> clone() const override { return std::make_unique<NoMemory>(); }
+};
+
+class Relay final : public heuristics::Policy {
+ public:
+  explicit Relay(std::shared_ptr<const heuristics::Decision> next) : next_(std::move(next)) {}
+  std::unique_ptr<heuristics::PolicyState> initial_state() const override { return std::make_unique<NoMemory>(); }
+  heuristics::Decision decide(const heuristics::ClusterView&, heuristics::PolicyState&,
+                              heuristics::Rng&) const override {
+    return *next_;
+  }
+
+ private:
+  std::shared_ptr<const heuristics::Decision> next_;
+};
+
+}  // namespace
+
+Result<heuristics::Decision> read_decision(std::string_view text) {
+  auto decision = decision_from_json(text);
+  if (!decision.ok()) return decision;
+  if (decision->jobs.size() != 1) {
+    return Error{ErrorCode::kInvalid, "the decision must have one entry in jobs, as the view has, not " +
+                                          std::to_string(decision->jobs.size())};
+  }
+  heuristics::JobDecision& job = decision->jobs.front();
+  if (job.reason.code.empty()) job.reason.code = job.reason.text.empty() ? "no_reason" : "own_reason";
+  if (job.reason.text.empty()) job.reason.text = job.reason.code;
+  make_fit(job.reason);
+  for (auto& replacement : job.replacements) make_fit(replacement.reason);
+  return decision;
+}
+
+heuristics::Decision failed_decision(const std::string& why) {
+  heuristics::JobDecision keep;
+  keep.reason = {kPolicyFailed, why + "; the size stays", {}};
+  return {{keep}};
+}
+
+std::unique_ptr<heuristics::Policy> relay(std::shared_ptr<const heuristics::Decision> next) {
+  return std::make_unique<Relay>(std::move(next));
+}
+
+Status check_outside(const Outside& outside, std::uint64_t seed) {
+  if (!outside.program.empty()) return check_program(outside.program.front());
+  if (outside.library.empty()) return {};
+  const auto library = load_library(outside.library, outside.argument, seed);
+  return library.ok() ? Status() : Status(library.error());
+}
+
+}  // namespace elastictrain::policy

@@ -1,0 +1,180 @@
+#include "supervisor/policy/program.h"
+
+#include <signal.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "launcher/command.h"
+#include "launcher/session_sweep.h"
+
+namespace elastictrain::policy {
+namespace {
+
+constexpr std::size_t kBlockBytes = 16 << 10;
+constexpr std::size_t kMaxLineBytes = 4 << 20;  // of a decision: room for the speeds of 100,000 workers
+constexpr std::size_t kMaxErrorLineBytes = 4 << 10;
+constexpr std::uint64_t kMaxErrorLines = 100;  // between two views
+
+launcher::ProcessSpec process_spec(const std::vector<std::string>& argv) {
+  launcher::ProcessSpec spec;
+  spec.argv = argv;
+  spec.environment = launcher::own_environment();
+  spec.standard_input = launcher::Stream::kPipe;
+  spec.new_session = true;
+  spec.kill_group_at_exit = true;
+  spec.parent_death_signal = SIGKILL;
+  return spec;
+}
+
+}  // namespace
+
+Program::Program(asio::io_context& io, const Outside& outside, Handlers handlers)
+    : handlers_(std::move(handlers)),
+      argv_(outside.program),
+      timeout_(outside.timeout_ms),
+      output_block_(kBlockBytes),
+      error_block_(kBlockBytes),
+      deadline_(io) {}
+
+Result<std::unique_ptr<Program>> Program::start(asio::io_context& io, const Outside& outside, Handlers handlers) {
+  std::unique_ptr<Program> program(new Program(io, outside, std::move(handlers)));
+  auto process = launcher::Process::spawn(
+      io, process_spec(program->argv_),
+      [self = program.get(), life = std::weak_ptr(program->life_)](launcher::ExitStatus status) {
+        if (!life.expired()) self->ended(status);
+      });
+  if (!process.ok()) return Error{ErrorCode::kInvalid, "policy.program: " + process.error().message};
+  program->process_ = std::move(*process);
+  program->begin();
+  return program;
+}
+
+Program::~Program() {
+  if (process_ && process_->running()) launcher::kill_session(process_->pid());
+}
+
+void Program::begin() {
+  read_output();
+  read_error();
+}
+
+void Program::ask(std::string view) {
+  asked_ = true;
+  if (error_lines_ > kMaxErrorLines) {
+    handlers_.said("(" + std::to_string(error_lines_ - kMaxErrorLines) + " more lines are left out)");
+  }
+  error_lines_ = 0;
+  view_ = std::move(view) + "\n";
+  arm("gave no decision within " + std::to_string(timeout_.count()) + " ms");
+  asio::async_write(process_->input(), asio::buffer(view_),
+                    [this, life = std::weak_ptr(life_)](const asio::error_code& error, std::size_t) {
+                      if (error && !life.expired()) ending("does not read its input any more");
+                    });
+}
+
+void Program::close() {
+  handlers_ = {[](heuristics::Decision) {}, [](const std::string&) {}, std::move(handlers_.said)};
+  asio::error_code ignored;
+  process_->input().close(ignored);
+}
+
+void Program::read_output() {
+  process_->output().async_read_some(
+      asio::buffer(output_block_),
+      [this, life = std::weak_ptr(life_)](const asio::error_code& error, std::size_t count) {
+        if (life.expired() || has_failed_) return;
+        take_output(count);
+        if (has_failed_) return;
+        if (!error) return read_output();
+        --open_streams_;
+        ending("closed its output");
+      });
+}
+
+void Program::take_output(std::size_t count) {
+  line_.append(output_block_.data(), count);
+  for (auto end = line_.find('\n'); end != std::string::npos && !has_failed_; end = line_.find('\n')) {
+    const std::string line = line_.substr(0, end);
+    line_.erase(0, end + 1);
+    take_line(line);
+  }
+  if (line_.size() > kMaxLineBytes) fail("wrote a line of more than " + std::to_string(kMaxLineBytes) + " bytes");
+}
+
+void Program::take_line(const std::string& line) {
+  if (!asked_) return fail("wrote a line that no view had asked for");
+  auto decision = read_decision(line);
+  if (!decision.ok()) return fail("wrote a line that is no decision: " + decision.error().message);
+  asked_ = false;
+  if (!is_ending_) deadline_.cancel();
+  handlers_.decided(std::move(*decision));
+}
+
+void Program::read_error() {
+  process_->error().async_read_some(asio::buffer(error_block_), [this, life = std::weak_ptr(life_)](
+                                                                    const asio::error_code& error, std::size_t count) {
+    if (life.expired()) return;
+    take_error(count);
+    if (!error) return read_error();
+    if (!error_line_.empty()) say(std::exchange(error_line_, {}));
+    --open_streams_;
+    fail_if_over();
+  });
+}
+
+void Program::take_error(std::size_t count) {
+  for (const char byte : std::string_view(error_block_.data(), count)) {
+    if (byte == '\n') {
+      say(std::exchange(error_line_, {}));
+    } else if (error_line_.size() < kMaxErrorLineBytes) {
+      error_line_ += byte;
+    }
+  }
+}
+
+void Program::say(std::string line) {
+  if (++error_lines_ <= kMaxErrorLines) handlers_.said(line);
+  last_error_line_ = std::move(line);
+}
+
+// Whichever is noticed first, the others follow soon: together they make the reason.
+void Program::ending(const std::string& otherwise) {
+  if (has_failed_) return;
+  if (!std::exchange(is_ending_, true)) arm(otherwise);
+  fail_if_over();
+}
+
+void Program::ended(launcher::ExitStatus status) {
+  launcher::kill_session(process_->pid());
+  end_text_ = "ended with " + launcher::describe(status);
+  ending(end_text_);
+}
+
+void Program::fail_if_over() {
+  if (open_streams_ > 0 || end_text_.empty()) return;
+  fail(end_text_ + (last_error_line_.empty() ? "" : ": " + last_error_line_));
+}
+
+void Program::arm(const std::string& otherwise) {
+  deadline_.expires_after(timeout_);
+  deadline_.async_wait([this, otherwise, life = std::weak_ptr(life_)](const asio::error_code& error) {
+    if (error || life.expired()) return;
+    // It may have passed while an answer was on its way to us.
+    const bool is_over = deadline_.expiry() <= std::chrono::steady_clock::now();
+    if (is_over && (asked_ || is_ending_)) fail(otherwise);
+  });
+}
+
+void Program::fail(const std::string& why) {
+  if (std::exchange(has_failed_, true)) return;
+  deadline_.cancel();
+  process_->signal_group(SIGKILL);
+  if (process_->running()) launcher::kill_session(process_->pid());
+  asio::error_code ignored;
+  process_->input().close(ignored);
+  process_->output().close(ignored);
+  handlers_.failed(why);
+}
+
+}  // namespace elastictrain::policy

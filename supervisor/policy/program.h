@@ -1,0 +1,81 @@
+// Purpose: a policy in any language: a program that reads one view a line and writes one decision a line, as JSON.
+// Nobody waits for it: ask() returns at once, and the answer, or that there will be none, comes later.
+//
+// Ownership: owns the process, which has a session of its own; what is left of it ends with this object. Thread: the
+// io_context's. Failure: a program that is too slow, ends, writes what is no decision, too much or unasked, or closes
+// its streams is killed, `failed` is called once with what was wrong, and it is not asked again.
+#pragma once
+
+#include <asio.hpp>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "heuristics/policy/decision.h"
+#include "launcher/process.h"
+#include "supervisor/policy/outside.h"
+#include "supervisor/protocol/result.h"
+
+namespace elastictrain::policy {
+
+class Program {
+ public:
+  struct Handlers {
+    std::function<void(heuristics::Decision)> decided;
+    std::function<void(const std::string& why)> failed;
+    std::function<void(const std::string& line)> said;  // a line of its standard error; a flood is cut and counted
+  };
+
+  static Result<std::unique_ptr<Program>> start(asio::io_context& io, const Outside& outside, Handlers handlers);
+  ~Program();
+  Program(const Program&) = delete;
+  Program& operator=(const Program&) = delete;
+
+  // Only when it is_ready(). `view` is one line.
+  void ask(std::string view);
+  bool is_ready() const { return !has_failed_ && !asked_ && !is_ending_; }
+  bool has_failed() const { return has_failed_; }
+
+  // Tells it by the end of its input that there are no more views. It may take timeout_ms to end by itself.
+  void close();
+  bool is_running() const { return process_->running(); }
+
+ private:
+  Program(asio::io_context& io, const Outside& outside, Handlers handlers);
+  void begin();
+  void read_output();
+  void take_output(std::size_t count);
+  void take_line(const std::string& line);
+  void read_error();
+  void take_error(std::size_t count);
+  void say(std::string line);
+  void ending(const std::string& otherwise);
+  void ended(launcher::ExitStatus status);
+  void fail_if_over();
+  void arm(const std::string& otherwise);
+  void fail(const std::string& why);
+
+  Handlers handlers_;
+  std::vector<std::string> argv_;
+  std::chrono::milliseconds timeout_;
+  std::shared_ptr<char> life_ = std::make_shared<char>();  // callbacks that come too late find it gone
+  std::vector<char> output_block_;
+  std::vector<char> error_block_;
+  std::string view_;  // that is being written
+  std::string line_;
+  std::string error_line_;
+  std::string last_error_line_;
+  std::uint64_t error_lines_ = 0;  // since the last view
+  bool asked_ = false;
+  bool is_ending_ = false;  // a stream or the process has ended, the others follow soon
+  int open_streams_ = 2;
+  std::string end_text_;  // how the process ended; empty: it has not
+  bool has_failed_ = false;
+  asio::steady_timer deadline_;
+  std::unique_ptr<launcher::Process> process_;
+};
+
+}  // namespace elastictrain::policy

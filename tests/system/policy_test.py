@@ -1,0 +1,82 @@
+"""Policies from outside decide on the size of a real run: a program, a shared object, and one that talks rubbish."""
+
+import json
+import os
+import sys
+
+import harness
+from harness import Case, Run, job, synthetic
+
+SCRIPTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "scripts", "policies")
+EXAMPLE = os.environ.get("ELASTICTRAIN_EXAMPLE_POLICY", "")
+
+
+def config(policy, trainer=None):
+    # Compute that sleeps scales perfectly: each worker keeps its throughput at every size.
+    return job(workers=(1, 1, 3), trainer=trainer, policy={"interval_ms": 300, **policy})
+
+
+class Policies(Case):
+    def assert_grows_to_three(self, policy, name):
+        with Run(config(policy)) as run:
+            status = run.wait_size(3, timeout=60)
+            self.assertEqual(status["policy"], name)
+            run.wait_event("decided", code="at_limit", timeout=60)
+            decided = [(record["code"], record.get("workers")) for record in run.events("decided")]
+            self.assertIn(("grow", 2), decided)
+            self.assertIn(("grow", 3), decided)
+            self.assertIn(name, run.do("status", run.name))
+            self.assert_stops_clean(run)
+            return self.explained(run)
+
+    def explained(self, run, *words):
+        lines = run.do("explain", run.name, "--all", "--json", *words).splitlines()
+        return [json.loads(line) for line in lines]
+
+    def test_a_program_grows_the_run_and_explain_asks_it_again(self):
+        script = os.path.join(SCRIPTS, "policy.py")
+        # A share that noise cannot reach: this is about growing.
+        policy = {"program": [sys.executable, script, "0.2"], "timeout_ms": 60_000}
+        views = self.assert_grows_to_three(policy, f"{sys.executable} {script} 0.2")
+        self.assertGreaterEqual(sum(view["now"]["code"] == "grow" for view in views), 2)
+        self.assertFalse([view for view in views if view["differs"]], "the same views give the same decisions")
+
+    def test_a_shared_object_grows_the_run_and_explain_asks_it_again(self):
+        views = self.assert_grows_to_three({"library": EXAMPLE, "argument": "0.2"}, os.path.basename(EXAMPLE))
+        self.assertFalse([view for view in views if view["differs"]])
+
+    def test_a_program_that_talks_rubbish_keeps_the_size_and_the_run_ends_well(self):
+        script = "echo on my way >&2; while read -r view; do echo I would say three; done"
+        policy = {"program": ["sh", "-c", script], "timeout_ms": 60_000}
+        with Run(config(policy, synthetic(samples=4000, epochs=1))) as run:
+            run.wait_event("decided", code="policy_failed")
+            status = run.wait_status(lambda s: s.get("policy_reason"))
+            self.assertIn("wrote a line that is no decision", status["policy_reason"])
+            self.assertEqual(run.wait(60), 0)
+            run.wait_no_processes()
+            reason = run.events("decided")[0]["reason"]
+            self.assertIn("the size stays", reason)
+            self.assertEqual(len(run.events("decided")), 1, "it is said once")
+            warnings = [line for line in run.text().splitlines() if "wrote a line that is no decision" in line]
+            self.assertEqual(len(warnings), 1, run.text())
+            self.assertIn("policy: on my way", run.text())
+            self.assert_audit_clean(run)
+            sizes = {view["workers"] for view in self.explained(run, "--policy", "fixed")}
+            self.assertEqual(sizes, {1})
+            self.assertIn("policy_failed", {view["now"]["code"] for view in self.explained(run)})
+
+    def test_what_cannot_be_used_is_said_before_anything_starts(self):
+        for policy, part in ({"library": "/no/such.so"}, "there is no such file"), \
+                            ({"program": ["no-such-program-here"]}, "can be run in PATH"), \
+                            ({"library": EXAMPLE, "argument": "7"}, "write a share above 0"), \
+                            ({"library": EXAMPLE, "program": ["sh"]}, "exclude each other"):
+            with Run(config(policy)) as run:
+                self.assertEqual(run.wait(), 78, run.text())
+                self.assertIn(part, run.text())
+                checked = run.command("check", os.path.join(run.directory, "config.toml"))
+                self.assertEqual(checked.returncode, 78)
+                self.assertIn(part, checked.stderr)
+
+
+if __name__ == "__main__":
+    harness.main()

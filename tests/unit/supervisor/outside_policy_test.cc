@@ -1,0 +1,308 @@
+// Purpose: policies from outside, programs and shared objects: what they say is followed, and whatever they do wrong
+// keeps the size, is told once, and leaves no process behind.
+#include <doctest/doctest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "supervisor/policy/library.h"
+#include "supervisor/policy/program.h"
+#include "supervisor/policy/replay.h"
+#include "supervisor/policy/runner.h"
+#include "supervisor/policy/view_json.h"
+
+namespace elastictrain::policy {
+namespace {
+
+constexpr std::chrono::seconds kLimit{60};
+constexpr std::uint64_t kNever_ms = 600'000;
+
+core::RunView run_of_two() {
+  core::RunView run;
+  run.phase = core::RunPhase::kRunning;
+  run.generation = 1;
+  run.world_size = run.target_size = 2;
+  return run;
+}
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+bool is_alive(pid_t pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+  std::string text;
+  return std::getline(file, text) && text.find(") Z ") == std::string::npos;
+}
+
+// A runner with a shell script as its policy, on a loop of its own.
+struct Scene {
+  explicit Scene(const std::string& script, std::uint64_t timeout_ms = kNever_ms) {
+    ::signal(SIGPIPE, SIG_IGN);  // as the program does
+    RunnerSettings settings;
+    settings.outside.program = {"sh", "-c", script, "policy"};
+    settings.outside.timeout_ms = timeout_ms;
+    settings.observer.max_workers = 8;
+    runner = std::make_unique<Runner>(settings);
+    REQUIRE(runner->open(io, {[this] { answered = true; }, [this](const std::string& line) { said.push_back(line); }})
+                .ok());
+  }
+
+  // Asks at this time, and waits for the answer.
+  Considered ask(double now_s) {
+    answered = false;
+    const auto considered = runner->consider(run_of_two(), now_s);
+    REQUIRE(considered.has_value());
+    CHECK(view_from_json(considered->observed).ok());
+    CHECK_FALSE(considered->is_news);
+    return wait();
+  }
+  Considered wait() {
+    run_until([this] { return answered; });
+    const auto considered = runner->take_answer(run_of_two());
+    REQUIRE(considered.has_value());
+    CHECK_FALSE(runner->take_answer(run_of_two()).has_value());
+    return *considered;
+  }
+  void run_until(const std::function<bool()>& done) {
+    const auto limit = std::chrono::steady_clock::now() + kLimit;
+    while (!done() && std::chrono::steady_clock::now() < limit) io.run_one_until(limit);
+    REQUIRE(done());
+  }
+  // The script fails at the first view; what is told about it.
+  std::string failure_of_first() {
+    const Considered considered = ask(1);
+    CHECK(considered.is_news);
+    CHECK(considered.events.empty());
+    CHECK(considered.decision.reason.code == kPolicyFailed);
+    CHECK(runner->last_reason().code == kPolicyFailed);
+    run_until([this] { return !runner->any_process(); });
+    // From now on the size stays, without another word.
+    const auto later = runner->consider(run_of_two(), 5);
+    REQUIRE(later.has_value());
+    CHECK_FALSE(later->is_news);
+    CHECK(later->failure.empty());
+    CHECK(later->decision.reason.code == kPolicyFailed);
+    CHECK(contains(considered.failure, "; the size stays"));
+    return considered.failure;
+  }
+
+  asio::io_context io;
+  bool answered = false;
+  std::vector<std::string> said;
+  std::unique_ptr<Runner> runner;
+};
+
+TEST_CASE("a program gets views and its decisions are followed, one at a time") {
+  Scene scene(R"(read a; echo '{"jobs":[{"workers":5,"reason":{"code":"grow","text":"it pays"}}]}'
+                 read b; echo "two views" >&2; echo '{"jobs":[{"reason":{"code":"settled"}}]}'
+                 read c; test -n "$b" && echo '{"jobs":[{}]}'; read d)");
+  CHECK_FALSE(scene.runner->is_fixed());
+  const Considered first = scene.ask(1);
+  CHECK(first.is_news);
+  REQUIRE(first.events.size() == 1);
+  CHECK(std::get<core::Resize>(first.events[0]).target == 5);
+  CHECK(scene.runner->last_reason().text == "it pays");
+  const Considered second = scene.ask(3);
+  CHECK(second.events.empty());
+  CHECK(second.decision.reason.text == "settled");
+  scene.run_until([&] { return !scene.said.empty(); });
+  CHECK(scene.said == std::vector<std::string>{"two views"});
+  CHECK(scene.ask(5).decision.reason.code == "no_reason");
+}
+
+TEST_CASE("no view is sent while the program still thinks, and nothing is lost meanwhile") {
+  Scene scene("read a; read b");
+  REQUIRE(scene.runner->consider(run_of_two(), 1).has_value());
+  CHECK(scene.runner->is_due(9));
+  CHECK_FALSE(scene.runner->consider(run_of_two(), 9).has_value());
+  CHECK_FALSE(scene.runner->take_answer(run_of_two()).has_value());
+}
+
+TEST_CASE("whatever a program does wrong is told once, with what it was") {
+  CHECK(contains(Scene("read a; echo rubbish; read b").failure_of_first(),
+                 "wrote a line that is no decision: the decision is not JSON"));
+  CHECK(contains(Scene(R"(read a; echo '{"jobs":[]}'; read b)").failure_of_first(), "one entry in jobs"));
+  CHECK(contains(Scene(R"(read a; echo '{"jobs":[{"workers":-1}]}'; read b)").failure_of_first(),
+                 "jobs[0].workers must be a whole number"));
+  CHECK(contains(Scene("read a; echo no such module >&2; exit 3").failure_of_first(),
+                 "ended with exit status 3: no such module"));
+  CHECK(contains(Scene("read a; kill -9 $$").failure_of_first(), "ended with signal 9"));
+  CHECK(contains(Scene("exec sleep 600", 50).failure_of_first(), "gave no decision within 50 ms"));
+  CHECK(contains(Scene("trap '' TERM HUP; exec >&-; while :; do sleep 600; done", 50).failure_of_first(),
+                 "closed its output"));
+  CHECK(contains(Scene("exec cat /dev/zero").failure_of_first(), "wrote a line of more than 4194304 bytes"));
+  CHECK(contains(Scene("read a; exec yes rubbish").failure_of_first(), "no decision"));
+}
+
+TEST_CASE("two decisions about one view are one too many") {
+  Scene scene(R"(read a; echo '{"jobs":[{}]}'; echo '{"jobs":[{}]}'; read b)");
+  REQUIRE(scene.runner->consider(run_of_two(), 1).has_value());
+  scene.run_until([&] { return !scene.runner->any_process(); });
+  const auto considered = scene.runner->take_answer(run_of_two());
+  REQUIRE(considered.has_value());
+  CHECK(contains(considered->failure, "wrote a line that no view had asked for"));
+}
+
+TEST_CASE("a program's decision just before its end still counts") {
+  Scene scene(R"(read a; echo '{"jobs":[{"workers":3}]}')");
+  REQUIRE(scene.runner->consider(run_of_two(), 1).has_value());
+  CHECK(scene.wait().events.size() == 1);
+  // Heard of with the next view, whether its end was noticed before that was sent or after.
+  std::string failure;
+  scene.run_until([&] {
+    auto later = scene.runner->take_answer(run_of_two());
+    if (!later) later = scene.runner->consider(run_of_two(), 9);
+    if (later) failure = later->failure;
+    return !failure.empty();
+  });
+  CHECK(contains(failure, "ended with exit status 0"));
+}
+
+TEST_CASE("a flood on standard error is cut, and how much is left out is said") {
+  Scene scene(R"(read a; seq 1 250 >&2; echo '{"jobs":[{}]}'; read b; echo '{"jobs":[{}]}'; read c)");
+  scene.ask(1);
+  scene.run_until([&] { return scene.said.size() == 100; });
+  scene.ask(3);
+  CHECK(scene.said.front() == "1");
+  CHECK(scene.said.back() == "(150 more lines are left out)");
+}
+
+TEST_CASE("what a program has started ends with it, and closing lets it end by itself") {
+  Scene scene(R"(sleep 600 & echo $! >&2; while read a; do :; done; echo bye >&2; exit 0)");
+  scene.run_until([&] { return scene.said.size() == 1; });
+  const auto child = static_cast<pid_t>(std::stol(scene.said[0]));
+  CHECK(is_alive(child));
+  scene.runner->close();
+  scene.run_until([&] { return !scene.runner->any_process() && scene.said.size() == 2; });
+  CHECK(scene.said[1] == "bye");
+  for (int i = 0; i < 500 && is_alive(child); ++i) ::usleep(10'000);
+  CHECK_FALSE(is_alive(child));
+  CHECK_FALSE(scene.runner->take_answer(run_of_two()).has_value());
+}
+
+TEST_CASE("a program that is not there is an error at the start, with what to do") {
+  Outside outside;
+  outside.program = {"no-such-policy-program"};
+  const Status found = check_outside(outside, 1);
+  REQUIRE_FALSE(found.ok());
+  CHECK(contains(found.error().message, "policy.program: there is no program \"no-such-policy-program\""));
+  CHECK(contains(found.error().message, "PATH"));
+  outside.program = {"/etc/passwd"};
+  CHECK(contains(check_outside(outside, 1).error().message, "x permission"));
+  outside.program = {"sh"};
+  CHECK(check_outside(outside, 1).ok());
+  asio::io_context io;
+  outside.program = {"/etc/passwd"};
+  const auto started = Program::start(io, outside, {});
+  REQUIRE_FALSE(started.ok());
+  CHECK(started.error().code == ErrorCode::kInvalid);
+}
+
+Outside library(const std::string& path, const std::string& argument = "") {
+  Outside outside;
+  outside.library = path;
+  outside.argument = argument;
+  return outside;
+}
+
+std::string problem(const Outside& outside) {
+  const Status status = check_outside(outside, 1);
+  return status.ok() ? "" : status.error().message;
+}
+
+TEST_CASE("a shared object that cannot be used is an error at the start, with the path and what to do") {
+  CHECK(contains(problem(library("/no/such.so")), "policy.library = /no/such.so: there is no such file; build it"));
+  CHECK(contains(problem(library(NO_POLICY)), "it exports no elastictrain_policy; include elastictrain/policy.h"));
+  CHECK(contains(problem(library(OLD_POLICY)), "version 1 of the interface is asked for, it has version 2; build it"));
+  CHECK(contains(problem(library("/etc/passwd")), "it must be a shared object for this machine"));
+  CHECK(contains(problem(library(ODD_POLICY, "refuse")), "it refuses policy.argument = \"refuse\": not today"));
+  CHECK(problem(library(ODD_POLICY)).empty());
+}
+
+TEST_CASE("a shared object decides as any policy; what is no decision keeps the size and is told once") {
+  asio::io_context io;
+  RunnerSettings settings;
+  settings.observer.max_workers = 8;
+  settings.outside = library(ODD_POLICY, R"({"jobs":[{"workers":4,"reason":{"code":"c","text":"t"}}]})");
+  Runner good(settings);
+  REQUIRE(good.open(io, {}).ok());
+  CHECK(std::get<core::Resize>(good.consider(run_of_two(), 1)->events.at(0)).target == 4);
+  for (const char* wrong : {"rubbish", "silent", "twice"}) {
+    CAPTURE(wrong);
+    settings.outside = library(ODD_POLICY, wrong);
+    Runner runner(settings);
+    REQUIRE(runner.open(io, {}).ok());
+    const auto first = runner.consider(run_of_two(), 1);
+    CHECK(first->events.empty());
+    CHECK(first->decision.reason.code == kPolicyFailed);
+    CHECK(contains(first->failure, "; the size stays"));
+    CHECK(runner.consider(run_of_two(), 3)->failure.empty());
+  }
+}
+
+TEST_CASE("what a policy from outside says fits into the journal") {
+  const auto decision = read_decision(R"({"jobs":[{"reason":{"code":"c","text":")" + std::string(999, 'a') +
+                                      R"(éé","numbers":{"event":1,"a \"b":2,"mine":3}}}]})");
+  REQUIRE(decision.ok());
+  const heuristics::Reason& reason = decision->jobs[0].reason;
+  CHECK(reason.text == std::string(999, 'a') + "…");
+  CHECK(reason.numbers[0].first == "a__b");
+  CHECK(reason.numbers[1].first == "event_");
+  CHECK(reason.numbers[2].first == "mine");
+}
+
+// What the examples make of a job that scales well up to two workers and not at all beyond.
+std::vector<std::uint32_t> sizes_by(const Outside& outside) {
+  RunnerSettings settings;
+  settings.outside = outside;
+  auto replay = Replay::make(settings);
+  REQUIRE(replay.ok());
+  heuristics::ClusterView view;
+  heuristics::JobView& job = view.jobs.emplace_back();
+  job.workers = 1;
+  job.max_workers = 8;
+  job.reachable = 8;
+  std::vector<std::uint32_t> sizes;
+  for (int i = 0; i < 8; ++i) {
+    const double rate = job.workers == 1 ? 100 : 190;
+    heuristics::Interval interval;
+    interval.begin_s = view.now_s;
+    interval.end_s = view.now_s + 10;
+    interval.workers = job.workers;
+    interval.samples = static_cast<std::uint64_t>(10 * rate);
+    job.intervals = {interval};
+    job.samples_done += 10 * rate;
+    view.now_s += 10;
+    const auto decision = (*replay)->decide(view);
+    CAPTURE(decision.jobs.at(0).reason.text);
+    CHECK(decision.jobs.at(0).reason.code != kPolicyFailed);
+    job.workers = decision.jobs.at(0).workers.value_or(job.workers);
+    sizes.push_back(job.workers);
+  }
+  return sizes;
+}
+
+TEST_CASE("the examples grow while it pays, go back one, and stay") {
+  const std::string folder = ELASTICTRAIN_SOURCE_DIR "/scripts/policies/";
+  const std::vector<std::uint32_t> expected{2, 3, 2, 2, 2, 2, 2, 2};
+  CHECK(sizes_by(library(EXAMPLE_POLICY)) == expected);
+  CHECK(problem(library(EXAMPLE_POLICY, "2")).find("write a share above 0") != std::string::npos);
+  Outside outside;
+  outside.timeout_ms = kNever_ms;
+  outside.program = {PYTHON, folder + "policy.py"};
+  if (!std::string(PYTHON).empty()) CHECK(sizes_by(outside) == expected);
+  outside.program = {"sh", folder + "policy.sh"};
+  const auto by_shell = sizes_by(outside);  // it measures between views, so each size takes it one more
+  CHECK(by_shell.back() == 2);
+  CHECK(*std::max_element(by_shell.begin(), by_shell.end()) == 3);
+}
+
+}  // namespace
+}  // namespace elastictrain::policy
