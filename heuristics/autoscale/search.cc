@@ -19,7 +19,8 @@ constexpr double kFalling = 0.2;        // by how much the efficiency falls per 
 constexpr double kLastDeviation = 0.5;  // of the efficiency of the last workers of a size
 constexpr double kNarrowEnd = 1.02;     // the same where nothing else is left
 constexpr double kNearlyLinear = 0.8;
-constexpr double kNarrow = 1.3;  // ratios below say little about efficiency
+constexpr double kRugged = 0.25;  // deviation of the efficiency
+constexpr double kNarrow = 1.3;   // ratios below say little about efficiency
 
 double distance(std::uint32_t from, std::uint32_t to) {
   return std::log(static_cast<double>(to) / from);
@@ -76,16 +77,18 @@ class Search {
   void above() {
     const std::uint32_t last = measured_.back().workers;
     offer_above(std::uint64_t{2} * last);
-    if (nearly_linear()) offer_above(std::uint64_t{4} * last);
+    if (far_may_be_better()) offer_above(std::uint64_t{4} * last);
     if (!several_hosts(last) && limits_.host_slots > 1) {
       if (last < limits_.host_slots) offer_above(limits_.host_slots);
       for (const std::uint32_t hosts : {2U, 4U}) offer_above(std::uint64_t{hosts} * limits_.host_slots);
     }
   }
 
-  bool nearly_linear() const {
+  // A larger step needs a reason: growth that is nearly linear, or a curve that says little about the next size anyway.
+  bool far_may_be_better() const {
     const auto& world = several_hosts(measured_.back().workers) ? several_ : one_;
-    return world.size() > 1 && efficiency(world[world.size() - 2], world.back()) > kNearlyLinear;
+    if (world.size() < 2) return !one_.empty() && !several_.empty();
+    return efficiency(world[world.size() - 2], world.back()) > kNearlyLinear || deviation_ > kRugged;
   }
 
   void offer_above(std::uint64_t wanted) {
