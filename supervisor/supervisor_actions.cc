@@ -177,7 +177,7 @@ void Supervisor::Impl::policy_answered() {
 void Supervisor::Impl::carry_out(const policy::Considered& considered) {
   const std::string name = policy::display_name(options_.policy);
   const heuristics::JobDecision& decision = considered.decision;
-  if (!considered.failure.empty()) tell(core::Tell::Level::kWarning, "policy: " + considered.failure);
+  if (!considered.failure.empty()) tell(core::Tell::Level::kWarning, "policy " + name + ": " + considered.failure);
   if (!considered.is_news) return;
   core::Fields fields;
   fields.text("policy", name).text("code", decision.reason.code).text("reason", decision.reason.text);

@@ -56,14 +56,15 @@ class Library final : public heuristics::Policy {
   heuristics::Decision decide(const heuristics::ClusterView& view, heuristics::PolicyState& state,
                               heuristics::Rng&) const override {
     void* handle = static_cast<Memory&>(state).handle();
-    if (handle == nullptr) return failed_decision("it gave no memory when it was asked once more");
+    if (handle == nullptr) return failed_decision("the library gave no memory when it was asked once more");
     const std::string text = to_json(view);
     Said said;
     api_.decide(handle, text.c_str(), text.size(), say, &said);
-    if (!said.text) return failed_decision("it gave no decision");
-    if (said.twice) return failed_decision("it gave more than one decision about a view");
+    if (!said.text) return failed_decision("the library gave no decision");
+    if (said.twice) return failed_decision("the library gave more than one decision about a view");
     auto decision = read_decision(*said.text);
-    return decision.ok() ? std::move(*decision) : failed_decision(decision.error().message);
+    return decision.ok() ? std::move(*decision)
+                         : failed_decision("what the library gave is no decision: " + decision.error().message);
   }
 
  private:

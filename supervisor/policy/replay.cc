@@ -37,9 +37,7 @@ Status Replay::start(const RunnerSettings& settings) {
     *relayed_ = std::move(decision);
     has_answer_ = true;
   };
-  const auto failed = [this, answer, name = display_name(settings)](const std::string& why) {
-    answer(failed_decision(name + " " + why));
-  };
+  const auto failed = [answer](const std::string& why) { answer(failed_decision("the program " + why)); };
   auto program = Program::start(io_, settings.outside, {answer, failed, [](const std::string&) {}});
   if (!program.ok()) return program.error();
   program_ = std::move(*program);

@@ -90,7 +90,7 @@ Status Runner::open(asio::io_context& io, Handlers handlers) {
   state_ = policy_->initial_state();
   answered_ = std::move(handlers.answered);
   const auto decided = [this](heuristics::Decision decision) { answer(std::move(decision)); };
-  const auto failed = [this](const std::string& why) { answer(failed_decision(display_name(settings_) + " " + why)); };
+  const auto failed = [this](const std::string& why) { answer(failed_decision("the program " + why)); };
   auto program = Program::start(io, outside, {decided, failed, std::move(handlers.said)});
   if (!program.ok()) return program.error();
   program_ = std::move(*program);

@@ -59,6 +59,7 @@ class Policies(Case):
             self.assertEqual(len(run.events("decided")), 1, "it is said once")
             warnings = [line for line in run.text().splitlines() if "wrote a line that is no decision" in line]
             self.assertEqual(len(warnings), 1, run.text())
+            self.assertIn(f"policy sh -c {script}: the program wrote a line", warnings[0])
             self.assertIn("policy: on my way", run.text())
             self.assert_audit_clean(run)
             sizes = {view["workers"] for view in self.explained(run, "--policy", "fixed")}
