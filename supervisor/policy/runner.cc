@@ -17,6 +17,7 @@ namespace {
 constexpr const char* kFixed = "fixed";
 constexpr const char* kStragglers = "stragglers";
 constexpr double kFixedInterval_s = 10;
+constexpr double kLookAgain_s = 1;
 constexpr std::size_t kMaxJournalledMembers = 256;
 
 // Replayed, policies that look at the job as a whole decide the same without them.
@@ -131,7 +132,11 @@ void Runner::replay(const heuristics::ClusterView& view) {
 }
 
 std::optional<Considered> Runner::consider(const core::RunView& run, double now_s) {
-  if (!is_due(now_s) || run.phase != core::RunPhase::kRunning || run.generation == 0) return std::nullopt;
+  if (!is_due(now_s)) return std::nullopt;
+  if (run.phase != core::RunPhase::kRunning || run.generation == 0) {
+    next_s_ = now_s + std::min(settings_.interval_s, kLookAgain_s);  // a snapshot of many workers is not free
+    return std::nullopt;
+  }
   if (is_thinking()) return std::nullopt;
   next_s_ = now_s + settings_.interval_s;
   const heuristics::ClusterView view = observer_.take(run, now_s);
