@@ -37,6 +37,11 @@ class Partitions(Case):
     def on(self, status, host):
         return [w["pid"] for w in members(status) if w["host"] == host]
 
+    def one_with_workers(self, status):
+        """A run starts as soon as enough agents are up, so which hosts have workers differs from start to start."""
+        host = members(status)[-1]["host"]
+        return self.lab.host(host), self.on(status, host)
+
     def wait_without(self, run, lost, size=3, timeout=40):
         return run.wait_status(lambda s: s["phase"] == "running" and len(members(s)) == size
                                and not set(lost) & set(pids(s)), timeout, what=f"{lost} replaced")
@@ -44,15 +49,15 @@ class Partitions(Case):
     def test_a_host_that_loses_power_is_replaced_and_comes_back_fresh(self):
         with self.start() as run:
             before = run.wait_size(3)
-            lost = self.on(before, "node2")
-            self.lab.host("node2").power_off()
+            host, lost = self.one_with_workers(before)
+            host.power_off()
             after = self.wait_without(run, lost)
-            self.assertEqual(self.on(after, "node2"), [])
+            self.assertEqual(self.on(after, host.name), [])
             self.assertEqual([pid for pid in pids(before) if pid not in lost],
                              [pid for pid in pids(after) if pid in pids(before)])
-            self.lab.host("node2").power_on()
-            run.wait_status(lambda s: any(h["host"] == "node2" and h["phase"] == "up" for h in s["hosts"]), 60,
-                            "node2 back")
+            host.power_on()
+            run.wait_status(lambda s: any(h["host"] == host.name and h["phase"] == "up" for h in s["hosts"]), 60,
+                            f"{host.name} back")
             run.do("resize", run.name, 2)
             run.wait_size(2)
             self.end(run)
@@ -60,10 +65,10 @@ class Partitions(Case):
     def test_a_pulled_cable_that_comes_back_brings_no_second_truth(self):
         with self.start() as run:
             before = run.wait_size(3)
-            lost = self.on(before, "node3")
-            self.lab.host("node3").set_link(False)
+            host, lost = self.one_with_workers(before)
+            host.set_link(False)
             self.wait_without(run, lost)
-            self.lab.host("node3").set_link(True)
+            host.set_link(True)
             wait_until(lambda: not any(harness.is_alive(pid) for pid in lost), 30, "the end of the workers that were cut off")
             run.wait_more_steps(10)
             self.end(run)
@@ -72,19 +77,20 @@ class Partitions(Case):
         for incoming in (True, False):
             with self.subTest(incoming=incoming), self.start() as run:
                 before = run.wait_size(3)
-                lost = self.on(before, "node1")
-                self.lab.host("node1").cut(incoming=incoming, outgoing=not incoming)
+                host, lost = self.one_with_workers(before)
+                host.cut(incoming=incoming, outgoing=not incoming)
                 self.wait_without(run, lost)
-                self.lab.host("node1").heal()
+                host.heal()
                 run.wait_more_steps(10)
                 self.end(run)
 
     def test_a_short_cut_is_no_loss(self):
         with self.start() as run:
             before = run.wait_size(3)
-            self.lab.host("node2").cut()
+            host, _ = self.one_with_workers(before)
+            host.cut()
             harness.pause(0.8)
-            self.lab.host("node2").heal()
+            host.heal()
             run.wait_more_steps(10)
             after = run.wait_size(3)
             self.assertEqual(pids(after), pids(before))
@@ -97,11 +103,11 @@ class Partitions(Case):
             probe = {"probe": f"test -e {directory}/$(hostname)", "probe_interval_ms": 100}
             with self.start(preemption=probe) as run:
                 before = run.wait_size(3)
-                lost = self.on(before, "node2")
-                with open(os.path.join(directory, "node2"), "w"):
+                host, lost = self.one_with_workers(before)
+                with open(os.path.join(directory, host.name), "w"):
                     pass
                 after = self.wait_without(run, lost)
-                self.assertEqual(self.on(after, "node2"), [])
+                self.assertEqual(self.on(after, host.name), [])
                 self.assertTrue(run.events("notice"))
                 self.assertEqual(run.events("loss"), [])
                 self.end(run)
