@@ -7,6 +7,7 @@
 #include <set>
 
 #include "supervisor/audit_file.h"
+#include "supervisor/protocol/names.h"
 
 namespace elastictrain {
 namespace {
@@ -66,6 +67,17 @@ class JournalReplay::Record {
   WorkerId worker() const { return WorkerId{small("worker")}; }
   AgentId agent() const { return AgentId{small("agent")}; }
   Generation generation() const { return number("generation"); }
+  protocol::Synchronization synchronization(const char* name) const {
+    return protocol::synchronization_named(text(name)).value_or(protocol::Synchronization::kGradients);
+  }
+  core::Reshare reshared() const {
+    core::Reshare wished;
+    if (small("per_worker") != 0) wished.per_worker = small("per_worker");
+    if (has("wished_factor")) wished.learning_rate_factor = real("wished_factor", 1.0);
+    wished.topology = protocol::topology_named(text("wished_topology"));
+    wished.synchronization = protocol::synchronization_named(text("wished_synchronization"));
+    return wished;
+  }
 
  private:
   static std::uint32_t to_small(std::uint64_t number) {
@@ -99,6 +111,7 @@ const std::map<std::string_view, JournalReplay::Handler>& JournalReplay::handler
       {"accepted", &R::accepted},
       {"refused", &R::refused},
       {"target", &R::retargeted},
+      {"reshared", &R::reshared},
       {"prepare", &R::prepared},
       {"cancel", &R::cancelled},
       {"commit", &R::committed},
@@ -227,12 +240,17 @@ void JournalReplay::retargeted(const Record& record) {
   state_.target_reason = record.text("reason");
 }
 
+void JournalReplay::reshared(const Record& record) {
+  state_.reshared = record.reshared();
+}
+
 void JournalReplay::prepared(const Record& record) {
   const Generation generation = record.generation();
   Plan& plan = state_.plans[generation];
   plan.members = record.workers("members");
   plan.shares = record.numbers("shares");
   plan.learning_rate_factor = record.real("learning_rate_factor", 1.0);
+  plan.synchronization = record.synchronization("synchronization");
   if (record.has("fence")) plan.first_step = record.number("resume_step") + 1;
   state_.issued = std::max(state_.issued, generation);
   state_.open_plan = true;
@@ -328,9 +346,11 @@ void JournalReplay::whole_state(const Record& record) {
   State state;
   state.generation = record.generation();
   state.issued = record.number("issued");
-  state.now = {record.workers("members"), record.numbers("shares"), record.real("learning_rate_factor", 1.0), 0};
+  state.now = {record.workers("members"), record.numbers("shares"), record.real("learning_rate_factor", 1.0),
+               record.synchronization("synchronization"), 0};
   state.target = record.small("target");
   state.target_reason = record.text("target_reason");
+  state.reshared = record.reshared();
   state.last_agent = record.small("last_agent");
   state.last_worker = record.number("last_worker");
   const auto generations = record.numbers("lineage");
@@ -343,7 +363,7 @@ void JournalReplay::whole_state(const Record& record) {
   state.halted = record.workers("halted");
   if (const Generation plan = record.number("plan"); plan != 0) {
     state.plans[plan] = {record.workers("plan_members"), record.numbers("plan_shares"), record.real("plan_factor", 1.0),
-                         record.number("plan_first_step")};
+                         record.synchronization("plan_synchronization"), record.number("plan_first_step")};
     state.open_plan = !record.flag("committed");
     if (record.flag("committed")) state.committed = plan;
   }
@@ -385,9 +405,11 @@ core::Resumed JournalReplay::result() const {
   resumed.members = state_.now.members;
   resumed.shares = state_.now.shares;
   resumed.learning_rate_factor = state_.now.learning_rate_factor;
+  resumed.synchronization = state_.now.synchronization;
   resumed.lineage = state_.lineage;
   resumed.target = state_.target;
   resumed.target_reason = state_.target_reason;
+  resumed.reshared = state_.reshared;
   resumed.unsettled = state_.gap || state_.open_plan || state_.open_fence || state_.committed.has_value();
   std::set<WorkerId> unsettled;
   if (state_.open_fence) unsettled.insert(state_.halted.begin(), state_.halted.end());

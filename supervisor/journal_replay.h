@@ -41,6 +41,7 @@ class JournalReplay {
     std::vector<WorkerId> members;
     std::vector<std::uint32_t> shares;
     double learning_rate_factor = 1.0;
+    protocol::Synchronization synchronization = protocol::Synchronization::kGradients;
     Step first_step = 0;  // 0: not known yet
   };
   struct Request {
@@ -64,6 +65,7 @@ class JournalReplay {
     std::vector<protocol::Fence> lineage;
     std::uint32_t target = 0;
     std::string target_reason = "the size to start with";
+    core::Reshare reshared;
     std::uint32_t last_agent = 0;
     std::uint64_t last_worker = 0;
     bool ended = false;
@@ -87,6 +89,7 @@ class JournalReplay {
   void accepted(const Record& record);
   void refused(const Record& record);
   void retargeted(const Record& record);
+  void reshared(const Record& record);
   void prepared(const Record& record);
   void cancelled(const Record& record);
   void committed(const Record& record);

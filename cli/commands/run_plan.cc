@@ -98,7 +98,7 @@ core::BatchSettings batch_settings(const BatchConfig& batch) {
 core::LearningRateSettings rate_settings(const LearningRateConfig& rate) {
   constexpr std::array kRules = {core::LearningRateRule::kNone, core::LearningRateRule::kLinear,
                                  core::LearningRateRule::kSqrt};
-  return {kRules[static_cast<std::size_t>(rate.rule)], narrow(rate.ramp_steps)};
+  return {kRules[static_cast<std::size_t>(rate.rule)], std::nullopt, narrow(rate.ramp_steps)};
 }
 
 std::uint32_t budget(std::uint64_t failures) {
@@ -136,6 +136,9 @@ core::RunSettings make_settings(const RunConfig& config, const Sizes& sizes, con
   settings.spares = narrow(config.workers.spares);
   settings.batch = batch_settings(config.batch);
   settings.learning_rate = rate_settings(config.learning_rate);
+  settings.topology = config.network.topology;
+  settings.synchronization = config.synchronization.strategy;
+  settings.averaging_weight = config.synchronization.weight;
   settings.failures = failure_settings(config.failures);
   settings.has_checkpoints = !config.checkpoint.directory.empty();
   settings.start_timeout = Millis(config.timeouts.start_ms);

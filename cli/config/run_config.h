@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "heuristics/policy/policy.h"
+#include "supervisor/protocol/message.h"
 #include "train/builtin/options.h"
 
 namespace elastictrain::cli {
@@ -61,6 +62,11 @@ struct LearningRateConfig {
   std::uint64_t ramp_steps = 0;
 };
 
+struct SynchronizationConfig {
+  protocol::Synchronization strategy = protocol::Synchronization::kGradients;
+  double weight = 0.1;
+};
+
 struct TimeoutsConfig {
   std::uint64_t heartbeat_ms = 250;
   std::uint64_t suspect_ms = 1'000;
@@ -89,6 +95,7 @@ struct LogConfig {
 struct NetworkConfig {
   std::string interface;
   TransportChoice transport = TransportChoice::kAuto;
+  protocol::Topology topology = protocol::Topology::kAuto;
   std::vector<std::string> listen;
   std::vector<std::string> advertise;
   std::uint64_t port = 0;
@@ -173,6 +180,7 @@ struct RunConfig {
   LauncherConfig launcher;
   BatchConfig batch;
   LearningRateConfig learning_rate;
+  SynchronizationConfig synchronization;
   TimeoutsConfig timeouts;
   LogConfig log;
   NetworkConfig network;

@@ -9,6 +9,7 @@
 
 #include "cli/config/checks.h"
 #include "cli/config/text.h"
+#include "supervisor/protocol/names.h"
 
 namespace elastictrain::cli {
 namespace {
@@ -132,6 +133,10 @@ void add_training_keys(std::vector<KeySpec>& keys) {
            choice<&C::learning_rate, &LearningRateConfig::rule>(kRuleNames)},
           {"learning_rate.ramp_steps", "steps", "steps over which the rate moves after a change", "",
            IntegerField{in<&C::learning_rate, &LearningRateConfig::ramp_steps>, 0, 1'000'000}},
+          {"synchronization.strategy", "", "what workers exchange in a step: gradients, or models with all or with one",
+           "", choice<&C::synchronization, &SynchronizationConfig::strategy>(protocol::kSynchronizationNames)},
+          {"synchronization.weight", "", "of the average of all models against a worker's own, for averaging", "",
+           NumberField{in<&C::synchronization, &SynchronizationConfig::weight>, 0, 1}},
           {"checkpoint.directory", "", "given to the program as ELASTICTRAIN_CHECKPOINT_DIR", "",
            TextField{in<&C::checkpoint, &CheckpointConfig::directory>}},
           {"checkpoint.interval_steps", "steps", "given to the program as ELASTICTRAIN_CHECKPOINT_EVERY; 0: none", "",
@@ -258,6 +263,8 @@ void add_other_keys(std::vector<KeySpec>& keys) {
                    "--interface", TextField{in<&C::network, &N::interface>, check_word}},
                   {"network.transport", "", "auto: shared memory within a host; tcp: sockets only", "--transport",
                    choice<&C::network, &N::transport>(kTransportNames)},
+                  {"network.topology", "", "the shape along which workers sum their gradients; auto: the fastest", "",
+                   choice<&C::network, &N::topology>(protocol::kTopologyNames)},
                   {"network.listen", "", "addresses where agents connect to", "",
                    ListField{in<&C::network, &N::listen>, check_address}},
                   {"network.advertise", "", "addresses that agents are told, when they differ", "",

@@ -79,7 +79,7 @@ struct JobView {
   std::uint64_t global_batch = 0;
   std::uint64_t base_batch = 0;  // for which the user's learning rate was chosen
   double learning_rate_factor = 1;
-  std::string topology;         // of the data plane; empty: its own choice
+  std::string topology;         // of the data plane; "auto": its own choice
   std::string synchronization;  // "s-sgd", "averaging", "pair-averaging"
 
   std::vector<Interval> intervals;  // since the last view, in order

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "supervisor/core/journal_fields.h"
+#include "supervisor/protocol/names.h"
 
 namespace elastictrain::control {
 namespace {
@@ -171,6 +172,8 @@ std::string status_answer(const RunFigures& figures, const StatusFacts& facts) {
   object.number("target_size", view.target_size);
   object.number("global_batch", view.global_batch);
   object.real("learning_rate_factor", view.learning_rate_factor);
+  object.text("topology", std::string(protocol::name_of(view.topology)));
+  object.text("synchronization", std::string(protocol::name_of(view.synchronization)));
   object.text("size_reason", view.size_reason);
   object.text("last_change", view.last_change);
   object.text("policy", figures.policy);

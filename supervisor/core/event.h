@@ -52,6 +52,18 @@ struct StacksCaptured {
   std::vector<std::string> lines;
 };
 
+// How the same workers train together, from the next boundary on. What is not set stays as it is.
+struct Reshare {
+  std::uint64_t request = 0;
+  // In proportion to these, in any common unit; who is not in the list has speed 1. Empty: equal shares.
+  std::optional<std::map<WorkerId, double>> speeds;
+  std::optional<std::uint32_t> per_worker;  // samples: BatchSettings::per_worker
+  std::string reason;
+  std::optional<double> learning_rate_factor;  // in place of the rule's; above 0
+  std::optional<protocol::Topology> topology;
+  std::optional<protocol::Synchronization> synchronization;
+};
+
 // A run as its journal tells it, for a supervisor that takes it over: the first event of a fresh state machine. Agents
 // that live connect within `RunSettings::resume_timeout`, and their workers repeat what they said last.
 struct Resumed {
@@ -73,9 +85,11 @@ struct Resumed {
   std::vector<WorkerId> members;
   std::vector<std::uint32_t> shares;
   double learning_rate_factor = 1.0;
+  protocol::Synchronization synchronization = protocol::Synchronization::kGradients;
   std::vector<protocol::Fence> lineage;
   std::uint32_t target = 0;
   std::string target_reason;
+  Reshare reshared;  // what was asked for since the start; without speeds
   // The journal ends between the first step of a change or a recovery and its last: where everybody is must be asked.
   bool unsettled = false;
   std::vector<WorkerId> unsettled_members;  // of a generation that was committed but not complete
@@ -113,14 +127,6 @@ struct ReplaceWorker {
   std::uint64_t request = 0;
   std::uint32_t rank = 0;
   bool other_host = false;  // its own is at fault
-};
-// How the samples of a step are shared out, from the next boundary on. What is not set stays as it is.
-struct Reshare {
-  std::uint64_t request = 0;
-  // In proportion to these, in any common unit; who is not in the list has speed 1. Empty: equal shares.
-  std::optional<std::map<WorkerId, double>> speeds;
-  std::optional<std::uint32_t> per_worker;  // samples: BatchSettings::per_worker
-  std::string reason;
 };
 struct ReplaceHost {  // moves its workers elsewhere (or restarts them there when no other slot is free)
   std::uint64_t request = 0;

@@ -251,6 +251,7 @@ class Membership::Impl {
   void on(const ReplaceHost& event);
   void on(const DrainHost& event);
   void on(const Reshare& event);
+  void apply(const Reshare& event);
   void on(const Stop& event);
   void on(const StopNow& event);
   void new_wish();
@@ -288,6 +289,7 @@ class Membership::Impl {
   AgentView view_of(const Agent& agent) const;
   void show_failures(RunView& view) const;
   void record_members(Fields& fields) const;
+  void record_reshared(Fields& fields) const;
   void record_hosts(Fields& fields) const;
   void record_workers(Fields& fields) const;
   void record_change(Fields& fields) const;
@@ -317,6 +319,7 @@ class Membership::Impl {
   std::uint32_t target_;
   std::string target_reason_ = "the size to start with";
   std::map<WorkerId, double> speeds_;  // shares follow in proportion; empty: equal ones
+  Reshare reshared_;                   // what was asked for since the start; without speeds
   std::string reshare_;                // why shares are to change although nobody comes or goes; empty: they are not
   std::map<WorkerId, protocol::ChangeKind> to_replace_;  // kReplace, or kMigrate: away from its host
   bool hold_ = false;  // the last change was given up: nothing moves until somebody wishes something new
@@ -337,6 +340,8 @@ class Membership::Impl {
   std::vector<WorkerId> members_;
   std::set<WorkerId> member_set_;
   double learning_rate_factor_ = 1.0;
+  protocol::Topology topology_ = protocol::Topology::kAuto;
+  protocol::Synchronization synchronization_ = protocol::Synchronization::kGradients;  // of the generation
   std::string size_reason_;
   std::string last_change_;
   protocol::GenerationPlan plan_;  // of the change

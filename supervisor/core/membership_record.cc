@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "supervisor/core/membership_impl.h"
+#include "supervisor/protocol/names.h"
 
 namespace elastictrain::core {
 namespace {
@@ -31,6 +32,7 @@ Journal Membership::Impl::state_record() const {
   }
   fields.numbers("lineage", generations).numbers("first_steps", first_steps);
   fields.number("target", target_).text("target_reason", target_reason_);
+  record_reshared(fields);
   fields.number("last_agent", roster_.last_agent()).number("last_worker", roster_.last_worker());
   return {"run_state", std::move(fields).take(), true};
 }
@@ -43,6 +45,14 @@ void Membership::Impl::record_members(Fields& fields) const {
   }
   fields.numbers("members", numbers(members_)).numbers("shares", shares);
   fields.real("learning_rate_factor", learning_rate_factor_);
+  fields.text("synchronization", protocol::name_of(synchronization_));
+}
+
+void Membership::Impl::record_reshared(Fields& fields) const {
+  if (reshared_.per_worker) fields.number("per_worker", *reshared_.per_worker);
+  if (reshared_.learning_rate_factor) fields.real("wished_factor", *reshared_.learning_rate_factor);
+  if (reshared_.topology) fields.text("wished_topology", protocol::name_of(*reshared_.topology));
+  if (reshared_.synchronization) fields.text("wished_synchronization", protocol::name_of(*reshared_.synchronization));
 }
 
 void Membership::Impl::record_hosts(Fields& fields) const {
@@ -86,6 +96,7 @@ void Membership::Impl::record_change(Fields& fields) const {
       .numbers("plan_members", numbers(change_.members))
       .numbers("plan_shares", shares)
       .real("plan_factor", plan_.learning_rate_factor)
+      .text("plan_synchronization", protocol::name_of(plan_.synchronization))
       .number("plan_first_step", recovering() ? recovery_.resume_step + 1 : change_.first_step);
 }
 

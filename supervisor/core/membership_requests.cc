@@ -4,8 +4,24 @@
 #include <cmath>
 
 #include "supervisor/core/membership_impl.h"
+#include "supervisor/protocol/names.h"
 
 namespace elastictrain::core {
+
+namespace {
+
+std::string change_of(const Reshare& event) {
+  std::vector<std::string> parts;
+  if (event.topology) parts.push_back("sum along " + std::string(protocol::name_of(*event.topology)));
+  if (event.synchronization) parts.push_back("train by " + std::string(protocol::name_of(*event.synchronization)));
+  if (event.learning_rate_factor) parts.emplace_back("change the learning rate");
+  if (parts.empty() || event.speeds || event.per_worker) parts.emplace_back("share the samples of a step out anew");
+  std::string text;
+  for (const std::string& part : parts) text += (text.empty() ? "" : ", ") + part;
+  return text;
+}
+
+}  // namespace
 
 void Membership::Impl::new_wish() {
   hold_ = false;
@@ -93,16 +109,32 @@ void Membership::Impl::on(const Reshare& event) {
   const std::string reason = event.reason.empty() ? "asked by the user" : event.reason;
   journal("reshare_requested", Fields().number("request", event.request).text("reason", reason));
   if (event.per_worker && *event.per_worker == 0) return refuse(event.request, "a batch of 0 samples trains nothing");
-  const bool odd = event.speeds && std::any_of(event.speeds->begin(), event.speeds->end(), [](const auto& entry) {
-    return !(entry.second > 0) || !std::isfinite(entry.second);
-  });
+  const auto is_odd = [](double value) { return !(value > 0) || !std::isfinite(value); };
+  const bool odd = event.speeds && std::any_of(event.speeds->begin(), event.speeds->end(),
+                                               [&](const auto& entry) { return is_odd(entry.second); });
   if (odd) return refuse(event.request, "speeds must be above 0");
-  if (settings_.base_per_worker == 0) settings_.base_per_worker = settings_.batch.per_worker;
-  if (event.per_worker) settings_.batch.per_worker = *event.per_worker;
-  if (event.speeds) speeds_ = *event.speeds;
-  reshare_ = "share the samples of a step out anew: " + reason;
+  if (event.learning_rate_factor && is_odd(*event.learning_rate_factor)) {
+    return refuse(event.request, "a learning-rate factor must be above 0");
+  }
+  apply(event);
+  Fields fields;
+  record_reshared(fields);
+  journal("reshared", fields);
+  const std::string what = change_of(event);
+  reshare_ = what + ": " + reason;
   new_wish();
-  accept(event.request, "sharing the samples of a step out anew");
+  accept(event.request, what);
+}
+
+// Holds from the next plan on, and is not lost with the supervisor. Speeds are: their workers may be gone by then.
+void Membership::Impl::apply(const Reshare& event) {
+  if (settings_.base_per_worker == 0) settings_.base_per_worker = settings_.batch.per_worker;
+  if (event.speeds) speeds_ = *event.speeds;
+  if (event.per_worker) settings_.batch.per_worker = *(reshared_.per_worker = event.per_worker);
+  if (event.learning_rate_factor)
+    settings_.learning_rate.factor = reshared_.learning_rate_factor = event.learning_rate_factor;
+  if (event.topology) settings_.topology = *(reshared_.topology = event.topology);
+  if (event.synchronization) settings_.synchronization = *(reshared_.synchronization = event.synchronization);
 }
 
 void Membership::Impl::on(const ReplaceHost& event) {

@@ -14,6 +14,7 @@ void Membership::Impl::on(const Resumed& event) {
   restore_generation(event);
   target_ = event.target;
   target_reason_ = event.target_reason;
+  apply(event.reshared);
   for (const auto& [worker, audit] : event.audits) report_audit(worker, ledger_.record(worker, audit));
   invariants_.resume(generation_, issued_, WorkerId{static_cast<std::uint32_t>(event.last_worker)});
   journal("taken_over", Fields()
@@ -55,6 +56,7 @@ void Membership::Impl::restore_generation(const Resumed& event) {
   lineage_ = event.lineage;
   for (const protocol::Fence& fence : lineage_) report_audit({}, ledger_.fence(fence));
   learning_rate_factor_ = event.learning_rate_factor;
+  synchronization_ = event.synchronization;
   unsettled_ = event.unsettled;
   std::vector<WorkerId> seated;
   const auto seat = [&](WorkerId id, std::uint32_t share) {

@@ -5,6 +5,7 @@
 
 #include "supervisor/core/membership_impl.h"
 #include "supervisor/core/words.h"
+#include "supervisor/protocol/names.h"
 
 namespace elastictrain::core {
 namespace {
@@ -58,6 +59,8 @@ protocol::GenerationPlan Membership::Impl::plan_change() const {
   plan.token = make_token_();
   plan.lineage = lineage_;
   if (!recovering()) return plan;
+  // The step that is open began this way; what is wished follows as a change of its own.
+  if (generation_ != 0) plan.synchronization = synchronization_;
   plan.fence = recovery_.fence;
   plan.resume_step = recovery_.resume_step;
   for (WorkerId id : members_) {
@@ -82,6 +85,10 @@ void Membership::Impl::prepare() {
       .numbers("shares", next_shares)
       .numbers("donors", numbers(plan.donors))
       .real("learning_rate_factor", plan.learning_rate_factor);
+  if (plan.topology != protocol::Topology::kAuto) fields.text("topology", protocol::name_of(plan.topology));
+  if (plan.synchronization != protocol::Synchronization::kGradients) {
+    fields.text("synchronization", protocol::name_of(plan.synchronization));
+  }
   if (recovering()) fields.number("fence", plan.fence).number("resume_step", plan.resume_step);
   journal("prepare", fields);
   const std::vector<WorkerId> to = addressees();
@@ -129,6 +136,12 @@ void Membership::Impl::complete() {
   if (members_.size() >= size_before_loss_ || !recovered) size_before_loss_ = 0;
   if (!members_.empty()) begin_generation();
   learning_rate_factor_ = plan_.learning_rate_factor;
+  synchronization_ = plan_.synchronization;
+  topology_ = plan_.topology;
+  if (synchronization_ != settings_.synchronization && !members_.empty() && reshare_.empty()) {
+    reshare_ = "train by " + std::string(protocol::name_of(settings_.synchronization)) + ", as asked before";
+    dirty_ = true;
+  }
   size_reason_ = members_.size() == size_before && !recovered && !size_reason_.empty() ? size_reason_ : change_.reason;
   last_change_ = "generation " + std::to_string(generation_) + ": " + change_.reason;
   for (WorkerId id : members_) {

@@ -76,6 +76,8 @@ RunView Membership::Impl::view() const {
   if (spawned_ && !elastic_) view.world_size = first_size_;
   view.target_size = target_;
   view.learning_rate_factor = learning_rate_factor_;
+  view.topology = topology_;
+  view.synchronization = synchronization_;
   view.size_reason = size_reason_;
   if (generation_ == 0 && spawned_) {
     view.size_reason = restarting_ ? "it starts again" : "the program has not joined the run (yet)";

@@ -60,6 +60,8 @@ struct RunView {
   std::uint32_t target_size = 0;
   std::uint64_t global_batch = 0;
   double learning_rate_factor = 1.0;
+  protocol::Topology topology = protocol::Topology::kAuto;
+  protocol::Synchronization synchronization = protocol::Synchronization::kGradients;
   std::string size_reason;          // why the run has this size
   std::string last_change;          // what happened last
   std::vector<WorkerView> workers;  // members by rank first, then the others by id

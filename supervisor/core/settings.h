@@ -2,11 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "heuristics/batch_plan.h"
 #include "heuristics/learning_rate.h"
 #include "supervisor/protocol/ids.h"
+#include "supervisor/protocol/message.h"
 
 namespace elastictrain::core {
 
@@ -16,6 +18,7 @@ using BatchSettings = heuristics::BatchRule;
 
 struct LearningRateSettings {
   LearningRateRule rule = LearningRateRule::kNone;
+  std::optional<double> factor;  // in place of the rule's
   std::uint32_t ramp_steps = 0;
 };
 
@@ -57,6 +60,9 @@ struct RunSettings {
   BatchSettings batch;
   std::uint32_t base_per_worker = 0;  // the batch that the learning rate was chosen for; 0: batch.per_worker
   LearningRateSettings learning_rate;
+  protocol::Topology topology = protocol::Topology::kAuto;
+  protocol::Synchronization synchronization = protocol::Synchronization::kGradients;
+  double averaging_weight = 0.1;
   FailureSettings failures;
   bool has_checkpoints = false;  // a run that lost all its state can go on from one
 

@@ -152,8 +152,12 @@ protocol::GenerationPlan make_plan(const RunSettings& settings, Generation gener
   }
   if (somebody_joins) plan.donors = choose_donors(plan.members, kMostDonors);
   const std::uint64_t base = base_batch(settings);
-  plan.learning_rate_factor = heuristics::learning_rate_factor(settings.learning_rate.rule, batch.global, base);
+  plan.learning_rate_factor = settings.learning_rate.factor.value_or(
+      heuristics::learning_rate_factor(settings.learning_rate.rule, batch.global, base));
   plan.learning_rate_ramp_steps = settings.learning_rate.ramp_steps;
+  plan.topology = settings.topology;
+  plan.synchronization = settings.synchronization;
+  plan.averaging_weight = settings.averaging_weight;
   plan.build_deadline_ms = static_cast<std::uint64_t>(settings.prepare_timeout.count());
   return plan;
 }

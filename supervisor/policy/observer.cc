@@ -1,4 +1,5 @@
 #include "supervisor/policy/observer.h"
+#include "supervisor/protocol/names.h"
 
 #include <algorithm>
 #include <utility>
@@ -169,6 +170,8 @@ heuristics::ClusterView Observer::take(const core::RunView& run, double now_s) {
   job.global_batch = run.global_batch;
   job.base_batch = settings_.base_batch;
   job.learning_rate_factor = run.learning_rate_factor;
+  job.topology = protocol::name_of(run.topology);
+  job.synchronization = protocol::name_of(run.synchronization);
   job.intervals = std::exchange(intervals_, {});
   job.norms = std::exchange(norms_, {});
   job.worker_seconds = worker_seconds_;

@@ -1,6 +1,7 @@
 #include "supervisor/policy/runner.h"
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <limits>
 #include <utility>
@@ -9,6 +10,7 @@
 #include "heuristics/compose/compose.h"
 #include "supervisor/policy/library.h"
 #include "supervisor/policy/view_json.h"
+#include "supervisor/protocol/names.h"
 
 namespace elastictrain::policy {
 
@@ -19,6 +21,7 @@ constexpr const char* kStragglers = "stragglers";
 constexpr double kFixedInterval_s = 10;
 constexpr double kLookAgain_s = 1;
 constexpr std::size_t kMaxJournalledMembers = 256;
+constexpr double kSameFactor = 0.01;  // of the learning rate: less is no reason for a new generation
 
 // Replayed, policies that look at the job as a whole decide the same without them.
 std::string journal_text(heuristics::ClusterView view) {
@@ -26,6 +29,32 @@ std::string journal_text(heuristics::ClusterView view) {
     if (job.members.size() > kMaxJournalledMembers) job.members.clear();
   }
   return to_json(view);
+}
+
+// What the decision asks for besides other workers and is not so already.
+std::optional<core::Reshare> reshare_of(const core::RunView& run, const heuristics::JobDecision& decision) {
+  core::Reshare reshare;
+  reshare.per_worker = decision.per_worker_batch;
+  reshare.reason = decision.reason.text;
+  if (decision.speeds) {
+    reshare.speeds.emplace();
+    for (const auto& one : *decision.speeds) {
+      if (one.worker > std::numeric_limits<std::uint32_t>::max()) continue;  // nobody's
+      (*reshare.speeds)[WorkerId{static_cast<std::uint32_t>(one.worker)}] = one.speed;
+    }
+  }
+  const auto factor = decision.learning_rate_factor;
+  if (factor && std::abs(*factor - run.learning_rate_factor) > kSameFactor * run.learning_rate_factor) {
+    reshare.learning_rate_factor = factor;
+  }
+  if (decision.topology) reshare.topology = protocol::topology_named(*decision.topology);
+  if (reshare.topology == run.topology) reshare.topology.reset();
+  if (decision.synchronization) reshare.synchronization = protocol::synchronization_named(*decision.synchronization);
+  if (reshare.synchronization == run.synchronization) reshare.synchronization.reset();
+  const bool changes = reshare.speeds || reshare.per_worker || reshare.learning_rate_factor || reshare.topology ||
+                       reshare.synchronization;
+  if (!changes) return std::nullopt;
+  return reshare;
 }
 
 }  // namespace
@@ -187,18 +216,7 @@ void Runner::add_events(const core::RunView& run, const heuristics::JobDecision&
     if (found == run.workers.end()) continue;
     considered.events.push_back(core::ReplaceWorker{0, *found->rank, replacement.other_host});
   }
-  if (!decision.speeds && !decision.per_worker_batch) return;
-  core::Reshare reshare;
-  reshare.per_worker = decision.per_worker_batch;
-  reshare.reason = decision.reason.text;
-  if (decision.speeds) {
-    reshare.speeds.emplace();
-    for (const auto& one : *decision.speeds) {
-      if (one.worker > std::numeric_limits<std::uint32_t>::max()) continue;  // nobody's
-      (*reshare.speeds)[WorkerId{static_cast<std::uint32_t>(one.worker)}] = one.speed;
-    }
-  }
-  considered.events.push_back(std::move(reshare));
+  if (auto reshare = reshare_of(run, decision)) considered.events.emplace_back(std::move(*reshare));
 }
 
 }  // namespace elastictrain::policy

@@ -97,10 +97,14 @@ bool read_integer(const msgpack::object& in, T& value) {
 
 template <class T>
 bool read_real(const msgpack::object& in, T& value) {
-  if (in.type == msgpack::type::POSITIVE_INTEGER) value = static_cast<T>(in.via.u64);
-  else if (in.type == msgpack::type::NEGATIVE_INTEGER) value = static_cast<T>(in.via.i64);
-  else if (in.type == msgpack::type::FLOAT32 || in.type == msgpack::type::FLOAT64) value = static_cast<T>(in.via.f64);
-  else return false;
+  if (in.type == msgpack::type::POSITIVE_INTEGER)
+    value = static_cast<T>(in.via.u64);
+  else if (in.type == msgpack::type::NEGATIVE_INTEGER)
+    value = static_cast<T>(in.via.i64);
+  else if (in.type == msgpack::type::FLOAT32 || in.type == msgpack::type::FLOAT64)
+    value = static_cast<T>(in.via.f64);
+  else
+    return false;
   return true;
 }
 
@@ -145,8 +149,18 @@ bool read_struct(const msgpack::object& in, T& value) {
 }
 
 // Highest value of each enumeration that travels; anything above it is malformed.
-constexpr std::uint64_t last_value(ChangeKind) { return static_cast<std::uint64_t>(ChangeKind::kReshare); }
-constexpr std::uint64_t last_value(StepPlace) { return static_cast<std::uint64_t>(StepPlace::kHalted); }
+constexpr std::uint64_t last_value(ChangeKind) {
+  return static_cast<std::uint64_t>(ChangeKind::kReshare);
+}
+constexpr std::uint64_t last_value(Topology) {
+  return static_cast<std::uint64_t>(Topology::kClique);
+}
+constexpr std::uint64_t last_value(Synchronization) {
+  return static_cast<std::uint64_t>(Synchronization::kPairAveraging);
+}
+constexpr std::uint64_t last_value(StepPlace) {
+  return static_cast<std::uint64_t>(StepPlace::kHalted);
+}
 
 template <class T>
 bool read(const msgpack::object& in, T& value) {

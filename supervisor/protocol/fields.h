@@ -22,7 +22,8 @@ ET_FIELDS(Endpoint, m.host_key, m.addresses, m.port, m.unix_name)
 ET_FIELDS(Member, m.worker, m.rank, m.local_rank, m.host, m.endpoint, m.share, m.joiner)
 ET_FIELDS(Fence, m.generation, m.first_step)
 ET_FIELDS(GenerationPlan, m.generation, m.previous, m.kind, m.reason, m.token, m.members, m.donors,
-          m.learning_rate_factor, m.learning_rate_ramp_steps, m.build_deadline_ms, m.fence, m.resume_step, m.lineage)
+          m.learning_rate_factor, m.learning_rate_ramp_steps, m.build_deadline_ms, m.fence, m.resume_step, m.lineage,
+          m.topology, m.synchronization, m.averaging_weight)
 
 ET_FIELDS(WorkerHello, m.protocol_version, m.worker, m.pid, m.library_version)
 ET_FIELDS(WorkerReady, m.endpoint, m.state_bytes, m.state_layout_hash, m.sample_count)
@@ -38,8 +39,7 @@ ET_FIELDS(AuditStep, m.generation, m.step, m.epoch, m.first_position, m.count, m
 ET_FIELDS(WorkerAudit, m.steps, m.batch, m.of, m.from_checkpoint)
 ET_FIELDS(WorkerNote, m.key, m.value)
 ET_FIELDS(WorkerSwap, m.generation, m.gap_us, m.step_us)
-ET_FIELDS(WorkerHalted, m.fence, m.generation, m.committed_step, m.has_state, m.in_loop, m.reason,
-          m.has_gradients)
+ET_FIELDS(WorkerHalted, m.fence, m.generation, m.committed_step, m.has_state, m.in_loop, m.reason, m.has_gradients)
 
 ET_FIELDS(Prepare, m.plan)
 ET_FIELDS(Commit, m.generation)

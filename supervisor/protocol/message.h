@@ -37,6 +37,23 @@ struct Member {
   bool joiner = false;      // takes part in its first step with an empty batch and weight zero
 };
 
+// Along what shape the data plane sums: how KungFu names them (OSDI 2020). kAuto is what the back end holds for best.
+enum class Topology : std::uint8_t {
+  kAuto,
+  kStar,
+  kRing,
+  kTree,
+  kBinaryTree,
+  kBinaryTreeStar,
+  kMultiStar,
+  kMultiBinaryTreeStar,
+  kClique
+};
+
+// What workers exchange in each step: the gradient of all (every model stays the same), or their models, with all or
+// with one other (each model is its worker's own).
+enum class Synchronization : std::uint8_t { kGradients, kAveraging, kPairAveraging };
+
 enum class ChangeKind : std::uint8_t { kStart, kGrow, kShrink, kReplace, kMigrate, kDrain, kStop, kRecover, kReshare };
 
 // From `first_step` on, what generations before `generation` say or write does not count.
@@ -69,6 +86,10 @@ struct GenerationPlan {
   // Generations of this run that came before, and the first step that each of them took part in, oldest first: a
   // checkpoint of generation g is valid only for steps before the next generation's first one.
   std::vector<Fence> lineage;
+
+  Topology topology = Topology::kAuto;
+  Synchronization synchronization = Synchronization::kGradients;
+  double averaging_weight = 0;  // of the average, against a worker's own model: kAveraging
 };
 
 // ---------------------------------------------------------------------------------------------------------------
@@ -153,7 +174,7 @@ struct WorkerHeartbeat {
   double epoch_fraction = 0;
   double gradient_norm = 0;  // of the averaged gradient
   StepPlace place = StepPlace::kStarting;
-  std::uint64_t place_ms = 0;  // for how long it is there
+  std::uint64_t place_ms = 0;      // for how long it is there
   std::uint64_t samples_used = 0;  // of the whole job, committed, over all epochs
   // Squared gradient norms, means over `norm_steps` of these steps: over all workers of their own gradients, and of the
   // averaged one. Known to the first rank.

@@ -12,6 +12,7 @@
 #include "supervisor/core/membership.h"
 #include "supervisor/core/transitions.h"
 #include "supervisor/protocol/limits.h"
+#include "supervisor/protocol/names.h"
 #include "tests/golden/describe.h"
 #include "tests/golden/pulses.h"
 
@@ -261,7 +262,7 @@ class Story {
   }
 
   void reshare(const Words& words) {
-    Reshare event{++requests_, std::map<WorkerId, double>{}, std::nullopt, "a slow host"};
+    Reshare event{.request = ++requests_, .speeds = std::map<WorkerId, double>{}, .reason = "a slow host"};
     for (const std::string& word : words) {
       const std::size_t equals = word.find('=');
       (*event.speeds)[worker(word.substr(0, equals))] = std::stod(word.substr(equals + 1));
@@ -420,7 +421,21 @@ class Story {
       {"reshare", [this](const Words& w) { reshare(w); }},
       {"batch",
        [this](const Words& w) {
-         feed(Reshare{++requests_, std::nullopt, number(w.at(0)), "a batch of " + w.at(0)});
+         feed(Reshare{.request = ++requests_, .per_worker = number(w.at(0)), .reason = "a batch of " + w.at(0)});
+       }},
+      {"topology",
+       [this](const Words& w) {
+         feed(Reshare{.request = ++requests_, .reason = "a busy link", .topology = protocol::topology_named(w.at(0))});
+       }},
+      {"train-by",
+       [this](const Words& w) {
+         feed(Reshare{.request = ++requests_,
+                      .reason = "the network is slow",
+                      .synchronization = protocol::synchronization_named(w.at(0))});
+       }},
+      {"factor",
+       [this](const Words& w) {
+         feed(Reshare{.request = ++requests_, .reason = "less noise", .learning_rate_factor = std::stod(w.at(0))});
        }},
       {"stop", [this](const Words& w) { stop(w); }},
       {"stop-now", [this](const Words&) { feed(StopNow{}); }},

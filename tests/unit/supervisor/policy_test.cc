@@ -239,6 +239,27 @@ TEST_CASE("speeds and a batch become one new sharing-out") {
   CHECK(reshare.reason == "w1 is twice as fast");
 }
 
+TEST_CASE("a topology, a strategy and a rate are carried out where they are not so already") {
+  auto next = std::make_shared<heuristics::JobDecision>();
+  Runner runner(runner_settings(), std::make_unique<Says>(next));
+  next->topology = "star";
+  next->synchronization = "s-sgd";  // as it is
+  next->learning_rate_factor = 1.004;
+  const auto considered = runner.consider(run_of_three(), 5);
+  REQUIRE(considered->events.size() == 1);
+  const auto& reshare = std::get<core::Reshare>(considered->events[0]);
+  CHECK(reshare.topology == protocol::Topology::kStar);
+  CHECK_FALSE(reshare.synchronization.has_value());
+  CHECK_FALSE(reshare.learning_rate_factor.has_value());
+
+  next->topology = "heptagon";
+  next->learning_rate_factor = 1.02;
+  const auto later = runner.consider(run_of_three(), 6);
+  REQUIRE(later->events.size() == 1);
+  CHECK_FALSE(std::get<core::Reshare>(later->events[0]).topology.has_value());
+  CHECK(std::get<core::Reshare>(later->events[0]).learning_rate_factor == 1.02);
+}
+
 TEST_CASE("a decision that says the same as before is no news, and a run that changes is not disturbed") {
   auto next = std::make_shared<heuristics::JobDecision>();
   Runner runner(runner_settings(), std::make_unique<Says>(next));
