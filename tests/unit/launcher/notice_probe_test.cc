@@ -51,7 +51,8 @@ struct Probe {
 }  // namespace
 
 TEST_CASE("a probe is asked again and again until it says yes, which is told once, with its last line") {
-  Probe probe("echo x >>$DIR/asked; [ $(wc -l <$DIR/asked) -ge 3 ] && echo spot instance on $ELASTICTRAIN_HOST ends");
+  Probe probe("echo x >>$DIR/asked; [ $(wc -l <$DIR/asked) -ge 3 ] && echo spot instance on $ELASTICTRAIN_HOST ends",
+              milliseconds(500));  // also the deadline of each answer
   REQUIRE(probe.run_until([&] { return !probe.notices.empty(); }));
   CHECK(probe.notices[0] == "its notice command says so: spot instance on node7 ends");
   CHECK(probe.asked() == 3);
