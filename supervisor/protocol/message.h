@@ -204,8 +204,9 @@ struct WorkerAudit {
   std::vector<AuditStep> steps;
   std::uint64_t batch = 0;  // numbered by the sender, also when it speaks of another
   WorkerId of;              // none: the sender itself
-  // What a checkpoint holds, told by the worker that read it: whoever used these positions may have died with its last
-  // records. They say nothing about who used them when, so none of them counts as repeated.
+  // What a checkpoint holds, told by the worker that read it, or the state that a joiner was given, told when one of
+  // its first generation is lost: whoever used these positions may have died with its last records. They say nothing
+  // about who used them when, so none of them counts as repeated.
   bool from_checkpoint = false;
 };
 

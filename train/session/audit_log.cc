@@ -45,7 +45,7 @@ void AuditLog::add(AuditedStep step, WorkerId self, std::optional<std::uint64_t>
   if (remembered_.size() > kRemembered) remembered_.pop_front();
 }
 
-void AuditLog::add_checkpoint(Generation generation, const state::Progress& progress) {
+void AuditLog::add_state(Generation generation, const state::Progress& progress) {
   const auto& sampler = progress.sampler;
   protocol::WorkerAudit audit{.from_checkpoint = true};
   const auto used = [&](std::uint64_t first, std::uint64_t last) {

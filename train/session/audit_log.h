@@ -31,8 +31,8 @@ class AuditLog {
  public:
   // `state_hash`: nothing where this step is not hashed.
   void add(AuditedStep step, WorkerId self, std::optional<std::uint64_t> state_hash);
-  // What the checkpoint of this progress holds of its epoch.
-  void add_checkpoint(Generation generation, const state::Progress& progress);
+  // What the checkpoint, or the state, of this progress holds of its epoch.
+  void add_state(Generation generation, const state::Progress& progress);
   // What `worker` used in the last committed steps, to be told on its behalf.
   void add_for(WorkerId worker);
   // Everything that waits.

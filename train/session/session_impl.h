@@ -175,6 +175,11 @@ class __attribute__((visibility("hidden"))) Session::Impl {
   std::optional<state::LearningRateRamp> next_learning_rate_;
   bool has_foreign_state_ = false;  // part of a first broadcast that did not end
   bool finish_told_ = false;
+  struct Received {
+    Generation generation = 0;
+    state::Progress progress;
+  };
+  std::optional<Received> received_;  // as a joiner, in audit mode; until it is told
   std::optional<Step> resumed_step_;  // of the checkpoint that this worker began with
   bool earlier_checkpoints_ = false;  // some were there when this worker began
   std::uint64_t permutation_epoch_ = ~std::uint64_t{0};

@@ -68,7 +68,7 @@ bool Session::Impl::begin_first_generation(session::TakenSeat taken) {
   enter_lineage(plan.generation, progress_.committed_step + 1, plan.lineage, earlier_checkpoints_);
   const bool has_read_checkpoint = progress_.committed_step > 0 && resumed_step_ == progress_.committed_step;
   if (has_read_checkpoint && environment_.audit_every != 0) {
-    audit_log_.add_checkpoint(seat_.generation, progress_);
+    audit_log_.add_state(seat_.generation, progress_);
     tell_audits();  // nobody else can
   }
   monitors_.seated(seat_.generation, progress_.committed_step);
@@ -231,6 +231,7 @@ Status Session::Impl::finish_transfers() {
   receiver_.reset();
   if (status) {
     plane_->state_complete();
+    if (environment_.audit_every != 0) received_ = Received{seat_.generation, progress_};
     plane_->send(protocol::WorkerActive{seat_.generation, progress_.committed_step + 1, buffers_.total_bytes()});
     return {};
   }

@@ -131,6 +131,11 @@ void Session::Impl::tell_audits_of_the_lost(const std::vector<state::WorkerShare
   look(before);
   look(next_shares_);
   for (const WorkerId worker : lost) audit_log_.add_for(worker);
+  if (lost.empty()) return;
+  // What led to the state that this worker was given it cannot tell step by step, and who could may be gone.
+  if (const auto received = std::exchange(received_, std::nullopt)) {
+    audit_log_.add_state(received->generation, received->progress);
+  }
   tell_audits();
 }
 

@@ -37,9 +37,9 @@ TEST_CASE("a stopped run leaves a checkpoint and a new run goes on from it") {
   CHECK(run[workers[1]].active.at(1).first_step == stopped_at + 1);
   run.stop();
   run.wait_all_exited();
-  REQUIRE_FALSE(run[workers[0]].told_of_checkpoint.empty());
-  CHECK(run[workers[0]].told_of_checkpoint.front().step == stopped_at);
-  CHECK(run[workers[1]].told_of_checkpoint.empty());
+  REQUIRE_FALSE(run[workers[0]].told_of_state.empty());
+  CHECK(run[workers[0]].told_of_state.front().step == stopped_at);
+  CHECK(run[workers[1]].told_of_state.empty());
   CHECK(run[workers[0]].audit.front().state_hash == run[workers[1]].audit.front().state_hash);
 }
 

@@ -195,7 +195,7 @@ void FakeRun::record(WorkerRecord& worker, protocol::WorkerUp message) {
   else if (auto* swap = std::get_if<protocol::WorkerSwap>(&message))
     worker.swaps[swap->generation] = *swap;
   else if (auto* audit = std::get_if<protocol::WorkerAudit>(&message)) {
-    auto& own = audit->from_checkpoint ? worker.told_of_checkpoint : worker.audit;
+    auto& own = audit->from_checkpoint ? worker.told_of_state : worker.audit;
     auto& steps = audit->of.value == 0 ? own : worker.told_for[audit->of];
     steps.insert(steps.end(), audit->steps.begin(), audit->steps.end());
   } else if (auto* halted = std::get_if<protocol::WorkerHalted>(&message)) {
@@ -445,6 +445,7 @@ struct Ledger {
   std::map<Step, std::set<Generation>> generations;
   std::map<std::uint64_t, std::map<std::uint64_t, std::uint64_t>> epochs;  // first position -> count
   std::set<std::tuple<std::uint32_t, Step, std::uint64_t>> known;
+  std::vector<protocol::AuditStep> held;  // by states that workers were given
 
   void record(WorkerId worker, const protocol::AuditStep& step) {
     if (step.hashed) hashes[step.step].insert(step.state_hash);
@@ -453,6 +454,21 @@ struct Ledger {
     const bool fresh = epochs[step.epoch].emplace(step.first_position, step.count).second;
     CHECK_MESSAGE(fresh, "position ", step.first_position, " counts twice, again in step ", step.step, " of ",
                   to_string(worker));
+  }
+
+  // Positions that nobody told of, from 0 to the last one that somebody did. The epochs before that of a state are
+  // complete in it.
+  std::uint64_t gaps(std::uint64_t epoch, std::uint64_t end) const {
+    std::vector<bool> told(end);
+    const auto tell = [&](std::uint64_t first, std::uint64_t last) {
+      for (std::uint64_t position = first; position < std::min(last, end); ++position) told[position] = true;
+    };
+    for (const auto& [first, count] : epochs.at(epoch)) tell(first, first + count);
+    for (const auto& piece : held) {
+      if (piece.epoch == epoch) tell(piece.first_position, piece.first_position + piece.count);
+      if (piece.epoch > epoch) tell(0, end);
+    }
+    return static_cast<std::uint64_t>(std::count(told.begin(), told.end(), false));
   }
 };
 
@@ -474,6 +490,9 @@ void FakeRun::check_audit() const {
       last = step.step;
       ledger.present[step.step].insert(id.value);
       ledger.record(id, step);
+    }
+    for (const auto& step : worker.told_of_state) {
+      if (!is_void(step)) ledger.held.push_back(step);
     }
     for (const auto& [other, steps] : worker.told_for) {
       for (const auto& step : steps) {
@@ -502,15 +521,14 @@ void FakeRun::check_audit() const {
   const auto last_epoch = ledger.epochs.rbegin()->first;
   for (auto& [epoch, ranges] : ledger.epochs) {
     std::uint64_t next = 0;
-    std::uint64_t gaps = 0;
     for (const auto& [first, count] : ranges) {
       CHECK_MESSAGE(first >= next, "a sample of epoch ", epoch, " is used twice at ", first);
-      gaps += first > next ? first - next : 0;
       next = std::max(next, first + count);
     }
     // What was returned last may not have had its turn when a run was stopped.
     const bool whole = epoch != last_epoch || all_epochs_done;
     if (whole) CHECK(next == options_.sample_count);
+    const std::uint64_t gaps = ledger.gaps(epoch, next);
     if (whole || fences_.empty()) CHECK_MESSAGE(gaps == 0, gaps, " samples missing in epoch ", epoch);
   }
 }

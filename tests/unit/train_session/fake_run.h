@@ -35,7 +35,7 @@ struct WorkerRecord {
   protocol::WorkerHeartbeat heartbeat;
   std::vector<protocol::AuditStep> audit;                         // as it told of itself
   std::map<WorkerId, std::vector<protocol::AuditStep>> told_for;  // … and of others
-  std::vector<protocol::AuditStep> told_of_checkpoint;
+  std::vector<protocol::AuditStep> told_of_state;
   std::vector<protocol::WorkerHalted> halts;
   std::map<std::string, std::string> notes;
   std::map<Generation, protocol::WorkerSwap> swaps;

@@ -367,6 +367,33 @@ TEST_CASE("a recovery can stop the run, with a checkpoint of the last committed 
   run.check_audit();
 }
 
+TEST_CASE("a joiner that outlives those who led to its state tells what that state holds, once") {
+  const TestWorkerOptions options{.sample_count = 1'000'000};
+  FakeRun run(options);
+  const auto old = spawn_ready(run, 2, options);
+  run.change_to(old);
+  run.wait_step(old[0], 5);
+  const WorkerId joiner = run.spawn_ready();
+  run.change_to({old[0], old[1], joiner});
+  const Step joined = run[joiner].active.rbegin()->second.first_step;
+  run.wait_step(joiner, joined + 3);
+  CHECK(run[joiner].told_of_state.empty());
+  for (const WorkerId worker : old) {
+    run.kill(worker);
+    run.wait_exit(worker);
+    run.recover();
+    run.wait_step(joiner, run.committed().at(run.generation()).resume_step + 2);
+  }
+  REQUIRE(run[joiner].told_of_state.size() == 1);
+  const auto& held = run[joiner].told_of_state.front();
+  CHECK(held.step == joined - 1);
+  CHECK(held.first_position == 0);
+  CHECK(held.count == (joined - 1) * old.size() * 8);  // each has a share of 8
+  run.stop();
+  run.wait_exit(joiner);
+  run.check_audit();
+}
+
 TEST_CASE("who is halted when no recovery can come any more saves its step and stops") {
   const TestWorkerOptions options;
   FakeRun run(options);
