@@ -40,7 +40,9 @@ struct BuildSpec {
   std::uint32_t rank = 0;
   std::vector<protocol::Endpoint> peers;  // index = rank, own entry included
   Transport transport = Transport::kAuto;
-  Algorithm algorithm = Algorithm::kAuto;
+  Algorithm algorithm = Algorithm::kAuto;  // of the automatic topology
+  protocol::Topology topology = protocol::Topology::kAuto;
+  std::vector<std::uint32_t> fathers;  // an explicit tree in place of the topology's: index = rank, the root its own
   std::chrono::steady_clock::time_point deadline;
   std::chrono::milliseconds operation_timeout{0};  // 0: a call waits until it is done or aborted
 };

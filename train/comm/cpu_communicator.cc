@@ -1,9 +1,11 @@
 #include "train/comm/cpu_communicator.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "train/comm/hybrid_communicator.h"
 #include "train/comm/rendezvous.h"
+#include "train/comm/tree_plan.h"
 
 namespace elastictrain::comm {
 namespace {
@@ -14,10 +16,13 @@ class Builder {
       : spec_(spec),
         listener_(listener),
         cancel_(cancel),
-        topology_(make_topology(spec.peers, spec.rank, spec.transport)) {}
+        layout_(make_layout(spec.peers, spec.rank, spec.transport)),
+        trees_(make_tree_layout(spec.topology, spec.fathers, layout_, spec.rank)) {}
 
   Result<BuildResult> build(std::span<const std::uint32_t> from, std::span<const std::uint32_t> to) {
     plan_ = {spec_.generation, spec_.token, spec_.rank, {}, {}};
+    // Trees over hosts use one connection between two of them.
+    if (trees_) layout_.rails = std::min<std::size_t>(layout_.rails, 1);
     plan_links();
     plan_shared_memory();
     for (const auto rank : from) plan_.incoming.push_back({Purpose::kStateTransfer, rank});
@@ -35,11 +40,23 @@ class Builder {
     plan_.outgoing.push_back({purpose, rank, endpoint, same_host});
   }
 
+  // Trees take a Unix connection where they stay on a host: shared memory is for what all its ranks do together.
+  std::vector<LinkSpec> wanted_links() const {
+    if (!trees_) return needed_links(layout_, spec_.algorithm);
+    std::vector<LinkSpec> links;
+    if (!trees_->plan) return links;
+    for (const auto position : trees_->plan->neighbours()) {
+      links.push_back({trees_->plan->members[position], Purpose::kTreeLink});
+    }
+    return links;
+  }
+
   // Of two ranks with a link the higher one connects.
   void plan_links() {
-    for (const auto& link : needed_links(topology_, spec_.algorithm)) {
+    const bool may_use_unix = trees_.has_value() && spec_.transport == Transport::kAuto;
+    for (const auto& link : wanted_links()) {
       if (link.peer_rank < spec_.rank) {
-        connect(link.purpose, link.peer_rank, false);
+        connect(link.purpose, link.peer_rank, may_use_unix);
       } else {
         plan_.incoming.push_back({link.purpose, link.peer_rank});
       }
@@ -47,8 +64,8 @@ class Builder {
   }
 
   void plan_shared_memory() {
-    const auto& locals = topology_.local_ranks();
-    if (topology_.local > 0) return connect(Purpose::kShmGroup, locals.front(), true);
+    const auto& locals = layout_.local_ranks();
+    if (layout_.local > 0) return connect(Purpose::kShmGroup, locals.front(), true);
     for (std::size_t i = 1; i < locals.size(); ++i) plan_.incoming.push_back({Purpose::kShmGroup, locals[i]});
   }
 
@@ -71,28 +88,38 @@ class Builder {
   }
 
   Result<BuildResult> assemble() {
-    auto control = std::make_unique<OpControl>(spec_.operation_timeout, topology_.ranks_on_machine);
+    auto control = std::make_unique<OpControl>(spec_.operation_timeout, layout_.ranks_on_machine);
     std::unique_ptr<ShmGroup> group;
-    const std::size_t locals = topology_.local_ranks().size();
+    const std::size_t locals = layout_.local_ranks().size();
     if (locals > 1) {
-      auto built = ShmGroup::build(topology_.local, locals, std::move(locals_), *control, cancel_, spec_.deadline);
+      auto built = ShmGroup::build(layout_.local, locals, std::move(locals_), *control, cancel_, spec_.deadline);
       if (!built) return built.error();
       group = std::move(*built);
     }
-    std::unique_ptr<TcpRail> rail;
-    if (topology_.on_rail()) {
-      rail = std::make_unique<TcpRail>(topology_.rail_ranks(topology_.local), topology_.host, std::move(links_),
-                                       spec_.algorithm, *control);
-    }
-    result_.communicator = std::make_unique<HybridCommunicator>(spec_, std::move(topology_), std::move(control),
-                                                                std::move(group), std::move(rail));
+    auto rail = make_rail(*control);
+    const bool over_all_ranks = trees_ ? trees_->over_all_ranks : layout_.hosts.size() == spec_.peers.size();
+    result_.communicator = std::make_unique<HybridCommunicator>(spec_, std::move(layout_), over_all_ranks,
+                                                                std::move(control), std::move(group), std::move(rail));
     return std::move(result_);
+  }
+
+  std::unique_ptr<TcpRail> make_rail(const OpControl& control) {
+    if (trees_ && trees_->plan) {
+      const TreePlan& plan = *trees_->plan;
+      auto rail = std::make_unique<TcpRail>(plan.members, plan.position, std::move(links_), spec_.algorithm, control);
+      rail->use_trees(plan);
+      return rail;
+    }
+    if (trees_ || !layout_.on_rail()) return nullptr;
+    return std::make_unique<TcpRail>(layout_.rail_ranks(layout_.local), layout_.host, std::move(links_),
+                                     spec_.algorithm, control);
   }
 
   const BuildSpec& spec_;
   DataListener& listener_;
   const CancelToken& cancel_;
-  Topology topology_;
+  Layout layout_;
+  const std::optional<TreeLayout> trees_;
   RendezvousPlan plan_;
   std::vector<Socket> locals_;
   std::vector<Link> links_;
@@ -113,6 +140,9 @@ Result<BuildResult> build_cpu_communicator(const BuildSpec& spec, DataListener& 
       !ranks_are_peers(state_transfer_to, spec)) {
     return Error{ErrorCode::kInvalid,
                  "the plan of generation " + std::to_string(spec.generation) + " names ranks that it does not have"};
+  }
+  if (!spec.fathers.empty()) {
+    if (auto tree = check_tree(spec.fathers, spec.peers.size()); !tree) return tree.error();
   }
   return Builder(spec, listener, cancel).build(state_transfer_from, state_transfer_to);
 }

@@ -18,12 +18,14 @@ Error no_link(std::uint32_t from, std::uint32_t to) {
 
 }  // namespace
 
-HybridCommunicator::HybridCommunicator(const BuildSpec& spec, Topology topology, std::unique_ptr<OpControl> control,
-                                       std::unique_ptr<ShmGroup> group, std::unique_ptr<TcpRail> rail)
+HybridCommunicator::HybridCommunicator(const BuildSpec& spec, Layout layout, bool over_all_ranks,
+                                       std::unique_ptr<OpControl> control, std::unique_ptr<ShmGroup> group,
+                                       std::unique_ptr<TcpRail> rail)
     : rank_(spec.rank),
       size_(static_cast<std::uint32_t>(spec.peers.size())),
       generation_(spec.generation),
-      topology_(std::move(topology)),
+      layout_(std::move(layout)),
+      over_all_ranks_(over_all_ranks),
       control_(std::move(control)),
       group_(std::move(group)),
       rail_(std::move(rail)) {
@@ -89,11 +91,9 @@ Status HybridCommunicator::all_reduce(std::span<float> data, const ReduceOptions
 }
 
 Status HybridCommunicator::reduce(const ReduceVector& vector, ReduceStats* stats) {
-  if (group_ && topology_.hosts.size() == 1) return group_->all_reduce(vector, stats);
-  if (topology_.hosts.size() > 1) {
-    const bool flat = topology_.hosts.size() == size_;
-    return flat ? rail_->all_reduce(vector, stats) : reduce_in_two_levels(vector, stats);
-  }
+  if (rail_ && over_all_ranks_) return rail_->all_reduce(vector, stats);
+  if (layout_.hosts.size() > 1) return reduce_in_two_levels(vector, stats);
+  if (group_) return group_->all_reduce(vector, stats);
   vector.for_runs(0, vector.size(), [&](const auto& run, std::size_t) {
     run.keep_input();
     if (stats != nullptr && run.is_data) stats->local_square_sum += square_sum(run.values, run.count);
@@ -125,26 +125,26 @@ Status HybridCommunicator::reduce_in_two_levels(const ReduceVector& vector, Redu
 }
 
 Status HybridCommunicator::reduce_small_in_two_levels(const ReduceVector& vector) {
-  if (topology_.local == 0) {
+  if (layout_.local == 0) {
     if (auto status = rail_->all_reduce(vector, nullptr); !status) return status;
   }
   if (!group_) return {};
-  std::vector<Pieces> blocks(topology_.local_ranks().size());
+  std::vector<Pieces> blocks(layout_.local_ranks().size());
   blocks[0] = vector.bytes();
   return group_->share(blocks);
 }
 
 Status HybridCommunicator::reduce_large_in_two_levels(const ReduceVector& vector) {
   const auto slice_of = [&](std::size_t rail) {
-    return vector.slice(part_begin(vector.size(), topology_.rails, rail),
-                        part_begin(vector.size(), topology_.rails, rail + 1));
+    return vector.slice(part_begin(vector.size(), layout_.rails, rail),
+                        part_begin(vector.size(), layout_.rails, rail + 1));
   };
-  if (topology_.on_rail()) {
-    if (auto status = rail_->all_reduce(slice_of(topology_.local), nullptr); !status) return status;
+  if (layout_.on_rail()) {
+    if (auto status = rail_->all_reduce(slice_of(layout_.local), nullptr); !status) return status;
   }
   if (!group_) return {};
-  std::vector<Pieces> blocks(topology_.local_ranks().size());
-  for (std::size_t rail = 0; rail < topology_.rails; ++rail) blocks[rail] = slice_of(rail).bytes();
+  std::vector<Pieces> blocks(layout_.local_ranks().size());
+  for (std::size_t rail = 0; rail < layout_.rails; ++rail) blocks[rail] = slice_of(rail).bytes();
   return group_->share(blocks);
 }
 
@@ -172,13 +172,14 @@ Status HybridCommunicator::all_gather(std::span<const std::byte> mine, std::span
 
 // First among the ranks of each host, then among the hosts, then from the first rank of a host to its others.
 Status HybridCommunicator::share(std::span<const Pieces> blocks) {
+  if (rail_ && over_all_ranks_) return rail_->share(blocks);
   if (group_) {
     std::vector<Pieces> local;
-    for (const auto rank : topology_.local_ranks()) local.push_back(blocks[rank]);
+    for (const auto rank : layout_.local_ranks()) local.push_back(blocks[rank]);
     if (auto status = group_->share(local); !status) return status;
   }
-  if (topology_.hosts.size() == 1) return {};
-  if (topology_.local == 0) {
+  if (layout_.hosts.size() == 1) return {};
+  if (layout_.local == 0) {
     if (auto status = share_among_hosts(blocks); !status) return status;
   }
   return group_ ? share_from_first_local(blocks) : Status();
@@ -186,7 +187,7 @@ Status HybridCommunicator::share(std::span<const Pieces> blocks) {
 
 Status HybridCommunicator::share_among_hosts(std::span<const Pieces> blocks) {
   std::vector<Pieces> of_hosts;
-  for (const auto& ranks : topology_.hosts) {
+  for (const auto& ranks : layout_.hosts) {
     Pieces pieces;
     for (const auto rank : ranks) pieces.add(blocks[rank]);
     of_hosts.push_back(std::move(pieces));
@@ -195,7 +196,7 @@ Status HybridCommunicator::share_among_hosts(std::span<const Pieces> blocks) {
 }
 
 Status HybridCommunicator::share_from_first_local(std::span<const Pieces> blocks) {
-  std::vector<Pieces> local(topology_.local_ranks().size());
+  std::vector<Pieces> local(layout_.local_ranks().size());
   for (std::uint32_t rank = 0; rank < size_; ++rank) {
     if (local_index(rank) < 0) local[0].add(blocks[rank]);
   }
@@ -203,7 +204,7 @@ Status HybridCommunicator::share_from_first_local(std::span<const Pieces> blocks
 }
 
 std::ptrdiff_t HybridCommunicator::local_index(std::uint32_t rank) const {
-  const auto& ranks = topology_.local_ranks();
+  const auto& ranks = layout_.local_ranks();
   const auto found = std::find(ranks.begin(), ranks.end(), rank);
   return found == ranks.end() ? -1 : found - ranks.begin();
 }

@@ -23,7 +23,8 @@ namespace elastictrain::comm {
 class HybridCommunicator final : public Communicator {
  public:
   // `group` is missing where the host has one rank, `rail` where this rank is on none. `control` is shared by both.
-  HybridCommunicator(const BuildSpec& spec, Topology topology, std::unique_ptr<OpControl> control,
+  // `over_all_ranks`: every rank is on the rail, and collectives go over it alone.
+  HybridCommunicator(const BuildSpec& spec, Layout layout, bool over_all_ranks, std::unique_ptr<OpControl> control,
                      std::unique_ptr<ShmGroup> group, std::unique_ptr<TcpRail> rail);
 
   std::uint32_t rank() const override { return rank_; }
@@ -58,7 +59,8 @@ class HybridCommunicator final : public Communicator {
   const std::uint32_t rank_;
   const std::uint32_t size_;
   const Generation generation_;
-  const Topology topology_;
+  const Layout layout_;
+  const bool over_all_ranks_;
   std::unique_ptr<OpControl> control_;
   std::unique_ptr<ShmGroup> group_;
   std::unique_ptr<TcpRail> rail_;

@@ -3,8 +3,6 @@
 #include <sched.h>
 #include <sys/socket.h>
 
-#include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstring>
 
@@ -15,7 +13,6 @@ namespace {
 constexpr int kTriesBeforeYield = 10;
 // How often a sleeper looks at the deadline and at the shared memory of its host.
 constexpr int kSleepMs = 5;
-constexpr std::size_t kMaxInterests = 8;
 
 }  // namespace
 
@@ -73,11 +70,9 @@ Status LinkWait::pause(std::span<const pollfd> interests) {
 }
 
 Status LinkWait::sleep(std::span<const pollfd> interests) {
-  std::array<pollfd, kMaxInterests + 1> fds{};
-  const std::size_t count = std::min(interests.size(), kMaxInterests);
-  std::copy_n(interests.begin(), count, fds.begin());
-  fds[count] = {also_watch_, POLLIN, 0};
-  ::poll(fds.data(), count + 1, kSleepMs);
+  fds_.assign(interests.begin(), interests.end());
+  fds_.push_back({also_watch_, POLLIN, 0});
+  ::poll(fds_.data(), fds_.size(), kSleepMs);
   if (on_watch_) {
     if (auto status = on_watch_(); !status) return status;
   }

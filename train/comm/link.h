@@ -79,6 +79,7 @@ class LinkWait {
   int also_watch_;
   const std::function<Status()>& on_watch_;
   int idle_ = 0;
+  std::vector<pollfd> fds_;
 };
 
 }  // namespace elastictrain::comm

@@ -11,7 +11,7 @@ constexpr std::size_t kMaxMoveBytes = 256 << 10;
 
 }  // namespace
 
-RingStream::RingStream(RingWork& work, std::size_t position, std::size_t size, std::size_t reduce_steps,
+RingStream::RingStream(BlockWork& work, std::size_t position, std::size_t size, std::size_t reduce_steps,
                        std::size_t steps, std::span<std::byte> scratch)
     : work_(work), position_(position), size_(size), reduce_steps_(reduce_steps), steps_(steps), scratch_(scratch) {}
 

@@ -8,31 +8,15 @@
 
 #include <cstddef>
 #include <span>
-#include <vector>
 
+#include "train/comm/block_work.h"
 #include "train/comm/link.h"
-#include "train/comm/pieces.h"
 
 namespace elastictrain::comm {
 
-// What happens to the bytes of the blocks on their way. Offsets are within a block.
-class RingWork {
- public:
-  virtual ~RingWork() = default;
-  virtual std::size_t block_size(std::size_t block) const = 0;
-  // Memory of a block from `offset` on, contiguous, at most `max` bytes.
-  virtual std::span<std::byte> memory(std::size_t block, std::size_t offset, std::size_t max) = 0;
-  // Before bytes of this rank's own first block leave: [0, end) must be ready.
-  virtual void prepare_own(std::size_t block, std::size_t end) = 0;
-  // Adds what arrived to [offset, offset + incoming.size()) of the block. Sizes are multiples of a float.
-  virtual void reduce(std::size_t block, std::size_t offset, std::span<const std::byte> incoming) = 0;
-  // [0, end) of the block now holds final values.
-  virtual void finished(std::size_t block, std::size_t end) = 0;
-};
-
 class RingStream {
  public:
-  RingStream(RingWork& work, std::size_t position, std::size_t size, std::size_t reduce_steps, std::size_t steps,
+  RingStream(BlockWork& work, std::size_t position, std::size_t size, std::size_t reduce_steps, std::size_t steps,
              std::span<std::byte> scratch);
 
   Status run(Link& next, Link& previous, const LinkHeader& header, LinkWait& wait);
@@ -58,7 +42,7 @@ class RingStream {
   Result<std::size_t> receive_in_place(Link& previous, std::size_t block);
   std::size_t sendable() const;
 
-  RingWork& work_;
+  BlockWork& work_;
   const std::size_t position_;
   const std::size_t size_;
   const std::size_t reduce_steps_;

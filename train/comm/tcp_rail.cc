@@ -4,6 +4,7 @@
 #include <array>
 #include <cstring>
 
+#include "train/comm/block_work.h"
 #include "train/comm/kernels.h"
 #include "train/comm/ring_stream.h"
 
@@ -25,101 +26,6 @@ std::size_t float_count(std::span<const std::byte> message) {
 void add_message(std::span<std::byte> message, std::span<const std::byte> other) {
   add(floats_of(message), floats_of(other), float_count(message));
 }
-
-// Sum of squares of a block in pieces of fixed size, so that it does not depend on how the bytes arrived.
-struct BlockNorm {
-  double sum = 0;
-  std::size_t done = 0;
-};
-constexpr std::size_t kNormFloats = 4096;
-
-// The blocks of an all-reduce: equal parts of the vector.
-class ReduceWork final : public RingWork {
- public:
-  ReduceWork(const ReduceVector& vector, std::size_t parts, ReduceStats* stats)
-      : vector_(vector), bytes_(vector.bytes()), parts_(parts), stats_(stats), norms_(parts), touched_(parts) {}
-
-  std::size_t block_size(std::size_t block) const override { return count(block) * sizeof(float); }
-  std::span<std::byte> memory(std::size_t block, std::size_t offset, std::size_t max) override {
-    return bytes_.run(begin(block) * sizeof(float) + offset, std::min(max, block_size(block) - offset));
-  }
-
-  void prepare_own(std::size_t block, std::size_t end) override {
-    const std::size_t target = (end + sizeof(float) - 1) / sizeof(float);
-    if (target <= touched_[block]) return;
-    vector_.for_runs(begin(block) + touched_[block], begin(block) + target, [&](const auto& run, std::size_t) {
-      note_input(run);
-      scale_in_place(run.values, run.count, run.scale);
-    });
-    touched_[block] = target;
-  }
-
-  void reduce(std::size_t block, std::size_t offset, std::span<const std::byte> incoming) override {
-    const std::size_t first = begin(block) + offset / sizeof(float);
-    const auto* other = reinterpret_cast<const float*>(incoming.data());
-    vector_.for_runs(first, first + incoming.size() / sizeof(float), [&](const auto& run, std::size_t at) {
-      note_input(run);
-      scale_add(run.values, other + at, run.count, run.scale);
-    });
-    touched_[block] = (offset + incoming.size()) / sizeof(float);
-  }
-
-  void finished(std::size_t block, std::size_t end) override {
-    if (stats_ == nullptr) return;
-    BlockNorm& norm = norms_[block];
-    const std::size_t available = end / sizeof(float);
-    while (norm.done < available && (available == count(block) || available - norm.done >= kNormFloats)) {
-      const std::size_t length = std::min(kNormFloats, available - norm.done);
-      vector_.for_runs(begin(block) + norm.done, begin(block) + norm.done + length, [&](const auto& run, std::size_t) {
-        if (run.is_data) norm.sum += square_sum(run.values, run.count);
-      });
-      norm.done += length;
-    }
-  }
-
-  // After an error: what was touched was kept just before.
-  void keep_rest() const {
-    for (std::size_t block = 0; block < parts_; ++block) {
-      vector_.keep(begin(block) + touched_[block], begin(block) + count(block));
-    }
-  }
-
-  void collect() {
-    if (stats_ == nullptr) return;
-    for (const auto& norm : norms_) stats_->reduced_square_sum += norm.sum;
-  }
-
- private:
-  std::size_t begin(std::size_t block) const { return part_begin(vector_.size(), parts_, block); }
-  std::size_t count(std::size_t block) const { return begin(block + 1) - begin(block); }
-  void note_input(const ReduceVector::Run& run) {
-    run.keep_input();
-    if (stats_ != nullptr && run.is_data) stats_->local_square_sum += square_sum(run.values, run.count);
-  }
-
-  const ReduceVector& vector_;
-  const Pieces bytes_;
-  const std::size_t parts_;
-  ReduceStats* stats_;
-  std::vector<BlockNorm> norms_;
-  std::vector<std::size_t> touched_;  // floats of each block that no longer hold the input, from its beginning
-};
-
-// Blocks that only travel.
-class ShareWork final : public RingWork {
- public:
-  explicit ShareWork(std::span<const Pieces> blocks) : blocks_(blocks) {}
-  std::size_t block_size(std::size_t block) const override { return blocks_[block].size(); }
-  std::span<std::byte> memory(std::size_t block, std::size_t offset, std::size_t max) override {
-    return blocks_[block].run(offset, max);
-  }
-  void prepare_own(std::size_t, std::size_t) override {}
-  void reduce(std::size_t, std::size_t, std::span<const std::byte>) override {}
-  void finished(std::size_t, std::size_t) override {}
-
- private:
-  std::span<const Pieces> blocks_;
-};
 
 // Where one message each way costs less than the rounds of a ring.
 std::size_t small_bytes(std::size_t ranks) {
@@ -161,9 +67,32 @@ void TcpRail::shut_down() noexcept {
   for (auto& link : links_) link.shut_down();
 }
 
+std::size_t TcpRail::link_index(std::size_t position) {
+  return static_cast<std::size_t>(&link_to(position) - links_.data());
+}
+
+void TcpRail::use_trees(const TreePlan& plan) {
+  const auto one = [&](const std::optional<std::uint32_t>& position) {
+    return position ? std::vector<std::size_t>{link_index(*position)} : std::vector<std::size_t>{};
+  };
+  const auto each = [&](const Ranks& positions) {
+    std::vector<std::size_t> found;
+    for (const auto position : positions) found.push_back(link_index(position));
+    return found;
+  };
+  for (const auto& edges : plan.graphs) {
+    trees_.push_back({each(edges.reduce_from), one(edges.reduce_to), one(edges.spread_from), each(edges.spread_to)});
+  }
+  first_links_ = each(plan.first_neighbours());
+  for (std::size_t position = 0; position < plan.ways.size(); ++position) {
+    way_links_.push_back(position == plan.position ? links_.size() : link_index(plan.ways[position]));
+  }
+}
+
 Status TcpRail::all_reduce(const ReduceVector& vector, ReduceStats* stats) {
   const std::size_t bytes = vector.size() * sizeof(float);
   begin_operation('a', bytes);
+  if (!trees_.empty()) return all_reduce_trees(vector, stats);
   const bool small =
       algorithm_ == Algorithm::kTree || (algorithm_ == Algorithm::kAuto && bytes <= small_bytes(members_.size()));
   return small ? all_reduce_small(vector, stats) : all_reduce_ring(vector, stats);
@@ -184,11 +113,49 @@ Status TcpRail::share(std::span<const Pieces> blocks) {
   std::uint64_t total = 0;
   for (const auto& block : blocks) total += block.size();
   begin_operation('s', total);
+  if (!trees_.empty()) return share_trees(blocks);
   const std::size_t size = members_.size();
   ShareWork work(blocks);
   RingStream stream(work, position_, size, 0, size - 1, scratch_);
   auto wait = make_wait();
   return stream.run(link_to(ring_next(position_, size)), link_to(ring_previous(position_, size)), header_, wait);
+}
+
+Status TcpRail::all_reduce_trees(const ReduceVector& vector, ReduceStats* stats) {
+  const ChunkPlan cut = plan_chunks(vector.size() * sizeof(float), trees_.size());
+  ReduceWork work(vector, cut.chunks, stats);
+  std::vector<BlockRoute> routes;
+  for (std::size_t chunk = 0; chunk < cut.chunks; ++chunk) routes.push_back({chunk, &trees_[chunk % cut.graphs]});
+  TreeStream stream(work, links_, scratch_);
+  for (const auto link : first_links_) stream.greet(link);
+  // Sums that are on their way around should not hold up the next ones.
+  stream.plan(routes, 2 * cut.graphs);
+  auto wait = make_wait();
+  auto status = stream.run(header_, wait);
+  if (!status) work.keep_rest();
+  work.collect();
+  return status;
+}
+
+// Every block descends the first tree from where it lies.
+Status TcpRail::share_trees(std::span<const Pieces> blocks) {
+  ShareWork work(blocks);
+  std::vector<LinkEdges> edges;
+  std::vector<BlockRoute> routes;
+  edges.reserve(blocks.size());
+  for (std::size_t block = 0; block < blocks.size(); ++block) {
+    if (blocks[block].size() == 0) continue;
+    LinkEdges& mine = edges.emplace_back();
+    for (const auto link : first_links_) {
+      (link == way_links_[block] ? mine.spread_from : mine.spread_to).push_back(link);
+    }
+    routes.push_back({block, &mine});
+  }
+  TreeStream stream(work, links_, scratch_);
+  for (const auto link : first_links_) stream.greet(link);
+  stream.plan(routes, 0);
+  auto wait = make_wait();
+  return stream.run(header_, wait);
 }
 
 // The message is a copy of the scaled input behind a header, so that it leaves in one system call.

@@ -1,5 +1,6 @@
-// Purpose: collectives over TCP among the ranks of one rail (one rank a host). Small all-reduces exchange directly with
-// ring neighbours or climb a tree; everything else streams around the ring.
+// Purpose: collectives over sockets among the ranks of one rail (one rank a host). Small all-reduces exchange directly
+// with ring neighbours or climb a tree; everything else streams around the ring. With a tree plan all of it goes along
+// the trees of a chosen topology instead.
 //
 // Ownership: of its links. Thread: the communicator's; shut_down() from any. Failure: any error; the communicator then
 // shuts all links down, so that the error travels to every member.
@@ -14,6 +15,8 @@
 #include "train/comm/link.h"
 #include "train/comm/pieces.h"
 #include "train/comm/topology.h"
+#include "train/comm/tree_plan.h"
+#include "train/comm/tree_stream.h"
 
 namespace elastictrain::comm {
 
@@ -21,6 +24,9 @@ class TcpRail {
  public:
   // `members`: global ranks by position. `links`: to the ring neighbours, and to tree neighbours where there is a tree.
   TcpRail(Ranks members, std::size_t position, std::vector<Link> links, Algorithm algorithm, const OpControl& control);
+
+  // Before the first operation; `links` must reach the plan's neighbours.
+  void use_trees(const TreePlan& plan);
 
   // Lets a wait also notice what happens on this host.
   void watch(int fd, std::function<Status()> on_ready);
@@ -57,6 +63,9 @@ class TcpRail {
   void begin_operation(char kind, std::uint64_t bytes);
   Link& link_to(std::size_t position);
 
+  std::size_t link_index(std::size_t position);
+  Status all_reduce_trees(const ReduceVector& vector, ReduceStats* stats);
+  Status share_trees(std::span<const Pieces> blocks);
   Status all_reduce_ring(const ReduceVector& vector, ReduceStats* stats);
   Status all_reduce_small(const ReduceVector& vector, ReduceStats* stats);
   Status sum_small(std::span<std::byte> message);
@@ -70,6 +79,9 @@ class TcpRail {
   std::size_t position_;
   std::vector<Link> links_;
   Algorithm algorithm_;
+  std::vector<LinkEdges> trees_;          // empty: the ring
+  std::vector<std::size_t> way_links_;    // link towards each position along the first tree
+  std::vector<std::size_t> first_links_;  // of the first tree
   const OpControl& control_;
   int watch_fd_ = -1;
   std::function<Status()> on_watch_;

@@ -10,14 +10,14 @@ bool share_memory(const protocol::Endpoint& a, const protocol::Endpoint& b, Tran
          !b.unix_name.empty();
 }
 
-void place(Topology& topology, const std::vector<protocol::Endpoint>& peers, std::uint32_t rank, Transport transport) {
-  for (auto& host : topology.hosts) {
+void place(Layout& layout, const std::vector<protocol::Endpoint>& peers, std::uint32_t rank, Transport transport) {
+  for (auto& host : layout.hosts) {
     if (share_memory(peers[host.front()], peers[rank], transport)) {
       host.push_back(rank);
       return;
     }
   }
-  topology.hosts.push_back({rank});
+  layout.hosts.push_back({rank});
 }
 
 void add_link(std::vector<LinkSpec>& links, std::uint32_t peer, Purpose purpose) {
@@ -27,28 +27,28 @@ void add_link(std::vector<LinkSpec>& links, std::uint32_t peer, Purpose purpose)
 
 }  // namespace
 
-Ranks Topology::rail_ranks(std::size_t rail) const {
+Ranks Layout::rail_ranks(std::size_t rail) const {
   Ranks ranks;
   for (const auto& members : hosts) ranks.push_back(members[rail]);
   return ranks;
 }
 
-Topology make_topology(const std::vector<protocol::Endpoint>& peers, std::uint32_t rank, Transport transport) {
-  Topology topology;
-  for (std::uint32_t peer = 0; peer < peers.size(); ++peer) place(topology, peers, peer, transport);
+Layout make_layout(const std::vector<protocol::Endpoint>& peers, std::uint32_t rank, Transport transport) {
+  Layout layout;
+  for (std::uint32_t peer = 0; peer < peers.size(); ++peer) place(layout, peers, peer, transport);
   std::size_t smallest = peers.size();
-  for (std::size_t host = 0; host < topology.hosts.size(); ++host) {
-    const auto& members = topology.hosts[host];
+  for (std::size_t host = 0; host < layout.hosts.size(); ++host) {
+    const auto& members = layout.hosts[host];
     smallest = std::min(smallest, members.size());
     const auto found = std::find(members.begin(), members.end(), rank);
     if (found == members.end()) continue;
-    topology.host = host;
-    topology.local = static_cast<std::size_t>(found - members.begin());
+    layout.host = host;
+    layout.local = static_cast<std::size_t>(found - members.begin());
   }
-  topology.rails = topology.hosts.size() > 1 ? smallest : 0;
-  topology.ranks_on_machine = static_cast<std::size_t>(std::count_if(
+  layout.rails = layout.hosts.size() > 1 ? smallest : 0;
+  layout.ranks_on_machine = static_cast<std::size_t>(std::count_if(
       peers.begin(), peers.end(), [&](const auto& peer) { return peer.host_key == peers[rank].host_key; }));
-  return topology;
+  return layout;
 }
 
 std::size_t ring_next(std::size_t position, std::size_t size) {
@@ -71,14 +71,14 @@ std::vector<std::size_t> tree_children(std::size_t position, std::size_t size) {
   return children;
 }
 
-std::vector<LinkSpec> needed_links(const Topology& topology, Algorithm algorithm) {
+std::vector<LinkSpec> needed_links(const Layout& layout, Algorithm algorithm) {
   std::vector<LinkSpec> links;
-  if (!topology.on_rail()) return links;
-  const auto rail = topology.rail_ranks(topology.local);
-  const auto position = topology.host;
+  if (!layout.on_rail()) return links;
+  const auto rail = layout.rail_ranks(layout.local);
+  const auto position = layout.host;
   add_link(links, rail[ring_next(position, rail.size())], Purpose::kRingLink);
   add_link(links, rail[ring_previous(position, rail.size())], Purpose::kRingLink);
-  const bool small_messages = topology.local == 0 && rail.size() > kMaxExchangeSize && algorithm == Algorithm::kAuto;
+  const bool small_messages = layout.local == 0 && rail.size() > kMaxExchangeSize && algorithm == Algorithm::kAuto;
   if (!small_messages && algorithm != Algorithm::kTree) return links;
   if (const auto parent = tree_parent(position)) add_link(links, rail[*parent], Purpose::kTreeLink);
   for (const auto child : tree_children(position, rail.size())) add_link(links, rail[child], Purpose::kTreeLink);

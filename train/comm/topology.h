@@ -17,7 +17,7 @@ namespace elastictrain::comm {
 
 using Ranks = std::vector<std::uint32_t>;
 
-struct Topology {
+struct Layout {
   std::vector<Ranks> hosts;          // ordered by their lowest rank; ranks of a host ascend
   std::size_t host = 0;              // of this rank
   std::size_t local = 0;             // place of this rank on its host
@@ -30,7 +30,7 @@ struct Topology {
   bool on_rail() const { return local < rails; }
 };
 
-Topology make_topology(const std::vector<protocol::Endpoint>& peers, std::uint32_t rank, Transport transport);
+Layout make_layout(const std::vector<protocol::Endpoint>& peers, std::uint32_t rank, Transport transport);
 
 // Positions 0..size-1 on a rail.
 std::size_t ring_next(std::size_t position, std::size_t size);
@@ -47,6 +47,6 @@ struct LinkSpec {
   Purpose purpose = Purpose::kRingLink;
 };
 // The links of this rank, one a peer; both ends compute the same purpose.
-std::vector<LinkSpec> needed_links(const Topology& topology, Algorithm algorithm);
+std::vector<LinkSpec> needed_links(const Layout& layout, Algorithm algorithm);
 
 }  // namespace elastictrain::comm

@@ -271,6 +271,7 @@ Result<comm::BuildResult> ControlPlane::build(const protocol::GenerationPlan& pl
                        .rank = rank,
                        .transport = environment_.transport,
                        .algorithm = environment_.algorithm,
+                       .topology = plan.topology,
                        .deadline = std::chrono::steady_clock::now() + time_limit(plan)};
   for (const auto& member : plan.members) spec.peers.push_back(member.endpoint);
   const auto donors = donor_ranks(plan);

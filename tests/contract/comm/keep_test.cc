@@ -17,7 +17,8 @@ using std::chrono::microseconds;
 constexpr float kUntouched = -12345.0F;
 
 std::vector<Shape> shapes_that_fail() {
-  return {shm(2), shm(3), tcp(2), tcp(3), tcp(4), {"2 hosts with 2 ranks", {2, 2}}, {"1, 2 and 1", {1, 2, 1}}};
+  return with_tree_shapes(
+      {shm(2), shm(3), tcp(2), tcp(3), tcp(4), {"2 hosts with 2 ranks", {2, 2}}, {"1, 2 and 1", {1, 2, 1}}});
 }
 
 // Also what arithmetic would change: a NaN with a message in it, infinities, minus zero.

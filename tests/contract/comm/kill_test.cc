@@ -15,7 +15,8 @@ namespace {
 using std::chrono::steady_clock;
 
 std::vector<Shape> shapes() {
-  return {shm(2), shm(4), tcp(2), tcp(4), tcp(5), {"2 hosts with 2 ranks", {2, 2}}, {"1, 2 and 1", {1, 2, 1}}};
+  return with_tree_shapes(
+      {shm(2), shm(4), tcp(2), tcp(4), tcp(5), {"2 hosts with 2 ranks", {2, 2}}, {"1, 2 and 1", {1, 2, 1}}});
 }
 
 // What the forked ranks tell the test.

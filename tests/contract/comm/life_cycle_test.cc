@@ -11,7 +11,8 @@ namespace {
 using std::chrono::steady_clock;
 
 std::vector<Shape> shapes_of_several() {
-  return {shm(2), shm(4), tcp(2), tcp(3), tcp(4), {"2 hosts with 2 ranks", {2, 2}}, {"5 hosts", {1, 1, 1, 1, 1}}};
+  return with_tree_shapes(
+      {shm(2), shm(4), tcp(2), tcp(3), tcp(4), {"2 hosts with 2 ranks", {2, 2}}, {"5 hosts", {1, 1, 1, 1, 1}}});
 }
 
 // Statuses of all ranks after `body`, which returns the status to note.

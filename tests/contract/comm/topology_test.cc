@@ -15,26 +15,26 @@ std::vector<protocol::Endpoint> endpoints(const std::vector<std::string>& hosts)
 }
 
 TEST_CASE("ranks with one host key form a host, in any order") {
-  const auto topology = make_topology(endpoints({"a", "b", "a", "c", "b"}), 4, Transport::kAuto);
-  CHECK(topology.hosts == std::vector<Ranks>{{0, 2}, {1, 4}, {3}});
-  CHECK(topology.host == 1);
-  CHECK(topology.local == 1);
-  CHECK(topology.rails == 1);
-  CHECK_FALSE(topology.on_rail());
-  CHECK(topology.rail_ranks(0) == Ranks{0, 1, 3});
+  const auto layout = make_layout(endpoints({"a", "b", "a", "c", "b"}), 4, Transport::kAuto);
+  CHECK(layout.hosts == std::vector<Ranks>{{0, 2}, {1, 4}, {3}});
+  CHECK(layout.host == 1);
+  CHECK(layout.local == 1);
+  CHECK(layout.rails == 1);
+  CHECK_FALSE(layout.on_rail());
+  CHECK(layout.rail_ranks(0) == Ranks{0, 1, 3});
 }
 
 TEST_CASE("with TCP only every rank is a host of its own but still shares the machine") {
-  const auto topology = make_topology(endpoints({"a", "a", "a"}), 1, Transport::kTcpOnly);
-  CHECK(topology.hosts.size() == 3);
-  CHECK(topology.rails == 1);
-  CHECK(topology.ranks_on_machine == 3);
+  const auto layout = make_layout(endpoints({"a", "a", "a"}), 1, Transport::kTcpOnly);
+  CHECK(layout.hosts.size() == 3);
+  CHECK(layout.rails == 1);
+  CHECK(layout.ranks_on_machine == 3);
 }
 
 TEST_CASE("there are as many rails as the smallest host has ranks, and none on a single host") {
-  CHECK(make_topology(endpoints({"a", "a", "b", "b"}), 0, Transport::kAuto).rails == 2);
-  CHECK(make_topology(endpoints({"a", "a", "b"}), 0, Transport::kAuto).rails == 1);
-  CHECK(make_topology(endpoints({"a", "a"}), 0, Transport::kAuto).rails == 0);
+  CHECK(make_layout(endpoints({"a", "a", "b", "b"}), 0, Transport::kAuto).rails == 2);
+  CHECK(make_layout(endpoints({"a", "a", "b"}), 0, Transport::kAuto).rails == 1);
+  CHECK(make_layout(endpoints({"a", "a"}), 0, Transport::kAuto).rails == 0);
 }
 
 TEST_CASE("both ends of every link want it, for the same purpose, and nobody has more than a few") {
@@ -42,8 +42,8 @@ TEST_CASE("both ends of every link want it, for the same purpose, and nobody has
     CAPTURE(size);
     std::set<std::tuple<std::uint32_t, std::uint32_t, Purpose>> links;
     for (std::uint32_t rank = 0; rank < size; ++rank) {
-      const auto topology = make_topology(endpoints(std::vector<std::string>(size, "a")), rank, Transport::kTcpOnly);
-      const auto wanted = needed_links(topology, Algorithm::kAuto);
+      const auto layout = make_layout(endpoints(std::vector<std::string>(size, "a")), rank, Transport::kTcpOnly);
+      const auto wanted = needed_links(layout, Algorithm::kAuto);
       CHECK(wanted.size() <= 5);
       for (const auto& link : wanted) links.insert({rank, link.peer_rank, link.purpose});
     }

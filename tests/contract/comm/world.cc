@@ -10,6 +10,8 @@
 #include <numeric>
 #include <thread>
 
+#include "supervisor/protocol/names.h"
+
 namespace elastictrain::comm::testing {
 
 std::size_t Shape::size() const {
@@ -36,6 +38,33 @@ std::vector<Shape> all_shapes() {
   shapes.push_back({"TCP ring", {4}, Transport::kTcpOnly, Algorithm::kRing});
   shapes.push_back({"TCP tree", {6}, Transport::kTcpOnly, Algorithm::kTree});
   shapes.push_back({"TCP over IPv6", {3}, Transport::kTcpOnly, Algorithm::kAuto, "::1"});
+  for (auto& shape : tree_shapes(true)) shapes.push_back(std::move(shape));
+  return shapes;
+}
+
+std::vector<Shape> tree_shapes(bool also_elsewhere) {
+  std::vector<Shape> shapes;
+  const auto add = [&](const std::string& name, std::vector<std::size_t> hosts, Transport transport, auto topology) {
+    Shape shape{name, std::move(hosts), transport};
+    shape.topology = topology;
+    shapes.push_back(std::move(shape));
+  };
+  for (std::size_t i = 1; i < protocol::kTopologyNames.size(); ++i) {
+    const auto topology = static_cast<protocol::Topology>(i);
+    const std::string name(protocol::name_of(topology));
+    add(name + " on hosts of 2, 1 and 2", {2, 1, 2}, Transport::kAuto, topology);
+    if (!also_elsewhere) continue;
+    add(name + " on one host", {4}, Transport::kAuto, topology);
+    add(name + " over TCP only", {5}, Transport::kTcpOnly, topology);
+  }
+  Shape own{"a tree of one's own", {2, 1, 2}};
+  own.fathers = {2, 0, 2, 2, 3};
+  shapes.push_back(own);
+  return shapes;
+}
+
+std::vector<Shape> with_tree_shapes(std::vector<Shape> shapes) {
+  for (auto& shape : tree_shapes(false)) shapes.push_back(std::move(shape));
   return shapes;
 }
 
@@ -58,6 +87,8 @@ BuildSpec World::spec(std::uint32_t rank, Generation generation) const {
   spec.peers = endpoints_;
   spec.transport = shape_.transport;
   spec.algorithm = shape_.algorithm;
+  spec.topology = shape_.topology;
+  spec.fathers = shape_.fathers;
   spec.deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
   return spec;
 }

@@ -19,11 +19,17 @@ struct Shape {
   Transport transport = Transport::kAuto;
   Algorithm algorithm = Algorithm::kAuto;
   std::string address = "127.0.0.1";
+  protocol::Topology topology = protocol::Topology::kAuto;
+  std::vector<std::uint32_t> fathers;
   std::size_t size() const;
 };
 
 // Every layout that the contract has to hold for.
 std::vector<Shape> all_shapes();
+// The topologies that a user can ask for, each on several hosts; with `also_elsewhere` on one host and without shared
+// memory as well.
+std::vector<Shape> tree_shapes(bool also_elsewhere);
+std::vector<Shape> with_tree_shapes(std::vector<Shape> shapes);
 Shape shm(std::size_t ranks);
 Shape tcp(std::size_t ranks);
 

@@ -1,0 +1,200 @@
+#include "train/comm/reduction_graph.h"
+
+#include <algorithm>
+#include <string>
+
+namespace elastictrain::comm {
+namespace {
+
+using protocol::Topology;
+
+constexpr std::size_t kChunkBytes = 1 << 20;
+// A part that is smaller costs more messages than it saves time.
+constexpr std::size_t kLeastPartBytes = 32 << 10;
+
+std::size_t count_ranks(const std::vector<Ranks>& hosts) {
+  std::size_t count = 0;
+  for (const auto& host : hosts) count += host.size();
+  return count;
+}
+
+Ranks masters_of(const std::vector<Ranks>& hosts) {
+  Ranks masters;
+  for (const auto& host : hosts) masters.push_back(host.front());
+  return masters;
+}
+
+ReductionGraph both_ways(Fathers fathers) {
+  return {fathers, fathers};
+}
+
+Fathers star(std::size_t size, std::uint32_t root) {
+  return Fathers(size, root);
+}
+
+Fathers stars_on_hosts(const std::vector<Ranks>& hosts) {
+  Fathers fathers(count_ranks(hosts));
+  for (const auto& host : hosts) {
+    for (const auto rank : host) fathers[rank] = host.front();
+  }
+  return fathers;
+}
+
+Fathers star_over_masters(const std::vector<Ranks>& hosts) {
+  auto fathers = stars_on_hosts(hosts);
+  for (const auto master : masters_of(hosts)) fathers[master] = hosts.front().front();
+  return fathers;
+}
+
+// `order`: the ranks by their place in the heap.
+void put_binary_tree(Fathers& fathers, const Ranks& order) {
+  for (std::size_t place = 0; place < order.size(); ++place) {
+    fathers[order[place]] = order[tree_parent(place).value_or(0)];
+  }
+}
+
+Fathers binary_tree(std::size_t size) {
+  Ranks order(size);
+  for (std::uint32_t rank = 0; rank < size; ++rank) order[rank] = rank;
+  Fathers fathers(size);
+  put_binary_tree(fathers, order);
+  return fathers;
+}
+
+Fathers binary_tree_over_masters(const std::vector<Ranks>& hosts, std::size_t rotation) {
+  auto fathers = stars_on_hosts(hosts);
+  auto masters = masters_of(hosts);
+  std::rotate(masters.begin(), masters.begin() + static_cast<std::ptrdiff_t>(rotation), masters.end());
+  put_binary_tree(fathers, masters);
+  return fathers;
+}
+
+// The sum climbs root+1 -> root+2 -> … -> root and goes on root -> root+1 -> … -> root-1: always to the next rank.
+ReductionGraph chain_around(std::size_t size, std::uint32_t root) {
+  ReductionGraph graph{Fathers(size), Fathers(size)};
+  for (std::uint32_t rank = 0; rank < size; ++rank) {
+    graph.reduce[rank] = rank == root ? root : static_cast<std::uint32_t>(ring_next(rank, size));
+    graph.spread[rank] = rank == root ? root : static_cast<std::uint32_t>(ring_previous(rank, size));
+  }
+  return graph;
+}
+
+Ranks children_of(const Fathers& fathers, std::uint32_t rank) {
+  Ranks children;
+  for (std::uint32_t other = 0; other < fathers.size(); ++other) {
+    if (other != rank && fathers[other] == rank) children.push_back(other);
+  }
+  return children;
+}
+
+std::optional<std::uint32_t> father_of(const Fathers& fathers, std::uint32_t rank) {
+  if (fathers[rank] == rank) return std::nullopt;
+  return fathers[rank];
+}
+
+}  // namespace
+
+std::size_t graph_count(const GraphShape& shape) {
+  if (!shape.fathers.empty()) return 1;
+  switch (shape.topology) {
+    case Topology::kAuto:
+      return 0;
+    case Topology::kRing:
+    case Topology::kClique:
+      return count_ranks(shape.hosts);
+    case Topology::kMultiStar:
+    case Topology::kMultiBinaryTreeStar:
+      return shape.hosts.size();
+    default:
+      return 1;
+  }
+}
+
+ReductionGraph graph_at(const GraphShape& shape, std::size_t index) {
+  const std::size_t size = count_ranks(shape.hosts);
+  const auto root = static_cast<std::uint32_t>(index);
+  if (!shape.fathers.empty()) return both_ways(shape.fathers);
+  switch (shape.topology) {
+    case Topology::kAuto:
+      break;
+    case Topology::kStar:
+    case Topology::kClique:
+      return both_ways(star(size, root));
+    case Topology::kRing:
+      return chain_around(size, root);
+    case Topology::kTree:
+      return both_ways(star_over_masters(shape.hosts));
+    case Topology::kBinaryTree:
+      return both_ways(binary_tree(size));
+    case Topology::kBinaryTreeStar:
+    case Topology::kMultiBinaryTreeStar:
+      return both_ways(binary_tree_over_masters(shape.hosts, index));
+    case Topology::kMultiStar:
+      return both_ways(star(size, shape.hosts[index].front()));
+  }
+  panic("the automatic topology has no graphs");
+}
+
+bool sums_on_hosts_first(const GraphShape& shape) {
+  if (!shape.fathers.empty()) return false;
+  return shape.topology == Topology::kTree || shape.topology == Topology::kBinaryTreeStar ||
+         shape.topology == Topology::kMultiBinaryTreeStar;
+}
+
+Status check_tree(const Fathers& fathers, std::size_t size) {
+  const auto wrong = [](const std::string& what) {
+    return Error{ErrorCode::kInvalid, "the explicit topology is not a tree: " + what +
+                                          ". Give one father for each rank, and the root itself as its own."};
+  };
+  if (fathers.size() != size) {
+    return wrong(std::to_string(fathers.size()) + " fathers for " + std::to_string(size) + " ranks");
+  }
+  std::size_t roots = 0;
+  for (std::uint32_t rank = 0; rank < size; ++rank) {
+    if (fathers[rank] >= size) return wrong("rank " + std::to_string(fathers[rank]) + " does not exist");
+    roots += fathers[rank] == rank ? 1 : 0;
+  }
+  if (roots != 1) return wrong(std::to_string(roots) + " roots");
+  std::vector<char> reaches_root(size, 0);
+  for (std::uint32_t start = 0; start < size; ++start) {
+    Ranks path;
+    std::uint32_t rank = start;
+    while (reaches_root[rank] == 0 && fathers[rank] != rank) {
+      if (path.size() == size) return wrong("rank " + std::to_string(start) + " climbs in a circle");
+      path.push_back(rank);
+      rank = fathers[rank];
+    }
+    for (const auto passed : path) reaches_root[passed] = 1;
+  }
+  return {};
+}
+
+LocalEdges edges_of(const ReductionGraph& graph, std::uint32_t rank) {
+  return {children_of(graph.reduce, rank), father_of(graph.reduce, rank), father_of(graph.spread, rank),
+          children_of(graph.spread, rank)};
+}
+
+Ranks ways_to_all(const Fathers& fathers, std::uint32_t rank) {
+  Ranks ways(fathers.size());
+  for (std::uint32_t target = 0; target < fathers.size(); ++target) {
+    std::uint32_t below = target;
+    std::uint32_t at = target;
+    while (at != rank && fathers[at] != at) {
+      below = at;
+      at = fathers[at];
+    }
+    const bool in_subtree = at == rank;
+    ways[target] = in_subtree ? below : fathers[rank];
+  }
+  return ways;
+}
+
+ChunkPlan plan_chunks(std::size_t bytes, std::size_t graphs) {
+  ChunkPlan plan;
+  plan.graphs = std::clamp<std::size_t>(bytes / kLeastPartBytes, 1, graphs);
+  const std::size_t wanted = (bytes + kChunkBytes - 1) / kChunkBytes;
+  plan.chunks = std::max<std::size_t>(1, (wanted + plan.graphs - 1) / plan.graphs) * plan.graphs;
+  return plan;
+}
+
+}  // namespace elastictrain::comm
