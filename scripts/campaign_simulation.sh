@@ -22,7 +22,20 @@ while [ "$core" -lt "$cores" ]; do
   core=$((core + 1))
 done
 failed=0
-for pid in $pids; do wait "$pid" || failed=1; done
+crashed=
+core=0
+for pid in $pids; do
+  status=0
+  wait "$pid" || status=$?
+  [ "$status" -eq 0 ] || failed=1
+  # Seeds that fail are named and make the status 1; anything else ended the batch before its last seed.
+  if [ "$status" -gt 1 ] || { [ "$status" -eq 1 ] && ! grep -q '^seed ' "$logs/$core.err"; }; then
+    from=$((first + core * part))
+    crashed="$crashed; the batch from $from to $((from + part - 1)) crashed with status $status"
+    tail -n 5 "$logs/$core.out" >&2
+  fi
+  core=$((core + 1))
+done
 cat "$logs"/*.err
-echo "$((part * cores)) seeds from $first on, $(cat "$logs"/*.err | grep -c '^seed ' || true) failed"
+echo "$((part * cores)) seeds from $first on, $(cat "$logs"/*.err | grep -c '^seed ' || true) failed$crashed"
 exit $failed
