@@ -117,7 +117,8 @@ std::optional<WorkerPulse> WorkerRecord::pulse(WorkerId worker, TimePoint now, s
 
 std::vector<WorkerUp> WorkerRecord::truth(std::uint64_t next_report) {
   std::vector<WorkerUp> messages;
-  for (const auto* part : {&hello_, &ready_, &preparation_, &active_, &halted_}) {
+  // Where it sits before it offers itself: a supervisor that does not know it must not take it for a new one.
+  for (const auto* part : {&hello_, &active_, &ready_, &preparation_, &halted_}) {
     if (*part) messages.push_back(**part);
   }
   for (Kept& kept : kept_) {

@@ -107,7 +107,7 @@ TEST_CASE("a worker that has left or finished need not speak any more") {
   CHECK_FALSE(record.pulse(kWorker, kStart + milliseconds(9000), kQuiet, {}).has_value());
 }
 
-TEST_CASE("the truth is the latest of each kind in the order of a worker's life") {
+TEST_CASE("the truth is the latest of each kind, where the worker sits before that it is ready to join") {
   WorkerRecord record;
   record.take(WorkerHello{1, kWorker, 1, "v"}, kStart, 1);
   record.take(WorkerReady{}, kStart, 1);
@@ -123,9 +123,9 @@ TEST_CASE("the truth is the latest of each kind in the order of a worker's life"
   const auto truth = record.truth(2);
   REQUIRE(truth.size() == 8);
   CHECK(std::holds_alternative<WorkerHello>(truth[0]));
-  CHECK(std::holds_alternative<WorkerReady>(truth[1]));
-  CHECK(std::get<WorkerPrepared>(truth[2]).generation == 2);
-  CHECK(std::get<WorkerActive>(truth[3]).first_step == 9);
+  CHECK(std::get<WorkerActive>(truth[1]).first_step == 9);
+  CHECK(std::holds_alternative<WorkerReady>(truth[2]));
+  CHECK(std::get<WorkerPrepared>(truth[3]).generation == 2);
   CHECK(std::get<WorkerHalted>(truth[4]).fence == 4);
   CHECK(std::get<WorkerNote>(truth[5]).key == "accuracy");
   CHECK(std::get<WorkerSwap>(truth[6]).generation == 2);
