@@ -128,7 +128,7 @@ void DataPlane::finish(Group& group, std::uint64_t key, std::uint64_t number, Co
     samples += size_of(part.counted.positions);
     collective.sum.weight += part.weight;
     collective.sum.all_ready = collective.sum.all_ready && part.swap_ready;
-    collective.sum.anyone_stops = collective.sum.anyone_stops || part.wants_stop;
+    collective.sum.all_stop = collective.sum.all_stop && part.wants_stop;
   }
   collective.sum.positions = merged(std::move(collective.sum.positions));
   if (samples != 0 && std::abs(collective.sum.weight - 1.0) > 1e-9) {

@@ -34,7 +34,7 @@ struct Sum {
   Intervals positions;
   double weight = 0;
   bool all_ready = true;
-  bool anyone_stops = false;
+  bool all_stop = true;
 };
 
 // What the plane must know about the machines under it.

@@ -290,7 +290,7 @@ void WorkerProcess::commit() {
 
 bool WorkerProcess::cross_boundary() {
   if (!sum_.all_ready) {
-    if (!sum_.anyone_stops) return true;
+    if (!sum_.all_stop) return true;
     checkpoint(false);
     return false;
   }
