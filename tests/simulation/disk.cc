@@ -11,7 +11,7 @@ using protocol::Fence;
 
 bool Disk::journal(Instant now, const std::string& event, const Fields& fields) {
   if (full) {
-    if (lost_++ == 0) ++gaps_;
+    ++lost_;
     return false;
   }
   append(now, event, fields);

@@ -34,7 +34,6 @@ class Disk {
   // The writer was killed in the middle of this record.
   void tear(Instant now, const std::string& event, const Fields& fields, Dice& dice);
   bool misses_records() const { return full || lost_ != 0; }  // and has not said so yet
-  bool has_gaps() const { return gaps_ != 0; }
   const std::string& journal_text() const { return journal_; }
 
   // The newest that counts, given what the lineages and the fence files say.
@@ -50,7 +49,6 @@ class Disk {
 
   std::string journal_;
   std::uint64_t lost_ = 0;  // records since the disk was full
-  std::uint64_t gaps_ = 0;
   std::uint64_t sequence_ = 0;
 };
 

@@ -454,8 +454,6 @@ void Life::check_end() {
   if (*world_->exit_status == 0 && !stop_asked_) world_->truth.check_complete(program.epochs, program.max_steps);
   world_->truth.check_all_answered();
   if (*world_->exit_status != 0 || program.audit_every == 0) return;
-  // A full disk may have taken a fence with the record of its generation.
-  if (world_->disk.has_gaps()) return;
   world_->truth.check_ledger_repeats_nothing();
   const bool audits_are_lost = audits_may_be_lost_ || world_->truth.saw("agent_lost") || !world_->untold.empty();
   if (!audits_are_lost) world_->truth.check_ledger_agrees(program.epochs);
