@@ -93,6 +93,12 @@ class Membership::Impl {
     Step taken_first_step = 0;
   };
 
+  // Who has a part in the change in flight, for a look at all workers.
+  struct InChange {
+    std::unordered_set<WorkerId> planned;
+    std::unordered_set<WorkerId> leaving;  // at its boundary
+  };
+
   struct End {
     EndMode mode = EndMode::kNone;
     int status = 0;
@@ -284,8 +290,9 @@ class Membership::Impl {
   void check(const Event& event, RunPhase before, bool whole);
   RunPhase phase() const;
   RunPhase shown_phase() const;
-  WorkerPhase phase_of(const Worker& worker) const;
-  WorkerView view_of(const Worker& worker) const;
+  InChange in_change() const;
+  WorkerPhase phase_of(const Worker& worker, const InChange& in) const;
+  WorkerView view_of(const Worker& worker, const InChange& in) const;
   AgentView view_of(const Agent& agent) const;
   void show_failures(RunView& view) const;
   void record_members(Fields& fields) const;

@@ -1,6 +1,4 @@
 // The part of the state machine that shows itself.
-#include <algorithm>
-
 #include "supervisor/core/membership_impl.h"
 
 namespace elastictrain::core {
@@ -14,21 +12,25 @@ RunPhase Membership::Impl::shown_phase() const {
   return actual == RunPhase::kStarting && plain ? RunPhase::kRunning : actual;
 }
 
-WorkerPhase Membership::Impl::phase_of(const Worker& worker) const {
-  if (worker.dying || worker.left || worker.finished) return WorkerPhase::kLeaving;
-  const bool leaves = std::find(change_.leavers.begin(), change_.leavers.end(), worker.id) != change_.leavers.end();
-  if (leaves && change_.stage == Stage::kCommitted) return WorkerPhase::kLeaving;
-  if (is_member(worker.id)) return WorkerPhase::kMember;
-  if (!worker.ready) return WorkerPhase::kStarting;
-  const auto& planned = change_.members;
-  const bool joins = std::find(planned.begin(), planned.end(), worker.id) != planned.end();
-  return joins ? WorkerPhase::kJoining : WorkerPhase::kSpare;
+Membership::Impl::InChange Membership::Impl::in_change() const {
+  InChange in;
+  in.planned = {change_.members.begin(), change_.members.end()};
+  if (change_.stage == Stage::kCommitted) in.leaving = {change_.leavers.begin(), change_.leavers.end()};
+  return in;
 }
 
-WorkerView Membership::Impl::view_of(const Worker& worker) const {
+WorkerPhase Membership::Impl::phase_of(const Worker& worker, const InChange& in) const {
+  if (worker.dying || worker.left || worker.finished) return WorkerPhase::kLeaving;
+  if (in.leaving.contains(worker.id)) return WorkerPhase::kLeaving;
+  if (is_member(worker.id)) return WorkerPhase::kMember;
+  if (!worker.ready) return WorkerPhase::kStarting;
+  return in.planned.contains(worker.id) ? WorkerPhase::kJoining : WorkerPhase::kSpare;
+}
+
+WorkerView Membership::Impl::view_of(const Worker& worker, const InChange& in) const {
   WorkerView view;
   view.worker = worker.id;
-  view.phase = phase_of(worker);
+  view.phase = phase_of(worker, in);
   view.agent = worker.agent;
   view.host = worker.host;
   view.slot = worker.slot;
@@ -83,17 +85,18 @@ RunView Membership::Impl::view() const {
     view.size_reason = restarting_ ? "it starts again" : "the program has not joined the run (yet)";
   }
   view.last_change = last_change_;
+  const InChange in = in_change();
   for (std::uint32_t rank = 0; rank < members_.size(); ++rank) {
     const Worker* worker = roster_.worker(members_[rank]);
     if (worker == nullptr) continue;
-    WorkerView& member = view.workers.emplace_back(view_of(*worker));
+    WorkerView& member = view.workers.emplace_back(view_of(*worker, in));
     const auto old_rank = recovery_.ranks.find(worker->id);
     member.rank = old_rank == recovery_.ranks.end() ? rank : old_rank->second;
     member.share = worker->share;
     view.global_batch += worker->share;
   }
   for (const auto& [id, worker] : roster_.workers()) {
-    if (!is_member(id)) view.workers.push_back(view_of(worker));
+    if (!is_member(id)) view.workers.push_back(view_of(worker, in));
   }
   for (const Agent* agent : roster_.agents_in_order()) view.agents.push_back(view_of(*agent));
   show_failures(view);
