@@ -106,6 +106,7 @@ const std::map<std::string_view, JournalReplay::Handler>& JournalReplay::handler
       {"spawn_failed", &R::worker_gone},
       {"spawn_lost", &R::worker_gone},
       {"vanished", &R::worker_gone},
+      {"finished", &R::finished},
       {"resize_requested", &R::requested},
       {"drain_requested", &R::requested},
       {"accepted", &R::accepted},
@@ -153,6 +154,7 @@ void JournalReplay::resumed(const Record& record) {
   if (!record.flag("anew")) return;
   state_.agents.clear();
   state_.workers.clear();
+  state_.finished.clear();
 }
 
 void JournalReplay::host_offered(const Record& record) {
@@ -212,6 +214,10 @@ void JournalReplay::spawned(const Record& record) {
 
 void JournalReplay::worker_gone(const Record& record) {
   state_.workers.erase(record.worker());
+}
+
+void JournalReplay::finished(const Record& record) {
+  state_.finished.insert(record.worker());
 }
 
 void JournalReplay::requested(const Record& record) {
@@ -348,6 +354,8 @@ void JournalReplay::whole_state(const Record& record) {
   state.issued = record.number("issued");
   state.now = {record.workers("members"), record.numbers("shares"), record.real("learning_rate_factor", 1.0),
                record.synchronization("synchronization"), 0};
+  const auto finished = record.workers("finished");
+  state.finished = {finished.begin(), finished.end()};
   state.target = record.small("target");
   state.target_reason = record.text("target_reason");
   state.reshared = record.reshared();
@@ -421,6 +429,7 @@ core::Resumed JournalReplay::result() const {
     resumed.unsettled = true;
   }
   resumed.unsettled_members.assign(unsettled.begin(), unsettled.end());
+  resumed.finished.assign(state_.finished.begin(), state_.finished.end());
   resumed.last_agent = state_.last_agent;
   resumed.last_worker = state_.last_worker;
   return resumed;

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -62,6 +63,7 @@ class JournalReplay {
     bool open_fence = false;
     bool gap = false;              // records are missing since the last complete generation
     std::vector<WorkerId> halted;  // who heard of the last fence
+    std::set<WorkerId> finished;   // their program reached its end
     std::vector<protocol::Fence> lineage;
     std::uint32_t target = 0;
     std::string target_reason = "the size to start with";
@@ -85,6 +87,7 @@ class JournalReplay {
   void agent_gone(const Record& record);
   void spawned(const Record& record);
   void worker_gone(const Record& record);
+  void finished(const Record& record);
   void requested(const Record& record);
   void accepted(const Record& record);
   void refused(const Record& record);

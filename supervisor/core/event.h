@@ -93,6 +93,7 @@ struct Resumed {
   // The journal ends between the first step of a change or a recovery and its last: where everybody is must be asked.
   bool unsettled = false;
   std::vector<WorkerId> unsettled_members;  // of a generation that was committed but not complete
+  std::vector<WorkerId> finished;           // their program reached its end; their processes may be gone
   std::uint32_t last_agent = 0;             // highest ids ever used
   std::uint64_t last_worker = 0;
   std::vector<std::pair<WorkerId, protocol::WorkerAudit>> audits;  // in audit mode, what the ledger knew

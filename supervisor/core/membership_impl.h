@@ -359,6 +359,7 @@ class Membership::Impl {
   bool left_in_order_ = false;                      // while the run drains: somebody reached its boundary
   Generation fence_ = 0;                            // the newest one
   std::uint64_t min_timer_ = 0;                     // kWaitForMin
+  std::set<WorkerId> finished_;                     // members whose program reached its end, also those that are gone
   std::vector<protocol::Fence> lineage_;            // generations that began, oldest first
   std::vector<Loss> losses_;                        // since the last committed step
   std::size_t size_before_loss_ = 0;                // until the next planned change

@@ -43,7 +43,9 @@ void Membership::Impl::record_members(Fields& fields) const {
     const Worker* worker = roster_.worker(id);
     shares.push_back(worker == nullptr ? 0 : worker->share);
   }
-  fields.numbers("members", numbers(members_)).numbers("shares", shares);
+  Numbers finished;
+  for (WorkerId id : finished_) finished.push_back(id.value);
+  fields.numbers("members", numbers(members_)).numbers("shares", shares).numbers("finished", finished);
   fields.real("learning_rate_factor", learning_rate_factor_);
   fields.text("synchronization", protocol::name_of(synchronization_));
 }

@@ -10,6 +10,7 @@ namespace elastictrain::core {
 
 void Membership::Impl::on(const Resumed& event) {
   if (hosts_known_ || generation_ != 0) return;
+  finished_ = {event.finished.begin(), event.finished.end()};
   restore_roster(event);
   restore_generation(event);
   target_ = event.target;
@@ -25,6 +26,7 @@ void Membership::Impl::on(const Resumed& event) {
   tell(Tell::Level::kInfo, "taking the run over: " + counted(roster_.workers().size(), "worker") + " on " +
                                counted(roster_.agents().size(), "host") + ", generation " +
                                std::to_string(generation_));
+  if (!finished_.empty()) member_finished();
   dirty_ = true;
 }
 
@@ -42,7 +44,8 @@ void Membership::Impl::restore_roster(const Resumed& event) {
     agent.reconnect_timer = arm({TimerKind::kReconnect, {}, agent.id}, now_ + settings_.resume_timeout);
   }
   for (const Resumed::WorkerPlace& place : event.workers) {
-    if (roster_.agent(place.agent) != nullptr) roster_.restore_worker(place.worker, {place.agent, place.slot});
+    if (roster_.agent(place.agent) == nullptr) continue;
+    roster_.restore_worker(place.worker, {place.agent, place.slot}).finished = finished_.contains(place.worker);
   }
   spawned_ = !roster_.workers().empty();
   hosts_known_ = spawned_;
@@ -62,7 +65,8 @@ void Membership::Impl::restore_generation(const Resumed& event) {
   const auto seat = [&](WorkerId id, std::uint32_t share) {
     Worker* worker = roster_.worker(id);
     if (worker == nullptr) {
-      unsettled_ = true;  // its end was written down, but not what follows from it
+      // Its end was written down, but not what follows from it; when it had finished nothing does.
+      unsettled_ = unsettled_ || !finished_.contains(id);
       return;
     }
     if (std::exchange(worker->seated, true)) return;
@@ -93,7 +97,8 @@ void Membership::Impl::finish_resume() {
   for (auto& [id, worker] : roster_.workers()) {
     if (!worker.ready && !worker.seated && !worker.dying && elastic_ && worker.timer == 0) expect_ready(worker);
   }
-  const bool broken = std::exchange(unsettled_, false) && !members_.empty() && !recovering();
+  const bool over = !finished_.empty() && nobody_else_trains();
+  const bool broken = std::exchange(unsettled_, false) && !members_.empty() && !recovering() && !over;
   journal("all_back", Fields().number("generation", generation_).number("workers", roster_.workers().size()));
   if (broken) begin_recovery("the supervisor was replaced in the middle of a change");
 }

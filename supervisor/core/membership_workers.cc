@@ -152,7 +152,7 @@ void Membership::Impl::said(Worker& worker, const protocol::WorkerActive& messag
     report_audit({}, ledger_.fence({message.generation, message.first_step}));
   }
   const bool awaited = of_change && change_.waiting.erase(worker.id) > 0;
-  if (!worker.seated && !worker.dying) end_stray(worker);
+  if (!worker.seated && !worker.finished && !worker.dying) end_stray(worker);
   if (!first && !awaited) return;
   journal("active", Fields()
                         .number("worker", worker.id.value)
@@ -200,6 +200,7 @@ void Membership::Impl::said(Worker& worker, const protocol::WorkerFinished& mess
   if (worker.finished || worker.left || (!is_member(worker.id) && !in_flight(worker.id))) return;
   worker.finished = true;
   hangs_.forget(worker.id);
+  finished_.insert(worker.id);
   journal("finished", Fields().number("worker", worker.id.value).number("last_step", message.last_step));
   change_.waiting.erase(worker.id);
   recovery_.waiting.erase(worker.id);

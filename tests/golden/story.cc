@@ -210,6 +210,8 @@ class Story {
       event.shares.push_back(32);
     } else if (name == "lineage") {
       event.lineage.push_back({number(before), number(item.substr(at + 1))});
+    } else if (name == "finished") {
+      event.finished.push_back(worker(item));
     } else if (name == "unsettled" && item != "nobody") {
       event.unsettled_members.push_back(worker(item));
     }

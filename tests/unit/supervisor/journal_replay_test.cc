@@ -227,6 +227,15 @@ TEST_CASE("an older run of the same name does not count, and a run that ended sa
   CHECK(run.target == 1);
 }
 
+TEST_CASE("who has finished is known to the next supervisor, gone or not, but not to a new start") {
+  const char* finished = R"({"event":"finished","worker":1,"last_step":40})";
+  const char* exited = R"({"event":"exited","worker":1,"host":"A","exit_code":0,"signal":0})";
+  CHECK(replay({}).finished.empty());
+  CHECK(values(replay({finished}).finished) == Ids{1});
+  CHECK(values(replay({finished, exited}).finished) == Ids{1});
+  CHECK(replay({finished, R"({"event":"run_resumed","run":"x","anew":true})"}).finished.empty());
+}
+
 TEST_CASE("what is started anew has neither agents nor workers, but goes on with its numbers") {
   const core::Resumed run = replay({R"({"event":"run_resumed","run":"x","anew":true})"});
   CHECK(run.agents.empty());

@@ -43,6 +43,7 @@ std::string text_of(const Resumed& run) {
     text += " m" + std::to_string(run.members[i].value) + "=" + std::to_string(run.shares.at(i));
   }
   for (WorkerId id : run.unsettled_members) text += " u" + std::to_string(id.value);
+  for (WorkerId id : run.finished) text += " f" + std::to_string(id.value);
   for (const auto& fence : run.lineage) {
     text += " l" + std::to_string(fence.generation) + ":" + std::to_string(fence.first_step);
   }
@@ -139,6 +140,7 @@ TEST_CASE("one record of the whole state says what all the records before it sai
       {"recover", [](Run& run) { run.halted(1, 5); }},
       {"recover prepared", [](Run& run) { run.prepared(1); }},
       {"recovered", [](Run& run) { run.active(1, 6); }},
+      {"finished", [](Run& run) { run.say(1, protocol::WorkerFinished{9}); }},
   };
   Run run;
   for (const auto& [name, event] : story) {
