@@ -108,7 +108,7 @@ void Membership::Impl::judge_unfinished_exit(const Worker& worker, const WorkerE
 // Somebody who sits in a generation is gone, or as good as gone; the roster knows it already.
 void Membership::Impl::lose_member(Loss loss) {
   if (end_.mode == EndMode::kNow) return;
-  if (!recovering() && progressed_) losses_.clear();
+  forget_repaired_losses();
   losses_.push_back(loss);
   if (end_.mode == EndMode::kFinishing && nobody_else_trains()) {
     end_without(loss, "; the training had ended before");
@@ -128,6 +128,10 @@ void Membership::Impl::lose_member(Loss loss) {
   tell(Tell::Level::kWarning, loss.text + loss.detail);
   blame_host(loss);
   recover(loss.text);
+}
+
+void Membership::Impl::forget_repaired_losses() {
+  if (!recovering() && progressed_) losses_.clear();
 }
 
 // The last of a run that ends anyway is lost: the end stands. Who has finished has seen that all had used up their
@@ -235,6 +239,7 @@ void Membership::Impl::unstick(const HangFinding& finding) {
       "no all-reduce was finished for " + std::to_string(finding.still_ms) + " ms although every worker takes part";
   if (finding.times == 1) {
     tell(Tell::Level::kWarning, text + ": connecting the workers anew");
+    forget_repaired_losses();
     recover(text);
     return;
   }

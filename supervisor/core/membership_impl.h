@@ -164,6 +164,7 @@ class Membership::Impl {
   void judge_exit(const Worker& worker, const WorkerExited& event);
   void judge_unfinished_exit(const Worker& worker, const WorkerExited& event);
   void lose_member(Loss loss);
+  void forget_repaired_losses();
   void charge(const Loss& loss);
   void blame_host(const Loss& loss);
   void judge_success();
@@ -188,6 +189,7 @@ class Membership::Impl {
   void halt_timed_out();
   void settle_halt();
   void seat_survivors();
+  bool all_ended_in_order() const;
   void gather_recovery();
   void gather_joiners();
   void prepare_recovery(std::vector<WorkerId> members);

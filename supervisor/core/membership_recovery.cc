@@ -104,6 +104,7 @@ void Membership::Impl::said(Worker& worker, const protocol::WorkerHalted& messag
 void Membership::Impl::halted_by_itself(Worker& worker, const protocol::WorkerHalted& message) {
   if (message.generation <= fence_) return;
   journal_halted(worker, message);
+  forget_repaired_losses();
   recovery_.suspicion = name_of(worker) + " could not go on: " + message.reason;
   doubt_cut_off_agents(worker.agent);
   if (!recovering() || change_.stage == Stage::kCommitted) begin_recovery("");
@@ -224,12 +225,19 @@ bool Membership::Impl::holds_state(WorkerId id) const {
   return answer.has_gradients || !recovery_.gradients_are_left;
 }
 
+// Nobody trains any more, and that is what was asked for.
+bool Membership::Impl::all_ended_in_order() const {
+  if (end_.mode == EndMode::kDraining) return left_in_order_;
+  return end_.mode == EndMode::kFinishing && losses_.empty();
+}
+
 void Membership::Impl::gather_recovery() {
   if (change_.retrying || end_.mode == EndMode::kNow) return;
   seat_survivors();
-  if (members_.empty() && end_.mode == EndMode::kDraining && left_in_order_) {
+  if (members_.empty() && all_ended_in_order()) {
     change_ = Change{};
     end_recovery();
+    dismiss_others();
     return;
   }
   if (members_.empty() || !holds_state(members_.front())) {
