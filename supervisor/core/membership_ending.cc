@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "supervisor/core/membership_impl.h"
+#include "supervisor/core/words.h"
 
 namespace elastictrain::core {
 namespace {
@@ -122,7 +123,24 @@ void Membership::Impl::advance_end() {
   if (swapped && end_.mode != EndMode::kNow) complete();
   const bool settled = change_.stage != Stage::kCommitted && !recovering() && !resuming_;
   if (end_.mode == EndMode::kDraining && settled) drain_members();
-  if (roster_.workers().empty()) end_run();
+  // Who is away may have more to tell, above all of samples.
+  const bool waits = end_.mode != EndMode::kNow && resuming_;
+  if (roster_.workers().empty() && !waits && !awaits_accounts()) end_run();
+}
+
+// An agent that was given up for its silence may only have been stopped: what its workers used follows when it goes on.
+bool Membership::Impl::awaits_accounts() {
+  if (finished_.empty() || silent_.empty()) return false;
+  const std::uint64_t missing = ledger_.summary().missing;
+  if (missing == 0) return false;
+  if (accounts_timer_ != 0) return true;
+  accounts_timer_ = arm({TimerKind::kEnd, {}, {}}, now_ + settings_.grace);
+  std::vector<std::uint64_t> agents;
+  for (AgentId id : silent_) agents.push_back(id.value);
+  journal("accounts_awaited", Fields().number("missing", missing).numbers("agents", agents));
+  tell(Tell::Level::kInfo, "waiting for the last accounts of " + counted(agents.size(), "host") +
+                               " that went silent, at most " + std::to_string(settings_.grace.count()) + " ms");
+  return true;
 }
 
 // The last generation has no members: everybody leaves at the boundary.

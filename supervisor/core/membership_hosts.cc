@@ -147,6 +147,7 @@ void Membership::Impl::look_at(AgentId id) {
     if (!agent->cut_off && !agent->stopping) {
       emit(StopAgent{id, static_cast<std::uint64_t>(settings_.grace.count())});
     }
+    if (!agent->cut_off) silent_.insert(id);
     lose_agent(*agent, "nothing was heard of it for " + std::to_string(silence) + " ms" + why);
     return;
   }
@@ -158,6 +159,7 @@ void Membership::Impl::look_at(AgentId id) {
 }
 
 void Membership::Impl::on(const AgentLost& event) {
+  if (silent_.erase(event.agent) > 0) dirty_ = true;
   Agent* agent = roster_.agent(event.agent);
   if (agent == nullptr || agent->link == Link::kDown) return;
   const bool may_return = event.evidence == LossEvidence::kConnection && agent->link == Link::kUp && !agent->stopping;

@@ -276,6 +276,7 @@ class Membership::Impl {
   void dismiss_others();
   void fail_run(int status, const std::string& reason);
   void member_finished();
+  bool awaits_accounts();
   void end_run();
   void journal_audit();
   void report_audit(WorkerId worker, const std::vector<std::string>& violations);
@@ -358,10 +359,12 @@ class Membership::Impl {
   Change change_;
   End end_;
   Recovery recovery_;
+  std::set<WorkerId> finished_;                     // members whose program reached its end, also those that are gone
+  std::set<AgentId> silent_;                        // given up although their connections stand
+  std::uint64_t accounts_timer_ = 0;                // kEnd, while what the silent ones know is waited for
   bool left_in_order_ = false;                      // while the run drains: somebody reached its boundary
   Generation fence_ = 0;                            // the newest one
   std::uint64_t min_timer_ = 0;                     // kWaitForMin
-  std::set<WorkerId> finished_;                     // members whose program reached its end, also those that are gone
   std::vector<protocol::Fence> lineage_;            // generations that began, oldest first
   std::vector<Loss> losses_;                        // since the last committed step
   std::size_t size_before_loss_ = 0;                // until the next planned change

@@ -67,6 +67,7 @@ void Membership::Impl::on(const WorkerSaid& event) {
   // An account counts whoever gave it: an agent that was away may deliver that of a worker which is gone.
   if (const auto* audit = std::get_if<protocol::WorkerAudit>(&event.message)) {
     report_audit(event.worker, ledger_.record(event.worker, *audit));
+    if (accounts_timer_ != 0) dirty_ = true;
     return;
   }
   Worker* worker = roster_.worker(event.worker);
@@ -199,8 +200,8 @@ void Membership::Impl::said(Worker& worker, const protocol::WorkerLeft& message)
 void Membership::Impl::said(Worker& worker, const protocol::WorkerFinished& message) {
   if (worker.finished || worker.left || (!is_member(worker.id) && !in_flight(worker.id))) return;
   worker.finished = true;
-  hangs_.forget(worker.id);
   finished_.insert(worker.id);
+  hangs_.forget(worker.id);
   journal("finished", Fields().number("worker", worker.id.value).number("last_step", message.last_step));
   change_.waiting.erase(worker.id);
   recovery_.waiting.erase(worker.id);

@@ -255,6 +255,15 @@ class Story {
     for (WorkerId id : named(words, all)) action(id);
   }
 
+  // "w1 STEP FIRST COUNT": which samples of the epoch it used in a step.
+  void account(const Words& words) {
+    const protocol::AuditStep step{.generation = generation_,
+                                   .step = number(words.at(1)),
+                                   .first_position = number(words.at(2)),
+                                   .count = number(words.at(3))};
+    say(worker(words.at(0)), protocol::WorkerAudit{.steps = {step}});
+  }
+
   void stop(const Words& words) {
     const std::map<std::string, StopCause> causes{{"user", StopCause::kUser},
                                                   {"interrupt", StopCause::kInterrupt},
@@ -392,6 +401,7 @@ class Story {
        }},
       {"finished",
        [this](const Words& w) { each(w, {}, [this](WorkerId id) { say(id, protocol::WorkerFinished{999}); }); }},
+      {"accounts", [this](const Words& w) { account(w); }},
       {"exit",
        [this](const Words& w) {
          feed(WorkerExited{worker(w.at(0)), static_cast<std::int32_t>(number(w.at(1))), 0, {}});
