@@ -29,18 +29,18 @@ struct AuditedStep {
 
 class AuditLog {
  public:
+  static constexpr std::size_t kRemembered = 8192;  // steps
   // `state_hash`: nothing where this step is not hashed.
   void add(AuditedStep step, WorkerId self, std::optional<std::uint64_t> state_hash);
   // What the checkpoint, or the state, of this progress holds of its epoch.
   void add_state(Generation generation, const state::Progress& progress);
-  // What `worker` used in the last committed steps, to be told on its behalf.
-  void add_for(WorkerId worker);
+  // What `worker` used in the last committed steps, as far as they are remembered, to be told on its behalf.
+  void add_for(WorkerId worker, std::size_t most_steps = kRemembered);
   // Everything that waits.
   std::vector<protocol::WorkerAudit> take();
 
  private:
   static constexpr std::size_t kMaxWaiting = 100'000;
-  static constexpr std::size_t kRemembered = 8192;  // steps
 
   std::mutex mutex_;
   std::uint64_t batches_ = 0;

@@ -7,6 +7,10 @@
 
 namespace elastictrain::session {
 
+bool Seat::has(WorkerId worker) const {
+  return std::any_of(shares.begin(), shares.end(), [&](const auto& share) { return share.worker == worker; });
+}
+
 bool Seat::counts(WorkerId worker) const {
   return !repeats_step || std::binary_search(holders.begin(), holders.end(), worker);
 }

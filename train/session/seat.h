@@ -27,6 +27,7 @@ struct Seat {
   ControlLane lane{0, 1};
 
   std::uint32_t world_size() const { return static_cast<std::uint32_t>(shares.size()); }
+  bool has(WorkerId worker) const;
   bool counts(WorkerId worker) const;
 };
 

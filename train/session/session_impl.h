@@ -150,6 +150,7 @@ class __attribute__((visibility("hidden"))) Session::Impl {
   void discard_step();
   void rejoin();
   void stop_as_orphan();
+  void tell_audits_of_leavers();
   void tell_audits_of_the_lost(const std::vector<state::WorkerShare>& before, const std::vector<WorkerId>& holders);
   void finish_training();
   Status last_barrier();
@@ -169,7 +170,8 @@ class __attribute__((visibility("hidden"))) Session::Impl {
   View view_;
   std::string view_reason_;  // why the seat that the program does not see yet was taken
   state::Progress progress_;
-  std::vector<state::WorkerShare> next_shares_;  // how the next step is cut, unless one is open: then how it was
+  std::vector<state::WorkerShare> shares_before_;  // those of the seat before a planned change
+  std::vector<state::WorkerShare> next_shares_;    // how the next step is cut, unless one is open: then how it was
   std::optional<Promise> promise_;
   // Of a recovery: learning rates move at a boundary, and its first one is the end of the step that it repeats.
   std::optional<state::LearningRateRamp> next_learning_rate_;

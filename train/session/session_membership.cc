@@ -9,6 +9,7 @@ namespace elastictrain {
 namespace {
 
 constexpr std::chrono::seconds kFlushAtEnd{3};
+constexpr std::size_t kStepsOfLeavers = 1024;  // more than the shortest steps between two heartbeats
 
 // The receiving sockets in the order of the donors' slices.
 std::vector<comm::StateSocket> in_donor_order(std::vector<comm::StateSocket> sockets,
@@ -182,14 +183,25 @@ void Session::Impl::leave(const protocol::GenerationPlan& plan, Outcome outcome)
 
 void Session::Impl::take_planned_seat(session::TakenSeat taken) {
   tell_swap(swap_gap_.take_early());
-  tell_audits();  // who joins now cannot tell of these steps when the others are lost
   old_communicator_ = std::move(seat_.communicator);
+  shares_before_ = std::exchange(seat_.shares, {});
   seat_ = session::seat_of(taken.plan, *taken.rank, std::move(taken.communicator));
   send_state(taken);
   enter_lineage(seat_.generation, progress_.committed_step + 1, taken.plan.lineage, false);
+  tell_audits_of_leavers();
   monitors_.seated(seat_.generation, progress_.committed_step);
   swap_gap_.swapped(seat_.generation);
   publish_seat(false, taken.plan.reason);
+}
+
+// Also of what was told by heartbeats so far: who joins now cannot tell of these steps when the others are lost, and a
+// leaver may end with its host before its last words are out.
+void Session::Impl::tell_audits_of_leavers() {
+  if (environment_.audit_every == 0) return;
+  for (const auto& share : shares_before_) {
+    if (seat_.rank == 0 && !seat_.has(share.worker)) audit_log_.add_for(share.worker, kStepsOfLeavers);
+  }
+  tell_audits();
 }
 
 void Session::Impl::send_state(session::TakenSeat& taken) {

@@ -129,6 +129,7 @@ void Session::Impl::tell_audits_of_the_lost(const std::vector<state::WorkerShare
     }
   };
   look(before);
+  look(std::exchange(shares_before_, {}));
   look(next_shares_);
   for (const WorkerId worker : lost) audit_log_.add_for(worker);
   if (lost.empty()) return;

@@ -367,6 +367,25 @@ TEST_CASE("a recovery can stop the run, with a checkpoint of the last committed 
   run.check_audit();
 }
 
+TEST_CASE("the steps of a leaver are told by who stays, since it may end before its last words are out") {
+  const TestWorkerOptions options{.sample_count = 1'000'000};
+  FakeRun run(options);
+  const auto workers = spawn_ready(run, 3, options);
+  run.change_to(workers);
+  run.wait_step(workers[0], 5);
+  run.change_to({workers[0], workers[1]});
+  const Step first_without = run[workers[0]].active.rbegin()->second.first_step;
+  run.wait_step(workers[0], first_without + 3);
+  const auto& told = run[workers[0]].told_for[workers[2]];
+  REQUIRE(told.size() == first_without - 1);
+  CHECK(told.back().step == first_without - 1);
+  CHECK(told.back().count == 8);
+  CHECK(run[workers[1]].told_for.empty());
+  run.stop();
+  run.wait_all_exited();
+  run.check_audit();
+}
+
 TEST_CASE("a joiner that outlives those who led to its state tells what that state holds, once") {
   const TestWorkerOptions options{.sample_count = 1'000'000};
   FakeRun run(options);
