@@ -179,12 +179,22 @@ class Search {
   void offer_between(std::size_t i, std::uint32_t workers, bool crosses) {
     const Measured &low = measured_[i], &high = measured_[i + 1];
     if (workers <= low.workers || workers >= high.workers) return;
+    if (crosses && !several_hosts(workers) && efficiency(low, high) < 0) return offer_before_cliff(low, workers);
     const double from = distance(low.workers, workers), to = distance(workers, high.workers);
     const double line = low.log_rate + efficiency(low, high) * from;
     const double bulge = crosses ? 0 : curvature(i) * from * to;
     const double deviation = crosses ? kFirstDeviation : deviation_;
     // Of a path whose ends are known.
     offer(workers, line + bulge, deviation * std::sqrt(from * to / (from + to)) * kPath);
+  }
+
+  // On one host, above `low`, when several hosts were worse than `low`: what they lost they may have lost where the
+  // network begins.
+  void offer_before_cliff(const Measured& low, std::uint32_t workers) {
+    const double within = one_.size() > 1 ? beyond(one_, static_cast<double>(workers) / low.workers) : kFirstMeanAbove;
+    const double deviation = one_.size() > 1 ? deviation_ : kFirstDeviation;
+    const double far = distance(low.workers, workers);
+    offer(workers, low.log_rate + within * far, deviation * far);
   }
 
   // Of ln R over ln k between two neighbours, half of how fast the efficiency falls: by the stretches beside, else by

@@ -69,6 +69,16 @@ TEST_CASE("sizes on several hosts are tried although the second host made it slo
   }
 }
 
+TEST_CASE("what a slow network lost between hosts says nothing about a host's own slots") {
+  const Curve slow_network = [](std::uint32_t k) { return k <= 2 ? 10.0 * k : 3.0; };
+  SearchLimits limits = up_to(4);
+  limits.host_slots = 2;
+  for (std::uint32_t start : {1U, 3U, 4U}) {
+    CAPTURE(start);
+    CHECK(sizes_tried(slow_network, 0.5, start, limits).back() == 2);
+  }
+}
+
 TEST_CASE("shortly before the end nothing is tried any more") {
   const auto value = efficiency_objective(0.5);
   const std::vector<Measured> one{{8, std::log(80.0), value(8, std::log(80.0))}};
