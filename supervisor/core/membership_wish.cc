@@ -111,12 +111,15 @@ std::set<std::string> Membership::Impl::avoided_hosts() const {
   return hosts;
 }
 
+// Hosts that have workers of this run come first: those share memory, and a further host costs the network.
 std::vector<Place> Membership::Impl::free_places() const {
+  std::vector<const Agent*> agents = roster_.agents_in_order();
+  std::stable_partition(agents.begin(), agents.end(), [](const Agent* agent) { return !agent->workers.empty(); });
   const std::set<std::string> avoided = avoided_hosts();
   std::vector<Place> preferred;
   std::vector<Place> others;
   std::vector<Place> doubtful;
-  for (const Agent* agent : roster_.agents_in_order()) {
+  for (const Agent* agent : agents) {
     if (!agent->reachable()) continue;
     std::set<std::uint32_t> taken;
     for (WorkerId id : agent->workers) taken.insert(roster_.worker(id)->slot);
