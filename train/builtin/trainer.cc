@@ -68,7 +68,7 @@ class Trainer {
  private:
   void share_state() {
     const std::span<float> parameters = model_.parameters();
-    session_.share_state("parameters", parameters.data(), parameters.size_bytes());
+    session_.share_model("parameters", parameters.data(), parameters.size());
     for (const StateBuffer& part : optimizer_->state()) session_.share_state(part.name, part.data, part.bytes);
   }
 

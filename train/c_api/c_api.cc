@@ -120,6 +120,11 @@ et_status et_share_state(et_session* session, const char* name, void* data, size
   return guarded([&] { session->session.share_state(name, data, bytes); });
 }
 
+et_status et_share_model(et_session* session, const char* name, float* data, size_t count) {
+  if (session == nullptr || name == nullptr) return null_argument();
+  return guarded([&] { session->session.share_model(name, data, count); });
+}
+
 et_status et_set_data(et_session* session, const et_data_options* options) {
   if (session == nullptr || options == nullptr) return null_argument();
   et_data_options known = ET_DATA_OPTIONS_INIT;

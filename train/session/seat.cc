@@ -29,6 +29,11 @@ Seat seat_of(const protocol::GenerationPlan& plan, std::uint32_t rank,
   seat.rank = rank;
   seat.local_rank = plan.members[rank].local_rank;
   seat.repeats_step = plan.fence != 0;
+  seat.synchronization = plan.synchronization;
+  seat.averaging_weight = static_cast<float>(plan.averaging_weight);
+  const auto holds = [](const protocol::Member& member) { return !member.joiner; };
+  const auto first = std::find_if(plan.members.begin(), plan.members.end(), holds);
+  if (first != plan.members.end()) seat.first_holder = static_cast<std::uint32_t>(first - plan.members.begin());
   for (const auto& member : plan.members) {
     seat.shares.push_back({member.worker, member.share});
     if (seat.repeats_step && !member.joiner) seat.holders.push_back(member.worker);

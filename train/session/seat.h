@@ -23,6 +23,9 @@ struct Seat {
   // count, ascending by worker.
   bool repeats_step = false;
   std::vector<WorkerId> holders;
+  protocol::Synchronization synchronization = protocol::Synchronization::kGradients;
+  float averaging_weight = 0;
+  std::uint32_t first_holder = 0;  // lowest rank that began with all of the state
   std::shared_ptr<comm::Communicator> communicator;
   ControlLane lane{0, 1};
 

@@ -12,6 +12,9 @@ Session::~Session() = default;
 void Session::share_state(std::string_view name, void* data, std::size_t bytes) {
   impl_->share_state(name, data, bytes);
 }
+void Session::share_model(std::string_view name, float* data, std::size_t count) {
+  impl_->share_model(name, data, count);
+}
 void Session::set_data(const DataOptions& options) {
   impl_->set_data(options);
 }

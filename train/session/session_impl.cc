@@ -48,6 +48,12 @@ void Session::Impl::share_state(std::string_view name, void* data, std::size_t b
   if (!buffers_.add(name, data, bytes)) {
     throw SessionError("state \"" + std::string(name) + "\" is shared twice; give every buffer a name of its own");
   }
+  exchange_.add_state(std::span(static_cast<std::byte*>(data), bytes));
+}
+
+void Session::Impl::share_model(std::string_view name, float* data, std::size_t count) {
+  share_state(name, data, count * sizeof(float));
+  exchange_.model_is(std::span(data, count));
 }
 
 void Session::Impl::set_data(const DataOptions& options) {
@@ -106,7 +112,6 @@ std::optional<Batch> Session::Impl::next_batch() {
 
 void Session::Impl::open_step() {
   step_.emplace();
-  step_->wants_norm = (progress_.committed_step + 1) % kNormEvery == 1;
   weigh_step();
   fill_samples();
   if (plane_) plane_->step_opened();
@@ -115,6 +120,9 @@ void Session::Impl::open_step() {
 // Cuts the step as the generation does that opened it first, and finds out what counts of it in the current seat.
 void Session::Impl::weigh_step() {
   auto& step = *step_;
+  exchange_.drop_correction();
+  step.averages = averages();
+  step.wants_norm = !step.averages && (progress_.committed_step + 1) % kNormEvery == 1;
   step.shares = next_shares_;
   std::vector<std::uint32_t> shares;
   for (const auto& share : step.shares) shares.push_back(share.samples);
@@ -177,28 +185,41 @@ void Session::Impl::prepare_input(session::Bucket& bucket, comm::ReduceOptions& 
   }
 }
 
-Status Session::Impl::reduce_bucket(session::Bucket& bucket) {
+Status Session::Impl::in_collective(const char* what, const std::function<Status()>& work) {
   if (plane_ && !plane_->enter_collective()) {
     return Error{ErrorCode::kAborted, "this worker is halted until a new generation is there"};
   }
-  comm::ReduceOptions options{.want_norms = step_->wants_norm};
-  prepare_input(bucket, options);
-  if (!std::exchange(step_->lane_sent, true)) {
-    lane_input_.swap_ready = plane_ && plane_->swap_ready();
-    lane_input_.wants_stop = plane_ && plane_->orphaned();
-    options.lane = seat_.lane.fill(lane_input_);
-  }
-  comm::ReduceStats stats;
-  Status status = seat_.communicator->all_reduce({bucket.data, bucket.count}, options, &stats);
-  step_->local_square_sum += stats.local_square_sum;
-  step_->reduced_square_sum += stats.reduced_square_sum;
+  Status status = work();
   if (!plane_) return status;
   if (status) {
     plane_->leave_collective();
   } else {
-    plane_->collective_failed("all-reduce of step " + std::to_string(progress_.committed_step + 1) +
+    plane_->collective_failed(std::string(what) + " of step " + std::to_string(progress_.committed_step + 1) +
                               " failed: " + status.error().message);
   }
+  return status;
+}
+
+std::span<float> Session::Impl::fill_lane() {
+  lane_input_.swap_ready = plane_ && plane_->swap_ready();
+  lane_input_.wants_stop = plane_ && plane_->orphaned();
+  return seat_.lane.fill(lane_input_);
+}
+
+Status Session::Impl::reduce_bucket(session::Bucket& bucket) {
+  if (step_->averages) return take_local_gradient(bucket);
+  const bool is_first = !std::exchange(step_->lane_sent, true);
+  Status status = in_collective("all-reduce", [&] {
+    comm::ReduceOptions options{.want_norms = step_->wants_norm};
+    prepare_input(bucket, options);
+    if (is_first) options.lane = fill_lane();
+    comm::ReduceStats stats;
+    Status reduced = seat_.communicator->all_reduce({bucket.data, bucket.count}, options, &stats);
+    step_->local_square_sum += stats.local_square_sum;
+    step_->reduced_square_sum += stats.reduced_square_sum;
+    return reduced;
+  });
+  if (status && is_first && replicas_differ()) return gather_equal_state();
   return status;
 }
 
@@ -244,9 +265,13 @@ void Session::Impl::settle_buckets(Status status) {
     }
   }
   if (step_->discarded) {
-    for (auto& bucket : step_->buckets) std::fill_n(bucket.data, bucket.count, 0.0F);
-  } else if (old_communicator_) {
-    plane_->retire(std::move(old_communicator_));
+    // A worker with a replica of its own has made this step's update to it, although others have not heard of it.
+    for (auto& bucket : step_->buckets) {
+      if (!step_->averages) std::fill_n(bucket.data, bucket.count, 0.0F);
+    }
+  } else {
+    adopt_equal_state();
+    if (old_communicator_) plane_->retire(std::move(old_communicator_));
   }
   clock_.collective_ends(session::Clock::now());
 }
@@ -256,6 +281,7 @@ void Session::Impl::commit_step(const StepMetrics& metrics) {
   if (async_pending_) wait_all_reduce();
   if (!step_->lane_sent) all_reduce(nullptr, 0);
   if (step_->discarded) return discard_step();
+  exchange_.apply_correction();
   read_lane();
   commit_progress(metrics);
   if (plane_) plane_->step_committed(progress_.committed_step, lane_output_.all_ready);
@@ -274,6 +300,7 @@ void Session::Impl::read_lane() {
   if (lane_output_.has_loss) report_.loss = lane_output_.loss;
   report_.slowest_compute_us = lane_output_.slowest_compute_us;
   report_.samples = step_->counted;
+  if (step_->averages) report_.gradient_norm = 0;
   if (step_->wants_norm) report_.gradient_norm = std::sqrt(step_->reduced_square_sum);
   // A worker that came or went in between leaves a sum that means nothing.
   if (pending_norms_ && lane_output_.local_squares == pending_norms_->workers) {
@@ -294,6 +321,7 @@ void Session::Impl::commit_progress(const StepMetrics& metrics) {
                  .local_square = step.local_square_sum};
   if (step.wants_norm) pending_norms_ = PendingNorms{workers_with_samples(step), step.reduced_square_sum};
   ++progress_.committed_step;
+  if (step.averages) averaged_until_ = progress_.committed_step;
   commit_sampler(step);
   progress_.learning_rate.advance();
   if (next_learning_rate_) {
@@ -339,7 +367,7 @@ void Session::Impl::tell_figures(const OpenStep& step, const session::StepTimes&
 
 void Session::Impl::audit(OpenStep step) {
   std::optional<std::uint64_t> hash;
-  if (progress_.committed_step % environment_.audit_every == 0) hash = buffers_.content_hash();
+  if (progress_.committed_step % environment_.audit_every == 0 && !step.averages) hash = buffers_.content_hash();
   session::AuditedStep audited{.generation = seat_.generation,
                                .step = progress_.committed_step,
                                .cut = std::move(step.cut),

@@ -20,6 +20,7 @@
 #include "train/session/audit_log.h"
 #include "train/session/control_plane.h"
 #include "train/session/environment.h"
+#include "train/session/model_exchange.h"
 #include "train/session/monitors.h"
 #include "train/session/reducer.h"
 #include "train/session/seat.h"
@@ -37,6 +38,7 @@ class __attribute__((visibility("hidden"))) Session::Impl {
   ~Impl();
 
   void share_state(std::string_view name, void* data, std::size_t bytes);
+  void share_model(std::string_view name, float* data, std::size_t count);
   void set_data(const DataOptions& options);
   void on_change(std::function<void(const Change&)> callback) { on_change_ = std::move(callback); }
   bool start();
@@ -76,6 +78,8 @@ class __attribute__((visibility("hidden"))) Session::Impl {
     bool discarded = false;               // this worker gave it up: nothing the program does with it counts
     bool lane_sent = false;
     bool wants_norm = false;
+    bool averages = false;         // models instead of gradients
+    bool has_equal_state = false;  // brought by its first all-reduce, not in the program's memory yet
     double local_square_sum = 0;
     double reduced_square_sum = 0;
   };
@@ -89,6 +93,7 @@ class __attribute__((visibility("hidden"))) Session::Impl {
     protocol::GenerationPlan plan;
     std::vector<comm::StateSocket> state_sockets;
     std::shared_ptr<comm::CancelToken> cancel;
+    bool may_keep_replica = false;  // this worker's own one counts if replicas differ at the donors' step
   };
 
   [[noreturn]] void fail(const std::string& message);
@@ -98,6 +103,8 @@ class __attribute__((visibility("hidden"))) Session::Impl {
   void open_step();
   void weigh_step();
   void fill_samples();
+  Status in_collective(const char* what, const std::function<Status()>& work);
+  std::span<float> fill_lane();
   session::Bucket& add_bucket(float* data, std::size_t count);
   Status reduce_bucket(session::Bucket& bucket);
   void prepare_input(session::Bucket& bucket, comm::ReduceOptions& options);
@@ -108,6 +115,18 @@ class __attribute__((visibility("hidden"))) Session::Impl {
   void tell_figures(const OpenStep& step, const session::StepTimes& times, session::Clock::time_point now);
   void audit(OpenStep step);
   void publish_seat(bool joined, const std::string& reason);
+
+  // Replicas that differ (session_synchronization.cc).
+  bool averages() const;
+  bool replicas_differ() const;
+  bool has_own_replica() const;
+  Status take_local_gradient(session::Bucket& bucket);
+  Status exchange_models();
+  Status gather_equal_state();
+  void adopt_equal_state();
+  Status end_with_equal_replicas();
+  state::StateBuffers& receive_beside_replica();
+  void take_received_replica();
 
   // Checkpoints (session_checkpoint.cc).
   void resume_from_checkpoint();
@@ -157,6 +176,7 @@ class __attribute__((visibility("hidden"))) Session::Impl {
 
   session::Environment environment_;
   state::StateBuffers buffers_;
+  session::ModelExchange exchange_;
   DataOptions data_;
   std::function<void(const Change&)> on_change_;
   session::StepLog step_log_;
@@ -172,6 +192,7 @@ class __attribute__((visibility("hidden"))) Session::Impl {
   state::Progress progress_;
   std::vector<state::WorkerShare> shares_before_;  // those of the seat before a planned change
   std::vector<state::WorkerShare> next_shares_;    // how the next step is cut, unless one is open: then how it was
+  Step averaged_until_ = 0;                        // as the transfer header says it
   std::optional<Promise> promise_;
   // Of a recovery: learning rates move at a boundary, and its first one is the end of the step that it repeats.
   std::optional<state::LearningRateRamp> next_learning_rate_;
@@ -202,6 +223,12 @@ class __attribute__((visibility("hidden"))) Session::Impl {
   // Closed once the new generation has reduced: then nobody can still be reading from the old one.
   std::shared_ptr<comm::Communicator> old_communicator_;
   std::unique_ptr<session::StateSender> sender_;
+  // Where a worker with a replica of its own receives the donors' state, until it is known which of the two counts.
+  std::vector<std::byte> beside_memory_;
+  state::StateBuffers beside_;
+  bool replica_is_whole_ = false;  // this worker's own, in the program's memory
+  bool receives_beside_ = false;
+  bool keeps_replica_ = false;  // while the donors' is on its way
   std::unique_ptr<session::StateReceiver> receiver_;
   std::unique_ptr<checkpoint::Checkpointer> checkpointer_;  // none without a directory
   std::unique_ptr<session::ControlPlane> plane_;            // last: its threads use what is above

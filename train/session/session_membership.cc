@@ -50,6 +50,7 @@ bool Session::Impl::end_before_start(Outcome outcome) {
 bool Session::Impl::begin_first_generation(session::TakenSeat taken) {
   const auto& plan = taken.plan;
   progress_ = {};
+  averaged_until_ = 0;
   progress_.sampler.seed = data_.seed;
   progress_.learning_rate = {.from = plan.learning_rate_factor, .to = plan.learning_rate_factor};
   seat_ = session::seat_of(plan, *taken.rank, std::move(taken.communicator));
@@ -66,6 +67,7 @@ bool Session::Impl::begin_first_generation(session::TakenSeat taken) {
     return false;
   }
   if (!plane_->enter_loop(progress_.committed_step, true)) return false;
+  replica_is_whole_ = true;
   enter_lineage(plan.generation, progress_.committed_step + 1, plan.lineage, earlier_checkpoints_);
   const bool has_read_checkpoint = progress_.committed_step > 0 && resumed_step_ == progress_.committed_step;
   if (has_read_checkpoint && environment_.audit_every != 0) {
@@ -125,9 +127,11 @@ bool Session::Impl::join(session::TakenSeat taken) {
 bool Session::Impl::receive_header(Promise promise) {
   const auto& plan = promise.plan;
   await_checkpoint_copy();
+  receives_beside_ = replica_is_whole_ = promise.may_keep_replica;
   receiver_ = std::make_unique<session::StateReceiver>(
-      in_donor_order(std::move(promise.state_sockets), plan), plan.generation, data_.sample_count, buffers_,
-      session::time_limit(plan), std::move(promise.cancel), [plane = plane_.get()] { plane->wake(); });
+      in_donor_order(std::move(promise.state_sockets), plan), plan.generation, data_.sample_count,
+      receives_beside_ ? receive_beside_replica() : buffers_, session::time_limit(plan), std::move(promise.cancel),
+      [plane = plane_.get()] { plane->wake(); });
   if (!plane_->wait_on_seat([this] { return receiver_->header().has_value(); })) {
     receiver_.reset();
     return false;
@@ -139,12 +143,15 @@ bool Session::Impl::receive_header(Promise promise) {
     plane_->collective_failed("the donors' first words did not come: " + header.error().message);
     return false;
   }
-  if (!plane_->enter_loop(header->progress.committed_step, false)) {
+  const Step donors_at = header->progress.committed_step;
+  keeps_replica_ = promise.may_keep_replica && header->replicas_differ() && donors_at <= progress_.committed_step + 1;
+  if (!plane_->enter_loop(donors_at, keeps_replica_)) {
     receiver_.reset();
     return false;
   }
   progress_ = header->progress;
   next_shares_ = header->next_shares;
+  averaged_until_ = header->averaged_until;
   enter_lineage(plan.generation, progress_.committed_step + 1, plan.lineage, plan.fence != 0);
   if (plan.fence != 0) expect_learning_rate(plan);
   monitors_.seated(plan.generation, progress_.committed_step);
@@ -212,8 +219,9 @@ void Session::Impl::send_state(session::TakenSeat& taken) {
   const auto donor = std::find(plan.donors.begin(), plan.donors.end(), environment_.worker);
   if (donor != plan.donors.end() && !joiners.empty()) {
     auto mine = header();
-    const auto slice = state::slice_of(buffers_.total_bytes(), static_cast<std::uint32_t>(donor - plan.donors.begin()),
-                                       static_cast<std::uint32_t>(plan.donors.size()));
+    const auto slice =
+        state::slice_of_donor(buffers_.total_bytes(), static_cast<std::uint32_t>(donor - plan.donors.begin()),
+                              static_cast<std::uint32_t>(plan.donors.size()), mine.replicas_differ());
     mine.slice_offset = slice.offset;
     mine.slice_length = slice.length;
     active.state_transfer_bytes = slice.length * joiners.size();
@@ -229,7 +237,8 @@ state::TransferHeader Session::Impl::header() const {
           .total_bytes = buffers_.total_bytes(),
           .sample_count = data_.sample_count,
           .progress = progress_,
-          .next_shares = next_shares_};
+          .next_shares = next_shares_,
+          .averaged_until = averaged_until_};
 }
 
 Status Session::Impl::finish_transfers() {
@@ -241,7 +250,10 @@ Status Session::Impl::finish_transfers() {
   if (!receiver_) return {};
   const Status status = receiver_->wait();
   receiver_.reset();
-  if (status) {
+  if (status || keeps_replica_) {
+    take_received_replica();
+    keeps_replica_ = false;
+    replica_is_whole_ = true;
     plane_->state_complete();
     if (environment_.audit_every != 0) received_ = Received{seat_.generation, progress_};
     plane_->send(protocol::WorkerActive{seat_.generation, progress_.committed_step + 1, buffers_.total_bytes()});

@@ -54,6 +54,7 @@ void Session::Impl::sit_down_again(session::TakenSeat taken) {
          std::to_string(progress_.committed_step));
   }
   const auto before = seat_.shares;
+  const bool may_keep_replica = has_own_replica();
   tell_swap(swap_gap_.take_early());
   plane_->retire(std::move(seat_.communicator));
   plane_->retire(std::move(old_communicator_));
@@ -61,7 +62,7 @@ void Session::Impl::sit_down_again(session::TakenSeat taken) {
   view_reason_ = plan.reason;
   for (auto& share : next_shares_) share.is_lost = share.is_lost || !seat_.counts(share.worker);
   if (taken.kind == Kind::kRejoin) {
-    promise_ = Promise{plan, std::move(taken.state_sockets), std::move(taken.cancel)};
+    promise_ = Promise{plan, std::move(taken.state_sockets), std::move(taken.cancel), may_keep_replica};
     return;
   }
   promise_.reset();
@@ -82,6 +83,7 @@ bool Session::Impl::continue_step_without_state() {
 Status Session::Impl::repeat_step() {
   weigh_step();
   step_->lane_sent = false;
+  step_->has_equal_state = false;
   step_->local_square_sum = step_->reduced_square_sum = 0;
   for (auto& bucket : step_->buckets) {
     if (auto status = reduce_bucket(bucket); !status) return status;
@@ -144,6 +146,7 @@ void Session::Impl::tell_audits_of_the_lost(const std::vector<state::WorkerShare
 void Session::Impl::finish_training() {
   while (outcome_ == Outcome::kRunning) {
     Status status = plane_ ? finish_transfers() : Status();
+    if (status && replicas_differ()) status = end_with_equal_replicas();
     if (status) {
       checkpoint();
       status = plane_ ? last_barrier() : Status();

@@ -73,11 +73,9 @@ StateReceiver::StateReceiver(std::vector<comm::StateSocket> donors, Generation g
       time_limit_(time_limit),
       cancel_(std::move(cancel)),
       on_header_(std::move(on_header)) {
-  const auto count = static_cast<std::uint32_t>(donors.size());
-  for (std::uint32_t i = 0; i < count; ++i) {
+  for (auto& donor : donors) {
     sources_.emplace_back();
-    sources_.back().socket = std::move(donors[i]);
-    sources_.back().slice = state::slice_of(buffers.total_bytes(), i, count);
+    sources_.back().socket = std::move(donor);
   }
   thread_ = background_thread("et-joiner", [this] { run(); });
 }
@@ -189,7 +187,9 @@ Status StateReceiver::receive_slice(Source& source) {
 }
 
 Status StateReceiver::check_headers() {
-  for (const auto& source : sources_) {
+  const auto donors = static_cast<std::uint32_t>(sources_.size());
+  std::uint32_t index = 0;
+  for (auto& source : sources_) {
     const auto header = state::decode_header(source.header_bytes);
     if (!header) return header.error();
     const std::string who = "rank " + std::to_string(source.socket.peer_rank);
@@ -203,6 +203,7 @@ Status StateReceiver::check_headers() {
       return Error{ErrorCode::kInvalid, who + " has " + std::to_string(header->sample_count) + " samples, here are " +
                                             std::to_string(sample_count_) + "; use the same data everywhere"};
     }
+    source.slice = state::slice_of_donor(buffers_.total_bytes(), index++, donors, header->replicas_differ());
     if (header->generation != generation_ || header->slice_offset != source.slice.offset ||
         header->slice_length != source.slice.length) {
       return Error{ErrorCode::kInternal, who + " sends another slice of the state than the plan says"};

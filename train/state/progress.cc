@@ -3,12 +3,10 @@
 #include <bit>
 #include <utility>
 
-#include "train/state/state_buffers.h"
-
 namespace elastictrain::state {
 namespace {
 
-constexpr std::uint64_t kMagic = 0x3254535445544c45ULL;  // "ELTETST2" in memory; the digit is the format's version
+constexpr std::uint64_t kMagic = 0x3354535445544c45ULL;  // "ELTETST3" in memory; the digit is the format's version
 
 class Writer {
  public:
@@ -134,7 +132,13 @@ std::vector<std::byte> encode_header(const TransferHeader& header) {
     out.put(std::uint64_t{share.worker.value} << 32 | share.samples);
     out.put(std::uint64_t{share.is_lost ? 1U : 0U});
   }
+  out.put(header.averaged_until);
   return out.finish();
+}
+
+Slice slice_of_donor(std::uint64_t total_bytes, std::uint32_t index, std::uint32_t count, bool replicas_differ) {
+  if (!replicas_differ) return slice_of(total_bytes, index, count);
+  return index == 0 ? Slice{0, total_bytes} : Slice{total_bytes, 0};
 }
 
 Result<std::size_t> header_length(std::span<const std::byte> prefix) {
@@ -165,6 +169,7 @@ Result<TransferHeader> decode_header(std::span<const std::byte> bytes) {
     const std::uint64_t both = in.number();
     share = {WorkerId{static_cast<std::uint32_t>(both >> 32)}, static_cast<std::uint32_t>(both), in.number() != 0};
   }
+  header.averaged_until = in.number();
   if (!in.done() || !is_well_formed(header.progress.sampler)) return damaged();
   return header;
 }

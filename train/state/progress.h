@@ -11,6 +11,7 @@
 #include "supervisor/protocol/ids.h"
 #include "supervisor/protocol/result.h"
 #include "train/state/sampler.h"
+#include "train/state/state_buffers.h"
 
 namespace elastictrain::state {
 
@@ -55,7 +56,15 @@ struct TransferHeader {
   // How the step after the committed one is cut, in the order of the ranks that it was first opened for. A recovery
   // does not cut it again: parts of workers that do not take part in it return to the pool.
   std::vector<WorkerShare> next_shares;
+  // The last committed step in which every worker made its own update (an averaging synchronization); 0: none. While it
+  // is the last one of all, replicas differ: then the first donor sends everything and the others nothing.
+  Step averaged_until = 0;
+
+  bool replicas_differ() const { return averaged_until != 0 && averaged_until == progress.committed_step; }
 };
+
+// What donor `index` of `count` sends.
+Slice slice_of_donor(std::uint64_t total_bytes, std::uint32_t index, std::uint32_t count, bool replicas_differ);
 
 inline constexpr std::size_t kHeaderPrefixBytes = 16;  // magic and length of the whole
 inline constexpr std::size_t kMaxHeaderBytes = 8U << 20;

@@ -50,6 +50,23 @@ bool StateBuffers::add(std::string_view name, void* data, std::size_t bytes) {
   return true;
 }
 
+StateBuffers StateBuffers::shadow(std::vector<std::byte>& storage) const {
+  storage.resize(total_bytes_);
+  StateBuffers shadow;
+  std::size_t offset = 0;
+  for (const auto& buffer : buffers_) {
+    shadow.add(buffer.name, storage.data() + offset, buffer.bytes);
+    offset += buffer.bytes;
+  }
+  return shadow;
+}
+
+void StateBuffers::copy_from(const StateBuffers& other) const {
+  for (std::size_t i = 0; i < buffers_.size(); ++i) {
+    std::copy_n(other.buffers_[i].data, buffers_[i].bytes, buffers_[i].data);
+  }
+}
+
 std::uint64_t StateBuffers::layout_hash() const {
   std::uint64_t hash = buffers_.size();
   for (const auto& buffer : buffers_)

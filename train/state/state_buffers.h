@@ -30,6 +30,11 @@ class StateBuffers {
   // False when the name is taken.
   bool add(std::string_view name, void* data, std::size_t bytes);
 
+  // The same layout over memory of its own (which `storage` becomes), to receive a state beside the program's.
+  StateBuffers shadow(std::vector<std::byte>& storage) const;
+  // Of the same layout.
+  void copy_from(const StateBuffers& other) const;
+
   const std::vector<Buffer>& buffers() const { return buffers_; }
   std::uint64_t total_bytes() const { return total_bytes_; }
   std::uint64_t layout_hash() const;

@@ -60,6 +60,8 @@ class FakeRun {
 
   // Donors are all survivors, joiners those that were not members before. Shares: 8 for everyone, or as given.
   protocol::GenerationPlan plan(const std::vector<WorkerId>& members, const std::vector<std::uint32_t>& shares = {});
+  // Of the plans from now on.
+  void synchronize_by(protocol::Synchronization synchronization) { synchronization_ = synchronization; }
   void prepare(const protocol::GenerationPlan& plan) { prepare_for(plan, addressees(plan)); }
   void prepare_for(const protocol::GenerationPlan& plan, const std::vector<WorkerId>& workers);
   void wait_prepared(const protocol::GenerationPlan& plan);
@@ -129,6 +131,7 @@ class FakeRun {
   Generation last_number_ = 0;
   std::map<Generation, protocol::GenerationPlan> committed_;
   std::vector<protocol::Fence> fences_;
+  protocol::Synchronization synchronization_ = protocol::Synchronization::kGradients;
 };
 
 }  // namespace elastictrain::test

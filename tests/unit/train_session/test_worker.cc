@@ -8,6 +8,8 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
+#include <iomanip>
 #include <stdexcept>
 #include <thread>
 #include <vector>
@@ -27,7 +29,7 @@ class Program {
   explicit Program(const TestWorkerOptions& options)
       : options_(options), weights_(options.parameters), momentum_(options.parameters), gradient_(options.parameters) {
     for (std::size_t i = 0; i < weights_.size(); ++i) weights_[i] = static_cast<float>(getpid() % 1000 + i);
-    session_.share_state("weights", weights_.data(), weights_.size() * sizeof(float));
+    session_.share_model("weights", weights_.data(), weights_.size());
     session_.share_state("momentum", momentum_.data(), momentum_.size() * sizeof(float));
     session_.set_data({.sample_count = options.sample_count,
                        .epochs = options.epochs,
@@ -53,8 +55,10 @@ class Program {
       if (batch->local_samples != 0 && batch->step <= last_computed_) throw BrokenPromise("a step is computed twice");
       if (batch->local_samples != 0) last_computed_ = batch->step;
       step(*batch);
+      trace();
       pass(Moment::kOutside, batch->step);
     }
+    trace();
     session_.finish();
     if (session_.outcome() == Outcome::kLeft) return kExitLeft;
     return session_.outcome() == Outcome::kStopped ? kExitStopped : kExitFinished;
@@ -117,7 +121,16 @@ class Program {
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
       }
     }
-    if (is_now(options_.dies)) ::kill(::getpid(), SIGKILL);
+    const bool in_generation = options_.dies_in_generation != 0 && options_.dies && options_.dies->where == where &&
+                               session_.generation() == options_.dies_in_generation;
+    if (in_generation || is_now(options_.dies)) ::kill(::getpid(), SIGKILL);
+  }
+
+  void trace() const {
+    if (!options_.traces_weight) return;
+    const char* directory = std::getenv("TEST_WORKER_DIRECTORY");
+    std::ofstream(trace_path(directory, session_.worker_id()), std::ios::app)
+        << session_.committed_step() << ' ' << std::setprecision(9) << weights_[0] << '\n';
   }
 
   void note_gradient() {
@@ -150,6 +163,10 @@ class Program {
 
 double sample_gradient(std::uint64_t sample, std::size_t parameter) {
   return std::sin(static_cast<double>(sample) * 0.37 + static_cast<double>(parameter)) + 0.1;
+}
+
+std::string trace_path(const std::string& directory, std::uint64_t worker) {
+  return directory + "/trace-" + std::to_string(worker);
 }
 
 int run_test_worker(const TestWorkerOptions& options) {

@@ -30,17 +30,22 @@ struct TestWorkerOptions {
   std::uint64_t max_steps = 0;
   std::size_t parameters = 3000;
   std::uint32_t step_time_us = 500;
-  bool overlap = true;                // two buckets through all_reduce_async, otherwise through all_reduce
-  std::optional<Moment> dies;         // by SIGKILL
-  std::optional<Moment> waits;        // until FakeRun::let_go(), or at most some seconds
-  bool reduce = true;                 // false: only the control lane travels
-  bool may_start_late = false;        // a first generation may have another number than 1
-  bool quits_in_the_middle = false;   // an exception out of the loop in step 3
+  bool overlap = true;                   // two buckets through all_reduce_async, otherwise through all_reduce
+  std::optional<Moment> dies;            // by SIGKILL
+  std::uint64_t dies_in_generation = 0;  // in its first step, whatever the step of `dies`
+  std::optional<Moment> waits;           // until FakeRun::let_go(), or at most some seconds
+  bool reduce = true;                    // false: only the control lane travels
+  bool may_start_late = false;           // a first generation may have another number than 1
+  bool quits_in_the_middle = false;      // an exception out of the loop in step 3
+  bool traces_weight = false;  // appends its first weight to a file (trace_path()) after every step, and at the end
   std::string note_gradient_of_step;  // rank 0 notes the first element of that step's averaged gradient
 };
 
 // The gradient of one sample, the same in every process.
 double sample_gradient(std::uint64_t sample, std::size_t parameter);
+
+// In the directory of the run.
+std::string trace_path(const std::string& directory, std::uint64_t worker);
 
 int run_test_worker(const TestWorkerOptions& options);
 

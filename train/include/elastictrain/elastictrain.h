@@ -2,7 +2,8 @@
  *
  *   et_session* session = NULL;
  *   et_session_create(&session);
- *   et_share_state(session, "weights", weights, bytes);
+ *   et_share_model(session, "weights", weights, count);
+ *   et_share_state(session, "momentum", momentum, bytes);
  *   et_data_options data = ET_DATA_OPTIONS_INIT;
  *   data.sample_count = n;
  *   et_set_data(session, &data);
@@ -112,6 +113,7 @@ ET_API const char* et_last_error(void); /* of the calling thread; never NULL */
 ET_API et_status et_session_create(et_session** session);
 ET_API void et_session_destroy(et_session* session); /* NULL is fine */
 ET_API et_status et_share_state(et_session* session, const char* name, void* data, size_t bytes);
+ET_API et_status et_share_model(et_session* session, const char* name, float* data, size_t count);
 ET_API et_status et_set_data(et_session* session, const et_data_options* options);
 ET_API et_status et_on_change(et_session* session, et_change_callback callback, void* user_data);
 ET_API et_status et_start(et_session* session, int* started);

@@ -3,8 +3,8 @@
 // A program that trains on its own today becomes elastic with these calls:
 //
 //   elastictrain::Session session;                                  // joins the run; alone without a launcher
-//   session.share_state("weights", weights.data(), bytes);          // everything an update changes
-//   session.share_state("momentum", momentum.data(), bytes);
+//   session.share_model("weights", weights.data(), weights.size()); // everything an update changes: the model,
+//   session.share_state("momentum", momentum.data(), bytes);        // and whatever else
 //   session.set_data({.sample_count = n, .epochs = 5, .seed = 1, .batch = 32});
 //   session.start();                                                // ready; returns when this worker is a member
 //   while (auto batch = session.next_batch()) {
@@ -22,14 +22,21 @@
 //   - state is written only after the step's last all_reduce() (or wait_all_reduce()) has returned;
 //   - every gradient buffer given to an all-reduce of the step stays valid and untouched until then, and valid until
 //     commit_step(): a bucket that was reduced already may be reduced again, with another result.
-// Rarely a worker finds itself behind the others. Then its all-reduces return zeros, what the program makes of that step
-// is replaced by the others' state inside commit_step(), and its next batch is empty; committed_step() may have moved by
-// more than one.
+// Rarely a worker finds itself behind the others. Then its all-reduces return zeros, what the program makes of that
+// step is replaced by the others' state inside commit_step(), and its next batch is empty; committed_step() may have
+// moved by more than one.
 //
-// Errors: a call that cannot go on throws elastictrain::SessionError; its message says what to do. Leaving and finishing
-// are not errors: next_batch() returns nothing and outcome() says which it was.
-// Thread: one training thread makes all calls. State buffers must stay at their address until the session is destroyed
-// and must be written only between the last successful all_reduce() and commit_step() of the same step.
+// Synchronization: with averaged gradients (S-SGD) all workers hold the same bits. A run may also be told, by its
+// configuration, a policy or the program, to let every worker train a replica of its own: then all_reduce() gives back
+// this worker's own gradient, and commit_step() moves what was shared with share_model() towards the average of all
+// models (synchronous averaging) or halfway to another worker's (pair averaging). The program stays the same. At the
+// end of the data, and when gradients are averaged again, all workers get the average of the models and the other state
+// of one of them. A program that shares no model always trains with averaged gradients.
+//
+// Errors: a call that cannot go on throws elastictrain::SessionError; its message says what to do. Leaving and
+// finishing are not errors: next_batch() returns nothing and outcome() says which it was. Thread: one training thread
+// makes all calls. State buffers must stay at their address until the session is destroyed and must be written only
+// between the last successful all_reduce() and commit_step() of the same step.
 #pragma once
 
 #include <cstddef>
@@ -59,15 +66,15 @@ class ELASTICTRAIN_CPP_API SessionError : public std::runtime_error {
 struct DataOptions {
   std::uint64_t sample_count = 0;  // per epoch; 0: the program brings its own data, batches carry only counts
   std::uint64_t epochs = 1;
-  std::uint64_t seed = 0;          // of the shuffle; must be equal on all workers
-  std::uint32_t batch = 32;        // per worker, used when no launcher sets one
+  std::uint64_t seed = 0;    // of the shuffle; must be equal on all workers
+  std::uint32_t batch = 32;  // per worker, used when no launcher sets one
   bool shuffle = true;
-  std::uint64_t max_steps = 0;     // stop after so many committed steps; 0: after the epochs
+  std::uint64_t max_steps = 0;  // stop after so many committed steps; 0: after the epochs
 };
 
 struct Batch {
-  std::uint64_t step = 0;   // number this step gets when it is committed; grows from batch to batch
-  std::uint64_t epoch = 0;  // from 0
+  std::uint64_t step = 0;                  // number this step gets when it is committed; grows from batch to batch
+  std::uint64_t epoch = 0;                 // from 0
   std::span<const std::uint64_t> samples;  // indices of this rank; valid until commit_step(); may be empty
   std::uint64_t local_samples = 0;         // of this rank; samples.size(), also where the program brings its own data
   std::uint64_t global_samples = 0;        // of all ranks in this step
@@ -78,12 +85,12 @@ struct StepMetrics {
   double loss = 0;  // mean over this rank's samples; ignored for an empty batch
 };
 
-// Job-wide figures, the same on every worker. They ride on the all-reduce, which leaves before the program has given its
-// loss: loss and compute time are those of the step before the last committed one.
+// Job-wide figures, the same on every worker. They ride on the all-reduce, which leaves before the program has given
+// its loss: loss and compute time are those of the step before the last committed one.
 struct StepReport {
   double loss = 0;
-  std::uint64_t samples = 0;       // of the last committed step
-  double gradient_norm = 0;        // of the averaged gradient, measured every 16 steps
+  std::uint64_t samples = 0;  // of the last committed step
+  double gradient_norm = 0;   // of the averaged gradient, measured every 16 steps
   double slowest_compute_us = 0;
 };
 
@@ -114,6 +121,8 @@ class ELASTICTRAIN_CPP_API Session {
   Session& operator=(const Session&) = delete;
 
   void share_state(std::string_view name, void* data, std::size_t bytes);
+  // State that is a model of floats: replicas of it may be averaged (see "Synchronization" above).
+  void share_model(std::string_view name, float* data, std::size_t count);
   void set_data(const DataOptions& options);
   void on_change(std::function<void(const Change&)> callback);
 
@@ -146,7 +155,8 @@ class ELASTICTRAIN_CPP_API Session {
   Outcome outcome() const;
   StepReport last_step() const;
 
-  // Puts a named value into the run's journal and summary (test accuracy, for example); rank 0 only, others are ignored.
+  // Puts a named value into the run's journal and summary (test accuracy, for example); rank 0 only, others are
+  // ignored.
   void note(std::string_view key, std::string_view value);
 
   // Optional: ends the session cleanly before destruction and tells the supervisor that the program is done.

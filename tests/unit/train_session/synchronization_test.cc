@@ -1,0 +1,257 @@
+// Replicas that differ: what a step does to them, how they come to differ and become equal again, and what is left of
+// them after a loss. check_audit() compares the workers' state in every step with averaged gradients.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <fstream>
+#include <map>
+#include <vector>
+
+#include "fake_run.h"
+#include "train/state/sampler.h"
+
+namespace elastictrain::test {
+namespace {
+
+using protocol::Synchronization;
+
+std::vector<WorkerId> spawn_ready(FakeRun& run, int count, const TestWorkerOptions& options) {
+  std::vector<WorkerId> workers;
+  for (int i = 0; i < count; ++i) workers.push_back(run.spawn(options));
+  for (const WorkerId worker : workers) {
+    run.wait_until([&] { return run[worker].ready.has_value(); }, to_string(worker) + " to be ready");
+  }
+  return workers;
+}
+
+WorkerId spawn_ready(FakeRun& run, TestWorkerOptions options, Moment dies) {
+  options.dies = dies;
+  return spawn_ready(run, 1, options).front();
+}
+
+Step now(FakeRun& run) {
+  return run[run.members().front()].heartbeat.step;
+}
+
+void train_some_steps(FakeRun& run) {
+  const Step step = now(run);
+  for (const WorkerId worker : run.members()) run.wait_step(worker, step + 5);
+}
+
+void switch_to(FakeRun& run, Synchronization synchronization) {
+  run.synchronize_by(synchronization);
+  run.change_to(run.members());
+}
+
+void stop_and_check(FakeRun& run) {
+  const auto members = run.members();
+  run.stop();
+  for (const WorkerId worker : members) {
+    run.wait_exit(worker);
+    CHECK(run[worker].exit_code == kExitStopped);
+  }
+  run.check_audit();
+}
+
+// With averaged gradients at the end, so that the audit compares what came out of it.
+void average_gradients_and_check(FakeRun& run) {
+  switch_to(run, Synchronization::kGradients);
+  train_some_steps(run);
+  stop_and_check(run);
+}
+
+// The first weight after each step; the last entry is that of the end.
+std::vector<std::pair<Step, double>> trace_of(const FakeRun& run, WorkerId worker) {
+  std::ifstream file(trace_path(run.directory(), worker.value));
+  std::vector<std::pair<Step, double>> trace;
+  for (std::pair<Step, double> line; file >> line.first >> line.second;) trace.push_back(line);
+  return trace;
+}
+
+// One worker's first weight, as a program of the test worker's kind changes it.
+struct Replica {
+  double weight = 0;
+  double momentum = 0;
+
+  double update(std::uint64_t first_position, const state::Permutation& order) {
+    double gradient = 0.001 * weight;
+    for (std::uint64_t i = 0; i < 8; ++i) gradient += sample_gradient(order.at(first_position + i), 0) / 8;
+    momentum = 0.9 * momentum + gradient;
+    return -0.01 * momentum;
+  }
+};
+
+double average(const std::vector<Replica>& replicas) {
+  double sum = 0;
+  for (const auto& replica : replicas) sum += replica.weight;
+  return sum / static_cast<double>(replicas.size());
+}
+
+void check_near(double value, double expected) {
+  CHECK(std::abs(value - expected) <= 2e-6 * std::max(1.0, std::abs(expected)));
+}
+
+TEST_CASE("synchronous averaging: a tenth of the way to the average, and the worker's own update; equal at the end") {
+  for (const bool overlap : {true, false}) {
+    const TestWorkerOptions options{
+        .sample_count = 3000, .max_steps = 60, .parameters = 30, .overlap = overlap, .traces_weight = true};
+    FakeRun run(options);
+    run.synchronize_by(Synchronization::kAveraging);
+    const auto workers = spawn_ready(run, 3, options);
+    run.change_to(workers);
+    run.wait_all_exited();
+    std::vector<Replica> replicas(3, Replica{static_cast<double>(run[workers[0]].pid % 1000)});
+    std::vector<std::vector<std::pair<Step, double>>> traces;
+    for (const WorkerId worker : workers) {
+      CHECK(run[worker].exit_code == kExitFinished);
+      traces.push_back(trace_of(run, worker));
+      REQUIRE(traces.back().size() == 61);
+    }
+    const state::Permutation order(3000, 5, 0);
+    for (std::uint64_t step = 0; step < 60; ++step) {
+      const double mean = average(replicas);
+      for (std::size_t i = 0; i < 3; ++i) {
+        const double update = replicas[i].update(24 * step + 8 * i, order);
+        replicas[i].weight = 0.9 * replicas[i].weight + 0.1 * mean + update;
+        check_near(traces[i][step].second, replicas[i].weight);
+      }
+    }
+    CHECK(replicas[0].weight != replicas[1].weight);
+    for (const auto& trace : traces) {
+      CHECK(trace.back().second == traces[0].back().second);
+      check_near(trace.back().second, average(replicas));
+    }
+    run.check_audit();
+  }
+}
+
+TEST_CASE("a run goes over to averaging and back at step boundaries, and grows and shrinks in both") {
+  for (const bool overlap : {true, false}) {
+    const TestWorkerOptions options{.sample_count = 333, .parameters = 20'003, .overlap = overlap};
+    FakeRun run(options);
+    auto workers = spawn_ready(run, 2, options);
+    run.change_to(workers);
+    train_some_steps(run);
+    switch_to(run, Synchronization::kAveraging);
+    train_some_steps(run);
+    workers.push_back(run.spawn_ready());
+    run.change_to(workers);
+    train_some_steps(run);
+    run.change_to({workers[1], workers[2]});
+    train_some_steps(run);
+    // A joiner at the very boundary at which gradients are averaged again.
+    run.synchronize_by(Synchronization::kGradients);
+    run.change_to({workers[1], workers[2], run.spawn_ready()});
+    train_some_steps(run);
+    switch_to(run, Synchronization::kAveraging);
+    train_some_steps(run);
+    average_gradients_and_check(run);
+  }
+}
+
+TEST_CASE("a joiner gets one worker's replica, not slices of several") {
+  const TestWorkerOptions options{.parameters = 3000, .traces_weight = true};
+  FakeRun run(options);
+  run.synchronize_by(Synchronization::kAveraging);
+  auto workers = spawn_ready(run, 3, options);
+  run.change_to(workers);
+  train_some_steps(run);
+  workers.push_back(run.spawn_ready());
+  run.change_to(workers);
+  run.wait_step(workers[3], run[workers[3]].active.at(2).first_step + 5);
+  CHECK(run[workers[0]].active.at(2).state_transfer_bytes == 24'000);
+  CHECK(run[workers[1]].active.at(2).state_transfer_bytes == 0);
+  CHECK(run[workers[2]].active.at(2).state_transfer_bytes == 0);
+  average_gradients_and_check(run);
+}
+
+TEST_CASE("a worker dies while replicas differ: nobody computes anything twice, every sample counts once") {
+  for (const auto where : {Moment::kComputing, Moment::kBetweenBuckets, Moment::kUpdating, Moment::kOutside}) {
+    for (const bool overlap : {true, false}) {
+      CAPTURE(where);
+      CAPTURE(overlap);
+      const TestWorkerOptions options{.sample_count = 333, .parameters = 20'003, .overlap = overlap};
+      FakeRun run(options);
+      run.synchronize_by(Synchronization::kAveraging);
+      auto workers = spawn_ready(run, 2, options);
+      workers.push_back(spawn_ready(run, options, {where, 5}));
+      run.change_to(workers);
+      run.wait_exit(workers[2]);
+      run.recover();
+      CHECK(run.members() == std::vector<WorkerId>{workers[0], workers[1]});
+      train_some_steps(run);
+      average_gradients_and_check(run);
+    }
+  }
+}
+
+TEST_CASE("a worker dies in the step that makes all replicas equal, or while it is repeated") {
+  for (const auto where : {Moment::kComputing, Moment::kBetweenBuckets, Moment::kUpdating}) {
+    for (const bool overlap : {true, false}) {
+      CAPTURE(where);
+      CAPTURE(overlap);
+      TestWorkerOptions options{.sample_count = 333, .parameters = 20'003, .step_time_us = 3000, .overlap = overlap};
+      FakeRun run(options);
+      run.synchronize_by(Synchronization::kAveraging);
+      auto workers = spawn_ready(run, 2, options);
+      options.dies_in_generation = 2;
+      workers.push_back(spawn_ready(run, options, {where, 0}));
+      run.change_to(workers);
+      train_some_steps(run);
+      run.synchronize_by(Synchronization::kGradients);
+      const auto equal = run.plan(workers);
+      run.prepare(equal);
+      run.wait_prepared(equal);
+      run.commit(equal);
+      run.wait_exit(workers[2]);
+      run.recover();
+      train_some_steps(run);
+      stop_and_check(run);
+    }
+  }
+}
+
+TEST_CASE("who is behind by one step finishes it with its own gradient and keeps its replica") {
+  const TestWorkerOptions options{.parameters = 30, .traces_weight = true};
+  FakeRun run(options);
+  run.synchronize_by(Synchronization::kAveraging);
+  auto pausing = options;
+  pausing.waits = Moment{Moment::kOutside, 5};
+  auto workers = spawn_ready(run, 1, pausing);
+  workers.push_back(run.spawn_ready());
+  workers.push_back(spawn_ready(run, options, {Moment::kComputing, 5}));
+  run.change_to(workers);
+  run.wait_exit(workers[2]);
+  // The second worker stays halted in its step 5, which the first alone commits, and no more than that.
+  auto alone = run.recovery_plan(run.abort());
+  alone.members.pop_back();
+  alone.donors.pop_back();
+  run.recover_with(alone);
+  run.wait_until([&] { return run[workers[0]].heartbeat.step >= 5; }, "step 5");
+  run.set_members({workers[0], workers[1]});
+  run.recover();
+  const auto& plan = run.committed().at(run.generation());
+  REQUIRE(plan.members[1].joiner);
+  REQUIRE(plan.resume_step == 5);
+  run.let_go();
+  train_some_steps(run);
+  const state::Permutation order(1000, 5, 0);
+  std::vector<Replica> replicas(3, Replica{static_cast<double>(run[workers[0]].pid % 1000)});
+  for (std::uint64_t step = 0; step < 5; ++step) {
+    const double mean = average(replicas);
+    for (std::size_t i = 0; i < 3; ++i) {
+      const double way = step < 4 ? 0.1 * (mean - replicas[i].weight) : 0;
+      replicas[i].weight += way + replicas[i].update(24 * step + 8 * i, order);
+    }
+  }
+  const auto trace = trace_of(run, workers[1]);
+  REQUIRE(trace.size() >= 6);
+  check_near(trace[4].second, replicas[1].weight);
+  const double mean = (replicas[0].weight + replicas[1].weight) / 2;
+  replicas[1].weight += 0.1 * (mean - replicas[1].weight) - 0.01 * 0.9 * replicas[1].momentum;
+  check_near(trace[5].second, replicas[1].weight);
+  average_gradients_and_check(run);
+}
+
+}  // namespace
+}  // namespace elastictrain::test
