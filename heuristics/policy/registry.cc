@@ -5,6 +5,7 @@
 #include "heuristics/autoscale/efficiency.h"
 #include "heuristics/autoscale/or_engine.h"
 #include "heuristics/autoscale/provisioning.h"
+#include "heuristics/batch/adasgd.h"
 #include "heuristics/batch/noise_batch.h"
 #include "heuristics/goodput/goodput_policy.h"
 #include "heuristics/policy/fixed.h"
@@ -47,9 +48,9 @@ std::string problem_of(const ParameterSpec& spec, const Value& value) {
 }  // namespace
 
 const std::vector<PolicySpec>& policies() {
-  static const std::vector<PolicySpec> kAll{fixed_policy(),     efficiency_policy(),   cost_policy(),
-                                            or_policy(),        provisioning_policy(), noise_batch_policy(),
-                                            scavenger_policy(), goodput_policy(),      straggler_policy()};
+  static const std::vector<PolicySpec> kAll{
+      fixed_policy(),       efficiency_policy(), cost_policy(),    or_policy(),     provisioning_policy(),
+      noise_batch_policy(), scavenger_policy(),  goodput_policy(), adasgd_policy(), straggler_policy()};
   return kAll;
 }
 

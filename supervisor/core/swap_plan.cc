@@ -152,8 +152,10 @@ protocol::GenerationPlan make_plan(const RunSettings& settings, Generation gener
   }
   if (somebody_joins) plan.donors = choose_donors(plan.members, kMostDonors);
   const std::uint64_t base = base_batch(settings);
+  // Where every worker makes its own update, that is of its own batch, whatever the size of the run.
+  const bool one_update = settings.synchronization == protocol::Synchronization::kGradients;
   plan.learning_rate_factor = settings.learning_rate.factor.value_or(
-      heuristics::learning_rate_factor(settings.learning_rate.rule, batch.global, base));
+      heuristics::learning_rate_factor(settings.learning_rate.rule, one_update ? batch.global : base, base));
   plan.learning_rate_ramp_steps = settings.learning_rate.ramp_steps;
   plan.topology = settings.topology;
   plan.synchronization = settings.synchronization;
