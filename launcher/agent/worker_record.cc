@@ -13,6 +13,9 @@ constexpr std::size_t kMessageOverheadBytes = 128;
 // About what keeping this message takes; 0: it has later versions and need not be kept.
 std::size_t kept_cost(const WorkerUp& message) {
   if (std::holds_alternative<WorkerSwap>(message)) return kMessageOverheadBytes;
+  if (const auto* request = std::get_if<WorkerRequest>(&message)) {
+    return kMessageOverheadBytes + request->topology.size() + request->synchronization.size();
+  }
   if (const auto* note = std::get_if<WorkerNote>(&message)) {
     return kMessageOverheadBytes + note->key.size() + note->value.size();
   }

@@ -147,6 +147,8 @@ class Membership::Impl {
   void said(Worker&, const protocol::WorkerAudit&) {}  // heard before, whether the worker is known or not
   void said(Worker& worker, const protocol::WorkerNote& message);
   void said(Worker& worker, const protocol::WorkerHalted& message);
+  void said(Worker& worker, const protocol::WorkerRequest& message);
+  void refuse_program(const std::string& why);
   void said(Worker&, const protocol::WorkerSwap&) {}  // a figure for people, kept by the edge
   std::optional<std::string> mismatch(const protocol::WorkerReady& message) const;
   void drop_joiner(const Worker& worker, const std::string& why, Retry retry);  // it is gone already

@@ -137,6 +137,44 @@ void Membership::Impl::apply(const Reshare& event) {
   if (event.synchronization) settings_.synchronization = *(reshared_.synchronization = event.synchronization);
 }
 
+void Membership::Impl::refuse_program(const std::string& why) {
+  journal("program_refused", Fields().text("text", why));
+  tell(Tell::Level::kWarning, "the program asked for what cannot be: " + why);
+}
+
+// A program may ask in every step: what is so already, or wished already, is no news.
+void Membership::Impl::said(Worker& worker, const protocol::WorkerRequest& message) {
+  const bool trains = phase() == RunPhase::kRunning || phase() == RunPhase::kChanging;
+  if (!is_member(worker.id) || !trains) return;
+  const auto topology = protocol::topology_named(message.topology);
+  const auto synchronization = protocol::synchronization_named(message.synchronization);
+  const std::string reason = "asked by the program";
+  Reshare reshare{.reason = reason};
+  if (message.per_worker != 0 && message.per_worker != settings_.batch.per_worker) {
+    reshare.per_worker = message.per_worker;
+  }
+  const double factor = message.learning_rate_factor;
+  if (factor != 0 && factor != settings_.learning_rate.factor) reshare.learning_rate_factor = factor;
+  if (topology && topology != settings_.topology) reshare.topology = topology;
+  if (synchronization && synchronization != settings_.synchronization) reshare.synchronization = synchronization;
+  const bool reshares =
+      reshare.per_worker || reshare.learning_rate_factor || reshare.topology || reshare.synchronization;
+  const bool resizes = message.workers != 0 && message.workers != target_;
+  const bool is_odd = !std::isfinite(factor) || factor < 0;
+  const bool fits =
+      message.workers == 0 || (message.workers >= settings_.min_workers && message.workers <= settings_.max_workers);
+  if (!reshares && !resizes) return;
+  journal("program_requested", Fields().number("worker", worker.id.value).number("target", message.workers));
+  if (is_odd) return refuse_program("a learning-rate factor must be above 0");
+  if (!fits) {
+    return refuse_program(std::to_string(message.workers) + " workers are outside the limits of this run, " +
+                          std::to_string(settings_.min_workers) + " to " + std::to_string(settings_.max_workers) +
+                          " (workers.min and workers.max)");
+  }
+  if (resizes) on(Resize{.target = message.workers, .reason = reason});
+  if (reshares) on(reshare);
+}
+
 void Membership::Impl::on(const ReplaceHost& event) {
   journal("replace_requested", Fields().number("request", event.request).text("host", event.host));
   const Agent* agent = roster_.agent_on(event.host);

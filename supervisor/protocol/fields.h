@@ -38,6 +38,7 @@ ET_FIELDS(WorkerHeartbeat, m.sequence, m.generation, m.step, m.epoch, m.steps, m
 ET_FIELDS(AuditStep, m.generation, m.step, m.epoch, m.first_position, m.count, m.hashed, m.state_hash)
 ET_FIELDS(WorkerAudit, m.steps, m.batch, m.of, m.from_checkpoint)
 ET_FIELDS(WorkerNote, m.key, m.value)
+ET_FIELDS(WorkerRequest, m.workers, m.per_worker, m.learning_rate_factor, m.topology, m.synchronization)
 ET_FIELDS(WorkerSwap, m.generation, m.gap_us, m.step_us)
 ET_FIELDS(WorkerHalted, m.fence, m.generation, m.committed_step, m.has_state, m.in_loop, m.reason, m.has_gradients)
 

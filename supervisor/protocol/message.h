@@ -216,6 +216,16 @@ struct WorkerNote {
   std::string value;
 };
 
+// What the program asks of its run, said by the first rank. Limits hold as for a user's request. What is 0 or empty
+// stays as it is; names are those of names.h.
+struct WorkerRequest {
+  std::uint32_t workers = 0;
+  std::uint32_t per_worker = 0;     // samples
+  double learning_rate_factor = 0;  // in place of the rule's
+  std::string topology;
+  std::string synchronization;
+};
+
 // What the change to `generation` cost a survivor, told some steps after it: from its last commit before the change to
 // its first one after it, and a typical step at the new size.
 struct WorkerSwap {
@@ -225,7 +235,7 @@ struct WorkerSwap {
 };
 
 using WorkerUp = std::variant<WorkerHello, WorkerReady, WorkerPrepared, WorkerPrepareFailed, WorkerActive, WorkerLeft,
-                              WorkerFinished, WorkerHeartbeat, WorkerAudit, WorkerNote, WorkerSwap, WorkerHalted>;
+                              WorkerFinished, WorkerHeartbeat, WorkerAudit, WorkerNote, WorkerSwap, WorkerHalted, WorkerRequest>;
 
 // ---------------------------------------------------------------------------------------------------------------
 // Supervisor -> worker

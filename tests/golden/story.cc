@@ -281,6 +281,21 @@ class Story {
     feed(std::move(event));
   }
 
+  void asks(const Words& words) {
+    protocol::WorkerRequest request;
+    for (std::size_t i = 1; i < words.size(); ++i) {
+      const std::size_t equals = words[i].find('=');
+      const std::string key = words[i].substr(0, equals);
+      const std::string value = words[i].substr(equals + 1);
+      if (key == "workers") request.workers = number(value);
+      if (key == "batch") request.per_worker = number(value);
+      if (key == "factor") request.learning_rate_factor = std::stod(value);
+      if (key == "topology") request.topology = value;
+      if (key == "train-by") request.synchronization = value;
+    }
+    say(worker(words.at(0)), request);
+  }
+
   void view() {
     const RunView view = machine().view();
     out_ << "  " << name_of(view.phase) << ", generation " << view.generation << ", " << view.world_size << " of "
@@ -449,6 +464,7 @@ class Story {
        [this](const Words& w) {
          feed(Reshare{.request = ++requests_, .reason = "less noise", .learning_rate_factor = std::stod(w.at(0))});
        }},
+      {"asks", [this](const Words& w) { asks(w); }},
       {"stop", [this](const Words& w) { stop(w); }},
       {"stop-now", [this](const Words&) { feed(StopNow{}); }},
       {"wait", [this](const Words& w) { wait(w); }},
