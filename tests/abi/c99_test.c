@@ -22,19 +22,43 @@ static void count_change(const et_change* change, void* user_data) {
   ++*(int*)user_data;
 }
 
+/* Alone nobody carries the wishes out; wrong ones are told apart all the same. */
+static void asks(et_session* session) {
+  uint32_t workers = 0;
+  CHECK(et_request_resize(session, 2) == ET_OK);
+  CHECK(et_request_resize(session, 0) == ET_ERROR_SESSION);
+  CHECK(et_request_batch(session, 16) == ET_OK);
+  CHECK(et_request_batch(session, 0) == ET_ERROR_SESSION);
+  CHECK(et_request_learning_rate_factor(session, 0.5) == ET_OK);
+  CHECK(et_request_learning_rate_factor(session, -1) == ET_ERROR_SESSION);
+  CHECK(et_request_synchronization(session, ET_SYNCHRONIZATION_AVERAGING) == ET_OK);
+  CHECK(et_request_topology(session, "ring") == ET_OK);
+  CHECK(et_request_topology(session, "moebius") == ET_ERROR_SESSION);
+  CHECK(et_synchronization_of(session) == ET_SYNCHRONIZATION_GRADIENTS);
+  CHECK(et_step_based_schedule("2:100,4:200", 99, &workers) == ET_OK && workers == 2);
+  CHECK(et_step_based_schedule("2:100,4:200", 100, &workers) == ET_OK && workers == 4);
+  CHECK(et_step_based_schedule("2:100,4:200", 1000, &workers) == ET_OK && workers == 4);
+  CHECK(et_step_based_schedule("", 5, &workers) == ET_OK && workers == 1);
+  CHECK(et_step_based_schedule("2;100", 5, &workers) == ET_ERROR_SESSION);
+}
+
 /* Least squares on y = 3 x with one weight; ends close to 3. */
 static void trains(void) {
   et_session* session = NULL;
-  float weight = 0;
+  float weight = 0, own = 2.5f;
   int changes = 0, go = 0;
   uint64_t seen = 0;
   et_data_options data = ET_DATA_OPTIONS_INIT;
   et_batch batch = ET_BATCH_INIT;
   et_step_metrics metrics = ET_STEP_METRICS_INIT;
   et_step_report report = ET_STEP_REPORT_INIT;
+  et_monitors monitors = ET_MONITORS_INIT;
 
   CHECK(et_session_create(&session) == ET_OK);
-  CHECK(et_share_state(session, "weight", &weight, sizeof weight) == ET_OK);
+  CHECK(et_share_model(session, "weight", &weight, 1) == ET_OK);
+  CHECK(et_share_state(session, "own", &own, sizeof own) == ET_OK);
+  CHECK(et_request_resize(session, 2) == ET_ERROR_SESSION);
+  CHECK(et_measure_gradient_variance(session, 4) == ET_OK);
   data.sample_count = 100;
   data.epochs = 3;
   data.batch = 30;
@@ -51,6 +75,7 @@ static void trains(void) {
     seen += batch.local_samples;
     CHECK(et_all_reduce_async(session, &gradient, 1) == ET_OK);
     CHECK(et_wait_all_reduce(session) == ET_OK);
+    CHECK(et_sum(session, &own, 1) == ET_OK && et_broadcast(session, &own, sizeof own) == ET_OK && own == 2.5f);
     weight -= (float)et_learning_rate_factor(session) * gradient;
     metrics.loss = 0.25;
     CHECK(et_commit_step(session, &metrics) == ET_OK);
@@ -62,6 +87,9 @@ static void trains(void) {
   CHECK(et_last_step(session, &report) == ET_OK && report.loss == 0.25 && report.samples == 10);
   CHECK(et_rank(session) == 0 && et_world_size(session) == 1 && !et_launched(session));
   CHECK(et_note(session, "accuracy", "1") == ET_OK);
+  CHECK(et_get_monitors(session, &monitors) == ET_OK && monitors.size == sizeof monitors);
+  CHECK(!monitors.has_noise_scale && monitors.gradient_variance == 0 && monitors.step_us > 0);
+  asks(session);
   CHECK(et_finish(session) == ET_OK);
   et_session_destroy(session);
 }

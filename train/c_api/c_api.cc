@@ -195,6 +195,73 @@ et_status et_last_step(const et_session* session, et_step_report* report) {
   return write_struct(out, report) ? ET_OK : unknown_struct();
 }
 
+et_status et_sum(et_session* session, float* data, size_t count) {
+  if (session == nullptr || (data == nullptr && count != 0)) return null_argument();
+  return guarded([&] { session->session.sum(data, count); });
+}
+
+et_status et_broadcast(et_session* session, void* data, size_t bytes) {
+  if (session == nullptr || (data == nullptr && bytes != 0)) return null_argument();
+  return guarded([&] { session->session.broadcast(data, bytes); });
+}
+
+et_status et_get_monitors(const et_session* session, et_monitors* monitors) {
+  if (session == nullptr || monitors == nullptr) return null_argument();
+  const auto now = session->session.monitors();
+  et_monitors out = ET_MONITORS_INIT;
+  out.has_noise_scale = now.has_noise_scale ? 1 : 0;
+  out.slowest_rank = now.slowest_rank;
+  out.noise_scale = now.noise_scale;
+  out.gradient_norm = now.gradient_norm;
+  out.gradient_variance = now.gradient_variance;
+  out.slowest_compute_us = now.slowest_compute_us;
+  out.step_us = now.step_us;
+  out.data_wait_us = now.data_wait_us;
+  out.compute_us = now.compute_us;
+  out.communicate_us = now.communicate_us;
+  out.update_us = now.update_us;
+  out.bytes_sent = now.bytes_sent;
+  out.bytes_received = now.bytes_received;
+  out.bytes_shared = now.bytes_shared;
+  return write_struct(out, monitors) ? ET_OK : unknown_struct();
+}
+
+et_status et_measure_gradient_variance(et_session* session, uint64_t every_steps) {
+  if (session == nullptr) return null_argument();
+  return guarded([&] { session->session.measure_gradient_variance(every_steps); });
+}
+
+et_status et_request_resize(et_session* session, uint32_t workers) {
+  if (session == nullptr) return null_argument();
+  return guarded([&] { session->session.request_resize(workers); });
+}
+
+et_status et_request_batch(et_session* session, uint32_t per_worker) {
+  if (session == nullptr) return null_argument();
+  return guarded([&] { session->session.request_batch(per_worker); });
+}
+
+et_status et_request_learning_rate_factor(et_session* session, double factor) {
+  if (session == nullptr) return null_argument();
+  return guarded([&] { session->session.request_learning_rate_factor(factor); });
+}
+
+et_status et_request_synchronization(et_session* session, et_synchronization synchronization) {
+  if (session == nullptr) return null_argument();
+  return guarded(
+      [&] { session->session.request_synchronization(static_cast<elastictrain::Synchronization>(synchronization)); });
+}
+
+et_status et_request_topology(et_session* session, const char* name) {
+  if (session == nullptr || name == nullptr) return null_argument();
+  return guarded([&] { session->session.request_topology(name); });
+}
+
+et_status et_step_based_schedule(const char* schedule, uint64_t step, uint32_t* workers) {
+  if (schedule == nullptr || workers == nullptr) return null_argument();
+  return guarded([&] { *workers = Session::step_based_schedule(schedule, step); });
+}
+
 et_status et_note(et_session* session, const char* key, const char* value) {
   if (session == nullptr || key == nullptr || value == nullptr) return null_argument();
   return guarded([&] { session->session.note(key, value); });
@@ -231,6 +298,10 @@ int et_launched(const et_session* session) {
 }
 et_outcome et_outcome_of(const et_session* session) {
   return session == nullptr ? ET_OUTCOME_STOPPED : static_cast<et_outcome>(session->session.outcome());
+}
+et_synchronization et_synchronization_of(const et_session* session) {
+  return session == nullptr ? ET_SYNCHRONIZATION_GRADIENTS
+                            : static_cast<et_synchronization>(session->session.synchronization());
 }
 
 }  // extern "C"

@@ -32,7 +32,9 @@ LaneOutput ControlLane::read() const {
   output.local_squares = static_cast<std::uint32_t>(values_[kSquareCount]);
   if (output.local_squares != 0) output.local_square_mean = values_[kSquareSum] / values_[kSquareCount];
   if (world_size_ <= kMaxTimedRanks) {
-    output.slowest_compute_us = *std::max_element(values_.begin() + kFields, values_.end());
+    const auto slowest = std::max_element(values_.begin() + kFields, values_.end());
+    output.slowest_compute_us = *slowest;
+    output.slowest_rank = static_cast<std::uint32_t>(slowest - values_.begin() - kFields);
   }
   return output;
 }

@@ -28,6 +28,7 @@ struct LaneOutput {
   double loss = 0;
   bool has_loss = false;
   double slowest_compute_us = 0;
+  std::uint32_t slowest_rank = 0;
   std::uint32_t local_squares = 0;  // workers that have measured theirs
   double local_square_mean = 0;
 };

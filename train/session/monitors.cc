@@ -36,6 +36,21 @@ StepTimes StepClock::step_ends(Clock::time_point now) {
   return times_;
 }
 
+void NoiseScale::add(double local_batch, double global_batch, double local_square, double global_square) {
+  if (!(local_batch > 0) || !(global_batch > local_batch)) return;
+  const double signal = (global_batch * global_square - local_batch * local_square) / (global_batch - local_batch);
+  const double noise = (local_square - global_square) / (1 / local_batch - 1 / global_batch);
+  const double keep = known_ ? 0.9 : 0;
+  signal_ = keep * signal_ + (1 - keep) * signal;
+  noise_ = keep * noise_ + (1 - keep) * noise;
+  known_ = true;
+}
+
+std::optional<double> NoiseScale::value() const {
+  if (!known_ || signal_ == 0) return std::nullopt;
+  return noise_ / signal_;
+}
+
 void Monitors::seated(Generation generation, Step committed_step) {
   const std::lock_guard lock(mutex_);
   figures_.generation = generation;

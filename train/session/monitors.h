@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdint>
 #include <mutex>
+#include <optional>
 
 #include "supervisor/protocol/message.h"
 
@@ -35,6 +36,21 @@ class StepClock {
   Clock::time_point last_end_{};
   Clock::time_point mark_{};
   StepTimes times_;
+};
+
+// The gradient noise scale in samples: EMA(S) / EMA(G), each with 0.9 of what it was, where
+// G = (B |g_B|^2 - b |g_b|^2) / (B - b) and S = (|g_b|^2 - |g_B|^2) / (1/b - 1/B); |g_b|^2 is the mean over all
+// workers, with b samples each, |g_B|^2 of their average (KungFu, algorithms B1, which knows one worker's only). Early
+// values are often far off, also below 0.
+class NoiseScale {
+ public:
+  void add(double local_batch, double global_batch, double local_square, double global_square);
+  std::optional<double> value() const;
+
+ private:
+  bool known_ = false;
+  double noise_ = 0;
+  double signal_ = 0;
 };
 
 // What a committed step leaves for the next heartbeat.

@@ -11,6 +11,7 @@
 #include <deque>
 #include <functional>
 #include <mutex>
+#include <span>
 #include <thread>
 #include <vector>
 
@@ -20,8 +21,11 @@ namespace elastictrain::session {
 
 // One piece of a step's gradient, in the program's memory.
 struct Bucket {
+  // A gradient, or the program's own data: summed as it is, or that of the first rank for all.
+  enum class Kind { kGradient, kSum, kBroadcast } kind = Kind::kGradient;
   float* data = nullptr;
   std::size_t count = 0;
+  std::span<std::byte> bytes = {};     // kBroadcast, in place of `data`
   std::vector<float>* copy = nullptr;  // of this worker's input, so that its all-reduce can be repeated
   bool copied = false;
 };

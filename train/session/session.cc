@@ -73,6 +73,21 @@ StepReport Session::last_step() const {
 void Session::note(std::string_view key, std::string_view value) {
   impl_->note(key, value);
 }
+void Session::sum(float* data, std::size_t count) {
+  impl_->sum(data, count);
+}
+void Session::broadcast(void* data, std::size_t bytes) {
+  impl_->broadcast(data, bytes);
+}
+RunMonitors Session::monitors() const {
+  return impl_->run_monitors();
+}
+void Session::measure_gradient_variance(std::uint64_t every_steps) {
+  impl_->measure_gradient_variance(every_steps);
+}
+Synchronization Session::synchronization() const {
+  return impl_->synchronization();
+}
 void Session::finish() {
   impl_->finish();
 }

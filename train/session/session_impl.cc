@@ -122,6 +122,8 @@ void Session::Impl::weigh_step() {
   auto& step = *step_;
   exchange_.drop_correction();
   step.averages = averages();
+  step.wants_variance = !step.averages && variance_every_ != 0 && (progress_.committed_step + 1) % variance_every_ == 0;
+  step.gradient_variance = 0;
   step.wants_norm = !step.averages && (progress_.committed_step + 1) % kNormEvery == 1;
   step.shares = next_shares_;
   std::vector<std::uint32_t> shares;
@@ -207,19 +209,24 @@ std::span<float> Session::Impl::fill_lane() {
 }
 
 Status Session::Impl::reduce_bucket(session::Bucket& bucket) {
+  if (bucket.kind != session::Bucket::Kind::kGradient) return reduce_own_data(bucket);
   if (step_->averages) return take_local_gradient(bucket);
   const bool is_first = !std::exchange(step_->lane_sent, true);
-  Status status = in_collective("all-reduce", [&] {
-    comm::ReduceOptions options{.want_norms = step_->wants_norm};
-    prepare_input(bucket, options);
-    if (is_first) options.lane = fill_lane();
-    comm::ReduceStats stats;
-    Status reduced = seat_.communicator->all_reduce({bucket.data, bucket.count}, options, &stats);
-    step_->local_square_sum += stats.local_square_sum;
-    step_->reduced_square_sum += stats.reduced_square_sum;
-    return reduced;
-  });
+  Status status = in_collective("all-reduce", [&] { return reduce_gradient(bucket, is_first); });
   if (status && is_first && replicas_differ()) return gather_equal_state();
+  return status;
+}
+
+Status Session::Impl::reduce_gradient(session::Bucket& bucket, bool is_first) {
+  comm::ReduceOptions options{.want_norms = step_->wants_norm};
+  prepare_input(bucket, options);
+  if (is_first) options.lane = fill_lane();
+  if (step_->wants_variance) square_into(bucket);
+  comm::ReduceStats stats;
+  Status status = seat_.communicator->all_reduce({bucket.data, bucket.count}, options, &stats);
+  step_->local_square_sum += stats.local_square_sum;
+  step_->reduced_square_sum += stats.reduced_square_sum;
+  if (status && step_->wants_variance) return add_variance(bucket, options.scale);
   return status;
 }
 
@@ -267,7 +274,8 @@ void Session::Impl::settle_buckets(Status status) {
   if (step_->discarded) {
     // A worker with a replica of its own has made this step's update to it, although others have not heard of it.
     for (auto& bucket : step_->buckets) {
-      if (!step_->averages) std::fill_n(bucket.data, bucket.count, 0.0F);
+      const bool is_gradient = bucket.kind == session::Bucket::Kind::kGradient;
+      if (is_gradient && !step_->averages) std::fill_n(bucket.data, bucket.count, 0.0F);
     }
   } else {
     adopt_equal_state();
@@ -302,16 +310,20 @@ void Session::Impl::read_lane() {
   report_.samples = step_->counted;
   if (step_->averages) report_.gradient_norm = 0;
   if (step_->wants_norm) report_.gradient_norm = std::sqrt(step_->reduced_square_sum);
+  if (step_->wants_variance) gradient_variance_ = step_->gradient_variance;
   // A worker that came or went in between leaves a sum that means nothing.
   if (pending_norms_ && lane_output_.local_squares == pending_norms_->workers) {
-    monitors_.norms_known(lane_output_.local_square_mean, pending_norms_->global_square);
+    const auto& norms = *pending_norms_;
+    monitors_.norms_known(lane_output_.local_square_mean, norms.global_square);
+    const auto samples = static_cast<double>(norms.samples);
+    noise_scale_.add(samples / norms.workers, samples, lane_output_.local_square_mean, norms.global_square);
   }
   pending_norms_.reset();
 }
 
 void Session::Impl::commit_progress(const StepMetrics& metrics) {
   const auto now = session::Clock::now();
-  const auto times = clock_.step_ends(now);
+  const auto times = last_times_ = clock_.step_ends(now);
   OpenStep step = std::move(*step_);
   step_.reset();
   lane_input_ = {.loss = metrics.loss,
@@ -319,7 +331,7 @@ void Session::Impl::commit_progress(const StepMetrics& metrics) {
                  .compute_us = times.compute_us,
                  .has_local_square = step.wants_norm && step.my_count != 0,
                  .local_square = step.local_square_sum};
-  if (step.wants_norm) pending_norms_ = PendingNorms{workers_with_samples(step), step.reduced_square_sum};
+  if (step.wants_norm) pending_norms_ = PendingNorms{workers_with_samples(step), step.counted, step.reduced_square_sum};
   ++progress_.committed_step;
   if (step.averages) averaged_until_ = progress_.committed_step;
   commit_sampler(step);

@@ -47,6 +47,12 @@ class __attribute__((visibility("hidden"))) Session::Impl {
   void all_reduce_async(float* gradient, std::size_t count);
   void wait_all_reduce();
   void commit_step(const StepMetrics& metrics);
+  void sum(float* data, std::size_t count);
+  void broadcast(void* data, std::size_t bytes);
+  RunMonitors run_monitors() const;
+  void measure_gradient_variance(std::uint64_t every_steps) { variance_every_ = every_steps; }
+  Synchronization synchronization() const;
+  void ask(const protocol::WorkerRequest& request);
   void note(std::string_view key, std::string_view value);
   void finish();
 
@@ -78,6 +84,8 @@ class __attribute__((visibility("hidden"))) Session::Impl {
     bool discarded = false;               // this worker gave it up: nothing the program does with it counts
     bool lane_sent = false;
     bool wants_norm = false;
+    bool wants_variance = false;
+    double gradient_variance = 0;
     bool averages = false;         // models instead of gradients
     bool has_equal_state = false;  // brought by its first all-reduce, not in the program's memory yet
     double local_square_sum = 0;
@@ -86,6 +94,7 @@ class __attribute__((visibility("hidden"))) Session::Impl {
   // Gradient norms of the last measured step, until the lane of the next one brings those of the other workers.
   struct PendingNorms {
     std::uint32_t workers = 0;  // that had samples in it
+    std::uint64_t samples = 0;
     double global_square = 0;
   };
   // A seat of a recovery whose state this worker still has to get.
@@ -107,6 +116,7 @@ class __attribute__((visibility("hidden"))) Session::Impl {
   std::span<float> fill_lane();
   session::Bucket& add_bucket(float* data, std::size_t count);
   Status reduce_bucket(session::Bucket& bucket);
+  Status reduce_gradient(session::Bucket& bucket, bool is_first);
   void prepare_input(session::Bucket& bucket, comm::ReduceOptions& options);
   void settle_buckets(Status status);
   void read_lane();
@@ -115,6 +125,12 @@ class __attribute__((visibility("hidden"))) Session::Impl {
   void tell_figures(const OpenStep& step, const session::StepTimes& times, session::Clock::time_point now);
   void audit(OpenStep step);
   void publish_seat(bool joined, const std::string& reason);
+
+  // What else programs get (session_program.cc).
+  void share_own_data(session::Bucket& bucket);
+  Status reduce_own_data(session::Bucket& bucket);
+  void square_into(const session::Bucket& bucket);
+  Status add_variance(const session::Bucket& bucket, float scale);
 
   // Replicas that differ (session_synchronization.cc).
   bool averages() const;
@@ -216,6 +232,12 @@ class __attribute__((visibility("hidden"))) Session::Impl {
   StepReport report_;
   session::StepClock clock_;
   session::Monitors monitors_;
+  session::NoiseScale noise_scale_;
+  session::StepTimes last_times_;
+  std::uint64_t variance_every_ = 0;  // steps; 0: never
+  double gradient_variance_ = 0;
+  std::vector<float> squares_;     // of a bucket, while its variance is measured
+  protocol::WorkerRequest asked_;  // the program's latest wishes
   session::SwapGap swap_gap_;
   session::AuditLog audit_log_;
   bool async_pending_ = false;

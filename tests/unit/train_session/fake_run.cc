@@ -193,6 +193,8 @@ void FakeRun::record(WorkerRecord& worker, protocol::WorkerUp message) {
     worker.heartbeat = *heartbeat;
   else if (auto* note = std::get_if<protocol::WorkerNote>(&message))
     worker.notes[note->key] = note->value;
+  else if (auto* request = std::get_if<protocol::WorkerRequest>(&message))
+    worker.requests.push_back(*request);
   else if (auto* swap = std::get_if<protocol::WorkerSwap>(&message))
     worker.swaps[swap->generation] = *swap;
   else if (auto* audit = std::get_if<protocol::WorkerAudit>(&message)) {

@@ -38,6 +38,7 @@ struct WorkerRecord {
   std::vector<protocol::AuditStep> told_of_state;
   std::vector<protocol::WorkerHalted> halts;
   std::map<std::string, std::string> notes;
+  std::vector<protocol::WorkerRequest> requests;
   std::map<Generation, protocol::WorkerSwap> swaps;
   std::optional<int> exit_code;  // 128 + signal if killed
 };

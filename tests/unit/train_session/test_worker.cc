@@ -36,6 +36,7 @@ class Program {
                        .seed = 5,
                        .batch = 8,
                        .max_steps = options.max_steps});
+    session_.measure_gradient_variance(options.variance_every);
     session_.on_change([this](const Change& change) {
       if (change.joined_now) late_joiner_ = change.generation > 1;
       if (change.rank != session_.rank() || change.world_size != session_.world_size()) {
@@ -59,6 +60,7 @@ class Program {
       pass(Moment::kOutside, batch->step);
     }
     trace();
+    if (options_.variance_every != 0) note_monitors();
     session_.finish();
     if (session_.outcome() == Outcome::kLeft) return kExitLeft;
     return session_.outcome() == Outcome::kStopped ? kExitStopped : kExitFinished;
@@ -68,6 +70,9 @@ class Program {
   void step(const Batch& batch) {
     const auto rank = session_.rank();
     const auto world_size = session_.world_size();
+    if (!options_.schedule.empty()) {
+      session_.request_resize(Session::step_based_schedule(options_.schedule, batch.step));
+    }
     compute(batch);
     pass(Moment::kComputing, batch.step);
     std::this_thread::sleep_for(std::chrono::microseconds(options_.step_time_us));
@@ -102,13 +107,29 @@ class Program {
     const std::size_t third = gradient_.size() / 3;
     if (!options_.overlap) {
       session_.all_reduce(gradient_.data(), third);
+      if (options_.shares_own_data) share_own_data();
       pass(Moment::kBetweenBuckets, step);
       return session_.all_reduce(gradient_.data() + third, gradient_.size() - third);
     }
     session_.all_reduce_async(gradient_.data(), third);
     pass(Moment::kBetweenBuckets, step);
     session_.all_reduce_async(gradient_.data() + third, gradient_.size() - third);
+    if (options_.shares_own_data) share_own_data();
     session_.wait_all_reduce();
+  }
+
+  void share_own_data() {
+    own_ = {1, static_cast<float>(session_.worker_id())};
+    first_worker_ = session_.worker_id();
+    session_.sum(own_.data(), own_.size());
+    session_.broadcast(&first_worker_, sizeof first_worker_);
+  }
+
+  void note_monitors() {
+    const auto monitors = session_.monitors();
+    session_.note("variance", std::to_string(monitors.gradient_variance));
+    session_.note("noise", std::to_string(monitors.noise_scale));
+    session_.note("bytes", std::to_string(monitors.bytes_shared + monitors.bytes_sent));
   }
 
   void pass(Moment::Where where, std::uint64_t step) {
@@ -143,6 +164,11 @@ class Program {
 
   void update() {
     const auto rate = static_cast<float>(0.01 * session_.learning_rate_factor());
+    if (options_.shares_own_data) {
+      if (own_[0] < 1 || own_[1] < own_[0]) throw BrokenPromise("a sum lacks this worker's part");
+      gradient_[0] += own_[0] + 0.1F * own_[1];
+      gradient_[1] += static_cast<float>(first_worker_);
+    }
     for (std::size_t i = 0; i < weights_.size(); ++i) {
       if (std::isnan(gradient_[i])) gradient_[i] = 0;
       momentum_[i] = 0.9F * momentum_[i] + gradient_[i];
@@ -154,6 +180,8 @@ class Program {
   std::vector<float> weights_;
   std::vector<float> momentum_;
   std::vector<float> gradient_;
+  std::vector<float> own_{1, 1};
+  std::uint64_t first_worker_ = 0;
   bool late_joiner_ = false;
   std::uint64_t last_computed_ = 0;
   Session session_;

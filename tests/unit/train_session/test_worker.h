@@ -37,6 +37,10 @@ struct TestWorkerOptions {
   bool reduce = true;                    // false: only the control lane travels
   bool may_start_late = false;           // a first generation may have another number than 1
   bool quits_in_the_middle = false;      // an exception out of the loop in step 3
+  // Sums and broadcasts data of its own in every step, between the buckets; what comes of it goes into the update.
+  bool shares_own_data = false;
+  std::uint64_t variance_every = 0;  // notes the gradient variance, the noise scale and the slowest rank at the end
+  std::string schedule;              // of sizes, which it asks for
   bool traces_weight = false;  // appends its first weight to a file (trace_path()) after every step, and at the end
   std::string note_gradient_of_step;  // rank 0 notes the first element of that step's averaged gradient
 };

@@ -107,6 +107,31 @@ typedef struct et_change {
 } et_change;
 typedef void (*et_change_callback)(const et_change* change, void* user_data);
 
+typedef enum et_synchronization {
+  ET_SYNCHRONIZATION_GRADIENTS = 0,
+  ET_SYNCHRONIZATION_AVERAGING = 1,
+  ET_SYNCHRONIZATION_PAIR_AVERAGING = 2
+} et_synchronization;
+
+typedef struct et_monitors {
+  size_t size;
+  uint32_t has_noise_scale; /* 0 or 1 */
+  uint32_t slowest_rank;
+  double noise_scale;
+  double gradient_norm;
+  double gradient_variance;
+  double slowest_compute_us;
+  double step_us;
+  double data_wait_us;
+  double compute_us;
+  double communicate_us;
+  double update_us;
+  uint64_t bytes_sent;
+  uint64_t bytes_received;
+  uint64_t bytes_shared;
+} et_monitors;
+#define ET_MONITORS_INIT {sizeof(et_monitors), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+
 ET_API const char* et_version(void);
 ET_API const char* et_last_error(void); /* of the calling thread; never NULL */
 
@@ -123,10 +148,20 @@ ET_API et_status et_all_reduce_async(et_session* session, float* gradient, size_
 ET_API et_status et_wait_all_reduce(et_session* session);
 ET_API et_status et_commit_step(et_session* session, const et_step_metrics* metrics); /* metrics may be NULL */
 ET_API et_status et_last_step(const et_session* session, et_step_report* report);
+ET_API et_status et_sum(et_session* session, float* data, size_t count);
+ET_API et_status et_broadcast(et_session* session, void* data, size_t bytes);
+ET_API et_status et_get_monitors(const et_session* session, et_monitors* monitors);
+ET_API et_status et_measure_gradient_variance(et_session* session, uint64_t every_steps);
+ET_API et_status et_request_resize(et_session* session, uint32_t workers);
+ET_API et_status et_request_batch(et_session* session, uint32_t per_worker);
+ET_API et_status et_request_learning_rate_factor(et_session* session, double factor);
+ET_API et_status et_request_synchronization(et_session* session, et_synchronization synchronization);
+ET_API et_status et_request_topology(et_session* session, const char* name);
+ET_API et_status et_step_based_schedule(const char* schedule, uint64_t step, uint32_t* workers);
 ET_API et_status et_note(et_session* session, const char* key, const char* value);
 ET_API et_status et_finish(et_session* session);
 
-/* For a null session these return 0, a factor of 1 and ET_OUTCOME_STOPPED. */
+/* For a null session these return 0, a factor of 1, ET_OUTCOME_STOPPED and gradients. */
 ET_API uint32_t et_rank(const et_session* session);
 ET_API uint32_t et_world_size(const et_session* session);
 ET_API uint32_t et_local_rank(const et_session* session);
@@ -136,6 +171,7 @@ ET_API uint64_t et_committed_step(const et_session* session);
 ET_API double et_learning_rate_factor(const et_session* session);
 ET_API int et_launched(const et_session* session);
 ET_API et_outcome et_outcome_of(const et_session* session);
+ET_API et_synchronization et_synchronization_of(const et_session* session);
 
 #ifdef __cplusplus
 }

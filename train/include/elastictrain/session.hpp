@@ -94,6 +94,29 @@ struct StepReport {
   double slowest_compute_us = 0;
 };
 
+// What the session measures from work that it does anyway. The first part is known to all workers alike; 0: not known.
+struct RunMonitors {
+  bool has_noise_scale = false;
+  double noise_scale = 0;        // in samples, over about the last ten of the steps measured, every 16th
+  double gradient_norm = 0;      // of the averaged gradient, measured every 16 steps
+  double gradient_variance = 0;  // of the last step measured; see measure_gradient_variance()
+  std::uint32_t slowest_rank = 0;
+  double slowest_compute_us = 0;
+  // This worker's last step, …
+  double step_us = 0;
+  double data_wait_us = 0;
+  double compute_us = 0;  // before the last all-reduce
+  double communicate_us = 0;
+  double update_us = 0;
+  // … and its traffic since the last change: over sockets, and through shared memory.
+  std::uint64_t bytes_sent = 0;
+  std::uint64_t bytes_received = 0;
+  std::uint64_t bytes_shared = 0;
+};
+
+// What workers exchange in a step: the gradient of all, or their models, with all others or with one.
+enum class Synchronization { kGradients, kAveraging, kPairAveraging };
+
 // What changed at the last boundary; given to the callback on the training thread, inside commit_step() or start(). A
 // recovery in the middle of a step is told at its end.
 struct Change {
@@ -143,6 +166,30 @@ class ELASTICTRAIN_CPP_API Session {
   void wait_all_reduce();
 
   void commit_step(const StepMetrics& metrics = {});
+
+  // The program's own data, between next_batch() and commit_step(), in the same order on all workers: the sum over all,
+  // a new worker with an empty batch included, or what the first rank has. After a loss it is done again with what it
+  // was on those that are left, like the step's gradients; the result may be used once the last of the step has
+  // returned, and the memory must stay valid until commit_step().
+  void sum(float* data, std::size_t count);
+  void broadcast(void* data, std::size_t bytes);
+
+  RunMonitors monitors() const;
+  // Every so many steps (0: never), the same on all workers: the sum over the step's all-reduces of
+  // | avg(g^2) - avg(g)^2 |. It costs a second all-reduce of the gradient in the steps that are measured.
+  void measure_gradient_variance(std::uint64_t every_steps);
+
+  // Wishes about the run, taken like a user's: its limits hold, its journal says that the program asked, and what comes
+  // of it comes at a step boundary, for all workers or for none. Every worker may call these; the first rank's count.
+  void request_resize(std::uint32_t workers);
+  void request_batch(std::uint32_t per_worker);
+  void request_learning_rate_factor(double factor);  // in place of the configured rule's
+  void request_synchronization(Synchronization synchronization);
+  void request_topology(std::string_view name);  // as network.topology in the configuration
+  Synchronization synchronization() const;       // of the current step
+
+  // "2:100,4:200": 2 in the first 100 steps, 4 from then on. 1 for an empty text. For request_resize(), for example.
+  static std::uint32_t step_based_schedule(std::string_view schedule, std::uint64_t step);
 
   std::uint32_t rank() const;
   std::uint32_t world_size() const;

@@ -1,0 +1,114 @@
+// What programs get beside their training: their own data in a step, figures, and wishes about the run.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "fake_run.h"
+#include "train/session/monitors.h"
+#include "train/state/sampler.h"
+
+namespace elastictrain::test {
+namespace {
+
+std::vector<WorkerId> spawn_ready(FakeRun& run, int count, const TestWorkerOptions& options) {
+  std::vector<WorkerId> workers;
+  for (int i = 0; i < count; ++i) workers.push_back(run.spawn(options));
+  for (const WorkerId worker : workers) {
+    run.wait_until([&] { return run[worker].ready.has_value(); }, to_string(worker) + " to be ready");
+  }
+  return workers;
+}
+
+// The workers' updates depend on what they shared, so that the audit sees a difference.
+TEST_CASE("a program's own data is shared in each step, also through a growth, a loss, and while models are averaged") {
+  for (const bool averages : {false, true}) {
+    for (const bool overlap : {false, true}) {
+      CAPTURE(averages);
+      CAPTURE(overlap);
+      TestWorkerOptions options{.parameters = 300, .overlap = overlap, .shares_own_data = true};
+      FakeRun run(options);
+      if (averages) run.synchronize_by(protocol::Synchronization::kAveraging);
+      auto workers = spawn_ready(run, 2, options);
+      options.dies = Moment{Moment::kBetweenBuckets, 8};
+      workers.push_back(spawn_ready(run, 1, options).front());
+      run.change_to(workers);
+      run.wait_exit(workers[2]);
+      run.recover();
+      run.change_to({workers[0], workers[1], run.spawn_ready()});
+      run.wait_step(workers[0], run[workers[0]].heartbeat.step + 5);
+      run.synchronize_by(protocol::Synchronization::kGradients);
+      run.change_to(run.members());
+      run.wait_step(workers[0], run[workers[0]].heartbeat.step + 5);
+      const auto members = run.members();
+      run.stop();
+      for (const WorkerId worker : members) {
+        run.wait_exit(worker);
+        CHECK(run[worker].exit_code == kExitStopped);
+      }
+      run.check_audit();
+    }
+  }
+}
+
+TEST_CASE("gradient variance: over the all-reduces, the norm of avg(g^2) - avg(g)^2, of the last step measured") {
+  const TestWorkerOptions options{.sample_count = 1000,
+                                  .max_steps = 2,
+                                  .parameters = 30,
+                                  .overlap = false,
+                                  .variance_every = 2,
+                                  .note_gradient_of_step = "2"};
+  FakeRun run(options);
+  const auto workers = spawn_ready(run, 3, options);
+  run.change_to(workers);
+  run.wait_all_exited();
+  const state::Permutation order(1000, 5, 0);
+  double expected = 0;
+  for (const auto& [begin, end] : {std::pair{0, 10}, {10, 30}}) {
+    double square_sum = 0;
+    for (int parameter = begin; parameter < end; ++parameter) {
+      double mean = 0;
+      double mean_square = 0;
+      for (std::uint64_t worker = 0; worker < 3; ++worker) {
+        double gradient = 0;
+        for (std::uint64_t i = 0; i < 8; ++i) {
+          gradient += sample_gradient(order.at(24 + 8 * worker + i), static_cast<std::size_t>(parameter)) / 8;
+        }
+        mean += gradient / 3;
+        mean_square += gradient * gradient / 3;
+      }
+      square_sum += (mean_square - mean * mean) * (mean_square - mean * mean);
+    }
+    expected += std::sqrt(square_sum);
+  }
+  const double measured = std::stod(run[workers[0]].notes["variance"]);
+  CHECK(std::abs(measured - expected) <= 1e-4 * expected);
+  CHECK(std::stod(run[workers[0]].notes["bytes"]) > 0);
+}
+
+TEST_CASE("the noise scale of the published example, and none where it is not defined") {
+  session::NoiseScale scale;
+  CHECK_FALSE(scale.value());
+  scale.add(32, 32, 2, 1.25);  // one worker
+  CHECK_FALSE(scale.value());
+  scale.add(32, 128, 2, 1.25);
+  CHECK(scale.value().value() == doctest::Approx(32));
+  scale.add(32, 128, 1.25, 1.25);  // no noise: 0.9 * 32 / (0.9 * 1 + 0.1 * 1.25)
+  CHECK(scale.value().value() == doctest::Approx(0.9 * 32 / (0.9 + 0.125)));
+}
+
+TEST_CASE("a wish is said once by the first rank, and again when it changes") {
+  const TestWorkerOptions options{.max_steps = 30, .parameters = 30, .schedule = "2:10,3:10"};
+  FakeRun run(options);
+  const auto workers = spawn_ready(run, 2, options);
+  run.change_to(workers);
+  run.wait_all_exited();
+  REQUIRE(run[workers[0]].requests.size() == 2);
+  CHECK(run[workers[0]].requests[0].workers == 2);
+  CHECK(run[workers[0]].requests[1].workers == 3);
+  CHECK(run[workers[1]].requests.empty());
+}
+
+}  // namespace
+}  // namespace elastictrain::test
