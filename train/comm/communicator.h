@@ -84,6 +84,7 @@ class Communicator {
   // `all` holds world_size() equal blocks; block r is rank r's `mine`.
   virtual Status all_gather(std::span<const std::byte> mine, std::span<std::byte> all) = 0;
   // Point to point: between ranks of one host, and between neighbours in the topology. kInvalid for other pairs.
+  virtual bool reaches(std::uint32_t peer) const = 0;
   virtual Status send(std::span<const std::byte> data, std::uint32_t to) = 0;
   virtual Status receive(std::span<std::byte> data, std::uint32_t from) = 0;
   virtual Status barrier() = 0;

@@ -217,6 +217,11 @@ Status HybridCommunicator::check_peer(std::uint32_t peer) const {
   return {};
 }
 
+bool HybridCommunicator::reaches(std::uint32_t peer) const {
+  if (peer >= size_ || peer == rank_) return false;
+  return local_index(peer) >= 0 || (rail_ && rail_->find_link(peer) != nullptr);
+}
+
 Status HybridCommunicator::send(std::span<const std::byte> data, std::uint32_t to) {
   if (auto status = check_peer(to); !status) return status;
   control_->begin();

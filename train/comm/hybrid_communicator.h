@@ -34,6 +34,7 @@ class HybridCommunicator final : public Communicator {
   Status all_reduce(std::span<float> data, const ReduceOptions& options, ReduceStats* stats) override;
   Status broadcast(std::span<std::byte> data, std::uint32_t root) override;
   Status all_gather(std::span<const std::byte> mine, std::span<std::byte> all) override;
+  bool reaches(std::uint32_t peer) const override;
   Status send(std::span<const std::byte> data, std::uint32_t to) override;
   Status receive(std::span<std::byte> data, std::uint32_t from) override;
   Status barrier() override;

@@ -1,6 +1,6 @@
 // Purpose: what moves between replicas that are not bit-identical: their models, averaged with all others in every step
-// (SMA, KungFu's synchronous averaging: v <- (1 - a) v + a avg(v), then the local gradient; algorithms B6), and the
-// whole state where all replicas are made equal again.
+// (SMA, KungFu's synchronous averaging: v <- (1 - a) v + a avg(v), then the local gradient; algorithms B6) or with one
+// other (pair averaging: v <- (v + v_peer) / 2), and the whole state where all replicas are made equal again.
 //
 // A collective only reads the program's memory: what it brings is kept here and applied when the step is committed, or
 // dropped. So an exchange that failed has changed nothing, and the same one can be tried again on another communicator.
@@ -31,6 +31,8 @@ class ModelExchange {
   // Averages the models of all ranks that contribute; `lane` rides on it. Who does not contribute (its model is still
   // on its way) keeps what it has.
   Status average(comm::Communicator& communicator, std::span<float> lane, bool contributes);
+  // Swaps models with one other rank in both directions; nothing where that one does not contribute.
+  Status swap(comm::Communicator& communicator, std::uint32_t partner, bool contributes);
   // By how much each model moves towards what was received: `fraction` of the way.
   void keep_correction(float fraction);
   void drop_correction() { has_correction_ = false; }
@@ -42,6 +44,7 @@ class ModelExchange {
   void adopt();
 
  private:
+  Status swap_buffers(comm::Communicator& communicator, std::uint32_t partner);
   void fill_from_models(bool contributes);
   void divide_by_contributors();
 
@@ -49,6 +52,7 @@ class ModelExchange {
   std::vector<std::span<std::byte>> other_state_;
   std::size_t model_floats_ = 0;
   std::vector<float> received_;  // all models end to end, then how many contributed
+  std::vector<float> sent_;      // the same of this rank, while models are swapped
   std::vector<std::byte> received_state_;
   bool has_correction_ = false;
   bool contributed_ = false;

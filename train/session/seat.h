@@ -5,11 +5,13 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "supervisor/protocol/message.h"
 #include "train/comm/communicator.h"
 #include "train/session/control_lane.h"
+#include "train/session/pair_matching.h"
 #include "train/state/progress.h"
 
 namespace elastictrain::session {
@@ -28,6 +30,7 @@ struct Seat {
   std::uint32_t first_holder = 0;  // lowest rank that began with all of the state
   std::shared_ptr<comm::Communicator> communicator;
   ControlLane lane{0, 1};
+  std::optional<Reach> reach;  // once models were swapped in pairs
 
   std::uint32_t world_size() const { return static_cast<std::uint32_t>(shares.size()); }
   bool has(WorkerId worker) const;

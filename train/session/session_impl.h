@@ -138,6 +138,8 @@ class __attribute__((visibility("hidden"))) Session::Impl {
   bool has_own_replica() const;
   Status take_local_gradient(session::Bucket& bucket);
   Status exchange_models();
+  Status swap_models(bool contributes);
+  Status learn_reach();
   Status gather_equal_state();
   void adopt_equal_state();
   Status end_with_equal_replicas();

@@ -39,10 +39,39 @@ Status Session::Impl::exchange_models() {
   step_->lane_sent = true;
   return in_collective("exchange of models", [&] {
     const bool contributes = !receiver_ || keeps_replica_;
+    if (seat_.synchronization == protocol::Synchronization::kPairAveraging) return swap_models(contributes);
     Status status = exchange_.average(*seat_.communicator, fill_lane(), contributes);
     if (status) exchange_.keep_correction(seat_.averaging_weight);
     return status;
   });
+}
+
+// The lane goes last: nobody has it before every pair is done, so a swap that failed anywhere counts nowhere.
+Status Session::Impl::swap_models(bool contributes) {
+  if (!seat_.reach) {
+    if (auto status = learn_reach(); !status) return status;
+  }
+  const std::uint32_t partner = session::match_pairs(*seat_.reach, progress_.committed_step + 1)[seat_.rank];
+  if (partner != seat_.rank) {
+    if (auto status = exchange_.swap(*seat_.communicator, partner, contributes); !status) return status;
+    exchange_.keep_correction(0.5F);
+  }
+  comm::ReduceOptions options;
+  options.lane = fill_lane();
+  return seat_.communicator->all_reduce({}, options);
+}
+
+Status Session::Impl::learn_reach() {
+  auto& communicator = *seat_.communicator;
+  const std::uint32_t size = communicator.world_size();
+  std::vector<std::byte> mine(session::Reach::row_bytes(size));
+  for (std::uint32_t peer = 0; peer < size; ++peer) {
+    if (communicator.reaches(peer)) mine[peer / 8] |= std::byte{1} << (peer % 8);
+  }
+  std::vector<std::byte> all(mine.size() * size);
+  if (auto status = communicator.all_gather(mine, all); !status) return status;
+  seat_.reach.emplace(all, size);
+  return {};
 }
 
 // Of the first step in which gradients are averaged again: with its first all-reduce, whatever thread that is on. The

@@ -2,12 +2,17 @@
 // them after a loss. check_audit() compares the workers' state in every step with averaged gradients.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <map>
+#include <set>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "fake_run.h"
+#include "train/session/pair_matching.h"
 #include "train/state/sampler.h"
 
 namespace elastictrain::test {
@@ -125,14 +130,77 @@ TEST_CASE("synchronous averaging: a tenth of the way to the average, and the wor
   }
 }
 
+// Whom ranks reach, as rows of zeros and ones.
+session::Reach reach_of(const std::vector<std::string>& rows) {
+  std::vector<std::byte> bytes;
+  for (const auto& row : rows) {
+    std::vector<std::byte> bits(session::Reach::row_bytes(static_cast<std::uint32_t>(rows.size())));
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      if (row[i] == '1') bits[i / 8] |= std::byte{1} << (i % 8);
+    }
+    bytes.insert(bytes.end(), bits.begin(), bits.end());
+  }
+  return {bytes, static_cast<std::uint32_t>(rows.size())};
+}
+
+TEST_CASE("pair averaging: halfway to a partner's model, and the worker's own update; equal at the end") {
+  for (const bool tcp : {false, true}) {
+    const TestWorkerOptions options{.sample_count = 3000, .max_steps = 60, .parameters = 30, .traces_weight = true};
+    FakeRun run(options);
+    if (tcp) run.set_environment("ELASTICTRAIN_TRANSPORT", "tcp");
+    run.synchronize_by(Synchronization::kPairAveraging);
+    const auto workers = spawn_ready(run, 3, options);
+    run.change_to(workers);
+    run.wait_all_exited();
+    std::vector<Replica> replicas(3, Replica{static_cast<double>(run[workers[0]].pid % 1000)});
+    const auto reach = reach_of({"011", "101", "110"});  // also a ring of three
+    const state::Permutation order(3000, 5, 0);
+    for (std::uint64_t step = 0; step < 60; ++step) {
+      const auto partner = session::match_pairs(reach, step + 1);
+      const auto before = replicas;
+      for (std::size_t i = 0; i < 3; ++i) {
+        const double update = replicas[i].update(24 * step + 8 * i, order);
+        replicas[i].weight = (before[i].weight + before[partner[i]].weight) / 2 + update;
+        check_near(trace_of(run, workers[i]).at(step).second, replicas[i].weight);
+      }
+    }
+    for (const WorkerId worker : workers) {
+      CHECK(run[worker].exit_code == kExitFinished);
+      check_near(trace_of(run, worker).back().second, average(replicas));
+      CHECK(trace_of(run, worker).back().second == trace_of(run, workers[0]).back().second);
+    }
+    run.check_audit();
+  }
+}
+
+TEST_CASE("pairs are the same everywhere, only of ranks that reach each other, and nobody is left alone without need") {
+  // Two hosts of three, joined by one link: 2 and 3. Rank 5 thinks that it reaches 0, which does not know of it.
+  const auto reach = reach_of({"011000", "101000", "110100", "001011", "000101", "100110"});
+  std::set<std::pair<std::uint32_t, std::uint32_t>> seen;
+  for (std::uint64_t step = 1; step <= 500; ++step) {
+    const auto partner = session::match_pairs(reach, step);
+    CHECK(partner == session::match_pairs(reach, step));
+    for (std::uint32_t rank = 0; rank < 6; ++rank) {
+      CHECK(partner[partner[rank]] == rank);
+      if (partner[rank] > rank) seen.insert({rank, partner[rank]});
+      const auto is_free = [&](std::uint32_t peer) { return partner[peer] == peer; };
+      const auto& peers = reach.peers(rank);
+      if (is_free(rank)) CHECK(std::none_of(peers.begin(), peers.end(), is_free));
+    }
+  }
+  CHECK(seen ==
+        std::set<std::pair<std::uint32_t, std::uint32_t>>{{0, 1}, {0, 2}, {1, 2}, {2, 3}, {3, 4}, {3, 5}, {4, 5}});
+}
+
 TEST_CASE("a run goes over to averaging and back at step boundaries, and grows and shrinks in both") {
-  for (const bool overlap : {true, false}) {
+  for (const auto averaging : {Synchronization::kAveraging, Synchronization::kPairAveraging}) {
+    const bool overlap = averaging == Synchronization::kAveraging;
     const TestWorkerOptions options{.sample_count = 333, .parameters = 20'003, .overlap = overlap};
     FakeRun run(options);
     auto workers = spawn_ready(run, 2, options);
     run.change_to(workers);
     train_some_steps(run);
-    switch_to(run, Synchronization::kAveraging);
+    switch_to(run, averaging);
     train_some_steps(run);
     workers.push_back(run.spawn_ready());
     run.change_to(workers);
@@ -143,7 +211,10 @@ TEST_CASE("a run goes over to averaging and back at step boundaries, and grows a
     run.synchronize_by(Synchronization::kGradients);
     run.change_to({workers[1], workers[2], run.spawn_ready()});
     train_some_steps(run);
-    switch_to(run, Synchronization::kAveraging);
+    switch_to(run, averaging);
+    train_some_steps(run);
+    switch_to(run,
+              averaging == Synchronization::kAveraging ? Synchronization::kPairAveraging : Synchronization::kAveraging);
     train_some_steps(run);
     average_gradients_and_check(run);
   }
@@ -167,12 +238,13 @@ TEST_CASE("a joiner gets one worker's replica, not slices of several") {
 
 TEST_CASE("a worker dies while replicas differ: nobody computes anything twice, every sample counts once") {
   for (const auto where : {Moment::kComputing, Moment::kBetweenBuckets, Moment::kUpdating, Moment::kOutside}) {
-    for (const bool overlap : {true, false}) {
+    for (const auto averaging : {Synchronization::kAveraging, Synchronization::kPairAveraging}) {
       CAPTURE(where);
-      CAPTURE(overlap);
+      CAPTURE(averaging);
+      const bool overlap = where != Moment::kBetweenBuckets || averaging == Synchronization::kAveraging;
       const TestWorkerOptions options{.sample_count = 333, .parameters = 20'003, .overlap = overlap};
       FakeRun run(options);
-      run.synchronize_by(Synchronization::kAveraging);
+      run.synchronize_by(averaging);
       auto workers = spawn_ready(run, 2, options);
       workers.push_back(spawn_ready(run, options, {where, 5}));
       run.change_to(workers);
