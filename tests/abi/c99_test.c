@@ -42,6 +42,25 @@ static void asks(et_session* session) {
   CHECK(et_step_based_schedule("2;100", 5, &workers) == ET_ERROR_SESSION);
 }
 
+/* In a world of one it asks itself. */
+static void uses_the_store(et_session* session, uint64_t step) {
+  float saved = (float)step, found = 0;
+  uint64_t version = 0;
+  double latency = -1;
+  uint32_t edges[2];
+  size_t count = 2;
+  CHECK(et_save(session, "model", &saved, sizeof saved, step) == ET_OK);
+  CHECK(et_request(session, 0, "model", &found, sizeof found, &version) == ET_OK);
+  CHECK(version == step && found == saved);
+  version = step;
+  CHECK(et_request(session, 0, "other", &found, sizeof found, &version) == ET_OK && version == 0);
+  CHECK(et_request(session, 7, "model", &found, sizeof found, &version) == ET_OK && version == 0);
+  CHECK(strstr(et_last_error(), "rank 7") != NULL);
+  CHECK(et_save(session, "model", &saved, sizeof saved, 0) == ET_ERROR_SESSION);
+  CHECK(et_peer_latencies_us(session, &latency, 1) == ET_OK && latency == 0);
+  CHECK(et_minimum_spanning_tree(session, edges, &count) == ET_OK && count == 0);
+}
+
 /* Least squares on y = 3 x with one weight; ends close to 3. */
 static void trains(void) {
   et_session* session = NULL;
@@ -59,6 +78,7 @@ static void trains(void) {
   CHECK(et_share_state(session, "own", &own, sizeof own) == ET_OK);
   CHECK(et_request_resize(session, 2) == ET_ERROR_SESSION);
   CHECK(et_measure_gradient_variance(session, 4) == ET_OK);
+  CHECK(et_enable_store(session) == ET_OK);
   data.sample_count = 100;
   data.epochs = 3;
   data.batch = 30;
@@ -75,6 +95,7 @@ static void trains(void) {
     seen += batch.local_samples;
     CHECK(et_all_reduce_async(session, &gradient, 1) == ET_OK);
     CHECK(et_wait_all_reduce(session) == ET_OK);
+    uses_the_store(session, batch.step);
     CHECK(et_sum(session, &own, 1) == ET_OK && et_broadcast(session, &own, sizeof own) == ET_OK && own == 2.5f);
     weight -= (float)et_learning_rate_factor(session) * gradient;
     metrics.loss = 0.25;

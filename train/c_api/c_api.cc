@@ -205,6 +205,49 @@ et_status et_broadcast(et_session* session, void* data, size_t bytes) {
   return guarded([&] { session->session.broadcast(data, bytes); });
 }
 
+et_status et_enable_store(et_session* session) {
+  if (session == nullptr) return null_argument();
+  return guarded([&] { session->session.enable_store(); });
+}
+
+et_status et_save(et_session* session, const char* name, const void* data, size_t bytes, uint64_t version) {
+  if (session == nullptr || name == nullptr || (data == nullptr && bytes != 0)) return null_argument();
+  return guarded([&] { session->session.save(name, data, bytes, version); });
+}
+
+et_status et_request(et_session* session, uint32_t rank, const char* name, void* data, size_t bytes,
+                     uint64_t* version) {
+  if (session == nullptr || name == nullptr || version == nullptr || (data == nullptr && bytes != 0)) {
+    return null_argument();
+  }
+  return guarded([&] {
+    const auto reply = session->session.request(rank, name, *version, data, bytes);
+    *version = reply.found ? reply.version : 0;
+    if (!reply.problem.empty()) complain(ET_OK, reply.problem.c_str());
+  });
+}
+
+et_status et_peer_latencies_us(et_session* session, double* latencies, size_t count) {
+  if (session == nullptr || latencies == nullptr) return null_argument();
+  return guarded([&] {
+    const auto measured = session->session.peer_latencies_us();
+    std::copy_n(measured.begin(), std::min(count, measured.size()), latencies);
+  });
+}
+
+et_status et_minimum_spanning_tree(et_session* session, uint32_t* edges, size_t* count) {
+  if (session == nullptr || edges == nullptr || count == nullptr) return null_argument();
+  return guarded([&] {
+    const auto tree = session->session.minimum_spanning_tree();
+    const std::size_t fit = std::min(*count / 2, tree.size());
+    for (std::size_t i = 0; i < fit; ++i) {
+      edges[2 * i] = tree[i].from;
+      edges[2 * i + 1] = tree[i].to;
+    }
+    *count = 2 * fit;
+  });
+}
+
 et_status et_get_monitors(const et_session* session, et_monitors* monitors) {
   if (session == nullptr || monitors == nullptr) return null_argument();
   const auto now = session->session.monitors();

@@ -30,7 +30,8 @@ struct Seat {
   std::uint32_t first_holder = 0;  // lowest rank that began with all of the state
   std::shared_ptr<comm::Communicator> communicator;
   ControlLane lane{0, 1};
-  std::optional<Reach> reach;  // once models were swapped in pairs
+  std::vector<std::byte> stores;  // the entries of all ranks' model stores, from the first step on
+  std::optional<Reach> reach;     // once models were swapped in pairs
 
   std::uint32_t world_size() const { return static_cast<std::uint32_t>(shares.size()); }
   bool has(WorkerId worker) const;

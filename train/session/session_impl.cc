@@ -210,17 +210,18 @@ std::span<float> Session::Impl::fill_lane() {
 
 Status Session::Impl::reduce_bucket(session::Bucket& bucket) {
   if (bucket.kind != session::Bucket::Kind::kGradient) return reduce_own_data(bucket);
-  if (step_->averages) return take_local_gradient(bucket);
-  const bool is_first = !std::exchange(step_->lane_sent, true);
-  Status status = in_collective("all-reduce", [&] { return reduce_gradient(bucket, is_first); });
-  if (status && is_first && replicas_differ()) return gather_equal_state();
+  const bool is_first = !step_->lane_sent;
+  Status status = step_->averages ? take_local_gradient(bucket)
+                                  : in_collective("all-reduce", [&] { return reduce_gradient(bucket); });
+  if (status && is_first && !step_->averages && replicas_differ()) status = gather_equal_state();
+  if (status && is_first && store_ && seat_.stores.empty()) status = gather_stores();
   return status;
 }
 
-Status Session::Impl::reduce_gradient(session::Bucket& bucket, bool is_first) {
+Status Session::Impl::reduce_gradient(session::Bucket& bucket) {
   comm::ReduceOptions options{.want_norms = step_->wants_norm};
   prepare_input(bucket, options);
-  if (is_first) options.lane = fill_lane();
+  if (!std::exchange(step_->lane_sent, true)) options.lane = fill_lane();
   if (step_->wants_variance) square_into(bucket);
   comm::ReduceStats stats;
   Status status = seat_.communicator->all_reduce({bucket.data, bucket.count}, options, &stats);

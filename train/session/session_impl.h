@@ -7,6 +7,7 @@
 // only.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -21,6 +22,7 @@
 #include "train/session/control_plane.h"
 #include "train/session/environment.h"
 #include "train/session/model_exchange.h"
+#include "train/session/model_store.h"
 #include "train/session/monitors.h"
 #include "train/session/reducer.h"
 #include "train/session/seat.h"
@@ -49,6 +51,12 @@ class __attribute__((visibility("hidden"))) Session::Impl {
   void commit_step(const StepMetrics& metrics);
   void sum(float* data, std::size_t count);
   void broadcast(void* data, std::size_t bytes);
+  void enable_store();
+  void save(std::string_view name, const void* data, std::size_t bytes, std::uint64_t version);
+  StoreReply request(std::uint32_t rank, std::string_view name, std::uint64_t version, void* data, std::size_t bytes,
+                     std::chrono::milliseconds time_limit);
+  std::vector<double> peer_latencies_us(std::chrono::milliseconds time_limit);
+  std::vector<TreeEdge> minimum_spanning_tree(std::chrono::milliseconds time_limit);
   RunMonitors run_monitors() const;
   void measure_gradient_variance(std::uint64_t every_steps) { variance_every_ = every_steps; }
   Synchronization synchronization() const;
@@ -116,7 +124,7 @@ class __attribute__((visibility("hidden"))) Session::Impl {
   std::span<float> fill_lane();
   session::Bucket& add_bucket(float* data, std::size_t count);
   Status reduce_bucket(session::Bucket& bucket);
-  Status reduce_gradient(session::Bucket& bucket, bool is_first);
+  Status reduce_gradient(session::Bucket& bucket);
   void prepare_input(session::Bucket& bucket, comm::ReduceOptions& options);
   void settle_buckets(Status status);
   void read_lane();
@@ -125,6 +133,10 @@ class __attribute__((visibility("hidden"))) Session::Impl {
   void tell_figures(const OpenStep& step, const session::StepTimes& times, session::Clock::time_point now);
   void audit(OpenStep step);
   void publish_seat(bool joined, const std::string& reason);
+
+  // The peer-to-peer store (session_store.cc).
+  Status gather_stores();
+  std::span<const std::byte> store_of(std::uint32_t rank) const;
 
   // What else programs get (session_program.cc).
   void share_own_data(session::Bucket& bucket);
@@ -238,7 +250,9 @@ class __attribute__((visibility("hidden"))) Session::Impl {
   session::StepTimes last_times_;
   std::uint64_t variance_every_ = 0;  // steps; 0: never
   double gradient_variance_ = 0;
-  std::vector<float> squares_;     // of a bucket, while its variance is measured
+  std::vector<float> squares_;  // of a bucket, while its variance is measured
+  std::unique_ptr<session::ModelStore> store_;
+  std::vector<float> latencies_;   // of all pairs, while the step lasts in which they are shared
   protocol::WorkerRequest asked_;  // the program's latest wishes
   session::SwapGap swap_gap_;
   session::AuditLog audit_log_;

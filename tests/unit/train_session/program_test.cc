@@ -1,16 +1,21 @@
 // What programs get beside their training: their own data in a step, figures, and wishes about the run.
 #include <doctest/doctest.h>
 
+#include <chrono>
 #include <cmath>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "fake_run.h"
+#include "train/session/model_store.h"
 #include "train/session/monitors.h"
 #include "train/state/sampler.h"
 
 namespace elastictrain::test {
 namespace {
+
+constexpr std::chrono::seconds kPatience{10};
 
 std::vector<WorkerId> spawn_ready(FakeRun& run, int count, const TestWorkerOptions& options) {
   std::vector<WorkerId> workers;
@@ -96,6 +101,51 @@ TEST_CASE("the noise scale of the published example, and none where it is not de
   CHECK(scale.value().value() == doctest::Approx(32));
   scale.add(32, 128, 1.25, 1.25);  // no noise: 0.9 * 32 / (0.9 * 1 + 0.1 * 1.25)
   CHECK(scale.value().value() == doctest::Approx(0.9 * 32 / (0.9 + 0.125)));
+}
+
+TEST_CASE("each worker reads what another has saved, after a change and after a loss as well") {
+  for (const bool tcp : {false, true}) {
+    TestWorkerOptions options{.max_steps = 60, .parameters = 30, .step_time_us = 3000, .uses_store = true};
+    FakeRun run(options);
+    if (tcp) run.set_environment("ELASTICTRAIN_HOST_KEY", "");  // then nobody shares a host
+    auto workers = spawn_ready(run, 2, options);
+    run.change_to(workers);
+    options.dies = Moment{Moment::kOutside, 35};
+    workers.push_back(spawn_ready(run, 1, options).front());
+    run.change_to(workers);
+    run.wait_exit(workers[2]);
+    run.recover();
+    run.wait_all_exited();
+    CHECK(run[workers[0]].exit_code == kExitFinished);
+    CHECK(run[workers[1]].exit_code == kExitFinished);
+    const std::string note = run[workers[0]].notes["store"];
+    CHECK(std::stoi(note) >= 40);
+    CHECK(note.substr(note.find(' ')) == " 1");  // two workers are left
+    run.check_audit();
+  }
+}
+
+TEST_CASE("a store keeps the newest versions, refuses who does not know its token") {
+  auto store = session::ModelStore::open({.host_key = "here"});
+  REQUIRE(store);
+  const auto entry = (*store)->entry();
+  const auto ask = [&](std::uint64_t version, std::size_t count = 1) {
+    std::vector<std::uint64_t> into(count);
+    const auto found = (*store)->request(entry, "n", version, std::as_writable_bytes(std::span(into)), kPatience);
+    return found ? found->value_or(0) * 100 + into[0] : 9999;
+  };
+  CHECK(ask(0) == 0);
+  for (std::uint64_t version : {1, 3, 2, 4}) (*store)->save("n", std::as_bytes(std::span(&version, 1)), version);
+  CHECK(ask(0) == 404);
+  CHECK(ask(2) == 202);
+  CHECK(ask(1) == 0);  // three are kept
+  CHECK(ask(4, 2) == 9999);
+  auto wrong = entry;
+  wrong[0] ^= std::byte{1};
+  std::uint64_t into = 0;
+  const auto refused = (*store)->request(wrong, "n", 4, std::as_writable_bytes(std::span(&into, 1)), kPatience);
+  CHECK_FALSE(refused);
+  CHECK(into == 0);
 }
 
 TEST_CASE("a wish is said once by the first rank, and again when it changes") {

@@ -37,6 +37,7 @@ class Program {
                        .batch = 8,
                        .max_steps = options.max_steps});
     session_.measure_gradient_variance(options.variance_every);
+    if (options.uses_store) session_.enable_store();
     session_.on_change([this](const Change& change) {
       if (change.joined_now) late_joiner_ = change.generation > 1;
       if (change.rank != session_.rank() || change.world_size != session_.world_size()) {
@@ -61,6 +62,7 @@ class Program {
     }
     trace();
     if (options_.variance_every != 0) note_monitors();
+    if (options_.uses_store) session_.note("store", std::to_string(replies_) + " " + std::to_string(edges_));
     session_.finish();
     if (session_.outcome() == Outcome::kLeft) return kExitLeft;
     return session_.outcome() == Outcome::kStopped ? kExitStopped : kExitFinished;
@@ -81,6 +83,7 @@ class Program {
     if (std::to_string(batch.step) == options_.note_gradient_of_step) note_gradient();
     if (rank != session_.rank() || world_size != session_.world_size())
       throw BrokenPromise("rank changed within a step");
+    if (options_.uses_store) use_store(batch.step);
     if (options_.reduce) update();
     pass(Moment::kUpdating, batch.step);
     session_.commit_step({.loss = 1.0 / static_cast<double>(batch.step)});
@@ -123,6 +126,19 @@ class Program {
     first_worker_ = session_.worker_id();
     session_.sum(own_.data(), own_.size());
     session_.broadcast(&first_worker_, sizeof first_worker_);
+  }
+
+  // Who saved what and when is in the data.
+  void use_store(std::uint64_t step) {
+    const std::uint64_t mine[] = {session_.worker_id(), step};
+    session_.save("who", mine, sizeof mine, step);
+    std::uint64_t theirs[2] = {};
+    const auto rank = (session_.rank() + 1) % session_.world_size();
+    const auto reply = session_.request(rank, "who", 0, theirs, sizeof theirs);
+    if (reply.found && (theirs[1] != reply.version || theirs[0] == 0)) throw BrokenPromise("the store mixes versions");
+    if (reply.found && theirs[0] != session_.worker_id()) ++replies_;
+    if (session_.request(rank, "nothing", 0, theirs, sizeof theirs).found) throw BrokenPromise("the store invents");
+    if (step % 5 == 0) edges_ = session_.minimum_spanning_tree().size();
   }
 
   void note_monitors() {
@@ -182,6 +198,8 @@ class Program {
   std::vector<float> gradient_;
   std::vector<float> own_{1, 1};
   std::uint64_t first_worker_ = 0;
+  std::uint64_t replies_ = 0;
+  std::uint64_t edges_ = 0;
   bool late_joiner_ = false;
   std::uint64_t last_computed_ = 0;
   Session session_;

@@ -150,6 +150,16 @@ ET_API et_status et_commit_step(et_session* session, const et_step_metrics* metr
 ET_API et_status et_last_step(const et_session* session, et_step_report* report);
 ET_API et_status et_sum(et_session* session, float* data, size_t count);
 ET_API et_status et_broadcast(et_session* session, void* data, size_t bytes);
+ET_API et_status et_enable_store(et_session* session);
+ET_API et_status et_save(et_session* session, const char* name, const void* data, size_t bytes, uint64_t version);
+/* `version`: the one that is wanted, 0 for the newest; then the one that was found, 0 for none. What cannot be had is
+ * ET_OK as well; et_last_error() says why, where it was not just missing. */
+ET_API et_status et_request(et_session* session, uint32_t rank, const char* name, void* data, size_t bytes,
+                            uint64_t* version);
+/* One for each rank. */
+ET_API et_status et_peer_latencies_us(et_session* session, double* latencies, size_t count);
+/* Pairs of ranks, one after the other; `count` numbers fit, then so many are there: 2 (world size - 1), or fewer. */
+ET_API et_status et_minimum_spanning_tree(et_session* session, uint32_t* edges, size_t* count);
 ET_API et_status et_get_monitors(const et_session* session, et_monitors* monitors);
 ET_API et_status et_measure_gradient_variance(et_session* session, uint64_t every_steps);
 ET_API et_status et_request_resize(et_session* session, uint32_t workers);

@@ -39,6 +39,7 @@
 // between the last successful all_reduce() and commit_step() of the same step.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -48,6 +49,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #if defined(__GNUC__)
 #define ELASTICTRAIN_CPP_API __attribute__((visibility("default")))
@@ -117,6 +119,17 @@ struct RunMonitors {
 // What workers exchange in a step: the gradient of all, or their models, with all others or with one.
 enum class Synchronization { kGradients, kAveraging, kPairAveraging };
 
+struct StoreReply {
+  bool found = false;
+  std::uint64_t version = 0;
+  std::string problem;  // why there is no answer; empty where there is one
+};
+
+struct TreeEdge {  // between ranks
+  std::uint32_t from = 0;
+  std::uint32_t to = 0;
+};
+
 // What changed at the last boundary; given to the callback on the training thread, inside commit_step() or start(). A
 // recovery in the middle of a step is told at its end.
 struct Change {
@@ -173,6 +186,19 @@ class ELASTICTRAIN_CPP_API Session {
   // returned, and the memory must stay valid until commit_step().
   void sum(float* data, std::size_t count);
   void broadcast(void* data, std::size_t bytes);
+
+  // A store of named, versioned copies that any other worker may read at any time, whatever this one is doing: who
+  // saves takes no part in a request. enable_store() before start(), on all workers; others are known from the first
+  // all-reduce after a change on. Versions count from 1, the newest three of a name are kept; request() of version 0
+  // means the newest. What cannot be had is a reply, not an error of the session.
+  void enable_store();
+  void save(std::string_view name, const void* data, std::size_t bytes, std::uint64_t version);
+  StoreReply request(std::uint32_t rank, std::string_view name, std::uint64_t version, void* data, std::size_t bytes,
+                     std::chrono::milliseconds time_limit = std::chrono::seconds(5));
+  // With the store enabled: how long a short question to each rank takes, with its connection; -1: no answer in time.
+  std::vector<double> peer_latencies_us(std::chrono::milliseconds time_limit = std::chrono::seconds(1));
+  // The tree of least total latency over all workers; like sum(), on all workers in the same step.
+  std::vector<TreeEdge> minimum_spanning_tree(std::chrono::milliseconds time_limit = std::chrono::seconds(1));
 
   RunMonitors monitors() const;
   // Every so many steps (0: never), the same on all workers: the sum over the step's all-reduces of
