@@ -397,6 +397,10 @@ void Session::Impl::publish_seat(bool joined, const std::string& reason) {
            .local_rank = seat_.local_rank,
            .world_size = seat_.world_size(),
            .generation = seat_.generation};
+  const bool asked_to_average = seat_.synchronization != protocol::Synchronization::kGradients;
+  if (asked_to_average && !averages() && seat_.rank == 0) {
+    tell("synchronization", "gradients are averaged: the program shares no model; call share_model() for it");
+  }
   if (!on_change_) return;
   on_change_({.generation = view_.generation,
               .rank = view_.rank,
