@@ -150,8 +150,14 @@ void Session::Impl::ask(const protocol::WorkerRequest& request) {
 
 namespace {
 
-void check(bool is_right, const char* message) {
+void check(bool is_right, const std::string& message) {
   if (!is_right) throw SessionError(message);
+}
+
+std::string known_topologies() {
+  std::string names;
+  for (const auto name : protocol::kTopologyNames) names += (names.empty() ? "" : ", ") + std::string(name);
+  return names;
 }
 
 }  // namespace
@@ -175,7 +181,7 @@ void Session::request_synchronization(Synchronization synchronization) {
 }
 void Session::request_topology(std::string_view name) {
   check(protocol::topology_named(name).has_value(),
-        "request_topology(): there is no such topology; see network.topology in the help of `elastictrain check`");
+        "request_topology(): there is no topology \"" + std::string(name) + "\"; there are " + known_topologies());
   impl_->ask({.topology = std::string(name)});
 }
 
