@@ -109,7 +109,7 @@ static void trains(void) {
   CHECK(et_rank(session) == 0 && et_world_size(session) == 1 && !et_launched(session));
   CHECK(et_note(session, "accuracy", "1") == ET_OK);
   CHECK(et_get_monitors(session, &monitors) == ET_OK && monitors.size == sizeof monitors);
-  CHECK(!monitors.has_noise_scale && monitors.gradient_variance == 0 && monitors.step_us > 0);
+  CHECK(!monitors.has_noise_scale && monitors.gradient_variance < 1e-6 && monitors.step_us > 0);
   asks(session);
   CHECK(et_finish(session) == ET_OK);
   et_session_destroy(session);
