@@ -106,8 +106,8 @@ void Ledger::set_sample_count(std::uint64_t count) {
 // The epochs before that of the checkpoint are complete in it.
 void Ledger::cover(const protocol::AuditStep& step) {
   if (sample_count_ == 0) waiting_covers_.push_back(step);
-  for (const auto& [number, epoch] : epochs_) {
-    if (number >= step.epoch || sample_count_ == 0) break;
+  const std::uint64_t complete = sample_count_ == 0 ? 0 : std::min(step.epoch, kMostCovered);
+  for (std::uint64_t number = 0; number < complete; ++number) {
     fill({.generation = step.generation, .step = step.step, .epoch = number, .count = sample_count_});
   }
   fill(step);

@@ -371,6 +371,20 @@ TEST_CASE("a supervisor that takes over knows the checkpoint before it knows how
   CHECK(ledger.summary().missing == 0);
 }
 
+TEST_CASE("a checkpoint holds the epochs before its own, also those that nobody has told of") {
+  Ledger ledger;
+  ledger.set_sample_count(40);
+  protocol::WorkerAudit held{{used_in(3, 9, 2, 0, 20)}, 1};
+  held.from_checkpoint = true;
+  CHECK(ledger.record(WorkerId{4}, held).empty());
+  CHECK(ledger.summary().epochs == 3);
+  CHECK(ledger.summary().samples == 100);
+  CHECK(ledger.summary().missing == 0);
+  // Whoever used them brings its account late.
+  CHECK(ledger.record(WorkerId{1}, {{used_in(1, 1, 0, 0, 40), used_in(1, 5, 1, 0, 40)}, 1}).empty());
+  CHECK(ledger.summary().samples == 100);
+}
+
 TEST_CASE("gaps are what is not there") {
   IntervalSet set;
   set.add(10, 10);
