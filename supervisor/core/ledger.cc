@@ -286,6 +286,9 @@ Ledger::Summary Ledger::summary() const {
     summary.repeated += epoch.repeated;
     summary.missing += missing_in(number, epoch);
   }
+  if (epochs_.empty()) return summary;
+  const std::uint64_t end = epochs_.rbegin()->second.positions.end();
+  summary.open = sample_count_ > end ? sample_count_ - end : 0;
   return summary;
 }
 

@@ -52,6 +52,7 @@ class Ledger {
     std::uint64_t epochs = 0;
     std::uint64_t samples = 0;
     std::uint64_t missing = 0;
+    std::uint64_t open = 0;  // of the last epoch, after the last position that anybody used
     std::uint64_t repeated = 0;
     std::uint64_t hashes_compared = 0;
     std::uint64_t unequal_hashes = 0;

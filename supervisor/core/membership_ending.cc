@@ -130,14 +130,15 @@ void Membership::Impl::advance_end() {
 
 // An agent that was given up for its silence may only have been stopped: what its workers used follows when it goes on.
 bool Membership::Impl::awaits_accounts() {
-  if (finished_.empty() || silent_.empty()) return false;
-  const std::uint64_t missing = ledger_.summary().missing;
-  if (missing == 0) return false;
+  if (finished_.empty() || silent_.empty() || !ledger_.used()) return false;
+  const Ledger::Summary audit = ledger_.summary();
+  if (audit.missing == 0 && audit.open == 0) return false;
   if (accounts_timer_ != 0) return true;
   accounts_timer_ = arm({TimerKind::kEnd, {}, {}}, now_ + settings_.grace);
   std::vector<std::uint64_t> agents;
   for (AgentId id : silent_) agents.push_back(id.value);
-  journal("accounts_awaited", Fields().number("missing", missing).numbers("agents", agents));
+  journal("accounts_awaited",
+          Fields().number("missing", audit.missing).number("open", audit.open).numbers("agents", agents));
   tell(Tell::Level::kInfo, "waiting for the last accounts of " + counted(agents.size(), "host") +
                                " that went silent, at most " + std::to_string(settings_.grace.count()) + " ms");
   return true;

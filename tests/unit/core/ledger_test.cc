@@ -380,6 +380,7 @@ TEST_CASE("a checkpoint holds the epochs before its own, also those that nobody 
   CHECK(ledger.summary().epochs == 3);
   CHECK(ledger.summary().samples == 100);
   CHECK(ledger.summary().missing == 0);
+  CHECK(ledger.summary().open == 20);
   // Whoever used them brings its account late.
   CHECK(ledger.record(WorkerId{1}, {{used_in(1, 1, 0, 0, 40), used_in(1, 5, 1, 0, 40)}, 1}).empty());
   CHECK(ledger.summary().samples == 100);
