@@ -51,6 +51,10 @@ class WorkerProcess {
   enum class Reduced : std::uint8_t { kDone, kRepeat, kDiscard, kEnd };
   enum class Entry : std::uint8_t { kIn, kAgain, kOut };
 
+  struct Received {
+    Generation generation = 0;
+    state::Progress progress;
+  };
   struct Receiving {
     std::size_t outstanding = 0;  // slices
     std::optional<Snapshot> header;
@@ -69,7 +73,7 @@ class WorkerProcess {
   void say(protocol::WorkerUp message);
   void heartbeat();
 
-  // The training thread (training.cc).
+  // The training thread (training.cc, accounts.cc).
   Task<> live();
   Task<Entry> get_in();
   Task<Entry> begin_first_generation();
@@ -101,7 +105,7 @@ class WorkerProcess {
   bool part_counts(const state::WorkerShare& share) const;
   void audit(const CommittedStep& step);
   void audit_for_the_lost(const std::vector<WorkerId>& holders);
-  void audit_checkpoint();
+  void account_for_state(Generation generation, const state::Progress& progress);
   void tell_audits();
   void leave(const protocol::GenerationPlan& plan);
   bool used_up() const;
@@ -148,6 +152,7 @@ class WorkerProcess {
   std::deque<protocol::AuditStep> recent_parts_;          // of all members; `state_hash` holds the worker
   protocol::WorkerAudit audits_;                          // of its own, that go with the next heartbeat
   std::vector<protocol::WorkerAudit> audits_for_others_;  // the same
+  std::optional<Received> received_;                      // as a joiner, until it is told
   std::uint64_t audit_batch_ = 0;
   bool checkpoint_writing_ = false;
   WaitPoint wait_;
