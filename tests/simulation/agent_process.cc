@@ -128,6 +128,7 @@ void AgentProcess::attempt_failed() {
 
 void AgentProcess::gone() {
   if (std::exchange(orphaned_, true)) return;
+  world_.lose_accounts();
   world_.say(id_, [] { return "gives the supervisor up"; });
   connection_ = nullptr;
   for (const WorkerId worker : workers_) {
@@ -269,6 +270,7 @@ void AgentProcess::end_if_empty() {
 }
 
 void AgentProcess::end() {
+  if (!world_.supervisor->hears(id_, connection_)) world_.lose_accounts();
   if (connection_) connection_->up.close(true);
   connection_ = nullptr;
   life_ = std::make_shared<char>();
@@ -278,6 +280,7 @@ void AgentProcess::end() {
 
 void AgentProcess::kill() {
   world_.say(id_, [] { return "is killed"; });
+  world_.lose_accounts();
   life_ = std::make_shared<char>();
   for (const WorkerId id : workers_) {
     if (WorkerProcess* process = world_.worker(id)) process->die(0, SIGKILL);
@@ -289,6 +292,7 @@ void AgentProcess::kill() {
 }
 
 void AgentProcess::vanish() {
+  world_.lose_accounts();
   life_ = std::make_shared<char>();
   for (const WorkerId id : workers_) {
     if (WorkerProcess* process = world_.worker(id)) process->die(0, SIGKILL);

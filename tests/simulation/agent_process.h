@@ -34,6 +34,8 @@ class AgentProcess {
   void vanish();  // with its machine
   void pause();
   void resume();
+  bool paused() const { return paused_; }
+  const Connection* connection() const { return connection_; }
   void break_connection();
   void notice();  // its probe says that the host goes away
 

@@ -257,7 +257,6 @@ void Life::hurt_agent() {
       agent->host().away = true;
       return agent->notice();
     default:
-      audits_may_be_lost_ = true;
       return agent->kill();
   }
 }
@@ -274,7 +273,6 @@ void Life::heal_host(Host& host) {
 
 void Life::hurt_host() {
   Host& host = any_host();
-  audits_may_be_lost_ = true;
   switch (dice_.below(4)) {
     case 0:
       world_->power_off(host);
@@ -455,8 +453,7 @@ void Life::check_end() {
   world_->truth.check_all_answered();
   if (*world_->exit_status != 0 || program.audit_every == 0) return;
   world_->truth.check_ledger_repeats_nothing();
-  const bool audits_are_lost = audits_may_be_lost_ || world_->truth.saw("agent_lost") || !world_->untold.empty();
-  if (!audits_are_lost) world_->truth.check_ledger_agrees(program.epochs);
+  if (!world_->accounts_lost && world_->untold.empty()) world_->truth.check_ledger_agrees(program.epochs);
 }
 
 bool Life::status_is_explained() const {

@@ -63,7 +63,6 @@ class Life {
   bool healed_ = false;
   bool stop_asked_ = false;
   bool crashed_by_itself_ = false;
-  bool audits_may_be_lost_ = false;  // with an agent or a machine
 };
 
 }  // namespace elastictrain::simulation

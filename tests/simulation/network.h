@@ -50,6 +50,7 @@ class Pipe {
     if (!keeps_what_travels) ++epoch_, held_.clear();
     schedule({Message{}, true});
   }
+  bool holds_back() const { return !held_.empty(); }
   void look_again() {
     while (!held_.empty() && !cut_()) {
       const Item item = std::move(held_.front());

@@ -49,6 +49,7 @@ void SupervisorProcess::crash() {
   crashed_ = true;
   life_ = std::make_shared<char>();
   for (auto& [id, entry] : entries_) {
+    if (entry.connection && world_.agent(id) == nullptr) world_.lose_accounts();  // its last words are on their way
     if (entry.connection) entry.connection->down.close(world_.dice.chance(0.5));
     entry.connection = nullptr;
   }
@@ -76,6 +77,7 @@ void SupervisorProcess::accept(AgentId agent, Connection& accepted) {
         const auto found = entries_.find(agent);
         if (found == entries_.end() || found->second.stopping) {
           world_.say(kName, [&] { return "turns " + to_string(agent) + " away"; });
+          world_.lose_accounts();
           connection->down.send(StopAgent{0});
           connection->down.close(true);
           return;
@@ -93,6 +95,11 @@ void SupervisorProcess::accept(AgentId agent, Connection& accepted) {
       [this, agent, connection, life = std::weak_ptr(life_)] {
         if (!life.expired() && entries_[agent].connection == connection) closed(agent);
       });
+}
+
+bool SupervisorProcess::hears(AgentId agent, const Connection* connection) const {
+  const auto found = entries_.find(agent);
+  return !crashed_ && connection != nullptr && found != entries_.end() && found->second.connection == connection;
 }
 
 void SupervisorProcess::closed(AgentId agent) {
@@ -301,6 +308,7 @@ void SupervisorProcess::perform(const core::Reply& action) {
 
 // As the real one closes down: agents end their workers and themselves; what does not is ended by force.
 void SupervisorProcess::perform(const core::EndRun& action) {
+  world_.lose_what_is_away();
   world_.exit_status = action.exit_status;
   world_.exit_reason = action.reason;
   closing_ = true;

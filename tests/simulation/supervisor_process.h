@@ -31,6 +31,7 @@ class SupervisorProcess {
 
   bool listens() const { return !crashed_; }
   bool crashed() const { return crashed_; }
+  bool hears(AgentId agent, const Connection* connection) const;
   const core::Membership& machine() const { return membership_; }
 
   void accept(AgentId agent, Connection& connection);

@@ -20,7 +20,6 @@ void Truth::violated(const std::string& check, const std::string& text) {
 // The supervisor
 
 void Truth::journaled(const std::string& event, const std::vector<std::pair<std::string, std::string>>& fields) {
-  events_.insert(event);
   if (event == "audit") {
     for (const auto& [name, value] : fields) audit_[name] = std::strtoull(value.c_str(), nullptr, 10);
   }

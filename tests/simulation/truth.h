@@ -75,7 +75,6 @@ class Truth {
   void check_all_answered();
   void check_ledger_repeats_nothing();
   void check_ledger_agrees(std::uint64_t epochs);
-  bool saw(const std::string& event) const { return events_.contains(event); }  // in the journal
   Step surviving_steps() const { return history_.size(); }
   bool is_void(Generation generation, Step step) const;
 
@@ -117,7 +116,6 @@ class Truth {
   std::set<Generation> fences_;
   std::map<Generation, Step> first_steps_;
   std::set<std::pair<std::string, Generation>> journaled_;
-  std::set<std::string> events_;
   std::map<WorkerId, Worker> workers_;
   std::vector<CommittedStep> history_;  // index = step - 1
   std::map<std::pair<Generation, Step>, Chain> chains_;

@@ -141,6 +141,15 @@ void World::look_again() {
   plane.look_again();
 }
 
+void World::lose_what_is_away() {
+  for (const auto& [id, process] : agents) {
+    if (process->paused() || !supervisor->hears(id, process->connection())) lose_accounts();
+  }
+  for (const auto& connection : connections_) {
+    if (connection->up.holds_back()) lose_accounts();
+  }
+}
+
 void World::power_off(Host& lost) {
   say(lost.name, [] { return "loses its power"; });
   lost.on = false;

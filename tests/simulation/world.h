@@ -88,6 +88,10 @@ class World {
   bool finished = false;  // some worker reached the end of the data
   // Workers that died with an account which none of those who know of it has given since.
   std::set<WorkerId> untold;
+  // An agent ended, or is not listened to any more, that may hold accounts of workers that are gone.
+  bool accounts_lost = false;
+  void lose_accounts() { accounts_lost = accounts_lost || !exit_status; }
+  void lose_what_is_away();  // the end of a run does not wait for it for ever
 
   Host& host(const std::string& name);
   AgentProcess* agent(AgentId id);
