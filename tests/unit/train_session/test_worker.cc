@@ -181,7 +181,9 @@ class Program {
   void update() {
     const auto rate = static_cast<float>(0.01 * session_.learning_rate_factor());
     if (options_.shares_own_data) {
-      if (own_[0] < 1 || own_[1] < own_[0]) throw BrokenPromise("a sum lacks this worker's part");
+      const auto most = static_cast<float>(session_.world_size());
+      if (own_[0] < 1 || own_[0] > most || own_[1] < own_[0])
+        throw BrokenPromise("a sum of other parts than the workers'");
       gradient_[0] += own_[0] + 0.1F * own_[1];
       gradient_[1] += static_cast<float>(first_worker_);
     }
