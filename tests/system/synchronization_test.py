@@ -1,0 +1,57 @@
+"""Real runs whose workers average models: through a loss, a growth and the way back to averaged gradients."""
+
+import os
+import signal
+
+import harness
+from harness import Case, Run, job, members, pids
+
+FAST = {"cool_down_ms": 500}
+
+
+class Synchronization(Case):
+    def wait_synchronization(self, run, name):
+        return run.wait_status(lambda s: s["phase"] == "running" and s.get("synchronization") == name, what=name)
+
+    def end(self, run):
+        run.wait_more_steps(20)
+        run.do("stop", run.name)
+        self.assertEqual(run.wait(), 0)
+        run.wait_no_processes()
+        self.assert_steps_continue(run)
+        self.assert_audit_clean(run)
+
+    def through_a_loss_and_a_growth(self, strategy):
+        with Run(job(workers=(1, 3, 4), failures=FAST, synchronization={"strategy": strategy})) as run:
+            before = pids(run.wait_size(3))
+            self.wait_synchronization(run, strategy)
+            run.wait_step(15)
+            os.kill(before[1], signal.SIGKILL)
+            run.wait_status(lambda s: s["phase"] == "running" and len(members(s)) == 3 and before[1] not in pids(s),
+                            what="the replacement")
+            run.do("resize", run.name, 4)
+            run.wait_size(4)
+            run.wait_more_steps(10)
+            self.assertEqual([pid for pid in pids(run.status()) if pid in before], [before[0], before[2]])
+            self.end(run)
+
+    def test_models_are_averaged_with_all(self):
+        self.through_a_loss_and_a_growth("averaging")
+
+    def test_models_are_averaged_in_pairs(self):
+        self.through_a_loss_and_a_growth("pair-averaging")
+
+    def test_a_policy_goes_back_to_gradients_and_the_workers_are_equal_again(self):
+        config = job(workers=(1, 3, 3), synchronization={"strategy": "averaging"},
+                     policy={"name": "adasgd", "interval_ms": 300})
+        config["policy.adasgd"] = {"until_step": 60, "above_workers": 0}
+        with Run(config) as run:
+            self.wait_synchronization(run, "averaging")
+            self.wait_synchronization(run, "s-sgd")
+            self.assertEqual(run.events("decided")[-1]["code"], "gradients")
+            self.assertGreaterEqual(run.last_step(), 60)
+            self.end(run)
+
+
+if __name__ == "__main__":
+    harness.main()
