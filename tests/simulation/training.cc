@@ -132,6 +132,8 @@ Task<WorkerProcess::Entry> WorkerProcess::begin_first_generation() {
   if (rank() == 0 && progress_.committed_step > 0) {
     account_for_state(seat_.generation, progress_);
     tell_audits();
+  } else {
+    received_ = Received{seat_.generation, progress_};
   }
   say(WorkerActive{seat_.generation, progress_.committed_step + 1, 0});
   co_return Entry::kIn;

@@ -176,6 +176,7 @@ class __attribute__((visibility("hidden"))) Session::Impl {
   bool end_before_start(Outcome outcome);
   // False: the generation that was promised did not come; another one may.
   bool begin_first_generation(session::TakenSeat taken);
+  void account_for_checkpoint();
   Status replicate_from_first_rank();
   bool join(session::TakenSeat taken);
   bool receive_header(Promise promise);
@@ -232,7 +233,7 @@ class __attribute__((visibility("hidden"))) Session::Impl {
     Generation generation = 0;
     state::Progress progress;
   };
-  std::optional<Received> received_;  // as a joiner, in audit mode; until it is told
+  std::optional<Received> received_;  // from others, in audit mode; until it is told
   std::optional<Step> resumed_step_;  // of the checkpoint that this worker began with
   bool earlier_checkpoints_ = false;  // some were there when this worker began
   std::uint64_t permutation_epoch_ = ~std::uint64_t{0};

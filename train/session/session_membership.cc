@@ -69,16 +69,22 @@ bool Session::Impl::begin_first_generation(session::TakenSeat taken) {
   if (!plane_->enter_loop(progress_.committed_step, true)) return false;
   replica_is_whole_ = true;
   enter_lineage(plan.generation, progress_.committed_step + 1, plan.lineage, earlier_checkpoints_);
-  const bool has_read_checkpoint = progress_.committed_step > 0 && resumed_step_ == progress_.committed_step;
-  if (has_read_checkpoint && environment_.audit_every != 0) {
-    audit_log_.add_state(seat_.generation, progress_);
-    tell_audits();  // nobody else can
-  }
+  if (progress_.committed_step > 0 && environment_.audit_every != 0) account_for_checkpoint();
   monitors_.seated(seat_.generation, progress_.committed_step);
   plane_->send(protocol::WorkerActive{plan.generation, progress_.committed_step + 1, 0});
   step_log_.event("ready", seat_.rank, seat_.world_size(), seat_.generation);
   publish_seat(true, plan.reason);
   return true;
+}
+
+// What it holds is told by whoever has read it; the others tell it when that one is lost.
+void Session::Impl::account_for_checkpoint() {
+  if (resumed_step_ != progress_.committed_step) {
+    received_ = Received{seat_.generation, progress_};
+    return;
+  }
+  audit_log_.add_state(seat_.generation, progress_);
+  tell_audits();
 }
 
 Status Session::Impl::replicate_from_first_rank() {

@@ -59,6 +59,30 @@ std::string stem(Step step, Generation generation) {
   return "step-" + std::to_string(step) + ".gen-" + std::to_string(generation);
 }
 
+TEST_CASE("who was handed a checkpoint's state tells what it holds when the one that read it is lost") {
+  Directory directory;
+  Step stopped_at = 0;
+  {
+    FakeRun run;
+    stopped_at = train(run, directory, 1, 5);
+  }
+  FakeRun run;
+  run.set_environment("ELASTICTRAIN_CHECKPOINT_DIR", directory.path());
+  run.set_environment("ELASTICTRAIN_RESUME", "1");
+  const std::vector<WorkerId> workers{run.spawn_ready(), run.spawn_ready()};
+  run.change_to(workers);
+  run.wait_step(workers[1], stopped_at + 3);
+  CHECK(run[workers[1]].told_of_state.empty());
+  run.kill(workers[0]);
+  run.wait_exit(workers[0]);
+  run.recover();
+  run.wait_step(workers[1], run.committed().at(run.generation()).resume_step + 2);
+  REQUIRE_FALSE(run[workers[1]].told_of_state.empty());
+  CHECK(run[workers[1]].told_of_state.front().step == stopped_at);
+  run.stop();
+  run.wait_exit(workers[1]);
+}
+
 TEST_CASE("checkpoints are written while training goes on, and as many as wanted are kept") {
   Directory directory;
   FakeRun run;
