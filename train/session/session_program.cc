@@ -118,7 +118,8 @@ RunMonitors Session::Impl::run_monitors() const {
                        .compute_us = last_times_.compute_us,
                        .communicate_us = last_times_.communicate_us,
                        .update_us = last_times_.update_us};
-  if (!seat_.communicator) return monitors;
+  // While the reducer uses the communicator nobody else may.
+  if (!seat_.communicator || async_pending_) return monitors;
   const auto traffic = seat_.communicator->traffic();
   monitors.bytes_sent = traffic.bytes_sent;
   monitors.bytes_received = traffic.bytes_received;

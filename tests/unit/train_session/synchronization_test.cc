@@ -220,6 +220,22 @@ TEST_CASE("a run goes over to averaging and back at step boundaries, and grows a
   }
 }
 
+TEST_CASE("a program that shares no model trains with averaged gradients, and the run is told why") {
+  const TestWorkerOptions options{.max_steps = 20, .parameters = 30, .shares_model = false};
+  FakeRun run(options);
+  run.synchronize_by(Synchronization::kAveraging);
+  const auto workers = spawn_ready(run, 2, options);
+  run.change_to(workers);
+  run.wait_all_exited();
+  CHECK(run[workers[0]].notes["synchronization"].find("share_model()") != std::string::npos);
+  CHECK(run[workers[1]].notes.empty());
+  REQUIRE(run[workers[0]].audit.size() == 20);
+  for (std::size_t step = 0; step < 20; ++step) {
+    CHECK(run[workers[0]].audit[step].hashed);
+    CHECK(run[workers[0]].audit[step].state_hash == run[workers[1]].audit[step].state_hash);
+  }
+}
+
 TEST_CASE("a joiner gets one worker's replica, not slices of several") {
   const TestWorkerOptions options{.parameters = 3000, .traces_weight = true};
   FakeRun run(options);

@@ -29,7 +29,11 @@ class Program {
   explicit Program(const TestWorkerOptions& options)
       : options_(options), weights_(options.parameters), momentum_(options.parameters), gradient_(options.parameters) {
     for (std::size_t i = 0; i < weights_.size(); ++i) weights_[i] = static_cast<float>(getpid() % 1000 + i);
-    session_.share_model("weights", weights_.data(), weights_.size());
+    if (options.shares_model) {
+      session_.share_model("weights", weights_.data(), weights_.size());
+    } else {
+      session_.share_state("weights", weights_.data(), weights_.size() * sizeof(float));
+    }
     session_.share_state("momentum", momentum_.data(), momentum_.size() * sizeof(float));
     session_.set_data({.sample_count = options.sample_count,
                        .epochs = options.epochs,

@@ -39,7 +39,8 @@ struct TestWorkerOptions {
   bool quits_in_the_middle = false;      // an exception out of the loop in step 3
   // Sums and broadcasts data of its own in every step, between the buckets; what comes of it goes into the update.
   bool shares_own_data = false;
-  bool uses_store = false;            // saves in every step and asks the next rank; notes what came of it at the end
+  bool shares_model = true;          // false: its weights are state like any other
+  bool uses_store = false;           // saves in every step and asks the next rank; notes what came of it at the end
   std::uint64_t variance_every = 0;  // notes the gradient variance, the noise scale and the slowest rank at the end
   std::string schedule;              // of sizes, which it asks for
   bool traces_weight = false;  // appends its first weight to a file (trace_path()) after every step, and at the end

@@ -1,0 +1,30 @@
+"""A training program adapts its own run: what it asks for comes true, and the journal says that the program asked."""
+
+import os
+
+import harness
+from harness import Case, Run, job
+
+PROGRAM = os.environ.get("ELASTICTRAIN_ADAPTING_PROGRAM", "")
+
+
+class Program(Case):
+    def test_it_asks_for_another_size_and_for_averaged_gradients_and_gets_both(self):
+        config = job(workers=(1, 2, 3), command=[PROGRAM], synchronization={"strategy": "averaging"})
+        with Run(config) as run:
+            self.assertEqual(run.wait(60), 0)
+            run.wait_no_processes()
+            self.assert_audit_clean(run)
+            self.assertEqual([change["kind"] for change in run.events("generation")], ["start", "grow", "reshare"])
+            self.assertEqual([asked["target"] for asked in run.events("program_requested")], [3, 0])
+            self.assertTrue(run.events("resize_requested", target=3, reason="asked by the program"))
+            self.assertTrue(run.events("reshared", wished_synchronization="s-sgd"))
+            notes = {note["key"]: note["value"] for note in run.events("note")}
+            self.assertEqual(notes["samples_of_all"], "48", "16 of each of three workers")
+            self.assertEqual(notes["read_from_a_peer"], "yes")
+            self.assertGreater(float(notes["gradient_variance"]), 0)
+            self.assertAlmostEqual(float(notes["weight"]), 3, delta=0.2)
+
+
+if __name__ == "__main__":
+    harness.main()
