@@ -27,8 +27,8 @@ class OrPolicy final : public PerJobPolicy<OrState> {
         price_per_hour_(number(parameters, "price_per_worker_hour")),
         with_utility_(!text(parameters, "utility").empty()),
         utility_(parse_utility(with_utility_ ? text(parameters, "utility") : "linear:0,1")) {
-    rules_.increment = static_cast<std::uint32_t>(number(parameters, "increment"));
-    rules_.min_consecutive_passes = static_cast<std::uint32_t>(number(parameters, "min_consecutive_passes"));
+    rules_.increment = whole(parameters, "increment");
+    rules_.min_consecutive_passes = whole(parameters, "min_consecutive_passes");
     rules_.min_batches_for_staying = number(parameters, "min_batches_for_staying");
   }
 

@@ -186,8 +186,8 @@ PolicySpec noise_batch_policy() {
         settings.growth = number(parameters, "growth");
         settings.min_steps = number(parameters, "min_steps");
         settings.below_base = flag(parameters, "below_base");
-        settings.min_per_worker = static_cast<std::uint32_t>(number(parameters, "min_per_worker"));
-        settings.max_per_worker = static_cast<std::uint32_t>(number(parameters, "max_per_worker"));
+        settings.min_per_worker = whole(parameters, "min_per_worker");
+        settings.max_per_worker = whole(parameters, "max_per_worker");
         settings.epoch_samples = number(parameters, "epoch_samples");
         return std::make_unique<NoiseBatch>(settings);
       }};

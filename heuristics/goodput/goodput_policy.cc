@@ -240,9 +240,8 @@ std::unique_ptr<Policy> make(const Parameters& parameters) {
   settings.utility_high = std::max(number(parameters, "utility_high"), settings.utility_low);
   settings.adapt_batch = flag(parameters, "adapt_batch");
   settings.adapt_size = flag(parameters, "adapt_size");
-  settings.min_per_worker = static_cast<std::uint32_t>(number(parameters, "min_per_worker"));
-  settings.max_per_worker =
-      std::max(static_cast<std::uint32_t>(number(parameters, "max_per_worker")), settings.min_per_worker);
+  settings.min_per_worker = whole(parameters, "min_per_worker");
+  settings.max_per_worker = std::max(whole(parameters, "max_per_worker"), settings.min_per_worker);
   settings.refit_s = number(parameters, "refit_s");
   settings.settle_steps = number(parameters, "settle_steps");
   settings.hysteresis = number(parameters, "hysteresis");

@@ -68,6 +68,7 @@ struct CheckedParameters {
 CheckedParameters check_parameters(const PolicySpec& spec, const Parameters& given);
 
 double number(const Parameters& parameters, const std::string& name);
+std::uint32_t whole(const Parameters& parameters, const std::string& name);
 bool flag(const Parameters& parameters, const std::string& name);
 const std::string& text(const Parameters& parameters, const std::string& name);
 

@@ -86,6 +86,10 @@ double number(const Parameters& parameters, const std::string& name) {
   return std::get<double>(parameters.at(name));
 }
 
+std::uint32_t whole(const Parameters& parameters, const std::string& name) {
+  return static_cast<std::uint32_t>(number(parameters, name));
+}
+
 bool flag(const Parameters& parameters, const std::string& name) {
   return std::get<bool>(parameters.at(name));
 }

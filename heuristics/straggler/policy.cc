@@ -58,8 +58,7 @@ class Stragglers final : public PerJobPolicy<Watch> {
   explicit Stragglers(const Parameters& parameters)
       : detector_(text(parameters, "detector")),
         least_slowdown_(number(parameters, "least_slowdown")),
-        robust_{least_slowdown_, static_cast<std::uint32_t>(number(parameters, "least_steps")),
-                number(parameters, "least_seconds")},
+        robust_{least_slowdown_, whole(parameters, "least_steps"), number(parameters, "least_seconds")},
         rank_0_exempt_(flag(parameters, "rank_0_exempt")) {
     const std::string& action = text(parameters, "action");
     action_ = action == "replace"     ? Action::kReplace
@@ -69,7 +68,7 @@ class Stragglers final : public PerJobPolicy<Watch> {
     rebalance_.least_gain = number(parameters, "least_gain");
     rebalance_.recovered_below = least_slowdown_ / 2;
     replace_.per_hour = number(parameters, "replacements_per_hour");
-    replace_.check_steps = static_cast<std::uint32_t>(number(parameters, "check_steps"));
+    replace_.check_steps = whole(parameters, "check_steps");
   }
 
  protected:
