@@ -13,9 +13,12 @@ using heuristics::JobView;
 using heuristics::Reason;
 using nlohmann::json;
 
+template <class T, class Wanted>
+concept Of = std::is_same_v<std::remove_const_t<T>, Wanted>;
+
 // One list of members for both directions: `use(name, value)`.
-template <class Use, class T>
-void each_field(Use use, T& v) requires std::is_same_v<std::remove_const_t<T>, Interval> {
+template <class Use, Of<Interval> T>
+void each_field(Use use, T& v) {
   use("begin_s", v.begin_s);
   use("end_s", v.end_s);
   use("workers", v.workers);
@@ -25,8 +28,8 @@ void each_field(Use use, T& v) requires std::is_same_v<std::remove_const_t<T>, I
   use("warm_up", v.warm_up);
 }
 
-template <class Use, class T>
-void each_field(Use use, T& v) requires std::is_same_v<std::remove_const_t<T>, heuristics::WorkerView> {
+template <class Use, Of<heuristics::WorkerView> T>
+void each_field(Use use, T& v) {
   use("id", v.id);
   use("rank", v.rank);
   use("host", v.host);
@@ -39,8 +42,8 @@ void each_field(Use use, T& v) requires std::is_same_v<std::remove_const_t<T>, h
   use("update_s", v.update_s);
 }
 
-template <class Use, class T>
-void each_field(Use use, T& v) requires std::is_same_v<std::remove_const_t<T>, heuristics::GradientNorms> {
+template <class Use, Of<heuristics::GradientNorms> T>
+void each_field(Use use, T& v) {
   use("count", v.count);
   use("local_square", v.local_square);
   use("global_square", v.global_square);
@@ -48,8 +51,8 @@ void each_field(Use use, T& v) requires std::is_same_v<std::remove_const_t<T>, h
   use("global_batch", v.global_batch);
 }
 
-template <class Use, class T>
-void each_field(Use use, T& v) requires std::is_same_v<std::remove_const_t<T>, heuristics::HostView> {
+template <class Use, Of<heuristics::HostView> T>
+void each_field(Use use, T& v) {
   use("name", v.name);
   use("host_class", v.host_class);
   use("slots", v.slots);
@@ -58,16 +61,16 @@ void each_field(Use use, T& v) requires std::is_same_v<std::remove_const_t<T>, h
   use("leaving", v.leaving);
 }
 
-template <class Use, class T>
-void each_field(Use use, T& v) requires std::is_same_v<std::remove_const_t<T>, heuristics::BatchRule> {
+template <class Use, Of<heuristics::BatchRule> T>
+void each_field(Use use, T& v) {
   use("per_worker", v.per_worker);
   use("max_global", v.max_global);
   use("at_limit", v.at_limit);
   use("max_share", v.max_share);
 }
 
-template <class Use, class T>
-void each_field(Use use, T& v) requires std::is_same_v<std::remove_const_t<T>, JobView> {
+template <class Use, Of<JobView> T>
+void each_field(Use use, T& v) {
   use("name", v.name);
   use("workers", v.workers);
   use("target", v.target);
@@ -94,35 +97,35 @@ void each_field(Use use, T& v) requires std::is_same_v<std::remove_const_t<T>, J
   use("cost", v.cost);
 }
 
-template <class Use, class T>
-void each_field(Use use, T& v) requires std::is_same_v<std::remove_const_t<T>, ClusterView> {
+template <class Use, Of<ClusterView> T>
+void each_field(Use use, T& v) {
   use("now_s", v.now_s);
   use("hosts", v.hosts);
   use("jobs", v.jobs);
 }
 
-template <class Use, class T>
-void each_field(Use use, T& v) requires std::is_same_v<std::remove_const_t<T>, heuristics::Replacement> {
+template <class Use, Of<heuristics::Replacement> T>
+void each_field(Use use, T& v) {
   use("worker", v.worker);
   use("reason", v.reason);
   use("other_host", v.other_host);
 }
 
-template <class Use, class T>
-void each_field(Use use, T& v) requires std::is_same_v<std::remove_const_t<T>, heuristics::WorkerSpeed> {
+template <class Use, Of<heuristics::WorkerSpeed> T>
+void each_field(Use use, T& v) {
   use("worker", v.worker);
   use("speed", v.speed);
 }
 
-template <class Use, class T>
-void each_field(Use use, T& v) requires std::is_same_v<std::remove_const_t<T>, Reason> {
+template <class Use, Of<Reason> T>
+void each_field(Use use, T& v) {
   use("code", v.code);
   use("text", v.text);
   use("numbers", v.numbers);
 }
 
-template <class Use, class T>
-void each_field(Use use, T& v) requires std::is_same_v<std::remove_const_t<T>, JobDecision> {
+template <class Use, Of<JobDecision> T>
+void each_field(Use use, T& v) {
   use("workers", v.workers);
   use("replacements", v.replacements);
   use("speeds", v.speeds);
@@ -133,8 +136,8 @@ void each_field(Use use, T& v) requires std::is_same_v<std::remove_const_t<T>, J
   use("reason", v.reason);
 }
 
-template <class Use, class T>
-void each_field(Use use, T& v) requires std::is_same_v<std::remove_const_t<T>, Decision> {
+template <class Use, Of<Decision> T>
+void each_field(Use use, T& v) {
   use("jobs", v.jobs);
 }
 
