@@ -11,6 +11,7 @@
 #include "cli/commands/run_flags.h"
 #include "cli/commands/run_parts.h"
 #include "cli/config/contradictions.h"
+#include "cli/config/key_value.h"
 #include "cli/config/schema.h"
 #include "cli/exit_code.h"
 #include "cli/output/figures.h"

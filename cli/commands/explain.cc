@@ -16,7 +16,6 @@
 #include "supervisor/journal_history.h"
 #include "supervisor/policy/replay.h"
 #include "supervisor/policy/view_json.h"
-#include "supervisor/run_record.h"
 
 namespace elastictrain::cli {
 namespace {
@@ -30,13 +29,10 @@ struct ExplainFlags {
   bool json = false;
 };
 
-// What the run was told; nothing for a journal without its run. Its paths count from where it was started, so this goes
-// there.
+// Its paths count from where the run was started, so this goes there.
 std::optional<RunConfig> recorded_config(const std::string& directory) {
-  const auto record = load_run_record(directory);
-  if (!record.ok()) return std::nullopt;
-  auto recorded = decode_recorded(record->config);
-  if (!recorded.ok()) return std::nullopt;
+  auto recorded = find_recorded(directory);
+  if (!recorded) return std::nullopt;
   std::error_code gone;
   std::filesystem::current_path(recorded->directory, gone);
   return std::move(recorded->config);
@@ -104,7 +100,8 @@ class Story {
 
 Result<RunConfig> chosen_config(const ExplainFlags& flags, const std::string& directory) {
   ConfigInputs inputs;
-  if (flags.journal.empty()) inputs.recorded = recorded_config(directory);
+  inputs.starts_nothing = true;
+  inputs.recorded = recorded_config(directory);
   if (!flags.policy.empty()) inputs.settings.push_back({"policy.name", flags.policy, "--policy " + flags.policy});
   for (const std::string& word : flags.set) {
     const std::size_t equals = word.find('=');
@@ -117,16 +114,14 @@ Result<RunConfig> chosen_config(const ExplainFlags& flags, const std::string& di
 }
 
 int explain(const ExplainFlags& flags) {
-  std::string directory;
   std::string path = flags.journal;
   if (path.empty()) {
     const auto found = find_run(flags.name);
     if (!found.ok()) return complain("explain", found.error());
-    directory = *found;
-    path = directory + "/" + control::kJournalName;
+    path = *found + "/" + control::kJournalName;
   }
   path = std::filesystem::absolute(path).string();
-  const auto config = chosen_config(flags, directory);
+  const auto config = chosen_config(flags, std::filesystem::path(path).parent_path().string());
   if (!config.ok()) return complain("explain", config.error());
   const policy::RunnerSettings settings = policy_settings(config->policy);
   const auto replay = policy::Replay::make(settings);
@@ -155,7 +150,10 @@ void add_explain(CLI::App& app, Invocation& invocation) {
   command->group(kGroupBeside);
   command->add_option("run", flags->name, "name of the run, when several are live; a run that has ended is fine too")
       ->type_name("NAME");
-  command->add_option("--journal", flags->journal, "a journal file in place of a run's own")->type_name("FILE");
+  command
+      ->add_option("--journal", flags->journal,
+                   "a journal file in place of a run's own; without the run's record beside it, name its --policy")
+      ->type_name("FILE");
   command->add_option("--policy", flags->policy, "the policy to replay through; default: the run's own")
       ->type_name("NAME");
   command->add_option("--set", flags->set, "another setting, for example --set policy.NAME.KEY=VALUE")

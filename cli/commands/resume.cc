@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/config/checks.h"
+#include "cli/config/key_value.h"
 #include "cli/config/schema.h"
 #include "cli/config/snapshot.h"
 #include "cli/config/text.h"
@@ -214,6 +215,14 @@ Result<RecordedRun> decode_recorded(const std::string& text) {
   } catch (const Json::exception&) {
     return useless;
   }
+}
+
+std::optional<RecordedRun> find_recorded(const std::string& directory) {
+  const auto record = load_run_record(directory);
+  if (!record.ok()) return std::nullopt;
+  auto recorded = decode_recorded(record->config);
+  if (!recorded.ok()) return std::nullopt;
+  return std::move(*recorded);
 }
 
 std::vector<std::string> find_differences(const RunConfig& before, const RunConfig& now) {

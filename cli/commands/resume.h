@@ -24,6 +24,9 @@ struct RecordedRun {
 std::string encode_recorded(const RecordedRun& run);
 Result<RecordedRun> decode_recorded(const std::string& text);
 
+// What the run of this directory was told; nothing where there is no record (any more), or one of no use.
+std::optional<RecordedRun> find_recorded(const std::string& directory);
+
 // What must not change under a run that goes on: the program and its hosts. One line for each difference.
 std::vector<std::string> find_differences(const RunConfig& before, const RunConfig& now);
 

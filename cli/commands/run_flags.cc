@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "cli/config/key_value.h"
 #include "cli/config/schema.h"
 #include "cli/config/text.h"
 
@@ -203,6 +204,7 @@ std::variant<LoadedConfig, ConfigError> load_from_flags(const RunFlags& flags, c
   inputs.environment = std::move(environment);
   inputs.program = program;
   inputs.recorded = recorded;
+  inputs.starts_nothing = flags.starts_nothing;
   if (!flags.config_file.empty()) {
     auto text = read_config_file(flags.config_file);
     if (!text.ok()) {

@@ -26,6 +26,7 @@ struct RunFlags {
   std::vector<std::string> variables;  // -x VAR or VAR=value
   std::string sizes;                   // -n
   std::vector<std::string> restarts;   // --max-restarts
+  bool starts_nothing = false;         // there need be nothing to run
 };
 
 void add_run_flags(CLI::App& command, const std::shared_ptr<RunFlags>& flags);

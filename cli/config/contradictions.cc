@@ -5,6 +5,7 @@
 #include <span>
 
 #include "cli/config/checks.h"
+#include "cli/config/key_value.h"
 #include "cli/config/schema.h"
 #include "cli/config/text.h"
 
@@ -31,7 +32,8 @@ std::uint64_t number(const LoadedConfig& loaded, const char* name) {
 
 class Finder {
  public:
-  explicit Finder(const LoadedConfig& loaded) : loaded_(loaded), config_(loaded.config) {}
+  Finder(const LoadedConfig& loaded, bool starts_nothing)
+      : loaded_(loaded), config_(loaded.config), starts_nothing_(starts_nothing) {}
 
   std::vector<Contradiction> find() {
     check_sizes();
@@ -76,6 +78,7 @@ class Finder {
 
   void check_what_to_run() {
     if (config_.command.empty() && !config_.use_trainer) {
+      if (starts_nothing_) return;
       add({}, "nothing to run: put a program after --, or give a config file with command or [trainer]");
     } else if (!config_.command.empty() && config_.use_trainer) {
       const std::string trainer = first_trainer_key();
@@ -167,6 +170,7 @@ class Finder {
 
   const LoadedConfig& loaded_;
   const RunConfig& config_;
+  const bool starts_nothing_;
   std::vector<Contradiction> found_;
 };
 
@@ -221,8 +225,8 @@ void settle_alternatives(LoadedConfig& loaded) {
   settle_program(loaded);
 }
 
-std::vector<Contradiction> find_contradictions(const LoadedConfig& loaded) {
-  return Finder(loaded).find();
+std::vector<Contradiction> find_contradictions(const LoadedConfig& loaded, bool starts_nothing) {
+  return Finder(loaded, starts_nothing).find();
 }
 
 }  // namespace elastictrain::cli

@@ -18,7 +18,8 @@ struct Contradiction {
 // policy.program.
 void settle_alternatives(LoadedConfig& loaded);
 
-std::vector<Contradiction> find_contradictions(const LoadedConfig& loaded);
+// Of a configuration that starts nothing, nobody asks for a program.
+std::vector<Contradiction> find_contradictions(const LoadedConfig& loaded, bool starts_nothing);
 
 // The time-outs in the order in which they must grow, for `check`.
 struct TimeoutOrder {

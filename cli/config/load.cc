@@ -5,6 +5,7 @@
 #include <set>
 
 #include "cli/config/contradictions.h"
+#include "cli/config/key_value.h"
 #include "cli/config/schema.h"
 #include "cli/config/toml_reader.h"
 
@@ -88,7 +89,9 @@ class Loader {
   }
 
   void check_whole() {
-    for (const Contradiction& wrong : find_contradictions(loaded_)) complain(wrong.message, wrong.level);
+    for (const Contradiction& wrong : find_contradictions(loaded_, inputs_.starts_nothing)) {
+      complain(wrong.message, wrong.level);
+    }
   }
 
   const ConfigInputs& inputs_;

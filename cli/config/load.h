@@ -39,6 +39,7 @@ struct ConfigInputs {
   std::vector<std::pair<std::string, std::string>> environment;
   std::vector<Setting> settings;
   std::vector<std::string> program;  // what stands behind "--"; replaces command or trainer
+  bool starts_nothing = false;       // there need be nothing to run
 };
 
 struct LoadedConfig {

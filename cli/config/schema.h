@@ -1,8 +1,7 @@
 // Purpose: the one table of configuration keys: name, type, unit, range, help, and the flag of its own where it has
 // one. The file reader, the environment, --set, the flags of `run`, `check` and the tests all walk it.
 //
-// Defaults are the member initializers of RunConfig. Messages of assign() do not name the place a value came from; the
-// caller adds it (file:line:col, flag, environment variable).
+// Defaults are the member initializers of RunConfig.
 #pragma once
 
 #include <cstdint>
@@ -68,9 +67,6 @@ struct KeySpec {
   bool flag_is_duration = false;  // the flag takes "90s" or "5m"; a bare number is seconds
 };
 
-// A value as a file, a flag or the environment gives it, before it is checked against the key.
-using Value = std::variant<bool, std::int64_t, double, std::string, std::vector<std::string>>;
-
 const std::vector<KeySpec>& schema();
 const KeySpec* find_key(std::string_view name);
 
@@ -79,16 +75,5 @@ std::pair<std::string_view, std::string_view> split_key(std::string_view name);
 
 // "ELASTICTRAIN_BATCH_PER_WORKER" for "batch.per_worker".
 std::string environment_name(const KeySpec& key);
-
-// "a whole number of milliseconds from 1 to 3600000".
-std::string describe_type(const KeySpec& key);
-
-Status assign(RunConfig& config, const KeySpec& key, const Value& value);
-
-// The same for a value that was typed as text (flag, environment, --set).
-Status assign_text(RunConfig& config, const KeySpec& key, std::string_view text);
-
-// The value as one would type it; a list joined with commas.
-std::string render_value(const RunConfig& config, const KeySpec& key);
 
 }  // namespace elastictrain::cli

@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "cli/config/key_value.h"
 #include "cli/config/schema.h"
 
 namespace elastictrain::cli {

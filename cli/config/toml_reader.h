@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "cli/config/key_value.h"
 #include "cli/config/schema.h"
 
 namespace elastictrain::cli {

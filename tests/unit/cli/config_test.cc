@@ -2,6 +2,7 @@
 
 #include <variant>
 
+#include "cli/config/key_value.h"
 #include "cli/config/load.h"
 #include "cli/config/schema.h"
 
@@ -303,4 +304,13 @@ TEST_CASE("variables for workers may be a list or a table") {
   CHECK(table.config.environment.set == std::vector<std::string>{"A=1", "B=two words"});
   const auto list = good(from_text("command = [\"./t\"]\n[environment]\nset = [\"A=1\"]\n"));
   CHECK(list.config.environment.set == std::vector<std::string>{"A=1"});
+}
+
+TEST_CASE("what starts nothing needs no program, but must make sense otherwise") {
+  ConfigInputs inputs;
+  CHECK(contains(bad(inputs), "nothing to run"));
+  inputs.starts_nothing = true;
+  CHECK(good(inputs).config.command.empty());
+  inputs.settings = {{"workers.min", "3", "--min-np"}, {"workers.max", "2", "--max-np"}};
+  CHECK(contains(bad(inputs), "workers.min = 3"));
 }

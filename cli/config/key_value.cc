@@ -1,0 +1,286 @@
+#include "cli/config/key_value.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <limits>
+#include <optional>
+
+#include "cli/config/text.h"
+
+namespace elastictrain::cli {
+namespace {
+
+constexpr std::string_view kUnlimitedWord = "unlimited";
+
+Error wrong(std::string message) {
+  return {ErrorCode::kInvalid, std::move(message)};
+}
+
+std::string quoted(std::string_view text) {
+  return "'" + std::string(text) + "'";
+}
+
+// The shortest text that reads back as the same number.
+std::string number_text(double value) {
+  std::array<char, 32> buffer;
+  return {buffer.data(), std::to_chars(buffer.data(), buffer.data() + buffer.size(), value).ptr};
+}
+
+struct DescribeValue {
+  std::string operator()(bool value) const { return value ? "true" : "false"; }
+  std::string operator()(std::int64_t value) const { return std::to_string(value); }
+  std::string operator()(double value) const { return number_text(value); }
+  std::string operator()(const std::string& value) const { return "the text " + quoted(value); }
+  std::string operator()(const std::vector<std::string>&) const { return "a list"; }
+};
+
+// A duration with a unit in a key that has its unit in the name: the most common slip, so the answer does the sum.
+std::string duration_hint(const KeySpec& key, const Value& value) {
+  const auto* text = std::get_if<std::string>(&value);
+  if (text == nullptr || (key.unit != "milliseconds" && key.unit != "seconds")) return "";
+  const auto duration = parse_duration_ms(*text);
+  if (!duration.ok()) return "";
+  const std::uint64_t amount = key.unit == "seconds" ? *duration / 1000 : *duration;
+  return "; write " + std::string(split_key(key.name).second) + " = " + std::to_string(amount);
+}
+
+Error mismatch(const KeySpec& key, const Value& value) {
+  return wrong("must be " + describe_type(key) + ", not " + std::visit(DescribeValue{}, value) +
+               duration_hint(key, value));
+}
+
+std::string range_text(const IntegerField& field) {
+  return "from " + std::to_string(field.min) + " to " + std::to_string(field.max);
+}
+
+struct Assign {
+  RunConfig& config;
+  const KeySpec& key;
+  const Value& value;
+
+  Status operator()(const IntegerField& field) const {
+    const auto* word = std::get_if<std::string>(&value);
+    if (field.may_be_unlimited && word != nullptr && *word == kUnlimitedWord) {
+      field.at(config) = kNoLimit;
+      return {};
+    }
+    const auto* number = std::get_if<std::int64_t>(&value);
+    if (number == nullptr || *number < 0) return mismatch(key, value);
+    const auto amount = static_cast<std::uint64_t>(*number);
+    if (amount < field.min || amount > field.max) return mismatch(key, value);
+    field.at(config) = amount;
+    return {};
+  }
+  Status operator()(const BoolField& field) const {
+    const auto* truth = std::get_if<bool>(&value);
+    if (truth == nullptr) return mismatch(key, value);
+    field.at(config) = *truth;
+    return {};
+  }
+  Status operator()(const TextField& field) const {
+    const auto* text = std::get_if<std::string>(&value);
+    if (text == nullptr) return mismatch(key, value);
+    if (field.check != nullptr) {
+      if (Status good = field.check(*text); !good.ok()) return good;
+    }
+    field.at(config) = *text;
+    return {};
+  }
+  Status operator()(const ListField& field) const {
+    const auto* list = std::get_if<std::vector<std::string>>(&value);
+    if (list == nullptr) return mismatch(key, value);
+    for (const std::string& element : *list) {
+      Status good = field.check == nullptr ? Status() : field.check(element);
+      if (!good.ok()) return good;
+    }
+    field.at(config) = *list;
+    return {};
+  }
+  Status operator()(const ChoiceField& field) const {
+    const auto* text = std::get_if<std::string>(&value);
+    if (text == nullptr) return mismatch(key, value);
+    const auto found = std::find(field.names.begin(), field.names.end(), *text);
+    if (found == field.names.end()) return mismatch(key, value);
+    field.set(config, static_cast<std::size_t>(found - field.names.begin()));
+    return {};
+  }
+  Status operator()(const TrainerKeyField& trainer) const {
+    const auto text = trainer_text(trainer.field->type);
+    if (!text) return mismatch(key, value);
+    config.use_trainer = true;
+    return trainer.field->set(config.trainer, *text);
+  }
+  Status operator()(const NumberField& field) const {
+    const auto amount = real();
+    if (!amount || !(*amount >= field.min && *amount <= field.max)) return mismatch(key, value);
+    field.at(config) = *amount;
+    return {};
+  }
+  Status operator()(const PolicyKeyField& field) const {
+    heuristics::Value given;
+    if (const auto amount = real()) given = *amount;
+    if (const auto* truth = std::get_if<bool>(&value)) given = *truth;
+    if (const auto* text = std::get_if<std::string>(&value)) given = *text;
+    const auto checked = heuristics::check_parameters(*field.policy, {{field.parameter->name, given}});
+    if (!checked.problem.empty() || std::holds_alternative<std::vector<std::string>>(value)) {
+      return mismatch(key, value);
+    }
+    config.policy.parameters[field.policy->name][field.parameter->name] = given;
+    return {};
+  }
+
+ private:
+  std::optional<double> real() const {
+    if (const auto* whole = std::get_if<std::int64_t>(&value)) return static_cast<double>(*whole);
+    const auto* amount = std::get_if<double>(&value);
+    return amount == nullptr ? std::nullopt : std::optional(*amount);
+  }
+  // The trainer reads its options from text; what the file gave must still be of the right kind.
+  std::optional<std::string> trainer_text(train::FieldType type) const {
+    using train::FieldType;
+    const bool numeric = type == FieldType::kInteger || type == FieldType::kNumber;
+    if (const auto* text = std::get_if<std::string>(&value)) return numeric ? std::nullopt : std::optional(*text);
+    if (const auto* list = std::get_if<std::vector<std::string>>(&value)) {
+      return type == FieldType::kList ? std::optional(join(*list, ",")) : std::nullopt;
+    }
+    if (const auto* whole = std::get_if<std::int64_t>(&value)) {
+      return type == FieldType::kText ? std::nullopt : std::optional(std::to_string(*whole));
+    }
+    const auto* real = std::get_if<double>(&value);
+    return real != nullptr && type == FieldType::kNumber ? std::optional(number_text(*real)) : std::nullopt;
+  }
+};
+
+struct DescribeType {
+  const KeySpec& key;
+
+  std::string operator()(const IntegerField& field) const {
+    return "a whole number" + (key.unit.empty() ? "" : " of " + key.unit) + " " + range_text(field) +
+           (field.may_be_unlimited ? ", or \"unlimited\"" : "");
+  }
+  std::string operator()(const BoolField&) const { return "true or false"; }
+  std::string operator()(const TextField&) const { return "text"; }
+  std::string operator()(const ListField& field) const { return field.pairs ? "a table of texts" : "a list of texts"; }
+  std::string operator()(const ChoiceField& field) const {
+    std::string names;
+    for (const std::string_view name : field.names) names += (names.empty() ? "\"" : ", \"") + std::string(name) + "\"";
+    return "one of " + names;
+  }
+  std::string operator()(const TrainerKeyField& trainer) const {
+    const std::string unit = key.unit.empty() ? "" : " of " + key.unit;
+    switch (trainer.field->type) {
+      case train::FieldType::kText:
+        return "text";
+      case train::FieldType::kInteger:
+        return "a whole number" + unit;
+      case train::FieldType::kNumber:
+        return "a number" + unit;
+      case train::FieldType::kList:
+        return "a list" + unit;
+    }
+    panic("trainer field without a type");
+  }
+  std::string operator()(const NumberField& field) const {
+    return "a number from " + number_text(field.min) + " to " + number_text(field.max);
+  }
+  std::string operator()(const PolicyKeyField& field) const {
+    const heuristics::ParameterSpec& parameter = *field.parameter;
+    if (std::holds_alternative<bool>(parameter.standard)) return "true or false";
+    if (std::holds_alternative<double>(parameter.standard)) {
+      return "a number from " + number_text(parameter.least) + " to " + number_text(parameter.most);
+    }
+    std::string names;
+    for (const auto& name : parameter.choices) names += (names.empty() ? "\"" : ", \"") + name + "\"";
+    return names.empty() ? "text" : "one of " + names;
+  }
+};
+
+// What a typed word stands for, by what the key wants.
+struct Reread {
+  std::string_view text;
+
+  Value operator()(const IntegerField&) const {
+    const auto number = parse_whole_number(trim(text));
+    const bool fits = number && *number <= static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
+    return fits ? Value(static_cast<std::int64_t>(*number)) : Value(std::string(trim(text)));
+  }
+  Value operator()(const BoolField&) const {
+    const std::string_view word = trim(text);
+    if (word == "true" || word == "1" || word == "yes") return true;
+    if (word == "false" || word == "0" || word == "no") return false;
+    return std::string(text);
+  }
+  Value operator()(const TextField&) const { return std::string(text); }
+  Value operator()(const ListField& field) const { return split(text, field.split_on_spaces ? ' ' : ','); }
+  Value operator()(const ChoiceField&) const { return std::string(trim(text)); }
+  Value operator()(const TrainerKeyField&) const { return std::string(text); }
+  Value operator()(const NumberField&) const { return number_or_text(); }
+  Value operator()(const PolicyKeyField& field) const {
+    if (std::holds_alternative<bool>(field.parameter->standard)) return (*this)(BoolField{});
+    return std::holds_alternative<double>(field.parameter->standard) ? number_or_text() : Value(std::string(text));
+  }
+
+ private:
+  Value number_or_text() const {
+    const std::string word(trim(text));
+    double amount = 0;
+    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), amount);
+    if (error != std::errc() || end != word.data() + word.size()) return word;
+    return amount;
+  }
+};
+
+struct Render {
+  const RunConfig& config;
+
+  // at() takes a mutable config only because one accessor serves both directions.
+  RunConfig& writable() const { return const_cast<RunConfig&>(config); }
+  std::string operator()(const IntegerField& field) const {
+    const std::uint64_t amount = field.at(writable());
+    return field.may_be_unlimited && amount == kNoLimit ? std::string(kUnlimitedWord) : std::to_string(amount);
+  }
+  std::string operator()(const BoolField& field) const { return field.at(writable()) ? "true" : "false"; }
+  std::string operator()(const TextField& field) const { return field.at(writable()); }
+  std::string operator()(const ListField& field) const {
+    return join(field.at(writable()), field.split_on_spaces ? " " : ",");
+  }
+  std::string operator()(const ChoiceField& field) const { return std::string(field.names[field.get(config)]); }
+  std::string operator()(const TrainerKeyField& trainer) const { return trainer.field->get(config.trainer); }
+  std::string operator()(const NumberField& field) const { return number_text(field.at(writable())); }
+  std::string operator()(const PolicyKeyField& field) const {
+    heuristics::Value shown = field.parameter->standard;
+    const auto policy = config.policy.parameters.find(field.policy->name);
+    if (policy != config.policy.parameters.end()) {
+      const auto given = policy->second.find(field.parameter->name);
+      if (given != policy->second.end()) shown = given->second;
+    }
+    if (const auto* truth = std::get_if<bool>(&shown)) return *truth ? "true" : "false";
+    if (const auto* amount = std::get_if<double>(&shown)) return number_text(*amount);
+    return std::get<std::string>(shown);
+  }
+};
+
+}  // namespace
+
+std::string describe_type(const KeySpec& key) {
+  return std::visit(DescribeType{key}, key.field);
+}
+
+Status assign(RunConfig& config, const KeySpec& key, const Value& value) {
+  return std::visit(Assign{config, key, value}, key.field);
+}
+
+Status assign_text(RunConfig& config, const KeySpec& key, std::string_view text) {
+  if (const auto* trainer = std::get_if<TrainerKeyField>(&key.field)) {
+    config.use_trainer = true;
+    return trainer->field->set(config.trainer, text);
+  }
+  return assign(config, key, std::visit(Reread{text}, key.field));
+}
+
+std::string render_value(const RunConfig& config, const KeySpec& key) {
+  return std::visit(Render{config}, key.field);
+}
+
+}  // namespace elastictrain::cli
