@@ -13,6 +13,7 @@
 #include "cli/config/checks.h"
 #include "cli/config/text.h"
 #include "launcher/hostfile.h"
+#include "supervisor/pattern.h"
 
 namespace elastictrain::cli {
 namespace {
@@ -166,11 +167,6 @@ std::uint64_t count_slots(const std::vector<launcher::Host>& hosts) {
   return slots;
 }
 
-bool matches(const std::string& pattern, const std::string& name) {
-  if (!pattern.ends_with('*')) return pattern == name;
-  return name.starts_with(pattern.substr(0, pattern.size() - 1));
-}
-
 Status add_file(const std::string& path, std::vector<std::string>& environment) {
   const auto text = read_file(path, "environment.file");
   if (!text.ok()) return text.error();
@@ -253,14 +249,14 @@ launcher::SshOptions ssh_options(const LauncherConfig& config) {
 
 bool is_passed(const EnvironmentConfig& environment, const std::string& name) {
   return std::any_of(environment.pass.begin(), environment.pass.end(),
-                     [&name](const std::string& pattern) { return matches(pattern, name); });
+                     [&name](const std::string& pattern) { return fits_pattern(name, pattern); });
 }
 
 Result<std::vector<std::string>> user_environment(const RunConfig& config, const Variables& ours) {
   std::vector<std::string> environment;
   for (const std::string& pattern : config.environment.pass) {
     for (const auto& [name, value] : ours) {
-      if (matches(pattern, name)) environment.push_back(name + "=" + value);
+      if (fits_pattern(name, pattern)) environment.push_back(name + "=" + value);
     }
   }
   if (!config.environment.file.empty()) {

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "supervisor/pattern.h"
+
 namespace elastictrain::policy {
 namespace {
 
@@ -15,37 +17,17 @@ bool is_member(const core::WorkerView& worker) {
 
 }  // namespace
 
-bool fits_pattern(const std::string& text, const std::string& pattern) {
-  std::size_t at = 0, star = std::string::npos, mark = 0, in_pattern = 0;
-  while (at < text.size()) {
-    if (in_pattern < pattern.size() && pattern[in_pattern] == '*') {
-      star = in_pattern++;
-      mark = at;
-    } else if (in_pattern < pattern.size() && pattern[in_pattern] == text[at]) {
-      ++in_pattern;
-      ++at;
-    } else if (star != std::string::npos) {
-      in_pattern = star + 1;
-      at = ++mark;
-    } else {
-      return false;
-    }
-  }
-  while (in_pattern < pattern.size() && pattern[in_pattern] == '*') ++in_pattern;
-  return in_pattern == pattern.size();
-}
-
 Observer::Observer(ObserverSettings settings) : settings_(std::move(settings)) {}
 
-const HostClass* Observer::class_of(const std::string& host) const {
-  const auto found = std::find_if(settings_.classes.begin(), settings_.classes.end(),
+const HostClass* class_of(const ObserverSettings& settings, const std::string& host) {
+  const auto found = std::find_if(settings.classes.begin(), settings.classes.end(),
                                   [&](const HostClass& one) { return fits_pattern(host, one.pattern); });
-  return found == settings_.classes.end() ? nullptr : &*found;
+  return found == settings.classes.end() ? nullptr : &*found;
 }
 
-double Observer::price_of(const std::string& host) const {
-  const HostClass* found = class_of(host);
-  return found != nullptr ? found->price_per_worker_hour : settings_.price_per_worker_hour;
+double price_of(const ObserverSettings& settings, const std::string& host) {
+  const HostClass* found = class_of(settings, host);
+  return found != nullptr ? found->price_per_worker_hour : settings.price_per_worker_hour;
 }
 
 void Observer::planned(Generation generation, WorkerId first_rank, std::uint32_t workers, std::uint64_t global_batch) {
@@ -136,7 +118,7 @@ void Observer::pay(const core::RunView& run, double now_s) {
   paid_until_s_ = now_s;
   for (const auto& worker : run.workers) {
     worker_seconds_ += passed;
-    cost_ += passed * price_of(worker.host) / kSecondsPerHour;
+    cost_ += passed * price_of(settings_, worker.host) / kSecondsPerHour;
   }
 }
 
@@ -149,10 +131,11 @@ heuristics::ClusterView Observer::take(const core::RunView& run, double now_s) {
   for (const auto& agent : run.agents) {
     if (agent.phase == core::AgentPhase::kDown) continue;
     places[agent.host] = static_cast<std::uint32_t>(view.hosts.size());
-    const HostClass* host_class = class_of(agent.host);
+    const HostClass* host_class = class_of(settings_, agent.host);
     const bool leaving = agent.phase == core::AgentPhase::kDraining;
     view.hosts.push_back({agent.host, host_class != nullptr ? host_class->name : "", agent.slots,
-                          agent.slots - std::min(agent.slots, agent.workers), price_of(agent.host), leaving});
+                          agent.slots - std::min(agent.slots, agent.workers), price_of(settings_, agent.host),
+                          leaving});
     if (!leaving) job.reachable += agent.slots;
   }
   job.name = run.run_name;

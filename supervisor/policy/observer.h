@@ -18,7 +18,7 @@ namespace elastictrain::policy {
 // What hosts cost: the first class whose pattern fits a host's name is its class.
 struct HostClass {
   std::string name;
-  std::string pattern;  // with * for any text
+  std::string pattern;  // as in a shell
   double price_per_worker_hour = 0;
 };
 
@@ -32,6 +32,11 @@ struct ObserverSettings {
   double price_per_worker_hour = 0;  // of a host without a class
   std::vector<HostClass> classes;
 };
+
+// Of that host; nothing where it is of none.
+const HostClass* class_of(const ObserverSettings& settings, const std::string& host);
+// Of a worker there, for an hour.
+double price_of(const ObserverSettings& settings, const std::string& host);
 
 class Observer {
  public:
@@ -68,8 +73,6 @@ class Observer {
   void add_norms(const protocol::WorkerHeartbeat& heartbeat, const Planned& plan);
   void add_interval(const protocol::WorkerHeartbeat& heartbeat, const Planned& plan, double now_s);
   void pay(const core::RunView& run, double now_s);
-  const HostClass* class_of(const std::string& host) const;
-  double price_of(const std::string& host) const;
 
   ObserverSettings settings_;
   std::map<WorkerId, Sums> workers_;
@@ -86,7 +89,5 @@ class Observer {
   double worker_seconds_ = 0;
   double cost_ = 0;
 };
-
-bool fits_pattern(const std::string& text, const std::string& pattern);
 
 }  // namespace elastictrain::policy
