@@ -74,6 +74,7 @@ class JournalReplay::Record {
     core::Reshare wished;
     if (small("per_worker") != 0) wished.per_worker = small("per_worker");
     if (has("wished_factor")) wished.learning_rate_factor = real("wished_factor", 1.0);
+    if (has("wished_noise_scale")) wished.noise_scale = real("wished_noise_scale", 0.0);
     wished.topology = protocol::topology_named(text("wished_topology"));
     wished.synchronization = protocol::synchronization_named(text("wished_synchronization"));
     return wished;

@@ -98,8 +98,8 @@ core::BatchSettings batch_settings(const BatchConfig& batch) {
 
 core::LearningRateSettings rate_settings(const LearningRateConfig& rate) {
   constexpr std::array kRules = {core::LearningRateRule::kNone, core::LearningRateRule::kLinear,
-                                 core::LearningRateRule::kSqrt};
-  return {kRules[static_cast<std::size_t>(rate.rule)], std::nullopt, narrow(rate.ramp_steps)};
+                                 core::LearningRateRule::kSqrt, core::LearningRateRule::kAdaScale};
+  return {.rule = kRules[static_cast<std::size_t>(rate.rule)], .ramp_steps = narrow(rate.ramp_steps)};
 }
 
 std::uint32_t budget(std::uint64_t failures) {
@@ -284,6 +284,7 @@ Result<RunPlan> make_plan(const RunConfig& config, const PlanInputs& inputs) {
     return there.error();
   }
   plan.policy.observer = observer_settings(config, plan.settings);
+  plan.policy.learning_rate = plan.settings.learning_rate.rule;
   plan.program.argv = program_words(config);
   plan.program.working_directory = working_directory(config, inputs.current_directory);
   auto environment = user_environment(config, inputs.environment);

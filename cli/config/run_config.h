@@ -15,7 +15,7 @@ namespace elastictrain::cli {
 
 enum class LauncherKind : std::uint8_t { kAuto, kLocal, kSsh };
 enum class AtLimitChoice : std::uint8_t { kStop, kSplit };
-enum class RateRuleChoice : std::uint8_t { kNone, kLinear, kSqrt };
+enum class RateRuleChoice : std::uint8_t { kNone, kLinear, kSqrt, kAdaScale };
 enum class TransportChoice : std::uint8_t { kAuto, kTcp };
 enum class Usr1Choice : std::uint8_t { kForward, kDrain };
 enum class HangUpChoice : std::uint8_t { kLeave, kIgnore };

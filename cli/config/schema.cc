@@ -37,7 +37,7 @@ ChoiceField choice(std::span<const std::string_view> names) {
 // Names stand in the order of the enumerators.
 constexpr std::string_view kLauncherNames[] = {"auto", "local", "ssh"};
 constexpr std::string_view kAtLimitNames[] = {"stop", "split"};
-constexpr std::string_view kRuleNames[] = {"none", "linear", "sqrt"};
+constexpr std::string_view kRuleNames[] = {"none", "linear", "sqrt", "adascale"};
 constexpr std::string_view kTransportNames[] = {"auto", "tcp"};
 constexpr std::string_view kUsr1Names[] = {"forward", "drain"};
 constexpr std::string_view kHangUpNames[] = {"leave", "ignore"};

@@ -60,6 +60,7 @@ struct Reshare {
   std::optional<std::uint32_t> per_worker;  // samples: BatchSettings::per_worker
   std::string reason;
   std::optional<double> learning_rate_factor;  // in place of the rule's; above 0
+  std::optional<double> noise_scale;           // in samples: LearningRateSettings::noise_scale
   std::optional<protocol::Topology> topology;
   std::optional<protocol::Synchronization> synchronization;
 };

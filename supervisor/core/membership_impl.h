@@ -262,6 +262,7 @@ class Membership::Impl {
   void on(const DrainHost& event);
   void on(const Reshare& event);
   void apply(const Reshare& event);
+  bool is_for_later(const Reshare& event) const;
   void on(const Stop& event);
   void on(const StopNow& event);
   void new_wish();

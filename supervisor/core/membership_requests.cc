@@ -15,6 +15,7 @@ std::string change_of(const Reshare& event) {
   if (event.topology) parts.push_back("sum along " + std::string(protocol::name_of(*event.topology)));
   if (event.synchronization) parts.push_back("train by " + std::string(protocol::name_of(*event.synchronization)));
   if (event.learning_rate_factor) parts.emplace_back("change the learning rate");
+  if (event.noise_scale) parts.emplace_back("let the learning rate follow the noise of the gradients");
   if (parts.empty() || event.speeds || event.per_worker) parts.emplace_back("share the samples of a step out anew");
   std::string text;
   for (const std::string& part : parts) text += (text.empty() ? "" : ", ") + part;
@@ -116,11 +117,13 @@ void Membership::Impl::on(const Reshare& event) {
   if (event.learning_rate_factor && is_odd(*event.learning_rate_factor)) {
     return refuse(event.request, "a learning-rate factor must be above 0");
   }
+  if (event.noise_scale && is_odd(*event.noise_scale)) return refuse(event.request, "a noise scale must be above 0");
   apply(event);
   Fields fields;
   record_reshared(fields);
   journal("reshared", fields);
   const std::string what = change_of(event);
+  if (is_for_later(event)) return accept(event.request, what);
   reshare_ = what + ": " + reason;
   new_wish();
   accept(event.request, what);
@@ -133,6 +136,7 @@ void Membership::Impl::apply(const Reshare& event) {
   if (event.per_worker) settings_.batch.per_worker = *(reshared_.per_worker = event.per_worker);
   if (event.learning_rate_factor)
     settings_.learning_rate.factor = reshared_.learning_rate_factor = event.learning_rate_factor;
+  if (event.noise_scale) settings_.learning_rate.noise_scale = *(reshared_.noise_scale = event.noise_scale);
   if (event.topology) settings_.topology = *(reshared_.topology = event.topology);
   if (event.synchronization) settings_.synchronization = *(reshared_.synchronization = event.synchronization);
 }
@@ -173,6 +177,22 @@ void Membership::Impl::said(Worker& worker, const protocol::WorkerRequest& messa
   }
   if (resizes) on(Resize{.target = message.workers, .reason = reason});
   if (reshares) on(reshare);
+}
+
+// A noise scale alone, with which the present batch has the same learning rate: plans to come know it.
+bool Membership::Impl::is_for_later(const Reshare& event) const {
+  constexpr double kSameFactor = 0.01;
+  if (event.speeds || event.per_worker || event.learning_rate_factor || event.topology || event.synchronization ||
+      !event.noise_scale) {
+    return false;
+  }
+  std::uint64_t batch = 0;
+  for (WorkerId id : members_) {
+    const Worker* worker = roster_.worker(id);
+    batch += worker == nullptr ? 0 : worker->share;
+  }
+  return std::abs(learning_rate_factor(settings_, batch) - learning_rate_factor_) <=
+         kSameFactor * learning_rate_factor_;
 }
 
 void Membership::Impl::on(const ReplaceHost& event) {

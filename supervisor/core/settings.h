@@ -19,6 +19,7 @@ using BatchSettings = heuristics::BatchRule;
 struct LearningRateSettings {
   LearningRateRule rule = LearningRateRule::kNone;
   std::optional<double> factor;  // in place of the rule's
+  double noise_scale = 0;        // of the gradients, in samples, for kAdaScale; 0: not known
   std::uint32_t ramp_steps = 0;
 };
 

@@ -132,6 +132,15 @@ std::uint64_t base_batch(const RunSettings& settings) {
   return heuristics::plan_batch(rule, settings.start_workers).global;
 }
 
+double learning_rate_factor(const RunSettings& settings, std::uint64_t global_batch) {
+  const LearningRateSettings& rate = settings.learning_rate;
+  const std::uint64_t base = base_batch(settings);
+  // Where every worker makes its own update, that is of its own batch, whatever the size of the run.
+  const bool one_update = settings.synchronization == protocol::Synchronization::kGradients;
+  return rate.factor.value_or(
+      heuristics::learning_rate_factor(rate.rule, one_update ? global_batch : base, base, rate.noise_scale));
+}
+
 protocol::GenerationPlan make_plan(const RunSettings& settings, Generation generation, Generation previous,
                                    const std::vector<PlanMember>& members, const std::vector<double>& speeds) {
   protocol::GenerationPlan plan;
@@ -151,11 +160,7 @@ protocol::GenerationPlan make_plan(const RunSettings& settings, Generation gener
         {from.worker, rank, on_host[from.host]++, from.host, from.endpoint, batch.shares[rank], joiner});
   }
   if (somebody_joins) plan.donors = choose_donors(plan.members, kMostDonors);
-  const std::uint64_t base = base_batch(settings);
-  // Where every worker makes its own update, that is of its own batch, whatever the size of the run.
-  const bool one_update = settings.synchronization == protocol::Synchronization::kGradients;
-  plan.learning_rate_factor = settings.learning_rate.factor.value_or(
-      heuristics::learning_rate_factor(settings.learning_rate.rule, one_update ? batch.global : base, base));
+  plan.learning_rate_factor = learning_rate_factor(settings, batch.global);
   plan.learning_rate_ramp_steps = settings.learning_rate.ramp_steps;
   plan.topology = settings.topology;
   plan.synchronization = settings.synchronization;

@@ -79,6 +79,9 @@ protocol::GenerationPlan make_plan(const RunSettings& settings, Generation gener
 // For which the user chose the learning rate: that of the first size.
 std::uint64_t base_batch(const RunSettings& settings);
 
+// By the user's rule, or what was asked for in its place.
+double learning_rate_factor(const RunSettings& settings, std::uint64_t global_batch);
+
 // Of survivors that tie in nothing else, one per host first, so that several network cards share the work.
 std::vector<WorkerId> choose_donors(const std::vector<protocol::Member>& members, std::size_t most);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <filesystem>
 #include <limits>
 #include <utility>
@@ -86,7 +87,11 @@ std::string display_name(const RunnerSettings& settings) {
 Runner::Runner(RunnerSettings settings) : Runner(settings, make_policy(settings)) {}
 
 Runner::Runner(RunnerSettings settings, std::unique_ptr<heuristics::Policy> policy)
-    : settings_(std::move(settings)), policy_(std::move(policy)), rng_(settings_.seed), observer_(settings_.observer) {
+    : settings_(std::move(settings)),
+      policy_(std::move(policy)),
+      rng_(settings_.seed),
+      observer_(settings_.observer),
+      noise_(settings_.learning_rate, settings_.observer) {
   state_ = policy_->initial_state();
   if (is_fixed()) settings_.interval_s = std::max(settings_.interval_s, kFixedInterval_s);
 }
@@ -99,7 +104,8 @@ bool Runner::is_fixed() const {
                     action->second != heuristics::Value(std::string("report")) &&
                     action->second != heuristics::Value(std::string("none"));
   const bool is_outside = !settings_.outside.library.empty() || !settings_.outside.program.empty();
-  return settings_.name == kFixed && !is_outside && !acts;
+  const bool follows_noise = settings_.learning_rate == heuristics::LearningRateRule::kAdaScale;
+  return settings_.name == kFixed && !is_outside && !acts && !follows_noise;
 }
 
 bool Runner::has_news() const {
@@ -156,6 +162,7 @@ void Runner::heard(WorkerId worker, const protocol::WorkerHeartbeat& heartbeat, 
 
 void Runner::replay(const heuristics::ClusterView& view) {
   if (view.jobs.size() != 1) return;
+  noise_.add(view.jobs.front().norms);
   const auto decision = policy_->decide(view, *state_, rng_);
   if (decision.jobs.size() == 1) last_reason_ = decision.jobs[0].reason;
 }
@@ -169,6 +176,7 @@ std::optional<Considered> Runner::consider(const core::RunView& run, double now_
   if (is_thinking()) return std::nullopt;
   next_s_ = now_s + settings_.interval_s;
   const heuristics::ClusterView view = observer_.take(run, now_s);
+  noise_.add(view.jobs.front().norms);
   Considered considered;
   considered.observed = journal_text(view);
   if (program_ && program_->is_ready()) {
@@ -195,11 +203,24 @@ void Runner::settle(const core::RunView& run, heuristics::Decision decision, Con
     considered.decision = std::move(decision.jobs.front());
   }
   const heuristics::Reason& reason = considered.decision.reason;
+  add_noise(considered);
   add_events(run, considered.decision, considered);
   const std::string before = last_reason_.code.empty() ? kFixed : last_reason_.code;
   considered.is_news = !considered.events.empty() || reason.code != before;
   if (reason.code.starts_with(kPolicyFailed) && !std::exchange(has_warned_, true)) considered.failure = reason.text;
   last_reason_ = reason;
+}
+
+// Before all else: a plan for another size is to know it.
+void Runner::add_noise(Considered& considered) {
+  const auto noise_scale = noise_.take_news();
+  if (!noise_scale) return;
+  char reason[80];
+  std::snprintf(reason, sizeof reason, "the gradients' noise scale is %.3g samples", *noise_scale);
+  core::Reshare reshare;
+  reshare.reason = reason;
+  reshare.noise_scale = noise_scale;
+  considered.events.emplace_back(std::move(reshare));
 }
 
 void Runner::add_events(const core::RunView& run, const heuristics::JobDecision& decision,

@@ -19,6 +19,7 @@
 #include "heuristics/policy/policy.h"
 #include "supervisor/core/event.h"
 #include "supervisor/core/run_view.h"
+#include "supervisor/policy/noise_watch.h"
 #include "supervisor/policy/observer.h"
 #include "supervisor/policy/outside.h"
 #include "supervisor/policy/program.h"
@@ -36,6 +37,7 @@ struct RunnerSettings {
   std::uint32_t hysteresis_views = 3;  // … or be repeated so often
   std::uint64_t seed = 0;
   Outside outside;  // in place of the policy of that name
+  heuristics::LearningRateRule learning_rate = heuristics::LearningRateRule::kNone;
   ObserverSettings observer;
 };
 
@@ -96,6 +98,7 @@ class Runner {
 
  private:
   void settle(const core::RunView& run, heuristics::Decision decision, Considered& considered);
+  void add_noise(Considered& considered);
   void add_events(const core::RunView& run, const heuristics::JobDecision& decision, Considered& considered) const;
   void answer(heuristics::Decision decision);
   bool is_thinking() const;
@@ -105,6 +108,7 @@ class Runner {
   std::unique_ptr<heuristics::PolicyState> state_;
   heuristics::Rng rng_;
   Observer observer_;
+  NoiseWatch noise_;
   double next_s_ = 0;
   heuristics::Reason last_reason_;
   bool has_warned_ = false;

@@ -135,7 +135,9 @@ class Story {
       else if (name == "at_limit")
         settings_.batch.at_limit = value == "stop" ? AtLimit::kStop : AtLimit::kSplit;
       else if (name == "rate")
-        settings_.learning_rate.rule = value == "sqrt" ? LearningRateRule::kSqrt : LearningRateRule::kLinear;
+        settings_.learning_rate.rule = value == "sqrt"       ? LearningRateRule::kSqrt
+                                       : value == "adascale" ? LearningRateRule::kAdaScale
+                                                             : LearningRateRule::kLinear;
       else if (name == "hosts_may_appear")
         settings_.hosts_may_appear = value != "0";
       else if (name == "max_crashes")
@@ -465,6 +467,10 @@ class Story {
          feed(Reshare{.request = ++requests_, .reason = "less noise", .learning_rate_factor = std::stod(w.at(0))});
        }},
       {"asks", [this](const Words& w) { asks(w); }},
+      {"noise",
+       [this](const Words& w) {
+         feed(Reshare{.request = ++requests_, .reason = "the gradients are noisy", .noise_scale = std::stod(w.at(0))});
+       }},
       {"stop", [this](const Words& w) { stop(w); }},
       {"stop-now", [this](const Words&) { feed(StopNow{}); }},
       {"wait", [this](const Words& w) { wait(w); }},

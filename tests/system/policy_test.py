@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import sys
 
 import harness
@@ -41,6 +42,19 @@ class Policies(Case):
         self.assertGreaterEqual(sum(view["now"]["code"] == "grow" for view in views), 2)
         self.assertFalse([view for view in views if view["differs"]], "the same views give the same decisions")
 
+    def test_a_journal_that_was_taken_elsewhere_is_explained_as_well(self):
+        with Run(config({"name": "efficiency"})) as run:
+            run.wait_event("decided")
+            self.assert_stops_clean(run)
+            elsewhere = os.path.join(run.directory, "elsewhere.jsonl")
+            shutil.copy(run.journal_path(), elsewhere)
+            for path, policy in (run.journal_path(), "efficiency"), (elsewhere, "fixed"):
+                self.assertIn(f"policy {policy}", run.do("explain", "--journal", path, "--all"))
+            words = ("explain", "--journal", elsewhere, "--all", "--json", "--policy", "efficiency")
+            views = [json.loads(line) for line in run.do(*words).splitlines()]
+            self.assertTrue(views)
+            self.assertFalse([view for view in views if view["differs"]], "the same policy decides the same")
+
     def test_a_shared_object_grows_the_run_and_explain_asks_it_again(self):
         views = self.assert_grows_to_three({"library": EXAMPLE, "argument": "0.2"}, os.path.basename(EXAMPLE))
         self.assertFalse([view for view in views if view["differs"]])
@@ -65,6 +79,24 @@ class Policies(Case):
             sizes = {view["workers"] for view in self.explained(run, "--policy", "fixed")}
             self.assertEqual(sizes, {1})
             self.assertIn("policy_failed", {view["now"]["code"] for view in self.explained(run)})
+
+    def test_the_learning_rate_follows_the_noise_of_the_gradients(self):
+        # Learns so slowly that its gradients stay what they were.
+        trainer = {"model": "mlp", "samples": 4096, "epochs": 100_000, "learning_rate": 1e-7, "eval_every_epochs": 1000}
+        with Run(job(workers=(2, 2, 4), trainer=trainer, batch={"per_worker": 16}, policy={"interval_ms": 300},
+                     learning_rate={"rule": "adascale"})) as run:
+            noise = run.wait_event("reshared", timeout=60)["wished_noise_scale"]
+            self.assertGreater(noise, 0)
+            self.assertEqual(run.events("generation"), run.events("generation", generation=1), "the batch is the same")
+            run.do("resize", run.name, 4)
+            run.wait_size(4)
+            plan = run.events("prepare", generation=2)[-1]
+            told = [record["wished_noise_scale"] for record in run.events("reshared")]
+            gains = [(scale / 32 + 1) / (scale / 64 + 1) for scale in told]
+            self.assertTrue(any(abs(plan["learning_rate_factor"] - gain) < 1e-3 for gain in gains), (plan, gains))
+            self.assertGreater(plan["learning_rate_factor"], 1.02)
+            self.assertLess(plan["learning_rate_factor"], 2)
+            self.assert_stops_clean(run)
 
     def test_what_cannot_be_used_is_said_before_anything_starts(self):
         for policy, part in ({"library": "/no/such.so"}, "there is no such file"), \

@@ -107,6 +107,16 @@ TEST_CASE("failure settings reach the run, and workers are told what they must k
   }
 }
 
+TEST_CASE("the rule of the learning rate reaches the run, and its policy runner") {
+  RunConfig config = program();
+  config.learning_rate = {.rule = RateRuleChoice::kAdaScale, .ramp_steps = 25};
+  const RunPlan plan = plan_of(config);
+  CHECK(plan.settings.learning_rate.rule == core::LearningRateRule::kAdaScale);
+  CHECK(plan.settings.learning_rate.ramp_steps == 25);
+  CHECK(plan.settings.learning_rate.noise_scale == 0);
+  CHECK(plan.policy.learning_rate == core::LearningRateRule::kAdaScale);
+}
+
 TEST_CASE("without a word about sizes there are as many workers as slots") {
   CHECK(settle_sizes({.min = 1}, 4, false).start == 4);
   CHECK(settle_sizes({.min = 1}, 4, false).max == 4);

@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "supervisor/pattern.h"
 #include "supervisor/policy/observer.h"
 #include "supervisor/policy/runner.h"
 #include "supervisor/policy/view_json.h"
@@ -137,6 +138,7 @@ TEST_CASE("patterns of host names") {
   CHECK_FALSE(fits_pattern("gpu-12", "gpu-"));
   CHECK_FALSE(fits_pattern("cpu-1", "gpu*"));
   CHECK_FALSE(fits_pattern("", "a"));
+  CHECK_FALSE(fits_pattern("gpu", "gpu\\"));
 }
 
 TEST_CASE("a view comes back from its text as it was, to the last bit") {
@@ -258,6 +260,49 @@ TEST_CASE("a topology, a strategy and a rate are carried out where they are not 
   REQUIRE(later->events.size() == 1);
   CHECK_FALSE(std::get<core::Reshare>(later->events[0]).topology.has_value());
   CHECK(std::get<core::Reshare>(later->events[0]).learning_rate_factor == 1.02);
+}
+
+// Gradients with |G|^2 = 1 of the given noise scale: E|g_b|^2 = 1 + noise / b.
+heuristics::GradientNorms norms_of(double noise_scale) {
+  return {10, 1 + noise_scale / 32, 1 + noise_scale / 64, 32, 64};
+}
+
+TEST_CASE("the noise scale is told when it is known, and again when the rate at the largest batch would move by it") {
+  const ObserverSettings observer{.max_workers = 4, .batch = {32, 0}, .base_batch = 32};
+  NoiseWatch watch(heuristics::LearningRateRule::kAdaScale, observer);
+  NoiseWatch other(heuristics::LearningRateRule::kLinear, observer);
+  for (int i = 0; i < 3; ++i) {
+    CHECK_FALSE(watch.take_news().has_value());  // two additions say nothing about the error
+    watch.add(norms_of(96));
+    other.add(norms_of(96));
+  }
+  CHECK(watch.take_news() == doctest::Approx(96));  // (96/32 + 1) / (96/128 + 1) = 2.29 of the user's rate
+  CHECK_FALSE(other.take_news().has_value());
+  watch.add(norms_of(100));
+  CHECK_FALSE(watch.take_news().has_value());
+  for (int i = 0; i < 2000 && !watch.take_news(); ++i) watch.add(norms_of(400));
+  CHECK_FALSE(watch.take_news().has_value());
+}
+
+TEST_CASE("the run is told of the noise before a new size is asked for") {
+  auto next = std::make_shared<heuristics::JobDecision>();
+  RunnerSettings settings = runner_settings();
+  settings.learning_rate = heuristics::LearningRateRule::kAdaScale;
+  settings.observer.base_batch = 32;
+  settings.observer.batch = {32, 0};
+  Runner runner(settings, std::make_unique<Says>(next));
+  heuristics::ClusterView earlier;
+  earlier.jobs.resize(1);
+  earlier.jobs[0].norms = norms_of(96);
+  for (int i = 0; i < 3; ++i) runner.replay(earlier);
+  next->workers = 2;
+  const auto considered = runner.consider(run_of_three(), 5);
+  REQUIRE(considered->events.size() == 2);
+  const auto& told = std::get<core::Reshare>(considered->events[0]);
+  CHECK(told.noise_scale == doctest::Approx(96));
+  CHECK(told.reason == "the gradients' noise scale is 96 samples");
+  CHECK(std::get<core::Resize>(considered->events[1]).target == 2);
+  CHECK(runner.consider(run_of_three(), 9)->events.size() == 1);
 }
 
 TEST_CASE("a decision that says the same as before is no news, and a run that changes is not disturbed") {
