@@ -70,6 +70,7 @@ bool is_bare_resume(const std::vector<std::string>& words, std::size_t place) {
 void add_commands(CLI::App& app, Invocation& invocation) {
   add_run(app, invocation);
   add_check(app, invocation);
+  add_plan(app, invocation);
   add_status(app, invocation);
   add_resize(app, invocation);
   add_replace(app, invocation);

@@ -21,6 +21,7 @@ inline constexpr const char* kGroupOther = "Other";
 
 void add_run(CLI::App& app, Invocation& invocation);
 void add_check(CLI::App& app, Invocation& invocation);
+void add_plan(CLI::App& app, Invocation& invocation);
 void add_status(CLI::App& app, Invocation& invocation);
 void add_resize(CLI::App& app, Invocation& invocation);
 void add_replace(CLI::App& app, Invocation& invocation);

@@ -4,15 +4,19 @@
 
 namespace elastictrain::cli {
 
+// Each value was checked where it was read.
+heuristics::Parameters policy_parameters(const PolicyConfig& config, const std::string& name) {
+  const auto given = config.parameters.find(name);
+  const heuristics::Parameters none;
+  return heuristics::check_parameters(*heuristics::find_policy(name),
+                                      given == config.parameters.end() ? none : given->second)
+      .parameters;
+}
+
 policy::RunnerSettings policy_settings(const PolicyConfig& config) {
   policy::RunnerSettings policy;
   policy.name = config.name;
-  const auto given = config.parameters.find(policy.name);
-  const heuristics::Parameters none;
-  // Each value was checked where it was read.
-  policy.parameters = heuristics::check_parameters(*heuristics::find_policy(policy.name),
-                                                   given == config.parameters.end() ? none : given->second)
-                          .parameters;
+  policy.parameters = policy_parameters(config, policy.name);
   if (const auto watching = config.parameters.find("stragglers"); watching != config.parameters.end()) {
     policy.stragglers = watching->second;
   }

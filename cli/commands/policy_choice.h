@@ -7,6 +7,9 @@
 
 namespace elastictrain::cli {
 
+// Of the policy of that name: what the user set over the standard values.
+heuristics::Parameters policy_parameters(const PolicyConfig& config, const std::string& name);
+
 // Without what only a run knows (sizes, prices).
 policy::RunnerSettings policy_settings(const PolicyConfig& config);
 

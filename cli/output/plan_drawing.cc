@@ -61,6 +61,12 @@ bool is_chosen(const PlanCurve& curve, std::size_t index) {
   return curve.choice.point == index;
 }
 
+std::string marks_text(const PlanCurve& curve, std::size_t index) {
+  std::string text;
+  for (const auto& mark : plan_marks(curve, index)) text += ", " + mark;
+  return text;
+}
+
 struct Canvas {
   std::vector<std::vector<std::string>> cells;  // rows from the top
   void put(double x, double y, const char* mark) {
@@ -182,8 +188,11 @@ std::string svg_points(const PlanCurve& curve, const Frame& frame) {
             (point.measured || is_chosen(curve, i) ? colour : "white") + "\" stroke=\"" + colour + "\"><title>" +
             svg_escaped(std::to_string(point.workers) + " workers of " + std::to_string(point.local_batch) + ": " +
                         time_text(point.seconds) + ", " + cost_text(curve, point.cost) +
-                        (point.measured ? ", measured" : ", predicted")) +
+                        (point.measured ? ", measured" : ", predicted") + marks_text(curve, i)) +
             "</title></circle>\n";
+    if (const std::string marks = marks_text(curve, i); !marks.empty()) {
+      text += svg_text(frame.x(point.seconds) + 10, frame.y(point.cost) - 8, "fill=\"#555\"", marks.substr(2));
+    }
   }
   return text;
 }
@@ -222,6 +231,16 @@ std::vector<double> PlanAxis::ticks() const {
   return ticks;
 }
 
+std::vector<std::string> plan_marks(const PlanCurve& curve, std::size_t index) {
+  std::vector<std::string> marks;
+  if (is_chosen(curve, index)) marks.emplace_back("chosen");
+  if (curve.front.empty()) return marks;
+  if (index == curve.front.front()) marks.emplace_back("fastest");
+  if (index == curve.front.back()) marks.emplace_back("cheapest");
+  if (index == heuristics::knee(curve.points, curve.front)) marks.emplace_back("knee");
+  return marks;
+}
+
 std::string plan_text(const PlanCurve& curve, std::size_t columns) {
   if (curve.points.empty()) return curve.choice.reason.text + "\n";
   Table table({{"workers", Align::kRight},
@@ -235,10 +254,9 @@ std::string plan_text(const PlanCurve& curve, std::size_t columns) {
     shown.push_back(*curve.choice.point);
   for (const auto index : shown) {
     const PlanPoint& point = curve.points[index];
-    table.add_row(
-        {std::to_string(point.workers), std::to_string(point.local_batch), time_text(point.step_s),
-         time_text(point.seconds), cost_text(curve, point.cost),
-         std::string(point.measured ? "measured" : "predicted") + (is_chosen(curve, index) ? ", chosen" : "")});
+    table.add_row({std::to_string(point.workers), std::to_string(point.local_batch), time_text(point.step_s),
+                   time_text(point.seconds), cost_text(curve, point.cost),
+                   std::string(point.measured ? "measured" : "predicted") + marks_text(curve, index)});
   }
   return chart(curve, std::max<std::size_t>(columns, 40) - kTimeLabel.size()) + "\n" + table.render() + "\n" +
          curve.choice.reason.text + "\n";

@@ -25,6 +25,9 @@ class PlanAxis {
   bool logarithmic_ = false;
 };
 
+// What a point is: of "chosen", "fastest", "cheapest", "knee", in this order.
+std::vector<std::string> plan_marks(const heuristics::PlanCurve& curve, std::size_t index);
+
 // A chart of so many columns (at least 40), then a table of the front and the chosen point, then why. Lines are ended.
 std::string plan_text(const heuristics::PlanCurve& curve, std::size_t columns);
 

@@ -3,22 +3,21 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <map>
 #include <optional>
 #include <utility>
 
 #include "heuristics/autoscale/words.h"
 #include "heuristics/cost/price.h"
-#include "heuristics/noise/noise_scale.h"
 #include "heuristics/policy/per_job.h"
-#include "heuristics/scavenger/plan_curve.h"
+#include "heuristics/scavenger/job_plan.h"
 
 namespace elastictrain::heuristics {
+
+const char* const kMeasured = "measured";
+
 namespace {
 
 constexpr double kNoEndSamples = 1e6;
-constexpr double kKnownNoise = 0.3;        // relative error below which the noise scale is used
-constexpr std::uint32_t kMostSizes = 64;   // that are compared
 constexpr std::uint32_t kMostBatches = 9;  // for each
 constexpr double kRecentSteps = 200;       // over which the present step time is averaged
 
@@ -36,6 +35,7 @@ struct Settings {
   double give_up_s = 600;
   double tolerance = 0.05;
   double reconsider_s = 600;
+  bool follow = true;
 };
 
 struct Limits {
@@ -44,18 +44,12 @@ struct Limits {
   friend bool operator==(const Limits&, const Limits&) = default;
 };
 
-struct Measured {
-  double steps = 0;
-  double step_s = 0;  // of all until the search is over, then of the recent ones
-};
-
 struct State {
   bool began = false;
   SearchPoint origin;  // where the job was first seen
   Limits limits;
-  std::map<std::pair<std::uint32_t, std::uint32_t>, Measured> measured;  // by workers and samples of each
-  std::vector<SearchPoint> skipped;                                      // that could not be reached
-  NoiseScale noise;
+  StepMeasurements measured;         // of all steps until the search is over, then of the recent ones
+  std::vector<SearchPoint> skipped;  // that could not be reached
   std::optional<StepTimeModel> model;
   SearchPoint wanted;  // 0 workers: nothing
   double wanted_since_s = 0;
@@ -83,7 +77,9 @@ class Scavenger final : public PerJobPolicy<State> {
       return decision;
     }
     if (!state.model && search(view, job, state, decision)) return decision;
-    if (!state.model) {
+    if (!settings_.follow) {
+      decision.reason = {kMeasured, words("%zu sizes and batches are measured", state.measured.points().size()), {}};
+    } else if (!state.model) {
       decision.reason = {"measuring", "nothing has been measured yet", {}};
     } else if (const bool bounded = settings_.goal.goal == Goal::kDeadline || settings_.goal.goal == Goal::kBudget;
                bounded && job.samples_total <= 0) {
@@ -94,27 +90,15 @@ class Scavenger final : public PerJobPolicy<State> {
     return decision;
   }
 
-  // The samples of each worker once the user's limit of the global batch is kept.
-  static SearchPoint kept_to_limit(const JobView& job, std::uint32_t workers, std::uint32_t per_worker) {
-    BatchRule rule = job.batch;
-    rule.per_worker = per_worker;
-    return {workers, static_cast<std::uint32_t>(global_batch(rule, workers) / std::max(workers, 1U))};
+  static SearchPoint present(const JobView& job) {
+    return kept_to_limit(job.batch, SearchPoint{job.workers, job.batch.per_worker});
   }
 
   void observe(const JobView& job, State& state) const {
-    state.noise.add(job.norms);
-    for (const auto& interval : job.intervals) {
-      if (interval.warm_up || interval.steps == 0 || interval.workers == 0 || !(interval.seconds() > 0)) continue;
-      const auto local = static_cast<std::uint32_t>(interval.global_batch / interval.workers);
-      auto& measured = state.measured[{interval.workers, local}];
-      const auto steps = static_cast<double>(interval.steps);
-      measured.steps += steps;
-      const double window = state.model ? std::min(measured.steps, kRecentSteps) : measured.steps;
-      measured.step_s += std::min(1.0, steps / window) * (interval.seconds() / steps - measured.step_s);
-    }
+    state.measured.add(job, state.model ? kRecentSteps : 0);
     if (state.began || job.workers == 0) return;
     state.began = true;
-    state.origin = kept_to_limit(job, job.workers, job.batch.per_worker);
+    state.origin = present(job);
   }
 
   static Limits limits_of(const JobView& job) {
@@ -130,26 +114,10 @@ class Scavenger final : public PerJobPolicy<State> {
                            count);
   }
 
-  // Each as the batch rule lets it be; without those that come to the same.
-  std::vector<SearchPoint> kept(const JobView& job, const std::vector<SearchPoint>& points) const {
-    std::vector<SearchPoint> result;
-    for (const auto& [workers, batch] : points) {
-      const SearchPoint point = kept_to_limit(job, workers, batch);
-      if (point.local_batch > 0 && std::find(result.begin(), result.end(), point) == result.end())
-        result.push_back(point);
-    }
-    return result;
-  }
-
   std::vector<SearchPoint> search_plan(const JobView& job, const State& state) const {
     const SearchSpace space{geometric_sizes(state.limits.least, state.limits.most, settings_.sizes),
                             batches(job, settings_.sizes)};
-    return kept(job, search_points(space, settings_.search, state.origin));
-  }
-
-  double steps_at(const State& state, const SearchPoint& point) const {
-    const auto found = state.measured.find({point.workers, point.local_batch});
-    return found == state.measured.end() ? 0 : found->second.steps;
+    return kept_to_limit(job.batch, search_points(space, settings_.search, state.origin));
   }
 
   // Whether what was wanted is left out from now on.
@@ -167,19 +135,19 @@ class Scavenger final : public PerJobPolicy<State> {
     const auto plan = search_plan(job, state);
     std::vector<SearchPoint> done = state.skipped;
     for (const auto& point : plan)
-      if (steps_at(state, point) >= settings_.steps_per_point) done.push_back(point);
+      if (state.measured.steps_at(point) >= settings_.steps_per_point) done.push_back(point);
     const auto next = next_point(plan, done);
     if (!next) {
       fit(view, job, state);
       state.considered_s = 0;
       return false;
     }
-    const SearchPoint now = kept_to_limit(job, job.workers, job.batch.per_worker);
+    const SearchPoint now = present(job);
     const auto number = static_cast<unsigned>(std::find(plan.begin(), plan.end(), *next) - plan.begin() + 1);
     decision.reason = {"searching",
                        words("measuring %u workers of %u, point %u of %u of the search: %.0f of %.0f steps",
                              next->workers, next->local_batch, number, static_cast<unsigned>(plan.size()),
-                             steps_at(state, *next), settings_.steps_per_point),
+                             state.measured.steps_at(*next), settings_.steps_per_point),
                        {{"workers", next->workers}, {"local_batch", next->local_batch}, {"points", plan.size()}}};
     if (!(now == *next)) go(view, job, *next, state, decision);
     return true;
@@ -194,28 +162,11 @@ class Scavenger final : public PerJobPolicy<State> {
       decision.per_worker_batch = point.local_batch;
   }
 
-  static std::vector<StepTimePoint> points_of(const State& state) {
-    std::vector<StepTimePoint> points;
-    for (const auto& [key, measured] : state.measured)
-      points.push_back({key.first, static_cast<double>(key.second), measured.step_s});
-    return points;
-  }
-
-  static std::uint32_t workers_per_host(const ClusterView& view) {
-    std::uint32_t most = 1;
-    for (const auto& host : view.hosts) most = std::max(most, host.slots);
-    return most;
-  }
-
   void fit(const ClusterView& view, const JobView& job, State& state) const {
-    auto points = points_of(state);
-    if (points.empty()) return;
-    if (settings_.search == SearchMode::kUniversal && points.size() == 1) {
-      const SearchSpace space{geometric_sizes(state.limits.least, state.limits.most, settings_.sizes),
-                              batches(job, settings_.sizes)};
-      points = universal_points(space, points.front());
-    }
-    state.model = StepTimeModel::fit(settings_.form, points, workers_per_host(view));
+    const SearchSpace space{geometric_sizes(state.limits.least, state.limits.most, settings_.sizes),
+                            batches(job, settings_.sizes)};
+    state.model = fit_step_times(settings_.form, state.measured.points(), settings_.search == SearchMode::kUniversal,
+                                 space, workers_per_host(view.hosts));
   }
 
   PriceRule prices(const ClusterView& view, const JobView& job) const {
@@ -228,30 +179,18 @@ class Scavenger final : public PerJobPolicy<State> {
     return rule;
   }
 
-  // What is left, in samples at the base batch; a batch that needs more epochs needs that many more samples.
-  PlanWork work(const JobView& job, const State& state) const {
-    const auto base = static_cast<double>(job.base_batch != 0 ? job.base_batch : job.global_batch);
-    PlanWork work;
-    work.samples_per_epoch =
-        job.samples_total > 0 ? std::max(0.0, job.samples_total - job.samples_done) : kNoEndSamples;
-    if (known_noise(state)) work.epochs = EpochsModel::from_noise(*state.noise.value(), base, 1);
-    return work;
-  }
-
-  static bool known_noise(const State& state) {
-    return state.noise.value() && state.noise.relative_error().value_or(1) <= kKnownNoise;
+  static PlanWork work(const JobView& job, const State& state) {
+    const double left = job.samples_total > 0 ? job.samples_total - job.samples_done : kNoEndSamples;
+    return work_of(left, job.base_batch != 0 ? job.base_batch : job.global_batch, state.measured.noise_scale());
   }
 
   // Sizes and batches that are compared. Without the noise scale a larger batch would look free: the present one stays.
   std::vector<SearchPoint> candidates(const JobView& job, const State& state, const SearchPoint& now) const {
-    SearchSpace space;
-    if (state.limits.most - state.limits.least < kMostSizes) {
-      for (auto size = state.limits.least; size <= state.limits.most; ++size) space.workers.push_back(size);
-    } else {
-      space.workers = geometric_sizes(state.limits.least, state.limits.most, kMostSizes);
-    }
-    space.local_batches = known_noise(state) ? batches(job, kMostBatches) : std::vector{job.batch.per_worker};
-    auto points = kept(job, allowed_points(space));
+    const bool any_batch = state.measured.noise_scale().has_value();
+    const SearchSpace space =
+        compared_space(state.limits.least, state.limits.most,
+                       any_batch ? batches(job, kMostBatches) : std::vector{job.batch.per_worker});
+    auto points = kept_to_limit(job.batch, allowed_points(space));
     std::erase_if(points, [&](const SearchPoint& point) {
       return point == now || std::find(state.skipped.begin(), state.skipped.end(), point) != state.skipped.end();
     });
@@ -272,9 +211,9 @@ class Scavenger final : public PerJobPolicy<State> {
       return;
     }
     state.considered_s = view.now_s;
-    const SearchPoint now = kept_to_limit(job, job.workers, job.batch.per_worker);
-    auto points =
-        plan_points(candidates(job, state, now), *state.model, work(job, state), prices(view, job), points_of(state));
+    const SearchPoint now = present(job);
+    auto points = plan_points(candidates(job, state, now), *state.model, work(job, state), prices(view, job),
+                              state.measured.points());
     scale_to_present(points, state);
     const PlanGoal goal = goal_now(view, job);
     const PlanChoice choice = choose(points, goal);
@@ -327,33 +266,24 @@ class Scavenger final : public PerJobPolicy<State> {
   Settings settings_;
 };
 
-SearchMode search_of(const std::string& name) {
-  if (name == "full") return SearchMode::kFull;
-  return name == "universal" ? SearchMode::kUniversal : SearchMode::kPartial;
-}
-
-StepTimeForm form_of(const std::string& name) {
-  if (name == "paper") return StepTimeForm::kPaperPerWorker;
-  return name == "paper-global" ? StepTimeForm::kPaperGlobal : StepTimeForm::kComponents;
-}
-
 std::unique_ptr<Policy> make(const Parameters& parameters) {
   Settings settings;
   settings.goal.goal = *goal_of(text(parameters, "goal"));
   settings.goal.limit =
       settings.goal.goal == Goal::kBudget ? number(parameters, "budget") : number(parameters, "deadline_s");
   settings.search = search_of(text(parameters, "search"));
-  settings.form = form_of(text(parameters, "model"));
+  settings.form = step_time_form_of(text(parameters, "model"));
   settings.price = text(parameters, "price") == "memory" ? PriceForm::kMemory : PriceForm::kFlat;
   settings.price_per_worker_hour = number(parameters, "price_per_worker_hour");
   settings.vary_batch = flag(parameters, "vary_batch");
-  settings.min_per_worker = static_cast<std::uint32_t>(number(parameters, "min_per_worker"));
-  settings.max_per_worker = static_cast<std::uint32_t>(number(parameters, "max_per_worker"));
-  settings.sizes = static_cast<std::uint32_t>(number(parameters, "sizes"));
+  settings.min_per_worker = whole(parameters, "min_per_worker");
+  settings.max_per_worker = whole(parameters, "max_per_worker");
+  settings.sizes = whole(parameters, "sizes");
   settings.steps_per_point = number(parameters, "steps_per_point");
   settings.give_up_s = number(parameters, "give_up_s");
   settings.tolerance = number(parameters, "tolerance");
   settings.reconsider_s = number(parameters, "reconsider_s");
+  settings.follow = flag(parameters, "follow");
   return std::make_unique<Scavenger>(settings);
 }
 
@@ -369,17 +299,9 @@ PolicySpec scavenger_policy() {
         "fastest; cheapest; knee: where more time stops saving; deadline: cheapest in time; budget: fastest for it"},
        {"deadline_s", kEver, 0, kEver, {}, "seconds since the job's start by which it is to end"},
        {"budget", kEver, 0, 1e15, {}, "what the whole job may cost, in the unit of the prices"},
-       {"search",
-        std::string("partial"),
-        0,
-        0,
-        {"full", "partial", "universal"},
+       {"search", std::string("partial"), 0, 0, search_names(),
         "what is measured: all sizes, ends and middles, or only where the job is"},
-       {"model",
-        std::string("components"),
-        0,
-        0,
-        {"components", "paper", "paper-global"},
+       {"model", std::string("components"), 0, 0, step_time_form_names(),
         "form of the step time; the paper's are planes over the batch of a worker or the global one"},
        {"price", std::string("flat"), 0, 0, {"flat", "memory"}, "memory: a worker's price grows with its batch"},
        {"price_per_worker_hour", 1.0, 0, 1e9, {}, "of a worker where hosts have no price"},
@@ -390,7 +312,8 @@ PolicySpec scavenger_policy() {
        {"steps_per_point", 20.0, 1, 1e6, {}, "steps that a point of the search is measured for"},
        {"give_up_s", 600.0, 1, kEver, {}, "seconds after which a size that is not reached is left out"},
        {"tolerance", 0.05, 0, 1, {}, "gain below which a settled job stays"},
-       {"reconsider_s", 600.0, 1, kEver, {}, "seconds between two looks at a settled job"}},
+       {"reconsider_s", 600.0, 1, kEver, {}, "seconds between two looks at a settled job"},
+       {"follow", true, 0, 0, {}, "whether the job takes what is best; false: it measures, and stays"}},
       make};
 }
 

@@ -11,6 +11,9 @@
 
 namespace elastictrain::heuristics {
 
+// The code of the reason once the search is over and nothing else is to follow from it (`follow` = false).
+extern const char* const kMeasured;
+
 PolicySpec scavenger_policy();
 
 }  // namespace elastictrain::heuristics

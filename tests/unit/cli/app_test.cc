@@ -140,7 +140,7 @@ TEST_CASE("help and version are no errors") {
   CHECK(status_of({"--version"}) == 0);
   CHECK(status_of({"--build-id"}) == 0);
   for (const char* command :
-       {"run", "check", "status", "resize", "replace", "drain", "stop", "events", "worker", "completion"}) {
+       {"run", "check", "plan", "status", "resize", "replace", "drain", "stop", "events", "worker", "completion"}) {
     CAPTURE(command);
     CHECK(status_of({command, "--help"}) == 0);
   }

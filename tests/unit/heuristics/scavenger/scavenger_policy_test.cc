@@ -57,6 +57,14 @@ TEST_CASE("a partial search measures three sizes and then takes what the goal sa
   CHECK(knee.job.workers < 16);
 }
 
+TEST_CASE("one that only measures stays where the search ends, and says so") {
+  const auto run = run_batch_job(
+      *make_policy(scavenger_policy(), {{"goal", std::string("cheapest")}, {"follow", false}}), job_of(16), 3000);
+  CHECK(run.last.code == kMeasured);
+  CHECK(run.job.workers == 16);  // where the search ends; the cheapest is 1
+  CHECK(run.settings.size() == 4);
+}
+
 TEST_CASE("with a deadline the cheapest size that meets it is taken, and met") {
   for (const std::uint32_t wanted : {2U, 5U, 9U}) {
     CAPTURE(wanted);

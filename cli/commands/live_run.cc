@@ -1,0 +1,129 @@
+#include "cli/commands/live_run.h"
+
+#include <iostream>
+#include <utility>
+
+#include "cli/commands/run_parts.h"
+#include "cli/commands/run_signals.h"
+#include "cli/exit_code.h"
+#include "supervisor/run_directory.h"
+
+namespace elastictrain::cli {
+namespace {
+
+SupervisorOptions supervisor_options(const RunConfig& config, const RunPlan& plan) {
+  SupervisorOptions options;
+  options.settings = plan.settings;
+  options.policy = plan.policy;
+  options.program = plan.program;
+  options.listen_addresses = plan.listen_addresses;
+  options.advertise_addresses = plan.advertise_addresses;
+  options.listen_port = static_cast<std::uint16_t>(config.network.port);
+  options.heartbeat_ms = config.timeouts.heartbeat_ms;
+  options.worker_dead_ms = config.timeouts.worker_dead_ms;
+  options.orphan_grace_ms = config.timeouts.orphan_grace_ms;
+  options.agent_connect_timeout_ms = config.launcher.connect_timeout_ms;
+  options.time_limit_ms = config.timeouts.time_limit_s * 1000;
+  options.interface = config.network.interface;
+  options.forward_signals = forwarded_signals(config.signals);
+  options.usr1_drains = config.signals.usr1 == Usr1Choice::kDrain;
+  options.notice_probe = config.preemption.probe;
+  options.notice_probe_ms = config.preemption.probe_interval_ms;
+  return options;
+}
+
+}  // namespace
+
+int status_of_start(const Error& error) {
+  switch (error.code) {
+    case ErrorCode::kInvalid:
+      return kExitConfig;
+    case ErrorCode::kUnavailable:
+    case ErrorCode::kRefused:
+    case ErrorCode::kTimeout:
+      return kExitUnavailable;
+    default:
+      return kExitInternal;
+  }
+}
+
+LiveRun::LiveRun(std::string command, const RunChoice& choice, const RunPlan& plan)
+    : command_(std::move(command)), choice_(choice), config_(choice.config), plan_(plan) {}
+
+void LiveRun::watch(std::function<void(const std::string& event, const Summary::Fields& fields)> watcher) {
+  watcher_ = std::move(watcher);
+}
+
+int LiveRun::report(const Error& error, int status) const {
+  std::cerr << "elastictrain " << command_ << ": " << error.message << "\n";
+  return status;
+}
+
+int LiveRun::run() {
+  auto directory = run_directory_of(plan_.settings.run_name);
+  if (!directory.ok()) return report(directory.error(), status_of_start(directory.error()));
+  auto output = RunOutput::open(config_.log, plan_.settings.max_workers);
+  if (!output.ok()) return report(output.error(), kExitConfig);
+  output_ = std::move(*output);
+  auto launcher = make_launcher(io_, config_, plan_, [this](const launcher::LaunchEnded& ended) {
+    if (supervisor_ != nullptr) supervisor_->launch_ended(ended);
+  });
+  if (!launcher.ok()) return report(launcher.error(), kExitConfig);
+  const auto hosts = make_host_source(io_, config_, plan_);
+  supervisor_ = std::make_unique<Supervisor>(io_, options(std::move(*directory)), **launcher, *hosts);
+  const int status = supervise();
+  supervisor_.reset();
+  return status;
+}
+
+// Later: whoever asks may be in the middle of what the supervisor tells.
+void LiveRun::stop() {
+  asio::post(io_, [this] {
+    if (supervisor_ != nullptr) supervisor_->request_stop(core::StopCause::kUser);
+  });
+}
+
+SupervisorOptions LiveRun::options(std::string directory) {
+  SupervisorOptions options = supervisor_options(config_, plan_);
+  options.run_directory = std::move(directory);
+  options.start = choice_.start;
+  options.recorded_config = encode_recorded({config_, choice_.inputs.current_directory, choice_.inputs.environment});
+  options.on_output = [this](const OutputLine& line) { output_->show_line(line); };
+  options.on_tell = [this](core::Tell::Level level, const std::string& text) { output_->tell(level, text); };
+  options.on_figures = [this](const RunFigures& figures) {
+    summary_.add_figures(figures);
+    output_->show_figures(figures);
+  };
+  options.on_journal = [this](const std::string& event, const Summary::Fields& fields) {
+    summary_.add_event(event, fields);
+    if (watcher_) watcher_(event, fields);
+  };
+  return options;
+}
+
+int LiveRun::supervise() {
+  if (const Status opened = supervisor_->open(); !opened.ok())
+    return report(opened.error(), status_of_start(opened.error()));
+  RunSignals signals(io_, *supervisor_, *output_, config_.signals);
+  const std::string& name = plan_.settings.run_name;
+  output_->say("elastictrain: run " + name + " " + beginning() + "; beside it: elastictrain status " + name);
+  const int status = supervisor_->run();
+  signals.stop();
+  output_->say(summary_.render(status));
+  output_->close();
+  return status;
+}
+
+std::string LiveRun::beginning() const {
+  switch (choice_.start) {
+    case RunStart::kTakeOver:
+      return "is taken over from the supervisor that it lost";
+    case RunStart::kStartAgain:
+      return "goes on from its newest checkpoint";
+    case RunStart::kFresh:
+      return "starts with " + std::to_string(plan_.settings.start_workers) + " workers";
+  }
+  panic("a run without a start");
+}
+
+}  // namespace elastictrain::cli

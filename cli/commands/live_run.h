@@ -1,0 +1,52 @@
+// Purpose: one run in this process: wires launcher, host source, supervisor, signals and output, and runs to the end.
+//
+// Ownership: borrows choice and plan. Thread: whoever calls run(), which returns when the run has ended and nothing is
+// left behind. Errors: one line on standard error, and the exit status.
+#pragma once
+
+#include <asio.hpp>
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "cli/commands/resume.h"
+#include "cli/commands/run_plan.h"
+#include "cli/output/run_output.h"
+#include "cli/output/summary.h"
+#include "supervisor/supervisor.h"
+
+namespace elastictrain::cli {
+
+// The exit status of a run that cannot start.
+int status_of_start(const Error& error);
+
+class LiveRun {
+ public:
+  // `command` is whose complaints they are.
+  LiveRun(std::string command, const RunChoice& choice, const RunPlan& plan);
+
+  // Called with each record of the journal, in the run's thread; may ask to stop.
+  void watch(std::function<void(const std::string& event, const Summary::Fields& fields)> watcher);
+  int run();
+  // Leaves at the next step boundary, as when the user asks for it.
+  void stop();
+
+ private:
+  SupervisorOptions options(std::string directory);
+  int supervise();
+  int report(const Error& error, int status) const;
+  std::string beginning() const;
+
+  const std::string command_;
+  const RunChoice& choice_;
+  const RunConfig& config_;
+  const RunPlan& plan_;
+  asio::io_context io_{1};
+  std::unique_ptr<RunOutput> output_;
+  Summary summary_;
+  std::function<void(const std::string& event, const Summary::Fields& fields)> watcher_;
+  std::unique_ptr<Supervisor> supervisor_;
+};
+
+}  // namespace elastictrain::cli

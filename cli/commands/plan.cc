@@ -1,0 +1,263 @@
+// `elastictrain plan`: time and cost of a job for each number of workers, and which of them to take; from a table, an
+// earlier run's journal, or a short run that measures.
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "cli/commands/beside.h"
+#include "cli/commands/command.h"
+#include "cli/commands/live_run.h"
+#include "cli/commands/plan_report.h"
+#include "cli/commands/resume.h"
+#include "cli/commands/run_flags.h"
+#include "cli/commands/size_plan.h"
+#include "cli/config/text.h"
+#include "cli/exit_code.h"
+#include "cli/output/plan_drawing.h"
+#include "cli/output/style.h"
+#include "heuristics/scavenger/scavenger_policy.h"
+#include "supervisor/control/control_protocol.h"
+
+namespace elastictrain::cli {
+namespace {
+
+constexpr const char* kCommand = "plan";
+constexpr std::uint64_t kMeasuringInterval_ms = 250;
+constexpr const char* kMeasuringPolicy = "scavenger";
+constexpr const char* kDetails = R"(
+Where the figures come from:
+  elastictrain plan job.toml                          a short run of the job, which changes its size as it trains
+  elastictrain plan --journal NAME|FILE [job.toml]    what a run came to; its policy should have varied the size
+  elastictrain plan --profile FILE [job.toml]         a table:
+
+    workers,batch,step_s                              batch: samples of one worker in a step
+    1,32,0.131                                        step_s: seconds of a step
+    4,32,0.164                                        or the same names in a list of JSON objects,
+    8,32,0.215                                        or what plan --json printed
+
+The run that measures is stopped when it has (Ctrl-C: before), writes no checkpoint and reads none. Prices come from
+[cost], everything else that can be said from [policy.scavenger]. A config gives sizes, batch, hosts and prices.
+
+Exit status: 0; 1 no size meets the deadline or the budget (the plan is shown); 64 wrong usage; 69 too little was
+measured, or no such run; 78 a mistake in the config or the table; of a run that measures: its own, when it fails.
+)";
+
+struct PlanFlags {
+  RunFlags run;
+  std::string journal;
+  std::string profile;
+  std::optional<double> noise_scale;
+  std::string svg;
+  bool json = false;
+};
+
+struct Measured {
+  JobProfile profile;
+  std::optional<RunPlan> plan;  // of the config, if there is one
+};
+
+// What was planned, or the exit status of whoever has complained already.
+template <class T>
+using OrStatus = std::variant<T, int>;
+
+int config_status(const Error& error) {
+  std::cerr << "elastictrain plan: " << error.message << "\n";
+  return error.code == ErrorCode::kInvalid ? kExitConfig : kExitUnavailable;
+}
+
+// --- A run that measures
+
+// The user's job as it is, but for what decides on its size and what it would leave behind.
+void make_measuring(RunConfig& config) {
+  config.name = config.name.empty() ? "plan-" + std::to_string(::getpid()) : config.name.substr(0, 59) + "-plan";
+  config.checkpoint = {};
+  config.log.show_ranks = "none";
+  config.policy.name = kMeasuringPolicy;
+  config.policy.library.clear();
+  config.policy.argument.clear();
+  config.policy.program.clear();
+  config.policy.cool_down_ms = 0;
+  config.policy.hysteresis = 0;
+  config.policy.interval_ms = std::min(config.policy.interval_ms, kMeasuringInterval_ms);
+  config.policy.parameters[kMeasuringPolicy]["follow"] = false;
+  config.policy.parameters["stragglers"]["action"] = std::string("none");
+}
+
+bool is_measured(const std::string& event, const Journal::Fields& fields) {
+  const std::string code = "\"" + std::string(heuristics::kMeasured) + "\"";
+  return event == "decided" &&
+         std::find(fields.begin(), fields.end(), std::pair<std::string, std::string>("code", code)) != fields.end();
+}
+
+// The sizes are those of the config; hosts that are discovered are those that the run has found.
+OrStatus<Measured> measure(RunConfig config, const PlanInputs& inputs) {
+  make_measuring(config);
+  RunChoice choice{std::move(config), inputs, RunStart::kFresh};
+  auto plan = make_plan(choice.config, choice.inputs);
+  if (!plan.ok()) {
+    std::cerr << "elastictrain plan: " << plan.error().message << "\n";
+    return status_of_start(plan.error());
+  }
+  Measured measured;
+  LiveRun run(kCommand, choice, *plan);
+  bool done = false;
+  run.watch([&](const std::string& event, const Journal::Fields& fields) {
+    add_record(measured.profile, event, fields);
+    if (is_measured(event, fields) && !std::exchange(done, true)) run.stop();
+  });
+  if (const int status = run.run(); status != kExitSuccess) {
+    std::cerr << "elastictrain plan: the run that measures has failed or was stopped (status " << status
+              << "): there is no plan\n";
+    return status;
+  }
+  if (!done) {
+    std::cerr
+        << "elastictrain plan: the job ended before all sizes were measured; the plan is made of those that were. "
+           "A longer job, or fewer --steps, measures more\n";
+  }
+  measured.plan = std::move(*plan);
+  return measured;
+}
+
+// --- From the command line to a plan
+
+Result<std::string> journal_path(const std::string& name) {
+  if (std::filesystem::is_regular_file(name)) return name;
+  const auto found = find_run(name);
+  if (found.ok()) return *found + "/" + control::kJournalName;
+  return Error{ErrorCode::kUnavailable, name + " is no file, and " + found.error().message};
+}
+
+OrStatus<RunConfig> load(const PlanFlags& flags, const std::vector<std::string>& program,
+                         const std::optional<RunConfig>& recorded) {
+  auto loaded = load_from_flags(flags.run, program, process_environment(), recorded);
+  if (auto* config = std::get_if<LoadedConfig>(&loaded)) return std::move(config->config);
+  const auto& error = std::get<ConfigError>(loaded);
+  std::cerr << error.text() << "\n";
+  return error.only_flags ? kExitUsage : kExitConfig;
+}
+
+OrStatus<Measured> gather(const PlanFlags& flags, const RunConfig& config, const std::string& journal) {
+  const PlanInputs inputs{process_environment(), std::filesystem::current_path().string(), kCommand};
+  if (journal.empty() && flags.profile.empty()) return measure(config, inputs);
+  Measured measured;
+  auto profile = journal.empty() ? read_profile_file(flags.profile) : profile_of_journal(journal);
+  if (!profile.ok()) return config_status(profile.error());
+  measured.profile = std::move(*profile);
+  if (flags.run.config_file.empty() && flags.run.sizes.empty()) return measured;
+  auto plan = make_plan(config, inputs);
+  if (!plan.ok()) return config_status(plan.error());
+  measured.plan = std::move(*plan);
+  return measured;
+}
+
+std::size_t columns() {
+  constexpr std::size_t kMost = 100;
+  return surface_of(STDOUT_FILENO).is_terminal ? std::min(terminal_width(STDOUT_FILENO), kMost) : kMost;
+}
+
+int show(const PlanFlags& flags, const std::string& title, const SizePlan& plan) {
+  if (!flags.svg.empty()) {
+    std::ofstream file(flags.svg);
+    if (!(file << plan_svg(plan.curve, title)).flush()) {
+      return complain(kCommand, {ErrorCode::kIo, flags.svg + " cannot be written"});
+    }
+  }
+  std::cout << (flags.json ? render_plan_json(plan) : render_plan(plan, columns()));
+  if (!std::cout.flush()) return kExitFailure;
+  if (plan.curve.choice.limit_met) return kExitSuccess;
+  return complain(kCommand, {ErrorCode::kRefused, plan.curve.choice.reason.text});
+}
+
+int plan_command(PlanFlags flags, const std::vector<std::string>& program) {
+  flags.run.starts_nothing = !flags.journal.empty() || !flags.profile.empty();
+  std::string journal;
+  std::optional<RunConfig> recorded;
+  if (!flags.journal.empty()) {
+    const auto path = journal_path(flags.journal);
+    if (!path.ok()) return complain(kCommand, path.error());
+    journal = *path;
+    const auto run = find_recorded(std::filesystem::absolute(journal).parent_path().string());
+    if (run && flags.run.config_file.empty()) recorded = run->config;
+  }
+  auto config = load(flags, program, recorded);
+  if (const int* status = std::get_if<int>(&config)) return *status;
+  const RunConfig& given = std::get<RunConfig>(config);
+  auto measured = gather(flags, given, journal);
+  if (const int* status = std::get_if<int>(&measured)) return *status;
+  const auto& [profile, run_plan] = std::get<Measured>(measured);
+  const auto plan = make_size_plan(profile, given, run_plan, flags.noise_scale);
+  if (!plan.ok()) return complain(kCommand, plan.error());
+  const std::string title = !journal.empty() ? journal : !flags.profile.empty() ? flags.profile : flags.run.config_file;
+  return show(flags, title.empty() ? kCommand : title, *plan);
+}
+
+// A flag that stands for a key of [policy.scavenger].
+CLI::Option* add_setting(CLI::App& command, const std::shared_ptr<PlanFlags>& flags, const char* flag, const char* key,
+                         const char* type) {
+  const auto keep = [flags, flag, key](const std::string& text) {
+    flags->run.settings.push_back({key, text, std::string(flag) + " " + text});
+  };
+  return command.add_option_function<std::string>(flag, keep)->type_name(type)->group("Plan");
+}
+
+void add_goal_flags(CLI::App& command, const std::shared_ptr<PlanFlags>& flags) {
+  const auto set = [flags](const char* key, const std::string& text, const std::string& source) {
+    flags->run.settings.push_back({std::string("policy.scavenger.") + key, text, source});
+  };
+  const auto deadline = [set](const std::string& text) {
+    const auto limit = parse_duration_ms(text);
+    if (!limit.ok()) throw CLI::ValidationError("--deadline", limit.error().message);
+    set("goal", "deadline", "--deadline " + text);
+    set("deadline_s", std::to_string(static_cast<double>(*limit) / 1e3), "--deadline " + text);
+  };
+  const auto budget = [set](const std::string& text) {
+    set("goal", "budget", "--budget " + text);
+    set("budget", text, "--budget " + text);
+  };
+  CLI::Option* goal = add_setting(command, flags, "--goal", "policy.scavenger.goal", "GOAL");
+  goal->description("fastest, cheapest, or knee: where more time no longer saves as much");
+  CLI::Option* in_time = command.add_option_function<std::string>("--deadline", deadline);
+  in_time->description("the cheapest that ends in this time")->type_name("TIME")->group("Plan")->excludes(goal);
+  CLI::Option* for_money = command.add_option_function<std::string>("--budget", budget);
+  for_money->description("the fastest that costs at most this")->type_name("COST")->group("Plan");
+  for_money->excludes(goal)->excludes(in_time);
+}
+
+}  // namespace
+
+void add_plan(CLI::App& app, Invocation& invocation) {
+  CLI::App* command =
+      app.add_subcommand(kCommand, "time and cost of a job for each number of workers, and which of them to take");
+  const auto flags = std::make_shared<PlanFlags>();
+  command->group(kGroupTrain)->footer(kDetails);
+  CLI::Option* journal = command->add_option("--journal", flags->journal, "figures of that run");
+  journal->type_name("NAME|FILE")->group("Plan");
+  CLI::Option* profile = command->add_option("--profile", flags->profile, "figures of a table");
+  profile->type_name("FILE")->group("Plan")->excludes(journal);
+  add_goal_flags(*command, flags);
+  add_setting(*command, flags, "--search", "policy.scavenger.search", "full|partial|universal")
+      ->description("what is measured: all sizes, ends and middles (default), or one");
+  add_setting(*command, flags, "--steps", "policy.scavenger.steps_per_point", "N")
+      ->description("steps that each size is measured for");
+  add_setting(*command, flags, "--points", "policy.scavenger.sizes", "N")->description("sizes of a full search");
+  add_setting(*command, flags, "--samples", "policy.samples_total", "N")->description("of the whole job");
+  command->add_option("--noise-scale", flags->noise_scale, "of the gradients, in samples, where it was not measured")
+      ->type_name("N")
+      ->group("Plan")
+      ->check(CLI::PositiveNumber);
+  command->add_option("--svg", flags->svg, "draw the plan into this file as well")->type_name("FILE")->group("Plan");
+  command->add_flag("--json", flags->json, "one JSON object in place of the drawing")->group("Plan");
+  add_run_flags(*command, std::shared_ptr<RunFlags>(flags, &flags->run));
+  command->final_callback([&invocation, flags] {
+    invocation.action = [&invocation, flags] { return plan_command(*flags, invocation.program); };
+  });
+}
+
+}  // namespace elastictrain::cli

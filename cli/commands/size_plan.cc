@@ -1,0 +1,170 @@
+#include "cli/commands/size_plan.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "cli/commands/policy_choice.h"
+#include "heuristics/cost/price.h"
+
+namespace elastictrain::cli {
+namespace {
+
+using heuristics::Goal;
+using heuristics::StepTimePoint;
+
+constexpr double kUnknownSamples = 1e6;
+constexpr std::uint32_t kMostBatches = 9;  // that are compared for each size
+
+struct Job {
+  std::uint32_t least = 1;
+  std::uint32_t most = 1;
+  heuristics::BatchRule batch;
+  std::uint64_t base_batch = 0;
+  std::vector<heuristics::HostView> hosts;
+};
+
+Job job_of_plan(const RunPlan& plan) {
+  Job job{
+      plan.settings.min_workers, plan.settings.max_workers, plan.settings.batch, plan.policy.observer.base_batch, {}};
+  for (const auto& host : plan.hosts) job.hosts.push_back({.name = host.name, .slots = host.slots});
+  return job;
+}
+
+Job job_of_view(const heuristics::ClusterView& view) {
+  const auto& seen = view.jobs.front();
+  const std::uint32_t most = seen.reachable == 0 ? seen.max_workers : std::min(seen.max_workers, seen.reachable);
+  return {seen.min_workers, most, seen.batch, seen.base_batch, view.hosts};
+}
+
+// Of a table alone: its sizes, and the batch that it says most about.
+Job job_of_points(const std::vector<StepTimePoint>& points) {
+  Job job{points.front().workers, points.back().workers, {}, 0, {}};
+  std::map<std::uint32_t, std::size_t> counts;
+  for (const auto& point : points) ++counts[static_cast<std::uint32_t>(point.local_batch)];
+  const auto most =
+      std::max_element(counts.begin(), counts.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+  job.batch.per_worker = most->first;
+  job.base_batch = std::uint64_t{job.least} * most->first;
+  return job;
+}
+
+Job job_of(const JobProfile& profile, const RunConfig& config, const std::optional<RunPlan>& plan) {
+  Job job = plan                ? job_of_plan(*plan)
+            : profile.last_view ? job_of_view(*profile.last_view)
+                                : job_of_points(profile.measured.points());
+  job.most = std::max(job.least, std::min(job.most, heuristics::most_workers(job.batch)));
+  if (job.hosts.empty() && profile.last_view) job.hosts = profile.last_view->hosts;
+  const policy::ObserverSettings prices = observer_settings(config, {});
+  for (auto& host : job.hosts) {
+    if (const double price = policy::price_of(prices, host.name); price > 0) host.price_per_worker_hour = price;
+    host.free_slots = host.slots;
+    host.leaving = false;
+  }
+  return job;
+}
+
+double samples_of(const JobProfile& profile, const RunConfig& config) {
+  if (config.policy.samples_total > 0) return static_cast<double>(config.policy.samples_total);
+  if (profile.last_view && profile.last_view->jobs.front().samples_total > 0)
+    return profile.last_view->jobs.front().samples_total;
+  const bool is_generated = config.use_trainer && config.trainer.train.empty();
+  return is_generated ? static_cast<double>(config.trainer.samples) * static_cast<double>(config.trainer.epochs) : 0;
+}
+
+// Without the noise scale a larger batch would look free: then there is only the user's.
+std::vector<std::uint32_t> batches_of(const Job& job, const heuristics::Parameters& settings,
+                                      const std::vector<StepTimePoint>& points, bool knows_noise, SizePlan& plan) {
+  std::set<std::uint32_t> seen{job.batch.per_worker};
+  for (const auto& point : points) seen.insert(static_cast<std::uint32_t>(point.local_batch));
+  const bool vary = heuristics::flag(settings, "vary_batch");
+  if (!knows_noise) {
+    if (vary || (seen.size() > 1 && job.batch.max_global == 0)) {
+      plan.notes.push_back("Only the batch of " + std::to_string(job.batch.per_worker) +
+                           " is compared: what a larger one costs in samples is not known (--noise-scale).");
+    }
+    return {job.batch.per_worker};
+  }
+  const std::uint32_t least = heuristics::whole(settings, "min_per_worker");
+  if (vary)
+    return heuristics::geometric_sizes(least, std::max(least, heuristics::whole(settings, "max_per_worker")),
+                                       kMostBatches);
+  return {seen.begin(), seen.end()};
+}
+
+Result<heuristics::PlanGoal> goal_of(const heuristics::Parameters& settings, double samples) {
+  heuristics::PlanGoal goal;
+  goal.goal = *heuristics::goal_of(heuristics::text(settings, "goal"));
+  goal.limit = heuristics::number(settings, goal.goal == Goal::kBudget ? "budget" : "deadline_s");
+  const bool bounded = goal.goal == Goal::kDeadline || goal.goal == Goal::kBudget;
+  if (!bounded || samples > 0) return goal;
+  return Error{ErrorCode::kInvalid,
+               "a deadline or a budget needs the length of the job: say --samples N, or "
+               "policy.samples_total in the config"};
+}
+
+Status check_sizes(const std::vector<StepTimePoint>& points, const Job& job, bool universal) {
+  if (universal || job.least == job.most || points.front().workers != points.back().workers) return {};
+  const std::uint32_t only = points.front().workers;
+  return Error{ErrorCode::kUnavailable,
+               "only one size was measured, " + std::to_string(only) + (only == 1 ? " worker" : " workers") +
+                   ": how steps change with the size takes two or more. A run with another policy than \"fixed\" "
+                   "measures them, and so does plan without --journal; --search universal guesses from one"};
+}
+
+heuristics::PriceRule prices_of(const Job& job, const RunConfig& config, const heuristics::Parameters& settings,
+                                SizePlan& plan) {
+  const bool priced =
+      config.cost.price_per_worker_hour > 0 ||
+      std::any_of(job.hosts.begin(), job.hosts.end(), [](const auto& host) { return host.price_per_worker_hour > 0; });
+  if (!priced) plan.notes.emplace_back("Cost is in hours of one worker: [cost] names no price.");
+  const double standard = config.cost.price_per_worker_hour > 0 ? config.cost.price_per_worker_hour
+                          : priced                              ? heuristics::number(settings, "price_per_worker_hour")
+                                                                : 1;
+  heuristics::PriceRule rule;
+  rule.form =
+      heuristics::text(settings, "price") == "memory" ? heuristics::PriceForm::kMemory : heuristics::PriceForm::kFlat;
+  rule.base_local_batch = job.batch.per_worker;
+  rule.per_s = [all = heuristics::Prices(job.hosts, {}, standard)](std::uint32_t workers) {
+    return all.per_s(workers);
+  };
+  return rule;
+}
+
+}  // namespace
+
+Result<SizePlan> make_size_plan(const JobProfile& profile, const RunConfig& config, const std::optional<RunPlan>& plan,
+                                std::optional<double> noise_scale) {
+  const heuristics::Parameters settings = policy_parameters(config.policy, "scavenger");
+  const std::vector<StepTimePoint> points = profile.measured.points();
+  const bool universal = heuristics::text(settings, "search") == "universal";
+  if (points.empty()) {
+    return Error{ErrorCode::kUnavailable, "nothing was measured: no step beyond the warm-up of a size"};
+  }
+  const Job job = job_of(profile, config, plan);
+  if (const Status enough = check_sizes(points, job, universal); !enough.ok()) return enough.error();
+  const double samples = samples_of(profile, config);
+  const auto goal = goal_of(settings, samples);
+  if (!goal.ok()) return goal.error();
+
+  SizePlan result;
+  for (const auto& point : points) {
+    const auto batch = static_cast<std::uint32_t>(point.local_batch);
+    result.measured.push_back({point, profile.measured.steps_at({point.workers, batch})});
+  }
+  result.noise_scale = noise_scale ? noise_scale : profile.noise_scale;
+  if (!result.noise_scale) result.noise_scale = profile.measured.noise_scale();
+  if (samples <= 0) result.notes.emplace_back("Time and cost are those of a million samples (--samples).");
+  const auto space = heuristics::compared_space(
+      job.least, job.most, batches_of(job, settings, points, result.noise_scale.has_value(), result));
+  const auto model = heuristics::fit_step_times(heuristics::step_time_form_of(heuristics::text(settings, "model")),
+                                                points, universal, space, heuristics::workers_per_host(job.hosts));
+  const auto work = heuristics::work_of(samples > 0 ? samples : kUnknownSamples, job.base_batch, result.noise_scale);
+  const auto candidates = heuristics::kept_to_limit(job.batch, heuristics::allowed_points(space));
+  result.curve = heuristics::plan_curve(
+      heuristics::plan_points(candidates, *model, work, prices_of(job, config, settings, result), points), *goal, "");
+  return result;
+}
+
+}  // namespace elastictrain::cli

@@ -1,0 +1,115 @@
+#include "heuristics/scavenger/job_plan.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace elastictrain::heuristics {
+namespace {
+
+constexpr double kKnownNoise = 0.3;       // relative error below which the noise scale is used
+constexpr std::uint32_t kMostSizes = 64;  // that are compared
+
+}  // namespace
+
+void StepMeasurements::add(const JobView& job, double window_steps) {
+  noise_.add(job.norms);
+  for (const auto& interval : job.intervals) {
+    if (interval.warm_up || interval.steps == 0 || interval.workers == 0 || !(interval.seconds() > 0)) continue;
+    auto& measured =
+        measured_[{interval.workers, static_cast<std::uint32_t>(interval.global_batch / interval.workers)}];
+    const auto steps = static_cast<double>(interval.steps);
+    measured.steps += steps;
+    const double window = window_steps > 0 ? std::min(measured.steps, window_steps) : measured.steps;
+    measured.step_s += std::min(1.0, steps / window) * (interval.seconds() / steps - measured.step_s);
+  }
+}
+
+void StepMeasurements::add(const StepTimePoint& point, double steps) {
+  auto& measured = measured_[{point.workers, static_cast<std::uint32_t>(point.local_batch)}];
+  measured.steps += steps;
+  measured.step_s += steps / measured.steps * (point.seconds - measured.step_s);
+}
+
+double StepMeasurements::steps_at(const SearchPoint& point) const {
+  const auto found = measured_.find({point.workers, point.local_batch});
+  return found == measured_.end() ? 0 : found->second.steps;
+}
+
+std::vector<StepTimePoint> StepMeasurements::points() const {
+  std::vector<StepTimePoint> points;
+  for (const auto& [key, measured] : measured_)
+    points.push_back({key.first, static_cast<double>(key.second), measured.step_s});
+  return points;
+}
+
+std::optional<double> StepMeasurements::noise_scale() const {
+  return noise_.relative_error().value_or(1) <= kKnownNoise ? noise_.value() : std::nullopt;
+}
+
+SearchPoint kept_to_limit(const BatchRule& rule, const SearchPoint& point) {
+  BatchRule own = rule;
+  own.per_worker = point.local_batch;
+  const std::uint32_t workers = std::max(point.workers, 1U);
+  return {point.workers, static_cast<std::uint32_t>(global_batch(own, point.workers) / workers)};
+}
+
+std::vector<SearchPoint> kept_to_limit(const BatchRule& rule, const std::vector<SearchPoint>& points) {
+  std::vector<SearchPoint> result;
+  for (const auto& wanted : points) {
+    const SearchPoint point = kept_to_limit(rule, wanted);
+    if (point.local_batch > 0 && std::find(result.begin(), result.end(), point) == result.end())
+      result.push_back(point);
+  }
+  return result;
+}
+
+SearchSpace compared_space(std::uint32_t least, std::uint32_t most, std::vector<std::uint32_t> local_batches) {
+  SearchSpace space{{}, std::move(local_batches), 0};
+  if (most - least >= kMostSizes) {
+    space.workers = geometric_sizes(least, most, kMostSizes);
+  } else {
+    for (auto size = least; size <= most; ++size) space.workers.push_back(size);
+  }
+  return space;
+}
+
+std::optional<StepTimeModel> fit_step_times(StepTimeForm form, std::vector<StepTimePoint> points, bool universal,
+                                            const SearchSpace& space, std::uint32_t workers_per_host) {
+  if (universal && points.size() == 1) points = universal_points(space, points.front());
+  return StepTimeModel::fit(form, points, workers_per_host);
+}
+
+std::uint32_t workers_per_host(const std::vector<HostView>& hosts) {
+  std::uint32_t most = 1;
+  for (const auto& host : hosts) most = std::max(most, host.slots);
+  return most;
+}
+
+PlanWork work_of(double samples, std::uint64_t base_batch, std::optional<double> noise_scale) {
+  PlanWork work;
+  work.samples_per_epoch = std::max(0.0, samples);
+  if (noise_scale) work.epochs = EpochsModel::from_noise(*noise_scale, static_cast<double>(base_batch), 1);
+  return work;
+}
+
+const std::vector<std::string>& search_names() {
+  static const std::vector<std::string> kNames{"full", "partial", "universal"};
+  return kNames;
+}
+
+const std::vector<std::string>& step_time_form_names() {
+  static const std::vector<std::string> kNames{"components", "paper", "paper-global"};
+  return kNames;
+}
+
+SearchMode search_of(const std::string& name) {
+  if (name == "full") return SearchMode::kFull;
+  return name == "universal" ? SearchMode::kUniversal : SearchMode::kPartial;
+}
+
+StepTimeForm step_time_form_of(const std::string& name) {
+  if (name == "paper") return StepTimeForm::kPaperPerWorker;
+  return name == "paper-global" ? StepTimeForm::kPaperGlobal : StepTimeForm::kComponents;
+}
+
+}  // namespace elastictrain::heuristics
