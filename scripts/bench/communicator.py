@@ -68,6 +68,35 @@ def session_overhead(repetitions):
     yield rows.at_least("session-overhead", statistics.median(ratios), "%", 99, detail)
 
 
+VARIANCE_EVERY = 50  # steps; each costs a second all-reduce
+
+
+def monitor_overhead(repetitions):
+    """The same worker with and without its monitors, in turn, each as often before as behind the other."""
+    bench = program("session_overhead", "session_overhead")
+
+    def steps_per_s(monitors, *words):
+        with Run(arguments=["-n", "2", "-x", f"ELASTICTRAIN_MONITORS={monitors}", "--", bench, "session", *words]) as run:
+            if run.wait(120) != 0:
+                raise rows.Unavailable(f"session_overhead failed: {run.text()[-300:]}")
+            return figure(run.text())
+
+    ways = {"off": (0,), "on": (1,), "variance": (1, str(VARIANCE_EVERY))}
+    rounds = []
+    for index in range(4 * max(5, repetitions)):
+        order = list(ways) if index % 2 == 0 else list(reversed(ways))
+        measured = {way: steps_per_s(*ways[way]) for way in order}
+        rounds.append({way: 1e3 / measured[way] for way in ways})
+    slower = {way: [100 * (one[way] / one["off"] - 1) for one in rounds] for way in ("on", "variance")}
+    middle = {way: statistics.median(one[way] for one in rounds) for way in ways}
+    detail = (f"{rows.spread(slower['on'], 2)} % longer steps, {middle['on']:.3f} ms against {middle['off']:.3f} ms without "
+              "norms (the times of a step's parts are always taken: six looks at the clock); KungFu's noise scale: 4.6 %")
+    yield rows.below("monitor-overhead", statistics.median(slower["on"]), "%", 0.5, detail)
+    detail = (f"{rows.spread(slower['variance'], 2)} %, {middle['variance']:.3f} ms with the gradient variance every "
+              f"{VARIANCE_EVERY} steps, which a program may ask for; KungFu: 20 %")
+    yield rows.Row("monitor-overhead/with-variance", statistics.median(slower["variance"]), "%", "", None, detail)
+
+
 def figure(text):
     """The number behind `steps_per_s=` in what the program printed."""
     for line in text.splitlines():

@@ -104,6 +104,7 @@ Result<Environment> read_environment() {
     numbers.complain("ELASTICTRAIN_LINEAGE: " + lineage.error().message);
   }
   environment.resume = numbers.read("ELASTICTRAIN_RESUME", 0, 1) == 1;
+  environment.monitors = numbers.read("ELASTICTRAIN_MONITORS", 1, 1) == 1;
   environment.keep_gradients = numbers.read("ELASTICTRAIN_KEEP_GRADIENTS", 1, 1) == 1;
   read_choices(environment, numbers);
   if (environment.heartbeat.count() == 0) numbers.complain("ELASTICTRAIN_HEARTBEAT_MS must be at least 1");

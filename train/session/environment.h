@@ -32,6 +32,7 @@ struct Environment {
   std::chrono::milliseconds checkpoint_timeout{60'000};  // for the disk, at the end
   bool resume = false;
   std::vector<protocol::Fence> lineage;  // of the run that is resumed
+  bool monitors = true;                  // gradient norms, for the noise scale
   bool keep_gradients = true;            // so that a loss costs no forward or backward pass
 };
 

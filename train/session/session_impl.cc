@@ -124,7 +124,7 @@ void Session::Impl::weigh_step() {
   step.averages = averages();
   step.wants_variance = !step.averages && variance_every_ != 0 && (progress_.committed_step + 1) % variance_every_ == 0;
   step.gradient_variance = 0;
-  step.wants_norm = !step.averages && (progress_.committed_step + 1) % kNormEvery == 1;
+  step.wants_norm = environment_.monitors && !step.averages && (progress_.committed_step + 1) % kNormEvery == 1;
   step.shares = next_shares_;
   std::vector<std::uint32_t> shares;
   for (const auto& share : step.shares) shares.push_back(share.samples);

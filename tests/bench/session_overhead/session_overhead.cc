@@ -1,12 +1,13 @@
 // Purpose: one training loop, driven through the session or straight on the communicator, so that the two can be
-// compared. `session_overhead session` is a worker of a run of two; `session_overhead bare` forks its own second rank.
-// Rank 0 prints steps_per_s=…
+// compared. `session_overhead session [N]` is a worker of a run of two (N: the gradient variance is measured every N
+// steps); `session_overhead bare` forks its own second rank. Rank 0 prints steps_per_s=…
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <elastictrain/session.hpp>
 #include <memory>
@@ -55,12 +56,13 @@ class Stopwatch {
   Clock::time_point end_;
 };
 
-int run_session() {
+int run_session(std::uint64_t variance_every) {
   Model model;
   Stopwatch watch;
   elastictrain::Session session;
   session.share_state("weights", model.weights.data(), kParameters * sizeof(float));
   session.set_data({.sample_count = 1'000'000'000, .batch = kBatch, .max_steps = kWarmUpSteps + kSteps});
+  if (variance_every != 0) session.measure_gradient_variance(variance_every);
   if (!session.start()) return 0;
   while (auto batch = session.next_batch()) {
     model.compute();
@@ -114,8 +116,10 @@ int run_bare() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc == 2 && std::strcmp(argv[1], "session") == 0) return run_session();
+  if ((argc == 2 || argc == 3) && std::strcmp(argv[1], "session") == 0) {
+    return run_session(argc == 3 ? std::strtoull(argv[2], nullptr, 10) : 0);
+  }
   if (argc == 2 && std::strcmp(argv[1], "bare") == 0) return run_bare();
-  std::fprintf(stderr, "usage: session_overhead session|bare\n");
+  std::fprintf(stderr, "usage: session_overhead session [N]|bare\n");
   return 64;
 }
