@@ -37,7 +37,7 @@ struct JobDecision {
   std::optional<std::vector<WorkerSpeed>> speeds;
   std::optional<std::uint32_t> per_worker_batch;
   std::optional<double> learning_rate_factor;  // in place of the rule's
-  std::optional<std::string> topology;
+  std::optional<std::string> topology;  // a name, or a tree as its fathers by rank: "1,1,1"
   std::optional<std::string> synchronization;
   Reason reason;  // always set, also when everything stays ("settled", "measuring")
   bool changes() const {

@@ -8,6 +8,7 @@
 #include "heuristics/batch/adasgd.h"
 #include "heuristics/batch/noise_batch.h"
 #include "heuristics/goodput/goodput_policy.h"
+#include "heuristics/interference/policy.h"
 #include "heuristics/policy/fixed.h"
 #include "heuristics/policy/policy.h"
 #include "heuristics/scavenger/scavenger_policy.h"
@@ -48,9 +49,10 @@ std::string problem_of(const ParameterSpec& spec, const Value& value) {
 }  // namespace
 
 const std::vector<PolicySpec>& policies() {
-  static const std::vector<PolicySpec> kAll{
-      fixed_policy(),       efficiency_policy(), cost_policy(),    or_policy(),     provisioning_policy(),
-      noise_batch_policy(), scavenger_policy(),  goodput_policy(), adasgd_policy(), straggler_policy()};
+  static const std::vector<PolicySpec> kAll{fixed_policy(),        efficiency_policy(),   cost_policy(),
+                                            or_policy(),           provisioning_policy(), noise_batch_policy(),
+                                            scavenger_policy(),    goodput_policy(),      adasgd_policy(),
+                                            interference_policy(), straggler_policy()};
   return kAll;
 }
 

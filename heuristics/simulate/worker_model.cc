@@ -10,6 +10,7 @@ WorkerModel::WorkerModel(WorkerModelOptions options) : options_(std::move(option
   JobView& job = view_.jobs.emplace_back();
   job.name = "model";
   job.batch = options_.batch;
+  job.topology = "auto";
   for (std::uint32_t host = 0; host < options_.hosts; ++host) {
     HostView& seen = view_.hosts.emplace_back();
     seen.name = "host" + std::to_string(host);
@@ -69,7 +70,8 @@ const ClusterView& WorkerModel::step() {
     member.steps = 1;
     slowest = std::max(slowest, member.compute_s);
   }
-  const double step_s = slowest + options_.communicate_s;
+  const double exchange_s = options_.exchange_s ? options_.exchange_s(job.topology, step_) : options_.communicate_s;
+  const double step_s = slowest + exchange_s;
   for (WorkerView& member : job.members) {
     member.step_s = step_s;
     member.communicate_s = step_s - member.compute_s;
@@ -83,6 +85,7 @@ const ClusterView& WorkerModel::step() {
 
 void WorkerModel::carry_out(const Decision& decision) {
   if (decision.jobs.empty()) return;
+  if (decision.jobs[0].topology) view_.jobs[0].topology = *decision.jobs[0].topology;
   for (const Replacement& replacement : decision.jobs[0].replacements) start_replacement(replacement);
   if (const auto& speeds = decision.jobs[0].speeds) {
     speeds_.clear();

@@ -9,6 +9,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "heuristics/policy/decision.h"
@@ -35,6 +36,8 @@ struct WorkerModelOptions {
   double sample_s = 0.25 / 32;
   double fixed_s = 0;  // of the compute time, whatever the share
   double communicate_s = 0.02;
+  // Seconds that the exchange takes in a step, by the topology; empty: communicate_s.
+  std::function<double(const std::string& topology, std::uint64_t step)> exchange_s;
   double start_s = 10;  // until a replacement can join
   // Factor of the compute time of a worker in a step; empty: 1.
   std::function<double(std::uint64_t worker, std::uint64_t step)> noise;
