@@ -25,6 +25,7 @@ BENCHMARKS = {
     "resize-latency": (swap.resize_latency, "from `resize` to the first step at the new size: warm spare, cold start"),
     "cold-start": (swap.cold_start, "from the command to the first committed step of 2 local workers"),
     "allreduce": (communicator.allreduce, "beside Gloo, Open MPI and MPICH: 2 and 4 ranks, 4 KiB to 100 MiB"),
+    "topologies": (communicator.topologies, "every topology against the automatic one: 3 and 8 ranks on two hosts, loopback"),
     "session-overhead": (communicator.session_overhead, "steps a second: session against the bare communicator"),
     "monitor-overhead": (communicator.monitor_overhead, "step time with all monitors against without, in turn"),
     "accuracy-elastic": (training.accuracy_elastic, "optdigits: fixed size against 20 random changes, 5 seeds each"),

@@ -47,6 +47,35 @@ def allreduce_row(cell):
     return rows.Row(name, cell["times_faster"], "times", "> 1 times", cell["met"], detail)
 
 
+TOPOLOGIES = ("auto", "star", "ring", "tree", "binary-tree", "binary-tree-star", "multi-star", "multi-binary-tree-star",
+              "clique")
+TOPOLOGY_SIZES = (4 << 10, 8 << 20)
+
+
+def topologies(repetitions):
+    """Every shape of the data plane on two hosts, in turn; each round's ratio to the automatic one in the same round."""
+    bench = program("allreduce", "allreduce_bench")
+    for ranks in (3, 8):
+        rounds = [{name: topology_times(bench, ranks, name) for name in TOPOLOGIES} for _ in range(max(3, repetitions))]
+        for size in TOPOLOGY_SIZES:
+            for name in TOPOLOGIES[1:]:
+                ratios = [figures[name][size] / figures["auto"][size] for figures in rounds]
+                times = [figures[name][size] for figures in rounds]
+                row = f"topologies/{ranks}-ranks-{size_name(size)}-{name}"
+                yield rows.Row(row, statistics.median(ratios), "times auto", "-", None,
+                               f"{rows.spread(times)} us, auto {rows.spread([f['auto'][size] for f in rounds])} us; "
+                               f"ratio {rows.spread(ratios, 2)}; 2 hosts on loopback")
+
+
+def topology_times(bench, ranks, name):
+    """Bytes -> microseconds of one all-reduce."""
+    argv = [bench, "--ranks", str(ranks), "--hosts", "2", "--topology", name, "--repetitions", "3",
+            "--round-seconds", "0.05", "--sizes", ",".join(map(str, TOPOLOGY_SIZES))]
+    done = subprocess.run(argv, stdout=subprocess.PIPE, text=True, timeout=120, check=True)
+    cells = [json.loads(line) for line in done.stdout.splitlines()]
+    return {cell["bytes"]: statistics.median(cell["us"]) for cell in cells}
+
+
 def number(value):
     return "-" if value is None else f"{value:g}"
 

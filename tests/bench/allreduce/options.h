@@ -12,12 +12,14 @@ namespace elastictrain::bench {
 struct Options {
   int ranks = 2;
   bool tcp_only = false;
+  int hosts = 1;  // that the ranks are spread over, as far as the communicator can tell
   std::string algorithm = "auto";
+  std::string topology = "auto";
   LoopOptions loop;
 };
 
-// --ranks N --transport auto|tcp --algorithm NAME --sizes a,b,c --repetitions N --round-seconds S. Ends the program on
-// anything else.
+// --ranks N --hosts N --transport auto|tcp --algorithm NAME --topology NAME --sizes a,b,c --repetitions N
+// --round-seconds S. Ends the program on anything else.
 inline Options parse_options(int argc, char** argv) {
   Options options;
   for (int i = 1; i + 1 < argc; i += 2) {
@@ -25,6 +27,10 @@ inline Options parse_options(int argc, char** argv) {
     const std::string value = argv[i + 1];
     if (name == "--ranks") {
       options.ranks = std::stoi(value);
+    } else if (name == "--hosts") {
+      options.hosts = std::stoi(value);
+    } else if (name == "--topology") {
+      options.topology = value;
     } else if (name == "--transport") {
       options.tcp_only = value == "tcp";
     } else if (name == "--algorithm") {
