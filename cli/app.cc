@@ -75,6 +75,7 @@ void add_commands(CLI::App& app, Invocation& invocation) {
   add_resize(app, invocation);
   add_replace(app, invocation);
   add_drain(app, invocation);
+  add_topology(app, invocation);
   add_stop(app, invocation);
   add_events(app, invocation);
   add_explain(app, invocation);

@@ -76,6 +76,7 @@ class JournalReplay::Record {
     if (has("wished_factor")) wished.learning_rate_factor = real("wished_factor", 1.0);
     if (has("wished_noise_scale")) wished.noise_scale = real("wished_noise_scale", 0.0);
     wished.topology = protocol::topology_named(text("wished_topology"));
+    if (has("wished_fathers")) wished.fathers = numbers("wished_fathers");
     wished.synchronization = protocol::synchronization_named(text("wished_synchronization"));
     return wished;
   }

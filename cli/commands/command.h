@@ -26,6 +26,7 @@ void add_status(CLI::App& app, Invocation& invocation);
 void add_resize(CLI::App& app, Invocation& invocation);
 void add_replace(CLI::App& app, Invocation& invocation);
 void add_drain(CLI::App& app, Invocation& invocation);
+void add_topology(CLI::App& app, Invocation& invocation);
 void add_stop(CLI::App& app, Invocation& invocation);
 void add_events(CLI::App& app, Invocation& invocation);
 void add_explain(CLI::App& app, Invocation& invocation);

@@ -38,6 +38,9 @@ struct WorkerView {
   double compute_s = 0;
   double communicate_s = 0;
   double update_s = 0;
+  double sent_bytes = 0;  // a step, over the network's sockets
+  double received_bytes = 0;
+  double round_trip_s = 0;  // to the farthest worker that it is connected to on another host
 };
 
 // Squared norms of gradients, means over `count` steps of equal batches. local: mean over workers of |g_i|^2, each of
@@ -79,7 +82,7 @@ struct JobView {
   std::uint64_t global_batch = 0;
   std::uint64_t base_batch = 0;  // for which the user's learning rate was chosen
   double learning_rate_factor = 1;
-  std::string topology;         // of the data plane; "auto": its own choice
+  std::string topology;         // of the data plane; "auto": its own choice; a tree as its fathers: "1,1,1"
   std::string synchronization;  // "s-sgd", "averaging", "pair-averaging"
 
   std::vector<Interval> intervals;  // since the last view, in order

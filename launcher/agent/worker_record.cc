@@ -38,6 +38,8 @@ WorkerHeartbeat fold(const WorkerHeartbeat& older, const WorkerHeartbeat& newer)
   folded.compute_us = mean(older.compute_us, newer.compute_us);
   folded.communicate_us = mean(older.communicate_us, newer.communicate_us);
   folded.update_us = mean(older.update_us, newer.update_us);
+  folded.sent_bytes = mean(older.sent_bytes, newer.sent_bytes);
+  folded.received_bytes = mean(older.received_bytes, newer.received_bytes);
   folded.samples_per_s = mean(older.samples_per_s, newer.samples_per_s);
   folded.norm_steps = older.norm_steps + newer.norm_steps;
   if (folded.norm_steps != 0) {

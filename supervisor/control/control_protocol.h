@@ -6,6 +6,7 @@
 //   {"command":"resize","workers":4}          -> {"ok":true,"text":"growing from 2 to 4"}
 //   {"command":"replace","rank":1}            -> …  or {"command":"replace","host":"node3"}
 //   {"command":"drain","host":"node3"}
+//   {"command":"topology","topology":"star"}  -> …  or a tree as every rank's father: "1,1,1"
 //   {"command":"stop","now":false}
 //   any failure                               -> {"ok":false,"text":"what is wrong, and what to do"}
 //

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "supervisor/core/journal_fields.h"
+#include "supervisor/protocol/topology_choice.h"
 
 namespace elastictrain::control {
 namespace {
@@ -29,6 +30,12 @@ Error wrong(const std::string& text) {
   return Error{ErrorCode::kInvalid, text};
 }
 
+std::string topology_names() {
+  std::string names;
+  for (const auto name : protocol::kTopologyNames) names += std::string(name) + ", ";
+  return names + "or for example 1,1,1";
+}
+
 Result<Request> parse_resize(const Json& object, std::uint64_t id) {
   const auto workers = number_in(object, "workers");
   if (!workers) return wrong("resize needs \"workers\", a whole number");
@@ -45,6 +52,19 @@ Result<Request> parse_replace(const Json& object, std::uint64_t id) {
 Result<Request> parse_drain(const Json& object, std::uint64_t id) {
   if (auto host = text_in(object, "host")) return Request(core::Event(core::DrainHost{id, std::move(*host)}));
   return wrong("drain needs \"host\", a name");
+}
+
+Result<Request> parse_topology(const Json& object, std::uint64_t id) {
+  const auto text = text_in(object, "topology");
+  auto choice = text ? protocol::topology_choice(*text) : std::nullopt;
+  if (!choice) return wrong("topology needs \"topology\", its name or every rank's father: " + topology_names());
+  core::Reshare reshare{.request = id, .reason = "asked for by a user"};
+  if (choice->fathers.empty()) {
+    reshare.topology = choice->topology;
+  } else {
+    reshare.fathers = std::move(choice->fathers);
+  }
+  return Request(core::Event(std::move(reshare)));
 }
 
 Result<Request> parse_stop(const Json& object, std::uint64_t id) {
@@ -65,8 +85,9 @@ Result<Request> parse_request(const std::string& line, std::uint64_t id) {
   if (*command == "resize") return parse_resize(object, id);
   if (*command == "replace") return parse_replace(object, id);
   if (*command == "drain") return parse_drain(object, id);
+  if (*command == "topology") return parse_topology(object, id);
   if (*command == "stop") return parse_stop(object, id);
-  return wrong("unknown command '" + *command + "'; known: status, resize, replace, drain, stop");
+  return wrong("unknown command '" + *command + "'; known: status, resize, replace, drain, topology, stop");
 }
 
 std::string answer_line(bool ok, const std::string& text) {

@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "supervisor/core/journal_fields.h"
-#include "supervisor/protocol/names.h"
+#include "supervisor/protocol/topology_choice.h"
 
 namespace elastictrain::control {
 namespace {
@@ -172,7 +172,7 @@ std::string status_answer(const RunFigures& figures, const StatusFacts& facts) {
   object.number("target_size", view.target_size);
   object.number("global_batch", view.global_batch);
   object.real("learning_rate_factor", view.learning_rate_factor);
-  object.text("topology", std::string(protocol::name_of(view.topology)));
+  object.text("topology", protocol::text_of(view.topology, view.fathers));
   object.text("synchronization", std::string(protocol::name_of(view.synchronization)));
   object.text("size_reason", view.size_reason);
   object.text("last_change", view.last_change);

@@ -62,6 +62,7 @@ struct Reshare {
   std::optional<double> learning_rate_factor;  // in place of the rule's; above 0
   std::optional<double> noise_scale;           // in samples: LearningRateSettings::noise_scale
   std::optional<protocol::Topology> topology;
+  std::optional<std::vector<std::uint32_t>> fathers;  // an explicit tree (topology_choice.h) in place of a topology
   std::optional<protocol::Synchronization> synchronization;
 };
 

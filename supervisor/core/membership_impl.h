@@ -354,6 +354,7 @@ class Membership::Impl {
   std::set<WorkerId> member_set_;
   double learning_rate_factor_ = 1.0;
   protocol::Topology topology_ = protocol::Topology::kAuto;
+  std::vector<std::uint32_t> fathers_;
   protocol::Synchronization synchronization_ = protocol::Synchronization::kGradients;  // of the generation
   std::string size_reason_;
   std::string last_change_;

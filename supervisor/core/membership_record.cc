@@ -54,6 +54,7 @@ void Membership::Impl::record_reshared(Fields& fields) const {
   if (reshared_.per_worker) fields.number("per_worker", *reshared_.per_worker);
   if (reshared_.learning_rate_factor) fields.real("wished_factor", *reshared_.learning_rate_factor);
   if (reshared_.noise_scale) fields.real("wished_noise_scale", *reshared_.noise_scale);
+  if (reshared_.fathers) fields.numbers("wished_fathers", {reshared_.fathers->begin(), reshared_.fathers->end()});
   if (reshared_.topology) fields.text("wished_topology", protocol::name_of(*reshared_.topology));
   if (reshared_.synchronization) fields.text("wished_synchronization", protocol::name_of(*reshared_.synchronization));
 }

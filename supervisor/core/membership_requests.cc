@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "supervisor/core/membership_impl.h"
-#include "supervisor/protocol/names.h"
+#include "supervisor/protocol/topology_choice.h"
 
 namespace elastictrain::core {
 
@@ -12,6 +12,7 @@ namespace {
 
 std::string change_of(const Reshare& event) {
   std::vector<std::string> parts;
+  if (event.fathers) parts.push_back("sum along the tree " + protocol::text_of({}, *event.fathers));
   if (event.topology) parts.push_back("sum along " + std::string(protocol::name_of(*event.topology)));
   if (event.synchronization) parts.push_back("train by " + std::string(protocol::name_of(*event.synchronization)));
   if (event.learning_rate_factor) parts.emplace_back("change the learning rate");
@@ -118,6 +119,11 @@ void Membership::Impl::on(const Reshare& event) {
     return refuse(event.request, "a learning-rate factor must be above 0");
   }
   if (event.noise_scale && is_odd(*event.noise_scale)) return refuse(event.request, "a noise scale must be above 0");
+  if (event.fathers) {
+    if (auto tree = protocol::check_tree(*event.fathers, members_.size()); !tree) {
+      return refuse(event.request, tree.error().message);
+    }
+  }
   apply(event);
   Fields fields;
   record_reshared(fields);
@@ -137,7 +143,12 @@ void Membership::Impl::apply(const Reshare& event) {
   if (event.learning_rate_factor)
     settings_.learning_rate.factor = reshared_.learning_rate_factor = event.learning_rate_factor;
   if (event.noise_scale) settings_.learning_rate.noise_scale = *(reshared_.noise_scale = event.noise_scale);
-  if (event.topology) settings_.topology = *(reshared_.topology = event.topology);
+  if (event.topology) {
+    settings_.topology = *(reshared_.topology = event.topology);
+    settings_.fathers.clear();
+    reshared_.fathers.reset();
+  }
+  if (event.fathers) settings_.fathers = *(reshared_.fathers = event.fathers);
   if (event.synchronization) settings_.synchronization = *(reshared_.synchronization = event.synchronization);
 }
 

@@ -5,7 +5,7 @@
 
 #include "supervisor/core/membership_impl.h"
 #include "supervisor/core/words.h"
-#include "supervisor/protocol/names.h"
+#include "supervisor/protocol/topology_choice.h"
 
 namespace elastictrain::core {
 namespace {
@@ -85,7 +85,8 @@ void Membership::Impl::prepare() {
       .numbers("shares", next_shares)
       .numbers("donors", numbers(plan.donors))
       .real("learning_rate_factor", plan.learning_rate_factor);
-  if (plan.topology != protocol::Topology::kAuto) fields.text("topology", protocol::name_of(plan.topology));
+  const std::string topology = protocol::text_of(plan.topology, plan.fathers);
+  if (topology != protocol::name_of(protocol::Topology::kAuto)) fields.text("topology", topology);
   if (plan.synchronization != protocol::Synchronization::kGradients) {
     fields.text("synchronization", protocol::name_of(plan.synchronization));
   }
@@ -138,6 +139,7 @@ void Membership::Impl::complete() {
   learning_rate_factor_ = plan_.learning_rate_factor;
   synchronization_ = plan_.synchronization;
   topology_ = plan_.topology;
+  fathers_ = plan_.fathers;
   if (synchronization_ != settings_.synchronization && !members_.empty() && reshare_.empty()) {
     reshare_ = "train by " + std::string(protocol::name_of(settings_.synchronization)) + ", as asked before";
     dirty_ = true;

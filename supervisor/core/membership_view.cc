@@ -79,6 +79,7 @@ RunView Membership::Impl::view() const {
   view.target_size = target_;
   view.learning_rate_factor = learning_rate_factor_;
   view.topology = topology_;
+  view.fathers = fathers_;
   view.synchronization = synchronization_;
   view.size_reason = size_reason_;
   if (generation_ == 0 && spawned_) {

@@ -19,6 +19,8 @@ void Worker::take(const protocol::WorkerHeartbeat& newer) {
   heartbeat.communicate_us = older.communicate_us;
   heartbeat.update_us = older.update_us;
   heartbeat.samples_per_s = older.samples_per_s;
+  heartbeat.sent_bytes = older.sent_bytes;
+  heartbeat.received_bytes = older.received_bytes;
 }
 
 Agent& Roster::add_agent(std::string host, std::uint32_t slots) {

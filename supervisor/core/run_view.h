@@ -61,6 +61,7 @@ struct RunView {
   std::uint64_t global_batch = 0;
   double learning_rate_factor = 1.0;
   protocol::Topology topology = protocol::Topology::kAuto;
+  std::vector<std::uint32_t> fathers;  // the explicit tree in its place; empty: none
   protocol::Synchronization synchronization = protocol::Synchronization::kGradients;
   std::string size_reason;          // why the run has this size
   std::string last_change;          // what happened last

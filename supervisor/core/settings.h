@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "heuristics/batch_plan.h"
 #include "heuristics/learning_rate.h"
@@ -62,6 +63,7 @@ struct RunSettings {
   std::uint32_t base_per_worker = 0;  // the batch that the learning rate was chosen for; 0: batch.per_worker
   LearningRateSettings learning_rate;
   protocol::Topology topology = protocol::Topology::kAuto;
+  std::vector<std::uint32_t> fathers;  // an explicit tree in its place, while it has as many ranks as the run
   protocol::Synchronization synchronization = protocol::Synchronization::kGradients;
   double averaging_weight = 0.1;
   FailureSettings failures;

@@ -163,6 +163,7 @@ protocol::GenerationPlan make_plan(const RunSettings& settings, Generation gener
   plan.learning_rate_factor = learning_rate_factor(settings, batch.global);
   plan.learning_rate_ramp_steps = settings.learning_rate.ramp_steps;
   plan.topology = settings.topology;
+  if (settings.fathers.size() == members.size()) plan.fathers = settings.fathers;
   plan.synchronization = settings.synchronization;
   plan.averaging_weight = settings.averaging_weight;
   plan.build_deadline_ms = static_cast<std::uint64_t>(settings.prepare_timeout.count());

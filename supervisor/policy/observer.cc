@@ -1,10 +1,10 @@
 #include "supervisor/policy/observer.h"
-#include "supervisor/protocol/names.h"
 
 #include <algorithm>
 #include <utility>
 
 #include "supervisor/pattern.h"
+#include "supervisor/protocol/topology_choice.h"
 
 namespace elastictrain::policy {
 namespace {
@@ -40,7 +40,7 @@ void Observer::heard(WorkerId worker, const protocol::WorkerHeartbeat& heartbeat
   sums.sequence = heartbeat.sequence;
   const auto plan = plans_.find(heartbeat.generation);
   if (heartbeat.steps == 0 || heartbeat.generation < generation_ || plan == plans_.end()) return;
-  if (sums.generation != heartbeat.generation) sums = {heartbeat.generation, heartbeat.sequence, 0, 0, 0, 0, 0, 0};
+  if (sums.generation != heartbeat.generation) sums = {heartbeat.generation, heartbeat.sequence};
   const double steps = heartbeat.steps;
   sums.steps += heartbeat.steps;
   sums.step_us += steps * heartbeat.step_us;
@@ -48,6 +48,9 @@ void Observer::heard(WorkerId worker, const protocol::WorkerHeartbeat& heartbeat
   sums.compute_us += steps * heartbeat.compute_us;
   sums.communicate_us += steps * heartbeat.communicate_us;
   sums.update_us += steps * heartbeat.update_us;
+  sums.sent_bytes += steps * heartbeat.sent_bytes;
+  sums.received_bytes += steps * heartbeat.received_bytes;
+  sums.round_trip_us = heartbeat.round_trip_us;
   if (plan->second.first_rank != worker) return;
   add_interval(heartbeat, plan->second, now_s);
   if (heartbeat.norm_steps != 0) add_norms(heartbeat, plan->second);
@@ -153,7 +156,7 @@ heuristics::ClusterView Observer::take(const core::RunView& run, double now_s) {
   job.global_batch = run.global_batch;
   job.base_batch = settings_.base_batch;
   job.learning_rate_factor = run.learning_rate_factor;
-  job.topology = protocol::name_of(run.topology);
+  job.topology = protocol::text_of(run.topology, run.fathers);
   job.synchronization = protocol::name_of(run.synchronization);
   job.intervals = std::exchange(intervals_, {});
   job.norms = std::exchange(norms_, {});
@@ -177,9 +180,12 @@ heuristics::ClusterView Observer::take(const core::RunView& run, double now_s) {
       member.compute_s = sums.compute_us * each;
       member.communicate_s = sums.communicate_us * each;
       member.update_s = sums.update_us * each;
+      member.sent_bytes = sums.sent_bytes / static_cast<double>(sums.steps);
+      member.received_bytes = sums.received_bytes / static_cast<double>(sums.steps);
+      member.round_trip_s = sums.round_trip_us * 1e-6;
     }
     job.members.push_back(member);
-    kept[worker.worker] = {sums.generation, sums.sequence, 0, 0, 0, 0, 0, 0};
+    kept[worker.worker] = {sums.generation, sums.sequence};
   }
   workers_ = std::move(kept);
   view.jobs.push_back(std::move(job));

@@ -64,6 +64,9 @@ class Observer {
     double compute_us = 0;
     double communicate_us = 0;
     double update_us = 0;
+    double sent_bytes = 0;
+    double received_bytes = 0;
+    double round_trip_us = 0;  // the newest
   };
   struct Planned {
     WorkerId first_rank;

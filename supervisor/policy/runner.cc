@@ -11,7 +11,7 @@
 #include "heuristics/compose/compose.h"
 #include "supervisor/policy/library.h"
 #include "supervisor/policy/view_json.h"
-#include "supervisor/protocol/names.h"
+#include "supervisor/protocol/topology_choice.h"
 
 namespace elastictrain::policy {
 
@@ -48,12 +48,17 @@ std::optional<core::Reshare> reshare_of(const core::RunView& run, const heuristi
   if (factor && std::abs(*factor - run.learning_rate_factor) > kSameFactor * run.learning_rate_factor) {
     reshare.learning_rate_factor = factor;
   }
-  if (decision.topology) reshare.topology = protocol::topology_named(*decision.topology);
-  if (reshare.topology == run.topology) reshare.topology.reset();
+  if (decision.topology && *decision.topology != protocol::text_of(run.topology, run.fathers)) {
+    if (auto choice = protocol::topology_choice(*decision.topology); choice && choice->fathers.empty()) {
+      reshare.topology = choice->topology;
+    } else if (choice) {
+      reshare.fathers = std::move(choice->fathers);
+    }
+  }
   if (decision.synchronization) reshare.synchronization = protocol::synchronization_named(*decision.synchronization);
   if (reshare.synchronization == run.synchronization) reshare.synchronization.reset();
   const bool changes = reshare.speeds || reshare.per_worker || reshare.learning_rate_factor || reshare.topology ||
-                       reshare.synchronization;
+                       reshare.fathers || reshare.synchronization;
   if (!changes) return std::nullopt;
   return reshare;
 }

@@ -40,6 +40,9 @@ void each_field(Use use, T& v) {
   use("compute_s", v.compute_s);
   use("communicate_s", v.communicate_s);
   use("update_s", v.update_s);
+  use("sent_bytes", v.sent_bytes);
+  use("received_bytes", v.received_bytes);
+  use("round_trip_s", v.round_trip_s);
 }
 
 template <class Use, Of<heuristics::GradientNorms> T>

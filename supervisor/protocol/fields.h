@@ -23,7 +23,7 @@ ET_FIELDS(Member, m.worker, m.rank, m.local_rank, m.host, m.endpoint, m.share, m
 ET_FIELDS(Fence, m.generation, m.first_step)
 ET_FIELDS(GenerationPlan, m.generation, m.previous, m.kind, m.reason, m.token, m.members, m.donors,
           m.learning_rate_factor, m.learning_rate_ramp_steps, m.build_deadline_ms, m.fence, m.resume_step, m.lineage,
-          m.topology, m.synchronization, m.averaging_weight)
+          m.topology, m.fathers, m.synchronization, m.averaging_weight)
 
 ET_FIELDS(WorkerHello, m.protocol_version, m.worker, m.pid, m.library_version)
 ET_FIELDS(WorkerReady, m.endpoint, m.state_bytes, m.state_layout_hash, m.sample_count)
@@ -34,7 +34,7 @@ ET_FIELDS(WorkerLeft, m.generation, m.last_step)
 ET_FIELDS(WorkerFinished, m.last_step)
 ET_FIELDS(WorkerHeartbeat, m.sequence, m.generation, m.step, m.epoch, m.steps, m.step_us, m.data_wait_us, m.compute_us,
           m.communicate_us, m.update_us, m.samples_per_s, m.loss, m.epoch_fraction, m.gradient_norm, m.place,
-          m.place_ms, m.samples_used, m.norm_steps, m.local_square, m.global_square)
+          m.place_ms, m.samples_used, m.norm_steps, m.local_square, m.global_square, m.sent_bytes, m.received_bytes, m.round_trip_us)
 ET_FIELDS(AuditStep, m.generation, m.step, m.epoch, m.first_position, m.count, m.hashed, m.state_hash)
 ET_FIELDS(WorkerAudit, m.steps, m.batch, m.of, m.from_checkpoint)
 ET_FIELDS(WorkerNote, m.key, m.value)

@@ -88,6 +88,7 @@ struct GenerationPlan {
   std::vector<Fence> lineage;
 
   Topology topology = Topology::kAuto;
+  std::vector<std::uint32_t> fathers;  // an explicit tree in its place: index = rank, the root its own; empty: none
   Synchronization synchronization = Synchronization::kGradients;
   double averaging_weight = 0;  // of the average, against a worker's own model: kAveraging
 };
@@ -181,6 +182,11 @@ struct WorkerHeartbeat {
   std::uint32_t norm_steps = 0;
   double local_square = 0;
   double global_square = 0;
+  // Over sockets of the data plane, means over these steps, and the round trip to the farthest of the workers that this
+  // one has a connection to on other hosts, the least that the kernel saw; 0: not known.
+  double sent_bytes = 0;
+  double received_bytes = 0;
+  double round_trip_us = 0;
 };
 
 // Audit mode. Positions are places in the epoch's permutation, so [first, first+count) names exactly the samples.

@@ -12,7 +12,7 @@
 #include "supervisor/core/membership.h"
 #include "supervisor/core/transitions.h"
 #include "supervisor/protocol/limits.h"
-#include "supervisor/protocol/names.h"
+#include "supervisor/protocol/topology_choice.h"
 #include "tests/golden/describe.h"
 #include "tests/golden/pulses.h"
 
@@ -454,7 +454,11 @@ class Story {
        }},
       {"topology",
        [this](const Words& w) {
-         feed(Reshare{.request = ++requests_, .reason = "a busy link", .topology = protocol::topology_named(w.at(0))});
+         const auto choice = *protocol::topology_choice(w.at(0));
+         Reshare event{.request = ++requests_, .reason = "a busy link"};
+         if (choice.fathers.empty()) event.topology = choice.topology;
+         if (!choice.fathers.empty()) event.fathers = choice.fathers;
+         feed(event);
        }},
       {"train-by",
        [this](const Words& w) {

@@ -68,6 +68,14 @@ struct Traffic {
   std::uint64_t bytes_shared = 0;  // through shared memory
 };
 
+// Of one peer that this rank has a connection to; shared memory has no figures of its own.
+struct PeerFigures {
+  std::uint32_t rank = 0;
+  std::uint64_t bytes_sent = 0;  // since the communicator was built
+  std::uint64_t bytes_received = 0;
+  double round_trip_us = 0;  // the least that the kernel saw; 0: not known, or the peer is on this host
+};
+
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -94,6 +102,8 @@ class Communicator {
   virtual void abort() noexcept = 0;
 
   virtual Traffic traffic() const = 0;
+  // One system call a peer. All pairs are connected in a clique only.
+  virtual std::vector<PeerFigures> peers() const = 0;
 };
 
 // Lets another thread stop a build. `cancel()` wakes a builder that is blocked in poll(2) within a millisecond.

@@ -142,7 +142,7 @@ Result<BuildResult> build_cpu_communicator(const BuildSpec& spec, DataListener& 
                  "the plan of generation " + std::to_string(spec.generation) + " names ranks that it does not have"};
   }
   if (!spec.fathers.empty()) {
-    if (auto tree = check_tree(spec.fathers, spec.peers.size()); !tree) return tree.error();
+    if (auto tree = protocol::check_tree(spec.fathers, spec.peers.size()); !tree) return tree.error();
   }
   return Builder(spec, listener, cancel).build(state_transfer_from, state_transfer_to);
 }

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "train/comm/kernels.h"
+#include "train/comm/round_trip.h"
 
 namespace elastictrain::comm {
 namespace {
@@ -73,6 +74,15 @@ Traffic HybridCommunicator::traffic() const {
     traffic.bytes_received += link.received_bytes();
   }
   return traffic;
+}
+
+std::vector<PeerFigures> HybridCommunicator::peers() const {
+  std::vector<PeerFigures> peers;
+  if (!rail_) return peers;
+  for (const auto& link : rail_->links()) {
+    peers.push_back({link.peer(), link.sent_bytes(), link.received_bytes(), round_trip_us(link.fd())});
+  }
+  return peers;
 }
 
 Status HybridCommunicator::all_reduce(std::span<float> data, const ReduceOptions& options, ReduceStats* stats) {

@@ -40,6 +40,7 @@ class HybridCommunicator final : public Communicator {
   Status barrier() override;
   void abort() noexcept override;
   Traffic traffic() const override;
+  std::vector<PeerFigures> peers() const override;
 
  private:
   Status usable() const;

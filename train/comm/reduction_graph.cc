@@ -1,7 +1,6 @@
 #include "train/comm/reduction_graph.h"
 
 #include <algorithm>
-#include <string>
 
 namespace elastictrain::comm {
 namespace {
@@ -139,34 +138,6 @@ bool sums_on_hosts_first(const GraphShape& shape) {
   if (!shape.fathers.empty()) return false;
   return shape.topology == Topology::kTree || shape.topology == Topology::kBinaryTreeStar ||
          shape.topology == Topology::kMultiBinaryTreeStar;
-}
-
-Status check_tree(const Fathers& fathers, std::size_t size) {
-  const auto wrong = [](const std::string& what) {
-    return Error{ErrorCode::kInvalid, "the explicit topology is not a tree: " + what +
-                                          ". Give one father for each rank, and the root itself as its own."};
-  };
-  if (fathers.size() != size) {
-    return wrong(std::to_string(fathers.size()) + " fathers for " + std::to_string(size) + " ranks");
-  }
-  std::size_t roots = 0;
-  for (std::uint32_t rank = 0; rank < size; ++rank) {
-    if (fathers[rank] >= size) return wrong("rank " + std::to_string(fathers[rank]) + " does not exist");
-    roots += fathers[rank] == rank ? 1 : 0;
-  }
-  if (roots != 1) return wrong(std::to_string(roots) + " roots");
-  std::vector<char> reaches_root(size, 0);
-  for (std::uint32_t start = 0; start < size; ++start) {
-    Ranks path;
-    std::uint32_t rank = start;
-    while (reaches_root[rank] == 0 && fathers[rank] != rank) {
-      if (path.size() == size) return wrong("rank " + std::to_string(start) + " climbs in a circle");
-      path.push_back(rank);
-      rank = fathers[rank];
-    }
-    for (const auto passed : path) reaches_root[passed] = 1;
-  }
-  return {};
 }
 
 LocalEdges edges_of(const ReductionGraph& graph, std::uint32_t rank) {

@@ -10,14 +10,12 @@
 #include <optional>
 #include <vector>
 
-#include "supervisor/protocol/message.h"
-#include "supervisor/protocol/result.h"
+#include "supervisor/protocol/topology_choice.h"
 #include "train/comm/topology.h"
 
 namespace elastictrain::comm {
 
-// Index = rank; the root is its own father.
-using Fathers = std::vector<std::uint32_t>;
+using protocol::Fathers;
 
 struct ReductionGraph {
   Fathers reduce;
@@ -28,7 +26,7 @@ struct ReductionGraph {
 struct GraphShape {
   protocol::Topology topology = protocol::Topology::kAuto;
   std::vector<Ranks> hosts;
-  Fathers fathers;  // an explicit tree in place of the topology's own; empty: none. See check_tree().
+  Fathers fathers;  // an explicit tree in place of the topology's own; empty: none. See protocol::check_tree().
   bool has_graphs() const { return topology != protocol::Topology::kAuto || !fathers.empty(); }
 };
 // 0 where there is no graph.
@@ -38,9 +36,6 @@ ReductionGraph graph_at(const GraphShape& shape, std::size_t index);
 
 // Whether its trees first sum on each host, at its first rank: shared memory may do that part.
 bool sums_on_hosts_first(const GraphShape& shape);
-
-// kInvalid when `fathers` is not one tree over `size` ranks.
-Status check_tree(const Fathers& fathers, std::size_t size);
 
 // What one rank has to do with a graph.
 struct LocalEdges {

@@ -272,6 +272,7 @@ Result<comm::BuildResult> ControlPlane::build(const protocol::GenerationPlan& pl
                        .transport = environment_.transport,
                        .algorithm = environment_.algorithm,
                        .topology = plan.topology,
+                       .fathers = plan.fathers,
                        .deadline = std::chrono::steady_clock::now() + time_limit(plan)};
   for (const auto& member : plan.members) spec.peers.push_back(member.endpoint);
   const auto donors = donor_ranks(plan);

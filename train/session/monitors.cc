@@ -54,6 +54,7 @@ std::optional<double> NoiseScale::value() const {
 void Monitors::seated(Generation generation, Step committed_step) {
   const std::lock_guard lock(mutex_);
   figures_.generation = generation;
+  figures_.traffic = {};
   figures_.step = committed_step;
 }
 
@@ -63,6 +64,11 @@ void Monitors::step_done(const StepTimes& times, const StepFigures& figures, Clo
     const std::chrono::duration<double, std::micro> step(times.step_us);
     window_begin_ = now - std::chrono::duration_cast<Clock::duration>(step);
   }
+  // A new generation counts from 0.
+  const bool goes_on = figures_.generation == figures.generation;
+  const comm::Traffic before = goes_on ? figures_.traffic : comm::Traffic{};
+  sent_bytes_ += static_cast<double>(figures.traffic.bytes_sent - before.bytes_sent);
+  received_bytes_ += static_cast<double>(figures.traffic.bytes_received - before.bytes_received);
   figures_ = figures;
   ++steps_;
   samples_ += figures.global_samples;
@@ -72,6 +78,11 @@ void Monitors::step_done(const StepTimes& times, const StepFigures& figures, Clo
   sum_.compute_us += times.compute_us;
   sum_.communicate_us += times.communicate_us;
   sum_.update_us += times.update_us;
+}
+
+void Monitors::round_trip_known(double round_trip_us) {
+  const std::lock_guard lock(mutex_);
+  round_trip_us_ = round_trip_us;
 }
 
 void Monitors::norms_known(double local_square, double global_square) {
@@ -113,11 +124,15 @@ void Monitors::put_means(protocol::WorkerHeartbeat& heartbeat) {
   heartbeat.compute_us = sum_.compute_us / n;
   heartbeat.communicate_us = sum_.communicate_us / n;
   heartbeat.update_us = sum_.update_us / n;
+  heartbeat.sent_bytes = sent_bytes_ / n;
+  heartbeat.received_bytes = received_bytes_ / n;
+  heartbeat.round_trip_us = round_trip_us_;
   const double window_us = us(last_step_ - window_begin_);
   if (window_us > 0) heartbeat.samples_per_s = static_cast<double>(samples_) * 1e6 / window_us;
   steps_ = 0;
   samples_ = 0;
   sum_ = {};
+  sent_bytes_ = received_bytes_ = 0;
   window_begin_ = last_step_;
 }
 

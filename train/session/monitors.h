@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "supervisor/protocol/message.h"
+#include "train/comm/communicator.h"
 
 namespace elastictrain::session {
 
@@ -63,12 +64,15 @@ struct StepFigures {
   double gradient_norm = 0;
   std::uint64_t global_samples = 0;  // of this step
   std::uint64_t samples_used = 0;    // of all steps
+  comm::Traffic traffic;             // of all steps of the generation
 };
 
 // Means over the steps since the last heartbeat, and where the run stands.
 class Monitors {
  public:
   void step_done(const StepTimes& times, const StepFigures& figures, Clock::time_point now);
+  // To the farthest peer that this worker has a connection to.
+  void round_trip_known(double round_trip_us);
   // Squared gradient norms of one step: mean over the workers of their own, and of the average.
   void norms_known(double local_square, double global_square);
   // Before the first step of a generation.
@@ -84,6 +88,9 @@ class Monitors {
   StepFigures figures_;
   std::uint32_t steps_ = 0;
   StepTimes sum_;
+  double sent_bytes_ = 0;
+  double received_bytes_ = 0;
+  double round_trip_us_ = 0;
   std::uint32_t norm_steps_ = 0;
   double local_square_sum_ = 0;
   double global_square_sum_ = 0;

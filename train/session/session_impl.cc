@@ -9,6 +9,7 @@ namespace elastictrain {
 namespace {
 
 constexpr std::uint64_t kNormEvery = 16;
+constexpr std::uint64_t kRoundTripEvery = 16;  // steps: it takes a system call for each connection
 
 }  // namespace
 
@@ -366,7 +367,8 @@ void Session::Impl::tell_figures(const OpenStep& step, const session::StepTimes&
                                .loss = report_.loss,
                                .gradient_norm = report_.gradient_norm,
                                .global_samples = step.counted,
-                               .samples_used = progress_.samples_used};
+                               .samples_used = progress_.samples_used,
+                               .traffic = seat_.communicator->traffic()};
   if (data_.sample_count != 0) {
     const auto& next = progress_.sampler;
     const std::uint64_t used =
@@ -374,8 +376,15 @@ void Session::Impl::tell_figures(const OpenStep& step, const session::StepTimes&
     figures.epoch_fraction = static_cast<double>(used) / static_cast<double>(data_.sample_count);
   }
   monitors_.step_done(times, figures, now);
+  if (progress_.committed_step % kRoundTripEvery == 0) measure_round_trip();
   swap_gap_.committed(now);
   tell_swap(swap_gap_.take());
+}
+
+void Session::Impl::measure_round_trip() {
+  double farthest_us = 0;
+  for (const auto& peer : seat_.communicator->peers()) farthest_us = std::max(farthest_us, peer.round_trip_us);
+  monitors_.round_trip_known(farthest_us);
 }
 
 void Session::Impl::audit(OpenStep step) {

@@ -131,6 +131,7 @@ class __attribute__((visibility("hidden"))) Session::Impl {
   void commit_progress(const StepMetrics& metrics);
   void commit_sampler(const OpenStep& step);
   void tell_figures(const OpenStep& step, const session::StepTimes& times, session::Clock::time_point now);
+  void measure_round_trip();
   void audit(OpenStep step);
   void publish_seat(bool joined, const std::string& reason);
 

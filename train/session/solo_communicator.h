@@ -28,6 +28,7 @@ class SoloCommunicator final : public comm::Communicator {
   Status barrier() override;
   void abort() noexcept override { aborted_.store(true); }
   comm::Traffic traffic() const override { return {}; }
+  std::vector<comm::PeerFigures> peers() const override { return {}; }
 
  private:
   Status check() const;

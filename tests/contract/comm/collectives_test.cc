@@ -262,5 +262,29 @@ TEST_CASE("traffic is counted where it goes") {
   }
 }
 
+TEST_CASE("each rank knows what it exchanged with each peer and how far away that is") {
+  Shape clique = tcp(3);
+  clique.topology = protocol::Topology::kClique;
+  World world(clique);
+  PerRank<std::vector<PeerFigures>> peers(world.size());
+  world.run([&](Communicator& comm) {
+    reduce_once(comm, 90'000);
+    peers[comm.rank()] = comm.peers();
+  });
+  for (std::uint32_t rank = 0; rank < world.size(); ++rank) {
+    REQUIRE(peers[rank].size() == 2);
+    for (const auto& peer : peers[rank]) {
+      CHECK(peer.rank != rank);
+      // A third of the data goes to each other rank, and a third of the sums comes back: twice both ways.
+      CHECK(peer.bytes_sent >= 2 * 30'000 * sizeof(float));
+      CHECK(peer.bytes_sent == peer.bytes_received);
+      CHECK(peer.round_trip_us > 0);
+    }
+  }
+  World one_host(shm(2));
+  one_host.run([&](Communicator& comm) { peers[comm.rank()] = comm.peers(); });
+  CHECK(peers[0].empty());
+}
+
 }  // namespace
 }  // namespace elastictrain::comm::testing

@@ -13,6 +13,7 @@ namespace elastictrain::comm {
 namespace {
 
 using Kind = protocol::Topology;
+using protocol::check_tree;
 
 // Hosts A with ranks 0, 1, 2, B with 3, 4 and C with 5.
 const std::vector<Ranks> kThreeHosts{{0, 1, 2}, {3, 4}, {5}};
@@ -123,6 +124,18 @@ TEST_CASE("what is no tree is refused with the reason") {
   CHECK(check_tree({0, 7}, 2).error().message.find("rank 7 does not exist") != std::string::npos);
   CHECK(check_tree({0, 1, 0}, 3).error().message.find("2 roots") != std::string::npos);
   CHECK(check_tree({0, 2, 1}, 3).error().message.find("circle") != std::string::npos);
+}
+
+TEST_CASE("a topology is written as its name or as the list of its fathers, and read again") {
+  for (const std::string text : {"auto", "multi-star", "1,1,1,0", "0"}) {
+    const auto choice = protocol::topology_choice(text);
+    REQUIRE(choice.has_value());
+    CHECK(protocol::text_of(choice->topology, choice->fathers) == text);
+  }
+  for (const std::string text : {"", "circle", "1,,2", "1,2,", "1 2", "-1", "1,99999999999"}) {
+    CAPTURE(text);
+    CHECK_FALSE(protocol::topology_choice(text).has_value());
+  }
 }
 
 TEST_CASE("data is cut so that every tree carries the same, and small data is not cut") {

@@ -132,6 +132,7 @@ TEST_CASE("wrong usage ends with 64 and a mistake in a file with 78") {
   CHECK(status_of({"run", "-x", "1A=2", "--", "t"}) == 64);
   CHECK(status_of({"run", "/no/such/config.toml"}) == 78);
   CHECK(status_of({"resize", "many"}) == 64);
+  CHECK(status_of({"topology", "circle"}) == 64);
   CHECK(status_of({"worker", "--epochs=none"}) == 64);
 }
 
@@ -139,8 +140,8 @@ TEST_CASE("help and version are no errors") {
   CHECK(status_of({"--help"}) == 0);
   CHECK(status_of({"--version"}) == 0);
   CHECK(status_of({"--build-id"}) == 0);
-  for (const char* command :
-       {"run", "check", "plan", "status", "resize", "replace", "drain", "stop", "events", "worker", "completion"}) {
+  for (const char* command : {"run", "check", "plan", "status", "resize", "replace", "drain", "topology", "stop",
+                              "events", "worker", "completion"}) {
     CAPTURE(command);
     CHECK(status_of({command, "--help"}) == 0);
   }

@@ -105,11 +105,12 @@ TEST_CASE("a refused wish is none, a drained host stays drained, a shrunk run st
 TEST_CASE("how the workers train together outlives the supervisor") {
   const core::Resumed run = replay(
       {R"({"event":"reshared","per_worker":64,"wished_topology":"ring"})",
-       R"({"event":"reshared","per_worker":64,"wished_factor":0.5,"wished_noise_scale":640,"wished_topology":"ring","wished_synchronization":"averaging"})"});
+       R"({"event":"reshared","per_worker":64,"wished_factor":0.5,"wished_noise_scale":640,"wished_topology":"ring","wished_fathers":[1,1],"wished_synchronization":"averaging"})"});
   CHECK(run.reshared.per_worker == 64);
   CHECK(run.reshared.learning_rate_factor == 0.5);
   CHECK(run.reshared.noise_scale == 640);
   CHECK(run.reshared.topology == protocol::Topology::kRing);
+  CHECK(run.reshared.fathers == std::vector<std::uint32_t>{1, 1});
   CHECK(run.reshared.synchronization == protocol::Synchronization::kAveraging);
   CHECK(run.synchronization == protocol::Synchronization::kGradients);  // wished, not begun
 }

@@ -80,6 +80,25 @@ TEST_CASE("heartbeats of the first rank become intervals; the first ones of a ge
   CHECK(observer.take(run_of_three(), 12).jobs[0].intervals.empty());
 }
 
+TEST_CASE("what a worker sends is a mean over its steps, and its round trip the newest") {
+  Observer observer(settings_of_three());
+  observer.planned(1, WorkerId{1}, 3, 96);
+  auto heartbeat = beat(1, 1, 1, 1, 50);
+  heartbeat.sent_bytes = 400;
+  heartbeat.received_bytes = 100;
+  heartbeat.round_trip_us = 90;
+  observer.heard(WorkerId{2}, heartbeat, 1);
+  heartbeat = beat(2, 1, 4, 3, 50);
+  heartbeat.sent_bytes = 800;
+  heartbeat.received_bytes = 300;
+  heartbeat.round_trip_us = 60;
+  observer.heard(WorkerId{2}, heartbeat, 2);
+  const auto member = observer.take(run_of_three(), 3).jobs[0].members[1];
+  CHECK(member.sent_bytes == doctest::Approx(700));
+  CHECK(member.received_bytes == doctest::Approx(250));
+  CHECK(member.round_trip_s == doctest::Approx(60e-6));
+}
+
 TEST_CASE("gradient norms are means over the steps in which they were measured, of one batch") {
   Observer observer(settings_of_three());
   observer.planned(1, WorkerId{1}, 3, 96);
@@ -253,6 +272,15 @@ TEST_CASE("a topology, a strategy and a rate are carried out where they are not 
   CHECK(reshare.topology == protocol::Topology::kStar);
   CHECK_FALSE(reshare.synchronization.has_value());
   CHECK_FALSE(reshare.learning_rate_factor.has_value());
+
+  next->topology = "1,1,1";
+  const auto tree = runner.consider(run_of_three(), 5.5);
+  REQUIRE(tree->events.size() == 1);
+  CHECK(std::get<core::Reshare>(tree->events[0]).fathers == std::vector<std::uint32_t>{1, 1, 1});
+  CHECK_FALSE(std::get<core::Reshare>(tree->events[0]).topology.has_value());
+  auto run = run_of_three();
+  run.fathers = {1, 1, 1};
+  CHECK(runner.consider(run, 5.7)->events.empty());
 
   next->topology = "heptagon";
   next->learning_rate_factor = 1.02;
