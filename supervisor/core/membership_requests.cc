@@ -161,7 +161,7 @@ void Membership::Impl::refuse_program(const std::string& why) {
 void Membership::Impl::said(Worker& worker, const protocol::WorkerRequest& message) {
   const bool trains = phase() == RunPhase::kRunning || phase() == RunPhase::kChanging;
   if (!is_member(worker.id) || !trains) return;
-  const auto topology = protocol::topology_named(message.topology);
+  const auto shape = protocol::topology_choice(message.topology);
   const auto synchronization = protocol::synchronization_named(message.synchronization);
   const std::string reason = "asked by the program";
   Reshare reshare{.reason = reason};
@@ -170,10 +170,12 @@ void Membership::Impl::said(Worker& worker, const protocol::WorkerRequest& messa
   }
   const double factor = message.learning_rate_factor;
   if (factor != 0 && factor != settings_.learning_rate.factor) reshare.learning_rate_factor = factor;
-  if (topology && topology != settings_.topology) reshare.topology = topology;
+  const bool new_shape = shape && (shape->fathers != settings_.fathers ||
+                                   (shape->fathers.empty() && shape->topology != settings_.topology));
+  if (new_shape && shape->fathers.empty()) reshare.topology = shape->topology;
+  if (new_shape && !shape->fathers.empty()) reshare.fathers = shape->fathers;
   if (synchronization && synchronization != settings_.synchronization) reshare.synchronization = synchronization;
-  const bool reshares =
-      reshare.per_worker || reshare.learning_rate_factor || reshare.topology || reshare.synchronization;
+  const bool reshares = reshare.per_worker || reshare.learning_rate_factor || new_shape || reshare.synchronization;
   const bool resizes = message.workers != 0 && message.workers != target_;
   const bool is_odd = !std::isfinite(factor) || factor < 0;
   const bool fits =

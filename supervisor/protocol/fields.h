@@ -34,7 +34,8 @@ ET_FIELDS(WorkerLeft, m.generation, m.last_step)
 ET_FIELDS(WorkerFinished, m.last_step)
 ET_FIELDS(WorkerHeartbeat, m.sequence, m.generation, m.step, m.epoch, m.steps, m.step_us, m.data_wait_us, m.compute_us,
           m.communicate_us, m.update_us, m.samples_per_s, m.loss, m.epoch_fraction, m.gradient_norm, m.place,
-          m.place_ms, m.samples_used, m.norm_steps, m.local_square, m.global_square, m.sent_bytes, m.received_bytes, m.round_trip_us)
+          m.place_ms, m.samples_used, m.norm_steps, m.local_square, m.global_square, m.sent_bytes, m.received_bytes,
+          m.round_trip_us)
 ET_FIELDS(AuditStep, m.generation, m.step, m.epoch, m.first_position, m.count, m.hashed, m.state_hash)
 ET_FIELDS(WorkerAudit, m.steps, m.batch, m.of, m.from_checkpoint)
 ET_FIELDS(WorkerNote, m.key, m.value)

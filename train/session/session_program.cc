@@ -5,7 +5,7 @@
 #include <cstring>
 #include <string>
 
-#include "supervisor/protocol/names.h"
+#include "supervisor/protocol/topology_choice.h"
 #include "train/session/session_impl.h"
 
 namespace elastictrain {
@@ -181,7 +181,7 @@ void Session::request_synchronization(Synchronization synchronization) {
   impl_->ask({.synchronization = std::string(protocol::name_of(wish))});
 }
 void Session::request_topology(std::string_view name) {
-  check(protocol::topology_named(name).has_value(),
+  check(protocol::topology_choice(name).has_value(),
         "request_topology(): there is no topology \"" + std::string(name) + "\"; there are " + known_topologies());
   impl_->ask({.topology = std::string(name)});
 }

@@ -274,17 +274,17 @@ TEST_CASE("a topology, a strategy and a rate are carried out where they are not 
   CHECK_FALSE(reshare.learning_rate_factor.has_value());
 
   next->topology = "1,1,1";
-  const auto tree = runner.consider(run_of_three(), 5.5);
+  const auto tree = runner.consider(run_of_three(), 6);
   REQUIRE(tree->events.size() == 1);
   CHECK(std::get<core::Reshare>(tree->events[0]).fathers == std::vector<std::uint32_t>{1, 1, 1});
   CHECK_FALSE(std::get<core::Reshare>(tree->events[0]).topology.has_value());
   auto run = run_of_three();
   run.fathers = {1, 1, 1};
-  CHECK(runner.consider(run, 5.7)->events.empty());
+  CHECK(runner.consider(run, 7)->events.empty());
 
   next->topology = "heptagon";
   next->learning_rate_factor = 1.02;
-  const auto later = runner.consider(run_of_three(), 6);
+  const auto later = runner.consider(run_of_three(), 8);
   REQUIRE(later->events.size() == 1);
   CHECK_FALSE(std::get<core::Reshare>(later->events[0]).topology.has_value());
   CHECK(std::get<core::Reshare>(later->events[0]).learning_rate_factor == 1.02);

@@ -211,8 +211,9 @@ class ELASTICTRAIN_CPP_API Session {
   void request_batch(std::uint32_t per_worker);
   void request_learning_rate_factor(double factor);  // in place of the configured rule's
   void request_synchronization(Synchronization synchronization);
-  void request_topology(std::string_view name);  // as network.topology in the configuration
-  Synchronization synchronization() const;       // of the current step
+  // As network.topology in the configuration, or an explicit tree as every rank's father: "1,1,1".
+  void request_topology(std::string_view name);
+  Synchronization synchronization() const;  // of the current step
 
   // "2:100,4:200": 2 in the first 100 steps, 4 from then on. 1 for an empty text. For request_resize(), for example.
   static std::uint32_t step_based_schedule(std::string_view schedule, std::uint64_t step);
