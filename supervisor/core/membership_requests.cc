@@ -195,8 +195,8 @@ void Membership::Impl::said(Worker& worker, const protocol::WorkerRequest& messa
 // A noise scale alone, with which the present batch has the same learning rate: plans to come know it.
 bool Membership::Impl::is_for_later(const Reshare& event) const {
   constexpr double kSameFactor = 0.01;
-  if (event.speeds || event.per_worker || event.learning_rate_factor || event.topology || event.synchronization ||
-      !event.noise_scale) {
+  if (event.speeds || event.per_worker || event.learning_rate_factor || event.topology || event.fathers ||
+      event.synchronization || !event.noise_scale) {
     return false;
   }
   std::uint64_t batch = 0;
