@@ -105,10 +105,17 @@ void FakeRun::child(const TestWorkerOptions& options, WorkerId worker) {
   ::_exit(run_test_worker(options));
 }
 
-WorkerId FakeRun::spawn_ready() {
-  const WorkerId worker = spawn();
-  wait_until([&] { return workers_[worker].ready.has_value(); }, to_string(worker) + " to be ready");
-  return worker;
+WorkerId FakeRun::spawn_ready(const TestWorkerOptions& options) {
+  return spawn_ready(1, options).front();
+}
+
+std::vector<WorkerId> FakeRun::spawn_ready(int count, const TestWorkerOptions& options) {
+  std::vector<WorkerId> workers;
+  for (int i = 0; i < count; ++i) workers.push_back(spawn(options));
+  for (const WorkerId worker : workers) {
+    wait_until([&] { return workers_.at(worker).ready.has_value(); }, to_string(worker) + " to be ready");
+  }
+  return workers;
 }
 
 void FakeRun::wait_until(const std::function<bool()>& condition, const std::string& what) {
@@ -537,6 +544,16 @@ void FakeRun::check_audit() const {
     const std::uint64_t gaps = ledger.gaps(epoch, next);
     if (whole || fences_.empty()) CHECK_MESSAGE(gaps == 0, gaps, " samples missing in epoch ", epoch);
   }
+}
+
+void FakeRun::stop_and_check() {
+  const auto ending = members_;
+  stop();
+  for (const WorkerId worker : ending) {
+    wait_exit(worker);
+    CHECK(workers_.at(worker).exit_code == kExitStopped);
+  }
+  check_audit();
 }
 
 }  // namespace elastictrain::test

@@ -54,7 +54,10 @@ class FakeRun {
   WorkerId spawn() { return spawn(options_); }
   WorkerId spawn(const TestWorkerOptions& options);
   // Spawns and waits until the worker is ready.
-  WorkerId spawn_ready();
+  WorkerId spawn_ready() { return spawn_ready(options_); }
+  WorkerId spawn_ready(const TestWorkerOptions& options);
+  std::vector<WorkerId> spawn_ready(int count, const TestWorkerOptions& options);
+  std::vector<WorkerId> spawn_ready(int count) { return spawn_ready(count, options_); }
   WorkerRecord& operator[](WorkerId worker) { return workers_.at(worker); }
   const std::map<WorkerId, WorkerRecord>& workers() const { return workers_; }
   const std::map<Generation, protocol::GenerationPlan>& committed() const { return committed_; }
@@ -109,6 +112,8 @@ class FakeRun {
 
   // Every check that must hold for any run: bit-identical states, exactly-once positions, members only, no restart.
   void check_audit() const;
+  // All members end as asked, and the above holds.
+  void stop_and_check();
 
  private:
   protocol::GenerationPlan new_plan();

@@ -17,15 +17,6 @@ namespace {
 
 constexpr std::chrono::seconds kPatience{10};
 
-std::vector<WorkerId> spawn_ready(FakeRun& run, int count, const TestWorkerOptions& options) {
-  std::vector<WorkerId> workers;
-  for (int i = 0; i < count; ++i) workers.push_back(run.spawn(options));
-  for (const WorkerId worker : workers) {
-    run.wait_until([&] { return run[worker].ready.has_value(); }, to_string(worker) + " to be ready");
-  }
-  return workers;
-}
-
 // The workers' updates depend on what they shared, so that the audit sees a difference.
 TEST_CASE("a program's own data is shared in each step, also through a growth, a loss, and while models are averaged") {
   for (const bool averages : {false, true}) {
@@ -35,9 +26,9 @@ TEST_CASE("a program's own data is shared in each step, also through a growth, a
       TestWorkerOptions options{.parameters = 300, .overlap = overlap, .shares_own_data = true};
       FakeRun run(options);
       if (averages) run.synchronize_by(protocol::Synchronization::kAveraging);
-      auto workers = spawn_ready(run, 2, options);
+      auto workers = run.spawn_ready(2, options);
       options.dies = Moment{Moment::kBetweenBuckets, 8};
-      workers.push_back(spawn_ready(run, 1, options).front());
+      workers.push_back(run.spawn_ready(1, options).front());
       run.change_to(workers);
       run.wait_exit(workers[2]);
       run.recover();
@@ -65,7 +56,7 @@ TEST_CASE("gradient variance: over the all-reduces, the norm of avg(g^2) - avg(g
                                   .variance_every = 2,
                                   .note_gradient_of_step = "2"};
   FakeRun run(options);
-  const auto workers = spawn_ready(run, 3, options);
+  const auto workers = run.spawn_ready(3, options);
   run.change_to(workers);
   run.wait_all_exited();
   const state::Permutation order(1000, 5, 0);
@@ -108,10 +99,10 @@ TEST_CASE("each worker reads what another has saved, after a change and after a 
     TestWorkerOptions options{.max_steps = 60, .parameters = 30, .step_time_us = 3000, .uses_store = true};
     FakeRun run(options);
     if (tcp) run.set_environment("ELASTICTRAIN_HOST_KEY", "");  // then nobody shares a host
-    auto workers = spawn_ready(run, 2, options);
+    auto workers = run.spawn_ready(2, options);
     run.change_to(workers);
     options.dies = Moment{Moment::kOutside, 35};
-    workers.push_back(spawn_ready(run, 1, options).front());
+    workers.push_back(run.spawn_ready(1, options).front());
     run.change_to(workers);
     run.wait_exit(workers[2]);
     run.recover();
@@ -151,7 +142,7 @@ TEST_CASE("a store keeps the newest versions, refuses who does not know its toke
 TEST_CASE("a wish is said once by the first rank, and again when it changes") {
   const TestWorkerOptions options{.max_steps = 30, .parameters = 30, .schedule = "2:10,3:10"};
   FakeRun run(options);
-  const auto workers = spawn_ready(run, 2, options);
+  const auto workers = run.spawn_ready(2, options);
   run.change_to(workers);
   run.wait_all_exited();
   REQUIRE(run[workers[0]].requests.size() == 2);

@@ -11,38 +11,10 @@
 namespace elastictrain::test {
 namespace {
 
-std::vector<WorkerId> spawn_ready(FakeRun& run, int count, const TestWorkerOptions& options) {
-  std::vector<WorkerId> workers;
-  for (int i = 0; i < count; ++i) workers.push_back(run.spawn(options));
-  for (const WorkerId worker : workers) {
-    run.wait_until([&] { return run[worker].ready.has_value(); }, to_string(worker) + " to be ready");
-  }
-  return workers;
-}
-
-WorkerId spawn_ready(FakeRun& run, const TestWorkerOptions& options) {
-  return spawn_ready(run, 1, options).front();
-}
-
-void stop_and_check(FakeRun& run) {
-  const auto members = run.members();
-  run.stop();
-  for (const WorkerId worker : members) {
-    run.wait_exit(worker);
-    CHECK(run[worker].exit_code == kExitStopped);
-  }
-  run.check_audit();
-}
-
 void train_on_and_check(FakeRun& run) {
   const WorkerId first = run.members().front();
   run.wait_step(first, run.committed().at(run.generation()).resume_step + 10);
-  stop_and_check(run);
-}
-
-TestWorkerOptions dying(TestWorkerOptions options, Moment moment) {
-  options.dies = moment;
-  return options;
+  run.stop_and_check();
 }
 
 TestWorkerOptions waiting(TestWorkerOptions options, Moment moment) {
@@ -52,8 +24,8 @@ TestWorkerOptions waiting(TestWorkerOptions options, Moment moment) {
 
 // Three workers, of which one dies at `moment`; the others recover. Returns the step from which they went on.
 Step lose_one(FakeRun& run, const TestWorkerOptions& options, Moment moment) {
-  auto workers = spawn_ready(run, 2, options);
-  workers.push_back(spawn_ready(run, dying(options, moment)));
+  auto workers = run.spawn_ready(2, options);
+  workers.push_back(run.spawn_ready(dying(options, moment)));
   run.change_to(workers);
   run.wait_exit(workers[2]);
   CHECK(run[workers[2]].exit_code == 128 + 9);
@@ -94,8 +66,8 @@ TEST_CASE("what is repeated is the mean over the survivors' samples, in every bu
     const TestWorkerOptions options{
         .sample_count = 1000, .max_steps = 1, .parameters = 300, .overlap = overlap, .note_gradient_of_step = "1"};
     FakeRun run(options);
-    auto workers = spawn_ready(run, 2, options);
-    workers.push_back(spawn_ready(run, dying(options, {Moment::kBetweenBuckets, 1})));
+    auto workers = run.spawn_ready(2, options);
+    workers.push_back(run.spawn_ready(dying(options, {Moment::kBetweenBuckets, 1})));
     run.change_to(workers, {3, 17, 40});
     run.wait_exit(workers[2]);
     run.recover();
@@ -126,8 +98,8 @@ TEST_CASE("a worker dies outside of a step") {
 TEST_CASE("in the last step of an epoch a dead worker's samples are used before the next epoch begins") {
   const TestWorkerOptions options{.sample_count = 333, .epochs = 3};
   FakeRun run(options);
-  auto workers = spawn_ready(run, 2, options);
-  workers.push_back(spawn_ready(run, dying(options, {Moment::kComputing, 14})));
+  auto workers = run.spawn_ready(2, options);
+  workers.push_back(run.spawn_ready(dying(options, {Moment::kComputing, 14})));
   run.change_to(workers);
   run.wait_exit(workers[2]);
   run.recover();
@@ -141,9 +113,9 @@ TEST_CASE("in the last step of an epoch a dead worker's samples are used before 
 TEST_CASE("two of four die at once") {
   const TestWorkerOptions options;
   FakeRun run(options);
-  auto workers = spawn_ready(run, 2, options);
-  workers.push_back(spawn_ready(run, dying(options, {Moment::kComputing, 6})));
-  workers.push_back(spawn_ready(run, dying(options, {Moment::kBetweenBuckets, 6})));
+  auto workers = run.spawn_ready(2, options);
+  workers.push_back(run.spawn_ready(dying(options, {Moment::kComputing, 6})));
+  workers.push_back(run.spawn_ready(dying(options, {Moment::kBetweenBuckets, 6})));
   run.change_to(workers);
   run.wait_exit(workers[2]);
   run.kill(workers[3]);
@@ -154,36 +126,36 @@ TEST_CASE("two of four die at once") {
 TEST_CASE("the only one left goes on alone, and grows again") {
   const TestWorkerOptions options;
   FakeRun run(options);
-  auto workers = spawn_ready(run, 1, options);
-  workers.push_back(spawn_ready(run, dying(options, {Moment::kBetweenBuckets, 4})));
+  auto workers = run.spawn_ready(1, options);
+  workers.push_back(run.spawn_ready(dying(options, {Moment::kBetweenBuckets, 4})));
   run.change_to(workers);
   run.wait_exit(workers[1]);
   run.recover();
-  const WorkerId fresh = spawn_ready(run, options);
+  const WorkerId fresh = run.spawn_ready(options);
   run.change_to({workers[0], fresh});
   run.wait_step(fresh, run[fresh].active.begin()->second.first_step + 5);
-  stop_and_check(run);
+  run.stop_and_check();
 }
 
 TEST_CASE("a spare takes part in the recovery itself") {
   const TestWorkerOptions options;
   FakeRun run(options);
-  auto workers = spawn_ready(run, 2, options);
-  const WorkerId spare = spawn_ready(run, options);
-  workers.push_back(spawn_ready(run, dying(options, {Moment::kBetweenBuckets, 5})));
+  auto workers = run.spawn_ready(2, options);
+  const WorkerId spare = run.spawn_ready(options);
+  workers.push_back(run.spawn_ready(dying(options, {Moment::kBetweenBuckets, 5})));
   run.change_to(workers);
   run.wait_exit(workers[2]);
   run.recover({spare});
   run.wait_step(spare, 15);
   CHECK(run[spare].active.begin()->second.first_step == 5);
-  stop_and_check(run);
+  run.stop_and_check();
 }
 
 TEST_CASE("a member of the recovery dies before it repeats anything: the next one goes on from the same gradients") {
   const TestWorkerOptions options;
   FakeRun run(options);
-  auto workers = spawn_ready(run, 3, options);
-  workers.push_back(spawn_ready(run, dying(options, {Moment::kBetweenBuckets, 5})));
+  auto workers = run.spawn_ready(3, options);
+  workers.push_back(run.spawn_ready(dying(options, {Moment::kBetweenBuckets, 5})));
   run.change_to(workers);
   run.wait_exit(workers[3]);
   const auto doomed = run.recovery_plan(run.abort());
@@ -205,8 +177,8 @@ TEST_CASE("a member of the recovery dies before it repeats anything: the next on
 TEST_CASE("a recovery that loses a member before its commit is cancelled, and another is made from the same answers") {
   const TestWorkerOptions options;
   FakeRun run(options);
-  auto workers = spawn_ready(run, 3, options);
-  workers.push_back(spawn_ready(run, dying(options, {Moment::kComputing, 5})));
+  auto workers = run.spawn_ready(3, options);
+  workers.push_back(run.spawn_ready(dying(options, {Moment::kComputing, 5})));
   run.change_to(workers);
   run.wait_exit(workers[3]);
   const Generation fence = run.abort();
@@ -222,8 +194,8 @@ TEST_CASE("a recovery that loses a member before its commit is cancelled, and an
 TEST_CASE("who is behind gives up its step, receives the state and joins again") {
   const TestWorkerOptions options;
   FakeRun run(options);
-  const auto workers = spawn_ready(run, 2, options);
-  const WorkerId third = spawn_ready(run, dying(options, {Moment::kBetweenBuckets, 5}));
+  const auto workers = run.spawn_ready(2, options);
+  const WorkerId third = run.spawn_ready(dying(options, {Moment::kBetweenBuckets, 5}));
   run.change_to({workers[0], workers[1], third});
   run.wait_exit(third);
   // First a recovery without the second worker, which stays halted in its step 5 while the first goes on alone.
@@ -240,14 +212,14 @@ TEST_CASE("who is behind gives up its step, receives the state and joins again")
   CHECK(plan.members[1].joiner);
   CHECK(plan.resume_step >= 9);
   run.wait_step(workers[1], plan.resume_step + 10);
-  stop_and_check(run);
+  run.stop_and_check();
 }
 
 TEST_CASE("an Abort in the middle of a computation is answered at once, in an update after the commit") {
   const TestWorkerOptions options;
   FakeRun run(options);
-  auto workers = spawn_ready(run, 1, waiting(options, {Moment::kComputing, 7}));
-  workers.push_back(spawn_ready(run, waiting(options, {Moment::kUpdating, 6})));
+  auto workers = run.spawn_ready(1, waiting(options, {Moment::kComputing, 7}));
+  workers.push_back(run.spawn_ready(waiting(options, {Moment::kUpdating, 6})));
   run.change_to(workers);
   run.wait_step(workers[0], 6);
   const Generation fence = run.new_fence();
@@ -265,9 +237,9 @@ TEST_CASE("an Abort in the middle of a computation is answered at once, in an up
 TEST_CASE("a member dies while a change is committed here and not there: nobody swaps, the change is void") {
   const TestWorkerOptions options;
   FakeRun run(options);
-  auto workers = spawn_ready(run, 3, options);
+  auto workers = run.spawn_ready(3, options);
   run.change_to(workers);
-  const WorkerId joiner = spawn_ready(run, options);
+  const WorkerId joiner = run.spawn_ready(options);
   const auto grown = run.plan({workers[0], workers[1], workers[2], joiner});
   run.prepare(grown);
   run.wait_prepared(grown);
@@ -282,7 +254,7 @@ TEST_CASE("a member dies while a change is committed here and not there: nobody 
   run.wait_step(workers[0], run[workers[0]].heartbeat.step + 5);
   run.change_to({workers[0], workers[1], joiner});  // it is a ready candidate again
   run.wait_step(joiner, run[joiner].active.rbegin()->second.first_step + 5);
-  stop_and_check(run);
+  run.stop_and_check();
 }
 
 TEST_CASE("a donor dies while it sends, or a joiner while it receives") {
@@ -290,10 +262,10 @@ TEST_CASE("a donor dies while it sends, or a joiner while it receives") {
     CAPTURE(donor);
     const TestWorkerOptions options{.parameters = 4'000'000, .step_time_us = 20'000};
     FakeRun run(options);
-    auto workers = spawn_ready(run, 2, options);
+    auto workers = run.spawn_ready(2, options);
     run.change_to(workers);
     run.wait_step(workers[0], 2);
-    workers.push_back(spawn_ready(run, options));
+    workers.push_back(run.spawn_ready(options));
     const auto grown = run.plan(workers);
     run.prepare(grown);
     run.wait_prepared(grown);
@@ -304,14 +276,14 @@ TEST_CASE("a donor dies while it sends, or a joiner while it receives") {
     run.recover();
     const Step resumed = run.committed().at(run.generation()).resume_step;
     for (const WorkerId worker : run.members()) run.wait_step(worker, resumed + 3);
-    stop_and_check(run);
+    run.stop_and_check();
   }
 }
 
 TEST_CASE("a member dies in the first broadcast: the others start over as if it had never been there") {
   const TestWorkerOptions options{.may_start_late = true};
   FakeRun run(options);
-  const auto workers = spawn_ready(run, 3, options);
+  const auto workers = run.spawn_ready(3, options);
   const auto first = run.plan(workers);
   run.prepare(first);
   run.wait_prepared(first);
@@ -324,14 +296,14 @@ TEST_CASE("a member dies in the first broadcast: the others start over as if it 
   CHECK(run.members().empty());
   run.change_to({workers[1], workers[2]});
   run.wait_step(workers[1], 10);
-  stop_and_check(run);
+  run.stop_and_check();
 }
 
 TEST_CASE("a member dies after its last step: the others still end with success") {
   const TestWorkerOptions options{.sample_count = 240, .epochs = 1};
   FakeRun run(options);
-  auto workers = spawn_ready(run, 2, options);
-  workers.push_back(spawn_ready(run, dying(options, {Moment::kOutside, 10})));
+  auto workers = run.spawn_ready(2, options);
+  workers.push_back(run.spawn_ready(dying(options, {Moment::kOutside, 10})));
   run.change_to(workers);
   run.wait_exit(workers[2]);
   run.recover();
@@ -348,8 +320,8 @@ TEST_CASE("a recovery can stop the run, with a checkpoint of the last committed 
   FakeRun run(options);
   const std::string checkpoints = run.directory() + "/checkpoints";
   run.set_environment("ELASTICTRAIN_CHECKPOINT_DIR", checkpoints);
-  auto workers = spawn_ready(run, 2, options);
-  workers.push_back(spawn_ready(run, dying(options, {Moment::kBetweenBuckets, 5})));
+  auto workers = run.spawn_ready(2, options);
+  workers.push_back(run.spawn_ready(dying(options, {Moment::kBetweenBuckets, 5})));
   run.change_to(workers);
   run.wait_exit(workers[2]);
   auto stop = run.recovery_plan(run.abort());
@@ -370,7 +342,7 @@ TEST_CASE("a recovery can stop the run, with a checkpoint of the last committed 
 TEST_CASE("the steps of a leaver are told by who stays, since it may end before its last words are out") {
   const TestWorkerOptions options{.sample_count = 1'000'000};
   FakeRun run(options);
-  const auto workers = spawn_ready(run, 3, options);
+  const auto workers = run.spawn_ready(3, options);
   run.change_to(workers);
   run.wait_step(workers[0], 5);
   run.change_to({workers[0], workers[1]});
@@ -389,7 +361,7 @@ TEST_CASE("the steps of a leaver are told by who stays, since it may end before 
 TEST_CASE("a joiner that outlives those who led to its state tells what that state holds, once") {
   const TestWorkerOptions options{.sample_count = 1'000'000};
   FakeRun run(options);
-  const auto old = spawn_ready(run, 2, options);
+  const auto old = run.spawn_ready(2, options);
   run.change_to(old);
   run.wait_step(old[0], 5);
   const WorkerId joiner = run.spawn_ready();
@@ -419,8 +391,8 @@ TEST_CASE("who is halted when no recovery can come any more saves its step and s
   const std::string checkpoints = run.directory() + "/checkpoints";
   run.set_environment("ELASTICTRAIN_CHECKPOINT_DIR", checkpoints);
   run.set_environment("ELASTICTRAIN_ORPHAN_GRACE_MS", "300");
-  auto workers = spawn_ready(run, 2, options);
-  workers.push_back(spawn_ready(run, dying(options, {Moment::kComputing, 5})));
+  auto workers = run.spawn_ready(2, options);
+  workers.push_back(run.spawn_ready(dying(options, {Moment::kComputing, 5})));
   run.change_to(workers);
   run.wait_exit(workers[2]);
   run.stop_listening();
@@ -435,7 +407,7 @@ TEST_CASE("who is halted when no recovery can come any more saves its step and s
 TEST_CASE("an agent says that its supervisor is gone: all of its workers stop together, nobody alone") {
   const TestWorkerOptions options;
   FakeRun run(options);
-  const auto workers = spawn_ready(run, 2, options);
+  const auto workers = run.spawn_ready(2, options);
   run.change_to(workers);
   run.tell_orphaned(workers[0]);
   run.wait_step(workers[0], run[workers[0]].heartbeat.step + 20);
@@ -454,8 +426,8 @@ TEST_CASE("without kept gradients a loss costs the step's samples a second pass,
 TEST_CASE("heartbeats say where the training thread is and for how long") {
   const TestWorkerOptions options;
   FakeRun run(options);
-  const WorkerId slow = spawn_ready(run, waiting(options, {Moment::kComputing, 3}));
-  const WorkerId other = spawn_ready(run, options);
+  const WorkerId slow = run.spawn_ready(waiting(options, {Moment::kComputing, 3}));
+  const WorkerId other = run.spawn_ready(options);
   CHECK(run[other].heartbeat.place == protocol::StepPlace::kStarting);
   run.change_to({slow, other});
   const auto stands_at = [&](WorkerId worker, protocol::StepPlace place) {
@@ -466,7 +438,7 @@ TEST_CASE("heartbeats say where the training thread is and for how long") {
   run.wait_until([&] { return stands_at(other, protocol::StepPlace::kReducing); }, "the one that waits for it");
   run.let_go();
   run.wait_step(other, 10);
-  stop_and_check(run);
+  run.stop_and_check();
 }
 
 }  // namespace

@@ -9,26 +9,9 @@
 namespace elastictrain::test {
 namespace {
 
-std::vector<WorkerId> spawn_ready(FakeRun& run, int count) {
-  std::vector<WorkerId> workers;
-  for (int i = 0; i < count; ++i) workers.push_back(run.spawn());
-  for (const WorkerId worker : workers) {
-    run.wait_until([&] { return run[worker].ready.has_value(); }, to_string(worker) + " to be ready");
-  }
-  return workers;
-}
-
-void stop_and_check(FakeRun& run) {
-  const auto members = run.members();
-  run.stop();
-  run.wait_all_exited();
-  for (const WorkerId worker : members) CHECK(run[worker].exit_code == kExitStopped);
-  run.check_audit();
-}
-
 TEST_CASE("two workers that start from different weights train to the end as one") {
   FakeRun run({.sample_count = 333, .epochs = 2});
-  const auto workers = spawn_ready(run, 2);
+  const auto workers = run.spawn_ready(2);
   run.change_to(workers);
   run.wait_all_exited();
   for (const WorkerId worker : workers) {
@@ -43,7 +26,7 @@ TEST_CASE("two workers that start from different weights train to the end as one
 
 TEST_CASE("a worker that joins gets the state and takes part in its first step with an empty batch") {
   FakeRun run;
-  auto workers = spawn_ready(run, 2);
+  auto workers = run.spawn_ready(2);
   run.change_to(workers);
   run.wait_step(workers[0], 5);
   workers.push_back(run.spawn_ready());
@@ -53,12 +36,12 @@ TEST_CASE("a worker that joins gets the state and takes part in its first step w
   const auto& first = run[workers[2]].audit.front();
   CHECK(first.step == run[workers[2]].active.at(2).first_step);
   CHECK(first.count == 0);
-  stop_and_check(run);
+  run.stop_and_check();
 }
 
 TEST_CASE("workers that leave end with success and the others go on") {
   FakeRun run;
-  const auto workers = spawn_ready(run, 3);
+  const auto workers = run.spawn_ready(3);
   run.change_to(workers);
   run.wait_step(workers[0], 5);
   run.change_to({workers[0], workers[2]});
@@ -66,50 +49,50 @@ TEST_CASE("workers that leave end with success and the others go on") {
   CHECK(run[workers[1]].exit_code == kExitLeft);
   CHECK(run[workers[1]].left->last_step + 1 == run[workers[0]].active.at(2).first_step);
   run.wait_step(workers[0], run[workers[1]].left->last_step + 10);
-  stop_and_check(run);
+  run.stop_and_check();
 }
 
 TEST_CASE("rank 0 can be replaced") {
   FakeRun run;
-  const auto workers = spawn_ready(run, 3);
+  const auto workers = run.spawn_ready(3);
   run.change_to({workers[0], workers[1]});
   run.wait_step(workers[1], 5);
   run.change_to({workers[2], workers[1]});
   run.wait_exit(workers[0]);
   CHECK(run[workers[0]].exit_code == kExitLeft);
   run.wait_step(workers[2], 20);
-  stop_and_check(run);
+  run.stop_and_check();
 }
 
 TEST_CASE("all but one can leave, and the one can grow again") {
   FakeRun run;
-  auto workers = spawn_ready(run, 4);
+  auto workers = run.spawn_ready(4);
   run.change_to(workers);
   run.wait_step(workers[0], 3);
   run.change_to({workers[2]});
   const auto alone_since = run[workers[2]].active.at(2).first_step;
   run.wait_step(workers[2], alone_since + 3);
-  const auto joiners = spawn_ready(run, 2);
+  const auto joiners = run.spawn_ready(2);
   run.change_to({joiners[0], workers[2], joiners[1]});
   run.wait_step(joiners[0], alone_since + 10);
-  stop_and_check(run);
+  run.stop_and_check();
 }
 
 TEST_CASE("changes that follow each other at once keep every state equal") {
   FakeRun run({.parameters = 300'000});
-  auto workers = spawn_ready(run, 4);
+  auto workers = run.spawn_ready(4);
   run.change_to({workers[0]});
   run.change_to({workers[0], workers[1]});
   run.change_to({workers[1], workers[2], workers[0]});
   run.change_to({workers[2], workers[3]});
   run.change_to({workers[3]});
   run.wait_step(workers[3], run[workers[3]].active.at(5).first_step + 5);
-  stop_and_check(run);
+  run.stop_and_check();
 }
 
 TEST_CASE("a cancelled plan changes nothing, before and after it is built") {
   FakeRun run;
-  const auto workers = spawn_ready(run, 3);
+  const auto workers = run.spawn_ready(3);
   run.change_to({workers[0], workers[1]});
   const auto built = run.plan(workers);
   run.prepare(built);
@@ -124,12 +107,12 @@ TEST_CASE("a cancelled plan changes nothing, before and after it is built") {
   CHECK(run[workers[2]].active.empty());
   run.change_to(workers);
   run.wait_step(workers[2], run[workers[2]].active.begin()->second.first_step + 5);
-  stop_and_check(run);
+  run.stop_and_check();
 }
 
 TEST_CASE("a newer plan supersedes one that is still being built") {
   FakeRun run;
-  const auto workers = spawn_ready(run, 4);
+  const auto workers = run.spawn_ready(4);
   run.change_to({workers[0], workers[1]});
   const auto older = run.plan({workers[0], workers[1], workers[2]});
   run.prepare_for(older, {workers[0], workers[1]});  // the joiner never hears of it, so nobody can finish building it
@@ -143,7 +126,7 @@ TEST_CASE("a newer plan supersedes one that is still being built") {
   run.dismiss(workers[2]);
   run.wait_exit(workers[2]);
   CHECK(run[workers[2]].exit_code == kExitDismissed);
-  stop_and_check(run);
+  run.stop_and_check();
 }
 
 TEST_CASE("a spare that is not needed is dismissed with success") {
@@ -157,14 +140,14 @@ TEST_CASE("a spare that is not needed is dismissed with success") {
 
 TEST_CASE("a plan that cannot be built is refused with its reason and the run goes on") {
   FakeRun run;
-  const auto workers = spawn_ready(run, 2);
+  const auto workers = run.spawn_ready(2);
   run.change_to(workers);
   auto bad = run.plan(workers, {0, 0});
   run.prepare(bad);
   run.wait_until([&] { return run[workers[0]].prepare_failed.contains(bad.generation); }, "the refusal");
   CHECK(run[workers[0]].prepare_failed[bad.generation].find("samples") != std::string::npos);
   run.wait_step(workers[0], run[workers[0]].heartbeat.step + 5);
-  stop_and_check(run);
+  run.stop_and_check();
 }
 
 // The mean gradient of one process over the same global batch.
@@ -177,7 +160,7 @@ double reference_gradient(std::uint64_t samples, std::uint64_t total, std::size_
 
 TEST_CASE("gradients are weighted by samples: uneven shares give the update of one process") {
   FakeRun run({.sample_count = 1000, .max_steps = 1, .parameters = 300, .note_gradient_of_step = "1"});
-  const auto workers = spawn_ready(run, 3);
+  const auto workers = run.spawn_ready(3);
   run.change_to(workers, {3, 17, 40});
   run.wait_all_exited();
   REQUIRE(run[workers[0]].notes.size() == 3);
@@ -190,7 +173,7 @@ TEST_CASE("gradients are weighted by samples: uneven shares give the update of o
 
 TEST_CASE("a program that reduces nothing still changes size at its steps") {
   FakeRun run({.sample_count = 0, .reduce = false});
-  const auto workers = spawn_ready(run, 3);
+  const auto workers = run.spawn_ready(3);
   run.change_to({workers[0], workers[1]});
   run.wait_step(workers[0], 5);
   run.change_to({workers[0], workers[2]});
@@ -224,7 +207,7 @@ TEST_CASE("a program that fails in the middle of a step ends at once and takes t
 TEST_CASE("workers that lose their agent train on and stop together after the grace") {
   FakeRun run;
   run.set_environment("ELASTICTRAIN_ORPHAN_GRACE_MS", "300");
-  const auto workers = spawn_ready(run, 2);
+  const auto workers = run.spawn_ready(2);
   run.change_to(workers);
   run.wait_step(workers[0], 5);
   run.stop_listening();
@@ -235,7 +218,7 @@ TEST_CASE("workers that lose their agent train on and stop together after the gr
 
 TEST_CASE("a worker that loses its agent for a moment comes back and goes on") {
   FakeRun run;
-  const auto workers = spawn_ready(run, 2);
+  const auto workers = run.spawn_ready(2);
   run.change_to(workers);
   run.close_socket(workers[0]);
   run.wait_until([&] { return run[workers[0]].hellos == 2; }, "the worker to come back");

@@ -20,20 +20,6 @@ namespace {
 
 using protocol::Synchronization;
 
-std::vector<WorkerId> spawn_ready(FakeRun& run, int count, const TestWorkerOptions& options) {
-  std::vector<WorkerId> workers;
-  for (int i = 0; i < count; ++i) workers.push_back(run.spawn(options));
-  for (const WorkerId worker : workers) {
-    run.wait_until([&] { return run[worker].ready.has_value(); }, to_string(worker) + " to be ready");
-  }
-  return workers;
-}
-
-WorkerId spawn_ready(FakeRun& run, TestWorkerOptions options, Moment dies) {
-  options.dies = dies;
-  return spawn_ready(run, 1, options).front();
-}
-
 Step now(FakeRun& run) {
   return run[run.members().front()].heartbeat.step;
 }
@@ -48,21 +34,11 @@ void switch_to(FakeRun& run, Synchronization synchronization) {
   run.change_to(run.members());
 }
 
-void stop_and_check(FakeRun& run) {
-  const auto members = run.members();
-  run.stop();
-  for (const WorkerId worker : members) {
-    run.wait_exit(worker);
-    CHECK(run[worker].exit_code == kExitStopped);
-  }
-  run.check_audit();
-}
-
 // With averaged gradients at the end, so that the audit compares what came out of it.
 void average_gradients_and_check(FakeRun& run) {
   switch_to(run, Synchronization::kGradients);
   train_some_steps(run);
-  stop_and_check(run);
+  run.stop_and_check();
 }
 
 // The first weight after each step; the last entry is that of the end.
@@ -102,7 +78,7 @@ TEST_CASE("synchronous averaging: a tenth of the way to the average, and the wor
         .sample_count = 3000, .max_steps = 60, .parameters = 30, .overlap = overlap, .traces_weight = true};
     FakeRun run(options);
     run.synchronize_by(Synchronization::kAveraging);
-    const auto workers = spawn_ready(run, 3, options);
+    const auto workers = run.spawn_ready(3, options);
     run.change_to(workers);
     run.wait_all_exited();
     std::vector<Replica> replicas(3, Replica{static_cast<double>(run[workers[0]].pid % 1000)});
@@ -149,7 +125,7 @@ TEST_CASE("pair averaging: halfway to a partner's model, and the worker's own up
     FakeRun run(options);
     if (tcp) run.set_environment("ELASTICTRAIN_TRANSPORT", "tcp");
     run.synchronize_by(Synchronization::kPairAveraging);
-    const auto workers = spawn_ready(run, 3, options);
+    const auto workers = run.spawn_ready(3, options);
     run.change_to(workers);
     run.wait_all_exited();
     std::vector<Replica> replicas(3, Replica{static_cast<double>(run[workers[0]].pid % 1000)});
@@ -197,7 +173,7 @@ TEST_CASE("a run goes over to averaging and back at step boundaries, and grows a
     const bool overlap = averaging == Synchronization::kAveraging;
     const TestWorkerOptions options{.sample_count = 333, .parameters = 20'003, .overlap = overlap};
     FakeRun run(options);
-    auto workers = spawn_ready(run, 2, options);
+    auto workers = run.spawn_ready(2, options);
     run.change_to(workers);
     train_some_steps(run);
     switch_to(run, averaging);
@@ -224,7 +200,7 @@ TEST_CASE("a program that shares no model trains with averaged gradients, and th
   const TestWorkerOptions options{.max_steps = 20, .parameters = 30, .shares_model = false};
   FakeRun run(options);
   run.synchronize_by(Synchronization::kAveraging);
-  const auto workers = spawn_ready(run, 2, options);
+  const auto workers = run.spawn_ready(2, options);
   run.change_to(workers);
   run.wait_all_exited();
   CHECK(run[workers[0]].notes["synchronization"].find("share_model()") != std::string::npos);
@@ -240,7 +216,7 @@ TEST_CASE("a joiner gets one worker's replica, not slices of several") {
   const TestWorkerOptions options{.parameters = 3000, .traces_weight = true};
   FakeRun run(options);
   run.synchronize_by(Synchronization::kAveraging);
-  auto workers = spawn_ready(run, 3, options);
+  auto workers = run.spawn_ready(3, options);
   run.change_to(workers);
   train_some_steps(run);
   workers.push_back(run.spawn_ready());
@@ -261,8 +237,8 @@ TEST_CASE("a worker dies while replicas differ: nobody computes anything twice, 
       const TestWorkerOptions options{.sample_count = 333, .parameters = 20'003, .overlap = overlap};
       FakeRun run(options);
       run.synchronize_by(averaging);
-      auto workers = spawn_ready(run, 2, options);
-      workers.push_back(spawn_ready(run, options, {where, 5}));
+      auto workers = run.spawn_ready(2, options);
+      workers.push_back(run.spawn_ready(dying(options, {where, 5})));
       run.change_to(workers);
       run.wait_exit(workers[2]);
       run.recover();
@@ -281,9 +257,9 @@ TEST_CASE("a worker dies in the step that makes all replicas equal, or while it 
       TestWorkerOptions options{.sample_count = 333, .parameters = 20'003, .step_time_us = 3000, .overlap = overlap};
       FakeRun run(options);
       run.synchronize_by(Synchronization::kAveraging);
-      auto workers = spawn_ready(run, 2, options);
+      auto workers = run.spawn_ready(2, options);
       options.dies_in_generation = 2;
-      workers.push_back(spawn_ready(run, options, {where, 0}));
+      workers.push_back(run.spawn_ready(dying(options, {where, 0})));
       run.change_to(workers);
       train_some_steps(run);
       run.synchronize_by(Synchronization::kGradients);
@@ -294,7 +270,7 @@ TEST_CASE("a worker dies in the step that makes all replicas equal, or while it 
       run.wait_exit(workers[2]);
       run.recover();
       train_some_steps(run);
-      stop_and_check(run);
+      run.stop_and_check();
     }
   }
 }
@@ -305,9 +281,9 @@ TEST_CASE("who is behind by one step finishes it with its own gradient and keeps
   run.synchronize_by(Synchronization::kAveraging);
   auto pausing = options;
   pausing.waits = Moment{Moment::kOutside, 5};
-  auto workers = spawn_ready(run, 1, pausing);
+  auto workers = run.spawn_ready(1, pausing);
   workers.push_back(run.spawn_ready());
-  workers.push_back(spawn_ready(run, options, {Moment::kComputing, 5}));
+  workers.push_back(run.spawn_ready(dying(options, {Moment::kComputing, 5})));
   run.change_to(workers);
   run.wait_exit(workers[2]);
   // The second worker stays halted in its step 5, which the first alone commits, and no more than that.

@@ -47,6 +47,11 @@ struct TestWorkerOptions {
   std::string note_gradient_of_step;  // rank 0 notes the first element of that step's averaged gradient
 };
 
+inline TestWorkerOptions dying(TestWorkerOptions options, Moment moment) {
+  options.dies = moment;
+  return options;
+}
+
 // The gradient of one sample, the same in every process.
 double sample_gradient(std::uint64_t sample, std::size_t parameter);
 
