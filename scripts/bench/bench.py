@@ -27,7 +27,7 @@ BENCHMARKS = {
     "allreduce": (communicator.allreduce, "beside Gloo, Open MPI and MPICH: 2 and 4 ranks, 4 KiB to 100 MiB"),
     "topologies": (communicator.topologies, "every topology against the automatic one: 3 and 8 ranks on two hosts, loopback"),
     "session-overhead": (communicator.session_overhead, "steps a second: session against the bare communicator"),
-    "monitor-overhead": (communicator.monitor_overhead, "step time with all monitors against without, in turn"),
+    "monitor-overhead": (communicator.monitor_overhead, "what steps that measure norms or the variance take longer"),
     "accuracy-elastic": (training.accuracy_elastic, "optdigits: fixed size against 20 random changes, 5 seeds each"),
     "audit-100": (training.audit_100, "100 random changes in one audited run"),
     "kill-worker": (failures.kill_worker, "kill -9 of one of 3 workers, 100 MB of parameters; beside torchrun"),

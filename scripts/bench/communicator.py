@@ -97,33 +97,44 @@ def session_overhead(repetitions):
     yield rows.at_least("session-overhead", statistics.median(ratios), "%", 99, detail)
 
 
+NORM_EVERY = 16  # steps, as in the session
 VARIANCE_EVERY = 50  # steps; each costs a second all-reduce
+WARM_UP_STEPS = 20
 
 
 def monitor_overhead(repetitions):
-    """The same worker with and without its monitors, in turn, each as often before as behind the other."""
+    """What a monitor costs in the steps that measure: those against the others of the same runs. Whole runs with and
+    without it, one after the other, differ by more than it costs."""
     bench = program("session_overhead", "session_overhead")
 
-    def steps_per_s(monitors, *words):
-        with Run(arguments=["-n", "2", "-x", f"ELASTICTRAIN_MONITORS={monitors}", "--", bench, "session", *words]) as run:
+    def step_times(every, first, monitors, *words):
+        """In milliseconds, by whether it is a step that measures: `first`, and every `every` after it."""
+        environment = ["-x", f"ELASTICTRAIN_MONITORS={monitors}"]
+        with Run(arguments=["-n", "2", *environment, "--", bench, "session", *words]) as run:
             if run.wait(120) != 0:
                 raise rows.Unavailable(f"session_overhead failed: {run.text()[-300:]}")
-            return figure(run.text())
+            steps = [record for record in run.steps() if record["rank"] == 0]
+        times = {True: [], False: []}
+        for before, after in zip(steps[WARM_UP_STEPS:], steps[WARM_UP_STEPS + 1:]):
+            times[after["step"] % every == first].append(1e3 * (after["t"] - before["t"]))
+        return times
 
-    ways = {"off": (0,), "on": (1,), "variance": (1, str(VARIANCE_EVERY))}
-    rounds = []
-    for index in range(4 * max(5, repetitions)):
-        order = list(ways) if index % 2 == 0 else list(reversed(ways))
-        measured = {way: steps_per_s(*ways[way]) for way in order}
-        rounds.append({way: 1e3 / measured[way] for way in ways})
-    slower = {way: [100 * (one[way] / one["off"] - 1) for one in rounds] for way in ("on", "variance")}
-    middle = {way: statistics.median(one[way] for one in rounds) for way in ways}
-    detail = (f"{rows.spread(slower['on'], 2)} % longer steps, {middle['on']:.3f} ms against {middle['off']:.3f} ms without "
-              "norms (the times of a step's parts are always taken: six looks at the clock); KungFu's noise scale: 4.6 %")
-    yield rows.below("monitor-overhead", statistics.median(slower["on"]), "%", 0.5, detail)
-    detail = (f"{rows.spread(slower['variance'], 2)} %, {middle['variance']:.3f} ms with the gradient variance every "
-              f"{VARIANCE_EVERY} steps, which a program may ask for; KungFu: 20 %")
-    yield rows.Row("monitor-overhead/with-variance", statistics.median(slower["variance"]), "%", "", None, detail)
+    def slower(every, *arguments):
+        """In % of all steps, and in words."""
+        found = [step_times(every, *arguments) for _ in range(2 * max(5, repetitions))]
+        measured = [time for times in found for time in times[True]]
+        middle_ms = statistics.median(time for times in found for time in times[False])
+        longer_ms = statistics.median(measured) - middle_ms
+        return (100 * longer_ms / every / middle_ms,
+                f"{len(measured)} steps, one of {every}, {1e3 * longer_ms:.0f} us longer than the median of {middle_ms:.2f} ms")
+
+    norms, words = slower(NORM_EVERY, 1, 1)
+    without, _ = slower(NORM_EVERY, 1, 0)
+    yield rows.below("monitor-overhead", norms, "%", 0.5,
+                     f"{words}; the same steps of runs without monitors: {without:.2f} %; KungFu's noise scale: 4.6 %")
+    variance, words = slower(VARIANCE_EVERY, 0, 0, str(VARIANCE_EVERY))
+    yield rows.Row("monitor-overhead/variance", variance, "%", "", None,
+                   f"{words}; measured where a program asks for it; KungFu's: 20 %")
 
 
 def figure(text):
