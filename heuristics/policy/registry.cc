@@ -70,8 +70,9 @@ CheckedParameters check_parameters(const PolicySpec& spec, const Parameters& giv
     known.push_back(parameter.name);
   }
   for (const auto& [name, value] : given) {
-    const auto parameter = std::find_if(spec.parameters.begin(), spec.parameters.end(),
-                                        [&](const ParameterSpec& candidate) { return candidate.name == name; });
+    const auto parameter =
+        std::find_if(spec.parameters.begin(), spec.parameters.end(),
+                     [&name = name](const ParameterSpec& candidate) { return candidate.name == name; });
     if (parameter == spec.parameters.end()) {
       checked.problem = "policy \"" + spec.name + "\" knows no " + name + "; it knows " +
                         (known.empty() ? std::string("no parameters") : joined(known));

@@ -126,7 +126,7 @@ JobDecision Replace::begin(const ClusterView& view, const JobView& job, const Wi
   decision.reason.code = "replace";
   decision.reason.text = wish.text + line("; replaced%s (%zu of %.0f this hour)",
                                           wish.other_host ? " on another host" : "", begun_s_.size(), options.per_hour);
-  attempt_.emplace();
+  attempt_ = Attempt{};
   attempt_->host = wish.host;
   attempt_->slowdown = wish.slowdown;
   attempt_->asked_s = view.now_s;
