@@ -353,7 +353,7 @@ void JournalReplay::whole_state(const Record& record) {
   if (!record.has("issued")) return;
   State state;
   state.generation = record.generation();
-  state.issued = record.number("issued");
+  state.issued = std::max(record.number("issued"), state.generation);  // a damaged record may hold less
   state.now = {record.workers("members"), record.numbers("shares"), record.real("learning_rate_factor", 1.0),
                record.synchronization("synchronization"), 0};
   const auto finished = record.workers("finished");
