@@ -1,0 +1,75 @@
+#include "train/device/cuda_library.h"
+
+#include <cstdlib>
+
+#include "train/device/shared_library.h"
+
+namespace elastictrain::device {
+namespace {
+
+Result<const CudaLibrary*> open_once() {
+  static CudaLibrary table;
+  const auto library = SharedLibrary::open({"the CUDA driver", "ELASTICTRAIN_CUDA_LIBRARY", {"libcuda.so.1"}});
+  if (!library) return library.error();
+  SymbolLoader loader(*library);
+#define ET_LOAD(member, symbol, parameters) loader.require(table.member, #symbol);
+  ET_CUDA_FUNCTIONS(ET_LOAD)
+#undef ET_LOAD
+  if (auto complete = loader.status("the CUDA driver"); !complete) return complete.error();
+  table.path = library->path();
+  ::setenv("CUDA_MODULE_LOADING", "EAGER", 0);
+  if (auto ready = table.check(table.init(0), "initialize the CUDA driver"); !ready) {
+    return Error{ErrorCode::kUnavailable, ready.error().message};
+  }
+  return &table;
+}
+
+}  // namespace
+
+Result<const CudaLibrary*> CudaLibrary::get() {
+  static const Result<const CudaLibrary*> outcome = open_once();
+  return outcome;
+}
+
+Status CudaLibrary::check(CudaCode code, const std::string& doing) const {
+  if (code == kCudaSuccess) [[likely]]
+    return {};
+  return error(code, doing);
+}
+
+Error CudaLibrary::error(CudaCode code, const std::string& doing) const {
+  const char* name = nullptr;
+  const char* text = nullptr;
+  error_name(code, &name);
+  error_text(code, &text);
+  std::string message = "could not " + doing + ": " + (name != nullptr ? name : "CUDA error") + " (" +
+                        std::to_string(code) + ")" + (text != nullptr ? std::string(", ") + text : "");
+  if (is_sticky(code)) message += ". Every further call of this process on the device fails; the process must go";
+  return {ErrorCode::kInternal, std::move(message)};
+}
+
+bool is_sticky(CudaCode code) {
+  constexpr CudaCode kEccUncorrectable = 214;
+  constexpr CudaCode kNvlinkUncorrectable = 220;
+  constexpr CudaCode kContained = 226;
+  constexpr CudaCode kIllegalAddress = 700;
+  constexpr CudaCode kLaunchTimeout = 702;
+  constexpr CudaCode kContextDestroyed = 709;
+  constexpr CudaCode kAssert = 710;
+  constexpr CudaCode kHardwareStack = 714;
+  constexpr CudaCode kLaunchFailed = 719;
+  switch (code) {
+    case kEccUncorrectable:
+    case kNvlinkUncorrectable:
+    case kContained:
+    case kIllegalAddress:
+    case kLaunchTimeout:
+    case kContextDestroyed:
+    case kAssert:
+      return true;
+    default:
+      return code >= kHardwareStack && code <= kLaunchFailed;
+  }
+}
+
+}  // namespace elastictrain::device

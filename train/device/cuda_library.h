@@ -1,0 +1,104 @@
+// Purpose: the part of the CUDA driver API that we use, found at run time, with declarations of our own: nothing of
+// CUDA is needed to build or to start. tests/standin/headers_test.cc compares them with the vendor's where those exist.
+//
+// Ownership: one table for the life of the process. Thread: any. Failure: kUnavailable without a driver; a CUDA error
+// as kInternal with its name, what it means and what was tried.
+// Source: CUDA driver API reference, 12 and 13.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "supervisor/protocol/result.h"
+
+namespace elastictrain::device {
+
+// Handles are opaque pointers in the driver's own declarations, too.
+using CudaCode = int;
+using CudaDevice = int;
+using CudaContext = void*;
+using CudaStream = void*;
+using CudaEvent = void*;
+using CudaModule = void*;
+using CudaFunction = void*;
+using DevicePointer = std::uint64_t;
+
+inline constexpr CudaCode kCudaSuccess = 0;
+inline constexpr CudaCode kCudaInvalidValue = 1;
+inline constexpr CudaCode kCudaOutOfMemory = 2;
+inline constexpr CudaCode kCudaNotReady = 600;
+inline constexpr unsigned kStreamNonBlocking = 1;
+inline constexpr unsigned kEventDefault = 0;
+inline constexpr unsigned kEventDisableTiming = 2;
+inline constexpr int kAttributeMultiprocessors = 16;
+inline constexpr int kAttributeMajor = 75;
+inline constexpr int kAttributeMinor = 76;
+inline constexpr int kPointerAttributeMemoryType = 2;
+inline constexpr int kPointerAttributeOrdinal = 9;
+inline constexpr int kMemoryTypeDevice = 2;
+
+// X(member, symbol, parameters)
+#define ET_CUDA_FUNCTIONS(X)                                                                       \
+  X(init, cuInit, (unsigned))                                                                      \
+  X(driver_version, cuDriverGetVersion, (int*))                                                    \
+  X(error_name, cuGetErrorName, (CudaCode, const char**))                                          \
+  X(error_text, cuGetErrorString, (CudaCode, const char**))                                        \
+  X(device_count, cuDeviceGetCount, (int*))                                                        \
+  X(device_get, cuDeviceGet, (CudaDevice*, int))                                                   \
+  X(device_name, cuDeviceGetName, (char*, int, CudaDevice))                                        \
+  X(device_memory, cuDeviceTotalMem_v2, (std::size_t*, CudaDevice))                                \
+  X(device_attribute, cuDeviceGetAttribute, (int*, int, CudaDevice))                               \
+  X(device_bus_id, cuDeviceGetPCIBusId, (char*, int, CudaDevice))                                  \
+  X(can_access_peer, cuDeviceCanAccessPeer, (int*, CudaDevice, CudaDevice))                        \
+  X(context_retain, cuDevicePrimaryCtxRetain, (CudaContext*, CudaDevice))                          \
+  X(context_release, cuDevicePrimaryCtxRelease_v2, (CudaDevice))                                   \
+  X(context_push, cuCtxPushCurrent_v2, (CudaContext))                                              \
+  X(context_pop, cuCtxPopCurrent_v2, (CudaContext*))                                               \
+  X(context_synchronize, cuCtxSynchronize, ())                                                     \
+  X(memory_info, cuMemGetInfo_v2, (std::size_t*, std::size_t*))                                    \
+  X(allocate, cuMemAlloc_v2, (DevicePointer*, std::size_t))                                        \
+  X(free, cuMemFree_v2, (DevicePointer))                                                           \
+  X(host_allocate, cuMemHostAlloc, (void**, std::size_t, unsigned))                                \
+  X(host_free, cuMemFreeHost, (void*))                                                             \
+  X(copy_to_device, cuMemcpyHtoDAsync_v2, (DevicePointer, const void*, std::size_t, CudaStream))   \
+  X(copy_to_host, cuMemcpyDtoHAsync_v2, (void*, DevicePointer, std::size_t, CudaStream))           \
+  X(copy_on_device, cuMemcpyDtoDAsync_v2, (DevicePointer, DevicePointer, std::size_t, CudaStream)) \
+  X(fill_bytes, cuMemsetD8Async, (DevicePointer, unsigned char, std::size_t, CudaStream))          \
+  X(pointer_attribute, cuPointerGetAttribute, (void*, int, DevicePointer))                         \
+  X(stream_create, cuStreamCreate, (CudaStream*, unsigned))                                        \
+  X(stream_destroy, cuStreamDestroy_v2, (CudaStream))                                              \
+  X(stream_query, cuStreamQuery, (CudaStream))                                                     \
+  X(stream_synchronize, cuStreamSynchronize, (CudaStream))                                         \
+  X(stream_wait, cuStreamWaitEvent, (CudaStream, CudaEvent, unsigned))                             \
+  X(event_create, cuEventCreate, (CudaEvent*, unsigned))                                           \
+  X(event_destroy, cuEventDestroy_v2, (CudaEvent))                                                 \
+  X(event_record, cuEventRecord, (CudaEvent, CudaStream))                                          \
+  X(event_query, cuEventQuery, (CudaEvent))                                                        \
+  X(event_synchronize, cuEventSynchronize, (CudaEvent))                                            \
+  X(event_elapsed, cuEventElapsedTime, (float*, CudaEvent, CudaEvent))                             \
+  X(module_load, cuModuleLoadData, (CudaModule*, const void*))                                     \
+  X(module_unload, cuModuleUnload, (CudaModule))                                                   \
+  X(module_function, cuModuleGetFunction, (CudaFunction*, CudaModule, const char*))                \
+  X(launch, cuLaunchKernel,                                                                        \
+    (CudaFunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CudaStream, void**, void**))
+
+struct CudaLibrary {
+#define ET_DECLARE(member, symbol, parameters) CudaCode(*member) parameters = nullptr;
+  ET_CUDA_FUNCTIONS(ET_DECLARE)
+#undef ET_DECLARE
+  std::string path;
+
+  // Opened and initialized by the first call; its outcome stays. Modules are loaded eagerly unless the user has set
+  // CUDA_MODULE_LOADING: a lazy load waits until the device is idle, which a running collective is not.
+  static Result<const CudaLibrary*> get();
+
+  // `doing`: "copy 4096 bytes to the device".
+  Status check(CudaCode code, const std::string& doing) const;
+  Error error(CudaCode code, const std::string& doing) const;
+};
+
+// After such an error every call of this process on the device fails: the process has to be replaced.
+bool is_sticky(CudaCode code);
+
+}  // namespace elastictrain::device

@@ -1,0 +1,66 @@
+// Purpose: one GPU as this process uses it: its primary context (shared with the runtime API and with frameworks), its
+// name and its abilities.
+//
+// Ownership: shared by everything that was made on it. Thread: any; a thread that calls the driver holds a Scope, which
+// makes the context current for as long as it lives. Failure: kUnavailable without driver or device.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "train/device/cuda_library.h"
+
+namespace elastictrain::device {
+
+class Device {
+ public:
+  // The GPU of this number among those that the process sees (CUDA_VISIBLE_DEVICES). One object per GPU while it lives.
+  static Result<std::shared_ptr<Device>> open(int ordinal);
+  // How many the process sees.
+  static Result<int> count();
+  ~Device();
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+
+  const CudaLibrary& cuda() const { return cuda_; }
+  int ordinal() const { return ordinal_; }
+  CudaDevice handle() const { return device_; }
+  const std::string& name() const { return name_; }
+  int major() const { return major_; }  // of its compute capability
+  int minor() const { return minor_; }
+  int multiprocessors() const { return multiprocessors_; }
+
+  class Scope {
+   public:
+    explicit Scope(const Device& device) : cuda_(device.cuda_) { pushed_ = cuda_.context_push(device.context_) == 0; }
+    ~Scope() {
+      CudaContext ignored = nullptr;
+      if (pushed_) cuda_.context_pop(&ignored);
+    }
+    Scope(const Scope&) = delete;
+    Scope& operator=(const Scope&) = delete;
+
+   private:
+    const CudaLibrary& cuda_;
+    bool pushed_ = false;
+  };
+
+  // Runs a trifle on a stream of its own and waits for it. An error tells whether the process can still use the device.
+  Status probe();
+
+ private:
+  Device(const CudaLibrary& cuda, int ordinal) : cuda_(cuda), ordinal_(ordinal) {}
+  Status start();
+
+  const CudaLibrary& cuda_;
+  const int ordinal_;
+  CudaDevice device_ = 0;
+  CudaContext context_ = nullptr;
+  std::string name_;
+  int major_ = 0;
+  int minor_ = 0;
+  int multiprocessors_ = 0;
+};
+
+}  // namespace elastictrain::device

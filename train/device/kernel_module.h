@@ -1,0 +1,51 @@
+// Purpose: kernels from text, compiled for the device at hand when they are first needed: no compiler of CUDA is needed
+// to build the program, and every architecture is served.
+//
+// The text is a small common subset of CUDA and C++ (see kernel_source.inc): the stand-in of the driver compiles the
+// same file for the host, so kernels are tested on machines without a GPU. Ownership: kept until the process ends.
+// Thread: any. Failure: kUnavailable without NVRTC; what the compiler said as kInternal.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "train/device/device.h"
+
+namespace elastictrain::device {
+
+inline constexpr unsigned kKernelBlocks = 256;   // the same on every device, so that sums come out the same
+inline constexpr unsigned kKernelThreads = 256;  // of a block
+
+class KernelModule {
+ public:
+  // Compiled and loaded by the first call for this device and text; `text` must stay.
+  static Result<KernelModule*> get(const std::shared_ptr<Device>& device, const char* text);
+
+  Result<CudaFunction> function(const char* name) const;
+
+  // Puts a kernel into `stream`. The arguments must have exactly the types of its parameters.
+  template <class... Arguments>
+  Status launch(CudaFunction function, CudaStream stream, Arguments... arguments) const {
+    void* pointers[] = {&arguments...};
+    return launch_pointers(function, stream, pointers);
+  }
+
+ private:
+  KernelModule(std::shared_ptr<Device> device, CudaModule module) : device_(std::move(device)), module_(module) {}
+  Status launch_pointers(CudaFunction function, CudaStream stream, void** arguments) const;
+
+  std::shared_ptr<Device> device_;
+  CudaModule module_;
+};
+
+// kUnavailable where the compiler is not found.
+Status find_kernel_compiler();
+
+// Code for "sm_90" and the like; needs NVRTC, but no device.
+Result<std::vector<char>> compile_kernels(const char* text, const std::string& architecture);
+
+// The text of kernel_source.inc: what the communicator needs.
+extern const char* const kCommunicatorKernels;
+
+}  // namespace elastictrain::device
