@@ -1,0 +1,203 @@
+// Devices, streams, memory and kernels, on the stand-in of the driver.
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <numeric>
+#include <thread>
+#include <vector>
+
+#include "tests/standin/standin_cuda.h"
+#include "train/device/cublas_library.h"
+#include "train/device/device_memory.h"
+#include "train/device/device_port.h"
+#include "train/device/event.h"
+#include "train/device/kernel_module.h"
+#include "train/device/stream.h"
+
+namespace elastictrain::device {
+namespace {
+
+std::shared_ptr<Device> gpu() {
+  auto opened = Device::open(0);
+  if (!opened) panic(opened.error().message.c_str());
+  return *opened;
+}
+
+DeviceMemory on_device(const std::shared_ptr<Device>& device, const Stream& stream, const std::vector<float>& values) {
+  auto memory = DeviceMemory::allocate(device, values.size() * sizeof(float));
+  REQUIRE(memory.ok());
+  REQUIRE(memory->copy_in(values.data(), memory->bytes(), stream.handle()).ok());
+  REQUIRE(stream.synchronize().ok());
+  return std::move(*memory);
+}
+
+std::vector<float> on_host(const DeviceMemory& memory, const Stream& stream) {
+  std::vector<float> values(memory.bytes() / sizeof(float));
+  REQUIRE(memory.copy_out(values.data(), memory.bytes(), stream.handle()).ok());
+  REQUIRE(stream.synchronize().ok());
+  return values;
+}
+
+std::vector<float> counting(std::size_t count) {
+  std::vector<float> values(count);
+  std::iota(values.begin(), values.end(), 1.0F);
+  return values;
+}
+
+TEST_CASE("a device that is not there is refused with its number") {
+  const auto absent = Device::open(64);
+  REQUIRE_FALSE(absent.ok());
+  CHECK(absent.error().code == ErrorCode::kUnavailable);
+  CHECK(absent.error().message.find("GPU 64") != std::string::npos);
+  CHECK(Device::open(0).value() == Device::open(0).value());
+}
+
+TEST_CASE("one pass keeps, sums the squares of and scales what a bucket holds") {
+  const auto device = gpu();
+  auto stream = Stream::create(device);
+  REQUIRE(stream.ok());
+  const auto module = KernelModule::get(device, kCommunicatorKernels);
+  REQUIRE(module.ok());
+  const auto prepare = (*module)->function("et_prepare");
+  REQUIRE(prepare.ok());
+  const auto values = counting(5000);
+  const auto data = on_device(device, *stream, values);
+  const auto keep = on_device(device, *stream, std::vector<float>(5000));
+  const auto partials = DeviceMemory::allocate(device, kKernelBlocks * sizeof(double));
+  REQUIRE(partials.ok());
+  REQUIRE((*module)
+              ->launch(*prepare, stream->handle(), data.as<float>(), keep.as<float>(), 5000ULL, 0.5F, 0,
+                       partials->as<double>())
+              .ok());
+  std::vector<double> sums(kKernelBlocks);
+  REQUIRE(partials->copy_out(sums.data(), partials->bytes(), stream->handle()).ok());
+  CHECK(on_host(keep, *stream) == values);
+  CHECK(on_host(data, *stream)[4999] == 2500.0F);
+  CHECK(std::accumulate(sums.begin(), sums.end(), 0.0) == 5000.0 * 5001 * 10001 / 6);
+
+  REQUIRE((*module)
+              ->launch(*prepare, stream->handle(), data.as<float>(), keep.as<float>(), 5000ULL, 2.0F, 1,
+                       partials->as<double>())
+              .ok());
+  CHECK(on_host(data, *stream)[4999] == 10000.0F);
+  REQUIRE((*module)
+              ->launch(*prepare, stream->handle(), data.as<float>(), keep.as<float>(), 5000ULL, 2.0F, 2,
+                       partials->as<double>())
+              .ok());
+  CHECK(on_host(data, *stream) == std::vector<float>(5000));
+  CHECK(on_host(keep, *stream) == values);
+}
+
+TEST_CASE("a kernel that nobody wrote is not found") {
+  const auto module = KernelModule::get(gpu(), kCommunicatorKernels);
+  REQUIRE(module.ok());
+  CHECK_FALSE((*module)->function("et_absent").ok());
+}
+
+TEST_CASE("an event puts the work of two streams into order") {
+  const auto device = gpu();
+  auto first = Stream::create(device);
+  auto second = Stream::create(device);
+  auto event = Event::create(device);
+  REQUIRE((first.ok() && second.ok() && event.ok()));
+  std::atomic<bool> go{false};
+  standin_cuda_enqueue(
+      first->handle(),
+      [](void* flag) {
+        while (!*static_cast<std::atomic<bool>*>(flag)) std::this_thread::yield();
+      },
+      &go);
+  const auto values = counting(100);
+  const auto source = DeviceMemory::allocate(device, values.size() * sizeof(float));
+  REQUIRE(source.ok());
+  REQUIRE(source->copy_in(values.data(), source->bytes(), first->handle()).ok());
+  REQUIRE(event->record(first->handle()).ok());
+  REQUIRE(event->order_before(second->handle()).ok());
+  std::vector<float> seen(100);
+  REQUIRE(source->copy_out(seen.data(), source->bytes(), second->handle()).ok());
+  CHECK(event->query() == kCudaNotReady);
+  go = true;
+  REQUIRE(second->synchronize().ok());
+  CHECK(seen == values);
+  CHECK(event->query() == kCudaSuccess);
+}
+
+TEST_CASE("state on the device is read and written through pieces of pinned memory") {
+  const auto device = gpu();
+  auto stream = Stream::create(device);
+  const auto port = DevicePort::open(device);
+  REQUIRE((stream.ok() && port.ok()));
+  const auto values = counting(3 << 20);  // more than one piece
+  const auto memory = on_device(device, *stream, std::vector<float>(values.size()));
+  REQUIRE(stream->synchronize().ok());
+  REQUIRE((*port)->write(memory.as<std::byte>(), std::as_bytes(std::span(values))).ok());
+  CHECK(on_host(memory, *stream) == values);
+  std::vector<float> back(values.size());
+  REQUIRE((*port)->read(memory.as<std::byte>(), std::as_writable_bytes(std::span(back))).ok());
+  CHECK(back == values);
+}
+
+TEST_CASE("copies beyond a piece of memory are refused") {
+  const auto device = gpu();
+  auto stream = Stream::create(device);
+  const auto memory = DeviceMemory::allocate(device, 16);
+  REQUIRE((stream.ok() && memory.ok()));
+  char bytes[32] = {};
+  CHECK(memory->copy_in(bytes, 17, stream->handle()).error().code == ErrorCode::kInvalid);
+  CHECK(memory->copy_out(bytes, 1, stream->handle(), 16).error().code == ErrorCode::kInvalid);
+  CHECK(memory->copy_out(bytes, 16, stream->handle()).ok());
+  CHECK(stream->synchronize().ok());
+}
+
+TEST_CASE("a sticky error says that the process must go") {
+  const auto device = gpu();
+  CHECK(device->probe().ok());
+  standin_cuda_fault(700);
+  const auto failed = device->probe();
+  standin_cuda_fault(0);
+  REQUIRE_FALSE(failed.ok());
+  CHECK(failed.error().message.find("the process must go") != std::string::npos);
+  CHECK(is_sticky(719));
+  CHECK_FALSE(is_sticky(kCudaOutOfMemory));
+}
+
+TEST_CASE("everything is given back") {
+  const auto device = gpu();
+  std::size_t streams[2];
+  std::size_t events[2];
+  std::size_t pieces[2];
+  standin_cuda_alive(&streams[0], &events[0], &pieces[0]);
+  for (int i = 0; i < 20; ++i) {
+    auto stream = Stream::create(device);
+    auto event = Event::create(device);
+    auto memory = DeviceMemory::allocate(device, 100);
+    auto port = DevicePort::open(device);
+    REQUIRE((stream.ok() && event.ok() && memory.ok() && port.ok()));
+  }
+  standin_cuda_alive(&streams[1], &events[1], &pieces[1]);
+  CHECK(streams[0] == streams[1]);
+  CHECK(events[0] == events[1]);
+  CHECK(pieces[0] == pieces[1]);
+}
+
+TEST_CASE("a matrix product is column-major, as cuBLAS has it") {
+  const auto device = gpu();
+  auto stream = Stream::create(device);
+  const auto blas = CublasLibrary::get();
+  REQUIRE((stream.ok() && blas.ok()));
+  CublasHandle handle = nullptr;
+  REQUIRE(CublasLibrary::check((*blas)->create(&handle), "create").ok());
+  REQUIRE(CublasLibrary::check((*blas)->set_stream(handle, stream->handle()), "set the stream").ok());
+  const auto a = on_device(device, *stream, {1, 2, 3, 4, 5, 6});  // 2 x 3: columns (1,2) (3,4) (5,6)
+  const auto b = on_device(device, *stream, {1, 1, 1});           // 3 x 1
+  const auto c = on_device(device, *stream, {0, 0});
+  const float one = 1;
+  const float zero = 0;
+  REQUIRE((*blas)->sgemm(handle, kCublasNoTranspose, kCublasNoTranspose, 2, 1, 3, &one, a.as<float>(), 2, b.as<float>(),
+                         3, &zero, c.as<float>(), 2) == 0);
+  CHECK(on_host(c, *stream) == std::vector<float>{9, 12});
+  CHECK((*blas)->destroy(handle) == 0);
+}
+
+}  // namespace
+}  // namespace elastictrain::device

@@ -1,0 +1,411 @@
+#include "tests/standin/standin_cuda.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <thread>
+
+namespace standin {
+
+std::map<std::string, Kernel>& kernels() {
+  static auto* all = new std::map<std::string, Kernel>;
+  return *all;
+}
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+struct Mark {
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool reached = false;
+  Clock::time_point time;
+};
+
+struct Event {
+  std::mutex mutex;
+  std::shared_ptr<Mark> mark;  // of the latest record
+};
+
+void wait_for(Mark& mark) {
+  std::unique_lock lock(mark.mutex);
+  mark.changed.wait(lock, [&] { return mark.reached; });
+}
+
+class Stream {
+ public:
+  Stream() : thread_([this] { run(); }) {}
+  ~Stream() {
+    {
+      const std::lock_guard lock(mutex_);
+      ending_ = true;
+    }
+    changed_.notify_all();
+    thread_.join();
+  }
+
+  void put(std::function<void()> work) {
+    {
+      const std::lock_guard lock(mutex_);
+      queue_.push_back(std::move(work));
+    }
+    changed_.notify_all();
+  }
+  bool idle() {
+    const std::lock_guard lock(mutex_);
+    return queue_.empty() && !busy_;
+  }
+  void drain() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return queue_.empty() && !busy_; });
+  }
+
+ private:
+  void run() {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      changed_.wait(lock, [this] { return ending_ || !queue_.empty(); });
+      if (queue_.empty()) return;
+      const auto work = std::move(queue_.front());
+      queue_.pop_front();
+      busy_ = true;
+      lock.unlock();
+      work();
+      lock.lock();
+      busy_ = false;
+      changed_.notify_all();
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::function<void()>> queue_;
+  bool busy_ = false;
+  bool ending_ = false;
+  std::thread thread_;
+};
+
+struct State {
+  std::mutex mutex;
+  std::set<std::shared_ptr<Stream>> streams;
+  std::shared_ptr<Stream> legacy;
+  std::map<void*, std::size_t> memory;
+  std::atomic<std::size_t> events{0};
+  std::atomic<int> fault{0};
+};
+
+State& state() {
+  static auto* all = new State;
+  return *all;
+}
+
+std::shared_ptr<Stream> find(void* handle) {
+  auto& all = state();
+  const std::lock_guard lock(all.mutex);
+  if (handle == nullptr) {
+    if (!all.legacy) all.legacy = std::make_shared<Stream>();
+    return all.legacy;
+  }
+  for (const auto& stream : all.streams) {
+    if (stream.get() == handle) return stream;
+  }
+  return nullptr;
+}
+
+constexpr int kInvalidValue = 1;
+constexpr int kOutOfMemory = 2;
+constexpr int kInvalidHandle = 400;
+constexpr int kNotFound = 500;
+constexpr int kNotReady = 600;
+
+int put(void* handle, std::function<void()> work) {
+  if (const int fault = state().fault) return fault;
+  const auto stream = find(handle);
+  if (!stream) return kInvalidHandle;
+  stream->put(std::move(work));
+  return 0;
+}
+
+int allocate(void** place, std::size_t bytes) {
+  if (const int fault = state().fault) return fault;
+  if (bytes == 0) return kInvalidValue;
+  void* memory = std::malloc(bytes);
+  if (memory == nullptr) return kOutOfMemory;
+  const std::lock_guard lock(state().mutex);
+  state().memory[memory] = bytes;
+  *place = memory;
+  return 0;
+}
+
+int release(void* memory) {
+  {
+    const std::lock_guard lock(state().mutex);
+    if (state().memory.erase(memory) == 0) return kInvalidValue;
+  }
+  std::free(memory);
+  return state().fault;
+}
+
+int device_count() {
+  const char* wanted = std::getenv("ET_STANDIN_GPUS");
+  return wanted != nullptr ? std::atoi(wanted) : 1;
+}
+
+void* at(std::uint64_t address) {
+  return reinterpret_cast<void*>(address);
+}
+
+}  // namespace
+}  // namespace standin
+
+using namespace standin;
+
+STANDIN_API int standin_cuda_enqueue(void* stream, void (*work)(void*), void* argument) {
+  return put(stream, [work, argument] { work(argument); });
+}
+
+namespace {
+std::vector<std::shared_ptr<Stream>> all_streams() {
+  const std::lock_guard lock(state().mutex);
+  std::vector<std::shared_ptr<Stream>> all(state().streams.begin(), state().streams.end());
+  if (state().legacy) all.push_back(state().legacy);
+  return all;
+}
+}  // namespace
+
+STANDIN_API bool standin_cuda_idle() {
+  const auto all = all_streams();
+  return std::all_of(all.begin(), all.end(), [](const auto& stream) { return stream->idle(); });
+}
+
+STANDIN_API void standin_cuda_fault(int code) {
+  state().fault = code;
+}
+
+STANDIN_API void standin_cuda_alive(std::size_t* streams, std::size_t* events, std::size_t* allocations) {
+  const std::lock_guard lock(state().mutex);
+  *streams = state().streams.size();
+  *events = state().events;
+  *allocations = state().memory.size();
+}
+
+STANDIN_API int cuInit(unsigned) {
+  return 0;
+}
+STANDIN_API int cuDriverGetVersion(int* version) {
+  *version = 13000;
+  return 0;
+}
+STANDIN_API int cuGetErrorName(int code, const char** name) {
+  *name = code == 700 ? "CUDA_ERROR_ILLEGAL_ADDRESS" : code == kNotReady ? "CUDA_ERROR_NOT_READY" : "CUDA_ERROR";
+  return 0;
+}
+STANDIN_API int cuGetErrorString(int, const char** text) {
+  *text = "reported by the stand-in";
+  return 0;
+}
+STANDIN_API int cuDeviceGetCount(int* count) {
+  *count = device_count();
+  return 0;
+}
+STANDIN_API int cuDeviceGet(int* device, int ordinal) {
+  *device = ordinal;
+  return ordinal >= 0 && ordinal < device_count() ? 0 : 101;
+}
+STANDIN_API int cuDeviceGetName(char* name, int size, int) {
+  std::strncpy(name, "stand-in GPU", static_cast<std::size_t>(size));
+  return 0;
+}
+STANDIN_API int cuDeviceTotalMem_v2(std::size_t* bytes, int) {
+  *bytes = std::size_t{1} << 30;
+  return 0;
+}
+STANDIN_API int cuDeviceGetAttribute(int* value, int attribute, int) {
+  *value = attribute == 75 ? 9 : attribute == 76 ? 0 : 4;
+  return 0;
+}
+STANDIN_API int cuDeviceGetPCIBusId(char* id, int size, int device) {
+  const std::string text = "0000:0" + std::to_string(device) + ":00.0";
+  std::strncpy(id, text.c_str(), static_cast<std::size_t>(size));
+  return 0;
+}
+STANDIN_API int cuDeviceCanAccessPeer(int* can, int, int) {
+  *can = 1;
+  return 0;
+}
+STANDIN_API int cuDevicePrimaryCtxRetain(void** context, int device) {
+  *context = at(static_cast<std::uint64_t>(device) + 1);
+  return state().fault;
+}
+STANDIN_API int cuDevicePrimaryCtxRelease_v2(int) {
+  return 0;
+}
+STANDIN_API int cuCtxPushCurrent_v2(void*) {
+  return 0;
+}
+STANDIN_API int cuCtxPopCurrent_v2(void**) {
+  return 0;
+}
+STANDIN_API int cuCtxSynchronize() {
+  for (const auto& stream : all_streams()) stream->drain();
+  return state().fault;
+}
+STANDIN_API int cuMemGetInfo_v2(std::size_t* free, std::size_t* total) {
+  *free = *total = std::size_t{1} << 30;
+  return 0;
+}
+STANDIN_API int cuMemAlloc_v2(std::uint64_t* address, std::size_t bytes) {
+  return allocate(reinterpret_cast<void**>(address), bytes);
+}
+STANDIN_API int cuMemFree_v2(std::uint64_t address) {
+  return release(at(address));
+}
+STANDIN_API int cuMemHostAlloc(void** memory, std::size_t bytes, unsigned) {
+  return allocate(memory, bytes);
+}
+STANDIN_API int cuMemFreeHost(void* memory) {
+  return release(memory);
+}
+STANDIN_API int cuMemcpyHtoDAsync_v2(std::uint64_t to, const void* from, std::size_t bytes, void* stream) {
+  return put(stream, [=] { std::memcpy(at(to), from, bytes); });
+}
+STANDIN_API int cuMemcpyDtoHAsync_v2(void* to, std::uint64_t from, std::size_t bytes, void* stream) {
+  return put(stream, [=] { std::memcpy(to, at(from), bytes); });
+}
+STANDIN_API int cuMemcpyDtoDAsync_v2(std::uint64_t to, std::uint64_t from, std::size_t bytes, void* stream) {
+  return put(stream, [=] { std::memmove(at(to), at(from), bytes); });
+}
+STANDIN_API int cuMemsetD8Async(std::uint64_t to, unsigned char value, std::size_t bytes, void* stream) {
+  return put(stream, [=] { std::memset(at(to), value, bytes); });
+}
+STANDIN_API int cuPointerGetAttribute(void* value, int attribute, std::uint64_t address) {
+  const std::lock_guard lock(state().mutex);
+  for (const auto& [memory, bytes] : state().memory) {
+    const auto begin = reinterpret_cast<std::uint64_t>(memory);
+    if (address < begin || address >= begin + bytes) continue;
+    const int answer = attribute == 2 ? 2 : 0;
+    std::memcpy(value, &answer, sizeof answer);
+    return 0;
+  }
+  return kInvalidValue;
+}
+STANDIN_API int cuStreamCreate(void** stream, unsigned) {
+  if (const int fault = state().fault) return fault;
+  auto made = std::make_shared<Stream>();
+  *stream = made.get();
+  const std::lock_guard lock(state().mutex);
+  state().streams.insert(std::move(made));
+  return 0;
+}
+STANDIN_API int cuStreamDestroy_v2(void* handle) {
+  std::shared_ptr<Stream> stream = find(handle);
+  if (!stream) return kInvalidHandle;
+  const std::lock_guard lock(state().mutex);
+  state().streams.erase(stream);
+  // What it holds runs on without the caller, as on a device.
+  std::thread([last = std::move(stream)]() mutable { last.reset(); }).detach();
+  return 0;
+}
+STANDIN_API int cuStreamQuery(void* handle) {
+  if (const int fault = state().fault) return fault;
+  const auto stream = find(handle);
+  return !stream ? kInvalidHandle : stream->idle() ? 0 : kNotReady;
+}
+STANDIN_API int cuStreamSynchronize(void* handle) {
+  if (const int fault = state().fault) return fault;
+  const auto stream = find(handle);
+  if (!stream) return kInvalidHandle;
+  stream->drain();
+  return state().fault;
+}
+STANDIN_API int cuEventCreate(void** event, unsigned) {
+  if (const int fault = state().fault) return fault;
+  *event = new Event;
+  ++state().events;
+  return 0;
+}
+STANDIN_API int cuEventDestroy_v2(void* event) {
+  delete static_cast<Event*>(event);
+  --state().events;
+  return 0;
+}
+STANDIN_API int cuEventRecord(void* handle, void* stream) {
+  auto& event = *static_cast<Event*>(handle);
+  const auto mark = std::make_shared<Mark>();
+  {
+    const std::lock_guard lock(event.mutex);
+    event.mark = mark;
+  }
+  return put(stream, [mark] {
+    const std::lock_guard lock(mark->mutex);
+    mark->reached = true;
+    mark->time = Clock::now();
+    mark->changed.notify_all();
+  });
+}
+namespace {
+std::shared_ptr<Mark> mark_of(void* handle) {
+  auto& event = *static_cast<Event*>(handle);
+  const std::lock_guard lock(event.mutex);
+  return event.mark;
+}
+}  // namespace
+STANDIN_API int cuStreamWaitEvent(void* stream, void* event, unsigned) {
+  const auto mark = mark_of(event);
+  if (!mark) return 0;
+  return put(stream, [mark] { wait_for(*mark); });
+}
+STANDIN_API int cuEventQuery(void* event) {
+  if (const int fault = state().fault) return fault;
+  const auto mark = mark_of(event);
+  if (!mark) return 0;
+  const std::lock_guard lock(mark->mutex);
+  return mark->reached ? 0 : kNotReady;
+}
+STANDIN_API int cuEventSynchronize(void* event) {
+  if (const int fault = state().fault) return fault;
+  if (const auto mark = mark_of(event)) wait_for(*mark);
+  return state().fault;
+}
+STANDIN_API int cuEventElapsedTime(float* milliseconds, void* from, void* to) {
+  const auto first = mark_of(from);
+  const auto second = mark_of(to);
+  if (!first || !second) return kInvalidHandle;
+  *milliseconds = std::chrono::duration<float, std::milli>(second->time - first->time).count();
+  return 0;
+}
+STANDIN_API int cuModuleLoadData(void** module, const void* image) {
+  *module = const_cast<void*>(image);
+  return state().fault;
+}
+STANDIN_API int cuModuleUnload(void*) {
+  return 0;
+}
+STANDIN_API int cuModuleGetFunction(void** function, void*, const char* name) {
+  const auto found = kernels().find(name);
+  if (found == kernels().end()) return kNotFound;
+  *function = &found->second;
+  return 0;
+}
+STANDIN_API int cuLaunchKernel(void* function, unsigned blocks, unsigned, unsigned, unsigned, unsigned, unsigned,
+                               unsigned, void* stream, void** arguments, void**) {
+  const auto& kernel = *static_cast<const Kernel*>(function);
+  std::vector<std::vector<char>> copies;
+  for (std::size_t i = 0; i < kernel.parameters; ++i) {
+    const auto* bytes = static_cast<const char*>(arguments[i]);
+    copies.emplace_back(bytes, bytes + kernel.sizes[i]);
+  }
+  return put(stream, [&kernel, blocks, copies = std::move(copies)]() mutable {
+    std::vector<void*> pointers;
+    for (auto& copy : copies) pointers.push_back(copy.data());
+    kernel.run(blocks, pointers.data());
+  });
+}

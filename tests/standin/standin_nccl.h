@@ -1,0 +1,32 @@
+// Purpose: the stand-in for NCCL: real sums and transfers among threads and processes over loopback TCP, with the
+// life cycle of NCCL 2.28 and its traps, switched on by name while the program runs.
+//
+// Faults, as a comma-separated list; "name@2" is for rank 2 only, a bare name for all ranks. They come from
+// standin_nccl_faults(), or from the file that ET_STANDIN_NCCL_CONTROL names, or from ET_STANDIN_NCCL_FAULTS:
+//   stall-init        the communicator is never ready; abort still ends it
+//   sync-init         init waits until the whole device is idle, as an implicit synchronization does
+//   fail-init         init ends with ncclSystemError
+//   async-error       the communicator reports ncclRemoteError and keeps doing so, Shrink included
+//   silent-loss       a lost peer is not noticed, as over NVLink and shared memory
+//   wedge-abort       ncclCommAbort never returns
+//   sticky-abort      after an abort the device fails every call (CUDA error 700)
+// Thread: any.
+#pragma once
+
+#include <cstddef>
+
+#include "tests/standin/standin_cuda.h"
+
+struct StandinNcclCounters {
+  int alive;      // communicators that were neither destroyed nor aborted
+  int begun;      // inits
+  int aborted;    // ncclCommAbort that returned
+  int finalized;  // ncclCommFinalize
+  int destroyed;  // ncclCommDestroy
+  int intruders;  // calls on a communicator while another thread was inside
+  int roots;      // unique ids made by this process: each leaves a thread and a socket
+  int scalable;   // inits with several unique ids
+};
+
+STANDIN_API void standin_nccl_faults(const char* list);
+STANDIN_API void standin_nccl_counters(StandinNcclCounters* counters);
