@@ -68,6 +68,29 @@ struct Traffic {
   std::uint64_t bytes_shared = 0;  // through shared memory
 };
 
+// A bucket in the memory of the worker's device.
+struct DeviceReduce {
+  float* data = nullptr;
+  std::size_t count = 0;
+  float scale = 1.0F;  // as in ReduceOptions
+  // What goes into the sum. kKeep: what `data` holds, copied to `keep` first where there is one. kKept: what `keep`
+  // holds from an earlier call. kNothing: zeros, whatever `data` holds.
+  enum class Input : std::uint8_t { kKeep, kKept, kNothing } input = Input::kKeep;
+  float* keep = nullptr;  // as long as `data`; filled when the call returns, also with an error of a peer's
+  // The caller's CUstream (null: its default stream). What it holds already comes before the sum, what is put into it
+  // afterwards comes after it.
+  void* stream = nullptr;
+  bool want_norms = false;
+};
+
+// A piece of device memory that goes to one peer, or comes from it.
+struct DeviceTransfer {
+  std::byte* data = nullptr;
+  std::size_t bytes = 0;
+  std::uint32_t peer = 0;
+  bool receives = false;
+};
+
 // Of one peer that this rank has a connection to; shared memory has no figures of its own.
 struct PeerFigures {
   std::uint32_t rank = 0;
@@ -95,7 +118,25 @@ class Communicator {
   virtual bool reaches(std::uint32_t peer) const = 0;
   virtual Status send(std::span<const std::byte> data, std::uint32_t to) = 0;
   virtual Status receive(std::span<std::byte> data, std::uint32_t from) = 0;
+  // Both ways between two ranks that both call it; sizes may differ. One after the other, where a back end knows no
+  // better.
+  virtual Status exchange(std::span<const std::byte> sent, std::span<std::byte> received, std::uint32_t peer);
   virtual Status barrier() = 0;
+
+  // In-place sum in device memory, like all_reduce() and in one order with it on all ranks. Returns when the sum is
+  // there: an update that was queued behind a collective which is then aborted would take half of a sum for the whole.
+  virtual Status all_reduce_device(const DeviceReduce& reduce, ReduceStats* stats = nullptr);
+  // Called by all ranks before their first sum, or by none. Starts all pieces together, after what the caller's `stream`
+  // holds already, and returns; what is reduced afterwards waits for them. Every piece is named at both its ends, those of one pair in the same order. The memory must not be
+  // written by a sender, nor be touched by a receiver, before finish_device_transfers() has returned.
+  virtual Status start_device_transfers(std::span<const DeviceTransfer> transfers, void* stream);
+  virtual Status finish_device_transfers();
+
+  // Looks, without waiting, whether a peer is known to be gone; for those who wait for something else than a call.
+  virtual Status check_peers();
+
+  // From the next call on each has this time; 0: until it is done or aborted.
+  virtual void limit_operations(std::chrono::milliseconds timeout);
 
   // Ends the call in progress, here and (through closed connections) at the peers, with kAborted or kPeerLost.
   // Any thread, any number of times.

@@ -17,23 +17,34 @@ class Builder {
         listener_(listener),
         cancel_(cancel),
         layout_(make_layout(spec.peers, spec.rank, spec.transport)),
-        trees_(make_tree_layout(spec.topology, spec.fathers, layout_, spec.rank)) {}
+        trees_(make_tree_layout(spec.topology, spec.fathers, layout_, spec.rank)),
+        plan_{spec.generation, spec.token, spec.rank, {}, {}} {}
 
   Result<BuildResult> build(std::span<const std::uint32_t> from, std::span<const std::uint32_t> to) {
-    plan_ = {spec_.generation, spec_.token, spec_.rank, {}, {}};
     // Trees over hosts use one connection between two of them.
     if (trees_) layout_.rails = std::min<std::size_t>(layout_.rails, 1);
     plan_links();
     plan_shared_memory();
+    if (auto status = meet(from, to); !status) return status.error();
+    return assemble();
+  }
+
+  Result<std::vector<StateSocket>> connect_state(std::span<const std::uint32_t> from,
+                                                 std::span<const std::uint32_t> to) {
+    if (auto status = meet(from, to); !status) return status.error();
+    return std::move(result_.state_sockets);
+  }
+
+ private:
+  Status meet(std::span<const std::uint32_t> from, std::span<const std::uint32_t> to) {
     for (const auto rank : from) plan_.incoming.push_back({Purpose::kStateTransfer, rank});
     for (const auto rank : to) connect(Purpose::kStateTransfer, rank, spec_.transport == Transport::kAuto);
     auto sockets = rendezvous(plan_, listener_, cancel_, spec_.deadline);
     if (!sockets) return sockets.error();
     sort_out(*sockets);
-    return assemble();
+    return {};
   }
 
- private:
   void connect(Purpose purpose, std::uint32_t rank, bool may_use_unix) {
     const auto& endpoint = spec_.peers[rank];
     const bool same_host = may_use_unix && endpoint.host_key == spec_.peers[spec_.rank].host_key;
@@ -126,6 +137,11 @@ class Builder {
   BuildResult result_;
 };
 
+Error names_strangers(const BuildSpec& spec) {
+  return {ErrorCode::kInvalid,
+          "the plan of generation " + std::to_string(spec.generation) + " names ranks that it does not have"};
+}
+
 bool ranks_are_peers(std::span<const std::uint32_t> ranks, const BuildSpec& spec) {
   return std::all_of(ranks.begin(), ranks.end(),
                      [&](auto rank) { return rank < spec.peers.size() && rank != spec.rank; });
@@ -138,13 +154,20 @@ Result<BuildResult> build_cpu_communicator(const BuildSpec& spec, DataListener& 
                                            std::span<const std::uint32_t> state_transfer_to) {
   if (spec.rank >= spec.peers.size() || !ranks_are_peers(state_transfer_from, spec) ||
       !ranks_are_peers(state_transfer_to, spec)) {
-    return Error{ErrorCode::kInvalid,
-                 "the plan of generation " + std::to_string(spec.generation) + " names ranks that it does not have"};
+    return names_strangers(spec);
   }
   if (!spec.fathers.empty()) {
     if (auto tree = protocol::check_tree(spec.fathers, spec.peers.size()); !tree) return tree.error();
   }
   return Builder(spec, listener, cancel).build(state_transfer_from, state_transfer_to);
+}
+
+Result<std::vector<StateSocket>> connect_state(const BuildSpec& spec, DataListener& listener, const CancelToken& cancel,
+                                               std::span<const std::uint32_t> from, std::span<const std::uint32_t> to) {
+  if (spec.rank >= spec.peers.size() || !ranks_are_peers(from, spec) || !ranks_are_peers(to, spec)) {
+    return names_strangers(spec);
+  }
+  return Builder(spec, listener, cancel).connect_state(from, to);
 }
 
 }  // namespace elastictrain::comm

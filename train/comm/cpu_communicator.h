@@ -37,4 +37,8 @@ Result<BuildResult> build_cpu_communicator(const BuildSpec& spec, DataListener& 
                                            std::span<const std::uint32_t> state_transfer_from = {},
                                            std::span<const std::uint32_t> state_transfer_to = {});
 
+// Only those connections, for a data plane that has no use for others.
+Result<std::vector<StateSocket>> connect_state(const BuildSpec& spec, DataListener& listener, const CancelToken& cancel,
+                                               std::span<const std::uint32_t> from, std::span<const std::uint32_t> to);
+
 }  // namespace elastictrain::comm

@@ -252,10 +252,27 @@ Status HybridCommunicator::receive(std::span<std::byte> data, std::uint32_t from
   return settle(link != nullptr ? rail_->receive(*link, data) : Status(no_link(rank_, from)));
 }
 
+Status HybridCommunicator::exchange(std::span<const std::byte> sent, std::span<std::byte> received,
+                                    std::uint32_t peer) {
+  if (auto status = check_peer(peer); !status) return status;
+  if (local_index(peer) >= 0) return Communicator::exchange(sent, received, peer);
+  control_->begin();
+  Link* link = rail_ ? rail_->find_link(peer) : nullptr;
+  return settle(link != nullptr ? rail_->exchange(*link, sent, received) : Status(no_link(rank_, peer)));
+}
+
 // A sum of one number: nobody has it before everybody has given its part.
 Status HybridCommunicator::barrier() {
   float present = 1;
   return all_reduce(std::span(&present, 1), {}, nullptr);
+}
+
+Status HybridCommunicator::check_peers() {
+  if (auto status = usable(); !status) return status;
+  if (group_) {
+    if (auto status = group_->check(); !status) return status;
+  }
+  return rail_ ? rail_->check_links() : Status();
 }
 
 }  // namespace elastictrain::comm

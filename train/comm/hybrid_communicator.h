@@ -37,7 +37,10 @@ class HybridCommunicator final : public Communicator {
   bool reaches(std::uint32_t peer) const override;
   Status send(std::span<const std::byte> data, std::uint32_t to) override;
   Status receive(std::span<std::byte> data, std::uint32_t from) override;
+  Status exchange(std::span<const std::byte> sent, std::span<std::byte> received, std::uint32_t peer) override;
   Status barrier() override;
+  Status check_peers() override;
+  void limit_operations(std::chrono::milliseconds timeout) override { control_->limit(timeout); }
   void abort() noexcept override;
   Traffic traffic() const override;
   std::vector<PeerFigures> peers() const override;

@@ -41,6 +41,12 @@ static void scale_add_impl(float* __restrict__ values, const float* __restrict__
 }
 
 ET_VECTOR_CLONES
+static void add_scaled_impl(float* __restrict__ values, const float* __restrict__ other, std::size_t count,
+                            float scale) {
+  for (std::size_t i = 0; i < count; ++i) values[i] += scale * other[i];
+}
+
+ET_VECTOR_CLONES
 static void add_two(float* __restrict__ out, const float* __restrict__ a, const float* __restrict__ b,
                     std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) out[i] = a[i] + b[i];
@@ -77,6 +83,14 @@ void scale_add(float* values, const float* other, std::size_t count, float scale
     add_impl(values, other, count);
   } else {
     scale_add_impl(values, other, count, scale);
+  }
+}
+
+void add_scaled(float* values, const float* other, std::size_t count, float scale) {
+  if (scale == 1.0F) {
+    add_impl(values, other, count);
+  } else {
+    add_scaled_impl(values, other, count, scale);
   }
 }
 

@@ -14,6 +14,8 @@ void scale_in_place(float* values, std::size_t count, float scale);
 void add(float* values, const float* other, std::size_t count);
 // values = scale * values + other
 void scale_add(float* values, const float* other, std::size_t count, float scale);
+// values = values + scale * other
+void add_scaled(float* values, const float* other, std::size_t count, float scale);
 // out = inputs[0] + inputs[1] + …, in this order
 void sum_of(float* out, std::span<const float* const> inputs, std::size_t count);
 double square_sum(const float* values, std::size_t count);

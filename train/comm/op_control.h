@@ -17,9 +17,8 @@ class OpControl {
  public:
   OpControl(std::chrono::milliseconds timeout, std::size_t ranks_on_machine);
 
-  void begin() {
-    if (timeout_.count() > 0) deadline_ = std::chrono::steady_clock::now() + timeout_;
-  }
+  void begin() { deadline_ = timeout_.count() > 0 ? std::chrono::steady_clock::now() + timeout_ : Deadline::max(); }
+  void limit(std::chrono::milliseconds timeout) { timeout_ = timeout; }
   void request_abort() noexcept { aborted_.store(true, std::memory_order_seq_cst); }
   bool aborted() const noexcept { return aborted_.load(std::memory_order_acquire); }
 

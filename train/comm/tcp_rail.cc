@@ -1,5 +1,7 @@
 #include "train/comm/tcp_rail.h"
 
+#include <poll.h>
+
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -25,6 +27,11 @@ std::size_t float_count(std::span<const std::byte> message) {
 }
 void add_message(std::span<std::byte> message, std::span<const std::byte> other) {
   add(floats_of(message), floats_of(other), float_count(message));
+}
+
+// A transfer that sends only reads its buffer.
+std::span<std::byte> only_read(std::span<const std::byte> data) {
+  return {const_cast<std::byte*>(data.data()), data.size()};
 }
 
 // Where one message each way costs less than the rounds of a ring.
@@ -61,6 +68,16 @@ Link& TcpRail::link_to(std::size_t position) {
   Link* link = find_link(members_[position]);
   if (link == nullptr) panic("the topology lacks a link");
   return *link;
+}
+
+Status TcpRail::check_links() const {
+  for (const auto& link : links_) {
+    pollfd end{link.fd(), POLLRDHUP, 0};
+    if (::poll(&end, 1, 0) > 0) {
+      return Error{ErrorCode::kPeerLost, "rank " + std::to_string(link.peer()) + " closed its connection"};
+    }
+  }
+  return {};
 }
 
 void TcpRail::shut_down() noexcept {
@@ -243,8 +260,7 @@ Status TcpRail::send(Link& link, std::span<const std::byte> data) {
   LinkHeader header{'p', 0, data.size()};
   std::array<Transfer, 1> first{sending(link, std::as_writable_bytes(std::span(&header, 1)))};
   if (auto status = run(first); !status) return status;
-  // A transfer that sends only reads its buffer.
-  std::array<Transfer, 1> rest{sending(link, {const_cast<std::byte*>(data.data()), data.size()})};
+  std::array<Transfer, 1> rest{sending(link, only_read(data))};
   return run(rest);
 }
 
@@ -254,6 +270,17 @@ Status TcpRail::receive(Link& link, std::span<std::byte> data) {
   std::array<Transfer, 1> first{Transfer{&link, std::as_writable_bytes(std::span(&header, 1)), false, 0, &expected}};
   if (auto status = run(first); !status) return status;
   std::array<Transfer, 1> rest{Transfer{&link, data, false, 0, nullptr}};
+  return run(rest);
+}
+
+Status TcpRail::exchange(Link& link, std::span<const std::byte> sent, std::span<std::byte> received) {
+  LinkHeader mine{'x', 0, sent.size()};
+  const LinkHeader expected{'x', 0, received.size()};
+  LinkHeader theirs;
+  std::array<Transfer, 2> first{sending(link, std::as_writable_bytes(std::span(&mine, 1))),
+                                Transfer{&link, std::as_writable_bytes(std::span(&theirs, 1)), false, 0, &expected}};
+  if (auto status = run(first); !status) return status;
+  std::array<Transfer, 2> rest{sending(link, only_read(sent)), Transfer{&link, received, false, 0, nullptr}};
   return run(rest);
 }
 

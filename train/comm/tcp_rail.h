@@ -39,7 +39,11 @@ class TcpRail {
   // Point to point over one link; `data` is only read when sending.
   Status send(Link& link, std::span<const std::byte> data);
   Status receive(Link& link, std::span<std::byte> data);
+  // Both at once, so that each direction has the whole link.
+  Status exchange(Link& link, std::span<const std::byte> sent, std::span<std::byte> received);
 
+  // kPeerLost if the other end of a link has been closed.
+  Status check_links() const;
   void shut_down() noexcept;
   const std::vector<Link>& links() const { return links_; }
 

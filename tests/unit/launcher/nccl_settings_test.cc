@@ -1,0 +1,42 @@
+// What workers are told about NCCL, unless somebody has told them already.
+#include "launcher/nccl_settings.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+
+namespace elastictrain::launcher {
+namespace {
+
+bool has(const std::vector<std::string>& environment, const std::string& entry) {
+  return std::find(environment.begin(), environment.end(), entry) != environment.end();
+}
+
+TEST_CASE("a worker gets the settings of a job that swaps communicators") {
+  const auto environment = with_nccl_settings({"PATH=/bin"}, "");
+  CHECK(has(environment, "PATH=/bin"));
+  CHECK(has(environment, "CUDA_MODULE_LOADING=EAGER"));
+  CHECK(has(environment, "NCCL_LAUNCH_ORDER_IMPLICIT=1"));
+  CHECK(environment.size() == 4);
+}
+
+TEST_CASE("what the user has set stays, and nothing is set twice") {
+  const auto environment =
+      with_nccl_settings({"CUDA_MODULE_LOADING=LAZY", "NCCL_RAS_ENABLE=", "NCCL_SOCKET_IFNAME=ib0"}, "eth0");
+  CHECK(has(environment, "CUDA_MODULE_LOADING=LAZY"));
+  CHECK_FALSE(has(environment, "CUDA_MODULE_LOADING=EAGER"));
+  CHECK(has(environment, "NCCL_RAS_ENABLE="));
+  CHECK(has(environment, "NCCL_SOCKET_IFNAME=ib0"));
+  CHECK(environment.size() == 4);
+}
+
+TEST_CASE("the run's interface is NCCL's, by its full name") {
+  CHECK(has(with_nccl_settings({}, "eth0"), "NCCL_SOCKET_IFNAME==eth0"));
+}
+
+TEST_CASE("every setting says why") {
+  for (const auto& setting : nccl_settings("eth0")) CHECK(setting.reason.size() > 20);
+}
+
+}  // namespace
+}  // namespace elastictrain::launcher

@@ -1,0 +1,78 @@
+#include "train/comm/nccl/id_agreement.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace elastictrain::comm {
+namespace {
+
+constexpr std::uint32_t kRanksPerId = 128;
+
+// From every rank before there are ids.
+struct Wish {
+  std::uint8_t build = 0;
+  std::uint8_t takes_several = 0;
+};
+
+// Ahead of the ids, from rank 0.
+struct Header {
+  std::uint32_t ok = 0;
+  char problem[508] = {};
+};
+
+Result<Wish> agree_on_build(Communicator& host_plane, const NcclOptions& options) {
+  const auto nccl = NcclLibrary::get();
+  const Wish mine{static_cast<std::uint8_t>(options.build),
+                  static_cast<std::uint8_t>(nccl.ok() && (*nccl)->init_scalable != nullptr)};
+  std::vector<Wish> all(host_plane.world_size());
+  auto gathered = host_plane.all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)));
+  if (!gathered) return gathered.error();
+  Wish agreed{0, 1};
+  for (const Wish& wish : all) {
+    agreed.build = std::max(agreed.build, wish.build);
+    agreed.takes_several = std::min(agreed.takes_several, wish.takes_several);
+  }
+  return agreed;
+}
+
+Header header_of(const Result<UniqueIdHelper>& helper) {
+  Header header;
+  header.ok = helper.ok() ? 1 : 0;
+  if (!helper) std::strncpy(header.problem, helper.error().message.c_str(), sizeof header.problem - 1);
+  return header;
+}
+
+}  // namespace
+
+std::size_t ids_for(std::uint32_t ranks, std::uint32_t several_from, bool takes_several) {
+  if (!takes_several || ranks < several_from) return 1;
+  return std::max<std::size_t>(2, (ranks + kRanksPerId - 1) / kRanksPerId);
+}
+
+Result<AgreedIds> agree_on_ids(Communicator& host_plane, const NcclOptions& options, const CancelToken& cancel) {
+  const auto wish = agree_on_build(host_plane, options);
+  if (!wish) return wish.error();
+  AgreedIds agreed;
+  agreed.build = static_cast<NcclBuild>(wish->build);
+  const std::size_t count = ids_for(host_plane.world_size(), options.several_ids_from, wish->takes_several != 0);
+  std::vector<std::byte> message(sizeof(Header) + count * sizeof(NcclUniqueId));
+  if (host_plane.rank() == 0) {
+    auto helper = UniqueIdHelper::start(options.id_helper, count, cancel, options.deadline);
+    const Header header = header_of(helper);
+    std::memcpy(message.data(), &header, sizeof header);
+    if (helper) {
+      std::memcpy(message.data() + sizeof header, helper->ids().data(), count * sizeof(NcclUniqueId));
+      agreed.helper = std::move(*helper);
+    }
+  }
+  if (auto shared = host_plane.broadcast(message, 0); !shared) return shared.error();
+  Header header;
+  std::memcpy(&header, message.data(), sizeof header);
+  header.problem[sizeof header.problem - 1] = '\0';
+  if (header.ok == 0) return Error{ErrorCode::kUnavailable, std::string("rank 0 has no unique id: ") + header.problem};
+  agreed.ids.resize(count);
+  std::memcpy(agreed.ids.data(), message.data() + sizeof header, count * sizeof(NcclUniqueId));
+  return agreed;
+}
+
+}  // namespace elastictrain::comm

@@ -1,0 +1,23 @@
+// Purpose: gives all ranks of a generation the same unique ids, and one answer to when NCCL is built, over the host
+// plane: its connections have shown the generation's token, and who knows an id can join.
+// Thread: the builder's. Failure: why rank 0 has no id, on every rank; or the host plane's error.
+#pragma once
+
+#include <vector>
+
+#include "train/comm/nccl/nccl_communicator.h"
+
+namespace elastictrain::comm {
+
+struct AgreedIds {
+  std::vector<NcclUniqueId> ids;
+  NcclBuild build = NcclBuild::kBackground;  // kAtSwap if any rank wants that
+  UniqueIdHelper helper;                     // rank 0's; keep it until all are built
+};
+
+Result<AgreedIds> agree_on_ids(Communicator& host_plane, const NcclOptions& options, const CancelToken& cancel);
+
+// One root serves the ranks one after the other, so a large world gets several. 1 where the library takes only one.
+std::size_t ids_for(std::uint32_t ranks, std::uint32_t several_from, bool takes_several);
+
+}  // namespace elastictrain::comm

@@ -1,0 +1,300 @@
+#include "train/comm/nccl/nccl_communicator.h"
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+
+#include "train/comm/nccl/bucket_kernels.h"
+#include "train/comm/nccl/build_guard.h"
+#include "train/comm/nccl/device_plane.h"
+#include "train/comm/nccl/id_agreement.h"
+#include "train/comm/nccl/stall_watch.h"
+#include "train/comm/over_communicator.h"
+
+namespace elastictrain::comm {
+namespace {
+
+using std::chrono::steady_clock;
+
+// How often the ranks tell each other how far they are.
+constexpr std::chrono::milliseconds kRound{10};
+constexpr std::chrono::milliseconds kLook{1};
+
+class NcclCommunicator final : public OverCommunicator {
+ public:
+  NcclCommunicator(std::unique_ptr<Communicator> host_plane, const NcclOptions& options,
+                   std::unique_ptr<BucketKernels> kernels)
+      : OverCommunicator(std::move(host_plane)), options_(options), kernels_(std::move(kernels)) {}
+  ~NcclCommunicator() override;
+
+  Status make_events();
+  void use(std::unique_ptr<DevicePlane> plane) { plane_ = std::move(plane); }
+  Communicator& host_plane() { return *host_; }
+
+  Capabilities capabilities() const override;
+  Status all_reduce_device(const DeviceReduce& reduce, ReduceStats* stats) override;
+  Status start_device_transfers(std::span<const DeviceTransfer> transfers, void* stream) override;
+  Status finish_device_transfers() override;
+  void abort() noexcept override;
+
+ private:
+  // Passes a result through; an error breaks the communicator and takes the caller's memory back from the device.
+  Status settle(Status status);
+  // Of the host plane, which refuses some calls without harm.
+  Status passed_on(Status status) override;
+  Status usable();
+  Status reduce_on_device(const DeviceReduce& reduce);
+  Status wait(const device::Event& mark);
+  Deadline operation_deadline() const;
+
+  const NcclOptions options_;
+  std::unique_ptr<BucketKernels> kernels_;
+  std::unique_ptr<DevicePlane> plane_;  // missing in a world of one
+  device::Event prepared_;
+  device::Event reduced_;
+  device::Event transferred_;
+  bool transferring_ = false;
+  std::atomic<bool> aborted_{false};
+  std::atomic<bool> broken_{false};
+  std::atomic<bool> used_{false};
+};
+
+// One that was built and never used is given up by this rank alone, while others may use it: they must see a lost peer,
+// not the goodbye of one who thinks that all are done.
+NcclCommunicator::~NcclCommunicator() {
+  if (!plane_) return;
+  if (broken_ || aborted_ || !used_) {
+    plane_->request_abort();
+  } else {
+    plane_->close(std::move(host_));
+  }
+}
+
+Status NcclCommunicator::make_events() {
+  for (auto* event : {&prepared_, &reduced_, &transferred_}) {
+    auto made = device::Event::create(options_.device);
+    if (!made) return made.error();
+    *event = std::move(*made);
+  }
+  return {};
+}
+
+Capabilities NcclCommunicator::capabilities() const {
+  Capabilities capabilities;
+  capabilities.name = "nccl";
+  capabilities.device_memory = true;
+  capabilities.abort_is_prompt = false;
+  return capabilities;
+}
+
+Status NcclCommunicator::usable() {
+  if (aborted_) return Error{ErrorCode::kAborted, "the communicator was aborted"};
+  if (broken_) return Error{ErrorCode::kPeerLost, "the communicator is broken by an earlier error"};
+  return {};
+}
+
+Status NcclCommunicator::settle(Status status) {
+  used_.store(true, std::memory_order_relaxed);
+  if (status) [[likely]]
+    return status;
+  broken_ = true;
+  host_->abort();
+  if (plane_) plane_->drop();
+  // What a wait notices of an abort may be a closed connection; the cause is the abort.
+  if (aborted_) return Error{ErrorCode::kAborted, "the operation was aborted"};
+  return status;
+}
+
+Status NcclCommunicator::passed_on(Status status) {
+  used_.store(true, std::memory_order_relaxed);
+  return status || host_->check_peers() ? status : settle(status);
+}
+
+void NcclCommunicator::abort() noexcept {
+  aborted_ = true;
+  host_->abort();
+  if (plane_) plane_->request_abort();
+}
+
+Deadline NcclCommunicator::operation_deadline() const {
+  return options_.operation_timeout.count() > 0 ? steady_clock::now() + options_.operation_timeout : Deadline::max();
+}
+
+Status NcclCommunicator::all_reduce_device(const DeviceReduce& reduce, ReduceStats* stats) {
+  const bool needs_keep = reduce.input == DeviceReduce::Input::kKept;
+  if ((reduce.data == nullptr && reduce.count > 0) || (needs_keep && reduce.keep == nullptr)) {
+    return settle(Error{ErrorCode::kInvalid, "all_reduce_device was given no memory to sum or none that was kept"});
+  }
+  // First and always: what is kept has to be there also when the sum cannot be made.
+  auto status = kernels_->prepare(reduce);
+  if (status) status = prepared_.record(reduce.stream);
+  if (!status) return settle(status);
+  status = usable();
+  if (status && plane_) status = reduce_on_device(reduce);
+  if (status && !plane_) {
+    status = kernels_->measure(reduce, reduce.stream);
+    if (status) status = reduced_.record(reduce.stream);
+    if (status) status = wait(reduced_);
+  }
+  if (!status) {
+    const auto settled = settle(status);
+    if (auto kept = prepared_.synchronize(); !kept) return kept;
+    return settled;
+  }
+  used_.store(true, std::memory_order_relaxed);
+  if (reduce.want_norms && stats != nullptr) kernels_->read_norms(*stats);
+  return {};
+}
+
+Status NcclCommunicator::reduce_on_device(const DeviceReduce& reduce) {
+  if (auto built = plane_->ensure_built(); !built) return built;
+  const auto stream = plane_->stream();
+  if (auto ordered = prepared_.order_before(stream); !ordered) return ordered;
+  if (auto begun = plane_->begin_all_reduce(reduce, operation_deadline()); !begun) return begun;
+  if (auto measured = kernels_->measure(reduce, stream); !measured) return measured;
+  if (auto marked = reduced_.record(stream); !marked) return marked;
+  return wait(reduced_);
+}
+
+Status NcclCommunicator::wait(const device::Event& mark) {
+  return plane_ ? plane_->wait(mark, operation_deadline()) : mark.synchronize();
+}
+
+Status NcclCommunicator::start_device_transfers(std::span<const DeviceTransfer> transfers, void* stream) {
+  if (auto status = usable(); !status) return status;
+  // Also by those who move nothing: the others' transfers wait for a build that was put off, and that for all ranks.
+  if (transfers.empty()) return plane_ ? settle(plane_->ensure_built()) : Status();
+  if (!plane_) return settle(Error{ErrorCode::kInvalid, "a world of one has no peer to transfer to"});
+  const auto start = [&]() -> Status {
+    if (auto built = plane_->ensure_built(); !built) return built;
+    if (auto marked = prepared_.record(stream); !marked) return marked;
+    if (auto ordered = prepared_.order_before(plane_->stream()); !ordered) return ordered;
+    if (auto begun = plane_->begin_transfers(transfers, operation_deadline()); !begun) return begun;
+    return transferred_.record(plane_->stream());
+  };
+  transferring_ = true;
+  return settle(start());
+}
+
+Status NcclCommunicator::finish_device_transfers() {
+  if (!std::exchange(transferring_, false)) return {};
+  if (auto status = usable(); !status) return settle(status);
+  return settle(wait(transferred_));
+}
+
+// One build: who takes part agrees on the ids, and afterwards on how it went.
+class Build {
+ public:
+  Build(NcclCommunicator& communicator, const NcclLibrary& nccl, const NcclOptions& options, const CancelToken& cancel)
+      : host_(communicator.host_plane()),
+        options_(options),
+        cancel_(cancel),
+        guard_(host_, cancel, options.deadline),
+        plane_(std::make_unique<DevicePlane>(nccl, init(), options, host_)) {}
+
+  Result<std::unique_ptr<DevicePlane>> run() {
+    auto agreed = agree_on_ids(host_, options_, cancel_);
+    if (!agreed) return told(agreed.error());
+    plane_->use_ids(agreed->ids);
+    if (agreed->build == NcclBuild::kBackground) {
+      const auto outcome = build_now();
+      if (!outcome) return told(outcome.error());
+      if (*outcome == NcclBuild::kBackground) return std::move(plane_);
+      // The ids of a build that was given up are spent.
+      agreed = agree_on_ids(host_, options_, cancel_);
+      if (!agreed) return told(agreed.error());
+      plane_->use_ids(agreed->ids);
+    }
+    plane_->hold(std::move(agreed->helper));
+    return std::move(plane_);
+  }
+
+ private:
+  enum class State : std::uint8_t { kBuilding, kBuilt, kStalled, kFailed };
+
+  NcclInit init() const {
+    return {.ids = {},
+            .rank = host_.rank(),
+            .ranks = host_.world_size(),
+            .name = options_.job + ":" + std::to_string(host_.generation()),
+            .abort_deadline = options_.abort_deadline,
+            .on_wedged = options_.on_wedged};
+  }
+
+  // In rounds, because a rank whose build hangs must hear of another's that failed. kAtSwap: training stood still
+  // somewhere, and all put it off.
+  Result<NcclBuild> build_now() {
+    const auto begun = plane_->begin();
+    State mine = begun ? State::kBuilding : State::kFailed;
+    if (!begun) problem_ = begun.error();
+    std::vector<State> all(host_.world_size());
+    for (;;) {
+      auto told_all = host_.all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)));
+      if (!told_all) return told_all.error();
+      const auto count = [&](State state) { return std::count(all.begin(), all.end(), state); };
+      if (count(State::kFailed) > 0) return problem_;
+      if (count(State::kStalled) > 0) {
+        plane_->drop();
+        return NcclBuild::kAtSwap;
+      }
+      if (count(State::kBuilt) == std::ssize(all)) return NcclBuild::kBackground;
+      mine = look_for_a_round(mine);
+    }
+  }
+
+  State look_for_a_round(State state) {
+    const auto until = steady_clock::now() + kRound;
+    while (state == State::kBuilding && steady_clock::now() < until && !cancel_.cancelled()) {
+      const auto ready = plane_->ready();
+      if (!ready) {
+        problem_ = ready.error();
+        return State::kFailed;
+      }
+      if (*ready) return State::kBuilt;
+      if (options_.step_clock && stall_.stands_still(options_.step_clock(), steady_clock::now()))
+        return State::kStalled;
+      std::this_thread::sleep_for(kLook);
+    }
+    if (state == State::kBuilt) std::this_thread::sleep_until(until);
+    return state;
+  }
+
+  // The others are to know at once.
+  Error told(const Error& error) {
+    host_.abort();
+    if (cancel_.cancelled()) return {ErrorCode::kAborted, "the build was cancelled"};
+    if (guard_.fired()) return {ErrorCode::kTimeout, "NCCL was not built by the deadline: " + error.message};
+    return error;
+  }
+
+  Communicator& host_;
+  const NcclOptions& options_;
+  const CancelToken& cancel_;
+  BuildGuard guard_;
+  std::unique_ptr<DevicePlane> plane_;
+  StallWatch stall_;
+  Error problem_{ErrorCode::kPeerLost, "NCCL could not be built on another rank"};
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Communicator>> build_nccl_communicator(std::unique_ptr<Communicator> host_plane,
+                                                              const NcclOptions& options, const CancelToken& cancel) {
+  auto kernels = BucketKernels::create(options.device);
+  if (!kernels) return kernels.error();
+  auto communicator = std::make_unique<NcclCommunicator>(std::move(host_plane), options, std::move(*kernels));
+  if (auto made = communicator->make_events(); !made) return made.error();
+  if (communicator->world_size() > 1) {
+    const auto nccl = NcclLibrary::get();
+    if (!nccl) return nccl.error();
+    // Ranks come to the build's agreements minutes apart; its deadline holds for them.
+    communicator->host_plane().limit_operations(std::chrono::milliseconds(0));
+    auto plane = Build(*communicator, **nccl, options, cancel).run();
+    if (!plane) return plane.error();
+    communicator->host_plane().limit_operations(options.operation_timeout);
+    communicator->use(std::move(*plane));
+  }
+  return std::unique_ptr<Communicator>(std::move(communicator));
+}
+
+}  // namespace elastictrain::comm

@@ -1,0 +1,57 @@
+#include "train/comm/nccl/nccl_library.h"
+
+#include "train/device/shared_library.h"
+
+namespace elastictrain::comm {
+namespace {
+
+constexpr int kOldestVersion = 21800;
+
+Result<const NcclLibrary*> open_once() {
+  static NcclLibrary table;
+  const auto library =
+      device::SharedLibrary::open({"NCCL", "ELASTICTRAIN_NCCL_LIBRARY", {"libnccl.so.2", "libnccl.so"}});
+  if (!library) return library.error();
+  device::SymbolLoader loader(*library);
+#define ET_LOAD(member, symbol, parameters) loader.require(table.member, #symbol);
+#define ET_OFFER(member, symbol, parameters) loader.offer(table.member, #symbol);
+  ET_NCCL_FUNCTIONS(ET_LOAD)
+  ET_NCCL_OPTIONAL_FUNCTIONS(ET_OFFER)
+#undef ET_LOAD
+#undef ET_OFFER
+  loader.require(table.error_text, "ncclGetErrorString");
+  loader.require(table.last_error, "ncclGetLastError");
+  if (auto complete = loader.status("NCCL"); !complete) return complete.error();
+  table.path = library->path();
+  if (table.get_version(&table.version) != kNcclSuccess || table.version < kOldestVersion) {
+    return Error{ErrorCode::kUnavailable, "NCCL at " + table.path + " is " + table.version_text() +
+                                              "; a swap needs 2.18 or newer. Set ELASTICTRAIN_NCCL_LIBRARY to one"};
+  }
+  return &table;
+}
+
+}  // namespace
+
+Result<const NcclLibrary*> NcclLibrary::get() {
+  static const Result<const NcclLibrary*> outcome = open_once();
+  return outcome;
+}
+
+std::string nccl_version_text(int version) {
+  return std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100) + "." +
+         std::to_string(version % 100);
+}
+
+std::string NcclLibrary::version_text() const {
+  return nccl_version_text(version);
+}
+
+Error NcclLibrary::error(NcclCode code, const std::string& doing, NcclHandle comm) const {
+  std::string message = "NCCL could not " + doing + ": " + error_text(code);
+  const char* last = comm != nullptr ? last_error(comm) : nullptr;
+  if (last != nullptr && *last != '\0') message += std::string(" (") + last + ")";
+  const bool blames_peer = code == kNcclRemoteError || code == kNcclSystemError;
+  return {blames_peer ? ErrorCode::kPeerLost : ErrorCode::kInternal, std::move(message)};
+}
+
+}  // namespace elastictrain::comm

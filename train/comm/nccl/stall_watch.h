@@ -1,0 +1,32 @@
+// Purpose: says whether the generation that trains stands still while the next one is built beside it, as it does when
+// both wait for the same device (NCCL issues 195, 750, 1082).
+// Thread: one. Failure: none. A standstill is k normal steps without one, and never less than the floor.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <optional>
+
+#include "train/comm/nccl/nccl_communicator.h"
+
+namespace elastictrain::comm {
+
+class StallWatch {
+ public:
+  bool stands_still(const StepClock& clock, std::chrono::steady_clock::time_point now) {
+    if (!last_ || clock.steps != steps_) {
+      last_ = now;
+      steps_ = clock.steps;
+    }
+    if (clock.normal.count() == 0) return false;
+    return now - *last_ > std::max<std::chrono::microseconds>(kNormalSteps * clock.normal, kFloor);
+  }
+
+ private:
+  static constexpr int kNormalSteps = 10;
+  static constexpr std::chrono::milliseconds kFloor{500};
+  std::uint64_t steps_ = 0;
+  std::optional<std::chrono::steady_clock::time_point> last_;
+};
+
+}  // namespace elastictrain::comm
