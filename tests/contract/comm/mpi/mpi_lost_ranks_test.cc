@@ -1,0 +1,57 @@
+// Ranks that are killed in the middle of an all-reduce, several in one launch: the others give the generation up,
+// repeat what was open in the next one from what they have kept, and go on. Its launch has to outlive a rank.
+#include <doctest/doctest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <thread>
+
+#include "tests/contract/comm/mpi/pool.h"
+
+namespace elastictrain::comm::testing {
+namespace {
+
+constexpr std::size_t kCount = 1'000'003;
+
+// All-reduces until the generation breaks, then one of what was kept on `next`. The value that this rank was at.
+float reduce_until_broken(MpiCommunicator& comm, std::vector<float>& keep, float value) {
+  std::vector<float> data(kCount);
+  for (Status status; status; value += 1.0F) {
+    data.assign(kCount, value * static_cast<float>(comm.rank() + 1));
+    status = comm.all_reduce(data, {.scale = 0.25F, .keep = keep}, nullptr);
+    CHECK((status.ok() || status.error().code != ErrorCode::kTimeout));
+  }
+  return (value - 1.0F) * static_cast<float>(comm.rank() + 1);
+}
+
+TEST_CASE("lost ranks: each loss costs one rank, and the others go on with their sums right") {
+  Pool& pool = Pool::here();
+  auto members = first_ranks(pool.size());
+  while (members.size() > 2) {
+    const auto victim = members[members.size() / 2];
+    const auto comm = pool.build(members);
+    REQUIRE(comm->barrier().ok());
+    std::vector<float> keep(kCount);
+    std::thread supervisor([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(40));
+      if (pool.rank() == victim) ::kill(::getpid(), SIGKILL);
+      std::this_thread::sleep_for(std::chrono::milliseconds(60));
+      comm->abort();
+    });
+    const float mine = reduce_until_broken(*comm, keep, 1.0F);
+    supervisor.join();
+    CHECK(keep == std::vector<float>(kCount, mine));
+    members.erase(std::find(members.begin(), members.end(), victim));
+    const auto next = pool.build(members);
+    std::array<float, 1> whole{mine};
+    const auto first = next->all_reduce(whole, {}, nullptr);
+    REQUIRE_MESSAGE(first.ok(), first.error().message);
+    const auto again = next->all_reduce(keep, {}, nullptr);
+    REQUIRE_MESSAGE(again.ok(), again.error().message);
+    CHECK(keep == std::vector<float>(kCount, whole[0]));
+  }
+}
+
+}  // namespace
+}  // namespace elastictrain::comm::testing

@@ -1,0 +1,45 @@
+// Purpose: the ranks of one MPI launch as members of generations, for tests in which every rank runs the same cases.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "train/comm/mpi/mpi_communicator.h"
+
+namespace elastictrain::comm::testing {
+
+class Pool {
+ public:
+  // This process's; ends it with a message where there is no MPI.
+  static Pool& here();
+
+  std::uint32_t rank() const { return world_->rank(); }
+  std::uint32_t size() const { return world_->size(); }
+  MpiWorld& world() { return *world_; }
+
+  // The next generation, equal at all ranks that count alike; `members` are ranks of the pool, this one among them.
+  std::unique_ptr<MpiCommunicator> build(const std::vector<std::uint32_t>& members,
+                                         std::chrono::milliseconds operation_timeout = std::chrono::seconds(20));
+  // A generation in which this rank has no place.
+  void skip_generation() { ++generation_; }
+
+  // Runs `body` at the first `members` ranks, each with a fresh communicator; all ranks of the pool meet afterwards.
+  using Body = std::function<void(MpiCommunicator&)>;
+  void run(std::uint32_t members, const Body& body,
+           std::chrono::milliseconds operation_timeout = std::chrono::seconds(20));
+  // For every size from `least` to that of the pool.
+  void run_at_all_sizes(const Body& body, std::uint32_t least = 1);
+  void meet();
+
+ private:
+  explicit Pool(MpiWorld* world) : world_(world) {}
+
+  MpiWorld* world_;
+  Generation generation_ = 0;
+};
+
+std::vector<std::uint32_t> first_ranks(std::uint32_t count);
+
+}  // namespace elastictrain::comm::testing

@@ -1,0 +1,81 @@
+// Purpose: the messages of one generation: sends them, expects them in order, waits without wasting a core, and lets go
+// of all of them at once when the generation breaks.
+//
+// Ownership: the communicator's. Thread: the communicator's caller. Failure: after an error the channel is of no use;
+// what was in flight is MPI's for as long as it wants, in memory of ours.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "train/comm/communicator.h"
+#include "train/comm/mpi/mpi_world.h"
+#include "train/comm/op_control.h"
+
+namespace elastictrain::comm {
+
+using MpiMessagePtr = std::unique_ptr<MpiMessage>;
+
+class MpiChannel {
+ public:
+  // `members`: index = rank of this generation, value = rank of MPI.
+  MpiChannel(MpiWorld& world, Generation generation, std::uint32_t rank, std::vector<std::uint32_t> members,
+             OpControl& control);
+  ~MpiChannel();
+  MpiChannel(const MpiChannel&) = delete;
+  MpiChannel& operator=(const MpiChannel&) = delete;
+
+  // What the messages from here on belong to.
+  void begin(MpiOperation operation, std::uint64_t size);
+  MpiMessagePtr fresh();
+  void recycle(MpiMessagePtr message) { free_.push_back(std::move(message)); }
+
+  Status send(MpiMessagePtr message, std::uint32_t to);
+  // One more message from that rank, after those expected already.
+  Status expect(std::uint32_t from);
+  // The oldest expected one, once it is there; nothing: not yet.
+  Result<MpiMessagePtr> poll();
+  Result<MpiMessagePtr> wait();
+  // Messages that have been sent are there to be used again.
+  Status let_go_of_sent();
+  // Everything that was sent is with MPI or with its receiver.
+  Status wait_sent();
+
+  std::size_t expected() const { return expected_.size(); }
+  std::size_t sending() const { return sending_.size(); }
+  // Call when there is nothing to do: gives up the core in time, and says when to stop.
+  Status rest();
+
+  // Tells the members. Any thread.
+  void tell_broken() noexcept { world_.tell_broken(generation_, members_); }
+  void abandon() noexcept;
+
+  const std::vector<PeerFigures>& figures() const { return figures_; }
+
+ private:
+  struct InFlight {
+    MpiRequest request;
+    MpiMessagePtr message;
+    std::uint32_t peer = 0;
+  };
+
+  bool point_to_point() const { return call_.operation == MpiOperation::kSend; }
+  int tag() const;
+  Status check(const MpiMessage& message, std::size_t bytes, std::uint32_t from) const;
+
+  MpiWorld& world_;
+  const Generation generation_;
+  const std::uint32_t rank_;
+  const std::vector<std::uint32_t> members_;
+  OpControl& control_;
+  MpiCall call_;
+  std::uint32_t collectives_ = 0;
+  std::deque<InFlight> expected_;
+  std::deque<InFlight> sending_;
+  std::vector<MpiMessagePtr> free_;
+  std::vector<PeerFigures> figures_;  // index = rank
+  int rests_ = 0;                     // since something last moved
+};
+
+}  // namespace elastictrain::comm

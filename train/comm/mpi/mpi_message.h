@@ -1,0 +1,46 @@
+// Purpose: one message between two ranks: what it belongs to, so that ranks that do not agree find out, and a piece of
+// data. Messages are memory of ours: MPI may still read or write one when its collective was given up, and what a user
+// owns must not change then.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace elastictrain::comm {
+
+enum class MpiOperation : std::uint32_t { kReduceRing, kReduceDoubling, kBroadcast, kAllGather, kSend };
+
+// Of one collective call: equal at all ranks.
+struct MpiCall {
+  MpiOperation operation = MpiOperation::kSend;
+  std::uint32_t number = 0;  // of the collective within its generation
+  std::uint64_t size = 0;    // of the whole
+  bool operator==(const MpiCall&) const = default;
+};
+
+struct alignas(64) MpiMessage {
+  // The cores' second-level cache holds what is in flight.
+  static constexpr std::size_t kPayloadBytes = 256 << 10;
+
+  struct Header {
+    MpiCall call;
+    std::uint32_t step = 0;     // of the ring
+    std::uint32_t segment = 0;  // of the block that travels
+    std::uint64_t bytes = 0;    // of payload
+  };
+
+  Header header;
+  alignas(64) std::byte payload[kPayloadBytes];
+
+  static constexpr std::size_t kHeaderBytes = 64;
+  std::span<const std::byte> bytes() const {
+    return {reinterpret_cast<const std::byte*>(this), kHeaderBytes + header.bytes};
+  }
+  std::span<std::byte> room() { return {reinterpret_cast<std::byte*>(this), kHeaderBytes + kPayloadBytes}; }
+  float* values() { return reinterpret_cast<float*>(payload); }
+};
+static_assert(sizeof(MpiMessage::Header) <= MpiMessage::kHeaderBytes);
+static_assert(offsetof(MpiMessage, payload) == MpiMessage::kHeaderBytes);
+
+}  // namespace elastictrain::comm

@@ -1,0 +1,93 @@
+#include "train/comm/mpi/mpi_ring.h"
+
+#include <algorithm>
+
+namespace elastictrain::comm {
+namespace {
+
+// Segments under way in each direction.
+constexpr std::size_t kWindow = 4;
+
+}  // namespace
+
+// Steps 0 … size-2 sum, steps size-1 … 2·size-3 hand out.
+MpiRing::MpiRing(MpiChannel& channel, RingBlocks& blocks, std::uint32_t rank, std::uint32_t size, bool reduces)
+    : channel_(channel),
+      blocks_(blocks),
+      rank_(rank),
+      size_(size),
+      first_step_(reduces ? 0 : size - 1),
+      last_step_(2 * size - 3) {}
+
+std::uint32_t MpiRing::block_to_send(std::uint32_t step) const {
+  return (rank_ + 2 * size_ - step % size_ - 1) % size_;
+}
+
+std::uint32_t MpiRing::segments(std::uint32_t block) const {
+  return static_cast<std::uint32_t>((blocks_.bytes_of(block) + MpiMessage::kPayloadBytes - 1) /
+                                    MpiMessage::kPayloadBytes);
+}
+
+std::size_t MpiRing::segment_bytes(std::uint32_t block, std::uint32_t segment) const {
+  return std::min(MpiMessage::kPayloadBytes, blocks_.bytes_of(block) - segment * MpiMessage::kPayloadBytes);
+}
+
+Status MpiRing::run() {
+  const std::uint32_t own = segments(block_to_send(first_step_));
+  std::size_t to_expect = 0;
+  for (auto step = first_step_; step <= last_step_; ++step) to_expect += segments(block_to_receive(step));
+  std::uint32_t sent = 0;
+  while (sent < own || to_expect > 0 || channel_.expected() > 0) {
+    bool moved = false;
+    for (; to_expect > 0 && channel_.expected() < kWindow; --to_expect) {
+      if (auto status = channel_.expect((rank_ + size_ - 1) % size_); !status) return status;
+    }
+    if (sent < own && channel_.sending() < kWindow) {
+      if (auto status = send_own_segment(sent++); !status) return status;
+      moved = true;
+    }
+    if (channel_.expected() > 0) {
+      auto message = channel_.poll();
+      if (!message) return message.error();
+      moved = moved || *message;
+      if (*message) {
+        if (auto status = take(std::move(*message)); !status) return status;
+      }
+    }
+    if (auto status = channel_.let_go_of_sent(); !status) return status;
+    if (moved) continue;
+    if (auto status = channel_.rest(); !status) return status;
+  }
+  return channel_.wait_sent();
+}
+
+Status MpiRing::send_own_segment(std::uint32_t segment) {
+  const auto block = block_to_send(first_step_);
+  auto message = channel_.fresh();
+  message->header.step = first_step_;
+  message->header.segment = segment;
+  message->header.bytes = segment_bytes(block, segment);
+  blocks_.load(block, segment * MpiMessage::kPayloadBytes, {message->payload, message->header.bytes});
+  return channel_.send(std::move(message), (rank_ + 1) % size_);
+}
+
+Status MpiRing::take(MpiMessagePtr message) {
+  auto& header = message->header;
+  const auto step = header.step;
+  const auto block = block_to_receive(step);
+  const bool fits = step >= first_step_ && step <= last_step_ && header.segment < segments(block) &&
+                    header.bytes == segment_bytes(block, header.segment);
+  if (!fits) return Error{ErrorCode::kInvalid, "a segment that belongs nowhere came around the ring"};
+  const std::size_t offset = header.segment * MpiMessage::kPayloadBytes;
+  const std::span<std::byte> bytes(message->payload, header.bytes);
+  if (sums_at(step)) blocks_.add_to(block, offset, bytes);
+  if (!sums_at(step + 1)) blocks_.store(block, offset, bytes);
+  if (step == last_step_) {
+    channel_.recycle(std::move(message));
+    return {};
+  }
+  ++header.step;
+  return channel_.send(std::move(message), (rank_ + 1) % size_);
+}
+
+}  // namespace elastictrain::comm
