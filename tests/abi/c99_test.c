@@ -42,6 +42,17 @@ static void asks(et_session* session) {
   CHECK(et_step_based_schedule("2;100", 5, &workers) == ET_ERROR_SESSION);
 }
 
+/* Where there is no such GPU, or none is asked for, device memory is refused in words. */
+static void has_no_device(et_session* session) {
+  int ordinal = 4711;
+  float gradient = 0;
+  CHECK(et_use_device(session, NULL) == ET_ERROR_INVALID);
+  CHECK(et_use_device(session, &ordinal) == ET_ERROR_SESSION);
+  CHECK(strlen(et_last_error()) > 10);
+  CHECK(et_share_device_state(session, "device", &gradient, sizeof gradient) == ET_ERROR_SESSION);
+  CHECK(strstr(et_last_error(), "use_device()") != NULL);
+}
+
 /* In a world of one it asks itself. */
 static void uses_the_store(et_session* session, uint64_t step) {
   float saved = (float)step, found = 0;
@@ -61,6 +72,17 @@ static void uses_the_store(et_session* session, uint64_t step) {
   CHECK(et_minimum_spanning_tree(session, edges, &count) == ET_OK && count == 0);
 }
 
+/* Alone there is nobody to exchange anything with. */
+static void has_no_peers(et_session* session) {
+  uint64_t sent[2] = {7, 7}, received = 7;
+  double round_trip = 7;
+  CHECK(et_get_peer_monitors(session, sent, &received, &round_trip, 1) == ET_OK);
+  CHECK(sent[0] == 0 && received == 0 && round_trip == 0);
+  CHECK(et_get_peer_monitors(session, sent, NULL, NULL, 2) == ET_OK);
+  CHECK(sent[1] == 7);
+  CHECK(et_get_peer_monitors(NULL, sent, NULL, NULL, 1) == ET_ERROR_INVALID);
+}
+
 /* Least squares on y = 3 x with one weight; ends close to 3. */
 static void trains(void) {
   et_session* session = NULL;
@@ -74,6 +96,7 @@ static void trains(void) {
   et_monitors monitors = ET_MONITORS_INIT;
 
   CHECK(et_session_create(&session) == ET_OK);
+  has_no_device(session);
   CHECK(et_share_model(session, "weight", &weight, 1) == ET_OK);
   CHECK(et_share_state(session, "own", &own, sizeof own) == ET_OK);
   CHECK(et_request_resize(session, 2) == ET_ERROR_SESSION);
@@ -110,6 +133,7 @@ static void trains(void) {
   CHECK(et_note(session, "accuracy", "1") == ET_OK);
   CHECK(et_get_monitors(session, &monitors) == ET_OK && monitors.size == sizeof monitors);
   CHECK(!monitors.has_noise_scale && monitors.gradient_variance < 1e-6 && monitors.step_us > 0);
+  has_no_peers(session);
   asks(session);
   CHECK(et_finish(session) == ET_OK);
   et_session_destroy(session);

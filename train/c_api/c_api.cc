@@ -125,6 +125,16 @@ et_status et_share_model(et_session* session, const char* name, float* data, siz
   return guarded([&] { session->session.share_model(name, data, count); });
 }
 
+et_status et_use_device(et_session* session, int* ordinal) {
+  if (session == nullptr || ordinal == nullptr) return null_argument();
+  return guarded([&] { *ordinal = session->session.use_device(*ordinal); });
+}
+
+et_status et_share_device_state(et_session* session, const char* name, void* device_data, size_t bytes) {
+  if (session == nullptr || name == nullptr) return null_argument();
+  return guarded([&] { session->session.share_device_state(name, device_data, bytes); });
+}
+
 et_status et_set_data(et_session* session, const et_data_options* options) {
   if (session == nullptr || options == nullptr) return null_argument();
   et_data_options known = ET_DATA_OPTIONS_INIT;
@@ -173,6 +183,16 @@ et_status et_all_reduce(et_session* session, float* gradient, size_t count) {
 et_status et_all_reduce_async(et_session* session, float* gradient, size_t count) {
   if (session == nullptr || (gradient == nullptr && count != 0)) return null_argument();
   return guarded([&] { session->session.all_reduce_async(gradient, count); });
+}
+
+et_status et_all_reduce_device(et_session* session, float* device_gradient, size_t count, void* stream) {
+  if (session == nullptr || (device_gradient == nullptr && count != 0)) return null_argument();
+  return guarded([&] { session->session.all_reduce_device(device_gradient, count, stream); });
+}
+
+et_status et_all_reduce_device_async(et_session* session, float* device_gradient, size_t count, void* stream) {
+  if (session == nullptr || (device_gradient == nullptr && count != 0)) return null_argument();
+  return guarded([&] { session->session.all_reduce_device_async(device_gradient, count, stream); });
 }
 
 et_status et_wait_all_reduce(et_session* session) {
@@ -267,6 +287,19 @@ et_status et_get_monitors(const et_session* session, et_monitors* monitors) {
   out.bytes_received = now.bytes_received;
   out.bytes_shared = now.bytes_shared;
   return write_struct(out, monitors) ? ET_OK : unknown_struct();
+}
+
+et_status et_get_peer_monitors(const et_session* session, uint64_t* bytes_sent, uint64_t* bytes_received,
+                               double* round_trip_us, size_t count) {
+  if (session == nullptr) return null_argument();
+  return guarded([&] {
+    const auto peers = session->session.peer_monitors();
+    for (std::size_t rank = 0; rank < std::min(count, peers.size()); ++rank) {
+      if (bytes_sent != nullptr) bytes_sent[rank] = peers[rank].bytes_sent;
+      if (bytes_received != nullptr) bytes_received[rank] = peers[rank].bytes_received;
+      if (round_trip_us != nullptr) round_trip_us[rank] = peers[rank].round_trip_us;
+    }
+  });
 }
 
 et_status et_measure_gradient_variance(et_session* session, uint64_t every_steps) {

@@ -7,7 +7,6 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdlib>
-#include <cstring>
 #include <mutex>
 #include <optional>
 #include <utility>
@@ -52,7 +51,7 @@ struct Checkpointer::Shared {
   };
 
   void run();
-  void copy_state();
+  Status copy_state();
   Status write(const Snapshot& snapshot);
   void write_fence(const FenceJob& fence);
   void tell_failure(const Snapshot& snapshot, const Error& error);
@@ -90,7 +89,7 @@ void Checkpointer::Shared::note(std::string key, std::string text) {
   has_notes = true;
 }
 
-void Checkpointer::Shared::copy_state() {
+Status Checkpointer::Shared::copy_state() {
   const auto bytes = buffers->total_bytes();
   if (!copy || copy_bytes != bytes) {
     copy.reset();
@@ -99,13 +98,16 @@ void Checkpointer::Shared::copy_state() {
     layout_hash = buffers->layout_hash();
     tensors = tensors_of(*buffers);
   }
+  Status status;
   std::uint64_t offset = 0;
   for (const auto& buffer : buffers->buffers()) {
-    if (buffer.bytes != 0 && copy) std::memcpy(copy.get() + offset, buffer.data, buffer.bytes);
+    const state::Piece piece{buffer.data, buffer.bytes, buffer.port};
+    if (status && buffer.bytes != 0 && copy) status = piece.read({copy.get() + offset, buffer.bytes});
     offset += buffer.bytes;
   }
   copying = false;
   copying.notify_all();
+  return status;
 }
 
 Status Checkpointer::Shared::write(const Snapshot& snapshot) {
@@ -153,9 +155,9 @@ void Checkpointer::Shared::run() {
     const auto next = std::exchange(job, std::nullopt);
     const auto fence = std::exchange(fence_job, std::nullopt);
     lock.unlock();
-    if (next && !next->copied) copy_state();
+    Status status = next && !next->copied ? copy_state() : Status();
     if (fence) write_fence(*fence);
-    const Status status = next ? write(next->snapshot) : Status();
+    if (next && status) status = write(next->snapshot);
     if (!status) tell_failure(next->snapshot, status.error());
     lock.lock();
     if (next) writing = false;
@@ -232,8 +234,8 @@ void Checkpointer::begin(const Snapshot& snapshot) {
   if (!busy) return submit(snapshot, false);
   if (!writing) {
     // A fence is being written: nobody knows how long the disk takes for it.
-    shared_->copy_state();
-    return submit(snapshot, true);
+    const Status copied = shared_->copy_state();
+    return copied ? submit(snapshot, true) : shared_->tell_failure(snapshot, copied.error());
   }
   shared_->note("checkpoint_late", "step " + std::to_string(snapshot.progress.committed_step) +
                                        ": the checkpoint before is still being written; checkpoint less often");

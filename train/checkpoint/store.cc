@@ -187,11 +187,14 @@ Status Store::read_data(const Manifest& manifest, const state::StateBuffers& buf
   }
   Checksum checksum;
   checksum.add(header);
+  state::HostView view;
   for (std::uint64_t offset = 0; offset < parsed->data_bytes;) {
     const auto piece = buffers.piece(offset, kPieceBytes);
-    if (auto status = reading->read(piece); !status) return status;
-    checksum.add(piece);
-    offset += piece.size();
+    const auto bytes = view.to_fill(piece);
+    if (auto status = reading->read(bytes); !status) return status;
+    checksum.add(bytes);
+    if (auto status = view.written(piece, piece.bytes); !status) return status;
+    offset += piece.bytes;
   }
   if (checksum.digits() != manifest.data_checksum) return invalid("it is damaged: its checksum is not the manifest's");
   return {};

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "supervisor/protocol/limits.h"
+#include "train/session/device_build.h"
 #include "train/session/solo_communicator.h"
 
 namespace elastictrain::session {
@@ -234,6 +235,7 @@ void ControlPlane::collective_failed(const std::string& reason) {
   drive([&](WorkerMachine& machine) { machine.collective_failed(reason); });
 }
 void ControlPlane::step_committed(Step step, bool everyone_ready) {
+  pace_.step_done(SteadyClock::now());
   drive([&](WorkerMachine& machine) { machine.step_committed(step, everyone_ready); });
 }
 void ControlPlane::step_discarded() {
@@ -263,7 +265,7 @@ Result<comm::BuildResult> ControlPlane::build(const protocol::GenerationPlan& pl
   if (plan.members.size() == 1) {
     comm::BuildResult alone;
     alone.communicator = std::make_unique<SoloCommunicator>(plan.generation);
-    return alone;
+    return with_device(std::move(alone), plan, cancel);
   }
   if (!listener_) return Error{ErrorCode::kInvalid, "this worker is not ready yet"};
   comm::BuildSpec spec{.generation = plan.generation,
@@ -281,7 +283,23 @@ Result<comm::BuildResult> ControlPlane::build(const protocol::GenerationPlan& pl
   std::vector<std::uint32_t> to;
   if (contains(joiners, rank)) from = donors;
   if (contains(donors, rank)) to = joiners;
-  return comm::build_cpu_communicator(spec, *listener_, cancel, from, to);
+  auto built = comm::build_cpu_communicator(spec, *listener_, cancel, from, to);
+  return built ? with_device(std::move(*built), plan, cancel) : std::move(built);
+}
+
+Result<comm::BuildResult> ControlPlane::with_device(comm::BuildResult built, const protocol::GenerationPlan& plan,
+                                                    const comm::CancelToken& cancel) const {
+  if (!device_) return built;
+  DeviceBuild build{.device = device_,
+                    .job = environment_.job_id,
+                    .deadline = std::chrono::steady_clock::now() + time_limit(plan),
+                    .backend = environment_.device_backend,
+                    .step_clock = [this] { return pace_.clock(); },
+                    .on_wedged = on_wedged_};
+  auto reached = reach_device(std::move(built.communicator), std::move(build), cancel);
+  if (!reached) return reached.error();
+  built.communicator = std::move(*reached);
+  return built;
 }
 
 }  // namespace elastictrain::session

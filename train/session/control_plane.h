@@ -18,9 +18,11 @@
 #include "supervisor/protocol/message.h"
 #include "supervisor/protocol/result.h"
 #include "train/comm/data_listener.h"
+#include "train/device/device.h"
 #include "train/session/agent_link.h"
 #include "train/session/environment.h"
 #include "train/session/seat_builder.h"
+#include "train/session/step_pace.h"
 #include "train/session/worker_machine.h"
 
 namespace elastictrain::session {
@@ -42,6 +44,11 @@ class ControlPlane {
                                                     std::function<std::vector<protocol::WorkerUp>()> on_heartbeat);
   ~ControlPlane();
 
+  // Before announce(): communicators also reach this device's memory. `on_wedged`, on any thread: the process has to go.
+  void use_device(std::shared_ptr<device::Device> device, std::function<void(const std::string&)> on_wedged) {
+    device_ = std::move(device);
+    on_wedged_ = std::move(on_wedged);
+  }
   // Opens the data plane's listener and tells the supervisor that this worker can start.
   Status announce(protocol::WorkerReady ready);
 
@@ -92,9 +99,14 @@ class ControlPlane {
   auto drive(Change change);
   Result<comm::BuildResult> build(const protocol::GenerationPlan& plan, std::uint32_t rank,
                                   const comm::CancelToken& cancel);
+  Result<comm::BuildResult> with_device(comm::BuildResult built, const protocol::GenerationPlan& plan,
+                                        const comm::CancelToken& cancel) const;
 
   const Environment& environment_;
   std::unique_ptr<comm::DataListener> listener_;
+  std::shared_ptr<device::Device> device_;
+  std::function<void(const std::string&)> on_wedged_;
+  StepPace pace_;
   std::atomic<bool> orphaned_{false};
 
   mutable std::mutex mutex_;

@@ -65,6 +65,14 @@ void read_choices(Environment& environment, Numbers& numbers) {
   else if (!transport.empty() && transport != "auto") {
     numbers.complain("ELASTICTRAIN_TRANSPORT=" + transport + " is neither auto nor tcp");
   }
+  const std::string backend = text("ELASTICTRAIN_BACKEND");
+  if (backend == "nccl")
+    environment.device_backend = DeviceBackend::kNccl;
+  else if (backend == "cpu")
+    environment.device_backend = DeviceBackend::kHost;
+  else if (!backend.empty() && backend != "auto") {
+    numbers.complain("ELASTICTRAIN_BACKEND=" + backend + " is neither auto, nccl nor cpu");
+  }
   const std::string algorithm = text("ELASTICTRAIN_ALGORITHM");
   if (algorithm == "ring")
     environment.algorithm = comm::Algorithm::kRing;
@@ -85,6 +93,7 @@ Result<Environment> read_environment() {
   environment.socket_path = text("ELASTICTRAIN_SOCKET");
   environment.worker.value = static_cast<std::uint32_t>(numbers.read("ELASTICTRAIN_WORKER_ID", 0, 0xffff'ffff));
   environment.job_id = text("ELASTICTRAIN_JOB_ID");
+  environment.slot = static_cast<std::uint32_t>(numbers.read("ELASTICTRAIN_SLOT", 0, 0xffff));
   environment.host_key = text("ELASTICTRAIN_HOST_KEY");
   environment.bind_addresses = split_commas(text("ELASTICTRAIN_BIND"));
   environment.heartbeat = std::chrono::milliseconds(numbers.read("ELASTICTRAIN_HEARTBEAT_MS", 250, kDay));

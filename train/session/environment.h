@@ -13,10 +13,14 @@
 
 namespace elastictrain::session {
 
+// What sums device memory: NCCL where every member has it, only NCCL, or the host's data plane.
+enum class DeviceBackend : std::uint8_t { kAuto, kNccl, kHost };
+
 struct Environment {
   std::string socket_path;  // empty: no launcher
   WorkerId worker;
   std::string job_id;
+  std::uint32_t slot = 0;  // on its host, for as long as it lives: which GPU is its own
   std::string host_key;
   std::vector<std::string> bind_addresses;
   std::chrono::milliseconds heartbeat{250};
@@ -24,6 +28,7 @@ struct Environment {
   std::uint64_t audit_every = 0;  // hash every N steps; 0: no audit
   std::string step_log_directory;
   std::string node;  // for the step log
+  DeviceBackend device_backend = DeviceBackend::kAuto;
   comm::Transport transport = comm::Transport::kAuto;
   comm::Algorithm algorithm = comm::Algorithm::kAuto;
   std::string checkpoint_directory;

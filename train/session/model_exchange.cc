@@ -44,18 +44,11 @@ Status ModelExchange::swap(comm::Communicator& communicator, std::uint32_t partn
   fill_from_models(contributes);
   std::swap(sent_, received_);
   received_.resize(sent_.size());
-  if (auto status = swap_buffers(communicator, partner); !status) return status;
+  auto status = communicator.exchange(std::as_bytes(std::span(sent_)), std::as_writable_bytes(std::span(received_)),
+                                      partner);
+  if (!status) return status;
   contributed_ = contributed_ && received_.back() != 0.0F;
   return {};
-}
-
-// One after the other, since both ends would wait for room if both began by sending.
-Status ModelExchange::swap_buffers(comm::Communicator& communicator, std::uint32_t partner) {
-  const auto send = [&] { return communicator.send(std::as_bytes(std::span(sent_)), partner); };
-  const auto receive = [&] { return communicator.receive(std::as_writable_bytes(std::span(received_)), partner); };
-  const bool begins = communicator.rank() < partner;
-  if (auto status = begins ? send() : receive(); !status) return status;
-  return begins ? receive() : send();
 }
 
 void ModelExchange::keep_correction(float fraction) {

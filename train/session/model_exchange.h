@@ -44,7 +44,6 @@ class ModelExchange {
   void adopt();
 
  private:
-  Status swap_buffers(comm::Communicator& communicator, std::uint32_t partner);
   void fill_from_models(bool contributes);
   void divide_by_contributors();
 

@@ -28,6 +28,10 @@ struct Bucket {
   std::span<std::byte> bytes = {};     // kBroadcast, in place of `data`
   std::vector<float>* copy = nullptr;  // of this worker's input, so that its all-reduce can be repeated
   bool copied = false;
+  // Of a gradient in the device's memory: the stream that brings it, and its place among the step's buckets.
+  bool on_device = false;
+  void* stream = nullptr;
+  std::size_t index = 0;
 };
 
 class Reducer {

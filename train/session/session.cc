@@ -36,6 +36,18 @@ void Session::all_reduce_async(float* gradient, std::size_t count) {
 void Session::wait_all_reduce() {
   impl_->wait_all_reduce();
 }
+int Session::use_device(int ordinal) {
+  return impl_->use_device(ordinal);
+}
+void Session::share_device_state(std::string_view name, void* device_data, std::size_t bytes) {
+  impl_->share_device_state(name, device_data, bytes);
+}
+void Session::all_reduce_device(float* device_gradient, std::size_t count, void* stream) {
+  impl_->all_reduce_device(device_gradient, count, stream);
+}
+void Session::all_reduce_device_async(float* device_gradient, std::size_t count, void* stream) {
+  impl_->all_reduce_device_async(device_gradient, count, stream);
+}
 void Session::commit_step(const StepMetrics& metrics) {
   impl_->commit_step(metrics);
 }
@@ -97,6 +109,9 @@ std::vector<TreeEdge> Session::minimum_spanning_tree(std::chrono::milliseconds t
 }
 RunMonitors Session::monitors() const {
   return impl_->run_monitors();
+}
+std::vector<PeerMonitors> Session::peer_monitors() const {
+  return impl_->peer_monitors();
 }
 void Session::measure_gradient_variance(std::uint64_t every_steps) {
   impl_->measure_gradient_variance(every_steps);

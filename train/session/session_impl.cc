@@ -79,6 +79,7 @@ bool Session::Impl::start() {
   }
   if (plane_) return start_launched();
   seat_ = session::solo_seat(data_.batch);
+  if (device_) reach_device_alone();
   next_shares_ = seat_.shares;
   resume_from_checkpoint();
   enter_lineage(seat_.generation, progress_.committed_step + 1, {}, earlier_checkpoints_);
@@ -178,14 +179,20 @@ void Session::Impl::prepare_input(session::Bucket& bucket, comm::ReduceOptions& 
   if (mine == 0) return void(std::fill_n(bucket.data, bucket.count, 0.0F));
   if (bucket.copied) {
     std::copy_n(bucket.copy->data(), bucket.count, bucket.data);
-  } else if (plane_ && environment_.keep_gradients && seat_.world_size() > 1) {
+  } else if (keeps_inputs()) {
     if (bucket.copy->size() < bucket.count) bucket.copy->resize(bucket.count);
     options.keep = std::span(*bucket.copy).first(bucket.count);
     bucket.copied = true;
   }
-  if (mine != step_->counted) {
-    options.scale = static_cast<float>(static_cast<double>(mine) / static_cast<double>(step_->counted));
-  }
+  options.scale = my_weight();
+}
+
+bool Session::Impl::keeps_inputs() const {
+  return plane_ && environment_.keep_gradients && seat_.world_size() > 1;
+}
+
+float Session::Impl::my_weight() const {
+  return static_cast<float>(static_cast<double>(step_->my_count) / static_cast<double>(step_->counted));
 }
 
 Status Session::Impl::in_collective(const char* what, const std::function<Status()>& work) {
@@ -209,8 +216,20 @@ std::span<float> Session::Impl::fill_lane() {
   return seat_.lane.fill(lane_input_);
 }
 
+// The lane rides on the step's first sum in host memory; where that is none of the program's, on one of its own.
+Status Session::Impl::send_lane() {
+  if (step_->lane_sent) return {};
+  std::vector<float> no_copy;
+  session::Bucket nothing{.copy = &no_copy};
+  return reduce_bucket(nothing);
+}
+
 Status Session::Impl::reduce_bucket(session::Bucket& bucket) {
   if (bucket.kind != session::Bucket::Kind::kGradient) return reduce_own_data(bucket);
+  if (bucket.on_device) {
+    if (auto status = send_lane(); !status) return status;
+    return in_collective("all-reduce", [&] { return reduce_device_gradient(bucket); });
+  }
   const bool is_first = !step_->lane_sent;
   Status status = step_->averages ? take_local_gradient(bucket)
                                   : in_collective("all-reduce", [&] { return reduce_gradient(bucket); });
@@ -242,11 +261,17 @@ void Session::Impl::all_reduce(float* gradient, std::size_t count) {
 
 void Session::Impl::all_reduce_async(float* gradient, std::size_t count) {
   require(step_.has_value(), "all_reduce_async() outside a step; call next_batch() first");
+  submit(add_bucket(gradient, count));
+}
+
+void Session::Impl::submit(session::Bucket& bucket) {
   if (!reducer_) {
-    reducer_ = std::make_unique<session::Reducer>([this](session::Bucket& bucket) { return reduce_bucket(bucket); });
+    reducer_ = std::make_unique<session::Reducer>([this](session::Bucket& next) {
+      const Status there = await_input(next);
+      return there ? reduce_bucket(next) : there;
+    });
   }
   async_pending_ = true;
-  auto& bucket = add_bucket(gradient, count);
   if (!step_->discarded) reducer_->submit(bucket);
 }
 
@@ -254,6 +279,7 @@ void Session::Impl::wait_all_reduce() {
   require(step_.has_value(), "wait_all_reduce() outside a step; call next_batch() first");
   if (!async_pending_) return;
   async_pending_ = false;
+  check_device(await_input(step_->buckets.back()));  // until then it computes, whatever the reducer does beside it
   clock_.collective_begins(session::Clock::now());
   settle_buckets(reducer_->wait());
 }
@@ -277,7 +303,7 @@ void Session::Impl::settle_buckets(Status status) {
     // A worker with a replica of its own has made this step's update to it, although others have not heard of it.
     for (auto& bucket : step_->buckets) {
       const bool is_gradient = bucket.kind == session::Bucket::Kind::kGradient;
-      if (is_gradient && !step_->averages) std::fill_n(bucket.data, bucket.count, 0.0F);
+      if (is_gradient && !step_->averages) clear_gradient(bucket);
     }
   } else {
     adopt_equal_state();
@@ -290,6 +316,7 @@ void Session::Impl::commit_step(const StepMetrics& metrics) {
   require(step_.has_value(), "commit_step() without next_batch()");
   if (async_pending_) wait_all_reduce();
   if (!step_->lane_sent) all_reduce(nullptr, 0);
+  mark_device_state();
   if (step_->discarded) return discard_step();
   exchange_.apply_correction();
   read_lane();
@@ -389,7 +416,11 @@ void Session::Impl::measure_round_trip() {
 
 void Session::Impl::audit(OpenStep step) {
   std::optional<std::uint64_t> hash;
-  if (progress_.committed_step % environment_.audit_every == 0 && !step.averages) hash = buffers_.content_hash();
+  if (progress_.committed_step % environment_.audit_every == 0 && !step.averages) {
+    const auto content = buffers_.content_hash();
+    if (!content) fail("the state cannot be read: " + content.error().message);
+    hash = *content;
+  }
   session::AuditedStep audited{.generation = seat_.generation,
                                .step = progress_.committed_step,
                                .cut = std::move(step.cut),

@@ -20,6 +20,7 @@
 #include "train/checkpoint/checkpointer.h"
 #include "train/session/audit_log.h"
 #include "train/session/control_plane.h"
+#include "train/session/device_side.h"
 #include "train/session/environment.h"
 #include "train/session/model_exchange.h"
 #include "train/session/model_store.h"
@@ -48,6 +49,10 @@ class __attribute__((visibility("hidden"))) Session::Impl {
   void all_reduce(float* gradient, std::size_t count);
   void all_reduce_async(float* gradient, std::size_t count);
   void wait_all_reduce();
+  int use_device(int ordinal);
+  void share_device_state(std::string_view name, void* data, std::size_t bytes);
+  void all_reduce_device(float* gradient, std::size_t count, void* stream);
+  void all_reduce_device_async(float* gradient, std::size_t count, void* stream);
   void commit_step(const StepMetrics& metrics);
   void sum(float* data, std::size_t count);
   void broadcast(void* data, std::size_t bytes);
@@ -58,6 +63,7 @@ class __attribute__((visibility("hidden"))) Session::Impl {
   std::vector<double> peer_latencies_us(std::chrono::milliseconds time_limit);
   std::vector<TreeEdge> minimum_spanning_tree(std::chrono::milliseconds time_limit);
   RunMonitors run_monitors() const;
+  std::vector<PeerMonitors> peer_monitors() const;
   void measure_gradient_variance(std::uint64_t every_steps) { variance_every_ = every_steps; }
   Synchronization synchronization() const;
   void ask(const protocol::WorkerRequest& request);
@@ -123,9 +129,13 @@ class __attribute__((visibility("hidden"))) Session::Impl {
   Status in_collective(const char* what, const std::function<Status()>& work);
   std::span<float> fill_lane();
   session::Bucket& add_bucket(float* data, std::size_t count);
+  void submit(session::Bucket& bucket);
+  Status send_lane();
   Status reduce_bucket(session::Bucket& bucket);
   Status reduce_gradient(session::Bucket& bucket);
   void prepare_input(session::Bucket& bucket, comm::ReduceOptions& options);
+  bool keeps_inputs() const;
+  float my_weight() const;  // of this worker's gradient in the sum; it has samples
   void settle_buckets(Status status);
   void read_lane();
   void commit_progress(const StepMetrics& metrics);
@@ -134,6 +144,19 @@ class __attribute__((visibility("hidden"))) Session::Impl {
   void measure_round_trip();
   void audit(OpenStep step);
   void publish_seat(bool joined, const std::string& reason);
+
+  // GPUs (session_device.cc).
+  int device_of_slot();
+  session::Bucket& add_device_bucket(float* data, std::size_t count, void* stream);
+  void check_device(const Status& status);
+  void reach_device_alone();
+  Status await_input(const session::Bucket& bucket);
+  Status reduce_device_gradient(session::Bucket& bucket);
+  void clear_gradient(session::Bucket& bucket);
+  void mark_device_state();
+  void start_device_transfers(const protocol::GenerationPlan& plan);
+  bool moves_state_on_devices() const;
+  session::DeviceState device_state() const;
 
   // The peer-to-peer store (session_store.cc).
   Status gather_stores();
@@ -207,6 +230,7 @@ class __attribute__((visibility("hidden"))) Session::Impl {
   Status last_barrier();
 
   session::Environment environment_;
+  std::unique_ptr<session::DeviceSide> device_;  // none: the program trains in host memory
   state::StateBuffers buffers_;
   session::ModelExchange exchange_;
   DataOptions data_;

@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <utility>
 
+#include "train/comm/nccl/nccl_comm.h"
 #include "train/session/session_impl.h"
 
 namespace elastictrain {
 namespace {
 
 constexpr std::chrono::seconds kFlushAtEnd{3};
+constexpr std::chrono::seconds kNcclAtEnd{3};  // for communicators that are being closed in the background
 constexpr std::size_t kStepsOfLeavers = 1024;  // more than the shortest steps between two heartbeats
 
 // The receiving sockets in the order of the donors' slices.
@@ -112,8 +114,16 @@ Status Session::Impl::replicate_from_first_rank() {
   }
   progress_ = first->progress;
   has_foreign_state_ = seat_.rank != 0 && progress_.committed_step != 0;
+  state::HostView view;
   for (const auto& buffer : buffers_.buffers()) {
-    if (auto status = send(buffer.data, buffer.bytes, "state \"" + buffer.name + "\""); !status) return status;
+    const state::Piece piece{buffer.data, buffer.bytes, buffer.port};
+    const auto memory = view.to_fill(piece);
+    Status copied = seat_.rank == 0 ? piece.read(memory) : Status();
+    if (copied) {
+      if (auto status = send(memory.data(), memory.size(), "state \"" + buffer.name + "\""); !status) return status;
+      if (seat_.rank != 0) copied = view.written(piece, piece.bytes);
+    }
+    if (!copied) return Error{ErrorCode::kInvalid, copied.error().message};
   }
   return {};
 }
@@ -137,7 +147,7 @@ bool Session::Impl::receive_header(Promise promise) {
   receiver_ = std::make_unique<session::StateReceiver>(
       in_donor_order(std::move(promise.state_sockets), plan), plan.generation, data_.sample_count,
       receives_beside_ ? receive_beside_replica() : buffers_, session::time_limit(plan), std::move(promise.cancel),
-      [plane = plane_.get()] { plane->wake(); });
+      [plane = plane_.get()] { plane->wake(); }, device_state());
   if (!plane_->wait_on_seat([this] { return receiver_->header().has_value(); })) {
     receiver_.reset();
     return false;
@@ -155,6 +165,7 @@ bool Session::Impl::receive_header(Promise promise) {
     receiver_.reset();
     return false;
   }
+  start_device_transfers(plan);
   progress_ = header->progress;
   next_shares_ = header->next_shares;
   averaged_until_ = header->averaged_until;
@@ -232,8 +243,9 @@ void Session::Impl::send_state(session::TakenSeat& taken) {
     mine.slice_length = slice.length;
     active.state_transfer_bytes = slice.length * joiners.size();
     sender_ = std::make_unique<session::StateSender>(std::move(joiners), mine, buffers_, session::time_limit(plan),
-                                                     taken.cancel);
+                                                     taken.cancel, device_state());
   }
+  start_device_transfers(plan);
   plane_->send(active);
 }
 
@@ -254,8 +266,9 @@ Status Session::Impl::finish_transfers() {
     if (!status) plane_->send(protocol::WorkerNote{"state_transfer", status.error().message});
   }
   if (!receiver_) return {};
-  const Status status = receiver_->wait();
+  Status status = receiver_->wait();
   receiver_.reset();
+  if (status) status = seat_.communicator->finish_device_transfers();
   if (status || keeps_replica_) {
     take_received_replica();
     keeps_replica_ = false;
@@ -308,6 +321,7 @@ void Session::Impl::end_session(bool program_is_done) {
   }
   seat_.communicator.reset();
   old_communicator_.reset();
+  if (device_) comm::await_nccl_ends(kNcclAtEnd);
 }
 
 }  // namespace elastictrain

@@ -66,11 +66,7 @@ void Session::Impl::share_own_data(session::Bucket& bucket) {
 
 // From a copy of what it was, so that it can be shared again with those that are left after a loss.
 Status Session::Impl::reduce_own_data(session::Bucket& bucket) {
-  if (!step_->lane_sent) {
-    std::vector<float> no_copy;
-    session::Bucket nothing{.copy = &no_copy};
-    if (auto status = reduce_bucket(nothing); !status) return status;
-  }
+  if (auto status = send_lane(); !status) return status;
   const bool sums = bucket.kind == Kind::kSum;
   const std::span<std::byte> bytes = sums ? std::as_writable_bytes(std::span(bucket.data, bucket.count)) : bucket.bytes;
   if (bytes.empty()) return {};
@@ -124,6 +120,15 @@ RunMonitors Session::Impl::run_monitors() const {
   monitors.bytes_sent = traffic.bytes_sent;
   monitors.bytes_received = traffic.bytes_received;
   monitors.bytes_shared = traffic.bytes_shared;
+  return monitors;
+}
+
+std::vector<PeerMonitors> Session::Impl::peer_monitors() const {
+  std::vector<PeerMonitors> monitors(seat_.world_size());
+  if (!seat_.communicator || async_pending_) return monitors;
+  for (const auto& peer : seat_.communicator->peers()) {
+    monitors[peer.rank] = {peer.bytes_sent, peer.bytes_received, peer.round_trip_us};
+  }
   return monitors;
 }
 

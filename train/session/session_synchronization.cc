@@ -7,9 +7,10 @@
 
 namespace elastictrain {
 
-// A program that shares no model trains with averaged gradients, whatever was asked for: it is the same on all workers.
+// A program that shares no model, or trains on devices, averages gradients, whatever was asked for: it is the same on
+// all workers.
 bool Session::Impl::averages() const {
-  return seat_.synchronization != protocol::Synchronization::kGradients && exchange_.has_model();
+  return !device_ && seat_.synchronization != protocol::Synchronization::kGradients && exchange_.has_model();
 }
 
 // After the committed step. Replicated, so that all workers know it of each other.

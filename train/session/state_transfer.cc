@@ -24,12 +24,13 @@ int poll_timeout(comm::Deadline deadline) {
 
 StateSender::StateSender(std::vector<comm::StateSocket> joiners, const state::TransferHeader& header,
                          const state::StateBuffers& buffers, std::chrono::milliseconds time_limit,
-                         std::shared_ptr<comm::CancelToken> cancel)
+                         std::shared_ptr<comm::CancelToken> cancel, DeviceState device_state)
     : joiners_(std::move(joiners)),
       header_(header),
       buffers_(buffers),
       deadline_(std::chrono::steady_clock::now() + time_limit),
       cancel_(std::move(cancel)),
+      device_state_(device_state),
       thread_(background_thread("et-donor", [this] { run(); })) {}
 
 StateSender::~StateSender() {
@@ -47,10 +48,17 @@ void StateSender::run() {
   send_to_all(bytes);
   std::uint64_t offset = header_.slice_offset;
   const std::uint64_t end = offset + header_.slice_length;
+  state::HostView view;
   while (offset < end && !joiners_.empty()) {
     const auto piece = buffers_.piece(offset, std::min(kChunkBytes, end - offset));
-    send_to_all(piece);
-    offset += piece.size();
+    offset += piece.bytes;
+    if (piece.port != nullptr && device_state_ == DeviceState::kElsewhere) continue;
+    const auto in_host_memory = view.of(piece);
+    if (!in_host_memory) {
+      failure_ = in_host_memory.error();
+      return;
+    }
+    send_to_all(*in_host_memory);
   }
 }
 
@@ -66,13 +74,15 @@ void StateSender::send_to_all(std::span<const std::byte> bytes) {
 
 StateReceiver::StateReceiver(std::vector<comm::StateSocket> donors, Generation generation, std::uint64_t sample_count,
                              const state::StateBuffers& buffers, std::chrono::milliseconds time_limit,
-                             std::shared_ptr<comm::CancelToken> cancel, std::function<void()> on_header)
+                             std::shared_ptr<comm::CancelToken> cancel, std::function<void()> on_header,
+                             DeviceState device_state)
     : generation_(generation),
       sample_count_(sample_count),
       buffers_(buffers),
       time_limit_(time_limit),
       cancel_(std::move(cancel)),
-      on_header_(std::move(on_header)) {
+      on_header_(std::move(on_header)),
+      device_state_(device_state) {
   for (auto& donor : donors) {
     sources_.emplace_back();
     sources_.back().socket = std::move(donor);
@@ -176,9 +186,15 @@ Status StateReceiver::receive_slice(Source& source) {
   while (source.received < source.slice.length) {
     if (budget == 0) return {};
     const auto left = std::min({budget, kChunkBytes, source.slice.length - source.received});
-    const auto got = receive_some(source, buffers_.piece(source.slice.offset + source.received, left));
+    const auto piece = buffers_.piece(source.slice.offset + source.received, left);
+    if (piece.port != nullptr && device_state_ == DeviceState::kElsewhere) {
+      source.received += piece.bytes;
+      continue;
+    }
+    const auto got = receive_some(source, view_.to_fill(piece));
     if (!got) return got.error();
     if (*got == 0) return {};
+    if (auto status = view_.written(piece, *got); !status) return status;
     source.received += *got;
     budget -= *got;
   }

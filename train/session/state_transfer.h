@@ -1,6 +1,8 @@
 // Purpose: moves the replicated state to joiners while everyone computes. Every donor sends its slice of the bytes to
 // every joiner, behind a header that says where the run stands; a joiner puts the slices together.
 //
+// State in a device's memory may go from device to device instead (device_transfer.h): then it is passed over here.
+//
 // Ownership: the session, one sender or one receiver at a time. Thread: each has one thread of its own; the state must
 // not be written while a sender lives and not be read while a receiver lives.
 // Failure: a sender gives up on a joiner that is gone and goes on with the others; a receiver that misses one slice has
@@ -24,12 +26,14 @@
 
 namespace elastictrain::session {
 
+enum class DeviceState { kThroughHost, kElsewhere };
+
 class StateSender {
  public:
   // `cancel` ends the transfer; so does the destructor.
   StateSender(std::vector<comm::StateSocket> joiners, const state::TransferHeader& header,
               const state::StateBuffers& buffers, std::chrono::milliseconds time_limit,
-              std::shared_ptr<comm::CancelToken> cancel);
+              std::shared_ptr<comm::CancelToken> cancel, DeviceState device_state = DeviceState::kThroughHost);
   ~StateSender();
   // What went wrong with any joiner.
   Status wait();
@@ -43,6 +47,7 @@ class StateSender {
   const state::StateBuffers& buffers_;
   const comm::Deadline deadline_;
   const std::shared_ptr<comm::CancelToken> cancel_;
+  const DeviceState device_state_;
   Status failure_;
   std::thread thread_;
 };
@@ -53,7 +58,8 @@ class StateReceiver {
   // header() has something to say.
   StateReceiver(std::vector<comm::StateSocket> donors, Generation generation, std::uint64_t sample_count,
                 const state::StateBuffers& buffers, std::chrono::milliseconds time_limit,
-                std::shared_ptr<comm::CancelToken> cancel, std::function<void()> on_header);
+                std::shared_ptr<comm::CancelToken> cancel, std::function<void()> on_header,
+                DeviceState device_state = DeviceState::kThroughHost);
   ~StateReceiver();
 
   // The donors' header once all have swapped; nothing while they have not.
@@ -87,7 +93,9 @@ class StateReceiver {
   const std::chrono::milliseconds time_limit_;
   const std::shared_ptr<comm::CancelToken> cancel_;
   const std::function<void()> on_header_;
+  const DeviceState device_state_;
   comm::Deadline deadline_ = comm::Deadline::max();
+  state::HostView view_;
   std::mutex mutex_;
   std::optional<Result<state::TransferHeader>> header_;
   Status failure_;

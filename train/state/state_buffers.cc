@@ -42,10 +42,40 @@ std::uint64_t hash_bytes(const void* data, std::size_t bytes, std::uint64_t seed
   return fold(fold(lane[0], lane[1]) ^ bytes, fold(lane[2], lane[3]));
 }
 
-bool StateBuffers::add(std::string_view name, void* data, std::size_t bytes) {
+Status Piece::read(std::span<std::byte> into) const {
+  if (port != nullptr) return port->read(data, into.first(bytes));
+  if (data != into.data()) std::copy_n(data, bytes, into.data());
+  return {};
+}
+
+Status Piece::write(std::span<const std::byte> from) const {
+  if (port != nullptr) return port->write(data, from.first(bytes));
+  std::copy_n(from.data(), bytes, data);
+  return {};
+}
+
+Result<std::span<const std::byte>> HostView::of(const Piece& piece) {
+  if (piece.port == nullptr) return std::span<const std::byte>(piece.data, piece.bytes);
+  copy_.resize(std::max(copy_.size(), piece.bytes));
+  if (auto status = piece.read(copy_); !status) return status.error();
+  return std::span<const std::byte>(copy_).first(piece.bytes);
+}
+
+std::span<std::byte> HostView::to_fill(const Piece& piece) {
+  if (piece.port == nullptr) return {piece.data, piece.bytes};
+  copy_.resize(std::max(copy_.size(), piece.bytes));
+  return std::span(copy_).first(piece.bytes);
+}
+
+Status HostView::written(const Piece& piece, std::size_t bytes) {
+  if (piece.port == nullptr) return {};
+  return Piece{piece.data, bytes, piece.port}.write(copy_);
+}
+
+bool StateBuffers::add(std::string_view name, void* data, std::size_t bytes, MemoryPort* port) {
   const auto taken = [&](const Buffer& buffer) { return buffer.name == name; };
   if (std::any_of(buffers_.begin(), buffers_.end(), taken)) return false;
-  buffers_.push_back({std::string(name), static_cast<std::byte*>(data), bytes});
+  buffers_.push_back({std::string(name), static_cast<std::byte*>(data), bytes, port});
   total_bytes_ += bytes;
   return true;
 }
@@ -74,15 +104,21 @@ std::uint64_t StateBuffers::layout_hash() const {
   return hash;
 }
 
-std::uint64_t StateBuffers::content_hash() const {
+Result<std::uint64_t> StateBuffers::content_hash() const {
   std::uint64_t hash = 0;
-  for (const auto& buffer : buffers_) hash = hash_bytes(buffer.data, buffer.bytes, hash);
+  HostView view;
+  for (const auto& buffer : buffers_) {
+    const auto bytes = view.of({buffer.data, buffer.bytes, buffer.port});
+    if (!bytes) return bytes.error();
+    hash = hash_bytes(bytes->data(), bytes->size(), hash);
+  }
   return hash;
 }
 
 void StateBuffers::populate() const {
   const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
   for (const auto& buffer : buffers_) {
+    if (buffer.port != nullptr) continue;
     const auto begin = (reinterpret_cast<std::uintptr_t>(buffer.data) + page - 1) / page * page;
     const auto end = (reinterpret_cast<std::uintptr_t>(buffer.data) + buffer.bytes) / page * page;
     // Only a matter of speed: memory of another kind, or a kernel before 5.14, refuses.
@@ -90,9 +126,11 @@ void StateBuffers::populate() const {
   }
 }
 
-std::span<std::byte> StateBuffers::piece(std::uint64_t offset, std::uint64_t limit) const {
+Piece StateBuffers::piece(std::uint64_t offset, std::uint64_t limit) const {
   for (const auto& buffer : buffers_) {
-    if (offset < buffer.bytes) return {buffer.data + offset, std::min<std::uint64_t>(limit, buffer.bytes - offset)};
+    if (offset < buffer.bytes) {
+      return {buffer.data + offset, std::min<std::uint64_t>(limit, buffer.bytes - offset), buffer.port};
+    }
     offset -= buffer.bytes;
   }
   return {};

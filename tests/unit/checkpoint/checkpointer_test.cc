@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "directory.h"
+#include "tests/masked_memory.h"
 
 namespace elastictrain::checkpoint::test {
 namespace {
@@ -64,6 +65,31 @@ TEST_CASE("a checkpoint holds the state of its step, although training goes on a
   }
   CHECK(keys(checkpointer.take_notes()) == "");
   CHECK(directory.names().size() == 6);
+}
+
+TEST_CASE("a checkpoint of a device's memory is the same as one of the host's") {
+  Directory directory;
+  tests::MaskedMemory port;
+  std::vector<std::byte> weights(4000), momentum(77 * 4);
+  state::StateBuffers on_device;
+  on_device.add("weights", weights.data(), weights.size(), &port);
+  on_device.add("momentum", momentum.data(), momentum.size(), &port);
+  State on_host(7);
+  Checkpointer(settings_for(directory), on_host.buffers).finish(snapshot_at(7));
+  std::vector<std::string> skipped;
+  REQUIRE(Store(directory.path()).load_newest(on_device, 0, {}, skipped));
+  CHECK(*on_device.content_hash() == *on_host.buffers.content_hash());
+
+  Checkpointer from_device(settings_for(directory), on_device);
+  from_device.finish(snapshot_at(8));
+  CHECK(load(directory) == std::pair<Step, float>{8, 7.0F});
+  port.fails = true;
+  from_device.finish(snapshot_at(9));
+  CHECK(load(directory).first == 8);
+  const auto notes = from_device.take_notes();
+  REQUIRE(notes.size() == 1);
+  CHECK(notes[0].key == "checkpoint_failed");
+  CHECK(notes[0].text.find("the device is gone") != std::string::npos);
 }
 
 TEST_CASE("the last one is on the disk when finish() returns, and is written once") {

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "directory.h"
+#include "tests/skip.h"
 
 namespace elastictrain::checkpoint::test {
 namespace {
@@ -67,7 +68,7 @@ TEST_CASE("aligned and other pieces become one file") {
 TEST_CASE("a file system in memory takes the same pieces") {
   struct stat info {};
   if (::stat("/dev/shm", &info) != 0) {
-    MESSAGE("SKIPPED: there is no /dev/shm here");
+    elastictrain::tests::skip_aloud("there is no /dev/shm here");
     return;
   }
   char name[] = "/dev/shm/elastictrain-files-XXXXXX";

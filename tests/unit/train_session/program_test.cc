@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 #include <span>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -81,6 +82,42 @@ TEST_CASE("gradient variance: over the all-reduces, the norm of avg(g^2) - avg(g
   const double measured = std::stod(run[workers[0]].notes["variance"]);
   CHECK(std::abs(measured - expected) <= 1e-4 * expected);
   CHECK(std::stod(run[workers[0]].notes["bytes"]) > 0);
+}
+
+TEST_CASE("a worker knows its traffic with each other one, where connections carry it") {
+  for (const bool tcp : {true, false}) {
+    CAPTURE(tcp);
+    const TestWorkerOptions options{.max_steps = 20, .parameters = 30, .variance_every = 1};
+    FakeRun run(options);
+    if (tcp) run.set_environment("ELASTICTRAIN_HOST_KEY", "");  // then nobody shares a host
+    const auto workers = run.spawn_ready(3, options);
+    run.change_to(workers);
+    run.wait_all_exited();
+    std::istringstream note(run[workers[0]].notes["peers"]);
+    double sent = 0;
+    double received = 0;
+    double own_sent = 0;
+    double own_received = 0;
+    double own_round_trip = 0;
+    note >> sent >> received >> own_sent >> own_received >> own_round_trip;
+    REQUIRE(note);
+    CHECK(own_sent + own_received + own_round_trip == 0);
+    for (int peer = 1; peer < 3; ++peer) {
+      double to = 0;
+      double from = 0;
+      double round_trip_us = 0;
+      note >> to >> from >> round_trip_us;
+      REQUIRE(note);
+      // The gradients of 20 steps, at least.
+      CHECK((to >= 20 * 30 * sizeof(float)) == tcp);
+      CHECK((from >= 20 * 30 * sizeof(float)) == tcp);
+      CHECK((round_trip_us > 0) == tcp);
+      sent -= to;
+      received -= from;
+    }
+    CHECK(sent == 0);
+    CHECK(received == 0);
+  }
 }
 
 TEST_CASE("the noise scale of the published example, and none where it is not defined") {

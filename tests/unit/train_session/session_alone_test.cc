@@ -119,6 +119,18 @@ TEST_CASE("a socket path without an agent is an error that names it") {
   CHECK(message.find("/nonexistent/agent.sock") != std::string::npos);
 }
 
+TEST_CASE("a way to sum that there is not is refused with those there are") {
+  ::setenv("ELASTICTRAIN_BACKEND", "ncll", 1);
+  std::string message;
+  try {
+    Session session;
+  } catch (const SessionError& error) {
+    message = error.what();
+  }
+  ::unsetenv("ELASTICTRAIN_BACKEND");
+  CHECK(message.find("ELASTICTRAIN_BACKEND=ncll is neither auto, nccl nor cpu") != std::string::npos);
+}
+
 TEST_CASE("a number that is none is refused by its variable's name") {
   ::setenv("ELASTICTRAIN_HEARTBEAT_MS", "soon", 1);
   std::string message;

@@ -5,6 +5,7 @@
 #include <set>
 #include <vector>
 
+#include "tests/masked_memory.h"
 #include "train/state/progress.h"
 #include "train/state/state_buffers.h"
 
@@ -39,10 +40,10 @@ TEST_CASE("one flipped bit anywhere changes the content hash") {
   std::vector<unsigned char> bytes(1003);
   StateBuffers buffers;
   buffers.add("bytes", bytes.data(), bytes.size());
-  std::set<std::uint64_t> hashes{buffers.content_hash()};
+  std::set<std::uint64_t> hashes{*buffers.content_hash()};
   for (std::size_t bit = 0; bit < bytes.size() * 8; ++bit) {
     bytes[bit / 8] ^= static_cast<unsigned char>(1U << (bit % 8));
-    hashes.insert(buffers.content_hash());
+    hashes.insert(*buffers.content_hash());
     bytes[bit / 8] ^= static_cast<unsigned char>(1U << (bit % 8));
   }
   CHECK(hashes.size() == bytes.size() * 8 + 1);
@@ -68,10 +69,42 @@ TEST_CASE("pieces walk over buffer boundaries") {
   buffers.add("a", a.data(), a.size());
   buffers.add("b", b.data(), b.size());
   buffers.add("c", c.data(), c.size());
-  CHECK(buffers.piece(3, 100).size() == 2);
-  CHECK(static_cast<void*>(buffers.piece(5, 100).data()) == c.data());
-  CHECK(buffers.piece(6, 4).size() == 4);
-  CHECK(buffers.piece(12, 4).empty());
+  CHECK(buffers.piece(3, 100).bytes == 2);
+  CHECK(static_cast<void*>(buffers.piece(5, 100).data) == c.data());
+  CHECK(buffers.piece(6, 4).bytes == 4);
+  CHECK(buffers.piece(12, 4).bytes == 0);
+}
+
+TEST_CASE("the content hash is that of the state, wherever it lies") {
+  std::vector<std::byte> host(1000, std::byte{3});
+  std::vector<std::byte> device(1000, ~std::byte{3});
+  tests::MaskedMemory port;
+  StateBuffers on_host, on_device;
+  on_host.add("weights", host.data(), host.size());
+  on_device.add("weights", device.data(), device.size(), &port);
+  CHECK(*on_host.content_hash() == *on_device.content_hash());
+  CHECK(on_host.layout_hash() == on_device.layout_hash());
+  on_device.populate();
+  CHECK(device == std::vector<std::byte>(1000, ~std::byte{3}));
+  port.fails = true;
+  CHECK(on_device.content_hash().error().message == "the device is gone");
+}
+
+TEST_CASE("pieces of a device are filled through host memory") {
+  std::vector<std::byte> device(10);
+  tests::MaskedMemory port;
+  StateBuffers buffers;
+  buffers.add("weights", device.data(), device.size(), &port);
+  HostView view;
+  const auto piece = buffers.piece(4, 100);
+  CHECK(piece.bytes == 6);
+  const auto memory = view.to_fill(piece);
+  std::fill(memory.begin(), memory.end(), std::byte{5});
+  REQUIRE(view.written(piece, 2));  // a part of it is there
+  CHECK(device[3] == std::byte{0});
+  CHECK(device[5] == ~std::byte{5});
+  CHECK(device[6] == std::byte{0});
+  CHECK((*HostView().of(buffers.piece(5, 1)))[0] == std::byte{5});
 }
 
 TEST_CASE("the learning-rate factor moves linearly and stays") {

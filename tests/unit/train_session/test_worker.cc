@@ -14,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "device_arrays.h"
 #include "elastictrain/session.hpp"
 
 namespace elastictrain::test {
@@ -29,12 +30,15 @@ class Program {
   explicit Program(const TestWorkerOptions& options)
       : options_(options), weights_(options.parameters), momentum_(options.parameters), gradient_(options.parameters) {
     for (std::size_t i = 0; i < weights_.size(); ++i) weights_[i] = static_cast<float>(getpid() % 1000 + i);
-    if (options.shares_model) {
+    if (std::getenv("TEST_WORKER_DEVICE") != nullptr) {
+      device_.emplace(session_, options.parameters);
+      device_->put_state(weights_, momentum_);
+    } else if (options.shares_model) {
       session_.share_model("weights", weights_.data(), weights_.size());
     } else {
       session_.share_state("weights", weights_.data(), weights_.size() * sizeof(float));
     }
-    session_.share_state("momentum", momentum_.data(), momentum_.size() * sizeof(float));
+    if (!device_) session_.share_state("momentum", momentum_.data(), momentum_.size() * sizeof(float));
     session_.set_data({.sample_count = options.sample_count,
                        .epochs = options.epochs,
                        .seed = 5,
@@ -99,6 +103,7 @@ class Program {
   // Without samples the weights may still be on their way: they are not looked at, and the gradient is rubbish.
   void compute(const Batch& batch) {
     if (batch.local_samples == 0) return std::fill(gradient_.begin(), gradient_.end(), std::nanf(""));
+    if (device_) device_->get_state(weights_, momentum_);
     for (std::size_t i = 0; i < gradient_.size(); ++i) {
       double sum = 0;
       for (const auto sample : batch.samples) sum += sample_gradient(sample, i);
@@ -111,18 +116,27 @@ class Program {
   double pull() const { return options_.note_gradient_of_step.empty() ? 0.001 : 0; }
 
   void reduce(std::uint64_t step) {
+    if (device_) device_->put_gradient(gradient_);
     const std::size_t third = gradient_.size() / 3;
-    if (!options_.overlap) {
-      session_.all_reduce(gradient_.data(), third);
-      if (options_.shares_own_data) share_own_data();
-      pass(Moment::kBetweenBuckets, step);
-      return session_.all_reduce(gradient_.data() + third, gradient_.size() - third);
-    }
-    session_.all_reduce_async(gradient_.data(), third);
+    reduce_bucket(0, third);
+    if (options_.shares_own_data && !options_.overlap) share_own_data();
     pass(Moment::kBetweenBuckets, step);
-    session_.all_reduce_async(gradient_.data() + third, gradient_.size() - third);
-    if (options_.shares_own_data) share_own_data();
-    session_.wait_all_reduce();
+    reduce_bucket(third, gradient_.size() - third);
+    if (options_.overlap && options_.shares_own_data) share_own_data();
+    if (options_.overlap) session_.wait_all_reduce();
+    if (device_) device_->get_gradient(gradient_);
+  }
+
+  void reduce_bucket(std::size_t first, std::size_t count) {
+    if (device_ && options_.overlap) {
+      session_.all_reduce_device_async(device_->gradient() + first, count, device_->stream());
+    } else if (device_) {
+      session_.all_reduce_device(device_->gradient() + first, count, device_->stream());
+    } else if (options_.overlap) {
+      session_.all_reduce_async(gradient_.data() + first, count);
+    } else {
+      session_.all_reduce(gradient_.data() + first, count);
+    }
   }
 
   void share_own_data() {
@@ -150,6 +164,12 @@ class Program {
     session_.note("variance", std::to_string(monitors.gradient_variance));
     session_.note("noise", std::to_string(monitors.noise_scale));
     session_.note("bytes", std::to_string(monitors.bytes_shared + monitors.bytes_sent));
+    std::string peers = std::to_string(monitors.bytes_sent) + " " + std::to_string(monitors.bytes_received);
+    for (const auto& peer : session_.peer_monitors()) {
+      peers += " " + std::to_string(peer.bytes_sent) + " " + std::to_string(peer.bytes_received) + " " +
+               std::to_string(peer.round_trip_us);
+    }
+    session_.note("peers", peers);
   }
 
   void pass(Moment::Where where, std::uint64_t step) {
@@ -191,11 +211,13 @@ class Program {
       gradient_[0] += own_[0] + 0.1F * own_[1];
       gradient_[1] += static_cast<float>(first_worker_);
     }
+    if (device_) device_->get_state(weights_, momentum_);
     for (std::size_t i = 0; i < weights_.size(); ++i) {
-      if (std::isnan(gradient_[i])) gradient_[i] = 0;
+      if (std::isnan(gradient_[i])) throw BrokenPromise("what an empty batch left in the gradient came back");
       momentum_[i] = 0.9F * momentum_[i] + gradient_[i];
       weights_[i] -= rate * momentum_[i];
     }
+    if (device_) device_->put_state(weights_, momentum_);
   }
 
   TestWorkerOptions options_;
@@ -208,6 +230,7 @@ class Program {
   std::uint64_t edges_ = 0;
   bool late_joiner_ = false;
   std::uint64_t last_computed_ = 0;
+  std::optional<DeviceArrays> device_;  // in place of the host's memory
   Session session_;
 };
 

@@ -41,7 +41,7 @@ struct TestWorkerOptions {
   bool shares_own_data = false;
   bool shares_model = true;          // false: its weights are state like any other
   bool uses_store = false;           // saves in every step and asks the next rank; notes what came of it at the end
-  std::uint64_t variance_every = 0;  // notes the gradient variance, the noise scale and the slowest rank at the end
+  std::uint64_t variance_every = 0;  // notes the gradient variance, the noise scale and the traffic with each peer at the end
   std::string schedule;              // of sizes, which it asks for
   bool traces_weight = false;  // appends its first weight to a file (trace_path()) after every step, and at the end
   std::string note_gradient_of_step;  // rank 0 notes the first element of that step's averaged gradient

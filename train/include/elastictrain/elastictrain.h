@@ -139,12 +139,18 @@ ET_API et_status et_session_create(et_session** session);
 ET_API void et_session_destroy(et_session* session); /* NULL is fine */
 ET_API et_status et_share_state(et_session* session, const char* name, void* data, size_t bytes);
 ET_API et_status et_share_model(et_session* session, const char* name, float* data, size_t count);
+/* `ordinal`: the device's number, -1 for that of the slot; then the one that was taken. Before any state. */
+ET_API et_status et_use_device(et_session* session, int* ordinal);
+ET_API et_status et_share_device_state(et_session* session, const char* name, void* device_data, size_t bytes);
 ET_API et_status et_set_data(et_session* session, const et_data_options* options);
 ET_API et_status et_on_change(et_session* session, et_change_callback callback, void* user_data);
 ET_API et_status et_start(et_session* session, int* started);
 ET_API et_status et_next_batch(et_session* session, et_batch* batch, int* has_batch);
 ET_API et_status et_all_reduce(et_session* session, float* gradient, size_t count);
 ET_API et_status et_all_reduce_async(et_session* session, float* gradient, size_t count);
+/* `stream`: a cudaStream_t, NULL for the default one. */
+ET_API et_status et_all_reduce_device(et_session* session, float* device_gradient, size_t count, void* stream);
+ET_API et_status et_all_reduce_device_async(et_session* session, float* device_gradient, size_t count, void* stream);
 ET_API et_status et_wait_all_reduce(et_session* session);
 ET_API et_status et_commit_step(et_session* session, const et_step_metrics* metrics); /* metrics may be NULL */
 ET_API et_status et_last_step(const et_session* session, et_step_report* report);
@@ -161,6 +167,9 @@ ET_API et_status et_peer_latencies_us(et_session* session, double* latencies, si
 /* Pairs of ranks, one after the other; `count` numbers fit, then so many are there: 2 (world size - 1), or fewer. */
 ET_API et_status et_minimum_spanning_tree(et_session* session, uint32_t* edges, size_t* count);
 ET_API et_status et_get_monitors(const et_session* session, et_monitors* monitors);
+/* One of each for each rank, as far as `count` goes; arrays that are NULL are left out. */
+ET_API et_status et_get_peer_monitors(const et_session* session, uint64_t* bytes_sent, uint64_t* bytes_received,
+                                      double* round_trip_us, size_t count);
 ET_API et_status et_measure_gradient_variance(et_session* session, uint64_t every_steps);
 ET_API et_status et_request_resize(et_session* session, uint32_t workers);
 ET_API et_status et_request_batch(et_session* session, uint32_t per_worker);

@@ -33,6 +33,10 @@
 // end of the data, and when gradients are averaged again, all workers get the average of the models and the other state
 // of one of them. A program that shares no model always trains with averaged gradients.
 //
+// GPUs: with use_device() state and gradients may lie in a CUDA device's memory. The program's streams are its own: a sum
+// comes after what the stream holds when it is asked for, and what the program puts into the stream afterwards, its
+// update, comes after the sum. Nothing else is waited for. Gradients are always averaged there.
+//
 // Errors: a call that cannot go on throws elastictrain::SessionError; its message says what to do. Leaving and
 // finishing are not errors: next_batch() returns nothing and outcome() says which it was. Thread: one training thread
 // makes all calls. State buffers must stay at their address until the session is destroyed and must be written only
@@ -116,6 +120,13 @@ struct RunMonitors {
   std::uint64_t bytes_shared = 0;
 };
 
+// This worker's traffic with one other, over the connections of the current generation; ranks without one have zeros.
+struct PeerMonitors {
+  std::uint64_t bytes_sent = 0;  // since the last change
+  std::uint64_t bytes_received = 0;
+  double round_trip_us = 0;  // the least that the kernel saw; 0: not known, or on this host
+};
+
 // What workers exchange in a step: the gradient of all, or their models, with all others or with one.
 enum class Synchronization { kGradients, kAveraging, kPairAveraging };
 
@@ -162,6 +173,15 @@ class ELASTICTRAIN_CPP_API Session {
   void set_data(const DataOptions& options);
   void on_change(std::function<void(const Change&)> callback);
 
+  // This worker trains on a CUDA device: the one of this number among those that the process sees, or that of its slot on
+  // the host (several workers share one where there are more slots; it may set NCCL_HOSTID then, so call it before there
+  // are threads). Before any state is shared; gives the number. CUDA and NCCL are found at run time; where they are
+  // missing the error says what is.
+  int use_device(int ordinal = -1);
+  // State in the device's memory. Its writes are part of a step if they are in the stream of the step's last
+  // all_reduce_device() when commit_step() is called.
+  void share_device_state(std::string_view name, void* device_data, std::size_t bytes);
+
   // Returns false when this worker is not needed after all (a dismissed spare): end with success.
   bool start();
 
@@ -177,6 +197,11 @@ class ELASTICTRAIN_CPP_API Session {
   // gradients before the session.
   void all_reduce_async(float* gradient, std::size_t count);
   void wait_all_reduce();
+
+  // The same for a gradient in the device's memory that `stream`, a cudaStream_t, brings (null: the default stream).
+  // The call returns when the sum is there; with all_reduce_device_async() it is computed beside the backward pass.
+  void all_reduce_device(float* device_gradient, std::size_t count, void* stream = nullptr);
+  void all_reduce_device_async(float* device_gradient, std::size_t count, void* stream = nullptr);
 
   void commit_step(const StepMetrics& metrics = {});
 
@@ -201,6 +226,9 @@ class ELASTICTRAIN_CPP_API Session {
   std::vector<TreeEdge> minimum_spanning_tree(std::chrono::milliseconds time_limit = std::chrono::seconds(1));
 
   RunMonitors monitors() const;
+  // One for each rank. Which ranks have a connection is the topology's choice (a clique: all), and what goes through
+  // shared memory counts in RunMonitors only. All zeros while buckets are reduced in the background.
+  std::vector<PeerMonitors> peer_monitors() const;
   // Every so many steps (0: never), the same on all workers: the sum over the step's all-reduces of
   // | avg(g^2) - avg(g)^2 |. It costs a second all-reduce of the gradient in the steps that are measured.
   void measure_gradient_variance(std::uint64_t every_steps);

@@ -1,0 +1,25 @@
+// Stands for a device's memory: its bytes are kept inverted, so whoever reads or writes them past the port is found out.
+#pragma once
+
+#include <algorithm>
+
+#include "train/state/state_buffers.h"
+
+namespace elastictrain::tests {
+
+class MaskedMemory : public state::MemoryPort {
+ public:
+  Status read(const std::byte* device, std::span<std::byte> into) override {
+    if (fails) return Error{ErrorCode::kIo, "the device is gone"};
+    std::transform(device, device + into.size(), into.begin(), [](std::byte byte) { return ~byte; });
+    return {};
+  }
+  Status write(std::byte* device, std::span<const std::byte> from) override {
+    std::transform(from.begin(), from.end(), device, [](std::byte byte) { return ~byte; });
+    return {};
+  }
+
+  bool fails = false;
+};
+
+}  // namespace elastictrain::tests

@@ -1,0 +1,127 @@
+// A session on a device, alone: which one it takes, whose stream it waits for, what it refuses. With others it runs
+// through the stories of changes and losses (TEST_WORKER_DEVICE).
+#include <dlfcn.h>
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "device_arrays.h"
+
+namespace elastictrain::test {
+namespace {
+
+class Variable {
+ public:
+  Variable(const char* name, const char* value) : name_(name) { ::setenv(name, value, 1); }
+  ~Variable() { ::unsetenv(name_); }
+  Variable(const Variable&) = delete;
+  Variable& operator=(const Variable&) = delete;
+
+ private:
+  const char* name_;
+};
+
+std::string refusal(const auto& call) {
+  try {
+    call();
+  } catch (const SessionError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST_CASE("a worker takes the GPU of its slot, and those beyond the GPUs are hosts of their own to NCCL") {
+  const Variable key("ELASTICTRAIN_HOST_KEY", "here");
+  const auto device_of = [](const char* slot) {
+    const Variable variable("ELASTICTRAIN_SLOT", slot);
+    ::unsetenv("NCCL_HOSTID");
+    return Session().use_device();
+  };
+  CHECK(device_of("0") == 0);
+  CHECK(std::getenv("NCCL_HOSTID") == nullptr);
+  CHECK(device_of("1") == 1);
+  CHECK(std::getenv("NCCL_HOSTID") == nullptr);
+  CHECK(device_of("4") == 0);
+  CHECK(std::string(std::getenv("NCCL_HOSTID")) == "here-2");
+  ::unsetenv("NCCL_HOSTID");
+}
+
+TEST_CASE("alone, a sum of its own gradient is that gradient, after whatever the stream holds before it") {
+  Session session;
+  DeviceArrays arrays(session, 1 << 20);
+  session.set_data({.sample_count = 4, .batch = 4});
+  REQUIRE(session.start());
+  REQUIRE(session.next_batch());
+  std::vector<float> gradient(1 << 20, 3.0F);
+  arrays.put_gradient(gradient);  // not waited for
+  session.all_reduce_device_async(arrays.gradient(), gradient.size() / 2, arrays.stream());
+  session.all_reduce_device(arrays.gradient() + gradient.size() / 2, gradient.size() / 2, arrays.stream());
+  std::fill(gradient.begin(), gradient.end(), 0.0F);
+  arrays.get_gradient(gradient);
+  CHECK(gradient == std::vector<float>(1 << 20, 3.0F));
+  session.commit_step({.loss = 1});
+  CHECK(session.last_step().gradient_norm == doctest::Approx(3.0 * 1024));
+}
+
+// Puts work that takes `time` into a stream of the stand-in.
+void keep_busy(void* stream, std::chrono::milliseconds time) {
+  using Enqueue = int (*)(void*, void (*)(void*), void*);
+  void* const library = ::dlopen(std::getenv("ELASTICTRAIN_CUDA_LIBRARY"), RTLD_NOW | RTLD_NOLOAD);
+  const auto enqueue = reinterpret_cast<Enqueue>(::dlsym(library, "standin_cuda_enqueue"));
+  REQUIRE((enqueue != nullptr));
+  static std::chrono::milliseconds wanted;
+  wanted = time;
+  enqueue(stream, [](void*) { std::this_thread::sleep_for(wanted); }, nullptr);
+}
+
+TEST_CASE("what the device computes before its last sum counts as compute, whoever waits for it") {
+  constexpr std::chrono::milliseconds kPass{50};
+  for (const bool in_background : {false, true}) {
+    CAPTURE(in_background);
+    Session session;
+    DeviceArrays arrays(session, 16);
+    session.set_data({.sample_count = 4, .batch = 4});
+    REQUIRE(session.start());
+    REQUIRE(session.next_batch());
+    keep_busy(arrays.stream(), kPass);
+    if (in_background) {
+      session.all_reduce_device_async(arrays.gradient(), 16, arrays.stream());
+      session.wait_all_reduce();
+    } else {
+      session.all_reduce_device(arrays.gradient(), 16, arrays.stream());
+    }
+    session.commit_step();
+    CHECK(session.monitors().compute_us >= 1000.0 * kPass.count());
+  }
+}
+
+TEST_CASE("device calls out of order say what to do") {
+  Session session;
+  float value = 0;
+  CHECK(refusal([&] { session.share_device_state("w", &value, sizeof value); }).find("use_device()") !=
+        std::string::npos);
+  session.share_state("v", &value, sizeof value);
+  CHECK(refusal([&] { session.use_device(0); }).find("name the device first") != std::string::npos);
+  session.set_data({.sample_count = 4});
+  session.start();
+  CHECK(refusal([&] { session.use_device(0); }).find("before") != std::string::npos);
+  CHECK(refusal([&] { session.all_reduce_device(&value, 1); }).find("next_batch()") != std::string::npos);
+  REQUIRE(session.next_batch());
+  CHECK(refusal([&] { session.all_reduce_device(&value, 1); }).find("use_device()") != std::string::npos);
+  CHECK(refusal([&] { session.all_reduce_device_async(&value, 1); }).find("use_device()") != std::string::npos);
+}
+
+TEST_CASE("a device that is not there is refused in words") {
+  Session session;
+  CHECK_FALSE(refusal([&] { session.use_device(4711); }).empty());
+  CHECK(session.use_device(0) == 0);
+  CHECK(refusal([&] { session.use_device(0); }).find("one device") != std::string::npos);
+}
+
+}  // namespace
+}  // namespace elastictrain::test

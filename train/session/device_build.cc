@@ -1,0 +1,43 @@
+#include "train/session/device_build.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "train/comm/nccl/build_guard.h"
+#include "train/comm/nccl/nccl_library.h"
+#include "train/session/staged_communicator.h"
+
+namespace elastictrain::session {
+namespace {
+
+// Whether all members have it: one that has not would take other calls than the rest.
+Result<bool> everyone_has_nccl(comm::Communicator& host, const DeviceBuild& build, const comm::CancelToken& cancel) {
+  const comm::BuildGuard guard(host, cancel, build.deadline);
+  const std::byte mine{comm::NcclLibrary::get().ok() ? std::uint8_t{1} : std::uint8_t{0}};
+  std::vector<std::byte> all(host.world_size());
+  if (auto status = host.all_gather({&mine, 1}, all); !status) return status.error();
+  return std::all_of(all.begin(), all.end(), [](std::byte has) { return has == std::byte{1}; });
+}
+
+}  // namespace
+
+Result<std::unique_ptr<comm::Communicator>> reach_device(std::unique_ptr<comm::Communicator> host, DeviceBuild build,
+                                                         const comm::CancelToken& cancel) {
+  bool uses_nccl = build.backend != DeviceBackend::kHost && host->world_size() > 1;
+  if (uses_nccl && build.backend == DeviceBackend::kAuto) {
+    const auto agreed = everyone_has_nccl(*host, build, cancel);
+    if (!agreed) return agreed.error();
+    uses_nccl = *agreed;
+  }
+  if (!uses_nccl) return StagedCommunicator::over(std::move(host), std::move(build.device));
+  comm::NcclOptions options;
+  options.device = std::move(build.device);
+  options.job = std::move(build.job);
+  options.deadline = build.deadline;
+  options.step_clock = std::move(build.step_clock);
+  options.on_wedged = std::move(build.on_wedged);
+  return comm::build_nccl_communicator(std::move(host), options, cancel);
+}
+
+}  // namespace elastictrain::session

@@ -1,0 +1,78 @@
+#include "train/session/staged_communicator.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace elastictrain::session {
+namespace {
+
+using Input = comm::DeviceReduce::Input;
+
+device::DevicePointer address(const void* memory) {
+  return reinterpret_cast<device::DevicePointer>(memory);
+}
+
+// Peers cannot mend it, and neither can another try.
+Status final_failure(const Status& status) {
+  if (status) return {};
+  return Error{ErrorCode::kInvalid, status.error().message};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<comm::Communicator>> StagedCommunicator::over(std::unique_ptr<comm::Communicator> host,
+                                                                     std::shared_ptr<device::Device> device) {
+  auto stream = device::Stream::create(device);
+  if (!stream) return stream.error();
+  return std::unique_ptr<comm::Communicator>(
+      new StagedCommunicator(std::move(host), std::move(device), std::move(*stream)));
+}
+
+// The caller's stream has come to the end of what it held: the session waits for it.
+Status StagedCommunicator::fetch(const comm::DeviceReduce& reduce) {
+  const std::size_t bytes = reduce.count * sizeof(float);
+  if (staged_.bytes() < bytes) {
+    auto memory = device::PinnedMemory::allocate(device_, bytes);
+    if (!memory) return memory.error();
+    staged_ = std::move(*memory);
+  }
+  if (bytes == 0) return {};
+  if (reduce.input == Input::kNothing) {
+    std::fill_n(staged_.as<float>(), reduce.count, 0.0F);
+    return {};
+  }
+  const device::Device::Scope scope(*device_);
+  const auto& cuda = device_->cuda();
+  Status status;
+  if (reduce.input == Input::kKeep && reduce.keep != nullptr) {
+    status = cuda.check(cuda.copy_on_device(address(reduce.keep), address(reduce.data), bytes, stream_.handle()),
+                        "keep a gradient");
+  }
+  const float* from = reduce.input == Input::kKept ? reduce.keep : reduce.data;
+  if (status) {
+    status = cuda.check(cuda.copy_to_host(staged_.as<void>(), address(from), bytes, stream_.handle()),
+                        "copy a gradient from the device");
+  }
+  return status ? stream_.synchronize() : status;
+}
+
+Status StagedCommunicator::put_back(const comm::DeviceReduce& reduce) {
+  if (reduce.count == 0) return {};
+  const device::Device::Scope scope(*device_);
+  const auto& cuda = device_->cuda();
+  const Status status = cuda.check(cuda.copy_to_device(address(reduce.data), staged_.as<void>(),
+                                                       reduce.count * sizeof(float), stream_.handle()),
+                                   "copy a gradient to the device");
+  return status ? stream_.synchronize() : status;
+}
+
+Status StagedCommunicator::all_reduce_device(const comm::DeviceReduce& reduce, comm::ReduceStats* stats) {
+  // Its own gradient is the sum already.
+  if (world_size() == 1 && reduce.input == Input::kKeep && reduce.scale == 1.0F && !reduce.want_norms) return {};
+  if (auto status = final_failure(fetch(reduce)); !status) return status;
+  const comm::ReduceOptions options{.scale = reduce.scale, .want_norms = reduce.want_norms};
+  const Status status = host_->all_reduce({staged_.as<float>(), reduce.count}, options, stats);
+  return status ? final_failure(put_back(reduce)) : status;
+}
+
+}  // namespace elastictrain::session

@@ -1,0 +1,36 @@
+// Purpose: device memory for a data plane that reaches the host's only: sums go through pinned memory. It serves a world
+// of one, which sums nothing, and runs without NCCL (ELASTICTRAIN_BACKEND=cpu). State reaches joiners through the host.
+//
+// Ownership: the communicator inside. Thread, failure: as comm::Communicator; an error of the device is kInvalid, as
+// nobody else can mend it.
+#pragma once
+
+#include <memory>
+
+#include "train/comm/over_communicator.h"
+#include "train/device/device.h"
+#include "train/device/pinned_memory.h"
+#include "train/device/stream.h"
+
+namespace elastictrain::session {
+
+class StagedCommunicator final : public comm::OverCommunicator {
+ public:
+  static Result<std::unique_ptr<comm::Communicator>> over(std::unique_ptr<comm::Communicator> host,
+                                                          std::shared_ptr<device::Device> device);
+
+  Status all_reduce_device(const comm::DeviceReduce& reduce, comm::ReduceStats* stats) override;
+
+ private:
+  StagedCommunicator(std::unique_ptr<comm::Communicator> host, std::shared_ptr<device::Device> device,
+                     device::Stream stream)
+      : OverCommunicator(std::move(host)), device_(std::move(device)), stream_(std::move(stream)) {}
+  Status fetch(const comm::DeviceReduce& reduce);
+  Status put_back(const comm::DeviceReduce& reduce);
+
+  const std::shared_ptr<device::Device> device_;
+  const device::Stream stream_;
+  device::PinnedMemory staged_;
+};
+
+}  // namespace elastictrain::session

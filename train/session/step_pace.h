@@ -1,0 +1,34 @@
+// Purpose: how many steps were committed and how long one takes, for whoever has to see that training stands still.
+// Thread: step_done() on the training thread, clock() on any.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+
+#include "train/comm/nccl/nccl_communicator.h"
+
+namespace elastictrain::session {
+
+class StepPace {
+ public:
+  void step_done(std::chrono::steady_clock::time_point now) {
+    const auto took = std::chrono::duration_cast<std::chrono::microseconds>(now - last_).count();
+    const auto known = normal_us_.load(std::memory_order_relaxed);
+    // The mean of about the last ten; the first interval is none.
+    if (steps_ != 0) normal_us_.store(known == 0 ? took : known + (took - known) / 10, std::memory_order_relaxed);
+    last_ = now;
+    steps_.fetch_add(1, std::memory_order_relaxed);
+  }
+
+  comm::StepClock clock() const {
+    return {.steps = steps_.load(std::memory_order_relaxed),
+            .normal = std::chrono::microseconds(normal_us_.load(std::memory_order_relaxed))};
+  }
+
+ private:
+  std::atomic<std::uint64_t> steps_{0};
+  std::atomic<long long> normal_us_{0};
+  std::chrono::steady_clock::time_point last_{};
+};
+
+}  // namespace elastictrain::session
