@@ -33,6 +33,7 @@ class DenseStack {
   // Sizes from input to output; two or more.
   explicit DenseStack(std::vector<std::size_t> sizes);
 
+  std::span<const std::size_t> sizes() const { return sizes_; }
   std::size_t layers() const { return ranges_.size(); }
   std::span<const Range> ranges() const { return ranges_; }  // of the layers in the flat buffers
   std::size_t parameter_count() const { return ranges_.back().begin + ranges_.back().count; }

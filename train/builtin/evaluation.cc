@@ -4,10 +4,10 @@
 
 namespace elastictrain::train {
 
-void BackgroundEvaluation::start(std::uint64_t epoch) {
+void BackgroundEvaluation::start(std::uint64_t epoch, std::span<const float> parameters) {
   if (running_.valid()) return;
   epoch_ = epoch;
-  snapshot_.assign(model_.parameters().begin(), model_.parameters().end());
+  snapshot_.assign(parameters.begin(), parameters.end());
   running_ = std::async(std::launch::async, [this] { return model_.evaluate(snapshot_); });
 }
 
@@ -17,10 +17,10 @@ std::optional<BackgroundEvaluation::Outcome> BackgroundEvaluation::poll() {
   return Outcome{epoch_, running_.get()};
 }
 
-Score BackgroundEvaluation::evaluate_now() {
+Score BackgroundEvaluation::evaluate_now(std::span<const float> parameters) {
   if (running_.valid()) running_.wait();
   running_ = {};
-  return model_.evaluate(model_.parameters());
+  return model_.evaluate(parameters);
 }
 
 }  // namespace elastictrain::train

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <future>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "train/builtin/model.h"
@@ -24,13 +25,13 @@ class BackgroundEvaluation {
   explicit BackgroundEvaluation(Model& model) : model_(model) {}
 
   // Does nothing while the one before is at work: an evaluation that outlasts the epochs between two skips some.
-  void start(std::uint64_t epoch);
+  void start(std::uint64_t epoch, std::span<const float> parameters);
 
   // The score, once, when it is there.
   std::optional<Outcome> poll();
 
-  // Ends the background work and scores the present parameters.
-  Score evaluate_now();
+  // Ends the background work and scores these parameters.
+  Score evaluate_now(std::span<const float> parameters);
 
  private:
   Model& model_;

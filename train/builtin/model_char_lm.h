@@ -28,6 +28,10 @@ class CharLmModel final : public Model {
   bool has_held_out_data() const override { return blocks_in(task_.test) > 0; }
   Score evaluate(std::span<const float> parameters) const override;
 
+  const TextTask& task() const { return task_; }
+  const Shape& shape() const { return shape_; }
+  const DenseStack& stack() const { return stack_; }
+
  private:
   std::size_t blocks_in(const std::vector<std::uint8_t>& text) const;
   std::size_t embedding_count() const { return task_.vocabulary * shape_.embedding; }

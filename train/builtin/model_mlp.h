@@ -16,6 +16,9 @@ class MlpModel final : public Model {
   bool has_held_out_data() const override { return task_.test.size() > 0; }
   Score evaluate(std::span<const float> parameters) const override;
 
+  const LabelledTask& task() const { return task_; }
+  const DenseStack& stack() const { return stack_; }
+
  private:
   LabelledTask task_;
   DenseStack stack_;

@@ -11,8 +11,6 @@ namespace {
 using std::chrono::nanoseconds;
 using std::chrono::steady_clock;
 
-constexpr std::size_t kLossParameters = 1024;
-
 // From -0.5 to below 0.5; integer arithmetic that compilers turn into vector code.
 float pattern(std::size_t index) {
   const auto mixed = (static_cast<std::uint32_t>(index) * 2654435761U) >> 8;
@@ -61,32 +59,43 @@ nanoseconds SyntheticModel::compute_time(std::uint64_t us_per_sample, std::size_
   return nanoseconds(static_cast<std::int64_t>(microseconds * 1000));
 }
 
-double SyntheticModel::compute(std::span<const std::uint64_t> samples, const BucketReady& ready) {
+void SyntheticModel::spend_time(std::size_t samples, const std::function<void()>& work) {
   const auto wall_start = steady_clock::now();
   const nanoseconds cpu_start = thread_cpu_time();
   double factor = slow_down_ ? slow_down_->next_factor() : 1;
   factor *= 1 + options_.jitter * jitter_.uniform(-1, 1);
-  const nanoseconds time = compute_time(options_.compute_us_per_sample, samples.size(), factor);
-
-  if (options_.gradient == GradientKind::kSamples) fill_gradient(samples);
-  const auto loss_parameters = parameters().first(std::min(kLossParameters, parameters().size()));
-  double square_sum = 0;
-  for (const float value : loss_parameters) square_sum += static_cast<double>(value) * value;
-
+  const nanoseconds time = compute_time(options_.compute_us_per_sample, samples, factor);
+  work();
   if (options_.compute == ComputeKind::kSpin) {
     spin_until(cpu_start + time);
   } else {
     std::this_thread::sleep_until(wall_start + time);
   }
-  for (const Range& bucket : buckets()) ready(bucket);
-  return square_sum / static_cast<double>(loss_parameters.size());
 }
 
-// A mean over the samples, as a real gradient is: split differently over workers it gives the same up to rounding.
-void SyntheticModel::fill_gradient(std::span<const std::uint64_t> samples) {
+double SyntheticModel::compute(std::span<const std::uint64_t> samples, const BucketReady& ready) {
+  double loss = 0;
+  spend_time(samples.size(), [&] {
+    if (options_.gradient == GradientKind::kSamples) fill_gradient(mean_of(samples));
+    loss = loss_of(parameters().first(std::min(kLossParameters, parameters().size())));
+  });
+  for (const Range& bucket : buckets()) ready(bucket);
+  return loss;
+}
+
+float SyntheticModel::mean_of(std::span<const std::uint64_t> samples) {
   double sum = 0;
   for (const std::uint64_t sample : samples) sum += Random(sample).uniform(-1, 1);
-  const auto mean = static_cast<float>(sum / static_cast<double>(samples.size()));
+  return static_cast<float>(sum / static_cast<double>(samples.size()));
+}
+
+double SyntheticModel::loss_of(std::span<const float> first_parameters) {
+  double square_sum = 0;
+  for (const float value : first_parameters) square_sum += static_cast<double>(value) * value;
+  return square_sum / static_cast<double>(first_parameters.size());
+}
+
+void SyntheticModel::fill_gradient(float mean) {
   const float* const p = parameters().data();
   float* const g = gradient().data();
   for (std::size_t i = 0; i < gradient().size(); ++i) g[i] = mean * pattern(i) + 0.1F * p[i];

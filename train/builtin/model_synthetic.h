@@ -4,6 +4,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -26,8 +27,19 @@ class SyntheticModel final : public Model {
   // What compute() takes for so many samples, before jitter; also what it costs when it spins.
   static std::chrono::nanoseconds compute_time(std::uint64_t us_per_sample, std::size_t samples, double factor);
 
+  // The parts of compute(), for a device that holds parameters and gradient:
+  GradientKind gradient_kind() const { return options_.gradient; }
+  // Does `work` and takes as long for it as computing so many samples is told to take.
+  void spend_time(std::size_t samples, const std::function<void()>& work);
+  // Of the samples' numbers. A mean, as a real gradient is: split differently over workers it gives the same up to
+  // rounding.
+  static float mean_of(std::span<const std::uint64_t> samples);
+  // A function of the first parameters, of which kLossParameters count.
+  static constexpr std::size_t kLossParameters = 1024;
+  static double loss_of(std::span<const float> first_parameters);
+
  private:
-  void fill_gradient(std::span<const std::uint64_t> samples);
+  void fill_gradient(float mean);
 
   TrainerOptions options_;
   std::optional<SlowDown> slow_down_;

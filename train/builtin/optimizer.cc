@@ -3,13 +3,6 @@
 #include <cmath>
 
 namespace elastictrain::train {
-namespace {
-
-constexpr double kBeta1 = 0.9;
-constexpr double kBeta2 = 0.999;
-constexpr float kEpsilon = 1e-8F;
-
-}  // namespace
 
 Sgd::Sgd(std::size_t count, double momentum, double weight_decay)
     : momentum_(static_cast<float>(momentum)),
@@ -36,17 +29,20 @@ std::vector<StateBuffer> Sgd::state() {
   return {{"momentum", velocity_.data(), velocity_.size() * sizeof(float)}};
 }
 
+AdamProgress::Scales AdamProgress::advance(double learning_rate) {
+  ++steps;
+  beta1_power *= kBeta1;
+  beta2_power *= kBeta2;
+  return {static_cast<float>(learning_rate / (1 - beta1_power)), static_cast<float>(1 / (1 - beta2_power))};
+}
+
 Adam::Adam(std::size_t count, double weight_decay)
     : weight_decay_(static_cast<float>(weight_decay)), first_(count), second_(count) {}
 
 void Adam::update(std::span<float> parameters, std::span<const float> gradient, double learning_rate) {
-  ++progress_.steps;
-  progress_.beta1_power *= kBeta1;
-  progress_.beta2_power *= kBeta2;
-  const auto rate = static_cast<float>(learning_rate / (1 - progress_.beta1_power));
-  const auto second_scale = static_cast<float>(1 / (1 - progress_.beta2_power));
-  constexpr auto kKeep1 = static_cast<float>(kBeta1);
-  constexpr auto kKeep2 = static_cast<float>(kBeta2);
+  const auto [rate, second_scale] = progress_.advance(learning_rate);
+  constexpr auto kKeep1 = static_cast<float>(AdamProgress::kBeta1);
+  constexpr auto kKeep2 = static_cast<float>(AdamProgress::kBeta2);
   float* const p = parameters.data();
   float* const m = first_.data();
   float* const v = second_.data();
@@ -54,7 +50,7 @@ void Adam::update(std::span<float> parameters, std::span<const float> gradient, 
     const float g = gradient[i] + weight_decay_ * p[i];
     m[i] = kKeep1 * m[i] + (1 - kKeep1) * g;
     v[i] = kKeep2 * v[i] + (1 - kKeep2) * (g * g);
-    p[i] -= rate * m[i] / (std::sqrt(v[i] * second_scale) + kEpsilon);
+    p[i] -= rate * m[i] / (std::sqrt(v[i] * second_scale) + AdamProgress::kEpsilon);
   }
 }
 

@@ -20,6 +20,7 @@ struct StateBuffer {
   std::string_view name;
   void* data = nullptr;
   std::size_t bytes = 0;
+  bool on_device = false;  // in a GPU's memory
 };
 
 class Optimizer {
@@ -42,6 +43,25 @@ class Sgd final : public Optimizer {
   std::vector<float> velocity_;
 };
 
+// How far Adam is, as a part of its state. Powers of the betas, multiplied up step by step: pow() may differ in the
+// last bit between hosts.
+struct AdamProgress {
+  static constexpr double kBeta1 = 0.9;
+  static constexpr double kBeta2 = 0.999;
+  static constexpr float kEpsilon = 1e-8F;
+
+  struct Scales {
+    float rate;    // of the first moment
+    float second;  // of the second moment
+  };
+
+  Scales advance(double learning_rate);
+
+  std::uint64_t steps = 0;
+  double beta1_power = 1;
+  double beta2_power = 1;
+};
+
 // Kingma and Ba, with beta 0.9 and 0.999 and epsilon 1e-8.
 class Adam final : public Optimizer {
  public:
@@ -50,15 +70,8 @@ class Adam final : public Optimizer {
   std::vector<StateBuffer> state() override;
 
  private:
-  // Powers of the betas, multiplied up step by step: pow() may differ in the last bit between hosts.
-  struct Progress {
-    std::uint64_t steps = 0;
-    double beta1_power = 1;
-    double beta2_power = 1;
-  };
-
   float weight_decay_;
-  Progress progress_;
+  AdamProgress progress_;
   std::vector<float> first_;
   std::vector<float> second_;
 };

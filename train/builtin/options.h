@@ -27,6 +27,8 @@ enum class ModelKind { kMlp, kCharLm, kSynthetic };
 enum class DataFormat { kAuto, kCsv, kIdx, kCifar10, kText, kGenerated };
 enum class OptimizerKind { kAuto, kSgd, kAdam };
 enum class ComputeKind { kSleep, kSpin };
+enum class DeviceChoice { kCpu, kCuda, kAuto };
+enum class Binding { kGpuNuma, kNone };
 enum class GradientKind { kSamples, kConstant };
 
 // One worker that computes slower than the others: its compute time is multiplied by the factor.
@@ -63,6 +65,10 @@ struct TrainerOptions {
   std::uint32_t batch = 32;  // per worker, when no launcher sets one
   std::uint64_t eval_every_epochs = 1;
   std::uint64_t log_every_steps = 0;
+
+  // Where it computes.
+  DeviceChoice device = DeviceChoice::kCpu;
+  Binding bind = Binding::kGpuNuma;
 
   // Synthetic model.
   std::uint64_t compute_us_per_sample = 1000;

@@ -13,7 +13,7 @@
 #include "train/builtin/epoch_log.h"
 #include "train/builtin/evaluation.h"
 #include "train/builtin/model.h"
-#include "train/builtin/optimizer.h"
+#include "train/builtin/replica.h"
 
 namespace elastictrain::train {
 namespace {
@@ -40,59 +40,43 @@ int fail(int status, const std::string& message) {
 class Trainer {
  public:
   Trainer(const TrainerOptions& options, Model& model)
-      : options_(options),
-        model_(model),
-        optimizer_(make_optimizer(options, model.parameters().size())),
-        evaluation_(model),
-        log_(steady_clock::now()) {}
+      : options_(options), model_(model), evaluation_(model), log_(steady_clock::now()) {}
 
-  void run() {
-    share_state();
+  Status run() {
+    Result<std::unique_ptr<Replica>> replica = make_replica(options_, model_, session_);
+    if (!replica) return replica.error();
+    replica_ = *std::move(replica);
     session_.set_data({.sample_count = model_.sample_count(),
                        .epochs = options_.epochs,
                        .seed = options_.seed,
                        .batch = options_.batch,
                        .max_steps = options_.max_steps});
-    if (!session_.start()) return;
+    if (!session_.start()) return {};
     model_.set_worker(session_.worker_id());
     log_ = EpochLog(steady_clock::now());
     while (const std::optional<Batch> batch = session_.next_batch()) {
-      if (batch->epoch != epoch_) end_epoch(*batch);
-      step(*batch);
+      Status good;
+      if (batch->epoch != epoch_) good = end_epoch(*batch);
+      if (good) good = step(*batch);
+      if (!good) return good;
       after_step(*batch);
     }
-    if (session_.outcome() == Outcome::kFinished) end_run();
+    if (session_.outcome() == Outcome::kFinished) {
+      if (Status told = end_run(); !told) return told;
+    }
     session_.finish();
+    return {};
   }
 
  private:
-  void share_state() {
-    const std::span<float> parameters = model_.parameters();
-    session_.share_model("parameters", parameters.data(), parameters.size());
-    for (const StateBuffer& part : optimizer_->state()) session_.share_state(part.name, part.data, part.bytes);
-  }
-
-  // Nothing computes beside a model's only bucket: reduced on this thread, it costs small models no hand-over.
-  void reduce(Range bucket) {
-    float* const data = model_.gradient().data() + bucket.begin;
-    if (model_.buckets().size() == 1) {
-      session_.all_reduce(data, bucket.count);
-    } else {
-      session_.all_reduce_async(data, bucket.count);
-    }
-  }
-
-  void step(const Batch& batch) {
-    double loss = 0;
-    if (batch.samples.empty()) {
-      for (const Range& bucket : model_.buckets()) reduce(bucket);
-    } else {
-      loss = model_.compute(batch.samples, [this](Range bucket) { reduce(bucket); });
-    }
+  Status step(const Batch& batch) {
+    if (Status computed = replica_->compute(batch.samples); !computed) return computed;
     session_.wait_all_reduce();
     const double rate = effective_learning_rate(options_) * session_.learning_rate_factor();
-    optimizer_->update(model_.parameters(), model_.gradient(), rate);
-    session_.commit_step({.loss = loss});
+    const Result<double> loss = replica_->update(rate);
+    if (!loss) return loss.error();
+    session_.commit_step({.loss = *loss});
+    return {};
   }
 
   void after_step(const Batch& batch) {
@@ -106,29 +90,38 @@ class Trainer {
   }
 
   // `batch` is the first of the next epoch.
-  void end_epoch(const Batch& batch) {
+  Status end_epoch(const Batch& batch) {
     const auto now = steady_clock::now();
+    Status told;
     if (pace_.due(batch.epoch, now)) {
-      if (session_.rank() == 0 && !log_.empty()) tell_and_score(batch);
+      if (session_.rank() == 0 && !log_.empty()) told = tell_and_score(batch);
       log_ = EpochLog(now);
     }
     epoch_ = batch.epoch;
+    return told;
   }
 
   // The parameters of a new worker arrive during its first step, whose batch is empty: nothing to score before.
-  void tell_and_score(const Batch& batch) {
+  Status tell_and_score(const Batch& batch) {
     tell_epoch();
     const std::uint64_t every = options_.eval_every_epochs;
     const bool due = every > 0 && batch.epoch % every == 0 && model_.has_held_out_data();
-    if (due && !batch.samples.empty()) evaluation_.start(batch.epoch);
+    if (!due || batch.samples.empty()) return {};
+    const auto parameters = replica_->parameters();
+    if (!parameters) return parameters.error();
+    evaluation_.start(batch.epoch, *parameters);
+    return {};
   }
 
-  void end_run() {
-    if (session_.rank() != 0) return;
+  Status end_run() {
+    if (session_.rank() != 0) return {};
     if (!log_.empty()) tell_epoch();
-    const Score score = evaluation_.evaluate_now();
+    const auto parameters = replica_->parameters();
+    if (!parameters) return parameters.error();
+    const Score score = evaluation_.evaluate_now(*parameters);
     print_line(final_line(session_.committed_step(), score));
     note_score(score);
+    return {};
   }
 
   void tell_epoch() {
@@ -150,11 +143,11 @@ class Trainer {
 
   const TrainerOptions& options_;
   Model& model_;
-  std::unique_ptr<Optimizer> optimizer_;
   BackgroundEvaluation evaluation_;
   EpochLog log_;
   TellingPace pace_;
   std::uint64_t epoch_ = 0;
+  std::unique_ptr<Replica> replica_;
   Session session_;  // last: it must go before the buffers that it shares
 };
 
@@ -165,8 +158,8 @@ int train_model(const TrainerOptions& options) {
     return fail(missing ? kExitNoInput : kExitData, model.error().message);
   }
   std::this_thread::sleep_for(std::chrono::milliseconds(options.startup_delay_ms));
-  Trainer(options, **model).run();
-  return 0;
+  const Status done = Trainer(options, **model).run();
+  return done ? 0 : fail(kExitSoftware, done.error().message);
 }
 
 }  // namespace

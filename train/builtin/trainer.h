@@ -3,7 +3,7 @@
 // Thread: the calling thread trains; returns when training is finished, this worker left, or the run was stopped.
 // Output: plain lines on standard output (rank 0: loss and accuracy per epoch); errors on standard error.
 // Failure: the return value is the exit status of the process: 0 done, left or stopped; 64 options that do not fit
-// together; 65 bad data; 66 a file that cannot be read; 70 the session failed.
+// together; 65 bad data; 66 a file that cannot be read; 70 the session or the device failed.
 #pragma once
 
 #include "train/builtin/options.h"

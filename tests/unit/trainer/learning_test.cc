@@ -1,10 +1,10 @@
 // Real learning on real data: does the built-in trainer's default set-up reach what it promises?
 #include <doctest/doctest.h>
 
-#include <cstdio>
 #include <filesystem>
 #include <string>
 
+#include "tests/skip.h"
 #include "tests/unit/trainer/plain_training.h"
 
 using namespace elastictrain;
@@ -16,7 +16,7 @@ const std::string kData = ELASTICTRAIN_TEST_DATA;
 
 bool data_missing(const std::string& path) {
   if (std::filesystem::exists(path)) return false;
-  std::printf("SKIPPED: %s is not there\n", path.c_str());
+  elastictrain::tests::skip_aloud(path + " is not there");
   return true;
 }
 

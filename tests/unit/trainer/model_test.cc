@@ -166,7 +166,7 @@ TEST_CASE("a background score is that of the parameters at its start") {
   MlpModel model = small_mlp();
   const Score before = model.evaluate(model.parameters());
   BackgroundEvaluation evaluation(model);
-  evaluation.start(3);
+  evaluation.start(3, model.parameters());
   for (float& value : model.parameters()) value = 0;
   std::optional<BackgroundEvaluation::Outcome> outcome;
   while (!outcome) outcome = evaluation.poll();
@@ -174,6 +174,6 @@ TEST_CASE("a background score is that of the parameters at its start") {
   CHECK(outcome->score.loss == before.loss);
   CHECK(outcome->score.correct == before.correct);
   CHECK_FALSE(evaluation.poll().has_value());
-  evaluation.start(4);
-  CHECK(evaluation.evaluate_now().loss == doctest::Approx(std::log(10.0)));
+  evaluation.start(4, model.parameters());
+  CHECK(evaluation.evaluate_now(model.parameters()).loss == doctest::Approx(std::log(10.0)));
 }

@@ -72,6 +72,8 @@ TEST_CASE("arguments carry every changed field and bring it back") {
                                                                   {"batch", "8"},
                                                                   {"eval_every_epochs", "0"},
                                                                   {"log_every_steps", "10"},
+                                                                  {"device", "cuda"},
+                                                                  {"bind", "none"},
                                                                   {"compute_us_per_sample", "250"},
                                                                   {"compute", "spin"},
                                                                   {"jitter", "0.25"},
@@ -104,6 +106,7 @@ TEST_CASE("a bad value is refused with what is allowed, and changes nothing") {
       {"momentum", "1", "below 1"},
       {"hidden", "128,,64", "128,64"},
       {"hidden", "0", "1 to 65536"},
+      {"device", "gpu", "cpu, cuda, auto"},
       {"slow", "3", "WORKER:FACTOR"},
       {"slow", "3:0", "WORKER:FACTOR"},
       {"slow", "x:2", "WORKER:FACTOR"}};
