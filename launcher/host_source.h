@@ -14,6 +14,7 @@ namespace elastictrain::launcher {
 struct Host {
   std::string name;
   std::uint32_t slots = 1;
+  std::string job = {};  // of the batch system, where the host belongs to another job than this process
   bool operator==(const Host&) const = default;
 };
 

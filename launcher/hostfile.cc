@@ -72,6 +72,10 @@ Result<Host> parse_word(std::string_view word) {
 // The words that may follow a host's name; max_slots is Open MPI's and says nothing we need.
 Status apply_attribute(std::string_view word, Host& host) {
   if (word.starts_with("max_slots=") || word.starts_with("max-slots=")) return {};
+  if (word.starts_with("job=") && is_host_name(word.substr(4))) {
+    host.job = word.substr(4);
+    return {};
+  }
   if (!word.starts_with("slots=")) return bad(quoted(word) + " is not known here; write slots=N");
   auto slots = parse_slots(word.substr(6));
   if (!slots) return slots.error();

@@ -1,6 +1,8 @@
 // Purpose: the texts in which users name hosts, as pure functions. A host file has one host per line, `host`,
-// `host slots=4` or `host:4`; `#` starts a comment; IPv6 addresses with slots stand in brackets, `[fd00::1]:4`. An
-// inline list is the same forms joined by commas. Names are checked, so that none can be taken for an option.
+// `host slots=4` or `host:4`; `job=7` after it names the batch system's
+// job that the host belongs to, where that is not this process's own; `#` starts a comment; IPv6 addresses with slots
+// stand in brackets, `[fd00::1]:4`. An inline list is the same forms joined by commas. Names are checked, so that none
+// can be taken for an option.
 //
 // Thread: pure functions. Failure: the first bad line, as "where:line: what".
 #pragma once

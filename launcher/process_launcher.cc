@@ -74,6 +74,7 @@ void ProcessLauncher::start(const LaunchPtr& launch) {
   });
   CommandSpec spec;
   spec.argv = method_.start_command(launch->spec.host);
+  spec.environment = method_.environment;
   spec.input = protocol::encode_frame(protocol::Bootstrap(launch->spec.bootstrap));
   spec.keep_output = false;
   spec.sweep_session = method_.is_agent;
@@ -124,7 +125,8 @@ void ProcessLauncher::agent_ended(const LaunchPtr& launch, const CommandEnd& end
   const bool may_copy = method_.copy_command != nullptr && !launch->copied && !launch->forgotten;
   if (no_binary && may_copy) return copy_binary(launch);
   release_slot(launch);
-  const bool own_failure = end.status.signal != 0 || end.status.exit_code == method_.failure_status;
+  const bool says_nothing = !method_.passes_status_on && end.status.exit_code != 0;
+  const bool own_failure = end.status.signal != 0 || end.status.exit_code == method_.failure_status || says_nothing;
   launch->agent_ended = launch->connected && (method_.is_agent || !own_failure);
   CommandEnd told = end;
   if (launch->agent_ended && !method_.is_agent) told.status = agent_status(end.status);

@@ -28,6 +28,9 @@ struct LaunchMethod {
   bool is_agent = false;  // the command is the agent itself: what its session leaves behind is killed
   // The tool's exit status where the tool itself failed; any other one is the agent's own, 128 + s for a signal.
   int failure_status = 255;
+  // False: no exit status but 0 says anything about the agent (a batch system's tool mixes its own with the agent's).
+  bool passes_status_on = true;
+  std::vector<std::string> environment;  // "NAME=value" for the command, added to our own
   std::function<std::vector<std::string>(const std::string& host)> start_command;
   // Used once per launch after kNoBinaryStatus, with `copy_source` as standard input; empty: the binary is not copied.
   std::function<std::vector<std::string>(const std::string& host)> copy_command;

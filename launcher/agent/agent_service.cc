@@ -12,6 +12,7 @@
 #include "launcher/agent/stack_capture.h"
 #include "launcher/agent_marker.h"
 #include "launcher/build_id.h"
+#include "launcher/nccl_settings.h"
 #include "launcher/process_stat.h"
 #include "launcher/session_sweep.h"
 #include "supervisor/protocol/codec.h"
@@ -218,13 +219,14 @@ Result<std::vector<std::string>> AgentService::environment_for(const SpawnWorker
   if (!bootstrap_.interface.empty()) addresses = interface_addresses(bootstrap_.interface);
   if (!addresses) return addresses.error();
   const std::string name = to_string(order.worker);
-  auto environment = merge_environment(own_environment(), order.environment);
+  auto environment = with_nccl_settings(merge_environment(own_environment(), order.environment), bootstrap_.interface);
   return merge_environment(
       std::move(environment),
       {"ELASTICTRAIN_SOCKET=" + directory_.path() + "/" + name + ".sock",
        "ELASTICTRAIN_WORKER_ID=" + std::to_string(order.worker.value), "ELASTICTRAIN_HOST_KEY=" + host_key_,
        "ELASTICTRAIN_BIND=" + join(*addresses), "ELASTICTRAIN_HEARTBEAT_MS=" + std::to_string(bootstrap_.heartbeat_ms),
        "ELASTICTRAIN_ORPHAN_GRACE_MS=" + std::to_string(bootstrap_.orphan_grace_ms),
+       "ELASTICTRAIN_BINARY=" + self_path_,
        "TORCHELASTIC_ERROR_FILE=" + directory_.path() + "/" + name + "-error.json"});
 }
 

@@ -13,14 +13,25 @@ namespace {
 
 using namespace elastictrain;
 
+constexpr Generation kFarBelowTheEnd = Generation{1} << 62;
+
+void look(WorkerId worker, const core::Resumed& run) {
+  fuzz::check(worker.value <= run.last_worker, "a worker beyond the highest id");
+  fuzz::check(run.last_worker < UINT32_MAX && run.last_agent < UINT32_MAX, "no room for the next id");
+}
+
 void look(const core::Resumed& run) {
   fuzz::check(run.generation <= run.issued, "a number beyond the highest that was used");
   fuzz::check(run.members.size() == run.shares.size(), "members without shares");
   for (std::size_t i = 1; i < run.lineage.size(); ++i) {
     fuzz::check(run.lineage[i - 1].generation < run.lineage[i].generation, "a lineage out of order");
   }
-  for (const auto& worker : run.workers) {
-    fuzz::check(worker.worker.value <= run.last_worker, "a worker beyond the highest id");
+  fuzz::check(run.lineage.empty() || run.lineage.back().generation <= run.issued, "a lineage beyond the highest number");
+  fuzz::check(run.issued < kFarBelowTheEnd, "no room for the next generation");
+  for (const auto& agent : run.agents) fuzz::check(agent.agent.value <= run.last_agent, "an agent beyond the highest id");
+  for (const auto& worker : run.workers) look(worker.worker, run);
+  for (const auto& ids : {run.members, run.unsettled_members, run.finished}) {
+    for (const WorkerId worker : ids) look(worker, run);
   }
 }
 

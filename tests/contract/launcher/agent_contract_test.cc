@@ -9,6 +9,7 @@
 
 #include "agent_lab.h"
 #include "supervisor/protocol/frame_reader.h"
+#include "tests/skip.h"
 
 using namespace elastictrain;
 using namespace elastictrain::testing;
@@ -330,7 +331,7 @@ TEST_CASE("a worker that does not read its socket is dropped and named") {
 
 TEST_CASE("another user cannot talk to a worker's socket") {
   if (::geteuid() != 0) {
-    std::puts("SKIPPED: only root can try another user's access");
+    elastictrain::tests::skip_aloud("only root can try another user's access");
     return;
   }
   Lab lab;

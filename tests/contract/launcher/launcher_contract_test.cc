@@ -1,4 +1,5 @@
-// One suite for every launcher: local, and ssh with a fake ssh that runs the remote command on this machine.
+// One suite for every launcher: local, ssh with a fake ssh that runs the remote command on this machine, and the tools
+// of batch systems with a fake one.
 #include <doctest/doctest.h>
 #include <signal.h>
 #include <sys/stat.h>
@@ -8,6 +9,7 @@
 
 #include "fake_supervisor.h"
 #include "launcher/agent/agent.h"
+#include "launcher/batch/start_command.h"
 #include "launcher/command.h"
 #include "launcher/launchers.h"
 #include "launcher/session_sweep.h"
@@ -71,6 +73,20 @@ struct Lab {
     launched = std::move(*made);
   }
 
+  void use_batch(launcher::Scheduler scheduler) {
+    const auto tool = directory.path + "/" + launcher::start_tool_of(scheduler);
+    std::filesystem::create_symlink(FAKE_BATCH_TOOL, tool);
+    ::setenv("PATH", (directory.path + ":/usr/bin:/bin").c_str(), 1);
+    ::setenv("FAKE_BATCH_LOG", (directory.path + "/log").c_str(), 1);
+    ::setenv("FAKE_BATCH_PROGRAM", TEST_AGENT, 1);
+    launcher::Allocation job;
+    job.scheduler = scheduler;
+    job.hosts = {{"first", 1}, {"here", 1}};
+    auto made = launcher::make_batch_launcher(io, job, {}, sink(), {TEST_AGENT, test_agent_build_id()});
+    REQUIRE(made.ok());
+    launched = std::move(*made);
+  }
+
   void launch(std::uint32_t agent, const std::string& host = "here") {
     ++expected;
     auto bootstrap = supervisor.bootstrap(AgentId{agent});
@@ -110,6 +126,18 @@ struct Local {
 struct Ssh {
   static void use(Lab& lab) { lab.use_ssh(); }
 };
+struct Srun {
+  static void use(Lab& lab) { lab.use_batch(launcher::Scheduler::kSlurm); }
+};
+struct Blaunch {
+  static void use(Lab& lab) { lab.use_batch(launcher::Scheduler::kLsf); }
+};
+struct Qrsh {
+  static void use(Lab& lab) { lab.use_batch(launcher::Scheduler::kSge); }
+};
+struct FluxExec {
+  static void use(Lab& lab) { lab.use_batch(launcher::Scheduler::kFlux); }
+};
 
 std::string read_all(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
@@ -120,7 +148,8 @@ std::string read_all(const std::filesystem::path& path) {
 
 }  // namespace
 
-TEST_CASE_TEMPLATE("an agent is launched, serves, and its end is told once", Way, Local, Ssh) {
+TEST_CASE_TEMPLATE("an agent is launched, serves, and its end is told once", Way, Local, Ssh, Srun, Blaunch, Qrsh,
+                   FluxExec) {
   Lab lab;
   Way::use(lab);
   lab.launch(1);
@@ -135,7 +164,8 @@ TEST_CASE_TEMPLATE("an agent is launched, serves, and its end is told once", Way
   CHECK(lab.ends.size() == 1);
 }
 
-TEST_CASE_TEMPLATE("a forgotten launch leaves no process on this machine", Way, Local, Ssh) {
+TEST_CASE_TEMPLATE("a forgotten launch leaves no process on this machine", Way, Local, Ssh, Srun, Blaunch, Qrsh,
+                   FluxExec) {
   Lab lab;
   Way::use(lab);
   lab.launch(1);
@@ -151,7 +181,8 @@ TEST_CASE_TEMPLATE("a forgotten launch leaves no process on this machine", Way, 
   CHECK(lab.supervisor.pump([&] { return !is_running(agent) && !is_running(worker); }));
 }
 
-TEST_CASE_TEMPLATE("forgetting twice, or what was never launched, does nothing", Way, Local, Ssh) {
+TEST_CASE_TEMPLATE("forgetting twice, or what was never launched, does nothing", Way, Local, Ssh, Srun, Blaunch, Qrsh,
+                   FluxExec) {
   Lab lab;
   Way::use(lab);
   lab.launched->forget(AgentId{9});
@@ -163,7 +194,8 @@ TEST_CASE_TEMPLATE("forgetting twice, or what was never launched, does nothing",
   CHECK(contains(end.message, "stopped on request"));
 }
 
-TEST_CASE_TEMPLATE("the run's key is in no command line and no environment", Way, Local, Ssh) {
+TEST_CASE_TEMPLATE("the run's key is in no command line and no environment", Way, Local, Ssh, Srun, Blaunch, Qrsh,
+                   FluxExec) {
   Lab lab;
   Way::use(lab);
   lab.launch(1);
@@ -187,7 +219,7 @@ TEST_CASE_TEMPLATE("the run's key is in no command line and no environment", Way
   }
 }
 
-TEST_CASE_TEMPLATE("an agent that dies is reported with its signal or status", Way, Local, Ssh) {
+TEST_CASE_TEMPLATE("an agent that dies is reported with its signal or status", Way, Local, Ssh, Srun) {
   Lab lab;
   Way::use(lab);
   lab.launch(1);
@@ -200,7 +232,7 @@ TEST_CASE_TEMPLATE("an agent that dies is reported with its signal or status", W
   CHECK(contains(end.message, "signal 9"));
 }
 
-TEST_CASE_TEMPLATE("an agent that ends in peace is reported as ended", Way, Local, Ssh) {
+TEST_CASE_TEMPLATE("an agent that ends in peace is reported as ended", Way, Local, Ssh, Srun, Blaunch, Qrsh, FluxExec) {
   Lab lab;
   Way::use(lab);
   lab.launch(1);
@@ -243,6 +275,62 @@ TEST_CASE("a local binary that is gone is a failed launch, not a crash") {
   CHECK_FALSE(end.launched);
   CHECK(contains(end.message, "/nonexistent/elastictrain"));
   CHECK(lab.launched->command_line("h") == std::vector<std::string>{"/nonexistent/elastictrain", "agent"});
+}
+
+TEST_CASE("a batch tool whose exit statuses are not known does not say that its agent has ended") {
+  Lab lab;
+  Blaunch::use(lab);
+  lab.launch(1);
+  REQUIRE(lab.supervisor.await<AgentHello>(0));
+  ::kill(static_cast<pid_t>(lab.supervisor.all<AgentHello>(0)[0].pid), SIGKILL);
+  const auto end = lab.await_end(1);
+  CHECK(end.launched);
+  CHECK_FALSE(end.agent_ended);
+}
+
+TEST_CASE("srun's own words come with a host that it refuses, and are not taken for the agent's") {
+  Lab lab;
+  Srun::use(lab);
+  lab.launch(1, "denied1");
+  const auto end = lab.await_end(1);
+  CHECK_FALSE(end.launched);
+  CHECK_FALSE(end.agent_ended);
+  CHECK(end.exit_code == 255);
+  CHECK(contains(end.message, "denied1: srun ended with exit status 255"));
+  CHECK(contains(end.message, "Requested node configuration is not available"));
+}
+
+TEST_CASE("every batch tool is told one host, and the agent is all that it runs there") {
+  using launcher::Scheduler;
+  launcher::Allocation job;
+  job.hosts = {{"a", 1}, {"b", 2}};
+  job.job_id = "f42";
+  const auto line = [&](Scheduler scheduler) {
+    job.scheduler = scheduler;
+    std::string text;
+    for (const auto& word : launcher::batch_start_command(job, "b", "", "/bin/elastictrain")) text += word + " ";
+    return text;
+  };
+  CHECK(line(Scheduler::kSlurm) ==
+        "srun --nodes=1 --ntasks=1 --nodelist=b --overlap --mem=0 --mpi=none --cpu-bind=none --wait=0 "
+        "--kill-on-bad-exit=0 --quiet --job-name=elastictrain /bin/elastictrain agent ");
+  job.scheduler = Scheduler::kSlurm;
+  const auto elsewhere = launcher::batch_start_command(job, "c", "43", "/bin/elastictrain");
+  CHECK(elsewhere[elsewhere.size() - 3] == "--jobid=43");
+  CHECK(line(Scheduler::kLsf) == "blaunch b /bin/elastictrain agent ");
+  CHECK(line(Scheduler::kSge) == "qrsh -inherit b /bin/elastictrain agent ");
+  CHECK(line(Scheduler::kFlux) == "flux exec --rank=1 /bin/elastictrain agent ");
+  job.within_task = true;
+  CHECK(line(Scheduler::kFlux) == "flux exec --rank=1 --jobid=f42 /bin/elastictrain agent ");
+}
+
+TEST_CASE("PBS has no tool that carries an agent's streams") {
+  asio::io_context io;
+  launcher::Allocation job;
+  job.scheduler = launcher::Scheduler::kPbs;
+  const auto made = launcher::make_batch_launcher(io, job, {}, [](LaunchEnded) {});
+  REQUIRE_FALSE(made.ok());
+  CHECK(contains(made.error().message, "launcher.kind = \"ssh\""));
 }
 
 TEST_CASE("ssh's own words come with a host that refuses") {

@@ -18,7 +18,8 @@ TEST_CASE("a host file takes every documented form") {
       "fd00::2\n"
       "[fd00::3] slots=5\n"
       "delta slots=2 max_slots=8\n"
-      "10.0.0.7:6",
+      "10.0.0.7:6\n"
+      "helper slots=2 job=43",
       "hosts");
   REQUIRE(hosts.ok());
   CHECK(*hosts == std::vector<Host>{{"alpha", 4},
@@ -28,7 +29,8 @@ TEST_CASE("a host file takes every documented form") {
                                     {"fd00::2", 1},
                                     {"fd00::3", 5},
                                     {"delta", 2},
-                                    {"10.0.0.7", 6}});
+                                    {"10.0.0.7", 6},
+                                    {"helper", 2, "43"}});
 }
 
 TEST_CASE("repeated lines of one host add their slots up") {

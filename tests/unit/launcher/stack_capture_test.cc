@@ -8,10 +8,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <optional>
+
+#include "tests/skip.h"
 
 namespace launcher = elastictrain::launcher;
 using std::chrono::milliseconds;
@@ -114,13 +115,13 @@ TEST_CASE("a process that is gone is said to be gone") {
 TEST_CASE("a backtrace shows where the program waits, and the program lives on") {
   const Sleeper sleeper;
   if (launcher::backtrace_command(sleeper.pid).empty()) {
-    std::puts("SKIPPED: neither eu-stack nor gdb is installed");
+    elastictrain::tests::skip_aloud("neither eu-stack nor gdb is installed");
     return;
   }
   ::usleep(50'000);
   const auto lines = capture(sleeper.pid, kPatience);
   if (any_line(lines, "not permitted")) {
-    std::puts("SKIPPED: this system does not let a process look into another one");
+    elastictrain::tests::skip_aloud("this system does not let a process look into another one");
     return;
   }
   CHECK(any_line(lines, "pause"));

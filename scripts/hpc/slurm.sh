@@ -1,0 +1,34 @@
+#!/bin/bash
+# A training job that gives way and comes back: sbatch slurm.sh CONFIG.toml [flags of elastictrain run]
+# The config needs [checkpoint] directory on a file system that all hosts share.
+#SBATCH --job-name=elastictrain
+#SBATCH --nodes=3
+#SBATCH --ntasks-per-node=1
+#SBATCH --time=04:00:00
+# Slurm may send the notice up to a minute earlier than asked for.
+#SBATCH --signal=B:USR1@120
+#SBATCH --requeue
+#SBATCH --open-mode=append
+# The job outlives a node that fails.
+#SBATCH --no-kill
+
+name="slurm-$SLURM_JOB_ID"
+"${ELASTICTRAIN:-elastictrain}" run "$@" --name "$name" --set checkpoint.resume=true &
+run=$!
+trap 'kill -USR1 $run' USR1
+trap 'kill -TERM $run' TERM
+trap : CONT
+
+# A trap interrupts wait; the status counts once the run is gone.
+status=0
+while true; do
+  wait "$run"
+  status=$?
+  kill -0 "$run" 2>/dev/null || break
+done
+
+# 75: the state is saved, start again later. Other statuses end the job.
+if [ "$status" = 75 ]; then
+  scontrol requeue "$SLURM_JOB_ID"
+fi
+exit "$status"

@@ -1,0 +1,6 @@
+#!/bin/bash
+# hosts.shrink for Slurm: ends the helper jobs of the hosts that are not needed any more.
+set -euo pipefail
+
+read -r -a helpers <<<"$ELASTICTRAIN_HOST_JOBS"
+[ ${#helpers[@]} = 0 ] || scancel "${helpers[@]}"

@@ -1,0 +1,15 @@
+#!/bin/sh
+# Stands for srun, blaunch, qrsh and flux exec in tests: whatever stands before the program is the tool's own, and every
+# host is this machine.
+echo "$(basename "$0") $*" >>"$FAKE_BATCH_LOG"
+while [ "$1" != "$FAKE_BATCH_PROGRAM" ]; do
+  case $1 in
+    *denied1*)
+      echo "srun: error: Unable to create step for job 42: Requested node configuration is not available" >&2
+      exit "${SLURM_EXIT_ERROR:-1}"
+      ;;
+  esac
+  shift
+done
+# As these tools do: the agent is a process elsewhere, and its exit status is the tool's.
+"$@"

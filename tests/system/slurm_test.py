@@ -1,0 +1,173 @@
+"""A real Slurm: batch scripts that start runs over several hosts, are told to leave, and come back."""
+
+import os
+
+import harness
+from harness import Case, Run, synthetic, wait_until
+from lab import Lab
+from slurm_lab import Slurm
+
+SCRIPT = os.path.realpath(os.path.join(os.path.dirname(__file__), "..", "..", "scripts", "hpc", "slurm.sh"))
+ENDED = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL")
+
+
+class BatchRun(Run):
+    """A run that scripts/hpc/slurm.sh starts in a job. Its records are read like those of any other run."""
+
+    def __init__(self, slurm, *options, **sections):
+        config = {"workers": {"min": 1}, "batch": {"per_worker": 16}, "audit": {"every_steps": 10},
+                  "trainer": synthetic(), **sections}
+        super().__init__(config)
+        self.slurm = slurm
+        self.options = options
+        self.output = os.path.join(self.directory, "job.out")
+        self.number = None
+
+    def start(self):
+        config = os.path.join(self.directory, "config.toml")
+        with open(config, "a") as file:
+            file.write(harness.toml({"checkpoint": {"directory": os.path.join(self.directory, "checkpoints"),
+                                                    "interval_steps": 50}}))
+        self.number = self.slurm.submit([SCRIPT, config], *self.options, output=self.output,
+                                        environment={**self.environment, "ELASTICTRAIN": harness.BINARY})
+        self.name = f"slurm-{self.number}"
+        return self
+
+    def text(self, stream=None):
+        try:
+            with open(self.output, errors="replace") as file:
+                return file.read()
+        except FileNotFoundError:
+            return ""
+
+    def signal_script(self, name):
+        """What `--signal=B:NAME@SECONDS` and a preemption send, without waiting for the time."""
+        self.slurm.run(["scancel", f"--signal={name}", "--batch", str(self.number)])
+
+    def wait_generation(self, world_size):
+        return wait_until(lambda: [g for g in self.events("generation") if int(g["world_size"]) == world_size], 60,
+                          f"a generation with {world_size} workers")
+
+    def wait_ended(self):
+        return self.slurm.wait_job(self.number, lambda job: job["JobState"] in ENDED)
+
+    def kill(self):
+        if self.number is not None and self.slurm.job(self.number)["JobState"] not in ENDED:
+            self.slurm.run(["scancel", str(self.number)])
+            self.slurm.wait_idle()
+        super().kill()
+
+
+class SlurmCase(Case):
+    @classmethod
+    def setUpClass(cls):
+        cls.lab = Lab(hosts=3, sshd_hosts=())
+        cls.addClassCleanup(cls.lab.close)
+        cls.lab.__enter__()
+        cls.slurm = Slurm(cls.lab).__enter__()
+
+    def assert_nothing_left(self):
+        self.slurm.wait_idle()
+        wait_until(lambda: not self.slurm.processes(), 10, "the end of all processes of the job")
+
+
+class InAJob(SlurmCase):
+    def script(self, text):
+        path = os.path.join(self.lab.directory, "job.sh")
+        with open(path, "w") as file:
+            file.write(f"#!/bin/bash\n{text}\n")
+        output = os.path.join(self.lab.directory, "job.out")
+        number = self.slurm.submit([path], "--nodes=3", "--ntasks-per-node=2", "--open-mode=truncate", output=output)
+        job = self.slurm.wait_job(number, lambda job: job["JobState"] in ENDED)
+        with open(output) as file:
+            return job, file.read()
+
+    def test_a_dry_run_names_the_job_with_its_hosts_and_how_they_are_reached(self):
+        job, text = self.script(f"{harness.BINARY} run --dry-run -- ./train")
+        self.assertEqual(job["ExitCode"], "0:0", text)
+        self.assertIn(f"job {job['JobId']} of slurm: 3 hosts with 6 slots (SLURM_TASKS_PER_NODE), agents by srun", text)
+        self.assertRegex(text, r"node1 +2 +\S*elastictrain agent")
+        self.assertRegex(text, r"node2 +2 +srun .*--nodelist=node2")
+        self.assertIn("6 workers to start with", text)
+
+    def test_check_tries_every_host_by_srun(self):
+        job, text = self.script(f"{harness.BINARY} check --np 6 -- ./train")
+        self.assertEqual(job["ExitCode"], "0:0", text)
+        for host in ("node1", "node2", "node3"):
+            self.assertRegex(text, rf"{host} .*good|{host} .*more slots than cores")
+        self.assert_nothing_left()
+
+    def test_a_scheduler_that_is_not_wanted_is_left_alone(self):
+        _, text = self.script(f"{harness.BINARY} run --dry-run --scheduler none -n 1 -- ./train")
+        self.assertNotIn("of slurm", text)
+        self.assertNotIn("srun", text)
+
+
+class GivesWay(SlurmCase):
+    def assert_comes_back(self, run, give_way):
+        """Trains on all hosts, leaves with a checkpoint and status 75, is requeued, and goes on where it was."""
+        run.wait_generation(3)
+        run.wait_more_steps(60)
+        give_way(run)
+        run.slurm.wait_job(run.number, lambda job: job["Restarts"] == "1" and job["JobState"] == "RUNNING")
+        self.assertEqual([int(end["exit_status"]) for end in run.events("run_closed")], [75])
+        run.wait_more_steps(20)
+        run.do("stop", run.name)
+        job = run.wait_ended()
+        self.assertEqual((job["JobState"], job["ExitCode"]), ("COMPLETED", "0:0"), run.text())
+        self.assert_nothing_left()
+        self.assert_audit_clean(run)
+        self.assert_steps_continue(run)
+
+    def test_a_notice_of_the_end_is_a_checkpoint_and_a_requeue(self):
+        with BatchRun(self.slurm, "--nodes=3", "--ntasks-per-node=1") as run:
+            self.assert_comes_back(run, lambda run: run.signal_script("USR1"))
+
+    def test_a_preemption_is_as_well(self):
+        def preempt(run):
+            for name in ("CONT", "TERM"):
+                run.slurm.run(["scancel", f"--signal={name}", "--full", str(run.number)])
+
+        with BatchRun(self.slurm, "--nodes=3", "--ntasks-per-node=1") as run:
+            self.assert_comes_back(run, preempt)
+
+
+class Grows(SlurmCase):
+    def test_beyond_its_job_by_a_helper_job_and_back(self):
+        scripts = os.path.dirname(SCRIPT)
+        hosts = {"expand": os.path.join(scripts, "slurm_expand.sh"), "shrink": os.path.join(scripts, "slurm_shrink.sh"),
+                 "shrink_after_ms": 500}
+        with BatchRun(self.slurm, "--nodes=2", "--ntasks-per-node=1", workers={"min": 1, "start": 2, "max": 3},
+                      hosts=hosts) as run:
+            run.wait_generation(2)
+            run.do("resize", run.name, 3)
+            run.wait_generation(3)
+            helper = run.number + 1
+            self.assertEqual(self.slurm.job(helper)["JobState"], "RUNNING")
+            run.wait_more_steps(20)
+            run.do("resize", run.name, 2)
+            self.slurm.wait_job(helper, lambda job: job["JobState"] == "CANCELLED")
+            run.wait_more_steps(20)
+            run.do("stop", run.name)
+            self.assertEqual(run.wait_ended()["ExitCode"], "0:0", run.text())
+            self.assert_nothing_left()
+            self.assert_audit_clean(run)
+            self.assert_steps_continue(run)
+
+
+class Goes(SlurmCase):
+    def test_on_without_a_host_that_fails(self):
+        with BatchRun(self.slurm, "--nodes=3", "--ntasks-per-node=1") as run:
+            run.wait_generation(3)
+            run.wait_more_steps(20)
+            self.slurm.run(["scancel", "--signal=KILL", f"{run.number}.0"])
+            run.wait_event("agent_lost")
+            run.wait_more_steps(50)
+            run.do("stop", run.name)
+            self.assertEqual(run.wait_ended()["ExitCode"], "0:0")
+            self.assert_nothing_left()
+            self.assert_audit_clean(run)
+
+
+if __name__ == "__main__":
+    harness.main()
