@@ -17,6 +17,7 @@ policy::RunnerSettings policy_settings(const PolicyConfig& config) {
   policy::RunnerSettings policy;
   policy.name = config.name;
   policy.parameters = policy_parameters(config, policy.name);
+  for (const std::string& name : config.beside) policy.companions.push_back({name, policy_parameters(config, name)});
   if (const auto watching = config.parameters.find("stragglers"); watching != config.parameters.end()) {
     policy.stragglers = watching->second;
   }
@@ -32,6 +33,7 @@ policy::ObserverSettings observer_settings(const RunConfig& config, const core::
   policy::ObserverSettings observer;
   observer.min_workers = settings.min_workers;
   observer.max_workers = settings.max_workers;
+  observer.hosts_can_be_had = !config.hosts.expand.empty();
   observer.batch = settings.batch;
   observer.base_batch = heuristics::plan_batch(settings.batch, settings.start_workers).global;
   observer.samples_total = static_cast<double>(config.policy.samples_total);

@@ -178,8 +178,10 @@ class SearchPolicy : public PerJobPolicy<SearchState> {
             "measuring", words("%.0f steps at %u workers before fewer are tried", steps, job.workers), {}};
         return;
       }
-      // At the best size measuring costs nothing, and small differences need it.
-      if (job.workers == best.workers && probe->improvement < 2 * settings_.tolerance && steps < kManySteps) {
+      // At the best of several sizes measuring costs nothing, and small differences need it. Of a first size it is not
+      // known whether it is any good.
+      if (sizes.size() > 1 && job.workers == best.workers && probe->improvement < 2 * settings_.tolerance &&
+          steps < kManySteps) {
         decision.reason = {"measuring",
                            words("%.0f of %.0f steps at %u workers before %u are tried", steps, kManySteps, job.workers,
                                  probe->workers),

@@ -53,7 +53,8 @@ PolicySpec adasgd_policy() {
           [](const Parameters& parameters) {
             return std::make_unique<AdaSgd>(number(parameters, "until_step"), number(parameters, "above_workers"),
                                             text(parameters, "averaging"));
-          }};
+          },
+          false};
 }
 
 }  // namespace elastictrain::heuristics

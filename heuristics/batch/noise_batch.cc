@@ -190,7 +190,8 @@ PolicySpec noise_batch_policy() {
         settings.max_per_worker = whole(parameters, "max_per_worker");
         settings.epoch_samples = number(parameters, "epoch_samples");
         return std::make_unique<NoiseBatch>(settings);
-      }};
+      },
+      false};
 }
 
 }  // namespace elastictrain::heuristics

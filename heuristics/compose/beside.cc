@@ -25,10 +25,11 @@ bool is_quiet(const JobDecision& decision) {
   return !decision.changes() && (decision.reason.code == "none_slow" || decision.reason.code == "off");
 }
 
-void add(JobDecision& own, JobDecision& other) {
-  if (own.reason.code == "fixed" && !is_quiet(other)) {
+void add(JobDecision& own, JobDecision& other, Told of_other) {
+  const bool quiet = of_other == Told::kChanges ? !other.changes() : is_quiet(other);
+  if (own.reason.code == "fixed" && !quiet) {
     own.reason = std::move(other.reason);  // a fixed size is not worth a word either
-  } else if (!is_quiet(other)) {
+  } else if (!quiet) {
     own.reason.code += "+" + other.reason.code;
     own.reason.text += (own.reason.text.empty() ? "" : "; ") + other.reason.text;
     own.reason.numbers.insert(own.reason.numbers.end(), other.reason.numbers.begin(), other.reason.numbers.end());
@@ -44,8 +45,8 @@ void add(JobDecision& own, JobDecision& other) {
 
 class Beside final : public Policy {
  public:
-  Beside(std::unique_ptr<Policy> first, std::unique_ptr<Policy> second)
-      : first_(std::move(first)), second_(std::move(second)) {}
+  Beside(std::unique_ptr<Policy> first, std::unique_ptr<Policy> second, Told of_second)
+      : first_(std::move(first)), second_(std::move(second)), of_second_(of_second) {}
   std::unique_ptr<PolicyState> initial_state() const override {
     return std::make_unique<Both>(first_->initial_state(), second_->initial_state());
   }
@@ -53,19 +54,22 @@ class Beside final : public Policy {
     auto& both = static_cast<Both&>(state);
     Decision own = first_->decide(view, *both.first, rng);
     Decision other = second_->decide(view, *both.second, rng);
-    for (std::size_t i = 0; i < own.jobs.size() && i < other.jobs.size(); ++i) add(own.jobs[i], other.jobs[i]);
+    for (std::size_t i = 0; i < own.jobs.size() && i < other.jobs.size(); ++i) {
+      add(own.jobs[i], other.jobs[i], of_second_);
+    }
     return own;
   }
 
  private:
   std::unique_ptr<Policy> first_;
   std::unique_ptr<Policy> second_;
+  Told of_second_;
 };
 
 }  // namespace
 
-std::unique_ptr<Policy> beside(std::unique_ptr<Policy> first, std::unique_ptr<Policy> second) {
-  return std::make_unique<Beside>(std::move(first), std::move(second));
+std::unique_ptr<Policy> beside(std::unique_ptr<Policy> first, std::unique_ptr<Policy> second, Told of_second) {
+  return std::make_unique<Beside>(std::move(first), std::move(second), of_second);
 }
 
 }  // namespace elastictrain::heuristics

@@ -105,6 +105,7 @@ PolicySpec interference_policy() {
        "what to go over to"},
       {"root", 1.0, 0, std::numeric_limits<std::uint32_t>::max(), {}, "rank at the centre of a star"}};
   spec.make = [](const Parameters& parameters) { return std::make_unique<InterferencePolicy>(parameters); };
+  spec.decides_size = false;
   return spec;
 }
 

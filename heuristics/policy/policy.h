@@ -54,6 +54,7 @@ struct PolicySpec {
   std::string help;  // one line
   std::vector<ParameterSpec> parameters;
   std::function<std::unique_ptr<Policy>(const Parameters&)> make;  // of complete, checked parameters
+  bool decides_size = true;  // false: it can stand beside one that does
 };
 
 // In the order in which help shows them.

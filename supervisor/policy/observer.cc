@@ -141,6 +141,7 @@ heuristics::ClusterView Observer::take(const core::RunView& run, double now_s) {
                           leaving});
     if (!leaving) job.reachable += agent.slots;
   }
+  if (settings_.hosts_can_be_had) job.reachable = std::max(job.reachable, settings_.max_workers);
   job.name = run.run_name;
   job.workers = run.world_size;
   job.target = run.target_size;

@@ -25,6 +25,7 @@ struct HostClass {
 struct ObserverSettings {
   std::uint32_t min_workers = 1;
   std::uint32_t max_workers = 1;
+  bool hosts_can_be_had = false;  // beyond those there are, up to max_workers
   heuristics::BatchRule batch;
   std::uint64_t base_batch = 0;
   double samples_total = 0;          // 0: no end is known

@@ -77,6 +77,11 @@ std::unique_ptr<heuristics::Policy> make_policy(const RunnerSettings& settings,
     size = heuristics::with_hysteresis(std::move(size), settings.hysteresis, settings.hysteresis_views);
   }
   if (settings.cool_down_s > 0) size = heuristics::with_cool_down(std::move(size), settings.cool_down_s);
+  for (const Companion& companion : settings.companions) {
+    const heuristics::PolicySpec* other = heuristics::find_policy(companion.name);
+    if (other == nullptr) panic("a policy was named that there is not");
+    size = heuristics::beside(std::move(size), other->make(companion.parameters), heuristics::Told::kChanges);
+  }
   return heuristics::beside(std::move(size), watcher->make(watching.parameters));
 }
 
@@ -110,7 +115,7 @@ bool Runner::is_fixed() const {
                     action->second != heuristics::Value(std::string("none"));
   const bool is_outside = !settings_.outside.library.empty() || !settings_.outside.program.empty();
   const bool follows_noise = settings_.learning_rate == heuristics::LearningRateRule::kAdaScale;
-  return settings_.name == kFixed && !is_outside && !acts && !follows_noise;
+  return settings_.name == kFixed && settings_.companions.empty() && !is_outside && !acts && !follows_noise;
 }
 
 bool Runner::has_news() const {

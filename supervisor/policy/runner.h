@@ -27,9 +27,16 @@
 
 namespace elastictrain::policy {
 
+// A policy that decides on other things than the size.
+struct Companion {
+  std::string name;
+  heuristics::Parameters parameters;  // complete and checked
+};
+
 struct RunnerSettings {
   std::string name = "fixed";
   heuristics::Parameters parameters;  // complete and checked
+  std::vector<Companion> companions;
   heuristics::Parameters stragglers;  // of the policy that watches the workers; empty: as it says itself
   double interval_s = 1;
   double cool_down_s = 0;              // between two changes of the size that the policy wishes
@@ -41,7 +48,8 @@ struct RunnerSettings {
   ObserverSettings observer;
 };
 
-// The policy that decides on the size (the named one, if none is given), with the watch over slow workers beside it.
+// The policy that decides on the size (the named one, if none is given), with its companions and the watch over slow
+// workers beside it.
 std::unique_ptr<heuristics::Policy> make_policy(const RunnerSettings& settings,
                                                 std::unique_ptr<heuristics::Policy> for_size = nullptr);
 

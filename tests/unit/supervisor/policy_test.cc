@@ -148,6 +148,14 @@ TEST_CASE("hosts have the price of their class, and every process is paid for") 
   CHECK(view.jobs[0].cost == doctest::Approx(2 * 1 + 1 * 3));
 }
 
+TEST_CASE("where hosts can be had, as many workers are within reach as the run may have") {
+  auto settings = settings_of_three();
+  settings.max_workers = 20;
+  CHECK(Observer(settings).take(run_of_three(), 0).jobs[0].reachable == 6);
+  settings.hosts_can_be_had = true;
+  CHECK(Observer(settings).take(run_of_three(), 0).jobs[0].reachable == 20);
+}
+
 TEST_CASE("patterns of host names") {
   CHECK(fits_pattern("gpu-12", "gpu-*"));
   CHECK(fits_pattern("gpu-12", "*12"));
@@ -345,6 +353,23 @@ TEST_CASE("a decision that says the same as before is no news, and a run that ch
   changing.phase = core::RunPhase::kChanging;
   CHECK_FALSE(runner.consider(changing, 9).has_value());
   CHECK(runner.last_reason().text == "size 3 is right");
+}
+
+TEST_CASE("a strategy of synchronization is decided beside a fixed size") {
+  RunnerSettings settings;
+  settings.observer = settings_of_three();
+  const auto* adasgd = heuristics::find_policy("adasgd");
+  settings.companions = {{"adasgd", heuristics::check_parameters(*adasgd, {{"above_workers", 2.0}}).parameters}};
+  Runner runner(settings);
+  CHECK_FALSE(runner.is_fixed());
+  auto run = run_of_three();
+  run.synchronization = protocol::Synchronization::kGradients;
+  const auto considered = runner.consider(run, 1);
+  REQUIRE(considered.has_value());
+  CHECK(considered->is_news);
+  CHECK(considered->decision.synchronization == "averaging");
+  CHECK(considered->decision.reason.code == "large");
+  CHECK(considered->events.size() == 1);
 }
 
 TEST_CASE("a run of fixed size is observed now and then, and nothing is decided") {

@@ -150,6 +150,30 @@ TEST_CASE("one record of the whole state says what all the records before it sai
   }
 }
 
+TEST_CASE("numbers that damaged records name are never given out again") {
+  JournalReplay replay;
+  replay.take(
+      R"({"event":"run_state","generation":7,"issued":3,"plan":9,"plan_members":[12],"committed":true,"last_agent":1,)"
+      R"("last_worker":2,"agents":[5],"hosts":["A"],"slots":[2],"workers":[4],"worker_agents":[5],"worker_slots":[0],)"
+      R"("members":[4,8],"lineage":[2,6,4,1000],"first_steps":[1,10,20,30]})");
+  const core::Resumed run = replay.result();
+  CHECK(run.generation == 7);
+  CHECK(run.issued == 1000);
+  CHECK(run.last_agent == 5);
+  CHECK(run.last_worker == 12);
+  REQUIRE(run.lineage.size() == 3);
+  CHECK(run.lineage[1].generation == 6);
+  CHECK(run.lineage[2].generation == 1000);
+  replay.take(R"({"event":"journal_gap","lost":18446744073709551615})");
+  replay.take(R"({"event":"journal_gap","lost":9007199254740992})");
+  replay.take(R"({"event":"journal_gap","lost":9007199254740992})");
+  const core::Resumed later = replay.result();
+  CHECK(later.issued > run.issued);
+  CHECK(later.last_worker > run.last_worker);
+  CHECK(later.last_worker < UINT32_MAX);
+  CHECK(later.last_agent < UINT32_MAX);
+}
+
 TEST_CASE("a record that is no state changes nothing") {
   JournalReplay replay;
   replay.take(R"({"event":"run_opened","start_workers":2})");

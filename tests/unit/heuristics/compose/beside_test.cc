@@ -81,6 +81,25 @@ TEST_CASE("beside a fixed size only the watcher has something to say") {
   CHECK(both(fixed, quiet()).reason.code == "fixed");
 }
 
+TEST_CASE("a companion is heard when it changes something, and not with what it finds in every view") {
+  JobDecision idle;
+  idle.reason = {"gradients", "s-sgd after 7 steps", {}};
+  JobDecision switches = idle;
+  switches.synchronization = "averaging";
+  const auto with = [](JobDecision other) {
+    const auto policy = beside(std::make_unique<Counts>(size(3)), std::make_unique<Counts>(std::move(other)), Told::kChanges);
+    const auto state = policy->initial_state();
+    Rng rng(1);
+    ClusterView view;
+    view.jobs.resize(1);
+    return policy->decide(view, *state, rng).jobs.at(0);
+  };
+  CHECK(with(idle).reason.code == "grow");
+  CHECK(with(switches).reason.code == "grow+gradients");
+  CHECK(with(switches).synchronization == "averaging");
+  CHECK(with(switches).workers == 4);
+}
+
 TEST_CASE("each keeps a state of its own, also in a copy") {
   const auto policy = beside(std::make_unique<Counts>(size(0)), std::make_unique<Counts>(quiet()));
   const auto state = policy->initial_state();

@@ -39,6 +39,8 @@ TEST_CASE("epochs: one batch gives a constant, noise that runs the wrong way no 
   CHECK(EpochsModel::fit(EpochsForm::kNoise, {{100, 12}})->epochs(3200) == Approx(12));
   CHECK(EpochsModel::fit(EpochsForm::kNoise, {{100, 12}, {200, 11.9}})->epochs(3200) == Approx(11.95).epsilon(0.001));
   CHECK_FALSE(EpochsModel::fit(EpochsForm::kNoise, {}));
+  // The paper's line falls with the root of the batch, below nothing at last: a tenth of what was measured is left.
+  CHECK(EpochsModel::fit(EpochsForm::kPaper, {{16, 10}, {64, 4}})->epochs(100'000) == Approx(0.4));
 }
 
 TEST_CASE("time is steps times step time, and cost is time times the price") {

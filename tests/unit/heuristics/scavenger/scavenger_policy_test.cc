@@ -126,6 +126,67 @@ TEST_CASE("a size that is never reached is left out of the search, and not asked
   CHECK(run.last.code == "settled");
 }
 
+TEST_CASE("only sizes that the batch leaves samples for, and that hosts have room for, are searched") {
+  auto model = job_of(16);
+  model.job.batch.max_global = 320;  // ten workers of 32, then growing stops
+  model.job.batch.at_limit = AtLimit::kStop;
+  const auto fastest = [&] {
+    return run_batch_job(*make_policy(scavenger_policy(), {{"goal", std::string("fastest")}}), model, 3000);
+  };
+  const auto run = fastest();
+  CHECK(run.job.workers == 10);
+  for (const auto& [workers, batch] : run.settings) CHECK(workers <= 10);
+  model.job.reachable = 6;
+  CHECK(fastest().job.workers == 6);
+}
+
+TEST_CASE("without a noise scale the batch stays, also where it may be varied") {
+  auto model = job_of(8);
+  const auto run = run_batch_job(
+      *make_policy(scavenger_policy(),
+                   {{"goal", std::string("fastest")}, {"vary_batch", true}, {"max_per_worker", 256.0}, {"sizes", 2.0}}),
+      model, 2000);
+  CHECK(run.last.code == "settled");
+  const auto before = run.settings.back().second;
+  CHECK(run.job.batch.per_worker == before);
+  CHECK(run.settings.size() <= 5);  // the search's own four, and a last change of workers
+}
+
+TEST_CASE("a gain below the tolerance is left alone") {
+  const Parameters parameters{{"goal", std::string("cheapest")}, {"tolerance", 1.0}};
+  const auto run = run_batch_job(*make_policy(scavenger_policy(), parameters), job_of(16), 3000);
+  CHECK(run.last.code == "settled");
+  CHECK(run.job.workers == 16);  // where the search ends; the cheapest is 1
+}
+
+TEST_CASE("when the limits change the search begins again") {
+  const auto policy = make_policy(scavenger_policy(), {{"goal", std::string("fastest")}, {"steps_per_point", 1.0}});
+  const auto state = policy->initial_state();
+  Rng rng(1);
+  ClusterView view;
+  JobView job = job_of(4).job;
+  const auto look = [&] {
+    view.now_s += 10;
+    job.global_batch = 32 * job.workers;
+    job.intervals = {{.begin_s = view.now_s - 10 * step_s(job.workers, 32),
+                      .end_s = view.now_s,
+                      .workers = job.workers,
+                      .steps = 10,
+                      .global_batch = job.global_batch}};
+    view.jobs = {job};
+    const JobDecision decision = policy->decide(view, *state, rng).jobs.at(0);
+    job.workers = job.target = decision.workers.value_or(job.workers);
+    return decision.reason.code;
+  };
+  for (int i = 0; i < 20; ++i) look();
+  CHECK(look() == "settled");
+  job.max_workers = 8;
+  CHECK(look() == "searching");
+  for (int i = 0; i < 20; ++i) look();
+  CHECK(look() == "settled");
+  CHECK(job.workers == 8);
+}
+
 TEST_CASE("once settled it stays, also with 10 % noise") {
   auto model = job_of(16);
   model.noise = 0.1;
