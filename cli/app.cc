@@ -82,6 +82,7 @@ void add_commands(CLI::App& app, Invocation& invocation) {
   add_worker(app, invocation);
   add_completion(app, invocation);
   add_agent(app, invocation);
+  add_nccl_id(app, invocation);
 }
 
 std::unique_ptr<CLI::App> make_app(Invocation& invocation) {

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <fstream>
-#include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <type_traits>
 
 #include "supervisor/audit_file.h"
 #include "supervisor/protocol/names.h"
@@ -16,16 +16,27 @@ using Json = nlohmann::json;
 
 constexpr std::size_t kMostLineage = 256;
 
+// Beyond these a number is damage: no run gets there, and what follows it must still fit its type.
+constexpr std::uint64_t kMostNumber = std::uint64_t{1} << 53;
+constexpr std::uint32_t kMostSmall = std::uint32_t{1} << 31;
+
+template <class Number>
+void skip(Number& used, std::uint64_t lost) {
+  if (used < kMostSmall) used += static_cast<Number>(std::min<std::uint64_t>(lost, kMostSmall));
+}
+
 }  // namespace
 
-// One line, read with care: a field that is missing or of another type has its default.
+// One line, read with care: a field that is missing, of another type or damaged has its default.
 class JournalReplay::Record {
  public:
   explicit Record(Json json) : json_(std::move(json)) {}
 
   std::uint64_t number(const char* name) const {
     const auto found = json_.find(name);
-    return found != json_.end() && found->is_number_unsigned() ? found->get<std::uint64_t>() : 0;
+    if (found == json_.end() || !found->is_number_unsigned()) return 0;
+    const auto value = found->get<std::uint64_t>();
+    return value <= kMostNumber ? value : 0;
   }
   std::uint32_t small(const char* name) const { return to_small(number(name)); }
   double real(const char* name, double otherwise) const {
@@ -83,7 +94,7 @@ class JournalReplay::Record {
 
  private:
   static std::uint32_t to_small(std::uint64_t number) {
-    return number <= std::numeric_limits<std::uint32_t>::max() ? static_cast<std::uint32_t>(number) : 0;
+    return number <= kMostSmall ? static_cast<std::uint32_t>(number) : 0;
   }
   Json json_;
 };
@@ -342,9 +353,9 @@ void JournalReplay::state_lost(const Record&) {
 // asked.
 void JournalReplay::gap(const Record& record) {
   const std::uint64_t lost = record.number("lost");
-  state_.last_agent += static_cast<std::uint32_t>(lost);
-  state_.last_worker += lost;
-  state_.issued += lost;
+  skip(state_.last_agent, lost);
+  skip(state_.last_worker, lost);
+  skip(state_.issued, lost);
   state_.gap = true;
 }
 
@@ -353,7 +364,7 @@ void JournalReplay::whole_state(const Record& record) {
   if (!record.has("issued")) return;
   State state;
   state.generation = record.generation();
-  state.issued = std::max(record.number("issued"), state.generation);  // a damaged record may hold less
+  state.issued = record.number("issued");
   state.now = {record.workers("members"), record.numbers("shares"), record.real("learning_rate_factor", 1.0),
                record.synchronization("synchronization"), 0};
   const auto finished = record.workers("finished");
@@ -362,12 +373,7 @@ void JournalReplay::whole_state(const Record& record) {
   state.target_reason = record.text("target_reason");
   state.reshared = record.reshared();
   state.last_agent = record.small("last_agent");
-  state.last_worker = record.number("last_worker");
-  const auto generations = record.numbers("lineage");
-  const auto first_steps = record.numbers("first_steps");
-  for (std::size_t i = 0; i < std::min(generations.size(), first_steps.size()); ++i) {
-    state.lineage.push_back({generations[i], first_steps[i]});
-  }
+  state.last_worker = record.small("last_worker");
   take_roster(record, state);
   state.open_fence = record.has("fence");
   state.halted = record.workers("halted");
@@ -378,6 +384,11 @@ void JournalReplay::whole_state(const Record& record) {
     if (record.flag("committed")) state.committed = plan;
   }
   state_ = std::move(state);
+  const auto generations = record.numbers("lineage");
+  const auto first_steps = record.numbers("first_steps");
+  for (std::size_t i = 0; i < std::min(generations.size(), first_steps.size()); ++i) {
+    remember(generations[i], first_steps[i]);
+  }
 }
 
 void JournalReplay::take_roster(const Record& record, State& state) {
@@ -404,6 +415,25 @@ void JournalReplay::take_roster(const Record& record, State& state) {
 
 void JournalReplay::end(const Record&) {
   state_.ended = true;
+}
+
+// A damaged record may name what no other one gave out; nothing that was named is given out again.
+void JournalReplay::raise_highest(core::Resumed& resumed) const {
+  const auto raise = [](auto& highest, std::uint64_t number) {
+    highest = static_cast<std::decay_t<decltype(highest)>>(std::max<std::uint64_t>(highest, number));
+  };
+  const auto raise_workers = [&](const auto& ids) {
+    for (const WorkerId id : ids) raise(resumed.last_worker, id.value);
+  };
+  raise(resumed.issued, resumed.generation);
+  if (!state_.plans.empty()) raise(resumed.issued, state_.plans.rbegin()->first);
+  raise(resumed.issued, state_.committed.value_or(0));
+  if (!resumed.lineage.empty()) raise(resumed.issued, resumed.lineage.back().generation);
+  if (!state_.agents.empty()) raise(resumed.last_agent, state_.agents.rbegin()->first.value);
+  if (!state_.workers.empty()) raise(resumed.last_worker, state_.workers.rbegin()->first.value);
+  raise_workers(resumed.members);
+  raise_workers(resumed.unsettled_members);
+  raise_workers(resumed.finished);
 }
 
 core::Resumed JournalReplay::result() const {
@@ -434,6 +464,7 @@ core::Resumed JournalReplay::result() const {
   resumed.finished.assign(state_.finished.begin(), state_.finished.end());
   resumed.last_agent = state_.last_agent;
   resumed.last_worker = state_.last_worker;
+  raise_highest(resumed);
   return resumed;
 }
 

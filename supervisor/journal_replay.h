@@ -109,6 +109,7 @@ class JournalReplay {
   static void take_roster(const Record& record, State& state);
   Agent* agent_on(const std::string& host, AgentId* id = nullptr);
   void remember(Generation generation, Step first_step);
+  void raise_highest(core::Resumed& resumed) const;
 
   State state_;
   std::uint64_t records_ = 0;

@@ -20,7 +20,6 @@ using std::chrono::milliseconds;
 constexpr milliseconds kAgentsEnd{3'000};     // beyond the grace
 constexpr milliseconds kProcessesEnd{5'000};  // after TERM and KILL
 constexpr milliseconds kAnswersEnd{2'000};
-constexpr std::chrono::seconds kRejectionPeriod{1};
 
 // Every agent is a connection; the default soft limit of 1,024 descriptors is not enough for a thousand of them.
 void raise_descriptor_limit() {

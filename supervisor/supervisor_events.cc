@@ -1,5 +1,6 @@
 // What agents, hosts, users and timers say, into events of the core.
 #include <csignal>
+#include <type_traits>
 #include <utility>
 
 #include "supervisor/control/control_request.h"
@@ -11,11 +12,6 @@ namespace {
 
 constexpr std::chrono::seconds kRejectionPeriod{1};
 constexpr std::size_t kMaxWaitingRequests = 256;
-
-template <class... Handlers>
-struct Overloaded : Handlers... {
-  using Handlers::operator()...;
-};
 
 }  // namespace
 
@@ -53,8 +49,11 @@ void Supervisor::Impl::agent_lost(AgentId agent, const std::string& reason, core
 }
 
 void Supervisor::Impl::agent_said(AgentId agent, protocol::AgentUp message) {
-  const auto ignore_second_hello = [](protocol::AgentHello&) {};
-  std::visit(Overloaded{ignore_second_hello, [&](auto& content) { on(agent, content); }}, message);
+  const auto take = [&](auto& content) {
+    constexpr bool is_second_hello = std::is_same_v<std::decay_t<decltype(content)>, protocol::AgentHello>;
+    if constexpr (!is_second_hello) on(agent, content);
+  };
+  std::visit(take, message);
 }
 
 // An agent may speak for its own workers only.

@@ -8,6 +8,7 @@
 
 #include "cli/commands/check_hosts.h"
 #include "cli/commands/command.h"
+#include "cli/commands/gpu_report.h"
 #include "cli/commands/run_flags.h"
 #include "cli/commands/run_parts.h"
 #include "cli/config/contradictions.h"
@@ -118,7 +119,8 @@ Result<std::vector<launcher::Host>> discover(const RunConfig& config, const RunP
 
 int check_plan(const LoadedConfig& loaded, RunPlan plan) {
   std::cout << render_settings(loaded, plan) << "\n"
-            << render_sizes(plan.settings) << "\n"
+            << render_sizes(plan.settings) << (plan.allocation ? describe_allocation(loaded.config, plan) + "\n" : "")
+            << "\n"
             << render_deadlines(loaded.config) << std::endl;
   if (!loaded.config.hosts.discover.empty()) {
     auto hosts = discover(loaded.config, plan);
@@ -133,7 +135,7 @@ int check_plan(const LoadedConfig& loaded, RunPlan plan) {
     std::cerr << "elastictrain check: " << reports.error().message << "\n";
     return reports.error().code == ErrorCode::kInvalid ? kExitConfig : kExitUnavailable;
   }
-  std::cout << render_hosts(*reports);
+  std::cout << render_hosts(*reports) << "\n" << render_gpus(loaded.config.network.interface);
   const bool all =
       std::all_of(reports->begin(), reports->end(), [](const HostReport& report) { return report.reached; });
   return all && !reports->empty() ? kExitSuccess : kExitUnavailable;
@@ -148,7 +150,8 @@ int check_command(const RunFlags& flags, const std::vector<std::string>& program
   }
   std::error_code ignored;
   const auto& good = std::get<LoadedConfig>(loaded);
-  auto plan = make_plan(good.config, {environment, std::filesystem::current_path(ignored).string(), "check"});
+  auto plan =
+      make_plan(good.config, {environment, std::filesystem::current_path(ignored).string(), "check", environment});
   if (plan.ok()) return check_plan(good, std::move(*plan));
   std::cerr << "elastictrain check: " << plan.error().message << "\n";
   return kExitConfig;

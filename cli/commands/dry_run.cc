@@ -79,7 +79,9 @@ std::string render_dry_run(const RunConfig& config, const RunPlan& plan, const l
   std::string text = "run " + settings.run_name + ": " + std::to_string(settings.start_workers) +
                      " workers to start with (" + std::to_string(settings.min_workers) + " to " +
                      std::to_string(settings.max_workers) + "), batch " + std::to_string(settings.batch.per_worker) +
-                     " per worker\n\nhosts\n";
+                     " per worker\n";
+  if (plan.allocation) text += describe_allocation(config, plan) + "\n";
+  text += "\nhosts\n";
   Table hosts({{"host"}, {"slots", Align::kRight}, {"agent"}});
   for (const launcher::Host& host : plan.hosts) {
     hosts.add_row({host.name, std::to_string(host.slots), shell_words(launcher.command_line(host.name))});

@@ -25,8 +25,8 @@ SupervisorOptions supervisor_options(const RunConfig& config, const RunPlan& pla
   options.agent_connect_timeout_ms = config.launcher.connect_timeout_ms;
   options.time_limit_ms = config.timeouts.time_limit_s * 1000;
   options.interface = config.network.interface;
-  options.forward_signals = forwarded_signals(config.signals);
-  options.usr1_drains = config.signals.usr1 == Usr1Choice::kDrain;
+  options.forward_signals = forwarded_signals(config.signals, plan.usr1_drains);
+  options.usr1_drains = plan.usr1_drains;
   options.notice_probe = config.preemption.probe;
   options.notice_probe_ms = config.preemption.probe_interval_ms;
   return options;
@@ -65,15 +65,51 @@ int LiveRun::run() {
   auto output = RunOutput::open(config_.log, plan_.settings.max_workers);
   if (!output.ok()) return report(output.error(), kExitConfig);
   output_ = std::move(*output);
-  auto launcher = make_launcher(io_, config_, plan_, [this](const launcher::LaunchEnded& ended) {
+  const auto told = [this](const launcher::LaunchEnded& ended) {
     if (supervisor_ != nullptr) supervisor_->launch_ended(ended);
+  };
+  auto launcher = make_launcher(io_, config_, plan_, told, [this](const std::string& host) {
+    return elastic_ == nullptr ? std::string() : elastic_->job_of(host);
   });
   if (!launcher.ok()) return report(launcher.error(), kExitConfig);
-  const auto hosts = make_host_source(io_, config_, plan_);
+  const auto hosts = make_hosts();
   supervisor_ = std::make_unique<Supervisor>(io_, options(std::move(*directory)), **launcher, *hosts);
   const int status = supervise();
   supervisor_.reset();
   return status;
+}
+
+std::unique_ptr<launcher::HostSource> LiveRun::make_hosts() {
+  auto hosts = make_host_source(io_, config_, plan_);
+  if (config_.hosts.expand.empty()) return hosts;
+  launcher::ElasticHostsOptions options;
+  options.expand = config_.hosts.expand;
+  options.shrink = config_.hosts.shrink;
+  options.job = plan_.settings.run_name;
+  options.timeout = std::chrono::milliseconds(config_.hosts.expand_timeout_ms);
+  options.settings.can_expand = true;
+  options.settings.can_shrink = !config_.hosts.shrink.empty();
+  options.settings.shrink_after = std::chrono::milliseconds(config_.hosts.shrink_after_ms);
+  auto elastic = std::make_unique<launcher::ElasticHosts>(
+      io_, std::move(hosts), std::move(options), [this] { return demand(); },
+      [this](const std::string& text) { output_->say("elastictrain: " + text); });
+  elastic_ = elastic.get();
+  return elastic;
+}
+
+// Nothing before the first hosts are known, and nothing more once the run leaves.
+std::optional<launcher::HostDemand> LiveRun::demand() const {
+  if (supervisor_ == nullptr) return std::nullopt;
+  const core::RunView view = supervisor_->figures().view;
+  const bool over = view.phase == core::RunPhase::kStopping || view.phase == core::RunPhase::kEnded;
+  if (over || view.agents.empty()) return std::nullopt;
+  launcher::HostDemand demand;
+  demand.wanted_slots = view.target_size + plan_.settings.spares;
+  for (const core::AgentView& agent : view.agents) {
+    const bool usable = agent.phase != core::AgentPhase::kDown && agent.phase != core::AgentPhase::kDraining;
+    demand.hosts.push_back({agent.host, usable ? agent.slots : 0, agent.workers});
+  }
+  return demand;
 }
 
 // Later: whoever asks may be in the middle of what the supervisor tells.
@@ -109,6 +145,7 @@ int LiveRun::supervise() {
   output_->say("elastictrain: run " + name + " " + beginning() + "; beside it: elastictrain status " + name);
   const int status = supervisor_->run();
   signals.stop();
+  if (elastic_ != nullptr) elastic_->give_all_back();
   output_->say(summary_.render(status));
   output_->close();
   return status;

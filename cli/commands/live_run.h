@@ -8,12 +8,14 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "cli/commands/resume.h"
 #include "cli/commands/run_plan.h"
 #include "cli/output/run_output.h"
 #include "cli/output/summary.h"
+#include "launcher/elastic_hosts.h"
 #include "supervisor/supervisor.h"
 
 namespace elastictrain::cli {
@@ -35,6 +37,8 @@ class LiveRun {
  private:
   SupervisorOptions options(std::string directory);
   int supervise();
+  std::unique_ptr<launcher::HostSource> make_hosts();
+  std::optional<launcher::HostDemand> demand() const;
   int report(const Error& error, int status) const;
   std::string beginning() const;
 
@@ -46,6 +50,7 @@ class LiveRun {
   std::unique_ptr<RunOutput> output_;
   Summary summary_;
   std::function<void(const std::string& event, const Summary::Fields& fields)> watcher_;
+  launcher::ElasticHosts* elastic_ = nullptr;  // the host source, where it can grow
   std::unique_ptr<Supervisor> supervisor_;
 };
 

@@ -2,18 +2,21 @@
 
 #include <utility>
 
-#include "cli/commands/run_plan.h"
-
 namespace elastictrain::cli {
 
 launcher::Capabilities MixedLauncher::capabilities() const {
-  launcher::Capabilities both = elsewhere_->capabilities();
-  both.name = here_->capabilities().name + " and " + both.name;
-  return both;
+  launcher::Capabilities all = ways_.back().launcher->capabilities();
+  std::string names;
+  for (const Way& way : ways_) names += (names.empty() ? "" : " and ") + way.launcher->capabilities().name;
+  all.name = names;
+  return all;
 }
 
 launcher::Launcher& MixedLauncher::in_charge_of(const std::string& host) const {
-  return is_this_host(host) ? *here_ : *elsewhere_;
+  for (const Way& way : ways_) {
+    if (way.serves(host)) return *way.launcher;
+  }
+  return *ways_.back().launcher;
 }
 
 void MixedLauncher::launch(launcher::AgentSpec spec) {

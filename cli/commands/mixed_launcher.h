@@ -1,10 +1,13 @@
-// Purpose: this machine by fork and exec, the others by ssh, in one run.
+// Purpose: several ways to reach hosts in one run: this machine by fork and exec, the hosts of an allocation by the
+// batch system's tool, the others by ssh.
 // Thread: as Launcher. Failure: that of the launcher in charge of the host.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "launcher/launcher.h"
 
@@ -12,8 +15,13 @@ namespace elastictrain::cli {
 
 class MixedLauncher : public launcher::Launcher {
  public:
-  MixedLauncher(std::unique_ptr<Launcher> here, std::unique_ptr<Launcher> elsewhere)
-      : here_(std::move(here)), elsewhere_(std::move(elsewhere)) {}
+  struct Way {
+    std::function<bool(const std::string& host)> serves;
+    std::unique_ptr<Launcher> launcher;
+  };
+
+  // The first way that serves a host is in charge of it; the last one serves every host.
+  explicit MixedLauncher(std::vector<Way> ways) : ways_(std::move(ways)) {}
 
   launcher::Capabilities capabilities() const override;
   void launch(launcher::AgentSpec spec) override;
@@ -23,8 +31,7 @@ class MixedLauncher : public launcher::Launcher {
  private:
   Launcher& in_charge_of(const std::string& host) const;
 
-  std::unique_ptr<Launcher> here_;
-  std::unique_ptr<Launcher> elsewhere_;
+  std::vector<Way> ways_;
   std::map<AgentId, Launcher*> owners_;
 };
 

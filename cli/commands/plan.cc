@@ -144,7 +144,8 @@ OrStatus<RunConfig> load(const PlanFlags& flags, const std::vector<std::string>&
 }
 
 OrStatus<Measured> gather(const PlanFlags& flags, const RunConfig& config, const std::string& journal) {
-  const PlanInputs inputs{process_environment(), std::filesystem::current_path().string(), kCommand};
+  const auto environment = process_environment();
+  const PlanInputs inputs{environment, std::filesystem::current_path().string(), kCommand, environment};
   if (journal.empty() && flags.profile.empty()) return measure(config, inputs);
   Measured measured;
   auto profile = journal.empty() ? read_profile_file(flags.profile) : profile_of_journal(journal);

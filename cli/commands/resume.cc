@@ -144,7 +144,7 @@ Choice resume_recorded(const RunFlags& flags) {
   const auto start = start_of(*record, config);
   if (!start.ok()) return failed(start.error());
   config.name = *name;
-  return RunChoice{std::move(config), {recorded->variables, recorded->directory, *name}, *start};
+  return RunChoice{std::move(config), {recorded->variables, recorded->directory, *name, process_environment()}, *start};
 }
 
 std::string differs_text(const std::string& name, const std::string& directory,
@@ -167,7 +167,7 @@ Choice choose_given(const RunFlags& flags, const std::vector<std::string>& progr
     if (!name.ok()) return failed(name.error());
     config.name = std::move(*name);
   }
-  choice.inputs = {environment, current_directory(), default_name(config)};
+  choice.inputs = {environment, current_directory(), default_name(config), environment};
   if (config.name.empty()) return choice;
   const auto directory = run_directory_of(config.name);
   if (!directory.ok()) return failed(directory.error());

@@ -8,13 +8,37 @@
 
 namespace elastictrain::cli {
 
-Result<std::unique_ptr<launcher::Launcher>> make_launcher(asio::io_context& io, const RunConfig& config,
-                                                          const RunPlan& plan, launcher::LaunchSink sink) {
-  if (plan.all_local) return launcher::make_local_launcher(io, std::move(sink));
+namespace {
+
+using Made = Result<std::unique_ptr<launcher::Launcher>>;
+
+Made make_batch(asio::io_context& io, const RunConfig& config, const launcher::Allocation& allocation,
+                launcher::LaunchSink sink, JobOfHost job_of) {
+  launcher::BatchLaunchOptions options;
+  options.job_of = std::move(job_of);
+  options.parallelism = static_cast<std::uint32_t>(config.launcher.parallelism);
+  return launcher::make_batch_launcher(io, allocation, options, std::move(sink));
+}
+
+}  // namespace
+
+Made make_launcher(asio::io_context& io, const RunConfig& config, const RunPlan& plan, launcher::LaunchSink sink,
+                   JobOfHost job_of) {
+  if (plan.all_local) return launcher::make_local_launcher(io, sink);
   auto ssh = launcher::make_ssh_launcher(io, ssh_options(config.launcher), sink);
   if (!ssh.ok() || config.launcher.kind == LauncherKind::kSsh) return ssh;
-  auto here = launcher::make_local_launcher(io, std::move(sink));
-  return std::unique_ptr<launcher::Launcher>(std::make_unique<MixedLauncher>(std::move(here), std::move(*ssh)));
+  std::vector<MixedLauncher::Way> ways;
+  ways.push_back(
+      {[plan](const std::string& host) { return is_here(plan, host); }, launcher::make_local_launcher(io, sink)});
+  if (uses_batch_tool(config, plan)) {
+    auto batch = make_batch(io, config, *plan.allocation, sink, job_of);
+    if (!batch.ok()) return batch;
+    ways.push_back(
+        {[plan, job_of](const std::string& host) { return is_allocated(plan, host) || !job_of(host).empty(); },
+         std::move(*batch)});
+  }
+  ways.push_back({[](const std::string&) { return true; }, std::move(*ssh)});
+  return std::unique_ptr<launcher::Launcher>(std::make_unique<MixedLauncher>(std::move(ways)));
 }
 
 std::unique_ptr<launcher::HostSource> make_host_source(asio::io_context& io, const RunConfig& config,

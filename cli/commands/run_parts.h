@@ -3,7 +3,9 @@
 
 #include <asio.hpp>
 
+#include <functional>
 #include <memory>
+#include <string>
 
 #include "cli/commands/run_plan.h"
 #include "launcher/host_source.h"
@@ -11,8 +13,12 @@
 
 namespace elastictrain::cli {
 
-Result<std::unique_ptr<launcher::Launcher>> make_launcher(asio::io_context& io, const RunConfig& config,
-                                                          const RunPlan& plan, launcher::LaunchSink sink);
+// The batch system's job that a host belongs to where that is not this process's own; else empty.
+using JobOfHost = std::function<std::string(const std::string& host)>;
+
+Result<std::unique_ptr<launcher::Launcher>> make_launcher(
+    asio::io_context& io, const RunConfig& config, const RunPlan& plan, launcher::LaunchSink sink,
+    JobOfHost job_of = [](const std::string&) { return std::string(); });
 
 std::unique_ptr<launcher::HostSource> make_host_source(asio::io_context& io, const RunConfig& config,
                                                        const RunPlan& plan);

@@ -6,12 +6,14 @@
 #include <array>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <sstream>
 
 #include "cli/commands/addresses.h"
 #include "cli/commands/policy_choice.h"
 #include "cli/config/checks.h"
 #include "cli/config/text.h"
+#include "launcher/batch/start_command.h"
 #include "launcher/hostfile.h"
 #include "supervisor/pattern.h"
 
@@ -64,17 +66,57 @@ std::vector<launcher::Host> default_hosts(const RunConfig& config) {
   return {{kThisHost, narrow(slots)}};
 }
 
-Result<std::vector<launcher::Host>> known_hosts(const RunConfig& config) {
+bool names_hosts(const HostsConfig& hosts) {
+  return !hosts.list.empty() || !hosts.file.empty() || !hosts.discover.empty();
+}
+
+// Outside of jobs, and where everything runs here, there is none. Who names hosts needs none, so that one that cannot
+// be read is no error then.
+Status find_allocation(const RunConfig& config, const PlanInputs& inputs, RunPlan& plan) {
+  constexpr std::array kChosen = {launcher::Scheduler::kNone, launcher::Scheduler::kNone, launcher::Scheduler::kSlurm,
+                                  launcher::Scheduler::kPbs,  launcher::Scheduler::kLsf,  launcher::Scheduler::kSge,
+                                  launcher::Scheduler::kFlux};
+  const std::map<std::string, std::string> variables(inputs.surroundings.begin(), inputs.surroundings.end());
+  auto scheduler = kChosen[static_cast<std::size_t>(config.hosts.scheduler)];
+  if (config.hosts.scheduler == SchedulerChoice::kAuto) scheduler = launcher::detect_scheduler(variables);
+  if (scheduler == launcher::Scheduler::kNone || config.launcher.kind == LauncherKind::kLocal) return {};
+  auto allocation = launcher::read_allocation(scheduler, launcher::real_surroundings(variables));
+  if (allocation.ok()) {
+    plan.allocation = std::move(*allocation);
+  } else if (!names_hosts(config.hosts)) {
+    return allocation.error();
+  }
+  return {};
+}
+
+std::vector<launcher::Host> allocated_hosts(const RunConfig& config, const launcher::Allocation& allocation) {
+  std::vector<launcher::Host> hosts = allocation.hosts;
+  for (launcher::Host& host : hosts) {
+    if (config.hosts.slots > 0) host.slots = narrow(config.hosts.slots);
+  }
+  return hosts;
+}
+
+Result<std::vector<launcher::Host>> known_hosts(const RunConfig& config, const RunPlan& plan) {
   if (!config.hosts.list.empty()) return hosts_of_list(config.hosts);
   if (!config.hosts.file.empty()) return hosts_of_file(config.hosts.file);
   if (!config.hosts.discover.empty()) return std::vector<launcher::Host>{};
+  if (plan.allocation) return allocated_hosts(config, *plan.allocation);
   return default_hosts(config);
 }
 
-bool needs_other_machines(const RunConfig& config, const std::vector<launcher::Host>& hosts) {
+bool needs_other_machines(const RunConfig& config, const RunPlan& plan) {
   if (config.launcher.kind == LauncherKind::kLocal) return false;
-  if (config.launcher.kind == LauncherKind::kSsh || !config.hosts.discover.empty()) return true;
-  return std::any_of(hosts.begin(), hosts.end(), [](const launcher::Host& host) { return !is_this_host(host.name); });
+  const HostsConfig& hosts = config.hosts;
+  const bool more_may_come = !hosts.discover.empty() || !hosts.expand.empty();
+  if (config.launcher.kind == LauncherKind::kSsh || more_may_come) return true;
+  return std::any_of(plan.hosts.begin(), plan.hosts.end(),
+                     [&plan](const launcher::Host& host) { return !is_here(plan, host.name); });
+}
+
+Status check_launcher(const RunConfig& config, const RunPlan& plan) {
+  if (config.launcher.kind != LauncherKind::kBatch || plan.allocation) return {};
+  return Error{ErrorCode::kInvalid, "launcher.kind = \"batch\", but this is no job of a batch system that is known"};
 }
 
 Status choose_addresses(const NetworkConfig& network, RunPlan& plan) {
@@ -226,6 +268,31 @@ bool is_this_host(const std::string& name) {
   return std::find(addresses.begin(), addresses.end(), name) != addresses.end();
 }
 
+bool is_here(const RunPlan& plan, const std::string& name) {
+  return is_this_host(name) || (plan.allocation && !name.empty() && plan.allocation->this_host == name);
+}
+
+bool is_allocated(const RunPlan& plan, const std::string& name) {
+  if (!plan.allocation) return false;
+  const auto& hosts = plan.allocation->hosts;
+  return std::any_of(hosts.begin(), hosts.end(), [&name](const launcher::Host& host) { return host.name == name; });
+}
+
+bool uses_batch_tool(const RunConfig& config, const RunPlan& plan) {
+  if (!plan.allocation) return false;
+  if (config.launcher.kind == LauncherKind::kBatch) return true;
+  const std::string tool = launcher::start_tool_of(plan.allocation->scheduler);
+  return config.launcher.kind == LauncherKind::kAuto && !tool.empty() && launcher::is_in_path(tool);
+}
+
+std::string describe_allocation(const RunConfig& config, const RunPlan& plan) {
+  const launcher::Allocation& job = *plan.allocation;
+  const std::string tool = uses_batch_tool(config, plan) ? launcher::start_tool_of(job.scheduler) : "ssh";
+  return "job " + job.job_id + " of " + std::string(launcher::name_of(job.scheduler)) + ": " +
+         std::to_string(job.hosts.size()) + " hosts with " + std::to_string(count_slots(job.hosts)) + " slots (" +
+         job.slots_from + "), agents by " + tool;
+}
+
 Sizes settle_sizes(const WorkersConfig& workers, std::uint64_t slots, bool sizes_given) {
   std::uint64_t max = std::max({workers.max, workers.min, workers.start});
   if (!sizes_given && slots > 0) max = std::max(slots, workers.min);
@@ -269,13 +336,16 @@ Result<std::vector<std::string>> user_environment(const RunConfig& config, const
 
 Result<RunPlan> make_plan(const RunConfig& config, const PlanInputs& inputs) {
   RunPlan plan;
-  auto hosts = known_hosts(config);
+  if (const Status found = find_allocation(config, inputs, plan); !found.ok()) return found.error();
+  if (const Status good = check_launcher(config, plan); !good.ok()) return good.error();
+  plan.usr1_drains = config.signals.usr1 == Usr1Choice::kDrain ||
+                     (config.signals.usr1 == Usr1Choice::kAuto && plan.allocation.has_value());
+  auto hosts = known_hosts(config, plan);
   if (!hosts.ok()) return hosts.error();
   plan.hosts = std::move(*hosts);
-  plan.all_local = !needs_other_machines(config, plan.hosts);
+  plan.all_local = !needs_other_machines(config, plan);
   const WorkersConfig& workers = config.workers;
-  const bool nothing_said_about_hosts = config.hosts.list.empty() && config.hosts.file.empty() &&
-                                        config.hosts.discover.empty() && config.hosts.slots == 0;
+  const bool nothing_said_about_hosts = !names_hosts(config.hosts) && !plan.allocation && config.hosts.slots == 0;
   const bool sizes_given = nothing_said_about_hosts || workers.max != 0 || workers.start != 0;
   const Sizes sizes = settle_sizes(workers, count_slots(plan.hosts), sizes_given);
   plan.settings = make_settings(config, sizes, config.name.empty() ? inputs.default_name : config.name);

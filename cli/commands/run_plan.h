@@ -5,11 +5,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "cli/config/run_config.h"
+#include "launcher/batch/allocation.h"
 #include "launcher/host_source.h"
 #include "launcher/launcher.h"
 #include "supervisor/supervisor.h"
@@ -20,8 +22,10 @@ struct RunPlan {
   core::RunSettings settings;
   policy::RunnerSettings policy;
   WorkerProgram program;
-  std::vector<launcher::Host> hosts;  // known before the start; empty with hosts.discover
-  bool all_local = true;              // no host that needs another machine
+  std::vector<launcher::Host> hosts;               // known before the start; empty with hosts.discover
+  bool all_local = true;                           // no host that needs another machine
+  std::optional<launcher::Allocation> allocation;  // of the batch job that this process runs in
+  bool usr1_drains = false;                        // USR1 is a notice to leave
   std::vector<std::string> listen_addresses;
   std::vector<std::string> advertise_addresses;
 };
@@ -30,6 +34,8 @@ struct PlanInputs {
   std::vector<std::pair<std::string, std::string>> environment;
   std::string current_directory;
   std::string default_name;
+  // Of this process, also where a run is resumed that was started elsewhere: a batch system says in it what there is.
+  std::vector<std::pair<std::string, std::string>> surroundings = {};
 };
 
 Result<RunPlan> make_plan(const RunConfig& config, const PlanInputs& inputs);
@@ -46,6 +52,18 @@ launcher::SshOptions ssh_options(const LauncherConfig& config);
 
 // Whether the name means this machine.
 bool is_this_host(const std::string& name);
+
+// The same, also by the batch system's name for it.
+bool is_here(const RunPlan& plan, const std::string& name);
+
+// Whether the host belongs to the batch job.
+bool is_allocated(const RunPlan& plan, const std::string& name);
+
+// Whether agents on allocated hosts are started by the batch system's own tool.
+bool uses_batch_tool(const RunConfig& config, const RunPlan& plan);
+
+// "job 42 of slurm: 3 hosts with 6 slots (SLURM_TASKS_PER_NODE), agents by srun"
+std::string describe_allocation(const RunConfig& config, const RunPlan& plan);
 
 // Whether workers get this variable of ours.
 bool is_passed(const EnvironmentConfig& environment, const std::string& name);

@@ -25,11 +25,11 @@ SignalMeaning meaning_of(int signal, bool leaving, HangUpChoice hang_up) {
   }
 }
 
-std::vector<int> forwarded_signals(const SignalsConfig& signals) {
+std::vector<int> forwarded_signals(const SignalsConfig& signals, bool usr1_drains) {
   std::vector<int> numbers;
   for (const std::string& name : signals.forward) {
     const int number = signal_number(name);
-    const bool is_notice = number == SIGUSR1 && signals.usr1 == Usr1Choice::kDrain;
+    const bool is_notice = number == SIGUSR1 && usr1_drains;
     if (number != 0 && !is_notice) numbers.push_back(number);
   }
   return numbers;
@@ -38,7 +38,7 @@ std::vector<int> forwarded_signals(const SignalsConfig& signals) {
 RunSignals::RunSignals(asio::io_context& io, Supervisor& supervisor, RunOutput& output, const SignalsConfig& signals)
     : signals_(io), supervisor_(supervisor), output_(output), hang_up_(signals.hup) {
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGTSTP, SIGCONT, SIGUSR1, SIGUSR2}) signals_.add(signal);
-  for (const int signal : forwarded_signals(signals)) signals_.add(signal);
+  for (const int signal : forwarded_signals(signals, false)) signals_.add(signal);
   wait();
 }
 

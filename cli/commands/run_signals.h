@@ -21,7 +21,7 @@ SignalMeaning meaning_of(int signal, bool leaving, HangUpChoice hang_up);
 
 // Numbers of the signals that go on to workers. USR1 as a notice to leave is for us: a program without a handler for it
 // would die of it before the next step boundary.
-std::vector<int> forwarded_signals(const SignalsConfig& signals);
+std::vector<int> forwarded_signals(const SignalsConfig& signals, bool usr1_drains);
 
 class RunSignals {
  public:

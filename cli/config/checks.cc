@@ -115,6 +115,18 @@ Status check_policy(std::string_view text) {
                          (meant ? "; did you mean \"" + *meant + "\"?" : std::string()));
 }
 
+Status check_companion(std::string_view text) {
+  std::vector<std::string> names;
+  for (const auto& policy : heuristics::policies()) {
+    if (policy.decides_size || policy.name == "stragglers") continue;
+    if (policy.name == text) return {};
+    names.push_back(policy.name);
+  }
+  const auto* other = heuristics::find_policy(std::string(text));
+  return wrong(text, std::string(other != nullptr ? "decides on the size" : "is no policy") +
+                         "; beside one that does there can be " + join(names, ", "));
+}
+
 Status check_host_class(std::string_view text) {
   const std::size_t equals = text.rfind('=');
   const std::string price(equals == std::string_view::npos ? "" : text.substr(equals + 1));

@@ -18,6 +18,7 @@ Status check_ranks(std::string_view text);
 Status check_variable_pattern(std::string_view text);
 Status check_assignment(std::string_view text);  // NAME=value
 Status check_policy(std::string_view text);      // the name of one
+Status check_companion(std::string_view text);   // of one that leaves the size alone
 Status check_host_class(std::string_view text);  // pattern=price
 
 // Number of "USR1", "SIGUSR1" or "10"; 0 when there is no such signal that can be passed on.

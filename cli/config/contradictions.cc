@@ -39,6 +39,7 @@ class Finder {
     check_sizes();
     check_what_to_run();
     check_alternatives(kHostKeys);
+    check_expand();
     check_alternatives(kPolicyKeys);
     check_policy();
     check_timeouts();
@@ -106,7 +107,16 @@ class Finder {
     add({set[0], set[1]}, cite(loaded_, set[0]) + " and " + cite(loaded_, set[1]) + " exclude each other: remove one");
   }
 
+  void check_expand() {
+    if (config_.hosts.shrink.empty() || !config_.hosts.expand.empty()) return;
+    add({"hosts.shrink"}, cite(loaded_, "hosts.shrink") + " needs hosts.expand");
+  }
+
   void check_policy() {
+    const auto& beside = config_.policy.beside;
+    if (std::find(beside.begin(), beside.end(), config_.policy.name) != beside.end()) {
+      add({"policy.beside"}, cite(loaded_, "policy.beside") + " names policy.name again: remove one");
+    }
     if (config_.policy.argument.empty() || !config_.policy.library.empty()) return;
     add({"policy.argument"}, cite(loaded_, "policy.argument") + " needs policy.library");
   }

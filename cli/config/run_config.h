@@ -13,11 +13,12 @@
 
 namespace elastictrain::cli {
 
-enum class LauncherKind : std::uint8_t { kAuto, kLocal, kSsh };
+enum class LauncherKind : std::uint8_t { kAuto, kLocal, kSsh, kBatch };
+enum class SchedulerChoice : std::uint8_t { kAuto, kNone, kSlurm, kPbs, kLsf, kSge, kFlux };
 enum class AtLimitChoice : std::uint8_t { kStop, kSplit };
 enum class RateRuleChoice : std::uint8_t { kNone, kLinear, kSqrt, kAdaScale };
 enum class TransportChoice : std::uint8_t { kAuto, kTcp };
-enum class Usr1Choice : std::uint8_t { kForward, kDrain };
+enum class Usr1Choice : std::uint8_t { kAuto, kForward, kDrain };
 enum class HangUpChoice : std::uint8_t { kLeave, kIgnore };
 enum class OnFailureChoice : std::uint8_t { kReplace, kShrink, kStop };
 
@@ -36,6 +37,11 @@ struct HostsConfig {
   std::string discover;
   std::uint64_t discover_interval_ms = 5'000;
   std::uint64_t slots = 0;  // of a host that names none; 0: 1
+  std::string expand;
+  std::string shrink;
+  std::uint64_t expand_timeout_ms = 600'000;
+  std::uint64_t shrink_after_ms = 60'000;
+  SchedulerChoice scheduler = SchedulerChoice::kAuto;  // whose allocation is used where no hosts are named
 };
 
 struct LauncherConfig {
@@ -135,6 +141,7 @@ struct PreemptionConfig {
 
 struct PolicyConfig {
   std::string name = "fixed";
+  std::vector<std::string> beside;   // policies that decide on other things
   std::string library;               // path of a shared object, in place of a name
   std::string argument;              // handed on to it
   std::vector<std::string> program;  // in place of a name
@@ -159,7 +166,7 @@ struct AuditConfig {
 
 struct SignalsConfig {
   std::vector<std::string> forward = {"USR1", "USR2"};
-  Usr1Choice usr1 = Usr1Choice::kForward;
+  Usr1Choice usr1 = Usr1Choice::kAuto;
   HangUpChoice hup = HangUpChoice::kLeave;
 };
 

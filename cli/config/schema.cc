@@ -35,11 +35,12 @@ ChoiceField choice(std::span<const std::string_view> names) {
 }
 
 // Names stand in the order of the enumerators.
-constexpr std::string_view kLauncherNames[] = {"auto", "local", "ssh"};
+constexpr std::string_view kLauncherNames[] = {"auto", "local", "ssh", "batch"};
 constexpr std::string_view kAtLimitNames[] = {"stop", "split"};
 constexpr std::string_view kRuleNames[] = {"none", "linear", "sqrt", "adascale"};
 constexpr std::string_view kTransportNames[] = {"auto", "tcp"};
-constexpr std::string_view kUsr1Names[] = {"forward", "drain"};
+constexpr std::string_view kSchedulerNames[] = {"auto", "none", "slurm", "pbs", "lsf", "sge", "flux"};
+constexpr std::string_view kUsr1Names[] = {"auto", "forward", "drain"};
 constexpr std::string_view kHangUpNames[] = {"leave", "ignore"};
 constexpr std::string_view kOnFailureNames[] = {"replace", "shrink", "stop"};
 
@@ -70,18 +71,31 @@ void add_job_keys(std::vector<KeySpec>& keys) {
 
 void add_host_keys(std::vector<KeySpec>& keys) {
   using H = HostsConfig;
-  keys.insert(keys.end(), {
-                              {"hosts.list", "", "hosts with their slots: hostA:2,hostB:2", "-H,--hosts",
-                               ListField{in<&C::hosts, &H::list>, check_host}},
-                              {"hosts.file", "", "file with one host a line: 'host slots=4' or 'host:4'",
-                               "-f,--hostfile", TextField{in<&C::hosts, &H::file>}},
-                              {"hosts.discover", "", "program that prints one host:slots a line; asked again and again",
-                               "--discover", TextField{in<&C::hosts, &H::discover>}},
-                              {"hosts.discover_interval_ms", "milliseconds", "time between two runs of hosts.discover",
-                               "", IntegerField{in<&C::hosts, &H::discover_interval_ms>, 100, kDayMs}},
-                              {"hosts.slots", "slots", "slots of a host that names none; 0: 1",
-                               "--nproc-per-node,--ppn", IntegerField{in<&C::hosts, &H::slots>, 0, 1024}},
-                          });
+  keys.insert(
+      keys.end(),
+      {
+          {"hosts.list", "", "hosts with their slots: hostA:2,hostB:2", "-H,--hosts",
+           ListField{in<&C::hosts, &H::list>, check_host}},
+          {"hosts.file", "", "file with one host a line: 'host slots=4' or 'host:4'", "-f,--hostfile",
+           TextField{in<&C::hosts, &H::file>}},
+          {"hosts.discover", "", "program that prints one host:slots a line; asked again and again", "--discover",
+           TextField{in<&C::hosts, &H::discover>}},
+          {"hosts.discover_interval_ms", "milliseconds", "time between two runs of hosts.discover", "",
+           IntegerField{in<&C::hosts, &H::discover_interval_ms>, 100, kDayMs}},
+          {"hosts.slots", "slots", "slots of a host that names none; 0: 1", "--nproc-per-node,--ppn",
+           IntegerField{in<&C::hosts, &H::slots>, 0, 1024}},
+          {"hosts.expand", "", "command that gets more hosts when slots are missing, and prints them", "",
+           TextField{in<&C::hosts, &H::expand>}},
+          {"hosts.expand_timeout_ms", "milliseconds", "for hosts.expand to get hosts", "",
+           IntegerField{in<&C::hosts, &H::expand_timeout_ms>, 100, 10 * kDayMs}},
+          {"hosts.shrink", "", "command that gives hosts of hosts.expand back", "",
+           TextField{in<&C::hosts, &H::shrink>}},
+          {"hosts.shrink_after_ms", "milliseconds",
+           "how long a host of hosts.expand is not needed before it is given back", "",
+           IntegerField{in<&C::hosts, &H::shrink_after_ms>, 0, 10 * kDayMs}},
+          {"hosts.scheduler", "", "batch system whose allocation is used where no hosts are named; auto: the one found",
+           "--scheduler", choice<&C::hosts, &H::scheduler>(kSchedulerNames)},
+      });
 }
 
 void add_launcher_keys(std::vector<KeySpec>& keys) {
@@ -89,7 +103,8 @@ void add_launcher_keys(std::vector<KeySpec>& keys) {
   keys.insert(
       keys.end(),
       {
-          {"launcher.kind", "", "how agents get onto hosts; auto: ssh for every host that is not this machine",
+          {"launcher.kind", "",
+           "how agents get onto other hosts; batch: the batch system's tool; auto: that within an allocation, else ssh",
            "--launcher", choice<&C::launcher, &L::kind>(kLauncherNames)},
           {"launcher.ssh_user", "", "user name for ssh; default: ssh's own choice", "--ssh-user",
            TextField{in<&C::launcher, &L::ssh_user>, check_word}},
@@ -250,33 +265,34 @@ void add_log_keys(std::vector<KeySpec>& keys) {
 
 void add_other_keys(std::vector<KeySpec>& keys) {
   using N = NetworkConfig;
-  keys.insert(keys.end(),
-              {
-                  {"network.interface", "", "network interface for training and control; default: by route",
-                   "--interface", TextField{in<&C::network, &N::interface>, check_word}},
-                  {"network.transport", "", "auto: shared memory within a host; tcp: sockets only", "--transport",
-                   choice<&C::network, &N::transport>(kTransportNames)},
-                  {"network.topology", "", "the shape along which workers sum their gradients; auto: the fastest", "",
-                   choice<&C::network, &N::topology>(protocol::kTopologyNames)},
-                  {"network.listen", "", "addresses where agents connect to", "",
-                   ListField{in<&C::network, &N::listen>, check_address}},
-                  {"network.advertise", "", "addresses that agents are told, when they differ", "",
-                   ListField{in<&C::network, &N::advertise>, check_address}},
-                  {"network.port", "", "port where agents connect to; 0: any free one", "",
-                   IntegerField{in<&C::network, &N::port>, 0, 65535}},
-                  {"signals.forward", "", "signals passed on to workers; none for none", "--forward-signals",
-                   ListField{in<&C::signals, &SignalsConfig::forward>, check_signal}},
-                  {"signals.usr1", "", "drain: USR1 asks the run to leave and is not passed on", "",
-                   choice<&C::signals, &SignalsConfig::usr1>(kUsr1Names)},
-                  {"signals.hup", "", "leave: a hang-up of the terminal ends the run as TERM does (--detach: ignore)",
-                   "", choice<&C::signals, &SignalsConfig::hup>(kHangUpNames)},
-                  {"environment.pass", "", "variables of ours that workers get; NAME* for all that begin so", "",
-                   ListField{in<&C::environment, &EnvironmentConfig::pass>, check_variable_pattern}},
-                  {"environment.set", "", "NAME=value for workers", "",
-                   ListField{in<&C::environment, &EnvironmentConfig::set>, check_assignment, true}},
-                  {"environment.file", "", "file with one NAME=value a line", "--env-file",
-                   TextField{in<&C::environment, &EnvironmentConfig::file>}},
-              });
+  keys.insert(
+      keys.end(),
+      {
+          {"network.interface", "", "network interface for training and control; default: by route", "--interface",
+           TextField{in<&C::network, &N::interface>, check_word}},
+          {"network.transport", "", "auto: shared memory within a host; tcp: sockets only", "--transport",
+           choice<&C::network, &N::transport>(kTransportNames)},
+          {"network.topology", "", "the shape along which workers sum their gradients; auto: the fastest", "",
+           choice<&C::network, &N::topology>(protocol::kTopologyNames)},
+          {"network.listen", "", "addresses where agents connect to", "",
+           ListField{in<&C::network, &N::listen>, check_address}},
+          {"network.advertise", "", "addresses that agents are told, when they differ", "",
+           ListField{in<&C::network, &N::advertise>, check_address}},
+          {"network.port", "", "port where agents connect to; 0: any free one", "",
+           IntegerField{in<&C::network, &N::port>, 0, 65535}},
+          {"signals.forward", "", "signals passed on to workers; none for none", "--forward-signals",
+           ListField{in<&C::signals, &SignalsConfig::forward>, check_signal}},
+          {"signals.usr1", "", "drain: USR1 asks the run to leave and is not passed on; auto: that in a batch job", "",
+           choice<&C::signals, &SignalsConfig::usr1>(kUsr1Names)},
+          {"signals.hup", "", "leave: a hang-up of the terminal ends the run as TERM does (--detach: ignore)", "",
+           choice<&C::signals, &SignalsConfig::hup>(kHangUpNames)},
+          {"environment.pass", "", "variables of ours that workers get; NAME* for all that begin so", "",
+           ListField{in<&C::environment, &EnvironmentConfig::pass>, check_variable_pattern}},
+          {"environment.set", "", "NAME=value for workers", "",
+           ListField{in<&C::environment, &EnvironmentConfig::set>, check_assignment, true}},
+          {"environment.file", "", "file with one NAME=value a line", "--env-file",
+           TextField{in<&C::environment, &EnvironmentConfig::file>}},
+      });
 }
 
 void add_policy_keys(std::vector<KeySpec>& keys) {
@@ -286,6 +302,8 @@ void add_policy_keys(std::vector<KeySpec>& keys) {
       {
           {"policy.name", "", "what decides on the size while the run trains; fixed: nothing does", "--policy",
            TextField{in<&C::policy, &P::name>, check_policy}},
+          {"policy.beside", "", "policies beside it that decide on other things: adasgd, interference, noise-batch", "",
+           ListField{in<&C::policy, &P::beside>, check_companion}},
           {"policy.library", "", "a shared object that decides instead (elastictrain/policy.h)", "",
            TextField{in<&C::policy, &P::library>}},
           {"policy.argument", "", "a text that policy.library is given", "", TextField{in<&C::policy, &P::argument>}},

@@ -248,6 +248,8 @@ TEST_CASE("hosts from a flag replace the host file of the config, and two source
   inputs.file_text = "command = [\"./t\"]\n[hosts]\nfile = \"hosts\"\ndiscover = \"./d\"\n";
   inputs.settings.clear();
   CHECK(contains(bad(inputs), "exclude each other"));
+  inputs.file_text = "command = [\"./t\"]\n[hosts]\nshrink = \"./s\"\n";
+  CHECK(contains(bad(inputs), "hosts.shrink = ./s (job.toml:3:1) needs hosts.expand"));
 }
 
 TEST_CASE("one thing decides on the size: two of one level are refused, and a flag replaces what the file says") {
@@ -268,6 +270,18 @@ TEST_CASE("one thing decides on the size: two of one level are refused, and a fl
   inputs.settings = {{"policy.timeout_ms", "50", "--set"}};
   CHECK(good(inputs).config.policy.program == std::vector<std::string>{"python3", "a b.py"});
   CHECK(good(inputs).config.policy.timeout_ms == 50);
+}
+
+TEST_CASE("beside the policy of the size there can be those that leave it alone") {
+  const std::string head = "command = [\"true\"]\n[policy]\nname = \"efficiency\"\n";
+  ConfigInputs inputs = from_text(head + "beside = [\"adasgd\", \"interference\"]\n");
+  CHECK(good(inputs).config.policy.beside == std::vector<std::string>{"adasgd", "interference"});
+  inputs.file_text = head + "beside = [\"goodput\"]\n";
+  CHECK(contains(bad(inputs), "decides on the size; beside one that does there can be noise-batch, adasgd, interference"));
+  inputs.file_text = head + "beside = [\"adasdg\"]\n";
+  CHECK(contains(bad(inputs), "is no policy"));
+  inputs.file_text = "command = [\"true\"]\n[policy]\nname = \"adasgd\"\nbeside = [\"adasgd\"]\n";
+  CHECK(contains(bad(inputs), "names policy.name again"));
 }
 
 TEST_CASE("hosts, names, labels, ranks, signals and variables are checked where they are written") {

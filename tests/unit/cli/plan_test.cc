@@ -32,6 +32,23 @@ RunPlan plan_of(const RunConfig& config) {
   return std::move(*plan);
 }
 
+PlanInputs in_slurm_job() {
+  return {{},
+          "/work here",
+          "job",
+          {{"SLURM_JOB_ID", "42"},
+           {"SLURM_JOB_NODELIST", "n[1-3]"},
+           {"SLURM_NTASKS", "6"},
+           {"SLURM_TASKS_PER_NODE", "2(x3)"},
+           {"SLURMD_NODENAME", "n1"}}};
+}
+
+RunPlan plan_in_slurm_job(const RunConfig& config) {
+  auto plan = make_plan(config, in_slurm_job());
+  if (!plan.ok()) FAIL(plan.error().message);
+  return std::move(*plan);
+}
+
 bool has(const std::vector<std::string>& list, const std::string& text) {
   return std::find(list.begin(), list.end(), text) != list.end();
 }
@@ -156,6 +173,60 @@ TEST_CASE("a host that is not this machine needs ssh, and slots can be given for
   CHECK(!is_this_host("hostA"));
 }
 
+TEST_CASE("within a batch job its hosts are used, with a worker for each slot, and USR1 is a notice") {
+  const RunConfig config = program();
+  const RunPlan plan = plan_in_slurm_job(config);
+  CHECK(plan.hosts == std::vector<launcher::Host>{{"n1", 2}, {"n2", 2}, {"n3", 2}});
+  CHECK(plan.settings.start_workers == 6);
+  CHECK(!plan.all_local);
+  CHECK(plan.usr1_drains);
+  CHECK(is_here(plan, "n1"));
+  CHECK(!is_here(plan, "n2"));
+  CHECK(is_allocated(plan, "n3"));
+  CHECK(!is_allocated(plan, "n4"));
+  const std::string text = render_dry_run(config, plan, FakeLauncher());
+  CHECK(text.find("job 42 of slurm: 3 hosts with 6 slots (SLURM_TASKS_PER_NODE), agents by ") != std::string::npos);
+  CHECK(!plan_of(config).usr1_drains);
+}
+
+TEST_CASE("what is said wins over what the batch system has allocated") {
+  RunConfig config = program();
+  config.hosts.slots = 5;
+  CHECK(plan_in_slurm_job(config).hosts[2] == launcher::Host{"n3", 5});
+  config.hosts.list = {"n2:1", "elsewhere:1"};
+  const RunPlan plan = plan_in_slurm_job(config);
+  CHECK(plan.hosts.size() == 2);
+  CHECK(is_allocated(plan, "n2"));
+  config.hosts.list.clear();
+  config.signals.usr1 = Usr1Choice::kForward;
+  CHECK(!plan_in_slurm_job(config).usr1_drains);
+  config.hosts.scheduler = SchedulerChoice::kNone;
+  CHECK(plan_in_slurm_job(config).all_local);
+  config.hosts.scheduler = SchedulerChoice::kPbs;
+  CHECK(make_plan(config, in_slurm_job()).error().message.find("PBS_NODEFILE is not set") != std::string::npos);
+  config.hosts.list = {"n2:1"};
+  CHECK(make_plan(config, in_slurm_job()).ok());
+}
+
+TEST_CASE("with a command that gets hosts, policies may want what no host has yet, and agents come from elsewhere") {
+  RunConfig config = program();
+  CHECK(!plan_of(config).policy.observer.hosts_can_be_had);
+  config.hosts.expand = "./more_hosts.sh";
+  CHECK(plan_of(config).policy.observer.hosts_can_be_had);
+  CHECK(!plan_of(config).all_local);
+}
+
+TEST_CASE("agents are started by the batch system's tool, if there is one and nothing else is asked for") {
+  RunConfig config = program();
+  config.launcher.kind = LauncherKind::kBatch;
+  CHECK(uses_batch_tool(config, plan_in_slurm_job(config)));
+  CHECK(make_plan(config, {}).error().message.find("launcher.kind = \"batch\"") != std::string::npos);
+  config.launcher.kind = LauncherKind::kSsh;
+  CHECK(!uses_batch_tool(config, plan_in_slurm_job(config)));
+  config.launcher.kind = LauncherKind::kLocal;
+  CHECK(plan_in_slurm_job(config).all_local);
+}
+
 TEST_CASE("workers get what is passed on, what is set, and what their library reads") {
   RunConfig config = program();
   config.environment.pass = {"NCCL_*", "NOT_THERE"};
@@ -235,9 +306,8 @@ TEST_CASE("Ctrl-C drains, a second one stops, TERM preempts once, the others are
 
 TEST_CASE("USR1 as a notice to leave does not reach the workers") {
   SignalsConfig signals;
-  CHECK(forwarded_signals(signals) == std::vector<int>{SIGUSR1, SIGUSR2});
-  signals.usr1 = Usr1Choice::kDrain;
-  CHECK(forwarded_signals(signals) == std::vector<int>{SIGUSR2});
+  CHECK(forwarded_signals(signals, false) == std::vector<int>{SIGUSR1, SIGUSR2});
+  CHECK(forwarded_signals(signals, true) == std::vector<int>{SIGUSR2});
   signals.forward = {"none"};
-  CHECK(forwarded_signals(signals).empty());
+  CHECK(forwarded_signals(signals, false).empty());
 }
