@@ -1,0 +1,95 @@
+#!/usr/bin/env bash
+# Checks everything that needs a GPU, in under ten minutes, and prints a verdict and tables (Markdown).
+# Usage: scripts/gpu_check.sh [--quick] [--standin] [--out FILE]
+#        scripts/gpu_check.sh --pack [FILE]     builds here and packs what a machine without packages or network lacks
+#   It uses build/gpu_check/ if that was unpacked there (tar xzf FILE -C build), else it builds.
+#   --quick    fewer repetitions: two or three minutes
+#   --standin  against the stand-ins of CUDA and NCCL: tries this script, not a GPU
+# NCCL, NVRTC and cuBLAS are looked for where the loader finds them and in python3's nvidia packages.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+programs=(cli/elastictrain tests/gpu/nccl_rank tests/gpu/gpu_overhead tests/unit/train_session/unit_train_session
+  tests/standin/et_nccl_id)
+standins=(cuda nvrtc cublas nccl)
+
+usage() {
+  sed -n '2,9s/^# \{0,1\}//p' "$0"
+}
+
+build() {
+  local target targets=()
+  for target in "${programs[@]}"; do targets+=("${target##*/}"); done
+  for target in "${standins[@]}"; do targets+=("et_standin_$target"); done
+  scripts/setup.sh build >&2
+  scripts/build.sh release "${targets[@]}" >&2
+}
+
+# Without the C library and the dynamic loader, which every machine has.
+libraries_of() {
+  ldd "$@" | awk '$3 ~ /^\// {print $3}' | sort -u | grep -Ev '/(libc|libm|libdl|libpthread|librt|ld-linux[^/]*)\.so'
+}
+
+pack() {
+  local file=$1 folder program
+  build
+  folder=$(mktemp -d)
+  # shellcheck disable=SC2064  # its name now: the variable ends with the function
+  trap "rm -rf '$folder'" EXIT
+  for program in "${programs[@]}"; do
+    install -D -s "build/release/$program" "$folder/gpu_check/$program"
+  done
+  install -D -t "$folder/gpu_check/tests/standin" build/release/tests/standin/libet_standin_*.so
+  # shellcheck disable=SC2046  # a list of paths
+  install -D -t "$folder/gpu_check/lib" $(libraries_of "${programs[@]/#/build/release/}")
+  tar czf "$file" -C "$folder" gpu_check
+  echo "gpu_check.sh: packed $(du -h "$file" | cut -f1) into $file; on the other machine: tar xzf FILE -C build"
+}
+
+# Folders of the libraries that Python's nvidia packages bring.
+python_libraries() {
+  python3 - <<'PYTHON' 2>/dev/null || true
+import glob, os, site
+folders = [f for s in site.getsitepackages() for f in glob.glob(os.path.join(s, "nvidia", "*", "lib"))]
+print(":".join(folders))
+PYTHON
+}
+
+words=()
+out=
+standin=no
+while [ $# -gt 0 ]; do
+  case "$1" in
+    -h | --help) usage && exit 0 ;;
+    --pack) pack "${2:-build/gpu_check.tar.gz}" && exit 0 ;;
+    --quick) words+=(--quick) ;;
+    --standin) standin=yes ;;
+    --out) out=${2:?--out needs a file} && shift ;;
+    *) usage >&2 && exit 64 ;;
+  esac
+  shift
+done
+
+if [ -d build/gpu_check ]; then
+  folder=$PWD/build/gpu_check
+  export LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$folder/lib
+else
+  build
+  folder=$PWD/build/release
+fi
+if [ "$standin" = yes ]; then
+  export GPU_CHECK_BYTES=400000
+  words+=(--no-speed)
+  for name in "${standins[@]}"; do
+    export "ELASTICTRAIN_${name^^}_LIBRARY=$folder/tests/standin/libet_standin_$name.so"
+  done
+else
+  more=$(python_libraries)
+  export LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$more
+fi
+export ELASTICTRAIN_BUILD=$folder ELASTICTRAIN_BINARY=$folder/cli/elastictrain PYTHONDONTWRITEBYTECODE=1
+if [ -n "$out" ]; then
+  python3 scripts/bench/gpu_check.py "${words[@]}" | tee "$out"
+else
+  exec python3 scripts/bench/gpu_check.py "${words[@]}"
+fi

@@ -1,0 +1,282 @@
+// One process that does to NCCL what it is told on its standard input, a command a line, and answers with a JSON line.
+// scripts/bench/gpu_experiments.py starts several of them on one GPU (a distinct NCCL_HOSTID each) and finds out what
+// NCCL does when one is killed, stopped or late.
+#include <dlfcn.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <map>
+#include <memory>
+#include <set>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "tests/gpu/need.h"
+#include "train/device/device_memory.h"
+#include "train/device/event.h"
+#include "train/device/stream.h"
+
+namespace elastictrain {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double ms_since(Clock::time_point begin) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
+}
+
+// Found by name, since not every version has them.
+struct NewerCalls {
+  int (*shrink)(void*, int*, int, void**, comm::NcclConfig*, int) = nullptr;
+  int (*revoke)(void*, int) = nullptr;
+
+  explicit NewerCalls(const comm::NcclLibrary& nccl) {
+    void* const library = ::dlopen(nccl.path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr) return;
+    shrink = reinterpret_cast<decltype(shrink)>(::dlsym(library, "ncclCommShrink"));
+    revoke = reinterpret_cast<decltype(revoke)>(::dlsym(library, "ncclCommRevoke"));
+  }
+};
+
+std::string hex_of(const comm::NcclUniqueId& id) {
+  std::string text;
+  char digits[3];
+  for (const char byte : id.internal) {
+    std::snprintf(digits, sizeof digits, "%02x", static_cast<unsigned>(static_cast<unsigned char>(byte)));
+    text += digits;
+  }
+  return text;
+}
+
+// A communicator with its stream and a thread that sums on it without end.
+struct Plane {
+  void* handle = nullptr;
+  device::Stream stream;
+  device::DeviceMemory data;
+  device::Event done;
+  float flag = 0;  // copied from and to by the device
+  std::thread loop;
+  std::atomic<bool> stop{false};
+  std::atomic<std::uint64_t> sums{0};
+  std::atomic<double> longest_ms{0};
+  std::atomic<int> failed{0};
+};
+
+class Rank {
+ public:
+  Rank() : device_(need(device::Device::open(0))), nccl_(*need(comm::NcclLibrary::get())), newer_(nccl_) {}
+
+  bool obey(const std::string& line) {
+    std::istringstream words(line);
+    std::string verb, name;
+    words >> verb >> name;
+    if (verb == "quit") return false;
+    if (verb == "facts") facts();
+    if (verb == "id") make_id();
+    if (verb == "resources") resources();
+    if (verb == "init") init(name, words);
+    if (verb == "loop") begin_loop(name, words);
+    if (verb == "stats") stats(name);
+    if (verb == "stop") stop(name);
+    if (verb == "error") error(name);
+    if (verb == "abort") end(name, words, nccl_.abort);
+    if (verb == "destroy") end(name, words, nccl_.destroy);
+    if (verb == "revoke") revoke(name);
+    if (verb == "shrink") shrink(name, words);
+    return true;
+  }
+
+ private:
+  template <class... Values>
+  void say(const char* format, Values... values) {
+    std::printf(format, values...);
+    std::printf("\n");
+    std::fflush(stdout);
+  }
+
+  void facts() {
+    int driver = 0;
+    device_->cuda().driver_version(&driver);
+    say(R"({"gpu": "%s", "cuda": %d, "nccl": "%s", "path": "%s", "shrink": %d, "revoke": %d})", device_->name().c_str(),
+        driver, nccl_.version_text().c_str(), nccl_.path.c_str(), newer_.shrink != nullptr, newer_.revoke != nullptr);
+  }
+
+  void make_id() {
+    comm::NcclUniqueId id{};
+    const int code = nccl_.get_unique_id(&id);
+    say(R"({"code": %d, "id": "%s"})", code, hex_of(id).c_str());
+  }
+
+  void resources() {
+    const auto entries = [](const char* folder) {
+      return static_cast<int>(std::distance(std::filesystem::directory_iterator(folder), {}));
+    };
+    const device::Device::Scope scope(*device_);
+    std::size_t free_bytes = 0, total_bytes = 0;
+    device_->cuda().memory_info(&free_bytes, &total_bytes);
+    say(R"({"descriptors": %d, "threads": %d, "gpu_bytes": %zu})", entries("/proc/self/fd"), entries("/proc/self/task"),
+        total_bytes - free_bytes);
+  }
+
+  // What the communicator says while it is asked every tenth of a millisecond; kNcclInProgress after `limit_ms`.
+  int settle(void* handle, double limit_ms) {
+    const auto begin = Clock::now();
+    int code = comm::kNcclInProgress;
+    while (code == comm::kNcclInProgress && ms_since(begin) < limit_ms) {
+      if (nccl_.async_error(handle, &code) != 0) return -1;
+      std::this_thread::sleep_for(std::chrono::microseconds(100));
+    }
+    return code;
+  }
+
+  // init NAME ID RANKS RANK
+  void init(const std::string& name, std::istream& words) {
+    std::string id;
+    int ranks = 0, rank = 0;
+    words >> id >> ranks >> rank;
+    const device::Device::Scope scope(*device_);
+    auto& plane = planes_[name];
+    plane.stream = need(device::Stream::create(device_));
+    plane.done = need(device::Event::create(device_));
+    comm::NcclConfig config;
+    config.blocking = 0;
+    config.comm_name = names_.insert(name).first->c_str();
+    const auto begin = Clock::now();
+    int code = nccl_.init_rank(&plane.handle, ranks, id_of(id), rank, &config);
+    if (code == comm::kNcclSuccess || code == comm::kNcclInProgress) code = settle(plane.handle, 60'000);
+    say(R"({"code": %d, "ms": %.3f})", code, ms_since(begin));
+  }
+
+  // loop NAME FLOATS
+  void begin_loop(const std::string& name, std::istream& words) {
+    std::size_t floats = 0;
+    words >> floats;
+    auto& plane = planes_[name];
+    plane.data = need(device::DeviceMemory::allocate(device_, floats * sizeof(float)));
+    need(plane.data.fill_zero(plane.stream.handle()));
+    plane.loop = std::thread([this, &plane, floats] { sum_without_end(plane, floats); });
+    say(R"({"code": 0})");
+  }
+
+  // The first element is the number of ranks that want to stop: all see it in the same sum.
+  void sum_without_end(Plane& plane, std::size_t floats) {
+    const device::Device::Scope scope(*device_);
+    auto last = Clock::now();
+    while (true) {
+      plane.flag = plane.stop ? 1.0F : 0.0F;
+      need(plane.data.copy_in(&plane.flag, sizeof plane.flag, plane.stream.handle()));
+      auto* const data = plane.data.as<void>();
+      const int code = nccl_.all_reduce(data, data, floats, comm::kNcclFloat32, comm::kNcclSum, plane.handle,
+                                        plane.stream.handle());
+      if (code != comm::kNcclSuccess && code != comm::kNcclInProgress) return plane.failed.store(code);
+      need(plane.data.copy_out(&plane.flag, sizeof plane.flag, plane.stream.handle()));
+      need(plane.done.record(plane.stream.handle()));
+      while (plane.done.query() == device::kCudaNotReady) {
+        if (plane.failed != 0) return;
+        std::this_thread::yield();
+      }
+      const double gap = ms_since(last);
+      last = Clock::now();
+      if (++plane.sums > 1 && gap > plane.longest_ms) plane.longest_ms = gap;
+      if (plane.flag > 0) return;
+    }
+  }
+
+  void stats(const std::string& name) {
+    auto& plane = planes_[name];
+    say(R"({"sums": %llu, "longest_ms": %.3f, "failed": %d})", static_cast<unsigned long long>(plane.sums),
+        plane.longest_ms.exchange(0), plane.failed.load());
+  }
+
+  void stop(const std::string& name) {
+    auto& plane = planes_[name];
+    plane.stop = true;
+    if (plane.loop.joinable()) plane.loop.join();
+    stats(name);
+  }
+
+  void error(const std::string& name) {
+    int code = 0;
+    const int asked = nccl_.async_error(planes_[name].handle, &code);
+    say(R"({"code": %d, "asked": %d})", code, asked);
+  }
+
+  // abort NAME LIMIT_MS: on a thread that may be given up.
+  void end(const std::string& name, std::istream& words, int (*call)(void*)) {
+    double limit_ms = 0;
+    words >> limit_ms;
+    auto& plane = planes_[name];
+    leave_loop(plane);
+    const auto begin = Clock::now();
+    const auto code = std::make_shared<std::atomic<int>>(-2);
+    std::thread([call, code, handle = plane.handle] { *code = call(handle); }).detach();
+    while (*code == -2 && ms_since(begin) < limit_ms) std::this_thread::sleep_for(std::chrono::microseconds(100));
+    say(R"({"code": %d, "ms": %.3f})", code->load(), ms_since(begin));
+    if (*code == -2) return;
+    (void)plane.stream.synchronize();  // what was ended lets go of the memory
+    planes_.erase(name);
+  }
+
+  // Nobody else may be inside NCCL when a communicator is ended; what the device does goes on.
+  void leave_loop(Plane& plane) {
+    plane.failed = comm::kNcclSystemError;
+    if (plane.loop.joinable()) plane.loop.join();
+  }
+
+  void revoke(const std::string& name) {
+    if (newer_.revoke == nullptr) return say(R"({"code": -3})");
+    auto& plane = planes_[name];
+    leave_loop(plane);
+    const auto begin = Clock::now();
+    int code = newer_.revoke(plane.handle, 0);
+    if (code == comm::kNcclSuccess || code == comm::kNcclInProgress) code = settle(plane.handle, 5'000);
+    say(R"({"code": %d, "ms": %.3f})", code, ms_since(begin));
+  }
+
+  // shrink NAME NEW_NAME ABORT EXCLUDED…
+  void shrink(const std::string& name, std::istream& words) {
+    std::string made;
+    int abort = 0, excluded = 0;
+    std::vector<int> exclude;
+    words >> made >> abort;
+    while (words >> excluded) exclude.push_back(excluded);
+    if (newer_.shrink == nullptr) return say(R"({"code": -3})");
+    auto& parent = planes_[name];
+    auto& plane = planes_[made];
+    plane.stream = need(device::Stream::create(device_));
+    plane.done = need(device::Event::create(device_));
+    const auto begin = Clock::now();
+    comm::NcclConfig config;
+    config.blocking = 0;
+    int code = newer_.shrink(parent.handle, exclude.data(), static_cast<int>(exclude.size()), &plane.handle, &config,
+                             abort);
+    // Asked of the parent: the new handle is not there before it is done.
+    if (code == comm::kNcclSuccess || code == comm::kNcclInProgress) code = settle(parent.handle, 10'000);
+    say(R"({"code": %d, "ms": %.3f, "made": %d})", code, ms_since(begin), plane.handle != nullptr);
+  }
+
+  const std::shared_ptr<device::Device> device_;
+  const comm::NcclLibrary& nccl_;
+  const NewerCalls newer_;
+  std::map<std::string, Plane> planes_;
+  std::set<std::string> names_;
+};
+
+}  // namespace
+}  // namespace elastictrain
+
+int main() {
+  elastictrain::Rank rank;
+  for (std::string line; std::getline(std::cin, line);) {
+    if (!rank.obey(line)) break;
+  }
+  std::_Exit(0);  // what NCCL still does on threads that were given up ends with the process
+}

@@ -1,0 +1,34 @@
+// Purpose: what the programs of scripts/gpu_check.sh share: an error ends them with its message, and ids travel as text.
+#pragma once
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <utility>
+
+#include "train/comm/nccl/nccl_library.h"
+
+namespace elastictrain {
+
+inline void need(const Status& status) {
+  if (status) return;
+  std::fprintf(stderr, "%s\n", status.error().message.c_str());
+  std::exit(2);
+}
+
+template <class T>
+T need(Result<T> result) {
+  if (!result) need(Status(result.error()));
+  return std::move(*result);
+}
+
+// From two hexadecimal digits a byte; what is missing is zero.
+inline comm::NcclUniqueId id_of(const std::string& text) {
+  comm::NcclUniqueId id{};
+  for (std::size_t i = 0; i < comm::kNcclIdBytes && 2 * i + 1 < text.size(); ++i) {
+    id.internal[i] = static_cast<char>(std::strtol(text.substr(2 * i, 2).c_str(), nullptr, 16));
+  }
+  return id;
+}
+
+}  // namespace elastictrain

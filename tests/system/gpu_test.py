@@ -1,0 +1,71 @@
+"""The built-in trainer on GPUs, which are stand-ins: the same run that a CPU does, with state and gradients in a device's
+memory, through changes and losses."""
+
+import os
+import signal
+import subprocess
+
+import harness
+from harness import BINARY, Case, Run, job, pids, synthetic
+
+ABSENT = {"ELASTICTRAIN_CUDA_LIBRARY": "/nonexistent/libcuda.so.1"}
+
+
+def worker(*arguments, environment=None):
+    argv = [BINARY, "worker", *arguments]
+    return subprocess.run(argv, env={**os.environ, **(environment or {})}, capture_output=True, text=True, timeout=60)
+
+
+def small(device):
+    return [f"--device={device}", "--samples=256", "--hidden=16", "--epochs=5"]
+
+
+def loss_of(done):
+    """Of the last epoch."""
+    return float(next(line for line in done.stdout.splitlines() if line.startswith("epoch 5/5: loss")).split()[3].rstrip(","))
+
+
+class OneWorker(Case):
+    def test_alone_it_learns_what_a_cpu_learns(self):
+        losses = {device: loss_of(worker(*small(device))) for device in ("cpu", "cuda", "auto")}
+        self.assertAlmostEqual(losses["cuda"], losses["cpu"], delta=0.001)
+        self.assertEqual(losses["auto"], losses["cuda"], "here is a GPU, so auto is cuda")
+
+    def test_without_a_gpu_it_says_what_is_missing(self):
+        done = worker(*small("cuda"), environment=ABSENT)
+        self.assertEqual(done.returncode, 70, done.stdout + done.stderr)
+        self.assertIn("ELASTICTRAIN_CUDA_LIBRARY", done.stderr)
+
+    def test_auto_is_the_cpu_where_no_gpu_is(self):
+        self.assertEqual(loss_of(worker(*small("auto"), environment=ABSENT)), loss_of(worker(*small("cpu"))))
+
+
+class Runs(Case):
+    def change_and_lose(self, trainer):
+        config = job(workers=(1, 2, 3), trainer={**trainer, "device": "cuda"}, failures={"cool_down_ms": 500})
+        with Run(config, environment={"ET_STANDIN_GPUS": "2"}) as run:
+            before = pids(run.wait_size(2))
+            run.do("resize", run.name, 3)
+            grown = pids(run.wait_size(3))
+            self.assertEqual(grown[:2], before)
+            run.do("replace", run.name, 1)
+            replaced = pids(run.wait_status(lambda s: s["phase"] == "running" and s["world_size"] == 3
+                                            and before[1] not in pids(s), what="rank 1 replaced"))
+            run.wait_more_steps(10)
+            os.kill(replaced[1], signal.SIGKILL)
+            run.wait_status(lambda s: s["phase"] == "running" and s["world_size"] == 3 and replaced[1] not in pids(s),
+                            what="the killed worker replaced")
+            run.wait_more_steps(10)
+            run.do("resize", run.name, 1)
+            run.wait_size(1)
+            self.assert_stops_clean(run)
+
+    def test_a_perceptron_through_changes_and_a_loss(self):
+        self.change_and_lose({"model": "mlp", "samples": 4096, "hidden": [32], "epochs": 10_000})
+
+    def test_many_buckets_beside_the_computation(self):
+        self.change_and_lose(synthetic())
+
+
+if __name__ == "__main__":
+    harness.main()
