@@ -89,12 +89,7 @@ TEST_CASE("the aborting thread's own blocked call reports the abort") {
   for (const auto& shape : shapes_of_several()) {
     CAPTURE(shape.name);
     World world(shape);
-    std::vector<std::unique_ptr<Communicator>> comms(world.size());
-    std::vector<std::thread> builders;
-    for (std::uint32_t rank = 0; rank < world.size(); ++rank) {
-      builders.emplace_back([&, rank] { comms[rank] = world.build(rank); });
-    }
-    for (auto& builder : builders) builder.join();
+    const auto comms = world.build_all();
     Status status;
     std::vector<float> data(3'000'000);
     std::thread blocked([&] { status = comms[0]->all_reduce(data); });

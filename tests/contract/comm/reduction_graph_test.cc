@@ -92,6 +92,9 @@ TEST_CASE("both ends of every edge know it, and the ways to all ranks lead along
       for (const auto peer : plans.back().neighbours()) links.insert({rank, peer});
     }
     for (const auto& [from, to] : links) CHECK(links.count({to, from}) == 1);
+    for (std::uint32_t rank = 0; rank < 6; ++rank) {
+      for (const auto way : plans[rank].first_neighbours()) CHECK(links.count({rank, way}) == 1);
+    }
     for (std::uint32_t from = 0; from < 6; ++from) {
       for (std::uint32_t to = 0; to < 6; ++to) {
         std::uint32_t at = from;
@@ -172,6 +175,8 @@ TEST_CASE("ranks that nobody measured are left out, and one direction is enough"
                                       kUnknown, -1,  0.0};
   const auto edges = minimum_spanning_tree(latencies, 3);
   CHECK(edges == std::vector<TreeEdge>{{0, 1}});
+  const std::vector<double> only_back{0.0, kUnknown, 7.0, 0.0};
+  CHECK(minimum_spanning_tree(only_back, 2) == std::vector<TreeEdge>{{0, 1}});
   CHECK(fathers_of(edges, 3).empty());
   CHECK(minimum_spanning_tree({}, 0).empty());
   CHECK(fathers_of({}, 1) == Fathers{0});

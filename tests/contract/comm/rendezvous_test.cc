@@ -56,6 +56,18 @@ TEST_CASE("a build can be cancelled from another thread") {
   }
 }
 
+TEST_CASE("a list of fathers that is no tree is refused at once") {
+  World world(tcp(3));
+  for (const std::vector<std::uint32_t>& fathers : {std::vector<std::uint32_t>{0, 0}, {0, 2, 1}, {0, 7, 0}}) {
+    auto spec = world.spec(1);
+    spec.fathers = fathers;
+    CancelToken cancel;
+    const auto built = build_cpu_communicator(spec, world.listener(1), cancel);
+    REQUIRE_FALSE(built.ok());
+    CHECK(built.error().code == ErrorCode::kInvalid);
+  }
+}
+
 TEST_CASE("a peer with a wrong token is refused, and the right one still gets in afterwards") {
   for (const auto& shape : both_transports()) {
     CAPTURE(shape.name);

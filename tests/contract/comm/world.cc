@@ -6,11 +6,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <barrier>
 #include <cstdio>
+#include <cstdlib>
 #include <numeric>
 #include <thread>
 
 #include "supervisor/protocol/names.h"
+#include "train/comm/nccl/nccl_communicator.h"
 
 namespace elastictrain::comm::testing {
 
@@ -100,14 +103,48 @@ std::unique_ptr<Communicator> World::build(std::uint32_t rank, Generation genera
   wanted.operation_timeout = operation_timeout;
   auto built = build_cpu_communicator(wanted, *listeners_[rank], cancel);
   if (!built) panic(built.error().message.c_str());
-  return std::move(built->communicator);
+  if (!on_devices()) return std::move(built->communicator);
+  return over_devices(std::move(built->communicator), wanted);
+}
+
+std::vector<std::unique_ptr<Communicator>> World::build_all(Generation generation) {
+  std::vector<std::unique_ptr<Communicator>> comms(size());
+  std::vector<std::thread> builders;
+  for (std::uint32_t rank = 0; rank < size(); ++rank) {
+    builders.emplace_back([&, rank] { comms[rank] = build(rank, generation); });
+  }
+  for (auto& builder : builders) builder.join();
+  return comms;
+}
+
+bool on_devices() {
+  const char* backend = std::getenv("ET_CONTRACT_BACKEND");
+  return backend != nullptr && std::string(backend) == "nccl";
+}
+
+std::unique_ptr<Communicator> over_devices(std::unique_ptr<Communicator> host_plane, const BuildSpec& spec) {
+  auto device = device::Device::open(0);
+  if (!device) panic(device.error().message.c_str());
+  NcclOptions options;
+  options.device = *device;
+  options.job = "contract";
+  options.deadline = spec.deadline;
+  options.operation_timeout = spec.operation_timeout;
+  CancelToken cancel;
+  auto built = build_nccl_communicator(std::move(host_plane), options, cancel);
+  if (!built) panic(built.error().message.c_str());
+  return std::move(*built);
 }
 
 void World::run(const Body& body, Generation generation) {
   std::vector<std::thread> ranks;
+  // As in a job, where nobody uses a generation before all of its members have built it: a rank whose body breaks the
+  // communicator at once would end the build of a slower one.
+  std::barrier all_built(static_cast<std::ptrdiff_t>(size()));
   for (std::uint32_t rank = 0; rank < size(); ++rank) {
     ranks.emplace_back([&, rank] {
       const auto communicator = build(rank, generation);
+      all_built.arrive_and_wait();
       body(*communicator);
     });
   }

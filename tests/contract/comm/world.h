@@ -47,6 +47,9 @@ class World {
   std::unique_ptr<Communicator> build(std::uint32_t rank, Generation generation = 1,
                                       std::chrono::milliseconds operation_timeout = std::chrono::seconds(20));
 
+  // Of all ranks, which build at the same time.
+  std::vector<std::unique_ptr<Communicator>> build_all(Generation generation = 1);
+
   // Runs `body` for every rank on a thread of its own, each with a fresh communicator.
   using Body = std::function<void(Communicator&)>;
   void run(const Body& body, Generation generation = 1);
@@ -56,6 +59,10 @@ class World {
   std::vector<std::unique_ptr<DataListener>> listeners_;
   std::vector<protocol::Endpoint> endpoints_;
 };
+
+// The suite runs over NCCL (ET_CONTRACT_BACKEND=nccl): every communicator of a World reaches device 0 as well.
+bool on_devices();
+std::unique_ptr<Communicator> over_devices(std::unique_ptr<Communicator> host_plane, const BuildSpec& spec);
 
 // Runs `body` in a forked process, whose exit status is what body returns.
 pid_t fork_rank(const std::function<int()>& body);

@@ -1,0 +1,437 @@
+// What NCCL does to programs that hot-swap its communicators, one story each, on its stand-in: builds that never end or
+// fail, aborts that never return, devices that are broken afterwards, losses that nobody reports, what is left behind.
+#include <doctest/doctest.h>
+#include <signal.h>
+
+#include <atomic>
+#include <filesystem>
+#include <mutex>
+#include <thread>
+
+#include "tests/contract/comm/device_bucket.h"
+#include "tests/contract/comm/world.h"
+#include "tests/standin/standin_nccl.h"
+#include "train/comm/nccl/id_agreement.h"
+#include "train/comm/nccl/known_issues.h"
+#include "train/comm/nccl/nccl_comm.h"
+#include "train/comm/nccl/stall_watch.h"
+
+namespace elastictrain::comm::testing {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using std::chrono::steady_clock;
+
+// Faults of the stand-in for as long as it lives.
+class Faults {
+ public:
+  explicit Faults(const char* list) { standin_nccl_faults(list); }
+  ~Faults() {
+    standin_nccl_faults("none");
+    standin_cuda_fault(0);
+    await_nccl_ends(seconds(20));
+  }
+};
+
+StandinNcclCounters counters() {
+  StandinNcclCounters now{};
+  standin_nccl_counters(&now);
+  return now;
+}
+
+// What each rank's build came to, every rank on a thread of its own.
+struct Outcome {
+  std::unique_ptr<Communicator> communicator;
+  Status status;
+};
+
+std::vector<Outcome> build_all(World& world, Generation generation,
+                               const std::function<NcclOptions(std::uint32_t)>& options,
+                               const CancelToken& cancel = CancelToken()) {
+  std::vector<Outcome> outcomes(world.size());
+  std::vector<std::thread> ranks;
+  for (std::uint32_t rank = 0; rank < world.size(); ++rank) {
+    ranks.emplace_back([&, rank] {
+      CancelToken never;
+      auto host_plane = build_cpu_communicator(world.spec(rank, generation), world.listener(rank), never);
+      if (!host_plane) return void(outcomes[rank].status = host_plane.error());
+      auto built = build_nccl_communicator(std::move(host_plane->communicator), options(rank), cancel);
+      if (built) outcomes[rank].communicator = std::move(*built);
+      if (!built) outcomes[rank].status = built.error();
+    });
+  }
+  for (auto& rank : ranks) rank.join();
+  return outcomes;
+}
+
+NcclOptions options_until(milliseconds limit) {
+  NcclOptions options;
+  options.device = *device::Device::open(0);
+  options.job = "traps";
+  options.deadline = steady_clock::now() + limit;
+  options.abort_deadline = milliseconds(200);
+  return options;
+}
+
+TEST_CASE("a build that never ends ends at its deadline, is aborted and leaves nothing") {
+  World world(shm(2));
+  const auto before = counters();
+  {
+    const Faults faults("stall-init");
+    const auto all = build_all(world, 1, [](auto) { return options_until(milliseconds(100)); });
+    for (const auto& outcome : all) {
+      REQUIRE_FALSE(outcome.status.ok());
+      CHECK(outcome.status.error().code == ErrorCode::kTimeout);
+    }
+  }
+  CHECK(counters().alive == before.alive);
+  CHECK(counters().aborted == before.aborted + 2);
+  CHECK(counters().destroyed == before.destroyed);
+  const auto again = build_all(world, 2, [](auto) { return options_until(seconds(20)); });
+  CHECK(again[0].status.ok());
+}
+
+TEST_CASE("a build that is cancelled ends at once") {
+  World world(shm(2));
+  const Faults faults("stall-init");
+  CancelToken cancel;
+  std::thread canceller([&] {
+    std::this_thread::sleep_for(milliseconds(60));
+    cancel.cancel();
+  });
+  const auto all = build_all(
+      world, 1, [](auto) { return options_until(seconds(60)); }, cancel);
+  canceller.join();
+  for (const auto& outcome : all) CHECK(outcome.status.error().code == ErrorCode::kAborted);
+}
+
+TEST_CASE("a build that fails on one rank fails on all, long before its deadline") {
+  World world(shm(3));
+  const Faults faults("fail-init@1");
+  const auto started = steady_clock::now();
+  const auto all = build_all(world, 1, [](auto) { return options_until(seconds(60)); });
+  for (const auto& outcome : all) CHECK_FALSE(outcome.status.ok());
+  CHECK(steady_clock::now() - started < seconds(30));
+}
+
+TEST_CASE("without a helper that makes ids every rank gets rank 0's reason") {
+  World world(shm(2));
+  for (const std::vector<std::string>& helper :
+       {std::vector<std::string>{}, {"/nowhere/elastictrain", "nccl-id"}, {"/bin/true"}}) {
+    const auto all = build_all(world, 1, [&](auto) {
+      auto options = options_until(seconds(20));
+      options.id_helper = helper;
+      return options;
+    });
+    for (const auto& outcome : all) {
+      REQUIRE_FALSE(outcome.status.ok());
+      CHECK(outcome.status.error().message.find("rank 0 has no unique id") != std::string::npos);
+    }
+  }
+}
+
+TEST_CASE("ids are made by a process that ends with its worker's interest, not in the worker") {
+  const auto roots = counters().roots;
+  CancelToken cancel;
+  pid_t pid = 0;
+  {
+    const auto helper = UniqueIdHelper::start(unique_id_command(), 3, cancel, steady_clock::now() + seconds(20));
+    REQUIRE(helper.ok());
+    CHECK(helper->ids().size() == 3);
+    pid = helper->pid();
+    CHECK(::kill(pid, 0) == 0);
+  }
+  CHECK(::kill(pid, 0) != 0);
+  CHECK(counters().roots == roots);
+}
+
+TEST_CASE("an abort that never returns costs this process, and says so once") {
+  World world(shm(2));
+  std::mutex mutex;
+  std::vector<std::string> reports;
+  const auto wedged = [&](const std::string& what) {
+    const std::lock_guard lock(mutex);
+    reports.push_back(what);
+  };
+  const auto reported = [&] {
+    const std::lock_guard lock(mutex);
+    return reports.size();
+  };
+  auto all = build_all(world, 1, [&](auto) {
+    auto options = options_until(seconds(20));
+    options.on_wedged = wedged;
+    return options;
+  });
+  REQUIRE(all[0].communicator);
+  {
+    const Faults faults("wedge-abort@0");
+    all[0].communicator->abort();
+    all[0].communicator->abort();
+    CHECK(all[0].communicator->barrier().error().code == ErrorCode::kAborted);
+    all[0].communicator.reset();
+    CHECK(unfinished_nccl_ends() > 0);
+    const auto until = steady_clock::now() + seconds(20);
+    while (reported() == 0 && steady_clock::now() < until) std::this_thread::sleep_for(milliseconds(1));
+  }
+  const std::lock_guard lock(mutex);
+  REQUIRE(reports.size() == 1);
+  CHECK(reports[0].find("traps:1 within 200 ms") != std::string::npos);
+}
+
+TEST_CASE("a device that is broken after an abort is noticed") {
+  World world(shm(2));
+  std::atomic<int> reports{0};
+  auto all = build_all(world, 1, [&](std::uint32_t rank) {
+    auto options = options_until(seconds(20));
+    if (rank == 0)
+      options.on_wedged = [&](const std::string& what) { reports += what.find("process must go") != what.npos; };
+    return options;
+  });
+  {
+    const Faults faults("sticky-abort@0");
+    all[0].communicator->abort();
+    CHECK(await_nccl_ends(seconds(20)));
+  }
+  CHECK(reports == 1);
+}
+
+TEST_CASE("an error that NCCL reports on one rank ends the call on all, and later calls at once") {
+  World world(shm(3));
+  auto all = build_all(world, 1, [](auto) { return options_until(seconds(20)); });
+  std::vector<Status> statuses(3);
+  {
+    const Faults faults("async-error@1");
+    std::vector<std::thread> ranks;
+    for (std::uint32_t rank = 0; rank < 3; ++rank) {
+      ranks.emplace_back([&, rank] {
+        Bucket bucket(1000);
+        statuses[rank] = all[rank].communicator->all_reduce_device(bucket.reduce());
+      });
+    }
+    for (auto& rank : ranks) rank.join();
+  }
+  for (std::uint32_t rank = 0; rank < 3; ++rank) {
+    CHECK_FALSE(statuses[rank].ok());
+    CHECK_FALSE(all[rank].communicator->barrier().ok());
+  }
+}
+
+TEST_CASE("a loss of which NCCL says nothing is noticed by the host plane's connections") {
+  World world(shm(3));
+  const Faults faults("silent-loss");
+  auto all = build_all(world, 1, [](auto) { return options_until(seconds(20)); });
+  std::vector<Status> statuses(3);
+  std::vector<std::thread> ranks;
+  for (std::uint32_t rank = 0; rank < 2; ++rank) {
+    ranks.emplace_back([&, rank] {
+      Bucket bucket(1000);
+      statuses[rank] = all[rank].communicator->all_reduce_device(bucket.reduce());
+    });
+  }
+  std::this_thread::sleep_for(milliseconds(30));
+  all[2].communicator->abort();
+  for (auto& rank : ranks) rank.join();
+  for (std::uint32_t rank = 0; rank < 2; ++rank) {
+    REQUIRE_FALSE(statuses[rank].ok());
+    CHECK(statuses[rank].error().code == ErrorCode::kPeerLost);
+  }
+}
+
+TEST_CASE("a build beside which training stands still is put off to the swap, on all ranks") {
+  World world(shm(2));
+  const auto stuck = [](std::uint32_t rank) {
+    auto options = options_until(seconds(60));
+    // Rank 1 is a joiner: it has no training to watch.
+    if (rank == 0) options.step_clock = [] { return StepClock{7, std::chrono::microseconds(1000)}; };
+    return options;
+  };
+  std::vector<Outcome> all;
+  {
+    const Faults faults("stall-init");
+    all = build_all(world, 1, stuck);
+  }
+  for (const auto& outcome : all) REQUIRE(outcome.communicator);
+  std::atomic<int> wrong{0};
+  std::vector<std::thread> ranks;
+  for (auto& outcome : all) {
+    ranks.emplace_back([&] {
+      Bucket bucket(std::vector<float>(10, 1.0F));
+      if (!outcome.communicator->all_reduce_device(bucket.reduce()) || bucket.data()[9] != 2.0F) ++wrong;
+    });
+  }
+  for (auto& rank : ranks) rank.join();
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("a build that waits for the device, which waits for a peer, which waits for its build, ends and is put off") {
+  World world(shm(2));
+  auto old = build_all(world, 1, [](auto) { return options_until(seconds(20)); });
+  const Faults faults("sync-init");
+  std::atomic<std::uint64_t> steps{1};
+  std::vector<Status> sums(2);
+  const auto sum = [&](std::uint32_t rank) {
+    Bucket bucket(100);
+    sums[rank] = old[rank].communicator->all_reduce_device(bucket.reduce());
+    ++steps;
+  };
+  std::thread waits([&] { sum(0); });
+  while (standin_cuda_idle()) std::this_thread::yield();
+  // Rank 1 cannot start its part while it builds.
+  auto next = build_all(world, 2, [&](auto) {
+    auto options = options_until(seconds(60));
+    options.step_clock = [&] { return StepClock{steps, std::chrono::microseconds(1000)}; };
+    return options;
+  });
+  sum(1);
+  waits.join();
+  CHECK((sums[0].ok() && sums[1].ok()));
+  std::vector<std::thread> ranks;
+  std::atomic<int> wrong{0};
+  for (auto& outcome : next) {
+    REQUIRE(outcome.communicator);
+    ranks.emplace_back([&] {
+      Bucket bucket(std::vector<float>(10, 1.0F));
+      if (!outcome.communicator->all_reduce_device(bucket.reduce()) || bucket.data()[0] != 2.0F) ++wrong;
+    });
+  }
+  for (auto& rank : ranks) rank.join();
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("who wants the build at the swap gets it so on all ranks") {
+  World world(shm(2));
+  const int begun = counters().begun;
+  auto all = build_all(world, 1, [](std::uint32_t rank) {
+    auto options = options_until(seconds(20));
+    if (rank == 1) options.build = NcclBuild::kAtSwap;
+    return options;
+  });
+  CHECK(counters().begun == begun);
+  std::vector<std::thread> ranks;
+  std::atomic<int> wrong{0};
+  for (auto& outcome : all) {
+    ranks.emplace_back([&] {
+      Bucket bucket(std::vector<float>(10, 1.0F));
+      if (!outcome.communicator->all_reduce_device(bucket.reduce())) ++wrong;
+    });
+  }
+  for (auto& rank : ranks) rank.join();
+  CHECK(wrong == 0);
+  CHECK(counters().begun == begun + 2);
+}
+
+TEST_CASE("a standstill is many normal steps without one, and none where no step time is known") {
+  StallWatch watch;
+  const auto start = steady_clock::time_point(seconds(100));
+  CHECK_FALSE(watch.stands_still({5, std::chrono::microseconds(100'000)}, start));
+  CHECK_FALSE(watch.stands_still({5, std::chrono::microseconds(100'000)}, start + milliseconds(999)));
+  CHECK(watch.stands_still({5, std::chrono::microseconds(100'000)}, start + milliseconds(1001)));
+  CHECK_FALSE(watch.stands_still({6, std::chrono::microseconds(100'000)}, start + milliseconds(1002)));
+  CHECK_FALSE(watch.stands_still({6, std::chrono::microseconds(0)}, start + seconds(1000)));
+  CHECK_FALSE(watch.stands_still({7, std::chrono::microseconds(10)}, start + seconds(1001)));
+  CHECK_FALSE(watch.stands_still({7, std::chrono::microseconds(10)}, start + seconds(1001) + milliseconds(499)));
+}
+
+TEST_CASE("a large world gets several ids where all ranks' libraries take them") {
+  CHECK(ids_for(2, 256, true) == 1);
+  CHECK(ids_for(255, 256, true) == 1);
+  CHECK(ids_for(256, 256, true) == 2);
+  CHECK(ids_for(1000, 256, true) == 8);
+  CHECK(ids_for(1000, 256, false) == 1);
+  World world(shm(2));
+  const int scalable = counters().scalable;
+  const auto all = build_all(world, 1, [](auto) {
+    auto options = options_until(seconds(20));
+    options.several_ids_from = 2;
+    return options;
+  });
+  CHECK(all[0].communicator);
+  CHECK(counters().scalable == scalable + 2);
+}
+
+TEST_CASE("a communicator that was used and lost nobody is closed in good order, any other is aborted") {
+  World world(shm(2));
+  CHECK(await_nccl_ends(seconds(20)));
+  const auto before = counters();
+  auto all = build_all(world, 1, [](auto) { return options_until(seconds(20)); });
+  std::thread other([&] { CHECK(all[1].communicator->barrier()); });
+  CHECK(all[0].communicator->barrier());
+  other.join();
+  all.clear();
+  CHECK(await_nccl_ends(seconds(20)));
+  CHECK(counters().finalized == before.finalized + 2);
+  CHECK(counters().destroyed == before.destroyed + 2);
+  CHECK(counters().aborted == before.aborted);
+  build_all(world, 2, [](auto) { return options_until(seconds(20)); });
+  all = build_all(world, 3, [](auto) { return options_until(seconds(20)); });
+  all[1].communicator->abort();
+  all.clear();
+  CHECK(await_nccl_ends(seconds(20)));
+  CHECK(counters().destroyed == before.destroyed + 2);
+  CHECK(counters().aborted == before.aborted + 4);
+  CHECK(counters().alive == before.alive);
+}
+
+TEST_CASE("what is known to be broken is told for the versions that have it") {
+  CHECK(known_nccl_issues(22805).size() == 1);
+  CHECK(known_nccl_issues(22809).size() == 1);
+  CHECK(known_nccl_issues(22707)[0].find("#1996") != std::string::npos);
+  CHECK(known_nccl_issues(22304).empty());
+  CHECK_FALSE(known_nccl_issues(21700).empty());
+  CHECK(nccl_version_text(22809) == "2.28.9");
+}
+
+std::size_t entries(const char* folder) {
+  const std::filesystem::directory_iterator all(folder);
+  return static_cast<std::size_t>(std::distance(begin(all), end(all)));
+}
+
+void one_generation(World& world, Generation generation, std::atomic<int>& wrong) {
+  world.run(
+      [&](Communicator& comm) {
+        Bucket bucket(std::vector<float>(100, 1.0F));
+        if (!comm.all_reduce_device(bucket.reduce()) || bucket.data()[0] != 2.0F) ++wrong;
+        if (generation % 3 == 0) comm.abort();
+      },
+      generation);
+}
+
+// All that a process has, once what runs in the background has ended.
+struct Footprint {
+  std::size_t descriptors, streams, events, allocations;
+};
+
+Footprint footprint() {
+  CHECK(await_nccl_ends(seconds(20)));
+  Footprint found{};
+  standin_cuda_alive(&found.streams, &found.events, &found.allocations);
+  found.descriptors = entries("/proc/self/fd");
+  return found;
+}
+
+TEST_CASE("many generations, a third of them aborted, leave no descriptor, thread, stream or memory behind") {
+  World world(shm(2));
+  std::atomic<int> wrong{0};
+  for (Generation generation = 1; generation <= 6; ++generation) one_generation(world, generation, wrong);
+  const auto before = footprint();
+  const auto counted = counters();
+  const char* wanted = std::getenv("ET_GENERATIONS");
+  const Generation last = wanted != nullptr ? static_cast<Generation>(std::atoi(wanted)) : 100;
+  for (Generation generation = 7; generation <= last; ++generation) one_generation(world, generation, wrong);
+  const auto after = footprint();
+  CHECK(wrong == 0);
+  CHECK(after.descriptors == before.descriptors);
+  CHECK(after.streams == before.streams);
+  CHECK(after.events == before.events);
+  CHECK(after.allocations == before.allocations);
+  CHECK(counters().alive == counted.alive);
+  CHECK(counters().intruders == 0);
+  CHECK(counters().roots == counted.roots);
+  const auto until = steady_clock::now() + seconds(20);
+  while (entries("/proc/self/task") > 3 && steady_clock::now() < until) std::this_thread::sleep_for(milliseconds(1));
+  CHECK(entries("/proc/self/task") <= 3);
+}
+
+}  // namespace
+}  // namespace elastictrain::comm::testing
