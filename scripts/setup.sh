@@ -5,12 +5,13 @@ set -euo pipefail
 
 build_packages=(g++ cmake ninja-build ccache pkg-config libasio-dev libcli11-dev libtomlplusplus-dev libspdlog-dev
   doctest-dev nlohmann-json3-dev libmsgpack-cxx-dev libeigen3-dev libssl-dev libxxhash-dev)
-# The system tests run their own sshd inside network namespaces; the system's sshd is not used.
-test_packages=(openssh-server openssh-client openssl iproute2 iptables procps python3 elfutils)
+# The system tests run their own sshd and Slurm inside network namespaces; those of the system are not used.
+test_packages=(openssh-server openssh-client openssl iproute2 iptables procps python3 elfutils
+  munge slurmctld slurmd slurm-client openmpi-bin mpich)
 # libFuzzer; the default tests only replay its corpora, with any compiler.
 fuzz_packages=(clang libclang-rt-14-dev)
 # What the benchmarks compare with. All of it is optional: a peer that is not there is left out, and said so.
-bench_packages=(python3-torch libopenblas0-serial libgloo-dev openmpi-bin libopenmpi-dev mpich libmpich-dev)
+bench_packages=(python3-torch libopenblas0-serial libgloo-dev libopenmpi-dev libmpich-dev)
 
 usage() {
   sed -n '2,3s/^# //p' "$0"

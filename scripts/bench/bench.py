@@ -12,8 +12,13 @@ import autoscale
 import checkpoint
 import communicator
 import failures
+import gpu
+import footprint
+import mpi
+import network
 import plan
 import scale
+import slurm
 import straggler
 import swap
 import training
@@ -26,6 +31,8 @@ BENCHMARKS = {
     "cold-start": (swap.cold_start, "from the command to the first committed step of 2 local workers"),
     "allreduce": (communicator.allreduce, "beside Gloo, Open MPI and MPICH: 2 and 4 ranks, 4 KiB to 100 MiB"),
     "topologies": (communicator.topologies, "every topology against the automatic one: 3 and 8 ranks on two hosts, loopback"),
+    "synchronization": (network.synchronization, "steps a second of each strategy on limited links, with a slow worker"),
+    "interference": (network.interference, "whether leaving a topology that cross traffic disturbs pays"),
     "session-overhead": (communicator.session_overhead, "steps a second: session against the bare communicator"),
     "monitor-overhead": (communicator.monitor_overhead, "what steps that measure norms or the variance take longer"),
     "accuracy-elastic": (training.accuracy_elastic, "optdigits: fixed size against 20 random changes, 5 seeds each"),
@@ -44,10 +51,17 @@ BENCHMARKS = {
     "plan-error": (plan.plan_error, "predicted time and cost where nothing was measured: full, partial, universal search"),
     "plan-choice": (plan.plan_choice, "how far above the fastest and the cheapest point a plan's choice is"),
     "noise-scale": (plan.noise_scale, "the gradient noise scale of a quadratic and of optdigits, both known; beside KungFu's"),
+    "mpi-swap": (mpi.mpi_swap, "over MPI, 2 and 8 ranks: all-reduce beside MPI's own, going over to the next generation"),
     "ssh-64": (scale.ssh_64, "64 ssh hosts until all agents are up"),
+    "slurm-start": (slurm.slurm_start, "under a real Slurm: from the job's start to the first step, beyond srun's own time"),
     "straggler-detect": (straggler.detect, "steps until a straggler is named, false alarms; simulated, recorded noise"),
     "straggler-recover": (straggler.recover, "throughput after replace and after rebalance; simulated, recorded noise"),
+    "footprint": (footprint.footprint, "symbols, size, libraries, start; what check says without CUDA, NCCL and MPI"),
     "agents-1000": (scale.agents_1000, "1,000 agents with 8 workers each: CPU of the supervisor, time of `status`"),
+    "gpu-swap": (gpu.gpu_swap, "idle time of grow, shrink and replace on GPUs, 100 MB of parameters over NCCL"),
+    "gpu-kill": (gpu.gpu_kill, "kill -9 of one of 3 workers that sum over NCCL"),
+    "gpu-overhead": (gpu.gpu_overhead, "steps a second on a GPU: session against bare NCCL, in turn"),
+    "gpu-monitors": (gpu.gpu_monitors, "steps a second on a GPU with monitors and without"),
 }
 
 

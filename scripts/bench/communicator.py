@@ -138,8 +138,8 @@ def monitor_overhead(repetitions):
 
 
 def figure(text):
-    """The number behind `steps_per_s=` in what the program printed."""
+    """The number behind `steps_per_s=` in what a program printed."""
     for line in text.splitlines():
         if "steps_per_s=" in line:
             return float(line.split("steps_per_s=")[1].split()[0])
-    raise rows.Unavailable(f"session_overhead printed no result: {text[-300:]}")
+    raise rows.Unavailable(f"no steps_per_s= was printed: {text[-300:]}")

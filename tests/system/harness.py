@@ -381,6 +381,9 @@ class Case(unittest.TestCase):
         self.assertEqual(max(own.values()), 1)
 
 
+SKIPPED = 77  # the status that ctest takes for a skipped test, unless a case failed
+
+
 class _Result(unittest.TextTestResult):
     def addSkip(self, test, reason):
         super().addSkip(test, reason)
@@ -394,9 +397,12 @@ def main():
     signal.signal(signal.SIGTERM, lambda *unused: sys.exit(143))
     runner = unittest.TextTestRunner(verbosity=2, resultclass=_Result)
     try:
-        unittest.main(testRunner=runner)
+        result = unittest.main(testRunner=runner, exit=False).result
     finally:
         late = sanitizer.take_reports()
         if late:
             print("reports of a sanitizer after the last case:\n" + "\n".join(late), file=sys.stderr)
             sys.exit(1)
+    if not result.wasSuccessful():
+        sys.exit(1)
+    sys.exit(SKIPPED if result.skipped else 0)

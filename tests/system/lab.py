@@ -11,6 +11,7 @@ its token in their name; close() ends their processes by pid. What a killed test
 Root is needed; a user with sudo is sent through it. Where it is not possible, SkipTest says why.
 """
 
+import contextlib
 import glob
 import os
 import pwd
@@ -121,6 +122,17 @@ class Host:
 
     def heal(self):
         call(*self.prefix(), find_tool("iptables"), "-w", "-F")
+
+    @contextlib.contextmanager
+    def sends_to(self, other, bits_per_s):
+        """Traffic of somebody else between two hosts, while the block lasts."""
+        script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "cross_traffic.py")
+        sender = self.popen([sys.executable, script, other.address, str(bits_per_s)], stdin=subprocess.DEVNULL)
+        try:
+            yield
+        finally:
+            sender.kill()
+            sender.wait()
 
     def _wait_for_port(self):
         program = "import socket, sys; socket.create_connection((sys.argv[1], 22), timeout=1).close()"

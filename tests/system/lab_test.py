@@ -78,5 +78,5 @@ if __name__ == "__main__":
             pass
     except unittest.SkipTest as reason:
         print(f"SKIPPED: {reason}")
-        sys.exit(0)
+        sys.exit(77)
     unittest.main(verbosity=2)

@@ -54,18 +54,6 @@ class Topologies(Case):
             self.assertEqual(run.wait(), 0)
             self.assert_audit_clean(run)
 
-    def test_the_policy_interference_leaves_a_disturbed_topology_while_all_train_on(self):
-        # Where the first throughput must never be missed, noise alone is a disturbance.
-        policy = {"name": "interference", "interval_ms": 200}
-        sections = {"policy": policy, "policy.interference": {"below": 1.0, "views": 1}}
-        with Run(job(workers=(1, 3, 3), hosts=HOSTS, **sections)) as run:
-            before = pids(run.wait_size(3))
-            status = run.wait_status(lambda s: s["topology"] == "1,1,1", timeout=60, what="the star at rank 1")
-            self.assertEqual(pids(status), before)
-            run.wait_more_steps(20)
-            self.assertEqual([record["topology"] for record in run.events("prepare") if "topology" in record], ["1,1,1"])
-            self.assert_stops_clean(run)
-
 
 if __name__ == "__main__":
     harness.main()
