@@ -149,7 +149,8 @@ class Membership::Impl {
   void said(Worker& worker, const protocol::WorkerHalted& message);
   void said(Worker& worker, const protocol::WorkerRequest& message);
   void refuse_program(const std::string& why);
-  void said(Worker&, const protocol::WorkerSwap&) {}  // a figure for people, kept by the edge
+  void said(Worker&, const protocol::WorkerSwap&) {}    // a figure for people, kept by the edge
+  void said(Worker&, const protocol::WorkerParked&) {}  // its agent's alone
   std::optional<std::string> mismatch(const protocol::WorkerReady& message) const;
   void drop_joiner(const Worker& worker, const std::string& why, Retry retry);  // it is gone already
   void expel_joiner(WorkerId id, const std::string& why);                       // and do not try again in its slot

@@ -18,7 +18,7 @@ namespace elastictrain::protocol {
     return std::tie(__VA_ARGS__);                     \
   }
 
-ET_FIELDS(Endpoint, m.host_key, m.addresses, m.port, m.unix_name)
+ET_FIELDS(Endpoint, m.host_key, m.addresses, m.port, m.unix_name, m.mpi_rank)
 ET_FIELDS(Member, m.worker, m.rank, m.local_rank, m.host, m.endpoint, m.share, m.joiner)
 ET_FIELDS(Fence, m.generation, m.first_step)
 ET_FIELDS(GenerationPlan, m.generation, m.previous, m.kind, m.reason, m.token, m.members, m.donors,
@@ -42,6 +42,7 @@ ET_FIELDS(WorkerNote, m.key, m.value)
 ET_FIELDS(WorkerRequest, m.workers, m.per_worker, m.learning_rate_factor, m.topology, m.synchronization)
 ET_FIELDS(WorkerSwap, m.generation, m.gap_us, m.step_us)
 ET_FIELDS(WorkerHalted, m.fence, m.generation, m.committed_step, m.has_state, m.in_loop, m.reason, m.has_gradients)
+ET_FIELDS(WorkerParked, m.last_step)
 
 ET_FIELDS(Prepare, m.plan)
 ET_FIELDS(Commit, m.generation)
@@ -49,6 +50,7 @@ ET_FIELDS(Cancel, m.generation)
 ET_FIELDS(Dismiss, m.reason)
 ET_FIELDS(Abort, m.fence, m.reason)
 ET_FIELDS(Orphaned, m.reason)
+ET_FIELDS(Reseated, m.worker)
 
 ET_FIELDS(AgentBootstrap, m.protocol_version, m.run_name, m.agent, m.host, m.addresses, m.port, m.key,
           m.connect_timeout_ms, m.heartbeat_ms, m.worker_dead_ms, m.orphan_grace_ms, m.grace_ms, m.interface,

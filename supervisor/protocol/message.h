@@ -25,6 +25,7 @@ struct Endpoint {
   std::vector<std::string> addresses;  // numeric IPv4 or IPv6, best first
   std::uint16_t port = 0;
   std::string unix_name;  // abstract Unix socket of the same listener, empty if none
+  std::int64_t mpi_rank = -1;  // of the MPI launch that started the process, where MPI carries the data; else -1
 };
 
 struct Member {
@@ -240,8 +241,15 @@ struct WorkerSwap {
   double step_us = 0;  // median; the first step is left out
 };
 
-using WorkerUp = std::variant<WorkerHello, WorkerReady, WorkerPrepared, WorkerPrepareFailed, WorkerActive, WorkerLeft,
-                              WorkerFinished, WorkerHeartbeat, WorkerAudit, WorkerNote, WorkerSwap, WorkerHalted, WorkerRequest>;
+// Last words of a rank of an MPI pool, whose process must not end while others use MPI: this worker is over, and its
+// process waits to be another one (Reseated). The agent keeps it and tells the supervisor WorkerExited with success.
+struct WorkerParked {
+  Step last_step = 0;
+};
+
+using WorkerUp =
+    std::variant<WorkerHello, WorkerReady, WorkerPrepared, WorkerPrepareFailed, WorkerActive, WorkerLeft, WorkerFinished,
+                 WorkerHeartbeat, WorkerAudit, WorkerNote, WorkerSwap, WorkerHalted, WorkerRequest, WorkerParked>;
 
 // ---------------------------------------------------------------------------------------------------------------
 // Supervisor -> worker
@@ -276,7 +284,13 @@ struct Orphaned {
   std::string reason;
 };
 
-using WorkerDown = std::variant<Prepare, Commit, Cancel, Dismiss, Abort, Orphaned>;
+// From the agent itself, in place of starting a process: who is parked is this worker from here on. It says WorkerHello
+// and WorkerReady again and waits for a seat, as a new one does.
+struct Reseated {
+  WorkerId worker;
+};
+
+using WorkerDown = std::variant<Prepare, Commit, Cancel, Dismiss, Abort, Orphaned, Reseated>;
 
 // ---------------------------------------------------------------------------------------------------------------
 // Agent <-> supervisor

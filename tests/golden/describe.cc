@@ -46,6 +46,9 @@ std::string message_text(const protocol::Abort& abort) {
 std::string message_text(const protocol::Orphaned& orphaned) {
   return "orphaned, " + orphaned.reason;
 }
+std::string message_text(const protocol::Reseated& reseated) {
+  return "reseated as " + to_string(reseated.worker);
+}
 
 std::string text_of(const LaunchAgent& a) {
   return "launch " + to_string(a.agent) + " on " + a.host + " with " + std::to_string(a.slots) + " slots";

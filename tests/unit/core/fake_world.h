@@ -115,6 +115,7 @@ class FakeWorld {
   void receive(FakeWorker& worker, const protocol::Cancel& message);
   void receive(FakeWorker& worker, const protocol::Dismiss& message);
   void receive(FakeWorker&, const protocol::Orphaned&) {}  // never from the supervisor
+  void receive(FakeWorker&, const protocol::Reseated&) {}  // nor this
   void receive(FakeWorker& worker, const protocol::Abort& message);
   void begin(FakeWorker& worker);
   void try_swap(Generation generation);
