@@ -4,9 +4,9 @@
 #include <sys/mman.h>
 
 #include <barrier>
-#include <cstring>
 #include <thread>
 
+#include "tests/contract/comm/special_input.h"
 #include "tests/contract/comm/world.h"
 
 namespace elastictrain::comm::testing {
@@ -19,15 +19,6 @@ constexpr float kUntouched = -12345.0F;
 std::vector<Shape> shapes_that_fail() {
   return with_tree_shapes(
       {shm(2), shm(3), tcp(2), tcp(3), tcp(4), {"2 hosts with 2 ranks", {2, 2}}, {"1, 2 and 1", {1, 2, 1}}});
-}
-
-// Also what arithmetic would change: a NaN with a message in it, infinities, minus zero.
-std::vector<float> input_of(std::uint32_t rank, std::size_t count) {
-  std::vector<float> input(count);
-  for (std::size_t i = 0; i < count; ++i) input[i] = static_cast<float>(i % 1009) * 0.37F - static_cast<float>(rank);
-  constexpr std::uint32_t kSpecial[] = {0x7fc12345, 0x7f800000, 0xff800000, 0x80000000};
-  for (std::size_t i = 0; i < count; i += 997) std::memcpy(&input[i], &kSpecial[i % 4], sizeof(float));
-  return input;
 }
 
 // Runs `body` once all ranks have their communicator: one that is aborted earlier would fail the others' build.
@@ -55,10 +46,6 @@ class SharedCounter {
  private:
   std::atomic<int>* value_;
 };
-
-bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
-  return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0);
-}
 
 TEST_CASE("an all-reduce keeps its input, unscaled and bit for bit, and the sum is what it is without") {
   for (const auto& shape : all_shapes()) {

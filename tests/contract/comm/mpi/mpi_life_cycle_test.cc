@@ -5,12 +5,12 @@
 #include <unistd.h>
 
 #include <array>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <thread>
 
 #include "tests/contract/comm/mpi/pool.h"
+#include "tests/contract/comm/special_input.h"
 
 namespace elastictrain::comm::testing {
 namespace {
@@ -129,19 +129,6 @@ TEST_CASE("calls that make no sense are refused") {
     std::vector<float> keep(5);
     CHECK(comm.all_reduce(data, {.keep = keep}, nullptr).error().code == ErrorCode::kInvalid);
   });
-}
-
-// Also what arithmetic would change: a NaN with a message in it, infinities, minus zero.
-std::vector<float> input_of(std::uint32_t rank, std::size_t count) {
-  std::vector<float> input(count);
-  for (std::size_t i = 0; i < count; ++i) input[i] = static_cast<float>(i % 1009) * 0.37F - static_cast<float>(rank);
-  constexpr std::uint32_t kSpecial[] = {0x7fc12345, 0x7f800000, 0xff800000, 0x80000000};
-  for (std::size_t i = 0; i < count; i += 997) std::memcpy(&input[i], &kSpecial[i % 4], sizeof(float));
-  return input;
-}
-
-bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
-  return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0);
 }
 
 TEST_CASE("the input is kept, whole and bit for bit, by all-reduces up to the one that is aborted at any stage") {
