@@ -1,14 +1,29 @@
 #include <doctest/doctest.h>
 
 #include <cstdlib>
+#include <map>
 #include <set>
 #include <stdexcept>
+#include <string>
 #include <vector>
 
 #include "elastictrain/session.hpp"
 
 namespace elastictrain {
 namespace {
+
+// What a session says that is refused with these variables; nothing if it begins.
+std::string refusal(const std::map<std::string, std::string>& variables) {
+  for (const auto& [name, value] : variables) ::setenv(name.c_str(), value.c_str(), 1);
+  std::string message;
+  try {
+    Session session;
+  } catch (const SessionError& error) {
+    message = error.what();
+  }
+  for (const auto& [name, value] : variables) ::unsetenv(name.c_str());
+  return message;
+}
 
 TEST_CASE("a program without a launcher trains alone through all epochs") {
   Session session;
@@ -106,40 +121,18 @@ TEST_CASE("an exception between a background reduction and its wait does not han
 }
 
 TEST_CASE("a socket path without an agent is an error that names it") {
-  ::setenv("ELASTICTRAIN_SOCKET", "/nonexistent/agent.sock", 1);
-  ::setenv("ELASTICTRAIN_WORKER_ID", "1", 1);
-  std::string message;
-  try {
-    Session session;
-  } catch (const SessionError& error) {
-    message = error.what();
-  }
-  ::unsetenv("ELASTICTRAIN_SOCKET");
-  ::unsetenv("ELASTICTRAIN_WORKER_ID");
+  const auto message =
+      refusal({{"ELASTICTRAIN_SOCKET", "/nonexistent/agent.sock"}, {"ELASTICTRAIN_WORKER_ID", "1"}});
   CHECK(message.find("/nonexistent/agent.sock") != std::string::npos);
 }
 
 TEST_CASE("a way to sum that there is not is refused with those there are") {
-  ::setenv("ELASTICTRAIN_BACKEND", "ncll", 1);
-  std::string message;
-  try {
-    Session session;
-  } catch (const SessionError& error) {
-    message = error.what();
-  }
-  ::unsetenv("ELASTICTRAIN_BACKEND");
+  const auto message = refusal({{"ELASTICTRAIN_BACKEND", "ncll"}});
   CHECK(message.find("ELASTICTRAIN_BACKEND=ncll is neither auto, nccl nor cpu") != std::string::npos);
 }
 
 TEST_CASE("a number that is none is refused by its variable's name") {
-  ::setenv("ELASTICTRAIN_HEARTBEAT_MS", "soon", 1);
-  std::string message;
-  try {
-    Session session;
-  } catch (const SessionError& error) {
-    message = error.what();
-  }
-  ::unsetenv("ELASTICTRAIN_HEARTBEAT_MS");
+  const auto message = refusal({{"ELASTICTRAIN_HEARTBEAT_MS", "soon"}});
   CHECK(message.find("ELASTICTRAIN_HEARTBEAT_MS=soon") != std::string::npos);
 }
 
