@@ -82,7 +82,9 @@ std::shared_ptr<Command> ElasticHosts::run(const std::string& text, std::vector<
   spec.environment.push_back("ELASTICTRAIN_JOB_ID=" + options_.job);
   spec.deadline = options_.timeout;
   auto command = Command::start(io_, std::move(spec), nullptr, std::move(on_end));
-  return command ? *command : nullptr;
+  if (command.ok()) return *command;
+  say_(text + " cannot be run: " + command.error().message);
+  return nullptr;
 }
 
 void ElasticHosts::ask(std::uint32_t missing, std::uint32_t wanted) {
@@ -120,7 +122,8 @@ void ElasticHosts::give_back(const std::vector<Host>& hosts) {
     const bool good = end.status.signal == 0 && end.status.exit_code == 0 && !end.timed_out;
     if (!good) say(text + " ended with " + describe(end.status) + ": " + last_line(end.error_text));
   };
-  giving_back_.push_back(run(options_.shrink, {"ELASTICTRAIN_HOSTS=" + names, "ELASTICTRAIN_HOST_JOBS=" + jobs}, told));
+  const auto command = run(options_.shrink, {"ELASTICTRAIN_HOSTS=" + names, "ELASTICTRAIN_HOST_JOBS=" + jobs}, told);
+  if (command) giving_back_.push_back(command);
 }
 
 // A request that is under way may still bring hosts, which go back as well.

@@ -49,6 +49,7 @@ class ElasticHosts : public HostSource {
   void asked(const CommandEnd& end);
   void give_back(const std::vector<Host>& hosts);
   void run_while(const std::function<bool()>& condition);
+  // None where it cannot be started, which has been said.
   std::shared_ptr<Command> run(const std::string& text, std::vector<std::string> environment,
                                Command::EndHandler on_end);
 
