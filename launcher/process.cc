@@ -309,18 +309,26 @@ void Process::watch(ExitHandler on_exit) {
                     });
 }
 
+// Of the child; si_pid is 0 while it runs. Nothing: somebody else has reaped it.
+std::optional<siginfo_t> Process::look(int options) const {
+  siginfo_t info{};
+  if (::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | options) != 0) return std::nullopt;
+  return info;
+}
+
 void Process::reap(ExitHandler on_exit) {
+  // The loop may call too early: it takes a late event of a closed descriptor for one of the next that is opened.
+  const auto seen = look(WNOWAIT);
+  if (seen && seen->si_pid == 0) return watch(std::move(on_exit));
   // The unreaped child still holds its id, so the group that is killed here cannot be somebody else's.
   if (kill_group_at_exit_) ::kill(-pid_, SIGKILL);
-  siginfo_t info{};
-  const bool known = ::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG) == 0;
-  if (known && info.si_pid == 0) return watch(std::move(on_exit));
+  const auto info = look(0);
   running_ = false;
   watched_children().remove(pid_);
   asio::error_code ignored;
   pidfd_.close(ignored);
   // Somebody else has reaped it: what nobody knows must not pass for success.
-  if (on_exit) on_exit(known ? to_exit_status(info) : ExitStatus{kUnknownStatus, 0});
+  if (on_exit) on_exit(info ? to_exit_status(*info) : ExitStatus{kUnknownStatus, 0});
 }
 
 bool is_watched_child(pid_t pid) {

@@ -6,11 +6,13 @@
 // long as the child where parent_death_signal is used. Failure: spawn() says what could not be done, exec included.
 #pragma once
 
+#include <signal.h>
 #include <sys/types.h>
 
 #include <asio.hpp>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -64,6 +66,7 @@ class Process {
  private:
   explicit Process(asio::io_context& io);
   void watch(ExitHandler on_exit);
+  std::optional<siginfo_t> look(int options) const;
   void reap(ExitHandler on_exit);
 
   pid_t pid_ = -1;

@@ -120,6 +120,32 @@ TEST_CASE("what a child leaves in its group ends with it") {
   CHECK(gone(std::stoi(end.output)));
 }
 
+// The loop takes an event of a pipe that was closed meanwhile for one of the descriptor that was opened next.
+TEST_CASE("a process that follows on one that ended is not taken for ended by a late event of its pipes") {
+  asio::io_context io;
+  std::unique_ptr<Process> first;
+  std::unique_ptr<Process> second;
+  std::optional<ExitStatus> end;
+  const auto start = [&](const std::string& script, Process::ExitHandler on_exit) {
+    ProcessSpec spec{.argv = {"sh", "-c", script}, .environment = launcher::own_environment()};
+    spec.new_group = true;
+    spec.kill_group_at_exit = true;
+    auto process = Process::spawn(io, spec, std::move(on_exit));
+    REQUIRE(process.ok());
+    return std::move(*process);
+  };
+  // Its end is the first event, that of its pipes, which somebody in another group holds for longer, the second.
+  first = start("setsid sleep 0.1 & exit 0", [&](ExitStatus) {
+    first->output().close();
+    second = start("sleep 0.2; exit 5", [&](ExitStatus status) { end = status; });
+  });
+  ::usleep(400'000);
+  io.run_for(kLimit);
+  REQUIRE(end.has_value());
+  CHECK(end->signal == 0);
+  CHECK(end->exit_code == 5);
+}
+
 TEST_CASE("destroying a running process kills and reaps it with its group") {
   asio::io_context io;
   auto process = Process::spawn(
