@@ -40,6 +40,11 @@ void wait_for(Mark& mark) {
   mark.changed.wait(lock, [&] { return mark.reached; });
 }
 
+bool is_reached(Mark& mark) {
+  const std::lock_guard lock(mark.mutex);
+  return mark.reached;
+}
+
 class Stream {
  public:
   Stream() : thread_([this] { run(); }) {}
@@ -366,9 +371,7 @@ STANDIN_API int cuStreamWaitEvent(void* stream, void* event, unsigned) {
 STANDIN_API int cuEventQuery(void* event) {
   if (const int fault = state().fault) return fault;
   const auto mark = mark_of(event);
-  if (!mark) return 0;
-  const std::lock_guard lock(mark->mutex);
-  return mark->reached ? 0 : kNotReady;
+  return !mark || is_reached(*mark) ? 0 : kNotReady;
 }
 STANDIN_API int cuEventSynchronize(void* event) {
   if (const int fault = state().fault) return fault;
@@ -379,6 +382,7 @@ STANDIN_API int cuEventElapsedTime(float* milliseconds, void* from, void* to) {
   const auto first = mark_of(from);
   const auto second = mark_of(to);
   if (!first || !second) return kInvalidHandle;
+  if (!is_reached(*first) || !is_reached(*second)) return kNotReady;
   *milliseconds = std::chrono::duration<float, std::milli>(second->time - first->time).count();
   return 0;
 }

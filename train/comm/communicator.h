@@ -81,6 +81,8 @@ struct DeviceReduce {
   // afterwards comes after it.
   void* stream = nullptr;
   bool want_norms = false;
+  // The caller's CUevent, or null: recorded behind the sum, where it is a device that makes it.
+  void* finished = nullptr;
 };
 
 // A piece of device memory that goes to one peer, or comes from it.
@@ -126,9 +128,10 @@ class Communicator {
   // In-place sum in device memory, like all_reduce() and in one order with it on all ranks. Returns when the sum is
   // there: an update that was queued behind a collective which is then aborted would take half of a sum for the whole.
   virtual Status all_reduce_device(const DeviceReduce& reduce, ReduceStats* stats = nullptr);
-  // Called by all ranks before their first sum, or by none. Starts all pieces together, after what the caller's `stream`
-  // holds already, and returns; what is reduced afterwards waits for them. Every piece is named at both its ends, those of one pair in the same order. The memory must not be
-  // written by a sender, nor be touched by a receiver, before finish_device_transfers() has returned.
+  // Called by all ranks before their first sum, or by none. Starts all pieces together, after what the caller's
+  // `stream` holds already, and returns; what is reduced afterwards waits for them. Every piece is named at both its
+  // ends, those of one pair in the same order. The memory must not be written by a sender, nor be touched by a
+  // receiver, before finish_device_transfers() has returned.
   virtual Status start_device_transfers(std::span<const DeviceTransfer> transfers, void* stream);
   virtual Status finish_device_transfers();
 

@@ -15,7 +15,9 @@ Result<std::unique_ptr<DeviceSide>> DeviceSide::open(int ordinal) {
   if (!device) return device.error();
   auto port = device::DevicePort::open(*device);
   if (!port) return port.error();
-  return std::unique_ptr<DeviceSide>(new DeviceSide(std::move(*device), std::move(*port)));
+  auto times = DeviceTimes::open(*device);
+  if (!times) return times.error();
+  return std::unique_ptr<DeviceSide>(new DeviceSide(std::move(*device), std::move(*port), std::move(*times)));
 }
 
 Status DeviceSide::state_written(void* stream) {
@@ -25,20 +27,24 @@ Status DeviceSide::state_written(void* stream) {
 
 Status DeviceSide::mark_input(std::size_t index, void* stream) {
   const std::lock_guard lock(mutex_);
-  while (inputs_.size() <= index) {
-    auto event = device::Event::create(device_);
-    if (!event) return event.error();
-    inputs_.push_back(std::move(*event));
+  while (marks_.size() <= index) {
+    auto input = device::Event::create(device_, true);
+    if (!input) return input.error();
+    auto sum = device::Event::create(device_, true);
+    if (!sum) return sum.error();
+    marks_.push_back({std::move(*input), std::move(*sum)});
   }
-  return inputs_[index].record(stream);
+  return marks_[index].input.record(stream);
+}
+
+const DeviceSide::Marks& DeviceSide::mark(std::size_t index) {
+  const std::lock_guard lock(mutex_);
+  return marks_[index];
 }
 
 Status DeviceSide::await_input(std::size_t index) {
   const device::Device::Scope scope(*device_);
-  const device::Event& ready = [&]() -> const device::Event& {
-    const std::lock_guard lock(mutex_);
-    return inputs_[index];
-  }();
+  const device::Event& ready = mark(index).input;
   for (int spins = 0;; ++spins) {
     const device::CudaCode code = ready.query();
     if (code == device::kCudaSuccess) return {};

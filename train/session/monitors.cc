@@ -1,5 +1,7 @@
 #include "train/session/monitors.h"
 
+#include <algorithm>
+
 namespace elastictrain::session {
 namespace {
 
@@ -20,11 +22,13 @@ void StepClock::batch_given(Clock::time_point now) {
 }
 
 void StepClock::collective_begins(Clock::time_point now) {
+  now = std::max(now, mark_);
   times_.compute_us += us(now - mark_);
   mark_ = now;
 }
 
 void StepClock::collective_ends(Clock::time_point now) {
+  now = std::max(now, mark_);
   times_.communicate_us += us(now - mark_);
   mark_ = now;
 }

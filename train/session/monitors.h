@@ -24,7 +24,8 @@ struct StepTimes {
   double update_us = 0;  // after the last collective
 };
 
-// Times one step at a time: batch -> (collective …) -> commit.
+// Times one step at a time: batch -> (collective …) -> commit. What a device tells of may lie before the mark that came
+// last, a gradient that was there before the sum ahead of it: it counts from that mark on.
 class StepClock {
  public:
   void step_begins(Clock::time_point now);  // next_batch() was called

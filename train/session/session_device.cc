@@ -23,8 +23,8 @@ void end_process(const std::string& why) {
 
 }  // namespace
 
-// No generation has two members in one slot, so none has two on one GPU unless there are more slots than GPUs. NCCL refuses
-// that within a host; those beyond the GPUs call themselves another one.
+// No generation has two members in one slot, so none has two on one GPU unless there are more slots than GPUs. NCCL
+// refuses that within a host; those beyond the GPUs call themselves another one.
 int Session::Impl::device_of_slot() {
   const auto count = device::Device::count();
   if (!count) throw SessionError(count.error().message);
@@ -79,7 +79,7 @@ void Session::Impl::all_reduce_device(float* gradient, std::size_t count, void* 
   if (async_pending_) wait_all_reduce();
   auto& bucket = add_device_bucket(gradient, count, stream);
   check_device(await_input(bucket));
-  clock_.collective_begins(session::Clock::now());
+  clock_.collective_begins(input_time(bucket));
   settle_buckets(step_->discarded ? Status() : reduce_bucket(bucket));
 }
 
@@ -102,10 +102,24 @@ Status Session::Impl::await_input(const session::Bucket& bucket) {
   return Error{ErrorCode::kInvalid, status.error().message};
 }
 
+// What the device cannot tell without a wait is as late as the host sees it.
+session::Clock::time_point Session::Impl::input_time(const session::Bucket& bucket) {
+  const auto now = session::Clock::now();
+  return bucket.on_device ? std::min(now, device_->input_time(bucket.index).value_or(now)) : now;
+}
+
+session::Clock::time_point Session::Impl::sum_time(const session::Bucket& bucket) {
+  const auto now = session::Clock::now();
+  return bucket.on_device ? std::min(now, device_->sum_time(bucket.index).value_or(now)) : now;
+}
+
 Status Session::Impl::reduce_device_gradient(session::Bucket& bucket) {
   using Input = comm::DeviceReduce::Input;
-  comm::DeviceReduce reduce{
-      .data = bucket.data, .count = bucket.count, .stream = bucket.stream, .want_norms = step_->wants_norm};
+  comm::DeviceReduce reduce{.data = bucket.data,
+                            .count = bucket.count,
+                            .stream = bucket.stream,
+                            .want_norms = step_->wants_norm,
+                            .finished = device_->end_mark(bucket.index)};
   const std::uint64_t mine = step_->my_count;
   if (mine == 0) {
     reduce.input = Input::kNothing;

@@ -103,7 +103,9 @@ std::optional<Batch> Session::Impl::next_batch() {
     return std::nullopt;
   }
   open_step();
-  clock_.batch_given(session::Clock::now());
+  const auto given = session::Clock::now();
+  if (device_) check_device(device_->step_begins(given));
+  clock_.batch_given(given);
   return Batch{.step = progress_.committed_step + 1,
                .epoch = step_->cut.epoch,
                .samples = step_->samples,
@@ -279,8 +281,9 @@ void Session::Impl::wait_all_reduce() {
   require(step_.has_value(), "wait_all_reduce() outside a step; call next_batch() first");
   if (!async_pending_) return;
   async_pending_ = false;
-  check_device(await_input(step_->buckets.back()));  // until then it computes, whatever the reducer does beside it
-  clock_.collective_begins(session::Clock::now());
+  const auto& last = step_->buckets.back();
+  check_device(await_input(last));  // until then it computes, whatever the reducer does beside it
+  clock_.collective_begins(input_time(last));
   settle_buckets(reducer_->wait());
 }
 
@@ -309,7 +312,7 @@ void Session::Impl::settle_buckets(Status status) {
     adopt_equal_state();
     if (old_communicator_) plane_->retire(std::move(old_communicator_));
   }
-  clock_.collective_ends(session::Clock::now());
+  clock_.collective_ends(sum_time(step_->buckets.back()));
 }
 
 void Session::Impl::commit_step(const StepMetrics& metrics) {

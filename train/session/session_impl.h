@@ -151,6 +151,8 @@ class __attribute__((visibility("hidden"))) Session::Impl {
   void check_device(const Status& status);
   void reach_device_alone();
   Status await_input(const session::Bucket& bucket);
+  session::Clock::time_point input_time(const session::Bucket& bucket);
+  session::Clock::time_point sum_time(const session::Bucket& bucket);
   Status reduce_device_gradient(session::Bucket& bucket);
   void clear_gradient(session::Bucket& bucket);
   void mark_device_state();

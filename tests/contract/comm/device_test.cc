@@ -3,11 +3,13 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cmath>
 #include <thread>
 
 #include "tests/contract/comm/device_bucket.h"
 #include "tests/contract/comm/world.h"
+#include "train/device/event.h"
 
 namespace elastictrain::comm::testing {
 namespace {
@@ -74,6 +76,25 @@ TEST_CASE("a step is repeated from what was kept, and who has nothing gives zero
     if (bucket.kept() != std::vector<float>(500, 1.0F)) ++wrong;
   });
   CHECK(wrong == 0);
+}
+
+TEST_CASE("the end of a sum is marked where the device makes it, so that waiting for a late peer is part of the sum") {
+  constexpr std::chrono::milliseconds kLate{30};
+  World world(shm(2));
+  double took = 0;
+  world.run([&](Communicator& comm) {
+    Bucket bucket(std::vector<float>(100, 1.0F));
+    const auto device = *device::Device::open(0);
+    const auto ready = std::move(*device::Event::create(device, true));
+    const auto finished = std::move(*device::Event::create(device, true));
+    if (!ready.record(bucket.stream()) || !ready.synchronize() || !comm.barrier()) panic("no begin");
+    if (comm.rank() == 1) std::this_thread::sleep_for(kLate);
+    auto reduce = bucket.reduce();
+    reduce.finished = finished.handle();
+    if (!comm.all_reduce_device(reduce)) panic("no sum");
+    if (comm.rank() == 0) took = *finished.seconds_since(ready);
+  });
+  CHECK(took >= std::chrono::duration<double>(kLate).count());
 }
 
 TEST_CASE("pieces travel between any two ranks at once, and what is reduced afterwards waits for them") {

@@ -76,7 +76,8 @@ void keep_busy(void* stream, std::chrono::milliseconds time) {
   REQUIRE((enqueue != nullptr));
   static std::chrono::milliseconds wanted;
   wanted = time;
-  enqueue(stream, [](void*) { std::this_thread::sleep_for(wanted); }, nullptr);
+  enqueue(
+      stream, [](void*) { std::this_thread::sleep_for(wanted); }, nullptr);
 }
 
 TEST_CASE("what the device computes before its last sum counts as compute, whoever waits for it") {
@@ -98,6 +99,24 @@ TEST_CASE("what the device computes before its last sum counts as compute, whoev
     session.commit_step();
     CHECK(session.monitors().compute_us >= 1000.0 * kPass.count());
   }
+}
+
+TEST_CASE("what the host does once the gradient is there is not compute") {
+  using Clock = std::chrono::steady_clock;
+  Session session;
+  DeviceArrays arrays(session, 16);
+  session.set_data({.sample_count = 4, .batch = 4});
+  REQUIRE(session.start());
+  const auto before = Clock::now();
+  REQUIRE(session.next_batch());
+  session.all_reduce_device_async(arrays.gradient(), 16, arrays.stream());
+  std::vector<float> gradient(16);
+  arrays.get_gradient(gradient);
+  const std::chrono::duration<double, std::micro> seen = Clock::now() - before;
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  session.wait_all_reduce();
+  session.commit_step();
+  CHECK(session.monitors().compute_us <= seen.count());
 }
 
 TEST_CASE("device calls out of order say what to do") {

@@ -44,6 +44,7 @@ class NcclCommunicator final : public OverCommunicator {
   Status passed_on(Status status) override;
   Status usable();
   Status reduce_on_device(const DeviceReduce& reduce);
+  Status mark_sum(const DeviceReduce& reduce) const;
   Status wait(const device::Event& mark);
   Deadline operation_deadline() const;
 
@@ -151,9 +152,17 @@ Status NcclCommunicator::reduce_on_device(const DeviceReduce& reduce) {
   const auto stream = plane_->stream();
   if (auto ordered = prepared_.order_before(stream); !ordered) return ordered;
   if (auto begun = plane_->begin_all_reduce(reduce, operation_deadline()); !begun) return begun;
+  if (auto marked = mark_sum(reduce); !marked) return marked;
   if (auto measured = kernels_->measure(reduce, stream); !measured) return measured;
   if (auto marked = reduced_.record(stream); !marked) return marked;
   return wait(reduced_);
+}
+
+Status NcclCommunicator::mark_sum(const DeviceReduce& reduce) const {
+  if (reduce.finished == nullptr) return {};
+  const device::Device::Scope scope(*options_.device);
+  const auto& cuda = options_.device->cuda();
+  return cuda.check(cuda.event_record(reduce.finished, plane_->stream()), "mark the end of a sum");
 }
 
 Status NcclCommunicator::wait(const device::Event& mark) {
