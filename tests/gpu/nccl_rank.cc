@@ -1,8 +1,6 @@
 // One process that does to NCCL what it is told on its standard input, a command a line, and answers with a JSON line.
 // scripts/bench/gpu_experiments.py starts several of them on one GPU (a distinct NCCL_HOSTID each) and finds out what
 // NCCL does when one is killed, stopped or late.
-#include <dlfcn.h>
-
 #include <atomic>
 #include <chrono>
 #include <cstdio>
@@ -33,19 +31,6 @@ double ms_since(Clock::time_point begin) {
   return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
 }
 
-// Found by name, since not every version has them.
-struct NewerCalls {
-  int (*shrink)(void*, int*, int, void**, comm::NcclConfig*, int) = nullptr;
-  int (*revoke)(void*, int) = nullptr;
-
-  explicit NewerCalls(const comm::NcclLibrary& nccl) {
-    void* const library = ::dlopen(nccl.path.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (library == nullptr) return;
-    shrink = reinterpret_cast<decltype(shrink)>(::dlsym(library, "ncclCommShrink"));
-    revoke = reinterpret_cast<decltype(revoke)>(::dlsym(library, "ncclCommRevoke"));
-  }
-};
-
 std::string hex_of(const comm::NcclUniqueId& id) {
   std::string text;
   char digits[3];
@@ -72,7 +57,7 @@ struct Plane {
 
 class Rank {
  public:
-  Rank() : device_(need(device::Device::open(0))), nccl_(*need(comm::NcclLibrary::get())), newer_(nccl_) {}
+  Rank() : device_(need(device::Device::open(0))), nccl_(*need(comm::NcclLibrary::get())) {}
 
   bool obey(const std::string& line) {
     std::istringstream words(line);
@@ -106,7 +91,7 @@ class Rank {
     int driver = 0;
     device_->cuda().driver_version(&driver);
     say(R"({"gpu": "%s", "cuda": %d, "nccl": "%s", "path": "%s", "shrink": %d, "revoke": %d})", device_->name().c_str(),
-        driver, nccl_.version_text().c_str(), nccl_.path.c_str(), newer_.shrink != nullptr, newer_.revoke != nullptr);
+        driver, nccl_.version_text().c_str(), nccl_.path.c_str(), nccl_.shrink != nullptr, nccl_.revoke != nullptr);
   }
 
   void make_id() {
@@ -174,8 +159,8 @@ class Rank {
       plane.flag = plane.stop ? 1.0F : 0.0F;
       need(plane.data.copy_in(&plane.flag, sizeof plane.flag, plane.stream.handle()));
       auto* const data = plane.data.as<void>();
-      const int code = nccl_.all_reduce(data, data, floats, comm::kNcclFloat32, comm::kNcclSum, plane.handle,
-                                        plane.stream.handle());
+      const int code =
+          nccl_.all_reduce(data, data, floats, comm::kNcclFloat32, comm::kNcclSum, plane.handle, plane.stream.handle());
       if (code != comm::kNcclSuccess && code != comm::kNcclInProgress) return plane.failed.store(code);
       need(plane.data.copy_out(&plane.flag, sizeof plane.flag, plane.stream.handle()));
       need(plane.done.record(plane.stream.handle()));
@@ -232,11 +217,11 @@ class Rank {
   }
 
   void revoke(const std::string& name) {
-    if (newer_.revoke == nullptr) return say(R"({"code": -3})");
+    if (nccl_.revoke == nullptr) return say(R"({"code": -3})");
     auto& plane = planes_[name];
     leave_loop(plane);
     const auto begin = Clock::now();
-    int code = newer_.revoke(plane.handle, 0);
+    int code = nccl_.revoke(plane.handle, 0);
     if (code == comm::kNcclSuccess || code == comm::kNcclInProgress) code = settle(plane.handle, 5'000);
     say(R"({"code": %d, "ms": %.3f})", code, ms_since(begin));
   }
@@ -248,7 +233,7 @@ class Rank {
     std::vector<int> exclude;
     words >> made >> abort;
     while (words >> excluded) exclude.push_back(excluded);
-    if (newer_.shrink == nullptr) return say(R"({"code": -3})");
+    if (nccl_.shrink == nullptr) return say(R"({"code": -3})");
     auto& parent = planes_[name];
     auto& plane = planes_[made];
     plane.stream = need(device::Stream::create(device_));
@@ -256,8 +241,8 @@ class Rank {
     const auto begin = Clock::now();
     comm::NcclConfig config;
     config.blocking = 0;
-    int code = newer_.shrink(parent.handle, exclude.data(), static_cast<int>(exclude.size()), &plane.handle, &config,
-                             abort);
+    int code =
+        nccl_.shrink(parent.handle, exclude.data(), static_cast<int>(exclude.size()), &plane.handle, &config, abort);
     // Asked of the parent: the new handle is not there before it is done.
     if (code == comm::kNcclSuccess || code == comm::kNcclInProgress) code = settle(parent.handle, 10'000);
     say(R"({"code": %d, "ms": %.3f, "made": %d})", code, ms_since(begin), plane.handle != nullptr);
@@ -265,7 +250,6 @@ class Rank {
 
   const std::shared_ptr<device::Device> device_;
   const comm::NcclLibrary& nccl_;
-  const NewerCalls newer_;
   std::map<std::string, Plane> planes_;
   std::set<std::string> names_;
 };

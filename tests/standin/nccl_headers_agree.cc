@@ -9,7 +9,8 @@ namespace elastictrain::comm {
 namespace {
 
 static_assert(kNcclSuccess == ncclSuccess && kNcclSystemError == ncclSystemError);
-static_assert(kNcclRemoteError == ncclRemoteError && kNcclInProgress == ncclInProgress);
+static_assert(kNcclInvalidUsage == ncclInvalidUsage && kNcclRemoteError == ncclRemoteError &&
+              kNcclInProgress == ncclInProgress);
 static_assert(kNcclUint8 == ncclUint8 && kNcclFloat32 == ncclFloat32 && kNcclSum == ncclSum);
 static_assert(sizeof(NcclUniqueId) == sizeof(ncclUniqueId) && sizeof(NcclCode) == sizeof(ncclResult_t));
 
@@ -45,7 +46,10 @@ struct Agree<A (*)(Ours...), B(Theirs...)> {
 #define ET_COMPARE(member, symbol, parameters) \
   static_assert(Agree<decltype(NcclLibrary::member), decltype(symbol)>::value, #symbol);
 ET_NCCL_FUNCTIONS(ET_COMPARE)
+#if NCCL_VERSION_CODE >= 22809
 ET_NCCL_OPTIONAL_FUNCTIONS(ET_COMPARE)
+static_assert(kNcclShrinkDefault == NCCL_SHRINK_DEFAULT && kNcclRevokeDefault == NCCL_REVOKE_DEFAULT);
+#endif
 #undef ET_COMPARE
 
 }  // namespace

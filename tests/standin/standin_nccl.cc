@@ -3,11 +3,14 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <functional>
 #include <iterator>
+#include <memory>
 #include <mutex>
 #include <sstream>
 #include <thread>
@@ -25,7 +28,7 @@ struct UniqueId {
   char internal[kIdBytes];
 };
 
-// What a rank tells the root, and the root all ranks.
+// What a rank tells the root, the root all ranks, and two ranks each other.
 struct Greeting {
   std::uint32_t rank;
   std::uint32_t ranks;
@@ -44,6 +47,7 @@ Faults& faults() {
 
 struct Counters {
   std::atomic<int> begun{0}, aborted{0}, finalized{0}, destroyed{0}, alive{0}, intruders{0}, roots{0}, scalable{0};
+  std::atomic<int> shrunk{0}, revoked{0}, misused{0};
 };
 Counters counters;
 
@@ -115,16 +119,16 @@ struct Piece {
 
 class Comm {
  public:
-  Comm(int rank, int ranks, const UniqueId& id) : rank_(rank), ranks_(ranks), sockets_(ranks, -1) {
+  Comm(int rank, int ranks, const UniqueId& id) : Comm(rank, ranks) {
     std::memcpy(&port_, id.internal, sizeof port_);
     ++counters.begun;
-    ++counters.alive;
-    init_ = std::thread([this] { init(); });
+    job_ = std::thread([this] { init(); });
   }
   ~Comm() {
-    stop_ = true;
-    if (init_.joinable()) init_.join();
+    stop_ = stop_operations_ = true;
+    if (job_.joinable()) job_.join();
     close_all(sockets_);
+    if (listener_ >= 0) ::close(listener_);
     --counters.alive;
   }
 
@@ -134,12 +138,38 @@ class Comm {
 
   // Ends what runs, and waits for it.
   void stop() {
-    stop_ = true;
+    stop_ = stop_operations_ = true;
+    if (job_.joinable()) job_.join();
     for (const int socket : sockets_) {
       if (socket >= 0) ::shutdown(socket, SHUT_RDWR);
     }
     while (running_ > 0) std::this_thread::yield();
   }
+
+  // Both go on in a thread, like NCCL's own, and are asked for by state().
+  int shrink(std::vector<int> left_out, Comm** made) {
+    if (state() != kSuccess) return state();
+    if (shrunk_.exchange(true)) return misuse();
+    return begin_job([this, left_out = std::move(left_out), made] {
+      std::unique_ptr<Comm> smaller = without(left_out);
+      while (!stop_ && has_fault("stall-shrink", rank_)) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      if (!smaller || stop_ || has_fault("fail-shrink", rank_)) return kSystemError;
+      ++counters.shrunk;
+      *made = smaller.release();
+      return kSuccess;
+    });
+  }
+  int revoke() {
+    if (revoked_.exchange(true)) return misuse();
+    const int before = state_;
+    return begin_job([this, before] {
+      stop_operations_ = true;
+      while (running_ > 0 || (!stop_ && has_fault("stall-revoke", rank_))) std::this_thread::yield();
+      ++counters.revoked;
+      return static_cast<Code>(before);
+    });
+  }
+  int finalize() const { return revoked_ || shrunk_ ? misuse() : state(); }
 
   struct Work {
     Comm* comm;
@@ -149,6 +179,7 @@ class Comm {
   };
 
   int enqueue(Work work, void* stream) {
+    if (revoked_) return kInvalidUsage;
     if (state() != kSuccess) return state() == kInProgress ? kInvalidUsage : state();
     ++running_;
     const auto run = [](void* argument) {
@@ -165,6 +196,20 @@ class Comm {
   std::atomic<int> inside{0};
 
  private:
+  Comm(int rank, int ranks) : rank_(rank), ranks_(ranks), sockets_(ranks, -1), ports_(ranks, 0) { ++counters.alive; }
+
+  static int misuse() {
+    ++counters.misused;
+    return kInvalidUsage;
+  }
+
+  int begin_job(std::function<Code()> job) {
+    if (job_.joinable()) job_.join();
+    state_ = kInProgress;
+    job_ = std::thread([this, job = std::move(job)] { state_ = job(); });
+    return kInProgress;
+  }
+
   void init() {
     while (!stop_ && has_fault("sync-init", rank_) && !standin_cuda_idle()) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -177,13 +222,30 @@ class Comm {
   bool connect() {
     if (ranks_ == 1) return true;
     std::uint16_t own_port = 0;
-    const int listener = listen_on_loopback(own_port);
-    const bool met = meet(listener, own_port);
-    ::close(listener);
-    return met;
+    listener_ = listen_on_loopback(own_port);
+    std::vector<std::uint16_t> at(static_cast<std::size_t>(ranks_));
+    return meet(own_port, at) && connect_to_lower(at, own_port, stop_) && accept_higher(listener_, own_port, stop_);
   }
 
-  bool meet(int listener, std::uint16_t own_port) {
+  // The communicator of those that stay, over the addresses of this one; nothing where one of them is gone.
+  std::unique_ptr<Comm> without(const std::vector<int>& left_out) {
+    std::vector<std::uint16_t> at;
+    int rank = 0;
+    for (int old = 0; old < ranks_; ++old) {
+      if (std::find(left_out.begin(), left_out.end(), old) != left_out.end()) continue;
+      if (old == rank_) rank = static_cast<int>(at.size());
+      at.push_back(ports_[static_cast<std::size_t>(old)]);
+    }
+    std::unique_ptr<Comm> smaller(new Comm(rank, static_cast<int>(at.size())));
+    std::uint16_t own_port = 0;
+    smaller->listener_ = listen_on_loopback(own_port);
+    const bool connected =
+        smaller->connect_to_lower(at, own_port, stop_) && smaller->accept_higher(listener_, own_port, stop_);
+    smaller->state_ = kSuccess;
+    return connected ? std::move(smaller) : nullptr;
+  }
+
+  bool meet(std::uint16_t own_port, std::vector<std::uint16_t>& at) {
     const int root = connect_to_loopback(port_);
     if (root < 0) return false;
     Greeting mine{static_cast<std::uint32_t>(rank_), static_cast<std::uint32_t>(ranks_), own_port};
@@ -192,32 +254,41 @@ class Comm {
                                 {root, reinterpret_cast<char*>(all.data()), all.size() * sizeof(Greeting), false}},
                                stop_) == MoveEnd::kDone;
     ::close(root);
-    return told && connect_to_lower(all) && accept_higher(listener);
+    for (const auto& peer : all) {
+      if (told) at[peer.rank] = static_cast<std::uint16_t>(peer.port);
+    }
+    return told;
   }
 
-  bool connect_to_lower(const std::vector<Greeting>& all) {
-    for (const auto& peer : all) {
-      if (peer.rank >= static_cast<std::uint32_t>(rank_)) continue;
-      const int connection = connect_to_loopback(static_cast<std::uint16_t>(peer.port));
-      if (connection < 0) return false;
-      sockets_[peer.rank] = connection;
-      std::uint32_t rank = static_cast<std::uint32_t>(rank_);
-      if (move_all({{connection, reinterpret_cast<char*>(&rank), sizeof rank, true}}, stop_) != MoveEnd::kDone)
-        return false;
+  // Each tells the other who it is and where it listens from now on.
+  bool greet(int connection, std::uint16_t own_port, const std::atomic<bool>& stop) {
+    Greeting mine{static_cast<std::uint32_t>(rank_), static_cast<std::uint32_t>(ranks_), own_port};
+    Greeting theirs{};
+    const bool greeted = move_all({{connection, reinterpret_cast<char*>(&mine), sizeof mine, true},
+                                   {connection, reinterpret_cast<char*>(&theirs), sizeof theirs, false}},
+                                  stop) == MoveEnd::kDone;
+    if (!greeted) {
+      ::close(connection);
+      return false;
+    }
+    sockets_[theirs.rank] = connection;
+    ports_[theirs.rank] = static_cast<std::uint16_t>(theirs.port);
+    return true;
+  }
+
+  bool connect_to_lower(const std::vector<std::uint16_t>& at, std::uint16_t own_port, const std::atomic<bool>& stop) {
+    ports_[static_cast<std::size_t>(rank_)] = own_port;
+    for (std::size_t peer = 0; peer < static_cast<std::size_t>(rank_); ++peer) {
+      const int connection = connect_to_loopback(at[peer]);
+      if (connection < 0 || !greet(connection, own_port, stop)) return false;
     }
     return true;
   }
 
-  bool accept_higher(int listener) {
+  bool accept_higher(int listener, std::uint16_t own_port, const std::atomic<bool>& stop) {
     for (int missing = ranks_ - 1 - rank_; missing > 0; --missing) {
       int connection = -1;
-      std::uint32_t rank = 0;
-      if (!accept_until(listener, connection, stop_)) return false;
-      if (move_all({{connection, reinterpret_cast<char*>(&rank), sizeof rank, false}}, stop_) != MoveEnd::kDone) {
-        ::close(connection);
-        return false;
-      }
-      sockets_[rank] = connection;
+      if (!accept_until(listener, connection, stop) || !greet(connection, own_port, stop)) return false;
     }
     return true;
   }
@@ -227,7 +298,7 @@ class Comm {
     if (end != MoveEnd::kLost) return;
     if (!has_fault("silent-loss", rank_)) state_ = kRemote;
     // The kernel of a lost communicator spins until it is told to stop.
-    while (!stop_) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    while (!stop_operations_) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
 
   MoveEnd transfer(const std::vector<Piece>& pieces) {
@@ -237,7 +308,7 @@ class Comm {
       moves.push_back(
           {sockets_[static_cast<std::size_t>(piece.peer)], const_cast<char*>(bytes), piece.bytes, piece.outgoing});
     }
-    return move_all(std::move(moves), stop_);
+    return move_all(std::move(moves), stop_operations_);
   }
 
   // Rank 0 adds in the order of the ranks and gives everybody the same bits.
@@ -245,28 +316,34 @@ class Comm {
     auto* bytes = reinterpret_cast<char*>(data);
     const std::size_t size = count * sizeof(float);
     if (rank_ != 0) {
-      const auto given = move_all({{sockets_[0], bytes, size, true}}, stop_);
-      return given != MoveEnd::kDone ? given : move_all({{sockets_[0], bytes, size, false}}, stop_);
+      const auto given = move_all({{sockets_[0], bytes, size, true}}, stop_operations_);
+      return given != MoveEnd::kDone ? given : move_all({{sockets_[0], bytes, size, false}}, stop_operations_);
     }
     std::vector<Move> back;
     std::vector<float> theirs(count);
     for (int rank = 1; rank < ranks_; ++rank) {
-      const auto got = move_all({{sockets_[rank], reinterpret_cast<char*>(theirs.data()), size, false}}, stop_);
+      const auto got =
+          move_all({{sockets_[rank], reinterpret_cast<char*>(theirs.data()), size, false}}, stop_operations_);
       if (got != MoveEnd::kDone) return got;
       for (std::size_t i = 0; i < count; ++i) data[i] += theirs[i];
       back.push_back({sockets_[rank], bytes, size, true});
     }
-    return move_all(std::move(back), stop_);
+    return move_all(std::move(back), stop_operations_);
   }
 
   const int rank_;
   const int ranks_;
   std::uint16_t port_ = 0;
+  int listener_ = -1;  // where those that stay find each other in a Shrink
   std::vector<int> sockets_;
+  std::vector<std::uint16_t> ports_;
   std::atomic<bool> stop_{false};
+  std::atomic<bool> stop_operations_{false};
   std::atomic<int> state_{kInProgress};
   std::atomic<int> running_{0};
-  std::thread init_;
+  std::atomic<bool> shrunk_{false};
+  std::atomic<bool> revoked_{false};
+  std::thread job_;
 };
 
 namespace {
@@ -312,7 +389,8 @@ STANDIN_API void standin_nccl_faults(const char* list) {
 
 STANDIN_API void standin_nccl_counters(StandinNcclCounters* all) {
   *all = {counters.alive,     counters.begun,     counters.aborted, counters.finalized,
-          counters.destroyed, counters.intruders, counters.roots,   counters.scalable};
+          counters.destroyed, counters.intruders, counters.roots,   counters.scalable,
+          counters.shrunk,    counters.revoked,   counters.misused};
 }
 
 STANDIN_API int ncclGetVersion(int* version) {
@@ -364,7 +442,7 @@ STANDIN_API int ncclCommAbort(Comm* comm) {
 STANDIN_API int ncclCommFinalize(Comm* comm) {
   const Inside inside(*comm);
   ++counters.finalized;
-  return comm->state();
+  return comm->finalize();
 }
 
 STANDIN_API int ncclCommDestroy(Comm* comm) {
@@ -374,10 +452,18 @@ STANDIN_API int ncclCommDestroy(Comm* comm) {
   return kSuccess;
 }
 
+#ifndef ET_STANDIN_NCCL_BEFORE_SHRINK
 // The parent's error comes back, whatever the flags say (section 2 of the notes on NCCL 2.28.9, trap 1).
-STANDIN_API int ncclCommShrink(Comm* comm, int*, int, Comm**, void*, int) {
-  return comm->state() == kSuccess ? kInvalidUsage : comm->state();
+STANDIN_API int ncclCommShrink(Comm* comm, int* left_out, int count, Comm** made, void*, int) {
+  const Inside inside(*comm);
+  return comm->shrink({left_out, left_out + count}, made);
 }
+
+STANDIN_API int ncclCommRevoke(Comm* comm, int) {
+  const Inside inside(*comm);
+  return comm->revoke();
+}
+#endif
 
 STANDIN_API int ncclAllReduce(const void* from, void* to, std::size_t count, int, int, Comm* comm, void* stream) {
   const Inside inside(*comm);

@@ -7,6 +7,9 @@
 //   sync-init         init waits until the whole device is idle, as an implicit synchronization does
 //   fail-init         init ends with ncclSystemError
 //   async-error       the communicator reports ncclRemoteError and keeps doing so, Shrink included
+//   fail-shrink       Shrink ends with ncclSystemError
+//   stall-shrink      Shrink is never done; an abort of the parent still ends it
+//   stall-revoke      Revoke is never done; an abort still ends it
 //   silent-loss       a lost peer is not noticed, as over NVLink and shared memory
 //   wedge-abort       ncclCommAbort never returns
 //   sticky-abort      after an abort the device fails every call (CUDA error 700)
@@ -26,6 +29,9 @@ struct StandinNcclCounters {
   int intruders;  // calls on a communicator while another thread was inside
   int roots;      // unique ids made by this process: each leaves a thread and a socket
   int scalable;   // inits with several unique ids
+  int shrunk;     // communicators made by Shrink
+  int revoked;    // Revokes that were done
+  int misused;    // calls that NCCL forbids: a second Shrink of one parent, Finalize after Revoke or Shrink
 };
 
 STANDIN_API void standin_nccl_faults(const char* list);

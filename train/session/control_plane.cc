@@ -183,6 +183,8 @@ TakenSeat ControlPlane::seat_with_build(WorkerMachine::NextSeat next) {
   taken.state_sockets = std::move(built->state_sockets);
   taken.cancel = std::make_shared<comm::CancelToken>();
   current_ = taken.communicator;
+  current_members_.clear();
+  for (const auto& member : taken.plan.members) current_members_.push_back(member.worker);
   current_cancel_ = taken.cancel;
   return taken;
 }
@@ -287,6 +289,11 @@ Result<comm::BuildResult> ControlPlane::build(const protocol::GenerationPlan& pl
   return built ? with_device(std::move(*built), plan, cancel) : std::move(built);
 }
 
+comm::RunningGeneration ControlPlane::running_before(const protocol::GenerationPlan& plan) const {
+  const std::lock_guard lock(mutex_);
+  return {current_, ranks_left_out(current_members_, plan)};
+}
+
 Result<comm::BuildResult> ControlPlane::with_device(comm::BuildResult built, const protocol::GenerationPlan& plan,
                                                     const comm::CancelToken& cancel) const {
   if (!device_) return built;
@@ -294,6 +301,8 @@ Result<comm::BuildResult> ControlPlane::with_device(comm::BuildResult built, con
                     .job = environment_.job_id,
                     .deadline = std::chrono::steady_clock::now() + time_limit(plan),
                     .backend = environment_.device_backend,
+                    .nccl_build = environment_.nccl_build,
+                    .running = running_before(plan),
                     .step_clock = [this] { return pace_.clock(); },
                     .on_wedged = on_wedged_};
   auto reached = reach_device(std::move(built.communicator), std::move(build), cancel);

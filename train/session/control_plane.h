@@ -44,7 +44,8 @@ class ControlPlane {
                                                     std::function<std::vector<protocol::WorkerUp>()> on_heartbeat);
   ~ControlPlane();
 
-  // Before announce(): communicators also reach this device's memory. `on_wedged`, on any thread: the process has to go.
+  // Before announce(): communicators also reach this device's memory. `on_wedged`, on any thread: the process has to
+  // go.
   void use_device(std::shared_ptr<device::Device> device, std::function<void(const std::string&)> on_wedged) {
     device_ = std::move(device);
     on_wedged_ = std::move(on_wedged);
@@ -101,6 +102,7 @@ class ControlPlane {
                                   const comm::CancelToken& cancel);
   Result<comm::BuildResult> with_device(comm::BuildResult built, const protocol::GenerationPlan& plan,
                                         const comm::CancelToken& cancel) const;
+  comm::RunningGeneration running_before(const protocol::GenerationPlan& plan) const;
 
   const Environment& environment_;
   std::unique_ptr<comm::DataListener> listener_;
@@ -115,6 +117,7 @@ class ControlPlane {
   Place place_ = Place::kStarting;
   SteadyClock::time_point place_since_ = SteadyClock::now();
   std::shared_ptr<comm::Communicator> current_;  // of the machine's generation, to be aborted
+  std::vector<WorkerId> current_members_;        // index = rank
   std::shared_ptr<comm::CancelToken> current_cancel_;
 
   std::unique_ptr<AgentLink> link_;

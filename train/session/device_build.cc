@@ -22,6 +22,19 @@ Result<bool> everyone_has_nccl(comm::Communicator& host, const DeviceBuild& buil
 
 }  // namespace
 
+std::vector<std::uint32_t> ranks_left_out(const std::vector<WorkerId>& before, const protocol::GenerationPlan& plan) {
+  std::vector<std::uint32_t> left_out;
+  std::size_t next = 0;
+  for (std::uint32_t rank = 0; rank < before.size(); ++rank) {
+    const bool stays = next < plan.members.size() && plan.members[next].worker == before[rank];
+    if (stays)
+      ++next;
+    else
+      left_out.push_back(rank);
+  }
+  return next == plan.members.size() ? left_out : std::vector<std::uint32_t>();
+}
+
 Result<std::unique_ptr<comm::Communicator>> reach_device(std::unique_ptr<comm::Communicator> host, DeviceBuild build,
                                                          const comm::CancelToken& cancel) {
   bool uses_nccl = build.backend != DeviceBackend::kHost && host->world_size() > 1;
@@ -35,9 +48,10 @@ Result<std::unique_ptr<comm::Communicator>> reach_device(std::unique_ptr<comm::C
   options.device = std::move(build.device);
   options.job = std::move(build.job);
   options.deadline = build.deadline;
+  options.build = build.nccl_build;
   options.step_clock = std::move(build.step_clock);
   options.on_wedged = std::move(build.on_wedged);
-  return comm::build_nccl_communicator(std::move(host), options, cancel);
+  return comm::build_nccl_communicator(std::move(host), options, cancel, build.running);
 }
 
 }  // namespace elastictrain::session

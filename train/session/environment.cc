@@ -73,6 +73,14 @@ void read_choices(Environment& environment, Numbers& numbers) {
   else if (!backend.empty() && backend != "auto") {
     numbers.complain("ELASTICTRAIN_BACKEND=" + backend + " is neither auto, nccl nor cpu");
   }
+  const std::string build = text("ELASTICTRAIN_NCCL_BUILD");
+  if (build == "at-swap")
+    environment.nccl_build = comm::NcclBuild::kAtSwap;
+  else if (build == "shrink")
+    environment.nccl_build = comm::NcclBuild::kShrink;
+  else if (!build.empty() && build != "auto" && build != "background") {
+    numbers.complain("ELASTICTRAIN_NCCL_BUILD=" + build + " is neither auto, background, at-swap nor shrink");
+  }
   const std::string algorithm = text("ELASTICTRAIN_ALGORITHM");
   if (algorithm == "ring")
     environment.algorithm = comm::Algorithm::kRing;

@@ -10,6 +10,7 @@
 #include "supervisor/protocol/ids.h"
 #include "supervisor/protocol/result.h"
 #include "train/comm/communicator.h"
+#include "train/comm/nccl/nccl_communicator.h"
 
 namespace elastictrain::session {
 
@@ -29,6 +30,7 @@ struct Environment {
   std::string step_log_directory;
   std::string node;  // for the step log
   DeviceBackend device_backend = DeviceBackend::kAuto;
+  comm::NcclBuild nccl_build = comm::NcclBuild::kBackground;
   comm::Transport transport = comm::Transport::kAuto;
   comm::Algorithm algorithm = comm::Algorithm::kAuto;
   std::string checkpoint_directory;

@@ -121,14 +121,16 @@ TEST_CASE("an exception between a background reduction and its wait does not han
 }
 
 TEST_CASE("a socket path without an agent is an error that names it") {
-  const auto message =
-      refusal({{"ELASTICTRAIN_SOCKET", "/nonexistent/agent.sock"}, {"ELASTICTRAIN_WORKER_ID", "1"}});
+  const auto message = refusal({{"ELASTICTRAIN_SOCKET", "/nonexistent/agent.sock"}, {"ELASTICTRAIN_WORKER_ID", "1"}});
   CHECK(message.find("/nonexistent/agent.sock") != std::string::npos);
 }
 
 TEST_CASE("a way to sum that there is not is refused with those there are") {
   const auto message = refusal({{"ELASTICTRAIN_BACKEND", "ncll"}});
   CHECK(message.find("ELASTICTRAIN_BACKEND=ncll is neither auto, nccl nor cpu") != std::string::npos);
+  const auto other = refusal({{"ELASTICTRAIN_NCCL_BUILD", "atswap"}});
+  CHECK(other.find("ELASTICTRAIN_NCCL_BUILD=atswap is neither auto, background, at-swap nor shrink") !=
+        std::string::npos);
 }
 
 TEST_CASE("a number that is none is refused by its variable's name") {

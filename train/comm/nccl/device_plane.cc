@@ -15,6 +15,7 @@ constexpr std::chrono::microseconds kSleep{50};
 constexpr std::chrono::milliseconds kLookEvery{1};  // at the host plane and at NCCL's own state
 // A peer that is gone may have given all it had before; its last bytes are on their way.
 constexpr std::chrono::milliseconds kGraceAfterLoss{100};
+constexpr std::chrono::milliseconds kShrinkRound{1};  // training waits for it
 
 // Waits hand the core on, the sooner the longer they last.
 void pause(steady_clock::duration waited) {
@@ -63,9 +64,41 @@ Status DevicePlane::await_ready(Deadline deadline, const std::string& doing) {
   }
 }
 
+BuildState DevicePlane::look(Deadline deadline) {
+  if (aborted_ || steady_clock::now() > deadline) return BuildState::kFailed;
+  const auto built = ready();
+  if (!built) return BuildState::kFailed;
+  return *built ? BuildState::kBuilt : BuildState::kBuilding;
+}
+
+Result<bool> DevicePlane::shrink(const std::shared_ptr<NcclComm>& parent, const std::vector<std::uint32_t>& left_out) {
+  const auto deadline = steady_clock::now() + options_.shrink_limit;
+  auto begun = NcclComm::begin_shrunk(nccl_, options_.device, init_, parent, {left_out.begin(), left_out.end()});
+  if (begun) {
+    const std::lock_guard lock(mutex_);
+    comm_ = *begun;
+  }
+  const auto outcome =
+      build_in_rounds(host_plane_, kShrinkRound, [&] { return begun.ok() ? look(deadline) : BuildState::kFailed; });
+  if (!outcome) return outcome.error();
+  if (*outcome == BuildState::kBuilt) return true;
+  drop();
+  parent->abort();
+  parent->await_end();
+  return false;
+}
+
 Status DevicePlane::ensure_built() {
   if (aborted_) return Error{ErrorCode::kAborted, "the communicator was aborted"};
   if (comm_) return {};
+  if (const auto parent = std::exchange(parent_, nullptr)) {
+    const auto shrunk = shrink(parent, left_out_);
+    if (!shrunk) return shrunk.error();
+    if (*shrunk) {
+      helper_ = UniqueIdHelper();
+      return {};
+    }
+  }
   auto built = begin();
   if (built) built = await_ready(steady_clock::now() + options_.at_swap_limit, "build " + init_.name);
   helper_ = UniqueIdHelper();
@@ -153,7 +186,19 @@ Status DevicePlane::check_end() {
 void DevicePlane::request_abort() noexcept {
   aborted_ = true;
   const std::lock_guard lock(mutex_);
-  if (comm_) comm_->abort();
+  if (comm_) comm_->stop();
+}
+
+std::shared_ptr<NcclComm> DevicePlane::comm() {
+  const std::lock_guard lock(mutex_);
+  return comm_;
+}
+
+void DevicePlane::stop() {
+  const auto ending = comm();
+  if (!ending) return;
+  ending->stop();
+  ending->await_end();
 }
 
 void DevicePlane::drop() {

@@ -10,8 +10,10 @@ constexpr std::uint32_t kRanksPerId = 128;
 
 // From every rank before there are ids.
 struct Wish {
-  std::uint8_t build = 0;
-  std::uint8_t takes_several = 0;
+  std::uint64_t parent_generation = 0;
+  std::uint32_t parenthood = 0;
+  std::uint16_t at_swap = 0;
+  std::uint16_t takes_several = 0;
 };
 
 // Ahead of the ids, from rank 0.
@@ -20,17 +22,20 @@ struct Header {
   char problem[508] = {};
 };
 
-Result<Wish> agree_on_build(Communicator& host_plane, const NcclOptions& options) {
+Result<Wish> agree_on_build(Communicator& host_plane, const NcclOptions& options, const Parent& parent) {
   const auto nccl = NcclLibrary::get();
-  const Wish mine{static_cast<std::uint8_t>(options.build),
-                  static_cast<std::uint8_t>(nccl.ok() && (*nccl)->init_scalable != nullptr)};
+  const Wish mine{parent.generation, static_cast<std::uint32_t>(parent.parenthood),
+                  static_cast<std::uint16_t>(options.build == NcclBuild::kAtSwap),
+                  static_cast<std::uint16_t>(nccl.ok() && (*nccl)->init_scalable != nullptr)};
   std::vector<Wish> all(host_plane.world_size());
   auto gathered = host_plane.all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)));
   if (!gathered) return gathered.error();
-  Wish agreed{0, 1};
+  Wish agreed = mine;
   for (const Wish& wish : all) {
-    agreed.build = std::max(agreed.build, wish.build);
+    agreed.at_swap = std::max(agreed.at_swap, wish.at_swap);
     agreed.takes_several = std::min(agreed.takes_several, wish.takes_several);
+    const bool same = wish.parenthood == mine.parenthood && wish.parent_generation == mine.parent_generation;
+    if (!same) agreed.parenthood = 0;
   }
   return agreed;
 }
@@ -49,11 +54,13 @@ std::size_t ids_for(std::uint32_t ranks, std::uint32_t several_from, bool takes_
   return std::max<std::size_t>(2, (ranks + kRanksPerId - 1) / kRanksPerId);
 }
 
-Result<AgreedIds> agree_on_ids(Communicator& host_plane, const NcclOptions& options, const CancelToken& cancel) {
-  const auto wish = agree_on_build(host_plane, options);
+Result<AgreedIds> agree_on_ids(Communicator& host_plane, const NcclOptions& options, const Parent& parent,
+                               const CancelToken& cancel) {
+  const auto wish = agree_on_build(host_plane, options, parent);
   if (!wish) return wish.error();
   AgreedIds agreed;
-  agreed.build = static_cast<NcclBuild>(wish->build);
+  agreed.build = wish->at_swap != 0 ? NcclBuild::kAtSwap : NcclBuild::kBackground;
+  agreed.parenthood = static_cast<NcclComm::Parenthood>(wish->parenthood);
   const std::size_t count = ids_for(host_plane.world_size(), options.several_ids_from, wish->takes_several != 0);
   std::vector<std::byte> message(sizeof(Header) + count * sizeof(NcclUniqueId));
   if (host_plane.rank() == 0) {

@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -14,6 +15,7 @@ constexpr std::chrono::milliseconds kLookLimit{10};         // for a thread that
 constexpr std::chrono::milliseconds kGoodbyeLimit{10'000};  // until all ranks are done with a generation
 constexpr std::chrono::milliseconds kFinalizeLimit{5'000};
 constexpr std::chrono::milliseconds kFinalizePause{1};
+constexpr std::chrono::milliseconds kRevokePause{1};
 
 struct Ends {
   std::mutex mutex;
@@ -66,6 +68,10 @@ void start_detached(std::function<void()> work) {
   }
 }
 
+bool is_begun(NcclCode code) {
+  return code == kNcclSuccess || code == kNcclInProgress;
+}
+
 }  // namespace
 
 int unfinished_nccl_ends() {
@@ -83,95 +89,202 @@ NcclComm::NcclComm(const NcclLibrary& nccl, std::shared_ptr<device::Device> devi
 
 NcclComm::~NcclComm() = default;
 
-Result<std::shared_ptr<NcclComm>> NcclComm::begin(const NcclLibrary& nccl, std::shared_ptr<device::Device> device,
-                                                  NcclInit init) {
+Result<std::shared_ptr<NcclComm>> NcclComm::unmade(const NcclLibrary& nccl, std::shared_ptr<device::Device> device,
+                                                   NcclInit init) {
   std::shared_ptr<NcclComm> comm(new NcclComm(nccl, std::move(device), std::move(init)));
   auto stream = device::Stream::create(comm->device_);
   if (!stream) return stream.error();
   comm->stream_ = std::move(*stream);
-  const device::Device::Scope scope(*comm->device_);
+  return comm;
+}
+
+Result<std::shared_ptr<NcclComm>> NcclComm::begin(const NcclLibrary& nccl, std::shared_ptr<device::Device> device,
+                                                  NcclInit init) {
+  auto comm = unmade(nccl, std::move(device), std::move(init));
+  if (!comm) return comm;
+  auto& made = **comm;
+  const device::Device::Scope scope(*made.device_);
   NcclConfig config;
   config.blocking = 0;
-  config.comm_name = comm->init_.name.c_str();
-  auto ids = comm->init_.ids;
-  const int rank = static_cast<int>(comm->init_.rank);
-  const int ranks = static_cast<int>(comm->init_.ranks);
+  config.comm_name = made.init_.name.c_str();
+  auto ids = made.init_.ids;
+  const int rank = static_cast<int>(made.init_.rank);
+  const int ranks = static_cast<int>(made.init_.ranks);
   const NcclCode code =
       ids.size() > 1 && nccl.init_scalable != nullptr
-          ? nccl.init_scalable(&comm->handle_, ranks, rank, static_cast<int>(ids.size()), ids.data(), &config)
-          : nccl.init_rank(&comm->handle_, ranks, ids.front(), rank, &config);
-  if (code == kNcclSuccess || code == kNcclInProgress) return comm;
-  auto problem = nccl.error(code, "begin to build " + comm->init_.name, comm->handle_);
+          ? nccl.init_scalable(&made.handle_, ranks, rank, static_cast<int>(ids.size()), ids.data(), &config)
+          : nccl.init_rank(&made.handle_, ranks, ids.front(), rank, &config);
+  if (is_begun(code)) return comm;
+  auto problem = nccl.error(code, "begin to build " + made.init_.name, made.handle_);
   // Never left half made: its thread is joined by the abort.
-  if (comm->handle_ != nullptr) comm->abort();
+  if (made.handle_ != nullptr) made.abort();
   return problem;
+}
+
+Result<std::shared_ptr<NcclComm>> NcclComm::begin_shrunk(const NcclLibrary& nccl,
+                                                         std::shared_ptr<device::Device> device, NcclInit init,
+                                                         const std::shared_ptr<NcclComm>& parent,
+                                                         std::vector<int> left_out) {
+  auto comm = unmade(nccl, std::move(device), std::move(init));
+  if (!comm) return comm;
+  auto& made = **comm;
+  made.shrinking_ = std::make_shared<Shrinking>(Shrinking{made.init_.name, std::move(left_out)});
+  made.parent_ = parent;
+  if (auto begun = parent->shrink(made.shrinking_); !begun) return begun.error();
+  return comm;
+}
+
+Status NcclComm::shrink(const std::shared_ptr<Shrinking>& shrinking) {
+  const std::string doing = "shrink " + init_.name + " to " + shrinking->name;
+  const std::unique_lock lock(inside_, kLookLimit);
+  const Stage stage = stage_;
+  const bool open = stage == Stage::kOpen || stage == Stage::kStopped;
+  if (!lock || !open || handle_ == nullptr || nccl_.shrink == nullptr || was_parent_.exchange(true)) {
+    return Error{ErrorCode::kAborted, "could not " + doing + ": the communicator is no parent any more"};
+  }
+  shrunk_ = shrinking;
+  const device::Device::Scope scope(*device_);
+  NcclConfig config;
+  config.blocking = 0;
+  config.comm_name = shrinking->name.c_str();
+  config.shrink_share = 0;
+  auto& left_out = shrinking->left_out;
+  const NcclCode code = nccl_.shrink(handle_, left_out.data(), static_cast<int>(left_out.size()), &shrinking->made,
+                                     &config, kNcclShrinkDefault);
+  return is_begun(code) ? Status() : nccl_.error(code, doing, handle_);
 }
 
 NcclCode NcclComm::state() {
   const std::unique_lock lock(inside_, kLookLimit);
-  if (!lock || ending_ || handle_ == nullptr) return kNcclInProgress;
+  const Stage stage = stage_;
+  if (!lock || stage == Stage::kStopping || stage == Stage::kEnding) return kNcclInProgress;
+  if (parent_) {
+    const NcclCode code = take_from_parent();
+    if (code != kNcclSuccess) return code;
+  }
+  if (handle_ == nullptr) return kNcclInProgress;
   const device::Device::Scope scope(*device_);
   NcclCode state = kNcclInProgress;
   const NcclCode code = nccl_.async_error(handle_, &state);
-  return code == kNcclSuccess ? state : code;
+  if (code != kNcclSuccess) return code;
+  if (state == kNcclSuccess) ready_ = true;
+  return state;
+}
+
+NcclCode NcclComm::take_from_parent() {
+  const NcclCode code = parent_->state();
+  if (code == kNcclInProgress && parent_->stage_ == Stage::kEnding) return kNcclInvalidUsage;
+  if (code != kNcclSuccess) return code;
+  handle_ = shrinking_->made;
+  parent_ = nullptr;
+  return handle_ != nullptr ? kNcclSuccess : kNcclInvalidUsage;
 }
 
 Status NcclComm::call(const std::string& doing, const std::function<NcclCode(NcclHandle)>& work) {
   const std::unique_lock lock(inside_, kLookLimit);
-  if (!lock || ending_ || handle_ == nullptr) {
+  if (!lock || stage_ != Stage::kOpen || handle_ == nullptr) {
     return Error{ErrorCode::kAborted, "could not " + doing + ": the communicator is being ended"};
   }
   const device::Device::Scope scope(*device_);
   const NcclCode code = work(handle_);
-  if (code == kNcclSuccess || code == kNcclInProgress) return {};
-  return nccl_.error(code, doing, handle_);
+  return is_begun(code) ? Status() : nccl_.error(code, doing, handle_);
 }
 
 Error NcclComm::error(NcclCode code, const std::string& doing) {
   const std::unique_lock lock(inside_, kLookLimit);
-  return nccl_.error(code, doing, lock && !ending_ ? handle_ : nullptr);
+  return nccl_.error(code, doing, lock && stage_ != Stage::kEnding ? handle_ : nullptr);
 }
 
-bool NcclComm::has_ended(std::chrono::milliseconds limit) {
-  std::unique_lock lock(mutex_);
-  return changed_.wait_for(lock, limit, [this] { return ended_; });
+NcclComm::Parenthood NcclComm::parenthood() {
+  if (nccl_.shrink == nullptr || was_parent_ || !ready_) return Parenthood::kNone;
+  if (stage_ == Stage::kOpen) return Parenthood::kInUse;
+  await_end();
+  return stage_ == Stage::kStopped && state() == kNcclSuccess ? Parenthood::kStopped : Parenthood::kNone;
 }
 
 bool NcclComm::await_end() {
-  return has_ended(init_.abort_deadline);
+  std::unique_lock lock(mutex_);
+  return changed_.wait_for(lock, init_.abort_deadline, [this] { return unfinished_ == 0; });
 }
 
 void NcclComm::end(const std::function<void()>& work, std::chrono::milliseconds limit,
                    const std::function<void()>& on_limit) {
   const auto self = shared_from_this();
-  start_detached([self, work] {
+  const auto done = std::make_shared<bool>(false);
+  {
+    const std::lock_guard lock(mutex_);
+    ++unfinished_;
+  }
+  start_detached([self, done, work] {
     work();
     const std::lock_guard lock(self->mutex_);
-    self->ended_ = true;
+    --self->unfinished_;
+    *done = true;
     self->changed_.notify_all();
   });
-  start_detached([self, limit, on_limit] {
-    if (!self->has_ended(limit)) on_limit();
+  start_detached([self, done, limit, on_limit] {
+    std::unique_lock lock(self->mutex_);
+    const bool in_time = self->changed_.wait_for(lock, limit, [&] { return *done; });
+    lock.unlock();
+    if (!in_time) on_limit();
   });
 }
 
-void NcclComm::abort() noexcept {
-  if (ending_.exchange(true)) return;
+void NcclComm::end_in_time(const std::function<void()>& work) {
+  const auto& limit = init_.abort_deadline;
   try {
-    end([this] { abort_inside(); }, init_.abort_deadline,
-        [this] {
-          report("NCCL did not end " + init_.name + " within " + std::to_string(init_.abort_deadline.count()) + " ms");
-        });
+    end(work, limit, [this, limit] {
+      report("NCCL did not end " + init_.name + " within " + std::to_string(limit.count()) + " ms");
+    });
   } catch (const std::system_error& problem) {
     report(std::string("no thread could be started to end it: ") + problem.what());
   }
 }
 
-void NcclComm::abort_inside() {
+void NcclComm::stop() noexcept {
+  const bool can_be_parent =
+      init_.may_be_parent && ready_ && !was_parent_ && nccl_.shrink != nullptr && nccl_.revoke != nullptr;
+  if (!can_be_parent) return abort();
+  Stage open = Stage::kOpen;
+  if (stage_.compare_exchange_strong(open, Stage::kStopping)) end_in_time([this] { revoke_inside(); });
+}
+
+// What cannot be revoked in half of the time is aborted in the rest.
+void NcclComm::revoke_inside() {
   const std::lock_guard lock(inside_);
   const device::Device::Scope scope(*device_);
-  nccl_.abort(std::exchange(handle_, nullptr));
+  NcclCode state = nccl_.revoke(handle_, kNcclRevokeDefault);
+  const auto until = std::chrono::steady_clock::now() + init_.abort_deadline / 2;
+  while (state == kNcclInProgress && std::chrono::steady_clock::now() < until) {
+    std::this_thread::sleep_for(kRevokePause);
+    if (nccl_.async_error(handle_, &state) != kNcclSuccess) break;
+  }
+  Stage stopping = Stage::kStopping;
+  if (state == kNcclSuccess) {
+    stage_.compare_exchange_strong(stopping, Stage::kStopped);
+  } else if (stage_.exchange(Stage::kEnding) == Stage::kStopping) {
+    nccl_.abort(std::exchange(handle_, nullptr));
+  }
   check_device();
+}
+
+void NcclComm::abort() noexcept {
+  if (stage_.exchange(Stage::kEnding) != Stage::kEnding) end_in_time([this] { abort_inside(); });
+}
+
+void NcclComm::abort_inside() {
+  const std::lock_guard lock(inside_);
+  if (parent_) abort_parent();
+  const device::Device::Scope scope(*device_);
+  if (handle_ != nullptr) nccl_.abort(std::exchange(handle_, nullptr));
+  check_device();
+}
+
+// Only the parent's abort ends what is half made of this one.
+void NcclComm::abort_parent() {
+  const auto parent = std::exchange(parent_, nullptr);
+  parent->abort();
+  if (parent->await_end()) handle_ = shrinking_->made;
 }
 
 // An abort leaves the device usable; what broke before it may not have.
@@ -185,17 +298,25 @@ void NcclComm::report(const std::string& what) {
 }
 
 void NcclComm::close(std::unique_ptr<Communicator> host_plane) noexcept {
-  if (ending_.exchange(true)) return;
+  if (stage_.exchange(Stage::kEnding) == Stage::kEnding) return;
   try {
     const std::shared_ptr<Communicator> plane(std::move(host_plane));
     end(
         [this, plane] {
-          if (!plane->barrier() || !finalize_and_destroy()) abort_inside();
+          if (!all_may_finalize(*plane) || !finalize_and_destroy()) abort_inside();
         },
         kGoodbyeLimit, [plane] { plane->abort(); });
   } catch (const std::system_error& problem) {
     report(std::string("no thread could be started to close it: ") + problem.what());
   }
+}
+
+// A parent is aborted by all its ranks, also by those that were left out: who finalizes waits for the others.
+bool NcclComm::all_may_finalize(Communicator& host_plane) {
+  const std::byte mine{was_parent_ ? std::uint8_t{1} : std::uint8_t{0}};
+  std::vector<std::byte> all(host_plane.world_size());
+  if (!host_plane.all_gather({&mine, 1}, all)) return false;
+  return std::none_of(all.begin(), all.end(), [](std::byte was_parent) { return was_parent != std::byte{0}; });
 }
 
 bool NcclComm::finalize_and_destroy() {

@@ -1,8 +1,10 @@
 // Purpose: one communicator of NCCL with the rules that NCCL leaves to its user: one thread inside it at a time, calls
-// that never block, an abort on a thread that may be given up, and an orderly end only when nobody was lost.
+// that never block, an abort on a thread that may be given up, and an orderly end only when nobody was lost and none
+// was shrunk from it.
 //
-// Ownership: shared by the communicator that uses it and the threads that end it. Thread: any; abort() and close()
-// return at once. Failure: as NcclLibrary::error; kAborted once it is being ended.
+// Ownership: shared by the communicator that uses it, the one that is shrunk from it and the threads that end it.
+// Thread: any; stop(), abort() and close() return at once. Failure: as NcclLibrary::error; kAborted once it is being
+// ended.
 #pragma once
 
 #include <atomic>
@@ -30,6 +32,8 @@ struct NcclInit {
   std::chrono::milliseconds abort_deadline{3000};
   // Told once, on a thread of its own, that this process has to be replaced, and why.
   std::function<void(const std::string&)> on_wedged;
+  // stop() leaves one that another can be shrunk from, where the library can do that.
+  bool may_be_parent = false;
 };
 
 class NcclComm : public std::enable_shared_from_this<NcclComm> {
@@ -37,6 +41,11 @@ class NcclComm : public std::enable_shared_from_this<NcclComm> {
   // Begins to build; state() says when it is done. What it reports before is kNcclInProgress.
   static Result<std::shared_ptr<NcclComm>> begin(const NcclLibrary& nccl, std::shared_ptr<device::Device> device,
                                                  NcclInit init);
+  // The same out of `parent`, in which nothing runs any more, without the ranks `left_out`. Once for each parent, whose
+  // only end is an abort from here on.
+  static Result<std::shared_ptr<NcclComm>> begin_shrunk(const NcclLibrary& nccl, std::shared_ptr<device::Device> device,
+                                                        NcclInit init, const std::shared_ptr<NcclComm>& parent,
+                                                        std::vector<int> left_out);
   ~NcclComm();
 
   device::CudaStream stream() const { return stream_.handle(); }
@@ -47,21 +56,43 @@ class NcclComm : public std::enable_shared_from_this<NcclComm> {
   Status call(const std::string& doing, const std::function<NcclCode(NcclHandle)>& work);
   Error error(NcclCode code, const std::string& doing);
 
-  // Ends what runs, here; peers are not told.
+  // Whether another can be shrunk from it: while it is in use, as long as nothing runs in it; after stop(), if that
+  // left it so and no network error sticks to it. Waits for a stop that is under way.
+  enum class Parenthood : std::uint8_t { kNone, kInUse, kStopped };
+  Parenthood parenthood();
+
+  // Ends what runs, here; peers are not told. abort() frees it as well.
+  void stop() noexcept;
   void abort() noexcept;
-  // After an abort: true when it is done, false at the abort's deadline.
+  // After one of them: true when the device has let go, false at the abort's deadline.
   bool await_end();
   // Waits in the background until all ranks have said goodbye over `host_plane`, then closes in good order; aborts if
-  // they do not. Takes the host plane with it.
+  // they do not, or one of them has been shrunk from it. Takes the host plane with it.
   void close(std::unique_ptr<Communicator> host_plane) noexcept;
 
  private:
-  NcclComm(const NcclLibrary& nccl, std::shared_ptr<device::Device> device, NcclInit init);
+  enum class Stage : std::uint8_t { kOpen, kStopping, kStopped, kEnding };
+  // What NCCL reads and writes while it shrinks; must be there until it is done with the parent.
+  struct Shrinking {
+    std::string name;
+    std::vector<int> left_out;
+    NcclHandle made = nullptr;
+  };
 
-  // Does `work` on a thread that may be given up; after `limit` calls `on_limit` once.
+  NcclComm(const NcclLibrary& nccl, std::shared_ptr<device::Device> device, NcclInit init);
+  static Result<std::shared_ptr<NcclComm>> unmade(const NcclLibrary& nccl, std::shared_ptr<device::Device> device,
+                                                  NcclInit init);
+  Status shrink(const std::shared_ptr<Shrinking>& shrinking);
+  // With the lock held: what the parent says until this one is made.
+  NcclCode take_from_parent();
+  void abort_parent();
+
+  // Does `work` on a thread that may be given up; after the abort's deadline calls `on_limit` once.
   void end(const std::function<void()>& work, std::chrono::milliseconds limit, const std::function<void()>& on_limit);
-  bool has_ended(std::chrono::milliseconds limit);
+  void end_in_time(const std::function<void()>& work);
+  void revoke_inside();
   void abort_inside();
+  bool all_may_finalize(Communicator& host_plane);
   bool finalize_and_destroy();
   void check_device();
   void report(const std::string& what);
@@ -70,12 +101,17 @@ class NcclComm : public std::enable_shared_from_this<NcclComm> {
   const std::shared_ptr<device::Device> device_;
   const NcclInit init_;
   device::Stream stream_;
-  NcclHandle handle_ = nullptr;
   std::timed_mutex inside_;
-  std::atomic<bool> ending_{false};
+  NcclHandle handle_ = nullptr;
+  std::shared_ptr<NcclComm> parent_;      // until this one is made
+  std::shared_ptr<Shrinking> shrinking_;  // this one from its parent
+  std::shared_ptr<Shrinking> shrunk_;     // another one from this one
+  std::atomic<Stage> stage_{Stage::kOpen};
+  std::atomic<bool> ready_{false};
+  std::atomic<bool> was_parent_{false};
   std::mutex mutex_;
   std::condition_variable changed_;
-  bool ended_ = false;
+  int unfinished_ = 0;  // ends of this one that are under way
 };
 
 // Threads that end communicators and are not done yet; a session waits for them a little before its process exits.

@@ -1,11 +1,10 @@
 #include "train/comm/nccl/nccl_communicator.h"
 
-#include <algorithm>
-#include <thread>
 #include <utility>
 
 #include "train/comm/nccl/bucket_kernels.h"
 #include "train/comm/nccl/build_guard.h"
+#include "train/comm/nccl/build_rounds.h"
 #include "train/comm/nccl/device_plane.h"
 #include "train/comm/nccl/id_agreement.h"
 #include "train/comm/nccl/stall_watch.h"
@@ -18,7 +17,6 @@ using std::chrono::steady_clock;
 
 // How often the ranks tell each other how far they are.
 constexpr std::chrono::milliseconds kRound{10};
-constexpr std::chrono::milliseconds kLook{1};
 
 class NcclCommunicator final : public OverCommunicator {
  public:
@@ -30,6 +28,7 @@ class NcclCommunicator final : public OverCommunicator {
   Status make_events();
   void use(std::unique_ptr<DevicePlane> plane) { plane_ = std::move(plane); }
   Communicator& host_plane() { return *host_; }
+  std::shared_ptr<NcclComm> nccl_comm() const { return plane_ ? plane_->comm() : nullptr; }
 
   Capabilities capabilities() const override;
   Status all_reduce_device(const DeviceReduce& reduce, ReduceStats* stats) override;
@@ -63,12 +62,7 @@ class NcclCommunicator final : public OverCommunicator {
 // One that was built and never used is given up by this rank alone, while others may use it: they must see a lost peer,
 // not the goodbye of one who thinks that all are done.
 NcclCommunicator::~NcclCommunicator() {
-  if (!plane_) return;
-  if (broken_ || aborted_ || !used_) {
-    plane_->request_abort();
-  } else {
-    plane_->close(std::move(host_));
-  }
+  if (plane_ && used_ && !broken_ && !aborted_) plane_->close(std::move(host_));
 }
 
 Status NcclCommunicator::make_events() {
@@ -100,7 +94,7 @@ Status NcclCommunicator::settle(Status status) {
     return status;
   broken_ = true;
   host_->abort();
-  if (plane_) plane_->drop();
+  if (plane_) plane_->stop();
   // What a wait notices of an abort may be a closed connection; the cause is the abort.
   if (aborted_) return Error{ErrorCode::kAborted, "the operation was aborted"};
   return status;
@@ -194,78 +188,90 @@ Status NcclCommunicator::finish_device_transfers() {
 // One build: who takes part agrees on the ids, and afterwards on how it went.
 class Build {
  public:
-  Build(NcclCommunicator& communicator, const NcclLibrary& nccl, const NcclOptions& options, const CancelToken& cancel)
+  Build(NcclCommunicator& communicator, const NcclLibrary& nccl, const NcclOptions& options,
+        const RunningGeneration& running, const CancelToken& cancel)
       : host_(communicator.host_plane()),
         options_(options),
+        running_(running),
         cancel_(cancel),
         guard_(host_, cancel, options.deadline),
         plane_(std::make_unique<DevicePlane>(nccl, init(), options, host_)) {}
 
   Result<std::unique_ptr<DevicePlane>> run() {
-    auto agreed = agree_on_ids(host_, options_, cancel_);
+    const auto parent = possible_parent();
+    auto agreed = agree(parent);
     if (!agreed) return told(agreed.error());
-    plane_->use_ids(agreed->ids);
-    if (agreed->build == NcclBuild::kBackground) {
-      const auto outcome = build_now();
-      if (!outcome) return told(outcome.error());
-      if (*outcome == NcclBuild::kBackground) return std::move(plane_);
-      // The ids of a build that was given up are spent.
-      agreed = agree_on_ids(host_, options_, cancel_);
-      if (!agreed) return told(agreed.error());
-      plane_->use_ids(agreed->ids);
+    // In one that is in use nothing may run while another is shrunk from it, so that waits for the swap.
+    if (agreed->parenthood == NcclComm::Parenthood::kInUse) {
+      plane_->shrink_later(parent, running_.left_out);
+      return put_off(std::move(*agreed));
     }
-    plane_->hold(std::move(agreed->helper));
-    return std::move(plane_);
+    if (agreed->parenthood == NcclComm::Parenthood::kStopped) {
+      const auto shrunk = plane_->shrink(parent, running_.left_out);
+      if (!shrunk) return told(shrunk.error());
+      if (*shrunk) return std::move(plane_);
+    }
+    if (agreed->build == NcclBuild::kAtSwap) return put_off(std::move(*agreed));
+    const auto outcome = build_now();
+    if (!outcome) return told(outcome.error());
+    if (*outcome == NcclBuild::kBackground) return std::move(plane_);
+    // The ids of a build that was given up are spent.
+    agreed = agree(nullptr);
+    if (!agreed) return told(agreed.error());
+    return put_off(std::move(*agreed));
   }
 
  private:
-  enum class State : std::uint8_t { kBuilding, kBuilt, kStalled, kFailed };
-
   NcclInit init() const {
     return {.ids = {},
             .rank = host_.rank(),
             .ranks = host_.world_size(),
             .name = options_.job + ":" + std::to_string(host_.generation()),
             .abort_deadline = options_.abort_deadline,
-            .on_wedged = options_.on_wedged};
+            .on_wedged = options_.on_wedged,
+            .may_be_parent = options_.build == NcclBuild::kShrink};
   }
 
-  // In rounds, because a rank whose build hangs must hear of another's that failed. kAtSwap: training stood still
-  // somewhere, and all put it off.
+  std::shared_ptr<NcclComm> possible_parent() const {
+    if (options_.build != NcclBuild::kShrink || running_.left_out.empty()) return nullptr;
+    const auto* running = dynamic_cast<const NcclCommunicator*>(running_.communicator.get());
+    return running != nullptr ? running->nccl_comm() : nullptr;
+  }
+
+  Result<AgreedIds> agree(const std::shared_ptr<NcclComm>& parent) {
+    Parent mine;
+    if (parent) mine = {parent->parenthood(), running_.communicator->generation()};
+    auto agreed = agree_on_ids(host_, options_, mine, cancel_);
+    if (agreed) plane_->use_ids(agreed->ids);
+    return agreed;
+  }
+
+  std::unique_ptr<DevicePlane> put_off(AgreedIds agreed) {
+    plane_->hold(std::move(agreed.helper));
+    return std::move(plane_);
+  }
+
+  // kAtSwap: training stood still somewhere, and all put it off.
   Result<NcclBuild> build_now() {
     const auto begun = plane_->begin();
-    State mine = begun ? State::kBuilding : State::kFailed;
     if (!begun) problem_ = begun.error();
-    std::vector<State> all(host_.world_size());
-    for (;;) {
-      auto told_all = host_.all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)));
-      if (!told_all) return told_all.error();
-      const auto count = [&](State state) { return std::count(all.begin(), all.end(), state); };
-      if (count(State::kFailed) > 0) return problem_;
-      if (count(State::kStalled) > 0) {
-        plane_->drop();
-        return NcclBuild::kAtSwap;
-      }
-      if (count(State::kBuilt) == std::ssize(all)) return NcclBuild::kBackground;
-      mine = look_for_a_round(mine);
-    }
+    const auto outcome = build_in_rounds(host_, kRound, [&] { return begun ? look() : BuildState::kFailed; });
+    if (!outcome) return outcome.error();
+    if (*outcome == BuildState::kFailed) return problem_;
+    if (*outcome == BuildState::kBuilt) return NcclBuild::kBackground;
+    plane_->drop();
+    return NcclBuild::kAtSwap;
   }
 
-  State look_for_a_round(State state) {
-    const auto until = steady_clock::now() + kRound;
-    while (state == State::kBuilding && steady_clock::now() < until && !cancel_.cancelled()) {
-      const auto ready = plane_->ready();
-      if (!ready) {
-        problem_ = ready.error();
-        return State::kFailed;
-      }
-      if (*ready) return State::kBuilt;
-      if (options_.step_clock && stall_.stands_still(options_.step_clock(), steady_clock::now()))
-        return State::kStalled;
-      std::this_thread::sleep_for(kLook);
+  BuildState look() {
+    const auto ready = plane_->ready();
+    if (!ready) {
+      problem_ = ready.error();
+      return BuildState::kFailed;
     }
-    if (state == State::kBuilt) std::this_thread::sleep_until(until);
-    return state;
+    if (*ready) return BuildState::kBuilt;
+    const bool stalls = options_.step_clock && stall_.stands_still(options_.step_clock(), steady_clock::now());
+    return stalls ? BuildState::kStalled : BuildState::kBuilding;
   }
 
   // The others are to know at once.
@@ -278,6 +284,7 @@ class Build {
 
   Communicator& host_;
   const NcclOptions& options_;
+  const RunningGeneration& running_;
   const CancelToken& cancel_;
   BuildGuard guard_;
   std::unique_ptr<DevicePlane> plane_;
@@ -288,7 +295,8 @@ class Build {
 }  // namespace
 
 Result<std::unique_ptr<Communicator>> build_nccl_communicator(std::unique_ptr<Communicator> host_plane,
-                                                              const NcclOptions& options, const CancelToken& cancel) {
+                                                              const NcclOptions& options, const CancelToken& cancel,
+                                                              const RunningGeneration& running) {
   auto kernels = BucketKernels::create(options.device);
   if (!kernels) return kernels.error();
   auto communicator = std::make_unique<NcclCommunicator>(std::move(host_plane), options, std::move(*kernels));
@@ -298,7 +306,7 @@ Result<std::unique_ptr<Communicator>> build_nccl_communicator(std::unique_ptr<Co
     if (!nccl) return nccl.error();
     // Ranks come to the build's agreements minutes apart; its deadline holds for them.
     communicator->host_plane().limit_operations(std::chrono::milliseconds(0));
-    auto plane = Build(*communicator, **nccl, options, cancel).run();
+    auto plane = Build(*communicator, **nccl, options, running, cancel).run();
     if (!plane) return plane.error();
     communicator->host_plane().limit_operations(options.operation_timeout);
     communicator->use(std::move(*plane));

@@ -25,8 +25,9 @@
 namespace elastictrain::comm {
 
 // kBackground: NCCL builds while the generation before trains. kAtSwap: with the first bucket, when nothing else runs
-// on the devices; what a build falls back to that made training stand still.
-enum class NcclBuild : std::uint8_t { kBackground, kAtSwap };
+// on the devices; what a build falls back to that made training stand still. kShrink: with the first bucket out of the
+// generation before, where all ranks can and some leave; after a loss at once; kBackground otherwise.
+enum class NcclBuild : std::uint8_t { kBackground, kAtSwap, kShrink };
 
 struct StepClock {
   std::uint64_t steps = 0;              // done so far
@@ -43,14 +44,22 @@ struct NcclOptions {
   // Of the generation that trains during the build; any thread. Empty: none trains.
   std::function<StepClock()> step_clock;
   std::chrono::milliseconds at_swap_limit{60'000};
+  std::chrono::milliseconds shrink_limit{10'000};  // then all build afresh
   std::chrono::milliseconds abort_deadline{3'000};
   std::function<void(const std::string&)>
       on_wedged;                         // the process has to be replaced; any thread, at most once a generation
   std::uint32_t several_ids_from = 256;  // ranks
 };
 
+// The generation before, where all ranks of the new one sit in it in the same order and some do not go on.
+struct RunningGeneration {
+  std::shared_ptr<Communicator> communicator;  // of any kind
+  std::vector<std::uint32_t> left_out;         // its ranks that have no place in the new one
+};
+
 // Takes the host plane of the new generation; all its ranks call it. With one rank nothing of NCCL is needed.
 Result<std::unique_ptr<Communicator>> build_nccl_communicator(std::unique_ptr<Communicator> host_plane,
-                                                              const NcclOptions& options, const CancelToken& cancel);
+                                                              const NcclOptions& options, const CancelToken& cancel,
+                                                              const RunningGeneration& running = {});
 
 }  // namespace elastictrain::comm

@@ -18,11 +18,14 @@ using NcclCode = int;
 
 inline constexpr NcclCode kNcclSuccess = 0;
 inline constexpr NcclCode kNcclSystemError = 2;
+inline constexpr NcclCode kNcclInvalidUsage = 5;
 inline constexpr NcclCode kNcclRemoteError = 6;
 inline constexpr NcclCode kNcclInProgress = 7;
 inline constexpr int kNcclUint8 = 1;
 inline constexpr int kNcclFloat32 = 7;
 inline constexpr int kNcclSum = 0;
+inline constexpr int kNcclShrinkDefault = 0;
+inline constexpr int kNcclRevokeDefault = 0;
 inline constexpr std::size_t kNcclIdBytes = 128;
 
 struct NcclUniqueId {
@@ -66,8 +69,10 @@ struct NcclConfig {
   X(group_end, ncclGroupEnd, ())
 
 // Not in every version.
-#define ET_NCCL_OPTIONAL_FUNCTIONS(X) \
-  X(init_scalable, ncclCommInitRankScalable, (NcclHandle*, int, int, int, NcclUniqueId*, NcclConfig*))
+#define ET_NCCL_OPTIONAL_FUNCTIONS(X)                                                                  \
+  X(init_scalable, ncclCommInitRankScalable, (NcclHandle*, int, int, int, NcclUniqueId*, NcclConfig*)) \
+  X(shrink, ncclCommShrink, (NcclHandle, int*, int, NcclHandle*, NcclConfig*, int))                    \
+  X(revoke, ncclCommRevoke, (NcclHandle, int))
 
 struct NcclLibrary {
 #define ET_DECLARE(member, symbol, parameters) NcclCode(*member) parameters = nullptr;

@@ -1,0 +1,20 @@
+// Purpose: how the ranks of a generation learn together what a build came to: in rounds over the host plane, because a
+// rank whose build hangs must hear of another's that failed.
+// Thread: the one that builds. Failure: the host plane's error.
+#pragma once
+
+#include <chrono>
+#include <functional>
+
+#include "train/comm/communicator.h"
+
+namespace elastictrain::comm {
+
+enum class BuildState : std::uint8_t { kBuilding, kBuilt, kStalled, kFailed };
+
+// Calls `look` once a round, which may take as long as the round, until it is built on all ranks, or failed or stalled
+// on one of them.
+Result<BuildState> build_in_rounds(Communicator& host_plane, std::chrono::milliseconds round,
+                                   const std::function<BuildState()>& look);
+
+}  // namespace elastictrain::comm
