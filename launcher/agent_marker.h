@@ -1,9 +1,10 @@
 // Purpose: the line an agent prints on its standard output once it is connected to the supervisor. A launcher learns
-// from it that the launch has worked; other lines there (a login message) mean nothing.
+// from it that the launch has worked; other lines there (a login message) mean nothing. The agent's id follows it, for
+// launches whose agents share one output.
 #pragma once
 
 namespace elastictrain::launcher {
 
-inline constexpr const char* kConnectedLine = "elastictrain-agent: connected";
+inline constexpr const char* kConnectedLine = "elastictrain-agent: connected as ";
 
 }  // namespace elastictrain::launcher

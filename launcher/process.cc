@@ -194,6 +194,7 @@ void let_debuggers_look(const ChildPlan& plan) {
   const auto& directory = plan.spec->working_directory;
   if (!directory.empty() && ::chdir(directory.c_str()) != 0) report_and_exit(plan, ChildFailure::kDirectory);
   close_on_exec_from(3);
+  for (const int descriptor : plan.spec->inherited_descriptors) ::fcntl(descriptor, F_SETFD, 0);
   environ = plan.environment.data();
   ::execvp(plan.argv[0], plan.argv.data());
   report_and_exit(plan, ChildFailure::kExec);

@@ -34,6 +34,7 @@ struct ProcessSpec {
   bool new_group = false;           // implied by new_session
   bool kill_group_at_exit = false;  // what the child leaves behind in its group ends with it
   int parent_death_signal = 0;
+  std::vector<int> inherited_descriptors;  // beside the three streams; every other one is closed
   bool traceable = false;  // the caller's debuggers may look into it, where the system restricts that to ancestors
 };
 

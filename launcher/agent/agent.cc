@@ -1,16 +1,18 @@
 #include "launcher/agent/agent.h"
 
-#include <fcntl.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
 #include <cstdio>
+#include <optional>
 
 #include "launcher/agent/agent_identity.h"
 #include "launcher/agent/agent_service.h"
 #include "launcher/agent/bootstrap_reader.h"
 #include "launcher/agent/guardian.h"
+#include "launcher/agent/null_streams.h"
+#include "launcher/mpi/place.h"
 #include "launcher/process.h"
 
 namespace elastictrain::launcher {
@@ -27,25 +29,45 @@ int fail(const Error& error) {
   return kAgentFailed;
 }
 
+// The leader of a group, as mpirun makes every rank, must leave it before it can have a session.
+void lead_session() {
+  if (::setsid() >= 0 || ::getsid(0) == ::getpid()) return;
+  ::setpgid(0, ::getpgid(::getppid()));
+  ::setsid();
+}
+
 // An agent outlives the terminal and the ssh that started it.
 void detach() {
   ::signal(SIGHUP, SIG_IGN);
   ::signal(SIGPIPE, SIG_IGN);
   ::signal(SIGCHLD, SIG_DFL);
-  ::setsid();
+  // MPICH's launcher tells every rank so that another one has ended.
+  ::signal(SIGUSR1, SIG_IGN);
+  lead_session();
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
 }
 
-void close_standard_input() {
-  const int null = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
-  if (null < 0) return;
-  ::dup2(null, STDIN_FILENO);
-  ::close(null);
+struct Start {
+  protocol::AgentBootstrap bootstrap;
+  std::optional<MpiPlace> pool;
+};
+
+Result<Start> read_start(const std::string& pool_file) {
+  if (pool_file.empty()) {
+    auto bootstrap = read_bootstrap(STDIN_FILENO, kBootstrapTimeout);
+    if (!bootstrap) return bootstrap.error();
+    return Start{std::move(*bootstrap), std::nullopt};
+  }
+  auto place = mpi_place(own_environment());
+  if (!place) return Error{ErrorCode::kInvalid, "no MPI launch has told this process its rank"};
+  auto bootstrap = read_pool_bootstrap(pool_file, place->rank);
+  if (!bootstrap) return bootstrap.error();
+  return Start{std::move(*bootstrap), std::move(place)};
 }
 
-int serve(protocol::AgentBootstrap bootstrap, PrivateDirectory directory, Guardian guardian) {
+int serve(Start start, PrivateDirectory directory, Guardian guardian) {
   asio::io_context io;
-  AgentService service(io, std::move(bootstrap), std::move(directory), guardian);
+  AgentService service(io, std::move(start.bootstrap), std::move(directory), guardian, std::move(start.pool));
   service.start();
   while (!service.finished() && io.run_one() > 0) {
   }
@@ -55,22 +77,23 @@ int serve(protocol::AgentBootstrap bootstrap, PrivateDirectory directory, Guardi
 
 }  // namespace
 
-int run_agent() {
+int run_agent(const std::string& pool_file) {
   detach();
   raise_descriptor_limit();
-  auto bootstrap = read_bootstrap(STDIN_FILENO, kBootstrapTimeout);
-  if (!bootstrap) return fail(bootstrap.error());
-  close_standard_input();
+  auto start = read_start(pool_file);
+  if (!start) return fail(start.error());
+  point_at_null({STDIN_FILENO});
   auto directory = PrivateDirectory::create(default_directory_base());
   if (!directory) return fail(directory.error());
-  const std::chrono::milliseconds grace(bootstrap->grace_ms);
-  const std::chrono::milliseconds orphan_grace(bootstrap->orphan_grace_ms);
+  const protocol::AgentBootstrap& bootstrap = start->bootstrap;
+  const std::chrono::milliseconds grace(bootstrap.grace_ms);
+  const std::chrono::milliseconds orphan_grace(bootstrap.orphan_grace_ms);
   const Guardian guardian = Guardian::start(grace, orphan_grace + grace + kAgentMayHang);
-  write_identity(directory->path(), *bootstrap);
-  if (const int ended = end_older_agents(directory->path(), *bootstrap); ended > 0) {
+  write_identity(directory->path(), bootstrap);
+  if (const int ended = end_older_agents(directory->path(), bootstrap); ended > 0) {
     std::fprintf(stderr, "elastictrain agent: ended %d older agent(s) of this run on this host\n", ended);
   }
-  return serve(std::move(*bootstrap), std::move(*directory), guardian);
+  return serve(std::move(*start), std::move(*directory), guardian);
 }
 
 }  // namespace elastictrain::launcher

@@ -1,9 +1,11 @@
 // Purpose: the agent, the one process of ours on each host: starts workers, relays their messages, collects their
-// output and ends them. It is told everything over stdin (one bootstrap frame) and its TLS connection; argv and the
-// environment hold nothing.
+// output and ends them. It is told everything over stdin (one bootstrap frame; in an MPI pool: in a private file) and
+// its TLS connection; argv and the environment hold nothing.
 //
 // Thread: the caller's, until the agent ends. Failure: a message on stderr and an exit status (see AgentExit).
 #pragma once
+
+#include <string>
 
 namespace elastictrain::launcher {
 
@@ -13,7 +15,8 @@ enum AgentExit : int {
   kAgentFailed = 70,       // no usable bootstrap, or this host cannot give what an agent needs
 };
 
-// The whole life of an agent: bootstrap from stdin, service, clean end. Call once per process.
-int run_agent();
+// The whole life of an agent: bootstrap, service, clean end. Call once per process. `pool_file`: the agent is a rank of
+// an MPI pool and finds its bootstrap there; empty: it comes over stdin.
+int run_agent(const std::string& pool_file = {});
 
 }  // namespace elastictrain::launcher

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "launcher/agent/host_facts.h"
+#include "launcher/agent/null_streams.h"
 #include "launcher/agent/stack_capture.h"
 #include "launcher/agent_marker.h"
 #include "launcher/build_id.h"
@@ -56,7 +57,7 @@ std::string join(const std::vector<std::string>& parts) {
 }  // namespace
 
 AgentService::AgentService(asio::io_context& io, AgentBootstrap bootstrap, PrivateDirectory directory,
-                           Guardian guardian)
+                           Guardian guardian, std::optional<MpiPlace> pool)
     : io_(io),
       bootstrap_(std::move(bootstrap)),
       directory_(std::move(directory)),
@@ -65,12 +66,14 @@ AgentService::AgentService(asio::io_context& io, AgentBootstrap bootstrap, Priva
       link_(io, bootstrap_,
             {[this] { went_up(); }, [this](AgentDown order) { perform(std::move(order)); },
              [this](const Error& error) { went_away(error); }, [this](const Error& error) { is_gone(error); }}),
+      pool_(std::move(pool)),
       probe_(io, probe_setup(), {[this](const std::string& reason) { notice(reason); }, say}),
       guardian_(guardian),
       signals_(io, SIGTERM, SIGINT),
       tick_timer_(io),
       output_timer_(io),
-      leave_timer_(io) {}
+      leave_timer_(io),
+      parked_timer_(io) {}
 
 AgentService::~AgentService() = default;
 
@@ -87,8 +90,10 @@ void AgentService::went_up() {
   if (!notice_.empty()) link_.send(HostNotice{notice_});
   if (report_sequence_ > 0) return send_truth();
   // The launcher that started us reads this.
-  std::printf("%s\n", kConnectedLine);
+  std::printf("%s%u\n", kConnectedLine, bootstrap_.agent.value);
   std::fflush(stdout);
+  // An mpirun whose reader is gone ends everything at the next line.
+  if (pool_) point_at_null({STDOUT_FILENO, STDERR_FILENO});
   probe_.start();
   tick();
 }
@@ -202,13 +207,15 @@ Status AgentService::spawn(SpawnWorker& order) {
   if (workers_.contains(order.worker)) {
     return Error{ErrorCode::kInvalid, "worker " + to_string(order.worker) + " is already here"};
   }
+  if (rank_is_spent_ || parked_) return take_seat(order);
   auto environment = environment_for(order);
   if (!environment) return environment.error();
   const WorkerId id = order.worker;
   if (!order.argv.empty() && order.argv[0] == "@self") order.argv[0] = self_path_;
   const std::string base = directory_.path() + "/" + to_string(id);
-  auto worker = Worker::start(io_, {std::move(order), std::move(*environment), base + ".sock", base + "-error.json"},
-                              hooks_for(id));
+  WorkerSetup setup{std::move(order), std::move(*environment), base + ".sock", base + "-error.json"};
+  if (pool_) setup.descriptors = pool_->descriptors;
+  auto worker = Worker::start(io_, std::move(setup), hooks_for(id));
   if (!worker) return worker.error();
   workers_[id] = std::move(*worker);
   return {};
@@ -219,7 +226,9 @@ Result<std::vector<std::string>> AgentService::environment_for(const SpawnWorker
   if (!bootstrap_.interface.empty()) addresses = interface_addresses(bootstrap_.interface);
   if (!addresses) return addresses.error();
   const std::string name = to_string(order.worker);
-  auto environment = with_nccl_settings(merge_environment(own_environment(), order.environment), bootstrap_.interface);
+  auto base = pool_ ? own_environment() : without_mpi_place(own_environment());
+  auto environment = with_nccl_settings(merge_environment(std::move(base), order.environment), bootstrap_.interface);
+  environment = merge_environment(std::move(environment), pool_environment());
   return merge_environment(
       std::move(environment),
       {"ELASTICTRAIN_SOCKET=" + directory_.path() + "/" + name + ".sock",
@@ -247,6 +256,8 @@ WorkerHooks AgentService::hooks_for(WorkerId worker) {
 void AgentService::worker_said(WorkerId id, WorkerUp message) {
   Worker* worker = find(id);
   if (worker == nullptr) return;
+  // Later: the worker is in the middle of telling us.
+  if (pool_ && std::holds_alternative<WorkerParked>(message)) return asio::post(io_, [this, id] { park(id); });
   if (worker->record().take(message, std::chrono::steady_clock::now(), next_report())) {
     link_.send(FromWorker{id, std::move(message)});
   }
@@ -254,6 +265,13 @@ void AgentService::worker_said(WorkerId id, WorkerUp message) {
 
 void AgentService::worker_ended(const WorkerExited& exited) {
   Worker& worker = *workers_.at(exited.worker);
+  if (pool_) spend_rank(worker);
+  close_account(worker, exited);
+  workers_.erase(exited.worker);
+  finish_if_empty();
+}
+
+void AgentService::close_account(Worker& worker, const WorkerExited& exited) {
   send_report();
   Ended ended{.exited = exited};
   // The rest of its output goes whatever waits already: it is bounded, and nothing may follow the exit.
@@ -267,8 +285,6 @@ void AgentService::worker_ended(const WorkerExited& exited) {
   ended.record = worker.take_record();
   ended_.push_back(std::move(ended));
   if (ended_.size() > kMaxEnded) ended_.pop_front();
-  workers_.erase(exited.worker);
-  finish_if_empty();
 }
 
 void AgentService::keep_output(Worker& worker, Ended& ended) {
@@ -380,6 +396,7 @@ void AgentService::leave(int exit_status) {
   for (const auto& [id, worker] : workers_) {
     if (!worker->is_elastic()) worker->stop(grace);
   }
+  dismiss_parked(grace);
   leave_timer_.expires_after(grace - last);
   leave_timer_.async_wait([this, last, exit_status](const asio::error_code& error) {
     if (!error && !finished_) stop(last, exit_status);
@@ -390,11 +407,12 @@ void AgentService::leave(int exit_status) {
 void AgentService::stop(Milliseconds grace, int exit_status) {
   if (!std::exchange(stopping_, true) && !leaving_) exit_status_ = exit_status;
   for (const auto& [id, worker] : workers_) worker->stop(grace);
+  dismiss_parked(grace);
   finish_if_empty();
 }
 
 void AgentService::finish_if_empty() {
-  if ((!stopping_ && !leaving_) || !workers_.empty() || std::exchange(finished_, true)) return;
+  if ((!stopping_ && !leaving_) || !workers_.empty() || parked_ || std::exchange(finished_, true)) return;
   probe_.stop();
   kill_leftovers();
   link_.finish();
@@ -402,6 +420,7 @@ void AgentService::finish_if_empty() {
   tick_timer_.cancel();
   output_timer_.cancel();
   leave_timer_.cancel();
+  parked_timer_.cancel();
 }
 
 // We are the subreaper of all our workers' offspring, so that what has left its group is still below us.

@@ -10,6 +10,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,12 +20,15 @@
 #include "launcher/agent/private_directory.h"
 #include "launcher/agent/supervisor_link.h"
 #include "launcher/agent/worker.h"
+#include "launcher/mpi/place.h"
 
 namespace elastictrain::launcher {
 
 class AgentService {
  public:
-  AgentService(asio::io_context& io, protocol::AgentBootstrap bootstrap, PrivateDirectory directory, Guardian guardian);
+  // `pool`: where this agent is a rank of an MPI pool, whose one process MPI takes in once.
+  AgentService(asio::io_context& io, protocol::AgentBootstrap bootstrap, PrivateDirectory directory, Guardian guardian,
+               std::optional<MpiPlace> pool);
   ~AgentService();
 
   void start();
@@ -67,10 +71,19 @@ class AgentService {
 
   void worker_said(WorkerId worker, protocol::WorkerUp message);
   void worker_ended(const protocol::WorkerExited& exited);
+  void close_account(Worker& worker, const protocol::WorkerExited& exited);
   void schedule_output();
   void send_output();
   bool send_next_batch(Worker& worker);
   void keep_output(Worker& worker, Ended& ended);
+
+  // agent_service_pool.cc
+  Status take_seat(protocol::SpawnWorker& order);
+  void park(WorkerId worker);
+  void spend_rank(const Worker& worker);
+  void parked_ended();
+  void dismiss_parked(Milliseconds grace);
+  std::vector<std::string> pool_environment() const;
 
   void tick();
   void send_report();
@@ -91,6 +104,9 @@ class AgentService {
   std::string self_path_;
   SupervisorLink link_;
   std::map<WorkerId, std::unique_ptr<Worker>> workers_;
+  std::optional<MpiPlace> pool_;
+  std::unique_ptr<Worker> parked_;  // the rank's process while it is nobody's worker
+  bool rank_is_spent_ = false;      // its process has ended, and MPI takes nobody in again
   std::deque<Ended> ended_;
   std::size_t late_output_bytes_ = 0;  // in ended_
   NoticeProbe probe_;
@@ -100,6 +116,7 @@ class AgentService {
   asio::steady_timer tick_timer_;
   asio::steady_timer output_timer_;
   asio::steady_timer leave_timer_;
+  asio::steady_timer parked_timer_;
   bool output_scheduled_ = false;
   bool leaving_ = false;   // workers end by themselves, nothing new is started
   bool stopping_ = false;  // they are being ended

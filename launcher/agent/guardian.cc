@@ -8,6 +8,7 @@
 
 #include <cerrno>
 
+#include "launcher/agent/null_streams.h"
 #include "launcher/session_sweep.h"
 
 namespace elastictrain::launcher {
@@ -16,13 +17,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr int kLookPeriodMs = 100;
 constexpr std::chrono::milliseconds kSecondLook{2'000};
-
-// The agent's streams may be ssh's: whoever holds them keeps ssh from ending.
-void let_go_of_streams() {
-  const int null = ::open("/dev/null", O_RDWR);
-  for (int fd = 0; fd < 3; ++fd) ::dup2(null, fd);
-  if (null > 2) ::close(null);
-}
 
 // True: the pipe has ended or something came through it within the time.
 bool heard(int pipe, std::chrono::milliseconds limit, bool& ended) {
@@ -57,7 +51,8 @@ void await_end_of_agent(int pipe, pid_t agent, std::chrono::milliseconds silence
   ::signal(SIGTERM, SIG_IGN);
   ::signal(SIGINT, SIG_IGN);
   ::prctl(PR_SET_NAME, "et-guardian");
-  let_go_of_streams();
+  // They may be ssh's: whoever holds them keeps ssh from ending.
+  point_at_null({STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO});
   await_end_of_agent(pipe, agent, silence_limit);
   const auto deadline = Clock::now() + grace;
   while (Clock::now() < deadline && !session_members(agent).empty()) ::poll(nullptr, 0, kLookPeriodMs);

@@ -7,6 +7,7 @@
 
 #include "launcher/agent/error_file.h"
 #include "launcher/build_id.h"
+#include "supervisor/protocol/codec.h"
 
 namespace elastictrain::launcher {
 namespace {
@@ -26,6 +27,7 @@ ProcessSpec process_spec(WorkerSetup& setup) {
   spec.new_group = true;
   spec.kill_group_at_exit = true;
   spec.parent_death_signal = SIGTERM;
+  spec.inherited_descriptors = std::move(setup.descriptors);
   spec.traceable = true;
   return spec;
 }
@@ -97,6 +99,21 @@ void Worker::stop(std::chrono::milliseconds grace) {
   });
 }
 
+void Worker::park(WorkerHooks hooks) {
+  kill_timer_.cancel();
+  kill_at_ = std::chrono::steady_clock::time_point::max();
+  hooks_ = std::move(hooks);
+}
+
+void Worker::reseat(WorkerId worker, WorkerHooks hooks) {
+  id_ = worker;
+  hooks_ = std::move(hooks);
+  record_ = WorkerRecord();
+  last_error_lines_.clear();
+  socket_->belongs_to(worker);
+  send(std::make_shared<const std::string>(protocol::encode_frame(protocol::WorkerDown(protocol::Reseated{worker}))));
+}
+
 bool Worker::take_output(std::size_t max_bytes, protocol::WorkerOutput& output) {
   for (OutputPump* pump : {error_.get(), output_.get()}) {
     if (pump->buffer().empty()) continue;
@@ -138,10 +155,10 @@ void Worker::finish() {
   output_->finish();
   error_->finish();
   socket_->close();
-  const protocol::WorkerExited exited{id_, status_.exit_code, status_.signal, last_words()};
   // Later: the caller may be one of our own parts, and the owner destroys us now.
-  asio::post(io_, [this, life = std::weak_ptr<char>(life_), exited] {
+  asio::post(io_, [this, life = std::weak_ptr<char>(life_)] {
     if (life.expired()) return;
+    const protocol::WorkerExited exited{id_, status_.exit_code, status_.signal, last_words()};
     const auto on_exit = std::move(hooks_.on_exit);
     on_exit(exited);
   });

@@ -1,4 +1,5 @@
-// Purpose: one worker of this host: its process in a group of its own, its two pipes, its socket, its end.
+// Purpose: one worker of this host: its process in a group of its own, its two pipes, its socket, its end. A process of
+// an MPI pool may park and be another worker later.
 //
 // Ownership: the agent's service owns it and destroys it after on_exit. Thread: the io_context's thread.
 // Failure: start() says why there is no process; what happens later goes to the hooks.
@@ -22,7 +23,8 @@ struct WorkerSetup {
   protocol::SpawnWorker order;
   std::vector<std::string> environment;  // complete
   std::string socket_path;
-  std::string error_file;  // what the program may write when it fails
+  std::string error_file;             // what the program may write when it fails
+  std::vector<int> descriptors = {};  // of the agent's, that the process keeps
 };
 
 struct WorkerHooks {
@@ -41,6 +43,7 @@ class Worker {
   // The process that trains: the one that spoke, else the one that was started (a shell, it may be).
   pid_t training_pid() const { return socket_->peer_pid() > 0 ? socket_->peer_pid() : pid(); }
   bool is_elastic() const { return record_.has_said_hello(); }
+  bool has_finished() const { return record_.has_finished(); }
   WorkerRecord& record() { return record_; }
   // For the owner, when the worker has ended.
   WorkerRecord take_record() { return std::move(record_); }
@@ -49,6 +52,10 @@ class Worker {
   void signal(int number) { process_->signal_group(number); }
   // TERM to the group now, KILL after the grace. A shorter grace than one that is running shortens it.
   void stop(std::chrono::milliseconds grace);
+  // The worker is over, its process waits: a stop that was under way is called off. `hooks` hear of the process alone.
+  void park(WorkerHooks hooks);
+  // The parked process is this worker from here on.
+  void reseat(WorkerId worker, WorkerHooks hooks);
   // The next batch of output lines, oldest stream first; false if none waits.
   bool take_output(std::size_t max_bytes, protocol::WorkerOutput& output);
 

@@ -45,6 +45,7 @@ class WorkerRecord {
   std::vector<protocol::WorkerUp> truth(std::uint64_t next_report);
 
   bool has_said_hello() const { return hello_.has_value(); }
+  bool has_finished() const { return ending_ && std::holds_alternative<protocol::WorkerFinished>(*ending_); }
   // Its entry of the next report, if it has one: new numbers, or a silence longer than `quiet_after`.
   std::optional<protocol::WorkerPulse> pulse(WorkerId worker, TimePoint now, std::chrono::milliseconds quiet_after,
                                              const ProcessSample& process);

@@ -33,6 +33,8 @@ class WorkerSocket : public std::enable_shared_from_this<WorkerSocket> {
                                                     Handlers handlers);
   // Frames wait for a worker that is not connected (yet, or again). They are shared between addressees.
   void send(std::shared_ptr<const std::string> frame);
+  // Who is at the other end is this worker from here on.
+  void belongs_to(WorkerId worker) { worker_ = worker; }
   // The worker has ended: what it wrote before is read whatever may_read says.
   void drain() { draining_ = true; }
   // The process that connected last; 0: none yet. It may be a child of the one that was started.

@@ -1,0 +1,60 @@
+#include "launcher/mpi/place.h"
+
+#include <algorithm>
+#include <charconv>
+#include <initializer_list>
+#include <string_view>
+
+namespace elastictrain::launcher {
+namespace {
+
+// A rank's own names; what users set for their MPI (OMPI_MCA_btl and its like) is none of them.
+constexpr std::string_view kPlacePrefixes[] = {
+    "OMPI_COMM_WORLD_", "OMPI_UNIVERSE_SIZE=", "OMPI_APP_CTX_",   "OMPI_MCA_ess", "OMPI_MCA_orte_", "PMIX_", "PMI_",
+    "MPI_LOCALRANKID=", "MPI_LOCALNRANKS=",    "HYDI_CONTROL_FD="};
+
+std::optional<std::uint32_t> read_number(const std::vector<std::string>& environment, std::string_view name) {
+  for (const std::string& entry : environment) {
+    if (entry.size() <= name.size() || entry[name.size()] != '=' || !entry.starts_with(name)) continue;
+    const char* end = entry.data() + entry.size();
+    std::uint32_t number = 0;
+    const auto read = std::from_chars(entry.data() + name.size() + 1, end, number);
+    if (read.ec == std::errc() && read.ptr == end) return number;
+  }
+  return std::nullopt;
+}
+
+std::optional<std::uint32_t> first_number(const std::vector<std::string>& environment,
+                                          std::initializer_list<std::string_view> names) {
+  for (const std::string_view name : names) {
+    if (const auto number = read_number(environment, name)) return number;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<MpiPlace> mpi_place(const std::vector<std::string>& environment) {
+  const auto rank = first_number(environment, {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID"});
+  if (!rank) return std::nullopt;
+  MpiPlace place{
+      *rank, first_number(environment, {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"}), {}};
+  if (const auto descriptor = read_number(environment, "PMI_FD")) {
+    place.descriptors.push_back(static_cast<int>(*descriptor));
+  }
+  return place;
+}
+
+bool is_one_of_many(const std::vector<std::string>& environment) {
+  return first_number(environment, {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"}).value_or(1) > 1;
+}
+
+std::vector<std::string> without_mpi_place(std::vector<std::string> environment) {
+  std::erase_if(environment, [](const std::string& entry) {
+    return std::any_of(std::begin(kPlacePrefixes), std::end(kPlacePrefixes),
+                       [&entry](std::string_view prefix) { return entry.starts_with(prefix); });
+  });
+  return environment;
+}
+
+}  // namespace elastictrain::launcher
