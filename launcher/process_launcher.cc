@@ -3,7 +3,6 @@
 #include <signal.h>
 
 #include <algorithm>
-#include <sstream>
 #include <utility>
 
 #include "launcher/agent_marker.h"
@@ -12,22 +11,6 @@
 
 namespace elastictrain::launcher {
 namespace {
-
-constexpr std::size_t kQuotedLines = 5;
-
-// A tool's last lines on one line; the cause may stand some lines before the end.
-std::string last_words(const std::string& text) {
-  std::deque<std::string> lines;
-  std::istringstream stream(text);
-  for (std::string line; std::getline(stream, line);) {
-    while (!line.empty() && (line.back() == '\r' || line.back() == ' ')) line.pop_back();
-    if (!line.empty()) lines.push_back(line);
-    if (lines.size() > kQuotedLines) lines.pop_front();
-  }
-  std::string words;
-  for (const auto& line : lines) words += (words.empty() ? "" : "; ") + line;
-  return words;
-}
 
 // A shell between the tool and the agent says 128 + s for a signal.
 ExitStatus agent_status(const ExitStatus& status) {
@@ -153,7 +136,7 @@ void ProcessLauncher::release_slot(const LaunchPtr& launch) {
 }
 
 std::string ProcessLauncher::explain(const Launch& launch, const CommandEnd& end) const {
-  const std::string words = last_words(end.error_text);
+  const std::string words = method_.words(end.error_text);
   std::string message = launch.spec.host + ": ";
   if (launch.forgotten) {
     message += "stopped on request";

@@ -16,6 +16,7 @@
 
 #include "launcher/command.h"
 #include "launcher/launcher.h"
+#include "launcher/tool_words.h"
 
 namespace elastictrain::launcher {
 
@@ -35,6 +36,7 @@ struct LaunchMethod {
   // Used once per launch after kNoBinaryStatus, with `copy_source` as standard input; empty: the binary is not copied.
   std::function<std::vector<std::string>(const std::string& host)> copy_command;
   std::string copy_source;
+  std::function<std::string(const std::string& text)> words = last_words;  // of its standard error, for messages
   std::string no_binary_hint;  // what to do where there is no binary and none is copied
   std::string timeout_hint;    // what may be wrong where the tool hangs and says nothing
 };

@@ -1,5 +1,5 @@
 // One suite for every launcher: local, ssh with a fake ssh that runs the remote command on this machine, and the tools
-// of batch systems with a fake one.
+// of batch systems with a fake one; mpirun and mpiexec are the real ones.
 #include <doctest/doctest.h>
 #include <signal.h>
 #include <sys/stat.h>
@@ -12,7 +12,9 @@
 #include "launcher/batch/start_command.h"
 #include "launcher/command.h"
 #include "launcher/launchers.h"
+#include "launcher/mpi/mpi_launchers.h"
 #include "launcher/session_sweep.h"
+#include "tests/skip.h"
 
 using namespace elastictrain;
 using namespace elastictrain::testing;
@@ -62,18 +64,20 @@ struct Lab {
     return [this](LaunchEnded end) { ends.push_back(std::move(end)); };
   }
 
-  void use_local(const AgentProgram& program = {TEST_AGENT, test_agent_build_id()}) {
+  bool use_local(const AgentProgram& program = {TEST_AGENT, test_agent_build_id()}) {
     launched = launcher::make_local_launcher(io, sink(), program);
+    return true;
   }
 
-  void use_ssh(SshOptions options = {}, const AgentProgram& program = {TEST_AGENT, test_agent_build_id()}) {
+  bool use_ssh(SshOptions options = {}, const AgentProgram& program = {TEST_AGENT, test_agent_build_id()}) {
     options.program = FAKE_SSH;
     auto made = launcher::make_ssh_launcher(io, options, sink(), program);
     REQUIRE(made.ok());
     launched = std::move(*made);
+    return true;
   }
 
-  void use_batch(launcher::Scheduler scheduler) {
+  bool use_batch(launcher::Scheduler scheduler) {
     const auto tool = directory.path + "/" + launcher::start_tool_of(scheduler);
     std::filesystem::create_symlink(FAKE_BATCH_TOOL, tool);
     ::setenv("PATH", (directory.path + ":/usr/bin:/bin").c_str(), 1);
@@ -85,9 +89,26 @@ struct Lab {
     auto made = launcher::make_batch_launcher(io, job, {}, sink(), {TEST_AGENT, test_agent_build_id()});
     REQUIRE(made.ok());
     launched = std::move(*made);
+    return true;
   }
 
-  void launch(std::uint32_t agent, const std::string& host = "here") {
+  // False: there is no such command here.
+  bool use_mpi(const std::string& command) {
+    if (!launcher::is_in_path(command)) {
+      tests::skip_aloud("there is no " + command + " here");
+      return false;
+    }
+    auto tool = launcher::ask_mpi_tool({command});
+    REQUIRE(tool.ok());
+    launched = launcher::make_mpi_launcher(io, {*tool, {::geteuid() == 0, false}}, sink(),
+                                           {TEST_AGENT, test_agent_build_id()});
+    usual_host = "localhost";
+    return true;
+  }
+
+  void launch(std::uint32_t agent) { launch(agent, usual_host); }
+
+  void launch(std::uint32_t agent, const std::string& host) {
     ++expected;
     auto bootstrap = supervisor.bootstrap(AgentId{agent});
     bootstrap.host = host;
@@ -118,25 +139,33 @@ struct Lab {
   std::unique_ptr<Launcher> launched;
   std::vector<LaunchEnded> ends;
   std::size_t expected = 0;
+  std::string usual_host = "here";
 };
 
 struct Local {
-  static void use(Lab& lab) { lab.use_local(); }
+  static bool use(Lab& lab) { return lab.use_local(); }
 };
 struct Ssh {
-  static void use(Lab& lab) { lab.use_ssh(); }
+  static bool use(Lab& lab) { return lab.use_ssh(); }
 };
 struct Srun {
-  static void use(Lab& lab) { lab.use_batch(launcher::Scheduler::kSlurm); }
+  static bool use(Lab& lab) { return lab.use_batch(launcher::Scheduler::kSlurm); }
 };
 struct Blaunch {
-  static void use(Lab& lab) { lab.use_batch(launcher::Scheduler::kLsf); }
+  static bool use(Lab& lab) { return lab.use_batch(launcher::Scheduler::kLsf); }
 };
 struct Qrsh {
-  static void use(Lab& lab) { lab.use_batch(launcher::Scheduler::kSge); }
+  static bool use(Lab& lab) { return lab.use_batch(launcher::Scheduler::kSge); }
 };
 struct FluxExec {
-  static void use(Lab& lab) { lab.use_batch(launcher::Scheduler::kFlux); }
+  static bool use(Lab& lab) { return lab.use_batch(launcher::Scheduler::kFlux); }
+};
+
+struct OpenMpi {
+  static bool use(Lab& lab) { return lab.use_mpi("mpirun.openmpi"); }
+};
+struct Mpich {
+  static bool use(Lab& lab) { return lab.use_mpi("mpiexec.hydra"); }
 };
 
 std::string read_all(const std::filesystem::path& path) {
@@ -149,9 +178,9 @@ std::string read_all(const std::filesystem::path& path) {
 }  // namespace
 
 TEST_CASE_TEMPLATE("an agent is launched, serves, and its end is told once", Way, Local, Ssh, Srun, Blaunch, Qrsh,
-                   FluxExec) {
+                   FluxExec, OpenMpi, Mpich) {
   Lab lab;
-  Way::use(lab);
+  if (!Way::use(lab)) return;
   lab.launch(1);
   CHECK(lab.ends.empty());
   REQUIRE(lab.supervisor.await<AgentHello>(0));
@@ -165,9 +194,9 @@ TEST_CASE_TEMPLATE("an agent is launched, serves, and its end is told once", Way
 }
 
 TEST_CASE_TEMPLATE("a forgotten launch leaves no process on this machine", Way, Local, Ssh, Srun, Blaunch, Qrsh,
-                   FluxExec) {
+                   FluxExec, OpenMpi, Mpich) {
   Lab lab;
-  Way::use(lab);
+  if (!Way::use(lab)) return;
   lab.launch(1);
   REQUIRE(lab.supervisor.await<AgentHello>(0));
   const auto agent = static_cast<pid_t>(lab.supervisor.all<AgentHello>(0)[0].pid);
@@ -182,9 +211,9 @@ TEST_CASE_TEMPLATE("a forgotten launch leaves no process on this machine", Way, 
 }
 
 TEST_CASE_TEMPLATE("forgetting twice, or what was never launched, does nothing", Way, Local, Ssh, Srun, Blaunch, Qrsh,
-                   FluxExec) {
+                   FluxExec, OpenMpi, Mpich) {
   Lab lab;
-  Way::use(lab);
+  if (!Way::use(lab)) return;
   lab.launched->forget(AgentId{9});
   lab.launch(1);
   lab.launched->forget(AgentId{1});
@@ -195,9 +224,9 @@ TEST_CASE_TEMPLATE("forgetting twice, or what was never launched, does nothing",
 }
 
 TEST_CASE_TEMPLATE("the run's key is in no command line and no environment", Way, Local, Ssh, Srun, Blaunch, Qrsh,
-                   FluxExec) {
+                   FluxExec, OpenMpi, Mpich) {
   Lab lab;
-  Way::use(lab);
+  if (!Way::use(lab)) return;
   lab.launch(1);
   REQUIRE(lab.supervisor.await<AgentHello>(0));
   lab.supervisor.send(0, SpawnWorker{WorkerId{1}, 0, {"sh", "-c", "echo up; sleep 1000"}, {}, ""});
@@ -221,7 +250,7 @@ TEST_CASE_TEMPLATE("the run's key is in no command line and no environment", Way
 
 TEST_CASE_TEMPLATE("an agent that dies is reported with its signal or status", Way, Local, Ssh, Srun) {
   Lab lab;
-  Way::use(lab);
+  if (!Way::use(lab)) return;
   lab.launch(1);
   REQUIRE(lab.supervisor.await<AgentHello>(0));
   ::kill(static_cast<pid_t>(lab.supervisor.all<AgentHello>(0)[0].pid), SIGKILL);
@@ -232,9 +261,10 @@ TEST_CASE_TEMPLATE("an agent that dies is reported with its signal or status", W
   CHECK(contains(end.message, "signal 9"));
 }
 
-TEST_CASE_TEMPLATE("an agent that ends in peace is reported as ended", Way, Local, Ssh, Srun, Blaunch, Qrsh, FluxExec) {
+TEST_CASE_TEMPLATE("an agent that ends in peace is reported as ended", Way, Local, Ssh, Srun, Blaunch, Qrsh, FluxExec,
+                   OpenMpi, Mpich) {
   Lab lab;
-  Way::use(lab);
+  if (!Way::use(lab)) return;
   lab.launch(1);
   REQUIRE(lab.supervisor.await<AgentHello>(0));
   lab.supervisor.send(0, StopAgent{100});

@@ -1,0 +1,44 @@
+// Purpose: makes the launchers that start agents by MPI's own command. One process per host is a way to reach hosts
+// like any other; a pool is one launch of one agent per rank, whose workers may use MPI.
+//
+// Results arrive on the io_context's thread through the sink, exactly one LaunchEnded per launch(), whatever happens.
+#pragma once
+
+#include <asio.hpp>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "launcher/launchers.h"
+#include "launcher/mpi/mpi_tool.h"
+
+namespace elastictrain::launcher {
+
+struct MpiLaunchOptions {
+  MpiTool tool;
+  MpiSurroundings around;
+  std::uint32_t parallelism = 32;
+  std::uint64_t start_timeout_ms = 30'000;
+};
+
+// The binary is at the same path on all hosts.
+std::unique_ptr<Launcher> make_mpi_launcher(asio::io_context& io, const MpiLaunchOptions& options, LaunchSink sink,
+                                            const AgentProgram& program = this_program());
+
+struct MpiPoolOptions {
+  MpiTool tool;
+  MpiSurroundings around;
+  std::vector<Host> hosts;  // of the machines
+  std::string directory;    // for the start messages; all hosts see it
+  std::uint64_t start_timeout_ms = 30'000;
+};
+
+// The pool's ranks as hosts with one slot each: "mpi0", "mpi1", …
+std::vector<Host> pool_ranks(const std::vector<Host>& hosts);
+
+// Starts when the agents of all ranks have been asked for, since MPI wants all of them at once. A rank that was lost
+// alone is refused: MPI takes nobody in again. When all are lost, the pool may be started anew.
+std::unique_ptr<Launcher> make_mpi_pool(asio::io_context& io, MpiPoolOptions options, LaunchSink sink,
+                                        AgentProgram program = this_program());
+
+}  // namespace elastictrain::launcher

@@ -1,0 +1,139 @@
+#include "launcher/mpi/mpi_tool.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "launcher/command.h"
+
+namespace elastictrain::launcher {
+namespace {
+
+using Words = std::vector<std::string>;
+
+std::string joined(const Words& words, const char* separator) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : separator) + word;
+  return text;
+}
+
+// The first word of the text that begins with a digit, at or after `from`.
+std::string number_after(const std::string& text, std::size_t from) {
+  const std::size_t begin = text.find_first_of("0123456789", from);
+  if (begin == std::string::npos) return {};
+  return text.substr(begin, text.find_first_of(" \t\r\n,", begin) - begin);
+}
+
+std::uint32_t count_slots(const std::vector<Host>& hosts) {
+  return std::accumulate(hosts.begin(), hosts.end(), 0u,
+                         [](std::uint32_t sum, const Host& h) { return sum + h.slots; });
+}
+
+// "a:2,b:2", as both Open MPI and Hydra read it.
+std::string host_list(const std::vector<Host>& hosts, bool with_slots) {
+  Words words;
+  for (const Host& host : hosts) words.push_back(host.name + (with_slots ? ":" + std::to_string(host.slots) : ""));
+  return joined(words, ",");
+}
+
+// Bound to one core, a rank's agent and all its worker's threads would share it.
+void add_open_mpi(Words& words, const MpiSurroundings& around, const std::vector<Host>& hosts) {
+  if (around.is_root) words.push_back("--allow-run-as-root");
+  if (around.shares_cores) words.insert(words.end(), {"--mca", "mpi_yield_when_idle", "1"});
+  words.insert(words.end(), {"--bind-to", "none", "--map-by", "slot", "--host", host_list(hosts, true)});
+}
+
+void add_srun(Words& words, const std::vector<Host>& hosts) {
+  words.insert(words.end(), {"--overlap", "--mem=0", "--cpu-bind=none", "--wait=0", "--kill-on-bad-exit=0", "--quiet",
+                             "--job-name=elastictrain", "--nodes=" + std::to_string(hosts.size()),
+                             "--nodelist=" + host_list(hosts, false)});
+  const bool even = std::all_of(hosts.begin(), hosts.end(), [&](const Host& h) { return h.slots == hosts[0].slots; });
+  if (even) words.push_back("--ntasks-per-node=" + std::to_string(hosts[0].slots));
+}
+
+Words start_words(const MpiTool& tool, const MpiSurroundings& around, const std::vector<Host>& hosts) {
+  Words words = tool.command;
+  switch (tool.kind) {
+    case MpiKind::kOpenMpi:
+      add_open_mpi(words, around, hosts);
+      break;
+    case MpiKind::kHydra:
+      words.insert(words.end(), {"-hosts", host_list(hosts, true)});
+      break;
+    case MpiKind::kSrun:
+      add_srun(words, hosts);
+      break;
+  }
+  words.insert(words.end(), {"-n", std::to_string(count_slots(hosts))});
+  return words;
+}
+
+}  // namespace
+
+Result<MpiTool> recognize_mpi_tool(const std::vector<std::string>& command, const std::string& printed) {
+  const auto begins = [&printed](std::string_view text) { return printed.rfind(text, 0) == 0; };
+  for (const char* name : {"(Open MPI)", "(OpenRTE)"}) {
+    const std::size_t place = printed.find(name);
+    if (place != std::string::npos) {
+      return MpiTool{command, MpiKind::kOpenMpi, "Open MPI " + number_after(printed, place)};
+    }
+  }
+  if (begins("HYDRA")) return MpiTool{command, MpiKind::kHydra, "MPICH " + number_after(printed, 0)};
+  if (begins("Intel(R) MPI")) return MpiTool{command, MpiKind::kHydra, "Intel MPI " + number_after(printed, 0)};
+  if (begins("slurm")) return MpiTool{command, MpiKind::kSrun, "Slurm " + number_after(printed, 0)};
+  return Error{ErrorCode::kInvalid, "launcher.mpi_command: \"" + joined(command, " ") +
+                                        " --version\" names none of Open MPI, MPICH (Hydra) and Slurm, but says: " +
+                                        printed.substr(0, printed.find('\n'))};
+}
+
+Result<MpiTool> ask_mpi_tool(const std::vector<std::string>& command, std::chrono::milliseconds deadline) {
+  const std::string name = joined(command, " ") + " --version";
+  asio::io_context io{1};
+  CommandEnd ended;
+  CommandSpec spec;
+  spec.argv = command;
+  spec.argv.push_back("--version");
+  spec.deadline = deadline;
+  const auto started = Command::start(io, std::move(spec), nullptr, [&](CommandEnd end) { ended = std::move(end); });
+  if (!started) {
+    return Error{ErrorCode::kUnavailable, "launcher.kind = \"mpi\": " + started.error().message +
+                                              "; launcher.mpi_command (--mpi-command) says which one to use"};
+  }
+  io.run();
+  if (ended.timed_out) return Error{ErrorCode::kTimeout, "\"" + name + "\" gives no answer"};
+  if (ended.status.signal == 0 && ended.status.exit_code == 0) return recognize_mpi_tool(command, ended.output);
+  return Error{ErrorCode::kUnavailable,
+               "\"" + name + "\" ended with " + describe(ended.status) + ": " + last_line(ended.error_text)};
+}
+
+Words mpi_start_command(const MpiTool& tool, const MpiSurroundings& around, const std::string& host,
+                        const Words& program) {
+  Words words = start_words(tool, {around.is_root, false}, {{host, 1}});
+  words.insert(words.end(), program.begin(), program.end());
+  return words;
+}
+
+// Without a word of ours the end of one rank is the end of all.
+Words mpi_pool_command(const MpiTool& tool, const MpiSurroundings& around, const std::vector<Host>& hosts,
+                       const Words& program) {
+  Words words = start_words(tool, around, hosts);
+  if (tool.kind == MpiKind::kOpenMpi) words.push_back("--enable-recovery");
+  if (tool.kind == MpiKind::kHydra) words.push_back("-disable-auto-cleanup");
+  words.insert(words.end(), program.begin(), program.end());
+  return words;
+}
+
+std::string lost_rank_text(MpiKind kind) {
+  switch (kind) {
+    case MpiKind::kOpenMpi:
+      return "a worker that dies is survived, and its rank is spent: MPI takes nobody in again";
+    case MpiKind::kHydra:
+      return "a worker that dies leaves its rank spent, and who was summing with it may not get free: then the run "
+             "goes "
+             "on from its newest checkpoint";
+    case MpiKind::kSrun:
+      return "a worker that dies leaves its rank spent; whether the others survive it is up to the MPI they load";
+  }
+  return {};
+}
+
+}  // namespace elastictrain::launcher

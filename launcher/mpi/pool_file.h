@@ -1,0 +1,30 @@
+// Purpose: how the agents of an MPI pool get what other agents read from their standard input: a file with one frame
+// for each rank, readable by its owner alone, in a directory of its own. All hosts of the pool must see it.
+//
+// Ownership: the file and its directory are gone with the object. Thread: any. Failure: write() names the path.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "supervisor/protocol/message.h"
+#include "supervisor/protocol/result.h"
+
+namespace elastictrain::launcher {
+
+class PoolFile {
+ public:
+  // In a new directory (0700) within `directory`, which is made where it is missing. One bootstrap for each rank.
+  static Result<PoolFile> write(const std::string& directory, const std::vector<protocol::AgentBootstrap>& ranks);
+  PoolFile(PoolFile&& other) noexcept;
+  PoolFile& operator=(PoolFile&&) = delete;
+  ~PoolFile();
+
+  const std::string& path() const { return path_; }
+
+ private:
+  explicit PoolFile(std::string path) : path_(std::move(path)) {}
+  std::string path_;  // empty: moved from
+};
+
+}  // namespace elastictrain::launcher

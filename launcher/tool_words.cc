@@ -1,0 +1,43 @@
+#include "launcher/tool_words.h"
+
+#include <algorithm>
+#include <deque>
+#include <sstream>
+
+namespace elastictrain::launcher {
+namespace {
+
+constexpr std::size_t kQuotedLines = 5;
+
+std::deque<std::string> lines_of(const std::string& text) {
+  std::deque<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) {
+    while (!line.empty() && (line.back() == '\r' || line.back() == ' ')) line.pop_back();
+    if (!line.empty()) lines.push_back(line);
+  }
+  return lines;
+}
+
+std::string on_one_line(const std::deque<std::string>& lines) {
+  std::string words;
+  for (const auto& line : lines) words += (words.empty() ? "" : "; ") + line;
+  return words;
+}
+
+}  // namespace
+
+std::string last_words(const std::string& text) {
+  auto lines = lines_of(text);
+  while (lines.size() > kQuotedLines) lines.pop_front();
+  return on_one_line(lines);
+}
+
+std::string first_words(const std::string& text) {
+  auto lines = lines_of(text);
+  std::erase_if(lines, [](const std::string& line) { return line.find_first_not_of("-=") == std::string::npos; });
+  lines.resize(std::min(lines.size(), kQuotedLines));
+  return on_one_line(lines);
+}
+
+}  // namespace elastictrain::launcher

@@ -1,0 +1,250 @@
+// A pool of agents, one for each rank of a real launch of each MPI that is here.
+#include <doctest/doctest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <map>
+#include <optional>
+
+#include "fake_supervisor.h"
+#include "launcher/agent/agent.h"
+#include "launcher/batch/start_command.h"
+#include "launcher/mpi/mpi_launchers.h"
+#include "launcher/session_sweep.h"
+#include "tests/skip.h"
+
+using namespace elastictrain;
+using namespace elastictrain::testing;
+using launcher::LaunchEnded;
+
+namespace {
+
+constexpr std::uint32_t kRanks = 3;
+
+struct OpenMpi {
+  static constexpr const char* kCommand = "mpirun.openmpi";
+};
+struct Mpich {
+  static constexpr const char* kCommand = "mpiexec.hydra";
+};
+
+struct Lab {
+  Lab() : supervisor(io) {
+    ::signal(SIGPIPE, SIG_IGN);
+    ::setenv("XDG_RUNTIME_DIR", directory.path.c_str(), 1);
+  }
+
+  // Every launch ends once, and no agent is left.
+  ~Lab() {
+    for (std::uint32_t agent = 1; agent <= 2 * kRanks; ++agent) {
+      if (pool) pool->forget(AgentId{agent});
+    }
+    CHECK(supervisor.pump([&] { return ends.size() >= expected; }));
+    CHECK(ends.size() == expected);
+    for (std::size_t i = 0; i < supervisor.agents.size(); ++i) {
+      if (!supervisor.agents[i]->closed) supervisor.send(i, StopAgent{100});
+    }
+    for (const auto& [id, index] : agents()) {
+      const pid_t pid = pid_of(id);
+      CHECK(supervisor.pump([&] { return !is_running(pid); }));
+    }
+  }
+
+  bool use(const std::string& command, const std::string& program = TEST_AGENT) {
+    if (!launcher::is_in_path(command)) {
+      tests::skip_aloud("there is no " + command + " here");
+      return false;
+    }
+    auto tool = launcher::ask_mpi_tool({command});
+    REQUIRE(tool.ok());
+    pool = launcher::make_mpi_pool(
+        io, {*tool, {::geteuid() == 0, true}, {{"localhost", kRanks}}, directory.path + "/state", start_timeout_ms},
+        [this](LaunchEnded end) { ends.push_back(std::move(end)); }, {program, "test"});
+    return true;
+  }
+
+  void launch(std::uint32_t agent, std::uint32_t rank) {
+    ++expected;
+    auto bootstrap = supervisor.bootstrap(AgentId{agent});
+    bootstrap.host = "mpi" + std::to_string(rank);
+    pool->launch({AgentId{agent}, bootstrap.host, bootstrap});
+  }
+
+  // Agent 1 is rank 0, and so on.
+  void launch_all(std::uint32_t first = 1) {
+    for (std::uint32_t rank = 0; rank < kRanks; ++rank) launch(first + rank, rank);
+  }
+
+  bool start() {
+    launch_all();
+    return supervisor.pump([&] { return agents().size() == kRanks; }) &&
+           supervisor.pump([&] { return std::filesystem::is_empty(directory.path + "/state"); });
+  }
+
+  // The connection of every agent that has said who it is.
+  std::map<AgentId, std::size_t> agents() const {
+    std::map<AgentId, std::size_t> found;
+    for (std::size_t i = 0; i < supervisor.agents.size(); ++i) {
+      for (const auto& hello : supervisor.all<AgentHello>(i)) found[hello.agent] = i;
+    }
+    return found;
+  }
+
+  pid_t pid_of(AgentId agent) const {
+    return static_cast<pid_t>(supervisor.all<AgentHello>(agents().at(agent)).at(0).pid);
+  }
+
+  LaunchEnded await_end(std::uint32_t agent) {
+    std::optional<LaunchEnded> found;
+    CHECK(supervisor.pump([&] {
+      for (const auto& end : ends) {
+        if (end.agent == AgentId{agent}) found = end;
+      }
+      return found.has_value();
+    }));
+    return found.value_or(LaunchEnded{});
+  }
+
+  TemporaryDirectory directory;
+  asio::io_context io;
+  FakeSupervisor supervisor;
+  std::unique_ptr<launcher::Launcher> pool;
+  std::vector<LaunchEnded> ends;
+  std::size_t expected = 0;
+  std::uint64_t start_timeout_ms = 30'000;
+};
+
+}  // namespace
+
+TEST_CASE_TEMPLATE("a pool starts when all of its ranks are asked for, and each agent is at its own rank", Mpi, OpenMpi,
+                   Mpich) {
+  Lab lab;
+  if (!lab.use(Mpi::kCommand)) return;
+  REQUIRE(lab.start());
+  for (const auto& [agent, index] : lab.agents()) {
+    lab.supervisor.send(
+        index,
+        SpawnWorker{WorkerId{1}, 0, {"sh", "-c", "echo rank=$OMPI_COMM_WORLD_RANK$PMI_RANK=; sleep 1000"}, {}, ""});
+    CHECK(lab.supervisor.await_line(index, WorkerId{1}, "rank=" + std::to_string(agent.value - 1) + "="));
+  }
+  CHECK(lab.ends.empty());
+}
+
+TEST_CASE_TEMPLATE("a pool whose agents end in peace has ended", Mpi, OpenMpi, Mpich) {
+  Lab lab;
+  if (!lab.use(Mpi::kCommand)) return;
+  REQUIRE(lab.start());
+  for (const auto& [agent, index] : lab.agents()) lab.supervisor.send(index, StopAgent{100});
+  for (std::uint32_t agent = 1; agent <= kRanks; ++agent) {
+    const auto end = lab.await_end(agent);
+    CHECK(end.launched);
+    CHECK(end.agent_ended);
+    CHECK(end.exit_code == 0);
+  }
+}
+
+TEST_CASE_TEMPLATE("the run's key is in no command line and no environment of a pool", Mpi, OpenMpi, Mpich) {
+  Lab lab;
+  if (!lab.use(Mpi::kCommand)) return;
+  REQUIRE(lab.start());
+  const auto& key = lab.supervisor.key();
+  const std::string raw(key.begin(), key.begin() + 8);
+  const auto ours = launcher::descendants(::getpid());
+  CHECK(ours.size() > kRanks);
+  for (const pid_t pid : ours) {
+    for (const char* name : {"cmdline", "environ"}) {
+      std::ifstream file("/proc/" + std::to_string(pid) + "/" + name, std::ios::binary);
+      const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+      CHECK_FALSE(contains(text, raw));
+    }
+  }
+}
+
+TEST_CASE_TEMPLATE("an agent that is no longer needed may end while the others go on", Mpi, OpenMpi, Mpich) {
+  Lab lab;
+  if (!lab.use(Mpi::kCommand)) return;
+  REQUIRE(lab.start());
+  const auto agents = lab.agents();
+  const pid_t gone = lab.pid_of(AgentId{2});
+  lab.supervisor.send(agents.at(AgentId{2}), StopAgent{100});
+  REQUIRE(lab.supervisor.pump([&] { return !is_running(gone); }));
+  lab.pool->forget(AgentId{2});
+  CHECK(lab.await_end(2).launched);
+  for (const std::uint32_t other : {1u, 3u}) {
+    const std::size_t index = agents.at(AgentId{other});
+    lab.supervisor.send(index, SpawnWorker{WorkerId{1}, 0, {"sh", "-c", "echo up; sleep 1000"}, {}, ""});
+    CHECK(lab.supervisor.await_line(index, WorkerId{1}, "up"));
+  }
+  CHECK(lab.ends.size() == 1);
+}
+
+TEST_CASE("a rank that was lost alone is refused while the others go on") {
+  Lab lab;
+  if (!lab.use(OpenMpi::kCommand)) return;
+  REQUIRE(lab.start());
+  const pid_t lost = lab.pid_of(AgentId{2});
+  REQUIRE(::kill(lost, SIGKILL) == 0);
+  REQUIRE(lab.supervisor.pump([&] { return !is_running(lost); }));
+  lab.launch(4, 1);
+  const auto end = lab.await_end(4);
+  CHECK_FALSE(end.launched);
+  CHECK(contains(end.message, "mpi1: its MPI rank ended, and MPI takes nobody in again"));
+  CHECK(is_running(lab.pid_of(AgentId{1})));
+  CHECK(is_running(lab.pid_of(AgentId{3})));
+}
+
+TEST_CASE_TEMPLATE("a pool that was lost as a whole may be started anew", Mpi, OpenMpi, Mpich) {
+  Lab lab;
+  if (!lab.use(Mpi::kCommand)) return;
+  REQUIRE(lab.start());
+  for (std::uint32_t agent = 1; agent <= kRanks; ++agent) ::kill(lab.pid_of(AgentId{agent}), SIGKILL);
+  lab.launch_all(1 + kRanks);
+  CHECK(lab.supervisor.pump([&] { return lab.agents().size() == 2 * kRanks; }));
+  for (std::uint32_t agent = 1; agent <= kRanks; ++agent) CHECK(lab.await_end(agent).launched);
+}
+
+TEST_CASE_TEMPLATE("ranks that are not all asked for are refused, and say how many there must be", Mpi, OpenMpi,
+                   Mpich) {
+  Lab lab;
+  if (!lab.use(Mpi::kCommand)) return;
+  lab.launch(1, 0);
+  lab.launch(2, 1);
+  const auto end = lab.await_end(1);
+  CHECK_FALSE(end.launched);
+  CHECK(contains(end.message, "MPI starts all 3 ranks at once"));
+  CHECK(contains(lab.await_end(2).message, "only 2 were asked for"));
+}
+
+TEST_CASE_TEMPLATE("a pool that loses one of its ranks before it is up ends as a whole", Mpi, OpenMpi, Mpich) {
+  Lab lab;
+  if (!lab.use(Mpi::kCommand)) return;
+  lab.launch_all();
+  REQUIRE(lab.supervisor.pump([&] { return std::filesystem::exists(lab.directory.path + "/state"); }));
+  lab.pool->forget(AgentId{1});
+  for (std::uint32_t agent = 1; agent <= kRanks; ++agent) {
+    const auto end = lab.await_end(agent);
+    CHECK(contains(end.message, agent == 1 ? "mpi0: stopped on request" : "as mpi0 says"));
+  }
+  CHECK(std::filesystem::is_empty(lab.directory.path + "/state"));
+}
+
+// Open MPI 4.1 says nothing and waits for ever where it may not give up for the loss of a rank.
+TEST_CASE_TEMPLATE("a pool whose program is not there fails, and says so once", Mpi, OpenMpi, Mpich) {
+  Lab lab;
+  lab.start_timeout_ms = 2'000;
+  if (!lab.use(Mpi::kCommand, "/nonexistent/elastictrain")) return;
+  lab.launch_all();
+  const auto end = lab.await_end(1);
+  CHECK_FALSE(end.launched);
+  CHECK(contains(end.message, Mpi::kCommand));
+  CHECK(contains(end.message, "/nonexistent/elastictrain"));
+  CHECK(contains(lab.await_end(2).message, "the MPI launch failed as mpi0 says"));
+}
+
+TEST_CASE_TEMPLATE("a launch that is called off before it began is told", Mpi, OpenMpi, Mpich) {
+  Lab lab;
+  if (!lab.use(Mpi::kCommand)) return;
+  lab.launch(1, 0);
+  lab.pool->forget(AgentId{1});
+  CHECK(contains(lab.await_end(1).message, "before it was started"));
+}
