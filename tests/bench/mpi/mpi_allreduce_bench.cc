@@ -107,7 +107,8 @@ class Bench {
 }  // namespace
 
 int main(int argc, char** argv) {
-  auto world = MpiWorld::join();
+  constexpr std::chrono::seconds kPatience{60};
+  auto world = MpiWorld::join(kPatience);
   if (!world) {
     std::fprintf(stderr, "%s\n", world.error().message.c_str());
     return 69;
@@ -116,5 +117,5 @@ int main(int argc, char** argv) {
     Bench bench(**world);
     for (const auto bytes : kSizes) bench.run(bytes, argc > 1 ? std::atoi(argv[1]) : 7);
   }
-  return (*world)->leave() ? 0 : 1;
+  return (*world)->leave(kPatience) ? 0 : 1;
 }

@@ -14,6 +14,14 @@ namespace {
 constexpr std::size_t kDoublingBytes = 16 << 10;
 constexpr std::uint32_t kWindow = 4;
 
+// Each rank of a launch may have an agent of its own, whose key then says nothing of the machine.
+std::size_t ranks_on_machine(const BuildSpec& spec) {
+  const auto& mine = spec.peers[spec.rank];
+  return static_cast<std::size_t>(std::count_if(spec.peers.begin(), spec.peers.end(), [&](const auto& peer) {
+    return peer.host_key == mine.host_key || peer.addresses == mine.addresses;
+  }));
+}
+
 std::uint32_t segments_of(std::size_t bytes) {
   const auto segments = (bytes + MpiMessage::kPayloadBytes - 1) / MpiMessage::kPayloadBytes;
   return static_cast<std::uint32_t>(std::max<std::size_t>(segments, 1));
@@ -134,7 +142,7 @@ MpiCommunicator::MpiCommunicator(const BuildSpec& spec, MpiWorld& world, std::ve
       size_(static_cast<std::uint32_t>(spec.peers.size())),
       generation_(spec.generation),
       threads_may_call_(world.library().threads_may_call()),
-      control_(spec.operation_timeout, make_layout(spec.peers, spec.rank, spec.transport).ranks_on_machine),
+      control_(spec.operation_timeout, ranks_on_machine(spec)),
       channel_(world, spec.generation, spec.rank, std::move(members), control_) {}
 
 // Where the library takes one caller at a time, calls take turns; each is short, so plans are built beside training all

@@ -96,6 +96,7 @@ class Library final : public MpiLibrary {
           !status) {
         return status;
       }
+      began_here_ = true;
     } else if (auto status = good(mpi_.query_thread(&level_), "MPI_Query_thread"); !status) {
       return status;
     }
@@ -112,6 +113,7 @@ class Library final : public MpiLibrary {
   int greatest_tag() const override { return greatest_tag_; }
   std::string thread_level() const override { return level_name(level_); }
   bool threads_may_call() const override { return level_ >= kMpiThreadMultiple; }
+  bool began_here() const override { return began_here_; }
 
   Result<MpiRequest> send(std::span<const std::byte> bytes, int to, int tag) override {
     Handle request = constants_.no_request;
@@ -188,6 +190,7 @@ class Library final : public MpiLibrary {
   const MpiConstants<Handle> constants_;
   const bool is_open_mpi_;
   Handle all_ranks_{};
+  bool began_here_ = false;
   int level_ = 0;
   int rank_ = 0;
   int size_ = 1;

@@ -43,6 +43,7 @@ class MpiLibrary {
   virtual int greatest_tag() const = 0;
   virtual std::string thread_level() const = 0;  // "multiple", …
   virtual bool threads_may_call() const = 0;     // at the same time
+  virtual bool began_here() const = 0;           // join() called MPI_Init, not the program
 
   // Whole bytes; `bytes` stays with the library until the request is done. From any rank: `from` is kAnyRank.
   static constexpr int kAnyRank = -1;

@@ -1,6 +1,9 @@
 #include "train/comm/mpi/mpi_world.h"
 
 #include <algorithm>
+#include <cstdlib>
+
+#include "train/comm/mpi/mpi_thread.h"
 
 namespace elastictrain::comm {
 namespace {
@@ -8,6 +11,13 @@ namespace {
 constexpr int kNoticeTag = 0;
 // More than ever wait to be built at a time.
 constexpr std::size_t kMostBrokenKept = 1000;
+
+std::string ranks_of_launch() {
+  for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS"}) {
+    if (const char* size = std::getenv(name)) return std::string("all ") + size + " ranks";
+  }
+  return "all ranks";
+}
 
 }  // namespace
 
@@ -21,9 +31,16 @@ class MpiWorld::Turn {
   std::unique_lock<std::mutex> lock_;
 };
 
-Result<MpiWorld*> MpiWorld::join() {
-  static const Result<MpiWorld*> world = make();
-  return world;
+Result<MpiWorld*> MpiWorld::join(std::chrono::milliseconds time_limit) {
+  static auto& joined = *new std::optional<Result<MpiWorld*>>;
+  const auto work = [] {
+    if (!joined) joined = make();
+  };
+  if (MpiThread::of_process().run(work, time_limit)) return *joined;
+  return Error{ErrorCode::kTimeout,
+               "MPI_Init waits for " + ranks_of_launch() + " of the launch; some have not called it within " +
+                   std::to_string(time_limit.count()) +
+                   " ms: see which worker has not come so far, or allow more time (ELASTICTRAIN_MPI_INIT_TIMEOUT_MS)"};
 }
 
 Result<MpiWorld*> MpiWorld::make() {
@@ -34,6 +51,12 @@ Result<MpiWorld*> MpiWorld::make() {
   auto* world = new MpiWorld(std::move(*library));
   if (auto status = world->listen(); !status) return status.error();
   return world;
+}
+
+Status MpiWorld::there() const {
+  if (!left_) [[likely]]
+    return {};
+  return Error{ErrorCode::kUnavailable, "this process has left MPI"};
 }
 
 Status MpiWorld::listen() {
@@ -51,16 +74,19 @@ int MpiWorld::tag(Generation generation, Plane plane) const {
 }
 
 Result<MpiRequest> MpiWorld::send(std::span<const std::byte> bytes, std::uint32_t to, int tag) {
+  if (auto status = there(); !status) return status.error();
   const Turn turn(*this);
   return library_->send(bytes, static_cast<int>(to), tag);
 }
 
 Result<MpiRequest> MpiWorld::receive(std::span<std::byte> bytes, std::uint32_t from, int tag) {
+  if (auto status = there(); !status) return status.error();
   const Turn turn(*this);
   return library_->receive(bytes, static_cast<int>(from), tag);
 }
 
 Result<std::optional<std::size_t>> MpiWorld::test(MpiRequest& request) {
+  if (auto status = there(); !status) return status.error();
   const Turn turn(*this);
   return library_->test(request);
 }
@@ -68,12 +94,13 @@ Result<std::optional<std::size_t>> MpiWorld::test(MpiRequest& request) {
 void MpiWorld::abandon(MpiRequest request, std::unique_ptr<MpiMessage> message, bool receives) noexcept {
   const std::lock_guard lock(mutex_);
   const Turn turn(*this);
-  if (receives) library_->cancel(request);
+  if (receives && !left_) library_->cancel(request);
   abandoned_.push_back({request, std::move(message)});
   bury();
 }
 
 void MpiWorld::bury() {
+  if (left_) return;
   std::erase_if(abandoned_, [&](Abandoned& entry) {
     const auto done = library_->test(entry.request);
     return done && *done;
@@ -82,6 +109,7 @@ void MpiWorld::bury() {
 
 void MpiWorld::tell_broken(Generation generation, std::span<const std::uint32_t> ranks) noexcept {
   const std::lock_guard lock(mutex_);
+  if (left_) return;
   const Turn turn(*this);
   broken_.insert(generation);
   forget_sent_notices();
@@ -106,24 +134,45 @@ void MpiWorld::forget_sent_notices() {
 bool MpiWorld::is_broken(Generation generation) {
   const std::lock_guard lock(mutex_);
   const Turn turn(*this);
-  while (heard_) {
+  hear();
+  return broken_.contains(generation);
+}
+
+void MpiWorld::progress() noexcept {
+  const std::lock_guard lock(mutex_);
+  const Turn turn(*this);
+  hear();
+  bury();
+  if (!left_) forget_sent_notices();
+}
+
+void MpiWorld::hear() {
+  while (heard_ && !left_) {
     const auto done = library_->test(heard_->request);
     if (done && !*done) break;
     if (done) broken_.insert(heard_->generation);
     if (broken_.size() > kMostBrokenKept) broken_.erase(broken_.begin());
     if (!listen()) heard_.reset();
   }
-  return broken_.contains(generation);
 }
 
-Status MpiWorld::leave() {
-  const std::lock_guard lock(mutex_);
-  const Turn turn(*this);
-  if (const auto listening = std::move(heard_)) {
-    library_->cancel(listening->request);
-    (void)library_->test(listening->request);
+Status MpiWorld::leave(std::chrono::milliseconds time_limit) {
+  {
+    const std::lock_guard lock(mutex_);
+    const Turn turn(*this);
+    if (left_.exchange(true)) return {};
+    if (heard_) {
+      library_->cancel(heard_->request);
+      (void)library_->test(heard_->request);
+    }
+    if (!broken_.empty()) return Error{ErrorCode::kPeerLost, "MPI_Finalize would wait for ranks that may be lost"};
   }
-  return library_->leave();
+  if (!library_->began_here()) return {};
+  const auto outcome = std::make_shared<Status>();
+  const auto work = [this, outcome] { *outcome = library_->leave(); };
+  if (MpiThread::of_process().run(work, time_limit)) return *outcome;
+  return Error{ErrorCode::kTimeout,
+               "MPI_Finalize waits for ranks that did not come within " + std::to_string(time_limit.count()) + " ms"};
 }
 
 }  // namespace elastictrain::comm

@@ -2,6 +2,9 @@
 // how messages of different generations are kept apart, tells other ranks that a generation is broken, and keeps what
 // was given up.
 //
+// MPI moves messages only within its calls. A rank that makes none for long (it trains alone, or has no seat) calls
+// progress() now and then, so that nobody waits for what it has sent.
+//
 // A generation has no communicator of MPI's own: making one is a call that no deadline and no abort can end when a
 // member has died. Its messages have a tag of their own among all ranks instead, which costs nothing to make and
 // nothing to drop. What was sent in a broken generation and was never received stays in MPI, unmatched.
@@ -11,6 +14,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <deque>
 #include <memory>
 #include <mutex>
@@ -29,7 +33,8 @@ namespace elastictrain::comm {
 class MpiWorld {
  public:
   // The first call loads the library and joins, which takes all ranks of the launch; later ones give the same answer.
-  static Result<MpiWorld*> join();
+  // kTimeout: some have not come in time. MPI goes on waiting for them, so that this process can only end.
+  static Result<MpiWorld*> join(std::chrono::milliseconds time_limit);
 
   std::uint32_t rank() const { return static_cast<std::uint32_t>(library_->rank()); }
   std::uint32_t size() const { return static_cast<std::uint32_t>(library_->size()); }
@@ -48,8 +53,12 @@ class MpiWorld {
   void tell_broken(Generation generation, std::span<const std::uint32_t> ranks) noexcept;
   bool is_broken(Generation generation);
 
-  // Ends MPI with all other ranks: only where every rank of the launch does the same.
-  Status leave();
+  void progress() noexcept;
+
+  // No message is sent or received from here on; those that are in flight are forgotten. Ends MPI together with all
+  // other ranks, unless the program began it. kPeerLost: a generation broke here, so that ranks may be lost that MPI
+  // would wait for; kTimeout: it waits for some. Either way this process may end, without MPI's blessing.
+  Status leave(std::chrono::milliseconds time_limit);
 
  private:
   // To whoever may be waiting: `generation` is over.
@@ -66,11 +75,14 @@ class MpiWorld {
 
   explicit MpiWorld(std::unique_ptr<MpiLibrary> library) : library_(std::move(library)) {}
   static Result<MpiWorld*> make();
+  Status there() const;
   Status listen();
+  void hear();
   void bury();
   void forget_sent_notices();
 
   std::unique_ptr<MpiLibrary> library_;
+  std::atomic<bool> left_{false};
   std::mutex one_caller_;
   std::mutex mutex_;  // of what follows
   std::set<Generation> broken_;

@@ -7,7 +7,7 @@ namespace elastictrain::comm::testing {
 
 Pool& Pool::here() {
   static Pool pool([] {
-    auto world = MpiWorld::join();
+    auto world = MpiWorld::join(std::chrono::seconds(60));
     if (!world) panic(world.error().message.c_str());
     return *world;
   }());
