@@ -76,6 +76,22 @@ void AgentLink::send(const protocol::WorkerUp& message) {
   wake();
 }
 
+void AgentLink::fall_silent(const protocol::WorkerUp& last) {
+  const std::lock_guard lock(heartbeat_mutex_);
+  silent_ = true;
+  send(last);
+}
+
+void AgentLink::introduce(const protocol::WorkerHello& hello) {
+  const std::lock_guard beat(heartbeat_mutex_);
+  {
+    const std::lock_guard lock(mutex_);
+    options_.hello = hello;
+  }
+  send(hello);
+  silent_ = false;
+}
+
 void AgentLink::close(std::chrono::milliseconds flush_time) {
   {
     const std::lock_guard lock(mutex_);
@@ -108,8 +124,8 @@ void AgentLink::use(comm::Socket socket) {
   socket_ = std::move(socket);
   reader_ = protocol::FrameReader(limits::kMaxWorkerFrameBytes);
   front_sent_ = 0;
-  std::string hello = protocol::encode_frame(protocol::WorkerUp(options_.hello));
   const std::lock_guard lock(mutex_);
+  std::string hello = protocol::encode_frame(protocol::WorkerUp(options_.hello));
   outbox_bytes_ += hello.size();
   outbox_.push_front(std::move(hello));
 }
@@ -139,6 +155,8 @@ void AgentLink::heartbeat_if_due(Clock::time_point now) {
     const std::lock_guard lock(mutex_);
     if (outbox_bytes_ > kMaxHeartbeatBacklogBytes) return;
   }
+  const std::lock_guard beat(heartbeat_mutex_);
+  if (silent_) return;
   for (const auto& message : handlers_.on_heartbeat()) send(message);
 }
 

@@ -45,6 +45,10 @@ class AgentLink {
   void start();
 
   void send(const protocol::WorkerUp& message);
+  // `last` is this worker's last word: no heartbeat follows it, also none that was being put together meanwhile.
+  void fall_silent(const protocol::WorkerUp& last);
+  // Another worker speaks from here on.
+  void introduce(const protocol::WorkerHello& hello);
   // Waits until everything is sent, the agent is gone or the time is up; then ends the control thread.
   void close(std::chrono::milliseconds flush_time);
 
@@ -67,7 +71,10 @@ class AgentLink {
   LinkHandlers handlers_;
   comm::Socket wake_;
 
-  std::mutex mutex_;
+  std::mutex heartbeat_mutex_;  // before mutex_
+  bool silent_ = false;         // with heartbeat_mutex_
+
+  std::mutex mutex_;  // also of options_.hello
   std::deque<std::string> outbox_;
   std::size_t outbox_bytes_ = 0;
   bool closing_ = false;

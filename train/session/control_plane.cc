@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "supervisor/protocol/limits.h"
+#include "train/comm/mpi/mpi_communicator.h"
 #include "train/session/device_build.h"
 #include "train/session/solo_communicator.h"
 
@@ -13,6 +14,9 @@ namespace elastictrain::session {
 namespace {
 
 constexpr std::chrono::milliseconds kDefaultTimeLimit{30'000};
+
+// MPI moves what a rank has sent only while that calls it; who is parked makes no other call.
+constexpr std::chrono::milliseconds kMpiPeriod{20};
 
 bool contains(const std::vector<std::uint32_t>& ranks, std::uint32_t rank) {
   return std::find(ranks.begin(), ranks.end(), rank) != ranks.end();
@@ -27,6 +31,26 @@ Status check_plan(const protocol::GenerationPlan& plan) {
     return Error{ErrorCode::kInvalid, "the plan names a donor that is not a member"};
   }
   return {};
+}
+
+protocol::WorkerHello hello_of(WorkerId worker) {
+  return {limits::kProtocolVersion, worker, getpid(), ELASTICTRAIN_VERSION};
+}
+
+// The members' ranks of the MPI launch: all, where this worker has one, or none.
+Result<std::vector<std::uint32_t>> mpi_ranks(const protocol::GenerationPlan& plan, bool uses_mpi) {
+  std::vector<std::uint32_t> ranks;
+  for (const auto& member : plan.members) {
+    const auto rank = member.endpoint.mpi_rank;
+    if ((rank >= 0) != uses_mpi) {
+      return Error{
+          ErrorCode::kInvalid,
+          "worker " + std::to_string(member.worker.value) + (uses_mpi ? " is no" : " is a") +
+              " rank of an MPI launch, unlike this one; all workers of a run need the same ELASTICTRAIN_BACKEND"};
+    }
+    if (uses_mpi) ranks.push_back(static_cast<std::uint32_t>(rank));
+  }
+  return ranks;
 }
 
 }  // namespace
@@ -63,12 +87,15 @@ Result<std::unique_ptr<ControlPlane>> ControlPlane::open(
     const Environment& environment, std::function<std::vector<protocol::WorkerUp>()> on_heartbeat) {
   std::unique_ptr<ControlPlane> plane(new ControlPlane(environment));
   LinkOptions options{.socket_path = environment.socket_path,
-                      .hello = {limits::kProtocolVersion, environment.worker, getpid(), ELASTICTRAIN_VERSION},
+                      .hello = hello_of(environment.worker),
                       .heartbeat = environment.heartbeat,
                       .orphan_grace = environment.orphan_grace};
   LinkHandlers handlers;
   handlers.on_message = [self = plane.get()](const protocol::WorkerDown& message) { self->hear(message); };
-  handlers.on_heartbeat = [self = plane.get(), beat = std::move(on_heartbeat)] { return self->with_place(beat()); };
+  handlers.on_heartbeat = [self = plane.get(), beat = std::move(on_heartbeat)] {
+    if (auto* mpi = self->mpi_.load()) mpi->progress();
+    return self->with_place(beat());
+  };
   handlers.on_orphaned = [self = plane.get()] {
     self->orphaned_.store(true);
     self->wake();
@@ -100,13 +127,63 @@ void ControlPlane::close(std::chrono::milliseconds flush_time) {
 }
 
 Status ControlPlane::announce(protocol::WorkerReady ready) {
-  auto listener =
-      comm::DataListener::open({.host_key = environment_.host_key, .addresses = environment_.bind_addresses});
-  if (!listener) return listener.error();
-  listener_ = std::move(*listener);
+  introduce_successor();
+  if (!listener_) {
+    auto listener =
+        comm::DataListener::open({.host_key = environment_.host_key, .addresses = environment_.bind_addresses});
+    if (!listener) return listener.error();
+    listener_ = std::move(*listener);
+  }
   ready.endpoint = listener_->endpoint();
+  if (environment_.backend == Backend::kMpi) {
+    const auto world = comm::MpiWorld::join(environment_.mpi_init_timeout);
+    if (!world) return world.error();
+    mpi_ = *world;
+    ready.endpoint.mpi_rank = (*world)->rank();
+  }
   send(ready);
   return {};
+}
+
+std::optional<WorkerId> ControlPlane::park(Step last_step) {
+  {
+    const std::lock_guard lock(mutex_);
+    builder_->retire(std::move(current_));
+    current_members_.clear();
+    current_cancel_.reset();
+    parking_ = Parking::kParked;
+  }
+  pace_.pauses();
+  link_->fall_silent(protocol::WorkerParked{last_step});
+  std::unique_lock lock(mutex_);
+  wait_parked(lock);
+  if (parking_ != Parking::kReseated) return std::nullopt;
+  return successor_;
+}
+
+void ControlPlane::introduce_successor() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (parking_ != Parking::kReseated) return;
+    parking_ = Parking::kNot;
+  }
+  link_->introduce(hello_of(successor_));
+}
+
+void ControlPlane::wait_parked(std::unique_lock<std::mutex>& lock) {
+  while (parking_ == Parking::kParked && !orphaned()) {
+    if (auto* mpi = mpi_.load()) {
+      changed_.wait_for(lock, kMpiPeriod);
+      mpi->progress();
+    } else {
+      changed_.wait(lock);
+    }
+  }
+}
+
+Status ControlPlane::leave_mpi(std::chrono::milliseconds time_limit) {
+  auto* mpi = mpi_.load();
+  return mpi == nullptr ? Status() : mpi->leave(time_limit);
 }
 
 void ControlPlane::wake() {
@@ -148,8 +225,22 @@ void ControlPlane::carry_out() {
 
 void ControlPlane::hear(const protocol::WorkerDown& message) {
   if (std::holds_alternative<protocol::Orphaned>(message)) orphaned_.store(true);
-  drive([&](WorkerMachine& machine) { machine.hear(message); });
+  drive([&](WorkerMachine& machine) {
+    if (parking_ == Parking::kParked) return hear_parked(message);
+    machine.hear(message);
+  });
   changed_.notify_all();
+}
+
+// The next worker's machine is there before anything else can be heard of it.
+void ControlPlane::hear_parked(const protocol::WorkerDown& message) {
+  if (const auto* reseated = std::get_if<protocol::Reseated>(&message)) {
+    parking_ = Parking::kReseated;
+    successor_ = reseated->worker;
+    machine_ = WorkerMachine(successor_);
+  } else if (std::holds_alternative<protocol::Dismiss>(message)) {
+    parking_ = Parking::kDismissed;
+  }
 }
 
 void ControlPlane::built(Generation generation, const Status& status) {
@@ -279,14 +370,24 @@ Result<comm::BuildResult> ControlPlane::build(const protocol::GenerationPlan& pl
                        .fathers = plan.fathers,
                        .deadline = std::chrono::steady_clock::now() + time_limit(plan)};
   for (const auto& member : plan.members) spec.peers.push_back(member.endpoint);
+  auto built = build_data_plane(spec, plan, cancel);
+  return built ? with_device(std::move(*built), plan, cancel) : std::move(built);
+}
+
+Result<comm::BuildResult> ControlPlane::build_data_plane(const comm::BuildSpec& spec,
+                                                         const protocol::GenerationPlan& plan,
+                                                         const comm::CancelToken& cancel) {
   const auto donors = donor_ranks(plan);
   const auto joiners = joiner_ranks(plan);
   std::vector<std::uint32_t> from;
   std::vector<std::uint32_t> to;
-  if (contains(joiners, rank)) from = donors;
-  if (contains(donors, rank)) to = joiners;
-  auto built = comm::build_cpu_communicator(spec, *listener_, cancel, from, to);
-  return built ? with_device(std::move(*built), plan, cancel) : std::move(built);
+  if (contains(joiners, spec.rank)) from = donors;
+  if (contains(donors, spec.rank)) to = joiners;
+  auto* const mpi = mpi_.load();
+  auto ranks = mpi_ranks(plan, mpi != nullptr);
+  if (!ranks) return ranks.error();
+  if (mpi == nullptr) return comm::build_cpu_communicator(spec, *listener_, cancel, from, to);
+  return comm::build_mpi_communicator(spec, *mpi, std::move(*ranks), *listener_, cancel, from, to);
 }
 
 comm::RunningGeneration ControlPlane::running_before(const protocol::GenerationPlan& plan) const {
@@ -300,7 +401,7 @@ Result<comm::BuildResult> ControlPlane::with_device(comm::BuildResult built, con
   DeviceBuild build{.device = device_,
                     .job = environment_.job_id,
                     .deadline = std::chrono::steady_clock::now() + time_limit(plan),
-                    .backend = environment_.device_backend,
+                    .backend = environment_.backend,
                     .nccl_build = environment_.nccl_build,
                     .running = running_before(plan),
                     .step_clock = [this] { return pace_.clock(); },

@@ -18,6 +18,7 @@
 #include "supervisor/protocol/message.h"
 #include "supervisor/protocol/result.h"
 #include "train/comm/data_listener.h"
+#include "train/comm/mpi/mpi_world.h"
 #include "train/device/device.h"
 #include "train/session/agent_link.h"
 #include "train/session/environment.h"
@@ -50,7 +51,8 @@ class ControlPlane {
     device_ = std::move(device);
     on_wedged_ = std::move(on_wedged);
   }
-  // Opens the data plane's listener and tells the supervisor that this worker can start.
+  // Reaches the data plane (its listener; MPI, which takes all ranks of the launch) and tells the supervisor that this
+  // worker can start.
   Status announce(protocol::WorkerReady ready);
 
   // For a worker at the start or one that is halted: waits for its next seat as long as somebody may bring one.
@@ -77,19 +79,32 @@ class ControlPlane {
   bool swap_ready() const;
   bool has_state() const;
 
+  // This worker has left and its process goes on: waits until the agent makes it another one, which begins as a new
+  // process does: with announce(), up to which no heartbeat is sent. Nothing: it is dismissed, or orphaned. What was to
+  // be told of the old worker has been told before.
+  std::optional<WorkerId> park(Step last_step);
+
   // No plan can come any more: the agent, or its supervisor, has been away for the orphan grace.
   bool orphaned() const { return orphaned_.load(); }
 
   void retire(std::shared_ptr<comm::Communicator> communicator) { builder_->retire(std::move(communicator)); }
   void send(const protocol::WorkerUp& message) { link_->send(message); }  // any thread
+  // At an end in order, where all ranks of a launch leave: as MpiWorld::leave().
+  Status leave_mpi(std::chrono::milliseconds time_limit);
   // Ends the control thread once everything is sent or the time is up, and lets go of the seat's communicator.
   void close(std::chrono::milliseconds flush_time);
 
  private:
   using SteadyClock = std::chrono::steady_clock;
 
+  // Where this process stands between two workers.
+  enum class Parking { kNot, kParked, kReseated, kDismissed };
+
   explicit ControlPlane(const Environment& environment);
   void hear(const protocol::WorkerDown& message);
+  void hear_parked(const protocol::WorkerDown& message);
+  void wait_parked(std::unique_lock<std::mutex>& lock);
+  void introduce_successor();
   void built(Generation generation, const Status& status);
   std::vector<protocol::WorkerUp> with_place(std::vector<protocol::WorkerUp> messages);
   // With the lock held.
@@ -100,12 +115,15 @@ class ControlPlane {
   auto drive(Change change);
   Result<comm::BuildResult> build(const protocol::GenerationPlan& plan, std::uint32_t rank,
                                   const comm::CancelToken& cancel);
+  Result<comm::BuildResult> build_data_plane(const comm::BuildSpec& spec, const protocol::GenerationPlan& plan,
+                                             const comm::CancelToken& cancel);
   Result<comm::BuildResult> with_device(comm::BuildResult built, const protocol::GenerationPlan& plan,
                                         const comm::CancelToken& cancel) const;
   comm::RunningGeneration running_before(const protocol::GenerationPlan& plan) const;
 
   const Environment& environment_;
   std::unique_ptr<comm::DataListener> listener_;
+  std::atomic<comm::MpiWorld*> mpi_{nullptr};  // none: our own data plane
   std::shared_ptr<device::Device> device_;
   std::function<void(const std::string&)> on_wedged_;
   StepPace pace_;
@@ -119,6 +137,8 @@ class ControlPlane {
   std::shared_ptr<comm::Communicator> current_;  // of the machine's generation, to be aborted
   std::vector<WorkerId> current_members_;        // index = rank
   std::shared_ptr<comm::CancelToken> current_cancel_;
+  Parking parking_ = Parking::kNot;
+  WorkerId successor_;  // the worker that the machine is of since kReseated
 
   std::unique_ptr<AgentLink> link_;
   std::unique_ptr<SeatBuilder> builder_;

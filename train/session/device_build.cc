@@ -37,8 +37,9 @@ std::vector<std::uint32_t> ranks_left_out(const std::vector<WorkerId>& before, c
 
 Result<std::unique_ptr<comm::Communicator>> reach_device(std::unique_ptr<comm::Communicator> host, DeviceBuild build,
                                                          const comm::CancelToken& cancel) {
-  bool uses_nccl = build.backend != DeviceBackend::kHost && host->world_size() > 1;
-  if (uses_nccl && build.backend == DeviceBackend::kAuto) {
+  const bool may_use_nccl = build.backend == Backend::kAuto || build.backend == Backend::kNccl;
+  bool uses_nccl = may_use_nccl && host->world_size() > 1;
+  if (uses_nccl && build.backend == Backend::kAuto) {
     const auto agreed = everyone_has_nccl(*host, build, cancel);
     if (!agreed) return agreed.error();
     uses_nccl = *agreed;

@@ -24,7 +24,7 @@ struct DeviceBuild {
   std::shared_ptr<device::Device> device;
   std::string job;
   std::chrono::steady_clock::time_point deadline;
-  DeviceBackend backend = DeviceBackend::kAuto;
+  Backend backend = Backend::kAuto;
   comm::NcclBuild nccl_build = comm::NcclBuild::kBackground;
   comm::RunningGeneration running;
   std::function<comm::StepClock()> step_clock;

@@ -67,11 +67,13 @@ void read_choices(Environment& environment, Numbers& numbers) {
   }
   const std::string backend = text("ELASTICTRAIN_BACKEND");
   if (backend == "nccl")
-    environment.device_backend = DeviceBackend::kNccl;
+    environment.backend = Backend::kNccl;
+  else if (backend == "mpi")
+    environment.backend = Backend::kMpi;
   else if (backend == "cpu")
-    environment.device_backend = DeviceBackend::kHost;
+    environment.backend = Backend::kCpu;
   else if (!backend.empty() && backend != "auto") {
-    numbers.complain("ELASTICTRAIN_BACKEND=" + backend + " is neither auto, nccl nor cpu");
+    numbers.complain("ELASTICTRAIN_BACKEND=" + backend + " is neither auto, cpu, mpi nor nccl");
   }
   const std::string build = text("ELASTICTRAIN_NCCL_BUILD");
   if (build == "at-swap")
@@ -124,6 +126,10 @@ Result<Environment> read_environment() {
   environment.monitors = numbers.read("ELASTICTRAIN_MONITORS", 1, 1) == 1;
   environment.keep_gradients = numbers.read("ELASTICTRAIN_KEEP_GRADIENTS", 1, 1) == 1;
   read_choices(environment, numbers);
+  environment.mpi_init_timeout =
+      std::chrono::milliseconds(numbers.read("ELASTICTRAIN_MPI_INIT_TIMEOUT_MS", 50'000, kDay));
+  // MPI takes nobody in again, and an end before the others' is an error to it.
+  environment.parks = numbers.read("ELASTICTRAIN_PARKS", environment.backend == Backend::kMpi ? 1 : 0, 1) == 1;
   if (environment.heartbeat.count() == 0) numbers.complain("ELASTICTRAIN_HEARTBEAT_MS must be at least 1");
   if (!environment.socket_path.empty() && environment.worker.value == 0) {
     numbers.complain("ELASTICTRAIN_SOCKET is set but ELASTICTRAIN_WORKER_ID is not");

@@ -14,8 +14,9 @@
 
 namespace elastictrain::session {
 
-// What sums device memory: NCCL where every member has it, only NCCL, or the host's data plane.
-enum class DeviceBackend : std::uint8_t { kAuto, kNccl, kHost };
+// What carries sums. Of host memory: MPI's messages where it is kMpi, our own data plane elsewhere. Of device memory:
+// NCCL where every member has it (kAuto) or on all (kNccl); with the others they are staged through host memory.
+enum class Backend : std::uint8_t { kAuto, kCpu, kMpi, kNccl };
 
 struct Environment {
   std::string socket_path;  // empty: no launcher
@@ -29,8 +30,10 @@ struct Environment {
   std::uint64_t audit_every = 0;  // hash every N steps; 0: no audit
   std::string step_log_directory;
   std::string node;  // for the step log
-  DeviceBackend device_backend = DeviceBackend::kAuto;
+  Backend backend = Backend::kAuto;
   comm::NcclBuild nccl_build = comm::NcclBuild::kBackground;
+  std::chrono::milliseconds mpi_init_timeout{50'000};
+  bool parks = false;  // the process outlives its worker, and may be another one later
   comm::Transport transport = comm::Transport::kAuto;
   comm::Algorithm algorithm = comm::Algorithm::kAuto;
   std::string checkpoint_directory;

@@ -16,6 +16,17 @@ Generation counted(Generation generation) {
 
 }  // namespace
 
+void Session::Impl::open_checkpointer() {
+  if (environment_.checkpoint_directory.empty()) return;
+  checkpointer_ = std::make_unique<checkpoint::Checkpointer>(
+      checkpoint::Settings{.directory = environment_.checkpoint_directory,
+                           .keep = environment_.checkpoint_keep,
+                           .run = environment_.job_id,
+                           .host = environment_.node,
+                           .finish_timeout = environment_.checkpoint_timeout},
+      buffers_);
+}
+
 // Rank 0 of a first generation, and who is alone: goes on from the newest checkpoint, or begins beside what is there.
 void Session::Impl::resume_from_checkpoint() {
   if (!checkpointer_ || seat_.rank != 0) return;

@@ -68,16 +68,12 @@ bool Session::Impl::start() {
   step_log_.event("imported");
   started_ = true;
   progress_.sampler.seed = data_.seed;
-  if (!environment_.checkpoint_directory.empty()) {
-    checkpointer_ = std::make_unique<checkpoint::Checkpointer>(
-        checkpoint::Settings{.directory = environment_.checkpoint_directory,
-                             .keep = environment_.checkpoint_keep,
-                             .run = environment_.job_id,
-                             .host = environment_.node,
-                             .finish_timeout = environment_.checkpoint_timeout},
-        buffers_);
+  open_checkpointer();
+  if (plane_) {
+    buffers_.populate();
+    announce();
+    return take_first_seat();
   }
-  if (plane_) return start_launched();
   seat_ = session::solo_seat(data_.batch);
   if (device_) reach_device_alone();
   next_shares_ = seat_.shares;
@@ -97,11 +93,9 @@ std::optional<Batch> Session::Impl::next_batch() {
   require(started_, "next_batch() before start()");
   require(!step_, "next_batch() without commit_step() for the batch before");
   if (outcome_ != Outcome::kRunning) return std::nullopt;
+  if (data_is_used_up()) finish_training();
+  if (outcome_ != Outcome::kRunning) return std::nullopt;
   clock_.step_begins(session::Clock::now());
-  if (data_is_used_up()) {
-    finish_training();
-    return std::nullopt;
-  }
   open_step();
   const auto given = session::Clock::now();
   if (device_) check_device(device_->step_begins(given));
@@ -346,7 +340,7 @@ void Session::Impl::read_lane() {
   // A worker that came or went in between leaves a sum that means nothing.
   if (pending_norms_ && lane_output_.local_squares == pending_norms_->workers) {
     const auto& norms = *pending_norms_;
-    monitors_.norms_known(lane_output_.local_square_mean, norms.global_square);
+    monitors_->norms_known(lane_output_.local_square_mean, norms.global_square);
     const auto samples = static_cast<double>(norms.samples);
     noise_scale_.add(samples / norms.workers, samples, lane_output_.local_square_mean, norms.global_square);
   }
@@ -405,7 +399,7 @@ void Session::Impl::tell_figures(const OpenStep& step, const session::StepTimes&
         next.epoch == step.cut.epoch ? next.cursor - state::count_of(next.returned) : data_.sample_count;
     figures.epoch_fraction = static_cast<double>(used) / static_cast<double>(data_.sample_count);
   }
-  monitors_.step_done(times, figures, now);
+  monitors_->step_done(times, figures, now);
   if (progress_.committed_step % kRoundTripEvery == 0) measure_round_trip();
   swap_gap_.committed(now);
   tell_swap(swap_gap_.take());
@@ -414,7 +408,7 @@ void Session::Impl::tell_figures(const OpenStep& step, const session::StepTimes&
 void Session::Impl::measure_round_trip() {
   double farthest_us = 0;
   for (const auto& peer : seat_.communicator->peers()) farthest_us = std::max(farthest_us, peer.round_trip_us);
-  monitors_.round_trip_known(farthest_us);
+  monitors_->round_trip_known(farthest_us);
 }
 
 void Session::Impl::audit(OpenStep step) {
@@ -430,7 +424,7 @@ void Session::Impl::audit(OpenStep step) {
                                .shares = std::move(step.shares),
                                .all_count = !seat_.repeats_step};
   if (seat_.repeats_step && environment_.keep_gradients) audited.holders = seat_.holders;
-  audit_log_.add(std::move(audited), environment_.worker, hash);
+  audit_log_->add(std::move(audited), environment_.worker, hash);
 }
 
 // What the program sees of its seat: the same from one boundary to the next.

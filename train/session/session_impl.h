@@ -161,6 +161,7 @@ class __attribute__((visibility("hidden"))) Session::Impl {
   session::DeviceState device_state() const;
 
   // The peer-to-peer store (session_store.cc).
+  void open_store();
   Status gather_stores();
   std::span<const std::byte> store_of(std::uint32_t rank) const;
 
@@ -185,6 +186,7 @@ class __attribute__((visibility("hidden"))) Session::Impl {
   void take_received_replica();
 
   // Checkpoints (session_checkpoint.cc).
+  void open_checkpointer();
   void resume_from_checkpoint();
   void begin_beyond(Generation newest_generation);
   void enter_lineage(Generation generation, Step first_step, const std::vector<protocol::Fence>& lineage,
@@ -198,8 +200,10 @@ class __attribute__((visibility("hidden"))) Session::Impl {
   void tell(const std::string& key, const std::string& text);
 
   // Launched workers only (session_membership.cc).
-  bool start_launched();
-  bool end_before_start(Outcome outcome);
+  void announce();
+  // False: no seat is to come; outcome_ says why.
+  bool take_first_seat();
+  bool end_before_seat(Outcome outcome);
   // False: the generation that was promised did not come; another one may.
   bool begin_first_generation(session::TakenSeat taken);
   void account_for_checkpoint();
@@ -217,6 +221,12 @@ class __attribute__((visibility("hidden"))) Session::Impl {
   void tell_audits();
   std::vector<protocol::WorkerUp> heartbeat_messages();
   void end_session(bool program_is_done);
+  void leave_mpi();
+
+  // A process that outlives its worker (session_parking.cc).
+  void park();
+  void close_worker();
+  void begin_as(WorkerId worker);
 
   // What follows a loss (session_recovery.cc).
   bool take_recovery_seat();
@@ -244,6 +254,7 @@ class __attribute__((visibility("hidden"))) Session::Impl {
   bool started_ = false;
   bool broken_ = false;
   bool ended_ = false;
+  bool has_left_ = false;  // this worker is over; its process parks at the boundary
   session::Seat seat_;
   View view_;
   std::string view_reason_;  // why the seat that the program does not see yet was taken
@@ -254,7 +265,7 @@ class __attribute__((visibility("hidden"))) Session::Impl {
   std::optional<Promise> promise_;
   // Of a recovery: learning rates move at a boundary, and its first one is the end of the step that it repeats.
   std::optional<state::LearningRateRamp> next_learning_rate_;
-  bool has_foreign_state_ = false;  // part of a first broadcast that did not end
+  bool has_foreign_state_ = false;  // not what a program begins with: another worker's, or part of a first broadcast
   bool finish_told_ = false;
   struct Received {
     Generation generation = 0;
@@ -273,17 +284,18 @@ class __attribute__((visibility("hidden"))) Session::Impl {
   std::optional<PendingNorms> pending_norms_;
   StepReport report_;
   session::StepClock clock_;
-  session::Monitors monitors_;
+  std::optional<session::Monitors> monitors_{std::in_place};  // exchanged while no heartbeat is sent
   session::NoiseScale noise_scale_;
   session::StepTimes last_times_;
   std::uint64_t variance_every_ = 0;  // steps; 0: never
   double gradient_variance_ = 0;
   std::vector<float> squares_;  // of a bucket, while its variance is measured
+  bool stores_ = false;         // the program enabled the store
   std::unique_ptr<session::ModelStore> store_;
   std::vector<float> latencies_;   // of all pairs, while the step lasts in which they are shared
   protocol::WorkerRequest asked_;  // the program's latest wishes
   session::SwapGap swap_gap_;
-  session::AuditLog audit_log_;
+  std::optional<session::AuditLog> audit_log_{std::in_place};  // as monitors_
   bool async_pending_ = false;
   std::unique_ptr<session::Reducer> reducer_;
   // Closed once the new generation has reduced: then nobody can still be reading from the old one.

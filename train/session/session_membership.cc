@@ -1,6 +1,7 @@
 // How a launched worker gets into a generation, from one to the next, and out. The rest of the loop is in
 // session_impl.cc and knows nothing of plans.
 #include <algorithm>
+#include <cstdio>
 #include <utility>
 
 #include "train/comm/nccl/nccl_comm.h"
@@ -11,6 +12,8 @@ namespace {
 
 constexpr std::chrono::seconds kFlushAtEnd{3};
 constexpr std::chrono::seconds kNcclAtEnd{3};  // for communicators that are being closed in the background
+constexpr std::chrono::seconds kMpiAtEnd{2};
+constexpr std::chrono::seconds kMpiAtEndOfSpare{5};
 constexpr std::size_t kStepsOfLeavers = 1024;  // more than the shortest steps between two heartbeats
 
 // The receiving sockets in the order of the donors' slices.
@@ -27,16 +30,18 @@ std::vector<comm::StateSocket> in_donor_order(std::vector<comm::StateSocket> soc
 
 }  // namespace
 
-bool Session::Impl::start_launched() {
-  buffers_.populate();
+void Session::Impl::announce() {
   const Status announced = plane_->announce({.state_bytes = buffers_.total_bytes(),
                                              .state_layout_hash = buffers_.layout_hash(),
                                              .sample_count = data_.sample_count});
   if (!announced) fail(announced.error().message);
+}
+
+bool Session::Impl::take_first_seat() {
   while (true) {
     auto taken = plane_->wait_seat();
-    if (!taken) return end_before_start(Outcome::kStopped);
-    if (taken->kind == session::ControlPlane::SeatKind::kDismissed) return end_before_start(Outcome::kLeft);
+    if (!taken) return end_before_seat(Outcome::kStopped);
+    if (taken->kind == session::ControlPlane::SeatKind::kDismissed) return end_before_seat(Outcome::kLeft);
     const bool joins = !session::joiner_ranks(taken->plan).empty();
     if (joins ? join(std::move(*taken)) : begin_first_generation(std::move(*taken))) return true;
     plane_->retire(std::move(seat_.communicator));
@@ -44,7 +49,7 @@ bool Session::Impl::start_launched() {
   }
 }
 
-bool Session::Impl::end_before_start(Outcome outcome) {
+bool Session::Impl::end_before_seat(Outcome outcome) {
   outcome_ = outcome;
   return false;
 }
@@ -60,7 +65,9 @@ bool Session::Impl::begin_first_generation(session::TakenSeat taken) {
   step_log_.event("pg", seat_.rank, seat_.world_size(), seat_.generation);
   resume_from_checkpoint();
   if (seat_.rank == 0 && has_foreign_state_ && progress_.committed_step == 0) {
-    fail("the worker that had read the checkpoint ended while it handed out the state; start this worker again");
+    fail(
+        "nothing is left of the run that this worker's memory is of, and there is no checkpoint to go on from; start "
+        "this worker again");
   }
   const Status replicated = replicate_from_first_rank();
   if (!replicated) {
@@ -72,7 +79,7 @@ bool Session::Impl::begin_first_generation(session::TakenSeat taken) {
   replica_is_whole_ = true;
   enter_lineage(plan.generation, progress_.committed_step + 1, plan.lineage, earlier_checkpoints_);
   if (progress_.committed_step > 0 && environment_.audit_every != 0) account_for_checkpoint();
-  monitors_.seated(seat_.generation, progress_.committed_step);
+  monitors_->seated(seat_.generation, progress_.committed_step);
   plane_->send(protocol::WorkerActive{plan.generation, progress_.committed_step + 1, 0});
   step_log_.event("ready", seat_.rank, seat_.world_size(), seat_.generation);
   publish_seat(true, plan.reason);
@@ -85,7 +92,7 @@ void Session::Impl::account_for_checkpoint() {
     received_ = Received{seat_.generation, progress_};
     return;
   }
-  audit_log_.add_state(seat_.generation, progress_);
+  audit_log_->add_state(seat_.generation, progress_);
   tell_audits();
 }
 
@@ -113,7 +120,7 @@ Status Session::Impl::replicate_from_first_rank() {
                  "the same options everywhere"};
   }
   progress_ = first->progress;
-  has_foreign_state_ = seat_.rank != 0 && progress_.committed_step != 0;
+  has_foreign_state_ = has_foreign_state_ || (seat_.rank != 0 && progress_.committed_step != 0);
   state::HostView view;
   for (const auto& buffer : buffers_.buffers()) {
     const state::Piece piece{buffer.data, buffer.bytes, buffer.port};
@@ -171,7 +178,7 @@ bool Session::Impl::receive_header(Promise promise) {
   averaged_until_ = header->averaged_until;
   enter_lineage(plan.generation, progress_.committed_step + 1, plan.lineage, plan.fence != 0);
   if (plan.fence != 0) expect_learning_rate(plan);
-  monitors_.seated(plan.generation, progress_.committed_step);
+  monitors_->seated(plan.generation, progress_.committed_step);
   return true;
 }
 
@@ -195,11 +202,13 @@ void Session::Impl::change_membership() {
     take_planned_seat(std::move(*taken));
   } else {
     leave(taken->plan, anyone_trains_on ? Outcome::kLeft : Outcome::kStopped);
+    if (has_left_) park();
   }
 }
 
 void Session::Impl::leave(const protocol::GenerationPlan& plan, Outcome outcome) {
-  outcome_ = outcome;
+  has_left_ = outcome == Outcome::kLeft && environment_.parks;
+  if (!has_left_) outcome_ = outcome;
   tell_swap(swap_gap_.take_early());
   tell_audits();
   plane_->send(protocol::WorkerLeft{plan.generation, progress_.committed_step});
@@ -213,7 +222,7 @@ void Session::Impl::take_planned_seat(session::TakenSeat taken) {
   send_state(taken);
   enter_lineage(seat_.generation, progress_.committed_step + 1, taken.plan.lineage, false);
   tell_audits_of_leavers();
-  monitors_.seated(seat_.generation, progress_.committed_step);
+  monitors_->seated(seat_.generation, progress_.committed_step);
   swap_gap_.swapped(seat_.generation);
   publish_seat(false, taken.plan.reason);
 }
@@ -223,7 +232,7 @@ void Session::Impl::take_planned_seat(session::TakenSeat taken) {
 void Session::Impl::tell_audits_of_leavers() {
   if (environment_.audit_every == 0) return;
   for (const auto& share : shares_before_) {
-    if (seat_.rank == 0 && !seat_.has(share.worker)) audit_log_.add_for(share.worker, kStepsOfLeavers);
+    if (seat_.rank == 0 && !seat_.has(share.worker)) audit_log_->add_for(share.worker, kStepsOfLeavers);
   }
   tell_audits();
 }
@@ -288,17 +297,18 @@ void Session::Impl::tell_swap(const std::optional<protocol::WorkerSwap>& swap) {
 
 void Session::Impl::tell_audits() {
   if (!plane_) return;
-  for (auto& records : audit_log_.take()) plane_->send(std::move(records));
+  for (auto& records : audit_log_->take()) plane_->send(std::move(records));
 }
 
 std::vector<protocol::WorkerUp> Session::Impl::heartbeat_messages() {
-  std::vector<protocol::WorkerUp> messages{monitors_.heartbeat()};
-  for (auto& records : audit_log_.take()) messages.emplace_back(std::move(records));
+  std::vector<protocol::WorkerUp> messages{monitors_->heartbeat()};
+  for (auto& records : audit_log_->take()) messages.emplace_back(std::move(records));
   return messages;
 }
 
 void Session::Impl::end_session(bool program_is_done) {
   ended_ = true;
+  if (has_left_) outcome_ = Outcome::kLeft;
   const bool in_the_middle = step_.has_value();
   if (seat_.communicator && (in_the_middle || !program_is_done)) seat_.communicator->abort();
   reducer_.reset();
@@ -317,11 +327,19 @@ void Session::Impl::end_session(bool program_is_done) {
         started_ && seat_.communicator && outcome_ != Outcome::kLeft && outcome_ != Outcome::kStopped;
     if (program_is_done && was_member && !finish_told_)
       plane_->send(protocol::WorkerFinished{progress_.committed_step});
+    if (program_is_done && !in_the_middle) leave_mpi();
     plane_->close(kFlushAtEnd);
   }
   seat_.communicator.reset();
   old_communicator_.reset();
   if (device_) comm::await_nccl_ends(kNcclAtEnd);
+}
+
+// Who is dismissed waits for the members, which may still be writing what they have trained.
+void Session::Impl::leave_mpi() {
+  const Status left = plane_->leave_mpi(outcome_ == Outcome::kLeft ? kMpiAtEndOfSpare : kMpiAtEnd);
+  if (left || left.error().code == ErrorCode::kPeerLost) return;
+  std::fprintf(stderr, "elastictrain: this worker ends without MPI_Finalize: %s\n", left.error().message.c_str());
 }
 
 }  // namespace elastictrain

@@ -69,7 +69,7 @@ void Session::Impl::sit_down_again(session::TakenSeat taken) {
   expect_learning_rate(plan);
   send_state(taken);
   enter_lineage(seat_.generation, progress_.committed_step + 1, plan.lineage, true);
-  monitors_.seated(seat_.generation, progress_.committed_step);
+  monitors_->seated(seat_.generation, progress_.committed_step);
   swap_gap_.swapped(seat_.generation);
   tell_audits_of_the_lost(before, seat_.holders);
 }
@@ -102,6 +102,7 @@ void Session::Impl::discard_step() {
 
 void Session::Impl::rejoin() {
   while (outcome_ == Outcome::kRunning) {
+    if (has_left_) return park();
     if (promise_ && receive_header(*std::exchange(promise_, std::nullopt))) break;
     take_recovery_seat();
   }
@@ -133,18 +134,18 @@ void Session::Impl::tell_audits_of_the_lost(const std::vector<state::WorkerShare
   look(before);
   look(std::exchange(shares_before_, {}));
   look(next_shares_);
-  for (const WorkerId worker : lost) audit_log_.add_for(worker);
+  for (const WorkerId worker : lost) audit_log_->add_for(worker);
   if (lost.empty()) return;
   // What led to the state that this worker was given it cannot tell step by step, and who could may be gone.
   if (const auto received = std::exchange(received_, std::nullopt)) {
-    audit_log_.add_state(received->generation, received->progress);
+    audit_log_->add_state(received->generation, received->progress);
   }
   tell_audits();
 }
 
 // Nobody leaves before everybody has all of the state: who is behind may need any of the others as a donor.
 void Session::Impl::finish_training() {
-  while (outcome_ == Outcome::kRunning) {
+  while (outcome_ == Outcome::kRunning && data_is_used_up()) {
     Status status = plane_ ? finish_transfers() : Status();
     if (status && replicas_differ()) status = end_with_equal_replicas();
     if (status) {

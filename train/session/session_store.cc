@@ -9,6 +9,11 @@ namespace elastictrain {
 
 void Session::Impl::enable_store() {
   require(!started_, "enable_store() after start(); call it before, on all workers");
+  stores_ = true;
+  open_store();
+}
+
+void Session::Impl::open_store() {
   auto store = session::ModelStore::open({.host_key = environment_.host_key, .addresses = environment_.bind_addresses});
   if (!store) throw SessionError("the store cannot be opened: " + store.error().message);
   store_ = std::move(*store);

@@ -1,5 +1,5 @@
 // Purpose: how many steps were committed and how long one takes, for whoever has to see that training stands still.
-// Thread: step_done() on the training thread, clock() on any.
+// Thread: step_done() and pauses() on the training thread, clock() on any.
 #pragma once
 
 #include <atomic>
@@ -15,10 +15,14 @@ class StepPace {
     const auto took = std::chrono::duration_cast<std::chrono::microseconds>(now - last_).count();
     const auto known = normal_us_.load(std::memory_order_relaxed);
     // The mean of about the last ten; the first interval is none.
-    if (steps_ != 0) normal_us_.store(known == 0 ? took : known + (took - known) / 10, std::memory_order_relaxed);
+    const bool goes_on = last_ != std::chrono::steady_clock::time_point{};
+    if (goes_on) normal_us_.store(known == 0 ? took : known + (took - known) / 10, std::memory_order_relaxed);
     last_ = now;
     steps_.fetch_add(1, std::memory_order_relaxed);
   }
+
+  // No step follows for a while.
+  void pauses() { last_ = {}; }
 
   comm::StepClock clock() const {
     return {.steps = steps_.load(std::memory_order_relaxed),

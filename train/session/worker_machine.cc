@@ -97,6 +97,13 @@ void WorkerMachine::drop_dead_plans() {
   std::erase_if(upcoming_, [](const Upcoming& upcoming) { return upcoming.dead; });
 }
 
+// Of a worker that is over; its process may have another one to build for.
+void WorkerMachine::drop_all_plans() {
+  for (const auto& upcoming : std::exchange(upcoming_, {})) {
+    if (upcoming.rank && !upcoming.dead) effects_.emplace_back(DropBuild{upcoming.plan.generation});
+  }
+}
+
 bool WorkerMachine::settled() const {
   return place_ != Place::kReducing && place_ != Place::kUpdating;
 }
@@ -252,6 +259,7 @@ WorkerMachine::NextSeat WorkerMachine::take(Plans::iterator upcoming, SeatKind k
     generation_ = generation;
   } else if (!next.is_void) {
     over_ = true;
+    drop_all_plans();
   }
   return next;
 }

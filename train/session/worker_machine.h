@@ -137,6 +137,7 @@ class WorkerMachine {
   bool lane_may_agree_on(const Upcoming& upcoming) const;
   void drop_uncommitted_plans();
   void drop_dead_plans();
+  void drop_all_plans();
   bool settled() const;
   void answer_if_settled();
   void say_halted(Generation fence, const std::string& reason);

@@ -18,6 +18,7 @@
 #include <fstream>
 #include <stdexcept>
 #include <tuple>
+#include <utility>
 
 #include "supervisor/protocol/codec.h"
 #include "tests/slowdown.h"
@@ -172,12 +173,14 @@ void FakeRun::read_from(int fd) {
       speaker = &workers_.at(hello->worker);
       ++speaker->hellos;
       CHECK(hello->pid == speaker->pid);
+      if (owner != workers_.end()) continue;  // a parked one that was reseated
       speaker->fd = fd;
       speaker->reader = std::move(reader);
       source = &speaker->reader;
       strangers_.erase(fd);
     } else {
       REQUIRE(speaker != nullptr);
+      CHECK_FALSE(speaker->parked.has_value());
       record(*speaker, std::move(*message));
     }
   }
@@ -194,6 +197,8 @@ void FakeRun::record(WorkerRecord& worker, protocol::WorkerUp message) {
     worker.active[active->generation] = *active;
   else if (auto* left = std::get_if<protocol::WorkerLeft>(&message))
     worker.left = *left;
+  else if (auto* parked = std::get_if<protocol::WorkerParked>(&message))
+    worker.parked = *parked;
   else if (auto* finished = std::get_if<protocol::WorkerFinished>(&message))
     worker.finished = *finished;
   else if (auto* heartbeat = std::get_if<protocol::WorkerHeartbeat>(&message))
@@ -314,6 +319,24 @@ void FakeRun::change_to(const std::vector<WorkerId>& members, const std::vector<
 
 void FakeRun::dismiss(WorkerId worker) {
   send(worker, protocol::Dismiss{"not needed"});
+}
+
+void FakeRun::wait_parked(WorkerId worker) {
+  wait_until([&] { return workers_.at(worker).parked.has_value(); }, to_string(worker) + " to park");
+}
+
+WorkerId FakeRun::reseat(WorkerId parked) {
+  wait_parked(parked);
+  const WorkerId id{static_cast<std::uint32_t>(workers_.size() + 1)};
+  auto& before = workers_.at(parked);
+  auto& next = workers_[id];
+  send(parked, protocol::Reseated{id});
+  next.pid = before.pid;
+  next.fd = std::exchange(before.fd, -1);
+  next.reader = std::move(before.reader);
+  before.exit_code = kExitLeft;
+  wait_until([&] { return next.ready.has_value(); }, to_string(id) + " to be ready");
+  return id;
 }
 
 void FakeRun::wait_exit(WorkerId worker) {

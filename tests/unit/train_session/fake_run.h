@@ -31,6 +31,7 @@ struct WorkerRecord {
   std::map<Generation, std::string> prepare_failed;
   std::map<Generation, protocol::WorkerActive> active;
   std::optional<protocol::WorkerLeft> left;
+  std::optional<protocol::WorkerParked> parked;
   std::optional<protocol::WorkerFinished> finished;
   protocol::WorkerHeartbeat heartbeat;
   std::vector<protocol::AuditStep> audit;                         // as it told of itself
@@ -76,6 +77,9 @@ class FakeRun {
   void change_to(const std::vector<WorkerId>& members, const std::vector<std::uint32_t>& shares = {});
   void stop() { change_to({}); }
   void dismiss(WorkerId worker);
+  void wait_parked(WorkerId worker);
+  // The process of a parked worker becomes the next one, and is ready.
+  WorkerId reseat(WorkerId parked);
   void wait_exit(WorkerId worker);
   void wait_all_exited();
   void wait_step(WorkerId worker, Step step);
@@ -93,6 +97,8 @@ class FakeRun {
   void wait_halted(Generation fence, const std::vector<WorkerId>& workers);
   Generation new_fence() { return ++last_number_; }
   void set_members(const std::vector<WorkerId>& members) { members_ = members; }
+  // The plans from now on come after this one, which was committed by hand.
+  void follow(const protocol::GenerationPlan& plan) { generation_ = plan.generation; }
   void add_member(WorkerId worker) { members_.push_back(worker); }
   void commit_for(const protocol::GenerationPlan& plan, const std::vector<WorkerId>& workers);
   void tell_orphaned(WorkerId worker);

@@ -127,7 +127,7 @@ TEST_CASE("a socket path without an agent is an error that names it") {
 
 TEST_CASE("a way to sum that there is not is refused with those there are") {
   const auto message = refusal({{"ELASTICTRAIN_BACKEND", "ncll"}});
-  CHECK(message.find("ELASTICTRAIN_BACKEND=ncll is neither auto, nccl nor cpu") != std::string::npos);
+  CHECK(message.find("ELASTICTRAIN_BACKEND=ncll is neither auto, cpu, mpi nor nccl") != std::string::npos);
   const auto other = refusal({{"ELASTICTRAIN_NCCL_BUILD", "atswap"}});
   CHECK(other.find("ELASTICTRAIN_NCCL_BUILD=atswap is neither auto, background, at-swap nor shrink") !=
         std::string::npos);

@@ -110,6 +110,20 @@ TEST_CASE("a cancelled plan changes nothing, before and after it is built") {
   run.stop_and_check();
 }
 
+TEST_CASE("a plan in which one member alone sums over MPI fails, and says what to set") {
+  FakeRun run;
+  const auto workers = run.spawn_ready(2);
+  auto plan = run.plan(workers);
+  plan.members[1].endpoint.mpi_rank = 1;
+  run.prepare(plan);
+  run.wait_until([&] { return run[workers[0]].prepare_failed.contains(plan.generation); }, "the failure");
+  const auto& why = run[workers[0]].prepare_failed.at(plan.generation);
+  CHECK(why.find("worker 2 is a rank of an MPI launch, unlike this one") != std::string::npos);
+  CHECK(why.find("ELASTICTRAIN_BACKEND") != std::string::npos);
+  for (const WorkerId worker : workers) run.dismiss(worker);
+  run.wait_all_exited();
+}
+
 TEST_CASE("a newer plan supersedes one that is still being built") {
   FakeRun run;
   const auto workers = run.spawn_ready(4);

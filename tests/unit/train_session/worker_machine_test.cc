@@ -350,6 +350,18 @@ TEST_CASE("a leaver whose change became void stays for the recovery") {
   CHECK(story.machine.take_seat(false)->kind == Kind::kContinue);
 }
 
+TEST_CASE("who has left builds nothing any more") {
+  Story story;
+  story.train(2);
+  story.promise(plan_of(2, {2, 3}, {.previous = 1}));
+  story.reduce_step();
+  story.commit(3, true);
+  story.prepare(plan_of(3, {1, 2}, {.previous = 2}));
+  CHECK(story.machine.take_seat(true)->kind == Kind::kLeave);
+  story.carry_out();
+  CHECK(story.drops == std::vector<Generation>{3});
+}
+
 TEST_CASE("a leaver that has left answers nothing") {
   Story story;
   story.train(2);

@@ -26,6 +26,10 @@
 // step is replaced by the others' state inside commit_step(), and its next batch is empty; committed_step() may have
 // moved by more than one.
 //
+// Pools: a process that MPI started stays when its worker leaves. commit_step() then waits until it is needed again, as
+// another worker: worker_id() is a new one, on_change() tells of its first generation, its next batch is empty, and the
+// loop goes on. next_batch() returns nothing when it is not needed any more.
+//
 // Synchronization: with averaged gradients (S-SGD) all workers hold the same bits. A run may also be told, by its
 // configuration, a policy or the program, to let every worker train a replica of its own: then all_reduce() gives back
 // this worker's own gradient, and commit_step() moves what was shared with share_model() towards the average of all
@@ -250,7 +254,7 @@ class ELASTICTRAIN_CPP_API Session {
   std::uint32_t world_size() const;
   std::uint32_t local_rank() const;
   std::uint64_t generation() const;
-  std::uint64_t worker_id() const;
+  std::uint64_t worker_id() const;  // stays, except in a pool
   std::uint64_t committed_step() const;
   double learning_rate_factor() const;
   bool launched() const;  // false: alone, without a launcher
