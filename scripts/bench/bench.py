@@ -59,6 +59,7 @@ BENCHMARKS = {
     "footprint": (footprint.footprint, "symbols, size, libraries, start; what check says without CUDA, NCCL and MPI"),
     "agents-1000": (scale.agents_1000, "1,000 agents with 8 workers each: CPU of the supervisor, time of `status`"),
     "gpu-swap": (gpu.gpu_swap, "idle time of grow, shrink and replace on GPUs, 100 MB of parameters over NCCL"),
+    "gpu-builds": (gpu.gpu_builds, "the same with NCCL built in the background, at the swap, by Shrink where workers leave"),
     "gpu-kill": (gpu.gpu_kill, "kill -9 of one of 3 workers that sum over NCCL"),
     "gpu-overhead": (gpu.gpu_overhead, "steps a second on a GPU: session against bare NCCL, in turn"),
     "gpu-monitors": (gpu.gpu_monitors, "steps a second on a GPU with monitors and without"),

@@ -48,6 +48,21 @@ def gpu_swap(repetitions):
     yield from swap.idle_rows("gpu-swap", config, repetitions, lambda kind, step: step)
 
 
+def gpu_builds(repetitions):
+    """The same changes with each way to build the next communicator: how long nobody commits a step."""
+    environment()
+    config = gpu_job((1, 2, 4), audit={"every_steps": 0})
+    try:
+        for build in ("background", "at-swap", "shrink"):
+            os.environ["ELASTICTRAIN_NCCL_BUILD"] = build
+            found, noise = swap.swap_changes(config, repetitions)
+            for kind, changes in found.items():
+                yield rows.Row(f"gpu-builds/{build}/{kind}", statistics.median(swap.idles_ms(changes)), "ms", "", None,
+                               swap.explain(changes, noise))
+    finally:
+        os.environ.pop("ELASTICTRAIN_NCCL_BUILD", None)
+
+
 def gpu_kill(repetitions):
     environment()
     config = gpu_job((1, 3, 3), audit={"every_steps": 10},

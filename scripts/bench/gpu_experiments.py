@@ -219,6 +219,30 @@ def fresh_after_loss(program, revoke):
     return [f"{name}: {took:.0f} ms ({', '.join(map(str, codes))})"]
 
 
+def shrink_or_fresh(program, count):
+    """(g) A communicator for two of three ranks, nobody lost: shrunk from that of the three, and afresh."""
+    times = {"shrink": [], "init": []}
+    with ranks(program) as members:
+        stay = members[:2]
+        for number in range(count):
+            build(program, members, "parent")
+            for rank in stay:
+                rank.say("shrink", "parent", "child", 0, 2)
+            shrunk = [rank.answer(30) for rank in stay]
+            fresh = build(program, stay, "fresh")
+            for verb, answers in (("shrink", shrunk), ("init", fresh)):
+                if any(answer["code"] != 0 for answer in answers):
+                    codes = ", ".join(NAMES.get(answer["code"], str(answer["code"])) for answer in answers)
+                    return [f"{verb} {number + 1}: {codes}"]
+                times[verb].append(max(answer["ms"] for answer in answers))
+            for name, owners in (("child", stay), ("fresh", stay), ("parent", members)):
+                for rank in owners:
+                    rank.say("abort", name, 5000)
+                for rank in owners:
+                    rank.answer(30)
+    return [f"Shrink {spread(times['shrink'])}, a fresh one {spread(times['init'])}, of {count} each"]
+
+
 def ras_while_hung(program):
     """(f) What the RAS service says of a rank that is stopped."""
     address = "127.0.0.1:28328"
@@ -253,6 +277,7 @@ def all_of_them(program, quick):
         ("(e) a new communicator after a loss", lambda: fresh_after_loss(program, False)),
         ("(e) the same with Revoke", lambda: fresh_after_loss(program, True)),
         ("(f) RAS while hung", lambda: ras_while_hung(program)),
+        ("(g) two of three, nobody lost", lambda: shrink_or_fresh(program, 3 if quick else 10)),
     ]
     for title, question in questions:
         try:
