@@ -387,6 +387,8 @@ Result<comm::BuildResult> ControlPlane::build_data_plane(const comm::BuildSpec& 
   auto ranks = mpi_ranks(plan, mpi != nullptr);
   if (!ranks) return ranks.error();
   if (mpi == nullptr) return comm::build_cpu_communicator(spec, *listener_, cancel, from, to);
+  // Who was no member of what broke learns here that a rank may be lost.
+  if (plan.fence != 0) mpi->tell_broken(plan.previous, {});
   return comm::build_mpi_communicator(spec, *mpi, std::move(*ranks), *listener_, cancel, from, to);
 }
 

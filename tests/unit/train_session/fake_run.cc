@@ -64,8 +64,12 @@ FakeRun::FakeRun(TestWorkerOptions options) : options_(std::move(options)) {
 }
 
 FakeRun::~FakeRun() {
+  if (launcher_ != 0) {
+    ::kill(launcher_, SIGTERM);
+    ::waitpid(launcher_, nullptr, 0);
+  }
   for (auto& [id, worker] : workers_) {
-    if (!worker.exit_code) {
+    if (!worker.exit_code && worker.pid != 0) {
       ::kill(worker.pid, SIGKILL);
       ::waitpid(worker.pid, nullptr, 0);
     }
@@ -91,19 +95,50 @@ WorkerId FakeRun::spawn(const TestWorkerOptions& options) {
   return id;
 }
 
+std::vector<WorkerId> FakeRun::spawn_pool(std::uint32_t ranks, const std::vector<std::string>& launch) {
+  launcher_ = ::fork();
+  REQUIRE(launcher_ >= 0);
+  if (launcher_ == 0) {
+    set_environment_of_child();
+    std::vector<char*> argv;
+    for (const auto& word : launch) argv.push_back(const_cast<char*>(word.c_str()));
+    argv.push_back(nullptr);
+    ::execv(argv[0], argv.data());
+    ::_exit(127);
+  }
+  std::vector<WorkerId> workers;
+  for (std::uint32_t rank = 0; rank < ranks; ++rank) workers.push_back(WorkerId{rank + 1});
+  for (const WorkerId worker : workers) workers_[worker].is_of_pool = true;
+  for (const WorkerId worker : workers) {
+    wait_until([&] { return workers_.at(worker).ready.has_value(); }, to_string(worker) + " to be ready");
+  }
+  return workers;
+}
+
+int FakeRun::wait_launcher() {
+  int status = 0;
+  wait_until([&] { return ::waitpid(launcher_, &status, WNOHANG) == launcher_; }, "the launcher's end");
+  launcher_ = 0;
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
 void FakeRun::child(const TestWorkerOptions& options, WorkerId worker) {
+  set_environment_of_child();
+  ::setenv("ELASTICTRAIN_WORKER_ID", std::to_string(worker.value).c_str(), 1);
+  ::_exit(run_test_worker(options));
+}
+
+void FakeRun::set_environment_of_child() const {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   // Without an exec nothing closes the harness's descriptors, and sockets would stay open behind its back.
   ::close_range(3, ~0U, 0);
   ::setenv("ELASTICTRAIN_SOCKET", socket_path(directory_).c_str(), 1);
-  ::setenv("ELASTICTRAIN_WORKER_ID", std::to_string(worker.value).c_str(), 1);
   ::setenv("ELASTICTRAIN_HOST_KEY", directory_.c_str(), 1);
   ::setenv("ELASTICTRAIN_HEARTBEAT_MS", "20", 1);
   ::setenv("ELASTICTRAIN_AUDIT_EVERY", "1", 1);
   ::setenv("TEST_WORKER_DIRECTORY", directory_.c_str(), 1);
   ::setenv("TEST_WORKER_GO", (directory_ + "/go").c_str(), 1);
   for (const auto& [name, value] : environment_) ::setenv(name.c_str(), value.c_str(), 1);
-  ::_exit(run_test_worker(options));
 }
 
 WorkerId FakeRun::spawn_ready(const TestWorkerOptions& options) {
@@ -172,6 +207,7 @@ void FakeRun::read_from(int fd) {
     if (const auto* hello = std::get_if<protocol::WorkerHello>(&*message)) {
       speaker = &workers_.at(hello->worker);
       ++speaker->hellos;
+      if (speaker->is_of_pool) speaker->pid = static_cast<pid_t>(hello->pid);
       CHECK(hello->pid == speaker->pid);
       if (owner != workers_.end()) continue;  // a parked one that was reseated
       speaker->fd = fd;
@@ -221,6 +257,10 @@ void FakeRun::record(WorkerRecord& worker, protocol::WorkerUp message) {
 void FakeRun::reap() {
   for (auto& [id, worker] : workers_) {
     int status = 0;
+    // No child of ours: how it ended is the launcher's to say.
+    const bool is_gone = worker.is_of_pool && worker.pid != 0 && ::kill(worker.pid, 0) != 0;
+    if (is_gone && worker.fd < 0 && !worker.exit_code) worker.exit_code = kExitOfPool;
+    if (worker.is_of_pool) continue;
     if (worker.exit_code || worker.fd >= 0 || ::waitpid(worker.pid, &status, WNOHANG) != worker.pid) continue;
     worker.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   }
@@ -332,6 +372,7 @@ WorkerId FakeRun::reseat(WorkerId parked) {
   auto& next = workers_[id];
   send(parked, protocol::Reseated{id});
   next.pid = before.pid;
+  next.is_of_pool = before.is_of_pool;
   next.fd = std::exchange(before.fd, -1);
   next.reader = std::move(before.reader);
   before.exit_code = kExitLeft;
@@ -574,7 +615,7 @@ void FakeRun::stop_and_check() {
   stop();
   for (const WorkerId worker : ending) {
     wait_exit(worker);
-    CHECK(workers_.at(worker).exit_code == kExitStopped);
+    CHECK(workers_.at(worker).exit_code == (workers_.at(worker).is_of_pool ? kExitOfPool : kExitStopped));
   }
   check_audit();
 }

@@ -42,7 +42,11 @@ struct WorkerRecord {
   std::vector<protocol::WorkerRequest> requests;
   std::map<Generation, protocol::WorkerSwap> swaps;
   std::optional<int> exit_code;  // 128 + signal if killed
+  bool is_of_pool = false;       // started by MPI's launcher
 };
+
+// Of a worker that MPI's launcher started, whose status is known to that one only.
+inline constexpr int kExitOfPool = 1000;
 
 class FakeRun {
  public:
@@ -54,6 +58,10 @@ class FakeRun {
   void set_environment(const std::string& name, const std::string& value) { environment_[name] = value; }
   WorkerId spawn() { return spawn(options_); }
   WorkerId spawn(const TestWorkerOptions& options);
+  // As many workers, of numbers from 1, as ranks of one MPI launch: `launch` begins the command line of each.
+  std::vector<WorkerId> spawn_pool(std::uint32_t ranks, const std::vector<std::string>& launch);
+  // The launcher's status, once it has ended.
+  int wait_launcher();
   // Spawns and waits until the worker is ready.
   WorkerId spawn_ready() { return spawn_ready(options_); }
   WorkerId spawn_ready(const TestWorkerOptions& options);
@@ -123,6 +131,7 @@ class FakeRun {
 
  private:
   protocol::GenerationPlan new_plan();
+  void set_environment_of_child() const;
   void child(const TestWorkerOptions& options, WorkerId worker);
   void pump(int timeout_ms);
   void accept_one();
@@ -136,6 +145,7 @@ class FakeRun {
   std::map<std::string, std::string> environment_;
   std::string directory_;
   int listener_ = -1;
+  pid_t launcher_ = 0;                              // of a pool
   std::map<int, protocol::FrameReader> strangers_;  // connected, no Hello yet
   std::map<WorkerId, WorkerRecord> workers_;
   std::vector<WorkerId> members_;

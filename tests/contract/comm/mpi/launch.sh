@@ -11,7 +11,7 @@ case "$launcher" in
     # A test may run as root in a container; ranks share cores.
     export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
     recovery=()
-    [[ "$*" != *--test-case=lost* ]] || recovery=(--enable-recovery)
+    [[ "$*" != *--test-case=lost* && "$*" != *--rank-of-a-pool* ]] || recovery=(--enable-recovery)
     exec "$launcher" --oversubscribe "${recovery[@]}" --mca mpi_yield_when_idle 1 -n "$ranks" "$@"
     ;;
   *) exec "$launcher" -n "$ranks" "$@" ;;

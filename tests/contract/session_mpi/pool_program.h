@@ -1,0 +1,14 @@
+// Purpose: what the ranks of the session's MPI pools run.
+#pragma once
+
+#include "tests/unit/train_session/test_worker.h"
+
+namespace elastictrain::test {
+
+inline constexpr const char* kRankArgument = "--rank-of-a-pool";
+
+// From the environment, since the launcher starts the ranks.
+inline constexpr const char* kEpochsVariable = "TEST_POOL_EPOCHS";
+TestWorkerOptions pool_options();
+
+}  // namespace elastictrain::test

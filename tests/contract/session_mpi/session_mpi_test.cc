@@ -1,0 +1,123 @@
+// Sessions at the ranks of real MPI launches: their processes stay while workers come and go, and leave MPI together.
+#include <doctest/doctest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <string_view>
+#include <vector>
+
+#include "tests/contract/session_mpi/pool_program.h"
+#include "tests/unit/train_session/fake_run.h"
+
+namespace elastictrain::test {
+
+TestWorkerOptions pool_options() {
+  const char* epochs = std::getenv(kEpochsVariable);
+  TestWorkerOptions options{.sample_count = 777, .parameters = 100'003, .may_start_late = true};
+  if (epochs != nullptr) options.epochs = std::strtoull(epochs, nullptr, 10);
+  return options;
+}
+
+namespace {
+
+// With the launcher that the test was started for.
+struct Pool : FakeRun {
+  explicit Pool(const char* epochs = "1000000") : FakeRun(options_with(epochs)) {
+    set_environment("ELASTICTRAIN_BACKEND", "mpi");
+    set_environment(kEpochsVariable, epochs);
+  }
+
+  static TestWorkerOptions options_with(const char* epochs) {
+    auto options = pool_options();
+    options.epochs = std::strtoull(epochs, nullptr, 10);
+    return options;
+  }
+
+  std::vector<WorkerId> start(std::uint32_t ranks) {
+    const auto self = std::filesystem::read_symlink("/proc/self/exe").string();
+    const char* launcher = std::getenv("TEST_MPI_LAUNCHER");
+    REQUIRE(launcher != nullptr);
+    auto workers =
+        spawn_pool(ranks, {std::getenv("TEST_MPI_LAUNCH"), launcher, std::to_string(ranks), self, kRankArgument});
+    for (std::uint32_t rank = 0; rank < ranks; ++rank) CHECK((*this)[workers[rank]].ready->endpoint.mpi_rank == rank);
+    return workers;
+  }
+
+  void train_some_steps() {
+    for (const WorkerId worker : members()) {
+      auto& record = (*this)[worker];
+      wait_until([&] { return record.active.contains(generation()); }, to_string(worker) + " to be active");
+      wait_step(worker, record.active.at(generation()).first_step + 6);
+    }
+  }
+
+  // Members, spares and parked ones end together.
+  void end_pool(const std::vector<WorkerId>& others) {
+    for (const WorkerId worker : others) dismiss(worker);
+    stop_and_check();
+    for (const WorkerId worker : others) wait_exit(worker);
+    stop_listening();
+  }
+};
+
+TEST_CASE("a pool grows, shrinks, replaces its first rank and stops, and every process leaves MPI in order") {
+  Pool run;
+  const auto workers = run.start(4);
+  run.change_to({workers[0], workers[1]});
+  run.train_some_steps();
+  run.change_to(workers);
+  run.train_some_steps();
+  run.change_to({workers[3], workers[1]});
+  run.train_some_steps();
+  const WorkerId first = run.reseat(workers[0]);
+  CHECK(run[first].ready->endpoint.mpi_rank == 0);
+  run.change_to({workers[3], workers[1], first});
+  run.train_some_steps();
+  run.change_to({workers[1]});
+  run.train_some_steps();
+  const WorkerId again = run.reseat(first);
+  run.change_to({again, workers[1]});
+  run.train_some_steps();
+  run.wait_parked(workers[2]);
+  run.wait_parked(workers[3]);
+  run.end_pool({workers[2], workers[3]});
+  CHECK(run.wait_launcher() == 0);
+}
+
+TEST_CASE("at the end of the data members and spares leave MPI in order") {
+  Pool run("2");
+  const auto workers = run.start(3);
+  run.change_to({workers[0], workers[2]});
+  run.wait_until([&] { return run[workers[0]].finished.has_value(); }, "the end of the data");
+  run.dismiss(workers[1]);
+  run.wait_all_exited();
+  run.stop_listening();
+  CHECK(run.wait_launcher() == 0);
+  run.check_audit();
+}
+
+// Neither launcher minds while an agent stands between it and the rank. In the end MPICH's calls such a pool a failure.
+TEST_CASE("a rank that is killed costs the run that rank: the others go on, with one that waited in its place") {
+  Pool run;
+  const auto workers = run.start(4);
+  run.change_to({workers[0], workers[1], workers[2]});
+  run.train_some_steps();
+  ::kill(run[workers[1]].pid, SIGKILL);
+  run.wait_exit(workers[1]);
+  run.recover({workers[3]});
+  run.train_some_steps();
+  run.change_to({workers[3], workers[2]});
+  run.train_some_steps();
+  const WorkerId next = run.reseat(workers[0]);
+  run.change_to({next, workers[2], workers[3]});
+  run.train_some_steps();
+  run.end_pool({});
+  const bool ended_well = run.wait_launcher() == 0;
+  const bool is_open_mpi = std::string_view(std::getenv("TEST_MPI_LAUNCHER")).find("openmpi") != std::string::npos;
+  CHECK((ended_well || !is_open_mpi));
+}
+
+}  // namespace
+}  // namespace elastictrain::test
