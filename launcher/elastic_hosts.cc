@@ -42,7 +42,8 @@ ElasticHosts::ElasticHosts(asio::io_context& io, std::unique_ptr<HostSource> ben
       options_(std::move(options)),
       demand_(std::move(demand)),
       say_(std::move(say)),
-      expansion_(options_.settings) {}
+      expansion_(options_.settings, options_.added),
+      known_(options_.added) {}
 
 ElasticHosts::~ElasticHosts() {
   if (asking_) asking_->terminate();
@@ -70,7 +71,10 @@ void ElasticHosts::look() {
   const auto demand = over_ ? std::nullopt : demand_();
   if (!demand) return;
   const Expansion::Step step = expansion_.step(*demand, now());
-  if (!step.released.empty()) give_back(step.released);
+  if (!step.released.empty()) {
+    give_back(step.released);
+    options_.on_change(expansion_.added());
+  }
   if (step.missing_slots > 0) ask(step.missing_slots, demand->wanted_slots);
 }
 
@@ -107,6 +111,7 @@ void ElasticHosts::asked(const CommandEnd& end) {
   }
   add_missing(*hosts, known_);
   expansion_.answer(*hosts, now());
+  options_.on_change(expansion_.added());
 }
 
 // The workers are gone; the agent leaves when the list without its host is offered, which is after this.

@@ -24,6 +24,9 @@ struct ElasticHostsOptions {
   std::string job;  // the run's name, for the commands
   std::chrono::milliseconds timeout{600'000};
   ExpansionSettings settings;
+  std::vector<Host> added;  // by an earlier process of this run
+  // With all that are added, when that has changed: they are to be known to a later process of this run.
+  std::function<void(const std::vector<Host>&)> on_change = [](const std::vector<Host>&) {};
 };
 
 class ElasticHosts : public HostSource {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "launcher/host_source.h"
@@ -42,7 +43,8 @@ class Expansion {
     std::vector<Host> released;       // no longer among added()
   };
 
-  explicit Expansion(ExpansionSettings settings) : settings_(settings) {}
+  explicit Expansion(ExpansionSettings settings, std::vector<Host> added = {})
+      : settings_(settings), added_(std::move(added)) {}
 
   // One request at a time: none follows before the last one's answer() or failure().
   Step step(const HostDemand& demand, Instant now);

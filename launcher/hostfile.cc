@@ -149,6 +149,14 @@ Result<std::vector<Host>> parse_hostfile(std::string_view text, const std::strin
   return hosts;
 }
 
+std::string hostfile_text(const std::vector<Host>& hosts) {
+  std::string text;
+  for (const Host& host : hosts) {
+    text += host.name + " slots=" + std::to_string(host.slots) + (host.job.empty() ? "" : " job=" + host.job) + "\n";
+  }
+  return text;
+}
+
 Result<std::vector<Host>> parse_host_list(std::string_view list) {
   std::vector<Host> hosts;
   if (trim(list).empty()) return bad("the host list is empty; write host:slots,host:slots");

@@ -20,6 +20,9 @@ inline constexpr std::uint32_t kMaxSlotsPerHost = 4096;
 // `where` names the text in messages (a file's path, a command); repeated lines of one host add their slots up.
 Result<std::vector<Host>> parse_hostfile(std::string_view text, const std::string& where);
 
+// What parse_hostfile() reads as these hosts.
+std::string hostfile_text(const std::vector<Host>& hosts);
+
 // `a:2,b,[fd00::1]:4`
 Result<std::vector<Host>> parse_host_list(std::string_view list);
 

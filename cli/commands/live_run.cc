@@ -1,11 +1,15 @@
 #include "cli/commands/live_run.h"
 
+#include <filesystem>
+#include <fstream>
 #include <iostream>
+#include <sstream>
 #include <utility>
 
 #include "cli/commands/run_parts.h"
 #include "cli/commands/run_signals.h"
 #include "cli/exit_code.h"
+#include "launcher/hostfile.h"
 #include "supervisor/run_directory.h"
 
 namespace elastictrain::cli {
@@ -62,6 +66,8 @@ int LiveRun::report(const Error& error, int status) const {
 int LiveRun::run() {
   auto directory = run_directory_of(plan_.settings.run_name);
   if (!directory.ok()) return report(directory.error(), status_of_start(directory.error()));
+  added_hosts_file_ = *directory + "/added-hosts";
+  if (const Status recalled = recall_added_hosts(); !recalled.ok()) return report(recalled.error(), kExitConfig);
   auto output = RunOutput::open(config_.log, plan_.settings.max_workers);
   if (!output.ok()) return report(output.error(), kExitConfig);
   output_ = std::move(*output);
@@ -79,6 +85,30 @@ int LiveRun::run() {
   return status;
 }
 
+Status LiveRun::recall_added_hosts() {
+  if (choice_.start != RunStart::kTakeOver) return {};
+  std::ifstream file(added_hosts_file_);
+  std::ostringstream text;
+  text << file.rdbuf();
+  auto hosts = launcher::parse_hostfile(text.str(), added_hosts_file_);
+  if (!hosts.ok()) return hosts.error();
+  added_hosts_ = std::move(*hosts);
+  return {};
+}
+
+// As a whole: a supervisor that is killed while it writes leaves the old file.
+void LiveRun::keep_added_hosts(const std::vector<launcher::Host>& hosts) {
+  const std::string temporary = added_hosts_file_ + ".new";
+  std::ofstream file(temporary);
+  file << launcher::hostfile_text(hosts);
+  file.close();
+  std::error_code failed;
+  if (file) std::filesystem::rename(temporary, added_hosts_file_, failed);
+  if (file && !failed) return;
+  output_->say("elastictrain: cannot write " + added_hosts_file_ +
+               "; a later supervisor will not know the hosts that were added");
+}
+
 std::unique_ptr<launcher::HostSource> LiveRun::make_hosts() {
   auto hosts = make_host_source(io_, config_, plan_);
   if (config_.hosts.expand.empty()) return hosts;
@@ -90,6 +120,8 @@ std::unique_ptr<launcher::HostSource> LiveRun::make_hosts() {
   options.settings.can_expand = true;
   options.settings.can_shrink = !config_.hosts.shrink.empty();
   options.settings.shrink_after = std::chrono::milliseconds(config_.hosts.shrink_after_ms);
+  options.added = added_hosts_;
+  options.on_change = [this](const std::vector<launcher::Host>& added) { keep_added_hosts(added); };
   auto elastic = std::make_unique<launcher::ElasticHosts>(
       io_, std::move(hosts), std::move(options), [this] { return demand(); },
       [this](const std::string& text) { output_->say("elastictrain: " + text); });
@@ -140,6 +172,9 @@ SupervisorOptions LiveRun::options(std::string directory) {
 int LiveRun::supervise() {
   if (const Status opened = supervisor_->open(); !opened.ok())
     return report(opened.error(), status_of_start(opened.error()));
+  // Of an earlier run of this name.
+  std::error_code ignored;
+  if (choice_.start != RunStart::kTakeOver) std::filesystem::remove(added_hosts_file_, ignored);
   RunSignals signals(io_, *supervisor_, *output_, config_.signals);
   const std::string& name = plan_.settings.run_name;
   output_->say("elastictrain: run " + name + " " + beginning() + "; beside it: elastictrain status " + name);

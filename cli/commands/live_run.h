@@ -38,6 +38,8 @@ class LiveRun {
   SupervisorOptions options(std::string directory);
   int supervise();
   std::unique_ptr<launcher::HostSource> make_hosts();
+  Status recall_added_hosts();
+  void keep_added_hosts(const std::vector<launcher::Host>& hosts);
   std::optional<launcher::HostDemand> demand() const;
   int report(const Error& error, int status) const;
   std::string beginning() const;
@@ -50,6 +52,8 @@ class LiveRun {
   std::unique_ptr<RunOutput> output_;
   Summary summary_;
   std::function<void(const std::string& event, const Summary::Fields& fields)> watcher_;
+  std::string added_hosts_file_;
+  std::vector<launcher::Host> added_hosts_;    // by the supervisor that this one succeeds
   launcher::ElasticHosts* elastic_ = nullptr;  // the host source, where it can grow
   std::unique_ptr<Supervisor> supervisor_;
 };

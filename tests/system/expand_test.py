@@ -2,10 +2,11 @@
 
 import os
 import shutil
+import signal
 import tempfile
 
 import harness
-from harness import Case, Run, job, wait_until
+from harness import Case, Run, job, pids, wait_until
 
 # What the commands are told goes to a file; the hosts are other names of this machine.
 EXPAND = """#!/bin/sh
@@ -63,6 +64,24 @@ class Expand(Case):
             run.wait_size(4)
             self.assert_stops_clean(run)
             self.assertEqual(self.log()[-1], f"shrink job={run.name} hosts=127.0.0.2")
+
+    def test_a_later_supervisor_keeps_what_was_added_and_gives_it_back(self):
+        with Run(self.config(shrink=self.path("shrink"), shrink_after_ms=500)) as run:
+            run.wait_size(2)
+            run.do("resize", run.name, 4)
+            before = pids(run.wait_size(4))
+            run.signal(signal.SIGKILL)
+            run.process.wait()
+            run.resume()
+            self.assertEqual(pids(run.wait_size(4)), before)
+            run.wait_more_steps(20)
+            self.assertEqual(pids(run.wait_size(4)), before)
+            self.assertEqual(len(self.log()), 1, "nothing is asked for again")
+            run.do("resize", run.name, 2)
+            given = f"shrink job={run.name} hosts=127.0.0.2"
+            wait_until(lambda: self.log()[1:] == [given], 15, "the host is given back")
+            run.wait_more_steps(20)
+            self.assert_stops_clean(run)
 
     def test_a_command_that_fails_is_told_and_costs_no_step(self):
         with open(self.path("expand.fails"), "w"):

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "launcher/host_sources.h"
+#include "launcher/hostfile.h"
 
 namespace launcher = elastictrain::launcher;
 using launcher::Host;
@@ -78,4 +79,20 @@ TEST_CASE("a command that cannot be started does not keep a run that ends") {
   lab.poll();
   lab.hosts.give_all_back();
   CHECK(lab.has_said("x cannot be run: cannot run \"sh\": Argument list too long"));
+}
+
+TEST_CASE("what is added is told, and an earlier process's hosts are offered and given back like its own") {
+  std::vector<std::string> told;
+  auto with_memory = options("echo c:2", "echo \"$ELASTICTRAIN_HOSTS of $ELASTICTRAIN_HOST_JOBS\" >&2; exit 3");
+  with_memory.added = {{"b", 2, "7"}};
+  with_memory.on_change = [&](const std::vector<Host>& added) { told.push_back(launcher::hostfile_text(added)); };
+  Lab lab(with_memory);
+  CHECK(lab.poll() == std::vector<Host>{{"a", 1}, {"b", 2, "7"}});
+  CHECK(lab.hosts.job_of("b") == "7");
+  CHECK(told.empty());
+  lab.wanted = 5;
+  lab.poll();
+  CHECK(told == std::vector<std::string>{"b slots=2 job=7\nc slots=2\n"});
+  lab.hosts.give_all_back();
+  CHECK(lab.has_said("ended with exit status 3: b c of 7"));
 }

@@ -7,6 +7,12 @@ using elastictrain::launcher::is_host_name;
 using elastictrain::launcher::parse_host_list;
 using elastictrain::launcher::parse_hostfile;
 
+TEST_CASE("hosts that are written as a host file are read as the same hosts") {
+  const std::vector<Host> hosts{{"alpha", 4}, {"fd00::1", 3}, {"10.0.0.7", 1}, {"helper", 2, "43"}};
+  CHECK(*parse_hostfile(elastictrain::launcher::hostfile_text(hosts), "text") == hosts);
+  CHECK(elastictrain::launcher::hostfile_text({}).empty());
+}
+
 TEST_CASE("a host file takes every documented form") {
   const auto hosts = parse_hostfile(
       "# cluster\n"
