@@ -85,6 +85,18 @@ class Signals(Case):
             self.assertEqual(run.wait(), 75)
             run.wait_no_processes()
 
+    def test_term_to_a_worker_is_noted_and_a_second_one_ends_it(self):
+        with Run(job()) as run:
+            before = pids(run.wait_size(2))
+            os.kill(before[1], signal.SIGTERM)
+            run.wait_event("note", key="term")
+            run.wait_more_steps(20)
+            self.assertEqual(pids(run.status()), before)
+            os.kill(before[1], signal.SIGTERM)
+            run.wait_event("loss")
+            run.wait_size(2)
+            self.assert_stops_clean(run)
+
     def test_a_stopped_and_continued_run_goes_on_without_a_verdict(self):
         with Run(job()) as run:
             before = pids(run.wait_size(2))

@@ -1,6 +1,8 @@
 """A real Slurm: batch scripts that start runs over several hosts, are told to leave, and come back."""
 
 import os
+import re
+import signal
 
 import harness
 from harness import Case, Run, synthetic, wait_until
@@ -47,6 +49,11 @@ class BatchRun(Run):
     def wait_generation(self, world_size):
         return wait_until(lambda: [g for g in self.events("generation") if int(g["world_size"]) == world_size], 60,
                           f"a generation with {world_size} workers")
+
+    def newest_checkpoint(self):
+        """Its step."""
+        names = os.listdir(os.path.join(self.directory, "checkpoints"))
+        return max(int(found[1]) for name in names if (found := re.match(r"step-(\d+)\.gen-\d+\.json", name)))
 
     def wait_ended(self):
         return self.slurm.wait_job(self.number, lambda job: job["JobState"] in ENDED)
@@ -130,6 +137,21 @@ class GivesWay(SlurmCase):
 
         with BatchRun(self.slurm, "--nodes=3", "--ntasks-per-node=1") as run:
             self.assert_comes_back(run, preempt)
+
+
+    def test_term_to_every_process_is_a_checkpoint_of_the_newest_step(self):
+        """As Slurm does it when the time is over: workers and agents get it too, and nobody may die of it."""
+        with BatchRun(self.slurm, "--nodes=1", "--ntasks-per-node=2", "--no-requeue") as run:
+            run.wait_generation(2)
+            run.wait_more_steps(60)
+            for pid in self.slurm.processes():  # as scancel does where cgroups hold a job
+                os.kill(pid, signal.SIGTERM)
+            run.wait_ended()
+            self.assertEqual([int(end["exit_status"]) for end in run.events("run_closed")], [75], run.text())
+            self.assertEqual(run.events("loss"), [], run.text())
+            self.assertEqual(run.newest_checkpoint(), run.last_step(), run.text())
+            self.assert_nothing_left()
+            self.assert_audit_clean(run)
 
 
 class Grows(SlurmCase):

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "supervisor/protocol/codec.h"
+#include "train/comm/peer_credentials.h"
 #include "train/session/background_thread.h"
 
 namespace elastictrain::session {
@@ -45,6 +46,7 @@ Result<std::unique_ptr<AgentLink>> AgentLink::connect(LinkOptions options, LinkH
   if (!wake.valid()) return comm::io_error("eventfd", errno);
   std::unique_ptr<AgentLink> link(new AgentLink(std::move(options), std::move(handlers)));
   link->wake_ = std::move(wake);
+  link->agent_ = comm::peer_pid(socket->fd());
   link->use(std::move(*socket));
   return link;
 }

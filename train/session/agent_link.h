@@ -43,6 +43,7 @@ class AgentLink {
 
   // From here on the handlers are called.
   void start();
+  pid_t agent() const { return agent_; }  // 0: not seen from here
 
   void send(const protocol::WorkerUp& message);
   // `last` is this worker's last word: no heartbeat follows it, also none that was being put together meanwhile.
@@ -69,6 +70,7 @@ class AgentLink {
 
   LinkOptions options_;
   LinkHandlers handlers_;
+  pid_t agent_ = 0;
   comm::Socket wake_;
 
   std::mutex heartbeat_mutex_;  // before mutex_

@@ -94,7 +94,7 @@ Result<std::unique_ptr<ControlPlane>> ControlPlane::open(
   handlers.on_message = [self = plane.get()](const protocol::WorkerDown& message) { self->hear(message); };
   handlers.on_heartbeat = [self = plane.get(), beat = std::move(on_heartbeat)] {
     if (auto* mpi = self->mpi_.load()) mpi->progress();
-    return self->with_place(beat());
+    return self->with_news(beat());
   };
   handlers.on_orphaned = [self = plane.get()] {
     self->orphaned_.store(true);
@@ -103,6 +103,7 @@ Result<std::unique_ptr<ControlPlane>> ControlPlane::open(
   auto link = AgentLink::connect(std::move(options), std::move(handlers));
   if (!link) return link.error();
   plane->link_ = std::move(*link);
+  plane->term_.emplace(plane->link_->agent());
   plane->link_->start();
   return plane;
 }
@@ -252,7 +253,11 @@ void ControlPlane::built(Generation generation, const Status& status) {
   });
 }
 
-std::vector<protocol::WorkerUp> ControlPlane::with_place(std::vector<protocol::WorkerUp> messages) {
+std::vector<protocol::WorkerUp> ControlPlane::with_news(std::vector<protocol::WorkerUp> messages) {
+  if (const auto sender = term_->take()) {
+    messages.emplace_back(protocol::WorkerNote{
+        "term", "from process " + std::to_string(*sender) + "; this worker goes when its host or the run does"});
+  }
   const std::lock_guard lock(mutex_);
   const auto there = std::chrono::duration_cast<std::chrono::milliseconds>(SteadyClock::now() - place_since_);
   for (auto& message : messages) {

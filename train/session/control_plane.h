@@ -24,6 +24,7 @@
 #include "train/session/environment.h"
 #include "train/session/seat_builder.h"
 #include "train/session/step_pace.h"
+#include "train/session/term_notice.h"
 #include "train/session/worker_machine.h"
 
 namespace elastictrain::session {
@@ -106,7 +107,8 @@ class ControlPlane {
   void wait_parked(std::unique_lock<std::mutex>& lock);
   void introduce_successor();
   void built(Generation generation, const Status& status);
-  std::vector<protocol::WorkerUp> with_place(std::vector<protocol::WorkerUp> messages);
+  // A heartbeat with the place of the training thread, and the notice that may have come.
+  std::vector<protocol::WorkerUp> with_news(std::vector<protocol::WorkerUp> messages);
   // With the lock held.
   void carry_out();
   TakenSeat seat_with_build(WorkerMachine::NextSeat next);
@@ -140,6 +142,7 @@ class ControlPlane {
   Parking parking_ = Parking::kNot;
   WorkerId successor_;  // the worker that the machine is of since kReseated
 
+  std::optional<TermNotice> term_;
   std::unique_ptr<AgentLink> link_;
   std::unique_ptr<SeatBuilder> builder_;
 };

@@ -132,6 +132,7 @@ void FakeRun::set_environment_of_child() const {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   // Without an exec nothing closes the harness's descriptors, and sockets would stay open behind its back.
   ::close_range(3, ~0U, 0);
+  ::signal(SIGTERM, SIG_DFL);  // nor takes the test framework's handler away
   ::setenv("ELASTICTRAIN_SOCKET", socket_path(directory_).c_str(), 1);
   ::setenv("ELASTICTRAIN_HOST_KEY", directory_.c_str(), 1);
   ::setenv("ELASTICTRAIN_HEARTBEAT_MS", "20", 1);
