@@ -41,6 +41,10 @@
 // comes after what the stream holds when it is asked for, and what the program puts into the stream afterwards, its
 // update, comes after the sum. Nothing else is waited for. Gradients are always averaged there.
 //
+// Signals: where the program has no way of its own with SIGTERM when it makes its session, one that does not come from
+// its agent does not end it: a batch system sends it to all processes of a job that ends, and the run lets the worker
+// go at a step boundary. A second one ends it.
+//
 // Errors: a call that cannot go on throws elastictrain::SessionError; its message says what to do. Leaving and
 // finishing are not errors: next_batch() returns nothing and outcome() says which it was. Thread: one training thread
 // makes all calls. State buffers must stay at their address until the session is destroyed and must be written only
