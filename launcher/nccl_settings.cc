@@ -3,27 +3,38 @@
 #include <algorithm>
 
 namespace elastictrain::launcher {
+namespace {
 
-std::vector<NcclSetting> nccl_settings(const std::string& interface) {
+constexpr char kRasAddress[] = "NCCL_RAS_ADDR";
+
+bool is_set(const std::vector<std::string>& environment, const std::string& name) {
+  return std::any_of(environment.begin(), environment.end(),
+                     [&](const std::string& entry) { return entry.starts_with(name + "="); });
+}
+
+}  // namespace
+
+std::vector<NcclSetting> nccl_settings(const std::string& interface, const std::string& ras_address) {
   std::vector<NcclSetting> settings{
       {"CUDA_MODULE_LOADING", "EAGER",
        "a lazy load waits until the device is idle, and a collective keeps it busy until its peers come"},
       {"NCCL_LAUNCH_ORDER_IMPLICIT", "1",
-       "two communicators of one device must start their kernels in the same order on all ranks"},
-      {"NCCL_RAS_ENABLE", "0",
-       "two jobs on one host fight for its port, 2.26.2 and 2.27.7 crash in it, and losses are noticed without it"}};
+       "two communicators of one device must start their kernels in the same order on all ranks"}};
+  if (!ras_address.empty()) {
+    settings.push_back({kRasAddress, ras_address,
+                        "what NCCL knows about a hang is asked there; on its usual port, jobs of one host would meet"});
+  }
   if (!interface.empty()) {
     settings.push_back({"NCCL_SOCKET_IFNAME", "=" + interface, "the interface that the run was told to use"});
   }
   return settings;
 }
 
-std::vector<std::string> with_nccl_settings(std::vector<std::string> environment, const std::string& interface) {
-  for (const NcclSetting& setting : nccl_settings(interface)) {
-    const std::string prefix = setting.name + "=";
-    const bool is_set = std::any_of(environment.begin(), environment.end(),
-                                    [&](const std::string& entry) { return entry.rfind(prefix, 0) == 0; });
-    if (!is_set) environment.push_back(prefix + setting.value);
+std::vector<std::string> with_nccl_settings(std::vector<std::string> environment, const std::string& interface,
+                                            const std::string& ras_address) {
+  const bool ras_is_the_users = is_set(environment, "NCCL_RAS_ENABLE");
+  for (const NcclSetting& setting : nccl_settings(interface, ras_is_the_users ? "" : ras_address)) {
+    if (!is_set(environment, setting.name)) environment.push_back(setting.name + "=" + setting.value);
   }
   return environment;
 }

@@ -84,6 +84,10 @@ void Supervisor::Impl::perform(core::CaptureStacks& action) {
   send_to_worker(action.worker, protocol::CaptureStacks{action.worker, action.time_limit_ms});
 }
 
+void Supervisor::Impl::perform(core::AskCollectives& action) {
+  send_to_worker(action.doubtful, protocol::AskCollectives{action.doubtful, action.time_limit_ms});
+}
+
 void Supervisor::Impl::perform(core::SendToWorkers& action) {
   if (const auto* prepare = std::get_if<protocol::Prepare>(&action.message)) {
     workers_.planned(prepare->plan);

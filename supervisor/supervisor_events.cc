@@ -134,6 +134,10 @@ void Supervisor::Impl::on(AgentId agent, protocol::WorkerStacks& message) {
   if (owns(agent, message.worker)) feed(core::StacksCaptured{message.worker, std::move(message.lines)});
 }
 
+void Supervisor::Impl::on(AgentId agent, protocol::CollectivesAnswer& message) {
+  feed(core::CollectivesTold{agent, std::move(message.lines)});
+}
+
 void Supervisor::Impl::reject_connection(const std::string& address, const std::string& reason) {
   rejections_.add(address, reason);
   if (std::exchange(rejections_scheduled_, true)) return;

@@ -71,7 +71,7 @@ void add_mpi(Table& table) {
 // Before the driver is opened: that sets what it needs in this process, too.
 std::vector<std::string> workers_get(const std::string& interface) {
   std::vector<std::string> lines;
-  for (const auto& setting : launcher::nccl_settings(interface)) {
+  for (const auto& setting : launcher::nccl_settings(interface, "127.0.0.1:<a port of its own>")) {
     const char* present = std::getenv(setting.name.c_str());
     const std::string value = present != nullptr ? std::string(present) + " (yours)" : setting.value;
     lines.push_back(setting.name + "=" + value + ": " + setting.reason);

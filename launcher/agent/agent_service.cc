@@ -10,6 +10,7 @@
 
 #include "launcher/agent/host_facts.h"
 #include "launcher/agent/null_streams.h"
+#include "launcher/agent/ras_client.h"
 #include "launcher/agent/stack_capture.h"
 #include "launcher/agent_marker.h"
 #include "launcher/build_id.h"
@@ -52,6 +53,15 @@ std::string join(const std::vector<std::string>& parts) {
   std::string text;
   for (const auto& part : parts) text += (text.empty() ? "" : ",") + part;
   return text;
+}
+
+// Of the last entry of this name; empty where there is none.
+std::string value_of(const std::vector<std::string>& environment, const std::string& name) {
+  std::string value;
+  for (const auto& entry : environment) {
+    if (entry.starts_with(name + "=")) value = entry.substr(name.size() + 1);
+  }
+  return value;
 }
 
 }  // namespace
@@ -202,18 +212,45 @@ void AgentService::on(const CaptureStacks& order) {
                       });
 }
 
+void AgentService::on(const AskCollectives& order) {
+  const Milliseconds limit(order.time_limit_ms);
+  RasClient::start(io_, ras_ports(order.doubtful), limit, [this, limit](const RasAnswer& answer) {
+    auto lines = explain_ras_answer(answer, limit);
+    if (!lines.empty()) link_.send(CollectivesAnswer{std::move(lines)});
+  });
+}
+
+// Who is stopped cannot answer; the doubtful one's own service runs in a thread of its own and comes last.
+std::vector<std::uint16_t> AgentService::ras_ports(WorkerId doubtful) const {
+  constexpr std::size_t kMaxAsked = 4;
+  std::vector<std::uint16_t> ports;
+  const auto add = [&](const Worker& worker) {
+    const auto stat = read_process_stat(worker.training_pid());
+    if (worker.ras_port() != 0 && stat && !stat->stopped()) ports.push_back(worker.ras_port());
+  };
+  for (const auto& [id, worker] : workers_) {
+    if (id != doubtful && ports.size() < kMaxAsked) add(*worker);
+  }
+  if (const auto place = workers_.find(doubtful); place != workers_.end()) add(*place->second);
+  return ports;
+}
+
 Status AgentService::spawn(SpawnWorker& order) {
   if (stopping_ || leaving_) return Error{ErrorCode::kAborted, "the agent is stopping"};
   if (workers_.contains(order.worker)) {
     return Error{ErrorCode::kInvalid, "worker " + to_string(order.worker) + " is already here"};
   }
   if (rank_is_spent_ || parked_) return take_seat(order);
-  auto environment = environment_for(order);
+  auto ras = ReservedPort::take();
+  ReservedPort ras_port = ras ? std::move(*ras) : ReservedPort();
+  auto environment = environment_for(order, ras_port);
   if (!environment) return environment.error();
+  if (value_of(*environment, "NCCL_RAS_ADDR") != ras_port.address()) ras_port = ReservedPort();
   const WorkerId id = order.worker;
   if (!order.argv.empty() && order.argv[0] == "@self") order.argv[0] = self_path_;
   const std::string base = directory_.path() + "/" + to_string(id);
   WorkerSetup setup{std::move(order), std::move(*environment), base + ".sock", base + "-error.json"};
+  setup.ras_port = std::move(ras_port);
   if (pool_) setup.descriptors = pool_->descriptors;
   auto worker = Worker::start(io_, std::move(setup), hooks_for(id));
   if (!worker) return worker.error();
@@ -221,13 +258,15 @@ Status AgentService::spawn(SpawnWorker& order) {
   return {};
 }
 
-Result<std::vector<std::string>> AgentService::environment_for(const SpawnWorker& order) const {
+Result<std::vector<std::string>> AgentService::environment_for(const SpawnWorker& order,
+                                                               const ReservedPort& ras) const {
   Result<std::vector<std::string>> addresses(std::vector<std::string>{link_.local_address()});
   if (!bootstrap_.interface.empty()) addresses = interface_addresses(bootstrap_.interface);
   if (!addresses) return addresses.error();
   const std::string name = to_string(order.worker);
   auto base = pool_ ? own_environment() : without_mpi_place(own_environment());
-  auto environment = with_nccl_settings(merge_environment(std::move(base), order.environment), bootstrap_.interface);
+  auto environment = with_nccl_settings(merge_environment(std::move(base), order.environment), bootstrap_.interface,
+                                        ras.number() != 0 ? ras.address() : "");
   environment = merge_environment(std::move(environment), pool_environment());
   return merge_environment(
       std::move(environment),

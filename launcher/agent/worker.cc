@@ -53,6 +53,7 @@ Result<std::unique_ptr<Worker>> Worker::start(asio::io_context& io, WorkerSetup 
 Status Worker::begin(WorkerSetup setup) {
   socket_path_ = setup.socket_path;
   error_file_ = setup.error_file;
+  ras_port_ = std::move(setup.ras_port);
   WorkerSocket::Handlers handlers;
   handlers.on_message = [this](protocol::WorkerUp message) { hooks_.on_message(std::move(message)); };
   handlers.on_fault = [this](const std::string& fault) { report_fault(fault); };

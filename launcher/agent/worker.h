@@ -12,6 +12,7 @@
 #include <string>
 
 #include "launcher/agent/output_pump.h"
+#include "launcher/agent/reserved_port.h"
 #include "launcher/agent/worker_record.h"
 #include "launcher/agent/worker_socket.h"
 #include "launcher/process.h"
@@ -25,6 +26,7 @@ struct WorkerSetup {
   std::string socket_path;
   std::string error_file;             // what the program may write when it fails
   std::vector<int> descriptors = {};  // of the agent's, that the process keeps
+  ReservedPort ras_port = {};         // of its NCCL's RAS service; none where the user has settled that
 };
 
 struct WorkerHooks {
@@ -44,6 +46,7 @@ class Worker {
   pid_t training_pid() const { return socket_->peer_pid() > 0 ? socket_->peer_pid() : pid(); }
   bool is_elastic() const { return record_.has_said_hello(); }
   bool has_finished() const { return record_.has_finished(); }
+  std::uint16_t ras_port() const { return ras_port_.number(); }
   WorkerRecord& record() { return record_; }
   // For the owner, when the worker has ended.
   WorkerRecord take_record() { return std::move(record_); }
@@ -80,6 +83,7 @@ class Worker {
   std::shared_ptr<WorkerSocket> socket_;
   std::string socket_path_;
   std::string error_file_;
+  ReservedPort ras_port_;
   std::unique_ptr<OutputPump> output_;
   std::unique_ptr<OutputPump> error_;
   std::deque<std::string> last_error_lines_;

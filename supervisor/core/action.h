@@ -50,6 +50,12 @@ struct CaptureStacks {
   WorkerId worker;
   std::uint64_t time_limit_ms = 0;
 };
+// Asks the worker's agent what NCCL says about the collectives of the job, while nothing is aborted yet; the answer
+// comes back as CollectivesTold, or never.
+struct AskCollectives {
+  WorkerId doubtful;
+  std::uint64_t time_limit_ms = 0;
+};
 struct SendToWorkers {
   std::vector<WorkerId> workers;
   protocol::WorkerDown message;
@@ -84,7 +90,7 @@ struct EndRun {
 };
 
 using Action = std::variant<LaunchAgent, StopAgent, SpawnWorker, StopWorker, SendToWorkers, ArmTimer, CancelTimer,
-                            Journal, Reply, Tell, EndRun, CaptureStacks>;
+                            Journal, Reply, Tell, EndRun, CaptureStacks, AskCollectives>;
 using Actions = std::vector<Action>;
 
 }  // namespace elastictrain::core

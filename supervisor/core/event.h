@@ -51,6 +51,10 @@ struct StacksCaptured {
   WorkerId worker;
   std::vector<std::string> lines;
 };
+struct CollectivesTold {
+  AgentId agent;
+  std::vector<std::string> lines;
+};
 
 // How the same workers train together, from the next boundary on. What is not set stays as it is.
 struct Reshare {
@@ -154,6 +158,6 @@ struct TimerFired {
 
 using Event = std::variant<HostsOffered, AgentConnected, AgentLost, WorkerSpawnFailed, WorkerExited, WorkerSaid,
                            AgentReported, Resize, ReplaceWorker, ReplaceHost, DrainHost, Stop, StopNow, TimerFired,
-                           HostNoticed, StacksCaptured, Resumed, Reshare>;
+                           HostNoticed, StacksCaptured, Resumed, Reshare, CollectivesTold>;
 
 }  // namespace elastictrain::core

@@ -110,7 +110,7 @@ std::vector<HangFinding> HangDetector::heard(const protocol::WorkerPulse& pulse,
     record.condemned = true;
     findings.push_back(describe(HangFinding::Kind::kGuilty, pulse.worker, record, *over));
   }
-  look_for_stuck(record, now, findings);
+  look_for_stuck(pulse.worker, record, now, findings);
   return findings;
 }
 
@@ -252,20 +252,23 @@ bool HangDetector::everybody_waits(Millis least, Instant now) {
   return false;
 }
 
-void HangDetector::look_for_stuck(const Record& record, Instant now, std::vector<HangFinding>& findings) {
+void HangDetector::look_for_stuck(WorkerId worker, const Record& record, Instant now,
+                                  std::vector<HangFinding>& findings) {
   if (stuck_told_ || holding_ || records_.size() < 2 || record.heartbeat.place != StepPlace::kReducing) return;
   const Millis most = limit(record, kWide);
   if (record.still < most || !everybody_waits(most, now)) {
     if (record.still < most) stuck_suspected_.reset();
     return;
   }
-  if (!stuck_suspected_) stuck_suspected_ = now;
+  const Over over{record.still, most, "everybody waits in the all-reduce", used(record.cpu, record.cpu_when_moved)};
+  if (!stuck_suspected_) {
+    stuck_suspected_ = now;
+    findings.push_back(describe(HangFinding::Kind::kStandstill, worker, record, over));
+  }
   if (now - *stuck_suspected_ < kBetweenLooks) return;
   stuck_told_ = true;
   stuck_step_ = record.heartbeat.step;
-  HangFinding finding =
-      describe(HangFinding::Kind::kStuck, WorkerId{}, record,
-               {record.still, most, "everybody waits in the all-reduce", used(record.cpu, record.cpu_when_moved)});
+  HangFinding finding = describe(HangFinding::Kind::kStuck, WorkerId{}, record, over);
   finding.times = ++stuck_times_;
   findings.push_back(std::move(finding));
 }

@@ -42,13 +42,14 @@ namespace elastictrain::core {
 
 struct HangFinding {
   enum class Kind : std::uint8_t {
-    kSuspected,  // over its limit at one look
-    kWithdrawn,  // moved after all
-    kGuilty,     // over its limit at two looks
-    kStuck,      // everybody waits in the all-reduce and nothing moves: the data plane, not a worker
+    kSuspected,   // over its limit at one look
+    kWithdrawn,   // moved after all
+    kStandstill,  // everybody waits in the all-reduce and nothing moves, at one look
+    kGuilty,      // over its limit at two looks
+    kStuck,       // a standstill at two looks: the data plane, not a worker
   };
   Kind kind = Kind::kSuspected;
-  WorkerId worker;  // none for kStuck
+  WorkerId worker;  // none for kStuck; one of them for kStandstill
   std::string why;  // "it is stopped", for people
   std::uint64_t still_ms = 0;
   std::uint64_t limit_ms = 0;
@@ -127,7 +128,7 @@ class HangDetector {
   bool waits_for_members(const Record& record) const;
   bool others_wait(WorkerId worker, Millis least) const;
   bool everybody_waits(Millis least, Instant now);
-  void look_for_stuck(const Record& record, Instant now, std::vector<HangFinding>& findings);
+  void look_for_stuck(WorkerId worker, const Record& record, Instant now, std::vector<HangFinding>& findings);
   HangFinding describe(HangFinding::Kind kind, WorkerId worker, const Record& record, const Over& over) const;
 
   FailureSettings settings_;

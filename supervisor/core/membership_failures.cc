@@ -217,6 +217,7 @@ void Membership::Impl::act_on(const HangFinding& finding) {
     unstick(finding);
     return;
   }
+  if (finding.kind == HangFinding::Kind::kStandstill) return ask_about_collectives(finding.worker);
   Worker* worker = roster_.worker(finding.worker);
   if (worker == nullptr || !worker->trains() || !is_waited_for(worker->id)) return;
   const char* event = "hang";
@@ -225,8 +226,26 @@ void Membership::Impl::act_on(const HangFinding& finding) {
   Fields fields;
   add_numbers(fields.number("worker", worker->id.value).text("host", worker->host), finding);
   journal(event, fields);
+  if (finding.kind == HangFinding::Kind::kSuspected) ask_about_collectives(worker->id);
   if (finding.kind != HangFinding::Kind::kGuilty) return;
   end_hung(*worker, "made no progress for " + std::to_string(finding.still_ms) + " ms (" + finding.why + ")");
+}
+
+// At the first look, because after the second one communicators are aborted and there is nothing left to ask about. One
+// answer is about the whole job: when all its workers are suspected at once, one question will do. NCCL gives up on a
+// process that does not answer after six seconds.
+void Membership::Impl::ask_about_collectives(WorkerId doubtful) {
+  constexpr Millis kTimeLimit{10'000};
+  constexpr Millis kBetweenQuestions{2'000};
+  if (collectives_asked_ && now_ - *collectives_asked_ < kBetweenQuestions) return;
+  collectives_asked_ = now_;
+  emit(AskCollectives{doubtful, static_cast<std::uint64_t>(kTimeLimit.count())});
+}
+
+void Membership::Impl::on(const CollectivesTold& event) {
+  const Agent* agent = roster_.agent(event.agent);
+  if (agent == nullptr) return;
+  journal("collectives", Fields().text("host", agent->host).texts("lines", event.lines));
 }
 
 // Everybody waits in the all-reduce for everybody else. A new data plane may help; if it is stuck again, somebody's

@@ -112,6 +112,7 @@ class Membership::Impl {
   void on(const AgentReported& event);
   void on(const HostNoticed& event);
   void on(const StacksCaptured& event);
+  void on(const CollectivesTold& event);
   void on(const Resumed& event);
   void offer_host(const HostSlots& offered, std::uint32_t order, Agent* known);
   void launch(const HostSlots& offered, std::uint32_t order);
@@ -176,6 +177,7 @@ class Membership::Impl {
   void act_on(const HangFinding& finding);
   bool is_waited_for(WorkerId id) const;
   void unstick(const HangFinding& finding);
+  void ask_about_collectives(WorkerId doubtful);
   std::vector<WorkerId> most_doubtful() const;
   void end_hung(Worker& worker, const std::string& what, FailureClass as = FailureClass::kHang);
   void end_for_good(Worker& worker);
@@ -319,6 +321,7 @@ class Membership::Impl {
   TimerBook timers_;
   FailureDetector detector_;
   HangDetector hangs_;
+  std::optional<Instant> collectives_asked_;
   FailureBudget budget_;
   HostHealth health_;
   Ledger ledger_;

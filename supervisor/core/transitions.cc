@@ -37,6 +37,7 @@ constexpr std::array<Row, std::variant_size_v<Event>> kRows{{
     {"stacks_captured",      {{H,       H,      H,       H,       I}}},
     {"resumed",              {{H,       I,      I,       I,       I}}},
     {"reshare",              {{H,       H,      H,       R,       R}}},
+    {"collectives_told",     {{H,       H,      H,       H,       I}}},
 }};
 
 // Row: phase before the step; column: phase after it. A run that lost all its state starts again.

@@ -67,6 +67,7 @@ ET_FIELDS(AgentReport, m.sequence, m.workers)
 ET_FIELDS(HostFacts, m.binary_version, m.cores, m.memory_bytes, m.gpus, m.wall_clock_us)
 ET_FIELDS(HostNotice, m.reason)
 ET_FIELDS(WorkerStacks, m.worker, m.lines)
+ET_FIELDS(CollectivesAnswer, m.lines)
 
 ET_FIELDS(SpawnWorker, m.worker, m.slot, m.argv, m.environment, m.working_directory)
 ET_FIELDS(SignalWorker, m.worker, m.signal)
@@ -76,6 +77,7 @@ ET_FIELDS(StopAgent, m.grace_ms)
 ET_FIELDS(SupervisorHeartbeat, m.sequence, m.heard_report)
 ET_FIELDS(CheckHost)
 ET_FIELDS(CaptureStacks, m.worker, m.time_limit_ms)
+ET_FIELDS(AskCollectives, m.doubtful, m.time_limit_ms)
 
 #undef ET_FIELDS
 

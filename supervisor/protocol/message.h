@@ -390,8 +390,13 @@ struct WorkerStacks {
   std::vector<std::string> lines;
 };
 
+// Answer to AskCollectives: what NCCL says about the collectives of the job, as lines for people.
+struct CollectivesAnswer {
+  std::vector<std::string> lines;
+};
+
 using AgentUp = std::variant<AgentHello, WorkerSpawned, WorkerSpawnFailed, WorkerExited, WorkerOutput, FromWorker,
-                             AgentReport, HostFacts, HostNotice, WorkerStacks>;
+                             AgentReport, HostFacts, HostNotice, WorkerStacks, CollectivesAnswer>;
 
 struct SpawnWorker {
   WorkerId worker;
@@ -429,7 +434,14 @@ struct CaptureStacks {
   std::uint64_t time_limit_ms = 0;
 };
 
+// `doubtful` seems to hang. Answered by CollectivesAnswer within `time_limit_ms`, where a worker of this host has the
+// service that is to be asked.
+struct AskCollectives {
+  WorkerId doubtful;
+  std::uint64_t time_limit_ms = 0;
+};
+
 using AgentDown = std::variant<SpawnWorker, SignalWorker, StopWorker, ToWorkers, StopAgent, SupervisorHeartbeat,
-                               CheckHost, CaptureStacks>;
+                               CheckHost, CaptureStacks, AskCollectives>;
 
 }  // namespace elastictrain::protocol

@@ -67,6 +67,9 @@ std::string text_of(const StopWorker& a) {
 std::string text_of(const CaptureStacks& a) {
   return "capture stacks of " + to_string(a.worker);
 }
+std::string text_of(const AskCollectives& a) {
+  return "ask NCCL because of " + to_string(a.doubtful);
+}
 std::string text_of(const SendToWorkers& a) {
   return "to " + list(a.workers) + ": " + std::visit([](const auto& m) { return message_text(m); }, a.message);
 }

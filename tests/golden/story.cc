@@ -365,6 +365,10 @@ class Story {
        [this](const Words& w) {
          feed(StacksCaptured{worker(w.at(0)), {rest(w, 1)}});
        }},
+      {"collectives",
+       [this](const Words& w) {
+         feed(CollectivesTold{agent(w.at(0)), {rest(w, 1)}});
+       }},
       {"resumed", [this](const Words& w) { resume(w); }},
       {"halted", [this](const Words& w) { halt(w, true); }},
       {"halted-behind", [this](const Words& w) { halt(w, false); }},

@@ -192,6 +192,13 @@ void AgentProcess::on(const CaptureStacks& order) {
                      });
 }
 
+// As CaptureStacks, but of whatever worker, and also when the doubtful one is gone by then.
+void AgentProcess::on(const AskCollectives&) {
+  world_.queue.after(world_.dice.time(Micros(1'000), Micros(3'000'000)), [this, life = std::weak_ptr(life_)] {
+    if (!life.expired()) deliver([this] { send(CollectivesAnswer{{"all ranks wait"}}); });
+  });
+}
+
 void AgentProcess::on(const StopAgent& order) {
   world_.say(id_, [] { return "is told to stop"; });
   stop(Millis(order.grace_ms));

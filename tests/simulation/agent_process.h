@@ -59,6 +59,7 @@ class AgentProcess {
   void on(const protocol::ToWorkers& order);
   void on(const protocol::StopAgent& order);
   void on(const protocol::CaptureStacks& order);
+  void on(const protocol::AskCollectives& order);
   void on(const protocol::SignalWorker&) {}
   void on(const protocol::SupervisorHeartbeat& heartbeat);
   void on(const protocol::CheckHost&) {}

@@ -140,6 +140,9 @@ void SupervisorProcess::received(AgentId agent, const AgentUp& message) {
       feed(core::WorkerExited{exited->worker, exited->exit_code, exited->signal, exited->last_error_lines});
     }
   }
+  if (const auto* answer = std::get_if<CollectivesAnswer>(&message)) {
+    return feed(core::CollectivesTold{agent, answer->lines});
+  }
   if (const auto* stacks = std::get_if<WorkerStacks>(&message)) {
     if (owns(agent, stacks->worker)) feed(core::StacksCaptured{stacks->worker, stacks->lines});
   }
@@ -258,6 +261,10 @@ void SupervisorProcess::perform(const core::SpawnWorker& action) {
 
 void SupervisorProcess::perform(const core::StopWorker& action) {
   send_to_worker(action.worker, StopWorker{action.worker, action.grace_ms});
+}
+
+void SupervisorProcess::perform(const core::AskCollectives& action) {
+  send_to_worker(action.doubtful, AskCollectives{action.doubtful, action.time_limit_ms});
 }
 
 void SupervisorProcess::perform(const core::CaptureStacks& action) {

@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "tests/standin/standin_nccl_net.h"
+#include "tests/standin/standin_nccl_ras.h"
 
 namespace standin {
 namespace {
@@ -121,6 +122,7 @@ class Comm {
  public:
   Comm(int rank, int ranks, const UniqueId& id) : Comm(rank, ranks) {
     std::memcpy(&port_, id.internal, sizeof port_);
+    ras_ = std::make_unique<RasEntry>(port_, rank, ranks);
     ++counters.begun;
     job_ = std::thread([this] { init(); });
   }
@@ -181,6 +183,7 @@ class Comm {
   int enqueue(Work work, void* stream) {
     if (revoked_) return kInvalidUsage;
     if (state() != kSuccess) return state() == kInProgress ? kInvalidUsage : state();
+    if (work.sum != nullptr && !has_fault("never-called", rank_)) ras_->started_all_reduce();
     ++running_;
     const auto run = [](void* argument) {
       auto* todo = static_cast<Work*>(argument);
@@ -237,6 +240,7 @@ class Comm {
       at.push_back(ports_[static_cast<std::size_t>(old)]);
     }
     std::unique_ptr<Comm> smaller(new Comm(rank, static_cast<int>(at.size())));
+    smaller->ras_ = std::make_unique<RasEntry>(ras_->hash() + kChild, smaller->rank(), smaller->ranks());
     std::uint16_t own_port = 0;
     smaller->listener_ = listen_on_loopback(own_port);
     const bool connected =
@@ -294,6 +298,9 @@ class Comm {
   }
 
   void run(Work& work) {
+    while (!stop_operations_ && (has_fault("stall-run", rank_) || has_fault("never-called", rank_))) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
     const MoveEnd end = work.sum != nullptr ? all_reduce(work.sum, work.count) : transfer(work.pieces);
     if (end != MoveEnd::kLost) return;
     if (!has_fault("silent-loss", rank_)) state_ = kRemote;
@@ -337,6 +344,8 @@ class Comm {
   int listener_ = -1;  // where those that stay find each other in a Shrink
   std::vector<int> sockets_;
   std::vector<std::uint16_t> ports_;
+  static constexpr std::uint64_t kChild = 1 << 16;  // beyond all ports
+  std::unique_ptr<RasEntry> ras_;
   std::atomic<bool> stop_{false};
   std::atomic<bool> stop_operations_{false};
   std::atomic<int> state_{kInProgress};

@@ -1,9 +1,12 @@
 """The built-in trainer on GPUs, which are stand-ins: the same run that a CPU does, with state and gradients in a device's
 memory, through changes and losses."""
 
+import contextlib
 import os
+import shutil
 import signal
 import subprocess
+import tempfile
 
 import harness
 from harness import BINARY, Case, Run, job, pids, synthetic
@@ -65,6 +68,73 @@ class Runs(Case):
 
     def test_many_buckets_beside_the_computation(self):
         self.change_and_lose(synthetic())
+
+
+class Hangs(Case):
+    """What NCCL's RAS service, a stand-in as well, says about a hang stands in the journal in plain words."""
+
+    def setUp(self):
+        self.directory = tempfile.mkdtemp(prefix="etras-")
+        self.addCleanup(shutil.rmtree, self.directory)
+        self.control = os.path.join(self.directory, "faults")
+        self.inject("")
+        os.mkdir(os.path.join(self.directory, "ras"))
+        self.environment = {"ET_STANDIN_GPUS": "2", "ET_STANDIN_NCCL_CONTROL": self.control,
+                            "ET_STANDIN_NCCL_RAS_DIR": os.path.join(self.directory, "ras")}
+
+    def inject(self, faults):
+        with open(self.control + ".new", "w") as file:
+            file.write(faults)
+        os.replace(self.control + ".new", self.control)
+
+    @contextlib.contextmanager
+    def trains(self, **environment):
+        """A run that knows how long a step takes."""
+        config = job(workers=(1, 3, 3), trainer={**synthetic(), "device": "cuda"}, failures={"cool_down_ms": 500})
+        with Run(config, environment={**self.environment, **environment}) as run:
+            run.wait_size(3)
+            run.wait_more_steps(100)
+            yield run
+
+    def goes_on(self, run):
+        self.inject("")
+        run.wait_more_steps(10)
+        run.wait_size(3)
+        self.assert_stops_clean(run)
+
+    def test_a_rank_that_did_not_call_is_named(self):
+        with self.trains() as run:
+            late = pids(run.status())[1]
+            self.inject("never-called@1")
+            told = run.wait_event("collectives")
+            self.assertEqual(told["host"], "localhost")
+            self.assertIn(f"the others wait for rank 1 (process {late} on 127.0.0.1, GPU 0)", told["lines"][-1])
+            self.goes_on(run)
+
+    def test_a_network_that_stands_still_is_told_from_a_rank_that_did_not_call(self):
+        with self.trains() as run:
+            self.inject("stall-run")
+            told = run.wait_event("collectives")
+            self.assertIn("1 communicator of 3 ranks on 1 host: running", told["lines"])
+            self.assertIn("all ranks started the same collectives", told["lines"][-1])
+            self.goes_on(run)
+
+    def test_a_stopped_worker_is_named_by_one_that_is_not(self):
+        with self.trains() as run:
+            stopped = pids(run.status())[1]
+            os.kill(stopped, signal.SIGSTOP)
+            told = run.wait_event("collectives")
+            self.assertIn(f"nothing was heard of rank 1 (process {stopped} on 127.0.0.1, GPU 0)", told["lines"][-1])
+            self.goes_on(run)
+
+    def test_where_it_is_switched_off_nobody_is_asked(self):
+        crashes_in_it = {"ET_STANDIN_NCCL_VERSION": "22602"}
+        for environment in ({"NCCL_RAS_ENABLE": "0"}, crashes_in_it):
+            with self.trains(**environment) as run:
+                self.inject("stall-run")
+                run.wait_event("stuck")
+                self.goes_on(run)
+                self.assertEqual(run.events("collectives"), [])
 
 
 if __name__ == "__main__":

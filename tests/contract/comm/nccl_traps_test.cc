@@ -581,6 +581,8 @@ TEST_CASE("what is known to be broken is told for the versions that have it") {
   CHECK(known_nccl_issues(22707)[0].find("#1996") != std::string::npos);
   CHECK(known_nccl_issues(22304).empty());
   CHECK_FALSE(known_nccl_issues(21700).empty());
+  for (const int version : {22602, 22707}) CHECK(nccl_ras_crashes(version));
+  CHECK_FALSE(nccl_ras_crashes(22809));
   CHECK(nccl_version_text(22809) == "2.28.9");
 }
 

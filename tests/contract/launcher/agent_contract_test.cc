@@ -1,11 +1,14 @@
 // Real agents, real workers, a real TLS connection; only the supervisor's decisions are the test's.
+#include <arpa/inet.h>
 #include <doctest/doctest.h>
+#include <netinet/in.h>
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 
 #include <optional>
+#include <thread>
 
 #include "agent_lab.h"
 #include "supervisor/protocol/frame_reader.h"
@@ -27,6 +30,45 @@ TEST_CASE("an agent presents itself and its reports prove that it lives") {
   CHECK(reports[1].sequence == reports[0].sequence + 1);
   lab.supervisor.send(0, CheckHost{});
   CHECK(lab.supervisor.await<HostFacts>(0));
+}
+
+// A process of the same user that binds the worker's port as NCCL does.
+TEST_CASE("an agent asks the RAS service of another worker than the doubtful one") {
+  constexpr WorkerId kOther{4};
+  Lab lab;
+  lab.spawn("echo $NCCL_RAS_ADDR; exec sleep 1000", kOther);
+  lab.spawn("echo $NCCL_RAS_ADDR; exec sleep 1000");
+  const auto address = [&](WorkerId worker) {
+    REQUIRE(lab.supervisor.await_line(0, worker, "127.0.0.1:"));
+    return lab.supervisor.lines(0, worker)[0];
+  };
+  const std::string of_other = address(kOther);
+  CHECK(of_other != address(kWorker));
+  const int listener = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const int yes = 1;
+  sockaddr_in place{};
+  place.sin_family = AF_INET;
+  place.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  place.sin_port = htons(static_cast<std::uint16_t>(std::stoi(of_other.substr(10))));
+  ::setsockopt(listener, SOL_SOCKET, SO_REUSEPORT, &yes, sizeof yes);
+  REQUIRE(::bind(listener, reinterpret_cast<sockaddr*>(&place), sizeof place) == 0);
+  REQUIRE(::listen(listener, 4) == 0);
+  std::thread service([&] {
+    const int connection = ::accept(listener, nullptr, nullptr);
+    constexpr std::string_view kReport = "SERVER PROTOCOL 2\nOK\nNCCL version 2.28.9\n";
+    (void)::send(connection, kReport.data(), kReport.size(), MSG_NOSIGNAL);
+    ::shutdown(connection, SHUT_WR);
+    char block[256];
+    while (::recv(connection, block, sizeof block, 0) > 0) {
+    }
+    ::close(connection);
+  });
+  lab.supervisor.send(0, AskCollectives{kWorker, 10'000});
+  CHECK(lab.supervisor.await<CollectivesAnswer>(0));
+  ::shutdown(listener, SHUT_RDWR);
+  service.join();
+  ::close(listener);
+  CHECK(lab.supervisor.all<CollectivesAnswer>(0).at(0).lines == std::vector<std::string>{"NCCL 2.28.9 says:"});
 }
 
 TEST_CASE("a worker's start, output and exit arrive whole and in order") {

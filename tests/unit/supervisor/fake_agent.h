@@ -53,6 +53,7 @@ class FakeAgent : public std::enable_shared_from_this<FakeAgent> {
   void on(const protocol::SupervisorHeartbeat&) {}
   void on(const protocol::CheckHost&) {}
   void on(const protocol::CaptureStacks&) {}
+  void on(const protocol::AskCollectives&) {}
   void told(WorkerId worker, const protocol::WorkerDown& message);
   void prepare(const protocol::GenerationPlan& plan);
   void commit(WorkerId worker, Generation generation);

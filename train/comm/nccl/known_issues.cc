@@ -1,5 +1,8 @@
 #include "train/comm/nccl/known_issues.h"
 
+#include <algorithm>
+#include <iterator>
+
 namespace elastictrain::comm {
 namespace {
 
@@ -17,7 +20,13 @@ constexpr Issue kIssues[] = {
     {22809, 22809, "reported to crash on V100 (nccl#2159) and after a million collectives on DGX Spark (nccl#2213)"},
 };
 
+constexpr int kRasCrashes[] = {22602, 22707};
+
 }  // namespace
+
+bool nccl_ras_crashes(int version) {
+  return std::find(std::begin(kRasCrashes), std::end(kRasCrashes), version) != std::end(kRasCrashes);
+}
 
 std::vector<std::string> known_nccl_issues(int version) {
   std::vector<std::string> found;

@@ -10,4 +10,7 @@ namespace elastictrain::comm {
 // `version` as ncclGetVersion gives it: 22809 for 2.28.9.
 std::vector<std::string> known_nccl_issues(int version);
 
+// Whether its RAS service takes the process down.
+bool nccl_ras_crashes(int version);
+
 }  // namespace elastictrain::comm

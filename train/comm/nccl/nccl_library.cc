@@ -1,5 +1,8 @@
 #include "train/comm/nccl/nccl_library.h"
 
+#include <cstdlib>
+
+#include "train/comm/nccl/known_issues.h"
 #include "train/device/shared_library.h"
 
 namespace elastictrain::comm {
@@ -27,6 +30,7 @@ Result<const NcclLibrary*> open_once() {
     return Error{ErrorCode::kUnavailable, "NCCL at " + table.path + " is " + table.version_text() +
                                               "; a swap needs 2.18 or newer. Set ELASTICTRAIN_NCCL_LIBRARY to one"};
   }
+  if (nccl_ras_crashes(table.version)) ::setenv("NCCL_RAS_ENABLE", "0", 0);
   return &table;
 }
 

@@ -84,7 +84,8 @@ struct NcclLibrary {
   std::string path;
   int version = 0;  // 22809 for 2.28.9
 
-  // Opened by the first call; its outcome stays.
+  // Opened by the first call; its outcome stays. Where its RAS service is known to crash, that is switched off in this
+  // process unless the user has set NCCL_RAS_ENABLE.
   static Result<const NcclLibrary*> get();
 
   std::string version_text() const;

@@ -1,0 +1,93 @@
+#include "launcher/agent/ras_client.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "launcher/agent/ras_report.h"
+
+namespace elastictrain::launcher {
+namespace {
+
+constexpr std::size_t kMaxBytes = 256 << 10;
+// So that what was said by then still arrives in time.
+constexpr std::chrono::milliseconds kReserve{20};
+// The protocol's smallest limit for the answers of other processes.
+constexpr char kQuestion[] = "CLIENT PROTOCOL 2\nTIMEOUT 1\nVERBOSE STATUS\n";
+
+}  // namespace
+
+std::vector<std::string> explain_ras_answer(const RasAnswer& answer, std::chrono::milliseconds time_limit) {
+  if (!answer.connected) return {};
+  auto lines = explain_ras_report(answer.text);
+  const std::string limit = std::to_string(time_limit.count()) + " ms";
+  if (answer.text.empty()) {
+    lines.push_back("NCCL's RAS service gave no answer within " + limit);
+  } else if (lines.empty()) {
+    lines.push_back("what answers in the place of NCCL's RAS service is something else");
+  } else if (!answer.complete) {
+    lines.push_back("the report broke off: not all processes answered NCCL within " + limit);
+  }
+  return lines;
+}
+
+void RasClient::start(asio::io_context& io, std::vector<std::uint16_t> ports, std::chrono::milliseconds time_limit,
+                      Done done) {
+  std::make_shared<RasClient>(io, std::move(ports), std::move(done))->begin(time_limit);
+}
+
+void RasClient::begin(std::chrono::milliseconds time_limit) {
+  deadline_.expires_after(std::max(time_limit - kReserve, std::chrono::milliseconds(1)));
+  deadline_.async_wait([self = shared_from_this()](const asio::error_code& error) {
+    if (!error) self->finish();
+  });
+  patience_ = time_limit / 12;
+  try_next();
+}
+
+void RasClient::try_next() {
+  asio::error_code ignored;
+  socket_.close(ignored);
+  if (attempts_ == ports_.size()) return finish();
+  const std::size_t attempt = ++attempts_;
+  if (attempt < ports_.size()) {
+    silence_.expires_after(patience_);
+    silence_.async_wait([self = shared_from_this(), attempt](const asio::error_code& error) {
+      if (!error && self->done_ && self->attempts_ == attempt && self->answer_.text.empty()) self->try_next();
+    });
+  }
+  socket_.async_connect({asio::ip::address_v4::loopback(), ports_[attempt - 1]},
+                        [self = shared_from_this(), attempt](const asio::error_code& error) {
+                          if (!self->done_ || self->attempts_ != attempt) return;
+                          if (error) return self->try_next();
+                          self->connected(attempt);
+                        });
+}
+
+void RasClient::connected(std::size_t attempt) {
+  answer_.connected = true;
+  asio::async_write(socket_, asio::buffer(kQuestion, sizeof kQuestion - 1),
+                    [self = shared_from_this()](const asio::error_code&, std::size_t) {});
+  read(attempt);
+}
+
+void RasClient::read(std::size_t attempt) {
+  socket_.async_read_some(asio::buffer(block_),
+                          [self = shared_from_this(), attempt](const asio::error_code& error, std::size_t count) {
+                            if (!self->done_ || self->attempts_ != attempt) return;
+                            self->answer_.text.append(self->block_.data(), count);
+                            if (error && self->answer_.text.empty()) return self->try_next();
+                            self->answer_.complete = error == asio::error::eof;
+                            if (error || self->answer_.text.size() >= kMaxBytes) return self->finish();
+                            self->read(attempt);
+                          });
+}
+
+void RasClient::finish() {
+  deadline_.cancel();
+  silence_.cancel();
+  asio::error_code ignored;
+  socket_.close(ignored);
+  if (const Done done = std::exchange(done_, nullptr)) done(std::move(answer_));
+}
+
+}  // namespace elastictrain::launcher

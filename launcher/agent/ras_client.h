@@ -1,0 +1,60 @@
+// Purpose: asks NCCL's RAS service of this host for its report.
+//
+// Each process with a communicator has such a service, and each of them gathers from all: the first one that answers
+// will do. A port where nobody listens, and a process that takes the connection and stays silent (it is stopped), cost
+// little before the next one is tried.
+// Ownership: keeps itself alive until `done` has been called, once, within the time limit. Thread: the io_context's
+// thread, never blocked. Failure: in the answer.
+// Source: the text protocol of ncclras, NCCL 2.24 to 2.30 (src/ras/client.cc).
+#pragma once
+
+#include <array>
+#include <asio.hpp>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace elastictrain::launcher {
+
+struct RasAnswer {
+  bool connected = false;  // somebody listens at one of the ports
+  bool complete = false;   // the service has said all and closed the connection
+  std::string text;        // bounded
+};
+
+// The answer in plain words; nothing where no service runs.
+std::vector<std::string> explain_ras_answer(const RasAnswer& answer, std::chrono::milliseconds time_limit);
+
+class RasClient : public std::enable_shared_from_this<RasClient> {
+ public:
+  using Done = std::function<void(RasAnswer)>;
+
+  // `ports` of the loopback address, to be tried in this order.
+  static void start(asio::io_context& io, std::vector<std::uint16_t> ports, std::chrono::milliseconds time_limit,
+                    Done done);
+
+  RasClient(asio::io_context& io, std::vector<std::uint16_t> ports, Done done)
+      : socket_(io), deadline_(io), silence_(io), ports_(std::move(ports)), done_(std::move(done)) {}
+
+ private:
+  void begin(std::chrono::milliseconds time_limit);
+  void try_next();
+  void connected(std::size_t attempt);
+  void read(std::size_t attempt);
+  void finish();
+
+  asio::ip::tcp::socket socket_;
+  asio::steady_timer deadline_;
+  asio::steady_timer silence_;
+  std::chrono::milliseconds patience_{0};
+  std::vector<std::uint16_t> ports_;
+  std::size_t attempts_ = 0;
+  std::array<char, 4096> block_{};
+  RasAnswer answer_;
+  Done done_;
+};
+
+}  // namespace elastictrain::launcher

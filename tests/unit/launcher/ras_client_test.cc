@@ -1,0 +1,150 @@
+// Asking NCCL's RAS service: a listener that talks, one that is silent, one that says something else, and none.
+#include "launcher/agent/ras_client.h"
+
+#include <doctest/doctest.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <optional>
+#include <thread>
+
+#include "launcher/agent/reserved_port.h"
+
+namespace elastictrain::launcher {
+namespace {
+
+using asio::ip::tcp;
+using std::chrono::milliseconds;
+
+constexpr milliseconds kPatience{20'000};
+
+// Listens at a reserved port as NCCL does, with SO_REUSEPORT, and answers each connection with the same text.
+class Service {
+ public:
+  Service(asio::io_context& io, std::uint16_t port, std::string text, bool closes)
+      : acceptor_(io), text_(std::move(text)), closes_(closes) {
+    acceptor_.open(tcp::v4());
+    const int yes = 1;
+    REQUIRE(::setsockopt(acceptor_.native_handle(), SOL_SOCKET, SO_REUSEPORT, &yes, sizeof yes) == 0);
+    acceptor_.bind({asio::ip::address_v4::loopback(), port});
+    acceptor_.listen();
+    accept();
+  }
+  std::string heard;
+
+ private:
+  struct Talk {
+    explicit Talk(tcp::socket connection) : socket(std::move(connection)) {}
+    tcp::socket socket;
+    std::array<char, 256> block{};
+  };
+
+  void accept() {
+    acceptor_.async_accept([this](const asio::error_code& error, tcp::socket connection) {
+      if (error) return;
+      const auto talk = std::make_shared<Talk>(std::move(connection));
+      talks_.push_back(talk);
+      talk->socket.async_read_some(asio::buffer(talk->block), [this, talk](const asio::error_code&, std::size_t count) {
+        heard.append(talk->block.data(), count);
+        asio::async_write(talk->socket, asio::buffer(text_), [this, talk](const asio::error_code&, std::size_t) {
+          if (closes_) talk->socket.close();
+        });
+      });
+      accept();
+    });
+  }
+
+  tcp::acceptor acceptor_;
+  std::string text_;
+  bool closes_;
+  std::vector<std::shared_ptr<Talk>> talks_;
+};
+
+std::uint16_t reserve(std::vector<ReservedPort>& ports) {
+  auto port = ReservedPort::take();
+  REQUIRE(port.ok());
+  ports.push_back(std::move(*port));
+  return ports.back().number();
+}
+
+RasAnswer ask(asio::io_context& io, const std::vector<std::uint16_t>& ports, milliseconds limit) {
+  std::optional<RasAnswer> answer;
+  RasClient::start(io, ports, limit, [&](RasAnswer got) {
+    CHECK_FALSE(answer.has_value());
+    answer = std::move(got);
+    io.stop();
+  });
+  io.run_for(kPatience);
+  REQUIRE(answer.has_value());
+  return *answer;
+}
+
+TEST_CASE("a reserved port is nobody else's, and refuses until the program listens") {
+  std::vector<ReservedPort> ports;
+  for (int i = 0; i < 100; ++i) reserve(ports);
+  std::vector<std::uint16_t> numbers;
+  for (const auto& port : ports) numbers.push_back(port.number());
+  std::sort(numbers.begin(), numbers.end());
+  CHECK(std::adjacent_find(numbers.begin(), numbers.end()) == numbers.end());
+  asio::io_context io;
+  CHECK_FALSE(ask(io, {numbers[0], numbers[1]}, kPatience).connected);
+}
+
+TEST_CASE("the service is asked in its protocol, and its report is read to the end") {
+  asio::io_context io;
+  std::vector<ReservedPort> ports;
+  const auto unused = reserve(ports);
+  Service service(io, reserve(ports), "SERVER PROTOCOL 2\nOK\nNCCL version 2.28.9\n", true);
+  const RasAnswer answer = ask(io, {unused, ports[1].number()}, kPatience);
+  CHECK(answer.complete);
+  CHECK(answer.text.ends_with("NCCL version 2.28.9\n"));
+  CHECK(service.heard == "CLIENT PROTOCOL 2\nTIMEOUT 1\nVERBOSE STATUS\n");
+  CHECK(explain_ras_answer(answer, kPatience) == std::vector<std::string>{"NCCL 2.28.9 says:"});
+}
+
+TEST_CASE("who takes the connection and is silent is left for the next") {
+  asio::io_context io;
+  std::vector<ReservedPort> ports;
+  Service stopped(io, reserve(ports), "", false);
+  Service service(io, reserve(ports), "NCCL version 2.28.9\n", true);
+  const RasAnswer answer = ask(io, {ports[0].number(), ports[1].number()}, milliseconds(3'000));
+  CHECK(answer.complete);
+  CHECK(answer.text == "NCCL version 2.28.9\n");
+}
+
+TEST_CASE("silence of all ends by the limit and is told") {
+  asio::io_context io;
+  std::vector<ReservedPort> ports;
+  Service stopped(io, reserve(ports), "", false);
+  const RasAnswer answer = ask(io, {ports[0].number()}, milliseconds(200));
+  CHECK(answer.connected);
+  CHECK(explain_ras_answer(answer, milliseconds(200)) ==
+        std::vector<std::string>{"NCCL's RAS service gave no answer within 200 ms"});
+}
+
+TEST_CASE("a report that breaks off is told as far as it goes") {
+  asio::io_context io;
+  std::vector<ReservedPort> ports;
+  Service slow(io, reserve(ports), "NCCL version 2.28.9\n", false);
+  const auto lines = explain_ras_answer(ask(io, {ports[0].number()}, milliseconds(300)), milliseconds(300));
+  REQUIRE(lines.size() == 2);
+  CHECK(lines[1] == "the report broke off: not all processes answered NCCL within 300 ms");
+}
+
+TEST_CASE("something else at the port is told as that, and its bytes are bounded") {
+  asio::io_context io;
+  std::vector<ReservedPort> ports;
+  Service other(io, reserve(ports), std::string(2 << 20, 'x'), true);
+  const RasAnswer answer = ask(io, {ports[0].number()}, kPatience);
+  CHECK(answer.text.size() < (300 << 10));
+  CHECK(explain_ras_answer(answer, kPatience) ==
+        std::vector<std::string>{"what answers in the place of NCCL's RAS service is something else"});
+}
+
+TEST_CASE("where no service runs nothing is said") {
+  asio::io_context io;
+  CHECK(explain_ras_answer(ask(io, {}, kPatience), kPatience).empty());
+}
+
+}  // namespace
+}  // namespace elastictrain::launcher
