@@ -83,6 +83,7 @@ void add_commands(CLI::App& app, Invocation& invocation) {
   add_completion(app, invocation);
   add_agent(app, invocation);
   add_nccl_id(app, invocation);
+  add_accelerators(app, invocation);
 }
 
 std::unique_ptr<CLI::App> make_app(Invocation& invocation) {

@@ -125,6 +125,7 @@ void Supervisor::Impl::on(AgentId agent, protocol::AgentReport& message) {
 
 // Nobody asks an agent of a run for facts; an answer that nobody waits for changes nothing.
 void Supervisor::Impl::on(AgentId, protocol::HostFacts&) {}
+void Supervisor::Impl::on(AgentId, protocol::AcceleratorFacts&) {}
 
 void Supervisor::Impl::on(AgentId agent, protocol::HostNotice& message) {
   feed(core::HostNoticed{agent, std::move(message.reason)});

@@ -72,6 +72,7 @@ class Supervisor::Impl {
   void on(AgentId agent, protocol::FromWorker& message);
   void on(AgentId agent, protocol::AgentReport& message);
   void on(AgentId agent, protocol::HostFacts& message);
+  void on(AgentId agent, protocol::AcceleratorFacts& message);
   void on(AgentId agent, protocol::HostNotice& message);
   void on(AgentId agent, protocol::WorkerStacks& message);
   void on(AgentId agent, protocol::CollectivesAnswer& message);

@@ -97,9 +97,9 @@ std::string render_hosts(const std::vector<HostReport>& reports) {
     }
     const std::string sign = report.clock_difference_s < 0 ? "-" : "+";
     table.add_row({report.host, slots, std::to_string(report.cores), format_bytes(report.memory_bytes),
-                   report.gpus.empty() ? "none" : std::to_string(report.gpus.size()) + " x " + report.gpus.front(),
-                   report.binary_version, format_duration(report.start_s), format_duration(report.round_trip_s),
-                   sign + format_duration(std::abs(report.clock_difference_s)), report.connected_from, remark(report)});
+                   gpu_words(report), report.binary_version, format_duration(report.start_s),
+                   format_duration(report.round_trip_s), sign + format_duration(std::abs(report.clock_difference_s)),
+                   report.connected_from, remark(report)});
   }
   return table.render();
 }
@@ -135,7 +135,10 @@ int check_plan(const LoadedConfig& loaded, RunPlan plan) {
     std::cerr << "elastictrain check: " << reports.error().message << "\n";
     return reports.error().code == ErrorCode::kInvalid ? kExitConfig : kExitUnavailable;
   }
-  std::cout << render_hosts(*reports) << "\n" << render_gpus(loaded.config.network.interface);
+  std::cout << render_hosts(*reports) << "\n"
+            << render_networks(*reports) << "\n"
+            << render_gpus(*reports) << render_worker_settings(*reports, loaded.config.network.interface)
+            << render_differences(*reports);
   const bool all =
       std::all_of(reports->begin(), reports->end(), [](const HostReport& report) { return report.reached; });
   return all && !reports->empty() ? kExitSuccess : kExitUnavailable;

@@ -18,6 +18,8 @@ using Clock = std::chrono::steady_clock;
 
 // For agents to end after they were told to, before their processes are cleared away.
 constexpr std::chrono::milliseconds kGoodbye{3'000};
+// A driver takes seconds to wake its GPUs.
+constexpr std::uint64_t kLongestProbe_ms = 60'000;
 
 double seconds_between(Clock::time_point from, Clock::time_point to) {
   return std::chrono::duration<double>(to - from).count();
@@ -77,7 +79,8 @@ class HostCheck {
     bootstrap.key = key_;
     bootstrap.connect_timeout_ms = config_.launcher.connect_timeout_ms;
     bootstrap.heartbeat_ms = config_.timeouts.heartbeat_ms;
-    bootstrap.worker_dead_ms = config_.timeouts.worker_dead_ms;
+    // We say nothing while its driver wakes the GPUs.
+    bootstrap.worker_dead_ms = std::max(config_.timeouts.worker_dead_ms, config_.timeouts.start_ms);
     bootstrap.interface = config_.network.interface;
     launcher_->launch({id, host.name, std::move(bootstrap)});
   }
@@ -89,10 +92,11 @@ class HostCheck {
   }
 
   void received(transport::FrameConnection& connection, const std::string& body) {
-    const auto message = protocol::decode_body<protocol::AgentUp>(body);
+    auto message = protocol::decode_body<protocol::AgentUp>(body);
     if (!message.ok()) return;
     if (const auto* hello = std::get_if<protocol::AgentHello>(&*message)) return greet(connection, *hello);
     if (const auto* facts = std::get_if<protocol::HostFacts>(&*message)) return take_facts(connection, *facts);
+    if (auto* found = std::get_if<protocol::AcceleratorFacts>(&*message)) settle(connection, std::move(*found));
   }
 
   void greet(transport::FrameConnection& connection, const protocol::AgentHello& hello) {
@@ -106,25 +110,44 @@ class HostCheck {
     attempt.report.start_s = seconds_between(attempt.launched, Clock::now());
     attempt.asked = Clock::now();
     attempt.asked_wall_us = wall_clock_us();
-    connection.send(protocol::encode_frame(protocol::AgentDown(protocol::CheckHost{})));
+    connection.send(protocol::encode_frame(protocol::AgentDown(protocol::CheckHost{
+        plan_.program.environment, std::min<std::uint64_t>(config_.timeouts.start_ms / 2, kLongestProbe_ms)})));
+  }
+
+  Attempt* find(const transport::FrameConnection& connection) {
+    for (auto& [id, attempt] : attempts_) {
+      if (attempt.connection.get() == &connection && !attempt.settled) return &attempt;
+    }
+    return nullptr;
   }
 
   void take_facts(transport::FrameConnection& connection, const protocol::HostFacts& facts) {
-    for (auto& [id, attempt] : attempts_) {
-      if (attempt.connection.get() != &connection || attempt.settled) continue;
-      HostReport& report = attempt.report;
-      report.reached = true;
-      report.binary_version = facts.binary_version;
-      report.cores = facts.cores;
-      report.memory_bytes = facts.memory_bytes;
-      report.gpus = facts.gpus;
-      report.round_trip_s = seconds_between(attempt.asked, Clock::now());
-      const double middle_us = static_cast<double>(attempt.asked_wall_us) + report.round_trip_s * 5e5;
-      report.clock_difference_s = (static_cast<double>(facts.wall_clock_us) - middle_us) / 1e6;
-      connection.send(protocol::encode_frame(protocol::AgentDown(protocol::StopAgent{0})));
-      attempt.settled = true;
-      return look_whether_done();
-    }
+    Attempt* attempt = find(connection);
+    if (attempt == nullptr || attempt->report.reached) return;
+    HostReport& report = attempt->report;
+    report.reached = true;
+    report.binary_version = facts.binary_version;
+    report.cores = facts.cores;
+    report.memory_bytes = facts.memory_bytes;
+    report.gpus = facts.gpus;
+    report.kernel_driver = facts.kernel_driver;
+    report.interface = facts.interface;
+    report.addresses = facts.addresses;
+    report.interface_problem = facts.interface_problem;
+    report.nccl_interface = facts.nccl_interface;
+    report.accelerators.problem = "its agent did not say what programs there can load";
+    report.round_trip_s = seconds_between(attempt->asked, Clock::now());
+    const double middle_us = static_cast<double>(attempt->asked_wall_us) + report.round_trip_s * 5e5;
+    report.clock_difference_s = (static_cast<double>(facts.wall_clock_us) - middle_us) / 1e6;
+  }
+
+  void settle(transport::FrameConnection& connection, protocol::AcceleratorFacts found) {
+    Attempt* attempt = find(connection);
+    if (attempt == nullptr) return;
+    attempt->report.accelerators = std::move(found);
+    attempt->settled = true;
+    connection.send(protocol::encode_frame(protocol::AgentDown(protocol::StopAgent{0})));
+    look_whether_done();
   }
 
   void launch_ended(const launcher::LaunchEnded& ended) {
@@ -134,6 +157,7 @@ class HostCheck {
     attempt.ended = true;
     if (!attempt.settled) {
       attempt.settled = true;
+      attempt.report.reached = false;
       attempt.report.problem = ended.message.empty() ? "the agent ended before it was connected" : ended.message;
     }
     look_whether_done();
@@ -143,6 +167,7 @@ class HostCheck {
     for (auto& [id, attempt] : attempts_) {
       if (attempt.settled) continue;
       attempt.settled = true;
+      if (attempt.report.reached) continue;
       attempt.report.problem = "no answer within " + std::to_string(config_.timeouts.start_ms) + " ms";
     }
     look_whether_done();

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cli/commands/run_plan.h"
+#include "supervisor/protocol/message.h"
 
 namespace elastictrain::cli {
 
@@ -18,7 +19,13 @@ struct HostReport {
   std::string binary_version;
   std::uint32_t cores = 0;
   std::uint64_t memory_bytes = 0;
-  std::vector<std::string> gpus;
+  std::vector<std::string> gpus;  // in the kernel driver's list
+  std::string kernel_driver;
+  protocol::AcceleratorFacts accelerators;
+  std::string interface;               // that carries the data plane
+  std::vector<std::string> addresses;  // of the data plane
+  std::string interface_problem;
+  std::string nccl_interface;  // what workers find in NCCL_SOCKET_IFNAME
   std::string connected_from;
   double start_s = 0;  // from the launch until the agent is connected
   double round_trip_s = 0;

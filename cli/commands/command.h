@@ -33,6 +33,7 @@ void add_explain(CLI::App& app, Invocation& invocation);
 void add_worker(CLI::App& app, Invocation& invocation);
 void add_agent(CLI::App& app, Invocation& invocation);
 void add_nccl_id(CLI::App& app, Invocation& invocation);
+void add_accelerators(CLI::App& app, Invocation& invocation);
 void add_completion(CLI::App& app, Invocation& invocation);
 
 // Every subcommand, in the order of --help.

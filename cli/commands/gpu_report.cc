@@ -1,107 +1,188 @@
 #include "cli/commands/gpu_report.h"
 
+#include <algorithm>
 #include <cstdlib>
-#include <vector>
+#include <functional>
+#include <map>
 
 #include "cli/output/figures.h"
 #include "cli/output/table.h"
 #include "launcher/nccl_settings.h"
-#include "train/comm/mpi/mpi_library.h"
+#include "supervisor/protocol/codec.h"
 #include "train/comm/nccl/known_issues.h"
 #include "train/comm/nccl/nccl_library.h"
-#include "train/device/device.h"
-#include "train/device/kernel_module.h"
 
 namespace elastictrain::cli {
 namespace {
 
-std::string describe(const device::CudaLibrary& cuda, int ordinal) {
-  device::CudaDevice gpu = 0;
-  char name[128] = {};
-  char bus[32] = {};
-  std::size_t bytes = 0;
-  int major = 0;
-  int minor = 0;
-  if (cuda.device_get(&gpu, ordinal) != device::kCudaSuccess) return "does not answer";
-  cuda.device_name(name, sizeof name, gpu);
-  cuda.device_bus_id(bus, sizeof bus, gpu);
-  cuda.device_memory(&bytes, gpu);
-  cuda.device_attribute(&major, device::kAttributeMajor, gpu);
-  cuda.device_attribute(&minor, device::kAttributeMinor, gpu);
-  return std::string(name) + ", " + format_bytes(bytes) + ", architecture " + std::to_string(major) + "." +
-         std::to_string(minor) + ", at " + bus;
+using protocol::AcceleratorFacts;
+using Hosts = std::vector<const HostReport*>;
+
+std::string host_list(const Hosts& hosts) {
+  constexpr std::size_t kShown = 4;
+  std::string text;
+  for (std::size_t i = 0; i < std::min(hosts.size(), kShown); ++i) text += (i > 0 ? ", " : "") + hosts[i]->host;
+  return hosts.size() > kShown ? text + " and " + std::to_string(hosts.size() - kShown) + " more" : text;
 }
 
-// Pairs that go through the host's memory.
-std::string peer_access(const device::CudaLibrary& cuda, int count) {
-  std::string apart;
-  for (int from = 0; from < count; ++from) {
-    for (int to = from + 1; to < count; ++to) {
-      int can = 0;
-      cuda.can_access_peer(&can, from, to);
-      if (can == 0) apart += (apart.empty() ? "" : ", ") + std::to_string(from) + "-" + std::to_string(to);
+Hosts reached(const std::vector<HostReport>& reports) {
+  Hosts hosts;
+  for (const HostReport& report : reports) {
+    if (report.reached) hosts.push_back(&report);
+  }
+  return hosts;
+}
+
+// All that is shown of a group but where each GPU sits.
+std::string findings_of(const HostReport& report) {
+  AcceleratorFacts facts = report.accelerators;
+  for (auto& gpu : facts.gpus) gpu.bus_id.clear();
+  return protocol::encode_frame(protocol::AgentUp(facts)) + report.kernel_driver;
+}
+
+std::vector<Hosts> same_findings(const std::vector<HostReport>& reports) {
+  std::vector<Hosts> groups;
+  std::map<std::string, std::size_t> places;
+  for (const HostReport* report : reached(reports)) {
+    const auto [place, is_new] = places.try_emplace(findings_of(*report), groups.size());
+    if (is_new) groups.emplace_back();
+    groups[place->second].push_back(report);
+  }
+  return groups;
+}
+
+void add_driver(Table& table, const HostReport& report) {
+  const AcceleratorFacts& facts = report.accelerators;
+  const std::string kernel = report.kernel_driver.empty() ? "" : ", kernel driver " + report.kernel_driver;
+  if (!facts.driver.empty()) table.add_row({"driver", facts.driver + kernel});
+  if (!facts.driver_problem.empty()) table.add_row({"driver", facts.driver_problem + kernel});
+}
+
+void add_gpus(Table& table, const AcceleratorFacts& facts, bool one_host) {
+  for (std::size_t i = 0; i < facts.gpus.size(); ++i) {
+    const protocol::GpuFacts& gpu = facts.gpus[i];
+    table.add_row({"GPU " + std::to_string(i), gpu.name + ", " + format_bytes(gpu.memory_bytes) + ", architecture " +
+                                                   std::to_string(gpu.major) + "." + std::to_string(gpu.minor) +
+                                                   (one_host ? ", at " + gpu.bus_id : "")});
+  }
+  if (!facts.peer_access.empty()) table.add_row({"peer access", facts.peer_access});
+}
+
+std::string nccl_words(const AcceleratorFacts& facts) {
+  return facts.nccl_version == 0 ? "absent" : comm::nccl_version_text(static_cast<int>(facts.nccl_version));
+}
+
+void add_libraries(Table& table, const AcceleratorFacts& facts) {
+  table.add_row({"NVRTC", facts.nvrtc_problem.empty() ? "found" : facts.nvrtc_problem});
+  table.add_row({"cuBLAS", facts.cublas.empty() ? facts.cublas_problem : facts.cublas});
+  table.add_row({"NCCL", facts.nccl.empty() ? facts.nccl_problem : nccl_words(facts) + ", " + facts.nccl});
+  if (!facts.nccl.empty()) {
+    for (const auto& issue : comm::known_nccl_issues(static_cast<int>(facts.nccl_version))) {
+      table.add_row({"known", issue});
     }
   }
-  return apart.empty() ? "every pair" : "not between " + apart + "; those copy through the host";
+  table.add_row({"MPI", facts.mpi.empty() ? facts.mpi_problem : facts.mpi});
 }
 
-void add_devices(Table& table, const device::CudaLibrary& cuda) {
-  int version = 0;
-  cuda.driver_version(&version);
-  table.add_row({"driver", "CUDA " + std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10) + ", " +
-                               cuda.path});
-  const auto count = device::Device::count();
-  if (!count) return table.add_row({"GPUs", count.error().message});
-  for (int i = 0; i < *count; ++i) table.add_row({"GPU " + std::to_string(i), describe(cuda, i)});
-  if (*count > 1) table.add_row({"peer access", peer_access(cuda, *count)});
+std::string render_group(const Hosts& hosts) {
+  const HostReport& report = *hosts.front();
+  const std::string title = "GPUs of " + host_list(hosts) + ", and what programs there can load\n";
+  if (!report.accelerators.problem.empty()) return title + "unknown: " + report.accelerators.problem + "\n";
+  Table table({{"what"}, {"found"}});
+  add_driver(table, report);
+  add_gpus(table, report.accelerators, hosts.size() == 1);
+  add_libraries(table, report.accelerators);
+  return title + table.render();
 }
 
-void add_nccl(Table& table) {
-  const auto nccl = comm::NcclLibrary::get();
-  if (!nccl) return table.add_row({"NCCL", nccl.error().message});
-  table.add_row({"NCCL", (*nccl)->version_text() + ", " + (*nccl)->path});
-  for (const std::string& issue : comm::known_nccl_issues((*nccl)->version)) table.add_row({"known", issue});
-}
-
-void add_mpi(Table& table) {
-  const auto mpi = comm::MpiLibrary::open();
-  table.add_row({"MPI", mpi.ok() ? (*mpi)->version() + "; runs do not use it yet" : mpi.error().message});
-}
-
-// Before the driver is opened: that sets what it needs in this process, too.
-std::vector<std::string> workers_get(const std::string& interface) {
-  std::vector<std::string> lines;
-  for (const auto& setting : launcher::nccl_settings(interface, "127.0.0.1:<a port of its own>")) {
-    const char* present = std::getenv(setting.name.c_str());
-    const std::string value = present != nullptr ? std::string(present) + " (yours)" : setting.value;
-    lines.push_back(setting.name + "=" + value + ": " + setting.reason);
-  }
-  return lines;
-}
-
-void add_settings(Table& table, const std::vector<std::string>& settings) {
-  for (const std::string& setting : settings) table.add_row({"workers get", setting});
-  const char* blocking = std::getenv("CUDA_LAUNCH_BLOCKING");
-  if (blocking != nullptr && std::string(blocking) == "1") {
-    table.add_row(
-        {"warning", "CUDA_LAUNCH_BLOCKING=1 makes a build beside training wait forever (nccl#750); unset it"});
-  }
+// "NCCL: 2.28.9 on a, b; 2.27.3 on c", or nothing where all are the same.
+std::string difference(const Hosts& hosts, const std::string& what, const std::string& consequence,
+                       const std::function<std::string(const HostReport&)>& value_of) {
+  std::map<std::string, Hosts> by_value;
+  for (const HostReport* report : hosts) by_value[value_of(*report)].push_back(report);
+  if (by_value.size() < 2) return "";
+  std::string text;
+  for (const auto& [value, with_it] : by_value)
+    text += (text.empty() ? "" : "; ") + value + " on " + host_list(with_it);
+  return "warning: " + what + " differs: " + text + ". " + consequence + "\n";
 }
 
 }  // namespace
 
-std::string render_gpus(const std::string& interface) {
-  Table table({{"GPUs of this machine, and what programs there can load"}, {""}});
-  const auto settings = workers_get(interface);
-  const auto cuda = device::CudaLibrary::get();
-  if (cuda) add_devices(table, **cuda);
-  if (!cuda) table.add_row({"driver", cuda.error().message});
-  const auto compiler = device::find_kernel_compiler();
-  table.add_row({"NVRTC", compiler.ok() ? "found" : compiler.error().message});
-  add_nccl(table);
-  add_mpi(table);
-  if (cuda) add_settings(table, settings);
+std::string gpu_words(const HostReport& report) {
+  std::vector<std::string> models = report.gpus;
+  if (models.empty()) {
+    for (const auto& gpu : report.accelerators.gpus) models.push_back(gpu.name);
+  }
+  std::map<std::string, int> counts;
+  for (const auto& model : models) ++counts[model];
+  std::string text;
+  for (const auto& [model, count] : counts) text += (text.empty() ? "" : ", ") + std::to_string(count) + " x " + model;
+  return text.empty() ? "none" : text;
+}
+
+std::string render_gpus(const std::vector<HostReport>& reports) {
+  std::string text;
+  for (const Hosts& hosts : same_findings(reports)) text += (text.empty() ? "" : "\n") + render_group(hosts);
+  return text;
+}
+
+std::string render_networks(const std::vector<HostReport>& reports) {
+  Table table({{"host"}, {"interface"}, {"addresses of the data plane"}, {"NCCL_SOCKET_IFNAME"}});
+  for (const HostReport* report : reached(reports)) {
+    std::string addresses;
+    for (const auto& address : report->addresses) addresses += (addresses.empty() ? "" : ", ") + address;
+    table.add_row({report->host, report->interface.empty() ? "-" : report->interface,
+                   report->interface_problem.empty() ? addresses : report->interface_problem,
+                   report->nccl_interface.empty() ? "not set: NCCL chooses" : report->nccl_interface});
+  }
   return table.render();
+}
+
+std::string render_differences(const std::vector<HostReport>& reports) {
+  Hosts known;
+  Hosts with_gpus;
+  Hosts without;
+  for (const HostReport* report : reached(reports)) {
+    if (!report->accelerators.problem.empty()) continue;
+    known.push_back(report);
+    (report->accelerators.gpus.empty() ? without : with_gpus).push_back(report);
+  }
+  std::string text;
+  if (!with_gpus.empty() && !without.empty()) {
+    text += "warning: no GPU on " + host_list(without) + ", but on " + host_list(with_gpus) +
+            ". Workers with and without a GPU cannot sum with one another\n";
+  }
+  text += difference(with_gpus, "NCCL", "Different versions cannot form one communicator",
+                     [](const HostReport& report) { return nccl_words(report.accelerators); });
+  text += difference(with_gpus, "the driver", "What was built for the newer one may not start on the older one",
+                     [](const HostReport& report) {
+                       const std::string& driver = report.accelerators.driver;
+                       const std::string cuda = driver.substr(0, driver.find(','));
+                       return report.kernel_driver.empty() ? cuda : cuda + " (" + report.kernel_driver + ")";
+                     });
+  text += difference(with_gpus, "the GPU", "The slowest one sets the pace unless shares are uneven", gpu_words);
+  text += difference(with_gpus, "cuBLAS", "The built-in trainer needs it on all hosts",
+                     [](const HostReport& report) { return report.accelerators.cublas.empty() ? "absent" : "found"; });
+  return text;
+}
+
+std::string render_worker_settings(const std::vector<HostReport>& reports, const std::string& interface) {
+  const bool any_gpu = std::any_of(reports.begin(), reports.end(),
+                                   [](const HostReport& report) { return !report.accelerators.gpus.empty(); });
+  if (!any_gpu) return "";
+  Table table({{"workers get"}, {"because"}});
+  for (const auto& setting : launcher::nccl_settings(interface, "127.0.0.1:<a port of its own>")) {
+    const char* present = std::getenv(setting.name.c_str());
+    const std::string value = present != nullptr ? std::string(present) + " (yours)" : setting.value;
+    table.add_row({setting.name + "=" + value, setting.reason});
+  }
+  const char* blocking = std::getenv("CUDA_LAUNCH_BLOCKING");
+  if (blocking != nullptr && std::string(blocking) == "1") {
+    table.add_row(
+        {"warning: CUDA_LAUNCH_BLOCKING=1", "makes a build beside training wait forever (nccl#750); unset it"});
+  }
+  return "\n" + table.render();
 }
 
 }  // namespace elastictrain::cli

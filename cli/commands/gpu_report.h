@@ -1,12 +1,28 @@
-// Purpose: what `check` says of the GPUs of the machine that it runs on: driver, devices, who reaches whom, compiler of
-// kernels, NCCL with what is known of its version, and what workers are told about it. Loads what it finds.
+// Purpose: what `check` says of the GPUs of all hosts: driver, devices, who reaches whom, what can be loaded and what
+// is known of it, which network workers use, and where hosts differ, because a mixed NCCL does not work.
 #pragma once
 
 #include <string>
+#include <vector>
+
+#include "cli/commands/check_hosts.h"
 
 namespace elastictrain::cli {
 
-// `interface`: the run's network interface, or empty. Lines for people.
-std::string render_gpus(const std::string& interface);
+// Hosts with the same findings are told once. Lines for people; hosts that were not reached are left out.
+std::string render_gpus(const std::vector<HostReport>& reports);
+
+// One line for each host.
+std::string render_networks(const std::vector<HostReport>& reports);
+
+// A warning for each thing in which the hosts differ; empty where all are the same.
+std::string render_differences(const std::vector<HostReport>& reports);
+
+// "4 x NVIDIA H100", "2 x A, 1 x B" or "none".
+std::string gpu_words(const HostReport& report);
+
+// What workers get for NCCL and CUDA, unless the user has set it in the environment of this process; empty where no
+// host has a GPU.
+std::string render_worker_settings(const std::vector<HostReport>& reports, const std::string& interface);
 
 }  // namespace elastictrain::cli

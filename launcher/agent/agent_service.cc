@@ -8,6 +8,7 @@
 #include <random>
 #include <utility>
 
+#include "launcher/agent/accelerator_probe.h"
 #include "launcher/agent/host_facts.h"
 #include "launcher/agent/null_streams.h"
 #include "launcher/agent/ras_client.h"
@@ -198,8 +199,20 @@ void AgentService::on(const SupervisorHeartbeat& heartbeat) {
   for (Ended& ended : ended_) ended.record.acknowledged(heartbeat.heard_report);
 }
 
-void AgentService::on(const CheckHost&) {
-  link_.send(host_facts());
+void AgentService::on(const CheckHost& order) {
+  HostFacts facts = host_facts();
+  if (const auto addresses = data_addresses()) {
+    facts.addresses = *addresses;
+    facts.interface = interface_of(addresses->front());
+  } else {
+    facts.interface_problem = addresses.error().message;
+  }
+  facts.nccl_interface =
+      value_of(with_nccl_settings(merge_environment(own_environment(), order.environment), bootstrap_.interface, ""),
+               "NCCL_SOCKET_IFNAME");
+  link_.send(facts);
+  probe_accelerators(io_, self_path_, order.environment, Milliseconds(order.time_limit_ms),
+                     [this](AcceleratorFacts found) { link_.send(found); });
 }
 
 void AgentService::on(const CaptureStacks& order) {
@@ -258,10 +271,15 @@ Status AgentService::spawn(SpawnWorker& order) {
   return {};
 }
 
+// Where nobody chose an interface, the one that leads to the supervisor.
+Result<std::vector<std::string>> AgentService::data_addresses() const {
+  if (bootstrap_.interface.empty()) return std::vector<std::string>{link_.local_address()};
+  return interface_addresses(bootstrap_.interface);
+}
+
 Result<std::vector<std::string>> AgentService::environment_for(const SpawnWorker& order,
                                                                const ReservedPort& ras) const {
-  Result<std::vector<std::string>> addresses(std::vector<std::string>{link_.local_address()});
-  if (!bootstrap_.interface.empty()) addresses = interface_addresses(bootstrap_.interface);
+  const auto addresses = data_addresses();
   if (!addresses) return addresses.error();
   const std::string name = to_string(order.worker);
   auto base = pool_ ? own_environment() : without_mpi_place(own_environment());

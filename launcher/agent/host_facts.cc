@@ -50,6 +50,15 @@ std::vector<std::string> gpu_models() {
   return models;
 }
 
+// "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue Mar  5 …"
+std::string kernel_driver() {
+  std::ifstream file("/proc/driver/nvidia/version");
+  for (std::string word; file >> word;) {
+    if (word.find('.') != std::string::npos && word.find_first_not_of("0123456789.") == std::string::npos) return word;
+  }
+  return {};
+}
+
 bool is_link_local(const sockaddr* address) {
   if (address->sa_family != AF_INET6) return false;
   return IN6_IS_ADDR_LINKLOCAL(&reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr);
@@ -81,10 +90,23 @@ protocol::HostFacts host_facts() {
   facts.cores = usable_cores();
   facts.memory_bytes = memory_bytes();
   facts.gpus = gpu_models();
+  facts.kernel_driver = kernel_driver();
   facts.wall_clock_us =
       std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::system_clock::now().time_since_epoch())
           .count();
   return facts;
+}
+
+std::string interface_of(const std::string& address) {
+  ifaddrs* list = nullptr;
+  if (::getifaddrs(&list) != 0) return {};
+  const std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> owner(list, ::freeifaddrs);
+  for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
+    const sockaddr* own = entry->ifa_addr;
+    if (own == nullptr || (own->sa_family != AF_INET && own->sa_family != AF_INET6)) continue;
+    if (numeric(own) == address) return entry->ifa_name;
+  }
+  return {};
 }
 
 Result<std::vector<std::string>> interface_addresses(const std::string& interface) {

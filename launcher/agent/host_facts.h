@@ -11,7 +11,11 @@
 namespace elastictrain::launcher {
 
 std::string host_name();
+// All but the network and what needs a vendor's library.
 protocol::HostFacts host_facts();
+
+// The name of the interface that has this numeric address; empty where none has it.
+std::string interface_of(const std::string& address);
 
 // The numeric addresses of an interface, IPv4 first; an error names the interfaces that there are.
 Result<std::vector<std::string>> interface_addresses(const std::string& interface);

@@ -370,13 +370,44 @@ struct AgentReport {
   std::vector<WorkerPulse> workers;
 };
 
-// Answer to CheckHost: what `elastictrain check` prints about a host.
+struct GpuFacts {
+  std::string name;
+  std::uint64_t memory_bytes = 0;
+  std::uint32_t major = 0;  // of its compute capability
+  std::uint32_t minor = 0;
+  std::string bus_id;
+};
+
+// Second answer to CheckHost, when it is known: what programs of the host can load and use in a worker's environment. A
+// problem says why something is not to be had; it is empty where it is.
+struct AcceleratorFacts {
+  std::string problem;  // why nothing could be found out
+  std::string driver;   // "CUDA 13.0, /usr/lib/libcuda.so.1"
+  std::string driver_problem;
+  std::vector<GpuFacts> gpus;
+  std::string peer_access;  // between GPUs, where there are several
+  std::string nvrtc_problem;
+  std::string cublas;  // where it lies
+  std::string cublas_problem;
+  std::uint32_t nccl_version = 0;  // 22809 for 2.28.9
+  std::string nccl;                // where it lies
+  std::string nccl_problem;
+  std::string mpi;
+  std::string mpi_problem;
+};
+
+// First answer to CheckHost, at once: what `elastictrain check` prints about a host.
 struct HostFacts {
   std::string binary_version;
   std::uint32_t cores = 0;
   std::uint64_t memory_bytes = 0;
-  std::vector<std::string> gpus;
+  std::vector<std::string> gpus;  // in the kernel driver's list
   std::int64_t wall_clock_us = 0;
+  std::string kernel_driver;           // version of the GPUs' kernel driver
+  std::string interface;               // that carries the data plane
+  std::vector<std::string> addresses;  // of the data plane
+  std::string interface_problem;
+  std::string nccl_interface;  // what workers find in NCCL_SOCKET_IFNAME
 };
 
 // This host is about to go away (its probe says so, or the agent got TERM): its workers should leave.
@@ -396,7 +427,7 @@ struct CollectivesAnswer {
 };
 
 using AgentUp = std::variant<AgentHello, WorkerSpawned, WorkerSpawnFailed, WorkerExited, WorkerOutput, FromWorker,
-                             AgentReport, HostFacts, HostNotice, WorkerStacks, CollectivesAnswer>;
+                             AgentReport, HostFacts, HostNotice, WorkerStacks, CollectivesAnswer, AcceleratorFacts>;
 
 struct SpawnWorker {
   WorkerId worker;
@@ -427,7 +458,12 @@ struct SupervisorHeartbeat {
   std::uint64_t sequence = 0;
   std::uint64_t heard_report = 0;
 };
-struct CheckHost {};
+// Workers would find `environment` added to the agent's own. Answered by HostFacts, and by AcceleratorFacts within
+// `time_limit_ms`.
+struct CheckHost {
+  std::vector<std::string> environment;
+  std::uint64_t time_limit_ms = 0;
+};
 // Answered by WorkerStacks within `time_limit_ms`, whatever could be had until then.
 struct CaptureStacks {
   WorkerId worker;

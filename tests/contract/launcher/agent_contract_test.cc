@@ -28,8 +28,19 @@ TEST_CASE("an agent presents itself and its reports prove that it lives") {
   REQUIRE(lab.supervisor.await<AgentReport>(0, 3));
   const auto reports = lab.supervisor.all<AgentReport>(0);
   CHECK(reports[1].sequence == reports[0].sequence + 1);
-  lab.supervisor.send(0, CheckHost{});
-  CHECK(lab.supervisor.await<HostFacts>(0));
+}
+
+TEST_CASE("what an agent's host is comes at once, what its GPUs are when that is known") {
+  Lab lab;
+  lab.supervisor.send(0, CheckHost{{"NCCL_SOCKET_IFNAME=ib0"}, 20'000});
+  REQUIRE(lab.supervisor.await<AcceleratorFacts>(0));
+  const auto facts = lab.supervisor.all<HostFacts>(0).at(0);
+  CHECK(facts.cores > 0);
+  CHECK(facts.addresses == std::vector<std::string>{"127.0.0.1"});
+  CHECK(facts.interface == "lo");
+  CHECK(facts.nccl_interface == "ib0");
+  const auto found = lab.supervisor.all<AcceleratorFacts>(0).at(0);
+  CHECK(found.problem == "the process that looks for GPUs ended with exit status 64");  // of this test's agent
 }
 
 // A process of the same user that binds the worker's port as NCCL does.

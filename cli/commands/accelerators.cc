@@ -1,0 +1,111 @@
+// `elastictrain accelerators`: what find_accelerators() found, as one line for the agent that started it; not for
+// people.
+#include "cli/commands/accelerators.h"
+
+#include <unistd.h>
+
+#include <cstdio>
+
+#include "cli/commands/command.h"
+#include "cli/exit_code.h"
+#include "launcher/agent/accelerator_probe.h"
+#include "train/comm/mpi/mpi_library.h"
+#include "train/comm/nccl/nccl_library.h"
+#include "train/device/cublas_library.h"
+#include "train/device/device.h"
+#include "train/device/kernel_module.h"
+
+namespace elastictrain::cli {
+namespace {
+
+using device::CudaLibrary;
+using protocol::AcceleratorFacts;
+
+protocol::GpuFacts describe(const CudaLibrary& cuda, int ordinal) {
+  device::CudaDevice gpu = 0;
+  if (cuda.device_get(&gpu, ordinal) != device::kCudaSuccess) return {.name = "does not answer"};
+  char name[128] = {};
+  char bus[32] = {};
+  std::size_t bytes = 0;
+  int major = 0;
+  int minor = 0;
+  cuda.device_name(name, sizeof name, gpu);
+  cuda.device_bus_id(bus, sizeof bus, gpu);
+  cuda.device_memory(&bytes, gpu);
+  cuda.device_attribute(&major, device::kAttributeMajor, gpu);
+  cuda.device_attribute(&minor, device::kAttributeMinor, gpu);
+  return {name, bytes, static_cast<std::uint32_t>(major), static_cast<std::uint32_t>(minor), bus};
+}
+
+// Pairs that go through the host's memory.
+std::string peer_access(const CudaLibrary& cuda, int count) {
+  std::string apart;
+  for (int from = 0; from < count; ++from) {
+    for (int to = from + 1; to < count; ++to) {
+      int can = 0;
+      cuda.can_access_peer(&can, from, to);
+      if (can == 0) apart += (apart.empty() ? "" : ", ") + std::to_string(from) + "-" + std::to_string(to);
+    }
+  }
+  return apart.empty() ? "every pair" : "not between " + apart + "; those copy through the host";
+}
+
+void find_gpus(AcceleratorFacts& facts) {
+  const auto cuda = CudaLibrary::get();
+  if (!cuda) {
+    facts.driver_problem = cuda.error().message;
+    return;
+  }
+  int version = 0;
+  (*cuda)->driver_version(&version);
+  facts.driver =
+      "CUDA " + std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10) + ", " + (*cuda)->path;
+  const auto count = device::Device::count();
+  if (!count) {
+    facts.driver_problem = count.error().message;
+    return;
+  }
+  for (int i = 0; i < *count; ++i) facts.gpus.push_back(describe(**cuda, i));
+  if (*count > 1) facts.peer_access = peer_access(**cuda, *count);
+}
+
+void find_nccl(AcceleratorFacts& facts) {
+  const auto nccl = comm::NcclLibrary::get();
+  if (!nccl) {
+    facts.nccl_problem = nccl.error().message;
+    return;
+  }
+  facts.nccl = (*nccl)->path;
+  facts.nccl_version = static_cast<std::uint32_t>((*nccl)->version);
+}
+
+}  // namespace
+
+AcceleratorFacts find_accelerators() {
+  AcceleratorFacts facts;
+  find_gpus(facts);
+  find_nccl(facts);
+  if (const auto compiler = device::find_kernel_compiler(); !compiler.ok()) {
+    facts.nvrtc_problem = compiler.error().message;
+  }
+  const auto cublas = device::CublasLibrary::get();
+  (cublas ? facts.cublas : facts.cublas_problem) = cublas ? (*cublas)->path : cublas.error().message;
+  const auto mpi = comm::MpiLibrary::open();
+  (mpi.ok() ? facts.mpi : facts.mpi_problem) = mpi.ok() ? (*mpi)->version() : mpi.error().message;
+  return facts;
+}
+
+void add_accelerators(CLI::App& app, Invocation& invocation) {
+  CLI::App* command = app.add_subcommand(launcher::kAcceleratorsCommand, "what GPUs there are; started by agents");
+  command->group("");
+  command->final_callback([&invocation] {
+    invocation.action = []() -> int {
+      std::printf("\n%s\n", launcher::accelerator_line(find_accelerators()).c_str());
+      std::fflush(stdout);
+      // Not exit(): a vendor's library that fails while it is unloaded has nothing to say about what it can do.
+      ::_exit(kExitSuccess);
+    };
+  });
+}
+
+}  // namespace elastictrain::cli
