@@ -349,12 +349,16 @@ STANDIN_API int cuEventRecord(void* handle, void* stream) {
     const std::lock_guard lock(event.mutex);
     event.mark = mark;
   }
-  return put(stream, [mark] {
+  const auto reach = [mark] {
     const std::lock_guard lock(mark->mutex);
     mark->reached = true;
     mark->time = Clock::now();
     mark->changed.notify_all();
-  });
+  };
+  const auto held = find(stream);
+  if (state().fault != 0 || !held || !held->idle()) return put(stream, reach);
+  reach();  // when a thread gets around to it says nothing of a device
+  return 0;
 }
 namespace {
 std::shared_ptr<Mark> mark_of(void* handle) {

@@ -42,6 +42,13 @@ const DeviceSide::Marks& DeviceSide::mark(std::size_t index) {
   return marks_[index];
 }
 
+// Not every sum is a device's; what an earlier one left behind comes before the gradient.
+std::optional<DeviceTimes::Time> DeviceSide::sum_time(std::size_t index) {
+  const auto& [input, sum] = mark(index);
+  const auto took = sum.seconds_since(input);
+  return took && *took >= 0 ? times_->of(sum) : std::nullopt;
+}
+
 Status DeviceSide::await_input(std::size_t index) {
   const device::Device::Scope scope(*device_);
   const device::Event& ready = mark(index).input;

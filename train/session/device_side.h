@@ -41,7 +41,7 @@ class DeviceSide {
   void* end_mark(std::size_t index) { return mark(index).sum.handle(); }
   // When the gradient of that bucket was there, and its sum, as DeviceTimes says it.
   std::optional<DeviceTimes::Time> input_time(std::size_t index) { return times_->of(mark(index).input); }
-  std::optional<DeviceTimes::Time> sum_time(std::size_t index) { return times_->of(mark(index).sum); }
+  std::optional<DeviceTimes::Time> sum_time(std::size_t index);
   Status fill_zero(float* data, std::size_t count, void* stream);
   // Memory for the copy of a step's bucket `index`, kept from step to step.
   Result<float*> keep(std::size_t index, std::size_t count);

@@ -1,5 +1,6 @@
 #include "train/session/device_times.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace elastictrain::session {
@@ -20,8 +21,8 @@ Status DeviceTimes::step_begins(Time now) {
 std::optional<DeviceTimes::Time> DeviceTimes::of(const device::Event& mark) const {
   if (begin_.query() != device::kCudaSuccess || mark.query() != device::kCudaSuccess) return std::nullopt;
   const auto seconds = mark.seconds_since(begin_);
-  if (!seconds || *seconds < 0) return std::nullopt;
-  const std::chrono::duration<double> since(*seconds);
+  if (!seconds) return std::nullopt;
+  const std::chrono::duration<double> since(std::max(0.0, *seconds));
   return began_ + std::chrono::duration_cast<Time::duration>(since);
 }
 

@@ -22,7 +22,7 @@ class DeviceTimes {
 
   // In a stream of its own: in the program's the mark would wait for what that still holds of the step before.
   Status step_begins(Time now);
-  // Of a mark with time that was set in this step. Nothing: it is not reached, or it is an earlier step's.
+  // Of a mark with time that was set in this step; at the earliest its begin. Nothing: it is not known to be reached.
   std::optional<Time> of(const device::Event& mark) const;
 
  private:
