@@ -80,7 +80,8 @@ TEST_CASE("a build that never ends ends at its deadline, is aborted and leaves n
   const auto before = counters();
   {
     const Faults faults("stall-init");
-    const auto all = build_all(world, 1, [](auto) { return options_until(milliseconds(100)); });
+    const auto options = options_until(seconds(1));  // which both builds begin in
+    const auto all = build_all(world, 1, [&](auto) { return options; });
     for (const auto& outcome : all) {
       REQUIRE_FALSE(outcome.status.ok());
       CHECK(outcome.status.error().code == ErrorCode::kTimeout);

@@ -201,6 +201,11 @@ void DevicePlane::stop() {
   ending->await_end();
 }
 
+void DevicePlane::drain() {
+  const auto ending = comm();
+  if (ending && ending->await_end()) ending->drain();
+}
+
 void DevicePlane::drop() {
   std::shared_ptr<NcclComm> comm;
   {

@@ -47,9 +47,12 @@ class DevicePlane {
 
   void request_abort() noexcept;
   bool aborted() const { return aborted_; }
-  // Ends NCCL's work on this device, so that the caller's memory is its own again.
+  // Ends NCCL's work on this device.
   void stop();
-  // The same for a build that is given up; another one can be begun.
+  // After stop(), once what the caller's stream holds is done: until the caller's memory is its own again. Does not
+  // wait for what could not be stopped.
+  void drain();
+  // For a build that is given up; another one can be begun.
   void drop();
   // In good order, in the background.
   void close(std::unique_ptr<Communicator> host_plane);

@@ -19,6 +19,7 @@
 
 #include "train/comm/communicator.h"
 #include "train/comm/nccl/nccl_library.h"
+#include "train/comm/nccl/turn.h"
 #include "train/device/stream.h"
 
 namespace elastictrain::comm {
@@ -66,6 +67,8 @@ class NcclComm : public std::enable_shared_from_this<NcclComm> {
   void abort() noexcept;
   // After one of them: true when the device has let go, false at the abort's deadline.
   bool await_end();
+  // After await_end(), for what the caller has put behind NCCL's work, which may still read the caller's memory.
+  void drain() { (void)stream_.synchronize(); }
   // Waits in the background until all ranks have said goodbye over `host_plane`, then closes in good order; aborts if
   // they do not, or one of them has been shrunk from it. Takes the host plane with it.
   void close(std::unique_ptr<Communicator> host_plane) noexcept;
@@ -101,7 +104,7 @@ class NcclComm : public std::enable_shared_from_this<NcclComm> {
   const std::shared_ptr<device::Device> device_;
   const NcclInit init_;
   device::Stream stream_;
-  std::timed_mutex inside_;
+  Turn inside_;
   NcclHandle handle_ = nullptr;
   std::shared_ptr<NcclComm> parent_;      // until this one is made
   std::shared_ptr<Shrinking> shrinking_;  // this one from its parent

@@ -134,6 +134,7 @@ Status NcclCommunicator::all_reduce_device(const DeviceReduce& reduce, ReduceSta
   if (!status) {
     const auto settled = settle(status);
     if (auto kept = prepared_.synchronize(); !kept) return kept;
+    if (plane_) plane_->drain();
     return settled;
   }
   used_.store(true, std::memory_order_relaxed);
@@ -278,7 +279,9 @@ class Build {
   Error told(const Error& error) {
     host_.abort();
     if (cancel_.cancelled()) return {ErrorCode::kAborted, "the build was cancelled"};
-    if (guard_.fired()) return {ErrorCode::kTimeout, "NCCL was not built by the deadline: " + error.message};
+    // Another rank's guard may have looked at the same deadline a little earlier.
+    if (guard_.fired() || steady_clock::now() > options_.deadline)
+      return {ErrorCode::kTimeout, "NCCL was not built by the deadline: " + error.message};
     return error;
   }
 
