@@ -9,6 +9,7 @@
 #include "cli/commands/check_hosts.h"
 #include "cli/commands/command.h"
 #include "cli/commands/gpu_report.h"
+#include "cli/commands/mpi_plan.h"
 #include "cli/commands/run_flags.h"
 #include "cli/commands/run_parts.h"
 #include "cli/config/contradictions.h"
@@ -28,6 +29,7 @@ constexpr double kClockLimit_s = 1.0;
 bool is_shown(const RunConfig& config, const RunPlan& plan, const KeySpec& key) {
   if (key.name.starts_with("trainer.")) return config.use_trainer;
   if (key.name.starts_with("launcher.ssh") || key.name == "launcher.copy_binary") return !plan.all_local;
+  if (key.name == "launcher.mpi_command") return plan.mpi_tool.has_value();
   return true;
 }
 
@@ -104,6 +106,12 @@ std::string render_hosts(const std::vector<HostReport>& reports) {
   return table.render();
 }
 
+std::string render_mpi(const RunConfig& config, const RunPlan& plan) {
+  asio::io_context io;
+  const auto launcher = make_launcher(io, config, plan, [](const launcher::LaunchEnded&) {});
+  return launcher.ok() ? describe_mpi(plan, **launcher) : std::string();
+}
+
 // Reads the discovery program once; `run` asks it again and again.
 Result<std::vector<launcher::Host>> discover(const RunConfig& config, const RunPlan& plan) {
   asio::io_context io;
@@ -120,7 +128,7 @@ Result<std::vector<launcher::Host>> discover(const RunConfig& config, const RunP
 int check_plan(const LoadedConfig& loaded, RunPlan plan) {
   std::cout << render_settings(loaded, plan) << "\n"
             << render_sizes(plan.settings) << (plan.allocation ? describe_allocation(loaded.config, plan) + "\n" : "")
-            << "\n"
+            << render_mpi(loaded.config, plan) << "\n"
             << render_deadlines(loaded.config) << std::endl;
   if (!loaded.config.hosts.discover.empty()) {
     auto hosts = discover(loaded.config, plan);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "cli/commands/mpi_plan.h"
 #include "cli/output/table.h"
 #include "supervisor/worker_environment.h"
 
@@ -36,6 +37,17 @@ std::vector<Place> place_workers(const RunPlan& plan) {
 std::uint32_t workers_on(const std::vector<Place>& places, std::uint32_t node) {
   return static_cast<std::uint32_t>(
       std::count_if(places.begin(), places.end(), [node](const Place& p) { return p.node == node; }));
+}
+
+// The ranks of an MPI pool have one command in common.
+std::string render_hosts(const RunPlan& plan, const launcher::Launcher& launcher) {
+  Table hosts({{"host"}, {"slots", Align::kRight}, {"agent"}});
+  const bool pool = !plan.mpi_hosts.empty();
+  for (const launcher::Host& host : plan.hosts) {
+    const std::string agent = pool ? "by the command above" : shell_words(launcher.command_line(host.name));
+    hosts.add_row({host.name, std::to_string(host.slots), agent});
+  }
+  return hosts.render();
 }
 
 std::string render_places(const std::vector<Place>& places) {
@@ -81,12 +93,9 @@ std::string render_dry_run(const RunConfig& config, const RunPlan& plan, const l
                      std::to_string(settings.max_workers) + "), batch " + std::to_string(settings.batch.per_worker) +
                      " per worker\n";
   if (plan.allocation) text += describe_allocation(config, plan) + "\n";
+  text += describe_mpi(plan, launcher);
   text += "\nhosts\n";
-  Table hosts({{"host"}, {"slots", Align::kRight}, {"agent"}});
-  for (const launcher::Host& host : plan.hosts) {
-    hosts.add_row({host.name, std::to_string(host.slots), shell_words(launcher.command_line(host.name))});
-  }
-  text += hosts.render();
+  text += render_hosts(plan, launcher);
   if (!config.hosts.discover.empty()) text += "(from " + config.hosts.discover + ", which is not run now)\n";
   text += "\nranks, when every host answers\n" + render_places(places);
   text += "\nprogram\n  " + shell_words(plan.program.argv) + "\n";

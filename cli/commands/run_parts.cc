@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "cli/commands/mixed_launcher.h"
+#include "cli/commands/mpi_plan.h"
 #include "launcher/host_sources.h"
 #include "launcher/launchers.h"
 
@@ -24,6 +25,7 @@ Made make_batch(asio::io_context& io, const RunConfig& config, const launcher::A
 
 Made make_launcher(asio::io_context& io, const RunConfig& config, const RunPlan& plan, launcher::LaunchSink sink,
                    JobOfHost job_of) {
+  if (plan.mpi_tool) return make_mpi(io, config, plan, std::move(sink));
   if (plan.all_local) return launcher::make_local_launcher(io, sink);
   auto ssh = launcher::make_ssh_launcher(io, ssh_options(config.launcher), sink);
   if (!ssh.ok() || config.launcher.kind == LauncherKind::kSsh) return ssh;
@@ -48,7 +50,8 @@ std::unique_ptr<launcher::HostSource> make_host_source(asio::io_context& io, con
     return launcher::discovery_source(
         io, {.argv = launcher::shell_command(hosts.discover), .interval_ms = hosts.discover_interval_ms});
   }
-  if (!hosts.file.empty()) return launcher::hostfile_source(io, hosts.file, hosts.discover_interval_ms);
+  if (!hosts.file.empty() && plan.mpi_hosts.empty())
+    return launcher::hostfile_source(io, hosts.file, hosts.discover_interval_ms);
   return launcher::static_hosts(io, plan.hosts);
 }
 

@@ -10,8 +10,11 @@
 #include <sstream>
 
 #include "cli/commands/addresses.h"
+#include "cli/commands/mpi_plan.h"
 #include "cli/commands/policy_choice.h"
 #include "cli/config/checks.h"
+#include "cli/config/key_value.h"
+#include "cli/config/schema.h"
 #include "cli/config/text.h"
 #include "launcher/batch/start_command.h"
 #include "launcher/hostfile.h"
@@ -62,7 +65,8 @@ Result<std::vector<launcher::Host>> hosts_of_file(const std::string& path) {
 std::vector<launcher::Host> default_hosts(const RunConfig& config) {
   const WorkersConfig& workers = config.workers;
   const std::uint64_t most = std::max({workers.min, workers.start, workers.max});
-  const std::uint64_t slots = config.hosts.slots > 0 ? config.hosts.slots : most + workers.spares + 1;
+  const std::uint64_t newcomer = is_mpi_pool(config) ? 0 : 1;
+  const std::uint64_t slots = config.hosts.slots > 0 ? config.hosts.slots : most + workers.spares + newcomer;
   return {{kThisHost, narrow(slots)}};
 }
 
@@ -110,7 +114,8 @@ bool needs_other_machines(const RunConfig& config, const RunPlan& plan) {
   const HostsConfig& hosts = config.hosts;
   const bool more_may_come = !hosts.discover.empty() || !hosts.expand.empty();
   if (config.launcher.kind == LauncherKind::kSsh || more_may_come) return true;
-  return std::any_of(plan.hosts.begin(), plan.hosts.end(),
+  const auto& machines = plan.mpi_hosts.empty() ? plan.hosts : plan.mpi_hosts;
+  return std::any_of(machines.begin(), machines.end(),
                      [&plan](const launcher::Host& host) { return !is_here(plan, host.name); });
 }
 
@@ -243,6 +248,9 @@ void add_library_settings(const RunConfig& config, std::vector<std::string>& env
   };
   if (config.audit.every_steps > 0) add("ELASTICTRAIN_AUDIT_EVERY", std::to_string(config.audit.every_steps));
   if (config.network.transport == TransportChoice::kTcp) add("ELASTICTRAIN_TRANSPORT", "tcp");
+  if (config.network.backend != BackendChoice::kAuto) {
+    add("ELASTICTRAIN_BACKEND", render_value(config, *find_key("network.backend")));
+  }
   if (!config.log.step_directory.empty()) add("ELASTICTRAIN_STEP_LOG", absolute(config.log.step_directory));
   if (!config.checkpoint.directory.empty()) {
     add("ELASTICTRAIN_CHECKPOINT_DIR", absolute(config.checkpoint.directory));
@@ -287,7 +295,8 @@ bool uses_batch_tool(const RunConfig& config, const RunPlan& plan) {
 
 std::string describe_allocation(const RunConfig& config, const RunPlan& plan) {
   const launcher::Allocation& job = *plan.allocation;
-  const std::string tool = uses_batch_tool(config, plan) ? launcher::start_tool_of(job.scheduler) : "ssh";
+  std::string tool = uses_batch_tool(config, plan) ? launcher::start_tool_of(job.scheduler) : "ssh";
+  if (plan.mpi_tool) tool = plan.mpi_tool->command.front();
   return "job " + job.job_id + " of " + std::string(launcher::name_of(job.scheduler)) + ": " +
          std::to_string(job.hosts.size()) + " hosts with " + std::to_string(count_slots(job.hosts)) + " slots (" +
          job.slots_from + "), agents by " + tool;
@@ -335,6 +344,7 @@ Result<std::vector<std::string>> user_environment(const RunConfig& config, const
 }
 
 Result<RunPlan> make_plan(const RunConfig& config, const PlanInputs& inputs) {
+  if (const Status outside = check_outside_mpi(inputs.surroundings); !outside.ok()) return outside.error();
   RunPlan plan;
   if (const Status found = find_allocation(config, inputs, plan); !found.ok()) return found.error();
   if (const Status good = check_launcher(config, plan); !good.ok()) return good.error();
@@ -343,12 +353,15 @@ Result<RunPlan> make_plan(const RunConfig& config, const PlanInputs& inputs) {
   auto hosts = known_hosts(config, plan);
   if (!hosts.ok()) return hosts.error();
   plan.hosts = std::move(*hosts);
+  if (const Status settled = settle_mpi(config, plan); !settled.ok()) return settled.error();
   plan.all_local = !needs_other_machines(config, plan);
   const WorkersConfig& workers = config.workers;
   const bool nothing_said_about_hosts = !names_hosts(config.hosts) && !plan.allocation && config.hosts.slots == 0;
   const bool sizes_given = nothing_said_about_hosts || workers.max != 0 || workers.start != 0;
   const Sizes sizes = settle_sizes(workers, count_slots(plan.hosts), sizes_given);
   plan.settings = make_settings(config, sizes, config.name.empty() ? inputs.default_name : config.name);
+  // MPI wants all of its processes from the start: who does not train waits.
+  if (!plan.mpi_hosts.empty()) plan.settings.spares = narrow(plan.hosts.size());
   plan.policy = policy_settings(config.policy);
   if (const Status there = policy::check_outside(plan.policy.outside, plan.policy.seed); !there.ok()) {
     return there.error();

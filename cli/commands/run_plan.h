@@ -1,7 +1,8 @@
 // Purpose: from a checked configuration to what a run needs: sizes, program, environment, hosts, addresses. Shared by
 // `run`, `run --dry-run` and `check`.
 //
-// make_plan() reads the host file, the environment file and the machine's addresses; everything else is pure.
+// make_plan() reads the host file, the environment file and the machine's addresses, and asks MPI's command which one
+// it is; everything else is pure.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +15,7 @@
 #include "launcher/batch/allocation.h"
 #include "launcher/host_source.h"
 #include "launcher/launcher.h"
+#include "launcher/mpi/mpi_tool.h"
 #include "supervisor/supervisor.h"
 
 namespace elastictrain::cli {
@@ -23,6 +25,8 @@ struct RunPlan {
   policy::RunnerSettings policy;
   WorkerProgram program;
   std::vector<launcher::Host> hosts;               // known before the start; empty with hosts.discover
+  std::vector<launcher::Host> mpi_hosts;           // with an MPI pool: its machines; `hosts` are its ranks
+  std::optional<launcher::MpiTool> mpi_tool;       // with launcher.kind = "mpi"
   bool all_local = true;                           // no host that needs another machine
   std::optional<launcher::Allocation> allocation;  // of the batch job that this process runs in
   bool usr1_drains = false;                        // USR1 is a notice to leave

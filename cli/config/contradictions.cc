@@ -40,6 +40,7 @@ class Finder {
     check_what_to_run();
     check_alternatives(kHostKeys);
     check_expand();
+    check_mpi();
     check_alternatives(kPolicyKeys);
     check_policy();
     check_timeouts();
@@ -110,6 +111,25 @@ class Finder {
   void check_expand() {
     if (config_.hosts.shrink.empty() || !config_.hosts.expand.empty()) return;
     add({"hosts.shrink"}, cite(loaded_, "hosts.shrink") + " needs hosts.expand");
+  }
+
+  // MPI takes all of its processes in at once, and none later.
+  void check_mpi() {
+    const bool by_mpi = config_.launcher.kind == LauncherKind::kMpi;
+    if (by_mpi && config_.launcher.mpi_command.empty()) {
+      add({"launcher.mpi_command"}, cite(loaded_, "launcher.mpi_command") + " must not be empty");
+    }
+    if (config_.network.backend != BackendChoice::kMpi) return;
+    const std::string backend = cite(loaded_, "network.backend");
+    if (!by_mpi) {
+      add({"network.backend", "launcher.kind"}, backend + " needs workers that MPI has started: " +
+                                                    cite(loaded_, "launcher.kind") + " must be mpi (--launcher mpi)");
+    }
+    for (const char* key : {"hosts.discover", "hosts.expand"}) {
+      if (render_value(config_, *find_key(key)).empty()) continue;
+      add({"network.backend", key}, backend + " takes nobody in after the start, so that " + cite(loaded_, key) +
+                                        " cannot bring workers: name all hosts");
+    }
   }
 
   void check_policy() {

@@ -13,11 +13,12 @@
 
 namespace elastictrain::cli {
 
-enum class LauncherKind : std::uint8_t { kAuto, kLocal, kSsh, kBatch };
+enum class LauncherKind : std::uint8_t { kAuto, kLocal, kSsh, kBatch, kMpi };
 enum class SchedulerChoice : std::uint8_t { kAuto, kNone, kSlurm, kPbs, kLsf, kSge, kFlux };
 enum class AtLimitChoice : std::uint8_t { kStop, kSplit };
 enum class RateRuleChoice : std::uint8_t { kNone, kLinear, kSqrt, kAdaScale };
 enum class TransportChoice : std::uint8_t { kAuto, kTcp };
+enum class BackendChoice : std::uint8_t { kAuto, kCpu, kMpi, kNccl };
 enum class Usr1Choice : std::uint8_t { kAuto, kForward, kDrain };
 enum class HangUpChoice : std::uint8_t { kLeave, kIgnore };
 enum class OnFailureChoice : std::uint8_t { kReplace, kShrink, kStop };
@@ -54,6 +55,7 @@ struct LauncherConfig {
   std::uint64_t connect_timeout_ms = 10'000;
   std::uint64_t parallelism = 32;
   bool copy_binary = true;
+  std::vector<std::string> mpi_command = {"mpirun"};
 };
 
 struct BatchConfig {
@@ -101,6 +103,7 @@ struct LogConfig {
 struct NetworkConfig {
   std::string interface;
   TransportChoice transport = TransportChoice::kAuto;
+  BackendChoice backend = BackendChoice::kAuto;
   protocol::Topology topology = protocol::Topology::kAuto;
   std::vector<std::string> listen;
   std::vector<std::string> advertise;

@@ -35,10 +35,11 @@ ChoiceField choice(std::span<const std::string_view> names) {
 }
 
 // Names stand in the order of the enumerators.
-constexpr std::string_view kLauncherNames[] = {"auto", "local", "ssh", "batch"};
+constexpr std::string_view kLauncherNames[] = {"auto", "local", "ssh", "batch", "mpi"};
 constexpr std::string_view kAtLimitNames[] = {"stop", "split"};
 constexpr std::string_view kRuleNames[] = {"none", "linear", "sqrt", "adascale"};
 constexpr std::string_view kTransportNames[] = {"auto", "tcp"};
+constexpr std::string_view kBackendNames[] = {"auto", "cpu", "mpi", "nccl"};
 constexpr std::string_view kSchedulerNames[] = {"auto", "none", "slurm", "pbs", "lsf", "sge", "flux"};
 constexpr std::string_view kUsr1Names[] = {"auto", "forward", "drain"};
 constexpr std::string_view kHangUpNames[] = {"leave", "ignore"};
@@ -104,7 +105,7 @@ void add_launcher_keys(std::vector<KeySpec>& keys) {
       keys.end(),
       {
           {"launcher.kind", "",
-           "how agents get onto other hosts; batch: the batch system's tool; auto: that within an allocation, else ssh",
+           "how agents get onto hosts; batch: the batch system's tool; mpi: mpirun; auto: batch in a job, else ssh",
            "--launcher", choice<&C::launcher, &L::kind>(kLauncherNames)},
           {"launcher.ssh_user", "", "user name for ssh; default: ssh's own choice", "--ssh-user",
            TextField{in<&C::launcher, &L::ssh_user>, check_word}},
@@ -122,6 +123,8 @@ void add_launcher_keys(std::vector<KeySpec>& keys) {
            IntegerField{in<&C::launcher, &L::parallelism>, 1, 4096}},
           {"launcher.copy_binary", "", "copy this binary to hosts that lack it or have another version", "",
            BoolField{in<&C::launcher, &L::copy_binary>}},
+          {"launcher.mpi_command", "", "what starts MPI processes: mpirun, mpiexec.hydra, srun --mpi=pmi2",
+           "--mpi-command", ListField{in<&C::launcher, &L::mpi_command>, nullptr, false, true}},
       });
 }
 
@@ -272,6 +275,9 @@ void add_other_keys(std::vector<KeySpec>& keys) {
            TextField{in<&C::network, &N::interface>, check_word}},
           {"network.transport", "", "auto: shared memory within a host; tcp: sockets only", "--transport",
            choice<&C::network, &N::transport>(kTransportNames)},
+          {"network.backend", "",
+           "what carries sums; auto: NCCL between GPUs, else our own; mpi: needs launcher.kind mpi", "--backend",
+           choice<&C::network, &N::backend>(kBackendNames)},
           {"network.topology", "", "the shape along which workers sum their gradients; auto: the fastest", "",
            choice<&C::network, &N::topology>(protocol::kTopologyNames)},
           {"network.listen", "", "addresses where agents connect to", "",

@@ -51,7 +51,7 @@ BENCHMARKS = {
     "plan-error": (plan.plan_error, "predicted time and cost where nothing was measured: full, partial, universal search"),
     "plan-choice": (plan.plan_choice, "how far above the fastest and the cheapest point a plan's choice is"),
     "noise-scale": (plan.noise_scale, "the gradient noise scale of a quadratic and of optdigits, both known; beside KungFu's"),
-    "mpi-swap": (mpi.mpi_swap, "over MPI, 2 and 8 ranks: all-reduce beside MPI's own, going over to the next generation"),
+    "mpi-swap": (mpi.mpi_swap, "over MPI: all-reduce beside MPI's own with 2 and 8 ranks, the swap; changes of runs of 8"),
     "ssh-64": (scale.ssh_64, "64 ssh hosts until all agents are up"),
     "slurm-start": (slurm.slurm_start, "under a real Slurm: from the job's start to the first step, beyond srun's own time"),
     "straggler-detect": (straggler.detect, "steps until a straggler is named, false alarms; simulated, recorded noise"),

@@ -227,6 +227,24 @@ TEST_CASE("failure settings that contradict each other are refused with both pla
   CHECK(contains(bad(from_text(head + "[checkpoint]\ninterval_steps = 5\n")), "needs checkpoint.directory"));
 }
 
+TEST_CASE("sums over MPI need workers that MPI has started, all of them at the start") {
+  const std::string program = "command = [\"./train\"]\n";
+  const std::string backend = program + "[network]\nbackend = \"mpi\"\n";
+  const std::string launcher = "[launcher]\nkind = \"mpi\"\n";
+  CHECK(good(from_text(backend + launcher)).config.network.backend == BackendChoice::kMpi);
+  CHECK(good(from_text(program + launcher)).config.network.backend == BackendChoice::kAuto);
+  const std::string alone = bad(from_text(backend));
+  CHECK(contains(alone, "network.backend = mpi (job.toml:3:1) needs workers that MPI has started"));
+  CHECK(contains(alone, "--launcher mpi"));
+  CHECK(contains(bad(from_text(backend + launcher + "[hosts]\ndiscover = \"./hosts.sh\"\n")),
+                 "hosts.discover = ./hosts.sh (job.toml:7:1) cannot bring workers"));
+  CHECK(contains(bad(from_text(backend + launcher + "[hosts]\nexpand = \"./more.sh\"\n")), "cannot bring workers"));
+  CHECK(contains(bad(from_text(program + launcher + "mpi_command = []\n")), "must not be empty"));
+  CHECK(
+      good(from_text(program + launcher + "mpi_command = [\"srun\", \"--mpi=pmi2\"]\n")).config.launcher.mpi_command ==
+      std::vector<std::string>{"srun", "--mpi=pmi2"});
+}
+
 TEST_CASE("a program and the trainer exclude each other in a file, and a program of the command line wins") {
   ConfigInputs inputs = from_text("command = [\"./t\"]\n[trainer]\nmodel = \"mlp\"\n");
   CHECK(contains(bad(inputs), "exclude each other"));
@@ -277,7 +295,8 @@ TEST_CASE("beside the policy of the size there can be those that leave it alone"
   ConfigInputs inputs = from_text(head + "beside = [\"adasgd\", \"interference\"]\n");
   CHECK(good(inputs).config.policy.beside == std::vector<std::string>{"adasgd", "interference"});
   inputs.file_text = head + "beside = [\"goodput\"]\n";
-  CHECK(contains(bad(inputs), "decides on the size; beside one that does there can be noise-batch, adasgd, interference"));
+  CHECK(contains(bad(inputs),
+                 "decides on the size; beside one that does there can be noise-batch, adasgd, interference"));
   inputs.file_text = head + "beside = [\"adasdg\"]\n";
   CHECK(contains(bad(inputs), "is no policy"));
   inputs.file_text = "command = [\"true\"]\n[policy]\nname = \"adasgd\"\nbeside = [\"adasgd\"]\n";

@@ -4,6 +4,7 @@
 
 #include "cli/commands/dry_run.h"
 #include "cli/commands/run_flags.h"
+#include "cli/commands/run_parts.h"
 #include "cli/commands/run_plan.h"
 #include "cli/commands/run_signals.h"
 
@@ -225,6 +226,63 @@ TEST_CASE("agents are started by the batch system's tool, if there is one and no
   CHECK(!uses_batch_tool(config, plan_in_slurm_job(config)));
   config.launcher.kind = LauncherKind::kLocal;
   CHECK(plan_in_slurm_job(config).all_local);
+}
+
+TEST_CASE("with MPI as launcher its command starts one agent per host") {
+  RunConfig config = program();
+  config.launcher.kind = LauncherKind::kMpi;
+  config.launcher.mpi_command = {"echo", "mpirun (Open MPI) 4.1.4"};
+  config.hosts.list = {"hostA:2", "localhost:1"};
+  const RunPlan plan = plan_of(config);
+  CHECK(plan.hosts == std::vector<launcher::Host>{{"hostA", 2}, {"localhost", 1}});
+  CHECK(plan.mpi_hosts.empty());
+  CHECK(plan.settings.spares == 0);
+  asio::io_context io;
+  const auto launcher = make_launcher(io, config, plan, [](const launcher::LaunchEnded&) {});
+  REQUIRE(launcher.ok());
+  const auto words = (*launcher)->command_line("localhost");
+  CHECK(words.front() == "echo");
+  CHECK(has(words, "localhost:1"));
+  CHECK(words.back() == "agent");
+  CHECK(render_dry_run(config, plan, **launcher).find("agents by Open MPI 4.1.4") != std::string::npos);
+  config.launcher.mpi_command = {"/nonexistent/mpirun"};
+  CHECK(make_plan(config, {}).error().message.find("/nonexistent/mpirun") != std::string::npos);
+}
+
+TEST_CASE("where MPI carries the sums every slot is a rank that is filled from the start") {
+  RunConfig config = program();
+  config.launcher.kind = LauncherKind::kMpi;
+  config.launcher.mpi_command = {"echo", "HYDRA 4.0.2"};
+  config.network.backend = BackendChoice::kMpi;
+  config.workers.start = 2;
+  config.workers.max = 3;
+  config.workers.spares = 1;
+  const RunPlan alone = plan_of(config);
+  CHECK(alone.mpi_hosts == std::vector<launcher::Host>{{"localhost", 4}});
+  CHECK(alone.all_local);
+  config.hosts.list = {"hostA:2", "hostB:1"};
+  const RunPlan plan = plan_of(config);
+  CHECK(plan.hosts == std::vector<launcher::Host>{{"mpi0", 1}, {"mpi1", 1}, {"mpi2", 1}});
+  CHECK(plan.settings.spares == 3);
+  CHECK(plan.settings.start_workers == 2);
+  CHECK(!plan.all_local);
+  CHECK(has(plan.program.environment, "ELASTICTRAIN_BACKEND=mpi"));
+  const std::string text = render_dry_run(config, plan, FakeLauncher());
+  for (const char* part : {"MPI pool of 3 ranks on hostA:2,hostB:1 by MPICH 4.0.2: a worker that dies", "mpi2"}) {
+    CAPTURE(part);
+    CHECK(text.find(part) != std::string::npos);
+  }
+}
+
+TEST_CASE("a run within somebody else's MPI launch is refused") {
+  PlanInputs inputs;
+  inputs.surroundings = {{"OMPI_COMM_WORLD_SIZE", "4"}};
+  const auto plan = make_plan(program(), inputs);
+  REQUIRE_FALSE(plan.ok());
+  CHECK(plan.error().message.find("do not start elastictrain under mpirun") != std::string::npos);
+  CHECK(plan.error().message.find("--launcher mpi --backend mpi") != std::string::npos);
+  inputs.surroundings = {{"PMI_SIZE", "1"}};
+  CHECK(make_plan(program(), inputs).ok());
 }
 
 TEST_CASE("workers get what is passed on, what is set, and what their library reads") {
