@@ -127,9 +127,8 @@ std::string lost_rank_text(MpiKind kind) {
     case MpiKind::kOpenMpi:
       return "a worker that dies is survived, and its rank is spent: MPI takes nobody in again";
     case MpiKind::kHydra:
-      return "a worker that dies leaves its rank spent, and who was summing with it may not get free: then the run "
-             "goes "
-             "on from its newest checkpoint";
+      return "a worker that dies is survived, and its rank is spent: MPI takes nobody in again; at the end MPICH's "
+             "launcher calls the pool a failure";
     case MpiKind::kSrun:
       return "a worker that dies leaves its rank spent; whether the others survive it is up to the MPI they load";
   }
