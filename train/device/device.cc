@@ -56,6 +56,11 @@ Device::~Device() {
   if (context_ != nullptr) cuda_.context_release(device_);
 }
 
+Status Device::synchronize() {
+  const Scope scope(*this);
+  return cuda_.check(cuda_.context_synchronize(), "wait for GPU " + std::to_string(ordinal_));
+}
+
 Status Device::probe() {
   const Scope scope(*this);
   CudaStream stream = nullptr;

@@ -46,6 +46,8 @@ class Device {
     bool pushed_ = false;
   };
 
+  // Waits on the host for all that this process has queued in the context.
+  Status synchronize();
   // Runs a trifle on a stream of its own and waits for it. An error tells whether the process can still use the device.
   Status probe();
 

@@ -68,6 +68,8 @@ bool Session::Impl::start() {
   step_log_.event("imported");
   started_ = true;
   progress_.sampler.seed = data_.seed;
+  // Nobody knows the streams in which the program has put its first state there.
+  if (device_) check_device(device_->device()->synchronize());
   open_checkpointer();
   if (plane_) {
     buffers_.populate();

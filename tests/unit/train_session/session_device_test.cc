@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <string>
@@ -68,16 +69,33 @@ TEST_CASE("alone, a sum of its own gradient is that gradient, after whatever the
   CHECK(session.last_step().gradient_norm == doctest::Approx(3.0 * 1024));
 }
 
-// Puts work that takes `time` into a stream of the stand-in.
-void keep_busy(void* stream, std::chrono::milliseconds time) {
+// Puts work into a stream of the stand-in.
+void enqueue(void* stream, void (*work)(void*), void* argument) {
   using Enqueue = int (*)(void*, void (*)(void*), void*);
   void* const library = ::dlopen(std::getenv("ELASTICTRAIN_CUDA_LIBRARY"), RTLD_NOW | RTLD_NOLOAD);
-  const auto enqueue = reinterpret_cast<Enqueue>(::dlsym(library, "standin_cuda_enqueue"));
-  REQUIRE((enqueue != nullptr));
+  const auto call = reinterpret_cast<Enqueue>(::dlsym(library, "standin_cuda_enqueue"));
+  REQUIRE((call != nullptr));
+  call(stream, work, argument);
+}
+
+// ... that takes `time`.
+void keep_busy(void* stream, std::chrono::milliseconds time) {
   static std::chrono::milliseconds wanted;
   wanted = time;
   enqueue(
       stream, [](void*) { std::this_thread::sleep_for(wanted); }, nullptr);
+}
+
+TEST_CASE("state that is still on its way in a stream of the program is there when training starts") {
+  Session session;
+  DeviceArrays arrays(session, 16);
+  session.set_data({.sample_count = 4, .batch = 4});
+  std::atomic<bool> written{false};
+  keep_busy(arrays.stream(), std::chrono::milliseconds(50));
+  enqueue(
+      arrays.stream(), [](void* flag) { *static_cast<std::atomic<bool>*>(flag) = true; }, &written);
+  REQUIRE(session.start());
+  CHECK(written);
 }
 
 TEST_CASE("what the device computes before its last sum counts as compute, whoever waits for it") {

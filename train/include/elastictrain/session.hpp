@@ -186,8 +186,8 @@ class ELASTICTRAIN_CPP_API Session {
   // are threads). Before any state is shared; gives the number. CUDA and NCCL are found at run time; where they are
   // missing the error says what is.
   int use_device(int ordinal = -1);
-  // State in the device's memory. Its writes are part of a step if they are in the stream of the step's last
-  // all_reduce_device() when commit_step() is called.
+  // State in the device's memory. start() waits for what the program's streams hold; later writes are part of a step if
+  // they are in the stream of the step's last all_reduce_device() when commit_step() is called.
   void share_device_state(std::string_view name, void* device_data, std::size_t bytes);
 
   // Returns false when this worker is not needed after all (a dismissed spare): end with success.
