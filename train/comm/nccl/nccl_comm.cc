@@ -252,6 +252,8 @@ void NcclComm::stop() noexcept {
 // What cannot be revoked in half of the time is aborted in the rest.
 void NcclComm::revoke_inside() {
   const std::lock_guard lock(inside_);
+  // An abort that was asked for meanwhile may have been faster.
+  if (stage_ != Stage::kStopping) return;
   const device::Device::Scope scope(*device_);
   NcclCode state = nccl_.revoke(handle_, kNcclRevokeDefault);
   const auto until = std::chrono::steady_clock::now() + init_.abort_deadline / 2;
