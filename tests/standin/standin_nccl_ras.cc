@@ -21,6 +21,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr const char* kUnfinished = ".new";
+
 struct Rank {
   int pid;
   int rank;
@@ -45,6 +47,7 @@ bool is_stopped(int pid) {
 std::map<std::uint64_t, Communicator> gather(const std::string& directory) {
   std::map<std::uint64_t, Communicator> all;
   for (const auto& entry : fs::directory_iterator(directory)) {
+    if (entry.path().extension() == kUnfinished) continue;
     std::uint64_t hash = 0;
     Rank rank{};
     int ranks = 0;
@@ -200,8 +203,11 @@ void RasEntry::started_all_reduce() {
   if (!path_.empty()) write();
 }
 
+// A process that is stopped here leaves what it had written before.
 void RasEntry::write() const {
-  std::ofstream(path_) << hash_ << ' ' << ranks_ << ' ' << rank_ << ' ' << ::getpid() << ' ' << all_reduces_ << '\n';
+  const std::string unfinished = path_ + kUnfinished;
+  std::ofstream(unfinished) << hash_ << ' ' << ranks_ << ' ' << rank_ << ' ' << ::getpid() << ' ' << all_reduces_ << '\n';
+  ::rename(unfinished.c_str(), path_.c_str());
 }
 
 }  // namespace standin
