@@ -25,6 +25,10 @@ std::size_t entries(const char* folder) {
 }
 
 Footprint footprint() {
+  // A thread that was joined may stand there for a moment yet.
+  for (int look = 0; look < 1000 && entries("/proc/self/task") > 1; ++look) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
   Footprint found{entries("/proc/self/fd"), entries("/proc/self/task"), 0, 0};
   std::ifstream maps("/proc/self/maps");
   for (std::string line; std::getline(maps, line);) found.shared_mappings += line.find("memfd:elastic") != line.npos;
