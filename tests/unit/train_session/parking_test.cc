@@ -50,6 +50,7 @@ TEST_CASE("who leaves parks, and its process joins again as another worker, with
   run.train_some_steps();
   const auto& active = run[next].active.at(run.generation());
   CHECK(active.state_transfer_bytes == 24'000);
+  run.wait_until([&] { return !run[next].audit.empty(); }, "its first account");
   const auto& first = run[next].audit.front();
   CHECK(first.step == active.first_step);
   CHECK(first.count == 0);
@@ -95,6 +96,7 @@ TEST_CASE("one process is three workers, the first of all ranks among them") {
     mover = run.reseat(mover);
     run.change_to({mover, workers[1]});
     run.train_some_steps();
+    run.wait_until([&] { return !run[mover].audit.empty(); }, "its first account");
     // What another worker has wished counts for that one.
     CHECK(run[mover].requests.size() == 1);
     CHECK(run[mover].audit.front().step == run[mover].active.at(run.generation()).first_step);
