@@ -78,6 +78,11 @@ void AgentLink::send(const protocol::WorkerUp& message) {
   wake();
 }
 
+void AgentLink::send_in_turn(const std::function<std::vector<protocol::WorkerUp>()>& make) {
+  const std::lock_guard beat(heartbeat_mutex_);
+  for (const auto& message : make()) send(message);
+}
+
 void AgentLink::fall_silent(const protocol::WorkerUp& last) {
   const std::lock_guard lock(heartbeat_mutex_);
   silent_ = true;

@@ -46,6 +46,9 @@ class AgentLink {
   pid_t agent() const { return agent_; }  // 0: not seen from here
 
   void send(const protocol::WorkerUp& message);
+  // What `make` gives, behind all that a heartbeat had taken before it was called: what both take from one place leaves
+  // in its order.
+  void send_in_turn(const std::function<std::vector<protocol::WorkerUp>()>& make);
   // `last` is this worker's last word: no heartbeat follows it, also none that was being put together meanwhile.
   void fall_silent(const protocol::WorkerUp& last);
   // Another worker speaks from here on.

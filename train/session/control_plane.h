@@ -90,6 +90,8 @@ class ControlPlane {
 
   void retire(std::shared_ptr<comm::Communicator> communicator) { builder_->retire(std::move(communicator)); }
   void send(const protocol::WorkerUp& message) { link_->send(message); }  // any thread
+  // As the link's.
+  void send_in_turn(const std::function<std::vector<protocol::WorkerUp>()>& make) { link_->send_in_turn(make); }
   // At an end in order, where all ranks of a launch leave: as MpiWorld::leave().
   Status leave_mpi(std::chrono::milliseconds time_limit);
   // Ends the control thread once everything is sent or the time is up, and lets go of the seat's communicator.

@@ -219,6 +219,7 @@ class __attribute__((visibility("hidden"))) Session::Impl {
   Status finish_transfers();
   void tell_swap(const std::optional<protocol::WorkerSwap>& swap);
   void tell_audits();
+  std::vector<protocol::WorkerUp> waiting_audits();
   std::vector<protocol::WorkerUp> heartbeat_messages();
   void end_session(bool program_is_done);
   void leave_mpi();

@@ -297,12 +297,18 @@ void Session::Impl::tell_swap(const std::optional<protocol::WorkerSwap>& swap) {
 
 void Session::Impl::tell_audits() {
   if (!plane_) return;
-  for (auto& records : audit_log_->take()) plane_->send(std::move(records));
+  plane_->send_in_turn([this] { return waiting_audits(); });
+}
+
+std::vector<protocol::WorkerUp> Session::Impl::waiting_audits() {
+  std::vector<protocol::WorkerUp> messages;
+  for (auto& records : audit_log_->take()) messages.emplace_back(std::move(records));
+  return messages;
 }
 
 std::vector<protocol::WorkerUp> Session::Impl::heartbeat_messages() {
-  std::vector<protocol::WorkerUp> messages{monitors_->heartbeat()};
-  for (auto& records : audit_log_->take()) messages.emplace_back(std::move(records));
+  std::vector<protocol::WorkerUp> messages = waiting_audits();
+  messages.insert(messages.begin(), monitors_->heartbeat());
   return messages;
 }
 
