@@ -4,10 +4,10 @@
 #include <signal.h>
 #include <sys/stat.h>
 
-#include <optional>
 #include <sstream>
 
 #include "fake_supervisor.h"
+#include "launch_ends.h"
 #include "launcher/agent/agent.h"
 #include "launcher/batch/start_command.h"
 #include "launcher/command.h"
@@ -115,16 +115,7 @@ struct Lab {
     launched->launch({AgentId{agent}, host, std::move(bootstrap)});
   }
 
-  LaunchEnded await_end(std::uint32_t agent) {
-    std::optional<LaunchEnded> found;
-    CHECK(supervisor.pump([&] {
-      for (const auto& end : ends) {
-        if (end.agent == AgentId{agent}) found = end;
-      }
-      return found.has_value();
-    }));
-    return found.value_or(LaunchEnded{});
-  }
+  LaunchEnded await_end(std::uint32_t agent) { return await_launch_end(supervisor, ends, AgentId{agent}); }
 
   std::size_t hosts_tried() const {
     std::ifstream file(directory.path + "/log");

@@ -4,9 +4,9 @@
 #include <unistd.h>
 
 #include <map>
-#include <optional>
 
 #include "fake_supervisor.h"
+#include "launch_ends.h"
 #include "launcher/agent/agent.h"
 #include "launcher/batch/start_command.h"
 #include "launcher/mpi/mpi_launchers.h"
@@ -94,16 +94,7 @@ struct Lab {
     return static_cast<pid_t>(supervisor.all<AgentHello>(agents().at(agent)).at(0).pid);
   }
 
-  LaunchEnded await_end(std::uint32_t agent) {
-    std::optional<LaunchEnded> found;
-    CHECK(supervisor.pump([&] {
-      for (const auto& end : ends) {
-        if (end.agent == AgentId{agent}) found = end;
-      }
-      return found.has_value();
-    }));
-    return found.value_or(LaunchEnded{});
-  }
+  LaunchEnded await_end(std::uint32_t agent) { return await_launch_end(supervisor, ends, AgentId{agent}); }
 
   TemporaryDirectory directory;
   asio::io_context io;

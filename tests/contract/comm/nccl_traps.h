@@ -1,0 +1,42 @@
+// Purpose: what stories of NCCL's traps share: faults of its stand-in, what the stand-in counts, and options of a build.
+#pragma once
+
+#include <chrono>
+
+#include "tests/standin/standin_nccl.h"
+#include "train/comm/nccl/nccl_comm.h"
+#include "train/comm/nccl/nccl_communicator.h"
+
+namespace elastictrain::comm::testing {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using std::chrono::steady_clock;
+
+// Faults of the stand-in for as long as it lives.
+class Faults {
+ public:
+  explicit Faults(const char* list) { standin_nccl_faults(list); }
+  ~Faults() {
+    standin_nccl_faults("none");
+    standin_cuda_fault(0);
+    await_nccl_ends(seconds(20));
+  }
+};
+
+inline StandinNcclCounters counters() {
+  StandinNcclCounters now{};
+  standin_nccl_counters(&now);
+  return now;
+}
+
+inline NcclOptions options_until(milliseconds limit) {
+  NcclOptions options;
+  options.device = *device::Device::open(0);
+  options.job = "traps";
+  options.deadline = steady_clock::now() + limit;
+  options.abort_deadline = milliseconds(200);
+  return options;
+}
+
+}  // namespace elastictrain::comm::testing
