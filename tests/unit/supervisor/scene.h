@@ -177,10 +177,11 @@ struct Scene {
     done.get_future().wait();
   }
 
+  // What has been written so far; the run may be in the middle of its next line.
   std::vector<Json> journal() const {
     std::vector<Json> records;
     std::ifstream file(options.run_directory + "/" + control::kJournalName);
-    for (std::string line; std::getline(file, line);) records.push_back(Json::parse(line));
+    for (std::string line; std::getline(file, line) && !file.eof();) records.push_back(Json::parse(line));
     return records;
   }
 
