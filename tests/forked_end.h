@@ -1,0 +1,23 @@
+// Purpose: the end of a process that a test has forked: without the exit handlers of the process that it was copied from,
+// but not without the look for leaks that these handlers would take in a build with AddressSanitizer.
+// Failure: a leak is reported on standard error and ends the process with a status that no test expects.
+#pragma once
+
+#include <unistd.h>
+
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/lsan_interface.h>
+#endif
+
+namespace elastictrain::testing {
+
+inline constexpr int kLeakStatus = 78;
+
+[[noreturn]] inline void end_forked(int status) {
+#if defined(__SANITIZE_ADDRESS__)
+  if (__lsan_do_recoverable_leak_check() != 0) ::_exit(kLeakStatus);
+#endif
+  ::_exit(status);
+}
+
+}  // namespace elastictrain::testing
