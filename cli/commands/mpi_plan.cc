@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <thread>
 
 #include "cli/commands/dry_run.h"
@@ -13,12 +14,53 @@
 namespace elastictrain::cli {
 namespace {
 
-launcher::MpiSurroundings surroundings_of(const RunPlan& plan) {
+// The supervisor gives an agent up after connect_timeout_ms without a word of the tool's.
+std::uint64_t tool_time_ms(const RunConfig& config) {
+  return config.launcher.connect_timeout_ms * 3 / 4;
+}
+
+// Its user has chosen already, or a batch system reaches the hosts.
+bool reaches_hosts_by_itself(const RunPlan& plan) {
+  constexpr const char* kChoices[] = {"OMPI_MCA_plm",     "OMPI_MCA_plm_rsh_agent", "HYDRA_LAUNCHER",
+                                      "HYDRA_BOOTSTRAP", "HYDRA_LAUNCHER_EXEC",    "HYDRA_LAUNCHER_EXTRA_ARGS"};
+  return plan.all_local || plan.allocation ||
+         std::any_of(std::begin(kChoices), std::end(kChoices), [](const char* name) { return std::getenv(name); });
+}
+
+std::vector<std::string> remote_shell(const RunConfig& config, const RunPlan& plan) {
+  if (reaches_hosts_by_itself(plan)) return {};
+  launcher::SshOptions options = ssh_options(config.launcher);
+  options.connect_timeout_ms = tool_time_ms(config) / 2;
+  return launcher::ssh_words(options);
+}
+
+// Where it is not sure which one other hosts reach, the machine's name is left to serve.
+std::string own_address(const RunConfig& config, const RunPlan& plan) {
+  const auto& known = plan.advertise_addresses;
+  if (plan.all_local) return {};
+  const bool chosen = !config.network.advertise.empty() || !config.network.interface.empty();
+  const auto is_ipv4 = [](const std::string& address) { return address.find(':') == std::string::npos; };
+  const bool sure = chosen || std::count_if(known.begin(), known.end(), is_ipv4) == 1;
+  return sure ? known.front() : std::string();
+}
+
+launcher::MpiSurroundings surroundings_of(const RunConfig& config, const RunPlan& plan) {
   const unsigned cores = std::max(1u, std::thread::hardware_concurrency());
   const bool shares = std::any_of(plan.mpi_hosts.begin(), plan.mpi_hosts.end(), [&](const launcher::Host& host) {
     return is_here(plan, host.name) && host.slots > cores;
   });
-  return {::geteuid() == 0, shares};
+  return {::geteuid() == 0, shares, remote_shell(config, plan), own_address(config, plan), config.network.interface};
+}
+
+// They are joined to one text, which MPI's commands take apart again at its blanks.
+Status check_remote_shell(const RunConfig& config) {
+  for (const std::string& word : launcher::ssh_words(ssh_options(config.launcher))) {
+    if (word.find(' ') == std::string::npos) continue;
+    return Error{ErrorCode::kInvalid, "launcher.kind = \"mpi\": \"" + word +
+                                          "\" cannot be handed on to ssh, for MPI's commands take it apart at the "
+                                          "blank: put it into ~/.ssh/config"};
+  }
+  return {};
 }
 
 }  // namespace
@@ -38,25 +80,34 @@ Status check_outside_mpi(const std::vector<std::pair<std::string, std::string>>&
 
 Status settle_mpi(const RunConfig& config, RunPlan& plan) {
   if (config.launcher.kind != LauncherKind::kMpi) return {};
+  if (const Status good = check_remote_shell(config); !good.ok()) return good.error();
   auto tool = launcher::ask_mpi_tool(config.launcher.mpi_command);
   if (!tool.ok()) return tool.error();
   plan.mpi_tool = std::move(*tool);
   if (!is_mpi_pool(config)) return {};
   plan.mpi_hosts = std::move(plan.hosts);
-  plan.hosts = launcher::pool_ranks(plan.mpi_hosts);
+  // Open MPI puts its first ranks where it runs itself, wherever that stands in the list.
+  std::stable_partition(plan.mpi_hosts.begin(), plan.mpi_hosts.end(),
+                        [&plan](const launcher::Host& host) { return is_here(plan, host.name); });
+  // Slurm orders hosts as it likes.
+  const bool machines_are_known = plan.mpi_tool->kind != launcher::MpiKind::kSrun;
+  plan.hosts = launcher::pool_ranks(plan.mpi_hosts, machines_are_known);
   return {};
 }
 
 Result<std::unique_ptr<launcher::Launcher>> make_mpi(asio::io_context& io, const RunConfig& config, const RunPlan& plan,
                                                      launcher::LaunchSink sink) {
-  const auto around = surroundings_of(plan);
+  const auto around = surroundings_of(config, plan);
   if (plan.mpi_hosts.empty()) {
     const auto parallelism = static_cast<std::uint32_t>(config.launcher.parallelism);
-    return launcher::make_mpi_launcher(io, {*plan.mpi_tool, around, parallelism}, std::move(sink));
+    return launcher::make_mpi_launcher(io, {*plan.mpi_tool, around, parallelism, tool_time_ms(config)},
+                                       std::move(sink));
   }
   auto directory = state_directory();
   if (!directory.ok()) return directory.error();
-  return launcher::make_mpi_pool(io, {*plan.mpi_tool, around, plan.mpi_hosts, std::move(*directory)}, std::move(sink));
+  return launcher::make_mpi_pool(
+      io, {*plan.mpi_tool, around, plan.mpi_hosts, plan.hosts, std::move(*directory), tool_time_ms(config)},
+      std::move(sink));
 }
 
 std::string describe_mpi(const RunPlan& plan, const launcher::Launcher& launcher) {

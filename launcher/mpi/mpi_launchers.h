@@ -28,13 +28,15 @@ std::unique_ptr<Launcher> make_mpi_launcher(asio::io_context& io, const MpiLaunc
 struct MpiPoolOptions {
   MpiTool tool;
   MpiSurroundings around;
-  std::vector<Host> hosts;  // of the machines
+  std::vector<Host> machines;
+  std::vector<Host> ranks;  // see pool_ranks()
   std::string directory;    // for the start messages; all hosts see it
   std::uint64_t start_timeout_ms = 30'000;
 };
 
-// The pool's ranks as hosts with one slot each: "mpi0", "mpi1", …
-std::vector<Host> pool_ranks(const std::vector<Host>& hosts);
+// The pool's ranks as hosts with one slot each: "mpi0", "mpi1", …; "mpi0@node1" of several machines, where it is known
+// which rank is where.
+std::vector<Host> pool_ranks(const std::vector<Host>& machines, bool machines_are_known = true);
 
 // Starts when the agents of all ranks have been asked for, since MPI wants all of them at once. A rank that was lost
 // alone is refused: MPI takes nobody in again. When all are lost, the pool may be started anew.

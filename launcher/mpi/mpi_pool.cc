@@ -22,7 +22,6 @@ class MpiPool : public Launcher {
         options_(std::move(options)),
         sink_(std::move(sink)),
         program_(std::move(program)),
-        ranks_(pool_ranks(options_.hosts)),
         gather_timer_(io) {}
 
   ~MpiPool() override {
@@ -41,7 +40,7 @@ class MpiPool : public Launcher {
   };
 
   std::vector<std::string> words(const std::string& file) const {
-    return mpi_pool_command(options_.tool, options_.around, options_.hosts,
+    return mpi_pool_command(options_.tool, options_.around, options_.machines,
                             {program_.path, "agent", "--mpi-pool", file});
   }
   void start_when_whole();
@@ -58,7 +57,6 @@ class MpiPool : public Launcher {
   MpiPoolOptions options_;
   LaunchSink sink_;
   AgentProgram program_;
-  std::vector<Host> ranks_;
   std::map<std::string, AgentSpec> waiting_;  // by host; not started yet
   std::map<AgentId, Launched> launched_;      // of the command, and not reported yet
   std::optional<PoolFile> file_;
@@ -83,7 +81,7 @@ void MpiPool::launch(AgentSpec spec) {
   gather_timer_.async_wait([this, life = std::weak_ptr<char>(life_)](const asio::error_code& error) {
     if (error || life.expired()) return;
     refuse_waiting(has_started_ ? "its MPI rank ended, and MPI takes nobody in again while the others go on"
-                                : "MPI starts all " + std::to_string(ranks_.size()) + " ranks at once, and only " +
+                                : "MPI starts all " + std::to_string(options_.ranks.size()) + " ranks at once, and only " +
                                       std::to_string(waiting_.size()) + " were asked for");
   });
   later([this] { start_when_whole(); });
@@ -91,7 +89,7 @@ void MpiPool::launch(AgentSpec spec) {
 
 // What is left of an earlier launch ends first; its end leads here again.
 void MpiPool::start_when_whole() {
-  if (waiting_.size() < ranks_.size()) return;
+  if (waiting_.size() < options_.ranks.size()) return;
   if (command_) return command_->terminate();
   gather_timer_.cancel();
   if (const Status started = start(); !started) refuse_waiting(started.error().message);
@@ -99,7 +97,7 @@ void MpiPool::start_when_whole() {
 
 Status MpiPool::start() {
   std::vector<protocol::AgentBootstrap> bootstraps;
-  for (const Host& rank : ranks_) bootstraps.push_back(waiting_.at(rank.name).bootstrap);
+  for (const Host& rank : options_.ranks) bootstraps.push_back(waiting_.at(rank.name).bootstrap);
   auto file = PoolFile::write(options_.directory, bootstraps);
   if (!file) return file.error();
   CommandSpec spec;
@@ -199,10 +197,13 @@ void MpiPool::forget(AgentId agent) {
 
 }  // namespace
 
-std::vector<Host> pool_ranks(const std::vector<Host>& hosts) {
+std::vector<Host> pool_ranks(const std::vector<Host>& machines, bool machines_are_known) {
   std::vector<Host> ranks;
-  for (const Host& host : hosts) {
-    for (std::uint32_t slot = 0; slot < host.slots; ++slot) ranks.push_back({"mpi" + std::to_string(ranks.size()), 1});
+  for (const Host& machine : machines) {
+    const std::string place = machines.size() > 1 && machines_are_known ? "@" + machine.name : "";
+    for (std::uint32_t slot = 0; slot < machine.slots; ++slot) {
+      ranks.push_back({"mpi" + std::to_string(ranks.size()) + place, 1});
+    }
   }
   return ranks;
 }

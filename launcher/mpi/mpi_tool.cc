@@ -35,11 +35,44 @@ std::string host_list(const std::vector<Host>& hosts, bool with_slots) {
   return joined(words, ",");
 }
 
+// Said by the user too, some of it would be an error.
+bool says(const MpiTool& tool, const char* word) {
+  return std::find(tool.command.begin(), tool.command.end(), word) != tool.command.end();
+}
+
+void add_parameter(Words& words, const MpiTool& tool, const char* name, const std::string& value) {
+  if (!value.empty() && !says(tool, name)) words.insert(words.end(), {"--mca", name, value});
+}
+
+// Its mpirun takes the end of an ssh for the end of all: one that has gone to the background is none of its business,
+// and sees for itself that a host is gone.
+std::string remote_shell_agent(Words ssh) {
+  if (ssh.empty()) return {};
+  ssh.insert(ssh.begin() + 1, {"-f", "-o", "ServerAliveInterval=15", "-o", "ServerAliveCountMax=4"});
+  return joined(ssh, " ");
+}
+
 // Bound to one core, a rank's agent and all its worker's threads would share it.
-void add_open_mpi(Words& words, const MpiSurroundings& around, const std::vector<Host>& hosts) {
+void add_open_mpi(Words& words, const MpiTool& tool, const MpiSurroundings& around, const std::vector<Host>& hosts) {
   if (around.is_root) words.push_back("--allow-run-as-root");
-  if (around.shares_cores) words.insert(words.end(), {"--mca", "mpi_yield_when_idle", "1"});
+  if (around.shares_cores) add_parameter(words, tool, "mpi_yield_when_idle", "1");
+  add_parameter(words, tool, "plm_rsh_agent", remote_shell_agent(around.ssh));
+  add_parameter(words, tool, "oob_tcp_if_include", around.interface);
+  add_parameter(words, tool, "btl_tcp_if_include", around.interface);
   words.insert(words.end(), {"--bind-to", "none", "--map-by", "slot", "--host", host_list(hosts, true)});
+}
+
+// Hydra's proxies connect back by name, which other hosts may not know.
+void add_hydra(Words& words, const MpiTool& tool, const MpiSurroundings& around, const std::vector<Host>& hosts) {
+  if (!around.ssh.empty()) {
+    const Words options(around.ssh.begin() + 1, around.ssh.end());
+    words.insert(words.begin(), {"env", "HYDRA_LAUNCHER_EXTRA_ARGS=" + joined(options, " ")});
+    if (around.ssh.front() != "ssh") words.insert(words.end(), {"-launcher-exec", around.ssh.front()});
+  }
+  if (!around.own_address.empty() && !says(tool, "-localhost")) {
+    words.insert(words.end(), {"-localhost", around.own_address});
+  }
+  words.insert(words.end(), {"-hosts", host_list(hosts, true)});
 }
 
 void add_srun(Words& words, const std::vector<Host>& hosts) {
@@ -54,10 +87,10 @@ Words start_words(const MpiTool& tool, const MpiSurroundings& around, const std:
   Words words = tool.command;
   switch (tool.kind) {
     case MpiKind::kOpenMpi:
-      add_open_mpi(words, around, hosts);
+      add_open_mpi(words, tool, around, hosts);
       break;
     case MpiKind::kHydra:
-      words.insert(words.end(), {"-hosts", host_list(hosts, true)});
+      add_hydra(words, tool, around, hosts);
       break;
     case MpiKind::kSrun:
       add_srun(words, hosts);
@@ -107,7 +140,9 @@ Result<MpiTool> ask_mpi_tool(const std::vector<std::string>& command, std::chron
 
 Words mpi_start_command(const MpiTool& tool, const MpiSurroundings& around, const std::string& host,
                         const Words& program) {
-  Words words = start_words(tool, {around.is_root, false}, {{host, 1}});
+  MpiSurroundings alone = around;
+  alone.shares_cores = false;
+  Words words = start_words(tool, alone, {{host, 1}});
   words.insert(words.end(), program.begin(), program.end());
   return words;
 }

@@ -34,6 +34,10 @@ Result<MpiTool> recognize_mpi_tool(const std::vector<std::string>& command, cons
 struct MpiSurroundings {
   bool is_root = false;       // Open MPI asks for a word of consent
   bool shares_cores = false;  // more ranks than cores somewhere: they must yield to each other
+  // Of hosts that MPI's command reaches over ssh: ssh with its options; empty: as that command does by itself.
+  std::vector<std::string> ssh = {};
+  std::string own_address = {};  // where they reach this machine; empty: by the name that it has
+  std::string interface = {};    // for training and control; empty: MPI's choice
 };
 
 // One process on one host.

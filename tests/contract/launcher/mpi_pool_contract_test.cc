@@ -57,8 +57,11 @@ struct Lab {
     }
     auto tool = launcher::ask_mpi_tool({command});
     REQUIRE(tool.ok());
+    const std::vector<launcher::Host> machines{{"localhost", kRanks}};
     pool = launcher::make_mpi_pool(
-        io, {*tool, {::geteuid() == 0, true}, {{"localhost", kRanks}}, directory.path + "/state", start_timeout_ms},
+        io,
+        {*tool, {::geteuid() == 0, true}, machines, launcher::pool_ranks(machines), directory.path + "/state",
+         start_timeout_ms},
         [this](LaunchEnded end) { ends.push_back(std::move(end)); }, {program, "test"});
     return true;
   }

@@ -244,7 +244,11 @@ TEST_CASE("with MPI as launcher its command starts one agent per host") {
   CHECK(words.front() == "echo");
   CHECK(has(words, "localhost:1"));
   CHECK(words.back() == "agent");
+  CHECK(has(words, "plm_rsh_agent"));
   CHECK(render_dry_run(config, plan, **launcher).find("agents by Open MPI 4.1.4") != std::string::npos);
+  config.launcher.ssh_args = {"-o", "ProxyCommand=ssh -W %h:%p jump"};
+  CHECK(make_plan(config, {}).error().message.find("~/.ssh/config") != std::string::npos);
+  config.launcher.ssh_args.clear();
   config.launcher.mpi_command = {"/nonexistent/mpirun"};
   CHECK(make_plan(config, {}).error().message.find("/nonexistent/mpirun") != std::string::npos);
 }
@@ -262,7 +266,7 @@ TEST_CASE("where MPI carries the sums every slot is a rank that is filled from t
   CHECK(alone.all_local);
   config.hosts.list = {"hostA:2", "hostB:1"};
   const RunPlan plan = plan_of(config);
-  CHECK(plan.hosts == std::vector<launcher::Host>{{"mpi0", 1}, {"mpi1", 1}, {"mpi2", 1}});
+  CHECK(plan.hosts == std::vector<launcher::Host>{{"mpi0@hostA", 1}, {"mpi1@hostA", 1}, {"mpi2@hostB", 1}});
   CHECK(plan.settings.spares == 3);
   CHECK(plan.settings.start_workers == 2);
   CHECK(!plan.all_local);
@@ -272,6 +276,17 @@ TEST_CASE("where MPI carries the sums every slot is a rank that is filled from t
     CAPTURE(part);
     CHECK(text.find(part) != std::string::npos);
   }
+}
+
+TEST_CASE("a pool begins with the ranks of this machine, and says of no rank where Slurm puts it") {
+  RunConfig config = program();
+  config.launcher.kind = LauncherKind::kMpi;
+  config.launcher.mpi_command = {"echo", "mpirun (Open MPI) 4.1.4"};
+  config.network.backend = BackendChoice::kMpi;
+  config.hosts.list = {"hostA:1", "localhost:1"};
+  CHECK(plan_of(config).hosts == std::vector<launcher::Host>{{"mpi0@localhost", 1}, {"mpi1@hostA", 1}});
+  config.launcher.mpi_command = {"echo", "slurm 22.05"};
+  CHECK(plan_of(config).hosts == std::vector<launcher::Host>{{"mpi0", 1}, {"mpi1", 1}});
 }
 
 TEST_CASE("a run within somebody else's MPI launch is refused") {

@@ -114,6 +114,30 @@ TEST_CASE("one agent on one host, in the words of each MPI") {
         "--job-name=elastictrain --nodes=1 --nodelist=b --ntasks-per-node=1 -n 1 /bin/elastictrain agent");
 }
 
+TEST_CASE("hosts are reached as ssh is told to, and know where to connect back") {
+  const MpiSurroundings around{false, false, {"ssh", "-o", "BatchMode=yes", "-p", "22"}, "10.0.0.1", "eth0"};
+  CHECK(joined(mpi_start_command(kOpen, around, "b", {"x"})) ==
+        "mpirun --mca plm_rsh_agent ssh -f -o ServerAliveInterval=15 -o ServerAliveCountMax=4 -o BatchMode=yes -p 22 "
+        "--mca oob_tcp_if_include eth0 --mca btl_tcp_if_include eth0 --bind-to none --map-by slot --host b:1 -n 1 x");
+  CHECK(joined(mpi_start_command(kHydra, around, "b", {"x"})) ==
+        "env HYDRA_LAUNCHER_EXTRA_ARGS=-o BatchMode=yes -p 22 mpiexec.hydra -localhost 10.0.0.1 -hosts b:1 -n 1 x");
+  const MpiSurroundings other{false, false, {"/opt/ssh"}, "", ""};
+  CHECK(contains(joined(mpi_start_command(kHydra, other, "b", {"x"})), "mpiexec.hydra -launcher-exec /opt/ssh -hosts"));
+  CHECK_FALSE(contains(joined(mpi_start_command(kSrun, around, "b", {"x"})), "ssh"));
+}
+
+TEST_CASE("what the user's own words for MPI settle is not said again") {
+  const MpiSurroundings around{false, true, {"ssh"}, "10.0.0.1", "eth0"};
+  const MpiTool open{{"mpirun", "--mca", "plm_rsh_agent", "rsh", "--mca", "btl_tcp_if_include", "ib0"},
+                     MpiKind::kOpenMpi, ""};
+  const std::string words = joined(mpi_start_command(open, around, "b", {"x"}));
+  CHECK_FALSE(contains(words, "plm_rsh_agent ssh"));
+  CHECK_FALSE(contains(words, "btl_tcp_if_include eth0"));
+  CHECK(contains(words, "oob_tcp_if_include eth0"));
+  const MpiTool hydra{{"mpiexec", "-localhost", "head"}, MpiKind::kHydra, ""};
+  CHECK_FALSE(contains(joined(mpi_start_command(hydra, around, "b", {"x"})), "10.0.0.1"));
+}
+
 TEST_CASE("a pool is one command for all slots that outlives the loss of a rank") {
   CHECK(joined(mpi_pool_command(kOpen, {true, true}, kHosts, {"x"})) ==
         "mpirun --allow-run-as-root --mca mpi_yield_when_idle 1 --bind-to none --map-by slot --host a:2,b:2 -n 4 "
@@ -126,7 +150,10 @@ TEST_CASE("a pool is one command for all slots that outlives the loss of a rank"
 }
 
 TEST_CASE("the ranks of a pool are hosts of one slot, numbered through") {
-  CHECK(pool_ranks({{"a", 2}, {"b", 1}}) == std::vector<Host>{{"mpi0", 1}, {"mpi1", 1}, {"mpi2", 1}});
+  const std::vector<Host> plain{{"mpi0", 1}, {"mpi1", 1}, {"mpi2", 1}};
+  CHECK(pool_ranks({{"a", 3}}) == plain);
+  CHECK(pool_ranks({{"a", 2}, {"b", 1}}) == std::vector<Host>{{"mpi0@a", 1}, {"mpi1@a", 1}, {"mpi2@b", 1}});
+  CHECK(pool_ranks({{"a", 2}, {"b", 1}}, false) == plain);
 }
 
 TEST_CASE("every rank finds its own bootstrap in a private file, which goes with its owner") {
