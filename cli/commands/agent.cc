@@ -3,7 +3,6 @@
 #include "launcher/agent/agent.h"
 
 #include <memory>
-#include <string>
 
 #include "cli/commands/command.h"
 
@@ -11,10 +10,10 @@ namespace elastictrain::cli {
 
 void add_agent(CLI::App& app, Invocation& invocation) {
   CLI::App* command = app.add_subcommand("agent", "one per host; started by run");
-  const auto pool_file = std::make_shared<std::string>();
-  command->group("")->add_option("--mpi-pool", *pool_file, "what the ranks of an MPI launch are told");
-  command->final_callback(
-      [&invocation, pool_file] { invocation.action = [pool_file] { return launcher::run_agent(*pool_file); }; });
+  const auto how = std::make_shared<launcher::AgentStart>();
+  command->group("")->add_option("--mpi-pool", how->pool_file, "what the ranks of an MPI launch are told");
+  command->group("")->add_flag("--outlive-launch", how->outlives_launch, "go on when what started it ends");
+  command->final_callback([&invocation, how] { invocation.action = [how] { return launcher::run_agent(*how); }; });
 }
 
 }  // namespace elastictrain::cli

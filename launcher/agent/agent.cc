@@ -12,6 +12,7 @@
 #include "launcher/agent/bootstrap_reader.h"
 #include "launcher/agent/guardian.h"
 #include "launcher/agent/null_streams.h"
+#include "launcher/agent/stand_in.h"
 #include "launcher/mpi/place.h"
 #include "launcher/process.h"
 
@@ -36,13 +37,16 @@ void lead_session() {
   ::setsid();
 }
 
-// An agent outlives the terminal and the ssh that started it.
-void detach() {
+void ignore_signals() {
   ::signal(SIGHUP, SIG_IGN);
   ::signal(SIGPIPE, SIG_IGN);
   ::signal(SIGCHLD, SIG_DFL);
   // MPICH's launcher tells every rank so that another one has ended.
   ::signal(SIGUSR1, SIG_IGN);
+}
+
+// An agent outlives the terminal and the ssh that started it.
+void detach() {
   lead_session();
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
 }
@@ -77,10 +81,14 @@ int serve(Start start, PrivateDirectory directory, Guardian guardian) {
 
 }  // namespace
 
-int run_agent(const std::string& pool_file) {
+int run_agent(const AgentStart& how) {
+  ignore_signals();
+  if (how.outlives_launch || !how.pool_file.empty()) {
+    if (const Status apart = leave_stand_in(!how.pool_file.empty()); !apart) return fail(apart.error());
+  }
   detach();
   raise_descriptor_limit();
-  auto start = read_start(pool_file);
+  auto start = read_start(how.pool_file);
   if (!start) return fail(start.error());
   point_at_null({STDIN_FILENO});
   auto directory = PrivateDirectory::create(default_directory_base());

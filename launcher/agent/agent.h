@@ -15,8 +15,14 @@ enum AgentExit : int {
   kAgentFailed = 70,       // no usable bootstrap, or this host cannot give what an agent needs
 };
 
-// The whole life of an agent: bootstrap, service, clean end. Call once per process. `pool_file`: the agent is a rank of
-// an MPI pool and finds its bootstrap there; empty: it comes over stdin.
-int run_agent(const std::string& pool_file = {});
+struct AgentStart {
+  // The agent is a rank of an MPI pool and finds its bootstrap in this file; empty: it comes over stdin.
+  std::string pool_file = {};
+  // The end of what started it is no end of the agent (a pool's rank does so once its worker has joined MPI).
+  bool outlives_launch = false;
+};
+
+// The whole life of an agent: bootstrap, service, clean end. Call once per process.
+int run_agent(const AgentStart& how = {});
 
 }  // namespace elastictrain::launcher

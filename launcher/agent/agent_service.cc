@@ -13,6 +13,7 @@
 #include "launcher/agent/null_streams.h"
 #include "launcher/agent/ras_client.h"
 #include "launcher/agent/stack_capture.h"
+#include "launcher/agent/stand_in.h"
 #include "launcher/agent_marker.h"
 #include "launcher/build_id.h"
 #include "launcher/nccl_settings.h"
@@ -315,6 +316,8 @@ void AgentService::worker_said(WorkerId id, WorkerUp message) {
   if (worker == nullptr) return;
   // Later: the worker is in the middle of telling us.
   if (pool_ && std::holds_alternative<WorkerParked>(message)) return asio::post(io_, [this, id] { park(id); });
+  // It has joined MPI, and with it all other ranks have: none needs the launch any more.
+  if (pool_ && !pool_->ends_with_launch && std::holds_alternative<WorkerReady>(message)) outlive_stand_in();
   if (worker->record().take(message, std::chrono::steady_clock::now(), next_report())) {
     link_.send(FromWorker{id, std::move(message)});
   }

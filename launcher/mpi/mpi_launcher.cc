@@ -14,7 +14,7 @@ std::unique_ptr<Launcher> make_mpi_launcher(asio::io_context& io, const MpiLaunc
   method.words = first_words;
   method.timeout_hint = "is the host up, and does `" + options.tool.command.front() + "` reach it by hand?";
   method.start_command = [tool = options.tool, around = options.around, path = program.path](const std::string& host) {
-    return mpi_start_command(tool, around, host, {path, "agent"});
+    return mpi_start_command(tool, around, host, {path, "agent", "--outlive-launch"});
   };
   return std::make_unique<ProcessLauncher>(io, std::move(method), std::move(sink));
 }

@@ -160,10 +160,11 @@ Words mpi_pool_command(const MpiTool& tool, const MpiSurroundings& around, const
 std::string lost_rank_text(MpiKind kind) {
   switch (kind) {
     case MpiKind::kOpenMpi:
-      return "a worker that dies is survived, and its rank is spent: MPI takes nobody in again";
+      return "a worker or a host that is lost is survived, and its ranks are spent: MPI takes nobody in again; the end "
+             "of this command ends the pool, which is then started anew";
     case MpiKind::kHydra:
-      return "a worker that dies is survived, and its rank is spent: MPI takes nobody in again; at the end MPICH's "
-             "launcher calls the pool a failure";
+      return "a worker, a host or this command that is lost is survived, and ranks are spent: MPI takes nobody in "
+             "again; at the end MPICH's launcher calls such a pool a failure";
     case MpiKind::kSrun:
       return "a worker that dies leaves its rank spent; whether the others survive it is up to the MPI they load";
   }

@@ -37,8 +37,9 @@ std::optional<std::uint32_t> first_number(const std::vector<std::string>& enviro
 std::optional<MpiPlace> mpi_place(const std::vector<std::string>& environment) {
   const auto rank = first_number(environment, {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID"});
   if (!rank) return std::nullopt;
-  MpiPlace place{
-      *rank, first_number(environment, {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"}), {}};
+  MpiPlace place{*rank, first_number(environment, {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"})};
+  // Open MPI does so with every client of PMIx.
+  place.ends_with_launch = first_number(environment, {"OMPI_COMM_WORLD_RANK", "PMIX_RANK"}).has_value();
   if (const auto descriptor = read_number(environment, "PMI_FD")) {
     place.descriptors.push_back(static_cast<int>(*descriptor));
   }

@@ -15,6 +15,7 @@ struct MpiPlace {
   std::uint32_t rank = 0;
   std::optional<std::uint32_t> local_rank;  // among the ranks of this machine
   std::vector<int> descriptors;             // through which MPI_Init speaks with the launch
+  bool ends_with_launch = false;            // the MPI itself ends a process whose launch has ended
 };
 
 // `environment`: "NAME=value".

@@ -95,6 +95,28 @@ TEST_CASE("a rank finds its frame, and its worker what MPI_Init needs") {
   CHECK(pool.lab.supervisor.lines(0, kWorker) == std::vector<std::string>{"rank=1 slot=1 local=1", "/dev/zero"});
 }
 
+TEST_CASE("a rank is lost with its launch until its worker has joined MPI, and outlives it from then on") {
+  Pool early;
+  early.begin();
+  const auto agent_of = [](const Pool& pool) {
+    return static_cast<pid_t>(pool.lab.supervisor.all<AgentHello>(0).at(0).pid);
+  };
+  CHECK(agent_of(early) != early.lab.command->pid());
+  ::kill(early.lab.command->pid(), SIGKILL);
+  CHECK(early.lab.supervisor.pump([&] { return !is_running(agent_of(early)); }));
+
+  Pool pool;
+  WorkerSide worker = pool.begin();
+  worker.say(WorkerReady{});
+  REQUIRE(pool.lab.supervisor.await<FromWorker>(0, 2));
+  ::kill(pool.lab.command->pid(), SIGKILL);
+  REQUIRE(pool.lab.await_end());
+  pool.lab.supervisor.send(0, SignalWorker{kWorker, SIGUSR1});
+  CHECK(pool.lab.supervisor.await_line(0, kWorker, "poked"));
+  pool.lab.supervisor.send(0, StopAgent{100});
+  CHECK(pool.lab.supervisor.pump([&] { return !is_running(agent_of(pool)); }));
+}
+
 TEST_CASE("outside of a pool nothing of an MPI launch reaches a worker") {
   Lab lab([](AgentBootstrap&) {},
           {"sh", "-c", "export PMI_RANK=0 OMPI_COMM_WORLD_RANK=0; exec \"$0\" agent", TEST_AGENT});

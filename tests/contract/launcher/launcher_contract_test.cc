@@ -201,6 +201,20 @@ TEST_CASE_TEMPLATE("a forgotten launch leaves no process on this machine", Way, 
   CHECK(lab.supervisor.pump([&] { return !is_running(agent) && !is_running(worker); }));
 }
 
+TEST_CASE_TEMPLATE("an agent outlives the MPI launch that started it", Way, OpenMpi, Mpich) {
+  Lab lab;
+  if (!Way::use(lab)) return;
+  lab.launch(1);
+  REQUIRE(lab.supervisor.await<AgentHello>(0));
+  lab.launched->forget(AgentId{1});
+  lab.await_end(1);
+  lab.supervisor.send(0, SpawnWorker{WorkerId{1}, 0, {"sh", "-c", "echo up; sleep 1000"}, {}, ""});
+  CHECK(lab.supervisor.await_line(0, WorkerId{1}, "up"));
+  lab.supervisor.send(0, StopAgent{0});
+  const auto agent = static_cast<pid_t>(lab.supervisor.all<AgentHello>(0)[0].pid);
+  CHECK(lab.supervisor.pump([&] { return !is_running(agent); }));
+}
+
 TEST_CASE_TEMPLATE("forgetting twice, or what was never launched, does nothing", Way, Local, Ssh, Srun, Blaunch, Qrsh,
                    FluxExec, OpenMpi, Mpich) {
   Lab lab;

@@ -243,7 +243,7 @@ TEST_CASE("with MPI as launcher its command starts one agent per host") {
   const auto words = (*launcher)->command_line("localhost");
   CHECK(words.front() == "echo");
   CHECK(has(words, "localhost:1"));
-  CHECK(words.back() == "agent");
+  CHECK(words.back() == "--outlive-launch");
   CHECK(has(words, "plm_rsh_agent"));
   CHECK(render_dry_run(config, plan, **launcher).find("agents by Open MPI 4.1.4") != std::string::npos);
   config.launcher.ssh_args = {"-o", "ProxyCommand=ssh -W %h:%p jump"};
@@ -272,7 +272,7 @@ TEST_CASE("where MPI carries the sums every slot is a rank that is filled from t
   CHECK(!plan.all_local);
   CHECK(has(plan.program.environment, "ELASTICTRAIN_BACKEND=mpi"));
   const std::string text = render_dry_run(config, plan, FakeLauncher());
-  for (const char* part : {"MPI pool of 3 ranks on hostA:2,hostB:1 by MPICH 4.0.2: a worker that dies", "mpi2"}) {
+  for (const char* part : {"MPI pool of 3 ranks on hostA:2,hostB:1 by MPICH 4.0.2: a worker, a host", "mpi2"}) {
     CAPTURE(part);
     CHECK(text.find(part) != std::string::npos);
   }

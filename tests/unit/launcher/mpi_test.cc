@@ -59,6 +59,9 @@ TEST_CASE("a rank is found in what every launch says") {
   CHECK(hydra->local_rank == 0u);
   CHECK(hydra->descriptors == std::vector<int>{6});
   CHECK(mpi_place({"SLURM_PROCID=5", "SLURM_LOCALID=1"})->local_rank == 1u);
+  CHECK(mpi_place({"OMPI_COMM_WORLD_RANK=3"})->ends_with_launch);
+  CHECK(mpi_place({"SLURM_PROCID=5", "PMIX_RANK=5"})->ends_with_launch);
+  CHECK_FALSE(hydra->ends_with_launch);
   CHECK_FALSE(mpi_place({"PMIX_RANK=4"})->local_rank.has_value());
   CHECK_FALSE(mpi_place({"PMI_RANK=x", "PMI_RANKS=3", "HOME=/root"}).has_value());
 }
