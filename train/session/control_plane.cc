@@ -182,9 +182,9 @@ void ControlPlane::wait_parked(std::unique_lock<std::mutex>& lock) {
   }
 }
 
-Status ControlPlane::leave_mpi(std::chrono::milliseconds time_limit) {
+Status ControlPlane::leave_mpi() {
   auto* mpi = mpi_.load();
-  return mpi == nullptr ? Status() : mpi->leave(time_limit);
+  return mpi == nullptr ? Status() : mpi->leave(environment_.mpi_finalize_timeout);
 }
 
 void ControlPlane::wake() {

@@ -93,7 +93,7 @@ class ControlPlane {
   // As the link's.
   void send_in_turn(const std::function<std::vector<protocol::WorkerUp>()>& make) { link_->send_in_turn(make); }
   // At an end in order, where all ranks of a launch leave: as MpiWorld::leave().
-  Status leave_mpi(std::chrono::milliseconds time_limit);
+  Status leave_mpi();
   // Ends the control thread once everything is sent or the time is up, and lets go of the seat's communicator.
   void close(std::chrono::milliseconds flush_time);
 

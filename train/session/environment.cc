@@ -128,6 +128,8 @@ Result<Environment> read_environment() {
   read_choices(environment, numbers);
   environment.mpi_init_timeout =
       std::chrono::milliseconds(numbers.read("ELASTICTRAIN_MPI_INIT_TIMEOUT_MS", 50'000, kDay));
+  environment.mpi_finalize_timeout =
+      std::chrono::milliseconds(numbers.read("ELASTICTRAIN_MPI_FINALIZE_TIMEOUT_MS", 5'000, kDay));
   // MPI takes nobody in again, and an end before the others' is an error to it.
   environment.parks = numbers.read("ELASTICTRAIN_PARKS", environment.backend == Backend::kMpi ? 1 : 0, 1) == 1;
   if (environment.heartbeat.count() == 0) numbers.complain("ELASTICTRAIN_HEARTBEAT_MS must be at least 1");

@@ -33,6 +33,7 @@ struct Environment {
   Backend backend = Backend::kAuto;
   comm::NcclBuild nccl_build = comm::NcclBuild::kBackground;
   std::chrono::milliseconds mpi_init_timeout{50'000};
+  std::chrono::milliseconds mpi_finalize_timeout{5'000};
   bool parks = false;  // the process outlives its worker, and may be another one later
   comm::Transport transport = comm::Transport::kAuto;
   comm::Algorithm algorithm = comm::Algorithm::kAuto;

@@ -12,8 +12,6 @@ namespace {
 
 constexpr std::chrono::seconds kFlushAtEnd{3};
 constexpr std::chrono::seconds kNcclAtEnd{3};  // for communicators that are being closed in the background
-constexpr std::chrono::seconds kMpiAtEnd{2};
-constexpr std::chrono::seconds kMpiAtEndOfSpare{5};
 constexpr std::size_t kStepsOfLeavers = 1024;  // more than the shortest steps between two heartbeats
 
 // The receiving sockets in the order of the donors' slices.
@@ -341,9 +339,8 @@ void Session::Impl::end_session(bool program_is_done) {
   if (device_) comm::await_nccl_ends(kNcclAtEnd);
 }
 
-// Who is dismissed waits for the members, which may still be writing what they have trained.
 void Session::Impl::leave_mpi() {
-  const Status left = plane_->leave_mpi(outcome_ == Outcome::kLeft ? kMpiAtEndOfSpare : kMpiAtEnd);
+  const Status left = plane_->leave_mpi();
   if (left || left.error().code == ErrorCode::kPeerLost) return;
   std::fprintf(stderr, "elastictrain: this worker ends without MPI_Finalize: %s\n", left.error().message.c_str());
 }

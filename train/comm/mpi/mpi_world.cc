@@ -172,7 +172,7 @@ Status MpiWorld::leave(std::chrono::milliseconds time_limit) {
   const auto work = [this, outcome] { *outcome = library_->leave(); };
   if (MpiThread::of_process().run(work, time_limit)) return *outcome;
   return Error{ErrorCode::kTimeout,
-               "MPI_Finalize waits for ranks that did not come within " + std::to_string(time_limit.count()) + " ms"};
+               "MPI_Finalize waits for ranks that did not come within " + std::to_string(time_limit.count()) + " ms (ELASTICTRAIN_MPI_FINALIZE_TIMEOUT_MS)"};
 }
 
 }  // namespace elastictrain::comm
