@@ -10,6 +10,7 @@
 
 #include "launcher/agent/accelerator_probe.h"
 #include "launcher/agent/host_facts.h"
+#include "launcher/agent/machine_key.h"
 #include "launcher/agent/null_streams.h"
 #include "launcher/agent/ras_client.h"
 #include "launcher/agent/stack_capture.h"
@@ -51,6 +52,12 @@ std::string random_hex() {
   return text;
 }
 
+// The workers of a pool have an agent each.
+std::string host_key(bool is_pool) {
+  std::string key = is_pool ? machine_key() : "";
+  return key.empty() ? random_hex() : key;
+}
+
 std::string join(const std::vector<std::string>& parts) {
   std::string text;
   for (const auto& part : parts) text += (text.empty() ? "" : ",") + part;
@@ -73,7 +80,7 @@ AgentService::AgentService(asio::io_context& io, AgentBootstrap bootstrap, Priva
     : io_(io),
       bootstrap_(std::move(bootstrap)),
       directory_(std::move(directory)),
-      host_key_(random_hex()),
+      host_key_(host_key(pool.has_value())),
       self_path_(self_path()),
       link_(io, bootstrap_,
             {[this] { went_up(); }, [this](AgentDown order) { perform(std::move(order)); },

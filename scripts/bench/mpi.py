@@ -1,5 +1,6 @@
-"""Our communicator over the ranks of an MPI launch, beside the all-reduce of the same MPI in the same run; and what
-changes cost in runs whose workers sum over MPI."""
+"""Our communicator over the ranks of an MPI launch, beside the all-reduce of the same MPI in the same run: as it is on
+this machine (shared memory), and with all bytes in MPI's messages, as between machines; and what changes cost in runs
+whose workers sum over MPI."""
 
 import collections
 import json
@@ -16,6 +17,7 @@ from harness import Failed, Run, job, members, synthetic
 LAUNCHERS = {"Open MPI": "mpirun.openmpi", "MPICH": "mpiexec.hydra"}
 AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 RANKS = (2, 8)
+PLACEMENTS = {"together": "", "apart": "-messages"}  # of the bench, with the end of a row's name
 TIME_LIMIT_S = 60
 POOLS = (8, 4)  # the smaller one where the larger one does not get anywhere
 
@@ -29,25 +31,27 @@ def mpi_swap(repetitions):
         for ranks in RANKS:
             # Open MPI makes its ranks yield where it is told so; on cores of their own that only costs.
             crowded = ["--oversubscribe"] if name == "Open MPI" and ranks > os.cpu_count() else []
-            yield from measure(name, [launcher, *crowded, "-n", str(ranks), bench, str(max(3, repetitions))], ranks)
+            for placement in PLACEMENTS:
+                argv = [launcher, *crowded, "-n", str(ranks), bench, str(max(3, repetitions)), placement]
+                yield from measure(f"{name.replace(' ', '-')}-{ranks}-ranks{PLACEMENTS[placement]}", argv)
         yield from run_rows(name, launcher, repetitions)
 
 
-def measure(name, argv, ranks):
+def measure(name, argv):
     try:
         done = subprocess.run(argv, stdout=subprocess.PIPE, text=True, timeout=TIME_LIMIT_S, check=True,
                               env={**os.environ, **AS_ROOT})
     except subprocess.TimeoutExpired:
-        yield rows.Row(f"mpi-swap/{name}-{ranks}-ranks", None, "", "", None,
+        yield rows.Row(f"mpi-swap/{name}", None, "", "", None,
                        f"not measured: not done within {TIME_LIMIT_S} s")
         return
     for line in done.stdout.splitlines():
         if line.startswith("{"):
-            yield from rows_of(name.replace(" ", "-"), json.loads(line))
+            yield from rows_of(name, json.loads(line))
 
 
 def rows_of(name, cell):
-    cell_name = f"mpi-swap/{name}-{cell['ranks']}-ranks-{size_name(cell['bytes'])}"
+    cell_name = f"mpi-swap/{name}-{size_name(cell['bytes'])}"
     share = 100 * cell["bare_us"] / cell["ours_us"]
     detail = f"ours {cell['ours_us']:g} us, MPI_Allreduce {cell['bare_us']:g} us; medians, in turn"
     yield rows.at_least(cell_name, share, "%", 99, detail)

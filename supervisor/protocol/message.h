@@ -19,7 +19,7 @@ namespace elastictrain::protocol {
 // ---------------------------------------------------------------------------------------------------------------
 // The plan of one generation
 
-// Where a worker's data plane can be reached. `host_key` is equal for workers that share memory (same agent).
+// Where a worker's data plane can be reached. `host_key`: equal for those that share memory (one agent's or MPI pool's).
 struct Endpoint {
   std::string host_key;
   std::vector<std::string> addresses;  // numeric IPv4 or IPv6, best first

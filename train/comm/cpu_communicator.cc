@@ -5,6 +5,7 @@
 
 #include "train/comm/hybrid_communicator.h"
 #include "train/comm/rendezvous.h"
+#include "train/comm/tcp_rail.h"
 #include "train/comm/tree_plan.h"
 
 namespace elastictrain::comm {
@@ -12,12 +13,14 @@ namespace {
 
 class Builder {
  public:
-  Builder(const BuildSpec& spec, DataListener& listener, const CancelToken& cancel)
+  // `rails`: null for TCP.
+  Builder(const BuildSpec& spec, const RailKind* rails, DataListener& listener, const CancelToken& cancel)
       : spec_(spec),
+        rails_(rails),
         listener_(listener),
         cancel_(cancel),
         layout_(make_layout(spec.peers, spec.rank, spec.transport)),
-        trees_(make_tree_layout(spec.topology, spec.fathers, layout_, spec.rank)),
+        trees_(rails == nullptr ? make_tree_layout(spec.topology, spec.fathers, layout_, spec.rank) : std::nullopt),
         plan_{spec.generation, spec.token, spec.rank, {}, {}} {}
 
   Result<BuildResult> build(std::span<const std::uint32_t> from, std::span<const std::uint32_t> to) {
@@ -53,6 +56,7 @@ class Builder {
 
   // Trees take a Unix connection where they stay on a host: shared memory is for what all its ranks do together.
   std::vector<LinkSpec> wanted_links() const {
+    if (rails_ != nullptr) return {};
     if (!trees_) return needed_links(layout_, spec_.algorithm);
     std::vector<LinkSpec> links;
     if (!trees_->plan) return links;
@@ -99,22 +103,24 @@ class Builder {
   }
 
   Result<BuildResult> assemble() {
-    auto control = std::make_unique<OpControl>(spec_.operation_timeout, layout_.ranks_on_machine);
-    std::unique_ptr<ShmGroup> group;
+    HybridParts parts;
+    parts.name = rails_ != nullptr ? rails_->name : "cpu";
+    parts.over_all_ranks = trees_ ? trees_->over_all_ranks : layout_.hosts.size() == spec_.peers.size();
+    parts.control = std::make_unique<OpControl>(spec_.operation_timeout, layout_.ranks_on_machine);
     const std::size_t locals = layout_.local_ranks().size();
     if (locals > 1) {
-      auto built = ShmGroup::build(layout_.local, locals, std::move(locals_), *control, cancel_, spec_.deadline);
-      if (!built) return built.error();
-      group = std::move(*built);
+      auto group =
+          ShmGroup::build(layout_.local, locals, std::move(locals_), *parts.control, cancel_, spec_.deadline);
+      if (!group) return group.error();
+      parts.group = std::move(*group);
     }
-    auto rail = make_rail(*control);
-    const bool over_all_ranks = trees_ ? trees_->over_all_ranks : layout_.hosts.size() == spec_.peers.size();
-    result_.communicator = std::make_unique<HybridCommunicator>(spec_, std::move(layout_), over_all_ranks,
-                                                                std::move(control), std::move(group), std::move(rail));
+    parts.rail = make_rail(*parts.control);
+    result_.communicator = std::make_unique<HybridCommunicator>(spec_, std::move(layout_), std::move(parts));
     return std::move(result_);
   }
 
-  std::unique_ptr<TcpRail> make_rail(const OpControl& control) {
+  std::unique_ptr<Rail> make_rail(OpControl& control) {
+    if (rails_ != nullptr) return layout_.hosts.size() > 1 ? rails_->make(layout_, control) : nullptr;
     if (trees_ && trees_->plan) {
       const TreePlan& plan = *trees_->plan;
       auto rail = std::make_unique<TcpRail>(plan.members, plan.position, std::move(links_), spec_.algorithm, control);
@@ -127,6 +133,7 @@ class Builder {
   }
 
   const BuildSpec& spec_;
+  const RailKind* const rails_;
   DataListener& listener_;
   const CancelToken& cancel_;
   Layout layout_;
@@ -137,14 +144,15 @@ class Builder {
   BuildResult result_;
 };
 
-Error names_strangers(const BuildSpec& spec) {
-  return {ErrorCode::kInvalid,
-          "the plan of generation " + std::to_string(spec.generation) + " names ranks that it does not have"};
-}
-
 bool ranks_are_peers(std::span<const std::uint32_t> ranks, const BuildSpec& spec) {
   return std::all_of(ranks.begin(), ranks.end(),
                      [&](auto rank) { return rank < spec.peers.size() && rank != spec.rank; });
+}
+
+Status check(const BuildSpec& spec, std::span<const std::uint32_t> from, std::span<const std::uint32_t> to) {
+  if (spec.rank < spec.peers.size() && ranks_are_peers(from, spec) && ranks_are_peers(to, spec)) return {};
+  return Error{ErrorCode::kInvalid,
+               "the plan of generation " + std::to_string(spec.generation) + " names ranks that it does not have"};
 }
 
 }  // namespace
@@ -152,22 +160,25 @@ bool ranks_are_peers(std::span<const std::uint32_t> ranks, const BuildSpec& spec
 Result<BuildResult> build_cpu_communicator(const BuildSpec& spec, DataListener& listener, const CancelToken& cancel,
                                            std::span<const std::uint32_t> state_transfer_from,
                                            std::span<const std::uint32_t> state_transfer_to) {
-  if (spec.rank >= spec.peers.size() || !ranks_are_peers(state_transfer_from, spec) ||
-      !ranks_are_peers(state_transfer_to, spec)) {
-    return names_strangers(spec);
-  }
+  if (auto status = check(spec, state_transfer_from, state_transfer_to); !status) return status.error();
   if (!spec.fathers.empty()) {
     if (auto tree = protocol::check_tree(spec.fathers, spec.peers.size()); !tree) return tree.error();
   }
-  return Builder(spec, listener, cancel).build(state_transfer_from, state_transfer_to);
+  return Builder(spec, nullptr, listener, cancel).build(state_transfer_from, state_transfer_to);
+}
+
+Result<BuildResult> build_hybrid_communicator(const BuildSpec& spec, const RailKind& rails, DataListener& listener,
+                                              const CancelToken& cancel,
+                                              std::span<const std::uint32_t> state_transfer_from,
+                                              std::span<const std::uint32_t> state_transfer_to) {
+  if (auto status = check(spec, state_transfer_from, state_transfer_to); !status) return status.error();
+  return Builder(spec, &rails, listener, cancel).build(state_transfer_from, state_transfer_to);
 }
 
 Result<std::vector<StateSocket>> connect_state(const BuildSpec& spec, DataListener& listener, const CancelToken& cancel,
                                                std::span<const std::uint32_t> from, std::span<const std::uint32_t> to) {
-  if (spec.rank >= spec.peers.size() || !ranks_are_peers(from, spec) || !ranks_are_peers(to, spec)) {
-    return names_strangers(spec);
-  }
-  return Builder(spec, listener, cancel).connect_state(from, to);
+  if (auto status = check(spec, from, to); !status) return status.error();
+  return Builder(spec, nullptr, listener, cancel).connect_state(from, to);
 }
 
 }  // namespace elastictrain::comm

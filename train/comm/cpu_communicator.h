@@ -1,4 +1,5 @@
-// Purpose: builds the CPU communicator: shared memory within a host, TCP between hosts, no thread of its own.
+// Purpose: builds the communicators of host memory: shared memory within a host, TCP or messages of another kind
+// between hosts, no thread of their own.
 //
 // The builder runs in the caller's thread (a background thread of the session) and may run while another communicator
 // of the same process is in use. It also makes the connections over which state reaches joiners, because those use the
@@ -9,14 +10,19 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "train/comm/cancel_token.h"
 #include "train/comm/communicator.h"
 #include "train/comm/data_listener.h"
+#include "train/comm/op_control.h"
+#include "train/comm/rail.h"
 #include "train/comm/socket.h"
+#include "train/comm/topology.h"
 
 namespace elastictrain::comm {
 
@@ -36,6 +42,18 @@ struct BuildResult {
 Result<BuildResult> build_cpu_communicator(const BuildSpec& spec, DataListener& listener, const CancelToken& cancel,
                                            std::span<const std::uint32_t> state_transfer_from = {},
                                            std::span<const std::uint32_t> state_transfer_to = {});
+
+// Rails that need no connections of ours. Every rank of several hosts gets one; only those with Layout::on_rail() take
+// part in collectives over it. `control` and the layout outlive it.
+struct RailKind {
+  std::string name;
+  std::function<std::unique_ptr<Rail>(const Layout&, OpControl& control)> make;
+};
+// The same with such rails between hosts; topologies and algorithms are the rail's own.
+Result<BuildResult> build_hybrid_communicator(const BuildSpec& spec, const RailKind& rails, DataListener& listener,
+                                              const CancelToken& cancel,
+                                              std::span<const std::uint32_t> state_transfer_from = {},
+                                              std::span<const std::uint32_t> state_transfer_to = {});
 
 // Only those connections, for a data plane that has no use for others.
 Result<std::vector<StateSocket>> connect_state(const BuildSpec& spec, DataListener& listener, const CancelToken& cancel,

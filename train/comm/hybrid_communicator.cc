@@ -4,7 +4,6 @@
 #include <cstring>
 
 #include "train/comm/kernels.h"
-#include "train/comm/round_trip.h"
 
 namespace elastictrain::comm {
 namespace {
@@ -12,30 +11,24 @@ namespace {
 // Below it one rank a host does the talking.
 constexpr std::size_t kSmallTwoLevelBytes = 64 << 10;
 
-Error no_link(std::uint32_t from, std::uint32_t to) {
-  return Error{ErrorCode::kInvalid, "rank " + std::to_string(from) + " and rank " + std::to_string(to) +
-                                        " are not neighbours in this topology; use a collective operation"};
-}
-
 }  // namespace
 
-HybridCommunicator::HybridCommunicator(const BuildSpec& spec, Layout layout, bool over_all_ranks,
-                                       std::unique_ptr<OpControl> control, std::unique_ptr<ShmGroup> group,
-                                       std::unique_ptr<TcpRail> rail)
+HybridCommunicator::HybridCommunicator(const BuildSpec& spec, Layout layout, HybridParts parts)
     : rank_(spec.rank),
       size_(static_cast<std::uint32_t>(spec.peers.size())),
       generation_(spec.generation),
       layout_(std::move(layout)),
-      over_all_ranks_(over_all_ranks),
-      control_(std::move(control)),
-      group_(std::move(group)),
-      rail_(std::move(rail)) {
+      name_(std::move(parts.name)),
+      over_all_ranks_(parts.over_all_ranks),
+      control_(std::move(parts.control)),
+      group_(std::move(parts.group)),
+      rail_(std::move(parts.rail)) {
   if (group_ && rail_) rail_->watch(group_->watch_fd(), [this] { return group_->check(); });
 }
 
 Capabilities HybridCommunicator::capabilities() const {
   Capabilities capabilities;
-  capabilities.name = "cpu";
+  capabilities.name = name_;
   return capabilities;
 }
 
@@ -66,23 +59,13 @@ void HybridCommunicator::abort() noexcept {
 }
 
 Traffic HybridCommunicator::traffic() const {
-  Traffic traffic;
+  Traffic traffic = rail_ ? rail_->traffic() : Traffic();
   if (group_) traffic.bytes_shared = group_->shared_bytes();
-  if (!rail_) return traffic;
-  for (const auto& link : rail_->links()) {
-    traffic.bytes_sent += link.sent_bytes();
-    traffic.bytes_received += link.received_bytes();
-  }
   return traffic;
 }
 
 std::vector<PeerFigures> HybridCommunicator::peers() const {
-  std::vector<PeerFigures> peers;
-  if (!rail_) return peers;
-  for (const auto& link : rail_->links()) {
-    peers.push_back({link.peer(), link.sent_bytes(), link.received_bytes(), round_trip_us(link.fd())});
-  }
-  return peers;
+  return rail_ ? rail_->peers() : std::vector<PeerFigures>();
 }
 
 Status HybridCommunicator::all_reduce(std::span<float> data, const ReduceOptions& options, ReduceStats* stats) {
@@ -227,9 +210,14 @@ Status HybridCommunicator::check_peer(std::uint32_t peer) const {
   return {};
 }
 
+Status HybridCommunicator::not_reached(std::uint32_t peer) const {
+  return Error{ErrorCode::kInvalid, "nothing joins rank " + std::to_string(rank_) + " and rank " +
+                                        std::to_string(peer) + " directly; use a collective operation"};
+}
+
 bool HybridCommunicator::reaches(std::uint32_t peer) const {
   if (peer >= size_ || peer == rank_) return false;
-  return local_index(peer) >= 0 || (rail_ && rail_->find_link(peer) != nullptr);
+  return local_index(peer) >= 0 || (rail_ && rail_->reaches(peer));
 }
 
 Status HybridCommunicator::send(std::span<const std::byte> data, std::uint32_t to) {
@@ -238,8 +226,7 @@ Status HybridCommunicator::send(std::span<const std::byte> data, std::uint32_t t
   if (const auto local = local_index(to); local >= 0) {
     return settle(group_->send(data, static_cast<std::size_t>(local)));
   }
-  Link* link = rail_ ? rail_->find_link(to) : nullptr;
-  return settle(link != nullptr ? rail_->send(*link, data) : Status(no_link(rank_, to)));
+  return settle(rail_ ? rail_->send(to, data) : not_reached(to));
 }
 
 Status HybridCommunicator::receive(std::span<std::byte> data, std::uint32_t from) {
@@ -248,8 +235,7 @@ Status HybridCommunicator::receive(std::span<std::byte> data, std::uint32_t from
   if (const auto local = local_index(from); local >= 0) {
     return settle(group_->receive(data, static_cast<std::size_t>(local)));
   }
-  Link* link = rail_ ? rail_->find_link(from) : nullptr;
-  return settle(link != nullptr ? rail_->receive(*link, data) : Status(no_link(rank_, from)));
+  return settle(rail_ ? rail_->receive(from, data) : not_reached(from));
 }
 
 Status HybridCommunicator::exchange(std::span<const std::byte> sent, std::span<std::byte> received,
@@ -257,8 +243,7 @@ Status HybridCommunicator::exchange(std::span<const std::byte> sent, std::span<s
   if (auto status = check_peer(peer); !status) return status;
   if (local_index(peer) >= 0) return Communicator::exchange(sent, received, peer);
   control_->begin();
-  Link* link = rail_ ? rail_->find_link(peer) : nullptr;
-  return settle(link != nullptr ? rail_->exchange(*link, sent, received) : Status(no_link(rank_, peer)));
+  return settle(rail_ ? rail_->exchange(peer, sent, received) : not_reached(peer));
 }
 
 // A sum of one number: nobody has it before everybody has given its part.
@@ -272,7 +257,7 @@ Status HybridCommunicator::check_peers() {
   if (group_) {
     if (auto status = group_->check(); !status) return status;
   }
-  return rail_ ? rail_->check_links() : Status();
+  return rail_ ? rail_->check_peers() : Status();
 }
 
 }  // namespace elastictrain::comm

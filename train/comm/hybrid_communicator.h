@@ -1,4 +1,4 @@
-// Purpose: the CPU communicator: shared memory among the ranks of a host, rails of TCP links among hosts.
+// Purpose: the communicator of host memory: shared memory among the ranks of a host, rails among hosts.
 //
 // A large all-reduce sums on every host first, then every rail sums its slice among the hosts, then the slices spread
 // on the host again. A small one goes over the first rank of each host. Everything else is a share of blocks.
@@ -10,22 +10,28 @@
 #include <atomic>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "train/comm/communicator.h"
 #include "train/comm/op_control.h"
 #include "train/comm/shm_group.h"
-#include "train/comm/tcp_rail.h"
+#include "train/comm/rail.h"
 #include "train/comm/topology.h"
 
 namespace elastictrain::comm {
 
+struct HybridParts {
+  std::string name;  // what the rails are made of
+  bool over_all_ranks = false;  // every rank is on the rail, and collectives go over it alone
+  std::unique_ptr<OpControl> control;  // of the others
+  std::unique_ptr<ShmGroup> group;     // null where the host has one rank
+  std::unique_ptr<Rail> rail;          // null where this rank is on none
+};
+
 class HybridCommunicator final : public Communicator {
  public:
-  // `group` is missing where the host has one rank, `rail` where this rank is on none. `control` is shared by both.
-  // `over_all_ranks`: every rank is on the rail, and collectives go over it alone.
-  HybridCommunicator(const BuildSpec& spec, Layout layout, bool over_all_ranks, std::unique_ptr<OpControl> control,
-                     std::unique_ptr<ShmGroup> group, std::unique_ptr<TcpRail> rail);
+  HybridCommunicator(const BuildSpec& spec, Layout layout, HybridParts parts);
 
   std::uint32_t rank() const override { return rank_; }
   std::uint32_t world_size() const override { return size_; }
@@ -58,6 +64,7 @@ class HybridCommunicator final : public Communicator {
   Status share_among_hosts(std::span<const Pieces> blocks);
   Status share_from_first_local(std::span<const Pieces> blocks);
   Status check_peer(std::uint32_t peer) const;
+  Status not_reached(std::uint32_t peer) const;
   std::ptrdiff_t local_index(std::uint32_t rank) const;
   void break_up() noexcept;
 
@@ -65,10 +72,11 @@ class HybridCommunicator final : public Communicator {
   const std::uint32_t size_;
   const Generation generation_;
   const Layout layout_;
+  const std::string name_;
   const bool over_all_ranks_;
-  std::unique_ptr<OpControl> control_;
-  std::unique_ptr<ShmGroup> group_;
-  std::unique_ptr<TcpRail> rail_;
+  const std::unique_ptr<OpControl> control_;
+  const std::unique_ptr<ShmGroup> group_;
+  const std::unique_ptr<Rail> rail_;
   std::atomic<bool> broken_{false};
 };
 

@@ -34,7 +34,29 @@ class Pieces {
     return {};
   }
 
+  // Copies between the bytes from `offset` on and `bytes`, which must not reach beyond the end.
+  void get(std::size_t offset, std::span<std::byte> bytes) const {
+    for_runs(offset, bytes.size(), [&](std::span<std::byte> run, std::size_t at) {
+      std::memcpy(bytes.data() + at, run.data(), run.size());
+    });
+  }
+  void put(std::size_t offset, std::span<const std::byte> bytes) const {
+    for_runs(offset, bytes.size(), [&](std::span<std::byte> run, std::size_t at) {
+      std::memcpy(run.data(), bytes.data() + at, run.size());
+    });
+  }
+
  private:
+  // Calls f(run, offset from begin).
+  template <class F>
+  void for_runs(std::size_t begin, std::size_t count, F f) const {
+    for (std::size_t done = 0; done < count;) {
+      const auto part = run(begin + done, count - done);
+      f(part, done);
+      done += part.size();
+    }
+  }
+
   std::vector<std::span<std::byte>> pieces_;
   std::size_t size_ = 0;
 };

@@ -15,6 +15,11 @@ namespace {
 constexpr std::size_t kSmallBytes = 8 << 10;
 constexpr std::size_t kMaxRanks = 1024;
 
+// Of a block that may have ended before.
+std::size_t chunk_bytes(const Pieces& block, std::size_t offset) {
+  return offset < block.size() ? std::min(ShmRegion::kChunkBytes, block.size() - offset) : 0;
+}
+
 }  // namespace
 
 ShmGroup::ShmGroup(std::size_t local, std::size_t ranks, const OpControl& control)
@@ -157,21 +162,11 @@ Status ShmGroup::share(std::span<const Pieces> blocks) {
 }
 
 void ShmGroup::copy_in(const Pieces& block, std::size_t offset) {
-  const std::size_t end = std::min(block.size(), offset + ShmRegion::kChunkBytes);
-  for (std::size_t position = offset; position < end;) {
-    const auto run = block.run(position, end - position);
-    std::memcpy(region_.buffer(local_, chunk_) + (position - offset), run.data(), run.size());
-    position += run.size();
-  }
+  block.get(offset, {region_.buffer(local_, chunk_), chunk_bytes(block, offset)});
 }
 
 void ShmGroup::copy_out(const Pieces& block, std::size_t offset, std::size_t rank) {
-  const std::size_t end = std::min(block.size(), offset + ShmRegion::kChunkBytes);
-  for (std::size_t position = offset; position < end;) {
-    const auto run = block.run(position, end - position);
-    std::memcpy(run.data(), region_.buffer(rank, chunk_) + (position - offset), run.size());
-    position += run.size();
-  }
+  block.put(offset, {region_.buffer(rank, chunk_), chunk_bytes(block, offset)});
 }
 
 Status ShmGroup::send(std::span<const std::byte> data, std::size_t to) {

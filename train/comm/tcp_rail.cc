@@ -9,6 +9,7 @@
 #include "train/comm/block_work.h"
 #include "train/comm/kernels.h"
 #include "train/comm/ring_stream.h"
+#include "train/comm/round_trip.h"
 
 namespace elastictrain::comm {
 namespace {
@@ -64,13 +65,23 @@ Link* TcpRail::find_link(std::uint32_t peer) {
   return found == links_.end() ? nullptr : &*found;
 }
 
+bool TcpRail::reaches(std::uint32_t peer) const {
+  return std::any_of(links_.begin(), links_.end(), [&](const Link& link) { return link.peer() == peer; });
+}
+
+Result<Link*> TcpRail::neighbour(std::uint32_t peer) {
+  if (Link* link = find_link(peer)) return link;
+  return Error{ErrorCode::kInvalid, "this rank and rank " + std::to_string(peer) +
+                                        " are not neighbours in this topology; use a collective operation"};
+}
+
 Link& TcpRail::link_to(std::size_t position) {
   Link* link = find_link(members_[position]);
   if (link == nullptr) panic("the topology lacks a link");
   return *link;
 }
 
-Status TcpRail::check_links() const {
+Status TcpRail::check_peers() const {
   for (const auto& link : links_) {
     pollfd end{link.fd(), POLLRDHUP, 0};
     if (::poll(&end, 1, 0) > 0) {
@@ -82,6 +93,23 @@ Status TcpRail::check_links() const {
 
 void TcpRail::shut_down() noexcept {
   for (auto& link : links_) link.shut_down();
+}
+
+Traffic TcpRail::traffic() const {
+  Traffic traffic;
+  for (const auto& link : links_) {
+    traffic.bytes_sent += link.sent_bytes();
+    traffic.bytes_received += link.received_bytes();
+  }
+  return traffic;
+}
+
+std::vector<PeerFigures> TcpRail::peers() const {
+  std::vector<PeerFigures> peers;
+  for (const auto& link : links_) {
+    peers.push_back({link.peer(), link.sent_bytes(), link.received_bytes(), round_trip_us(link.fd())});
+  }
+  return peers;
 }
 
 std::size_t TcpRail::link_index(std::size_t position) {
@@ -256,31 +284,37 @@ std::span<std::byte> TcpRail::inbox(std::size_t index, std::size_t size) {
   return std::span(buffer).first(size);
 }
 
-Status TcpRail::send(Link& link, std::span<const std::byte> data) {
+Status TcpRail::send(std::uint32_t peer, std::span<const std::byte> data) {
+  const auto link = neighbour(peer);
+  if (!link) return link.error();
   LinkHeader header{'p', 0, data.size()};
-  std::array<Transfer, 1> first{sending(link, std::as_writable_bytes(std::span(&header, 1)))};
+  std::array<Transfer, 1> first{sending(**link, std::as_writable_bytes(std::span(&header, 1)))};
   if (auto status = run(first); !status) return status;
-  std::array<Transfer, 1> rest{sending(link, only_read(data))};
+  std::array<Transfer, 1> rest{sending(**link, only_read(data))};
   return run(rest);
 }
 
-Status TcpRail::receive(Link& link, std::span<std::byte> data) {
+Status TcpRail::receive(std::uint32_t peer, std::span<std::byte> data) {
+  const auto link = neighbour(peer);
+  if (!link) return link.error();
   const LinkHeader expected{'p', 0, data.size()};
   LinkHeader header;
-  std::array<Transfer, 1> first{Transfer{&link, std::as_writable_bytes(std::span(&header, 1)), false, 0, &expected}};
+  std::array<Transfer, 1> first{Transfer{*link, std::as_writable_bytes(std::span(&header, 1)), false, 0, &expected}};
   if (auto status = run(first); !status) return status;
-  std::array<Transfer, 1> rest{Transfer{&link, data, false, 0, nullptr}};
+  std::array<Transfer, 1> rest{Transfer{*link, data, false, 0, nullptr}};
   return run(rest);
 }
 
-Status TcpRail::exchange(Link& link, std::span<const std::byte> sent, std::span<std::byte> received) {
+Status TcpRail::exchange(std::uint32_t peer, std::span<const std::byte> sent, std::span<std::byte> received) {
+  const auto link = neighbour(peer);
+  if (!link) return link.error();
   LinkHeader mine{'x', 0, sent.size()};
   const LinkHeader expected{'x', 0, received.size()};
   LinkHeader theirs;
-  std::array<Transfer, 2> first{sending(link, std::as_writable_bytes(std::span(&mine, 1))),
-                                Transfer{&link, std::as_writable_bytes(std::span(&theirs, 1)), false, 0, &expected}};
+  std::array<Transfer, 2> first{sending(**link, std::as_writable_bytes(std::span(&mine, 1))),
+                                Transfer{*link, std::as_writable_bytes(std::span(&theirs, 1)), false, 0, &expected}};
   if (auto status = run(first); !status) return status;
-  std::array<Transfer, 2> rest{sending(link, only_read(sent)), Transfer{&link, received, false, 0, nullptr}};
+  std::array<Transfer, 2> rest{sending(**link, only_read(sent)), Transfer{*link, received, false, 0, nullptr}};
   return run(rest);
 }
 

@@ -2,8 +2,7 @@
 // with ring neighbours or climb a tree; everything else streams around the ring. With a tree plan all of it goes along
 // the trees of a chosen topology instead.
 //
-// Ownership: of its links. Thread: the communicator's; shut_down() from any. Failure: any error; the communicator then
-// shuts all links down, so that the error travels to every member.
+// Ownership: of its links. Threads and failure: as rail.h says; an error travels with the closed links.
 #pragma once
 
 #include <cstddef>
@@ -13,14 +12,14 @@
 #include <vector>
 
 #include "train/comm/link.h"
-#include "train/comm/pieces.h"
+#include "train/comm/rail.h"
 #include "train/comm/topology.h"
 #include "train/comm/tree_plan.h"
 #include "train/comm/tree_stream.h"
 
 namespace elastictrain::comm {
 
-class TcpRail {
+class TcpRail final : public Rail {
  public:
   // `members`: global ranks by position. `links`: to the ring neighbours, and to tree neighbours where there is a tree.
   TcpRail(Ranks members, std::size_t position, std::vector<Link> links, Algorithm algorithm, const OpControl& control);
@@ -28,24 +27,17 @@ class TcpRail {
   // Before the first operation; `links` must reach the plan's neighbours.
   void use_trees(const TreePlan& plan);
 
-  // Lets a wait also notice what happens on this host.
-  void watch(int fd, std::function<Status()> on_ready);
-
-  Status all_reduce(const ReduceVector& vector, ReduceStats* stats);
-  // Block p lies at position p and is copied to the same block of all others.
-  Status share(std::span<const Pieces> blocks);
-
-  Link* find_link(std::uint32_t peer);
-  // Point to point over one link; `data` is only read when sending.
-  Status send(Link& link, std::span<const std::byte> data);
-  Status receive(Link& link, std::span<std::byte> data);
-  // Both at once, so that each direction has the whole link.
-  Status exchange(Link& link, std::span<const std::byte> sent, std::span<std::byte> received);
-
-  // kPeerLost if the other end of a link has been closed.
-  Status check_links() const;
-  void shut_down() noexcept;
-  const std::vector<Link>& links() const { return links_; }
+  void watch(int fd, std::function<Status()> on_ready) override;
+  Status all_reduce(const ReduceVector& vector, ReduceStats* stats) override;
+  Status share(std::span<const Pieces> blocks) override;
+  bool reaches(std::uint32_t peer) const override;
+  Status send(std::uint32_t peer, std::span<const std::byte> data) override;
+  Status receive(std::uint32_t peer, std::span<std::byte> data) override;
+  Status exchange(std::uint32_t peer, std::span<const std::byte> sent, std::span<std::byte> received) override;
+  Status check_peers() const override;
+  void shut_down() noexcept override;
+  Traffic traffic() const override;
+  std::vector<PeerFigures> peers() const override;
 
  private:
   // A buffer on its way over one link.
@@ -65,6 +57,8 @@ class TcpRail {
   Transfer receiving(Link& link, std::span<std::byte> buffer) { return {&link, buffer, false, 0, &header_}; }
   LinkWait make_wait() const { return {control_, watch_fd_, on_watch_}; }
   void begin_operation(char kind, std::uint64_t bytes);
+  Link* find_link(std::uint32_t peer);
+  Result<Link*> neighbour(std::uint32_t peer);
   Link& link_to(std::size_t position);
 
   std::size_t link_index(std::size_t position);

@@ -1,5 +1,6 @@
 // At each rank of an MPI launch: our all-reduce and MPI_Allreduce in turn, and what going over to the next generation
-// costs. mpi_allreduce_bench [ROUNDS]; rank 0 prints one line of JSON for each size.
+// costs. mpi_allreduce_bench ROUNDS apart|together: ranks whose bytes all go in MPI's messages, as between machines, or
+// that share memory, as they do on one. Rank 0 prints one line of JSON for each size.
 #include <dlfcn.h>
 
 #include <algorithm>
@@ -7,16 +8,18 @@
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
-#include <numeric>
+#include <string_view>
 #include <vector>
 
+#include "tests/contract/comm/mpi/pool.h"
 #include "train/comm/mpi/mpi_abi.h"
-#include "train/comm/mpi/mpi_communicator.h"
 
 namespace {
 
 using namespace elastictrain;
 using namespace elastictrain::comm;
+using testing::Placement;
+using testing::Pool;
 using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kSizes[] = {4 << 10, 1 << 20, 25 << 20};  // bytes
@@ -53,7 +56,8 @@ double median(std::vector<double> values) {
 
 class Bench {
  public:
-  explicit Bench(MpiWorld& world) : world_(world), bare_(bare_all_reduce(world.library())), ours_(next()) {}
+  Bench(Pool& pool, Placement placement)
+      : pool_(pool), placement_(placement), bare_(bare_all_reduce(pool.world().library())), ours_(next()) {}
 
   void run(std::size_t bytes, int rounds) {
     std::vector<float> data(bytes / sizeof(float));
@@ -70,21 +74,15 @@ class Bench {
         sum(data);
       }));
     }
-    if (world_.rank() != 0) return;
+    if (pool_.rank() != 0) return;
     std::printf(
         "{\"ranks\": %u, \"bytes\": %zu, \"ours_us\": %.2f, \"bare_us\": %.2f, \"first_after_swap_us\": %.2f}\n",
-        world_.size(), bytes, median(ours), median(bare), median(swaps));
+        pool_.size(), bytes, median(ours), median(bare), median(swaps));
     std::fflush(stdout);
   }
 
  private:
-  std::unique_ptr<MpiCommunicator> next() {
-    BuildSpec spec{.generation = ++generation_, .rank = world_.rank()};
-    spec.peers.resize(world_.size(), {.host_key = "this machine"});
-    std::vector<std::uint32_t> members(world_.size());
-    std::iota(members.begin(), members.end(), 0);
-    return std::make_unique<MpiCommunicator>(spec, world_, members);
-  }
+  std::unique_ptr<Communicator> next() { return pool_.build(testing::first_ranks(pool_.size()), placement_); }
 
   void sum(std::vector<float>& data) {
     if (auto status = ours_->all_reduce(data, {}, nullptr); !status) panic(status.error().message.c_str());
@@ -98,24 +96,23 @@ class Bench {
     return all / repetitions;
   }
 
-  MpiWorld& world_;
+  Pool& pool_;
+  const Placement placement_;
   std::function<void(float*, int)> bare_;
-  Generation generation_ = 0;
-  std::unique_ptr<MpiCommunicator> ours_;
+  std::unique_ptr<Communicator> ours_;
 };
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  constexpr std::chrono::seconds kPatience{60};
-  auto world = MpiWorld::join(kPatience);
-  if (!world) {
-    std::fprintf(stderr, "%s\n", world.error().message.c_str());
-    return 69;
+  if (argc != 3) {
+    std::fprintf(stderr, "usage: %s ROUNDS apart|together\n", argv[0]);
+    return 64;
   }
+  Pool& pool = Pool::here();
   {
-    Bench bench(**world);
-    for (const auto bytes : kSizes) bench.run(bytes, argc > 1 ? std::atoi(argv[1]) : 7);
+    Bench bench(pool, std::string_view(argv[2]) == "apart" ? Placement::kApart : Placement::kOneMachine);
+    for (const auto bytes : kSizes) bench.run(bytes, std::atoi(argv[1]));
   }
-  return (*world)->leave(kPatience) ? 0 : 1;
+  return pool.world().leave(std::chrono::seconds(60)) ? 0 : 1;
 }

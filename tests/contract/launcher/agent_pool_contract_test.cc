@@ -117,6 +117,18 @@ TEST_CASE("a rank is lost with its launch until its worker has joined MPI, and o
   CHECK(pool.lab.supervisor.pump([&] { return !is_running(agent_of(pool)); }));
 }
 
+TEST_CASE("workers of a pool's agents on one machine share memory") {
+  std::vector<std::string> keys;
+  for (int i = 0; i < 2; ++i) {
+    Pool pool;
+    pool.lab.spawn("echo key=$ELASTICTRAIN_HOST_KEY");
+    pool.lab.await_exit();
+    keys.push_back(pool.lab.supervisor.lines(0, kWorker).at(0));
+  }
+  CHECK(keys[0].size() > 40);
+  CHECK(keys[0] == keys[1]);
+}
+
 TEST_CASE("outside of a pool nothing of an MPI launch reaches a worker") {
   Lab lab([](AgentBootstrap&) {},
           {"sh", "-c", "export PMI_RANK=0 OMPI_COMM_WORLD_RANK=0; exec \"$0\" agent", TEST_AGENT});

@@ -99,9 +99,13 @@ Status MpiChannel::let_go_of_sent() {
 }
 
 Status MpiChannel::wait_sent() {
+  return wait_sending_below(1);
+}
+
+Status MpiChannel::wait_sending_below(std::size_t window) {
   while (true) {
     if (auto status = let_go_of_sent(); !status) return status;
-    if (sending_.empty()) return {};
+    if (sending_.size() < window) return {};
     if (auto status = rest(); !status) return status;
   }
 }
@@ -112,6 +116,9 @@ Status MpiChannel::rest() {
     if (auto status = control_.check(); !status) return status;
     if (world_.is_broken(generation_)) {
       return Error{ErrorCode::kPeerLost, "another rank of generation " + std::to_string(generation_) + " gave it up"};
+    }
+    if (look_) {
+      if (auto status = look_(); !status) return status;
     }
   }
   if (rests < control_.spins()) return {};

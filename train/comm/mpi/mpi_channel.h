@@ -6,6 +6,7 @@
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -19,7 +20,7 @@ using MpiMessagePtr = std::unique_ptr<MpiMessage>;
 
 class MpiChannel {
  public:
-  // `members`: index = rank of this generation, value = rank of MPI.
+  // `members`: index = position, value = rank of MPI. `rank`: this one's position; peers are named by theirs.
   MpiChannel(MpiWorld& world, Generation generation, std::uint32_t rank, std::vector<std::uint32_t> members,
              OpControl& control);
   ~MpiChannel();
@@ -44,12 +45,12 @@ class MpiChannel {
 
   std::size_t expected() const { return expected_.size(); }
   std::size_t sending() const { return sending_.size(); }
+  // Until fewer than `window` messages are with MPI.
+  Status wait_sending_below(std::size_t window);
   // Call when there is nothing to do: gives up the core in time, and says when to stop.
   Status rest();
-
-  // Tells the members. Any thread.
-  void tell_broken() noexcept { world_.tell_broken(generation_, members_); }
-  void abandon() noexcept;
+  // `look`: what else says when to stop.
+  void watch(std::function<Status()> look) { look_ = std::move(look); }
 
   const std::vector<PeerFigures>& figures() const { return figures_; }
 
@@ -60,6 +61,7 @@ class MpiChannel {
     std::uint32_t peer = 0;
   };
 
+  void abandon() noexcept;
   bool point_to_point() const { return call_.operation == MpiOperation::kSend; }
   int tag() const;
   Status check(const MpiMessage& message, std::size_t bytes, std::uint32_t from) const;
@@ -74,7 +76,8 @@ class MpiChannel {
   std::deque<InFlight> expected_;
   std::deque<InFlight> sending_;
   std::vector<MpiMessagePtr> free_;
-  std::vector<PeerFigures> figures_;  // index = rank
+  std::vector<PeerFigures> figures_;  // index = position, and so is their rank
+  std::function<Status()> look_;
   int rests_ = 0;                     // since something last moved
 };
 

@@ -9,7 +9,7 @@
 
 namespace elastictrain::comm {
 
-enum class MpiOperation : std::uint32_t { kReduceRing, kReduceDoubling, kBroadcast, kAllGather, kSend };
+enum class MpiOperation : std::uint32_t { kReduceRing, kReduceDoubling, kShare, kSpread, kSend };
 
 // Of one collective call: equal at all ranks.
 struct MpiCall {
@@ -38,6 +38,7 @@ struct alignas(64) MpiMessage {
     return {reinterpret_cast<const std::byte*>(this), kHeaderBytes + header.bytes};
   }
   std::span<std::byte> room() { return {reinterpret_cast<std::byte*>(this), kHeaderBytes + kPayloadBytes}; }
+  std::span<std::byte> data() { return {payload, header.bytes}; }
   float* values() { return reinterpret_cast<float*>(payload); }
 };
 static_assert(sizeof(MpiMessage::Header) <= MpiMessage::kHeaderBytes);

@@ -16,7 +16,7 @@ float value_of(std::uint32_t rank, std::size_t i) {
   return static_cast<float>((i * 7 + rank * 13) % 101) - 50.0F;
 }
 
-bool sums(MpiCommunicator& comm, std::size_t count) {
+bool sums(Communicator& comm, std::size_t count) {
   std::vector<float> data(count);
   for (std::size_t i = 0; i < count; ++i) data[i] = value_of(comm.rank(), i);
   const auto status = comm.all_reduce(data, {}, nullptr);
@@ -32,7 +32,7 @@ bool sums(MpiCommunicator& comm, std::size_t count) {
 
 // The same bytes at all ranks, as every rank finds out.
 template <class T>
-bool equal_everywhere(MpiCommunicator& comm, const std::vector<T>& mine) {
+bool equal_everywhere(Communicator& comm, const std::vector<T>& mine) {
   const auto bytes = std::as_bytes(std::span(mine));
   std::vector<std::byte> all(bytes.size() * comm.world_size());
   if (!comm.all_gather(bytes, all)) return false;
@@ -43,7 +43,7 @@ bool equal_everywhere(MpiCommunicator& comm, const std::vector<T>& mine) {
 }
 
 TEST_CASE("an all-reduce leaves the sum of all inputs at every rank, for every size") {
-  Pool::here().run_at_all_sizes([](MpiCommunicator& comm) {
+  Pool::here().run_at_all_sizes([](Communicator& comm) {
     for (const auto count : kSizes) {
       CAPTURE(comm.world_size());
       CAPTURE(count);
@@ -58,7 +58,7 @@ float rough_value(std::uint32_t rank, std::size_t i) {
 }
 
 TEST_CASE("all ranks get the same bits, with scale, lane and norms") {
-  Pool::here().run_at_all_sizes([](MpiCommunicator& comm) {
+  Pool::here().run_at_all_sizes([](Communicator& comm) {
     for (const std::size_t count : {std::size_t{100}, std::size_t{12'000}, std::size_t{450'001}}) {
       std::vector<float> data(count);
       for (std::size_t i = 0; i < count; ++i) data[i] = rough_value(comm.rank(), i);
@@ -73,7 +73,7 @@ TEST_CASE("all ranks get the same bits, with scale, lane and norms") {
 }
 
 TEST_CASE("the scale weighs this rank's data but not its lane, and norms are those before and after") {
-  Pool::here().run_at_all_sizes([](MpiCommunicator& comm) {
+  Pool::here().run_at_all_sizes([](Communicator& comm) {
     for (const std::size_t count : {std::size_t{0}, std::size_t{64}, std::size_t{500'000}}) {
       std::vector<float> data(count, 2.0F);
       std::vector<float> lane{1.0F, static_cast<float>(comm.rank())};
@@ -90,7 +90,7 @@ TEST_CASE("the scale weighs this rank's data but not its lane, and norms are tho
 }
 
 TEST_CASE("a broadcast copies the root's bytes to all ranks") {
-  Pool::here().run_at_all_sizes([](MpiCommunicator& comm) {
+  Pool::here().run_at_all_sizes([](Communicator& comm) {
     for (std::uint32_t root = 0; root < comm.world_size(); ++root) {
       for (const std::size_t size : {std::size_t{0}, std::size_t{5}, std::size_t{1'700'001}}) {
         std::vector<std::byte> data(size, static_cast<std::byte>(comm.rank() + 1));
@@ -102,7 +102,7 @@ TEST_CASE("a broadcast copies the root's bytes to all ranks") {
 }
 
 TEST_CASE("an all-gather leaves every rank's block at every rank") {
-  Pool::here().run_at_all_sizes([](MpiCommunicator& comm) {
+  Pool::here().run_at_all_sizes([](Communicator& comm) {
     for (const std::size_t size : {std::size_t{0}, std::size_t{3}, std::size_t{900'007}}) {
       const std::vector<std::byte> mine(size, static_cast<std::byte>(comm.rank() + 1));
       std::vector<std::byte> all(size * comm.world_size());
@@ -116,7 +116,7 @@ TEST_CASE("an all-gather leaves every rank's block at every rank") {
 
 TEST_CASE("any two ranks send to each other") {
   Pool::here().run_at_all_sizes(
-      [](MpiCommunicator& comm) {
+      [](Communicator& comm) {
         const auto n = comm.world_size();
         for (std::uint32_t distance = 1; distance < n; ++distance) {
           const auto to = (comm.rank() + distance) % n;
@@ -146,7 +146,7 @@ TEST_CASE("any two ranks send to each other") {
 
 TEST_CASE("nobody leaves a barrier before everybody has entered it") {
   using Clock = std::chrono::steady_clock;  // one for all processes of a machine
-  Pool::here().run_at_all_sizes([](MpiCommunicator& comm) {
+  Pool::here().run_at_all_sizes([](Communicator& comm) {
     for (std::uint32_t late = 0; late < comm.world_size(); ++late) {
       if (comm.rank() == late) std::this_thread::sleep_for(std::chrono::milliseconds(3));
       const std::array<Clock::rep, 1> entered{Clock::now().time_since_epoch().count()};
@@ -160,7 +160,7 @@ TEST_CASE("nobody leaves a barrier before everybody has entered it") {
 }
 
 TEST_CASE("many operations of changing kinds and sizes follow each other") {
-  Pool::here().run_at_all_sizes([](MpiCommunicator& comm) {
+  Pool::here().run_at_all_sizes([](Communicator& comm) {
     for (std::size_t round = 0; round < 60; ++round) {
       CHECK(sums(comm, round * round * 37 % 90'001));
       std::array<std::byte, 40> block{static_cast<std::byte>(round)};
@@ -170,7 +170,7 @@ TEST_CASE("many operations of changing kinds and sizes follow each other") {
 }
 
 TEST_CASE("traffic is counted for each peer") {
-  Pool::here().run(2, [](MpiCommunicator& comm) {
+  Pool::here().run(2, Placement::kApart, [](Communicator& comm) {
     CHECK(sums(comm, 100'000));
     CHECK(comm.traffic().bytes_sent >= 400'000);
     REQUIRE(comm.peers().size() == 1);

@@ -21,7 +21,7 @@ using std::chrono::milliseconds;
 TEST_CASE("ranks that pass different sizes get an error, all of them, and the communicator stays broken") {
   for (const auto& [odd, even] : {std::pair{100, 101}, std::pair{100, 500'000}, std::pair{900'000, 500'000}}) {
     Pool::here().run_at_all_sizes(
-        [odd = odd, even = even](MpiCommunicator& comm) {
+        [odd = odd, even = even](Communicator& comm) {
           std::vector<float> data(static_cast<std::size_t>(comm.rank() == 1 ? odd : even));
           const auto status = comm.all_reduce(data, {}, nullptr);
           CHECK_FALSE(status.ok());
@@ -33,7 +33,7 @@ TEST_CASE("ranks that pass different sizes get an error, all of them, and the co
 
 TEST_CASE("ranks that call different operations get an error") {
   Pool::here().run_at_all_sizes(
-      [](MpiCommunicator& comm) {
+      [](Communicator& comm) {
         std::vector<float> data(5000);
         if (comm.rank() == 0) {
           const auto first = comm.broadcast(std::as_writable_bytes(std::span(data)), 0);
@@ -48,7 +48,7 @@ TEST_CASE("ranks that call different operations get an error") {
 
 TEST_CASE("abort from another thread ends a blocked call, at all ranks") {
   Pool::here().run_at_all_sizes(
-      [](MpiCommunicator& comm) {
+      [](Communicator& comm) {
         std::thread aborter;
         if (comm.rank() == 0) {
           aborter = std::thread([&] {
@@ -70,8 +70,8 @@ TEST_CASE("abort from another thread ends a blocked call, at all ranks") {
 
 TEST_CASE("a call that a peer does not join ends at the operation timeout") {
   Pool::here().run(
-      2,
-      [](MpiCommunicator& comm) {
+      2, Placement::kApart,
+      [](Communicator& comm) {
         if (comm.rank() == 0) return;
         const auto status = comm.barrier();
         REQUIRE_FALSE(status.ok());
@@ -84,7 +84,7 @@ TEST_CASE("a rank that closes right after its last all-reduce leaves its bytes t
   for (const std::size_t count : {std::size_t{10}, std::size_t{100'000}, std::size_t{2'000'000}}) {
     for (int generation = 0; generation < 5; ++generation) {
       Pool::here().run_at_all_sizes(
-          [count](MpiCommunicator& comm) {
+          [count](Communicator& comm) {
             std::vector<float> data(count, 1.0F);
             CHECK(comm.all_reduce(data, {}, nullptr).ok());
             CHECK(data.front() == static_cast<float>(comm.world_size()));
@@ -95,14 +95,14 @@ TEST_CASE("a rank that closes right after its last all-reduce leaves its bytes t
   }
 }
 
-TEST_CASE("the next communicator is built while the old one works, and both give right sums") {
+void build_beside(Placement placement) {
   Pool& pool = Pool::here();
   const auto everyone = first_ranks(pool.size());
-  const auto old = pool.build(everyone);
-  std::unique_ptr<MpiCommunicator> next;
+  const auto old = pool.build(everyone, placement);
+  std::unique_ptr<Communicator> next;
   std::atomic<bool> built{false};
   std::thread builder([&] {
-    next = pool.build(everyone);
+    next = pool.build(everyone, placement);
     built = true;
   });
   for (bool all_built = false; !all_built;) {
@@ -119,8 +119,14 @@ TEST_CASE("the next communicator is built while the old one works, and both give
   CHECK(next->generation() == old->generation() + 1);
 }
 
+TEST_CASE("the next communicator is built while the old one works, and both give right sums") {
+  for (const auto placement : {Placement::kApart, Placement::kTwoMachines, Placement::kOneMachine}) {
+    build_beside(placement);
+  }
+}
+
 TEST_CASE("calls that make no sense are refused") {
-  Pool::here().run(1, [](MpiCommunicator& comm) {
+  Pool::here().run(1, Placement::kApart, [](Communicator& comm) {
     std::array<std::byte, 4> bytes{};
     CHECK(comm.send(bytes, 0).error().code == ErrorCode::kInvalid);
     CHECK(comm.receive(bytes, 7).error().code == ErrorCode::kInvalid);
@@ -135,7 +141,7 @@ TEST_CASE("the input is kept, whole and bit for bit, by all-reduces up to the on
   for (const std::size_t count : {std::size_t{900}, std::size_t{30'000}, std::size_t{1'200'007}}) {
     for (int delay_us = 0; delay_us < 5'000; delay_us = delay_us * 4 + 50) {
       Pool::here().run_at_all_sizes(
-          [&](MpiCommunicator& comm) {
+          [&](Communicator& comm) {
             // So that they begin about together; the fastest may abort before the slowest is out of it.
             (void)comm.barrier();
             std::thread aborter;
@@ -173,8 +179,8 @@ std::size_t resident_kib() {
   return resident * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)) / 1024;
 }
 
-void one_generation(Pool& pool) {
-  const auto comm = pool.build(first_ranks(pool.size()));
+void one_generation(Pool& pool, int number) {
+  const auto comm = pool.build(first_ranks(pool.size()), number % 2 == 0 ? Placement::kApart : Placement::kTwoMachines);
   std::vector<float> data(30'000, 1.0F);
   REQUIRE(comm->all_reduce(data, {}, nullptr).ok());
   CHECK(data[0] == static_cast<float>(pool.size()));
@@ -182,11 +188,11 @@ void one_generation(Pool& pool) {
 
 TEST_CASE("a thousand generations leave no descriptor, thread or memory behind") {
   Pool& pool = Pool::here();
-  for (int i = 0; i < 50; ++i) one_generation(pool);
+  for (int i = 0; i < 50; ++i) one_generation(pool, i);
   const auto descriptors = entries("/proc/self/fd");
   const auto threads = entries("/proc/self/task");
   const auto resident = resident_kib();
-  for (int i = 0; i < 1000; ++i) one_generation(pool);
+  for (int i = 0; i < 1000; ++i) one_generation(pool, i);
   CHECK(entries("/proc/self/fd") == descriptors);
   CHECK(entries("/proc/self/task") == threads);
   CHECK(resident_kib() < resident + 16 * 1024);

@@ -10,6 +10,9 @@
 
 namespace elastictrain::comm::testing {
 
+// Where the members of a generation seem to be: what they sum through shared memory, and what travels in messages.
+enum class Placement { kOneMachine, kTwoMachines, kApart };
+
 class Pool {
  public:
   // This process's; ends it with a message where there is no MPI.
@@ -20,26 +23,30 @@ class Pool {
   MpiWorld& world() { return *world_; }
 
   // The next generation, equal at all ranks that count alike; `members` are ranks of the pool, this one among them.
-  std::unique_ptr<MpiCommunicator> build(const std::vector<std::uint32_t>& members,
-                                         std::chrono::milliseconds operation_timeout = std::chrono::seconds(20));
+  std::unique_ptr<Communicator> build(const Ranks& members, Placement placement,
+                                      std::chrono::milliseconds operation_timeout = std::chrono::seconds(20));
   // A generation in which this rank has no place.
   void skip_generation() { ++generation_; }
 
   // Runs `body` at the first `members` ranks, each with a fresh communicator; all ranks of the pool meet afterwards.
-  using Body = std::function<void(MpiCommunicator&)>;
-  void run(std::uint32_t members, const Body& body,
+  using Body = std::function<void(Communicator&)>;
+  void run(std::uint32_t members, Placement placement, const Body& body,
            std::chrono::milliseconds operation_timeout = std::chrono::seconds(20));
-  // For every size from `least` to that of the pool.
+  // For every placement and every size from `least` to that of the pool.
   void run_at_all_sizes(const Body& body, std::uint32_t least = 1);
   void meet();
 
  private:
-  explicit Pool(MpiWorld* world) : world_(world) {}
+  explicit Pool(MpiWorld* world);
+  // Every rank learns where the others listen.
+  void exchange_endpoints();
 
   MpiWorld* world_;
+  std::unique_ptr<DataListener> listener_;
+  std::vector<protocol::Endpoint> endpoints_;  // index = rank of the pool
   Generation generation_ = 0;
 };
 
-std::vector<std::uint32_t> first_ranks(std::uint32_t count);
+Ranks first_ranks(std::uint32_t count);
 
 }  // namespace elastictrain::comm::testing

@@ -1,0 +1,282 @@
+#include "train/comm/mpi/mpi_rail.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "train/comm/kernels.h"
+#include "train/comm/mpi/mpi_blocks.h"
+
+namespace elastictrain::comm {
+namespace {
+
+// Up to here the number of messages costs more than their bytes.
+constexpr std::size_t kDoublingBytes = 16 << 10;
+constexpr std::uint32_t kWindow = 4;
+
+std::uint32_t segments_of(std::size_t bytes) {
+  const auto segments = (bytes + MpiMessage::kPayloadBytes - 1) / MpiMessage::kPayloadBytes;
+  return static_cast<std::uint32_t>(std::max<std::size_t>(segments, 1));
+}
+
+std::size_t segment_begin(std::uint32_t segment) {
+  return segment * MpiMessage::kPayloadBytes;
+}
+// Less than a whole one at the end.
+std::size_t segment_bytes(std::size_t bytes, std::uint32_t segment) {
+  return std::min(MpiMessage::kPayloadBytes, bytes - segment_begin(segment));
+}
+
+void fill(MpiMessage& message, const Pieces& data, std::uint32_t segment) {
+  message.header.segment = segment;
+  message.header.bytes = segment_bytes(data.size(), segment);
+  data.get(segment_begin(segment), message.data());
+}
+
+// As many as may be under way; `expected` counts.
+Status expect_segments(MpiChannel& channel, std::uint32_t from, std::size_t bytes, std::uint32_t& expected) {
+  for (; expected < segments_of(bytes) && channel.expected() < kWindow; ++expected) {
+    if (auto status = channel.expect(from); !status) return status;
+  }
+  return {};
+}
+
+Status check_size(const MpiMessage& message, std::size_t bytes) {
+  if (message.header.bytes == bytes) return {};
+  return Error{ErrorCode::kInvalid, "a message of another size came"};
+}
+
+double data_square_sum(const ReduceVector& vector) {
+  double sum = 0;
+  vector.for_runs(0, vector.size(), [&](const ReduceVector::Run& run, std::size_t) {
+    if (run.is_data) sum += square_sum(run.values, run.count);
+  });
+  return sum;
+}
+
+}  // namespace
+
+MpiRail::MpiRail(MpiWorld& world, const BuildSpec& spec, const Layout& layout, Ranks members, OpControl& control)
+    : generation_(spec.generation),
+      rank_(spec.rank),
+      rail_(layout.on_rail() ? layout.rail_ranks(layout.local) : Ranks{spec.rank}),
+      position_(layout.on_rail() ? static_cast<std::uint32_t>(layout.host) : 0),
+      size_(static_cast<std::uint32_t>(rail_.size())),
+      world_(world),
+      members_(std::move(members)),
+      channel_(world, spec.generation, position_, launch_ranks(rail_), control),
+      direct_(world, spec.generation, rank_, members_, control) {}
+
+Ranks MpiRail::launch_ranks(const Ranks& ranks) const {
+  Ranks found;
+  for (const auto rank : ranks) found.push_back(members_[rank]);
+  return found;
+}
+
+void MpiRail::watch(int, std::function<Status()> on_ready) {
+  direct_.watch(on_ready);
+  channel_.watch(std::move(on_ready));
+}
+
+void MpiRail::shut_down() noexcept {
+  if (!told_.exchange(true)) world_.tell_broken(generation_, members_);
+}
+
+Status MpiRail::all_reduce(const ReduceVector& vector, ReduceStats* stats) {
+  if (stats != nullptr) stats->local_square_sum = data_square_sum(vector);
+  auto status = reduce(vector);
+  if (status && stats != nullptr) stats->reduced_square_sum = data_square_sum(vector);
+  return status;
+}
+
+Status MpiRail::reduce(const ReduceVector& vector) {
+  if (vector.size() * sizeof(float) > kDoublingBytes) return reduce_around_ring(vector);
+  vector.keep_all();
+  return reduce_by_doubling(vector);
+}
+
+Status MpiRail::reduce_around_ring(const ReduceVector& vector) {
+  channel_.begin(MpiOperation::kReduceRing, vector.size());
+  ReduceBlocks blocks(vector, size_);
+  auto status = MpiRing(channel_, blocks, position_, size_, true).run();
+  if (!status) blocks.keep_the_rest();
+  return status;
+}
+
+// Pairs exchange sums over growing distances; both add the same two numbers, so all ranks hold the same bits. Of the
+// ranks beyond a power of two, each gives its part to a neighbour first and gets the sum from it at last.
+Status MpiRail::reduce_by_doubling(const ReduceVector& vector) {
+  channel_.begin(MpiOperation::kReduceDoubling, vector.size());
+  const std::size_t count = vector.size();
+  auto sum = channel_.fresh();
+  sum->header.bytes = count * sizeof(float);
+  vector.for_runs(0, count, [&](const auto& run, std::size_t at) {
+    copy_scaled(sum->values() + at, run.values, run.count, run.scale);
+  });
+  std::uint32_t pairs = 1;
+  while (pairs * 2 <= size_) pairs *= 2;
+  const std::uint32_t beyond = size_ - pairs;
+  const bool gives = position_ < 2 * beyond && position_ % 2 == 0;
+  Result<MpiMessagePtr> result(MpiMessagePtr{});
+  if (position_ < 2 * beyond) {
+    if (auto status = channel_.expect(position_ ^ 1); !status) return status;
+  }
+  if (gives) {
+    if (auto status = channel_.send(std::move(sum), position_ + 1); !status) return status;
+    result = channel_.wait();
+  } else {
+    if (position_ < 2 * beyond) {
+      auto other = channel_.wait();
+      if (!other) return other.error();
+      add(sum->values(), (*other)->values(), count);
+      channel_.recycle(std::move(*other));
+    }
+    const std::uint32_t place = position_ < 2 * beyond ? position_ / 2 : position_ - beyond;
+    const auto rank_at = [&](std::uint32_t at) { return at < beyond ? 2 * at + 1 : at + beyond; };
+    result = std::move(sum);
+    for (std::uint32_t distance = 1; distance < pairs; distance *= 2) {
+      result = exchange_sums(std::move(*result), rank_at(place ^ distance), count);
+      if (!result) return result.error();
+    }
+  }
+  if (!result) return result.error();
+  vector.for_runs(0, count, [&](const auto& run, std::size_t at) {
+    std::memcpy(run.values, (*result)->values() + at, run.count * sizeof(float));
+  });
+  if (!gives && position_ < 2 * beyond) {
+    if (auto status = channel_.send(std::move(*result), position_ - 1); !status) return status;
+  } else {
+    channel_.recycle(std::move(*result));
+  }
+  return channel_.wait_sent();
+}
+
+Result<MpiMessagePtr> MpiRail::exchange_sums(MpiMessagePtr sum, std::uint32_t partner, std::size_t count) {
+  if (auto status = channel_.expect(partner); !status) return status.error();
+  // Nothing takes a message into use again before the next call, so that its values stay until they are added.
+  const float* const mine = sum->values();
+  if (auto status = channel_.send(std::move(sum), partner); !status) return status.error();
+  auto other = channel_.wait();
+  if (other) add((*other)->values(), mine, count);
+  return other;
+}
+
+Status MpiRail::share(std::span<const Pieces> blocks) {
+  const auto has_bytes = [](const Pieces& block) { return block.size() > 0; };
+  const auto first = std::find_if(blocks.begin(), blocks.end(), has_bytes);
+  if (first == blocks.end()) return share_around_ring(blocks);
+  const bool from_one = std::none_of(first + 1, blocks.end(), has_bytes);
+  return from_one ? spread(*first, static_cast<std::uint32_t>(first - blocks.begin())) : share_around_ring(blocks);
+}
+
+Status MpiRail::share_around_ring(std::span<const Pieces> blocks) {
+  std::size_t bytes = 0;
+  for (const auto& block : blocks) bytes += block.size();
+  channel_.begin(MpiOperation::kShare, bytes);
+  ShareBlocks travelling(blocks);
+  return MpiRing(channel_, travelling, position_, size_, false).run();
+}
+
+Status MpiRail::spread(const Pieces& data, std::uint32_t root) {
+  channel_.begin(MpiOperation::kSpread, data.size());
+  if (position_ != root) return receive_down_the_tree(data, root);
+  for (std::uint32_t segment = 0; segment < segments_of(data.size()); ++segment) {
+    if (auto status = send_down_the_tree(data, segment, root); !status) return status;
+  }
+  return channel_.wait_sent();
+}
+
+Status MpiRail::receive_down_the_tree(const Pieces& data, std::uint32_t root) {
+  const std::uint32_t place = (position_ + size_ - root) % size_;
+  const auto parent = static_cast<std::uint32_t>(*tree_parent(place) + root) % size_;
+  std::uint32_t expected = 0;
+  for (std::uint32_t segment = 0; segment < segments_of(data.size()); ++segment) {
+    if (auto status = expect_segments(channel_, parent, data.size(), expected); !status) return status;
+    auto message = channel_.wait();
+    if (!message) return message.error();
+    if (auto status = check_size(**message, segment_bytes(data.size(), segment)); !status) return status;
+    data.put(segment_begin(segment), (*message)->data());
+    channel_.recycle(std::move(*message));
+    if (auto status = send_down_the_tree(data, segment, root); !status) return status;
+  }
+  return channel_.wait_sent();
+}
+
+Status MpiRail::send_down_the_tree(const Pieces& data, std::uint32_t segment, std::uint32_t root) {
+  for (const auto child : tree_children((position_ + size_ - root) % size_, size_)) {
+    auto message = channel_.fresh();
+    fill(*message, data, segment);
+    if (auto status = channel_.send(std::move(message), static_cast<std::uint32_t>(child + root) % size_); !status) {
+      return status;
+    }
+  }
+  return channel_.let_go_of_sent();
+}
+
+bool MpiRail::reaches(std::uint32_t peer) const {
+  return peer < members_.size() && peer != rank_;
+}
+
+Status MpiRail::send(std::uint32_t peer, std::span<const std::byte> data) {
+  direct_.begin(MpiOperation::kSend, data.size());
+  // Only read.
+  Pieces pieces;
+  pieces.add({const_cast<std::byte*>(data.data()), data.size()});
+  for (std::uint32_t segment = 0; segment < segments_of(data.size()); ++segment) {
+    if (auto status = direct_.wait_sending_below(kWindow); !status) return status;
+    auto message = direct_.fresh();
+    fill(*message, pieces, segment);
+    if (auto status = direct_.send(std::move(message), peer); !status) return status;
+  }
+  return direct_.wait_sent();
+}
+
+Status MpiRail::receive(std::uint32_t peer, std::span<std::byte> data) {
+  direct_.begin(MpiOperation::kSend, data.size());
+  Pieces pieces;
+  pieces.add(data);
+  std::uint32_t expected = 0;
+  for (std::uint32_t segment = 0; segment < segments_of(data.size()); ++segment) {
+    if (auto status = expect_segments(direct_, peer, data.size(), expected); !status) return status;
+    auto message = direct_.wait();
+    if (!message) return message.error();
+    if (auto status = check_size(**message, segment_bytes(data.size(), segment)); !status) return status;
+    pieces.put(segment_begin(segment), (*message)->data());
+    direct_.recycle(std::move(*message));
+  }
+  return {};
+}
+
+// If both ends began by sending, both might wait for room.
+Status MpiRail::exchange(std::uint32_t peer, std::span<const std::byte> sent, std::span<std::byte> received) {
+  const bool begins = rank_ < peer;
+  if (auto status = begins ? send(peer, sent) : receive(peer, received); !status) return status;
+  return begins ? receive(peer, received) : send(peer, sent);
+}
+
+Status MpiRail::check_peers() const {
+  if (!world_.is_broken(generation_)) return {};
+  return Error{ErrorCode::kPeerLost,
+               "another rank of generation " + std::to_string(generation_) + " gave it up"};
+}
+
+Traffic MpiRail::traffic() const {
+  Traffic traffic;
+  for (const auto& peer : peers()) {
+    traffic.bytes_sent += peer.bytes_sent;
+    traffic.bytes_received += peer.bytes_received;
+  }
+  return traffic;
+}
+
+std::vector<PeerFigures> MpiRail::peers() const {
+  auto figures = direct_.figures();
+  for (const auto& on_rail : channel_.figures()) {
+    auto& peer = figures[rail_[on_rail.rank]];
+    peer.bytes_sent += on_rail.bytes_sent;
+    peer.bytes_received += on_rail.bytes_received;
+  }
+  std::erase_if(figures, [](const PeerFigures& peer) { return peer.bytes_sent + peer.bytes_received == 0; });
+  return figures;
+}
+
+}  // namespace elastictrain::comm

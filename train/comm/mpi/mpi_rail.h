@@ -1,0 +1,63 @@
+// Purpose: MPI's messages between hosts: our collectives among ranks of one MPI launch.
+//
+// Our own, because MPI's cannot be given up when a member is lost, promise no equal bits, and a communicator of theirs
+// can hang while it is built. Small sums double along pairs, large ones go around a ring, a block that all others get
+// goes down a binary tree.
+//
+// Ownership, threads and failure: as rail.h says. A lost member is not noticed by MPI; the supervisor's Abort ends what
+// waits for it, and whoever gives up tells the others.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "train/comm/mpi/mpi_channel.h"
+#include "train/comm/rail.h"
+#include "train/comm/topology.h"
+
+namespace elastictrain::comm {
+
+class MpiRail final : public Rail {
+ public:
+  // `members`: index = rank of the generation, value = rank of the launch. Any two of them can send to each other.
+  MpiRail(MpiWorld& world, const BuildSpec& spec, const Layout& layout, Ranks members, OpControl& control);
+
+  void watch(int fd, std::function<Status()> on_ready) override;
+  Status all_reduce(const ReduceVector& vector, ReduceStats* stats) override;
+  Status share(std::span<const Pieces> blocks) override;
+  bool reaches(std::uint32_t peer) const override;
+  Status send(std::uint32_t peer, std::span<const std::byte> data) override;
+  Status receive(std::uint32_t peer, std::span<std::byte> data) override;
+  Status exchange(std::uint32_t peer, std::span<const std::byte> sent, std::span<std::byte> received) override;
+  Status check_peers() const override;
+  void shut_down() noexcept override;
+  Traffic traffic() const override;
+  std::vector<PeerFigures> peers() const override;
+
+ private:
+  Ranks launch_ranks(const Ranks& ranks) const;
+  Status reduce(const ReduceVector& vector);
+  Status reduce_by_doubling(const ReduceVector& vector);
+  Status reduce_around_ring(const ReduceVector& vector);
+  // Sends `sum` and gets the partner's added to it.
+  Result<MpiMessagePtr> exchange_sums(MpiMessagePtr sum, std::uint32_t partner, std::size_t count);
+  Status share_around_ring(std::span<const Pieces> blocks);
+  Status spread(const Pieces& data, std::uint32_t root);
+  Status receive_down_the_tree(const Pieces& data, std::uint32_t root);
+  Status send_down_the_tree(const Pieces& data, std::uint32_t segment, std::uint32_t root);
+
+  const Generation generation_;
+  const std::uint32_t rank_;
+  const Ranks rail_;  // this rank alone where it is on none
+  const std::uint32_t position_;
+  const std::uint32_t size_;
+  MpiWorld& world_;
+  const Ranks members_;
+  MpiChannel channel_;  // among the positions of the rail
+  MpiChannel direct_;   // between any two members
+  std::atomic<bool> told_{false};
+};
+
+}  // namespace elastictrain::comm
