@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -86,11 +87,12 @@ struct ChildPlan {
   const ProcessSpec* spec = nullptr;
   pid_t parent = 0;
   int report = -1;
+  cpu_set_t processors = {};
 };
 
 // What the child tells through its report pipe when it cannot become the program.
 struct ChildFailure {
-  enum Stage : int { kDirectory = 1, kStreams, kExec } stage;
+  enum Stage : int { kDirectory = 1, kStreams, kExec, kProcessors } stage;
   int error;
 };
 
@@ -181,6 +183,12 @@ void let_debuggers_look(const ChildPlan& plan) {
 #endif
 }
 
+void bind_to_processors(const ChildPlan& plan) {
+  if (plan.spec->processors.empty()) return;
+  const bool bound = ::sched_setaffinity(0, sizeof plan.processors, &plan.processors) == 0;
+  if (!bound) report_and_exit(plan, ChildFailure::kProcessors);
+}
+
 [[noreturn]] void become_program(ChildPlan& plan) {
   if (plan.spec->new_session)
     ::setsid();
@@ -191,6 +199,7 @@ void let_debuggers_look(const ChildPlan& plan) {
   if (limit_is_raised) ::setrlimit(RLIMIT_NOFILE, &original_limit);
   place_streams(plan);
   reset_signals();
+  bind_to_processors(plan);
   const auto& directory = plan.spec->working_directory;
   if (!directory.empty() && ::chdir(directory.c_str()) != 0) report_and_exit(plan, ChildFailure::kDirectory);
   close_on_exec_from(3);
@@ -205,6 +214,7 @@ Error describe(const ChildFailure& failure, const ProcessSpec& spec) {
   if (failure.stage == ChildFailure::kDirectory) {
     return system_error(program + " in directory " + spec.working_directory, failure.error);
   }
+  if (failure.stage == ChildFailure::kProcessors) return system_error(program + " on its processors", failure.error);
   if (failure.stage == ChildFailure::kStreams) return system_error(program + ", its streams fail", failure.error);
   return system_error(program, failure.error);
 }
@@ -257,6 +267,7 @@ Result<std::unique_ptr<Process>> Process::spawn(asio::io_context& io, const Proc
                  &spec,
                  ::getpid(),
                  report->child.get()};
+  for (const int processor : spec.processors) CPU_SET(processor, &plan.processors);
   const pid_t pid = ::fork();
   if (pid == 0) become_program(plan);
   if (pid < 0) return system_error("cannot start another process", errno);
@@ -362,6 +373,14 @@ std::vector<std::string> merge_environment(std::vector<std::string> base, const 
       merged[place->second] = std::move(entry);
   }
   return merged;
+}
+
+std::optional<std::string> value_of(const std::vector<std::string>& environment, const std::string& name) {
+  std::optional<std::string> value;
+  for (const std::string& entry : environment) {
+    if (entry.starts_with(name + "=")) value = entry.substr(name.size() + 1);
+  }
+  return value;
 }
 
 }  // namespace elastictrain::launcher

@@ -35,6 +35,7 @@ struct ProcessSpec {
   bool kill_group_at_exit = false;  // what the child leaves behind in its group ends with it
   int parent_death_signal = 0;
   std::vector<int> inherited_descriptors;  // beside the three streams; every other one is closed
+  std::vector<int> processors;             // that it may use; empty: those of the caller
   bool traceable = false;  // the caller's debuggers may look into it, where the system restricts that to ancestors
 };
 
@@ -93,5 +94,8 @@ std::vector<std::string> own_environment();
 
 // `base` with the variables of `changes` set; a later one of the same name wins, and every name appears once.
 std::vector<std::string> merge_environment(std::vector<std::string> base, const std::vector<std::string>& changes);
+
+// Of the last "NAME=value" of this name, as for a program.
+std::optional<std::string> value_of(const std::vector<std::string>& environment, const std::string& name);
 
 }  // namespace elastictrain::launcher

@@ -46,6 +46,7 @@ std::vector<std::string> worker_environment(const core::SpawnWorker& spawn, cons
   set("ELASTICTRAIN_GENERATION", std::to_string(around.generation));
   set("ELASTICTRAIN_WORKER_ID", std::to_string(spawn.worker.value));
   set("ELASTICTRAIN_SLOT", std::to_string(spawn.slot));
+  set("ELASTICTRAIN_SLOTS", std::to_string(spawn.slots));
   set("ELASTICTRAIN_ROLE", "worker");
   if (!around.omp_threads_chosen && !sets_omp_threads(around.user_environment) && spawn.local_world_size > 1) {
     environment.push_back(std::string(kOmpThreads) + "1");

@@ -61,6 +61,7 @@ std::string render_places(const std::vector<Place>& places) {
 std::string render_environment(const RunPlan& plan, const std::vector<Place>& places) {
   core::SpawnWorker first;
   first.worker.value = 1;
+  if (!places.empty()) first.slots = plan.hosts[places.front().node].slots;
   first.world_size = static_cast<std::uint32_t>(places.size());
   first.local_world_size = places.empty() ? 1 : workers_on(places, places.front().node);
   WorkerSurroundings around;

@@ -208,6 +208,22 @@ std::vector<std::string> program_words(const RunConfig& config) {
   return words;
 }
 
+// A word for the agent, which knows the machine.
+std::string binding(const RunConfig& config) {
+  const bool on_gpus = config.use_trainer && config.trainer.device != train::DeviceChoice::kCpu;
+  switch (config.workers.bind) {
+    case BindChoice::kNone:
+      return "none";
+    case BindChoice::kCore:
+      return "core";
+    case BindChoice::kNuma:
+      return "numa";
+    case BindChoice::kAuto:
+      return on_gpus ? "gpu-numa" : "none";
+  }
+  return "none";
+}
+
 std::uint64_t count_slots(const std::vector<launcher::Host>& hosts) {
   std::uint64_t slots = 0;
   for (const launcher::Host& host : hosts) slots += host.slots;
@@ -373,6 +389,9 @@ Result<RunPlan> make_plan(const RunConfig& config, const PlanInputs& inputs) {
   auto environment = user_environment(config, inputs.environment);
   if (!environment.ok()) return environment.error();
   plan.program.environment = std::move(*environment);
+  if (const std::string bind = binding(config); bind != "none") {
+    plan.program.environment.push_back("ELASTICTRAIN_CPU_BIND=" + bind);
+  }
   if (const Status chosen = choose_addresses(config.network, plan); !chosen.ok()) return chosen.error();
   return plan;
 }

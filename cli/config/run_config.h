@@ -25,11 +25,15 @@ enum class OnFailureChoice : std::uint8_t { kReplace, kShrink, kStop };
 
 inline constexpr std::uint64_t kNoLimit = ~std::uint64_t{0};  // "unlimited"
 
+// kAuto: the node of the GPU where the built-in trainer computes on one, else none.
+enum class BindChoice : std::uint8_t { kNone, kCore, kNuma, kAuto };
+
 struct WorkersConfig {
   std::uint64_t min = 1;
   std::uint64_t start = 0;  // 0: as many as there are slots, up to max
   std::uint64_t max = 0;    // 0: the larger of min and start
   std::uint64_t spares = 0;
+  BindChoice bind = BindChoice::kAuto;
 };
 
 struct HostsConfig {

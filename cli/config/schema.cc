@@ -37,6 +37,7 @@ ChoiceField choice(std::span<const std::string_view> names) {
 // Names stand in the order of the enumerators.
 constexpr std::string_view kLauncherNames[] = {"auto", "local", "ssh", "batch", "mpi"};
 constexpr std::string_view kAtLimitNames[] = {"stop", "split"};
+constexpr std::string_view kBindNames[] = {"none", "core", "numa", "auto"};
 constexpr std::string_view kRuleNames[] = {"none", "linear", "sqrt", "adascale"};
 constexpr std::string_view kTransportNames[] = {"auto", "tcp"};
 constexpr std::string_view kBackendNames[] = {"auto", "cpu", "mpi", "nccl"};
@@ -67,6 +68,10 @@ void add_job_keys(std::vector<KeySpec>& keys) {
            IntegerField{in<&C::workers, &WorkersConfig::max>, 0, kMaxWorkers}},
           {"workers.spares", "workers", "started, ready workers that wait to join", "--spares",
            IntegerField{in<&C::workers, &WorkersConfig::spares>, 0, kMaxWorkers}},
+          {"workers.bind", "",
+           "processors of a worker: none (all that its agent may use), core (an even share of these), numa (one NUMA "
+           "node's, of its GPU where it has one) or auto (near its GPU, for the trainer on GPUs)",
+           "--bind", choice<&C::workers, &WorkersConfig::bind>(kBindNames)},
       });
 }
 

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "launcher/agent/accelerator_probe.h"
+#include "launcher/agent/binding.h"
 #include "launcher/agent/host_facts.h"
 #include "launcher/agent/machine_key.h"
 #include "launcher/agent/null_streams.h"
@@ -62,15 +63,6 @@ std::string join(const std::vector<std::string>& parts) {
   std::string text;
   for (const auto& part : parts) text += (text.empty() ? "" : ",") + part;
   return text;
-}
-
-// Of the last entry of this name; empty where there is none.
-std::string value_of(const std::vector<std::string>& environment, const std::string& name) {
-  std::string value;
-  for (const auto& entry : environment) {
-    if (entry.starts_with(name + "=")) value = entry.substr(name.size() + 1);
-  }
-  return value;
 }
 
 }  // namespace
@@ -217,7 +209,8 @@ void AgentService::on(const CheckHost& order) {
   }
   facts.nccl_interface =
       value_of(with_nccl_settings(merge_environment(own_environment(), order.environment), bootstrap_.interface, ""),
-               "NCCL_SOCKET_IFNAME");
+               "NCCL_SOCKET_IFNAME")
+          .value_or("");
   link_.send(facts);
   probe_accelerators(io_, self_path_, order.environment, Milliseconds(order.time_limit_ms),
                      [this](AcceleratorFacts found) { link_.send(found); });
@@ -269,8 +262,12 @@ Status AgentService::spawn(SpawnWorker& order) {
   if (value_of(*environment, "NCCL_RAS_ADDR") != ras_port.address()) ras_port = ReservedPort();
   const WorkerId id = order.worker;
   if (!order.argv.empty() && order.argv[0] == "@self") order.argv[0] = self_path_;
+  auto processors =
+      processors_of_worker(value_of(order.environment, "ELASTICTRAIN_CPU_BIND").value_or("none"), *environment);
+  if (!processors) return processors.error();
   const std::string base = directory_.path() + "/" + to_string(id);
   WorkerSetup setup{std::move(order), std::move(*environment), base + ".sock", base + "-error.json"};
+  setup.processors = std::move(*processors);
   setup.ras_port = std::move(ras_port);
   if (pool_) setup.descriptors = pool_->descriptors;
   auto worker = Worker::start(io_, std::move(setup), hooks_for(id));

@@ -18,9 +18,10 @@ constexpr std::chrono::milliseconds kDismissTime{3'000};
 
 std::vector<std::string> AgentService::pool_environment() const {
   if (!pool_ || !pool_->local_rank) return {};
-  // The supervisor takes every rank for a host of its own, the machine's GPUs know better.
+  // The supervisor takes every rank for a host of its own; the machine's GPUs and processors know better.
   const std::string place = std::to_string(*pool_->local_rank);
-  return {"LOCAL_RANK=" + place, "ELASTICTRAIN_SLOT=" + place};
+  const std::string places = std::to_string(std::max(pool_->local_ranks, *pool_->local_rank + 1));
+  return {"LOCAL_RANK=" + place, "ELASTICTRAIN_SLOT=" + place, "ELASTICTRAIN_SLOTS=" + places};
 }
 
 Status AgentService::take_seat(SpawnWorker& order) {

@@ -10,10 +10,11 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <set>
+
+#include "launcher/agent/driver_gpus.h"
 
 namespace elastictrain::launcher {
 namespace {
@@ -30,23 +31,9 @@ std::uint64_t memory_bytes() {
   return static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
 }
 
-std::string read_model(const std::filesystem::path& information) {
-  std::ifstream file(information);
-  for (std::string line; std::getline(file, line);) {
-    if (!line.starts_with("Model:")) continue;
-    const auto start = line.find_first_not_of(" \t", 6);
-    return start == std::string::npos ? "GPU" : line.substr(start);
-  }
-  return "GPU";
-}
-
-// The driver's own list needs no library of the vendor.
 std::vector<std::string> gpu_models() {
   std::vector<std::string> models;
-  std::error_code failed;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc/driver/nvidia/gpus", failed)) {
-    models.push_back(read_model(entry.path() / "information"));
-  }
+  for (const DriverGpu& gpu : driver_gpus()) models.push_back(gpu.model.empty() ? "GPU" : gpu.model);
   return models;
 }
 

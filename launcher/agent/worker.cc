@@ -24,6 +24,7 @@ ProcessSpec process_spec(WorkerSetup& setup) {
   if (!spec.argv.empty() && spec.argv.front() == "@self") spec.argv.front() = self_path();
   spec.environment = std::move(setup.environment);
   spec.working_directory = std::move(setup.order.working_directory);
+  spec.processors = std::move(setup.processors);
   spec.new_group = true;
   spec.kill_group_at_exit = true;
   spec.parent_death_signal = SIGTERM;

@@ -26,6 +26,7 @@ struct WorkerSetup {
   std::string socket_path;
   std::string error_file;             // what the program may write when it fails
   std::vector<int> descriptors = {};  // of the agent's, that the process keeps
+  std::vector<int> processors = {};   // that it may use; empty: all of the agent's
   ReservedPort ras_port = {};         // of its NCCL's RAS service; none where the user has settled that
 };
 

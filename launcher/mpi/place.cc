@@ -1,9 +1,12 @@
 #include "launcher/mpi/place.h"
 
 #include <algorithm>
-#include <charconv>
 #include <initializer_list>
 #include <string_view>
+
+#include "launcher/batch/hostlist.h"
+#include "launcher/process.h"
+#include "launcher/text.h"
 
 namespace elastictrain::launcher {
 namespace {
@@ -16,10 +19,7 @@ constexpr std::string_view kPlacePrefixes[] = {
 std::optional<std::uint32_t> read_number(const std::vector<std::string>& environment, std::string_view name) {
   for (const std::string& entry : environment) {
     if (entry.size() <= name.size() || entry[name.size()] != '=' || !entry.starts_with(name)) continue;
-    const char* end = entry.data() + entry.size();
-    std::uint32_t number = 0;
-    const auto read = std::from_chars(entry.data() + name.size() + 1, end, number);
-    if (read.ec == std::errc() && read.ptr == end) return number;
+    if (const auto number = parse_number<std::uint32_t>(std::string_view(entry).substr(name.size() + 1))) return number;
   }
   return std::nullopt;
 }
@@ -32,12 +32,24 @@ std::optional<std::uint32_t> first_number(const std::vector<std::string>& enviro
   return std::nullopt;
 }
 
+// Slurm tells how many there are on each node: "4(x2),1".
+std::uint32_t count_local_ranks(const std::vector<std::string>& environment) {
+  const auto told = first_number(environment, {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"});
+  if (told) return *told;
+  const auto counts = expand_counts(value_of(environment, "SLURM_STEP_TASKS_PER_NODE").value_or(""));
+  const auto node = read_number(environment, "SLURM_NODEID");
+  return counts && node && *node < counts->size() ? (*counts)[*node] : 0;
+}
+
 }  // namespace
 
 std::optional<MpiPlace> mpi_place(const std::vector<std::string>& environment) {
   const auto rank = first_number(environment, {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID"});
   if (!rank) return std::nullopt;
-  MpiPlace place{*rank, first_number(environment, {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"})};
+  MpiPlace place;
+  place.rank = *rank;
+  place.local_rank = first_number(environment, {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"});
+  place.local_ranks = count_local_ranks(environment);
   // Open MPI does so with every client of PMIx.
   place.ends_with_launch = first_number(environment, {"OMPI_COMM_WORLD_RANK", "PMIX_RANK"}).has_value();
   if (const auto descriptor = read_number(environment, "PMI_FD")) {

@@ -14,6 +14,7 @@ namespace elastictrain::launcher {
 struct MpiPlace {
   std::uint32_t rank = 0;
   std::optional<std::uint32_t> local_rank;  // among the ranks of this machine
+  std::uint32_t local_ranks = 0;            // so many are on this machine; 0: not known
   std::vector<int> descriptors;             // through which MPI_Init speaks with the launch
   bool ends_with_launch = false;            // the MPI itself ends a process whose launch has ended
 };

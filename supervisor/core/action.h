@@ -28,6 +28,7 @@ struct SpawnWorker {
   AgentId agent;
   std::string host;
   std::uint32_t slot = 0;
+  std::uint32_t slots = 1;  // of the host
   // What the worker is told in its environment where the program expects torch's names. Ranks of joiners are the ones
   // they would get if everything goes to plan; the session's rank is the one that counts.
   std::uint32_t rank = 0;

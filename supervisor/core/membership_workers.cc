@@ -30,8 +30,16 @@ void Membership::Impl::start_workers(const std::vector<WorkerId>& next, const st
     const Worker& worker = *roster_.worker(world[rank]);
     const auto node = static_cast<std::uint32_t>(node_rank.size());
     node_rank.try_emplace(worker.host, node);
-    spawns[worker.id] = {worker.id, worker.agent,          worker.host, worker.slot, rank, on_host[worker.host]++, 0,
-                         0,         node_rank[worker.host]};
+    spawns[worker.id] = {.worker = worker.id,
+                         .agent = worker.agent,
+                         .host = worker.host,
+                         .slot = worker.slot,
+                         .slots = roster_.agent(worker.agent)->slots,
+                         .rank = rank,
+                         .local_rank = on_host[worker.host]++,
+                         .world_size = 0,
+                         .local_world_size = 0,
+                         .node_rank = node_rank[worker.host]};
   }
   for (WorkerId id : fresh) {
     Worker& worker = *roster_.worker(id);

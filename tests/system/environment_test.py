@@ -4,7 +4,7 @@ import json
 import os
 
 import harness
-from harness import Case, Run
+from harness import Case, Run, job, pids, wait_until
 
 SHOW = 'env | sort > "$OUT/$ELASTICTRAIN_WORKER_ID"; pwd >> "$OUT/$ELASTICTRAIN_WORKER_ID.cwd"'
 
@@ -89,6 +89,38 @@ else:
         with Run(arguments=["-n", "3", "--", "python3", "-c", script]) as run:
             self.assertEqual(run.wait(), 0, run.text())
             self.assertIn("all met", run.text())
+
+
+def cores(processors):
+    """The cores that these processors are threads of, each by the list of its threads."""
+    found = set()
+    for processor in processors:
+        with open(f"/sys/devices/system/cpu/cpu{processor}/topology/thread_siblings_list") as file:
+            found.add(file.read())
+    return found
+
+
+def processors_of(pid):
+    """What every thread of the process may use."""
+    found = {frozenset(os.sched_getaffinity(int(thread))) for thread in os.listdir(f"/proc/{pid}/task")}
+    return found.pop() if len(found) == 1 else found
+
+
+class Processors(Case):
+    def test_each_worker_keeps_to_its_share_and_so_does_who_takes_its_slot(self):
+        allowed = os.sched_getaffinity(0)
+        if len(cores(allowed)) < 2:
+            self.skipTest("there is one core only")
+        with Run(job(workers=(1, 2, 2)), arguments=["--bind", "core"]) as run:
+            before = pids(run.wait_size(2))
+            shares = [processors_of(pid) for pid in before]
+            self.assertEqual(shares[0] | shares[1], allowed)
+            self.assertFalse(shares[0] & shares[1])
+            run.do("replace", run.name, 1)
+            wait_until(lambda: pids(run.status())[1:] not in ([], before[1:]), 30, "the replacement")
+            after = pids(run.wait_size(2))
+            self.assertEqual([processors_of(pid) for pid in after], shares)
+            self.assert_stops_clean(run)
 
 
 if __name__ == "__main__":

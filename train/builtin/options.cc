@@ -104,8 +104,6 @@ constexpr std::pair<std::string_view, ComputeKind> kComputeNames[] = {{"sleep", 
                                                                       {"spin", ComputeKind::kSpin}};
 constexpr std::pair<std::string_view, DeviceChoice> kDeviceNames[] = {
     {"cpu", DeviceChoice::kCpu}, {"cuda", DeviceChoice::kCuda}, {"auto", DeviceChoice::kAuto}};
-constexpr std::pair<std::string_view, Binding> kBindingNames[] = {{"gpu-numa", Binding::kGpuNuma},
-                                                                  {"none", Binding::kNone}};
 constexpr std::pair<std::string_view, GradientKind> kGradientNames[] = {{"samples", GradientKind::kSamples},
                                                                         {"constant", GradientKind::kConstant}};
 
@@ -219,7 +217,6 @@ constexpr TrainerField kFields[] = {
     integer_field<&O::log_every_steps, 0, kNoLimit>("log_every_steps", "steps",
                                                     "how often rank 0 prints the loss; 0: once an epoch"),
     choice_field<&O::device, kDeviceNames>("device", "cpu, cuda, or auto: cuda where a GPU and its libraries are"),
-    choice_field<&O::bind, kBindingNames>("bind", "with cuda: gpu-numa (the processors beside the GPU) or none"),
     integer_field<&O::compute_us_per_sample, 0, 3'600'000'000>("compute_us_per_sample", "microseconds",
                                                                "synthetic: compute time of one sample"),
     choice_field<&O::compute, kComputeNames>("compute", "synthetic: sleep (leaves the core free) or spin"),

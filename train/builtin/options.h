@@ -28,7 +28,6 @@ enum class DataFormat { kAuto, kCsv, kIdx, kCifar10, kText, kGenerated };
 enum class OptimizerKind { kAuto, kSgd, kAdam };
 enum class ComputeKind { kSleep, kSpin };
 enum class DeviceChoice { kCpu, kCuda, kAuto };
-enum class Binding { kGpuNuma, kNone };
 enum class GradientKind { kSamples, kConstant };
 
 // One worker that computes slower than the others: its compute time is multiplied by the factor.
@@ -68,7 +67,6 @@ struct TrainerOptions {
 
   // Where it computes.
   DeviceChoice device = DeviceChoice::kCpu;
-  Binding bind = Binding::kGpuNuma;
 
   // Synthetic model.
   std::uint64_t compute_us_per_sample = 1000;

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "agent_lab.h"
+#include "launcher/agent/binding.h"
 #include "supervisor/protocol/frame_reader.h"
 #include "tests/skip.h"
 
@@ -149,6 +150,34 @@ TEST_CASE("@self is the agent's own binary") {
   lab.supervisor.send(0, SpawnWorker{kWorker, 0, {"@self", "--build-id"}, {}, ""});
   CHECK(lab.await_exit().exit_code == 0);
   CHECK(lab.supervisor.lines(0, kWorker).at(0).starts_with(ELASTICTRAIN_VERSION));
+}
+
+TEST_CASE("a worker is bound to the processors of its slot, and to nothing where nothing is asked for") {
+  const auto allowed = launcher::allowed_processors();
+  std::uint32_t worker = 0;
+  Lab lab;
+  for (const std::string bind : {"none", "core", "numa"}) {
+    for (std::uint32_t slot = 0; slot < 2; ++slot) {
+      const WorkerId id{++worker};
+      const std::vector<std::string> environment{"ELASTICTRAIN_CPU_BIND=" + bind, "ELASTICTRAIN_SLOTS=2",
+                                                 "ELASTICTRAIN_SLOT=" + std::to_string(slot)};
+      lab.supervisor.send(
+          0, SpawnWorker{id, slot, {"sh", "-c", "grep Cpus_allowed_list /proc/self/status"}, environment, ""});
+      CHECK(lab.await_exit(id).exit_code == 0);
+      const std::string line = lab.supervisor.lines(0, id).at(0);
+      const auto found = launcher::parse_processor_list(line.substr(line.find('\t') + 1));
+      const auto wanted = *launcher::processors_of_worker(bind, environment);
+      CHECK(found == (wanted.empty() ? allowed : wanted));
+      if (bind == "none") CHECK(wanted.empty());
+    }
+  }
+}
+
+TEST_CASE("a way to bind that there is not is a spawn failure") {
+  Lab lab;
+  lab.supervisor.send(0, SpawnWorker{kWorker, 0, {"true"}, {"ELASTICTRAIN_CPU_BIND=socket"}, ""});
+  REQUIRE(lab.supervisor.await<WorkerSpawnFailed>(0));
+  CHECK(contains(lab.supervisor.all<WorkerSpawnFailed>(0)[0].reason, "is none of none, core, numa and gpu-numa"));
 }
 
 TEST_CASE("signals reach the worker and its children") {

@@ -18,7 +18,7 @@ constexpr const char* kPatientWorker =
 // The shell stands for a launch that has put the agent at rank 1, second on its machine.
 std::vector<std::string> pool_agent(const std::string& file) {
   return {"sh", "-c",
-          "exec 9</dev/zero; export PMI_FD=9 PMI_RANK=1 PMI_SIZE=2 MPI_LOCALRANKID=1; "
+          "exec 9</dev/zero; export PMI_FD=9 PMI_RANK=1 PMI_SIZE=2 MPI_LOCALRANKID=1 MPI_LOCALNRANKS=2; "
           "exec \"$0\" agent --mpi-pool \"$1\"",
           TEST_AGENT, file};
 }
@@ -90,9 +90,10 @@ struct Pool : Place {
 TEST_CASE("a rank finds its frame, and its worker what MPI_Init needs") {
   Pool pool;
   CHECK(pool.lab.supervisor.all<AgentHello>(0).at(0).agent == AgentId{1});
-  pool.lab.spawn("echo rank=$PMI_RANK slot=$ELASTICTRAIN_SLOT local=$LOCAL_RANK; readlink /proc/self/fd/9");
+  pool.lab.spawn(
+      "echo rank=$PMI_RANK slot=$ELASTICTRAIN_SLOT/$ELASTICTRAIN_SLOTS local=$LOCAL_RANK; readlink /proc/self/fd/9");
   pool.lab.await_exit();
-  CHECK(pool.lab.supervisor.lines(0, kWorker) == std::vector<std::string>{"rank=1 slot=1 local=1", "/dev/zero"});
+  CHECK(pool.lab.supervisor.lines(0, kWorker) == std::vector<std::string>{"rank=1 slot=1/2 local=1", "/dev/zero"});
 }
 
 TEST_CASE("a rank is lost with its launch until its worker has joined MPI, and outlives it from then on") {

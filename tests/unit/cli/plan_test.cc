@@ -352,6 +352,25 @@ TEST_CASE("the built-in trainer runs as the agent's own binary, where it needs n
   CHECK(plan_of(config).program.working_directory == "/work here");
 }
 
+TEST_CASE("workers are bound where that is asked for, and the trainer's on GPUs by themselves") {
+  RunConfig config = program();
+  const auto shown = [&](const std::string& part) {
+    return render_dry_run(config, plan_of(config), FakeLauncher()).find(part) != std::string::npos;
+  };
+  CHECK_FALSE(shown("ELASTICTRAIN_CPU_BIND"));
+  config.workers.bind = BindChoice::kCore;
+  config.hosts.list = {"hostA:3"};
+  CHECK(shown("ELASTICTRAIN_CPU_BIND=core\n"));
+  CHECK(shown("ELASTICTRAIN_SLOTS=3\n"));
+  config.workers.bind = BindChoice::kAuto;
+  config.use_trainer = true;
+  CHECK_FALSE(shown("ELASTICTRAIN_CPU_BIND"));
+  config.trainer.device = train::DeviceChoice::kCuda;
+  CHECK(shown("ELASTICTRAIN_CPU_BIND=gpu-numa\n"));
+  config.workers.bind = BindChoice::kNone;
+  CHECK_FALSE(shown("ELASTICTRAIN_CPU_BIND"));
+}
+
 TEST_CASE("a dry run shows hosts, ranks, commands and environment, and starts nothing") {
   RunConfig config = program();
   config.hosts.list = {"hostA:2", "hostB:2"};

@@ -62,6 +62,10 @@ TEST_CASE("a rank is found in what every launch says") {
   CHECK(mpi_place({"OMPI_COMM_WORLD_RANK=3"})->ends_with_launch);
   CHECK(mpi_place({"SLURM_PROCID=5", "PMIX_RANK=5"})->ends_with_launch);
   CHECK_FALSE(hydra->ends_with_launch);
+  CHECK(mpi_place({"OMPI_COMM_WORLD_RANK=3", "OMPI_COMM_WORLD_LOCAL_SIZE=4"})->local_ranks == 4);
+  CHECK(mpi_place({"PMI_RANK=2", "MPI_LOCALNRANKS=2"})->local_ranks == 2);
+  CHECK(mpi_place({"SLURM_PROCID=5", "SLURM_NODEID=1", "SLURM_STEP_TASKS_PER_NODE=4(x1),2"})->local_ranks == 2);
+  CHECK(mpi_place({"SLURM_PROCID=5", "SLURM_STEP_TASKS_PER_NODE=4(x2)"})->local_ranks == 0);
   CHECK_FALSE(mpi_place({"PMIX_RANK=4"})->local_rank.has_value());
   CHECK_FALSE(mpi_place({"PMI_RANK=x", "PMI_RANKS=3", "HOME=/root"}).has_value());
 }

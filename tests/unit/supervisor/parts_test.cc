@@ -20,7 +20,7 @@ bool has(const std::vector<std::string>& environment, const std::string& entry) 
 
 core::SpawnWorker spawn_of(std::uint32_t rank, std::uint32_t local, std::uint32_t world, std::uint32_t local_world,
                            std::uint32_t node) {
-  return {WorkerId{rank + 1}, AgentId{node + 1}, "host", local, rank, local, world, local_world, node};
+  return {WorkerId{rank + 1}, AgentId{node + 1}, "host", local, local_world, rank, local, world, local_world, node};
 }
 
 TEST_CASE("a worker's environment has torch's names and ours") {
@@ -35,7 +35,7 @@ TEST_CASE("a worker's environment has torch's names and ours") {
        {"RANK=5", "LOCAL_RANK=1", "WORLD_SIZE=8", "LOCAL_WORLD_SIZE=4", "GROUP_RANK=1", "GROUP_WORLD_SIZE=2",
         "NODE_RANK=1", "MASTER_ADDR=10.0.0.1", "MASTER_PORT=4711", "TORCHELASTIC_RUN_ID=job",
         "TORCHELASTIC_RESTART_COUNT=0", "TORCHELASTIC_MAX_RESTARTS=0", "ELASTICTRAIN_JOB_ID=job",
-        "ELASTICTRAIN_GENERATION=3", "ELASTICTRAIN_WORKER_ID=6", "ELASTICTRAIN_SLOT=1",
+        "ELASTICTRAIN_GENERATION=3", "ELASTICTRAIN_WORKER_ID=6", "ELASTICTRAIN_SLOT=1", "ELASTICTRAIN_SLOTS=4",
         "ELASTICTRAIN_ROLE=worker", "OMP_NUM_THREADS=1"}) {
     CHECK_MESSAGE(has(environment, entry), entry);
   }

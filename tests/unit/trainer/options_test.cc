@@ -73,7 +73,6 @@ TEST_CASE("arguments carry every changed field and bring it back") {
                                                                   {"eval_every_epochs", "0"},
                                                                   {"log_every_steps", "10"},
                                                                   {"device", "cuda"},
-                                                                  {"bind", "none"},
                                                                   {"compute_us_per_sample", "250"},
                                                                   {"compute", "spin"},
                                                                   {"jitter", "0.25"},

@@ -1,7 +1,5 @@
 #include "train/builtin/cuda/device_replica.h"
 
-#include "train/builtin/cuda/gpu_affinity.h"
-
 namespace elastictrain::train {
 
 Status find_gpu_and_libraries() {
@@ -17,7 +15,6 @@ Result<std::unique_ptr<Replica>> DeviceReplica::open(const TrainerOptions& optio
   if (const Status found = find_gpu_and_libraries(); !found) return found.error();
   auto engine = Engine::open(session.use_device());
   if (!engine) return engine.error();
-  if (options.bind == Binding::kGpuNuma) bind_near(*(*engine)->device());
   std::unique_ptr<DeviceReplica> replica(new DeviceReplica(*std::move(engine), options, model, session));
   if (const Status made = replica->engine_->status(); !made) return made.error();
   replica->share_state();

@@ -16,8 +16,7 @@ Status find_gpu_and_libraries();
 
 class DeviceReplica final : public Replica {
  public:
-  // On the GPU of this worker's place among those that the process sees; binds the process to the processors beside it
-  // where that is wanted.
+  // On the GPU of this worker's place among those that the process sees.
   static Result<std::unique_ptr<Replica>> open(const TrainerOptions& options, Model& model, Session& session);
 
   ~DeviceReplica() override { engine_->settle(); }
