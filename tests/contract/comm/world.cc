@@ -13,7 +13,7 @@
 #include <thread>
 
 #include "supervisor/protocol/names.h"
-#include "tests/forked_end.h"
+#include "tests/quick_end.h"
 #include "train/comm/nccl/nccl_communicator.h"
 
 namespace elastictrain::comm::testing {
@@ -155,7 +155,7 @@ void World::run(const Body& body, Generation generation) {
 pid_t fork_rank(const std::function<int()>& body) {
   std::fflush(nullptr);
   const pid_t pid = ::fork();
-  if (pid == 0) elastictrain::testing::end_forked(body());
+  if (pid == 0) elastictrain::testing::end_quickly(body());
   return pid;
 }
 

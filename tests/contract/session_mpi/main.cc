@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "tests/contract/session_mpi/pool_program.h"
+#include "tests/quick_end.h"
 #include "tests/unit/train_session/test_worker.h"
 
 namespace {
@@ -31,7 +32,7 @@ int run_worker() {
 // Stands between the launcher and its rank until the run is over, as an agent does, whatever has become of the rank.
 int run_rank() {
   const pid_t worker = ::fork();
-  if (worker == 0) ::_exit(run_worker());
+  if (worker == 0) elastictrain::testing::end_quickly(run_worker());
   int status = 0;
   ::waitpid(worker, &status, 0);
   const char* socket = std::getenv("ELASTICTRAIN_SOCKET");

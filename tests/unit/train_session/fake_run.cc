@@ -21,7 +21,7 @@
 #include <utility>
 
 #include "supervisor/protocol/codec.h"
-#include "tests/forked_end.h"
+#include "tests/quick_end.h"
 #include "tests/slowdown.h"
 
 namespace elastictrain::test {
@@ -126,7 +126,7 @@ int FakeRun::wait_launcher() {
 void FakeRun::child(const TestWorkerOptions& options, WorkerId worker) {
   set_environment_of_child();
   ::setenv("ELASTICTRAIN_WORKER_ID", std::to_string(worker.value).c_str(), 1);
-  testing::end_forked(run_test_worker(options));
+  testing::end_quickly(run_test_worker(options));
 }
 
 void FakeRun::set_environment_of_child() const {

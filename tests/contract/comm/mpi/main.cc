@@ -1,13 +1,13 @@
 // Every rank of an MPI launch runs all cases, in one order.
 #define DOCTEST_CONFIG_IMPLEMENT
 #include <doctest/doctest.h>
-#include <unistd.h>
 
 #include <cstdio>
 #include <string_view>
 
 #include "tests/contract/comm/mpi/late_ranks.h"
 #include "tests/contract/comm/mpi/pool.h"
+#include "tests/quick_end.h"
 
 int main(int argc, char** argv) {
   using elastictrain::comm::testing::Pool;
@@ -21,5 +21,6 @@ int main(int argc, char** argv) {
   std::fflush(nullptr);
   // The cases broke generations, after which nobody knows who is left.
   const auto left = pool.world().leave(std::chrono::seconds(60));
-  ::_exit(failed != 0 || (!left && left.error().code != elastictrain::ErrorCode::kPeerLost) ? 1 : 0);
+  const bool in_order = left || left.error().code == elastictrain::ErrorCode::kPeerLost;
+  elastictrain::testing::end_quickly(failed == 0 && in_order ? 0 : 1);
 }

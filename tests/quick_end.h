@@ -1,5 +1,5 @@
-// Purpose: the end of a process that a test has forked: without the exit handlers of the process that it was copied from,
-// but not without the look for leaks that these handlers would take in a build with AddressSanitizer.
+// Purpose: the end of a process whose exit handlers must not run (those of the program that it was forked from, those of
+// an MPI that has lost ranks), but not without the look for leaks that they would take in a build with AddressSanitizer.
 // Failure: a leak is reported on standard error and ends the process with a status that no test expects.
 #pragma once
 
@@ -13,7 +13,7 @@ namespace elastictrain::testing {
 
 inline constexpr int kLeakStatus = 78;
 
-[[noreturn]] inline void end_forked(int status) {
+[[noreturn]] inline void end_quickly(int status) {
 #if defined(__SANITIZE_ADDRESS__)
   if (__lsan_do_recoverable_leak_check() != 0) ::_exit(kLeakStatus);
 #endif
