@@ -63,6 +63,8 @@ std::vector<std::string> ssh_words(const SshOptions& options) {
   argv.insert(argv.end(), options.extra_arguments.begin(), options.extra_arguments.end());
   add_option(argv, "BatchMode=yes");
   add_option(argv, "ConnectTimeout=" + std::to_string(whole_seconds(options.connect_timeout_ms)));
+  add_option(argv, "ServerAliveInterval=15");
+  add_option(argv, "ServerAliveCountMax=4");
   if (!options.user.empty()) argv.insert(argv.end(), {"-l", options.user});
   if (options.port != 0) argv.insert(argv.end(), {"-p", std::to_string(options.port)});
   if (!options.identity_file.empty()) argv.insert(argv.end(), {"-i", options.identity_file});
@@ -71,8 +73,6 @@ std::vector<std::string> ssh_words(const SshOptions& options) {
 
 std::vector<std::string> ssh_prefix(const SshOptions& options, const std::string& host) {
   auto argv = ssh_words(options);
-  add_option(argv, "ServerAliveInterval=15");
-  add_option(argv, "ServerAliveCountMax=4");
   argv.insert(argv.end(), {"--", host});
   return argv;
 }

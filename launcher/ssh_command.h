@@ -29,7 +29,7 @@ Status check_ssh_options(const SshOptions& options);
 // ssh and its options, for other tools that reach hosts by it.
 std::vector<std::string> ssh_words(const SshOptions& options);
 
-// The same with the host, and with an end to what hangs; without a remote command.
+// The same with the host, without a remote command.
 std::vector<std::string> ssh_prefix(const SshOptions& options, const std::string& host);
 
 // Starts the agent: this path if it is of this build there, else the cached copy, else exits kNoBinaryStatus.

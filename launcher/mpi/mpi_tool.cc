@@ -44,11 +44,9 @@ void add_parameter(Words& words, const MpiTool& tool, const char* name, const st
   if (!value.empty() && !says(tool, name)) words.insert(words.end(), {"--mca", name, value});
 }
 
-// Its mpirun takes the end of an ssh for the end of all: one that has gone to the background is none of its business,
-// and sees for itself that a host is gone.
+// Its mpirun takes the end of an ssh for the end of all: one that has gone to the background is none of its business.
 std::string remote_shell_agent(Words ssh) {
-  if (ssh.empty()) return {};
-  ssh.insert(ssh.begin() + 1, {"-f", "-o", "ServerAliveInterval=15", "-o", "ServerAliveCountMax=4"});
+  if (!ssh.empty()) ssh.insert(ssh.begin() + 1, "-f");
   return joined(ssh, " ");
 }
 

@@ -124,7 +124,7 @@ TEST_CASE("one agent on one host, in the words of each MPI") {
 TEST_CASE("hosts are reached as ssh is told to, and know where to connect back") {
   const MpiSurroundings around{false, false, {"ssh", "-o", "BatchMode=yes", "-p", "22"}, "10.0.0.1", "eth0"};
   CHECK(joined(mpi_start_command(kOpen, around, "b", {"x"})) ==
-        "mpirun --mca plm_rsh_agent ssh -f -o ServerAliveInterval=15 -o ServerAliveCountMax=4 -o BatchMode=yes -p 22 "
+        "mpirun --mca plm_rsh_agent ssh -f -o BatchMode=yes -p 22 "
         "--mca oob_tcp_if_include eth0 --mca btl_tcp_if_include eth0 --bind-to none --map-by slot --host b:1 -n 1 x");
   CHECK(joined(mpi_start_command(kHydra, around, "b", {"x"})) ==
         "env HYDRA_LAUNCHER_EXTRA_ARGS=-o BatchMode=yes -p 22 mpiexec.hydra -localhost 10.0.0.1 -hosts b:1 -n 1 x");
