@@ -48,6 +48,8 @@ class Launcher {
   virtual void launch(AgentSpec spec) = 0;
   // Makes sure that nothing of this agent's launch is left on this machine: TERM, then KILL after a second.
   virtual void forget(AgentId agent) = 0;
+  // An agent of this host may live that another supervisor of the run has launched.
+  virtual void adopt(const std::string&) {}
   // What launch() would run, for --dry-run.
   virtual std::vector<std::string> command_line(const std::string& host) const = 0;
 };

@@ -81,6 +81,7 @@ void AgentTable::adopt(AgentId agent, const std::string& host) {
   entry.host = host;
   entry.state = Entry::State::kLost;
   entry.process = false;
+  launcher_.adopt(host);
 }
 
 void AgentTable::launch(AgentId agent, const std::string& host) {

@@ -27,11 +27,21 @@ bool reaches_hosts_by_itself(const RunPlan& plan) {
          std::any_of(std::begin(kChoices), std::end(kChoices), [](const char* name) { return std::getenv(name); });
 }
 
-std::vector<std::string> remote_shell(const RunConfig& config, const RunPlan& plan) {
-  if (reaches_hosts_by_itself(plan)) return {};
+launcher::SshOptions impatient_ssh(const RunConfig& config) {
   launcher::SshOptions options = ssh_options(config.launcher);
   options.connect_timeout_ms = tool_time_ms(config) / 2;
-  return launcher::ssh_words(options);
+  return options;
+}
+
+std::vector<std::string> remote_shell(const RunConfig& config, const RunPlan& plan) {
+  return reaches_hosts_by_itself(plan) ? std::vector<std::string>() : launcher::ssh_words(impatient_ssh(config));
+}
+
+std::vector<std::string> does_it_answer(const RunConfig& config, const RunPlan& plan, const std::string& machine) {
+  if (reaches_hosts_by_itself(plan) || is_here(plan, machine)) return {};
+  std::vector<std::string> words = launcher::ssh_prefix(impatient_ssh(config), machine);
+  words.push_back("true");
+  return words;
 }
 
 // Where it is not sure which one other hosts reach, the machine's name is left to serve.
@@ -106,7 +116,9 @@ Result<std::unique_ptr<launcher::Launcher>> make_mpi(asio::io_context& io, const
   auto directory = state_directory();
   if (!directory.ok()) return directory.error();
   return launcher::make_mpi_pool(
-      io, {*plan.mpi_tool, around, plan.mpi_hosts, plan.hosts, std::move(*directory), tool_time_ms(config)},
+      io,
+      {*plan.mpi_tool, around, plan.mpi_hosts, plan.hosts, std::move(*directory), tool_time_ms(config),
+       [config, plan](const std::string& machine) { return does_it_answer(config, plan, machine); }},
       std::move(sink));
 }
 

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <asio.hpp>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -32,14 +33,17 @@ struct MpiPoolOptions {
   std::vector<Host> ranks;  // see pool_ranks()
   std::string directory;    // for the start messages; all hosts see it
   std::uint64_t start_timeout_ms = 30'000;
+  // The command that tells by its status whether a machine answers; none: it is counted on.
+  std::function<std::vector<std::string>(const std::string& machine)> question = {};
 };
 
 // The pool's ranks as hosts with one slot each: "mpi0", "mpi1", …; "mpi0@node1" of several machines, where it is known
 // which rank is where.
 std::vector<Host> pool_ranks(const std::vector<Host>& machines, bool machines_are_known = true);
 
-// Starts when the agents of all ranks have been asked for, since MPI wants all of them at once. A rank that was lost
-// alone is refused: MPI takes nobody in again. When all are lost, the pool may be started anew.
+// Starts when the agents of all ranks have been asked for, since MPI wants all of them at once, or when nobody asks for
+// more; without machines that do not answer, since one would be the end of all. A rank that is asked for while others
+// live is refused: MPI takes nobody in again. When all are lost, a new pool starts with those who are asked for then.
 std::unique_ptr<Launcher> make_mpi_pool(asio::io_context& io, MpiPoolOptions options, LaunchSink sink,
                                         AgentProgram program = this_program());
 

@@ -1,19 +1,33 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "launcher/agent_marker.h"
 #include "launcher/command.h"
 #include "launcher/mpi/mpi_launchers.h"
 #include "launcher/mpi/pool_file.h"
+#include "launcher/mpi/roll_call.h"
 #include "launcher/tool_words.h"
 
 namespace elastictrain::launcher {
 namespace {
 
-// All ranks are asked for in one breath; who is still alone after this was lost alone.
+// All ranks are asked for in one breath; nobody follows after this.
 constexpr std::chrono::milliseconds kGatherTime{3'000};
+
+// Rank to machine, by the ranks' names.
+std::map<std::string, std::string> places_of(const MpiPoolOptions& options) {
+  std::map<std::string, std::string> places;
+  auto rank = options.ranks.begin();
+  for (const Host& machine : options.machines) {
+    for (std::uint32_t slot = 0; slot < machine.slots && rank != options.ranks.end(); ++slot, ++rank) {
+      places[rank->name] = machine.name;
+    }
+  }
+  return places;
+}
 
 class MpiPool : public Launcher {
  public:
@@ -22,6 +36,7 @@ class MpiPool : public Launcher {
         options_(std::move(options)),
         sink_(std::move(sink)),
         program_(std::move(program)),
+        places_(places_of(options_)),
         gather_timer_(io) {}
 
   ~MpiPool() override {
@@ -29,22 +44,30 @@ class MpiPool : public Launcher {
   }
 
   Capabilities capabilities() const override { return {options_.tool.command.front(), true, false}; }
-  std::vector<std::string> command_line(const std::string&) const override { return words("FILE"); }
+  std::vector<std::string> command_line(const std::string&) const override { return words(options_.machines, "FILE"); }
   void launch(AgentSpec spec) override;
   void forget(AgentId agent) override;
+  void adopt(const std::string& host) override { adopted_.insert(host); }
 
  private:
   struct Launched {
     AgentSpec spec;
     bool connected = false;
+    bool replaced = false;  // another agent has been asked for in its place
   };
 
-  std::vector<std::string> words(const std::string& file) const {
-    return mpi_pool_command(options_.tool, options_.around, options_.machines,
+  std::vector<std::string> words(const std::vector<Host>& machines, const std::string& file) const {
+    return mpi_pool_command(options_.tool, options_.around, machines,
                             {program_.path, "agent", "--mpi-pool", file});
   }
-  void start_when_whole();
-  Status start();
+  void replace(const std::string& host);
+  void gather();
+  void gathered();
+  bool is_alive() const;
+  void begin();
+  void called(std::set<std::string> machines, const RollCall::Absent& absent);
+  void start_on(const std::set<std::string>& machines);
+  Status start(const std::vector<std::string>& ranks);
   void saw_line(const std::string& line);
   void ended(const CommandEnd& end);
   std::string explain(const CommandEnd& end) const;
@@ -57,11 +80,15 @@ class MpiPool : public Launcher {
   MpiPoolOptions options_;
   LaunchSink sink_;
   AgentProgram program_;
+  std::map<std::string, std::string> places_;  // rank to machine
   std::map<std::string, AgentSpec> waiting_;  // by host; not started yet
-  std::map<AgentId, Launched> launched_;      // of the command, and not reported yet
+  std::map<AgentId, Launched> launched_;      // not reported yet; they may outlive their command
+  std::set<std::string> adopted_;             // hosts whose agents another supervisor has launched
+  std::unique_ptr<RollCall> roll_call_;
   std::optional<PoolFile> file_;
   std::shared_ptr<Command> command_;
-  bool has_started_ = false;
+  bool is_whole_ = false;  // all of the command's agents are or were connected
+  bool is_to_begin_ = false;  // once what is left of the command has ended
   bool stop_requested_ = false;
   asio::steady_timer gather_timer_;
   std::shared_ptr<char> life_ = std::make_shared<char>();  // callbacks that come too late find it gone
@@ -76,32 +103,108 @@ void MpiPool::later(Work work) {
 
 void MpiPool::launch(AgentSpec spec) {
   const std::string host = spec.host;
+  replace(host);
   waiting_.insert_or_assign(host, std::move(spec));
+  gather();
+  later([this] {
+    if (waiting_.size() == options_.ranks.size()) begin();
+  });
+}
+
+// Who asks for a host again has lost the agent that was there.
+void MpiPool::replace(const std::string& host) {
+  adopted_.erase(host);
+  for (auto& [agent, launched] : launched_) {
+    if (launched.spec.host == host) launched.replaced = true;
+  }
+  if (command_) return;
+  std::erase_if(launched_, [this](const auto& entry) {
+    if (!entry.second.replaced) return false;
+    later([this, agent = entry.first, host = entry.second.spec.host] {
+      sink_({agent, true, 0, 0, host + ": its MPI launch has ended", false});
+    });
+    return true;
+  });
+}
+
+void MpiPool::gather() {
   gather_timer_.expires_after(kGatherTime);
   gather_timer_.async_wait([this, life = std::weak_ptr<char>(life_)](const asio::error_code& error) {
-    if (error || life.expired()) return;
-    refuse_waiting(has_started_ ? "its MPI rank ended, and MPI takes nobody in again while the others go on"
-                                : "MPI starts all " + std::to_string(options_.ranks.size()) + " ranks at once, and only " +
-                                      std::to_string(waiting_.size()) + " were asked for");
+    if (!error && !life.expired()) gathered();
   });
-  later([this] { start_when_whole(); });
 }
 
-// What is left of an earlier launch ends first; its end leads here again.
-void MpiPool::start_when_whole() {
-  if (waiting_.size() < options_.ranks.size()) return;
-  if (command_) return command_->terminate();
+void MpiPool::gathered() {
+  if (waiting_.empty()) return;
+  if (!is_alive()) return begin();
+  refuse_waiting("its MPI rank ended, and MPI takes nobody in again while the others go on");
+}
+
+bool MpiPool::is_alive() const {
+  return !adopted_.empty() || std::any_of(launched_.begin(), launched_.end(), [](const auto& entry) {
+    return entry.second.connected && !entry.second.replaced;
+  });
+}
+
+// What is left of an earlier launch ends first; its end leads here again. Then machines that do not answer are left
+// out, since one of them would be the end of all.
+void MpiPool::begin() {
+  if (roll_call_) return;
   gather_timer_.cancel();
-  if (const Status started = start(); !started) refuse_waiting(started.error().message);
+  is_to_begin_ = command_ != nullptr;
+  if (command_) return command_->terminate();
+  std::set<std::string> machines;
+  for (const auto& [rank, spec] : waiting_) machines.insert(places_.at(rank));
+  std::vector<RollCall::Question> questions;
+  for (const std::string& machine : machines) {
+    auto question = options_.question ? options_.question(machine) : std::vector<std::string>();
+    if (!question.empty()) questions.push_back({machine, std::move(question)});
+  }
+  if (questions.empty()) return start_on(machines);
+  const std::chrono::milliseconds patience(options_.start_timeout_ms);
+  roll_call_ = std::make_unique<RollCall>(io_, std::move(questions), patience,
+                                          [this, machines](const RollCall::Absent& absent) { called(machines, absent); });
 }
 
-Status MpiPool::start() {
+void MpiPool::called(std::set<std::string> machines, const RollCall::Absent& absent) {
+  for (const auto& [machine, problem] : absent) machines.erase(machine);
+  later([this, machines] {
+    roll_call_.reset();
+    start_on(machines);
+  });
+  for (const Host& rank : options_.ranks) {
+    const auto problem = absent.find(places_.at(rank.name));
+    if (problem == absent.end()) continue;
+    if (const auto waiting = waiting_.extract(rank.name)) {
+      refuse(waiting.mapped(), problem->first + " does not answer: " + problem->second);
+    }
+  }
+}
+
+void MpiPool::start_on(const std::set<std::string>& machines) {
+  std::vector<std::string> ranks;
+  for (const Host& rank : options_.ranks) {
+    if (waiting_.contains(rank.name) && machines.contains(places_.at(rank.name))) ranks.push_back(rank.name);
+  }
+  if (!ranks.empty()) {
+    if (const Status started = start(ranks); !started) return refuse_waiting(started.error().message);
+  }
+  if (!waiting_.empty()) gather();
+}
+
+Status MpiPool::start(const std::vector<std::string>& ranks) {
   std::vector<protocol::AgentBootstrap> bootstraps;
-  for (const Host& rank : options_.ranks) bootstraps.push_back(waiting_.at(rank.name).bootstrap);
+  std::vector<Host> machines;
+  for (const std::string& rank : ranks) {
+    bootstraps.push_back(waiting_.at(rank).bootstrap);
+    const std::string& machine = places_.at(rank);
+    if (machines.empty() || machines.back().name != machine) machines.push_back({machine, 0});
+    ++machines.back().slots;
+  }
   auto file = PoolFile::write(options_.directory, bootstraps);
   if (!file) return file.error();
   CommandSpec spec;
-  spec.argv = words(file->path());
+  spec.argv = words(machines, file->path());
   spec.keep_output = false;
   spec.deadline = std::chrono::milliseconds(options_.start_timeout_ms);
   const std::weak_ptr<char> life = life_;
@@ -115,10 +218,12 @@ Status MpiPool::start() {
   if (!command) return command.error();
   command_ = std::move(*command);
   file_.emplace(std::move(*file));
-  has_started_ = true;
+  is_whole_ = false;
   stop_requested_ = false;
-  for (auto& [host, waiting] : waiting_) launched_[waiting.agent] = {std::move(waiting)};
-  waiting_.clear();
+  for (const std::string& rank : ranks) {
+    auto waiting = waiting_.extract(rank);
+    launched_[waiting.mapped().agent] = {std::move(waiting.mapped())};
+  }
   return {};
 }
 
@@ -132,25 +237,35 @@ void MpiPool::saw_line(const std::string& line) {
   found->second.connected = true;
   const bool all = std::all_of(launched_.begin(), launched_.end(), [](const auto& l) { return l.second.connected; });
   if (!all) return;
+  is_whole_ = true;
   command_->clear_deadline();
   file_.reset();
 }
 
+// Of a pool that was whole, agents may outlive the launch; their connections tell.
 void MpiPool::ended(const CommandEnd& end) {
   command_.reset();
   file_.reset();
   const bool in_order = end.status.signal == 0 && end.status.exit_code == 0;
-  std::string message = explain(end);
-  std::string first;
-  for (const auto& [agent, launched] : std::exchange(launched_, {})) {
-    const std::string& host = launched.spec.host;
-    // Said once at length: it is one command.
-    sink_({agent, launched.connected, end.status.exit_code, end.status.signal,
-           host + ": " + (first.empty() ? message : "the MPI launch failed as " + first + " says"),
-           launched.connected && in_order});
-    if (first.empty()) first = host;
+  const bool may_live = is_whole_ && !in_order && !stop_requested_;
+  const std::string message = explain(end);
+  std::vector<Launched> over;  // those who did not come first: they are what the message is about
+  for (const bool connected : {false, true}) {
+    for (const auto& [agent, launched] : launched_) {
+      const bool lives_on = launched.connected && may_live && !launched.replaced;
+      if (launched.connected == connected && !lives_on) over.push_back(launched);
+    }
   }
-  start_when_whole();
+  for (const Launched& launched : over) launched_.erase(launched.spec.agent);
+  for (const Launched& launched : over) {
+    // Said once at length: it is one command.
+    const std::string& first = over.front().spec.host;
+    const std::string& host = launched.spec.host;
+    sink_({launched.spec.agent, launched.connected, end.status.exit_code, end.status.signal,
+           host + ": " + (host == first ? message : "the MPI launch failed as " + first + " says"),
+           launched.connected && in_order});
+  }
+  if (std::exchange(is_to_begin_, false)) begin();
 }
 
 std::string MpiPool::explain(const CommandEnd& end) const {
@@ -191,6 +306,7 @@ void MpiPool::forget(AgentId agent) {
     launched_.erase(found);
     if (!launched_.empty()) return;
   }
+  if (!command_) return;
   stop_requested_ = true;
   command_->terminate();
 }

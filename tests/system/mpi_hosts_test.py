@@ -3,6 +3,7 @@
 import os
 import shutil
 import signal
+import tempfile
 import unittest
 
 import harness
@@ -78,7 +79,7 @@ class MpiHosts(Case):
                 self.assertTrue(worker["host"].endswith("@" + host.name), worker)
             sent = self.bytes_sent(self.node2)
             run.wait_more_steps(10)
-            self.assertGreater(self.bytes_sent(self.node2) - sent, 10 * 40_000, "sums do not cross the network")
+            self.assertGreater(self.bytes_sent(self.node2) - sent, 5 * 40_000, "sums do not cross the network")
             run.do("resize", run.name, 2)
             two = pids(run.wait_size(2))
             run.do("replace", run.name, 0)
@@ -107,6 +108,34 @@ class MpiHosts(Case):
 
     def test_a_pool_outlives_a_host_that_is_cut_off(self):
         self.lose_a_host(lambda: self.node2.set_link(False))
+
+    def test_a_host_that_does_not_answer_is_named_and_the_pool_starts_without_it(self):
+        self.node2.set_link(False)
+        with self.start("mpi", (1, 4, 4)) as run:
+            run.wait_size(2)
+            self.assertRegex(run.text("stderr"), "node2 does not answer: ssh: connect to host")
+            run.wait_more_steps(10)
+            self.assert_stops_clean(run)
+
+    def test_a_pool_that_is_lost_bit_by_bit_is_started_anew(self):
+        timeouts = {"orphan_grace_ms": 6000, "grace_ms": 1000, "resume_timeout_ms": 1000}
+        with tempfile.TemporaryDirectory(prefix="et-pool-") as checkpoints:
+            with self.start("mpi", (1, 4, 4), timeouts=timeouts,
+                            checkpoint={"directory": checkpoints, "interval_steps": 5}) as run:
+                before = run.wait_size(4)
+                self.node2.power_off()
+                survivors = self.on(self.node1, before)
+                self.wait_survivors(run, survivors)
+                run.wait_more_steps(20)
+                run.signal(signal.SIGKILL)
+                lab.kill_all(self.node1.pids())
+                run.resume()
+                run.wait_status(lambda s: s["phase"] == "running" and len(self.on(self.node1, s)) == 2, 60,
+                                "a new pool on node1")
+                run.wait_more_steps(10)
+                run.do("stop", run.name)
+                self.assertEqual(run.wait(), 0)
+                self.assert_audit_clean(run)
 
     def test_the_loss_of_the_launch_and_of_the_supervisor(self):
         with self.start("mpi", (1, 4, 4)) as run:

@@ -1,0 +1,66 @@
+#include "launcher/mpi/roll_call.h"
+
+#include <utility>
+
+#include "launcher/tool_words.h"
+
+namespace elastictrain::launcher {
+namespace {
+
+constexpr std::size_t kAtOnce = 32;
+
+std::string problem_of(const CommandEnd& end) {
+  const std::string said = last_words(end.error_text);
+  if (!said.empty()) return said;
+  return end.timed_out ? "no word came in time" : "what asked it ended with " + describe(end.status);
+}
+
+}  // namespace
+
+RollCall::RollCall(asio::io_context& io, std::vector<Question> questions, std::chrono::milliseconds patience,
+                   std::function<void(Absent)> done)
+    : io_(io), questions_(std::move(questions)), patience_(patience), done_(std::move(done)) {
+  asio::post(io_, [this, life = std::weak_ptr<char>(life_)] {
+    if (!life.expired()) ask();
+  });
+}
+
+RollCall::~RollCall() {
+  for (const auto& [machine, command] : running_) command->terminate();
+}
+
+void RollCall::ask() {
+  while (asked_ < questions_.size() && running_.size() < kAtOnce) start(questions_[asked_++]);
+  if (answers_ < questions_.size()) return;
+  // Moved out: it may end this object.
+  const auto done = std::exchange(done_, nullptr);
+  if (done) done(std::move(absent_));
+}
+
+void RollCall::start(const Question& question) {
+  CommandSpec spec;
+  spec.argv = question.command;
+  spec.deadline = patience_;
+  const auto ended = [this, machine = question.machine, life = std::weak_ptr<char>(life_)](const CommandEnd& end) {
+    if (!life.expired()) answered(machine, end);
+  };
+  auto command = Command::start(io_, std::move(spec), nullptr, ended);
+  if (command)
+    running_[question.machine] = std::move(*command);
+  else
+    count(question.machine, command.error().message);
+}
+
+void RollCall::answered(const std::string& machine, const CommandEnd& end) {
+  running_.erase(machine);
+  const bool answers = end.status.signal == 0 && end.status.exit_code == 0;
+  count(machine, answers ? "" : problem_of(end));
+  ask();
+}
+
+void RollCall::count(const std::string& machine, const std::string& problem) {
+  ++answers_;
+  if (!problem.empty()) absent_[machine] = problem;
+}
+
+}  // namespace elastictrain::launcher

@@ -1,0 +1,51 @@
+// Purpose: asks machines whether they answer before something is started that none of them may miss.
+//
+// Ownership: its commands end with it. Thread: the io_context's. Failure: a machine's own, in the words of what asked
+// it; `done` is called once.
+#pragma once
+
+#include <asio.hpp>
+#include <chrono>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "launcher/command.h"
+
+namespace elastictrain::launcher {
+
+class RollCall {
+ public:
+  struct Question {
+    std::string machine;
+    std::vector<std::string> command;  // ends with status 0 where it answers
+  };
+  // Machine to why it is counted as absent.
+  using Absent = std::map<std::string, std::string>;
+
+  RollCall(asio::io_context& io, std::vector<Question> questions, std::chrono::milliseconds patience,
+           std::function<void(Absent)> done);
+  ~RollCall();
+  RollCall(const RollCall&) = delete;
+  RollCall& operator=(const RollCall&) = delete;
+
+ private:
+  void ask();
+  void start(const Question& question);
+  void answered(const std::string& machine, const CommandEnd& end);
+  void count(const std::string& machine, const std::string& problem);
+
+  asio::io_context& io_;
+  const std::vector<Question> questions_;
+  const std::chrono::milliseconds patience_;
+  std::function<void(Absent)> done_;
+  std::size_t asked_ = 0;
+  std::size_t answers_ = 0;
+  Absent absent_;
+  std::map<std::string, std::shared_ptr<Command>> running_;
+  std::shared_ptr<char> life_ = std::make_shared<char>();  // callbacks that come too late find it gone
+};
+
+}  // namespace elastictrain::launcher
