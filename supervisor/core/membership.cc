@@ -133,6 +133,9 @@ void Membership::Impl::fired(const TimerUse& use) {
       unmet_told_.clear();
       dirty_ = true;
       break;
+    case TimerKind::kNotices:
+      answer_notices();
+      break;
   }
 }
 

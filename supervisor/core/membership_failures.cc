@@ -100,7 +100,9 @@ void Membership::Impl::judge_unfinished_exit(const Worker& worker, const WorkerE
     recover(name_of(worker) + " " + what);
     return;
   }
-  const bool preempted = event.signal == kSignalTerm;
+  // Who sends TERM and then KILL, as a batch system does, takes the worker away; it has not failed.
+  const bool taken = worker.noticed != Noticed::kNo && event.signal == kSignalKill;
+  const bool preempted = event.signal == kSignalTerm || taken;
   lose_member({preempted ? FailureClass::kPreemption : FailureClass::kCrash, status_of(event), worker.host,
                name_of(worker) + " " + what, detail, event.signal != kSignalKill && !preempted});
 }

@@ -147,6 +147,14 @@ class Membership::Impl {
   void said(Worker& worker, const protocol::WorkerHeartbeat& message);
   void said(Worker&, const protocol::WorkerAudit&) {}  // heard before, whether the worker is known or not
   void said(Worker& worker, const protocol::WorkerNote& message);
+  void got_term(Worker& worker);
+  enum class NoticeAnswer : std::uint8_t { kOneOfAll, kReplace, kDismiss };
+  void expect_notices();
+  void answer_notices();
+  bool all_noticed() const;  // within moments of each other
+  NoticeAnswer answer_to(const Worker& worker, bool all) const;
+  void act_on(NoticeAnswer answer, Worker& worker);
+  static std::string text_of(NoticeAnswer answer);
   void said(Worker& worker, const protocol::WorkerHalted& message);
   void said(Worker& worker, const protocol::WorkerRequest& message);
   void refuse_program(const std::string& why);
@@ -350,6 +358,7 @@ class Membership::Impl {
   std::uint32_t first_size_ = 0;  // workers started at first
   std::uint32_t plain_finished_ = 0;
   std::uint64_t start_timer_ = 0;
+  std::uint64_t notice_timer_ = 0;
 
   // The generation that trains.
   Generation generation_ = 0;

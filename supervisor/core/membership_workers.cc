@@ -4,6 +4,7 @@
 
 #include "supervisor/core/membership_impl.h"
 #include "supervisor/protocol/limits.h"
+#include "supervisor/protocol/note_keys.h"
 
 namespace elastictrain::core {
 
@@ -231,6 +232,7 @@ void Membership::Impl::report_audit(WorkerId worker, const std::vector<std::stri
 
 void Membership::Impl::said(Worker& worker, const protocol::WorkerNote& message) {
   journal("note", Fields().number("worker", worker.id.value).text("key", message.key).text("value", message.value));
+  if (message.key == protocol::kTermNote) got_term(worker);
 }
 
 void Membership::Impl::on(const WorkerSpawnFailed& event) {

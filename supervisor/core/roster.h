@@ -43,6 +43,8 @@ struct Agent {
   bool reachable() const { return usable() && !cut_off; }
 };
 
+enum class Noticed : std::uint8_t { kNo, kHeard, kAnswered };
+
 struct Worker {
   WorkerId id;
   AgentId agent;
@@ -57,6 +59,7 @@ struct Worker {
   bool stop_sent = false;           // StopWorker is on its way
   bool hung = false;                // it is to be killed without a grace
   bool dismissed = false;           // Dismiss is on its way
+  Noticed noticed = Noticed::kNo;   // TERM from somebody else than its agent
   std::uint32_t expected_rank = 0;  // what its environment says
   bool dying = false;               // was asked to end, or is expected to: never part of a plan again
   std::uint64_t timer = 0;          // kReady first, kLeave later

@@ -26,6 +26,7 @@ enum class TimerKind : std::uint8_t {
   kRelaunch,    // a lost host may be tried again
   kStacks,      // where a hung worker is stuck should be known
   kCooled,      // a host or slot that failed again and again may be used again
+  kNotices,     // whoever got TERM together with a worker should have said so
 };
 
 struct TimerUse {

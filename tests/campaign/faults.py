@@ -56,7 +56,7 @@ def worker_crashes(job, choice):
 
 
 def worker_preempted(job, choice):
-    """The first TERM is a notice, which it survives."""
+    """The first TERM is a notice, which it survives; the second one ends it before it is replaced."""
     pid = a_member(job, choice)
     for _ in range(2):
         kill(pid, signal.SIGTERM)

@@ -12,6 +12,7 @@
 #include "supervisor/core/membership.h"
 #include "supervisor/core/transitions.h"
 #include "supervisor/protocol/limits.h"
+#include "supervisor/protocol/note_keys.h"
 #include "supervisor/protocol/topology_choice.h"
 #include "tests/golden/describe.h"
 #include "tests/golden/pulses.h"
@@ -353,6 +354,12 @@ class Story {
       {"notice",
        [this](const Words& w) {
          feed(HostNoticed{agent(w.at(0)), rest(w, 1)});
+       }},
+      {"term",
+       [this](const Words& w) {
+         each(w, std::vector<WorkerId>(members_), [this](WorkerId id) {
+           say(id, protocol::WorkerNote{std::string(protocol::kTermNote), "from process 4711"});
+         });
        }},
       {"steps",
        [this](const Words& w) {

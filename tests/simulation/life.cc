@@ -19,7 +19,9 @@ constexpr Millis kLongest{1'800'000};  // virtual time from the last fault to th
 }  // namespace
 
 Life::Life(std::uint64_t seed, std::size_t story_lines)
-    : dice_(seed ^ 0x51f0a17e5eedULL), world_(std::make_unique<World>(seed, make_setup(), story_lines)) {
+    : dice_(seed ^ 0x51f0a17e5eedULL),
+      notices_(seed ^ 0x7e2a5eedULL),
+      world_(std::make_unique<World>(seed, make_setup(), story_lines)) {
   make_hosts();
 }
 
@@ -117,6 +119,11 @@ void Life::schedule_faults() {
   if (dice_.chance(0.2)) {
     strikes_new_starts_ = true;
     later(Micros(0), horizon, [this] { strand(); });
+  }
+  if (notices_.chance(0.2)) {
+    world_->queue.after(notices_.time(Micros(0), horizon), [this] {
+      if (!healed_ && !world_->exit_status) notice_workers();
+    });
   }
   for (std::uint32_t i = 0; i < number; ++i) {
     // Troubles like company: some come within moments of each other.
@@ -240,6 +247,25 @@ void Life::hurt_worker() {
     default:
       return worker->die(0, SIGKILL);
   }
+}
+
+// TERM to one worker; or to all, as a batch system sends it that ends a job, or somebody who means the workers only.
+void Life::notice_workers() {
+  if (dice_.chance(0.6)) {
+    if (WorkerProcess* worker = any_worker()) worker->notice();
+    return;
+  }
+  std::vector<WorkerId> workers;
+  for (const auto& [id, worker] : world_->workers) workers.push_back(id);
+  for (const WorkerId id : workers) {
+    later(Micros(0), Micros(300'000), [this, id] {
+      if (WorkerProcess* worker = world_->worker(id)) worker->notice();
+    });
+  }
+  SupervisorProcess& supervisor = *world_->supervisor;
+  if (supervisor.crashed() || dice_.chance(0.8)) return;
+  stop_asked_ = true;
+  supervisor.ask(core::Stop{supervisor.next_request(), core::StopCause::kPreempted});
 }
 
 void Life::hurt_agent() {

@@ -32,6 +32,7 @@ class Life {
   void schedule_faults();
   void fault();
   void hurt_worker();
+  void notice_workers();
   void strike(const std::vector<WorkerId>& members);
   void strand();
   void strike_new_start(const std::vector<WorkerId>& members);
@@ -53,6 +54,7 @@ class Life {
   void later(Micros least, Micros most, std::function<void()> work);
 
   Dice dice_;
+  Dice notices_;  // apart, so that lives without a notice do not depend on them
   bool below_min_ends_ = false;  // wait_for_min is short
   std::unique_ptr<World> world_;
   std::uint64_t faults_ = 0;

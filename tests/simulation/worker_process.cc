@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "supervisor/protocol/limits.h"
+#include "supervisor/protocol/note_keys.h"
 #include "tests/simulation/agent_process.h"
 #include "tests/simulation/world.h"
 
@@ -76,6 +77,14 @@ void WorkerProcess::stop(Millis grace) {
                      });
   world_.queue.after(grace, [this, life = std::weak_ptr(life_)] {
     if (!life.expired()) die(0, SIGKILL);
+  });
+}
+
+void WorkerProcess::notice() {
+  deliver([this] {
+    if (std::exchange(noticed_, true)) return die(0, SIGTERM);
+    world_.say(id_, [] { return "gets TERM"; });
+    notice_is_new_ = true;
   });
 }
 
@@ -204,6 +213,7 @@ void WorkerProcess::heartbeat() {
     }
     beat.place = machine_.place();
     beat.place_ms = static_cast<std::uint64_t>((world_.queue.now() - place_since_).count() / 1'000);
+    if (std::exchange(notice_is_new_, false)) say(WorkerNote{std::string(kTermNote), "from process 4711"});
     say(beat);
     tell_audits();
   });

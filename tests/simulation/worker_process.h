@@ -36,7 +36,8 @@ class WorkerProcess {
   void die(int exit_code, int signal);
   void pause();
   void resume();
-  void hang();  // its training thread goes on no more
+  void notice();  // TERM from somebody else than its agent, which it survives once
+  void hang();    // its training thread goes on no more
 
   WorkerId id() const { return id_; }
   Host& host() { return host_; }
@@ -123,6 +124,8 @@ class WorkerProcess {
   bool paused_ = false;
   bool hung_ = false;
   bool stopping_ = false;
+  bool noticed_ = false;
+  bool notice_is_new_ = false;
   bool orphaned_ = false;
   bool dead_ = false;
   std::deque<std::function<void()>> backlog_;

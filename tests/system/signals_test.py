@@ -8,6 +8,7 @@ from harness import Case, Run, is_alive, job, pids, synthetic, wait_until
 
 STUBBORN = 'trap "" TERM INT; echo started; while :; do sleep 0.1; done'
 REPORTS = 'trap "echo got-usr1" USR1; trap "echo got-usr2" USR2; echo started; while :; do sleep 0.05; done'
+TERM_NOTE = "elastictrain.term"
 
 
 class Signals(Case):
@@ -85,17 +86,51 @@ class Signals(Case):
             self.assertEqual(run.wait(), 75)
             run.wait_no_processes()
 
-    def test_term_to_a_worker_is_noted_and_a_second_one_ends_it(self):
-        with Run(job()) as run:
+    def test_term_to_one_worker_replaces_it_without_a_loss(self):
+        with Run(job(), arguments=["--spares", "1"]) as run:
             before = pids(run.wait_size(2))
             os.kill(before[1], signal.SIGTERM)
-            run.wait_event("note", key="term")
+            run.wait_event("note", key=TERM_NOTE, value=f"from process {os.getpid()}")
+            wait_until(lambda: before[1] not in pids(run.status()), 30, "the replacement")
+            self.assertEqual(pids(run.wait_size(2))[0], before[0])
+            wait_until(lambda: not is_alive(before[1]), 15, "the end of the worker that was replaced")
+            self.assertEqual(run.events("loss"), [], run.text())
+            run.wait_more_steps(20)
+            self.assert_stops_clean(run)
+            self.assert_audit_clean(run)
+
+    def test_a_second_term_ends_a_worker(self):
+        with Run(job(timeouts={"suspect_ms": 10_000, "dead_ms": 20_000})) as run:
+            before = pids(run.wait_size(2))
+            os.kill(before[1], signal.SIGTERM)
+            run.wait_event("note", key=TERM_NOTE)
             run.wait_more_steps(20)
             self.assertEqual(pids(run.status()), before)
             os.kill(before[1], signal.SIGTERM)
-            run.wait_event("loss")
+            run.wait_event("loss", **{"class": "preemption"})
             run.wait_size(2)
             self.assert_stops_clean(run)
+
+    def test_term_to_all_workers_alone_changes_nothing(self):
+        with Run(job()) as run:
+            before = pids(run.wait_size(2))
+            for pid in before:
+                os.kill(pid, signal.SIGTERM)
+            wait_until(lambda: len(run.events("term_answered")) == 2, 20, "the answers to both notices")
+            run.wait_more_steps(20)
+            self.assertEqual(pids(run.status()), before)
+            self.assert_stops_clean(run)
+
+    def test_term_to_everybody_is_a_preemption_and_nobody_is_replaced(self):
+        with Run(job()) as run:
+            run.wait_size(2)
+            for pid in run.processes() + [run.process.pid]:
+                os.kill(pid, signal.SIGTERM)
+            self.assertEqual(run.wait(), 75)
+            run.wait_no_processes()
+            self.assertEqual(run.events("loss"), [], run.text())
+            self.assertEqual(run.events("term_answered"), [], run.text())
+            self.assert_audit_clean(run)
 
     def test_a_stopped_and_continued_run_goes_on_without_a_verdict(self):
         with Run(job()) as run:

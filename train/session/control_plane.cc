@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "supervisor/protocol/limits.h"
+#include "supervisor/protocol/note_keys.h"
 #include "train/comm/mpi/mpi_communicator.h"
 #include "train/session/device_build.h"
 #include "train/session/solo_communicator.h"
@@ -255,8 +256,8 @@ void ControlPlane::built(Generation generation, const Status& status) {
 
 std::vector<protocol::WorkerUp> ControlPlane::with_news(std::vector<protocol::WorkerUp> messages) {
   if (const auto sender = term_->take()) {
-    messages.emplace_back(protocol::WorkerNote{
-        "term", "from process " + std::to_string(*sender) + "; this worker goes when its host or the run does"});
+    messages.emplace_back(
+        protocol::WorkerNote{std::string(protocol::kTermNote), "from process " + std::to_string(*sender)});
   }
   const std::lock_guard lock(mutex_);
   const auto there = std::chrono::duration_cast<std::chrono::milliseconds>(SteadyClock::now() - place_since_);

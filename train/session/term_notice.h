@@ -1,6 +1,7 @@
 // Purpose: TERM from somebody else than the agent is a notice, not the end. A batch system that ends a job sends it to
-// every process of the job, workers too, and a worker that dies of it takes the newest state with it. The agent's own
-// TERM, and a second one of whomever, end the process as ever.
+// every process of the job, workers too, and a worker that dies of it takes the newest state with it; who sends it to
+// one worker wants that one replaced. What becomes of it is the supervisor's to say. The agent's own TERM, and a second
+// one of whomever, end the process as ever.
 //
 // A program that handles or ignores TERM itself is left alone, and so are processes that the program forks.
 //

@@ -1,9 +1,11 @@
 #include "tests/unit/core/fake_world.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "supervisor/core/transitions.h"
 #include "supervisor/protocol/limits.h"
+#include "supervisor/protocol/note_keys.h"
 #include "tests/golden/describe.h"
 
 namespace elastictrain::core {
@@ -96,6 +98,25 @@ void FakeWorld::kill_somebody() {
   if (FakeWorker* worker = find(training_[pick(static_cast<std::uint32_t>(training_.size()))])) {
     exit_worker(*worker, 0, 9, Millis(1));
   }
+}
+
+WorkerId FakeWorld::notice_member() {
+  if (training_.empty()) return {};
+  FakeWorker* worker = find(training_[pick(static_cast<std::uint32_t>(training_.size()))]);
+  if (worker == nullptr || worker->noticed) return {};
+  notice(*worker);
+  return worker->id;
+}
+
+void FakeWorld::notice_somebody() {
+  if (workers_.empty() || training_.empty()) return;  // who is killed at the first start ends the run
+  const auto found = std::next(workers_.begin(), pick(static_cast<std::uint32_t>(workers_.size())));
+  if (found->second.listens) notice(found->second);
+}
+
+void FakeWorld::notice(FakeWorker& worker) {
+  if (std::exchange(worker.noticed, true)) return exit_worker(worker, 0, 15, Millis(1));
+  say(worker, protocol::WorkerNote{std::string(protocol::kTermNote), "from process 4711"}, delay(30));
 }
 
 void FakeWorld::break_collective() {
@@ -465,8 +486,9 @@ void FakeWorld::advance() {
 void FakeWorld::try_swap(Generation generation) {
   if (!may_swap(plans_.at(generation))) return;
   at(now_ + delay(300), [this, generation] {
-    if (!finishing_ && training_generation_ < generation && may_swap(plans_.at(generation)))
-      swap(plans_.at(generation));
+    const protocol::GenerationPlan& plan = plans_.at(generation);
+    const bool starts = plan.previous == 0;  // also again, from nothing, while the program was about to end
+    if ((!finishing_ || starts) && training_generation_ < generation && may_swap(plan)) swap(plan);
   });
 }
 

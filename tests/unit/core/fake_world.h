@@ -41,6 +41,8 @@ class FakeWorld {
   void request_stop(StopCause cause);
   // Unplanned losses of somebody at random; nothing happens where there is nobody.
   void kill_somebody();
+  WorkerId notice_member();           // TERM from somebody else than its agent, the first one; none: 0
+  void notice_somebody();             // a member or not
   void break_collective();            // a member halts although everybody lives
   void kill_agent();                  // with its workers
   void break_connection(Millis gap);  // of an agent, which comes back after it
@@ -56,6 +58,7 @@ class FakeWorld {
   std::optional<int> exit_status() const { return exit_status_; }
   bool all_answered() const { return open_requests_.empty(); }
   std::size_t living_workers() const { return workers_.size(); }
+  bool lives(WorkerId worker) const { return workers_.contains(worker); }
   const std::vector<std::string>& violations() const { return violations_; }
   const std::vector<std::string>& story() const { return story_; }
 
@@ -81,6 +84,7 @@ class FakeWorld {
     bool has_state = false;
     Step step = 0;  // the last it committed
     bool exiting = false;
+    bool noticed = false;
     Instant last_up;  // keeps its messages in order
     Instant last_down;
 
@@ -131,6 +135,7 @@ class FakeWorld {
   void connect(AgentId id);
   void from_agent(AgentId id, std::function<void()> news);
   void reports();
+  void notice(FakeWorker& worker);
   FakeAgent* some_agent();
   FakeWorker* find(WorkerId id);
 

@@ -32,6 +32,7 @@ class Life {
     }
     settle();
     check_goal();
+    check_notice();
     end();
     check(world_.all_answered(), "a request was never answered");
     for (const std::string& violation : world_.violations()) problems_.push_back(violation);
@@ -90,7 +91,7 @@ class Life {
   }
 
   void lose_something() {
-    switch (roll(6)) {
+    switch (roll(7)) {
       case 0:
         world_.kill_agent();
         break;
@@ -99,6 +100,9 @@ class Life {
         break;
       case 2:
         world_.break_collective();
+        break;
+      case 3:
+        world_.notice_somebody();
         break;
       default:
         world_.kill_somebody();
@@ -166,6 +170,17 @@ class Life {
                                       [](const WorkerView& w) { return w.phase == WorkerPhase::kSpare; });
     check(static_cast<std::uint32_t>(spares) == settings_.spares, std::to_string(spares) + " spares");
     check(view.workers.size() == expected + settings_.spares, "workers are left over");
+  }
+
+  // Who gets TERM alone goes, and the size stays.
+  void check_notice() {
+    if (over() || roll(2) == 0) return;
+    const std::uint32_t size = world_.machine().view().world_size;
+    const WorkerId noticed = world_.notice_member();
+    world_.run_for(Millis(200'000));
+    check(!over(), "a notice ended the run");
+    check(!world_.lives(noticed), to_string(noticed) + " stays in spite of its notice");
+    check(world_.machine().view().world_size == size, "a notice changed the size");
   }
 
   void end() {

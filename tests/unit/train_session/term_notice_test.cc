@@ -29,13 +29,13 @@ TEST_CASE("TERM from somebody else than the agent is noted, and the worker train
   run.change_to(workers);
   run.wait_step(workers[0], 5);
   const pid_t sender = send_term_from_elsewhere(run[workers[1]].pid);
-  run.wait_until([&] { return run[workers[1]].notes.contains("term"); }, "the note");
-  CHECK(run[workers[1]].notes["term"].starts_with("from process " + std::to_string(sender) + ";"));
+  run.wait_until([&] { return run[workers[1]].notes.contains("elastictrain.term"); }, "the note");
+  CHECK(run[workers[1]].notes["elastictrain.term"] == "from process " + std::to_string(sender));
   run.wait_step(workers[1], run[workers[1]].heartbeat.step + 10);
   run.change_to({workers[0]});
   run.wait_exit(workers[1]);
   CHECK(run[workers[1]].exit_code == kExitLeft);
-  CHECK_FALSE(run[workers[0]].notes.contains("term"));
+  CHECK_FALSE(run[workers[0]].notes.contains("elastictrain.term"));
   run.stop_and_check();
 }
 
@@ -43,7 +43,7 @@ TEST_CASE("a second TERM ends a worker") {
   FakeRun run;
   const WorkerId worker = run.spawn_ready();
   send_term_from_elsewhere(run[worker].pid);
-  run.wait_until([&] { return run[worker].notes.contains("term"); }, "the note");
+  run.wait_until([&] { return run[worker].notes.contains("elastictrain.term"); }, "the note");
   send_term_from_elsewhere(run[worker].pid);
   run.wait_exit(worker);
   CHECK(run[worker].exit_code == 128 + SIGTERM);
@@ -55,7 +55,7 @@ TEST_CASE("TERM from its agent ends a worker at once") {
   ::kill(run[worker].pid, SIGTERM);
   run.wait_exit(worker);
   CHECK(run[worker].exit_code == 128 + SIGTERM);
-  CHECK_FALSE(run[worker].notes.contains("term"));
+  CHECK_FALSE(run[worker].notes.contains("elastictrain.term"));
 }
 
 TEST_CASE("a program that has its own way with TERM keeps it, and one that had none gets that back") {

@@ -1,0 +1,85 @@
+// The part of the state machine that answers TERM to a worker from somebody else than its agent. Who ends a job or a
+// host sends it to every process there; agents and the run get it as well then, and their plan lets the workers go. Who
+// sends it to a worker alone wants to be rid of that one: it is replaced.
+#include <algorithm>
+
+#include "supervisor/core/membership_impl.h"
+
+namespace elastictrain::core {
+namespace {
+
+// Of the time after which a silent host is suspected: whoever else got TERM has said so by then.
+constexpr int kSuspectTimes = 2;
+
+}  // namespace
+
+void Membership::Impl::got_term(Worker& worker) {
+  if (worker.noticed != Noticed::kNo) return;
+  worker.noticed = Noticed::kHeard;
+  expect_notices();
+}
+
+void Membership::Impl::expect_notices() {
+  cancel(notice_timer_);
+  notice_timer_ = arm({TimerKind::kNotices, {}, {}}, now_ + kSuspectTimes * settings_.suspect);
+}
+
+void Membership::Impl::answer_notices() {
+  notice_timer_ = 0;
+  if (end_.mode != EndMode::kNone) return;
+  const bool all = all_noticed();
+  bool look_again = false;
+  for (auto& [id, worker] : roster_.workers()) {
+    if (worker.noticed != Noticed::kHeard || worker.dying || worker.finished) continue;
+    if (displaced(worker)) {  // it goes with its host, unless that comes back
+      look_again = true;
+      continue;
+    }
+    worker.noticed = Noticed::kAnswered;
+    const NoticeAnswer answer = answer_to(worker, all);
+    journal("term_answered", Fields().number("worker", id.value).text("text", text_of(answer)));
+    tell(Tell::Level::kWarning, name_of(worker) + " got TERM: " + text_of(answer));
+    act_on(answer, worker);
+  }
+  if (look_again) expect_notices();
+}
+
+bool Membership::Impl::all_noticed() const {
+  const auto& members = newest_members();
+  return members.size() > 1 && std::all_of(members.begin(), members.end(), [this](WorkerId id) {
+           const Worker* worker = roster_.worker(id);
+           return worker != nullptr && worker->noticed == Noticed::kHeard;
+         });
+}
+
+Membership::Impl::NoticeAnswer Membership::Impl::answer_to(const Worker& worker, bool all) const {
+  if (all) return NoticeAnswer::kOneOfAll;
+  return worker.seated ? NoticeAnswer::kReplace : NoticeAnswer::kDismiss;
+}
+
+void Membership::Impl::act_on(NoticeAnswer answer, Worker& worker) {
+  if (answer == NoticeAnswer::kReplace) {
+    to_replace_.try_emplace(worker.id, protocol::ChangeKind::kReplace);
+    new_wish();
+  }
+  if (answer != NoticeAnswer::kDismiss) return;
+  const auto& planned = change_.members;
+  const bool in_plan = std::find(planned.begin(), planned.end(), worker.id) != planned.end();
+  if (in_plan && change_.stage == Stage::kPreparing) cancel_change(name_of(worker) + " got TERM");
+  dismiss(worker, "it got TERM");
+  dirty_ = true;
+}
+
+std::string Membership::Impl::text_of(NoticeAnswer answer) {
+  switch (answer) {
+    case NoticeAnswer::kOneOfAll:
+      return "so did all others; they go when their hosts or the run are told to";
+    case NoticeAnswer::kReplace:
+      return "another worker takes its place";
+    case NoticeAnswer::kDismiss:
+      return "it goes, and another one is started";
+  }
+  return {};
+}
+
+}  // namespace elastictrain::core
