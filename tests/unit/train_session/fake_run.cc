@@ -17,7 +17,6 @@
 #include <filesystem>
 #include <fstream>
 #include <stdexcept>
-#include <tuple>
 #include <utility>
 
 #include "supervisor/protocol/codec.h"
@@ -27,13 +26,7 @@
 namespace elastictrain::test {
 namespace {
 
-using protocol::GenerationPlan;
-
 constexpr std::chrono::seconds kPatience{30 * testing::kSlowdown};
-
-bool contains(const std::vector<WorkerId>& list, WorkerId worker) {
-  return std::find(list.begin(), list.end(), worker) != list.end();
-}
 
 std::string socket_path(const std::string& directory) {
   return directory + "/agent.sock";
@@ -47,12 +40,6 @@ int listen_at(const std::string& path) {
   REQUIRE(::bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0);
   REQUIRE(::listen(fd, 64) == 0);
   return fd;
-}
-
-std::vector<WorkerId> workers_of(const GenerationPlan& plan) {
-  std::vector<WorkerId> workers;
-  for (const auto& member : plan.members) workers.push_back(member.worker);
-  return workers;
 }
 
 }  // namespace
@@ -275,90 +262,6 @@ void FakeRun::send(WorkerId worker, const protocol::WorkerDown& message) {
   [[maybe_unused]] const auto sent = ::send(fd, frame.data(), frame.size(), MSG_NOSIGNAL);
 }
 
-GenerationPlan FakeRun::new_plan() {
-  GenerationPlan plan;
-  plan.generation = ++last_number_;
-  plan.previous = generation_;
-  plan.reason = "the test says so";
-  for (std::size_t i = 0; i < 8; ++i) plan.token[i] = static_cast<std::uint8_t>(plan.generation >> (8 * i));
-  plan.build_deadline_ms = 10'000;
-  plan.synchronization = synchronization_;
-  plan.averaging_weight = 0.1;
-  return plan;
-}
-
-GenerationPlan FakeRun::plan(const std::vector<WorkerId>& members, const std::vector<std::uint32_t>& shares) {
-  GenerationPlan plan = new_plan();
-  plan.kind = generation_ == 0 ? protocol::ChangeKind::kStart : protocol::ChangeKind::kGrow;
-  bool anyone_joins = false;
-  for (std::uint32_t rank = 0; rank < members.size(); ++rank) {
-    const bool joiner = !contains(members_, members[rank]);
-    plan.members.push_back({.worker = members[rank],
-                            .rank = rank,
-                            .local_rank = rank,
-                            .host = "here",
-                            .endpoint = workers_.at(members[rank]).ready.value().endpoint,
-                            .share = shares.empty() ? 8 : shares[rank],
-                            .joiner = joiner});
-    anyone_joins = anyone_joins || joiner;
-    if (!joiner) plan.donors.push_back(members[rank]);
-  }
-  if (!anyone_joins) plan.donors.clear();
-  return plan;
-}
-
-std::vector<WorkerId> FakeRun::addressees(const GenerationPlan& plan) const {
-  std::vector<WorkerId> workers = workers_of(plan);
-  for (const WorkerId member : members_) {
-    if (!contains(workers, member)) workers.push_back(member);
-  }
-  return workers;
-}
-
-void FakeRun::prepare_for(const GenerationPlan& plan, const std::vector<WorkerId>& workers) {
-  for (const WorkerId worker : workers) send(worker, protocol::Prepare{plan});
-}
-
-void FakeRun::wait_prepared(const GenerationPlan& plan) {
-  for (const auto& member : plan.members) {
-    wait_until([&] { return workers_.at(member.worker).prepared.contains(plan.generation); },
-               to_string(member.worker) + " to prepare generation " + std::to_string(plan.generation));
-  }
-}
-
-void FakeRun::commit(const GenerationPlan& plan) {
-  commit_for(plan, addressees(plan));
-}
-
-void FakeRun::commit_for(const GenerationPlan& plan, const std::vector<WorkerId>& workers) {
-  for (const WorkerId worker : workers) send(worker, protocol::Commit{plan.generation});
-  committed_[plan.generation] = plan;
-  if (plan.fence != 0) fences_.push_back({plan.generation, plan.resume_step + 1});
-}
-
-void FakeRun::wait_swapped(const GenerationPlan& plan) {
-  for (const WorkerId worker : addressees(plan)) {
-    const auto& record = workers_.at(worker);
-    const bool member = contains(workers_of(plan), worker);
-    wait_until([&] { return member ? record.active.contains(plan.generation) : record.left.has_value(); },
-               to_string(worker) + " to go over to generation " + std::to_string(plan.generation));
-  }
-  generation_ = plan.generation;
-  members_ = workers_of(plan);
-}
-
-void FakeRun::cancel(const GenerationPlan& plan) {
-  for (const WorkerId worker : addressees(plan)) send(worker, protocol::Cancel{plan.generation});
-}
-
-void FakeRun::change_to(const std::vector<WorkerId>& members, const std::vector<std::uint32_t>& shares) {
-  const auto next = plan(members, shares);
-  prepare(next);
-  wait_prepared(next);
-  commit(next);
-  wait_swapped(next);
-}
-
 void FakeRun::dismiss(WorkerId worker) {
   send(worker, protocol::Dismiss{"not needed"});
 }
@@ -419,207 +322,8 @@ std::vector<WorkerId> FakeRun::living() const {
   return living;
 }
 
-const protocol::WorkerHalted& FakeRun::answer(WorkerId worker, Generation fence) const {
-  const auto& halts = workers_.at(worker).halts;
-  const auto found = std::find_if(halts.begin(), halts.end(), [&](const auto& halt) { return halt.fence == fence; });
-  REQUIRE(found != halts.end());
-  return *found;
-}
-
-void FakeRun::send_abort(Generation fence, const std::vector<WorkerId>& workers) {
-  for (const WorkerId worker : workers) send(worker, protocol::Abort{fence, "the test lost a member"});
-}
-
-// Whoever ends instead of answering is lost as well; the caller finds it missing among the living.
-void FakeRun::wait_halted(Generation fence, const std::vector<WorkerId>& workers) {
-  for (const WorkerId worker : workers) {
-    const auto& record = workers_.at(worker);
-    wait_until(
-        [&] {
-          const auto answered = [&](const protocol::WorkerHalted& halt) { return halt.fence == fence; };
-          return record.exit_code || std::any_of(record.halts.begin(), record.halts.end(), answered);
-        },
-        to_string(worker) + " to halt");
-  }
-}
-
-Generation FakeRun::abort() {
-  const Generation fence = new_fence();
-  send_abort(fence, living());
-  wait_halted(fence, living());
-  return fence;
-}
-
-GenerationPlan FakeRun::recovery_plan(Generation fence, const std::vector<WorkerId>& spares) {
-  GenerationPlan plan = new_plan();
-  plan.kind = protocol::ChangeKind::kRecover;
-  plan.fence = fence;
-  bool anyone = false;
-  for (const WorkerId worker : living()) {
-    const auto& halt = answer(worker, fence);
-    if (halt.has_state) plan.resume_step = std::max(plan.resume_step, halt.committed_step);
-    anyone = anyone || halt.has_state;
-  }
-  if (!anyone) return plan;
-  const auto add = [&](WorkerId worker, bool joiner) {
-    const auto rank = static_cast<std::uint32_t>(plan.members.size());
-    plan.members.push_back({.worker = worker,
-                            .rank = rank,
-                            .local_rank = rank,
-                            .host = "here",
-                            .endpoint = workers_.at(worker).ready.value().endpoint,
-                            .share = 8,
-                            .joiner = joiner});
-    if (!joiner) plan.donors.push_back(worker);
-  };
-  const auto stands_there = [&](WorkerId worker) {
-    const auto& halt = answer(worker, fence);
-    return halt.has_state && halt.committed_step == plan.resume_step;
-  };
-  const auto all = living();
-  const bool gradients_are_left = std::any_of(all.begin(), all.end(), [&](WorkerId worker) {
-    return stands_there(worker) && answer(worker, fence).has_gradients;
-  });
-  const auto holds = [&](WorkerId worker) {
-    return stands_there(worker) && (answer(worker, fence).has_gradients || !gradients_are_left);
-  };
-  for (const WorkerId worker : living()) {
-    if (holds(worker)) add(worker, false);
-  }
-  for (const WorkerId worker : living()) {
-    if (!holds(worker) && answer(worker, fence).in_loop) add(worker, true);
-  }
-  for (const WorkerId worker : spares) add(worker, true);
-  return plan;
-}
-
-void FakeRun::recover(const std::vector<WorkerId>& spares) {
-  const auto next = recovery_plan(abort(), spares);
-  if (next.members.empty()) {
-    members_.clear();
-    generation_ = 0;
-    return;
-  }
-  recover_with(next);
-}
-
-void FakeRun::recover_with(const GenerationPlan& next) {
-  members_ = workers_of(next);
-  prepare_for(next, members_);
-  wait_prepared(next);
-  commit(next);
-  generation_ = next.generation;
-}
-
 void FakeRun::tell_orphaned(WorkerId worker) {
   send(worker, protocol::Orphaned{"the test says so"});
-}
-
-namespace {
-
-struct Ledger {
-  std::map<Step, std::set<std::uint64_t>> hashes;
-  std::map<Step, std::set<std::uint32_t>> present;
-  std::map<Step, std::set<Generation>> generations;
-  std::map<std::uint64_t, std::map<std::uint64_t, std::uint64_t>> epochs;  // first position -> count
-  std::set<std::tuple<std::uint32_t, Step, std::uint64_t>> known;
-  std::vector<protocol::AuditStep> held;  // by states that workers were given
-
-  void record(WorkerId worker, const protocol::AuditStep& step) {
-    if (step.hashed) hashes[step.step].insert(step.state_hash);
-    generations[step.step].insert(step.generation);
-    if (step.count == 0 || !known.insert({worker.value, step.step, step.first_position}).second) return;
-    const bool fresh = epochs[step.epoch].emplace(step.first_position, step.count).second;
-    CHECK_MESSAGE(fresh, "position ", step.first_position, " counts twice, again in step ", step.step, " of ",
-                  to_string(worker));
-  }
-
-  // Positions that nobody told of, from 0 to the last one that somebody did. The epochs before that of a state are
-  // complete in it.
-  std::uint64_t gaps(std::uint64_t epoch, std::uint64_t end) const {
-    std::vector<bool> told(end);
-    const auto tell = [&](std::uint64_t first, std::uint64_t last) {
-      for (std::uint64_t position = first; position < std::min(last, end); ++position) told[position] = true;
-    };
-    for (const auto& [first, count] : epochs.at(epoch)) tell(first, first + count);
-    for (const auto& piece : held) {
-      if (piece.epoch == epoch) tell(piece.first_position, piece.first_position + piece.count);
-      if (piece.epoch > epoch) tell(0, end);
-    }
-    return static_cast<std::uint64_t>(std::count(told.begin(), told.end(), false));
-  }
-};
-
-}  // namespace
-
-void FakeRun::check_audit() const {
-  const auto is_void = [&](const protocol::AuditStep& step) {
-    return std::any_of(fences_.begin(), fences_.end(), [&](const protocol::Fence& fence) {
-      return step.generation < fence.generation && step.step >= fence.first_step;
-    });
-  };
-  Ledger ledger;
-  for (const auto& [id, worker] : workers_) {
-    CHECK(worker.hellos <= 1);
-    Step last = 0;
-    for (const auto& step : worker.audit) {
-      if (is_void(step)) continue;
-      CHECK(step.step >= last);
-      last = step.step;
-      ledger.present[step.step].insert(id.value);
-      ledger.record(id, step);
-    }
-    for (const auto& step : worker.told_of_state) {
-      if (!is_void(step)) ledger.held.push_back(step);
-    }
-    for (const auto& [other, steps] : worker.told_for) {
-      for (const auto& step : steps) {
-        if (!is_void(step)) ledger.record(other, step);
-      }
-    }
-  }
-  REQUIRE_FALSE(ledger.generations.empty());
-  Step expected = 0;
-  for (const auto& [step, numbers] : ledger.generations) {
-    CHECK(step == ++expected);
-    const bool averages = committed_.at(*numbers.begin()).synchronization != protocol::Synchronization::kGradients;
-    CHECK_MESSAGE(ledger.hashes[step].size() == (averages ? 0 : 1), "workers differ after step ", step);
-  }
-  for (const auto& [step, numbers] : ledger.generations) {
-    REQUIRE(numbers.size() == 1);
-    std::set<std::uint32_t> members;
-    for (const auto& member : committed_.at(*numbers.begin()).members) members.insert(member.worker.value);
-    // A member that died, or adopted the step from others, does not tell of it.
-    const auto& present = ledger.present[step];
-    if (fences_.empty()) CHECK_MESSAGE(present == members, "not exactly the members took part in step ", step);
-    CHECK(std::includes(members.begin(), members.end(), present.begin(), present.end()));
-  }
-  const bool all_epochs_done = options_.max_steps == 0 && std::any_of(workers_.begin(), workers_.end(), [](auto& item) {
-                                 return item.second.finished.has_value();
-                               });
-  const auto last_epoch = ledger.epochs.rbegin()->first;
-  for (auto& [epoch, ranges] : ledger.epochs) {
-    std::uint64_t next = 0;
-    for (const auto& [first, count] : ranges) {
-      CHECK_MESSAGE(first >= next, "a sample of epoch ", epoch, " is used twice at ", first);
-      next = std::max(next, first + count);
-    }
-    // What was returned last may not have had its turn when a run was stopped.
-    const bool whole = epoch != last_epoch || all_epochs_done;
-    if (whole) CHECK(next == options_.sample_count);
-    const std::uint64_t gaps = ledger.gaps(epoch, next);
-    if (whole || fences_.empty()) CHECK_MESSAGE(gaps == 0, gaps, " samples missing in epoch ", epoch);
-  }
-}
-
-void FakeRun::stop_and_check() {
-  const auto ending = members_;
-  stop();
-  for (const WorkerId worker : ending) {
-    wait_exit(worker);
-    CHECK(workers_.at(worker).exit_code == (workers_.at(worker).is_of_pool ? kExitOfPool : kExitStopped));
-  }
-  check_audit();
 }
 
 }  // namespace elastictrain::test
