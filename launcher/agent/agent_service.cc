@@ -12,6 +12,7 @@
 #include "launcher/agent/binding.h"
 #include "launcher/agent/host_facts.h"
 #include "launcher/agent/machine_key.h"
+#include "launcher/agent/machine_layout.h"
 #include "launcher/agent/null_streams.h"
 #include "launcher/agent/ras_client.h"
 #include "launcher/agent/stack_capture.h"
@@ -265,6 +266,9 @@ Status AgentService::spawn(SpawnWorker& order) {
   auto processors =
       processors_of_worker(value_of(order.environment, "ELASTICTRAIN_CPU_BIND").value_or("none"), *environment);
   if (!processors) return processors.error();
+  if (!processors->empty()) {
+    environment->push_back("ELASTICTRAIN_PROCESSORS=" + std::to_string(allowed_processors().size()));
+  }
   const std::string base = directory_.path() + "/" + to_string(id);
   WorkerSetup setup{std::move(order), std::move(*environment), base + ".sock", base + "-error.json"};
   setup.processors = std::move(*processors);

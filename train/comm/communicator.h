@@ -45,6 +45,7 @@ struct BuildSpec {
   std::vector<std::uint32_t> fathers;  // an explicit tree in place of the topology's: index = rank, the root its own
   std::chrono::steady_clock::time_point deadline;
   std::chrono::milliseconds operation_timeout{0};  // 0: a call waits until it is done or aborted
+  std::size_t processors = 0;                      // see op_control.h
 };
 
 struct ReduceOptions {

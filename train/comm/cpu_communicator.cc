@@ -106,7 +106,7 @@ class Builder {
     HybridParts parts;
     parts.name = rails_ != nullptr ? rails_->name : "cpu";
     parts.over_all_ranks = trees_ ? trees_->over_all_ranks : layout_.hosts.size() == spec_.peers.size();
-    parts.control = std::make_unique<OpControl>(spec_.operation_timeout, layout_.ranks_on_machine);
+    parts.control = std::make_unique<OpControl>(spec_.operation_timeout, layout_.ranks_on_machine, spec_.processors);
     const std::size_t locals = layout_.local_ranks().size();
     if (locals > 1) {
       auto group =

@@ -14,8 +14,8 @@ std::size_t usable_cores() {
 
 }  // namespace
 
-OpControl::OpControl(std::chrono::milliseconds timeout, std::size_t ranks_on_machine)
-    : timeout_(timeout), crowded_(ranks_on_machine > usable_cores()) {
+OpControl::OpControl(std::chrono::milliseconds timeout, std::size_t ranks_on_machine, std::size_t processors)
+    : timeout_(timeout), crowded_(ranks_on_machine > (processors > 0 ? processors : usable_cores())) {
   spins_ = crowded_ ? 20 : 2000;
   yields_ = 500;
 }

@@ -15,7 +15,8 @@ namespace elastictrain::comm {
 
 class OpControl {
  public:
-  OpControl(std::chrono::milliseconds timeout, std::size_t ranks_on_machine);
+  // `processors`: those that all ranks of the machine share, where each is bound to some; 0: this thread's.
+  OpControl(std::chrono::milliseconds timeout, std::size_t ranks_on_machine, std::size_t processors);
 
   void begin() { deadline_ = timeout_.count() > 0 ? std::chrono::steady_clock::now() + timeout_ : Deadline::max(); }
   void limit(std::chrono::milliseconds timeout) { timeout_ = timeout; }

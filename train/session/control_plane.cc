@@ -374,7 +374,8 @@ Result<comm::BuildResult> ControlPlane::build(const protocol::GenerationPlan& pl
                        .algorithm = environment_.algorithm,
                        .topology = plan.topology,
                        .fathers = plan.fathers,
-                       .deadline = std::chrono::steady_clock::now() + time_limit(plan)};
+                       .deadline = std::chrono::steady_clock::now() + time_limit(plan),
+                       .processors = environment_.processors};
   for (const auto& member : plan.members) spec.peers.push_back(member.endpoint);
   auto built = build_data_plane(spec, plan, cancel);
   return built ? with_device(std::move(*built), plan, cancel) : std::move(built);

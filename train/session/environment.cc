@@ -97,6 +97,7 @@ void read_choices(Environment& environment, Numbers& numbers) {
 
 Result<Environment> read_environment() {
   constexpr std::uint64_t kDay = 86'400'000;
+  constexpr std::uint64_t kMaxProcessors = 1'000'000;
   constexpr auto kAny = std::numeric_limits<std::uint64_t>::max();
   Environment environment;
   Numbers numbers;
@@ -126,6 +127,7 @@ Result<Environment> read_environment() {
   environment.monitors = numbers.read("ELASTICTRAIN_MONITORS", 1, 1) == 1;
   environment.keep_gradients = numbers.read("ELASTICTRAIN_KEEP_GRADIENTS", 1, 1) == 1;
   read_choices(environment, numbers);
+  environment.processors = numbers.read("ELASTICTRAIN_PROCESSORS", 0, kMaxProcessors);
   environment.mpi_init_timeout =
       std::chrono::milliseconds(numbers.read("ELASTICTRAIN_MPI_INIT_TIMEOUT_MS", 50'000, kDay));
   environment.mpi_finalize_timeout =

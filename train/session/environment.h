@@ -32,6 +32,7 @@ struct Environment {
   std::string node;  // for the step log
   Backend backend = Backend::kAuto;
   comm::NcclBuild nccl_build = comm::NcclBuild::kBackground;
+  std::size_t processors = 0;  // of all workers of this host, where the agent has bound each to some
   std::chrono::milliseconds mpi_init_timeout{50'000};
   std::chrono::milliseconds mpi_finalize_timeout{5'000};
   bool parks = false;  // the process outlives its worker, and may be another one later

@@ -162,12 +162,17 @@ TEST_CASE("a worker is bound to the processors of its slot, and to nothing where
       const std::vector<std::string> environment{"ELASTICTRAIN_CPU_BIND=" + bind, "ELASTICTRAIN_SLOTS=2",
                                                  "ELASTICTRAIN_SLOT=" + std::to_string(slot)};
       lab.supervisor.send(
-          0, SpawnWorker{id, slot, {"sh", "-c", "grep Cpus_allowed_list /proc/self/status"}, environment, ""});
+          0, SpawnWorker{id,
+                         slot,
+                         {"sh", "-c", "grep Cpus_allowed_list /proc/self/status; echo =$ELASTICTRAIN_PROCESSORS"},
+                         environment,
+                         ""});
       CHECK(lab.await_exit(id).exit_code == 0);
       const std::string line = lab.supervisor.lines(0, id).at(0);
       const auto found = launcher::parse_processor_list(line.substr(line.find('\t') + 1));
       const auto wanted = *launcher::processors_of_worker(bind, environment);
       CHECK(found == (wanted.empty() ? allowed : wanted));
+      CHECK(lab.supervisor.lines(0, id).at(1) == (wanted.empty() ? "=" : "=" + std::to_string(allowed.size())));
       if (bind == "none") CHECK(wanted.empty());
     }
   }
