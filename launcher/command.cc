@@ -79,15 +79,18 @@ void Command::write_input() {
 
 void Command::arm_deadline() {
   if (spec_.deadline.count() == 0) return;
+  has_deadline_ = true;
   deadline_.expires_after(spec_.deadline);
   deadline_.async_wait([self = shared_from_this()](const asio::error_code& error) {
-    if (error || self->ended_) return;
+    // An expiry that was under way when the timer was cancelled comes all the same.
+    if (error || self->ended_ || !self->has_deadline_) return;
     self->end_.timed_out = true;
     self->terminate();
   });
 }
 
 void Command::clear_deadline() {
+  has_deadline_ = false;
   deadline_.cancel();
 }
 

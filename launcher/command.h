@@ -73,6 +73,7 @@ class Command : public std::enable_shared_from_this<Command> {
   EndHandler on_end_;
   std::unique_ptr<Process> process_;
   asio::steady_timer deadline_;
+  bool has_deadline_ = false;
   asio::steady_timer kill_timer_;
   asio::steady_timer drain_timer_;
   std::vector<char> output_block_;

@@ -97,7 +97,9 @@ void Worker::stop(std::chrono::milliseconds grace) {
   kill_at_ = kill_at;
   kill_timer_.expires_at(kill_at);
   kill_timer_.async_wait([this, life = std::weak_ptr<char>(life_)](const asio::error_code& error) {
-    if (!error && !life.expired()) process_->signal_group(SIGKILL);
+    // An expiry that was under way when the timer was cancelled comes all the same.
+    const bool is_due = !error && !life.expired() && std::chrono::steady_clock::now() >= kill_at_;
+    if (is_due) process_->signal_group(SIGKILL);
   });
 }
 
