@@ -1,5 +1,7 @@
 #include "train/comm/mpi/mpi_world.h"
 
+#include <poll.h>
+
 #include <algorithm>
 #include <cstdlib>
 
@@ -17,6 +19,14 @@ std::string ranks_of_launch() {
     if (const char* size = std::getenv(name)) return std::string("all ") + size + " ranks";
   }
   return "all ranks";
+}
+
+// MPICH's MPI_Finalize meets at the launcher, and aborts the process when that is gone.
+bool launcher_is_gone() {
+  const char* const descriptor = std::getenv("PMI_FD");
+  if (descriptor == nullptr) return false;
+  pollfd launcher{std::atoi(descriptor), POLLRDHUP, 0};
+  return ::poll(&launcher, 1, 0) > 0;
 }
 
 }  // namespace
@@ -168,6 +178,7 @@ Status MpiWorld::leave(std::chrono::milliseconds time_limit) {
     if (!broken_.empty()) return Error{ErrorCode::kPeerLost, "MPI_Finalize would wait for ranks that may be lost"};
   }
   if (!library_->began_here()) return {};
+  if (launcher_is_gone()) return Error{ErrorCode::kPeerLost, "MPI_Finalize would abort: the launcher is gone"};
   const auto outcome = std::make_shared<Status>();
   const auto work = [this, outcome] { *outcome = library_->leave(); };
   if (MpiThread::of_process().run(work, time_limit)) return *outcome;

@@ -57,7 +57,8 @@ class MpiWorld {
 
   // No message is sent or received from here on; those that are in flight are forgotten. Ends MPI together with all
   // other ranks, unless the program began it. kPeerLost: a generation broke here, so that ranks may be lost that MPI
-  // would wait for; kTimeout: it waits for some. Either way this process may end, without MPI's blessing.
+  // would wait for, or the launcher is gone; kTimeout: it waits for some. Either way this process may end, without
+  // MPI's blessing.
   Status leave(std::chrono::milliseconds time_limit);
 
  private:

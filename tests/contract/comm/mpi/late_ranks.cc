@@ -1,5 +1,8 @@
 #include "tests/contract/comm/mpi/late_ranks.h"
 
+#include <sys/socket.h>
+#include <unistd.h>
+
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -46,6 +49,20 @@ int run_late_ranks() {
   if (is_first) std::this_thread::sleep_for(2 * kLate);
   std::printf("rank %u of %u: passed\n", (*world)->rank(), (*world)->size());
   return 0;
+}
+
+int run_lost_launcher() {
+  const auto world = MpiWorld::join(kEnough);
+  if (!world) return wrong("joining", world.error());
+  int ends[2];
+  if (::socketpair(AF_UNIX, SOCK_STREAM, 0, ends) != 0) return wrong("a connection", Status());
+  ::setenv("PMI_FD", std::to_string(ends[0]).c_str(), 1);
+  ::close(ends[1]);
+  const auto left = (*world)->leave(kEnough);
+  if (left || left.error().code != ErrorCode::kPeerLost) return wrong("leaving", left);
+  std::printf("rank %u of %u: passed\n", (*world)->rank(), (*world)->size());
+  std::fflush(nullptr);
+  ::_exit(0);
 }
 
 }  // namespace elastictrain::comm::testing

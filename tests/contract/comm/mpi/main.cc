@@ -11,7 +11,9 @@
 
 int main(int argc, char** argv) {
   using elastictrain::comm::testing::Pool;
-  if (argc > 1 && std::string_view(argv[1]) == "late-ranks") return elastictrain::comm::testing::run_late_ranks();
+  const std::string_view story = argc > 1 ? argv[1] : "";
+  if (story == "late-ranks") return elastictrain::comm::testing::run_late_ranks();
+  if (story == "lost-launcher") return elastictrain::comm::testing::run_lost_launcher();
   Pool& pool = Pool::here();
   if (pool.rank() == 0) std::printf("%s, %u ranks\n", pool.world().library().version().c_str(), pool.size());
   doctest::Context context(argc, argv);
