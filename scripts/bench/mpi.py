@@ -69,8 +69,8 @@ def run_rows(name, launcher, repetitions):
             continue
         for kind, changes in found.items():
             idle = statistics.median(swap.idles_ms(changes))
-            yield rows.Row(f"mpi-swap/{name.replace(' ', '-')}-run-of-{ranks}-{kind}", idle, "ms", "", None,
-                           swap.explain(changes, noise))
+            yield rows.below(f"mpi-swap/{name.replace(' ', '-')}-run-of-{ranks}-{kind}", idle, "ms", 20,
+                             swap.explain(changes, noise))
         return
 
 
