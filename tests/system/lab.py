@@ -98,7 +98,9 @@ class Host:
         ip = find_tool("ip")
         call(ip, "-n", self.lab.switch, "link", "set", self.link, "up" if up else "down")
         if up:
-            call(ip, "-n", self.lab.head.namespace, "neigh", "flush", "all")
+            # Who did not answer meanwhile is taken for unreachable for a while.
+            for host in [self.lab.head, *self.lab.hosts]:
+                call(ip, "-n", host.namespace, "neigh", "flush", "all")
             self._wait_for_port()
 
     def power_off(self):
