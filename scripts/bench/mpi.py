@@ -1,6 +1,6 @@
 """Our communicator over the ranks of an MPI launch, beside the all-reduce of the same MPI in the same run: as it is on
-this machine (shared memory), and with all bytes in MPI's messages, as between machines; and what changes cost in runs
-whose workers sum over MPI."""
+this machine (shared memory), and with all bytes in MPI's messages over sockets, as between machines; and what changes
+cost in runs whose workers sum over MPI."""
 
 import collections
 import json
@@ -18,6 +18,8 @@ LAUNCHERS = {"Open MPI": "mpirun.openmpi", "MPICH": "mpiexec.hydra"}
 AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 RANKS = (2, 8)
 PLACEMENTS = {"together": "", "apart": "-messages"}  # of the bench, with the end of a row's name
+SOCKETS = {"OMPI_MCA_btl": "tcp,self", "OMPI_MCA_btl_tcp_if_include": "lo", "UCX_TLS": "tcp,self",
+           "UCX_NET_DEVICES": "lo"}
 TIME_LIMIT_S = 60
 POOLS = (8, 4)  # the smaller one where the larger one does not get anywhere
 
@@ -33,14 +35,15 @@ def mpi_swap(repetitions):
             crowded = ["--oversubscribe"] if name == "Open MPI" and ranks > os.cpu_count() else []
             for placement in PLACEMENTS:
                 argv = [launcher, *crowded, "-n", str(ranks), bench, str(max(3, repetitions)), placement]
-                yield from measure(f"{name.replace(' ', '-')}-{ranks}-ranks{PLACEMENTS[placement]}", argv)
+                yield from measure(f"{name.replace(' ', '-')}-{ranks}-ranks{PLACEMENTS[placement]}", argv,
+                                   SOCKETS if placement == "apart" else {})
         yield from run_rows(name, launcher, repetitions)
 
 
-def measure(name, argv):
+def measure(name, argv, environment):
     try:
         done = subprocess.run(argv, stdout=subprocess.PIPE, text=True, timeout=TIME_LIMIT_S, check=True,
-                              env={**os.environ, **AS_ROOT})
+                              env={**os.environ, **AS_ROOT, **environment})
     except subprocess.TimeoutExpired:
         yield rows.Row(f"mpi-swap/{name}", None, "", "", None,
                        f"not measured: not done within {TIME_LIMIT_S} s")

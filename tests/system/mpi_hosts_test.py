@@ -111,7 +111,7 @@ class MpiHosts(Case):
             self.assert_stops_clean(run)
 
     def test_a_pool_outlives_a_host_that_is_cut_off_and_is_started_anew_once_all_is_lost(self):
-        timeouts = {"orphan_grace_ms": 6000, "grace_ms": 1000, "resume_timeout_ms": 1000}
+        timeouts = {"orphan_grace_ms": 2000, "grace_ms": 1000, "resume_timeout_ms": 1000}
         with tempfile.TemporaryDirectory(prefix="et-pool-") as checkpoints:
             with self.start("mpi", (1, 4, 4), timeouts=timeouts,
                             checkpoint={"directory": checkpoints, "interval_steps": 5}) as run:
