@@ -11,6 +11,14 @@ constexpr std::size_t kNormFloats = 4096;
 
 }  // namespace
 
+double data_square_sum(const ReduceVector& vector) {
+  double sum = 0;
+  vector.for_runs(0, vector.size(), [&](const ReduceVector::Run& run, std::size_t) {
+    if (run.is_data) sum += square_sum(run.values, run.count);
+  });
+  return sum;
+}
+
 ReduceWork::ReduceWork(const ReduceVector& vector, std::size_t parts, ReduceStats* stats)
     : vector_(vector), bytes_(vector.bytes()), parts_(parts), stats_(stats), norms_(parts), touched_(parts) {}
 

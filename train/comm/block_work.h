@@ -29,6 +29,9 @@ class BlockWork {
   virtual void finished(std::size_t block, std::size_t end) = 0;
 };
 
+// Of the data, not of the lane.
+double data_square_sum(const ReduceVector& vector);
+
 // An all-reduce: the blocks are equal parts of the vector.
 class ReduceWork final : public BlockWork {
  public:

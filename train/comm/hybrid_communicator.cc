@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "train/comm/block_work.h"
 #include "train/comm/kernels.h"
 
 namespace elastictrain::comm {
@@ -104,16 +105,12 @@ Status HybridCommunicator::reduce_in_two_levels(const ReduceVector& vector, Redu
     if (stats != nullptr) stats->local_square_sum = local.local_square_sum;
     summed = vector.reduced();
   } else if (stats != nullptr) {
-    vector.for_runs(0, vector.size(), [&](const auto& run, std::size_t) {
-      if (run.is_data) stats->local_square_sum += square_sum(run.values, run.count);
-    });
+    stats->local_square_sum = data_square_sum(vector);
   }
   const bool small = vector.size() * sizeof(float) <= kSmallTwoLevelBytes;
   auto status = small ? reduce_small_in_two_levels(summed) : reduce_large_in_two_levels(summed);
   if (!status || stats == nullptr) return status;
-  vector.for_runs(0, vector.size(), [&](const auto& run, std::size_t) {
-    if (run.is_data) stats->reduced_square_sum += square_sum(run.values, run.count);
-  });
+  stats->reduced_square_sum = data_square_sum(vector);
   return status;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "train/comm/block_work.h"
 #include "train/comm/kernels.h"
 #include "train/comm/mpi/mpi_blocks.h"
 
@@ -45,12 +46,20 @@ Status check_size(const MpiMessage& message, std::size_t bytes) {
   return Error{ErrorCode::kInvalid, "a message of another size came"};
 }
 
-double data_square_sum(const ReduceVector& vector) {
-  double sum = 0;
-  vector.for_runs(0, vector.size(), [&](const ReduceVector::Run& run, std::size_t) {
-    if (run.is_data) sum += square_sum(run.values, run.count);
-  });
-  return sum;
+// Puts what comes from there into `data`, and calls `taken` with the number of each segment that is.
+template <class Taken>
+Status take_segments(MpiChannel& channel, std::uint32_t from, const Pieces& data, Taken taken) {
+  std::uint32_t expected = 0;
+  for (std::uint32_t segment = 0; segment < segments_of(data.size()); ++segment) {
+    if (auto status = expect_segments(channel, from, data.size(), expected); !status) return status;
+    auto message = channel.wait();
+    if (!message) return message.error();
+    if (auto status = check_size(**message, segment_bytes(data.size(), segment)); !status) return status;
+    data.put(segment_begin(segment), (*message)->data());
+    channel.recycle(std::move(*message));
+    if (auto status = taken(segment); !status) return status;
+  }
+  return {};
 }
 
 }  // namespace
@@ -188,16 +197,8 @@ Status MpiRail::spread(const Pieces& data, std::uint32_t root) {
 Status MpiRail::receive_down_the_tree(const Pieces& data, std::uint32_t root) {
   const std::uint32_t place = (position_ + size_ - root) % size_;
   const auto parent = static_cast<std::uint32_t>(*tree_parent(place) + root) % size_;
-  std::uint32_t expected = 0;
-  for (std::uint32_t segment = 0; segment < segments_of(data.size()); ++segment) {
-    if (auto status = expect_segments(channel_, parent, data.size(), expected); !status) return status;
-    auto message = channel_.wait();
-    if (!message) return message.error();
-    if (auto status = check_size(**message, segment_bytes(data.size(), segment)); !status) return status;
-    data.put(segment_begin(segment), (*message)->data());
-    channel_.recycle(std::move(*message));
-    if (auto status = send_down_the_tree(data, segment, root); !status) return status;
-  }
+  const auto pass_on = [&](std::uint32_t segment) { return send_down_the_tree(data, segment, root); };
+  if (auto status = take_segments(channel_, parent, data, pass_on); !status) return status;
   return channel_.wait_sent();
 }
 
@@ -234,16 +235,7 @@ Status MpiRail::receive(std::uint32_t peer, std::span<std::byte> data) {
   direct_.begin(MpiOperation::kSend, data.size());
   Pieces pieces;
   pieces.add(data);
-  std::uint32_t expected = 0;
-  for (std::uint32_t segment = 0; segment < segments_of(data.size()); ++segment) {
-    if (auto status = expect_segments(direct_, peer, data.size(), expected); !status) return status;
-    auto message = direct_.wait();
-    if (!message) return message.error();
-    if (auto status = check_size(**message, segment_bytes(data.size(), segment)); !status) return status;
-    pieces.put(segment_begin(segment), (*message)->data());
-    direct_.recycle(std::move(*message));
-  }
-  return {};
+  return take_segments(direct_, peer, pieces, [](std::uint32_t) { return Status(); });
 }
 
 // If both ends began by sending, both might wait for room.
