@@ -1,5 +1,8 @@
 #include "launcher/command.h"
 
+#include <asio/buffer.hpp>
+#include <asio/error_code.hpp>
+#include <asio/write.hpp>
 #include <algorithm>
 #include <cstring>
 

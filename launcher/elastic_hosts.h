@@ -6,7 +6,7 @@
 // command that fails, or takes too long, is reported and run again later (expansion.h).
 #pragma once
 
-#include <asio.hpp>
+#include <asio/io_context.hpp>
 #include <functional>
 #include <memory>
 #include <optional>

@@ -1,5 +1,6 @@
 #include "launcher/host_sources.h"
 
+#include <asio/post.hpp>
 #include <cerrno>
 #include <cstring>
 #include <fstream>

@@ -1,7 +1,7 @@
 // Purpose: makes the host sources. Files and commands are read again when asked; all answers come on the loop.
 #pragma once
 
-#include <asio.hpp>
+#include <asio/io_context.hpp>
 #include <memory>
 #include <string>
 #include <vector>

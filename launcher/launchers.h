@@ -2,7 +2,7 @@
 // launch(), whatever happens.
 #pragma once
 
-#include <asio.hpp>
+#include <asio/io_context.hpp>
 #include <functional>
 #include <memory>
 

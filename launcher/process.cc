@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <asio/error_code.hpp>
 #include <cerrno>
 #include <cstring>
 #include <mutex>

@@ -9,7 +9,8 @@
 #include <signal.h>
 #include <sys/types.h>
 
-#include <asio.hpp>
+#include <asio/io_context.hpp>
+#include <asio/posix/stream_descriptor.hpp>
 #include <functional>
 #include <memory>
 #include <optional>

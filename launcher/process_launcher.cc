@@ -2,6 +2,8 @@
 
 #include <signal.h>
 
+#include <asio/error_code.hpp>
+#include <asio/post.hpp>
 #include <algorithm>
 #include <utility>
 

@@ -6,7 +6,8 @@
 // Failure: exactly one LaunchEnded per launch().
 #pragma once
 
-#include <asio.hpp>
+#include <asio/io_context.hpp>
+#include <asio/steady_timer.hpp>
 #include <deque>
 #include <functional>
 #include <memory>

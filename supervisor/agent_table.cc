@@ -1,5 +1,6 @@
 #include "supervisor/agent_table.h"
 
+#include <asio/error_code.hpp>
 #include <algorithm>
 #include <optional>
 #include <utility>

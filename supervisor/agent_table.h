@@ -8,7 +8,8 @@
 // back until stop() is called for it; after that it is told to end at once, and nobody hears of it.
 #pragma once
 
-#include <asio.hpp>
+#include <asio/io_context.hpp>
+#include <asio/steady_timer.hpp>
 #include <chrono>
 #include <cstdint>
 #include <functional>

@@ -1,5 +1,6 @@
 #include "supervisor/host_poller.h"
 
+#include <asio/error_code.hpp>
 #include <chrono>
 
 namespace elastictrain {

@@ -3,7 +3,8 @@
 // Failure: a failed poll keeps the hosts there were (none at first) and is reported, once for each distinct message.
 #pragma once
 
-#include <asio.hpp>
+#include <asio/io_context.hpp>
+#include <asio/steady_timer.hpp>
 #include <functional>
 #include <memory>
 #include <string>

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <type_traits>
 
 #include "supervisor/audit_file.h"
+#include "supervisor/protocol/json_text.h"
 #include "supervisor/protocol/names.h"
 
 namespace elastictrain {
@@ -145,7 +145,7 @@ const std::map<std::string_view, JournalReplay::Handler>& JournalReplay::handler
 
 void JournalReplay::take(std::string_view line) {
   if (line.empty()) return;
-  Json json = Json::parse(line.begin(), line.end(), nullptr, false);
+  Json json = parse_json(line);
   const auto event = json.is_object() ? json.find("event") : json.end();
   if (!json.is_object() || event == json.end() || !event->is_string()) {
     ++unreadable_;

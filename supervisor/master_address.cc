@@ -1,6 +1,9 @@
 #include "supervisor/master_address.h"
 
-#include <asio.hpp>
+#include <asio/error_code.hpp>
+#include <asio/io_context.hpp>
+#include <asio/ip/address.hpp>
+#include <asio/ip/tcp.hpp>
 
 namespace elastictrain {
 namespace {

@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "supervisor/protocol/codec.h"
 #include "supervisor/protocol/message.h"
 
 namespace elastictrain {

@@ -8,7 +8,8 @@
 #include <cstring>
 #include <fstream>
 #include <iterator>
-#include <nlohmann/json.hpp>
+
+#include "supervisor/protocol/json_text.h"
 
 namespace elastictrain {
 namespace {
@@ -78,7 +79,7 @@ std::string text_of(const RunRecord& record) {
   } else {
     json["key"] = hex_of(record.key);
   }
-  return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+  return json_text(json, 1) + "\n";
 }
 
 std::optional<RunRecord> record_of(const Json& json) {
@@ -129,7 +130,7 @@ Result<RunRecord> load_run_record(const std::string& run_directory) {
   const Error useless{ErrorCode::kInvalid,
                       path + " cannot be read as the record of a run; remove " + run_directory + " to forget that run"};
   try {
-    auto record = record_of(Json::parse(text));
+    auto record = record_of(parse_json(text));
     if (record) return std::move(*record);
   } catch (const Json::exception&) {
     return useless;

@@ -3,6 +3,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <asio/error_code.hpp>
 #include <algorithm>
 #include <chrono>
 #include <csignal>

@@ -4,7 +4,7 @@
 // Thread: the io_context's thread, all callbacks too. run() returns when the run has ended and nothing is left behind.
 #pragma once
 
-#include <asio.hpp>
+#include <asio/io_context.hpp>
 
 #include <cstdint>
 #include <functional>

@@ -1,4 +1,5 @@
 // What the core asks for, carried out.
+#include <asio/error_code.hpp>
 #include <algorithm>
 #include <cstdlib>
 #include <map>

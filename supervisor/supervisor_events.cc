@@ -1,4 +1,5 @@
 // What agents, hosts, users and timers say, into events of the core.
+#include <asio/error_code.hpp>
 #include <csignal>
 #include <type_traits>
 #include <utility>

@@ -5,6 +5,8 @@
 //   supervisor_actions.cc  what the core asks for, carried out
 #pragma once
 
+#include <asio/io_context.hpp>
+#include <asio/steady_timer.hpp>
 #include <deque>
 #include <map>
 #include <memory>

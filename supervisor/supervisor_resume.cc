@@ -1,5 +1,9 @@
 // Taking over a run whose supervisor is gone: its key and port from the record, what it was doing from the journal; its
 // agents come back by themselves.
+#include <asio/error_code.hpp>
+#include <asio/io_context.hpp>
+#include <asio/ip/address.hpp>
+#include <asio/ip/udp.hpp>
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>

@@ -1,5 +1,6 @@
 #include "supervisor/timers.h"
 
+#include <asio/error_code.hpp>
 #include <chrono>
 
 namespace elastictrain {

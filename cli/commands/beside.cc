@@ -7,6 +7,7 @@
 #include "cli/exit_code.h"
 #include "supervisor/control/control_client.h"
 #include "supervisor/control/control_protocol.h"
+#include "supervisor/protocol/json_text.h"
 #include "supervisor/run_directory.h"
 #include "supervisor/run_record.h"
 
@@ -78,9 +79,9 @@ Result<std::string> find_run(const std::string& name) {
 }
 
 Result<nlohmann::json> ask_run(const std::string& directory, const nlohmann::json& request) {
-  const auto answer = control::ask(directory, request.dump(), kAnswerTimeout);
+  const auto answer = control::ask(directory, json_text(request), kAnswerTimeout);
   if (!answer.ok()) return answer.error();
-  nlohmann::json parsed = nlohmann::json::parse(*answer, nullptr, false);
+  nlohmann::json parsed = parse_json(*answer);
   if (!parsed.is_object() || !parsed.contains("ok"))
     return Error{ErrorCode::kInternal, "the run's answer makes no sense"};
   if (parsed["ok"] == true) return parsed;

@@ -1,4 +1,5 @@
 // `elastictrain check`: is the configuration right, and are its hosts? Shows every value with its origin.
+#include <asio/io_context.hpp>
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -79,7 +80,7 @@ std::string remark(const HostReport& report) {
   return "good";
 }
 
-std::string render_hosts(const std::vector<HostReport>& reports) {
+std::string render_reports(const std::vector<HostReport>& reports) {
   Table table({{"host"},
                {"slots", Align::kRight},
                {"cores", Align::kRight},
@@ -143,7 +144,7 @@ int check_plan(const LoadedConfig& loaded, RunPlan plan) {
     std::cerr << "elastictrain check: " << reports.error().message << "\n";
     return reports.error().code == ErrorCode::kInvalid ? kExitConfig : kExitUnavailable;
   }
-  std::cout << render_hosts(*reports) << "\n"
+  std::cout << render_reports(*reports) << "\n"
             << render_networks(*reports) << "\n"
             << render_gpus(*reports) << render_worker_settings(*reports, loaded.config.network.interface)
             << render_differences(*reports);

@@ -1,5 +1,8 @@
 #include "cli/commands/check_hosts.h"
 
+#include <asio/error_code.hpp>
+#include <asio/io_context.hpp>
+#include <asio/steady_timer.hpp>
 #include <algorithm>
 #include <chrono>
 #include <map>
@@ -9,6 +12,7 @@
 #include "cli/commands/run_parts.h"
 #include "launcher/build_id.h"
 #include "supervisor/protocol/codec.h"
+#include "supervisor/protocol/limits.h"
 #include "supervisor/transport/frame_connection.h"
 
 namespace elastictrain::cli {

@@ -40,7 +40,7 @@ std::uint32_t workers_on(const std::vector<Place>& places, std::uint32_t node) {
 }
 
 // The ranks of an MPI pool have one command in common.
-std::string render_hosts(const RunPlan& plan, const launcher::Launcher& launcher) {
+std::string render_planned_hosts(const RunPlan& plan, const launcher::Launcher& launcher) {
   Table hosts({{"host"}, {"slots", Align::kRight}, {"agent"}});
   const bool pool = !plan.mpi_hosts.empty();
   for (const launcher::Host& host : plan.hosts) {
@@ -96,7 +96,7 @@ std::string render_dry_run(const RunConfig& config, const RunPlan& plan, const l
   if (plan.allocation) text += describe_allocation(config, plan) + "\n";
   text += describe_mpi(plan, launcher);
   text += "\nhosts\n";
-  text += render_hosts(plan, launcher);
+  text += render_planned_hosts(plan, launcher);
   if (!config.hosts.discover.empty()) text += "(from " + config.hosts.discover + ", which is not run now)\n";
   text += "\nranks, when every host answers\n" + render_places(places);
   text += "\nprogram\n  " + shell_words(plan.program.argv) + "\n";

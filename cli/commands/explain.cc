@@ -16,6 +16,7 @@
 #include "supervisor/journal_history.h"
 #include "supervisor/policy/replay.h"
 #include "supervisor/policy/view_json.h"
+#include "supervisor/protocol/json_text.h"
 
 namespace elastictrain::cli {
 namespace {
@@ -41,7 +42,7 @@ std::optional<RunConfig> recorded_config(const std::string& directory) {
 std::string text_of(const Journal::Fields& fields, const std::string& name) {
   for (const auto& [key, value] : fields) {
     if (key != name) continue;
-    const auto json = nlohmann::json::parse(value, nullptr, false);
+    const auto json = parse_json(value);
     return json.is_string() ? json.get<std::string>() : value;
   }
   return "";

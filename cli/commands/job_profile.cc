@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
 
@@ -11,6 +10,7 @@
 #include "cli/config/text.h"
 #include "supervisor/journal_history.h"
 #include "supervisor/policy/view_json.h"
+#include "supervisor/protocol/json_text.h"
 
 namespace elastictrain::cli {
 namespace {
@@ -117,7 +117,7 @@ Result<JobProfile> profile_of_csv(std::string_view text, const std::string& file
 }
 
 Result<JobProfile> profile_of_json(std::string_view text, const std::string& file_name) {
-  const Json given = Json::parse(text, nullptr, false);
+  const Json given = parse_json(text);
   if (given.is_discarded()) return wrong(file_name, "this is not JSON");
   const Json* list = &given;
   JobProfile profile;

@@ -1,5 +1,6 @@
 #include "cli/commands/live_run.h"
 
+#include <asio/post.hpp>
 #include <filesystem>
 #include <fstream>
 #include <iostream>

@@ -4,7 +4,7 @@
 // left behind. Errors: one line on standard error, and the exit status.
 #pragma once
 
-#include <asio.hpp>
+#include <asio/io_context.hpp>
 
 #include <functional>
 #include <memory>

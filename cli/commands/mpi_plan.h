@@ -4,7 +4,7 @@
 // settle_mpi() asks MPI's command for its version. Thread: any. Failure: values that say what to do.
 #pragma once
 
-#include <asio.hpp>
+#include <asio/io_context.hpp>
 #include <memory>
 #include <string>
 #include <utility>

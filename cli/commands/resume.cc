@@ -6,7 +6,6 @@
 #include <array>
 #include <ctime>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 
 #include "cli/config/checks.h"
 #include "cli/config/key_value.h"
@@ -15,6 +14,7 @@
 #include "cli/config/text.h"
 #include "cli/exit_code.h"
 #include "supervisor/control/control_client.h"
+#include "supervisor/protocol/json_text.h"
 #include "supervisor/run_directory.h"
 
 namespace elastictrain::cli {
@@ -202,13 +202,13 @@ std::string encode_recorded(const RecordedRun& run) {
   const Json json = {{"config", snapshot_of(run.config)},
                      {"directory", run.directory},
                      {"variables", passed_variables(run.config, run.variables)}};
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return json_text(json);
 }
 
 Result<RecordedRun> decode_recorded(const std::string& text) {
   const Error useless{ErrorCode::kInvalid, "the configuration in the run's record cannot be read"};
   try {
-    const Json json = Json::parse(text);
+    const Json json = parse_json(text);
     auto config = config_of_snapshot(json.at("config").get<std::string>());
     if (!config.ok()) return config.error();
     return RecordedRun{std::move(*config), json.at("directory").get<std::string>(),

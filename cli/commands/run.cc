@@ -1,4 +1,5 @@
 // `elastictrain run`: reads the configuration and runs, or shows what would be run.
+#include <asio/io_context.hpp>
 #include <iostream>
 #include <memory>
 

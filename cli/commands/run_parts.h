@@ -1,7 +1,7 @@
 // Purpose: the launcher and the host source that a configuration asks for.
 #pragma once
 
-#include <asio.hpp>
+#include <asio/io_context.hpp>
 
 #include <functional>
 #include <memory>

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <asio/error_code.hpp>
 #include <csignal>
 
 #include "cli/config/checks.h"

@@ -5,7 +5,8 @@
 // Thread: the Asio loop. Ownership: borrows the supervisor and the output, which must outlive it.
 #pragma once
 
-#include <asio.hpp>
+#include <asio/io_context.hpp>
+#include <asio/signal_set.hpp>
 #include <vector>
 
 #include "cli/config/run_config.h"

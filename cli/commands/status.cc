@@ -11,6 +11,7 @@
 #include "cli/exit_code.h"
 #include "cli/output/status_text.h"
 #include "cli/output/style.h"
+#include "supervisor/protocol/json_text.h"
 
 namespace elastictrain::cli {
 namespace {
@@ -32,7 +33,7 @@ int print_once(const StatusFlags& flags) {
   if (!answer.ok()) return complain("status", answer.error());
   const nlohmann::json status = answer->value("status", nlohmann::json::object());
   const bool redraw = flags.watch && !flags.json && surface_of(STDOUT_FILENO).is_terminal;
-  std::cout << (redraw ? kHomeAndClear : "") << (flags.json ? status.dump() + "\n" : render_status(status))
+  std::cout << (redraw ? kHomeAndClear : "") << (flags.json ? json_text(status) + "\n" : render_status(status))
             << std::flush;
   return std::cout ? kExitSuccess : kExitFailure;
 }

@@ -3,18 +3,19 @@
 #include <array>
 #include <cstdio>
 #include <ctime>
-#include <nlohmann/json.hpp>
+
+#include "supervisor/protocol/json_text.h"
 
 namespace elastictrain::cli {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
-std::string field_text(const Json& value) {
-  if (!value.is_string()) return value.dump();
+std::string field_text(const OrderedJson& value) {
+  if (!value.is_string()) return json_text(value);
   const std::string text = value.get<std::string>();
   const bool plain = !text.empty() && text.find_first_of(" \"=\t") == std::string::npos;
-  return plain ? text : value.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return plain ? text : json_text(value);
 }
 
 // Empty for a number that is no time of this era.
@@ -36,10 +37,7 @@ bool is_bookkeeping(const std::string& name) {
 }
 
 // Deeper values are left out: writing them out again takes stack for each level.
-bool is_shallow(int depth, Json::parse_event_t /*event*/, Json& /*value*/) {
-  constexpr int kMaxDepth = 32;
-  return depth <= kMaxDepth;
-}
+constexpr int kMaxDepth = 32;
 
 // What programs and hosts say stands in the journal; its control bytes must not reach the terminal.
 std::string visible(std::string_view text) {
@@ -63,10 +61,10 @@ std::string visible(std::string_view text) {
 }  // namespace
 
 std::string render_event(std::string_view journal_line) {
-  const Json line = Json::parse(journal_line, is_shallow, false);
+  const OrderedJson line = parse_ordered_json(journal_line, kMaxDepth);
   if (!line.is_object() || !line.contains("event") || !line["event"].is_string()) return visible(journal_line);
   if (line["event"] == "observed") return "";
-  const Json time = line.value("t", Json());
+  const OrderedJson time = line.value("t", OrderedJson());
   std::string text = time.is_number() ? clock_text(time.get<double>()) : "";
   text += line["event"].get<std::string>() + " ";
   for (const auto& [name, value] : line.items()) {

@@ -5,7 +5,7 @@
 // AcceleratorFacts::problem; `done` is always called, once.
 #pragma once
 
-#include <asio.hpp>
+#include <asio/io_context.hpp>
 #include <chrono>
 #include <functional>
 #include <optional>

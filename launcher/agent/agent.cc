@@ -4,6 +4,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include <asio/io_context.hpp>
 #include <cstdio>
 #include <optional>
 
@@ -56,7 +57,7 @@ struct Start {
   std::optional<MpiPlace> pool;
 };
 
-Result<Start> read_start(const std::string& pool_file) {
+Result<Start> bootstrap_of_start(const std::string& pool_file) {
   if (pool_file.empty()) {
     auto bootstrap = read_bootstrap(STDIN_FILENO, kBootstrapTimeout);
     if (!bootstrap) return bootstrap.error();
@@ -88,7 +89,7 @@ int run_agent(const AgentStart& how) {
   }
   detach();
   raise_descriptor_limit();
-  auto start = read_start(how.pool_file);
+  auto start = bootstrap_of_start(how.pool_file);
   if (!start) return fail(start.error());
   point_at_null({STDIN_FILENO});
   auto directory = PrivateDirectory::create(default_directory_base());

@@ -3,6 +3,8 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <asio/error_code.hpp>
+#include <asio/post.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <random>
@@ -23,6 +25,7 @@
 #include "launcher/process_stat.h"
 #include "launcher/session_sweep.h"
 #include "supervisor/protocol/codec.h"
+#include "supervisor/protocol/limits.h"
 
 namespace elastictrain::launcher {
 namespace {
@@ -60,7 +63,7 @@ std::string host_key(bool is_pool) {
   return key.empty() ? random_hex() : key;
 }
 
-std::string join(const std::vector<std::string>& parts) {
+std::string join_with_commas(const std::vector<std::string>& parts) {
   std::string text;
   for (const auto& part : parts) text += (text.empty() ? "" : ",") + part;
   return text;
@@ -145,7 +148,7 @@ void AgentService::went_away(const Error& error) {
 }
 
 void AgentService::is_gone(const Error& error) {
-  say("cannot reach the supervisor at " + join(bootstrap_.addresses) + " port " + std::to_string(bootstrap_.port) +
+  say("cannot reach the supervisor at " + join_with_commas(bootstrap_.addresses) + " port " + std::to_string(bootstrap_.port) +
       ": " + error.message);
   tell_orphans(error.message);
   leave(kAgentUnreachable);
@@ -299,7 +302,7 @@ Result<std::vector<std::string>> AgentService::environment_for(const SpawnWorker
       std::move(environment),
       {"ELASTICTRAIN_SOCKET=" + directory_.path() + "/" + name + ".sock",
        "ELASTICTRAIN_WORKER_ID=" + std::to_string(order.worker.value), "ELASTICTRAIN_HOST_KEY=" + host_key_,
-       "ELASTICTRAIN_BIND=" + join(*addresses), "ELASTICTRAIN_HEARTBEAT_MS=" + std::to_string(bootstrap_.heartbeat_ms),
+       "ELASTICTRAIN_BIND=" + join_with_commas(*addresses), "ELASTICTRAIN_HEARTBEAT_MS=" + std::to_string(bootstrap_.heartbeat_ms),
        "ELASTICTRAIN_ORPHAN_GRACE_MS=" + std::to_string(bootstrap_.orphan_grace_ms),
        "ELASTICTRAIN_BINARY=" + self_path_,
        "TORCHELASTIC_ERROR_FILE=" + directory_.path() + "/" + name + "-error.json"});

@@ -5,7 +5,9 @@
 // the workers (it is their parent). Failure: exit_status() and a line on stderr.
 #pragma once
 
-#include <asio.hpp>
+#include <asio/io_context.hpp>
+#include <asio/signal_set.hpp>
+#include <asio/steady_timer.hpp>
 #include <chrono>
 #include <deque>
 #include <map>

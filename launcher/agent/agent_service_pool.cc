@@ -1,4 +1,5 @@
 // The part of an agent that is a rank of an MPI pool: one process, which is one worker after the other.
+#include <asio/error_code.hpp>
 #include <algorithm>
 
 #include "launcher/agent/agent_service.h"

@@ -10,6 +10,7 @@
 
 #include "supervisor/protocol/codec.h"
 #include "supervisor/protocol/frame_reader.h"
+#include "supervisor/protocol/limits.h"
 
 namespace elastictrain::launcher {
 namespace {

@@ -1,5 +1,6 @@
 #include "launcher/agent/notice_probe.h"
 
+#include <asio/error_code.hpp>
 #include <utility>
 
 namespace elastictrain::launcher {

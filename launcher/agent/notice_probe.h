@@ -5,7 +5,8 @@
 // does not end within its period is told once on `say`, and asked again.
 #pragma once
 
-#include <asio.hpp>
+#include <asio/io_context.hpp>
+#include <asio/steady_timer.hpp>
 #include <chrono>
 #include <functional>
 #include <memory>

@@ -3,7 +3,9 @@
 // Ownership: the worker owns it. Thread: the io_context's thread. Failure: none; the end of the pipe is told once.
 #pragma once
 
-#include <asio.hpp>
+#include <asio/io_context.hpp>
+#include <asio/posix/stream_descriptor.hpp>
+#include <asio/steady_timer.hpp>
 #include <functional>
 #include <memory>
 #include <string>

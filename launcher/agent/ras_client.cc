@@ -1,5 +1,10 @@
 #include "launcher/agent/ras_client.h"
 
+#include <asio/buffer.hpp>
+#include <asio/error.hpp>
+#include <asio/error_code.hpp>
+#include <asio/ip/address.hpp>
+#include <asio/write.hpp>
 #include <algorithm>
 #include <utility>
 
@@ -10,7 +15,7 @@ namespace {
 
 constexpr std::size_t kMaxBytes = 256 << 10;
 // So that what was said by then still arrives in time.
-constexpr std::chrono::milliseconds kReserve{20};
+constexpr std::chrono::milliseconds kAnswerReserve{20};
 // The protocol's smallest limit for the answers of other processes.
 constexpr char kQuestion[] = "CLIENT PROTOCOL 2\nTIMEOUT 1\nVERBOSE STATUS\n";
 
@@ -36,7 +41,7 @@ void RasClient::start(asio::io_context& io, std::vector<std::uint16_t> ports, st
 }
 
 void RasClient::begin(std::chrono::milliseconds time_limit) {
-  deadline_.expires_after(std::max(time_limit - kReserve, std::chrono::milliseconds(1)));
+  deadline_.expires_after(std::max(time_limit - kAnswerReserve, std::chrono::milliseconds(1)));
   deadline_.async_wait([self = shared_from_this()](const asio::error_code& error) {
     if (!error) self->finish();
   });

@@ -10,7 +10,7 @@
 namespace elastictrain::launcher {
 namespace {
 
-constexpr std::size_t kMaxLines = 40;
+constexpr std::size_t kMaxReportLines = 40;
 constexpr std::size_t kMaxNamed = 8;  // ranks or processes of one sentence
 constexpr std::size_t kMaxName = 64;
 
@@ -168,7 +168,7 @@ class Explanation {
   std::string processes() const;
   std::string sentence(const char* between) const;
   void say(std::string line) {
-    if (lines_.size() < kMaxLines) lines_.push_back(std::move(line));
+    if (lines_.size() < kMaxReportLines) lines_.push_back(std::move(line));
   }
 
   std::vector<std::string> lines_;

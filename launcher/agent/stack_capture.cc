@@ -5,6 +5,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <asio/error_code.hpp>
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
@@ -18,10 +19,10 @@ namespace elastictrain::launcher {
 namespace {
 
 constexpr std::size_t kMaxThreads = 64;
-constexpr std::size_t kMaxLines = 400;
-constexpr std::size_t kMaxLineBytes = 300;
+constexpr std::size_t kMaxFrames = 400;
+constexpr std::size_t kMaxFrameBytes = 300;
 // So that what the tool has printed by then still arrives in time.
-constexpr std::chrono::milliseconds kReserve{20};
+constexpr std::chrono::milliseconds kReadReserve{20};
 
 std::string read_word(const std::string& path) {
   const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
@@ -172,7 +173,7 @@ void StackCapture::start(asio::io_context& io, pid_t pid, std::chrono::milliseco
 }
 
 void StackCapture::begin(asio::io_context& io, pid_t pid, std::chrono::milliseconds time_limit) {
-  timer_.expires_after(std::max(time_limit - kReserve, std::chrono::milliseconds(1)));
+  timer_.expires_after(std::max(time_limit - kReadReserve, std::chrono::milliseconds(1)));
   timer_.async_wait([self = shared_from_this()](const asio::error_code& error) {
     if (error) return;
     if (self->tool_) self->add("the backtrace took too long");
@@ -204,7 +205,7 @@ void StackCapture::begin(asio::io_context& io, pid_t pid, std::chrono::milliseco
 }
 
 void StackCapture::add(std::string line) {
-  if (lines_.size() < kMaxLines && !line.empty()) lines_.push_back(line.substr(0, kMaxLineBytes));
+  if (lines_.size() < kMaxFrames && !line.empty()) lines_.push_back(line.substr(0, kMaxFrameBytes));
 }
 
 void StackCapture::tool_ended(const CommandEnd& end) {

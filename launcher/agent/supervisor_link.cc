@@ -1,5 +1,6 @@
 #include "launcher/agent/supervisor_link.h"
 
+#include <asio/error_code.hpp>
 #include <algorithm>
 #include <utility>
 

@@ -5,7 +5,8 @@
 // Ownership: the agent's service owns it. Thread: the io_context's thread. Failure: on_gone, once, with the reason.
 #pragma once
 
-#include <asio.hpp>
+#include <asio/io_context.hpp>
+#include <asio/steady_timer.hpp>
 #include <chrono>
 #include <functional>
 #include <memory>

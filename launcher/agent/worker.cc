@@ -3,6 +3,8 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <asio/error_code.hpp>
+#include <asio/post.hpp>
 #include <algorithm>
 
 #include "launcher/agent/error_file.h"

@@ -5,7 +5,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <asio/buffer.hpp>
+#include <asio/error_code.hpp>
+#include <asio/write.hpp>
+
 #include "supervisor/protocol/codec.h"
+#include "supervisor/protocol/limits.h"
 
 namespace elastictrain::launcher {
 namespace {

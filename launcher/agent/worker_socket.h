@@ -7,7 +7,9 @@
 
 #include <sys/types.h>
 
-#include <asio.hpp>
+#include <asio/io_context.hpp>
+#include <asio/local/stream_protocol.hpp>
+#include <asio/steady_timer.hpp>
 #include <deque>
 #include <functional>
 #include <memory>

@@ -1,3 +1,5 @@
+#include <asio/io_context.hpp>
+
 #include "launcher/mpi/mpi_launchers.h"
 #include "launcher/process_launcher.h"
 

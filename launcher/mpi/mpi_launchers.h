@@ -4,7 +4,7 @@
 // Results arrive on the io_context's thread through the sink, exactly one LaunchEnded per launch(), whatever happens.
 #pragma once
 
-#include <asio.hpp>
+#include <asio/io_context.hpp>
 #include <functional>
 #include <memory>
 #include <string>

@@ -1,3 +1,7 @@
+#include <asio/error_code.hpp>
+#include <asio/io_context.hpp>
+#include <asio/post.hpp>
+#include <asio/steady_timer.hpp>
 #include <algorithm>
 #include <map>
 #include <optional>

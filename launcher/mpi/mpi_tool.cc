@@ -1,5 +1,6 @@
 #include "launcher/mpi/mpi_tool.h"
 
+#include <asio/io_context.hpp>
 #include <algorithm>
 #include <numeric>
 

@@ -1,5 +1,6 @@
 #include "launcher/mpi/roll_call.h"
 
+#include <asio/post.hpp>
 #include <utility>
 
 #include "launcher/tool_words.h"

@@ -4,7 +4,7 @@
 // it; `done` is called once.
 #pragma once
 
-#include <asio.hpp>
+#include <asio/io_context.hpp>
 #include <chrono>
 #include <functional>
 #include <map>

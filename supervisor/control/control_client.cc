@@ -30,7 +30,7 @@ struct Descriptor {
   int value;
 };
 
-std::string name_of(const std::string& run_directory) {
+std::string run_name_of(const std::string& run_directory) {
   return run_directory.substr(run_directory.rfind('/') + 1);
 }
 
@@ -42,10 +42,10 @@ Result<Descriptor> connect_to(const std::string& run_directory) {
   const bool absent = errno == ENOENT || errno == ECONNREFUSED || errno == ENOTDIR;
   if (absent) {
     return Error{ErrorCode::kUnavailable,
-                 "no run named '" + name_of(run_directory) + "' is alive; `elastictrain status` lists those that are"};
+                 "no run named '" + run_name_of(run_directory) + "' is alive; `elastictrain status` lists those that are"};
   }
   return Error{errno == EAGAIN ? ErrorCode::kTimeout : ErrorCode::kIo,
-               "cannot reach the run '" + name_of(run_directory) +
+               "cannot reach the run '" + run_name_of(run_directory) +
                    "': " + (errno == EAGAIN ? "it is too busy" : std::strerror(errno))};
 }
 

@@ -1,10 +1,10 @@
 #include "supervisor/control/control_request.h"
 
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "supervisor/core/journal_fields.h"
+#include "supervisor/protocol/json_text.h"
 #include "supervisor/protocol/topology_choice.h"
 
 namespace elastictrain::control {
@@ -77,7 +77,7 @@ Result<Request> parse_stop(const Json& object, std::uint64_t id) {
 }  // namespace
 
 Result<Request> parse_request(const std::string& line, std::uint64_t id) {
-  const Json object = Json::parse(line, nullptr, false);
+  const Json object = parse_json(line);
   if (!object.is_object()) return wrong("a request is one JSON object on one line");
   const auto command = text_in(object, "command");
   if (!command) return wrong("a request needs \"command\"");

@@ -4,7 +4,7 @@
 // Failure: a client that stalls, talks too much or is somebody else is dropped; the run never waits for one.
 #pragma once
 
-#include <asio.hpp>
+#include <asio/io_context.hpp>
 #include <functional>
 #include <memory>
 #include <string>

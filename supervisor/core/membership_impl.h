@@ -42,6 +42,13 @@
 
 namespace elastictrain::core {
 
+// The ids as the journal writes them.
+inline std::vector<std::uint64_t> numbers_of(const std::vector<WorkerId>& ids) {
+  std::vector<std::uint64_t> numbers;
+  for (WorkerId id : ids) numbers.push_back(id.value);
+  return numbers;
+}
+
 class Membership::Impl {
  public:
   Impl(RunSettings settings, std::function<Token()> make_token);

@@ -9,14 +9,8 @@
 namespace elastictrain::core {
 namespace {
 
-constexpr std::uint32_t kRetries = 3;
-constexpr Millis kFirstRetryDelay{100};  // doubles with each; everybody waits, so it is short
-
-std::vector<std::uint64_t> numbers(const std::vector<WorkerId>& ids) {
-  std::vector<std::uint64_t> list;
-  for (WorkerId id : ids) list.push_back(id.value);
-  return list;
-}
+constexpr std::uint32_t kRecoveryRetries = 3;
+constexpr Millis kFirstRecoveryRetryDelay{100};  // doubles with each; everybody waits, so it is short
 
 }  // namespace
 
@@ -52,7 +46,7 @@ void Membership::Impl::begin_recovery(const std::string& why) {
               .number("fence", recovery_.fence)
               .number("generation", generation_)
               .text("reason", recovery_cause())
-              .numbers("members", numbers(members_)),
+              .numbers("members", numbers_of(members_)),
           true);
   if (!members_.empty()) send(members_, protocol::Abort{recovery_.fence, recovery_cause()});
   cancel(recovery_.halt_timer);
@@ -171,8 +165,8 @@ void Membership::Impl::settle_halt() {
                               .number("fence", recovery_.fence)
                               .number("generation", generation_)
                               .number("committed_step", recovery_.resume_step)
-                              .numbers("holders", numbers(holders))
-                              .numbers("members", numbers(members_)));
+                              .numbers("holders", numbers_of(holders))
+                              .numbers("members", numbers_of(members_)));
   note_fruitless(progressed_ || recovery_.resume_step >= progress_step_);
   if (!recovering() || !recovery_.reasons.empty() || recovery_.suspicion.empty()) return;
   recovery_.reasons.push_back(recovery_.suspicion);

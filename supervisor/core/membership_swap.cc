@@ -10,14 +10,8 @@
 namespace elastictrain::core {
 namespace {
 
-constexpr std::uint32_t kRetries = 3;
-constexpr Millis kFirstRetryDelay{500};  // doubles with each
-
-std::vector<std::uint64_t> numbers(const std::vector<WorkerId>& ids) {
-  std::vector<std::uint64_t> list;
-  for (WorkerId id : ids) list.push_back(id.value);
-  return list;
-}
+constexpr std::uint32_t kSwapRetries = 3;
+constexpr Millis kFirstSwapRetryDelay{500};  // doubles with each
 
 }  // namespace
 
@@ -80,10 +74,10 @@ void Membership::Impl::prepare() {
       .number("previous", plan.previous)
       .text("kind", change_name(plan.kind))
       .text("reason", plan.reason)
-      .numbers("members", numbers(change_.members))
-      .numbers("leavers", numbers(change_.leavers))
+      .numbers("members", numbers_of(change_.members))
+      .numbers("leavers", numbers_of(change_.leavers))
       .numbers("shares", next_shares)
-      .numbers("donors", numbers(plan.donors))
+      .numbers("donors", numbers_of(plan.donors))
       .real("learning_rate_factor", plan.learning_rate_factor);
   const std::string topology = protocol::text_of(plan.topology, plan.fathers);
   if (topology != protocol::name_of(protocol::Topology::kAuto)) fields.text("topology", topology);
@@ -155,7 +149,7 @@ void Membership::Impl::complete() {
                             .text("kind", change_name(change_.kind))
                             .number("first_step", change_.first_step)
                             .number("world_size", members_.size())
-                            .numbers("members", numbers(members_)));
+                            .numbers("members", numbers_of(members_)));
   if (!members_.empty()) tell(Tell::Level::kInfo, last_change_);
   change_ = Change{};
   // Joiners of a recovery that was not the last are back where they wait for a first seat.
@@ -192,8 +186,8 @@ void Membership::Impl::cancel_change(const std::string& why) {
 
 void Membership::Impl::prepare_failed(const std::string& why) {
   cancel_change(why);
-  if (++change_.attempts <= kRetries) {
-    const Millis delay = kFirstRetryDelay * (1 << (change_.attempts - 1));
+  if (++change_.attempts <= kSwapRetries) {
+    const Millis delay = kFirstSwapRetryDelay * (1 << (change_.attempts - 1));
     tell(Tell::Level::kWarning, why + "; trying again in " + std::to_string(delay.count()) + " ms");
     change_.retrying = true;
     change_.timer = arm({TimerKind::kRetry, {}, {}}, now_ + delay);

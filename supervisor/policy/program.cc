@@ -2,6 +2,9 @@
 
 #include <signal.h>
 
+#include <asio/buffer.hpp>
+#include <asio/error_code.hpp>
+#include <asio/write.hpp>
 #include <algorithm>
 #include <utility>
 

@@ -6,7 +6,8 @@
 // its streams is killed, `failed` is called once with what was wrong, and it is not asked again.
 #pragma once
 
-#include <asio.hpp>
+#include <asio/io_context.hpp>
+#include <asio/steady_timer.hpp>
 
 #include <cstdint>
 #include <functional>

@@ -4,7 +4,7 @@
 // reason of a decision that keeps the size.
 #pragma once
 
-#include <asio.hpp>
+#include <asio/io_context.hpp>
 
 #include <memory>
 #include <string>

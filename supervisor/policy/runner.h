@@ -7,7 +7,7 @@
 // keeps the size.
 #pragma once
 
-#include <asio.hpp>
+#include <asio/io_context.hpp>
 
 #include <cstdint>
 #include <functional>

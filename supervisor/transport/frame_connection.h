@@ -6,7 +6,7 @@
 // handler exactly once, with what the other side did.
 #pragma once
 
-#include <asio.hpp>
+#include <asio/io_context.hpp>
 
 #include <array>
 #include <chrono>

@@ -3,7 +3,8 @@
 // Ownership: keeps itself alive until it has called `done`, exactly once. Thread: the socket's executor.
 #pragma once
 
-#include <asio.hpp>
+#include <asio/ip/tcp.hpp>
+#include <asio/steady_timer.hpp>
 #include <chrono>
 #include <functional>
 #include <memory>

@@ -1,3 +1,10 @@
+#include <asio/error.hpp>
+#include <asio/error_code.hpp>
+#include <asio/io_context.hpp>
+#include <asio/ip/address.hpp>
+#include <asio/ip/tcp.hpp>
+#include <asio/ip/v6_only.hpp>
+#include <asio/steady_timer.hpp>
 #include <list>
 #include <memory>
 #include <utility>

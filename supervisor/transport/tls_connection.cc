@@ -4,6 +4,8 @@
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 
+#include <asio/error_code.hpp>
+#include <asio/post.hpp>
 #include <array>
 #include <chrono>
 #include <string_view>

@@ -3,7 +3,8 @@
 // Failure: the close handler is called later, never from within send(); frames that arrived before are delivered first.
 #pragma once
 
-#include <asio.hpp>
+#include <asio/ip/tcp.hpp>
+#include <asio/steady_timer.hpp>
 #include <deque>
 #include <memory>
 #include <string>

@@ -5,7 +5,7 @@
 
 #include <openssl/ssl.h>
 
-#include <asio.hpp>
+#include <asio/ip/tcp.hpp>
 #include <memory>
 #include <string>
 

@@ -1,6 +1,13 @@
 // Somebody in the network has recorded an agent's connection and plays it to the supervisor again.
 #include <doctest/doctest.h>
 
+#include <asio/buffer.hpp>
+#include <asio/error_code.hpp>
+#include <asio/io_context.hpp>
+#include <asio/ip/address.hpp>
+#include <asio/ip/tcp.hpp>
+#include <asio/steady_timer.hpp>
+#include <asio/write.hpp>
 #include <memory>
 #include <string>
 

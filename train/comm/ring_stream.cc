@@ -7,7 +7,7 @@ namespace elastictrain::comm {
 namespace {
 
 // One send or receive moves at most this much, so that both directions stay busy and what arrived is still cached.
-constexpr std::size_t kMaxMoveBytes = 256 << 10;
+constexpr std::size_t kMaxRingMoveBytes = 256 << 10;
 
 }  // namespace
 
@@ -50,7 +50,7 @@ std::size_t RingStream::sendable() const {
 
 Result<std::size_t> RingStream::send_some(Link& next) {
   if (header_sent_ < sizeof(LinkHeader)) return send_header(next);
-  const std::size_t ready = std::min(sendable(), kMaxMoveBytes);
+  const std::size_t ready = std::min(sendable(), kMaxRingMoveBytes);
   if (ready == 0) return std::size_t{0};
   const std::size_t block = sent_block(out_.step);
   const auto run = work_.memory(block, out_.offset, ready);
@@ -102,7 +102,7 @@ Result<std::size_t> RingStream::receive_to_reduce(Link& previous, std::size_t bl
 }
 
 Result<std::size_t> RingStream::receive_in_place(Link& previous, std::size_t block) {
-  auto received = previous.try_receive(work_.memory(block, in_.offset, kMaxMoveBytes));
+  auto received = previous.try_receive(work_.memory(block, in_.offset, kMaxRingMoveBytes));
   if (!received) return received;
   in_.offset += *received;
   work_.finished(block, in_.offset);

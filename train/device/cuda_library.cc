@@ -7,7 +7,7 @@
 namespace elastictrain::device {
 namespace {
 
-Result<const CudaLibrary*> open_once() {
+Result<const CudaLibrary*> open_cuda_driver() {
   static CudaLibrary table;
   const auto library = SharedLibrary::open({"the CUDA driver", "ELASTICTRAIN_CUDA_LIBRARY", {"libcuda.so.1"}});
   if (!library) return library.error();
@@ -27,7 +27,7 @@ Result<const CudaLibrary*> open_once() {
 }  // namespace
 
 Result<const CudaLibrary*> CudaLibrary::get() {
-  static const Result<const CudaLibrary*> outcome = open_once();
+  static const Result<const CudaLibrary*> outcome = open_cuda_driver();
   return outcome;
 }
 

@@ -11,7 +11,7 @@
 namespace elastictrain {
 namespace {
 
-using Kind = session::Bucket::Kind;
+using BucketKind = session::Bucket::Kind;
 
 static_assert(static_cast<int>(Synchronization::kPairAveraging) ==
               static_cast<int>(protocol::Synchronization::kPairAveraging));
@@ -46,7 +46,7 @@ void Session::Impl::sum(float* data, std::size_t count) {
   require(step_.has_value(), "sum() outside a step; call next_batch() first");
   if (async_pending_) wait_all_reduce();
   auto& bucket = add_bucket(data, count);
-  bucket.kind = Kind::kSum;
+  bucket.kind = BucketKind::kSum;
   share_own_data(bucket);
 }
 
@@ -54,7 +54,7 @@ void Session::Impl::broadcast(void* data, std::size_t bytes) {
   require(step_.has_value(), "broadcast() outside a step; call next_batch() first");
   if (async_pending_) wait_all_reduce();
   auto& bucket = add_bucket(nullptr, 0);
-  bucket.kind = Kind::kBroadcast;
+  bucket.kind = BucketKind::kBroadcast;
   bucket.bytes = {static_cast<std::byte*>(data), bytes};
   share_own_data(bucket);
 }
@@ -67,7 +67,7 @@ void Session::Impl::share_own_data(session::Bucket& bucket) {
 // From a copy of what it was, so that it can be shared again with those that are left after a loss.
 Status Session::Impl::reduce_own_data(session::Bucket& bucket) {
   if (auto status = send_lane(); !status) return status;
-  const bool sums = bucket.kind == Kind::kSum;
+  const bool sums = bucket.kind == BucketKind::kSum;
   const std::span<std::byte> bytes = sums ? std::as_writable_bytes(std::span(bucket.data, bucket.count)) : bucket.bytes;
   if (bytes.empty()) return {};
   if (bucket.copy->size() * sizeof(float) < bytes.size()) bucket.copy->resize(bytes.size() / sizeof(float) + 1);

@@ -9,6 +9,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <asio/buffer.hpp>
+#include <asio/error_code.hpp>
+#include <asio/io_context.hpp>
+#include <asio/posix/stream_descriptor.hpp>
+#include <asio/post.hpp>
+#include <asio/steady_timer.hpp>
 #include <algorithm>
 #include <array>
 #include <csignal>
@@ -23,6 +29,7 @@
 #include "supervisor/control/control_client.h"
 #include "supervisor/protocol/codec.h"
 #include "supervisor/protocol/frame_reader.h"
+#include "supervisor/protocol/limits.h"
 #include "supervisor/supervisor.h"
 #include "tests/unit/supervisor/fake_agent.h"
 

@@ -7,12 +7,18 @@
 #include <sys/un.h>
 #include <sys/wait.h>
 
+#include <asio/buffer.hpp>
+#include <asio/error.hpp>
+#include <asio/error_code.hpp>
+#include <asio/io_context.hpp>
+#include <asio/write.hpp>
 #include <optional>
 #include <thread>
 
 #include "agent_lab.h"
 #include "launcher/agent/binding.h"
 #include "supervisor/protocol/frame_reader.h"
+#include "supervisor/protocol/limits.h"
 #include "tests/skip.h"
 
 using namespace elastictrain;

@@ -4,6 +4,10 @@
 #include <doctest/doctest.h>
 #include <signal.h>
 
+#include <asio/buffer.hpp>
+#include <asio/io_context.hpp>
+#include <asio/local/stream_protocol.hpp>
+#include <asio/write.hpp>
 #include <optional>
 
 #include "fake_supervisor.h"

@@ -4,11 +4,16 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 
+#include <asio/buffer.hpp>
+#include <asio/io_context.hpp>
+#include <asio/local/stream_protocol.hpp>
+#include <asio/write.hpp>
 #include <cstdlib>
 
 #include "agent_lab.h"
 #include "launcher/process_stat.h"
 #include "supervisor/protocol/frame_reader.h"
+#include "supervisor/protocol/limits.h"
 
 using namespace elastictrain;
 using namespace elastictrain::testing;

@@ -3,8 +3,12 @@
 #include <signal.h>
 #include <sys/stat.h>
 
+#include <asio/buffer.hpp>
+#include <asio/error_code.hpp>
+
 #include "agent_lab.h"
 #include "supervisor/protocol/frame_reader.h"
+#include "supervisor/protocol/limits.h"
 
 using namespace elastictrain;
 using namespace elastictrain::testing;

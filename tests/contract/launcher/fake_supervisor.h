@@ -7,7 +7,9 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <asio.hpp>
+#include <asio/error_code.hpp>
+#include <asio/io_context.hpp>
+#include <asio/steady_timer.hpp>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -18,6 +20,7 @@
 #include <vector>
 
 #include "supervisor/protocol/codec.h"
+#include "supervisor/protocol/limits.h"
 #include "supervisor/transport/frame_connection.h"
 #include "tests/slowdown.h"
 

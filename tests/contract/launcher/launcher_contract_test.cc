@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <sys/stat.h>
 
+#include <asio/io_context.hpp>
 #include <sstream>
 
 #include "fake_supervisor.h"

@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <asio/io_context.hpp>
 #include <map>
 
 #include "fake_supervisor.h"

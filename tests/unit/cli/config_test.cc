@@ -5,6 +5,7 @@
 #include "cli/config/key_value.h"
 #include "cli/config/load.h"
 #include "cli/config/schema.h"
+#include "tests/support/contains.h"
 
 using namespace elastictrain;
 using namespace elastictrain::cli;
@@ -36,9 +37,7 @@ std::string bad(const ConfigInputs& inputs) {
   return error == nullptr ? "(accepted)" : error->text();
 }
 
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
+using elastictrain::test::contains;
 
 // A file with one key, on line 4.
 std::string file_with(const KeySpec& key, const std::string& value) {

@@ -1,5 +1,6 @@
 // What `check` says of several hosts' GPUs.
 #include "cli/commands/gpu_report.h"
+#include "tests/support/contains.h"
 
 #include <doctest/doctest.h>
 
@@ -28,9 +29,7 @@ HostReport without_gpu(const std::string& name) {
   return report;
 }
 
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
+using elastictrain::test::contains;
 
 TEST_CASE("hosts with the same findings are told once, and nothing differs") {
   const std::vector<HostReport> reports{host("a"), host("b")};

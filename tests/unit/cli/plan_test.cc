@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 
+#include <asio/io_context.hpp>
 #include <csignal>
 
 #include "cli/commands/dry_run.h"

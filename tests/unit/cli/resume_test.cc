@@ -10,15 +10,14 @@
 #include "cli/commands/resume.h"
 #include "cli/config/snapshot.h"
 #include "cli/exit_code.h"
+#include "tests/support/contains.h"
 
 using namespace elastictrain;
 using namespace elastictrain::cli;
 
 namespace {
 
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
+using elastictrain::test::contains;
 
 // A state directory of its own; the current directory comes back.
 struct State {

@@ -6,15 +6,14 @@
 #include "cli/output/run_output.h"
 #include "cli/output/status_text.h"
 #include "cli/output/summary.h"
+#include "tests/support/contains.h"
 
 using namespace elastictrain;
 using namespace elastictrain::cli;
 
 namespace {
 
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
+using elastictrain::test::contains;
 
 nlohmann::json worker(int rank, double compute_ms) {
   return {{"id", rank + 1},

@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <asio/io_context.hpp>
 #include <algorithm>
 
 #include "launcher/host_sources.h"

@@ -1,8 +1,10 @@
 #include "launcher/host_sources.h"
+#include "tests/support/contains.h"
 
 #include <doctest/doctest.h>
 #include <stdlib.h>
 
+#include <asio/io_context.hpp>
 #include <fstream>
 #include <optional>
 
@@ -32,9 +34,7 @@ Answer discover(const std::string& script, std::uint64_t timeout_ms = 10'000) {
   return poll(io, *source);
 }
 
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
+using elastictrain::test::contains;
 
 }  // namespace
 

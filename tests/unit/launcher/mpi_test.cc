@@ -14,6 +14,7 @@
 #include "launcher/mpi/pool_file.h"
 #include "launcher/tool_words.h"
 #include "supervisor/protocol/limits.h"
+#include "tests/support/contains.h"
 
 namespace elastictrain::launcher {
 namespace {
@@ -26,9 +27,7 @@ std::string joined(const Words& words) {
   return text;
 }
 
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
+using elastictrain::test::contains;
 
 struct Directory {
   Directory() { REQUIRE(::mkdtemp(path.data()) != nullptr); }

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 #include <stdlib.h>
 
+#include <asio/io_context.hpp>
 #include <filesystem>
 #include <fstream>
 #include <functional>

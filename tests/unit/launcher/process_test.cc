@@ -6,6 +6,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <asio/buffer.hpp>
+#include <asio/io_context.hpp>
 #include <filesystem>
 #include <fstream>
 #include <optional>

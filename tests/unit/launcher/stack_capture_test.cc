@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <asio/io_context.hpp>
 #include <filesystem>
 #include <fstream>
 #include <optional>
@@ -16,7 +17,7 @@
 
 namespace launcher = elastictrain::launcher;
 using std::chrono::milliseconds;
-using Lines = std::vector<std::string>;
+using StackLines = std::vector<std::string>;
 
 namespace {
 
@@ -42,10 +43,10 @@ struct Sleeper {
   pid_t pid = 0;
 };
 
-Lines capture(pid_t pid, milliseconds limit) {
+StackLines capture(pid_t pid, milliseconds limit) {
   asio::io_context io;
-  std::optional<Lines> lines;
-  launcher::StackCapture::start(io, pid, limit, [&](Lines found) {
+  std::optional<StackLines> lines;
+  launcher::StackCapture::start(io, pid, limit, [&](StackLines found) {
     CHECK_FALSE(lines.has_value());
     lines = std::move(found);
   });
@@ -54,7 +55,7 @@ Lines capture(pid_t pid, milliseconds limit) {
   return *lines;
 }
 
-bool any_line(const Lines& lines, const std::string& part) {
+bool any_line(const StackLines& lines, const std::string& part) {
   for (const auto& line : lines) {
     if (line.find(part) != std::string::npos) return true;
   }
@@ -81,7 +82,7 @@ struct FakeTool {
 
 TEST_CASE("the kernel's part names the process, its threads and what they wait in") {
   const Sleeper sleeper;
-  Lines lines;
+  StackLines lines;
   for (int i = 0; i < 1000 && !any_line(lines, "sleeping"); ++i) {
     ::usleep(10'000);
     lines = launcher::describe_threads(sleeper.pid);
@@ -100,7 +101,7 @@ TEST_CASE("the kernel's part names the process, its threads and what they wait i
 TEST_CASE("a process that is stopped is said to be stopped") {
   const Sleeper sleeper;
   ::kill(sleeper.pid, SIGSTOP);
-  Lines lines;
+  StackLines lines;
   for (int i = 0; i < 1000 && !any_line(lines, "stopped"); ++i) {
     ::usleep(10'000);
     lines = launcher::describe_threads(sleeper.pid);
@@ -109,7 +110,7 @@ TEST_CASE("a process that is stopped is said to be stopped") {
 }
 
 TEST_CASE("a process that is gone is said to be gone") {
-  CHECK(launcher::describe_threads(2'000'000'000) == Lines{"process 2000000000 is gone"});
+  CHECK(launcher::describe_threads(2'000'000'000) == StackLines{"process 2000000000 is gone"});
 }
 
 TEST_CASE("a backtrace shows where the program waits, and the program lives on") {

@@ -3,9 +3,11 @@
 
 #include <doctest/doctest.h>
 
+#include <asio/io_context.hpp>
 #include <map>
 
 #include "supervisor/protocol/codec.h"
+#include "supervisor/protocol/limits.h"
 
 namespace elastictrain {
 namespace {

@@ -4,7 +4,8 @@
 // Ownership: shared with its pending operations. Thread: the io_context's.
 #pragma once
 
-#include <asio.hpp>
+#include <asio/io_context.hpp>
+#include <asio/steady_timer.hpp>
 #include <cstdint>
 #include <functional>
 #include <map>

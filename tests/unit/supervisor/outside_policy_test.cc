@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <asio/io_context.hpp>
 #include <algorithm>
 #include <fstream>
 #include <memory>

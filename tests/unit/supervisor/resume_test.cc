@@ -2,6 +2,8 @@
 #include <doctest/doctest.h>
 #include <sys/stat.h>
 
+#include <asio/io_context.hpp>
+
 #include "supervisor/run_record.h"
 #include "tests/unit/supervisor/scene.h"
 

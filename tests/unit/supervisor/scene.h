@@ -5,7 +5,8 @@
 
 #include <unistd.h>
 
-#include <asio.hpp>
+#include <asio/io_context.hpp>
+#include <asio/post.hpp>
 #include <chrono>
 #include <filesystem>
 #include <fstream>

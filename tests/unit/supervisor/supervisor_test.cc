@@ -4,6 +4,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <asio/io_context.hpp>
 #include <csignal>
 #include <filesystem>
 #include <fstream>

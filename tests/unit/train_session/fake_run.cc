@@ -20,6 +20,7 @@
 #include <utility>
 
 #include "supervisor/protocol/codec.h"
+#include "supervisor/protocol/limits.h"
 #include "tests/quick_end.h"
 #include "tests/slowdown.h"
 

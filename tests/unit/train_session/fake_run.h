@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "supervisor/protocol/frame_reader.h"
+#include "supervisor/protocol/limits.h"
 #include "supervisor/protocol/message.h"
 #include "test_worker.h"
 

@@ -4,6 +4,13 @@
 #include <openssl/x509.h>
 #include <poll.h>
 
+#include <asio/buffer.hpp>
+#include <asio/error_code.hpp>
+#include <asio/io_context.hpp>
+#include <asio/ip/address.hpp>
+#include <asio/ip/tcp.hpp>
+#include <asio/steady_timer.hpp>
+#include <asio/write.hpp>
 #include <future>
 #include <thread>
 

@@ -1,5 +1,9 @@
 #include <doctest/doctest.h>
 
+#include <asio/io_context.hpp>
+#include <asio/ip/address.hpp>
+#include <asio/ip/tcp.hpp>
+
 #include "tests/unit/transport/loop.h"
 
 namespace elastictrain::transport {

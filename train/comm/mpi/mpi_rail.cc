@@ -12,7 +12,7 @@ namespace {
 
 // Up to here the number of messages costs more than their bytes.
 constexpr std::size_t kDoublingBytes = 16 << 10;
-constexpr std::uint32_t kWindow = 4;
+constexpr std::uint32_t kRailWindow = 4;
 
 std::uint32_t segments_of(std::size_t bytes) {
   const auto segments = (bytes + MpiMessage::kPayloadBytes - 1) / MpiMessage::kPayloadBytes;
@@ -35,7 +35,7 @@ void fill(MpiMessage& message, const Pieces& data, std::uint32_t segment) {
 
 // As many as may be under way; `expected` counts.
 Status expect_segments(MpiChannel& channel, std::uint32_t from, std::size_t bytes, std::uint32_t& expected) {
-  for (; expected < segments_of(bytes) && channel.expected() < kWindow; ++expected) {
+  for (; expected < segments_of(bytes) && channel.expected() < kRailWindow; ++expected) {
     if (auto status = channel.expect(from); !status) return status;
   }
   return {};
@@ -223,7 +223,7 @@ Status MpiRail::send(std::uint32_t peer, std::span<const std::byte> data) {
   Pieces pieces;
   pieces.add({const_cast<std::byte*>(data.data()), data.size()});
   for (std::uint32_t segment = 0; segment < segments_of(data.size()); ++segment) {
-    if (auto status = direct_.wait_sending_below(kWindow); !status) return status;
+    if (auto status = direct_.wait_sending_below(kRailWindow); !status) return status;
     auto message = direct_.fresh();
     fill(*message, pieces, segment);
     if (auto status = direct_.send(std::move(message), peer); !status) return status;

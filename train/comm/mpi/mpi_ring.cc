@@ -6,7 +6,7 @@ namespace elastictrain::comm {
 namespace {
 
 // Segments under way in each direction.
-constexpr std::size_t kWindow = 4;
+constexpr std::size_t kRingWindow = 4;
 
 }  // namespace
 
@@ -39,10 +39,10 @@ Status MpiRing::run() {
   std::uint32_t sent = 0;
   while (sent < own || to_expect > 0 || channel_.expected() > 0) {
     bool moved = false;
-    for (; to_expect > 0 && channel_.expected() < kWindow; --to_expect) {
+    for (; to_expect > 0 && channel_.expected() < kRingWindow; --to_expect) {
       if (auto status = channel_.expect((rank_ + size_ - 1) % size_); !status) return status;
     }
-    if (sent < own && channel_.sending() < kWindow) {
+    if (sent < own && channel_.sending() < kRingWindow) {
       if (auto status = send_own_segment(sent++); !status) return status;
       moved = true;
     }
