@@ -244,7 +244,7 @@ void JournalReplay::accepted(const Record& record) {
   state_.requests.erase(found);
   if (request.target != 0) {
     state_.target = request.target;
-    state_.target_reason = request.reason.empty() ? "asked by the user" : request.reason;
+    state_.target_reason = request.reason.empty() ? "requested by the user" : request.reason;
   } else if (Agent* agent = agent_on(request.host)) {
     agent->drain = true;
   }

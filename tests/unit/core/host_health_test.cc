@@ -72,8 +72,8 @@ TEST_CASE("what is left alone is explained") {
   HostHealth health(settings());
   for (int i = 0; i < 2; ++i) health.failed("A", "link down", at(i));
   for (int i = 0; i < 3; ++i) health.failed("B", "rank 1 hung", at(i));
-  CHECK(health.text("A", at(2)) == "host A failed 2 times in a row (link down) and is left alone for 9 s");
-  CHECK(health.text("B", at(2)) == "host B failed 3 times in a row (rank 1 hung) and is left alone for 20 s");
+  CHECK(health.text("A", at(2)) == "host A failed 2 times in a row (link down) and is not used for 9 s");
+  CHECK(health.text("B", at(2)) == "host B failed 3 times in a row (rank 1 hung) and is not used for 20 s");
   CHECK(health.cooled(at(2)).size() == 2);
   CHECK(health.cooled(at(12)).size() == 1);
   CHECK(health.text("A", at(12)).empty());

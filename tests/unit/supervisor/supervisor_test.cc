@@ -272,7 +272,7 @@ TEST_CASE("a supervisor that was held up for longer than the verdict of death lo
   });
   REQUIRE(!before.is_null());
   CHECK(!after.is_null());
-  CHECK(!scene.journal_has("agent_lost", "nothing was heard"));
+  CHECK(!scene.journal_has("agent_lost", "no report arrived"));
 }
 
 TEST_CASE(
