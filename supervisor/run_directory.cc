@@ -34,7 +34,7 @@ std::string home_directory() {
 
 Error cannot(const std::string& what, const std::string& path) {
   return Error{ErrorCode::kIo, "cannot " + what + " " + path + ": " + std::strerror(errno) +
-                                   "; set ELASTICTRAIN_STATE_DIR to a directory of yours"};
+                                   "; set ELASTICTRAIN_STATE_DIR to a directory that you own"};
 }
 
 Status make_parents(const std::string& path) {
@@ -51,7 +51,8 @@ Status make_private(const std::string& path) {
   struct stat found {};
   if (::lstat(path.c_str(), &found) != 0) return cannot("look at", path);
   if (!S_ISDIR(found.st_mode) || found.st_uid != ::geteuid()) {
-    return Error{ErrorCode::kRefused, path + " is not a directory of yours; remove it or set ELASTICTRAIN_STATE_DIR"};
+    return Error{ErrorCode::kRefused,
+                 path + " is not a directory that you own; remove it or set ELASTICTRAIN_STATE_DIR"};
   }
   if ((found.st_mode & 0777) != kOwnerOnly && ::chmod(path.c_str(), kOwnerOnly) != 0) return cannot("protect", path);
   return {};
@@ -59,7 +60,7 @@ Status make_private(const std::string& path) {
 
 Error lives(const std::string& path) {
   const std::string name = path.substr(path.rfind('/') + 1);
-  return Error{ErrorCode::kRefused, "a run named '" + name + "' is alive in " + path +
+  return Error{ErrorCode::kRefused, "a run named '" + name + "' is already running in " + path +
                                         "; stop it with `elastictrain stop " + name + "` or choose another name"};
 }
 
@@ -74,7 +75,8 @@ Result<std::string> state_directory() {
     return state + "/elastictrain";
   }
   const std::string home = home_directory();
-  if (home.empty()) return Error{ErrorCode::kUnavailable, "no home directory is known; set ELASTICTRAIN_STATE_DIR"};
+  if (home.empty())
+    return Error{ErrorCode::kUnavailable, "the home directory is not known; set ELASTICTRAIN_STATE_DIR"};
   return home + "/.local/state/elastictrain";
 }
 
@@ -102,7 +104,7 @@ Result<RunDirectory> RunDirectory::claim(const std::string& path) {
   if (lock < 0) return cannot("open", lock_path);
   RunDirectory directory(path, lock);
   if (::flock(lock, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) return lives(path);
-  // A file system without locks still has the socket to ask.
+  // On a file system without locks, the control socket shows whether the run exists.
   if (control::is_live(path)) return lives(path);
   if (::unlink(directory.socket_path().c_str()) != 0 && errno != ENOENT) {
     return cannot("remove", directory.socket_path());

@@ -127,7 +127,7 @@ struct AgentReported {
   protocol::AgentReport report;
 };
 
-// Requests of a user (or later of a policy). Each gets exactly one Reply action with the same request id.
+// Requests of a user or of a policy. Each gets exactly one Reply action with the same request id.
 struct Resize {
   std::uint64_t request = 0;
   std::uint32_t target = 0;
@@ -138,7 +138,7 @@ struct ReplaceWorker {
   std::uint32_t rank = 0;
   bool other_host = false;  // its own host is at fault
 };
-struct ReplaceHost {  // moves its workers to other hosts (or restarts them there when no other slot is free)
+struct ReplaceHost {  // moves its workers to other hosts (or restarts them on this one when no other slot is free)
   std::uint64_t request = 0;
   std::string host;
 };

@@ -190,8 +190,7 @@ std::optional<HangDetector::Over> HangDetector::judge_lifeless(WorkerId worker, 
   Millis most = limit(record, alone || !record.stopped ? kWide : 1);
   // However long a step is, a stopped process makes no progress on it.
   if (record.stopped && learned_us(record) <= 0) most = std::min(settings_.hang_max, settings_.hang_min * kUnlearned);
-  if (record.silent < most)
-    return std::nullopt;  // before the scan of all others, which is too expensive for each heartbeat
+  if (record.silent < most) return std::nullopt;  // before the scan of all others: too expensive for each heartbeat
   if (!alone && !holding_ && !others_wait(worker, most / 2)) most = settings_.hang_max;
   if (record.silent < most) return std::nullopt;
   return Over{record.silent, most, record.stopped ? "it is stopped" : "it is silent and uses no CPU", cpu};

@@ -115,8 +115,7 @@ class Ledger {
   bool used_ = false;
   Step steps_ = 0;
   Generation newest_ = 0;
-  std::vector<protocol::Fence>
-      fences_;  // generations and first steps ascend; fences that a later one covers are omitted
+  std::vector<protocol::Fence> fences_;  // generations and first steps ascend; covered fences are omitted
   std::map<std::uint64_t, Epoch> epochs_;
   std::map<WorkerId, std::deque<Progression>> used_by_;
   std::size_t progressions_ = 0;

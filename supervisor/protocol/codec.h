@@ -1,6 +1,6 @@
 // Purpose: messages to bytes and back. A frame is a 4-byte little-endian length and a msgpack body; a body is the array
-// [alternative, fields]. Decoding trusts nothing: sizes are bounded before memory is taken, every type and range is
-// checked, and a malformed body is an Error, never an exception or a crash.
+// [alternative, fields]. Decoding trusts no input: sizes are bounded before memory is allocated, every type and range
+// is checked, and a malformed body is an Error, never an exception or a crash.
 //
 // Thread: pure functions. Failure: decode_body() only; encoding cannot fail.
 #pragma once
@@ -25,7 +25,7 @@
 
 namespace elastictrain::protocol {
 
-// What the supervisor writes to an agent's stdin.
+// The message that the supervisor writes to an agent's stdin.
 using Bootstrap = std::variant<AgentBootstrap>;
 
 inline constexpr std::size_t kFrameHeaderBytes = 4;
@@ -148,7 +148,7 @@ bool read_struct(const msgpack::object& in, T& value) {
   return std::apply([&](auto&... field) { return (read_next(field) && ...); }, fields(value));
 }
 
-// Highest value of each enumeration that travels; anything above it is malformed.
+// Highest value of each enumeration that is sent; any larger value is malformed.
 constexpr std::uint64_t last_value(ChangeKind) {
   return static_cast<std::uint64_t>(ChangeKind::kReshare);
 }
