@@ -88,8 +88,8 @@ Result<protocol::AgentBootstrap> read_pool_bootstrap(const std::string& path, st
   const Source source{file, "for rank " + std::to_string(rank) + " in " + path, Clock::now() + kFileTimeout};
   if (file < 0) {
     return Error{ErrorCode::kUnavailable, path + ": " + std::strerror(errno) +
-                                              "; the hosts of an MPI pool share a file system on which the state "
-                                              "directory of the run lies: set ELASTICTRAIN_STATE_DIR to such a place"};
+                                              "; all hosts of an MPI pool must share the state directory of the "
+                                              "run: set ELASTICTRAIN_STATE_DIR to a directory on a shared file system"};
   }
   auto bootstrap = is_private(file) ? read_message(source, rank)
                                     : unusable(source, ErrorCode::kRefused, "other users can access the file");

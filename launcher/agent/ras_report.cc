@@ -269,7 +269,7 @@ bool Explanation::read_topic(Scanner line) {
   }
   if (line.take("Encountered ")) {
     all_well_ = false;
-    say(counted(line.number().value_or(0), "answer", "answers") + " of other processes did not come in time");
+    say(counted(line.number().value_or(0), "answer", "answers") + " of other processes did not arrive in time");
     return true;
   }
   const auto count = line.number();
@@ -388,14 +388,14 @@ void Explanation::say_operations() {
   say(sentence(" started "));
   if (groups_.size() > kMaxNamed || behind.empty()) return;
   say("the others wait for " + behind + ": its program has not called the " + function_ +
-      " yet (data, an exception, a lock); that is not the network");
+      " yet (data, an exception, a lock); the network is not the cause");
 }
 
 std::vector<std::string> Explanation::finish() {
   close_topic();
   if (all_well_ && told_all_ && communicators_ > 0) {
-    say("all ranks started the same collectives and none reported an error: if they stand still, it is in the network "
-        "or in a kernel, and not because a rank did not call");
+    say("all ranks started the same collectives and none reported an error: if they make no progress, the cause is the "
+        "network or a kernel, not a rank that did not call");
   }
   return std::move(lines_);
 }

@@ -205,7 +205,8 @@ std::optional<HangDetector::Over> HangDetector::judge_step(WorkerId worker, cons
   const Millis most = limit(record, works ? kWideWithCpu : kWide);
   if (record.still < most) return std::nullopt;
   if (records_.size() > 1 && !others_wait(worker, most / 2)) return std::nullopt;
-  return Over{record.still, most, works ? "its step does not end" : "its step does not go on and it uses no CPU", cpu};
+  return Over{record.still, most, works ? "its step does not end" : "its step makes no progress and it uses no CPU",
+              cpu};
 }
 
 // The recovery has been committed and waits for this worker. What it may still do of the open step counts as part of a
@@ -261,7 +262,7 @@ void HangDetector::look_for_stuck(WorkerId worker, const Record& record, Instant
     if (record.still < most) stuck_suspected_.reset();
     return;
   }
-  const Over over{record.still, most, "everybody waits in the all-reduce", used(record.cpu, record.cpu_when_moved)};
+  const Over over{record.still, most, "all workers wait in the all-reduce", used(record.cpu, record.cpu_when_moved)};
   if (!stuck_suspected_) {
     stuck_suspected_ = now;
     findings.push_back(describe(HangFinding::Kind::kStandstill, worker, record, over));

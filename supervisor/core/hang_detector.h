@@ -92,7 +92,7 @@ class HangDetector {
   static constexpr std::size_t kEnough = 3;
 
   struct Record {
-    Instant seen;        // last pulse
+    Instant seen;        // last heartbeat
     bool known = false;  // a heartbeat has arrived
     protocol::WorkerHeartbeat heartbeat;
     Millis still{0};        // at one place of one step

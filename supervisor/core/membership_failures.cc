@@ -271,8 +271,8 @@ void Membership::Impl::unstick(const HangFinding& finding) {
   }
 }
 
-// The members of the host that failed most often; otherwise of the host with the fewest workers; otherwise of the host
-// that is last in the order of ranks. If there is only one host: its last worker.
+// The members of one host: of the one that failed most often, among equals of the one with the fewest workers, then of
+// the last in the order of ranks. If there is only one host: its last worker.
 std::vector<WorkerId> Membership::Impl::most_doubtful() const {
   std::map<std::string, std::vector<WorkerId>> by_host;
   std::vector<std::string> order;

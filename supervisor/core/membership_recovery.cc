@@ -106,7 +106,7 @@ void Membership::Impl::halted_by_itself(Worker& worker, const protocol::WorkerHa
   if (message.generation <= fence_) return;
   journal_halted(worker, message);
   forget_repaired_losses();
-  recovery_.suspicion = name_of(worker) + " could not go on: " + message.reason;
+  recovery_.suspicion = name_of(worker) + " could not continue: " + message.reason;
   doubt_cut_off_agents(worker.agent);
   if (!recovering() || change_.stage == Stage::kCommitted) begin_recovery("");
 }
@@ -284,7 +284,7 @@ void Membership::Impl::prepare_recovery(std::vector<WorkerId> members) {
   change_.members = std::move(members);
   change_.leavers.clear();
   change_.kind = protocol::ChangeKind::kRecover;
-  change_.reason = "go on with " + counted(change_.members.size(), "worker") + ": " + recovery_cause();
+  change_.reason = "continue with " + counted(change_.members.size(), "worker") + ": " + recovery_cause();
   prepare();
 }
 
@@ -343,7 +343,7 @@ void Membership::Impl::wait_for_min_expired() {
   const auto waited_s = std::chrono::duration_cast<std::chrono::seconds>(settings_.failures.wait_for_min).count();
   const std::string text = counted(members_.size(), "worker") + (members_.size() == 1 ? " is" : " are") +
                            " left, at least " + std::to_string(settings_.min_workers) +
-                           " must train, and nobody joined within " + std::to_string(waited_s) + " s";
+                           " must train, and no worker joined within " + std::to_string(waited_s) + " s";
   tell(Tell::Level::kError, text);
   constexpr int kComeAgain = 75;
   constexpr int kUnavailable = 69;

@@ -309,8 +309,8 @@ std::string Membership::Impl::unmet_text(const SwapDecision& decision, std::uint
   std::string text;
   const std::uint32_t asked = hold_ || !elastic_ ? want : target_;
   if (decision.size() < want) {
-    text = counted(asked, "worker") + (asked == 1 ? " is" : " are") + " wanted and " + std::to_string(decision.size()) +
-           " can train: no other slot is free";
+    text = counted(asked, "worker") + (asked == 1 ? " is" : " are") + " requested and " +
+           std::to_string(decision.size()) + " can train: no other slot is free";
     const std::size_t blamed = roster_.blamed_slots();
     for (const HostHealth::Cooled& host : health_.cooled(now_)) {
       text += ", host " + host.host + " failed " + counted(host.failures, "time") + " and is not used for a while";
@@ -318,7 +318,8 @@ std::string Membership::Impl::unmet_text(const SwapDecision& decision, std::uint
     if (blamed > 0) text += ", and in " + counted(blamed, "slot") + " new workers failed";
     text += ". The rest follows when hosts appear or you repeat the request.";
   } else if (want < asked) {
-    text = counted(asked, "worker") + " are wanted, but the limit of the global batch allows " + std::to_string(want);
+    text =
+        counted(asked, "worker") + " are requested, but the limit of the global batch allows " + std::to_string(want);
   }
   for (WorkerId id : decision.held) {
     text += (text.empty() ? "" : " ") + name_of(*roster_.worker(id)) + " stays although its host goes away: at least " +

@@ -56,7 +56,7 @@ class Library final : public heuristics::Policy {
   heuristics::Decision decide(const heuristics::ClusterView& view, heuristics::PolicyState& state,
                               heuristics::Rng&) const override {
     void* handle = static_cast<Memory&>(state).handle();
-    if (handle == nullptr) return failed_decision("the library returned no memory when it was asked again");
+    if (handle == nullptr) return failed_decision("the library returned no state when it was asked again");
     const std::string text = to_json(view);
     Said said;
     api_.decide(handle, text.c_str(), text.size(), say, &said);

@@ -42,7 +42,7 @@ TEST_CASE("who does not answer is named once as a process and once as a rank") {
   CHECK(lines[2] == "1 process does not answer (stopped, or a host that is cut off): process 4711 on 10.0.0.2, GPU 0");
   CHECK(lines[3] ==
         "communicator 0-0 (6b5d7fd14bd3ff8a): no data arrived from rank 2 (process 4711 on 10.0.0.2, GPU 0)");
-  CHECK(lines[4] == "2 answers of other processes did not come in time");
+  CHECK(lines[4] == "2 answers of other processes did not arrive in time");
 }
 
 TEST_CASE("dead processes are listed") {
