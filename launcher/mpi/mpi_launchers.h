@@ -33,7 +33,7 @@ struct MpiPoolOptions {
   std::vector<Host> ranks;  // see pool_ranks()
   std::string directory;    // for the start messages; visible to all hosts
   std::uint64_t start_timeout_ms = 30'000;
-  // The command whose exit status shows whether a machine answers; none: it is assumed to.
+  // The command whose exit status shows whether a machine answers; none: it is assumed to answer.
   std::function<std::vector<std::string>(const std::string& machine)> question = {};
 };
 

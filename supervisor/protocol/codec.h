@@ -2,7 +2,7 @@
 // [alternative, fields]. Decoding trusts no input: sizes are bounded before memory is allocated, every type and range
 // is checked, and a malformed body is an Error, never an exception or a crash.
 //
-// Thread: pure functions. Failure: decode_body() only; encoding cannot fail.
+// Thread: pure functions. Errors: decode_body() only; encoding cannot fail.
 #pragma once
 
 #include <array>
