@@ -161,7 +161,7 @@ void JournalReplay::opened(const Record& record) {
   state_.target = record.small("start_workers");
 }
 
-// `anew`: the run starts again, nothing of the previous workers is left.
+// `anew`: no agent or worker of the previous supervisor is left.
 void JournalReplay::resumed(const Record& record) {
   state_.ended = false;
   if (!record.flag("anew")) return;

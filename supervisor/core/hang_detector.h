@@ -139,7 +139,7 @@ class HangDetector {
   double common_us_ = 0;  // the last median of any member
   std::optional<Instant> stuck_suspected_;
   WorkerId does_not_wait_{};  // at the last look at all members
-  bool stuck_told_ = false;   // in this generation, kStandstill or kStuck was reported
+  bool stuck_told_ = false;   // kStuck was reported in this generation
   bool holding_ = false;
   std::uint32_t stuck_times_ = 0;
   Step stuck_step_ = 0;

@@ -50,8 +50,8 @@ void Membership::Impl::lose_state() {
   hold_ = false;
   target_reason_ = "start again";
   to_replace_.clear();
-  // Workers that are there began without a checkpoint; those that wait for a first seat may still take one if there is
-  // none.
+  // Workers that had a seat began without a checkpoint; those that wait for a first seat may still take one if there is
+  // no checkpoint.
   for (auto& [id, worker] : roster_.workers()) {
     if ((worker.seated || settings_.has_checkpoints) && !worker.dying) stop_worker(worker);
   }
