@@ -18,7 +18,7 @@ std::uint64_t to_ms(unsigned long long ticks) {
 
 }  // namespace
 
-// The name in parentheses may hold anything, so the fields are read after its last parenthesis.
+// The name in parentheses may contain any character, so the fields are read after the last parenthesis.
 std::optional<ProcessStat> parse_process_stat(const std::string& line) {
   const auto name_end = line.rfind(')');
   if (name_end == std::string::npos) return std::nullopt;

@@ -11,7 +11,7 @@ using OrderedJson = nlohmann::ordered_json;
 
 constexpr const char* kFirstEvent = "run_opened";
 
-// What the core and the edge write is flat; anything deeper is no record of ours.
+// The records of the core and the edge are flat; anything deeper is not a record of this program.
 OrderedJson parse_record(const std::string& line) {
   constexpr int kMaxDepth = 8;  // of a view within a record
   OrderedJson record = parse_ordered_json(line, kMaxDepth);
@@ -32,7 +32,7 @@ Journal::Fields fields_of(const OrderedJson& record) {
   return fields;
 }
 
-// Where the line begins that opened the newest run; 0 if there is none.
+// Offset of the line that opened the newest run; 0 if there is none.
 std::streamoff newest_run(std::ifstream& stream) {
   const std::string mark = std::string("\"event\":\"") + kFirstEvent + '"';
   std::streamoff found = 0;

@@ -58,7 +58,7 @@ bool write_all(int descriptor, const std::string& bytes) {
   return ::fsync(descriptor) == 0 || errno == EINVAL || errno == EROFS;
 }
 
-// So that the new name is on disk as well. Where a directory cannot be synced, a crash may bring the old file back.
+// So that the new name is on disk as well. If a directory cannot be synced, a crash may restore the old file.
 void sync_directory(const std::string& path) {
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (descriptor < 0) return;

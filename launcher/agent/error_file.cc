@@ -16,7 +16,7 @@ constexpr std::size_t kMaxFileBytes = 256u << 10;
 constexpr std::size_t kMaxErrorLines = 10;
 constexpr std::size_t kMaxErrorLineBytes = 1000;
 
-// A worker may have put anything there, a FIFO too: nothing is waited for.
+// A worker may have created anything there, even a FIFO: the read never blocks.
 std::string read_start(const std::string& path) {
   const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
   if (file < 0) return {};

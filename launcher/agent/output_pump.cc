@@ -45,7 +45,7 @@ void OutputPump::add_line(std::string line) {
   buffer_.push(std::move(line));
 }
 
-// One timer that looks whether anything was read since it was set is cheaper than setting it anew at every read.
+// One timer that checks whether anything was read since it was set is cheaper than resetting it at every read.
 void OutputPump::arm_idle_timer() {
   timer_armed_ = true;
   read_since_arming_ = false;

@@ -21,7 +21,7 @@ namespace {
 constexpr std::size_t kMaxThreads = 64;
 constexpr std::size_t kMaxFrames = 400;
 constexpr std::size_t kMaxFrameBytes = 300;
-// So that what the tool has printed by then still arrives in time.
+// So that output that the tool has printed by then still arrives in time.
 constexpr std::chrono::milliseconds kReadReserve{20};
 
 std::string read_word(const std::string& path) {
@@ -89,7 +89,7 @@ std::string call_name(long number) {
     case SYS_flock:
       return "flock";
     case SYS_sched_yield:
-      return "sched_yield (it looks again and again)";
+      return "sched_yield (it polls)";
     case SYS_fsync:
       return "fsync";
     case SYS_ioctl:
@@ -117,7 +117,7 @@ std::string describe_thread(const std::string& directory, const std::string& id)
     line += ", in " + call_name(std::atol(call.c_str()));
   }
   const std::string place = read_word(directory + "/wchan");
-  if (!place.empty() && place != "0") line += ", the kernel is in " + place;
+  if (!place.empty() && place != "0") line += ", kernel function " + place;
   return line;
 }
 
@@ -154,7 +154,7 @@ std::vector<std::string> describe_threads(pid_t pid) {
     const std::string line = describe_thread(directory + "/task/" + ids[i], ids[i]);
     if (!line.empty()) lines.push_back(line);
   }
-  if (ids.size() > kMaxThreads) lines.push_back("and " + std::to_string(ids.size() - kMaxThreads) + " threads more");
+  if (ids.size() > kMaxThreads) lines.push_back("and " + std::to_string(ids.size() - kMaxThreads) + " more threads");
   return lines;
 }
 

@@ -1,4 +1,4 @@
-// The part of the state machine that writes itself down as a whole.
+// The part of the state machine that writes its whole state as one record.
 #include <utility>
 
 #include "supervisor/core/membership_impl.h"
@@ -83,7 +83,7 @@ void Membership::Impl::record_workers(Fields& fields) const {
   fields.numbers("workers", workers).numbers("worker_agents", agents).numbers("worker_slots", slots);
 }
 
-// What is open, as the records "abort", "prepare" and "commit" tell it.
+// The open change, in the form of the records "abort", "prepare" and "commit".
 void Membership::Impl::record_change(Fields& fields) const {
   if (recovering()) fields.number("fence", recovery_.fence).numbers("halted", numbers_of(living_members()));
   if (change_.stage != Stage::kPreparing && change_.stage != Stage::kCommitted) return;

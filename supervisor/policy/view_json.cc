@@ -256,7 +256,7 @@ Result<T> decode(std::string_view text, const char* what) {
   return value;
 }
 
-// Programs may send bytes that are no UTF-8; they are replaced.
+// Programs may send bytes that are not UTF-8; they are replaced.
 std::string line(const json& value) {
   return json_text(value);
 }

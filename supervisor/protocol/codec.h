@@ -1,8 +1,8 @@
 // Purpose: messages to bytes and back. A frame is a 4-byte little-endian length and a msgpack body; a body is the array
-// [alternative, fields]. Decoding trusts nothing: sizes are bounded before memory is taken, every type and range is
-// checked, and a malformed body is an Error, never an exception or a crash.
+// [alternative, fields]. Decoding trusts no input: sizes are bounded before memory is allocated, every type and range
+// is checked, and a malformed body is an Error, never an exception or a crash.
 //
-// Thread: pure functions. Failure: decode_body() only; encoding cannot fail.
+// Thread: pure functions. Errors: decode_body() only; encoding cannot fail.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@
 
 namespace elastictrain::protocol {
 
-// What the supervisor writes to an agent's stdin.
+// The message that the supervisor writes to an agent's stdin.
 using Bootstrap = std::variant<AgentBootstrap>;
 
 inline constexpr std::size_t kFrameHeaderBytes = 4;

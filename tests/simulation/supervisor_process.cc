@@ -85,7 +85,7 @@ void SupervisorProcess::accept(AgentId agent, Connection& accepted) {
         Entry& entry = found->second;
         if (entry.connection) {
           std::exchange(entry.connection, nullptr)->down.close(true);
-          lost(agent, "it has connected anew", core::LossEvidence::kConnection);
+          lost(agent, "it has reconnected", core::LossEvidence::kConnection);
         }
         entry.connection = connection;
         entry.heard_report = 0;

@@ -125,7 +125,7 @@ class Hangs(Case):
             stopped = pids(run.status())[1]
             os.kill(stopped, signal.SIGSTOP)
             told = run.wait_event("collectives")
-            self.assertIn(f"nothing was heard of rank 1 (process {stopped} on 127.0.0.1, GPU 0)", told["lines"][-1])
+            self.assertIn(f"no data arrived from rank 1 (process {stopped} on 127.0.0.1, GPU 0)", told["lines"][-1])
             self.goes_on(run)
 
     def test_where_it_is_switched_off_nobody_is_asked(self):

@@ -65,13 +65,13 @@ class Policies(Case):
         with Run(config(policy, synthetic(samples=4000, epochs=1))) as run:
             run.wait_event("decided", code="policy_failed")
             status = run.wait_status(lambda s: s.get("policy_reason"))
-            self.assertIn("wrote a line that is no decision", status["policy_reason"])
+            self.assertIn("wrote a line that is not a decision", status["policy_reason"])
             self.assertEqual(run.wait(60), 0)
             run.wait_no_processes()
             reason = run.events("decided")[0]["reason"]
             self.assertIn("the size stays", reason)
             self.assertEqual(len(run.events("decided")), 1, "it is said once")
-            warnings = [line for line in run.text().splitlines() if "wrote a line that is no decision" in line]
+            warnings = [line for line in run.text().splitlines() if "wrote a line that is not a decision" in line]
             self.assertEqual(len(warnings), 1, run.text())
             self.assertIn(f"policy sh -c {script}: the program wrote a line", warnings[0])
             self.assertIn("policy: on my way", run.text())
@@ -100,7 +100,7 @@ class Policies(Case):
 
     def test_what_cannot_be_used_is_said_before_anything_starts(self):
         for policy, part in ({"library": "/no/such.so"}, "there is no such file"), \
-                            ({"program": ["no-such-program-here"]}, "can be run in PATH"), \
+                            ({"program": ["no-such-program-here"]}, "no executable program"), \
                             ({"library": EXAMPLE, "argument": "7"}, "write a share above 0"), \
                             ({"library": EXAMPLE, "program": ["sh"]}, "exclude each other"):
             with Run(config(policy)) as run:

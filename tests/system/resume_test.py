@@ -115,7 +115,7 @@ class SupervisorLost(Case):
             run.wait_size(2)
             refused = run.try_to_resume()
             self.assertEqual(refused.returncode, 69)
-            self.assertIn("is alive", refused.stderr)
+            self.assertIn("is already running", refused.stderr)
             run.do("stop", run.name)
             self.assertEqual(run.wait(), 0)
 

@@ -30,7 +30,7 @@ class Topologies(Case):
             kinds = {record["kind"] for record in run.events("generation") if record["generation"] > 1}
             self.assertEqual(kinds, {"reshare"})
             refused = run.command("topology", run.name, "1,1")
-            self.assertIn("2 fathers for 4 ranks", refused.stdout + refused.stderr)
+            self.assertIn("2 parents for 4 ranks", refused.stdout + refused.stderr)
             self.assertNotEqual(refused.returncode, 0)
             self.assert_stops_clean(run)
 

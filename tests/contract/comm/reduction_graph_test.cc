@@ -123,7 +123,7 @@ TEST_CASE("where shared memory sums on hosts only their first ranks talk, and on
 
 TEST_CASE("what is no tree is refused with the reason") {
   CHECK(check_tree({1, 1, 1, 0}, 4).ok());
-  CHECK(check_tree({0, 0}, 3).error().message.find("2 fathers for 3 ranks") != std::string::npos);
+  CHECK(check_tree({0, 0}, 3).error().message.find("2 parents for 3 ranks") != std::string::npos);
   CHECK(check_tree({0, 7}, 2).error().message.find("rank 7 does not exist") != std::string::npos);
   CHECK(check_tree({0, 1, 0}, 3).error().message.find("2 roots") != std::string::npos);
   CHECK(check_tree({0, 2, 1}, 3).error().message.find("circle") != std::string::npos);

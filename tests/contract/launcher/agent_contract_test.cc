@@ -148,7 +148,7 @@ TEST_CASE("a program that cannot be run and an id used twice are spawn failures"
   lab.spawn("sleep 1000");
   lab.spawn("sleep 1000");
   REQUIRE(lab.supervisor.await<WorkerSpawnFailed>(0, 2));
-  CHECK(contains(lab.supervisor.all<WorkerSpawnFailed>(0)[1].reason, "already here"));
+  CHECK(contains(lab.supervisor.all<WorkerSpawnFailed>(0)[1].reason, "already runs here"));
 }
 
 TEST_CASE("@self is the agent's own binary") {
@@ -188,7 +188,7 @@ TEST_CASE("a way to bind that there is not is a spawn failure") {
   Lab lab;
   lab.supervisor.send(0, SpawnWorker{kWorker, 0, {"true"}, {"ELASTICTRAIN_CPU_BIND=socket"}, ""});
   REQUIRE(lab.supervisor.await<WorkerSpawnFailed>(0));
-  CHECK(contains(lab.supervisor.all<WorkerSpawnFailed>(0)[0].reason, "is none of none, core, numa and gpu-numa"));
+  CHECK(contains(lab.supervisor.all<WorkerSpawnFailed>(0)[0].reason, "is not one of none, core, numa and gpu-numa"));
 }
 
 TEST_CASE("signals reach the worker and its children") {

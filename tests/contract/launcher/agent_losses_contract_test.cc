@@ -256,7 +256,7 @@ TEST_CASE("the notice command's yes is told once, and again after a reconnect") 
   REQUIRE(lab.supervisor.await<HostNotice>(0));
   REQUIRE(lab.supervisor.await<AgentReport>(0, lab.supervisor.all<AgentReport>(0).size() + 6));
   REQUIRE(lab.supervisor.all<HostNotice>(0).size() == 1);
-  CHECK(lab.supervisor.all<HostNotice>(0)[0].reason == "its notice command says so: test on here");
+  CHECK(lab.supervisor.all<HostNotice>(0)[0].reason == "reported by its notice command: test on here");
   lab.spawn("exit 3");  // the agent itself serves on
   CHECK(lab.await_exit().exit_code == 3);
   lab.break_connection();

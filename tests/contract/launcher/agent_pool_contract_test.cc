@@ -83,7 +83,7 @@ struct Pool : Place {
 
   bool is_noticed() {
     return lab.supervisor.await<HostNotice>(0) &&
-           contains(lab.supervisor.all<HostNotice>(0)[0].reason, "MPI takes nobody in again");
+           contains(lab.supervisor.all<HostNotice>(0)[0].reason, "MPI accepts no new process");
   }
 
   Lab lab;
@@ -169,7 +169,7 @@ TEST_CASE("who was reseated may not call himself by his old name") {
   pool.lab.spawn("", kNext);
   REQUIRE(pool.lab.supervisor.await<WorkerSpawned>(0, 2));
   worker.say(WorkerHello{limits::kProtocolVersion, kWorker, 1, "test"});
-  CHECK(pool.lab.supervisor.await_line(0, kNext, "called itself w3", true));
+  CHECK(pool.lab.supervisor.await_line(0, kNext, "introduced itself as w3", true));
 }
 
 TEST_CASE("a stop that was under way when a worker parked does not kill the process") {
@@ -195,7 +195,7 @@ TEST_CASE("a worker whose process ends takes its rank with it, and the superviso
         first([](const AgentUp& m) { return std::holds_alternative<WorkerExited>(m); }));
   pool.lab.spawn("echo never started", kNext);
   REQUIRE(pool.lab.supervisor.await<WorkerSpawnFailed>(0));
-  CHECK(contains(pool.lab.supervisor.all<WorkerSpawnFailed>(0)[0].reason, "its MPI rank is spent"));
+  CHECK(contains(pool.lab.supervisor.all<WorkerSpawnFailed>(0)[0].reason, "its MPI rank is used up"));
 }
 
 TEST_CASE("a worker that has finished is no reason for a notice") {

@@ -197,7 +197,7 @@ TEST_CASE("a rank that was lost alone is refused while the others go on") {
   lab.launch(4, 1);
   const auto end = lab.await_end(4);
   CHECK_FALSE(end.launched);
-  CHECK(contains(end.message, "mpi1: its MPI rank ended, and MPI takes nobody in again"));
+  CHECK(contains(end.message, "mpi1: its MPI rank exited, and MPI accepts no new process"));
   CHECK(is_running(lab.pid_of(AgentId{1})));
   CHECK(is_running(lab.pid_of(AgentId{3})));
 }
@@ -241,7 +241,7 @@ TEST_CASE_TEMPLATE("a question that is not answered ends with its time", Mpi, Op
   lab.other_machines["a"] = lab.other_machines["b"] = lab.other_machines["c"] = {"sleep", "1000"};
   if (!lab.use(Mpi::kCommand)) return;
   lab.launch_all();
-  CHECK(lab.await_end(1).message == "mpi0@a: a does not answer: no word came in time");
+  CHECK(lab.await_end(1).message == "mpi0@a: a does not answer: no answer arrived in time");
   CHECK_FALSE(lab.await_end(3).launched);
 }
 
@@ -261,7 +261,7 @@ TEST_CASE("while agents live that another supervisor has launched, none is start
   if (!lab.use(OpenMpi::kCommand)) return;
   lab.pool->adopt("mpi1");
   lab.launch(1, 0);
-  CHECK(contains(lab.await_end(1).message, "MPI takes nobody in again"));
+  CHECK(contains(lab.await_end(1).message, "MPI accepts no new process"));
   lab.launch(2, 0);
   lab.launch(3, 1);
   CHECK(lab.supervisor.pump([&] { return lab.agents().size() == 2; }));
@@ -275,7 +275,7 @@ TEST_CASE_TEMPLATE("a pool that loses one of its ranks before it is up ends as a
   lab.pool->forget(AgentId{1});
   for (std::uint32_t agent = 1; agent <= kRanks; ++agent) {
     const auto end = lab.await_end(agent);
-    CHECK(contains(end.message, agent == 1 ? "mpi0: stopped on request" : "as mpi0 says"));
+    CHECK(contains(end.message, agent == 1 ? "mpi0: stopped on request" : "see mpi0's error"));
   }
   CHECK(std::filesystem::is_empty(lab.directory.path + "/state"));
 }
@@ -290,7 +290,7 @@ TEST_CASE_TEMPLATE("a pool whose program is not there fails, and says so once", 
   CHECK_FALSE(end.launched);
   CHECK(contains(end.message, Mpi::kCommand));
   CHECK(contains(end.message, "/nonexistent/elastictrain"));
-  CHECK(contains(lab.await_end(2).message, "the MPI launch failed as mpi0 says"));
+  CHECK(contains(lab.await_end(2).message, "the MPI launch failed; see mpi0's error"));
 }
 
 TEST_CASE_TEMPLATE("a launch that is called off before it began is told", Mpi, OpenMpi, Mpich) {

@@ -130,7 +130,7 @@ TEST_CASE("states that differ after a step are found") {
   CHECK(ledger.record(WorkerId{2}, {{hashed(10, 0xabc)}}).empty());
   const auto violations = ledger.record(WorkerId{3}, {{hashed(10, 0xdef)}});
   REQUIRE(violations.size() == 1);
-  CHECK(violations[0] == "states differ after step 10: w3 and w1 have other parameters");
+  CHECK(violations[0] == "states differ after step 10: w3 and w1 have different parameters");
   CHECK(ledger.summary().hashes_compared == 2);
   CHECK(ledger.summary().unequal_hashes == 1);
 }

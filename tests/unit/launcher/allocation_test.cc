@@ -100,7 +100,7 @@ TEST_CASE("within a step of Slurm the step's own counts are not taken for the jo
   job.variables["SLURM_TASKS_PER_NODE"] = "1";
   const auto refused = read(job);
   REQUIRE_FALSE(refused.ok());
-  CHECK(refused.error().message.find("SLURM_TASKS_PER_NODE speaks of 1 hosts, not of 3") != std::string::npos);
+  CHECK(refused.error().message.find("SLURM_TASKS_PER_NODE covers 1 hosts, not 3") != std::string::npos);
   job.variables["SLURM_STEP_ID"] = "0";
   CHECK(allocation_of(job).hosts == Hosts{{"node1", 1}, {"node2", 1}, {"node3", 1}});
 }

@@ -216,5 +216,5 @@ TEST_CASE("an agent takes the word and the slot as it finds them in a worker's e
   CHECK(processors_of_worker("core", {"ELASTICTRAIN_SLOT=0", "ELASTICTRAIN_SLOTS=1"})->empty());
   const auto bad = processors_of_worker("socket", {});
   REQUIRE_FALSE(bad.ok());
-  CHECK(bad.error().message == "ELASTICTRAIN_CPU_BIND=socket is none of none, core, numa and gpu-numa");
+  CHECK(bad.error().message == "ELASTICTRAIN_CPU_BIND=socket is not one of none, core, numa and gpu-numa");
 }

@@ -90,7 +90,7 @@ TEST_CASE("a discovery command that hangs is ended with its children") {
 }
 
 TEST_CASE("a discovery command that never stops printing is ended") {
-  CHECK(contains(discover("yes a:1").error().message, "more than a list of hosts"));
+  CHECK(contains(discover("yes a:1").error().message, "too much for a list of hosts"));
 }
 
 TEST_CASE("a discovery command that is not there is an error of the poll") {

@@ -191,7 +191,7 @@ TEST_CASE("a pool's file that others may read, or that is none, is refused") {
   const auto file = PoolFile::write(directory.path, {bootstrap_of(0)});
   REQUIRE(file.ok());
   std::filesystem::permissions(file->path(), std::filesystem::perms(0644));
-  CHECK(contains(read_pool_bootstrap(file->path(), 0).error().message, "not this user's alone"));
+  CHECK(contains(read_pool_bootstrap(file->path(), 0).error().message, "other users can access"));
   CHECK_FALSE(read_pool_bootstrap(directory.path, 0).ok());
   std::filesystem::create_symlink(file->path(), directory.path + "/link");
   CHECK_FALSE(read_pool_bootstrap(directory.path + "/link", 0).ok());

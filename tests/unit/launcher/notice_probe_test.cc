@@ -55,7 +55,7 @@ TEST_CASE("a probe is asked again and again until it says yes, which is told onc
   Probe probe("echo x >>$DIR/asked; [ $(wc -l <$DIR/asked) -ge 3 ] && echo spot instance on $ELASTICTRAIN_HOST ends",
               milliseconds(500));  // also the deadline of each answer
   REQUIRE(probe.run_until([&] { return !probe.notices.empty(); }));
-  CHECK(probe.notices[0] == "its notice command says so: spot instance on node7 ends");
+  CHECK(probe.notices[0] == "reported by its notice command: spot instance on node7 ends");
   CHECK(probe.asked() == 3);
   probe.run_until([&, until = std::chrono::steady_clock::now() + milliseconds(200)] {
     return std::chrono::steady_clock::now() > until;

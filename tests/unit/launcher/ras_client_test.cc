@@ -125,7 +125,7 @@ TEST_CASE("silence of all ends by the limit and is told") {
   const RasAnswer answer = ask(io, {ports[0].number()}, milliseconds(200));
   CHECK(answer.connected);
   CHECK(explain_ras_answer(answer, milliseconds(200)) ==
-        std::vector<std::string>{"NCCL's RAS service gave no answer within 200 ms"});
+        std::vector<std::string>{"NCCL's RAS service did not answer within 200 ms"});
 }
 
 TEST_CASE("a report that breaks off is told as far as it goes") {
@@ -134,7 +134,7 @@ TEST_CASE("a report that breaks off is told as far as it goes") {
   Service slow(io, reserve(ports), "NCCL version 2.28.9\n", false);
   const auto lines = explain_ras_answer(ask(io, {ports[0].number()}, milliseconds(300)), milliseconds(300));
   REQUIRE(lines.size() == 2);
-  CHECK(lines[1] == "the report broke off: not all processes answered NCCL within 300 ms");
+  CHECK(lines[1] == "the report is incomplete: not all processes answered NCCL within 300 ms");
 }
 
 TEST_CASE("something else at the port is told as that, and its bytes are bounded") {
@@ -144,7 +144,7 @@ TEST_CASE("something else at the port is told as that, and its bytes are bounded
   const RasAnswer answer = ask(io, {ports[0].number()}, kAnswerPatience);
   CHECK(answer.text.size() < (300 << 10));
   CHECK(explain_ras_answer(answer, kAnswerPatience) ==
-        std::vector<std::string>{"what answers in the place of NCCL's RAS service is something else"});
+        std::vector<std::string>{"the answer at the port of NCCL's RAS service is not from that service"});
 }
 
 TEST_CASE("where no service runs nothing is said") {

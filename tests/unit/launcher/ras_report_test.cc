@@ -41,16 +41,16 @@ TEST_CASE("who does not answer is named once as a process and once as a rank") {
   REQUIRE(lines.size() == 5);
   CHECK(lines[2] == "1 process does not answer (stopped, or a host that is cut off): process 4711 on 10.0.0.2, GPU 0");
   CHECK(lines[3] ==
-        "communicator 0-0 (6b5d7fd14bd3ff8a): nothing was heard of rank 2 (process 4711 on 10.0.0.2, GPU 0)");
-  CHECK(lines[4] == "2 answers of other processes did not come in time");
+        "communicator 0-0 (6b5d7fd14bd3ff8a): no data arrived from rank 2 (process 4711 on 10.0.0.2, GPU 0)");
+  CHECK(lines[4] == "2 answers of other processes did not arrive in time");
 }
 
 TEST_CASE("dead processes are listed") {
   const AnswerLines lines = explain_ras_report(recorded("dead"));
   REQUIRE(lines.size() == 4);
   CHECK(lines[2] ==
-        "2 processes are held for dead: process 4711 on 10.0.0.2, GPU 0; process 4712 on 10.0.0.2, GPU 1,2");
-  CHECK(lines[3] == "communicator 0-0 (6b5d7fd14bd3ff8a): nothing was heard of ranks 2, 3");
+        "2 processes are considered dead: process 4711 on 10.0.0.2, GPU 0; process 4712 on 10.0.0.2, GPU 1,2");
+  CHECK(lines[3] == "communicator 0-0 (6b5d7fd14bd3ff8a): no data arrived from ranks 2, 3");
 }
 
 TEST_CASE("errors and states are told by rank") {

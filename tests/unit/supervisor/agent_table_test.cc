@@ -192,7 +192,7 @@ TEST_CASE("an agent that connects anew takes the place of its older connection, 
   const auto newer = scene.connected();
   REQUIRE(scene.losses.size() == 1);
   CHECK(scene.losses[0].evidence == LossEvidence::kConnection);
-  CHECK(scene.losses[0].reason.find("connected anew") != std::string::npos);
+  CHECK(scene.losses[0].reason.find("has reconnected") != std::string::npos);
   CHECK(scene.hellos.size() == 2);
   CHECK(scene.pump([&] { return older->closed; }));
   older->say(protocol::HostNotice{"from the dead"});
@@ -232,7 +232,7 @@ TEST_CASE("an agent that nobody launched is named and told to end") {
   const auto stray = scene.connect(AgentId{99});
   REQUIRE(scene.pump([&] { return stray->find<protocol::StopAgent>() != nullptr; }));
   REQUIRE(scene.rejected.size() == 1);
-  CHECK(scene.rejected[0].find("which nobody launched") != std::string::npos);
+  CHECK(scene.rejected[0].find("which was not launched") != std::string::npos);
 }
 
 TEST_CASE("an agent that broke a rule is not let in again") {

@@ -128,7 +128,7 @@ TEST_CASE("no view is sent while the program still thinks, and nothing is lost m
 
 TEST_CASE("whatever a program does wrong is told once, with what it was") {
   CHECK(contains(Scene("read a; echo rubbish; read b").failure_of_first(),
-                 "wrote a line that is no decision: the decision is not JSON"));
+                 "wrote a line that is not a decision: the decision is not JSON"));
   CHECK(contains(Scene(R"(read a; echo '{"jobs":[]}'; read b)").failure_of_first(), "one entry in jobs"));
   CHECK(contains(Scene(R"(read a; echo '{"jobs":[{"workers":-1}]}'; read b)").failure_of_first(),
                  "jobs[0].workers must be a whole number"));
@@ -139,7 +139,7 @@ TEST_CASE("whatever a program does wrong is told once, with what it was") {
   CHECK(contains(Scene("trap '' TERM HUP; exec >&-; while :; do sleep 600; done", 50).failure_of_first(),
                  "closed its output"));
   CHECK(contains(Scene("exec cat /dev/zero").failure_of_first(), "wrote a line of more than 4194304 bytes"));
-  CHECK(contains(Scene("read a; exec yes rubbish").failure_of_first(), "no decision"));
+  CHECK(contains(Scene("read a; exec yes rubbish").failure_of_first(), "not a decision"));
 }
 
 TEST_CASE("two decisions about one view are one too many") {
@@ -148,7 +148,7 @@ TEST_CASE("two decisions about one view are one too many") {
   scene.run_until([&] { return !scene.runner->any_process(); });
   const auto considered = scene.runner->take_answer(run_of_two());
   REQUIRE(considered.has_value());
-  CHECK(contains(considered->failure, "wrote a line that no view had asked for"));
+  CHECK(contains(considered->failure, "wrote a line without a view to answer"));
 }
 
 TEST_CASE("a program's decision just before its end still counts") {
@@ -172,7 +172,7 @@ TEST_CASE("a flood on standard error is cut, and how much is left out is said") 
   scene.run_until([&] { return scene.said.size() == 100; });
   scene.ask(3);
   CHECK(scene.said.front() == "1");
-  CHECK(scene.said.back() == "(150 more lines are left out)");
+  CHECK(scene.said.back() == "(150 more lines are omitted)");
 }
 
 TEST_CASE("what a program has started ends with it, and closing lets it end by itself") {
@@ -193,7 +193,7 @@ TEST_CASE("a program that is not there is an error at the start, with what to do
   outside.program = {"no-such-policy-program"};
   const Status found = check_outside(outside, 1);
   REQUIRE_FALSE(found.ok());
-  CHECK(contains(found.error().message, "policy.program: there is no program \"no-such-policy-program\""));
+  CHECK(contains(found.error().message, "policy.program: there is no executable program \"no-such-policy-program\""));
   CHECK(contains(found.error().message, "PATH"));
   outside.program = {"/etc/passwd"};
   CHECK(contains(check_outside(outside, 1).error().message, "x permission"));
@@ -221,7 +221,7 @@ std::string problem(const Outside& outside) {
 TEST_CASE("a shared object that cannot be used is an error at the start, with the path and what to do") {
   CHECK(contains(problem(library("/no/such.so")), "policy.library = /no/such.so: there is no such file; build it"));
   CHECK(contains(problem(library(NO_POLICY)), "it exports no elastictrain_policy; include elastictrain/policy.h"));
-  CHECK(contains(problem(library(OLD_POLICY)), "version 1 of the interface is asked for, it has version 2; build it"));
+  CHECK(contains(problem(library(OLD_POLICY)), "version 1 of the interface is required, it has version 2; build it"));
   CHECK(contains(problem(library("/etc/passwd")), "it must be a shared object for this machine"));
   CHECK(contains(problem(library(ODD_POLICY, "refuse")), "it refuses policy.argument = \"refuse\": not today"));
   CHECK(problem(library(ODD_POLICY)).empty());

@@ -176,7 +176,7 @@ TEST_CASE("an agent with another key or version is refused by name, and the run 
     FakeBehaviour behaviour;
     std::string words;
   };
-  const std::vector<Case> cases = {{{.wrong_key = true}, "another key"},
+  const std::vector<Case> cases = {{{.wrong_key = true}, "different key"},
                                    {{.protocol_version = 99}, "speaks protocol 99"},
                                    {{.binary_version = "9.9.9"}, "elastictrain 9.9.9"}};
   for (const Case& c : cases) {
@@ -199,7 +199,7 @@ TEST_CASE("an agent that sends rubbish or floods is dropped and named") {
     for (int i = 0; i < 60'000; ++i) c.send(frame);
   };
   const std::vector<std::pair<std::function<void(transport::FrameConnection&)>, std::string>> cases = {
-      {rubbish, "malformed message"}, {flood, "it floods"}};
+      {rubbish, "malformed message"}, {flood, "it sends too much"}};
   for (const auto& [behaviour, words] : cases) {
     Scene scene({{"one", 2}, {"odd", 2}});
     scene.options.heartbeat_ms = 250;
@@ -226,12 +226,12 @@ TEST_CASE("an agent that speaks for another's worker is dropped") {
           agent->say(WorkerId{worker}, protocol::WorkerNote{"k", "v"});
       }
     });
-    for (int i = 0; i < 1'000 && !scene.journal_has("agent_lost", "spoke for"); ++i) {
+    for (int i = 0; i < 1'000 && !scene.journal_has("agent_lost", "reported about"); ++i) {
       std::this_thread::sleep_for(milliseconds(5));
     }
   });
   // Whichever host has which worker, one of the two agents spoke for a worker that is not its own.
-  CHECK(scene.journal_has("agent_lost", "spoke for"));
+  CHECK(scene.journal_has("agent_lost", "reported about"));
 }
 
 TEST_CASE("a second run of the same name is refused while the first lives, and may follow it") {
@@ -241,7 +241,7 @@ TEST_CASE("a second run of the same name is refused while the first lives, and m
   second.options.run_directory = scene.options.run_directory;
   const Status refused = second.open();
   REQUIRE(!refused.ok());
-  CHECK(refused.error().message.find("a run named 'job' is alive") != std::string::npos);
+  CHECK(refused.error().message.find("a run named 'job' is already running") != std::string::npos);
   scene.run([&] { scene.settled_at(2); });
   CHECK(second.open().ok());
 }
@@ -273,7 +273,7 @@ TEST_CASE("a supervisor that was held up for longer than the verdict of death lo
   });
   REQUIRE(!before.is_null());
   CHECK(!after.is_null());
-  CHECK(!scene.journal_has("agent_lost", "nothing was heard"));
+  CHECK(!scene.journal_has("agent_lost", "no report arrived"));
 }
 
 TEST_CASE(

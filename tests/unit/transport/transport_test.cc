@@ -88,7 +88,7 @@ TEST_CASE("a client with another key is refused, named by address, and told so")
   CHECK(client.error.message.find("does not accept the key") != std::string::npos);
   CHECK(server.connections.empty());
   CHECK(server.rejected[0].first.rfind("127.0.0.1:", 0) == 0);
-  CHECK(server.rejected[0].second == "it holds another key than this run's");
+  CHECK(server.rejected[0].second == "it has a different key than this run");
 }
 
 TEST_CASE("a dead port is an error that names address and cause") {
