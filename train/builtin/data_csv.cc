@@ -19,7 +19,7 @@ std::string_view trim(std::string_view text) {
   return text;
 }
 
-// Gives the part up to the separator and removes both from `rest`.
+// Returns the part up to the separator and removes both from `rest`.
 std::string_view take_until(std::string_view& rest, char separator) {
   const std::size_t end = std::min(rest.find(separator), rest.size());
   const std::string_view part = rest.substr(0, end);
