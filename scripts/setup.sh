@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what is missing from Debian's packages. Twice in a row is harmless; with nothing missing apt is not called.
+# Installs missing Debian packages. It is safe to run it again. If nothing is missing, it does not call apt.
 # Usage: scripts/setup.sh [build|test|fuzz|bench]…      (no group: build)
 set -euo pipefail
 
@@ -37,7 +37,7 @@ not_installed() {
   done
 }
 
-# Prints the words that give root rights, or fails.
+# Prints the command prefix that gives root rights, or fails.
 root_words() {
   if [ "$(id -u)" = 0 ]; then
     echo env
@@ -64,7 +64,7 @@ install() {
     exit 69
   fi
   echo "setup.sh: installing: $*"
-  # shellcheck disable=SC2086  # as_root is a list of words
+  # shellcheck disable=SC2086  # as_root is a list of arguments
   $as_root apt-get update -qq
   # shellcheck disable=SC2086
   $as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >/dev/null
