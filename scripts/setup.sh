@@ -10,7 +10,7 @@ test_packages=(openssh-server openssh-client openssl iproute2 iptables procps py
   munge slurmctld slurmd slurm-client openmpi-bin mpich)
 # libFuzzer; the default tests only replay its corpora, with any compiler.
 fuzz_packages=(clang libclang-rt-14-dev)
-# What the benchmarks compare with. All of it is optional: a peer that is not there is left out, and said so.
+# Peers of the benchmarks. All of them are optional: a missing peer is left out, and the benchmark reports it.
 bench_packages=(python3-torch libopenblas0-serial libgloo-dev libopenmpi-dev libmpich-dev)
 
 usage() {
@@ -79,7 +79,7 @@ main() {
     wanted+=($(packages_of "$group")) || exit $?
   done
   if ! command -v dpkg-query >/dev/null; then
-    echo "setup.sh: no dpkg here, so nothing can be checked or installed; going on with what there is." >&2
+    echo "setup.sh: no dpkg here, so packages cannot be checked or installed; continuing without." >&2
     exit 0
   fi
   mapfile -t missing < <(not_installed "${wanted[@]}" | sort -u)

@@ -59,7 +59,7 @@ class CsvReader {
   }
 
   Result<LabelledRows> finish() {
-    if (rows_.size() == 0) return error_at_line(name_, line_number_, "there is no row of numbers in this file");
+    if (rows_.size() == 0) return error_at_line(name_, line_number_, "this file has no row of numbers");
     return std::move(rows_);
   }
 

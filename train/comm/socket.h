@@ -61,7 +61,7 @@ Status wait_ready(int fd, short events, const CancelToken& cancel, Deadline dead
 Status send_all(const Socket& socket, std::span<const std::byte> data, const CancelToken& cancel, Deadline deadline);
 Status receive_all(const Socket& socket, std::span<std::byte> data, const CancelToken& cancel, Deadline deadline);
 
-// "connect: Connection refused" and the like.
+// For example "connect: Connection refused".
 Error io_error(const std::string& what, int error_number);
 
 }  // namespace elastictrain::comm
