@@ -25,7 +25,7 @@ def decide(job):
     each = sum(i["samples"] for i in measured) / seconds / job["workers"]
     first = first or each
     reason = {"numbers": {"samples_per_s_each": each, "share": each / first}}
-    figures = f"{each:.0f} samples/s per worker, {each / first:.2f} of the first size's"
+    figures = f"{each:.0f} samples/s per worker, {each / first:.2f} of what the first size gave"
     if settled:
         return {"reason": {**reason, "code": "settled", "text": figures}}
     if each < share * first:

@@ -26,7 +26,7 @@ while IFS= read -r view; do
   fi
   first=${first:-$each}
   percent=$((100 * each / first))
-  text="$each samples/s per worker, $percent % of the first size's"
+  text="$each samples/s per worker, $percent % of what the first size gave"
   if [ -n "$settled" ]; then
     answer settled "$text"
   elif [ "$percent" -lt "$share" ]; then

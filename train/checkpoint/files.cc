@@ -102,7 +102,7 @@ Status NewFile::write(std::span<const std::byte> bytes) {
     choose_direct(bytes);
     const auto written = ::write(file_.fd(), bytes.data(), bytes.size());
     if (written < 0 && errno == EINTR) continue;
-    if (written < 0 && errno == EINVAL && direct_) {  // of another alignment than ours, or of none
+    if (written < 0 && errno == EINVAL && direct_) {  // needs another alignment, or has no direct I/O
       can_direct_ = false;
       continue;
     }

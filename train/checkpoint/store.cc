@@ -17,7 +17,7 @@
 namespace elastictrain::checkpoint {
 namespace {
 
-// So that a piece is still in the cache when it is written after its checksum.
+// Small enough that a piece is still in the cache when it is written after its checksum.
 constexpr std::size_t kPieceBytes = 1 << 20;
 
 std::span<const std::byte> bytes_of(std::string_view text) {

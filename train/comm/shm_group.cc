@@ -15,7 +15,7 @@ namespace {
 constexpr std::size_t kSmallBytes = 8 << 10;
 constexpr std::size_t kMaxRanks = 1024;
 
-// Of a block that may have ended before.
+// 0 if the block ends before `offset`.
 std::size_t chunk_bytes(const Pieces& block, std::size_t offset) {
   return offset < block.size() ? std::min(ShmRegion::kChunkBytes, block.size() - offset) : 0;
 }

@@ -19,7 +19,7 @@ struct TreePlan {
 
   // Positions that share an edge of any graph with this rank, ascending.
   Ranks neighbours() const;
-  // Those of the first graph only.
+  // The same for the first graph only.
   Ranks first_neighbours() const;
 };
 

@@ -165,7 +165,7 @@ class __attribute__((visibility("hidden"))) Session::Impl {
   Status gather_stores();
   std::span<const std::byte> store_of(std::uint32_t rank) const;
 
-  // What else programs can use (session_program.cc).
+  // Other features for programs (session_program.cc).
   void share_own_data(session::Bucket& bucket);
   Status reduce_own_data(session::Bucket& bucket);
   void square_into(const session::Bucket& bucket);
@@ -296,7 +296,7 @@ class __attribute__((visibility("hidden"))) Session::Impl {
   std::vector<float> latencies_;   // of all pairs, for the duration of the step that shares them
   protocol::WorkerRequest asked_;  // the program's latest request
   session::SwapGap swap_gap_;
-  std::optional<session::AuditLog> audit_log_{std::in_place};  // as monitors_
+  std::optional<session::AuditLog> audit_log_{std::in_place};  // replaced like monitors_
   bool async_pending_ = false;
   std::unique_ptr<session::Reducer> reducer_;
   // Closed once the new generation has reduced: no worker can still be reading from the old one then.

@@ -187,10 +187,10 @@ void Session::Impl::expect_learning_rate(const protocol::GenerationPlan& plan) {
 void Session::Impl::change_membership() {
   using Kind = session::ControlPlane::SeatKind;
   auto taken = plane_->take_agreed_seat();
-  if (!taken) fail("internal error: everyone agreed on a swap that is not there");
+  if (!taken) fail("internal error: all workers agreed on a swap that this worker does not have");
   const bool anyone_trains_on = !taken->plan.members.empty();
   if (anyone_trains_on) {
-    // Also if an Abort has made the seat void: other workers have taken it, and all must hold the same numbers.
+    // Runs also if an Abort has made the seat void: other workers have taken it, and all must hold the same numbers.
     next_shares_ = session::first_shares(taken->plan);
     progress_.learning_rate.retarget(taken->plan.learning_rate_factor, taken->plan.learning_rate_ramp_steps);
   }

@@ -64,7 +64,7 @@ void Session::Impl::share_own_data(session::Bucket& bucket) {
   settle_buckets(step_->discarded ? Status() : reduce_bucket(bucket));
 }
 
-// From a copy of the original, so that it can be shared again among the survivors after a loss.
+// Uses a copy of the original, so that it can be shared again among the survivors after a loss.
 Status Session::Impl::reduce_own_data(session::Bucket& bucket) {
   if (auto status = send_lane(); !status) return status;
   const bool sums = bucket.kind == Kind::kSum;

@@ -19,7 +19,7 @@ void Session::Impl::open_store() {
   store_ = std::move(*store);
 }
 
-// Once in each generation, after the first bucket of its first step.
+// Runs once in each generation, after the first bucket of its first step.
 Status Session::Impl::gather_stores() {
   return in_collective("exchange of the stores' addresses", [&] {
     std::vector<std::byte> all(session::ModelStore::kEntryBytes * seat_.communicator->world_size());

@@ -54,7 +54,7 @@ struct Cut {
   std::uint64_t epoch = 0;
   std::vector<Interval> pieces;       // all of it, in the order of assignment: returned positions first
   std::uint64_t total = 0;            // samples in all pieces
-  std::uint64_t fresh = 0;            // of them from the cursor on, the last ones
+  std::uint64_t fresh = 0;            // the last of them, which start at the cursor
   std::vector<std::uint64_t> counts;  // by rank; add up to `total` unless all shares are zero
   bool first_of_epoch = false;        // nothing of this epoch was assigned before
 

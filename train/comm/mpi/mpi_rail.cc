@@ -219,7 +219,7 @@ bool MpiRail::reaches(std::uint32_t peer) const {
 
 Status MpiRail::send(std::uint32_t peer, std::span<const std::byte> data) {
   direct_.begin(MpiOperation::kSend, data.size());
-  // Only read.
+  // `pieces` is only read here.
   Pieces pieces;
   pieces.add({const_cast<std::byte*>(data.data()), data.size()});
   for (std::uint32_t segment = 0; segment < segments_of(data.size()); ++segment) {
