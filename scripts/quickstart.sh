@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# From a fresh clone to elastic training: installs what is missing, builds, and trains on generated data with 2 workers
-# that become 4 and then lose one to a replacement, while training goes on. Ends with the run's summary.
+# From a fresh clone to elastic training: installs missing packages, builds, and trains on generated data with 2
+# workers that become 4. Then one worker is replaced while training continues. Ends with the run's summary.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# A binary that is there already can be named; the test of this script does so.
+# ELASTICTRAIN_BINARY selects an existing binary; the test of this script sets it.
 elastictrain=${ELASTICTRAIN_BINARY:-}
 if [ -z "$elastictrain" ]; then
   scripts/setup.sh build
@@ -13,12 +13,12 @@ if [ -z "$elastictrain" ]; then
 fi
 name=quickstart-$$
 
-# The number behind a key of the run's status; nothing while the run is not there.
+# The number of a key in the run's status; empty before the run exists.
 figure() {
   "$elastictrain" status "$name" --json 2>/dev/null | grep -o "\"$1\": *[0-9]*" | head -n 1 | tr -dc 0-9
 }
 
-# wait_for KEY AT_LEAST: until that figure is reached, for at most a minute.
+# wait_for KEY MINIMUM: waits until that number is reached, for at most one minute.
 wait_for() {
   local value
   for _ in $(seq 600); do

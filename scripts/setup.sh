@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what is missing from Debian's packages. Twice in a row is harmless; with nothing missing apt is not called.
+# Installs missing Debian packages. It is safe to run it again. If nothing is missing, it does not call apt.
 # Usage: scripts/setup.sh [build|test|fuzz|bench]…      (no group: build)
 set -euo pipefail
 
@@ -10,7 +10,7 @@ test_packages=(openssh-server openssh-client openssl iproute2 iptables procps py
   munge slurmctld slurmd slurm-client openmpi-bin mpich)
 # libFuzzer; the default tests only replay its corpora, with any compiler.
 fuzz_packages=(clang libclang-rt-14-dev)
-# What the benchmarks compare with. All of it is optional: a peer that is not there is left out, and said so.
+# Peers of the benchmarks. All of them are optional: a missing peer is left out, and the benchmark reports it.
 bench_packages=(python3-torch libopenblas0-serial libgloo-dev libopenmpi-dev libmpich-dev)
 
 usage() {
@@ -37,7 +37,7 @@ not_installed() {
   done
 }
 
-# Prints the words that give root rights, or fails.
+# Prints the command prefix that gives root rights, or fails.
 root_words() {
   if [ "$(id -u)" = 0 ]; then
     echo env
@@ -64,7 +64,7 @@ install() {
     exit 69
   fi
   echo "setup.sh: installing: $*"
-  # shellcheck disable=SC2086  # as_root is a list of words
+  # shellcheck disable=SC2086  # as_root is a list of arguments
   $as_root apt-get update -qq
   # shellcheck disable=SC2086
   $as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >/dev/null
@@ -79,7 +79,7 @@ main() {
     wanted+=($(packages_of "$group")) || exit $?
   done
   if ! command -v dpkg-query >/dev/null; then
-    echo "setup.sh: no dpkg here, so nothing can be checked or installed; going on with what there is." >&2
+    echo "setup.sh: no dpkg here, so packages cannot be checked or installed; continuing without." >&2
     exit 0
   fi
   mapfile -t missing < <(not_installed "${wanted[@]}" | sort -u)

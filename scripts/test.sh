@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what is missing, builds, and runs every test. The last line says how many passed and how many failed.
+# Installs missing packages, builds, and runs every test. The last line gives the number of passed and failed tests.
 # Usage: scripts/test.sh [--asan|--tsan|--debug] [ctest arguments…]
 #   scripts/test.sh                      release build, all tests (under 15 minutes on two cores)
 #   scripts/test.sh --asan               the same in a build with AddressSanitizer, its leak detector and UBSan
@@ -25,7 +25,7 @@ scripts/build.sh "$preset"
 
 report=build/$preset/test-report.xml
 rm -f "$report"
-# For the programs that ctest starts itself; the system tests choose for the processes that they start.
+# For the programs that ctest starts itself; the system tests set the options of the processes that they start.
 export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_leaks=1:abort_on_error=0}
 export UBSAN_OPTIONS=${UBSAN_OPTIONS:-print_stacktrace=1}
 export TSAN_OPTIONS=${TSAN_OPTIONS:-halt_on_error=1:second_deadlock_stack=1}

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Checks the rules of the tree that a compiler does not: which folder may include which, where clocks and threads are
-forbidden, how long files and functions may be. Prints one line per offence and exits 1; run as a test (`ctest -R tidy`).
+"""Checks rules of the tree that a compiler does not: which folder may include which, where clocks and threads are
+forbidden, how long files and functions may be. Prints one line per offence and exits 1. Runs as a test (ctest -R tidy).
 
   tidy.py [ROOT]
 """
@@ -10,7 +10,7 @@ import sys
 
 ROOT = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parent.parent).resolve()
 
-# folder -> folders of ours that it may include (its own is implied). The longest matching prefix of a path decides.
+# folder -> our folders that it may include (its own is implied). The longest matching prefix of a path decides.
 ARROWS = {
     "heuristics": [],
     "supervisor/protocol": [],

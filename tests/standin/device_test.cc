@@ -149,14 +149,14 @@ TEST_CASE("copies beyond a piece of memory are refused") {
   CHECK(stream->synchronize().ok());
 }
 
-TEST_CASE("a sticky error says that the process must go") {
+TEST_CASE("a sticky error says that the process must end") {
   const auto device = gpu();
   CHECK(device->probe().ok());
   standin_cuda_fault(700);
   const auto failed = device->probe();
   standin_cuda_fault(0);
   REQUIRE_FALSE(failed.ok());
-  CHECK(failed.error().message.find("the process must go") != std::string::npos);
+  CHECK(failed.error().message.find("the process must end") != std::string::npos);
   CHECK(is_sticky(719));
   CHECK_FALSE(is_sticky(kCudaOutOfMemory));
 }

@@ -197,40 +197,40 @@ constexpr TrainerField number_field(std::string_view name, std::string_view help
 
 constexpr TrainerField kFields[] = {
     choice_field<&O::model, kModelNames>("model", "what to train: mlp, char_lm or synthetic"),
-    text_field<&O::train>("train", "training data, one file or several with commas; none: generated data"),
+    text_field<&O::train>("train", "training data, files separated by commas; empty: generated data"),
     text_field<&O::test>("test", "held-out data in the same format"),
     choice_field<&O::format, kFormatNames>("format", "auto, csv, idx, cifar10, text or generated"),
     integer_field<&O::samples, 1, kMaxSamples>("samples", "samples", "size of an epoch of generated or synthetic data"),
     {"hidden", FieldType::kList, "neurons", "sizes of the hidden layers, for example 128,64", set_hidden, get_hidden},
-    integer_field<&O::context, 1, 1024>("context", "characters", "char_lm: how many characters a prediction sees"),
+    integer_field<&O::context, 1, 1024>("context", "characters", "char_lm: characters that a prediction uses"),
     integer_field<&O::embedding, 1, 1024>("embedding", "numbers", "char_lm: size of a character's embedding"),
     choice_field<&O::optimizer, kOptimizerNames>("optimizer", "sgd, adam, or auto: sgd, but adam for char_lm"),
     number_field<&O::learning_rate, 0, 1000>("learning_rate", "0: 0.1 with sgd, 0.003 with adam"),
     number_field<&O::momentum, 0, 1>("momentum", "of sgd, from 0 to below 1"),
     number_field<&O::weight_decay, 0, 1>("weight_decay", "added to the gradient, times the parameter"),
     integer_field<&O::epochs, 1, 1'000'000>("epochs", "epochs", "passes over the training data"),
-    integer_field<&O::max_steps, 0, kNoLimit>("max_steps", "steps", "stop after so many steps; 0: after the epochs"),
-    integer_field<&O::seed, 0, kNoLimit>("seed", "", "of the shuffle, the first parameters and generated data"),
+    integer_field<&O::max_steps, 0, kNoLimit>("max_steps", "steps", "stop after this many steps; 0: after the epochs"),
+    integer_field<&O::seed, 0, kNoLimit>("seed", "", "of the shuffle, the initial parameters and generated data"),
     integer_field<&O::batch, 1, 1'000'000>("batch", "samples", "per worker and step, when no launcher sets it"),
     integer_field<&O::eval_every_epochs, 0, 1'000'000>("eval_every_epochs", "epochs",
-                                                       "how often held-out data are scored; 0: only at the end"),
+                                                       "how often held-out data is scored; 0: only at the end"),
     integer_field<&O::log_every_steps, 0, kNoLimit>("log_every_steps", "steps",
                                                     "how often rank 0 prints the loss; 0: once an epoch"),
-    choice_field<&O::device, kDeviceNames>("device", "cpu, cuda, or auto: cuda where a GPU and its libraries are"),
+    choice_field<&O::device, kDeviceNames>("device", "cpu, cuda, or auto: cuda if a GPU and its libraries are found"),
     integer_field<&O::compute_us_per_sample, 0, 3'600'000'000>("compute_us_per_sample", "microseconds",
                                                                "synthetic: compute time of one sample"),
     choice_field<&O::compute, kComputeNames>("compute", "synthetic: sleep (leaves the core free) or spin"),
-    number_field<&O::jitter, 0, 1>("jitter", "synthetic: compute time varies by up to this share either way"),
+    number_field<&O::jitter, 0, 1>("jitter", "synthetic: compute time varies by up to this fraction"),
     integer_field<&O::parameter_bytes, 4, kMaxParameterBytes>("parameter_bytes", "bytes",
                                                               "synthetic: size of the float32 parameters"),
-    integer_field<&O::buckets, 1, 4096>("buckets", "buckets", "synthetic: pieces in which gradients are reduced"),
+    integer_field<&O::buckets, 1, 4096>("buckets", "buckets", "synthetic: number of buckets of the gradient"),
     choice_field<&O::gradient, kGradientNames>("gradient",
                                                "synthetic: samples (a function of the samples and the parameters) or "
                                                "constant (filled once, cheapest)"),
     {"slow", FieldType::kList, "", "synthetic: compute time factors by worker id, for example 3:2.5,4:1.5", set_slow,
      get_slow},
     integer_field<&O::startup_delay_ms, 0, 3'600'000>("startup_delay_ms", "milliseconds",
-                                                      "synthetic: wait so long before being ready"),
+                                                      "synthetic: delay before the worker is ready"),
 };
 
 }  // namespace
@@ -251,7 +251,7 @@ Status validate(const TrainerOptions& options) {
     return invalid("model char_lm needs a text file; set train to its path");
   }
   if (needs_text && options.format != DataFormat::kAuto && options.format != DataFormat::kText) {
-    return invalid("model char_lm reads text; set format to text or leave it out");
+    return invalid("model char_lm reads text; set format to text or remove it");
   }
   if (options.model != ModelKind::kMlp) return {};
   if (options.format == DataFormat::kText) {
@@ -259,7 +259,7 @@ Status validate(const TrainerOptions& options) {
   }
   const bool generated = options.format == DataFormat::kGenerated;
   if (generated && !options.train.empty()) {
-    return invalid("format generated reads no file; leave train out or set the format of that file");
+    return invalid("format generated reads no file; remove train or set the format of that file");
   }
   const bool needs_file = !generated && options.format != DataFormat::kAuto;
   if (options.train.empty() && (needs_file || !options.test.empty())) {

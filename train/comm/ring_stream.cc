@@ -6,7 +6,8 @@
 namespace elastictrain::comm {
 namespace {
 
-// One send or receive moves at most this much, so that both directions stay busy and what arrived is still cached.
+// One send or receive moves at most this much, so that both directions stay busy and received bytes are still in the
+// cache.
 constexpr std::size_t kMaxRingMoveBytes = 256 << 10;
 
 }  // namespace
@@ -40,7 +41,7 @@ void RingStream::skip_empty() {
   while (in_.step < steps_ && in_.offset == work_.block_size(received_block(in_.step))) in_ = {in_.step + 1, 0};
 }
 
-// What step s sends, step s-1 has received.
+// Step s sends what step s-1 has received.
 std::size_t RingStream::sendable() const {
   if (out_.step == steps_) return 0;
   const std::size_t size = work_.block_size(sent_block(out_.step));

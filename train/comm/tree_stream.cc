@@ -6,7 +6,7 @@
 namespace elastictrain::comm {
 namespace {
 
-// One send or receive moves at most this much, so that all links stay busy and what arrived is still cached.
+// One send or receive moves at most this much, so that all links stay busy and received bytes are still in the cache.
 constexpr std::size_t kMaxTreeMoveBytes = 256 << 10;
 
 }  // namespace
@@ -104,7 +104,7 @@ void TreeStream::collect_interests(std::vector<pollfd>& interests) const {
   }
 }
 
-// Up to here all children have been added; at a leaf that is everything.
+// All children have been added up to this offset; at a leaf that is the whole block.
 std::size_t TreeStream::summed(std::size_t route) const {
   const auto& added = progress_[route].added;
   return added.empty() ? work_.block_size(routes_[route].block) : added.back();

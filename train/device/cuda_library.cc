@@ -44,7 +44,7 @@ Error CudaLibrary::error(CudaCode code, const std::string& doing) const {
   error_text(code, &text);
   std::string message = "could not " + doing + ": " + (name != nullptr ? name : "CUDA error") + " (" +
                         std::to_string(code) + ")" + (text != nullptr ? std::string(", ") + text : "");
-  if (is_sticky(code)) message += ". Every further call of this process on the device fails; the process must go";
+  if (is_sticky(code)) message += ". Every further call of this process on the device fails; the process must end";
   return {ErrorCode::kInternal, std::move(message)};
 }
 

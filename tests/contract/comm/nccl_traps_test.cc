@@ -155,7 +155,7 @@ TEST_CASE("a device that is broken after an abort is noticed") {
   auto all = build_all(world, 1, [&](std::uint32_t rank) {
     auto options = options_until(seconds(20));
     if (rank == 0)
-      options.on_wedged = [&](const std::string& what) { reports += what.find("process must go") != what.npos; };
+      options.on_wedged = [&](const std::string& what) { reports += what.find("process must end") != what.npos; };
     return options;
   });
   {

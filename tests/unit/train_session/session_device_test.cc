@@ -143,7 +143,7 @@ TEST_CASE("device calls out of order say what to do") {
   CHECK(refusal([&] { session.share_device_state("w", &value, sizeof value); }).find("use_device()") !=
         std::string::npos);
   session.share_state("v", &value, sizeof value);
-  CHECK(refusal([&] { session.use_device(0); }).find("name the device first") != std::string::npos);
+  CHECK(refusal([&] { session.use_device(0); }).find("choose the device first") != std::string::npos);
   session.set_data({.sample_count = 4});
   session.start();
   CHECK(refusal([&] { session.use_device(0); }).find("before") != std::string::npos);

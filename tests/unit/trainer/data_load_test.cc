@@ -89,7 +89,7 @@ TEST_CASE("files that cannot be read or do not match are named") {
   const TemporaryDirectory dir;
   const std::string good = dir.write("good.csv", "1,2,0\n3,4,1\n");
   CHECK(load_error(csv_options(dir.path() + "/none.csv")).find("none.csv: cannot be opened") != std::string::npos);
-  CHECK(load_error(csv_options(dir.path())).find("is not a file") != std::string::npos);
+  CHECK(load_error(csv_options(dir.path())).find("is not a regular file") != std::string::npos);
   CHECK(load_error(csv_options(dir.write("empty.csv", ""))).find("empty.csv: is empty") != std::string::npos);
   const std::string narrow = dir.write("narrow.csv", "1,0\n");
   CHECK(load_error(csv_options(good + "," + narrow)).find("narrow.csv: has 1 values") != std::string::npos);

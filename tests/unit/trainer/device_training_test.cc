@@ -213,7 +213,7 @@ TEST_CASE("a failure of the device stays, and the step after it does nothing") {
   model->compute(samples, [](Range) {});
   standin_cuda_fault(0);
   REQUIRE_FALSE(engine->status().ok());
-  CHECK(engine->status().error().message.find("the process must go") != std::string::npos);
+  CHECK(engine->status().error().message.find("the process must end") != std::string::npos);
   model->compute(samples, [](Range) {});
   CHECK_FALSE(engine->status().ok());
 }
