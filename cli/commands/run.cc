@@ -1,4 +1,4 @@
-// `elastictrain run`: reads the configuration and runs, or shows what would be run.
+// `elastictrain run`: reads the configuration, then starts the run or shows what it would start.
 #include <iostream>
 #include <memory>
 
@@ -63,7 +63,8 @@ void add_run(CLI::App& app, Invocation& invocation) {
     flags->resume_name = name == kAnyRun ? "" : name;
   };
   command->add_option_function<std::string>("--resume", resume)
-      ->description("take over a run whose supervisor is gone, or go on from its newest checkpoint; no config needed")
+      ->description(
+          "take over a run that has lost its supervisor, or continue from its newest checkpoint; needs no config")
       ->type_name("[NAME]")
       ->group("Job");
   command->add_flag("--dry-run", flags->dry_run, "show hosts, ranks, commands and environment; start nothing")

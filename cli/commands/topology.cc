@@ -1,4 +1,4 @@
-// `elastictrain topology`: changes the shape along which workers sum their gradients; nobody waits for it.
+// `elastictrain topology`: changes the topology of the gradient all-reduce. Training continues during the change.
 #include <memory>
 #include <string>
 #include <vector>
@@ -13,7 +13,7 @@ namespace elastictrain::cli {
 void add_topology(CLI::App& app, Invocation& invocation) {
   std::string names;
   for (const auto name : protocol::kTopologyNames) names += (names.empty() ? "" : ", ") + std::string(name);
-  CLI::App* command = app.add_subcommand("topology", "sum gradients along another shape while training goes on");
+  CLI::App* command = app.add_subcommand("topology", "change the topology of the all-reduce while training continues");
   const auto words = std::make_shared<std::vector<std::string>>();
   command->group(kGroupBeside);
   command->add_option("words", *words, "[name of the run] and " + names + ", or every rank's father (1,1,1)")

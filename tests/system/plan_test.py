@@ -64,7 +64,7 @@ class Plans(Case):
             run.signal(signal.SIGINT)
             self.assertEqual(run.wait(), 130)
             run.wait_no_processes()
-            self.assertIn("there is no plan", run.text())
+            self.assertIn("no plan was made", run.text())
             self.assertEqual(run.text("stdout"), "")
 
     def test_a_job_that_ends_too_early_is_said_to(self):
@@ -79,7 +79,7 @@ class Plans(Case):
             with open(table, "w") as file:
                 file.write("workers,batch,step_s\n1,32,fast\n")
             for status, part, *words in (69, "no-such-run is no file", "--journal", "no-such-run"), \
-                                        (78, "table.csv:2: step_s 'fast' is no number", "--profile", table), \
+                                        (78, "table.csv:2: step_s 'fast' is not a number", "--profile", table), \
                                         (69, "/no/such/table: cannot be read", "--profile", "/no/such/table"), \
                                         (64, "excludes", "--profile", table, "--journal", run.name), \
                                         (64, "excludes", "--deadline", "1h", "--budget", "3"), \

@@ -131,8 +131,8 @@ TEST_CASE("the one run that lost its supervisor is resumed with its own configur
 TEST_CASE("what cannot be resumed is refused with what to do") {
   State state;
   const std::string here = std::filesystem::current_path();
-  CHECK(contains(refused(resume()).text, "there is no run to resume"));
-  CHECK(contains(refused(resume("job")).text, "there is no run job to resume"));
+  CHECK(contains(refused(resume()).text, "no run can be resumed"));
+  CHECK(contains(refused(resume("job")).text, "cannot resume run job"));
   CHECK(refused(resume("job")).status == kExitUnavailable);
   state.leave("job", sleeper(), here);
   state.leave("other", sleeper(), here);
@@ -142,7 +142,7 @@ TEST_CASE("what cannot be resumed is refused with what to do") {
   state.leave("job", sleeper(), here, RunRecord::End{75, "preempted"});
   CHECK(contains(refused(resume("job")).text, "no checkpoint.directory"));
   state.leave("job", sleeper(), state.root + "/no-such-directory");
-  CHECK(contains(refused(resume("job")).text, "no-such-directory, is gone"));
+  CHECK(contains(refused(resume("job")).text, "no-such-directory, no longer exists"));
   std::ofstream(state.root + "/job/run.json") << "{";
   CHECK(contains(refused(resume("job")).text, "cannot be read as the record of a run"));
 }
@@ -175,7 +175,7 @@ TEST_CASE("the same command again takes its run over, another one under that nam
   CHECK(chosen(flags, {"true"}).start == RunStart::kFresh);
   RunFlags both = resume("job");
   both.settings = {{"name", "another", "--name another"}};
-  CHECK(contains(refused(both).text, "mean different runs"));
+  CHECK(contains(refused(both).text, "name different runs"));
 }
 
 TEST_CASE("--resume takes a name or none, and a config file behind it stays one") {
