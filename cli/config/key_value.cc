@@ -31,11 +31,12 @@ struct DescribeValue {
   std::string operator()(bool value) const { return value ? "true" : "false"; }
   std::string operator()(std::int64_t value) const { return std::to_string(value); }
   std::string operator()(double value) const { return number_text(value); }
-  std::string operator()(const std::string& value) const { return "the text " + quoted(value); }
+  std::string operator()(const std::string& value) const { return "the string " + quoted(value); }
   std::string operator()(const std::vector<std::string>&) const { return "a list"; }
 };
 
-// A duration with a unit in a key that has its unit in the name: the most common slip, so the answer does the sum.
+// A duration with a unit for a key that has its unit in the name is the most common mistake, so the message converts
+// it.
 std::string duration_hint(const KeySpec& key, const Value& value) {
   const auto* text = std::get_if<std::string>(&value);
   if (text == nullptr || (key.unit != "milliseconds" && key.unit != "seconds")) return "";
@@ -136,7 +137,7 @@ struct Assign {
     const auto* amount = std::get_if<double>(&value);
     return amount == nullptr ? std::nullopt : std::optional(*amount);
   }
-  // The trainer reads its options from text; what the file gave must still be of the right kind.
+  // The trainer reads its options from text. The value in the file must still have the right type.
   std::optional<std::string> trainer_text(train::FieldType type) const {
     using train::FieldType;
     const bool numeric = type == FieldType::kInteger || type == FieldType::kNumber;
@@ -161,7 +162,9 @@ struct DescribeType {
   }
   std::string operator()(const BoolField&) const { return "true or false"; }
   std::string operator()(const TextField&) const { return "text"; }
-  std::string operator()(const ListField& field) const { return field.pairs ? "a table of texts" : "a list of texts"; }
+  std::string operator()(const ListField& field) const {
+    return field.pairs ? "a table of strings" : "a list of strings";
+  }
   std::string operator()(const ChoiceField& field) const {
     std::string names;
     for (const std::string_view name : field.names) names += (names.empty() ? "\"" : ", \"") + std::string(name) + "\"";
@@ -196,7 +199,7 @@ struct DescribeType {
   }
 };
 
-// What a typed word stands for, by what the key wants.
+// Converts typed text to a value of the key's type.
 struct Reread {
   std::string_view text;
 
@@ -234,7 +237,7 @@ struct Reread {
 struct Render {
   const RunConfig& config;
 
-  // at() takes a mutable config only because one accessor serves both directions.
+  // at() takes a mutable config only because one accessor serves both reading and writing.
   RunConfig& writable() const { return const_cast<RunConfig&>(config); }
   std::string operator()(const IntegerField& field) const {
     const std::uint64_t amount = field.at(writable());

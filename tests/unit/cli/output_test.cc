@@ -232,5 +232,5 @@ TEST_CASE("progress says where a run is going before it has a step") {
   RunFigures figures;
   figures.view.phase = core::RunPhase::kStarting;
   figures.view.target_size = 2;
-  CHECK(render_progress(figures, 80) == "starting | 0 workers (going to 2)");
+  CHECK(render_progress(figures, 80) == "starting | 0 workers (target 2)");
 }
