@@ -67,7 +67,7 @@ class OrPolicy final : public PerJobPolicy<OrState> {
     }
   }
 
-  // The text of the last comparison that failed, or of the last one.
+  // The text of the last comparison that failed, or of the last comparison.
   struct Comparisons {
     std::string text;
     bool failed = false;
@@ -142,7 +142,7 @@ OrStep or_step(const std::map<std::uint32_t, SizeStatistics>& sizes, std::uint32
   for (std::size_t i = 0; i + 1 < ks.size(); ++i) passes.push_back(pass(ks[i], ks[i + 1]));
   const auto first_failure = static_cast<std::size_t>(std::find(passes.begin(), passes.end(), false) - passes.begin());
   if (first_failure == passes.size() && ks.back() < rules.most) return to(ks.back() + d, "keep growing");
-  // As in the code: fewer pairs than that are not enough of them either.
+  // As in the published code: if fewer pairs than required exist, the condition fails.
   if (first_failure < rules.min_consecutive_passes && ks.front() > rules.least)
     return to(ks.front() - d, "probe below");
   if (first_failure + 1 < ks.size() && sizes.at(ks[first_failure + 1]).steps < rules.min_batches_for_staying) {
@@ -156,7 +156,7 @@ PolicySpec or_policy() {
   spec.name = "or";
   spec.help = "the autoscaling engine of Or et al. 2020 as published";
   spec.parameters = {
-      {"decide_every_steps", 10.0, 1, 1e6, {}, "N: steps between decisions, and after a change before the first"},
+      {"decide_every_steps", 10.0, 1, 1e6, {}, "N: steps between decisions, and from a change to the first decision"},
       {"increment", 4.0, 1, 1e5, {}, "d: workers added or removed at a time"},
       {"efficiency", 0.1, -1, 1, {}, "S: scaling efficiency above which growing pays"},
       {"min_consecutive_passes",
@@ -164,15 +164,15 @@ PolicySpec or_policy() {
        0,
        1e5,
        {},
-       "pairs of sizes that must pass from the lowest on, else it probes below"},
-      {"min_batches_for_staying",
-       100.0,
+       "pairs of sizes, from the lowest up, that must pass; otherwise it probes below"},
+      {"min_batches_for_staying", 100.0, 0, 1e9, {}, "steps at the size after the last that passed, before it settles"},
+      {"utility", std::string(), 0, 0, {}, "replaces S: linear:VALUE,SECONDS or step:VALUE:SECONDS,…"},
+      {"price_per_worker_hour",
+       1.0,
        0,
-       1e9,
+       1e6,
        {},
-       "steps at the size behind the last that passed, before it settles"},
-      {"utility", std::string(), 0, 0, {}, "in place of S: linear:VALUE,SECONDS or step:VALUE:SECONDS,…"},
-      {"price_per_worker_hour", 1.0, 0, 1e6, {}, "with a utility, where hosts have no price of their own"}};
+       "with a utility: price of a worker on hosts without a price of their own"}};
   spec.make = [](const Parameters& parameters) { return std::make_unique<OrPolicy>(parameters); };
   return spec;
 }

@@ -41,9 +41,9 @@ class AdaSgd final : public PerJobPolicy<Nothing> {
 PolicySpec adasgd_policy() {
   constexpr double kMost = std::numeric_limits<std::uint32_t>::max();
   return {"adasgd",
-          "models are averaged early in training or with many workers, gradients otherwise; the size stays",
-          {{"until_step", 0.0, 0, 1e15, {}, "models are averaged in the steps up to this one"},
-           {"above_workers", 16.0, 0, kMost, {}, "models are averaged while there are more workers; 0: at no size"},
+          "averages models early in training or with many workers, gradients otherwise; keeps the size",
+          {{"until_step", 0.0, 0, 1e15, {}, "last step in which models are averaged"},
+           {"above_workers", 16.0, 0, kMost, {}, "models are averaged with more workers than this; 0: at no size"},
            {"averaging",
             std::string("averaging"),
             0,

@@ -74,7 +74,7 @@ TEST_CASE("limits hold back what the job, the hosts and the batch do not allow")
   view.jobs[0].batch.at_limit = AtLimit::kStop;
   const auto held = run(view);
   CHECK(held.workers == 20);  // 640 / 32
-  CHECK(held.reason.text == "50 workers wished, 2 to 20 possible: as scripted");
+  CHECK(held.reason.text == "50 workers desired, 2 to 20 possible: as scripted");
   view.jobs[0].workers = view.jobs[0].target = 20;
   CHECK_FALSE(run(view).workers);  // nothing is left of the wish
   CHECK(Run(with_limits(wishes({1})))(view_at(0, 8)).workers == 2);
@@ -87,7 +87,7 @@ TEST_CASE("a cool-down lets a wish be repeated, but not become another one") {
   const auto held = run(view_at(30, 8));
   CHECK_FALSE(held.workers);
   CHECK(held.reason.code == "cool_down");
-  CHECK(held.reason.text == "12 workers wished 30 s after the last change, 60 s must pass: as scripted");
+  CHECK(held.reason.text == "12 workers desired 30 s after the last change, 60 s must pass: as scripted");
   CHECK(run(view_at(61, 8)).workers == 12);
 }
 
