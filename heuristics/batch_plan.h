@@ -35,10 +35,9 @@ std::uint64_t global_batch(const BatchRule& rule, std::size_t workers);
 BatchPlan plan_batch(const BatchRule& rule, std::uint32_t workers);
 
 // The same global batch, shared so that all workers arrive at the collective together: in proportion to `speeds` (one
-// per
-// rank, in any common unit), at least one sample each. Samples left over by rounding go to the worker that would finish
-// them first, so no other integer shares let the last worker finish sooner. Speeds that are not positive, or a wrong
-// number of them, give equal shares. `max_share` is kept unless it cannot hold the batch.
+// per rank, in any common unit), at least one sample each. Samples left over by rounding go to the worker that would
+// finish them first, so no other integer shares let the last worker finish sooner. Speeds that are not positive, or a
+// wrong number of them, give equal shares. `max_share` is kept unless it cannot hold the batch.
 BatchPlan plan_batch(const BatchRule& rule, const std::vector<double>& speeds);
 
 // As plan_batch, with a given global batch. 0 for max_share: no limit.

@@ -1,6 +1,5 @@
 // Purpose: `run --resume`, and the same command repeated while the run's supervisor is dead: which run is meant,
-// whether
-// it can be taken over, and with which configuration.
+// whether it can be taken over, and with which configuration.
 //
 // Reads the state directory. Thread: any. Errors: returned as values that name the run and say what to do.
 #pragma once

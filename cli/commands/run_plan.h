@@ -1,6 +1,5 @@
 // Purpose: turns a checked configuration into what a run needs: sizes, program, environment, hosts, addresses. Shared
-// by
-// `run`, `run --dry-run` and `check`.
+// by `run`, `run --dry-run` and `check`.
 //
 // make_plan() reads the host file, the environment file and the machine's addresses, and asks MPI's command for its
 // kind and version; everything else is pure.

@@ -1,6 +1,5 @@
 // Purpose: the plan that `elastictrain plan` shows: from measurements of a job and its configuration to time and cost
-// of
-// each size and batch, and the choice. Pure.
+// of each size and batch, and the choice. Pure.
 #pragma once
 
 #include <optional>

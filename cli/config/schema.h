@@ -1,6 +1,5 @@
 // Purpose: the one table of configuration keys: name, type, unit, range, help, and the key's own flag if it has one.
-// The
-// file reader, the environment, --set, the flags of `run`, `check` and the tests all read it.
+// The file reader, the environment, --set, the flags of `run`, `check` and the tests all read it.
 //
 // Defaults are the member initializers of RunConfig.
 #pragma once

@@ -39,8 +39,7 @@ class LineSink {
   void set_status(std::string status);
 
   // Writes the queued lines, as long as the reader accepts something every two seconds, and ends the thread. Returns
-  // the
-  // number of lines that were dropped without a report, if the reader is still there.
+  // the number of lines that were dropped without a report, if the reader is still there.
   std::uint64_t close();
 
  private:

@@ -1,6 +1,5 @@
 // Purpose: draws a plan of sizes and batches: cost over time, the Pareto front, and the chosen point; for a terminal
-// and
-// as SVG. Pure.
+// and as SVG. Pure.
 #pragma once
 
 #include <cstddef>

@@ -2,8 +2,7 @@
 // a large change within few steps, a small lasting change later, and ignores noise.
 //
 // The first steps set the reference. Pure. Rates are natural logarithms; `noise` is the standard deviation of the rate
-// of
-// one step.
+// of one step.
 #pragma once
 
 namespace elastictrain::heuristics {

@@ -173,16 +173,14 @@ class SearchPolicy : public PerJobPolicy<SearchState> {
     if (hidden && !precise(state, job.workers)) return;
     if (const auto probe = next_probe(sizes, value, limits)) {
       // A smaller size cannot be undone at once, because joiners take time to start. So before a job shrinks, its size
-      // is
-      // measured for longer.
+      // is measured for longer.
       if (probe->workers < job.workers && sizes.size() == 1 && !precise(state, job.workers)) {
         decision.reason = {
             "measuring", words("%.0f steps at %u workers before fewer are tried", steps, job.workers), {}};
         return;
       }
       // At the best of several sizes, measuring costs nothing and resolves small differences. This does not hold for
-      // the
-      // first size, whose quality is not known.
+      // the first size, whose quality is not known.
       if (sizes.size() > 1 && job.workers == best.workers && probe->improvement < 2 * settings_.tolerance &&
           steps < kManySteps) {
         decision.reason = {"measuring",
@@ -353,8 +351,7 @@ class CostPolicy final : public SearchPolicy {
 
   Objective objective(const ClusterView& view, const JobView& job) const override {
     // Without a known end, a linear utility still gives the value of a second and the cost of a worker for any number
-    // of
-    // samples.
+    // of samples.
     const double rest = job.samples_total > 0 ? std::max(job.samples_total - job.samples_done, 1.0) : 1e6;
     return cost_objective(utility_.utility(job.samples_total > 0 ? expected_s(view, job) : 0),
                           Prices(view.hosts, job, price_per_hour_), view.now_s, rest);

@@ -8,8 +8,7 @@
 // for the same samples: S = 0 gives the shortest time, S = 1 the fewest worker-seconds. In this form it also compares
 // sizes that are far apart, and gives the cost of a wrong size.
 // cost: the loss of the rest of the job is the decrease of its utility until it ends plus the cost of its workers (A3,
-// in
-// remaining samples instead of batches, whose size may change).
+// in remaining samples instead of batches, whose size may change).
 #pragma once
 
 #include <cstdint>

@@ -4,9 +4,8 @@
 // Every N steps it compares neighbouring sizes among all that it ever measured, at any distance: scaling efficiency
 // above S, or, with a utility, utility gained above cost added. It grows while all pairs pass, else probes below until
 // the three lowest pass, else chooses the last size before the first failure, after 100 batches at the size after it.
-// It
-// never stops evaluating. A1 discards one batch after a change; here that is the view's warm-up. A3 in batches of the
-// current size and A3 in samples are the same, since both sides have the same batch.
+// It never stops evaluating. A1 discards one batch after a change; here that is the view's warm-up. A3 in batches of
+// the current size and A3 in samples are the same, since both sides have the same batch.
 #pragma once
 
 #include <cstdint>

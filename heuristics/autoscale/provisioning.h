@@ -1,7 +1,6 @@
 // Purpose: policy "provisioning" (KungFu 2020, algorithms B7, Fig. 6): adds a worker every so many steps. It stops for
 // good and removes the last worker when throughput is less than (1 + alpha/n) times that of one worker less. In terms
-// of
-// A3 this is d = 1 and S = alpha (n-1)/n.
+// of A3 this is d = 1 and S = alpha (n-1)/n.
 #pragma once
 
 #include <cstdint>

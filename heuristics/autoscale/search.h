@@ -1,10 +1,9 @@
 // Purpose: chooses which size to measure next from the measurements so far, and tells when none is worth it.
 //
 // Between and beyond the measured sizes throughput is expected to follow smooth saturation (t = a/k + b for a step of
-// one
-// batch), with an uncertainty that is small at first and grows with the surprises so far: real curves also have cliffs
-// (a second host, a slower link) after which they rise again. A size is measured if its expected improvement over the
-// best one, for the rest of the job, exceeds the cost of trying it.
+// one batch), with an uncertainty that is small at first and grows with the surprises so far: real curves also have
+// cliffs (a second host, a slower link) after which they rise again. A size is measured if its expected improvement
+// over the best one, for the rest of the job, exceeds the cost of trying it.
 //
 // Pure.
 #pragma once

@@ -2,10 +2,8 @@
 //
 // It keeps two statistics. The first is that of Or et al. 2020 (algorithms A1): the mean of all samples ever seen at a
 // size. The second is recent and has a confidence: the logarithm of the rate, where each step has weight one and old
-// steps
-// fade out once a size has `memory_steps`. The scatter of one step is pooled over sizes, since noise is a property of
-// the
-// machines. It is measured between intervals, so correlated noise within an interval counts in full.
+// steps fade out once a size has `memory_steps`. The scatter of one step is pooled over sizes, since noise is a
+// property of the machines. It is measured between intervals, so correlated noise within an interval counts in full.
 #pragma once
 
 #include <cstdint>
@@ -51,8 +49,7 @@ class ThroughputTable {
 
 // Algorithms A3, any distance between the two sizes: the throughput of each added worker relative to the previous
 // throughput per worker. 1: perfect; 0: no gain; below 0: slower. Rates in samples per second. 0 if a rate or the
-// distance
-// is not positive.
+// distance is not positive.
 double scaling_efficiency(std::uint32_t workers, double rate, std::uint32_t more_workers, double more_rate);
 
 // The same for large distances, ln(R'/R) / ln(k'/k). That of k to m is the weighted mean of those of k to l and l to m,

@@ -1,6 +1,5 @@
 // Purpose: the policy that chooses what workers exchange in a step (AdaSGD of KungFu, algorithms B6): averaged models
-// at
-// the beginning of training or with many workers, averaged gradients otherwise.
+// at the beginning of training or with many workers, averaged gradients otherwise.
 #pragma once
 
 #include "heuristics/policy/policy.h"

@@ -1,10 +1,8 @@
 // Purpose: combines two policies on one job: one that decides on its size, and one that observes its workers.
 //
 // Both see every view and have states of their own. The decision contains the requests of both. If both decide on the
-// same
-// thing, the first one wins. The reason is the first one's with the second's finding added, or the second's alone if
-// only
-// that one changes something. Pure.
+// same thing, the first one wins. The reason is the first one's with the second's finding added, or the second's alone
+// if only that one changes something. Pure.
 #pragma once
 
 #include <memory>

@@ -15,8 +15,7 @@ namespace elastictrain::heuristics {
 std::unique_ptr<Policy> with_limits(std::unique_ptr<Policy> inner);
 
 // Keeps the size for `seconds` after a change was requested. A change that the job must make (its size is outside of
-// its
-// limits) passes.
+// its limits) passes.
 std::unique_ptr<Policy> with_cool_down(std::unique_ptr<Policy> inner, double seconds);
 
 // A desired size counts only if it differs from the present one by more than `share` (0.1: 10 %), or was desired in

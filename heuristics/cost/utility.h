@@ -14,8 +14,7 @@ class Utility {
   // U(t) = y - (y / x) t.
   static Utility linear(double y, double x_s);
   // Straight lines between (seconds, value) points. (0, first value) is inserted before a first point that is not at 0,
-  // and
-  // (expected_s, 0) after the last point if it is later. Beyond the end the last line continues, also below zero.
+  // and (expected_s, 0) after the last point if it is later. Beyond the end the last line continues, also below zero.
   static Utility piecewise(std::vector<std::pair<double, double>> points, double expected_s);
 
   double operator()(double seconds) const;

@@ -1,6 +1,5 @@
 // Purpose: goodput, the rate at which a job learns: samples per second times the value of a sample at that batch
-// (Pollux,
-// OSDI 2021; AdaptDL's code, algorithms G).
+// (Pollux, OSDI 2021; AdaptDL's code, algorithms G).
 //
 // T_grad = ac + bc m; T_net = an + bn max(r - 2, 0) over several hosts, ar + br max(r - 2, 0) on one, none for one
 // worker; T_step = (T_grad^g + T_net^g)^(1/g) with g in [1, 10]; throughput = r m (s + 1) / (s T_grad + T_step), for r
@@ -42,15 +41,12 @@ double throughput(const GoodputParameters& parameters, const GoodputPlace& place
                   std::uint32_t accumulation = 0);
 
 // The objective of the fit: the root mean square of log errors (of steps, and of gradients if measured) + 1e-3 (g -
-// 1)^2
-// + 1e-2 ((bn / an)^2 + (br / ar)^2).
+// 1)^2 + 1e-2 ((bn / an)^2 + (br / ar)^2).
 double fit_loss(const GoodputParameters& parameters, const std::vector<GoodputSample>& samples);
 
 // Within bounds of 1e-8 and more. The priors decide where observations are missing: what was not seen costs nothing (so
-// a
-// job tries it), except that several hosts cost at least 1.1 times one. With a single batch, ac is half the mean
-// gradient
-// time. Returns nothing without a usable sample.
+// a job tries it), except that several hosts cost at least 1.1 times one. With a single batch, ac is half the mean
+// gradient time. Returns nothing without a usable sample.
 // `before` is the last fit of the same job; it speeds up the next one.
 std::optional<GoodputParameters> fit_goodput(const std::vector<GoodputSample>& samples,
                                              const std::optional<GoodputParameters>& before = std::nullopt);

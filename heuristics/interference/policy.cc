@@ -11,7 +11,7 @@
 namespace elastictrain::heuristics {
 namespace {
 
-// Which figures the references are comparable with.
+// The conditions under which the references are comparable.
 struct Setting {
   std::uint32_t workers = 0;
   std::uint64_t global_batch = 0;
@@ -23,7 +23,7 @@ struct InterferenceState {
   Setting setting;
   double first_step = 0;  // of the setting
   Throughputs reference;
-  std::uint32_t disturbed_views = 0;  // in a row
+  std::uint32_t disturbed_views = 0;  // consecutive views with a disturbed vote
   bool switched = false;
 };
 
@@ -42,7 +42,8 @@ class InterferencePolicy final : public PerJobPolicy<InterferenceState> {
     if (!state.switched) observe(job, state, decision.reason);
     if (!state.switched) return decision;
     const std::string wanted = shape_for(job.workers);
-    if (decision.reason.code.empty()) decision.reason = {"switched", "sums along " + topology_ + " for good", {}};
+    if (decision.reason.code.empty())
+      decision.reason = {"switched", "uses the topology " + topology_ + " for the rest of the job", {}};
     if (!job.changing && job.workers > 1 && job.topology != wanted) decision.topology = wanted;
     return decision;
   }
@@ -54,7 +55,7 @@ class InterferencePolicy final : public PerJobPolicy<InterferenceState> {
         std::any_of(job.intervals.begin(), job.intervals.end(), [](const auto& one) { return one.warm_up; });
     const Throughputs now = communication_throughputs(job.members);
     if (job.changing || warm_up || now.empty()) {
-      reason = {"measuring", "no figures of an undisturbed moment yet", {}};
+      reason = {"measuring", "no measurements outside of changes yet", {}};
       return;
     }
     state.reference.insert(now.begin(), now.end());
@@ -67,12 +68,12 @@ class InterferencePolicy final : public PerJobPolicy<InterferenceState> {
     state.switched = state.disturbed_views >= views_;
     const char* const what = vote.disturbed() ? "disturbed" : "undisturbed";
     reason = {what,
-              words("communication of %u of %u workers is below %.2g of what it was at first", vote.votes, vote.voters,
-                    below_),
+              words("communication of %u of %u workers is below %.2g of its initial throughput", vote.votes,
+                    vote.voters, below_),
               {{"votes", vote.votes}, {"voters", vote.voters}}};
   }
 
-  // A star that is not rooted at rank 0 is a tree of its own.
+  // A star with another root than rank 0 is expressed as a tree.
   std::string shape_for(std::uint32_t workers) const {
     if (topology_ != "star" || root_ == 0 || root_ >= workers) return topology_;
     std::string fathers;
@@ -92,17 +93,17 @@ class InterferencePolicy final : public PerJobPolicy<InterferenceState> {
 PolicySpec interference_policy() {
   PolicySpec spec;
   spec.name = "interference";
-  spec.help = "KungFu's: another topology once most workers find their communication disturbed; the size stays";
+  spec.help = "KungFu's: changes the topology once most workers detect disturbed communication; keeps the size";
   spec.parameters = {
-      {"below", 0.8, 0, 1, {}, "share of its first throughput below which a worker finds itself disturbed"},
+      {"below", 0.8, 0, 1, {}, "fraction of its initial throughput below which a worker votes " disturbed ""},
       {"after_steps", 4.0, 1, 1e9, {}, "steps before the first vote"},
-      {"views", 2.0, 1, 1e6, {}, "looks in a row that must find it; 1 as published"},
+      {"views", 2.0, 1, 1e6, {}, "consecutive views that must agree; 1 as published"},
       {"topology",
        std::string("star"),
        0,
        0,
        {"star", "ring", "tree", "binary-tree", "binary-tree-star", "multi-star", "multi-binary-tree-star", "clique"},
-       "what to go over to"},
+       "topology to change to"},
       {"root", 1.0, 0, std::numeric_limits<std::uint32_t>::max(), {}, "rank at the centre of a star"}};
   spec.make = [](const Parameters& parameters) { return std::make_unique<InterferencePolicy>(parameters); };
   spec.decides_size = false;

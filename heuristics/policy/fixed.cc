@@ -20,7 +20,7 @@ class Fixed final : public Policy {
 }  // namespace
 
 PolicySpec fixed_policy() {
-  return {"fixed", "keeps the size; resize and failures alone change it", {}, [](const Parameters&) {
+  return {"fixed", "keeps the size; only resize and failures change it", {}, [](const Parameters&) {
             return std::make_unique<Fixed>();
           }};
 }

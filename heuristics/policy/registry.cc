@@ -25,7 +25,7 @@ std::string plain(double value) {
 
 const char* kind_of(const Value& value) {
   if (std::holds_alternative<double>(value)) return "a number";
-  return std::holds_alternative<bool>(value) ? "true or false" : "a text";
+  return std::holds_alternative<bool>(value) ? "true or false" : "a string";
 }
 
 std::string joined(const std::vector<std::string>& words) {
@@ -34,7 +34,7 @@ std::string joined(const std::vector<std::string>& words) {
   return all;
 }
 
-// Empty: it is one.
+// Empty if the value is allowed.
 std::string problem_of(const ParameterSpec& spec, const Value& value) {
   if (value.index() != spec.standard.index()) return spec.name + " must be " + kind_of(spec.standard);
   if (const auto* given = std::get_if<double>(&value); given && !(*given >= spec.least && *given <= spec.most)) {
@@ -74,7 +74,7 @@ CheckedParameters check_parameters(const PolicySpec& spec, const Parameters& giv
         std::find_if(spec.parameters.begin(), spec.parameters.end(),
                      [&name = name](const ParameterSpec& candidate) { return candidate.name == name; });
     if (parameter == spec.parameters.end()) {
-      checked.problem = "policy \"" + spec.name + "\" knows no " + name + "; it knows " +
+      checked.problem = "policy \"" + spec.name + "\" has no parameter " + name + "; it has " +
                         (known.empty() ? std::string("no parameters") : joined(known));
     } else {
       checked.problem = problem_of(*parameter, value);

@@ -18,8 +18,8 @@ const char* const kMeasured = "measured";
 namespace {
 
 constexpr double kNoEndSamples = 1e6;
-constexpr std::uint32_t kMostBatches = 9;  // for each
-constexpr double kRecentSteps = 200;       // over which the present step time is averaged
+constexpr std::uint32_t kMostBatches = 9;  // for each size
+constexpr double kRecentSteps = 200;       // that the present step time is averaged over
 
 struct Settings {
   PlanGoal goal;
@@ -46,7 +46,7 @@ struct Limits {
 
 struct State {
   bool began = false;
-  SearchPoint origin;  // where the job was first seen
+  SearchPoint origin;  // where the job started
   Limits limits;
   StepMeasurements measured;         // of all steps until the search is over, then of the recent ones
   std::vector<SearchPoint> skipped;  // that could not be reached
@@ -72,7 +72,8 @@ class Scavenger final : public PerJobPolicy<State> {
       decision.reason = {"changing", words("on the way from %u to %u workers", job.workers, job.target), {}};
       if (give_up(view, job, state)) {
         decision.workers = job.workers;
-        decision.reason = {"given_up", words("%u workers were not reached; %u stay", job.target, job.workers), {}};
+        decision.reason = {
+            "given_up", words("%u workers were not reached; the size stays %u", job.target, job.workers), {}};
       }
       return decision;
     }
@@ -120,7 +121,7 @@ class Scavenger final : public PerJobPolicy<State> {
     return kept_to_limit(job.batch, search_points(space, settings_.search, state.origin));
   }
 
-  // Whether what was wanted is left out from now on.
+  // Whether the requested point is skipped from now on.
   bool give_up(const ClusterView& view, const JobView& job, State& state) const {
     const bool late = state.wanted.workers != 0 && view.now_s - state.wanted_since_s > settings_.give_up_s;
     if (!late || job.workers == state.wanted.workers) return false;
@@ -129,7 +130,7 @@ class Scavenger final : public PerJobPolicy<State> {
     return true;
   }
 
-  // True while the search goes on; at its end the models are fitted.
+  // True while the search goes on. At its end the models are fitted.
   bool search(const ClusterView& view, const JobView& job, State& state, JobDecision& decision) const {
     give_up(view, job, state);
     const auto plan = search_plan(job, state);
@@ -184,7 +185,8 @@ class Scavenger final : public PerJobPolicy<State> {
     return work_of(left, job.base_batch != 0 ? job.base_batch : job.global_batch, state.measured.noise_scale());
   }
 
-  // Sizes and batches that are compared. Without the noise scale a larger batch would look free: the present one stays.
+  // The compared sizes and batches. Without the noise scale a larger batch would look free, so only the present one is
+  // used.
   std::vector<SearchPoint> candidates(const JobView& job, const State& state, const SearchPoint& now) const {
     const bool any_batch = state.measured.noise_scale().has_value();
     const SearchSpace space =
@@ -194,7 +196,7 @@ class Scavenger final : public PerJobPolicy<State> {
     std::erase_if(points, [&](const SearchPoint& point) {
       return point == now || std::find(state.skipped.begin(), state.skipped.end(), point) != state.skipped.end();
     });
-    points.insert(points.begin(), now);  // first: where the job is
+    points.insert(points.begin(), now);  // first: the present point
     return points;
   }
 
@@ -230,7 +232,7 @@ class Scavenger final : public PerJobPolicy<State> {
     state.settled.code = "settled";
   }
 
-  // When the job has become slower or faster than it was while it was measured, all sizes are taken to have.
+  // If the job has become slower or faster than while it was measured, all sizes are scaled by the same factor.
   static void scale_to_present(std::vector<PlanPoint>& points, const State& state) {
     const PlanPoint& now = points.front();
     if (!now.measured) return;
@@ -243,7 +245,7 @@ class Scavenger final : public PerJobPolicy<State> {
     }
   }
 
-  // What the goal gains by leaving `now` for `best`, relative; infinite where a limit would be missed otherwise.
+  // The relative gain for the goal of leaving `now` for `best`; infinite if a limit would be missed otherwise.
   static double gain(const PlanPoint& now, const PlanPoint& best, const PlanGoal& goal) {
     const double time = now.seconds > 0 ? 1 - best.seconds / now.seconds : 0;
     const double cost = now.cost > 0 ? 1 - best.cost / now.cost : 0;

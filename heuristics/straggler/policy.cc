@@ -32,7 +32,7 @@ struct Watch {
   ~Watch() = default;
 };
 
-// One line of who is slow, the worst first; not all of ten thousand.
+// One line about the slow workers, the slowest first; limited in length.
 Reason report(const ClusterView& view, const std::vector<SlowWorker>& slow, const std::vector<SlowHost>& hosts) {
   Reason reason{"straggler", "", {{"slow", static_cast<double>(slow.size())}}};
   for (const SlowHost& host : hosts) {
@@ -115,32 +115,31 @@ class Stragglers final : public PerJobPolicy<Watch> {
 
 PolicySpec straggler_policy() {
   const RobustOptions robust;
-  return {
-      "stragglers",
-      "finds slow workers and reports them, evens their shares out, or replaces them",
-      {{"action",
-        std::string("report"),
-        0,
-        0,
-        {"none", "report", "rebalance", "replace"},
-        "what is done about a slow worker: nothing; a report; smaller shares, so that all arrive together; another "
-        "worker in its place"},
-       {"detector",
-        std::string("robust"),
-        0,
-        0,
-        {"robust", "ewma", "nvidia", "dlrover"},
-        "how slow workers are found: against noise, by medians over workers and over own past (robust); Or et al. "
-        "(ewma, below 0.8 of the median speed); NVIDIA's scores (nvidia, below 0.75); DLRover (dlrover, over twice "
-        "the median time)"},
-       {"least_slowdown", robust.least_slowdown, 0.01, 10, {}, "what counts as slow: 0.08 is 8 % more time (robust)"},
-       {"least_steps", 1.0 * robust.least_steps, 1, 1e6, {}, "steps for which it must last (robust)"},
-       {"least_seconds", robust.least_s, 0, 86400, {}, "seconds for which it must last (robust)"},
-       {"rank_0_exempt", true, 0, 0, {}, "rank 0, which often has more to do, is never slow (ewma)"},
-       {"least_gain", 0.02, 0.001, 1, {}, "by what part steps must get shorter for shares to change (rebalance)"},
-       {"replacements_per_hour", 4.0, 0, 1e6, {}, "most replacements in an hour, of a worker or a host (replace)"},
-       {"check_steps", 20.0, 1, 1e6, {}, "steps after which a replacement is judged (replace)"}},
-      [](const Parameters& parameters) { return std::make_unique<Stragglers>(parameters); }};
+  return {"stragglers",
+          "finds slow workers and reports them, rebalances shares, or replaces them",
+          {{"action",
+            std::string("report"),
+            0,
+            0,
+            {"none", "report", "rebalance", "replace"},
+            "action for a slow worker: none; a report; smaller shares, so that all arrive together; another "
+            "worker in its place"},
+           {"detector",
+            std::string("robust"),
+            0,
+            0,
+            {"robust", "ewma", "nvidia", "dlrover"},
+            "how slow workers are found: medians over workers and over their own past (robust); Or et al. "
+            "(ewma, below 0.8 of the median speed); NVIDIA's scores (nvidia, below 0.75); DLRover (dlrover, over twice "
+            "the median time)"},
+           {"least_slowdown", robust.least_slowdown, 0.01, 10, {}, "minimum slowdown: 0.08 is 8 % more time (robust)"},
+           {"least_steps", 1.0 * robust.least_steps, 1, 1e6, {}, "minimum steps of slowness (robust)"},
+           {"least_seconds", robust.least_s, 0, 86400, {}, "minimum seconds of slowness (robust)"},
+           {"rank_0_exempt", true, 0, 0, {}, "rank 0, which often has more work, is never reported (ewma)"},
+           {"least_gain", 0.02, 0.001, 1, {}, "minimum relative gain in step time to change shares (rebalance)"},
+           {"replacements_per_hour", 4.0, 0, 1e6, {}, "maximum replacements per hour, of a worker or a host (replace)"},
+           {"check_steps", 20.0, 1, 1e6, {}, "steps after which a replacement is evaluated (replace)"}},
+          [](const Parameters& parameters) { return std::make_unique<Stragglers>(parameters); }};
 }
 
 }  // namespace elastictrain::heuristics

@@ -295,8 +295,7 @@ TEST_CASE("beside the policy of the size there can be those that leave it alone"
   ConfigInputs inputs = from_text(head + "beside = [\"adasgd\", \"interference\"]\n");
   CHECK(good(inputs).config.policy.beside == std::vector<std::string>{"adasgd", "interference"});
   inputs.file_text = head + "beside = [\"goodput\"]\n";
-  CHECK(contains(bad(inputs),
-                 "decides on the size; policy.beside accepts noise-batch, adasgd, interference"));
+  CHECK(contains(bad(inputs), "decides on the size; policy.beside accepts noise-batch, adasgd, interference"));
   inputs.file_text = head + "beside = [\"adasdg\"]\n";
   CHECK(contains(bad(inputs), "is not a policy"));
   inputs.file_text = "command = [\"true\"]\n[policy]\nname = \"adasgd\"\nbeside = [\"adasgd\"]\n";

@@ -57,7 +57,8 @@ TEST_CASE("status tells in plain words what has failed, what is borne, and which
       {{"host", "node3"}, {"failures", 3}, {"left_ms", 20'000}, {"reason", "its agent did not connect"}}};
   const std::string text = render_status(status);
   CAPTURE(text);
-  CHECK(contains(text, "failures: crash 12 (8 more are tolerated), hang 1 (no more are tolerated), infrastructure 3\n"));
+  CHECK(
+      contains(text, "failures: crash 12 (8 more are tolerated), hang 1 (no more are tolerated), infrastructure 3\n"));
   CHECK(contains(text, "recoveries: 2, the last: rank 1 (w2 on node1) was killed by signal 9, idle 34.0 ms\n"));
   CHECK(contains(text, "cooling down: node3 for 20.0 s after 3 failures in a row: its agent did not connect\n"));
   status["last_recovery_idle_s"] = nullptr;

@@ -120,7 +120,7 @@ TEST_CASE("rebalance: equal shares come back when the worker recovers") {
   const auto changes = loop.run.share_changes();
   loop.steps(2000);
   CHECK(loop.run.share_changes() == changes);
-  CHECK(loop.changes.back().text.find("all workers are equally fast again: equal shares") == 0);
+  CHECK(loop.changes.back().text.find("all workers have equal speed again: equal shares") == 0);
 }
 
 TEST_CASE("noise alone moves no samples and replaces nobody") {
