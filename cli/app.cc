@@ -23,8 +23,8 @@ Examples:
   elastictrain status --watch
   elastictrain resize 4
 
-Exit status: 0 done; 1-125 and 128+signal the first failing worker's; 64 wrong usage; 69 hosts or run not available;
-70 internal error; 75 preempted, start again later; 78 mistake in the config; 130 Ctrl-C.
+Exit status: 0 done; 1-125 and 128+signal: status of the first failing worker; 64 wrong usage; 69 hosts or run not
+available; 70 internal error; 75 preempted, start again later; 78 mistake in the config; 130 Ctrl-C.
 )";
 
 bool is_bare_label(const std::string& word) {

@@ -86,7 +86,7 @@ void add_libraries(Table& table, const AcceleratorFacts& facts) {
 
 std::string render_group(const Hosts& hosts) {
   const HostReport& report = *hosts.front();
-  const std::string title = "GPUs of " + host_list(hosts) + ", and what programs there can load\n";
+  const std::string title = "GPUs of " + host_list(hosts) + ", and the libraries that programs there can load\n";
   if (!report.accelerators.problem.empty()) return title + "unknown: " + report.accelerators.problem + "\n";
   Table table({{"what"}, {"found"}});
   add_driver(table, report);
@@ -95,7 +95,7 @@ std::string render_group(const Hosts& hosts) {
   return title + table.render();
 }
 
-// "NCCL: 2.28.9 on a, b; 2.27.3 on c", or nothing where all are the same.
+// "NCCL: 2.28.9 on a, b; 2.27.3 on c", or nothing if all are the same.
 std::string difference(const Hosts& hosts, const std::string& what, const std::string& consequence,
                        const std::function<std::string(const HostReport&)>& value_of) {
   std::map<std::string, Hosts> by_value;

@@ -32,8 +32,8 @@ constexpr std::uint64_t kMeasuringInterval_ms = 250;
 constexpr const char* kMeasuringPolicy = "scavenger";
 constexpr const char* kDetails = R"(
 Where the figures come from:
-  elastictrain plan job.toml                          a short run of the job, which changes its size as it trains
-  elastictrain plan --journal NAME|FILE [job.toml]    what a run came to; its policy should have varied the size
+  elastictrain plan job.toml                          a short run of the job, which changes its size while it trains
+  elastictrain plan --journal NAME|FILE [job.toml]    an earlier run, whose policy should have varied the size
   elastictrain plan --profile FILE [job.toml]         a table:
 
     workers,batch,step_s                              batch: samples of one worker in a step
@@ -41,11 +41,11 @@ Where the figures come from:
     4,32,0.164                                        or the same names in a list of JSON objects,
     8,32,0.215                                        or what plan --json printed
 
-The run that measures is stopped when it has (Ctrl-C: before), writes no checkpoint and reads none. Prices come from
-[cost], everything else that can be said from [policy.scavenger]. A config gives sizes, batch, hosts and prices.
+The measuring run stops when all sizes are measured (or by Ctrl-C). It neither writes nor reads checkpoints. Prices come
+from [cost], all other settings from [policy.scavenger]. A config gives sizes, batch, hosts and prices.
 
-Exit status: 0; 1 no size meets the deadline or the budget (the plan is shown); 64 wrong usage; 69 too little was
-measured, or no such run; 78 a mistake in the config or the table; of a run that measures: its own, when it fails.
+Exit status: 0 done; 1 no size meets the deadline or the budget (the plan is shown); 64 wrong usage; 69 too little was
+measured, or no such run; 78 a mistake in the config or the table. If the measuring run fails: its own status.
 )";
 
 struct PlanFlags {

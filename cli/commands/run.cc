@@ -16,12 +16,12 @@ namespace {
 
 constexpr const char* kExamples = R"(
 Examples:
-  elastictrain run -n 4 -- ./train --epochs 5              four workers here
+  elastictrain run -n 4 -- ./train --epochs 5              four workers on this machine
   elastictrain run -n 2:4 -H hostA:2,hostB:2 -- ./train    two to four workers on two hosts, by ssh
-  elastictrain run configs/quickstart.toml                 everything from a file
-  elastictrain run job.toml --set batch.per_worker=64      … but one value
+  elastictrain run configs/quickstart.toml                 all settings from a file
+  elastictrain run job.toml --set batch.per_worker=64      override one value
   elastictrain run job.toml --dry-run                      show what would be started
-  elastictrain run --resume NAME                           take over a run whose supervisor was lost
+  elastictrain run --resume NAME                           take over a run that has lost its supervisor
 
 Precedence: flag, then environment (ELASTICTRAIN_BATCH_PER_WORKER=64), then file, then default.
 )";

@@ -294,29 +294,30 @@ std::unique_ptr<Policy> make(const Parameters& parameters) {
 PolicySpec scavenger_policy() {
   constexpr double kMostBatch = std::numeric_limits<std::uint32_t>::max();
   constexpr double kEver = 1e9;
-  return {
-      "scavenger",
-      "measures a few sizes, then takes the fastest, the cheapest, the knee, or what meets a deadline or a budget",
-      {{"goal", std::string("knee"), 0, 0, goal_names(),
-        "fastest; cheapest; knee: where more time stops saving; deadline: cheapest in time; budget: fastest for it"},
-       {"deadline_s", kEver, 0, kEver, {}, "seconds since the job's start by which it is to end"},
-       {"budget", kEver, 0, 1e15, {}, "what the whole job may cost, in the unit of the prices"},
-       {"search", std::string("partial"), 0, 0, search_names(),
-        "what is measured: all sizes, ends and middles, or only where the job is"},
-       {"model", std::string("components"), 0, 0, step_time_form_names(),
-        "form of the step time; the paper's are planes over the batch of a worker or the global one"},
-       {"price", std::string("flat"), 0, 0, {"flat", "memory"}, "memory: a worker's price grows with its batch"},
-       {"price_per_worker_hour", 1.0, 0, 1e9, {}, "of a worker where hosts have no price"},
-       {"vary_batch", false, 0, 0, {}, "whether the batch of a worker is searched as well"},
-       {"min_per_worker", 8.0, 1, kMostBatch, {}, "the fewest samples of a worker, with vary_batch"},
-       {"max_per_worker", 256.0, 1, kMostBatch, {}, "the most samples of a worker, with vary_batch"},
-       {"sizes", 5.0, 2, 64, {}, "numbers of workers (and batches) that a full search measures"},
-       {"steps_per_point", 20.0, 1, 1e6, {}, "steps that a point of the search is measured for"},
-       {"give_up_s", 600.0, 1, kEver, {}, "seconds after which a size that is not reached is left out"},
-       {"tolerance", 0.05, 0, 1, {}, "gain below which a settled job stays"},
-       {"reconsider_s", 600.0, 1, kEver, {}, "seconds between two looks at a settled job"},
-       {"follow", true, 0, 0, {}, "whether the job takes what is best; false: it measures, and stays"}},
-      make};
+  return {"scavenger",
+          "measures a few sizes, then takes the fastest, the cheapest, the knee, or the one that meets a deadline or a "
+          "budget",
+          {{"goal", std::string("knee"), 0, 0, goal_names(),
+            "fastest; cheapest; knee: where more time stops saving much; deadline: cheapest in time; budget: fastest "
+            "within it"},
+           {"deadline_s", kEver, 0, kEver, {}, "time by which the job must end, in seconds since its start"},
+           {"budget", kEver, 0, 1e15, {}, "maximum cost of the whole job, in the unit of the prices"},
+           {"search", std::string("partial"), 0, 0, search_names(),
+            "sizes to measure: all, the ends and the middles, or only the present one"},
+           {"model", std::string("components"), 0, 0, step_time_form_names(),
+            "form of the step-time model; the paper's are planes over the batch of a worker or the global one"},
+           {"price", std::string("flat"), 0, 0, {"flat", "memory"}, "memory: a worker's price grows with its batch"},
+           {"price_per_worker_hour", 1.0, 0, 1e9, {}, "price of a worker on hosts without a price of their own"},
+           {"vary_batch", false, 0, 0, {}, "whether to search the batch of a worker as well"},
+           {"min_per_worker", 8.0, 1, kMostBatch, {}, "minimum samples of a worker, with vary_batch"},
+           {"max_per_worker", 256.0, 1, kMostBatch, {}, "maximum samples of a worker, with vary_batch"},
+           {"sizes", 5.0, 2, 64, {}, "numbers of workers (and batches) that a full search measures"},
+           {"steps_per_point", 20.0, 1, 1e6, {}, "steps to measure at each point of the search"},
+           {"give_up_s", 600.0, 1, kEver, {}, "seconds after which a size that is not reached is skipped"},
+           {"tolerance", 0.05, 0, 1, {}, "relative gain below which a settled job keeps its size"},
+           {"reconsider_s", 600.0, 1, kEver, {}, "seconds between two evaluations of a settled job"},
+           {"follow", true, 0, 0, {}, "whether the job takes the best size; false: it only measures"}},
+          make};
 }
 
 }  // namespace elastictrain::heuristics
