@@ -1,4 +1,4 @@
-// Device memory through the data plane of GPUs, on the stand-ins: sums, what is kept, norms, transfers, errors.
+// Device memory through the data plane of GPUs, on the stand-ins: sums, kept inputs, norms, transfers, errors.
 #include <doctest/doctest.h>
 
 #include <array>

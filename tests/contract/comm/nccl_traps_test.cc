@@ -1,5 +1,5 @@
-// What NCCL does to programs that hot-swap its communicators, one story each, on its stand-in: builds that never end or
-// fail, aborts that never return, devices that are broken afterwards, losses that nobody reports, what is left behind.
+// NCCL's effects on programs that hot-swap its communicators, one case each, on its stand-in: builds that never end or
+// fail, aborts that never return, devices that are broken afterwards, losses that are not reported, leaked resources.
 #include <doctest/doctest.h>
 #include <signal.h>
 
@@ -18,7 +18,7 @@
 namespace elastictrain::comm::testing {
 namespace {
 
-// What each rank's build came to, every rank on a thread of its own.
+// The results of the build at each rank, every rank on a thread of its own.
 struct Outcome {
   std::unique_ptr<Communicator> communicator;
   Status status;
@@ -48,7 +48,7 @@ TEST_CASE("a build that never ends ends at its deadline, is aborted and leaves n
   const auto before = counters();
   {
     const Faults faults("stall-init");
-    const auto options = options_until(seconds(1));  // which both builds begin in
+    const auto options = options_until(seconds(1));  // that both builds begin in
     const auto all = build_all(world, 1, [&](auto) { return options; });
     for (const auto& outcome : all) {
       REQUIRE_FALSE(outcome.status.ok());
@@ -212,7 +212,7 @@ TEST_CASE("a build beside which training stands still is put off to the swap, on
   World world(shm(2));
   const auto stuck = [](std::uint32_t rank) {
     auto options = options_until(seconds(60));
-    // Rank 1 is a joiner: it has no training to watch.
+    // Rank 1 is a joiner: it does not train yet.
     if (rank == 0) options.step_clock = [] { return StepClock{7, std::chrono::microseconds(1000)}; };
     return options;
   };
@@ -369,7 +369,7 @@ void one_generation(World& world, Generation generation, std::atomic<int>& wrong
       generation);
 }
 
-// All that a process has, once what runs in the background has ended.
+// All resources of a process, once its background work has ended.
 struct Footprint {
   std::size_t descriptors, streams, events, allocations;
 };

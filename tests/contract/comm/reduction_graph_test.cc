@@ -1,4 +1,4 @@
-// The trees of every topology on layouts drawn by hand, and on many others by what must hold for all of them.
+// The trees of every topology on hand-drawn layouts, and on many others by properties that hold for all of them.
 #include <doctest/doctest.h>
 
 #include <limits>

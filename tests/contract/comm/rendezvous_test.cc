@@ -1,4 +1,4 @@
-// Building: who is let in, what happens when somebody is missing, and the connections for state.
+// Building: which ranks are admitted, what happens if one is missing, and the connections for state.
 #include <doctest/doctest.h>
 #include <sys/socket.h>
 
@@ -94,7 +94,7 @@ TEST_CASE("a peer that prepares late is waited for, on both sides") {
       World world(shape);
       std::unique_ptr<Communicator> early;
       std::thread other([&] { early = world.build(1 - late, 2); });
-      // The late one is still busy with another generation, which it gives up.
+      // The late rank is still busy with another generation, which it abandons.
       auto stale = world.spec(late, 1);
       stale.deadline = steady_clock::now() + milliseconds(50);
       CancelToken cancel;

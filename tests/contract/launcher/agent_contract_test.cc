@@ -1,4 +1,4 @@
-// Real agents, real workers, a real TLS connection; only the supervisor's decisions are the test's.
+// Real agents, real workers and a real TLS connection. Only the supervisor's decisions are made by the test.
 #include <arpa/inet.h>
 #include <doctest/doctest.h>
 #include <netinet/in.h>
@@ -424,7 +424,8 @@ TEST_CASE("another user cannot talk to a worker's socket") {
   Lab lab;
   const auto path = lab.socket_path();
   std::filesystem::permissions(lab.directory.path, std::filesystem::perms(0755));
-  // Opened up on purpose: the check of credentials must hold where the directory does not.
+  // The directory is opened deliberately: the check of credentials must also hold if the directory does not protect the
+  // socket.
   std::filesystem::permissions(std::filesystem::path(path).parent_path(), std::filesystem::perms(0755));
   std::filesystem::permissions(path, std::filesystem::perms(0777));
   const pid_t stranger = ::fork();
@@ -455,7 +456,7 @@ TEST_CASE("an agent that loses its supervisor comes back with the truth") {
   REQUIRE(lab.supervisor.await<WorkerSpawned>(0, 2));
   lab.supervisor.stop_listening();
   lab.supervisor.agents[0]->connection->close();
-  // What is said before the agent knows that the connection is gone is lost with it, so it is said again and again.
+  // Messages sent before the agent knows that the connection is lost are lost with it, so the worker repeats them.
   for (int i = 0; i < 20; ++i) {
     worker.say(WorkerNote{"accuracy", "0.97"});
     lab.supervisor.pump([] { return false; }, std::chrono::milliseconds(20));

@@ -1,5 +1,5 @@
-// What an agent does when something around it is lost: its supervisor, its host, its workers, its descriptors. Real
-// agents and workers; the supervisor is the test's.
+// An agent's reaction to losses: of its supervisor, its host, its workers, its descriptors. Real agents and workers;
+// the test is the supervisor.
 #include <doctest/doctest.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -16,7 +16,7 @@ using namespace elastictrain::testing;
 namespace {
 
 constexpr WorkerId kOther{4};
-// Ends when it is asked to.
+// Ends on request.
 constexpr const char* kPatient = "echo pid=$$ sock=$ELASTICTRAIN_SOCKET; while :; do sleep 0.05; done";
 
 std::string socket_of(Lab& lab, WorkerId worker, std::size_t agent = 0) {
@@ -89,7 +89,7 @@ TEST_CASE("what a worker did and wrote before it ended in the supervisor's absen
   lab.supervisor.stop_listening();
   lab.supervisor.agents[0]->connection->close();
   lab.supervisor.agents[0]->closed = true;
-  // Nothing that the test can see tells when the agent has noticed.
+  // The test cannot observe when the agent has noticed.
   lab.supervisor.pump([] { return false; }, std::chrono::milliseconds(200));
   worker.say(WorkerAudit{std::vector<AuditStep>(1), 1});
   worker.say(WorkerFinished{77});
@@ -109,7 +109,7 @@ TEST_CASE("what a worker did and wrote before it ended in the supervisor's absen
   const auto* last = std::get_if<FromWorker>(&messages[1]);
   REQUIRE(last != nullptr);
 
-  // Exits are told at every reconnect: a supervisor may die before it has written them down.
+  // Exits are reported at every reconnect: a supervisor may be killed before it has stored them.
   lab.break_connection();
   CHECK(lab.await_exit(kOther, 2).exit_code == 9);
   CHECK(lab.supervisor.lines(2, kOther).empty());
@@ -122,7 +122,7 @@ TEST_CASE("audit batches come again unless the supervisor has acknowledged a rep
   worker.say(hello_of(kWorker));
   worker.say(WorkerAudit{std::vector<AuditStep>(2), 1});
   REQUIRE(lab.supervisor.await<FromWorker>(0, 2));
-  // Two reports more: the first may have been under way, and its acknowledgement must reach the agent.
+  // Two more reports: the first may have been in transit, and its acknowledgement must reach the agent.
   REQUIRE(lab.supervisor.await<AgentReport>(0, lab.supervisor.all<AgentReport>(0).size() + 4));
   lab.supervisor.acknowledges = false;
   worker.say(WorkerAudit{std::vector<AuditStep>(2), 2});
@@ -165,11 +165,11 @@ TEST_CASE("workers of an agent whose supervisor stays away are told so and may e
   lab.supervisor.agents[0]->connection->close();
   lab.supervisor.agents[0]->closed = true;
   REQUIRE(await_orphaned(lab, worker));
-  // A program that does not know us has no other notice than TERM.
+  // A program without our library gets no other notice than TERM.
   CHECK(lab.supervisor.pump([&] { return !is_running(plain); }));
   CHECK(is_running(pid));
   CHECK_FALSE(lab.end.has_value());
-  ::kill(pid, SIGKILL);  // its own decision, as far as the agent knows
+  ::kill(pid, SIGKILL);  // its own decision, from the agent's point of view
   REQUIRE(lab.await_end());
   CHECK(lab.end->status.exit_code == launcher::kAgentUnreachable);
 }
@@ -252,7 +252,7 @@ TEST_CASE("the notice command's yes is told once, and again after a reconnect") 
   REQUIRE(lab.supervisor.await<AgentReport>(0, lab.supervisor.all<AgentReport>(0).size() + 6));
   REQUIRE(lab.supervisor.all<HostNotice>(0).size() == 1);
   CHECK(lab.supervisor.all<HostNotice>(0)[0].reason == "its notice command says so: test on here");
-  lab.spawn("exit 3");  // the agent itself serves on
+  lab.spawn("exit 3");  // the one that the agent itself runs on
   CHECK(lab.await_exit().exit_code == 3);
   lab.break_connection();
   CHECK(lab.supervisor.await<HostNotice>(1));
@@ -313,7 +313,7 @@ TEST_CASE("reports tell the CPU time of the process that trains, and whether it 
   lab.spawn(kPatient);
   const auto path = socket_of(lab, kWorker);
   const auto frame = encode_frame(WorkerUp(hello_of(kWorker)));
-  // Not the shell that was started, but a process below it.
+  // Not the shell that was started, but one of its child processes.
   const pid_t trainer = ::fork();
   if (trainer == 0) {
     asio::io_context io;
@@ -370,7 +370,7 @@ TEST_CASE("a supervisor that does not read holds up no worker, and gets the last
   const auto done = lab.directory.path + "/done";
   lab.spawn("seq 1 2000000; touch " + done);
   REQUIRE(lab.supervisor.await<WorkerSpawned>(0));
-  // Nobody runs this loop meanwhile: to the agent the supervisor is a reader that has gone to sleep.
+  // The test does not run this loop meanwhile: for the agent, the supervisor is a reader that has stopped reading.
   for (int i = 0; i < 2000 && !std::filesystem::exists(done); ++i) ::usleep(10'000);
   REQUIRE(std::filesystem::exists(done));
   CHECK(lab.await_exit().exit_code == 0);
@@ -416,7 +416,7 @@ TEST_CASE("without descriptors a spawn fails with the remedy, the agent lives on
   CHECK(contains(reason, "Too many open files"));
   CHECK(contains(reason, "ulimit -n"));
 
-  // Connections take what descriptors are left; the last ones wait in the queue of their sockets.
+  // Connections use the remaining descriptors. The last ones wait in the queue of their sockets.
   std::vector<std::unique_ptr<WorkerSide>> sides;
   living.pop_back();
   for (const WorkerId worker : living) {
@@ -429,7 +429,7 @@ TEST_CASE("without descriptors a spawn fails with the remedy, the agent lives on
   REQUIRE(lab.supervisor.await<AgentReport>(0, reports + 20));
   CHECK(cpu() - before < 500);
 
-  // Once there are descriptors again, who waited is let in.
+  // Once descriptors are free again, the waiting connections are accepted.
   lab.supervisor.send(0, StopWorker{living[0], 0});
   lab.supervisor.send(0, StopWorker{living[1], 0});
   CHECK(lab.supervisor.pump([&] { return said<WorkerHello>(lab, 0).size() >= living.size() - 2; }));

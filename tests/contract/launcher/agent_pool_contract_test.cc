@@ -1,4 +1,5 @@
-// An agent that is a rank of an MPI pool: one process, which is one worker after another, and never a second one.
+// An agent that is a rank of an MPI pool: one process, which becomes one worker after another and never starts a
+// second.
 #include <doctest/doctest.h>
 #include <signal.h>
 #include <sys/stat.h>
@@ -15,7 +16,7 @@ constexpr WorkerId kNext{4};
 constexpr const char* kPatientWorker =
     "trap 'echo poked' USR1; trap 'exit 0' TERM; echo $ELASTICTRAIN_SOCKET; while :; do sleep 0.05; done";
 
-// The shell stands for a launch that has put the agent at rank 1, second on its machine.
+// The shell replaces a launch that has placed the agent at rank 1, second on its machine.
 std::vector<std::string> pool_agent(const std::string& file) {
   return {"sh", "-c",
           "exec 9</dev/zero; export PMI_FD=9 PMI_RANK=1 PMI_SIZE=2 MPI_LOCALRANKID=1 MPI_LOCALNRANKS=2; "
@@ -31,13 +32,13 @@ void write_pool_file(const std::string& path, const AgentBootstrap& bootstrap) {
 }
 
 struct Place {
-  // The agent leaves its standard input alone.
+  // The agent does not read its standard input.
   Place() { ::signal(SIGPIPE, SIG_IGN); }
   TemporaryDirectory files;
   std::string file = files.path + "/ranks";
 };
 
-// One worker that has said hello; the test speaks for it.
+// A worker that has sent hello. The test sends its messages.
 struct Pool : Place {
   Pool() : lab([this](AgentBootstrap& bootstrap) { write_pool_file(file, bootstrap); }, pool_agent(file)) {}
 
@@ -57,7 +58,7 @@ struct Pool : Place {
     CHECK(exited.signal == 0);
   }
 
-  // The next word of the agent to this worker.
+  // The next message of the agent to this worker.
   WorkerDown hear(WorkerSide& worker) {
     std::optional<WorkerDown> heard;
     FrameReader reader(limits::kMaxWorkerFrameBytes);

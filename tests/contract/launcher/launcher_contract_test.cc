@@ -1,5 +1,5 @@
 // One suite for every launcher: local, ssh with a fake ssh that runs the remote command on this machine, and the tools
-// of batch systems with a fake one; mpirun and mpiexec are the real ones.
+// of batch systems with a fake one. mpirun and mpiexec are the real ones.
 #include <doctest/doctest.h>
 #include <signal.h>
 #include <sys/stat.h>
@@ -50,7 +50,7 @@ struct Lab {
       if (launched) launched->forget(AgentId{agent});
     }
     CHECK(supervisor.pump([&] { return ends.size() >= expected; }));
-    // Agents that outlive their ssh are told by their connection.
+    // Agents that outlive their ssh are stopped over their connection.
     for (std::size_t i = 0; i < supervisor.agents.size(); ++i) {
       if (!supervisor.agents[i]->closed) supervisor.send(i, StopAgent{100});
     }
@@ -92,7 +92,7 @@ struct Lab {
     return true;
   }
 
-  // False: there is no such command here.
+  // False if the command does not exist here.
   bool use_mpi(const std::string& command) {
     if (!launcher::is_in_path(command)) {
       tests::skip_aloud("there is no " + command + " here");
@@ -161,7 +161,7 @@ struct Mpich {
 
 std::string read_all(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
-  std::ostringstream content;  // at once: in a build with a sanitizer a binary takes seconds character by character
+  std::ostringstream content;  // in one read: in a build with a sanitizer, reading a binary by character takes seconds
   content << file.rdbuf();
   return content.str();
 }
@@ -196,7 +196,7 @@ TEST_CASE_TEMPLATE("a forgotten launch leaves no process on this machine", Way, 
   const pid_t worker = std::stoi(lab.supervisor.lines(0, WorkerId{1})[0]);
   lab.launched->forget(AgentId{1});
   lab.await_end(1);
-  // Beyond the tool an agent is told by its connection.
+  // Agents beyond the tool's reach are stopped over their connection.
   if (lab.launched->capabilities().reaches_other_hosts) lab.supervisor.send(0, StopAgent{0});
   CHECK(lab.supervisor.pump([&] { return !is_running(agent) && !is_running(worker); }));
 }

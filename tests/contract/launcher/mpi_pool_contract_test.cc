@@ -1,4 +1,4 @@
-// A pool of agents, one for each rank of a real launch of each MPI that is here.
+// A pool of agents, one for each rank of a real launch of each installed MPI.
 #include <doctest/doctest.h>
 #include <signal.h>
 #include <unistd.h>
@@ -34,7 +34,7 @@ struct Lab {
     ::setenv("XDG_RUNTIME_DIR", directory.path.c_str(), 1);
   }
 
-  // Every launch ends once, and no agent is left.
+  // Checks that every launch ends once and no agent is left.
   ~Lab() {
     for (std::uint32_t agent = 1; agent <= 2 * kRanks; ++agent) {
       if (pool) pool->forget(AgentId{agent});
@@ -62,15 +62,18 @@ struct Lab {
     for (const auto& [machine, answer] : other_machines) machines.push_back({machine, 1});
     slots -= static_cast<std::uint32_t>(machines.size());
     machines.insert(machines.begin(), {"localhost", slots});
-    pool = launcher::make_mpi_pool(
-        io,
-        {*tool, {::geteuid() == 0, true}, machines, launcher::pool_ranks(machines), directory.path + "/state",
-         start_timeout_ms,
-         [this](const std::string& machine) {
-           const auto other = other_machines.find(machine);
-           return other == other_machines.end() ? std::vector<std::string>{} : other->second;
-         }},
-        [this](LaunchEnded end) { ends.push_back(std::move(end)); }, {program, "test"});
+    pool = launcher::make_mpi_pool(io,
+                                   {*tool,
+                                    {::geteuid() == 0, true},
+                                    machines,
+                                    launcher::pool_ranks(machines),
+                                    directory.path + "/state",
+                                    start_timeout_ms,
+                                    [this](const std::string& machine) {
+                                      const auto other = other_machines.find(machine);
+                                      return other == other_machines.end() ? std::vector<std::string>{} : other->second;
+                                    }},
+                                   [this](LaunchEnded end) { ends.push_back(std::move(end)); }, {program, "test"});
     return true;
   }
 
@@ -97,7 +100,7 @@ struct Lab {
            supervisor.pump([&] { return std::filesystem::is_empty(directory.path + "/state"); });
   }
 
-  // The connection of every agent that has said who it is.
+  // The connections of all agents that have identified themselves.
   std::map<AgentId, std::size_t> agents() const {
     std::map<AgentId, std::size_t> found;
     for (std::size_t i = 0; i < supervisor.agents.size(); ++i) {
@@ -279,7 +282,7 @@ TEST_CASE_TEMPLATE("a pool that loses one of its ranks before it is up ends as a
   CHECK(std::filesystem::is_empty(lab.directory.path + "/state"));
 }
 
-// Open MPI 4.1 says nothing and waits for ever where it may not give up for the loss of a rank.
+// Open MPI 4.1 prints nothing and waits forever if it must not end on the loss of a rank.
 TEST_CASE_TEMPLATE("a pool whose program is not there fails, and says so once", Mpi, OpenMpi, Mpich) {
   Lab lab;
   lab.start_timeout_ms = 2'000;
