@@ -95,7 +95,7 @@ PolicySpec interference_policy() {
   spec.name = "interference";
   spec.help = "KungFu's: changes the topology once most workers detect disturbed communication; keeps the size";
   spec.parameters = {
-      {"below", 0.8, 0, 1, {}, "fraction of its initial throughput below which a worker votes " disturbed ""},
+      {"below", 0.8, 0, 1, {}, "fraction of its initial throughput below which a worker votes \"disturbed\""},
       {"after_steps", 4.0, 1, 1e9, {}, "steps before the first vote"},
       {"views", 2.0, 1, 1e6, {}, "consecutive views that must agree; 1 as published"},
       {"topology",

@@ -1,5 +1,5 @@
-// Whole lives of runs, one for each seed. ELASTICTRAIN_SEED=7 plays one seed and tells its story (the last 200 lines;
-// all with ELASTICTRAIN_STORY=1); ELASTICTRAIN_SEEDS=100000 plays so many, from ELASTICTRAIN_FIRST_SEED (1) on.
+// Simulated runs, one for each seed. ELASTICTRAIN_SEED=7 runs one seed and prints its trace (the last 200 lines; all
+// with ELASTICTRAIN_STORY=1). ELASTICTRAIN_SEEDS=100000 runs that many, from ELASTICTRAIN_FIRST_SEED (1) on.
 #define DOCTEST_CONFIG_NO_SHORT_MACRO_NAMES
 #include <doctest/doctest.h>
 
