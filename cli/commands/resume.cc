@@ -238,7 +238,7 @@ std::vector<std::string> find_differences(const RunConfig& before, const RunConf
     if (!fixed && !key.name.starts_with("trainer.")) continue;
     const std::string old_value = shown(before, key);
     const std::string new_value = shown(now, key);
-    if (old_value != new_value) differences.push_back(key.name + " was " + old_value + ", now is " + new_value);
+    if (old_value != new_value) differences.push_back(key.name + " was " + old_value + ", is " + new_value);
   }
   return differences;
 }

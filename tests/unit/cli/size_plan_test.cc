@@ -51,7 +51,7 @@ TEST_CASE("a table is CSV with named columns in any order, or a list of objects"
 
 TEST_CASE("what is wrong with a table is said with its line") {
   CHECK(wrong("workers,batch\n1,2\n").find("t.csv:1: there must be exactly one column step_s") == 0);
-  CHECK(wrong("workers,batch,time\n").find("t.csv:1: 'time' is no column") == 0);
+  CHECK(wrong("workers,batch,time\n").find("t.csv:1: 'time' is not a column") == 0);
   CHECK(wrong("workers,batch,step_s\n1,2\n").find("t.csv:2: 2 values for 3 columns") == 0);
   CHECK(wrong("workers,batch,step_s\n\n1,2,x\n").find("t.csv:3: step_s 'x' is not a number") == 0);
   CHECK(wrong("workers,batch,step_s\n1.5,2,1\n").find("t.csv:2: workers must be a whole number") == 0);
