@@ -107,7 +107,8 @@ TEST_CASE("the last one is on the disk when finish() returns, and is written onc
   CHECK(load(directory) == std::pair<Step, float>{8, 8});
 }
 
-// A named pipe under the name of the temporary file: opening it waits for a reader, as a dead server makes one wait.
+// A named pipe in place of the temporary file: opening it blocks until there is a reader, as a dead file server would
+// block.
 struct DeadDisk {
   DeadDisk(const Directory& directory, Step step)
       : path(directory / temporary_name(data_name({1, step}), {1, "here", ::getpid()})) {
@@ -117,7 +118,7 @@ struct DeadDisk {
   void revive() {
     const int reader = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     if (reader < 0) return;
-    // Until the writer has been and gone, or never came.
+    // Waits until the writer has come and gone, or never came.
     wait_until([&] { return !fs::exists(path); });
     ::close(reader);
   }

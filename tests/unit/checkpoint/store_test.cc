@@ -1,4 +1,4 @@
-// A directory of checkpoints: what is loaded from it whatever happened to the files.
+// A directory of checkpoints: what is loaded from it after any damage to the files.
 #include "train/checkpoint/store.h"
 
 #include <signal.h>
@@ -242,7 +242,7 @@ TEST_CASE("a run that starts again goes on, and counts, from what it loaded") {
   fs::resize_file(directory / "step-90.gen-4.safetensors", 10);
   REQUIRE(save(store, {3, 80}).ok());
   CHECK(loaded_step(store) == 80);
-  // All new workers: generation 5 goes on from step 80.
+  // All workers are new: generation 5 continues from step 80.
   REQUIRE(save(store, {5, 85}, {{5, 81}}).ok());
   CHECK(loaded_step(store) == 85);
 }

@@ -12,7 +12,7 @@ using namespace elastictrain::cli;
 
 namespace {
 
-// What the flags of `run` come to, as `run` itself reads them.
+// The configuration that the flags of `run` give, as `run` itself reads them.
 LoadedConfig parse_run(std::vector<std::string> words) {
   CLI::App app;
   const auto flags = std::make_shared<RunFlags>();
@@ -26,7 +26,7 @@ LoadedConfig parse_run(std::vector<std::string> words) {
   return std::get<LoadedConfig>(std::move(loaded));
 }
 
-// Exit status of a command line that does not get as far as doing anything.
+// Exit status of a command line that ends before its action.
 int status_of(std::vector<std::string> words) {
   words.insert(words.begin(), "elastictrain");
   std::vector<char*> pointers;

@@ -1,4 +1,4 @@
-// What `check` says of several hosts' GPUs.
+// The report of `check` about several hosts' GPUs.
 #include "cli/commands/gpu_report.h"
 
 #include <doctest/doctest.h>

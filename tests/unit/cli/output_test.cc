@@ -166,7 +166,7 @@ TEST_CASE("a reader who does not read blocks nobody, and is told what is missing
   CHECK(sink.close() == 0);
   pipe.close_writing();
   reader.join();
-  // However the writer's thread and this one take turns, each gap is counted where it is.
+  // However the writer's thread and this one interleave, each gap is reported where it is.
   std::size_t arrived = 0;
   std::size_t dropped = 0;
   std::istringstream lines(text);

@@ -49,7 +49,7 @@ TEST_CASE("the terminal shows the chart, the front and the choice with its reaso
   CHECK(text.find("4 workers of 32: 2.8 h, cost 11 is where more time stops saving much") != std::string::npos);
   CHECK(text.find("predicted, chosen") != std::string::npos);
   CHECK(count(text, "measured") == 1);
-  CHECK(text.find("16  ") == std::string::npos);  // 16 workers are slower and dearer than 8
+  CHECK(text.find("16  ") == std::string::npos);  // 16 workers are slower and more expensive than 8
   std::size_t from = 0;
   const std::string drawing = text.substr(0, text.find("workers"));
   for (auto end = drawing.find('\n'); end != std::string::npos; end = drawing.find('\n', from)) {

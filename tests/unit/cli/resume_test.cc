@@ -1,4 +1,4 @@
-// What `run --resume` makes of a command line and of what earlier runs left behind.
+// The run that `run --resume` chooses from a command line and the records of earlier runs.
 #include <doctest/doctest.h>
 #include <unistd.h>
 
@@ -20,7 +20,7 @@ bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
-// A state directory of its own; the current directory comes back.
+// A state directory of its own. The destructor restores the current directory.
 struct State {
   State() : start(std::filesystem::current_path()) {
     char name[] = "/tmp/elastictrain-resume-XXXXXX";
@@ -33,7 +33,7 @@ struct State {
     std::filesystem::remove_all(root);
   }
 
-  // As a run that was started in `directory` left it.
+  // The record of a run that was started in `directory`.
   void leave(const std::string& name, const RunConfig& config, const std::string& directory,
              std::optional<RunRecord::End> end = std::nullopt) {
     std::filesystem::create_directories(root + "/" + name);
@@ -123,7 +123,7 @@ TEST_CASE("the one run that lost its supervisor is resumed with its own configur
   CHECK(choice.config.name == "job");
   CHECK(choice.config.command == sleeper().command);
   CHECK(choice.config.failures.max_crashes == 5);
-  CHECK(choice.inputs.environment.size() == 1);  // only what is passed on to workers was kept
+  CHECK(choice.inputs.environment.size() == 1);  // only the variables passed to workers are stored
   CHECK(choice.inputs.environment.front().second == "INFO");
   CHECK(std::filesystem::current_path() == home);
 }

@@ -49,7 +49,7 @@ TEST_CASE("a suspect that reports is healthy again") {
 TEST_CASE("a late timer alone condemns nobody") {
   FailureDetector detector(Millis(1000), Millis(3000));
   detector.watch(kAgent, at(0));
-  // Our own loop slept for ten seconds: the reports wait in the socket.
+  // Our own loop was suspended for ten seconds: the reports wait in the socket.
   const auto look = detector.look(kAgent, at(10000));
   CHECK(look.verdict == Verdict::kSuspect);
   CHECK(look.next == at(10500));

@@ -24,13 +24,13 @@ FailureSettings settings() {
   return settings;
 }
 
-// Workers that train in step, and their agents that report every 250 ms, as launcher/agent does: a worker that is quiet
-// is listed from two periods on.
+// Workers that train in step, and their agents that report every 250 ms, as launcher/agent does: a silent worker is
+// listed after two periods.
 class Training {
  public:
   struct State {
     bool stopped = false;
-    bool frozen = false;  // alive for the kernel, but no thread of it runs
+    bool frozen = false;  // alive for the kernel, but none of its threads runs
     Place place = Place::kReducing;
     Millis in_place{0};
     Step step = 10;
@@ -377,7 +377,7 @@ TEST_CASE("a run that is suspended as a whole, and our own late looks, condemn n
   run.others_wait();
   run.run_for(Millis(500));
   run.sleep(Millis(600'000));
-  // Everybody wakes: the agents count the time as silence, the workers as time in their place.
+  // All processes resume: the agents count the time as silence, the workers as time in their place.
   for (auto& [id, state] : run.workers_) {
     state.quiet = Millis(600'000);
     state.in_place += Millis(600'000);
@@ -398,7 +398,7 @@ TEST_CASE("when all wait in the all-reduce the data plane is stuck, not a worker
   CHECK(findings[1].kind == Kind::kStuck);
   CHECK(findings[1].times == 1);
   CHECK(findings[1].still_ms >= 4000);
-  // The recovery builds it anew, and it is stuck again: the second time in a row.
+  // The recovery rebuilds it, and it is blocked again: the second time in sequence.
   run.seat(2, {WorkerId{1}, WorkerId{2}, WorkerId{3}});
   findings = run.run_for(Millis(30'000));
   REQUIRE(findings.size() == 2);
@@ -503,8 +503,8 @@ TEST_CASE("detection can be switched off") {
   CHECK(run.run_for(Millis(120'000)).empty());
 }
 
-// Four threads for each core: steps take between half and six times as long as usual, heartbeats come late, processes
-// wait for a core for seconds.
+// Four threads per core: steps take between half and six times as long as usual, heartbeats are late, processes wait
+// for a core for seconds.
 TEST_CASE("an hour on an overloaded machine gives no verdict") {
   for (std::uint32_t seed = 1; seed <= 10; ++seed) {
     CAPTURE(seed);

@@ -1,4 +1,4 @@
-// The invariants must be able to fail: each test hands them a step that breaks exactly one.
+// The invariants must be able to fail: each test gives them a step that breaks exactly one.
 #include "supervisor/core/invariants.h"
 
 #include <doctest/doctest.h>

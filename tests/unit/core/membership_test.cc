@@ -1,4 +1,4 @@
-// Details of the state machine that the stories under tests/golden do not tell.
+// Details of the state machine that the scenarios in tests/golden do not cover.
 #include "supervisor/core/membership.h"
 
 #include <doctest/doctest.h>

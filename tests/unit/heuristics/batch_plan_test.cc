@@ -52,14 +52,14 @@ TEST_CASE("nobody gets nothing") {
 
 namespace {
 
-// When the last worker is done with its share.
+// The time at which the last worker finishes its share.
 double end_of(const std::vector<std::uint32_t>& shares, const std::vector<double>& speeds) {
   double end = 0;
   for (std::size_t rank = 0; rank < shares.size(); ++rank) end = std::max(end, shares[rank] / speeds[rank]);
   return end;
 }
 
-// The least such end of all ways to share out, by trying them all.
+// The minimum such time over all ways to share out, by exhaustive search.
 double best_end(std::uint32_t global, const std::vector<double>& speeds, std::size_t rank, double end) {
   if (rank + 1 == speeds.size()) return std::max(end, global / speeds[rank]);
   double best = 1e9;

@@ -1,4 +1,4 @@
-// The commands that bring hosts and take them back, where they do not even start.
+// The commands that add hosts and give them back, when they cannot be started.
 #include "launcher/elastic_hosts.h"
 
 #include <doctest/doctest.h>
@@ -13,7 +13,7 @@ using launcher::Host;
 
 namespace {
 
-// More than one argument of a program may hold.
+// More than a single argument of a program may contain.
 const std::string kTooLong = ": " + std::string(1 << 18, 'x');
 
 struct Lab {

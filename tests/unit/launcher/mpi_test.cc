@@ -1,4 +1,4 @@
-// What MPI's command is told, how it is recognized, and how an agent that it has started finds its rank and its
+// The arguments of MPI's command, how its kind is recognized, and how an agent that it started finds its rank and its
 // bootstrap.
 #include <doctest/doctest.h>
 #include <sys/stat.h>
@@ -135,8 +135,8 @@ TEST_CASE("hosts are reached as ssh is told to, and know where to connect back")
 
 TEST_CASE("what the user's own words for MPI settle is not said again") {
   const MpiSurroundings around{false, true, {"ssh"}, "10.0.0.1", "eth0"};
-  const MpiTool open{{"mpirun", "--mca", "plm_rsh_agent", "rsh", "--mca", "btl_tcp_if_include", "ib0"},
-                     MpiKind::kOpenMpi, ""};
+  const MpiTool open{
+      {"mpirun", "--mca", "plm_rsh_agent", "rsh", "--mca", "btl_tcp_if_include", "ib0"}, MpiKind::kOpenMpi, ""};
   const std::string words = joined(mpi_start_command(open, around, "b", {"x"}));
   CHECK_FALSE(contains(words, "plm_rsh_agent ssh"));
   CHECK_FALSE(contains(words, "btl_tcp_if_include eth0"));

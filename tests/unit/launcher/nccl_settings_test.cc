@@ -1,4 +1,4 @@
-// What workers are told about NCCL, unless somebody has told them already.
+// The NCCL settings of workers, unless the user has set them.
 #include "launcher/nccl_settings.h"
 
 #include <doctest/doctest.h>

@@ -40,7 +40,7 @@ CommandEnd shell(const std::string& script) {
   return run({.argv = {"sh", "-c", script}});
 }
 
-// A zombie that somebody else has still to reap counts as gone.
+// A zombie that another process has still to reap counts as gone.
 bool alive(pid_t pid) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
   std::string text;
@@ -134,7 +134,8 @@ TEST_CASE("a process that follows on one that ended is not taken for ended by a 
     REQUIRE(process.ok());
     return std::move(*process);
   };
-  // Its end is the first event, that of its pipes, which somebody in another group holds for longer, the second.
+  // Its end is the first event. The end of its pipes, which a process of another group keeps open for longer, is the
+  // second.
   first = start("setsid sleep 0.1 & exit 0", [&](ExitStatus) {
     first->output().close();
     second = start("sleep 0.2; exit 5", [&](ExitStatus status) { end = status; });

@@ -1,4 +1,4 @@
-// Asking NCCL's RAS service: a listener that talks, one that is silent, one that says something else, and none.
+// Queries to NCCL's RAS service: a listener that answers, one that is silent, one with another protocol, and none.
 #include "launcher/agent/ras_client.h"
 
 #include <doctest/doctest.h>

@@ -1,4 +1,4 @@
-// Stacks of real processes. The backtrace part needs eu-stack or gdb, and a system that lets them look.
+// Stacks of real processes. The backtrace part needs eu-stack or gdb, and a system that permits it.
 #include "launcher/agent/stack_capture.h"
 
 #include <doctest/doctest.h>
@@ -22,7 +22,7 @@ namespace {
 
 constexpr milliseconds kPatience{20'000};
 
-// Waits for ever in a function that a backtrace can show.
+// Waits forever in a function that a backtrace can show.
 [[gnu::noinline]] void wait_in_a_named_place() {
   for (;;) ::pause();
 }

@@ -1,4 +1,4 @@
-// How the connection of an agent ends and comes back: the real table and transport, agents played by the test.
+// How an agent's connection ends and is restored: the real table and transport, with agents simulated by the test.
 #include "supervisor/agent_table.h"
 
 #include <doctest/doctest.h>
@@ -75,7 +75,7 @@ struct Scene {
     pump([] { return false; }, time);
   }
 
-  // A connection that has said hello as `agent`.
+  // A connection that has sent hello as `agent`.
   std::shared_ptr<Client> connect(AgentId agent = kAgent) {
     auto client = std::make_shared<Client>();
     const auto& start = launcher.bootstraps.at(kAgent);

@@ -112,7 +112,7 @@ TEST_CASE("how the workers train together outlives the supervisor") {
   CHECK(run.reshared.topology == protocol::Topology::kRing);
   CHECK(run.reshared.fathers == std::vector<std::uint32_t>{1, 1});
   CHECK(run.reshared.synchronization == protocol::Synchronization::kAveraging);
-  CHECK(run.synchronization == protocol::Synchronization::kGradients);  // wished, not begun
+  CHECK(run.synchronization == protocol::Synchronization::kGradients);  // requested, not begun
 }
 
 TEST_CASE("a host that comes back is drained no more") {

@@ -1,5 +1,5 @@
-// Purpose: policies from outside, programs and shared objects: what they say is followed, and whatever they do wrong
-// keeps the size, is told once, and leaves no process behind.
+// Purpose: external policies, programs and shared objects: their decisions are applied, and any error keeps the size,
+// is reported once, and leaves no process behind.
 #include <doctest/doctest.h>
 #include <signal.h>
 #include <unistd.h>
@@ -54,7 +54,7 @@ struct Scene {
                 .ok());
   }
 
-  // Asks at this time, and waits for the answer.
+  // Calls it at this time, and waits for the answer.
   Considered ask(double now_s) {
     answered = false;
     const auto considered = runner->consider(run_of_two(), now_s);
@@ -75,7 +75,7 @@ struct Scene {
     while (!done() && std::chrono::steady_clock::now() < limit) io.run_one_until(limit);
     REQUIRE(done());
   }
-  // The script fails at the first view; what is told about it.
+  // The script fails at the first view. Returns the messages about it.
   std::string failure_of_first() {
     const Considered considered = ask(1);
     CHECK(considered.is_news);
@@ -83,7 +83,7 @@ struct Scene {
     CHECK(considered.decision.reason.code == kPolicyFailed);
     CHECK(runner->last_reason().code == kPolicyFailed);
     run_until([this] { return !runner->any_process(); });
-    // From now on the size stays, without another word.
+    // From now on the size stays, without another message.
     const auto later = runner->consider(run_of_two(), 5);
     REQUIRE(later.has_value());
     CHECK_FALSE(later->is_news);
@@ -154,7 +154,7 @@ TEST_CASE("a program's decision just before its end still counts") {
   Scene scene(R"(read a; echo '{"jobs":[{"workers":3}]}')");
   REQUIRE(scene.runner->consider(run_of_two(), 1).has_value());
   CHECK(scene.wait().events.size() == 1);
-  // Heard of with the next view, whether its end was noticed before that was sent or after.
+  // Noticed with the next view, whether its end was detected before or after that was sent.
   std::string failure;
   scene.run_until([&] {
     auto later = scene.runner->take_answer(run_of_two());
@@ -258,7 +258,7 @@ TEST_CASE("what a policy from outside says fits into the journal") {
   CHECK(reason.numbers[2].first == "mine");
 }
 
-// What the examples make of a job that scales well up to two workers and not at all beyond.
+// The decisions of the examples for a job that scales well up to two workers and not beyond.
 std::vector<std::uint32_t> sizes_by(const Outside& outside) {
   RunnerSettings settings;
   settings.outside = outside;

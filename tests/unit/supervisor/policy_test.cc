@@ -216,7 +216,7 @@ struct Nothing final : heuristics::PolicyState {
   std::unique_ptr<heuristics::PolicyState> clone() const override { return std::make_unique<Nothing>(); }
 };
 
-// Says what the test has put down.
+// Returns the decision that the test has set.
 class Says final : public heuristics::Policy {
  public:
   explicit Says(std::shared_ptr<heuristics::JobDecision> next) : next_(std::move(next)) {}

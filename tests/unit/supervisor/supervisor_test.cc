@@ -1,4 +1,4 @@
-// The supervisor, live, against agents that speak the real protocol: see fake_agent.h.
+// The live supervisor against agents that speak the real protocol: see fake_agent.h.
 #include <doctest/doctest.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -229,7 +229,7 @@ TEST_CASE("an agent that speaks for another's worker is dropped") {
       std::this_thread::sleep_for(milliseconds(5));
     }
   });
-  // Whichever host has which worker, one of the two agents spoke for a worker that is not its own.
+  // With either placement, one of the two agents reported for a worker that is not its own.
   CHECK(scene.journal_has("agent_lost", "spoke for"));
 }
 

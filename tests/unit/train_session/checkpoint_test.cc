@@ -117,7 +117,7 @@ TEST_CASE("a damaged newest checkpoint is skipped, with a note, and the one befo
   train(run, directory, 2, first + 3);
   CHECK(run[WorkerId{1}].active.at(1).first_step == first + 1);
   CHECK(run[WorkerId{1}].notes["checkpoint_skipped"].find(newest.filename()) != std::string::npos);
-  // And what it wrote since is what the next one takes.
+  // The next run loads what this one has written since.
   FakeRun again;
   again.set_environment("ELASTICTRAIN_RESUME", "1");
   train(again, directory, 1, first + 3);

@@ -97,7 +97,7 @@ TEST_CASE("one process is three workers, the first of all ranks among them") {
     run.change_to({mover, workers[1]});
     run.train_some_steps();
     run.wait_until([&] { return !run[mover].audit.empty(); }, "its first account");
-    // What another worker has wished counts for that one.
+    // Requests of another worker count for that one.
     CHECK(run[mover].requests.size() == 1);
     CHECK(run[mover].audit.front().step == run[mover].active.at(run.generation()).first_step);
   }

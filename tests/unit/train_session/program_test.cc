@@ -1,4 +1,4 @@
-// What programs get beside their training: their own data in a step, figures, and wishes about the run.
+// Services for programs besides training: their own data in a step, figures, and requests about the run.
 #include <doctest/doctest.h>
 
 #include <chrono>
@@ -89,7 +89,7 @@ TEST_CASE("a worker knows its traffic with each other one, where connections car
     CAPTURE(tcp);
     const TestWorkerOptions options{.max_steps = 20, .parameters = 30, .variance_every = 1};
     FakeRun run(options);
-    if (tcp) run.set_environment("ELASTICTRAIN_HOST_KEY", "");  // then nobody shares a host
+    if (tcp) run.set_environment("ELASTICTRAIN_HOST_KEY", "");  // then no two workers share a host
     const auto workers = run.spawn_ready(3, options);
     run.change_to(workers);
     run.wait_all_exited();
@@ -135,7 +135,7 @@ TEST_CASE("each worker reads what another has saved, after a change and after a 
   for (const bool tcp : {false, true}) {
     TestWorkerOptions options{.max_steps = 60, .parameters = 30, .step_time_us = 3000, .uses_store = true};
     FakeRun run(options);
-    if (tcp) run.set_environment("ELASTICTRAIN_HOST_KEY", "");  // then nobody shares a host
+    if (tcp) run.set_environment("ELASTICTRAIN_HOST_KEY", "");  // then no two workers share a host
     auto workers = run.spawn_ready(2, options);
     run.change_to(workers);
     options.dies = Moment{Moment::kOutside, 35};

@@ -22,7 +22,7 @@ TestWorkerOptions waiting(TestWorkerOptions options, Moment moment) {
   return options;
 }
 
-// Three workers, of which one dies at `moment`; the others recover. Returns the step from which they went on.
+// Three workers, of which one is lost at `moment`; the others recover. Returns the step from which they continued.
 Step lose_one(FakeRun& run, const TestWorkerOptions& options, Moment moment) {
   auto workers = run.spawn_ready(2, options);
   workers.push_back(run.spawn_ready(dying(options, moment)));
@@ -377,7 +377,7 @@ TEST_CASE("a joiner that outlives those who led to its state tells what that sta
   }
   REQUIRE(run[joiner].told_of_state.size() == 1);
   const auto& held = run[joiner].told_of_state.front();
-  // One that another has overtaken in the step of a loss is given the state once more.
+  // A worker that was overtaken in the step of a loss receives the state once more.
   Step given = 0;
   for (const auto& [generation, active] : run[joiner].active) {
     if (active.state_transfer_bytes != 0) given = active.first_step - 1;

@@ -129,7 +129,8 @@ TEST_CASE("a newer plan supersedes one that is still being built") {
   const auto workers = run.spawn_ready(4);
   run.change_to({workers[0], workers[1]});
   const auto older = run.plan({workers[0], workers[1], workers[2]});
-  run.prepare_for(older, {workers[0], workers[1]});  // the joiner never hears of it, so nobody can finish building it
+  run.prepare_for(older,
+                  {workers[0], workers[1]});  // the joiner never receives it, so no member can finish building it
   const auto newer = run.plan({workers[0], workers[1], workers[3]});
   run.prepare(newer);
   run.wait_prepared(newer);

@@ -1,5 +1,5 @@
-// A session on a device, alone: which one it takes, whose stream it waits for, what it refuses. With others it runs
-// through the stories of changes and losses (TEST_WORKER_DEVICE).
+// A session on a device, alone: which device it uses, whose stream it waits for, what it refuses. With others it runs
+// through the scenarios of changes and losses (TEST_WORKER_DEVICE).
 #include <dlfcn.h>
 #include <doctest/doctest.h>
 

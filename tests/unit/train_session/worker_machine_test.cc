@@ -36,7 +36,7 @@ GenerationPlan plan_of(Generation generation, const std::vector<std::uint32_t>& 
   return plan;
 }
 
-// The machine of worker 1 with somebody who carries out its effects.
+// The machine of worker 1 with an object that carries out its effects.
 struct Story {
   WorkerMachine machine{kSelf};
   std::vector<Generation> builds;
@@ -105,7 +105,7 @@ struct Story {
   }
 };
 
-// What a recovery of generation 1 looks like after worker 3 died: fence 2, generation 3.
+// A recovery of generation 1 after the loss of worker 3: fence 2, generation 3.
 GenerationPlan recovery(Step resume_step, std::vector<std::uint32_t> joiners = {}) {
   return plan_of(3, {1, 2},
                  {.previous = 1, .joiners = std::move(joiners), .donors = {2}, .fence = 2, .resume_step = resume_step});
@@ -279,7 +279,7 @@ TEST_CASE("who adopted a state holds no gradients before it has committed a step
   CHECK(story.halts.back().has_state);
   CHECK(story.halts.back().committed_step == 3);
   CHECK_FALSE(story.halts.back().has_gradients);
-  story.promise(plan_of(5, {1}, {.previous = 3, .fence = 4, .resume_step = 3}));  // nobody else is left
+  story.promise(plan_of(5, {1}, {.previous = 3, .fence = 4, .resume_step = 3}));  // no other worker is left
   CHECK(story.machine.take_seat(false)->kind == Kind::kContinue);
   story.whole_step(4);
   story.abort(6);

@@ -103,7 +103,7 @@ MakeModel mlp_of(LabelledTask task) {
   };
 }
 
-// Rows as images come: bytes, scaled on their way into the model.
+// Rows as in image data: bytes, scaled on the way into the model.
 LabelledTask task_of_bytes() {
   LabelledTask task;
   task.classes = 3;

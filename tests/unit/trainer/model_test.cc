@@ -19,7 +19,7 @@ double loss_of(Model& model, const Samples& samples) {
   return model.compute(samples, [](Range) {});
 }
 
-// Central differences against the model's own gradient. ReLU has kinks, where a difference is of no use; `agreeing`
+// Central differences against the model's own gradient. ReLU has kinks, where a difference is invalid; `agreeing`
 // counts the parameters that match, of `count` tried from `begin` on.
 std::size_t agreeing(Model& model, const Samples& samples, std::size_t begin, std::size_t count) {
   loss_of(model, samples);

@@ -11,7 +11,7 @@ namespace {
 
 using Floats = std::vector<float>;
 
-// What a new worker receives: every state buffer, byte for byte.
+// The data that a new worker receives: every state buffer, byte for byte.
 void copy_state(Optimizer& from, Optimizer& to) {
   const auto source = from.state();
   const auto target = to.state();

@@ -31,7 +31,7 @@ bool finished(TlsStream& stream, const IoOutcome& outcome) {
   return false;
 }
 
-// A peer that holds the key but writes whatever it likes, on its own thread and io_context.
+// A peer that holds the key but writes arbitrary data, on its own thread and io_context.
 template <class Body>
 std::thread rogue_client(std::uint16_t port, const Key& key, Body body) {
   return std::thread([port, key, body] {

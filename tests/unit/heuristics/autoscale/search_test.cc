@@ -14,7 +14,7 @@ namespace {
 
 using Curve = std::function<double(std::uint32_t)>;
 
-// Tries what the search wants until it wants nothing: the sizes in order, the best last.
+// Tries the sizes that the search asks for until it asks for none. Returns the sizes in order, the best last.
 std::vector<std::uint32_t> sizes_tried(const Curve& curve, double target, std::uint32_t start, SearchLimits limits) {
   const Objective value = efficiency_objective(target);
   std::vector<Measured> measured;

@@ -1,4 +1,4 @@
-// Purpose: a job in a closed loop with a policy that may change workers and batch: step times and the noise scale are
+// Purpose: a job in a closed loop with a policy that may change workers and batch. Step times and the noise scale are
 // functions of a test.
 #pragma once
 
@@ -93,7 +93,7 @@ class BatchLoop {
     measure_norms(local, interval.steps);
   }
 
-  // Of gradients with G^2 = 1 and the job's noise scale, with the spread that so many steps leave.
+  // For gradients with G^2 = 1 and the job's noise scale, with the variance after that number of steps.
   void measure_norms(double local, std::uint64_t steps) {
     JobView& job = run_.job;
     const double noise_scale = model_.noise_scale(job.samples_done);

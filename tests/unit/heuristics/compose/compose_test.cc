@@ -13,7 +13,7 @@ struct Place final : PolicyState {
   std::unique_ptr<PolicyState> clone() const override { return std::make_unique<Place>(*this); }
 };
 
-// Says what it was given, one after the other, the last one for ever.
+// Returns the given decisions in order, and the last one from then on.
 class Script final : public Policy {
  public:
   explicit Script(std::vector<JobDecision> script) : script_(std::move(script)) {}
@@ -52,7 +52,7 @@ ClusterView view_at(double now_s, std::uint32_t workers) {
   return view;
 }
 
-// What it decides on one view after the other.
+// Its decisions on the given views in order.
 struct Run {
   explicit Run(std::unique_ptr<Policy> made) : policy(std::move(made)), state(policy->initial_state()) {}
   JobDecision operator()(const ClusterView& view) { return policy->decide(view, *state, rng).jobs.at(0); }
@@ -76,7 +76,7 @@ TEST_CASE("limits hold back what the job, the hosts and the batch do not allow")
   CHECK(held.workers == 20);  // 640 / 32
   CHECK(held.reason.text == "50 workers desired, 2 to 20 possible: as scripted");
   view.jobs[0].workers = view.jobs[0].target = 20;
-  CHECK_FALSE(run(view).workers);  // nothing is left of the wish
+  CHECK_FALSE(run(view).workers);  // the desired size is dropped
   CHECK(Run(with_limits(wishes({1})))(view_at(0, 8)).workers == 2);
 }
 
@@ -105,7 +105,7 @@ TEST_CASE("hysteresis wants a large change, or a lasting wish") {
   CHECK(run(view_at(1, 10)).reason.code == "wish");  // the present size: nothing to hold
   CHECK_FALSE(run(view_at(2, 10)).workers);
   CHECK_FALSE(run(view_at(3, 10)).workers);
-  CHECK(run(view_at(4, 10)).workers == 11);  // the third in a row
+  CHECK(run(view_at(4, 10)).workers == 11);  // the third consecutive one
   CHECK(run(view_at(5, 10)).workers == 20);
 }
 

@@ -36,7 +36,7 @@ WorkerModel model(std::uint32_t hosts, std::uint32_t workers_per_host, Noise noi
   return WorkerModel(options);
 }
 
-// Watches a model and remembers when who was named first, counted from the beginning.
+// Observes a model and records when each worker was first reported, counted from the beginning.
 struct Watching {
   WorkerModel run;
   std::unique_ptr<Detector> detector = make_robust_detector({});
@@ -76,7 +76,7 @@ TEST_CASE("a worker that is slow from the start is named") {
 }
 
 TEST_CASE("of two workers the own past says which one became slow") {
-  // From the start one takes 1.3 times as long: which of them is right cannot be told.
+  // From the start one takes 1.3 times as long: it is impossible to tell which one is normal.
   Watching watching{model(2, 1, normal_noise(0.02))};
   watching.run.add({SlowCause::Of::kWorker, 1, 1.3, 0});
   watching.steps(300);
@@ -229,7 +229,7 @@ TEST_CASE("a copy goes on as the original does") {
   }
 }
 
-// How many of `workers` are named in `steps` steps in which nobody is slow.
+// Number of the `workers` that are reported in `steps` steps in which none is slow.
 std::size_t false_alarms(const RecordedNoise& noise, std::uint32_t workers, std::uint64_t seed, std::uint64_t steps) {
   Watching watching{
       model(workers, 1, [&](std::uint64_t worker, std::uint64_t step) { return noise(worker, step, seed); })};
