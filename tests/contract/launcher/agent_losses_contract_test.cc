@@ -56,7 +56,7 @@ bool await_orphaned(Lab& lab, WorkerSide& worker) {
 
 // --- The connection
 
-TEST_CASE("after a broken connection the agent names its living workers and repeats what they said last") {
+TEST_CASE("after a broken connection the agent lists its live workers and repeats their last reports") {
   Lab lab;
   lab.spawn(kPatient);
   WorkerSide worker(lab.io, socket_of(lab, kWorker));
@@ -134,7 +134,7 @@ TEST_CASE("audit batches come again unless the supervisor has acknowledged a rep
   CHECK(said<WorkerAudit>(lab, 1)[0].batch == 2);
 }
 
-TEST_CASE("beside a connection that has fallen silent a second one is tried, and takes its place") {
+TEST_CASE("if a connection is silent a second one is tried, and replaces it") {
   Lab lab([](AgentBootstrap& bootstrap) { bootstrap.worker_dead_ms = 300; });
   lab.spawn(kPatient);
   WorkerSide worker(lab.io, socket_of(lab, kWorker));
@@ -148,7 +148,7 @@ TEST_CASE("beside a connection that has fallen silent a second one is tried, and
   CHECK(lab.supervisor.all<AgentHello>(1)[0].workers == std::vector<WorkerId>{kWorker});
 }
 
-TEST_CASE("workers of an agent whose supervisor stays away are told so and may end by themselves") {
+TEST_CASE("workers of an agent whose supervisor stays away are notified and may end by themselves") {
   Lab lab([](AgentBootstrap& bootstrap) {
     bootstrap.orphan_grace_ms = 400;
     bootstrap.grace_ms = 60'000;
@@ -191,7 +191,7 @@ TEST_CASE("an orphan that stays is ended when the grace is over") {
 
 // --- The host
 
-TEST_CASE("TERM to the agent is a notice: its elastic workers go on until they are told to leave") {
+TEST_CASE("TERM to the agent is a notice: its elastic workers continue until they are asked to leave") {
   Lab lab([](AgentBootstrap& bootstrap) { bootstrap.grace_ms = 60'000; });
   lab.spawn(kPatient);
   WorkerSide worker(lab.io, socket_of(lab, kWorker));
@@ -213,7 +213,7 @@ TEST_CASE("TERM to the agent is a notice: its elastic workers go on until they a
   CHECK(lab.end->status.exit_code == launcher::kAgentStopped);
 }
 
-TEST_CASE("an elastic worker that nobody tells to leave is ended within the grace after TERM to its agent") {
+TEST_CASE("an elastic worker that is not asked to leave is ended within the grace after TERM to its agent") {
   Lab lab;
   lab.spawn("trap '' TERM; echo pid=$$ sock=$ELASTICTRAIN_SOCKET; while :; do sleep 0.05; done");
   WorkerSide worker(lab.io, socket_of(lab, kWorker));
@@ -240,7 +240,7 @@ TEST_CASE("a second TERM, or INT, does not wait for anybody to leave") {
   }
 }
 
-TEST_CASE("the notice command's yes is told once, and again after a reconnect") {
+TEST_CASE("the notice command's yes is reported once, and again after a reconnect") {
   Lab lab([](AgentBootstrap& bootstrap) {
     bootstrap.notice_probe = "[ -e $XDG_RUNTIME_DIR/going ] && echo \"$ELASTICTRAIN_JOB_ID on $ELASTICTRAIN_HOST\"";
     bootstrap.notice_probe_ms = 50;
@@ -339,7 +339,7 @@ TEST_CASE("reports tell the CPU time of the process that trains, and whether it 
   ::waitpid(trainer, nullptr, 0);
 }
 
-TEST_CASE("the stacks of a worker come as lines, also of one that is stopped or gone") {
+TEST_CASE("the stacks of a worker are sent as lines, also for one that is stopped or gone") {
   Lab lab;
   lab.spawn("echo up; while :; do sleep 1000; done");
   REQUIRE(lab.supervisor.await_line(0, kWorker, "up"));
@@ -399,7 +399,7 @@ TEST_CASE("an agent takes all descriptors that it may have, its workers keep the
   CHECK(agent.rlim_cur == agent.rlim_max);
 }
 
-TEST_CASE("without descriptors a spawn fails with the remedy, the agent lives on and does not spin") {
+TEST_CASE("without descriptors a spawn fails with the remedy, the agent continues and does not spin") {
   Lab lab([](AgentBootstrap&) {}, {"sh", "-c", "ulimit -n 40; exec " TEST_AGENT " agent"});
   std::uint32_t next = 10;
   std::vector<WorkerId> living;

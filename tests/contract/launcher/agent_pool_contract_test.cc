@@ -159,7 +159,7 @@ TEST_CASE("a worker that parks is over, and its process is the next worker of it
   CHECK(is_running(pool.pid()));
 }
 
-TEST_CASE("who was reseated may not call himself by his old name") {
+TEST_CASE("a reseated worker may not use its old id") {
   Pool pool;
   WorkerSide worker = pool.begin();
   pool.park(worker);
@@ -205,7 +205,7 @@ TEST_CASE("a worker that has finished is no reason for a notice") {
   CHECK(pool.lab.supervisor.all<HostNotice>(0).empty());
 }
 
-TEST_CASE("a process that dies while it is parked is told") {
+TEST_CASE("the end of a parked process is reported") {
   Pool pool;
   WorkerSide worker = pool.begin();
   pool.park(worker);
@@ -224,7 +224,7 @@ TEST_CASE("with its agent a parked process is dismissed, and ended where it does
   CHECK_FALSE(is_running(pool.pid()));
 }
 
-TEST_CASE("who parks while the agent leaves is dismissed at once") {
+TEST_CASE("a worker that parks while the agent leaves is dismissed at once") {
   Pool pool;
   WorkerSide worker = pool.begin("trap 'echo asked' TERM; echo $ELASTICTRAIN_SOCKET; while :; do sleep 0.05; done");
   pool.lab.supervisor.send(0, StopAgent{60'000});

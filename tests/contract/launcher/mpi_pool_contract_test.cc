@@ -171,7 +171,7 @@ TEST_CASE_TEMPLATE("the run's key is in no command line and no environment of a 
   }
 }
 
-TEST_CASE_TEMPLATE("an agent that is no longer needed may end while the others go on", Mpi, OpenMpi, Mpich) {
+TEST_CASE_TEMPLATE("an agent that is no longer needed may end while the others continue", Mpi, OpenMpi, Mpich) {
   Lab lab;
   if (!lab.use(Mpi::kCommand)) return;
   REQUIRE(lab.start());
@@ -189,7 +189,7 @@ TEST_CASE_TEMPLATE("an agent that is no longer needed may end while the others g
   CHECK(lab.ends.size() == 1);
 }
 
-TEST_CASE("a rank that was lost alone is refused while the others go on") {
+TEST_CASE("a rank that was lost alone is refused while the others continue") {
   Lab lab;
   if (!lab.use(OpenMpi::kCommand)) return;
   REQUIRE(lab.start());
@@ -214,8 +214,7 @@ TEST_CASE_TEMPLATE("a pool that was lost as a whole may be started anew", Mpi, O
   for (std::uint32_t agent = 1; agent <= kRanks; ++agent) CHECK(lab.await_end(agent).launched);
 }
 
-TEST_CASE_TEMPLATE("a pool starts without ranks that nobody asks for, and each agent gets what is meant for it", Mpi,
-                   OpenMpi, Mpich) {
+TEST_CASE_TEMPLATE("a pool starts without unused ranks, and each agent gets its own bootstrap", Mpi, OpenMpi, Mpich) {
   Lab lab;
   if (!lab.use(Mpi::kCommand)) return;
   lab.launch(1, 0);
@@ -247,7 +246,7 @@ TEST_CASE_TEMPLATE("a question that is not answered ends with its time", Mpi, Op
   CHECK_FALSE(lab.await_end(3).launched);
 }
 
-TEST_CASE("a pool that lost a rank, and then the others, starts anew with those who are asked for") {
+TEST_CASE("a pool that lost a rank, and then the others, starts again with the requested ranks") {
   Lab lab;
   if (!lab.use(OpenMpi::kCommand)) return;
   REQUIRE(lab.start());
@@ -258,7 +257,7 @@ TEST_CASE("a pool that lost a rank, and then the others, starts anew with those 
   CHECK(lab.supervisor.pump([&] { return lab.agents().size() == kRanks + 2; }));
 }
 
-TEST_CASE("while agents live that another supervisor has launched, none is started beside them") {
+TEST_CASE("while agents of another supervisor run, no others are started") {
   Lab lab;
   if (!lab.use(OpenMpi::kCommand)) return;
   lab.pool->adopt("mpi1");
@@ -283,7 +282,7 @@ TEST_CASE_TEMPLATE("a pool that loses one of its ranks before it is up ends as a
 }
 
 // Open MPI 4.1 prints nothing and waits forever if it must not end on the loss of a rank.
-TEST_CASE_TEMPLATE("a pool whose program is not there fails, and says so once", Mpi, OpenMpi, Mpich) {
+TEST_CASE_TEMPLATE("a pool whose program is missing fails, with one report", Mpi, OpenMpi, Mpich) {
   Lab lab;
   lab.start_timeout_ms = 2'000;
   if (!lab.use(Mpi::kCommand, "/nonexistent/elastictrain")) return;
@@ -295,7 +294,7 @@ TEST_CASE_TEMPLATE("a pool whose program is not there fails, and says so once", 
   CHECK(contains(lab.await_end(2).message, "the MPI launch failed as mpi0 says"));
 }
 
-TEST_CASE_TEMPLATE("a launch that is called off before it began is told", Mpi, OpenMpi, Mpich) {
+TEST_CASE_TEMPLATE("a launch cancelled before it began is reported", Mpi, OpenMpi, Mpich) {
   Lab lab;
   if (!lab.use(Mpi::kCommand)) return;
   lab.launch(1, 0);

@@ -51,7 +51,7 @@ bool wait_until(const std::function<bool()>& condition) {
   return true;
 }
 
-TEST_CASE("a checkpoint holds the state of its step, although training goes on at once") {
+TEST_CASE("a checkpoint holds the state of its step, although training continues at once") {
   Directory directory;
   State state(1);
   Checkpointer checkpointer(settings_for(directory), state.buffers);
@@ -125,7 +125,7 @@ struct DeadDisk {
   fs::path path;
 };
 
-TEST_CASE("while the disk does not answer training waits for nothing, and is told") {
+TEST_CASE("while the disk does not answer, training does not wait, and gets a report") {
   Directory directory;
   State state(1);
   auto settings = settings_for(directory);
@@ -145,7 +145,7 @@ TEST_CASE("while the disk does not answer training waits for nothing, and is tol
   CHECK(load(directory).first == 0);
 }
 
-TEST_CASE("a failed checkpoint is told of and the next due one is written") {
+TEST_CASE("a failed checkpoint is reported and the next due one is written") {
   Directory directory;
   State state(1);
   auto settings = settings_for(directory);
@@ -163,7 +163,7 @@ TEST_CASE("a failed checkpoint is told of and the next due one is written") {
   CHECK(keys(checkpointer.take_notes()) == "");
 }
 
-TEST_CASE("a recovery's fence is written beside training and holds against a worker that was cut off") {
+TEST_CASE("a recovery's fence is written during training and holds against a worker that was cut off") {
   Directory directory;
   State state(51);
   Checkpointer cut_off(settings_for(directory), state.buffers);

@@ -39,7 +39,7 @@ TEST_CASE("the generation counts more than the step") {
         Identities{{5, 30}, {5, 20}, {2, 19}});
 }
 
-TEST_CASE("merging keeps what says something, sorted, and the stricter of two that disagree") {
+TEST_CASE("merging keeps the informative entries, sorted, and the stricter of two that disagree") {
   CHECK(merge(Lineage{{2, 10}, {7, 30}}, Lineage{{5, 20}, {2, 10}}) == Lineage{{2, 10}, {5, 20}, {7, 30}});
   // Generation 6 returns to step 5: it also fences out what 2 and 4 fence out.
   CHECK(merge(Lineage{{2, 10}, {4, 20}}, Lineage{{6, 5}}) == Lineage{{6, 5}});
@@ -86,7 +86,7 @@ TEST_CASE("the only one that counts is never removed, and nothing where none cou
   CHECK(removable(Identities{{1, 10}, {1, 20}}, Lineage{{2, 5}}, 1, 0) == Identities{});
 }
 
-TEST_CASE("what an earlier run left stays, unless this run goes on from it") {
+TEST_CASE("files of an earlier run stay, unless this run continues from them") {
   // Generations up to 7 belong to an earlier run; this one began at step 1 again.
   CHECK(removable(Identities{{7, 900}, {8, 10}, {8, 20}}, Lineage{{8, 1}}, 1, 7) == Identities{{8, 10}});
   // This one continued from step 900.

@@ -113,7 +113,7 @@ TEST_CASE("any key can be set, and a flag of its own is no stronger than --set")
   CHECK(loaded.where("batch.per_worker") == "--set batch.per_worker=64");
 }
 
-TEST_CASE("the program's own words arrive as they were typed") {
+TEST_CASE("the program's arguments are passed on unchanged") {
   const Words words = {"./t", "", "a b", "--np", "-n", "--", "-l", "$HOME"};
   Words line = {"-n", "1", "--"};
   line.insert(line.end(), words.begin(), words.end());

@@ -199,7 +199,7 @@ TEST_CASE("sizes that contradict each other are refused") {
   CHECK(contains(bad(from_text("command = [\"./t\"]\n[batch]\nmax_global = 8\n")), "batch.max_global = 8"));
 }
 
-TEST_CASE("a budget of failures is a number or unlimited, and says so in both directions") {
+TEST_CASE("a budget of failures is a number or unlimited, when read and when printed") {
   const KeySpec& key = *find_key("failures.max_crashes");
   RunConfig config;
   CHECK(assign(config, key, std::string("unlimited")).ok());
@@ -270,7 +270,7 @@ TEST_CASE("hosts from a flag replace the host file of the config, and two source
   CHECK(contains(bad(inputs), "hosts.shrink = ./s (job.toml:3:1) needs hosts.expand"));
 }
 
-TEST_CASE("one thing decides on the size: two of one level are refused, and a flag replaces what the file says") {
+TEST_CASE("only one policy decides on the size: two of one level are refused, and a flag replaces the file's") {
   const std::string head = "command = [\"./t\"]\n[policy]\n";
   ConfigInputs inputs = from_text(head + "library = \"p.so\"\nprogram = [\"sh\", \"p.sh\"]\n");
   CHECK(
@@ -290,7 +290,7 @@ TEST_CASE("one thing decides on the size: two of one level are refused, and a fl
   CHECK(good(inputs).config.policy.timeout_ms == 50);
 }
 
-TEST_CASE("beside the policy of the size there can be those that leave it alone") {
+TEST_CASE("policies that do not decide on the size can be combined with one that does") {
   const std::string head = "command = [\"true\"]\n[policy]\nname = \"efficiency\"\n";
   ConfigInputs inputs = from_text(head + "beside = [\"adasgd\", \"interference\"]\n");
   CHECK(good(inputs).config.policy.beside == std::vector<std::string>{"adasgd", "interference"});

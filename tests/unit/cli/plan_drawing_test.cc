@@ -71,7 +71,7 @@ TEST_CASE("SVG is one document whose texts cannot break it") {
   CHECK(svg.find("nan") == std::string::npos);
 }
 
-TEST_CASE("a plan of nothing says so") {
+TEST_CASE("an empty plan is drawn with a message") {
   const auto curve = heuristics::plan_curve({}, {}, "");
   CHECK(plan_text(curve, 80) == "no number of workers and batch is allowed\n");
   CHECK(count(plan_svg(curve, "t"), "<circle ") == 0);

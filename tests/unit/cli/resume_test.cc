@@ -147,7 +147,7 @@ TEST_CASE("what cannot be resumed is refused with what to do") {
   CHECK(contains(refused(resume("job")).text, "cannot be read as the record of a run"));
 }
 
-TEST_CASE("a run that ended early goes on from its checkpoints") {
+TEST_CASE("a run that ended early continues from its checkpoints") {
   State state;
   RunConfig config = sleeper();
   config.checkpoint.directory = "/data/ck";

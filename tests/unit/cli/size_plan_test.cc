@@ -49,7 +49,7 @@ TEST_CASE("a table is CSV with named columns in any order, or a list of objects"
   CHECK(list->measured.points()[0].seconds == 0.25);
 }
 
-TEST_CASE("what is wrong with a table is said with its line") {
+TEST_CASE("errors in a table name the line") {
   CHECK(wrong("workers,batch\n1,2\n").find("t.csv:1: there must be exactly one column step_s") == 0);
   CHECK(wrong("workers,batch,time\n").find("t.csv:1: 'time' is not a column") == 0);
   CHECK(wrong("workers,batch,step_s\n1,2\n").find("t.csv:2: 2 values for 3 columns") == 0);
@@ -97,7 +97,7 @@ TEST_CASE("the plan of a table: time, cost and choice by hand") {
   for (const auto& point : points) CHECK(points[*plan->curve.choice.point].seconds <= point.seconds);
 }
 
-TEST_CASE("a deadline that nothing meets is said, and one without a length of the job is refused") {
+TEST_CASE("a deadline that no size meets is reported, and one without a length of the job is refused") {
   RunConfig config = config_with({{"goal", std::string("deadline")}, {"deadline_s", 60.0}});
   const auto plan = make_size_plan(table_of_four(), config, std::nullopt, std::nullopt);
   REQUIRE(plan.ok());

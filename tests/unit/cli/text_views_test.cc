@@ -44,7 +44,7 @@ RunFigures figures(double uptime_s, std::uint32_t size, Step step) {
 
 }  // namespace
 
-TEST_CASE("status tells in plain words what has failed, what is borne, and which host is left alone") {
+TEST_CASE("status shows the failures, the remaining budget and the hosts that cool down") {
   nlohmann::json status = {{"name", "job"}, {"phase", "running"}, {"world_size", 2}, {"generation", 5}};
   CHECK(!contains(render_status(status), "failures"));
   status["recoveries"] = 2;
@@ -82,7 +82,7 @@ TEST_CASE("the summary counts failures and recoveries, also those under an earli
   CHECK(contains(text, "3 -> 2"));
 }
 
-TEST_CASE("status says who is slow, why the run has this size and what happened last") {
+TEST_CASE("status shows slow workers, the reason for the size and the last events") {
   const nlohmann::json status = {{"name", "job"},
                                  {"phase", "running"},
                                  {"world_size", 3},

@@ -173,7 +173,7 @@ TEST_CASE("additions and removals agree with a plain table") {
 
 // Two workers, 20 samples per step. The first step 3 was committed by w2 alone, which was then lost: w1 repeated it
 // with its own part, and the part of w2 was used in step 4.
-TEST_CASE("what a fence made void does not count, and is used again by those who follow") {
+TEST_CASE("samples voided by a fence do not count, and later generations use them again") {
   Ledger ledger;
   ledger.set_sample_count(60);
   for (Step step = 1; step <= 2; ++step) {
@@ -203,7 +203,7 @@ TEST_CASE("a void record that comes late does not count either") {
   CHECK(ledger.summary().samples == 50);
 }
 
-TEST_CASE("returned samples that nobody takes are missing once the epoch has gone on without them") {
+TEST_CASE("returned samples that no worker takes are missing once the epoch has passed") {
   Ledger ledger;
   ledger.set_sample_count(40);
   ledger.record(WorkerId{1}, {{used_in(1, 1, 0, 0, 10)}});
@@ -274,7 +274,7 @@ TEST_CASE("the hashes of a void step are not compared with those of the step tha
   CHECK(ledger.summary().unequal_hashes == 0);
 }
 
-TEST_CASE("fences may be told again and in any order") {
+TEST_CASE("fences may be reported repeatedly and in any order") {
   Ledger ledger;
   ledger.fence({5, 30});
   ledger.fence({3, 10});
@@ -315,7 +315,7 @@ TEST_CASE("survivors say what a dead member used; whatever several say counts on
 }
 
 // w2 was lost with its report of step 2. All others were lost too, and the run began again after step 2.
-TEST_CASE("what a checkpoint holds is covered, whoever used it; what the run goes back to later is not") {
+TEST_CASE("samples in a checkpoint are covered, whichever worker used them; those after the restart point are not") {
   Ledger ledger;
   ledger.set_sample_count(40);
   ledger.record(WorkerId{1}, {{used_in(1, 1, 0, 0, 10), used_in(1, 2, 0, 20, 10), used_in(1, 3, 1, 0, 10)}, 1});
@@ -372,7 +372,7 @@ TEST_CASE("a supervisor that takes over knows the checkpoint before it knows how
   CHECK(ledger.summary().missing == 0);
 }
 
-TEST_CASE("a checkpoint holds the epochs before its own, also those that nobody has told of") {
+TEST_CASE("a checkpoint covers the epochs before its own, also unreported ones") {
   Ledger ledger;
   ledger.set_sample_count(40);
   protocol::WorkerAudit held{{used_in(3, 9, 2, 0, 20)}, 1};

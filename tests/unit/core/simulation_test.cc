@@ -224,7 +224,7 @@ bool lives_well(std::uint64_t seed, bool tell) {
 
 }  // namespace
 
-TEST_CASE("random lives keep the invariants and reach their wishes") {
+TEST_CASE("random runs keep the invariants and reach their targets") {
   if (const std::uint64_t seed = from_environment("ELASTICTRAIN_SEED", 0); seed != 0) {
     CHECK(lives_well(seed, true));
     return;

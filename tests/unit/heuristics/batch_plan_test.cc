@@ -46,7 +46,7 @@ TEST_CASE("shares always add up and differ by at most one") {
   }
 }
 
-TEST_CASE("nobody gets nothing") {
+TEST_CASE("every worker gets at least one sample") {
   CHECK(plan_batch({}, 0).shares.empty());
 }
 
@@ -78,7 +78,7 @@ TEST_CASE("uneven shares let everyone arrive together") {
   CHECK(plan.shares == std::vector<std::uint32_t>{37, 37, 36, 18});
 }
 
-TEST_CASE("what rounding leaves over goes to whoever is done with it first") {
+TEST_CASE("samples left over by rounding go to the worker that finishes them first") {
   // 13 samples, speeds 4 and 1: exact shares 10.4 and 2.6. Rounding by remainder gives 10 and 3, which ends at 3;
   // 11 and 2 ends at 2.75.
   CHECK(share_out(13, {4, 1}, 0) == std::vector<std::uint32_t>{11, 2});
@@ -94,7 +94,7 @@ TEST_CASE("no other whole shares let the last worker finish sooner") {
   }
 }
 
-TEST_CASE("uneven shares add up, and nobody gets nothing") {
+TEST_CASE("uneven shares add up, and every worker gets at least one sample") {
   for (std::uint32_t workers : {1U, 2U, 3U, 64U}) {
     std::vector<double> speeds(workers, 1.0);
     speeds.back() = 0.001;

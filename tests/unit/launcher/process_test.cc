@@ -60,7 +60,7 @@ std::size_t open_descriptors() {
 
 }  // namespace
 
-TEST_CASE("exit statuses and signals are told apart") {
+TEST_CASE("exit statuses and signals are distinguished") {
   CHECK(shell("exit 0").status.exit_code == 0);
   CHECK(shell("exit 42").status.exit_code == 42);
   CHECK(shell("kill -9 $$").status.signal == SIGKILL);
@@ -91,7 +91,7 @@ TEST_CASE("a program that cannot be run is an error of spawn") {
   CHECK(message({}) == "there is no program to run");
 }
 
-TEST_CASE("the child looks its program up in its own PATH and runs where it is told to") {
+TEST_CASE("the child looks its program up in its own PATH and runs in its directory") {
   asio::io_context io;
   ProcessSpec spec{.argv = {"pwd"}, .environment = {"PATH=/nonexistent"}};
   CHECK_FALSE(Process::spawn(io, spec, nullptr).ok());
@@ -159,7 +159,7 @@ TEST_CASE("destroying a running process kills and reaps it with its group") {
   CHECK_FALSE(alive(pid));
 }
 
-TEST_CASE("a child with a death signal dies with its parent") {
+TEST_CASE("a child with a death signal ends with its parent") {
   int ends[2];
   REQUIRE(::pipe(ends) == 0);
   const pid_t parent = ::fork();
@@ -181,7 +181,7 @@ TEST_CASE("a child with a death signal dies with its parent") {
   ::close(ends[1]);
 }
 
-TEST_CASE("a command past its deadline gets TERM, then KILL, and says so") {
+TEST_CASE("a command past its deadline gets TERM, then KILL, and the result reports it") {
   CommandSpec spec{.argv = {"sh", "-c", "trap '' TERM; echo up; while :; do sleep 1; done"}};
   spec.deadline = std::chrono::milliseconds(200);
   const auto end = run(spec);

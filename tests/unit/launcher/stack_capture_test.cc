@@ -97,7 +97,7 @@ TEST_CASE("the kernel's part names the process, its threads and what they wait i
   CHECK(lines[1].starts_with("thread " + std::to_string(sleeper.pid) + " \"launcher_unit\": sleeping"));
 }
 
-TEST_CASE("a process that is stopped is said to be stopped") {
+TEST_CASE("a stopped process is reported as stopped") {
   const Sleeper sleeper;
   ::kill(sleeper.pid, SIGSTOP);
   Lines lines;
@@ -108,11 +108,11 @@ TEST_CASE("a process that is stopped is said to be stopped") {
   CHECK(any_line(lines, "stopped by a signal"));
 }
 
-TEST_CASE("a process that is gone is said to be gone") {
+TEST_CASE("a missing process is reported as gone") {
   CHECK(launcher::describe_threads(2'000'000'000) == Lines{"process 2000000000 is gone"});
 }
 
-TEST_CASE("a backtrace shows where the program waits, and the program lives on") {
+TEST_CASE("a backtrace shows where the program waits, and the program continues") {
   const Sleeper sleeper;
   if (launcher::backtrace_command(sleeper.pid).empty()) {
     elastictrain::tests::skip_aloud("neither eu-stack nor gdb is installed");
@@ -128,7 +128,7 @@ TEST_CASE("a backtrace shows where the program waits, and the program lives on")
   CHECK(::kill(sleeper.pid, 0) == 0);
 }
 
-TEST_CASE("a tool that hangs is not waited for longer than the limit, and what it has said is kept") {
+TEST_CASE("a tool that hangs is killed at the limit, and its output is kept") {
   const Sleeper sleeper;
   const FakeTool tool("echo '#0 somewhere'; trap '' TERM; sleep 1000 & wait; wait");
   const auto lines = capture(sleeper.pid, milliseconds(500));

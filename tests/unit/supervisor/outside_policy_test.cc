@@ -125,7 +125,7 @@ TEST_CASE("no view is sent while the program still thinks, and nothing is lost m
   CHECK_FALSE(scene.runner->take_answer(run_of_two()).has_value());
 }
 
-TEST_CASE("whatever a program does wrong is told once, with what it was") {
+TEST_CASE("every error of a program is reported once, with its cause") {
   CHECK(contains(Scene("read a; echo rubbish; read b").failure_of_first(),
                  "wrote a line that is no decision: the decision is not JSON"));
   CHECK(contains(Scene(R"(read a; echo '{"jobs":[]}'; read b)").failure_of_first(), "one entry in jobs"));
@@ -165,7 +165,7 @@ TEST_CASE("a program's decision just before its end still counts") {
   CHECK(contains(failure, "ended with exit status 0"));
 }
 
-TEST_CASE("a flood on standard error is cut, and how much is left out is said") {
+TEST_CASE("a flood on standard error is cut, with the number of omitted lines") {
   Scene scene(R"(read a; seq 1 250 >&2; echo '{"jobs":[{}]}'; read b; echo '{"jobs":[{}]}'; read c)");
   scene.ask(1);
   scene.run_until([&] { return scene.said.size() == 100; });
@@ -226,7 +226,7 @@ TEST_CASE("a shared object that cannot be used is an error at the start, with th
   CHECK(problem(library(ODD_POLICY)).empty());
 }
 
-TEST_CASE("a shared object decides as any policy; what is no decision keeps the size and is told once") {
+TEST_CASE("a shared object decides as any policy; an invalid decision keeps the size and is reported once") {
   asio::io_context io;
   RunnerSettings settings;
   settings.observer.max_workers = 8;
@@ -247,7 +247,7 @@ TEST_CASE("a shared object decides as any policy; what is no decision keeps the 
   }
 }
 
-TEST_CASE("what a policy from outside says fits into the journal") {
+TEST_CASE("the output of an external policy fits into the journal") {
   const auto decision = read_decision(R"({"jobs":[{"reason":{"code":"c","text":")" + std::string(999, 'a') +
                                       R"(éé","numbers":{"event":1,"a \"b":2,"mine":3}}}]})");
   REQUIRE(decision.ok());

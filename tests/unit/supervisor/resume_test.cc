@@ -71,7 +71,7 @@ TEST_CASE("a run is taken over with its agents, its workers and its generation, 
   CHECK(scene.journal_has("run_resumed"));
 }
 
-TEST_CASE("when no agent comes back the hosts are started anew, and numbers go on") {
+TEST_CASE("if no agent reconnects the hosts are started again, and numbers continue") {
   LostSupervisor scene;
   scene.lose_supervisor();
   scene.options.settings.resume_timeout = Millis(200);

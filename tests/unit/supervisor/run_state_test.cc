@@ -104,7 +104,7 @@ class Run {
 
 }  // namespace
 
-TEST_CASE("one record of the whole state says what all the records before it said") {
+TEST_CASE("one record of the whole state equals all the records before it") {
   const std::vector<std::pair<const char*, std::function<void(Run&)>>> story{
       {"hosts",
        [](Run& run) {

@@ -167,7 +167,7 @@ TEST_CASE("training twice on a device gives the same bits") {
   CHECK(first.losses == second.losses);
 }
 
-TEST_CASE("buckets are told in their order, the last layer's before the first is computed") {
+TEST_CASE("buckets are reported in order, the last layer's before the first is computed") {
   const TrainerOptions options;
   const std::uint32_t hidden[] = {512, 256};
   MlpModel host(generate_task(64, 5), hidden, 5);

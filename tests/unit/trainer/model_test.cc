@@ -121,7 +121,7 @@ TEST_CASE("neighbouring layers join into buckets of the least size, from the las
   CHECK(plan_buckets(layers, 1000) == std::vector<Range>{{0, 175}});
 }
 
-TEST_CASE("a bucket is handed out when its layers are done and not before") {
+TEST_CASE("a bucket is passed on when its layers are done and not before") {
   const std::vector<Range> buckets = {{70, 105}, {0, 70}};
   std::vector<Range> told;
   const BucketReady ready = [&](Range bucket) { told.push_back(bucket); };

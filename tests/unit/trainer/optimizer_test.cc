@@ -60,7 +60,7 @@ TEST_CASE("Adam follows its formula for two steps") {
   CHECK(p[0] == doctest::Approx(0.9 + 0.1 * 0.2894737 / 0.7906881).epsilon(1e-6));
 }
 
-TEST_CASE("an optimizer that receives another's state goes on bit by bit like it") {
+TEST_CASE("an optimizer that receives another's state continues bit-identically") {
   for (const OptimizerKind kind : {OptimizerKind::kSgd, OptimizerKind::kAdam}) {
     TrainerOptions options;
     options.optimizer = kind;

@@ -186,7 +186,7 @@ TEST_CASE("a frame cut off by the end of the connection is reported as such") {
   CHECK(server.received[0] == "whole");
 }
 
-TEST_CASE("rubbish after the handshake closes the connection") {
+TEST_CASE("malformed data after the handshake closes the connection") {
   asio::io_context io;
   TestServer server(io);
   server.open();

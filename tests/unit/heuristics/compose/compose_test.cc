@@ -80,7 +80,7 @@ TEST_CASE("limits hold back what the job, the hosts and the batch do not allow")
   CHECK(Run(with_limits(wishes({1})))(view_at(0, 8)).workers == 2);
 }
 
-TEST_CASE("a cool-down lets a wish be repeated, but not become another one") {
+TEST_CASE("a cool-down permits a repeated request, but not another size") {
   Run run(with_cool_down(wishes({8, 8, 12, 12}), 60));
   CHECK(run(view_at(0, 4)).workers == 8);
   CHECK(run(view_at(10, 4)).workers == 8);
@@ -99,7 +99,7 @@ TEST_CASE("a cool-down does not keep a job outside of its limits") {
   CHECK(run(view).workers == 6);
 }
 
-TEST_CASE("hysteresis wants a large change, or a lasting wish") {
+TEST_CASE("hysteresis requires a large change or a repeated request") {
   Run run(with_hysteresis(wishes({11, 10, 11, 11, 11, 20}), 0.2, 3));
   CHECK_FALSE(run(view_at(0, 10)).workers);          // 10 % only
   CHECK(run(view_at(1, 10)).reason.code == "wish");  // the present size: nothing to hold
@@ -109,7 +109,7 @@ TEST_CASE("hysteresis wants a large change, or a lasting wish") {
   CHECK(run(view_at(5, 10)).workers == 20);
 }
 
-TEST_CASE("a copied state of a composition goes on by itself") {
+TEST_CASE("a copied state of a composition is independent") {
   Run run(with_cool_down(with_limits(wishes({8, 12})), 60));
   run(view_at(0, 4));
   const auto copy = run.state->clone();

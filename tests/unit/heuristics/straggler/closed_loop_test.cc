@@ -123,7 +123,7 @@ TEST_CASE("rebalance: equal shares come back when the worker recovers") {
   CHECK(loop.changes.back().text.find("all workers have equal speed again: equal shares") == 0);
 }
 
-TEST_CASE("noise alone moves no samples and replaces nobody") {
+TEST_CASE("noise alone moves no samples and replaces no worker") {
   for (const char* name : {"rebalance", "replace"}) {
     Loop loop(options_of(16, 1, 2), {{"action", action(name)}});
     loop.steps(5000);
@@ -180,7 +180,7 @@ TEST_CASE("replace: not more than the budget, and not without a place") {
   CHECK(full.codes["no_place"] > 100);
 }
 
-TEST_CASE("report changes nothing and says who is slow; none does not look") {
+TEST_CASE("the action \"report\" changes nothing and names slow workers; \"none\" does not detect any") {
   Loop report(options_of(4, 1, 2), {{"action", action("report")}});
   report.run.add({SlowCause::Of::kWorker, 1, 1.5, 100});
   report.steps(200);

@@ -43,7 +43,7 @@ TEST_CASE("ewma: half the speed from 1 is below 0.8 at the fifth batch, three qu
   CHECK(first_named(*three_quarters, {1, 1, 1, 1 / 0.75}) == 16);
 }
 
-TEST_CASE("ewma: the first sample initialises, and rank 0 is exempt unless told otherwise") {
+TEST_CASE("ewma: the first sample initialises, and rank 0 is exempt by default") {
   CHECK(next_ewma(1, 0.5, 0.1, true) == 0.5);
   const auto exempt = make_ewma_detector({});
   CHECK(first_named(*exempt, {2, 1, 1, 1}) == 0);
