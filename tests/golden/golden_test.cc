@@ -61,7 +61,7 @@ std::string first_difference(const std::string& expected, const std::string& act
 
 }  // namespace
 
-DOCTEST_TEST_CASE("stories come out as they are written") {
+DOCTEST_TEST_CASE("scenarios give the outputs as written") {
   const bool rewrite = rewrite_asked();
   const auto files = stories();
   DOCTEST_REQUIRE(files.size() >= 16);

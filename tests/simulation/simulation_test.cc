@@ -44,7 +44,7 @@ bool holds(std::uint64_t seed) {
 
 }  // namespace
 
-DOCTEST_TEST_CASE("whole lives keep every invariant and come to an end") {
+DOCTEST_TEST_CASE("simulated runs keep every invariant and end") {
   if (const std::uint64_t seed = from_environment("ELASTICTRAIN_SEED", 0); seed != 0) {
     tell(seed);
     DOCTEST_CHECK(holds(seed));

@@ -236,7 +236,7 @@ TEST_CASE("two ranks exchange data of different sizes, more than fits in between
   }
 }
 
-TEST_CASE("an exchange with another size than the peer's, or with nobody, is an error") {
+TEST_CASE("an exchange with another size than the peer's, or without a peer, is an error") {
   World world(tcp(4));
   PerRank<Status> statuses(world.size());
   world.run([&](Communicator& comm) {
@@ -249,7 +249,7 @@ TEST_CASE("an exchange with another size than the peer's, or with nobody, is an 
   for (const std::uint32_t rank : {0U, 2U, 3U}) CHECK(statuses[rank].error().code == ErrorCode::kInvalid);
 }
 
-TEST_CASE("nobody leaves a barrier before everybody has entered it") {
+TEST_CASE("no rank leaves a barrier before all have entered it") {
   for (const auto& shape : all_shapes()) {
     CAPTURE(shape.name);
     World world(shape);

@@ -177,7 +177,7 @@ TEST_CASE("the next communicator is built while the old one works, and both give
   }
 }
 
-TEST_CASE("a communicator of a world of one scales and goes on") {
+TEST_CASE("a communicator of a world of one scales and continues") {
   World world({"alone", {1}});
   const auto comm = world.build(0);
   std::vector<float> data{1, 2};

@@ -83,7 +83,7 @@ class Shrinks {
   std::vector<std::shared_ptr<Communicator>> running_;
 };
 
-TEST_CASE("ranks that stay go on with a communicator that was shrunk at the swap, and all abort the one before") {
+TEST_CASE("ranks that stay continue with a communicator that was shrunk at the swap, and all abort the previous one") {
   CHECK(await_nccl_ends(seconds(20)));
   const auto before = counters();
   {
@@ -110,7 +110,7 @@ TEST_CASE("ranks that stay go on with a communicator that was shrunk at the swap
   CHECK(counters().intruders == 0);
 }
 
-TEST_CASE("after a loss of which NCCL says nothing the survivors' communicator is revoked and shrunk at once") {
+TEST_CASE("after a loss that NCCL does not report the survivors' communicator is revoked and shrunk at once") {
   CHECK(await_nccl_ends(seconds(20)));
   const auto before = counters();
   {

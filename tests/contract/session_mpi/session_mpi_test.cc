@@ -138,7 +138,7 @@ void lose_a_rank(Machines machines) {
 
 // Neither launcher fails while an agent stays between it and the rank. At the end MPICH's reports such a pool as
 // failed.
-TEST_CASE("a rank that is killed costs the run that rank: the others go on, with one that waited in its place") {
+TEST_CASE("a killed rank costs the run that rank: the others continue, with a waiting one in its place") {
   SUBCASE("on one machine") {
     lose_a_rank(Machines::kOne);
   }

@@ -69,7 +69,7 @@ TEST_CASE("a piece ends where its buffer or its donor's slice ends") {
   }
 }
 
-TEST_CASE("where nobody joins nothing moves") {
+TEST_CASE("without joiners nothing is transferred") {
   FourBuffers state;
   CHECK(device_transfers(state.buffers, plan_of({1, 2}, {1, 2}), 0).empty());
 }

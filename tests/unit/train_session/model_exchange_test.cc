@@ -44,7 +44,7 @@ std::vector<Replica> after(std::vector<Replica> before, const Work& work) {
   return replicas;
 }
 
-TEST_CASE("who has no model yet is in no average, and keeps what it has") {
+TEST_CASE("a rank without a model yet is in no average, and keeps its data") {
   const auto replicas =
       after({{2, 0, true}, {kRubbish, 0, false}, {4, 0, true}}, [](Replica& replica, comm::Communicator& communicator) {
         auto status = replica.exchange.average(communicator, {}, replica.contributes);
@@ -58,7 +58,7 @@ TEST_CASE("who has no model yet is in no average, and keeps what it has") {
   CHECK(replicas[2].model == std::vector<float>(5, 3.5F));
 }
 
-TEST_CASE("a swap with who has no model yet changes neither") {
+TEST_CASE("a swap with a rank without a model changes neither") {
   for (const bool both : {true, false}) {
     CAPTURE(both);
     const auto replicas =

@@ -153,7 +153,7 @@ TEST_CASE("each worker reads what another has saved, after a change and after a 
   }
 }
 
-TEST_CASE("a store keeps the newest versions, refuses who does not know its token") {
+TEST_CASE("a store keeps the newest versions, and refuses a peer without its token") {
   auto store = session::ModelStore::open({.host_key = "here"});
   REQUIRE(store);
   const auto entry = (*store)->entry();
@@ -176,7 +176,7 @@ TEST_CASE("a store keeps the newest versions, refuses who does not know its toke
   CHECK(into == 0);
 }
 
-TEST_CASE("a wish is said once by the first rank, and again when it changes") {
+TEST_CASE("a request is sent once by the first rank, and again when it changes") {
   const TestWorkerOptions options{.max_steps = 30, .parameters = 30, .schedule = "2:10,3:10"};
   FakeRun run(options);
   const auto workers = run.spawn_ready(2, options);

@@ -149,7 +149,7 @@ TEST_CASE("pair averaging: halfway to a partner's model, and the worker's own up
   }
 }
 
-TEST_CASE("pairs are the same everywhere, only of ranks that reach each other, and nobody is left alone without need") {
+TEST_CASE("pairs are equal on all ranks, only of ranks that reach each other, and no rank is unpaired without need") {
   // Two hosts of three, joined by one link: 2 and 3. Rank 5 assumes that it reaches 0, which does not know of it.
   const auto reach = reach_of({"011000", "101000", "110100", "001011", "000101", "100110"});
   std::set<std::pair<std::uint32_t, std::uint32_t>> seen;
@@ -196,7 +196,7 @@ TEST_CASE("a run goes over to averaging and back at step boundaries, and grows a
   }
 }
 
-TEST_CASE("a program that shares no model trains with averaged gradients, and the run is told why") {
+TEST_CASE("a program that shares no model trains with averaged gradients, and the reason is reported") {
   const TestWorkerOptions options{.max_steps = 20, .parameters = 30, .shares_model = false};
   FakeRun run(options);
   run.synchronize_by(Synchronization::kAveraging);
@@ -228,7 +228,7 @@ TEST_CASE("a joiner gets one worker's replica, not slices of several") {
   average_gradients_and_check(run);
 }
 
-TEST_CASE("a worker dies while replicas differ: nobody computes anything twice, every sample counts once") {
+TEST_CASE("a worker dies while replicas differ: no worker computes anything twice, every sample counts once") {
   for (const auto where : {Moment::kComputing, Moment::kBetweenBuckets, Moment::kUpdating, Moment::kOutside}) {
     for (const auto averaging : {Synchronization::kAveraging, Synchronization::kPairAveraging}) {
       CAPTURE(where);

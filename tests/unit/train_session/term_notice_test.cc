@@ -24,7 +24,7 @@ pid_t send_term_from_elsewhere(pid_t to) {
   return sender;
 }
 
-TEST_CASE("TERM from somebody else than the agent is noted, and the worker trains on until it is let go") {
+TEST_CASE("TERM from another process than the agent is noted, and the worker trains until it is dismissed") {
   FakeRun run;
   const auto workers = run.spawn_ready(2);
   run.change_to(workers);

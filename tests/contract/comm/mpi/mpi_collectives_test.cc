@@ -144,7 +144,7 @@ TEST_CASE("any two ranks send to each other") {
       2);
 }
 
-TEST_CASE("nobody leaves a barrier before everybody has entered it") {
+TEST_CASE("no rank leaves a barrier before all have entered it") {
   using Clock = std::chrono::steady_clock;  // one for all processes of a machine
   Pool::here().run_at_all_sizes([](Communicator& comm) {
     for (std::uint32_t late = 0; late < comm.world_size(); ++late) {

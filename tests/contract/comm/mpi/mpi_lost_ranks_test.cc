@@ -27,7 +27,7 @@ float reduce_until_broken(Communicator& comm, std::vector<float>& keep, float va
   return (value - 1.0F) * static_cast<float>(comm.rank() + 1);
 }
 
-TEST_CASE("lost ranks: each loss costs one rank, and the others go on with their sums right") {
+TEST_CASE("lost ranks: each loss costs one rank, and the others continue with correct sums") {
   Pool& pool = Pool::here();
   auto members = first_ranks(pool.size());
   REQUIRE(members.size() == 4);
