@@ -186,9 +186,9 @@ struct DescribeType {
   }
   std::string operator()(const PolicyKeyField& field) const {
     const heuristics::ParameterSpec& parameter = *field.parameter;
-    if (std::holds_alternative<bool>(parameter.standard)) return "true or false";
-    if (std::holds_alternative<double>(parameter.standard)) {
-      return "a number from " + number_text(parameter.least) + " to " + number_text(parameter.most);
+    if (std::holds_alternative<bool>(parameter.default_value)) return "true or false";
+    if (std::holds_alternative<double>(parameter.default_value)) {
+      return "a number from " + number_text(parameter.min) + " to " + number_text(parameter.max);
     }
     std::string names;
     for (const auto& name : parameter.choices) names += (names.empty() ? "\"" : ", \"") + name + "\"";
@@ -217,8 +217,8 @@ struct Reread {
   Value operator()(const TrainerKeyField&) const { return std::string(text); }
   Value operator()(const NumberField&) const { return number_or_text(); }
   Value operator()(const PolicyKeyField& field) const {
-    if (std::holds_alternative<bool>(field.parameter->standard)) return (*this)(BoolField{});
-    return std::holds_alternative<double>(field.parameter->standard) ? number_or_text() : Value(std::string(text));
+    if (std::holds_alternative<bool>(field.parameter->default_value)) return (*this)(BoolField{});
+    return std::holds_alternative<double>(field.parameter->default_value) ? number_or_text() : Value(std::string(text));
   }
 
  private:
@@ -249,7 +249,7 @@ struct Render {
   std::string operator()(const TrainerKeyField& trainer) const { return trainer.field->get(config.trainer); }
   std::string operator()(const NumberField& field) const { return number_text(field.at(writable())); }
   std::string operator()(const PolicyKeyField& field) const {
-    heuristics::Value shown = field.parameter->standard;
+    heuristics::Value shown = field.parameter->default_value;
     const auto policy = config.policy.parameters.find(field.policy->name);
     if (policy != config.policy.parameters.end()) {
       const auto given = policy->second.find(field.parameter->name);

@@ -42,26 +42,30 @@ using Parameters = std::map<std::string, Value>;
 
 struct ParameterSpec {
   std::string name;
-  Value standard;
-  double least = 0;  // of a number
-  double most = 0;
+  Value default_value;
+  double min = 0;  // of a number
+  double max = 0;
   std::vector<std::string> choices;  // of a text; empty: any
   std::string help;
+  std::string unit;  // "" where there is none
 };
 
 struct PolicySpec {
   std::string name;
   std::string help;  // one line
   std::vector<ParameterSpec> parameters;
-  std::function<std::unique_ptr<Policy>(const Parameters&)> make;  // of complete, checked parameters
-  bool decides_size = true;  // false: it can stand beside one that does
+  // Every parameter with the value that the policy uses, given some checked ones.
+  std::function<Parameters(const Parameters&)> complete;
+  std::function<std::unique_ptr<Policy>(const Parameters&)> make;  // from checked parameters
+  bool decides_size = true;                                        // false: it can run next to a policy that does
 };
 
 // In the order in which help shows them.
 const std::vector<PolicySpec>& policies();
 const PolicySpec* find_policy(const std::string& name);
 
-// The given ones over the standard ones; `problem` says what is wrong (unknown name, out of range), with what is right.
+// The given parameters over the defaults. `problem` names the first mistake (unknown name, out of range) and what is
+// allowed.
 struct CheckedParameters {
   Parameters parameters;
   std::string problem;  // empty: none
