@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cmath>
 #include <limits>
 #include <optional>
 
@@ -19,12 +20,6 @@ Error wrong(std::string message) {
 
 std::string quoted(std::string_view text) {
   return "'" + std::string(text) + "'";
-}
-
-// The shortest text that reads back as the same number.
-std::string number_text(double value) {
-  std::array<char, 32> buffer;
-  return {buffer.data(), std::to_chars(buffer.data(), buffer.data() + buffer.size(), value).ptr};
 }
 
 struct DescribeValue {
@@ -262,6 +257,14 @@ struct Render {
 };
 
 }  // namespace
+
+std::string number_text(double value) {
+  std::array<char, 32> buffer;
+  const double size = std::abs(value);
+  const bool is_usual = value == 0 || (size >= 1e-4 && size <= 1e15);
+  const auto format = is_usual ? std::chars_format::fixed : std::chars_format::general;
+  return {buffer.data(), std::to_chars(buffer.data(), buffer.data() + buffer.size(), value, format).ptr};
+}
 
 std::string describe_type(const KeySpec& key) {
   return std::visit(DescribeType{key}, key.field);
