@@ -16,6 +16,7 @@
 #include "cli/config/key_value.h"
 #include "cli/config/schema.h"
 #include "cli/exit_code.h"
+#include "cli/output/config_reference.h"
 #include "cli/output/figures.h"
 #include "cli/output/table.h"
 #include "launcher/build_id.h"
@@ -169,6 +170,11 @@ int check_command(const RunFlags& flags, const std::vector<std::string>& program
   return kExitConfig;
 }
 
+int print_reference() {
+  std::cout << render_config_reference();
+  return std::cout.flush() ? kExitSuccess : kExitFailure;
+}
+
 }  // namespace
 
 void add_check(CLI::App& app, Invocation& invocation) {
@@ -176,8 +182,13 @@ void add_check(CLI::App& app, Invocation& invocation) {
   command->group(kGroupTrain);
   const auto flags = std::make_shared<RunFlags>();
   add_run_flags(*command, flags);
-  command->final_callback([&invocation, flags] {
-    invocation.action = [&invocation, flags] { return check_command(*flags, invocation.program); };
+  const auto reference = std::make_shared<bool>(false);
+  command->add_flag("--reference", *reference, "print the page of all configuration keys (Markdown); check nothing")
+      ->group("Job");
+  command->final_callback([&invocation, flags, reference] {
+    invocation.action = [&invocation, flags, reference] {
+      return *reference ? print_reference() : check_command(*flags, invocation.program);
+    };
   });
 }
 

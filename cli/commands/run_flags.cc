@@ -34,6 +34,13 @@ std::string duration_as_number(const KeySpec& key, const std::string& flag, cons
   return std::to_string(key.unit == "seconds" ? (*duration + 999) / 1000 : *duration);
 }
 
+std::string type_name_of(const KeySpec& key) {
+  if (key.flag_is_duration) return "TIME";
+  if (std::holds_alternative<IntegerField>(key.field)) return "N";
+  const auto* choice = std::get_if<ChoiceField>(&key.field);
+  return choice == nullptr ? "TEXT" : join({choice->names.begin(), choice->names.end()}, "|");
+}
+
 void add_key_flag(CLI::App& command, const KeySpec& key, const std::shared_ptr<RunFlags>& flags) {
   const std::string flag = long_name(key.flag);
   const auto keep = [&key, flag, flags](const std::string& text) {
@@ -53,7 +60,7 @@ void add_key_flag(CLI::App& command, const KeySpec& key, const std::shared_ptr<R
     option->allow_extra_args(false)->type_name("LIST");
   } else {
     option = command.add_option_function<std::string>(key.flag, keep);
-    option->type_name(key.flag_is_duration ? "TIME" : std::holds_alternative<IntegerField>(key.field) ? "N" : "TEXT");
+    option->type_name(type_name_of(key));
   }
   option->description(help_of(key))->group(group_of(key));
 }

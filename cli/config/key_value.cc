@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cmath>
 #include <limits>
 #include <optional>
 
@@ -19,12 +20,6 @@ Error wrong(std::string message) {
 
 std::string quoted(std::string_view text) {
   return "'" + std::string(text) + "'";
-}
-
-// The shortest text that reads back as the same number.
-std::string number_text(double value) {
-  std::array<char, 32> buffer;
-  return {buffer.data(), std::to_chars(buffer.data(), buffer.data() + buffer.size(), value).ptr};
 }
 
 struct DescribeValue {
@@ -189,9 +184,9 @@ struct DescribeType {
   }
   std::string operator()(const PolicyKeyField& field) const {
     const heuristics::ParameterSpec& parameter = *field.parameter;
-    if (std::holds_alternative<bool>(parameter.standard)) return "true or false";
-    if (std::holds_alternative<double>(parameter.standard)) {
-      return "a number from " + number_text(parameter.least) + " to " + number_text(parameter.most);
+    if (std::holds_alternative<bool>(parameter.default_value)) return "true or false";
+    if (std::holds_alternative<double>(parameter.default_value)) {
+      return "a number from " + number_text(parameter.min) + " to " + number_text(parameter.max);
     }
     std::string names;
     for (const auto& name : parameter.choices) names += (names.empty() ? "\"" : ", \"") + name + "\"";
@@ -220,8 +215,8 @@ struct Reread {
   Value operator()(const TrainerKeyField&) const { return std::string(text); }
   Value operator()(const NumberField&) const { return number_or_text(); }
   Value operator()(const PolicyKeyField& field) const {
-    if (std::holds_alternative<bool>(field.parameter->standard)) return (*this)(BoolField{});
-    return std::holds_alternative<double>(field.parameter->standard) ? number_or_text() : Value(std::string(text));
+    if (std::holds_alternative<bool>(field.parameter->default_value)) return (*this)(BoolField{});
+    return std::holds_alternative<double>(field.parameter->default_value) ? number_or_text() : Value(std::string(text));
   }
 
  private:
@@ -252,7 +247,7 @@ struct Render {
   std::string operator()(const TrainerKeyField& trainer) const { return trainer.field->get(config.trainer); }
   std::string operator()(const NumberField& field) const { return number_text(field.at(writable())); }
   std::string operator()(const PolicyKeyField& field) const {
-    heuristics::Value shown = field.parameter->standard;
+    heuristics::Value shown = field.parameter->default_value;
     const auto policy = config.policy.parameters.find(field.policy->name);
     if (policy != config.policy.parameters.end()) {
       const auto given = policy->second.find(field.parameter->name);
@@ -265,6 +260,14 @@ struct Render {
 };
 
 }  // namespace
+
+std::string number_text(double value) {
+  std::array<char, 32> buffer;
+  const double size = std::abs(value);
+  const bool is_usual = value == 0 || (size >= 1e-4 && size <= 1e15);
+  const auto format = is_usual ? std::chars_format::fixed : std::chars_format::general;
+  return {buffer.data(), std::to_chars(buffer.data(), buffer.data() + buffer.size(), value, format).ptr};
+}
 
 std::string describe_type(const KeySpec& key) {
   return std::visit(DescribeType{key}, key.field);

@@ -18,6 +18,9 @@ namespace elastictrain::cli {
 // A value as a file, a flag or the environment gives it, before it is checked against the key.
 using Value = std::variant<bool, std::int64_t, double, std::string, std::vector<std::string>>;
 
+// The shortest text that reads back as the same number, without an exponent where that is usual.
+std::string number_text(double value);
+
 // "a whole number of milliseconds from 1 to 3600000".
 std::string describe_type(const KeySpec& key);
 

@@ -30,7 +30,7 @@ struct Take {
   Json operator()(const NumberField& field) const { return field.at(const_cast<RunConfig&>(config)); }
   Json operator()(const PolicyKeyField& field) const {
     const std::string text = render_value(config, key);
-    return std::holds_alternative<std::string>(field.parameter->standard) ? Json(text) : Json::parse(text);
+    return std::holds_alternative<std::string>(field.parameter->default_value) ? Json(text) : Json::parse(text);
   }
 };
 

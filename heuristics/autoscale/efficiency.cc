@@ -11,6 +11,7 @@
 #include "heuristics/autoscale/throughput_table.h"
 #include "heuristics/autoscale/words.h"
 #include "heuristics/policy/per_job.h"
+#include "heuristics/policy/settings_table.h"
 
 namespace elastictrain::heuristics {
 namespace {
@@ -294,34 +295,26 @@ class SearchPolicy : public PerJobPolicy<SearchState> {
   SearchSettings settings_;
 };
 
-SearchSettings search_settings(const Parameters& parameters) {
-  return {number(parameters, "tolerance"), number(parameters, "confidence"), number(parameters, "change"),
-          number(parameters, "quiet_s"), number(parameters, "give_up_s")};
+// Of both policies: their settings begin with these.
+template <class Settings>
+void add_search_parameters(SettingsTable<Settings>& table) {
+  table.number("tolerance", &Settings::tolerance, {0.001, 0.5}, "", "relative gain below which no other size is tried")
+      .number("confidence", &Settings::confidence, {0.5, 10}, "", "standard deviations by which two sizes must differ")
+      .number("change", &Settings::change, {0.01, 1}, "",
+              "relative change of throughput at the settled size that starts a new search")
+      .number("quiet_s", &Settings::quiet_s, {0, 1e6}, "seconds",
+              "minimum time from settling to a new search; doubles after a search that changed nothing")
+      .number("give_up_s", &Settings::give_up_s, {1, 1e6}, "seconds",
+              "time after which workers that did not come are not asked for, for an hour");
 }
 
-void add_search_parameters(std::vector<ParameterSpec>& all) {
-  all.push_back({"tolerance", 0.02, 0.001, 0.5, {}, "relative gains below this are ignored"});
-  all.push_back({"confidence", 2.5, 0.5, 10.0, {}, "standard deviations by which two sizes must differ"});
-  all.push_back(
-      {"change", 0.1, 0.01, 1.0, {}, "relative change of throughput at the settled size that starts a new search"});
-  all.push_back({"quiet_s",
-                 600.0,
-                 0,
-                 1e6,
-                 {},
-                 "minimum time from settling to a new search; doubles after a search without a change"});
-  all.push_back({"give_up_s",
-                 600.0,
-                 1,
-                 1e6,
-                 {},
-                 "time to wait for requested workers; after it, the policy plans without them for an hour"});
-}
+struct EfficiencySettings : SearchSettings {
+  double target = 0.5;
+};
 
 class EfficiencyPolicy final : public SearchPolicy {
  public:
-  explicit EfficiencyPolicy(const Parameters& parameters)
-      : SearchPolicy(search_settings(parameters)), target_(number(parameters, "target")) {}
+  explicit EfficiencyPolicy(const EfficiencySettings& settings) : SearchPolicy(settings), target_(settings.target) {}
 
  private:
   Objective objective(const ClusterView&, const JobView&) const override { return efficiency_objective(target_); }
@@ -335,12 +328,17 @@ class EfficiencyPolicy final : public SearchPolicy {
   double target_;
 };
 
+struct CostSettings : SearchSettings {
+  std::string utility = "linear:100,10800";
+  double price_per_worker_hour = 1;
+};
+
 class CostPolicy final : public SearchPolicy {
  public:
-  explicit CostPolicy(const Parameters& parameters)
-      : SearchPolicy(search_settings(parameters)),
-        utility_(parse_utility(text(parameters, "utility"))),
-        price_per_hour_(number(parameters, "price_per_worker_hour")) {}
+  explicit CostPolicy(const CostSettings& settings)
+      : SearchPolicy(settings),
+        utility_(parse_utility(settings.utility)),
+        price_per_hour_(settings.price_per_worker_hour) {}
 
  private:
   std::string problem(const JobView& job) const override {
@@ -374,31 +372,23 @@ class CostPolicy final : public SearchPolicy {
 }  // namespace
 
 PolicySpec efficiency_policy() {
-  PolicySpec spec;
-  spec.name = "efficiency";
-  spec.help = "the size up to which added workers keep the target share of their capacity";
-  spec.parameters = {
-      {"target", 0.5, 0.0, 1.0, {}, "marginal efficiency: 0 wants the shortest time, 1 the fewest worker-seconds"}};
-  add_search_parameters(spec.parameters);
-  spec.make = [](const Parameters& parameters) { return std::make_unique<EfficiencyPolicy>(parameters); };
-  return spec;
+  SettingsTable<EfficiencySettings> table;
+  table.number("target", &EfficiencySettings::target, {0, 1}, "",
+               "marginal efficiency that added workers must keep; 0: the shortest time; 1: the fewest worker-seconds");
+  add_search_parameters(table);
+  return policy_spec<EfficiencyPolicy>(
+      "efficiency", "the size up to which added workers keep the target share of their capacity", table);
 }
 
 PolicySpec cost_policy() {
-  PolicySpec spec;
-  spec.name = "cost";
-  spec.help = "the size at which finishing earlier is worth the cost of its workers";
-  spec.parameters = {
-      {"utility",
-       std::string("linear:100,10800"),
-       0,
-       0,
-       {},
-       "value of finishing: linear:VALUE,SECONDS or step:VALUE:SECONDS,…"},
-      {"price_per_worker_hour", 1.0, 0.0, 1e6, {}, "price of a worker on hosts without a price of their own"}};
-  add_search_parameters(spec.parameters);
-  spec.make = [](const Parameters& parameters) { return std::make_unique<CostPolicy>(parameters); };
-  return spec;
+  SettingsTable<CostSettings> table;
+  table
+      .text("utility", &CostSettings::utility, {},
+            "value of the finished job: linear:VALUE,SECONDS or step:VALUE:SECONDS,…")
+      .number("price_per_worker_hour", &CostSettings::price_per_worker_hour, {0, 1e6}, "",
+              "price of a worker for an hour where hosts have no price");
+  add_search_parameters(table);
+  return policy_spec<CostPolicy>("cost", "the size at which finishing earlier is worth the cost of its workers", table);
 }
 
 }  // namespace elastictrain::heuristics

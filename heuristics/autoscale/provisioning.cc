@@ -4,6 +4,7 @@
 
 #include "heuristics/autoscale/words.h"
 #include "heuristics/policy/per_job.h"
+#include "heuristics/policy/settings_table.h"
 
 namespace elastictrain::heuristics {
 namespace {
@@ -18,10 +19,15 @@ struct ProvisioningState {
   std::uint32_t settled = 0;
 };
 
+struct ProvisioningSettings {
+  double every_steps = 800;
+  double alpha = 1.0 / 3;
+};
+
 class ProvisioningPolicy final : public PerJobPolicy<ProvisioningState> {
  public:
-  explicit ProvisioningPolicy(const Parameters& parameters)
-      : every_(number(parameters, "every_steps")), alpha_(number(parameters, "alpha")) {}
+  explicit ProvisioningPolicy(const ProvisioningSettings& settings)
+      : every_(settings.every_steps), alpha_(settings.alpha) {}
 
  private:
   JobDecision decide_job(const ClusterView&, const JobView& job, ProvisioningState& state, Rng&) const override {
@@ -94,13 +100,14 @@ bool worth_provisioning(std::uint32_t workers, double rate, double rate_of_one_l
 }
 
 PolicySpec provisioning_policy() {
-  PolicySpec spec;
-  spec.name = "provisioning";
-  spec.help = "KungFu's: adds one worker at a time until the gain is too small, then stays";
-  spec.parameters = {{"every_steps", 800.0, 1, 1e9, {}, "steps at each size; the last half counts"},
-                     {"alpha", 1.0 / 3, 0, 100, {}, "n workers must be 1 + alpha/n times as fast as n - 1"}};
-  spec.make = [](const Parameters& parameters) { return std::make_unique<ProvisioningPolicy>(parameters); };
-  return spec;
+  SettingsTable<ProvisioningSettings> table;
+  table
+      .number("every_steps", &ProvisioningSettings::every_steps, {1, 1e9}, "steps",
+              "steps at each size, of which the second half counts")
+      .number("alpha", &ProvisioningSettings::alpha, {0, 100}, "",
+              "n workers must be 1 + alpha/n times as fast as n - 1");
+  return policy_spec<ProvisioningPolicy>(
+      "provisioning", "KungFu's: adds one worker at a time until one brings too little, then stays", table);
 }
 
 }  // namespace elastictrain::heuristics

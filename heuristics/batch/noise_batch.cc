@@ -7,14 +7,15 @@
 
 #include "heuristics/autoscale/words.h"
 #include "heuristics/policy/per_job.h"
+#include "heuristics/policy/settings_table.h"
 
 namespace elastictrain::heuristics {
 namespace {
 
 constexpr std::uint32_t kGrain = 8;  // larger batches are multiples of it: kernels are optimized for those
 
-struct Settings {
-  bool kungfu = false;
+struct NoiseBatchSettings {
+  std::string mode = "efficiency";
   double efficiency = 0.5;
   double horizon_steps = 1000;
   double max_error = 0.2;
@@ -43,7 +44,7 @@ std::uint32_t rounded(double batch) {
 
 class NoiseBatch final : public PerJobPolicy<State> {
  public:
-  explicit NoiseBatch(const Settings& settings) : settings_(settings) {}
+  explicit NoiseBatch(const NoiseBatchSettings& settings) : settings_(settings) {}
 
  private:
   JobDecision decide_job(const ClusterView&, const JobView& job, State& state, Rng&) const override {
@@ -57,7 +58,7 @@ class NoiseBatch final : public PerJobPolicy<State> {
     JobDecision decision;
     if (job.changing || job.workers == 0) {
       decision.reason = {"changing", "the workers are changing", {}};
-    } else if (settings_.kungfu) {
+    } else if (settings_.mode == "kungfu") {
       kungfu(job, state, decision);
     } else {
       efficiency(job, state, decision);
@@ -137,7 +138,7 @@ class NoiseBatch final : public PerJobPolicy<State> {
     return std::max(rounded(std::clamp(near, least, limit)), static_cast<std::uint32_t>(least));
   }
 
-  Settings settings_;
+  NoiseBatchSettings settings_;
 };
 
 }  // namespace
@@ -156,42 +157,34 @@ bool KungFuNoiseAverage::has_grown() {
 }
 
 PolicySpec noise_batch_policy() {
-  constexpr double kMost = std::numeric_limits<std::uint32_t>::max();
-  return {"noise-batch",
-          "the batch of each worker follows the gradient noise scale; keeps the size",
-          {{"mode",
-            std::string("efficiency"),
-            0,
-            0,
-            {"efficiency", "kungfu"},
-            "efficiency: the largest batch whose samples keep the required value; kungfu: doubled after each epoch in "
-            "which the noise grew"},
-           {"efficiency", 0.5, 0.05, 0.99, {}, "minimum value of a sample, relative to one in a very small batch"},
-           {"horizon_steps", 1000.0, 10, 1e9, {}, "steps over which the noise scale is averaged"},
-           {"max_error", 0.2, 0.01, 1, {}, "relative error of the noise scale below which it counts as known"},
-           {"hysteresis", 1.25, 1, 10, {}, "a batch within this factor of the target is kept"},
-           {"growth", 2.0, 1.01, 100, {}, "maximum factor by which a batch changes at once"},
-           {"min_steps", 200.0, 0, 1e9, {}, "minimum steps between two changes"},
-           {"below_base", false, 0, 0, {}, "whether the global batch may fall below its initial value"},
-           {"min_per_worker", 8.0, 1, kMost, {}, "minimum samples of a worker"},
-           {"max_per_worker", 1024.0, 1, kMost, {}, "maximum samples of a worker: what fits in its memory"},
-           {"epoch_samples", 50000.0, 1, 1e15, {}, "kungfu: samples between two decisions"}},
-          [](const Parameters& parameters) {
-            Settings settings;
-            settings.kungfu = text(parameters, "mode") == "kungfu";
-            settings.efficiency = number(parameters, "efficiency");
-            settings.horizon_steps = number(parameters, "horizon_steps");
-            settings.max_error = number(parameters, "max_error");
-            settings.hysteresis = number(parameters, "hysteresis");
-            settings.growth = number(parameters, "growth");
-            settings.min_steps = number(parameters, "min_steps");
-            settings.below_base = flag(parameters, "below_base");
-            settings.min_per_worker = whole(parameters, "min_per_worker");
-            settings.max_per_worker = whole(parameters, "max_per_worker");
-            settings.epoch_samples = number(parameters, "epoch_samples");
-            return std::make_unique<NoiseBatch>(settings);
-          },
-          false};
+  const Range batches{1, static_cast<double>(std::numeric_limits<std::uint32_t>::max())};
+  SettingsTable<NoiseBatchSettings> table;
+  table
+      .text(
+          "mode", &NoiseBatchSettings::mode, {"efficiency", "kungfu"},
+          "efficiency: the largest batch in which samples keep their worth; kungfu: doubled after each epoch in which "
+          "the noise scale grew")
+      .number("efficiency", &NoiseBatchSettings::efficiency, {0.05, 0.99}, "",
+              "minimum worth of a sample, relative to a very small batch")
+      .number("horizon_steps", &NoiseBatchSettings::horizon_steps, {10, 1e9}, "steps",
+              "steps over which the noise scale is averaged")
+      .number("max_error", &NoiseBatchSettings::max_error, {0.01, 1}, "",
+              "relative error of the noise scale below which it counts as known")
+      .number("hysteresis", &NoiseBatchSettings::hysteresis, {1, 10}, "",
+              "the batch stays within this factor of the target")
+      .number("growth", &NoiseBatchSettings::growth, {1.01, 100}, "", "maximum factor of one change of the batch")
+      .number("min_steps", &NoiseBatchSettings::min_steps, {0, 1e9}, "steps",
+              "minimum number of steps between two changes")
+      .flag("below_base", &NoiseBatchSettings::below_base, "allow a global batch below the initial one")
+      .whole("min_per_worker", &NoiseBatchSettings::min_per_worker, batches, "samples", "minimum batch of a worker")
+      .whole("max_per_worker", &NoiseBatchSettings::max_per_worker, batches, "samples",
+             "maximum batch of a worker: what fits in its memory")
+      .number("epoch_samples", &NoiseBatchSettings::epoch_samples, {1, 1e15}, "samples",
+              "kungfu: samples between two decisions");
+  PolicySpec spec = policy_spec<NoiseBatch>(
+      "noise-batch", "the batch of each worker follows the gradient noise scale; keeps the size", table);
+  spec.decides_size = false;
+  return spec;
 }
 
 }  // namespace elastictrain::heuristics

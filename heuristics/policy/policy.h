@@ -41,27 +41,30 @@ using Parameters = std::map<std::string, Value>;
 
 struct ParameterSpec {
   std::string name;
-  Value standard;
-  double least = 0;  // of a number
-  double most = 0;
-  std::vector<std::string> choices;  // of a text; empty: any text
+  Value default_value;
+  double min = 0;  // of a number
+  double max = 0;
+  std::vector<std::string> choices;  // of a text; empty: any
   std::string help;
+  std::string unit;  // "" where there is none
 };
 
 struct PolicySpec {
   std::string name;
   std::string help;  // one line
   std::vector<ParameterSpec> parameters;
-  std::function<std::unique_ptr<Policy>(const Parameters&)> make;  // from complete, checked parameters
-  bool decides_size = true;                                        // false: it can be combined with one that does
+  // Every parameter with the value that the policy uses, given some checked ones.
+  std::function<Parameters(const Parameters&)> complete;
+  std::function<std::unique_ptr<Policy>(const Parameters&)> make;  // from checked parameters
+  bool decides_size = true;                                        // false: it can run next to a policy that does
 };
 
 // In the order in which help shows them.
 const std::vector<PolicySpec>& policies();
 const PolicySpec* find_policy(const std::string& name);
 
-// Merges the given parameters with the defaults. `problem` describes an unknown name or a value out of range, and the
-// allowed ones.
+// The given parameters over the defaults. `problem` names the first mistake (unknown name, out of range) and what is
+// allowed.
 struct CheckedParameters {
   Parameters parameters;
   std::string problem;  // empty: none

@@ -36,9 +36,9 @@ std::string joined(const std::vector<std::string>& words) {
 
 // Empty if the value is allowed.
 std::string problem_of(const ParameterSpec& spec, const Value& value) {
-  if (value.index() != spec.standard.index()) return spec.name + " must be " + kind_of(spec.standard);
-  if (const auto* given = std::get_if<double>(&value); given && !(*given >= spec.least && *given <= spec.most)) {
-    return spec.name + " must be from " + plain(spec.least) + " to " + plain(spec.most) + ", not " + plain(*given);
+  if (value.index() != spec.default_value.index()) return spec.name + " must be " + kind_of(spec.default_value);
+  if (const auto* given = std::get_if<double>(&value); given && !(*given >= spec.min && *given <= spec.max)) {
+    return spec.name + " must be from " + plain(spec.min) + " to " + plain(spec.max) + ", not " + plain(*given);
   }
   const auto* word = std::get_if<std::string>(&value);
   if (word && !spec.choices.empty() && std::find(spec.choices.begin(), spec.choices.end(), *word) == spec.choices.end())
@@ -65,10 +65,7 @@ const PolicySpec* find_policy(const std::string& name) {
 CheckedParameters check_parameters(const PolicySpec& spec, const Parameters& given) {
   CheckedParameters checked;
   std::vector<std::string> known;
-  for (const auto& parameter : spec.parameters) {
-    checked.parameters[parameter.name] = parameter.standard;
-    known.push_back(parameter.name);
-  }
+  for (const auto& parameter : spec.parameters) known.push_back(parameter.name);
   for (const auto& [name, value] : given) {
     const auto parameter =
         std::find_if(spec.parameters.begin(), spec.parameters.end(),
@@ -80,8 +77,8 @@ CheckedParameters check_parameters(const PolicySpec& spec, const Parameters& giv
       checked.problem = problem_of(*parameter, value);
     }
     if (!checked.problem.empty()) return checked;
-    checked.parameters[name] = value;
   }
+  checked.parameters = spec.complete(given);
   return checked;
 }
 

@@ -158,7 +158,7 @@ inline BatchRun run_batch_job(const Policy& policy, BatchJob model, double longe
 
 inline std::unique_ptr<Policy> make_policy(const PolicySpec& spec, const Parameters& given = {}) {
   Parameters complete;
-  for (const auto& parameter : spec.parameters) complete[parameter.name] = parameter.standard;
+  for (const auto& parameter : spec.parameters) complete[parameter.name] = parameter.default_value;
   for (const auto& [name, value] : given) complete[name] = value;
   return spec.make(complete);
 }
