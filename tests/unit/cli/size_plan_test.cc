@@ -60,7 +60,7 @@ TEST_CASE("errors in a table name the line") {
   CHECK(wrong("[{\"worker\":2}]").find("t.csv: entry 1: there is no 'worker'") == 0);
   CHECK(wrong("[1]").find("t.csv: entry 1: it must be an object") == 0);
   CHECK(wrong("{}").find("t.csv: there is no \"measured\"") == 0);
-  CHECK(wrong("[{").find("t.csv: this is not JSON") == 0);
+  CHECK(wrong("[{").find("t.csv: the file is not valid JSON") == 0);
 }
 
 TEST_CASE("records of a run become its figures, and what is no view changes nothing") {
