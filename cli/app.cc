@@ -23,15 +23,15 @@ Examples:
   elastictrain status --watch
   elastictrain resize 4
 
-Exit status: 0 done; 1-125 and 128+signal the first failing worker's; 64 wrong usage; 69 hosts or run not available;
-70 internal error; 75 preempted, start again later; 78 mistake in the config; 130 Ctrl-C.
+Exit status: 0 done; 1-125 and 128+signal: status of the first failing worker; 64 wrong usage; 69 hosts or run not
+available; 70 internal error; 75 preempted, start again later; 78 mistake in the config; 130 Ctrl-C.
 )";
 
 bool is_bare_label(const std::string& word) {
   return word == "-l" || word == "--label";
 }
 
-// CLI11 says which words it did not expect; the nearest flag of that command is usually what was meant.
+// CLI11 reports the arguments that it did not expect. The user usually meant the nearest flag of that command.
 std::string flag_hint(const CLI::App& app, const std::vector<std::string>& arguments) {
   const auto chosen = app.get_subcommands();
   const CLI::App& command = chosen.empty() ? app : *chosen.front();
@@ -57,7 +57,7 @@ int report_parse_error(const CLI::App& app, const CLI::ParseError& error, const 
   return kExitUsage;
 }
 
-// "--resume" alone, where a name may follow but need not.
+// "--resume" without a name. The name after it is optional.
 bool is_bare_resume(const std::vector<std::string>& words, std::size_t place) {
   if (words[place] != "--resume") return false;
   if (place + 1 == words.size()) return true;
@@ -93,7 +93,7 @@ std::unique_ptr<CLI::App> make_app(Invocation& invocation) {
   app->add_flag_callback(
       "--build-id", [] { throw CLI::CallForVersion(launcher::build_id(), 0); }, "print which build this is");
   add_commands(*app, invocation);
-  // Last: subcommands made after this would show it as their own.
+  // Added last: subcommands added after this flag would inherit it.
   app->footer(kExamples);
   return app;
 }
@@ -112,9 +112,9 @@ std::vector<std::string> prepare_arguments(std::vector<std::string> arguments, s
 }
 
 int run_cli(int argc, char** argv) {
-  // A reader that goes away must not end a run: every write reports it instead.
+  // Ignore SIGPIPE: when the reader of our output is gone, each write returns an error and the run continues.
   std::signal(SIGPIPE, SIG_IGN);
-  // So does a file that may not grow any more (ulimit -f): it is reported as a full disk is.
+  // Ignore SIGXFSZ: a file that reached its size limit (ulimit -f) is then reported like a full disk.
   std::signal(SIGXFSZ, SIG_IGN);
   try {
     Invocation invocation;
@@ -129,7 +129,7 @@ int run_cli(int argc, char** argv) {
   } catch (const std::system_error& error) {
     const bool no_descriptors = error.code().value() == EMFILE || error.code().value() == ENFILE;
     std::cerr << "elastictrain: " << (no_descriptors ? "" : "internal error: ") << error.what()
-              << (no_descriptors ? "; raise the limit of open files (ulimit -n)" : "") << "\n";
+              << (no_descriptors ? "; raise the limit of open files with ulimit -n" : "") << "\n";
     return no_descriptors ? kExitUnavailable : kExitInternal;
   } catch (const std::exception& error) {
     std::cerr << "elastictrain: internal error: " << error.what() << "\n";

@@ -1,5 +1,5 @@
-// `elastictrain explain`: what a run's policy saw and decided, replayed from its journal through the same policy,
-// another one, or other thresholds; shows where the decisions differ.
+// `elastictrain explain`: what a run's policy saw and decided. Replays the journal through the same policy, another
+// policy or other thresholds, and shows where the decisions differ.
 #include <filesystem>
 #include <iostream>
 #include <memory>
@@ -30,7 +30,7 @@ struct ExplainFlags {
   bool json = false;
 };
 
-// Its paths count from where the run was started, so this goes there.
+// Its relative paths start at the directory where the run was started, so this changes to it.
 std::optional<RunConfig> recorded_config(const std::string& directory) {
   auto recorded = find_recorded(directory);
   if (!recorded) return std::nullopt;
@@ -134,7 +134,7 @@ int explain(const ExplainFlags& flags) {
       path, [&](const std::string& event, const Journal::Fields& fields) { story.take(event, fields); });
   if (!history.ok()) return complain("explain", history.error());
   if (story.found().empty()) {
-    return complain("explain", {ErrorCode::kUnavailable, path + " holds no views yet: a policy is asked every "
+    return complain("explain", {ErrorCode::kUnavailable, path + " contains no views yet: a policy is called every "
                                                                 "policy.interval_ms while the run trains"});
   }
   std::cout << (flags.json ? render_explained_json(story.found(), flags.all)
@@ -145,22 +145,22 @@ int explain(const ExplainFlags& flags) {
 }  // namespace
 
 void add_explain(CLI::App& app, Invocation& invocation) {
-  CLI::App* command = app.add_subcommand(
-      "explain", "why the run has its size, and where another policy would have decided differently");
+  CLI::App* command =
+      app.add_subcommand("explain", "why the run has its size, and where another policy would decide differently");
   const auto flags = std::make_shared<ExplainFlags>();
   command->group(kGroupBeside);
-  command->add_option("run", flags->name, "name of the run, when several are live; a run that has ended is fine too")
+  command->add_option("run", flags->name, "name of the run, when several are live; it may have ended")
       ->type_name("NAME");
   command
       ->add_option("--journal", flags->journal,
-                   "a journal file in place of a run's own; without the run's record beside it, name its --policy")
+                   "a journal file instead of a run; needs --policy if the run's record is not in the same directory")
       ->type_name("FILE");
   command->add_option("--policy", flags->policy, "the policy to replay through; default: the run's own")
       ->type_name("NAME");
   command->add_option("--set", flags->set, "another setting, for example --set policy.NAME.KEY=VALUE")
       ->type_name("KEY=VALUE");
-  command->add_flag("--all", flags->all, "every view, also where both decide the same");
-  command->add_flag("--json", flags->json, "one JSON object a line");
+  command->add_flag("--all", flags->all, "show every view, not only those with different decisions");
+  command->add_flag("--json", flags->json, "one JSON object per line");
   command->final_callback([&invocation, flags] { invocation.action = [flags] { return explain(*flags); }; });
 }
 

@@ -37,7 +37,7 @@ std::string render_plan(const SizePlan& plan, std::size_t columns) {
   std::string text = plan_text(plan.curve, columns) + "\n" + table.render();
   if (plan.noise_scale) {
     text += "\nThe gradients' noise scale is " + format_count(*plan.noise_scale) +
-            " samples: about as many in a step are worth their while.\n";
+            " samples: a global batch of about that size is efficient.\n";
   }
   for (const auto& note : plan.notes) text += "\n" + note;
   return plan.notes.empty() ? text : text + "\n";

@@ -1,4 +1,4 @@
-// `elastictrain replace`: a new worker takes the place of a rank, or those of a host move elsewhere.
+// `elastictrain replace`: starts a new worker for a rank, or moves the workers of a host elsewhere.
 #include <memory>
 #include <vector>
 

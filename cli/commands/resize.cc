@@ -1,4 +1,4 @@
-// `elastictrain resize`: asks for another number of workers; nobody waits for it.
+// `elastictrain resize`: requests another number of workers. Training continues during the change.
 #include <memory>
 #include <vector>
 

@@ -1,4 +1,4 @@
-// Purpose: "[NAME] VALUE": the run's name stands first, and may be left out where only one run lives.
+// Purpose: parses "[NAME] VALUE". The run's name comes first and may be omitted if only one run is live.
 #pragma once
 
 #include <string>

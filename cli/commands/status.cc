@@ -1,4 +1,4 @@
-// `elastictrain status`: one table that answers who is slow, why the run has this size, and what happened last.
+// `elastictrain status`: one table that shows slow workers, the reason for the size, and the last events.
 #include <unistd.h>
 
 #include <chrono>
@@ -25,7 +25,7 @@ struct StatusFlags {
 
 constexpr const char* kHomeAndClear = "\x1b[H\x1b[2J";
 
-// Nothing but the answer is printed with --json: the status object, on one line.
+// With --json only the answer is printed: the status object, on one line.
 int print_once(const StatusFlags& flags) {
   const auto directory = find_live_run(flags.name);
   if (!directory.ok()) return complain("status", directory.error());
@@ -51,13 +51,13 @@ int watch(const StatusFlags& flags) {
 }  // namespace
 
 void add_status(CLI::App& app, Invocation& invocation) {
-  CLI::App* command = app.add_subcommand("status", "who is slow, why the run has this size, what happened last");
+  CLI::App* command = app.add_subcommand("status", "slow workers, the reason for the size, the last events");
   const auto flags = std::make_shared<StatusFlags>();
   command->group(kGroupBeside);
   command->add_option("run", flags->name, "name of the run, when several are live")->type_name("NAME");
   command->add_flag("--json", flags->json, "one JSON object");
-  command->add_flag("-w,--watch", flags->watch, "again and again, until the run ends");
-  command->add_option("--interval", flags->interval_s, "seconds between two looks with --watch")
+  command->add_flag("-w,--watch", flags->watch, "print the status repeatedly until the run ends");
+  command->add_option("--interval", flags->interval_s, "seconds between two updates with --watch")
       ->check(CLI::Range(0.1, 3600.0))
       ->type_name("SECONDS");
   command->final_callback([&invocation, flags] {

@@ -1,4 +1,4 @@
-// `elastictrain topology`: changes the shape along which workers sum their gradients; nobody waits for it.
+// `elastictrain topology`: changes the topology of the gradient all-reduce. Training continues during the change.
 #include <memory>
 #include <string>
 #include <vector>
@@ -13,17 +13,17 @@ namespace elastictrain::cli {
 void add_topology(CLI::App& app, Invocation& invocation) {
   std::string names;
   for (const auto name : protocol::kTopologyNames) names += (names.empty() ? "" : ", ") + std::string(name);
-  CLI::App* command = app.add_subcommand("topology", "sum gradients along another shape while training goes on");
+  CLI::App* command = app.add_subcommand("topology", "change the topology of the all-reduce while training continues");
   const auto words = std::make_shared<std::vector<std::string>>();
   command->group(kGroupBeside);
-  command->add_option("words", *words, "[name of the run] and " + names + ", or every rank's father (1,1,1)")
+  command->add_option("words", *words, "[name of the run] and " + names + ", or every rank's parent (1,1,1)")
       ->required()
       ->expected(1, 2)
       ->type_name("[NAME] SHAPE");
   command->final_callback([&invocation, words, names] {
     const RunAndValue request = run_and_value(*words);
     if (!protocol::topology_choice(request.value)) {
-      throw CLI::ValidationError("SHAPE", "'" + request.value + "' is no topology; there are " + names);
+      throw CLI::ValidationError("SHAPE", "'" + request.value + "' is not a topology; the topologies are " + names);
     }
     invocation.action = [request] {
       return ask_and_print(request.run, {{"command", "topology"}, {"topology", request.value}});

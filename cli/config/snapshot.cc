@@ -23,14 +23,14 @@ struct Take {
   }
   Json operator()(const BoolField&) const { return render_value(config, key) == "true"; }
   Json operator()(const TextField&) const { return render_value(config, key); }
-  // The rendered text joins elements by what may stand in one of them.
+  // The rendered text joins elements with a separator that an element may contain.
   Json operator()(const ListField& field) const { return field.at(const_cast<RunConfig&>(config)); }
   Json operator()(const ChoiceField&) const { return render_value(config, key); }
   Json operator()(const TrainerKeyField&) const { return render_value(config, key); }
   Json operator()(const NumberField& field) const { return field.at(const_cast<RunConfig&>(config)); }
   Json operator()(const PolicyKeyField& field) const {
     const std::string text = render_value(config, key);
-    return std::holds_alternative<std::string>(field.parameter->standard) ? Json(text) : parse_json(text);
+    return std::holds_alternative<std::string>(field.parameter->default_value) ? Json(text) : parse_json(text);
   }
 };
 

@@ -22,7 +22,7 @@ bool is_digit(char c) {
   return c >= '0' && c <= '9';
 }
 
-// Takes one "12m" off the front of `text`.
+// Removes one duration such as "12m" from the front of `text`.
 std::optional<std::uint64_t> take_duration(std::string_view& text) {
   const std::size_t digits =
       static_cast<std::size_t>(std::find_if_not(text.begin(), text.end(), is_digit) - text.begin());

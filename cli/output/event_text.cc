@@ -18,7 +18,7 @@ std::string field_text(const OrderedJson& value) {
   return plain ? text : json_text(value);
 }
 
-// Empty for a number that is no time of this era.
+// Empty for a number that is not a plausible time.
 std::string clock_text(double unix_seconds) {
   constexpr double kYear3000 = 32'503'680'000;
   if (!(unix_seconds >= 0 && unix_seconds < kYear3000)) return "";
@@ -36,16 +36,16 @@ bool is_bookkeeping(const std::string& name) {
   return name == "event" || name == "seq" || name == "t" || name == "up";
 }
 
-// Deeper values are left out: writing them out again takes stack for each level.
+// Deeper values are omitted: printing them would use stack for each level.
 constexpr int kMaxDepth = 32;
 
-// What programs and hosts say stands in the journal; its control bytes must not reach the terminal.
+// The journal contains output of programs and hosts. Its control bytes must not reach the terminal.
 std::string visible(std::string_view text) {
   std::string out;
   for (std::size_t i = 0; i < text.size(); ++i) {
     const auto byte = static_cast<unsigned char>(text[i]);
     const auto next = static_cast<unsigned char>(i + 1 < text.size() ? text[i + 1] : '\0');
-    const bool is_c1 = byte == 0xc2 && next >= 0x80 && next <= 0x9f;  // as UTF-8
+    const bool is_c1 = byte == 0xc2 && next >= 0x80 && next <= 0x9f;  // C1 control characters encoded as UTF-8
     if (byte >= 0x20 && byte != 0x7f && !is_c1) {
       out += text[i];
       continue;

@@ -65,10 +65,10 @@ Status LogFile::reopen(bool truncate) {
 Status LogFile::rotate() {
   if (limits_.keep == 0) return reopen(true);
   for (std::uint64_t number = limits_.keep; number > 1; --number) {
-    // A number that was never reached has no file to move; that is no error.
+    // A missing file with this number is not an error: there is nothing to move.
     (void)std::rename(numbered(path_, number - 1).c_str(), numbered(path_, number).c_str());
   }
-  if (std::rename(path_.c_str(), numbered(path_, 1).c_str()) != 0) return io_error(path_, "cannot be put aside");
+  if (std::rename(path_.c_str(), numbered(path_, 1).c_str()) != 0) return io_error(path_, "cannot be rotated");
   return reopen(false);
 }
 

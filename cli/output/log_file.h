@@ -1,7 +1,8 @@
-// Purpose: a worker's output in a file of its own, put aside when it grows too large: w3.log, w3.log.1 (newer) to
+// Purpose: a worker's output in a file of its own, rotated when it grows too large: w3.log, w3.log.1 (newest) to
 // w3.log.N (oldest).
 //
-// Ownership: the descriptor. Thread: one at a time. Failure: open() says why; a full disk is reported once by append().
+// Ownership: the descriptor. Thread: one at a time. Errors: open() returns the reason; append() reports a full disk
+// once.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +16,8 @@ namespace elastictrain::cli {
 class LogFile {
  public:
   struct Limits {
-    std::uint64_t max_bytes = 0;  // 0: grows without end
-    std::uint64_t keep = 0;       // older files; 0: what is put aside is deleted
+    std::uint64_t max_bytes = 0;  // 0: no limit
+    std::uint64_t keep = 0;       // older files; 0: a rotated file is deleted
   };
 
   static Result<LogFile> open(std::string path, Limits limits);
@@ -24,7 +25,7 @@ class LogFile {
   LogFile(LogFile&& other) noexcept;
   LogFile& operator=(LogFile&& other) noexcept;
 
-  Status append(std::string_view line);  // without its end
+  Status append(std::string_view line);  // without its newline
   const std::string& path() const { return path_; }
 
  private:

@@ -53,7 +53,7 @@ Result<std::unique_ptr<RunOutput>> RunOutput::open(const LogConfig& config, std:
     std::error_code failed;
     std::filesystem::create_directories(config.directory, failed);
     if (failed)
-      return Error{ErrorCode::kIo, "log.directory " + config.directory + " cannot be made: " + failed.message()};
+      return Error{ErrorCode::kIo, "log.directory " + config.directory + " cannot be created: " + failed.message()};
   }
   return std::unique_ptr<RunOutput>(new RunOutput(config, *label, *shown, *tee, max_workers));
 }

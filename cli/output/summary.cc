@@ -131,7 +131,7 @@ std::string Summary::render_failures() const {
 
 std::string Summary::render(int exit_status) const {
   std::string text = "summary of " + last_.view.run_name + "\n";
-  text += "  ended: " + (end_reason_.empty() ? "without a word" : end_reason_) + " (status " +
+  text += "  ended: " + (end_reason_.empty() ? "without a reason" : end_reason_) + " (status " +
           std::to_string(exit_status) + ") after " + format_duration(last_.uptime_s) + "\n";
   if (const Step steps = std::max(last_.step, finished_step_); steps > 0) {
     text += "  trained: " + std::to_string(steps) + " steps";

@@ -5,7 +5,7 @@
 namespace elastictrain::heuristics {
 namespace {
 
-// A sum of normal noise with this slack passes its threshold about once in e^25 steps.
+// With this slack, a sum of normal noise exceeds its threshold about once in e^25 steps.
 constexpr double kRareness = 25;
 constexpr double kReferenceSteps = 100;
 constexpr double kLeastStepsOfChange = 10;  // that a change must last

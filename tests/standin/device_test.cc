@@ -88,7 +88,7 @@ TEST_CASE("one pass keeps, sums the squares of and scales what a bucket holds") 
   CHECK(on_host(keep, *stream) == values);
 }
 
-TEST_CASE("a kernel that nobody wrote is not found") {
+TEST_CASE("an unknown kernel is not found") {
   const auto module = KernelModule::get(gpu(), kCommunicatorKernels);
   REQUIRE(module.ok());
   CHECK_FALSE((*module)->function("et_absent").ok());
@@ -149,7 +149,7 @@ TEST_CASE("copies beyond a piece of memory are refused") {
   CHECK(stream->synchronize().ok());
 }
 
-TEST_CASE("a sticky error says that the process must end") {
+TEST_CASE("a sticky error means that the process must end") {
   const auto device = gpu();
   CHECK(device->probe().ok());
   standin_cuda_fault(700);

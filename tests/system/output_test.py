@@ -13,12 +13,12 @@ def shell(script, workers=2, *flags):
 
 
 def read_terminal(master):
-    """Everything until the other side is closed."""
+    """All output until the other side is closed."""
     text = b""
     while True:
         try:
             part = os.read(master, 65536)
-        except OSError:  # how Linux says that no process has the terminal any more
+        except OSError:  # Linux's report that no process has the terminal open
             part = b""
         if not part:
             os.close(master)
@@ -87,7 +87,7 @@ class Output(Case):
                 text = stream.read()
             self.assertEqual(run.wait(), 0)
             kept = text.count("y" * 1000)
-            self.assertTrue(kept == 60000 or "dropped" in text + run.text(), f"{kept} lines and no word about the rest")
+            self.assertTrue(kept == 60000 or "dropped" in text + run.text(), f"{kept} lines and no report about the rest")
 
     def test_each_rank_can_have_files_of_its_own(self):
         run = Run()

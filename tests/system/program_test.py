@@ -1,4 +1,4 @@
-"""A training program adapts its own run: what it asks for comes true, and the journal says that the program asked."""
+"""A training program adapts its own run: its requests are carried out, and the journal records that the program made them."""
 
 import os
 

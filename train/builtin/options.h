@@ -88,6 +88,7 @@ struct TrainerField {
   std::string_view help;  // one line, with the allowed values
   Status (*set)(TrainerOptions& options, std::string_view text);
   std::string (*get)(const TrainerOptions& options);  // set() of it gives the same value
+  std::string (*allowed)();                           // values: "1 to 65536", "mlp, char_lm, synthetic"; "": any
 };
 
 std::span<const TrainerField> trainer_fields();

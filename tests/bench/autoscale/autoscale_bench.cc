@@ -1,4 +1,4 @@
-// The rows of autoscaling: one JSON object a line. Usage: autoscale_bench savings | settle | regret [SEEDS [wide]] |
+// The rows of autoscaling: one JSON object per line. Usage: autoscale_bench savings | settle | regret [SEEDS [wide]] |
 // call
 #include <algorithm>
 #include <chrono>
@@ -44,7 +44,7 @@ int savings() {
   return 0;
 }
 
-// The search on the papers' curves, beside that of the published engine.
+// The search on the papers' curves, next to that of the published engine.
 int settle() {
   savings_of("cifar-10-like", cifar_like(), 0.1, 4, 60, 5);
   savings_of("imagenet-like", imagenet_like(), 0.5, 4, 64, 5);
@@ -81,7 +81,7 @@ void regret_of_cost(const RealCurve& curve, const char* shape, const RegretSetup
   print_regret("cost", shape, regret_on(curve, *policy, cost_loss(Utility::linear(16000, 3600000), 1), setup));
 }
 
-// `wide`: other targets, the curves as they were measured, and noise that lasts from one step to the next as well.
+// `wide`: other targets, the curves as measured, and noise that is correlated between steps.
 int regret(int seeds, bool wide) {
   const std::string traces = traces_folder();
   if (traces.empty()) {
@@ -135,7 +135,7 @@ ClusterView large_view(std::uint32_t workers) {
   return view;
 }
 
-// One call of each policy in the list, in ms: the median and the longest of many.
+// One call of each policy in the list, in ms: the median and the maximum of many.
 int call() {
   for (const auto& spec : policies()) {
     const auto policy = spec.make(check_parameters(spec, {}).parameters);

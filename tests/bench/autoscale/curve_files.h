@@ -1,4 +1,4 @@
-// Purpose: throughput curves of real systems, read from the public files beside the checkout.
+// Purpose: throughput curves of real systems, read from public files next to the checkout.
 #pragma once
 
 #include <string>
@@ -10,12 +10,12 @@ namespace elastictrain::bench {
 
 struct RealCurve {
   std::string name;
-  heuristics::ThroughputCurve curve;  // as measured: not always rising
+  heuristics::ThroughputCurve curve;  // as measured: not always increasing
   heuristics::BatchRule batch;
   std::uint32_t slots_per_host = 8;  // of the machines it was measured on
 };
 
-// Where the files are: ELASTICTRAIN_SHARED, else `shared` beside the source tree. Empty: they are not there.
+// Directory of the files: ELASTICTRAIN_SHARED, else `shared` next to the source tree. Empty if there are none.
 std::string traces_folder();
 
 // TensorFlow and MXNet on K80, Pollux on T4 (full hosts first), ElasticFlow on A100 (fixed global batch). Throws

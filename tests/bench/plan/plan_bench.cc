@@ -1,6 +1,6 @@
-// Purpose: how well step times, epochs, and with them time and cost, are predicted where nothing was measured, how far
-// from the best point a plan then ends, and how near the noise scale comes to a known one. plan_bench TRACES; one JSON
-// object a line.
+// Purpose: measures how well step times, epochs, time and cost are predicted without a measurement, how far a plan ends
+// from the best point, and the error of the noise scale against a known one. plan_bench TRACES; prints one JSON object
+// per line.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -42,7 +42,7 @@ struct Error {
   double percent() const { return count > 0 ? 100 * sum / static_cast<double>(count) : 0; }
 };
 
-// Every point is held out once, a fifth of them at a time.
+// Every point is held out once, a fifth of the points at a time.
 std::vector<Split> fifths(Points points) {
   std::mt19937_64 rng(1);
   for (std::size_t i = points.size(); i > 1; --i) std::swap(points[i - 1], points[rng() % i]);
@@ -63,7 +63,7 @@ SearchSpace space_of(const Points& points) {
   return {{workers.begin(), workers.end()}, {batches.begin(), batches.end()}};
 }
 
-// What the partial search measures; where a batch does not fit in the memory, the largest of that size that does.
+// The points of the partial search. If a batch does not fit into memory, the largest of that size that fits.
 Split partial(const Points& points) {
   Split split;
   std::set<std::pair<std::uint32_t, double>> taken;
@@ -95,7 +95,7 @@ std::vector<Split> splits_of(SearchMode mode, const Points& points) {
   return {mode == SearchMode::kPartial ? partial(points) : universal(points)};
 }
 
-// full: every other batch was trained with; else only the smallest and the largest.
+// full: trained with every other batch; else only with the smallest and the largest.
 EpochsModel epochs_model(EpochsForm form, SearchMode mode, const std::vector<EpochsPoint>& measured) {
   std::vector<EpochsPoint> known;
   for (std::size_t i = 0; i < measured.size(); ++i)
@@ -146,7 +146,7 @@ void plan_error(const std::string& traces, SearchMode mode, const char* mode_nam
               mode_name, forms.name, workers_per_host, steps_sum, time_sum, each.c_str());
 }
 
-// Time and cost of the table's points as they were measured, or as the models predict those that a search left out.
+// Time and cost of the table's points, as measured or as the models predict those that a search omitted.
 std::vector<PlanPoint> table_points(const Points& points, const std::vector<EpochsPoint>& epochs,
                                     const StepTimeModel* model, const EpochsModel& statistical, const Points& known) {
   std::vector<SearchPoint> candidates;
@@ -167,7 +167,7 @@ std::vector<PlanPoint> table_points(const Points& points, const std::vector<Epoc
   return planned;
 }
 
-// What following the plan of a search costs above the best point there is.
+// The extra cost of a search's plan compared with the best point.
 void plan_choice(const std::string& traces, SearchMode mode, const char* mode_name, const Forms& forms) {
   std::map<Goal, Error> regrets;
   for (const auto& model : pollux_models()) {
@@ -194,7 +194,8 @@ void plan_choice(const std::string& traces, SearchMode mode, const char* mode_na
               regrets[Goal::kCheapest].percent(), 100 * regrets[Goal::kCheapest].worst, regrets[Goal::kFastest].count);
 }
 
-// Until our estimator states an error of 4 %, at several sizes and scales, beside KungFu's on the same gradients.
+// Runs until our estimator reports an error of 4 %, at several sizes and scales, next to KungFu's on the same
+// gradients.
 void noise_error() {
   constexpr double kStatedError = 0.04;
   constexpr std::uint64_t kSeeds = 6;

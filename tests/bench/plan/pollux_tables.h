@@ -13,14 +13,14 @@ namespace elastictrain::plan_bench {
 
 const std::vector<std::string>& pollux_models();
 
-// Of `workers_per_host` (1, 2 or 4) GPUs on each of 1 to 16 hosts; a batch that does not fit in the memory is missing.
+// For `workers_per_host` (1, 2 or 4) GPUs on each of 1 to 16 hosts. A batch that does not fit into memory is missing.
 std::vector<heuristics::StepTimePoint> step_times(const std::string& traces, const std::string& model,
                                                   std::uint32_t workers_per_host);
 
-// Samples needed to the end of training with each global batch that was run, relative to the smallest one; by batch.
+// Samples needed until the end of training for each measured global batch, relative to the smallest one; by batch.
 std::vector<heuristics::EpochsPoint> epochs_by_batch(const std::string& traces, const std::string& model);
 
-// Between two measured batches on a line in logarithms; 0 outside of what was run.
+// Linear interpolation of logarithms between measured batches; 0 outside of the measured range.
 double epochs_between(const std::vector<heuristics::EpochsPoint>& measured, double global_batch);
 
 }  // namespace elastictrain::plan_bench

@@ -51,7 +51,7 @@ bool wait_until(const std::function<bool()>& condition) {
   return true;
 }
 
-TEST_CASE("a checkpoint holds the state of its step, although training goes on at once") {
+TEST_CASE("a checkpoint holds the state of its step, although training continues at once") {
   Directory directory;
   State state(1);
   Checkpointer checkpointer(settings_for(directory), state.buffers);
@@ -107,7 +107,8 @@ TEST_CASE("the last one is on the disk when finish() returns, and is written onc
   CHECK(load_value(directory) == std::pair<Step, float>{8, 8});
 }
 
-// A named pipe under the name of the temporary file: opening it waits for a reader, as a dead server makes one wait.
+// A named pipe in place of the temporary file: opening it blocks until there is a reader, as a dead file server would
+// block.
 struct DeadDisk {
   DeadDisk(const Directory& directory, Step step)
       : path(directory / temporary_name(data_name({1, step}), {1, "here", ::getpid()})) {
@@ -117,14 +118,14 @@ struct DeadDisk {
   void revive() {
     const int reader = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     if (reader < 0) return;
-    // Until the writer has been and gone, or never came.
+    // Waits until the writer has come and gone, or never came.
     wait_until([&] { return !fs::exists(path); });
     ::close(reader);
   }
   fs::path path;
 };
 
-TEST_CASE("while the disk does not answer training waits for nothing, and is told") {
+TEST_CASE("while the disk does not answer, training does not wait, and gets a report") {
   Directory directory;
   State state(1);
   auto settings = settings_for(directory);
@@ -144,7 +145,7 @@ TEST_CASE("while the disk does not answer training waits for nothing, and is tol
   CHECK(load_value(directory).first == 0);
 }
 
-TEST_CASE("a failed checkpoint is told of and the next due one is written") {
+TEST_CASE("a failed checkpoint is reported and the next due one is written") {
   Directory directory;
   State state(1);
   auto settings = settings_for(directory);
@@ -162,7 +163,7 @@ TEST_CASE("a failed checkpoint is told of and the next due one is written") {
   CHECK(keys(checkpointer.take_notes()) == "");
 }
 
-TEST_CASE("a recovery's fence is written beside training and holds against a worker that was cut off") {
+TEST_CASE("a recovery's fence is written during training and holds against a worker that was cut off") {
   Directory directory;
   State state(51);
   Checkpointer cut_off(settings_for(directory), state.buffers);

@@ -133,7 +133,7 @@ TEST_CASE("a log file is put aside before it grows too large, and old ones go") 
   CHECK(!std::filesystem::exists(path + ".3"));
 }
 
-TEST_CASE("a log file goes on where an earlier one ended, and a long line still fits") {
+TEST_CASE("a log file is continued by the next run, and a long line still fits") {
   Folder folder;
   const std::string path = folder.file("w1.log");
   { REQUIRE(LogFile::open(path, {})->append("one").ok()); }
@@ -155,7 +155,7 @@ TEST_CASE("a sink writes whole lines in order") {
   CHECK(pipe.read_to_end() == "one\ntwo\n");
 }
 
-TEST_CASE("a reader who does not read blocks nobody, and is told what is missing") {
+TEST_CASE("a slow reader does not block the writer, and is told how many lines are missing") {
   Pipe pipe;
   REQUIRE(fcntl(pipe.writing, F_SETPIPE_SZ, 4096) > 0);
   LineSink sink({.descriptor = pipe.writing, .max_queued_bytes = 64 << 10});
@@ -166,7 +166,7 @@ TEST_CASE("a reader who does not read blocks nobody, and is told what is missing
   CHECK(sink.close() == 0);
   pipe.close_writing();
   reader.join();
-  // However the writer's thread and this one take turns, each gap is counted where it is.
+  // However the writer's thread and this one interleave, each gap is reported where it is.
   std::size_t arrived = 0;
   std::size_t dropped = 0;
   std::istringstream lines(text);
@@ -182,7 +182,7 @@ TEST_CASE("a reader who does not read blocks nobody, and is told what is missing
   CHECK(arrived + dropped == 2000);
 }
 
-TEST_CASE("a reader who is gone ends nothing") {
+TEST_CASE("a closed pipe does not end the run") {
   Pipe pipe;
   pipe.close_reading();
   std::signal(SIGPIPE, SIG_IGN);  // as the program does
@@ -228,9 +228,9 @@ TEST_CASE("progress never exceeds the width and keeps what matters longest") {
   CHECK(render_progress(training(), 24) == "step 1234 | 3 workers");
 }
 
-TEST_CASE("progress says where a run is going before it has a step") {
+TEST_CASE("progress shows the target size before the first step") {
   RunFigures figures;
   figures.view.phase = core::RunPhase::kStarting;
   figures.view.target_size = 2;
-  CHECK(render_progress(figures, 80) == "starting | 0 workers (going to 2)");
+  CHECK(render_progress(figures, 80) == "starting | 0 workers (target 2)");
 }

@@ -46,10 +46,10 @@ TEST_CASE("a suspect that reports is healthy again") {
   CHECK_FALSE(detector.heard(AgentId{2}, at_ms(1200)));
 }
 
-TEST_CASE("a late timer alone condemns nobody") {
+TEST_CASE("a late timer alone is no reason to declare a host dead") {
   FailureDetector detector(Millis(1000), Millis(3000));
   detector.watch(kAgent, at_ms(0));
-  // Our own loop slept for ten seconds: the reports wait in the socket.
+  // Our own loop was suspended for ten seconds: the reports wait in the socket.
   const auto look = detector.look(kAgent, at_ms(10000));
   CHECK(look.verdict == Verdict::kSuspect);
   CHECK(look.next == at_ms(10500));

@@ -24,13 +24,13 @@ FailureSettings hang_settings() {
   return settings;
 }
 
-// Workers that train in step, and their agents that report every 250 ms, as launcher/agent does: a worker that is quiet
-// is listed from two periods on.
+// Workers that train in step, and their agents that report every 250 ms, as launcher/agent does: a silent worker is
+// listed after two periods.
 class Training {
  public:
   struct State {
     bool stopped = false;
-    bool frozen = false;  // alive for the kernel, but no thread of it runs
+    bool frozen = false;  // alive for the kernel, but none of its threads runs
     StepPlace place = StepPlace::kReducing;
     Millis in_place{0};
     Step step = 10;
@@ -205,7 +205,7 @@ TEST_CASE("while a recovery waits for answers only processes that do nothing at 
   CHECK(run.run_for(Millis(100'000)).empty());
 }
 
-TEST_CASE("a worker that goes on in time is suspected and the suspicion is withdrawn") {
+TEST_CASE("a suspicion is withdrawn if the worker makes progress in time") {
   Training run(2, Millis(100));
   run.run_for(Millis(20'000));
   run.stop(2);
@@ -275,7 +275,7 @@ TEST_CASE("the first step of a run has until hang_max") {
   CHECK(only(run.run_for(Millis(3000)), Kind::kGuilty).size() == 1);
 }
 
-TEST_CASE("the first steps after a change are judged as first ones while the worker lives") {
+TEST_CASE("the first steps after a change are judged as first ones in the same worker") {
   Training run(2, Millis(100));
   run.run_for(Millis(20'000));
   run.seat(2, {WorkerId{1}, WorkerId{2}});
@@ -284,8 +284,7 @@ TEST_CASE("the first steps after a change are judged as first ones while the wor
   CHECK(run.run_for(Millis(50'000)).empty());
 }
 
-TEST_CASE(
-    "who does not take its seat after a recovery is found, wherever its training thread is; an evaluation goes on") {
+TEST_CASE("a worker that does not take its seat after a recovery is detected anywhere; an evaluation continues") {
   for (const auto& [place, limit_ms] : std::map<StepPlace, std::uint64_t>{{StepPlace::kHalted, 14'000},
                                                                       {StepPlace::kComputing, 14'000},
                                                                       {StepPlace::kReducing, 14'000},
@@ -338,14 +337,14 @@ TEST_CASE("a world of one is judged by itself, with the wide limit") {
   CHECK(findings.back().limit_ms == 6000);
 }
 
-TEST_CASE("nobody is guilty when all workers are stopped at once") {
+TEST_CASE("no worker is blamed when all are stopped at once") {
   Training run(3, Millis(100));
   run.run_for(Millis(20'000));
   for (std::uint32_t id = 1; id <= 3; ++id) run.worker(id).stopped = true;
   CHECK(run.run_for(Millis(50'000)).empty());
 }
 
-TEST_CASE("as long as nobody waits a slow step is no hang") {
+TEST_CASE("a slow step is not a hang as long as no worker waits") {
   Training run(3, Millis(200));
   run.run_for(Millis(20'000));
   for (std::uint32_t id = 1; id <= 3; ++id) run.sits(id, StepPlace::kComputing, 0.0);
@@ -353,7 +352,7 @@ TEST_CASE("as long as nobody waits a slow step is no hang") {
   CHECK(only(run.run_for(Millis(20'000)), Kind::kGuilty).size() == 3);
 }
 
-TEST_CASE("two pulses that are read at one instant are one look") {
+TEST_CASE("two samples read at the same instant count as one check") {
   HangDetector detector(hang_settings(), Millis(2000), Millis(10'000));
   detector.seat(1, {WorkerId{1}});
   protocol::WorkerPulse pulse{WorkerId{1}, 0, {}, 0, true};
@@ -370,14 +369,14 @@ TEST_CASE("two pulses that are read at one instant are one look") {
   CHECK(detector.heard(pulse, Instant{} + Millis(10'250)).size() == 1);
 }
 
-TEST_CASE("a run that is suspended as a whole, and our own late looks, condemn nobody") {
+TEST_CASE("a suspended run, and our own late checks, blame no worker") {
   Training run(3, Millis(300));
   run.run_for(Millis(20'000));
   run.sits(1, StepPlace::kComputing, 0.5);
   run.others_wait();
   run.run_for(Millis(500));
   run.sleep(Millis(600'000));
-  // Everybody wakes: the agents count the time as silence, the workers as time in their place.
+  // All processes resume: the agents count the time as silence, the workers as time in their place.
   for (auto& [id, state] : run.workers_) {
     state.quiet = Millis(600'000);
     state.in_place += Millis(600'000);
@@ -398,7 +397,7 @@ TEST_CASE("when all wait in the all-reduce the data plane is stuck, not a worker
   CHECK(findings[1].kind == Kind::kStuck);
   CHECK(findings[1].times == 1);
   CHECK(findings[1].still_ms >= 4000);
-  // The recovery builds it anew, and it is stuck again: the second time in a row.
+  // The recovery rebuilds it, and it is blocked again: the second time in sequence.
   run.seat(2, {WorkerId{1}, WorkerId{2}, WorkerId{3}});
   findings = run.run_for(Millis(30'000));
   REQUIRE(findings.size() == 2);
@@ -419,7 +418,7 @@ TEST_CASE("progress makes a stuck data plane a first one again") {
   CHECK(findings[0].times == 1);
 }
 
-TEST_CASE("recoveries that follow one another do not hide who does not take its seat") {
+TEST_CASE("consecutive recoveries do not hide a worker that does not take its seat") {
   for (const auto& [place, most_ms] : std::map<StepPlace, std::int64_t>{{StepPlace::kComputing, 17'000},
                                                                     {StepPlace::kHalted, 17'000},
                                                                     {StepPlace::kOutside, 62'000},
@@ -446,7 +445,7 @@ TEST_CASE("recoveries that follow one another do not hide who does not take its 
   }
 }
 
-TEST_CASE("the time in which a recovery could not go on counts against nobody") {
+TEST_CASE("the time in which a recovery was blocked counts against no worker") {
   Training run(2, Millis(100));
   run.run_for(Millis(20'000));
   run.detector_.hold();
@@ -457,7 +456,7 @@ TEST_CASE("the time in which a recovery could not go on counts against nobody") 
   CHECK(run.run_for(Millis(10'000)).empty());
 }
 
-TEST_CASE("of those who start only who does not come is found") {
+TEST_CASE("of the starting workers only the missing one is detected") {
   Training run(3, Millis(100));
   for (std::uint32_t id = 1; id <= 3; ++id) {
     run.worker(id).generation = 0;
@@ -484,7 +483,7 @@ TEST_CASE("a joiner that waits for members which never come to the boundary hide
   CHECK(only(run.run_for(Millis(30'000)), Kind::kStuck).size() == 1);
 }
 
-TEST_CASE("a world of one has nobody to wait for in the all-reduce") {
+TEST_CASE("a world of one has no worker to wait for in the all-reduce") {
   Training run(1, Millis(100));
   run.run_for(Millis(20'000));
   run.sits(1, StepPlace::kReducing, 0.0);
@@ -503,8 +502,8 @@ TEST_CASE("detection can be switched off") {
   CHECK(run.run_for(Millis(120'000)).empty());
 }
 
-// Four threads for each core: steps take between half and six times as long as usual, heartbeats come late, processes
-// wait for a core for seconds.
+// Four threads per core: steps take between half and six times as long as usual, heartbeats are late, processes wait
+// for a core for seconds.
 TEST_CASE("an hour on an overloaded machine gives no verdict") {
   for (std::uint32_t seed = 1; seed <= 10; ++seed) {
     CAPTURE(seed);

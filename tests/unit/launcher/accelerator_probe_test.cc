@@ -1,4 +1,4 @@
-// What a thrown-away process says of a host's GPUs; the processes here are scripts.
+// The report of a temporary process about a host's GPUs. The processes here are scripts.
 #include "launcher/agent/accelerator_probe.h"
 
 #include <doctest/doctest.h>

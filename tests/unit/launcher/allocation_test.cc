@@ -114,7 +114,7 @@ TEST_CASE("PBS repeats a host for each of its slots") {
   CHECK(job.hosts == Hosts{{"c01", 3}, {"c02.site.org", 1}});
 }
 
-TEST_CASE("LSF says it in a file, in pairs or in words, the best one first") {
+TEST_CASE("LSF gives hosts in a file, as pairs or as names, the best source first") {
   Recorded job{{{"LSB_JOBID", "9"},
                 {"LSB_DJOB_HOSTFILE", "/tmp/hosts.9"},
                 {"LSB_MCPU_HOSTS", "a 2  b 1 "},

@@ -132,7 +132,7 @@ TEST_CASE("slots beyond the cores share them, and the only slot is not bound") {
   CHECK(by_core(0, 1, machine) == Processors{});
 }
 
-TEST_CASE("what the agent may not use is given to nobody") {
+TEST_CASE("processors that the agent may not use are given to no worker") {
   const MachineLayout machine = Files().read({1, 2, 6});
   CHECK(by_core(0, 2, machine) == Processors{1});
   CHECK(by_core(1, 2, machine) == Processors{2, 6});

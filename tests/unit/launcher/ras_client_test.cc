@@ -1,4 +1,4 @@
-// Asking NCCL's RAS service: a listener that talks, one that is silent, one that says something else, and none.
+// Queries to NCCL's RAS service: a listener that answers, one that is silent, one with another protocol, and none.
 #include "launcher/agent/ras_client.h"
 
 #include <doctest/doctest.h>
@@ -85,7 +85,7 @@ RasAnswer ask(asio::io_context& io, const std::vector<std::uint16_t>& ports, mil
   return *answer;
 }
 
-TEST_CASE("a reserved port is nobody else's, and refuses until the program listens") {
+TEST_CASE("a reserved port is exclusive, and refuses until the program listens") {
   std::vector<ReservedPort> ports;
   for (int i = 0; i < 100; ++i) reserve(ports);
   std::vector<std::uint16_t> numbers;
@@ -108,7 +108,7 @@ TEST_CASE("the service is asked in its protocol, and its report is read to the e
   CHECK(explain_ras_answer(answer, kAnswerPatience) == std::vector<std::string>{"NCCL 2.28.9 says:"});
 }
 
-TEST_CASE("who takes the connection and is silent is left for the next") {
+TEST_CASE("a silent listener is skipped for the next one") {
   asio::io_context io;
   std::vector<ReservedPort> ports;
   Service stopped(io, reserve(ports), "", false);
@@ -118,7 +118,7 @@ TEST_CASE("who takes the connection and is silent is left for the next") {
   CHECK(answer.text == "NCCL version 2.28.9\n");
 }
 
-TEST_CASE("silence of all ends by the limit and is told") {
+TEST_CASE("silence of all ends at the limit and is reported") {
   asio::io_context io;
   std::vector<ReservedPort> ports;
   Service stopped(io, reserve(ports), "", false);
@@ -128,7 +128,7 @@ TEST_CASE("silence of all ends by the limit and is told") {
         std::vector<std::string>{"NCCL's RAS service did not answer within 200 ms"});
 }
 
-TEST_CASE("a report that breaks off is told as far as it goes") {
+TEST_CASE("a truncated report is passed on as far as it goes") {
   asio::io_context io;
   std::vector<ReservedPort> ports;
   Service slow(io, reserve(ports), "NCCL version 2.28.9\n", false);
@@ -137,7 +137,7 @@ TEST_CASE("a report that breaks off is told as far as it goes") {
   CHECK(lines[1] == "the report is incomplete: not all processes answered NCCL within 300 ms");
 }
 
-TEST_CASE("something else at the port is told as that, and its bytes are bounded") {
+TEST_CASE("another service at the port is reported, and its bytes are bounded") {
   asio::io_context io;
   std::vector<ReservedPort> ports;
   Service other(io, reserve(ports), std::string(2 << 20, 'x'), true);
@@ -147,7 +147,7 @@ TEST_CASE("something else at the port is told as that, and its bytes are bounded
         std::vector<std::string>{"the answer at the port of NCCL's RAS service is not from that service"});
 }
 
-TEST_CASE("where no service runs nothing is said") {
+TEST_CASE("without a service nothing is reported") {
   asio::io_context io;
   CHECK(explain_ras_answer(ask(io, {}, kAnswerPatience), kAnswerPatience).empty());
 }

@@ -18,7 +18,7 @@ std::string recorded(const std::string& name) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-TEST_CASE("a job whose ranks have all started the same is said to wait for the network") {
+TEST_CASE("a job whose ranks have all started the same is reported to wait for the network") {
   const AnswerLines lines = explain_ras_report(recorded("well"));
   REQUIRE(lines.size() == 3);
   CHECK(lines[0] == "NCCL 2.28.9+cuda13.0 says:");
@@ -36,7 +36,7 @@ TEST_CASE("a rank that did not call is named, with its process, host and GPU") {
   CHECK(lines[3].starts_with("the others wait for rank 2 (process 4711 on 10.0.0.2, GPU 0): its program"));
 }
 
-TEST_CASE("who does not answer is named once as a process and once as a rank") {
+TEST_CASE("a process that does not answer is reported once as a process and once as a rank") {
   const AnswerLines lines = explain_ras_report(recorded("stopped"));
   REQUIRE(lines.size() == 5);
   CHECK(lines[2] == "1 process does not answer (stopped, or a host that is cut off): process 4711 on 10.0.0.2, GPU 0");
@@ -53,7 +53,7 @@ TEST_CASE("dead processes are listed") {
   CHECK(lines[3] == "communicator 0-0 (6b5d7fd14bd3ff8a): no data arrived from ranks 2, 3");
 }
 
-TEST_CASE("errors and states are told by rank") {
+TEST_CASE("errors and states are reported by rank") {
   const AnswerLines lines = explain_ras_report(recorded("errors"));
   REQUIRE(lines.size() == 6);
   CHECK(lines[1] == "1 communicator of 4 ranks on 2 hosts: aborting it");
@@ -69,7 +69,7 @@ TEST_CASE("errors and states are told by rank") {
   CHECK(lines[5].starts_with("the others wait for ranks 2, 3: "));
 }
 
-TEST_CASE("a report that broke off gives what it had said, and no verdict") {
+TEST_CASE("a truncated report gives its content, and no verdict") {
   const AnswerLines lines = explain_ras_report(recorded("cut"));
   CHECK(lines == AnswerLines{"NCCL 2.28.9+cuda13.0 says:"});
 }

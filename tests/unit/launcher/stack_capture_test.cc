@@ -1,4 +1,4 @@
-// Stacks of real processes. The backtrace part needs eu-stack or gdb, and a system that lets them look.
+// Stacks of real processes. The backtrace part needs eu-stack or gdb, and a system that permits it.
 #include "launcher/agent/stack_capture.h"
 
 #include <doctest/doctest.h>
@@ -23,7 +23,7 @@ namespace {
 
 constexpr milliseconds kPatience{20'000};
 
-// Waits for ever in a function that a backtrace can show.
+// Waits forever in a function that a backtrace can show.
 [[gnu::noinline]] void wait_in_a_named_place() {
   for (;;) ::pause();
 }
@@ -98,7 +98,7 @@ TEST_CASE("the kernel's part names the process, its threads and what they wait i
   CHECK(lines[1].starts_with("thread " + std::to_string(sleeper.pid) + " \"launcher_unit\": sleeping"));
 }
 
-TEST_CASE("a process that is stopped is said to be stopped") {
+TEST_CASE("a stopped process is reported as stopped") {
   const Sleeper sleeper;
   ::kill(sleeper.pid, SIGSTOP);
   StackLines lines;
@@ -109,11 +109,11 @@ TEST_CASE("a process that is stopped is said to be stopped") {
   CHECK(any_line(lines, "stopped by a signal"));
 }
 
-TEST_CASE("a process that is gone is said to be gone") {
+TEST_CASE("a missing process is reported as gone") {
   CHECK(launcher::describe_threads(2'000'000'000) == StackLines{"process 2000000000 is gone"});
 }
 
-TEST_CASE("a backtrace shows where the program waits, and the program lives on") {
+TEST_CASE("a backtrace shows where the program waits, and the program continues") {
   const Sleeper sleeper;
   if (launcher::backtrace_command(sleeper.pid).empty()) {
     elastictrain::tests::skip_aloud("neither eu-stack nor gdb is installed");
@@ -129,7 +129,7 @@ TEST_CASE("a backtrace shows where the program waits, and the program lives on")
   CHECK(::kill(sleeper.pid, 0) == 0);
 }
 
-TEST_CASE("a tool that hangs is not waited for longer than the limit, and what it has said is kept") {
+TEST_CASE("a tool that hangs is killed at the limit, and its output is kept") {
   const Sleeper sleeper;
   const FakeTool tool("echo '#0 somewhere'; trap '' TERM; sleep 1000 & wait; wait");
   const auto lines = capture(sleeper.pid, milliseconds(500));

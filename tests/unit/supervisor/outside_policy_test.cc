@@ -1,5 +1,5 @@
-// Purpose: policies from outside, programs and shared objects: what they say is followed, and whatever they do wrong
-// keeps the size, is told once, and leaves no process behind.
+// Purpose: external policies, programs and shared objects: their decisions are applied, and any error keeps the size,
+// is reported once, and leaves no process behind.
 #include <doctest/doctest.h>
 #include <signal.h>
 #include <unistd.h>
@@ -55,7 +55,7 @@ struct Scene {
                 .ok());
   }
 
-  // Asks at this time, and waits for the answer.
+  // Calls it at this time, and waits for the answer.
   Considered ask(double now_s) {
     answered = false;
     const auto considered = runner->consider(run_of_two(), now_s);
@@ -76,7 +76,7 @@ struct Scene {
     while (!done() && std::chrono::steady_clock::now() < limit) io.run_one_until(limit);
     REQUIRE(done());
   }
-  // The script fails at the first view; what is told about it.
+  // The script fails at the first view. Returns the messages about it.
   std::string failure_of_first() {
     const Considered considered = ask(1);
     CHECK(considered.is_news);
@@ -84,7 +84,7 @@ struct Scene {
     CHECK(considered.decision.reason.code == kPolicyFailed);
     CHECK(runner->last_reason().code == kPolicyFailed);
     run_until([this] { return !runner->any_process(); });
-    // From now on the size stays, without another word.
+    // From now on the size stays, without another message.
     const auto later = runner->consider(run_of_two(), 5);
     REQUIRE(later.has_value());
     CHECK_FALSE(later->is_news);
@@ -126,7 +126,7 @@ TEST_CASE("no view is sent while the program still thinks, and nothing is lost m
   CHECK_FALSE(scene.runner->take_answer(run_of_two()).has_value());
 }
 
-TEST_CASE("whatever a program does wrong is told once, with what it was") {
+TEST_CASE("every error of a program is reported once, with its cause") {
   CHECK(contains(Scene("read a; echo rubbish; read b").failure_of_first(),
                  "wrote a line that is not a decision: the decision is not JSON"));
   CHECK(contains(Scene(R"(read a; echo '{"jobs":[]}'; read b)").failure_of_first(), "one entry in jobs"));
@@ -155,7 +155,7 @@ TEST_CASE("a program's decision just before its end still counts") {
   Scene scene(R"(read a; echo '{"jobs":[{"workers":3}]}')");
   REQUIRE(scene.runner->consider(run_of_two(), 1).has_value());
   CHECK(scene.wait().events.size() == 1);
-  // Heard of with the next view, whether its end was noticed before that was sent or after.
+  // Noticed with the next view, whether its end was detected before or after that was sent.
   std::string failure;
   scene.run_until([&] {
     auto later = scene.runner->take_answer(run_of_two());
@@ -166,7 +166,7 @@ TEST_CASE("a program's decision just before its end still counts") {
   CHECK(contains(failure, "ended with exit status 0"));
 }
 
-TEST_CASE("a flood on standard error is cut, and how much is left out is said") {
+TEST_CASE("a flood on standard error is cut, with the number of omitted lines") {
   Scene scene(R"(read a; seq 1 250 >&2; echo '{"jobs":[{}]}'; read b; echo '{"jobs":[{}]}'; read c)");
   scene.ask(1);
   scene.run_until([&] { return scene.said.size() == 100; });
@@ -227,7 +227,7 @@ TEST_CASE("a shared object that cannot be used is an error at the start, with th
   CHECK(problem(library(ODD_POLICY)).empty());
 }
 
-TEST_CASE("a shared object decides as any policy; what is no decision keeps the size and is told once") {
+TEST_CASE("a shared object decides as any policy; an invalid decision keeps the size and is reported once") {
   asio::io_context io;
   RunnerSettings settings;
   settings.observer.max_workers = 8;
@@ -248,7 +248,7 @@ TEST_CASE("a shared object decides as any policy; what is no decision keeps the 
   }
 }
 
-TEST_CASE("what a policy from outside says fits into the journal") {
+TEST_CASE("the output of an external policy fits into the journal") {
   const auto decision = read_decision(R"({"jobs":[{"reason":{"code":"c","text":")" + std::string(999, 'a') +
                                       R"(éé","numbers":{"event":1,"a \"b":2,"mine":3}}}]})");
   REQUIRE(decision.ok());
@@ -259,7 +259,7 @@ TEST_CASE("what a policy from outside says fits into the journal") {
   CHECK(reason.numbers[2].first == "mine");
 }
 
-// What the examples make of a job that scales well up to two workers and not at all beyond.
+// The decisions of the examples for a job that scales well up to two workers and not beyond.
 std::vector<std::uint32_t> sizes_by(const Outside& outside) {
   RunnerSettings settings;
   settings.outside = outside;

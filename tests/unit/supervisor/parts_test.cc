@@ -88,7 +88,7 @@ TEST_CASE("a relayed message has the bytes of the whole message") {
   }
 }
 
-TEST_CASE("requests become events with their id; anything else is refused in words") {
+TEST_CASE("requests become events with their id; anything else is refused with a message") {
   const auto resize = control::parse_request(R"({"command":"resize","workers":4})", 11);
   REQUIRE(resize.ok());
   const auto& event = std::get<core::Resize>(std::get<core::Event>(*resize));

@@ -91,7 +91,7 @@ TEST_CASE("the state directory follows the environment in order") {
   ::setenv("HOME", before.c_str(), 1);
 }
 
-TEST_CASE("asking a run that is not there says so") {
+TEST_CASE("a request to a missing run returns an error") {
   TemporaryDirectory root;
   const auto answer = control::ask(root.path + "/job", "{}", Millis(1'000));
   REQUIRE(!answer.ok());

@@ -65,7 +65,7 @@ TEST_CASE("several files are joined; columns are centred on their mean and scale
   CHECK(row[2] == 2);
 }
 
-TEST_CASE("formats are told by content and name") {
+TEST_CASE("formats are recognized by content and name") {
   CHECK(guess_format(std::string_view("\0\0\x08\x03", 4), "x") == DataFormat::kIdx);
   CHECK(guess_format("\x1f\x8b", "x.csv") == DataFormat::kIdx);
   CHECK(guess_format("\x03\x01", "data_batch_1.bin") == DataFormat::kCifar10);

@@ -32,7 +32,7 @@ inline std::string frame_of(const std::string& body) {
   return frame + body;
 }
 
-// A listener and everything that happened to it.
+// A listener and all of its events.
 struct TestServer {
   explicit TestServer(asio::io_context& context) : io(context), key(make_key()) {}
 
@@ -60,7 +60,7 @@ struct TestServer {
   std::vector<std::pair<std::string, std::string>> rejected;
 };
 
-// One connect() and everything that happened to it.
+// One connect() and all of its events.
 struct TestClient {
   explicit TestClient(asio::io_context& context) : io(context) {}
 

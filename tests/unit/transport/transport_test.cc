@@ -76,7 +76,7 @@ TEST_CASE("IPv6 works, and one port serves both families") {
   CHECK(six.connection->remote_address() == "[::1]:" + std::to_string(server.listener->port()));
 }
 
-TEST_CASE("a client with another key is refused, named by address, and told so") {
+TEST_CASE("a client with another key is refused, reported by address, and notified") {
   asio::io_context io;
   TestServer server(io);
   server.open();
@@ -175,7 +175,7 @@ TEST_CASE("a connection may be closed from inside its own frame handler") {
   CHECK(run_until(io, [&] { return accepted.use_count() == 1; }));
 }
 
-TEST_CASE("a listener that cannot bind says which address and why") {
+TEST_CASE("a listener that cannot bind reports the address and the reason") {
   asio::io_context io;
   TestServer first(io);
   first.open();

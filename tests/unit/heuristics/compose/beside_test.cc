@@ -74,20 +74,21 @@ TEST_CASE("what either wants is wanted, and the first counts where both speak") 
   CHECK(decision.reason.numbers.size() == 2);
 }
 
-TEST_CASE("beside a fixed size only the watcher has something to say") {
+TEST_CASE("with a fixed size only the second policy's reason is shown") {
   JobDecision fixed;
   fixed.reason = {"fixed", "the size is fixed", {}};
   CHECK(both(fixed, slow()).reason.text == "worker 7 is slow");
   CHECK(both(fixed, quiet()).reason.code == "fixed");
 }
 
-TEST_CASE("a companion is heard when it changes something, and not with what it finds in every view") {
+TEST_CASE("the second policy's reason is shown when it changes something, not in every view") {
   JobDecision idle;
   idle.reason = {"gradients", "s-sgd after 7 steps", {}};
   JobDecision switches = idle;
   switches.synchronization = "averaging";
   const auto with = [](JobDecision other) {
-    const auto policy = beside(std::make_unique<Counts>(to_size(3)), std::make_unique<Counts>(std::move(other)), Told::kChanges);
+    const auto policy =
+        beside(std::make_unique<Counts>(to_size(3)), std::make_unique<Counts>(std::move(other)), Told::kChanges);
     const auto state = policy->initial_state();
     Rng rng(1);
     ClusterView view;
