@@ -61,8 +61,9 @@ root_command() {
   fi
 }
 
+# `apt-cache show` succeeds also for a name that only other packages mention.
 has_package() {
-  apt-cache show "$1" >/dev/null 2>&1
+  [ -n "$(apt-cache madison "$1" 2>/dev/null || true)" ]
 }
 
 # On a machine that was just made the package lists are empty, and say nothing.

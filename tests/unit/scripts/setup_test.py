@@ -10,7 +10,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.a
 TOOLS = ("bash", "env", "sed", "sort")
 
 DPKG_QUERY = 'for last; do :; done; grep -qx "$last" "$FAKE/installed" && echo -n installed'
-APT_CACHE = 'grep -qx "$2" "$FAKE/lists"'
+APT_CACHE = '[ "$1" != madison ] || ! grep -qx "$2" "$FAKE/lists" || echo "$2 | 1.0 | a mirror"'
 APT_GET = """echo "$*" >>"$FAKE/calls"
 case "$1" in
   update) cp "$FAKE/mirror" "$FAKE/lists" ;;
