@@ -99,10 +99,11 @@ install() {
     echo "  apt-get update && apt-get install --no-install-recommends ${installable[*]}" >&2
     exit 69
   fi
-  say "installing ${#installable[@]} packages and what they depend on: ${installable[*]}"
+  say "packages are missing: updating the package lists"
   # shellcheck disable=SC2086  # as_root is a command with its options
   $as_root apt-get update -qq || say "the package lists could not be updated; trying with those that are there" >&2
   leave_out_absent_peers "${installable[@]}"
+  say "installing ${#installable[@]} packages and what they depend on: ${installable[*]}"
   # shellcheck disable=SC2086
   $as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${installable[@]}" >/dev/null || {
     say "apt-get could not install the packages; its messages are above" >&2
