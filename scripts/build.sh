@@ -15,6 +15,8 @@ if ! cmake --preset "$preset" >"$log" 2>&1; then
   cat "$log" >&2
   exit 1
 fi
+[ $# -gt 0 ] || grep 'left out' "$log" || true  # what this machine lacks
+rm -f "$log"
 if [ $# -gt 0 ]; then
   exec cmake --build --preset "$preset" --target "$@"
 fi

@@ -13,5 +13,4 @@ if [ -z "${ELASTICTRAIN_BINARY:-}" ]; then
   ELASTICTRAIN_BINARY=$PWD/build/release/cli/elastictrain
 fi
 export ELASTICTRAIN_BINARY PYTHONDONTWRITEBYTECODE=1
-[ -d data/optdigits ] && set -- --data "$PWD/data/optdigits" "$@"
-exec python3 tests/campaign/campaign.py "$@"
+exec python3 tests/campaign/campaign.py --data "$PWD/tests/data/optdigits" "$@"

@@ -1,6 +1,12 @@
 #!/usr/bin/env bash
-# Installs missing Debian packages. It is safe to run it again. If nothing is missing, it does not call apt.
-# Usage: scripts/setup.sh [build|test|fuzz|bench]…      (no group: build)
+# Installs the packages that are missing. Where none is missing it needs neither root nor the network.
+# Usage: scripts/setup.sh [build|test|fuzz|bench]…      (default: build)
+#   build   for scripts/quickstart.sh: compiler, CMake, libraries
+#   test    build, and for scripts/test.sh: Python, ssh, Slurm, Open MPI, MPICH
+#   fuzz    build, and for scripts/fuzz.sh: clang with libFuzzer
+#   bench   test, and the peers that scripts/bench.sh compares with: PyTorch, Gloo, the headers of both MPIs
+# The packages have these names in Debian 12 and 13 and in Ubuntu 24.04 (universe). A peer that the system does not have,
+# such as python3-torch in Ubuntu 24.04, is named and left out; its rows of a benchmark say so.
 set -euo pipefail
 
 build_packages=(g++ cmake ninja-build ccache pkg-config libasio-dev libcli11-dev libtomlplusplus-dev libspdlog-dev
@@ -9,12 +15,15 @@ build_packages=(g++ cmake ninja-build ccache pkg-config libasio-dev libcli11-dev
 test_packages=(openssh-server openssh-client openssl iproute2 iptables procps python3 elfutils
   munge slurmctld slurmd slurm-client openmpi-bin mpich)
 # libFuzzer; the default tests only replay its corpora, with any compiler.
-fuzz_packages=(clang libclang-rt-14-dev)
-# Peers of the benchmarks. All of them are optional: a missing peer is left out, and the benchmark reports it.
-bench_packages=(python3-torch libopenblas0-serial libgloo-dev libopenmpi-dev libmpich-dev)
+fuzz_packages=(clang libclang-rt-dev)
+peer_packages=(python3-torch libopenblas0-serial libgloo-dev libopenmpi-dev libmpich-dev)
 
 usage() {
-  sed -n '2,3s/^# //p' "$0"
+  sed -n '2,9s/^# \{0,1\}//p' "$0"
+}
+
+say() {
+  echo "setup.sh: $*"
 }
 
 packages_of() {
@@ -22,9 +31,9 @@ packages_of() {
     build) printf '%s\n' "${build_packages[@]}" ;;
     test) printf '%s\n' "${build_packages[@]}" "${test_packages[@]}" ;;
     fuzz) printf '%s\n' "${build_packages[@]}" "${fuzz_packages[@]}" ;;
-    bench) printf '%s\n' "${build_packages[@]}" "${test_packages[@]}" "${bench_packages[@]}" ;;
+    bench) printf '%s\n' "${build_packages[@]}" "${test_packages[@]}" "${peer_packages[@]}" ;;
     *)
-      echo "setup.sh: unknown group '$1'; known groups: build, test, fuzz, bench" >&2
+      say "unknown group '$1'; the groups are build, test, fuzz and bench" >&2
       exit 64
       ;;
   esac
@@ -37,8 +46,8 @@ not_installed() {
   done
 }
 
-# Prints the command prefix that gives root rights, or fails.
-root_words() {
+# Prints the command that runs another one as root, or fails.
+root_command() {
   if [ "$(id -u)" = 0 ]; then
     echo env
   elif ! command -v sudo >/dev/null; then
@@ -52,39 +61,72 @@ root_words() {
   fi
 }
 
+# `apt-cache show` succeeds also for a name that only other packages mention.
+has_package() {
+  [ -n "$(apt-cache madison "$1" 2>/dev/null || true)" ]
+}
+
+# On a machine that was just made the package lists are empty, and say nothing.
+is_absent_peer() {
+  [[ " ${peer_packages[*]} " == *" $1 "* ]] && has_package g++ && ! has_package "$1"
+}
+
+# Sets `installable` to those of the arguments that are not peers which this system lacks, and names the others.
+leave_out_absent_peers() {
+  local package
+  installable=()
+  for package in "$@"; do
+    if is_absent_peer "$package"; then
+      say "this system has no package $package; what is compared with it will be left out"
+    else
+      installable+=("$package")
+    fi
+  done
+}
+
 install() {
-  local as_root
+  local as_root installable
   if ! command -v apt-get >/dev/null; then
-    echo "setup.sh: this system has no apt-get. Please install what corresponds to: $*" >&2
+    say "this system has no apt-get. Please install what corresponds to: $*" >&2
     exit 69
   fi
-  if ! as_root=$(root_words); then
-    echo "setup.sh: missing packages, and neither root nor sudo is possible here." >&2
-    echo "setup.sh: please have an administrator run: apt-get install --no-install-recommends $*" >&2
+  leave_out_absent_peers "$@"
+  if [ "${#installable[@]}" = 0 ]; then
+    return
+  fi
+  if ! as_root=$(root_command); then
+    say "packages are missing, and this user is neither root nor may use sudo here. As root, please run:" >&2
+    echo "  apt-get update && apt-get install --no-install-recommends ${installable[*]}" >&2
     exit 69
   fi
-  echo "setup.sh: installing: $*"
-  # shellcheck disable=SC2086  # as_root is a list of arguments
-  $as_root apt-get update -qq
+  say "packages are missing: updating the package lists"
+  # shellcheck disable=SC2086  # as_root is a command with its options
+  $as_root apt-get update -qq || say "the package lists could not be updated; trying with those that are there" >&2
+  leave_out_absent_peers "${installable[@]}"
+  say "installing ${#installable[@]} packages and what they depend on: ${installable[*]}"
   # shellcheck disable=SC2086
-  $as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >/dev/null
+  $as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${installable[@]}" >/dev/null || {
+    say "apt-get could not install the packages; its messages are above" >&2
+    exit 69
+  }
 }
 
 main() {
-  local group wanted=() missing=()
+  local group names packages=() missing=()
   for group in "${@:-build}"; do
     case "$group" in
       -h | --help) usage && exit 0 ;;
     esac
-    wanted+=($(packages_of "$group")) || exit $?
+    names=$(packages_of "$group") || exit $?
+    mapfile -t -O "${#packages[@]}" packages <<<"$names"
   done
   if ! command -v dpkg-query >/dev/null; then
-    echo "setup.sh: no dpkg here, so packages cannot be checked or installed; continuing without." >&2
+    say "there is no dpkg here, so no package is looked for or installed. The build names what it misses." >&2
     exit 0
   fi
-  mapfile -t missing < <(not_installed "${wanted[@]}" | sort -u)
+  mapfile -t missing < <(not_installed "${packages[@]}" | sort -u)
   if [ "${#missing[@]}" = 0 ]; then
-    echo "setup.sh: nothing to install (${*:-build})"
+    say "all packages are installed (${*:-build})"
     return
   fi
   install "${missing[@]}"

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Installs missing packages, builds, and runs every test. The last line gives the number of passed and failed tests.
+# Installs what is missing, builds, and runs every test. The last line says how many passed and how many failed. Without
+# root or sudo the tests that need network namespaces are skipped, and each says so.
 # Usage: scripts/test.sh [--asan|--tsan|--debug] [ctest arguments…]
 #   scripts/test.sh                      release build, all tests (under 15 minutes on two cores)
 #   scripts/test.sh --asan               the same in a build with AddressSanitizer, its leak detector and UBSan
@@ -11,7 +12,7 @@ cd "$(dirname "$0")/.."
 preset=release
 case "${1:-}" in
   -h | --help)
-    sed -n '2,7s/^# //p' "$0"
+    sed -n '2,8s/^# //p' "$0"
     exit 0
     ;;
   --asan | --tsan | --debug)

@@ -16,6 +16,9 @@ def program(*parts):
     return path
 
 
+PEERS = {"Gloo": "gloo_bench", "Open MPI": "openmpi_bench", "MPICH": "mpich_bench"}
+
+
 def allreduce(repetitions):
     script = os.path.join(rows.ROOT, "tests", "bench", "allreduce", "run_all.py")
     folder = os.path.dirname(program("allreduce", "allreduce_bench"))
@@ -25,6 +28,10 @@ def allreduce(repetitions):
         raise rows.Unavailable(f"run_all.py ended with {done.returncode}")
     for cell in json.loads(done.stdout):
         yield allreduce_row(cell)
+    for peer, name in PEERS.items():
+        if not os.path.exists(os.path.join(folder, name)):
+            yield rows.Row(f"allreduce/{peer}", None, "", "", None,
+                           "not measured: not built without its library and headers (scripts/setup.sh bench)")
 
 
 def size_name(size):

@@ -85,7 +85,7 @@ def kill_worker(repetitions):
 
 
 def kill_worker_beside_torchrun(repetitions):
-    """The torchrun harness's large model on the built-in trainer, then on torchrun."""
+    """The model of torch_peer/train.py on the built-in trainer, then on torchrun."""
     probe = Run()
     images = os.path.join(probe.directory, "images.bin")
     try:
@@ -101,7 +101,7 @@ def kill_worker_beside_torchrun(repetitions):
     yield rows.Row("kill-worker-real/idle", ours, "ms", "", None,
                    f"{rows.spread(idles_ms(faults))} ms, median step {1000 * faults[0].step:.0f} ms")
     try:
-        theirs = torchrun.failures("wkill", "large", repetitions, ["--kill-world", "3"])
+        theirs = torchrun.killed_worker(repetitions)
     except rows.Unavailable as reason:
         yield rows.Row("kill-worker-real/torchrun", None, "", "", None, f"not measured: {reason}")
         return
@@ -160,11 +160,11 @@ def hang(repetitions):
                      f"{rows.spread([fault.idle for fault in faults], 2)} s after SIGSTOP; median step "
                      f"{1000 * step:.0f} ms; stacks in the journal {stacks} of {len(faults)} times")
     try:
-        theirs = torchrun.failures("hang", "large", 1, ["--pg-timeout", "10"])
+        idle = torchrun.hung_worker(collective_timeout_s=10)
     except rows.Unavailable as reason:
         yield rows.Row("hang/torchrun", None, "", "", None, f"not measured: {reason}")
         return
-    yield rows.Row("hang/torchrun", statistics.median(theirs) / 1000, "s", "", None,
+    yield rows.Row("hang/torchrun", idle / 1000, "s", "", None,
                    "torchrun with a collective time-out of 10 s (its default is 30 min)")
 
 

@@ -1,6 +1,7 @@
 """What a plan of size and batch rests on: predicted time and cost, and the noise of gradients."""
 
 import json
+import os
 import statistics
 import subprocess
 
@@ -12,7 +13,8 @@ LIMITS = {"full": 5, "partial": 10}  # percent
 
 def measurements(kind):
     bench = program("plan", "plan_bench")
-    output = subprocess.run([bench, rows.shared("traces")], stdout=subprocess.PIPE, text=True, timeout=600, check=True)
+    curves = os.path.join(rows.DATA, "curves")
+    output = subprocess.run([bench, curves], stdout=subprocess.PIPE, text=True, timeout=600, check=True)
     return [m for m in map(json.loads, output.stdout.splitlines()) if m["kind"] == kind]
 
 
@@ -64,7 +66,7 @@ def noise_scale(repetitions):
 
 def noise_of_optdigits():
     """The built-in trainer's model at three points of its training; all gradients of all samples say what is right."""
-    data = rows.shared("data", "optdigits", "optdigits.tra")
+    data = os.path.join(rows.DATA, "optdigits", "optdigits.tra")
     output = subprocess.run([program("noise", "noise_bench"), data], stdout=subprocess.PIPE, text=True, timeout=900,
                             check=True)
     cells = [json.loads(line) for line in output.stdout.splitlines()]

@@ -8,7 +8,7 @@ import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BUILD = os.environ.get("ELASTICTRAIN_BUILD", os.path.join(ROOT, "build", "release"))
-SHARED = os.path.join(os.path.dirname(ROOT), "shared")
+DATA = os.path.join(ROOT, "tests", "data")
 sys.path.insert(0, os.path.join(ROOT, "tests", "system"))
 
 
@@ -55,10 +55,3 @@ def machine():
     with open("/proc/cpuinfo") as file:
         model = next((line.split(":", 1)[1].strip() for line in file if line.startswith("model name")), "unknown CPU")
     return f"{os.cpu_count()} cores, {model}, Linux {os.uname().release}, TCP congestion control {congestion_control()}"
-
-
-def shared(*parts):
-    path = os.path.join(SHARED, *parts)
-    if not os.path.exists(path):
-        raise Unavailable(f"{os.path.join('..', 'shared', *parts)} is not beside this checkout")
-    return path

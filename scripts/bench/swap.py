@@ -136,7 +136,7 @@ def random_images(path, count=1024):
 
 
 def swap_large_real(repetitions):
-    """The torchrun harness's own large model (3072-4096-3000-10, batch 8) on the built-in trainer, then on torchrun."""
+    """The model of torch_peer/train.py (3072-4096-3000-10, batch 8) on the built-in trainer, then on torchrun."""
     probe = Run()
     images = os.path.join(probe.directory, "images.bin")
     try:
@@ -151,7 +151,7 @@ def swap_large_real(repetitions):
     for kind, changes in found.items():
         yield rows.Row(f"swap-large-real/{kind}", ours[kind], "ms", "", None, explain(changes, noise))
     try:
-        theirs = torchrun.chain("large", repetitions)
+        theirs = torchrun.grow_and_shrink(repetitions)
     except rows.Unavailable as reason:
         yield rows.Row("swap-large-real/torchrun", None, "", "", None, f"not measured: {reason}")
         return

@@ -1,65 +1,217 @@
-"""torchrun on the same machine in the same run, by the harness beside this checkout (../shared/bench)."""
+"""torchrun on the same machine in the same run: the same size of model, the same events, the same count of idle time.
 
+Each node is one torchrun agent with one worker (torch_peer/train.py), tuned so that it reacts as fast as it can: the agent
+looks after its worker every 0.1 s and waits 1 s for a last node to join. torch is optional: where no Python has it, a row
+says so.
+"""
+
+import collections
+import glob
 import json
 import os
+import random
 import shutil
+import signal
+import socket
 import subprocess
+import sys
 import tempfile
 import time
 
 import rows
+from idle_gap import idle_ms
+
+PEER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "torch_peer")
+TUNED = ["--monitor_interval=0.1", "--rdzv_conf=last_call_timeout=1", "--max_restarts=100"]
+MAX_NODES = 4
+SETTLED_STEPS = 20
+SCENARIO_LIMIT_S = 280
+BUSY_SHARE = 0.12  # of the machine; above it nothing is measured
+QUIET_LIMIT_S = 60
 
 
-def chain(model, repetitions):
-    """Idle time of grow 2->3 and shrink 3->2, minus a median step, in ms: {"grow": […], "shrink": […]}."""
-    found = {"grow": [], "shrink": []}
-    for events in scenarios("chain", model, repetitions):
-        for kind, what in (("grow", "up"), ("shrink", "term")):
-            found[kind] += [idle_ms(event) for event in events if event["what"] == what and "idle_s" in event]
-    if not all(found.values()):
-        raise rows.Unavailable("torchrun ended no chain of grow and shrink on this machine")
-    return found
+class Stalled(rows.Unavailable):
+    """torchrun did not go on."""
 
 
-def failures(scenario, model, repetitions, options=()):
-    """Idle time after the fault of one scenario of the harness ("wkill", "hang"), minus a median step, in ms."""
-    found = [idle_ms(event) for events in scenarios(scenario, model, repetitions, options)
-             for event in events if event["what"] == scenario and "idle_s" in event]
+def grow_and_shrink(repetitions):
+    """Idle time in ms of 2 to 3 nodes and back: {"grow": […], "shrink": […]}."""
+    pairs = repeated(repetitions, grow_then_shrink)
+    return {"grow": [grow for grow, _ in pairs], "shrink": [shrink for _, shrink in pairs]}
+
+
+def killed_worker(repetitions):
+    """Idle time in ms after kill -9 of one of 3 workers."""
+    return repeated(repetitions, lambda: after_signal(signal.SIGKILL, nodes=3))
+
+
+def hung_worker(collective_timeout_s):
+    """Idle time in ms after SIGSTOP of one of 2 workers."""
+    return after_signal(signal.SIGSTOP, nodes=2, collective_timeout_s=collective_timeout_s)
+
+
+def repeated(repetitions, measure):
+    """What the repetitions gave in which torchrun went on; Stalled if it did in none."""
+    found, stalled = [], None
+    for _ in range(repetitions):
+        try:
+            found.append(measure())
+        except Stalled as reason:
+            stalled = reason
     if not found:
-        raise rows.Unavailable(f"torchrun did not go on after {scenario} on this machine")
+        raise stalled
     return found
 
 
-def scenarios(name, model, repetitions, options=()):
-    """The events of each repetition."""
-    harness = rows.shared("bench")
-    if subprocess.run(["/usr/bin/python3", "-c", "import torch"], capture_output=True).returncode != 0:
-        raise rows.Unavailable("no torch for /usr/bin/python3 (scripts/setup.sh bench)")
-    directory = tempfile.mkdtemp(prefix="et-torchrun-")
-    try:
-        copy = os.path.join(directory, "bench")
-        shutil.copytree(harness, copy)
-        subprocess.run(["chmod", "-R", "u+w", copy], check=True)
-        return [one_run(copy, [name, "--model", model, *options], os.path.join(directory, f"run-{number}"))
-                for number in range(repetitions)]
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)
+def grow_then_shrink():
+    with Launch() as launch:
+        launch.start(2)
+        grow = time.monotonic()
+        launch.add_node()
+        launch.wait_steps(grow, 3)
+        launch.train_on()
+        shrink = time.monotonic()
+        launch.agents["n2"].terminate()
+        launch.wait_steps(shrink, 2)
+        launch.wait_new_steps(shrink)
+        end = time.monotonic()
+        return idle_ms(launch.steps(), grow, shrink), idle_ms(launch.steps(), shrink, end)
 
 
-def idle_ms(event):
-    return event["idle_s"] * 1000 - (event.get("after_ms") or event["base_ms"])
+def after_signal(number, nodes, collective_timeout_s=0):
+    with Launch(collective_timeout_s) as launch:
+        launch.start(nodes)
+        event = time.monotonic()
+        os.kill(launch.worker_of("n1"), number)
+        launch.wait_steps(event + 1, nodes)
+        launch.wait_new_steps(event)
+        return idle_ms(launch.steps(), event, time.monotonic())
 
 
-def one_run(copy, words, out, attempts=6):
-    """The harness refuses a busy machine with status 3; it is asked again for a minute."""
-    argv = ["/usr/bin/python3", os.path.join(copy, "bench.py"), *words, "--launcher", "tr-tuned", "--out", out]
-    for _ in range(attempts):
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=400)
-        result = os.path.join(out, "result.json")
-        if os.path.exists(result):
-            with open(result) as file:
-                return json.load(file)["events"]
-        if done.returncode != 3:
-            raise rows.Unavailable(f"torchrun's harness failed: {done.stderr.strip().splitlines()[-1:]}")
-        time.sleep(10)
-    raise rows.Unavailable("the machine is too busy for torchrun's harness")
+def python_with_torch():
+    """Debian's torch belongs to the system's Python; one of pip may belong to another."""
+    for python in (os.environ.get("ELASTICTRAIN_TORCH_PYTHON"), sys.executable, "/usr/bin/python3"):
+        if python and subprocess.run([python, "-c", "import torch.distributed.run"], capture_output=True).returncode == 0:
+            return python
+    raise rows.Unavailable("no Python has torch (scripts/setup.sh bench installs Debian's; ELASTICTRAIN_TORCH_PYTHON names "
+                           "another Python)")
+
+
+def busy_share():
+    """Of all cores, within a second."""
+    def read():
+        with open("/proc/stat") as file:
+            ticks = [int(field) for field in file.readline().split()[1:9]]
+        return sum(ticks) - ticks[3] - ticks[4], sum(ticks)
+    before = read()
+    time.sleep(1)
+    after = read()
+    return (after[0] - before[0]) / max(1, after[1] - before[1])
+
+
+def wait_until_quiet():
+    deadline = time.monotonic() + QUIET_LIMIT_S
+    while busy_share() > BUSY_SHARE:
+        if time.monotonic() > deadline:
+            raise rows.Unavailable("other programs kept the machine too busy to measure torchrun")
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Launch:
+    """One elastic job of torchrun on loopback. Everything that it started is ended and removed at the end."""
+
+    def __init__(self, collective_timeout_s=0):
+        self.python = python_with_torch()
+        wait_until_quiet()
+        self.directory = tempfile.mkdtemp(prefix="et-torchrun-")
+        self.port = free_port()
+        self.train = [os.path.join(PEER, "train.py"), "--collective-timeout-s", str(collective_timeout_s)]
+        self.agents = {}
+        self.deadline = time.monotonic() + SCENARIO_LIMIT_S
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *unused):
+        for pid in self.pids():
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        for agent in self.agents.values():
+            agent.wait()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def start(self, nodes):
+        begun = time.monotonic()
+        for _ in range(nodes):
+            self.add_node()
+        self.wait_steps(begun, nodes)
+        self.train_on()
+
+    def add_node(self):
+        node = f"n{len(self.agents)}"
+        argv = [self.python, os.path.join(PEER, "launch.py"), f"--nnodes=1:{MAX_NODES}", "--nproc_per_node=1", *TUNED,
+                f"--rdzv_id=bench{self.port}", "--rdzv_backend=c10d", f"--rdzv_endpoint=127.0.0.1:{self.port}", *self.train]
+        environment = {**os.environ, "NODE": node, "RUN_DIR": self.directory, "OMP_NUM_THREADS": "1",
+                       "GLOO_SOCKET_IFNAME": "lo"}
+        with open(os.path.join(self.directory, f"agent-{node}.log"), "w") as log:
+            self.agents[node] = subprocess.Popen(argv, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+
+    def pids(self):
+        """The agents, and all processes that have this run's directory in their environment: the workers."""
+        mark = f"RUN_DIR={self.directory}".encode()
+        found = {agent.pid for agent in self.agents.values() if agent.poll() is None}
+        for path in glob.glob("/proc/[0-9]*/environ"):
+            try:
+                with open(path, "rb") as file:
+                    if mark in file.read().split(b"\0"):
+                        found.add(int(path.split("/")[2]))
+            except OSError:
+                pass
+        return found
+
+    def steps(self):
+        """All complete records of all workers; a worker that was killed may leave part of a line."""
+        records = []
+        for path in glob.glob(os.path.join(self.directory, "steps-*.jsonl")):
+            with open(path) as file:
+                records += [json.loads(line) for line in file if line.endswith("\n")]
+        return records
+
+    def worker_of(self, node):
+        return max((record for record in self.steps() if record["node"] == node), key=lambda record: record["t"])["pid"]
+
+    def train_on(self):
+        """Long enough for a median step; of random length, so that events fall anywhere between two checkpoints."""
+        time.sleep(8 + 2 * random.random())
+
+    def wait_steps(self, since, world):
+        """Until one worker has completed SETTLED_STEPS at this size since then."""
+        def done():
+            counts = collections.Counter(record["pid"] for record in self.steps()
+                                         if record["t"] > since and record["world"] == world)
+            return max(counts.values(), default=0) >= SETTLED_STEPS
+        self.wait(done, f"steps with {world} workers")
+
+    def wait_new_steps(self, since):
+        """Until steps are completed that no worker had completed before: what was lost is computed again."""
+        reached = max(record["step"] for record in self.steps() if record["t"] <= since)
+        self.wait(lambda: max(record["step"] for record in self.steps() if record["t"] > since) > reached + 5, "new steps")
+
+    def wait(self, condition, what):
+        while not condition():
+            if all(agent.poll() is not None for agent in self.agents.values()):
+                raise Stalled(f"all of torchrun's agents ended before {what}: {self.last_line()}")
+            if time.monotonic() > self.deadline:
+                raise Stalled(f"torchrun came to no {what} within {SCENARIO_LIMIT_S} s")
+            time.sleep(0.1)
+
+    def last_line(self):
+        with open(os.path.join(self.directory, "agent-n0.log"), errors="replace") as file:
+            return (file.read().strip().splitlines() or ["no output"])[-1]

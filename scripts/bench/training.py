@@ -1,5 +1,6 @@
 """Whether changes of size cost anything in learning: accuracy and exactly-once."""
 
+import os
 import random
 import statistics
 import tempfile
@@ -11,8 +12,8 @@ GLOBAL_BATCH = 64
 
 
 def optdigits_job(seed):
-    trainer = {"model": "mlp", "train": rows.shared("data", "optdigits", "optdigits.tra"),
-               "test": rows.shared("data", "optdigits", "optdigits.tes"), "epochs": 500, "seed": seed,
+    digits = os.path.join(rows.DATA, "optdigits", "optdigits")
+    trainer = {"model": "mlp", "train": f"{digits}.tra", "test": f"{digits}.tes", "epochs": 500, "seed": seed,
                "eval_every_epochs": 0}
     batch = {"per_worker": GLOBAL_BATCH, "max_global": GLOBAL_BATCH, "at_limit": "split"}
     return job(workers=(1, 2, 4), trainer=trainer, batch=batch)

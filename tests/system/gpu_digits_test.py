@@ -1,12 +1,11 @@
 """A real data set on stand-in GPUs: the model learns as well as on CPUs."""
 
 import os
-import unittest
 
 import harness
 from harness import Case, Run, job
 
-DATA = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "..", "shared", "data", "optdigits")
+DATA = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "data", "optdigits")
 
 
 def accuracy_of(run):
@@ -14,7 +13,6 @@ def accuracy_of(run):
 
 
 class Digits(Case):
-    @unittest.skipUnless(os.path.isdir(DATA), "the data set optdigits is not beside this checkout")
     def test_digits_are_learnt_as_well_as_on_a_cpu(self):
         accuracies = {}
         for device in ("cpu", "cuda"):

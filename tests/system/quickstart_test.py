@@ -21,6 +21,7 @@ class QuickStart(Case):
         self.assertEqual(done.returncode, 0, said[-3000:])
         for part in ("resize", "replace", "accuracy", "samples/s", "idle"):
             self.assertIn(part, said)
+        self.assertIn(f"The binary is {BINARY}", said)
         self.assertNotIn("quickstart.sh:", said, "nothing was refused or late")
 
 

@@ -16,6 +16,7 @@ import argparse
 import json
 import os
 import pathlib
+import shutil
 import signal
 import statistics
 import subprocess
@@ -41,7 +42,7 @@ def programs(build, ranks, tcp_only):
         openmpi += ["--mca", "pml", "ob1", "--mca", "btl", "tcp,self"]
     found["openmpi"] = openmpi + ["-np", str(ranks), build / "openmpi_bench"]
     found["mpich"] = ["mpirun.mpich", "-np", str(ranks), build / "mpich_bench"]
-    return {name: argv for name, argv in found.items() if program_of(argv, build).exists()}
+    return {name: argv for name, argv in found.items() if program_of(argv, build).exists() and shutil.which(argv[0])}
 
 
 def program_of(argv, build):

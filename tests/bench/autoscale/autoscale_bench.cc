@@ -1,5 +1,5 @@
-// The rows of autoscaling: one JSON object per line. Usage: autoscale_bench savings | settle | regret [SEEDS [wide]] |
-// call
+// The rows of autoscaling: one JSON object a line.
+// Usage: autoscale_bench CURVES savings | settle | regret [SEEDS [wide]] | call       (CURVES: tests/data/curves)
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -44,13 +44,11 @@ int savings() {
   return 0;
 }
 
-// The search on the papers' curves, next to that of the published engine.
-int settle() {
+// The search on the papers' curves, beside that of the published engine.
+int settle(const std::string& curves) {
   savings_of("cifar-10-like", cifar_like(), 0.1, 4, 60, 5);
   savings_of("imagenet-like", imagenet_like(), 0.5, 4, 64, 5);
-  const std::string traces = traces_folder();
-  if (traces.empty()) return 0;
-  for (const auto& curve : real_curves(traces)) {
+  for (const auto& curve : real_curves(curves)) {
     if (curve.name.find("k80") == std::string::npos) continue;
     RealCurve used = curve;
     used.curve = curve.curve.monotone();
@@ -81,20 +79,15 @@ void regret_of_cost(const RealCurve& curve, const char* shape, const RegretSetup
   print_regret("cost", shape, regret_on(curve, *policy, cost_loss(Utility::linear(16000, 3600000), 1), setup));
 }
 
-// `wide`: other targets, the curves as measured, and noise that is correlated between steps.
-int regret(int seeds, bool wide) {
-  const std::string traces = traces_folder();
-  if (traces.empty()) {
-    std::printf("SKIPPED: there are no traces beside the checkout\n");
-    return 0;
-  }
+// `wide`: other targets, the curves as they were measured, and noise that lasts from one step to the next as well.
+int regret(const std::string& curves, int seeds, bool wide) {
   RegretSetup setup;
   setup.seeds = seeds;
   RegretSetup as_measured = setup;
   as_measured.monotone = false;
   RegretSetup lasting = setup;
   lasting.noise_correlation = 0.8;
-  for (const auto& curve : real_curves(traces)) {
+  for (const auto& curve : real_curves(curves)) {
     regret_of_efficiency(curve, 0.5, "monotone", setup);
     regret_of_cost(curve, "monotone", setup);
     if (!wide) continue;
@@ -163,13 +156,14 @@ int call() {
 }
 
 int run(int argc, char** argv) {
-  const std::string what = argc > 1 ? argv[1] : "";
-  const int seeds = argc > 2 ? std::stoi(argv[2]) : 5;
+  const std::string curves = argc > 1 ? argv[1] : "";
+  const std::string what = argc > 2 ? argv[2] : "";
+  const int seeds = argc > 3 ? std::stoi(argv[3]) : 5;
   if (what == "savings") return savings();
-  if (what == "settle") return settle();
-  if (what == "regret") return regret(seeds, argc > 3);
+  if (what == "settle") return settle(curves);
+  if (what == "regret") return regret(curves, seeds, argc > 4);
   if (what == "call") return call();
-  std::fprintf(stderr, "usage: autoscale_bench savings | settle | regret [SEEDS [wide]] | call\n");
+  std::fprintf(stderr, "usage: autoscale_bench CURVES savings | settle | regret [SEEDS [wide]] | call\n");
   return 2;
 }
 

@@ -1,7 +1,5 @@
 #include "tests/bench/autoscale/curve_files.h"
 
-#include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <map>
 #include <sstream>
@@ -23,8 +21,8 @@ std::vector<std::string> lines_of(const std::string& path) {
 }
 
 std::string trimmed(std::string word) {
-  const auto from = word.find_first_not_of(" `\r");
-  const auto to = word.find_last_not_of(" `\r");
+  const auto from = word.find_first_not_of(" \r");
+  const auto to = word.find_last_not_of(" \r");
   return from == std::string::npos ? "" : word.substr(from, to - from + 1);
 }
 
@@ -41,51 +39,25 @@ BatchRule fixed_per_worker(std::uint32_t samples) {
   return rule;
 }
 
-// Rows "GPUs | a | b" from `line` on: one curve for each column.
-void add_table(const std::vector<std::string>& lines, std::size_t line, std::size_t first_column,
-               std::uint32_t slots_per_host,
-               const std::vector<std::pair<std::string, std::uint32_t>>& names_and_batches,
+// "resnet50@64": 64 samples in one step of each worker.
+std::uint32_t batch_of(const std::string& title) {
+  return static_cast<std::uint32_t>(std::stoul(title.substr(title.find('@') + 1)));
+}
+
+// A table "gpus,model@batch,…" in samples/s: one curve for each model.
+void add_table(const std::string& path, const std::string& system, std::uint32_t slots_per_host,
                std::vector<RealCurve>& all) {
-  std::vector<Points> points(names_and_batches.size());
-  for (line += 2; line < lines.size() && lines[line].find('|') != std::string::npos; ++line) {
-    const auto words = split(lines[line], '|');
-    const auto gpus = static_cast<std::uint32_t>(std::stoul(words.at(first_column)));
-    for (std::size_t i = 0; i < points.size(); ++i)
-      points[i].emplace_back(gpus, std::stod(words.at(first_column + 1 + i)));
-  }
-  for (std::size_t i = 0; i < points.size(); ++i) {
-    const auto& [name, batch] = names_and_batches[i];
-    if (points[i].empty()) throw std::runtime_error("no rows for " + name);
-    all.push_back({name, ThroughputCurve(points[i]), fixed_per_worker(batch), slots_per_host});
-  }
-}
-
-void add_tensorflow(const std::string& traces, std::vector<RealCurve>& all) {
-  const auto lines = lines_of(traces + "/tensorflow+tensorflow/tensorflow/docs_src/performance/benchmarks.md");
-  bool distributed = false;
-  int tables = 0;
-  for (std::size_t i = 0; i < lines.size(); ++i) {
-    if (lines[i].rfind("## ", 0) == 0) distributed = lines[i].find("EC2 Distributed") != std::string::npos;
-    if (!distributed || lines[i].rfind("GPUs |", 0) != 0) continue;
-    if (++tables == 1) {
-      add_table(lines, i, 0, 8, {{"tf-k80/inception3@64", 64}, {"tf-k80/resnet50@64", 64}, {"tf-k80/resnet152@32", 32}},
-                all);
-    } else {
-      add_table(lines, i, 0, 8, {{"tf-k80/inception3@32", 32}, {"tf-k80/resnet50@32", 32}}, all);
+  const auto lines = lines_of(path);
+  const auto titles = split(lines.at(0), ',');
+  for (std::size_t column = 1; column < titles.size(); ++column) {
+    Points points;
+    for (std::size_t i = 1; i < lines.size(); ++i) {
+      const auto cells = split(lines[i], ',');
+      points.emplace_back(static_cast<std::uint32_t>(std::stoul(cells.at(0))), std::stod(cells.at(column)));
     }
+    all.push_back({system + "/" + titles[column], ThroughputCurve(points), fixed_per_worker(batch_of(titles[column])),
+                   slots_per_host});
   }
-  if (tables != 2) throw std::runtime_error("the TensorFlow benchmarks have other tables than expected");
-}
-
-void add_mxnet(const std::string& traces, std::vector<RealCurve>& all) {
-  const auto lines = lines_of(traces + "/apache+mxnet/example/image-classification/README.md");
-  for (std::size_t i = 0; i < lines.size(); ++i) {
-    if (lines[i].rfind("| #GPUs", 0) != 0) continue;
-    add_table(lines, i, 1, 16,
-              {{"mxnet-k80/alexnet@512", 512}, {"mxnet-k80/inception3@32", 32}, {"mxnet-k80/resnet152@32", 32}}, all);
-    return;
-  }
-  throw std::runtime_error("the MXNet README has no table of GPUs");
 }
 
 // "1224": workers on each host. Full hosts of four and a rest.
@@ -103,17 +75,16 @@ void add_pollux_rate(PolluxRates& rates, std::uint32_t gpus, const std::string& 
   ++count;
 }
 
-void add_pollux(const std::string& traces, const std::string& model, std::vector<RealCurve>& all) {
-  const std::string folder = traces + "/petuum+adaptdl/simulator/traces/" + model;
+void add_pollux(const std::string& folder, const std::string& model, std::vector<RealCurve>& all) {
   PolluxRates rates;
-  const auto placements = lines_of(folder + "/placements.csv");
+  const auto placements = lines_of(folder + "/adaptdl/" + model + "/placements.csv");
   for (std::size_t i = 1; i < placements.size(); ++i) {
     const auto words = split(placements[i], ',');
     std::uint32_t gpus = 0;
     for (const char digit : words.at(0)) gpus += static_cast<std::uint32_t>(digit - '0');
     if (is_packed(words[0], gpus)) add_pollux_rate(rates, gpus, words.at(1), words.at(2));
   }
-  const auto scalability = lines_of(folder + "/scalability.csv");
+  const auto scalability = lines_of(folder + "/adaptdl/" + model + "/scalability.csv");
   for (std::size_t i = 1; i < scalability.size(); ++i) {
     const auto words = split(scalability[i], ',');
     const auto gpus = static_cast<std::uint32_t>(std::stoul(words.at(1)));
@@ -128,8 +99,8 @@ void add_pollux(const std::string& traces, const std::string& model, std::vector
   }
 }
 
-void add_elasticflow(const std::string& traces, const std::string& model, std::vector<RealCurve>& all) {
-  const auto lines = lines_of(traces + "/pkusys+ElasticFlow/ElasticFlow/scheduler/throughputs_A100/" + model + ".csv");
+void add_elasticflow(const std::string& folder, const std::string& model, std::vector<RealCurve>& all) {
+  const auto lines = lines_of(folder + "/elasticflow/" + model + ".csv");
   const auto sizes = split(lines.at(0), ',');
   for (std::size_t i = 1; i < lines.size(); ++i) {
     const auto words = split(lines[i], ',');
@@ -149,20 +120,15 @@ void add_elasticflow(const std::string& traces, const std::string& model, std::v
 
 }  // namespace
 
-std::string traces_folder() {
-  const char* given = std::getenv("ELASTICTRAIN_SHARED");
-  const std::string folder = std::string(given ? given : ELASTICTRAIN_SHARED_FOLDER) + "/traces";
-  return std::filesystem::is_directory(folder) ? folder : "";
-}
-
-std::vector<RealCurve> real_curves(const std::string& traces) {
+std::vector<RealCurve> real_curves(const std::string& folder) {
   std::vector<RealCurve> all;
-  add_tensorflow(traces, all);
-  add_mxnet(traces, all);
+  add_table(folder + "/tensorflow/k80_batch_64.csv", "tf-k80", 8, all);
+  add_table(folder + "/tensorflow/k80_batch_32.csv", "tf-k80", 8, all);
+  add_table(folder + "/mxnet/k80.csv", "mxnet-k80", 16, all);
   for (const char* model : {"bert", "cifar10", "deepspeech2", "imagenet", "ncf", "yolov3"})
-    add_pollux(traces, model, all);
+    add_pollux(folder, model, all);
   for (const char* model : {"bert", "deepspeech2", "gpt2", "inception3", "resnet50", "resnet50_cifar10", "vgg16"}) {
-    add_elasticflow(traces, model, all);
+    add_elasticflow(folder, model, all);
   }
   all.push_back(talk_curve());
   return all;

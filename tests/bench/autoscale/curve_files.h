@@ -1,4 +1,4 @@
-// Purpose: throughput curves of real systems, read from public files next to the checkout.
+// Purpose: throughput curves of real systems, read from tests/data/curves (sources and licences: its README).
 #pragma once
 
 #include <string>
@@ -15,12 +15,9 @@ struct RealCurve {
   std::uint32_t slots_per_host = 8;  // of the machines it was measured on
 };
 
-// Directory of the files: ELASTICTRAIN_SHARED, else `shared` next to the source tree. Empty if there are none.
-std::string traces_folder();
-
-// TensorFlow and MXNet on K80, Pollux on T4 (full hosts first), ElasticFlow on A100 (fixed global batch). Throws
-// std::runtime_error if a file is not as expected.
-std::vector<RealCurve> real_curves(const std::string& traces);
+// `folder`: tests/data/curves. TensorFlow and MXNet on K80, Pollux on T4 (full hosts first), ElasticFlow on A100 (fixed
+// global batch). Throws std::runtime_error if a file cannot be read, std::exception if one is malformed.
+std::vector<RealCurve> real_curves(const std::string& folder);
 
 // 16/32/64 -> 2200/4000/5000 images/s, as in the talk of Or et al.; below 16 in proportion.
 RealCurve talk_curve();

@@ -1,6 +1,6 @@
-// Purpose: measures how well step times, epochs, time and cost are predicted without a measurement, how far a plan ends
-// from the best point, and the error of the noise scale against a known one. plan_bench TRACES; prints one JSON object
-// per line.
+// Purpose: how well step times, epochs, and with them time and cost, are predicted where nothing was measured, how far
+// from the best point a plan then ends, and how near the noise scale comes to a known one. plan_bench CURVES; one JSON
+// object a line.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -109,14 +109,14 @@ struct Forms {
   EpochsForm epochs;
 };
 
-void plan_error(const std::string& traces, SearchMode mode, const char* mode_name, const Forms& forms,
+void plan_error(const std::string& curves, SearchMode mode, const char* mode_name, const Forms& forms,
                 std::uint32_t workers_per_host) {
   double steps_sum = 0;
   double time_sum = 0;
   std::string each;
   for (const auto& model : pollux_models()) {
-    const auto points = step_times(traces, model, workers_per_host);
-    const auto epochs = epochs_by_batch(traces, model);
+    const auto points = step_times(curves, model, workers_per_host);
+    const auto epochs = epochs_by_batch(curves, model);
     const auto statistical = epochs_model(forms.epochs, mode, epochs);
     Error steps;
     Error time;
@@ -167,13 +167,13 @@ std::vector<PlanPoint> table_points(const Points& points, const std::vector<Epoc
   return planned;
 }
 
-// The extra cost of a search's plan compared with the best point.
-void plan_choice(const std::string& traces, SearchMode mode, const char* mode_name, const Forms& forms) {
+// What following the plan of a search costs above the best point there is.
+void plan_choice(const std::string& curves, SearchMode mode, const char* mode_name, const Forms& forms) {
   std::map<Goal, Error> regrets;
   for (const auto& model : pollux_models()) {
     for (const std::uint32_t workers_per_host : {1U, 2U, 4U}) {
-      const auto points = step_times(traces, model, workers_per_host);
-      const auto epochs = epochs_by_batch(traces, model);
+      const auto points = step_times(curves, model, workers_per_host);
+      const auto epochs = epochs_by_batch(curves, model);
       const auto split = mode == SearchMode::kFull ? Split{points, {}} : splits_of(mode, points).front();
       const auto steps = *StepTimeModel::fit(forms.steps, split.known, workers_per_host);
       const auto known = mode == SearchMode::kUniversal ? Points{} : split.known;
@@ -228,7 +228,7 @@ void noise_error() {
               100 * kungfu.worst, negative, ours.count);
 }
 
-int run(const std::string& traces) {
+int run(const std::string& curves) {
   const Forms forms[] = {{"components", StepTimeForm::kComponents, EpochsForm::kNoise},
                          {"paper-per-worker", StepTimeForm::kPaperPerWorker, EpochsForm::kPaper},
                          {"paper-global", StepTimeForm::kPaperGlobal, EpochsForm::kPaper}};
@@ -238,12 +238,12 @@ int run(const std::string& traces) {
   for (const auto& [mode, name] : modes)
     for (const auto& form : forms)
       if (mode != SearchMode::kUniversal || form.steps == StepTimeForm::kComponents)
-        plan_choice(traces, mode, name, form);
+        plan_choice(curves, mode, name, form);
   for (const std::uint32_t workers_per_host : {1U, 2U, 4U})
     for (const auto& [mode, name] : modes)
       for (const auto& form : forms)
         if (mode != SearchMode::kUniversal || form.steps == StepTimeForm::kComponents)
-          plan_error(traces, mode, name, form, workers_per_host);
+          plan_error(curves, mode, name, form, workers_per_host);
   return 0;
 }
 
@@ -252,7 +252,7 @@ int run(const std::string& traces) {
 
 int main(int argc, char** argv) {
   if (argc != 2) {
-    std::fprintf(stderr, "usage: plan_bench TRACES\n");
+    std::fprintf(stderr, "usage: plan_bench CURVES\n");
     return 64;
   }
   try {

@@ -27,8 +27,8 @@ std::vector<std::vector<std::string>> rows_of(const std::filesystem::path& path)
   return rows;
 }
 
-std::filesystem::path folder(const std::string& traces, const std::string& model) {
-  return std::filesystem::path(traces) / "petuum+adaptdl" / "simulator" / "traces" / model;
+std::filesystem::path folder(const std::string& curves, const std::string& model) {
+  return std::filesystem::path(curves) / "adaptdl" / model;
 }
 
 }  // namespace
@@ -38,17 +38,17 @@ const std::vector<std::string>& pollux_models() {
   return kModels;
 }
 
-std::vector<StepTimePoint> step_times(const std::string& traces, const std::string& model,
+std::vector<StepTimePoint> step_times(const std::string& curves, const std::string& model,
                                       std::uint32_t workers_per_host) {
   std::vector<StepTimePoint> points;
   const char each = static_cast<char>('0' + workers_per_host);
-  for (const auto& row : rows_of(folder(traces, model) / "placements.csv")) {  // one digit for each host
+  for (const auto& row : rows_of(folder(curves, model) / "placements.csv")) {  // one digit for each host
     const std::string& placement = row.at(0);
     if (placement.find_first_not_of(each) != std::string::npos) continue;
     const auto workers = static_cast<std::uint32_t>(placement.size()) * workers_per_host;
     points.push_back({workers, std::stod(row.at(1)), std::stod(row.at(2))});
   }
-  for (const auto& row : rows_of(folder(traces, model) / "scalability.csv")) {
+  for (const auto& row : rows_of(folder(curves, model) / "scalability.csv")) {
     const auto workers = static_cast<std::uint32_t>(std::stoul(row.at(1)));
     if (workers != std::stoul(row.at(0)) * workers_per_host) continue;
     points.push_back({workers, std::stod(row.at(2)), std::stod(row.at(3))});
@@ -59,10 +59,10 @@ std::vector<StepTimePoint> step_times(const std::string& traces, const std::stri
   return points;
 }
 
-std::vector<EpochsPoint> epochs_by_batch(const std::string& traces, const std::string& model) {
+std::vector<EpochsPoint> epochs_by_batch(const std::string& curves, const std::string& model) {
   std::map<double, double> samples;
   const std::string prefix = "validation-";
-  for (const auto& entry : std::filesystem::directory_iterator(folder(traces, model))) {
+  for (const auto& entry : std::filesystem::directory_iterator(folder(curves, model))) {
     const std::string name = entry.path().stem().string();
     if (name.rfind(prefix, 0) != 0) continue;
     const double batch = std::stod(name.substr(prefix.size()));

@@ -1,10 +1,8 @@
 // Real learning on real data: does the built-in trainer's default configuration reach its expected accuracy?
 #include <doctest/doctest.h>
 
-#include <filesystem>
 #include <string>
 
-#include "tests/skip.h"
 #include "tests/unit/trainer/plain_training.h"
 
 using namespace elastictrain;
@@ -13,12 +11,6 @@ using namespace elastictrain::train;
 namespace {
 
 const std::string kData = ELASTICTRAIN_TEST_DATA;
-
-bool data_missing(const std::string& path) {
-  if (std::filesystem::exists(path)) return false;
-  elastictrain::tests::skip_aloud(path + " is not there");
-  return true;
-}
 
 TrainerOptions optdigits() {
   TrainerOptions options;
@@ -31,7 +23,6 @@ TrainerOptions optdigits() {
 
 TEST_CASE("the perceptron reaches 96 % on held-out handwritten digits with the default settings") {
   TrainerOptions options = optdigits();
-  if (data_missing(options.train)) return;
   for (const std::size_t global_batch : {64U, 128U}) {
     options.seed = global_batch;
     const double accuracy = accuracy_after_epochs(options, global_batch);
@@ -45,7 +36,6 @@ TEST_CASE("the character model gets far below the entropy of single characters")
   TrainerOptions options;
   options.model = ModelKind::kCharLm;
   options.train = kData + "/tinyshakespeare/input.txt";
-  if (data_missing(options.train)) return;
   const auto model = must_make(options);
   CHECK(model->sample_count() > 30'000);
   run_steps(*model, options, 32, 300);
