@@ -107,6 +107,15 @@ class Picture(unittest.TestCase):
         rows = [node.get("y") for part in parts for node in xml.fromstring(f"<g>{part}</g>") if node.get("class") == "change"]
         self.assertNotEqual(rows[0], rows[1])
 
+    def test_step_logs_give_each_step_once_at_its_first_commit(self):
+        log = '{{"ev":"step","t":{},"step":{},"world":2,"rank":0,"generation":1}}\n'
+        with tempfile.TemporaryDirectory(prefix="etdocs-") as directory:
+            pathlib.Path(directory, "w-a-1.jsonl").write_text('{"ev":"proc","t":9}\n' + log.format(10.5, 1) + log.format(12, 2))
+            pathlib.Path(directory, "w-a-2.jsonl").write_text(log.format(10, 1) + log.format(12.25, 2) + '{"ev":"st')
+            first, second = run_record.read_step_logs(directory, self.journal)
+        self.assertEqual((first.step, second.step), (1, 2))
+        self.assertAlmostEqual(second.up_s - first.up_s, 2, places=3)
+
     def test_an_extract_gives_the_same_picture(self):
         with tempfile.TemporaryDirectory(prefix="etdocs-") as directory:
             run_record.write_extract(directory, self.journal, self.steps)
