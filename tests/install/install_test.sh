@@ -20,6 +20,18 @@ if grep -rIl "$build" "$work/tree"; then
   exit 1
 fi
 
+echo "== a host needs the C library and OpenSSL for the binary, and the library only the C and C++ libraries"
+needed_by() {
+  readelf -d "$1" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' | grep -vE '^(libc|libm|libdl|libpthread|librt|ld-linux.*)\.so' || true
+}
+beyond=$(needed_by "$work/tree/bin/elastictrain" | grep -vE '^lib(ssl|crypto)\.so' || true)
+test -z "$beyond" || { echo "the binary needs $beyond"; exit 1; }
+beyond=$(needed_by "$library/libelastictrain.so" | grep -vE '^(libstdc\+\+|libgcc_s)\.so' || true)
+test -z "$beyond" || { echo "the library needs $beyond"; exit 1; }
+for file in "$work/tree/bin/elastictrain" "$library/libelastictrain.so"; do
+  if readelf -SW "$file" | grep -q '\.debug_info'; then echo "$file carries its debug information"; exit 1; fi
+done
+
 echo "== CMake package"
 cmake -S "$here/user" -B "$work/user" -DCMAKE_PREFIX_PATH="$work/tree" -DCMAKE_BUILD_TYPE=Release >"$work/log" 2>&1 &&
   cmake --build "$work/user" >>"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
