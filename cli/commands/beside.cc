@@ -26,7 +26,8 @@ Error no_run(const std::string& name, const std::string& state, const std::vecto
     return {ErrorCode::kUnavailable,
             "run " + name + " has lost its supervisor; take it over with: elastictrain run " + "--resume " + name};
   }
-  std::string text = name.empty() ? "no run is live" : "there is no live run " + name;
+  std::string text =
+      name.empty() ? "no run is live; start one with: elastictrain run config.toml" : "there is no live run " + name;
   if (!live.empty()) text += "; live: " + join(live, ", ");
   return {ErrorCode::kUnavailable, text};
 }
