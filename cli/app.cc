@@ -9,8 +9,8 @@
 
 #include "cli/commands/run_flags.h"
 #include "cli/config/run_config.h"
-#include "cli/config/text.h"
 #include "cli/exit_code.h"
+#include "cli/usage.h"
 #include "launcher/build_id.h"
 
 namespace elastictrain::cli {
@@ -31,28 +31,11 @@ bool is_bare_label(const std::string& word) {
   return word == "-l" || word == "--label";
 }
 
-// CLI11 reports the arguments that it did not expect. The user usually meant the nearest flag of that command.
-std::string flag_hint(const CLI::App& app, const std::vector<std::string>& arguments) {
-  const auto chosen = app.get_subcommands();
-  const CLI::App& command = chosen.empty() ? app : *chosen.front();
-  std::vector<std::string> flags;
-  for (const CLI::Option* option : command.get_options()) {
-    for (const std::string& name : option->get_lnames()) flags.push_back("--" + name);
-  }
-  for (const std::string& word : arguments) {
-    const std::string flag = word.substr(0, word.find('='));
-    if (!flag.starts_with("--") || std::find(flags.begin(), flags.end(), flag) != flags.end()) continue;
-    const auto meant = closest(flag, flags);
-    if (meant) return "; did you mean " + *meant + "?";
-  }
-  return "";
-}
-
 int report_parse_error(const CLI::App& app, const CLI::ParseError& error, const std::vector<std::string>& arguments) {
   if (error.get_exit_code() == 0) return app.exit(error);
   const auto chosen = app.get_subcommands();
   const std::string command = chosen.empty() ? "" : " " + chosen.front()->get_name();
-  std::cerr << "elastictrain" << command << ": " << error.what() << flag_hint(app, arguments) << "\n"
+  std::cerr << "elastictrain" << command << ": " << parse_error_text(app, error, arguments) << "\n"
             << "Try 'elastictrain" << command << " --help'.\n";
   return kExitUsage;
 }
@@ -88,6 +71,7 @@ void add_commands(CLI::App& app, Invocation& invocation) {
 
 std::unique_ptr<CLI::App> make_app(Invocation& invocation) {
   auto app = std::make_unique<CLI::App>("Data-parallel training that changes its size while it runs", "elastictrain");
+  app->formatter(make_help_formatter());
   app->require_subcommand(1);
   app->set_version_flag("--version", "elastictrain " ELASTICTRAIN_VERSION);
   app->add_flag_callback(
@@ -99,7 +83,8 @@ std::unique_ptr<CLI::App> make_app(Invocation& invocation) {
 }
 
 std::vector<std::string> prepare_arguments(std::vector<std::string> arguments, std::vector<std::string>& program) {
-  const bool takes_program = !arguments.empty() && (arguments.front() == "run" || arguments.front() == "check");
+  const bool takes_program =
+      !arguments.empty() && (arguments.front() == "run" || arguments.front() == "check" || arguments.front() == "plan");
   if (!takes_program) return arguments;
   const auto dashes = std::find(arguments.begin(), arguments.end(), "--");
   if (dashes != arguments.end()) program.assign(dashes + 1, arguments.end());

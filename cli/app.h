@@ -12,8 +12,8 @@ namespace elastictrain::cli {
 // The parser with every subcommand, for run_cli(), the completion scripts and the tests.
 std::unique_ptr<CLI::App> make_app(Invocation& invocation);
 
-// Arguments without the program's name. A bare -l or --label becomes the default label. The arguments of `run` and
-// `check` after the first "--" go to `program`.
+// Arguments without the program's name. A bare -l or --label becomes the default label. The arguments after the first "--"
+// of `run`, `check` and `plan` go to `program`.
 std::vector<std::string> prepare_arguments(std::vector<std::string> arguments, std::vector<std::string>& program);
 
 int run_cli(int argc, char** argv);

@@ -27,7 +27,8 @@ Error no_run(const std::string& name, const std::string& state, const std::vecto
     return {ErrorCode::kUnavailable,
             "run " + name + " has lost its supervisor; take it over with: elastictrain run " + "--resume " + name};
   }
-  std::string text = name.empty() ? "no run is live" : "no live run is named " + name;
+  std::string text =
+      name.empty() ? "no run is live; start one with: elastictrain run config.toml" : "no live run is named " + name;
   if (!live.empty()) text += "; live: " + join(live, ", ");
   return {ErrorCode::kUnavailable, text};
 }

@@ -159,7 +159,7 @@ int check_command(const RunFlags& flags, const std::vector<std::string>& program
   const auto environment = process_environment();
   const auto loaded = load_from_flags(flags, program, environment);
   if (const auto* error = std::get_if<ConfigError>(&loaded)) {
-    std::cerr << error->text() << "\n";
+    std::cerr << error_text("check", *error) << "\n";
     return error->only_flags ? kExitUsage : kExitConfig;
   }
   std::error_code ignored;

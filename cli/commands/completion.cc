@@ -62,8 +62,12 @@ void add_completion(CLI::App& app, Invocation& invocation) {
       app.add_subcommand("completion", "print a completion script: source <(elastictrain completion bash)");
   const auto shell = std::make_shared<std::string>();
   command->group(kGroupOther);
-  command->add_option("shell", *shell, "bash or zsh")->required()->check(CLI::IsMember({"bash", "zsh"}));
+  command->add_option("shell", *shell, "the shell")->type_name("bash|zsh");
   command->final_callback([&app, &invocation, shell] {
+    if (*shell != "bash" && *shell != "zsh") {
+      const std::string wrong = shell->empty() ? "" : "'" + *shell + "' is not bash or zsh; ";
+      throw CLI::ValidationError(wrong + "say which shell, e.g. source <(elastictrain completion bash)");
+    }
     invocation.action = [&app, shell] {
       std::cout << completion_script(app, *shell);
       return kExitSuccess;

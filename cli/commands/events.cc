@@ -102,7 +102,7 @@ void add_events(CLI::App& app, Invocation& invocation) {
   const auto flags = std::make_shared<EventsFlags>();
   command->group(kGroupBeside);
   command->add_option("run", flags->name, "name of the run, when several are live; it may have ended")
-      ->type_name("NAME");
+      ->type_name("[NAME]");
   command->add_flag("-f,--follow", flags->follow, "wait for new lines until the run ends");
   command->add_flag("--json", flags->json, "the journal's lines as stored");
   command->final_callback([&invocation, flags] { invocation.action = [flags] { return print_events(*flags); }; });

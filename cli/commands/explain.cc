@@ -9,6 +9,7 @@
 #include "cli/commands/command.h"
 #include "cli/commands/policy_choice.h"
 #include "cli/commands/resume.h"
+#include "cli/commands/run_flags.h"
 #include "cli/config/load.h"
 #include "cli/exit_code.h"
 #include "cli/output/explanation.h"
@@ -25,7 +26,7 @@ struct ExplainFlags {
   std::string name;
   std::string journal;
   std::string policy;
-  std::vector<std::string> set;
+  std::vector<Setting> settings;
   bool all = false;
   bool json = false;
 };
@@ -104,11 +105,7 @@ Result<RunConfig> chosen_config(const ExplainFlags& flags, const std::string& di
   inputs.starts_nothing = true;
   inputs.recorded = recorded_config(directory);
   if (!flags.policy.empty()) inputs.settings.push_back({"policy.name", flags.policy, "--policy " + flags.policy});
-  for (const std::string& word : flags.set) {
-    const std::size_t equals = word.find('=');
-    if (equals == std::string::npos) return Error{ErrorCode::kInvalid, "--set " + word + ": write --set key=value"};
-    inputs.settings.push_back({word.substr(0, equals), word.substr(equals + 1), "--set " + word});
-  }
+  inputs.settings.insert(inputs.settings.end(), flags.settings.begin(), flags.settings.end());
   auto loaded = load_config(inputs);
   if (const auto* wrong = std::get_if<ConfigError>(&loaded)) return Error{ErrorCode::kInvalid, wrong->text()};
   return std::move(std::get<LoadedConfig>(loaded).config);
@@ -150,14 +147,24 @@ void add_explain(CLI::App& app, Invocation& invocation) {
   const auto flags = std::make_shared<ExplainFlags>();
   command->group(kGroupBeside);
   command->add_option("run", flags->name, "name of the run, when several are live; it may have ended")
-      ->type_name("NAME");
+      ->type_name("[NAME]");
   command
       ->add_option("--journal", flags->journal,
                    "a journal file instead of a run; needs --policy if the run's record is not in the same directory")
       ->type_name("FILE");
   command->add_option("--policy", flags->policy, "the policy to replay through; default: the run's own")
       ->type_name("NAME");
-  command->add_option("--set", flags->set, "another setting, for example --set policy.NAME.KEY=VALUE")
+  const auto set = [flags](const std::vector<std::string>& words) {
+    for (const std::string& word : words) {
+      auto setting = setting_of(word);
+      if (!setting.ok()) throw CLI::ValidationError(setting.error().message);
+      flags->settings.push_back(std::move(*setting));
+    }
+  };
+  command
+      ->add_option_function<std::vector<std::string>>("--set", set,
+                                                      "another setting, for example --set policy.NAME.KEY=VALUE")
+      ->allow_extra_args(false)
       ->type_name("KEY=VALUE");
   command->add_flag("--all", flags->all, "show every view, not only those with different decisions");
   command->add_flag("--json", flags->json, "one JSON object per line");

@@ -138,7 +138,7 @@ OrStatus<RunConfig> load(const PlanFlags& flags, const std::vector<std::string>&
   auto loaded = load_from_flags(flags.run, program, process_environment(), recorded);
   if (auto* config = std::get_if<LoadedConfig>(&loaded)) return std::move(config->config);
   const auto& error = std::get<ConfigError>(loaded);
-  std::cerr << error.text() << "\n";
+  std::cerr << error_text(kCommand, error) << "\n";
   return error.only_flags ? kExitUsage : kExitConfig;
 }
 
@@ -198,6 +198,11 @@ int plan_command(PlanFlags flags, const std::vector<std::string>& program) {
   return show(flags, title.empty() ? kCommand : title, *plan);
 }
 
+std::string check_noise_scale(const std::string& text) {
+  const bool good = parse_number(text).value_or(0) > 0;
+  return good ? "" : "'" + text + "' is not a number of samples above 0";
+}
+
 // A flag that stands for a key of [policy.scavenger].
 CLI::Option* add_setting(CLI::App& command, const std::shared_ptr<PlanFlags>& flags, const char* flag, const char* key,
                          const char* type) {
@@ -254,7 +259,7 @@ void add_plan(CLI::App& app, Invocation& invocation) {
                    "noise scale of the gradients in samples, if it was not measured")
       ->type_name("N")
       ->group("Plan")
-      ->check(CLI::PositiveNumber);
+      ->check(check_noise_scale);
   command->add_option("--svg", flags->svg, "also draw the plan into this file")->type_name("FILE")->group("Plan");
   command->add_flag("--json", flags->json, "print one JSON object instead of the drawing")->group("Plan");
   add_run_flags(*command, std::shared_ptr<RunFlags>(flags, &flags->run));

@@ -122,7 +122,7 @@ Variables passed_variables(const RunConfig& config, const Variables& ours) {
 }
 
 ChoiceFailed config_failed(const ConfigError& error) {
-  return {error.text(), error.only_flags ? kExitUsage : kExitConfig};
+  return {error_text("run", error), error.only_flags ? kExitUsage : kExitConfig};
 }
 
 // The configuration comes from the record. Flags and environment override the keys that may change.

@@ -108,17 +108,26 @@ const char* budget_key(std::string_view failure_class) {
   return failure_class == "infrastructure" ? "failures.max_infrastructure" : nullptr;
 }
 
-// "--set batch.per_worker=64" as a setting.
+}  // namespace
+
 Result<Setting> setting_of(const std::string& word) {
   const std::size_t equals = word.find('=');
-  if (equals == std::string::npos) return Error{ErrorCode::kInvalid, "--set " + word + ": write --set key=value"};
+  if (equals == std::string::npos) {
+    return Error{ErrorCode::kInvalid, "--set " + word + ": write --set KEY=VALUE, e.g. --set batch.per_worker=64"};
+  }
   return Setting{std::string(trim(word.substr(0, equals))), word.substr(equals + 1), "--set " + word};
 }
 
-}  // namespace
+std::string error_text(const char* command, const ConfigError& error) {
+  if (!error.only_flags) return error.text();
+  std::string text;
+  for (const std::string& message : error.messages)
+    text += std::string("elastictrain ") + command + ": " + message + "\n";
+  return text + "Try 'elastictrain " + command + " --help'.";
+}
 
 void add_run_flags(CLI::App& command, const std::shared_ptr<RunFlags>& flags) {
-  command.add_option("config", flags->config_file, "config file (TOML)")->type_name("CONFIG.toml");
+  command.add_option("config", flags->config_file, "config file (TOML)")->type_name("[CONFIG.toml]");
   command.add_option("-n,--np", flags->sizes, "number of workers, or MIN:MAX")
       ->type_name("N|MIN:MAX")
       ->group("[workers]");
@@ -155,7 +164,7 @@ Result<std::vector<Setting>> settings_of_sizes(const std::string& text) {
   const std::string high = colon == std::string::npos ? low : text.substr(colon + 1);
   const std::string source = "-n " + text;
   if (!parse_whole_number(low) || !parse_whole_number(high)) {
-    return Error{ErrorCode::kInvalid, source + ": write a number of workers, or MIN:MAX"};
+    return Error{ErrorCode::kInvalid, source + ": write a number of workers, or MIN:MAX, e.g. -n 4 or -n 2:8"};
   }
   const std::string start = colon == std::string::npos ? low : "0";
   return std::vector<Setting>{
@@ -216,7 +225,12 @@ std::variant<LoadedConfig, ConfigError> load_from_flags(const RunFlags& flags, c
     auto text = read_config_file(flags.config_file);
     if (!text.ok()) {
       const bool is_program = !flags.config_file.ends_with(".toml");
-      return ConfigError{{text.error().message + (is_program ? "; put a program after --" : "")}, is_program};
+      const std::string hint = "; put a program after --, e.g. -- " + flags.config_file;
+      return ConfigError{{text.error().message + (is_program ? hint : "")}, is_program};
+    }
+    if (text->find('\0') != std::string::npos) {
+      return usage_error(flags.config_file + " is not a config file; put a program after --, e.g. -- " +
+                         flags.config_file);
     }
     inputs.file_name = flags.config_file;
     inputs.file_text = std::move(*text);

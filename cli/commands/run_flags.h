@@ -38,6 +38,13 @@ Result<std::vector<Setting>> settings_of_sizes(const std::string& text);
 // classes share one window.
 Result<std::vector<Setting>> settings_of_restarts(const std::string& text);
 
+// "batch.per_worker=64", the value of --set, as a setting.
+Result<Setting> setting_of(const std::string& word);
+
+// The mistakes for standard error. Those of the command line alone are prefixed with the command; those of a file name
+// their place themselves.
+std::string error_text(const char* command, const ConfigError& error);
+
 // Merges all settings of the command line with `environment` into one checked configuration. `recorded` replaces the
 // config file.
 std::variant<LoadedConfig, ConfigError> load_from_flags(const RunFlags& flags, const std::vector<std::string>& program,

@@ -8,6 +8,7 @@
 
 #include "cli/commands/beside.h"
 #include "cli/commands/command.h"
+#include "cli/config/text.h"
 #include "cli/exit_code.h"
 #include "cli/output/status_text.h"
 #include "cli/output/style.h"
@@ -48,17 +49,22 @@ int watch(const StatusFlags& flags) {
   return status;
 }
 
+std::string check_interval(const std::string& text) {
+  const double seconds = parse_number(text).value_or(0);
+  return seconds >= 0.1 && seconds <= 3600 ? "" : "'" + text + "' is not a number of seconds from 0.1 to 3600";
+}
+
 }  // namespace
 
 void add_status(CLI::App& app, Invocation& invocation) {
   CLI::App* command = app.add_subcommand("status", "slow workers, the reason for the size, the last events");
   const auto flags = std::make_shared<StatusFlags>();
   command->group(kGroupBeside);
-  command->add_option("run", flags->name, "name of the run, when several are live")->type_name("NAME");
+  command->add_option("run", flags->name, "name of the run, when several are live")->type_name("[NAME]");
   command->add_flag("--json", flags->json, "one JSON object");
   command->add_flag("-w,--watch", flags->watch, "print the status repeatedly until the run ends");
   command->add_option("--interval", flags->interval_s, "seconds between two updates with --watch")
-      ->check(CLI::Range(0.1, 3600.0))
+      ->check(check_interval)
       ->type_name("SECONDS");
   command->final_callback([&invocation, flags] {
     invocation.action = [flags] { return flags->watch ? watch(*flags) : print_once(*flags); };

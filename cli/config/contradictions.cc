@@ -81,7 +81,9 @@ class Finder {
   void check_what_to_run() {
     if (config_.command.empty() && !config_.use_trainer) {
       if (starts_nothing_) return;
-      add({}, "nothing to run: put a program after --, or give a config file with command or [trainer]");
+      add({},
+          "nothing to run: put a program after --, e.g. elastictrain run -n 4 -- ./train, or name a config file with "
+          "command or [trainer]");
     } else if (!config_.command.empty() && config_.use_trainer) {
       const std::string trainer = first_trainer_key();
       add({"command", trainer.c_str()}, "command (" + loaded_.where("command") + ") and [trainer] (" +

@@ -221,11 +221,8 @@ struct Reread {
 
  private:
   Value number_or_text() const {
-    const std::string word(trim(text));
-    double amount = 0;
-    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), amount);
-    if (error != std::errc() || end != word.data() + word.size()) return word;
-    return amount;
+    const auto amount = parse_number(trim(text));
+    return amount ? Value(*amount) : Value(std::string(trim(text)));
   }
 };
 

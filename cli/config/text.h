@@ -16,6 +16,7 @@ std::string_view trim(std::string_view text);
 std::vector<std::string> split(std::string_view text, char separator);  // parts trimmed, empty ones removed
 std::string join(const std::vector<std::string>& parts, std::string_view separator);
 std::optional<std::uint64_t> parse_whole_number(std::string_view text);
+std::optional<double> parse_number(std::string_view text);  // finite
 
 // "90", "90s", "5m", "1h30m", "250ms". A number without a unit is in seconds. Returns milliseconds.
 Result<std::uint64_t> parse_duration_ms(std::string_view text);

@@ -38,7 +38,7 @@ class RunOutput {
   RunOutput(const LogConfig& config, Label label, RankSet shown, RankSet tee, std::uint32_t max_workers);
   LineSink& sink_for(bool is_stderr) { return is_stderr ? error_ : (shared_ ? error_ : *out_); }
   std::string label_text(const OutputLine& line) const;
-  void write_log(const OutputLine& line, const std::string& text);
+  void write_log(const std::string& file, LogFile::Form form, LogLevel level, const std::string& text);
 
   const LogConfig config_;
   const Label label_;
@@ -50,7 +50,7 @@ class RunOutput {
   const Surface error_surface_;
   LineSink error_;
   std::unique_ptr<LineSink> out_;
-  std::map<std::uint32_t, LogFile> files_;
+  std::map<std::string, LogFile> files_;  // by name within log.directory
   bool log_failed_ = false;
   std::chrono::steady_clock::time_point next_plain_progress_;
   Step last_plain_step_ = 0;

@@ -8,6 +8,9 @@ install(DIRECTORY ${PROJECT_SOURCE_DIR}/train/include/elastictrain
                   ${PROJECT_SOURCE_DIR}/supervisor/policy/include/elastictrain DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
         FILES_MATCHING PATTERN "*.hpp" PATTERN "*.h")
 
+install(FILES ${PROJECT_SOURCE_DIR}/LICENSE ${PROJECT_SOURCE_DIR}/.github/CHANGELOG.md
+        DESTINATION ${CMAKE_INSTALL_DOCDIR})
+
 set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/elastictrain)
 install(EXPORT elastictrain-targets NAMESPACE elastictrain:: DESTINATION ${package_folder})
 configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/elastictrain-config.cmake.in
