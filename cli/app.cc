@@ -9,8 +9,8 @@
 
 #include "cli/commands/run_flags.h"
 #include "cli/config/run_config.h"
-#include "cli/config/text.h"
 #include "cli/exit_code.h"
+#include "cli/usage.h"
 #include "launcher/build_id.h"
 
 namespace elastictrain::cli {
@@ -23,41 +23,24 @@ Examples:
   elastictrain status --watch
   elastictrain resize 4
 
-Exit status: 0 done; 1-125 and 128+signal the first failing worker's; 64 wrong usage; 69 hosts or run not available;
-70 internal error; 75 preempted, start again later; 78 mistake in the config; 130 Ctrl-C.
+Exit status: 0 done; 1-125 and 128+signal: status of the first failing worker; 64 wrong usage; 69 hosts or run not
+available; 70 internal error; 75 preempted, start again later; 78 mistake in the config; 130 Ctrl-C.
 )";
 
 bool is_bare_label(const std::string& word) {
   return word == "-l" || word == "--label";
 }
 
-// CLI11 says which words it did not expect; the nearest flag of that command is usually what was meant.
-std::string flag_hint(const CLI::App& app, const std::vector<std::string>& arguments) {
-  const auto chosen = app.get_subcommands();
-  const CLI::App& command = chosen.empty() ? app : *chosen.front();
-  std::vector<std::string> flags;
-  for (const CLI::Option* option : command.get_options()) {
-    for (const std::string& name : option->get_lnames()) flags.push_back("--" + name);
-  }
-  for (const std::string& word : arguments) {
-    const std::string flag = word.substr(0, word.find('='));
-    if (!flag.starts_with("--") || std::find(flags.begin(), flags.end(), flag) != flags.end()) continue;
-    const auto meant = closest(flag, flags);
-    if (meant) return "; did you mean " + *meant + "?";
-  }
-  return "";
-}
-
 int report_parse_error(const CLI::App& app, const CLI::ParseError& error, const std::vector<std::string>& arguments) {
   if (error.get_exit_code() == 0) return app.exit(error);
   const auto chosen = app.get_subcommands();
   const std::string command = chosen.empty() ? "" : " " + chosen.front()->get_name();
-  std::cerr << "elastictrain" << command << ": " << error.what() << flag_hint(app, arguments) << "\n"
+  std::cerr << "elastictrain" << command << ": " << parse_error_text(app, error, arguments) << "\n"
             << "Try 'elastictrain" << command << " --help'.\n";
   return kExitUsage;
 }
 
-// "--resume" alone, where a name may follow but need not.
+// "--resume" without a name. The name after it is optional.
 bool is_bare_resume(const std::vector<std::string>& words, std::size_t place) {
   if (words[place] != "--resume") return false;
   if (place + 1 == words.size()) return true;
@@ -88,18 +71,20 @@ void add_commands(CLI::App& app, Invocation& invocation) {
 
 std::unique_ptr<CLI::App> make_app(Invocation& invocation) {
   auto app = std::make_unique<CLI::App>("Data-parallel training that changes its size while it runs", "elastictrain");
+  app->formatter(make_help_formatter());
   app->require_subcommand(1);
   app->set_version_flag("--version", "elastictrain " ELASTICTRAIN_VERSION);
   app->add_flag_callback(
       "--build-id", [] { throw CLI::CallForVersion(launcher::build_id(), 0); }, "print which build this is");
   add_commands(*app, invocation);
-  // Last: subcommands made after this would show it as their own.
+  // Added last: subcommands added after this flag would inherit it.
   app->footer(kExamples);
   return app;
 }
 
 std::vector<std::string> prepare_arguments(std::vector<std::string> arguments, std::vector<std::string>& program) {
-  const bool takes_program = !arguments.empty() && (arguments.front() == "run" || arguments.front() == "check");
+  const bool takes_program =
+      !arguments.empty() && (arguments.front() == "run" || arguments.front() == "check" || arguments.front() == "plan");
   if (!takes_program) return arguments;
   const auto dashes = std::find(arguments.begin(), arguments.end(), "--");
   if (dashes != arguments.end()) program.assign(dashes + 1, arguments.end());
@@ -112,9 +97,9 @@ std::vector<std::string> prepare_arguments(std::vector<std::string> arguments, s
 }
 
 int run_cli(int argc, char** argv) {
-  // A reader that goes away must not end a run: every write reports it instead.
+  // Ignore SIGPIPE: when the reader of our output is gone, each write returns an error and the run continues.
   std::signal(SIGPIPE, SIG_IGN);
-  // So does a file that may not grow any more (ulimit -f): it is reported as a full disk is.
+  // Ignore SIGXFSZ: a file that reached its size limit (ulimit -f) is then reported like a full disk.
   std::signal(SIGXFSZ, SIG_IGN);
   try {
     Invocation invocation;
@@ -129,7 +114,7 @@ int run_cli(int argc, char** argv) {
   } catch (const std::system_error& error) {
     const bool no_descriptors = error.code().value() == EMFILE || error.code().value() == ENFILE;
     std::cerr << "elastictrain: " << (no_descriptors ? "" : "internal error: ") << error.what()
-              << (no_descriptors ? "; raise the limit of open files (ulimit -n)" : "") << "\n";
+              << (no_descriptors ? "; raise the limit of open files with ulimit -n" : "") << "\n";
     return no_descriptors ? kExitUnavailable : kExitInternal;
   } catch (const std::exception& error) {
     std::cerr << "elastictrain: internal error: " << error.what() << "\n";

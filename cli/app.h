@@ -1,4 +1,4 @@
-// Purpose: the whole command line: arguments in, exit status out. main() is this and nothing else.
+// Purpose: the whole command line: arguments in, exit status out. main() only calls run_cli().
 #pragma once
 
 #include <memory>
@@ -12,9 +12,8 @@ namespace elastictrain::cli {
 // The parser with every subcommand, for run_cli(), the completion scripts and the tests.
 std::unique_ptr<CLI::App> make_app(Invocation& invocation);
 
-// Arguments without the program's name. A bare -l or --label becomes the default label, and what stands behind the
-// first
-// "--" of `run` and `check` goes to `program`.
+// Arguments without the program's name. A bare -l or --label becomes the default label. The arguments after the first "--"
+// of `run`, `check` and `plan` go to `program`.
 std::vector<std::string> prepare_arguments(std::vector<std::string> arguments, std::vector<std::string>& program);
 
 int run_cli(int argc, char** argv);

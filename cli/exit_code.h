@@ -1,5 +1,5 @@
-// Purpose: what the process says to the shell when it ends. A run that failed because of a worker ends with that
-// worker's own status (1 to 125) or 128 + the signal that killed it; those are not listed here.
+// Purpose: the exit statuses of this program. A run that failed because of a worker ends with that worker's own status
+// (1 to 125) or 128 + the signal that killed it; those are not listed here.
 #pragma once
 
 namespace elastictrain::cli {
@@ -9,8 +9,8 @@ enum ExitCode : int {
   kExitFailure = 1,        // a command was understood and refused
   kExitUsage = 64,         // wrong flags or arguments
   kExitUnavailable = 69,   // too few hosts, no such run
-  kExitInternal = 70,      // a bug of ours
-  kExitPreempted = 75,     // told to leave; the state is saved, start again later
+  kExitInternal = 70,      // an internal error
+  kExitPreempted = 75,     // asked to stop; the state is saved, start again later
   kExitConfig = 78,        // a mistake in a config file
   kExitInterrupted = 130,  // Ctrl-C
 };

@@ -13,7 +13,7 @@ namespace elastictrain::heuristics {
 std::uint32_t most_workers(const BatchRule& rule) {
   constexpr std::uint64_t kUnlimited = std::numeric_limits<std::uint32_t>::max();
   if (rule.max_global == 0) return kUnlimited;
-  // A worker without a sample would only wait for the others, so splitting ends at one sample each.
+  // A worker without a sample would only wait for the others, so splitting stops at one sample each.
   const std::uint64_t each = rule.at_limit == AtLimit::kStop ? std::max(rule.per_worker, 1U) : 1U;
   return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(rule.max_global / each, 1, kUnlimited));
 }
@@ -35,7 +35,7 @@ bool are_speeds(const std::vector<double>& speeds) {
   return std::all_of(speeds.begin(), speeds.end(), [](double speed) { return speed > 0 && std::isfinite(speed); });
 }
 
-// Ranks by when they are done with one more sample; the first of them gets it. Equal ones in the order of ranks.
+// Ranks ordered by when they finish one more sample; the first gets it. Ties are in rank order.
 class NextSample {
  public:
   NextSample(const std::vector<double>& speeds, const std::vector<std::uint32_t>& shares, std::uint64_t most)
@@ -71,7 +71,8 @@ std::vector<std::uint32_t> share_out(std::uint64_t global, const std::vector<dou
   std::vector<std::uint32_t> shares(workers);
   std::uint64_t left = global;
   for (std::size_t rank = 0; rank < workers; ++rank) {
-    // One less than the exact share at least stays for the queue: it then also evens out what the limits take away.
+    // At least one less than the exact share is reserved for the queue, which then also redistributes what the limits
+    // cut.
     const double exact = static_cast<double>(global) * speeds[rank] / sum;
     const auto whole = static_cast<std::uint64_t>(std::max(1.0, std::floor(exact) - 1));
     shares[rank] = static_cast<std::uint32_t>(std::min({whole, most, left - (workers - rank - 1)}));

@@ -1,6 +1,6 @@
-// Purpose: the line an agent prints on its standard output once it is connected to the supervisor. A launcher learns
-// from it that the launch has worked; other lines there (a login message) mean nothing. The agent's id follows it, for
-// launches whose agents share one output.
+// Purpose: the line that an agent prints on its standard output once it is connected to the supervisor. It tells the
+// launcher that the launch has worked; other lines there (a login message) have no meaning. The agent's id follows it,
+// for launches whose agents share one output.
 #pragma once
 
 namespace elastictrain::launcher {

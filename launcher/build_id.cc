@@ -70,7 +70,7 @@ std::string hash_file(const std::string& path) {
   return to_hex(digest.data(), kIdBytes);
 }
 
-// Reading the linker's note costs nothing, so that a host can answer for its binary in the time of an exec.
+// Reading the linker's note is cheap, so a host can report the build of its binary within the time of an exec.
 std::string compute() {
   std::string id;
   dl_iterate_phdr(read_first_object, &id);

@@ -1,5 +1,8 @@
 #include "launcher/command.h"
 
+#include <asio/buffer.hpp>
+#include <asio/error_code.hpp>
+#include <asio/write.hpp>
 #include <algorithm>
 #include <cstring>
 
@@ -12,7 +15,7 @@ constexpr std::size_t kBlockBytes = 16 << 10;
 constexpr std::size_t kErrorTextBytes = 8 << 10;
 constexpr std::size_t kMaxLineBytes = 64 << 10;
 constexpr std::chrono::milliseconds kKillAfter{1000};
-// A grandchild may hold the pipes open for ever; the command has ended all the same.
+// A grandchild may hold the pipes open forever; the command has ended all the same.
 constexpr std::chrono::milliseconds kDrainTime{500};
 
 void keep_tail(std::string& text, std::size_t max_bytes) {
@@ -72,7 +75,7 @@ void Command::write_input() {
                     [self = shared_from_this()](const asio::error_code&, std::size_t) {
                       asio::error_code ignored;
                       self->process_->input().close(ignored);
-                      // It may hold the run's key.
+                      // The input may hold the run's key.
                       std::fill(self->spec_.input.begin(), self->spec_.input.end(), '\0');
                     });
 }
@@ -82,7 +85,7 @@ void Command::arm_deadline() {
   has_deadline_ = true;
   deadline_.expires_after(spec_.deadline);
   deadline_.async_wait([self = shared_from_this()](const asio::error_code& error) {
-    // An expiry that was under way when the timer was cancelled comes all the same.
+    // An expiry that was queued when the timer was cancelled arrives all the same.
     if (error || self->ended_ || !self->has_deadline_) return;
     self->end_.timed_out = true;
     self->terminate();

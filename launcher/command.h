@@ -1,15 +1,16 @@
-// Purpose: one command that is run beside our work: its standard input is given, its output is collected within bounds,
-// it may have a deadline, and it can be ended for good. ssh, the local agent, the copying of the binary and discovery
+// Purpose: one command that runs in the background: its standard input is given, its output is collected within bounds,
+// it may have a deadline, and it can be ended reliably. ssh, the local agent, the copying of the binary and discovery
 // scripts are all Commands.
 //
 // Ownership: shared; a running Command keeps itself alive until on_end has been called. Thread: the io_context's
-// thread. Failure: start() says why the program could not be run; everything later is in CommandEnd, delivered exactly
-// once.
+// thread. Errors: start() reports why the program could not be run; everything later is in CommandEnd, delivered
+// exactly once.
 #pragma once
 
 #include <signal.h>
 
-#include <asio.hpp>
+#include <asio/io_context.hpp>
+#include <asio/steady_timer.hpp>
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -24,11 +25,11 @@ namespace elastictrain::launcher {
 struct CommandSpec {
   std::vector<std::string> argv;
   std::vector<std::string> environment;  // "NAME=value", added to our own
-  std::string input;                     // written to standard input, which then ends
-  std::string input_file;                // or: this file is standard input
+  std::string input;                     // written to standard input, which is then closed
+  std::string input_file;                // alternatively: this file is standard input
   std::size_t max_output_bytes = 1 << 20;
   bool keep_output = true;                // false: only on_line sees it
-  bool sweep_session = false;             // whatever is left of the command's session is killed when it has ended
+  bool sweep_session = false;             // processes left in its session are killed when it has exited
   std::chrono::milliseconds deadline{0};  // 0: none
   int stop_signal = SIGTERM;              // what terminate() sends first
 };
@@ -48,7 +49,7 @@ class Command : public std::enable_shared_from_this<Command> {
 
   static Result<std::shared_ptr<Command>> start(asio::io_context& io, CommandSpec spec, LineHandler on_line,
                                                 EndHandler on_end);
-  // The stop signal to its group now, KILL after a second.
+  // The stop signal to its group now, KILL after one second.
   void terminate();
   void clear_deadline();
   pid_t pid() const { return process_->pid(); }
@@ -85,7 +86,7 @@ class Command : public std::enable_shared_from_this<Command> {
   bool finished_ = false;
 };
 
-// The last line of a text that is not empty; what a tool says last is usually what is wrong.
+// The last line of a text that is not empty; a tool usually prints its error last.
 std::string last_line(const std::string& text);
 
 // "exit status 3" or "signal 9 (Killed)".

@@ -18,7 +18,7 @@ Expansion::Instant now() {
 Result<std::vector<Host>> hosts_of(const CommandEnd& end) {
   const std::string words = last_line(end.error_text);
   const std::string reason = words.empty() ? "" : ": " + words;
-  if (end.output_too_large) return Error{ErrorCode::kInvalid, "it prints more than a list of hosts"};
+  if (end.output_too_large) return Error{ErrorCode::kInvalid, "its output is too large for a list of hosts"};
   if (end.timed_out) return Error{ErrorCode::kTimeout, "it took too long" + reason};
   if (end.status.signal != 0 || end.status.exit_code != 0) {
     return Error{ErrorCode::kUnavailable, "it failed with " + describe(end.status) + reason};
@@ -92,7 +92,7 @@ std::shared_ptr<Command> ElasticHosts::run(const std::string& text, std::vector<
 }
 
 void ElasticHosts::ask(std::uint32_t missing, std::uint32_t wanted) {
-  say_("asking for " + std::to_string(missing) + " more slots: " + options_.expand);
+  say_("requesting " + std::to_string(missing) + " more slots: " + options_.expand);
   asking_ = run(
       options_.expand,
       {"ELASTICTRAIN_WANTED_SLOTS=" + std::to_string(wanted), "ELASTICTRAIN_MISSING_SLOTS=" + std::to_string(missing)},
@@ -114,7 +114,7 @@ void ElasticHosts::asked(const CommandEnd& end) {
   options_.on_change(expansion_.added());
 }
 
-// The workers are gone; the agent leaves when the list without its host is offered, which is after this.
+// The workers are gone; the agent leaves when the list without its host is offered, which happens after this.
 void ElasticHosts::give_back(const std::vector<Host>& hosts) {
   std::string names;
   std::string jobs;
@@ -131,7 +131,7 @@ void ElasticHosts::give_back(const std::vector<Host>& hosts) {
   if (command) giving_back_.push_back(command);
 }
 
-// A request that is under way may still bring hosts, which go back as well.
+// A request in progress may still bring hosts, which are returned as well.
 void ElasticHosts::give_all_back() {
   over_ = true;
   io_.restart();

@@ -1,12 +1,12 @@
-// Purpose: a host source that grows and shrinks with what the run wants. A command of the user's is run when slots are
-// missing and prints the hosts that it has got, in the forms of a host file (where it prints none, they may appear in
-// the source beneath); another one is told the hosts that are not needed any more.
+// Purpose: a host source that grows and shrinks with the run's target size. A command of the user runs when slots are
+// missing and prints the hosts that it got, in the formats of a host file (if it prints none, they may appear in the
+// underlying source); another command receives the hosts that are not needed any more.
 //
-// Ownership: owns the source beneath and the commands; destroying it ends them. Thread: the io_context's. Failure: a
+// Ownership: owns the underlying source and the commands; destroying it ends them. Thread: the io_context's. Errors: a
 // command that fails, or takes too long, is reported and run again later (expansion.h).
 #pragma once
 
-#include <asio.hpp>
+#include <asio/io_context.hpp>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -25,13 +25,13 @@ struct ElasticHostsOptions {
   std::chrono::milliseconds timeout{600'000};
   ExpansionSettings settings;
   std::vector<Host> added;  // by an earlier process of this run
-  // With all that are added, when that has changed: they are to be known to a later process of this run.
+  // Called with all added hosts when they have changed: a later process of this run must know them.
   std::function<void(const std::vector<Host>&)> on_change = [](const std::vector<Host>&) {};
 };
 
 class ElasticHosts : public HostSource {
  public:
-  // What the run wants and has, asked at each poll; nothing while it cannot say.
+  // The target and the present size of the run, queried at each poll; nothing while they are not known.
   using Demand = std::function<std::optional<HostDemand>()>;
   using Say = std::function<void(const std::string&)>;
 
@@ -41,9 +41,9 @@ class ElasticHosts : public HostSource {
 
   void poll(std::function<void(Result<std::vector<Host>>)> done) override;
   std::uint64_t interval_ms() const override;
-  // The job of the batch system that an added host belongs to; empty where it has none of its own.
+  // The batch system's job that an added host belongs to; empty if it has no job of its own.
   std::string job_of(const std::string& host) const;
-  // When the run has ended: gives back what was added, and returns when that is done or takes too long.
+  // After the end of the run: returns the added hosts, and completes when that is done or takes too long.
   void give_all_back();
 
  private:
@@ -52,7 +52,7 @@ class ElasticHosts : public HostSource {
   void asked(const CommandEnd& end);
   void give_back(const std::vector<Host>& hosts);
   void run_while(const std::function<bool()>& condition);
-  // None where it cannot be started, which has been said.
+  // None if it cannot be started, which has been reported.
   std::shared_ptr<Command> run(const std::string& text, std::vector<std::string> environment,
                                Command::EndHandler on_end);
 
@@ -66,7 +66,7 @@ class ElasticHosts : public HostSource {
   bool over_ = false;
   std::shared_ptr<Command> asking_;
   std::vector<std::weak_ptr<Command>> giving_back_;
-  std::shared_ptr<char> life_ = std::make_shared<char>();  // answers that come too late find it gone
+  std::shared_ptr<char> life_ = std::make_shared<char>();  // answers that come too late find it expired
 };
 
 }  // namespace elastictrain::launcher

@@ -26,8 +26,8 @@ Expansion::Step Expansion::step(const HostDemand& demand, Instant now) {
   return step;
 }
 
-// Without a new host the answer is a failure too, unless they appear in the list of hosts by themselves; then nothing
-// is missing when the time has come to ask again.
+// An answer without a new host is a failure too, unless hosts appear in the list by themselves; then no slots are
+// missing when the time has come to ask again.
 void Expansion::answer(const std::vector<Host>& hosts, Instant now) {
   asking_ = false;
   bool any = false;
@@ -49,7 +49,7 @@ void Expansion::failure(Instant now) {
   ++failures_;
 }
 
-// Added hosts count from the moment they are known, before the run has taken them up.
+// Added hosts count from the moment they are known, before the run uses them.
 std::uint32_t Expansion::offered_slots(const HostDemand& demand) const {
   std::uint32_t slots = 0;
   for (const HostUse& use : demand.hosts) slots += use.slots;

@@ -1,6 +1,6 @@
-// Purpose: when more hosts are asked for, and which of those are given back. Pure: time is an argument.
+// Purpose: decides when more hosts are requested, and which of those are returned. Pure: time is an argument.
 //
-// Thread: one. Failure: none; what a request came to is told to it.
+// Thread: one. Errors: none; the caller reports the result of a request.
 #pragma once
 
 #include <chrono>
@@ -14,7 +14,7 @@
 
 namespace elastictrain::launcher {
 
-// A host of the run; one that cannot take workers now has no slots.
+// A host of the run; a host that cannot take workers now has no slots.
 struct HostUse {
   std::string name;
   std::uint32_t slots = 0;
@@ -31,7 +31,7 @@ struct ExpansionSettings {
   bool can_shrink = false;
   std::chrono::milliseconds retry_after{10'000};  // doubles with each failure in a row …
   std::chrono::milliseconds longest_retry{600'000};
-  std::chrono::milliseconds shrink_after{60'000};  // a host that is not needed for so long is given back
+  std::chrono::milliseconds shrink_after{60'000};  // a host that is not needed for this long is returned
 };
 
 class Expansion {
@@ -39,14 +39,14 @@ class Expansion {
   using Instant = std::chrono::milliseconds;  // since any fixed moment
 
   struct Step {
-    std::uint32_t missing_slots = 0;  // more than 0: ask for them now
+    std::uint32_t missing_slots = 0;  // more than 0: request them now
     std::vector<Host> released;       // no longer among added()
   };
 
   explicit Expansion(ExpansionSettings settings, std::vector<Host> added = {})
       : settings_(settings), added_(std::move(added)) {}
 
-  // One request at a time: none follows before the last one's answer() or failure().
+  // One request at a time: none follows before answer() or failure() of the last one.
   Step step(const HostDemand& demand, Instant now);
   void answer(const std::vector<Host>& hosts, Instant now);
   void failure(Instant now);

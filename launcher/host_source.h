@@ -1,4 +1,4 @@
-// Purpose: where hosts come from. A source is asked again and again; hosts may appear and vanish between two answers.
+// Purpose: provides the hosts of a run. A source is polled; hosts may appear and vanish between two answers.
 #pragma once
 
 #include <cstdint>
@@ -14,12 +14,12 @@ namespace elastictrain::launcher {
 struct Host {
   std::string name;
   std::uint32_t slots = 1;
-  std::string job = {};  // of the batch system, where the host belongs to another job than this process
+  std::string job = {};  // of the batch system, if the host belongs to another job than this process
   bool operator==(const Host&) const = default;
 };
 
-// Thread: the Asio loop. poll() answers on that loop, later; a failed poll keeps the previous hosts (the caller says
-// so).
+// Thread: the Asio loop. poll() answers on that loop, later; after a failed poll the previous hosts are kept (the
+// caller reports the failure).
 class HostSource {
  public:
   virtual ~HostSource() = default;

@@ -1,5 +1,6 @@
 #include "launcher/host_sources.h"
 
+#include <asio/post.hpp>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
@@ -57,7 +58,7 @@ Result<std::vector<Host>> read_discovery(const std::string& program, const Disco
   const std::string what = "the discovery command " + program;
   const std::string words = last_line(end.error_text);
   const std::string reason = words.empty() ? std::string() : ": " + words;
-  if (end.output_too_large) return Error{ErrorCode::kInvalid, what + " prints more than a list of hosts"};
+  if (end.output_too_large) return Error{ErrorCode::kInvalid, what + " prints too much for a list of hosts"};
   if (end.timed_out) {
     return Error{ErrorCode::kTimeout,
                  what + " took longer than " + std::to_string(options.timeout_ms) + " ms" + reason};

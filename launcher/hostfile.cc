@@ -69,14 +69,14 @@ Result<Host> parse_word(std::string_view word) {
   return make_host(word.substr(0, colon), word.substr(colon + 1));
 }
 
-// The words that may follow a host's name; max_slots is Open MPI's and says nothing we need.
+// The fields that may follow a host's name; max_slots is Open MPI's and is not needed here.
 Status apply_attribute(std::string_view word, Host& host) {
   if (word.starts_with("max_slots=") || word.starts_with("max-slots=")) return {};
   if (word.starts_with("job=") && is_host_name(word.substr(4))) {
     host.job = word.substr(4);
     return {};
   }
-  if (!word.starts_with("slots=")) return bad(quoted(word) + " is not known here; write slots=N");
+  if (!word.starts_with("slots=")) return bad(quoted(word) + " is not known; write slots=N");
   auto slots = parse_slots(word.substr(6));
   if (!slots) return slots.error();
   host.slots = *slots;
@@ -109,7 +109,8 @@ Status add_host(std::vector<Host>& hosts, Host host) {
   }
   same->slots += host.slots;
   if (same->slots <= kMaxSlotsPerHost) return {};
-  return bad("host " + quoted(same->name) + " has more than " + std::to_string(kMaxSlotsPerHost) + " slots in sum");
+  return bad("host " + quoted(std::string_view(same->name)) + " has more than " + std::to_string(kMaxSlotsPerHost) +
+             " slots in total");
 }
 
 std::string_view without_comment(std::string_view line) {

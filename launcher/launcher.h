@@ -1,8 +1,9 @@
-// Purpose: how an agent gets onto a host. One implementation per way (local fork/exec, ssh; later srun, mpiexec), all
-// under one contract suite. What a launcher can do is data, so that nobody compares names.
+// Purpose: how an agent gets onto a host. One implementation per way (local fork/exec, ssh, the batch system's tool,
+// MPI's command), all under one contract suite. The capabilities of a launcher are data, so that no code compares
+// names.
 //
-// Thread: the Asio loop it was made with; results arrive there through the sink, also after stop() until the process
-// of that agent is gone.
+// Thread: the Asio loop it was created with; results arrive there through the sink, even after stop(), until the
+// process of that agent is gone.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +21,7 @@ namespace elastictrain::launcher {
 struct Capabilities {
   std::string name;  // for messages
   bool reaches_other_hosts = false;
-  bool copies_binary = false;  // brings the binary along where it is missing
+  bool copies_binary = false;  // copies the binary to a host that lacks it
 };
 
 struct AgentSpec {
@@ -29,15 +30,15 @@ struct AgentSpec {
   protocol::AgentBootstrap bootstrap;  // written to the agent's stdin
 };
 
-// The process on this machine that stands for the agent (the agent itself, or its ssh) has ended. An agent that is
+// The process on this machine that represents the agent (the agent itself, or its ssh) has exited. An agent that is
 // connected may outlive its ssh; the connection decides, not this.
 struct LaunchEnded {
   AgentId agent;
-  bool launched = false;  // false: the agent never started; `message` says why in the tool's own words
+  bool launched = false;  // false: the agent never started; `message` has the tool's own reason
   int exit_code = 0;
   int signal = 0;
   std::string message;
-  bool agent_ended = false;  // the agent itself is known to have ended, not only what stood for it here
+  bool agent_ended = false;  // the agent itself is known to have exited, not only the process that represented it here
 };
 
 class Launcher {
@@ -46,25 +47,25 @@ class Launcher {
   virtual Capabilities capabilities() const = 0;
   // Returns at once; at most `parallelism` (see the implementation's options) start at the same time.
   virtual void launch(AgentSpec spec) = 0;
-  // Makes sure that nothing of this agent's launch is left on this machine: TERM, then KILL after a second.
+  // Makes sure that nothing of this agent's launch is left on this machine: TERM, then KILL after one second.
   virtual void forget(AgentId agent) = 0;
-  // An agent of this host may live that another supervisor of the run has launched.
+  // An agent of this host, launched by another supervisor of the run, may still run.
   virtual void adopt(const std::string&) {}
-  // What launch() would run, for --dry-run.
+  // The command that launch() would run, for --dry-run.
   virtual std::vector<std::string> command_line(const std::string& host) const = 0;
 };
 
 using LaunchSink = std::function<void(LaunchEnded)>;
 
 struct SshOptions {
-  std::string program = "ssh";  // looked up in PATH unless it has a slash
+  std::string program = "ssh";  // looked up in PATH unless it contains a slash
   std::string user;
   std::uint16_t port = 0;  // 0: ssh's own choice
   std::string identity_file;
   std::vector<std::string> extra_arguments;
   std::uint64_t connect_timeout_ms = 10'000;
   std::uint64_t start_timeout_ms = 30'000;  // from ssh's start until its agent is connected to the supervisor
-  std::uint64_t copy_timeout_ms = 120'000;  // for bringing the binary along
+  std::uint64_t copy_timeout_ms = 120'000;  // for copying the binary
   std::uint32_t parallelism = 32;
   bool copy_binary = true;
 };

@@ -1,8 +1,8 @@
-// Purpose: makes the launchers. Results arrive on the io_context's thread through the sink, exactly one LaunchEnded per
-// launch(), whatever happens.
+// Purpose: creates the launchers. Results arrive on the io_context's thread through the sink, exactly one LaunchEnded
+// per launch(), in all cases.
 #pragma once
 
-#include <asio.hpp>
+#include <asio/io_context.hpp>
 #include <functional>
 #include <memory>
 
@@ -12,7 +12,7 @@
 
 namespace elastictrain::launcher {
 
-// The running binary; what the launchers below start unless they are told otherwise.
+// The running binary, which the launchers below start by default.
 AgentProgram this_program();
 
 // Fork and exec on this machine. `start_timeout_ms`: until the agent is connected to the supervisor.
@@ -24,12 +24,12 @@ std::unique_ptr<Launcher> make_local_launcher(asio::io_context& io, LaunchSink s
 Result<std::unique_ptr<Launcher>> make_ssh_launcher(asio::io_context& io, SshOptions options, LaunchSink sink,
                                                     AgentProgram program = this_program());
 
-// The batch system's own tool for hosts of `allocation`, where there is one; the binary is at the same path on all of
+// The batch system's own tool for hosts of `allocation`, if there is one; the binary is at the same path on all of
 // them.
 struct BatchLaunchOptions {
   std::uint32_t parallelism = 32;
   std::uint64_t start_timeout_ms = 30'000;
-  // The other job that a host belongs to; empty: it is the allocation's own.
+  // The other job that a host belongs to; empty: the allocation's own.
   std::function<std::string(const std::string& host)> job_of = [](const std::string&) { return std::string(); };
 };
 Result<std::unique_ptr<Launcher>> make_batch_launcher(asio::io_context& io, const Allocation& allocation,

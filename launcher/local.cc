@@ -1,3 +1,5 @@
+#include <asio/io_context.hpp>
+
 #include "launcher/build_id.h"
 #include "launcher/launchers.h"
 #include "launcher/process_launcher.h"

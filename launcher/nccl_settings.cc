@@ -17,15 +17,16 @@ bool is_set(const std::vector<std::string>& environment, const std::string& name
 std::vector<NcclSetting> nccl_settings(const std::string& interface, const std::string& ras_address) {
   std::vector<NcclSetting> settings{
       {"CUDA_MODULE_LOADING", "EAGER",
-       "a lazy load waits until the device is idle, and a collective keeps it busy until its peers come"},
+       "a lazy load waits until the device is idle, and a collective keeps it busy until its peers arrive"},
       {"NCCL_LAUNCH_ORDER_IMPLICIT", "1",
        "two communicators of one device must start their kernels in the same order on all ranks"}};
   if (!ras_address.empty()) {
-    settings.push_back({kRasAddress, ras_address,
-                        "what NCCL knows about a hang is asked there; on its usual port, jobs of one host would meet"});
+    settings.push_back(
+        {kRasAddress, ras_address,
+         "the service that reports hangs listens there; its default port would be shared by all jobs of the host"});
   }
   if (!interface.empty()) {
-    settings.push_back({"NCCL_SOCKET_IFNAME", "=" + interface, "the interface that the run was told to use"});
+    settings.push_back({"NCCL_SOCKET_IFNAME", "=" + interface, "the network interface of the run"});
   }
   return settings;
 }

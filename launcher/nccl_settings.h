@@ -1,5 +1,5 @@
-// Purpose: what a worker's environment has to say to CUDA and NCCL so that communicators can be exchanged while they
-// run. Each is set only where nobody else has set it. Pure.
+// Purpose: the settings of CUDA and NCCL in a worker's environment that allow communicators to be exchanged at run
+// time. Each is set only if it is not set already. Pure.
 #pragma once
 
 #include <string>
@@ -14,10 +14,10 @@ struct NcclSetting {
 };
 
 // `interface`: the network interface that the run uses, or empty. `ras_address`: where the worker's RAS service
-// listens, or empty. NCCL before 2.24 has none and reads neither.
+// listens, or empty. NCCL before 2.24 has no such service and reads neither variable.
 std::vector<NcclSetting> nccl_settings(const std::string& interface, const std::string& ras_address);
 
-// `environment` ("NAME=value") with the settings that it lacks. Who sets NCCL_RAS_ENABLE is left alone with it.
+// `environment` ("NAME=value") with the missing settings added. If NCCL_RAS_ENABLE is set, it stays as it is.
 std::vector<std::string> with_nccl_settings(std::vector<std::string> environment, const std::string& interface,
                                             const std::string& ras_address);
 

@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <asio/error_code.hpp>
 #include <cerrno>
 #include <cstring>
 #include <mutex>
@@ -24,11 +25,11 @@ namespace {
 constexpr int kReapTimeoutMs = 2000;
 constexpr int kUnknownStatus = 70;
 
-// Of the time before raise_descriptor_limit(); what is not set is not given back.
+// The limit before raise_descriptor_limit(); if it is not set, it is not restored.
 rlimit original_limit{};
 bool limit_is_raised = false;
 
-// Everything that a Process has started and not reaped yet.
+// All children that a Process has started and not reaped yet.
 class WatchedChildren {
  public:
   void add(pid_t pid) {
@@ -90,7 +91,7 @@ struct ChildPlan {
   cpu_set_t processors = {};
 };
 
-// What the child tells through its report pipe when it cannot become the program.
+// The child's report through its pipe when it cannot become the program.
 struct ChildFailure {
   enum Stage : int { kDirectory = 1, kStreams, kExec, kProcessors } stage;
   int error;
@@ -215,11 +216,12 @@ Error describe(const ChildFailure& failure, const ProcessSpec& spec) {
     return system_error(program + " in directory " + spec.working_directory, failure.error);
   }
   if (failure.stage == ChildFailure::kProcessors) return system_error(program + " on its processors", failure.error);
-  if (failure.stage == ChildFailure::kStreams) return system_error(program + ", its streams fail", failure.error);
+  if (failure.stage == ChildFailure::kStreams)
+    return system_error(program + ", its streams cannot be set up", failure.error);
   return system_error(program, failure.error);
 }
 
-// Returns once the child has become the program (the pipe closes) or has said why not.
+// Returns once the child has become the program (the pipe closes) or has reported why not.
 Status await_exec(int report, const ProcessSpec& spec) {
   ChildFailure failure{};
   ssize_t count = 0;
@@ -231,7 +233,7 @@ Status await_exec(int report, const ProcessSpec& spec) {
   return describe(failure, spec);
 }
 
-// A parent that ignores SIGCHLD (inherited from a careless caller) would lose its children's exit statuses.
+// A parent that ignores SIGCHLD (inherited from its caller) would lose its children's exit statuses.
 void keep_exit_statuses() {
   struct sigaction action {};
   ::sigaction(SIGCHLD, nullptr, &action);
@@ -312,7 +314,7 @@ void Process::signal_group(int number) {
   if (running_ && owns_group_) ::kill(-pid_, number);
 }
 
-// The loop owns the handler, not this object: a holder that keeps itself alive through it goes with the loop.
+// The loop owns the handler, not this object: a holder that keeps itself alive through it is destroyed with the loop.
 void Process::watch(ExitHandler on_exit) {
   const std::weak_ptr<char> life = life_;
   pidfd_.async_wait(asio::posix::stream_descriptor::wait_read,
@@ -321,7 +323,7 @@ void Process::watch(ExitHandler on_exit) {
                     });
 }
 
-// Of the child; si_pid is 0 while it runs. Nothing: somebody else has reaped it.
+// Of the child; si_pid is 0 while it runs. Nothing: another part of the program has reaped it.
 std::optional<siginfo_t> Process::look(int options) const {
   siginfo_t info{};
   if (::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | options) != 0) return std::nullopt;
@@ -329,17 +331,17 @@ std::optional<siginfo_t> Process::look(int options) const {
 }
 
 void Process::reap(ExitHandler on_exit) {
-  // The loop may call too early: it takes a late event of a closed descriptor for one of the next that is opened.
+  // The loop may call too early: it attributes a late event of a closed descriptor to the next one that is opened.
   const auto seen = look(WNOWAIT);
   if (seen && seen->si_pid == 0) return watch(std::move(on_exit));
-  // The unreaped child still holds its id, so the group that is killed here cannot be somebody else's.
+  // The unreaped child still holds its id, so the group that is killed here cannot belong to another process.
   if (kill_group_at_exit_) ::kill(-pid_, SIGKILL);
   const auto info = look(0);
   running_ = false;
   watched_children().remove(pid_);
   asio::error_code ignored;
   pidfd_.close(ignored);
-  // Somebody else has reaped it: what nobody knows must not pass for success.
+  // Another part of the program has reaped it: an unknown status must not pass for success.
   if (on_exit) on_exit(info ? to_exit_status(*info) : ExitStatus{kUnknownStatus, 0});
 }
 

@@ -1,15 +1,16 @@
-// Purpose: the only place that forks and executes. A Process is one child with its pipes; its exit is learned from a
-// pidfd on the Asio loop, so that no SIGCHLD handler is needed and none of somebody else's children is reaped.
+// Purpose: the only place that forks and executes. A Process is one child with its pipes; its exit is observed through
+// a pidfd on the Asio loop, so that no SIGCHLD handler is needed and children of other owners are not reaped.
 //
 // Ownership: the holder owns the child; destroying a Process kills a child that still runs (with its group, if it has
-// one of its own) and reaps it. Thread: the io_context's thread; spawn() must be called from a thread that lives as
-// long as the child where parent_death_signal is used. Failure: spawn() says what could not be done, exec included.
+// one of its own) and reaps it. Thread: the io_context's thread; spawn() must be called from a thread that exists as
+// long as the child if parent_death_signal is used. Errors: spawn() reports what could not be done, including exec.
 #pragma once
 
 #include <signal.h>
 #include <sys/types.h>
 
-#include <asio.hpp>
+#include <asio/io_context.hpp>
+#include <asio/posix/stream_descriptor.hpp>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -23,7 +24,7 @@ namespace elastictrain::launcher {
 enum class Stream { kNull, kPipe, kInherit };
 
 struct ProcessSpec {
-  std::vector<std::string> argv;         // argv[0] is looked up in the child's PATH unless it has a slash
+  std::vector<std::string> argv;         // argv[0] is looked up in the child's PATH unless it contains a slash
   std::vector<std::string> environment;  // complete, "NAME=value"
   std::string working_directory;         // empty: the caller's
   Stream standard_input = Stream::kNull;
@@ -32,15 +33,15 @@ struct ProcessSpec {
   std::string input_file;  // read as standard input instead, if set
   bool new_session = false;
   bool new_group = false;           // implied by new_session
-  bool kill_group_at_exit = false;  // what the child leaves behind in its group ends with it
+  bool kill_group_at_exit = false;  // processes that the child leaves behind in its group end with it
   int parent_death_signal = 0;
-  std::vector<int> inherited_descriptors;  // beside the three streams; every other one is closed
+  std::vector<int> inherited_descriptors;  // in addition to the three streams; all others are closed
   std::vector<int> processors;             // that it may use; empty: those of the caller
-  bool traceable = false;  // the caller's debuggers may look into it, where the system restricts that to ancestors
+  bool traceable = false;  // the caller's debuggers may attach to it, if the system restricts that to ancestors
 };
 
 struct ExitStatus {
-  int exit_code = 0;  // when signal is 0
+  int exit_code = 0;  // if signal is 0
   int signal = 0;
 };
 
@@ -55,12 +56,12 @@ class Process {
 
   pid_t pid() const { return pid_; }
   bool running() const { return running_; }
-  // To the child alone; nothing happens once it has ended.
+  // To the child alone; nothing happens once it has exited.
   void signal(int number);
-  // To the child's whole group (the child must have been given one).
+  // To the child's whole group (the child must have one of its own).
   void signal_group(int number);
 
-  // Our ends of the pipes; each may be taken once.
+  // The caller's ends of the pipes; each may be taken once.
   asio::posix::stream_descriptor& input() { return input_; }
   asio::posix::stream_descriptor& output() { return output_; }
   asio::posix::stream_descriptor& error() { return error_; }
@@ -75,27 +76,27 @@ class Process {
   bool running_ = false;
   bool owns_group_ = false;
   bool kill_group_at_exit_ = false;
-  std::shared_ptr<char> life_ = std::make_shared<char>();  // a wait that completes too late finds it gone
+  std::shared_ptr<char> life_ = std::make_shared<char>();  // a wait that completes too late finds it expired
   asio::posix::stream_descriptor pidfd_;
   asio::posix::stream_descriptor input_;
   asio::posix::stream_descriptor output_;
   asio::posix::stream_descriptor error_;
 };
 
-// Lets this process have as many descriptors as the system allows. Children get the limit back that was in force
-// before, because a program may take a high one amiss. Call before any thread is started.
+// Raises this process's descriptor limit to the maximum that the system allows. Children get the previous limit,
+// because a program may not cope with a high one. Call before any thread is started.
 void raise_descriptor_limit();
 
-// True for a child that a Process watches and will reap.
+// Returns true for a child that a Process watches and will reap.
 bool is_watched_child(pid_t pid);
 
-// This process's own environment, as a ProcessSpec wants it.
+// This process's own environment, in the form of a ProcessSpec.
 std::vector<std::string> own_environment();
 
 // `base` with the variables of `changes` set; a later one of the same name wins, and every name appears once.
 std::vector<std::string> merge_environment(std::vector<std::string> base, const std::vector<std::string>& changes);
 
-// Of the last "NAME=value" of this name, as for a program.
+// The value of the last "NAME=value" of this name, as a program sees it.
 std::optional<std::string> value_of(const std::vector<std::string>& environment, const std::string& name);
 
 }  // namespace elastictrain::launcher

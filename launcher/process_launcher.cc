@@ -2,6 +2,8 @@
 
 #include <signal.h>
 
+#include <asio/error_code.hpp>
+#include <asio/post.hpp>
 #include <algorithm>
 #include <utility>
 
@@ -12,7 +14,7 @@
 namespace elastictrain::launcher {
 namespace {
 
-// A shell between the tool and the agent says 128 + s for a signal.
+// A shell between the tool and the agent exits with 128 + s for a signal.
 ExitStatus agent_status(const ExitStatus& status) {
   const int number = status.exit_code - 128;
   return status.signal == 0 && number > 0 && number < NSIG ? ExitStatus{0, number} : status;
@@ -61,7 +63,7 @@ void ProcessLauncher::start(const LaunchPtr& launch) {
   spec.input = protocol::encode_frame(protocol::Bootstrap(launch->spec.bootstrap));
   spec.keep_output = false;
   spec.sweep_session = method_.is_agent;
-  // An agent takes TERM for the end of its host and lets its workers leave.
+  // An agent takes TERM for the shutdown of its host and lets its workers leave.
   if (method_.is_agent) spec.stop_signal = SIGINT;
   spec.deadline = method_.start_timeout;
   const auto on_line = [this, launch, life = std::weak_ptr<char>(life_)](const std::string& line) {

@@ -1,12 +1,13 @@
-// Purpose: the launcher behind every way that reaches a host by running one command on this machine (fork/exec, ssh,
-// later srun): queueing within the parallelism, the bootstrap over stdin, the copy of a missing binary, the tool's own
-// words when it fails, and the clean end. A way is data: a LaunchMethod.
+// Purpose: the common implementation of every launcher that reaches a host by running one command on this machine
+// (fork/exec, ssh, a batch system's tool, mpirun): queueing within the parallelism, the bootstrap over stdin, the copy
+// of a missing binary, the tool's own messages when it fails, and the clean end. A way is data: a LaunchMethod.
 //
 // Ownership: the launcher owns its commands; destroying it ends them. Thread: the io_context's thread.
-// Failure: exactly one LaunchEnded per launch().
+// Errors: exactly one LaunchEnded per launch().
 #pragma once
 
-#include <asio.hpp>
+#include <asio/io_context.hpp>
+#include <asio/steady_timer.hpp>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -24,21 +25,21 @@ struct LaunchMethod {
   Capabilities capabilities;
   std::uint32_t parallelism = 1;
   std::chrono::milliseconds start_timeout{30'000};
-  std::chrono::milliseconds slow_after{3'000};  // who takes longer to start does not keep others from starting
+  std::chrono::milliseconds slow_after{3'000};  // a slower launch does not keep others from starting
   std::chrono::milliseconds copy_timeout{120'000};
-  bool is_agent = false;  // the command is the agent itself: what its session leaves behind is killed
-  // The tool's exit status where the tool itself failed; any other one is the agent's own, 128 + s for a signal.
+  bool is_agent = false;  // the command is the agent itself: processes that its session leaves behind are killed
+  // The tool's exit status if the tool itself failed; any other one is the agent's own, 128 + s for a signal.
   int failure_status = 255;
-  // False: no exit status but 0 says anything about the agent (a batch system's tool mixes its own with the agent's).
+  // False: only exit status 0 says anything about the agent (a batch system's tool mixes its own with the agent's).
   bool passes_status_on = true;
   std::vector<std::string> environment;  // "NAME=value" for the command, added to our own
   std::function<std::vector<std::string>(const std::string& host)> start_command;
   // Used once per launch after kNoBinaryStatus, with `copy_source` as standard input; empty: the binary is not copied.
   std::function<std::vector<std::string>(const std::string& host)> copy_command;
   std::string copy_source;
-  std::function<std::string(const std::string& text)> words = last_words;  // of its standard error, for messages
-  std::string no_binary_hint;  // what to do where there is no binary and none is copied
-  std::string timeout_hint;    // what may be wrong where the tool hangs and says nothing
+  std::function<std::string(const std::string& text)> words = last_words;  // from its standard error, for messages
+  std::string no_binary_hint;  // what to do if there is no binary and none is copied
+  std::string timeout_hint;    // possible causes if the tool hangs without output
 };
 
 class ProcessLauncher : public Launcher {
@@ -56,7 +57,7 @@ class ProcessLauncher : public Launcher {
     AgentSpec spec;
     std::shared_ptr<Command> command;
     bool connected = false;    // the agent has reached the supervisor
-    bool agent_ended = false;  // after that: its process, not only the tool that stands for it
+    bool agent_ended = false;  // afterwards: its process, not only the tool that represents it
     bool copied = false;
     bool forgotten = false;
     bool holds_slot = false;  // counts against the parallelism
@@ -81,9 +82,9 @@ class ProcessLauncher : public Launcher {
   LaunchMethod method_;
   LaunchSink sink_;
   std::deque<LaunchPtr> queue_;
-  std::unordered_map<AgentId, LaunchPtr> launches_;  // queued ones too
+  std::unordered_map<AgentId, LaunchPtr> launches_;  // including queued ones
   std::uint32_t starting_ = 0;
-  std::shared_ptr<char> life_ = std::make_shared<char>();  // callbacks that come too late find it gone
+  std::shared_ptr<char> life_ = std::make_shared<char>();  // callbacks that come too late find it expired
 };
 
 }  // namespace elastictrain::launcher

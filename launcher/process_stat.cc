@@ -9,7 +9,7 @@ namespace elastictrain::launcher {
 namespace {
 
 // A stat line is about 300 bytes; its name has at most 64.
-constexpr std::size_t kMaxLineBytes = 1024;
+constexpr std::size_t kMaxStatBytes = 1024;
 
 std::uint64_t to_ms(unsigned long long ticks) {
   static const auto ticks_per_s = static_cast<unsigned long long>(::sysconf(_SC_CLK_TCK));
@@ -18,7 +18,7 @@ std::uint64_t to_ms(unsigned long long ticks) {
 
 }  // namespace
 
-// The name in parentheses may hold anything, so the fields are read after its last parenthesis.
+// The name in parentheses may contain any character, so the fields are read after the last parenthesis.
 std::optional<ProcessStat> parse_process_stat(const std::string& line) {
   const auto name_end = line.rfind(')');
   if (name_end == std::string::npos) return std::nullopt;
@@ -39,7 +39,7 @@ std::optional<ProcessStat> parse_process_stat(const std::string& line) {
 std::optional<ProcessStat> read_process_stat(const std::string& directory) {
   const int file = ::open((directory + "/stat").c_str(), O_RDONLY | O_CLOEXEC);
   if (file < 0) return std::nullopt;
-  char text[kMaxLineBytes];
+  char text[kMaxStatBytes];
   const ssize_t count = ::read(file, text, sizeof text);
   ::close(file);
   if (count <= 0) return std::nullopt;

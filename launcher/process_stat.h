@@ -1,5 +1,5 @@
-// Purpose: what the kernel says about one process or thread in /proc/…/stat, and the only place that reads its format.
-// Thread: any; one short read that waits for nothing. Failure: no value where the process is gone or unreadable.
+// Purpose: the kernel's data about one process or thread in /proc/…/stat, and the only place that reads its format.
+// Thread: any; one short read that does not block. Errors: no value if the process is gone or unreadable.
 #pragma once
 
 #include <sys/types.h>
@@ -15,7 +15,7 @@ struct ProcessStat {
   pid_t session = 0;
   char state = '?';               // as in ps: R, S, D, T (stopped), t (traced), Z, …
   std::uint64_t cpu_ms = 0;       // of all its threads, user and system
-  std::uint64_t start_ticks = 0;  // since boot; with the pid it names a process for ever
+  std::uint64_t start_ticks = 0;  // since boot; together with the pid it identifies a process uniquely
 
   bool stopped() const { return state == 'T' || state == 't'; }
 };

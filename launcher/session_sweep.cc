@@ -64,7 +64,7 @@ void reap_adopted() {
   for (;;) {
     siginfo_t info{};
     if (::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0) return;
-    // One of ours stands first in the kernel's list until its watcher takes it; the rest waits for the next call.
+    // A child of a Process is first in the kernel's list until its watcher reaps it; the rest waits for the next call.
     if (info.si_pid == 0 || is_watched_child(info.si_pid)) return;
     ::waitpid(info.si_pid, nullptr, WNOHANG);
   }

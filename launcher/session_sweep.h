@@ -1,5 +1,6 @@
-// Purpose: finds and kills what a process has left behind, however its offspring regrouped itself. Reads /proc.
-// Thread: any. Failure: a process that ends meanwhile is none.
+// Purpose: finds and kills the processes that a process has left behind, however they changed their groups. Reads
+// /proc.
+// Thread: any. Errors: a process that exits meanwhile is not an error.
 #pragma once
 
 #include <sys/types.h>
@@ -8,16 +9,16 @@
 
 namespace elastictrain::launcher {
 
-// The living processes of this session other than the caller.
+// The processes of this session that have not exited, except the caller.
 std::vector<pid_t> session_members(pid_t session);
 
-// KILL to all of them.
+// Sends KILL to all of them.
 void kill_session(pid_t session);
 
-// All living descendants of a process, nearest first.
+// All descendants of a process that have not exited, nearest first.
 std::vector<pid_t> descendants(pid_t root);
 
-// Reaps children that were adopted (their parents died), leaving alone those that a Process watches.
+// Reaps children that were adopted (their parents exited), except those that a Process watches.
 void reap_adopted();
 
 }  // namespace elastictrain::launcher

@@ -1,3 +1,4 @@
+#include <asio/io_context.hpp>
 #include <algorithm>
 #include <filesystem>
 #include <random>

@@ -6,8 +6,8 @@
 namespace elastictrain::launcher {
 namespace {
 
-// $1: path of the local binary (or empty), $2: build id. One line and no single quotes: csh takes neither. The shell
-// stays beside the agent, because ssh has no exit status for what died by a signal, but 128 + s from a shell.
+// $1: path of the local binary (or empty), $2: build id. One line and no single quotes: csh accepts neither. The shell
+// stays as the agent's parent, because ssh has no exit status for death by a signal, but a shell has 128 + s.
 constexpr const char* kStartScript =
     "for c in \"$1\" \"$HOME/.cache/elastictrain/$2/elastictrain\"; do "
     "if [ -x \"$c\" ] && [ \"$(\"$c\" --build-id </dev/null 2>/dev/null)\" = \"$2\" ]; then \"$c\" agent; exit $?; fi; "
@@ -20,7 +20,8 @@ constexpr const char* kCopyScript =
     "[ \"$(\"$t\" --build-id </dev/null)\" = \"$1\" ] && mv -f \"$t\" \"$d/elastictrain\"; then exit 0; fi; "
     "rm -f \"$t\"; echo \"the copied elastictrain does not run here or did not arrive whole\" >&2; exit 1";
 
-// What every common shell leaves alone between single quotes (fish reads backslashes there, csh exclamation marks).
+// The characters that every common shell leaves unchanged between single quotes (fish interprets backslashes there, csh
+// exclamation marks).
 bool is_plain(std::string_view text) {
   return std::all_of(text.begin(), text.end(),
                      [](unsigned char c) { return c >= 0x20 && c != 0x7f && c != '\'' && c != '\\' && c != '!'; });
@@ -59,7 +60,7 @@ Status check_ssh_options(const SshOptions& options) {
 
 std::vector<std::string> ssh_words(const SshOptions& options) {
   std::vector<std::string> argv{options.program, "-T", "-x"};
-  // ssh takes the first value it reads, so what the user adds comes before what we prefer.
+  // ssh takes the first value it reads, so the user's options come before our defaults.
   argv.insert(argv.end(), options.extra_arguments.begin(), options.extra_arguments.end());
   add_option(argv, "BatchMode=yes");
   add_option(argv, "ConnectTimeout=" + std::to_string(whole_seconds(options.connect_timeout_ms)));

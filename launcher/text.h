@@ -1,4 +1,4 @@
-// Purpose: small readers of text that comes from the system or from environments. Pure. Thread: any.
+// Purpose: small parsers for text from the system or from environments. Pure. Thread: any.
 #pragma once
 
 #include <charconv>
@@ -17,7 +17,7 @@ std::optional<Number> parse_number(std::string_view text) {
   return value;
 }
 
-// "a,b" as its parts, empty ones too; an empty text has none.
+// The parts of "a,b", including empty ones; an empty text has none.
 std::vector<std::string_view> split_commas(std::string_view text);
 
 }  // namespace elastictrain::launcher

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The fault campaign: real runs on namespaced hosts with sshd, hundreds of seeded faults, a table at the end.
 # Usage: scripts/campaign.sh [--seed N] [--faults 300] [--hosts 4] [--resume] [--minutes N] [--data DIR] [--kinds A,B]
-# $ELASTICTRAIN_BINARY names another binary than the release build's. What was done is in build/campaign/campaign.json.
+# $ELASTICTRAIN_BINARY replaces the release build's binary. The faults are recorded in build/campaign/campaign.json.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 case "${1:-}" in

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Plays many seeds of the simulation of whole lives, on all cores.
+# Runs many seeds of the simulation of complete runs, on all cores.
 #   scripts/campaign_simulation.sh [SEEDS (100000)] [FIRST (1)]
 # BUILD names the build directory (default build/release). Prints the seeds that fail and exits 1 if there are any.
 set -eu
@@ -28,7 +28,7 @@ for pid in $pids; do
   status=0
   wait "$pid" || status=$?
   [ "$status" -eq 0 ] || failed=1
-  # Seeds that fail are named and make the status 1; anything else ended the batch before its last seed.
+  # Seeds that fail are named and make the status 1. Any other status means that the batch ended before its last seed.
   if [ "$status" -gt 1 ] || { [ "$status" -eq 1 ] && ! grep -q '^seed ' "$logs/$core.err"; }; then
     from=$((first + core * part))
     crashed="$crashed; the batch from $from to $((from + part - 1)) crashed with status $status"

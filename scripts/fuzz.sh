@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Builds the fuzz targets with clang (libFuzzer, AddressSanitizer, UBSan) and runs each for so many seconds.
+# Builds the fuzz targets with clang (libFuzzer, AddressSanitizer, UBSan) and runs each for SECONDS.
 # Usage: scripts/fuzz.sh [--keep] [SECONDS] [TARGET…]     (default: 60 s, every target)
 #   --keep   adds inputs that reach new code to tests/fuzz/corpus (small ones only)
-# Inputs that it finds interesting stay in build/fuzz/found, so that the next call goes on from there. A crash is kept
+# Inputs that reach new code stay in build/fuzz/found, and the next call starts from them. A crash input is saved
 # as build/fuzz/crash-TARGET-…; copy it to tests/fuzz/corpus/TARGET with the fix.
 set -euo pipefail
 cd "$(dirname "$0")/.."

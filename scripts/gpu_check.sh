@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Checks everything that needs a GPU, in under ten minutes, and prints a verdict and tables (Markdown).
 # Usage: scripts/gpu_check.sh [--quick] [--standin] [--out FILE]
-#        scripts/gpu_check.sh --pack [FILE]     builds here and packs what a machine without packages or network lacks
-#   It uses build/gpu_check/ if that was unpacked there (tar xzf FILE -C build), else it builds.
+#        scripts/gpu_check.sh --pack [FILE]     builds here and packs all for a machine without packages or network
+#   Uses build/gpu_check/ if a package was unpacked there (tar xzf FILE -C build), otherwise builds.
 #   --quick    fewer repetitions: two or three minutes
-#   --standin  against the stand-ins of CUDA and NCCL: tries this script, not a GPU
-# NCCL, NVRTC and cuBLAS are looked for where the loader finds them and in python3's nvidia packages.
+#   --standin  against the stand-ins for CUDA and NCCL: tests this script, not a GPU
+# NCCL, NVRTC and cuBLAS are searched on the loader's path and in python3's nvidia packages.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -25,7 +25,7 @@ build() {
   scripts/build.sh release "${targets[@]}" >&2
 }
 
-# Without the C library and the dynamic loader, which every machine has.
+# Excludes the C library and the dynamic loader, which every machine has.
 libraries_of() {
   ldd "$@" | awk '$3 ~ /^\// {print $3}' | sort -u | grep -Ev '/(libc|libm|libdl|libpthread|librt|ld-linux[^/]*)\.so'
 }
@@ -34,7 +34,7 @@ pack() {
   local file=$1 folder program
   build
   folder=$(mktemp -d)
-  # shellcheck disable=SC2064  # its name now: the variable ends with the function
+  # shellcheck disable=SC2064  # expands now: the variable ends with the function
   trap "rm -rf '$folder'" EXIT
   for program in "${programs[@]}"; do
     install -D -s "build/release/$program" "$folder/gpu_check/$program"
@@ -46,7 +46,7 @@ pack() {
   echo "gpu_check.sh: packed $(du -h "$file" | cut -f1) into $file; on the other machine: tar xzf FILE -C build"
 }
 
-# Folders of the libraries that Python's nvidia packages bring.
+# Folders of the libraries in Python's nvidia packages.
 python_libraries() {
   python3 - <<'PYTHON' 2>/dev/null || true
 import glob, os, site

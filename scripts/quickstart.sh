@@ -23,12 +23,12 @@ if [ -z "$elastictrain" ]; then
 fi
 name=quickstart-$$
 
-# The number behind a key of the run's status; nothing while the run is not there.
+# The number of a key in the run's status; empty before the run exists.
 figure() {
   "$elastictrain" status "$name" --json 2>/dev/null | grep -o "\"$1\": *[0-9]*" | head -n 1 | tr -dc 0-9
 }
 
-# wait_for KEY AT_LEAST: until that figure is reached, for at most a minute.
+# wait_for KEY MINIMUM: waits until that number is reached, for at most one minute.
 wait_for() {
   local value
   for _ in $(seq 600); do

@@ -26,7 +26,7 @@ scripts/build.sh "$preset"
 
 report=build/$preset/test-report.xml
 rm -f "$report"
-# For the programs that ctest starts itself; the system tests choose for the processes that they start.
+# For the programs that ctest starts itself; the system tests set the options of the processes that they start.
 export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_leaks=1:abort_on_error=0}
 export UBSAN_OPTIONS=${UBSAN_OPTIONS:-print_stacktrace=1}
 export TSAN_OPTIONS=${TSAN_OPTIONS:-halt_on_error=1:second_deadlock_stack=1}

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Checks the rules of the tree that a compiler does not: which folder may include which, where clocks and threads are
-forbidden, how long files and functions may be. Prints one line per offence and exits 1; run as a test (`ctest -R tidy`).
+"""Checks rules of the tree that a compiler does not: which folder may include which, where clocks and threads are
+forbidden, how long files and functions may be. Prints one line per offence and exits 1. Runs as a test (ctest -R tidy).
 
   tidy.py [ROOT]
 """
@@ -10,7 +10,7 @@ import sys
 
 ROOT = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parent.parent).resolve()
 
-# folder -> folders of ours that it may include (its own is implied). The longest matching prefix of a path decides.
+# folder -> our folders that it may include (its own is implied). The longest matching prefix of a path decides.
 ARROWS = {
     "heuristics": [],
     "supervisor/protocol": [],
@@ -37,6 +37,8 @@ FORBIDDEN_IN_PURE = [
     (re.compile(r"\bstd::(thread|mutex|condition_variable|random_device)\b"), "uses threads or unseeded randomness"),
     (re.compile(r"#include *[<\"](asio|spdlog|thread|mutex)"), "includes the edge's libraries"),
 ]
+# The worker library stays free of it, and its headers are compiled once.
+ONLY_USER_OF_SPDLOG = "cli/output/log_file.cc"
 FORBIDDEN_ANYWHERE = [
     (re.compile(r"\b(TODO|FIXME|XXX|HACK)\b"), "unfinished mark"),
     (re.compile(r"\b(system|popen)\s*\("), "runs a shell"),
@@ -62,6 +64,11 @@ def check_includes(path, text, offences):
         m = re.match(r'\s*#include *[<"]([^>"]+)[>"]', line)
         if m and m.group(1).startswith(OURS) and not allowed(folder, m.group(1)):
             offences.append(f"{path}:{number}: {folder}/ may not include {m.group(1)}")
+
+
+def check_spdlog(path, text, offences):
+    if path != ONLY_USER_OF_SPDLOG and re.search(r"#include *[<\"]spdlog", text):
+        offences.append(f"{path}: includes spdlog; only {ONLY_USER_OF_SPDLOG} may")
 
 
 def check_words(path, text, offences):
@@ -99,6 +106,7 @@ def main():
         text = file.read_text()
         check_includes(path, text, offences)
         check_words(path, text, offences)
+        check_spdlog(path, text, offences)
         check_lengths(path, text, offences)
     for o in offences:
         print(o)

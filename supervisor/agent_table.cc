@@ -1,5 +1,6 @@
 #include "supervisor/agent_table.h"
 
+#include <asio/error_code.hpp>
 #include <algorithm>
 #include <optional>
 #include <utility>
@@ -13,9 +14,9 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kHelloDeadline{5'000};
-constexpr milliseconds kCopyAllowance{150'000};  // for a launcher that may have to bring the binary along
+constexpr milliseconds kCopyAllowance{150'000};  // for a launcher that may have to copy the binary
 constexpr milliseconds kForgetAfterLoss{5'000};  // of an agent that was told to end
-constexpr milliseconds kLastWords{1'000};        // for what a process that has ended still had in its connection
+constexpr milliseconds kLastWords{1'000};        // for data of an exited process that is still in its connection
 constexpr milliseconds kForgetAfterGrace{2'000};
 constexpr std::uint32_t kMaxFramesPerTick = 20'000;
 
@@ -27,19 +28,19 @@ struct AgentTable::Peer {
   std::optional<AgentId> agent;
   Clock::time_point hello_deadline;
   std::uint32_t frames_this_tick = 0;
-  std::uint64_t heard_report = 0;  // of the last AgentReport that was handed on
+  std::uint64_t heard_report = 0;  // of the last AgentReport that was passed on
 };
 
 struct AgentTable::Entry {
   enum class State { kLaunching, kConnected, kLost } state = State::kLaunching;
   std::string host;
   PeerPtr peer;
-  bool process = true;    // the launcher still has something of it
+  bool process = true;    // part of its launch still runs
   bool stopping = false;  // stop() was called
   bool ended = false;     // the agent's process has ended
   Clock::time_point launched_at;
   Clock::time_point stop_by;                   // end of the grace, where `stopping`
-  std::optional<Clock::time_point> forget_at;  // what is left then is ended by force
+  std::optional<Clock::time_point> forget_at;  // the time after which the rest is ended by force
 };
 
 AgentTable::AgentTable(asio::io_context& io, AgentTableOptions options, launcher::Launcher& launcher, AgentHooks hooks)
@@ -108,7 +109,7 @@ void AgentTable::launch_ended(const launcher::LaunchEnded& ended) {
   }
   if (!ended.agent_ended) return;
   entry.ended = true;
-  // While it is connected its last words are in the connection, whose end follows.
+  // While it is connected, its last messages are in the connection, which closes next.
   if (entry.peer)
     entry.forget_at = Clock::now() + kLastWords;
   else
@@ -141,7 +142,7 @@ void AgentTable::drop(AgentId agent, const std::string& reason) {
   closed(peer, reason);
 }
 
-// From here on it is turned away.
+// From here on it is refused.
 void AgentTable::give_up(Entry& entry) {
   if (!std::exchange(entry.stopping, true)) entry.stop_by = Clock::now();
 }
@@ -181,7 +182,7 @@ void AgentTable::accept(std::shared_ptr<transport::FrameConnection> connection) 
 
 void AgentTable::received(const PeerPtr& peer, const std::string& body) {
   if (++peer->frames_this_tick > kMaxFramesPerTick) {
-    return reject(peer, "it floods: more than " + std::to_string(kMaxFramesPerTick) + " messages within " +
+    return reject(peer, "it sends too much: more than " + std::to_string(kMaxFramesPerTick) + " messages within " +
                             std::to_string(options_.tick.count()) + " ms");
   }
   auto message = protocol::decode_body<protocol::AgentUp>(body);
@@ -189,7 +190,7 @@ void AgentTable::received(const PeerPtr& peer, const std::string& body) {
   const auto* hello = std::get_if<protocol::AgentHello>(&*message);
   if (hello != nullptr && !peer->agent) return introduce(peer, *hello);
   if (hello != nullptr) return reject(peer, "it introduced itself twice");
-  if (!peer->agent) return reject(peer, "it spoke before it introduced itself");
+  if (!peer->agent) return reject(peer, "it sent a message before it introduced itself");
   if (const auto* report = std::get_if<protocol::AgentReport>(&*message)) peer->heard_report = report->sequence;
   hooks_.on_message(*peer->agent, std::move(*message));
 }
@@ -201,8 +202,8 @@ void AgentTable::introduce(const PeerPtr& peer, const protocol::AgentHello& hell
   }
   const auto found = entries_.find(hello.agent);
   if (found == entries_.end()) {
-    hooks_.on_rejected(peer->connection->remote_address(),
-                       "it says it is " + to_string(hello.agent) + ", which nobody launched; it was told to end");
+    hooks_.on_rejected(peer->connection->remote_address(), "it introduced itself as " + to_string(hello.agent) +
+                                                               ", which was not launched; it was told to exit");
     return turn_away(peer, milliseconds(0));
   }
   Entry& entry = found->second;
@@ -214,11 +215,11 @@ void AgentTable::introduce(const PeerPtr& peer, const protocol::AgentHello& hell
 }
 
 void AgentTable::admit(const PeerPtr& peer, Entry& entry, const protocol::AgentHello& hello) {
-  // Who proves the key and says that he is this agent is this agent: its older connection broke without a word to us.
+  // A peer that proves the key and introduces itself as this agent is this agent: its older connection broke unnoticed.
   if (entry.peer) {
     const PeerPtr older = entry.peer;
     older->connection->close();
-    closed(older, "it has connected anew");
+    closed(older, "it has reconnected");
   }
   std::erase(newcomers_, peer);
   peer->agent = hello.agent;
@@ -229,7 +230,7 @@ void AgentTable::admit(const PeerPtr& peer, Entry& entry, const protocol::AgentH
   hooks_.on_connected(hello.agent, hello);
 }
 
-// An agent that was given up, or that belongs to nobody: its workers must not live on.
+// An agent that was given up, or that belongs to no run: its workers must not keep running.
 void AgentTable::turn_away(const PeerPtr& peer, milliseconds grace) {
   std::erase(newcomers_, peer);
   const auto grace_ms = static_cast<std::uint64_t>(grace.count());
@@ -256,7 +257,7 @@ void AgentTable::refuse_version(AgentId agent, const std::string& reason) {
   lost(agent, reason, core::LossEvidence::kNeverCame);
 }
 
-// The other side broke a rule. Whoever it is by now, it is named.
+// The peer broke a rule. It is named as far as it is known.
 void AgentTable::reject(const PeerPtr& peer, const std::string& reason) {
   const std::string address = peer->connection->remote_address();
   peer->connection->close();
@@ -327,10 +328,10 @@ void AgentTable::check_entry(AgentId agent, Entry& entry, Clock::time_point now)
   if (entry.forget_at && now >= *entry.forget_at) {
     entry.forget_at.reset();
     if (entry.process) launcher_.forget(agent);
-    if (entry.peer) drop(agent, entry.ended ? "its process has ended" : "it did not end within its grace");
+    if (entry.peer) drop(agent, entry.ended ? "its process has ended" : "it did not exit within its grace");
     return;
   }
-  // Launches queue behind each other, so time counts from the last one that got anywhere.
+  // Launches are queued, so time counts from the last one that made progress.
   const auto since = std::max(entry.launched_at, last_progress_);
   if (entry.state != Entry::State::kLaunching || now - since < launch_allowance()) return;
   launcher_.forget(agent);

@@ -1,14 +1,15 @@
-// Purpose: the agents of a run: launches them, lets in those that prove who they are, carries messages both ways, drops
-// those that break the rules, and makes sure that nothing of them is left at the end.
+// Purpose: the agents of a run: launches them, accepts those that prove their identity, carries messages in both
+// directions, drops those that break the rules, and makes sure that nothing of them is left at the end.
 //
-// Ownership: owns the listener and the connections; borrows the launcher. Thread: the io_context's, callbacks too; a
-// callback is never made from inside a call of the owner's.
-// Failure: of an agent: on_lost, once for each connection or launch that came to nothing, in words for the user, and
-// once more where it turns out afterwards that the agent's process has ended. An agent whose connection broke may come
-// back until stop() is called for it; after that it is told to end at once, and nobody hears of it.
+// Ownership: owns the listener and the connections; borrows the launcher. Thread: the io_context's, also for callbacks;
+// a callback is never made from inside a call of the owner.
+// Errors: of an agent: on_lost, once for each connection or launch that failed, with text for the user, and once more
+// if it turns out afterwards that the agent's process has exited. An agent whose connection broke may reconnect until
+// stop() is called for it; after that it is told to exit at once, and no callback is made.
 #pragma once
 
-#include <asio.hpp>
+#include <asio/io_context.hpp>
+#include <asio/steady_timer.hpp>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -33,7 +34,7 @@ struct AgentHooks {
 };
 
 struct AgentTableOptions {
-  protocol::AgentBootstrap bootstrap;  // what every agent is given; id, host, key and port are filled in
+  protocol::AgentBootstrap bootstrap;  // template for every agent's bootstrap; id, host, key and port are filled in
   transport::ListenOptions listen;
   std::chrono::milliseconds tick{250};
   std::chrono::milliseconds connect_timeout{10'000};
@@ -49,10 +50,10 @@ class AgentTable {
   Status open();
   std::uint16_t port() const;
 
-  // Before open(), for a run that is taken over: where its agents come back to, and with which key.
+  // Before open(), for a run that is taken over: the port to which its agents reconnect, and their key.
   void resume(const transport::Key& key, std::uint16_t port, std::vector<std::string> listen_addresses,
               std::vector<std::string> advertise_addresses);
-  // Before open(): lets in an agent that an earlier supervisor launched. Only its connection tells when it ends.
+  // Before open(): accepts an agent that an earlier supervisor launched. Only its connection shows when it ends.
   void adopt(AgentId agent, const std::string& host);
   const AgentTableOptions& options() const { return options_; }
 
@@ -62,12 +63,12 @@ class AgentTable {
   // Asks the agent to end itself and its workers; what is left of its launch after the grace is ended by force. Final,
   // also for an agent that is not connected now.
   void stop(AgentId agent, std::chrono::milliseconds grace);
-  // For a rule that the owner checks: the agent is dropped and named, and not let in again.
+  // For a violation that the owner finds: the agent is dropped and named, and not accepted again.
   void drop(AgentId agent, const std::string& reason);
 
   const transport::FrameConnection* connection_of(AgentId agent) const;
   std::vector<AgentId> connected() const;
-  // It was told to end, or will be when it comes back.
+  // It was told to exit, or will be when it reconnects.
   bool is_stopping(AgentId agent) const;
 
   // The end of the run: every agent is asked to stop, then ended by force.
@@ -112,7 +113,7 @@ class AgentTable {
   Clock::time_point last_progress_;  // of any launch
   std::uint64_t heartbeat_ = 0;
   bool closing_ = false;
-  std::shared_ptr<char> life_ = std::make_shared<char>();  // a tick that comes too late finds it gone
+  std::shared_ptr<char> life_ = std::make_shared<char>();  // a tick that comes too late finds it expired
 };
 
 }  // namespace elastictrain

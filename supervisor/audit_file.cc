@@ -8,9 +8,10 @@
 #include <filesystem>
 #include <fstream>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
+
+#include "supervisor/protocol/json_text.h"
 
 namespace elastictrain {
 namespace {
@@ -49,7 +50,7 @@ std::optional<protocol::AuditStep> step_in(const Json& value) {
 }
 
 void parse_line(std::string_view line, AuditRecords& records) {
-  const Json json = Json::parse(line.begin(), line.end(), nullptr, false);
+  const Json json = parse_json(line);
   if (!json.is_object()) return;
   const auto worker = worker_in(json, "worker");
   const auto batch = number_in(json, "batch");

@@ -1,9 +1,9 @@
-// Purpose: in audit mode, what the workers reported, kept beside the journal so that the ledger survives a restart of
-// the supervisor. Append-only, one batch a line; a record is written before the ledger takes it:
+// Purpose: in audit mode, the workers' reports, stored next to the journal so that the ledger survives a restart of the
+// supervisor. Append-only, one batch per line; a record is written before the ledger takes it:
 //   {"worker":1,"batch":3,"of":0,"steps":[[generation,step,epoch,first position,count],…]}
-// A step with a hash has it as a sixth number. A torn line is passed over: its worker sends the batch again.
-// Ownership: owns the descriptor. Thread: any one. Failure: reported once; a record that cannot be written waits in
-// memory, up to kMostWaitingBytes, and goes in front of the next one that can. Whoever sent it has forgotten it.
+// A step with a hash has it as a sixth number. A torn line is skipped: its worker sends the batch again.
+// Ownership: owns the descriptor. Thread: any one. Errors: reported once; a record that cannot be written waits in
+// memory, up to kMostWaitingBytes, and precedes the next one that can be written. Its sender does not keep it.
 #pragma once
 
 #include <cstddef>
@@ -31,7 +31,7 @@ class AuditFile {
   AuditFile& operator=(const AuditFile&) = delete;
 
   void append(WorkerId worker, const protocol::WorkerAudit& audit);
-  // A fresh run begins: what an older one of the same name left does not count.
+  // A fresh run begins: records of an older run of the same name do not count.
   void clear();
 
   static constexpr std::size_t kMostWaitingBytes = 64U << 20;
@@ -57,7 +57,7 @@ std::string audit_path_of(const std::string& journal_path);
 using AuditRecords = std::vector<std::pair<WorkerId, protocol::WorkerAudit>>;
 
 std::string audit_line(WorkerId worker, const protocol::WorkerAudit& audit);
-// Lines that are no records are passed over.
+// Lines that are not records are skipped.
 AuditRecords parse_audits(std::string_view text);
 // No file: no records.
 Result<AuditRecords> read_audits(const std::string& path);

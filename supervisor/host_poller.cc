@@ -1,5 +1,6 @@
 #include "supervisor/host_poller.h"
 
+#include <asio/error_code.hpp>
 #include <chrono>
 
 namespace elastictrain {
@@ -24,7 +25,7 @@ void HostPoller::answered(const Result<std::vector<launcher::Host>>& hosts) {
     const bool news = hosts.error().message != last_failure_;
     last_failure_ = hosts.error().message;
     if (news) failed_(last_failure_);
-    // The run must learn that there are no hosts, or it would wait for them without a deadline.
+    // The run must learn that there are no hosts; otherwise it would wait for them without a deadline.
     if (!answered_once_) offered_({});
   }
   answered_once_ = true;

@@ -1,9 +1,10 @@
-// Purpose: asks the host source again and again and passes on what it offers.
+// Purpose: polls the host source and passes on what it offers.
 // Ownership: borrows the source. Thread: the io_context's.
-// Failure: a failed poll keeps the hosts there were (none at first) and is reported, once for each distinct message.
+// Errors: a failed poll keeps the previous hosts (none at first) and is reported, once for each distinct message.
 #pragma once
 
-#include <asio.hpp>
+#include <asio/io_context.hpp>
+#include <asio/steady_timer.hpp>
 #include <functional>
 #include <memory>
 #include <string>

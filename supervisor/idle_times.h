@@ -3,8 +3,9 @@
 // Idle time is the longest time in which no worker committed a step, less a median step of the new size. Each survivor
 // reports the gap between its own last commit before the change and its first one after it. No worker commits within
 // the shortest of these gaps, so that one counts, with the median step of the same survivor. A change is closed when
-// all survivors have reported, or with what there is when the change after the next one is committed or the run ends: a
-// recovery is followed at once by the change that brings a replacement, at which survivors tell what the recovery cost.
+// all survivors have reported; otherwise with the reports so far, when the change after the next one is committed or
+// the run ends: a recovery is followed at once by the change that brings a replacement, and survivors report the cost
+// of the recovery during that change.
 #pragma once
 
 #include <optional>
@@ -25,17 +26,17 @@ class IdleTimes {
   // Of a change that must be closed now.
   std::optional<Idle> committed(Generation generation);
   std::optional<Idle> measured(WorkerId worker, const protocol::WorkerSwap& swap);
-  // At the end of the run: one that is still open; again until there is none.
+  // At the end of the run: a change that is still open; call again until there is none.
   std::optional<Idle> close();
 
-  // What an earlier supervisor of this run has measured, from its journal.
+  // Measurements of an earlier supervisor of this run, from its journal.
   void recall(double idle_s) {
     last_s_ = idle_s;
     total_s_ += idle_s;
   }
 
   double total_s() const { return total_s_; }
-  // The last change's; nothing while it is not known, or where nothing has changed.
+  // Of the last change; nothing while it is not known, or if nothing has changed.
   std::optional<double> last_s() const { return last_s_; }
 
  private:

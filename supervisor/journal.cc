@@ -16,10 +16,10 @@
 namespace elastictrain {
 namespace {
 
-constexpr off_t kTailBytes = 256 * 1024;  // looked at for the last number; longer lines than this do not occur
+constexpr off_t kTailBytes = 256 * 1024;  // searched for the last number; longer lines than this do not occur
 constexpr std::string_view kSequenceKey = "{\"seq\":";
 
-// The number that stands last in `tail`; 0 if there is none.
+// The last number in `tail`; 0 if there is none.
 std::uint64_t last_number(std::string_view tail) {
   const std::size_t found = tail.rfind(kSequenceKey);
   if (found == std::string_view::npos) return 0;
@@ -28,7 +28,7 @@ std::uint64_t last_number(std::string_view tail) {
   return number;
 }
 
-// A torn line may have lost digits of its number, so the whole records before it count as well.
+// A torn line may have lost digits of its number, so the complete records before it count as well.
 std::uint64_t last_sequence(std::string_view tail) {
   const std::size_t end = tail.rfind('\n');
   const std::string_view whole = end == std::string_view::npos ? std::string_view() : tail.substr(0, end);
@@ -52,7 +52,7 @@ Result<std::unique_ptr<Journal>> Journal::open(const std::string& path, Report r
   const int descriptor = ::open(path.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (descriptor < 0) {
     return Error{ErrorCode::kIo, "cannot open the journal " + path + ": " + std::strerror(errno) +
-                                     "; set ELASTICTRAIN_STATE_DIR to a directory that can be written"};
+                                     "; set ELASTICTRAIN_STATE_DIR to a writable directory"};
   }
   std::unique_ptr<Journal> journal(new Journal(path, descriptor, std::move(report)));
   if (Status read = journal->read_tail(); !read.ok()) return read.error();
@@ -82,7 +82,7 @@ Status Journal::read_tail() {
   sequence_ = last_sequence(tail);
   torn_ = !tail.empty() && tail.back() != '\n';
   if (!torn_) return {};
-  const std::size_t whole = tail.rfind('\n') + 1;  // 0 where there is no line end
+  const std::size_t whole = tail.rfind('\n') + 1;  // 0 if there is no line end
   report_(core::Tell::Level::kWarning, "the last line of the journal " + path_ + " was cut off; it is kept");
   write("journal_torn", {{"bytes", std::to_string(tail.size() - whole)}}, true);
   return {};
@@ -114,7 +114,7 @@ std::string Journal::line_of(const std::string& event, const Fields& fields, std
   return line;
 }
 
-// What a failed write leaves of a line stays in the file, ended by the line end that the next one begins with.
+// The part of a line that a failed write leaves stays in the file; the next line begins with a line end.
 bool Journal::append(const std::string& line) {
   const std::string bytes = torn_ ? "\n" + line : line;
   for (std::size_t done = 0; done < bytes.size();) {
@@ -138,7 +138,7 @@ void Journal::failed(int error) {
   if (failing_) return;
   failing_ = true;
   report_(core::Tell::Level::kError, "the journal " + path_ + " cannot be written: " + std::strerror(error) +
-                                         "; training goes on, events are not recorded until there is room");
+                                         "; training continues, events are not recorded until there is space");
 }
 
 void Journal::recovered() {
@@ -146,7 +146,7 @@ void Journal::recovered() {
   const std::uint64_t missing = lost_;
   lost_ = 0;
   report_(core::Tell::Level::kWarning,
-          "the journal is written again; " + std::to_string(missing) + " records are lost");
+          "the journal can be written again; " + std::to_string(missing) + " records are lost");
   write("journal_gap", {{"lost", std::to_string(missing)}}, true);
 }
 

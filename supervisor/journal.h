@@ -1,11 +1,11 @@
-// Purpose: the truth about a run: append-only JSON lines,
+// Purpose: the authoritative record of a run: append-only JSON lines,
 //   {"seq":N,"t":unix seconds with microseconds,"up":seconds since the start,"event":"…",fields…}
-// numbered on from what the file already holds. A line that an earlier run left torn is kept, apart, and the record
-// "journal_torn" follows it.
+// numbered on from what the file already holds. A line that an earlier run left torn is kept, separately, and the
+// record "journal_torn" follows it.
 // Ownership: owns the descriptor. Thread: the io_context's.
-// Failure: a record that cannot be written (a full disk) is counted and reported once; writing goes on being tried, and
-// the first record that works again is followed by one that says how many are missing, and by the caller's record of
-// what they said. Training never waits for it.
+// Errors: a record that cannot be written (a full disk) is counted and reported once; writing is retried, and the first
+// record that succeeds is followed by one with the number of missing records, and by the caller's summary of their
+// content. Training never waits for it.
 #pragma once
 
 #include <chrono>
@@ -31,11 +31,11 @@ class Journal {
   Journal(const Journal&) = delete;
   Journal& operator=(const Journal&) = delete;
 
-  // With `sync`, the record is on disk when this returns (or its failure has been reported). True: records before it
-  // are missing, and writing works again.
+  // With `sync`, the record is on disk when this returns (or its failure has been reported). Returns true if records
+  // before it are missing and writing works again.
   bool write(const std::string& event, const Fields& fields, bool sync);
 
-  // "up" counts on from what the run had reached under an earlier supervisor.
+  // "up" continues from the value that the run had reached under an earlier supervisor.
   void count_up_from(double up_s);
 
   const std::string& path() const { return path_; }

@@ -1,38 +1,38 @@
 #include "supervisor/journal_history.h"
 
 #include <fstream>
-#include <nlohmann/json.hpp>
+
+#include "supervisor/protocol/json_text.h"
 
 namespace elastictrain {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 constexpr const char* kFirstEvent = "run_opened";
 
-// What the core and the edge write is flat; anything deeper is no record of ours.
-Json parse_record(const std::string& line) {
+// The records of the core and the edge are flat; anything deeper is not a record of this program.
+OrderedJson parse_record(const std::string& line) {
   constexpr int kMaxDepth = 8;  // of a view within a record
-  const auto shallow = [](int depth, Json::parse_event_t, Json&) { return depth <= kMaxDepth; };
-  Json record = Json::parse(line, shallow, false);
+  OrderedJson record = parse_ordered_json(line, kMaxDepth);
   const bool good = record.is_object() && record.contains("event") && record["event"].is_string();
-  return good ? record : Json();
+  return good ? record : OrderedJson();
 }
 
 bool is_bookkeeping(const std::string& name) {
   return name == "event" || name == "seq" || name == "t" || name == "up";
 }
 
-Journal::Fields fields_of(const Json& record) {
+Journal::Fields fields_of(const OrderedJson& record) {
   Journal::Fields fields;
   for (const auto& [name, value] : record.items()) {
     if (is_bookkeeping(name)) continue;
-    fields.emplace_back(name, value.dump(-1, ' ', false, Json::error_handler_t::replace));
+    fields.emplace_back(name, json_text(value));
   }
   return fields;
 }
 
-// Where the line begins that opened the newest run; 0 if there is none.
+// Offset of the line that opened the newest run; 0 if there is none.
 std::streamoff newest_run(std::ifstream& stream) {
   const std::string mark = std::string("\"event\":\"") + kFirstEvent + '"';
   std::streamoff found = 0;
@@ -55,7 +55,7 @@ Result<JournalHistory> read_journal_history(
   stream.seekg(begin);
   JournalHistory history;
   for (std::string line; std::getline(stream, line);) {
-    const Json record = parse_record(line);
+    const OrderedJson record = parse_record(line);
     if (record.is_null()) continue;
     ++history.records;
     if (const auto up = record.find("up"); up != record.end() && up->is_number()) history.up_s = up->get<double>();

@@ -1,7 +1,7 @@
-// Purpose: what a run's journal holds so far, for a supervisor that takes the run over: the records of the newest run
-// in the file, from its last "run_opened" on. Lines that are no records (a torn one) are passed over.
+// Purpose: the records of a run's journal so far, for a supervisor that takes the run over: those of the newest run in
+// the file, from its last "run_opened" on. Lines that are not records (a torn one) are skipped.
 //
-// Thread: any one. Failure: a value that names the file.
+// Thread: any one. Errors: a value that names the file.
 #pragma once
 
 #include <functional>
@@ -13,7 +13,7 @@
 namespace elastictrain {
 
 struct JournalHistory {
-  double up_s = 0;  // of the last record: how long the run was watched until then
+  double up_s = 0;  // of the last record: how long the run had been supervised
   std::uint64_t records = 0;
 };
 

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <type_traits>
 
 #include "supervisor/audit_file.h"
+#include "supervisor/protocol/json_text.h"
 #include "supervisor/protocol/names.h"
 
 namespace elastictrain {
@@ -16,7 +16,7 @@ using Json = nlohmann::json;
 
 constexpr std::size_t kMostLineage = 256;
 
-// Beyond these a number is damage: no run gets there, and what follows it must still fit its type.
+// Larger numbers are damage: no run reaches them, and the numbers after them must still fit their type.
 constexpr std::uint64_t kMostNumber = std::uint64_t{1} << 53;
 constexpr std::uint32_t kMostSmall = std::uint32_t{1} << 31;
 
@@ -27,7 +27,7 @@ void skip(Number& used, std::uint64_t lost) {
 
 }  // namespace
 
-// One line, read with care: a field that is missing, of another type or damaged has its default.
+// One line, read defensively: a field that is missing, damaged or of another type has its default.
 class JournalReplay::Record {
  public:
   explicit Record(Json json) : json_(std::move(json)) {}
@@ -145,7 +145,7 @@ const std::map<std::string_view, JournalReplay::Handler>& JournalReplay::handler
 
 void JournalReplay::take(std::string_view line) {
   if (line.empty()) return;
-  Json json = Json::parse(line.begin(), line.end(), nullptr, false);
+  Json json = parse_json(line);
   const auto event = json.is_object() ? json.find("event") : json.end();
   if (!json.is_object() || event == json.end() || !event->is_string()) {
     ++unreadable_;
@@ -161,7 +161,7 @@ void JournalReplay::opened(const Record& record) {
   state_.target = record.small("start_workers");
 }
 
-// `anew`: nothing of what ran before is left.
+// `anew`: no agent or worker of the previous supervisor is left.
 void JournalReplay::resumed(const Record& record) {
   state_.ended = false;
   if (!record.flag("anew")) return;
@@ -190,7 +190,7 @@ void JournalReplay::host_slots(const Record& record) {
   if (Agent* agent = agent_on(record.text("host"))) agent->slots = record.small("slots");
 }
 
-// An agent that was not there yet is not waited for.
+// An agent that had not connected yet is not waited for.
 void JournalReplay::host_vanished(const Record& record) {
   AgentId id;
   const Agent* agent = agent_on(record.text("host"), &id);
@@ -244,7 +244,7 @@ void JournalReplay::accepted(const Record& record) {
   state_.requests.erase(found);
   if (request.target != 0) {
     state_.target = request.target;
-    state_.target_reason = request.reason.empty() ? "asked by the user" : request.reason;
+    state_.target_reason = request.reason.empty() ? "requested by the user" : request.reason;
   } else if (Agent* agent = agent_on(request.host)) {
     agent->drain = true;
   }
@@ -292,7 +292,7 @@ void JournalReplay::active(const Record& record) {
   if (found != state_.plans.end() && found->second.first_step == 0) found->second.first_step = first_step;
 }
 
-// One that was taken, but is not known to have begun a step, fences nothing out.
+// A change that was adopted, but is not known to have begun a step, fences nothing out.
 void JournalReplay::remember(Generation generation, Step first_step) {
   if (first_step == 0) return;
   if (!state_.lineage.empty() && state_.lineage.back().generation >= generation) return;
@@ -328,7 +328,7 @@ void JournalReplay::fenced(const Record& record) {
   state_.halted = record.workers("members");
 }
 
-// Some had taken a change before the fence ended it, so that it was a generation after all.
+// Some workers had adopted a change before the fence ended it, so it was a generation after all.
 void JournalReplay::halt_settled(const Record& record) {
   const Generation generation = record.generation();
   if (generation > state_.generation) {
@@ -349,8 +349,8 @@ void JournalReplay::state_lost(const Record&) {
   state_.open_fence = false;
 }
 
-// A full disk took these records: numbers that they gave out must not be given out again, and who is where must be
-// asked.
+// A full disk lost these records: numbers that they issued must not be issued again, and every worker must report its
+// position.
 void JournalReplay::gap(const Record& record) {
   const std::uint64_t lost = record.number("lost");
   skip(state_.last_agent, lost);
@@ -359,7 +359,7 @@ void JournalReplay::gap(const Record& record) {
   state_.gap = true;
 }
 
-// What the records said that are missing.
+// The content of the missing records.
 void JournalReplay::whole_state(const Record& record) {
   if (!record.has("issued")) return;
   State state;
@@ -417,7 +417,7 @@ void JournalReplay::end(const Record&) {
   state_.ended = true;
 }
 
-// A damaged record may name what no other one gave out; nothing that was named is given out again.
+// A damaged record may name ids that no other record issued; an id that was named is not issued again.
 void JournalReplay::raise_highest(core::Resumed& resumed) const {
   const auto raise = [](auto& highest, std::uint64_t number) {
     highest = static_cast<std::decay_t<decltype(highest)>>(std::max<std::uint64_t>(highest, number));

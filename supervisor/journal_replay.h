@@ -1,6 +1,6 @@
-// Purpose: a run as its journal tells it, for a supervisor that takes the run over: which agents and workers there
-// should be, which generation trains with whom, which numbers are used up, and whether the journal ends in the middle
-// of a change. Lines that are no records (a torn last one, rubbish) and events that are not known are passed over;
+// Purpose: reconstructs a run from its journal, for a supervisor that takes the run over: which agents and workers
+// should exist, which generation trains with which members, which numbers are used, and whether the journal ends in the
+// middle of a change. Lines that are not records (a torn last one, malformed data) and unknown events are skipped;
 // records before the last "run_opened" belong to an older run of the same name.
 //
 // Thread: any one. JournalReplay is pure. Cost: one pass, memory for the run's lineage and for the plans since the last
@@ -26,7 +26,7 @@ class JournalReplay {
   // Everything but the audits, which are not in the journal.
   core::Resumed result() const;
 
-  // What the run's last supervisor wrote when it was over.
+  // The record that the run's last supervisor wrote at the end of the run.
   bool ended() const { return state_.ended; }
   std::uint64_t records() const { return records_; }
   std::uint64_t unreadable() const { return unreadable_; }
@@ -62,7 +62,7 @@ class JournalReplay {
     bool open_plan = false;               // prepared, neither committed nor cancelled
     bool open_fence = false;
     bool gap = false;              // records are missing since the last complete generation
-    std::vector<WorkerId> halted;  // who heard of the last fence
+    std::vector<WorkerId> halted;  // workers that answered the last fence
     std::set<WorkerId> finished;   // their program reached its end
     std::vector<protocol::Fence> lineage;
     std::uint32_t target = 0;
@@ -116,7 +116,7 @@ class JournalReplay {
   std::uint64_t unreadable_ = 0;
 };
 
-// The whole file, and the audits beside it (audit_file.h).
+// The whole file, and the audits next to it (audit_file.h).
 Result<core::Resumed> replay_journal(const std::string& path);
 
 }  // namespace elastictrain

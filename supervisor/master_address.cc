@@ -1,6 +1,9 @@
 #include "supervisor/master_address.h"
 
-#include <asio.hpp>
+#include <asio/error_code.hpp>
+#include <asio/io_context.hpp>
+#include <asio/ip/address.hpp>
+#include <asio/ip/tcp.hpp>
 
 namespace elastictrain {
 namespace {
@@ -25,7 +28,7 @@ std::string master_address(const AgentTable& agents, AgentId first) {
   const transport::FrameConnection* connection = agents.connection_of(first);
   if (connection == nullptr) return kLocal;
   if (const std::string remote = without_port(connection->remote_address()); !is_loopback(remote)) return remote;
-  // Rank 0 is on this machine: the address of ours by which the others reached us is the one they can use.
+  // Rank 0 is on this machine: the other hosts can use our address by which they reached us.
   for (AgentId agent : agents.connected()) {
     const transport::FrameConnection* other = agents.connection_of(agent);
     if (!is_loopback(without_port(other->remote_address()))) return other->local_address();

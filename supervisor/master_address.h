@@ -1,4 +1,4 @@
-// Purpose: MASTER_ADDR and MASTER_PORT for programs that meet by themselves, as torch's do.
+// Purpose: MASTER_ADDR and MASTER_PORT for programs that connect to each other themselves, as torch's do.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace elastictrain {
 
-// The numeric address of `first`'s host as the other hosts reach it; 127.0.0.1 where all agents are on this machine.
+// The numeric address of `first`'s host as the other hosts reach it; 127.0.0.1 if all agents are on this machine.
 std::string master_address(const AgentTable& agents, AgentId first);
 
 // A port that is free on this machine now; 0 if there is none.

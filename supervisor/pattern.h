@@ -1,4 +1,4 @@
-// Purpose: names of hosts and of variables that a pattern stands for, as in a shell. Pure.
+// Purpose: matches names of hosts and of variables against a pattern, as in a shell. Pure.
 #pragma once
 
 #include <fnmatch.h>

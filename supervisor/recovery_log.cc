@@ -1,14 +1,15 @@
 #include "supervisor/recovery_log.h"
 
-#include <nlohmann/json.hpp>
 #include <string_view>
+
+#include "supervisor/protocol/json_text.h"
 
 namespace elastictrain {
 namespace {
 
 nlohmann::json value_of(const Journal::Fields& fields, std::string_view name) {
   for (const auto& [key, text] : fields) {
-    if (key == name) return nlohmann::json::parse(text, nullptr, false);
+    if (key == name) return parse_json(text);
   }
   return nullptr;
 }

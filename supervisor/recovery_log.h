@@ -1,5 +1,5 @@
-// Purpose: which recoveries a run has been through, from its journal's records as they are written (or read back by a
-// later supervisor). Pure.
+// Purpose: the recoveries of a run, from its journal's records as they are written (or read back by a later
+// supervisor). Pure.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@ class RecoveryLog {
  public:
   struct Last {
     Generation generation = 0;
-    std::string reason;            // what was lost, in words
-    std::optional<double> idle_s;  // not known before some steps have followed
+    std::string reason;            // what was lost, as text
+    std::optional<double> idle_s;  // not known until some steps have followed
   };
 
   void take(const std::string& event, const Journal::Fields& fields);

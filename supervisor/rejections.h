@@ -1,5 +1,5 @@
-// Purpose: reports of refused connections, so that a flood of them fills neither the terminal nor the journal: the
-// first ones of each period one by one, the rest as a number. Pure; the owner calls end_period().
+// Purpose: reports of refused connections, limited so that a flood of them fills neither the terminal nor the journal:
+// the first ones of each period individually, the rest as a number. Pure; the owner calls end_period().
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@ namespace elastictrain {
 
 class Rejections {
  public:
-  // `times` is 1 with an address, or the number of connections that were not reported one by one.
+  // `times` is 1 with an address, or the number of connections that were not reported individually.
   using Report = std::function<void(const std::string& address, const std::string& reason, std::uint64_t times)>;
 
   explicit Rejections(Report report) : report_(std::move(report)) {}

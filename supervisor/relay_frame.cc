@@ -1,9 +1,12 @@
 #include "supervisor/relay_frame.h"
 
+#include "supervisor/protocol/codec.h"
+#include "supervisor/protocol/wire.h"
+
 namespace elastictrain {
 namespace {
 
-using protocol::detail::Packer;
+using protocol::wire::Packer;
 
 const std::uint32_t kToWorkersIndex = static_cast<std::uint32_t>(protocol::AgentDown(protocol::ToWorkers{}).index());
 
@@ -12,7 +15,7 @@ const std::uint32_t kToWorkersIndex = static_cast<std::uint32_t>(protocol::Agent
 RelayFrame::RelayFrame(const protocol::WorkerDown& message) {
   msgpack::sbuffer bytes;
   Packer packer(bytes);
-  protocol::detail::write(packer, message);
+  protocol::wire::write(packer, message);
   message_.assign(bytes.data(), bytes.size());
 }
 
@@ -24,12 +27,12 @@ std::string RelayFrame::to(const std::vector<WorkerId>& workers) const {
   packer.pack_array(2);
   packer.pack(kToWorkersIndex);
   packer.pack_array(2);
-  protocol::detail::write(packer, workers);
+  protocol::wire::write(packer, workers);
   std::string frame;
   frame.reserve(head.size() + message_.size());
   frame.assign(head.data(), head.size());
   frame += message_;
-  protocol::detail::put_length(frame.data(), frame.size() - protocol::kFrameHeaderBytes);
+  protocol::wire::put_length(frame.data(), frame.size() - protocol::kFrameHeaderBytes);
   return frame;
 }
 

@@ -1,12 +1,11 @@
 // Purpose: one message to many workers as the frames that go to their agents. The message is encoded once, whatever the
-// number of agents: a plan for thousands of members is megabytes, and each agent's copy differs only in the addressees.
-// Pure. The result equals encode_frame() of the whole message.
+// number of agents: a plan for thousands of members takes megabytes, and each agent's copy differs only in the
+// addressees. Pure. The result equals encode_frame() of the whole message.
 #pragma once
 
 #include <string>
 #include <vector>
 
-#include "supervisor/protocol/codec.h"
 #include "supervisor/protocol/message.h"
 
 namespace elastictrain {

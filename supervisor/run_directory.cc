@@ -32,34 +32,35 @@ std::string home_directory() {
   return entry == nullptr || entry->pw_dir == nullptr ? "" : entry->pw_dir;
 }
 
-Error cannot(const std::string& what, const std::string& path) {
+Error io_failure(const std::string& what, const std::string& path) {
   return Error{ErrorCode::kIo, "cannot " + what + " " + path + ": " + std::strerror(errno) +
-                                   "; set ELASTICTRAIN_STATE_DIR to a directory of yours"};
+                                   "; set ELASTICTRAIN_STATE_DIR to a directory that you own"};
 }
 
 Status make_parents(const std::string& path) {
   for (std::size_t slash = path.find('/', 1); slash != std::string::npos; slash = path.find('/', slash + 1)) {
     const std::string parent = path.substr(0, slash);
-    if (::mkdir(parent.c_str(), kOwnerOnly) != 0 && errno != EEXIST) return cannot("make", parent);
+    if (::mkdir(parent.c_str(), kOwnerOnly) != 0 && errno != EEXIST) return io_failure("make", parent);
   }
   return {};
 }
 
 Status make_private(const std::string& path) {
   if (Status made = make_parents(path); !made.ok()) return made;
-  if (::mkdir(path.c_str(), kOwnerOnly) != 0 && errno != EEXIST) return cannot("make", path);
+  if (::mkdir(path.c_str(), kOwnerOnly) != 0 && errno != EEXIST) return io_failure("make", path);
   struct stat found {};
-  if (::lstat(path.c_str(), &found) != 0) return cannot("look at", path);
+  if (::lstat(path.c_str(), &found) != 0) return io_failure("look at", path);
   if (!S_ISDIR(found.st_mode) || found.st_uid != ::geteuid()) {
-    return Error{ErrorCode::kRefused, path + " is not a directory of yours; remove it or set ELASTICTRAIN_STATE_DIR"};
+    return Error{ErrorCode::kRefused,
+                 path + " is not a directory that you own; remove it or set ELASTICTRAIN_STATE_DIR"};
   }
-  if ((found.st_mode & 0777) != kOwnerOnly && ::chmod(path.c_str(), kOwnerOnly) != 0) return cannot("protect", path);
+  if ((found.st_mode & 0777) != kOwnerOnly && ::chmod(path.c_str(), kOwnerOnly) != 0) return io_failure("protect", path);
   return {};
 }
 
 Error lives(const std::string& path) {
   const std::string name = path.substr(path.rfind('/') + 1);
-  return Error{ErrorCode::kRefused, "a run named '" + name + "' is alive in " + path +
+  return Error{ErrorCode::kRefused, "a run named '" + name + "' is already running in " + path +
                                         "; stop it with `elastictrain stop " + name + "` or choose another name"};
 }
 
@@ -74,7 +75,8 @@ Result<std::string> state_directory() {
     return state + "/elastictrain";
   }
   const std::string home = home_directory();
-  if (home.empty()) return Error{ErrorCode::kUnavailable, "no home directory is known; set ELASTICTRAIN_STATE_DIR"};
+  if (home.empty())
+    return Error{ErrorCode::kUnavailable, "the home directory is not known; set ELASTICTRAIN_STATE_DIR"};
   return home + "/.local/state/elastictrain";
 }
 
@@ -99,13 +101,13 @@ Result<RunDirectory> RunDirectory::claim(const std::string& path) {
   if (Status made = make_private(path); !made.ok()) return made.error();
   const std::string lock_path = path + "/lock";
   const int lock = ::open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-  if (lock < 0) return cannot("open", lock_path);
+  if (lock < 0) return io_failure("open", lock_path);
   RunDirectory directory(path, lock);
   if (::flock(lock, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) return lives(path);
-  // A file system without locks still has the socket to ask.
+  // On a file system without locks, the control socket shows whether the run exists.
   if (control::is_live(path)) return lives(path);
   if (::unlink(directory.socket_path().c_str()) != 0 && errno != ENOENT) {
-    return cannot("remove", directory.socket_path());
+    return io_failure("remove", directory.socket_path());
   }
   return directory;
 }

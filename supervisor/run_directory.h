@@ -1,7 +1,7 @@
 // Purpose: the directory in which a run keeps its journal and its control socket, and the rule that one name belongs to
-// one living run.
-// Ownership: a RunDirectory holds the claim (a lock on a file inside) until it is destroyed or its process ends.
-// Thread: any one. Failure: values that name the path and what to do.
+// one running run.
+// Ownership: a RunDirectory holds the claim (a lock on a file inside) until it is destroyed or its process exits.
+// Thread: any one. Errors: values that name the path and what to do.
 #pragma once
 
 #include <string>
@@ -21,8 +21,8 @@ Result<std::string> run_directory_of(const std::string& run_name);
 
 class RunDirectory {
  public:
-  // Makes the directory with mode 0700 where it is missing. Refuses one that belongs to somebody else, and one whose
-  // run lives; what a dead run left behind (its control socket) is removed.
+  // Makes the directory with mode 0700 if it is missing. Refuses one that belongs to another user, and one whose run is
+  // running; the control socket of a run that is gone is removed.
   static Result<RunDirectory> claim(const std::string& path);
 
   ~RunDirectory();

@@ -8,7 +8,8 @@
 #include <cstring>
 #include <fstream>
 #include <iterator>
-#include <nlohmann/json.hpp>
+
+#include "supervisor/protocol/json_text.h"
 
 namespace elastictrain {
 namespace {
@@ -57,7 +58,7 @@ bool write_all(int descriptor, const std::string& bytes) {
   return ::fsync(descriptor) == 0 || errno == EINVAL || errno == EROFS;
 }
 
-// So that the new name is on disk as well. Where a directory cannot be synced, a crash may bring the old file back.
+// So that the new name is on disk as well. If a directory cannot be synced, a crash may restore the old file.
 void sync_directory(const std::string& path) {
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (descriptor < 0) return;
@@ -78,7 +79,7 @@ std::string text_of(const RunRecord& record) {
   } else {
     json["key"] = hex_of(record.key);
   }
-  return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+  return json_text(json, 1) + "\n";
 }
 
 std::optional<RunRecord> record_of(const Json& json) {
@@ -129,7 +130,7 @@ Result<RunRecord> load_run_record(const std::string& run_directory) {
   const Error useless{ErrorCode::kInvalid,
                       path + " cannot be read as the record of a run; remove " + run_directory + " to forget that run"};
   try {
-    auto record = record_of(Json::parse(text));
+    auto record = record_of(parse_json(text));
     if (record) return std::move(*record);
   } catch (const Json::exception&) {
     return useless;

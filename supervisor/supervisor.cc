@@ -3,6 +3,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <asio/error_code.hpp>
 #include <algorithm>
 #include <chrono>
 #include <csignal>
@@ -17,11 +18,11 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kAgentsEnd{3'000};     // beyond the grace
+constexpr milliseconds kAgentsEnd{3'000};     // in addition to the grace
 constexpr milliseconds kProcessesEnd{5'000};  // after TERM and KILL
 constexpr milliseconds kAnswersEnd{2'000};
 
-// Every agent is a connection; the default soft limit of 1,024 descriptors is not enough for a thousand of them.
+// Every agent is a connection; the default soft limit of 1,024 descriptors is too low for a thousand of them.
 void raise_descriptor_limit() {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == limit.rlim_max) return;
@@ -121,7 +122,7 @@ Supervisor::Impl::Impl(asio::io_context& io, SupervisorOptions options, launcher
           io, hosts, [this](const std::vector<launcher::Host>& offered) { hosts_offered(offered); },
           [this](const std::string& why) {
             journal("host_poll_failed", core::Fields().text("reason", why));
-            tell(core::Tell::Level::kWarning, "cannot ask for hosts: " + why + "; the hosts known so far stay");
+            tell(core::Tell::Level::kWarning, "cannot poll the host source: " + why + "; the known hosts are kept");
           }),
       time_limit_(io),
       figures_timer_(io),
@@ -197,7 +198,7 @@ int Supervisor::Impl::run() {
 
 void Supervisor::Impl::arm_time_limit() {
   if (options_.time_limit_ms == 0) return;
-  // The run's time, not this supervisor's.
+  // The age of the run, not of this supervisor.
   const milliseconds used(static_cast<std::int64_t>(up_before_s_ * 1000));
   time_limit_.expires_after(std::max(milliseconds(options_.time_limit_ms) - used, milliseconds(0)));
   time_limit_.async_wait([this, life = std::weak_ptr(life_)](asio::error_code error) {
@@ -213,7 +214,7 @@ void Supervisor::Impl::loop_until(const std::function<bool()>& done, millisecond
   }
 }
 
-// Agents end their workers and themselves; what does not is ended by force, so that nothing is left behind.
+// Agents end their workers and themselves; the rest is ended by force, so that nothing is left behind.
 void Supervisor::Impl::close_down() {
   hosts_.stop();
   policy_.close();
@@ -224,7 +225,7 @@ void Supervisor::Impl::close_down() {
   agents_.forget_all();
   loop_until([this] { return !agents_.any_process(); }, kProcessesEnd);
   loop_until([this] { return hurry_ || !policy_.any_process(); }, milliseconds(options_.policy.outside.timeout_ms));
-  if (agents_.any_process()) tell(core::Tell::Level::kWarning, "some launcher processes did not end in time");
+  if (agents_.any_process()) tell(core::Tell::Level::kWarning, "some launcher processes did not exit in time");
   for (auto& [id, answer] : requests_) answer(R"({"ok":false,"text":"the run has ended"})");
   requests_.clear();
   control_->close();

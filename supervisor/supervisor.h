@@ -1,10 +1,11 @@
-// Purpose: one run, live: feeds events into the state machine and performs its actions. Owns the Asio loop's work for
-// the run: agents' connections, the launcher's results, timers, the journal, the control socket, host polling.
+// Purpose: one live run: feeds events into the state machine and performs its actions. Owns the run's part of the Asio
+// loop: agents' connections, the launcher's results, timers, the journal, the control socket, host polling.
 //
-// Thread: the io_context's thread, all callbacks too. run() returns when the run has ended and nothing is left behind.
+// Thread: the io_context's thread, also for all callbacks. run() returns when the run has ended and nothing is left
+// behind.
 #pragma once
 
-#include <asio.hpp>
+#include <asio/io_context.hpp>
 
 #include <cstdint>
 #include <functional>
@@ -52,27 +53,27 @@ struct RunFigures {
   Step step = 0;
   double loss = 0;
   double samples_per_s = 0;
-  double idle_s = 0;  // time in which no worker made progress because of a change, over all that are measured
+  double idle_s = 0;  // total time in which no worker made progress because of a change, of all measured changes
   std::optional<double> last_idle_s;  // of the last change; not known before some steps at the new size
   std::uint64_t recoveries = 0;
-  std::string last_recovery;  // what was lost, in words; empty: nothing yet
+  std::string last_recovery;  // what was lost, as text; empty: nothing yet
   std::optional<double> last_recovery_idle_s;
   std::string policy;         // its name; empty: the size is fixed
-  std::string policy_reason;  // what it said last
+  std::string policy_reason;  // of its last decision
 };
 
-// kFresh: a new run. kTakeOver: one whose supervisor is gone and which may still train. kStartAgain: one that has ended
-// before its training was done; it goes on from its newest checkpoint, its generation numbers too.
+// kFresh: a new run. kTakeOver: one whose supervisor is gone and which may still train. kStartAgain: one that ended
+// before its training was complete; it continues from its newest checkpoint, with its generation numbers.
 enum class RunStart : std::uint8_t { kFresh, kTakeOver, kStartAgain };
 
 struct SupervisorOptions {
   core::RunSettings settings;
   RunStart start = RunStart::kFresh;
-  std::string recorded_config;  // kept in the run's directory for whoever takes the run over; not read here
+  std::string recorded_config;  // kept in the run's directory for a supervisor that takes the run over; not read here
   WorkerProgram program;
   std::string run_directory;                     // made with mode 0700
   std::vector<std::string> listen_addresses;     // numeric; empty: loopback only
-  std::vector<std::string> advertise_addresses;  // what agents are told to connect to
+  std::vector<std::string> advertise_addresses;  // the addresses to which agents connect
   std::uint16_t listen_port = 0;
   std::uint64_t heartbeat_ms = 250;
   std::uint64_t worker_dead_ms = 3'000;
@@ -80,7 +81,7 @@ struct SupervisorOptions {
   std::uint64_t agent_connect_timeout_ms = 10'000;
   std::uint64_t time_limit_ms = 0;  // 0: none
   std::string interface;            // data plane; empty: by route
-  std::string notice_probe;         // command of every agent's shell; status 0: its host goes away; empty: none
+  std::string notice_probe;         // shell command of every agent; status 0: its host goes away; empty: none
   std::uint64_t notice_probe_ms = 5'000;
   policy::RunnerSettings policy;
   std::vector<int> forward_signals;  // passed on to the workers
@@ -102,20 +103,21 @@ class Supervisor {
 
   // Opens the run directory, listens, starts. An error here means that nothing was started.
   Status open();
-  // Runs the loop until the end of the run; the exit status as in the README's table.
+  // Runs the loop until the end of the run; returns the exit status as documented for users.
   int run();
 
-  // What the launcher's sink is to call: the launcher is made before the supervisor that it reports to.
+  // The target of the launcher's sink: the launcher is created before the supervisor that it reports to.
   void launch_ended(const launcher::LaunchEnded& ended);
   // Leaves at the next step boundary.
   void request_stop(core::StopCause cause);
   // TERM to the workers at once, KILL after the grace.
   void stop_now();
-  // Passes the signal on to every worker if it is one of `forward_signals`; with `usr1_drains`, USR1 also asks to stop.
+  // Passes the signal on to every worker if it is one of `forward_signals`; with `usr1_drains`, USR1 also requests a
+  // stop.
   void forward_signal(int signal);
 
   RunFigures figures() const;
-  // Where agents connect to; valid after open().
+  // The port to which agents connect; valid after open().
   std::uint16_t listen_port() const;
 
  private:

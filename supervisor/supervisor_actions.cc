@@ -1,4 +1,5 @@
-// What the core asks for, carried out.
+// Performs the actions that the core requests.
+#include <asio/error_code.hpp>
 #include <algorithm>
 #include <cstdlib>
 #include <map>
@@ -24,7 +25,7 @@ void Supervisor::Impl::perform(core::Actions actions) {
   for (core::Action& action : actions) std::visit([this](auto& content) { perform(content); }, action);
 }
 
-// Each worker is told how many hosts there are and where rank 0 is, so the whole batch is looked at first.
+// Each worker's environment holds the number of hosts and the address of rank 0, so the whole batch is needed first.
 void Supervisor::Impl::look_at_spawns(const core::Actions& actions) {
   bool first_of_batch = true;
   for (const core::Action& action : actions) {
@@ -41,7 +42,7 @@ void Supervisor::Impl::look_at_spawns(const core::Actions& actions) {
 }
 
 void Supervisor::Impl::perform(core::LaunchAgent& action) {
-  // A host has one agent at a time: what an older one of it had is not heard of any more.
+  // A host has one agent at a time: messages of an older one are ignored.
   for (const AgentId older : workers_.agents_on(action.host)) {
     if (agents_.connection_of(older) == nullptr) workers_.remove_all_of(older);
   }
@@ -50,7 +51,7 @@ void Supervisor::Impl::perform(core::LaunchAgent& action) {
 
 void Supervisor::Impl::perform(core::StopAgent& action) {
   agents_.stop(action.agent, std::chrono::milliseconds(action.grace_ms));
-  // Given up while it was away: nobody will say how its workers ended.
+  // Given up while it was away: no report about its workers' exits will arrive.
   if (agents_.connection_of(action.agent) == nullptr) workers_.remove_all_of(action.agent);
 }
 
@@ -164,7 +165,7 @@ double Supervisor::Impl::up_s() const {
   return up_before_s_ + std::chrono::duration<double>(clock_now() - started_).count();
 }
 
-// The journal has the decision and its numbers before anything follows from it.
+// The decision and its numbers are in the journal before anything follows from it.
 void Supervisor::Impl::consult_policy() {
   if (ended_ || !policy_.is_due(up_s())) return;
   auto considered = policy_.consider(membership_.view(), up_s());
@@ -216,7 +217,7 @@ RunFigures Supervisor::Impl::figures() const {
   return figures;
 }
 
-// A snapshot costs time in proportion to the workers, so it is taken for whoever watches, not for every event.
+// A snapshot costs time in proportion to the workers, so it is taken for observers, not for every event.
 void Supervisor::Impl::figures_changed(bool at_once) {
   if (!options_.on_figures || (figures_scheduled_ && !at_once)) return;
   figures_scheduled_ = true;

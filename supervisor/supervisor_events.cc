@@ -1,4 +1,5 @@
-// What agents, hosts, users and timers say, into events of the core.
+// Translates messages and events of agents, hosts, users and timers into events of the core.
+#include <asio/error_code.hpp>
 #include <csignal>
 #include <type_traits>
 #include <utility>
@@ -15,7 +16,7 @@ constexpr std::size_t kMaxWaitingRequests = 256;
 
 }  // namespace
 
-// An action may cause an event at once; events are taken one after the other, each with all its actions.
+// An action may cause an event at once; events are processed one after the other, each with all its actions.
 void Supervisor::Impl::feed(core::Event event) {
   events_.push_back(std::move(event));
   if (stepping_) return;
@@ -56,11 +57,12 @@ void Supervisor::Impl::agent_said(AgentId agent, protocol::AgentUp message) {
   std::visit(take, message);
 }
 
-// An agent may speak for its own workers only.
+// An agent may report only about its own workers.
 bool Supervisor::Impl::owns(AgentId agent, WorkerId worker) {
   const WorkerEntry* entry = workers_.find(worker);
   if (entry != nullptr && entry->agent == agent) return true;
-  if (entry != nullptr) agents_.drop(agent, "it spoke for " + to_string(worker) + ", which runs on " + entry->host);
+  if (entry != nullptr)
+    agents_.drop(agent, "it reported about " + to_string(worker) + ", which runs on " + entry->host);
   return false;
 }
 
@@ -88,8 +90,8 @@ void Supervisor::Impl::on(AgentId agent, protocol::WorkerOutput& message) {
   OutputLine line{message.worker,        entry.host, entry.rank,        entry.local_rank,
                   workers_.generation(), entry.pid,  message.is_stderr, {}};
   if (message.dropped > 0) {
-    line.text =
-        "[" + std::to_string(message.dropped) + " lines were dropped here: they came faster than they were read]";
+    line.text = "[" + std::to_string(message.dropped) +
+                " lines were dropped here: they were written faster than they were read]";
     options_.on_output(line);
   }
   for (std::string& text : message.lines) {
@@ -123,7 +125,7 @@ void Supervisor::Impl::on(AgentId agent, protocol::AgentReport& message) {
   figures_changed(false);
 }
 
-// Nobody asks an agent of a run for facts; an answer that nobody waits for changes nothing.
+// An agent of a run gets no questions about its host; an answer without a question changes nothing.
 void Supervisor::Impl::on(AgentId, protocol::HostFacts&) {}
 void Supervisor::Impl::on(AgentId, protocol::AcceleratorFacts&) {}
 
@@ -195,7 +197,7 @@ void Supervisor::Impl::request(const std::string& line, control::ControlServer::
     return stop_now();
   }
   if (requests_.size() >= kMaxWaitingRequests) {
-    return answer(control::answer_line(false, "too many requests wait for their answer; try again later"));
+    return answer(control::answer_line(false, "too many requests are pending; try again later"));
   }
   requests_.emplace(id, std::move(answer));
   feed(std::get<core::Event>(std::move(*parsed)));

@@ -1,10 +1,12 @@
-// Purpose: the inside of Supervisor, its parts in files by topic:
-//   supervisor.cc          the life of a run: open, loop, close
+// Purpose: the implementation of Supervisor, its parts in files by topic:
+//   supervisor.cc          the life cycle of a run: open, loop, close
 //   supervisor_resume.cc   taking over a run whose supervisor is gone
-//   supervisor_events.cc   what agents, hosts, users and timers say, into events of the core
-//   supervisor_actions.cc  what the core asks for, carried out
+//   supervisor_events.cc   messages and events of agents, hosts, users and timers, into events of the core
+//   supervisor_actions.cc  performs the actions that the core requests
 #pragma once
 
+#include <asio/io_context.hpp>
+#include <asio/steady_timer.hpp>
 #include <deque>
 #include <map>
 #include <memory>
@@ -47,7 +49,7 @@ class Supervisor::Impl {
   std::uint16_t listen_port() const { return agents_.port(); }
 
  private:
-  // The life of a run.
+  // The life cycle of a run.
   Status open_record();
   Status open_journal();
   Status listen_for_agents();
@@ -142,7 +144,7 @@ class Supervisor::Impl {
   bool figures_scheduled_ = false;
   Instant figures_shown_;
   Instant started_;
-  std::shared_ptr<char> life_ = std::make_shared<char>();  // callbacks that come too late find it gone
+  std::shared_ptr<char> life_ = std::make_shared<char>();  // callbacks that come too late find it expired
   bool rejections_scheduled_ = false;
   bool ended_ = false;
   bool hurry_ = false;  // a second interrupt during the end

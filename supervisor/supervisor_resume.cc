@@ -1,5 +1,9 @@
-// Taking over a run whose supervisor is gone: its key and port from the record, what it was doing from the journal; its
-// agents come back by themselves.
+// Takes over a run whose supervisor is gone: its key and port come from the record, its state from the journal; its
+// agents reconnect by themselves.
+#include <asio/error_code.hpp>
+#include <asio/io_context.hpp>
+#include <asio/ip/address.hpp>
+#include <asio/ip/udp.hpp>
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
@@ -17,7 +21,7 @@ namespace {
 constexpr std::chrono::milliseconds kBindAgain{100};
 
 std::string remedy(const std::string& run_name) {
-  return "start it anew without --resume, or with another --name than " + run_name;
+  return "start a new run without --resume, or with another --name than " + run_name;
 }
 
 // A batch system may start the same command again on another machine.
@@ -45,7 +49,7 @@ void recall_view(policy::Runner& policy, const Journal::Fields& fields) {
   }
 }
 
-// Of the generation that trains on under the former plan.
+// Of the generation that trains on under the previous plan.
 void recall_plan(policy::Runner& policy, const core::Resumed& resumed) {
   protocol::GenerationPlan plan;
   plan.generation = resumed.generation;
@@ -59,7 +63,7 @@ void recall_plan(policy::Runner& policy, const core::Resumed& resumed) {
 
 }  // namespace
 
-// Under the claim: what was read before it may have changed meanwhile.
+// Under the claim: the data read before it may have changed meanwhile.
 Status Supervisor::Impl::open_record() {
   if (options_.start == RunStart::kFresh) return {};
   auto record = load_run_record(directory_->path());
@@ -80,13 +84,13 @@ Status Supervisor::Impl::open_record() {
   if (here) {
     agents_.resume(record->key, record->port, addresses, record->advertise_addresses);
   } else {
-    tell(core::Tell::Level::kWarning, "run " + name + " was supervised from another machine: its hosts cannot come " +
-                                          "back to this one, and are started anew");
+    tell(core::Tell::Level::kWarning, "run " + name + " was supervised from another machine: its hosts cannot " +
+                                          "reconnect to this one, and new agents are started");
   }
   return {};
 }
 
-// Agents that try to come back may hold the port for an instant.
+// Agents that try to reconnect may hold the port for an instant.
 Status Supervisor::Impl::listen_for_agents() {
   const auto deadline = std::chrono::steady_clock::now() + options_.settings.resume_timeout;
   for (;;) {
@@ -109,7 +113,7 @@ void Supervisor::Impl::save_record(std::optional<RunRecord::End> end) {
   tell(core::Tell::Level::kWarning, saved.error().message + "; this run cannot be resumed");
 }
 
-// The journal as an earlier supervisor left it: for the core, and for those who watch this run.
+// The journal as an earlier supervisor left it: for the core, and for the display of this run.
 Status Supervisor::Impl::look_back() {
   auto replayed = replay_journal(directory_->journal_path());
   if (!replayed.ok()) return replayed.error();

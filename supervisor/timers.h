@@ -2,7 +2,8 @@
 // Ownership: owns the timers; destroying it cancels them all. Thread: the io_context's.
 #pragma once
 
-#include <asio.hpp>
+#include <asio/io_context.hpp>
+#include <asio/steady_timer.hpp>
 #include <cstdint>
 #include <functional>
 #include <memory>

@@ -1,5 +1,5 @@
-// Purpose: the environment a worker starts with: torch's names, so that any distributed program starts unmodified, and
-// ours. Pure.
+// Purpose: the environment of a new worker: torch's names, so that any distributed program starts unmodified, and our
+// own. Pure.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ struct WorkerSurroundings {
   std::uint64_t restarts = 0;  // recoveries of the run so far
   std::uint32_t max_restarts = 0;
   bool omp_threads_chosen = false;            // the user has set OMP_NUM_THREADS
-  std::vector<std::string> user_environment;  // "NAME=value", the last word
+  std::vector<std::string> user_environment;  // "NAME=value", overrides all others
 };
 
 std::vector<std::string> worker_environment(const core::SpawnWorker& spawn, const WorkerSurroundings& surroundings);

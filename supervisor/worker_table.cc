@@ -69,7 +69,7 @@ std::set<AgentId> WorkerTable::agents_on(const std::string& host) const {
   return agents;
 }
 
-// A leaver keeps the rank it had for what it still writes, so the plan in force decides once there is one.
+// A leaver keeps its old rank for its remaining output, so the plan in effect decides once there is one.
 AgentId WorkerTable::agent_of_rank_zero() const {
   if (generation_ != 0 && generation_ == planned_ && !plan_.empty()) {
     const WorkerEntry* first = find(plan_.front().worker);

@@ -1,5 +1,5 @@
-// Purpose: what the edge must know about each worker: which agent it belongs to, and how to label its output.
-// Ownership and thread: those of the supervisor. Workers that are gone are removed.
+// Purpose: the edge's data about each worker: which agent it belongs to, and how to label its output.
+// Ownership and thread: those of the supervisor. Workers that have exited are removed.
 #pragma once
 
 #include <cstdint>
@@ -24,12 +24,12 @@ struct WorkerEntry {
 
 class WorkerTable {
  public:
-  // What the journal of a run that is taken over says; process ids are heard from the workers.
+  // Data of the journal of a run that is taken over; process ids are reported by the workers.
   void restore(const core::Resumed& resumed);
-  // Before the first generation a worker goes by the rank that it was started with.
+  // Before the first generation a worker is labelled with the rank that it was started with.
   void spawned(const core::SpawnWorker& spawn, bool first_generation);
   void set_pid(WorkerId worker, std::int64_t pid);
-  // What the worker itself says counts where its agent has not said it to this supervisor.
+  // The worker's own report counts if its agent has not reported it to this supervisor.
   void heard_pid(WorkerId worker, std::int64_t pid);
   void remove(WorkerId worker) { entries_.erase(worker); }
   void remove_all_of(AgentId agent);
@@ -40,7 +40,7 @@ class WorkerTable {
 
   const WorkerEntry* find(WorkerId worker) const;
   std::set<AgentId> agents_on(const std::string& host) const;
-  // The agent of the worker that has rank 0 now, or will have at the start; 0 if nobody has.
+  // The agent of the worker that has rank 0 now, or will have at the start; 0 if no worker has.
   AgentId agent_of_rank_zero() const;
   Generation generation() const { return generation_; }
   std::unordered_map<WorkerId, std::int64_t> pids() const;

@@ -1,4 +1,5 @@
-// Stands for a device's memory: its bytes are kept inverted, so whoever reads or writes them past the port is found out.
+// Simulates a device's memory: its bytes are stored inverted, so code that accesses them without the port fails its
+// test.
 #pragma once
 
 #include <algorithm>

@@ -1,6 +1,6 @@
-// Purpose: the end of a process whose exit handlers must not run (those of the program that it was forked from, those of
-// an MPI that has lost ranks), but not without the look for leaks that they would take in a build with AddressSanitizer.
-// Failure: a leak is reported on standard error and ends the process with a status that no test expects.
+// Purpose: ends a process whose exit handlers must not run (those of the program that it was forked from, those of an
+// MPI that has lost ranks), but still runs the leak check that they would run in a build with AddressSanitizer.
+// Errors: a leak is reported on standard error and ends the process with a status that no test expects.
 #pragma once
 
 #include <unistd.h>

@@ -1,4 +1,4 @@
-// Purpose: how much longer tests wait where a sanitizer slows them down. For deadlines of tests only.
+// Purpose: the factor by which tests wait longer in a build with a sanitizer. For deadlines of tests only.
 #pragma once
 
 namespace elastictrain::testing {

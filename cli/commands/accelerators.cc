@@ -1,5 +1,5 @@
-// `elastictrain accelerators`: what find_accelerators() found, as one line for the agent that started it; not for
-// people.
+// `elastictrain accelerators`: prints what find_accelerators() found as one line for the agent that started it. Not for
+// users.
 #include "cli/commands/accelerators.h"
 
 #include <unistd.h>
@@ -37,7 +37,7 @@ protocol::GpuFacts describe(const CudaLibrary& cuda, int ordinal) {
   return {name, bytes, static_cast<std::uint32_t>(major), static_cast<std::uint32_t>(minor), bus};
 }
 
-// Pairs that go through the host's memory.
+// Pairs of GPUs that copy through host memory.
 std::string peer_access(const CudaLibrary& cuda, int count) {
   std::string apart;
   for (int from = 0; from < count; ++from) {
@@ -47,7 +47,7 @@ std::string peer_access(const CudaLibrary& cuda, int count) {
       if (can == 0) apart += (apart.empty() ? "" : ", ") + std::to_string(from) + "-" + std::to_string(to);
     }
   }
-  return apart.empty() ? "every pair" : "not between " + apart + "; those copy through the host";
+  return apart.empty() ? "every pair" : "not between " + apart + "; those copy through host memory";
 }
 
 void find_gpus(AcceleratorFacts& facts) {
@@ -96,13 +96,13 @@ AcceleratorFacts find_accelerators() {
 }
 
 void add_accelerators(CLI::App& app, Invocation& invocation) {
-  CLI::App* command = app.add_subcommand(launcher::kAcceleratorsCommand, "what GPUs there are; started by agents");
+  CLI::App* command = app.add_subcommand(launcher::kAcceleratorsCommand, "list the GPUs; started by agents");
   command->group("");
   command->final_callback([&invocation] {
     invocation.action = []() -> int {
       std::printf("\n%s\n", launcher::accelerator_line(find_accelerators()).c_str());
       std::fflush(stdout);
-      // Not exit(): a vendor's library that fails while it is unloaded has nothing to say about what it can do.
+      // Not exit(): a vendor library that fails while it is unloaded must not change the result.
       ::_exit(kExitSuccess);
     };
   });

@@ -1,5 +1,5 @@
-// Purpose: what GPUs this process sees and which of the vendors' libraries it can load, for `check`. Loads what it
-// finds: for a process that is thrown away afterwards (launcher/agent/accelerator_probe.h).
+// Purpose: lists, for `check`, the GPUs that this process sees and the vendor libraries that it can load. It loads what
+// it finds, so it runs in a process that ends afterwards (launcher/agent/accelerator_probe.h).
 #pragma once
 
 #include "supervisor/protocol/message.h"

@@ -70,8 +70,8 @@ Result<std::vector<std::string>> machine_addresses(const std::string& interface)
   }
   if (interface.empty() || !found.empty()) return found;
   return Error{ErrorCode::kUnavailable, "network interface " + interface +
-                                            (seen ? " has no usable address" : " is not there") +
-                                            "; `ip address` lists what there is"};
+                                            (seen ? " has no usable address" : " does not exist") +
+                                            "; `ip address` lists the interfaces"};
 }
 
 std::vector<std::string> all_addresses() {

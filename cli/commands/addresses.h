@@ -1,4 +1,4 @@
-// Purpose: the numeric addresses of this machine. Failure: an interface that is not there or has no address.
+// Purpose: the numeric addresses of this machine. Errors: the interface does not exist or has no address.
 #pragma once
 
 #include <string>

@@ -7,6 +7,7 @@
 #include "cli/exit_code.h"
 #include "supervisor/control/control_client.h"
 #include "supervisor/control/control_protocol.h"
+#include "supervisor/protocol/json_text.h"
 #include "supervisor/run_directory.h"
 #include "supervisor/run_record.h"
 
@@ -15,7 +16,7 @@ namespace {
 
 constexpr Millis kAnswerTimeout{10'000};
 
-// It may train on all the same, until its workers' orphan grace is over.
+// Its workers may still train, until their orphan grace is over.
 bool has_lost_supervisor(const std::string& directory) {
   const auto record = load_run_record(directory);
   return record.ok() && !record->end;
@@ -26,7 +27,8 @@ Error no_run(const std::string& name, const std::string& state, const std::vecto
     return {ErrorCode::kUnavailable,
             "run " + name + " has lost its supervisor; take it over with: elastictrain run " + "--resume " + name};
   }
-  std::string text = name.empty() ? "no run is live" : "there is no live run " + name;
+  std::string text =
+      name.empty() ? "no run is live; start one with: elastictrain run config.toml" : "no live run is named " + name;
   if (!live.empty()) text += "; live: " + join(live, ", ");
   return {ErrorCode::kUnavailable, text};
 }
@@ -68,21 +70,21 @@ Result<std::string> find_run(const std::string& name) {
     if (const Status good = check_run_name(name); !good.ok()) return good.error();
     std::string directory = *state + "/" + name;
     if (std::filesystem::exists(directory + "/" + control::kJournalName)) return directory;
-    return Error{ErrorCode::kUnavailable, "there is no run " + name + " under " + *state};
+    return Error{ErrorCode::kUnavailable, "no run is named " + name + " under " + *state};
   }
   auto live = find_live_run("");
   if (live.ok() || !control::list_runs(*state).empty()) return live;
   std::string newest = newest_journal(*state);
-  if (newest.empty()) return Error{ErrorCode::kUnavailable, "there is no run under " + *state};
+  if (newest.empty()) return Error{ErrorCode::kUnavailable, "no run was found under " + *state};
   return newest;
 }
 
 Result<nlohmann::json> ask_run(const std::string& directory, const nlohmann::json& request) {
-  const auto answer = control::ask(directory, request.dump(), kAnswerTimeout);
+  const auto answer = control::ask(directory, json_text(request), kAnswerTimeout);
   if (!answer.ok()) return answer.error();
-  nlohmann::json parsed = nlohmann::json::parse(*answer, nullptr, false);
+  nlohmann::json parsed = parse_json(*answer);
   if (!parsed.is_object() || !parsed.contains("ok"))
-    return Error{ErrorCode::kInternal, "the run's answer makes no sense"};
+    return Error{ErrorCode::kInternal, "the run sent a malformed answer"};
   if (parsed["ok"] == true) return parsed;
   return Error{ErrorCode::kRefused, parsed.value("text", "the run refused without a reason")};
 }

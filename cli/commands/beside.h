@@ -1,4 +1,4 @@
-// Purpose: what the commands beside a run share: finding the run, asking it, saying what is wrong.
+// Purpose: shared by the client commands: find the run, send it a request, report an error.
 #pragma once
 
 #include <functional>
@@ -10,19 +10,19 @@
 
 namespace elastictrain::cli {
 
-// Directory of the named run, or of the only one that lives. The error lists the runs when there are several.
+// Directory of the named run, or of the only live run. When there are several, the error lists them.
 Result<std::string> find_live_run(const std::string& name);
 
-// The same for a run that may have ended: the newest journal when no name is given and none lives.
+// The same for a run that may have ended. Without a name and without a live run: the run with the newest journal.
 Result<std::string> find_run(const std::string& name);
 
-// The answer's object, checked to be {"ok":true,…}; kRefused with the run's own words where it said no.
+// The answer's object, checked to be {"ok":true,…}. kRefused with the run's own message if it refused.
 Result<nlohmann::json> ask_run(const std::string& directory, const nlohmann::json& request);
 
-// Prints the answer's text, or the error; the exit status.
+// Prints the answer's text, or the error. Returns the exit status.
 int ask_and_print(const std::string& run_name, const nlohmann::json& request);
 
-// One line on standard error and the exit status that fits the error.
+// Prints one line on standard error. Returns the exit status that fits the error.
 int complain(std::string_view command, const Error& error);
 
 }  // namespace elastictrain::cli

@@ -1,4 +1,5 @@
-// `elastictrain check`: is the configuration right, and are its hosts? Shows every value with its origin.
+// `elastictrain check`: checks the configuration and its hosts, and shows every value with its origin.
+#include <asio/io_context.hpp>
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -16,6 +17,7 @@
 #include "cli/config/key_value.h"
 #include "cli/config/schema.h"
 #include "cli/exit_code.h"
+#include "cli/output/config_reference.h"
 #include "cli/output/figures.h"
 #include "cli/output/table.h"
 #include "launcher/build_id.h"
@@ -25,7 +27,7 @@ namespace {
 
 constexpr double kClockLimit_s = 1.0;
 
-// Keys of the trainer and of ssh matter only where they are used.
+// Keys of the trainer and of ssh are shown only where they are used.
 bool is_shown(const RunConfig& config, const RunPlan& plan, const KeySpec& key) {
   if (key.name.starts_with("trainer.")) return config.use_trainer;
   if (key.name.starts_with("launcher.ssh") || key.name == "launcher.copy_binary") return !plan.all_local;
@@ -48,7 +50,7 @@ std::string render_sizes(const core::RunSettings& settings) {
          std::to_string(settings.min_workers) + " to " + std::to_string(settings.max_workers) + "\n";
 }
 
-// Shortest first, so that a reader sees which one strikes before which.
+// Shortest first, so that a reader sees the order in which they expire.
 std::string render_deadlines(const RunConfig& config) {
   std::vector<std::pair<std::uint64_t, const KeySpec*>> deadlines;
   for (const KeySpec& key : schema()) {
@@ -73,13 +75,14 @@ bool is_our_build(const std::string& version) {
 
 std::string remark(const HostReport& report) {
   if (!report.reached) return report.problem;
-  if (!is_our_build(report.binary_version)) return "runs another version: " + report.binary_version;
-  if (std::abs(report.clock_difference_s) > kClockLimit_s) return "its clock is off; times in logs will not match";
+  if (!is_our_build(report.binary_version)) return "has another version: " + report.binary_version;
+  if (std::abs(report.clock_difference_s) > kClockLimit_s)
+    return "its clock differs from ours; times in logs will not match";
   if (report.cores < report.slots && report.gpus.empty()) return "more slots than cores";
   return "good";
 }
 
-std::string render_hosts(const std::vector<HostReport>& reports) {
+std::string render_reports(const std::vector<HostReport>& reports) {
   Table table({{"host"},
                {"slots", Align::kRight},
                {"cores", Align::kRight},
@@ -112,7 +115,7 @@ std::string render_mpi(const RunConfig& config, const RunPlan& plan) {
   return launcher.ok() ? describe_mpi(plan, **launcher) : std::string();
 }
 
-// Reads the discovery program once; `run` asks it again and again.
+// Reads the discovery program once. `run` starts it again and again.
 Result<std::vector<launcher::Host>> discover(const RunConfig& config, const RunPlan& plan) {
   asio::io_context io;
   const auto source = make_host_source(io, config, plan);
@@ -143,7 +146,7 @@ int check_plan(const LoadedConfig& loaded, RunPlan plan) {
     std::cerr << "elastictrain check: " << reports.error().message << "\n";
     return reports.error().code == ErrorCode::kInvalid ? kExitConfig : kExitUnavailable;
   }
-  std::cout << render_hosts(*reports) << "\n"
+  std::cout << render_reports(*reports) << "\n"
             << render_networks(*reports) << "\n"
             << render_gpus(*reports) << render_worker_settings(*reports, loaded.config.network.interface)
             << render_differences(*reports);
@@ -156,7 +159,7 @@ int check_command(const RunFlags& flags, const std::vector<std::string>& program
   const auto environment = process_environment();
   const auto loaded = load_from_flags(flags, program, environment);
   if (const auto* error = std::get_if<ConfigError>(&loaded)) {
-    std::cerr << error->text() << "\n";
+    std::cerr << error_text("check", *error) << "\n";
     return error->only_flags ? kExitUsage : kExitConfig;
   }
   std::error_code ignored;
@@ -168,15 +171,25 @@ int check_command(const RunFlags& flags, const std::vector<std::string>& program
   return kExitConfig;
 }
 
+int print_reference() {
+  std::cout << render_config_reference();
+  return std::cout.flush() ? kExitSuccess : kExitFailure;
+}
+
 }  // namespace
 
 void add_check(CLI::App& app, Invocation& invocation) {
-  CLI::App* command = app.add_subcommand("check", "is the configuration right, and are its hosts?");
+  CLI::App* command = app.add_subcommand("check", "check the configuration and its hosts");
   command->group(kGroupTrain);
   const auto flags = std::make_shared<RunFlags>();
   add_run_flags(*command, flags);
-  command->final_callback([&invocation, flags] {
-    invocation.action = [&invocation, flags] { return check_command(*flags, invocation.program); };
+  const auto reference = std::make_shared<bool>(false);
+  command->add_flag("--reference", *reference, "print the page of all configuration keys (Markdown); check nothing")
+      ->group("Job");
+  command->final_callback([&invocation, flags, reference] {
+    invocation.action = [&invocation, flags, reference] {
+      return *reference ? print_reference() : check_command(*flags, invocation.program);
+    };
   });
 }
 

@@ -1,5 +1,8 @@
 #include "cli/commands/check_hosts.h"
 
+#include <asio/error_code.hpp>
+#include <asio/io_context.hpp>
+#include <asio/steady_timer.hpp>
 #include <algorithm>
 #include <chrono>
 #include <map>
@@ -9,6 +12,7 @@
 #include "cli/commands/run_parts.h"
 #include "launcher/build_id.h"
 #include "supervisor/protocol/codec.h"
+#include "supervisor/protocol/limits.h"
 #include "supervisor/transport/frame_connection.h"
 
 namespace elastictrain::cli {
@@ -16,7 +20,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// For agents to end after they were told to, before their processes are cleared away.
+// Time for agents to end after the request, before their processes are killed.
 constexpr std::chrono::milliseconds kGoodbye{3'000};
 // A driver takes seconds to wake its GPUs.
 constexpr std::uint64_t kLongestProbe_ms = 60'000;
@@ -59,8 +63,8 @@ class HostCheck {
     Clock::time_point asked;
     std::int64_t asked_wall_us = 0;
     std::shared_ptr<transport::FrameConnection> connection;
-    bool settled = false;  // reached, or known to be out of reach
-    bool ended = false;    // nothing of its launch is left
+    bool settled = false;  // reached, or known to be unreachable
+    bool ended = false;    // no process of its launch is left
   };
 
   void launch(const launcher::Host& host) {
@@ -79,7 +83,7 @@ class HostCheck {
     bootstrap.key = key_;
     bootstrap.connect_timeout_ms = config_.launcher.connect_timeout_ms;
     bootstrap.heartbeat_ms = config_.timeouts.heartbeat_ms;
-    // We say nothing while its driver wakes the GPUs.
+    // We send nothing while its driver wakes the GPUs.
     bootstrap.worker_dead_ms = std::max(config_.timeouts.worker_dead_ms, config_.timeouts.start_ms);
     bootstrap.interface = config_.network.interface;
     launcher_->launch({id, host.name, std::move(bootstrap)});
@@ -135,7 +139,7 @@ class HostCheck {
     report.addresses = facts.addresses;
     report.interface_problem = facts.interface_problem;
     report.nccl_interface = facts.nccl_interface;
-    report.accelerators.problem = "its agent did not say what programs there can load";
+    report.accelerators.problem = "its agent did not report which libraries programs can load";
     report.round_trip_s = seconds_between(attempt->asked, Clock::now());
     const double middle_us = static_cast<double>(attempt->asked_wall_us) + report.round_trip_s * 5e5;
     report.clock_difference_s = (static_cast<double>(facts.wall_clock_us) - middle_us) / 1e6;
@@ -158,7 +162,7 @@ class HostCheck {
     if (!attempt.settled) {
       attempt.settled = true;
       attempt.report.reached = false;
-      attempt.report.problem = ended.message.empty() ? "the agent ended before it was connected" : ended.message;
+      attempt.report.problem = ended.message.empty() ? "the agent ended before it connected" : ended.message;
     }
     look_whether_done();
   }

@@ -1,5 +1,5 @@
-// Purpose: tries hosts for `check`: an agent is started on each, in parallel, connects back, says what its host is, and
-// is ended again. Blocking; has its own loop. Nothing is left behind.
+// Purpose: tries hosts for `check`. Starts an agent on each host in parallel, waits for it to connect and report its
+// host, and ends it. Blocking; has its own event loop. Leaves nothing behind.
 #pragma once
 
 #include <cstdint>
@@ -15,21 +15,21 @@ struct HostReport {
   std::string host;
   std::uint32_t slots = 0;
   bool reached = false;
-  std::string problem;  // why it was not reached, in the launcher's words
+  std::string problem;  // why it was not reached, from the launcher
   std::string binary_version;
   std::uint32_t cores = 0;
   std::uint64_t memory_bytes = 0;
-  std::vector<std::string> gpus;  // in the kernel driver's list
+  std::vector<std::string> gpus;  // from the kernel driver's list
   std::string kernel_driver;
   protocol::AcceleratorFacts accelerators;
-  std::string interface;               // that carries the data plane
+  std::string interface;               // the one that carries the data plane
   std::vector<std::string> addresses;  // of the data plane
   std::string interface_problem;
-  std::string nccl_interface;  // what workers find in NCCL_SOCKET_IFNAME
+  std::string nccl_interface;  // value of NCCL_SOCKET_IFNAME for workers
   std::string connected_from;
-  double start_s = 0;  // from the launch until the agent is connected
+  double start_s = 0;  // from the launch until the agent connected
   double round_trip_s = 0;
-  double clock_difference_s = 0;  // of the host, as seen from here; exact to half a round trip
+  double clock_difference_s = 0;  // of the host relative to ours; exact to half a round trip
 };
 
 Result<std::vector<HostReport>> check_hosts(const RunConfig& config, const RunPlan& plan);

@@ -1,5 +1,5 @@
-// Purpose: the seam between the subcommands and the program: each adds itself to the parser and leaves in Invocation
-// what is to be done. Nothing is done while the command line is still being read.
+// Purpose: the interface between the subcommands and the program. Each subcommand adds itself to the parser and stores
+// in Invocation what to do. Nothing is done while the command line is being read.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -11,12 +11,12 @@ namespace elastictrain::cli {
 
 struct Invocation {
   std::function<int()> action;
-  std::vector<std::string> program;  // what stood behind "--"
+  std::vector<std::string> program;  // the arguments after "--"
 };
 
 // The groups under which --help lists the commands.
 inline constexpr const char* kGroupTrain = "Train";
-inline constexpr const char* kGroupBeside = "Beside a run";
+inline constexpr const char* kGroupBeside = "Client commands";
 inline constexpr const char* kGroupOther = "Other";
 
 void add_run(CLI::App& app, Invocation& invocation);

@@ -1,4 +1,4 @@
-// `elastictrain completion bash|zsh`: a script made from the parser itself, so that it cannot fall behind.
+// `elastictrain completion bash|zsh`: a script generated from the parser, so that it cannot become outdated.
 #include "cli/commands/completion.h"
 
 #include <iostream>
@@ -18,7 +18,7 @@ std::string flags_of(const CLI::App& command) {
   return flags;
 }
 
-// Commands that take the name of a live run; the names are the folders with a control socket.
+// Commands that take the name of a live run. The names are the directories with a control socket.
 constexpr const char* kRunNames =
     "        local state=\"${ELASTICTRAIN_STATE_DIR:-${XDG_STATE_HOME:-$HOME/.local/state}/elastictrain}\"\n"
     "        words=\"$words $(cd \"$state\" 2>/dev/null && ls -d */control.sock 2>/dev/null | sed "
@@ -58,11 +58,16 @@ std::string completion_script(const CLI::App& app, const std::string& shell) {
 }
 
 void add_completion(CLI::App& app, Invocation& invocation) {
-  CLI::App* command = app.add_subcommand("completion", "a completion script: source <(elastictrain completion bash)");
+  CLI::App* command =
+      app.add_subcommand("completion", "print a completion script: source <(elastictrain completion bash)");
   const auto shell = std::make_shared<std::string>();
   command->group(kGroupOther);
-  command->add_option("shell", *shell, "bash or zsh")->required()->check(CLI::IsMember({"bash", "zsh"}));
+  command->add_option("shell", *shell, "the shell")->type_name("bash|zsh");
   command->final_callback([&app, &invocation, shell] {
+    if (*shell != "bash" && *shell != "zsh") {
+      const std::string wrong = shell->empty() ? "" : "'" + *shell + "' is not bash or zsh; ";
+      throw CLI::ValidationError(wrong + "say which shell, e.g. source <(elastictrain completion bash)");
+    }
     invocation.action = [&app, shell] {
       std::cout << completion_script(app, *shell);
       return kExitSuccess;

@@ -23,7 +23,7 @@ struct Place {
   std::uint32_t slot = 0;
 };
 
-// Hosts are filled in their order, slot by slot.
+// Hosts are filled in order, slot by slot.
 std::vector<Place> place_workers(const RunPlan& plan) {
   std::vector<Place> places;
   for (std::uint32_t node = 0; node < plan.hosts.size(); ++node) {
@@ -39,8 +39,8 @@ std::uint32_t workers_on(const std::vector<Place>& places, std::uint32_t node) {
       std::count_if(places.begin(), places.end(), [node](const Place& p) { return p.node == node; }));
 }
 
-// The ranks of an MPI pool have one command in common.
-std::string render_hosts(const RunPlan& plan, const launcher::Launcher& launcher) {
+// One command starts all ranks of an MPI pool.
+std::string render_planned_hosts(const RunPlan& plan, const launcher::Launcher& launcher) {
   Table hosts({{"host"}, {"slots", Align::kRight}, {"agent"}});
   const bool pool = !plan.mpi_hosts.empty();
   for (const launcher::Host& host : plan.hosts) {
@@ -96,8 +96,8 @@ std::string render_dry_run(const RunConfig& config, const RunPlan& plan, const l
   if (plan.allocation) text += describe_allocation(config, plan) + "\n";
   text += describe_mpi(plan, launcher);
   text += "\nhosts\n";
-  text += render_hosts(plan, launcher);
-  if (!config.hosts.discover.empty()) text += "(from " + config.hosts.discover + ", which is not run now)\n";
+  text += render_planned_hosts(plan, launcher);
+  if (!config.hosts.discover.empty()) text += "(from " + config.hosts.discover + ", which --dry-run does not run)\n";
   text += "\nranks, when every host answers\n" + render_places(places);
   text += "\nprogram\n  " + shell_words(plan.program.argv) + "\n";
   if (!plan.program.working_directory.empty()) text += "  in " + plan.program.working_directory + "\n";

@@ -1,4 +1,4 @@
-// Purpose: what `run --dry-run` shows: hosts, ranks, commands, environment. Pure.
+// Purpose: the output of `run --dry-run`: hosts, ranks, commands, environment. Pure.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@ namespace elastictrain::cli {
 
 std::string render_dry_run(const RunConfig& config, const RunPlan& plan, const launcher::Launcher& launcher);
 
-// Words as a shell would take them, for reading; nothing here is ever given to a shell.
+// Arguments quoted as a shell would need them. For display only: nothing passes this text to a shell.
 std::string shell_words(const std::vector<std::string>& words);
 
 }  // namespace elastictrain::cli

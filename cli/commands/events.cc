@@ -1,4 +1,4 @@
-// `elastictrain events`: the journal as people read it, or as it is; --follow goes on until the run ends.
+// `elastictrain events`: prints the journal as text or as it is stored. --follow continues until the run ends.
 #include <poll.h>
 #include <sys/inotify.h>
 #include <unistd.h>
@@ -26,7 +26,7 @@ struct EventsFlags {
 
 constexpr int kLookAgainMs = 250;
 
-// Gives the whole lines that were appended since the last call; a torn last line waits for its end.
+// Passes on the whole lines appended since the last call. An incomplete last line waits for its end.
 class JournalReader {
  public:
   explicit JournalReader(const std::string& path) : stream_(path, std::ios::binary) {}
@@ -62,7 +62,7 @@ class FileWatch {
   FileWatch(const FileWatch&) = delete;
   FileWatch& operator=(const FileWatch&) = delete;
 
-  // Until the file grows, and never longer than kLookAgainMs: some file systems tell nobody.
+  // Waits until the file grows, but at most kLookAgainMs: some file systems send no notifications.
   void wait() {
     pollfd ready{descriptor_, POLLIN, 0};
     if (poll(&ready, 1, kLookAgainMs) <= 0) return;
@@ -90,7 +90,7 @@ int print_events(const EventsFlags& flags) {
     watch.wait();
     reader.read_lines(print);
   }
-  // What the run wrote between the last look and its end.
+  // Lines that the run wrote between the last read and its end.
   reader.read_lines(print);
   return std::cout.flush() ? kExitSuccess : kExitFailure;
 }
@@ -101,10 +101,10 @@ void add_events(CLI::App& app, Invocation& invocation) {
   CLI::App* command = app.add_subcommand("events", "what happened, from the journal");
   const auto flags = std::make_shared<EventsFlags>();
   command->group(kGroupBeside);
-  command->add_option("run", flags->name, "name of the run, when several are live; a run that has ended is fine too")
-      ->type_name("NAME");
-  command->add_flag("-f,--follow", flags->follow, "go on until the run ends");
-  command->add_flag("--json", flags->json, "the journal's own lines");
+  command->add_option("run", flags->name, "name of the run, when several are live; it may have ended")
+      ->type_name("[NAME]");
+  command->add_flag("-f,--follow", flags->follow, "wait for new lines until the run ends");
+  command->add_flag("--json", flags->json, "the journal's lines as stored");
   command->final_callback([&invocation, flags] { invocation.action = [flags] { return print_events(*flags); }; });
 }
 

@@ -1,5 +1,5 @@
-// `elastictrain explain`: what a run's policy saw and decided, replayed from its journal through the same policy,
-// another one, or other thresholds; shows where the decisions differ.
+// `elastictrain explain`: what a run's policy saw and decided. Replays the journal through the same policy, another
+// policy or other thresholds, and shows where the decisions differ.
 #include <filesystem>
 #include <iostream>
 #include <memory>
@@ -9,6 +9,7 @@
 #include "cli/commands/command.h"
 #include "cli/commands/policy_choice.h"
 #include "cli/commands/resume.h"
+#include "cli/commands/run_flags.h"
 #include "cli/config/load.h"
 #include "cli/exit_code.h"
 #include "cli/output/explanation.h"
@@ -16,6 +17,7 @@
 #include "supervisor/journal_history.h"
 #include "supervisor/policy/replay.h"
 #include "supervisor/policy/view_json.h"
+#include "supervisor/protocol/json_text.h"
 
 namespace elastictrain::cli {
 namespace {
@@ -24,12 +26,12 @@ struct ExplainFlags {
   std::string name;
   std::string journal;
   std::string policy;
-  std::vector<std::string> set;
+  std::vector<Setting> settings;
   bool all = false;
   bool json = false;
 };
 
-// Its paths count from where the run was started, so this goes there.
+// Its relative paths start at the directory where the run was started, so this changes to it.
 std::optional<RunConfig> recorded_config(const std::string& directory) {
   auto recorded = find_recorded(directory);
   if (!recorded) return std::nullopt;
@@ -41,7 +43,7 @@ std::optional<RunConfig> recorded_config(const std::string& directory) {
 std::string text_of(const Journal::Fields& fields, const std::string& name) {
   for (const auto& [key, value] : fields) {
     if (key != name) continue;
-    const auto json = nlohmann::json::parse(value, nullptr, false);
+    const auto json = parse_json(value);
     return json.is_string() ? json.get<std::string>() : value;
   }
   return "";
@@ -103,11 +105,7 @@ Result<RunConfig> chosen_config(const ExplainFlags& flags, const std::string& di
   inputs.starts_nothing = true;
   inputs.recorded = recorded_config(directory);
   if (!flags.policy.empty()) inputs.settings.push_back({"policy.name", flags.policy, "--policy " + flags.policy});
-  for (const std::string& word : flags.set) {
-    const std::size_t equals = word.find('=');
-    if (equals == std::string::npos) return Error{ErrorCode::kInvalid, "--set " + word + ": write --set key=value"};
-    inputs.settings.push_back({word.substr(0, equals), word.substr(equals + 1), "--set " + word});
-  }
+  inputs.settings.insert(inputs.settings.end(), flags.settings.begin(), flags.settings.end());
   auto loaded = load_config(inputs);
   if (const auto* wrong = std::get_if<ConfigError>(&loaded)) return Error{ErrorCode::kInvalid, wrong->text()};
   return std::move(std::get<LoadedConfig>(loaded).config);
@@ -133,7 +131,7 @@ int explain(const ExplainFlags& flags) {
       path, [&](const std::string& event, const Journal::Fields& fields) { story.take(event, fields); });
   if (!history.ok()) return complain("explain", history.error());
   if (story.found().empty()) {
-    return complain("explain", {ErrorCode::kUnavailable, path + " holds no views yet: a policy is asked every "
+    return complain("explain", {ErrorCode::kUnavailable, path + " contains no views yet: a policy is called every "
                                                                 "policy.interval_ms while the run trains"});
   }
   std::cout << (flags.json ? render_explained_json(story.found(), flags.all)
@@ -144,22 +142,32 @@ int explain(const ExplainFlags& flags) {
 }  // namespace
 
 void add_explain(CLI::App& app, Invocation& invocation) {
-  CLI::App* command = app.add_subcommand(
-      "explain", "why the run has its size, and where another policy would have decided differently");
+  CLI::App* command =
+      app.add_subcommand("explain", "why the run has its size, and where another policy would decide differently");
   const auto flags = std::make_shared<ExplainFlags>();
   command->group(kGroupBeside);
-  command->add_option("run", flags->name, "name of the run, when several are live; a run that has ended is fine too")
-      ->type_name("NAME");
+  command->add_option("run", flags->name, "name of the run, when several are live; it may have ended")
+      ->type_name("[NAME]");
   command
       ->add_option("--journal", flags->journal,
-                   "a journal file in place of a run's own; without the run's record beside it, name its --policy")
+                   "a journal file instead of a run; needs --policy if the run's record is not in the same directory")
       ->type_name("FILE");
   command->add_option("--policy", flags->policy, "the policy to replay through; default: the run's own")
       ->type_name("NAME");
-  command->add_option("--set", flags->set, "another setting, for example --set policy.NAME.KEY=VALUE")
+  const auto set = [flags](const std::vector<std::string>& words) {
+    for (const std::string& word : words) {
+      auto setting = setting_of(word);
+      if (!setting.ok()) throw CLI::ValidationError(setting.error().message);
+      flags->settings.push_back(std::move(*setting));
+    }
+  };
+  command
+      ->add_option_function<std::vector<std::string>>("--set", set,
+                                                      "another setting, for example --set policy.NAME.KEY=VALUE")
+      ->allow_extra_args(false)
       ->type_name("KEY=VALUE");
-  command->add_flag("--all", flags->all, "every view, also where both decide the same");
-  command->add_flag("--json", flags->json, "one JSON object a line");
+  command->add_flag("--all", flags->all, "show every view, not only those with different decisions");
+  command->add_flag("--json", flags->json, "one JSON object per line");
   command->final_callback([&invocation, flags] { invocation.action = [flags] { return explain(*flags); }; });
 }
 

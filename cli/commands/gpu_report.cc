@@ -33,7 +33,7 @@ Hosts reached(const std::vector<HostReport>& reports) {
   return hosts;
 }
 
-// All that is shown of a group but where each GPU sits.
+// Everything that is shown for a group except the bus address of each GPU.
 std::string findings_of(const HostReport& report) {
   AcceleratorFacts facts = report.accelerators;
   for (auto& gpu : facts.gpus) gpu.bus_id.clear();
@@ -86,7 +86,7 @@ void add_libraries(Table& table, const AcceleratorFacts& facts) {
 
 std::string render_group(const Hosts& hosts) {
   const HostReport& report = *hosts.front();
-  const std::string title = "GPUs of " + host_list(hosts) + ", and what programs there can load\n";
+  const std::string title = "GPUs of " + host_list(hosts) + ", and the libraries that programs there can load\n";
   if (!report.accelerators.problem.empty()) return title + "unknown: " + report.accelerators.problem + "\n";
   Table table({{"what"}, {"found"}});
   add_driver(table, report);
@@ -95,7 +95,7 @@ std::string render_group(const Hosts& hosts) {
   return title + table.render();
 }
 
-// "NCCL: 2.28.9 on a, b; 2.27.3 on c", or nothing where all are the same.
+// "NCCL: 2.28.9 on a, b; 2.27.3 on c", or nothing if all are the same.
 std::string difference(const Hosts& hosts, const std::string& what, const std::string& consequence,
                        const std::function<std::string(const HostReport&)>& value_of) {
   std::map<std::string, Hosts> by_value;
@@ -151,17 +151,17 @@ std::string render_differences(const std::vector<HostReport>& reports) {
   std::string text;
   if (!with_gpus.empty() && !without.empty()) {
     text += "warning: no GPU on " + host_list(without) + ", but on " + host_list(with_gpus) +
-            ". Workers with and without a GPU cannot sum with one another\n";
+            ". Workers with a GPU and workers without one cannot reduce together\n";
   }
   text += difference(with_gpus, "NCCL", "Different versions cannot form one communicator",
                      [](const HostReport& report) { return nccl_words(report.accelerators); });
-  text += difference(with_gpus, "the driver", "What was built for the newer one may not start on the older one",
+  text += difference(with_gpus, "the driver", "Programs built for the newer one may not start with the older one",
                      [](const HostReport& report) {
                        const std::string& driver = report.accelerators.driver;
                        const std::string cuda = driver.substr(0, driver.find(','));
                        return report.kernel_driver.empty() ? cuda : cuda + " (" + report.kernel_driver + ")";
                      });
-  text += difference(with_gpus, "the GPU", "The slowest one sets the pace unless shares are uneven", gpu_words);
+  text += difference(with_gpus, "the GPU", "The slowest one limits the step time unless shares are uneven", gpu_words);
   text += difference(with_gpus, "cuBLAS", "The built-in trainer needs it on all hosts",
                      [](const HostReport& report) { return report.accelerators.cublas.empty() ? "absent" : "found"; });
   return text;
@@ -171,7 +171,7 @@ std::string render_worker_settings(const std::vector<HostReport>& reports, const
   const bool any_gpu = std::any_of(reports.begin(), reports.end(),
                                    [](const HostReport& report) { return !report.accelerators.gpus.empty(); });
   if (!any_gpu) return "";
-  Table table({{"workers get"}, {"because"}});
+  Table table({{"workers get"}, {"reason"}});
   for (const auto& setting : launcher::nccl_settings(interface, "127.0.0.1:<a port of its own>")) {
     const char* present = std::getenv(setting.name.c_str());
     const std::string value = present != nullptr ? std::string(present) + " (yours)" : setting.value;
@@ -179,8 +179,8 @@ std::string render_worker_settings(const std::vector<HostReport>& reports, const
   }
   const char* blocking = std::getenv("CUDA_LAUNCH_BLOCKING");
   if (blocking != nullptr && std::string(blocking) == "1") {
-    table.add_row(
-        {"warning: CUDA_LAUNCH_BLOCKING=1", "makes a build beside training wait forever (nccl#750); unset it"});
+    table.add_row({"warning: CUDA_LAUNCH_BLOCKING=1",
+                   "blocks a communicator built during training forever (nccl#750); unset it"});
   }
   return "\n" + table.render();
 }

@@ -1,5 +1,5 @@
-// Purpose: what `check` says of the GPUs of all hosts: driver, devices, who reaches whom, what can be loaded and what
-// is known of it, which network workers use, and where hosts differ, because a mixed NCCL does not work.
+// Purpose: the part of `check` about the GPUs of all hosts: driver, devices, peer access, loadable libraries and their
+// known defects, the network that workers use, and differences between hosts, because mixed NCCL versions do not work.
 #pragma once
 
 #include <string>
@@ -9,20 +9,20 @@
 
 namespace elastictrain::cli {
 
-// Hosts with the same findings are told once. Lines for people; hosts that were not reached are left out.
+// Hosts with the same findings form one group. Text for users. Hosts that were not reached are left out.
 std::string render_gpus(const std::vector<HostReport>& reports);
 
-// One line for each host.
+// One line per host.
 std::string render_networks(const std::vector<HostReport>& reports);
 
-// A warning for each thing in which the hosts differ; empty where all are the same.
+// A warning for each difference between the hosts; empty if all are the same.
 std::string render_differences(const std::vector<HostReport>& reports);
 
 // "4 x NVIDIA H100", "2 x A, 1 x B" or "none".
 std::string gpu_words(const HostReport& report);
 
-// What workers get for NCCL and CUDA, unless the user has set it in the environment of this process; empty where no
-// host has a GPU.
+// What workers get for NCCL and CUDA unless the user has set it in the environment of this process. Empty if no host
+// has a GPU.
 std::string render_worker_settings(const std::vector<HostReport>& reports, const std::string& interface);
 
 }  // namespace elastictrain::cli

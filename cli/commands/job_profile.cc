@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
 
@@ -11,6 +10,7 @@
 #include "cli/config/text.h"
 #include "supervisor/journal_history.h"
 #include "supervisor/policy/view_json.h"
+#include "supervisor/protocol/json_text.h"
 
 namespace elastictrain::cli {
 namespace {
@@ -27,7 +27,7 @@ struct Row {
   double step_s = 0;
   double steps = 1;
 
-  // The member of that name; nothing for another one.
+  // The member of that name; null for an unknown name.
   double* find(std::string_view name) {
     if (name == "workers") return &workers;
     if (name == "batch") return &batch;
@@ -74,12 +74,13 @@ std::vector<std::string_view> cells_of(std::string_view line) {
 Status check_columns(const std::vector<std::string_view>& names, const std::string& where) {
   for (const std::string_view name : names) {
     if (Row().find(name) != nullptr) continue;
-    return wrong(where, "'" + std::string(name) + "' is no column; the first line names them: " + kColumns +
+    return wrong(where, "'" + std::string(name) + "' is not a column; the first line names them: " + kColumns +
                             " and, if known, steps");
   }
   for (const char* needed : {"workers", "batch", "step_s"}) {
     if (std::count(names.begin(), names.end(), needed) == 1) continue;
-    return wrong(where, std::string("there must be one column ") + needed + "; the first line names them: " + kColumns);
+    return wrong(
+        where, std::string("there must be exactly one column ") + needed + "; the first line names them: " + kColumns);
   }
   return {};
 }
@@ -92,7 +93,7 @@ Status add_cells(JobProfile& profile, const std::vector<std::string_view>& names
   Row row;
   for (std::size_t i = 0; i < cells.size(); ++i) {
     const auto value = number_of(cells[i]);
-    if (!value) return wrong(where, std::string(names[i]) + " '" + std::string(cells[i]) + "' is no number");
+    if (!value) return wrong(where, std::string(names[i]) + " '" + std::string(cells[i]) + "' is not a number");
     *row.find(names[i]) = *value;
   }
   return add_row(profile, row, where);
@@ -117,18 +118,18 @@ Result<JobProfile> profile_of_csv(std::string_view text, const std::string& file
 }
 
 Result<JobProfile> profile_of_json(std::string_view text, const std::string& file_name) {
-  const Json given = Json::parse(text, nullptr, false);
-  if (given.is_discarded()) return wrong(file_name, "this is not JSON");
+  const Json given = parse_json(text);
+  if (given.is_discarded()) return wrong(file_name, "the file is not valid JSON");
   const Json* list = &given;
   JobProfile profile;
   if (given.is_object()) {
     const auto measured = given.find("measured");
-    if (measured == given.end()) return wrong(file_name, "there is no \"measured\", the list of what was measured");
+    if (measured == given.end()) return wrong(file_name, "there is no \"measured\", the list of measurements");
     list = &*measured;
     const auto noise = given.find("noise_scale");
     if (noise != given.end() && noise->is_number() && noise->get<double>() > 0) profile.noise_scale = *noise;
   }
-  if (!list->is_array()) return wrong(file_name, "what was measured must be a list");
+  if (!list->is_array()) return wrong(file_name, "the measurements must be a list");
   for (std::size_t i = 0; i < list->size(); ++i) {
     const std::string where = file_name + ": entry " + std::to_string(i + 1);
     if (!(*list)[i].is_object()) return wrong(where, std::string("it must be an object with ") + kColumns);

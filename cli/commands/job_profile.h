@@ -1,8 +1,8 @@
-// Purpose: how long a job's steps took with so many workers and samples, from where `plan` may have it: a table, a
-// run's journal, or the records of a run as they come.
+// Purpose: how long a job's steps took for each number of workers and samples. The source is a table, a run's journal,
+// or the records of a run as they arrive.
 //
-// profile_of_journal() and read_profile_file() read files; the rest is pure. Errors: values that name the file, the
-// line, and what is wanted.
+// profile_of_journal() and read_profile_file() read files; the rest is pure. Errors: returned as values that name the
+// file, the line and what is expected.
 #pragma once
 
 #include <optional>
@@ -22,7 +22,7 @@ struct JobProfile {
   std::optional<heuristics::ClusterView> last_view;  // of a run
 };
 
-// A record of a run's journal; one that is no view changes nothing.
+// Adds a record of a run's journal. A record that is not a view changes nothing.
 void add_record(JobProfile& profile, const std::string& event, const Journal::Fields& fields);
 
 // `text` is CSV with a line of column names (workers,batch,step_s and, if known, steps), or JSON: a list of objects

@@ -1,5 +1,6 @@
 #include "cli/commands/live_run.h"
 
+#include <asio/post.hpp>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
@@ -96,7 +97,7 @@ Status LiveRun::recall_added_hosts() {
   return {};
 }
 
-// As a whole: a supervisor that is killed while it writes leaves the old file.
+// Written as a whole and renamed: if the supervisor is killed while it writes, the old file stays.
 void LiveRun::keep_added_hosts(const std::vector<launcher::Host>& hosts) {
   const std::string temporary = added_hosts_file_ + ".new";
   std::ofstream file(temporary);
@@ -106,7 +107,7 @@ void LiveRun::keep_added_hosts(const std::vector<launcher::Host>& hosts) {
   if (file) std::filesystem::rename(temporary, added_hosts_file_, failed);
   if (file && !failed) return;
   output_->say("elastictrain: cannot write " + added_hosts_file_ +
-               "; a later supervisor will not know the hosts that were added");
+               "; a supervisor that resumes the run will not know the added hosts");
 }
 
 std::unique_ptr<launcher::HostSource> LiveRun::make_hosts() {
@@ -129,7 +130,7 @@ std::unique_ptr<launcher::HostSource> LiveRun::make_hosts() {
   return elastic;
 }
 
-// Nothing before the first hosts are known, and nothing more once the run leaves.
+// No demand before the first hosts are known, and none once the run is stopping.
 std::optional<launcher::HostDemand> LiveRun::demand() const {
   if (supervisor_ == nullptr) return std::nullopt;
   const core::RunView view = supervisor_->figures().view;
@@ -144,7 +145,7 @@ std::optional<launcher::HostDemand> LiveRun::demand() const {
   return demand;
 }
 
-// Later: whoever asks may be in the middle of what the supervisor tells.
+// Posted, because the caller may be inside a callback of the supervisor.
 void LiveRun::stop() {
   asio::post(io_, [this] {
     if (supervisor_ != nullptr) supervisor_->request_stop(core::StopCause::kUser);
@@ -172,12 +173,12 @@ SupervisorOptions LiveRun::options(std::string directory) {
 int LiveRun::supervise() {
   if (const Status opened = supervisor_->open(); !opened.ok())
     return report(opened.error(), status_of_start(opened.error()));
-  // Of an earlier run of this name.
+  // A file left by an earlier run of this name.
   std::error_code ignored;
   if (choice_.start != RunStart::kTakeOver) std::filesystem::remove(added_hosts_file_, ignored);
   RunSignals signals(io_, *supervisor_, *output_, config_.signals);
   const std::string& name = plan_.settings.run_name;
-  output_->say("elastictrain: run " + name + " " + beginning() + "; beside it: elastictrain status " + name);
+  output_->say("elastictrain: run " + name + " " + beginning() + "; its state: elastictrain status " + name);
   const int status = supervisor_->run();
   signals.stop();
   if (elastic_ != nullptr) elastic_->give_all_back();
@@ -189,9 +190,9 @@ int LiveRun::supervise() {
 std::string LiveRun::beginning() const {
   switch (choice_.start) {
     case RunStart::kTakeOver:
-      return "is taken over from the supervisor that it lost";
+      return "is taken over after the loss of its supervisor";
     case RunStart::kStartAgain:
-      return "goes on from its newest checkpoint";
+      return "continues from its newest checkpoint";
     case RunStart::kFresh:
       return "starts with " + std::to_string(plan_.settings.start_workers) + " workers";
   }

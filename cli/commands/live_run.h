@@ -1,10 +1,11 @@
-// Purpose: one run in this process: wires launcher, host source, supervisor, signals and output, and runs to the end.
+// Purpose: one run in this process: connects launcher, host source, supervisor, signals and output, and runs to the
+// end.
 //
-// Ownership: borrows choice and plan. Thread: whoever calls run(), which returns when the run has ended and nothing is
-// left behind. Errors: one line on standard error, and the exit status.
+// Ownership: borrows choice and plan. Thread: the caller of run(), which returns when the run has ended and has left
+// nothing behind. Errors: one line on standard error, and the exit status.
 #pragma once
 
-#include <asio.hpp>
+#include <asio/io_context.hpp>
 
 #include <functional>
 #include <memory>
@@ -25,13 +26,13 @@ int status_of_start(const Error& error);
 
 class LiveRun {
  public:
-  // `command` is whose complaints they are.
+  // `command` is the subcommand's name, for error messages.
   LiveRun(std::string command, const RunChoice& choice, const RunPlan& plan);
 
-  // Called with each record of the journal, in the run's thread; may ask to stop.
+  // `watcher` is called with each journal record on the run's thread, and may call stop().
   void watch(std::function<void(const std::string& event, const Summary::Fields& fields)> watcher);
   int run();
-  // Leaves at the next step boundary, as when the user asks for it.
+  // Stops at the next step boundary, as when the user asks for it.
   void stop();
 
  private:

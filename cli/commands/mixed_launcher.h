@@ -1,6 +1,6 @@
 // Purpose: several ways to reach hosts in one run: this machine by fork and exec, the hosts of an allocation by the
 // batch system's tool, the others by ssh.
-// Thread: as Launcher. Failure: that of the launcher in charge of the host.
+// Thread: as Launcher. Errors: those of the launcher in charge of the host.
 #pragma once
 
 #include <functional>

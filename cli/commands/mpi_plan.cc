@@ -14,14 +14,14 @@
 namespace elastictrain::cli {
 namespace {
 
-// The supervisor gives an agent up after connect_timeout_ms without a word of the tool's.
+// The supervisor gives an agent up after connect_timeout_ms without output of the tool.
 std::uint64_t tool_time_ms(const RunConfig& config) {
   return config.launcher.connect_timeout_ms * 3 / 4;
 }
 
-// Its user has chosen already, or a batch system reaches the hosts.
+// The user has already chosen a way, or a batch system reaches the hosts.
 bool reaches_hosts_by_itself(const RunPlan& plan) {
-  constexpr const char* kChoices[] = {"OMPI_MCA_plm",     "OMPI_MCA_plm_rsh_agent", "HYDRA_LAUNCHER",
+  constexpr const char* kChoices[] = {"OMPI_MCA_plm",    "OMPI_MCA_plm_rsh_agent", "HYDRA_LAUNCHER",
                                       "HYDRA_BOOTSTRAP", "HYDRA_LAUNCHER_EXEC",    "HYDRA_LAUNCHER_EXTRA_ARGS"};
   return plan.all_local || plan.allocation ||
          std::any_of(std::begin(kChoices), std::end(kChoices), [](const char* name) { return std::getenv(name); });
@@ -44,7 +44,7 @@ std::vector<std::string> does_it_answer(const RunConfig& config, const RunPlan& 
   return words;
 }
 
-// Where it is not sure which one other hosts reach, the machine's name is left to serve.
+// Empty if it is uncertain which address other hosts can reach: MPI then uses the machine's name.
 std::string own_address(const RunConfig& config, const RunPlan& plan) {
   const auto& known = plan.advertise_addresses;
   if (plan.all_local) return {};
@@ -62,12 +62,12 @@ launcher::MpiSurroundings surroundings_of(const RunConfig& config, const RunPlan
   return {::geteuid() == 0, shares, remote_shell(config, plan), own_address(config, plan), config.network.interface};
 }
 
-// They are joined to one text, which MPI's commands take apart again at its blanks.
+// MPI's commands receive the ssh arguments as one text and split it at blanks.
 Status check_remote_shell(const RunConfig& config) {
   for (const std::string& word : launcher::ssh_words(ssh_options(config.launcher))) {
     if (word.find(' ') == std::string::npos) continue;
     return Error{ErrorCode::kInvalid, "launcher.kind = \"mpi\": \"" + word +
-                                          "\" cannot be handed on to ssh, for MPI's commands take it apart at the "
+                                          "\" cannot be passed to ssh, because MPI's commands split it at the "
                                           "blank: put it into ~/.ssh/config"};
   }
   return {};
@@ -85,7 +85,7 @@ Status check_outside_mpi(const std::vector<std::pair<std::string, std::string>>&
   if (!launcher::is_one_of_many(environment)) return {};
   return Error{ErrorCode::kInvalid,
                "this is one of several processes of an MPI launch: do not start elastictrain under mpirun or with more "
-               "than one task of srun; start it once, it calls mpirun itself: --launcher mpi --backend mpi"};
+               "than one task of srun; start it once with --launcher mpi --backend mpi, and it calls mpirun itself"};
 }
 
 Status settle_mpi(const RunConfig& config, RunPlan& plan) {
@@ -96,10 +96,10 @@ Status settle_mpi(const RunConfig& config, RunPlan& plan) {
   plan.mpi_tool = std::move(*tool);
   if (!is_mpi_pool(config)) return {};
   plan.mpi_hosts = std::move(plan.hosts);
-  // Open MPI puts its first ranks where it runs itself, wherever that stands in the list.
+  // Open MPI places its first ranks on the machine where it runs, wherever that machine is in the list.
   std::stable_partition(plan.mpi_hosts.begin(), plan.mpi_hosts.end(),
                         [&plan](const launcher::Host& host) { return is_here(plan, host.name); });
-  // Slurm orders hosts as it likes.
+  // Slurm orders hosts by its own rules.
   const bool machines_are_known = plan.mpi_tool->kind != launcher::MpiKind::kSrun;
   plan.hosts = launcher::pool_ranks(plan.mpi_hosts, machines_are_known);
   return {};

@@ -1,10 +1,10 @@
-// Purpose: what a run does with MPI: agents by its command, one per host or, where MPI carries the sums, one per rank
-// of a pool; and what people are told about it.
+// Purpose: what a run does with MPI: agents started by its command, one per host or, where MPI carries the sums, one
+// per rank of a pool; and the text that describes it to users.
 //
-// settle_mpi() asks MPI's command for its version. Thread: any. Failure: values that say what to do.
+// settle_mpi() asks MPI's command for its version. Thread: any. Errors: returned as values that say what to do.
 #pragma once
 
-#include <asio.hpp>
+#include <asio/io_context.hpp>
 #include <memory>
 #include <string>
 #include <utility>
@@ -18,17 +18,17 @@ namespace elastictrain::cli {
 
 bool is_mpi_pool(const RunConfig& config);
 
-// A run starts MPI itself; one for each rank of somebody else's mpirun would be as many runs.
+// A run starts MPI itself. Under another mpirun each rank would start a run of its own.
 Status check_outside_mpi(const std::vector<std::pair<std::string, std::string>>& surroundings);
 
-// Puts a pool's ranks in the place of plan.hosts. Does nothing without launcher.kind = "mpi".
+// Replaces plan.hosts by a pool's ranks. Does nothing without launcher.kind = "mpi".
 Status settle_mpi(const RunConfig& config, RunPlan& plan);
 
-// Of a plan with an mpi_tool.
+// Requires a plan with an mpi_tool.
 Result<std::unique_ptr<launcher::Launcher>> make_mpi(asio::io_context& io, const RunConfig& config, const RunPlan& plan,
                                                      launcher::LaunchSink sink);
 
-// Lines for people: which MPI, and of a pool its command and what the loss of a worker means. Empty without MPI.
+// Text for users: the MPI in use and, for a pool, its command and the effect of losing a worker. Empty without MPI.
 std::string describe_mpi(const RunPlan& plan, const launcher::Launcher& launcher);
 
 }  // namespace elastictrain::cli

@@ -1,5 +1,5 @@
-// `elastictrain plan`: time and cost of a job for each number of workers, and which of them to take; from a table, an
-// earlier run's journal, or a short run that measures.
+// `elastictrain plan`: time and cost of a job for each number of workers, and the number to choose. The figures come
+// from a table, an earlier run's journal, or a short measuring run.
 #include <unistd.h>
 
 #include <algorithm>
@@ -32,8 +32,8 @@ constexpr std::uint64_t kMeasuringInterval_ms = 250;
 constexpr const char* kMeasuringPolicy = "scavenger";
 constexpr const char* kDetails = R"(
 Where the figures come from:
-  elastictrain plan job.toml                          a short run of the job, which changes its size as it trains
-  elastictrain plan --journal NAME|FILE [job.toml]    what a run came to; its policy should have varied the size
+  elastictrain plan job.toml                          a short run of the job, which changes its size while it trains
+  elastictrain plan --journal NAME|FILE [job.toml]    an earlier run, whose policy should have varied the size
   elastictrain plan --profile FILE [job.toml]         a table:
 
     workers,batch,step_s                              batch: samples of one worker in a step
@@ -41,11 +41,11 @@ Where the figures come from:
     4,32,0.164                                        or the same names in a list of JSON objects,
     8,32,0.215                                        or what plan --json printed
 
-The run that measures is stopped when it has (Ctrl-C: before), writes no checkpoint and reads none. Prices come from
-[cost], everything else that can be said from [policy.scavenger]. A config gives sizes, batch, hosts and prices.
+The measuring run stops when all sizes are measured (or by Ctrl-C). It neither writes nor reads checkpoints. Prices come
+from [cost], all other settings from [policy.scavenger]. A config gives sizes, batch, hosts and prices.
 
-Exit status: 0; 1 no size meets the deadline or the budget (the plan is shown); 64 wrong usage; 69 too little was
-measured, or no such run; 78 a mistake in the config or the table; of a run that measures: its own, when it fails.
+Exit status: 0 done; 1 no size meets the deadline or the budget (the plan is shown); 64 wrong usage; 69 too little was
+measured, or no such run; 78 a mistake in the config or the table. If the measuring run fails: its own status.
 )";
 
 struct PlanFlags {
@@ -59,10 +59,10 @@ struct PlanFlags {
 
 struct Measured {
   JobProfile profile;
-  std::optional<RunPlan> plan;  // of the config, if there is one
+  std::optional<RunPlan> plan;  // from the config, if there is one
 };
 
-// What was planned, or the exit status of whoever has complained already.
+// The result, or the exit status if the error is already reported.
 template <class T>
 using OrStatus = std::variant<T, int>;
 
@@ -71,9 +71,9 @@ int config_status(const Error& error) {
   return error.code == ErrorCode::kInvalid ? kExitConfig : kExitUnavailable;
 }
 
-// --- A run that measures
+// --- The measuring run
 
-// The user's job as it is, but for what decides on its size and what it would leave behind.
+// The user's job as configured, without its own sizing policy and without output that it would leave behind.
 void make_measuring(RunConfig& config) {
   config.name = config.name.empty() ? "plan-" + std::to_string(::getpid()) : config.name.substr(0, 59) + "-plan";
   config.checkpoint = {};
@@ -95,7 +95,7 @@ bool is_measured(const std::string& event, const Journal::Fields& fields) {
          std::find(fields.begin(), fields.end(), std::pair<std::string, std::string>("code", code)) != fields.end();
 }
 
-// The sizes are those of the config; hosts that are discovered are those that the run has found.
+// The sizes are those of the config. Discovered hosts are those that the run finds.
 OrStatus<Measured> measure(RunConfig config, const PlanInputs& inputs) {
   make_measuring(config);
   RunChoice choice{std::move(config), inputs, RunStart::kFresh};
@@ -112,14 +112,13 @@ OrStatus<Measured> measure(RunConfig config, const PlanInputs& inputs) {
     if (is_measured(event, fields) && !std::exchange(done, true)) run.stop();
   });
   if (const int status = run.run(); status != kExitSuccess) {
-    std::cerr << "elastictrain plan: the run that measures has failed or was stopped (status " << status
-              << "): there is no plan\n";
+    std::cerr << "elastictrain plan: the measuring run failed or was stopped (status " << status
+              << "); no plan was made\n";
     return status;
   }
   if (!done) {
-    std::cerr
-        << "elastictrain plan: the job ended before all sizes were measured; the plan is made of those that were. "
-           "A longer job, or fewer --steps, measures more\n";
+    std::cerr << "elastictrain plan: the job ended before all sizes were measured; the plan uses the sizes that were. "
+                 "A longer job, or fewer --steps, measures more\n";
   }
   measured.plan = std::move(*plan);
   return measured;
@@ -131,7 +130,7 @@ Result<std::string> journal_path(const std::string& name) {
   if (std::filesystem::is_regular_file(name)) return name;
   const auto found = find_run(name);
   if (found.ok()) return *found + "/" + control::kJournalName;
-  return Error{ErrorCode::kUnavailable, name + " is no file, and " + found.error().message};
+  return Error{ErrorCode::kUnavailable, name + " is not a file, and " + found.error().message};
 }
 
 OrStatus<RunConfig> load(const PlanFlags& flags, const std::vector<std::string>& program,
@@ -139,7 +138,7 @@ OrStatus<RunConfig> load(const PlanFlags& flags, const std::vector<std::string>&
   auto loaded = load_from_flags(flags.run, program, process_environment(), recorded);
   if (auto* config = std::get_if<LoadedConfig>(&loaded)) return std::move(config->config);
   const auto& error = std::get<ConfigError>(loaded);
-  std::cerr << error.text() << "\n";
+  std::cerr << error_text(kCommand, error) << "\n";
   return error.only_flags ? kExitUsage : kExitConfig;
 }
 
@@ -199,6 +198,11 @@ int plan_command(PlanFlags flags, const std::vector<std::string>& program) {
   return show(flags, title.empty() ? kCommand : title, *plan);
 }
 
+std::string check_noise_scale(const std::string& text) {
+  const bool good = parse_number(text).value_or(0) > 0;
+  return good ? "" : "'" + text + "' is not a number of samples above 0";
+}
+
 // A flag that stands for a key of [policy.scavenger].
 CLI::Option* add_setting(CLI::App& command, const std::shared_ptr<PlanFlags>& flags, const char* flag, const char* key,
                          const char* type) {
@@ -223,9 +227,9 @@ void add_goal_flags(CLI::App& command, const std::shared_ptr<PlanFlags>& flags) 
     set("budget", text, "--budget " + text);
   };
   CLI::Option* goal = add_setting(command, flags, "--goal", "policy.scavenger.goal", "GOAL");
-  goal->description("fastest, cheapest, or knee: where more time no longer saves as much");
+  goal->description("fastest, cheapest, or knee: where the curve of cost over time bends");
   CLI::Option* in_time = command.add_option_function<std::string>("--deadline", deadline);
-  in_time->description("the cheapest that ends in this time")->type_name("TIME")->group("Plan")->excludes(goal);
+  in_time->description("the cheapest that ends within this time")->type_name("TIME")->group("Plan")->excludes(goal);
   CLI::Option* for_money = command.add_option_function<std::string>("--budget", budget);
   for_money->description("the fastest that costs at most this")->type_name("COST")->group("Plan");
   for_money->excludes(goal)->excludes(in_time);
@@ -235,26 +239,29 @@ void add_goal_flags(CLI::App& command, const std::shared_ptr<PlanFlags>& flags) 
 
 void add_plan(CLI::App& app, Invocation& invocation) {
   CLI::App* command =
-      app.add_subcommand(kCommand, "time and cost of a job for each number of workers, and which of them to take");
+      app.add_subcommand(kCommand, "time and cost of a job for each number of workers, and the best choice");
   const auto flags = std::make_shared<PlanFlags>();
   command->group(kGroupTrain)->footer(kDetails);
-  CLI::Option* journal = command->add_option("--journal", flags->journal, "figures of that run");
+  CLI::Option* journal = command->add_option("--journal", flags->journal, "take the figures from that run's journal");
   journal->type_name("NAME|FILE")->group("Plan");
-  CLI::Option* profile = command->add_option("--profile", flags->profile, "figures of a table");
+  CLI::Option* profile = command->add_option("--profile", flags->profile, "take the figures from a table");
   profile->type_name("FILE")->group("Plan")->excludes(journal);
   add_goal_flags(*command, flags);
   add_setting(*command, flags, "--search", "policy.scavenger.search", "full|partial|universal")
-      ->description("what is measured: all sizes, ends and middles (default), or one");
+      ->description("what to measure: all sizes, the ends and the middles (default), or one size");
   add_setting(*command, flags, "--steps", "policy.scavenger.steps_per_point", "N")
-      ->description("steps that each size is measured for");
-  add_setting(*command, flags, "--points", "policy.scavenger.sizes", "N")->description("sizes of a full search");
-  add_setting(*command, flags, "--samples", "policy.samples_total", "N")->description("of the whole job");
-  command->add_option("--noise-scale", flags->noise_scale, "of the gradients, in samples, where it was not measured")
+      ->description("steps to measure at each size");
+  add_setting(*command, flags, "--points", "policy.scavenger.sizes", "N")
+      ->description("number of sizes in a full search");
+  add_setting(*command, flags, "--samples", "policy.samples_total", "N")->description("samples of the whole job");
+  command
+      ->add_option("--noise-scale", flags->noise_scale,
+                   "noise scale of the gradients in samples, if it was not measured")
       ->type_name("N")
       ->group("Plan")
-      ->check(CLI::PositiveNumber);
-  command->add_option("--svg", flags->svg, "draw the plan into this file as well")->type_name("FILE")->group("Plan");
-  command->add_flag("--json", flags->json, "one JSON object in place of the drawing")->group("Plan");
+      ->check(check_noise_scale);
+  command->add_option("--svg", flags->svg, "also draw the plan into this file")->type_name("FILE")->group("Plan");
+  command->add_flag("--json", flags->json, "print one JSON object instead of the drawing")->group("Plan");
   add_run_flags(*command, std::shared_ptr<RunFlags>(flags, &flags->run));
   command->final_callback([&invocation, flags] {
     invocation.action = [&invocation, flags] { return plan_command(*flags, invocation.program); };

@@ -1,22 +1,22 @@
 #include "cli/commands/plan_report.h"
 
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "cli/output/figures.h"
 #include "cli/output/plan_drawing.h"
 #include "cli/output/table.h"
+#include "supervisor/protocol/json_text.h"
 
 namespace elastictrain::cli {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 bool has_limit(heuristics::Goal goal) {
   return goal == heuristics::Goal::kDeadline || goal == heuristics::Goal::kBudget;
 }
 
-Json json_of(const heuristics::PlanCurve& curve, std::size_t index) {
+OrderedJson json_of(const heuristics::PlanCurve& curve, std::size_t index) {
   const heuristics::PlanPoint& point = curve.points[index];
   return {{"workers", point.workers},      {"batch", point.local_batch}, {"step_s", point.step_s},
           {"seconds", point.seconds},      {"cost", point.cost},         {"measured", point.measured},
@@ -37,7 +37,7 @@ std::string render_plan(const SizePlan& plan, std::size_t columns) {
   std::string text = plan_text(plan.curve, columns) + "\n" + table.render();
   if (plan.noise_scale) {
     text += "\nThe gradients' noise scale is " + format_count(*plan.noise_scale) +
-            " samples: about as many in a step are worth their while.\n";
+            " samples: a global batch of about that size is efficient.\n";
   }
   for (const auto& note : plan.notes) text += "\n" + note;
   return plan.notes.empty() ? text : text + "\n";
@@ -45,17 +45,17 @@ std::string render_plan(const SizePlan& plan, std::size_t columns) {
 
 std::string render_plan_json(const SizePlan& plan) {
   const heuristics::PlanCurve& curve = plan.curve;
-  Json json;
+  OrderedJson json;
   json["goal"] = heuristics::goal_names()[static_cast<std::size_t>(curve.goal.goal)];
   if (has_limit(curve.goal.goal)) {
     json["limit"] = curve.goal.limit;
     json["limit_met"] = curve.choice.limit_met;
   }
-  json["choice"] = curve.choice.point ? json_of(curve, *curve.choice.point) : Json();
+  json["choice"] = curve.choice.point ? json_of(curve, *curve.choice.point) : OrderedJson();
   json["reason"] = curve.choice.reason.text;
-  json["points"] = Json::array();
+  json["points"] = OrderedJson::array();
   for (std::size_t i = 0; i < curve.points.size(); ++i) json["points"].push_back(json_of(curve, i));
-  json["measured"] = Json::array();
+  json["measured"] = OrderedJson::array();
   for (const auto& [point, steps] : plan.measured) {
     json["measured"].push_back({{"workers", point.workers},
                                 {"batch", std::llround(point.local_batch)},
@@ -64,7 +64,7 @@ std::string render_plan_json(const SizePlan& plan) {
   }
   if (plan.noise_scale) json["noise_scale"] = *plan.noise_scale;
   json["notes"] = plan.notes;
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  return json_text(json) + "\n";
 }
 
 }  // namespace elastictrain::cli

@@ -1,4 +1,4 @@
-// Purpose: a plan with what it was made of, as text for people and as one JSON object for programs. Pure.
+// Purpose: a plan with the measurements behind it, as text for users and as one JSON object for programs. Pure.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 
 namespace elastictrain::cli {
 
-// The drawing of so many columns, what was measured, and what time and cost stand for.
+// The drawing with `columns` columns, the measurements, and what time and cost refer to.
 std::string render_plan(const SizePlan& plan, std::size_t columns);
 
 // {"goal","limit"?,"limit_met"?,"choice","reason","points":[…],"measured":[…],"noise_scale"?,"notes":[…]} on one line.

@@ -4,7 +4,7 @@
 
 namespace elastictrain::cli {
 
-// Each value was checked where it was read.
+// Each value was checked when it was read.
 heuristics::Parameters policy_parameters(const PolicyConfig& config, const std::string& name) {
   const auto given = config.parameters.find(name);
   const heuristics::Parameters none;

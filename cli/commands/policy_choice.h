@@ -1,4 +1,4 @@
-// Purpose: from what the user configured to the policy that decides. Pure.
+// Purpose: makes the settings of the deciding policy from the user's configuration. Pure.
 #pragma once
 
 #include "cli/config/run_config.h"
@@ -7,10 +7,10 @@
 
 namespace elastictrain::cli {
 
-// Of the policy of that name: what the user set over the standard values.
+// Parameters of the named policy: the user's values over the defaults.
 heuristics::Parameters policy_parameters(const PolicyConfig& config, const std::string& name);
 
-// Without what only a run knows (sizes, prices).
+// Without the values that only a run knows (sizes, prices).
 policy::RunnerSettings policy_settings(const PolicyConfig& config);
 
 policy::ObserverSettings observer_settings(const RunConfig& config, const core::RunSettings& settings);

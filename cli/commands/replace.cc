@@ -1,7 +1,4 @@
-// `elastictrain replace`: a new worker takes the place of a rank, or those of a host move elsewhere.
-#include <memory>
-#include <vector>
-
+// `elastictrain replace`: starts a new worker for a rank, or moves the workers of a host elsewhere.
 #include "cli/commands/beside.h"
 #include "cli/commands/command.h"
 #include "cli/commands/run_and_value.h"
@@ -11,14 +8,10 @@ namespace elastictrain::cli {
 
 void add_replace(CLI::App& app, Invocation& invocation) {
   CLI::App* command = app.add_subcommand("replace", "a new worker takes the place of a rank, or of those on a host");
-  const auto words = std::make_shared<std::vector<std::string>>();
   command->group(kGroupBeside);
-  command->add_option("words", *words, "[name of the run] and the rank or the host")
-      ->required()
-      ->expected(1, 2)
-      ->type_name("[NAME] RANK|HOST");
-  command->final_callback([&invocation, words] {
-    const RunAndValue request = run_and_value(*words);
+  const ValueArgument place = {"RANK|HOST", "rank of the worker, or a host", "say which rank or host to replace",
+                               "elastictrain replace 1"};
+  add_run_and_value(*command, place, [&invocation](const RunAndValue& request) {
     nlohmann::json order = {{"command", "replace"}};
     if (const auto rank = parse_whole_number(request.value)) {
       order["rank"] = *rank;

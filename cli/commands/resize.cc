@@ -1,7 +1,4 @@
-// `elastictrain resize`: asks for another number of workers; nobody waits for it.
-#include <memory>
-#include <vector>
-
+// `elastictrain resize`: requests another number of workers. Training continues during the change.
 #include "cli/commands/beside.h"
 #include "cli/commands/command.h"
 #include "cli/commands/run_and_value.h"
@@ -11,16 +8,17 @@ namespace elastictrain::cli {
 
 void add_resize(CLI::App& app, Invocation& invocation) {
   CLI::App* command = app.add_subcommand("resize", "grow or shrink to N workers while training goes on");
-  const auto words = std::make_shared<std::vector<std::string>>();
   command->group(kGroupBeside);
-  command->add_option("words", *words, "[name of the run] and the number of workers")
-      ->required()
-      ->expected(1, 2)
-      ->type_name("[NAME] N");
-  command->final_callback([&invocation, words] {
-    const RunAndValue request = run_and_value(*words);
+  const ValueArgument size = {"N", "number of workers", "say how many workers", "elastictrain resize 4"};
+  add_run_and_value(*command, size, [&invocation](const RunAndValue& request) {
     const auto workers = parse_whole_number(request.value);
-    if (!workers) throw CLI::ValidationError("N", "'" + request.value + "' is not a number of workers");
+    if (!workers) {
+      throw CLI::ValidationError("'" + request.value +
+                                 "' is not a number of workers; write a whole number, e.g. elastictrain resize 4");
+    }
+    if (*workers == 0) {
+      throw CLI::ValidationError("the minimum is 1 worker; to end the run: elastictrain stop");
+    }
     invocation.action = [request, workers = *workers] {
       return ask_and_print(request.run, {{"command", "resize"}, {"workers", workers}});
     };

@@ -6,7 +6,6 @@
 #include <array>
 #include <ctime>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 
 #include "cli/config/checks.h"
 #include "cli/config/key_value.h"
@@ -15,6 +14,7 @@
 #include "cli/config/text.h"
 #include "cli/exit_code.h"
 #include "supervisor/control/control_client.h"
+#include "supervisor/protocol/json_text.h"
 #include "supervisor/run_directory.h"
 
 namespace elastictrain::cli {
@@ -42,7 +42,7 @@ std::string current_directory() {
   return std::filesystem::current_path(ignored).string();
 }
 
-// What is run and when: no two runs share a journal, and the name still says something.
+// The program's name and the time: two runs must not share a journal, and the name should be recognizable.
 std::string default_name(const RunConfig& config) {
   std::string base = "trainer";
   if (!config.use_trainer && !config.command.empty())
@@ -73,18 +73,18 @@ std::vector<std::string> runs_without_supervisor() {
   return names;
 }
 
-// The name that the command line or the file gives; else the one run that there is to resume.
+// The name given by the command line or the file; else the name of the only run that can be resumed.
 Result<std::string> name_to_resume(const RunFlags& flags, const std::string& configured) {
   const bool both = !flags.resume_name.empty() && !configured.empty() && flags.resume_name != configured;
   if (both) {
     return Error{ErrorCode::kInvalid, "--resume " + flags.resume_name + " and the name " + configured +
-                                          " mean different runs: drop one of them"};
+                                          " name different runs: remove one of them"};
   }
   if (!flags.resume_name.empty()) return flags.resume_name;
   if (!configured.empty()) return configured;
   const std::vector<std::string> names = runs_without_supervisor();
   if (names.size() == 1) return names.front();
-  if (names.empty()) return Error{ErrorCode::kUnavailable, "there is no run to resume: none has lost its supervisor"};
+  if (names.empty()) return Error{ErrorCode::kUnavailable, "no run can be resumed: no run has lost its supervisor"};
   return Error{ErrorCode::kUnavailable,
                "several runs can be resumed, name one with --resume NAME: " + join(names, ", ")};
 }
@@ -102,11 +102,13 @@ Result<RunStart> start_of(const RunRecord& record, const RunConfig& config) {
   const std::string how = "run " + record.run_name + " has ended: " + record.end->reason + " (status " +
                           std::to_string(record.end->exit_status) + "); ";
   if (record.end->exit_status == kExitSuccess) {
-    return Error{ErrorCode::kUnavailable, how + "there is nothing to resume. Leave --resume out to start it anew"};
+    return Error{ErrorCode::kUnavailable,
+                 how + "there is nothing to resume. To start it again from the beginning, omit --resume"};
   }
   if (config.checkpoint.directory.empty()) {
-    return Error{ErrorCode::kUnavailable,
-                 how + "it has no checkpoint.directory to go on from. Leave --resume out to start it anew"};
+    return Error{
+        ErrorCode::kUnavailable,
+        how + "it has no checkpoint.directory to continue from. To start it again from the beginning, omit --resume"};
   }
   return RunStart::kStartAgain;
 }
@@ -120,10 +122,10 @@ Variables passed_variables(const RunConfig& config, const Variables& ours) {
 }
 
 ChoiceFailed config_failed(const ConfigError& error) {
-  return {error.text(), error.only_flags ? kExitUsage : kExitConfig};
+  return {error_text("run", error), error.only_flags ? kExitUsage : kExitConfig};
 }
 
-// The configuration comes from the record; flags and environment change what may be changed.
+// The configuration comes from the record. Flags and environment override the keys that may change.
 Choice resume_recorded(const RunFlags& flags) {
   const auto name = name_to_resume(flags, name_setting(flags));
   if (!name.ok()) return failed(name.error());
@@ -132,13 +134,14 @@ Choice resume_recorded(const RunFlags& flags) {
   const auto record = load_run_record(*directory);
   if (!record.ok()) {
     if (record.error().code != ErrorCode::kUnavailable) return failed(record.error());
-    return unavailable("there is no run " + *name + " to resume: nothing is known of it in " + *directory);
+    return unavailable("cannot resume run " + *name + ": it has no record in " + *directory);
   }
   const auto recorded = decode_recorded(record->config);
   if (!recorded.ok()) return failed(recorded.error());
   std::error_code no_directory;
   std::filesystem::current_path(recorded->directory, no_directory);
-  if (no_directory) return unavailable("the directory of run " + *name + ", " + recorded->directory + ", is gone");
+  if (no_directory)
+    return unavailable("the directory of run " + *name + ", " + recorded->directory + ", no longer exists");
   const auto loaded = load_from_flags(flags, {}, process_environment(), recorded->config);
   if (const auto* error = std::get_if<ConfigError>(&loaded)) return config_failed(*error);
   RunConfig config = std::get<LoadedConfig>(loaded).config;
@@ -150,13 +153,15 @@ Choice resume_recorded(const RunFlags& flags) {
 
 std::string differs_text(const std::string& name, const std::string& directory,
                          const std::vector<std::string>& differences) {
-  std::string text = "run " + name + " goes on without its supervisor, and differs from what this command asks for:\n";
+  std::string text =
+      "run " + name + " is still training without its supervisor, and its configuration differs from this command's:\n";
   for (const std::string& difference : differences) text += "  " + difference + "\n";
-  return text + "To take it over as it is: elastictrain run --resume " + name +
-         "\nTo start another run choose another --name; to forget that one remove " + directory;
+  return text + "To take it over with its own configuration: elastictrain run --resume " + name +
+         "\nTo start another run, choose another --name; to discard the old one, remove " + directory;
 }
 
-// The configuration is given; a run of this name that has lost its supervisor is taken over if it is the same one.
+// The configuration is given. A run of this name that has lost its supervisor is taken over if the configuration
+// agrees.
 Choice choose_given(const RunFlags& flags, const std::vector<std::string>& program) {
   const Variables environment = process_environment();
   const auto loaded = load_from_flags(flags, program, environment);
@@ -175,7 +180,7 @@ Choice choose_given(const RunFlags& flags, const std::vector<std::string>& progr
   const auto record = load_run_record(*directory);
   if (!record.ok()) {
     if (!flags.resume) return choice;
-    return unavailable("there is no run " + config.name + " to resume: nothing is known of it in " + *directory);
+    return unavailable("cannot resume run " + config.name + ": it has no record in " + *directory);
   }
   if (!flags.resume && (record->end || control::is_live(*directory))) return choice;
   const auto start = start_of(*record, config);
@@ -202,13 +207,13 @@ std::string encode_recorded(const RecordedRun& run) {
   const Json json = {{"config", snapshot_of(run.config)},
                      {"directory", run.directory},
                      {"variables", passed_variables(run.config, run.variables)}};
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return json_text(json);
 }
 
 Result<RecordedRun> decode_recorded(const std::string& text) {
   const Error useless{ErrorCode::kInvalid, "the configuration in the run's record cannot be read"};
   try {
-    const Json json = Json::parse(text);
+    const Json json = parse_json(text);
     auto config = config_of_snapshot(json.at("config").get<std::string>());
     if (!config.ok()) return config.error();
     return RecordedRun{std::move(*config), json.at("directory").get<std::string>(),

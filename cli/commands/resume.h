@@ -1,7 +1,7 @@
-// Purpose: `run --resume`, and the same command again while the run's supervisor is dead: which run is meant, whether
-// it can be taken over, and with which configuration.
+// Purpose: `run --resume`, and the same command repeated while the run's supervisor is dead: which run is meant,
+// whether it can be taken over, and with which configuration.
 //
-// Reads the state directory. Thread: any. Failure: values that say which run, and what to do.
+// Reads the state directory. Thread: any. Errors: returned as values that name the run and say what to do.
 #pragma once
 
 #include <optional>
@@ -15,19 +15,19 @@
 
 namespace elastictrain::cli {
 
-// What `run` keeps in RunRecord::config.
+// Stored by `run` in RunRecord::config.
 struct RecordedRun {
   RunConfig config;
   std::string directory;                                       // where the run was started
-  std::vector<std::pair<std::string, std::string>> variables;  // that were passed on to workers
+  std::vector<std::pair<std::string, std::string>> variables;  // passed on to workers
 };
 std::string encode_recorded(const RecordedRun& run);
 Result<RecordedRun> decode_recorded(const std::string& text);
 
-// What the run of this directory was told; nothing where there is no record (any more), or one of no use.
+// The recorded configuration of the run in this directory; nothing if there is no record or it is unusable.
 std::optional<RecordedRun> find_recorded(const std::string& directory);
 
-// What must not change under a run that goes on: the program and its hosts. One line for each difference.
+// Keys that must not change while a run continues: the program and its hosts. One line per difference.
 std::vector<std::string> find_differences(const RunConfig& before, const RunConfig& now);
 
 struct RunChoice {
@@ -40,8 +40,8 @@ struct ChoiceFailed {
   int status = 0;
 };
 
-// From the command line and what earlier runs left behind to the run that is meant. Changes the current directory to
-// the recorded one where the configuration comes from a record.
+// Determines the run from the command line and the records of earlier runs. If the configuration comes from a record,
+// changes the current directory to the recorded one.
 std::variant<RunChoice, ChoiceFailed> choose_run(const RunFlags& flags, const std::vector<std::string>& program);
 
 }  // namespace elastictrain::cli

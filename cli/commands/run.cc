@@ -1,4 +1,5 @@
-// `elastictrain run`: reads the configuration and runs, or shows what would be run.
+// `elastictrain run`: reads the configuration, then starts the run or shows what it would start.
+#include <asio/io_context.hpp>
 #include <iostream>
 #include <memory>
 
@@ -16,12 +17,12 @@ namespace {
 
 constexpr const char* kExamples = R"(
 Examples:
-  elastictrain run -n 4 -- ./train --epochs 5              four workers here
+  elastictrain run -n 4 -- ./train --epochs 5              four workers on this machine
   elastictrain run -n 2:4 -H hostA:2,hostB:2 -- ./train    two to four workers on two hosts, by ssh
-  elastictrain run configs/quickstart.toml                 everything from a file
-  elastictrain run job.toml --set batch.per_worker=64      … but one value
+  elastictrain run configs/quickstart.toml                 all settings from a file
+  elastictrain run job.toml --set batch.per_worker=64      override one value
   elastictrain run job.toml --dry-run                      show what would be started
-  elastictrain run --resume NAME                           take over a run whose supervisor was lost
+  elastictrain run --resume NAME                           take over a run that has lost its supervisor
 
 Precedence: flag, then environment (ELASTICTRAIN_BATCH_PER_WORKER=64), then file, then default.
 )";
@@ -63,7 +64,8 @@ void add_run(CLI::App& app, Invocation& invocation) {
     flags->resume_name = name == kAnyRun ? "" : name;
   };
   command->add_option_function<std::string>("--resume", resume)
-      ->description("take over a run whose supervisor is gone, or go on from its newest checkpoint; no config needed")
+      ->description(
+          "take over a run that has lost its supervisor, or continue from its newest checkpoint; needs no config")
       ->type_name("[NAME]")
       ->group("Job");
   command->add_flag("--dry-run", flags->dry_run, "show hosts, ranks, commands and environment; start nothing")

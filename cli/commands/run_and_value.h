@@ -1,8 +1,11 @@
-// Purpose: "[NAME] VALUE": the run's name stands first, and may be left out where only one run lives.
+// Purpose: the arguments "[NAME] VALUE" of the commands that change a run. The run's name comes first, and may be omitted
+// if only one run is live.
 #pragma once
 
+#include <functional>
 #include <string>
-#include <vector>
+
+#include "cli/commands/command.h"
 
 namespace elastictrain::cli {
 
@@ -11,8 +14,16 @@ struct RunAndValue {
   std::string value;
 };
 
-inline RunAndValue run_and_value(const std::vector<std::string>& words) {
-  return words.size() < 2 ? RunAndValue{"", words.front()} : RunAndValue{words.front(), words.back()};
-}
+// The value as users know it.
+struct ValueArgument {
+  const char* type;     // in the usage line: "N"
+  std::string help;     // "number of workers"
+  const char* missing;  // the request where there is none: "say how many workers"
+  const char* example;  // a whole command
+};
+
+// Adds the arguments to `command`. `use` gets them once the command line is read; what is wrong with the value it
+// throws as CLI::ValidationError.
+void add_run_and_value(CLI::App& command, const ValueArgument& argument, std::function<void(const RunAndValue&)> use);
 
 }  // namespace elastictrain::cli

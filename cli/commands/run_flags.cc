@@ -10,7 +10,7 @@
 namespace elastictrain::cli {
 namespace {
 
-// The word a user would recognize: the last long form.
+// The name that a user recognizes: the last long form.
 std::string long_name(const std::string& flag) {
   return flag.substr(flag.rfind(',') + 1);
 }
@@ -27,11 +27,18 @@ std::string help_of(const KeySpec& key) {
   return key.help + " (" + key.name + range + ")";
 }
 
-// Flags count in seconds unless they say otherwise; the keys behind them have their unit in the name.
+// Flags take seconds by default. The keys that they set have their unit in the name.
 std::string duration_as_number(const KeySpec& key, const std::string& flag, const std::string& text) {
   const auto duration = parse_duration_ms(text);
   if (!duration.ok()) throw CLI::ValidationError(flag, duration.error().message);
   return std::to_string(key.unit == "seconds" ? (*duration + 999) / 1000 : *duration);
+}
+
+std::string type_name_of(const KeySpec& key) {
+  if (key.flag_is_duration) return "TIME";
+  if (std::holds_alternative<IntegerField>(key.field)) return "N";
+  const auto* choice = std::get_if<ChoiceField>(&key.field);
+  return choice == nullptr ? "TEXT" : join({choice->names.begin(), choice->names.end()}, "|");
 }
 
 void add_key_flag(CLI::App& command, const KeySpec& key, const std::shared_ptr<RunFlags>& flags) {
@@ -53,7 +60,7 @@ void add_key_flag(CLI::App& command, const KeySpec& key, const std::shared_ptr<R
     option->allow_extra_args(false)->type_name("LIST");
   } else {
     option = command.add_option_function<std::string>(key.flag, keep);
-    option->type_name(key.flag_is_duration ? "TIME" : std::holds_alternative<IntegerField>(key.field) ? "N" : "TEXT");
+    option->type_name(type_name_of(key));
   }
   option->description(help_of(key))->group(group_of(key));
 }
@@ -88,7 +95,7 @@ ConfigError usage_error(std::string message) {
   return {{std::move(message)}, true};
 }
 
-// Both forms count in whole seconds, as the key behind them does.
+// Both forms are whole seconds, as the key that they set.
 Result<Setting> window_setting(const std::string& text, const std::string& source) {
   const auto window = parse_duration_ms(text);
   if (!window.ok()) return Error{ErrorCode::kInvalid, source + ": " + window.error().message};
@@ -101,17 +108,26 @@ const char* budget_key(std::string_view failure_class) {
   return failure_class == "infrastructure" ? "failures.max_infrastructure" : nullptr;
 }
 
-// "--set batch.per_worker=64" as a setting.
+}  // namespace
+
 Result<Setting> setting_of(const std::string& word) {
   const std::size_t equals = word.find('=');
-  if (equals == std::string::npos) return Error{ErrorCode::kInvalid, "--set " + word + ": write --set key=value"};
+  if (equals == std::string::npos) {
+    return Error{ErrorCode::kInvalid, "--set " + word + ": write --set KEY=VALUE, e.g. --set batch.per_worker=64"};
+  }
   return Setting{std::string(trim(word.substr(0, equals))), word.substr(equals + 1), "--set " + word};
 }
 
-}  // namespace
+std::string error_text(const char* command, const ConfigError& error) {
+  if (!error.only_flags) return error.text();
+  std::string text;
+  for (const std::string& message : error.messages)
+    text += std::string("elastictrain ") + command + ": " + message + "\n";
+  return text + "Try 'elastictrain " + command + " --help'.";
+}
 
 void add_run_flags(CLI::App& command, const std::shared_ptr<RunFlags>& flags) {
-  command.add_option("config", flags->config_file, "config file (TOML)")->type_name("CONFIG.toml");
+  command.add_option("config", flags->config_file, "config file (TOML)")->type_name("[CONFIG.toml]");
   command.add_option("-n,--np", flags->sizes, "number of workers, or MIN:MAX")
       ->type_name("N|MIN:MAX")
       ->group("[workers]");
@@ -126,13 +142,13 @@ void add_run_flags(CLI::App& command, const std::shared_ptr<RunFlags>& flags) {
                             [flags] {
                               flags->settings.push_back({"signals.hup", "ignore", "--detach"});
                             })
-      ->description("go on when the terminal hangs up (signals.hup = \"ignore\")")
+      ->description("continue when the terminal hangs up (signals.hup = \"ignore\")")
       ->group("[signals]");
   for (const KeySpec& key : schema()) {
     if (!key.flag.empty()) add_key_flag(command, key, flags);
   }
   add_label_flag(command, flags);
-  command.add_option("-x", flags->variables, "variable for workers: VAR from here, or VAR=value")
+  command.add_option("-x", flags->variables, "environment variable for workers: VAR (our own value) or VAR=value")
       ->allow_extra_args(false)
       ->type_name("VAR[=VALUE]")
       ->group("[environment]");
@@ -148,7 +164,7 @@ Result<std::vector<Setting>> settings_of_sizes(const std::string& text) {
   const std::string high = colon == std::string::npos ? low : text.substr(colon + 1);
   const std::string source = "-n " + text;
   if (!parse_whole_number(low) || !parse_whole_number(high)) {
-    return Error{ErrorCode::kInvalid, source + ": write a number of workers, or MIN:MAX"};
+    return Error{ErrorCode::kInvalid, source + ": write a number of workers, or MIN:MAX, e.g. -n 4 or -n 2:8"};
   }
   const std::string start = colon == std::string::npos ? low : "0";
   return std::vector<Setting>{
@@ -163,8 +179,8 @@ Result<std::vector<Setting>> settings_of_restarts(const std::string& text) {
   const char* key = budget_key(colon == std::string::npos ? "crash" : budget.substr(0, colon));
   const std::string amount = colon == std::string::npos ? budget : budget.substr(colon + 1);
   if (key == nullptr || (amount != "unlimited" && !parse_whole_number(amount))) {
-    return Error{ErrorCode::kInvalid, source + ": write a number, or a class with one (crash:3, hang:3, " +
-                                          "infrastructure:unlimited), and a window where you want one (crash:3/10m)"};
+    return Error{ErrorCode::kInvalid, source + ": write a number, or a class with a number (crash:3, hang:3, " +
+                                          "infrastructure:unlimited), optionally with a window (crash:3/10m)"};
   }
   std::vector<Setting> settings = {{key, amount, source}};
   if (slash == std::string::npos) return settings;
@@ -209,7 +225,12 @@ std::variant<LoadedConfig, ConfigError> load_from_flags(const RunFlags& flags, c
     auto text = read_config_file(flags.config_file);
     if (!text.ok()) {
       const bool is_program = !flags.config_file.ends_with(".toml");
-      return ConfigError{{text.error().message + (is_program ? "; a program stands behind --" : "")}, is_program};
+      const std::string hint = "; put a program after --, e.g. -- " + flags.config_file;
+      return ConfigError{{text.error().message + (is_program ? hint : "")}, is_program};
+    }
+    if (text->find('\0') != std::string::npos) {
+      return usage_error(flags.config_file + " is not a config file; put a program after --, e.g. -- " +
+                         flags.config_file);
     }
     inputs.file_name = flags.config_file;
     inputs.file_text = std::move(*text);

@@ -1,5 +1,5 @@
-// Purpose: the flags of `run` (and `check`): those of the schema, and the ones that torchrun and mpirun users bring
-// along and that stand for several keys. Parsing only.
+// Purpose: the flags of `run` (and `check`): those of the schema, and the flags known from torchrun and mpirun that set
+// several keys at once. Parsing only.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -13,20 +13,20 @@
 
 namespace elastictrain::cli {
 
-// What stands for a name in "--resume=" where the user gave none.
+// Placeholder for the name in "--resume=" if the user gave none.
 inline constexpr const char* kAnyRun = ".";
 
 struct RunFlags {
   std::string config_file;
   bool dry_run = false;
   bool resume = false;
-  std::string resume_name;             // empty: the name of the config, or the one run there is to resume
+  std::string resume_name;             // empty: the name of the config, or the only run that can be resumed
   std::vector<Setting> settings;       // in the order of the table, --set last
   std::vector<std::string> set;        // KEY=VALUE
   std::vector<std::string> variables;  // -x VAR or VAR=value
   std::string sizes;                   // -n
   std::vector<std::string> restarts;   // --max-restarts
-  bool starts_nothing = false;         // there need be nothing to run
+  bool starts_nothing = false;         // a program or trainer is not required
 };
 
 void add_run_flags(CLI::App& command, const std::shared_ptr<RunFlags>& flags);
@@ -34,12 +34,19 @@ void add_run_flags(CLI::App& command, const std::shared_ptr<RunFlags>& flags);
 // "4" or "2:4" as settings of workers.min, start and max.
 Result<std::vector<Setting>> settings_of_sizes(const std::string& text);
 
-// "3", "crash:3", "hang:unlimited" or "infrastructure:5/10m" as settings of [failures]. Without a class: crashes. The
-// window is one for all classes.
+// "3", "crash:3", "hang:unlimited" or "infrastructure:5/10m" as settings of [failures]. Without a class: crashes. All
+// classes share one window.
 Result<std::vector<Setting>> settings_of_restarts(const std::string& text);
 
-// All settings of the command line, with `environment` from the machine, as one checked configuration; `recorded`
-// stands in the place of a file.
+// "batch.per_worker=64", the value of --set, as a setting.
+Result<Setting> setting_of(const std::string& word);
+
+// The mistakes for standard error. Those of the command line alone are prefixed with the command; those of a file name
+// their place themselves.
+std::string error_text(const char* command, const ConfigError& error);
+
+// Merges all settings of the command line with `environment` into one checked configuration. `recorded` replaces the
+// config file.
 std::variant<LoadedConfig, ConfigError> load_from_flags(const RunFlags& flags, const std::vector<std::string>& program,
                                                         std::vector<std::pair<std::string, std::string>> environment,
                                                         const std::optional<RunConfig>& recorded = std::nullopt);

@@ -1,7 +1,7 @@
-// Purpose: the launcher and the host source that a configuration asks for.
+// Purpose: makes the launcher and the host source of a configuration.
 #pragma once
 
-#include <asio.hpp>
+#include <asio/io_context.hpp>
 
 #include <functional>
 #include <memory>
@@ -13,7 +13,7 @@
 
 namespace elastictrain::cli {
 
-// The batch system's job that a host belongs to where that is not this process's own; else empty.
+// The batch system's job that a host belongs to, if it is not this process's own job; else empty.
 using JobOfHost = std::function<std::string(const std::string& host)>;
 
 Result<std::unique_ptr<launcher::Launcher>> make_launcher(

@@ -61,7 +61,7 @@ Result<std::vector<launcher::Host>> hosts_of_file(const std::string& path) {
   return launcher::parse_hostfile(*text, path);
 }
 
-// Nothing said: this machine, with room for every worker and for the newcomer of a replacement.
+// Without any setting: this machine, with a slot for every worker and one for the new worker of a replacement.
 std::vector<launcher::Host> default_hosts(const RunConfig& config) {
   const WorkersConfig& workers = config.workers;
   const std::uint64_t most = std::max({workers.min, workers.start, workers.max});
@@ -74,8 +74,8 @@ bool names_hosts(const HostsConfig& hosts) {
   return !hosts.list.empty() || !hosts.file.empty() || !hosts.discover.empty();
 }
 
-// Outside of jobs, and where everything runs here, there is none. Who names hosts needs none, so that one that cannot
-// be read is no error then.
+// There is none outside of batch jobs and with the local launcher. If hosts are named, an allocation is optional, so an
+// allocation that cannot be read is not an error.
 Status find_allocation(const RunConfig& config, const PlanInputs& inputs, RunPlan& plan) {
   constexpr std::array kChosen = {launcher::Scheduler::kNone, launcher::Scheduler::kNone, launcher::Scheduler::kSlurm,
                                   launcher::Scheduler::kPbs,  launcher::Scheduler::kLsf,  launcher::Scheduler::kSge,
@@ -121,7 +121,8 @@ bool needs_other_machines(const RunConfig& config, const RunPlan& plan) {
 
 Status check_launcher(const RunConfig& config, const RunPlan& plan) {
   if (config.launcher.kind != LauncherKind::kBatch || plan.allocation) return {};
-  return Error{ErrorCode::kInvalid, "launcher.kind = \"batch\", but this is no job of a batch system that is known"};
+  return Error{ErrorCode::kInvalid,
+               "launcher.kind = \"batch\", but this process is not in a job of a known batch system"};
 }
 
 Status choose_addresses(const NetworkConfig& network, RunPlan& plan) {
@@ -199,7 +200,7 @@ core::RunSettings make_settings(const RunConfig& config, const Sizes& sizes, con
   return settings;
 }
 
-// The agent puts its own program in the place of "@self": the path differs from host to host.
+// The agent replaces "@self" by its own path, which differs between hosts.
 std::vector<std::string> program_words(const RunConfig& config) {
   if (!config.use_trainer) return config.command;
   std::vector<std::string> words = {"@self", "worker"};
@@ -208,7 +209,7 @@ std::vector<std::string> program_words(const RunConfig& config) {
   return words;
 }
 
-// A word for the agent, which knows the machine.
+// The agent resolves this name, since it knows the machine.
 std::string binding(const RunConfig& config) {
   const bool on_gpus = config.use_trainer && config.trainer.device != train::DeviceChoice::kCpu;
   switch (config.workers.bind) {
@@ -247,7 +248,7 @@ Status add_file(const std::string& path, std::vector<std::string>& environment) 
   return {};
 }
 
-// A trainer that reads no file runs on hosts that do not have our directory.
+// A trainer that reads no file can run on hosts that do not have our directory.
 std::string working_directory(const RunConfig& config, const std::string& current) {
   if (!config.working_directory.empty()) return config.working_directory;
   const bool reads_files = !config.trainer.train.empty() || !config.trainer.test.empty();
@@ -275,7 +276,7 @@ void add_library_settings(const RunConfig& config, std::vector<std::string>& env
     add("ELASTICTRAIN_CHECKPOINT_TIMEOUT_MS", std::to_string(config.checkpoint.timeout_ms));
     if (config.checkpoint.resume) add("ELASTICTRAIN_RESUME", "1");
   }
-  // Gradients are kept for the survivors of a loss, of which such a run has none.
+  // Gradients are kept for the survivors of a failure. Such a run stops instead.
   if (config.failures.on_failure == OnFailureChoice::kStop) add("ELASTICTRAIN_KEEP_GRADIENTS", "0");
 }
 
@@ -376,7 +377,7 @@ Result<RunPlan> make_plan(const RunConfig& config, const PlanInputs& inputs) {
   const bool sizes_given = nothing_said_about_hosts || workers.max != 0 || workers.start != 0;
   const Sizes sizes = settle_sizes(workers, count_slots(plan.hosts), sizes_given);
   plan.settings = make_settings(config, sizes, config.name.empty() ? inputs.default_name : config.name);
-  // MPI wants all of its processes from the start: who does not train waits.
+  // MPI starts all of its processes at once: those that do not train wait as spares.
   if (!plan.mpi_hosts.empty()) plan.settings.spares = narrow(plan.hosts.size());
   plan.policy = policy_settings(config.policy);
   if (const Status there = policy::check_outside(plan.policy.outside, plan.policy.seed); !there.ok()) {

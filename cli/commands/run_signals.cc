@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <asio/error_code.hpp>
 #include <csignal>
 
 #include "cli/config/checks.h"
@@ -16,7 +17,7 @@ SignalMeaning meaning_of(int signal, bool leaving, HangUpChoice hang_up) {
       return leaving ? SignalMeaning::kStopNow : SignalMeaning::kDrain;
     case SIGTERM:
     case SIGHUP:
-      // Batch systems send TERM more than once; only a person's second Ctrl-C is impatience.
+      // Batch systems may send TERM more than once. Only a second Ctrl-C of a user means "at once".
       return leaving ? SignalMeaning::kNothing : SignalMeaning::kPreempt;
     case SIGTSTP:
       return SignalMeaning::kSuspend;
@@ -61,15 +62,15 @@ void RunSignals::handle(int signal) {
     case SignalMeaning::kDrain:
       leaving_ = true;
       output_.say(render_progress_plain(supervisor_.figures()));
-      output_.say("elastictrain: leaving at the next step boundary; press Ctrl-C again to stop at once");
+      output_.say("elastictrain: stopping at the next step boundary; press Ctrl-C again to stop at once");
       return supervisor_.request_stop(core::StopCause::kInterrupt);
     case SignalMeaning::kStopNow:
       output_.say("elastictrain: stopping at once");
       return supervisor_.stop_now();
     case SignalMeaning::kPreempt:
       leaving_ = true;
-      output_.say(std::string("elastictrain: told to leave (") + (signal == SIGHUP ? "HUP" : "TERM") +
-                  "); leaving at the next step boundary");
+      output_.say(std::string("elastictrain: received ") + (signal == SIGHUP ? "HUP" : "TERM") +
+                  "; stopping at the next step boundary");
       return supervisor_.request_stop(core::StopCause::kPreempted);
     case SignalMeaning::kSuspend:
       return suspend();
@@ -82,8 +83,8 @@ void RunSignals::handle(int signal) {
 
 void RunSignals::suspend() {
   supervisor_.forward_signal(SIGTSTP);
-  output_.say("elastictrain: suspended; the workers train on until their orphan grace");
-  // TSTP itself is caught; STOP does what it would have done.
+  output_.say("elastictrain: suspended; the workers continue to train until the orphan grace ends");
+  // We handle TSTP, so its default action does not happen. STOP replaces it.
   ::kill(::getpid(), SIGSTOP);
 }
 

@@ -1,11 +1,12 @@
-// Purpose: what signals to `run` mean. Ctrl-C once drains, twice stops; TERM and HUP are a preemption (HUP is nothing
-// to a run that is to outlive its terminal); USR1 and USR2 (and what the user lists) go on to the workers; TSTP stops
-// this command and CONT wakes it, while the workers train on.
+// Purpose: how `run` handles signals. The first Ctrl-C drains, the second stops. TERM and HUP are a preemption (HUP is
+// ignored by a run that outlives its terminal). USR1 and USR2 (and those that the user lists) are forwarded to the
+// workers. TSTP stops this command and CONT wakes it, while the workers continue to train.
 //
 // Thread: the Asio loop. Ownership: borrows the supervisor and the output, which must outlive it.
 #pragma once
 
-#include <asio.hpp>
+#include <asio/io_context.hpp>
+#include <asio/signal_set.hpp>
 #include <vector>
 
 #include "cli/config/run_config.h"
@@ -16,11 +17,11 @@ namespace elastictrain::cli {
 
 enum class SignalMeaning { kDrain, kStopNow, kPreempt, kPass, kSuspend, kNothing };
 
-// Pure: what a signal means when the run is already leaving, or not.
+// Pure: the meaning of a signal, which depends on whether the run is already stopping.
 SignalMeaning meaning_of(int signal, bool leaving, HangUpChoice hang_up);
 
-// Numbers of the signals that go on to workers. USR1 as a notice to leave is for us: a program without a handler for it
-// would die of it before the next step boundary.
+// Numbers of the signals forwarded to workers. USR1 as a notice to stop is not forwarded: it would kill a program
+// without a handler before the next step boundary.
 std::vector<int> forwarded_signals(const SignalsConfig& signals, bool usr1_drains);
 
 class RunSignals {

@@ -15,7 +15,7 @@ using heuristics::Goal;
 using heuristics::StepTimePoint;
 
 constexpr double kUnknownSamples = 1e6;
-constexpr std::uint32_t kMostBatches = 9;  // that are compared for each size
+constexpr std::uint32_t kMostBatches = 9;  // compared for each size
 
 struct Job {
   std::uint32_t least = 1;
@@ -38,7 +38,7 @@ Job job_of_view(const heuristics::ClusterView& view) {
   return {seen.min_workers, most, seen.batch, seen.base_batch, view.hosts};
 }
 
-// Of a table alone: its sizes, and the batch that it says most about.
+// From a table alone: its sizes, and the batch with the most rows.
 Job job_of_points(const std::vector<StepTimePoint>& points) {
   Job job{points.front().workers, points.back().workers, {}, 0, {}};
   std::map<std::uint32_t, std::size_t> counts;
@@ -73,7 +73,7 @@ double samples_of(const JobProfile& profile, const RunConfig& config) {
   return is_generated ? static_cast<double>(config.trainer.samples) * static_cast<double>(config.trainer.epochs) : 0;
 }
 
-// Without the noise scale a larger batch would look free: then there is only the user's.
+// Without the noise scale a larger batch would look free, so only the user's batch is compared.
 std::vector<std::uint32_t> batches_of(const Job& job, const heuristics::Parameters& settings,
                                       const std::vector<StepTimePoint>& points, bool knows_noise, SizePlan& plan) {
   std::set<std::uint32_t> seen{job.batch.per_worker};
@@ -82,7 +82,7 @@ std::vector<std::uint32_t> batches_of(const Job& job, const heuristics::Paramete
   if (!knows_noise) {
     if (vary || (seen.size() > 1 && job.batch.max_global == 0)) {
       plan.notes.push_back("Only the batch of " + std::to_string(job.batch.per_worker) +
-                           " is compared: what a larger one costs in samples is not known (--noise-scale).");
+                           " is compared: the cost of a larger one in samples is not known (--noise-scale).");
     }
     return {job.batch.per_worker};
   }
@@ -100,7 +100,7 @@ Result<heuristics::PlanGoal> goal_of(const heuristics::Parameters& settings, dou
   const bool bounded = goal.goal == Goal::kDeadline || goal.goal == Goal::kBudget;
   if (!bounded || samples > 0) return goal;
   return Error{ErrorCode::kInvalid,
-               "a deadline or a budget needs the length of the job: say --samples N, or "
+               "a deadline or a budget needs the length of the job: give --samples N, or "
                "policy.samples_total in the config"};
 }
 
@@ -109,8 +109,8 @@ Status check_sizes(const std::vector<StepTimePoint>& points, const Job& job, boo
   const std::uint32_t only = points.front().workers;
   return Error{ErrorCode::kUnavailable,
                "only one size was measured, " + std::to_string(only) + (only == 1 ? " worker" : " workers") +
-                   ": how steps change with the size takes two or more. A run with another policy than \"fixed\" "
-                   "measures them, and so does plan without --journal; --search universal guesses from one"};
+                   ": a plan needs two or more. A run with another policy than \"fixed\" "
+                   "measures them, and so does plan without --journal; --search universal estimates from one"};
 }
 
 heuristics::PriceRule prices_of(const Job& job, const RunConfig& config, const heuristics::Parameters& settings,
@@ -118,7 +118,7 @@ heuristics::PriceRule prices_of(const Job& job, const RunConfig& config, const h
   const bool priced =
       config.cost.price_per_worker_hour > 0 ||
       std::any_of(job.hosts.begin(), job.hosts.end(), [](const auto& host) { return host.price_per_worker_hour > 0; });
-  if (!priced) plan.notes.emplace_back("Cost is in hours of one worker: [cost] names no price.");
+  if (!priced) plan.notes.emplace_back("Cost is in worker-hours: [cost] sets no price.");
   const double standard = config.cost.price_per_worker_hour > 0 ? config.cost.price_per_worker_hour
                           : priced                              ? heuristics::number(settings, "price_per_worker_hour")
                                                                 : 1;
@@ -140,7 +140,7 @@ Result<SizePlan> make_size_plan(const JobProfile& profile, const RunConfig& conf
   const std::vector<StepTimePoint> points = profile.measured.points();
   const bool universal = heuristics::text(settings, "search") == "universal";
   if (points.empty()) {
-    return Error{ErrorCode::kUnavailable, "nothing was measured: no step beyond the warm-up of a size"};
+    return Error{ErrorCode::kUnavailable, "nothing was measured: no size ran beyond its warm-up steps"};
   }
   const Job job = job_of(profile, config, plan);
   if (const Status enough = check_sizes(points, job, universal); !enough.ok()) return enough.error();
@@ -155,7 +155,7 @@ Result<SizePlan> make_size_plan(const JobProfile& profile, const RunConfig& conf
   }
   result.noise_scale = noise_scale ? noise_scale : profile.noise_scale;
   if (!result.noise_scale) result.noise_scale = profile.measured.noise_scale();
-  if (samples <= 0) result.notes.emplace_back("Time and cost are those of a million samples (--samples).");
+  if (samples <= 0) result.notes.emplace_back("Time and cost are for one million samples (--samples).");
   const auto space = heuristics::compared_space(
       job.least, job.most, batches_of(job, settings, points, result.noise_scale.has_value(), result));
   const auto model = heuristics::fit_step_times(heuristics::step_time_form_of(heuristics::text(settings, "model")),

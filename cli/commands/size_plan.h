@@ -1,5 +1,5 @@
-// Purpose: the plan that `elastictrain plan` shows: from what was measured of a job and how it is configured to time
-// and cost of each size and batch, and the choice. Pure.
+// Purpose: the plan that `elastictrain plan` shows: from measurements of a job and its configuration to time and cost
+// of each size and batch, and the choice. Pure.
 #pragma once
 
 #include <optional>
@@ -15,19 +15,19 @@ namespace elastictrain::cli {
 
 struct MeasuredPoint {
   heuristics::StepTimePoint point;
-  double steps = 0;  // that it is the mean of
+  double steps = 0;  // steps that the mean is over
 };
 
 struct SizePlan {
   heuristics::PlanCurve curve;
   std::vector<MeasuredPoint> measured;
   std::optional<double> noise_scale;  // in samples
-  std::vector<std::string> notes;     // what time and cost stand for, where nobody said; a sentence each
+  std::vector<std::string> notes;     // assumptions about time and cost where no setting was given; a sentence each
 };
 
-// Sizes, batches, hosts and prices are those of `plan` where there is one, else those of the run that was measured,
-// else those of the table. `noise_scale` counts before what was measured. Errors: kUnavailable when too little was
-// measured, kInvalid for a deadline or a budget of a job whose length is not known.
+// Sizes, batches, hosts and prices come from `plan` if there is one, else from the measured run, else from the table.
+// `noise_scale` overrides a measured one. Errors: kUnavailable if too little was measured, kInvalid for a deadline or a
+// budget of a job whose length is not known.
 Result<SizePlan> make_size_plan(const JobProfile& profile, const RunConfig& config, const std::optional<RunPlan>& plan,
                                 std::optional<double> noise_scale);
 

@@ -1,7 +1,5 @@
-// `elastictrain topology`: changes the shape along which workers sum their gradients; nobody waits for it.
-#include <memory>
+// `elastictrain topology`: changes the topology of the gradient all-reduce. Training continues during the change.
 #include <string>
-#include <vector>
 
 #include "cli/commands/beside.h"
 #include "cli/commands/command.h"
@@ -13,17 +11,13 @@ namespace elastictrain::cli {
 void add_topology(CLI::App& app, Invocation& invocation) {
   std::string names;
   for (const auto name : protocol::kTopologyNames) names += (names.empty() ? "" : ", ") + std::string(name);
-  CLI::App* command = app.add_subcommand("topology", "sum gradients along another shape while training goes on");
-  const auto words = std::make_shared<std::vector<std::string>>();
+  CLI::App* command = app.add_subcommand("topology", "change the topology of the all-reduce while training continues");
   command->group(kGroupBeside);
-  command->add_option("words", *words, "[name of the run] and " + names + ", or every rank's father (1,1,1)")
-      ->required()
-      ->expected(1, 2)
-      ->type_name("[NAME] SHAPE");
-  command->final_callback([&invocation, words, names] {
-    const RunAndValue request = run_and_value(*words);
+  const std::string shapes = names + ", or the parent of each rank (1,1,1)";
+  const ValueArgument shape = {"SHAPE", shapes, "say which topology", "elastictrain topology ring"};
+  add_run_and_value(*command, shape, [&invocation, shapes](const RunAndValue& request) {
     if (!protocol::topology_choice(request.value)) {
-      throw CLI::ValidationError("SHAPE", "'" + request.value + "' is no topology; there are " + names);
+      throw CLI::ValidationError("'" + request.value + "' is not a topology; write " + shapes);
     }
     invocation.action = [request] {
       return ask_and_print(request.run, {{"command", "topology"}, {"topology", request.value}});

@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "cli/commands/command.h"
+#include "cli/config/text.h"
 #include "cli/exit_code.h"
 #include "train/builtin/trainer.h"
 
@@ -13,7 +14,7 @@ std::string type_name(const train::TrainerField& field) {
   if (!field.unit.empty()) return std::string(field.unit);
   switch (field.type) {
     case train::FieldType::kText:
-      return "TEXT";
+      return field.allowed().empty() ? "TEXT" : join(split(field.allowed(), ','), "|");
     case train::FieldType::kInteger:
       return "N";
     case train::FieldType::kNumber:

@@ -53,7 +53,7 @@ Status check_set(std::string_view text) {
 
 Status check_word(std::string_view text) {
   const bool odd = text.empty() || text[0] == '-' || text.find_first_of(" \t\r\n") != std::string_view::npos;
-  return odd ? Status(wrong(text, "must be one word that does not begin with '-'")) : Status();
+  return odd ? Status(wrong(text, "must not contain spaces or begin with '-'")) : Status();
 }
 
 Status check_host(std::string_view text) {
@@ -79,7 +79,7 @@ int signal_number(std::string_view name) {
 
 Status check_signal(std::string_view text) {
   if (text == "none" || signal_number(text) != 0) return {};
-  return wrong(text, "is not a signal that can be passed on; use USR1, USR2, ABRT, ALRM, TSTP, CONT, WINCH or none");
+  return wrong(text, "is not a signal that can be forwarded; use USR1, USR2, ABRT, ALRM, TSTP, CONT, WINCH or none");
 }
 
 Status check_label(std::string_view text) {
@@ -111,7 +111,7 @@ Status check_policy(std::string_view text) {
     names.push_back(policy.name);
   }
   const auto meant = closest(text, names);
-  return wrong(text, "is no policy; there are " + join(names, ", ") +
+  return wrong(text, "is not a policy; the policies are " + join(names, ", ") +
                          (meant ? "; did you mean \"" + *meant + "\"?" : std::string()));
 }
 
@@ -123,8 +123,8 @@ Status check_companion(std::string_view text) {
     names.push_back(policy.name);
   }
   const auto* other = heuristics::find_policy(std::string(text));
-  return wrong(text, std::string(other != nullptr ? "decides on the size" : "is no policy") +
-                         "; beside one that does there can be " + join(names, ", "));
+  return wrong(text, std::string(other != nullptr ? "decides on the size" : "is not a policy") +
+                         "; policy.beside accepts " + join(names, ", "));
 }
 
 Status check_host_class(std::string_view text) {

@@ -1,4 +1,4 @@
-// Purpose: what a text must look like to be a name, a host, an address and so on. Messages say what is allowed. Pure.
+// Purpose: checks of texts that must be a name, a host, an address and so on. Messages say what is allowed. Pure.
 #pragma once
 
 #include <string_view>
@@ -7,7 +7,7 @@
 
 namespace elastictrain::cli {
 
-Status check_name(std::string_view text);  // of a run: it becomes a folder
+Status check_name(std::string_view text);  // of a run: it becomes a directory
 Status check_set(std::string_view text);   // not empty
 Status check_word(std::string_view text);  // no space, no leading dash: it becomes an argument of ssh or ip
 Status check_host(std::string_view text);  // "host" or "host:slots"
@@ -17,11 +17,11 @@ Status check_label(std::string_view text);
 Status check_ranks(std::string_view text);
 Status check_variable_pattern(std::string_view text);
 Status check_assignment(std::string_view text);  // NAME=value
-Status check_policy(std::string_view text);      // the name of one
-Status check_companion(std::string_view text);   // of one that leaves the size alone
+Status check_policy(std::string_view text);      // the name of a policy
+Status check_companion(std::string_view text);   // of a policy that does not decide on the size
 Status check_host_class(std::string_view text);  // pattern=price
 
-// Number of "USR1", "SIGUSR1" or "10"; 0 when there is no such signal that can be passed on.
+// Number of "USR1", "SIGUSR1" or "10"; 0 if there is no such signal or it cannot be forwarded.
 int signal_number(std::string_view name);
 
 }  // namespace elastictrain::cli

@@ -12,7 +12,7 @@
 namespace elastictrain::cli {
 namespace {
 
-// Of each list one key at most may say something.
+// At most one key of each list may be set.
 constexpr const char* kHostKeys[] = {"hosts.list", "hosts.file", "hosts.discover"};
 constexpr const char* kPolicyKeys[] = {"policy.name", "policy.library", "policy.program"};
 
@@ -81,7 +81,9 @@ class Finder {
   void check_what_to_run() {
     if (config_.command.empty() && !config_.use_trainer) {
       if (starts_nothing_) return;
-      add({}, "nothing to run: put a program after --, or give a config file with command or [trainer]");
+      add({},
+          "nothing to run: put a program after --, e.g. elastictrain run -n 4 -- ./train, or name a config file with "
+          "command or [trainer]");
     } else if (!config_.command.empty() && config_.use_trainer) {
       const std::string trainer = first_trainer_key();
       add({"command", trainer.c_str()}, "command (" + loaded_.where("command") + ") and [trainer] (" +
@@ -113,7 +115,7 @@ class Finder {
     add({"hosts.shrink"}, cite(loaded_, "hosts.shrink") + " needs hosts.expand");
   }
 
-  // MPI takes all of its processes in at once, and none later.
+  // MPI starts all of its processes at once and accepts none later.
   void check_mpi() {
     const bool by_mpi = config_.launcher.kind == LauncherKind::kMpi;
     if (by_mpi && config_.launcher.mpi_command.empty()) {
@@ -122,20 +124,20 @@ class Finder {
     if (config_.network.backend != BackendChoice::kMpi) return;
     const std::string backend = cite(loaded_, "network.backend");
     if (!by_mpi) {
-      add({"network.backend", "launcher.kind"}, backend + " needs workers that MPI has started: " +
+      add({"network.backend", "launcher.kind"}, backend + " needs workers started by MPI: " +
                                                     cite(loaded_, "launcher.kind") + " must be mpi (--launcher mpi)");
     }
     for (const char* key : {"hosts.discover", "hosts.expand"}) {
       if (render_value(config_, *find_key(key)).empty()) continue;
-      add({"network.backend", key}, backend + " takes nobody in after the start, so that " + cite(loaded_, key) +
-                                        " cannot bring workers: name all hosts");
+      add({"network.backend", key}, backend + " accepts no worker after the start, so " + cite(loaded_, key) +
+                                        " cannot add workers: list all hosts");
     }
   }
 
   void check_policy() {
     const auto& beside = config_.policy.beside;
     if (std::find(beside.begin(), beside.end(), config_.policy.name) != beside.end()) {
-      add({"policy.beside"}, cite(loaded_, "policy.beside") + " names policy.name again: remove one");
+      add({"policy.beside"}, cite(loaded_, "policy.beside") + " is the same as policy.name: remove one");
     }
     if (config_.policy.argument.empty() || !config_.policy.library.empty()) return;
     add({"policy.argument"}, cite(loaded_, "policy.argument") + " needs policy.library");
@@ -151,7 +153,7 @@ class Finder {
     if (config_.failures.detect_hangs) {
       order("failures.hang_min_ms", "failures.hang_max_ms", true, "");
       order("timeouts.heartbeat_ms", "failures.hang_min_ms", false,
-            ": a hang is judged by heartbeats; failures.detect_hangs = false switches that off");
+            ": hang detection uses heartbeats; set failures.detect_hangs = false to switch it off");
     }
     order("failures.cool_down_ms", "failures.cool_down_max_ms", true, "");
   }
@@ -189,7 +191,7 @@ class Finder {
     const auto& forward = config_.signals.forward;
     const bool none = std::find(forward.begin(), forward.end(), "none") != forward.end();
     if (none && forward.size() > 1)
-      add({"signals.forward"}, cite(loaded_, "signals.forward") + ": \"none\" stands alone");
+      add({"signals.forward"}, cite(loaded_, "signals.forward") + ": \"none\" must be the only entry");
     std::set<int> seen;
     for (const std::string& name : forward) {
       if (name != "none" && !seen.insert(signal_number(name)).second) {
@@ -209,7 +211,7 @@ void reset(LoadedConfig& loaded, const char* key) {
   loaded.origins.erase(key);
 }
 
-// What was said at a higher level is in place of what was said at a lower one.
+// A value of a higher level replaces the alternatives of a lower level.
 void settle(LoadedConfig& loaded, std::span<const char* const> keys) {
   Level highest = Level::kDefault;
   for (const char* key : keys) highest = std::max(highest, level_of(loaded, key));
@@ -224,7 +226,7 @@ void settle_policy(LoadedConfig& loaded) {
   if (had_library && loaded.config.policy.library.empty()) reset(loaded, "policy.argument");
 }
 
-// Only what a file said gives way to a flag; two of one level contradict each other.
+// A flag replaces only what a file sets. Two alternatives of the same level are a contradiction.
 void settle_program(LoadedConfig& loaded) {
   Level trainer = Level::kDefault;
   for (const auto& [key, origin] : loaded.origins) {
@@ -242,9 +244,10 @@ void settle_program(LoadedConfig& loaded) {
 
 const std::vector<TimeoutOrder>& timeout_order() {
   static const std::vector<TimeoutOrder> rules = {
-      {"timeouts.heartbeat_ms", "timeouts.suspect_ms", false, "silence is judged after several missed heartbeats"},
-      {"timeouts.suspect_ms", "timeouts.dead_ms", false, "a host is suspected before it is given up"},
-      {"timeouts.heartbeat_ms", "timeouts.worker_dead_ms", false, "silence is judged after several missed heartbeats"},
+      {"timeouts.heartbeat_ms", "timeouts.suspect_ms", false, "several heartbeats must be missed before a time-out"},
+      {"timeouts.suspect_ms", "timeouts.dead_ms", false, "a host is suspected before it is declared dead"},
+      {"timeouts.heartbeat_ms", "timeouts.worker_dead_ms", false,
+       "several heartbeats must be missed before a time-out"},
   };
   return rules;
 }

@@ -1,5 +1,5 @@
-// Purpose: what one key alone cannot tell: values that contradict each other, time-outs in the wrong order,
-// alternatives of which only one may be chosen. Pure.
+// Purpose: checks that involve several keys: contradicting values, time-outs in the wrong order, alternatives of which
+// only one may be chosen. Pure.
 #pragma once
 
 #include <string>
@@ -11,17 +11,17 @@ namespace elastictrain::cli {
 
 struct Contradiction {
   std::string message;
-  Level level = Level::kDefault;  // the lowest level of the keys involved, default left out
+  Level level = Level::kDefault;  // the lowest level of the keys involved, without keys at their default
 };
 
-// A flag replaces a file's alternative: -H drops hosts.file, a program after "--" drops [trainer], --policy drops
+// A flag replaces a file's alternative: -H removes hosts.file, a program after "--" removes [trainer], --policy removes
 // policy.program.
 void settle_alternatives(LoadedConfig& loaded);
 
-// Of a configuration that starts nothing, nobody asks for a program.
+// `starts_nothing`: the command starts no program, so none is required.
 std::vector<Contradiction> find_contradictions(const LoadedConfig& loaded, bool starts_nothing);
 
-// The time-outs in the order in which they must grow, for `check`.
+// The time-outs in the order in which they must increase, for `check`.
 struct TimeoutOrder {
   const char* smaller;
   const char* larger;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cmath>
 #include <limits>
 #include <optional>
 
@@ -21,21 +22,16 @@ std::string in_quotes(std::string_view text) {
   return "'" + std::string(text) + "'";
 }
 
-// The shortest text that reads back as the same number.
-std::string number_text(double value) {
-  std::array<char, 32> buffer;
-  return {buffer.data(), std::to_chars(buffer.data(), buffer.data() + buffer.size(), value).ptr};
-}
-
 struct DescribeValue {
   std::string operator()(bool value) const { return value ? "true" : "false"; }
   std::string operator()(std::int64_t value) const { return std::to_string(value); }
   std::string operator()(double value) const { return number_text(value); }
-  std::string operator()(const std::string& value) const { return "the text " + in_quotes(value); }
+  std::string operator()(const std::string& value) const { return "the string " + in_quotes(value); }
   std::string operator()(const std::vector<std::string>&) const { return "a list"; }
 };
 
-// A duration with a unit in a key that has its unit in the name: the most common slip, so the answer does the sum.
+// A duration with a unit for a key that has its unit in the name is the most common mistake, so the message converts
+// it.
 std::string duration_hint(const KeySpec& key, const Value& value) {
   const auto* text = std::get_if<std::string>(&value);
   if (text == nullptr || (key.unit != "milliseconds" && key.unit != "seconds")) return "";
@@ -136,7 +132,7 @@ struct Assign {
     const auto* amount = std::get_if<double>(&value);
     return amount == nullptr ? std::nullopt : std::optional(*amount);
   }
-  // The trainer reads its options from text; what the file gave must still be of the right kind.
+  // The trainer reads its options from text. The value in the file must still have the right type.
   std::optional<std::string> trainer_text(train::FieldType type) const {
     using train::FieldType;
     const bool numeric = type == FieldType::kInteger || type == FieldType::kNumber;
@@ -161,7 +157,9 @@ struct DescribeType {
   }
   std::string operator()(const BoolField&) const { return "true or false"; }
   std::string operator()(const TextField&) const { return "text"; }
-  std::string operator()(const ListField& field) const { return field.pairs ? "a table of texts" : "a list of texts"; }
+  std::string operator()(const ListField& field) const {
+    return field.pairs ? "a table of strings" : "a list of strings";
+  }
   std::string operator()(const ChoiceField& field) const {
     std::string names;
     for (const std::string_view name : field.names) names += (names.empty() ? "\"" : ", \"") + std::string(name) + "\"";
@@ -186,9 +184,9 @@ struct DescribeType {
   }
   std::string operator()(const PolicyKeyField& field) const {
     const heuristics::ParameterSpec& parameter = *field.parameter;
-    if (std::holds_alternative<bool>(parameter.standard)) return "true or false";
-    if (std::holds_alternative<double>(parameter.standard)) {
-      return "a number from " + number_text(parameter.least) + " to " + number_text(parameter.most);
+    if (std::holds_alternative<bool>(parameter.default_value)) return "true or false";
+    if (std::holds_alternative<double>(parameter.default_value)) {
+      return "a number from " + number_text(parameter.min) + " to " + number_text(parameter.max);
     }
     std::string names;
     for (const auto& name : parameter.choices) names += (names.empty() ? "\"" : ", \"") + name + "\"";
@@ -196,7 +194,7 @@ struct DescribeType {
   }
 };
 
-// What a typed word stands for, by what the key wants.
+// Converts typed text to a value of the key's type.
 struct Reread {
   std::string_view text;
 
@@ -217,24 +215,21 @@ struct Reread {
   Value operator()(const TrainerKeyField&) const { return std::string(text); }
   Value operator()(const NumberField&) const { return number_or_text(); }
   Value operator()(const PolicyKeyField& field) const {
-    if (std::holds_alternative<bool>(field.parameter->standard)) return (*this)(BoolField{});
-    return std::holds_alternative<double>(field.parameter->standard) ? number_or_text() : Value(std::string(text));
+    if (std::holds_alternative<bool>(field.parameter->default_value)) return (*this)(BoolField{});
+    return std::holds_alternative<double>(field.parameter->default_value) ? number_or_text() : Value(std::string(text));
   }
 
  private:
   Value number_or_text() const {
-    const std::string word(trim(text));
-    double amount = 0;
-    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), amount);
-    if (error != std::errc() || end != word.data() + word.size()) return word;
-    return amount;
+    const auto amount = parse_number(trim(text));
+    return amount ? Value(*amount) : Value(std::string(trim(text)));
   }
 };
 
 struct Render {
   const RunConfig& config;
 
-  // at() takes a mutable config only because one accessor serves both directions.
+  // at() takes a mutable config only because one accessor serves both reading and writing.
   RunConfig& writable() const { return const_cast<RunConfig&>(config); }
   std::string operator()(const IntegerField& field) const {
     const std::uint64_t amount = field.at(writable());
@@ -249,7 +244,7 @@ struct Render {
   std::string operator()(const TrainerKeyField& trainer) const { return trainer.field->get(config.trainer); }
   std::string operator()(const NumberField& field) const { return number_text(field.at(writable())); }
   std::string operator()(const PolicyKeyField& field) const {
-    heuristics::Value shown = field.parameter->standard;
+    heuristics::Value shown = field.parameter->default_value;
     const auto policy = config.policy.parameters.find(field.policy->name);
     if (policy != config.policy.parameters.end()) {
       const auto given = policy->second.find(field.parameter->name);
@@ -262,6 +257,14 @@ struct Render {
 };
 
 }  // namespace
+
+std::string number_text(double value) {
+  std::array<char, 32> buffer;
+  const double size = std::abs(value);
+  const bool is_usual = value == 0 || (size >= 1e-4 && size <= 1e15);
+  const auto format = is_usual ? std::chars_format::fixed : std::chars_format::general;
+  return {buffer.data(), std::to_chars(buffer.data(), buffer.data() + buffer.size(), value, format).ptr};
+}
 
 std::string describe_type(const KeySpec& key) {
   return std::visit(DescribeType{key}, key.field);

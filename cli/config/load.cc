@@ -1,5 +1,7 @@
 #include "cli/config/load.h"
 
+#include <cerrno>
+#include <cstring>
 #include <fstream>
 #include <iterator>
 #include <set>
@@ -118,7 +120,7 @@ std::variant<LoadedConfig, ConfigError> load_config(const ConfigInputs& inputs) 
 
 Result<std::string> read_config_file(const std::string& path) {
   std::ifstream stream(path, std::ios::binary);
-  if (!stream) return Error{ErrorCode::kUnavailable, path + ": cannot be read"};
+  if (!stream) return Error{ErrorCode::kUnavailable, path + ": cannot be read: " + std::strerror(errno)};
   std::string text((std::istreambuf_iterator<char>(stream)), std::istreambuf_iterator<char>());
   if (stream.bad()) return Error{ErrorCode::kIo, path + ": cannot be read to its end"};
   return text;

@@ -1,7 +1,7 @@
-// Purpose: from a file, the environment and the command line to one checked RunConfig. Precedence: flag > environment >
-// file > default. Every mistake is reported, each with its place: "file:line:col", the flag, or the variable.
+// Purpose: merges a file, the environment and the command line into one checked RunConfig. Precedence: flag >
+// environment > file > default. Every mistake is reported with its place: "file:line:col", the flag, or the variable.
 //
-// Pure apart from read_config_file(). Thread: any.
+// Pure except read_config_file(). Thread: any.
 #pragma once
 
 #include <cstdint>
@@ -35,29 +35,29 @@ struct Setting {
 struct ConfigInputs {
   std::string file_name;                 // for messages
   std::optional<std::string> file_text;  // none: run without a config file
-  std::optional<RunConfig> recorded;     // of a run that is resumed, in the place of a file
+  std::optional<RunConfig> recorded;     // of a resumed run; replaces the file
   std::vector<std::pair<std::string, std::string>> environment;
   std::vector<Setting> settings;
-  std::vector<std::string> program;  // what stands behind "--"; replaces command or trainer
-  bool starts_nothing = false;       // there need be nothing to run
+  std::vector<std::string> program;  // the arguments after "--"; replaces command or trainer
+  bool starts_nothing = false;       // a program or trainer is not required
 };
 
 struct LoadedConfig {
   RunConfig config;
-  std::map<std::string, Origin, std::less<>> origins;  // keys that are not at their default
+  std::map<std::string, Origin, std::less<>> origins;  // keys with a value other than their default
 
   // "config.toml:3:5", "--grace" or "default".
   std::string where(std::string_view key) const;
 };
 
-// The mistakes, one a line.
+// The mistakes, one per line.
 struct ConfigError {
   std::vector<std::string> messages;
   bool only_flags = true;  // every mistake is on the command line (exit status 64, else 78)
   std::string text() const;
 };
 
-// Everything but the contradictions between keys, which check_config() finds.
+// Checks everything except contradictions between keys, which check_config() finds.
 std::variant<LoadedConfig, ConfigError> load_config(const ConfigInputs& inputs);
 
 Result<std::string> read_config_file(const std::string& path);

@@ -1,5 +1,5 @@
-// Purpose: everything that `elastictrain run` can be told, as typed values. Member initializers are the defaults; the
-// schema (schema.h) names every member once for the file, the environment and the command line.
+// Purpose: all settings of `elastictrain run` as typed values. Member initializers are the defaults. The schema
+// (schema.h) names every member once for the file, the environment and the command line.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ enum class OnFailureChoice : std::uint8_t { kReplace, kShrink, kStop };
 
 inline constexpr std::uint64_t kNoLimit = ~std::uint64_t{0};  // "unlimited"
 
-// kAuto: the node of the GPU where the built-in trainer computes on one, else none.
+// kAuto: the NUMA node of the GPU if the built-in trainer computes on one, else none.
 enum class BindChoice : std::uint8_t { kNone, kCore, kNuma, kAuto };
 
 struct WorkersConfig {
@@ -41,12 +41,12 @@ struct HostsConfig {
   std::string file;
   std::string discover;
   std::uint64_t discover_interval_ms = 5'000;
-  std::uint64_t slots = 0;  // of a host that names none; 0: 1
+  std::uint64_t slots = 0;  // of a host without a slot count; 0: 1
   std::string expand;
   std::string shrink;
   std::uint64_t expand_timeout_ms = 600'000;
   std::uint64_t shrink_after_ms = 60'000;
-  SchedulerChoice scheduler = SchedulerChoice::kAuto;  // whose allocation is used where no hosts are named
+  SchedulerChoice scheduler = SchedulerChoice::kAuto;  // whose allocation is used if no hosts are named
 };
 
 struct LauncherConfig {
@@ -148,10 +148,10 @@ struct PreemptionConfig {
 
 struct PolicyConfig {
   std::string name = "fixed";
-  std::vector<std::string> beside;   // policies that decide on other things
-  std::string library;               // path of a shared object, in place of a name
-  std::string argument;              // handed on to it
-  std::vector<std::string> program;  // in place of a name
+  std::vector<std::string> beside;   // policies that decide on other things than the size
+  std::string library;               // path of a shared object; replaces a name
+  std::string argument;              // passed to the library
+  std::vector<std::string> program;  // replaces a name
   std::uint64_t timeout_ms = 1'000;
   std::uint64_t interval_ms = 1'000;
   std::uint64_t warm_up_steps = 1;
@@ -159,7 +159,8 @@ struct PolicyConfig {
   double hysteresis = 0;
   std::uint64_t samples_total = 0;
   std::uint64_t seed = 1;
-  std::map<std::string, heuristics::Parameters> parameters;  // by policy: what was set; the rest is as it says itself
+  std::map<std::string, heuristics::Parameters>
+      parameters;  // by policy: the values set; the others are the policy's defaults
 };
 
 struct CostConfig {
@@ -178,9 +179,9 @@ struct SignalsConfig {
 };
 
 struct EnvironmentConfig {
-  std::vector<std::string> pass;  // names, taken from our own environment; a trailing * matches any ending
+  std::vector<std::string> pass;  // names of variables of our own environment; a trailing * matches any suffix
   std::vector<std::string> set;   // "NAME=value"
-  std::string file;               // one NAME=value a line
+  std::string file;               // one NAME=value per line
 };
 
 struct RunConfig {

@@ -1,5 +1,5 @@
-// Purpose: the one table of configuration keys: name, type, unit, range, help, and the flag of its own where it has
-// one. The file reader, the environment, --set, the flags of `run`, `check` and the tests all walk it.
+// Purpose: the one table of configuration keys: name, type, unit, range, help, and the key's own flag if it has one.
+// The file reader, the environment, --set, the flags of `run`, `check` and the tests all read it.
 //
 // Defaults are the member initializers of RunConfig.
 #pragma once
@@ -23,7 +23,7 @@ struct IntegerField {
   std::uint64_t& (*at)(RunConfig&);
   std::uint64_t min = 0;
   std::uint64_t max = 0;
-  bool may_be_unlimited = false;  // the word "unlimited" stands for kNoLimit
+  bool may_be_unlimited = false;  // the text "unlimited" means kNoLimit
 };
 struct BoolField {
   bool& (*at)(RunConfig&);
@@ -35,8 +35,8 @@ struct TextField {
 struct ListField {
   std::vector<std::string>& (*at)(RunConfig&);
   CheckText check = nullptr;     // of each element
-  bool pairs = false;            // elements are NAME=value; a TOML table is taken as well
-  bool split_on_spaces = false;  // how one text becomes a list: at spaces, else at commas
+  bool pairs = false;            // elements are NAME=value; a TOML table is accepted as well
+  bool split_on_spaces = false;  // splits one text into a list at spaces, else at commas
 };
 struct ChoiceField {
   std::span<const std::string_view> names;
@@ -59,9 +59,9 @@ struct PolicyKeyField {
 
 struct KeySpec {
   std::string name;  // "batch.per_worker"
-  std::string unit;  // "" where there is none
+  std::string unit;  // "" if it has none
   std::string help;
-  std::string flag;  // CLI11 form, e.g. "-l,--label"; "" when only --set reaches it
+  std::string flag;  // CLI11 form, e.g. "-l,--label"; "" if only --set reaches it
   std::variant<IntegerField, BoolField, TextField, ListField, ChoiceField, TrainerKeyField, NumberField, PolicyKeyField>
       field;
   bool flag_is_duration = false;  // the flag takes "90s" or "5m"; a bare number is seconds
@@ -70,7 +70,7 @@ struct KeySpec {
 const std::vector<KeySpec>& schema();
 const KeySpec* find_key(std::string_view name);
 
-// Section of a key ("" for the top level, "policy.efficiency" for one within another) and its name within it.
+// Section of a key ("" for the top level, "policy.efficiency" for a nested one) and its name within the section.
 std::pair<std::string_view, std::string_view> split_key(std::string_view name);
 
 // "ELASTICTRAIN_BATCH_PER_WORKER" for "batch.per_worker".

@@ -1,9 +1,9 @@
 #include "cli/config/snapshot.h"
 
-#include <nlohmann/json.hpp>
 
 #include "cli/config/key_value.h"
 #include "cli/config/schema.h"
+#include "supervisor/protocol/json_text.h"
 
 namespace elastictrain::cli {
 namespace {
@@ -18,19 +18,19 @@ struct Take {
 
   Json operator()(const IntegerField&) const {
     const std::string text = render_value(config, key);
-    const Json number = Json::parse(text, nullptr, false);
+    const Json number = parse_json(text);
     return number.is_number() ? number : Json(text);  // "unlimited"
   }
   Json operator()(const BoolField&) const { return render_value(config, key) == "true"; }
   Json operator()(const TextField&) const { return render_value(config, key); }
-  // The rendered text joins elements by what may stand in one of them.
+  // The rendered text joins elements with a separator that an element may contain.
   Json operator()(const ListField& field) const { return field.at(const_cast<RunConfig&>(config)); }
   Json operator()(const ChoiceField&) const { return render_value(config, key); }
   Json operator()(const TrainerKeyField&) const { return render_value(config, key); }
   Json operator()(const NumberField& field) const { return field.at(const_cast<RunConfig&>(config)); }
   Json operator()(const PolicyKeyField& field) const {
     const std::string text = render_value(config, key);
-    return std::holds_alternative<std::string>(field.parameter->standard) ? Json(text) : Json::parse(text);
+    return std::holds_alternative<std::string>(field.parameter->default_value) ? Json(text) : parse_json(text);
   }
 };
 
@@ -69,11 +69,11 @@ std::string snapshot_of(const RunConfig& config) {
     const Json value = std::visit(Take{config, key}, key.field);
     if (value != std::visit(Take{defaults, key}, key.field)) snapshot[key.name] = value;
   }
-  return snapshot.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return json_text(snapshot);
 }
 
 Result<RunConfig> config_of_snapshot(const std::string& snapshot) {
-  const Json json = Json::parse(snapshot, nullptr, false);
+  const Json json = parse_json(snapshot);
   if (!json.is_object() || !json.contains(kUsesTrainer) || !json[kUsesTrainer].is_boolean()) {
     return Error{ErrorCode::kInvalid, "the run's recorded configuration cannot be read"};
   }

@@ -1,6 +1,6 @@
 // Purpose: a resolved configuration as one JSON object that reads back as the same one, for a run that may be resumed.
-// Values that are at their default are left out.
-// Pure. Failure: a value that names the key.
+// Values at their default are omitted.
+// Pure. Errors: returned as values that name the key.
 #pragma once
 
 #include <string>

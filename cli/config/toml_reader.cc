@@ -26,7 +26,7 @@ std::vector<std::string> section_names() {
   return {names.begin(), names.end()};
 }
 
-// Names that may stand in a section; at the top level also the sections themselves.
+// Names allowed in a section; at the top level also the section names.
 std::vector<std::string> names_in(std::string_view section) {
   std::vector<std::string> names;
   for (const KeySpec& key : schema()) {
@@ -40,7 +40,7 @@ std::vector<std::string> names_in(std::string_view section) {
   return names;
 }
 
-// "grace_s" is not a slip of the pen: the unit is wrong, and the right name shows which one is meant.
+// "grace_s" is not a typing error: the unit is wrong, and the stem shows which key is meant.
 std::optional<std::string> same_quantity(std::string_view name, const std::vector<std::string>& candidates) {
   const std::string_view stem = name.substr(0, name.rfind('_'));
   const auto found = std::find_if(candidates.begin(), candidates.end(), [stem, name](const std::string& candidate) {
@@ -74,7 +74,7 @@ class Reader {
       if (is_section && node.is_table()) {
         read_section(name, *node.as_table());
       } else if (is_section) {
-        complain(key.source(), "\"" + name + "\" is a section: write [" + name + "] and its keys below");
+        complain(key.source(), "\"" + name + "\" is a section: write [" + name + "] followed by its keys");
       } else if (node.is_table() && find_key(name) == nullptr) {
         complain(key.source(), "unknown section [" + name + "]" + hint("", name));
       } else {

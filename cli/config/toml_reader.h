@@ -1,4 +1,4 @@
-// Purpose: a config file as entries of the schema, each with its place. The only user of toml++. Pure.
+// Purpose: reads a config file into entries of the schema, each with its place. The only user of toml++. Pure.
 #pragma once
 
 #include <string>
@@ -18,7 +18,7 @@ struct TomlEntry {
 
 struct TomlFile {
   std::vector<TomlEntry> entries;
-  std::vector<std::string> mistakes;  // syntax, unknown sections and keys, values of no use; with their place
+  std::vector<std::string> mistakes;  // syntax errors, unknown sections and keys, unusable values; each with its place
 };
 
 TomlFile read_toml(std::string_view text, const std::string& file_name);

@@ -3,21 +3,22 @@
 #include <array>
 #include <cstdio>
 #include <ctime>
-#include <nlohmann/json.hpp>
+
+#include "supervisor/protocol/json_text.h"
 
 namespace elastictrain::cli {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
-std::string field_text(const Json& value) {
-  if (!value.is_string()) return value.dump();
+std::string field_text(const OrderedJson& value) {
+  if (!value.is_string()) return json_text(value);
   const std::string text = value.get<std::string>();
   const bool plain = !text.empty() && text.find_first_of(" \"=\t") == std::string::npos;
-  return plain ? text : value.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return plain ? text : json_text(value);
 }
 
-// Empty for a number that is no time of this era.
+// Empty for a number that is not a plausible time.
 std::string clock_text(double unix_seconds) {
   constexpr double kYear3000 = 32'503'680'000;
   if (!(unix_seconds >= 0 && unix_seconds < kYear3000)) return "";
@@ -35,19 +36,16 @@ bool is_bookkeeping(const std::string& name) {
   return name == "event" || name == "seq" || name == "t" || name == "up";
 }
 
-// Deeper values are left out: writing them out again takes stack for each level.
-bool is_shallow(int depth, Json::parse_event_t /*event*/, Json& /*value*/) {
-  constexpr int kMaxDepth = 32;
-  return depth <= kMaxDepth;
-}
+// Deeper values are omitted: printing them would use stack for each level.
+constexpr int kMaxDepth = 32;
 
-// What programs and hosts say stands in the journal; its control bytes must not reach the terminal.
+// The journal contains output of programs and hosts. Its control bytes must not reach the terminal.
 std::string visible(std::string_view text) {
   std::string out;
   for (std::size_t i = 0; i < text.size(); ++i) {
     const auto byte = static_cast<unsigned char>(text[i]);
     const auto next = static_cast<unsigned char>(i + 1 < text.size() ? text[i + 1] : '\0');
-    const bool is_c1 = byte == 0xc2 && next >= 0x80 && next <= 0x9f;  // as UTF-8
+    const bool is_c1 = byte == 0xc2 && next >= 0x80 && next <= 0x9f;  // C1 control characters encoded as UTF-8
     if (byte >= 0x20 && byte != 0x7f && !is_c1) {
       out += text[i];
       continue;
@@ -63,10 +61,10 @@ std::string visible(std::string_view text) {
 }  // namespace
 
 std::string render_event(std::string_view journal_line) {
-  const Json line = Json::parse(journal_line, is_shallow, false);
+  const OrderedJson line = parse_ordered_json(journal_line, kMaxDepth);
   if (!line.is_object() || !line.contains("event") || !line["event"].is_string()) return visible(journal_line);
   if (line["event"] == "observed") return "";
-  const Json time = line.value("t", Json());
+  const OrderedJson time = line.value("t", OrderedJson());
   std::string text = time.is_number() ? clock_text(time.get<double>()) : "";
   text += line["event"].get<std::string>() + " ";
   for (const auto& [name, value] : line.items()) {

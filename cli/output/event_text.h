@@ -1,4 +1,4 @@
-// Purpose: one line of the journal as people read it. Pure.
+// Purpose: one line of the journal as text for users. Pure.
 #pragma once
 
 #include <string>
@@ -6,9 +6,8 @@
 
 namespace elastictrain::cli {
 
-// Empty for what only programs read.
-// "14:03:05.123  commit  generation=3 world_size=4 reason="…"" for a JSON line; a line that is none is returned as it
-// is.
+// Renders a JSON line as "14:03:05.123  commit  generation=3 world_size=4 reason="…"". Returns an empty string for
+// records that only programs read, and any other line unchanged.
 std::string render_event(std::string_view journal_line);
 
 }  // namespace elastictrain::cli

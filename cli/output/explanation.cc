@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <nlohmann/json.hpp>
 
 #include "cli/output/table.h"
+#include "supervisor/protocol/json_text.h"
 
 namespace elastictrain::cli {
 namespace {
@@ -54,7 +54,7 @@ std::string render_explained_json(const std::vector<Explained>& views, bool all)
                                            {"replace", one.now_replaces},
                                            {"code", one.now_code},
                                            {"reason", one.now_reason}}}};
-    out += line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+    out += json_text(line) + "\n";
   }
   return out;
 }

@@ -1,4 +1,4 @@
-// Purpose: what `explain` prints: the run's decisions beside those of a replay. Pure.
+// Purpose: the output of `explain`: the run's decisions next to those of a replay. Pure.
 #pragma once
 
 #include <cstdint>
@@ -7,14 +7,14 @@
 
 namespace elastictrain::cli {
 
-// One view: what the run wanted then and what the replayed policy wants.
+// One view: what the run decided then and what the replayed policy decides.
 struct Explained {
   double up_s = 0;
   std::uint32_t workers = 0;
   std::uint32_t run_wanted = 0;
   std::vector<std::uint64_t> run_replaced;
   std::string run_code;
-  std::string run_reason;  // empty: nothing was decided until then
+  std::string run_reason;  // empty: nothing had been decided yet
   std::uint32_t now_wants = 0;
   std::vector<std::uint64_t> now_replaces;
   std::string now_code;
@@ -22,7 +22,7 @@ struct Explained {
   bool differs() const { return run_wanted != now_wants || run_replaced != now_replaces; }
 };
 
-// Without `all`, only where both differ, and the last one.
+// Without `all`, only the views with different decisions, and the last one.
 std::string render_explained(const std::vector<Explained>& views, const std::string& policy, bool all);
 std::string render_explained_json(const std::vector<Explained>& views, bool all);
 

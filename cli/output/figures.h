@@ -1,4 +1,4 @@
-// Purpose: numbers as people read them: "12.3k", "1.5 GiB", "2m 05s". Pure.
+// Purpose: numbers formatted for users: "12.3k", "1.5 GiB", "2m 05s". Pure.
 #pragma once
 
 #include <cstdint>

@@ -44,7 +44,7 @@ Result<Label> Label::parse(std::string_view text) {
     } else if (text[i] == '{') {
       const std::size_t end = text.find('}', i);
       if (end == std::string_view::npos)
-        return Error{ErrorCode::kInvalid, "a '{' in the label is not closed; write {{ for a brace"};
+        return Error{ErrorCode::kInvalid, "a '{' in the label is not closed; write {{ for a literal brace"};
       const std::string_view name = text.substr(i + 1, end - i - 1);
       if (find_label_key(name) == nullptr) return unknown_label_key(name);
       if (!literal.empty()) label.parts_.push_back({false, std::exchange(literal, {})});

@@ -27,7 +27,7 @@ class Label {
   // Keys: {rank} {local_rank} {host} {gen} {worker} {stream} {time} {pid}; "{{" and "}}" are literal braces.
   static Result<Label> parse(std::string_view text);
 
-  // Ranks are padded on the left to `rank_width`, so that the lines of 9 and 10 stand below each other.
+  // Ranks are padded on the left to `rank_width`, so that the lines of ranks 9 and 10 are aligned.
   std::string render(const LabelValues& values, std::size_t rank_width) const;
 
  private:

@@ -13,7 +13,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kChunkBytes = 64U << 10;
-// A pipe that is ready takes at least this much without blocking (PIPE_BUF).
+// A pipe that polls as writable accepts at least this many bytes without blocking (PIPE_BUF).
 constexpr std::size_t kWriteBytes = 4096;
 constexpr std::size_t kMessageReserveBytes = 1U << 20;
 constexpr std::chrono::milliseconds kLastWait{2'000};
@@ -73,7 +73,7 @@ void LineSink::set_status(std::string status) {
   changed_.notify_all();
 }
 
-// Called with the lock held. The status line is taken away before other lines and drawn again below them.
+// Called with the lock held. The status line is erased before other lines and drawn again below them.
 std::string LineSink::take_chunk() {
   std::string chunk;
   if (status_drawn_) chunk += kClearLine;

@@ -1,9 +1,9 @@
-// Purpose: whole lines to one file descriptor by a thread of its own, so that a slow reader of our output never blocks
-// the supervisor. What does not fit the bounded queue is dropped, counted, and said as soon as there is room again.
-// On a terminal a status line stays below the lines.
+// Purpose: writes whole lines to one file descriptor on a thread of its own, so that a slow reader of our output never
+// blocks the supervisor. Lines that do not fit into the bounded queue are dropped, counted, and reported as soon as
+// there is room. On a terminal a status line stays below the lines.
 //
-// Ownership: owns the thread, not the descriptor. Thread: write(), message() and set_status() from any. Failure: when
-// the reader is gone (closed pipe), everything later is dropped in silence; the run goes on.
+// Ownership: owns the thread, not the descriptor. Thread: write(), message() and set_status() from any. Errors: after
+// the reader is gone (closed pipe), all lines are dropped silently and the run continues.
 #pragma once
 
 #include <chrono>
@@ -29,17 +29,17 @@ class LineSink {
   LineSink(const LineSink&) = delete;
   LineSink& operator=(const LineSink&) = delete;
 
-  // A line without its end. Dropped when the queue is full.
+  // A line without its newline. Dropped when the queue is full.
   void write(std::string line);
 
-  // The same for a line that must not be lost among thousands of others: it has room of its own.
+  // The same for a line that must not be dropped because of many others: it has a reserve of its own.
   void message(std::string line);
 
-  // The line at the bottom of a terminal; empty: none. Ignored elsewhere.
+  // Sets the line at the bottom of a terminal; empty: none. Ignored elsewhere.
   void set_status(std::string status);
 
-  // Writes what is queued, for as long as the reader takes something every two seconds, and ends the thread. Returns
-  // the number of lines that a reader who is still there never got and was not told about.
+  // Writes the queued lines, as long as the reader accepts something every two seconds, and ends the thread. Returns
+  // the number of lines that were dropped without a report, if the reader is still there.
   std::uint64_t close();
 
  private:
@@ -55,7 +55,7 @@ class LineSink {
   std::condition_variable changed_;
   std::deque<std::string> queue_;
   std::size_t queued_bytes_ = 0;
-  std::uint64_t dropped_ = 0;  // not said yet
+  std::uint64_t dropped_ = 0;  // not reported yet
   std::string status_;
   bool status_changed_ = false;
   bool status_drawn_ = false;

@@ -1,10 +1,14 @@
-// Purpose: a worker's output in a file of its own, put aside when it grows too large: w3.log, w3.log.1 (newer) to
-// w3.log.N (oldest).
+// Purpose: a log file that is rotated when it grows too large: w3.log, then w3.1.log (newest) to w3.N.log (oldest). For
+// the output of one worker as it is, or for messages with time and level.
 //
-// Ownership: the descriptor. Thread: one at a time. Failure: open() says why; a full disk is reported once by append().
+// Each line is in the file when append() returns, so that a killed command loses none. A disk that is full or gone is
+// an error of append(); the caller reports it once and stops writing. Children do not inherit the descriptor.
+//
+// Ownership: the open file. Thread: one at a time. Errors: kIo, with the path.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -12,31 +16,32 @@
 
 namespace elastictrain::cli {
 
+enum class LogLevel : std::uint8_t { kInfo, kWarning, kError };
+
 class LogFile {
  public:
+  enum class Form : std::uint8_t { kPlain, kDated };
+
   struct Limits {
-    std::uint64_t max_bytes = 0;  // 0: grows without end
-    std::uint64_t keep = 0;       // older files; 0: what is put aside is deleted
+    std::uint64_t max_bytes = 0;  // 0: no limit
+    std::uint64_t keep = 0;       // rotated files to keep; 0: none
+    Form form = Form::kPlain;
   };
 
-  static Result<LogFile> open(std::string path, Limits limits);
+  // Creates missing directories. A file that exists is continued.
+  static Result<LogFile> open(const std::string& path, Limits limits);
   ~LogFile();
   LogFile(LogFile&& other) noexcept;
   LogFile& operator=(LogFile&& other) noexcept;
 
-  Status append(std::string_view line);  // without its end
-  const std::string& path() const { return path_; }
+  // `line` is without its end. The level is shown in dated files only.
+  Status append(std::string_view line, LogLevel level = LogLevel::kInfo);
 
  private:
-  LogFile(std::string path, Limits limits) : path_(std::move(path)), limits_(limits) {}
-  Status reopen(bool truncate);
-  Status rotate();
-  void close();
+  struct Sink;
+  explicit LogFile(std::unique_ptr<Sink> sink);
 
-  std::string path_;
-  Limits limits_;
-  int descriptor_ = -1;
-  std::uint64_t size_bytes_ = 0;
+  std::unique_ptr<Sink> sink_;
 };
 
 }  // namespace elastictrain::cli

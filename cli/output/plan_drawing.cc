@@ -35,7 +35,7 @@ std::string time_text(double seconds) {
   return printed("%.3g s", seconds);
 }
 
-// In which a time axis has its round values.
+// The unit in which a time axis has round values.
 struct TimeUnit {
   double seconds;
   const char* format;

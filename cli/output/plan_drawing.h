@@ -1,5 +1,5 @@
-// Purpose: draws a plan of sizes and batches: cost over time, the points nothing else beats, and the one that is
-// chosen; for a terminal and as SVG. Pure.
+// Purpose: draws a plan of sizes and batches: cost over time, the Pareto front, and the chosen point; for a terminal
+// and as SVG. Pure.
 #pragma once
 
 #include <cstddef>
@@ -10,13 +10,13 @@
 
 namespace elastictrain::cli {
 
-// Values on a line from 0 to 1: logarithmic where the largest is more than ten times the smallest.
+// Maps values to 0..1: logarithmic if the largest is more than ten times the smallest.
 class PlanAxis {
  public:
-  // Of finite values; with one value, or none, there is some room around it.
+  // For finite values. With one value or none, the range gets a margin.
   explicit PlanAxis(const std::vector<double>& values);
   double position(double value) const;
-  std::vector<double> ticks() const;  // at round values, at least two where there is room for them
+  std::vector<double> ticks() const;  // at round values, at least two if they fit
   bool logarithmic() const { return logarithmic_; }
 
  private:
@@ -25,13 +25,14 @@ class PlanAxis {
   bool logarithmic_ = false;
 };
 
-// What a point is: of "chosen", "fastest", "cheapest", "knee", in this order.
+// The roles of a point, of "chosen", "fastest", "cheapest", "knee", in this order.
 std::vector<std::string> plan_marks(const heuristics::PlanCurve& curve, std::size_t index);
 
-// A chart of so many columns (at least 40), then a table of the front and the chosen point, then why. Lines are ended.
+// A chart with `columns` columns (at least 40), then a table of the front and the chosen point, then the reason. Each
+// line ends with a newline.
 std::string plan_text(const heuristics::PlanCurve& curve, std::size_t columns);
 
-// A whole document; `title` is any text.
+// A whole SVG document; `title` is any text.
 std::string plan_svg(const heuristics::PlanCurve& curve, const std::string& title);
 
 }  // namespace elastictrain::cli

@@ -14,9 +14,9 @@ namespace {
 
 constexpr const char* kSeparator = " | ";
 constexpr int kChangeWeight = 5;
-constexpr std::size_t kUsefulColumns = 20;  // of the last change: most of it is better than none
+constexpr std::size_t kUsefulColumns = 20;  // of the last change: a truncated text is better than none
 
-// `weight` orders the parts by what a reader can do without: the highest goes first.
+// The part with the highest `weight` is removed first when the line is too long.
 struct Part {
   std::string text;
   int weight = 0;
@@ -24,7 +24,7 @@ struct Part {
 
 std::string workers_text(const core::RunView& view) {
   std::string text = std::to_string(view.world_size) + (view.world_size == 1 ? " worker" : " workers");
-  if (view.target_size != view.world_size) text += " (going to " + std::to_string(view.target_size) + ")";
+  if (view.target_size != view.world_size) text += " (target " + std::to_string(view.target_size) + ")";
   return text;
 }
 

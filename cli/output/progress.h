@@ -1,4 +1,4 @@
-// Purpose: what a run looks like in one line, for the bottom of a terminal or a log. Pure: figures in, text out.
+// Purpose: the state of a run in one line, for the bottom of a terminal or a log. Pure: figures in, text out.
 #pragma once
 
 #include <cstddef>
@@ -8,10 +8,10 @@
 
 namespace elastictrain::cli {
 
-// Fits `width` columns: what matters less goes first, then the line is cut.
+// Fits `width` columns: less important parts are removed first, then the line is cut.
 std::string render_progress(const RunFigures& figures, std::size_t width);
 
-// The same with everything, for a log.
+// The same with all parts, for a log.
 std::string render_progress_plain(const RunFigures& figures);
 
 }  // namespace elastictrain::cli

@@ -30,7 +30,7 @@ Result<RankSet> RankSet::parse(std::string_view text) {
       return Error{ErrorCode::kInvalid, "'" + part + "' is not a rank or a range of ranks; write 0,4-7, all or none"};
     set.ranges_.push_back(*range);
   }
-  if (set.ranges_.empty()) return Error{ErrorCode::kInvalid, "no rank is named; write 0,4-7, all or none"};
+  if (set.ranges_.empty()) return Error{ErrorCode::kInvalid, "no rank is given; write 0,4-7, all or none"};
   return set;
 }
 

@@ -1,4 +1,4 @@
-// Purpose: which ranks an option means: "all", "none", "0", "0,4-7". Pure.
+// Purpose: parses the ranks that an option selects: "all", "none", "0", "0,4-7". Pure.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ class RankSet {
  public:
   static Result<RankSet> parse(std::string_view text);
 
-  // A worker without a rank yet (-1) belongs to "all" only.
+  // A worker without a rank yet (-1) belongs only to "all".
   bool contains(std::int64_t rank) const;
   bool all() const { return all_; }
 

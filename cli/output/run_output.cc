@@ -8,6 +8,7 @@
 #include <ctime>
 #include <filesystem>
 #include <utility>
+#include <vector>
 
 #include "cli/output/progress.h"
 
@@ -28,6 +29,27 @@ std::string local_time(const char* format) {
   std::array<char, 8> fraction{};
   std::snprintf(fraction.data(), fraction.size(), ".%03ld", now.tv_nsec / 1'000'000 % 1000);
   return std::string(text.data(), length) + fraction.data();
+}
+
+std::vector<std::string_view> lines_of(std::string_view text) {
+  std::vector<std::string_view> lines;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    lines.push_back(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return lines;
+}
+
+LogLevel log_level(core::Tell::Level level) {
+  switch (level) {
+    case core::Tell::Level::kError:
+      return LogLevel::kError;
+    case core::Tell::Level::kWarning:
+      return LogLevel::kWarning;
+    default:
+      return LogLevel::kInfo;
+  }
 }
 
 std::size_t digits_of(std::uint32_t max_workers) {
@@ -53,7 +75,7 @@ Result<std::unique_ptr<RunOutput>> RunOutput::open(const LogConfig& config, std:
     std::error_code failed;
     std::filesystem::create_directories(config.directory, failed);
     if (failed)
-      return Error{ErrorCode::kIo, "log.directory " + config.directory + " cannot be made: " + failed.message()};
+      return Error{ErrorCode::kIo, "log.directory " + config.directory + " cannot be created: " + failed.message()};
   }
   return std::unique_ptr<RunOutput>(new RunOutput(config, *label, *shown, *tee, max_workers));
 }
@@ -89,29 +111,30 @@ std::string RunOutput::label_text(const OutputLine& line) const {
                        rank_width_);
 }
 
-void RunOutput::write_log(const OutputLine& line, const std::string& text) {
+void RunOutput::write_log(const std::string& file, LogFile::Form form, LogLevel level, const std::string& text) {
   if (config_.directory.empty() || log_failed_) return;
-  auto found = files_.find(line.worker.value);
+  auto found = files_.find(file);
   Status written;
   if (found == files_.end()) {
-    auto file = LogFile::open(config_.directory + "/worker-" + std::to_string(line.worker.value) + ".log",
-                              {.max_bytes = config_.max_size_bytes, .keep = config_.keep});
-    if (file.ok()) {
-      found = files_.emplace(line.worker.value, std::move(*file)).first;
+    auto opened = LogFile::open(config_.directory + "/" + file,
+                                {.max_bytes = config_.max_size_bytes, .keep = config_.keep, .form = form});
+    if (opened.ok()) {
+      found = files_.emplace(file, std::move(*opened)).first;
     } else {
-      written = file.error();
+      written = opened.error();
     }
   }
-  if (written.ok()) written = found->second.append(text);
+  if (written.ok()) written = found->second.append(text, level);
   if (written.ok()) return;
   log_failed_ = true;
-  tell(core::Tell::Level::kError, "workers' log files are no longer written: " + written.error().message);
+  tell(core::Tell::Level::kError, "log files are no longer written: " + written.error().message);
 }
 
 void RunOutput::show_line(const OutputLine& line) {
   const std::string text = collapse(line.text);
   const std::string stamp = config_.timestamp ? local_time("%Y-%m-%dT%H:%M:%S") + " " : "";
-  write_log(line, stamp + text);
+  write_log("worker-" + std::to_string(line.worker.value) + ".log", LogFile::Form::kPlain, LogLevel::kInfo,
+            stamp + text);
   if (!shown_.contains(line.rank) || !tee_.contains(line.rank)) return;
   const Surface& surface = line.is_stderr ? error_surface_ : out_surface_;
   std::string label = label_text(line);
@@ -126,14 +149,13 @@ void RunOutput::tell(core::Tell::Level level, const std::string& text) {
   const int colour = level == core::Tell::Level::kError ? kRed : kYellow;
   const std::string shown = *word != '\0' && error_surface_.colours ? coloured(word, colour) : word;
   say("elastictrain: " + shown + text);
+  for (const std::string_view line : lines_of(text)) {
+    write_log("run.log", LogFile::Form::kDated, log_level(level), std::string(line));
+  }
 }
 
 void RunOutput::say(std::string_view text) {
-  while (!text.empty()) {
-    const std::size_t end = std::min(text.find('\n'), text.size());
-    error_.message(std::string(text.substr(0, end)));
-    text.remove_prefix(std::min(end + 1, text.size()));
-  }
+  for (const std::string_view line : lines_of(text)) error_.message(std::string(line));
 }
 
 void RunOutput::show_figures(const RunFigures& figures) {

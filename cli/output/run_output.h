@@ -1,7 +1,7 @@
-// Purpose: everything that `run` shows: workers' lines with their label, our own messages, progress, log files.
+// Purpose: all output of `run`: workers' lines with their label, our own messages, progress, log files.
 //
-// Workers' standard output goes to ours, their standard error and what we say ourselves to standard error. Nothing here
-// blocks on a reader. Thread: one (the Asio loop); the sinks have threads of their own.
+// Workers' standard output goes to our standard output, their standard error and our own messages to standard error.
+// Nothing here blocks on a reader. Thread: one (the Asio loop); the sinks have threads of their own.
 #pragma once
 
 #include <chrono>
@@ -29,34 +29,34 @@ class RunOutput {
   void show_line(const OutputLine& line);
   void tell(core::Tell::Level level, const std::string& text);
   void show_figures(const RunFigures& figures);
-  void say(std::string_view text);  // ours, to standard error; may be several lines
+  void say(std::string_view text);  // our own message to standard error; may have several lines
 
-  // Takes the progress line away and writes what is queued; a slow reader is told what it did not get.
+  // Erases the progress line and writes the queued lines. A slow reader is told how many lines were dropped.
   void close();
 
  private:
   RunOutput(const LogConfig& config, Label label, RankSet shown, RankSet tee, std::uint32_t max_workers);
   LineSink& sink_for(bool is_stderr) { return is_stderr ? error_ : (shared_ ? error_ : *out_); }
   std::string label_text(const OutputLine& line) const;
-  void write_log(const OutputLine& line, const std::string& text);
+  void write_log(const std::string& file, LogFile::Form form, LogLevel level, const std::string& text);
 
   const LogConfig config_;
   const Label label_;
   const RankSet shown_;
   const RankSet tee_;
   const std::size_t rank_width_;
-  const bool shared_;  // both streams lead to the same place, so one thread keeps their order
+  const bool shared_;  // both streams have the same target, so one thread keeps their order
   const Surface out_surface_;
   const Surface error_surface_;
   LineSink error_;
   std::unique_ptr<LineSink> out_;
-  std::map<std::uint32_t, LogFile> files_;
+  std::map<std::string, LogFile> files_;  // by name within log.directory
   bool log_failed_ = false;
   std::chrono::steady_clock::time_point next_plain_progress_;
   Step last_plain_step_ = 0;
 };
 
-// Only what a carriage return left standing: the last state of a progress bar.
+// The text after the last carriage return: the last state of a progress bar.
 std::string collapse(std::string_view line);
 
 }  // namespace elastictrain::cli

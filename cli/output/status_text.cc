@@ -12,7 +12,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// A worker that computes this much longer than the median holds the others up.
+// A worker whose compute time exceeds the median by this factor slows the others down.
 constexpr double kSlowFactor = 1.2;
 
 double number(const Json& object, const char* name) {
@@ -47,7 +47,7 @@ double median_compute(const Json& workers) {
     if (number(worker, "compute_ms") > 0) values.push_back(number(worker, "compute_ms"));
   }
   if (values.size() < 2) return 0;
-  // The lower median: of two workers the slower one is compared with the faster.
+  // The lower median: with two workers the slower one is compared with the faster one.
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
   std::nth_element(values.begin(), middle, values.end());
   return *middle;
@@ -99,7 +99,7 @@ std::string render_head(const Json& status) {
   std::string head =
       text(status, "name") + ": " + text(status, "phase") + ", " + whole(status, "world_size") + " workers";
   if (number(status, "target_size") != number(status, "world_size"))
-    head += " (going to " + whole(status, "target_size") + ")";
+    head += " (target " + whole(status, "target_size") + ")";
   return head + ", generation " + whole(status, "generation") + ", up " + format_duration(number(status, "uptime_s")) +
          "\n";
 }
@@ -127,7 +127,7 @@ std::string recoveries_of(const Json& status) {
          (known ? format_duration(number(status, "last_recovery_idle_s")) : "-");
 }
 
-// "crash 2 (8 more are borne), infrastructure 1".
+// "crash 2 (8 more are tolerated), infrastructure 1".
 std::string failures_of(const Json& status) {
   std::string out;
   for (const Json& failure : list(status, "failures")) {
@@ -135,7 +135,7 @@ std::string failures_of(const Json& status) {
     const bool limited = failure.contains("limit") && failure["limit"].is_number();
     if (!limited) continue;
     const double left = std::max(0.0, number(failure, "limit") - number(failure, "within_window"));
-    out += " (" + (left > 0 ? format_number(left, 0) + " more" : std::string("no more")) + " are borne)";
+    out += " (" + (left > 0 ? format_number(left, 0) + " more" : std::string("no more")) + " are tolerated)";
   }
   return out;
 }
@@ -165,7 +165,7 @@ std::string render_status(const Json& status) {
   if (number(status, "generation") > 1) line("idle for changes: ", idle_of(status));
   line("failures: ", failures_of(status));
   line("recoveries: ", recoveries_of(status));
-  line("left alone: ", cooled_of(status));
+  line("cooling down: ", cooled_of(status));
   return out + render_workers(status) + render_hosts(status);
 }
 

@@ -1,4 +1,4 @@
-// Purpose: the answer to `status` as people read it: who is slow, why the run has this size, what happened last. Pure.
+// Purpose: the answer to `status` as text: slow workers, the reason for the size, the last events. Pure.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -6,7 +6,7 @@
 
 namespace elastictrain::cli {
 
-// `status` as control_protocol.h describes it; what is missing is shown as "-".
+// `status` has the format described in control_protocol.h. Missing values are shown as "-".
 std::string render_status(const nlohmann::json& status);
 
 }  // namespace elastictrain::cli

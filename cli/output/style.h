@@ -1,4 +1,4 @@
-// Purpose: what a file descriptor can show. Colours only on a terminal, never with NO_COLOR set or TERM=dumb.
+// Purpose: the capabilities of a file descriptor. Colours only on a terminal, never with NO_COLOR set or TERM=dumb.
 #pragma once
 
 #include <cstddef>
@@ -14,15 +14,15 @@ struct Surface {
 };
 Surface surface_of(int descriptor);
 
-// Columns of the terminal, asked anew at each call; 80 when it does not tell.
+// Columns of the terminal, queried at each call; 80 if unknown.
 std::size_t terminal_width(int descriptor);
 
-// Whether both lead to the same terminal, pipe or file.
+// Whether both refer to the same terminal, pipe or file.
 bool same_place(int descriptor, int other);
 
 std::string coloured(std::string_view text, int colour);  // an SGR number, 31 for red
 
-// One of six colours, the same for the same number.
+// One of six colours; the same number gives the same colour.
 int colour_of(std::uint64_t number);
 
 inline constexpr int kRed = 31;

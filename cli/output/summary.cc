@@ -1,18 +1,18 @@
 #include "cli/output/summary.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "cli/output/figures.h"
 #include "cli/output/table.h"
+#include "supervisor/protocol/json_text.h"
 
 namespace elastictrain::cli {
 namespace {
 
 nlohmann::json value_of(const Summary::Fields& fields, std::string_view name) {
   for (const auto& [key, text] : fields) {
-    if (key == name) return nlohmann::json::parse(text, nullptr, false);
+    if (key == name) return parse_json(text);
   }
   return nullptr;
 }
@@ -20,7 +20,7 @@ nlohmann::json value_of(const Summary::Fields& fields, std::string_view name) {
 std::string text_of(const Summary::Fields& fields, std::string_view name) {
   const nlohmann::json value = value_of(fields, name);
   if (value.is_string()) return value.get<std::string>();
-  return value.is_null() || value.is_discarded() ? "" : value.dump();
+  return value.is_null() || value.is_discarded() ? "" : json_text(value);
 }
 
 std::uint64_t number_of(const Summary::Fields& fields, std::string_view name) {
@@ -131,7 +131,7 @@ std::string Summary::render_failures() const {
 
 std::string Summary::render(int exit_status) const {
   std::string text = "summary of " + last_.view.run_name + "\n";
-  text += "  ended: " + (end_reason_.empty() ? "without a word" : end_reason_) + " (status " +
+  text += "  ended: " + (end_reason_.empty() ? "without a reason" : end_reason_) + " (status " +
           std::to_string(exit_status) + ") after " + format_duration(last_.uptime_s) + "\n";
   if (const Step steps = std::max(last_.step, finished_step_); steps > 0) {
     text += "  trained: " + std::to_string(steps) + " steps";

@@ -1,5 +1,5 @@
-// Purpose: what a run came to: speed by world size, idle time of each change, what the program noted (accuracy), why it
-// ended. Fed with figures and journal events as they pass. Pure.
+// Purpose: the results of a run: speed by world size, idle time of each change, the program's notes (accuracy), the
+// reason for its end. Fed with figures and journal events as they occur. Pure.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ class Summary {
   void add_figures(const RunFigures& figures);
   void add_event(std::string_view event, const Fields& fields);
 
-  // Several lines, each ended.
+  // Several lines, each with a newline.
   std::string render(int exit_status) const;
 
  private:
@@ -31,7 +31,7 @@ class Summary {
     std::string reason;
     std::uint64_t size_before = 0;
     std::uint64_t size = 0;
-    std::optional<double> idle_s;  // not known where too few steps followed
+    std::optional<double> idle_s;  // unknown if too few steps followed
   };
   struct Speed {
     double seconds = 0;
@@ -50,7 +50,7 @@ class Summary {
   Step finished_step_ = 0;  // a short run ends before its figures arrive
   std::map<std::uint64_t, Speed> speeds_;
   std::vector<Change> changes_;
-  std::uint64_t size_ = 0;  // of the generation that was committed last
+  std::uint64_t size_ = 0;  // of the newest committed generation
   std::map<std::string, std::string> notes_;
   std::string audit_;
   std::string end_reason_;

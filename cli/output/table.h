@@ -19,11 +19,11 @@ class Table {
 
   explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
 
-  // One cell for each column; missing ones are empty.
+  // One cell per column; missing ones are empty.
   void add_row(std::vector<std::string> cells);
   bool empty() const { return rows_.empty(); }
 
-  // One line for the titles and one for each row, each ended; two spaces between columns, none at the end of a line.
+  // One line for the titles and one per row, each with a newline; two spaces between columns, no trailing spaces.
   std::string render() const;
 
  private:
@@ -31,10 +31,10 @@ class Table {
   std::vector<std::vector<std::string>> rows_;
 };
 
-// Columns that a terminal needs for the text: UTF-8 continuation bytes take none.
+// Columns that the text takes on a terminal; UTF-8 continuation bytes take none.
 std::size_t display_width(std::string_view text);
 
-// The first `columns` columns of the text; a cut is marked by "…" when there is room for it.
+// The first `columns` columns of the text. A cut is marked by "…" if there is room for it.
 std::string fit(std::string_view text, std::size_t columns);
 
 }  // namespace elastictrain::cli

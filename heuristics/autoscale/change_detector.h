@@ -1,8 +1,8 @@
-// Purpose: says when a settled job's throughput has become another one: a cumulative sum on each side (Page 1954), so
-// that a large change is seen within few steps, a small lasting one later, and noise never.
+// Purpose: detects a lasting change in the throughput of a settled job. A cumulative sum on each side (Page 1954) finds
+// a large change within few steps, a small lasting change later, and ignores noise.
 //
-// The first steps settle what it compares with. Pure. Rates are natural logarithms; `noise` is the standard deviation
-// of one step's.
+// The first steps set the reference. Pure. Rates are natural logarithms; `noise` is the standard deviation of the rate
+// of one step.
 #pragma once
 
 namespace elastictrain::heuristics {
@@ -10,7 +10,7 @@ namespace elastictrain::heuristics {
 class ChangeDetector {
  public:
   ChangeDetector() = default;
-  // Changes of `change` (0.1: 10 %) and more count.
+  // Changes of at least `change` (0.1: 10 %) count.
   explicit ChangeDetector(double change) : slack_(change / 2) {}
 
   void add(double log_rate, double steps, double noise);

@@ -11,16 +11,17 @@
 #include "heuristics/autoscale/throughput_table.h"
 #include "heuristics/autoscale/words.h"
 #include "heuristics/policy/per_job.h"
+#include "heuristics/policy/settings_table.h"
 
 namespace elastictrain::heuristics {
 namespace {
 
 constexpr double kHour = 3600;
 constexpr double kLeastSteps = 5;     // before any verdict on a size
-constexpr double kEnoughSteps = 20;   // that a size is usually measured for
-constexpr double kManySteps = 60;     // for small differences
-constexpr double kMostSteps = 150;    // after which the better mean decides
-constexpr double kFirstProbe_s = 30;  // that trying a size is taken to cost before one was tried
+constexpr double kEnoughSteps = 20;   // usual number of steps to measure a size
+constexpr double kManySteps = 60;     // to resolve small differences
+constexpr double kMostSteps = 150;    // after these the better mean decides
+constexpr double kFirstProbe_s = 30;  // assumed cost of trying a size before one was tried
 constexpr double kLongestQuiet_s = 2 * kHour;
 constexpr double kNoEndHorizon_s = 600;
 
@@ -44,10 +45,10 @@ struct SearchState {
   double quiet_until_s = 0;
   double quiet_s = 0;
 
-  std::uint32_t asked = 0;  // the size that was last wanted; 0: none
+  std::uint32_t asked = 0;  // the size requested last; 0: none
   double asked_s = 0;
   double probe_s = kFirstProbe_s;
-  std::uint32_t ceiling = 0;  // sizes above were asked for in vain; 0: none
+  std::uint32_t ceiling = 0;  // larger sizes were requested in vain; 0: none
   double ceiling_until_s = 0;
 };
 
@@ -57,7 +58,7 @@ bool same(const BatchRule& a, const BatchRule& b) {
 
 double rest_s(const ClusterView& view, const JobView& job, double rate) {
   if (job.samples_total > 0 && rate > 0) return std::max(0.0, job.samples_total - job.samples_done) / rate;
-  // Without a known end a job is expected to go on for as long as it has.
+  // Without a known end, a job is expected to run for as long as it has run so far.
   return std::max(view.now_s, kNoEndHorizon_s);
 }
 
@@ -68,7 +69,7 @@ class SearchPolicy : public PerJobPolicy<SearchState> {
  protected:
   virtual Objective objective(const ClusterView& view, const JobView& job) const = 0;
   virtual std::string problem(const JobView&) const { return ""; }  // why it cannot decide; empty: it can
-  // Why `from` is not left for `to`, or is.
+  // The numbers that explain why `from` is or is not left for `to`.
   virtual std::string comparison(const Measured& from, const Measured& to) const = 0;
 
   JobDecision decide_job(const ClusterView& view, const JobView& job, SearchState& state, Rng&) const final {
@@ -172,14 +173,15 @@ class SearchPolicy : public PerJobPolicy<SearchState> {
     const bool hidden = undecided(job, sizes, best, state, decision);
     if (hidden && !precise(state, job.workers)) return;
     if (const auto probe = next_probe(sizes, value, limits)) {
-      // Leaving downwards cannot be taken back at once, and joiners take their time: only upwards may measuring go on.
+      // A smaller size cannot be undone at once, because joiners take time to start. So before a job shrinks, its size
+      // is measured for longer.
       if (probe->workers < job.workers && sizes.size() == 1 && !precise(state, job.workers)) {
         decision.reason = {
             "measuring", words("%.0f steps at %u workers before fewer are tried", steps, job.workers), {}};
         return;
       }
-      // At the best of several sizes measuring costs nothing, and small differences need it. Of a first size it is not
-      // known whether it is any good.
+      // At the best of several sizes, measuring costs nothing and resolves small differences. This does not hold for
+      // the first size, whose quality is not known.
       if (sizes.size() > 1 && job.workers == best.workers && probe->improvement < 2 * settings_.tolerance &&
           steps < kManySteps) {
         decision.reason = {"measuring",
@@ -210,7 +212,7 @@ class SearchPolicy : public PerJobPolicy<SearchState> {
            (settings_.confidence * rate->deviation < 3 * settings_.tolerance || steps_at(state, workers) >= kMostSteps);
   }
 
-  // Noise still hides which of this size and its strongest rival is better.
+  // Whether noise hides which of this size and its strongest rival is better.
   bool undecided(const JobView& job, const std::vector<Measured>& sizes, const Measured& best, const SearchState& state,
                  JobDecision& decision) const {
     const Measured& here = at(sizes, job.workers);
@@ -226,7 +228,7 @@ class SearchPolicy : public PerJobPolicy<SearchState> {
     return true;
   }
 
-  // At the smallest of the sizes between which there is nothing to choose.
+  // Settles at the smallest of the sizes that are equally good.
   void settle(const ClusterView& view, const std::vector<Measured>& sizes, const SearchLimits& limits,
               SearchState& state) const {
     const Measured& best = sizes[smallest_good(sizes, settings_.tolerance / 2)];
@@ -239,7 +241,7 @@ class SearchPolicy : public PerJobPolicy<SearchState> {
     state.detector = ChangeDetector(settings_.change);
   }
 
-  // Settled until the job changes, or until more workers can be had and the most that could be had is what pays.
+  // Stays settled until the job changes, or until more workers become available and the largest size was the best one.
   void wake(const ClusterView& view, const SearchLimits& limits, SearchState& state) const {
     if (state.settled_size > limits.most || state.settled_size < limits.least ||
         (limits.most > state.settled_most && state.settled_size == state.settled_most)) {
@@ -250,7 +252,7 @@ class SearchPolicy : public PerJobPolicy<SearchState> {
     }
   }
 
-  // With time a utility may come to prefer another of the sizes that were measured.
+  // As time passes, a utility may favour another of the measured sizes.
   bool overtaken(const std::vector<Measured>& sizes, const SearchState& state) const {
     const Measured& best = sizes[best_of(sizes)];
     const Measured& settled = at(sizes, state.settled_size);
@@ -293,25 +295,26 @@ class SearchPolicy : public PerJobPolicy<SearchState> {
   SearchSettings settings_;
 };
 
-SearchSettings search_settings(const Parameters& parameters) {
-  return {number(parameters, "tolerance"), number(parameters, "confidence"), number(parameters, "change"),
-          number(parameters, "quiet_s"), number(parameters, "give_up_s")};
+// Of both policies: their settings begin with these.
+template <class Settings>
+void add_search_parameters(SettingsTable<Settings>& table) {
+  table.number("tolerance", &Settings::tolerance, {0.001, 0.5}, "", "relative gain below which no other size is tried")
+      .number("confidence", &Settings::confidence, {0.5, 10}, "", "standard deviations by which two sizes must differ")
+      .number("change", &Settings::change, {0.01, 1}, "",
+              "relative change of throughput at the settled size that starts a new search")
+      .number("quiet_s", &Settings::quiet_s, {0, 1e6}, "seconds",
+              "minimum time from settling to a new search; doubles after a search that changed nothing")
+      .number("give_up_s", &Settings::give_up_s, {1, 1e6}, "seconds",
+              "time after which workers that did not come are not asked for, for an hour");
 }
 
-void add_search_parameters(std::vector<ParameterSpec>& all) {
-  all.push_back({"tolerance", 0.02, 0.001, 0.5, {}, "gains below this share are not looked for"});
-  all.push_back({"confidence", 2.5, 0.5, 10.0, {}, "standard deviations by which two sizes must differ"});
-  all.push_back({"change", 0.1, 0.01, 1.0, {}, "change of throughput at the settled size that starts a new search"});
-  all.push_back(
-      {"quiet_s", 600.0, 0, 1e6, {}, "least time from settling to a new search; doubles when nothing came of it"});
-  all.push_back(
-      {"give_up_s", 600.0, 1, 1e6, {}, "after this long without the workers asked for, do without them for an hour"});
-}
+struct EfficiencySettings : SearchSettings {
+  double target = 0.5;
+};
 
 class EfficiencyPolicy final : public SearchPolicy {
  public:
-  explicit EfficiencyPolicy(const Parameters& parameters)
-      : SearchPolicy(search_settings(parameters)), target_(number(parameters, "target")) {}
+  explicit EfficiencyPolicy(const EfficiencySettings& settings) : SearchPolicy(settings), target_(settings.target) {}
 
  private:
   Objective objective(const ClusterView&, const JobView&) const override { return efficiency_objective(target_); }
@@ -325,35 +328,41 @@ class EfficiencyPolicy final : public SearchPolicy {
   double target_;
 };
 
+struct CostSettings : SearchSettings {
+  std::string utility = "linear:100,10800";
+  double price_per_worker_hour = 1;
+};
+
 class CostPolicy final : public SearchPolicy {
  public:
-  explicit CostPolicy(const Parameters& parameters)
-      : SearchPolicy(search_settings(parameters)),
-        utility_(parse_utility(text(parameters, "utility"))),
-        price_per_hour_(number(parameters, "price_per_worker_hour")) {}
+  explicit CostPolicy(const CostSettings& settings)
+      : SearchPolicy(settings),
+        utility_(parse_utility(settings.utility)),
+        price_per_hour_(settings.price_per_worker_hour) {}
 
  private:
   std::string problem(const JobView& job) const override {
     if (!utility_.problem.empty()) return utility_.problem;
-    if (!utility_.linear && job.samples_total <= 0) return "a utility in steps needs a job whose end is known";
+    if (!utility_.linear && job.samples_total <= 0) return "a utility with steps needs a job with a known end";
     return "";
   }
 
   Objective objective(const ClusterView& view, const JobView& job) const override {
-    // Without an end, a linear utility still says what a second and a worker are worth, whatever the samples.
+    // Without a known end, a linear utility still gives the value of a second and the cost of a worker for any number
+    // of samples.
     const double rest = job.samples_total > 0 ? std::max(job.samples_total - job.samples_done, 1.0) : 1e6;
     return cost_objective(utility_.utility(job.samples_total > 0 ? expected_s(view, job) : 0),
                           Prices(view.hosts, job, price_per_hour_), view.now_s, rest);
   }
 
-  // Of the whole job, going on as so far.
+  // Expected duration of the whole job at its average speed so far.
   static double expected_s(const ClusterView& view, const JobView& job) {
     return job.samples_done > 0 ? view.now_s * job.samples_total / job.samples_done : 0;
   }
 
   std::string comparison(const Measured& from, const Measured& to) const override {
-    return words("%u→%u workers: what is left to lose (utility and cost) times %.3f", from.workers, to.workers,
-                 std::exp(from.value - to.value));
+    return words("%u→%u workers: the remaining loss (utility and cost) changes by a factor of %.3f", from.workers,
+                 to.workers, std::exp(from.value - to.value));
   }
 
   UtilityText utility_;
@@ -363,30 +372,23 @@ class CostPolicy final : public SearchPolicy {
 }  // namespace
 
 PolicySpec efficiency_policy() {
-  PolicySpec spec;
-  spec.name = "efficiency";
-  spec.help = "the size up to which added workers keep the target share of their capacity";
-  spec.parameters = {
-      {"target", 0.5, 0.0, 1.0, {}, "marginal efficiency: 0 wants the shortest time, 1 the fewest worker-seconds"}};
-  add_search_parameters(spec.parameters);
-  spec.make = [](const Parameters& parameters) { return std::make_unique<EfficiencyPolicy>(parameters); };
-  return spec;
+  SettingsTable<EfficiencySettings> table;
+  table.number("target", &EfficiencySettings::target, {0, 1}, "",
+               "marginal efficiency that added workers must keep; 0: the shortest time; 1: the fewest worker-seconds");
+  add_search_parameters(table);
+  return policy_spec<EfficiencyPolicy>(
+      "efficiency", "the size up to which added workers keep the target share of their capacity", table);
 }
 
 PolicySpec cost_policy() {
-  PolicySpec spec;
-  spec.name = "cost";
-  spec.help = "the size at which finishing earlier is worth what its workers cost";
-  spec.parameters = {{"utility",
-                      std::string("linear:100,10800"),
-                      0,
-                      0,
-                      {},
-                      "what finishing is worth: linear:VALUE,SECONDS or step:VALUE:SECONDS,…"},
-                     {"price_per_worker_hour", 1.0, 0.0, 1e6, {}, "where hosts have no price of their own"}};
-  add_search_parameters(spec.parameters);
-  spec.make = [](const Parameters& parameters) { return std::make_unique<CostPolicy>(parameters); };
-  return spec;
+  SettingsTable<CostSettings> table;
+  table
+      .text("utility", &CostSettings::utility, {},
+            "value of the finished job: linear:VALUE,SECONDS or step:VALUE:SECONDS,…")
+      .number("price_per_worker_hour", &CostSettings::price_per_worker_hour, {0, 1e6}, "",
+              "price of a worker for an hour where hosts have no price");
+  add_search_parameters(table);
+  return policy_spec<CostPolicy>("cost", "the size at which finishing earlier is worth the cost of its workers", table);
 }
 
 }  // namespace elastictrain::heuristics

@@ -1,11 +1,11 @@
-// Purpose: the policies that find the size that pays and stay there. "efficiency" grows while the marginal efficiency
-// exceeds a target; "cost" weighs a utility of finishing against prices. Both are one search (search.h) over their own
-// objective (objective.h).
+// Purpose: the policies that find the most economical size and stay there. "efficiency" grows while the marginal
+// efficiency exceeds a target. "cost" weighs a utility of finishing against prices. Both use one search (search.h) with
+// their own objective (objective.h).
 //
-// What differs from Or et al. 2020 (policy "or"): sizes are doubled and gaps then narrowed, instead of a fixed step; a
-// verdict is given when noise allows it, after five steps where the difference is plain; a size is tried only if what
-// it may gain until the job ends exceeds what trying costs; once settled, only a change of the job's own behaviour or
-// limits starts a new search.
+// Differences from Or et al. 2020 (policy "or"): sizes are doubled and the gaps are then narrowed, instead of using a
+// fixed step. A verdict is given when noise allows it, after five steps if the difference is clear. A size is tried
+// only if its possible gain until the end of the job exceeds the cost of trying it. Once settled, only a change of the
+// job's own behaviour or limits starts a new search.
 #pragma once
 
 #include "heuristics/policy/policy.h"

@@ -10,7 +10,7 @@ Objective efficiency_objective(double target) {
 }
 
 Objective cost_objective(Utility utility, Prices prices, double elapsed_s, double rest) {
-  static constexpr double kLeast = 1e-12;  // of a size that costs nothing
+  static constexpr double kLeast = 1e-12;  // of a size without cost
   return [utility = std::move(utility), prices = std::move(prices), elapsed_s, rest](std::uint32_t workers,
                                                                                      double log_rate) {
     const double seconds = rest * std::exp(-log_rate);

@@ -1,14 +1,14 @@
-// Purpose: what a size is worth at a given throughput, as one number, so that one search serves every rule.
+// Purpose: the value of a size at a given throughput as one number, so that one search serves every rule.
 //
-// The number is -ln(loss), so a difference of 0.02 is 2 % of the loss whatever its unit. Pure.
+// The number is -ln(loss), so a difference of 0.02 is 2 % of the loss in any unit. Pure.
 //
 // efficiency: growing pays while the marginal efficiency k R'(k) / R(k) exceeds the target S (algorithms A3 for small
-// steps). That is where the slope of ln R(k) - S ln k changes its sign, so the rule minimises
+// steps). At that point the slope of ln R(k) - S ln k changes its sign, so the rule minimises
 //   time^(1-S) x (worker-seconds)^S
-// of the same samples: S = 0 wants the shortest time, S = 1 the fewest worker-seconds. Read this way it says which of
-// two sizes is better also when they are far apart, and what a wrong size costs.
-// cost: the rest of the job loses what its utility falls by until it ends, and what its workers cost (A3, in remaining
-// samples and not in batches, whose size may change).
+// for the same samples: S = 0 gives the shortest time, S = 1 the fewest worker-seconds. In this form it also compares
+// sizes that are far apart, and gives the cost of a wrong size.
+// cost: the loss of the rest of the job is the decrease of its utility until it ends plus the cost of its workers (A3,
+// in remaining samples instead of batches, whose size may change).
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ using Objective = std::function<double(std::uint32_t, double)>;
 
 Objective efficiency_objective(double target);
 
-// `elapsed_s` since the start of the job, `rest` in samples, above 0.
+// `elapsed_s` since the start of the job. `rest` in samples, above 0.
 Objective cost_objective(Utility utility, Prices prices, double elapsed_s, double rest);
 
 }  // namespace elastictrain::heuristics

@@ -7,6 +7,7 @@
 #include "heuristics/cost/price.h"
 #include "heuristics/cost/utility.h"
 #include "heuristics/policy/per_job.h"
+#include "heuristics/policy/settings_table.h"
 
 namespace elastictrain::heuristics {
 namespace {
@@ -19,18 +20,23 @@ struct OrState {
   double expected_total_s = 0;  // at the first measured size
 };
 
+struct OrSettings {
+  double decide_every_steps = 10;
+  OrRules rules;
+  double efficiency = 0.1;
+  std::string utility;
+  double price_per_worker_hour = 1;
+};
+
 class OrPolicy final : public PerJobPolicy<OrState> {
  public:
-  explicit OrPolicy(const Parameters& parameters)
-      : every_(number(parameters, "decide_every_steps")),
-        threshold_(number(parameters, "efficiency")),
-        price_per_hour_(number(parameters, "price_per_worker_hour")),
-        with_utility_(!text(parameters, "utility").empty()),
-        utility_(parse_utility(with_utility_ ? text(parameters, "utility") : "linear:0,1")) {
-    rules_.increment = whole(parameters, "increment");
-    rules_.min_consecutive_passes = whole(parameters, "min_consecutive_passes");
-    rules_.min_batches_for_staying = number(parameters, "min_batches_for_staying");
-  }
+  explicit OrPolicy(const OrSettings& settings)
+      : rules_(settings.rules),
+        every_(settings.decide_every_steps),
+        threshold_(settings.efficiency),
+        price_per_hour_(settings.price_per_worker_hour),
+        with_utility_(!settings.utility.empty()),
+        utility_(parse_utility(with_utility_ ? settings.utility : "linear:0,1")) {}
 
  private:
   JobDecision decide_job(const ClusterView& view, const JobView& job, OrState& state, Rng&) const override {
@@ -67,7 +73,7 @@ class OrPolicy final : public PerJobPolicy<OrState> {
     }
   }
 
-  // The text of the last comparison that failed, or of the last one.
+  // The text of the last comparison that failed, or of the last comparison.
   struct Comparisons {
     std::string text;
     bool failed = false;
@@ -142,7 +148,7 @@ OrStep or_step(const std::map<std::uint32_t, SizeStatistics>& sizes, std::uint32
   for (std::size_t i = 0; i + 1 < ks.size(); ++i) passes.push_back(pass(ks[i], ks[i + 1]));
   const auto first_failure = static_cast<std::size_t>(std::find(passes.begin(), passes.end(), false) - passes.begin());
   if (first_failure == passes.size() && ks.back() < rules.most) return to(ks.back() + d, "keep growing");
-  // As in the code: fewer pairs than that are not enough of them either.
+  // As in the published code: if fewer pairs than required exist, the condition fails.
   if (first_failure < rules.min_consecutive_passes && ks.front() > rules.least)
     return to(ks.front() - d, "probe below");
   if (first_failure + 1 < ks.size() && sizes.at(ks[first_failure + 1]).steps < rules.min_batches_for_staying) {
@@ -152,29 +158,24 @@ OrStep or_step(const std::map<std::uint32_t, SizeStatistics>& sizes, std::uint32
 }
 
 PolicySpec or_policy() {
-  PolicySpec spec;
-  spec.name = "or";
-  spec.help = "the autoscaling engine of Or et al. 2020 as published";
-  spec.parameters = {
-      {"decide_every_steps", 10.0, 1, 1e6, {}, "N: steps between decisions, and after a change before the first"},
-      {"increment", 4.0, 1, 1e5, {}, "d: workers added or removed at a time"},
-      {"efficiency", 0.1, -1, 1, {}, "S: scaling efficiency above which growing pays"},
-      {"min_consecutive_passes",
-       3.0,
-       0,
-       1e5,
-       {},
-       "pairs of sizes that must pass from the lowest on, else it probes below"},
-      {"min_batches_for_staying",
-       100.0,
-       0,
-       1e9,
-       {},
-       "steps at the size behind the last that passed, before it settles"},
-      {"utility", std::string(), 0, 0, {}, "in place of S: linear:VALUE,SECONDS or step:VALUE:SECONDS,…"},
-      {"price_per_worker_hour", 1.0, 0, 1e6, {}, "with a utility, where hosts have no price of their own"}};
-  spec.make = [](const Parameters& parameters) { return std::make_unique<OrPolicy>(parameters); };
-  return spec;
+  SettingsTable<OrSettings> table;
+  table
+      .number("decide_every_steps", &OrSettings::decide_every_steps, {1, 1e6}, "steps",
+              "N: steps between decisions, and between a change and the first decision")
+      .whole(
+          "increment", [](OrSettings& all) -> std::uint32_t& { return all.rules.increment; }, {1, 1e5}, "workers",
+          "d: workers added or removed at a time")
+      .number("efficiency", &OrSettings::efficiency, {-1, 1}, "", "S: scaling efficiency above which growing pays")
+      .whole(
+          "min_consecutive_passes", [](OrSettings& all) -> std::uint32_t& { return all.rules.min_consecutive_passes; },
+          {0, 1e5}, "", "pairs of sizes that must pass, counted from the smallest size; with fewer it probes below")
+      .number(
+          "min_batches_for_staying", [](OrSettings& all) -> double& { return all.rules.min_batches_for_staying; },
+          {0, 1e9}, "steps", "steps at the first size that did not pass before it settles")
+      .text("utility", &OrSettings::utility, {}, "replaces S: linear:VALUE,SECONDS or step:VALUE:SECONDS,…")
+      .number("price_per_worker_hour", &OrSettings::price_per_worker_hour, {0, 1e6}, "",
+              "with utility: price of a worker for an hour where hosts have no price");
+  return policy_spec<OrPolicy>("or", "the autoscaling engine of Or et al. 2020 as published", table);
 }
 
 }  // namespace elastictrain::heuristics

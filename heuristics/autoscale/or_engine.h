@@ -1,11 +1,11 @@
-// Purpose: policy "or": the engine of Or, Zhang and Freedman 2020 as its code has it (algorithms A1 to A4), kept for
-// comparison and for whoever wants exactly that.
+// Purpose: policy "or": the engine of Or, Zhang and Freedman 2020 as published in code (algorithms A1 to A4), for
+// comparison and for users who want exactly this engine.
 //
-// Every N steps it compares neighbouring sizes of all that it ever measured, at any distance: scaling efficiency above
-// S, or, when a utility is given, utility gained above cost added. Growing while all pass; else probing below until the
-// three lowest pass; else the last size before the first failure, staying 100 batches at the one behind it first. It
-// never stops evaluating. A1 discards one batch after a change; here it is the warm-up of the view. A3 in batches of
-// the current size and A3 in samples are the same, since the same batch stands on both sides.
+// Every N steps it compares neighbouring sizes among all that it ever measured, at any distance: scaling efficiency
+// above S, or, with a utility, utility gained above cost added. It grows while all pairs pass, else probes below until
+// the three lowest pass, else chooses the last size before the first failure, after 100 batches at the size after it.
+// It never stops evaluating. A1 discards one batch after a change; here that is the view's warm-up. A3 in batches of
+// the current size and A3 in samples are the same, since both sides have the same batch.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,8 @@ struct OrStep {
   std::string why;  // "keep growing", "probe below", "settle", "collect more", "second size"
 };
 
-// Algorithms A4. `pass(k, l)` says whether growing from k to l pays; `sizes` has what was measured, `current` is now.
+// Algorithms A4. `pass(k, l)` tells whether growing from k to l pays. `sizes` are the measured ones, `current` is the
+// present one.
 OrStep or_step(const std::map<std::uint32_t, SizeStatistics>& sizes, std::uint32_t current, const OrRules& rules,
                const std::function<bool(std::uint32_t, std::uint32_t)>& pass);
 

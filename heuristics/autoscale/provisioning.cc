@@ -4,6 +4,7 @@
 
 #include "heuristics/autoscale/words.h"
 #include "heuristics/policy/per_job.h"
+#include "heuristics/policy/settings_table.h"
 
 namespace elastictrain::heuristics {
 namespace {
@@ -11,24 +12,29 @@ namespace {
 struct ProvisioningState {
   std::uint32_t workers = 0;
   double steps = 0;    // at this size
-  double samples = 0;  // of the last half of the steps that are waited for
+  double samples = 0;  // of the last half of the steps to wait for
   double seconds = 0;
   double rate_before = 0;  // of one worker less
   bool done = false;
   std::uint32_t settled = 0;
 };
 
+struct ProvisioningSettings {
+  double every_steps = 800;
+  double alpha = 1.0 / 3;
+};
+
 class ProvisioningPolicy final : public PerJobPolicy<ProvisioningState> {
  public:
-  explicit ProvisioningPolicy(const Parameters& parameters)
-      : every_(number(parameters, "every_steps")), alpha_(number(parameters, "alpha")) {}
+  explicit ProvisioningPolicy(const ProvisioningSettings& settings)
+      : every_(settings.every_steps), alpha_(settings.alpha) {}
 
  private:
   JobDecision decide_job(const ClusterView&, const JobView& job, ProvisioningState& state, Rng&) const override {
     JobDecision decision;
     observe(job, state);
     if (state.done) {
-      decision.reason = {"settled", words("%u workers were the last that paid", state.settled), {}};
+      decision.reason = {"settled", words("%u workers were the largest size that paid", state.settled), {}};
       if (!job.changing && job.workers != state.settled) decision.workers = state.settled;
     } else if (job.changing) {
       decision.reason = {"changing", words("on the way from %u to %u workers", job.workers, job.target), {}};
@@ -64,7 +70,7 @@ class ProvisioningPolicy final : public PerJobPolicy<ProvisioningState> {
     if (state.rate_before > 0 && !worth_provisioning(job.workers, rate, state.rate_before, alpha_)) {
       settle(std::max(job.workers - 1, least), state);
       decision.reason = {"settled",
-                         words("%u workers made %.4g samples/s, %.4g times that of %u; %.4g would have paid",
+                         words("%u workers reached %.4g samples/s, %.4g times that of %u; %.4g are required",
                                job.workers, rate, rate / state.rate_before, job.workers - 1, 1 + alpha_ / job.workers),
                          {}};
       if (job.workers != state.settled) decision.workers = state.settled;
@@ -94,13 +100,14 @@ bool worth_provisioning(std::uint32_t workers, double rate, double rate_of_one_l
 }
 
 PolicySpec provisioning_policy() {
-  PolicySpec spec;
-  spec.name = "provisioning";
-  spec.help = "KungFu's: add a worker at a time until one brings too little, then stay";
-  spec.parameters = {{"every_steps", 800.0, 1, 1e9, {}, "steps at each size, the last half of which counts"},
-                     {"alpha", 1.0 / 3, 0, 100, {}, "n workers must be 1 + alpha/n times as fast as n - 1"}};
-  spec.make = [](const Parameters& parameters) { return std::make_unique<ProvisioningPolicy>(parameters); };
-  return spec;
+  SettingsTable<ProvisioningSettings> table;
+  table
+      .number("every_steps", &ProvisioningSettings::every_steps, {1, 1e9}, "steps",
+              "steps at each size, of which the second half counts")
+      .number("alpha", &ProvisioningSettings::alpha, {0, 100}, "",
+              "n workers must be 1 + alpha/n times as fast as n - 1");
+  return policy_spec<ProvisioningPolicy>(
+      "provisioning", "KungFu's: adds one worker at a time until one brings too little, then stays", table);
 }
 
 }  // namespace elastictrain::heuristics

@@ -1,6 +1,6 @@
-// Purpose: policy "provisioning" (KungFu 2020, algorithms B7, Fig. 6): add a worker every so many steps; stop for good
-// and take the last one back when throughput fell short of (1 + alpha/n) times that of one worker less. In terms of A3
-// that is d = 1 and S = alpha (n-1)/n.
+// Purpose: policy "provisioning" (KungFu 2020, algorithms B7, Fig. 6): adds a worker every so many steps. It stops for
+// good and removes the last worker when throughput is less than (1 + alpha/n) times that of one worker less. In terms
+// of A3 this is d = 1 and S = alpha (n-1)/n.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace elastictrain::heuristics {
 
-// Whether n workers are enough faster than n-1.
+// Whether n workers are sufficiently faster than n-1.
 bool worth_provisioning(std::uint32_t workers, double rate, double rate_of_one_less, double alpha);
 
 PolicySpec provisioning_policy();

@@ -7,20 +7,20 @@
 namespace elastictrain::heuristics {
 namespace {
 
-// Of the marginal efficiency where nothing is known yet, and of how far it strays from smooth saturation.
-constexpr double kFirstMeanAbove = 0.6;  // whoever chose the size thought it too small rather than too large
+// Prior of the marginal efficiency, and of its deviation from smooth saturation.
+constexpr double kFirstMeanAbove = 0.6;  // the user's size is more often too small than too large
 constexpr double kFirstMeanBelow = 0.5;
 constexpr double kFirstDeviation = 0.35;
-constexpr double kBehindCliff = 0.7;  // the mean where one host is left behind
+constexpr double kBehindCliff = 0.7;  // the mean when the job extends from one host to several
 constexpr double kDeviation = 0.15;
-constexpr double kDeviationWeight = 2;  // in observed deviations
-constexpr double kPath = 0.7;           // how much less sizes between two known ones stray
-constexpr double kFalling = 0.2;        // by how much the efficiency falls per doubling where size only costs
+constexpr double kDeviationWeight = 2;  // as a number of observed deviations
+constexpr double kPath = 0.7;           // sizes between two known ones deviate less by this factor
+constexpr double kFalling = 0.2;        // decrease of the efficiency per doubling when more workers only slow the job
 constexpr double kLastDeviation = 0.5;  // of the efficiency of the last workers of a size
-constexpr double kNarrowEnd = 1.02;     // the same where nothing else is left
+constexpr double kNarrowEnd = 1.02;     // the same if no other size is left
 constexpr double kNearlyLinear = 0.8;
 constexpr double kRugged = 0.25;  // deviation of the efficiency
-constexpr double kNarrow = 1.3;   // ratios below say little about efficiency
+constexpr double kNarrow = 1.3;   // smaller ratios give no reliable efficiency
 
 double distance(std::uint32_t from, std::uint32_t to) {
   return std::log(static_cast<double>(to) / from);
@@ -67,7 +67,7 @@ class Search {
  private:
   bool several_hosts(std::uint32_t workers) const { return limits_.host_slots > 1 && workers > limits_.host_slots; }
 
-  // Of the world that `workers` belongs to.
+  // Rounds `workers` to a multiple of whole hosts if it takes several hosts.
   std::uint32_t whole(std::uint32_t workers) const {
     if (!several_hosts(workers)) return workers;
     const std::uint32_t hosts = (workers + limits_.host_slots / 2) / limits_.host_slots;
@@ -84,7 +84,7 @@ class Search {
     }
   }
 
-  // A larger step needs a reason: growth that is nearly linear, or a curve that says little about the next size anyway.
+  // A larger step needs a reason: nearly linear growth, or a curve that says little about the next size anyway.
   bool far_may_be_better() const {
     const auto& world = several_hosts(measured_.back().workers) ? several_ : one_;
     if (world.size() < 2) return !one_.empty() && !several_.empty();
@@ -128,7 +128,7 @@ class Search {
     offer(next, first.log_rate - mean * far, deviation * far);
   }
 
-  // The efficiency over the next `next_ratio` upwards: by the trend if there is one.
+  // The efficiency over the next `next_ratio` upwards, from the trend if there is one.
   static double beyond(const std::vector<Measured>& world, double next_ratio) {
     const auto &b = world[world.size() - 2], &c = world.back();
     const double last = efficiency(b, c);
@@ -151,7 +151,7 @@ class Search {
     return std::clamp(trend, smooth, 1.0);
   }
 
-  // Between two measured neighbours.
+  // Offers sizes between two measured neighbours.
   void gap(std::size_t i) {
     const Measured &low = measured_[i], &high = measured_[i + 1];
     if (high.workers < kNarrow * low.workers || high.workers < low.workers + 2) return;
@@ -163,7 +163,7 @@ class Search {
     }
   }
 
-  // Whether the last workers of the best size pay, the stretch below may hide.
+  // The gap below the best size may hide that its last workers do not pay.
   void last_eighth() {
     if (&best_ == measured_.data()) return;
     const auto i = static_cast<std::size_t>(&best_ - measured_.data()) - 1;
@@ -184,12 +184,12 @@ class Search {
     const double line = low.log_rate + efficiency(low, high) * from;
     const double bulge = crosses ? 0 : curvature(i) * from * to;
     const double deviation = crosses ? kFirstDeviation : deviation_;
-    // Of a path whose ends are known.
+    // The deviation of a path whose ends are known.
     offer(workers, line + bulge, deviation * std::sqrt(from * to / (from + to)) * kPath);
   }
 
-  // On one host, above `low`, when several hosts were worse than `low`: what they lost they may have lost where the
-  // network begins.
+  // A size on one host above `low`, if several hosts were slower than `low`: the loss may come only from the network
+  // between hosts.
   void offer_before_cliff(const Measured& low, std::uint32_t workers) {
     const double within = one_.size() > 1 ? beyond(one_, static_cast<double>(workers) / low.workers) : kFirstMeanAbove;
     const double deviation = one_.size() > 1 ? deviation_ : kFirstDeviation;
@@ -197,8 +197,8 @@ class Search {
     offer(workers, low.log_rate + within * far, deviation * far);
   }
 
-  // Of ln R over ln k between two neighbours, half of how fast the efficiency falls: by the stretches beside, else by
-  // smooth saturation.
+  // The curvature of ln R over ln k between two neighbours: half of the rate at which the efficiency falls, from the
+  // adjacent intervals, else from smooth saturation.
   double curvature(std::size_t i) const {
     const Measured &low = measured_[i], &high = measured_[i + 1];
     const double here = efficiency(low, high);
@@ -220,25 +220,25 @@ class Search {
     return std::max(0.0, falls / known / 2);
   }
 
-  // What was measured briefly and came close may have been unlucky.
+  // A size that was measured briefly and came close may have been measured too low.
   void again() {
     for (const auto& size : measured_) {
       if (&size != &best_) offer(size.workers, size.log_rate, size.deviation);
     }
   }
 
-  // `log_rate` is expected there, give or take `deviation`.
+  // `log_rate` is the expected value, `deviation` its standard deviation.
   void offer(std::uint32_t workers, double log_rate, double deviation) {
     const double mean = objective_(workers, log_rate) - best_.value;
-    // What a measurement can teach of it.
+    // How much a measurement can reduce the uncertainty.
     const double learned = deviation * deviation / std::hypot(deviation, limits_.noise);
     const double improvement = expected_improvement(mean, learned);
-    // Joiners are paid for before they do anything; fewer workers are there at once, but only the way back takes time.
+    // Joiners cost before they contribute. Fewer workers are available at once; only growing back takes time.
     const bool up = workers > best_.workers;
     const double loss =
         up ? std::max(best_.value - objective_(workers, best_.log_rate), deviation - mean) : deviation / 2 - mean;
     double cost = (up ? 1 : 0.5) * limits_.probe_s * std::expm1(std::clamp(loss, 0.0, 10.0));
-    if (measured_.size() == 1) cost /= 2;  // the second size says something of all others, too
+    if (measured_.size() == 1) cost /= 2;  // the second size tells something about all others, too
     const double net = improvement * limits_.horizon_s - cost;
     if (improvement < limits_.tolerance / 4 || net <= 0 || net <= net_) return;
     found_ = Probe{workers, improvement};
@@ -249,8 +249,8 @@ class Search {
   const Objective& objective_;
   const SearchLimits& limits_;
   const Measured& best_;
-  std::vector<Measured> one_;      // on one host, far enough apart to tell an efficiency
-  std::vector<Measured> several_;  // on several
+  std::vector<Measured> one_;      // on one host, far enough apart to derive an efficiency
+  std::vector<Measured> several_;  // on several hosts
   double deviation_ = kDeviation;
   std::optional<Probe> found_;
   double net_ = 0;
@@ -289,7 +289,7 @@ double efficiency_below(double efficiency, double ratio, double ratio_below) {
   const double gain = std::pow(ratio, efficiency);
   if (gain >= ratio) return 1;
   if (gain <= 1) return efficiency + kFalling * (std::log2(ratio) + std::log2(ratio_below)) / 2;
-  const double x = ratio * (gain - 1) / (ratio - gain);  // at the lower end of the known stretch
+  const double x = ratio * (gain - 1) / (ratio - gain);  // at the lower end of the known interval
   return std::log((ratio_below * x + 1) / (x + 1)) / std::log(ratio_below);
 }
 

@@ -1,9 +1,9 @@
-// Purpose: which size to measure next, given what was measured, and when there is none left that is worth it.
+// Purpose: chooses which size to measure next from the measurements so far, and tells when none is worth it.
 //
-// Between and beyond the measured sizes throughput is taken to go on as smooth saturation would make it (t = a/k + b
-// for a step of one batch), with an uncertainty that is small at first and grows with what was surprising so far: real
-// curves also have cliffs (a second host, a slower link) behind which they rise again. A size is measured when its
-// expected improvement over the best one, for the rest of the job, exceeds what trying it costs.
+// Between and beyond the measured sizes throughput is expected to follow smooth saturation (t = a/k + b for a step of
+// one batch), with an uncertainty that is small at first and grows with the surprises so far: real curves also have
+// cliffs (a second host, a slower link) after which they rise again. A size is measured if its expected improvement
+// over the best one, for the rest of the job, exceeds the cost of trying it.
 //
 // Pure.
 #pragma once
@@ -27,10 +27,10 @@ struct SearchLimits {
   std::uint32_t least = 1;  // workers
   std::uint32_t most = 1;
   std::uint32_t host_slots = 1;  // of the largest host
-  double tolerance = 0.02;       // expected improvements in value below a quarter of this are not looked for
+  double tolerance = 0.02;       // expected improvements in value below a quarter of this are ignored
   double horizon_s = 3600;       // for which an improvement lasts
-  double probe_s = 30;           // that trying a size takes
-  double noise = 0.03;           // of a value after that, as a standard deviation
+  double probe_s = 30;           // duration of trying a size
+  double noise = 0.03;           // standard deviation of a value measured for that time
 };
 
 struct Probe {
@@ -39,16 +39,16 @@ struct Probe {
 };
 
 std::size_t best_of(const std::vector<Measured>& measured);
-// The smallest size that is no worse than the best by more than `margin`.
+// The smallest size that is worse than the best by at most `margin`.
 std::size_t smallest_good(const std::vector<Measured>& measured, double margin);
 
-// `measured` is not empty, sizes rise and lie within the limits. Empty: nothing more is worth measuring.
+// `measured` is not empty; its sizes increase and are within the limits. Returns nothing if no measurement is worth it.
 std::optional<Probe> next_probe(const std::vector<Measured>& measured, const Objective& objective,
                                 const SearchLimits& limits);
 
-// What smooth saturation makes of the marginal efficiency over `next_ratio` upwards, after `efficiency` over `ratio`.
+// The marginal efficiency that smooth saturation predicts over `next_ratio` upwards, after `efficiency` over `ratio`.
 double efficiency_beyond(double efficiency, double ratio, double next_ratio);
-// The same downwards: over the `ratio_below` that ends where the known stretch begins.
+// The same downwards: over the `ratio_below` that ends where the known interval begins.
 double efficiency_below(double efficiency, double ratio, double ratio_below);
 
 // E[max(0, X)] of a normal X.

@@ -9,11 +9,11 @@ namespace elastictrain::heuristics {
 namespace {
 
 constexpr double kSlopeVariance = 0.5;    // of the change of the efficiency over a factor of e in size
-constexpr double kLeastDeviation = 1e-4;  // of a rate, so that none is exact
+constexpr double kLeastDeviation = 1e-4;  // of a rate, so that no rate counts as exact
 
 using Matrix = std::vector<std::vector<double>>;
 
-// Of a symmetric positive definite matrix, by Gauss and Jordan.
+// Inverts a symmetric positive definite matrix by Gauss-Jordan elimination.
 Matrix inverse(Matrix matrix) {
   const std::size_t n = matrix.size();
   Matrix result(n, std::vector<double>(n));
@@ -36,7 +36,7 @@ Matrix inverse(Matrix matrix) {
   return result;
 }
 
-// What the change of slope at the middle of three sizes weighs.
+// Weights of a change of slope at the middle of three sizes.
 void add_bend(Matrix& precision, std::size_t i, double left, double right) {
   const std::array<double, 3> bend{1 / left, -1 / left - 1 / right, 1 / right};
   const double weight = 1 / (kSlopeVariance * (left + right) / 2);

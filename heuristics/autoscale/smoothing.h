@@ -1,8 +1,8 @@
-// Purpose: rates that were measured with noise, as a smooth curve through them: the efficiency does not jump from one
-// pair of neighbours to the next, so sizes close to each other share what was measured of them.
+// Purpose: fits a smooth curve through noisy rates. The efficiency does not jump between pairs of neighbours, so sizes
+// close to each other share their measurements.
 //
-// The posterior of a random walk of the slope of ln R over ln k (a smoothing spline), and of nothing in common where
-// `cut_after` says so. Pure.
+// The posterior of a random walk of the slope of ln R over ln k (a smoothing spline). The sizes up to `cut_after` and
+// those above are independent. Pure.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ struct NoisyRate {
   LogRate rate;
 };
 
-// Sizes rise. Sizes up to `cut_after` and those above are two curves.
+// Sizes increase. Sizes up to `cut_after` and those above are two curves.
 std::vector<LogRate> smoothed(const std::vector<NoisyRate>& rates, std::uint32_t cut_after);
 
 }  // namespace elastictrain::heuristics

@@ -9,7 +9,7 @@ namespace {
 constexpr double kMemorySteps = 400;
 constexpr double kMemoryDeviations = 200;
 constexpr double kMostSquare = 9;
-// What is assumed of noise before it is measured: 10 % a step, as strong as four deviations.
+// The noise assumed before it is measured: 10 % per step, with the weight of four deviations.
 constexpr double kAssumedVariance = 0.01;
 constexpr double kAssumedFreedom = 4;
 
@@ -25,7 +25,7 @@ void ThroughputTable::add(const Interval& interval) {
 
   const double off = std::log(rate) - size.log_rate;
   if (size.recent_steps > 0) {
-    // A jump is a change of the job and not noise.
+    // A jump is a change of the job, not noise.
     const double square = steps * size.recent_steps / (steps + size.recent_steps) * off * off;
     scatter_ += std::min(square, kMostSquare * step_deviation() * step_deviation());
     freedom_ += 1;

@@ -1,9 +1,9 @@
-// Purpose: what is known of a job's throughput at each size, from the intervals of its views. Warm-up is left out.
+// Purpose: the throughput of a job at each size, from the intervals of its views. Warm-up is excluded.
 //
-// Two statistics side by side. The one of Or et al. 2020 (algorithms A1): the mean of every sample ever seen at a size.
-// And a recent one with its confidence: the logarithm of the rate, each step weighing one, old steps fading out once a
-// size has `memory_steps`. The scatter of one step is pooled over sizes, since noise is a property of the machines; it
-// is measured between intervals, so what is correlated within an interval counts as the noise that it is.
+// It keeps two statistics. The first is that of Or et al. 2020 (algorithms A1): the mean of all samples ever seen at a
+// size. The second is recent and has a confidence: the logarithm of the rate, where each step has weight one and old
+// steps fade out once a size has `memory_steps`. The scatter of one step is pooled over sizes, since noise is a
+// property of the machines. It is measured between intervals, so correlated noise within an interval counts in full.
 #pragma once
 
 #include <cstdint>
@@ -18,11 +18,11 @@ namespace elastictrain::heuristics {
 struct SizeStatistics {
   double steps = 0;               // every one ever seen
   double mean_samples_per_s = 0;  // over all of them
-  double recent_steps = 0;        // those that `log_rate` stands on
+  double recent_steps = 0;        // the steps behind `log_rate`
   double log_rate = 0;            // natural logarithm of samples per second, recent steps
 };
 
-// The rate of a size as the logarithm and the standard deviation of that.
+// The logarithm of a size's rate and its standard deviation.
 struct LogRate {
   double value = 0;
   double deviation = 0;
@@ -32,7 +32,7 @@ class ThroughputTable {
  public:
   void add(const Interval& interval);  // ignores warm-up and intervals without a step
   void add(const std::vector<Interval>& intervals);
-  // The job behaves differently now: nothing of before counts, but noise stays as it was.
+  // The job behaves differently from now on: earlier measurements are dropped, the noise is kept.
   void forget();
   void forget(std::uint32_t workers);
 
@@ -44,16 +44,17 @@ class ThroughputTable {
  private:
   std::map<std::uint32_t, SizeStatistics> sizes_;
   double scatter_ = 0;  // weighted squares of deviations between intervals
-  double freedom_ = 0;  // how many deviations those are
+  double freedom_ = 0;  // their number
 };
 
-// Algorithms A3, any distance between the two sizes: the throughput of each added worker in units of what each had
-// before. 1: perfect; 0: no gain; below 0: slower. Rates in samples per second. 0 if a rate or the distance is not
-// positive.
+// Algorithms A3, any distance between the two sizes: the throughput of each added worker relative to the previous
+// throughput per worker. 1: perfect; 0: no gain; below 0: slower. Rates in samples per second. 0 if a rate or the
+// distance is not positive.
 double scaling_efficiency(std::uint32_t workers, double rate, std::uint32_t more_workers, double more_rate);
 
-// The same for large distances, ln(R'/R) / ln(k'/k): that of k to m is the mean of those of k to l and l to m, so the
-// order in which sizes are tried does not matter. Equal to the above for small distances. Works downwards as well.
+// The same for large distances, ln(R'/R) / ln(k'/k). That of k to m is the weighted mean of those of k to l and l to m,
+// so the order in which sizes are tried does not matter. Equal to the above for small distances. Works downwards as
+// well.
 double marginal_efficiency(std::uint32_t workers, double log_rate, std::uint32_t other, double other_log_rate);
 
 }  // namespace elastictrain::heuristics

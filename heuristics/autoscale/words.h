@@ -1,4 +1,4 @@
-// Purpose: texts of reasons, made as printf does.
+// Purpose: formats the texts of reasons, as printf does.
 #pragma once
 
 #include <string>

@@ -6,55 +6,57 @@
 
 #include "heuristics/autoscale/words.h"
 #include "heuristics/policy/per_job.h"
+#include "heuristics/policy/settings_table.h"
 
 namespace elastictrain::heuristics {
 namespace {
 
 struct Nothing {};
 
+struct AdaSgdSettings {
+  double until_step = 0;
+  double above_workers = 16;
+  std::string averaging = "averaging";
+};
+
 class AdaSgd final : public PerJobPolicy<Nothing> {
  public:
-  AdaSgd(double until_step, double above_workers, std::string averaging)
-      : until_step_(until_step), above_workers_(above_workers), averaging_(std::move(averaging)) {}
+  explicit AdaSgd(const AdaSgdSettings& settings) : settings_(settings) {}
 
  private:
   JobDecision decide_job(const ClusterView&, const JobView& job, Nothing&, Rng&) const override {
-    const bool early = job.steps_done < until_step_;
-    const bool large = above_workers_ != 0 && job.workers > above_workers_;
-    const std::string wanted = early || large ? averaging_ : "s-sgd";
+    const bool early = job.steps_done < settings_.until_step;
+    const bool large = settings_.above_workers != 0 && job.workers > settings_.above_workers;
+    const std::string wanted = early || large ? settings_.averaging : "s-sgd";
     JobDecision decision;
-    decision.reason = {early ? "early" : (large ? "large" : "gradients"),
-                       words("%s after %.0f steps (averaging until %.0f) with %u workers (averaging above %.0f)",
-                             wanted.c_str(), job.steps_done, until_step_, job.workers, above_workers_),
-                       {{"steps", job.steps_done}, {"workers", job.workers}}};
+    decision.reason = {
+        early ? "early" : (large ? "large" : "gradients"),
+        words("%s after %.0f steps (averaging until %.0f) with %u workers (averaging above %.0f)", wanted.c_str(),
+              job.steps_done, settings_.until_step, job.workers, settings_.above_workers),
+        {{"steps", job.steps_done}, {"workers", job.workers}}};
     if (!job.changing && job.workers != 0 && job.synchronization != wanted) decision.synchronization = wanted;
     return decision;
   }
 
-  double until_step_;
-  double above_workers_;
-  std::string averaging_;
+  AdaSgdSettings settings_;
 };
 
 }  // namespace
 
 PolicySpec adasgd_policy() {
-  constexpr double kMost = std::numeric_limits<std::uint32_t>::max();
-  return {"adasgd",
-          "models are averaged early in training or with many workers, gradients otherwise; the size stays",
-          {{"until_step", 0.0, 0, 1e15, {}, "models are averaged in the steps up to this one"},
-           {"above_workers", 16.0, 0, kMost, {}, "models are averaged while there are more workers; 0: at no size"},
-           {"averaging",
-            std::string("averaging"),
-            0,
-            0,
-            {"averaging", "pair-averaging"},
-            "with all other workers, or with one in each step"}},
-          [](const Parameters& parameters) {
-            return std::make_unique<AdaSgd>(number(parameters, "until_step"), number(parameters, "above_workers"),
-                                            text(parameters, "averaging"));
-          },
-          false};
+  SettingsTable<AdaSgdSettings> table;
+  table
+      .number("until_step", &AdaSgdSettings::until_step, {0, 1e15}, "steps",
+              "average models in the steps up to this one")
+      .number("above_workers", &AdaSgdSettings::above_workers,
+              {0, static_cast<double>(std::numeric_limits<std::uint32_t>::max())}, "workers",
+              "average models while there are more workers; 0: at no size")
+      .text("averaging", &AdaSgdSettings::averaging, {"averaging", "pair-averaging"},
+            "average with all other workers, or with one other worker in each step");
+  PolicySpec spec = policy_spec<AdaSgd>(
+      "adasgd", "averages models early in training or with many workers, gradients otherwise; keeps the size", table);
+  spec.decides_size = false;
+  return spec;
 }
 
 }  // namespace elastictrain::heuristics

@@ -7,14 +7,15 @@
 
 #include "heuristics/autoscale/words.h"
 #include "heuristics/policy/per_job.h"
+#include "heuristics/policy/settings_table.h"
 
 namespace elastictrain::heuristics {
 namespace {
 
-constexpr std::uint32_t kGrain = 8;  // batches above are multiples of it: kernels are made for those
+constexpr std::uint32_t kGrain = 8;  // larger batches are multiples of it: kernels are optimized for those
 
-struct Settings {
-  bool kungfu = false;
+struct NoiseBatchSettings {
+  std::string mode = "efficiency";
   double efficiency = 0.5;
   double horizon_steps = 1000;
   double max_error = 0.2;
@@ -33,7 +34,7 @@ struct State {
   double changed_at_steps = 0;  // of the job
   std::uint32_t wanted = 0;     // per worker; 0: nothing yet
   KungFuNoiseAverage average;
-  double epoch = 0;  // of the last look
+  double epoch = 0;  // of the last decision
 };
 
 std::uint32_t rounded(double batch) {
@@ -43,7 +44,7 @@ std::uint32_t rounded(double batch) {
 
 class NoiseBatch final : public PerJobPolicy<State> {
  public:
-  explicit NoiseBatch(const Settings& settings) : settings_(settings) {}
+  explicit NoiseBatch(const NoiseBatchSettings& settings) : settings_(settings) {}
 
  private:
   JobDecision decide_job(const ClusterView&, const JobView& job, State& state, Rng&) const override {
@@ -57,7 +58,7 @@ class NoiseBatch final : public PerJobPolicy<State> {
     JobDecision decision;
     if (job.changing || job.workers == 0) {
       decision.reason = {"changing", "the workers are changing", {}};
-    } else if (settings_.kungfu) {
+    } else if (settings_.mode == "kungfu") {
       kungfu(job, state, decision);
     } else {
       efficiency(job, state, decision);
@@ -82,14 +83,14 @@ class NoiseBatch final : public PerJobPolicy<State> {
     const std::uint32_t doubled = std::min(2 * now, most(job));
     if (!state.average.has_grown()) {
       decision.reason.code = "noise_not_grown";
-      decision.reason.text += " is not above the last epoch's";
+      decision.reason.text += " is not above that of the last epoch";
     } else if (doubled <= now) {
       decision.reason.code = "at_limit";
-      decision.reason.text += words(" has grown, but %u samples a worker are the most", now);
+      decision.reason.text += words(" has grown, but %u samples per worker is the maximum", now);
     } else {
       decision.per_worker_batch = doubled;
       decision.reason.code = "noise_grew";
-      decision.reason.text += words(" has grown: %u samples a worker instead of %u", doubled, now);
+      decision.reason.text += words(" has grown: %u samples per worker instead of %u", doubled, now);
     }
   }
 
@@ -105,8 +106,8 @@ class NoiseBatch final : public PerJobPolicy<State> {
     }
     const double share = *scale / (*scale + static_cast<double>(now) * job.workers);
     decision.reason = {"settled",
-                       words("noise scale %.3g +- %.0f %%, batch %u x %u: a sample is worth %.2f", *scale, 100 * *error,
-                             job.workers, now, share),
+                       words("noise scale %.3g +- %.0f %%, batch %u x %u: the value of a sample is %.2f", *scale,
+                             100 * *error, job.workers, now, share),
                        {{"noise_scale", *scale}, {"error", *error}, {"efficiency", share}}};
     const std::uint32_t wanted = wanted_batch(job, *scale);
     const double ratio = static_cast<double>(wanted) / now;
@@ -121,7 +122,7 @@ class NoiseBatch final : public PerJobPolicy<State> {
     decision.per_worker_batch = wanted;
     decision.reason.code = wanted > now ? "noise_grew" : "noise_fell";
     decision.reason.text +=
-        words("; %u samples a worker instead of %u (%.2f is wanted)", wanted, now, settings_.efficiency);
+        words("; %u samples per worker instead of %u (target %.2f)", wanted, now, settings_.efficiency);
     decision.reason.numbers.emplace_back("per_worker_batch", wanted);
   }
 
@@ -137,7 +138,7 @@ class NoiseBatch final : public PerJobPolicy<State> {
     return std::max(rounded(std::clamp(near, least, limit)), static_cast<std::uint32_t>(least));
   }
 
-  Settings settings_;
+  NoiseBatchSettings settings_;
 };
 
 }  // namespace
@@ -156,42 +157,34 @@ bool KungFuNoiseAverage::has_grown() {
 }
 
 PolicySpec noise_batch_policy() {
-  constexpr double kMost = std::numeric_limits<std::uint32_t>::max();
-  return {
-      "noise-batch",
-      "the batch of each worker follows the gradient noise scale; the size stays",
-      {{"mode",
-        std::string("efficiency"),
-        0,
-        0,
-        {"efficiency", "kungfu"},
-        "efficiency: as large as samples keep their worth; kungfu: doubled after each epoch in which the noise grew"},
-       {"efficiency", 0.5, 0.05, 0.99, {}, "what a sample must be worth, against one in a very small batch"},
-       {"horizon_steps", 1000.0, 10, 1e9, {}, "steps over which the noise scale is averaged"},
-       {"max_error", 0.2, 0.01, 1, {}, "relative error of the noise scale below which it counts as known"},
-       {"hysteresis", 1.25, 1, 10, {}, "a batch within this factor of the wanted one stays"},
-       {"growth", 2.0, 1.01, 100, {}, "the most by which a batch changes at once, as a factor"},
-       {"min_steps", 200.0, 0, 1e9, {}, "steps between two changes"},
-       {"below_base", false, 0, 0, {}, "whether the global batch may fall below the one the run began with"},
-       {"min_per_worker", 8.0, 1, kMost, {}, "the fewest samples of a worker"},
-       {"max_per_worker", 1024.0, 1, kMost, {}, "the most samples of a worker: what fits in its memory"},
-       {"epoch_samples", 50000.0, 1, 1e15, {}, "kungfu: samples between two decisions"}},
-      [](const Parameters& parameters) {
-        Settings settings;
-        settings.kungfu = text(parameters, "mode") == "kungfu";
-        settings.efficiency = number(parameters, "efficiency");
-        settings.horizon_steps = number(parameters, "horizon_steps");
-        settings.max_error = number(parameters, "max_error");
-        settings.hysteresis = number(parameters, "hysteresis");
-        settings.growth = number(parameters, "growth");
-        settings.min_steps = number(parameters, "min_steps");
-        settings.below_base = flag(parameters, "below_base");
-        settings.min_per_worker = whole(parameters, "min_per_worker");
-        settings.max_per_worker = whole(parameters, "max_per_worker");
-        settings.epoch_samples = number(parameters, "epoch_samples");
-        return std::make_unique<NoiseBatch>(settings);
-      },
-      false};
+  const Range batches{1, static_cast<double>(std::numeric_limits<std::uint32_t>::max())};
+  SettingsTable<NoiseBatchSettings> table;
+  table
+      .text(
+          "mode", &NoiseBatchSettings::mode, {"efficiency", "kungfu"},
+          "efficiency: the largest batch in which samples keep their worth; kungfu: doubled after each epoch in which "
+          "the noise scale grew")
+      .number("efficiency", &NoiseBatchSettings::efficiency, {0.05, 0.99}, "",
+              "minimum worth of a sample, relative to a very small batch")
+      .number("horizon_steps", &NoiseBatchSettings::horizon_steps, {10, 1e9}, "steps",
+              "steps over which the noise scale is averaged")
+      .number("max_error", &NoiseBatchSettings::max_error, {0.01, 1}, "",
+              "relative error of the noise scale below which it counts as known")
+      .number("hysteresis", &NoiseBatchSettings::hysteresis, {1, 10}, "",
+              "the batch stays within this factor of the target")
+      .number("growth", &NoiseBatchSettings::growth, {1.01, 100}, "", "maximum factor of one change of the batch")
+      .number("min_steps", &NoiseBatchSettings::min_steps, {0, 1e9}, "steps",
+              "minimum number of steps between two changes")
+      .flag("below_base", &NoiseBatchSettings::below_base, "allow a global batch below the initial one")
+      .whole("min_per_worker", &NoiseBatchSettings::min_per_worker, batches, "samples", "minimum batch of a worker")
+      .whole("max_per_worker", &NoiseBatchSettings::max_per_worker, batches, "samples",
+             "maximum batch of a worker: what fits in its memory")
+      .number("epoch_samples", &NoiseBatchSettings::epoch_samples, {1, 1e15}, "samples",
+              "kungfu: samples between two decisions");
+  PolicySpec spec = policy_spec<NoiseBatch>(
+      "noise-batch", "the batch of each worker follows the gradient noise scale; keeps the size", table);
+  spec.decides_size = false;
+  return spec;
 }
 
 }  // namespace elastictrain::heuristics

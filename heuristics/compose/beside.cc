@@ -20,7 +20,7 @@ void fill(std::optional<T>& own, std::optional<T>& other) {
   if (!own) own = std::move(other);
 }
 
-// Nothing was found: not worth a word beside the size's own reason.
+// The second policy found nothing: its reason is omitted.
 bool is_quiet(const JobDecision& decision) {
   return !decision.changes() && (decision.reason.code == "none_slow" || decision.reason.code == "off");
 }
@@ -28,7 +28,7 @@ bool is_quiet(const JobDecision& decision) {
 void add(JobDecision& own, JobDecision& other, Told of_other) {
   const bool quiet = of_other == Told::kChanges ? !other.changes() : is_quiet(other);
   if (own.reason.code == "fixed" && !quiet) {
-    own.reason = std::move(other.reason);  // a fixed size is not worth a word either
+    own.reason = std::move(other.reason);  // a fixed size needs no reason either
   } else if (!quiet) {
     own.reason.code += "+" + other.reason.code;
     own.reason.text += (own.reason.text.empty() ? "" : "; ") + other.reason.text;

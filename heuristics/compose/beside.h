@@ -1,8 +1,8 @@
-// Purpose: two policies on one job: one for its size, and one that watches its workers.
+// Purpose: combines two policies on one job: one that decides on its size, and one that observes its workers.
 //
-// Both see every view and keep states of their own. What either wants is wanted; where both speak of the same thing the
-// first counts. The reason is the first one's, with what the second found added to it, or only why it changes something.
-// Pure.
+// Both see every view and have states of their own. The decision contains the requests of both. If both decide on the
+// same thing, the first one wins. The reason is the first one's with the second's finding added, or the second's alone
+// if only that one changes something. Pure.
 #pragma once
 
 #include <memory>

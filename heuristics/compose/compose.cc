@@ -17,7 +17,7 @@ std::string note(const char* format, double a, double b, double c) {
   return text;
 }
 
-// No change of the size, with the reason why not before the one of the wish.
+// Withdraws the change of size. The reason against it precedes the inner policy's reason.
 void hold(JobDecision& decision, const char* code, std::string why) {
   decision.workers.reset();
   decision.reason.text = std::move(why) + (decision.reason.text.empty() ? "" : ": ") + decision.reason.text;
@@ -39,7 +39,7 @@ Bounds bounds_of(const JobView& job) {
   return bounds;
 }
 
-// The state of a wrapper: the inner one's, and something of its own for each job.
+// The state of a wrapper: the inner policy's state, and its own state for each job.
 template <typename Own>
 struct Wrapped final : PolicyState {
   std::unique_ptr<PolicyState> inner;
@@ -95,7 +95,7 @@ class Limits final : public Wrapper<Nothing> {
     const std::uint32_t wished = *decision.workers;
     if (bounds.clamp(wished) == wished) return;
     decision.workers = bounds.clamp(wished);
-    decision.reason.text = note("%.0f workers wished, %.0f to %.0f possible", wished, bounds.least, bounds.most) +
+    decision.reason.text = note("%.0f workers desired, %.0f to %.0f possible", wished, bounds.least, bounds.most) +
                            (decision.reason.text.empty() ? "" : ": ") + decision.reason.text;
     if (*decision.workers == job.target) decision.workers.reset();
   }
@@ -118,7 +118,7 @@ class CoolDown final : public Wrapper<LastChange> {
     const double since = last.at_s ? view.now_s - *last.at_s : seconds_;
     if (!forced && !repeated && since < seconds_) {
       hold(decision, "cool_down",
-           note("%.0f workers wished %.0f s after the last change, %.0f s must pass", *decision.workers, since,
+           note("%.0f workers desired %.0f s after the last change, %.0f s must pass", *decision.workers, since,
                 seconds_));
       return;
     }
@@ -149,8 +149,9 @@ class Hysteresis final : public Wrapper<Wish> {
     const bool forced = bounds_of(job).clamp(job.workers) != job.workers;
     const double off = std::abs(static_cast<double>(*decision.workers) - job.target);
     if (forced || off > share_ * job.target || wish.views >= views_) return;
-    hold(decision, "hysteresis",
-         note("%.0f workers wished in %.0f views in a row of %.0f", *decision.workers, wish.views, views_));
+    hold(
+        decision, "hysteresis",
+        note("%.0f workers desired in %.0f consecutive views of %.0f required", *decision.workers, wish.views, views_));
   }
 
   double share_;

@@ -1,6 +1,6 @@
-// Purpose: policies around policies: what a wish must keep to whoever made it.
+// Purpose: policies that wrap a policy and restrict its decisions.
 //
-// Each takes the policy that it wraps and keeps that one's state within its own. Pure, as every policy is.
+// Each keeps the state of the wrapped policy within its own. Pure, as every policy.
 #pragma once
 
 #include <cstdint>
@@ -10,16 +10,16 @@
 
 namespace elastictrain::heuristics {
 
-// A wished size within the job's own limits, what hosts have slots for, and what the batch rule has work for; the
-// reason then says what held it back.
+// Clamps the desired size to the job's own limits, the slots of its hosts, and the workers that the batch rule has work
+// for. The reason then names the limit.
 std::unique_ptr<Policy> with_limits(std::unique_ptr<Policy> inner);
 
-// No size but the last one for `seconds` after a change was wished. What a job must do (it is outside of its limits)
-// passes.
+// Keeps the size for `seconds` after a change was requested. A change that the job must make (its size is outside of
+// its limits) passes.
 std::unique_ptr<Policy> with_cool_down(std::unique_ptr<Policy> inner, double seconds);
 
-// A wished size counts only when it differs by more than `share` of the present one (0.1: 10 %), or has been wished in
-// `views` views in a row.
+// A desired size counts only if it differs from the present one by more than `share` (0.1: 10 %), or was desired in
+// `views` consecutive views.
 std::unique_ptr<Policy> with_hysteresis(std::unique_ptr<Policy> inner, double share, std::uint32_t views);
 
 }  // namespace elastictrain::heuristics

@@ -1,6 +1,6 @@
-// Purpose: what workers cost on the hosts of a view, by host class.
+// Purpose: the price of workers on the hosts of a view, by host class.
 //
-// Pure. Prices per second; per hour where the name says so.
+// Pure. Prices per second; per hour if the name says so.
 #pragma once
 
 #include <cstdint>
@@ -13,16 +13,16 @@ namespace elastictrain::heuristics {
 
 class Prices {
  public:
-  // A job's slots are those of its own workers and the free ones. Where no host has a price, each worker costs
+  // A job's slots are those of its own workers and the free ones. If no host has a price, each worker costs
   // `standard_per_hour`. Hosts that are leaving take no further workers.
   Prices(const std::vector<HostView>& hosts, const JobView& job, double standard_per_hour);
 
-  // Of that many workers together on the cheapest of the slots.
+  // Total price of that many workers on the cheapest slots.
   double per_s(std::uint32_t workers) const;
 
  private:
   std::vector<std::pair<double, std::uint32_t>> slots_;  // (price per second of a worker, how many), cheapest first
-  double beyond_per_s_ = 0;                              // of those for which no slot is known
+  double beyond_per_s_ = 0;                              // of workers without a known slot
 };
 
 }  // namespace elastictrain::heuristics

@@ -6,7 +6,7 @@
 namespace elastictrain::heuristics {
 namespace {
 
-// Numbers between `separator`; empty if one is not a number.
+// The numbers between `separator`; empty if one is not a number.
 std::vector<double> numbers(const std::string& text, char separator) {
   std::vector<double> all;
   std::size_t begin = 0;

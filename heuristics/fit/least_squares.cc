@@ -19,7 +19,7 @@ Vector within(Vector point, const Bounds& bounds) {
   return point;
 }
 
-// Differences towards the inside where the upper bound is near. Row i: derivatives of all residuals for unknown i.
+// Differences towards the inside near the upper bound. Row i: derivatives of all residuals for unknown i.
 Matrix derivatives(const std::function<Vector(const Vector&)>& residuals, const Vector& at, const Vector& here,
                    const Bounds& bounds) {
   Matrix rows(at.size());
@@ -40,7 +40,7 @@ double dot(const Vector& a, const Vector& b) {
   return sum;
 }
 
-// The damped Gauss-Newton step of the unknowns that are free to move; 0 for those that press against their bound.
+// The damped Gauss-Newton step of the free unknowns; 0 for those at their bound.
 std::optional<Vector> damped_step(const Matrix& jacobian, const Vector& here, const Vector& at, const Bounds& bounds,
                                   double damping) {
   std::vector<std::size_t> free;
@@ -123,7 +123,7 @@ Vector linear_least_squares(const Matrix& rows, const Vector& y, const Vector& w
       for (std::size_t j = 0; j < unknowns; ++j) normal[i][j] += value * rows[r][j] * scale[j];
     }
   }
-  // So small that it decides only between columns which the rows do not tell apart.
+  // So small that it decides only between columns that the rows cannot distinguish.
   for (std::size_t i = 0; i < unknowns; ++i) normal[i][i] += 1e-10;
   Vector solved = solve_positive_definite(std::move(normal), std::move(right)).value_or(Vector(unknowns));
   for (std::size_t i = 0; i < unknowns; ++i) solved[i] *= scale[i];

@@ -1,7 +1,7 @@
-// Purpose: the few numerical methods that models of step time are fitted with: linear least squares, bounded nonlinear
-// least squares (projected Gauss-Newton with Levenberg-Marquardt damping) and a bounded simplex search (Nelder-Mead).
+// Purpose: the numerical methods that fit models of step time: linear least squares, bounded nonlinear least squares
+// (projected Gauss-Newton with Levenberg-Marquardt damping) and a bounded simplex search (Nelder-Mead).
 //
-// Pure and deterministic. Sizes are tens of unknowns and hundreds of observations: dense matrices, row by row.
+// Pure and deterministic. For tens of unknowns and hundreds of observations: dense matrices, row by row.
 #pragma once
 
 #include <functional>
@@ -13,14 +13,14 @@ namespace elastictrain::heuristics {
 using Vector = std::vector<double>;
 using Matrix = std::vector<Vector>;  // rows
 
-// x of A x = b with A symmetric and positive definite; nothing where it is not (to rounding).
+// x of A x = b with A symmetric and positive definite; nothing if it is not (up to rounding).
 std::optional<Vector> solve_positive_definite(Matrix a, Vector b);
 
-// The lower triangle L of A = L L^T; nothing where A is not positive definite.
+// The lower triangle L of A = L L^T; nothing if A is not positive definite.
 std::optional<Matrix> cholesky(Matrix a);
 
-// x that minimises sum of (weight * (row . x - y))^2. Columns that the rows do not tell apart share what there is to
-// explain (the shortest solution with columns scaled to length 1), so that too few observations still give an answer.
+// x that minimises sum of (weight * (row . x - y))^2. Columns that the rows cannot distinguish share their effect (the
+// shortest solution with columns scaled to length 1), so that too few observations still give an answer.
 Vector linear_least_squares(const Matrix& rows, const Vector& y, const Vector& weights);
 
 struct Bounds {

@@ -15,7 +15,7 @@ constexpr double kMost = 1e5;
 constexpr double kMostOverlap = 10;
 constexpr int kBatches = 50;
 
-// Logarithms of the six times, then g as it is.
+// Logarithms of the six times, then g itself.
 Vector encoded(const GoodputParameters& p) {
   return {std::log(p.compute_s), std::log(p.compute_s_per_sample), std::log(p.net_s), std::log(p.net_s_per_worker),
           std::log(p.local_s),   std::log(p.local_s_per_worker),   p.overlap};
@@ -55,7 +55,7 @@ Seen seen_in(const std::vector<GoodputSample>& samples) {
   return seen;
 }
 
-// Unknowns of which nothing was seen have no room.
+// Unknowns without observations are fixed by their bounds.
 Bounds bounds_for(const Seen& seen) {
   Bounds bounds{Vector(7, std::log(kLeast)), Vector(7, std::log(kMost))};
   bounds.lower[6] = 1;
@@ -82,7 +82,7 @@ Vector squares(const GoodputParameters& p, const std::vector<GoodputSample>& sam
   return all;
 }
 
-// Mostly fixed costs, mostly costs of samples, and both.
+// Three starting points: mostly fixed costs, mostly costs per sample, and both.
 std::vector<GoodputParameters> starts_for(const std::vector<GoodputSample>& samples, const Seen& seen) {
   double mean_batch = 0;
   for (const auto& sample : samples) mean_batch += sample.local_batch / static_cast<double>(samples.size());
@@ -148,7 +148,7 @@ std::optional<GoodputParameters> fit_goodput(const std::vector<GoodputSample>& g
   if (samples.empty()) return std::nullopt;
   const Seen seen = seen_in(samples);
   const Bounds bounds = bounds_for(seen);
-  // Squares first, because they lead there fast and from far away; then what is to be minimised itself.
+  // First a sum of squares, because it converges fast from a distance; then the objective itself.
   const auto loss = [&](const Vector& x) { return fit_loss(decoded(x), samples); };
   Vector nearest;
   for (const auto& start : before ? std::vector{*before} : starts_for(samples, seen)) {

@@ -1,4 +1,4 @@
-// Purpose: goodput, the rate at which a job learns: samples a second times what a sample is worth at that batch
+// Purpose: goodput, the rate at which a job learns: samples per second times the value of a sample at that batch
 // (Pollux, OSDI 2021; AdaptDL's code, algorithms G).
 //
 // T_grad = ac + bc m; T_net = an + bn max(r - 2, 0) over several hosts, ar + br max(r - 2, 0) on one, none for one
@@ -40,25 +40,25 @@ double step_s(const GoodputParameters& parameters, const GoodputPlace& place, do
 double throughput(const GoodputParameters& parameters, const GoodputPlace& place, double local_batch,
                   std::uint32_t accumulation = 0);
 
-// The root mean square of log errors (of steps, and of gradients where measured) + 1e-3 (g - 1)^2 + 1e-2 ((bn / an)^2 +
-// (br / ar)^2): what the fit minimises.
+// The objective of the fit: the root mean square of log errors (of steps, and of gradients if measured) + 1e-3 (g -
+// 1)^2 + 1e-2 ((bn / an)^2 + (br / ar)^2).
 double fit_loss(const GoodputParameters& parameters, const std::vector<GoodputSample>& samples);
 
-// Within bounds of 1e-8 and more. Where nothing tells, the priors decide: what was not seen costs nothing (so a job
-// tries it), except that several hosts cost at least 1.1 times one; with a single batch seen half the mean gradient
-// time is ac. Nothing without a usable sample.
-// `before` is the last fit of the same job, from which the next one is found faster.
+// Within bounds of 1e-8 and more. The priors decide where observations are missing: what was not seen costs nothing (so
+// a job tries it), except that several hosts cost at least 1.1 times one. With a single batch, ac is half the mean
+// gradient time. Returns nothing without a usable sample.
+// `before` is the last fit of the same job; it speeds up the next one.
 std::optional<GoodputParameters> fit_goodput(const std::vector<GoodputSample>& samples,
                                              const std::optional<GoodputParameters>& before = std::nullopt);
 
-// By how much a step of `batch` moves a job on, per sample, against `base_batch`: gain / (batch / base_batch), from the
-// noise scale. In (0, 1] for batches at least the base; 1 while the noise scale is not known (0 counts as such).
+// The progress of a step of `batch` per sample, relative to `base_batch`: gain / (batch / base_batch), from the noise
+// scale. In (0, 1] for batches of at least the base; 1 while the noise scale is unknown (0 counts as unknown).
 double statistical_efficiency(double noise_scale, double batch, double base_batch);
 
 struct GoodputJob {
   GoodputParameters parameters;
-  std::optional<double> noise_scale;  // in samples; not known: only the base batch is considered
-  double base_batch = 0;              // global, for which the learning rate was chosen
+  std::optional<double> noise_scale;  // in samples; unknown: only the base batch is considered
+  double base_batch = 0;              // global, the one that the learning rate was chosen for
   std::uint32_t min_local = 1;
   std::uint32_t max_local = 1;   // what fits in a worker
   std::uint64_t max_global = 0;  // 0: no limit
@@ -66,7 +66,7 @@ struct GoodputJob {
 
 double goodput(const GoodputJob& job, const GoodputPlace& place, double local_batch, std::uint32_t accumulation = 0);
 
-// The batch of the highest goodput at a place, of 50 geometric sizes between the base and the largest allowed one.
+// The batch with the highest goodput for a placement, of 50 geometric sizes between the base and the maximum.
 struct GoodputChoice {
   std::uint32_t local_batch = 0;
   double goodput = 0;

@@ -13,14 +13,15 @@
 #include "heuristics/learning_rate.h"
 #include "heuristics/noise/noise_scale.h"
 #include "heuristics/policy/per_job.h"
+#include "heuristics/policy/settings_table.h"
 
 namespace elastictrain::heuristics {
 namespace {
 
 constexpr double kKnownNoise = 0.3;     // relative error below which the noise scale is used
-constexpr std::size_t kMostCells = 40;  // (hosts, workers, batch) that are remembered: those seen last
+constexpr std::size_t kMostCells = 40;  // the most recently seen (hosts, workers, batch) that are kept
 
-struct Settings {
+struct GoodputSettings {
   double utility_low = 0.35;
   double utility_high = 0.65;
   bool adapt_batch = true;
@@ -61,7 +62,10 @@ struct Found {
 
 class Goodput final : public PerJobPolicy<State> {
  public:
-  explicit Goodput(const Settings& settings) : settings_(settings) {}
+  explicit Goodput(const GoodputSettings& settings) : settings_(settings) {
+    settings_.utility_high = std::max(settings_.utility_high, settings_.utility_low);
+    settings_.max_per_worker = std::max(settings_.max_per_worker, settings_.min_per_worker);
+  }
 
  private:
   JobDecision decide_job(const ClusterView& view, const JobView& job, State& state, Rng&) const override {
@@ -108,7 +112,7 @@ class Goodput final : public PerJobPolicy<State> {
     }
     for (const auto& interval : job.intervals) {
       if (interval.warm_up || interval.steps == 0 || interval.workers == 0 || !(interval.seconds() > 0)) continue;
-      // Where workers sat is known of the present ones only.
+      // The placement is known only for the present workers.
       if (interval.workers != job.workers) continue;
       const auto batch = static_cast<std::uint32_t>(interval.global_batch / interval.workers);
       Cell& cell = state.cells[{state.hosts, interval.workers, batch}];
@@ -135,7 +139,7 @@ class Goodput final : public PerJobPolicy<State> {
     return cell == state.cells.end() ? 0 : cell->second.steps;
   }
 
-  // From the last fit on, except where a place or a batch is new: then another minimum may be the better one.
+  // Starts at the last fit, except for a new placement or batch: then another minimum may be better.
   static void refit(State& state) {
     std::vector<GoodputSample> samples;
     for (const auto& [key, cell] : state.cells) samples.push_back(cell.sample);
@@ -161,7 +165,7 @@ class Goodput final : public PerJobPolicy<State> {
     return {(workers + slots - 1) / slots, workers};
   }
 
-  // The best there is with that many workers; `alone` is the goodput of one, 0 for the first call.
+  // The best batch for that many workers. `alone` is the goodput of one worker; 0 for the first call.
   Found found(const ClusterView& view, const JobView& job, const State& state, const GoodputJob& model,
               std::uint32_t workers, double alone) const {
     Found result{.workers = workers};
@@ -206,13 +210,13 @@ class Goodput final : public PerJobPolicy<State> {
     const double global = static_cast<double>(best.local_batch) * best.workers;
     decision.learning_rate_factor = adascale_gain(*model.noise_scale, global, model.base_batch);
     if (!decision.workers) decision.reason.code = "batch";
-    decision.reason.text += words("; %u samples a worker instead of %u at a noise scale of %.4g", best.local_batch,
+    decision.reason.text += words("; %u samples per worker instead of %u at a noise scale of %.4g", best.local_batch,
                                   job.batch.per_worker, *model.noise_scale);
     decision.reason.numbers.emplace_back("per_worker_batch", best.local_batch);
     decision.reason.numbers.emplace_back("noise_scale", *model.noise_scale);
   }
 
-  // The utility falls with the size, so the middle of the band is found by halving.
+  // The utility falls with the size, so bisection finds the middle of the band.
   Found best_size(const ClusterView& view, const JobView& job, const State& state, const GoodputJob& model,
                   const Found& now, double alone) const {
     std::uint32_t low = std::max(job.min_workers, 1U);
@@ -231,41 +235,38 @@ class Goodput final : public PerJobPolicy<State> {
     return std::abs(below.utility - middle) < std::abs(above.utility - middle) ? below : above;
   }
 
-  Settings settings_;
+  GoodputSettings settings_;
 };
 
-std::unique_ptr<Policy> make(const Parameters& parameters) {
-  Settings settings;
-  settings.utility_low = number(parameters, "utility_low");
-  settings.utility_high = std::max(number(parameters, "utility_high"), settings.utility_low);
-  settings.adapt_batch = flag(parameters, "adapt_batch");
-  settings.adapt_size = flag(parameters, "adapt_size");
-  settings.min_per_worker = whole(parameters, "min_per_worker");
-  settings.max_per_worker = std::max(whole(parameters, "max_per_worker"), settings.min_per_worker);
-  settings.refit_s = number(parameters, "refit_s");
-  settings.settle_steps = number(parameters, "settle_steps");
-  settings.hysteresis = number(parameters, "hysteresis");
-  settings.min_s = number(parameters, "min_s");
-  return std::make_unique<Goodput>(settings);
+SettingsTable<GoodputSettings> goodput_table() {
+  const Range batches{1, static_cast<double>(std::numeric_limits<std::uint32_t>::max())};
+  SettingsTable<GoodputSettings> table;
+  table
+      .number("utility_low", &GoodputSettings::utility_low, {0.01, 1}, "",
+              "goodput per worker, relative to one worker alone, below which the job shrinks")
+      .number("utility_high", &GoodputSettings::utility_high, {0.01, 1}, "",
+              "goodput per worker, relative to one worker alone, above which the job grows")
+      .flag("adapt_size", &GoodputSettings::adapt_size, "change the number of workers")
+      .flag("adapt_batch", &GoodputSettings::adapt_batch, "change the batch, and the learning rate with it")
+      .whole("min_per_worker", &GoodputSettings::min_per_worker, batches, "samples", "minimum batch of a worker")
+      .whole("max_per_worker", &GoodputSettings::max_per_worker, batches, "samples",
+             "maximum batch of a worker: what fits in its memory")
+      .number("refit_s", &GoodputSettings::refit_s, {1, 1e9}, "seconds", "time between two fits of the model")
+      .number("settle_steps", &GoodputSettings::settle_steps, {1, 1e9}, "steps",
+              "steps at a size and batch before a decision")
+      .number("hysteresis", &GoodputSettings::hysteresis, {1, 10}, "",
+              "the batch stays within this factor of the best one")
+      .number("min_s", &GoodputSettings::min_s, {0, 1e9}, "seconds", "minimum time between two changes");
+  return table;
 }
 
 }  // namespace
 
 PolicySpec goodput_policy() {
-  constexpr double kMostBatch = std::numeric_limits<std::uint32_t>::max();
-  return {"goodput",
-          "size and batch by the rate at which the job learns: samples a second times what a sample is worth",
-          {{"utility_low", 0.35, 0.01, 1, {}, "goodput of a worker, against one alone, below which there are too many"},
-           {"utility_high", 0.65, 0.01, 1, {}, "the same above which there are too few"},
-           {"adapt_size", true, 0, 0, {}, "whether the number of workers follows"},
-           {"adapt_batch", true, 0, 0, {}, "whether the batch follows, and the learning rate with it"},
-           {"min_per_worker", 1.0, 1, kMostBatch, {}, "the fewest samples of a worker"},
-           {"max_per_worker", 256.0, 1, kMostBatch, {}, "the most samples of a worker: what fits in its memory"},
-           {"refit_s", 30.0, 1, 1e9, {}, "seconds between two fits of the model"},
-           {"settle_steps", 20.0, 1, 1e9, {}, "steps at a size and batch before anything is decided there"},
-           {"hysteresis", 1.2, 1, 10, {}, "a batch within this factor of the best one stays"},
-           {"min_s", 60.0, 0, 1e9, {}, "seconds between two changes"}},
-          make};
+  return policy_spec<Goodput>(
+      "goodput",
+      "sets size and batch by the rate at which the job learns: samples per second times the value of a sample",
+      goodput_table());
 }
 
 }  // namespace elastictrain::heuristics

@@ -7,11 +7,12 @@
 #include "heuristics/autoscale/words.h"
 #include "heuristics/interference/vote.h"
 #include "heuristics/policy/per_job.h"
+#include "heuristics/policy/settings_table.h"
 
 namespace elastictrain::heuristics {
 namespace {
 
-// Which figures the references are comparable with.
+// The conditions under which the references are comparable.
 struct Setting {
   std::uint32_t workers = 0;
   std::uint64_t global_batch = 0;
@@ -23,18 +24,21 @@ struct InterferenceState {
   Setting setting;
   double first_step = 0;  // of the setting
   Throughputs reference;
-  std::uint32_t disturbed_views = 0;  // in a row
+  std::uint32_t disturbed_views = 0;  // consecutive views with a disturbed vote
   bool switched = false;
+};
+
+struct InterferenceSettings {
+  double below = 0.8;
+  double after_steps = 4;
+  double views = 2;
+  std::string topology = "star";
+  std::uint32_t root = 1;
 };
 
 class InterferencePolicy final : public PerJobPolicy<InterferenceState> {
  public:
-  explicit InterferencePolicy(const Parameters& parameters)
-      : below_(number(parameters, "below")),
-        after_steps_(number(parameters, "after_steps")),
-        views_(number(parameters, "views")),
-        topology_(text(parameters, "topology")),
-        root_(static_cast<std::uint32_t>(number(parameters, "root"))) {}
+  explicit InterferencePolicy(const InterferenceSettings& settings) : settings_(settings) {}
 
  private:
   JobDecision decide_job(const ClusterView&, const JobView& job, InterferenceState& state, Rng&) const override {
@@ -42,7 +46,8 @@ class InterferencePolicy final : public PerJobPolicy<InterferenceState> {
     if (!state.switched) observe(job, state, decision.reason);
     if (!state.switched) return decision;
     const std::string wanted = shape_for(job.workers);
-    if (decision.reason.code.empty()) decision.reason = {"switched", "sums along " + topology_ + " for good", {}};
+    if (decision.reason.code.empty())
+      decision.reason = {"switched", "sums along " + settings_.topology + " for good", {}};
     if (!job.changing && job.workers > 1 && job.topology != wanted) decision.topology = wanted;
     return decision;
   }
@@ -54,57 +59,54 @@ class InterferencePolicy final : public PerJobPolicy<InterferenceState> {
         std::any_of(job.intervals.begin(), job.intervals.end(), [](const auto& one) { return one.warm_up; });
     const Throughputs now = communication_throughputs(job.members);
     if (job.changing || warm_up || now.empty()) {
-      reason = {"measuring", "no figures of an undisturbed moment yet", {}};
+      reason = {"measuring", "no measurements outside of changes yet", {}};
       return;
     }
     state.reference.insert(now.begin(), now.end());
-    if (job.steps_done < state.first_step + after_steps_) {
-      reason = {"measuring", words("%.0f of %.0f steps", job.steps_done - state.first_step, after_steps_), {}};
+    if (job.steps_done < state.first_step + settings_.after_steps) {
+      reason = {"measuring", words("%.0f of %.0f steps", job.steps_done - state.first_step, settings_.after_steps), {}};
       return;
     }
-    const Vote vote = vote_on_interference(now, state.reference, below_);
+    const Vote vote = vote_on_interference(now, state.reference, settings_.below);
     state.disturbed_views = vote.disturbed() ? state.disturbed_views + 1 : 0;
-    state.switched = state.disturbed_views >= views_;
+    state.switched = state.disturbed_views >= settings_.views;
     const char* const what = vote.disturbed() ? "disturbed" : "undisturbed";
     reason = {what,
-              words("communication of %u of %u workers is below %.2g of what it was at first", vote.votes, vote.voters,
-                    below_),
+              words("communication of %u of %u workers is below %.2g of its initial throughput", vote.votes,
+                    vote.voters, settings_.below),
               {{"votes", vote.votes}, {"voters", vote.voters}}};
   }
 
-  // A star that is not rooted at rank 0 is a tree of its own.
+  // A star with another root than rank 0 is expressed as a tree.
   std::string shape_for(std::uint32_t workers) const {
-    if (topology_ != "star" || root_ == 0 || root_ >= workers) return topology_;
+    if (settings_.topology != "star" || settings_.root == 0 || settings_.root >= workers) return settings_.topology;
     std::string fathers;
-    for (std::uint32_t rank = 0; rank < workers; ++rank) fathers += (rank == 0 ? "" : ",") + std::to_string(root_);
+    for (std::uint32_t rank = 0; rank < workers; ++rank)
+      fathers += (rank == 0 ? "" : ",") + std::to_string(settings_.root);
     return fathers;
   }
 
-  double below_;
-  double after_steps_;
-  double views_;
-  std::string topology_;
-  std::uint32_t root_;
+  InterferenceSettings settings_;
 };
 
 }  // namespace
 
 PolicySpec interference_policy() {
-  PolicySpec spec;
-  spec.name = "interference";
-  spec.help = "KungFu's: another topology once most workers find their communication disturbed; the size stays";
-  spec.parameters = {
-      {"below", 0.8, 0, 1, {}, "share of its first throughput below which a worker finds itself disturbed"},
-      {"after_steps", 4.0, 1, 1e9, {}, "steps before the first vote"},
-      {"views", 2.0, 1, 1e6, {}, "looks in a row that must find it; 1 as published"},
-      {"topology",
-       std::string("star"),
-       0,
-       0,
-       {"star", "ring", "tree", "binary-tree", "binary-tree-star", "multi-star", "multi-binary-tree-star", "clique"},
-       "what to go over to"},
-      {"root", 1.0, 0, std::numeric_limits<std::uint32_t>::max(), {}, "rank at the centre of a star"}};
-  spec.make = [](const Parameters& parameters) { return std::make_unique<InterferencePolicy>(parameters); };
+  SettingsTable<InterferenceSettings> table;
+  table
+      .number("below", &InterferenceSettings::below, {0, 1}, "",
+              "share of its first throughput below which a worker votes that it is disturbed")
+      .number("after_steps", &InterferenceSettings::after_steps, {1, 1e9}, "steps", "steps before the first vote")
+      .number("views", &InterferenceSettings::views, {1, 1e6}, "", "consecutive votes that must agree; 1 as published")
+      .text(
+          "topology", &InterferenceSettings::topology,
+          {"star", "ring", "tree", "binary-tree", "binary-tree-star", "multi-star", "multi-binary-tree-star", "clique"},
+          "topology to change to")
+      .whole("root", &InterferenceSettings::root, {0, static_cast<double>(std::numeric_limits<std::uint32_t>::max())},
+             "", "rank at the centre of a star");
+  PolicySpec spec = policy_spec<InterferencePolicy>(
+      "interference", "KungFu's: changes the topology once most workers detect disturbed communication; keeps the size",
+      table);
   spec.decides_size = false;
   return spec;
 }

@@ -1,5 +1,5 @@
-// Purpose: policy "interference" (KungFu 2020, algorithms B7, Fig. 5): from the fourth step on the workers vote; once
-// most of them find their communication disturbed, the job goes over to a star rooted at rank 1, for good.
+// Purpose: policy "interference" (KungFu 2020, algorithms B7, Fig. 5): from the fourth step on the workers vote. Once
+// most of them find their communication disturbed, the job changes to a star rooted at rank 1, permanently.
 #pragma once
 
 #include "heuristics/policy/policy.h"

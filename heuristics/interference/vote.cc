@@ -5,7 +5,7 @@
 namespace elastictrain::heuristics {
 namespace {
 
-// Figures are means: what is left of an exchange may come out as nothing.
+// Figures are means, so the remaining exchange time can be zero.
 constexpr double kLeastPart = 0.02;
 
 double before_the_exchange_s(const WorkerView& member) {

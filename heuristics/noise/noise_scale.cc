@@ -33,8 +33,7 @@ void NoiseScale::add(const GradientNorms& norms) {
   if (!seen) return;
   const auto steps = static_cast<double>(norms.count);
   const double keep = std::exp(-steps / horizon_steps_);
-  const double weight =
-      horizon_steps_ * (1 - keep);  // of so many steps at once, the older ones already forgotten a bit
+  const double weight = horizon_steps_ * (1 - keep);  // for that many steps at once, the older ones already discounted
   const auto blend = [&](double& sum, double value) { sum = keep * sum + weight * value; };
   blend(weight_, 1);
   square_weight_ = keep * keep * square_weight_ + weight * weight;
@@ -63,7 +62,7 @@ std::optional<double> NoiseScale::relative_error() const {
   const NoiseMoments mean = *moments();
   const double g = mean.gradient_square;
   const double s = mean.variance;
-  // Of the mean: the variance of one addition over the effective number of additions less one.
+  // Variance of the mean: the variance of one addition over the effective number of additions less one.
   const double share = square_weight_ / (weight_ * weight_);
   const double scale = share / std::max(1 - share, 1e-12);
   const double gg = std::max(0.0, sum_gg_ / weight_ - g * g);

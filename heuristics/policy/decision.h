@@ -1,6 +1,6 @@
-// Purpose: what a policy wants, and why. Whoever carries it out may be unable to; the next view shows what came of it.
+// Purpose: the decision of a policy and its reason. It may turn out to be infeasible; the next view shows the outcome.
 //
-// Pure values. What is not set stays as it is.
+// Pure values. Unset members keep the present state.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 
 namespace elastictrain::heuristics {
 
-// `code` is one word that programs compare ("efficiency_too_low"); `text` is a line for people with the numbers in it
-// ("efficiency of 6→7 was 0.31 < 0.5"); `numbers` are the same figures for programs.
+// `code` is an identifier that programs compare ("efficiency_too_low"). `text` is a line for users with the numbers in
+// it ("efficiency of 6→7 was 0.31 < 0.5"). `numbers` are the same figures for programs.
 struct Reason {
   std::string code;
   std::string text;
@@ -22,24 +22,25 @@ struct Reason {
 struct Replacement {
   std::uint64_t worker = 0;
   Reason reason;
-  bool other_host = false;  // its own host is what is slow: not there again
+  bool other_host = false;  // its own host is slow: do not place it there again
 };
 
 struct WorkerSpeed {
   std::uint64_t worker = 0;
-  double speed = 1;  // samples per second, in any unit that is common to all
+  double speed = 1;  // samples per second, in any common unit
 };
 
 struct JobDecision {
   std::optional<std::uint32_t> workers;
   std::vector<Replacement> replacements;
-  // Shares follow in proportion; who is not in the list has speed 1, so an empty list means equal shares.
+  // Shares are proportional to these. A worker that is not in the list has speed 1, so an empty list means equal
+  // shares.
   std::optional<std::vector<WorkerSpeed>> speeds;
   std::optional<std::uint32_t> per_worker_batch;
-  std::optional<double> learning_rate_factor;  // in place of the rule's
-  std::optional<std::string> topology;  // a name, or a tree as its fathers by rank: "1,1,1"
+  std::optional<double> learning_rate_factor;  // replaces the rule's
+  std::optional<std::string> topology;         // a name, or a tree as its parents by rank: "1,1,1"
   std::optional<std::string> synchronization;
-  Reason reason;  // always set, also when everything stays ("settled", "measuring")
+  Reason reason;  // always set, also if nothing changes ("settled", "measuring")
   bool changes() const {
     return workers || !replacements.empty() || speeds || per_worker_batch || learning_rate_factor || topology ||
            synchronization;
@@ -47,7 +48,7 @@ struct JobDecision {
 };
 
 struct Decision {
-  std::vector<JobDecision> jobs;  // one for each job of the view, in its order
+  std::vector<JobDecision> jobs;  // one per job of the view, in its order
 };
 
 }  // namespace elastictrain::heuristics

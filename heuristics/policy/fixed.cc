@@ -1,5 +1,7 @@
 #include "heuristics/policy/fixed.h"
 
+#include "heuristics/policy/settings_table.h"
+
 namespace elastictrain::heuristics {
 namespace {
 
@@ -7,8 +9,11 @@ struct Nothing final : PolicyState {
   std::unique_ptr<PolicyState> clone() const override { return std::make_unique<Nothing>(); }
 };
 
+struct NoSettings {};
+
 class Fixed final : public Policy {
  public:
+  explicit Fixed(const NoSettings&) {}
   std::unique_ptr<PolicyState> initial_state() const override { return std::make_unique<Nothing>(); }
   Decision decide(const ClusterView& view, PolicyState&, Rng&) const override {
     JobDecision keep;
@@ -20,9 +25,7 @@ class Fixed final : public Policy {
 }  // namespace
 
 PolicySpec fixed_policy() {
-  return {"fixed", "keeps the size; resize and failures alone change it", {}, [](const Parameters&) {
-            return std::make_unique<Fixed>();
-          }};
+  return policy_spec<Fixed>("fixed", "keeps the size; only resize and failures change it", SettingsTable<NoSettings>());
 }
 
 }  // namespace elastictrain::heuristics

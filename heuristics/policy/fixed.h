@@ -1,4 +1,4 @@
-// Purpose: the policy of a run that keeps its size: `elastictrain resize` and failures alone change it.
+// Purpose: the policy of a run that keeps its size: only `elastictrain resize` and failures change it.
 #pragma once
 
 #include "heuristics/policy/policy.h"

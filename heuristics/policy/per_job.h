@@ -1,5 +1,5 @@
-// Purpose: base of policies that decide for every job by itself: keeps a state for each job, found by the job's name,
-
+// Purpose: base of policies that decide for each job separately. Keeps a state per job, found by the job's name; the
+// state of a job that is no longer in the view is dropped. Pure.
 #pragma once
 
 #include <map>
@@ -10,7 +10,7 @@
 
 namespace elastictrain::heuristics {
 
-// `JobState` is copyable; a new job starts with a default one.
+// `JobState` is copyable. A new job starts with a default-constructed one.
 template <typename JobState>
 class PerJobPolicy : public Policy {
  public:

@@ -1,9 +1,8 @@
-// Purpose: the interface of every policy, and the list of those there are by name.
+// Purpose: the interface of every policy, and the list of policies by name.
 //
-// A policy is immutable; what it remembers between calls is a state that its caller keeps, so a replay of the same
-// views from the same state and seed gives the same decisions, live and simulated. Pure: no clock, no I/O, no globals.
-// A call must take at most 1 ms at 10,000 workers. Errors: a view that makes no sense gives "no change" with the
-// reason.
+// A policy is immutable. Its memory between calls is a state that the caller keeps, so a replay of the same views from
+// the same state and seed gives the same decisions, live and simulated. Pure: no clock, no I/O, no globals. A call must
+// take at most 1 ms at 10,000 workers. Errors: an inconsistent view gives "no change" with the reason.
 #pragma once
 
 #include <cstdint>
@@ -32,36 +31,40 @@ class Policy {
  public:
   virtual ~Policy() = default;
   virtual std::unique_ptr<PolicyState> initial_state() const = 0;
-  // `state` is one that this policy's initial_state() made.
+  // `state` must come from this policy's initial_state().
   virtual Decision decide(const ClusterView& view, PolicyState& state, Rng& rng) const = 0;
 };
 
-// What users set under [policy.NAME]: names carry their unit.
+// Settings under [policy.NAME]. Names include their unit.
 using Value = std::variant<double, bool, std::string>;
 using Parameters = std::map<std::string, Value>;
 
 struct ParameterSpec {
   std::string name;
-  Value standard;
-  double least = 0;  // of a number
-  double most = 0;
+  Value default_value;
+  double min = 0;  // of a number
+  double max = 0;
   std::vector<std::string> choices;  // of a text; empty: any
   std::string help;
+  std::string unit;  // "" where there is none
 };
 
 struct PolicySpec {
   std::string name;
   std::string help;  // one line
   std::vector<ParameterSpec> parameters;
-  std::function<std::unique_ptr<Policy>(const Parameters&)> make;  // of complete, checked parameters
-  bool decides_size = true;  // false: it can stand beside one that does
+  // Every parameter with the value that the policy uses, given some checked ones.
+  std::function<Parameters(const Parameters&)> complete;
+  std::function<std::unique_ptr<Policy>(const Parameters&)> make;  // from checked parameters
+  bool decides_size = true;                                        // false: it can run next to a policy that does
 };
 
 // In the order in which help shows them.
 const std::vector<PolicySpec>& policies();
 const PolicySpec* find_policy(const std::string& name);
 
-// The given ones over the standard ones; `problem` says what is wrong (unknown name, out of range), with what is right.
+// The given parameters over the defaults. `problem` names the first mistake (unknown name, out of range) and what is
+// allowed.
 struct CheckedParameters {
   Parameters parameters;
   std::string problem;  // empty: none

@@ -25,7 +25,7 @@ std::string plain(double value) {
 
 const char* kind_of(const Value& value) {
   if (std::holds_alternative<double>(value)) return "a number";
-  return std::holds_alternative<bool>(value) ? "true or false" : "a text";
+  return std::holds_alternative<bool>(value) ? "true or false" : "a string";
 }
 
 std::string joined(const std::vector<std::string>& words) {
@@ -34,11 +34,11 @@ std::string joined(const std::vector<std::string>& words) {
   return all;
 }
 
-// Empty: it is one.
+// Empty if the value is allowed.
 std::string problem_of(const ParameterSpec& spec, const Value& value) {
-  if (value.index() != spec.standard.index()) return spec.name + " must be " + kind_of(spec.standard);
-  if (const auto* given = std::get_if<double>(&value); given && !(*given >= spec.least && *given <= spec.most)) {
-    return spec.name + " must be from " + plain(spec.least) + " to " + plain(spec.most) + ", not " + plain(*given);
+  if (value.index() != spec.default_value.index()) return spec.name + " must be " + kind_of(spec.default_value);
+  if (const auto* given = std::get_if<double>(&value); given && !(*given >= spec.min && *given <= spec.max)) {
+    return spec.name + " must be from " + plain(spec.min) + " to " + plain(spec.max) + ", not " + plain(*given);
   }
   const auto* word = std::get_if<std::string>(&value);
   if (word && !spec.choices.empty() && std::find(spec.choices.begin(), spec.choices.end(), *word) == spec.choices.end())
@@ -65,23 +65,20 @@ const PolicySpec* find_policy(const std::string& name) {
 CheckedParameters check_parameters(const PolicySpec& spec, const Parameters& given) {
   CheckedParameters checked;
   std::vector<std::string> known;
-  for (const auto& parameter : spec.parameters) {
-    checked.parameters[parameter.name] = parameter.standard;
-    known.push_back(parameter.name);
-  }
+  for (const auto& parameter : spec.parameters) known.push_back(parameter.name);
   for (const auto& [name, value] : given) {
     const auto parameter =
         std::find_if(spec.parameters.begin(), spec.parameters.end(),
                      [&name = name](const ParameterSpec& candidate) { return candidate.name == name; });
     if (parameter == spec.parameters.end()) {
-      checked.problem = "policy \"" + spec.name + "\" knows no " + name + "; it knows " +
+      checked.problem = "policy \"" + spec.name + "\" has no parameter " + name + "; it has " +
                         (known.empty() ? std::string("no parameters") : joined(known));
     } else {
       checked.problem = problem_of(*parameter, value);
     }
     if (!checked.problem.empty()) return checked;
-    checked.parameters[name] = value;
   }
+  checked.parameters = spec.complete(given);
   return checked;
 }
 

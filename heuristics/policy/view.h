@@ -1,8 +1,8 @@
-// Purpose: what a policy sees: one job (or several) as figures, taken at one instant. Made by the live run's policy
+// Purpose: the input of a policy: one job (or several) as figures, taken at one instant. Made by the live run's policy
 // runner, by the simulator's job model, and by `elastictrain explain` from a journal; a policy cannot tell which.
 //
-// Pure values. Times in seconds since the job's first start unless a name says otherwise; rates in samples per second
-// of the whole job; a figure that is not known is 0 where 0 is impossible, else its `has_…` says so.
+// Pure values. Times in seconds since the job's first start unless a name says otherwise. Rates in samples per second
+// of the whole job. An unknown figure is 0 if 0 is impossible, else its `has_…` is false.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace elastictrain::heuristics {
 
-// Steps in a row at one size and one batch. The first steps after a change are in an interval of their own (`warm_up`).
+// Consecutive steps at one size and batch. The first steps after a change have an interval of their own (`warm_up`).
 struct Interval {
   double begin_s = 0;
   double end_s = 0;
@@ -26,24 +26,24 @@ struct Interval {
   double samples_per_s() const { return seconds() > 0 ? static_cast<double>(samples) / seconds() : 0; }
 };
 
-// Means over the steps since the last view. `compute_s` ends before the collective, or a straggler could not be seen.
+// Means over the steps since the last view. `compute_s` ends before the collective, so that stragglers are visible.
 struct WorkerView {
   std::uint64_t id = 0;  // never changes
   std::uint32_t rank = 0;
   std::uint32_t host = 0;   // index into ClusterView::hosts
   std::uint32_t share = 0;  // samples per step
-  std::uint64_t steps = 0;  // that the means are over; 0: nothing new is known of it
+  std::uint64_t steps = 0;  // that the means are over; 0: no new figures
   double step_s = 0;
   double data_wait_s = 0;
   double compute_s = 0;
   double communicate_s = 0;
   double update_s = 0;
-  double sent_bytes = 0;  // a step, over the network's sockets
+  double sent_bytes = 0;  // per step, over the network's sockets
   double received_bytes = 0;
-  double round_trip_s = 0;  // to the farthest worker that it is connected to on another host
+  double round_trip_s = 0;  // to the farthest worker on another host that it is connected to
 };
 
-// Squared norms of gradients, means over `count` steps of equal batches. local: mean over workers of |g_i|^2, each of
+// Squared norms of gradients, means over `count` steps with equal batches. local: mean over workers of |g_i|^2, each of
 // `local_batch` samples; global: |average|^2, of `global_batch` samples.
 struct GradientNorms {
   std::uint64_t count = 0;
@@ -55,48 +55,48 @@ struct GradientNorms {
 
 struct HostView {
   std::string name;
-  std::string host_class;  // of equal hosts: price and speed; empty: all are one class
+  std::string host_class;  // of hosts with equal price and speed; empty: all are one class
   std::uint32_t slots = 0;
   std::uint32_t free_slots = 0;
   double price_per_worker_hour = 0;
-  bool leaving = false;  // a notice has come, or it is drained
+  bool leaving = false;  // it got a notice or is being drained
 };
 
 struct JobView {
   std::string name;
   std::uint32_t workers = 0;  // of the running generation
-  std::uint32_t target = 0;   // of a change in progress, else the same
+  std::uint32_t target = 0;   // of a change in progress, else equal to workers
   std::uint32_t min_workers = 1;
   std::uint32_t max_workers = 1;
-  std::uint32_t reachable = 0;  // the most workers that hosts have slots for now, its own included
+  std::uint32_t reachable = 0;  // the maximum number of workers that hosts have slots for now, its own included
   std::uint32_t spares = 0;     // ready ones, which join at once
   bool changing = false;        // a change has begun and is not complete
 
   double samples_done = 0;   // committed
-  double samples_total = 0;  // of the whole job; 0: no end is known
+  double samples_total = 0;  // of the whole job; 0: the end is unknown
   double steps_done = 0;
   double loss = 0;
   bool has_loss = false;
 
   BatchRule batch;
   std::uint64_t global_batch = 0;
-  std::uint64_t base_batch = 0;  // for which the user's learning rate was chosen
+  std::uint64_t base_batch = 0;  // that the user's learning rate was chosen for
   double learning_rate_factor = 1;
-  std::string topology;         // of the data plane; "auto": its own choice; a tree as its fathers: "1,1,1"
+  std::string topology;         // of the data plane; "auto": its own choice; a tree as its parents: "1,1,1"
   std::string synchronization;  // "s-sgd", "averaging", "pair-averaging"
 
   std::vector<Interval> intervals;  // since the last view, in order
   GradientNorms norms;              // since the last view
   std::vector<WorkerView> members;  // by rank
 
-  double worker_seconds = 0;  // paid for so far, also while nothing was computed
-  double cost = 0;            // of those, in the unit of the prices
+  double worker_seconds = 0;  // paid for so far, also during idle time
+  double cost = 0;            // of these, in the unit of the prices
 };
 
 struct ClusterView {
   double now_s = 0;
   std::vector<HostView> hosts;
-  std::vector<JobView> jobs;  // one in a run of its own
+  std::vector<JobView> jobs;  // a run has one
 };
 
 }  // namespace elastictrain::heuristics

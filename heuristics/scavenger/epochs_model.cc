@@ -12,7 +12,7 @@ double regressor(EpochsForm form, double noise, double batch) {
   return form == EpochsForm::kNoise ? batch : noise / std::sqrt(batch);
 }
 
-// g of gamma = g / sqrt(B), the mean over the points; 1 if gamma was not measured at each.
+// g of gamma = g / sqrt(B), the mean over the points; 1 unless gamma was measured at each.
 double noise_of(const std::vector<EpochsPoint>& points) {
   double sum = 0;
   for (const auto& point : points) {

@@ -1,8 +1,8 @@
 // Purpose: how many epochs a job needs with a global batch (Scavenger's statistical model, algorithms F).
 //
 // The paper's form is e = e* + theta * gamma, gamma being the SGD noise, which falls as 1/sqrt(B). The default form is
-// e = e* (1 + B / noise scale): what a batch costs in samples follows from the gradient noise scale, and on the
-// published training runs of Pollux it misses by 1 to 2 % where the paper's misses by 1 to 39 %. Pure.
+// e = e* (1 + B / noise scale): the cost of a batch in samples follows from the gradient noise scale. On the published
+// training runs of Pollux its error is 1 to 2 %, that of the paper's form 1 to 39 %. Pure.
 #pragma once
 
 #include <cstdint>
@@ -21,11 +21,11 @@ enum class EpochsForm : std::uint8_t { kPaper, kNoise };
 
 class EpochsModel {
  public:
-  // One that needs the same number of samples whatever the batch.
+  // A model that needs the same number of samples for any batch.
   explicit EpochsModel(double epochs = 1) : base_(epochs) {}
   // From one batch and the noise scale, in samples.
   static EpochsModel from_noise(double noise_scale, double known_batch, double known_epochs);
-  // By least squares of relative errors; nothing without a point, and a single one gives a constant. kPaper with gamma
+  // By least squares of relative errors. Nothing without a point; a single point gives a constant. kPaper with gamma
   // measured at every point fits gamma = g / sqrt(B) first, else g is part of theta.
   static std::optional<EpochsModel> fit(EpochsForm form, const std::vector<EpochsPoint>& points);
 

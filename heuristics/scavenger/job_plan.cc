@@ -7,7 +7,7 @@ namespace elastictrain::heuristics {
 namespace {
 
 constexpr double kKnownNoise = 0.3;       // relative error below which the noise scale is used
-constexpr std::uint32_t kMostSizes = 64;  // that are compared
+constexpr std::uint32_t kMostSizes = 64;  // sizes compared at most
 
 }  // namespace
 

@@ -1,6 +1,6 @@
-// Purpose: from what views bring of a job to a plan of its sizes and batches (plan_curve.h): step times by size and
-// batch, what there is to compare, prices, and what is left to do. Shared by the policy "scavenger" and by
-// `elastictrain plan`. Pure; seconds, samples.
+// Purpose: turns a job's views into a plan of its sizes and batches (plan_curve.h): step times by size and batch,
+// candidates, prices, and the remaining work. Shared by the policy "scavenger" and by `elastictrain plan`. Pure;
+// seconds, samples.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace elastictrain::heuristics {
 
-// Step times by workers and samples of each, and the gradient noise.
+// Step times by workers and samples of each worker, and the gradient noise.
 class StepMeasurements {
  public:
   // Means over all steps; with `window_steps`, over the recent ones.
@@ -24,7 +24,7 @@ class StepMeasurements {
 
   double steps_at(const SearchPoint& point) const;
   std::vector<StepTimePoint> points() const;  // by workers, then by batch
-  // In samples; nothing while it is not known well enough to plan with.
+  // In samples; nothing while it is not known well enough for a plan.
   std::optional<double> noise_scale() const;
 
  private:
@@ -36,29 +36,29 @@ class StepMeasurements {
   NoiseScale noise_;
 };
 
-// The samples of each worker once the user's limit of the global batch is kept.
+// The samples of each worker after applying the user's limit of the global batch.
 SearchPoint kept_to_limit(const BatchRule& rule, const SearchPoint& point);
-// Of several; without those that come to the same, or to nothing.
+// The same for several points, without duplicates and empty batches.
 std::vector<SearchPoint> kept_to_limit(const BatchRule& rule, const std::vector<SearchPoint>& points);
 
-// What is compared: all sizes, or 64 of them; all of the batches.
+// The compared space: all sizes, or 64 of them; all of the batches.
 SearchSpace compared_space(std::uint32_t least, std::uint32_t most, std::vector<std::uint32_t> local_batches);
 
-// With `universal` and a single point, what all models have in common stands for the rest of `space`. Nothing without a
+// With `universal` and a single point, coefficients common to all models predict the rest of `space`. Nothing without a
 // point.
 std::optional<StepTimeModel> fit_step_times(StepTimeForm form, std::vector<StepTimePoint> points, bool universal,
                                             const SearchSpace& space, std::uint32_t workers_per_host);
 
-// The most workers that a host has room for.
+// The maximum number of workers that fit on one host.
 std::uint32_t workers_per_host(const std::vector<HostView>& hosts);
 
-// What is left, in samples at the base batch: a batch that needs more epochs needs that many more samples.
+// The remaining work, in samples at the base batch. A batch that needs more epochs needs that many more samples.
 PlanWork work_of(double samples, std::uint64_t base_batch, std::optional<double> noise_scale);
 
-// The names that settings give: "full", "partial", "universal"; "components", "paper", "paper-global".
+// The names used in settings: "full", "partial", "universal"; "components", "paper", "paper-global".
 const std::vector<std::string>& search_names();
 const std::vector<std::string>& step_time_form_names();
-SearchMode search_of(const std::string& name);            // of those
-StepTimeForm step_time_form_of(const std::string& name);  // of those
+SearchMode search_of(const std::string& name);            // one of search_names()
+StepTimeForm step_time_form_of(const std::string& name);  // one of step_time_form_names()
 
 }  // namespace elastictrain::heuristics

@@ -32,7 +32,7 @@ std::string described(const PlanPoint& point) {
          std::to_string(point.local_batch) + ": " + duration(point.seconds) + ", cost " + amount(point.cost);
 }
 
-// The best of those that `allowed` lets pass, by `first` and then by `second`.
+// The best of the points that `allowed` accepts, by `first` and then by `second`.
 template <typename Allowed>
 std::optional<std::size_t> least_of(const std::vector<PlanPoint>& points, double PlanPoint::*first,
                                     double PlanPoint::*second, const Allowed& allowed) {
@@ -74,7 +74,7 @@ std::string because(const PlanGoal& goal, bool limit_met) {
     case Goal::kCheapest:
       return "the cheapest";
     case Goal::kKnee:
-      return "where more time no longer saves as much";
+      return "where more time stops saving much";
     case Goal::kDeadline:
       return limit_met ? "the cheapest within " + duration(goal.limit)
                        : "nothing ends within " + duration(goal.limit) + "; the fastest";

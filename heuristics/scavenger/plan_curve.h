@@ -1,8 +1,8 @@
-// Purpose: time and cost of finishing a job for each number of workers and batch, and which of them to take
+// Purpose: time and cost of finishing a job for each number of workers and batch, and the choice between them
 // (Scavenger, algorithms F): Time = steps * step time, Cost = price * Time, steps = epochs * samples / batch.
 //
-// Pure. Seconds, samples, and whatever unit the prices are in. The same points are drawn by `elastictrain plan` and
-// chosen from by the policy "scavenger".
+// Pure. Seconds, samples, and the unit of the prices. `elastictrain plan` draws these points and the policy "scavenger"
+// chooses from them.
 #pragma once
 
 #include <cstddef>
@@ -26,18 +26,17 @@ struct PlanPoint {
   double epochs = 0;  // or any measure of the samples needed
   double seconds = 0;
   double cost = 0;
-  bool measured = false;  // its step time, rather than predicted
+  bool measured = false;  // its step time is measured, not predicted
   std::uint64_t global_batch() const { return std::uint64_t{workers} * local_batch; }
 };
 
-// kMemory: a worker's price grows with the memory that its batch takes, in proportion to local_batch /
-// base_local_batch.
+// kMemory: a worker's price grows with the memory of its batch, in proportion to local_batch / base_local_batch.
 enum class PriceForm : std::uint8_t { kFlat, kMemory };
 
 struct PriceRule {
   PriceForm form = PriceForm::kFlat;
   std::function<double(std::uint32_t)> per_s;  // of that many workers together; empty: everything is free
-  double base_local_batch = 0;                 // whose memory the price is for; 0: prices stay flat
+  double base_local_batch = 0;                 // the batch that the price includes memory for; 0: prices stay flat
   double cost(const PlanPoint& point) const;
 };
 
@@ -46,16 +45,16 @@ struct PlanWork {
   EpochsModel epochs;
 };
 
-// One point for each candidate, in their order. A step time in `measured` stands for itself.
+// One point per candidate, in their order. A step time in `measured` replaces the model's.
 std::vector<PlanPoint> plan_points(const std::vector<SearchPoint>& candidates, const StepTimeModel& steps,
                                    const PlanWork& work, const PriceRule& prices,
                                    const std::vector<StepTimePoint>& measured = {});
 
-// Those that no other beats in both time and cost, from the fastest to the cheapest, as indices.
+// The points that no other point beats in both time and cost, from the fastest to the cheapest, as indices.
 std::vector<std::size_t> pareto_front(const std::vector<PlanPoint>& points);
 
 // The point of the front that is farthest below the line between its ends, with time and cost each scaled to 0..1; the
-// fastest where there is no bend. (The paper does not say which knee it means; derived in algorithms F.)
+// fastest if there is no bend. (The paper does not specify which knee it means; derived in algorithms F.)
 std::size_t knee(const std::vector<PlanPoint>& points, const std::vector<std::size_t>& front);
 
 enum class Goal : std::uint8_t { kFastest, kCheapest, kKnee, kDeadline, kBudget };
@@ -68,13 +67,13 @@ struct PlanGoal {
 };
 
 struct PlanChoice {
-  std::optional<std::size_t> point;  // nothing without a point
+  std::optional<std::size_t> point;  // unset if there are no points
   bool limit_met = true;
   Reason reason;
 };
 PlanChoice choose(const std::vector<PlanPoint>& points, const PlanGoal& goal);
 
-// What there is to draw.
+// The content of a drawing.
 struct PlanCurve {
   std::vector<PlanPoint> points;
   std::vector<std::size_t> front;

@@ -9,6 +9,7 @@
 #include "heuristics/autoscale/words.h"
 #include "heuristics/cost/price.h"
 #include "heuristics/policy/per_job.h"
+#include "heuristics/policy/settings_table.h"
 #include "heuristics/scavenger/job_plan.h"
 
 namespace elastictrain::heuristics {
@@ -18,18 +19,23 @@ const char* const kMeasured = "measured";
 namespace {
 
 constexpr double kNoEndSamples = 1e6;
-constexpr std::uint32_t kMostBatches = 9;  // for each
-constexpr double kRecentSteps = 200;       // over which the present step time is averaged
+constexpr std::uint32_t kMostBatches = 9;  // for each size
+constexpr double kRecentSteps = 200;       // that the present step time is averaged over
 
-struct Settings {
-  PlanGoal goal;
-  SearchMode search = SearchMode::kPartial;
-  StepTimeForm form = StepTimeForm::kComponents;
-  PriceForm price = PriceForm::kFlat;
-  double price_per_worker_hour = 0;
+constexpr double kUnbounded = 1e9;
+constexpr double kMaxBatch = std::numeric_limits<std::uint32_t>::max();
+
+struct ScavengerSettings {
+  std::string goal = "knee";
+  double deadline_s = kUnbounded;
+  double budget = kUnbounded;
+  std::string search = "partial";
+  std::string model = "components";
+  std::string price = "flat";
+  double price_per_worker_hour = 1;
   bool vary_batch = false;
-  std::uint32_t min_per_worker = 1;
-  std::uint32_t max_per_worker = 1024;
+  std::uint32_t min_per_worker = 8;
+  std::uint32_t max_per_worker = 256;
   std::uint32_t sizes = 5;
   double steps_per_point = 20;
   double give_up_s = 600;
@@ -46,7 +52,7 @@ struct Limits {
 
 struct State {
   bool began = false;
-  SearchPoint origin;  // where the job was first seen
+  SearchPoint origin;  // where the job started
   Limits limits;
   StepMeasurements measured;         // of all steps until the search is over, then of the recent ones
   std::vector<SearchPoint> skipped;  // that could not be reached
@@ -59,7 +65,14 @@ struct State {
 
 class Scavenger final : public PerJobPolicy<State> {
  public:
-  explicit Scavenger(const Settings& settings) : settings_(settings) {}
+  explicit Scavenger(const ScavengerSettings& settings)
+      : settings_(settings),
+        search_(search_of(settings.search)),
+        form_(step_time_form_of(settings.model)),
+        price_(settings.price == "memory" ? PriceForm::kMemory : PriceForm::kFlat) {
+    goal_.goal = *goal_of(settings.goal);
+    goal_.limit = goal_.goal == Goal::kBudget ? settings.budget : settings.deadline_s;
+  }
 
  private:
   JobDecision decide_job(const ClusterView& view, const JobView& job, State& state, Rng&) const override {
@@ -72,7 +85,8 @@ class Scavenger final : public PerJobPolicy<State> {
       decision.reason = {"changing", words("on the way from %u to %u workers", job.workers, job.target), {}};
       if (give_up(view, job, state)) {
         decision.workers = job.workers;
-        decision.reason = {"given_up", words("%u workers were not reached; %u stay", job.target, job.workers), {}};
+        decision.reason = {
+            "given_up", words("%u workers were not reached; the size stays %u", job.target, job.workers), {}};
       }
       return decision;
     }
@@ -81,7 +95,7 @@ class Scavenger final : public PerJobPolicy<State> {
       decision.reason = {kMeasured, words("%zu sizes and batches are measured", state.measured.points().size()), {}};
     } else if (!state.model) {
       decision.reason = {"measuring", "nothing has been measured yet", {}};
-    } else if (const bool bounded = settings_.goal.goal == Goal::kDeadline || settings_.goal.goal == Goal::kBudget;
+    } else if (const bool bounded = goal_.goal == Goal::kDeadline || goal_.goal == Goal::kBudget;
                bounded && job.samples_total <= 0) {
       decision.reason = {"cannot_decide", "a deadline or a budget needs a job whose number of samples is known", {}};
     } else {
@@ -117,10 +131,10 @@ class Scavenger final : public PerJobPolicy<State> {
   std::vector<SearchPoint> search_plan(const JobView& job, const State& state) const {
     const SearchSpace space{geometric_sizes(state.limits.least, state.limits.most, settings_.sizes),
                             batches(job, settings_.sizes)};
-    return kept_to_limit(job.batch, search_points(space, settings_.search, state.origin));
+    return kept_to_limit(job.batch, search_points(space, search_, state.origin));
   }
 
-  // Whether what was wanted is left out from now on.
+  // Whether the requested point is skipped from now on.
   bool give_up(const ClusterView& view, const JobView& job, State& state) const {
     const bool late = state.wanted.workers != 0 && view.now_s - state.wanted_since_s > settings_.give_up_s;
     if (!late || job.workers == state.wanted.workers) return false;
@@ -129,7 +143,7 @@ class Scavenger final : public PerJobPolicy<State> {
     return true;
   }
 
-  // True while the search goes on; at its end the models are fitted.
+  // True while the search goes on. At its end the models are fitted.
   bool search(const ClusterView& view, const JobView& job, State& state, JobDecision& decision) const {
     give_up(view, job, state);
     const auto plan = search_plan(job, state);
@@ -165,13 +179,13 @@ class Scavenger final : public PerJobPolicy<State> {
   void fit(const ClusterView& view, const JobView& job, State& state) const {
     const SearchSpace space{geometric_sizes(state.limits.least, state.limits.most, settings_.sizes),
                             batches(job, settings_.sizes)};
-    state.model = fit_step_times(settings_.form, state.measured.points(), settings_.search == SearchMode::kUniversal,
-                                 space, workers_per_host(view.hosts));
+    state.model = fit_step_times(form_, state.measured.points(), search_ == SearchMode::kUniversal, space,
+                                 workers_per_host(view.hosts));
   }
 
   PriceRule prices(const ClusterView& view, const JobView& job) const {
     PriceRule rule;
-    rule.form = settings_.price;
+    rule.form = price_;
     rule.base_local_batch = static_cast<double>(job.base_batch) / std::max(job.workers, 1U);
     rule.per_s = [all = Prices(view.hosts, job, settings_.price_per_worker_hour)](std::uint32_t workers) {
       return all.per_s(workers);
@@ -184,7 +198,8 @@ class Scavenger final : public PerJobPolicy<State> {
     return work_of(left, job.base_batch != 0 ? job.base_batch : job.global_batch, state.measured.noise_scale());
   }
 
-  // Sizes and batches that are compared. Without the noise scale a larger batch would look free: the present one stays.
+  // The compared sizes and batches. Without the noise scale a larger batch would look free, so only the present one is
+  // used.
   std::vector<SearchPoint> candidates(const JobView& job, const State& state, const SearchPoint& now) const {
     const bool any_batch = state.measured.noise_scale().has_value();
     const SearchSpace space =
@@ -194,12 +209,12 @@ class Scavenger final : public PerJobPolicy<State> {
     std::erase_if(points, [&](const SearchPoint& point) {
       return point == now || std::find(state.skipped.begin(), state.skipped.end(), point) != state.skipped.end();
     });
-    points.insert(points.begin(), now);  // first: where the job is
+    points.insert(points.begin(), now);  // first: the present point
     return points;
   }
 
   PlanGoal goal_now(const ClusterView& view, const JobView& job) const {
-    PlanGoal goal = settings_.goal;
+    PlanGoal goal = goal_;
     if (goal.goal == Goal::kDeadline) goal.limit = std::max(0.0, goal.limit - view.now_s);
     if (goal.goal == Goal::kBudget) goal.limit = std::max(0.0, goal.limit - job.cost);
     return goal;
@@ -230,7 +245,7 @@ class Scavenger final : public PerJobPolicy<State> {
     state.settled.code = "settled";
   }
 
-  // When the job has become slower or faster than it was while it was measured, all sizes are taken to have.
+  // If the job has become slower or faster than while it was measured, all sizes are scaled by the same factor.
   static void scale_to_present(std::vector<PlanPoint>& points, const State& state) {
     const PlanPoint& now = points.front();
     if (!now.measured) return;
@@ -243,7 +258,7 @@ class Scavenger final : public PerJobPolicy<State> {
     }
   }
 
-  // What the goal gains by leaving `now` for `best`, relative; infinite where a limit would be missed otherwise.
+  // The relative gain for the goal of leaving `now` for `best`; infinite if a limit would be missed otherwise.
   static double gain(const PlanPoint& now, const PlanPoint& best, const PlanGoal& goal) {
     const double time = now.seconds > 0 ? 1 - best.seconds / now.seconds : 0;
     const double cost = now.cost > 0 ? 1 - best.cost / now.cost : 0;
@@ -263,58 +278,58 @@ class Scavenger final : public PerJobPolicy<State> {
     return 0;
   }
 
-  Settings settings_;
+  ScavengerSettings settings_;
+  SearchMode search_;
+  StepTimeForm form_;
+  PriceForm price_;
+  PlanGoal goal_;
 };
 
-std::unique_ptr<Policy> make(const Parameters& parameters) {
-  Settings settings;
-  settings.goal.goal = *goal_of(text(parameters, "goal"));
-  settings.goal.limit =
-      settings.goal.goal == Goal::kBudget ? number(parameters, "budget") : number(parameters, "deadline_s");
-  settings.search = search_of(text(parameters, "search"));
-  settings.form = step_time_form_of(text(parameters, "model"));
-  settings.price = text(parameters, "price") == "memory" ? PriceForm::kMemory : PriceForm::kFlat;
-  settings.price_per_worker_hour = number(parameters, "price_per_worker_hour");
-  settings.vary_batch = flag(parameters, "vary_batch");
-  settings.min_per_worker = whole(parameters, "min_per_worker");
-  settings.max_per_worker = whole(parameters, "max_per_worker");
-  settings.sizes = whole(parameters, "sizes");
-  settings.steps_per_point = number(parameters, "steps_per_point");
-  settings.give_up_s = number(parameters, "give_up_s");
-  settings.tolerance = number(parameters, "tolerance");
-  settings.reconsider_s = number(parameters, "reconsider_s");
-  settings.follow = flag(parameters, "follow");
-  return std::make_unique<Scavenger>(settings);
+SettingsTable<ScavengerSettings> scavenger_table() {
+  const Range batches{1, kMaxBatch};
+  SettingsTable<ScavengerSettings> table;
+  table
+      .text("goal", &ScavengerSettings::goal, goal_names(),
+            "fastest; cheapest; knee: the point beyond which more time saves little; deadline: the cheapest that meets "
+            "deadline_s; budget: the fastest within budget")
+      .number("deadline_s", &ScavengerSettings::deadline_s, {0, kUnbounded}, "seconds",
+              "time from the start of the job to its required end")
+      .number("budget", &ScavengerSettings::budget, {0, 1e15}, "",
+              "maximum cost of the whole job, in the unit of the prices")
+      .text("search", &ScavengerSettings::search, search_names(),
+            "what is measured: full: all sizes; partial: ends and middles; universal: only the present size")
+      .text("model", &ScavengerSettings::model, step_time_form_names(),
+            "form of the step time; paper and paper-global are planes over the batch of a worker or the global batch")
+      .text("price", &ScavengerSettings::price, {"flat", "memory"},
+            "memory: the price of a worker grows with its batch")
+      .number("price_per_worker_hour", &ScavengerSettings::price_per_worker_hour, {0, 1e9}, "",
+              "price of a worker for an hour where hosts have no price")
+      .flag("vary_batch", &ScavengerSettings::vary_batch, "search the batch of a worker as well")
+      .whole("min_per_worker", &ScavengerSettings::min_per_worker, batches, "samples",
+             "minimum batch of a worker, with vary_batch")
+      .whole("max_per_worker", &ScavengerSettings::max_per_worker, batches, "samples",
+             "maximum batch of a worker, with vary_batch")
+      .whole("sizes", &ScavengerSettings::sizes, {2, 64}, "",
+             "numbers of workers (and batches) that a full search measures")
+      .number("steps_per_point", &ScavengerSettings::steps_per_point, {1, 1e6}, "steps",
+              "steps for which each point of the search is measured")
+      .number("give_up_s", &ScavengerSettings::give_up_s, {1, kUnbounded}, "seconds",
+              "time after which a size that is not reached is left out")
+      .number("tolerance", &ScavengerSettings::tolerance, {0, 1}, "",
+              "relative gain below which a settled job keeps its size")
+      .number("reconsider_s", &ScavengerSettings::reconsider_s, {1, kUnbounded}, "seconds",
+              "time between two evaluations of a settled job")
+      .flag("follow", &ScavengerSettings::follow, "change the job to the best point; false: measure only");
+  return table;
 }
 
 }  // namespace
 
 PolicySpec scavenger_policy() {
-  constexpr double kMostBatch = std::numeric_limits<std::uint32_t>::max();
-  constexpr double kEver = 1e9;
-  return {
-      "scavenger",
-      "measures a few sizes, then takes the fastest, the cheapest, the knee, or what meets a deadline or a budget",
-      {{"goal", std::string("knee"), 0, 0, goal_names(),
-        "fastest; cheapest; knee: where more time stops saving; deadline: cheapest in time; budget: fastest for it"},
-       {"deadline_s", kEver, 0, kEver, {}, "seconds since the job's start by which it is to end"},
-       {"budget", kEver, 0, 1e15, {}, "what the whole job may cost, in the unit of the prices"},
-       {"search", std::string("partial"), 0, 0, search_names(),
-        "what is measured: all sizes, ends and middles, or only where the job is"},
-       {"model", std::string("components"), 0, 0, step_time_form_names(),
-        "form of the step time; the paper's are planes over the batch of a worker or the global one"},
-       {"price", std::string("flat"), 0, 0, {"flat", "memory"}, "memory: a worker's price grows with its batch"},
-       {"price_per_worker_hour", 1.0, 0, 1e9, {}, "of a worker where hosts have no price"},
-       {"vary_batch", false, 0, 0, {}, "whether the batch of a worker is searched as well"},
-       {"min_per_worker", 8.0, 1, kMostBatch, {}, "the fewest samples of a worker, with vary_batch"},
-       {"max_per_worker", 256.0, 1, kMostBatch, {}, "the most samples of a worker, with vary_batch"},
-       {"sizes", 5.0, 2, 64, {}, "numbers of workers (and batches) that a full search measures"},
-       {"steps_per_point", 20.0, 1, 1e6, {}, "steps that a point of the search is measured for"},
-       {"give_up_s", 600.0, 1, kEver, {}, "seconds after which a size that is not reached is left out"},
-       {"tolerance", 0.05, 0, 1, {}, "gain below which a settled job stays"},
-       {"reconsider_s", 600.0, 1, kEver, {}, "seconds between two looks at a settled job"},
-       {"follow", true, 0, 0, {}, "whether the job takes what is best; false: it measures, and stays"}},
-      make};
+  return policy_spec<Scavenger>("scavenger",
+                                "measures a few sizes, then takes the fastest, the cheapest, the knee, or the one that "
+                                "meets a deadline or a budget",
+                                scavenger_table());
 }
 
 }  // namespace elastictrain::heuristics

@@ -7,7 +7,7 @@
 namespace elastictrain::heuristics {
 namespace {
 
-// Lowest, geometric middle and highest of what is there.
+// Lowest, geometric middle and highest of the values.
 std::vector<std::uint32_t> ends_and_middle(const std::vector<std::uint32_t>& sizes) {
   if (sizes.size() <= 3) return sizes;
   const double middle = std::sqrt(static_cast<double>(sizes.front()) * sizes.back());

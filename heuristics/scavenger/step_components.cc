@@ -8,14 +8,14 @@
 namespace elastictrain::heuristics {
 namespace {
 
-// How much real step times deviate, as logarithms: found on the T4 tables of Pollux (six models, 1 to 16 hosts).
+// Prior deviation of real step times, as logarithms: determined on the T4 tables of Pollux (six models, 1 to 16 hosts).
 constexpr double kMeasuringError = 0.05;
 constexpr double kBatchDeviation = 0.15;
 constexpr double kWorkersDeviation = 0.2;
 constexpr double kReach = 0.5;
 constexpr double kRestDeviation = 0.05;
 constexpr double kRestReach = 0.3;
-constexpr std::size_t kStraight = 6;  // unknowns of the straight form
+constexpr std::size_t kStraight = 6;  // unknowns of the form without deviations
 
 Matrix jittered(Matrix covariance, double variance) {
   for (std::size_t i = 0; i < covariance.size(); ++i) covariance[i][i] += variance;
@@ -96,7 +96,7 @@ Vector StepTimeModel::Components::residuals(const std::vector<StepTimePoint>& po
     const double model = combined(form, workers, point.local_batch, u[of_batch_.index(point.local_batch)], of_workers);
     all.push_back(std::log(model / point.seconds) / kMeasuringError);
   }
-  // What is expected before anything is measured, each in units of its deviation; wide.
+  // The prior means, each in units of its deviation; wide.
   for (std::size_t i = 0; i < 4; ++i) all.push_back(0.3 * unknowns[i]);
   all.push_back(0.5 * (unknowns[4] + 1));
   all.push_back(unknowns[5] + 1);
@@ -123,7 +123,8 @@ StepTimeModel::Components::Components(const std::vector<StepTimePoint>& points, 
 
   const std::size_t unknowns = kStraight + of_batch_.size() + of_workers_.size();
   const Bounds bounds{Vector(unknowns, -12), Vector(unknowns, 12)};
-  // Mostly fixed costs, mostly computing, mostly communicating: the first two minima are often not the best.
+  // Starting points: mostly fixed costs, mostly computing, mostly communicating. The first two minima are often not the
+  // best.
   const Vector starts[] = {{-1, -1, -1, -2, -1, -1}, {-3, 0, 0, -3, 0, -1}, {-1, -1, -3, -4, 1, -1}};
   double best = INFINITY;
   for (Vector start : starts) {

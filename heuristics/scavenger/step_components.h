@@ -1,9 +1,9 @@
-// Purpose: the form of our own in step_time_model.h.
+// Purpose: our own form of the model in step_time_model.h.
 //
 // log t = log((T_c^g + T_n^g)^(1/g)) + rest, with T_c = (a + b * batch) * exp(u(batch)), T_n = (2 n (K-1)/K + m (K-2))
-// * exp(v(K)), no T_n for one worker; n is what a ring moves whatever K is, m what each further worker costs; g from 1
-// (nothing overlaps) to 10 (all does). u, v and rest are smooth deviations (Gaussian processes over log batch and log
-// workers), so that a model of few points is the straight form and one of many follows what was measured.
+// * exp(v(K)), no T_n for one worker; n is the ring's data volume for any K, m the cost of each further worker; g from
+// 1 (nothing overlaps) to 10 (everything does). u, v and rest are smooth deviations (Gaussian processes over log batch
+// and log workers), so that a model of few points has no deviations and one of many follows the measurements.
 #pragma once
 
 #include <functional>
@@ -13,16 +13,16 @@
 
 namespace elastictrain::heuristics {
 
-// A smooth function of one logarithm, known through its values at some places.
+// A smooth function of one logarithm, known by its values at some places.
 class SmoothDeviation {
  public:
   SmoothDeviation() = default;
-  // Deviations are of the size `deviation` and similar within a distance `reach`, both of logarithms.
+  // Deviations have the size `deviation` and are similar within a distance `reach`, both as logarithms.
   SmoothDeviation(std::vector<double> places, double deviation, double reach);
 
   std::size_t size() const { return places_.size(); }
   std::size_t index(double place) const;  // of one of the places
-  // Independent standard normal unknowns -> values at the places, and back to a function between them.
+  // Maps independent standard normal unknowns to values at the places, and values to a function between them.
   Vector values(const double* unknowns) const;
   void settle(const Vector& values);
   double at(double place) const;
@@ -30,7 +30,7 @@ class SmoothDeviation {
  private:
   double covariance(double a, double b) const;
 
-  std::vector<double> places_;  // rising, positive
+  std::vector<double> places_;  // increasing, positive
   double deviation_ = 0;
   double reach_ = 1;
   Matrix lower_;

@@ -8,7 +8,7 @@
 namespace elastictrain::heuristics {
 namespace {
 
-// The smallest part of the smallest measured time that a plane may predict.
+// The smallest time that a plane may predict, as a fraction of the smallest measured time.
 constexpr double kLeastPart = 0.05;
 
 Vector paper_row(StepTimeForm form, double workers, double local_batch) {

@@ -53,7 +53,7 @@ class Loop {
     open_segment();
   }
 
-  // Very short steps are taken several at once: their noise is that of their mean.
+  // Very short steps are simulated several at a time, with the noise of their mean.
   std::uint64_t steps_at_once(double step_s) const {
     constexpr double kDrawsEachView = 40;
     if (warm_up_left_ > 0 || model_.noise_correlation > 0) return 1;

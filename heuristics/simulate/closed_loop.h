@@ -1,5 +1,5 @@
-// Purpose: a policy and a job model in a closed loop: the policy sees what a live run's policy would see, the model
-// does what it wants, in its own time.
+// Purpose: a policy and a job model in a closed loop: the policy sees what a live run's policy would see, and the model
+// applies its decisions with their delays.
 //
 // Pure and repeatable: the same policy, model and seed give the same trajectory.
 #pragma once
@@ -17,14 +17,14 @@ struct LoopSettings {
   std::uint32_t start_workers = 1;
   double view_every_s = 5;
   std::uint64_t seed = 1;
-  double longest_s = 1e9;  // ends a job that never would
+  double longest_s = 1e9;  // stops a job that would never end
 };
 
-// A time at one size and one number of workers paid for.
+// A period at one size and one number of paid workers.
 struct Segment {
   double begin_s = 0;
   double end_s = 0;
-  std::uint32_t workers = 0;  // that compute
+  std::uint32_t workers = 0;  // workers that compute
   std::uint32_t paid = 0;     // with those that are starting
   double samples = 0;
   double seconds() const { return end_s - begin_s; }
@@ -40,7 +40,7 @@ struct SizeChange {
 
 struct Trajectory {
   std::vector<Segment> segments;
-  std::vector<SizeChange> changes;  // those that were carried out
+  std::vector<SizeChange> changes;  // those that were applied
   Reason last_reason;
   double job_s = 0;
   double worker_seconds = 0;

@@ -1,13 +1,13 @@
-// Purpose: how well a trajectory did, compared with the best fixed size, known beforehand and without noise.
+// Purpose: the quality of a trajectory, compared with the best fixed size, known in advance and without noise.
 //
-// loss: what a rule minimises, over a whole job. Efficiency: time^(1-S) x (worker-seconds)^S (objective.h). Cost: what
-// the utility fell by until the end, and the cost.
+// loss: the value that a rule minimises, over a whole job. Efficiency: time^(1-S) x (worker-seconds)^S (objective.h).
+// Cost: the decrease of the utility until the end, plus the cost.
 // regret: loss over that of the best fixed size, minus 1.
-// settled: when the last change to, or from, a size outside of the good ones was complete. Good are sizes whose loss as
-// a fixed size is within 2 % of the best.
-// wasted worker-seconds: over the segments of the trajectory, what was paid for above what the target size would have
-// taken for the same samples, or the time that the segment took longer than the target size would have by the target's
-// workers, whichever is more: too many workers waste themselves, too few waste time.
+// settled: the time at which the last change to or from a size outside of the good ones was complete. Good sizes are
+// those whose loss as a fixed size is within 2 % of the best.
+// wasted worker-seconds: over the segments of the trajectory, the larger of two values: the worker-seconds paid above
+// what the target size would have needed for the same samples, and the extra time of the segment compared with the
+// target size times the target's workers. Too many workers waste workers, too few waste time.
 // Pure.
 #pragma once
 

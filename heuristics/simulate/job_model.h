@@ -1,5 +1,5 @@
-// Purpose: one job as a policy meets it: how fast it is at each size, what changing the size costs, how noisy its steps
-// are, and how its behaviour changes on the way.
+// Purpose: one job as a policy sees it: its speed at each size, the cost of changing the size, the noise of its steps,
+// and how its behaviour changes over time.
 //
 // Pure values. Rates in samples per second of the whole job, times in seconds since the job's start.
 #pragma once
@@ -13,15 +13,15 @@
 
 namespace elastictrain::heuristics {
 
-// Throughput per size. Between two points it is on the straight line through them, below the first proportional,
-// beyond the last constant.
+// Throughput per size. Between two points it is linear, below the first proportional, beyond the last constant.
 class ThroughputCurve {
  public:
   ThroughputCurve() = default;
-  explicit ThroughputCurve(std::vector<std::pair<std::uint32_t, double>> points);  // (workers, rate), rising workers
+  explicit ThroughputCurve(
+      std::vector<std::pair<std::uint32_t, double>> points);  // (workers, rate), increasing workers
   double operator()(std::uint32_t workers) const;
   const std::vector<std::pair<std::uint32_t, double>>& points() const { return points_; }
-  // Never falling: its running maximum.
+  // The running maximum: never decreases.
   ThroughputCurve monotone() const;
   std::uint32_t last_size() const { return points_.empty() ? 1 : points_.back().first; }
 
@@ -35,13 +35,13 @@ struct JobModel {
   double later_from_s = 0;
   double drift_per_hour = 0;  // 0.1: 10 % faster after an hour
 
-  double noise = 0.1;               // standard deviation of a step's time, as a share; lognormal
-  double noise_correlation = 0;     // of one step's noise with the next one's
+  double noise = 0.1;               // standard deviation of a step's time, relative; lognormal
+  double noise_correlation = 0;     // between the noise of consecutive steps
   std::uint32_t warm_up_steps = 3;  // after every change, and at the start
-  double warm_up_factor = 2;        // by which those take longer
+  double warm_up_factor = 2;        // by which these steps take longer
 
-  double cold_start_s = 30;   // until joiners can take part; the old size goes on meanwhile, both are paid for
-  double grow_idle_s = 0.05;  // in which nobody computes
+  double cold_start_s = 30;   // until joiners can take part; meanwhile the old size trains and both are paid for
+  double grow_idle_s = 0.05;  // in which no worker computes
   double shrink_idle_s = 0.05;
 
   BatchRule batch;
@@ -55,7 +55,7 @@ struct JobModel {
   double step_s(std::uint32_t workers, double now_s) const;
 };
 
-// The noise of one step after the other: factors whose mean is 1.
+// The noise of consecutive steps: factors with mean 1.
 class StepNoise {
  public:
   StepNoise(double deviation, double correlation);

@@ -1,8 +1,8 @@
-// Purpose: a job of single workers on hosts, step by step, for policies that look at workers: each computes its share,
-// all meet at the collective, and the slowest decides how long the step takes.
+// Purpose: a job of individual workers on hosts, step by step, for policies that look at workers. Each worker computes
+// its share, all meet at the collective, and the slowest determines the step time.
 //
-// Pure: noise comes from a function of the caller. A replacement starts while the others train on, and joins when it is
-// ready; its ranks follow those of the survivors, as in a real change of members.
+// Pure: noise comes from a function of the caller. A replacement starts while the others continue to train, and joins
+// when it is ready; its ranks follow those of the survivors, as in a real change of members.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@
 
 namespace elastictrain::heuristics {
 
-// What makes somebody slow: a worker's own slot, all of a host, or whoever has a rank (its part of the work is larger).
+// The cause of slowness: a worker's own slot, a whole host, or the work of a rank.
 struct SlowCause {
   enum class Of : std::uint8_t { kWorker, kHost, kRank };
   Of of = Of::kWorker;
@@ -25,7 +25,7 @@ struct SlowCause {
   double factor = 1;  // of the compute time
   std::uint64_t from_step = 0;
   std::uint64_t until_step = UINT64_MAX;
-  std::uint64_t grows_over_steps = 0;  // from nothing to the whole factor
+  std::uint64_t grows_over_steps = 0;  // from nothing to the full factor
 };
 
 struct WorkerModelOptions {
@@ -34,9 +34,9 @@ struct WorkerModelOptions {
   std::uint32_t slots_per_host = 4;
   BatchRule batch;
   double sample_s = 0.25 / 32;
-  double fixed_s = 0;  // of the compute time, whatever the share
+  double fixed_s = 0;  // of the compute time, independent of the share
   double communicate_s = 0.02;
-  // Seconds that the exchange takes in a step, by the topology; empty: communicate_s.
+  // Time of the exchange in a step, in seconds, by topology; empty: communicate_s.
   std::function<double(const std::string& topology, std::uint64_t step)> exchange_s;
   double start_s = 10;  // until a replacement can join
   // Factor of the compute time of a worker in a step; empty: 1.
@@ -48,7 +48,7 @@ class WorkerModel {
   explicit WorkerModel(WorkerModelOptions options);
 
   void add(const SlowCause& cause) { causes_.push_back(cause); }
-  // Does one step; the view afterwards.
+  // Simulates one step. Returns the view after it.
   const ClusterView& step();
   void carry_out(const Decision& decision);
 
@@ -58,8 +58,7 @@ class WorkerModel {
   const std::vector<WorkerView>& members() const { return view_.jobs[0].members; }
   std::uint32_t replaced() const { return replaced_; }
   std::uint32_t share_changes() const { return share_changes_; }
-  // What the compute part of the next step would take without noise, and what it would take at best with these workers
-  // if samples could be divided.
+  // The compute time of the next step without noise, and its optimum with these workers if samples were divisible.
   double expected_compute_s() const;
   double best_compute_s() const;
 

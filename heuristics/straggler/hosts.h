@@ -1,4 +1,4 @@
-// Purpose: hosts all of whose workers are slow: then it is the host, not a worker.
+// Purpose: finds hosts on which all workers are slow: then the host is the cause, not a worker.
 //
 // Pure.
 #pragma once
@@ -18,8 +18,8 @@ struct SlowHost {
   double most_slowdown = 1;
 };
 
-// A host with several workers of the job of which one is named slow at least and all are at least half of
-// `least_slowdown` slower than the others; not the job's only host.
+// A host with several workers of the job, of which at least one is reported slow and all are slower than the others by
+// at least half of `least_slowdown`. Never the job's only host.
 std::vector<SlowHost> slow_hosts(const JobView& job, const std::vector<SlowWorker>& slow,
                                  const std::vector<double>& slowdowns, double least_slowdown);
 

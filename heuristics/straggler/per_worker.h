@@ -1,5 +1,5 @@
-// Purpose: what a detector remembers of each worker, lined up with the members of the last view. A worker that leaves
-// is forgotten; as long as nobody comes or goes, following costs one comparison a worker.
+// Purpose: a detector's memory of each worker, aligned with the members of the last view. A worker that leaves is
+// forgotten. While membership does not change, follow() costs one comparison per worker.
 #pragma once
 
 #include <cstdint>

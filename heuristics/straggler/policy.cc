@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "heuristics/policy/per_job.h"
+#include "heuristics/policy/settings_table.h"
 #include "heuristics/straggler/hosts.h"
 #include "heuristics/straggler/published.h"
 #include "heuristics/straggler/rebalance.h"
@@ -32,7 +33,7 @@ struct Watch {
   ~Watch() = default;
 };
 
-// One line of who is slow, the worst first; not all of ten thousand.
+// One line about the slow workers, the slowest first; limited in length.
 Reason report(const ClusterView& view, const std::vector<SlowWorker>& slow, const std::vector<SlowHost>& hosts) {
   Reason reason{"straggler", "", {{"slow", static_cast<double>(slow.size())}}};
   for (const SlowHost& host : hosts) {
@@ -53,22 +54,25 @@ Reason report(const ClusterView& view, const std::vector<SlowWorker>& slow, cons
   return reason;
 }
 
+struct StragglerSettings {
+  std::string action = "report";
+  std::string detector = "robust";
+  RobustOptions robust;
+  EwmaOptions ewma;
+  RebalanceOptions rebalance;
+  ReplaceOptions replace;
+};
+
+Action action_of(const std::string& name) {
+  if (name == "replace") return Action::kReplace;
+  if (name == "rebalance") return Action::kRebalance;
+  return name == "report" ? Action::kReport : Action::kNone;
+}
+
 class Stragglers final : public PerJobPolicy<Watch> {
  public:
-  explicit Stragglers(const Parameters& parameters)
-      : detector_(text(parameters, "detector")),
-        least_slowdown_(number(parameters, "least_slowdown")),
-        robust_{least_slowdown_, whole(parameters, "least_steps"), number(parameters, "least_seconds")},
-        rank_0_exempt_(flag(parameters, "rank_0_exempt")) {
-    const std::string& action = text(parameters, "action");
-    action_ = action == "replace"     ? Action::kReplace
-              : action == "rebalance" ? Action::kRebalance
-              : action == "report"    ? Action::kReport
-                                      : Action::kNone;
-    rebalance_.least_gain = number(parameters, "least_gain");
-    rebalance_.recovered_below = least_slowdown_ / 2;
-    replace_.per_hour = number(parameters, "replacements_per_hour");
-    replace_.check_steps = whole(parameters, "check_steps");
+  explicit Stragglers(const StragglerSettings& settings) : settings_(settings), action_(action_of(settings.action)) {
+    settings_.rebalance.recovered_below = settings.robust.least_slowdown / 2;
   }
 
  protected:
@@ -81,10 +85,10 @@ class Stragglers final : public PerJobPolicy<Watch> {
     if (!watch.detector) watch.detector = make_detector();
     const std::vector<SlowWorker> slow = watch.detector->observe(job, view.now_s);
     const std::vector<double>& slowdowns = watch.detector->slowdowns();
-    const std::vector<SlowHost> hosts = slow_hosts(job, slow, slowdowns, least_slowdown_);
-    if (action_ == Action::kReplace) return watch.replace.decide(view, job, slow, hosts, slowdowns, replace_);
+    const std::vector<SlowHost> hosts = slow_hosts(job, slow, slowdowns, settings_.robust.least_slowdown);
+    if (action_ == Action::kReplace) return watch.replace.decide(view, job, slow, hosts, slowdowns, settings_.replace);
     if (action_ == Action::kRebalance) {
-      if (auto change = watch.rebalance.decide(job, slow, slowdowns, rebalance_)) {
+      if (auto change = watch.rebalance.decide(job, slow, slowdowns, settings_.rebalance)) {
         decision.speeds = std::move(change->speeds);
         decision.reason = std::move(change->reason);
         return decision;
@@ -96,51 +100,51 @@ class Stragglers final : public PerJobPolicy<Watch> {
 
  private:
   std::unique_ptr<Detector> make_detector() const {
-    if (detector_ == "ewma") return make_ewma_detector({.rank_0_exempt = rank_0_exempt_});
-    if (detector_ == "nvidia") return make_nvidia_detector({});
-    if (detector_ == "dlrover") return make_dlrover_detector(2);
-    return make_robust_detector(robust_);
+    if (settings_.detector == "ewma") return make_ewma_detector(settings_.ewma);
+    if (settings_.detector == "nvidia") return make_nvidia_detector({});
+    if (settings_.detector == "dlrover") return make_dlrover_detector(2);
+    return make_robust_detector(settings_.robust);
   }
 
-  std::string detector_;
-  double least_slowdown_;
-  RobustOptions robust_;
-  bool rank_0_exempt_;
-  Action action_ = Action::kNone;
-  RebalanceOptions rebalance_;
-  ReplaceOptions replace_;
+  StragglerSettings settings_;
+  Action action_;
 };
 
 }  // namespace
 
 PolicySpec straggler_policy() {
-  const RobustOptions robust;
-  return {
-      "stragglers",
-      "finds slow workers and reports them, evens their shares out, or replaces them",
-      {{"action",
-        std::string("report"),
-        0,
-        0,
-        {"none", "report", "rebalance", "replace"},
-        "what is done about a slow worker: nothing; a report; smaller shares, so that all arrive together; another "
-        "worker in its place"},
-       {"detector",
-        std::string("robust"),
-        0,
-        0,
-        {"robust", "ewma", "nvidia", "dlrover"},
-        "how slow workers are found: against noise, by medians over workers and over own past (robust); Or et al. "
-        "(ewma, below 0.8 of the median speed); NVIDIA's scores (nvidia, below 0.75); DLRover (dlrover, over twice "
-        "the median time)"},
-       {"least_slowdown", robust.least_slowdown, 0.01, 10, {}, "what counts as slow: 0.08 is 8 % more time (robust)"},
-       {"least_steps", 1.0 * robust.least_steps, 1, 1e6, {}, "steps for which it must last (robust)"},
-       {"least_seconds", robust.least_s, 0, 86400, {}, "seconds for which it must last (robust)"},
-       {"rank_0_exempt", true, 0, 0, {}, "rank 0, which often has more to do, is never slow (ewma)"},
-       {"least_gain", 0.02, 0.001, 1, {}, "by what part steps must get shorter for shares to change (rebalance)"},
-       {"replacements_per_hour", 4.0, 0, 1e6, {}, "most replacements in an hour, of a worker or a host (replace)"},
-       {"check_steps", 20.0, 1, 1e6, {}, "steps after which a replacement is judged (replace)"}},
-      [](const Parameters& parameters) { return std::make_unique<Stragglers>(parameters); }};
+  SettingsTable<StragglerSettings> table;
+  table
+      .text("action", &StragglerSettings::action, {"none", "report", "rebalance", "replace"},
+            "what happens to a slow worker: none; report; rebalance: a smaller share, so that all workers arrive "
+            "together; replace: another worker takes its place")
+      .text(
+          "detector", &StragglerSettings::detector, {"robust", "ewma", "nvidia", "dlrover"},
+          "robust: medians over the workers and over a worker's own past, against noise; ewma: Or et al., below 0.8 of "
+          "the median speed; nvidia: NVIDIA's scores, below 0.75; dlrover: over twice the median time")
+      .number(
+          "least_slowdown", [](StragglerSettings& all) -> double& { return all.robust.least_slowdown; }, {0.01, 10}, "",
+          "minimum slowdown that counts as slow: 0.08 is 8 % more time (robust)")
+      .whole(
+          "least_steps", [](StragglerSettings& all) -> std::uint32_t& { return all.robust.least_steps; }, {1, 1e6},
+          "steps", "minimum number of steps for which it must last (robust)")
+      .number(
+          "least_seconds", [](StragglerSettings& all) -> double& { return all.robust.least_s; }, {0, 86400}, "seconds",
+          "minimum time for which it must last (robust)")
+      .flag(
+          "rank_0_exempt", [](StragglerSettings& all) -> bool& { return all.ewma.rank_0_exempt; },
+          "never report rank 0, which often has more work (ewma)")
+      .number(
+          "least_gain", [](StragglerSettings& all) -> double& { return all.rebalance.least_gain; }, {0.001, 1}, "",
+          "minimum share by which steps must become shorter for a change of shares (rebalance)")
+      .number(
+          "replacements_per_hour", [](StragglerSettings& all) -> double& { return all.replace.per_hour; }, {0, 1e6}, "",
+          "maximum replacements in an hour, of a worker or of a host (replace)")
+      .whole(
+          "check_steps", [](StragglerSettings& all) -> std::uint32_t& { return all.replace.check_steps; }, {1, 1e6},
+          "steps", "steps after which a replacement is evaluated (replace)");
+  return policy_spec<Stragglers>("stragglers",
+                                 "finds slow workers and reports them, reduces their shares, or replaces them", table);
 }
 
 }  // namespace elastictrain::heuristics

@@ -1,6 +1,6 @@
-// Purpose: the policy "stragglers": finds slow workers and reports them, evens their shares out, or replaces them.
+// Purpose: the policy "stragglers": finds slow workers and reports them, rebalances shares, or replaces them.
 //
-// It never changes the size, so it composes with a policy that does.
+// It never changes the size, so it can be combined with a policy that does.
 #pragma once
 
 #include "heuristics/policy/policy.h"

@@ -10,7 +10,7 @@
 namespace elastictrain::heuristics {
 namespace {
 
-// The time of one sample, 0 where it is not known.
+// The time of one sample, 0 if unknown.
 double sample_time(const WorkerView& member) {
   if (member.steps == 0 || member.share == 0 || !(member.compute_s > 0)) return 0;
   return member.compute_s / member.share;
@@ -22,7 +22,7 @@ std::string line(const char* form, double value, double limit) {
   return text;
 }
 
-// Since when a worker is slow; every memory of these detectors has one, called `since`.
+// Start of a worker's slowness. Every memory of these detectors has a member `since`.
 struct Since {
   bool slow = false;
   double begin_s = 0;

@@ -1,10 +1,10 @@
-// Purpose: the detectors of others, by name, for comparison and for those who know them.
+// Purpose: published detectors, by name, for comparison and for users who know them.
 //
 // - ewma: Or, Zhang, Freedman 2020 (algorithms A7, code form): e = 0.1 f + 0.9 e of the throughput relative to the
 //   median, slow below 0.8; rank 0 is exempt there.
 // - nvidia: NVIDIA resiliency extension (algorithms G): scores of a section relative to the best rank and to the
-//   worker's own best median; slow when either is below 0.75. The compute part of a step is the one section here.
-// - dlrover: DLRover (algorithms G): the less of two observations is more than twice the median of all.
+//   worker's own best median; slow if either is below 0.75. The compute part of a step is the only section here.
+// - dlrover: DLRover (algorithms G): the smaller of two observations is more than twice the median of all.
 // Times are normalised by the share, since shares can be uneven.
 #pragma once
 
@@ -24,7 +24,7 @@ std::unique_ptr<Detector> make_ewma_detector(const EwmaOptions& options);
 
 struct ScoreOptions {
   double limit = 0.75;
-  std::uint32_t window = 16;  // observations that a median is over, and between two reports
+  std::uint32_t window = 16;  // observations per median, and between two reports
 };
 std::unique_ptr<Detector> make_nvidia_detector(const ScoreOptions& options);
 
@@ -33,7 +33,7 @@ std::unique_ptr<Detector> make_dlrover_detector(double times_median);
 // One step of the moving average; `first` initialises it.
 double next_ewma(double average, double value, double weight, bool first);
 
-// A kernel or section that every rank runs: the mean of reference/own over them, weighted by the own time spent.
+// A kernel or section that every rank runs. The score is the mean of reference/own over them, weighted by the own time.
 struct SectionTime {
   double reference = 0;  // median of the best rank, or the own best
   double median = 0;

@@ -8,7 +8,7 @@ namespace elastictrain::heuristics {
 namespace {
 
 constexpr std::uint32_t kMostCorrections = 2;
-constexpr double kLargeGain = 3;  // times least_gain
+constexpr double kLargeGain = 3;  // multiples of least_gain
 
 using Speeds = std::map<std::uint64_t, double>;
 
@@ -22,7 +22,7 @@ std::vector<std::uint32_t> shares_of(const JobView& job, const Speeds& speeds) {
   return share_out(job.global_batch, by_place, job.batch.max_share);
 }
 
-// When the last one is done, in times of one sample of a usual worker.
+// The time at which the last worker finishes, in sample times of a normal worker.
 double end_of(const JobView& job, const std::vector<std::uint32_t>& shares, const Speeds& wanted) {
   double end = 0;
   for (std::size_t i = 0; i < shares.size(); ++i) {
@@ -44,7 +44,7 @@ Reason reason_of(const JobView& job, const Speeds& speeds, const std::vector<std
                   job.members[i].share);
     text += one;
   }
-  if (text.empty()) text = "all workers are equally fast again: equal shares";
+  if (text.empty()) text = "all workers have equal speed again: equal shares";
   char end[60];
   std::snprintf(end, sizeof end, "; steps get %.1f %% shorter", 100 * gain);
   return {"rebalance", text + end, {{"gain", gain}, {"slow", static_cast<double>(speeds.size())}}};

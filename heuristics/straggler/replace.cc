@@ -20,7 +20,7 @@ bool holds(const std::vector<std::uint64_t>& sorted, std::uint64_t id) {
   return std::binary_search(sorted.begin(), sorted.end(), id);
 }
 
-// Slots that newcomers can have: on the host itself, and elsewhere.
+// Slots available to joiners: on the host itself, and elsewhere.
 struct Slots {
   std::uint32_t same = 0;
   std::uint32_t elsewhere = 0;
@@ -52,7 +52,7 @@ JobDecision Replace::decide(const ClusterView& view, const JobView& job, const s
   JobDecision decision;
   if (attempt_) {
     const auto outcome = check(view, job, slowdowns, options);
-    decision.reason = outcome.value_or(Reason{"replacing", "a replacement is on its way or is being watched", {}});
+    decision.reason = outcome.value_or(Reason{"replacing", "a replacement is starting or is being evaluated", {}});
     return decision;
   }
   if (slow.empty()) {
@@ -60,18 +60,18 @@ JobDecision Replace::decide(const ClusterView& view, const JobView& job, const s
     return decision;
   }
   if (job.changing) {
-    decision.reason = {"changing", "workers come or go; a slow one is replaced afterwards", {}};
+    decision.reason = {"changing", "a change is in progress; a slow worker is replaced afterwards", {}};
     return decision;
   }
   const auto wish = choose(view, job, slow, hosts);
   if (wish) return begin(view, job, *wish, options);
   decision.reason = {"left_alone",
-                     line("rank %u is slow whoever has it: its work is slow, not its host", slow.front().rank),
+                     line("rank %u is slow on every worker: its work is slow, not its host", slow.front().rank),
                      {{"slowdown", slow.front().slowdown}}};
   return decision;
 }
 
-// What is slowest of those that are not left alone. Of a host that is slow as a whole every worker goes elsewhere.
+// Chooses the slowest candidate. All workers of a host that is slow as a whole move to other hosts.
 std::optional<Replace::Wish> Replace::choose(const ClusterView& view, const JobView& job,
                                              const std::vector<SlowWorker>& slow, const std::vector<SlowHost>& hosts) {
   const SlowWorker* worst = nullptr;
@@ -90,13 +90,13 @@ std::optional<Replace::Wish> Replace::choose(const ClusterView& view, const JobV
       if (member.host == worst->host) wish.workers.push_back({member.id, member.rank, member.host});
     }
     wish.other_host = true;
-    wish.text = line("all %zu workers of %s are slow, %.2f to %.2f times the others' time: it is the host",
+    wish.text = line("all %zu workers of %s are slow, %.2f to %.2f times the others' time: the host is the cause",
                      wish.workers.size(), name.c_str(), blamed->least_slowdown, blamed->most_slowdown);
     return wish;
   }
   const auto on_host = std::count_if(job.members.begin(), job.members.end(),
                                      [&](const WorkerView& member) { return member.host == worst->host; });
-  // The only worker of its host may as well be slow because of it.
+  // With a single worker on the host, the host may be the cause.
   wish.other_host =
       suspect_until_.count(worst->host) > 0 || (on_host == 1 && free_slots(view, job, worst->host).elsewhere > 0);
   wish.text = line("worker %llu (rank %u on %s) is slow: %s", static_cast<unsigned long long>(worst->worker),
@@ -110,7 +110,7 @@ JobDecision Replace::begin(const ClusterView& view, const JobView& job, const Wi
   decision.reason.numbers = {{"slowdown", wish.slowdown}, {"workers", static_cast<double>(wish.workers.size())}};
   if (static_cast<double>(begun_s_.size()) >= options.per_hour) {
     decision.reason.code = "budget_used";
-    decision.reason.text = wish.text + line("; not replaced: %zu of %.0f replacements of this hour are used",
+    decision.reason.text = wish.text + line("; not replaced: %zu of %.0f replacements per hour are used",
                                             begun_s_.size(), options.per_hour);
     return decision;
   }
@@ -141,7 +141,7 @@ JobDecision Replace::begin(const ClusterView& view, const JobView& job, const Wi
   return decision;
 }
 
-// Unset while the newcomers are not there or have not done enough steps.
+// Unset while the joiners have not joined or have not done enough steps.
 std::optional<Reason> Replace::check(const ClusterView& view, const JobView& job, const std::vector<double>& slowdowns,
                                      const ReplaceOptions& options) {
   const bool gone = std::none_of(job.members.begin(), job.members.end(),
@@ -150,7 +150,7 @@ std::optional<Reason> Replace::check(const ClusterView& view, const JobView& job
     if (view.now_s - attempt_->asked_s < options.give_up_s) return std::nullopt;
     attempt_.reset();
     return Reason{
-        "replacement_missing", line("no newcomer after %.0f s; the attempt is given up", options.give_up_s), {}};
+        "replacement_missing", line("no joiner after %.0f s; the attempt is given up", options.give_up_s), {}};
   }
   if (attempt_->joined_at_steps < 0) attempt_->joined_at_steps = job.steps_done;
   if (job.steps_done - attempt_->joined_at_steps < options.check_steps) return std::nullopt;

@@ -1,9 +1,9 @@
-// Purpose: which slow workers are replaced, and whether that helped.
+// Purpose: decides which slow workers are replaced, and evaluates the result.
 //
 // One replacement at a time: of the slowest worker, or of all workers of a slow host, which then move to other hosts.
-// After `check_steps` steps of the newcomers they are judged: if they, or whoever has the rank now, are still half as
-// slow, it did not help. On the same host the next attempt goes to another host; elsewhere it is the work or the rank
-// that is slow, and that rank is left alone for an hour. Pure.
+// After `check_steps` steps of the joiners they are evaluated. If they, or the present owners of the ranks, are still
+// half as slow, the replacement did not help. After an attempt on the same host the next one uses another host. After
+// an attempt elsewhere the work of the rank is slow, and that rank is skipped for an hour. Pure.
 #pragma once
 
 #include <cstdint>
@@ -19,12 +19,12 @@ namespace elastictrain::heuristics {
 struct ReplaceOptions {
   double per_hour = 4;  // attempts: a worker or a whole host
   std::uint32_t check_steps = 20;
-  double give_up_s = 900;  // an attempt whose newcomers have not come by then
+  double give_up_s = 900;  // for an attempt whose joiners have not joined by then
 };
 
 class Replace {
  public:
-  // Fills in replacements and reason; the reason says what came of the last attempt when that is known now.
+  // Sets the replacements and the reason. The reason includes the result of the last attempt once it is known.
   JobDecision decide(const ClusterView& view, const JobView& job, const std::vector<SlowWorker>& slow,
                      const std::vector<SlowHost>& hosts, const std::vector<double>& slowdowns,
                      const ReplaceOptions& options);
@@ -32,7 +32,7 @@ class Replace {
  private:
   struct Attempt {
     std::vector<std::uint64_t> leavers;  // sorted
-    std::vector<std::uint64_t> members;  // of that time, sorted
+    std::vector<std::uint64_t> members;  // at that time, sorted
     std::vector<std::uint32_t> ranks;
     std::uint32_t host = 0;
     double slowdown = 1;

@@ -13,15 +13,15 @@ namespace elastictrain::heuristics {
 namespace {
 
 constexpr std::uint32_t kRing = 15;        // recent views whose median counts
-constexpr std::uint32_t kBlock = 16;       // views in a block, for noise and own past
+constexpr std::uint32_t kBlock = 16;       // views per block, for noise and own past
 constexpr std::uint32_t kLeastBlocks = 4;  // before own noise and own past are trusted
 constexpr std::uint32_t kLeastViews = 5;
-constexpr double kMostOfAView = 0.3;        // logarithm that one view can add: a third more time
-constexpr double kFalseAlarmExponent = 20;  // a false alarm in e^20 views of normal noise
-constexpr double kTimesPassed = 1.5;        // as long as a slowness that passed by itself must a lasting one be
+constexpr double kMostOfAView = 0.3;        // the maximum logarithm that one view adds: a third more time
+constexpr double kFalseAlarmExponent = 20;  // one false alarm in e^20 views of normal noise
+constexpr double kTimesPassed = 1.5;        // a lasting slowness must be longer than those that passed by this factor
 constexpr double kLongestPassed_s = 60;
 constexpr double kLongestPassedSteps = 100;
-constexpr double kForgetPassed_s = 3600;  // half of it
+constexpr double kForgetPassed_s = 3600;  // half-life
 constexpr double kToDeviation = 1.4826;   // from median absolute deviation to standard deviation
 
 double limited(double value) {
@@ -32,10 +32,10 @@ bool has_news(const WorkerView& member) {
   return member.steps > 0 && member.share > 0 && member.compute_s > 0;
 }
 
-// One view of one worker. Everything in logarithms.
+// One view of one worker. All values are logarithms.
 struct Seen {
   double ratio = 0;  // of the time for a sample
-  double least = 0;  // the same or that of whole times
+  double least = 0;  // the smaller of `ratio` and the ratio of whole times
   double own = 0;    // logarithm of the time for a sample
 };
 
@@ -54,7 +54,7 @@ struct Track {
   double steps_until_last_slow = 0;
   std::uint32_t views_since = 0;
   std::uint64_t steps_since = 0;
-  bool proven = false;  // but for its length it was enough to be named
+  bool proven = false;  // enough evidence to be reported, except for its duration
   bool named = false;
 
   std::uint32_t in_block = 0;
@@ -81,7 +81,7 @@ struct Track {
   double recent(std::uint32_t most_views) const;
 };
 
-// The median of the last views, since the slowness began or of all while there is none.
+// The median of the last views: since the slowness began, or of all if there is none.
 double Track::recent(std::uint32_t most_views) const {
   const std::uint32_t seen = std::min(in_ring, most_views);
   const std::uint32_t count = views_since == 0 ? seen : std::min(seen, views_since);
@@ -93,24 +93,24 @@ double Track::recent(std::uint32_t most_views) const {
   return *middle;
 }
 
-// The own past follows downwards readily and upwards hardly, so that a drift over an hour is seen.
+// The own past follows a decrease quickly and an increase slowly, so that a drift over an hour is detected.
 void follow(double& usual, double block_mean) {
   const double difference = block_mean - usual;
   usual += difference * (difference > 0 ? 1.0 / 512 : 1.0 / 16);
 }
 
 void Track::add_to_block(const Seen& seen) {
-  if (blocks == 0) {  // the first one only finds out what is usual
+  if (blocks == 0) {  // the first block only determines the usual values
     usual_own = in_block == 0 ? seen.own : std::min(usual_own, seen.own);
     if (++in_block < kBlock) return;
     usual_ratio = last_block_ratio = level;
   } else {
-    // Limited against what is usual: a spike is not the past.
+    // Limited relative to the usual value: a spike must not change the past.
     block_ratio += usual_ratio + limited(seen.ratio - usual_ratio);
     block_own += usual_own + limited(seen.own - usual_own);
     if (++in_block < kBlock) return;
     const double ratio = block_ratio / kBlock;
-    // Limited once there is a past: the jump of a worker that becomes slow must not count as its noise.
+    // Limited once there is a past: the jump of a worker that becomes slow must not count as noise.
     const double most = has_past() ? std::max(4 * block_difference, 0.01) : kMostOfAView;
     const double difference = std::min(std::abs(ratio - last_block_ratio), most);
     block_difference += (difference - block_difference) / std::min(blocks, 16U);
@@ -138,8 +138,7 @@ class Robust final : public Detector {
   void add(Track& track, const WorkerView& member, const Seen& seen);
   void collect_evidence(Track& track, const WorkerView& member, double least);
   double needed_evidence(const Track& track) const;
-  // What a ratio must exceed to be slower than usual. A worker that was faster is compared with the others all the
-  // same.
+  // The ratio that is usual for this worker. A worker that used to be faster is still compared with the others.
   double usual(const Track& track) const { return pair_ ? std::max(track.usual_ratio, 0.0) : 0; }
   bool is_slow_now(const Track& track);
   void end_slowness(Track& track);
@@ -149,7 +148,7 @@ class Robust final : public Detector {
   double least_;  // logarithm
   PerWorker<Track> tracks_;
   std::vector<double> slowdowns_;
-  std::size_t known_ = 0;  // workers that have been seen computing
+  std::size_t known_ = 0;  // workers that have computed so far
   bool even_ = true;       // all shares are equal
   bool pair_ = false;      // there are two workers; their places:
   std::pair<std::size_t, std::size_t> two_;
@@ -158,7 +157,7 @@ class Robust final : public Detector {
   double spread_ = 0;    // standard deviation of this view's ratios over the workers
   double passed_s_ = 0;  // the longest slowness that passed by itself
   double passed_steps_ = 0;
-  double now_s_ = 0;  // of this view, and of the one before
+  double now_s_ = 0;  // of this view; the next member is that of the view before
   double previous_s_ = 0;
   std::optional<double> field_;  // deviation of the workers' levels, if this view needed it
   std::vector<double> scratch_;
@@ -205,10 +204,10 @@ void Robust::take_in(const std::vector<WorkerView>& members) {
   }
   if (pair_ == (known_ == 2)) return;
   pair_ = known_ == 2;
-  for (Track& track : tracks_) track.forget_past();  // its ratios were to somebody else
+  for (Track& track : tracks_) track.forget_past();  // its ratios were relative to another worker
 }
 
-// Workers without news count with what they showed last: all do the same steps, so it is hardly older.
+// Workers without news count with their last values: all do the same steps, so these are hardly older.
 void Robust::find_references(const std::vector<WorkerView>& members) {
   scratch_.clear();
   for (const Track& track : tracks_) {
@@ -274,14 +273,14 @@ void Robust::collect_evidence(Track& track, const WorkerView& member, double lea
   }
   if (track.evidence <= needed || track.views_since < kLeastViews || !is_slow_now(track)) return;
   track.proven = true;
-  // Up to the last slow view: evidence outlives the slowness by some views.
+  // Counted up to the last slow view: evidence lasts longer than the slowness by some views.
   track.named = track.steps_until_last_slow >= std::max(1.0 * options_.least_steps, kTimesPassed * passed_steps_) &&
                 track.last_slow_s - track.onset_s >= std::max(options_.least_s, kTimesPassed * passed_s_);
 }
 
 double Robust::needed_evidence(const Track& track) const {
   // Successive block means of independent noise differ by 2/√π of their deviation on average, and a block mean deviates
-  // by that of one view over √kBlock; of noise that lasts, this is the deviation that matters in the long run.
+  // by that of one view over √kBlock. For correlated noise, this is the deviation that matters in the long run.
   constexpr double kHalfRootPi = 0.8862;
   const double deviation = track.has_past() ? kHalfRootPi * track.block_difference * std::sqrt(1.0 * kBlock) : spread_;
   return std::max(6 * least_, kFalseAlarmExponent / 2 * deviation * deviation / least_);

@@ -1,24 +1,24 @@
-// Purpose: our detector. It names a worker that stays slow, whatever the noise of the host, and no other.
+// Purpose: our detector. It reports workers that stay slow despite the noise of their host, and no others.
 //
-// What is compared: the time for a sample before the collective, as the logarithm of its ratio to the lower median of
-// all workers. Where shares are uneven, the ratio of whole times is taken when it is less: a part of every step does
-// not depend on the share, so the truth lies between the two.
+// The compared value is the time per sample before the collective, as the logarithm of its ratio to the lower median of
+// all workers. With uneven shares, the ratio of whole times is used if it is smaller: a part of every step does not
+// depend on the share, so the actual slowdown lies between the two.
 //
-// - Evidence of a worker grows with what each view shows above `least_slowdown` and falls with what is below (a
-//   cumulative sum, Page 1954). A view can add only so much, so one spike, however large, proves nothing.
-// - How much evidence it takes follows from the worker's own noise: the mean difference of successive block means, so
-//   noise that lasts over several steps counts in full. Before it has such a past, the median deviation over the
-//   workers is taken.
-// - The evidence must span `least_steps` steps, `least_s` seconds, a few views, and half as long again as slownesses
-//   that have passed by themselves lasted before. Then the median of its recent views must be slow as well, and three
-//   median deviations beyond the other workers, or it would only be the last of a wide field.
-// - Of two workers the ratio alone cannot say which one changed. There a worker must have become slower against the
-//   other one and against its own past; for the first views nothing is judged.
-// - A worker is slow no longer when the median of its recent views is below half of `least_slowdown`.
-// While membership changes nothing is judged: starting workers disturb the others on their host.
+// - Evidence for a worker grows when a view exceeds `least_slowdown` and falls when it is below (a cumulative sum, Page
+//   1954). A view can add only a limited amount, so one spike of any size is not enough.
+// - The required evidence follows from the worker's own noise: the mean difference of successive block means, so noise
+//   that lasts over several steps counts in full. Before a worker has such a past, the median deviation over the
+//   workers is used.
+// - The evidence must span `least_steps` steps, `least_s` seconds, a few views, and half as long again as earlier
+//   slowness that passed by itself. Then the median of its recent views must be slow as well, and three median
+//   deviations beyond the other workers, so that the last worker of a wide distribution is not reported.
+// - With two workers the ratio alone cannot tell which one changed. A worker must then have become slower relative to
+//   the other one and relative to its own past; for the first views nothing is judged.
+// - A worker is no longer slow when the median of its recent views is below half of `least_slowdown`.
+// Nothing is judged while membership changes: starting workers disturb the others on their host.
 //
-// More than half of the workers slow look like the rest being fast: nobody is named.
-// State: some 300 bytes a worker; a view of 10,000 workers takes a third of a millisecond.
+// If more than half of the workers are slow, the rest look fast: no worker is reported.
+// State: about 300 bytes per worker; a view of 10,000 workers takes a third of a millisecond.
 #pragma once
 
 #include <cstdint>

@@ -1,11 +1,12 @@
-// Purpose: what GPUs and vendors' libraries this host has for a worker, found out in a process that is thrown away: who
-// has initialized CUDA must not start workers, and a library that crashes or hangs must not take the agent along.
+// Purpose: determines which GPUs and vendors' libraries this host offers to a worker, in a short-lived process: a
+// process that has initialized CUDA must not start workers, and a library that crashes or hangs must not affect the
+// agent.
 //
-// Ownership: the process belongs to the call and ends by its deadline. Thread: the io_context's thread. Failure: in
+// Ownership: the process belongs to the call and ends by its deadline. Thread: the io_context's thread. Errors: in
 // AcceleratorFacts::problem; `done` is always called, once.
 #pragma once
 
-#include <asio.hpp>
+#include <asio/io_context.hpp>
 #include <chrono>
 #include <functional>
 #include <optional>
@@ -17,14 +18,14 @@
 
 namespace elastictrain::launcher {
 
-// The subcommand of our binary that prints accelerator_line().
+// The subcommand of this binary that prints accelerator_line().
 inline constexpr char kAcceleratorsCommand[] = "accelerators";
 
 // `environment` ("NAME=value") is added to our own.
 void probe_accelerators(asio::io_context& io, const std::string& binary, std::vector<std::string> environment,
                         std::chrono::milliseconds time_limit, std::function<void(protocol::AcceleratorFacts)> done);
 
-// A line that is told apart from whatever else libraries print, and what it holds.
+// The marker that distinguishes the result from other output of the libraries, and the data after it.
 std::string accelerator_line(const protocol::AcceleratorFacts& facts);
 std::optional<protocol::AcceleratorFacts> parse_accelerator_line(std::string_view line);
 

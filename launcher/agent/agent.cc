@@ -4,6 +4,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include <asio/io_context.hpp>
 #include <cstdio>
 #include <optional>
 
@@ -22,7 +23,7 @@ namespace {
 constexpr std::chrono::milliseconds kBootstrapTimeout{30'000};
 // For the last frames to reach the supervisor.
 constexpr std::chrono::milliseconds kFlushTimeout{2'000};
-// Beyond the time in which it would have ended by itself.
+// In addition to the time in which it would have exited by itself.
 constexpr std::chrono::milliseconds kAgentMayHang{1'000};
 
 int fail(const Error& error) {
@@ -30,7 +31,7 @@ int fail(const Error& error) {
   return kAgentFailed;
 }
 
-// The leader of a group, as mpirun makes every rank, must leave it before it can have a session.
+// The leader of a group, as mpirun makes every rank, must leave it before it can create a session.
 void lead_session() {
   if (::setsid() >= 0 || ::getsid(0) == ::getpid()) return;
   ::setpgid(0, ::getpgid(::getppid()));
@@ -41,7 +42,7 @@ void ignore_signals() {
   ::signal(SIGHUP, SIG_IGN);
   ::signal(SIGPIPE, SIG_IGN);
   ::signal(SIGCHLD, SIG_DFL);
-  // MPICH's launcher tells every rank so that another one has ended.
+  // MPICH's launcher notifies every rank in this way that another one has ended.
   ::signal(SIGUSR1, SIG_IGN);
 }
 
@@ -56,14 +57,14 @@ struct Start {
   std::optional<MpiPlace> pool;
 };
 
-Result<Start> read_start(const std::string& pool_file) {
+Result<Start> bootstrap_of_start(const std::string& pool_file) {
   if (pool_file.empty()) {
     auto bootstrap = read_bootstrap(STDIN_FILENO, kBootstrapTimeout);
     if (!bootstrap) return bootstrap.error();
     return Start{std::move(*bootstrap), std::nullopt};
   }
   auto place = mpi_place(own_environment());
-  if (!place) return Error{ErrorCode::kInvalid, "no MPI launch has told this process its rank"};
+  if (!place) return Error{ErrorCode::kInvalid, "no MPI launch has given this process a rank"};
   auto bootstrap = read_pool_bootstrap(pool_file, place->rank);
   if (!bootstrap) return bootstrap.error();
   return Start{std::move(*bootstrap), std::move(place)};
@@ -88,7 +89,7 @@ int run_agent(const AgentStart& how) {
   }
   detach();
   raise_descriptor_limit();
-  auto start = read_start(how.pool_file);
+  auto start = bootstrap_of_start(how.pool_file);
   if (!start) return fail(start.error());
   point_at_null({STDIN_FILENO});
   auto directory = PrivateDirectory::create(default_directory_base());

@@ -26,7 +26,7 @@ struct Identity {
   std::uint64_t start_ticks = 0;
 };
 
-// FNV-1a: the file must not hold the key, and everyone who can read it could read the agent's memory, too.
+// FNV-1a: the file must not hold the key, and any process that can read it could also read the agent's memory.
 std::string run_mark(const protocol::AgentBootstrap& bootstrap) {
   std::uint64_t hash = 14695981039346656037u;
   for (const std::uint8_t byte : bootstrap.key) hash = (hash ^ byte) * 1099511628211u;
@@ -41,7 +41,7 @@ std::optional<Identity> read_identity(const std::filesystem::path& directory) {
   return identity;
 }
 
-// A pidfd first, then the comparison: what is killed is what was compared.
+// The pidfd is opened before the comparison: the process that is killed is the one that was compared.
 bool kill_exactly(const Identity& identity) {
   const int process = static_cast<int>(::syscall(SYS_pidfd_open, identity.pid, 0));
   if (process < 0) return false;

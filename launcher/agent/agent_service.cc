@@ -3,6 +3,8 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <asio/error_code.hpp>
+#include <asio/post.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <random>
@@ -23,20 +25,21 @@
 #include "launcher/process_stat.h"
 #include "launcher/session_sweep.h"
 #include "supervisor/protocol/codec.h"
+#include "supervisor/protocol/limits.h"
 
 namespace elastictrain::launcher {
 namespace {
 
 using namespace protocol;
 
-// While this much waits for the supervisor, output stays in the workers' buffers and messages in their sockets.
+// While this much is queued for the supervisor, output stays in the workers' buffers and messages in their sockets.
 constexpr std::size_t kOutputBacklogBytes = 1u << 20;
 constexpr std::size_t kMessageBacklogBytes = 16u << 20;
 constexpr std::size_t kOutputBatchBytes = 64u << 10;
 constexpr std::chrono::milliseconds kOutputPeriod{20};
 constexpr std::size_t kMaxEnded = 4096;
 constexpr std::size_t kMaxLateOutputBytes = 16u << 20;
-// Of the grace of workers that were asked to leave: between TERM and KILL.
+// Part of the grace of workers that were asked to leave: between TERM and KILL.
 constexpr std::chrono::milliseconds kLastGrace{2'000};
 
 void say(const std::string& text) {
@@ -54,13 +57,13 @@ std::string random_hex() {
   return text;
 }
 
-// The workers of a pool have an agent each.
+// The workers of a pool have one agent each.
 std::string host_key(bool is_pool) {
   std::string key = is_pool ? machine_key() : "";
   return key.empty() ? random_hex() : key;
 }
 
-std::string join(const std::vector<std::string>& parts) {
+std::string join_with_commas(const std::vector<std::string>& parts) {
   std::string text;
   for (const auto& part : parts) text += (text.empty() ? "" : ",") + part;
   return text;
@@ -101,10 +104,10 @@ void AgentService::went_up() {
   link_.send(hello());
   if (!notice_.empty()) link_.send(HostNotice{notice_});
   if (report_sequence_ > 0) return send_truth();
-  // The launcher that started us reads this.
+  // The launcher that started the agent reads this line.
   std::printf("%s%u\n", kConnectedLine, bootstrap_.agent.value);
   std::fflush(stdout);
-  // An mpirun whose reader is gone ends everything at the next line.
+  // An mpirun whose reader is gone ends all processes at the next line.
   if (pool_) point_at_null({STDOUT_FILENO, STDERR_FILENO});
   probe_.start();
   tick();
@@ -119,7 +122,7 @@ AgentHello AgentService::hello() const {
   return hello;
 }
 
-// Every part of it may be known already: what the supervisor took in before the connection broke comes once more.
+// Repeating all of it is safe: messages that the supervisor processed before the connection broke arrive again.
 void AgentService::send_truth() {
   for (const auto& [id, worker] : workers_) {
     link_.send(WorkerSpawned{id, worker->pid()});
@@ -140,18 +143,18 @@ void AgentService::send_all(WorkerId worker, const std::vector<WorkerUp>& messag
 }
 
 void AgentService::went_away(const Error& error) {
-  say("lost the supervisor (" + error.message + "); the workers go on for " +
+  say("lost the supervisor (" + error.message + "); the workers continue for " +
       std::to_string(bootstrap_.orphan_grace_ms) + " ms");
 }
 
 void AgentService::is_gone(const Error& error) {
-  say("cannot reach the supervisor at " + join(bootstrap_.addresses) + " port " + std::to_string(bootstrap_.port) +
+  say("cannot reach the supervisor at " + join_with_commas(bootstrap_.addresses) + " port " + std::to_string(bootstrap_.port) +
       ": " + error.message);
   tell_orphans(error.message);
   leave(kAgentUnreachable);
 }
 
-// They leave at a step boundary, with a checkpoint; a program that does not know us gets TERM from leave().
+// They leave at a step boundary, with a checkpoint; a program that does not use the library gets TERM from leave().
 void AgentService::tell_orphans(const std::string& reason) {
   const auto frame = std::make_shared<const std::string>(encode_frame(WorkerDown(Orphaned{reason})));
   for (const auto& [id, worker] : workers_) {
@@ -235,7 +238,7 @@ void AgentService::on(const AskCollectives& order) {
   });
 }
 
-// Who is stopped cannot answer; the doubtful one's own service runs in a thread of its own and comes last.
+// A stopped worker cannot answer; the doubtful worker's own service runs in a separate thread and comes last.
 std::vector<std::uint16_t> AgentService::ras_ports(WorkerId doubtful) const {
   constexpr std::size_t kMaxAsked = 4;
   std::vector<std::uint16_t> ports;
@@ -253,7 +256,7 @@ std::vector<std::uint16_t> AgentService::ras_ports(WorkerId doubtful) const {
 Status AgentService::spawn(SpawnWorker& order) {
   if (stopping_ || leaving_) return Error{ErrorCode::kAborted, "the agent is stopping"};
   if (workers_.contains(order.worker)) {
-    return Error{ErrorCode::kInvalid, "worker " + to_string(order.worker) + " is already here"};
+    return Error{ErrorCode::kInvalid, "worker " + to_string(order.worker) + " already runs here"};
   }
   if (rank_is_spent_ || parked_) return take_seat(order);
   auto ras = ReservedPort::take();
@@ -280,7 +283,7 @@ Status AgentService::spawn(SpawnWorker& order) {
   return {};
 }
 
-// Where nobody chose an interface, the one that leads to the supervisor.
+// If no interface was chosen, the one that leads to the supervisor.
 Result<std::vector<std::string>> AgentService::data_addresses() const {
   if (bootstrap_.interface.empty()) return std::vector<std::string>{link_.local_address()};
   return interface_addresses(bootstrap_.interface);
@@ -299,7 +302,7 @@ Result<std::vector<std::string>> AgentService::environment_for(const SpawnWorker
       std::move(environment),
       {"ELASTICTRAIN_SOCKET=" + directory_.path() + "/" + name + ".sock",
        "ELASTICTRAIN_WORKER_ID=" + std::to_string(order.worker.value), "ELASTICTRAIN_HOST_KEY=" + host_key_,
-       "ELASTICTRAIN_BIND=" + join(*addresses), "ELASTICTRAIN_HEARTBEAT_MS=" + std::to_string(bootstrap_.heartbeat_ms),
+       "ELASTICTRAIN_BIND=" + join_with_commas(*addresses), "ELASTICTRAIN_HEARTBEAT_MS=" + std::to_string(bootstrap_.heartbeat_ms),
        "ELASTICTRAIN_ORPHAN_GRACE_MS=" + std::to_string(bootstrap_.orphan_grace_ms),
        "ELASTICTRAIN_BINARY=" + self_path_,
        "TORCHELASTIC_ERROR_FILE=" + directory_.path() + "/" + name + "-error.json"});
@@ -311,7 +314,7 @@ Worker* AgentService::find(WorkerId worker) {
 }
 
 // ---------------------------------------------------------------------------------------------------------------
-// What workers say and how they end
+// Messages and exits of workers
 
 WorkerHooks AgentService::hooks_for(WorkerId worker) {
   return {[this, worker](WorkerUp message) { worker_said(worker, std::move(message)); }, [this] { schedule_output(); },
@@ -322,9 +325,9 @@ WorkerHooks AgentService::hooks_for(WorkerId worker) {
 void AgentService::worker_said(WorkerId id, WorkerUp message) {
   Worker* worker = find(id);
   if (worker == nullptr) return;
-  // Later: the worker is in the middle of telling us.
+  // Deferred: the call comes from inside the worker.
   if (pool_ && std::holds_alternative<WorkerParked>(message)) return asio::post(io_, [this, id] { park(id); });
-  // It has joined MPI, and with it all other ranks have: none needs the launch any more.
+  // It has joined MPI, and so have all other ranks: none needs the launch any more.
   if (pool_ && !pool_->ends_with_launch && std::holds_alternative<WorkerReady>(message)) outlive_stand_in();
   if (worker->record().take(message, std::chrono::steady_clock::now(), next_report())) {
     link_.send(FromWorker{id, std::move(message)});
@@ -342,7 +345,7 @@ void AgentService::worker_ended(const WorkerExited& exited) {
 void AgentService::close_account(Worker& worker, const WorkerExited& exited) {
   send_report();
   Ended ended{.exited = exited};
-  // The rest of its output goes whatever waits already: it is bounded, and nothing may follow the exit.
+  // The rest of its output is sent however much is queued: it is bounded, and nothing may follow the exit.
   if (link_.up()) {
     while (send_next_batch(worker)) {
     }
@@ -378,7 +381,7 @@ void AgentService::schedule_output() {
   });
 }
 
-// Round by round, so that one loud worker does not keep the others' lines back.
+// In rounds, so that one worker with much output does not delay the lines of the others.
 void AgentService::send_output() {
   bool more = link_.up();
   while (more && link_.queued_bytes() < kOutputBacklogBytes) {
@@ -431,7 +434,7 @@ void AgentService::wait_for_signal() {
   });
 }
 
-// TERM: somebody shuts this host down. INT, or TERM again: at once.
+// TERM: this host is being shut down. INT, or a second TERM: stop at once.
 void AgentService::got_signal(int number) {
   if (number == SIGTERM && !leaving_ && !stopping_) {
     say("got TERM; the workers leave within " + std::to_string(bootstrap_.grace_ms) + " ms");
@@ -451,11 +454,11 @@ NoticeProbe::Setup AgentService::probe_setup() const {
 void AgentService::notice(const std::string& reason) {
   if (!notice_.empty()) return;
   notice_ = reason;
-  say("this host goes away: " + reason);
+  say("this host is going away: " + reason);
   link_.send(HostNotice{reason});
 }
 
-// Elastic workers leave when they are told to (by the supervisor's plan, or as orphans); the others get TERM now.
+// Elastic workers leave when they are told to (by the supervisor's plan, or as orphans); other programs get TERM now.
 void AgentService::leave(int exit_status) {
   leaving_ = true;
   exit_status_ = exit_status;
@@ -491,7 +494,7 @@ void AgentService::finish_if_empty() {
   parked_timer_.cancel();
 }
 
-// We are the subreaper of all our workers' offspring, so that what has left its group is still below us.
+// The agent is the subreaper of all its workers' descendants, so that those that left their group are still below it.
 void AgentService::kill_leftovers() {
   for (const pid_t pid : descendants(::getpid())) ::kill(pid, SIGKILL);
 }

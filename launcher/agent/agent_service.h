@@ -1,11 +1,13 @@
-// Purpose: what an agent does between its bootstrap and its end: performs the supervisor's orders on its workers, sends
-// up what they say, write and how they end, and never leaves one behind.
+// Purpose: the work of an agent between its bootstrap and its end: performs the supervisor's orders on its workers,
+// sends up their messages, output and exits, and never leaves one behind.
 //
-// Ownership: owns its workers, its directory and its link. Thread: the io_context's thread, which must live as long as
-// the workers (it is their parent). Failure: exit_status() and a line on stderr.
+// Ownership: owns its workers, its directory and its link. Thread: the io_context's thread, which must exist as long as
+// the workers (it is their parent). Errors: exit_status() and a line on stderr.
 #pragma once
 
-#include <asio.hpp>
+#include <asio/io_context.hpp>
+#include <asio/signal_set.hpp>
+#include <asio/steady_timer.hpp>
 #include <chrono>
 #include <deque>
 #include <map>
@@ -26,7 +28,7 @@ namespace elastictrain::launcher {
 
 class AgentService {
  public:
-  // `pool`: where this agent is a rank of an MPI pool, whose one process MPI takes in once.
+  // `pool`: set if this agent is a rank of an MPI pool, whose single process MPI accepts once.
   AgentService(asio::io_context& io, protocol::AgentBootstrap bootstrap, PrivateDirectory directory, Guardian guardian,
                std::optional<MpiPlace> pool);
   ~AgentService();
@@ -38,8 +40,8 @@ class AgentService {
  private:
   using Milliseconds = std::chrono::milliseconds;
 
-  // A worker that has ended. Its last words are told again after every reconnect: the supervisor may have died between
-  // taking them in and writing them down.
+  // A worker that has exited. Its last messages are repeated after every reconnect: the supervisor may have failed
+  // after it received them and before it recorded them.
   struct Ended {
     WorkerRecord record;
     std::deque<protocol::WorkerOutput> output;  // written while the supervisor was away
@@ -108,12 +110,12 @@ class AgentService {
   SupervisorLink link_;
   std::map<WorkerId, std::unique_ptr<Worker>> workers_;
   std::optional<MpiPlace> pool_;
-  std::unique_ptr<Worker> parked_;  // the rank's process while it is nobody's worker
-  bool rank_is_spent_ = false;      // its process has ended, and MPI takes nobody in again
+  std::unique_ptr<Worker> parked_;  // the rank's process while it is no worker
+  bool rank_is_spent_ = false;      // its process has exited, and MPI accepts no new one
   std::deque<Ended> ended_;
   std::size_t late_output_bytes_ = 0;  // in ended_
   NoticeProbe probe_;
-  std::string notice_;  // why this host goes away; empty: it does not
+  std::string notice_;  // why this host is going away; empty: it is not
   Guardian guardian_;
   asio::signal_set signals_;
   asio::steady_timer tick_timer_;
@@ -121,7 +123,7 @@ class AgentService {
   asio::steady_timer leave_timer_;
   asio::steady_timer parked_timer_;
   bool output_scheduled_ = false;
-  bool leaving_ = false;   // workers end by themselves, nothing new is started
+  bool leaving_ = false;   // workers end by themselves, no new one is started
   bool stopping_ = false;  // they are being ended
   bool finished_ = false;
   int exit_status_ = kAgentStopped;

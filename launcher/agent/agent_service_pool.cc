@@ -1,4 +1,5 @@
-// The part of an agent that is a rank of an MPI pool: one process, which is one worker after the other.
+// The part of an agent that is a rank of an MPI pool: one process, which is one worker after another.
+#include <asio/error_code.hpp>
 #include <algorithm>
 
 #include "launcher/agent/agent_service.h"
@@ -10,15 +11,15 @@ using namespace protocol;
 
 namespace {
 
-constexpr const char* kSpent = "its MPI rank is spent: the process has ended, and MPI takes nobody in again";
-// Between the word and TERM, for a parked process to leave MPI together with the others.
+constexpr const char* kSpent = "its MPI rank is used up: the process has exited, and MPI accepts no new process";
+// Between Dismiss and TERM, so that a parked process can leave MPI together with the others.
 constexpr std::chrono::milliseconds kDismissTime{3'000};
 
 }  // namespace
 
 std::vector<std::string> AgentService::pool_environment() const {
   if (!pool_ || !pool_->local_rank) return {};
-  // The supervisor takes every rank for a host of its own; the machine's GPUs and processors know better.
+  // The supervisor treats every rank as a host of its own; for GPUs and processors the machine's slots count.
   const std::string place = std::to_string(*pool_->local_rank);
   const std::string places = std::to_string(std::max(pool_->local_ranks, *pool_->local_rank + 1));
   return {"LOCAL_RANK=" + place, "ELASTICTRAIN_SLOT=" + place, "ELASTICTRAIN_SLOTS=" + places};
@@ -42,7 +43,7 @@ void AgentService::park(WorkerId id) {
   if (stopping_ || leaving_) dismiss_parked(Milliseconds(bootstrap_.grace_ms));
 }
 
-// Told before the worker's end is, so that nobody is sent here in its place.
+// Sent before the worker's exit, so that no new worker is placed here.
 void AgentService::spend_rank(const Worker& worker) {
   rank_is_spent_ = true;
   const bool in_order = !worker.is_elastic() || worker.has_finished() || stopping_ || leaving_;

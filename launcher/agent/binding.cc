@@ -28,7 +28,7 @@ const NearGpu* find_gpu(std::string_view name, const std::vector<NearGpu>& gpus)
   return found == gpus.end() ? nullptr : &*found;
 }
 
-// The GPU that the worker of a slot takes among those that it sees.
+// The GPU that the worker of a slot uses among those that are visible to it.
 const NearGpu* gpu_of(const SlotPlace& place, const std::vector<NearGpu>& gpus) {
   if (gpus.empty()) return nullptr;
   if (!place.visible_devices) return &gpus[place.slot % gpus.size()];
@@ -93,7 +93,7 @@ Result<Binding> parse_binding(const std::string& word) {
   for (const auto& [known, binding] : kWords) {
     if (word == known) return binding;
   }
-  return Error{ErrorCode::kInvalid, "ELASTICTRAIN_CPU_BIND=" + word + " is none of none, core, numa and gpu-numa"};
+  return Error{ErrorCode::kInvalid, "ELASTICTRAIN_CPU_BIND=" + word + " is not one of none, core, numa and gpu-numa"};
 }
 
 SlotPlace slot_place(const std::vector<std::string>& environment) {

@@ -10,13 +10,14 @@
 
 #include "supervisor/protocol/codec.h"
 #include "supervisor/protocol/frame_reader.h"
+#include "supervisor/protocol/limits.h"
 
 namespace elastictrain::launcher {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// For a file: a file system that hangs is not waited for longer.
+// For a file: the limit for a file system that hangs.
 constexpr std::chrono::milliseconds kFileTimeout{30'000};
 
 struct Source {
@@ -35,11 +36,11 @@ Status await_input(const Source& source) {
   pollfd input{source.descriptor, POLLIN, 0};
   const int ready = left > 0 ? ::poll(&input, 1, static_cast<int>(left)) : 0;
   if (ready > 0 || (ready < 0 && errno == EINTR)) return {};
-  if (ready == 0) return unusable(source, ErrorCode::kTimeout, "nothing came in time");
+  if (ready == 0) return unusable(source, ErrorCode::kTimeout, "no data arrived in time");
   return unusable(source, ErrorCode::kIo, std::strerror(errno));
 }
 
-// Reads little further than the frame needs.
+// Reads not much further than the frame.
 Result<std::string> read_frame(const Source& source, std::uint32_t index) {
   protocol::FrameReader reader(limits::kMaxBootstrapBytes);
   char block[4096];
@@ -88,11 +89,11 @@ Result<protocol::AgentBootstrap> read_pool_bootstrap(const std::string& path, st
   const Source source{file, "for rank " + std::to_string(rank) + " in " + path, Clock::now() + kFileTimeout};
   if (file < 0) {
     return Error{ErrorCode::kUnavailable, path + ": " + std::strerror(errno) +
-                                              "; the hosts of an MPI pool share a file system on which the state "
-                                              "directory of the run lies: set ELASTICTRAIN_STATE_DIR to such a place"};
+                                              "; all hosts of an MPI pool must share the state directory of the "
+                                              "run: set ELASTICTRAIN_STATE_DIR to a directory on a shared file system"};
   }
   auto bootstrap = is_private(file) ? read_message(source, rank)
-                                    : unusable(source, ErrorCode::kRefused, "the file is not this user's alone");
+                                    : unusable(source, ErrorCode::kRefused, "other users can access the file");
   ::close(file);
   return bootstrap;
 }

@@ -1,7 +1,7 @@
-// Purpose: reads the one frame that tells an agent everything: from its standard input, or, in an MPI pool, where only
-// one process has one, from a private file with a frame for each rank.
-// Thread: blocks the caller up to the deadline. Failure: end of input, rubbish, another protocol version, time, a file
-// that is not here or not private.
+// Purpose: reads the frame with all parameters of an agent: from its standard input, or, in an MPI pool, where only one
+// process has a standard input, from a private file with a frame for each rank.
+// Thread: blocks the caller up to the deadline. Errors: end of input, malformed data, another protocol version,
+// time-out, a file that is missing or not private.
 #pragma once
 
 #include <chrono>

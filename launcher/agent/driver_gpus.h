@@ -1,6 +1,6 @@
 // Purpose: the GPUs in the list of NVIDIA's kernel driver, which needs no library of the vendor.
 //
-// Thread: any; reads files below `root`. Failure: no GPUs; what the driver does not say stays empty.
+// Thread: any; reads files below `root`. Errors: no GPUs; fields that the driver does not report stay empty.
 // Source: the driver's own files, /proc/driver/nvidia/gpus/*/information, and the device files /dev/nvidia*.
 #pragma once
 
@@ -19,7 +19,8 @@ struct DriverGpu {
 // By bus id.
 std::vector<DriverGpu> driver_gpus(const std::string& root = "");
 
-// Those whose device file this process may open: a batch system keeps others from a job by refusing that.
+// Those whose device file this process may open: a batch system withholds other GPUs from a job through file
+// permissions.
 std::vector<DriverGpu> usable_driver_gpus(const std::string& root = "");
 
 }  // namespace elastictrain::launcher

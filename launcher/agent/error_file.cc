@@ -3,8 +3,9 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <nlohmann/json.hpp>
 #include <sstream>
+
+#include "supervisor/protocol/json_text.h"
 
 namespace elastictrain::launcher {
 namespace {
@@ -12,10 +13,10 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr std::size_t kMaxFileBytes = 256u << 10;
-constexpr std::size_t kMaxLines = 10;
-constexpr std::size_t kMaxLineBytes = 1000;
+constexpr std::size_t kMaxErrorLines = 10;
+constexpr std::size_t kMaxErrorLineBytes = 1000;
 
-// A worker may have put anything there, a FIFO too: nothing is waited for.
+// A worker may have created anything there, even a FIFO: the read never blocks.
 std::string read_start(const std::string& path) {
   const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
   if (file < 0) return {};
@@ -33,7 +34,7 @@ std::string read_start(const std::string& path) {
 
 // {"message": "…"} or {"message": {"message": "…", "extraInfo": {…}}}.
 std::string message_in(const std::string& text) {
-  const Json json = Json::parse(text, nullptr, false);
+  const Json json = parse_json(text);
   if (!json.is_object() || !json.contains("message")) return text;
   const Json& message = json["message"];
   if (message.is_string()) return message.get<std::string>();
@@ -48,9 +49,9 @@ std::string message_in(const std::string& text) {
 std::vector<std::string> read_error_file(const std::string& path) {
   std::vector<std::string> lines;
   std::istringstream text(message_in(read_start(path)));
-  for (std::string line; lines.size() < kMaxLines && std::getline(text, line);) {
+  for (std::string line; lines.size() < kMaxErrorLines && std::getline(text, line);) {
     while (!line.empty() && (line.back() == '\r' || line.back() == ' ')) line.pop_back();
-    if (!line.empty()) lines.push_back(line.substr(0, kMaxLineBytes));
+    if (!line.empty()) lines.push_back(line.substr(0, kMaxErrorLineBytes));
   }
   return lines;
 }

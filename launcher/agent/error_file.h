@@ -1,7 +1,7 @@
-// Purpose: reads what a program that ended badly wrote to TORCHELASTIC_ERROR_FILE (torch's @record decorator does), as
-// lines for people. Any text will do; JSON of torch's shape is taken apart.
+// Purpose: reads what a failed program wrote to TORCHELASTIC_ERROR_FILE (torch's @record decorator does), as lines for
+// people. Any text is accepted; JSON in torch's form is parsed.
 //
-// Thread: any; reads a file of bounded size. Failure: no lines where there is no file or nothing in it.
+// Thread: any; reads a file of bounded size. Errors: no lines if there is no file or it is empty.
 #pragma once
 
 #include <string>

@@ -18,7 +18,7 @@ using Clock = std::chrono::steady_clock;
 constexpr int kLookPeriodMs = 100;
 constexpr std::chrono::milliseconds kSecondLook{2'000};
 
-// True: the pipe has ended or something came through it within the time.
+// True: the pipe has closed or data arrived through it in time.
 bool heard(int pipe, std::chrono::milliseconds limit, bool& ended) {
   const auto deadline = Clock::now() + limit;
   for (;;) {
@@ -38,7 +38,7 @@ void await_end_of_agent(int pipe, pid_t agent, std::chrono::milliseconds silence
   bool ended = false;
   while (!ended) {
     if (heard(pipe, silence_limit, ended)) continue;
-    // Where all of us were frozen together it has had no chance to speak yet.
+    // If all processes were frozen together, the agent has had no chance to write yet.
     if (heard(pipe, kSecondLook, ended)) continue;
     ::kill(agent, SIGKILL);
     return;
@@ -51,7 +51,7 @@ void await_end_of_agent(int pipe, pid_t agent, std::chrono::milliseconds silence
   ::signal(SIGTERM, SIG_IGN);
   ::signal(SIGINT, SIG_IGN);
   ::prctl(PR_SET_NAME, "et-guardian");
-  // They may be ssh's: whoever holds them keeps ssh from ending.
+  // They may be ssh's: a process that holds them keeps ssh from exiting.
   point_at_null({STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO});
   await_end_of_agent(pipe, agent, silence_limit);
   const auto deadline = Clock::now() + grace;

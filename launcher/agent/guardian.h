@@ -1,10 +1,10 @@
-// Purpose: the one that stays when an agent is killed. Workers get TERM from the kernel then, but one that ignores it,
-// or a grandchild, would be left behind; the guardian waits for the grace and kills what is left of the session. An
-// agent that shows no sign of life for long (stopped by a signal, or hanging) is killed by it: its supervisor has given
-// it up, and nobody else would end its workers.
+// Purpose: the process that remains when an agent is killed. Workers get TERM from the kernel then, but one that
+// ignores it, or a grandchild, would be left behind; the guardian waits for the grace and kills what is left of the
+// session. It also kills an agent that gives no sign of life for a long time (stopped by a signal, or hung): its
+// supervisor has given it up, and no other process would end its workers.
 //
 // Thread: call before anything else runs in the process. Ownership: the guardian is a child that ends with the agent's
-// offspring. Failure: without a guardian (no process to be had) the agent works all the same.
+// descendants. Errors: without a guardian (no process available) the agent works all the same.
 #pragma once
 
 #include <chrono>
@@ -21,7 +21,7 @@ class Guardian {
 
  private:
   explicit Guardian(int pipe) : pipe_(pipe) {}
-  int pipe_;  // open until this process is gone, however it goes; -1 without a guardian
+  int pipe_;  // open until this process is gone, for any reason; -1 without a guardian
 };
 
 }  // namespace elastictrain::launcher

@@ -19,7 +19,7 @@
 namespace elastictrain::launcher {
 namespace {
 
-// What this process may use: a container or a batch system may have given it less than the machine has.
+// The resources that this process may use: a container or a batch system may have granted it less than the machine has.
 std::uint32_t usable_cores() {
   cpu_set_t set;
   CPU_ZERO(&set);

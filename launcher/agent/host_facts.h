@@ -1,5 +1,5 @@
-// Purpose: what this host is: name, cores, memory, GPUs, clock, and the addresses of its data plane.
-// Thread: any; reads the system. Failure: an interface that is not there, by name.
+// Purpose: the facts about this host: name, cores, memory, GPUs, clock, and the addresses of its data plane.
+// Thread: any; reads the system. Errors: an interface that does not exist, by name.
 #pragma once
 
 #include <string>
@@ -11,13 +11,13 @@
 namespace elastictrain::launcher {
 
 std::string host_name();
-// All but the network and what needs a vendor's library.
+// All except the network and what requires a vendor's library.
 protocol::HostFacts host_facts();
 
-// The name of the interface that has this numeric address; empty where none has it.
+// The name of the interface that has this numeric address; empty if none has it.
 std::string interface_of(const std::string& address);
 
-// The numeric addresses of an interface, IPv4 first; an error names the interfaces that there are.
+// The numeric addresses of an interface, IPv4 first; an error lists the interfaces that exist.
 Result<std::vector<std::string>> interface_addresses(const std::string& interface);
 
 }  // namespace elastictrain::launcher

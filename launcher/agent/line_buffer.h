@@ -1,7 +1,7 @@
-// Purpose: the bounded store between a worker's pipe and the supervisor. When it is full the oldest lines go and are
-// counted, so that neither a slow network nor a slow reader ever holds a worker up.
+// Purpose: the bounded buffer between a worker's pipe and the supervisor. When it is full the oldest lines are dropped
+// and counted, so that neither a slow network nor a slow reader ever blocks a worker.
 //
-// Thread: one. Failure: none.
+// Thread: one. Errors: none.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ class LineBuffer {
 
   struct Batch {
     std::vector<std::string> lines;
-    std::uint64_t dropped = 0;  // lines that stood before the first of these
+    std::uint64_t dropped = 0;  // lines that preceded the first of these
   };
 
   void push(std::string line);
@@ -26,7 +26,7 @@ class LineBuffer {
   Batch take(std::size_t max_bytes);
 
  private:
-  // What a line costs beside its text; empty lines must not be free.
+  // The cost of a line in addition to its text; empty lines must not be free.
   static constexpr std::size_t kLineOverheadBytes = 64;
   static std::size_t cost(const std::string& line) { return line.size() + kLineOverheadBytes; }
   void pop();

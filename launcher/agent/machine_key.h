@@ -1,12 +1,12 @@
-// Purpose: what tells agents of one machine that their workers may share memory: equal where boot, network namespace
-// (abstract sockets reach no further) and user are the same.
+// Purpose: the key by which agents of one machine recognize that their workers may share memory: equal if boot, network
+// namespace (abstract sockets reach no further) and user are the same.
 #pragma once
 
 #include <string>
 
 namespace elastictrain::launcher {
 
-// Empty where the machine does not say.
+// Empty if the machine does not provide them.
 std::string machine_key();
 
 }  // namespace elastictrain::launcher

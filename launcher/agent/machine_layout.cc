@@ -43,7 +43,7 @@ std::map<int, int> nodes_of_processors(const std::string& root) {
   return nodes;
 }
 
-// Threads of one core name the same first sibling.
+// Threads of one core list the same first sibling.
 int first_sibling(int processor, const std::string& root) {
   const auto siblings = parse_processor_list(
       first_line(root + "/sys/devices/system/cpu/cpu" + std::to_string(processor) + "/topology/thread_siblings_list"));

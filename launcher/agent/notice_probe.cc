@@ -1,5 +1,6 @@
 #include "launcher/agent/notice_probe.h"
 
+#include <asio/error_code.hpp>
 #include <utility>
 
 namespace elastictrain::launcher {
@@ -54,18 +55,18 @@ void NoticeProbe::answered(const CommandEnd& end) {
   if (!end.timed_out && end.status.signal == 0 && end.status.exit_code == 0) {
     stopped_ = true;
     const std::string words = last_line(end.output).substr(0, kMaxReasonBytes);
-    return handlers_.on_notice("its notice command says so" + (words.empty() ? words : ": " + words));
+    return handlers_.on_notice("reported by its notice command" + (words.empty() ? words : ": " + words));
   }
   if (end.timed_out) {
     complain("the notice command did not end within " + std::to_string(setup_.period.count()) +
-             " ms, its period, and was ended");
+             " ms, its period, and was killed");
   }
   ask_later();
 }
 
-// A command that fails in the same way again and again is told of once.
+// A command that fails repeatedly in the same way is reported once.
 void NoticeProbe::complain(const std::string& text) {
-  if (!std::exchange(complained_, true)) handlers_.say(text + "; it will be asked again");
+  if (!std::exchange(complained_, true)) handlers_.say(text + "; it will be run again");
 }
 
 void NoticeProbe::ask_later() {

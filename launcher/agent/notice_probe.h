@@ -1,11 +1,12 @@
-// Purpose: asks the user's notice command again and again whether this host is about to go away (a cloud's preemption
-// notice, a batch system's end of time): status 0 says yes.
+// Purpose: runs the user's notice command periodically to learn whether this host is about to go away (a cloud's
+// preemption notice, a batch system's end of time): status 0 means yes.
 //
-// Ownership: the agent's service owns it. Thread: the io_context's thread. Failure: a command that cannot be run or
-// does not end within its period is told once on `say`, and asked again.
+// Ownership: the agent's service owns it. Thread: the io_context's thread. Errors: a command that cannot be run or does
+// not end within its period is reported once on `say`, and run again.
 #pragma once
 
-#include <asio.hpp>
+#include <asio/io_context.hpp>
+#include <asio/steady_timer.hpp>
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -19,12 +20,12 @@ namespace elastictrain::launcher {
 class NoticeProbe {
  public:
   struct Setup {
-    std::string command;  // of `sh -c`; empty: nothing is asked
+    std::string command;  // of `sh -c`; empty: no command
     std::chrono::milliseconds period{0};
     std::vector<std::string> environment;  // "NAME=value", added to the agent's own
   };
   struct Handlers {
-    std::function<void(const std::string& reason)> on_notice;  // once; nothing is asked afterwards
+    std::function<void(const std::string& reason)> on_notice;  // once; the command is not run afterwards
     std::function<void(const std::string& text)> say;
   };
 

@@ -1,11 +1,13 @@
 #include "launcher/agent/output_pump.h"
 
+#include <asio/buffer.hpp>
+#include <asio/error_code.hpp>
 #include <utility>
 
 namespace elastictrain::launcher {
 namespace {
 
-constexpr std::size_t kBlockBytes = 64 << 10;
+constexpr std::size_t kReadBlockBytes = 64 << 10;
 constexpr std::size_t kBufferBytes = 1 << 20;
 constexpr std::chrono::milliseconds kPartialLineIdle{200};
 
@@ -15,7 +17,7 @@ OutputPump::OutputPump(asio::io_context& io, asio::posix::stream_descriptor pipe
     : handlers_(std::move(handlers)),
       pipe_(std::move(pipe)),
       idle_timer_(io),
-      block_(kBlockBytes),
+      block_(kReadBlockBytes),
       buffer_(kBufferBytes) {
   read();
 }
@@ -43,7 +45,7 @@ void OutputPump::add_line(std::string line) {
   buffer_.push(std::move(line));
 }
 
-// One timer that looks whether anything was read since it was set is cheaper than setting it anew at every read.
+// One timer that checks whether anything was read since it was set is cheaper than resetting it at every read.
 void OutputPump::arm_idle_timer() {
   timer_armed_ = true;
   read_since_arming_ = false;

@@ -1,9 +1,11 @@
 // Purpose: drains one pipe of a worker for as long as it is open, whatever becomes of the lines.
 //
-// Ownership: the worker owns it. Thread: the io_context's thread. Failure: none; the end of the pipe is told once.
+// Ownership: the worker owns it. Thread: the io_context's thread. Errors: none; the end of the pipe is reported once.
 #pragma once
 
-#include <asio.hpp>
+#include <asio/io_context.hpp>
+#include <asio/posix/stream_descriptor.hpp>
+#include <asio/steady_timer.hpp>
 #include <functional>
 #include <memory>
 #include <string>
@@ -26,9 +28,9 @@ class OutputPump {
 
   LineBuffer& buffer() { return buffer_; }
   bool ended() const { return ended_; }
-  // Gives the pipe up (somebody else may hold its other end for ever) and hands out what is unfinished.
+  // Abandons the pipe (another process may hold its other end open forever) and returns an unfinished line.
   void finish();
-  // A line of our own among the worker's.
+  // Adds a line of the agent to the worker's lines.
   void add_line(std::string line);
 
  private:

@@ -1,7 +1,7 @@
-// Purpose: cuts what a program writes into whole lines. A carriage return starts the line over, so that of a progress
-// bar only the last state remains; a line that is too long is cut.
+// Purpose: splits a program's output into whole lines. A carriage return restarts the line, so that of a progress bar
+// only the last state remains; a line that is too long is cut.
 //
-// Thread: pure. Failure: none.
+// Thread: pure. Errors: none.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,7 @@ class OutputSplitter {
   void flush(const LineHandler& on_line);
 
   bool has_partial() const { return !partial_.empty(); }
-  // The unfinished line has been started over: a progress bar that will come again.
+  // The unfinished line was restarted: a progress bar that will be written again.
   bool partial_is_progress() const { return started_over_; }
 
  private:

@@ -16,7 +16,7 @@ namespace {
 
 constexpr const char* kPrefix = "elastictrain-agent-";
 constexpr const char* kLockName = "lock";
-// sockaddr_un holds 107 characters; "/w4294967295.sock" must fit behind the directory.
+// sockaddr_un holds 107 characters; "/w4294967295.sock" must fit after the directory.
 constexpr std::size_t kMaxPathBytes = 88;
 
 bool is_our_directory(const std::string& path) {
@@ -24,7 +24,7 @@ bool is_our_directory(const std::string& path) {
   return ::lstat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode) && info.st_uid == ::geteuid();
 }
 
-// The lock goes with the process that holds it, however that ends.
+// The lock ends with the process that holds it, for any reason.
 bool is_abandoned(const std::string& path) {
   const int lock = ::open((path + "/" + kLockName).c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW);
   if (lock < 0) return false;
@@ -40,7 +40,7 @@ void remove_abandoned(const std::string& base) {
   }
 }
 
-// The lock is taken under another name first, so that nobody sees a lock file that is not locked yet.
+// The lock is taken under another name first, so that no process sees a lock file that is not locked yet.
 int make_lock(const std::string& directory) {
   const std::string name = directory + "/" + kLockName;
   const std::string hidden = name + ".new";

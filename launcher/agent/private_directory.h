@@ -1,7 +1,7 @@
-// Purpose: the directory (0700) that holds an agent's sockets and its workers' error files. A lock tells the directory
-// of a living agent from one that a killed agent has left behind; the latter are removed.
+// Purpose: the directory (0700) that holds an agent's sockets and its workers' error files. A lock distinguishes the
+// directory of a running agent from one that a killed agent has left behind; the latter are removed.
 //
-// Ownership: the directory lives as long as the object. Thread: any. Failure: create() says what stands in the way.
+// Ownership: the directory exists as long as the object. Thread: any. Errors: create() reports why there is none.
 #pragma once
 
 #include <string>
@@ -27,10 +27,10 @@ class PrivateDirectory {
   int lock_ = -1;
 };
 
-// The directories in `base` that agents of this user have made.
+// The directories in `base` that agents of this user have created.
 std::vector<std::string> agent_directories(const std::string& base);
 
-// $XDG_RUNTIME_DIR, or /tmp without one.
+// $XDG_RUNTIME_DIR, or /tmp if it is not set.
 std::string default_directory_base();
 
 }  // namespace elastictrain::launcher

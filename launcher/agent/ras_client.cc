@@ -1,5 +1,10 @@
 #include "launcher/agent/ras_client.h"
 
+#include <asio/buffer.hpp>
+#include <asio/error.hpp>
+#include <asio/error_code.hpp>
+#include <asio/ip/address.hpp>
+#include <asio/write.hpp>
 #include <algorithm>
 #include <utility>
 
@@ -9,9 +14,9 @@ namespace elastictrain::launcher {
 namespace {
 
 constexpr std::size_t kMaxBytes = 256 << 10;
-// So that what was said by then still arrives in time.
-constexpr std::chrono::milliseconds kReserve{20};
-// The protocol's smallest limit for the answers of other processes.
+// So that data sent before the deadline still arrives in time.
+constexpr std::chrono::milliseconds kAnswerReserve{20};
+// The protocol's minimum for the answers of other processes.
 constexpr char kQuestion[] = "CLIENT PROTOCOL 2\nTIMEOUT 1\nVERBOSE STATUS\n";
 
 }  // namespace
@@ -21,11 +26,11 @@ std::vector<std::string> explain_ras_answer(const RasAnswer& answer, std::chrono
   auto lines = explain_ras_report(answer.text);
   const std::string limit = std::to_string(time_limit.count()) + " ms";
   if (answer.text.empty()) {
-    lines.push_back("NCCL's RAS service gave no answer within " + limit);
+    lines.push_back("NCCL's RAS service did not answer within " + limit);
   } else if (lines.empty()) {
-    lines.push_back("what answers in the place of NCCL's RAS service is something else");
+    lines.push_back("the answer at the port of NCCL's RAS service is not from that service");
   } else if (!answer.complete) {
-    lines.push_back("the report broke off: not all processes answered NCCL within " + limit);
+    lines.push_back("the report is incomplete: not all processes answered NCCL within " + limit);
   }
   return lines;
 }
@@ -36,7 +41,7 @@ void RasClient::start(asio::io_context& io, std::vector<std::uint16_t> ports, st
 }
 
 void RasClient::begin(std::chrono::milliseconds time_limit) {
-  deadline_.expires_after(std::max(time_limit - kReserve, std::chrono::milliseconds(1)));
+  deadline_.expires_after(std::max(time_limit - kAnswerReserve, std::chrono::milliseconds(1)));
   deadline_.async_wait([self = shared_from_this()](const asio::error_code& error) {
     if (!error) self->finish();
   });

@@ -1,15 +1,17 @@
 // Purpose: asks NCCL's RAS service of this host for its report.
 //
-// Each process with a communicator has such a service, and each of them gathers from all: the first one that answers
-// will do. A port where nobody listens, and a process that takes the connection and stays silent (it is stopped), cost
-// little before the next one is tried.
+// Each process with a communicator has such a service, and each service collects from all processes: the first one that
+// answers suffices. A port without a listener, and a process that accepts the connection and stays silent (it is
+// stopped), cost little before the next one is tried.
 // Ownership: keeps itself alive until `done` has been called, once, within the time limit. Thread: the io_context's
-// thread, never blocked. Failure: in the answer.
+// thread, never blocked. Errors: in the answer.
 // Source: the text protocol of ncclras, NCCL 2.24 to 2.30 (src/ras/client.cc).
 #pragma once
 
 #include <array>
-#include <asio.hpp>
+#include <asio/io_context.hpp>
+#include <asio/ip/tcp.hpp>
+#include <asio/steady_timer.hpp>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -20,19 +22,19 @@
 namespace elastictrain::launcher {
 
 struct RasAnswer {
-  bool connected = false;  // somebody listens at one of the ports
-  bool complete = false;   // the service has said all and closed the connection
+  bool connected = false;  // a process listens at one of the ports
+  bool complete = false;   // the service has sent everything and closed the connection
   std::string text;        // bounded
 };
 
-// The answer in plain words; nothing where no service runs.
+// The answer in plain text; nothing if no service runs.
 std::vector<std::string> explain_ras_answer(const RasAnswer& answer, std::chrono::milliseconds time_limit);
 
 class RasClient : public std::enable_shared_from_this<RasClient> {
  public:
   using Done = std::function<void(RasAnswer)>;
 
-  // `ports` of the loopback address, to be tried in this order.
+  // `ports` of the loopback address, tried in this order.
   static void start(asio::io_context& io, std::vector<std::uint16_t> ports, std::chrono::milliseconds time_limit,
                     Done done);
 

@@ -10,11 +10,11 @@
 namespace elastictrain::launcher {
 namespace {
 
-constexpr std::size_t kMaxLines = 40;
+constexpr std::size_t kMaxReportLines = 40;
 constexpr std::size_t kMaxNamed = 8;  // ranks or processes of one sentence
 constexpr std::size_t kMaxName = 64;
 
-// Reads a line from its beginning; what does not fit is not taken.
+// Reads a line from its beginning; text that does not match is not consumed.
 class Scanner {
  public:
   explicit Scanner(std::string_view text) : text_(text) {}
@@ -37,7 +37,7 @@ class Scanner {
     text_.remove_prefix(static_cast<std::size_t>(end - text_.data()));
     return value;
   }
-  // Letters, digits and what stands in addresses and versions; anything else ends it.
+  // Letters, digits and the characters of addresses and versions; any other character ends it.
   std::string name() {
     constexpr std::string_view kOthers = ".:_-+,%";
     std::string taken;
@@ -127,7 +127,7 @@ std::string error_words(Scanner line) {
   return words.substr(0, kMaxName);
 }
 
-// Ranks of one communicator that say the same.
+// Ranks of one communicator that report the same.
 struct Group {
   std::uint64_t count = 1;
   std::uint64_t operation = 0;
@@ -168,14 +168,14 @@ class Explanation {
   std::string processes() const;
   std::string sentence(const char* between) const;
   void say(std::string line) {
-    if (lines_.size() < kMaxLines) lines_.push_back(std::move(line));
+    if (lines_.size() < kMaxReportLines) lines_.push_back(std::move(line));
   }
 
   std::vector<std::string> lines_;
   bool in_table_ = false;
   std::uint64_t communicators_ = 0;
   bool all_well_ = true;
-  bool told_all_ = false;  // the report came as far as the warnings
+  bool told_all_ = false;  // the report reached the warnings
   Topic topic_ = Topic::kNone;
   std::uint64_t topic_count_ = 0;
   std::string communicator_;  // "#0-0 (00ab…)"
@@ -234,7 +234,7 @@ void Explanation::read_table_row(Scanner line) {
   line.skip_spaces();
   const auto nodes = line.number();
   line.skip_spaces();
-  line.name();  // ranks per node may be a range
+  line.name();  // the ranks per node may be a range
   line.skip_spaces();
   const auto ranks = line.number();
   line.skip_spaces();
@@ -269,7 +269,7 @@ bool Explanation::read_topic(Scanner line) {
   }
   if (line.take("Encountered ")) {
     all_well_ = false;
-    say(counted(line.number().value_or(0), "answer", "answers") + " of other processes did not come in time");
+    say(counted(line.number().value_or(0), "answer", "answers") + " of other processes did not arrive in time");
     return true;
   }
   const auto count = line.number();
@@ -361,7 +361,7 @@ void Explanation::close_topic() {
       say(sentence(" reported: "));
       break;
     case Topic::kMissingRanks:
-      say(communicator_ + ": nothing was heard of " +
+      say(communicator_ + ": no data arrived from " +
           (groups_.empty() ? counted(topic_count_, "rank", "ranks") : groups_[0].who()));
       break;
     case Topic::kSilent:
@@ -369,7 +369,7 @@ void Explanation::close_topic() {
           processes());
       break;
     case Topic::kDead:
-      say(counted(topic_count_, "process is", "processes are") + " held for dead" + processes());
+      say(counted(topic_count_, "process is", "processes are") + " considered dead" + processes());
       break;
   }
   groups_.clear();
@@ -388,14 +388,14 @@ void Explanation::say_operations() {
   say(sentence(" started "));
   if (groups_.size() > kMaxNamed || behind.empty()) return;
   say("the others wait for " + behind + ": its program has not called the " + function_ +
-      " yet (data, an exception, a lock); that is not the network");
+      " yet (data, an exception, a lock); the network is not the cause");
 }
 
 std::vector<std::string> Explanation::finish() {
   close_topic();
   if (all_well_ && told_all_ && communicators_ > 0) {
-    say("all ranks started the same collectives and none reported an error: if they stand still, it is in the network "
-        "or in a kernel, and not because a rank did not call");
+    say("all ranks started the same collectives and none reported an error: if they make no progress, the cause is the "
+        "network or a kernel, not a rank that did not call");
   }
   return std::move(lines_);
 }

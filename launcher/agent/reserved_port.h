@@ -1,7 +1,7 @@
-// Purpose: a TCP port of the loopback address that is free now and stays so for a program that binds it with
-// SO_REUSEPORT, as NCCL's RAS service does: nobody else gets it, and several runs of a host never meet.
+// Purpose: a TCP port of the loopback address that is free now and stays reserved for a program that binds it with
+// SO_REUSEPORT, as NCCL's RAS service does: no other program gets it, and several runs of a host never collide.
 //
-// Ownership: the port is given back with the object. Thread: any. Failure: take() says why there is none.
+// Ownership: the port is released with the object. Thread: any. Errors: take() reports why there is none.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ class ReservedPort {
   std::string address() const;
 
  private:
-  int socket_ = -1;  // bound, never listening: who connects is refused until the program listens
+  int socket_ = -1;  // bound, never listening: connections are refused until the program listens
   std::uint16_t number_ = 0;
 };
 

@@ -5,6 +5,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <asio/error_code.hpp>
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
@@ -18,10 +19,10 @@ namespace elastictrain::launcher {
 namespace {
 
 constexpr std::size_t kMaxThreads = 64;
-constexpr std::size_t kMaxLines = 400;
-constexpr std::size_t kMaxLineBytes = 300;
-// So that what the tool has printed by then still arrives in time.
-constexpr std::chrono::milliseconds kReserve{20};
+constexpr std::size_t kMaxFrames = 400;
+constexpr std::size_t kMaxFrameBytes = 300;
+// So that output that the tool has printed by then still arrives in time.
+constexpr std::chrono::milliseconds kReadReserve{20};
 
 std::string read_word(const std::string& path) {
   const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
@@ -88,7 +89,7 @@ std::string call_name(long number) {
     case SYS_flock:
       return "flock";
     case SYS_sched_yield:
-      return "sched_yield (it looks again and again)";
+      return "sched_yield (it polls)";
     case SYS_fsync:
       return "fsync";
     case SYS_ioctl:
@@ -116,7 +117,7 @@ std::string describe_thread(const std::string& directory, const std::string& id)
     line += ", in " + call_name(std::atol(call.c_str()));
   }
   const std::string place = read_word(directory + "/wchan");
-  if (!place.empty() && place != "0") line += ", the kernel is in " + place;
+  if (!place.empty() && place != "0") line += ", kernel function " + place;
   return line;
 }
 
@@ -153,7 +154,7 @@ std::vector<std::string> describe_threads(pid_t pid) {
     const std::string line = describe_thread(directory + "/task/" + ids[i], ids[i]);
     if (!line.empty()) lines.push_back(line);
   }
-  if (ids.size() > kMaxThreads) lines.push_back("and " + std::to_string(ids.size() - kMaxThreads) + " threads more");
+  if (ids.size() > kMaxThreads) lines.push_back("and " + std::to_string(ids.size() - kMaxThreads) + " more threads");
   return lines;
 }
 
@@ -172,7 +173,7 @@ void StackCapture::start(asio::io_context& io, pid_t pid, std::chrono::milliseco
 }
 
 void StackCapture::begin(asio::io_context& io, pid_t pid, std::chrono::milliseconds time_limit) {
-  timer_.expires_after(std::max(time_limit - kReserve, std::chrono::milliseconds(1)));
+  timer_.expires_after(std::max(time_limit - kReadReserve, std::chrono::milliseconds(1)));
   timer_.async_wait([self = shared_from_this()](const asio::error_code& error) {
     if (error) return;
     if (self->tool_) self->add("the backtrace took too long");
@@ -204,7 +205,7 @@ void StackCapture::begin(asio::io_context& io, pid_t pid, std::chrono::milliseco
 }
 
 void StackCapture::add(std::string line) {
-  if (lines_.size() < kMaxLines && !line.empty()) lines_.push_back(line.substr(0, kMaxLineBytes));
+  if (lines_.size() < kMaxFrames && !line.empty()) lines_.push_back(line.substr(0, kMaxFrameBytes));
 }
 
 void StackCapture::tool_ended(const CommandEnd& end) {

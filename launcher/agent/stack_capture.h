@@ -1,14 +1,15 @@
-// Purpose: where a process is stuck, as far as that can be found out without extra rights: what the kernel says about
-// each of its threads, and a backtrace by eu-stack or gdb where one is installed and allowed to look.
+// Purpose: where a process is stuck, as far as that can be determined without extra rights: the kernel's data about
+// each of its threads, and a backtrace by eu-stack or gdb if one is installed and permitted to attach.
 //
 // Ownership: keeps itself alive until `done` has been called, once, within the time limit. Thread: the io_context's
-// thread; the kernel is asked in short reads, the tools are processes of their own. Failure: lines that say what could
-// not be had.
+// thread; kernel data is read in short reads, the tools are separate processes. Errors: lines that say what was not
+// available.
 #pragma once
 
 #include <sys/types.h>
 
-#include <asio.hpp>
+#include <asio/io_context.hpp>
+#include <asio/steady_timer.hpp>
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -22,7 +23,7 @@ namespace elastictrain::launcher {
 // One line for the process and one for each of its threads (bounded), from /proc.
 std::vector<std::string> describe_threads(pid_t pid);
 
-// The command that prints the stacks of all threads of `pid`; empty where no such tool is installed.
+// The command that prints the stacks of all threads of `pid`; empty if no such tool is installed.
 std::vector<std::string> backtrace_command(pid_t pid);
 
 class StackCapture : public std::enable_shared_from_this<StackCapture> {

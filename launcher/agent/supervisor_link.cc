@@ -1,5 +1,6 @@
 #include "launcher/agent/supervisor_link.h"
 
+#include <asio/error_code.hpp>
 #include <algorithm>
 #include <utility>
 
@@ -68,13 +69,13 @@ void SupervisorLink::connected(std::shared_ptr<transport::FrameConnection> conne
 }
 
 void SupervisorLink::attempt_failed(const Error& error) {
-  if (connection_) return;  // the watch over its silence tries again
+  if (connection_) return;  // the silence timer tries again
   const auto away = std::chrono::steady_clock::now() - last_heard_;
   if (!was_up_ || away >= milliseconds(bootstrap_.orphan_grace_ms)) return give_up(error);
   try_again_later();
 }
 
-// Final: who has told its workers to end does not serve a supervisor any more.
+// Final: an agent that has told its workers to end does not serve a supervisor any more.
 void SupervisorLink::give_up(const Error& error) {
   finish();
   handlers_.on_gone(error);
@@ -85,7 +86,7 @@ void SupervisorLink::lost(const Error& error) {
   connection_.reset();
   silence_timer_.cancel();
   handlers_.on_lost(error);
-  // The grace counts from the moment the connection went, not from the last word before it.
+  // The grace counts from the loss of the connection, not from the last message before it.
   last_heard_ = std::chrono::steady_clock::now();
   if (bootstrap_.orphan_grace_ms == 0) return give_up(error);
   try_again_later();
@@ -101,8 +102,8 @@ void SupervisorLink::try_again_later() {
   });
 }
 
-// A supervisor that is cut off without a word is as gone as one whose connection broke; one that is merely stopped for
-// a while (^Z) is not, so its silence is borne for the whole grace.
+// A supervisor that is cut off silently counts as lost, like one whose connection broke; one that is merely stopped for
+// a while (^Z) does not, so its silence is tolerated for the whole grace.
 void SupervisorLink::watch_silence() {
   const auto now = std::chrono::steady_clock::now();
   const auto next_try = silence() < quiet_ ? last_heard_ + quiet_ : now + kRetryPeriod;
@@ -116,7 +117,7 @@ void SupervisorLink::watch_silence() {
 void SupervisorLink::look_at_silence() {
   if (silence() >= limit_) {
     return give_up(
-        {ErrorCode::kPeerLost, "the supervisor has said nothing for " + std::to_string(limit_.count()) + " ms"});
+        {ErrorCode::kPeerLost, "the supervisor has sent nothing for " + std::to_string(limit_.count()) + " ms"});
   }
   if (silence() >= quiet_) connect(kRetryTimeout);
   watch_silence();

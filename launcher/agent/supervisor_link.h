@@ -1,11 +1,12 @@
-// Purpose: the agent's connection to its supervisor, and what happens when it breaks: it is tried again every 500 ms
-// for the orphan grace, and then given up. One that is only silent is kept (a supervisor that is merely stopped for a
-// while goes on with it), but a second one is tried beside it, because the other end may be gone without a word.
+// Purpose: the agent's connection to its supervisor, and what happens when it breaks: the agent reconnects every 500 ms
+// for the orphan grace, and then gives up. A connection that is only silent is kept (a supervisor that was stopped for
+// a while continues with it), but a second one is tried at the same time, because the peer may be gone without notice.
 //
-// Ownership: the agent's service owns it. Thread: the io_context's thread. Failure: on_gone, once, with the reason.
+// Ownership: the agent's service owns it. Thread: the io_context's thread. Errors: on_gone, once, with the reason.
 #pragma once
 
-#include <asio.hpp>
+#include <asio/io_context.hpp>
+#include <asio/steady_timer.hpp>
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -20,7 +21,7 @@ namespace elastictrain::launcher {
 class SupervisorLink {
  public:
   struct Handlers {
-    std::function<void()> on_up;  // connected, at first and again; also in the place of one that was silent
+    std::function<void()> on_up;  // connected, at first and again; also when it replaces a silent one
     std::function<void(protocol::AgentDown)> on_message;
     std::function<void(const Error&)> on_lost;  // it will be tried again
     std::function<void(const Error&)> on_gone;  // never reached, or away for longer than the grace
@@ -31,11 +32,11 @@ class SupervisorLink {
 
   void start();
   bool up() const { return connection_ != nullptr; }
-  // Lost where there is no connection.
+  // Dropped if there is no connection.
   void send(const protocol::AgentUp& message);
   std::size_t queued_bytes() const { return connection_ ? connection_->queued_bytes() : 0; }
   const std::string& local_address() const { return local_address_; }
-  // What is queued goes out; no more attempts, no more handlers.
+  // Sends what is queued; no more attempts, no more callbacks.
   void finish();
 
  private:
@@ -62,7 +63,7 @@ class SupervisorLink {
   std::chrono::milliseconds limit_;  // silence after which the supervisor is given up
   bool connecting_ = false;
   bool was_up_ = false;
-  bool finished_ = false;  // nothing is tried or told any more
+  bool finished_ = false;  // no more attempts or callbacks
   std::shared_ptr<char> life_ = std::make_shared<char>();
 };
 

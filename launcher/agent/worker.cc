@@ -3,6 +3,8 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <asio/error_code.hpp>
+#include <asio/post.hpp>
 #include <algorithm>
 
 #include "launcher/agent/error_file.h"
@@ -14,13 +16,13 @@ namespace {
 
 constexpr std::size_t kErrorLines = 20;
 constexpr std::size_t kErrorLineBytes = 1000;
-// A grandchild outside the group may hold the pipes; the worker's end is not delayed further than this.
+// A grandchild outside the group may hold the pipes; the report of the exit is not delayed longer than this.
 constexpr std::chrono::milliseconds kDrainTime{500};
 
 ProcessSpec process_spec(WorkerSetup& setup) {
   ProcessSpec spec;
   spec.argv = std::move(setup.order.argv);
-  // The built-in trainer is this very binary, whose path differs from host to host.
+  // The built-in trainer is this same binary, whose path differs from host to host.
   if (!spec.argv.empty() && spec.argv.front() == "@self") spec.argv.front() = self_path();
   spec.environment = std::move(setup.environment);
   spec.working_directory = std::move(setup.order.working_directory);
@@ -97,7 +99,7 @@ void Worker::stop(std::chrono::milliseconds grace) {
   kill_at_ = kill_at;
   kill_timer_.expires_at(kill_at);
   kill_timer_.async_wait([this, life = std::weak_ptr<char>(life_)](const asio::error_code& error) {
-    // An expiry that was under way when the timer was cancelled comes all the same.
+    // An expiry that was queued when the timer was cancelled arrives all the same.
     const bool is_due = !error && !life.expired() && std::chrono::steady_clock::now() >= kill_at_;
     if (is_due) process_->signal_group(SIGKILL);
   });
@@ -144,7 +146,7 @@ void Worker::finish_if_drained() {
   if (ended_ && output_->ended() && error_->ended() && socket_->drained()) finish();
 }
 
-// What the program itself named as its error stands first: its last lines may be anybody's.
+// The error that the program itself reported comes first: its last lines may be unrelated.
 std::vector<std::string> Worker::last_words() const {
   std::vector<std::string> lines;
   const bool failed = status_.signal != 0 || status_.exit_code != 0;
@@ -159,7 +161,7 @@ void Worker::finish() {
   output_->finish();
   error_->finish();
   socket_->close();
-  // Later: the caller may be one of our own parts, and the owner destroys us now.
+  // Deferred: the caller may be one of this object's parts, and the owner destroys this object now.
   asio::post(io_, [this, life = std::weak_ptr<char>(life_)] {
     if (life.expired()) return;
     const protocol::WorkerExited exited{id_, status_.exit_code, status_.signal, last_words()};

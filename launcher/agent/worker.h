@@ -1,11 +1,13 @@
-// Purpose: one worker of this host: its process in a group of its own, its two pipes, its socket, its end. A process of
-// an MPI pool may park and be another worker later.
+// Purpose: one worker of this host: its process in a group of its own, its two pipes, its socket, its exit. A process
+// of an MPI pool may park and be another worker later.
 //
 // Ownership: the agent's service owns it and destroys it after on_exit. Thread: the io_context's thread.
-// Failure: start() says why there is no process; what happens later goes to the hooks.
+// Errors: start() reports why there is no process; later events go to the hooks.
 #pragma once
 
-#include <asio.hpp>
+#include <asio/io_context.hpp>
+#include <asio/posix/stream_descriptor.hpp>
+#include <asio/steady_timer.hpp>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -25,9 +27,9 @@ struct WorkerSetup {
   std::vector<std::string> environment;  // complete
   std::string socket_path;
   std::string error_file;             // what the program may write when it fails
-  std::vector<int> descriptors = {};  // of the agent's, that the process keeps
+  std::vector<int> descriptors = {};  // of the agent, kept open in the process
   std::vector<int> processors = {};   // that it may use; empty: all of the agent's
-  ReservedPort ras_port = {};         // of its NCCL's RAS service; none where the user has settled that
+  ReservedPort ras_port = {};         // for its NCCL's RAS service; none if the user has configured that
 };
 
 struct WorkerHooks {
@@ -43,7 +45,7 @@ class Worker {
 
   WorkerId id() const { return id_; }
   pid_t pid() const { return process_->pid(); }
-  // The process that trains: the one that spoke, else the one that was started (a shell, it may be).
+  // The process that trains: the one that sent messages, otherwise the one that was started (which may be a shell).
   pid_t training_pid() const { return socket_->peer_pid() > 0 ? socket_->peer_pid() : pid(); }
   bool is_elastic() const { return record_.has_said_hello(); }
   bool has_finished() const { return record_.has_finished(); }
@@ -54,13 +56,14 @@ class Worker {
 
   void send(std::shared_ptr<const std::string> frame) { socket_->send(std::move(frame)); }
   void signal(int number) { process_->signal_group(number); }
-  // TERM to the group now, KILL after the grace. A shorter grace than one that is running shortens it.
+  // TERM to the group now, KILL after the grace. A shorter grace shortens one that is running.
   void stop(std::chrono::milliseconds grace);
-  // The worker is over, its process waits: a stop that was under way is called off. `hooks` hear of the process alone.
+  // The worker has ended, its process waits: a stop in progress is cancelled. `hooks` receive only events of the
+  // process.
   void park(WorkerHooks hooks);
   // The parked process is this worker from here on.
   void reseat(WorkerId worker, WorkerHooks hooks);
-  // The next batch of output lines, oldest stream first; false if none waits.
+  // The next batch of output lines, oldest stream first; false if there is none.
   bool take_output(std::size_t max_bytes, protocol::WorkerOutput& output);
 
   Worker(asio::io_context& io, WorkerId id, WorkerHooks hooks);

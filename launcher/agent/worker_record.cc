@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::size_t kMessageOverheadBytes = 128;
 
-// About what keeping this message takes; 0: it has later versions and need not be kept.
+// Approximate memory for keeping this message; 0: it has later versions and need not be kept.
 std::size_t kept_cost(const WorkerUp& message) {
   if (std::holds_alternative<WorkerSwap>(message)) return kMessageOverheadBytes;
   if (const auto* request = std::get_if<WorkerRequest>(&message)) {
@@ -48,7 +48,7 @@ WorkerHeartbeat fold(const WorkerHeartbeat& older, const WorkerHeartbeat& newer)
     folded.global_square = older.global_square + (newer.global_square - older.global_square) * norm_part;
   }
   if (newer.steps > 0) return folded;
-  // Of the last committed step, which is the older one's.
+  // Of the last committed step, which belongs to the older one.
   folded.loss = older.loss;
   folded.epoch_fraction = older.epoch_fraction;
   folded.gradient_norm = older.gradient_norm;
@@ -102,7 +102,7 @@ void WorkerRecord::forget_oldest() {
 
 void WorkerRecord::acknowledged(std::uint64_t report) {
   while (!kept_.empty() && kept_.front().report <= report) forget_oldest();
-  // What no longer fitted had been heard, then.
+  // Messages that were dropped for lack of space are older, so they were received as well.
   if (kept_.empty()) lost_ = 0;
 }
 
@@ -122,7 +122,7 @@ std::optional<WorkerPulse> WorkerRecord::pulse(WorkerId worker, TimePoint now, s
 
 std::vector<WorkerUp> WorkerRecord::truth(std::uint64_t next_report) {
   std::vector<WorkerUp> messages;
-  // Where it sits before it offers itself: a supervisor that does not know it must not take it for a new one.
+  // WorkerActive before WorkerReady: a supervisor that does not know the seat must not take it for a new worker.
   for (const auto* part : {&hello_, &active_, &ready_, &preparation_, &halted_}) {
     if (*part) messages.push_back(**part);
   }

@@ -1,12 +1,12 @@
-// Purpose: what the agent knows about one worker from its own messages, so that a supervisor that was away can be told
-// the current truth, and so that heartbeats travel folded.
+// Purpose: what the agent knows about one worker from its own messages, so that it can bring a supervisor that was away
+// up to date, and so that heartbeats are combined.
 //
-// A message that has a later version (hello, ready, prepared, active, halted, the end) is kept in its last version and
-// repeated after every reconnect: hearing it twice changes nothing. One that has none (audit batches, notes, costs of
-// changes) is kept until the supervisor has acknowledged a report that was sent after it, so that it is lost neither
-// with a broken connection nor with a supervisor that died before it read it; it may come twice then.
+// A message that has later versions (hello, ready, prepared, active, halted, the end) is kept in its last version and
+// repeated after every reconnect: receiving it twice changes nothing. A message that has none (audit batches, notes,
+// costs of changes) is kept until the supervisor has acknowledged a report that was sent after it, so that it is lost
+// neither with a broken connection nor with a supervisor that failed before it read it; it may then arrive twice.
 //
-// Thread: pure. Failure: none; what does not fit is counted and said.
+// Thread: pure. Errors: none; messages that do not fit are counted and reported.
 #pragma once
 
 #include <chrono>
@@ -19,10 +19,10 @@
 
 namespace elastictrain::launcher {
 
-// Two heartbeats as one: the newer one's state, the timings of both weighted by their steps.
+// Two heartbeats combined: the newer one's state, the timings of both weighted by their steps.
 protocol::WorkerHeartbeat fold(const protocol::WorkerHeartbeat& older, const protocol::WorkerHeartbeat& newer);
 
-// What the kernel says about the worker's process.
+// The kernel's data about the worker's process.
 struct ProcessSample {
   std::uint64_t cpu_ms = 0;
   bool stopped = false;
@@ -32,21 +32,21 @@ class WorkerRecord {
  public:
   using TimePoint = std::chrono::steady_clock::time_point;
 
-  // Of what waits for an acknowledgement, for each worker.
+  // Limit for the messages that wait for an acknowledgement, for each worker.
   static constexpr std::size_t kMaxKept = 8192;
   static constexpr std::size_t kMaxKeptBytes = 8u << 20;
 
-  // True: the message goes up at once. False: it was folded (a heartbeat) and goes with the next report. `next_report`:
-  // sequence of the first report that will be sent after it.
+  // True: the message is sent at once. False: it was combined (a heartbeat) and is sent with the next report.
+  // `next_report`: sequence number of the first report that will be sent after it.
   bool take(const protocol::WorkerUp& message, TimePoint now, std::uint64_t next_report);
-  // Everything up to this report has been heard.
+  // All messages up to this report have been received.
   void acknowledged(std::uint64_t report);
-  // What a supervisor must hear that knows nothing of what this worker said, in the order of a worker's life.
+  // The messages that a supervisor without knowledge of this worker needs, in the order of a worker's life cycle.
   std::vector<protocol::WorkerUp> truth(std::uint64_t next_report);
 
   bool has_said_hello() const { return hello_.has_value(); }
   bool has_finished() const { return ending_ && std::holds_alternative<protocol::WorkerFinished>(*ending_); }
-  // Its entry of the next report, if it has one: new numbers, or a silence longer than `quiet_after`.
+  // Its entry in the next report, if it has one: new numbers, or a silence longer than `quiet_after`.
   std::optional<protocol::WorkerPulse> pulse(WorkerId worker, TimePoint now, std::chrono::milliseconds quiet_after,
                                              const ProcessSample& process);
 
@@ -70,7 +70,7 @@ class WorkerRecord {
   std::optional<protocol::WorkerUp> ending_;  // WorkerLeft or WorkerFinished
   std::deque<Kept> kept_;
   std::size_t kept_bytes_ = 0;
-  std::uint64_t lost_ = 0;  // did not fit, and nobody was told yet
+  std::uint64_t lost_ = 0;  // did not fit, not reported yet
   std::optional<protocol::WorkerHeartbeat> heartbeat_;
   bool heartbeat_is_new_ = false;
   bool was_stopped_ = false;

@@ -5,7 +5,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <asio/buffer.hpp>
+#include <asio/error_code.hpp>
+#include <asio/write.hpp>
+
 #include "supervisor/protocol/codec.h"
+#include "supervisor/protocol/limits.h"
 
 namespace elastictrain::launcher {
 namespace {
@@ -58,7 +63,7 @@ void WorkerSocket::accept() {
   });
 }
 
-// Out of descriptors, most likely: the connection waits in the queue, and trying at once would only burn the processor.
+// Probably out of descriptors: the connection waits in the queue, and an immediate retry would only use CPU time.
 void WorkerSocket::accept_later() {
   accept_pause_.expires_after(kAcceptPause);
   accept_pause_.async_wait([self = shared_from_this()](const asio::error_code&) {
@@ -90,24 +95,24 @@ void WorkerSocket::read(const PeerPtr& peer) {
 
 void WorkerSocket::take(const PeerPtr& peer, std::size_t count) {
   const Status fed = peer->reader.feed({peer->block.data(), count});
-  if (!fed) return drop(peer, "sent rubbish on its socket (" + fed.error().message + ")");
+  if (!fed) return drop(peer, "sent malformed data on its socket (" + fed.error().message + ")");
   while (is_current(peer)) {
     const auto body = peer->reader.next();
     if (!body) break;
     deliver(peer, *body);
   }
   if (!is_current(peer)) return;
-  if (peer->reader.failed()) return drop(peer, "sent rubbish on its socket (a frame is too large)");
+  if (peer->reader.failed()) return drop(peer, "sent malformed data on its socket (a frame is too large)");
   if (may_read()) return read(peer);
   resume_later(peer);
 }
 
 void WorkerSocket::deliver(const PeerPtr& peer, const std::string& body) {
   auto message = protocol::decode_body<protocol::WorkerUp>(body);
-  if (!message) return drop(peer, "sent rubbish on its socket (" + message.error().message + ")");
+  if (!message) return drop(peer, "sent malformed data on its socket (" + message.error().message + ")");
   const auto* hello = std::get_if<protocol::WorkerHello>(&*message);
   if (hello != nullptr && hello->worker != worker_) {
-    return drop(peer, "called itself " + to_string(hello->worker) + " on its socket");
+    return drop(peer, "introduced itself as " + to_string(hello->worker) + " on its socket");
   }
   handlers_.on_message(std::move(*message));
 }
@@ -129,13 +134,13 @@ void WorkerSocket::send(std::shared_ptr<const std::string> frame) {
     const auto waiting = std::to_string(queued_bytes_);
     queue_.clear();
     queued_bytes_ = 0;
-    if (peer_) return drop(peer_, "does not read its socket (" + waiting + " bytes wait for it)");
-    return handlers_.on_fault("is not connected and " + waiting + " bytes waited for it; they were dropped");
+    if (peer_) return drop(peer_, "does not read its socket (" + waiting + " bytes are queued for it)");
+    return handlers_.on_fault("is not connected and " + waiting + " bytes were queued for it; they were dropped");
   }
   if (peer_) write(peer_);
 }
 
-// A frame leaves the queue only when all of it is written: after a reconnect it starts again.
+// A frame leaves the queue only when all of it is written: after a reconnect it is sent again from its start.
 void WorkerSocket::write(const PeerPtr& peer) {
   if (queue_.empty() || writing_to_ == peer) return;
   writing_to_ = peer;

@@ -1,13 +1,15 @@
 // Purpose: the Unix socket between one worker and its agent: one path per worker, one connection at a time, a newer
-// connection takes the place of an older one. Only processes of our own user are let in.
+// connection replaces an older one. Only processes of the agent's user are accepted.
 //
-// Ownership: shared; close() ends it. Thread: the io_context's thread. Failure: a peer that sends rubbish, floods or
-// does not read is dropped and on_fault says so; the path stays open, so that it may come back.
+// Ownership: shared; close() ends it. Thread: the io_context's thread. Errors: a peer that sends malformed data, sends
+// too much or does not read is dropped and on_fault reports it; the path stays open, so that the worker may reconnect.
 #pragma once
 
 #include <sys/types.h>
 
-#include <asio.hpp>
+#include <asio/io_context.hpp>
+#include <asio/local/stream_protocol.hpp>
+#include <asio/steady_timer.hpp>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -25,21 +27,21 @@ class WorkerSocket : public std::enable_shared_from_this<WorkerSocket> {
   struct Handlers {
     std::function<void(protocol::WorkerUp)> on_message;
     std::function<void(const std::string&)> on_fault;
-    std::function<void()> on_disconnect;  // nobody is connected any more, all that was sent has been read
-    std::function<bool()> may_read;       // false: the way up is congested, the worker's messages wait in its socket
+    std::function<void()> on_disconnect;  // no process is connected any more, all that was sent has been read
+    std::function<bool()> may_read;       // false: congestion towards the supervisor, messages wait in the socket
   };
 
   static Result<std::shared_ptr<WorkerSocket>> open(asio::io_context& io, const std::string& path, WorkerId worker,
                                                     Handlers handlers);
   // Frames wait for a worker that is not connected (yet, or again). They are shared between addressees.
   void send(std::shared_ptr<const std::string> frame);
-  // Who is at the other end is this worker from here on.
+  // The process at the other end is this worker from here on.
   void belongs_to(WorkerId worker) { worker_ = worker; }
-  // The worker has ended: what it wrote before is read whatever may_read says.
+  // The worker has exited: data that it wrote before is read whatever may_read returns.
   void drain() { draining_ = true; }
-  // The process that connected last; 0: none yet. It may be a child of the one that was started.
+  // The process that connected last; 0: none yet. It may be a child of the process that was started.
   pid_t peer_pid() const { return peer_pid_; }
-  // Nothing is left to read, nor anybody waiting to be let in.
+  // No data is left to read, and no connection waits to be accepted.
   bool drained() const;
   void close();
 

@@ -1,3 +1,5 @@
+#include <asio/io_context.hpp>
+
 #include "launcher/batch/start_command.h"
 #include "launcher/launchers.h"
 #include "launcher/process_launcher.h"
@@ -24,7 +26,7 @@ Result<std::unique_ptr<Launcher>> make_batch_launcher(asio::io_context& io, cons
   method.timeout_hint = "is the host up, and may this job use it? Try `" + tool + "` by hand";
   method.failure_status = kSrunFailed;
   method.passes_status_on = allocation.scheduler == Scheduler::kSlurm;
-  // Else srun's own failures would look like an agent that ended with 1.
+  // Otherwise srun's own failures would look like an agent that exited with 1.
   if (method.passes_status_on) method.environment = {"SLURM_EXIT_ERROR=" + std::to_string(kSrunFailed)};
   method.start_command = [allocation, job_of = options.job_of, path = program.path](const std::string& host) {
     return batch_start_command(allocation, host, job_of(host), path);

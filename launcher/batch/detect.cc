@@ -12,7 +12,7 @@ struct System {
   Result<Allocation> (*read)(const BatchSurroundings&);
 };
 
-// What Flux sets in a job's tasks is not what it sets in a batch script.
+// Flux sets different variables in a job's tasks than in a batch script.
 constexpr std::array<System, 5> kSystems = {{
     {Scheduler::kSlurm, "slurm", {"SLURM_JOB_ID", "SLURM_JOB_ID"}, batch::read_slurm},
     {Scheduler::kPbs, "pbs", {"PBS_JOBID", "PBS_JOBID"}, batch::read_pbs},
@@ -71,7 +71,7 @@ Result<Allocation> read_allocation(Scheduler scheduler, const BatchSurroundings&
     return Error{error.code, "the allocation of " + std::string(name_of(scheduler)) + " cannot be read: " +
                                  error.message + "; name hosts yourself (-H, --hostfile) or use --scheduler none"};
   };
-  if (system == nullptr) return unusable({ErrorCode::kInvalid, "there is no such batch system"});
+  if (system == nullptr) return unusable({ErrorCode::kInvalid, "the batch system is not known"});
   auto allocation = system->read(around);
   if (!allocation) return unusable(allocation.error());
   if (allocation->hosts.empty()) return unusable({ErrorCode::kInvalid, "it names no host"});

@@ -5,7 +5,7 @@
 namespace elastictrain::launcher::batch {
 namespace {
 
-// Tasks go to hosts in blocks: the first ones have one more where it does not come out even.
+// Tasks go to hosts in blocks: the first ones get one more if the division leaves a remainder.
 std::uint32_t slots_of(std::size_t place, std::uint32_t tasks, std::uint32_t hosts) {
   return std::max<std::uint32_t>(1, tasks / hosts + (place < tasks % hosts ? 1 : 0));
 }
@@ -29,7 +29,7 @@ Result<Allocation> read_flux(const BatchSurroundings& around) {
   return Allocation{Scheduler::kFlux,
                     job.empty() ? variable(around, "FLUX_ENCLOSING_ID") : job,
                     hosts.take(),
-                    known ? "FLUX_JOB_SIZE" : "one a host",
+                    known ? "FLUX_JOB_SIZE" : "one per host",
                     "",
                     !job.empty()};
 }

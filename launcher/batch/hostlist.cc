@@ -8,7 +8,7 @@
 namespace elastictrain::launcher {
 namespace {
 
-// Hosts times names' length: an expansion within both is small.
+// Number of hosts times length of names: an expansion within both limits is small.
 constexpr std::size_t kMaxTextBytes = 4 << 20;
 constexpr std::size_t kMaxDigits = 9;
 constexpr std::size_t kMaxNameBytes = 253;
@@ -27,7 +27,7 @@ Result<std::uint32_t> read_number(std::string_view digits) {
   std::uint32_t value = 0;
   const bool all =
       !digits.empty() && digits.size() <= kMaxDigits && std::all_of(digits.begin(), digits.end(), is_digit);
-  if (!all) return bad("no number of at most nine digits", digits);
+  if (!all) return bad("not a number of at most nine digits", digits);
   std::from_chars(digits.data(), digits.data() + digits.size(), value);
   return value;
 }
@@ -74,7 +74,7 @@ Result<std::vector<std::string>> expand_bracket(std::string_view ranges) {
   return endings;
 }
 
-// Every name so far with every ending; the last number runs fastest.
+// Every name so far with every suffix; the last number varies fastest.
 Result<std::vector<std::string>> multiply(const std::vector<std::string>& names,
                                           const std::vector<std::string>& endings, std::string_view word) {
   if (names.size() * endings.size() > kMaxAllocatedHosts) return too_many(word);
@@ -86,12 +86,12 @@ Result<std::vector<std::string>> multiply(const std::vector<std::string>& names,
   return all;
 }
 
-// One word of the list: text and brackets in turn.
+// One item of the list: text and brackets in turn.
 Result<std::vector<std::string>> expand_word(const std::string_view word) {
   std::vector<std::string> names{""};
   for (std::string_view rest = word; !rest.empty();) {
     const std::size_t open = std::min(rest.find('['), rest.size());
-    if (names.front().size() + open > kMaxNameBytes) return bad("a word that is too long for a host name", word);
+    if (names.front().size() + open > kMaxNameBytes) return bad("an item that is too long for a host name", word);
     for (std::string& name : names) name += rest.substr(0, open);
     rest.remove_prefix(open);
     if (rest.empty()) break;
@@ -107,7 +107,7 @@ Result<std::vector<std::string>> expand_word(const std::string_view word) {
   return names;
 }
 
-// The list up to a comma that stands in no bracket.
+// The list up to a comma outside of brackets.
 std::string_view take_word(std::string_view& list) {
   bool inside = false;
   std::size_t end = 0;
@@ -123,7 +123,8 @@ Status append_names(std::vector<std::string> names, std::size_t& bytes, std::str
                     std::vector<std::string>& all) {
   if (all.size() + names.size() > kMaxAllocatedHosts) return too_many(word);
   for (std::string& name : names) {
-    if (!is_host_name(name)) return bad("a word that is no host name", name.empty() ? word : std::string_view(name));
+    if (!is_host_name(name))
+      return bad("an item that is not a host name", name.empty() ? word : std::string_view(name));
     bytes += name.size();
     all.push_back(std::move(name));
   }
@@ -142,7 +143,7 @@ Status add_count(std::string_view word, std::vector<std::uint32_t>& counts) {
     if (!said) return said.error();
     times = *said;
   }
-  if (times == 0 || times > kMaxAllocatedHosts - counts.size()) return bad("a count of hosts that cannot be", word);
+  if (times == 0 || times > kMaxAllocatedHosts - counts.size()) return bad("an impossible count of hosts", word);
   counts.insert(counts.end(), times, *count);
   return {};
 }
@@ -181,13 +182,13 @@ Result<std::uint32_t> read_slots(std::string_view text) {
 }
 
 Status HostCollector::add(std::string_view name, std::uint32_t slots) {
-  if (!is_host_name(name)) return bad("a word that is no host name", name);
+  if (!is_host_name(name)) return bad("an item that is not a host name", name);
   const auto [place, is_new] = places_.try_emplace(std::string(name), hosts_.size());
   if (is_new && hosts_.size() >= kMaxAllocatedHosts) return too_many(name);
   if (is_new) hosts_.push_back({std::string(name), 0});
   Host& host = hosts_[place->second];
   host.slots += slots;
-  return host.slots <= kMaxSlotsPerHost ? Status() : Status(bad("too many slots of one host", name));
+  return host.slots <= kMaxSlotsPerHost ? Status() : Status(bad("too many slots on one host", name));
 }
 
 }  // namespace elastictrain::launcher

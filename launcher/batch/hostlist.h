@@ -1,7 +1,8 @@
 // Purpose: the compressed texts of batch systems, as pure functions: host lists (`n[1-3,07]-ib,login`, of Slurm and
 // Flux: any number of brackets in a name, zero padding kept) and counts (`4(x2),1`, of Slurm).
 //
-// Thread: any. Failure: what cannot be read, and lists that are larger than any machine, before memory is taken.
+// Thread: any. Errors: text that cannot be read, and lists that are larger than any machine, before memory is
+// allocated.
 #pragma once
 
 #include <cstdint>
@@ -21,13 +22,13 @@ inline constexpr std::size_t kMaxAllocatedHosts = 65'536;
 // Every name is one that is_host_name() takes.
 Result<std::vector<std::string>> expand_hostlist(std::string_view text);
 
-// As many numbers as hosts at most.
+// At most as many numbers as hosts.
 Result<std::vector<std::uint32_t>> expand_counts(std::string_view text);
 
 // A number from 1 to kMaxSlotsPerHost and nothing else.
 Result<std::uint32_t> read_slots(std::string_view text);
 
-// Names with slots; whoever is named again has the sum. Failure: a name or a number that cannot be one.
+// Names with slots; slots of a repeated name are added up. Errors: an invalid name or number.
 class HostCollector {
  public:
   Status add(std::string_view name, std::uint32_t slots);

@@ -5,7 +5,7 @@
 namespace elastictrain::launcher::batch {
 namespace {
 
-// The first two words of a line: host and slots.
+// The first two fields of a line: host and slots.
 Status collect_line(std::string_view line, HostCollector& hosts) {
   constexpr std::string_view kSpaces = " \t";
   const std::size_t end = std::min(line.find_first_of(kSpaces), line.size());

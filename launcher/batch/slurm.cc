@@ -13,7 +13,7 @@ struct Slots {
   std::string from;
 };
 
-// A variable of counts, one for each host. A step has variables of its own, which do not fit the job's hosts.
+// A variable with one count per host. A step has its own variables, which do not match the job's hosts.
 Result<std::optional<Counts>> counts_of(const BatchSurroundings& around, const std::string& name, std::size_t hosts) {
   const std::string text = variable(around, name);
   if (text.empty()) return std::optional<Counts>();
@@ -22,7 +22,7 @@ Result<std::optional<Counts>> counts_of(const BatchSurroundings& around, const s
   if (counts->size() == hosts) return std::optional<Counts>(std::move(*counts));
   if (!variable(around, "SLURM_STEP_ID").empty()) return std::optional<Counts>();
   return Error{ErrorCode::kInvalid,
-               name + " speaks of " + std::to_string(counts->size()) + " hosts, not of " + std::to_string(hosts)};
+               name + " covers " + std::to_string(counts->size()) + " hosts, not " + std::to_string(hosts)};
 }
 
 // "4", "a100:4", "tesla:2,kepler:1".
@@ -46,7 +46,7 @@ std::optional<Slots> gpu_slots(const BatchSurroundings& around, std::size_t host
   return std::nullopt;
 }
 
-// For jobs that ask for CPUs by `-c`, without a number of tasks.
+// For jobs that request CPUs with `-c`, without a number of tasks.
 Result<std::optional<Slots>> cpu_slots(const BatchSurroundings& around, std::size_t hosts) {
   const auto per_task = read_slots(variable(around, "SLURM_CPUS_PER_TASK"));
   if (!per_task) return std::optional<Slots>();
@@ -69,7 +69,7 @@ Result<Slots> choose_slots(const BatchSurroundings& around, std::size_t hosts) {
   auto cpus = cpu_slots(around, hosts);
   if (!cpus) return cpus.error();
   if (*cpus) return std::move(**cpus);
-  return Slots{Counts(hosts, 1), "one a host"};
+  return Slots{Counts(hosts, 1), "one per host"};
 }
 
 }  // namespace

@@ -11,9 +11,9 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-// One task that has the whole host to itself beside the batch script: without `overlap` it would wait for resources
-// that the script's own step holds, and with a binding its workers would share the core of one task. A lost host or a
-// failed agent must not end what runs on the others.
+// One task that shares the whole host with the batch script: without `overlap` it would wait for resources that the
+// script's own step holds, and with a binding its workers would share the core of one task. A lost host or a failed
+// agent must not end what runs on the others.
 Words srun(const std::string& host) {
   return {
       "srun",       "--nodes=1",       "--ntasks=1", "--nodelist=" + host,   "--overlap", "--mem=0",

@@ -1,3 +1,4 @@
+#include <asio/io_context.hpp>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
@@ -33,7 +34,7 @@ Result<std::string> output_of(const std::vector<std::string>& argv) {
   if (!command) return command.error();
   io.run();
   const std::string what = argv.front() + (argv.size() > 1 ? " " + argv[1] : "");
-  if (ended.timed_out) return Error{ErrorCode::kTimeout, what + " gives no answer"};
+  if (ended.timed_out) return Error{ErrorCode::kTimeout, what + " does not answer"};
   if (ended.status.signal == 0 && ended.status.exit_code == 0) return std::move(ended.output);
   const std::string words = last_line(ended.error_text);
   return Error{ErrorCode::kUnavailable,

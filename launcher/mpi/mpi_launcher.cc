@@ -1,3 +1,5 @@
+#include <asio/io_context.hpp>
+
 #include "launcher/mpi/mpi_launchers.h"
 #include "launcher/process_launcher.h"
 
@@ -9,7 +11,7 @@ std::unique_ptr<Launcher> make_mpi_launcher(asio::io_context& io, const MpiLaunc
   method.capabilities = {options.tool.command.front(), true, false};
   method.parallelism = options.parallelism;
   method.start_timeout = std::chrono::milliseconds(options.start_timeout_ms);
-  // It mixes its own statuses with the agent's.
+  // It mixes its own exit statuses with the agent's.
   method.passes_status_on = false;
   method.words = first_words;
   method.timeout_hint = "is the host up, and does `" + options.tool.command.front() + "` reach it by hand?";

@@ -1,10 +1,10 @@
-// Purpose: makes the launchers that start agents by MPI's own command. One process per host is a way to reach hosts
-// like any other; a pool is one launch of one agent per rank, whose workers may use MPI.
+// Purpose: creates the launchers that start agents by MPI's own command. One process per host is a launch method like
+// any other; a pool is one launch of one agent per rank, whose workers may use MPI.
 //
-// Results arrive on the io_context's thread through the sink, exactly one LaunchEnded per launch(), whatever happens.
+// Results arrive on the io_context's thread through the sink, exactly one LaunchEnded per launch(), in all cases.
 #pragma once
 
-#include <asio.hpp>
+#include <asio/io_context.hpp>
 #include <functional>
 #include <memory>
 #include <string>
@@ -31,19 +31,20 @@ struct MpiPoolOptions {
   MpiSurroundings around;
   std::vector<Host> machines;
   std::vector<Host> ranks;  // see pool_ranks()
-  std::string directory;    // for the start messages; all hosts see it
+  std::string directory;    // for the start messages; visible to all hosts
   std::uint64_t start_timeout_ms = 30'000;
-  // The command that tells by its status whether a machine answers; none: it is counted on.
+  // The command whose exit status shows whether a machine answers; none: it is assumed to answer.
   std::function<std::vector<std::string>(const std::string& machine)> question = {};
 };
 
-// The pool's ranks as hosts with one slot each: "mpi0", "mpi1", …; "mpi0@node1" of several machines, where it is known
+// The pool's ranks as hosts with one slot each: "mpi0", "mpi1", …; "mpi0@node1" for several machines, if it is known
 // which rank is where.
 std::vector<Host> pool_ranks(const std::vector<Host>& machines, bool machines_are_known = true);
 
-// Starts when the agents of all ranks have been asked for, since MPI wants all of them at once, or when nobody asks for
-// more; without machines that do not answer, since one would be the end of all. A rank that is asked for while others
-// live is refused: MPI takes nobody in again. When all are lost, a new pool starts with those who are asked for then.
+// Starts when the agents of all ranks have been requested, because MPI needs all of them at once, or when no further
+// request arrives; without machines that do not answer, because one would end the whole launch. A rank that is
+// requested while others run is refused: MPI accepts no new process. When all are lost, a new pool starts with those
+// that are requested then.
 std::unique_ptr<Launcher> make_mpi_pool(asio::io_context& io, MpiPoolOptions options, LaunchSink sink,
                                         AgentProgram program = this_program());
 

@@ -1,3 +1,7 @@
+#include <asio/error_code.hpp>
+#include <asio/io_context.hpp>
+#include <asio/post.hpp>
+#include <asio/steady_timer.hpp>
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -14,7 +18,7 @@
 namespace elastictrain::launcher {
 namespace {
 
-// All ranks are asked for in one breath; nobody follows after this.
+// All ranks are requested in quick succession; no request follows after this time.
 constexpr std::chrono::milliseconds kGatherTime{3'000};
 
 // Rank to machine, by the ranks' names.
@@ -53,7 +57,7 @@ class MpiPool : public Launcher {
   struct Launched {
     AgentSpec spec;
     bool connected = false;
-    bool replaced = false;  // another agent has been asked for in its place
+    bool replaced = false;  // another agent has been requested in its place
   };
 
   std::vector<std::string> words(const std::vector<Host>& machines, const std::string& file) const {
@@ -87,11 +91,11 @@ class MpiPool : public Launcher {
   std::unique_ptr<RollCall> roll_call_;
   std::optional<PoolFile> file_;
   std::shared_ptr<Command> command_;
-  bool is_whole_ = false;  // all of the command's agents are or were connected
-  bool is_to_begin_ = false;  // once what is left of the command has ended
+  bool is_whole_ = false;  // all agents of the command are or were connected
+  bool is_to_begin_ = false;  // once the rest of the command has exited
   bool stop_requested_ = false;
   asio::steady_timer gather_timer_;
-  std::shared_ptr<char> life_ = std::make_shared<char>();  // callbacks that come too late find it gone
+  std::shared_ptr<char> life_ = std::make_shared<char>();  // callbacks that come too late find it expired
 };
 
 template <class Work>
@@ -111,7 +115,7 @@ void MpiPool::launch(AgentSpec spec) {
   });
 }
 
-// Who asks for a host again has lost the agent that was there.
+// A new request for a host means that the agent that was there is lost.
 void MpiPool::replace(const std::string& host) {
   adopted_.erase(host);
   for (auto& [agent, launched] : launched_) {
@@ -137,7 +141,7 @@ void MpiPool::gather() {
 void MpiPool::gathered() {
   if (waiting_.empty()) return;
   if (!is_alive()) return begin();
-  refuse_waiting("its MPI rank ended, and MPI takes nobody in again while the others go on");
+  refuse_waiting("its MPI rank exited, and MPI accepts no new process while the others run");
 }
 
 bool MpiPool::is_alive() const {
@@ -146,8 +150,8 @@ bool MpiPool::is_alive() const {
   });
 }
 
-// What is left of an earlier launch ends first; its end leads here again. Then machines that do not answer are left
-// out, since one of them would be the end of all.
+// The rest of an earlier launch ends first; its end leads here again. Then machines that do not answer are left out,
+// because one of them would end the whole launch.
 void MpiPool::begin() {
   if (roll_call_) return;
   gather_timer_.cancel();
@@ -242,14 +246,14 @@ void MpiPool::saw_line(const std::string& line) {
   file_.reset();
 }
 
-// Of a pool that was whole, agents may outlive the launch; their connections tell.
+// If the pool was complete, agents may outlive the launch; their connections show it.
 void MpiPool::ended(const CommandEnd& end) {
   command_.reset();
   file_.reset();
   const bool in_order = end.status.signal == 0 && end.status.exit_code == 0;
   const bool may_live = is_whole_ && !in_order && !stop_requested_;
   const std::string message = explain(end);
-  std::vector<Launched> over;  // those who did not come first: they are what the message is about
+  std::vector<Launched> over;  // agents that never connected come first: the message is about them
   for (const bool connected : {false, true}) {
     for (const auto& [agent, launched] : launched_) {
       const bool lives_on = launched.connected && may_live && !launched.replaced;
@@ -258,11 +262,11 @@ void MpiPool::ended(const CommandEnd& end) {
   }
   for (const Launched& launched : over) launched_.erase(launched.spec.agent);
   for (const Launched& launched : over) {
-    // Said once at length: it is one command.
+    // Reported once in full: it is one command.
     const std::string& first = over.front().spec.host;
     const std::string& host = launched.spec.host;
     sink_({launched.spec.agent, launched.connected, end.status.exit_code, end.status.signal,
-           host + ": " + (host == first ? message : "the MPI launch failed as " + first + " says"),
+           host + ": " + (host == first ? message : "the MPI launch failed; see " + first + "'s error"),
            launched.connected && in_order});
   }
   if (std::exchange(is_to_begin_, false)) begin();

@@ -1,5 +1,6 @@
 #include "launcher/mpi/mpi_tool.h"
 
+#include <asio/io_context.hpp>
 #include <algorithm>
 #include <numeric>
 
@@ -16,7 +17,7 @@ std::string joined(const Words& words, const char* separator) {
   return text;
 }
 
-// The first word of the text that begins with a digit, at or after `from`.
+// The first field of the text that begins with a digit, at or after `from`.
 std::string number_after(const std::string& text, std::size_t from) {
   const std::size_t begin = text.find_first_of("0123456789", from);
   if (begin == std::string::npos) return {};
@@ -28,14 +29,14 @@ std::uint32_t count_slots(const std::vector<Host>& hosts) {
                          [](std::uint32_t sum, const Host& h) { return sum + h.slots; });
 }
 
-// "a:2,b:2", as both Open MPI and Hydra read it.
+// "a:2,b:2", which both Open MPI and Hydra accept.
 std::string host_list(const std::vector<Host>& hosts, bool with_slots) {
   Words words;
   for (const Host& host : hosts) words.push_back(host.name + (with_slots ? ":" + std::to_string(host.slots) : ""));
   return joined(words, ",");
 }
 
-// Said by the user too, some of it would be an error.
+// Some options are an error if they are given twice, by the user and here.
 bool says(const MpiTool& tool, const char* word) {
   return std::find(tool.command.begin(), tool.command.end(), word) != tool.command.end();
 }
@@ -44,13 +45,13 @@ void add_parameter(Words& words, const MpiTool& tool, const char* name, const st
   if (!value.empty() && !says(tool, name)) words.insert(words.end(), {"--mca", name, value});
 }
 
-// Its mpirun takes the end of an ssh for the end of all: one that has gone to the background is none of its business.
+// Open MPI's mpirun may end all processes when an ssh exits; with -f, ssh runs in the background, unwatched.
 std::string remote_shell_agent(Words ssh) {
   if (!ssh.empty()) ssh.insert(ssh.begin() + 1, "-f");
   return joined(ssh, " ");
 }
 
-// Bound to one core, a rank's agent and all its worker's threads would share it.
+// With a binding to one core, a rank's agent and all its worker's threads would share it.
 void add_open_mpi(Words& words, const MpiTool& tool, const MpiSurroundings& around, const std::vector<Host>& hosts) {
   if (around.is_root) words.push_back("--allow-run-as-root");
   if (around.shares_cores) add_parameter(words, tool, "mpi_yield_when_idle", "1");
@@ -60,7 +61,7 @@ void add_open_mpi(Words& words, const MpiTool& tool, const MpiSurroundings& arou
   words.insert(words.end(), {"--bind-to", "none", "--map-by", "slot", "--host", host_list(hosts, true)});
 }
 
-// Hydra's proxies connect back by name, which other hosts may not know.
+// Hydra's proxies connect back by name, which other hosts may be unable to resolve.
 void add_hydra(Words& words, const MpiTool& tool, const MpiSurroundings& around, const std::vector<Host>& hosts) {
   if (!around.ssh.empty()) {
     const Words options(around.ssh.begin() + 1, around.ssh.end());
@@ -112,7 +113,7 @@ Result<MpiTool> recognize_mpi_tool(const std::vector<std::string>& command, cons
   if (begins("Intel(R) MPI")) return MpiTool{command, MpiKind::kHydra, "Intel MPI " + number_after(printed, 0)};
   if (begins("slurm")) return MpiTool{command, MpiKind::kSrun, "Slurm " + number_after(printed, 0)};
   return Error{ErrorCode::kInvalid, "launcher.mpi_command: \"" + joined(command, " ") +
-                                        " --version\" names none of Open MPI, MPICH (Hydra) and Slurm, but says: " +
+                                        " --version\" names none of Open MPI, MPICH (Hydra) and Slurm; it prints: " +
                                         printed.substr(0, printed.find('\n'))};
 }
 
@@ -127,10 +128,10 @@ Result<MpiTool> ask_mpi_tool(const std::vector<std::string>& command, std::chron
   const auto started = Command::start(io, std::move(spec), nullptr, [&](CommandEnd end) { ended = std::move(end); });
   if (!started) {
     return Error{ErrorCode::kUnavailable, "launcher.kind = \"mpi\": " + started.error().message +
-                                              "; launcher.mpi_command (--mpi-command) says which one to use"};
+                                              "; launcher.mpi_command (--mpi-command) sets the command"};
   }
   io.run();
-  if (ended.timed_out) return Error{ErrorCode::kTimeout, "\"" + name + "\" gives no answer"};
+  if (ended.timed_out) return Error{ErrorCode::kTimeout, "\"" + name + "\" does not answer"};
   if (ended.status.signal == 0 && ended.status.exit_code == 0) return recognize_mpi_tool(command, ended.output);
   return Error{ErrorCode::kUnavailable,
                "\"" + name + "\" ended with " + describe(ended.status) + ": " + last_line(ended.error_text)};
@@ -145,7 +146,7 @@ Words mpi_start_command(const MpiTool& tool, const MpiSurroundings& around, cons
   return words;
 }
 
-// Without a word of ours the end of one rank is the end of all.
+// Without these options the end of one rank is the end of all.
 Words mpi_pool_command(const MpiTool& tool, const MpiSurroundings& around, const std::vector<Host>& hosts,
                        const Words& program) {
   Words words = start_words(tool, around, hosts);
@@ -158,13 +159,14 @@ Words mpi_pool_command(const MpiTool& tool, const MpiSurroundings& around, const
 std::string lost_rank_text(MpiKind kind) {
   switch (kind) {
     case MpiKind::kOpenMpi:
-      return "a worker or a host that is lost is survived, and its ranks are spent: MPI takes nobody in again; the end "
-             "of this command ends the pool, which is then started anew";
+      return "the pool survives the loss of a worker or a host, but MPI accepts no new process for its ranks; the exit "
+             "of this command ends the pool, which is then started again";
     case MpiKind::kHydra:
-      return "a worker, a host or this command that is lost is survived, and ranks are spent: MPI takes nobody in "
-             "again; at the end MPICH's launcher calls such a pool a failure";
+      return "the pool survives the loss of a worker, a host or this command, but MPI accepts no new process for the "
+             "lost ranks; at the end MPICH's launcher reports such a pool as failed";
     case MpiKind::kSrun:
-      return "a worker that dies leaves its rank spent; whether the others survive it is up to the MPI they load";
+      return "a worker that exits cannot be replaced at its rank; whether the others survive depends on their MPI "
+             "library";
   }
   return {};
 }

@@ -11,7 +11,7 @@
 namespace elastictrain::launcher {
 namespace {
 
-// A rank's own names; what users set for their MPI (OMPI_MCA_btl and its like) is none of them.
+// Variables of a rank itself; settings of users for their MPI (OMPI_MCA_btl, for example) are not among them.
 constexpr std::string_view kPlacePrefixes[] = {
     "OMPI_COMM_WORLD_", "OMPI_UNIVERSE_SIZE=", "OMPI_APP_CTX_",   "OMPI_MCA_ess", "OMPI_MCA_orte_", "PMIX_", "PMI_",
     "MPI_LOCALRANKID=", "MPI_LOCALNRANKS=",    "HYDI_CONTROL_FD="};
@@ -32,7 +32,7 @@ std::optional<std::uint32_t> first_number(const std::vector<std::string>& enviro
   return std::nullopt;
 }
 
-// Slurm tells how many there are on each node: "4(x2),1".
+// Slurm gives the number on each node: "4(x2),1".
 std::uint32_t count_local_ranks(const std::vector<std::string>& environment) {
   const auto told = first_number(environment, {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"});
   if (told) return *told;
@@ -50,7 +50,7 @@ std::optional<MpiPlace> mpi_place(const std::vector<std::string>& environment) {
   place.rank = *rank;
   place.local_rank = first_number(environment, {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"});
   place.local_ranks = count_local_ranks(environment);
-  // Open MPI does so with every client of PMIx.
+  // Open MPI does this to every client of PMIx.
   place.ends_with_launch = first_number(environment, {"OMPI_COMM_WORLD_RANK", "PMIX_RANK"}).has_value();
   if (const auto descriptor = read_number(environment, "PMI_FD")) {
     place.descriptors.push_back(static_cast<int>(*descriptor));

@@ -20,7 +20,7 @@ Error failed(const std::string& what, int reason) {
   return {ErrorCode::kIo, "cannot write the start messages of the MPI pool, " + what + ": " + std::strerror(reason)};
 }
 
-// The key in it must have reached the disk of a shared file system before another host looks.
+// On a shared file system the key must have reached the disk before another host reads the file.
 Status write_whole(const std::string& path, const std::string& text) {
   const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (file < 0) return failed(path, errno);

@@ -1,7 +1,7 @@
-// Purpose: how the agents of an MPI pool get what other agents read from their standard input: a file with one frame
-// for each rank, readable by its owner alone, in a directory of its own. All hosts of the pool must see it.
+// Purpose: gives the agents of an MPI pool what other agents read from their standard input: a file with one frame for
+// each rank, readable by its owner only, in a directory of its own. All hosts of the pool must see it.
 //
-// Ownership: the file and its directory are gone with the object. Thread: any. Failure: write() names the path.
+// Ownership: the file and its directory are removed with the object. Thread: any. Errors: write() names the path.
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@ namespace elastictrain::launcher {
 
 class PoolFile {
  public:
-  // In a new directory (0700) within `directory`, which is made where it is missing. One bootstrap for each rank.
+  // In a new directory (0700) within `directory`, which is created if it is missing. One bootstrap for each rank.
   static Result<PoolFile> write(const std::string& directory, const std::vector<protocol::AgentBootstrap>& ranks);
   PoolFile(PoolFile&& other) noexcept;
   PoolFile& operator=(PoolFile&&) = delete;

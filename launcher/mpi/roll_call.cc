@@ -1,5 +1,6 @@
 #include "launcher/mpi/roll_call.h"
 
+#include <asio/post.hpp>
 #include <utility>
 
 #include "launcher/tool_words.h"
@@ -12,7 +13,7 @@ constexpr std::size_t kAtOnce = 32;
 std::string problem_of(const CommandEnd& end) {
   const std::string said = last_words(end.error_text);
   if (!said.empty()) return said;
-  return end.timed_out ? "no word came in time" : "what asked it ended with " + describe(end.status);
+  return end.timed_out ? "no answer arrived in time" : "the check ended with " + describe(end.status);
 }
 
 }  // namespace
@@ -32,7 +33,7 @@ RollCall::~RollCall() {
 void RollCall::ask() {
   while (asked_ < questions_.size() && running_.size() < kAtOnce) start(questions_[asked_++]);
   if (answers_ < questions_.size()) return;
-  // Moved out: it may end this object.
+  // Moved out: the call may destroy this object.
   const auto done = std::exchange(done_, nullptr);
   if (done) done(std::move(absent_));
 }

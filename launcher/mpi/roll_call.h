@@ -1,10 +1,10 @@
-// Purpose: asks machines whether they answer before something is started that none of them may miss.
+// Purpose: a reachability check: asks machines whether they answer before something is started that needs all of them.
 //
-// Ownership: its commands end with it. Thread: the io_context's. Failure: a machine's own, in the words of what asked
-// it; `done` is called once.
+// Ownership: its commands end with it. Thread: the io_context's. Errors: one per machine, with the output of the
+// command that asked it; `done` is called once.
 #pragma once
 
-#include <asio.hpp>
+#include <asio/io_context.hpp>
 #include <chrono>
 #include <functional>
 #include <map>
@@ -20,9 +20,9 @@ class RollCall {
  public:
   struct Question {
     std::string machine;
-    std::vector<std::string> command;  // ends with status 0 where it answers
+    std::vector<std::string> command;  // exits with status 0 if the machine answers
   };
-  // Machine to why it is counted as absent.
+  // Machine to the reason why it counts as absent.
   using Absent = std::map<std::string, std::string>;
 
   RollCall(asio::io_context& io, std::vector<Question> questions, std::chrono::milliseconds patience,
@@ -45,7 +45,7 @@ class RollCall {
   std::size_t answers_ = 0;
   Absent absent_;
   std::map<std::string, std::shared_ptr<Command>> running_;
-  std::shared_ptr<char> life_ = std::make_shared<char>();  // callbacks that come too late find it gone
+  std::shared_ptr<char> life_ = std::make_shared<char>();  // callbacks that come too late find it expired
 };
 
 }  // namespace elastictrain::launcher

@@ -1,5 +1,5 @@
-# What `cmake --install` puts in place: the binary, the worker library, its headers, a CMake package and a pkg-config
-# file. The installed tree can be moved: nothing in it names the prefix it was made for.
+# Files installed by `cmake --install`: the binary, the worker library, its headers, a CMake package and a pkg-config
+# file. The installed tree can be moved: no file contains the installation prefix.
 include(CMakePackageConfigHelpers)
 
 install(TARGETS elastictrain RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
@@ -7,6 +7,9 @@ install(TARGETS elastictrain_shared EXPORT elastictrain-targets LIBRARY DESTINAT
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/train/include/elastictrain
                   ${PROJECT_SOURCE_DIR}/supervisor/policy/include/elastictrain DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
         FILES_MATCHING PATTERN "*.hpp" PATTERN "*.h")
+
+install(FILES ${PROJECT_SOURCE_DIR}/LICENSE ${PROJECT_SOURCE_DIR}/.github/CHANGELOG.md
+        DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
 set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/elastictrain)
 install(EXPORT elastictrain-targets NAMESPACE elastictrain:: DESTINATION ${package_folder})
@@ -17,7 +20,7 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/package/elastictrain-conf
 install(FILES ${PROJECT_BINARY_DIR}/package/elastictrain-config.cmake
   ${PROJECT_BINARY_DIR}/package/elastictrain-config-version.cmake DESTINATION ${package_folder})
 
-# pkg-config finds the prefix from the place of the file itself.
+# pkg-config derives the prefix from the location of the file itself.
 file(RELATIVE_PATH PREFIX_FROM_PKGCONFIG /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
 configure_file(${CMAKE_CURRENT_LIST_DIR}/elastictrain.pc.in ${PROJECT_BINARY_DIR}/package/elastictrain.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/package/elastictrain.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

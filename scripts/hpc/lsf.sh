@@ -1,11 +1,11 @@
 #!/bin/bash
-# A training job that gives way and comes back: CONFIG=/path/to/config.toml bsub < lsf.sh
+# A training job that yields and is resumed: CONFIG=/path/to/config.toml bsub < lsf.sh
 # The config needs [checkpoint] directory on a file system that all hosts share.
 #BSUB -J elastictrain
 #BSUB -n 24
 #BSUB -R span[ptile=8]
 #BSUB -W 4:00
-# USR1 two minutes before the end is a notice; 75, with which the run answers it, puts the job back into the queue.
+# USR1 two minutes before the end is a notice. The run then exits with 75, which puts the job back into the queue.
 #BSUB -wa USR1
 #BSUB -wt 2
 #BSUB -r

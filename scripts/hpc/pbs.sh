@@ -1,5 +1,5 @@
 #!/bin/bash
-# A training job that gives way and comes back: qsub -v CONFIG=/path/to/config.toml pbs.sh
+# A training job that yields and is resumed: qsub -v CONFIG=/path/to/config.toml pbs.sh
 # The config needs [checkpoint] directory on a file system that all hosts share.
 #PBS -N elastictrain
 #PBS -l select=3:ncpus=8:mpiprocs=8
@@ -7,6 +7,6 @@
 #PBS -r y
 
 cd "$PBS_O_WORKDIR" || exit 1
-# TERM, which PBS sends before it kills the job, is a notice to elastictrain; so are 120 s before the time limit.
+# PBS sends TERM before it kills the job. TERM is a notice to elastictrain, and so are 120 s before the time limit.
 exec "${ELASTICTRAIN:-elastictrain}" run "$CONFIG" --name "pbs-${PBS_JOBID%%.*}" --set checkpoint.resume=true \
   --grace 60s --time-limit "${TIME_LIMIT:-14280s}"

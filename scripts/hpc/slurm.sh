@@ -1,15 +1,15 @@
 #!/bin/bash
-# A training job that gives way and comes back: sbatch slurm.sh CONFIG.toml [flags of elastictrain run]
+# A training job that yields and is resumed: sbatch slurm.sh CONFIG.toml [flags of elastictrain run]
 # The config needs [checkpoint] directory on a file system that all hosts share.
 #SBATCH --job-name=elastictrain
 #SBATCH --nodes=3
 #SBATCH --ntasks-per-node=1
 #SBATCH --time=04:00:00
-# Slurm may send the notice up to a minute earlier than asked for.
+# Slurm may send the notice up to one minute earlier than requested.
 #SBATCH --signal=B:USR1@120
 #SBATCH --requeue
 #SBATCH --open-mode=append
-# The job outlives a node that fails.
+# The job continues when a node fails.
 #SBATCH --no-kill
 
 name="slurm-$SLURM_JOB_ID"
@@ -19,7 +19,7 @@ trap 'kill -USR1 $run' USR1
 trap 'kill -TERM $run' TERM
 trap : CONT
 
-# A trap interrupts wait; the status counts once the run is gone.
+# A trap interrupts wait; the status is valid once the run has exited.
 status=0
 while true; do
   wait "$run"

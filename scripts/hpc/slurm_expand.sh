@@ -1,18 +1,18 @@
 #!/bin/bash
-# hosts.expand for Slurm: submits helper jobs of a node each, waits until they have them, and prints the nodes.
-# SLOTS_PER_NODE (1) is how many workers a node takes; EXPAND_OPTIONS go to sbatch (partition, time, GPUs).
+# hosts.expand for Slurm: submits helper jobs of one node each, waits until they run, and prints their nodes.
+# SLOTS_PER_NODE (1) is the number of workers per node; EXPAND_OPTIONS are passed to sbatch (partition, time, GPUs).
 set -euo pipefail
 
 slots=${SLOTS_PER_NODE:-1}
 nodes=$(((ELASTICTRAIN_MISSING_SLOTS + slots - 1) / slots))
 helpers=()
 
-# Who is killed while it waits takes its helpers with it.
+# A kill during the wait also cancels the helper jobs.
 trap '[ ${#helpers[@]} = 0 ] || scancel "${helpers[@]}"' EXIT
 
 for _ in $(seq "$nodes"); do
-  # A node is held as long as the job that it helps.
-  # shellcheck disable=SC2086  # EXPAND_OPTIONS is a list of words
+  # A helper job holds its node as long as the job that it helps runs.
+  # shellcheck disable=SC2086  # EXPAND_OPTIONS is a list of arguments
   helper=$(sbatch --parsable --nodes=1 --exclude="$SLURM_JOB_NODELIST" --job-name="help-$SLURM_JOB_ID" \
     --output=/dev/null ${EXPAND_OPTIONS:-} \
     --wrap "while squeue --noheader --jobs=$SLURM_JOB_ID --states=RUNNING | grep -q .; do sleep 10; done")

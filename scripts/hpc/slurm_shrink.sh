@@ -1,5 +1,5 @@
 #!/bin/bash
-# hosts.shrink for Slurm: ends the helper jobs of the hosts that are not needed any more.
+# hosts.shrink for Slurm: ends the helper jobs of the hosts that are no longer needed.
 set -euo pipefail
 
 read -r -a helpers <<<"$ELASTICTRAIN_HOST_JOBS"

@@ -5,11 +5,12 @@
 //
 //   [policy]
 //   library = "policy.so"
-//   argument = "0.8"    # the share; 0.8 without it
+//   argument = "0.8"    # the share; default 0.8
 //   interval_ms = 5000
 //
-// What stands in views and decisions: supervisor/policy/README.md. An installed elastictrain has the header where
-// `pkg-config --cflags elastictrain` says; nlohmann-json3-dev reads JSON here, any other reader will do.
+// supervisor/policy/README.md describes views and decisions. An installed elastictrain has the header in the directory
+// that `pkg-config --cflags elastictrain` prints. This program reads JSON with nlohmann-json3-dev; any other parser
+// works.
 #include <elastictrain/policy.h>
 
 #include <algorithm>
@@ -23,7 +24,7 @@ namespace {
 
 struct Memory {
   double share = 0.8;
-  double first = 0;  // samples per second and worker at the size that was measured first
+  double first = 0;  // samples per second and worker at the first measured size
   bool settled = false;
 };
 

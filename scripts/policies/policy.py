@@ -2,17 +2,17 @@
 """A policy as a program: grows the run while each worker keeps a share of the throughput it had at the first size.
 
   [policy]
-  program = ["python3", "scripts/policies/policy.py", "0.8"]    # the share; 0.8 without it
+  program = ["python3", "scripts/policies/policy.py", "0.8"]    # the share; default 0.8
   interval_ms = 5000
 
-One view a line comes in, one decision a line goes out (supervisor/policy/README.md). What is written to standard error
-stands in the run's output.
+Reads one view per line, writes one decision per line (supervisor/policy/README.md). Lines on standard error appear
+in the run's output.
 """
 import json
 import sys
 
 share = float(sys.argv[1]) if len(sys.argv) > 1 else 0.8
-first = None  # samples per second and worker at the size that was measured first
+first = None  # samples per second and worker at the first measured size
 settled = False
 
 

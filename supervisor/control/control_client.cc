@@ -30,7 +30,7 @@ struct Descriptor {
   int value;
 };
 
-std::string name_of(const std::string& run_directory) {
+std::string run_name_of(const std::string& run_directory) {
   return run_directory.substr(run_directory.rfind('/') + 1);
 }
 
@@ -41,11 +41,11 @@ Result<Descriptor> connect_to(const std::string& run_directory) {
   if (socket.value >= 0 && ::connect(socket.value, path->address(), path->length()) == 0) return socket;
   const bool absent = errno == ENOENT || errno == ECONNREFUSED || errno == ENOTDIR;
   if (absent) {
-    return Error{ErrorCode::kUnavailable,
-                 "no run named '" + name_of(run_directory) + "' is alive; `elastictrain status` lists those that are"};
+    return Error{ErrorCode::kUnavailable, "no run named '" + run_name_of(run_directory) +
+                                              "' is running; `elastictrain status` lists the running ones"};
   }
   return Error{errno == EAGAIN ? ErrorCode::kTimeout : ErrorCode::kIo,
-               "cannot reach the run '" + name_of(run_directory) +
+               "cannot reach the run '" + run_name_of(run_directory) +
                    "': " + (errno == EAGAIN ? "it is too busy" : std::strerror(errno))};
 }
 
@@ -106,7 +106,7 @@ Result<std::string> ask(const std::string& run_directory, const std::string& req
 
 bool is_live(const std::string& run_directory) {
   auto socket = connect_to(run_directory);
-  // A listener whose queue is full is alive, too.
+  // A listener whose queue is full is running, too.
   return socket.ok() || socket.error().code == ErrorCode::kTimeout;
 }
 

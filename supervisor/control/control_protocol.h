@@ -1,12 +1,12 @@
-// Purpose: what `status`, `resize`, `replace`, `drain`, `stop` and `events` say to a running supervisor: one JSON
-// object per line over the Unix socket `control.sock` in the run's directory (mode 0700, owner only). One request, one
-// answer; `events` is not a request: the journal file beside the socket is the source, followed as it grows.
+// Purpose: the protocol of `status`, `resize`, `replace`, `drain`, `topology` and `stop` with a running supervisor: one
+// JSON object per line over the Unix socket `control.sock` in the run's directory (mode 0700, owner only). One request,
+// one answer; `events` is not a request: it reads the journal file next to the socket and follows it as it grows.
 //
 //   {"command":"status"}                      -> {"ok":true,"status":{…}}   (schema below)
 //   {"command":"resize","workers":4}          -> {"ok":true,"text":"growing from 2 to 4"}
 //   {"command":"replace","rank":1}            -> …  or {"command":"replace","host":"node3"}
 //   {"command":"drain","host":"node3"}
-//   {"command":"topology","topology":"star"}  -> …  or a tree as every rank's father: "1,1,1"
+//   {"command":"topology","topology":"star"}  -> …  or a tree as every rank's parent: "1,1,1"
 //   {"command":"stop","now":false}
 //   any failure                               -> {"ok":false,"text":"what is wrong, and what to do"}
 //
@@ -20,7 +20,7 @@
 //          "hosts":[{"host","agent","slots","workers","phase","quiet_ms"}]}
 //
 // The run directory is <state>/<run name>/ where <state> is $ELASTICTRAIN_STATE_DIR, else $XDG_STATE_HOME/elastictrain,
-// else ~/.local/state/elastictrain. It holds control.sock (while the run lives), journal.jsonl and log/.
+// else ~/.local/state/elastictrain. It holds control.sock (while the run lasts), journal.jsonl and log/.
 #pragma once
 
 #include <cstddef>

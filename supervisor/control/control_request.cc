@@ -1,10 +1,10 @@
 #include "supervisor/control/control_request.h"
 
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "supervisor/core/journal_fields.h"
+#include "supervisor/protocol/json_text.h"
 #include "supervisor/protocol/topology_choice.h"
 
 namespace elastictrain::control {
@@ -40,7 +40,7 @@ Result<Request> parse_resize(const Json& object, std::uint64_t id) {
   const auto workers = number_in(object, "workers");
   if (!workers) return wrong("resize needs \"workers\", a whole number");
   const auto reason = text_in(object, "reason");
-  return Request(core::Event(core::Resize{id, *workers, reason.value_or("asked for by a user")}));
+  return Request(core::Event(core::Resize{id, *workers, reason.value_or("requested by a user")}));
 }
 
 Result<Request> parse_replace(const Json& object, std::uint64_t id) {
@@ -57,8 +57,8 @@ Result<Request> parse_drain(const Json& object, std::uint64_t id) {
 Result<Request> parse_topology(const Json& object, std::uint64_t id) {
   const auto text = text_in(object, "topology");
   auto choice = text ? protocol::topology_choice(*text) : std::nullopt;
-  if (!choice) return wrong("topology needs \"topology\", its name or every rank's father: " + topology_names());
-  core::Reshare reshare{.request = id, .reason = "asked for by a user"};
+  if (!choice) return wrong("topology needs \"topology\", its name or every rank's parent: " + topology_names());
+  core::Reshare reshare{.request = id, .reason = "requested by a user"};
   if (choice->fathers.empty()) {
     reshare.topology = choice->topology;
   } else {
@@ -69,7 +69,7 @@ Result<Request> parse_topology(const Json& object, std::uint64_t id) {
 
 Result<Request> parse_stop(const Json& object, std::uint64_t id) {
   const auto now = object.find("now");
-  if (now != object.end() && !now->is_boolean()) return wrong("\"now\" of stop is true or false");
+  if (now != object.end() && !now->is_boolean()) return wrong("\"now\" of stop must be true or false");
   if (now != object.end() && now->get<bool>()) return Request(StopNowRequest{});
   return Request(core::Event(core::Stop{id, core::StopCause::kUser}));
 }
@@ -77,8 +77,8 @@ Result<Request> parse_stop(const Json& object, std::uint64_t id) {
 }  // namespace
 
 Result<Request> parse_request(const std::string& line, std::uint64_t id) {
-  const Json object = Json::parse(line, nullptr, false);
-  if (!object.is_object()) return wrong("a request is one JSON object on one line");
+  const Json object = parse_json(line);
+  if (!object.is_object()) return wrong("a request must be one JSON object on one line");
   const auto command = text_in(object, "command");
   if (!command) return wrong("a request needs \"command\"");
   if (*command == "status") return Request(StatusRequest{});

@@ -1,4 +1,4 @@
-// Purpose: one line of a client into what it asks for. Pure; rubbish is an Error with a text for the client.
+// Purpose: parses one line of a client into its request. Pure; a malformed line is an Error with a text for the client.
 #pragma once
 
 #include <cstdint>

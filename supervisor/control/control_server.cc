@@ -4,6 +4,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <asio/buffer.hpp>
+#include <asio/error.hpp>
+#include <asio/error_code.hpp>
+#include <asio/local/stream_protocol.hpp>
+#include <asio/read_until.hpp>
+#include <asio/steady_timer.hpp>
+#include <asio/write.hpp>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
@@ -20,7 +27,7 @@ using Local = asio::local::stream_protocol;
 
 constexpr std::size_t kMaxClients = 64;
 constexpr std::chrono::seconds kRequestDeadline{10};  // for a whole request line
-constexpr std::chrono::seconds kAnswerDeadline{30};   // until the answer is taken
+constexpr std::chrono::seconds kAnswerDeadline{30};   // until the answer is read
 constexpr std::chrono::milliseconds kAcceptPause{50};
 
 bool is_owner(int socket) {
@@ -184,7 +191,7 @@ Result<std::unique_ptr<ControlServer>> serve(asio::io_context& io, const std::st
   Local::acceptor acceptor(io);
   acceptor.open(Local(), error);
   if (error) return cannot_listen(run_directory, error.message());
-  // The directory is the owner's alone, so nobody gets in between these calls.
+  // The directory is accessible to its owner only, so no other user can connect between these calls.
   if (::bind(acceptor.native_handle(), path->address(), path->length()) != 0 || ::chmod(whole.c_str(), 0600) != 0) {
     return cannot_listen(run_directory, std::strerror(errno));
   }

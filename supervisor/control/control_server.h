@@ -1,10 +1,10 @@
 // Purpose: the control socket of a run: one JSON object per line in, one per line out, for the owner of the run only.
-// Ownership: clients keep themselves alive while they are served; closing the server lets answers that are on their way
-// go out and drops the rest. Thread: the io_context's.
-// Failure: a client that stalls, talks too much or is somebody else is dropped; the run never waits for one.
+// Ownership: clients keep themselves alive while they are served; closing the server lets answers in progress finish
+// and drops the rest. Thread: the io_context's.
+// Errors: a client that stalls, sends too much or belongs to another user is dropped; the run never waits for one.
 #pragma once
 
-#include <asio.hpp>
+#include <asio/io_context.hpp>
 #include <functional>
 #include <memory>
 #include <string>
@@ -15,11 +15,11 @@ namespace elastictrain::control {
 
 class ControlServer {
  public:
-  using Answer = std::function<void(std::string json)>;  // called once, now or later
+  using Answer = std::function<void(std::string json)>;  // called once, immediately or later
   using Handler = std::function<void(std::string line, Answer answer)>;
 
   virtual ~ControlServer() = default;
-  // Removes the socket; no new request is taken.
+  // Removes the socket; no new request is accepted.
   virtual void close() = 0;
   // Answers that are still being written.
   virtual std::size_t unsent() const = 0;

@@ -1,6 +1,6 @@
-// Purpose: the address of a Unix socket in a directory, however long the directory's path: where it does not fit into
-// sockaddr_un, the directory is opened and named through /proc/self/fd.
-// Ownership: holds the directory open; the address is valid as long as this object lives.
+// Purpose: the address of a Unix socket in a directory, however long the directory's path: if it does not fit into
+// sockaddr_un, the directory is opened and addressed through /proc/self/fd.
+// Ownership: holds the directory open; the address is valid as long as this object exists.
 #pragma once
 
 #include <sys/socket.h>

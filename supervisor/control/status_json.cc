@@ -10,7 +10,7 @@
 namespace elastictrain::control {
 namespace {
 
-// Written by hand: a document of 100,000 workers as a tree of nodes takes longer than the whole status may.
+// Written by hand: building a document of 100,000 workers as a tree of nodes exceeds the time budget of a status.
 class ObjectWriter {
  public:
   explicit ObjectWriter(std::string& out) : out_(out) { out_ += '{'; }

@@ -1,5 +1,5 @@
-// Purpose: everything the state machine may ask for. The caller performs the actions of one step in order; a Journal
-// action stands before the actions that carry out what it records, and one with `sync` must be on disk first.
+// Purpose: every action that the state machine may request. The caller performs the actions of one step in order; a
+// Journal action precedes the actions that carry out what it records, and one with `sync` must be on disk first.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ struct LaunchAgent {
   std::string host;
   std::uint32_t slots = 1;
 };
-// TERM to its workers, then the agent ends; its launcher process is cleaned up.
+// TERM to its workers, then the agent exits; its launcher process is cleaned up.
 struct StopAgent {
   AgentId agent;
   std::uint64_t grace_ms = 0;
@@ -28,15 +28,15 @@ struct SpawnWorker {
   AgentId agent;
   std::string host;
   std::uint32_t slot = 0;
-  std::uint32_t slots = 1;  // of the host
-  // What the worker is told in its environment where the program expects torch's names. Ranks of joiners are the ones
-  // they would get if everything goes to plan; the session's rank is the one that counts.
+  std::uint32_t slots = 1;  // on the host
+  // Environment of the worker for programs that expect torch's variables. The ranks of joiners are those that they get
+  // if everything goes to plan; the session's rank is authoritative.
   std::uint32_t rank = 0;
   std::uint32_t local_rank = 0;
   std::uint32_t world_size = 1;
   std::uint32_t local_world_size = 1;
   std::uint32_t node_rank = 0;
-  // The run starts again because nobody holds its state any more: the worker begins with the newest checkpoint that
+  // The run restarts because no worker holds its state any more: the worker begins with the newest checkpoint that
   // `lineage` leaves valid (complete: all generations of the run that had a first step, oldest first).
   bool from_checkpoint = false;
   std::vector<protocol::Fence> lineage;
@@ -46,13 +46,13 @@ struct StopWorker {
   WorkerId worker;
   std::uint64_t grace_ms = 0;
 };
-// Asks the worker's agent where the process is stuck; the answer comes back as StacksCaptured, or never.
+// Asks the worker's agent where the process is stuck; the answer arrives as StacksCaptured, or never.
 struct CaptureStacks {
   WorkerId worker;
   std::uint64_t time_limit_ms = 0;
 };
-// Asks the worker's agent what NCCL says about the collectives of the job, while nothing is aborted yet; the answer
-// comes back as CollectivesTold, or never.
+// Asks the worker's agent for NCCL's report on the collectives of the job, before anything is aborted; the answer
+// arrives as CollectivesTold, or never.
 struct AskCollectives {
   WorkerId doubtful;
   std::uint64_t time_limit_ms = 0;
@@ -62,13 +62,13 @@ struct SendToWorkers {
   protocol::WorkerDown message;
 };
 struct ArmTimer {
-  std::uint64_t timer = 0;  // firing comes back as TimerFired with the same number
+  std::uint64_t timer = 0;  // its expiry arrives as TimerFired with the same number
   Instant when;
 };
 struct CancelTimer {
   std::uint64_t timer = 0;
 };
-// One line of the journal: an event name and ordered fields (already JSON values: numbers bare, texts quoted).
+// One line of the journal: an event name and ordered fields (already JSON values: numbers bare, text quoted).
 struct Journal {
   std::string event;
   std::vector<std::pair<std::string, std::string>> fields;
@@ -79,12 +79,12 @@ struct Reply {
   bool accepted = false;
   std::string text;
 };
-// Something the person at the terminal should read now.
+// A message that the person at the terminal should read now.
 struct Tell {
   enum class Level : std::uint8_t { kInfo, kWarning, kError } level = Level::kInfo;
   std::string text;
 };
-// The last action of a run. Exit statuses as in the README's table.
+// The last action of a run. Exit statuses as documented for users.
 struct EndRun {
   int exit_status = 0;
   std::string reason;

@@ -1,5 +1,5 @@
-// Purpose: everything that can happen to a run, as the state machine sees it. The edge (or a simulation) turns sockets,
-// processes and timers into these; nothing else changes the state.
+// Purpose: every event that can happen to a run, as the state machine sees it. The edge (or a simulation) translates
+// sockets, processes and timers into these; nothing else changes the state.
 #pragma once
 
 #include <cstdint>
@@ -21,20 +21,21 @@ struct HostSlots {
   bool operator==(const HostSlots&) const = default;
 };
 
-// The complete list of hosts that the host source offers now; what is missing compared to the last one has vanished.
+// The complete list of hosts that the host source offers now; a host of the last list that is missing here has
+// vanished.
 struct HostsOffered {
   std::vector<HostSlots> hosts;
 };
 
-// Also when a lost connection is back; `workers` are those of its workers that live (AgentHello::workers). What they
-// have said last, and the exits that the agent has seen, follow as events of their own.
+// Also sent when a lost connection is restored; `workers` are those of its workers that still run
+// (AgentHello::workers). Their latest messages, and the exits that the agent has seen, follow as separate events.
 struct AgentConnected {
   AgentId agent;
   std::vector<WorkerId> workers;
 };
-// How sure it is that the agent's processes are gone. kConnection: only the connection broke; agent and workers may
-// live and come back. kProcess: the agent's process ended, and its guardian with it ends the workers. kNeverCame: it
-// could not be started.
+// How certain it is that the agent's processes are gone. kConnection: only the connection broke; agent and workers may
+// still run and reconnect. kProcess: the agent's process exited, and its guardian ends the workers. kNeverCame: the
+// agent could not be started.
 enum class LossEvidence : std::uint8_t { kNeverCame, kConnection, kProcess };
 // `reason` is the launcher's own message.
 struct AgentLost {
@@ -42,7 +43,7 @@ struct AgentLost {
   std::string reason;
   LossEvidence evidence = LossEvidence::kConnection;
 };
-// The host is about to go away; its workers leave as in a drain, and no budget is used.
+// The host is about to go away; its workers leave as in a drain, and no failure budget is used.
 struct HostNoticed {
   AgentId agent;
   std::string reason;
@@ -56,22 +57,23 @@ struct CollectivesTold {
   std::vector<std::string> lines;
 };
 
-// How the same workers train together, from the next boundary on. What is not set stays as it is.
+// How the same workers train together, from the next boundary on. A field that is not set keeps its value.
 struct Reshare {
   std::uint64_t request = 0;
-  // In proportion to these, in any common unit; who is not in the list has speed 1. Empty: equal shares.
+  // Relative speeds in any common unit; a worker that is not in the list has speed 1. Empty: equal shares.
   std::optional<std::map<WorkerId, double>> speeds;
   std::optional<std::uint32_t> per_worker;  // samples: BatchSettings::per_worker
   std::string reason;
-  std::optional<double> learning_rate_factor;  // in place of the rule's; above 0
+  std::optional<double> learning_rate_factor;  // replaces the rule's; above 0
   std::optional<double> noise_scale;           // in samples: LearningRateSettings::noise_scale
   std::optional<protocol::Topology> topology;
-  std::optional<std::vector<std::uint32_t>> fathers;  // an explicit tree (topology_choice.h) in place of a topology
+  std::optional<std::vector<std::uint32_t>> fathers;  // an explicit tree (topology_choice.h) instead of a topology
   std::optional<protocol::Synchronization> synchronization;
 };
 
-// A run as its journal tells it, for a supervisor that takes it over: the first event of a fresh state machine. Agents
-// that live connect within `RunSettings::resume_timeout`, and their workers repeat what they said last.
+// A run as reconstructed from its journal, for a supervisor that takes it over: the first event of a fresh state
+// machine. Agents that still run connect within `RunSettings::resume_timeout`, and their workers repeat their latest
+// messages.
 struct Resumed {
   struct AgentPlace {
     AgentId agent;
@@ -85,9 +87,9 @@ struct Resumed {
     std::uint32_t slot = 0;
   };
   std::vector<AgentPlace> agents;
-  std::vector<WorkerPlace> workers;  // all that were started and not seen to end
+  std::vector<WorkerPlace> workers;  // all that were started and whose exit is not known
   Generation generation = 0;
-  Generation issued = 0;  // the highest number used, also by a fence
+  Generation issued = 0;  // the highest number in use, including fences
   std::vector<WorkerId> members;
   std::vector<std::uint32_t> shares;
   double learning_rate_factor = 1.0;
@@ -95,14 +97,15 @@ struct Resumed {
   std::vector<protocol::Fence> lineage;
   std::uint32_t target = 0;
   std::string target_reason;
-  Reshare reshared;  // what was asked for since the start; without speeds
-  // The journal ends between the first step of a change or a recovery and its last: where everybody is must be asked.
+  Reshare reshared;  // requested since the start; without speeds
+  // The journal ends between the first and the last step of a change or a recovery: every worker must report its
+  // position.
   bool unsettled = false;
   std::vector<WorkerId> unsettled_members;  // of a generation that was committed but not complete
-  std::vector<WorkerId> finished;           // their program reached its end; their processes may be gone
+  std::vector<WorkerId> finished;           // their program reached its end; their processes may have exited
   std::uint32_t last_agent = 0;             // highest ids ever used
   std::uint64_t last_worker = 0;
-  std::vector<std::pair<WorkerId, protocol::WorkerAudit>> audits;  // in audit mode, what the ledger knew
+  std::vector<std::pair<WorkerId, protocol::WorkerAudit>> audits;  // in audit mode, what the ledger held
 };
 
 struct WorkerSpawnFailed {
@@ -124,7 +127,7 @@ struct AgentReported {
   protocol::AgentReport report;
 };
 
-// Requests of a user (or later of a policy). Each is answered by exactly one Reply action with the same request id.
+// Requests of a user or of a policy. Each gets exactly one Reply action with the same request id.
 struct Resize {
   std::uint64_t request = 0;
   std::uint32_t target = 0;
@@ -133,9 +136,9 @@ struct Resize {
 struct ReplaceWorker {
   std::uint64_t request = 0;
   std::uint32_t rank = 0;
-  bool other_host = false;  // its own is at fault
+  bool other_host = false;  // its own host is at fault
 };
-struct ReplaceHost {  // moves its workers elsewhere (or restarts them there when no other slot is free)
+struct ReplaceHost {  // moves its workers to other hosts (or restarts them on this one when no other slot is free)
   std::uint64_t request = 0;
   std::string host;
 };
@@ -143,10 +146,11 @@ struct DrainHost {
   std::uint64_t request = 0;
   std::string host;
 };
-// The run leaves at the next step boundary. Preempted: SIGTERM, a batch system's notice; else the user asked.
+// The run leaves at the next step boundary. Preempted: SIGTERM or a batch system's notice; otherwise the user requested
+// it.
 enum class StopCause : std::uint8_t { kUser, kInterrupt, kPreempted, kTimeLimit };
 struct Stop {
-  std::uint64_t request = 0;  // 0: nobody waits for a reply
+  std::uint64_t request = 0;  // 0: no client waits for a reply
   StopCause cause = StopCause::kUser;
 };
 // Second Ctrl-C: TERM to the workers at once, KILL after the grace.

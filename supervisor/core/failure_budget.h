@@ -1,11 +1,11 @@
-// Purpose: how many losses of which class a run bears, and whether it gets anywhere between them. Pure: the owner says
-// what was lost and when, and ends the run when the answer says so.
+// Purpose: how many losses of each class a run tolerates, and whether it makes progress between them. Pure: the owner
+// reports what was lost and when, and ends the run when the answer requires it.
 //
-// Classes are counted apart, each within a sliding window: crash (the program ended by itself), hang (ended because it
-// made no progress), infrastructure (host, agent, network), preemption (taken away by somebody who may; never limited).
-// A class that is over its limit ends the run: crash with the worker's status, hang with 93, infrastructure with 69. So
-// do more than max_fruitless recoveries in a row without a committed step between them: with the status of the last
-// worker that crashed meanwhile, else with 93.
+// Each class is counted separately, within a sliding window: crash (the program exited by itself), hang (ended because
+// it made no progress), infrastructure (host, agent, network), preemption (taken away by somebody entitled to; never
+// limited). A class that exceeds its limit ends the run: crash with the worker's status, hang with 93, infrastructure
+// with 69. More than max_fruitless recoveries in a row without a committed step between them also end it: with the
+// status of the last worker that crashed meanwhile, otherwise with 93.
 //
 // Ownership and thread: those of the state machine that holds it. Memory: the losses of one window, at most kMostKept
 // for each class.
@@ -26,18 +26,18 @@ namespace elastictrain::core {
 inline constexpr std::size_t kFailureClasses = 4;
 const char* class_name(FailureClass failure);
 
-// Do not start this run again as it is: it gets nowhere.
+// Do not start this run again as it is: it makes no progress.
 inline constexpr int kStatusFruitless = 93;
 inline constexpr int kStatusUnavailable = 69;
 
-// What was lost, and what it would mean for the run's end.
+// What was lost, and how it affects the end of the run.
 struct Loss {
   FailureClass what = FailureClass::kCrash;
   int status = kStatusUnavailable;
-  std::string host;        // where, if the host may be to blame
+  std::string host;        // set if the host may be the cause
   std::string text;        // "rank 1 (w2 on B) was killed by signal 9"
   std::string detail;      // its last error output, or what to do
-  bool by_itself = false;  // the program ended of its own accord
+  bool by_itself = false;  // the program exited on its own
 };
 
 // Why the run must end now.
@@ -52,11 +52,11 @@ class FailureBudget {
 
   explicit FailureBudget(const FailureSettings& settings) : settings_(settings) {}
 
-  // Books the loss; returns an end when its class is over its limit.
+  // Records the loss; returns an end when its class is over its limit.
   std::optional<BudgetEnd> charge(const Loss& loss, Instant now);
 
-  // A recovery is about to begin. `progress`: a step was committed since the one before. `step`: where it goes on from.
-  // `cause`: what was lost.
+  // A recovery is about to begin. `progress`: a step was committed since the previous one. `step`: where the run
+  // continues. `cause`: what was lost.
   std::optional<BudgetEnd> recovers(bool progress, Step step, const std::string& cause);
 
   std::size_t count(FailureClass failure, Instant now) const;  // within the window
@@ -72,8 +72,8 @@ class FailureBudget {
   std::array<std::deque<Instant>, kFailureClasses> losses_;
   std::array<std::uint64_t, kFailureClasses> totals_{};
   std::uint32_t fruitless_ = 0;
-  std::optional<Loss> last_crash_;  // since there was progress
-  bool crash_is_new_ = false;       // charged since the last recovery
+  std::optional<Loss> last_crash_;  // since the last progress
+  bool crash_is_new_ = false;       // recorded since the last recovery
 };
 
 }  // namespace elastictrain::core

@@ -27,7 +27,7 @@ FailureDetector::Look FailureDetector::look(AgentId agent, Instant now) {
 FailureDetector::Look FailureDetector::look_at_healthy(Record& record, Instant now) const {
   if (now - record.last_heard < suspect_) return {Verdict::kHealthy, false, record.last_heard + suspect_};
   record.verdict = Verdict::kSuspect;
-  // Half of `suspect` is time enough to read what waits on our own sockets, however late this look is.
+  // Half of `suspect` suffices to read what is queued on our own sockets, however late this look is.
   return {Verdict::kSuspect, true, std::max<Instant>(record.last_heard + dead_, now + suspect_ / 2)};
 }
 

@@ -1,9 +1,9 @@
-// Purpose: turns the arrivals of agents' reports into healthy, suspect, dead. Sans I/O: the owner arms the timers that
-// watch(), look() return and calls look() when they fire.
+// Purpose: classifies agents as healthy, suspect or dead from the arrival times of their reports. Sans I/O: the owner
+// arms the timers that watch() and look() return, and calls look() when they fire.
 //
-// A verdict of dead takes two looks: one that finds `suspect` of silence and a later one that finds `dead` of it. When
-// our own loop was asleep, the reports that queued up meanwhile are read between the two, so that a late timer alone
-// never condemns an agent.
+// A verdict of dead takes two looks: one that finds a silence of `suspect` and a later one that finds a silence of
+// `dead`. If our own loop was suspended, the reports that queued up meanwhile are read between the two, so that a late
+// timer alone never condemns an agent.
 //
 // Ownership and thread: those of the state machine that holds it. Cost: O(1) for each arrival, one timer for each
 // agent.
@@ -22,15 +22,15 @@ class FailureDetector {
  public:
   struct Look {
     Verdict verdict = Verdict::kHealthy;
-    bool changed = false;  // other than at the look before
-    Instant next;          // when to look again
+    bool changed = false;  // differs from the previous look
+    Instant next;          // time of the next look
   };
 
   FailureDetector(Millis suspect, Millis dead) : suspect_(suspect), dead_(dead) {}
 
-  // Starts to watch; returns the time of the first look.
+  // Starts watching; returns the time of the first look.
   Instant watch(AgentId agent, Instant now);
-  // Returns true when the agent was suspected and no longer is.
+  // Returns true if the agent was suspected and no longer is.
   bool heard(AgentId agent, Instant now);
   Look look(AgentId agent, Instant now);
   void forget(AgentId agent) { records_.erase(agent); }

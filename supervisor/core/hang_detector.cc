@@ -7,9 +7,9 @@ namespace {
 
 using protocol::StepPlace;
 
-// Two looks at one instant are one: pulses that queued up are read together.
+// Two looks at the same instant count as one: heartbeats that queued up are read together.
 constexpr Millis kBetweenLooks{100};
-// Of the time that passed: a control thread that sends heartbeats uses less, a starved process more.
+// Share of the elapsed time. A control thread that sends heartbeats uses less, a starved process more.
 constexpr double kIdleCpu = 0.02;
 
 bool idle(std::uint64_t cpu_ms, Millis during) {
@@ -20,7 +20,7 @@ bool may_take_long(StepPlace place) {
   return place == StepPlace::kStarting || place == StepPlace::kOutside || place == StepPlace::kCheckpoint;
 }
 
-// It waits there for what we order, so that the time until then says nothing.
+// It waits there for our orders, so the time until they arrive is no evidence.
 bool waits_for_orders(StepPlace place) {
   return place == StepPlace::kStarting || place == StepPlace::kHalted;
 }
@@ -114,8 +114,8 @@ std::vector<HangFinding> HangDetector::heard(const protocol::WorkerPulse& pulse,
   return findings;
 }
 
-// `still` and `silent` grow by the time between pulses, as long as those come; the worker's and the agent's own figures
-// bound them from above.
+// `still` and `silent` grow by the time between heartbeats, as long as those arrive; the worker's and the agent's own
+// figures are their upper bounds.
 void HangDetector::take(Record& record, const protocol::WorkerPulse& pulse, Instant now) {
   const auto gap = std::chrono::duration_cast<Millis>(now - record.seen);
   const Millis passed = record.known && gap <= longest_gap_ ? gap : Millis{0};
@@ -144,7 +144,7 @@ void HangDetector::take(Record& record, const protocol::WorkerPulse& pulse, Inst
 
 void HangDetector::learn(Record& record, const protocol::WorkerHeartbeat& heartbeat) {
   if (heartbeat.generation < generation_ || heartbeat.steps == 0 || !(heartbeat.step_us > 0)) return;
-  if (record.first_step == 0) {  // with the first steps of a generation in it
+  if (record.first_step == 0) {  // including the first steps of a generation
     record.first_step = heartbeat.step;
     return;
   }
@@ -188,9 +188,9 @@ std::optional<HangDetector::Over> HangDetector::judge_lifeless(WorkerId worker, 
   if (!record.stopped && !idle(cpu, record.silent)) return std::nullopt;
   const bool alone = records_.size() == 1;
   Millis most = limit(record, alone || !record.stopped ? kWide : 1);
-  // However long a step is, a process that is stopped does not get on with it.
+  // However long a step is, a stopped process makes no progress on it.
   if (record.stopped && learned_us(record) <= 0) most = std::min(settings_.hang_max, settings_.hang_min * kUnlearned);
-  if (record.silent < most) return std::nullopt;  // before a look at all others, which each pulse cannot pay for
+  if (record.silent < most) return std::nullopt;  // before the scan of all others: too expensive for each heartbeat
   if (!alone && !holding_ && !others_wait(worker, most / 2)) most = settings_.hang_max;
   if (record.silent < most) return std::nullopt;
   return Over{record.silent, most, record.stopped ? "it is stopped" : "it is silent and uses no CPU", cpu};
@@ -205,10 +205,12 @@ std::optional<HangDetector::Over> HangDetector::judge_step(WorkerId worker, cons
   const Millis most = limit(record, works ? kWideWithCpu : kWide);
   if (record.still < most) return std::nullopt;
   if (records_.size() > 1 && !others_wait(worker, most / 2)) return std::nullopt;
-  return Over{record.still, most, works ? "its step does not end" : "its step does not go on and it uses no CPU", cpu};
+  return Over{record.still, most, works ? "its step does not end" : "its step makes no progress and it uses no CPU",
+              cpu};
 }
 
-// The recovery has been committed and waits for it. What it may still do of the open step is part of a step.
+// The recovery has been committed and waits for this worker. What it may still do of the open step counts as part of a
+// step.
 std::optional<HangDetector::Over> HangDetector::judge_unseated(const Record& record) const {
   if (record.unseated.count() == 0 || may_take_long(record.heartbeat.place)) return std::nullopt;
   const std::uint64_t cpu = used(record.cpu, record.cpu_when_moved);
@@ -217,7 +219,7 @@ std::optional<HangDetector::Over> HangDetector::judge_unseated(const Record& rec
   return Over{record.unseated, most, "it does not take its place among the others", cpu};
 }
 
-// In the all-reduce; or in the first seat, of a generation that others have not come to yet.
+// In the all-reduce, or in the first seat of a generation that others have not entered yet.
 bool HangDetector::waits_for_members(const Record& record) const {
   if (record.heartbeat.place == StepPlace::kReducing) return records_.size() > 1;
   if (record.heartbeat.place != StepPlace::kStarting) return false;
@@ -234,7 +236,7 @@ bool HangDetector::others_wait(WorkerId worker, Millis least) const {
   });
 }
 
-// Begins with the member that did not wait last time: as long as it does not, a look costs nothing, whatever the size.
+// Starts with the member that did not wait last time: as long as it does not wait, a look is O(1) at any world size.
 bool HangDetector::everybody_waits(Millis least, Instant now) {
   const auto waits = [&](const auto& entry) {
     const Record& record = entry.second;
@@ -260,7 +262,7 @@ void HangDetector::look_for_stuck(WorkerId worker, const Record& record, Instant
     if (record.still < most) stuck_suspected_.reset();
     return;
   }
-  const Over over{record.still, most, "everybody waits in the all-reduce", used(record.cpu, record.cpu_when_moved)};
+  const Over over{record.still, most, "all workers wait in the all-reduce", used(record.cpu, record.cpu_when_moved)};
   if (!stuck_suspected_) {
     stuck_suspected_ = now;
     findings.push_back(describe(HangFinding::Kind::kStandstill, worker, record, over));

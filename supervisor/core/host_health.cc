@@ -73,7 +73,7 @@ std::string HostHealth::text(const std::string& host, Instant now) const {
   const Record& record = records_.at(host);
   const auto left = std::chrono::ceil<std::chrono::seconds>(*until - now).count();
   return "host " + host + " failed " + counted(record.failures, "time") + " in a row (" + record.reason +
-         ") and is left alone for " + std::to_string(left) + " s";
+         ") and is not used for " + std::to_string(left) + " s";
 }
 
 }  // namespace elastictrain::core

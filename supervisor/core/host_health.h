@@ -1,12 +1,12 @@
-// Purpose: which hosts have failed lately, and when they may be used again. Pure: the owner says what happened to whom,
-// asks before it starts something on a host, and never reports a graceful leave, a notice or a planned end.
+// Purpose: which hosts have failed lately, and when they may be used again. Pure: the owner reports what happened to
+// which host, asks before it starts anything on a host, and never reports a graceful leave, a notice or a planned end.
 //
-// The first failure of a host costs it nothing. From the second in a row on it is cooled: nothing is started there for
-// cool_down, which doubles with each further failure up to cool_down_max. Success clears all: a worker of it that
-// became a member and trained for as long as the cool-down was.
+// The first failure of a host has no consequence. From the second failure in a row on, the host cools down: nothing is
+// started there for cool_down, which doubles with each further failure up to cool_down_max. Success clears the record:
+// one of its workers became a member and trained for as long as the cool-down was.
 //
-// Ownership and thread: those of the state machine that holds it. Hosts are known by name, since one that comes back
-// has a new agent.
+// Ownership and thread: those of the state machine that holds it. Hosts are identified by name, because a host that
+// comes back has a new agent.
 #pragma once
 
 #include <cstdint>
@@ -31,10 +31,10 @@ class HostHealth {
 
   explicit HostHealth(const FailureSettings& settings) : settings_(settings) {}
 
-  // Returns when it may be used again, if it is cooled now. Failures at one instant are one (a host that is lost takes
-  // all of its workers).
+  // Returns when the host may be used again, if it is cooled now. Failures at one instant count as one (a lost host
+  // takes all of its workers with it).
   std::optional<Instant> failed(const std::string& host, const std::string& reason, Instant now);
-  // A worker on it has become a member, or is one still: called at every change of the membership.
+  // A worker on it has become a member, or still is one: called at every change of the membership.
   void trains(const std::string& host, Instant now);
   // None of its workers is a member any more.
   void rests(const std::string& host);
@@ -43,9 +43,9 @@ class HostHealth {
   std::optional<Instant> cooled_until(const std::string& host, Instant now) const;
   std::uint32_t failures(const std::string& host, Instant now) const;
   std::vector<Cooled> cooled(Instant now) const;
-  // What so many failures in a row cost.
+  // The cool-down after this many failures in a row.
   Millis cool_down(std::uint32_t failures) const;
-  // "host B failed 3 times in a row (link down) and is left alone for 20 s"; empty when it is not cooled.
+  // "host B failed 3 times in a row (link down) and is not used for 20 s"; empty if it is not cooled.
   std::string text(const std::string& host, Instant now) const;
 
  private:

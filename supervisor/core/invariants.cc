@@ -82,7 +82,7 @@ Invariants::Broken Invariants::check_message(const SendToWorkers& send, const Ru
   return std::nullopt;
 }
 
-// What an agent missed while its connection was broken is said again to its workers.
+// Messages that an agent missed while its connection was broken are repeated to its workers.
 Invariants::Broken Invariants::check_commit(Generation generation) {
   if (generation == committed_) return std::nullopt;
   if (generation != open_) return "a commit of generation " + std::to_string(generation) + ", which is not open";
@@ -97,7 +97,7 @@ Invariants::Broken Invariants::check_commit(Generation generation) {
 Invariants::Broken Invariants::check_abort(const protocol::Abort& abort, const std::vector<WorkerId>& addressees) {
   if (abort.fence == fence_) return std::nullopt;
   if (abort.fence <= issued_) return "fence " + std::to_string(abort.fence) + " is not newer than what it ends";
-  if (open_ != 0) return "a fence beside generation " + std::to_string(open_) + ", which is open";
+  if (open_ != 0) return "a fence while generation " + std::to_string(open_) + " is open";
   issued_ = fence_ = abort.fence;
   fenced_ = true;
   aborted_ = {addressees.begin(), addressees.end()};
@@ -110,10 +110,10 @@ Invariants::Broken Invariants::check_plan(const protocol::GenerationPlan& plan, 
   const std::string name = "generation " + std::to_string(plan.generation);
   if (plan.generation <= issued_) return name + " follows " + std::to_string(issued_);
   issued_ = plan.generation;
-  if (open_ != 0) return name + " was prepared beside generation " + std::to_string(open_);
+  if (open_ != 0) return name + " was prepared with open generation " + std::to_string(open_);
   open_ = plan.generation;
   open_recovers_ = plan.fence != 0 || plan.previous == 0;
-  if (fenced_ && !open_recovers_) return name + " does not answer fence " + std::to_string(fence_);
+  if (fenced_ && !open_recovers_) return name + " does not follow fence " + std::to_string(fence_);
   if (plan.previous != facts.generation) return name + " does not follow the generation that trains";
   if (plan.fence != 0) {
     if (Broken broken = check_recovery(plan, facts)) return broken;
@@ -128,10 +128,11 @@ bool Invariants::holds_state(WorkerId worker, Step step) const {
   return answer != answers_.end() && answer->second.has_state && answer->second.committed_step == step;
 }
 
-// After a fence only those go on who have said where they stand, and all that hold the state stand at one step.
+// After a fence only workers that have reported their position continue, and all that hold the state hold that of one
+// step.
 Invariants::Broken Invariants::check_recovery(const protocol::GenerationPlan& plan, const RunFacts& facts) const {
   const std::string name = "generation " + std::to_string(plan.generation);
-  if (plan.fence != fence_) return name + " answers a fence that is not the newest";
+  if (plan.fence != fence_) return name + " follows a fence that is not the newest";
   for (WorkerId id : aborted_) {
     const Worker* worker = facts.roster.worker(id);
     if (worker != nullptr && worker->trains() && !answers_.contains(id)) {
@@ -140,7 +141,7 @@ Invariants::Broken Invariants::check_recovery(const protocol::GenerationPlan& pl
   }
   for (const protocol::Member& member : plan.members) {
     if (!member.joiner && !holds_state(member.worker, plan.resume_step)) {
-      return name + " takes the state of " + to_string(member.worker) + ", which does not stand at step " +
+      return name + " resumes " + to_string(member.worker) + ", which does not stand at step " +
              std::to_string(plan.resume_step);
     }
     if (aborted_.contains(member.worker) && !answers_.contains(member.worker)) {
@@ -150,7 +151,7 @@ Invariants::Broken Invariants::check_recovery(const protocol::GenerationPlan& pl
   for (WorkerId donor : plan.donors) {
     if (!holds_state(donor, plan.resume_step)) return name + " has a donor without the state";
   }
-  if (plan.members.empty() && plan.donors.empty()) return name + " stops the run without a word of its state";
+  if (plan.members.empty() && plan.donors.empty()) return name + " stops the run without naming a holder of its state";
   return std::nullopt;
 }
 
@@ -166,8 +167,8 @@ Invariants::Broken Invariants::check_members(const protocol::GenerationPlan& pla
     if (!seen.insert(member.worker).second) return name + " lists " + to_string(member.worker) + " twice";
     if (worker == nullptr || worker->dying) return name + " lists " + to_string(member.worker) + ", which is gone";
     if (!worker->ready) return name + " lists " + to_string(member.worker) + ", which is not ready";
-    // Only a rank 0 that hands its state to nobody but new workers may share its slot with one of them; two that share
-    // one since a recovery in the middle of a replacement are parted by the next change.
+    // Only a rank 0 that sends its state to new workers only may share its slot with one of them; two workers that
+    // share a slot since a recovery in the middle of a replacement are separated by the next change.
     const auto [before_it, fresh] = slots.emplace(std::pair{worker->agent, worker->slot}, rank);
     const bool shared_before =
         before.contains(member.worker) && before.contains(plan.members[before_it->second].worker);

@@ -1,7 +1,8 @@
-// Purpose: what must hold after every step of the state machine, checked from outside: from the actions it asked for
-// and the roster it keeps. A broken one is a bug of ours; the caller ends the run rather than train on wrongly.
+// Purpose: the conditions that must hold after every step of the state machine, checked from outside: from the actions
+// that it requested and the roster that it keeps. A violation is a bug; the caller ends the run instead of training on
+// in a wrong state.
 //
-// Ownership and thread: those of the state machine. Cost: proportional to the actions, plus the roster when `whole`.
+// Ownership and thread: those of the state machine. Cost: proportional to the actions, plus the roster if `whole`.
 #pragma once
 
 #include <cstdint>
@@ -29,10 +30,10 @@ struct RunFacts {
 
 class Invariants {
  public:
-  // Returns what is broken, or nothing.
+  // Returns the violated condition, or nothing.
   std::optional<std::string> check(const Event& event, const Actions& actions, const RunFacts& facts);
 
-  // The run is taken over: what was used up and committed before.
+  // The run is taken over: the numbers already used and committed.
   void resume(Generation committed, Generation issued, WorkerId last_worker);
 
  private:
@@ -53,15 +54,15 @@ class Invariants {
   WorkerId last_worker_;
   Generation issued_ = 0;       // number of the last plan or fence
   Generation open_ = 0;         // plan that is neither committed nor cancelled
-  bool open_recovers_ = false;  // ... and it answers the fence, or starts the run (again)
+  bool open_recovers_ = false;  // ... and it follows the fence, or starts the run (again)
   Generation committed_ = 0;    // last one for which Commit was sent
   Generation fence_ = 0;        // last one for which Abort was sent
   bool fenced_ = false;         // nothing that follows from it has been committed yet
-  std::set<WorkerId> aborted_;  // to whom it was sent
+  std::set<WorkerId> aborted_;  // workers to which Abort was sent
   std::map<WorkerId, protocol::WorkerHalted> answers_;
 };
 
-// The request that an event carries, 0 when nobody waits for an answer.
+// The request that an event carries, 0 if no client waits for an answer.
 std::uint64_t request_of(const Event& event);
 
 }  // namespace elastictrain::core

@@ -1,4 +1,4 @@
-// Purpose: builds the fields of a Journal action, whose values are JSON texts already.
+// Purpose: builds the fields of a Journal action, whose values are already JSON text.
 #pragma once
 
 #include <cstdint>

@@ -103,7 +103,7 @@ void Ledger::set_sample_count(std::uint64_t count) {
   }
 }
 
-// The epochs before that of the checkpoint are complete in it.
+// The epochs before the checkpoint's epoch are complete in it.
 void Ledger::cover(const protocol::AuditStep& step) {
   if (sample_count_ == 0) waiting_covers_.push_back(step);
   const std::uint64_t complete = sample_count_ == 0 ? 0 : std::min(step.epoch, kMostCovered);
@@ -125,8 +125,8 @@ void Ledger::fill(const protocol::AuditStep& piece) {
   }
 }
 
-// Who used what a checkpoint holds tells it after all: an agent that was away may bring the account of a worker that
-// is gone.
+// A worker may report what a checkpoint holds after all: an agent that was away may bring the account of a worker that
+// has exited.
 void Ledger::uncover(const protocol::AuditStep& used, IntervalSet& positions) {
   const std::uint64_t end = used.first_position + used.count;
   std::vector<protocol::AuditStep> rest;
@@ -217,11 +217,11 @@ std::vector<std::string> Ledger::fence(const protocol::Fence& fence) {
   });
   if (newest_ < fence.generation) steps_ = std::min(steps_, fence.first_step - 1);
   if (fence.first_step >= kept_from_) return {};
-  return {"the run goes back to step " + std::to_string(fence.first_step) + ", but what was used before step " +
-          std::to_string(kept_from_) + " is known as a whole only: the account of these epochs may be wrong"};
+  return {"the run goes back to step " + std::to_string(fence.first_step) + ", but the use before step " +
+          std::to_string(kept_from_) + " is kept only in total: the account of these epochs may be wrong"};
 }
 
-// Forgets what the progression used in steps that the fence makes void.
+// Forgets what the progression used in steps that the fence invalidates.
 void Ledger::cut(Progression& progression, const protocol::Fence& fence) {
   if (progression.generation >= fence.generation) return;
   const Step first = fence.first_step;
@@ -235,7 +235,7 @@ void Ledger::cut(Progression& progression, const protocol::Fence& fence) {
   progression.steps = kept;
 }
 
-// Where positions were used twice, removing one use has removed both.
+// If positions were used twice, removing one use has removed both.
 void Ledger::count_anew(std::uint64_t number, Epoch& epoch) const {
   if (kept_from_ > 0) return;
   epoch.positions = {};
@@ -260,12 +260,12 @@ void Ledger::record_hash(WorkerId worker, const protocol::AuditStep& step, std::
   if (found->second.value == step.state_hash) return;
   ++unequal_hashes_;
   violations.push_back("states differ after step " + std::to_string(step.step) + ": " + to_string(worker) + " and " +
-                       to_string(found->second.first) + " have other parameters");
+                       to_string(found->second.first) + " have different parameters");
 }
 
-// An epoch that others follow must be complete. The last one may have ended early (a stop, a limit of steps), and when
-// the run ended before it had used all samples that a recovery returned, those are open, not missing: they are used
-// before any position beyond the end.
+// An epoch that others follow must be complete. The last one may have ended early (a stop, a limit of steps). If the
+// run ended before it had used all samples that a recovery returned, those are open, not missing: they are used before
+// any position beyond the end.
 std::uint64_t Ledger::missing_in(std::uint64_t number, const Epoch& epoch) const {
   const IntervalSet& positions = epoch.positions;
   const bool last = number == epochs_.rbegin()->first;

@@ -1,12 +1,12 @@
 // Purpose: the account of a run in audit mode. Members report which positions of the epoch's permutation they used in
-// each committed step, and now and then a hash of their state; the ledger finds samples that counted twice or never,
-// and members whose states differ. What a fence made void does not count, whether it was reported before or comes
-// later.
+// each committed step, and at intervals a hash of their state; the ledger finds samples that counted twice or never,
+// and members whose states differ. What a fence invalidated does not count, whether it was reported before the fence or
+// arrives later.
 //
 // Ownership and thread: those of the state machine that holds it. Memory is bounded: positions are kept as intervals
-// (one for each epoch once all have reported), what a worker used as progressions (one for each epoch and generation of
-// a worker while its batches are even, the oldest let go beyond kMostProgressions), hashes for the last kHashWindow
-// steps.
+// (one for each epoch once all members have reported), what a worker used as progressions (one for each epoch and
+// generation of a worker while its batches are even; the oldest are dropped beyond kMostProgressions), hashes for the
+// last kHashWindow steps.
 #pragma once
 
 #include <cstdint>
@@ -26,14 +26,14 @@ namespace elastictrain::core {
 // Disjoint half-open intervals of numbers.
 class IntervalSet {
  public:
-  // Adds [first, first + count) and returns how many of these numbers were there before.
+  // Adds [first, first + count) and returns how many of these numbers were already there.
   std::uint64_t add(std::uint64_t first, std::uint64_t count);
   void remove(std::uint64_t first, std::uint64_t count);
   std::uint64_t size() const { return size_; }
   std::uint64_t end() const;                       // one past the largest number, 0 when empty
-  std::optional<std::uint64_t> first_gap() const;  // the smallest number below end() that is not there
+  std::optional<std::uint64_t> first_gap() const;  // the smallest missing number below end()
   std::size_t pieces() const { return pieces_.size(); }
-  // (first, count) of what is not there between `first` and `first + count`.
+  // (first, count) of the missing numbers from `first` to `first + count`.
   std::vector<std::pair<std::uint64_t, std::uint64_t>> gaps(std::uint64_t first, std::uint64_t count) const;
 
  private:
@@ -45,14 +45,14 @@ class Ledger {
  public:
   static constexpr std::uint64_t kHashWindow = 4096;
   static constexpr std::size_t kMostProgressions = 1'000'000;
-  static constexpr std::uint64_t kMostCovered = 10'000;  // epochs that a checkpoint is believed to hold
+  static constexpr std::uint64_t kMostCovered = 10'000;  // epochs that a checkpoint may claim to hold
 
   struct Summary {
-    std::uint64_t steps = 0;  // the latest step that anybody reported
+    std::uint64_t steps = 0;  // the latest step that any worker reported
     std::uint64_t epochs = 0;
     std::uint64_t samples = 0;
     std::uint64_t missing = 0;
-    std::uint64_t open = 0;  // of the last epoch, after the last position that anybody used
+    std::uint64_t open = 0;  // of the last epoch, after the last position that any worker used
     std::uint64_t repeated = 0;
     std::uint64_t hashes_compared = 0;
     std::uint64_t unequal_hashes = 0;
@@ -63,12 +63,12 @@ class Ledger {
   void set_sample_count(std::uint64_t count);
 
   // Returns a sentence for each violation found. A batch with the number of an earlier one of this sender is a
-  // repetition after a broken connection, and is left out; so is what several say of one worker's steps.
+  // repetition after a broken connection and is skipped; so are further reports about the same worker's steps.
   std::vector<std::string> record(WorkerId sender, const protocol::WorkerAudit& audit);
 
-  // A recovery, or a start from a checkpoint: makes void what generations before `fence.generation` used in steps from
-  // `fence.first_step` on. Planned changes need none. The same fence again changes nothing. Returns a sentence for what
-  // cannot be made void, because it is too long ago.
+  // A recovery, or a start from a checkpoint: invalidates what generations before `fence.generation` used in steps from
+  // `fence.first_step` on. Planned changes need none. The same fence again changes nothing. Returns a sentence for
+  // anything that cannot be invalidated because it is too old.
   std::vector<std::string> fence(const protocol::Fence& fence);
 
   bool used() const { return used_; }
@@ -80,8 +80,8 @@ class Ledger {
     Generation generation = 0;
     std::uint64_t value = 0;
   };
-  // What one worker used in `steps` successive steps of one generation and epoch: `count` positions in each, the first
-  // of them `stride` apart.
+  // What one worker used in `steps` successive steps of one generation and epoch: `count` positions in each step, their
+  // first positions `stride` apart.
   struct Progression {
     Generation generation = 0;
     std::uint64_t epoch = 0;
@@ -110,18 +110,18 @@ class Ledger {
   std::uint64_t missing_in(std::uint64_t number, const Epoch& epoch) const;
 
   std::uint64_t sample_count_ = 0;
-  std::vector<protocol::AuditStep> covers_;          // what checkpoints hold and nobody has told of
-  std::vector<protocol::AuditStep> waiting_covers_;  // came before the sample count was known
+  std::vector<protocol::AuditStep> covers_;          // what checkpoints hold and no worker has reported
+  std::vector<protocol::AuditStep> waiting_covers_;  // arrived before the sample count was known
   bool used_ = false;
   Step steps_ = 0;
   Generation newest_ = 0;
-  std::vector<protocol::Fence> fences_;  // generations and first steps ascend; what a later one covers is left out
+  std::vector<protocol::Fence> fences_;  // generations and first steps ascend; covered fences are omitted
   std::map<std::uint64_t, Epoch> epochs_;
   std::map<WorkerId, std::deque<Progression>> used_by_;
   std::size_t progressions_ = 0;
-  std::set<WorkerId> spoken_for_;  // others have said what they used
+  std::set<WorkerId> spoken_for_;  // other workers have reported what they used
   std::map<WorkerId, IntervalSet> batches_;
-  Step kept_from_ = 0;  // what was used in earlier steps cannot be made void any more
+  Step kept_from_ = 0;  // what was used in earlier steps cannot be invalidated any more
   std::map<Step, Hash> hashes_;
   std::uint64_t hashes_compared_ = 0;
   std::uint64_t unequal_hashes_ = 0;

@@ -1,5 +1,5 @@
 // Purpose: the run as a pure state machine. Events and the time go in, actions come out; no clock, no I/O, no threads,
-// no randomness of its own (generation tokens come from the generator that the caller passes in).
+// no random source of its own (the caller passes in the generator of generation tokens).
 //
 // Ownership: one per run. Thread: any one thread at a time. The invariants of invariants.h hold after every step().
 #pragma once
@@ -26,8 +26,8 @@ class Membership {
   Actions step(const Event& event, Instant now);
 
   RunView view() const;
-  // The whole state as one record, for a journal in which the records of single events are missing: all that a
-  // supervisor must know that takes the run over. Between steps.
+  // The whole state as one record, for a journal in which records of single events are missing: everything that a
+  // supervisor needs to take the run over. Call it between steps.
   Journal state_record() const;
   bool ended() const;
 

@@ -1,5 +1,4 @@
-// The part of the state machine that ends a run: because its program finished, because somebody asked, or because
-// something failed.
+// The part of the state machine that ends a run: because its program finished, on request, or after a failure.
 #include <algorithm>
 
 #include "supervisor/core/membership_impl.h"
@@ -8,7 +7,7 @@
 namespace elastictrain::core {
 namespace {
 
-// Time for agents to report the last exits after they have killed what did not end by itself.
+// Time for agents to report the last exits after they have killed what did not exit by itself.
 constexpr Millis kEndMargin{5'000};
 
 int status_of(StopCause cause) {
@@ -44,7 +43,7 @@ const char* reason_of(StopCause cause) {
 void Membership::Impl::on(const Stop& event) {
   journal("stop_requested", Fields().number("request", event.request).text("cause", reason_of(event.cause)));
   if (end_.mode != EndMode::kNone) {
-    accept(event.request, "the run is ending already: " + end_.reason);
+    accept(event.request, "the run is already ending: " + end_.reason);
     return;
   }
   accept(event.request, generation_ == 0 ? "stopping" : "stopping at the next step boundary");
@@ -81,7 +80,7 @@ void Membership::Impl::begin_end(EndMode mode, int status, std::string reason) {
   if (mode == EndMode::kDraining) arm({TimerKind::kGrace, {}, {}}, now_ + settings_.grace);
 }
 
-// Whoever sits in no generation has nothing to wait for any more.
+// A worker in no generation has nothing to wait for any more.
 void Membership::Impl::dismiss_others() {
   for (auto& [id, worker] : roster_.workers()) {
     const bool over = worker.finished || worker.left;
@@ -100,7 +99,7 @@ void Membership::Impl::fail_run(int status, const std::string& reason) {
   begin_end(EndMode::kNow, status, reason);
 }
 
-// All members run the same steps, so when one has finished the others are about to.
+// All members run the same steps: when one has finished, the others are about to.
 void Membership::Impl::member_finished() {
   if (end_.mode == EndMode::kNone) begin_end(EndMode::kFinishing, 0, "the program finished");
   dirty_ = true;
@@ -110,7 +109,7 @@ void Membership::Impl::member_finished() {
     return worker == nullptr || worker->finished || worker->left;
   });
   if (!all_finished) return;
-  // The program ended before the boundary came at which the joiners would have begun.
+  // The program ended before the boundary at which the joiners would have begun.
   for (WorkerId id : change_.members) {
     Worker* worker = roster_.worker(id);
     if (worker != nullptr && !is_member(id)) dismiss(*worker, end_.reason);
@@ -123,12 +122,13 @@ void Membership::Impl::advance_end() {
   if (swapped && end_.mode != EndMode::kNow) complete();
   const bool settled = change_.stage != Stage::kCommitted && !recovering() && !resuming_;
   if (end_.mode == EndMode::kDraining && settled) drain_members();
-  // Who is away may have more to tell, above all of samples.
+  // An agent that is away may still have data to deliver, above all sample accounts.
   const bool waits = end_.mode != EndMode::kNow && resuming_;
   if (roster_.workers().empty() && !waits && !awaits_accounts()) end_run();
 }
 
-// An agent that was given up for its silence may only have been stopped: what its workers used follows when it goes on.
+// An agent that was given up for its silence may only have been stopped: it delivers its workers' sample accounts when
+// it continues.
 bool Membership::Impl::awaits_accounts() {
   if (finished_.empty() || silent_.empty() || !ledger_.used()) return false;
   const Ledger::Summary audit = ledger_.summary();
@@ -139,12 +139,12 @@ bool Membership::Impl::awaits_accounts() {
   for (AgentId id : silent_) agents.push_back(id.value);
   journal("accounts_awaited",
           Fields().number("missing", audit.missing).number("open", audit.open).numbers("agents", agents));
-  tell(Tell::Level::kInfo, "waiting for the last accounts of " + counted(agents.size(), "host") +
-                               " that went silent, at most " + std::to_string(settings_.grace.count()) + " ms");
+  tell(Tell::Level::kInfo, "waiting for the last sample accounts of " + counted(agents.size(), "host") +
+                               " that stopped reporting, at most " + std::to_string(settings_.grace.count()) + " ms");
   return true;
 }
 
-// The last generation has no members: everybody leaves at the boundary.
+// The last generation has no members: all workers leave at the boundary.
 void Membership::Impl::drain_members() {
   const bool anybody = std::any_of(members_.begin(), members_.end(), [&](WorkerId id) {
     const Worker* worker = roster_.worker(id);

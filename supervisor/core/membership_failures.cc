@@ -1,4 +1,4 @@
-// The part of the state machine that judges exits and losses: whose fault they are, and whether the run bears them.
+// The part of the state machine that judges exits and losses: whose fault they are, and whether the run tolerates them.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -18,7 +18,7 @@ std::string exit_text(const WorkerExited& event) {
   return "exited with status " + std::to_string(event.exit_code);
 }
 
-// The status that a shell would show, without the values that shells and batch systems use for themselves.
+// The status that a shell would show, without the values that shells and batch systems use for their own errors.
 int status_of(const WorkerExited& event) {
   if (event.signal != 0) return 128 + event.signal;
   return event.exit_code >= 1 && event.exit_code <= 125 ? event.exit_code : 1;
@@ -81,7 +81,7 @@ void Membership::Impl::judge_exit(const Worker& worker, const WorkerExited& even
 
 void Membership::Impl::judge_unfinished_exit(const Worker& worker, const WorkerExited& event) {
   const bool good = event.signal == 0 && event.exit_code == 0;
-  const std::string what = (good ? "ended before its training did: it " : "") + exit_text(event);
+  const std::string what = (good ? "exited before its training ended: it " : "") + exit_text(event);
   const std::string detail = last_lines(event.last_error_lines);
   const auto& starting = change_.members;
   const bool first_start = generation_ == 0 && !restarting_ && !worker.seated && !good;
@@ -94,20 +94,20 @@ void Membership::Impl::judge_unfinished_exit(const Worker& worker, const WorkerE
     drop_joiner(worker, what + detail, Retry::kOnce);
     return;
   }
-  // A drain asks members to end, and so does the end of the program those who were to join; one that does so without a
-  // word has done what was asked, but the others may wait for it in a collective.
+  // A drain asks members to end, and the end of the program asks joiners to. A worker that exits without a message has
+  // complied, but the others may wait for it in a collective.
   if (good && (end_.mode == EndMode::kDraining || end_.mode == EndMode::kFinishing)) {
     recover(name_of(worker) + " " + what);
     return;
   }
-  // Who sends TERM and then KILL, as a batch system does, takes the worker away; it has not failed.
+  // A sender of TERM and then KILL, as a batch system is, takes the worker away; the worker has not failed.
   const bool taken = worker.noticed != Noticed::kNo && event.signal == kSignalKill;
   const bool preempted = event.signal == kSignalTerm || taken;
   lose_member({preempted ? FailureClass::kPreemption : FailureClass::kCrash, status_of(event), worker.host,
                name_of(worker) + " " + what, detail, event.signal != kSignalKill && !preempted});
 }
 
-// Somebody who sits in a generation is gone, or as good as gone; the roster knows it already.
+// A member of a generation has exited, or is about to be ended; the roster is already updated.
 void Membership::Impl::lose_member(Loss loss) {
   if (end_.mode == EndMode::kNow) return;
   forget_repaired_losses();
@@ -136,8 +136,8 @@ void Membership::Impl::forget_repaired_losses() {
   if (!recovering() && progressed_) losses_.clear();
 }
 
-// The last of a run that ends anyway is lost: the end stands. Who has finished has seen that all had used up their
-// data, so that nothing is lost with the rest. A program that fails at its end has failed all the same.
+// The last worker of a run that ends anyway is lost: the planned end stands. A worker that has finished has seen that
+// all data was used, so nothing is lost with the rest. A program that fails at its end has failed all the same.
 void Membership::Impl::end_without(const Loss& loss, const char* why) {
   if (loss.by_itself) {
     fail_run(loss.status, loss.text + loss.detail);
@@ -152,7 +152,7 @@ bool Membership::Impl::nobody_else_trains() const {
                       [](const auto& entry) { return entry.second.trains(); });
 }
 
-// The one place where the budgets of failures are asked. A run that cannot bear the loss ends here.
+// The only place where the failure budgets are checked. A run that cannot tolerate the loss ends here.
 void Membership::Impl::charge(const Loss& loss) {
   const auto end = budget_.charge(loss, now_);
   journal("loss", Fields()
@@ -162,7 +162,7 @@ void Membership::Impl::charge(const Loss& loss) {
   if (end) fail_run(end->status, end->reason);
 }
 
-// A program that crashes says little about the only host there is.
+// With only one host, a crash of the program is no evidence against the host.
 void Membership::Impl::blame_host(const Loss& loss) {
   if (loss.host.empty() || loss.what == FailureClass::kPreemption) return;
   const auto& agents = roster_.agents();
@@ -183,7 +183,7 @@ void Membership::Impl::blame_host(const Loss& loss) {
   if (!cooled_before) tell(Tell::Level::kWarning, health_.text(loss.host, now_));
 }
 
-// A generation is complete: hosts that failed before prove themselves from here on.
+// A generation is complete: hosts that failed before are on probation from here on.
 void Membership::Impl::judge_success() {
   std::set<std::string> train;
   for (WorkerId id : members_) {
@@ -207,7 +207,7 @@ void Membership::Impl::watch_for_hangs(Generation generation, const std::vector<
   hangs_.seat(generation, trains);
 }
 
-// Who has answered what a recovery asked may rest until it goes on.
+// A worker that has answered the fence of a recovery may idle until the recovery continues.
 bool Membership::Impl::is_waited_for(WorkerId id) const {
   if (!recovering() || change_.stage == Stage::kCommitted) return true;
   return recovery_.waiting.contains(id) || (change_.stage == Stage::kPreparing && change_.waiting.contains(id));
@@ -233,9 +233,9 @@ void Membership::Impl::act_on(const HangFinding& finding) {
   end_hung(*worker, "made no progress for " + std::to_string(finding.still_ms) + " ms (" + finding.why + ")");
 }
 
-// At the first look, because after the second one communicators are aborted and there is nothing left to ask about. One
-// answer is about the whole job: when all its workers are suspected at once, one question will do. NCCL gives up on a
-// process that does not answer after six seconds.
+// Ask at the first look, because after the second one communicators are aborted and the service has nothing left to
+// report. One answer covers the whole job: if all its workers are suspected at once, one question suffices. NCCL gives
+// up on a process that does not answer after six seconds.
 void Membership::Impl::ask_about_collectives(WorkerId doubtful) {
   constexpr Millis kTimeLimit{10'000};
   constexpr Millis kBetweenQuestions{2'000};
@@ -250,16 +250,16 @@ void Membership::Impl::on(const CollectivesTold& event) {
   journal("collectives", Fields().text("host", agent->host).texts("lines", event.lines));
 }
 
-// Everybody waits in the all-reduce for everybody else. A new data plane may help; if it is stuck again, somebody's
-// network is to blame.
+// All workers wait in the all-reduce for one another. A new data plane may help; if it is stuck again, the network of
+// one host is the cause.
 void Membership::Impl::unstick(const HangFinding& finding) {
   Fields fields;
   add_numbers(fields.number("times", finding.times), finding);
   journal("stuck", fields);
   const std::string text =
-      "no all-reduce was finished for " + std::to_string(finding.still_ms) + " ms although every worker takes part";
+      "no all-reduce finished for " + std::to_string(finding.still_ms) + " ms although every worker takes part";
   if (finding.times == 1) {
-    tell(Tell::Level::kWarning, text + ": connecting the workers anew");
+    tell(Tell::Level::kWarning, text + ": reconnecting the workers");
     forget_repaired_losses();
     recover(text);
     return;
@@ -271,8 +271,8 @@ void Membership::Impl::unstick(const HangFinding& finding) {
   }
 }
 
-// The members of the host that failed most; of those with the fewest workers; of the last in the order of ranks. Where
-// there is one host only: its last worker.
+// The members of one host: of the one that failed most often, among equals of the one with the fewest workers, then of
+// the last in the order of ranks. If there is only one host: its last worker.
 std::vector<WorkerId> Membership::Impl::most_doubtful() const {
   std::map<std::string, std::vector<WorkerId>> by_host;
   std::vector<std::string> order;
@@ -294,12 +294,12 @@ std::vector<WorkerId> Membership::Impl::most_doubtful() const {
   return by_host[doubtful];
 }
 
-// It does not do what it must: the others go on without it at once, and its process is killed as soon as it is known
-// where it is stuck.
+// The worker does not do what it must: the others continue without it at once, and its process is killed as soon as its
+// stacks are known.
 void Membership::Impl::end_hung(Worker& worker, const std::string& what, FailureClass as) {
   const WorkerId id = worker.id;
   const std::string name = name_of(worker);
-  constexpr Millis kMargin{250};  // for the way to the agent and back
+  constexpr Millis kMargin{250};  // for the round trip to the agent
   constexpr int kKilled = 128 + kSignalKill;
   recovery_.waiting.erase(id);
   hangs_.forget(id);

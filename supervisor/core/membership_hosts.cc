@@ -1,4 +1,4 @@
-// The part of the state machine that knows hosts and agents.
+// The part of the state machine that manages hosts and agents.
 #include <algorithm>
 #include <unordered_map>
 
@@ -7,7 +7,7 @@
 namespace elastictrain::core {
 namespace {
 
-// A list may name a host twice (one line for each slot, as some batch systems write it).
+// A list may name a host twice (one line per slot, as some batch systems write it).
 std::vector<HostSlots> merge_repeated(const std::vector<HostSlots>& hosts) {
   std::vector<HostSlots> merged;
   std::unordered_map<std::string, std::size_t> index;
@@ -55,7 +55,7 @@ void Membership::Impl::offer_host(const HostSlots& offered, std::uint32_t order,
   if (!known->offered) {
     journal("host_back", Fields().text("host", offered.host));
     known->offered = true;
-    known->drain = false;  // that was asked of the host it has been
+    known->drain = false;  // the request concerned the host as it was before
     new_wish();
   }
   if (known->slots != offered.slots) {
@@ -148,7 +148,7 @@ void Membership::Impl::look_at(AgentId id) {
       emit(StopAgent{id, static_cast<std::uint64_t>(settings_.grace.count())});
     }
     if (!agent->cut_off) silent_.insert(id);
-    lose_agent(*agent, "nothing was heard of it for " + std::to_string(silence) + " ms" + why);
+    lose_agent(*agent, "no report arrived for " + std::to_string(silence) + " ms" + why);
     return;
   }
   if (look.changed) {
@@ -222,7 +222,7 @@ void Membership::Impl::lose_workers(Agent& agent, const std::string& reason) {
   lose_member({FailureClass::kInfrastructure, kStatusUnavailable, agent.host, text, "", false});
 }
 
-// The host's workers leave as in a drain; the warning is none of their failures.
+// The host's workers leave as in a drain; the notice does not count as their failure.
 void Membership::Impl::on(const HostNoticed& event) {
   Agent* agent = roster_.agent(event.agent);
   if (agent == nullptr || agent->link == Link::kDown || agent->drain) return;
@@ -244,7 +244,7 @@ void Membership::Impl::release_agents() {
     const bool unneeded = agent.drain || !agent.offered;
     if (!unneeded || agent.link != Link::kUp || agent.stopping || !agent.workers.empty()) continue;
     journal("host_released", Fields().text("host", agent.host).number("agent", id.value));
-    tell(Tell::Level::kInfo, "host " + agent.host + " is free: none of its workers is left");
+    tell(Tell::Level::kInfo, "host " + agent.host + " is free: it has no workers left");
     stop_agent(agent);
   }
 }

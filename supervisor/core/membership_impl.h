@@ -1,23 +1,23 @@
-// Purpose: the inside of Membership. One class, its parts in files by topic:
+// Purpose: the implementation of Membership. One class, its parts in files by topic:
 //   membership.cc           step(): dispatch, timers, invariants
 //   membership_hosts.cc     hosts and agents: offered, connected, lost, released
 //   membership_links.cc     broken connections, and hosts that are tried again
-//   membership_workers.cc   workers: started, what they say, dismissed
-//   membership_failures.cc  exits, hangs and losses: whose fault, and whether the run bears it
+//   membership_workers.cc   workers: started, their messages, dismissed
+//   membership_failures.cc  exits, hangs and losses: whose fault, and whether the run tolerates it
 //   membership_recovery.cc  from a loss to the generation that follows it
-//   membership_restart.cc   when nobody is left who holds the state
+//   membership_restart.cc   when no worker is left that holds the state
 //   membership_resume.cc    taking over from a supervisor that is gone
-//   membership_wish.cc      from the wish to the next membership: reconcile and what it decides with
+//   membership_wish.cc      from the desired state to the next membership: reconcile and the decisions it uses
 //   membership_swap.cc      from the next membership to the next generation: prepare, commit, complete, cancel
-//   membership_requests.cc  what users ask for, and the answers
+//   membership_requests.cc  requests of users, and the answers
 //   membership_ending.cc    finish, drain, stop now, failure
 //   membership_view.cc      the snapshot
 //   membership_record.cc    the whole state as one record of the journal
 //
-// How it works: events change the roster and the wish (target size, drained hosts, replacements). reconcile() then
-// compares the wish with what is there and with the change in flight, and takes the next step towards it. Nothing
-// queues requests: the wish is the queue, so a newer one supersedes an older one by itself. A loss interrupts this:
-// until the generation after it trains, advance_recovery() runs instead of reconcile(); the wish stays.
+// How it works: events change the roster and the desired state (target size, drained hosts, replacements). reconcile()
+// then compares the desired state with the actual one and with the change in flight, and takes the next step towards
+// it. No queue of requests is needed: a newer desired state supersedes an older one. A loss interrupts this: until the
+// generation after it trains, advance_recovery() runs instead of reconcile(); the desired state is kept.
 #pragma once
 
 #include <functional>
@@ -42,6 +42,13 @@
 
 namespace elastictrain::core {
 
+// The ids as the journal writes them.
+inline std::vector<std::uint64_t> numbers_of(const std::vector<WorkerId>& ids) {
+  std::vector<std::uint64_t> numbers;
+  for (WorkerId id : ids) numbers.push_back(id.value);
+  return numbers;
+}
+
 class Membership::Impl {
  public:
   Impl(RunSettings settings, std::function<Token()> make_token);
@@ -56,8 +63,8 @@ class Membership::Impl {
   enum class EndMode : std::uint8_t { kNone, kFinishing, kDraining, kNow };
   enum class Retry : std::uint8_t { kOnce, kNever };
 
-  // The change in flight. kHalting: Abort is out. kGathering: joiners are starting. kPreparing: Prepare is out.
-  // kCommitted: the swap happens.
+  // The change in flight. kHalting: Abort was sent. kGathering: joiners are starting. kPreparing: Prepare was sent.
+  // kCommitted: the swap is in progress.
   struct Change {
     Stage stage = Stage::kIdle;
     Generation generation = 0;
@@ -65,35 +72,35 @@ class Membership::Impl {
     std::string reason;
     std::vector<WorkerId> members;
     std::vector<WorkerId> leavers;
-    std::unordered_set<WorkerId> waiting;  // whose answer (kPreparing) or swap (kCommitted) is outstanding
+    std::unordered_set<WorkerId> waiting;  // workers whose answer (kPreparing) or swap (kCommitted) is outstanding
     std::size_t not_ready = 0;
-    bool any_active = false;  // somebody passed the boundary
-    Step first_step = 0;      // of the new generation, once somebody said it
+    bool any_active = false;  // a worker passed the boundary
+    Step first_step = 0;      // of the new generation, once a worker reported it
     std::uint64_t timer = 0;  // kPrepare or kRetry
     bool retrying = false;    // waits for kRetry
     std::uint32_t attempts = 0;
     std::set<WorkerId> failed;  // in the last attempt
   };
 
-  // From a loss to the generation that follows it; change_ is that generation's. members_ are those who are
-  // left: by old ranks first, once they have answered those who hold the state before the others.
+  // From a loss to the generation that follows it; change_ is that generation's. members_ are the remaining workers: by
+  // old ranks first; once they have answered, holders of the state come before the others.
   struct Recovery {
     Generation fence = 0;              // 0: none
     std::vector<std::string> reasons;  // what was lost
-    std::string suspicion;             // what a member said whose collective failed
-    std::vector<WorkerId> order;       // everybody concerned, by old ranks
+    std::string suspicion;             // the reason given by a member whose collective failed
+    std::vector<WorkerId> order;       // all workers concerned, by old ranks
     std::map<WorkerId, std::uint32_t> ranks;
-    std::unordered_set<WorkerId> waiting;  // whose answer to the Abort is outstanding
+    std::unordered_set<WorkerId> waiting;  // workers whose answer to the Abort is outstanding
     std::uint64_t halt_timer = 0;
-    Step resume_step = 0;             // the one that counts, once all have answered
-    bool gradients_are_left = false;  // somebody holds those of the step after it
-    bool progress = false;            // a step was committed since the recovery before
-    // A change that was committed and may have been taken by some.
+    Step resume_step = 0;             // the step that counts, once all have answered
+    bool gradients_are_left = false;  // a worker still holds those of the step after it
+    bool progress = false;            // a step was committed since the previous recovery
+    // A change that was committed and that some workers may have adopted.
     Generation taken = 0;
     Step taken_first_step = 0;
   };
 
-  // Who has a part in the change in flight, for a look at all workers.
+  // The workers that take part in the change in flight, for a look at all workers.
   struct InChange {
     std::unordered_set<WorkerId> planned;
     std::unordered_set<WorkerId> leaving;  // at its boundary
@@ -145,23 +152,23 @@ class Membership::Impl {
   void said(Worker& worker, const protocol::WorkerLeft& message);
   void said(Worker& worker, const protocol::WorkerFinished& message);
   void said(Worker& worker, const protocol::WorkerHeartbeat& message);
-  void said(Worker&, const protocol::WorkerAudit&) {}  // heard before, whether the worker is known or not
+  void said(Worker&, const protocol::WorkerAudit&) {}  // accepted earlier, whether the worker is known or not
   void said(Worker& worker, const protocol::WorkerNote& message);
   void got_term(Worker& worker);
   enum class NoticeAnswer : std::uint8_t { kOneOfAll, kReplace, kDismiss };
   void expect_notices();
   void answer_notices();
-  bool all_noticed() const;  // within moments of each other
+  bool all_noticed() const;  // within a short time of each other
   NoticeAnswer answer_to(const Worker& worker, bool all) const;
   void act_on(NoticeAnswer answer, Worker& worker);
   static std::string text_of(NoticeAnswer answer);
   void said(Worker& worker, const protocol::WorkerHalted& message);
   void said(Worker& worker, const protocol::WorkerRequest& message);
   void refuse_program(const std::string& why);
-  void said(Worker&, const protocol::WorkerSwap&) {}    // a figure for people, kept by the edge
-  void said(Worker&, const protocol::WorkerParked&) {}  // its agent's alone
+  void said(Worker&, const protocol::WorkerSwap&) {}    // a figure for display, kept by the edge
+  void said(Worker&, const protocol::WorkerParked&) {}  // concerns its agent only
   std::optional<std::string> mismatch(const protocol::WorkerReady& message) const;
-  void drop_joiner(const Worker& worker, const std::string& why, Retry retry);  // it is gone already
+  void drop_joiner(const Worker& worker, const std::string& why, Retry retry);  // its process is already gone
   void expel_joiner(WorkerId id, const std::string& why);                       // and do not try again in its slot
   void end_stray(Worker& worker);
   void dismiss(Worker& worker, const std::string& reason);
@@ -227,7 +234,7 @@ class Membership::Impl {
   bool is_bad_code() const;
   void note_progress(const protocol::WorkerHeartbeat& heartbeat);
   void note_fruitless(bool progress);
-  bool remember_generation(Generation generation, Step first_step);  // false: it is known, or nobody began it
+  bool remember_generation(Generation generation, Step first_step);  // false: it is known, or no worker began it
 
   // The change.
   void reconcile();
@@ -238,7 +245,7 @@ class Membership::Impl {
   CurrentMember current_member(WorkerId id) const;
   std::vector<Candidate> candidates() const;
   std::vector<Place> free_places() const;
-  std::set<std::string> avoided_hosts() const;  // workers are to move away from them
+  std::set<std::string> avoided_hosts() const;  // hosts that workers are to move away from
   bool displaced(const Worker& worker) const;
   bool settling() const;
   bool all_reachable(const std::vector<WorkerId>& next) const;
@@ -337,24 +344,24 @@ class Membership::Impl {
 
   Instant now_;
   Actions out_;
-  bool dirty_ = false;  // something changed that reconcile() must look at
+  bool dirty_ = false;  // a change that reconcile() must look at
   bool ended_ = false;
 
-  // The wish.
+  // The desired state.
   std::uint32_t target_;
   std::string target_reason_ = "the size to start with";
   std::map<WorkerId, double> speeds_;  // shares follow in proportion; empty: equal ones
-  Reshare reshared_;                   // what was asked for since the start; without speeds
-  std::string reshare_;                // why shares are to change although nobody comes or goes; empty: they are not
+  Reshare reshared_;                   // requested since the start; without speeds
+  std::string reshare_;                // why shares change although no worker comes or goes; empty: they do not change
   std::map<WorkerId, protocol::ChangeKind> to_replace_;  // kReplace, or kMigrate: away from its host
-  bool hold_ = false;  // the last change was given up: nothing moves until somebody wishes something new
+  bool hold_ = false;  // the last change was given up: nothing moves until the desired state changes
 
   // The start.
   bool hosts_known_ = false;
   bool start_expired_ = false;
   bool spawned_ = false;
   Instant spawned_at_;
-  bool elastic_ = false;          // a worker said hello: the program is not a plain one
+  bool elastic_ = false;          // a worker sent hello: the program uses the library
   std::uint32_t first_size_ = 0;  // workers started at first
   std::uint32_t plain_finished_ = 0;
   std::uint64_t start_timer_ = 0;
@@ -376,22 +383,22 @@ class Membership::Impl {
   Change change_;
   End end_;
   Recovery recovery_;
-  std::set<WorkerId> finished_;                     // members whose program reached its end, also those that are gone
-  std::set<AgentId> silent_;                        // given up although their connections stand
-  std::uint64_t accounts_timer_ = 0;                // kEnd, while what the silent ones know is waited for
-  bool left_in_order_ = false;                      // while the run drains: somebody reached its boundary
-  Generation fence_ = 0;                            // the newest one
-  std::uint64_t min_timer_ = 0;                     // kWaitForMin
-  std::vector<protocol::Fence> lineage_;            // generations that began, oldest first
-  std::vector<Loss> losses_;                        // since the last committed step
-  std::size_t size_before_loss_ = 0;                // until the next planned change
-  bool restarting_ = false;                         // all state was lost; generation_ is 0 again
-  bool progressed_ = true;                          // a step was committed since the last recovery
-  Generation progress_generation_ = 0;              // ... which is known from this generation's
-  Step progress_step_ = 0;                          // heartbeats of this step or a later one
-  bool resuming_ = false;                           // taken over, and not every agent is back
-  bool unsettled_ = false;                          // ... in the middle of a change
-  std::optional<protocol::WorkerReady> reference_;  // what every worker's state must look like
+  std::set<WorkerId> finished_;           // members whose program reached its end, even if the process has exited
+  std::set<AgentId> silent_;              // given up although their connections are open
+  std::uint64_t accounts_timer_ = 0;      // kEnd, while the sample accounts of the silent agents are awaited
+  bool left_in_order_ = false;            // while the run drains: a worker reached its boundary
+  Generation fence_ = 0;                  // the newest one
+  std::uint64_t min_timer_ = 0;           // kWaitForMin
+  std::vector<protocol::Fence> lineage_;  // generations that began, oldest first
+  std::vector<Loss> losses_;              // since the last committed step
+  std::size_t size_before_loss_ = 0;      // until the next planned change
+  bool restarting_ = false;               // all state was lost; generation_ is 0 again
+  bool progressed_ = true;                // a step was committed since the last recovery
+  Generation progress_generation_ = 0;    // ... which is known from heartbeats of this generation
+  Step progress_step_ = 0;                // ... of this step or a later one
+  bool resuming_ = false;                 // taken over, and not all agents are back
+  bool unsettled_ = false;                // ... in the middle of a change
+  std::optional<protocol::WorkerReady> reference_;  // the state layout that every worker must have
   std::string unmet_told_;
 };
 

@@ -1,13 +1,13 @@
-// The part of the state machine for what comes and goes between us and the hosts: connections that break and heal, and
-// hosts that are tried again after they were lost.
+// The part of the state machine for connections to hosts that break and recover, and for lost hosts that are tried
+// again.
 #include <algorithm>
 
 #include "supervisor/core/membership_impl.h"
 
 namespace elastictrain::core {
 
-// Agent and workers may live: they train on, and nothing is decided before the failure detector or a survivor knows
-// more.
+// Agent and workers may still run: they continue training, and nothing is decided before the failure detector or a
+// survivor reports more.
 void Membership::Impl::cut_off(Agent& agent, const std::string& reason) {
   if (agent.cut_off) return;
   agent.cut_off = true;
@@ -16,8 +16,8 @@ void Membership::Impl::cut_off(Agent& agent, const std::string& reason) {
   if (change_.stage == Stage::kHalting && !recovery_.suspicion.empty()) doubt_cut_off_agents({});
 }
 
-// A member elsewhere lost its peers at the same time as we lost the agent: probably the host is gone, so that the
-// agent gets less time to come back.
+// A member on another host lost its peers at the same time as we lost the agent: probably the host is gone, so the
+// agent gets less time to reconnect.
 void Membership::Impl::doubt_cut_off_agents(AgentId witness) {
   for (auto& [id, agent] : roster_.agents()) {
     if (!agent.cut_off || id == witness || agent.reconnect_timer != 0) continue;
@@ -47,18 +47,18 @@ void Membership::Impl::come_back(Agent& agent, const std::vector<WorkerId>& livi
     if (lives) {
       resend(worker);
     } else if (!worker.hello && !worker.seated) {
-      // The order to start it was lost with the connection, or its end follows and finds it gone.
+      // The order to start it was lost with the connection, or its exit is reported next and finds it gone.
       journal("spawn_lost", Fields().number("worker", id.value));
       bury(id);
     } else {
-      // Its end follows as an event of its own, unless that was lost too.
+      // Its exit is reported by a separate event, unless that was lost too.
       cancel(worker.timer);
       worker.timer = arm({TimerKind::kVanished, id, {}}, now_ + settings_.failures.halt_timeout);
     }
   }
 }
 
-// What was said while nobody listened.
+// Messages that arrived while no supervisor was connected.
 void Membership::Impl::resend(Worker& worker) {
   const WorkerId id = worker.id;
   if (worker.hung) {
@@ -81,7 +81,7 @@ void Membership::Impl::vanished(const Worker& gone) {
   journal("vanished", Fields().number("worker", worker.id.value).text("host", worker.host));
   bury(worker.id);
   if (worker.left || worker.dying || worker.finished) return;
-  const std::string what = "is gone, and its agent cannot say how it ended";
+  const std::string what = "is gone, and its agent does not know how it ended";
   if (!worker.seated) {
     drop_joiner(worker, what, Retry::kOnce);
     return;
@@ -90,7 +90,7 @@ void Membership::Impl::vanished(const Worker& gone) {
       {FailureClass::kInfrastructure, kStatusUnavailable, worker.host, name_of(worker) + " " + what, "", false});
 }
 
-// A host that is still on the list is tried again, later when it keeps failing.
+// A host that is still on the list is tried again, after a longer delay if it keeps failing.
 void Membership::Impl::schedule_relaunch(Agent& agent) {
   if (!agent.offered || agent.drain || end_.mode != EndMode::kNone || !spawned_) return;
   blame_host({FailureClass::kInfrastructure, kStatusUnavailable, agent.host, agent.lost_reason, "", false});

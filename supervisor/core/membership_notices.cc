@@ -1,6 +1,6 @@
-// The part of the state machine that answers TERM to a worker from somebody else than its agent. Who ends a job or a
-// host sends it to every process there; agents and the run get it as well then, and their plan lets the workers go. Who
-// sends it to a worker alone wants to be rid of that one: it is replaced.
+// The part of the state machine that handles a TERM that a worker got from a process other than its agent. A system
+// that ends a job or a host sends TERM to every process there; agents and the run get it as well, and their plan lets
+// the workers leave. A TERM to a single worker is a request to remove that worker: it is replaced.
 #include <algorithm>
 
 #include "supervisor/core/membership_impl.h"
@@ -8,7 +8,7 @@
 namespace elastictrain::core {
 namespace {
 
-// Of the time after which a silent host is suspected: whoever else got TERM has said so by then.
+// Relative to the time after which a silent host is suspected: by then all other receivers of TERM have reported it.
 constexpr int kSuspectTimes = 2;
 
 }  // namespace
@@ -31,7 +31,7 @@ void Membership::Impl::answer_notices() {
   bool look_again = false;
   for (auto& [id, worker] : roster_.workers()) {
     if (worker.noticed != Noticed::kHeard || worker.dying || worker.finished) continue;
-    if (displaced(worker)) {  // it goes with its host, unless that comes back
+    if (displaced(worker)) {  // it leaves with its host, unless that comes back
       look_again = true;
       continue;
     }
@@ -73,11 +73,11 @@ void Membership::Impl::act_on(NoticeAnswer answer, Worker& worker) {
 std::string Membership::Impl::text_of(NoticeAnswer answer) {
   switch (answer) {
     case NoticeAnswer::kOneOfAll:
-      return "so did all others; they go when their hosts or the run are told to";
+      return "so did all others; they leave when their hosts or the run get it";
     case NoticeAnswer::kReplace:
       return "another worker takes its place";
     case NoticeAnswer::kDismiss:
-      return "it goes, and another one is started";
+      return "it leaves, and another one is started";
   }
   return {};
 }

@@ -1,4 +1,4 @@
-// The part of the state machine that writes itself down as a whole.
+// The part of the state machine that writes its whole state as one record.
 #include <utility>
 
 #include "supervisor/core/membership_impl.h"
@@ -8,12 +8,6 @@ namespace elastictrain::core {
 namespace {
 
 using Numbers = std::vector<std::uint64_t>;
-
-Numbers numbers(const std::vector<WorkerId>& ids) {
-  Numbers list;
-  for (WorkerId id : ids) list.push_back(id.value);
-  return list;
-}
 
 }  // namespace
 
@@ -45,7 +39,7 @@ void Membership::Impl::record_members(Fields& fields) const {
   }
   Numbers finished;
   for (WorkerId id : finished_) finished.push_back(id.value);
-  fields.numbers("members", numbers(members_)).numbers("shares", shares).numbers("finished", finished);
+  fields.numbers("members", numbers_of(members_)).numbers("shares", shares).numbers("finished", finished);
   fields.real("learning_rate_factor", learning_rate_factor_);
   fields.text("synchronization", protocol::name_of(synchronization_));
 }
@@ -89,15 +83,15 @@ void Membership::Impl::record_workers(Fields& fields) const {
   fields.numbers("workers", workers).numbers("worker_agents", agents).numbers("worker_slots", slots);
 }
 
-// What is open, as the records "abort", "prepare" and "commit" tell it.
+// The open change, in the form of the records "abort", "prepare" and "commit".
 void Membership::Impl::record_change(Fields& fields) const {
-  if (recovering()) fields.number("fence", recovery_.fence).numbers("halted", numbers(living_members()));
+  if (recovering()) fields.number("fence", recovery_.fence).numbers("halted", numbers_of(living_members()));
   if (change_.stage != Stage::kPreparing && change_.stage != Stage::kCommitted) return;
   Numbers shares;
   for (const protocol::Member& member : plan_.members) shares.push_back(member.share);
   fields.number("plan", change_.generation)
       .flag("committed", change_.stage == Stage::kCommitted)
-      .numbers("plan_members", numbers(change_.members))
+      .numbers("plan_members", numbers_of(change_.members))
       .numbers("plan_shares", shares)
       .real("plan_factor", plan_.learning_rate_factor)
       .text("plan_synchronization", protocol::name_of(plan_.synchronization))

@@ -1,5 +1,5 @@
-// The part of the state machine that brings a run from a loss to the generation that follows it: a fence ends every
-// collective, everybody left says which step is its last, and those who hold the newest state go on together.
+// The part of the state machine that leads a run from a loss to the generation that follows it: a fence ends every
+// collective, every remaining worker reports its last step, and the holders of the newest state continue together.
 #include <algorithm>
 #include <set>
 
@@ -9,18 +9,13 @@
 namespace elastictrain::core {
 namespace {
 
-constexpr std::uint32_t kRetries = 3;
-constexpr Millis kFirstRetryDelay{100};  // doubles with each; everybody waits, so it is short
-
-std::vector<std::uint64_t> numbers(const std::vector<WorkerId>& ids) {
-  std::vector<std::uint64_t> list;
-  for (WorkerId id : ids) list.push_back(id.value);
-  return list;
-}
+constexpr std::uint32_t kRecoveryRetries = 3;
+constexpr Millis kFirstRecoveryRetryDelay{100};  // doubles with each; all workers wait, so it is short
 
 }  // namespace
 
-// Somebody of those who train is gone (or cannot go on), and the roster knows it. `why` may be empty: nothing to tell.
+// A training worker is gone (or cannot continue), and the roster is already updated. `why` may be empty: nothing to
+// report.
 void Membership::Impl::recover(const std::string& why) {
   if (end_.mode == EndMode::kNow) return;
   if (!recovering() || change_.stage == Stage::kCommitted) {
@@ -52,7 +47,7 @@ void Membership::Impl::begin_recovery(const std::string& why) {
               .number("fence", recovery_.fence)
               .number("generation", generation_)
               .text("reason", recovery_cause())
-              .numbers("members", numbers(members_)),
+              .numbers("members", numbers_of(members_)),
           true);
   if (!members_.empty()) send(members_, protocol::Abort{recovery_.fence, recovery_cause()});
   cancel(recovery_.halt_timer);
@@ -60,7 +55,7 @@ void Membership::Impl::begin_recovery(const std::string& why) {
   dirty_ = true;
 }
 
-// Members of a committed change sit in the old generation or in the new one: both count until they have said which.
+// Members of a committed change are in the old generation or in the new one: both count until they have reported which.
 void Membership::Impl::fold_change() {
   std::vector<WorkerId> order = members_;
   if (change_.stage == Stage::kCommitted) {
@@ -100,12 +95,12 @@ void Membership::Impl::said(Worker& worker, const protocol::WorkerHalted& messag
   if (recovery_.waiting.empty()) dirty_ = true;
 }
 
-// A collective failed, but nothing is known to be lost (yet).
+// A collective failed, but no loss is known (yet).
 void Membership::Impl::halted_by_itself(Worker& worker, const protocol::WorkerHalted& message) {
   if (message.generation <= fence_) return;
   journal_halted(worker, message);
   forget_repaired_losses();
-  recovery_.suspicion = name_of(worker) + " could not go on: " + message.reason;
+  recovery_.suspicion = name_of(worker) + " could not continue: " + message.reason;
   doubt_cut_off_agents(worker.agent);
   if (!recovering() || change_.stage == Stage::kCommitted) begin_recovery("");
 }
@@ -139,7 +134,7 @@ void Membership::Impl::halt_timed_out() {
   }
 }
 
-// While a loss is repaired nothing else is; the wish is looked at again afterwards.
+// While a recovery is in progress nothing else changes; the desired state is looked at again afterwards.
 void Membership::Impl::advance_recovery() {
   if (change_.stage == Stage::kHalting && recovery_.waiting.empty()) settle_halt();
   if (change_.stage == Stage::kPreparing && !all_live(change_.members)) cancel_change("a new worker is gone");
@@ -147,11 +142,11 @@ void Membership::Impl::advance_recovery() {
   if (change_.stage == Stage::kCommitted && change_.waiting.empty()) complete();
 }
 
-// Everybody left has answered: which step counts, and who stands there?
+// Every remaining worker has answered: which step counts, and which workers hold its state?
 void Membership::Impl::settle_halt() {
   for (WorkerId id : living_members()) {
     Worker& worker = *roster_.worker(id);
-    if (!worker.ready && end_.mode != EndMode::kNow) end_hung(worker, "did not say again where it can be reached");
+    if (!worker.ready && end_.mode != EndMode::kNow) end_hung(worker, "did not report its address again");
   }
   if (!recovering()) return;
   cancel(recovery_.halt_timer);
@@ -171,15 +166,15 @@ void Membership::Impl::settle_halt() {
                               .number("fence", recovery_.fence)
                               .number("generation", generation_)
                               .number("committed_step", recovery_.resume_step)
-                              .numbers("holders", numbers(holders))
-                              .numbers("members", numbers(members_)));
+                              .numbers("holders", numbers_of(holders))
+                              .numbers("members", numbers_of(members_)));
   note_fruitless(progressed_ || recovery_.resume_step >= progress_step_);
   if (!recovering() || !recovery_.reasons.empty() || recovery_.suspicion.empty()) return;
   recovery_.reasons.push_back(recovery_.suspicion);
-  tell(Tell::Level::kWarning, recovery_.suspicion + "; nobody is lost, and the run goes on");
+  tell(Tell::Level::kWarning, recovery_.suspicion + "; no worker is lost, and the run continues");
 }
 
-// From the answers of those who live now; another death may have changed who holds the newest state.
+// From the answers of the workers that still run; another loss may have changed which of them hold the newest state.
 void Membership::Impl::seat_survivors() {
   recovery_.resume_step = 0;
   bool anybody = false;
@@ -225,7 +220,7 @@ bool Membership::Impl::holds_state(WorkerId id) const {
   return answer.has_gradients || !recovery_.gradients_are_left;
 }
 
-// Nobody trains any more, and that is what was asked for.
+// No worker trains any more, as requested.
 bool Membership::Impl::all_ended_in_order() const {
   if (end_.mode == EndMode::kDraining) return left_in_order_;
   return end_.mode == EndMode::kFinishing && losses_.empty();
@@ -251,7 +246,7 @@ void Membership::Impl::gather_recovery() {
   }
 }
 
-// Too few are left: they wait, halted, until others are ready to join them.
+// Too few workers are left: they wait, halted, until others are ready to join them.
 void Membership::Impl::gather_joiners() {
   SwapInput input;
   for (WorkerId id : members_) input.members.push_back({id, roster_.worker(id)->place()});
@@ -283,11 +278,11 @@ void Membership::Impl::prepare_recovery(std::vector<WorkerId> members) {
   change_.members = std::move(members);
   change_.leavers.clear();
   change_.kind = protocol::ChangeKind::kRecover;
-  change_.reason = "go on with " + counted(change_.members.size(), "worker") + ": " + recovery_cause();
+  change_.reason = "continue with " + counted(change_.members.size(), "worker") + ": " + recovery_cause();
   prepare();
 }
 
-// A generation without members: everybody leaves where it stands, and one of those who hold the state writes it down.
+// A generation without members: all workers leave where they are, and one holder of the state writes the checkpoint.
 void Membership::Impl::prepare_stop() {
   change_.members.clear();
   change_.leavers = members_;
@@ -309,7 +304,7 @@ void Membership::Impl::recovery_prepare_timed_out() {
   leave_out(late, "did not build its communicator within " + std::to_string(settings_.prepare_timeout.count()) + " ms");
 }
 
-// Never all of them: when everybody complains of everybody, those on the host of the lowest rank stay.
+// Never all of them: when all workers report each other, those on the host of the lowest rank stay.
 void Membership::Impl::leave_out(std::set<WorkerId> guilty, const std::string& why) {
   const auto innocent = std::find_if(members_.begin(), members_.end(),
                                      [&](WorkerId id) { return !guilty.contains(id) && holds_state(id); });
@@ -342,7 +337,7 @@ void Membership::Impl::wait_for_min_expired() {
   const auto waited_s = std::chrono::duration_cast<std::chrono::seconds>(settings_.failures.wait_for_min).count();
   const std::string text = counted(members_.size(), "worker") + (members_.size() == 1 ? " is" : " are") +
                            " left, at least " + std::to_string(settings_.min_workers) +
-                           " must train, and nobody joined within " + std::to_string(waited_s) + " s";
+                           " must train, and no worker joined within " + std::to_string(waited_s) + " s";
   tell(Tell::Level::kError, text);
   constexpr int kComeAgain = 75;
   constexpr int kUnavailable = 69;

@@ -1,5 +1,5 @@
-// The part of the state machine that answers users. Each request changes the wish and is answered at once: what
-// becomes of the wish is told and journalled as it happens.
+// The part of the state machine that answers users. Each request changes the desired state and is answered at once; the
+// progress towards it is reported and recorded as it happens.
 #include <algorithm>
 #include <cmath>
 
@@ -17,7 +17,7 @@ std::string change_of(const Reshare& event) {
   if (event.synchronization) parts.push_back("train by " + std::string(protocol::name_of(*event.synchronization)));
   if (event.learning_rate_factor) parts.emplace_back("change the learning rate");
   if (event.noise_scale) parts.emplace_back("let the learning rate follow the noise of the gradients");
-  if (parts.empty() || event.speeds || event.per_worker) parts.emplace_back("share the samples of a step out anew");
+  if (parts.empty() || event.speeds || event.per_worker) parts.emplace_back("redistribute the samples of a step");
   std::string text;
   for (const std::string& part : parts) text += (text.empty() ? "" : ", ") + part;
   return text;
@@ -62,7 +62,7 @@ void Membership::Impl::on(const Resize& event) {
   }
   const std::string text = resize_text(event.target);
   target_ = event.target;
-  target_reason_ = event.reason.empty() ? "asked by the user" : event.reason;
+  target_reason_ = event.reason.empty() ? "requested by the user" : event.reason;
   new_wish();
   accept(event.request, text);
 }
@@ -108,7 +108,7 @@ void Membership::Impl::on(const ReplaceWorker& event) {
 }
 
 void Membership::Impl::on(const Reshare& event) {
-  const std::string reason = event.reason.empty() ? "asked by the user" : event.reason;
+  const std::string reason = event.reason.empty() ? "requested by the user" : event.reason;
   journal("reshare_requested", Fields().number("request", event.request).text("reason", reason));
   if (event.per_worker && *event.per_worker == 0) return refuse(event.request, "a batch of 0 samples trains nothing");
   const auto is_odd = [](double value) { return !(value > 0) || !std::isfinite(value); };
@@ -135,7 +135,7 @@ void Membership::Impl::on(const Reshare& event) {
   accept(event.request, what);
 }
 
-// Holds from the next plan on, and is not lost with the supervisor. Speeds are: their workers may be gone by then.
+// In effect from the next plan on, and kept across supervisors. Speeds are not: their workers may be gone by then.
 void Membership::Impl::apply(const Reshare& event) {
   if (settings_.base_per_worker == 0) settings_.base_per_worker = settings_.batch.per_worker;
   if (event.speeds) speeds_ = *event.speeds;
@@ -154,16 +154,16 @@ void Membership::Impl::apply(const Reshare& event) {
 
 void Membership::Impl::refuse_program(const std::string& why) {
   journal("program_refused", Fields().text("text", why));
-  tell(Tell::Level::kWarning, "the program asked for what cannot be: " + why);
+  tell(Tell::Level::kWarning, "the program's request was refused: " + why);
 }
 
-// A program may ask in every step: what is so already, or wished already, is no news.
+// A program may request the same in every step: a value that is already in effect or already desired changes nothing.
 void Membership::Impl::said(Worker& worker, const protocol::WorkerRequest& message) {
   const bool trains = phase() == RunPhase::kRunning || phase() == RunPhase::kChanging;
   if (!is_member(worker.id) || !trains) return;
   const auto shape = protocol::topology_choice(message.topology);
   const auto synchronization = protocol::synchronization_named(message.synchronization);
-  const std::string reason = "asked by the program";
+  const std::string reason = "requested by the program";
   Reshare reshare{.reason = reason};
   if (message.per_worker != 0 && message.per_worker != settings_.batch.per_worker) {
     reshare.per_worker = message.per_worker;
@@ -192,7 +192,7 @@ void Membership::Impl::said(Worker& worker, const protocol::WorkerRequest& messa
   if (reshares) on(reshare);
 }
 
-// A noise scale alone, with which the present batch has the same learning rate: plans to come know it.
+// A noise scale alone that leaves the present learning rate as it is: only later plans use it.
 bool Membership::Impl::is_for_later(const Reshare& event) const {
   constexpr double kSameFactor = 0.01;
   if (event.speeds || event.per_worker || event.learning_rate_factor || event.topology || event.fathers ||
@@ -237,7 +237,7 @@ void Membership::Impl::on(const DrainHost& event) {
     return;
   }
   if (agent->drain) {
-    accept(event.request, "host " + event.host + " is being drained already");
+    accept(event.request, "host " + event.host + " is already being drained");
     return;
   }
   const std::uint32_t others = roster_.usable_slots() - (agent->usable() ? agent->slots : 0);

@@ -1,5 +1,6 @@
-// The part of the state machine for what a recovery cannot repair: nobody is left who holds the state, or recoveries
-// follow one another without a step between them. Also what later starts must know: which generation counted from when.
+// The part of the state machine for losses that a recovery cannot repair: no worker is left that holds the state, or
+// recoveries follow one another without a step between them. Also what later starts need: the first step of each
+// generation.
 #include <algorithm>
 
 #include "supervisor/core/membership_impl.h"
@@ -8,12 +9,12 @@
 namespace elastictrain::core {
 namespace {
 
-// A plan carries the newest ones: a checkpoint that is older than all of these has been thrown away long since.
+// A plan carries the newest ones: a checkpoint older than all of these has been deleted long since.
 constexpr std::size_t kMostLineage = 256;
 
 }  // namespace
 
-// Members that live have no complete state, so that it must come from a checkpoint or be made anew.
+// The remaining members have no complete state: it must come from a checkpoint or be created again.
 void Membership::Impl::lose_state() {
   const bool trained = generation_ != 0;
   Loss first;
@@ -31,13 +32,13 @@ void Membership::Impl::lose_state() {
               .text("reason", recovery_cause()),
           true);
   if (end_.mode != EndMode::kNone) {
-    // What was asked for, to end in order, cannot be had any more; a status that says worse stands.
+    // The requested orderly end is not possible any more; a status that reports worse is kept.
     if (end_.status == 0) return fail_run(first.status, first.text + first.detail);
     end_without(losses_.empty() ? first : losses_.back(), "; the run was ending");
     return;
   }
   if (is_bad_code()) {
-    const std::string all = losses_.size() > 1 ? "\nEvery worker ended by itself: the program fails everywhere." : "";
+    const std::string all = losses_.size() > 1 ? "\nEvery worker exited by itself: the program fails everywhere." : "";
     fail_run(first.status, first.text + first.detail + all);
     return;
   }
@@ -49,14 +50,15 @@ void Membership::Impl::lose_state() {
   hold_ = false;
   target_reason_ = "start again";
   to_replace_.clear();
-  // What is there began without a checkpoint; who waits for a first seat may still take one when there is none.
+  // Workers that had a seat began without a checkpoint; those that wait for a first seat may still take one if there is
+  // no checkpoint.
   for (auto& [id, worker] : roster_.workers()) {
     if ((worker.seated || settings_.has_checkpoints) && !worker.dying) stop_worker(worker);
   }
   if (trained) {
     const char* from =
         settings_.has_checkpoints ? "the newest checkpoint" : "the beginning, for there is no checkpoint";
-    tell(Tell::Level::kWarning, std::string("nobody is left who holds the state: starting again from ") + from);
+    tell(Tell::Level::kWarning, std::string("no worker is left that holds the state: starting again from ") + from);
   }
   dirty_ = true;
 }
@@ -83,7 +85,7 @@ void Membership::Impl::note_fruitless(bool progress) {
     fail_run(end->status, end->reason);
 }
 
-// Known from the first member that takes its seat: the others may never say it, nor may a supervisor that dies now.
+// Known from the first member that takes its seat: the others may never report it, nor may a supervisor that fails now.
 bool Membership::Impl::remember_generation(Generation generation, Step first_step) {
   if (first_step == 0 || (!lineage_.empty() && lineage_.back().generation >= generation)) return false;
   lineage_.push_back({generation, first_step});

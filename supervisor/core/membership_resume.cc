@@ -1,5 +1,5 @@
-// The part of the state machine that takes a run over from a supervisor that is gone. Its agents and workers were never
-// told: they train on, come back one by one, and each repeats what it said last.
+// The part of the state machine that takes a run over from a supervisor that is gone. Its agents and workers were not
+// notified: they train on, come back one by one, and each repeats its latest messages.
 #include <algorithm>
 #include <utility>
 
@@ -65,7 +65,7 @@ void Membership::Impl::restore_generation(const Resumed& event) {
   const auto seat = [&](WorkerId id, std::uint32_t share) {
     Worker* worker = roster_.worker(id);
     if (worker == nullptr) {
-      // Its end was written down, but not what follows from it; when it had finished nothing does.
+      // Its exit was recorded, but not the consequence; if it had finished there is none.
       unsettled_ = unsettled_ || !finished_.contains(id);
       return;
     }

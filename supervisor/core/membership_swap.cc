@@ -10,14 +10,8 @@
 namespace elastictrain::core {
 namespace {
 
-constexpr std::uint32_t kRetries = 3;
-constexpr Millis kFirstRetryDelay{500};  // doubles with each
-
-std::vector<std::uint64_t> numbers(const std::vector<WorkerId>& ids) {
-  std::vector<std::uint64_t> list;
-  for (WorkerId id : ids) list.push_back(id.value);
-  return list;
-}
+constexpr std::uint32_t kSwapRetries = 3;
+constexpr Millis kFirstSwapRetryDelay{500};  // doubles with each
 
 }  // namespace
 
@@ -32,7 +26,7 @@ std::vector<WorkerId> Membership::Impl::addressees() const {
   return list;
 }
 
-// In a recovery a member that has not got the newest state is one of those who receive it.
+// In a recovery a member that lacks the newest state is one of the workers that receive it.
 bool Membership::Impl::joins(WorkerId id) const {
   return !is_member(id) || (recovering() && !holds_state(id));
 }
@@ -59,7 +53,7 @@ protocol::GenerationPlan Membership::Impl::plan_change() const {
   plan.token = make_token_();
   plan.lineage = lineage_;
   if (!recovering()) return plan;
-  // The step that is open began this way; what is wished follows as a change of its own.
+  // The open step began this way; a different desired state follows as a separate change.
   if (generation_ != 0) plan.synchronization = synchronization_;
   plan.fence = recovery_.fence;
   plan.resume_step = recovery_.resume_step;
@@ -80,10 +74,10 @@ void Membership::Impl::prepare() {
       .number("previous", plan.previous)
       .text("kind", change_name(plan.kind))
       .text("reason", plan.reason)
-      .numbers("members", numbers(change_.members))
-      .numbers("leavers", numbers(change_.leavers))
+      .numbers("members", numbers_of(change_.members))
+      .numbers("leavers", numbers_of(change_.leavers))
       .numbers("shares", next_shares)
-      .numbers("donors", numbers(plan.donors))
+      .numbers("donors", numbers_of(plan.donors))
       .real("learning_rate_factor", plan.learning_rate_factor);
   const std::string topology = protocol::text_of(plan.topology, plan.fathers);
   if (topology != protocol::name_of(protocol::Topology::kAuto)) fields.text("topology", topology);
@@ -141,7 +135,7 @@ void Membership::Impl::complete() {
   topology_ = plan_.topology;
   fathers_ = plan_.fathers;
   if (synchronization_ != settings_.synchronization && !members_.empty() && reshare_.empty()) {
-    reshare_ = "train by " + std::string(protocol::name_of(settings_.synchronization)) + ", as asked before";
+    reshare_ = "train by " + std::string(protocol::name_of(settings_.synchronization)) + ", as requested before";
     dirty_ = true;
   }
   size_reason_ = members_.size() == size_before && !recovered && !size_reason_.empty() ? size_reason_ : change_.reason;
@@ -155,10 +149,10 @@ void Membership::Impl::complete() {
                             .text("kind", change_name(change_.kind))
                             .number("first_step", change_.first_step)
                             .number("world_size", members_.size())
-                            .numbers("members", numbers(members_)));
+                            .numbers("members", numbers_of(members_)));
   if (!members_.empty()) tell(Tell::Level::kInfo, last_change_);
   change_ = Change{};
-  // Joiners of a recovery that was not the last are back where they wait for a first seat.
+  // Joiners of a recovery that another one followed wait for a first seat again.
   if (end_.mode == EndMode::kFinishing || end_.mode == EndMode::kDraining) dismiss_others();
   dirty_ = true;
 }
@@ -192,15 +186,15 @@ void Membership::Impl::cancel_change(const std::string& why) {
 
 void Membership::Impl::prepare_failed(const std::string& why) {
   cancel_change(why);
-  if (++change_.attempts <= kRetries) {
-    const Millis delay = kFirstRetryDelay * (1 << (change_.attempts - 1));
+  if (++change_.attempts <= kSwapRetries) {
+    const Millis delay = kFirstSwapRetryDelay * (1 << (change_.attempts - 1));
     tell(Tell::Level::kWarning, why + "; trying again in " + std::to_string(delay.count()) + " ms");
     change_.retrying = true;
     change_.timer = arm({TimerKind::kRetry, {}, {}}, now_ + delay);
     return;
   }
   change_.attempts = 0;
-  // Whoever cannot build although everybody it needs lives is not worth another round.
+  // Another round is not worth it for a worker that cannot build although every worker it needs still runs.
   const std::string what = "could not build the communicator: " + why;
   if (recovering()) return leave_out(change_.failed, what);
   std::vector<WorkerId> guilty_joiners;
@@ -226,7 +220,7 @@ void Membership::Impl::give_up_change(const std::string& why) {
   to_replace_.clear();
 }
 
-// Joiners that did not answer are left out; if only members did not, there is nobody to leave out.
+// Joiners that did not answer are left out; if only members did not answer, no worker can be left out.
 void Membership::Impl::prepare_timed_out() {
   change_.timer = 0;
   if (recovering()) return recovery_prepare_timed_out();

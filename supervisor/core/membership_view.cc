@@ -1,9 +1,9 @@
-// The part of the state machine that shows itself.
+// The part of the state machine that builds its snapshot for display.
 #include "supervisor/core/membership_impl.h"
 
 namespace elastictrain::core {
 
-// A program whose processes have said nothing for so long is shown as a plain one that runs.
+// A program whose processes have sent nothing for this long is shown as a running plain program.
 constexpr Millis kPlainAfter{5'000};
 
 RunPhase Membership::Impl::shown_phase() const {
@@ -83,7 +83,7 @@ RunView Membership::Impl::view() const {
   view.synchronization = synchronization_;
   view.size_reason = size_reason_;
   if (generation_ == 0 && spawned_) {
-    view.size_reason = restarting_ ? "it starts again" : "the program has not joined the run (yet)";
+    view.size_reason = restarting_ ? "the run starts again" : "the program has not joined the run (yet)";
   }
   view.last_change = last_change_;
   const InChange in = in_change();

@@ -1,4 +1,4 @@
-// The part of the state machine that compares the wish with what is there and finds the next membership.
+// The part of the state machine that compares the desired state with the actual one and finds the next membership.
 #include <algorithm>
 #include <set>
 
@@ -55,7 +55,7 @@ bool Membership::Impl::displaced(const Worker& worker) const {
   return !agent->usable() || worker.slot >= agent->slots;
 }
 
-// A recovery in the middle of a replacement leaves both in their one slot: the older one goes.
+// A recovery in the middle of a replacement leaves both workers in one slot: the older one leaves.
 bool Membership::Impl::yields_slot(const Worker& worker) const {
   const std::vector<WorkerId> occupants = roster_.occupants(worker.place());
   return std::any_of(occupants.begin(), occupants.end(),
@@ -73,7 +73,7 @@ CurrentMember Membership::Impl::current_member(WorkerId id) const {
   return member;
 }
 
-// Workers that could join: those of the plan first, so that a plan is not remade for nothing; then the ready ones.
+// Workers that could join: those of the plan first, so that a plan is not rebuilt without need; then the ready ones.
 std::vector<Candidate> Membership::Impl::candidates() const {
   const std::set<WorkerId> planned(change_.members.begin(), change_.members.end());
   const std::set<std::string> avoided = avoided_hosts();
@@ -111,7 +111,7 @@ std::set<std::string> Membership::Impl::avoided_hosts() const {
   return hosts;
 }
 
-// Hosts that have workers of this run come first: those share memory, and a further host costs the network.
+// Hosts that have workers of this run come first: those share memory, and each further host adds network traffic.
 std::vector<Place> Membership::Impl::free_places() const {
   std::vector<const Agent*> agents = roster_.agents_in_order();
   std::stable_partition(agents.begin(), agents.end(), [](const Agent* agent) { return !agent->workers.empty(); });
@@ -131,7 +131,7 @@ std::vector<Place> Membership::Impl::free_places() const {
     }
   }
   preferred.insert(preferred.end(), others.begin(), others.end());
-  // Rather a doubtful host or slot than none.
+  // A doubtful host or slot is better than none.
   const std::size_t others_can_train = roster_.workers().size() + preferred.size();
   if (others_can_train < settings_.min_workers) preferred.insert(preferred.end(), doubtful.begin(), doubtful.end());
   return preferred;
@@ -149,7 +149,7 @@ SwapInput Membership::Impl::swap_input() const {
   return input;
 }
 
-// Slots may still come free, or hosts answer, without anybody wishing anything.
+// Slots may still become free, or hosts answer, without a new request.
 bool Membership::Impl::settling() const {
   if (roster_.any_launching()) return true;
   return std::any_of(roster_.workers().begin(), roster_.workers().end(),
@@ -160,7 +160,7 @@ void Membership::Impl::reconcile() {
   if (resuming_ || change_.stage == Stage::kCommitted || !may_start()) return;
   const std::uint32_t want = wanted_size();
   if (spawned_ && !elastic_ && want == 0) {
-    begin_end(EndMode::kFinishing, 0, "all processes of the program ended");
+    begin_end(EndMode::kFinishing, 0, "all processes of the program exited");
     return;
   }
   const SwapInput input = swap_input();
@@ -174,8 +174,7 @@ void Membership::Impl::reconcile() {
   }
   if (generation_ == 0 && !restarting_ && next.size() + plain_finished_ < settings_.min_workers && !settling()) {
     fail_run(69, "only " + counted(next.size(), "worker") + " can start, but at least " +
-                     std::to_string(settings_.min_workers) +
-                     " must. The messages above say what became of the others.");
+                     std::to_string(settings_.min_workers) + " must. See the messages above for the others.");
     return;
   }
   tell_unmet(decision, want);
@@ -200,7 +199,7 @@ void Membership::Impl::reconcile() {
   if (change_.not_ready == 0 && !change_.retrying && may_begin) prepare();
 }
 
-// A plan is not begun while one of those who must answer cannot be spoken to.
+// A plan is not begun while a worker that must answer cannot be reached.
 bool Membership::Impl::all_reachable(const std::vector<WorkerId>& next) const {
   const auto cut_off = [&](WorkerId id) {
     const Worker* worker = roster_.worker(id);
@@ -217,7 +216,7 @@ void Membership::Impl::dismiss_misplaced(const std::vector<Candidate>& candidate
     if (is_member(id) || useful.contains(id) || worker.dying) continue;
     const bool planned = std::find(change_.members.begin(), change_.members.end(), id) != change_.members.end();
     if (planned && change_.stage == Stage::kPreparing) cancel_change("a newer plan takes its place");
-    dismiss(worker, "its slot is not to be used any more");
+    dismiss(worker, "its slot must not be used any more");
   }
 }
 
@@ -291,10 +290,10 @@ void Membership::Impl::describe(const SwapDecision& decision, std::size_t next_s
     change_.reason = (next_size > size ? "grow " : "shrink ") + sizes +
                      " workers: " + (again ? "in place of those that were lost" : target_reason_);
   }
-  if (decision.bridge) change_.reason += "; rank 0 stays until the next change, to hand its state over";
+  if (decision.bridge) change_.reason += "; rank 0 stays until the next change, to send its state";
 }
 
-// Says once what part of the wish cannot be met now, when nothing is on its way that could meet it.
+// Reports once which part of the desired state cannot be reached now, when nothing in progress could reach it.
 void Membership::Impl::tell_unmet(const SwapDecision& decision, std::uint32_t want) {
   if (settling() || !spawned_) return;
   give_up_replacements(decision);
@@ -310,16 +309,17 @@ std::string Membership::Impl::unmet_text(const SwapDecision& decision, std::uint
   std::string text;
   const std::uint32_t asked = hold_ || !elastic_ ? want : target_;
   if (decision.size() < want) {
-    text = counted(asked, "worker") + (asked == 1 ? " is" : " are") + " wanted and " + std::to_string(decision.size()) +
-           " can train: no other slot is free";
+    text = counted(asked, "worker") + (asked == 1 ? " is" : " are") + " requested and " +
+           std::to_string(decision.size()) + " can train: no other slot is free";
     const std::size_t blamed = roster_.blamed_slots();
     for (const HostHealth::Cooled& host : health_.cooled(now_)) {
-      text += ", host " + host.host + " failed " + counted(host.failures, "time") + " and is left alone for a while";
+      text += ", host " + host.host + " failed " + counted(host.failures, "time") + " and is not used for a while";
     }
     if (blamed > 0) text += ", and in " + counted(blamed, "slot") + " new workers failed";
-    text += ". The rest follows when hosts appear or you ask again.";
+    text += ". The rest follows when hosts appear or you repeat the request.";
   } else if (want < asked) {
-    text = counted(asked, "worker") + " are wanted, but the limit of the global batch allows " + std::to_string(want);
+    text =
+        counted(asked, "worker") + " are requested, but the limit of the global batch allows " + std::to_string(want);
   }
   for (WorkerId id : decision.held) {
     text += (text.empty() ? "" : " ") + name_of(*roster_.worker(id)) + " stays although its host goes away: at least " +
@@ -332,7 +332,7 @@ void Membership::Impl::give_up_replacements(const SwapDecision& decision) {
   for (WorkerId id : decision.stay) {
     if (id == decision.bridge || to_replace_.erase(id) == 0) continue;
     journal("replace_given_up", Fields().number("worker", id.value));
-    tell(Tell::Level::kWarning, name_of(*roster_.worker(id)) + " stays: no worker to take its place could be started");
+    tell(Tell::Level::kWarning, name_of(*roster_.worker(id)) + " stays: no worker could be started in its place");
   }
 }
 

@@ -1,4 +1,4 @@
-// The part of the state machine that knows workers: how they start, what they say, how they end.
+// The part of the state machine that manages workers: how they start, what they report, how they end.
 #include <algorithm>
 #include <set>
 
@@ -18,7 +18,7 @@ std::string Membership::Impl::name_of(const Worker& worker) const {
   return name;
 }
 
-// `next` is the membership that the new workers expect; `fresh` lists those of it (or spares behind it) to start now.
+// `next` is the membership that the new workers expect; `fresh` lists those of it (or spares after them) to start now.
 void Membership::Impl::start_workers(const std::vector<WorkerId>& next, const std::vector<WorkerId>& fresh) {
   std::vector<WorkerId> world = next;
   for (WorkerId id : fresh) {
@@ -73,7 +73,7 @@ void Membership::Impl::expect_exit(Worker& worker) {
 }
 
 void Membership::Impl::on(const WorkerSaid& event) {
-  // An account counts whoever gave it: an agent that was away may deliver that of a worker which is gone.
+  // An account counts whichever agent delivers it: an agent that was away may deliver that of a worker that has exited.
   if (const auto* audit = std::get_if<protocol::WorkerAudit>(&event.message)) {
     report_audit(event.worker, ledger_.record(event.worker, *audit));
     if (accounts_timer_ != 0) dirty_ = true;
@@ -128,9 +128,9 @@ void Membership::Impl::said(Worker& worker, const protocol::WorkerReady& message
 std::optional<std::string> Membership::Impl::mismatch(const protocol::WorkerReady& message) const {
   if (!reference_) return std::nullopt;
   if (message.state_layout_hash != reference_->state_layout_hash || message.state_bytes != reference_->state_bytes) {
-    return "shares other state than the rest of the run (" + std::to_string(message.state_bytes) +
+    return "shares different state than the rest of the run (" + std::to_string(message.state_bytes) +
            " bytes instead of " + std::to_string(reference_->state_bytes) +
-           ", or other names): every worker must run the same program";
+           ", or different names): every worker must run the same program";
   }
   if (message.sample_count != reference_->sample_count) {
     return "has " + std::to_string(message.sample_count) + " samples for each epoch, the rest of the run " +
@@ -157,7 +157,8 @@ void Membership::Impl::said(Worker& worker, const protocol::WorkerActive& messag
   if (message.generation > issued_) return;
   const bool of_change = change_.stage == Stage::kCommitted && message.generation == change_.generation;
   const bool first = remember_generation(message.generation, message.first_step);
-  // What generations before this one used from here on is void; a planned change from one to the next leaves none.
+  // What generations before this one used from here on is void; a planned change from one to the next leaves nothing
+  // void.
   if (first && (restarting_ || !of_change)) {
     report_audit({}, ledger_.fence({message.generation, message.first_step}));
   }
@@ -175,8 +176,8 @@ void Membership::Impl::said(Worker& worker, const protocol::WorkerActive& messag
   if (change_.waiting.empty()) complete();
 }
 
-// It sits in a generation, but not for the supervisor before us, which must have given it up: the order to end it was
-// lost.
+// It is in a generation, but not according to the previous supervisor, which must have given it up: the order to end it
+// was lost.
 void Membership::Impl::end_stray(Worker& worker) {
   if (change_.stage == Stage::kPreparing) cancel_change(name_of(worker) + " was given up before");
   worker.dying = worker.stop_sent = worker.hung = true;
@@ -186,7 +187,8 @@ void Membership::Impl::end_stray(Worker& worker) {
 
 void Membership::Impl::said(Worker& worker, const protocol::WorkerLeft& message) {
   const bool in_time = change_.stage == Stage::kCommitted && message.generation == change_.generation;
-  // Of a change that a fence has ended since, or that was committed by a supervisor before us: it is gone all the same.
+  // Part of a change that a fence has ended since, or that a previous supervisor committed: the worker is gone in any
+  // case.
   const bool ended = recovering() ? message.generation <= fence_ : unsettled_ && message.generation <= issued_;
   const bool late = worker.trains() && ended;
   if (in_time ? change_.waiting.erase(worker.id) == 0 : !late) return;
@@ -267,7 +269,7 @@ void Membership::Impl::dismiss(Worker& worker, const std::string& reason) {
   if (worker.dying) return;
   journal("dismissed", Fields().number("worker", worker.id.value).text("reason", reason));
   if (!worker.ready) {
-    // It is not listening yet, or not in the place where it would act on what it hears.
+    // It is not listening yet, or not in a place where it would act on messages.
     stop_worker(worker);
     return;
   }
@@ -278,14 +280,14 @@ void Membership::Impl::dismiss(Worker& worker, const std::string& reason) {
 
 void Membership::Impl::stop_worker(Worker& worker) {
   worker.dying = true;
-  if (worker.hung) return;  // its end is under way
+  if (worker.hung) return;  // its end is in progress
   cancel(worker.timer);
   if (worker.stop_sent) return;
   worker.stop_sent = true;
   emit(StopWorker{worker.id, static_cast<std::uint64_t>(settings_.grace.count())});
 }
 
-// The process is gone: forget it everywhere.
+// The process has exited: remove it everywhere.
 void Membership::Impl::bury(WorkerId id) {
   Worker* worker = roster_.worker(id);
   if (worker == nullptr) return;

@@ -5,11 +5,11 @@
 
 namespace elastictrain::core {
 
-// A slot is tried twice: one failure may be bad luck.
+// A slot is tried twice: one failure may be a coincidence.
 constexpr std::uint32_t kFailuresPerSlot = 2;
 
-// A step may take longer than a heartbeat's period: one without steps has no timings, and says nothing against the
-// last.
+// A step may take longer than a heartbeat's period: a heartbeat without steps has no timings and does not replace the
+// last ones.
 void Worker::take(const protocol::WorkerHeartbeat& newer) {
   const protocol::WorkerHeartbeat older = std::exchange(heartbeat, newer);
   if (newer.steps != 0) return;

@@ -1,7 +1,7 @@
 // Purpose: the agents and workers of a run and where they are: plain records with the look-ups that the state machine
 // needs. Iteration is in order of ids, so that equal inputs give equal actions.
 //
-// Ownership and thread: those of the state machine that holds it. Records of workers that are gone are removed.
+// Ownership and thread: those of the state machine that holds it. Records of workers that have exited are removed.
 #pragma once
 
 #include <cstdint>
@@ -26,14 +26,14 @@ struct Agent {
   std::uint32_t order = 0;  // place in the last list of hosts
   Link link = Link::kLaunching;
   bool offered = true;    // on the last list of hosts
-  bool drain = false;     // a user asked for it
+  bool drain = false;     // requested by a user
   bool stopping = false;  // StopAgent was sent
   bool suspect = false;
-  bool cut_off = false;  // its connection broke; it and its workers may live and come back
+  bool cut_off = false;  // its connection broke; it and its workers may still run and reconnect
   bool again = false;    // launched because an agent of this host was lost
   Instant last_heard;
   std::uint64_t timer = 0;            // of the failure detector
-  std::uint64_t reconnect_timer = 0;  // while cut off, when survivors say that its workers are gone
+  std::uint64_t reconnect_timer = 0;  // while cut off, when survivors report that its workers are gone
   std::string lost_reason;
   std::set<WorkerId> workers;
 
@@ -53,14 +53,14 @@ struct Worker {
   bool hello = false;
   bool ready = false;
   std::uint32_t share = 0;          // samples per step in the generation it sits in
-  bool seated = false;              // a Commit was sent to it: it sits in a generation, or is about to
+  bool seated = false;              // a Commit was sent to it: it is in a generation, or is about to be
   bool finished = false;            // its program reached the end
-  bool left = false;                // took its leave at a boundary
-  bool stop_sent = false;           // StopWorker is on its way
+  bool left = false;                // left at a boundary
+  bool stop_sent = false;           // StopWorker was sent
   bool hung = false;                // it is to be killed without a grace
-  bool dismissed = false;           // Dismiss is on its way
-  Noticed noticed = Noticed::kNo;   // TERM from somebody else than its agent
-  std::uint32_t expected_rank = 0;  // what its environment says
+  bool dismissed = false;           // Dismiss was sent
+  Noticed noticed = Noticed::kNo;   // TERM from a process other than its agent
+  std::uint32_t expected_rank = 0;  // as given in its environment
   bool dying = false;               // was asked to end, or is expected to: never part of a plan again
   std::uint64_t timer = 0;          // kReady first, kLeave later
   protocol::WorkerReady facts;
@@ -70,7 +70,7 @@ struct Worker {
 
   void take(const protocol::WorkerHeartbeat& newer);
   Place place() const { return {agent, slot}; }
-  // It sits in a generation and nothing has ended it.
+  // It is in a generation and nothing has ended it.
   bool trains() const { return seated && !finished && !left && !dying; }
 };
 
@@ -78,7 +78,7 @@ class Roster {
  public:
   Agent& add_agent(std::string host, std::uint32_t slots);
   Worker& add_worker(Place place);
-  // Those of a run that is taken over keep their ids; later ones get higher ones than any that was ever used.
+  // Those of a run that is taken over keep their ids; later ones get higher ids than any in use before.
   Agent& restore_agent(AgentId id, std::string host, std::uint32_t slots);
   Worker& restore_worker(WorkerId id, Place place);
   void ids_used(std::uint32_t last_agent, std::uint32_t last_worker);
@@ -91,7 +91,7 @@ class Roster {
   Worker* worker(WorkerId id);
   const Agent* agent(AgentId id) const { return const_cast<Roster*>(this)->agent(id); }
   const Worker* worker(WorkerId id) const { return const_cast<Roster*>(this)->worker(id); }
-  // The agent that stands for a host now: not one that was told to stop.
+  // The current agent of a host: not one that was told to stop.
   Agent* agent_on(const std::string& host);
 
   std::map<AgentId, Agent>& agents() { return agents_; }
@@ -100,14 +100,14 @@ class Roster {
   const std::map<WorkerId, Worker>& workers() const { return workers_; }
   std::vector<const Agent*> agents_in_order() const;
 
-  // Living workers in a slot, in order of ids.
+  // Workers of a slot that have not exited, in order of ids.
   std::vector<WorkerId> occupants(Place place) const;
   std::uint32_t usable_slots() const;
   bool any_launching() const;
 
-  // A slot in which workers keep failing is left alone. Returns the failures so far.
+  // A slot in which workers keep failing is not used for a while. Returns the failures so far.
   std::uint32_t blame(Place place, std::uint32_t failures) { return blame_of(place).failures += failures; }
-  // Until when, even if too few are left to train.
+  // Until when, even if too few workers are left to train.
   void rest(Place place, Instant until) { blame_of(place).rests_until = until; }
   void clear_blame() { blame_.clear(); }
   void clear_blame(Place place) { blame_.erase({place.agent, place.slot}); }

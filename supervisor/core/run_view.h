@@ -1,4 +1,4 @@
-// Purpose: a snapshot of the run for `status`, progress lines and (later) policies. Plain data, built on demand.
+// Purpose: a snapshot of the run for `status`, progress lines and policies. Plain data, built on demand.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ struct WorkerView {
   std::string host;
   std::uint32_t slot = 0;
   std::uint32_t share = 0;
-  std::uint64_t quiet_ms = 0;  // as its agent reported last
+  std::uint64_t quiet_ms = 0;  // as its agent last reported
   protocol::WorkerHeartbeat heartbeat;
 };
 
@@ -41,10 +41,10 @@ struct FailureView {
   std::string name;
   std::uint64_t total = 0;          // since the start of this supervisor
   std::uint32_t within_window = 0;  // these count against the limit
-  std::uint32_t limit = 0;          // kUnlimited: none
+  std::uint32_t limit = 0;          // kUnlimited: no limit
 };
 
-// A host that failed again and again, on which nothing is started for a while.
+// A host that failed repeatedly, on which nothing is started for a while.
 struct CooledHostView {
   std::string host;
   std::uint32_t failures = 0;
@@ -61,13 +61,13 @@ struct RunView {
   std::uint64_t global_batch = 0;
   double learning_rate_factor = 1.0;
   protocol::Topology topology = protocol::Topology::kAuto;
-  std::vector<std::uint32_t> fathers;  // the explicit tree in its place; empty: none
+  std::vector<std::uint32_t> fathers;  // the explicit tree that replaces it; empty: none
   protocol::Synchronization synchronization = protocol::Synchronization::kGradients;
   std::string size_reason;          // why the run has this size
   std::string last_change;          // what happened last
   std::vector<WorkerView> workers;  // members by rank first, then the others by id
   std::vector<AgentView> agents;
-  std::vector<FailureView> failures;  // classes without a loss are left out
+  std::vector<FailureView> failures;  // classes without a loss are omitted
   std::vector<CooledHostView> cooled_hosts;
 };
 

@@ -1,4 +1,5 @@
-// Purpose: what the state machine must know about the run, as checked values (the config is parsed elsewhere).
+// Purpose: everything that the state machine must know about the run, as checked values (the config is parsed
+// elsewhere).
 #pragma once
 
 #include <cstdint>
@@ -19,30 +20,30 @@ using BatchSettings = heuristics::BatchRule;
 
 struct LearningRateSettings {
   LearningRateRule rule = LearningRateRule::kNone;
-  std::optional<double> factor;  // in place of the rule's
+  std::optional<double> factor;  // replaces the rule's
   double noise_scale = 0;        // of the gradients, in samples, for kAdaScale; 0: not known
   std::uint32_t ramp_steps = 0;
 };
 
-// What follows when a member is lost without having been asked to leave.
+// What follows when a member is lost without a request to leave.
 enum class OnFailure : std::uint8_t { kReplace, kShrink, kStop };
 
-// What a loss is counted as.
+// The class under which a loss is counted.
 enum class FailureClass : std::uint8_t { kCrash, kHang, kPreemption, kInfrastructure };
 
-// How many losses of a class a run bears within the window before it ends; kUnlimited: any number.
+// How many losses of a class a run tolerates within the window before it ends; kUnlimited: any number.
 inline constexpr std::uint32_t kUnlimited = ~std::uint32_t{0};
 struct FailureSettings {
   OnFailure on_failure = OnFailure::kReplace;
-  std::uint32_t max_crashes = 10;                 // the program ended by itself: exit status, signal, out of memory
+  std::uint32_t max_crashes = 10;                 // the program exited by itself: exit status, signal, out of memory
   std::uint32_t max_hangs = 10;                   // it was ended because it made no progress
   std::uint32_t max_infrastructure = kUnlimited;  // host, agent, network
   std::uint32_t max_fruitless = 3;                // recoveries in a row without a committed step between them
   Millis window{3'600'000};
   Millis wait_for_min{600'000};  // for hosts, when fewer than min_workers are left
-  Millis halt_timeout{10'000};   // from Abort to the last WorkerHalted; who misses it is ended
-  Millis reconnect_grace{300};   // for a broken connection when survivors say that its workers are gone
-  Millis relaunch{1'000};        // from the loss of a host that is still on the list to its new agent, at least
+  Millis halt_timeout{10'000};   // from Abort to the last WorkerHalted; a worker that misses it is ended
+  Millis reconnect_grace{300};   // for a broken connection when survivors report that its workers are gone
+  Millis relaunch{1'000};        // minimum from the loss of a host that is still on the list to its new agent
   Millis cool_down{10'000};      // of a host after its second failure in a row; doubles with each
   Millis cool_down_max{600'000};
 
@@ -63,21 +64,21 @@ struct RunSettings {
   std::uint32_t base_per_worker = 0;  // the batch that the learning rate was chosen for; 0: batch.per_worker
   LearningRateSettings learning_rate;
   protocol::Topology topology = protocol::Topology::kAuto;
-  std::vector<std::uint32_t> fathers;  // an explicit tree in its place, while it has as many ranks as the run
+  std::vector<std::uint32_t> fathers;  // an explicit tree that replaces it, while it has as many ranks as the run
   protocol::Synchronization synchronization = protocol::Synchronization::kGradients;
   double averaging_weight = 0.1;
   FailureSettings failures;
-  bool has_checkpoints = false;  // a run that lost all its state can go on from one
+  bool has_checkpoints = false;  // a run that lost all its state can continue from one
 
-  // The host source is asked again and again, so that waiting for hosts makes sense when too few answer at the start.
+  // The host source is polled repeatedly, so waiting for hosts makes sense when too few answer at the start.
   bool hosts_may_appear = false;
 
-  Millis start_timeout{60'000};  // until slots for start_workers are there; then the run starts with what is there
-  // From spawn to ready; a worker that misses it is dropped from the plan. Applies once any worker of the run has said
+  Millis start_timeout{60'000};  // until slots for start_workers are there; then the run starts with those available
+  // From spawn to ready; a worker that misses it is dropped from the plan. Applies once any worker of the run has sent
   // WorkerHello: a program that never does is a plain one, which counts as running from its spawn.
   Millis ready_timeout{60'000};
   Millis prepare_timeout{10'000};  // from Prepare to the last Prepared
-  Millis grace{30'000};            // between TERM and KILL, and for a drain as a whole
+  Millis grace{30'000};            // between TERM and KILL, and for a whole drain
   Millis suspect{1'000};           // silence after which an agent is suspected
   Millis dead{3'000};              // … and after which it is given up
   Millis resume_timeout{5'000};    // for the agents of a run that is taken over

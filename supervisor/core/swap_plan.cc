@@ -25,7 +25,7 @@ class Decider {
   std::uint32_t staying() const { return static_cast<std::uint32_t>(std::count(stays_.begin(), stays_.end(), true)); }
   std::uint32_t size() const { return staying() + static_cast<std::uint32_t>(out_.join.size() + out_.start.size()); }
 
-  // The highest ranks leave first: rank 0 stays the oldest worker.
+  // The highest ranks leave first: rank 0 remains the oldest worker.
   void keep_members() {
     std::uint32_t kept = 0;
     for (std::size_t i = 0; i < in_.members.size() && kept < in_.want; ++i) {
@@ -135,7 +135,7 @@ std::uint64_t base_batch(const RunSettings& settings) {
 double learning_rate_factor(const RunSettings& settings, std::uint64_t global_batch) {
   const LearningRateSettings& rate = settings.learning_rate;
   const std::uint64_t base = base_batch(settings);
-  // Where every worker makes its own update, that is of its own batch, whatever the size of the run.
+  // Every worker makes its own update, from its own batch, whatever the size of the run.
   const bool one_update = settings.synchronization == protocol::Synchronization::kGradients;
   return rate.factor.value_or(
       heuristics::learning_rate_factor(rate.rule, one_update ? global_batch : base, base, rate.noise_scale));

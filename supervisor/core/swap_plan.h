@@ -1,5 +1,6 @@
-// Purpose: decides what the next generation looks like before anything is started or stopped: who stays, who joins,
-// who leaves, where new workers go; and turns the decision into the plan that workers receive. Pure functions.
+// Purpose: decides what the next generation looks like before anything is started or stopped: which workers stay, join
+// and leave, and where new workers are placed; and turns the decision into the plan that workers receive. Pure
+// functions.
 #pragma once
 
 #include <cstdint>
@@ -24,15 +25,15 @@ struct CurrentMember {
   WorkerId worker;
   Place place;
   bool displaced = false;    // its host or slot goes away: it leaves, with or without a successor
-  bool replaced = false;     // somebody asked for another worker in its stead: it leaves once it has a successor
-  bool can_overlap = false;  // for `replaced`: its own slot may hold its successor beside it
+  bool replaced = false;     // a replacement was requested: it leaves once it has a successor
+  bool can_overlap = false;  // for `replaced`: its own slot may also hold its successor
 };
 
 // A worker in no generation that could join, best first.
 struct Candidate {
   WorkerId worker;
   Place place;
-  bool may_wait = true;      // may stay as a spare (it shares its slot with nobody)
+  bool may_wait = true;      // may stay as a spare (it does not share its slot)
   bool last_resort = false;  // on a host that workers are to move away from
 };
 
@@ -47,14 +48,14 @@ struct SwapInput {
 
 struct SwapDecision {
   std::vector<WorkerId> stay;   // in rank order
-  std::vector<WorkerId> join;   // candidates that are taken
+  std::vector<WorkerId> join;   // candidates that join
   std::vector<Place> start;     // workers to start that join
   std::vector<WorkerId> leave;  // in rank order
   std::vector<WorkerId> spare;  // candidates that wait
   std::vector<Place> start_spare;
-  std::vector<WorkerId> dismiss;  // candidates that nobody needs
+  std::vector<WorkerId> dismiss;  // candidates that are not needed
   std::vector<WorkerId> held;     // displaced, but needed to keep `min` workers: they stay for now
-  // Everybody else is new: this member stays for one more generation, so that somebody has the state and a batch.
+  // All others are new: this member stays for one more generation, so that a worker has the state and a batch.
   std::optional<WorkerId> bridge;
   std::uint32_t size() const { return static_cast<std::uint32_t>(stay.size() + join.size() + start.size()); }
 };
@@ -71,18 +72,18 @@ struct PlanMember {
 
 inline constexpr std::size_t kMostDonors = 8;
 
-// Fills members, shares, donors, batch-dependent learning-rate factor and deadlines; the caller adds token and words.
-// `speeds`: one for each rank, shares follow in proportion; empty: equal shares.
+// Fills members, shares, donors, batch-dependent learning-rate factor and deadlines; the caller adds token and reason.
+// `speeds`: one per rank, shares are proportional to them; empty: equal shares.
 protocol::GenerationPlan make_plan(const RunSettings& settings, Generation generation, Generation previous,
                                    const std::vector<PlanMember>& members, const std::vector<double>& speeds = {});
 
-// For which the user chose the learning rate: that of the first size.
+// The batch for which the user chose the learning rate: that of the first size.
 std::uint64_t base_batch(const RunSettings& settings);
 
-// By the user's rule, or what was asked for in its place.
+// By the user's rule, or as requested instead of it.
 double learning_rate_factor(const RunSettings& settings, std::uint64_t global_batch);
 
-// Of survivors that tie in nothing else, one per host first, so that several network cards share the work.
+// Among survivors that tie in everything else, one per host first, so that several network cards share the load.
 std::vector<WorkerId> choose_donors(const std::vector<protocol::Member>& members, std::size_t most);
 
 }  // namespace elastictrain::core

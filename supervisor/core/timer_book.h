@@ -1,5 +1,5 @@
-// Purpose: remembers what each armed timer of the state machine is for. A number is used once, so a timer that fires
-// after it was cancelled finds nothing here and changes nothing.
+// Purpose: records what each armed timer of the state machine is for. A number is used once, so a timer that fires
+// after it was cancelled finds no entry and changes nothing.
 #pragma once
 
 #include <cstdint>
@@ -11,22 +11,22 @@
 namespace elastictrain::core {
 
 enum class TimerKind : std::uint8_t {
-  kStart,       // slots for start_workers should be there
-  kAgentLook,   // the failure detector wants to look at an agent
+  kStart,       // slots for start_workers should be available
+  kAgentLook,   // the failure detector must look at an agent
   kReady,       // a worker should be ready
   kLeave,       // a worker that was asked to end should be gone
-  kPrepare,     // all should have answered Prepare
+  kPrepare,     // all workers should have answered Prepare
   kRetry,       // Prepare may be tried again
   kGrace,       // a drain should be over
-  kEnd,         // everybody should be gone
-  kHalt,        // all should have answered Abort
-  kWaitForMin,  // enough workers should be there again
+  kEnd,         // all agents should be gone
+  kHalt,        // all workers should have answered Abort
+  kWaitForMin,  // enough workers should be available again
   kReconnect,   // an agent whose connection broke should be back
-  kVanished,    // a worker that its agent does not list should have ended by an event of its own
+  kVanished,    // a worker that its agent does not list should have exited, as a separate event reports
   kRelaunch,    // a lost host may be tried again
-  kStacks,      // where a hung worker is stuck should be known
-  kCooled,      // a host or slot that failed again and again may be used again
-  kNotices,     // whoever got TERM together with a worker should have said so
+  kStacks,      // the stacks of a hung worker should be known
+  kCooled,      // a host or slot that failed repeatedly may be used again
+  kNotices,     // the other receivers of a TERM should have reported it
 };
 
 struct TimerUse {

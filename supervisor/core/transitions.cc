@@ -15,7 +15,7 @@ struct Row {
   std::array<Handling, kPhases> phases;
 };
 
-// One row for each alternative of Event, in its order.
+// One row for each alternative of Event, in the same order.
 // clang-format off
 constexpr std::array<Row, std::variant_size_v<Event>> kRows{{
     //                      starting running changing stopping ended

@@ -1,5 +1,5 @@
-// Purpose: which events mean something in which phase of a run, and which phase may follow which, as two tables that
-// a reader can check line by line and a test checks for completeness.
+// Purpose: which events are handled in which phase of a run, and which phase may follow which, as two tables that a
+// reader can check line by line and a test checks for completeness.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@ namespace elastictrain::core {
 enum class Handling : std::uint8_t {
   kHandle,  // the state machine acts on it
   kRefuse,  // a request: answered with a refusal, nothing else happens
-  kIgnore,  // cannot matter any more
+  kIgnore,  // has no effect any more
 };
 
 inline constexpr std::size_t kPhases = 5;  // RunPhase
@@ -24,7 +24,7 @@ const char* name_of(RunPhase phase);
 
 Handling handling(RunPhase phase, const Event& event);
 
-// Whether a step may leave the run in `to` when it found it in `from`.
+// Returns whether a step may leave the run in `to` when it found it in `from`.
 bool may_follow(RunPhase from, RunPhase to);
 
 }  // namespace elastictrain::core

@@ -1,4 +1,4 @@
-// Purpose: small pieces of the sentences that users read.
+// Purpose: small pieces of the messages that users read.
 #pragma once
 
 #include <cstddef>

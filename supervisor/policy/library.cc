@@ -56,15 +56,15 @@ class Library final : public heuristics::Policy {
   heuristics::Decision decide(const heuristics::ClusterView& view, heuristics::PolicyState& state,
                               heuristics::Rng&) const override {
     void* handle = static_cast<Memory&>(state).handle();
-    if (handle == nullptr) return failed_decision("the library gave no memory when it was asked once more");
+    if (handle == nullptr) return failed_decision("the library returned no state when it was asked again");
     const std::string text = to_json(view);
     Said said;
     api_.decide(handle, text.c_str(), text.size(), say, &said);
-    if (!said.text) return failed_decision("the library gave no decision");
-    if (said.twice) return failed_decision("the library gave more than one decision about a view");
+    if (!said.text) return failed_decision("the library returned no decision");
+    if (said.twice) return failed_decision("the library returned more than one decision for a view");
     auto decision = read_decision(*said.text);
     return decision.ok() ? std::move(*decision)
-                         : failed_decision("what the library gave is no decision: " + decision.error().message);
+                         : failed_decision("the library returned an invalid decision: " + decision.error().message);
   }
 
  private:
@@ -81,7 +81,7 @@ bool is_complete(const Api& api) {
   return api.create != nullptr && api.decide != nullptr && api.destroy != nullptr;
 }
 
-// dlerror() begins with the path as often as not.
+// dlerror() often begins with the path.
 std::string load_error(const std::string& path) {
   const char* text = ::dlerror();
   std::string reason = text == nullptr ? "it cannot be loaded" : text;
@@ -96,7 +96,9 @@ Result<std::unique_ptr<heuristics::Policy>> load_library(const std::string& path
   std::error_code failed;
   const std::string whole = std::filesystem::absolute(path, failed).string();
   if (!std::filesystem::exists(whole, failed)) {
-    return wrong(path, "there is no such file; build it, or correct the path (it counts from where the run starts)");
+    return wrong(
+        path,
+        "there is no such file; build it, or correct the path (it is relative to the directory where the run starts)");
   }
   void* object = ::dlopen(whole.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (object == nullptr) return wrong(path, load_error(whole) + "; it must be a shared object for this machine");
@@ -107,9 +109,8 @@ Result<std::unique_ptr<heuristics::Policy>> load_library(const std::string& path
   const Api* api = entry(ELASTICTRAIN_POLICY_VERSION);
   if (api == nullptr || api->version != ELASTICTRAIN_POLICY_VERSION) {
     const std::string has = api == nullptr ? "has none of that version" : "has version " + std::to_string(api->version);
-    return wrong(path, "version " + std::to_string(ELASTICTRAIN_POLICY_VERSION) +
-                           " of the interface is asked for, it " + has +
-                           "; build it with this release's elastictrain/policy.h");
+    return wrong(path, "version " + std::to_string(ELASTICTRAIN_POLICY_VERSION) + " of the interface is required, it " +
+                           has + "; build it with this release's elastictrain/policy.h");
   }
   if (!is_complete(*api)) return wrong(path, "create, decide and destroy must all be set");
   Said said;

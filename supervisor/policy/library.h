@@ -1,6 +1,6 @@
-// Purpose: a policy in a shared object (elastictrain/policy.h), as any other policy.
+// Purpose: a policy in a shared object (elastictrain/policy.h), with the interface of any other policy.
 //
-// Ownership: the policy holds no more than a pointer into the shared object, which stays loaded until the process ends.
+// Ownership: the policy holds only a pointer into the shared object, which stays loaded until the process exits.
 // Errors: kInvalid with the path and what to do. A decision that cannot be read keeps the size, with the reason.
 #pragma once
 

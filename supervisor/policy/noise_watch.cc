@@ -7,7 +7,7 @@ namespace elastictrain::policy {
 namespace {
 
 constexpr double kKnown = 0.3;  // relative error below which the noise scale is used
-constexpr double kDrift = 0.1;  // of the learning rate, that is worth a new generation
+constexpr double kDrift = 0.1;  // change of the learning rate that justifies a new generation
 
 }  // namespace
 

@@ -56,7 +56,7 @@ void Observer::heard(WorkerId worker, const protocol::WorkerHeartbeat& heartbeat
   if (heartbeat.norm_steps != 0) add_norms(heartbeat, plan->second);
 }
 
-// Those of another batch are no mean with these: the newest count.
+// Steps of another batch cannot be averaged with these: the newest count.
 void Observer::add_norms(const protocol::WorkerHeartbeat& heartbeat, const Planned& plan) {
   const double global_batch = static_cast<double>(plan.global_batch);
   const double local_batch = global_batch / std::max(1U, plan.workers);
@@ -69,7 +69,7 @@ void Observer::add_norms(const protocol::WorkerHeartbeat& heartbeat, const Plann
   norms_.global_square += (heartbeat.global_square - norms_.global_square) * part;
 }
 
-// All members take the same steps at the same pace: the first rank's heartbeats stand for the job.
+// All members take the same steps at the same pace: the first rank's heartbeats represent the job.
 void Observer::add_interval(const protocol::WorkerHeartbeat& heartbeat, const Planned& plan, double now_s) {
   const Step first = heartbeat.step - std::min<Step>(heartbeat.step, heartbeat.steps - 1);
   if (heartbeat.generation != generation_) {
@@ -100,7 +100,7 @@ void Observer::add_interval(const protocol::WorkerHeartbeat& heartbeat, const Pl
     return;
   }
   heuristics::Interval& last = intervals_.back();
-  const double sum = last.seconds() + seconds;  // of the steps themselves: heartbeats come at moments of their own
+  const double sum = last.seconds() + seconds;  // of the steps themselves: heartbeats arrive at other times
   last.end_s = now_s;
   last.begin_s = now_s - sum;
   last.steps += interval.steps;
@@ -115,7 +115,7 @@ std::uint64_t Observer::fresh_steps() const {
   return steps;
 }
 
-// Every process of the run is paid for, also one that starts, waits or leaves.
+// Every process of the run costs money, also one that starts, waits or leaves.
 void Observer::pay(const core::RunView& run, double now_s) {
   const double passed = std::max(0.0, now_s - paid_until_s_);
   paid_until_s_ = now_s;

@@ -1,4 +1,4 @@
-// Purpose: turns what the run's workers report into the views that policies decide on. Pure.
+// Purpose: turns the reports of the run's workers into the views that policies decide on. Pure.
 //
 // Ownership: one per run, by the policy runner. Thread: the supervisor's loop.
 #pragma once
@@ -15,7 +15,7 @@
 
 namespace elastictrain::policy {
 
-// What hosts cost: the first class whose pattern fits a host's name is its class.
+// Prices of hosts: the first class whose pattern matches a host's name applies.
 struct HostClass {
   std::string name;
   std::string pattern;  // as in a shell
@@ -25,34 +25,34 @@ struct HostClass {
 struct ObserverSettings {
   std::uint32_t min_workers = 1;
   std::uint32_t max_workers = 1;
-  bool hosts_can_be_had = false;  // beyond those there are, up to max_workers
+  bool hosts_can_be_had = false;  // more than the present ones, up to max_workers
   heuristics::BatchRule batch;
   std::uint64_t base_batch = 0;
-  double samples_total = 0;          // 0: no end is known
-  std::uint32_t warm_up_steps = 1;   // of each generation, which measure nothing
+  double samples_total = 0;          // 0: unlimited
+  std::uint32_t warm_up_steps = 1;   // of each generation, excluded from measurement
   double price_per_worker_hour = 0;  // of a host without a class
   std::vector<HostClass> classes;
 };
 
-// Of that host; nothing where it is of none.
+// The class of that host; nothing if it belongs to none.
 const HostClass* class_of(const ObserverSettings& settings, const std::string& host);
-// Of a worker there, for an hour.
+// Price of a worker there per hour.
 double price_of(const ObserverSettings& settings, const std::string& host);
 
 class Observer {
  public:
   explicit Observer(ObserverSettings settings);
 
-  // A generation that may come to run: what its workers' figures are figures of.
+  // A generation that may run: the context of its workers' figures.
   void planned(Generation generation, WorkerId first_rank, std::uint32_t workers, std::uint64_t global_batch);
 
-  // A worker's newest heartbeat; one that was heard before changes nothing. Times are the run's own, in seconds.
+  // A worker's newest heartbeat; a repeated one changes nothing. Times are the run's own, in seconds.
   void heard(WorkerId worker, const protocol::WorkerHeartbeat& heartbeat, double now_s);
 
-  // The view since the last one.
+  // The view since the previous one.
   heuristics::ClusterView take(const core::RunView& run, double now_s);
 
-  // Steps at the present generation that have been measured since the last view.
+  // Steps of the present generation that have been measured since the last view.
   std::uint64_t fresh_steps() const;
 
  private:

@@ -28,9 +28,9 @@ bool can_run(const std::string& path) {
 
 Status check_program(const std::string& name) {
   const Error missing{ErrorCode::kInvalid,
-                      "policy.program: there is no program \"" + name + "\" that can be run" +
+                      "policy.program: there is no executable program \"" + name + "\"" +
                           (name.find('/') == std::string::npos ? " in PATH; give its path, or its interpreter before it"
-                                                               : "; look at the path and its x permission")};
+                                                               : "; check the path and its x permission")};
   if (name.find('/') != std::string::npos) return can_run(name) ? Status() : Status(missing);
   const char* path = std::getenv("PATH");
   std::string_view rest = path == nullptr ? "/bin:/usr/bin" : path;
@@ -42,7 +42,7 @@ Status check_program(const std::string& name) {
   }
 }
 
-// Not within a character.
+// Not in the middle of a character.
 void shorten(std::string& text, std::size_t most) {
   if (text.size() <= most) return;
   while (most > 0 && (static_cast<unsigned char>(text[most]) & 0xc0) == 0x80) --most;
@@ -50,7 +50,7 @@ void shorten(std::string& text, std::size_t most) {
   text += "…";
 }
 
-// Its numbers stand in the journal's record beside fields of ours.
+// Its numbers are stored in the journal's record next to our own fields.
 void make_fit(heuristics::Reason& reason) {
   shorten(reason.code, kMaxCodeBytes);
   shorten(reason.text, kMaxTextBytes);

@@ -1,4 +1,4 @@
-// Purpose: what policies from outside, shared objects and programs, have in common.
+// Purpose: the common part of external policies, shared objects and programs.
 #pragma once
 
 #include <cstdint>
@@ -12,27 +12,28 @@
 
 namespace elastictrain::policy {
 
-// The reason code of "the size stays" when a policy from outside does not work.
+// The reason code of "the size stays" when an external policy does not work.
 inline constexpr const char* kPolicyFailed = "policy_failed";
 
 // At most one of the two is set.
 struct Outside {
   std::string library;               // path of a shared object
-  std::string argument;              // handed on to it
+  std::string argument;              // passed on to it
   std::vector<std::string> program;  // with its arguments
-  std::uint64_t timeout_ms = 1'000;  // for the program to answer, and to end
+  std::uint64_t timeout_ms = 1'000;  // for the program to answer, and to exit
 };
 
-// One decision about one job; a reason that is not given is said to be missing. kInvalid with what is wrong.
+// One decision about one job; a missing reason is reported as missing. kInvalid with what is wrong.
 Result<heuristics::Decision> read_decision(std::string_view text);
 
 // Keeps the size of the run's one job.
 heuristics::Decision failed_decision(const std::string& why);
 
-// Decides whatever stands in `next`: how a program's answer takes part in what is composed around a policy.
+// Decides whatever `next` holds: lets a program's answer take part in the composition around a policy.
 std::unique_ptr<heuristics::Policy> relay(std::shared_ptr<const heuristics::Decision> next);
 
-// Can it be used? Loads the library, looks for the program without running it. kInvalid with the path and what to do.
+// Checks whether it can be used: loads the library, looks for the program without running it. kInvalid with the path
+// and what to do.
 Status check_outside(const Outside& outside, std::uint64_t seed);
 
 }  // namespace elastictrain::policy

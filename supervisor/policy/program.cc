@@ -2,6 +2,9 @@
 
 #include <signal.h>
 
+#include <asio/buffer.hpp>
+#include <asio/error_code.hpp>
+#include <asio/write.hpp>
 #include <algorithm>
 #include <utility>
 
@@ -12,7 +15,7 @@ namespace elastictrain::policy {
 namespace {
 
 constexpr std::size_t kBlockBytes = 16 << 10;
-constexpr std::size_t kMaxLineBytes = 4 << 20;  // of a decision: room for the speeds of 100,000 workers
+constexpr std::size_t kMaxLineBytes = 4 << 20;  // of a decision: enough for the speeds of 100,000 workers
 constexpr std::size_t kMaxErrorLineBytes = 4 << 10;
 constexpr std::uint64_t kMaxErrorLines = 100;  // between two views
 
@@ -62,7 +65,7 @@ void Program::begin() {
 void Program::ask(std::string view) {
   asked_ = true;
   if (error_lines_ > kMaxErrorLines) {
-    handlers_.said("(" + std::to_string(error_lines_ - kMaxErrorLines) + " more lines are left out)");
+    handlers_.said("(" + std::to_string(error_lines_ - kMaxErrorLines) + " more lines are omitted)");
   }
   error_lines_ = 0;
   view_ = std::move(view) + "\n";
@@ -103,9 +106,9 @@ void Program::take_output(std::size_t count) {
 }
 
 void Program::take_line(const std::string& line) {
-  if (!asked_) return fail("wrote a line that no view had asked for");
+  if (!asked_) return fail("wrote a line without a view to answer");
   auto decision = read_decision(line);
-  if (!decision.ok()) return fail("wrote a line that is no decision: " + decision.error().message);
+  if (!decision.ok()) return fail("wrote a line that is not a decision: " + decision.error().message);
   asked_ = false;
   if (!is_ending_) deadline_.cancel();
   handlers_.decided(std::move(*decision));
@@ -138,7 +141,7 @@ void Program::say(std::string line) {
   last_error_line_ = std::move(line);
 }
 
-// Whichever is noticed first, the others follow soon: together they make the reason.
+// Whichever is noticed first, the others follow soon: together they form the reason.
 void Program::ending(const std::string& otherwise) {
   if (has_failed_) return;
   if (!std::exchange(is_ending_, true)) arm(otherwise);
@@ -160,7 +163,7 @@ void Program::arm(const std::string& otherwise) {
   deadline_.expires_after(timeout_);
   deadline_.async_wait([this, otherwise, life = std::weak_ptr(life_)](const asio::error_code& error) {
     if (error || life.expired()) return;
-    // It may have passed while an answer was on its way to us.
+    // It may have expired while an answer was on its way to us.
     const bool is_over = deadline_.expiry() <= std::chrono::steady_clock::now();
     if (is_over && (asked_ || is_ending_)) fail(otherwise);
   });

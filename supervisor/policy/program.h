@@ -1,12 +1,13 @@
-// Purpose: a policy in any language: a program that reads one view a line and writes one decision a line, as JSON.
-// Nobody waits for it: ask() returns at once, and the answer, or that there will be none, comes later.
+// Purpose: a policy in any language: a program that reads one view per line and writes one decision per line, as JSON.
+// The supervisor never blocks on it: ask() returns at once, and the answer, or the failure, comes later.
 //
 // Ownership: owns the process, which has a session of its own; what is left of it ends with this object. Thread: the
-// io_context's. Failure: a program that is too slow, ends, writes what is no decision, too much or unasked, or closes
-// its streams is killed, `failed` is called once with what was wrong, and it is not asked again.
+// io_context's. Errors: a program that is too slow, exits, writes a line that is not a decision, writes too much or
+// unasked, or closes its streams is killed, `failed` is called once with what was wrong, and it is not asked again.
 #pragma once
 
-#include <asio.hpp>
+#include <asio/io_context.hpp>
+#include <asio/steady_timer.hpp>
 
 #include <cstdint>
 #include <functional>
@@ -26,7 +27,7 @@ class Program {
   struct Handlers {
     std::function<void(heuristics::Decision)> decided;
     std::function<void(const std::string& why)> failed;
-    std::function<void(const std::string& line)> said;  // a line of its standard error; a flood is cut and counted
+    std::function<void(const std::string& line)> said;  // a line of its standard error; excess lines are counted
   };
 
   static Result<std::unique_ptr<Program>> start(asio::io_context& io, const Outside& outside, Handlers handlers);
@@ -39,7 +40,7 @@ class Program {
   bool is_ready() const { return !has_failed_ && !asked_ && !is_ending_; }
   bool has_failed() const { return has_failed_; }
 
-  // Tells it by the end of its input that there are no more views. It may take timeout_ms to end by itself.
+  // Closes its input, so that it knows that no more views follow. It may take timeout_ms to exit by itself.
   void close();
   bool is_running() const { return process_->running(); }
 
@@ -64,15 +65,15 @@ class Program {
   std::shared_ptr<char> life_ = std::make_shared<char>();  // callbacks that come too late find it gone
   std::vector<char> output_block_;
   std::vector<char> error_block_;
-  std::string view_;  // that is being written
+  std::string view_;  // the one being written
   std::string line_;
   std::string error_line_;
   std::string last_error_line_;
   std::uint64_t error_lines_ = 0;  // since the last view
   bool asked_ = false;
-  bool is_ending_ = false;  // a stream or the process has ended, the others follow soon
+  bool is_ending_ = false;  // a stream has closed or the process has exited, the others follow soon
   int open_streams_ = 2;
-  std::string end_text_;  // how the process ended; empty: it has not
+  std::string end_text_;  // how the process exited; empty: it has not
   bool has_failed_ = false;
   asio::steady_timer deadline_;
   std::unique_ptr<launcher::Process> process_;

@@ -49,7 +49,7 @@ heuristics::Decision Replay::decide(const heuristics::ClusterView& view) {
   return policy_->decide(view, *state_, rng_);
 }
 
-// The program's own deadlines end the waits.
+// The program's own deadlines bound the waits.
 void Replay::ask(const heuristics::ClusterView& view) {
   while (!program_->has_failed() && !program_->is_ready()) io_.run_one();
   if (program_->has_failed()) return;

@@ -1,10 +1,10 @@
-// Purpose: asks a policy once more about views that a journal holds, and waits for each answer: for `explain`.
+// Purpose: asks a policy again about views that a journal holds, and waits for each answer: for `explain`.
 //
-// Thread: any one. Failure: make() says why a policy from outside cannot be used; what it does wrong later is the
-// reason of a decision that keeps the size.
+// Thread: any one. Errors: make() reports why an external policy cannot be used; a later failure is the reason of a
+// decision that keeps the size.
 #pragma once
 
-#include <asio.hpp>
+#include <asio/io_context.hpp>
 
 #include <memory>
 #include <string>
@@ -32,7 +32,7 @@ class Replay {
   std::unique_ptr<heuristics::Policy> policy_;
   std::unique_ptr<heuristics::PolicyState> state_;
   heuristics::Rng rng_;
-  std::shared_ptr<heuristics::Decision> relayed_;  // what the program said last
+  std::shared_ptr<heuristics::Decision> relayed_;  // the program's last decision
   bool has_answer_ = false;
   std::unique_ptr<Program> program_;
 };

@@ -22,9 +22,9 @@ constexpr const char* kStragglers = "stragglers";
 constexpr double kFixedInterval_s = 10;
 constexpr double kLookAgain_s = 1;
 constexpr std::size_t kMaxJournalledMembers = 256;
-constexpr double kSameFactor = 0.01;  // of the learning rate: less is no reason for a new generation
+constexpr double kSameFactor = 0.01;  // of the learning rate: a smaller change does not justify a new generation
 
-// Replayed, policies that look at the job as a whole decide the same without them.
+// In a replay, policies that look at the job as a whole decide the same without them.
 std::string journal_text(heuristics::ClusterView view) {
   for (auto& job : view.jobs) {
     if (job.members.size() > kMaxJournalledMembers) job.members.clear();
@@ -32,7 +32,7 @@ std::string journal_text(heuristics::ClusterView view) {
   return to_json(view);
 }
 
-// What the decision asks for besides other workers and is not so already.
+// What the decision requests besides a number of workers and is not yet in effect.
 std::optional<core::Reshare> reshare_of(const core::RunView& run, const heuristics::JobDecision& decision) {
   core::Reshare reshare;
   reshare.per_worker = decision.per_worker_batch;
@@ -40,7 +40,7 @@ std::optional<core::Reshare> reshare_of(const core::RunView& run, const heuristi
   if (decision.speeds) {
     reshare.speeds.emplace();
     for (const auto& one : *decision.speeds) {
-      if (one.worker > std::numeric_limits<std::uint32_t>::max()) continue;  // nobody's
+      if (one.worker > std::numeric_limits<std::uint32_t>::max()) continue;  // no worker's
       (*reshare.speeds)[WorkerId{static_cast<std::uint32_t>(one.worker)}] = one.speed;
     }
   }
@@ -69,7 +69,7 @@ std::unique_ptr<heuristics::Policy> make_policy(const RunnerSettings& settings,
                                                 std::unique_ptr<heuristics::Policy> for_size) {
   const heuristics::PolicySpec* spec = heuristics::find_policy(settings.name);
   const heuristics::PolicySpec* watcher = heuristics::find_policy(kStragglers);
-  if (spec == nullptr || watcher == nullptr) panic("a policy was named that there is not");
+  if (spec == nullptr || watcher == nullptr) panic("the named policy does not exist");
   const auto watching = heuristics::check_parameters(*watcher, settings.stragglers);
   if (!for_size) for_size = spec->make(settings.parameters);
   auto size = heuristics::with_limits(std::move(for_size));
@@ -79,7 +79,7 @@ std::unique_ptr<heuristics::Policy> make_policy(const RunnerSettings& settings,
   if (settings.cool_down_s > 0) size = heuristics::with_cool_down(std::move(size), settings.cool_down_s);
   for (const Companion& companion : settings.companions) {
     const heuristics::PolicySpec* other = heuristics::find_policy(companion.name);
-    if (other == nullptr) panic("a policy was named that there is not");
+    if (other == nullptr) panic("the named policy does not exist");
     size = heuristics::beside(std::move(size), other->make(companion.parameters), heuristics::Told::kChanges);
   }
   return heuristics::beside(std::move(size), watcher->make(watching.parameters));
@@ -147,7 +147,7 @@ void Runner::close() {
   if (program_) program_->close();
 }
 
-// A program that fails between two views is heard of at the next one.
+// A failure of a program between two views is reported with the next one.
 void Runner::answer(heuristics::Decision decision) {
   *relayed_ = std::move(decision);
   has_answer_ = asked_.has_value();
@@ -180,7 +180,7 @@ void Runner::replay(const heuristics::ClusterView& view) {
 std::optional<Considered> Runner::consider(const core::RunView& run, double now_s) {
   if (!is_due(now_s)) return std::nullopt;
   if (run.phase != core::RunPhase::kRunning || run.generation == 0) {
-    next_s_ = now_s + std::min(settings_.interval_s, kLookAgain_s);  // a snapshot of many workers is not free
+    next_s_ = now_s + std::min(settings_.interval_s, kLookAgain_s);  // a snapshot of many workers is expensive
     return std::nullopt;
   }
   if (is_thinking()) return std::nullopt;
@@ -208,7 +208,7 @@ std::optional<Considered> Runner::take_answer(const core::RunView& run) {
 
 void Runner::settle(const core::RunView& run, heuristics::Decision decision, Considered& considered) {
   if (decision.jobs.size() != 1) {
-    considered.decision.reason = {"no_decision", "the policy said nothing about this job", {}};
+    considered.decision.reason = {"no_decision", "the policy returned no decision about this job", {}};
   } else {
     considered.decision = std::move(decision.jobs.front());
   }
@@ -221,7 +221,7 @@ void Runner::settle(const core::RunView& run, heuristics::Decision decision, Con
   last_reason_ = reason;
 }
 
-// Before all else: a plan for another size is to know it.
+// Before all else: a plan for another size must know it.
 void Runner::add_noise(Considered& considered) {
   const auto noise_scale = noise_.take_news();
   if (!noise_scale) return;

@@ -1,13 +1,13 @@
-// Purpose: asks the run's policy at its interval, with what the workers reported since the last time, and says what is
-// to be written down and done about it. The same policies decide in the simulator; a journal replayed through here
-// gives the same decisions.
+// Purpose: asks the run's policy at its interval, with the workers' reports since the last time, and returns what to
+// record and to do. The same policies decide in the simulator; a journal replayed through this class gives the same
+// decisions.
 //
-// Ownership: owns the policy and its state, or the program that stands for them. Thread: the supervisor's loop. Errors:
-// a decision that makes no sense for the run is left out, with the reason why; a policy from outside that does not work
-// keeps the size.
+// Ownership: owns the policy and its state, or the program in its place. Thread: the supervisor's loop. Errors: a
+// decision that makes no sense for the run is dropped, with the reason; an external policy that does not work keeps the
+// size.
 #pragma once
 
-#include <asio.hpp>
+#include <asio/io_context.hpp>
 
 #include <cstdint>
 #include <functional>
@@ -27,7 +27,7 @@
 
 namespace elastictrain::policy {
 
-// A policy that decides on other things than the size.
+// A policy that decides on something other than the size.
 struct Companion {
   std::string name;
   heuristics::Parameters parameters;  // complete and checked
@@ -37,65 +37,65 @@ struct RunnerSettings {
   std::string name = "fixed";
   heuristics::Parameters parameters;  // complete and checked
   std::vector<Companion> companions;
-  heuristics::Parameters stragglers;  // of the policy that watches the workers; empty: as it says itself
+  heuristics::Parameters stragglers;  // of the policy that watches the workers; empty: its defaults
   double interval_s = 1;
-  double cool_down_s = 0;              // between two changes of the size that the policy wishes
-  double hysteresis = 0;               // a wish must differ from the present size by this share …
-  std::uint32_t hysteresis_views = 3;  // … or be repeated so often
+  double cool_down_s = 0;              // between two changes of the size that the policy requests
+  double hysteresis = 0;               // a request must differ from the present size by this share …
+  std::uint32_t hysteresis_views = 3;  // … or be repeated this often
   std::uint64_t seed = 0;
-  Outside outside;  // in place of the policy of that name
+  Outside outside;  // replaces the policy of that name
   heuristics::LearningRateRule learning_rate = heuristics::LearningRateRule::kNone;
   ObserverSettings observer;
 };
 
-// The policy that decides on the size (the named one, if none is given), with its companions and the watch over slow
-// workers beside it.
+// The policy that decides on the size (the named one, if none is passed), with its companions and the straggler watch
+// next to it.
 std::unique_ptr<heuristics::Policy> make_policy(const RunnerSettings& settings,
                                                 std::unique_ptr<heuristics::Policy> for_size = nullptr);
 
-// What users are shown: its name, its file, or its words.
+// The name for users: its name, its file, or its argument.
 std::string display_name(const RunnerSettings& settings);
 
-// What a call of the policy came to.
+// The result of a call of the policy.
 struct Considered {
-  std::string observed;  // the view, as JSON; without its members where they are too many for a journal
+  std::string observed;  // the view, as JSON; without its members if they are too many for a journal
   heuristics::JobDecision decision;
-  bool is_news = false;  // it changes something, or its reason is another than the last one
+  bool is_news = false;  // it changes something, or its reason differs from the last one
   std::vector<core::Event> events;
-  std::string failure;  // the first time that a policy from outside did not work: what was wrong
+  std::string failure;  // the first time that an external policy did not work: what was wrong
 };
 
 class Runner {
  public:
-  explicit Runner(RunnerSettings settings);  // the policy of that name; one from outside needs open()
+  explicit Runner(RunnerSettings settings);  // the policy of that name; an external one needs open()
   Runner(RunnerSettings settings, std::unique_ptr<heuristics::Policy> policy);
   ~Runner();
   Runner(const Runner&) = delete;
   Runner& operator=(const Runner&) = delete;
 
   struct Handlers {
-    std::function<void()> answered;                     // a program has: take_answer()
-    std::function<void(const std::string& line)> said;  // by a program, for people
+    std::function<void()> answered;                     // a program has answered: take_answer()
+    std::function<void(const std::string& line)> said;  // a line of a program, for people
   };
-  // Loads or starts a policy from outside; any other is there already.
+  // Loads or starts an external policy; any other is already there.
   Status open(asio::io_context& io, Handlers handlers);
-  // No more views will follow: a program is told, and may take its time-out to end.
+  // No more views will follow: a program is notified, and may take its time-out to exit.
   void close();
   bool any_process() const { return program_ && program_->is_running(); }
 
-  // Of fixed size, and nobody asked for more than a report of slow workers: looked at now and then.
+  // The size is fixed, and only reports of slow workers were requested: looked at occasionally.
   bool is_fixed() const;
-  // The policy has something to say: what `status` shows.
+  // The policy has a decision: what `status` shows.
   bool has_news() const;
 
   void planned(const protocol::GenerationPlan& plan);
   void heard(WorkerId worker, const protocol::WorkerHeartbeat& heartbeat, double now_s);
   bool is_due(double now_s) const { return now_s >= next_s_; }
-  // Nothing while the run starts, changes or ends, or while a program still thinks. What a program is asked has no
-  // decision yet, and is no news.
+  // Nothing while the run starts, changes or ends, or while a program is still deciding. A view that was passed to a
+  // program has no decision yet and is not news.
   std::optional<Considered> consider(const core::RunView& run, double now_s);
 
-  // What a program came to since it was asked, without `observed`; nothing if there is nothing new.
+  // The decision of a program since it was asked, without `observed`; nothing if there is no new one.
   std::optional<Considered> take_answer(const core::RunView& run);
 
   // A view of an earlier supervisor, from the journal: the policy learns from it again.
@@ -121,9 +121,9 @@ class Runner {
   heuristics::Reason last_reason_;
   bool has_warned_ = false;
   std::function<void()> answered_;
-  std::optional<heuristics::ClusterView> asked_;  // about which a program has not been heard to its end
+  std::optional<heuristics::ClusterView> asked_;  // the view to which a program has not answered completely
   bool has_answer_ = false;
-  std::shared_ptr<heuristics::Decision> relayed_;  // what the program said last
+  std::shared_ptr<heuristics::Decision> relayed_;  // the program's last decision
   std::unique_ptr<Program> program_;
 };
 

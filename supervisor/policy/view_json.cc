@@ -1,6 +1,7 @@
 #include "supervisor/policy/view_json.h"
 
-#include <nlohmann/json.hpp>
+#include "supervisor/protocol/json_text.h"
+
 
 namespace elastictrain::policy {
 namespace {
@@ -244,7 +245,7 @@ struct Decode {
 
 template <class T>
 Result<T> decode(std::string_view text, const char* what) {
-  const json given = json::parse(text, nullptr, false);
+  const json given = parse_json(text);
   if (given.is_discarded()) return Error{ErrorCode::kInvalid, std::string(what) + " is not JSON"};
   T value;
   try {
@@ -255,9 +256,9 @@ Result<T> decode(std::string_view text, const char* what) {
   return value;
 }
 
-// Programs may send bytes that are no UTF-8; they are replaced.
+// Programs may send bytes that are not UTF-8; they are replaced.
 std::string line(const json& value) {
-  return value.dump(-1, ' ', false, json::error_handler_t::replace);
+  return json_text(value);
 }
 
 }  // namespace

@@ -1,9 +1,9 @@
-// Purpose: views and decisions as JSON texts of one line each: in the journal, for `elastictrain explain`, and for
-// policies in other languages (README.md shows both directions). Field names are those of heuristics/policy/;
-// what is not known or not decided is left out. Pure.
+// Purpose: views and decisions as JSON of one line each: in the journal, for `elastictrain explain`, and for policies
+// in other languages (README.md shows both directions). Field names are those of heuristics/policy/; values that are
+// not known or not decided are omitted. Pure.
 //
-// Errors: kInvalid with what is wrong and where in the text; unknown fields are passed over, so that older programs
-// read newer views.
+// Errors: kInvalid with what is wrong and where in the text; unknown fields are ignored, so that older programs read
+// newer views.
 #pragma once
 
 #include <string>

@@ -1,6 +1,6 @@
-// Purpose: the wire order of every message's fields, in one place. A struct travels as a msgpack array in this order:
-// append only. A shorter array from an older peer leaves the rest at its default, a longer one's surplus is ignored;
-// anything that changes the meaning of an existing field raises limits::kProtocolVersion instead.
+// Purpose: the wire order of every message's fields, in one place. A struct is sent as a msgpack array in this order:
+// append only. A shorter array from an older peer leaves the rest at its default, surplus elements of a longer one are
+// ignored; a change to the meaning of an existing field raises limits::kProtocolVersion instead.
 #pragma once
 
 #include <concepts>

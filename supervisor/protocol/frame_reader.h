@@ -1,5 +1,5 @@
-// Purpose: cuts a byte stream into frame bodies. The length is checked before anything is stored.
-// Thread: one. Failure: an oversized frame; the stream cannot be used any further.
+// Purpose: splits a byte stream into frame bodies. The length is checked before anything is stored.
+// Thread: one. Errors: an oversized frame; the stream is unusable afterwards.
 #pragma once
 
 #include <optional>
@@ -20,8 +20,8 @@ class FrameReader {
     return check_next_length();
   }
 
-  // The next complete body without its length, if one has arrived. An oversized successor shows in next feed() or here
-  // as an empty optional with failed() set.
+  // Returns the next complete body without its length, if one has arrived. An oversized frame after it is reported by
+  // the next feed(), or here by an empty optional with failed() set.
   std::optional<std::string> next() {
     if (failed_ || buffer_.size() - start_ < kFrameHeaderBytes) return std::nullopt;
     const std::size_t length = frame_body_bytes(buffer_.data() + start_);

@@ -1,5 +1,5 @@
-// Purpose: the identities and instants that supervisor, agents and workers share. Each id is a type of its own, so
-// that a rank cannot be passed for a worker id. Time is an argument everywhere: nothing here reads a clock.
+// Purpose: the identities and instants that supervisor, agents and workers share. Each id is a type of its own, so that
+// a rank cannot be passed as a worker id. Time is an argument everywhere: nothing here reads a clock.
 #pragma once
 
 #include <array>
@@ -16,9 +16,9 @@ struct Id {
   auto operator<=>(const Id&) const = default;
 };
 
-// A worker is one process; its id is never used again within a run. Ids start at 1; 0 means "none".
+// A worker is one process; its id is never reused within a run. Ids start at 1; 0 means "none".
 using WorkerId = Id<struct WorkerTag>;
-// An agent is the one process of ours on a host; a host that comes back gets a new id. Ids start at 1.
+// An agent is the launcher's process on a host; a host that comes back gets a new id. Ids start at 1.
 using AgentId = Id<struct AgentTag>;
 
 // One immutable membership. Numbers only grow; 0 means "before the first".
@@ -29,7 +29,7 @@ using Step = std::uint64_t;
 using Instant = std::chrono::time_point<std::chrono::steady_clock, std::chrono::microseconds>;
 using Millis = std::chrono::milliseconds;
 
-// Secret of one generation's data plane; only the control plane hands it out.
+// Secret of one generation's data plane; only the control plane distributes it.
 using Token = std::array<std::uint8_t, 16>;
 
 inline std::string to_string(WorkerId id) { return "w" + std::to_string(id.value); }

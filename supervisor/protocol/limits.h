@@ -1,4 +1,4 @@
-// Purpose: upper bounds of everything that arrives from another process.
+// Purpose: upper bounds for all data that arrives from another process.
 #pragma once
 
 #include <cstddef>
@@ -6,7 +6,7 @@
 
 namespace elastictrain::limits {
 
-// Raised whenever a message changes its meaning; peers with another number are refused by name.
+// Raised whenever a message changes its meaning; peers with another number are refused with an error that names both.
 inline constexpr std::uint32_t kProtocolVersion = 1;
 
 inline constexpr std::size_t kMaxFrameBytes = 32u << 20;        // a Prepare for 100,000 members fits

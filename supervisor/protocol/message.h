@@ -2,7 +2,7 @@
 //
 //   supervisor  <-- TLS, one TCP connection per agent -->  agent  <-- one Unix socket per worker -->  worker
 //
-// The agent relays: what a worker says travels up inside FromWorker, what the supervisor tells workers travels down
+// The agent relays: a worker's messages travel up inside FromWorker, the supervisor's messages to workers travel down
 // inside ToWorkers (one copy per agent, whatever the number of addressees). Every message about a membership carries
 // its generation, and a stale one changes nothing. Units are in the names; durations are 64-bit integers.
 #pragma once
@@ -19,13 +19,13 @@ namespace elastictrain::protocol {
 // ---------------------------------------------------------------------------------------------------------------
 // The plan of one generation
 
-// Where a worker's data plane can be reached. `host_key`: equal for those that share memory (one agent's or MPI pool's).
+// Address of a worker's data plane. `host_key`: equal for workers that share memory (one agent's or MPI pool's).
 struct Endpoint {
   std::string host_key;
   std::vector<std::string> addresses;  // numeric IPv4 or IPv6, best first
   std::uint16_t port = 0;
   std::string unix_name;  // abstract Unix socket of the same listener, empty if none
-  std::int64_t mpi_rank = -1;  // of the MPI launch that started the process, where MPI carries the data; else -1
+  std::int64_t mpi_rank = -1;  // rank in the MPI launch that started the process, if MPI carries the data; otherwise -1
 };
 
 struct Member {
@@ -38,7 +38,7 @@ struct Member {
   bool joiner = false;      // takes part in its first step with an empty batch and weight zero
 };
 
-// Along what shape the data plane sums: how KungFu names them (OSDI 2020). kAuto is what the back end holds for best.
+// The shape along which the data plane sums, named as in KungFu (OSDI 2020). kAuto: the back end chooses.
 enum class Topology : std::uint8_t {
   kAuto,
   kStar,
@@ -51,13 +51,13 @@ enum class Topology : std::uint8_t {
   kClique
 };
 
-// What workers exchange in each step: the gradient of all (every model stays the same), or their models, with all or
-// with one other (each model is its worker's own).
+// What workers exchange in each step: the gradient of all (all models stay equal), or their models, with all or with
+// one other worker (each worker has its own model).
 enum class Synchronization : std::uint8_t { kGradients, kAveraging, kPairAveraging };
 
 enum class ChangeKind : std::uint8_t { kStart, kGrow, kShrink, kReplace, kMigrate, kDrain, kStop, kRecover, kReshare };
 
-// From `first_step` on, what generations before `generation` say or write does not count.
+// From `first_step` on, reports and checkpoints of generations before `generation` do not count.
 struct Fence {
   Generation generation = 0;
   Step first_step = 0;
@@ -67,31 +67,31 @@ struct Fence {
 // A generation without members stops the run: every member of `previous` leaves at the boundary.
 struct GenerationPlan {
   Generation generation = 0;
-  Generation previous = 0;  // 0: the first generation, there is nothing to swap from
+  Generation previous = 0;  // 0: the first generation, no previous one to swap from
   ChangeKind kind = ChangeKind::kStart;
-  std::string reason;            // why, in words a user understands
+  std::string reason;            // why, in text that a user understands
   Token token{};                 // secret of this generation's data plane
   std::vector<Member> members;   // index = rank
-  std::vector<WorkerId> donors;  // survivors that send a slice of the state each; empty: nobody joins
+  std::vector<WorkerId> donors;  // survivors that send a slice of the state each; empty: no joiners
   double learning_rate_factor = 1.0;
   std::uint32_t learning_rate_ramp_steps = 0;  // steps over which the factor moves to its new value
   std::uint64_t build_deadline_ms = 0;         // for building the communicator and for the state transfer
 
-  // A recovery: not 0, and equal to the fence of the Abort that its members have answered. Nobody waits for a step
-  // boundary; each member takes its seat where it halted. Members that are no joiners stand at `resume_step`, keep the
-  // gradients of the step after it and only repeat its all-reduce; joiners receive the state of `resume_step` (a worker
-  // that was a member before and is behind, or had not got all of the state, is one of them). Without members: the run
-  // stops here; `donors` are those who stand at `resume_step`, and the first of them writes the checkpoint.
+  // A recovery: not 0, and equal to the fence of the Abort that its members have answered. No member waits for a step
+  // boundary; each takes its seat where it halted. Members that are not joiners hold `resume_step`, keep the gradients
+  // of the step after it and repeat only its all-reduce; joiners receive the state of `resume_step` (a worker that was
+  // a member before and is behind, or has only part of the state, is one of them). Without members: the run stops here;
+  // `donors` are the workers that hold `resume_step`, and the first of them writes the checkpoint.
   Generation fence = 0;
   Step resume_step = 0;
-  // Generations of this run that came before, and the first step that each of them took part in, oldest first: a
-  // checkpoint of generation g is valid only for steps before the next generation's first one.
+  // Earlier generations of this run, and the first step that each of them took part in, oldest first: a checkpoint of
+  // generation g is valid only for steps before the next generation's first one.
   std::vector<Fence> lineage;
 
   Topology topology = Topology::kAuto;
-  std::vector<std::uint32_t> fathers;  // an explicit tree in its place: index = rank, the root its own; empty: none
+  std::vector<std::uint32_t> fathers;  // explicit tree: index = rank, the root is its own parent; empty: none
   Synchronization synchronization = Synchronization::kGradients;
-  double averaging_weight = 0;  // of the average, against a worker's own model: kAveraging
+  double averaging_weight = 0;  // weight of the average against a worker's own model: kAveraging
 };
 
 // ---------------------------------------------------------------------------------------------------------------
@@ -104,11 +104,11 @@ struct WorkerHello {
   std::string library_version;
 };
 
-// The program has built its model, registered its state and is able to start. Sent once.
+// The program has built its model, registered its state and can start. Sent once.
 struct WorkerReady {
   Endpoint endpoint;
   std::uint64_t state_bytes = 0;
-  std::uint64_t state_layout_hash = 0;  // names, order and sizes; must be equal everywhere
+  std::uint64_t state_layout_hash = 0;  // names, order and sizes; must be equal on all workers
   std::uint64_t sample_count = 0;       // per epoch; 0: the program brings its own data order
 };
 
@@ -128,24 +128,24 @@ struct WorkerActive {
   std::uint64_t state_transfer_bytes = 0;  // received (joiner) or sent (donor); may still be in flight for a donor
 };
 
-// A leaver's last words: it committed `last_step` and takes no part in `generation`.
+// Last message of a leaver: it committed `last_step` and takes no part in `generation`.
 struct WorkerLeft {
   Generation generation = 0;
   Step last_step = 0;
 };
 
-// Answer to Abort, or of the worker's own accord when a collective failed (`fence` 0): it takes part in no collective
-// of `generation` or an older one any more, and `committed_step` will not change before a recovery.
+// Answer to Abort, or sent unasked when a collective failed (`fence` 0): the worker takes part in no collective of
+// `generation` or an older one any more, and `committed_step` does not change before a recovery.
 struct WorkerHalted {
-  Generation fence = 0;       // of the Abort that this answers
-  Generation generation = 0;  // the one it sits in; 0: none yet
+  Generation fence = 0;       // of the Abort that this message answers
+  Generation generation = 0;  // the worker's current one; 0: none yet
   Step committed_step = 0;
-  bool has_state = false;  // it holds the state of `committed_step`, complete
-  bool in_loop = false;    // start() has returned: it can be seated again as a joiner, but not go back to the start
+  bool has_state = false;  // it holds the complete state of `committed_step`
+  bool in_loop = false;    // start() has returned: it can become a joiner again, but not go back to the start
   std::string reason;      // what failed, for people; empty in an answer
-  // False for one that got the state of `committed_step` in a recovery and has not committed a step since: its part of
-  // the step after it returned to the pool with the seat that it took. It holds the state like anybody else, but while
-  // others are left that hold the gradients as well, it joins again.
+  // False for a worker that received the state of `committed_step` in a recovery and has not committed a step since:
+  // its part of the next step returned to the pool with the seat that it took. It holds the state like any other, but
+  // it joins again while other workers are left that also hold the gradients.
   bool has_gradients = true;
 };
 
@@ -154,11 +154,11 @@ struct WorkerFinished {
   Step last_step = 0;
 };
 
-// Where the training thread is. What takes long in kOutside (an evaluation) or kCheckpoint is not a hang; who waits in
-// kReducing waits for others.
+// Where the training thread is. A long kOutside (an evaluation) or kCheckpoint is not a hang; a worker in kReducing
+// waits for others.
 enum class StepPlace : std::uint8_t { kStarting, kOutside, kComputing, kReducing, kUpdating, kCheckpoint, kHalted };
 
-// Liveness and progress, apart: `sequence` grows with every heartbeat (also while a step takes long), `step` only with
+// Liveness and progress, separately: `sequence` grows with every heartbeat (also during a long step), `step` only with
 // committed steps. Timings are means over the steps since the last heartbeat; 0 steps leave them at 0.
 struct WorkerHeartbeat {
   std::uint64_t sequence = 0;
@@ -176,15 +176,15 @@ struct WorkerHeartbeat {
   double epoch_fraction = 0;
   double gradient_norm = 0;  // of the averaged gradient
   StepPlace place = StepPlace::kStarting;
-  std::uint64_t place_ms = 0;      // for how long it is there
+  std::uint64_t place_ms = 0;      // time spent there so far
   std::uint64_t samples_used = 0;  // of the whole job, committed, over all epochs
   // Squared gradient norms, means over `norm_steps` of these steps: over all workers of their own gradients, and of the
-  // averaged one. Known to the first rank.
+  // averaged one. Known only to the first rank.
   std::uint32_t norm_steps = 0;
   double local_square = 0;
   double global_square = 0;
-  // Over sockets of the data plane, means over these steps, and the round trip to the farthest of the workers that this
-  // one has a connection to on other hosts, the least that the kernel saw; 0: not known.
+  // Over sockets of the data plane, means over these steps, and the round trip to the farthest of the workers on other
+  // hosts that this one has a connection to, the minimum that the kernel measured; 0: not known.
   double sent_bytes = 0;
   double received_bytes = 0;
   double round_trip_us = 0;
@@ -200,49 +200,49 @@ struct AuditStep {
   bool hashed = false;
   std::uint64_t state_hash = 0;
 };
-// A step that takes returned samples has several pieces: one AuditStep for each, the first of them with the hash.
-// Batches are numbered from 1 by each worker, so that one that is sent again after a broken connection counts once.
+// A step that takes returned samples has several pieces: one AuditStep for each, the first of them with the hash. Each
+// worker numbers its batches from 1, so that a batch that is repeated after a broken connection counts once.
 //
-// A member that dies, or that adopts a step it did not finish, cannot tell which samples it used in the last committed
-// steps. So every survivor of a recovery says it for those that did not survive with it: `of` names whose steps these
-// are, ascending, the latest ones up to the last committed step. What is known of that worker's steps already (from
-// itself, or from another survivor) is the same and is dropped.
+// A lost member, or one that adopts a step it did not finish, cannot report which samples it used in the last committed
+// steps. So every survivor of a recovery reports it for the members that did not survive with it: `of` names the worker
+// whose steps these are, ascending, the latest ones up to the last committed step. A report about steps that are
+// already known (from the worker itself, or from another survivor) is equal and is dropped.
 struct WorkerAudit {
   std::vector<AuditStep> steps;
-  std::uint64_t batch = 0;  // numbered by the sender, also when it speaks of another
+  std::uint64_t batch = 0;  // numbered by the sender, also when it reports for another
   WorkerId of;              // none: the sender itself
-  // What a checkpoint holds, told by the worker that read it, or the state that a joiner was given, told when one of
-  // its first generation is lost: whoever used these positions may have died with its last records. They say nothing
-  // about who used them when, so none of them counts as repeated.
+  // The content of a checkpoint, reported by the worker that read it, or the state that a joiner received, reported
+  // when a member of its first generation is lost: the workers that used these positions may be gone with their last
+  // records. These entries do not say which worker used them when, so none of them counts as repeated.
   bool from_checkpoint = false;
 };
 
-// A named number or text that the program wants in the journal (test accuracy, for example).
+// A named number or text that the program writes to the journal (test accuracy, for example).
 struct WorkerNote {
   std::string key;
   std::string value;
 };
 
-// What the program asks of its run, said by the first rank. Limits hold as for a user's request. What is 0 or empty
-// stays as it is; names are those of names.h.
+// Requests of the program to its run, sent by the first rank. Limits apply as for a user's request. A field that is 0
+// or empty keeps its value; names are those of names.h.
 struct WorkerRequest {
   std::uint32_t workers = 0;
   std::uint32_t per_worker = 0;     // samples
-  double learning_rate_factor = 0;  // in place of the rule's
+  double learning_rate_factor = 0;  // replaces the rule's
   std::string topology;
   std::string synchronization;
 };
 
-// What the change to `generation` cost a survivor, told some steps after it: from its last commit before the change to
-// its first one after it, and a typical step at the new size.
+// The cost of the change to `generation` for a survivor, reported some steps after it: from its last commit before the
+// change to its first one after it, and a typical step at the new size.
 struct WorkerSwap {
   Generation generation = 0;
   double gap_us = 0;
-  double step_us = 0;  // median; the first step is left out
+  double step_us = 0;  // median; without the first step
 };
 
-// Last words of a rank of an MPI pool, whose process must not end while others use MPI: this worker is over, and its
-// process waits to be another one (Reseated). The agent keeps it and tells the supervisor WorkerExited with success.
+// Last message of a rank of an MPI pool, whose process must not exit while others use MPI: this worker has ended, and
+// its process waits to become another one (Reseated). The agent keeps it and reports WorkerExited with success.
 struct WorkerParked {
   Step last_step = 0;
 };
@@ -257,7 +257,7 @@ using WorkerUp =
 struct Prepare {
   GenerationPlan plan;
 };
-// Sent once every member of `generation` is prepared; from here on the change cannot be taken back.
+// Sent once every member of `generation` is prepared; from here on the change cannot be cancelled.
 struct Commit {
   Generation generation = 0;
 };
@@ -265,27 +265,27 @@ struct Commit {
 struct Cancel {
   Generation generation = 0;
 };
-// For a worker that is in no generation (joiner, spare): end now, with success.
+// To a worker in no generation (joiner, spare): exit now, with success.
 struct Dismiss {
   std::string reason;
 };
 
 // Ends every collective and every prepared plan of the generations up to `fence`, committed or not, at once. Answered
-// by one WorkerHalted with the same fence as soon as it is settled which step is the worker's last.
+// by one WorkerHalted with the same fence as soon as the worker's last step is settled.
 struct Abort {
   Generation fence = 0;
   std::string reason;
 };
 
-// From the agent itself, once: its supervisor has been away for the orphan grace, so that no plan can come any more.
-// Who is in a generation asks for the end at the next step boundary, with a checkpoint; who is halted writes that of
-// its committed step; who is in none ends. What is not gone after the grace is ended with TERM, then KILL.
+// From the agent itself, once: its supervisor has been away for the orphan grace, so that no plan can arrive any more.
+// A worker in a generation requests the end at the next step boundary, with a checkpoint; a halted one writes that of
+// its committed step; one in no generation exits. After the grace the rest is ended with TERM, then KILL.
 struct Orphaned {
   std::string reason;
 };
 
-// From the agent itself, in place of starting a process: who is parked is this worker from here on. It says WorkerHello
-// and WorkerReady again and waits for a seat, as a new one does.
+// From the agent itself, instead of starting a process: the parked process is this worker from here on. It sends
+// WorkerHello and WorkerReady again and waits for a seat, as a new one does.
 struct Reseated {
   WorkerId worker;
 };
@@ -295,12 +295,12 @@ using WorkerDown = std::variant<Prepare, Commit, Cancel, Dismiss, Abort, Orphane
 // ---------------------------------------------------------------------------------------------------------------
 // Agent <-> supervisor
 
-// Given to the agent as one frame on its stdin, never in argv or the environment.
+// Sent to the agent as one frame on its stdin, never in argv or the environment.
 struct AgentBootstrap {
   std::uint32_t protocol_version = 0;
   std::string run_name;
   AgentId agent;
-  std::string host;                    // the name the user knows it by
+  std::string host;                    // the name under which the user knows it
   std::vector<std::string> addresses;  // where the supervisor listens, best first
   std::uint16_t port = 0;
   std::array<std::uint8_t, 32> key{};  // pre-shared key of this run
@@ -310,7 +310,7 @@ struct AgentBootstrap {
   std::uint64_t orphan_grace_ms = 0;
   std::uint64_t grace_ms = 0;  // between TERM and KILL
   std::string interface;       // data plane interface chosen by the user; empty: by route
-  std::string notice_probe;    // shell command, run every `notice_probe_ms`; status 0: this host goes away
+  std::string notice_probe;    // shell command, run every `notice_probe_ms`; status 0: this host is going away
   std::uint64_t notice_probe_ms = 0;
 };
 
@@ -318,13 +318,13 @@ struct AgentHello {
   std::uint32_t protocol_version = 0;
   std::string binary_version;
   AgentId agent;
-  std::string host_name;  // as the machine calls itself
+  std::string host_name;  // the machine's own name
   std::int64_t pid = 0;
   std::uint32_t cores = 0;
   std::uint64_t memory_bytes = 0;
   std::int64_t wall_clock_us = 0;
-  // Of its workers: those that live. Those whose end it has seen follow as WorkerExited once more; the rest were never
-  // started, because the order was lost with a connection.
+  // Its workers that have not exited. Workers whose exit it has seen follow as WorkerExited once more; the rest were
+  // never started, because the order was lost with a connection.
   std::vector<WorkerId> workers;
 };
 
@@ -338,7 +338,7 @@ struct WorkerSpawnFailed {
 };
 struct WorkerExited {
   WorkerId worker;
-  std::int32_t exit_code = 0;  // when signal is 0
+  std::int32_t exit_code = 0;  // if signal is 0
   std::int32_t signal = 0;
   std::vector<std::string> last_error_lines;
 };
@@ -356,13 +356,14 @@ struct FromWorker {
   WorkerUp message;
 };
 
-// One per heartbeat period: proves that the agent lives and folds the heartbeats of its workers. Only workers whose
-// numbers changed are listed; `quiet_ms` is how long the agent has not heard from a worker that should speak.
+// One per heartbeat period: shows that the agent is alive and combines the heartbeats of its workers. Only workers
+// whose numbers changed are listed; `quiet_ms` is how long the agent has received nothing from a worker that should
+// send.
 struct WorkerPulse {
   WorkerId worker;
   std::uint64_t quiet_ms = 0;
   WorkerHeartbeat heartbeat;
-  std::uint64_t cpu_ms = 0;  // CPU time of the process so far, as the kernel counts it
+  std::uint64_t cpu_ms = 0;  // CPU time of the process so far, from the kernel
   bool stopped = false;      // by a signal or a debugger
 };
 struct AgentReport {
@@ -378,19 +379,19 @@ struct GpuFacts {
   std::string bus_id;
 };
 
-// Second answer to CheckHost, when it is known: what programs of the host can load and use in a worker's environment. A
-// problem says why something is not to be had; it is empty where it is.
+// Second answer to CheckHost, when available: what programs on the host can load and use in a worker's environment. A
+// problem field says why something is not available; otherwise it is empty.
 struct AcceleratorFacts {
-  std::string problem;  // why nothing could be found out
+  std::string problem;  // why nothing could be determined
   std::string driver;   // "CUDA 13.0, /usr/lib/libcuda.so.1"
   std::string driver_problem;
   std::vector<GpuFacts> gpus;
-  std::string peer_access;  // between GPUs, where there are several
+  std::string peer_access;  // between GPUs, if there are several
   std::string nvrtc_problem;
-  std::string cublas;  // where it lies
+  std::string cublas;  // its path
   std::string cublas_problem;
   std::uint32_t nccl_version = 0;  // 22809 for 2.28.9
-  std::string nccl;                // where it lies
+  std::string nccl;                // its path
   std::string nccl_problem;
   std::string mpi;
   std::string mpi_problem;
@@ -404,24 +405,24 @@ struct HostFacts {
   std::vector<std::string> gpus;  // in the kernel driver's list
   std::int64_t wall_clock_us = 0;
   std::string kernel_driver;           // version of the GPUs' kernel driver
-  std::string interface;               // that carries the data plane
+  std::string interface;               // the one that carries the data plane
   std::vector<std::string> addresses;  // of the data plane
   std::string interface_problem;
-  std::string nccl_interface;  // what workers find in NCCL_SOCKET_IFNAME
+  std::string nccl_interface;  // value of NCCL_SOCKET_IFNAME for workers
 };
 
-// This host is about to go away (its probe says so, or the agent got TERM): its workers should leave.
+// This host is about to go away (its probe reports it, or the agent got TERM): its workers should leave.
 struct HostNotice {
   std::string reason;
 };
 
-// Answer to CaptureStacks: what could be found out about where the process is, as lines for people.
+// Answer to CaptureStacks: where the process is, as far as it could be determined, as lines for people.
 struct WorkerStacks {
   WorkerId worker;
   std::vector<std::string> lines;
 };
 
-// Answer to AskCollectives: what NCCL says about the collectives of the job, as lines for people.
+// Answer to AskCollectives: NCCL's report on the collectives of the job, as lines for people.
 struct CollectivesAnswer {
   std::vector<std::string> lines;
 };
@@ -453,25 +454,25 @@ struct ToWorkers {
 struct StopAgent {
   std::uint64_t grace_ms = 0;
 };
-// All that the agent sent before its report `heard_report` has been taken in; 0: none on this connection yet.
+// All messages before the agent's report `heard_report` have been processed; 0: none on this connection yet.
 struct SupervisorHeartbeat {
   std::uint64_t sequence = 0;
   std::uint64_t heard_report = 0;
 };
-// Workers would find `environment` added to the agent's own. Answered by HostFacts, and by AcceleratorFacts within
+// `environment` is added to the agent's own as for a worker. Answered by HostFacts, and by AcceleratorFacts within
 // `time_limit_ms`.
 struct CheckHost {
   std::vector<std::string> environment;
   std::uint64_t time_limit_ms = 0;
 };
-// Answered by WorkerStacks within `time_limit_ms`, whatever could be had until then.
+// Answered by WorkerStacks within `time_limit_ms`, with what is available by then.
 struct CaptureStacks {
   WorkerId worker;
   std::uint64_t time_limit_ms = 0;
 };
 
-// `doubtful` seems to hang. Answered by CollectivesAnswer within `time_limit_ms`, where a worker of this host has the
-// service that is to be asked.
+// `doubtful` seems to hang. Answered by CollectivesAnswer within `time_limit_ms`, if a worker of this host runs the
+// service.
 struct AskCollectives {
   WorkerId doubtful;
   std::uint64_t time_limit_ms = 0;

@@ -1,4 +1,4 @@
-// Purpose: how the choices that travel in a plan are called in the config, in policies, in the journal and by programs.
+// Purpose: the names of a plan's choices in the config, in policies, in the journal and in programs.
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
-// Purpose: expected failures as values. A Result<T> holds either a T or an Error that says what happened, where,
-// and what to do next. Nothing here throws; asking for the wrong half is a bug and aborts.
+// Purpose: expected failures as values. A Result<T> holds either a T or an Error that says what happened, where, and
+// what to do next. Nothing here throws; accessing the wrong alternative is a bug and aborts.
 #pragma once
 
 #include <cstdio>
@@ -14,16 +14,16 @@ enum class ErrorCode {
   kInvalid,      // bad input: a config value, a malformed message, a broken file
   kUnavailable,  // a host, a peer or a file is not there
   kTimeout,      // a deadline passed
-  kAborted,      // somebody asked for the operation to stop
+  kAborted,      // the operation was stopped on request
   kPeerLost,     // the other side of a connection went away
-  kRefused,      // the other side is there and said no (wrong token, wrong key, wrong version)
+  kRefused,      // the other side answered with a refusal (wrong token, wrong key, wrong version)
   kIo,           // the operating system reported an error
-  kInternal,     // a bug of ours that could be contained
+  kInternal,     // a contained bug of elastictrain
 };
 
 struct Error {
   ErrorCode code = ErrorCode::kInternal;
-  std::string message;  // what happened and where; the last sentence says what to do, where that is known
+  std::string message;  // what happened and where; the last sentence says what to do, if that is known
 };
 
 [[noreturn]] inline void panic(const char* what) {

@@ -1,5 +1,5 @@
 // Purpose: a topology as users, policies and programs write it: one of its names, or an explicit tree as the list of
-// every rank's father ("1,1,1,2": rank 1 is the root, rank 3 hangs below rank 2).
+// every rank's parent ("1,1,1,2": rank 1 is the root, rank 3 is a child of rank 2).
 #pragma once
 
 #include <charconv>
@@ -14,12 +14,12 @@
 
 namespace elastictrain::protocol {
 
-// Index = rank; the root is its own father.
+// Index = rank; the root is its own parent.
 using Fathers = std::vector<std::uint32_t>;
 
 struct TopologyChoice {
   Topology topology = Topology::kAuto;
-  Fathers fathers;  // in place of the topology's own trees; empty: none
+  Fathers fathers;  // instead of the topology's own trees; empty: none
 };
 
 inline std::optional<Fathers> fathers_in(std::string_view text) {
@@ -37,7 +37,7 @@ inline std::optional<Fathers> fathers_in(std::string_view text) {
   return fathers;
 }
 
-// Nothing when it is neither a name nor a list of numbers. Whether these are a tree is another question: check_tree().
+// Returns nothing if it is neither a name nor a list of numbers. check_tree() checks whether the numbers form a tree.
 inline std::optional<TopologyChoice> topology_choice(std::string_view text) {
   if (const auto named = topology_named(text)) return TopologyChoice{*named, {}};
   if (auto fathers = fathers_in(text)) return TopologyChoice{Topology::kAuto, std::move(*fathers)};
@@ -51,14 +51,14 @@ inline std::string text_of(Topology topology, const Fathers& fathers) {
   return text;
 }
 
-// kInvalid when `fathers` is not one tree over `size` ranks.
+// kInvalid if `fathers` is not a single tree over `size` ranks.
 inline Result<void> check_tree(const Fathers& fathers, std::size_t size) {
   const auto wrong = [](const std::string& what) {
     return Error{ErrorCode::kInvalid, "the explicit topology is not a tree: " + what +
-                                          ". Give one father for each rank, and the root itself as its own."};
+                                          ". Give one parent for each rank, and the root's own number for the root."};
   };
   if (fathers.size() != size) {
-    return wrong(std::to_string(fathers.size()) + " fathers for " + std::to_string(size) + " ranks");
+    return wrong(std::to_string(fathers.size()) + " parents for " + std::to_string(size) + " ranks");
   }
   std::size_t roots = 0;
   for (std::uint32_t rank = 0; rank < size; ++rank) {
@@ -71,7 +71,7 @@ inline Result<void> check_tree(const Fathers& fathers, std::size_t size) {
     Fathers path;
     std::uint32_t rank = start;
     while (reaches_root[rank] == 0 && fathers[rank] != rank) {
-      if (path.size() == size) return wrong("rank " + std::to_string(start) + " climbs in a circle");
+      if (path.size() == size) return wrong("rank " + std::to_string(start) + " leads into a cycle");
       path.push_back(rank);
       rank = fathers[rank];
     }

@@ -1,3 +1,9 @@
+#include <asio/error_code.hpp>
+#include <asio/io_context.hpp>
+#include <asio/ip/address.hpp>
+#include <asio/ip/tcp.hpp>
+#include <asio/post.hpp>
+#include <asio/steady_timer.hpp>
 #include <algorithm>
 #include <memory>
 #include <utility>
@@ -14,8 +20,8 @@ using tcp = asio::ip::tcp;
 using Clock = std::chrono::steady_clock;
 using Done = std::function<void(Result<std::shared_ptr<FrameConnection>>)>;
 
-// One connect(): tries address after address, each with its fair part of the time that is left, so that one which
-// swallows packets does not keep the next from being tried.
+// One connect(): tries address after address, each with an equal part of the remaining time, so that one that drops
+// packets does not keep the next from being tried.
 class Connector : public std::enable_shared_from_this<Connector> {
  public:
   Connector(asio::io_context& io, std::vector<std::string> addresses, std::uint16_t port, ConnectionLimits limits,

@@ -1,12 +1,12 @@
 // Purpose: one authenticated, bounded connection between supervisor and agent: TLS 1.3 with the run's pre-shared key,
 // carrying length-prefixed frames (codec.h). Both sides use this class, so launcher/ may include this folder.
 //
-// Thread: the io_context's thread. Ownership: shared; pending operations keep it alive, close() lets it go.
-// Failure: any protocol violation, oversized frame, full send queue or lost connection closes it and calls the close
-// handler exactly once, with what the other side did.
+// Thread: the io_context's thread. Ownership: shared; pending operations keep it alive, close() releases it.
+// Errors: any protocol violation, oversized frame, full send queue or lost connection closes it and calls the close
+// handler exactly once, with what the peer did.
 #pragma once
 
-#include <asio.hpp>
+#include <asio/io_context.hpp>
 
 #include <array>
 #include <chrono>
@@ -25,7 +25,7 @@ using Key = std::array<std::uint8_t, 32>;
 
 struct ConnectionLimits {
   std::size_t max_frame_bytes = limits::kMaxFrameBytes;
-  std::size_t max_queued_bytes = 64u << 20;  // a peer that stops reading is dropped when this much waits for it
+  std::size_t max_queued_bytes = 64u << 20;  // a peer that does not read is dropped when this much is queued
 };
 
 class FrameConnection {
@@ -36,7 +36,7 @@ class FrameConnection {
   virtual ~FrameConnection() = default;
   virtual void start(FrameHandler on_frame, CloseHandler on_close) = 0;
   virtual void send(std::string frame) = 0;       // frame as encode_frame() returns it
-  virtual std::size_t queued_bytes() const = 0;   // given to send() and not yet handed to the kernel
+  virtual std::size_t queued_bytes() const = 0;   // given to send() and not yet passed to the kernel
   virtual void close_after_flush() = 0;           // what is queued still goes out; no close handler call
   virtual void close() = 0;                       // at once; no close handler call
   virtual std::string local_address() const = 0;  // numeric, without port

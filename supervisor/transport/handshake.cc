@@ -2,6 +2,7 @@
 
 #include <openssl/ssl.h>
 
+#include <asio/error_code.hpp>
 #include <utility>
 
 namespace elastictrain::transport {

@@ -1,9 +1,10 @@
-// Purpose: brings a connected socket to an authenticated TLS session, within one deadline for the whole of it (a peer
-// that drips bytes does not extend it). Used by both sides.
+// Purpose: turns a connected socket into an authenticated TLS session, within one deadline for the whole handshake (a
+// peer that sends byte by byte does not extend it). Used by both sides.
 // Ownership: keeps itself alive until it has called `done`, exactly once. Thread: the socket's executor.
 #pragma once
 
-#include <asio.hpp>
+#include <asio/ip/tcp.hpp>
+#include <asio/steady_timer.hpp>
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -30,7 +31,7 @@ class Handshake : public std::enable_shared_from_this<Handshake> {
 
   TlsContext context_;
   TlsRole role_;
-  // A server makes the session only when the peer has said something, so that silent connections cost a socket each.
+  // A server creates the session only when the peer has sent data, so that a silent connection costs only a socket.
   std::optional<asio::ip::tcp::socket> silent_socket_;
   std::unique_ptr<TlsStream> stream_;
   asio::steady_timer deadline_;

@@ -1,3 +1,10 @@
+#include <asio/error.hpp>
+#include <asio/error_code.hpp>
+#include <asio/io_context.hpp>
+#include <asio/ip/address.hpp>
+#include <asio/ip/tcp.hpp>
+#include <asio/ip/v6_only.hpp>
+#include <asio/steady_timer.hpp>
 #include <list>
 #include <memory>
 #include <utility>
@@ -115,7 +122,7 @@ class Acceptance : public std::enable_shared_from_this<Acceptance> {
     const tcp::endpoint remote = socket.remote_endpoint(error);
     if (error) return;
     if (pending_.size() >= options_.max_pending_handshakes)
-      drop_oldest("too many connections wait for their handshake");
+      drop_oldest("too many connections are waiting for their handshake");
     tune_socket(socket);
     const auto place = pending_.insert(pending_.end(), Pending{format_endpoint(remote), nullptr});
     place->handshake =

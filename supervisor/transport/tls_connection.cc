@@ -4,6 +4,8 @@
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 
+#include <asio/error_code.hpp>
+#include <asio/post.hpp>
 #include <array>
 #include <chrono>
 #include <string_view>
@@ -15,7 +17,7 @@ namespace {
 using tcp = asio::ip::tcp;
 
 constexpr std::size_t kReadChunkBytes = 16 * 1024;  // one TLS record
-constexpr int kChunksPerTurn = 16;                  // then other connections have theirs
+constexpr int kChunksPerTurn = 16;                  // then other connections get their turn
 constexpr std::size_t kGatherBytes = 64 * 1024;     // small frames are sent together up to this
 constexpr std::size_t kWriteBytesPerTurn = 1024 * 1024;
 constexpr unsigned int kUserTimeoutMs = 20'000;
@@ -108,7 +110,7 @@ void TlsConnection::send(std::string frame) {
   schedule_flush();
 }
 
-// What one handler sends leaves in one piece.
+// All frames that one handler sends leave in one write.
 void TlsConnection::schedule_flush() {
   if (flush_scheduled_ || waiting_writable_ || state_ == State::kIdle) return;
   flush_scheduled_ = true;
@@ -198,15 +200,14 @@ void TlsConnection::fail(ErrorCode code, const std::string& why) {
   CloseHandler on_close = std::exchange(on_close_, nullptr);
   close();
   if (!on_close) return;
-  // Kept in the connection until it runs, so that a close() in between takes it back.
+  // Kept in the connection until it runs, so that a close() in between cancels it.
   on_close_ = std::move(on_close);
   asio::post(stream_->socket().get_executor(), [self = shared_from_this(), error = Error{code, why}] {
     if (CloseHandler handler = std::exchange(self->on_close_, nullptr)) handler(error);
   });
 }
 
-// The handlers usually hold whoever holds this connection. A handler that is running must not be destroyed under
-// itself.
+// The handlers usually hold the owner of this connection. A handler that is running must not be destroyed by itself.
 void TlsConnection::drop_handlers() {
   if (!delivering_) on_frame_ = nullptr;
   on_close_ = nullptr;

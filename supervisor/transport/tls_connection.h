@@ -1,9 +1,10 @@
 // Purpose: FrameConnection over an established TlsStream.
 // Ownership: shared; the waits in progress keep it alive. Thread: the socket's executor.
-// Failure: the close handler is called later, never from within send(); frames that arrived before are delivered first.
+// Errors: the close handler is called later, never from within send(); frames that arrived before are delivered first.
 #pragma once
 
-#include <asio.hpp>
+#include <asio/ip/tcp.hpp>
+#include <asio/steady_timer.hpp>
 #include <deque>
 #include <memory>
 #include <string>
@@ -27,8 +28,8 @@ class TlsConnection final : public FrameConnection, public std::enable_shared_fr
   std::string remote_address() const override { return remote_address_; }
 
  private:
-  // kFlushing: only sends what is queued. kDraining: has sent all, discards until the other side closes too, because
-  // closing with unread bytes would make the kernel reset the connection and throw away what was just sent.
+  // kFlushing: only sends what is queued. kDraining: has sent all, discards input until the peer closes too, because
+  // closing with unread bytes would make the kernel reset the connection and discard what was just sent.
   enum class State { kIdle, kOpen, kFlushing, kDraining, kClosed };
 
   void wait_readable();
@@ -65,7 +66,7 @@ class TlsConnection final : public FrameConnection, public std::enable_shared_fr
 // Numeric, IPv6 in brackets.
 std::string format_endpoint(const asio::ip::tcp::endpoint& endpoint);
 
-// Small messages leave at once; a peer whose machine is gone is noticed while data waits for it.
+// Small messages leave at once; a peer whose machine is gone is detected while data is queued for it.
 void tune_socket(asio::ip::tcp::socket& socket);
 
 }  // namespace elastictrain::transport

@@ -78,7 +78,7 @@ Result<TlsContext> make_tls_context(TlsRole role, const Key& key) {
     return Error{ErrorCode::kInternal, "OpenSSL could not hold the key"};
   }
   held.release();
-  // A client must not accept a server that shows a certificate instead of the key; nothing is trusted, so it fails.
+  // A client must not accept a server that presents a certificate instead of the key; nothing is trusted, so it fails.
   SSL_CTX_set_verify(context.get(), role == TlsRole::kClient ? SSL_VERIFY_PEER : SSL_VERIFY_NONE, nullptr);
   SSL_CTX_set_psk_use_session_callback(context.get(), offer_key);
   SSL_CTX_set_psk_find_session_callback(context.get(), find_key);
@@ -87,7 +87,8 @@ Result<TlsContext> make_tls_context(TlsRole role, const Key& key) {
 
 Key make_key() {
   Key key{};
-  if (RAND_bytes(key.data(), static_cast<int>(key.size())) != 1) panic("no random numbers from the operating system");
+  if (RAND_bytes(key.data(), static_cast<int>(key.size())) != 1)
+    panic("the operating system returned no random numbers");
   return key;
 }
 

@@ -14,10 +14,10 @@ namespace {
 std::string describe_tls_failure(unsigned long code) {
   switch (ERR_GET_REASON(code)) {
     case SSL_R_BINDER_DOES_NOT_VERIFY:
-      return "it holds another key than this run's";
+      return "it has a different key than this run";
     case SSL_R_SSLV3_ALERT_ILLEGAL_PARAMETER:
     case SSL_R_SSLV3_ALERT_HANDSHAKE_FAILURE:
-      return "the other side does not accept the key";
+      return "the peer does not accept the key";
     case SSL_R_NO_SUITABLE_SIGNATURE_ALGORITHM:
     case SSL_R_NO_SHARED_CIPHER:
     case SSL_R_CERTIFICATE_VERIFY_FAILED:
@@ -59,7 +59,7 @@ TlsStream::TlsStream(asio::ip::tcp::socket socket, SSL_CTX* context, TlsRole rol
 IoOutcome TlsStream::handshake() {
   ERR_clear_error();
   IoOutcome outcome = outcome_of(SSL_do_handshake(ssl_.get()));
-  // Without the key in use, whoever is at the other end has proved nothing.
+  // Unless the key is in use, the peer has proved nothing.
   if (outcome.state == IoState::kDone && SSL_session_reused(ssl_.get()) != 1) {
     return {IoState::kFailed, 0, "it did not prove the run's key"};
   }

@@ -1,11 +1,12 @@
-// Purpose: one TLS session over a non-blocking TCP socket, driven by whoever waits for the socket. Never blocks.
+// Purpose: one TLS session over a non-blocking TCP socket, driven by the owner, which waits for the socket. Never
+// blocks.
 // Ownership: owns the socket and the session. Thread: the socket's executor.
-// Failure: every call says in words why the stream is of no further use.
+// Errors: every call returns text that says why the stream cannot be used any more.
 #pragma once
 
 #include <openssl/ssl.h>
 
-#include <asio.hpp>
+#include <asio/ip/tcp.hpp>
 #include <memory>
 #include <string>
 
@@ -31,7 +32,7 @@ class TlsStream {
   IoOutcome handshake();
   IoOutcome read(char* data, std::size_t capacity);
   IoOutcome write(const char* data, std::size_t length);
-  // Received bytes wait inside the session: waiting for the socket could wait for ever.
+  // Received bytes are buffered inside the session: waiting for the socket could block forever.
   bool holds_unread() const;
 
   asio::ip::tcp::socket& socket() { return socket_; }

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Fails when the shared library shows a symbol that is not on the list, or hides one that is.
+# Fails if the shared library exports a symbol that is not on the list, or does not export one that is.
 set -euo pipefail
 library=$1 list=$2
 nm -D --defined-only -C "$library" | sed -E 's/^[0-9a-f]* *[A-Za-z] //; s/@@.*$//' | grep -v '^ELASTICTRAIN_0$' |

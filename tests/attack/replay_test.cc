@@ -1,6 +1,13 @@
-// Somebody in the network has recorded an agent's connection and plays it to the supervisor again.
+// An attacker in the network has recorded an agent's connection and replays it to the supervisor.
 #include <doctest/doctest.h>
 
+#include <asio/buffer.hpp>
+#include <asio/error_code.hpp>
+#include <asio/io_context.hpp>
+#include <asio/ip/address.hpp>
+#include <asio/ip/tcp.hpp>
+#include <asio/steady_timer.hpp>
+#include <asio/write.hpp>
 #include <memory>
 #include <string>
 
@@ -12,7 +19,7 @@ namespace {
 using std::chrono::milliseconds;
 using tcp = asio::ip::tcp;
 
-// Passes one connection on and keeps what the client said, flight by flight.
+// Forwards one connection and records the client's bytes, flight by flight.
 class Recorder {
  public:
   Recorder(asio::io_context& io, std::uint16_t server_port)
@@ -47,7 +54,7 @@ class Recorder {
   tcp::socket server_;
 };
 
-// The client's bytes of a connection over which "hello" was said and taken.
+// The client's bytes of a connection over which "hello" was sent and accepted.
 std::vector<std::string> record_hello(asio::io_context& io, TestServer& server) {
   Recorder recorder(io, server.listener->port());
   TestClient client(io);

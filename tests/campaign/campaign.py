@@ -1,7 +1,7 @@
 """A fault campaign on real processes: training runs on namespaced hosts with sshd, faults of all kinds in a seeded order,
-audit on. After every fault the run must go on training at its wanted size before a deadline, and whoever was healthy
-must still be there; at every run's end the audit must be clean and nothing may be left behind. What has been done is in
-DIR/campaign.json, so that a campaign that was interrupted goes on with --resume."""
+with the audit on. After every fault the run must train at its desired size before a deadline, and every healthy worker
+must still be a member. At the end of every run the audit must be clean and no process may be left. The progress is kept
+in DIR/campaign.json, so that --resume continues an interrupted campaign."""
 
 import argparse
 import json
@@ -34,7 +34,7 @@ class Campaign:
         self.state_path = os.path.join(self.work, "campaign.json")
         self.state = {"seed": options.seed, "hosts": options.hosts, "faults": [], "runs": []}
 
-    # --- What has been done
+    # --- Progress
 
     def open(self):
         os.makedirs(self.work, exist_ok=True)
@@ -77,7 +77,7 @@ class Campaign:
         return self.options.minutes and time.monotonic() > self.options.started + self.options.minutes * 60
 
     def is_stuck(self):
-        """Runs that do not even come to their first fault."""
+        """Number of runs that ended before their first fault."""
         last = self.state["runs"][-3:]
         return len(last) == 3 and all(run["first_fault"] == len(self.state["faults"]) for run in last)
 
@@ -90,7 +90,7 @@ class Campaign:
             job.wait_training()
             self.strike(job, record)
             self.close_run(job, record)
-        except Exception as error:  # noqa: BLE001: whatever it is, it belongs into the record
+        except Exception as error:  # noqa: BLE001: every error is recorded
             record["problems"].append(f"{type(error).__name__}: {error}"[:600])
             self.say(f"  PROBLEM {error}")
             self.keep(job, record)
@@ -150,7 +150,7 @@ class Campaign:
             raise
 
     def close_run(self, job, record):
-        """The end of a run that all faults have left alive."""
+        """Ends a run that has survived all faults."""
         if job.workload == "synthetic":
             job.run.do("stop", job.run.name)
         status = job.run.wait(300)
@@ -208,12 +208,12 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--faults", type=int, default=300)
     parser.add_argument("--hosts", type=int, default=4, choices=range(3, 7))
-    parser.add_argument("--resume", action="store_true", help="go on with the campaign in the directory")
-    parser.add_argument("--directory", default="build/campaign", help="for the state and what is kept of problems")
-    parser.add_argument("--deadline", type=float, default=90, help="seconds from a fault until training must go on")
+    parser.add_argument("--resume", action="store_true", help="continue the campaign in the directory")
+    parser.add_argument("--directory", default="build/campaign", help="for the state and the files kept of problems")
+    parser.add_argument("--deadline", type=float, default=90, help="seconds from a fault until training must continue")
     parser.add_argument("--minutes", type=float, default=0, help="stop after this time; 0: never")
-    parser.add_argument("--data", default="", help="directory with optdigits.tra and .tes; none: no accuracy is measured")
-    parser.add_argument("--kinds", default="", help="only these kinds of faults, with commas")
+    parser.add_argument("--data", default="", help="directory with optdigits.tra and .tes; empty: no accuracy is measured")
+    parser.add_argument("--kinds", default="", help="only these kinds of faults, separated by commas")
     options = parser.parse_args()
     options.directory = os.path.abspath(options.directory)
     options.kinds = [name for name in options.kinds.split(",") if name]

@@ -1,5 +1,5 @@
-"""The kinds of faults. Each is a function of (job, choice) that lets it happen, heals what must be healed by hand, and
-returns the pids of the workers that it cost. `choice` is a seeded random.Random: the same seed, the same schedule."""
+"""The kinds of faults. Each is a function of (job, choice) that causes the fault, heals it if necessary, and returns the
+pids of the workers that were lost. `choice` is a seeded random.Random: the same seed, the same schedule."""
 
 import os
 import signal
@@ -18,7 +18,7 @@ def a_member(job, choice):
 
 
 def a_busy_host(job, choice):
-    """A host with members, but not with so many that too few are left."""
+    """A host with members, but with few enough that sufficiently many are left."""
     now = job.members()
     counts = {host.name: sum(w["host"] == host.name for w in now) for host in job.lab.hosts}
     fit = [host for host in job.lab.hosts if counts[host.name] and len(now) - counts[host.name] >= 1]
@@ -182,7 +182,7 @@ def short_cut(job, choice):
 
 
 def below_the_minimum(job, choice):
-    """All hosts but one lose power, and come back."""
+    """All hosts except one lose power and return."""
     stays = a_busy_host(job, choice)
     others = [host for host in job.lab.hosts if host is not stays]
     lost = [pid for host in others for pid in on_host(job, host.name)]
@@ -300,7 +300,7 @@ def replace(job, choice):
     return lost
 
 
-# How often each kind comes, relative to the others.
+# The relative frequency of each kind.
 WEIGHTS = {
     worker_killed: 7, worker_crashes: 3, worker_preempted: 2, worker_hangs: 3, two_workers_killed: 3, all_but_one_killed: 2,
     killed_while_recovering: 3, killed_while_resizing: 3, joiner_killed: 2, agent_killed: 3, agent_stopped: 1,
@@ -308,5 +308,5 @@ WEIGHTS = {
     host_vanishes: 1, host_drained: 1, supervisor_killed: 4, supervisor_stopped: 2, journal_disk_full: 1,
     checkpoint_disk_full: 1, everything_lost: 2, resize: 3, replace: 2,
 }
-# Kinds after which nothing at all may have changed.
+# Kinds after which nothing may have changed.
 QUIET = {short_cut, supervisor_killed, supervisor_stopped, checkpoint_disk_full}

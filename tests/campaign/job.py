@@ -1,4 +1,4 @@
-"""One training run of the campaign, its hosts and what is known of it: who is a member, which steps are committed when."""
+"""One training run of the campaign, its hosts and its observed state: members, and the times of committed steps."""
 
 import collections
 import glob
@@ -16,7 +16,7 @@ MIN_WORKERS, START_WORKERS, MAX_WORKERS = 2, 4, 6
 
 
 class Steps:
-    """Committed steps of all workers, read on from where the last look ended."""
+    """Committed steps of all workers, read incrementally."""
 
     def __init__(self, directory):
         self.directory = directory
@@ -45,7 +45,7 @@ class Steps:
             self.last = record["step"]
 
     def idle_between(self, begin, end):
-        """The longest time without a committed step in it, less a usual one."""
+        """The longest time without a committed step, minus a normal step time."""
         self.look()
         times = sorted(t for t, _ in self.times if begin - 2 <= t <= end)
         gaps = [(b - a, b) for a, b in zip(times, times[1:])]
@@ -118,7 +118,7 @@ class Job:
         self.withdrawn.discard(name)
         self.offer()
 
-    # --- Who is there
+    # --- Members and agents
 
     def members(self):
         return members(self.run.wait_status(lambda s: members(s), self.deadline_s, "members"))
@@ -143,12 +143,12 @@ class Job:
         return wait_until(look, self.deadline_s, what)
 
     def is_whole(self, status):
-        """At its size, and every member's agent is back after a supervisor's death."""
+        """The run has its size, and every member's agent has reconnected after the loss of a supervisor."""
         return (status.get("phase") == "running" and status.get("world_size") == self.target
                 and all(worker["pid"] for worker in members(status)))
 
     def wait_training(self, more_steps=10):
-        """Until the wanted number of workers has committed so many steps more; the status then."""
+        """Waits until the desired number of workers has committed `more_steps` more steps. Returns the status."""
         begin = self.steps.look()
         deadline = time.monotonic() + self.deadline_s
         while True:
@@ -156,7 +156,7 @@ class Job:
                 raise RunEnded(self.run.process.returncode)
             status = self.run.status()
             step = self.steps.look()
-            if step < begin:  # a checkpoint was taken up
+            if step < begin:  # the run restarted from a checkpoint
                 begin = step
             if self.is_whole(status) and step >= begin + more_steps:
                 return status
@@ -208,6 +208,6 @@ def mount_small_disk(path, megabytes):
 
 
 def survivors_kept(before, victims, status):
-    """Healthy members that are no longer there: must be none."""
+    """Healthy members that are no longer running: must be none."""
     now = set(pids(status))
     return [pid for pid in before if pid not in victims and pid not in now and not is_alive(pid)]

@@ -4,10 +4,10 @@ import statistics
 
 
 def show(state):
-    """Prints it; the exit status: 0 when nothing was lost, repeated, hung or left behind."""
+    """Prints the table. Returns the exit status: 0 if nothing was lost, repeated, hung or left behind."""
     kinds = sorted({fault["kind"] for fault in state["faults"]})
     print(f"\nseed {state['seed']}, {state['hosts']} hosts, {len(state['faults'])} faults in {len(state['runs'])} runs")
-    print(f"{'fault':<26}{'times':>6}{'went on':>9}{'idle ms: median':>17}{'most':>8}{'s until whole':>15}")
+    print(f"{'fault':<26}{'times':>6}{'trained':>9}{'idle ms: median':>17}{'most':>8}{'s to recover':>15}")
     for kind in kinds:
         own = [fault for fault in state["faults"] if fault["kind"] == kind]
         idle = [fault["idle_ms"] for fault in own if "idle_ms" in fault] or [0]

@@ -1,4 +1,4 @@
-// The file of audits beside a journal, of any content: what is read means the same when it is written again.
+// The file of audits next to a journal, with any content: what is read must mean the same after it is written again.
 #include <cstdint>
 #include <string>
 #include <string_view>

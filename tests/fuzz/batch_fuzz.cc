@@ -1,4 +1,4 @@
-// What batch systems say about their hosts: whatever it is, what is accepted can go into a command's arguments.
+// Host lists of batch systems, with any content: accepted values must be safe in a command's arguments.
 #include <cstdint>
 #include <string>
 
@@ -24,7 +24,7 @@ void look(const Result<Allocation>& allocation) {
 
 }  // namespace
 
-// The first line stands for host lists, the second for counts; the whole is every file.
+// The first line is used as a host list, the second as counts; the whole input as every file.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string text(reinterpret_cast<const char*>(data), size);
   const std::string first = text.substr(0, text.find('\n'));

@@ -1,5 +1,4 @@
-// Purpose: what a fuzz target claims about a result; a broken claim ends the process, so that the fuzzer keeps the
-// input.
+// Purpose: a fuzz target's assertion about a result. A failed one ends the process, so that the fuzzer keeps the input.
 #pragma once
 
 #include "supervisor/protocol/result.h"

@@ -1,5 +1,5 @@
-// What stands in a checkpoint directory, written by anybody: manifests and fences (also with a seal that is right),
-// headers of safetensors, file names, lineages. The first byte says which.
+// Files of a checkpoint directory, with any content: manifests and fences (also with a valid seal), headers of
+// safetensors, file names, lineages. The first byte selects the kind.
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <span>
@@ -18,7 +18,7 @@ using namespace elastictrain;
 using namespace elastictrain::checkpoint;
 using nlohmann::json;
 
-// Seals what is an object, as somebody would who knows how.
+// Seals an object, as an attacker who knows the format would.
 std::string with_seal(std::string_view text) {
   constexpr int kMaxDepth = 32;
   json object = json::parse(

@@ -1,4 +1,4 @@
-// A config file of any content: accepted, or refused with messages that name their place.
+// A config file with any content: accepted, or refused with messages that name the place.
 #include <cstdint>
 #include <string>
 #include <variant>

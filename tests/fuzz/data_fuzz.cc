@@ -1,4 +1,5 @@
-// Data files of any content. The first byte says which reader; IDX pairs are parted at the place the second byte names.
+// Data files with any content. The first byte selects the reader; IDX pairs are split at the place given by the second
+// byte.
 #include <cstdint>
 #include <string_view>
 

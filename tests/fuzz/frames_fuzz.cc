@@ -1,5 +1,5 @@
-// Bytes of a stranger that holds the key: cut into frames and decoded as every kind of message. The first byte says
-// which end of which connection reads, the second how many bytes arrive at a time.
+// Bytes of an attacker that holds the key: cut into frames and decoded as every kind of message. The first byte selects
+// the end of the connection that reads, the second how many bytes arrive at a time.
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -11,7 +11,7 @@
 namespace elastictrain::fuzz {
 namespace {
 
-// What was understood must mean the same after another trip.
+// A decoded message must mean the same after it is encoded and decoded again.
 template <class Variant>
 void decode(std::string_view body) {
   const auto first = protocol::decode_body<Variant>(body);

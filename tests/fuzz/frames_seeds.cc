@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "supervisor/protocol/codec.h"
+#include "supervisor/protocol/wire.h"
 
 namespace {
 
@@ -15,7 +16,7 @@ using namespace elastictrain;
 // Every field gets a value of its own kind that is not the default.
 template <class T>
 void fill(T& value) {
-  if constexpr (protocol::detail::kIsId<T>) {
+  if constexpr (protocol::wire::kIsId<T>) {
     value.value = 3;
   } else if constexpr (std::is_same_v<T, bool>) {
     value = true;
@@ -27,12 +28,12 @@ void fill(T& value) {
     value = 7;
   } else if constexpr (std::is_same_v<T, std::string>) {
     value = "text";
-  } else if constexpr (protocol::detail::kIsByteArray<T>) {
+  } else if constexpr (protocol::wire::kIsByteArray<T>) {
     value.fill(9);
-  } else if constexpr (protocol::detail::kIsVector<T>) {
+  } else if constexpr (protocol::wire::kIsVector<T>) {
     value.resize(2);
     for (auto& element : value) fill(element);
-  } else if constexpr (protocol::detail::kIsVariant<T>) {
+  } else if constexpr (protocol::wire::kIsVariant<T>) {
     std::visit([](auto& alternative) { fill(alternative); }, value);
   } else {
     std::apply([](auto&... field) { (fill(field), ...); }, protocol::fields(value));

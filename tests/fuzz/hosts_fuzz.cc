@@ -1,4 +1,4 @@
-// Host files, output of discovery commands and inline lists: what is accepted can go into ssh's argument list.
+// Host files, output of discovery commands and inline lists: accepted values must be safe in ssh's argument list.
 #include <cstdint>
 #include <string_view>
 

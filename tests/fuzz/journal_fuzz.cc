@@ -1,5 +1,5 @@
-// A journal of any content: `elastictrain events` shows one line of text for each line, without control bytes that
-// would move a terminal's cursor; a supervisor that takes the run over reads it without stumbling.
+// A journal with any content: `elastictrain events` prints one line of text for each line, without control bytes that
+// would move a terminal's cursor; a supervisor that takes the run over reads it without a failure.
 #include <algorithm>
 #include <cstdint>
 #include <string>
@@ -26,9 +26,11 @@ void look(const core::Resumed& run) {
   for (std::size_t i = 1; i < run.lineage.size(); ++i) {
     fuzz::check(run.lineage[i - 1].generation < run.lineage[i].generation, "a lineage out of order");
   }
-  fuzz::check(run.lineage.empty() || run.lineage.back().generation <= run.issued, "a lineage beyond the highest number");
+  fuzz::check(run.lineage.empty() || run.lineage.back().generation <= run.issued,
+              "a lineage beyond the highest number");
   fuzz::check(run.issued < kFarBelowTheEnd, "no room for the next generation");
-  for (const auto& agent : run.agents) fuzz::check(agent.agent.value <= run.last_agent, "an agent beyond the highest id");
+  for (const auto& agent : run.agents)
+    fuzz::check(agent.agent.value <= run.last_agent, "an agent beyond the highest id");
   for (const auto& worker : run.workers) look(worker.worker, run);
   for (const auto& ids : {run.members, run.unsettled_members, run.finished}) {
     for (const WorkerId worker : ids) look(worker, run);

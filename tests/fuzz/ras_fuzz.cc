@@ -1,5 +1,5 @@
-// What answers in the place of NCCL's RAS service: whatever it is, the lines that go to the journal are few, short and
-// of plain characters.
+// Any answer in place of NCCL's RAS service: the lines that go to the journal must be few, short and of plain
+// characters.
 #include <cstdint>
 #include <string>
 

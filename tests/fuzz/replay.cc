@@ -1,4 +1,5 @@
-// Runs a fuzz target over kept inputs: a found crash stays fixed, with any compiler. Arguments: files and directories.
+// Runs a fuzz target over stored inputs, so that a fixed crash stays fixed, with any compiler. Arguments: files and
+// directories.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -28,7 +29,7 @@ bool replay(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file) return false;
   const std::vector<char> bytes{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  // Named before it runs: what crashes cannot say it afterwards.
+  // Printed before it runs, because a crash prints nothing.
   std::printf("%s\n", path.c_str());
   std::fflush(stdout);
   LLVMFuzzerTestOneInput(reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size());

@@ -1,5 +1,5 @@
-// What a donor says before its slice of the state: raw, and with length and check sum that are right, so that what is
-// behind them is reached.
+// The header of a donor's slice of the state: raw, and with valid length and check sum, so that the code behind them is
+// reached.
 #include <cstdint>
 #include <span>
 #include <vector>

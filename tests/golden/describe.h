@@ -1,4 +1,4 @@
-// Purpose: actions in words, one line each, for stories and for the traces of failing simulations.
+// Purpose: actions as text, one line each, for scenarios and for the traces of failing simulations.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace elastictrain::core {
 
-// Empty for timers, whose numbers would only make stories hard to read.
+// Empty for timers, whose numbers would only make scenarios hard to read.
 std::string describe(const Action& action);
 
 }  // namespace elastictrain::core

@@ -1,5 +1,5 @@
-// Every .txt file beside this one is a story; each must come out as it is written. `--rewrite` (or the environment
-// variable ELASTICTRAIN_REWRITE_GOLDEN) writes them anew, for review in the diff.
+// Every .txt file in this directory is a scenario, whose outputs must match. `--rewrite` (or the environment variable
+// ELASTICTRAIN_REWRITE_GOLDEN) rewrites them for review in the diff.
 #define DOCTEST_CONFIG_NO_SHORT_MACRO_NAMES
 #include <doctest/doctest.h>
 
@@ -43,7 +43,7 @@ std::vector<fs::path> stories() {
   return found;
 }
 
-// The first line that differs says more than two whole stories.
+// The first line that differs is more useful than two whole scenarios.
 std::string first_difference(const std::string& expected, const std::string& actual) {
   std::istringstream a(expected);
   std::istringstream b(actual);
@@ -61,7 +61,7 @@ std::string first_difference(const std::string& expected, const std::string& act
 
 }  // namespace
 
-DOCTEST_TEST_CASE("stories come out as they are written") {
+DOCTEST_TEST_CASE("scenarios give the outputs as written") {
   const bool rewrite = rewrite_asked();
   const auto files = stories();
   DOCTEST_REQUIRE(files.size() >= 16);

@@ -1,5 +1,6 @@
-// Purpose: what the agents of a story report about workers that train, stand still or are stopped: one pulse for each
-// every 250 ms, as launcher/agent makes them. Workers that the story does not mention report nothing.
+// Purpose: the worker samples that the agents of a scenario report for workers that train, block or are stopped: one
+// sample per worker every 250 ms, as launcher/agent makes them. Workers that the scenario does not mention report
+// nothing.
 #pragma once
 
 #include <cstdint>
@@ -15,16 +16,16 @@ class Pulses {
 
   void spawned(WorkerId worker, AgentId agent) { agents_[worker] = agent; }
   void steps(WorkerId worker, Millis step_time);
-  // Sits in one place of its step; `works`: and uses CPU.
+  // The worker stays at one place of its step. `works`: it also uses CPU.
   void stands(WorkerId worker, protocol::StepPlace place, bool works);
   void stops(WorkerId worker);
 
-  // One period later.
+  // Advances by one period.
   protocol::AgentReport report(AgentId agent, const std::map<WorkerId, Generation>& seats);
 
  private:
   struct Worker {
-    Millis step_time{0};  // 0: stands
+    Millis step_time{0};  // 0: blocked
     Millis elapsed{0};    // of the open step
     Millis quiet{0};
     bool stopped = false;

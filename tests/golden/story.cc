@@ -238,7 +238,7 @@ class Story {
     feed(event);
   }
 
-  // "STEP w1 w2", or "STEP all" for those to whom the last Abort went.
+  // "STEP w1 w2", or "STEP all" for the receivers of the last Abort.
   void halt(const Words& words, bool has_state) {
     const Words who(words.begin() + 1, words.end());
     each(who, std::vector<WorkerId>(aborted_), [&](WorkerId id) {
@@ -246,7 +246,7 @@ class Story {
     });
   }
 
-  // The workers named; or, for "all", those given.
+  // The named workers; for "all", the given ones.
   static std::vector<WorkerId> named(const Words& words, const std::vector<WorkerId>& all) {
     if (words.size() == 1 && words[0] == "all") return all;
     std::vector<WorkerId> list;

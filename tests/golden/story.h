@@ -1,5 +1,5 @@
-// Purpose: runs a story: a text whose lines that start with "> " are inputs to a state machine, and whose other lines
-// are what comes out. Lines that start with '#' and blank lines are kept as they are.
+// Purpose: runs a scenario: a text whose lines that start with "> " are inputs to a state machine, and whose other
+// lines are its outputs. Lines that start with '#' and blank lines are kept unchanged.
 //
 // Inputs (workers are w1, agents a1; where several are named, each is one event):
 //   settings start=2 min=1 max=4 spares=0 batch=32 limit=100 at_limit=stop rate=linear hosts_may_appear=1
@@ -25,7 +25,7 @@
 
 namespace elastictrain::core {
 
-// Returns the whole text with the outputs as they really are.
+// Returns the whole text with the actual outputs.
 std::string play_story(const std::string& text);
 
 }  // namespace elastictrain::core

@@ -1,5 +1,5 @@
-// One loop on a GPU, through the session or straight on NCCL: `gpu_overhead session [copies]` is a worker of a run,
-// `gpu_overhead bare RANKS RANK ID [copies]` one rank without one. Rank 0 prints steps_per_s=…
+// One loop on a GPU, through the session or directly on NCCL: `gpu_overhead session [copies]` is a worker of a run,
+// `gpu_overhead bare RANKS RANK ID [copies]` one rank without a run. Rank 0 prints steps_per_s=…
 //
 // A step is `copies` copies of 100 MB within the device, the sum of 100 MB, and one more copy for the update.
 #include <chrono>
@@ -103,7 +103,7 @@ int run_session(int copies) {
   return 0;
 }
 
-// As a plain program does it: everything in one stream, the host a step ahead of the device at most.
+// As a plain program does: everything in one stream, the host at most one step ahead of the device.
 int run_bare(int ranks, int rank, const std::string& hex, int copies) {
   Model model(need(device::Device::open(0)), copies);
   const auto& nccl = *need(comm::NcclLibrary::get());

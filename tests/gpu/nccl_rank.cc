@@ -1,6 +1,6 @@
-// One process that does to NCCL what it is told on its standard input, a command a line, and answers with a JSON line.
-// scripts/bench/gpu_experiments.py starts several of them on one GPU (a distinct NCCL_HOSTID each) and finds out what
-// NCCL does when one is killed, stopped or late.
+// One process that executes NCCL commands from its standard input, one per line, and answers each with a JSON line.
+// scripts/bench/gpu_experiments.py starts several of them on one GPU (a distinct NCCL_HOSTID each) to find out how NCCL
+// behaves when one is killed, stopped or late.
 #include <atomic>
 #include <chrono>
 #include <cstdio>
@@ -41,7 +41,7 @@ std::string hex_of(const comm::NcclUniqueId& id) {
   return text;
 }
 
-// A communicator with its stream and a thread that sums on it without end.
+// A communicator with its stream and a thread that sums on it in an endless loop.
 struct Plane {
   void* handle = nullptr;
   device::Stream stream;
@@ -111,7 +111,7 @@ class Rank {
         total_bytes - free_bytes);
   }
 
-  // What the communicator says while it is asked every tenth of a millisecond; kNcclInProgress after `limit_ms`.
+  // The communicator's state, polled every tenth of a millisecond; kNcclInProgress after `limit_ms`.
   int settle(void* handle, double limit_ms) {
     const auto begin = Clock::now();
     int code = comm::kNcclInProgress;
@@ -151,7 +151,7 @@ class Rank {
     say(R"({"code": 0})");
   }
 
-  // The first element is the number of ranks that want to stop: all see it in the same sum.
+  // The first element is the number of ranks that want to stop: all ranks see it in the same sum.
   void sum_without_end(Plane& plane, std::size_t floats) {
     const device::Device::Scope scope(*device_);
     auto last = Clock::now();
@@ -194,7 +194,7 @@ class Rank {
     say(R"({"code": %d, "asked": %d})", code, asked);
   }
 
-  // abort NAME LIMIT_MS: on a thread that may be given up.
+  // abort NAME LIMIT_MS: on a thread that may be abandoned.
   void end(const std::string& name, std::istream& words, int (*call)(void*)) {
     double limit_ms = 0;
     words >> limit_ms;
@@ -206,11 +206,11 @@ class Rank {
     while (*code == -2 && ms_since(begin) < limit_ms) std::this_thread::sleep_for(std::chrono::microseconds(100));
     say(R"({"code": %d, "ms": %.3f})", code->load(), ms_since(begin));
     if (*code == -2) return;
-    (void)plane.stream.synchronize();  // what was ended lets go of the memory
+    (void)plane.stream.synchronize();  // the ended communicator releases the memory
     planes_.erase(name);
   }
 
-  // Nobody else may be inside NCCL when a communicator is ended; what the device does goes on.
+  // No other thread may be inside NCCL when a communicator is ended. The device continues its work.
   void leave_loop(Plane& plane) {
     plane.failed = comm::kNcclSystemError;
     if (plane.loop.joinable()) plane.loop.join();
@@ -243,7 +243,7 @@ class Rank {
     config.blocking = 0;
     int code =
         nccl_.shrink(parent.handle, exclude.data(), static_cast<int>(exclude.size()), &plane.handle, &config, abort);
-    // Asked of the parent: the new handle is not there before it is done.
+    // Polled on the parent: the new handle does not exist before it is done.
     if (code == comm::kNcclSuccess || code == comm::kNcclInProgress) code = settle(parent.handle, 10'000);
     say(R"({"code": %d, "ms": %.3f, "made": %d})", code, ms_since(begin), plane.handle != nullptr);
   }
@@ -262,5 +262,5 @@ int main() {
   for (std::string line; std::getline(std::cin, line);) {
     if (!rank.obey(line)) break;
   }
-  std::_Exit(0);  // what NCCL still does on threads that were given up ends with the process
+  std::_Exit(0);  // NCCL's work on abandoned threads ends with the process
 }

@@ -1,4 +1,5 @@
-// Purpose: what the programs of scripts/gpu_check.sh share: an error ends them with its message, and ids travel as text.
+// Purpose: shared by the programs of scripts/gpu_check.sh: an error ends the program with its message, and ids are
+// passed as text.
 #pragma once
 
 #include <cstdio>
@@ -22,7 +23,7 @@ T need(Result<T> result) {
   return std::move(*result);
 }
 
-// From two hexadecimal digits a byte; what is missing is zero.
+// From two hexadecimal digits per byte; missing bytes are zero.
 inline comm::NcclUniqueId id_of(const std::string& text) {
   comm::NcclUniqueId id{};
   for (std::size_t i = 0; i < comm::kNcclIdBytes && 2 * i + 1 < text.size(); ++i) {

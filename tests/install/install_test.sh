@@ -12,13 +12,37 @@ mv "$work/first" "$work/tree"
 library=$(dirname "$(find "$work/tree" -name 'libelastictrain.so')")
 
 echo "== files"
-for file in bin/elastictrain include/elastictrain/session.hpp include/elastictrain/policy.h; do
+for file in bin/elastictrain include/elastictrain/session.hpp include/elastictrain/policy.h \
+  share/doc/elastictrain/LICENSE share/doc/elastictrain/CHANGELOG.md; do
   test -e "$work/tree/$file" || { echo "missing: $file"; exit 1; }
 done
 if grep -rIl "$build" "$work/tree"; then
   echo "the files above name the build directory"
   exit 1
 fi
+
+echo "== one version"
+version=$("$work/tree/bin/elastictrain" --version)
+version=${version#elastictrain }
+stated() {
+  [ "$2" = "$version" ] || { echo "$1 states version $2, the binary $version"; exit 1; }
+}
+stated pkg-config "$(PKG_CONFIG_PATH=$library/pkgconfig pkg-config --modversion elastictrain)"
+stated "the CMake package" "$(sed -n 's/^set(PACKAGE_VERSION "\(.*\)")$/\1/p' \
+  "$library/cmake/elastictrain/elastictrain-config-version.cmake")"
+stated CHANGELOG.md "$(sed -n 's/^## \([0-9][0-9.]*\).*/\1/p' "$work/tree/share/doc/elastictrain/CHANGELOG.md" | head -1)"
+
+echo "== a host needs the C library and OpenSSL for the binary, and the library only the C and C++ libraries"
+needed_by() {
+  readelf -d "$1" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' | grep -vE '^(libc|libm|libdl|libpthread|librt|ld-linux.*)\.so' || true
+}
+beyond=$(needed_by "$work/tree/bin/elastictrain" | grep -vE '^lib(ssl|crypto)\.so' || true)
+test -z "$beyond" || { echo "the binary needs $beyond"; exit 1; }
+beyond=$(needed_by "$library/libelastictrain.so" | grep -vE '^(libstdc\+\+|libgcc_s)\.so' || true)
+test -z "$beyond" || { echo "the library needs $beyond"; exit 1; }
+for file in "$work/tree/bin/elastictrain" "$library/libelastictrain.so"; do
+  if readelf -SW "$file" | grep -q '\.debug_info'; then echo "$file carries its debug information"; exit 1; fi
+done
 
 echo "== CMake package"
 cmake -S "$here/user" -B "$work/user" -DCMAKE_PREFIX_PATH="$work/tree" -DCMAKE_BUILD_TYPE=Release >"$work/log" 2>&1 &&

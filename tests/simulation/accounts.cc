@@ -1,4 +1,4 @@
-// What a simulated worker keeps of its training, and tells: which samples it used, and checkpoints.
+// The records of a simulated worker's training that it reports: the samples that it used, and checkpoints.
 #include <algorithm>
 #include <map>
 #include <utility>
@@ -42,7 +42,7 @@ void WorkerProcess::audit(const CommittedStep& step) {
   audits_.steps.insert(audits_.steps.end(), mine.begin(), mine.end());
 }
 
-// Members that are lost may not have told what they used.
+// Lost members may not have reported the samples that they used.
 void WorkerProcess::audit_for_the_lost(const std::vector<WorkerId>& holders) {
   const auto holds = [&](WorkerId worker) {
     return std::find(holders.begin(), holders.end(), worker) != holders.end();
@@ -62,14 +62,14 @@ void WorkerProcess::audit_for_the_lost(const std::vector<WorkerId>& holders) {
       std::any_of(seat_.members.begin(), seat_.members.end(), [&](const Member& m) { return !holds(m.worker); }) ||
       std::any_of(next_shares_.begin(), next_shares_.end(), [&](const auto& share) { return !holds(share.worker); });
   if (!any_lost) return tell_audits();
-  // What led to the state that it was given it cannot tell step by step, and who could may be gone.
+  // The worker cannot report the steps behind a state that it received, and the workers that could may be lost.
   if (const auto received = std::exchange(received_, std::nullopt)) {
     account_for_state(received->generation, received->progress);
   }
   tell_audits();
 }
 
-// What a checkpoint or a state holds: whoever used it may have died with its last records.
+// The samples of a checkpoint or a state: the workers that used them may have been lost with their last records.
 void WorkerProcess::account_for_state(Generation generation, const state::Progress& progress) {
   if (world_.setup.program.audit_every == 0) return;
   const state::SamplerState& sampler = progress.sampler;

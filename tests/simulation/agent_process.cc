@@ -21,7 +21,7 @@ constexpr Micros kMostLocal{400};
 AgentProcess::AgentProcess(World& world, AgentId id, Host& host) : world_(world), id_(id), host_(host) {}
 AgentProcess::~AgentProcess() = default;
 
-// What arrives while the process is stopped waits for it.
+// Messages that arrive while the process is stopped wait for it.
 void AgentProcess::deliver(std::function<void()> work) {
   if (paused_) {
     backlog_.push_back(std::move(work));
@@ -192,7 +192,7 @@ void AgentProcess::on(const CaptureStacks& order) {
                      });
 }
 
-// As CaptureStacks, but of whatever worker, and also when the doubtful one is gone by then.
+// As CaptureStacks, but for any worker, and also if the suspected one is gone by then.
 void AgentProcess::on(const AskCollectives&) {
   world_.queue.after(world_.dice.time(Micros(1'000), Micros(3'000'000)), [this, life = std::weak_ptr(life_)] {
     if (!life.expired()) deliver([this] { send(CollectivesAnswer{{"all ranks wait"}}); });
@@ -232,7 +232,7 @@ void AgentProcess::worker_said(WorkerId worker, WorkerUp message) {
 }
 
 void AgentProcess::worker_exited(WorkerId worker, int exit_code, int signal) {
-  // Its last messages are in its socket still.
+  // Its last messages are still in its socket.
   world_.queue.after(kMostLocal, [this, worker, exit_code, signal, life = std::weak_ptr(life_)] {
     if (life.expired()) return;
     deliver([this, worker, exit_code, signal] {

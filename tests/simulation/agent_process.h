@@ -1,5 +1,5 @@
-// Purpose: a simulated agent: starts workers on its host, relays what they say through a real WorkerRecord, reports,
-// reconnects and repeats the truth, stops its workers when it is told to or has been orphaned for too long.
+// Purpose: a simulated agent: starts workers on its host, relays their messages through a real WorkerRecord, reports,
+// reconnects and resends the actual state, and stops its workers on request or when it has been orphaned for too long.
 //
 // Ownership: the world. Thread: one. It mirrors launcher/agent/agent_service.cc without sockets and processes.
 #pragma once
@@ -31,13 +31,13 @@ class AgentProcess {
 
   void begin();
   void kill();    // and its guardian ends the workers
-  void vanish();  // with its machine
+  void vanish();  // together with its machine
   void pause();
   void resume();
   bool paused() const { return paused_; }
   const Connection* connection() const { return connection_; }
   void break_connection();
-  void notice();  // its probe says that the host goes away
+  void notice();  // its probe reports that the host is going away
 
   void worker_said(WorkerId worker, protocol::WorkerUp message);
   void worker_exited(WorkerId worker, int exit_code, int signal);
@@ -72,7 +72,7 @@ class AgentProcess {
   const AgentId id_;
   Host& host_;
   Connection* connection_ = nullptr;
-  std::set<WorkerId> workers_;                          // that live
+  std::set<WorkerId> workers_;                          // alive ones
   std::map<WorkerId, launcher::WorkerRecord> records_;  // also of those that have ended
   std::vector<protocol::WorkerExited> exits_;
   Instant last_heard_;

@@ -16,7 +16,7 @@ constexpr Micros kMostTransfer{150'000};
 
 }  // namespace
 
-// A generation whose number was used twice must not look like one: its token tells.
+// A generation whose number was used twice must be distinguishable: by its token.
 std::uint64_t DataPlane::key_of(const protocol::GenerationPlan& plan) {
   std::uint64_t key = mixed(plan.generation);
   for (const std::uint8_t byte : plan.token) key = mixed(key + byte);
@@ -60,7 +60,7 @@ bool DataPlane::can_flow(const Group& group) const {
   return true;
 }
 
-// The connections to a machine that lost its power, or is cut off, look as if they lived.
+// The connections to a machine that lost its power, or is cut off, appear to be open.
 bool DataPlane::sees_break(const Group& group, WorkerId self) const {
   return std::any_of(group.members.begin(), group.members.end(), [&](const auto& entry) {
     const auto& [id, member] = entry;
@@ -177,7 +177,7 @@ void DataPlane::died(WorkerId self) {
   for (const std::uint64_t key : keys) gone(key, self, false);
 }
 
-// Whether the data that is on its way still arrives is a matter of luck.
+// Whether data in transit still arrives is random.
 void DataPlane::gone(std::uint64_t key, WorkerId self, bool graceful) {
   Group& group = groups_[key];
   Member& member = group.members[self];
@@ -189,7 +189,7 @@ void DataPlane::gone(std::uint64_t key, WorkerId self, bool graceful) {
   for (auto& [number, collective] : group.collectives) {
     for (const auto& [id, reduced] : collective.waiting) {
       const bool own = id == self;
-      if (!own && (!wires_.runs(id) || !wires_.connected(id, self))) continue;  // sees nothing of it
+      if (!own && (!wires_.runs(id) || !wires_.connected(id, self))) continue;  // does not notice it
       if (!own && collective.finishing && (graceful || dice_.chance(0.5))) continue;
       if (!own && graceful && member.collectives >= number) continue;
       const Micros delay = own ? Micros(50) : dice_.time(kLeastHop, kNotice);
@@ -206,7 +206,7 @@ void DataPlane::gone(std::uint64_t key, WorkerId self, bool graceful) {
     const auto& [donor, joiner] = transfer.second;
     if (transfer.first != key || (donor != self && joiner != self)) continue;
     const WorkerId other = donor == self ? joiner : donor;
-    if (!wires_.connected(self, other)) continue;  // it looks as if it lived, until the deadline
+    if (!wires_.connected(self, other)) continue;  // it appears alive until the deadline
     queue_.after(dice_.time(kLeastHop, kNotice), [this, id = transfer] { end_transfer(id, false); });
   }
 }
@@ -218,7 +218,7 @@ void DataPlane::look_again() {
     for (const auto& [number, collective] : group.collectives) numbers.push_back(number);
     for (const std::uint64_t number : numbers) {
       try_finish(group, number);
-      // A member that went while its peers could not see it.
+      // A member that ended while its peers could not notice it.
       const auto found = group.collectives.find(number);
       if (found == group.collectives.end() || !group.broken || found->second.finishing) continue;
       for (const auto& [id, reduced] : found->second.waiting) {
@@ -234,7 +234,7 @@ void DataPlane::offer_state(WorkerId donor, WorkerId joiner, const protocol::Gen
                             Transferred done) {
   const TransferKey key{key_of(plan), {donor, joiner}};
   Transfer& transfer = transfers_[key];
-  // A joiner alone waits as long as it takes: donors come when they come.
+  // A joiner waits alone without a limit: donors arrive at any time.
   const auto limit = Millis(plan.build_deadline_ms == 0 ? 30'000 : plan.build_deadline_ms);
   queue_.after(limit, [this, key] { end_transfer(key, false); });
   transfer.snapshot = std::move(snapshot);
@@ -266,7 +266,7 @@ void DataPlane::try_transfer(const TransferKey& key) {
   queue_.after(dice_.time(kLeastHop, kMostHop), [this, key] { move(key); });
 }
 
-// The header first, then the rest. What a broken link holds up comes when it is whole again.
+// First the header, then the rest. Data held up by a broken link arrives when the link is restored.
 void DataPlane::move(const TransferKey& key) {
   const auto found = transfers_.find(key);
   if (found == transfers_.end()) return;

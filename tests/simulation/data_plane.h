@@ -1,8 +1,9 @@
-// Purpose: the data plane of all generations, abstractly: communicators that are built, used, aborted and closed, and
-// the transfers of state beside them. A collective begins to finish once everybody is in it; it then ends for each
-// member at a time of its own, and when somebody dies or aborts meanwhile, it succeeds for some and fails for others.
+// Purpose: an abstract model of the data plane of all generations: communicators that are built, used, aborted and
+// closed, and the transfers of state next to them. A collective begins to finish once all members are in it. It then
+// ends for each member at its own time. If a member is lost or aborts meanwhile, it succeeds for some and fails for
+// others.
 //
-// Ownership: the world. Thread: one. Every answer comes later, through the queue, never inside the call.
+// Ownership: the world. Thread: one. Every answer arrives later, through the queue, never inside the call.
 #pragma once
 
 #include <cstdint>
@@ -23,13 +24,13 @@ namespace elastictrain::simulation {
 
 // One member's part of a collective.
 struct Part {
-  std::string what;  // must be equal for all: which collective this is
+  std::string what;  // identifies the collective; must be equal for all
   Counted counted;   // the samples behind this member's gradient
   double weight = 0;
   bool swap_ready = false;
   bool wants_stop = false;
 };
-// What every member of a finished collective gets.
+// The result of a finished collective for every member.
 struct Sum {
   Intervals positions;
   double weight = 0;
@@ -37,7 +38,7 @@ struct Sum {
   bool all_stop = true;
 };
 
-// What the plane must know about the machines under it.
+// The state of the machines that the plane depends on.
 struct Wires {
   std::function<bool(WorkerId)> runs;                 // alive and not stopped
   std::function<bool(WorkerId, WorkerId)> connected;  // their hosts reach each other
@@ -57,17 +58,17 @@ class DataPlane {
   void reduce(WorkerId self, const protocol::GenerationPlan& plan, Part part, Reduced reduced);
   // Ends this member's build or collective with an error, and soon that of the others.
   void abort(WorkerId self, const protocol::GenerationPlan& plan);
-  // An orderly goodbye: collectives that this member has finished are not disturbed.
+  // An orderly close: collectives that this member has finished are not disturbed.
   void close(WorkerId self, const protocol::GenerationPlan& plan);
   void died(WorkerId self);
-  // Somebody runs again, or a link is back: what was stuck may go on.
+  // A process runs again, or a link is restored: blocked operations may continue.
   void look_again();
 
-  // Called when a collective begins to end, with its members: the moment at which a loss parts those who commit the
-  // step from those who do not.
+  // Called when a collective begins to end, with its members: at this moment a loss separates the members that commit
+  // the step from those that do not.
   std::function<void(const std::vector<WorkerId>&)> on_finish;
 
-  // A slice of the state from donor to joiner, within a generation: each side says that it is there.
+  // A slice of the state from donor to joiner, within a generation: each side announces that it is ready.
   void offer_state(WorkerId donor, WorkerId joiner, const protocol::GenerationPlan& plan, Snapshot snapshot,
                    Transferred done);
   void await_state(WorkerId donor, WorkerId joiner, const protocol::GenerationPlan& plan, HeaderCame header,
@@ -90,7 +91,7 @@ class DataPlane {
   struct Group {
     std::map<WorkerId, Member> members;
     std::map<std::uint64_t, Collective> collectives;
-    bool broken = false;  // a member is gone without a goodbye
+    bool broken = false;  // a member is gone without an orderly close
     bool complete = false;
   };
   struct Transfer {

@@ -1,4 +1,4 @@
-// Purpose: every random choice of a simulated life, from one seed, equal with every compiler and library.
+// Purpose: the random source of a simulated run, from one seed, equal with every compiler and library.
 // Thread: one.
 #pragma once
 
@@ -12,7 +12,7 @@ using Micros = std::chrono::microseconds;
 
 class Dice {
  public:
-  // Mixed, or the numbers of one seed would be those of the next, one place on.
+  // Mixed, so that the numbers of one seed are not those of the next seed, shifted by one.
   explicit Dice(std::uint64_t seed) : state_(mix(seed + 0x632be59bd9b4e019ULL)) {}
 
   std::uint64_t next() { return mix(state_ += 0x9e3779b97f4a7c15ULL); }

@@ -1,5 +1,5 @@
-// Purpose: what outlives processes: the run's journal, whose last record a kill may tear, and the checkpoints with
-// their manifests and fence files on storage that all hosts share.
+// Purpose: the data that outlives processes: the run's journal, whose last record may be torn by a kill, and the
+// checkpoints with their manifests and fence files on storage that all hosts share.
 //
 // Ownership: the world. Thread: one.
 #pragma once
@@ -29,20 +29,20 @@ class Disk {
 
   bool full = false;
 
-  // As supervisor/journal.h writes them, and returns whether records are missing.
+  // Writes records as supervisor/journal.h does, and returns whether records are missing.
   bool journal(Instant now, const std::string& event, const Fields& fields);
   // The writer was killed in the middle of this record.
   void tear(Instant now, const std::string& event, const Fields& fields, Dice& dice);
-  bool misses_records() const { return full || lost_ != 0; }  // and has not said so yet
+  bool misses_records() const { return full || lost_ != 0; }  // and has not reported it yet
   const std::string& journal_text() const { return journal_; }
 
-  // The newest that counts, given what the lineages and the fence files say.
+  // The newest valid one according to the lineages and the fence files.
   std::optional<Checkpoint> choose(const std::string& of_environment,
                                    const std::vector<protocol::Fence>& of_plan) const;
 
   std::vector<Checkpoint> checkpoints;                             // complete ones
   std::vector<protocol::Fence> fences;                             // one file each
-  std::vector<std::pair<WorkerId, protocol::WorkerAudit>> audits;  // beside the journal
+  std::vector<std::pair<WorkerId, protocol::WorkerAudit>> audits;  // stored next to the journal
 
  private:
   void append(Instant now, const std::string& event, const Fields& fields);

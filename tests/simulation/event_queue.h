@@ -1,4 +1,4 @@
-// Purpose: the simulated time. What is due at the same instant happens in the order in which it was asked for.
+// Purpose: the simulated time. Events due at the same instant run in the order in which they were scheduled.
 // Thread: one.
 #pragma once
 
@@ -23,7 +23,7 @@ class EventQueue {
     at(now_ + std::chrono::duration_cast<Instant::duration>(delay), std::move(work));
   }
 
-  // False when nothing is due until then; the time is then `until`.
+  // Returns false if nothing is due until then; the time is then `until`.
   bool run_next(Instant until) {
     if (heap_.empty() || heap_.top().when > until) {
       now_ = std::max(now_, until);

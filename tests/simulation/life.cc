@@ -126,7 +126,7 @@ void Life::schedule_faults() {
     });
   }
   for (std::uint32_t i = 0; i < number; ++i) {
-    // Troubles like company: some come within moments of each other.
+    // Faults are correlated: some occur within moments of each other.
     const Micros when = dice_.time(Micros(0), horizon);
     const std::uint32_t together = dice_.chance(0.25) ? 2 : 1;
     for (std::uint32_t n = 0; n < together; ++n) {
@@ -172,7 +172,7 @@ AgentProcess* Life::any_agent() {
   return found->second.get();
 }
 
-// Some have the sum already, others never get it.
+// Some members have the sum already, others never get it.
 void Life::strike(const std::vector<WorkerId>& members) {
   if (strike_in_ == 0 || --strike_in_ != 0 || healed_) return;
   if (dice_.chance(0.5)) strike_in_ = dice_.between(1, 60);
@@ -185,7 +185,8 @@ void Life::strike(const std::vector<WorkerId>& members) {
   }
 }
 
-// Who trains is out of the supervisor's reach, trains on and writes checkpoints, while the run starts again elsewhere.
+// The training workers cannot be reached by the supervisor. They train on and write checkpoints, while the run starts
+// again elsewhere.
 void Life::strand() {
   if (healed_) return;
   for (const auto& host : world_->hosts) {
@@ -249,7 +250,7 @@ void Life::hurt_worker() {
   }
 }
 
-// TERM to one worker; or to all, as a batch system sends it that ends a job, or somebody who means the workers only.
+// TERM to one worker; or to all, as from a batch system that ends a job, or from a user who signals only the workers.
 void Life::notice_workers() {
   if (dice_.chance(0.6)) {
     if (WorkerProcess* worker = any_worker()) worker->notice();
@@ -348,7 +349,7 @@ void Life::hurt_wires() {
 
 void Life::hurt_supervisor() {
   SupervisorProcess& supervisor = *world_->supervisor;
-  // What a full disk did not take is lost with the process that knew it; that is no claim of ours.
+  // Records that did not fit on a full disk are lost with the process that held them; nothing is guaranteed for them.
   if (supervisor.crashed() || world_->disk.misses_records()) return;
   if (dice_.chance(0.15)) {
     world_->say("disk", [] { return "is full"; });
@@ -432,7 +433,7 @@ void Life::heal_all() {
   offer_drained_hosts_anew();
 }
 
-// A host that was drained, or gave notice, comes back as a fresh one once it has been off the list.
+// A host that was drained, or gave notice, returns as a new one once it has been off the list.
 void Life::offer_drained_hosts_anew() {
   for (const auto& host : world_->hosts) host->offered = !host->away;
   if (!world_->exit_status) world_->supervisor->offer_hosts();
@@ -487,7 +488,7 @@ bool Life::status_is_explained() const {
   const bool trained = world_->truth.surviving_steps() > 0;
   if (status == 0) return world_->finished || stop_asked_;
   if (stop_asked_) return true;
-  if (!trained) return true;  // what fails at the start ends the run
+  if (!trained) return true;  // a failure at the start ends the run
   if (below_min_ends_ && (status == 69 || status == 75)) return true;
   return crashed_by_itself_ && ((status >= 1 && status <= 3) || status == 128 + SIGSEGV);
 }

@@ -1,5 +1,5 @@
-// Purpose: the life of one seed: draws a set-up, a program and a schedule of faults and wishes, lets the world run,
-// heals everything, and says whether the run came to an end that its settings explain. Thread: one.
+// Purpose: one simulated run from start to end: draws a set-up, a program and a schedule of faults and requests, runs
+// the world, heals all faults, and reports whether the run ended in a way that its settings explain. Thread: one.
 #pragma once
 
 #include <cstdint>
@@ -54,7 +54,7 @@ class Life {
   void later(Micros least, Micros most, std::function<void()> work);
 
   Dice dice_;
-  Dice notices_;  // apart, so that lives without a notice do not depend on them
+  Dice notices_;                 // a separate source, so that runs without a notice do not depend on it
   bool below_min_ends_ = false;  // wait_for_min is short
   std::unique_ptr<World> world_;
   std::uint64_t faults_ = 0;

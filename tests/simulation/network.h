@@ -1,5 +1,6 @@
-// Purpose: machines and the connections between the supervisor and its agents. A connection keeps its order and delays;
-// what travels while it breaks is lost; what a partition holds back arrives in order once it is healed.
+// Purpose: machines and the connections between the supervisor and its agents. A connection keeps the order of messages
+// and delays them. Messages in transit when it breaks are lost. Messages held back by a partition arrive in order once
+// it is healed.
 //
 // Ownership: the world. Thread: one.
 #pragma once
@@ -26,8 +27,8 @@ struct Host {
   bool away = false;  // it was drained, or gave notice
   std::uint32_t slowness = 1;
   bool cut_up = false;    // nothing reaches the supervisor
-  bool cut_down = false;  // nothing comes from it
-  bool cut_data = false;  // other hosts are out of reach
+  bool cut_down = false;  // nothing from it arrives
+  bool cut_data = false;  // other hosts are unreachable
 };
 
 // One direction of a connection.

@@ -1,6 +1,6 @@
-// Purpose: the model's stand-in for a program's parameters: a chain of hashes over the steps and the samples that
-// counted in each. Two workers with equal chains have taken the same samples in the same steps; a chain therefore
-// proves bit-identity and exactly-once at the same time.
+// Purpose: the model's substitute for a program's parameters: a chain of hashes over the steps and the samples that
+// counted in each. Two workers with equal chains have used the same samples in the same steps; a chain therefore checks
+// bit-identity and exactly-once at the same time.
 #pragma once
 
 #include <algorithm>
@@ -17,14 +17,14 @@ namespace elastictrain::simulation {
 using Chain = std::uint64_t;
 using Intervals = std::vector<state::Interval>;
 
-// What one committed step counted.
+// The samples that one committed step counted.
 struct Counted {
   std::uint64_t epoch = 0;
   Intervals positions;  // ascending, disjoint, never adjacent
   bool operator==(const Counted&) const = default;
 };
 
-// What a donor hands over.
+// The data that a donor transfers.
 struct Snapshot {
   Chain chain = 0;
   state::Progress progress;

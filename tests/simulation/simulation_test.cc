@@ -1,5 +1,5 @@
-// Whole lives of runs, one for each seed. ELASTICTRAIN_SEED=7 plays one seed and tells its story (the last 200 lines;
-// all with ELASTICTRAIN_STORY=1); ELASTICTRAIN_SEEDS=100000 plays so many, from ELASTICTRAIN_FIRST_SEED (1) on.
+// Simulated runs, one for each seed. ELASTICTRAIN_SEED=7 runs one seed and prints its trace (the last 200 lines; all
+// with ELASTICTRAIN_STORY=1). ELASTICTRAIN_SEEDS=100000 runs that many, from ELASTICTRAIN_FIRST_SEED (1) on.
 #define DOCTEST_CONFIG_NO_SHORT_MACRO_NAMES
 #include <doctest/doctest.h>
 
@@ -44,7 +44,7 @@ bool holds(std::uint64_t seed) {
 
 }  // namespace
 
-DOCTEST_TEST_CASE("whole lives keep every invariant and come to an end") {
+DOCTEST_TEST_CASE("simulated runs keep every invariant and end") {
   if (const std::uint64_t seed = from_environment("ELASTICTRAIN_SEED", 0); seed != 0) {
     tell(seed);
     DOCTEST_CHECK(holds(seed));

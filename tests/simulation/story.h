@@ -1,5 +1,5 @@
-// Purpose: what happens in a simulated life, one line for each thing: time, who, what. Lines are only made where
-// somebody will read them: a seed runs silently first and is told again when it failed. Thread: one.
+// Purpose: the trace of a simulated run, one line per event: time, process, event. Lines are made only if they are
+// needed: a seed runs without a trace first and is repeated with one when it failed. Thread: one.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace elastictrain::simulation {
 
 class Story {
  public:
-  // `kept`: how many lines from the end; 0: nothing is told.
+  // `kept`: number of lines kept from the end; 0: no trace.
   explicit Story(std::size_t kept) : kept_(kept) {}
 
   bool on() const { return kept_ != 0; }

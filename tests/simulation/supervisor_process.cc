@@ -49,7 +49,7 @@ void SupervisorProcess::crash() {
   crashed_ = true;
   life_ = std::make_shared<char>();
   for (auto& [id, entry] : entries_) {
-    if (entry.connection && world_.agent(id) == nullptr) world_.lose_accounts();  // its last words are on their way
+    if (entry.connection && world_.agent(id) == nullptr) world_.lose_accounts();  // its last messages are in transit
     if (entry.connection) entry.connection->down.close(world_.dice.chance(0.5));
     entry.connection = nullptr;
   }
@@ -85,7 +85,7 @@ void SupervisorProcess::accept(AgentId agent, Connection& accepted) {
         Entry& entry = found->second;
         if (entry.connection) {
           std::exchange(entry.connection, nullptr)->down.close(true);
-          lost(agent, "it has connected anew", core::LossEvidence::kConnection);
+          lost(agent, "it has reconnected", core::LossEvidence::kConnection);
         }
         entry.connection = connection;
         entry.heard_report = 0;
@@ -313,7 +313,7 @@ void SupervisorProcess::perform(const core::Reply& action) {
   world_.truth.replied(action.request);
 }
 
-// As the real one closes down: agents end their workers and themselves; what does not is ended by force.
+// Shuts down as the real one does: agents end their workers and themselves; what remains is killed.
 void SupervisorProcess::perform(const core::EndRun& action) {
   world_.lose_what_is_away();
   world_.exit_status = action.exit_status;

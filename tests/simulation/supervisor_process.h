@@ -27,7 +27,7 @@ class SupervisorProcess {
   void begin();
   void take_over(const core::Resumed& resumed);
   void crash();
-  void crash_amid_actions(std::optional<std::uint32_t> after);  // that many actions from now, or not at all
+  void crash_amid_actions(std::optional<std::uint32_t> after);  // after that many actions, or not at all
 
   bool listens() const { return !crashed_; }
   bool crashed() const { return crashed_; }
@@ -37,7 +37,7 @@ class SupervisorProcess {
   void accept(AgentId agent, Connection& connection);
   void launch_ended(AgentId agent, bool came, bool agent_ended, const std::string& reason);
   void offer_hosts();
-  // Returns whether the run still took it.
+  // Returns whether the run still accepted it.
   void ask(core::Event event);
   std::uint64_t next_request() { return ++last_request_; }
 

@@ -1,6 +1,6 @@
 // Purpose: a simulated thread as a coroutine, so that the training loop of a simulated worker reads like the real one.
-// A Task starts when it is awaited (or with start()), and ends its frames when it is destroyed: a killed process just
-// drops its outermost Task.
+// A Task starts when it is awaited (or with start()), and its frames end when it is destroyed: a killed process
+// destroys its outermost Task.
 //
 // Thread: one. Exceptions are not used inside.
 #pragma once
@@ -92,7 +92,8 @@ inline Task<void> Promise<void>::get_return_object() {
 }
 }  // namespace detail
 
-// Where the one thread of a process waits. Each wait has a number; a late wake-up for an older one finds nobody.
+// The place where the one thread of a process waits. Each wait has a number; a late wake-up for an older one has no
+// effect.
 class WaitPoint {
  public:
   using Ticket = std::uint64_t;
@@ -106,7 +107,7 @@ class WaitPoint {
   void wake() { wake(ticket_); }
   void forget() { handle_ = {}; }
 
-  // `arrange` is called once the thread waits; it must not wake it at once, and lives as long as the wait begins.
+  // `arrange` is called once the thread waits. It must not wake the thread at once, and exists until the wait begins.
   using Arrange = std::function<void(Ticket)>;
   struct Waiting {
     WaitPoint* point;

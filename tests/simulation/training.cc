@@ -1,5 +1,5 @@
-// The training thread of a simulated worker: how a session gets into a generation, through steps, changes and
-// recoveries, and out. It calls the machine in the order that worker_machine.h asks for.
+// The training thread of a simulated worker: how a session joins a generation, runs steps, changes and recoveries, and
+// leaves. It calls the machine in the order that worker_machine.h requires.
 #include <algorithm>
 #include <utility>
 
@@ -376,7 +376,7 @@ Task<bool> WorkerProcess::rejoin() {
     const Reduced next = co_await halted();
     if (next == Reduced::kEnd) co_return false;
     if (next == Reduced::kDiscard) continue;
-    // Where nobody has more, what this worker holds is enough.
+    // If no other worker has more, the state of this worker is sufficient.
     co_return true;
   }
 }
@@ -436,7 +436,8 @@ void WorkerProcess::remember_shares(const GenerationPlan& plan, bool first_step)
   }
 }
 
-// Who has to receive the state has no gradient of the open step, now and in any later recovery of the same step.
+// A worker that must receive the state has no gradient of the open step, now and in any later recovery of the same
+// step.
 void WorkerProcess::drop_lost_parts(const GenerationPlan& plan) {
   for (state::WorkerShare& share : next_shares_) {
     const bool kept = std::any_of(plan.members.begin(), plan.members.end(), [&](const Member& member) {
@@ -498,7 +499,7 @@ void WorkerProcess::receive_state() {
   }
 }
 
-// False: it does not come, or counts for nothing by now; the wait for a seat starts again.
+// False if it does not arrive or no longer counts; the wait for a seat starts again.
 Task<bool> WorkerProcess::wait_for_header() {
   receive_state();
   while (!receiving_->header) {

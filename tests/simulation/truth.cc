@@ -370,13 +370,13 @@ void Truth::check_ledger(const char* name, std::uint64_t value) {
            "the ledger counts " + std::to_string(counted) + " " + name + " instead of " + std::to_string(value));
 }
 
-// What the ledger says at the end, whatever it was not told.
+// The ledger's result at the end, whatever was not reported to it.
 void Truth::check_ledger_repeats_nothing() {
   check_ledger("repeated", 0);
   check_ledger("unequal_hashes", 0);
 }
 
-// Where no account can have been lost with a machine.
+// Checked if no account can have been lost with a machine.
 void Truth::check_ledger_agrees(std::uint64_t epochs) {
   std::uint64_t counted = 0;
   for (std::uint64_t epoch = 0; epoch < epochs; ++epoch) counted += epochs_[epoch].size();

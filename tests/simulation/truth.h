@@ -1,6 +1,6 @@
-// Purpose: what must hold in every simulated life, as named checks over everything that is seen from outside: what the
-// supervisor sends and journals, what workers say and do, what becomes of the samples. The first check that fails ends
-// the life.
+// Purpose: the invariants of every simulated run, as named checks over all that is visible from outside: the
+// supervisor's messages and journal, the workers' messages and actions, the samples. The first failed check ends the
+// run.
 //
 // The surviving history is the list of committed steps that count: one generation after the other, each from its first
 // step on, whatever older generations still do.
@@ -52,14 +52,14 @@ class Truth {
   void hears(WorkerId worker, const protocol::WorkerHalted& answer);
   void asked(std::uint64_t request);
   void replied(std::uint64_t request);
-  void forget_requests() { open_requests_.clear(); }  // who asked a supervisor that is gone gets no answer
+  void forget_requests() { open_requests_.clear(); }  // a request to a lost supervisor gets no answer
 
   // --- Workers
   void started(WorkerId worker);
   void gone(WorkerId worker);
   void prepared(WorkerId worker, Generation generation);
   void seated(WorkerId worker, const protocol::GenerationPlan& plan);
-  void begins(Generation generation, Step first_step);  // what older generations say of this step on is void
+  void begins(Generation generation, Step first_step);  // reports of older generations from this step on are void
   void answers(WorkerId worker, const protocol::WorkerHalted& message, bool settled, Step really_committed);
   void passes(WorkerId worker, Step step, const Counted& part);  // computes a gradient
   void commits(WorkerId worker, const CommittedStep& step);
@@ -70,7 +70,7 @@ class Truth {
   void reads_checkpoint(WorkerId worker, const std::optional<CheckpointFacts>& read,
                         const std::vector<CheckpointFacts>& complete);
 
-  // --- At the end of a life
+  // --- At the end of a run
   void check_complete(std::uint64_t epochs, Step max_steps);
   void check_all_answered();
   void check_ledger_repeats_nothing();
@@ -88,9 +88,9 @@ class Truth {
   struct Worker {
     bool alive = true;
     Generation seat = 0;
-    Generation given_up = 0;       // it said that it takes part in no collective up to this generation any more
+    Generation given_up = 0;       // it has declared that it takes part in no collective up to this generation
     protocol::WorkerHalted heard;  // its last answer that reached the supervisor
-    Step passed = 0;               // last step whose gradient it computed
+    Step passed = 0;               // last step that it computed a gradient for
   };
 
   void check_number_is_new(Generation number, const std::string& what);

@@ -67,7 +67,7 @@ void WorkerProcess::hear(const WorkerDown& message) {
 
 void WorkerProcess::stop(Millis grace) {
   if (std::exchange(stopping_, true) && grace > Millis(0)) return;
-  // A program without a handler of its own ends at once; some tidy up first.
+  // A program without a signal handler ends at once; some clean up first.
   const auto delay = world_.dice.chance(0.8) ? Micros(500) : world_.dice.time(Micros(1'000), Micros(500'000));
   world_.queue.after(grace > Millis(0) ? std::min<Micros>(delay, grace) : Micros(100),
                      [this, life = std::weak_ptr(life_), kill = grace == Millis(0)] {

@@ -1,6 +1,6 @@
 // Purpose: a simulated worker: a real WorkerMachine, driven as the session drives it, and a training program around it
-// whose parameters are a chain of hashes (parameters.h). The control thread hears messages and carries out effects; the
-// training thread is a coroutine that reads like train/session/session_impl.cc.
+// whose parameters are a chain of hashes (parameters.h). The control thread receives messages and carries out effects.
+// The training thread is a coroutine that reads like train/session/session_impl.cc.
 //
 // Ownership: the world. Thread: one.
 #pragma once
@@ -36,8 +36,8 @@ class WorkerProcess {
   void die(int exit_code, int signal);
   void pause();
   void resume();
-  void notice();  // TERM from somebody else than its agent, which it survives once
-  void hang();    // its training thread goes on no more
+  void notice();  // TERM that does not come from its agent, which it survives once
+  void hang();    // its training thread no longer continues
 
   WorkerId id() const { return id_; }
   Host& host() { return host_; }
@@ -140,7 +140,7 @@ class WorkerProcess {
   Instant step_began_;
   Micros step_time_{0};
 
-  // The program and what is replicated beside it.
+  // The program and its replicated state.
   Chain chain_ = 0;
   state::Progress progress_;
   std::vector<state::WorkerShare> next_shares_;

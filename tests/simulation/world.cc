@@ -94,7 +94,7 @@ void World::launch(AgentId agent, const std::string& name) {
     AgentProcess& started = *process;
     agents[agent] = std::move(process);
     started.begin();
-    // Its host may lose its power before it has connected.
+    // Its host may lose its power before the agent has connected.
     queue.after(setup.connect_timeout, [this, agent] {
       if (supervisor) supervisor->launch_ended(agent, false, false, "it did not connect");
     });

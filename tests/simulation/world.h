@@ -1,5 +1,5 @@
-// Purpose: one simulated life of a run: its machines, processes, wires, disk and clock, from one seed. Processes know
-// each other only through what the world carries between them.
+// Purpose: one simulated run: its machines, processes, connections, disk and clock, from one seed. Processes interact
+// only through the messages that the world carries.
 //
 // Ownership: owns everything below it. Thread: one.
 #pragma once
@@ -27,7 +27,7 @@ class AgentProcess;
 class SupervisorProcess;
 class WorkerProcess;
 
-// The training program of a life.
+// The training program of a simulated run.
 struct Program {
   std::uint64_t samples = 100;  // per epoch
   std::uint64_t epochs = 1;
@@ -51,7 +51,7 @@ struct Setup {
   Millis connect_timeout{10'000};
 };
 
-// How often the machinery itself fails, beside the faults that a scenario injects.
+// How often the machinery itself fails, in addition to the faults that a scenario injects.
 struct Luck {
   double launch_fails = 0;
   double spawn_fails = 0;
@@ -77,27 +77,27 @@ class World {
   std::vector<std::unique_ptr<Host>> hosts;
   std::map<AgentId, std::unique_ptr<AgentProcess>> agents;
   std::map<WorkerId, std::unique_ptr<WorkerProcess>> workers;
-  std::map<WorkerId, const Host*> homes;  // also of workers that are gone
+  std::map<WorkerId, const Host*> homes;  // including workers that are gone
   std::unique_ptr<SupervisorProcess> supervisor;
-  std::map<Generation, Snapshot> broadcasts;  // what rank 0 of a first generation gives to all
+  std::map<Generation, Snapshot> broadcasts;  // initial parameters that rank 0 of a first generation sends to all
   std::function<void()> on_supervisor_crash;
   std::function<void(const std::vector<WorkerId>& members)> on_start_from_checkpoint;
-  std::function<void()> on_end_near;  // somebody has used up the data
+  std::function<void()> on_end_near;  // some worker has used up the data
   std::optional<int> exit_status;
   std::string exit_reason;
   bool finished = false;  // some worker reached the end of the data
-  // Workers that died with an account which none of those who know of it has given since.
+  // Workers that were lost with an account that no surviving holder has reported since.
   std::set<WorkerId> untold;
-  // An agent ended, or is not listened to any more, that may hold accounts of workers that are gone.
+  // An agent that may hold accounts of lost workers has ended, or the supervisor no longer accepts its messages.
   bool accounts_lost = false;
   void lose_accounts() { accounts_lost = accounts_lost || !exit_status; }
-  void lose_what_is_away();  // the end of a run does not wait for it for ever
+  void lose_what_is_away();  // the end of a run does not wait for it without a limit
 
   Host& host(const std::string& name);
   AgentProcess* agent(AgentId id);
   WorkerProcess* worker(WorkerId id);
 
-  // Until then, or until a check fails, or until the run is over and nothing of it is left.
+  // Runs until then, until a check fails, or until the run is over and none of its processes is left.
   void run_until(Instant end);
   bool over() const;
 
@@ -105,11 +105,11 @@ class World {
 
   // The launcher.
   void launch(AgentId agent, const std::string& host);
-  void forget(AgentId agent);  // the launcher ends what it has of it
+  void forget(AgentId agent);  // the launcher ends its processes there
   void agent_ended(AgentId agent);
   void worker_ended(WorkerId worker);
 
-  // Wires and machines changed: what was held back may move.
+  // Connections and machines changed: held-back messages may continue.
   void look_again();
   void power_off(Host& host);
 
@@ -128,7 +128,7 @@ class World {
   Wires wires();
   void bury_the_dead();
 
-  std::vector<std::unique_ptr<Connection>> connections_;  // all that ever were
+  std::vector<std::unique_ptr<Connection>> connections_;  // all that ever existed
   std::vector<std::unique_ptr<AgentProcess>> dead_agents_;
   std::vector<std::unique_ptr<WorkerProcess>> dead_workers_;
 };

@@ -1,4 +1,4 @@
-// Compiles only where our declarations of the CUDA driver API are the vendor's: values, and sizes of all parameters.
+// Compiles only if our declarations of the CUDA driver API match the vendor's: values, and sizes of all parameters.
 #include <cuda.h>
 
 #include "train/device/cuda_library.h"

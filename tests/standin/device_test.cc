@@ -88,7 +88,7 @@ TEST_CASE("one pass keeps, sums the squares of and scales what a bucket holds") 
   CHECK(on_host(keep, *stream) == values);
 }
 
-TEST_CASE("a kernel that nobody wrote is not found") {
+TEST_CASE("an unknown kernel is not found") {
   const auto module = KernelModule::get(gpu(), kCommunicatorKernels);
   REQUIRE(module.ok());
   CHECK_FALSE((*module)->function("et_absent").ok());
@@ -149,14 +149,14 @@ TEST_CASE("copies beyond a piece of memory are refused") {
   CHECK(stream->synchronize().ok());
 }
 
-TEST_CASE("a sticky error says that the process must go") {
+TEST_CASE("a sticky error means that the process must end") {
   const auto device = gpu();
   CHECK(device->probe().ok());
   standin_cuda_fault(700);
   const auto failed = device->probe();
   standin_cuda_fault(0);
   REQUIRE_FALSE(failed.ok());
-  CHECK(failed.error().message.find("the process must go") != std::string::npos);
+  CHECK(failed.error().message.find("the process must end") != std::string::npos);
   CHECK(is_sticky(719));
   CHECK_FALSE(is_sticky(kCudaOutOfMemory));
 }

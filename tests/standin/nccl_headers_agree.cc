@@ -1,4 +1,4 @@
-// Compiles only where our declarations of NCCL are the vendor's of 2.28: values, fields and sizes of all parameters.
+// Compiles only if our declarations of NCCL match the vendor's of 2.28: values, fields and sizes of all parameters.
 #include <nccl.h>
 
 #include <type_traits>

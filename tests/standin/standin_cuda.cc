@@ -315,7 +315,7 @@ STANDIN_API int cuStreamDestroy_v2(void* handle) {
   if (!stream) return kInvalidHandle;
   const std::lock_guard lock(state().mutex);
   state().streams.erase(stream);
-  // What it holds runs on without the caller, as on a device.
+  // Its operations continue without the caller, as on a device.
   std::thread([last = std::move(stream)]() mutable { last.reset(); }).detach();
   return 0;
 }
@@ -357,7 +357,7 @@ STANDIN_API int cuEventRecord(void* handle, void* stream) {
   };
   const auto held = find(stream);
   if (state().fault != 0 || !held || !held->idle()) return put(stream, reach);
-  reach();  // when a thread gets around to it says nothing of a device
+  reach();  // the time at which a thread is scheduled has no meaning for a device
   return 0;
 }
 namespace {

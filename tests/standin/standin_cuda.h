@@ -25,9 +25,9 @@ std::map<std::string, Kernel>& kernels();
 
 }  // namespace standin
 
-// For the stand-in of NCCL: puts `work` into a stream, as a kernel of it.
+// For the stand-in of NCCL: enqueues `work` into a stream, as one of its kernels.
 STANDIN_API int standin_cuda_enqueue(void* stream, void (*work)(void*), void* argument);
-// Whether all streams are idle, for which an implicit synchronization of the whole device waits.
+// Whether all streams are idle: an implicit synchronization of the whole device waits for this.
 STANDIN_API bool standin_cuda_idle();
 // From now on every call fails with this code; 0: no more.
 STANDIN_API void standin_cuda_fault(int code);

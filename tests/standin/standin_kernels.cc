@@ -1,4 +1,4 @@
-// The kernels' text as code for the host: one call per block, a block being one thread.
+// The kernels' source compiled for the host: one call per block, a block being one thread.
 #include <cmath>
 #include <string>
 

@@ -29,7 +29,7 @@ struct UniqueId {
   char internal[kIdBytes];
 };
 
-// What a rank tells the root, the root all ranks, and two ranks each other.
+// The messages from a rank to the root, from the root to all ranks, and between two ranks.
 struct Greeting {
   std::uint32_t rank;
   std::uint32_t ranks;
@@ -82,7 +82,8 @@ void close_all(std::vector<int>& sockets) {
   }
 }
 
-// The root of a unique id: collects the ranks and tells each where the others are. It has no way to be stopped, like
+// The root of a unique id: collects the ranks and sends each the addresses of the others. It cannot be stopped, like
+// NCCL's own.
 // NCCL's own.
 void serve_as_root(int listener) {
   const std::atomic<bool> never{false};
@@ -138,7 +139,7 @@ class Comm {
   int rank() const { return rank_; }
   int ranks() const { return ranks_; }
 
-  // Ends what runs, and waits for it.
+  // Ends all operations and waits for it.
   void stop() {
     stop_ = stop_operations_ = true;
     if (job_.joinable()) job_.join();
@@ -148,7 +149,7 @@ class Comm {
     while (running_ > 0) std::this_thread::yield();
   }
 
-  // Both go on in a thread, like NCCL's own, and are asked for by state().
+  // Both continue in a thread, as in NCCL, and are polled by state().
   int shrink(std::vector<int> left_out, Comm** made) {
     if (state() != kSuccess) return state();
     if (shrunk_.exchange(true)) return misuse();
@@ -230,7 +231,7 @@ class Comm {
     return meet(own_port, at) && connect_to_lower(at, own_port, stop_) && accept_higher(listener_, own_port, stop_);
   }
 
-  // The communicator of those that stay, over the addresses of this one; nothing where one of them is gone.
+  // The communicator of the remaining ranks, over the addresses of this one; nothing if one of them is gone.
   std::unique_ptr<Comm> without(const std::vector<int>& left_out) {
     std::vector<std::uint16_t> at;
     int rank = 0;
@@ -264,7 +265,7 @@ class Comm {
     return told;
   }
 
-  // Each tells the other who it is and where it listens from now on.
+  // Each sends the other its identity and its new listening address.
   bool greet(int connection, std::uint16_t own_port, const std::atomic<bool>& stop) {
     Greeting mine{static_cast<std::uint32_t>(rank_), static_cast<std::uint32_t>(ranks_), own_port};
     Greeting theirs{};
@@ -304,7 +305,7 @@ class Comm {
     const MoveEnd end = work.sum != nullptr ? all_reduce(work.sum, work.count) : transfer(work.pieces);
     if (end != MoveEnd::kLost) return;
     if (!has_fault("silent-loss", rank_)) state_ = kRemote;
-    // The kernel of a lost communicator spins until it is told to stop.
+    // The kernel of a lost communicator spins until it is aborted.
     while (!stop_operations_) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
 
@@ -318,7 +319,7 @@ class Comm {
     return move_all(std::move(moves), stop_operations_);
   }
 
-  // Rank 0 adds in the order of the ranks and gives everybody the same bits.
+  // Rank 0 adds in the order of the ranks and sends all ranks the same bits.
   MoveEnd all_reduce(float* data, std::size_t count) {
     auto* bytes = reinterpret_cast<char*>(data);
     const std::size_t size = count * sizeof(float);
@@ -341,7 +342,7 @@ class Comm {
   const int rank_;
   const int ranks_;
   std::uint16_t port_ = 0;
-  int listener_ = -1;  // where those that stay find each other in a Shrink
+  int listener_ = -1;  // where the remaining ranks find each other in a Shrink
   std::vector<int> sockets_;
   std::vector<std::uint16_t> ports_;
   static constexpr std::uint64_t kChild = 1 << 16;  // beyond all ports
@@ -357,7 +358,7 @@ class Comm {
 
 namespace {
 
-// Counts who is in a communicator at the same time; NCCL allows one.
+// Counts the threads inside a communicator at the same time; NCCL allows one.
 class Inside {
  public:
   explicit Inside(Comm& comm) : comm_(comm) {
@@ -462,7 +463,7 @@ STANDIN_API int ncclCommDestroy(Comm* comm) {
 }
 
 #ifndef ET_STANDIN_NCCL_BEFORE_SHRINK
-// The parent's error comes back, whatever the flags say (section 2 of the notes on NCCL 2.28.9, trap 1).
+// The parent's error is returned with any flags (section 2 of the notes on NCCL 2.28.9, trap 1).
 STANDIN_API int ncclCommShrink(Comm* comm, int* left_out, int count, Comm** made, void*, int) {
   const Inside inside(*comm);
   return comm->shrink({left_out, left_out + count}, made);

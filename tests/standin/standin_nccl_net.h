@@ -1,5 +1,5 @@
 // Purpose: sockets of the stand-in for NCCL: listening and connecting on loopback, and moving several buffers at once.
-// Ownership: the caller closes. Thread: any. Failure: false, or -1.
+// Ownership: the caller closes. Thread: any. Errors: returned as false, or -1.
 #pragma once
 
 #include <atomic>
@@ -9,10 +9,10 @@
 
 namespace standin {
 
-// A listening socket on 127.0.0.1; its port is put into `port`.
+// Opens a listening socket on 127.0.0.1 and stores its port in `port`.
 int listen_on_loopback(std::uint16_t& port);
 int connect_to_loopback(std::uint16_t port);
-// Blocking until `stop`; false also when the peer goes away.
+// Blocks until `stop`. Returns false also if the peer closes.
 bool accept_until(int listener, int& connection, const std::atomic<bool>& stop);
 
 struct Move {

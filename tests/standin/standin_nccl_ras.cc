@@ -203,10 +203,11 @@ void RasEntry::started_all_reduce() {
   if (!path_.empty()) write();
 }
 
-// A process that is stopped here leaves what it had written before.
+// A process that is stopped here leaves the data that it has already written.
 void RasEntry::write() const {
   const std::string unfinished = path_ + kUnfinished;
-  std::ofstream(unfinished) << hash_ << ' ' << ranks_ << ' ' << rank_ << ' ' << ::getpid() << ' ' << all_reduces_ << '\n';
+  std::ofstream(unfinished) << hash_ << ' ' << ranks_ << ' ' << rank_ << ' ' << ::getpid() << ' ' << all_reduces_
+                            << '\n';
   ::rename(unfinished.c_str(), path_.c_str());
 }
 

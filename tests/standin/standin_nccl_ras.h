@@ -1,5 +1,5 @@
-// Purpose: the RAS service of the stand-in for NCCL: how many all-reduces each rank has started, told over the text
-// protocol of ncclras by any process of the job.
+// Purpose: the RAS service of the stand-in for NCCL: any process of the job reports the number of all-reduces that each
+// rank has started, over the text protocol of ncclras.
 //
 // NCCL's own threads find one another over a network of their own; these share a directory, ET_STANDIN_NCCL_RAS_DIR.
 // Without it, or without NCCL_RAS_ADDR, or with NCCL_RAS_ENABLE=0, there is no service.
@@ -12,7 +12,7 @@
 
 namespace standin {
 
-// One communicator of this process in the shared directory, for as long as the object lives.
+// One communicator of this process in the shared directory, while the object exists.
 class RasEntry {
  public:
   RasEntry(std::uint64_t hash, int rank, int ranks);

@@ -1,4 +1,4 @@
-// Takes every text for good: the stand-in of the driver has the same kernels compiled in.
+// Accepts any source: the stand-in of the driver has the same kernels compiled in.
 #include <cstring>
 #include <string>
 

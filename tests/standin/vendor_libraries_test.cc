@@ -1,4 +1,4 @@
-// The vendor's own libraries, where they are installed, as far as they work without a GPU.
+// The vendor's own libraries, if they are installed, as far as they work without a GPU.
 #include <doctest/doctest.h>
 
 #include <chrono>

@@ -1,4 +1,4 @@
-"""Strangers at the doors of a run: floods of connections, wrong and old keys, other users of the machine."""
+"""Attackers at a run's sockets: floods of connections, wrong and old keys, other users of the machine."""
 
 import os
 import re
@@ -60,7 +60,7 @@ def unix_sockets_of(pid):
 
 
 def as_nobody(path, text=b"{}\n"):
-    """What another user of the machine gets from a Unix socket: 'refused', 'closed', or what it answered."""
+    """The result of another user's access to a Unix socket: 'refused', 'closed', 'open' or the answer."""
     program = (
         "import os, socket, sys\n"
         f"os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY})\n"
@@ -79,7 +79,7 @@ def as_nobody(path, text=b"{}\n"):
 
 
 class HostList:
-    """Hosts of a discovery command that a test adds to while the run lives."""
+    """Hosts of a discovery command that a test extends during the run."""
 
     def __init__(self, case):
         directory = tempfile.mkdtemp(prefix="et-hosts-")
@@ -197,10 +197,10 @@ class Attacks(Case):
             doors = {name for pid in [agent, *workers] for name in unix_sockets_of(pid)}
             self.assertGreaterEqual(len(doors), 4, "a socket of the agent and one of the data plane for each worker")
             for name in doors:
-                # A listener of the data plane looks at nobody between two generations: the stranger waits in vain.
+                # A listener of the data plane accepts no connection between two generations: the attacker gets no answer.
                 wanted = ("open", "closed") if name.startswith("\0") else ("refused",)
                 self.assertIn(as_nobody(name), wanted, name)
-            # The check of credentials holds where the directories do not.
+            # The check of credentials must hold even if the directories do not protect the sockets.
             for directory in (run.directory, run.state, os.path.dirname(control)):
                 os.chmod(directory, 0o755)
             os.chmod(control, 0o777)
@@ -220,7 +220,7 @@ class Attacks(Case):
             self.end(run)
 
     def crowd(self, family, address):
-        """As many connections as the listener lets wait."""
+        """As many connections as fit into the listener's queue."""
         for _ in range(1100):
             stranger = socket.socket(family)
             stranger.setblocking(False)

@@ -1,4 +1,4 @@
-"""The commands beside a run."""
+"""The client commands of a run."""
 
 import json
 import subprocess

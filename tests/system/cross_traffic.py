@@ -1,4 +1,4 @@
-"""Somebody else's traffic: datagrams to ADDRESS at a steady BITS_PER_S until killed. Nobody needs to listen there."""
+"""Other traffic: datagrams to ADDRESS at a steady BITS_PER_S until killed. No process needs to listen there."""
 
 import socket
 import sys

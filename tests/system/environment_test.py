@@ -1,4 +1,4 @@
-"""A program that knows nothing of us starts under us with a fixed size, as it does under torchrun."""
+"""A program without our library runs with a fixed size, as it does under torchrun."""
 
 import json
 import os
@@ -101,7 +101,7 @@ def cores(processors):
 
 
 def processors_of(pid):
-    """What every thread of the process may use."""
+    """The processors that every thread of the process may use."""
     found = {frozenset(os.sched_getaffinity(int(thread))) for thread in os.listdir(f"/proc/{pid}/task")}
     return found.pop() if len(found) == 1 else found
 

@@ -8,7 +8,7 @@ import tempfile
 import harness
 from harness import Case, Run, job, pids, wait_until
 
-# What the commands are told goes to a file; the hosts are other names of this machine.
+# The commands write their arguments to a file. The hosts are other names of this machine.
 EXPAND = """#!/bin/sh
 echo "expand job=$ELASTICTRAIN_JOB_ID wanted=$ELASTICTRAIN_WANTED_SLOTS missing=$ELASTICTRAIN_MISSING_SLOTS" >>"$0.log"
 [ -e "$0.fails" ] && { rm "$0.fails"; echo "the queue is closed" >&2; exit 1; }

@@ -1,5 +1,5 @@
-"""Real kills, stops and full disks: the run goes on with whoever is left, no sample is lost or seen twice, and who is
-healthy is never restarted. What needs hosts of their own is in partitions_test.py; the long campaign in tests/campaign."""
+"""Real kills, stops and full disks: the run continues with the survivors, no sample is lost or seen twice, and no healthy
+worker is restarted. Tests that need several hosts are in partitions_test.py; the long campaign is in tests/campaign."""
 
 import os
 import random
@@ -20,7 +20,7 @@ def agents_of(run):
 
 
 def small_disk(case, path, kilobytes):
-    """A file system that is soon full."""
+    """A small file system that fills up quickly."""
     if os.geteuid() != 0:
         case.skipTest("a file system of a limited size needs root")
     os.makedirs(path, exist_ok=True)
@@ -31,7 +31,7 @@ def small_disk(case, path, kilobytes):
 
 
 def fill(path):
-    """Takes what is left of a file system; the way back is to remove the file."""
+    """Fills the rest of a file system; removing the file frees it."""
     filler = os.path.join(path, "filler")
     with open(filler, "wb", buffering=0) as file:
         try:

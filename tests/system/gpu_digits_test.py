@@ -1,4 +1,4 @@
-"""A real data set on GPUs, which are stand-ins: it is learnt as well as on CPUs."""
+"""A real data set on stand-in GPUs: the model learns as well as on CPUs."""
 
 import os
 

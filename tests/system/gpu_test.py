@@ -1,5 +1,5 @@
-"""The built-in trainer on GPUs, which are stand-ins: the same run that a CPU does, with state and gradients in a device's
-memory, through changes and losses."""
+"""The built-in trainer on stand-in GPUs: the same run as on CPUs, with state and gradients in a device's memory, through
+changes and losses."""
 
 import contextlib
 import os
@@ -25,7 +25,7 @@ def small(device):
 
 
 def loss_of(done):
-    """Of the last epoch."""
+    """The loss of the last epoch."""
     return float(next(line for line in done.stdout.splitlines() if line.startswith("epoch 5/5: loss")).split()[3].rstrip(","))
 
 
@@ -72,7 +72,7 @@ class Runs(Case):
 
 
 class Hangs(Case):
-    """What NCCL's RAS service, a stand-in as well, says about a hang stands in the journal in plain words."""
+    """The report of NCCL's RAS service (a stand-in) about a hang is in the journal as plain text."""
 
     def setUp(self):
         self.directory = tempfile.mkdtemp(prefix="etras-")
@@ -90,7 +90,7 @@ class Hangs(Case):
 
     @contextlib.contextmanager
     def trains(self, **environment):
-        """A run that knows how long a step takes."""
+        """A run that has learned its step time."""
         config = job(workers=(1, 3, 3), trainer={**synthetic(), "device": "cuda"}, failures={"cool_down_ms": 500})
         with Run(config, environment={**self.environment, **environment}) as run:
             run.wait_size(3)
@@ -125,7 +125,7 @@ class Hangs(Case):
             stopped = pids(run.status())[1]
             os.kill(stopped, signal.SIGSTOP)
             told = run.wait_event("collectives")
-            self.assertIn(f"nothing was heard of rank 1 (process {stopped} on 127.0.0.1, GPU 0)", told["lines"][-1])
+            self.assertIn(f"no data arrived from rank 1 (process {stopped} on 127.0.0.1, GPU 0)", told["lines"][-1])
             self.goes_on(run)
 
     def test_where_it_is_switched_off_nobody_is_asked(self):

@@ -1,7 +1,7 @@
-"""Runs the real binary and looks at what it does: status, journal, step logs, processes.
+"""Runs the real binary and observes it: status, journal, step logs, processes.
 
 A test file holds unittest cases and ends with `harness.main()`. The binary comes from $ELASTICTRAIN_BINARY.
-Nothing here waits without a deadline; a wait that fails prints what the run had said so far.
+Every wait has a deadline. A failed wait prints the run's output so far.
 """
 
 import collections
@@ -83,7 +83,7 @@ def command_of(pid):
 
 
 def process_state(pid):
-    """The letter that /proc gives: R, S, T, Z …; X when it is gone."""
+    """The state letter in /proc: R, S, T, Z …; X if the process does not exist."""
     try:
         with open(f"/proc/{pid}/stat") as file:
             return file.read().rsplit(")", 1)[1].split()[0]
@@ -96,12 +96,12 @@ def is_alive(pid):
 
 
 def pause(seconds):
-    """For tests whose subject is time itself: what must *not* happen within it."""
+    """For tests of something that must *not* happen within a time."""
     time.sleep(seconds)
 
 
 def wait_until(condition, timeout, what):
-    """The first true value of condition(); fails aloud after `timeout` seconds (of a build without a sanitizer)."""
+    """The first true value of condition(). Raises Failed after `timeout` seconds (of a build without a sanitizer)."""
     timeout *= sanitizer.SLOWDOWN
     deadline = time.monotonic() + timeout
     while True:
@@ -153,7 +153,7 @@ class Run:
                 print(json.dumps(record)[:300], file=sys.stderr)
         self.kill()
 
-    # --- Life
+    # --- Life cycle
 
     def start(self):
         options = {"stdin": subprocess.DEVNULL, **self.targets, "text": True, "errors": "replace",
@@ -171,7 +171,7 @@ class Run:
         return self
 
     def resume(self, *arguments):
-        """Takes the run over under its name, or starts it again from its newest checkpoint."""
+        """Takes the run over by its name, or starts it again from its newest checkpoint."""
         self.process.wait(10 * sanitizer.SLOWDOWN)
         self.argv = [BINARY, "run", "--resume", self.name, *map(str, arguments)]
         return self.start()
@@ -206,7 +206,7 @@ class Run:
                 pass
         shutil.rmtree(self.directory, ignore_errors=True)
 
-    # --- What it says
+    # --- Output and status
 
     def text(self, stream=None):
         return "\n".join(text for name, text in list(self.lines) if stream in (None, name))
@@ -217,10 +217,10 @@ class Run:
             for reader in self.readers:
                 reader.join(2)
         if part not in self.text():
-            raise Failed(f"the run ended without saying {part!r}")
+            raise Failed(f"the run ended without the output {part!r}")
 
     def command(self, *words, timeout=30):
-        """`elastictrain WORDS` beside the run; completed process."""
+        """Runs `elastictrain WORDS` as a client of the run. Returns the completed process."""
         argv = [BINARY, *[str(word) for word in words]]
         environment = {**os.environ, **self.environment}
         return subprocess.run(argv, env=environment, capture_output=True, text=True, stdin=subprocess.DEVNULL,
@@ -236,7 +236,7 @@ class Run:
         done = self.command("status", self.name, "--json")
         return json.loads(done.stdout) if done.returncode == 0 and done.stdout.strip() else {}
 
-    def wait_status(self, condition, timeout=30, what="the wanted status"):
+    def wait_status(self, condition, timeout=30, what="the expected status"):
         def look():
             if self.process.poll() is not None:
                 raise Failed(f"the run ended with {self.process.returncode} while waiting for {what}")
@@ -261,7 +261,7 @@ class Run:
         return os.path.join(self.state, self.name, "journal.jsonl")
 
     def journal(self):
-        """Its records; a line that a killed supervisor or a full disk has torn is none."""
+        """Its records, without lines torn by a killed supervisor or a full disk."""
         records = []
         try:
             with open(self.journal_path(), errors="replace") as file:
@@ -296,7 +296,7 @@ class Run:
     # --- Processes
 
     def processes(self):
-        """Every process that carries this run's mark, wherever it is, apart from the run itself."""
+        """Every process with this run's mark, on any host, except the run itself."""
         mark = f"{MARK}={self.token}".encode()
         own = {os.getpid(), self.process.pid if self.process else 0}
         return [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc")))
@@ -314,7 +314,7 @@ class Run:
 
 
 def members(status):
-    """Workers with a rank, in its order."""
+    """Workers with a rank, ordered by rank."""
     return sorted((w for w in status.get("workers", []) if w.get("rank") is not None), key=lambda w: w["rank"])
 
 

@@ -1,4 +1,4 @@
-"""Somebody else's traffic on the way between hosts: the workers notice, and the run sums along another topology."""
+"""Other traffic between hosts: the workers detect it, and the run changes to another topology."""
 
 import harness
 from harness import Case, Run, job, pids, synthetic
@@ -7,7 +7,7 @@ from lab import Lab
 
 class Interference(Case):
     def test_the_run_leaves_a_disturbed_topology_while_all_train_on(self):
-        # So slow a link that a machine busy with other things does not look like a busy network.
+        # The link is so slow that other load on the machine does not look like a busy network.
         sections = {"trainer": synthetic(compute_us_per_sample=100), "policy": {"name": "interference", "interval_ms": 500},
                     "policy.interference": {"below": 0.65, "views": 4}}
         with Lab(hosts=3, rate="20mbit") as lab:

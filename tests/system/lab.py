@@ -1,14 +1,14 @@
-"""A laboratory of hosts on one machine: network namespaces joined by a switch, each with a name and an sshd of its own.
+"""A test network of hosts on one machine: network namespaces joined by a switch, each with a name and an sshd of its own.
 
     with Lab(hosts=3, rate="200mbit") as lab:
         lab.run_on_head(["ssh", "node1", "hostname"])
 
 The head is a namespace too (10.77.0.1), so nothing of a test touches the machine's own network. Host N is node<N> at
 10.77.0.(N+1). All hosts see the machine's file system, apart from the directories in `hide`, which are empty there, and
-their home directory, which is their own. Everything a lab makes is in one temporary directory and in namespaces with
-its token in their name; close() ends their processes by pid. What a killed test left is swept by the next lab.
+their own home directory. Everything that a lab makes is in one temporary directory and in namespaces with its token in
+their name; close() ends their processes by pid. The next lab removes what a killed test has left.
 
-Root is needed; a user with sudo is sent through it. Where it is not possible, SkipTest says why.
+It needs root; for a user with sudo the test restarts itself through sudo. If that is impossible, SkipTest gives the reason.
 """
 
 import contextlib
@@ -32,7 +32,7 @@ SUBNET6 = "fd77::"
 
 
 def require_root():
-    """Goes on as root: now, through sudo, or not at all."""
+    """Continues as root: directly, or restarted through sudo; else skips the test."""
     if os.geteuid() == 0:
         return
     sudo = shutil.which("sudo")
@@ -94,17 +94,17 @@ class Host:
         return [pid for pid in pids_of_namespace(self.namespace) if pid != listener]
 
     def set_link(self, up):
-        """Pulls the cable, or puts it back and waits until the host can be reached again."""
+        """Disconnects the host, or reconnects it and waits until it can be reached again."""
         ip = find_tool("ip")
         call(ip, "-n", self.lab.switch, "link", "set", self.link, "up" if up else "down")
         if up:
-            # Who did not answer meanwhile is taken for unreachable for a while.
+            # Hosts that did not answer meanwhile are cached as unreachable for a while.
             for host in [self.lab.head, *self.lab.hosts]:
                 call(ip, "-n", host.namespace, "neigh", "flush", "all")
             self._wait_for_port()
 
     def power_off(self):
-        """Pulls the cable first, so that nobody hears of it, then ends every process but the sshd."""
+        """Disconnects the host first, so that no peer notices, then kills every process except the sshd."""
         self.set_link(False)
         deadline = time.monotonic() + 10
         while pids := self.pids():
@@ -117,7 +117,7 @@ class Host:
         self.set_link(True)
 
     def cut(self, incoming=True, outgoing=True):
-        """Drops what this host hears, or what it says, without a word to anybody; heal() ends it."""
+        """Silently drops this host's incoming or outgoing packets; heal() ends it."""
         for chain, device, wanted in (("INPUT", "-i", incoming), ("OUTPUT", "-o", outgoing)):
             if wanted:
                 call(*self.prefix(), find_tool("iptables"), "-w", "-A", chain, device, "eth0", "-j", "DROP")
@@ -127,7 +127,7 @@ class Host:
 
     @contextlib.contextmanager
     def sends_to(self, other, bits_per_s):
-        """Traffic of somebody else between two hosts, while the block lasts."""
+        """Other traffic between two hosts, while the block lasts."""
         script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "cross_traffic.py")
         sender = self.popen([sys.executable, script, other.address, str(bits_per_s)], stdin=subprocess.DEVNULL)
         try:
@@ -182,7 +182,7 @@ class Lab:
         return os.path.join(self.directory, *parts)
 
     def environment(self):
-        """What a command on the head needs, so that plain `ssh node1` works: this lab's ssh comes first in PATH."""
+        """The environment of commands on the head, in which plain `ssh node1` works: this lab's ssh comes first in PATH."""
         return {"PATH": self.path("bin") + ":" + os.environ["PATH"]}
 
     def popen_on_head(self, argv, env=None, **options):
@@ -198,7 +198,7 @@ class Lab:
         return {host.name: pids for host in self.hosts if (pids := host.pids())}
 
     def wait_remote_pids_gone(self, patience_s=10):
-        """What is left after a while: an sshd needs a moment to see that its connection is gone, also that of our own
+        """Processes left after a while: an sshd needs a moment to notice that its connection is closed, also that of our own
         probe when a link comes back."""
         deadline = time.monotonic() + patience_s
         while (left := self.remote_pids()) and time.monotonic() < deadline:
@@ -280,14 +280,14 @@ class Lab:
         script = (f"set -e\nhostname {host.name}\n{script}"
                   f"exec {find_tool('sshd')} -D -E {self.path(host.name + '.log')}"
                   f" -f {self.path(host.name + '.sshd_config')}\n")
-        # Nothing of a test's own output: whoever reads it would wait for an sshd that a killed test left.
+        # Not the test's own output: its reader would wait for an sshd that a killed test has left.
         with open(self.path(f"{host.name}.start"), "w") as log:
             host.sshd = host.popen([find_tool("unshare"), "--uts", "--mount", "sh", "-c", script],
                                    stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
     @staticmethod
     def _set_env():
-        """What every session gets; sshd takes the first SetEnv only."""
+        """Variables of every session; sshd uses only the first SetEnv."""
         variables = [f"{name}={os.environ[name]}" for name in sanitizer.OPTIONS if name in os.environ]
         return ["SetEnv " + " ".join(variables)] if variables else []
 
@@ -310,7 +310,7 @@ class Lab:
 
 
 def _start_time(pid):
-    """Tells a process from a later one with the same pid; None when it is gone."""
+    """Distinguishes a process from a later one with the same pid; None if it does not exist."""
     try:
         with open(f"/proc/{pid}/stat") as file:
             return file.read().rsplit(")", 1)[1].split()[19]
@@ -333,7 +333,7 @@ def _remove(namespaces, directory):
 
 
 def sweep():
-    """Removes labs whose test is gone."""
+    """Removes labs whose test has ended."""
     for directory in glob.glob(os.path.join(tempfile.gettempdir(), f"{PREFIX}-*")):
         try:
             with open(os.path.join(directory, "owner")) as file:

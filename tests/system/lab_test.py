@@ -1,4 +1,4 @@
-"""The laboratory itself: hosts are apart, reachable by name, limited in rate, and gone afterwards."""
+"""The lab itself: hosts are separate, reachable by name, limited in rate, and removed afterwards."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""A run on this machine changes its size while it trains: nobody is restarted, no sample is lost or seen twice."""
+"""A run on this machine changes its size while it trains: no worker is restarted, no sample is lost or seen twice."""
 
 import os
 import random

@@ -1,4 +1,4 @@
-"""MPI launches over several hosts with sshd of their own, reached as ssh is told to: agents by mpirun, and pools."""
+"""MPI launches over several hosts with their own sshd, reached with the configured ssh: agents by mpirun, and pools."""
 
 import os
 import shutil
@@ -29,7 +29,7 @@ class MpiHosts(Case):
         self.assertEqual(self.lab.wait_remote_pids_gone(30), {}, "the hosts are clean after every test")
 
     def start(self, backend, workers, **sections):
-        """The lab's hosts are one machine for UCX, which would leave their network alone."""
+        """For UCX the lab's hosts are one machine, so it would not use their network."""
         sections.setdefault("timeouts", {"orphan_grace_ms": 6000, "grace_ms": 1000})
         config = job(workers=workers, trainer=synthetic(compute_us_per_sample=500, parameter_bytes=40_000),
                      hosts={"list": ["node1:2", "node2:2"]}, network={"backend": backend},
@@ -42,7 +42,7 @@ class MpiHosts(Case):
         return [pid for pid in pids(status) if pid in here]
 
     def kill_commands(self):
-        """Of MPI, on the host that has started them."""
+        """MPI's launch processes, on the host that started them."""
         found = [pid for pid in self.lab.head.pids() if os.path.basename(command_of(pid).split(" ")[0]) == self.command]
         self.assertTrue(found)
         lab.kill_all(found)

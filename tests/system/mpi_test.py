@@ -1,4 +1,4 @@
-"""Runs whose workers are ranks of one MPI launch and sum over MPI: processes stay while workers come and go."""
+"""Runs whose workers are ranks of one MPI launch and sum over MPI: processes stay while workers join and leave."""
 
 import os
 import shutil

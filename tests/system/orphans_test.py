@@ -1,4 +1,4 @@
-"""However a run ends, nothing of it stays; and a supervisor that is killed does not stop the training at once."""
+"""No process of a run is left in any case of its end, and killing the supervisor does not stop training at once."""
 
 import os
 import shutil

@@ -1,5 +1,6 @@
 """One test for each row of the table of output."""
 
+import glob
 import os
 import pty
 import re
@@ -13,12 +14,12 @@ def shell(script, workers=2, *flags):
 
 
 def read_terminal(master):
-    """Everything until the other side is closed."""
+    """All output until the other side is closed."""
     text = b""
     while True:
         try:
             part = os.read(master, 65536)
-        except OSError:  # how Linux says that no process has the terminal any more
+        except OSError:  # Linux's report that no process has the terminal open
             part = b""
         if not part:
             os.close(master)
@@ -87,7 +88,7 @@ class Output(Case):
                 text = stream.read()
             self.assertEqual(run.wait(), 0)
             kept = text.count("y" * 1000)
-            self.assertTrue(kept == 60000 or "dropped" in text + run.text(), f"{kept} lines and no word about the rest")
+            self.assertTrue(kept == 60000 or "dropped" in text + run.text(), f"{kept} lines and no report about the rest")
 
     def test_each_rank_can_have_files_of_its_own(self):
         run = Run()
@@ -112,10 +113,24 @@ class Output(Case):
         run.argv += shell(script, 1, "--log-dir", logs, "--set", "log.max_size_bytes=65536", "--set", "log.keep=2")
         with run:
             self.assertEqual(run.wait(), 0)
-            sizes = [os.path.getsize(os.path.join(folder, name)) for folder, _, files in os.walk(logs) for name in files]
+            sizes = [os.path.getsize(path) for path in glob.glob(os.path.join(logs, "worker-*.log"))]
             self.assertGreater(len(sizes), 1)
             self.assertLessEqual(len([size for size in sizes if size > 0]), 3)
             self.assertLessEqual(max(sizes), 65536 + 200)
+
+    def test_the_runs_own_messages_are_logged_with_time_and_level(self):
+        run = Run()
+        logs = os.path.join(run.directory, "logs")
+        run.argv += shell('[ "$RANK" = 1 ] && exit 3; exec sleep 60', 2, "--log-dir", logs)
+        with run:
+            self.assertEqual(run.wait(), 3)
+            with open(os.path.join(logs, "run.log")) as file:
+                lines = file.read().splitlines()
+        self.assertTrue(lines)
+        for line in lines:
+            self.assertRegex(line, r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3} (info|warning|error) ")
+            self.assertIn(line.split(" ", 2)[2], run.text("stderr"))
+        self.assertTrue(any(" error " in line and "rank 1" in line for line in lines), lines)
 
     def test_only_the_wanted_ranks_are_shown(self):
         lines = self.output_of(shell('echo "I am $RANK"', 3, "--show-ranks", "0,2"))

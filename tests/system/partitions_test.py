@@ -1,5 +1,5 @@
-"""Hosts with sshd of their own lose power, links and directions of links: who is cut off neither stops the others nor
-counts twice, and comes back as a fresh host."""
+"""Hosts with their own sshd lose power, links and directions of links: a host that is cut off neither stops the others
+nor counts twice, and returns as a new host."""
 
 import os
 import tempfile
@@ -38,7 +38,7 @@ class Partitions(Case):
         return [w["pid"] for w in members(status) if w["host"] == host]
 
     def one_with_workers(self, status):
-        """A run starts as soon as enough agents are up, so which hosts have workers differs from start to start."""
+        """A run starts as soon as enough agents are up, so the hosts with workers differ between starts."""
         host = members(status)[-1]["host"]
         return self.lab.host(host), self.on(status, host)
 

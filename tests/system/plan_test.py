@@ -1,4 +1,4 @@
-"""Plans: a run that measures sizes and ends by itself, its journal and what it printed read again, and what is refused."""
+"""Plans: a run that measures sizes and ends by itself, its journal and output used again, and refused arguments."""
 
 import json
 import os
@@ -9,12 +9,12 @@ from harness import BINARY, Case, Run, job, synthetic
 
 
 def config(**trainer):
-    # Compute that sleeps scales perfectly: each worker keeps its throughput at every size.
+    # Simulated compute (sleeping) scales perfectly: each worker keeps its throughput at every size.
     return job(workers=(1, 1, 3), trainer=synthetic(**trainer), cost={"price_per_worker_hour": 2.5})
 
 
 class PlanRun(Run):
-    """`elastictrain plan` with the given words; its run is called like itself with -plan behind."""
+    """`elastictrain plan` with the given arguments. Its run's name is its own plus -plan."""
 
     def __init__(self, *words, **options):
         super().__init__(**options)
@@ -64,7 +64,7 @@ class Plans(Case):
             run.signal(signal.SIGINT)
             self.assertEqual(run.wait(), 130)
             run.wait_no_processes()
-            self.assertIn("there is no plan", run.text())
+            self.assertIn("no plan was made", run.text())
             self.assertEqual(run.text("stdout"), "")
 
     def test_a_job_that_ends_too_early_is_said_to(self):
@@ -78,8 +78,8 @@ class Plans(Case):
             table = os.path.join(run.directory, "table.csv")
             with open(table, "w") as file:
                 file.write("workers,batch,step_s\n1,32,fast\n")
-            for status, part, *words in (69, "no-such-run is no file", "--journal", "no-such-run"), \
-                                        (78, "table.csv:2: step_s 'fast' is no number", "--profile", table), \
+            for status, part, *words in (69, "no-such-run is not a file", "--journal", "no-such-run"), \
+                                        (78, "table.csv:2: step_s 'fast' is not a number", "--profile", table), \
                                         (69, "/no/such/table: cannot be read", "--profile", "/no/such/table"), \
                                         (64, "excludes", "--profile", table, "--journal", run.name), \
                                         (64, "excludes", "--deadline", "1h", "--budget", "3"), \

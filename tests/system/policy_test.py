@@ -1,4 +1,4 @@
-"""Policies from outside decide on the size of a real run: a program, a shared object, and one that talks rubbish."""
+"""External policies decide on the size of a real run: a program, a shared object, and one with malformed output."""
 
 import json
 import os
@@ -13,7 +13,7 @@ EXAMPLE = os.environ.get("ELASTICTRAIN_EXAMPLE_POLICY", "")
 
 
 def config(policy, trainer=None):
-    # Compute that sleeps scales perfectly: each worker keeps its throughput at every size.
+    # Simulated compute (sleeping) scales perfectly: each worker keeps its throughput at every size.
     return job(workers=(1, 1, 3), trainer=trainer, policy={"interval_ms": 300, **policy})
 
 
@@ -36,7 +36,7 @@ class Policies(Case):
 
     def test_a_program_grows_the_run_and_explain_asks_it_again(self):
         script = os.path.join(SCRIPTS, "policy.py")
-        # A share that noise cannot reach: this is about growing.
+        # A share that noise cannot reach: this tests growing.
         policy = {"program": [sys.executable, script, "0.2"], "timeout_ms": 60_000}
         views = self.assert_grows_to_three(policy, f"{sys.executable} {script} 0.2")
         self.assertGreaterEqual(sum(view["now"]["code"] == "grow" for view in views), 2)
@@ -65,13 +65,13 @@ class Policies(Case):
         with Run(config(policy, synthetic(samples=4000, epochs=1))) as run:
             run.wait_event("decided", code="policy_failed")
             status = run.wait_status(lambda s: s.get("policy_reason"))
-            self.assertIn("wrote a line that is no decision", status["policy_reason"])
+            self.assertIn("wrote a line that is not a decision", status["policy_reason"])
             self.assertEqual(run.wait(60), 0)
             run.wait_no_processes()
             reason = run.events("decided")[0]["reason"]
             self.assertIn("the size stays", reason)
             self.assertEqual(len(run.events("decided")), 1, "it is said once")
-            warnings = [line for line in run.text().splitlines() if "wrote a line that is no decision" in line]
+            warnings = [line for line in run.text().splitlines() if "wrote a line that is not a decision" in line]
             self.assertEqual(len(warnings), 1, run.text())
             self.assertIn(f"policy sh -c {script}: the program wrote a line", warnings[0])
             self.assertIn("policy: on my way", run.text())
@@ -81,7 +81,7 @@ class Policies(Case):
             self.assertIn("policy_failed", {view["now"]["code"] for view in self.explained(run)})
 
     def test_the_learning_rate_follows_the_noise_of_the_gradients(self):
-        # Learns so slowly that its gradients stay what they were.
+        # Learns so slowly that its gradients do not change.
         trainer = {"model": "mlp", "samples": 4096, "epochs": 100_000, "learning_rate": 1e-7, "eval_every_epochs": 1000}
         with Run(job(workers=(2, 2, 4), trainer=trainer, batch={"per_worker": 16}, policy={"interval_ms": 300},
                      learning_rate={"rule": "adascale"})) as run:
@@ -100,7 +100,7 @@ class Policies(Case):
 
     def test_what_cannot_be_used_is_said_before_anything_starts(self):
         for policy, part in ({"library": "/no/such.so"}, "there is no such file"), \
-                            ({"program": ["no-such-program-here"]}, "can be run in PATH"), \
+                            ({"program": ["no-such-program-here"]}, "no executable program"), \
                             ({"library": EXAMPLE, "argument": "7"}, "write a share above 0"), \
                             ({"library": EXAMPLE, "program": ["sh"]}, "exclude each other"):
             with Run(config(policy)) as run:

@@ -1,4 +1,4 @@
-"""A training program adapts its own run: what it asks for comes true, and the journal says that the program asked."""
+"""A training program adapts its own run: its requests are carried out, and the journal records that the program made them."""
 
 import os
 
@@ -17,7 +17,7 @@ class Program(Case):
             self.assert_audit_clean(run)
             self.assertEqual([change["kind"] for change in run.events("generation")], ["start", "grow", "reshare"])
             self.assertEqual([asked["target"] for asked in run.events("program_requested")], [3, 0])
-            self.assertTrue(run.events("resize_requested", target=3, reason="asked by the program"))
+            self.assertTrue(run.events("resize_requested", target=3, reason="requested by the program"))
             self.assertTrue(run.events("reshared", wished_synchronization="s-sgd"))
             notes = {note["key"]: note["value"] for note in run.events("note")}
             self.assertEqual(notes["samples_of_all"], "48", "16 of each of three workers")

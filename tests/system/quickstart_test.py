@@ -1,4 +1,4 @@
-"""The quick start does what its first lines promise."""
+"""The quick start does what its first lines describe."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""A supervisor that is killed is no reason to stop: the run goes on without it and is taken over by a later one."""
+"""A run survives the kill of its supervisor: it continues without it, and a later supervisor takes it over."""
 
 import json
 import os
@@ -16,7 +16,7 @@ class ResumableRun(Run):
         self.process.wait()
 
     def lose_everything(self):
-        """As when the only machine loses power."""
+        """Simulates a power loss of the only machine."""
         self.lose_supervisor()
         for pid in self.processes():
             os.kill(pid, signal.SIGKILL)
@@ -33,7 +33,7 @@ class ResumableRun(Run):
         return self.command("run", "--resume", self.name, *arguments)
 
     def journal(self):
-        """Without lines that were torn."""
+        """The records without torn lines."""
         records = []
         with open(self.journal_path()) as file:
             for line in file:
@@ -115,7 +115,7 @@ class SupervisorLost(Case):
             run.wait_size(2)
             refused = run.try_to_resume()
             self.assertEqual(refused.returncode, 69)
-            self.assertIn("is alive", refused.stderr)
+            self.assertIn("is already running", refused.stderr)
             run.do("stop", run.name)
             self.assertEqual(run.wait(), 0)
 

@@ -8,7 +8,7 @@ import subprocess
 import harness
 from harness import Case, Run, command_of, environ_of, job, pids
 
-# ELASTICTRAIN_HOST_KEY is no secret: it tells which workers share memory.
+# ELASTICTRAIN_HOST_KEY is not secret: it identifies the workers that share memory.
 HEX_KEY = re.compile(rb"(?<![0-9a-fA-F])[0-9a-fA-F]{64}(?![0-9a-fA-F])")
 
 
@@ -34,7 +34,7 @@ def listening_addresses(pids_wanted):
 
 
 def own_variables(pid):
-    """Its environment without what it inherited from the caller of this test."""
+    """Its environment without variables inherited from the caller of this test."""
     inherited = {f"{name}={value}".encode() for name, value in os.environ.items()}
     return b"\0".join(variable for variable in environ_of(pid).split(b"\0") if variable not in inherited)
 
@@ -51,7 +51,7 @@ class Secrets(Case):
             run.wait()
 
     def files_with_a_key(self, directory):
-        """All files are for the owner only; the names of those that hold a key."""
+        """Checks that all files are accessible to the owner only. Returns the names of those that contain a key."""
         found = set()
         self.assertEqual(stat.S_IMODE(os.stat(directory).st_mode), 0o700)
         for folder, _, files in os.walk(directory):

@@ -1,4 +1,4 @@
-"""Runs on hosts of their own, joined by slow links, find the size that pays, and leave a host that has become slow."""
+"""Runs on several hosts, joined by slow links, find the most economical size, and leave a host that has become slow."""
 
 import os
 import tempfile

@@ -5,7 +5,7 @@
         slurm.wait_job(job, lambda job: job["JobState"] == "COMPLETED")
 
 Key, sockets, state and logs are in the lab's directory, and every daemon in one of its namespaces, so that the lab ends
-them all. The system's own Slurm, if there is one, is not touched. Where it is not possible, SkipTest says why.
+them all. The system's own Slurm, if there is one, is not touched. If it cannot start, SkipTest gives the reason.
 """
 
 import os
@@ -64,7 +64,7 @@ class Slurm:
 
     def __enter__(self):
         os.mkdir(self.directory, 0o755)
-        os.chmod(self.lab.directory, 0o755)  # munge wants to pass through
+        os.chmod(self.lab.directory, 0o755)  # munge must be able to traverse it
         for name in ["state"] + [f"spool-{host.name}" for host in self.lab.hosts]:
             os.mkdir(self._path(name), 0o755)
         self._start_munge()
@@ -76,13 +76,13 @@ class Slurm:
         return self
 
     def __exit__(self, *unused):
-        """The lab ends what runs in its namespaces."""
+        """The lab ends the processes in its namespaces."""
 
     def environment(self):
         return {"SLURM_CONF": self._path("slurm.conf")}
 
     def run(self, argv, timeout=30):
-        """A command of Slurm on the head; its output."""
+        """Runs a command of Slurm on the head. Returns its output."""
         done = subprocess.run(self.lab.head.prefix() + list(argv), env={**os.environ, **self.environment()},
                               capture_output=True, text=True, timeout=timeout * sanitizer.SLOWDOWN)
         if done.returncode != 0:
@@ -99,7 +99,7 @@ class Slurm:
         return int(done.stdout.split(";")[0])
 
     def job(self, number):
-        """What scontrol shows of a job, by name."""
+        """The fields of a job as scontrol shows them, by name."""
         text = self.run(["scontrol", "show", "job", "-o", str(number)])
         return dict(re.findall(r"(\w+)=(\S*)", text))
 
@@ -107,12 +107,12 @@ class Slurm:
         deadline = time.monotonic() + timeout * sanitizer.SLOWDOWN
         while not condition(job := self.job(number)):
             if time.monotonic() > deadline:
-                raise AssertionError(f"job {number} is not as wanted after {timeout} s: {job}\n{self.logs()}")
+                raise AssertionError(f"job {number} is not as expected after {timeout} s: {job}\n{self.logs()}")
             time.sleep(0.1)
         return job
 
     def wait_idle(self, timeout=30):
-        """Until no host has a job any more."""
+        """Waits until no host has a job."""
         deadline = time.monotonic() + timeout * sanitizer.SLOWDOWN
         while self._idle_hosts() < len(self.lab.hosts):
             if time.monotonic() > deadline:
@@ -120,7 +120,7 @@ class Slurm:
             time.sleep(0.1)
 
     def processes(self):
-        """Processes of jobs: what runs on the hosts beside slurmd."""
+        """Processes of jobs: those on the hosts other than slurmd."""
         return [pid for host in self.lab.hosts for pid in host.pids() if _name_of(pid) not in ("slurmd", "slurmstepd")]
 
     def logs(self):

@@ -1,4 +1,4 @@
-"""A real Slurm: batch scripts that start runs over several hosts, are told to leave, and come back."""
+"""A real Slurm: batch scripts that start runs over several hosts, are preempted, and are requeued."""
 
 import os
 import re
@@ -43,7 +43,7 @@ class BatchRun(Run):
             return ""
 
     def signal_script(self, name):
-        """What `--signal=B:NAME@SECONDS` and a preemption send, without waiting for the time."""
+        """Sends the signal of `--signal=B:NAME@SECONDS` and of a preemption, without waiting for the time."""
         self.slurm.run(["scancel", f"--signal={name}", "--batch", str(self.number)])
 
     def wait_generation(self, world_size):
@@ -51,7 +51,7 @@ class BatchRun(Run):
                           f"a generation with {world_size} workers")
 
     def newest_checkpoint(self):
-        """Its step."""
+        """The step of its newest checkpoint."""
         names = os.listdir(os.path.join(self.directory, "checkpoints"))
         return max(int(found[1]) for name in names if (found := re.match(r"step-(\d+)\.gen-\d+\.json", name)))
 
@@ -112,7 +112,7 @@ class InAJob(SlurmCase):
 
 class GivesWay(SlurmCase):
     def assert_comes_back(self, run, give_way):
-        """Trains on all hosts, leaves with a checkpoint and status 75, is requeued, and goes on where it was."""
+        """Trains on all hosts, ends with a checkpoint and status 75, is requeued, and continues at that step."""
         run.wait_generation(3)
         run.wait_more_steps(60)
         give_way(run)
@@ -140,11 +140,11 @@ class GivesWay(SlurmCase):
 
 
     def test_term_to_every_process_is_a_checkpoint_of_the_newest_step(self):
-        """As Slurm does it when the time is over: workers and agents get it too, and nobody may die of it."""
+        """As Slurm does at the time limit: workers and agents get the signal too, and no process may end from it."""
         with BatchRun(self.slurm, "--nodes=1", "--ntasks-per-node=2", "--no-requeue") as run:
             run.wait_generation(2)
             run.wait_more_steps(60)
-            for pid in self.slurm.processes():  # as scancel does where cgroups hold a job
+            for pid in self.slurm.processes():  # as scancel does if cgroups contain a job
                 os.kill(pid, signal.SIGTERM)
             run.wait_ended()
             self.assertEqual([int(end["exit_status"]) for end in run.events("run_closed")], [75], run.text())

@@ -1,4 +1,4 @@
-"""Hosts that have no binary, or another one, get ours once; hosts come and go by a discovery script."""
+"""Hosts without our binary, or with another version, get it once; a discovery script adds and removes hosts."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""Real runs whose workers average models: through a loss, a growth and the way back to averaged gradients."""
+"""Real runs whose workers average models: through a loss, a growth and the change back to averaged gradients."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""The shape along which workers sum changes while a run trains: nobody is restarted, no sample is lost or seen twice."""
+"""The all-reduce topology changes while a run trains: no worker is restarted, no sample is lost or seen twice."""
 
 import os
 import signal
@@ -30,7 +30,7 @@ class Topologies(Case):
             kinds = {record["kind"] for record in run.events("generation") if record["generation"] > 1}
             self.assertEqual(kinds, {"reshare"})
             refused = run.command("topology", run.name, "1,1")
-            self.assertIn("2 fathers for 4 ranks", refused.stdout + refused.stderr)
+            self.assertIn("2 parents for 4 ranks", refused.stdout + refused.stderr)
             self.assertNotEqual(refused.returncode, 0)
             self.assert_stops_clean(run)
 
@@ -47,7 +47,7 @@ class Topologies(Case):
             self.assertEqual(run.wait_size(2)["topology"], "clique")
             self.change(run, "1,1")
             run.do("resize", run.name, 4)
-            # The tree had two ranks: the shape that was asked for before holds again.
+            # The tree had two ranks: the topology requested before is used again.
             self.assertEqual(run.wait_size(4)["topology"], "clique")
             run.wait_more_steps(10)
             run.do("stop", run.name)

@@ -1,6 +1,6 @@
-// Purpose: how a flat gradient is cut into buckets that are reduced one after the other, from the last layer to the
-// first, so that the first all-reduces run while earlier layers still compute. The cut depends on the model alone:
-// every worker reduces the same buckets in the same order, also one with an empty batch.
+// Purpose: divides a flat gradient into buckets that are reduced one after the other, from the last layer to the first,
+// so that the first all-reduces run while earlier layers still compute. The division depends on the model alone: every
+// worker reduces the same buckets in the same order, including one with an empty batch.
 #pragma once
 
 #include <cstddef>
@@ -19,8 +19,8 @@ struct Range {
 
 using BucketReady = std::function<void(Range bucket)>;
 
-// Joins neighbouring layers until a bucket has `least_count` elements: small messages cost more than they overlap.
-// `layers` are in the order of the flat buffer and cover it; the buckets come in the order of the reduction.
+// Joins neighbouring layers until a bucket has `least_count` elements, because small messages cost more than overlap
+// saves. `layers` are in the order of the flat buffer and cover it; the buckets are in the order of the reduction.
 inline std::vector<Range> plan_buckets(std::span<const Range> layers, std::size_t least_count) {
   std::vector<Range> buckets;
   Range open;
@@ -33,7 +33,7 @@ inline std::vector<Range> plan_buckets(std::span<const Range> layers, std::size_
   return buckets;
 }
 
-// Hands out a bucket as soon as its first layer, which is final last, is done.
+// Passes a bucket on as soon as its first layer, whose gradient is final last, is done.
 class BucketProgress {
  public:
   BucketProgress(std::span<const Range> buckets, const BucketReady& ready) : buckets_(buckets), ready_(ready) {}

@@ -19,7 +19,7 @@ std::string_view trim(std::string_view text) {
   return text;
 }
 
-// Gives the part up to the separator and removes both from `rest`.
+// Returns the part up to the separator and removes both from `rest`.
 std::string_view take_until(std::string_view& rest, char separator) {
   const std::size_t end = std::min(rest.find(separator), rest.size());
   const std::string_view part = rest.substr(0, end);
@@ -59,7 +59,7 @@ class CsvReader {
   }
 
   Result<LabelledRows> finish() {
-    if (rows_.size() == 0) return error_at_line(name_, line_number_, "there is no row of numbers in this file");
+    if (rows_.size() == 0) return error_at_line(name_, line_number_, "this file has no row of numbers");
     return std::move(rows_);
   }
 

@@ -1,5 +1,5 @@
 // Purpose: labelled rows from comma-separated numbers; the label comes last and is a whole number from 0.
-// A first line without any number is a header. Blank lines are skipped; a carriage return before a line's end is too.
+// A first line without any number is a header. Blank lines and a carriage return at the end of a line are ignored.
 #pragma once
 
 #include <string_view>

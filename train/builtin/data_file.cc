@@ -50,7 +50,7 @@ Result<std::string> read_file(const std::string& path) {
     return unavailable(path, std::string("cannot be opened: ") + std::strerror(errno) +
                                  "; the data must be at this path on every host");
   }
-  if (!S_ISREG(info.st_mode)) return unavailable(path, "is not a file; name the data file itself");
+  if (!S_ISREG(info.st_mode)) return unavailable(path, "is not a regular file; give the path of the data file itself");
   if (info.st_size == 0) return Error{ErrorCode::kInvalid, path + ": is empty"};
   std::string bytes(static_cast<std::size_t>(info.st_size), '\0');
   const Status read = read_all(file.fd(), path, bytes);

@@ -1,5 +1,5 @@
-// Purpose: whole files as bytes, and where in them something is wrong. Parsers take bytes and a name for messages, so
-// that tests need no files.
+// Purpose: reads whole files as bytes, and formats errors with the position in the file. Parsers take bytes and a name
+// for messages, so that tests need no files.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
 // Purpose: a data set that needs no files: ten classes of noisy points. Every class has several centres, so that a
-// linear model gets it wrong often and a small multi-layer perceptron learns it to about 98 %.
+// linear model is often wrong and a small multi-layer perceptron reaches about 98 %.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace elastictrain::train {
 
-// The same for the same arguments on every host. A quarter as many rows are held out.
+// The same for the same arguments on every host. The held-out rows are a quarter as many.
 LabelledTask generate_task(std::uint64_t samples, std::uint64_t seed);
 
 }  // namespace elastictrain::train

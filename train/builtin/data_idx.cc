@@ -34,7 +34,7 @@ Status check_magic(NamedBytes file) {
     return error_at_offset(file.name, 0, "wrong magic number; an IDX file starts with two zero bytes");
   }
   if (byte_at(file.bytes, 2) != kUnsignedByte) {
-    return error_at_offset(file.name, 2, "element type is not unsigned byte (8), the only one that is read");
+    return error_at_offset(file.name, 2, "element type is not unsigned byte (8), the only supported one");
   }
   return {};
 }
@@ -52,13 +52,13 @@ Result<IdxHeader> parse_header(NamedBytes file) {
   for (std::size_t i = 0; i < count; ++i) {
     header.dimensions.push_back(big_endian(file.bytes, 4 + 4 * i));
     elements *= header.dimensions.back();
-    if (elements == 0) return error_at_offset(file.name, 4 + 4 * i, "a dimension of size 0: there are no data");
-    if (elements > kMaxElements) return error_at_offset(file.name, 4 + 4 * i, "sizes beyond any file");
+    if (elements == 0) return error_at_offset(file.name, 4 + 4 * i, "a dimension of size 0: there is no data");
+    if (elements > kMaxElements) return error_at_offset(file.name, 4 + 4 * i, "the dimensions are too large");
   }
   const std::size_t found = file.bytes.size() - header.data_offset;
   if (found != elements) {
     return error_at_offset(file.name, file.bytes.size(),
-                           "the header promises " + std::to_string(elements) + " bytes of data, there are " +
+                           "the header announces " + std::to_string(elements) + " bytes of data, but the file has " +
                                std::to_string(found) + "; the file is cut off or damaged, fetch it again");
   }
   return header;
@@ -66,15 +66,15 @@ Result<IdxHeader> parse_header(NamedBytes file) {
 
 Status check_shapes(const IdxHeader& image, NamedBytes images, const IdxHeader& label, NamedBytes labels) {
   if (image.dimensions.size() < 2) {
-    return error_at_offset(images.name, 3, "images need two dimensions or more; is this the file of the labels?");
+    return error_at_offset(images.name, 3, "images need two dimensions or more; is this the labels file?");
   }
   if (label.dimensions.size() != 1) {
-    return error_at_offset(labels.name, 3, "labels need one dimension; is this the file of the images?");
+    return error_at_offset(labels.name, 3, "labels need one dimension; is this the images file?");
   }
   if (image.dimensions[0] != label.dimensions[0]) {
     return error_at_offset(labels.name, 4,
                            std::to_string(label.dimensions[0]) + " labels for " + std::to_string(image.dimensions[0]) +
-                               " images; the two files do not belong together");
+                               " images; the two files do not match");
   }
   return {};
 }

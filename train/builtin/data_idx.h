@@ -1,5 +1,5 @@
 // Purpose: labelled rows from a pair of IDX files, the format of the MNIST family: a magic number, one big-endian size
-// per dimension, then unsigned bytes. The first dimension of the images counts them, the others make up a row.
+// per dimension, then unsigned bytes. The first dimension of the images is their number; the others form a row.
 #pragma once
 
 #include <optional>
@@ -18,7 +18,7 @@ struct NamedBytes {
 
 Result<LabelledRows> parse_idx(NamedBytes images, NamedBytes labels);
 
-// "train-images-idx3-ubyte" -> "train-labels-idx1-ubyte"; nothing when the name has no "images" in it.
+// "train-images-idx3-ubyte" -> "train-labels-idx1-ubyte"; nullopt if the name does not contain "images".
 std::optional<std::string> idx_labels_path(const std::string& images_path);
 
 }  // namespace elastictrain::train

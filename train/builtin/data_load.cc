@@ -17,7 +17,7 @@ Result<LabelledRows> load_idx(const std::string& path, std::string_view images) 
   if (!labels_path) {
     return Error{ErrorCode::kInvalid,
                  path +
-                     ": the file of the labels is found by replacing 'images' in this name, which is not there; "
+                     ": the labels file is found by replacing 'images' in this name, which does not contain it; "
                      "name the files as in the MNIST family"};
   }
   const Result<std::string> labels = read_file(*labels_path);
@@ -41,7 +41,7 @@ Status append(LabelledRows& all, LabelledRows more, const std::string& path) {
   }
   if (all.features != more.features || all.bytes.empty() != more.bytes.empty()) {
     return Error{ErrorCode::kInvalid, path + ": has " + std::to_string(more.features) +
-                                          " values a row and does not match the files before it (" +
+                                          " values per row and does not match the files before it (" +
                                           std::to_string(all.features) + ")"};
   }
   all.labels.insert(all.labels.end(), more.labels.begin(), more.labels.end());
@@ -65,14 +65,14 @@ Status check_test(const LabelledTask& task, const std::string& path) {
   if (task.test.size() == 0) return {};
   if (task.test.features != task.train.features) {
     return Error{ErrorCode::kInvalid, path + ": has " + std::to_string(task.test.features) +
-                                          " values a row, the training data have " +
+                                          " values per row, but the training data has " +
                                           std::to_string(task.train.features)};
   }
   for (std::size_t row = 0; row < task.test.size(); ++row) {
     if (task.test.labels[row] >= task.classes) {
       return Error{ErrorCode::kInvalid,
                    path + ": row " + std::to_string(row + 1) + " has label " + std::to_string(task.test.labels[row]) +
-                       ", the training data have labels up to " + std::to_string(task.classes - 1)};
+                       ", but the training data has labels up to " + std::to_string(task.classes - 1)};
     }
   }
   return {};
@@ -106,7 +106,7 @@ Result<LabelledTask> load_labelled_task(const TrainerOptions& options) {
   Result<LabelledRows> test = load_files(options.test, options.format);
   if (!test) return test.error();
   task.test = *std::move(test);
-  if (task.train.size() == 0) return Error{ErrorCode::kInvalid, options.train + ": names no file"};
+  if (task.train.size() == 0) return Error{ErrorCode::kInvalid, options.train + ": contains no file name"};
   task.classes = *std::max_element(task.train.labels.begin(), task.train.labels.end()) + std::size_t{1};
   task.scaling = make_scaling(task.train);
   const Status checked = check_test(task, options.test);

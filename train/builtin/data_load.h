@@ -1,7 +1,8 @@
-// Purpose: from options to data in memory: which files, which format, one scale for training and held-out rows.
+// Purpose: loads the data that the options name into memory: files, format, and one scale for training and held-out
+// rows.
 //
-// Failure: kUnavailable when a file cannot be read, kInvalid when its content is wrong; the message names file and line
-// or offset.
+// Failure: kUnavailable if a file cannot be read, kInvalid if its content is wrong. The message names file and line or
+// offset.
 #pragma once
 
 #include <string>
@@ -14,7 +15,7 @@
 
 namespace elastictrain::train {
 
-// What a file looks like: IDX by its magic number, CIFAR-10 by the ending ".bin", otherwise CSV.
+// The detected format of a file: IDX by its magic number, CIFAR-10 by the ending ".bin", otherwise CSV.
 DataFormat guess_format(std::string_view bytes, std::string_view path);
 
 Result<LabelledTask> load_labelled_task(const TrainerOptions& options);

@@ -22,7 +22,7 @@ Result<std::vector<std::uint8_t>> Vocabulary::encode(std::string_view text, std:
     if (index < 0) {
       return error_at_offset(name, indices.size(),
                              "byte " + std::to_string(static_cast<std::uint8_t>(c)) +
-                                 " does not occur in the training text; test on text of the same kind");
+                                 " does not occur in the training text; use a test text of the same kind");
     }
     indices.push_back(static_cast<std::uint8_t>(index));
   }

@@ -12,7 +12,7 @@ namespace elastictrain::train {
 
 class Vocabulary {
  public:
-  // Of the bytes that occur, in their order.
+  // The bytes that occur, in ascending order.
   explicit Vocabulary(std::string_view text);
 
   std::size_t size() const { return size_; }
@@ -31,7 +31,7 @@ struct TextTask {
   std::vector<std::uint8_t> test;
 };
 
-// Without a text to test on, the last tenth of the training text is held out.
+// Without a test text, the last tenth of the training text is held out.
 Result<TextTask> make_text_task(std::string_view train, std::string_view train_name, std::string_view test,
                                 std::string_view test_name);
 

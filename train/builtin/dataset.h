@@ -1,4 +1,4 @@
-// Purpose: labelled rows in memory, as the readers give them and the multi-layer perceptron takes them.
+// Purpose: labelled rows in memory, as the readers produce them and the multi-layer perceptron uses them.
 #pragma once
 
 #include <cstddef>
@@ -7,7 +7,7 @@
 
 namespace elastictrain::train {
 
-// Images stay bytes until a batch is made of them: CIFAR-10 as floats would take 600 MB in every worker.
+// Images stay bytes until a batch is made from them: CIFAR-10 as floats would take 600 MB in every worker.
 struct LabelledRows {
   std::size_t features = 0;           // columns of a row, label not counted
   std::vector<std::uint32_t> labels;  // one per row
@@ -24,14 +24,14 @@ struct Scaling {
   std::vector<float> factor;
 };
 
-// Centres every feature on its mean and makes its range 2 wide, so that columns of any unit are learnt alike.
+// Centres every feature on its mean and scales its range to 2, so that columns of any unit are learnt alike.
 Scaling make_scaling(const LabelledRows& rows);
 
 struct LabelledTask {
   LabelledRows train;
   LabelledRows test;        // may be empty: nothing held out
   std::size_t classes = 0;  // labels are below it
-  Scaling scaling;          // of rows on their way into the model
+  Scaling scaling;          // applied to rows before they enter the model
 };
 
 inline void copy_scaled_row(const LabelledRows& rows, const Scaling& scaling, std::size_t row, float* out) {

@@ -24,7 +24,7 @@ Layer<Scalar> layer_at(std::span<Scalar> flat, std::size_t begin, std::size_t in
   return {{data, rows, columns}, {data + outputs * inputs, rows}};
 }
 
-// Turns a row of outputs into probabilities; returns the logarithm of the label's probability.
+// Turns a row of outputs into probabilities. Returns the logarithm of the label's probability.
 double softmax_row(float* row, std::size_t count, std::uint32_t label) {
   float largest = row[0];
   for (std::size_t i = 1; i < count; ++i) largest = std::max(largest, row[i]);

@@ -1,7 +1,7 @@
 // Purpose: fully connected layers with ReLU between them and softmax cross entropy at the end, on parameters and
 // gradients that the caller keeps in flat buffers (layer after layer: weights output x input row by row, then biases).
 //
-// Ownership: buffers belong to the caller; a Workspace holds what one pass needs and is kept between passes.
+// Ownership: the caller owns the buffers; a Workspace holds the memory of one pass and is reused between passes.
 // Thread: const; any thread, each with a Workspace of its own.
 #pragma once
 
@@ -41,14 +41,15 @@ class DenseStack {
   // He's rule: normal weights of deviation sqrt(2 / inputs), biases 0.
   void initialize(std::span<float> parameters, Random& random) const;
 
-  // The rows to predict from; resized to `rows`.
+  // The input rows; resized to `rows`.
   Matrix& input(Workspace& workspace, std::size_t rows) const;
 
-  // Predictions for the rows in input(): mean loss and how many had their label as the most likely class.
+  // Predictions for the rows in input(): mean loss, and the number of rows whose label was the most likely class.
   Score forward(std::span<const float> parameters, std::span<const std::uint32_t> labels, Workspace& workspace) const;
 
-  // After forward(): the gradient of the mean loss. `done` is told after each layer, from the last to the first; by
-  // then its range of `gradient` is final. The gradient by the input goes to `input_gradient` unless it is null.
+  // Call it after forward(): the gradient of the mean loss. `done` is called after each layer, from the last to the
+  // first; the layer's range of `gradient` is final by then. The gradient by the input is written to `input_gradient`
+  // unless it is null.
   void backward(std::span<const float> parameters, std::span<const std::uint32_t> labels, Workspace& workspace,
                 std::span<float> gradient, const LayerDone& done, Matrix* input_gradient = nullptr) const;
 

@@ -1,5 +1,5 @@
-// Purpose: the lines that a person reads while the built-in trainer works, and the figures they are made of.
-// Pure but for the time, which is an argument.
+// Purpose: the lines that the built-in trainer prints for users, and the figures in them. Pure, except for the time,
+// which is an argument.
 #pragma once
 
 #include <chrono>
@@ -10,7 +10,7 @@
 
 namespace elastictrain::train {
 
-// Mean loss and throughput since `start`, of one epoch or of several that are told in one line.
+// Mean loss and throughput since `start`, of one epoch or of several that share a line.
 class EpochLog {
  public:
   using Instant = std::chrono::steady_clock::time_point;
@@ -29,18 +29,18 @@ class EpochLog {
   std::uint64_t samples_ = 0;
 };
 
-// Which epochs are worth a line and a score: all of the first hundred, then one every half second, so that thousands of
-// tiny epochs flood neither the output nor the journal.
+// Which epochs get a line and a score: all of the first hundred, then one every half second, so that thousands of tiny
+// epochs flood neither the output nor the journal.
 class TellingPace {
  public:
-  // `done` epochs are over. Remembers the time when it says yes.
+  // `done` epochs are over. Remembers the time when it returns true.
   bool due(std::uint64_t done, EpochLog::Instant now);
 
  private:
   EpochLog::Instant last_{};
 };
 
-// "0.9722": as many digits as are worth reading.
+// "0.9722": four digits.
 std::string four_digits(double value);
 
 // "epoch 3/20: loss 0.1234, 4 workers, 56789 samples/s"; epochs count from 1 here.

@@ -1,8 +1,8 @@
-// Purpose: scores the model on held-out data beside the training, so that no worker waits for it: the parameters are
-// copied at a step boundary and a thread of this class works on the copy.
+// Purpose: scores the model on held-out data in parallel with training, so that no worker waits for it. The parameters
+// are copied at a step boundary, and a thread of this class works on the copy.
 //
 // Ownership: borrows the model, which must outlive it. Thread: all calls on the training thread. The destructor waits
-// for a score that is being computed.
+// for a score in progress.
 #pragma once
 
 #include <cstdint>
@@ -24,10 +24,10 @@ class BackgroundEvaluation {
 
   explicit BackgroundEvaluation(Model& model) : model_(model) {}
 
-  // Does nothing while the one before is at work: an evaluation that outlasts the epochs between two skips some.
+  // Does nothing while the previous evaluation runs: one that takes longer than the epochs between two skips some.
   void start(std::uint64_t epoch, std::span<const float> parameters);
 
-  // The score, once, when it is there.
+  // Returns the score once, when it is available.
   std::optional<Outcome> poll();
 
   // Ends the background work and scores these parameters.

@@ -9,7 +9,8 @@ HostReplica::HostReplica(const TrainerOptions& options, Model& model, Session& s
   for (const StateBuffer& part : optimizer_->state()) session.share_state(part.name, part.data, part.bytes);
 }
 
-// Nothing computes beside a model's only bucket: reduced on this thread, it costs small models no hand-over.
+// No computation overlaps with a model's only bucket: it is reduced on this thread, which saves small models a thread
+// switch.
 void HostReplica::reduce(Range bucket) {
   float* const data = model_.gradient().data() + bucket.begin;
   if (model_.buckets().size() == 1) {

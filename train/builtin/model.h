@@ -1,7 +1,7 @@
-// Purpose: what the training loop needs of a model: parameters and gradient as flat buffers, a pass over some samples,
-// and a score on held-out data.
+// Purpose: the interface of a model for the training loop: parameters and gradient as flat buffers, a pass over some
+// samples, and a score on held-out data.
 //
-// Thread: the training thread; evaluate() on any thread, beside compute().
+// Thread: the training thread; evaluate() on any thread, in parallel with compute().
 #pragma once
 
 #include <cstdint>
@@ -28,15 +28,15 @@ class Model {
 
   virtual std::uint64_t sample_count() const = 0;
 
-  // Mean gradient over the samples, of which there is at least one, into gradient(); tells `ready` each bucket, in
-  // their order, as soon as it is final. Returns the mean loss. Does not change the parameters.
+  // Writes the mean gradient over the samples (at least one) to gradient(), and passes each bucket to `ready` in order
+  // as soon as it is final. Returns the mean loss. Does not change the parameters.
   virtual double compute(std::span<const std::uint64_t> samples, const BucketReady& ready) = 0;
 
   virtual bool has_held_out_data() const = 0;
-  // On the held-out data with the given parameters.
+  // The score on the held-out data with the given parameters.
   virtual Score evaluate(std::span<const float> parameters) const = 0;
 
-  // Known once this worker is a member; only the synthetic model behaves differently from worker to worker.
+  // Called once this worker is a member. Only the synthetic model depends on the worker.
   virtual void set_worker(std::uint64_t /*worker_id*/) {}
 
  protected:
@@ -52,7 +52,7 @@ class Model {
   std::vector<Range> buckets_;
 };
 
-// Loads the data and sets the first parameters from the seed.
+// Loads the data and initializes the parameters from the seed.
 Result<std::unique_ptr<Model>> make_model(const TrainerOptions& options);
 
 }  // namespace elastictrain::train

@@ -35,7 +35,7 @@ class CharLmModel final : public Model {
  private:
   std::size_t blocks_in(const std::vector<std::uint8_t>& text) const;
   std::size_t embedding_count() const { return task_.vocabulary * shape_.embedding; }
-  // Embeds the blocks' contexts into the input of the layers and gives the characters to predict.
+  // Embeds the blocks' contexts into the input of the layers and returns the characters to predict.
   void load_blocks(const std::vector<std::uint8_t>& text, std::span<const std::uint64_t> blocks,
                    std::span<const float> parameters, DenseStack::Workspace& workspace,
                    std::vector<std::uint32_t>& targets) const;

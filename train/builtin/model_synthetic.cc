@@ -11,7 +11,7 @@ namespace {
 using std::chrono::nanoseconds;
 using std::chrono::steady_clock;
 
-// From -0.5 to below 0.5; integer arithmetic that compilers turn into vector code.
+// From -0.5 up to below 0.5; integer arithmetic that compilers vectorize.
 float pattern(std::size_t index) {
   const auto mixed = (static_cast<std::uint32_t>(index) * 2654435761U) >> 8;
   return static_cast<float>(static_cast<std::int32_t>(mixed)) * 0x1.0p-24F - 0.5F;
@@ -23,7 +23,7 @@ nanoseconds thread_cpu_time() {
   return std::chrono::seconds(now.tv_sec) + nanoseconds(now.tv_nsec);
 }
 
-// Processor time, not wall time: workers that share a core slow each other down as real ones do.
+// CPU time, not wall time: workers that share a core slow each other down as real ones do.
 void spin_until(nanoseconds cpu_time) {
   while (thread_cpu_time() < cpu_time) {
   }

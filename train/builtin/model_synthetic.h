@@ -1,6 +1,6 @@
-// Purpose: a model that learns nothing but costs what it is told to: parameter bytes, compute time per sample, a
-// slow-down per worker. Gradient and loss are fixed functions of samples and parameters, so that runs can be compared
-// bit by bit. See model.h for thread and failure.
+// Purpose: a model that learns nothing but has configured costs: parameter bytes, compute time per sample, a slow-down
+// per worker. Gradient and loss are fixed functions of samples and parameters, so that runs can be compared bit by bit.
+// See model.h for thread and failure.
 #pragma once
 
 #include <chrono>
@@ -24,17 +24,17 @@ class SyntheticModel final : public Model {
   Score evaluate(std::span<const float> /*parameters*/) const override { return {}; }
   void set_worker(std::uint64_t worker_id) override;
 
-  // What compute() takes for so many samples, before jitter; also what it costs when it spins.
+  // The time of compute() for this number of samples, before jitter; the same if it spins.
   static std::chrono::nanoseconds compute_time(std::uint64_t us_per_sample, std::size_t samples, double factor);
 
   // The parts of compute(), for a device that holds parameters and gradient:
   GradientKind gradient_kind() const { return options_.gradient; }
-  // Does `work` and takes as long for it as computing so many samples is told to take.
+  // Runs `work` and takes as long as the options set for this number of samples.
   void spend_time(std::size_t samples, const std::function<void()>& work);
-  // Of the samples' numbers. A mean, as a real gradient is: split differently over workers it gives the same up to
-  // rounding.
+  // A function of the samples' numbers. It is a mean, like a real gradient: divided differently over workers it is the
+  // same up to rounding.
   static float mean_of(std::span<const std::uint64_t> samples);
-  // A function of the first parameters, of which kLossParameters count.
+  // A function of the first kLossParameters parameters.
   static constexpr std::size_t kLossParameters = 1024;
   static double loss_of(std::span<const float> first_parameters);
 

@@ -1,7 +1,7 @@
 // Purpose: updates of flat parameters: SGD with momentum, and Adam. The arithmetic is one rounded operation at a time
 // in a fixed order, so that equal gradients give bit-identical parameters on every worker.
 //
-// Ownership: the optimizer keeps its state; the addresses that state() gives stay valid as long as it lives.
+// Ownership: the optimizer owns its state; the addresses that state() returns stay valid for its lifetime.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@
 
 namespace elastictrain::train {
 
-// A part of the optimizer that a new worker needs to go on.
+// A part of the optimizer's state that a new worker needs to continue.
 struct StateBuffer {
   std::string_view name;
   void* data = nullptr;
@@ -43,8 +43,8 @@ class Sgd final : public Optimizer {
   std::vector<float> velocity_;
 };
 
-// How far Adam is, as a part of its state. Powers of the betas, multiplied up step by step: pow() may differ in the
-// last bit between hosts.
+// The progress of Adam, as part of its state: powers of the betas, multiplied step by step, because pow() may differ in
+// the last bit between hosts.
 struct AdamProgress {
   static constexpr double kBeta1 = 0.9;
   static constexpr double kBeta2 = 0.999;

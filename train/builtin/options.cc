@@ -61,12 +61,20 @@ std::string get_text(const TrainerOptions& options) {
   return options.*Member;
 }
 
+std::string any_text() {
+  return "";
+}
+
+template <std::uint64_t Min, std::uint64_t Max>
+std::string integer_range() {
+  return number_text(Min) + (Max == kNoLimit ? " or more" : " to " + number_text(Max));
+}
+
 template <auto Member, std::uint64_t Min, std::uint64_t Max>
 Status set_integer(TrainerOptions& options, std::string_view text) {
   std::uint64_t value = 0;
   if (!parse_number(text, value) || value < Min || value > Max) {
-    const std::string upper = Max == kNoLimit ? " or more" : " to " + number_text(Max);
-    return invalid("'" + std::string(text) + "' is not a whole number of " + number_text(Min) + upper);
+    return invalid("'" + std::string(text) + "' is not a whole number of " + integer_range<Min, Max>());
   }
   using Integer = std::remove_reference_t<decltype(options.*Member)>;
   options.*Member = static_cast<Integer>(value);
@@ -74,12 +82,16 @@ Status set_integer(TrainerOptions& options, std::string_view text) {
 }
 
 // `Below` is the first value above the range.
+template <int Min, int Below>
+std::string number_range() {
+  return number_text(Min) + " to below " + number_text(Below);
+}
+
 template <auto Member, int Min, int Below>
 Status set_number(TrainerOptions& options, std::string_view text) {
   double value = 0;
   if (!parse_number(text, value) || !(value >= Min && value < Below)) {
-    return invalid("'" + std::string(text) + "' is not a number from " + number_text(Min) + " to below " +
-                   number_text(Below));
+    return invalid("'" + std::string(text) + "' is not a number from " + number_range<Min, Below>());
   }
   options.*Member = value;
   return {};
@@ -107,17 +119,22 @@ constexpr std::pair<std::string_view, DeviceChoice> kDeviceNames[] = {
 constexpr std::pair<std::string_view, GradientKind> kGradientNames[] = {{"samples", GradientKind::kSamples},
                                                                         {"constant", GradientKind::kConstant}};
 
+template <const auto& Table>
+std::string choice_names() {
+  std::string names;
+  for (const auto& [name, value] : Table) names += (names.empty() ? "" : ", ") + std::string(name);
+  return names;
+}
+
 template <auto Member, const auto& Table>
 Status set_choice(TrainerOptions& options, std::string_view text) {
-  std::string allowed;
   for (const auto& [name, value] : Table) {
     if (name == text) {
       options.*Member = value;
       return {};
     }
-    allowed += (allowed.empty() ? "" : ", ") + std::string(name);
   }
-  return invalid("'" + std::string(text) + "' is not one of: " + allowed);
+  return invalid("'" + std::string(text) + "' is not one of: " + choice_names<Table>());
 }
 
 template <auto Member, const auto& Table>
@@ -177,60 +194,75 @@ using O = TrainerOptions;
 
 template <auto Member>
 constexpr TrainerField text_field(std::string_view name, std::string_view help) {
-  return {name, FieldType::kText, "", help, set_text<Member>, get_text<Member>};
+  return {name, FieldType::kText, "", help, set_text<Member>, get_text<Member>, any_text};
 }
 
 template <auto Member, const auto& Table>
 constexpr TrainerField choice_field(std::string_view name, std::string_view help) {
-  return {name, FieldType::kText, "", help, set_choice<Member, Table>, get_choice<Member, Table>};
+  return {name, FieldType::kText, "", help, set_choice<Member, Table>, get_choice<Member, Table>, choice_names<Table>};
 }
 
 template <auto Member, std::uint64_t Min, std::uint64_t Max>
 constexpr TrainerField integer_field(std::string_view name, std::string_view unit, std::string_view help) {
-  return {name, FieldType::kInteger, unit, help, set_integer<Member, Min, Max>, get_number<Member>};
+  return {name,
+          FieldType::kInteger,
+          unit,
+          help,
+          set_integer<Member, Min, Max>,
+          get_number<Member>,
+          integer_range<Min, Max>};
 }
 
 template <auto Member, int Min, int Below>
 constexpr TrainerField number_field(std::string_view name, std::string_view help) {
-  return {name, FieldType::kNumber, "", help, set_number<Member, Min, Below>, get_number<Member>};
+  return {
+      name, FieldType::kNumber, "", help, set_number<Member, Min, Below>, get_number<Member>, number_range<Min, Below>};
 }
 
 constexpr TrainerField kFields[] = {
-    choice_field<&O::model, kModelNames>("model", "what to train: mlp, char_lm or synthetic"),
-    text_field<&O::train>("train", "training data, one file or several with commas; none: generated data"),
+    choice_field<&O::model, kModelNames>("model", "model to train"),
+    text_field<&O::train>("train", "training data: one file, or several separated by commas; default: generated data"),
     text_field<&O::test>("test", "held-out data in the same format"),
-    choice_field<&O::format, kFormatNames>("format", "auto, csv, idx, cifar10, text or generated"),
+    choice_field<&O::format, kFormatNames>("format", "format of the data"),
     integer_field<&O::samples, 1, kMaxSamples>("samples", "samples", "size of an epoch of generated or synthetic data"),
-    {"hidden", FieldType::kList, "neurons", "sizes of the hidden layers, for example 128,64", set_hidden, get_hidden},
-    integer_field<&O::context, 1, 1024>("context", "characters", "char_lm: how many characters a prediction sees"),
+    {"hidden", FieldType::kList, "neurons", "sizes of the hidden layers, for example 128,64", set_hidden, get_hidden,
+     [] { return std::string("1 to 65536 each"); }},
+    integer_field<&O::context, 1, 1024>("context", "characters", "char_lm: characters that a prediction sees"),
     integer_field<&O::embedding, 1, 1024>("embedding", "numbers", "char_lm: size of a character's embedding"),
-    choice_field<&O::optimizer, kOptimizerNames>("optimizer", "sgd, adam, or auto: sgd, but adam for char_lm"),
-    number_field<&O::learning_rate, 0, 1000>("learning_rate", "0: 0.1 with sgd, 0.003 with adam"),
-    number_field<&O::momentum, 0, 1>("momentum", "of sgd, from 0 to below 1"),
-    number_field<&O::weight_decay, 0, 1>("weight_decay", "added to the gradient, times the parameter"),
+    choice_field<&O::optimizer, kOptimizerNames>("optimizer", "optimizer; auto: adam for char_lm, else sgd"),
+    number_field<&O::learning_rate, 0, 1000>("learning_rate", "learning rate; 0: 0.1 with sgd, 0.003 with adam"),
+    number_field<&O::momentum, 0, 1>("momentum", "momentum of sgd"),
+    number_field<&O::weight_decay, 0, 1>("weight_decay", "share of each parameter that is added to its gradient"),
     integer_field<&O::epochs, 1, 1'000'000>("epochs", "epochs", "passes over the training data"),
-    integer_field<&O::max_steps, 0, kNoLimit>("max_steps", "steps", "stop after so many steps; 0: after the epochs"),
-    integer_field<&O::seed, 0, kNoLimit>("seed", "", "of the shuffle, the first parameters and generated data"),
-    integer_field<&O::batch, 1, 1'000'000>("batch", "samples", "per worker and step, when no launcher sets it"),
-    integer_field<&O::eval_every_epochs, 0, 1'000'000>("eval_every_epochs", "epochs",
-                                                       "how often held-out data are scored; 0: only at the end"),
-    integer_field<&O::log_every_steps, 0, kNoLimit>("log_every_steps", "steps",
-                                                    "how often rank 0 prints the loss; 0: once an epoch"),
-    choice_field<&O::device, kDeviceNames>("device", "cpu, cuda, or auto: cuda where a GPU and its libraries are"),
+    integer_field<&O::max_steps, 0, kNoLimit>("max_steps", "steps",
+                                              "maximum number of steps; 0: until the end of the epochs"),
+    integer_field<&O::seed, 0, kNoLimit>("seed", "",
+                                         "seed of the shuffle, the initial parameters and the generated data"),
+    integer_field<&O::batch, 1, 1'000'000>("batch", "samples",
+                                           "samples of a worker in a step, for a worker that no run started"),
+    integer_field<&O::eval_every_epochs, 0, 1'000'000>(
+        "eval_every_epochs", "epochs", "epochs between two evaluations on held-out data; 0: only at the end"),
+    integer_field<&O::log_every_steps, 0, kNoLimit>(
+        "log_every_steps", "steps", "steps between two lines with the loss from rank 0; 0: one line per epoch"),
+    choice_field<&O::device, kDeviceNames>("device",
+                                           "device; auto: cuda where a GPU and its libraries are found, else cpu"),
     integer_field<&O::compute_us_per_sample, 0, 3'600'000'000>("compute_us_per_sample", "microseconds",
                                                                "synthetic: compute time of one sample"),
-    choice_field<&O::compute, kComputeNames>("compute", "synthetic: sleep (leaves the core free) or spin"),
-    number_field<&O::jitter, 0, 1>("jitter", "synthetic: compute time varies by up to this share either way"),
+    choice_field<&O::compute, kComputeNames>("compute",
+                                             "synthetic: how to spend the compute time; sleep leaves the core free"),
+    number_field<&O::jitter, 0, 1>("jitter", "synthetic: maximum relative variation of the compute time"),
     integer_field<&O::parameter_bytes, 4, kMaxParameterBytes>("parameter_bytes", "bytes",
                                                               "synthetic: size of the float32 parameters"),
-    integer_field<&O::buckets, 1, 4096>("buckets", "buckets", "synthetic: pieces in which gradients are reduced"),
-    choice_field<&O::gradient, kGradientNames>("gradient",
-                                               "synthetic: samples (a function of the samples and the parameters) or "
-                                               "constant (filled once, cheapest)"),
-    {"slow", FieldType::kList, "", "synthetic: compute time factors by worker id, for example 3:2.5,4:1.5", set_slow,
-     get_slow},
+    integer_field<&O::buckets, 1, 4096>("buckets", "buckets",
+                                        "synthetic: number of pieces in which gradients are reduced"),
+    choice_field<&O::gradient, kGradientNames>(
+        "gradient",
+        "synthetic: samples: a function of the samples and the parameters; constant: "
+        "filled once, cheapest"),
+    {"slow", FieldType::kList, "", "synthetic: factors of the compute time by worker id, for example 3:2.5,4:1.5",
+     set_slow, get_slow, [] { return std::string("WORKER:FACTOR each"); }},
     integer_field<&O::startup_delay_ms, 0, 3'600'000>("startup_delay_ms", "milliseconds",
-                                                      "synthetic: wait so long before being ready"),
+                                                      "synthetic: time to wait before being ready"),
 };
 
 }  // namespace
@@ -251,7 +283,7 @@ Status validate(const TrainerOptions& options) {
     return invalid("model char_lm needs a text file; set train to its path");
   }
   if (needs_text && options.format != DataFormat::kAuto && options.format != DataFormat::kText) {
-    return invalid("model char_lm reads text; set format to text or leave it out");
+    return invalid("model char_lm reads text; set format to text or remove it");
   }
   if (options.model != ModelKind::kMlp) return {};
   if (options.format == DataFormat::kText) {
@@ -259,7 +291,7 @@ Status validate(const TrainerOptions& options) {
   }
   const bool generated = options.format == DataFormat::kGenerated;
   if (generated && !options.train.empty()) {
-    return invalid("format generated reads no file; leave train out or set the format of that file");
+    return invalid("format generated reads no file; remove train or set the format of that file");
   }
   const bool needs_file = !generated && options.format != DataFormat::kAuto;
   if (options.train.empty() && (needs_file || !options.test.empty())) {

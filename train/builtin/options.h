@@ -1,16 +1,16 @@
-// Purpose: what the built-in trainer can be told, as one struct and one table of its fields. The flag parser, the
-// config reader and the launcher's argument list all walk the table, so a new option is one row.
+// Purpose: the options of the built-in trainer, as one struct and one table of its fields. The flag parser, the config
+// reader and the launcher's argument list all use the table, so a new option is one row.
 //
 // For the command line and the config:
 //   TrainerOptions options;
 //   for (const TrainerField& field : trainer_fields())
 //     // flag: flag_name(field), e.g. "--learning-rate"; TOML key: field.name, e.g. learning_rate
 //     Status set = field.set(options, text);   // text as typed; a list is "128,64"
-//   Status whole = validate(options);          // what one field alone cannot tell
+//   Status whole = validate(options);          // checks that need several fields
 //   std::vector<std::string> argv = to_arguments(options);  // "--model=mlp" …; only what differs from the default
 //
-// Messages of set() say which values are allowed and do not name the place the value came from: the caller adds it
-// (flag, or file and line).
+// Messages of set() list the allowed values. They do not name the source of the value: the caller adds it (flag, or
+// file and line).
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,7 @@ enum class ComputeKind { kSleep, kSpin };
 enum class DeviceChoice { kCpu, kCuda, kAuto };
 enum class GradientKind { kSamples, kConstant };
 
-// One worker that computes slower than the others: its compute time is multiplied by the factor.
+// One worker that computes more slowly than the others: its compute time is multiplied by the factor.
 struct SlowWorker {
   std::uint64_t worker_id = 0;
   double factor = 1;
@@ -39,8 +39,8 @@ struct SlowWorker {
 struct TrainerOptions {
   ModelKind model = ModelKind::kMlp;
 
-  // Data. Paths may name several files, separated by commas (the batches of CIFAR-10). IDX labels are found beside
-  // the images ("…images-idx3-ubyte" -> "…labels-idx1-ubyte"). Without `train` the mlp gets generated data.
+  // Data. Paths may name several files, separated by commas (the batches of CIFAR-10). IDX labels are expected next to
+  // the images ("…images-idx3-ubyte" -> "…labels-idx1-ubyte"). Without `train` the mlp uses generated data.
   std::string train;
   std::string test;
   DataFormat format = DataFormat::kAuto;
@@ -65,7 +65,7 @@ struct TrainerOptions {
   std::uint64_t eval_every_epochs = 1;
   std::uint64_t log_every_steps = 0;
 
-  // Where it computes.
+  // Device.
   DeviceChoice device = DeviceChoice::kCpu;
 
   // Synthetic model.
@@ -84,10 +84,11 @@ enum class FieldType { kText, kInteger, kNumber, kList };
 struct TrainerField {
   std::string_view name;  // as in the config: lower case with underscores
   FieldType type;         // what a config value must be; a kList is an array or text with commas
-  std::string_view unit;  // "" where there is none
+  std::string_view unit;  // "" if there is none
   std::string_view help;  // one line, with the allowed values
   Status (*set)(TrainerOptions& options, std::string_view text);
   std::string (*get)(const TrainerOptions& options);  // set() of it gives the same value
+  std::string (*allowed)();                           // values: "1 to 65536", "mlp, char_lm, synthetic"; "": any
 };
 
 std::span<const TrainerField> trainer_fields();
@@ -101,10 +102,10 @@ Status validate(const TrainerOptions& options);
 // Arguments for `elastictrain worker`, one "--name=value" each, for the fields that differ from their default.
 std::vector<std::string> to_arguments(const TrainerOptions& options);
 
-// The choice that kAuto and 0 stand for.
+// The optimizer and learning rate that kAuto and 0 select.
 OptimizerKind effective_optimizer(const TrainerOptions& options);
 double effective_learning_rate(const TrainerOptions& options);
-// The synthetic model with an optimizer of kAuto keeps no state beside its parameters, so momentum is 0 there.
+// The synthetic model with optimizer kAuto has no state besides its parameters, so momentum is 0 there.
 double effective_momentum(const TrainerOptions& options);
 
 }  // namespace elastictrain::train

@@ -6,7 +6,7 @@
 
 namespace elastictrain::train {
 
-// SplitMix64: every seed gives a good stream, also 0, 1, 2, ….
+// SplitMix64: every seed, including 0, 1, 2, …, gives a good stream.
 class Random {
  public:
   explicit Random(std::uint64_t seed) : state_(seed) {}
@@ -19,7 +19,7 @@ class Random {
     return z ^ (z >> 31);
   }
 
-  // From 0 to below 1.
+  // From 0 up to, but not including, 1.
   double uniform() { return static_cast<double>(next() >> 11) * 0x1.0p-53; }
   double uniform(double low, double high) { return low + (high - low) * uniform(); }
 

@@ -1,8 +1,8 @@
-// Purpose: what the training loop works on: a model and its optimizer, in host memory or in a GPU's.
+// Purpose: a model and its optimizer for the training loop, in host memory or in GPU memory.
 //
-// Ownership: borrows model and session, which must outlive it; the session must go before it, as it shares its buffers.
-// Thread: the training thread. Failure: kUnavailable where the device or what it needs is missing; kInternal where the
-// device fails; SessionError from the session.
+// Ownership: borrows model and session, which must outlive it; but destroy the session first, as it shares the buffers.
+// Thread: the training thread. Failure: kUnavailable if the device or a library that it needs is missing; kInternal if
+// the device fails; SessionError from the session.
 #pragma once
 
 #include <cstdint>
@@ -20,17 +20,18 @@ class Replica {
  public:
   virtual ~Replica() = default;
 
-  // The mean gradient over the samples, given to the session bucket by bucket; without samples only the buckets.
+  // Computes the mean gradient over the samples and passes it to the session bucket by bucket. Without samples it
+  // passes only the buckets.
   virtual Status compute(std::span<const std::uint64_t> samples) = 0;
 
-  // Once the session has reduced all buckets. Returns the mean loss of the samples, 0 without any.
+  // Call it once the session has reduced all buckets. Returns the mean loss of the samples, or 0 without samples.
   virtual Result<double> update(double learning_rate) = 0;
 
-  // In host memory; valid until the next update.
+  // The parameters in host memory; valid until the next update.
   virtual Result<std::span<const float>> parameters() = 0;
 };
 
-// Registers with the session all that an update changes; the session is not started yet.
+// Registers all state that an update changes with the session, which must not be started yet.
 Result<std::unique_ptr<Replica>> make_replica(const TrainerOptions& options, Model& model, Session& session);
 
 }  // namespace elastictrain::train

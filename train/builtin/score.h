@@ -1,4 +1,4 @@
-// Purpose: how good predictions are.
+// Purpose: the quality of predictions.
 #pragma once
 
 #include <cstdint>

@@ -101,7 +101,8 @@ class Trainer {
     return told;
   }
 
-  // The parameters of a new worker arrive during its first step, whose batch is empty: nothing to score before.
+  // The parameters of a new worker arrive during its first step, whose batch is empty: there is nothing to score
+  // before.
   Status tell_and_score(const Batch& batch) {
     tell_epoch();
     const std::uint64_t every = options_.eval_every_epochs;

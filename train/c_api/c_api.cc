@@ -1,4 +1,5 @@
-// The C API over Session: exceptions become statuses and a text, structs are copied by the size their caller knows.
+// The C API over Session: exceptions become statuses with a message; structs are copied by the size that the caller
+// knows.
 #include <algorithm>
 #include <cstring>
 #include <exception>
@@ -38,7 +39,7 @@ et_status guarded(Function function) noexcept {
   } catch (const std::exception& error) {
     return complain(ET_ERROR_INTERNAL, error.what());
   } catch (...) {
-    return complain(ET_ERROR_INTERNAL, "a callback threw something that is no std::exception");
+    return complain(ET_ERROR_INTERNAL, "a callback threw an exception that is not a std::exception");
   }
 }
 
@@ -46,8 +47,8 @@ et_status null_argument() noexcept {
   return complain(ET_ERROR_INVALID, "a required pointer is NULL");
 }
 
-// What the caller's struct says, defaults for what an older caller does not know. A newer caller is served as long as
-// it leaves at zero what this library does not know.
+// Reads the caller's struct, with defaults for fields that an older caller does not know. A newer caller is accepted if
+// the fields that this library does not know are zero.
 template <class Struct>
 bool read_struct(const Struct* from, Struct& into) noexcept {
   const std::size_t size = from->size;
@@ -61,7 +62,7 @@ bool read_struct(const Struct* from, Struct& into) noexcept {
   return true;
 }
 
-// Never writes past what the caller has.
+// Never writes beyond the caller's struct.
 template <class Struct>
 bool write_struct(Struct from, Struct* into) noexcept {
   from.size = into->size;

@@ -21,8 +21,8 @@ struct Free {
 };
 using AlignedBytes = std::unique_ptr<std::byte[], Free>;
 
-// Without content; nothing where memory is short. In huge pages where they are to be had: the first copy takes one
-// fault for each page.
+// Uninitialized memory; null if memory is short. In huge pages if available: the first copy takes one fault for each
+// page.
 AlignedBytes aligned_bytes(std::uint64_t bytes) {
   constexpr std::size_t kHugePage = 2 << 20;
   const std::size_t alignment = bytes >= kHugePage ? kHugePage : kDirectAlignment;
@@ -34,7 +34,7 @@ AlignedBytes aligned_bytes(std::uint64_t bytes) {
 
 }  // namespace
 
-// Outlives the Checkpointer while a write hangs.
+// Outlives the Checkpointer if a write hangs.
 struct Checkpointer::Shared {
   Shared(Settings given, const state::StateBuffers& state)
       : settings(std::move(given)), store(settings.directory), buffers(&state) {}
@@ -44,10 +44,10 @@ struct Checkpointer::Shared {
     Writer writer;
   };
 
-  // A snapshot on its way to the disk.
+  // A snapshot that is being written to the disk.
   struct Job {
     Snapshot snapshot;
-    bool copied = false;  // the state that belongs to it is in `copy`
+    bool copied = false;  // its state is in `copy`
   };
 
   void run();
@@ -62,7 +62,7 @@ struct Checkpointer::Shared {
   const Store store;
   const state::StateBuffers* buffers;
 
-  // Of the thread that copies, then of the one that writes.
+  // Used by the thread that copies, then by the one that writes.
   AlignedBytes copy;
   std::uint64_t copy_bytes = 0;
   std::uint64_t layout_hash = 0;
@@ -76,8 +76,8 @@ struct Checkpointer::Shared {
   std::optional<Job> job;
   std::optional<FenceJob> fence_job;
   Lineage lineage;       // with the base
-  bool busy = false;     // with anything
-  bool writing = false;  // with a snapshot
+  bool busy = false;     // with a copy or a write
+  bool writing = false;  // a snapshot
   bool stopping = false;
   std::optional<Snapshot> written;  // the last one
   std::vector<Note> notes;
@@ -129,7 +129,7 @@ Status Checkpointer::Shared::write(const Snapshot& snapshot) {
   if (!header) return header.error();
   const auto self = writer(manifest.identity.generation);
   auto status = store.write(manifest, *header, {copy.get(), copy_bytes}, self);
-  // Also after a failure: what others left unfinished may be what fills the disk.
+  // Also after a failure: files that others left unfinished may be what fills the disk.
   store.clean_up(settings.keep, snapshot.progress.generation_base, self);
   return status;
 }
@@ -144,7 +144,7 @@ void Checkpointer::Shared::write_fence(const FenceJob& fence) {
 void Checkpointer::Shared::tell_failure(const Snapshot& snapshot, const Error& error) {
   const std::string what = "step " + std::to_string(snapshot.progress.committed_step) + ": " + error.message;
   if (error.code == ErrorCode::kRefused) return note("checkpoint_fenced_out", what);
-  note("checkpoint_failed", what + "; training goes on, the next checkpoint is tried when it is due");
+  note("checkpoint_failed", what + "; training continues, and the next checkpoint is tried when it is due");
 }
 
 void Checkpointer::Shared::run() {
@@ -233,12 +233,12 @@ void Checkpointer::begin(const Snapshot& snapshot) {
   }
   if (!busy) return submit(snapshot, false);
   if (!writing) {
-    // A fence is being written: nobody knows how long the disk takes for it.
+    // A fence is being written, which may take any time on this disk.
     const Status copied = shared_->copy_state();
     return copied ? submit(snapshot, true) : shared_->tell_failure(snapshot, copied.error());
   }
   shared_->note("checkpoint_late", "step " + std::to_string(snapshot.progress.committed_step) +
-                                       ": the checkpoint before is still being written; checkpoint less often");
+                                       ": the previous checkpoint is still being written; write them less often");
 }
 
 void Checkpointer::await_copy() {
@@ -261,7 +261,7 @@ void Checkpointer::finish(const Snapshot& snapshot) {
   }
   if (idle) return;
   shared_->note("checkpoint_failed", "step " + std::to_string(snapshot.progress.committed_step) +
-                                         ": the disk did not take it within " +
+                                         ": the disk did not complete the write within " +
                                          std::to_string(shared_->settings.finish_timeout.count()) + " ms");
 }
 

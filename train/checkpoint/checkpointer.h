@@ -1,10 +1,10 @@
-// Purpose: writes checkpoints while training goes on. At a step boundary the training thread says begin(); a thread of
-// its own copies the state, which does not change before the next update, and then writes the copy. So training waits
-// only where the copy outlasts the next pass.
+// Purpose: writes checkpoints while training continues. At a step boundary the training thread calls begin(). A thread
+// of this class copies the state, which does not change before the next update, and then writes the copy. Training
+// therefore waits only if the copy takes longer than the next pass.
 //
-// Ownership: borrows the buffers; the copy is its own and used again. Thread: the session's training thread, except the
-// one thread inside. Failure: never an error of training; notes say what happened and the next due step tries again.
-// A disk that does not answer costs the deadline at the end, and nothing before.
+// Ownership: borrows the buffers; owns the copy and reuses it. Thread: the session's training thread, except for the
+// one internal thread. Failure: never an error of training; notes report it, and the next due step tries again. A disk
+// that does not respond costs the deadline at the end, and nothing before.
 #pragma once
 
 #include <chrono>
@@ -26,7 +26,7 @@ struct Settings {
   std::chrono::milliseconds finish_timeout{60'000};
 };
 
-// What a checkpoint says beside the state; the generation is the worker's own, the base is in the progress.
+// The content of a checkpoint besides the state. The generation is the worker's own; the base is in the progress.
 struct Snapshot {
   Generation generation = 0;
   std::uint32_t world_size = 0;
@@ -42,24 +42,25 @@ struct Note {
 class Checkpointer {
  public:
   Checkpointer(Settings settings, const state::StateBuffers& buffers);
-  // Leaves a write that is not done to itself; settle() waits for it.
+  // Abandons an unfinished write; settle() waits for it.
   ~Checkpointer();
   Checkpointer(const Checkpointer&) = delete;
   Checkpointer& operator=(const Checkpointer&) = delete;
 
   // A seat is taken. `fence`: its generation and its first step; `lineage`: those of the generations before. All in the
-  // run's own numbers. `announce`: also write it down, so that a worker that was cut off is fenced out at once.
+  // run's own numbers. `announce`: also write the fence to the directory, so that a worker that was cut off is fenced
+  // out at once.
   void enter(Fence fence, Lineage lineage, Generation generation_base, bool announce);
 
-  // Nothing happens, except a note, while the checkpoint before is still being written.
+  // Does nothing but add a note while the previous checkpoint is still being written.
   void begin(const Snapshot& snapshot);
-  // Before the state changes. Cheap when nothing is being copied; never waits for the disk.
+  // Call it before the state changes. Cheap if no copy is in progress; never waits for the disk.
   void await_copy();
 
-  // Writes this one and waits for it, unless it is on the disk already.
+  // Writes this checkpoint and waits for it, unless it is already on the disk.
   void finish(const Snapshot& snapshot);
 
-  // Waits, up to the timeout, for what is being written.
+  // Waits, up to the timeout, for the write in progress.
   void settle();
 
   std::vector<Note> take_notes();

@@ -2,7 +2,7 @@
 
 #include <cstdio>
 
-// All of it in here: users' programs need no further library.
+// Compiled into this file: users' programs need no further library.
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 

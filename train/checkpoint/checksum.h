@@ -1,4 +1,4 @@
-// Purpose: the checksum of checkpoint files: XXH3, 128 bits, in the digits of `xxh128sum`.
+// Purpose: the checksum of checkpoint files: XXH3 with 128 bits, in the format of `xxh128sum`.
 // Thread: one at a time per object.
 #pragma once
 

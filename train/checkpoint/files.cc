@@ -34,7 +34,7 @@ Result<Reading> Reading::open(const std::string& path) {
   if (!reading.file_.valid()) return system_error(path, "open", errno);
   struct stat info {};
   if (::fstat(reading.file_.fd(), &info) != 0) return system_error(path, "fstat", errno);
-  if (!S_ISREG(info.st_mode)) return Error{ErrorCode::kInvalid, path + ": it is no regular file"};
+  if (!S_ISREG(info.st_mode)) return Error{ErrorCode::kInvalid, path + ": it is not a regular file"};
   reading.size_ = static_cast<std::uint64_t>(info.st_size);
   return reading;
 }
@@ -44,7 +44,7 @@ Status Reading::read(std::span<std::byte> bytes) {
     const auto got = ::read(file_.fd(), bytes.data(), bytes.size());
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return system_error(path_, "read", errno);
-    if (got == 0) return Error{ErrorCode::kInvalid, path_ + ": it ended early"};
+    if (got == 0) return Error{ErrorCode::kInvalid, path_ + ": it is shorter than expected"};
     bytes = bytes.subspan(static_cast<std::size_t>(got));
   }
   return {};
@@ -53,7 +53,7 @@ Status Reading::read(std::span<std::byte> bytes) {
 Result<std::vector<std::byte>> read_whole(const std::string& path, std::size_t most) {
   auto reading = Reading::open(path);
   if (!reading) return reading.error();
-  if (reading->size() > most) return Error{ErrorCode::kInvalid, path + ": it is too long to be true"};
+  if (reading->size() > most) return Error{ErrorCode::kInvalid, path + ": it is longer than allowed"};
   std::vector<std::byte> bytes(reading->size());
   if (auto status = reading->read(bytes); !status) return status.error();
   return bytes;
@@ -102,7 +102,7 @@ Status NewFile::write(std::span<const std::byte> bytes) {
     choose_direct(bytes);
     const auto written = ::write(file_.fd(), bytes.data(), bytes.size());
     if (written < 0 && errno == EINTR) continue;
-    if (written < 0 && errno == EINVAL && direct_) {  // of another alignment than ours, or of none
+    if (written < 0 && errno == EINVAL && direct_) {  // needs another alignment, or has no direct I/O
       can_direct_ = false;
       continue;
     }

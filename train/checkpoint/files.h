@@ -1,6 +1,6 @@
 // Purpose: files that appear under their name only when they are complete and on the disk.
 //
-// Failure: an Error with the file's name and the system's words; what was not published leaves nothing behind.
+// Failure: an Error with the file's name and the system's message. An unpublished file leaves nothing behind.
 #pragma once
 
 #include <cstddef>
@@ -29,7 +29,7 @@ class File {
 
 Error system_error(const std::string& path, const char* operation, int error_number);
 
-// A file to read: its size, and its bytes from the front. Only regular files open.
+// A file to read: its size, and its bytes from the start. Only regular files can be opened.
 class Reading {
  public:
   static Result<Reading> open(const std::string& path);
@@ -42,15 +42,15 @@ class Reading {
   std::uint64_t size_ = 0;
 };
 
-// At most `most` bytes, else an error.
+// Reads at most `most` bytes; a longer file is an error.
 Result<std::vector<std::byte>> read_whole(const std::string& path, std::size_t most);
 
-// Memory, lengths and offsets of this alignment go to the disk past the page cache.
+// Memory, lengths and offsets with this alignment are written to the disk without the page cache.
 inline constexpr std::size_t kDirectAlignment = 4096;
 
-// write() … sync() publish(); without publish() the file is removed again. What is aligned is written past the page
-// cache where the file system can: a copy of a large state in there would cost training CPU time and others their
-// cached files.
+// Call write() … sync(), then publish(). Without publish() the file is removed. Aligned data bypasses the page cache if
+// the file system supports it: a copy of a large state in the cache would cost training CPU time and evict cached files
+// of others.
 class NewFile {
  public:
   static Result<NewFile> create(const std::string& directory, const std::string& name, const std::string& temporary);
@@ -66,7 +66,7 @@ class NewFile {
   void choose_direct(std::span<const std::byte> bytes);
   void set_direct(bool wanted);
   std::string path_;
-  std::string temporary_;  // path; empty once there is none
+  std::string temporary_;  // path; empty once it is published or removed
   File file_;
   std::uint64_t offset_ = 0;
   bool direct_ = false;
@@ -74,7 +74,7 @@ class NewFile {
 };
 
 Status make_directory(const std::string& directory);
-// Makes the names in it durable. File systems that cannot are not an error.
+// Makes the names in it durable. It is not an error if the file system does not support it.
 void sync_directory(const std::string& directory);
 
 }  // namespace elastictrain::checkpoint

@@ -22,7 +22,7 @@ std::optional<std::uint64_t> number(std::string_view text) {
 Lineage merge(std::span<const Fence> a, std::span<const Fence> b) {
   Lineage all(a.begin(), a.end());
   all.insert(all.end(), b.begin(), b.end());
-  // From the newest on, only a fence with an earlier first step says more. Of two that disagree the stricter one
+  // From the newest on, only a fence with an earlier first step adds information. Of two that disagree the stricter one
   // counts.
   std::sort(all.begin(), all.end(), [](const Fence& x, const Fence& y) {
     return x.generation != y.generation ? x.generation > y.generation : x.first_step < y.first_step;

@@ -27,7 +27,7 @@ std::string dump(const json& object, int indent) {
   return object.dump(indent, ' ', false, json::error_handler_t::replace);
 }
 
-// Keys come out sorted and numbers in one form, so the text without white space stands for the content.
+// Keys are sorted and numbers have one form, so the text without white space represents the content.
 std::string seal_of(const json& object) {
   const std::string text = dump(object, -1);
   return checksum_of(std::as_bytes(std::span(text)));
@@ -44,7 +44,7 @@ json pairs(std::span<const Fence> lineage) {
   return list;
 }
 
-// Reads fields and keeps the first complaint.
+// Reads fields and keeps the first error.
 class Fields {
  public:
   explicit Fields(const json& object) : object_(object) {}
@@ -99,7 +99,7 @@ class Fields {
   }
   Status status() const {
     if (complaint_.empty()) return {};
-    return Error{ErrorCode::kInvalid, "its \"" + complaint_ + "\" is missing or makes no sense"};
+    return Error{ErrorCode::kInvalid, "its \"" + complaint_ + "\" is missing or invalid"};
   }
 
  private:
@@ -114,16 +114,16 @@ class Fields {
 
 // The object behind the seal, without it.
 Result<json> open_sealed(std::span<const std::byte> text, std::string_view kind) {
-  if (text.size() > kMaxManifestBytes) return Error{ErrorCode::kInvalid, "it is too long to be true"};
+  if (text.size() > kMaxManifestBytes) return Error{ErrorCode::kInvalid, "it is too long for a manifest"};
   const auto* begin = reinterpret_cast<const char*>(text.data());
-  // Ours are flat; writing a deep one for its seal would take as much stack as its writer wants.
+  // Our manifests are flat. Serializing a deep one for its seal would take as much stack as its author chose.
   bool deep = false;
   const auto watch_depth = [&](int depth, json::parse_event_t, json&) {
     return deep = deep || depth > kMostDepth, !deep;
   };
   json object = json::parse(begin, begin + text.size(), watch_depth, false);
-  if (deep) return Error{ErrorCode::kInvalid, "it is something else"};
-  if (!object.is_object()) return Error{ErrorCode::kInvalid, "it is not JSON, or cut off"};
+  if (deep) return Error{ErrorCode::kInvalid, "it is not the expected kind of file"};
+  if (!object.is_object()) return Error{ErrorCode::kInvalid, "it is not JSON, or truncated"};
   Fields fields(object);
   const auto format = fields.number("format");
   const std::string is = fields.text("kind");
@@ -135,8 +135,8 @@ Result<json> open_sealed(std::span<const std::byte> text, std::string_view kind)
                                           std::to_string(kFormat)};
   }
   object.erase(kSeal);
-  if (is != kind || format == 0) return Error{ErrorCode::kInvalid, "it is something else"};
-  if (seal != seal_of(object)) return Error{ErrorCode::kInvalid, "it was changed or damaged: its seal is not right"};
+  if (is != kind || format == 0) return Error{ErrorCode::kInvalid, "it is not the expected kind of file"};
+  if (seal != seal_of(object)) return Error{ErrorCode::kInvalid, "it was changed or damaged: its seal does not match"};
   return object;
 }
 
@@ -198,7 +198,7 @@ std::string to_json(const Manifest& manifest) {
                  {"layout", to_hex(manifest.layout_hash)},
                  {"data", {{"bytes", manifest.data_bytes}, {"xxh3_128", manifest.data_checksum}}},
                  {"lineage", pairs(manifest.lineage)}});
-  // A text that is no UTF-8 comes back as what was written for it.
+  // The round trip replaces text that is not UTF-8 by what dump() writes for it, so that the seal matches the file.
   return sealed(json::parse(dump(object, -1)));
 }
 

@@ -7,7 +7,7 @@ namespace {
 
 constexpr std::string_view kTemporary = ".tmp.gen-";
 
-// Takes what it expects off the front of a text; once something is missing it stays failed.
+// Takes expected parts off the front of a text. After the first missing part it stays failed.
 class Taker {
  public:
   explicit Taker(std::string_view text) : text_(text) {}
@@ -16,7 +16,7 @@ class Taker {
     if (!failed_) text_.remove_prefix(expected.size());
     return *this;
   }
-  // As we write it: "007" is not ours.
+  // Only in the form that we write: "007" is not accepted.
   Taker& number(std::uint64_t& value) {
     const auto [end, error] = std::from_chars(text_.data(), text_.data() + text_.size(), value);
     failed_ = failed_ || error != std::errc() || (text_.starts_with('0') && end - text_.data() > 1);

@@ -17,7 +17,7 @@
 namespace elastictrain::checkpoint {
 namespace {
 
-// So that a piece is still in the cache when it is written after it was summed.
+// Small enough that a piece is still in the cache when it is written after its checksum.
 constexpr std::size_t kPieceBytes = 1 << 20;
 
 std::span<const std::byte> bytes_of(std::string_view text) {
@@ -28,7 +28,7 @@ std::span<const std::byte> bytes_of(std::string_view text) {
 struct Names {
   std::set<Identity> data;
   std::set<Identity> manifests;
-  std::set<Identity> unfinished;  // a writer came to the manifest, but not to its name
+  std::set<Identity> unfinished;  // the manifest was written but not renamed
   std::vector<FileName> fences;
   std::vector<std::string> temporaries;
   Generation newest = 0;
@@ -100,7 +100,7 @@ void read_fences(const std::string& directory, const Names& names, Listing& list
   }
 }
 
-// The same names and sizes at the same places; where an empty one lies does not matter.
+// The same names and sizes at the same offsets. The position of an empty buffer does not matter.
 bool fits(const TensorHeader& header, const state::StateBuffers& buffers) {
   std::map<std::string_view, const Tensor*> by_name;
   for (const auto& tensor : header.tensors) by_name[tensor.name] = &tensor;
@@ -115,7 +115,7 @@ bool fits(const TensorHeader& header, const state::StateBuffers& buffers) {
 }
 
 bool is_dead(const Writer& other, const Writer& self) {
-  if (other.generation < self.generation) return true;  // fenced out, or soon to be: what it writes is never wanted
+  if (other.generation < self.generation) return true;  // fenced out, or soon to be: its files are never used
   return other.host == harmless(self.host) && ::kill(static_cast<pid_t>(other.pid), 0) != 0 && errno == ESRCH;
 }
 
@@ -158,7 +158,8 @@ Result<Listing> Store::list(std::span<const Fence> more) const {
     if (is_fenced_out(manifest.identity, listing.lineage)) {
       listing.fenced_out.push_back(manifest.identity);
     } else if (file_size(path(data_name(manifest.identity))) != manifest.data_bytes) {
-      listing.problems.push_back(path(data_name(manifest.identity)) + ": it is not there, or not as long as it was");
+      listing.problems.push_back(path(data_name(manifest.identity)) +
+                                 ": it is missing, or its size differs from the manifest");
     } else {
       listing.manifests.push_back(std::move(manifest));
     }
@@ -171,19 +172,19 @@ Status Store::read_data(const Manifest& manifest, const state::StateBuffers& buf
   const auto invalid = [&](const std::string& what) { return Error{ErrorCode::kInvalid, name + ": " + what}; };
   auto reading = Reading::open(name);
   if (!reading) return reading.error();
-  if (reading->size() != manifest.data_bytes) return invalid("it is not as long as it was");
+  if (reading->size() != manifest.data_bytes) return invalid("its size differs from the manifest");
   std::vector<std::byte> header(std::min<std::uint64_t>(8, reading->size()));
   if (auto status = reading->read(header); !status) return status;
   const auto length = tensor_header_length(header);
   if (!length) return invalid(length.error().message);
-  if (*length > reading->size()) return invalid("it is cut off within its header");
+  if (*length > reading->size()) return invalid("it is truncated within its header");
   header.resize(*length);
   if (auto status = reading->read(std::span(header).subspan(8)); !status) return status;
   const auto parsed = parse_tensor_header(header);
   if (!parsed) return invalid(parsed.error().message);
   if (!fits(*parsed, buffers) || manifest.layout_hash != buffers.layout_hash() ||
       parsed->data_begin + parsed->data_bytes != reading->size()) {
-    return invalid("it holds other state than this program shares; use the program that wrote it");
+    return invalid("it has other state than this program shares; use the program that wrote it");
   }
   Checksum checksum;
   checksum.add(header);
@@ -206,7 +207,7 @@ Result<Loaded> Store::load_newest(const state::StateBuffers& buffers, std::uint6
   if (!listing) return listing.error();
   skipped = listing->problems;
   for (const auto& identity : listing->fenced_out) {
-    skipped.push_back(path(manifest_name(identity)) + ": a later generation went on from an earlier step");
+    skipped.push_back(path(manifest_name(identity)) + ": a later generation continued from an earlier step");
   }
   auto& manifests = listing->manifests;
   std::sort(manifests.begin(), manifests.end(),
@@ -242,7 +243,7 @@ Status Store::write(Manifest manifest, std::string_view header, std::span<const 
   const auto listing = list();
   if (!listing) return listing.error();
   if (is_fenced_out(manifest.identity, listing->lineage)) {
-    return Error{ErrorCode::kRefused, "a later generation has gone on without this worker: no checkpoint of step " +
+    return Error{ErrorCode::kRefused, "a later generation continues without this worker: no checkpoint of step " +
                                           std::to_string(manifest.identity.step) + " in " + directory_};
   }
   manifest.lineage = merge(manifest.lineage, listing->lineage);
@@ -261,7 +262,7 @@ Status Store::write(Manifest manifest, std::string_view header, std::span<const 
   if (auto status = file->sync(); !status) return status;
   manifest.data_bytes = header.size() + data.size();
   manifest.data_checksum = checksum.digits();
-  // The manifest is on the disk before the data has its name, so that little time passes between the two names.
+  // The manifest is on the disk before the data gets its name, so that little time passes between the two renames.
   const std::string second = manifest_name(manifest.identity);
   auto description = NewFile::create(directory_, second, temporary_name(second, writer));
   if (!description) return description.error();
@@ -284,14 +285,14 @@ Status Store::write_fence(FenceRecord record, const Writer& writer) const {
   const auto generation = record.fence.generation;
   if (auto status = publish(fence_name(generation), to_json(record), writer); !status) return status;
   sync_directory(directory_);
-  // The new record says what the older ones said.
+  // The new record contains the older ones.
   for (const auto& older : listing->fences) {
     if (older.identity.generation < generation) ::unlink(path(fence_name(older.identity.generation)).c_str());
   }
   return {};
 }
 
-// The manifest first: data without one is no checkpoint.
+// The manifest first: data without one is not a checkpoint.
 void Store::remove(const Identity& identity) const {
   ::unlink(path(manifest_name(identity)).c_str());
   ::unlink(path(data_name(identity)).c_str());

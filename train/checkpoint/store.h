@@ -1,8 +1,8 @@
-// Purpose: the checkpoints of one directory: what is there, loading the newest that counts, writing one, removing what
-// is no longer wanted. Several processes may use the directory at once, also ones that should no longer.
+// Purpose: the checkpoints of one directory: lists them, loads the newest that counts, writes one, and removes those
+// that are no longer needed. Several processes may use the directory at once, including ones that were fenced out.
 //
-// Thread: any, one call at a time per object. Failure: Results; a damaged file is never an error of its own but
-// skipped, with a message.
+// Thread: any, one call at a time per object. Failure: Results. A damaged file is not an error; it is skipped with a
+// message.
 #pragma once
 
 #include <cstddef>
@@ -18,13 +18,13 @@
 namespace elastictrain::checkpoint {
 
 struct Listing {
-  std::vector<Manifest> manifests;  // whole ones whose data file has the right size, and that are not fenced out
+  std::vector<Manifest> manifests;  // complete ones whose data file has the right size, not fenced out
   std::vector<Identity> fenced_out;
   Lineage lineage;                    // of all manifests and fences
-  Generation newest_generation = 0;   // of any name in the directory
+  Generation newest_generation = 0;   // in any file name of the directory
   Generation newest_base = 0;         // of the newest manifest, whether it counts or not
-  std::vector<std::string> problems;  // what was skipped, and why
-  bool any = false;                   // something is there that is or was a checkpoint
+  std::vector<std::string> problems;  // skipped files and the reasons
+  bool any = false;                   // there are files that are or were a checkpoint
   std::vector<FileName> fences;
   std::vector<std::string> temporaries;
 };
@@ -40,23 +40,23 @@ class Store {
   explicit Store(std::string directory) : directory_(std::move(directory)) {}
   const std::string& directory() const { return directory_; }
 
-  // A directory that is not there is empty. `more`: fences from elsewhere, in the numbers of the newest manifest's run.
+  // A missing directory counts as empty. `more`: fences from elsewhere, in the numbers of the newest manifest's run.
   Result<Listing> list(std::span<const Fence> more = {}) const;
 
   // Fills the buffers from the newest checkpoint that counts. `skipped`: one message for each newer one that was not
-  // taken. kUnavailable: there never was a checkpoint. kInvalid: some are there, but none can be used; the buffers may
-  // then hold anything.
+  // used. kUnavailable: there was never a checkpoint. kInvalid: there are some, but none can be used; the content of
+  // the buffers is then undefined.
   Result<Loaded> load_newest(const state::StateBuffers& buffers, std::uint64_t sample_count,
                              std::span<const Fence> more, std::vector<std::string>& skipped) const;
 
-  // Both files, synced before either appears. `header` from encode_tensor_header(), `data` all tensors end to end.
-  // Completes the manifest (size, checksum). kRefused: a later generation has fenced this one out.
+  // Writes both files and syncs them before either appears. `header` from encode_tensor_header(); `data`: all tensors,
+  // concatenated. Completes the manifest (size, checksum). kRefused: a later generation has fenced this one out.
   Status write(Manifest manifest, std::string_view header, std::span<const std::byte> data, const Writer& writer) const;
 
   // Records that what older generations wrote about steps from fence.first_step on does not count.
   Status write_fence(FenceRecord record, const Writer& writer) const;
 
-  // Removes checkpoints beyond `keep`, and what dead or fenced-out writers left unfinished.
+  // Removes checkpoints beyond `keep`, and unfinished files of writers that are gone or fenced out.
   void clean_up(std::size_t keep, Generation foreign, const Writer& writer) const;
 
  private:

@@ -12,7 +12,7 @@ namespace {
 using nlohmann::json;
 
 constexpr std::size_t kLengthBytes = 8;
-constexpr std::size_t kAlignment = 4096;  // of the data: readers ask for 8, writing past the page cache for more
+constexpr std::size_t kAlignment = 4096;  // of the data: readers require 8, writes without the page cache more
 constexpr const char* kMetadata = "__metadata__";
 
 Error invalid(std::string what) {
@@ -28,7 +28,7 @@ std::optional<std::uint64_t> bits_of(const std::string& dtype) {
   return found->second;
 }
 
-// Nothing when it does not fit.
+// nullopt if it does not fit.
 std::optional<std::uint64_t> bytes_of(const Tensor& tensor) {
   const auto bits = bits_of(tensor.dtype);
   if (!bits) return std::nullopt;
@@ -51,7 +51,7 @@ std::optional<std::vector<std::uint64_t>> numbers(const json& object, const char
 }
 
 Result<Tensor> read_tensor(const std::string& name, const json& entry) {
-  const Error broken = invalid("its entry \"" + name + "\" makes no sense");
+  const Error broken = invalid("its entry \"" + name + "\" is invalid");
   if (!entry.is_object()) return broken;
   const auto dtype = entry.find("dtype");
   auto shape = numbers(entry, "shape");
@@ -65,9 +65,9 @@ Result<Tensor> read_tensor(const std::string& name, const json& entry) {
 }
 
 Status read_metadata(const json& entry, TensorHeader& header) {
-  if (!entry.is_object()) return invalid("its metadata is no object");
+  if (!entry.is_object()) return invalid("its metadata is not an object");
   for (const auto& [key, value] : entry.items()) {
-    if (!value.is_string()) return invalid("its metadata holds more than texts");
+    if (!value.is_string()) return invalid("its metadata has values that are not strings");
     header.metadata[key] = value.get<std::string>();
   }
   return {};
@@ -80,7 +80,7 @@ Status check_places(TensorHeader& header) {
   for (const auto& tensor : header.tensors) {
     if (tensor.begin != header.data_bytes) return invalid("its tensors overlap or leave gaps");
     if (__builtin_add_overflow(header.data_bytes, tensor.bytes, &header.data_bytes)) {
-      return invalid("its tensors are too large to be true");
+      return invalid("its tensors are larger than the limit");
     }
   }
   return {};
@@ -118,14 +118,14 @@ Result<std::size_t> tensor_header_length(std::span<const std::byte> prefix) {
   if (prefix.size() < kLengthBytes) return invalid("it is too short for a safetensors file");
   std::uint64_t length = 0;
   for (std::size_t i = 0; i < kLengthBytes; ++i) length |= std::to_integer<std::uint64_t>(prefix[i]) << (8 * i);
-  if (length > kMaxTensorHeaderBytes) return invalid("its header is too long to be true");
+  if (length > kMaxTensorHeaderBytes) return invalid("its header is longer than the limit");
   return kLengthBytes + static_cast<std::size_t>(length);
 }
 
 Result<TensorHeader> parse_tensor_header(std::span<const std::byte> bytes) {
   const auto length = tensor_header_length(bytes);
   if (!length) return length.error();
-  if (*length > bytes.size()) return invalid("it is cut off within its header");
+  if (*length > bytes.size()) return invalid("it is truncated within its header");
   const auto* text = reinterpret_cast<const char*>(bytes.data());
   const json object = json::parse(text + kLengthBytes, text + *length, nullptr, false);
   if (!object.is_object()) return invalid("its header is not JSON");

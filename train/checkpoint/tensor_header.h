@@ -1,5 +1,5 @@
-// Purpose: the header of a safetensors file, which other tools read: 8 bytes of length, JSON, then the bytes of all
-// tensors without gaps. Pure. Format: https://huggingface.co/docs/safetensors ; bounds as its own library has them.
+// Purpose: the header of a safetensors file, which other tools can read: 8 bytes of length, JSON, then the bytes of all
+// tensors without gaps. Pure. Format: https://huggingface.co/docs/safetensors ; limits as in its own library.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@ struct Tensor {
   std::string dtype = "U8";
   std::vector<std::uint64_t> shape;
   std::uint64_t bytes = 0;
-  std::uint64_t begin = 0;  // within the data; only where a header was read
+  std::uint64_t begin = 0;  // within the data; set only when a header was read
 };
 
 struct TensorHeader {
@@ -30,13 +30,13 @@ struct TensorHeader {
   std::map<std::string, std::string> metadata;
 };
 
-// Length, JSON and the spaces that align the data. kInvalid for a name that JSON or the format cannot hold.
+// Length, JSON and spaces that align the data. kInvalid for a name that JSON or the format cannot represent.
 Result<std::string> encode_tensor_header(std::span<const Tensor> tensors,
                                          const std::map<std::string, std::string>& metadata);
 
-// The header's own length from the first 8 bytes of the file, these included.
+// The length of the header from the first 8 bytes of the file, including these 8.
 Result<std::size_t> tensor_header_length(std::span<const std::byte> prefix);
-// `bytes`: the file's beginning, at least as long as the header.
+// `bytes`: the start of the file, at least as long as the header.
 Result<TensorHeader> parse_tensor_header(std::span<const std::byte> bytes);
 
 }  // namespace elastictrain::checkpoint

@@ -36,7 +36,7 @@ void ReduceWork::prepare_own(std::size_t block, std::size_t end) {
   touched_[block] = target;
 }
 
-// Where a peer's values were added before, the rank's own are scaled already.
+// If a peer's values were added before, the rank's own values are scaled already.
 void ReduceWork::reduce(std::size_t block, std::size_t offset, std::span<const std::byte> incoming) {
   const std::size_t first = offset / sizeof(float);
   const std::size_t last = first + incoming.size() / sizeof(float);

@@ -1,5 +1,5 @@
-// Purpose: what an operation does to the bytes of its blocks while a stream (ring_stream.h, tree_stream.h) moves them:
-// sum them for an all-reduce, only store them for everything else.
+// Purpose: what an operation does with the bytes of its blocks while a stream (ring_stream.h, tree_stream.h) moves
+// them: an all-reduce sums them, all other operations only store them.
 //
 // Ownership: borrows the caller's vectors and blocks for one operation. Thread: the communicator's. Units: bytes, and
 // floats in a ReduceVector.
@@ -13,29 +13,29 @@
 
 namespace elastictrain::comm {
 
-// What happens to the bytes of the blocks on their way. Offsets are within a block.
+// How the bytes of the blocks are processed. Offsets are within a block.
 class BlockWork {
  public:
   virtual ~BlockWork() = default;
   virtual std::size_t block_size(std::size_t block) const = 0;
   // Memory of a block from `offset` on, contiguous, at most `max` bytes.
   virtual std::span<std::byte> memory(std::size_t block, std::size_t offset, std::size_t max) = 0;
-  // Before bytes of this rank's own first block leave: [0, end) must be ready.
+  // Called before bytes of this rank's own first block are sent: [0, end) must be ready.
   virtual void prepare_own(std::size_t block, std::size_t end) = 0;
-  // Adds what arrived to [offset, offset + incoming.size()) of the block. Sizes are multiples of a float. Several
-  // peers' bytes may be added to one place, but never to one where those of the first have not been added.
+  // Adds the received bytes to [offset, offset + incoming.size()) of the block. Sizes are multiples of a float. Bytes
+  // of several peers may be added to one place, but those of a later peer only where the first peer's have been added.
   virtual void reduce(std::size_t block, std::size_t offset, std::span<const std::byte> incoming) = 0;
   // [0, end) of the block now holds final values.
   virtual void finished(std::size_t block, std::size_t end) = 0;
 };
 
-// Of the data, not of the lane.
+// Norms of the data, without the lane.
 double data_square_sum(const ReduceVector& vector);
 
 // An all-reduce: the blocks are equal parts of the vector.
 class ReduceWork final : public BlockWork {
  public:
-  // `stats`: null, or where the norms go.
+  // `stats`: receives the norms; may be null.
   ReduceWork(const ReduceVector& vector, std::size_t parts, ReduceStats* stats);
 
   std::size_t block_size(std::size_t block) const override { return count(block) * sizeof(float); }
@@ -44,13 +44,13 @@ class ReduceWork final : public BlockWork {
   void reduce(std::size_t block, std::size_t offset, std::span<const std::byte> incoming) override;
   void finished(std::size_t block, std::size_t end) override;
 
-  // After an error: what was touched was kept just before.
+  // After an error: everything that was modified has been kept.
   void keep_rest() const;
-  // After the operation.
+  // Call it after the operation.
   void collect();
 
  private:
-  // Sum of squares of a block in pieces of fixed size, so that it does not depend on how the bytes arrived.
+  // Sum of squares of a block in pieces of fixed size, so that the result does not depend on how the bytes arrived.
   struct BlockNorm {
     double sum = 0;
     std::size_t done = 0;
@@ -68,7 +68,7 @@ class ReduceWork final : public BlockWork {
   std::vector<std::size_t> touched_;  // floats of each block that no longer hold the input, from its beginning
 };
 
-// Blocks that only travel.
+// Blocks that are only copied.
 class ShareWork final : public BlockWork {
  public:
   explicit ShareWork(std::span<const Pieces> blocks) : blocks_(blocks) {}

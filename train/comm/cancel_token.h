@@ -1,7 +1,7 @@
 // Purpose: lets another thread stop a build or a transfer that is blocked in poll(2).
 //
-// Ownership: outlives the operations that watch it. Thread: any. Failure: none; a token that could not get its
-// descriptor still works through cancelled(), only without the wake-up.
+// Ownership: outlives the operations that watch it. Thread: any. Failure: none; a token without a descriptor still
+// works through cancelled(), but does not wake a blocked thread.
 #pragma once
 
 #include <atomic>
@@ -19,7 +19,7 @@ class CancelToken {
 
   void cancel() noexcept;
   bool cancelled() const noexcept { return cancelled_.load(std::memory_order_acquire); }
-  // Becomes readable with cancel() and stays so.
+  // Becomes readable at cancel() and stays readable.
   int fd() const { return fd_; }
 
  private:

@@ -4,12 +4,12 @@ namespace elastictrain::comm {
 namespace {
 
 Error no_device_memory() {
-  return {ErrorCode::kInvalid, "this data plane reaches host memory only; name the device before start()"};
+  return {ErrorCode::kInvalid, "this data plane reaches host memory only; choose the device before start()"};
 }
 
 }  // namespace
 
-// If both ends began by sending, both might wait for room.
+// If both ends sent first, both might wait for buffer space.
 Status Communicator::exchange(std::span<const std::byte> sent, std::span<std::byte> received, std::uint32_t peer) {
   const bool begins = rank() < peer;
   if (auto status = begins ? send(sent, peer) : receive(received, peer); !status) return status;

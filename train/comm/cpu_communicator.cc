@@ -24,7 +24,7 @@ class Builder {
         plan_{spec.generation, spec.token, spec.rank, {}, {}} {}
 
   Result<BuildResult> build(std::span<const std::uint32_t> from, std::span<const std::uint32_t> to) {
-    // Trees over hosts use one connection between two of them.
+    // Trees over hosts use one connection between two hosts.
     if (trees_) layout_.rails = std::min<std::size_t>(layout_.rails, 1);
     plan_links();
     plan_shared_memory();
@@ -54,7 +54,7 @@ class Builder {
     plan_.outgoing.push_back({purpose, rank, endpoint, same_host});
   }
 
-  // Trees take a Unix connection where they stay on a host: shared memory is for what all its ranks do together.
+  // Tree edges within a host use a Unix connection: shared memory serves only operations of all ranks of the host.
   std::vector<LinkSpec> wanted_links() const {
     if (rails_ != nullptr) return {};
     if (!trees_) return needed_links(layout_, spec_.algorithm);
@@ -151,8 +151,8 @@ bool ranks_are_peers(std::span<const std::uint32_t> ranks, const BuildSpec& spec
 
 Status check(const BuildSpec& spec, std::span<const std::uint32_t> from, std::span<const std::uint32_t> to) {
   if (spec.rank < spec.peers.size() && ranks_are_peers(from, spec) && ranks_are_peers(to, spec)) return {};
-  return Error{ErrorCode::kInvalid,
-               "the plan of generation " + std::to_string(spec.generation) + " names ranks that it does not have"};
+  return Error{ErrorCode::kInvalid, "the plan of generation " + std::to_string(spec.generation) +
+                                        " refers to ranks that it does not contain"};
 }
 
 }  // namespace

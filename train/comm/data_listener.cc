@@ -25,7 +25,7 @@ Result<Socket> bind_tcp(const std::string& address, std::uint16_t& port) {
   Socket socket(::socket(target->family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket.valid()) return io_error("socket for " + address, errno);
   const int one = 1;
-  // One family a socket, so that 0.0.0.0 and :: can share a port.
+  // One family per socket, so that 0.0.0.0 and :: can share a port.
   if (target->family() == AF_INET6) ::setsockopt(socket.fd(), IPPROTO_IPV6, IPV6_V6ONLY, &one, sizeof one);
   if (::bind(socket.fd(), target->get(), target->size()) != 0) {
     return Error{errno == EADDRINUSE ? ErrorCode::kUnavailable : ErrorCode::kIo,
@@ -69,7 +69,7 @@ Result<std::unique_ptr<DataListener>> DataListener::open(const ListenOptions& op
   return listener;
 }
 
-// All addresses share one port; when the one the kernel chose for the first is taken on another, try the next.
+// All addresses share one port. If the port that the kernel chose for the first is taken on another, try the next.
 Status DataListener::listen_tcp(const std::vector<std::string>& addresses) {
   for (int attempt = 1;; ++attempt) {
     std::uint16_t port = 0;

@@ -1,8 +1,8 @@
-// Purpose: the one place where other workers reach this one: a listening TCP socket per address (all on one port) and
-// an abstract Unix socket for the workers of the same host. Nothing of it is on the file system.
+// Purpose: the address at which other workers reach this one: a listening TCP socket per address (all on one port) and
+// an abstract Unix socket for the workers of the same host. It leaves nothing in the file system.
 //
 // Ownership: the session keeps it over all generations. Thread: one builder at a time accepts from it; endpoint() from
-// any thread. Failure: open() says which address could not be bound.
+// any thread. Failure: open() names the address that could not be bound.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@ class DataListener {
 
   const protocol::Endpoint& endpoint() const { return endpoint_; }
 
-  // For poll(2). Every descriptor is a non-blocking listener; is_unix(i) tells what the i-th one is.
+  // For poll(2). Every descriptor is a non-blocking listener; is_unix(i) tells the kind of the i-th one.
   std::size_t size() const { return sockets_.size(); }
   int fd(std::size_t index) const { return sockets_[index].fd(); }
   bool is_unix(std::size_t index) const { return index + 1 == sockets_.size(); }

@@ -1,5 +1,5 @@
-// Purpose: how two workers of one generation recognise each other on a fresh connection. The connector speaks first;
-// the acceptor answers only to a handshake it expects and closes everything else. Pure: bytes in, values out.
+// Purpose: how two workers of one generation recognise each other on a new connection. The connector sends first. The
+// acceptor answers only an expected handshake and closes every other connection. Pure: bytes in, values out.
 #pragma once
 
 #include <array>
@@ -28,7 +28,7 @@ using HandshakeBytes = std::array<std::byte, kHandshakeBytes>;
 using HandshakeAckBytes = std::array<std::byte, kHandshakeAckBytes>;
 
 HandshakeBytes encode(const Handshake& handshake);
-// Nothing when the bytes are not a handshake of this version.
+// nullopt if the bytes are not a handshake of this version.
 std::optional<Handshake> decode_handshake(std::span<const std::byte, kHandshakeBytes> bytes);
 
 HandshakeAckBytes handshake_ack();

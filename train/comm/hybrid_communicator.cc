@@ -9,7 +9,7 @@
 namespace elastictrain::comm {
 namespace {
 
-// Below it one rank a host does the talking.
+// Below this size only one rank of each host communicates between hosts.
 constexpr std::size_t kSmallTwoLevelBytes = 64 << 10;
 
 }  // namespace
@@ -43,7 +43,7 @@ Status HybridCommunicator::settle(Status status) {
   if (status) [[likely]]
     return status;
   break_up();
-  // What a blocked call notices of an abort may be a closed socket; the cause is the abort.
+  // A blocked call may see an abort as a closed socket; the cause is the abort.
   if (control_->aborted()) return Error{ErrorCode::kAborted, "the operation was aborted"};
   return status;
 }
@@ -71,7 +71,7 @@ std::vector<PeerFigures> HybridCommunicator::peers() const {
 
 Status HybridCommunicator::all_reduce(std::span<float> data, const ReduceOptions& options, ReduceStats* stats) {
   if (!options.keep.empty() && options.keep.size() != data.size()) {
-    return settle(Error{ErrorCode::kInvalid, "all_reduce keeps all of its input or nothing"});
+    return settle(Error{ErrorCode::kInvalid, "all_reduce: `keep` must be empty or as long as the data"});
   }
   const ReduceVector vector(data, options.lane, options.scale, options.keep);
   if (auto status = usable(); !status) {
@@ -160,7 +160,7 @@ Status HybridCommunicator::all_gather(std::span<const std::byte> mine, std::span
   return settle(share(blocks));
 }
 
-// First among the ranks of each host, then among the hosts, then from the first rank of a host to its others.
+// First among the ranks of each host, then among the hosts, then from the first rank of a host to the others.
 Status HybridCommunicator::share(std::span<const Pieces> blocks) {
   if (rail_ && over_all_ranks_) return rail_->share(blocks);
   if (group_) {
@@ -202,14 +202,15 @@ std::ptrdiff_t HybridCommunicator::local_index(std::uint32_t rank) const {
 Status HybridCommunicator::check_peer(std::uint32_t peer) const {
   if (auto status = usable(); !status) return status;
   if (peer >= size_ || peer == rank_) {
-    return Error{ErrorCode::kInvalid, "rank " + std::to_string(peer) + " is no peer of rank " + std::to_string(rank_)};
+    return Error{ErrorCode::kInvalid,
+                 "rank " + std::to_string(peer) + " is not a peer of rank " + std::to_string(rank_)};
   }
   return {};
 }
 
 Status HybridCommunicator::not_reached(std::uint32_t peer) const {
-  return Error{ErrorCode::kInvalid, "nothing joins rank " + std::to_string(rank_) + " and rank " +
-                                        std::to_string(peer) + " directly; use a collective operation"};
+  return Error{ErrorCode::kInvalid, "there is no connection between rank " + std::to_string(rank_) + " and rank " +
+                                        std::to_string(peer) + "; use a collective operation"};
 }
 
 bool HybridCommunicator::reaches(std::uint32_t peer) const {
@@ -243,7 +244,7 @@ Status HybridCommunicator::exchange(std::span<const std::byte> sent, std::span<s
   return settle(rail_ ? rail_->exchange(peer, sent, received) : not_reached(peer));
 }
 
-// A sum of one number: nobody has it before everybody has given its part.
+// A sum of one number: no rank has it before every rank has contributed.
 Status HybridCommunicator::barrier() {
   float present = 1;
   return all_reduce(std::span(&present, 1), {}, nullptr);

@@ -1,10 +1,10 @@
-// Purpose: the communicator of host memory: shared memory among the ranks of a host, rails among hosts.
+// Purpose: the communicator for host memory: shared memory among the ranks of a host, rails among hosts.
 //
-// A large all-reduce sums on every host first, then every rail sums its slice among the hosts, then the slices spread
-// on the host again. A small one goes over the first rank of each host. Everything else is a share of blocks.
+// A large all-reduce first sums on every host, then every rail sums its slice among the hosts, then the slices are
+// distributed on each host. A small one uses the first rank of each host only. All other operations share blocks.
 //
-// Ownership, threads and failure: as the interface says. break_up() closes the traffic of this rank everywhere, so that
-// an error reaches every peer within milliseconds.
+// Ownership, threads and failure: see Communicator. break_up() closes all traffic of this rank, so that an error
+// reaches every peer within milliseconds.
 #pragma once
 
 #include <atomic>
@@ -22,11 +22,11 @@
 namespace elastictrain::comm {
 
 struct HybridParts {
-  std::string name;  // what the rails are made of
+  std::string name;  // the kind of the rails
   bool over_all_ranks = false;  // every rank is on the rail, and collectives go over it alone
-  std::unique_ptr<OpControl> control;  // of the others
-  std::unique_ptr<ShmGroup> group;     // null where the host has one rank
-  std::unique_ptr<Rail> rail;          // null where this rank is on none
+  std::unique_ptr<OpControl> control;  // for the other members
+  std::unique_ptr<ShmGroup> group;     // null if the host has one rank
+  std::unique_ptr<Rail> rail;          // null if this rank is on no rail
 };
 
 class HybridCommunicator final : public Communicator {

@@ -65,7 +65,7 @@ bool IncomingHandshakes::expected(const Handshake& handshake, bool is_unix) cons
   });
 }
 
-// A peer that connects a second time has given up its first connection.
+// A peer that connects a second time has abandoned its first connection.
 void IncomingHandshakes::keep(Pending& pending, const Handshake& handshake) {
   const auto ack = handshake_ack();
   if (::send(pending.socket.fd(), ack.data(), ack.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(ack.size())) return;

@@ -1,7 +1,7 @@
-// Purpose: takes connections from the listener and keeps those whose handshake is expected; closes all others.
+// Purpose: accepts connections from the listener, keeps those with an expected handshake and closes all others.
 //
-// Connections that have not said who they are yet are bounded in number and time, so that a stranger who connects and
-// stays silent costs nothing. Thread: the builder's.
+// Connections without a complete handshake are bounded in number and time, so that a foreign client that connects and
+// sends nothing costs little. Thread: the builder's.
 #pragma once
 
 #include <poll.h>
@@ -22,7 +22,7 @@ class IncomingHandshakes {
 
   bool done() const { return arrived_.size() == plan_.incoming.size(); }
   void add_to(std::vector<pollfd>& fds) const;
-  // Accepts and reads whatever is there; cheap when nothing is.
+  // Accepts and reads what is available; cheap if nothing is.
   void advance(Deadline now);
   std::vector<PeerSocket> take() { return std::move(arrived_); }
   std::string missing() const;
@@ -37,7 +37,7 @@ class IncomingHandshakes {
   };
 
   void accept_from(std::size_t listener_index, Deadline now);
-  // True when the connection is settled one way or the other.
+  // True when the connection is either accepted or refused.
   bool read_from(Pending& pending);
   bool expected(const Handshake& handshake, bool is_unix) const;
   void keep(Pending& pending, const Handshake& handshake);

@@ -1,7 +1,7 @@
 // Purpose: the inner loops over float32, compiled for several vector widths and chosen at load time.
 //
-// Every element is computed alone, so the width does not change a result. Sums of squares are formed in double from
-// exact products, in an order that depends on the length only. No buffer may overlap another one.
+// Every element is computed separately, so the vector width does not change a result. Sums of squares are formed in
+// double from exact products, in an order that depends on the length only. Buffers must not overlap.
 #pragma once
 
 #include <cstddef>

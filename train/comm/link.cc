@@ -9,9 +9,9 @@
 namespace elastictrain::comm {
 namespace {
 
-// Even with a core for every rank another program may hold the one that the peer needs.
+// Even with a core for every rank, another program may occupy the core that the peer needs.
 constexpr int kTriesBeforeYield = 10;
-// How often a sleeper looks at the deadline and at the shared memory of its host.
+// How often a sleeping thread checks the deadline and the shared memory of its host.
 constexpr int kSleepMs = 5;
 
 }  // namespace

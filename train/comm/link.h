@@ -1,8 +1,8 @@
-// Purpose: one TCP connection to a neighbour, used in both directions without ever blocking, and the place where the
-// communicator waits for several of them.
+// Purpose: one TCP connection to a neighbour, used in both directions without blocking, and the wait of the
+// communicator for several of them.
 //
-// Ownership: a Link owns its socket until it is destroyed; shut_down() only ends the traffic, so that abort() from
-// another thread never meets a descriptor that was closed and reused. Thread: the communicator's; shut_down() from any.
+// Ownership: a Link owns its socket until it is destroyed. shut_down() only ends the traffic, so that abort() from
+// another thread never uses a descriptor that was closed and reused. Thread: the communicator's; shut_down() from any.
 #pragma once
 
 #include <poll.h>
@@ -19,7 +19,7 @@
 
 namespace elastictrain::comm {
 
-// Travels ahead of every operation on every link it uses.
+// Sent before every operation on every link that the operation uses.
 struct LinkHeader {
   std::uint32_t kind = 0;
   std::uint32_t sequence = 0;
@@ -31,11 +31,11 @@ class Link {
  public:
   Link(Socket socket, std::uint32_t peer) : socket_(std::move(socket)), peer_(peer) {}
 
-  // Bytes moved, 0 when it would block.
+  // Bytes moved; 0 if it would block.
   Result<std::size_t> try_send(std::span<const std::byte> data);
   Result<std::size_t> try_receive(std::span<std::byte> data);
 
-  // The header at the front of what has arrived, if it is there; it stays there.
+  // The header at the front of the received bytes, if it is complete. It is not consumed.
   std::optional<LinkHeader> peek_header() const;
 
   void shut_down() noexcept;
@@ -55,11 +55,11 @@ class Link {
 
 Status check_link_header(const LinkHeader& mine, const LinkHeader& theirs, std::uint32_t peer);
 
-// One wait of one operation. Call pause() whenever nothing could be moved; it polls, yields or sleeps, and ends with an
+// One wait of one operation. Call pause() whenever nothing could be moved. It polls, yields or sleeps, and returns an
 // error when the operation must end.
 class LinkWait {
  public:
-  // `also_watch`: a descriptor whose readiness makes `on_watch` run (-1: none).
+  // `also_watch`: a descriptor that runs `on_watch` when it is readable (-1: none).
   LinkWait(const OpControl& control, int also_watch, const std::function<Status()>& on_watch)
       : control_(control), also_watch_(also_watch), on_watch_(on_watch) {}
 
@@ -68,9 +68,9 @@ class LinkWait {
   Status pause(std::span<const pollfd> interests);
 
  private:
-  // A failed try costs a system call, so few of them pass before the thread sleeps in poll(2).
+  // A failed attempt costs a system call, so the thread makes few of them before it sleeps in poll(2).
   static constexpr int kTriesBeforeSleep = 200;
-  // The scheduler soon runs a sleeper whose data has come, but lets one that yields wait behind all others.
+  // The scheduler soon runs a sleeping thread whose data has arrived, but puts a yielding thread behind all others.
   static constexpr int kCrowdedTriesBeforeSleep = 20;
 
   Status sleep(std::span<const pollfd> interests);

@@ -1,5 +1,5 @@
-// Purpose: what can end a blocked operation from outside (abort, deadline) and how to wait on this machine: with a core
-// for every rank a waiter spins, otherwise it hands its core to the ranks it waits for.
+// Purpose: ends a blocked operation from outside (abort, deadline) and chooses how to wait on this machine: with a core
+// for every rank a waiting thread spins, otherwise it yields its core to the ranks it waits for.
 //
 // Ownership: the communicator's; its parts borrow it. Thread: request_abort() from any, the rest from the caller's.
 #pragma once
@@ -15,7 +15,7 @@ namespace elastictrain::comm {
 
 class OpControl {
  public:
-  // `processors`: those that all ranks of the machine share, where each is bound to some; 0: this thread's.
+  // `processors`: those that all ranks of the machine share, if each is bound to some; 0: use this thread's.
   OpControl(std::chrono::milliseconds timeout, std::size_t ranks_on_machine, std::size_t processors);
 
   void begin() { deadline_ = timeout_.count() > 0 ? std::chrono::steady_clock::now() + timeout_ : Deadline::max(); }
@@ -23,10 +23,10 @@ class OpControl {
   void request_abort() noexcept { aborted_.store(true, std::memory_order_seq_cst); }
   bool aborted() const noexcept { return aborted_.load(std::memory_order_acquire); }
 
-  // An error when the operation must end.
+  // Returns an error when the operation must end.
   Status check() const;
 
-  // Polls of a condition without and with giving up the core, before a waiter sleeps.
+  // Number of polls of a condition, without and with yielding the core, before a waiting thread sleeps.
   int spins() const { return spins_; }
   int yields() const { return yields_; }
   bool crowded() const { return crowded_; }  // more ranks than cores

@@ -15,7 +15,7 @@ namespace elastictrain::comm {
 namespace {
 
 constexpr std::chrono::milliseconds kMaxBackOff{50};
-// An address that swallows packets must not keep the next address of the same peer from being tried.
+// An address that drops packets must not prevent an attempt with the peer's next address.
 constexpr std::chrono::milliseconds kConnectTimeout{1000};
 
 Result<SocketAddress> address_of(const RendezvousPlan::Outgoing& target, bool use_unix, std::size_t attempt) {
@@ -77,7 +77,7 @@ void OutgoingHandshake::finish_connect(Deadline now) {
 void OutgoingHandshake::send_handshake(Deadline now) {
   if (uses_unix() && !peer_has_own_uid(socket_.fd())) return retry(now, "its Unix socket belongs to another user");
   if (!uses_unix()) tune_tcp(socket_.fd());
-  // A fresh connection has room for these few bytes.
+  // A new connection has buffer space for these few bytes.
   if (::send(socket_.fd(), bytes_.data(), bytes_.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(bytes_.size())) {
     return retry(now, std::strerror(errno));
   }
@@ -95,7 +95,7 @@ void OutgoingHandshake::read_ack(Deadline now) {
   if (n <= 0) return retry(now, "it refused the handshake (wrong token or another generation)");
   ack_bytes_ += static_cast<std::size_t>(n);
   if (ack_bytes_ < ack_.size()) return;
-  if (ack_ != handshake_ack()) return retry(now, "it speaks another protocol or version");
+  if (ack_ != handshake_ack()) return retry(now, "it uses another protocol or version");
   state_ = State::kDone;
 }
 

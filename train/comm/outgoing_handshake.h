@@ -1,7 +1,7 @@
-// Purpose: one connection attempt after another to one peer until it acknowledges our handshake.
+// Purpose: repeated connection attempts to one peer until it acknowledges our handshake.
 //
-// A state machine driven by the rendezvous loop: advance() when poll(2) reports the descriptor or when retry_at() has
-// come. Thread: the builder's. Failure: none ends it but the loop's deadline; last_error() says why it has not worked.
+// A state machine driven by the rendezvous loop: call advance() when poll(2) reports the descriptor or at retry_at().
+// Thread: the builder's. Failure: only the loop's deadline ends it; last_error() states why it has not succeeded.
 #pragma once
 
 #include <cstddef>
@@ -46,7 +46,7 @@ class OutgoingHandshake {
   std::size_t attempts_ = 0;
   std::size_t ack_bytes_ = 0;
   HandshakeAckBytes ack_{};
-  bool refused_ = false;  // worth telling more than the state of the latest attempt
+  bool refused_ = false;  // more useful in an error than the latest attempt's state
   std::string last_error_ = "no answer yet";
 };
 

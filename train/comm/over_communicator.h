@@ -1,5 +1,5 @@
-// Purpose: a communicator that adds something to another of the same generation and passes on everything else.
-// Ownership: the communicator inside. Thread, failure: as Communicator says.
+// Purpose: a communicator that wraps another one of the same generation, adds to it and forwards everything else.
+// Ownership: the inner communicator. Thread, failure: as Communicator.
 #pragma once
 
 #include <memory>
@@ -41,7 +41,7 @@ class OverCommunicator : public Communicator {
 
  protected:
   explicit OverCommunicator(std::unique_ptr<Communicator> host) : host_(std::move(host)) {}
-  // What a call of the one inside came to.
+  // Checks a result of the inner communicator.
   virtual Status passed_on(Status status) { return status; }
 
   std::unique_ptr<Communicator> host_;

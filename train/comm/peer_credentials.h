@@ -1,4 +1,4 @@
-// Purpose: who is at the other end of a Unix socket, as the kernel says.
+// Purpose: the process at the other end of a Unix socket, as reported by the kernel.
 #pragma once
 
 #include <sys/types.h>

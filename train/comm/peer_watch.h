@@ -1,7 +1,7 @@
-// Purpose: notices that a process on this host is gone: its Unix connection hangs up or its pid ends.
+// Purpose: detects that a process on this host is gone: its Unix connection hangs up or its pid ends.
 //
-// One epoll descriptor for all of them, so that a waiter can check at a constant price and poll(2) can include it.
-// Ownership: closes the connections it was given. Thread: the communicator's; hang_up() from any.
+// It uses one epoll descriptor for all peers, so that a waiting thread can check at constant cost and poll(2) can
+// include it. Ownership: closes the connections it was given. Thread: the communicator's; hang_up() from any.
 #pragma once
 
 #include <sys/types.h>
@@ -17,11 +17,11 @@ namespace elastictrain::comm {
 class PeerWatch {
  public:
   Status open();
-  // Watches local rank `peer`; the connection may be missing, the pid 0 or our own (a rank in this very process).
+  // Watches local rank `peer`. The connection may be missing; the pid may be 0 or our own (a rank in this process).
   Status add(std::size_t peer, Socket connection, pid_t pid);
 
   int fd() const { return epoll_.fd(); }
-  // A peer that is gone, if there is one. Each is reported until it is forgotten.
+  // A peer that is gone, if there is one. Each is reported until forget() removes it.
   std::optional<std::size_t> gone() const;
   void forget(std::size_t peer);
 

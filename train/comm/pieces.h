@@ -1,5 +1,5 @@
-// Purpose: a buffer that is logically one but lies in several places: gradient and control lane, or the blocks of one
-// host's ranks. Borrowed memory; valid as long as what it points to.
+// Purpose: a buffer that is logically contiguous but lies in several places: gradient and control lane, or the blocks
+// of one host's ranks. The memory is borrowed and must stay valid.
 #pragma once
 
 #include <algorithm>
@@ -34,7 +34,7 @@ class Pieces {
     return {};
   }
 
-  // Copies between the bytes from `offset` on and `bytes`, which must not reach beyond the end.
+  // Copies between the bytes that start at `offset` and `bytes`, which must not extend beyond the end.
   void get(std::size_t offset, std::span<std::byte> bytes) const {
     for_runs(offset, bytes.size(), [&](std::span<std::byte> run, std::size_t at) {
       std::memcpy(bytes.data() + at, run.data(), run.size());
@@ -61,7 +61,7 @@ class Pieces {
   std::size_t size_ = 0;
 };
 
-// What an all-reduce works on: data first, then the lane; only data is scaled, and only of data is the input kept.
+// The vector of an all-reduce: data first, then the lane. Only the data is scaled, and only its input is kept.
 class ReduceVector {
  public:
   // `keep`: as long as the data, or empty.
@@ -73,9 +73,9 @@ class ReduceVector {
     std::size_t count = 0;
     float scale = 1.0F;
     bool is_data = true;
-    float* keep = nullptr;  // where this part of the input is kept; null: it is not
+    float* keep = nullptr;  // where this part of the input is kept; null: it is not kept
 
-    // Before the first change of the values.
+    // Call it before the first change of the values.
     void keep_input() const {
       if (keep != nullptr) std::memcpy(keep, values, count * sizeof(float));
     }
@@ -102,14 +102,14 @@ class ReduceVector {
     }
   }
 
-  // Keeps what has not been touched yet.
+  // Keeps the part that has not been modified yet.
   void keep(std::size_t begin, std::size_t end) const {
     if (keep_.empty()) return;
     for_runs(begin, end, [](const Run& run, std::size_t) { run.keep_input(); });
   }
   void keep_all() const { keep(0, data_.size()); }
 
-  // What it holds after a first reduction: neither to be scaled nor kept any more.
+  // The view after a first reduction, which must not be scaled or kept again.
   ReduceVector reduced() const { return {data_, lane_, 1.0F}; }
 
   // The part [begin, end) as a vector of its own.
@@ -137,7 +137,7 @@ class ReduceVector {
   float scale_;
 };
 
-// Cut of `total` elements into `parts` of nearly equal size, on boundaries of a cache line: where part `index` begins.
+// Divides `total` elements into `parts` of nearly equal size, on cache-line boundaries: the begin of part `index`.
 inline std::size_t part_begin(std::size_t total, std::size_t parts, std::size_t index) {
   constexpr std::size_t kAlign = 16;
   const std::size_t step = (total / parts + kAlign - 1) / kAlign * kAlign;

@@ -8,7 +8,7 @@ namespace {
 using protocol::Topology;
 
 constexpr std::size_t kChunkBytes = 1 << 20;
-// A part that is smaller costs more messages than it saves time.
+// Smaller parts cost more in messages than they save.
 constexpr std::size_t kLeastPartBytes = 32 << 10;
 
 std::size_t count_ranks(const std::vector<Ranks>& hosts) {
@@ -45,7 +45,7 @@ Fathers star_over_masters(const std::vector<Ranks>& hosts) {
   return fathers;
 }
 
-// `order`: the ranks by their place in the heap.
+// `order`: the ranks by their position in the heap.
 void put_binary_tree(Fathers& fathers, const Ranks& order) {
   for (std::size_t place = 0; place < order.size(); ++place) {
     fathers[order[place]] = order[tree_parent(place).value_or(0)];
@@ -68,7 +68,7 @@ Fathers binary_tree_over_masters(const std::vector<Ranks>& hosts, std::size_t ro
   return fathers;
 }
 
-// The sum climbs root+1 -> root+2 -> … -> root and goes on root -> root+1 -> … -> root-1: always to the next rank.
+// The sum moves up root+1 -> root+2 -> … -> root and down root -> root+1 -> … -> root-1: always to the next rank.
 ReductionGraph chain_around(std::size_t size, std::uint32_t root) {
   ReductionGraph graph{Fathers(size), Fathers(size)};
   for (std::uint32_t rank = 0; rank < size; ++rank) {

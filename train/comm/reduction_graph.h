@@ -1,8 +1,8 @@
-// Purpose: along which trees the ranks of a generation sum and spread. Pure: hosts in, fathers out.
+// Purpose: the trees along which the ranks of a generation sum and spread. Pure: hosts in, parents out.
 //
-// A graph is a pair of rooted trees over all ranks: partial sums climb `reduce` to its root, the sum descends `spread`
-// from the same root. A topology is one graph, or several that carry a part of the data each. Shapes as KungFu defines
-// them (Mai et al., OSDI 2020, section 4.3, and its released code): where it names one tree, the other is its reverse.
+// A graph is a pair of rooted trees over all ranks: partial sums move up `reduce` to its root, and the sum moves down
+// `spread` from the same root. A topology is one graph, or several that each carry a part of the data. Shapes follow
+// KungFu (Mai et al., OSDI 2020, section 4.3, and its released code); if it names one tree, the other is its reverse.
 #pragma once
 
 #include <cstddef>
@@ -22,22 +22,22 @@ struct ReductionGraph {
   Fathers spread;
 };
 
-// The shape of a topology over ranks 0..n-1, which live on `hosts` as comm::Layout orders them.
+// The shape of a topology over ranks 0..n-1, which run on `hosts` in the order of comm::Layout.
 struct GraphShape {
   protocol::Topology topology = protocol::Topology::kAuto;
   std::vector<Ranks> hosts;
-  Fathers fathers;  // an explicit tree in place of the topology's own; empty: none. See protocol::check_tree().
+  Fathers fathers;  // an explicit tree that replaces the topology's; empty: none. See protocol::check_tree().
   bool has_graphs() const { return topology != protocol::Topology::kAuto || !fathers.empty(); }
 };
-// 0 where there is no graph.
+// 0 if the topology has no graphs.
 std::size_t graph_count(const GraphShape& shape);
-// Made one at a time: all of a ring's together would take the square of its length.
+// Built one at a time: all graphs of a ring together would take memory quadratic in its length.
 ReductionGraph graph_at(const GraphShape& shape, std::size_t index);
 
-// Whether its trees first sum on each host, at its first rank: shared memory may do that part.
+// Whether its trees first sum on each host, at its first rank. Shared memory may do that part.
 bool sums_on_hosts_first(const GraphShape& shape);
 
-// What one rank has to do with a graph.
+// The part of one rank in a graph.
 struct LocalEdges {
   Ranks reduce_from;  // ascending: partial sums are added in this order, the rank's own value first
   std::optional<std::uint32_t> reduce_to;
@@ -46,12 +46,12 @@ struct LocalEdges {
 };
 LocalEdges edges_of(const ReductionGraph& graph, std::uint32_t rank);
 
-// For each other rank the neighbour of `rank` in the tree that leads to it; itself for `rank`.
+// For each other rank the neighbour of `rank` on the path to it; `rank` itself for `rank`.
 Ranks ways_to_all(const Fathers& fathers, std::uint32_t rank);
 
-// How many of `graphs` trees an operation of this size uses (the first of them), and into how many chunks it is cut:
-// a multiple of that number, so that every tree carries an equal part, and about 1 MiB each. Chunk c goes along tree
-// c modulo the number of trees.
+// The number of trees that an operation of this size uses (the first ones of `graphs`), and the number of chunks: a
+// multiple of the number of trees, so that every tree carries an equal part, with about 1 MiB each. Chunk c uses tree c
+// modulo the number of trees.
 struct ChunkPlan {
   std::size_t graphs = 1;
   std::size_t chunks = 1;

@@ -1,8 +1,8 @@
-// Purpose: makes all connections that one worker needs for one generation: it connects to some peers and accepts
-// others at the same time, in one poll loop, so that no order of arrival can dead-lock.
+// Purpose: makes all connections that one worker needs for one generation. It connects to some peers and accepts others
+// at the same time, in one poll loop, so that no order of arrival can deadlock.
 //
-// A connector that is refused or closed (its peer may not know of the generation yet) tries again with a short back-off
-// until the deadline. A connection with a wrong token, generation or rank is closed and changes nothing.
+// A connector that is refused or closed (its peer may not know the generation yet) retries with a short back-off until
+// the deadline. A connection with a wrong token, generation or rank is closed and changes nothing.
 //
 // Thread: the builder's. Failure: kTimeout names every peer that is missing and why; kAborted after cancel().
 #pragma once
@@ -23,7 +23,7 @@ struct PeerSocket {
   bool accepted = false;  // the peer connected to us
 };
 
-// What one worker has to do; the same (purpose, rank, direction) must not be listed twice.
+// The connections of one worker. The same (purpose, rank, direction) must not be listed twice.
 struct RendezvousPlan {
   struct Outgoing {
     Purpose purpose = Purpose::kRingLink;

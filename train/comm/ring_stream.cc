@@ -6,8 +6,9 @@
 namespace elastictrain::comm {
 namespace {
 
-// One send or receive moves at most this much, so that both directions stay busy and what arrived is still cached.
-constexpr std::size_t kMaxMoveBytes = 256 << 10;
+// One send or receive moves at most this much, so that both directions stay busy and received bytes are still in the
+// cache.
+constexpr std::size_t kMaxRingMoveBytes = 256 << 10;
 
 }  // namespace
 
@@ -40,7 +41,7 @@ void RingStream::skip_empty() {
   while (in_.step < steps_ && in_.offset == work_.block_size(received_block(in_.step))) in_ = {in_.step + 1, 0};
 }
 
-// What step s sends, step s-1 has received.
+// Step s sends what step s-1 has received.
 std::size_t RingStream::sendable() const {
   if (out_.step == steps_) return 0;
   const std::size_t size = work_.block_size(sent_block(out_.step));
@@ -50,7 +51,7 @@ std::size_t RingStream::sendable() const {
 
 Result<std::size_t> RingStream::send_some(Link& next) {
   if (header_sent_ < sizeof(LinkHeader)) return send_header(next);
-  const std::size_t ready = std::min(sendable(), kMaxMoveBytes);
+  const std::size_t ready = std::min(sendable(), kMaxRingMoveBytes);
   if (ready == 0) return std::size_t{0};
   const std::size_t block = sent_block(out_.step);
   const auto run = work_.memory(block, out_.offset, ready);
@@ -102,7 +103,7 @@ Result<std::size_t> RingStream::receive_to_reduce(Link& previous, std::size_t bl
 }
 
 Result<std::size_t> RingStream::receive_in_place(Link& previous, std::size_t block) {
-  auto received = previous.try_receive(work_.memory(block, in_.offset, kMaxMoveBytes));
+  auto received = previous.try_receive(work_.memory(block, in_.offset, kMaxRingMoveBytes));
   if (!received) return received;
   in_.offset += *received;
   work_.finished(block, in_.offset);

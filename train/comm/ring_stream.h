@@ -1,8 +1,8 @@
-// Purpose: moves bytes around a ring, blocks in, blocks out, as one continuous stream: what a rank sends after its own
-// first block is what it received (and reduced) before, so whatever has arrived can travel on at once.
+// Purpose: moves bytes around a ring, blocks in, blocks out, as one continuous stream. After its own first block a rank
+// sends what it received (and reduced) before, so received bytes can be forwarded at once.
 //
 // In step s the rank at position p sends block p-s and receives block p-s-1. With `reduce_steps` = size-1 the first
-// half of the stream sums (reduce-scatter) and the second half spreads the sums (all-gather).
+// half of the stream sums (reduce-scatter) and the second half distributes the sums (all-gather).
 // Thread: the communicator's. Memory: one scratch buffer, borrowed.
 #pragma once
 

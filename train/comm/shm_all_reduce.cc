@@ -26,7 +26,7 @@ Status ShmGroup::all_reduce_large(const ReduceVector& vector, ReduceStats* stats
   return status;
 }
 
-// What was put or summed was kept just before.
+// Everything that was written or summed has been kept before.
 void ShmGroup::keep_rest(const ReduceVector& vector, const Reach& reach) const {
   for (std::size_t begin = reach.summed; begin < reach.put; begin += kChunkFloats) {
     const Range own = slice_of({begin, std::min(reach.put, begin + kChunkFloats)}, local_);
@@ -35,7 +35,7 @@ void ShmGroup::keep_rest(const ReduceVector& vector, const Reach& reach) const {
   vector.keep(reach.put, vector.size());
 }
 
-// The input of chunk k+1 is put before the sums of chunk k are awaited, so that nobody idles between the two.
+// The input of chunk k+1 is written before the wait for the sums of chunk k, so that no rank idles between the two.
 Status ShmGroup::reduce_chunks(const ReduceVector& vector, ReduceStats* stats, Reach& reach) {
   const std::size_t total = vector.size();
   const auto range_at = [&](std::size_t begin) { return Range{begin, std::min(total, begin + kChunkFloats)}; };

@@ -11,11 +11,11 @@
 namespace elastictrain::comm {
 namespace {
 
-// Up to here everybody reading everything is cheaper than a second round.
+// Up to this size it is cheaper that every rank reads all inputs than to run a second round.
 constexpr std::size_t kSmallBytes = 8 << 10;
 constexpr std::size_t kMaxRanks = 1024;
 
-// Of a block that may have ended before.
+// 0 if the block ends before `offset`.
 std::size_t chunk_bytes(const Pieces& block, std::size_t offset) {
   return offset < block.size() ? std::min(ShmRegion::kChunkBytes, block.size() - offset) : 0;
 }
@@ -45,7 +45,7 @@ Result<std::unique_ptr<ShmGroup>> ShmGroup::build(std::size_t local, std::size_t
   return group;
 }
 
-// The first rank makes the memory and tells everybody all pids, as the kernel gives them.
+// The first rank creates the memory and sends all pids, as reported by the kernel, to all ranks.
 Status ShmGroup::create(std::vector<Socket>& connections, const CancelToken& cancel, Deadline deadline) {
   Socket memory;
   auto region = ShmRegion::create(ranks_, memory);

@@ -1,15 +1,15 @@
 // Purpose: collectives among the ranks of one host through shared memory.
 //
-// A buffer passes in chunks that fit the caches. Per chunk and rank there are two counters: `entered` (my input is in
-// my buffer) and `reduced` (my slice of the sum is in my buffer). Small all-reduces take one round: everybody puts its
-// input and sums all inputs itself, in rank order. Larger ones take two: everybody puts the slices of the others, sums
-// its own slice straight from its own memory, and fetches the rest.
+// A buffer is processed in chunks that fit the caches. Per chunk and rank there are two counters: `entered` (my input
+// is in my buffer) and `reduced` (my slice of the sum is in my buffer). Small all-reduces take one round: each rank
+// writes its input and sums all inputs itself, in rank order. Larger ones take two: each rank writes the slices of the
+// others, sums its own slice directly from its own memory, and copies the other slices.
 //
-// Why three buffers are enough: nobody puts chunk c before it has seen everybody enter chunk c-1, and nobody enters
-// chunk c-1 before it is through with chunk c-3, whose buffer chunk c uses.
+// Why three buffers are enough: a rank writes chunk c only after all ranks have entered chunk c-1, and a rank enters
+// chunk c-1 only after it is done with chunk c-3, whose buffer chunk c uses.
 //
-// Ownership: of the mapping and the connections. Thread: the communicator's; break_up() from any. Failure: any error
-// breaks the group for all its ranks; a rank that is gone only matters to those that still need something from it.
+// Ownership: the mapping and the connections. Thread: the communicator's; break_up() from any. Failure: any error
+// breaks the group for all its ranks. A rank that is gone matters only to ranks that still need its data.
 #pragma once
 
 #include <cstddef>
@@ -27,23 +27,24 @@ namespace elastictrain::comm {
 
 class ShmGroup {
  public:
-  // `connections`: on local rank 0 one to each other local rank, in their order; on the others the one to local rank 0.
+  // `connections`: on local rank 0 one to each other local rank, in order; on the others the one to local rank 0.
   static Result<std::unique_ptr<ShmGroup>> build(std::size_t local, std::size_t ranks, std::vector<Socket> connections,
                                                  const OpControl& control, const CancelToken& cancel,
                                                  Deadline deadline);
   ~ShmGroup();
 
   Status all_reduce(const ReduceVector& vector, ReduceStats* stats);
-  // Block r lies at local rank r and is copied to the same block of all others. Blocks have equal sizes on all ranks.
+  // Block r belongs to local rank r and is copied to the same block of all others. Blocks have equal sizes on all
+  // ranks.
   Status share(std::span<const Pieces> blocks);
   Status send(std::span<const std::byte> data, std::size_t to);
   Status receive(std::span<std::byte> data, std::size_t from);
 
-  // Readable when a process of this host is gone; then check() says whether that matters.
+  // Readable when a process of this host is gone; check() then tells whether that matters.
   int watch_fd() const { return watch_.fd(); }
   Status check();
 
-  // Ends the group for everybody, at once.
+  // Breaks the group for all ranks, at once.
   void break_up() noexcept;
   std::uint64_t shared_bytes() const { return shared_bytes_; }
 
@@ -68,7 +69,7 @@ class ShmGroup {
     std::size_t end = 0;
   };
   Range slice_of(Range range, std::size_t rank) const;
-  // How far an all-reduce has come: up to here all slices but this rank's own are put, and its own are summed.
+  // The progress of an all-reduce: up to here all slices but this rank's own are written, and its own are summed.
   struct Reach {
     std::size_t put = 0;
     std::size_t summed = 0;
@@ -83,10 +84,10 @@ class ShmGroup {
   void copy_in(const Pieces& block, std::size_t offset);
   void copy_out(const Pieces& block, std::size_t offset, std::size_t rank);
 
-  // The core this thread runs on. Shared with the awaited rank, only giving it up lets that rank go on.
+  // The core of this thread. If the awaited rank shares it, that rank can continue only when this one yields.
   static std::uint32_t current_core() noexcept;
   bool shares_core_with(std::size_t peer) const noexcept;
-  // Of two ranks that keep meeting on one core while there is a core for each, one moves.
+  // If two ranks keep meeting on one core while there is a core for each, one moves.
   void note_shared_core(std::size_t peer) noexcept;
 
   void publish(Counter& counter, std::uint32_t value) noexcept;
@@ -110,7 +111,7 @@ class ShmGroup {
   std::uint64_t operation_ = 0;
   ChunkHeader current_;
   int waits_on_shared_core_ = 0;
-  // Doubles with every move: where the scheduler insists, moving only costs.
+  // Doubles with every move: if the scheduler keeps moving the thread back, moves only cost time.
   int waits_before_move_ = 100;
   std::uint64_t shared_bytes_ = 0;
   std::vector<const float*> inputs_;

@@ -18,7 +18,7 @@ static_assert(std::atomic<std::uint32_t>::is_always_lock_free);
 
 constexpr std::size_t kPage = 4096;
 constexpr std::size_t kHeaderBytes = kPage;
-// Buffers start off a power of two apart, so that equal offsets of different ranks do not fall into one cache set.
+// Buffers are offset from powers of two, so that equal offsets of different ranks do not map to one cache set.
 constexpr std::size_t kBufferStride = ShmRegion::kChunkBytes + kPage + kLineBytes;
 constexpr std::size_t kControlBytes = kPage;
 constexpr std::size_t kSlotBytes = (kControlBytes + ShmRegion::kBuffers * kBufferStride + kPage - 1) / kPage * kPage;
@@ -67,7 +67,8 @@ Result<ShmRegion> ShmRegion::attach(std::size_t ranks, const Socket& memory) {
   if (::fstat(memory.fd(), &facts) != 0) return io_error("fstat of shared memory", errno);
   const int seals = ::fcntl(memory.fd(), F_GET_SEALS);
   if (static_cast<std::size_t>(facts.st_size) != bytes_for(ranks) || seals < 0 || (seals & F_SEAL_SHRINK) == 0) {
-    return Error{ErrorCode::kInvalid, "the shared memory of this host has another layout; is one version in use?"};
+    return Error{ErrorCode::kInvalid,
+                 "the shared memory of this host has another layout; run the same version on all workers"};
   }
   return map(ranks, memory.fd());
 }
@@ -79,7 +80,7 @@ Result<ShmRegion> ShmRegion::map(std::size_t ranks, int fd) {
 }
 
 void ShmRegion::prefault() {
-  // Only a matter of speed: an old kernel that does not know the advice faults the pages in later.
+  // Affects speed only: an old kernel without this advice faults the pages in later.
   ::madvise(base_, kHeaderBytes + ranks_ * kSlotBytes, MADV_POPULATE_WRITE);
 }
 
@@ -145,10 +146,11 @@ Result<Socket> receive_descriptor(const Socket& connection, std::span<std::byte>
   message.msg_control = control;
   message.msg_controllen = sizeof control;
   const ssize_t n = ::recvmsg(connection.fd(), &message, MSG_CMSG_CLOEXEC);
-  if (n <= 0) return Error{ErrorCode::kPeerLost, "the first rank of this host closed while it passed shared memory"};
+  if (n <= 0)
+    return Error{ErrorCode::kPeerLost, "the first rank of this host closed the connection while passing shared memory"};
   const cmsghdr* header = CMSG_FIRSTHDR(&message);
   if (header == nullptr || header->cmsg_type != SCM_RIGHTS || header->cmsg_len != CMSG_LEN(sizeof(int))) {
-    return Error{ErrorCode::kInvalid, "the first rank of this host passed no shared memory"};
+    return Error{ErrorCode::kInvalid, "the first rank of this host sent no shared memory"};
   }
   int fd = -1;
   std::memcpy(&fd, CMSG_DATA(header), sizeof fd);

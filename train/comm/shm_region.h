@@ -1,9 +1,9 @@
-// Purpose: the memory that the ranks of one host share: a sealed memfd with a fixed layout. It has no name anywhere, so
-// it is gone with the last process that maps it, however that process ends.
+// Purpose: the memory that the ranks of one host share: a sealed memfd with a fixed layout. It has no name, so it
+// disappears with the last process that maps it, however that process ends.
 //
-// Layout: group header | per rank: control block, kBuffers chunk buffers | per ordered pair: a mailbox.
-// Thread: several processes at once, by the protocol of ShmGroup. Failure: create() and attach() say what went wrong;
-// the size is sealed, so no peer can take pages away.
+// Layout: group header | per rank: control block, kBuffers chunk buffers | per ordered pair: a mailbox. Thread: several
+// processes at once, by the protocol of ShmGroup. Failure: create() and attach() return the reason. The size is sealed,
+// so no peer can remove pages.
 #pragma once
 
 #include <atomic>
@@ -21,11 +21,11 @@ inline constexpr std::size_t kLineBytes = 128;  // two cache lines: neighbours a
 enum class SlotState : std::uint32_t { kLive = 0, kLeft = 1 };
 
 struct alignas(kLineBytes) GroupHeader {
-  std::atomic<std::uint32_t> broken;    // somebody failed or aborted: everybody stops
-  std::atomic<std::uint32_t> sleepers;  // ranks in futex(2); publishers look here before they wake
+  std::atomic<std::uint32_t> broken;    // a rank failed or aborted: all ranks stop
+  std::atomic<std::uint32_t> sleepers;  // ranks in futex(2); publishers check it before a wake-up
 };
 
-// Says what the chunk in a buffer belongs to; equal on all ranks unless the program mixes up its calls.
+// Identifies what the chunk in a buffer belongs to; equal on all ranks unless the program mixes up its calls.
 struct ChunkHeader {
   std::uint64_t operation = 0;  // kind and number
   std::uint64_t bytes = 0;      // of the whole operation
@@ -34,11 +34,11 @@ struct ChunkHeader {
 inline constexpr std::size_t kChunkBuffers = 3;
 
 struct RankControl {
-  // All that a peer needs to know of this rank's input is in one cache line.
-  alignas(kLineBytes) std::atomic<std::uint32_t> entered;  // chunks this rank has put its input of
-  std::atomic<std::uint32_t> core;                         // where it ran when it published last
+  // All that a peer must read about this rank's input is in one cache line.
+  alignas(kLineBytes) std::atomic<std::uint32_t> entered;  // number of chunks with this rank's input
+  std::atomic<std::uint32_t> core;                         // the core at its last publication
   ChunkHeader headers[kChunkBuffers];
-  alignas(kLineBytes) std::atomic<std::uint32_t> reduced;  // chunks this rank has reduced its slice of
+  alignas(kLineBytes) std::atomic<std::uint32_t> reduced;  // number of chunks with this rank's slice reduced
   alignas(kLineBytes) std::atomic<std::uint32_t> state;    // SlotState
 };
 static_assert(offsetof(RankControl, headers) + kChunkBuffers * sizeof(ChunkHeader) <= 64);
@@ -61,7 +61,7 @@ class ShmRegion {
   ~ShmRegion();
 
   static std::size_t bytes_for(std::size_t ranks);
-  // A new region; `memory` becomes the descriptor to pass to the others.
+  // A new region; `memory` receives the descriptor to pass to the other ranks.
   static Result<ShmRegion> create(std::size_t ranks, Socket& memory);
   static Result<ShmRegion> attach(std::size_t ranks, const Socket& memory);
 
@@ -88,7 +88,7 @@ class ShmRegion {
   std::size_t ranks_ = 0;
 };
 
-// Passes a descriptor over a Unix connection, with a few bytes beside it.
+// Passes a descriptor over a Unix connection, together with a few bytes.
 Status send_descriptor(const Socket& connection, int fd, std::span<const std::byte> note, const CancelToken& cancel,
                        Deadline deadline);
 Result<Socket> receive_descriptor(const Socket& connection, std::span<std::byte> note, const CancelToken& cancel,

@@ -1,4 +1,4 @@
-// How ShmGroup waits: spin, then give up the core, then sleep in futex(2), with an eye on the peers.
+// How ShmGroup waits: it spins, then yields the core, then sleeps in futex(2), and watches the peers meanwhile.
 #include <linux/futex.h>
 #include <sched.h>
 #include <sys/syscall.h>
@@ -16,7 +16,7 @@ constexpr long kSleepNanoseconds = 2'000'000;
 constexpr int kYieldsBetweenChecks = 64;
 constexpr int kMaxWaitsBeforeMove = 1 << 20;
 
-// Counters wrap around; what counts is the distance.
+// Counters wrap around; only their distance matters.
 bool reached(const std::atomic<std::uint32_t>& counter, std::uint32_t target) {
   return static_cast<std::int32_t>(counter.load(std::memory_order_acquire) - target) >= 0;
 }
@@ -31,7 +31,7 @@ void wake(std::atomic<std::uint32_t>& word) {
   ::syscall(SYS_futex, &word, FUTEX_WAKE, INT32_MAX, nullptr, nullptr, 0);
 }
 
-// Moves this thread elsewhere, for the moment only: where it may run stays as it was.
+// Moves this thread to another core once; its affinity mask stays as it was.
 void leave_core(std::uint32_t core) {
   cpu_set_t allowed;
   CPU_ZERO(&allowed);
@@ -58,7 +58,7 @@ bool ShmGroup::shares_core_with(std::size_t peer) const noexcept {
   return region_.control(peer).core.load(std::memory_order_relaxed) == current_core();
 }
 
-// The scheduler brings ranks together that wake each other through sockets, and leaves them there on a busy machine.
+// The scheduler places ranks that wake each other through sockets together, and leaves them there on a busy machine.
 void ShmGroup::note_shared_core(std::size_t peer) noexcept {
   if (control_.crowded() || local_ < peer || ++waits_on_shared_core_ < waits_before_move_) return;
   waits_on_shared_core_ = 0;
@@ -89,7 +89,7 @@ Status ShmGroup::wait_slowly(Counter& counter, std::uint32_t target, std::size_t
       if (yield % kYieldsBetweenChecks != 0) continue;
     }
     auto status = check_wait(peer);
-    // The peer may have published between our look at the counter and its departure.
+    // The peer may have published between our read of the counter and its departure.
     if (!status && !(status.error().code == ErrorCode::kPeerLost && reached(counter, target))) return status;
   }
   return {};
@@ -122,7 +122,7 @@ Status ShmGroup::check() {
   for (auto gone = watch_.gone(); gone; gone = watch_.gone()) {
     const auto state = region_.control(*gone).state.load(std::memory_order_acquire);
     if (state != static_cast<std::uint32_t>(SlotState::kLeft)) {
-      return Error{ErrorCode::kPeerLost, "local rank " + std::to_string(*gone) + " died"};
+      return Error{ErrorCode::kPeerLost, "local rank " + std::to_string(*gone) + " exited"};
     }
     watch_.forget(*gone);
   }

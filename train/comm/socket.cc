@@ -26,7 +26,7 @@ bool same_address(const sockaddr_storage& a, const sockaddr_storage& b) {
                                                 &reinterpret_cast<const sockaddr_in6&>(b).sin6_addr, 16) == 0;
 }
 
-// Traffic between two addresses of one machine never leaves it when both ends use the same address.
+// Traffic between two addresses of one machine never leaves it if both ends use the same address.
 bool peer_is_local(int fd) {
   sockaddr_storage peer{};
   sockaddr_storage own{};
@@ -59,7 +59,7 @@ int poll_timeout_ms(Deadline deadline) {
   return static_cast<int>(std::clamp<long long>(left_ms, 0, 60'000));
 }
 
-// Runs `transfer` (one send or recv) until `size` bytes are through.
+// Repeats `transfer` (one send or recv) until `size` bytes are transferred.
 template <class Transfer>
 Status move_all(int fd, std::size_t size, short events, const CancelToken& cancel, Deadline deadline,
                 Transfer transfer) {
@@ -118,7 +118,7 @@ Status wait_ready(int fd, short events, const CancelToken& cancel, Deadline dead
     if (ready > 0 && fds[0].revents != 0) return {};
     if (ready < 0 && errno != EINTR) return io_error("poll", errno);
     if (std::chrono::steady_clock::now() >= deadline) {
-      return Error{ErrorCode::kTimeout, "the peer did nothing until the deadline"};
+      return Error{ErrorCode::kTimeout, "the peer sent or read nothing until the deadline"};
     }
   }
 }

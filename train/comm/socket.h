@@ -1,8 +1,8 @@
-// Purpose: sockets of the data plane: ownership of a descriptor, TCP options, and blocking-with-deadline transfer for
-// code that is not in a hurry (state transfer, build).
+// Purpose: sockets of the data plane: ownership of a descriptor, TCP options, and blocking transfers with a deadline
+// for code that is not time-critical (state transfer, build).
 //
 // Ownership: Socket closes its descriptor. All descriptors are close-on-exec and non-blocking. Thread: one at a time.
-// Failure: kPeerLost when the other side went away, kTimeout at the deadline, kAborted when the token was cancelled.
+// Failure: kPeerLost if the peer disconnected, kTimeout at the deadline, kAborted if the token was cancelled.
 #pragma once
 
 #include <chrono>
@@ -42,7 +42,7 @@ class Socket {
   int fd_ = -1;
 };
 
-// What is in force on a connected TCP socket; for reports.
+// The options in effect on a connected TCP socket, for reports.
 struct TcpOptions {
   std::string congestion_control;
   int send_buffer_bytes = 0;
@@ -50,8 +50,8 @@ struct TcpOptions {
   bool loopback = false;  // the peer is on this machine
 };
 
-// TCP_NODELAY always. To a peer on this machine also explicit buffers and a congestion control that does not pace;
-// elsewhere the kernel's own choice and its buffer autotuning stay in force.
+// Always sets TCP_NODELAY. For a peer on this machine it also sets explicit buffer sizes and a congestion control
+// without pacing; for other peers the kernel's choice and its buffer autotuning stay in effect.
 void tune_tcp(int fd);
 TcpOptions tcp_options(int fd);
 
@@ -61,7 +61,7 @@ Status wait_ready(int fd, short events, const CancelToken& cancel, Deadline dead
 Status send_all(const Socket& socket, std::span<const std::byte> data, const CancelToken& cancel, Deadline deadline);
 Status receive_all(const Socket& socket, std::span<std::byte> data, const CancelToken& cancel, Deadline deadline);
 
-// "connect: Connection refused" and the like.
+// For example "connect: Connection refused".
 Error io_error(const std::string& what, int error_number);
 
 }  // namespace elastictrain::comm

@@ -1,4 +1,4 @@
-// Purpose: numeric IPv4, IPv6 (with %scope) and abstract Unix addresses for bind and connect. No name look-ups.
+// Purpose: numeric IPv4, IPv6 (with %scope) and abstract Unix addresses for bind and connect. No name lookups.
 #pragma once
 
 #include <sys/socket.h>
@@ -24,7 +24,7 @@ class SocketAddress {
   socklen_t size_ = 0;
 };
 
-// Port a socket is bound to, 0 if unknown.
+// The port that a socket is bound to, or 0 if unknown.
 std::uint16_t bound_port(int fd);
 
 }  // namespace elastictrain::comm

@@ -30,12 +30,12 @@ void add_message(std::span<std::byte> message, std::span<const std::byte> other)
   add(floats_of(message), floats_of(other), float_count(message));
 }
 
-// A transfer that sends only reads its buffer.
+// A transfer that only sends does not modify its buffer.
 std::span<std::byte> only_read(std::span<const std::byte> data) {
   return {const_cast<std::byte*>(data.data()), data.size()};
 }
 
-// Where one message each way costs less than the rounds of a ring.
+// Below this size one message in each direction costs less than the rounds of a ring.
 std::size_t small_bytes(std::size_t ranks) {
   return ranks <= 2 ? 64 << 10 : 32 << 10;
 }
@@ -173,7 +173,7 @@ Status TcpRail::all_reduce_trees(const ReduceVector& vector, ReduceStats* stats)
   for (std::size_t chunk = 0; chunk < cut.chunks; ++chunk) routes.push_back({chunk, &trees_[chunk % cut.graphs]});
   TreeStream stream(work, links_, scratch_);
   for (const auto link : first_links_) stream.greet(link);
-  // Sums that are on their way around should not hold up the next ones.
+  // Sums in transfer must not delay the next ones.
   stream.plan(routes, 2 * cut.graphs);
   auto wait = make_wait();
   auto status = stream.run(header_, wait);
@@ -182,7 +182,7 @@ Status TcpRail::all_reduce_trees(const ReduceVector& vector, ReduceStats* stats)
   return status;
 }
 
-// Every block descends the first tree from where it lies.
+// Every block moves down the first tree from its owner.
 Status TcpRail::share_trees(std::span<const Pieces> blocks) {
   ShareWork work(blocks);
   std::vector<LinkEdges> edges;
@@ -203,7 +203,7 @@ Status TcpRail::share_trees(std::span<const Pieces> blocks) {
   return stream.run(header_, wait);
 }
 
-// The message is a copy of the scaled input behind a header, so that it leaves in one system call.
+// The message is a copy of the scaled input behind a header, so that it is sent in one system call.
 Status TcpRail::all_reduce_small(const ReduceVector& vector, ReduceStats* stats) {
   message_.resize(sizeof(LinkHeader) + vector.size() * sizeof(float));
   const std::span<std::byte> message(message_);
@@ -221,8 +221,8 @@ Status TcpRail::all_reduce_small(const ReduceVector& vector, ReduceStats* stats)
   return {};
 }
 
-// With four positions each pair of ring neighbours sums, then each sum meets the other one on the other side of the
-// ring. Sums of two are the same on both sides, so all ranks get the same bits.
+// With four positions each pair of ring neighbours sums; then each sum is exchanged across the ring. Sums of two are
+// the same on both sides, so all ranks get the same bits.
 Status TcpRail::sum_small(std::span<std::byte> message) {
   const std::size_t size = members_.size();
   if (algorithm_ == Algorithm::kTree || size > kMaxExchangeSize) return climb_tree(message);
@@ -231,7 +231,7 @@ Status TcpRail::sum_small(std::span<std::byte> message) {
   return exchange_with(size - 1 - position_, message);
 }
 
-// Two or three ranks: everybody sends to everybody and sums in the order of the positions.
+// Two or three ranks: every rank sends to all others and sums in the order of the positions.
 Status TcpRail::exchange_with_all(std::span<std::byte> message) {
   std::array<Transfer, kMaxTransfers> transfers;
   std::array<std::span<std::byte>, kMaxExchangeSize> parts;

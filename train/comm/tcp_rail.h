@@ -1,8 +1,8 @@
-// Purpose: collectives over sockets among the ranks of one rail (one rank a host). Small all-reduces exchange directly
-// with ring neighbours or climb a tree; everything else streams around the ring. With a tree plan all of it goes along
-// the trees of a chosen topology instead.
+// Purpose: collectives over sockets among the ranks of one rail (one rank per host). Small all-reduces exchange
+// directly with ring neighbours or use a tree; all other operations stream around the ring. With a tree plan, all of it
+// uses the trees of a chosen topology instead.
 //
-// Ownership: of its links. Threads and failure: as rail.h says; an error travels with the closed links.
+// Ownership: its links. Threads and failure: see rail.h; an error spreads through the closed links.
 #pragma once
 
 #include <cstddef>
@@ -21,10 +21,10 @@ namespace elastictrain::comm {
 
 class TcpRail final : public Rail {
  public:
-  // `members`: global ranks by position. `links`: to the ring neighbours, and to tree neighbours where there is a tree.
+  // `members`: global ranks by position. `links`: to the ring neighbours, and to tree neighbours if there is a tree.
   TcpRail(Ranks members, std::size_t position, std::vector<Link> links, Algorithm algorithm, const OpControl& control);
 
-  // Before the first operation; `links` must reach the plan's neighbours.
+  // Call it before the first operation; `links` must reach the plan's neighbours.
   void use_trees(const TreePlan& plan);
 
   void watch(int fd, std::function<Status()> on_ready) override;
@@ -40,7 +40,7 @@ class TcpRail final : public Rail {
   std::vector<PeerFigures> peers() const override;
 
  private:
-  // A buffer on its way over one link.
+  // A buffer in transfer over one link.
   struct Transfer {
     Link* link = nullptr;
     std::span<std::byte> buffer;
@@ -51,7 +51,7 @@ class TcpRail final : public Rail {
 
   Status run(std::span<Transfer> transfers);
   Result<std::size_t> advance(Transfer& transfer);
-  // Looks for a peer that is in another kind of operation and waits on a link this one does not read.
+  // Looks for a peer that runs another kind of operation and waits on a link that this rank does not read.
   Status check_unread_links(std::span<const Transfer> transfers) const;
   static Transfer sending(Link& link, std::span<std::byte> message) { return {&link, message, true, 0, nullptr}; }
   Transfer receiving(Link& link, std::span<std::byte> buffer) { return {&link, buffer, false, 0, &header_}; }

@@ -46,7 +46,7 @@ Layout make_layout(const std::vector<protocol::Endpoint>& peers, std::uint32_t r
     layout.local = static_cast<std::size_t>(found - members.begin());
   }
   layout.rails = layout.hosts.size() > 1 ? smallest : 0;
-  // Agents of one machine may keep their workers apart.
+  // Several agents on one machine may keep their workers separate.
   layout.ranks_on_machine = static_cast<std::size_t>(std::count_if(peers.begin(), peers.end(), [&](const auto& peer) {
     return peer.host_key == peers[rank].host_key || peer.addresses == peers[rank].addresses;
   }));

@@ -1,8 +1,8 @@
-// Purpose: who talks to whom in one generation. Pure: endpoints in, hosts, rails, rings and trees out.
+// Purpose: which ranks communicate in one generation. Pure: endpoints in; hosts, rails, rings and trees out.
 //
-// Ranks that share memory form a host. A rail joins the ranks with the same place on their hosts; there are as many
+// Ranks that share memory form a host. A rail joins the ranks with the same position on their hosts. There are as many
 // rails as the smallest host has ranks, and each carries its slice of a large all-reduce. Rail 0 also carries small
-// messages. Other shapes (star, several trees) are more functions here and a case in needed_links().
+// messages. Another shape (star, several trees) needs more functions here and a case in needed_links().
 #pragma once
 
 #include <cstddef>
@@ -20,12 +20,12 @@ using Ranks = std::vector<std::uint32_t>;
 struct Layout {
   std::vector<Ranks> hosts;          // ordered by their lowest rank; ranks of a host ascend
   std::size_t host = 0;              // of this rank
-  std::size_t local = 0;             // place of this rank on its host
+  std::size_t local = 0;             // position of this rank on its host
   std::size_t rails = 0;             // ranks per host that hold links; 0 with one host
   std::size_t ranks_on_machine = 1;  // that compete for this machine's cores, whatever the transport
 
   const Ranks& local_ranks() const { return hosts[host]; }
-  // One rank a host, in the order of the hosts.
+  // One rank per host, in the order of the hosts.
   Ranks rail_ranks(std::size_t rail) const;
   bool on_rail() const { return local < rails; }
 };
@@ -38,15 +38,15 @@ std::size_t ring_previous(std::size_t position, std::size_t size);
 std::optional<std::size_t> tree_parent(std::size_t position);
 std::vector<std::size_t> tree_children(std::size_t position, std::size_t size);
 
-// Up to this many positions a small all-reduce needs only ring neighbours: all are neighbours (2, 3), or pairs of
-// neighbours double twice around the ring (4). Beyond it uses the tree.
+// Up to this many positions a small all-reduce needs only ring neighbours: all ranks are neighbours (2, 3), or pairs of
+// neighbours combine twice around the ring (4). Above it uses the tree.
 inline constexpr std::size_t kMaxExchangeSize = 4;
 
 struct LinkSpec {
   std::uint32_t peer_rank = 0;
   Purpose purpose = Purpose::kRingLink;
 };
-// The links of this rank, one a peer; both ends compute the same purpose.
+// The links of this rank, one per peer. Both ends compute the same purpose.
 std::vector<LinkSpec> needed_links(const Layout& layout, Algorithm algorithm);
 
 }  // namespace elastictrain::comm

@@ -1,4 +1,4 @@
-// Purpose: what one rank needs to know of the trees of its generation. Pure.
+// Purpose: what one rank must know about the trees of its generation. Pure.
 #pragma once
 
 #include <cstddef>
@@ -9,28 +9,28 @@
 
 namespace elastictrain::comm {
 
-// Along the trees talk either all ranks, or one of each host after shared memory has summed there. Graphs count the
-// members: 0 is members[0].
+// The members of the trees: either all ranks, or one rank of each host after shared memory has summed there. Graphs
+// count the members: 0 is members[0].
 struct TreePlan {
   Ranks members;
   std::size_t position = 0;        // of this rank among the members
-  std::vector<LocalEdges> graphs;  // what it has to do with each, in members' positions
+  std::vector<LocalEdges> graphs;  // its part in each, in members' positions
   Ranks ways;                      // along the first graph to each member: the position of the neighbour
 
   // Positions that share an edge of any graph with this rank, ascending.
   Ranks neighbours() const;
-  // Those of the first graph only.
+  // The same for the first graph only.
   Ranks first_neighbours() const;
 };
 
-// How the trees of a generation relate to its hosts.
+// The trees of a generation and its hosts.
 struct TreeLayout {
   bool over_all_ranks = false;   // otherwise over one rank of each host
-  std::optional<TreePlan> plan;  // nothing for a rank that is not among the members
+  std::optional<TreePlan> plan;  // nullopt for a rank that is not a member
 };
 
-// Nothing where no tree is needed: the automatic topology, a world of one, or a single host whose shared memory does
-// all of what the topology asks for. `fathers` must be a tree or empty.
+// nullopt if no tree is needed: the automatic topology, a world of one, or a single host whose shared memory does all
+// that the topology requires. `fathers` must be a tree or empty.
 std::optional<TreeLayout> make_tree_layout(protocol::Topology topology, const Fathers& fathers, const Layout& layout,
                                            std::uint32_t rank);
 

@@ -6,8 +6,8 @@
 namespace elastictrain::comm {
 namespace {
 
-// One send or receive moves at most this much, so that all links stay busy and what arrived is still cached.
-constexpr std::size_t kMaxMoveBytes = 256 << 10;
+// One send or receive moves at most this much, so that all links stay busy and received bytes are still in the cache.
+constexpr std::size_t kMaxTreeMoveBytes = 256 << 10;
 
 }  // namespace
 
@@ -104,7 +104,7 @@ void TreeStream::collect_interests(std::vector<pollfd>& interests) const {
   }
 }
 
-// Up to here all children have been added; at a leaf that is everything.
+// All children have been added up to this offset; at a leaf that is the whole block.
 std::size_t TreeStream::summed(std::size_t route) const {
   const auto& added = progress_[route].added;
   return added.empty() ? work_.block_size(routes_[route].block) : added.back();
@@ -134,7 +134,7 @@ void TreeStream::advance(Queue& queue, std::size_t bytes) {
 
 Result<std::size_t> TreeStream::send_some(Port& port) {
   if (port.out.header_bytes < sizeof(LinkHeader)) return send_header(port);
-  const std::size_t ready = std::min(sendable(port.out), kMaxMoveBytes);
+  const std::size_t ready = std::min(sendable(port.out), kMaxTreeMoveBytes);
   if (ready == 0) return std::size_t{0};
   const Item& item = port.out.items[port.out.at];
   const std::size_t block = block_of(item);
@@ -193,7 +193,7 @@ Result<std::size_t> TreeStream::receive_to_add(Port& port, const Item& item, std
 
 Result<std::size_t> TreeStream::receive_in_place(Port& port, const Item& item, std::size_t max) {
   const std::size_t block = block_of(item);
-  auto received = port.link->try_receive(work_.memory(block, port.in.offset, std::min(max, kMaxMoveBytes)));
+  auto received = port.link->try_receive(work_.memory(block, port.in.offset, std::min(max, kMaxTreeMoveBytes)));
   if (!received || *received == 0) return received;
   progress_[item.route].final = port.in.offset + *received;
   work_.finished(block, progress_[item.route].final);

@@ -1,16 +1,16 @@
-// Purpose: moves blocks along trees as continuous streams, so that whatever has arrived (and been summed) travels on at
-// once: the depth of a tree costs latency, not throughput.
+// Purpose: moves blocks along trees as continuous streams. Received (and summed) bytes are forwarded at once, so the
+// depth of a tree costs latency, not throughput.
 //
-// A block climbs to its root, where partial sums meet, and the sum descends again; a block that only travels begins at
-// its root. Every rank adds in one fixed order (its own value, then its children's, ascending), so all get the same
-// bits. Of several children the next one's bytes are taken only where the one's before have been added; until then
-// they wait in the connection.
+// A block moves up to its root, where partial sums meet, and the sum moves down again. A block that is only copied
+// starts at its root. Every rank adds in one fixed order (its own value, then its children's, ascending), so all ranks
+// get the same bits. A child's bytes are read only up to where the bytes of the previous child have been added; until
+// then they wait in the connection.
 //
-// Why it cannot dead-lock: every connection carries its transfers in one order that all ranks share, the climb of a
-// block comes before its descent, and a transfer only waits for earlier ones.
+// Why it cannot deadlock: every connection carries its transfers in one order that all ranks share, a block moves up
+// before it moves down, and a transfer only waits for earlier ones.
 //
 // Ownership: borrows links, work and scratch for one operation. Thread: the communicator's. Failure: that of a link, or
-// kInvalid when a neighbour is in another operation.
+// kInvalid if a neighbour runs another operation.
 #pragma once
 
 #include <array>
@@ -24,11 +24,11 @@
 
 namespace elastictrain::comm {
 
-// What this rank has to do with one tree, by the indices of its links.
+// The part of this rank in one tree, by the indices of its links.
 struct LinkEdges {
   std::vector<std::size_t> reduce_from;  // added in this order
-  std::vector<std::size_t> reduce_to;    // one, or none at the root and where nothing climbs
-  std::vector<std::size_t> spread_from;  // one, or none at the root
+  std::vector<std::size_t> reduce_to;    // one; none at the root or if nothing moves up
+  std::vector<std::size_t> spread_from;  // one; none at the root
   std::vector<std::size_t> spread_to;
 };
 
@@ -41,10 +41,10 @@ class TreeStream {
  public:
   TreeStream(BlockWork& work, std::vector<Link>& links, std::span<std::byte> scratch);
 
-  // Over these links a header passes each way, whether blocks do or not, so that neighbours notice when they disagree.
+  // A header passes over these links in each direction, with or without blocks, so that neighbours detect a mismatch.
   void greet(std::size_t link);
-  // `routes`: the same blocks in the same order on all ranks. The descent of a block takes its turn on a connection
-  // after the climbs of the `lag` blocks that follow it.
+  // `routes`: the same blocks in the same order on all ranks. On a connection, a block moves down after the `lag`
+  // following blocks have moved up.
   void plan(std::span<const BlockRoute> routes, std::size_t lag);
   Status run(const LinkHeader& header, LinkWait& wait);
 
@@ -52,7 +52,7 @@ class TreeStream {
   struct Item {
     std::size_t route = 0;
     bool climbs = false;
-    std::size_t child = 0;  // of an incoming climb: its place in the order of the sum
+    std::size_t child = 0;  // for an incoming partial sum: its place in the order of the sum
   };
   struct Queue {
     std::vector<Item> items;

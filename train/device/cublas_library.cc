@@ -5,7 +5,7 @@
 namespace elastictrain::device {
 namespace {
 
-Result<const CublasLibrary*> open_once() {
+Result<const CublasLibrary*> open_cublas() {
   static CublasLibrary table;
   const auto library = SharedLibrary::open(
       {"cuBLAS", "ELASTICTRAIN_CUBLAS_LIBRARY", {"libcublas.so", "libcublas.so.13", "libcublas.so.12"}});
@@ -23,7 +23,7 @@ Result<const CublasLibrary*> open_once() {
 }  // namespace
 
 Result<const CublasLibrary*> CublasLibrary::get() {
-  static const Result<const CublasLibrary*> outcome = open_once();
+  static const Result<const CublasLibrary*> outcome = open_cublas();
   return outcome;
 }
 

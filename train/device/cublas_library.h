@@ -1,5 +1,6 @@
 // Purpose: the part of cuBLAS that the trainer uses, found at run time. Matrices are column-major.
-// Ownership: one table for the life of the process. Thread: any for the table; a handle is for one thread at a time.
+// Ownership: one table for the lifetime of the process. Thread: any for the table; a handle is for one thread at a
+// time.
 // Failure: kUnavailable without the library; a failed call as kInternal with its status.
 // Source: cuBLAS 12 and 13, cublas_api.h.
 #pragma once

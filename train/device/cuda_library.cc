@@ -7,7 +7,7 @@
 namespace elastictrain::device {
 namespace {
 
-Result<const CudaLibrary*> open_once() {
+Result<const CudaLibrary*> open_cuda_driver() {
   static CudaLibrary table;
   const auto library = SharedLibrary::open({"the CUDA driver", "ELASTICTRAIN_CUDA_LIBRARY", {"libcuda.so.1"}});
   if (!library) return library.error();
@@ -27,7 +27,7 @@ Result<const CudaLibrary*> open_once() {
 }  // namespace
 
 Result<const CudaLibrary*> CudaLibrary::get() {
-  static const Result<const CudaLibrary*> outcome = open_once();
+  static const Result<const CudaLibrary*> outcome = open_cuda_driver();
   return outcome;
 }
 
@@ -44,7 +44,7 @@ Error CudaLibrary::error(CudaCode code, const std::string& doing) const {
   error_text(code, &text);
   std::string message = "could not " + doing + ": " + (name != nullptr ? name : "CUDA error") + " (" +
                         std::to_string(code) + ")" + (text != nullptr ? std::string(", ") + text : "");
-  if (is_sticky(code)) message += ". Every further call of this process on the device fails; the process must go";
+  if (is_sticky(code)) message += ". Every further call of this process on the device fails; the process must end";
   return {ErrorCode::kInternal, std::move(message)};
 }
 

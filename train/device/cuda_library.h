@@ -1,8 +1,8 @@
-// Purpose: the part of the CUDA driver API that we use, found at run time, with declarations of our own: nothing of
-// CUDA is needed to build or to start. tests/standin/headers_test.cc compares them with the vendor's where those exist.
+// Purpose: the part of the CUDA driver API that we use, found at run time, with declarations of our own: CUDA is not
+// needed to build or to start. tests/standin/headers_test.cc compares them with the vendor's if those are installed.
 //
-// Ownership: one table for the life of the process. Thread: any. Failure: kUnavailable without a driver; a CUDA error
-// as kInternal with its name, what it means and what was tried.
+// Ownership: one table for the lifetime of the process. Thread: any. Failure: kUnavailable without a driver; a CUDA
+// error as kInternal with its name, its meaning and the failed action.
 // Source: CUDA driver API reference, 12 and 13.
 #pragma once
 
@@ -14,7 +14,7 @@
 
 namespace elastictrain::device {
 
-// Handles are opaque pointers in the driver's own declarations, too.
+// Handles are opaque pointers in the driver's own declarations as well.
 using CudaCode = int;
 using CudaDevice = int;
 using CudaContext = void*;
@@ -89,8 +89,8 @@ struct CudaLibrary {
 #undef ET_DECLARE
   std::string path;
 
-  // Opened and initialized by the first call; its outcome stays. Modules are loaded eagerly unless the user has set
-  // CUDA_MODULE_LOADING: a lazy load waits until the device is idle, which a running collective is not.
+  // Opened and initialized by the first call, whose result is kept. Modules are loaded eagerly unless the user has set
+  // CUDA_MODULE_LOADING: a lazy load waits until the device is idle, which it is not during a collective.
   static Result<const CudaLibrary*> get();
 
   // `doing`: "copy 4096 bytes to the device".
@@ -98,7 +98,7 @@ struct CudaLibrary {
   Error error(CudaCode code, const std::string& doing) const;
 };
 
-// After such an error every call of this process on the device fails: the process has to be replaced.
+// After such an error every call of this process on the device fails: the process must be replaced.
 bool is_sticky(CudaCode code);
 
 }  // namespace elastictrain::device

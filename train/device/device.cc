@@ -11,7 +11,7 @@ struct OpenDevices {
   std::map<int, std::weak_ptr<Device>> by_ordinal;
 };
 
-// Never destroyed: a communicator may be closed by a thread that outlives main().
+// Never destroyed: a thread that closes a communicator may outlive main().
 OpenDevices& open_devices() {
   static auto* devices = new OpenDevices;
   return *devices;

@@ -1,8 +1,8 @@
 // Purpose: one GPU as this process uses it: its primary context (shared with the runtime API and with frameworks), its
-// name and its abilities.
+// name and its capabilities.
 //
-// Ownership: shared by everything that was made on it. Thread: any; a thread that calls the driver holds a Scope, which
-// makes the context current for as long as it lives. Failure: kUnavailable without driver or device.
+// Ownership: shared by all objects that were made on it. Thread: any; a thread that calls the driver holds a Scope,
+// which makes the context current for its lifetime. Failure: kUnavailable without driver or device.
 #pragma once
 
 #include <cstdint>
@@ -15,9 +15,9 @@ namespace elastictrain::device {
 
 class Device {
  public:
-  // The GPU of this number among those that the process sees (CUDA_VISIBLE_DEVICES). One object per GPU while it lives.
+  // The GPU with this ordinal among those that the process sees (CUDA_VISIBLE_DEVICES). One object per GPU at a time.
   static Result<std::shared_ptr<Device>> open(int ordinal);
-  // How many the process sees.
+  // The number of GPUs that the process sees.
   static Result<int> count();
   ~Device();
   Device(const Device&) = delete;
@@ -46,9 +46,10 @@ class Device {
     bool pushed_ = false;
   };
 
-  // Waits on the host for all that this process has queued in the context.
+  // Waits on the host for all work that this process has queued in the context.
   Status synchronize();
-  // Runs a trifle on a stream of its own and waits for it. An error tells whether the process can still use the device.
+  // Runs a small operation on a stream of its own and waits for it. An error means that the process cannot use the
+  // device.
   Status probe();
 
  private:

@@ -1,5 +1,5 @@
-// Purpose: a piece of a device's memory. Ownership: frees it; that waits for the device, so it is no thing to do while
-// a collective runs. Thread: any. Failure: as CudaLibrary::check.
+// Purpose: a piece of device memory. Ownership: frees it. Freeing waits for the device, so do not do it while a
+// collective runs. Thread: any. Failure: as CudaLibrary::check.
 #pragma once
 
 #include <cstddef>
@@ -33,7 +33,7 @@ class DeviceMemory {
   }
   std::size_t bytes() const { return bytes_; }
 
-  // Asynchronous, in `stream`; the host's side must stay until it is done.
+  // Asynchronous, in `stream`; the host memory must stay valid until the copy is done.
   Status copy_in(const void* host, std::size_t size, CudaStream stream, std::size_t offset = 0) const;
   Status copy_out(void* host, std::size_t size, CudaStream stream, std::size_t offset = 0) const;
   Status fill_zero(CudaStream stream) const;

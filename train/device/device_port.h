@@ -1,9 +1,8 @@
-// Purpose: the state that lies in a device's memory, for those who read and write it from the host: transfers,
-// checkpoints, hashes.
+// Purpose: access from the host to state in device memory, for transfers, checkpoints and hashes.
 //
-// Copies go through pinned memory in pieces, on a stream of its own, so that they wait for nothing of the program's and
-// the program waits for nothing of theirs, except for what order_after() names.
-// Ownership: shares the device. Thread: any; several at once take turns. Failure: as CudaLibrary::check.
+// Copies go through pinned memory in pieces, on a stream of its own. They do not wait for the program's work, nor the
+// program for them, except for what order_after() names. Ownership: shares the device. Thread: any; concurrent calls
+// take turns. Failure: as CudaLibrary::check.
 #pragma once
 
 #include <memory>
@@ -20,7 +19,7 @@ class DevicePort final : public state::MemoryPort {
  public:
   static Result<std::unique_ptr<DevicePort>> open(std::shared_ptr<Device> device);
 
-  // What `stream` holds now is done before anything is copied from here on.
+  // The work that `stream` holds now is done before any later copy.
   Status order_after(CudaStream stream);
   Status read(const std::byte* device, std::span<std::byte> into) override;
   Status write(std::byte* device, std::span<const std::byte> from) override;

@@ -22,14 +22,14 @@ class Event {
   ~Event();
 
   CudaEvent handle() const { return event_; }
-  // What `stream` holds now comes before the mark.
+  // Records the mark after the work that `stream` holds now.
   Status record(CudaStream stream) const;
-  // What is put into `stream` from now on comes after the mark.
+  // Work that is added to `stream` from now on runs after the mark.
   Status order_before(CudaStream stream) const;
-  // kCudaSuccess once the mark is reached, kCudaNotReady before, or what went wrong on the device.
+  // kCudaSuccess once the mark is reached, kCudaNotReady before, or the error of the device.
   CudaCode query() const;
   Status synchronize() const;
-  // From `earlier` to this one; both with time, both reached.
+  // The time from `earlier` to this event; both have a time and both are reached.
   Result<double> seconds_since(const Event& earlier) const;
 
  private:

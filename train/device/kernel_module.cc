@@ -75,7 +75,7 @@ std::string compiler_log(const NvrtcLibrary& nvrtc, NvrtcProgram program) {
 Result<std::vector<char>> compiled_code(const NvrtcLibrary& nvrtc, NvrtcProgram program,
                                         const std::string& architecture) {
   const std::string target = "--gpu-architecture=" + architecture;
-  // Without contraction a kernel gives what the same text gives on the host.
+  // Without contraction a kernel gives the same result as the same text on the host.
   const char* options[] = {target.c_str(), "--fmad=false", "--std=c++17"};
   if (nvrtc.compile(program, 3, options) != 0) {
     return Error{ErrorCode::kInternal,
@@ -87,7 +87,7 @@ Result<std::vector<char>> compiled_code(const NvrtcLibrary& nvrtc, NvrtcProgram 
     code.resize(size);
     if (nvrtc.code(program, code.data()) == 0) return code;
   }
-  return Error{ErrorCode::kInternal, "NVRTC gave no code for " + architecture};
+  return Error{ErrorCode::kInternal, "NVRTC returned no code for " + architecture};
 }
 
 struct Modules {
@@ -121,7 +121,7 @@ Result<std::vector<char>> compile_kernels(const char* text, const std::string& a
   const std::string source = std::string(kPrelude) + text;
   NvrtcProgram program = nullptr;
   if (nvrtc->create(&program, source.c_str(), "elastictrain.cu", 0, nullptr, nullptr) != 0) {
-    return Error{ErrorCode::kInternal, "NVRTC could not take the kernels' text"};
+    return Error{ErrorCode::kInternal, "NVRTC could not read the kernels' source"};
   }
   auto code = compiled_code(*nvrtc, program, architecture);
   nvrtc->destroy(&program);

@@ -1,9 +1,9 @@
-// Purpose: kernels from text, compiled for the device at hand when they are first needed: no compiler of CUDA is needed
-// to build the program, and every architecture is served.
+// Purpose: kernels from source text, compiled for the device when they are first needed: the build needs no CUDA
+// compiler, and every architecture is supported.
 //
-// The text is a small common subset of CUDA and C++ (see kernel_source.inc): the stand-in of the driver compiles the
+// The text is a small common subset of CUDA and C++ (see kernel_source.inc). The stand-in for the driver compiles the
 // same file for the host, so kernels are tested on machines without a GPU. Ownership: kept until the process ends.
-// Thread: any. Failure: kUnavailable without NVRTC; what the compiler said as kInternal.
+// Thread: any. Failure: kUnavailable without NVRTC; the compiler's message as kInternal.
 #pragma once
 
 #include <memory>
@@ -14,17 +14,17 @@
 
 namespace elastictrain::device {
 
-inline constexpr unsigned kKernelBlocks = 256;   // the same on every device, so that sums come out the same
-inline constexpr unsigned kKernelThreads = 256;  // of a block
+inline constexpr unsigned kKernelBlocks = 256;   // the same on every device, so that sums are the same
+inline constexpr unsigned kKernelThreads = 256;  // per block
 
 class KernelModule {
  public:
-  // Compiled and loaded by the first call for this device and text; `text` must stay.
+  // Compiled and loaded by the first call for this device and text; `text` must stay valid.
   static Result<KernelModule*> get(const std::shared_ptr<Device>& device, const char* text);
 
   Result<CudaFunction> function(const char* name) const;
 
-  // Puts a kernel into `stream`. The arguments must have exactly the types of its parameters.
+  // Queues a kernel in `stream`. The arguments must have exactly the types of its parameters.
   template <class... Arguments>
   Status launch(CudaFunction function, CudaStream stream, Arguments... arguments) const {
     void* pointers[] = {&arguments...};
@@ -39,13 +39,13 @@ class KernelModule {
   CudaModule module_;
 };
 
-// kUnavailable where the compiler is not found.
+// kUnavailable if the compiler is not found.
 Status find_kernel_compiler();
 
-// Code for "sm_90" and the like; needs NVRTC, but no device.
+// Code for an architecture such as "sm_90". Needs NVRTC, but no device.
 Result<std::vector<char>> compile_kernels(const char* text, const std::string& architecture);
 
-// The text of kernel_source.inc: what the communicator needs.
+// The text of kernel_source.inc: the communicator's kernels.
 extern const char* const kCommunicatorKernels;
 
 }  // namespace elastictrain::device

@@ -1,4 +1,4 @@
-// Purpose: host memory that the device copies from and to without the host's help. Ownership: frees it. Thread: any.
+// Purpose: host memory that the device accesses directly. Ownership: frees it. Thread: any.
 // Failure: as CudaLibrary::check.
 #pragma once
 

@@ -19,7 +19,7 @@ std::string path_of(void* handle, const std::string& asked_for) {
 struct Search {
   void* handle = nullptr;
   std::string found;
-  std::string complaint;  // the loader's first one
+  std::string complaint;  // the loader's first message
 
   bool attempt(const std::string& name, int flags) {
     handle = ::dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL | flags);
@@ -56,7 +56,7 @@ Result<SharedLibrary> SharedLibrary::open(const LibraryNames& names) {
   const bool is_chosen = chosen != nullptr && *chosen != '\0';
   const bool found = is_chosen ? search.attempt(chosen, 0) : search_all(search, names);
   if (!found) {
-    return Error{ErrorCode::kUnavailable, names.what + " is not here (" + search.complaint + "). " +
+    return Error{ErrorCode::kUnavailable, names.what + " was not found (" + search.complaint + "). " +
                                               (is_chosen ? names.variable + " names a file that cannot be loaded"
                                                          : "Install it, or set " + names.variable + " to its path")};
   }

@@ -1,9 +1,8 @@
-// Purpose: a vendor's library that is opened when it is first needed, so that one binary runs with and without it.
+// Purpose: a vendor's library that is opened when it is first needed, so that one binary runs with or without it.
 //
-// Searched in this order: the path in the variable that overrides it, a copy that the process has loaded already (a
-// framework's own), the loader's path, the usual folder of CUDA. Ownership: it stays loaded until the process ends,
-// because such libraries keep threads. Thread: any. Failure: kUnavailable, with what was tried and what the loader
-// said.
+// Search order: the path in the overriding variable, a copy that the process has already loaded (a framework's own),
+// the loader's path, the usual folder of CUDA. Ownership: it stays loaded until the process ends, because such
+// libraries keep threads. Thread: any. Failure: kUnavailable, with the paths that were tried and the loader's message.
 #pragma once
 
 #include <string>
@@ -23,9 +22,9 @@ class SharedLibrary {
  public:
   static Result<SharedLibrary> open(const LibraryNames& names);
 
-  // nullptr where the library does not have it.
+  // nullptr if the library does not have it.
   void* symbol(const char* name) const;
-  // Where it lies.
+  // The path of the library.
   const std::string& path() const { return path_; }
 
  private:
@@ -33,7 +32,7 @@ class SharedLibrary {
   std::string path_;
 };
 
-// Fills a table of function pointers; the first missing symbol is remembered.
+// Fills a table of function pointers and remembers the first missing symbol.
 class SymbolLoader {
  public:
   explicit SymbolLoader(const SharedLibrary& library) : library_(library) {}

@@ -1,7 +1,7 @@
-// Purpose: a queue of work on a device. Never the legacy stream and never one that waits for it: work of ours must not
-// wait for work of the program that it knows nothing of.
+// Purpose: a queue of work on a device. It is never the legacy stream and never one that waits for it: our work must
+// not wait for unrelated work of the program.
 //
-// Ownership: destroys it; what it holds still runs to its end. Thread: any. Failure: as CudaLibrary::check.
+// Ownership: destroys it; its queued work still runs to the end. Thread: any. Failure: as CudaLibrary::check.
 #pragma once
 
 #include <memory>
@@ -24,7 +24,7 @@ class Stream {
   ~Stream();
 
   CudaStream handle() const { return stream_; }
-  // Waits on the host for all that it holds.
+  // Waits on the host for all work that it holds.
   Status synchronize() const;
 
  private:

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "supervisor/protocol/codec.h"
+#include "supervisor/protocol/limits.h"
 #include "train/comm/peer_credentials.h"
 #include "train/session/background_thread.h"
 

@@ -1,9 +1,9 @@
-// Purpose: the worker's conversation with its agent over one Unix socket, on a control thread of its own, so that a
-// worker that computes for minutes still sends heartbeats and hears of plans at once.
+// Purpose: the worker's connection to its agent over one Unix socket. It has a control thread of its own, so that a
+// worker that computes for minutes still sends heartbeats and receives plans at once.
 //
 // Ownership: the control plane. Thread: send() and close() from any thread; the handlers run on the control thread.
-// Failure: a lost agent is not an error. What waits to be sent is kept (bounded) while the link tries to come back;
-// after the grace on_orphaned() is called once, and trying goes on.
+// Failure: losing the agent is not an error. Pending messages are kept (bounded) while the link reconnects. After the
+// grace period it calls on_orphaned() once and keeps trying.
 #pragma once
 
 #include <chrono>
@@ -41,19 +41,20 @@ class AgentLink {
   static Result<std::unique_ptr<AgentLink>> connect(LinkOptions options, LinkHandlers handlers);
   ~AgentLink();
 
-  // From here on the handlers are called.
+  // The handlers are called from this point on.
   void start();
-  pid_t agent() const { return agent_; }  // 0: not seen from here
+  pid_t agent() const { return agent_; }  // 0: not visible in this PID namespace
 
   void send(const protocol::WorkerUp& message);
-  // What `make` gives, behind all that a heartbeat had taken before it was called: what both take from one place leaves
-  // in its order.
+  // Sends the messages that `make` returns, after everything that an earlier heartbeat has taken: messages that both
+  // take from one queue leave in the order of the queue.
   void send_in_turn(const std::function<std::vector<protocol::WorkerUp>()>& make);
-  // `last` is this worker's last word: no heartbeat follows it, also none that was being put together meanwhile.
+  // `last` is this worker's last message: no heartbeat follows it, not even one that is being assembled at the same
+  // time.
   void fall_silent(const protocol::WorkerUp& last);
-  // Another worker speaks from here on.
+  // Later messages are those of another worker.
   void introduce(const protocol::WorkerHello& hello);
-  // Waits until everything is sent, the agent is gone or the time is up; then ends the control thread.
+  // Waits until everything is sent, the agent is gone or the time is up. Then ends the control thread.
   void close(std::chrono::milliseconds flush_time);
 
  private:
@@ -76,10 +77,10 @@ class AgentLink {
   pid_t agent_ = 0;
   comm::Socket wake_;
 
-  std::mutex heartbeat_mutex_;  // before mutex_
-  bool silent_ = false;         // with heartbeat_mutex_
+  std::mutex heartbeat_mutex_;  // lock before mutex_
+  bool silent_ = false;         // guarded by heartbeat_mutex_
 
-  std::mutex mutex_;  // also of options_.hello
+  std::mutex mutex_;  // also guards options_.hello
   std::deque<std::string> outbox_;
   std::size_t outbox_bytes_ = 0;
   bool closing_ = false;

@@ -10,7 +10,7 @@ bool counts(const AuditedStep& step, WorkerId worker) {
   return step.all_count || std::binary_search(step.holders.begin(), step.holders.end(), worker);
 }
 
-// The positions of `worker` in this step: none where it had no part, or where its part does not count.
+// The positions of `worker` in this step: empty if it had no share, or if its share does not count.
 std::vector<state::Interval> pieces_of(const AuditedStep& step, WorkerId worker) {
   if (!counts(step, worker)) return {};
   for (std::size_t rank = 0; rank < step.shares.size(); ++rank) {

@@ -1,8 +1,8 @@
-// Purpose: what audit mode has to tell: which positions this worker used in each committed step, on their way to the
-// supervisor, and how the last steps were cut, so that survivors can tell it for a worker that cannot any more.
+// Purpose: the records of audit mode: which positions this worker used in each committed step, queued for the
+// supervisor, and how the last steps were divided, so that survivors can report the shares of a worker that was lost.
 //
-// Ownership: the session. Thread: any. Failure: a worker whose agent is away for long forgets its oldest records; the
-// gap in the steps shows it.
+// Ownership: the session. Thread: any. Failure: a worker whose agent is away for long drops its oldest records; the gap
+// in the step numbers shows it.
 #pragma once
 
 #include <deque>
@@ -17,26 +17,26 @@
 
 namespace elastictrain::session {
 
-// A committed step, with the parts of all who took part in it.
+// A committed step and the shares of all workers that took part in it.
 struct AuditedStep {
   Generation generation = 0;
   Step step = 0;
   state::Cut cut;
-  std::vector<state::WorkerShare> shares;  // as the step was cut
-  std::vector<WorkerId> holders;           // whose parts count
-  bool all_count = true;                   // then `holders` is empty
+  std::vector<state::WorkerShare> shares;  // as the step was divided
+  std::vector<WorkerId> holders;           // whose shares count
+  bool all_count = true;                   // `holders` is empty then
 };
 
 class AuditLog {
  public:
   static constexpr std::size_t kRemembered = 8192;  // steps
-  // `state_hash`: nothing where this step is not hashed.
+  // `state_hash`: nullopt if this step is not hashed.
   void add(AuditedStep step, WorkerId self, std::optional<std::uint64_t> state_hash);
-  // What the checkpoint, or the state, of this progress holds of its epoch.
+  // The positions of its epoch that the checkpoint, or the received state, with this progress covers.
   void add_state(Generation generation, const state::Progress& progress);
-  // What `worker` used in the last committed steps, as far as they are remembered, to be told on its behalf.
+  // The positions that `worker` used in the last committed steps, as far as this log remembers, reported on its behalf.
   void add_for(WorkerId worker, std::size_t most_steps = kRemembered);
-  // Everything that waits.
+  // Takes all pending records.
   std::vector<protocol::WorkerAudit> take();
 
  private:

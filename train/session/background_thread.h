@@ -1,5 +1,5 @@
-// Purpose: starts the session's own threads. They take no signals, so that the program's handlers run where they did
-// before, and carry a name that top -H shows.
+// Purpose: starts the session's own threads. They block all signals, so that the program's handlers run on the
+// program's threads as before, and have a name that `top -H` shows.
 #pragma once
 
 #include <pthread.h>

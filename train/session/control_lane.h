@@ -1,8 +1,8 @@
 // Purpose: the few floats that ride on the first all-reduce of every step, summed over all ranks. They carry the
-// agreement on swaps (so it costs no round trip) and the figures that every worker knows about the whole job.
+// agreement on swaps (which therefore costs no round trip) and the figures about the whole job that every worker knows.
 //
-// Loss, compute time and gradient norms belong to the step before, because the lane leaves before they are known.
-// Thread: the one that reduces.
+// Loss, compute time and gradient norms are those of the previous step, because the lane is sent before they are known.
+// Thread: the thread that reduces.
 #pragma once
 
 #include <cstdint>
@@ -13,11 +13,11 @@ namespace elastictrain::session {
 
 struct LaneInput {
   bool swap_ready = false;  // the next generation is committed and built here
-  bool wants_stop = false;  // no plan can reach this worker any more
-  double loss = 0;          // of the step before, mean over `loss_samples`
+  bool wants_stop = false;  // no plan can reach this worker anymore
+  double loss = 0;          // of the previous step, mean over `loss_samples`
   std::uint64_t loss_samples = 0;
-  double compute_us = 0;  // of the step before
-  // Squared norm of this worker's own gradient of the step before, where it was measured.
+  double compute_us = 0;  // of the previous step
+  // Squared norm of this worker's own gradient of the previous step, if it was measured.
   bool has_local_square = false;
   double local_square = 0;
 };
@@ -29,7 +29,7 @@ struct LaneOutput {
   bool has_loss = false;
   double slowest_compute_us = 0;
   std::uint32_t slowest_rank = 0;
-  std::uint32_t local_squares = 0;  // workers that have measured theirs
+  std::uint32_t local_squares = 0;  // number of workers that measured theirs
   double local_square_mean = 0;
 };
 
@@ -40,7 +40,7 @@ class ControlLane {
   LaneOutput read() const;
 
  private:
-  // One place per rank for the compute time, since sums cannot tell the slowest; left out of very large worlds.
+  // One entry per rank for the compute time, since a sum cannot show the slowest rank. Left out in very large worlds.
   static constexpr std::uint32_t kMaxTimedRanks = 1024;
   enum Field : std::size_t { kReady, kStop, kLossSum, kLossWeight, kSquareSum, kSquareCount, kFields };
 

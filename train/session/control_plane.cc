@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kDefaultTimeLimit{30'000};
 
-// MPI moves what a rank has sent only while that calls it; who is parked makes no other call.
+// MPI sends a rank's messages only while that rank calls it, and a parked process makes no other call.
 constexpr std::chrono::milliseconds kMpiPeriod{20};
 
 bool contains(const std::vector<std::uint32_t>& ranks, std::uint32_t rank) {
@@ -38,7 +38,7 @@ protocol::WorkerHello hello_of(WorkerId worker) {
   return {limits::kProtocolVersion, worker, getpid(), ELASTICTRAIN_VERSION};
 }
 
-// The members' ranks of the MPI launch: all, where this worker has one, or none.
+// The members' ranks of the MPI launch: all of them if this worker has one, otherwise none.
 Result<std::vector<std::uint32_t>> mpi_ranks(const protocol::GenerationPlan& plan, bool uses_mpi) {
   std::vector<std::uint32_t> ranks;
   for (const auto& member : plan.members) {
@@ -117,7 +117,7 @@ ControlPlane::ControlPlane(const Environment& environment)
           [this](Generation generation, const Status& status) { built(generation, status); })) {}
 
 ControlPlane::~ControlPlane() {
-  // The control thread uses the builder and the builder uses the link: end the threads first, then the objects.
+  // The control thread uses the builder, and the builder uses the link: end the threads first, then the objects.
   if (link_) link_->close(std::chrono::milliseconds(0));
   builder_.reset();
 }
@@ -234,7 +234,7 @@ void ControlPlane::hear(const protocol::WorkerDown& message) {
   changed_.notify_all();
 }
 
-// The next worker's machine is there before anything else can be heard of it.
+// The next worker's machine is there before another message can arrive for it.
 void ControlPlane::hear_parked(const protocol::WorkerDown& message) {
   if (const auto* reseated = std::get_if<protocol::Reseated>(&message)) {
     parking_ = Parking::kReseated;
@@ -270,7 +270,7 @@ std::vector<protocol::WorkerUp> ControlPlane::with_news(std::vector<protocol::Wo
   return messages;
 }
 
-// In the lock in which the seat became the current one, so that an Abort finds its communicator from the first moment.
+// Runs under the lock in which the seat became the current one, so that an Abort always finds its communicator.
 TakenSeat ControlPlane::seat_with_build(WorkerMachine::NextSeat next) {
   TakenSeat taken{std::move(next), nullptr, {}, nullptr};
   if (!taken.rank || taken.is_void) return taken;
@@ -394,7 +394,7 @@ Result<comm::BuildResult> ControlPlane::build_data_plane(const comm::BuildSpec& 
   auto ranks = mpi_ranks(plan, mpi != nullptr);
   if (!ranks) return ranks.error();
   if (mpi == nullptr) return comm::build_cpu_communicator(spec, *listener_, cancel, from, to);
-  // Who was no member of what broke learns here that a rank may be lost.
+  // A rank that was not a member of the broken generation learns here that another rank may be lost.
   if (plan.fence != 0) mpi->tell_broken(plan.previous, {});
   return comm::build_mpi_communicator(spec, *mpi, std::move(*ranks), *listener_, cancel, from, to);
 }

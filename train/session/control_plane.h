@@ -1,9 +1,10 @@
-// Purpose: everything of a launched worker that is not the training loop: the link to the agent, the worker machine
-// that decides what is built, answered and taken, the builder and where the data plane is reached. All of it is driven
-// under one lock, in which the machine's effects are carried out as well, so that what it says leaves in its order.
+// Purpose: everything of a launched worker except the training loop: the link to the agent, the worker machine, which
+// decides what to build, answer and take, the seat builder, and the address of the data plane. One lock guards all of
+// it. The machine's effects are carried out under the same lock, so that its messages are sent in order.
 //
-// Ownership: the session. Thread: the training thread, unless a call says otherwise. Its own threads: control, builder.
-// Failure: see AgentLink and SeatBuilder; open() and announce() fail where the agent or an address is not there.
+// Ownership: the session. Thread: the training thread, unless a call states otherwise. Its own threads: control,
+// builder. Failure: see AgentLink and SeatBuilder. open() and announce() fail if the agent or an address is not
+// available.
 #pragma once
 
 #include <atomic>
@@ -29,11 +30,12 @@
 
 namespace elastictrain::session {
 
-// A seat that was taken, with what was built for it: nothing where this worker has no place in it or it is void.
+// A seat that was taken and what was built for it. Nothing is built if the seat is void or has no place for this
+// worker.
 struct TakenSeat : WorkerMachine::NextSeat {
   std::shared_ptr<comm::Communicator> communicator;
   std::vector<comm::StateSocket> state_sockets;
-  std::shared_ptr<comm::CancelToken> cancel;  // cancelled with the seat: ends its state transfers
+  std::shared_ptr<comm::CancelToken> cancel;  // cancelled with the seat; ends its state transfers
 };
 
 class ControlPlane {
@@ -46,26 +48,27 @@ class ControlPlane {
                                                     std::function<std::vector<protocol::WorkerUp>()> on_heartbeat);
   ~ControlPlane();
 
-  // Before announce(): communicators also reach this device's memory. `on_wedged`, on any thread: the process has to
-  // go.
+  // Call it before announce(): communicators then also reach this device's memory. `on_wedged` is called on any thread
+  // when the process must end.
   void use_device(std::shared_ptr<device::Device> device, std::function<void(const std::string&)> on_wedged) {
     device_ = std::move(device);
     on_wedged_ = std::move(on_wedged);
   }
-  // Reaches the data plane (its listener; MPI, which takes all ranks of the launch) and tells the supervisor that this
-  // worker can start.
+  // Opens the data plane (its listener, or MPI, which all ranks of the launch must join) and reports to the supervisor
+  // that this worker can start.
   Status announce(protocol::WorkerReady ready);
 
-  // For a worker at the start or one that is halted: waits for its next seat as long as somebody may bring one.
-  // Nothing: this worker is orphaned, and no plan can come.
+  // For a worker that starts or is halted: waits for its next seat as long as the supervisor can still send one.
+  // nullopt: this worker is orphaned, and no plan can come.
   std::optional<TakenSeat> wait_seat();
-  // At the boundary at which the lane said that everyone is ready.
+  // Call it at the boundary at which the lane reported that all workers are ready.
   std::optional<TakenSeat> take_agreed_seat();
-  // Until `arrived` (false when the seat is void, or nobody is left who could say so). wake() makes it look again.
+  // Waits until `arrived` returns true. Returns false if the seat is void or no worker is left that could send what is
+  // awaited. wake() makes it check again.
   bool wait_on_seat(const std::function<bool()>& arrived);
   void wake();  // any thread
 
-  // As the worker machine's; enter_collective() … collective_failed() also on the reducer's thread.
+  // As in WorkerMachine. enter_collective() … collective_failed() are also called on the reducer's thread.
   bool enter_loop(Step step, bool complete);
   void state_complete();
   void step_opened();
@@ -80,27 +83,27 @@ class ControlPlane {
   bool swap_ready() const;
   bool has_state() const;
 
-  // This worker has left and its process goes on: waits until the agent makes it another one, which begins as a new
-  // process does: with announce(), up to which no heartbeat is sent. Nothing: it is dismissed, or orphaned. What was to
-  // be told of the old worker has been told before.
+  // For a worker that has left and whose process continues: waits until the agent assigns the process to another
+  // worker. That worker begins as a new process does, with announce(); no heartbeat is sent before that. nullopt: the
+  // process is dismissed or orphaned. All reports of the old worker must have been sent before.
   std::optional<WorkerId> park(Step last_step);
 
-  // No plan can come any more: the agent, or its supervisor, has been away for the orphan grace.
+  // No plan can come anymore: the agent, or its supervisor, has been away longer than the orphan grace.
   bool orphaned() const { return orphaned_.load(); }
 
   void retire(std::shared_ptr<comm::Communicator> communicator) { builder_->retire(std::move(communicator)); }
   void send(const protocol::WorkerUp& message) { link_->send(message); }  // any thread
-  // As the link's.
+  // See AgentLink.
   void send_in_turn(const std::function<std::vector<protocol::WorkerUp>()>& make) { link_->send_in_turn(make); }
-  // At an end in order, where all ranks of a launch leave: as MpiWorld::leave().
+  // For a clean end, where all ranks of a launch leave. See MpiWorld::leave().
   Status leave_mpi();
-  // Ends the control thread once everything is sent or the time is up, and lets go of the seat's communicator.
+  // Ends the control thread once everything is sent or the time is up, and releases the seat's communicator.
   void close(std::chrono::milliseconds flush_time);
 
  private:
   using SteadyClock = std::chrono::steady_clock;
 
-  // Where this process stands between two workers.
+  // The state of this process between two workers.
   enum class Parking { kNot, kParked, kReseated, kDismissed };
 
   explicit ControlPlane(const Environment& environment);
@@ -109,12 +112,12 @@ class ControlPlane {
   void wait_parked(std::unique_lock<std::mutex>& lock);
   void introduce_successor();
   void built(Generation generation, const Status& status);
-  // A heartbeat with the place of the training thread, and the notice that may have come.
+  // A heartbeat with the position of the training thread, and a TERM notice if one has arrived.
   std::vector<protocol::WorkerUp> with_news(std::vector<protocol::WorkerUp> messages);
-  // With the lock held.
+  // Call with the lock held.
   void carry_out();
   TakenSeat seat_with_build(WorkerMachine::NextSeat next);
-  // Runs `change` on the machine and what follows from it.
+  // Applies `change` to the machine and carries out the effects.
   template <class Change>
   auto drive(Change change);
   Result<comm::BuildResult> build(const protocol::GenerationPlan& plan, std::uint32_t rank,
@@ -127,7 +130,7 @@ class ControlPlane {
 
   const Environment& environment_;
   std::unique_ptr<comm::DataListener> listener_;
-  std::atomic<comm::MpiWorld*> mpi_{nullptr};  // none: our own data plane
+  std::atomic<comm::MpiWorld*> mpi_{nullptr};  // null: our own data plane
   std::shared_ptr<device::Device> device_;
   std::function<void(const std::string&)> on_wedged_;
   StepPace pace_;
@@ -138,11 +141,11 @@ class ControlPlane {
   WorkerMachine machine_;
   Place place_ = Place::kStarting;
   SteadyClock::time_point place_since_ = SteadyClock::now();
-  std::shared_ptr<comm::Communicator> current_;  // of the machine's generation, to be aborted
+  std::shared_ptr<comm::Communicator> current_;  // of the machine's generation; to be aborted
   std::vector<WorkerId> current_members_;        // index = rank
   std::shared_ptr<comm::CancelToken> current_cancel_;
   Parking parking_ = Parking::kNot;
-  WorkerId successor_;  // the worker that the machine is of since kReseated
+  WorkerId successor_;  // the worker of the machine since kReseated
 
   std::optional<TermNotice> term_;
   std::unique_ptr<AgentLink> link_;
@@ -151,11 +154,11 @@ class ControlPlane {
 
 std::optional<std::uint32_t> rank_in(const protocol::GenerationPlan& plan, WorkerId worker);
 
-// Ranks of the donors in the order of their slices, and of the joiners.
+// Ranks of the donors in the order of their slices; ranks of the joiners.
 std::vector<std::uint32_t> donor_ranks(const protocol::GenerationPlan& plan);
 std::vector<std::uint32_t> joiner_ranks(const protocol::GenerationPlan& plan);
 
-// How long a build or a state transfer of this plan may take.
+// Time limit for a build or a state transfer of this plan.
 std::chrono::milliseconds time_limit(const protocol::GenerationPlan& plan);
 
 }  // namespace elastictrain::session

@@ -11,7 +11,7 @@
 namespace elastictrain::session {
 namespace {
 
-// Whether all members have it: one that has not would take other calls than the rest.
+// Whether all members have it. A member without it would make other calls than the rest.
 Result<bool> everyone_has_nccl(comm::Communicator& host, const DeviceBuild& build, const comm::CancelToken& cancel) {
   const comm::BuildGuard guard(host, cancel, build.deadline);
   const std::byte mine{comm::NcclLibrary::get().ok() ? std::uint8_t{1} : std::uint8_t{0}};

@@ -1,8 +1,8 @@
-// Purpose: lets the communicator of a generation reach the worker's device: NCCL where every member has it, sums staged
-// through the host elsewhere.
+// Purpose: adds the worker's device to the communicator of a generation: NCCL if every member has it, otherwise sums
+// that are staged through host memory.
 //
-// Ownership: takes the host's communicator. Thread: the builder's. Failure: as the communicators say; kUnavailable
-// where NCCL is asked for and missing.
+// Ownership: takes the host's communicator. Thread: the builder's. Failure: as the communicators; kUnavailable if NCCL
+// is requested and missing.
 #pragma once
 
 #include <chrono>
@@ -31,8 +31,8 @@ struct DeviceBuild {
   std::function<void(const std::string&)> on_wedged;
 };
 
-// The ranks of `before` that have no place in `plan`, whose members are some of them in the same order; none where that
-// is not so, or nobody leaves.
+// The ranks of `before` that have no place in `plan`, if the members of `plan` are a subset of `before` in the same
+// order. Empty if they are not, or if no rank leaves.
 std::vector<std::uint32_t> ranks_left_out(const std::vector<WorkerId>& before, const protocol::GenerationPlan& plan);
 
 Result<std::unique_ptr<comm::Communicator>> reach_device(std::unique_ptr<comm::Communicator> host, DeviceBuild build,

@@ -42,7 +42,7 @@ const DeviceSide::Marks& DeviceSide::mark(std::size_t index) {
   return marks_[index];
 }
 
-// Not every sum is a device's; what an earlier one left behind comes before the gradient.
+// Not every sum is made by the device. The mark of an earlier sum then lies before the gradient.
 std::optional<DeviceTimes::Time> DeviceSide::sum_time(std::size_t index) {
   const auto& [input, sum] = mark(index);
   const auto took = sum.seconds_since(input);

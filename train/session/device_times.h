@@ -1,8 +1,8 @@
-// Purpose: when a device came to a mark in one of its streams, in the host's clock: a step's times are then those of
-// the work itself, not those at which a thread of the host noticed.
+// Purpose: when a device reached a mark in one of its streams, in the host's clock. A step's times are then those of
+// the work itself, not those at which a host thread noticed its end.
 //
-// Ownership: the session. Thread: the training thread. Failure: CUDA errors as Statuses; a time that the device cannot
-// tell without a wait is none.
+// Ownership: the session. Thread: the training thread. Failure: CUDA errors as Statuses; nullopt for a time that the
+// device cannot report without waiting.
 #pragma once
 
 #include <chrono>
@@ -20,9 +20,10 @@ class DeviceTimes {
 
   static Result<std::unique_ptr<DeviceTimes>> open(const std::shared_ptr<device::Device>& device);
 
-  // In a stream of its own: in the program's the mark would wait for what that still holds of the step before.
+  // Uses a stream of its own: in the program's stream the mark would wait for work left from the previous step.
   Status step_begins(Time now);
-  // Of a mark with time that was set in this step; at the earliest its begin. Nothing: it is not known to be reached.
+  // The time of a mark with time that was recorded in this step, but no earlier than the step's begin. nullopt if it is
+  // not known to be reached.
   std::optional<Time> of(const device::Event& mark) const;
 
  private:

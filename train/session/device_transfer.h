@@ -1,6 +1,5 @@
-// Purpose: which pieces of state go from which device to which when workers join: the donors' slices, as in
-// state_transfer.h, without what lies in host memory.
-// Thread: pure. Failure: none.
+// Purpose: which pieces of state are sent from which device to which when workers join: the donors' slices, as in
+// state_transfer.h, without the state in host memory. Thread: pure. Failure: none.
 #pragma once
 
 #include <vector>
@@ -11,7 +10,7 @@
 
 namespace elastictrain::session {
 
-// Those of `rank`, in the same order for both ends of a pair. Empty where nobody joins.
+// The transfers of `rank`, in the same order for both ends of a pair. Empty if no worker joins.
 std::vector<comm::DeviceTransfer> device_transfers(const state::StateBuffers& buffers,
                                                    const protocol::GenerationPlan& plan, std::uint32_t rank);
 

@@ -17,7 +17,7 @@ std::string text(const char* name) {
   return value == nullptr ? std::string() : std::string(value);
 }
 
-// Reads variables and keeps the first complaint.
+// Reads variables and keeps the first error.
 class Numbers {
  public:
   std::uint64_t read(const char* name, std::uint64_t fallback, std::uint64_t most) {
@@ -132,7 +132,7 @@ Result<Environment> read_environment() {
       std::chrono::milliseconds(numbers.read("ELASTICTRAIN_MPI_INIT_TIMEOUT_MS", 50'000, kDay));
   environment.mpi_finalize_timeout =
       std::chrono::milliseconds(numbers.read("ELASTICTRAIN_MPI_FINALIZE_TIMEOUT_MS", 5'000, kDay));
-  // MPI takes nobody in again, and an end before the others' is an error to it.
+  // MPI does not take a process in again and treats an exit before the others as an error.
   environment.parks = numbers.read("ELASTICTRAIN_PARKS", environment.backend == Backend::kMpi ? 1 : 0, 1) == 1;
   if (environment.heartbeat.count() == 0) numbers.complain("ELASTICTRAIN_HEARTBEAT_MS must be at least 1");
   if (!environment.socket_path.empty() && environment.worker.value == 0) {

@@ -1,5 +1,5 @@
-// Purpose: what the agent tells a worker through its environment, read once and checked.
-// Failure: a value that is not what it should be is an Error that names the variable.
+// Purpose: the settings that the agent passes to a worker through its environment, read once and checked. Failure: an
+// invalid value is an Error that names the variable.
 #pragma once
 
 #include <chrono>
@@ -14,15 +14,15 @@
 
 namespace elastictrain::session {
 
-// What carries sums. Of host memory: MPI's messages where it is kMpi, our own data plane elsewhere. Of device memory:
-// NCCL where every member has it (kAuto) or on all (kNccl); with the others they are staged through host memory.
+// What carries the sums. In host memory: MPI's messages for kMpi, otherwise our own data plane. In device memory: NCCL
+// if every member has it (kAuto) or always (kNccl); otherwise sums are staged through host memory.
 enum class Backend : std::uint8_t { kAuto, kCpu, kMpi, kNccl };
 
 struct Environment {
   std::string socket_path;  // empty: no launcher
   WorkerId worker;
   std::string job_id;
-  std::uint32_t slot = 0;  // on its host, for as long as it lives: which GPU is its own
+  std::uint32_t slot = 0;  // on its host, fixed for its lifetime; selects its GPU
   std::string host_key;
   std::vector<std::string> bind_addresses;
   std::chrono::milliseconds heartbeat{250};
@@ -32,20 +32,20 @@ struct Environment {
   std::string node;  // for the step log
   Backend backend = Backend::kAuto;
   comm::NcclBuild nccl_build = comm::NcclBuild::kBackground;
-  std::size_t processors = 0;  // of all workers of this host, where the agent has bound each to some
+  std::size_t processors = 0;  // of all workers of this host, if the agent binds each to some
   std::chrono::milliseconds mpi_init_timeout{50'000};
   std::chrono::milliseconds mpi_finalize_timeout{5'000};
-  bool parks = false;  // the process outlives its worker, and may be another one later
+  bool parks = false;  // the process outlives its worker and may become another one
   comm::Transport transport = comm::Transport::kAuto;
   comm::Algorithm algorithm = comm::Algorithm::kAuto;
   std::string checkpoint_directory;
   std::uint64_t checkpoint_every = 0;  // steps; 0: only at the end
   std::size_t checkpoint_keep = 3;
-  std::chrono::milliseconds checkpoint_timeout{60'000};  // for the disk, at the end
+  std::chrono::milliseconds checkpoint_timeout{60'000};  // for the last write at the end
   bool resume = false;
-  std::vector<protocol::Fence> lineage;  // of the run that is resumed
+  std::vector<protocol::Fence> lineage;  // of the resumed run
   bool monitors = true;                  // gradient norms, for the noise scale
-  bool keep_gradients = true;            // so that a loss costs no forward or backward pass
+  bool keep_gradients = true;            // so that a lost worker costs no forward or backward pass
 };
 
 Result<Environment> read_environment();

@@ -73,7 +73,7 @@ void ModelExchange::apply_correction() {
 
 Status ModelExchange::gather_equal_state(comm::Communicator& communicator, std::uint32_t root, bool contributes) {
   if (auto status = average(communicator, {}, contributes); !status) return status;
-  if (received_.back() == 0.0F) return Error{ErrorCode::kInternal, "no rank holds a model to make the others equal to"};
+  if (received_.back() == 0.0F) return Error{ErrorCode::kInternal, "no rank holds a model to send to the others"};
   std::size_t bytes = 0;
   for (const auto& part : other_state_) bytes += part.size();
   received_state_.resize(bytes);

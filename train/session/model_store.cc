@@ -15,7 +15,7 @@
 namespace elastictrain::session {
 namespace {
 
-// Until a client has said what it wants, and until it has taken it: others wait meanwhile.
+// Time limits for a client to send its request and to read the answer. Other clients wait meanwhile.
 constexpr std::chrono::seconds kAskingTime{2};
 constexpr std::chrono::seconds kTakingTime{30};
 
@@ -29,7 +29,7 @@ struct Question {
 struct Answer {
   std::uint64_t found = 0;
   std::uint64_t version = 0;
-  std::uint64_t data_bytes = 0;  // follow, if they are as many as were asked for
+  std::uint64_t data_bytes = 0;  // bytes that follow, if this is the requested size
 };
 
 template <class T>
@@ -158,7 +158,7 @@ void ModelStore::serve() {
   }
 }
 
-// Whoever does not ask properly gets no answer.
+// A malformed request gets no answer.
 void ModelStore::answer(const comm::Socket& client) {
   Question question;
   if (!comm::receive_all(client, bytes_of(question), ending_, in(kAskingTime))) return;
@@ -170,7 +170,7 @@ void ModelStore::answer(const comm::Socket& client) {
   if (copy) answer = {1, copy->version, copy->data->size()};
   if (!comm::send_all(client, bytes_of(answer), ending_, in(kAskingTime))) return;
   if (copy && copy->data->size() == question.data_bytes) {
-    (void)comm::send_all(client, *copy->data, ending_, in(kTakingTime));  // who went away needs nothing
+    (void)comm::send_all(client, *copy->data, ending_, in(kTakingTime));  // a client that is gone needs nothing
   }
 }
 
@@ -178,7 +178,7 @@ Result<std::optional<std::uint64_t>> ModelStore::request(std::span<const std::by
                                                          std::uint64_t version, std::span<std::byte> into,
                                                          std::chrono::milliseconds time_limit) const {
   const auto store = read_entry(entry);
-  if (!store) return Error{ErrorCode::kInvalid, "the worker has told of no store"};
+  if (!store) return Error{ErrorCode::kInvalid, "the worker has not published a store"};
   const auto deadline = in(time_limit);
   const bool same_host = !host_key_.empty() && store->endpoint.host_key == host_key_;
   auto socket = reach(store->endpoint, same_host, ending_, deadline);
@@ -193,7 +193,7 @@ Result<std::optional<std::uint64_t>> ModelStore::request(std::span<const std::by
   if (answer.found == 0) return std::optional<std::uint64_t>();
   if (answer.data_bytes != into.size()) {
     return Error{ErrorCode::kInvalid, "\"" + std::string(name) + "\" has " + std::to_string(answer.data_bytes) +
-                                          " bytes there, and " + std::to_string(into.size()) + " were asked for"};
+                                          " bytes there, but " + std::to_string(into.size()) + " were requested"};
   }
   if (auto status = comm::receive_all(*socket, into, ending_, deadline); !status) return status.error();
   return std::optional<std::uint64_t>(answer.version);

@@ -1,11 +1,11 @@
-// Purpose: named, versioned copies of a program's data that other workers may ask for at any time, whatever this worker
-// is doing (KungFu's peer-to-peer model store, algorithms B2). One-sided: the program that saved takes no part in a
+// Purpose: named, versioned copies of a program's data that other workers may read at any time, whatever this worker is
+// doing (KungFu's peer-to-peer model store, algorithms B2). It is one-sided: the program that saved takes no part in a
 // request.
 //
-// Ownership: the session; copies of the newest versions of each name are kept here. Thread: save() and request() on the
-// training thread; requests of others are answered on a thread of the store's own, one after the other. Errors: a peer
-// that is gone, does not answer in time or has data of another size is an error of the request, never of the run. Each
-// request carries the asked store's random token, which only members of the run's data plane learn.
+// Ownership: the session; the store keeps copies of the newest versions of each name. Thread: save() and request() on
+// the training thread; a thread of the store answers requests of other workers one at a time. Errors: a peer that is
+// gone, does not answer in time or has data of another size is an error of the request, never of the run. Each request
+// carries the random token of the target store, which only members of the run's data plane receive.
 #pragma once
 
 #include <array>
@@ -39,13 +39,13 @@ class ModelStore {
   static Result<std::unique_ptr<ModelStore>> open(const comm::ListenOptions& options);
   ~ModelStore();
 
-  // Where this store is reached and with which token: what other workers need for request().
+  // The address and token of this store, which other workers need for request().
   std::vector<std::byte> entry() const;
 
   void save(std::string_view name, std::span<const std::byte> data, std::uint64_t version);
 
-  // Fills `into` with what the store of `entry` holds under this name: that version, or the newest for 0. Returns the
-  // version; nothing where it is not there (yet).
+  // Fills `into` with the data that the store of `entry` holds under this name: the given version, or the newest for 0.
+  // Returns the version, or nullopt if it is not there (yet).
   Result<std::optional<std::uint64_t>> request(std::span<const std::byte> entry, std::string_view name,
                                                std::uint64_t version, std::span<std::byte> into,
                                                std::chrono::milliseconds time_limit) const;

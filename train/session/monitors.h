@@ -1,5 +1,5 @@
-// Purpose: what the session learns about its own steps from work it does anyway: where the time of a step goes, and the
-// means that heartbeats carry.
+// Purpose: measures the session's own steps at no extra work: where the time of a step goes, and the means that
+// heartbeats report.
 //
 // Thread: marks on the training thread; heartbeat() on the control thread. Time is an argument.
 #pragma once
@@ -24,8 +24,8 @@ struct StepTimes {
   double update_us = 0;  // after the last collective
 };
 
-// Times one step at a time: batch -> (collective …) -> commit. What a device tells of may lie before the mark that came
-// last, a gradient that was there before the sum ahead of it: it counts from that mark on.
+// Times one step at a time: batch -> (collective …) -> commit. A device may report a time before the last mark, such as
+// a gradient that was complete before the preceding sum. Such a time counts as that mark.
 class StepClock {
  public:
   void step_begins(Clock::time_point now);  // next_batch() was called
@@ -40,10 +40,10 @@ class StepClock {
   StepTimes times_;
 };
 
-// The gradient noise scale in samples: EMA(S) / EMA(G), each with 0.9 of what it was, where
-// G = (B |g_B|^2 - b |g_b|^2) / (B - b) and S = (|g_b|^2 - |g_B|^2) / (1/b - 1/B); |g_b|^2 is the mean over all
-// workers, with b samples each, |g_B|^2 of their average (KungFu, algorithms B1, which knows one worker's only). Early
-// values are often far off, also below 0.
+// The gradient noise scale in samples: EMA(S) / EMA(G), each with a decay of 0.9, where G = (B |g_B|^2 - b |g_b|^2) /
+// (B - b) and S = (|g_b|^2 - |g_B|^2) / (1/b - 1/B). |g_b|^2 is the mean over all workers, with b samples each; |g_B|^2
+// is that of their average (KungFu, algorithms B1, which uses one worker's only). Early values are often far off and
+// can be negative.
 class NoiseScale {
  public:
   void add(double local_batch, double global_batch, double local_square, double global_square);
@@ -55,7 +55,7 @@ class NoiseScale {
   double signal_ = 0;
 };
 
-// What a committed step leaves for the next heartbeat.
+// The figures of a committed step for the next heartbeat.
 struct StepFigures {
   Generation generation = 0;
   Step step = 0;
@@ -68,15 +68,15 @@ struct StepFigures {
   comm::Traffic traffic;             // of all steps of the generation
 };
 
-// Means over the steps since the last heartbeat, and where the run stands.
+// Means over the steps since the last heartbeat, and the progress of the run.
 class Monitors {
  public:
   void step_done(const StepTimes& times, const StepFigures& figures, Clock::time_point now);
-  // To the farthest peer that this worker has a connection to.
+  // The round trip to the most distant peer that this worker has a connection to.
   void round_trip_known(double round_trip_us);
-  // Squared gradient norms of one step: mean over the workers of their own, and of the average.
+  // Squared gradient norms of one step: the mean over the workers' own, and that of the average.
   void norms_known(double local_square, double global_square);
-  // Before the first step of a generation.
+  // Call it before the first step of a generation.
   void seated(Generation generation, Step committed_step);
   protocol::WorkerHeartbeat heartbeat();
 

@@ -7,7 +7,7 @@
 namespace elastictrain::session {
 namespace {
 
-// Neither std::shuffle nor the distributions are the same in every library.
+// Neither std::shuffle nor the standard distributions give the same results in every library.
 template <class T>
 void shuffle(std::vector<T>& list, std::mt19937_64& random) {
   for (std::size_t i = list.size(); i > 1; --i) std::swap(list[i - 1], list[random() % i]);

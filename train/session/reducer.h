@@ -1,9 +1,9 @@
-// Purpose: one thread that reduces buckets in the order they were given, while the training thread computes the next
-// ones. Created with the first bucket, so programs that reduce at the end of the pass have no extra thread.
+// Purpose: one thread that reduces buckets in the order of submission while the training thread computes the next ones.
+// It is created with the first bucket, so programs that reduce at the end of the pass have no extra thread.
 //
-// Thread: submit() and wait() on the training thread; the work runs on the reducer's own. Ownership: a bucket must stay
-// where it is until wait() has returned. Failure: after the first failed bucket the rest up to the next wait() is left
-// as it is, and that wait() returns the failure.
+// Thread: submit() and wait() on the training thread; the work runs on the reducer's own. Ownership: a bucket must keep
+// its address until wait() has returned. Failure: after the first failed bucket the remaining ones up to the next
+// wait() are left unchanged, and that wait() returns the failure.
 #pragma once
 
 #include <condition_variable>
@@ -21,14 +21,14 @@ namespace elastictrain::session {
 
 // One piece of a step's gradient, in the program's memory.
 struct Bucket {
-  // A gradient, or the program's own data: summed as it is, or that of the first rank for all.
+  // A gradient, or the program's own data: summed unscaled (kSum), or the first rank's copied to all (kBroadcast).
   enum class Kind { kGradient, kSum, kBroadcast } kind = Kind::kGradient;
   float* data = nullptr;
   std::size_t count = 0;
   std::span<std::byte> bytes = {};     // kBroadcast, in place of `data`
   std::vector<float>* copy = nullptr;  // of this worker's input, so that its all-reduce can be repeated
   bool copied = false;
-  // Of a gradient in the device's memory: the stream that brings it, and its place among the step's buckets.
+  // For a gradient in device memory: the stream that produces it, and its index among the step's buckets.
   bool on_device = false;
   void* stream = nullptr;
   std::size_t index = 0;

@@ -1,6 +1,5 @@
-// Purpose: this worker's place in the current generation, exchanged as a whole at a swap.
-// Ownership: the session; the communicator is shared with the control plane, which may abort it. Thread: training
-// thread.
+// Purpose: this worker's place in the current generation (its seat), replaced as a whole at a swap. Ownership: the
+// session; the communicator is shared with the control plane, which may abort it. Thread: the training thread.
 #pragma once
 
 #include <cstdint>
@@ -21,31 +20,31 @@ struct Seat {
   std::uint32_t rank = 0;
   std::uint32_t local_rank = 0;
   std::vector<state::WorkerShare> shares;  // index = rank
-  // The first step of a recovered generation was cut for another one: only the parts of those who hold its gradients
-  // count, ascending by worker.
+  // The first step of a recovered generation was divided for an earlier one: only the shares of the workers that hold
+  // its gradients count. Ascending by worker.
   bool repeats_step = false;
   std::vector<WorkerId> holders;
   protocol::Synchronization synchronization = protocol::Synchronization::kGradients;
   float averaging_weight = 0;
-  std::uint32_t first_holder = 0;  // lowest rank that began with all of the state
+  std::uint32_t first_holder = 0;  // lowest rank that began with the complete state
   std::shared_ptr<comm::Communicator> communicator;
   ControlLane lane{0, 1};
   std::vector<std::byte> stores;  // the entries of all ranks' model stores, from the first step on
-  std::optional<Reach> reach;     // once models were swapped in pairs
+  std::optional<Reach> reach;     // set once models are exchanged in pairs
 
   std::uint32_t world_size() const { return static_cast<std::uint32_t>(shares.size()); }
   bool has(WorkerId worker) const;
   bool counts(WorkerId worker) const;
 };
 
-// Alone, without a launcher.
+// The seat of a worker without a launcher.
 Seat solo_seat(std::uint32_t batch);
 
-// The place that `plan` gives to the member of rank `rank`.
+// The seat of the member with this rank in `plan`.
 Seat seat_of(const protocol::GenerationPlan& plan, std::uint32_t rank,
              std::shared_ptr<comm::Communicator> communicator);
 
-// How the first step of a planned generation is cut: joiners get nothing.
+// How the first step of a planned generation is divided: joiners get no samples.
 std::vector<state::WorkerShare> first_shares(const protocol::GenerationPlan& plan);
 
 }  // namespace elastictrain::session

@@ -1,8 +1,8 @@
-// Purpose: makes the communicators of coming generations in the background, while the current one trains, and closes
-// those of the past. What is built when is the worker machine's business (worker_machine.h).
+// Purpose: builds the communicators of coming generations in the background while the current one trains, and closes
+// those of past ones. The worker machine decides what is built when (worker_machine.h).
 //
-// Ownership: the control plane. Thread: all calls from any thread; one builder thread of its own, made with the first
-// build. Failure: a build that fails is told through `done` with its reason; one that was dropped is not told at all.
+// Ownership: the control plane. Thread: all calls from any thread; one builder thread of its own, created with the
+// first build. Failure: `done` receives the reason of a failed build; it is not called for a dropped one.
 #pragma once
 
 #include <condition_variable>
@@ -25,17 +25,17 @@ class SeatBuilder {
  public:
   using Build = std::function<Result<comm::BuildResult>(const protocol::GenerationPlan&, std::uint32_t rank,
                                                         const comm::CancelToken&)>;
-  // On the builder thread, which holds no lock.
+  // Called on the builder thread, which holds no lock.
   using Done = std::function<void(Generation, const Status&)>;
 
   SeatBuilder(Build build, Done done);
   ~SeatBuilder();
 
   void start(protocol::GenerationPlan plan, std::uint32_t rank);
-  // Cancels the build, or closes what was built.
+  // Cancels the build, or closes its result.
   void drop(Generation generation);
   std::optional<comm::BuildResult> take(Generation generation);
-  // Closes a communicator of the past in the background.
+  // Closes the communicator of a past generation in the background.
   void retire(std::shared_ptr<comm::Communicator> communicator);
 
  private:

@@ -1,5 +1,5 @@
-// When the session saves its state, what it begins with, and which of its checkpoints count. How they are written is
-// train/checkpoint/'s business.
+// When the session saves its state, what it starts from, and which of its checkpoints count. train/checkpoint/ writes
+// them.
 #include <algorithm>
 #include <cstdio>
 #include <utility>
@@ -9,7 +9,7 @@
 namespace elastictrain {
 namespace {
 
-// Alone there are no generations; in checkpoints they count from one.
+// Without a launcher there are no generations; in checkpoints they count from one.
 Generation counted(Generation generation) {
   return std::max<Generation>(generation, 1);
 }
@@ -27,7 +27,8 @@ void Session::Impl::open_checkpointer() {
       buffers_);
 }
 
-// Rank 0 of a first generation, and who is alone: goes on from the newest checkpoint, or begins beside what is there.
+// For rank 0 of a first generation and a worker without a launcher: continues from the newest checkpoint, or starts
+// without touching existing ones.
 void Session::Impl::resume_from_checkpoint() {
   if (!checkpointer_ || seat_.rank != 0) return;
   const checkpoint::Store store(environment_.checkpoint_directory);
@@ -35,8 +36,8 @@ void Session::Impl::resume_from_checkpoint() {
     const auto listing = store.list();
     if (!listing) return tell("checkpoint_failed", listing.error().message);
     if (listing->any) {
-      tell("checkpoint_unused", "this run begins at its first step and leaves the checkpoints in " + store.directory() +
-                                    " alone; to go on from the newest, set checkpoint.resume");
+      tell("checkpoint_unused", "this run starts at its first step and leaves the checkpoints in " + store.directory() +
+                                    " unchanged; to continue from the newest, set checkpoint.resume");
     }
     return begin_beyond(listing->newest_generation);
   }
@@ -44,18 +45,18 @@ void Session::Impl::resume_from_checkpoint() {
   const auto loaded = store.load_newest(buffers_, data_.sample_count, environment_.lineage, skipped);
   for (const auto& text : skipped) tell("checkpoint_skipped", text);
   if (loaded) {
-    const auto learning_rate = progress_.learning_rate;  // of this run's size, not of the size it had then
+    const auto learning_rate = progress_.learning_rate;  // for this run's size, not the size at the checkpoint
     progress_ = loaded->manifest.progress;
     progress_.learning_rate = learning_rate;
     resumed_step_ = progress_.committed_step;
     return begin_beyond(loaded->newest_generation);
   }
   if (loaded.error().code != ErrorCode::kUnavailable) fail(loaded.error().message);
-  tell("checkpoint_none", loaded.error().message + "; this run begins at its first step");
+  tell("checkpoint_none", loaded.error().message + "; this run starts at its first step");
   if (const auto listing = store.list()) begin_beyond(listing->newest_generation);
 }
 
-// A run that counts its generations from one again must not look older than what it found.
+// A run that counts its generations from one again must not look older than the checkpoint it found.
 void Session::Impl::begin_beyond(Generation newest_generation) {
   earlier_checkpoints_ = newest_generation != 0;
   if (progress_.generation_base + counted(seat_.generation) <= newest_generation) {
@@ -82,7 +83,7 @@ void Session::Impl::checkpoint_if_due() {
   tell_checkpoints();
   const auto every = environment_.checkpoint_every;
   if (every == 0 || progress_.committed_step % every != 0) return;
-  tell_audits();  // a run that goes on from this checkpoint counts what led to it
+  tell_audits();  // a run that continues from this checkpoint counts these records
   if (seat_.rank == 0) checkpointer_->begin(snapshot());
 }
 
@@ -90,7 +91,7 @@ void Session::Impl::checkpoint() {
   if (seat_.rank == 0) write_checkpoint();
 }
 
-// The last one: training waits for it.
+// The last checkpoint: training waits for it.
 void Session::Impl::write_checkpoint() {
   if (!checkpointer_ || resumed_step_ == progress_.committed_step) return;
   if (plane_) plane_->checkpoint_begins();

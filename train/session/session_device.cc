@@ -1,5 +1,5 @@
-// GPUs: state and gradients in a device's memory. The lane and all agreement stay on the host's data plane; a device's
-// sum follows it within the same step.
+// GPUs: state and gradients in device memory. The lane and all agreement stay on the host's data plane; a device's sum
+// follows it within the same step.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -15,20 +15,20 @@ namespace {
 
 constexpr int kExitWedged = 70;  // EX_SOFTWARE
 
-// A communicator that cannot be ended holds the device; only a new process is free of it, and its agent starts one.
+// A communicator that cannot be aborted holds the device. Only a new process is free of it; the agent starts one.
 void end_process(const std::string& why) {
-  std::fprintf(stderr, "elastictrain: this worker ends, another takes its place: %s\n", why.c_str());
+  std::fprintf(stderr, "elastictrain: this worker exits and another replaces it: %s\n", why.c_str());
   std::_Exit(kExitWedged);
 }
 
 }  // namespace
 
-// No generation has two members in one slot, so none has two on one GPU unless there are more slots than GPUs. NCCL
-// refuses that within a host; those beyond the GPUs call themselves another one.
+// No generation has two members in one slot, so none has two on one GPU unless a host has more slots than GPUs. NCCL
+// refuses two ranks on one GPU of a host; the workers beyond the number of GPUs report another host id.
 int Session::Impl::device_of_slot() {
   const auto count = device::Device::count();
   if (!count) throw SessionError(count.error().message);
-  if (*count == 0) throw SessionError("this process sees no GPU; look at CUDA_VISIBLE_DEVICES and nvidia-smi");
+  if (*count == 0) throw SessionError("this process sees no GPU; check CUDA_VISIBLE_DEVICES and nvidia-smi");
   const auto devices = static_cast<std::uint32_t>(*count);
   const std::uint32_t layer = environment_.slot / devices;
   const std::string host = environment_.host_key + "-" + std::to_string(layer);
@@ -37,9 +37,9 @@ int Session::Impl::device_of_slot() {
 }
 
 int Session::Impl::use_device(int ordinal) {
-  require(!started_, "use_device() after start(); name the device before");
+  require(!started_, "use_device() after start(); choose the device before start()");
   require(!device_, "use_device() was called twice; a worker trains on one device");
-  require(buffers_.buffers().empty(), "use_device() after share_state(); name the device first");
+  require(buffers_.buffers().empty(), "use_device() after share_state(); choose the device first");
   if (ordinal < 0) ordinal = device_of_slot();
   auto side = session::DeviceSide::open(ordinal);
   if (!side) throw SessionError(side.error().message);
@@ -49,7 +49,7 @@ int Session::Impl::use_device(int ordinal) {
 }
 
 void Session::Impl::share_device_state(std::string_view name, void* data, std::size_t bytes) {
-  require(!started_, "share_device_state() after start(); register all state before");
+  require(!started_, "share_device_state() after start(); register all state before start()");
   require(device_ != nullptr, "share_device_state() without a device; call use_device() first");
   require(data != nullptr || bytes == 0, "share_device_state() with a null pointer; pass the buffer's address");
   if (!buffers_.add(name, data, bytes, &device_->port())) {
@@ -93,8 +93,8 @@ void Session::Impl::check_device(const Status& status) {
   if (!status) fail(status.error().message);
 }
 
-// Outside of the collective: what the program has queued is its computation, and a worker that hangs in it is not one
-// that waits for others.
+// Outside of the collective: the work that the program has queued is its computation, and a worker that hangs in it is
+// not waiting for others.
 Status Session::Impl::await_input(const session::Bucket& bucket) {
   if (!bucket.on_device) return {};
   const Status status = device_->await_input(bucket.index);
@@ -102,7 +102,7 @@ Status Session::Impl::await_input(const session::Bucket& bucket) {
   return Error{ErrorCode::kInvalid, status.error().message};
 }
 
-// What the device cannot tell without a wait is as late as the host sees it.
+// A time that the device cannot report without waiting is the time at which the host sees it.
 session::Clock::time_point Session::Impl::input_time(const session::Bucket& bucket) {
   const auto now = session::Clock::now();
   return bucket.on_device ? std::min(now, device_->input_time(bucket.index).value_or(now)) : now;
@@ -142,7 +142,7 @@ void Session::Impl::clear_gradient(session::Bucket& bucket) {
   std::fill_n(bucket.data, bucket.count, 0.0F);
 }
 
-// What the program's update writes is part of the state once its stream has come so far.
+// The writes of the program's update are part of the state once its stream has reached this point.
 void Session::Impl::mark_device_state() {
   if (!device_) return;
   const auto& buckets = step_->buckets;
@@ -150,7 +150,7 @@ void Session::Impl::mark_device_state() {
   if (last != buckets.rend()) check_device(device_->state_written(last->stream));
 }
 
-// State between devices goes through the new generation's communicator, before its first sum. Where that fails, so does
+// State between devices goes through the new generation's communicator, before its first sum. If that fails, so does
 // the sum.
 void Session::Impl::start_device_transfers(const protocol::GenerationPlan& plan) {
   if (!moves_state_on_devices() || session::joiner_ranks(plan).empty()) return;

@@ -29,7 +29,7 @@ Session::Impl::Impl() : exceptions_at_start_(std::uncaught_exceptions()) {
 
 Session::Impl::~Impl() {
   const bool unwinding = std::uncaught_exceptions() > exceptions_at_start_;
-  // A program that gives up inside a step is not done, whatever its exit status will be.
+  // A program that leaves a step open is not done, whatever its exit status.
   if (!ended_) end_session(!unwinding && !broken_ && !step_);
 }
 
@@ -40,11 +40,11 @@ void Session::Impl::fail(const std::string& message) {
 
 void Session::Impl::require(bool condition, const char* message) {
   if (!condition) throw SessionError(message);
-  if (broken_) throw SessionError("this session failed before; end the program");
+  if (broken_) throw SessionError("this session has failed; end the program");
 }
 
 void Session::Impl::share_state(std::string_view name, void* data, std::size_t bytes) {
-  require(!started_, "share_state() after start(); register all state before");
+  require(!started_, "share_state() after start(); register all state before start()");
   require(data != nullptr || bytes == 0, "share_state() with a null pointer; pass the buffer's address");
   if (!buffers_.add(name, data, bytes)) {
     throw SessionError("state \"" + std::string(name) + "\" is shared twice; give every buffer a name of its own");
@@ -58,7 +58,7 @@ void Session::Impl::share_model(std::string_view name, float* data, std::size_t 
 }
 
 void Session::Impl::set_data(const DataOptions& options) {
-  require(!started_, "set_data() after start(); describe the data before");
+  require(!started_, "set_data() after start(); describe the data before start()");
   require(options.batch != 0, "set_data() with a batch of 0; a worker needs at least one sample per step");
   data_ = options;
 }
@@ -68,7 +68,7 @@ bool Session::Impl::start() {
   step_log_.event("imported");
   started_ = true;
   progress_.sampler.seed = data_.seed;
-  // Nobody knows the streams in which the program has put its first state there.
+  // The streams that wrote the program's initial state there are unknown.
   if (device_) check_device(device_->device()->synchronize());
   open_checkpointer();
   if (plane_) {
@@ -93,7 +93,7 @@ bool Session::Impl::data_is_used_up() const {
 
 std::optional<Batch> Session::Impl::next_batch() {
   require(started_, "next_batch() before start()");
-  require(!step_, "next_batch() without commit_step() for the batch before");
+  require(!step_, "next_batch() without commit_step() for the previous batch");
   if (outcome_ != Outcome::kRunning) return std::nullopt;
   if (data_is_used_up()) finish_training();
   if (outcome_ != Outcome::kRunning) return std::nullopt;
@@ -117,7 +117,7 @@ void Session::Impl::open_step() {
   if (plane_) plane_->step_opened();
 }
 
-// Cuts the step as the generation does that opened it first, and finds out what counts of it in the current seat.
+// Divides the step as the generation that opened it first, and determines which shares count in the current seat.
 void Session::Impl::weigh_step() {
   auto& step = *step_;
   exchange_.drop_correction();
@@ -134,7 +134,7 @@ void Session::Impl::weigh_step() {
   step.uncounted.clear();
   for (std::size_t rank = 0; rank < shares.size(); ++rank) {
     const WorkerId worker = step.shares[rank].worker;
-    // Without copies nobody can repeat an all-reduce: the step is committed without samples, on all workers alike.
+    // Without copies no worker can repeat an all-reduce: the step is committed without samples, on all workers alike.
     const bool counts =
         !step.shares[rank].is_lost && (!seat_.repeats_step || (environment_.keep_gradients && seat_.counts(worker)));
     if (counts) {
@@ -170,10 +170,10 @@ session::Bucket& Session::Impl::add_bucket(float* data, std::size_t count) {
   return buckets.emplace_back(session::Bucket{.data = data, .count = count, .copy = &copies_[buckets.size()]});
 }
 
-// What this worker gives to the sum: its gradient, as it was before a reduction that failed.
+// This worker's input to the sum: its gradient as it was before a failed reduction.
 void Session::Impl::prepare_input(session::Bucket& bucket, comm::ReduceOptions& options) {
   const std::uint64_t mine = step_->my_count;
-  // A joiner's buffer may hold anything, also NaN, which a weight of zero would not remove.
+  // A joiner's buffer may hold any value, including NaN, which a weight of zero would not remove.
   if (mine == 0) return void(std::fill_n(bucket.data, bucket.count, 0.0F));
   if (bucket.copied) {
     std::copy_n(bucket.copy->data(), bucket.count, bucket.data);
@@ -195,7 +195,7 @@ float Session::Impl::my_weight() const {
 
 Status Session::Impl::in_collective(const char* what, const std::function<Status()>& work) {
   if (plane_ && !plane_->enter_collective()) {
-    return Error{ErrorCode::kAborted, "this worker is halted until a new generation is there"};
+    return Error{ErrorCode::kAborted, "this worker is halted until a new generation begins"};
   }
   Status status = work();
   if (!plane_) return status;
@@ -214,7 +214,7 @@ std::span<float> Session::Impl::fill_lane() {
   return seat_.lane.fill(lane_input_);
 }
 
-// The lane rides on the step's first sum in host memory; where that is none of the program's, on one of its own.
+// The lane rides on the step's first sum in host memory. If the program has none, the lane has a sum of its own.
 Status Session::Impl::send_lane() {
   if (step_->lane_sent) return {};
   std::vector<float> no_copy;
@@ -278,12 +278,12 @@ void Session::Impl::wait_all_reduce() {
   if (!async_pending_) return;
   async_pending_ = false;
   const auto& last = step_->buckets.back();
-  check_device(await_input(last));  // until then it computes, whatever the reducer does beside it
+  check_device(await_input(last));  // until then it computes, whatever the reducer does meanwhile
   clock_.collective_begins(input_time(last));
   settle_buckets(reducer_->wait());
 }
 
-// Returns when all buckets so far are reduced, whatever it takes, or the step is given up.
+// Returns when all buckets so far are reduced, after any number of recoveries, or the step is given up.
 void Session::Impl::settle_buckets(Status status) {
   await_checkpoint_copy();
   while (!step_->discarded) {
@@ -299,7 +299,7 @@ void Session::Impl::settle_buckets(Status status) {
     }
   }
   if (step_->discarded) {
-    // A worker with a replica of its own has made this step's update to it, although others have not heard of it.
+    // A worker with its own replica has applied this step's update, even if the others have not been notified.
     for (auto& bucket : step_->buckets) {
       const bool is_gradient = bucket.kind == session::Bucket::Kind::kGradient;
       if (is_gradient && !step_->averages) clear_gradient(bucket);
@@ -339,7 +339,7 @@ void Session::Impl::read_lane() {
   if (step_->averages) report_.gradient_norm = 0;
   if (step_->wants_norm) report_.gradient_norm = std::sqrt(step_->reduced_square_sum);
   if (step_->wants_variance) gradient_variance_ = step_->gradient_variance;
-  // A worker that came or went in between leaves a sum that means nothing.
+  // A sum is meaningless if a worker joined or left in between.
   if (pending_norms_ && lane_output_.local_squares == pending_norms_->workers) {
     const auto& norms = *pending_norms_;
     monitors_->norms_known(lane_output_.local_square_mean, norms.global_square);
@@ -429,7 +429,7 @@ void Session::Impl::audit(OpenStep step) {
   audit_log_->add(std::move(audited), environment_.worker, hash);
 }
 
-// What the program sees of its seat: the same from one boundary to the next.
+// The program's view of its seat: constant from one boundary to the next.
 void Session::Impl::publish_seat(bool joined, const std::string& reason) {
   const std::uint32_t previous_world = joined ? 0 : view_.world_size;
   view_ = {.rank = seat_.rank,

@@ -1,10 +1,10 @@
-// Purpose: what is behind elastictrain::Session: the loop's state on the training thread. Threads, sockets and plans
-// are the control plane's business (control_plane.h); this asks it at step boundaries only.
+// Purpose: the implementation of elastictrain::Session: the loop's state on the training thread. Threads, sockets and
+// plans belong to the control plane (control_plane.h), which this class queries only at step boundaries.
 //
-// Order within a step: next_batch() cuts it, the first bucket carries the control lane, commit_step() advances the
-// replicated numbers and, when the lane said that everyone is ready, exchanges the seat. A recovery exchanges the seat
-// in the middle of a step and repeats the step's all-reduces; what the program sees of its seat changes at boundaries
-// only.
+// Order within a step: next_batch() divides the step among the ranks, the first bucket carries the control lane,
+// commit_step() advances the replicated numbers and, if the lane reported that all workers are ready, exchanges the
+// seat. A recovery exchanges the seat in the middle of a step and repeats the step's all-reduces. The program sees a
+// new seat only at a boundary.
 #pragma once
 
 #include <chrono>
@@ -87,36 +87,36 @@ class __attribute__((visibility("hidden"))) Session::Impl {
   // The step between next_batch() and commit_step().
   struct OpenStep {
     state::Cut cut;
-    std::vector<state::WorkerShare> shares;  // as it was cut: of the generation in which it was opened first
+    std::vector<state::WorkerShare> shares;  // as divided by the generation that opened it first
     std::vector<std::uint64_t> samples;
-    // What counts of the cut in the current seat.
+    // Which of these shares count in the current seat.
     std::uint64_t my_count = 0;
     std::uint64_t counted = 0;
     std::vector<state::Interval> uncounted;
 
     std::deque<session::Bucket> buckets;  // in the order of the calls
-    bool discarded = false;               // this worker gave it up: nothing the program does with it counts
+    bool discarded = false;               // this worker gave it up: its result is not used
     bool lane_sent = false;
     bool wants_norm = false;
     bool wants_variance = false;
     double gradient_variance = 0;
     bool averages = false;         // models instead of gradients
-    bool has_equal_state = false;  // brought by its first all-reduce, not in the program's memory yet
+    bool has_equal_state = false;  // received in its first all-reduce, not yet in the program's memory
     double local_square_sum = 0;
     double reduced_square_sum = 0;
   };
-  // Gradient norms of the last measured step, until the lane of the next one brings those of the other workers.
+  // Gradient norms of the last measured step, until the next step's lane brings those of the other workers.
   struct PendingNorms {
     std::uint32_t workers = 0;  // that had samples in it
     std::uint64_t samples = 0;
     double global_square = 0;
   };
-  // A seat of a recovery whose state this worker still has to get.
+  // A seat of a recovery whose state this worker has not received yet.
   struct Promise {
     protocol::GenerationPlan plan;
     std::vector<comm::StateSocket> state_sockets;
     std::shared_ptr<comm::CancelToken> cancel;
-    bool may_keep_replica = false;  // this worker's own one counts if replicas differ at the donors' step
+    bool may_keep_replica = false;  // this worker's own counts if replicas differ at the donors' step
   };
 
   [[noreturn]] void fail(const std::string& message);
@@ -135,7 +135,7 @@ class __attribute__((visibility("hidden"))) Session::Impl {
   Status reduce_gradient(session::Bucket& bucket);
   void prepare_input(session::Bucket& bucket, comm::ReduceOptions& options);
   bool keeps_inputs() const;
-  float my_weight() const;  // of this worker's gradient in the sum; it has samples
+  float my_weight() const;  // of this worker's gradient in the sum; requires samples
   void settle_buckets(Status status);
   void read_lane();
   void commit_progress(const StepMetrics& metrics);
@@ -165,7 +165,7 @@ class __attribute__((visibility("hidden"))) Session::Impl {
   Status gather_stores();
   std::span<const std::byte> store_of(std::uint32_t rank) const;
 
-  // What else programs get (session_program.cc).
+  // Other features for programs (session_program.cc).
   void share_own_data(session::Bucket& bucket);
   Status reduce_own_data(session::Bucket& bucket);
   void square_into(const session::Bucket& bucket);
@@ -201,10 +201,10 @@ class __attribute__((visibility("hidden"))) Session::Impl {
 
   // Launched workers only (session_membership.cc).
   void announce();
-  // False: no seat is to come; outcome_ says why.
+  // False: no seat will come; outcome_ holds the reason.
   bool take_first_seat();
   bool end_before_seat(Outcome outcome);
-  // False: the generation that was promised did not come; another one may.
+  // False: the promised generation did not come; another one may.
   bool begin_first_generation(session::TakenSeat taken);
   void account_for_checkpoint();
   Status replicate_from_first_rank();
@@ -229,7 +229,7 @@ class __attribute__((visibility("hidden"))) Session::Impl {
   void close_worker();
   void begin_as(WorkerId worker);
 
-  // What follows a loss (session_recovery.cc).
+  // After a loss (session_recovery.cc).
   bool take_recovery_seat();
   void sit_down_again(session::TakenSeat taken);
   bool continue_step_without_state();
@@ -243,7 +243,7 @@ class __attribute__((visibility("hidden"))) Session::Impl {
   Status last_barrier();
 
   session::Environment environment_;
-  std::unique_ptr<session::DeviceSide> device_;  // none: the program trains in host memory
+  std::unique_ptr<session::DeviceSide> device_;  // null: the program trains in host memory
   state::StateBuffers buffers_;
   session::ModelExchange exchange_;
   DataOptions data_;
@@ -255,37 +255,37 @@ class __attribute__((visibility("hidden"))) Session::Impl {
   bool started_ = false;
   bool broken_ = false;
   bool ended_ = false;
-  bool has_left_ = false;  // this worker is over; its process parks at the boundary
+  bool has_left_ = false;  // this worker has ended; its process parks at the boundary
   session::Seat seat_;
   View view_;
-  std::string view_reason_;  // why the seat that the program does not see yet was taken
+  std::string view_reason_;  // reason of the seat that the program does not see yet
   state::Progress progress_;
   std::vector<state::WorkerShare> shares_before_;  // those of the seat before a planned change
-  std::vector<state::WorkerShare> next_shares_;    // how the next step is cut, unless one is open: then how it was
-  Step averaged_until_ = 0;                        // as the transfer header says it
+  std::vector<state::WorkerShare> next_shares_;    // of the next step, or of the open one if there is one
+  Step averaged_until_ = 0;                        // as in the transfer header
   std::optional<Promise> promise_;
-  // Of a recovery: learning rates move at a boundary, and its first one is the end of the step that it repeats.
+  // From a recovery: learning rates change at a boundary, and its first one is the end of the repeated step.
   std::optional<state::LearningRateRamp> next_learning_rate_;
-  bool has_foreign_state_ = false;  // not what a program begins with: another worker's, or part of a first broadcast
+  bool has_foreign_state_ = false;  // not the program's initial state: another worker's, or part of a first broadcast
   bool finish_told_ = false;
   struct Received {
     Generation generation = 0;
     state::Progress progress;
   };
-  std::optional<Received> received_;  // from others, in audit mode; until it is told
-  std::optional<Step> resumed_step_;  // of the checkpoint that this worker began with
-  bool earlier_checkpoints_ = false;  // some were there when this worker began
+  std::optional<Received> received_;  // from others, in audit mode; until it is reported
+  std::optional<Step> resumed_step_;  // of the checkpoint that this worker started from
+  bool earlier_checkpoints_ = false;  // some existed when this worker started
   std::uint64_t permutation_epoch_ = ~std::uint64_t{0};
   state::Permutation permutation_;
 
   std::optional<OpenStep> step_;
-  std::deque<std::vector<float>> copies_;  // of the open step's buckets; kept from step to step for their memory
+  std::deque<std::vector<float>> copies_;  // of the open step's buckets; kept to reuse the memory
   session::LaneInput lane_input_;
   session::LaneOutput lane_output_;
   std::optional<PendingNorms> pending_norms_;
   StepReport report_;
   session::StepClock clock_;
-  std::optional<session::Monitors> monitors_{std::in_place};  // exchanged while no heartbeat is sent
+  std::optional<session::Monitors> monitors_{std::in_place};  // replaced only while no heartbeat is sent
   session::NoiseScale noise_scale_;
   session::StepTimes last_times_;
   std::uint64_t variance_every_ = 0;  // steps; 0: never
@@ -293,23 +293,23 @@ class __attribute__((visibility("hidden"))) Session::Impl {
   std::vector<float> squares_;  // of a bucket, while its variance is measured
   bool stores_ = false;         // the program enabled the store
   std::unique_ptr<session::ModelStore> store_;
-  std::vector<float> latencies_;   // of all pairs, while the step lasts in which they are shared
-  protocol::WorkerRequest asked_;  // the program's latest wishes
+  std::vector<float> latencies_;   // of all pairs, for the duration of the step that shares them
+  protocol::WorkerRequest asked_;  // the program's latest request
   session::SwapGap swap_gap_;
-  std::optional<session::AuditLog> audit_log_{std::in_place};  // as monitors_
+  std::optional<session::AuditLog> audit_log_{std::in_place};  // replaced like monitors_
   bool async_pending_ = false;
   std::unique_ptr<session::Reducer> reducer_;
-  // Closed once the new generation has reduced: then nobody can still be reading from the old one.
+  // Closed once the new generation has reduced: no worker can still be reading from the old one then.
   std::shared_ptr<comm::Communicator> old_communicator_;
   std::unique_ptr<session::StateSender> sender_;
-  // Where a worker with a replica of its own receives the donors' state, until it is known which of the two counts.
+  // Where a worker with a replica of its own receives the donors' state until it is known which of the two counts.
   std::vector<std::byte> beside_memory_;
   state::StateBuffers beside_;
-  bool replica_is_whole_ = false;  // this worker's own, in the program's memory
+  bool replica_is_whole_ = false;  // this worker's own one, in the program's memory
   bool receives_beside_ = false;
-  bool keeps_replica_ = false;  // while the donors' is on its way
+  bool keeps_replica_ = false;  // while it receives the donors' state
   std::unique_ptr<session::StateReceiver> receiver_;
-  std::unique_ptr<checkpoint::Checkpointer> checkpointer_;  // none without a directory
+  std::unique_ptr<checkpoint::Checkpointer> checkpointer_;  // null without a directory
   std::unique_ptr<session::ControlPlane> plane_;            // last: its threads use what is above
 };
 

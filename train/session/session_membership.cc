@@ -1,5 +1,5 @@
-// How a launched worker gets into a generation, from one to the next, and out. The rest of the loop is in
-// session_impl.cc and knows nothing of plans.
+// How a launched worker enters a generation, moves from one to the next, and leaves. The rest of the loop is in
+// session_impl.cc and does not know about plans.
 #include <algorithm>
 #include <cstdio>
 #include <utility>
@@ -11,7 +11,7 @@ namespace elastictrain {
 namespace {
 
 constexpr std::chrono::seconds kFlushAtEnd{3};
-constexpr std::chrono::seconds kNcclAtEnd{3};  // for communicators that are being closed in the background
+constexpr std::chrono::seconds kNcclAtEnd{3};  // for communicators that close in the background
 constexpr std::size_t kStepsOfLeavers = 1024;  // more than the shortest steps between two heartbeats
 
 // The receiving sockets in the order of the donors' slices.
@@ -64,7 +64,7 @@ bool Session::Impl::begin_first_generation(session::TakenSeat taken) {
   resume_from_checkpoint();
   if (seat_.rank == 0 && has_foreign_state_ && progress_.committed_step == 0) {
     fail(
-        "nothing is left of the run that this worker's memory is of, and there is no checkpoint to go on from; start "
+        "no worker or checkpoint is left of the run whose state this worker holds; start "
         "this worker again");
   }
   const Status replicated = replicate_from_first_rank();
@@ -84,7 +84,7 @@ bool Session::Impl::begin_first_generation(session::TakenSeat taken) {
   return true;
 }
 
-// What it holds is told by whoever has read it; the others tell it when that one is lost.
+// The worker that has read the checkpoint reports its content. The others report it if that worker is lost.
 void Session::Impl::account_for_checkpoint() {
   if (resumed_step_ != progress_.committed_step) {
     received_ = Received{seat_.generation, progress_};
@@ -106,7 +106,7 @@ Status Session::Impl::replicate_from_first_rank() {
   std::uint64_t length = bytes.size();
   if (auto status = send(&length, sizeof length, "length"); !status) return status;
   if (length > state::kMaxHeaderBytes) {
-    return Error{ErrorCode::kInvalid, "rank 0 sends a header that is too long to be true"};
+    return Error{ErrorCode::kInvalid, "rank 0 sent a malformed header: its length is out of range"};
   }
   bytes.resize(length);
   if (auto status = send(bytes.data(), bytes.size(), "header"); !status) return status;
@@ -114,7 +114,7 @@ Status Session::Impl::replicate_from_first_rank() {
   if (!first) return first.error();
   if (first->layout_hash != buffers_.layout_hash() || first->sample_count != data_.sample_count) {
     return Error{ErrorCode::kInvalid,
-                 "rank 0 shares state of another layout or has another number of samples; run the same program with "
+                 "rank 0 has a different state layout or number of samples; run the same program with "
                  "the same options everywhere"};
   }
   progress_ = first->progress;
@@ -144,7 +144,7 @@ bool Session::Impl::join(session::TakenSeat taken) {
   return true;
 }
 
-// From here on the state arrives while the program computes. False: the seat is void before anything was promised.
+// From this point on the state arrives while the program computes. False: the seat is void, and no state was promised.
 bool Session::Impl::receive_header(Promise promise) {
   const auto& plan = promise.plan;
   await_checkpoint_copy();
@@ -161,7 +161,7 @@ bool Session::Impl::receive_header(Promise promise) {
   if (!header) {
     receiver_.reset();
     if (header.error().code == ErrorCode::kInvalid) fail(header.error().message);
-    plane_->collective_failed("the donors' first words did not come: " + header.error().message);
+    plane_->collective_failed("the donors' header did not arrive: " + header.error().message);
     return false;
   }
   const Step donors_at = header->progress.committed_step;
@@ -187,10 +187,10 @@ void Session::Impl::expect_learning_rate(const protocol::GenerationPlan& plan) {
 void Session::Impl::change_membership() {
   using Kind = session::ControlPlane::SeatKind;
   auto taken = plane_->take_agreed_seat();
-  if (!taken) fail("internal error: everyone agreed on a swap that is not there");
+  if (!taken) fail("internal error: all workers agreed on a swap that this worker does not have");
   const bool anyone_trains_on = !taken->plan.members.empty();
   if (anyone_trains_on) {
-    // Also where an Abort has made the seat void: others have taken it, and all must stand at the same numbers.
+    // Runs also if an Abort has made the seat void: other workers have taken it, and all must hold the same numbers.
     next_shares_ = session::first_shares(taken->plan);
     progress_.learning_rate.retarget(taken->plan.learning_rate_factor, taken->plan.learning_rate_ramp_steps);
   }
@@ -225,8 +225,8 @@ void Session::Impl::take_planned_seat(session::TakenSeat taken) {
   publish_seat(false, taken.plan.reason);
 }
 
-// Also of what was told by heartbeats so far: who joins now cannot tell of these steps when the others are lost, and a
-// leaver may end with its host before its last words are out.
+// Includes what heartbeats have reported so far: a new joiner cannot report these steps if the others are lost, and a
+// leaver may end with its host before its last messages are sent.
 void Session::Impl::tell_audits_of_leavers() {
   if (environment_.audit_every == 0) return;
   for (const auto& share : shares_before_) {

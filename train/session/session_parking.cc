@@ -1,12 +1,12 @@
-// A process that outlives its worker: it parks between two steps, and goes on in the program's loop as the next worker
-// of its slot. MPI's ranks do, because MPI takes nobody in again.
+// A process that outlives its worker: it parks between two steps and continues in the program's loop as the next worker
+// of its slot. The ranks of MPI do so, because MPI does not take a process in again.
 #include <utility>
 
 #include "train/session/session_impl.h"
 
 namespace elastictrain {
 
-// At a boundary. Afterwards this is another worker with a seat, or outcome_ says that it was the last one.
+// Call it at a boundary. Afterwards this is another worker with a seat, or outcome_ holds why there is none.
 void Session::Impl::park() {
   has_left_ = false;
   close_worker();
@@ -19,8 +19,8 @@ void Session::Impl::park() {
   take_first_seat();
 }
 
-// What the end of a process would end. A checkpoint that is being written is of the memory that is about to change, and
-// its notes are this worker's.
+// Ends everything that the exit of a process would end. A checkpoint that is being written reads memory that is about
+// to change, and its journal notes are those of this worker.
 void Session::Impl::close_worker() {
   promise_.reset();
   sender_.reset();
@@ -36,8 +36,8 @@ void Session::Impl::close_worker() {
   if (store_) store_.reset();
 }
 
-// What a new process begins with. The program's settings and memory stay, and so does what it reads of the run until it
-// has a seat again.
+// Restores the initial state of a new process. The program's settings and memory stay, and so does its view of the run
+// until it has a seat again.
 void Session::Impl::begin_as(WorkerId worker) {
   environment_.worker = worker;
   has_foreign_state_ = true;

@@ -1,4 +1,4 @@
-// What a program gets beside its training: its own data shared in a step, what was measured, and wishes about the run.
+// What a program can use besides training: its own data shared in a step, measurements, and requests about the run.
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -11,12 +11,12 @@
 namespace elastictrain {
 namespace {
 
-using Kind = session::Bucket::Kind;
+using BucketKind = session::Bucket::Kind;
 
 static_assert(static_cast<int>(Synchronization::kPairAveraging) ==
               static_cast<int>(protocol::Synchronization::kPairAveraging));
 
-// The number that `text` begins with, which is taken off it together with `end`, if that follows.
+// The number at the start of `text`. It is removed from `text`, together with `end` if that follows.
 std::uint64_t take_number(std::string_view& text, char end) {
   std::uint64_t number = 0;
   const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -46,7 +46,7 @@ void Session::Impl::sum(float* data, std::size_t count) {
   require(step_.has_value(), "sum() outside a step; call next_batch() first");
   if (async_pending_) wait_all_reduce();
   auto& bucket = add_bucket(data, count);
-  bucket.kind = Kind::kSum;
+  bucket.kind = BucketKind::kSum;
   share_own_data(bucket);
 }
 
@@ -54,7 +54,7 @@ void Session::Impl::broadcast(void* data, std::size_t bytes) {
   require(step_.has_value(), "broadcast() outside a step; call next_batch() first");
   if (async_pending_) wait_all_reduce();
   auto& bucket = add_bucket(nullptr, 0);
-  bucket.kind = Kind::kBroadcast;
+  bucket.kind = BucketKind::kBroadcast;
   bucket.bytes = {static_cast<std::byte*>(data), bytes};
   share_own_data(bucket);
 }
@@ -64,10 +64,10 @@ void Session::Impl::share_own_data(session::Bucket& bucket) {
   settle_buckets(step_->discarded ? Status() : reduce_bucket(bucket));
 }
 
-// From a copy of what it was, so that it can be shared again with those that are left after a loss.
+// Uses a copy of the original, so that it can be shared again among the survivors after a loss.
 Status Session::Impl::reduce_own_data(session::Bucket& bucket) {
   if (auto status = send_lane(); !status) return status;
-  const bool sums = bucket.kind == Kind::kSum;
+  const bool sums = bucket.kind == BucketKind::kSum;
   const std::span<std::byte> bytes = sums ? std::as_writable_bytes(std::span(bucket.data, bucket.count)) : bucket.bytes;
   if (bytes.empty()) return {};
   if (bucket.copy->size() * sizeof(float) < bytes.size()) bucket.copy->resize(bytes.size() / sizeof(float) + 1);
@@ -87,7 +87,7 @@ void Session::Impl::square_into(const session::Bucket& bucket) {
   for (std::size_t i = 0; i < bucket.count; ++i) squares_[i] = bucket.data[i] * bucket.data[i];
 }
 
-// | avg(g^2) - avg(g)^2 | of a bucket whose average is known: one more all-reduce, of the squares.
+//  avg(g^2) - avg(g)^2 | of a bucket whose average is known: one more all-reduce, for the squares.
 Status Session::Impl::add_variance(const session::Bucket& bucket, float scale) {
   comm::ReduceOptions options;
   options.scale = scale;
@@ -114,7 +114,7 @@ RunMonitors Session::Impl::run_monitors() const {
                        .compute_us = last_times_.compute_us,
                        .communicate_us = last_times_.communicate_us,
                        .update_us = last_times_.update_us};
-  // While the reducer uses the communicator nobody else may.
+  // No other thread may use the communicator while the reducer does.
   if (!seat_.communicator || async_pending_) return monitors;
   const auto traffic = seat_.communicator->traffic();
   monitors.bytes_sent = traffic.bytes_sent;
@@ -136,9 +136,9 @@ Synchronization Session::Impl::synchronization() const {
   return averages() ? static_cast<Synchronization>(seat_.synchronization) : Synchronization::kGradients;
 }
 
-// All workers may ask, the first one's wish counts; what was wished already is not said again.
+// All workers may ask; the first rank's request counts. A request that is already pending is not sent again.
 void Session::Impl::ask(const protocol::WorkerRequest& request) {
-  require(started_, "a request before start(); the run is not there yet");
+  require(started_, "a request before start(); call start() first");
   if (!plane_ || seat_.rank != 0) return;
   bool is_news = false;
   const auto take = [&](auto& asked, const auto& wish) {
@@ -182,12 +182,12 @@ void Session::request_learning_rate_factor(double factor) {
 }
 void Session::request_synchronization(Synchronization synchronization) {
   const auto wish = static_cast<protocol::Synchronization>(synchronization);
-  check(wish <= protocol::Synchronization::kPairAveraging, "request_synchronization(): there is no such kind");
+  check(wish <= protocol::Synchronization::kPairAveraging, "request_synchronization(): this kind does not exist");
   impl_->ask({.synchronization = std::string(protocol::name_of(wish))});
 }
 void Session::request_topology(std::string_view name) {
   check(protocol::topology_choice(name).has_value(),
-        "request_topology(): there is no topology \"" + std::string(name) + "\"; there are " + known_topologies());
+        "request_topology(): unknown topology \"" + std::string(name) + "\"; choose " + known_topologies());
   impl_->ask({.topology = std::string(name)});
 }
 

@@ -1,5 +1,5 @@
-// What this worker does when its generation is void: it waits where it stands for the next seat, repeats what was open,
-// or gives it up and receives the state. Also the end of the data, which everybody passes together.
+// What this worker does when its generation is void: it waits for the next seat and repeats the open step, or discards
+// that step and receives the state. Also the end of the data, which all workers pass together.
 #include <algorithm>
 #include <set>
 #include <utility>
@@ -10,11 +10,11 @@ namespace elastictrain {
 
 using Kind = session::ControlPlane::SeatKind;
 
-// Waits for what follows. True: there is a seat on which the open step (or the last barrier) can be tried again.
-// False: the open step is given up; the run goes on with rejoin() at the boundary, or outcome_ says that it is over.
+// Waits for the next seat. True: the open step (or the last barrier) can be tried again on it. False: the open step is
+// given up; the run continues with rejoin() at the boundary, or outcome_ says that it is over.
 bool Session::Impl::take_recovery_seat() {
   auto taken = plane_->wait_seat();
-  // From here on the state may change, and nobody of the old seat gets or gives any of it.
+  // From this point on the state may change, and it is neither sent to nor received from members of the old seat.
   sender_.reset();
   receiver_.reset();
   if (!taken) {
@@ -49,9 +49,8 @@ bool Session::Impl::take_recovery_seat() {
 void Session::Impl::sit_down_again(session::TakenSeat taken) {
   const auto& plan = taken.plan;
   if (taken.kind == Kind::kContinue && progress_.committed_step != plan.resume_step) {
-    fail("internal error: generation " + std::to_string(plan.generation) + " goes on from step " +
-         std::to_string(plan.resume_step) + " with a worker that stands at step " +
-         std::to_string(progress_.committed_step));
+    fail("internal error: generation " + std::to_string(plan.generation) + " continues from step " +
+         std::to_string(plan.resume_step) + " with a worker at step " + std::to_string(progress_.committed_step));
   }
   const auto before = seat_.shares;
   const bool may_keep_replica = has_own_replica();
@@ -74,8 +73,8 @@ void Session::Impl::sit_down_again(session::TakenSeat taken) {
   tell_audits_of_the_lost(before, seat_.holders);
 }
 
-// A joiner that stands at the right step and has not got all of its state: its open step has an empty batch, so that
-// the state may still arrive while it waits in the step's all-reduce.
+// A joiner that is at the right step but has not received all of its state: its open step has an empty batch, so the
+// state may still arrive while it waits in the step's all-reduce.
 bool Session::Impl::continue_step_without_state() {
   return receive_header(*std::exchange(promise_, std::nullopt)) || take_recovery_seat();
 }
@@ -91,8 +90,8 @@ Status Session::Impl::repeat_step() {
   return {};
 }
 
-// The step that the others have finished without this worker, or will finish: what the program made of it is replaced
-// by the state that they send.
+// The step that the others finish without this worker: its result in the program is replaced by the state that they
+// send.
 void Session::Impl::discard_step() {
   clock_.step_ends(session::Clock::now());
   step_.reset();
@@ -109,16 +108,16 @@ void Session::Impl::rejoin() {
   if (outcome_ == Outcome::kRunning) publish_seat(false, view_reason_);
 }
 
-// Nobody can bring a recovery any more: the last committed step is saved, once per host, since any host may be the only
-// one that is left.
+// No recovery can come anymore: the last committed step is saved, once per host, because any host may be the only one
+// left.
 void Session::Impl::stop_as_orphan() {
   if (seat_.local_rank == 0 && plane_->has_state()) write_checkpoint();
   tell_audits();
   outcome_ = Outcome::kStopped;
 }
 
-// Of members whose parts counted in steps that they cannot tell of any more. Each of `holders` does it: any of them may
-// be lost next.
+// The records of members whose shares counted in steps that they can no longer report. Each of `holders` does it,
+// because any of them may be lost next.
 void Session::Impl::tell_audits_of_the_lost(const std::vector<state::WorkerShare>& before,
                                             const std::vector<WorkerId>& holders) {
   const auto holds = [&](WorkerId worker) {
@@ -136,14 +135,15 @@ void Session::Impl::tell_audits_of_the_lost(const std::vector<state::WorkerShare
   look(next_shares_);
   for (const WorkerId worker : lost) audit_log_->add_for(worker);
   if (lost.empty()) return;
-  // What led to the state that this worker was given it cannot tell step by step, and who could may be gone.
+  // This worker cannot report step by step what led to the state that it received, and the workers that could may be
+  // lost.
   if (const auto received = std::exchange(received_, std::nullopt)) {
     audit_log_->add_state(received->generation, received->progress);
   }
   tell_audits();
 }
 
-// Nobody leaves before everybody has all of the state: who is behind may need any of the others as a donor.
+// No worker leaves before all have the complete state: a worker that is behind may need any of the others as a donor.
 void Session::Impl::finish_training() {
   while (outcome_ == Outcome::kRunning && data_is_used_up()) {
     Status status = plane_ ? finish_transfers() : Status();

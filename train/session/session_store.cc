@@ -1,5 +1,5 @@
-// The peer-to-peer store as programs see it, and what else needs to reach one worker directly: latencies, and the tree
-// of least latency over all workers.
+// The peer-to-peer store as programs use it, and other features that reach one worker directly: latencies, and the tree
+// of minimum latency over all workers.
 #include <limits>
 
 #include "train/comm/spanning_tree.h"
@@ -19,9 +19,9 @@ void Session::Impl::open_store() {
   store_ = std::move(*store);
 }
 
-// Once in each generation, behind the first bucket of its first step.
+// Runs once in each generation, after the first bucket of its first step.
 Status Session::Impl::gather_stores() {
-  return in_collective("telling of the stores", [&] {
+  return in_collective("exchange of the stores' addresses", [&] {
     std::vector<std::byte> all(session::ModelStore::kEntryBytes * seat_.communicator->world_size());
     const auto mine = store_->entry();
     Status status = seat_.communicator->all_gather(mine, all);
@@ -48,13 +48,13 @@ StoreReply Session::Impl::request(std::uint32_t rank, std::string_view name, std
   require(store_ != nullptr, "request() without enable_store()");
   if (async_pending_) wait_all_reduce();
   const auto entry = store_of(rank);
-  if (entry.empty()) return {.problem = "rank " + std::to_string(rank) + " has not told of its store yet"};
+  if (entry.empty()) return {.problem = "rank " + std::to_string(rank) + " has not published its store yet"};
   const auto found = store_->request(entry, name, version, {static_cast<std::byte*>(data), bytes}, time_limit);
   if (!found) return {.problem = "rank " + std::to_string(rank) + ": " + found.error().message};
   return {.found = found->has_value(), .version = found->value_or(0)};
 }
 
-// A question that has a short answer, with the connection that it takes.
+// A question with a short answer, including the connection for it.
 std::vector<double> Session::Impl::peer_latencies_us(std::chrono::milliseconds time_limit) {
   require(store_ != nullptr, "peer_latencies_us() without enable_store()");
   if (async_pending_) wait_all_reduce();
@@ -77,7 +77,7 @@ std::vector<TreeEdge> Session::Impl::minimum_spanning_tree(std::chrono::millisec
   std::vector<float>& all = latencies_;
   all.assign(size * size, 0.0F);
   for (std::size_t peer = 0; peer < size; ++peer) {
-    // What was not measured adds nothing.
+    // An edge that was not measured adds nothing.
     if (mine[peer] > 0) all[seat_.rank * size + peer] = static_cast<float>(mine[peer]);
   }
   sum(all.data(), all.size());

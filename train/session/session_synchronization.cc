@@ -1,5 +1,5 @@
 // Training with replicas that differ: each step's exchange of models in place of the gradients' all-reduce, how all
-// replicas become equal again, and whose replica a worker goes on with after a loss.
+// replicas become equal again, and which replica a worker continues with after a loss.
 #include <algorithm>
 #include <utility>
 
@@ -7,18 +7,18 @@
 
 namespace elastictrain {
 
-// A program that shares no model, or trains on devices, averages gradients, whatever was asked for: it is the same on
-// all workers.
+// A program that shares no model, or trains on devices, averages gradients, whatever was requested. It does so on all
+// workers.
 bool Session::Impl::averages() const {
   return !device_ && seat_.synchronization != protocol::Synchronization::kGradients && exchange_.has_model();
 }
 
-// After the committed step. Replicated, so that all workers know it of each other.
+// After the committed step. It is replicated, so that all workers know it of each other.
 bool Session::Impl::replicas_differ() const {
   return averaged_until_ != 0 && averaged_until_ == progress_.committed_step;
 }
 
-// Whether this worker has a replica that nobody else has, or is about to finish a step that makes it one.
+// Whether this worker has a replica that no other worker has, or is about to finish a step that makes it one.
 bool Session::Impl::has_own_replica() const {
   return replica_is_whole_ && (step_ ? step_->averages : replicas_differ());
 }
@@ -47,7 +47,7 @@ Status Session::Impl::exchange_models() {
   });
 }
 
-// The lane goes last: nobody has it before every pair is done, so a swap that failed anywhere counts nowhere.
+// The lane goes last: no worker has it before every pair is done, so a swap that failed anywhere counts nowhere.
 Status Session::Impl::swap_models(bool contributes) {
   if (!seat_.reach) {
     if (auto status = learn_reach(); !status) return status;
@@ -75,7 +75,7 @@ Status Session::Impl::learn_reach() {
   return {};
 }
 
-// Of the first step in which gradients are averaged again: with its first all-reduce, whatever thread that is on. The
+// For the first step in which gradients are averaged again: runs with its first all-reduce, on whichever thread. The
 // program may still be reading its model, so it is adopted where the training thread waits.
 Status Session::Impl::gather_equal_state() {
   Status status = in_collective("making all replicas equal", [&] {

@@ -54,11 +54,11 @@ Status SoloCommunicator::all_gather(std::span<const std::byte> mine, std::span<s
 }
 
 Status SoloCommunicator::send(std::span<const std::byte>, std::uint32_t) {
-  return Error{ErrorCode::kInvalid, "a world of one has nobody to send to"};
+  return Error{ErrorCode::kInvalid, "a world of one has no peer to send to"};
 }
 
 Status SoloCommunicator::receive(std::span<std::byte>, std::uint32_t) {
-  return Error{ErrorCode::kInvalid, "a world of one has nobody to receive from"};
+  return Error{ErrorCode::kInvalid, "a world of one has no peer to receive from"};
 }
 
 Status SoloCommunicator::barrier() {

@@ -1,5 +1,5 @@
-// Purpose: the communicator of a world of one, so that a program without a launcher, and a run of one worker, take the
-// same path through the session as any other.
+// Purpose: the communicator of a world of one, so that a program without a launcher, and a run with one worker, take
+// the same path through the session as any other.
 //
 // Ownership, thread: as comm::Communicator. Failure: only after abort().
 #pragma once

@@ -12,7 +12,7 @@ device::DevicePointer address(const void* memory) {
   return reinterpret_cast<device::DevicePointer>(memory);
 }
 
-// Peers cannot mend it, and neither can another try.
+// Neither peers nor a retry can repair it.
 Status final_failure(const Status& status) {
   if (status) return {};
   return Error{ErrorCode::kInvalid, status.error().message};
@@ -28,7 +28,7 @@ Result<std::unique_ptr<comm::Communicator>> StagedCommunicator::over(std::unique
       new StagedCommunicator(std::move(host), std::move(device), std::move(*stream)));
 }
 
-// The caller's stream has come to the end of what it held: the session waits for it.
+// The caller's stream has finished the work that it held: the session waits for it.
 Status StagedCommunicator::fetch(const comm::DeviceReduce& reduce) {
   const std::size_t bytes = reduce.count * sizeof(float);
   if (staged_.bytes() < bytes) {
@@ -67,7 +67,7 @@ Status StagedCommunicator::put_back(const comm::DeviceReduce& reduce) {
 }
 
 Status StagedCommunicator::all_reduce_device(const comm::DeviceReduce& reduce, comm::ReduceStats* stats) {
-  // Its own gradient is the sum already.
+  // The rank's own gradient is the sum already.
   if (world_size() == 1 && reduce.input == Input::kKeep && reduce.scale == 1.0F && !reduce.want_norms) return {};
   if (auto status = final_failure(fetch(reduce)); !status) return status;
   const comm::ReduceOptions options{.scale = reduce.scale, .want_norms = reduce.want_norms};

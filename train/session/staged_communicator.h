@@ -1,8 +1,9 @@
-// Purpose: device memory for a data plane that reaches the host's only: sums go through pinned memory. It serves a world
-// of one, which sums nothing, and runs without NCCL (ELASTICTRAIN_BACKEND=cpu). State reaches joiners through the host.
+// Purpose: device memory for a data plane that reaches host memory only: sums are staged through pinned memory. It is
+// used in a world of one, which sums nothing, and in runs without NCCL (ELASTICTRAIN_BACKEND=cpu). State reaches
+// joiners through the host.
 //
-// Ownership: the communicator inside. Thread, failure: as comm::Communicator; an error of the device is kInvalid, as
-// nobody else can mend it.
+// Ownership: the inner communicator. Thread, failure: as comm::Communicator. A device error is kInvalid, because no
+// other worker can repair it.
 #pragma once
 
 #include <memory>

@@ -126,8 +126,8 @@ void StateReceiver::publish_header(Result<state::TransferHeader> header) {
   on_header_();
 }
 
-// One phase: first until every header is there (the donors swap when they swap, so without a deadline), then the
-// slices.
+// One phase: first until every header has arrived (without a deadline, since each donor sends it when it swaps), then
+// the slices.
 Status StateReceiver::poll_sources(bool headers) {
   const auto pending = [&](const Source& source) { return headers ? !source.header_done : !source.done; };
   while (true) {
@@ -161,7 +161,7 @@ Result<std::size_t> StateReceiver::receive_some(Source& source, std::span<std::b
     if (got < 0 && errno == EINTR) continue;
     if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return std::size_t{0};
     return Error{ErrorCode::kPeerLost, "rank " + std::to_string(source.socket.peer_rank) +
-                                           " went away before it had sent its part of the state"};
+                                           " disconnected before it had sent its part of the state"};
   }
 }
 
@@ -210,9 +210,8 @@ Status StateReceiver::check_headers() {
     if (!header) return header.error();
     const std::string who = "rank " + std::to_string(source.socket.peer_rank);
     if (header->layout_hash != buffers_.layout_hash() || header->total_bytes != buffers_.total_bytes()) {
-      return Error{ErrorCode::kInvalid, who + " shares state of another layout (" +
-                                            std::to_string(header->total_bytes) + " bytes, here " +
-                                            std::to_string(buffers_.total_bytes()) +
+      return Error{ErrorCode::kInvalid, who + " has another state layout (" + std::to_string(header->total_bytes) +
+                                            " bytes, here " + std::to_string(buffers_.total_bytes()) +
                                             "); run the same program with the same options everywhere"};
     }
     if (header->sample_count != sample_count_) {
@@ -222,7 +221,7 @@ Status StateReceiver::check_headers() {
     source.slice = state::slice_of_donor(buffers_.total_bytes(), index++, donors, header->replicas_differ());
     if (header->generation != generation_ || header->slice_offset != source.slice.offset ||
         header->slice_length != source.slice.length) {
-      return Error{ErrorCode::kInternal, who + " sends another slice of the state than the plan says"};
+      return Error{ErrorCode::kInternal, who + " sent another slice of the state than the plan assigns"};
     }
   }
   return {};

@@ -1,12 +1,12 @@
-// Purpose: moves the replicated state to joiners while everyone computes. Every donor sends its slice of the bytes to
-// every joiner, behind a header that says where the run stands; a joiner puts the slices together.
+// Purpose: sends the replicated state to joiners while all workers compute. Every donor sends its slice of the bytes to
+// every joiner, after a header with the progress of the run. A joiner assembles the slices.
 //
-// State in a device's memory may go from device to device instead (device_transfer.h): then it is passed over here.
+// State in device memory may be sent from device to device instead (device_transfer.h); it is skipped here then.
 //
-// Ownership: the session, one sender or one receiver at a time. Thread: each has one thread of its own; the state must
-// not be written while a sender lives and not be read while a receiver lives.
-// Failure: a sender gives up on a joiner that is gone and goes on with the others; a receiver that misses one slice has
-// failed. Both end at their deadline or when destroyed.
+// Ownership: the session, one sender or one receiver at a time. Thread: each has one thread of its own. The state must
+// not be written while a sender exists and not be read while a receiver exists. Failure: a sender gives up on a joiner
+// that is gone and continues with the others. A receiver fails if one slice is missing. Both end at their deadline or
+// when destroyed.
 #pragma once
 
 #include <chrono>
@@ -35,7 +35,7 @@ class StateSender {
               const state::StateBuffers& buffers, std::chrono::milliseconds time_limit,
               std::shared_ptr<comm::CancelToken> cancel, DeviceState device_state = DeviceState::kThroughHost);
   ~StateSender();
-  // What went wrong with any joiner.
+  // The first error with any joiner.
   Status wait();
 
  private:
@@ -55,14 +55,14 @@ class StateSender {
 class StateReceiver {
  public:
   // `donors`: one socket per donor, in the order of their slices. `on_header` is called on the receiver's thread when
-  // header() has something to say.
+  // header() has a result.
   StateReceiver(std::vector<comm::StateSocket> donors, Generation generation, std::uint64_t sample_count,
                 const state::StateBuffers& buffers, std::chrono::milliseconds time_limit,
                 std::shared_ptr<comm::CancelToken> cancel, std::function<void()> on_header,
                 DeviceState device_state = DeviceState::kThroughHost);
   ~StateReceiver();
 
-  // The donors' header once all have swapped; nothing while they have not.
+  // The donors' header once all of them have swapped; nullopt before.
   std::optional<Result<state::TransferHeader>> header();
   Status wait();
 
@@ -70,7 +70,7 @@ class StateReceiver {
   struct Source {
     comm::StateSocket socket;
     state::Slice slice;
-    std::vector<std::byte> header_bytes = std::vector<std::byte>(state::kHeaderPrefixBytes);  // grows to the whole
+    std::vector<std::byte> header_bytes = std::vector<std::byte>(state::kHeaderPrefixBytes);  // grows to its full size
     std::uint64_t received = 0;  // of the header, then of the slice
     bool header_done = false;
     bool done = false;

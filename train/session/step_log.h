@@ -14,7 +14,7 @@ namespace elastictrain::session {
 
 class StepLog {
  public:
-  StepLog() = default;  // writes nothing
+  StepLog() = default;  // a log that writes nothing
   static Result<StepLog> open(const std::string& directory, const std::string& node);
 
   void event(const char* name);

@@ -1,4 +1,4 @@
-// Purpose: how many steps were committed and how long one takes, for whoever has to see that training stands still.
+// Purpose: how many steps were committed and how long one takes, to detect that training has stopped making progress.
 // Thread: step_done() and pauses() on the training thread, clock() on any.
 #pragma once
 
@@ -14,14 +14,14 @@ class StepPace {
   void step_done(std::chrono::steady_clock::time_point now) {
     const auto took = std::chrono::duration_cast<std::chrono::microseconds>(now - last_).count();
     const auto known = normal_us_.load(std::memory_order_relaxed);
-    // The mean of about the last ten; the first interval is none.
+    // The mean of about the last ten steps; the first interval does not count.
     const bool goes_on = last_ != std::chrono::steady_clock::time_point{};
     if (goes_on) normal_us_.store(known == 0 ? took : known + (took - known) / 10, std::memory_order_relaxed);
     last_ = now;
     steps_.fetch_add(1, std::memory_order_relaxed);
   }
 
-  // No step follows for a while.
+  // No step follows for some time.
   void pauses() { last_ = {}; }
 
   comm::StepClock clock() const {

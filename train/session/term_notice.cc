@@ -8,7 +8,7 @@
 namespace elastictrain::session {
 namespace {
 
-// A handler has nothing but what is global; all of it can be used within one.
+// A handler can use globals only; all of these are async-signal-safe.
 std::atomic<pid_t> process{0};
 std::atomic<pid_t> agent_process{0};
 std::atomic<pid_t> sender{0};
@@ -20,7 +20,7 @@ void on_term(int number, siginfo_t* info, void*) {
   const bool is_order = ::getpid() != process || info->si_pid == agent_process;
   if (is_order || has_come.exchange(true)) {
     ::signal(number, SIG_DFL);
-    ::raise(number);  // takes effect when this returns
+    ::raise(number);  // takes effect when the handler returns
     return;
   }
   sender = info->si_pid;

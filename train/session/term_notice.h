@@ -1,9 +1,9 @@
-// Purpose: TERM from somebody else than the agent is a notice, not the end. A batch system that ends a job sends it to
-// every process of the job, workers too, and a worker that dies of it takes the newest state with it; who sends it to
-// one worker wants that one replaced. What becomes of it is the supervisor's to say. The agent's own TERM, and a second
-// one of whomever, end the process as ever.
+// Purpose: a TERM from any process but the agent is a notice and does not end the worker. A batch system that ends a
+// job sends TERM to every process of the job, including workers, and a worker that exits on it takes the newest state
+// with it. A user who sends it to one worker wants that worker replaced. The supervisor decides what follows. A TERM
+// from the agent, and a second one from any process, end the process as usual.
 //
-// A program that handles or ignores TERM itself is left alone, and so are processes that the program forks.
+// A program that handles or ignores TERM itself is left alone, and so are its forked processes.
 //
 // Ownership: at most one at a time in a process. Thread: any one; the handler only sets flags. Failure: none.
 #pragma once
@@ -16,13 +16,14 @@ namespace elastictrain::session {
 
 class TermNotice {
  public:
-  // `agent`: whose TERM is an order; 0 where its process is not seen from here, as is everybody's out there.
+  // `agent`: the process whose TERM ends this one; 0 if it is not visible in this PID namespace (any process outside is
+  // 0).
   explicit TermNotice(pid_t agent);
   ~TermNotice();
   TermNotice(const TermNotice&) = delete;
   TermNotice& operator=(const TermNotice&) = delete;
 
-  // Who sent it (0: not seen from here); once.
+  // The sender (0: outside this PID namespace), once.
   std::optional<pid_t> take();
 };
 

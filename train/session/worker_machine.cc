@@ -35,7 +35,7 @@ void WorkerMachine::prepare(const protocol::GenerationPlan& plan) {
   const Generation newest = upcoming_.empty() ? generation_ : upcoming_.back().plan.generation;
   if (plan.generation <= std::max(newest, fence_)) return;
   if (plan.fence != 0) {
-    // A worker in no generation was not asked to halt; for any other the fence is one that it has answered.
+    // A worker in no generation was not asked to halt. Any other worker has answered this fence already.
     if (plan.fence > fence_ && generation_ == 0) raise_fence(plan.fence);
     if (plan.fence != fence_ || (generation_ != 0 && answered_ != fence_)) return;
   }
@@ -50,7 +50,7 @@ void WorkerMachine::prepare(const protocol::GenerationPlan& plan) {
   upcoming_.push_back(std::move(upcoming));
 }
 
-// A newer plan takes their place.
+// A newer plan replaces them.
 void WorkerMachine::drop_uncommitted_plans() {
   std::erase_if(upcoming_, [&](const Upcoming& upcoming) {
     if (upcoming.committed) return false;
@@ -69,7 +69,7 @@ void WorkerMachine::cancel(Generation generation) {
 void WorkerMachine::abort(Generation fence) {
   if (fence > fence_) {
     raise_fence(fence);
-    if (generation_ > fence_) answered_ = fence_;  // of a time before this seat
+    if (generation_ > fence_) answered_ = fence_;  // from before this seat
     answer_if_settled();
   } else if (fence == fence_ && answered_ == fence_ && (generation_ == 0 || generation_ <= fence_)) {
     say_halted(fence_, "");  // asked twice: the answer may have been lost
@@ -87,7 +87,7 @@ void WorkerMachine::raise_fence(Generation fence) {
   if (generation_ != 0 && generation_ <= fence_) effects_.emplace_back(AbortSeat{});
 }
 
-// In the middle of a step this worker may have said that it is ready for this plan, and all others as well.
+// In the middle of a step this worker may have announced that it is ready for this plan, and all others may have too.
 bool WorkerMachine::lane_may_agree_on(const Upcoming& upcoming) const {
   if (!upcoming.ready() || upcoming.plan.fence != 0 || upcoming.plan.previous != generation_) return false;
   return agreed_ == upcoming.plan.generation || place_ == Place::kReducing || place_ == Place::kUpdating;
@@ -97,7 +97,7 @@ void WorkerMachine::drop_dead_plans() {
   std::erase_if(upcoming_, [](const Upcoming& upcoming) { return upcoming.dead; });
 }
 
-// Of a worker that is over; its process may have another one to build for.
+// For a worker that has ended; its process may build for another one.
 void WorkerMachine::drop_all_plans() {
   for (const auto& upcoming : std::exchange(upcoming_, {})) {
     if (upcoming.rank && !upcoming.dead) effects_.emplace_back(DropBuild{upcoming.plan.generation});
@@ -185,7 +185,7 @@ void WorkerMachine::collective_failed(const std::string& reason) {
   drop_dead_plans();
   if (generation_ == 0 || generation_ <= fence_) return answer_if_settled();
   if (std::exchange(broken_, generation_) == generation_) return;
-  // Peers that still wait for this worker must not do so.
+  // Peers that still wait for this worker must stop waiting.
   effects_.emplace_back(AbortSeat{});
   say_halted(0, reason);
 }
@@ -244,7 +244,7 @@ std::optional<WorkerMachine::NextSeat> WorkerMachine::take_seat(bool at_boundary
   return NextSeat{.kind = SeatKind::kDismissed};
 }
 
-// The seat becomes the current one where this worker has a place in it; plans up to it are of the past.
+// The seat becomes the current one if this worker has a place in it; plans up to it are obsolete.
 WorkerMachine::NextSeat WorkerMachine::take(Plans::iterator upcoming, SeatKind kind) {
   NextSeat next{.kind = kind, .plan = std::move(upcoming->plan), .rank = upcoming->rank, .is_void = upcoming->dead};
   const Generation generation = next.plan.generation;

@@ -1,24 +1,24 @@
 // Purpose: the worker's side of every change and recovery as a pure state machine: which plans are built, committed or
-// dead, where the training thread stands, what an Abort is answered and when, and which seat is taken next. No threads,
+// void, where the training thread stands, how and when an Abort is answered, and which seat is taken next. No threads,
 // no sockets, no clock: the live session drives it under a lock, the simulation drives it with simulated messages.
 //
 // Ownership: one per worker. Thread: one call at a time. Every call appends to the effects; the owner carries them out
 // in order with take_effects().
 //
-// The heart of a recovery, in the words of the messages: after WorkerHalted{fence} this worker takes part in no
-// collective of a generation up to the fence, and the committed step it named stands. Hence the answer waits while it
-// is not settled: a step whose first bucket is reduced may still be committed by the program (kReducing, kUpdating).
+// The core of a recovery, in terms of the messages: after WorkerHalted{fence} this worker takes part in no collective
+// of a generation up to the fence, and the committed step that it reported is final. The answer therefore waits while
+// the step is open: a step whose first bucket is reduced may still be committed by the program (kReducing, kUpdating).
 //
-// The order of calls on the training thread, for who drives it:
+// The order of calls on the training thread:
 //   start    wait for take_seat(false) -> first broadcast or the donors' header -> enter_loop() -> (state_complete())
 //   step     step_opened() -> { enter_collective() -> leave_collective() | collective_failed() }… -> step_committed()
-//            -> take_seat(true) where the lane said that everyone is ready
+//            -> take_seat(true) if the lane reported that all workers are ready
 //   halted   (enter_collective() false, or collective_failed()) wait for take_seat(false), then
 //            kContinue: the step's buckets again, from enter_collective() on
 //            kRejoin:   step_discarded() at the end of the open step, if one is open; the donors' header ->
 //                       enter_loop(); a step with an empty batch -> state_complete() before its step_committed().
-//                       Who stands at resume_step without all of the state may keep its open step instead, since its
-//                       batch is empty: enter_loop() where it stands.
+//                       A worker at resume_step without the complete state may keep its open step instead, since
+//                       its batch is empty: enter_loop() at its current step.
 //   end      (data used up) enter_collective() -> finished() | collective_failed(), then as halted
 #pragma once
 
@@ -37,7 +37,7 @@ class WorkerMachine {
  public:
   using Place = protocol::StepPlace;
 
-  // --- What is to be done
+  // --- Effects
   struct StartBuild {  // in the background; ends with built() or build_failed()
     protocol::GenerationPlan plan;
     std::uint32_t rank = 0;
@@ -49,7 +49,7 @@ class WorkerMachine {
   struct Say {
     protocol::WorkerUp message;
   };
-  struct WakeTraining {};  // the training thread may be waiting for what just came
+  struct WakeTraining {};  // the training thread may be waiting for this message
   using Effect = std::variant<StartBuild, DropBuild, AbortSeat, Say, WakeTraining>;
 
   explicit WorkerMachine(WorkerId self) : self_(self) {}
@@ -64,47 +64,47 @@ class WorkerMachine {
   void build_failed(Generation generation, const std::string& reason);
 
   // --- From the training thread
-  // This worker takes part from here on: it stands at `step`, with all of the state or with a donor's promise of it.
-  // False: the seat is void by now; what was received counts for nothing, and the wait for a seat starts again.
+  // This worker takes part from this point on: it is at `step`, with the complete state or with a donor's promise to
+  // send it. False: the seat is void by now; the received data is discarded, and the wait for a seat starts again.
   bool enter_loop(Step step, bool complete);
-  void state_complete();  // the promise is kept
+  void state_complete();  // the promised state has arrived
   void step_opened();     // next_batch() gave a batch: kOutside -> kComputing
-  // Before each bucket. False: the seat is void; the thread halts and waits for its next seat.
+  // Call it before each bucket. False: the seat is void; the thread halts and waits for its next seat.
   bool enter_collective();                            // -> kReducing
   void leave_collective();                            // it succeeded: -> kUpdating
-  void collective_failed(const std::string& reason);  // -> kHalted; says WorkerHalted when nobody had asked
-  // `everyone_ready`: the step's lane said so, and take_seat(true) follows. It holds although an Abort may have come
-  // since: others have taken that seat, and who stands at the same step must cut the next one as they do.
+  void collective_failed(const std::string& reason);  // -> kHalted; sends WorkerHalted unless an Abort came first
+  // `everyone_ready`: the step's lane reported it, and take_seat(true) follows. It holds even if an Abort has arrived
+  // since: other workers have taken that seat, and all workers at the same step must divide the next one alike.
   void step_committed(Step step, bool everyone_ready);  // -> kOutside
   void step_discarded();                                // -> kOutside, or kHalted while the seat is void
   void checkpoint_begins();
   void checkpoint_ends();
-  // The collective that everybody passes at the end of the data succeeded, so nobody needs this worker any more: says
-  // WorkerFinished. Who has finished, left or stopped answers no Abort.
+  // The collective at the end of the data, in which all workers take part, succeeded, so no worker needs this one
+  // anymore: sends WorkerFinished. A worker that has finished, left or stopped answers no Abort.
   void finished();
 
   // True when the change that follows the current generation is built and committed: the lane's flag.
   bool swap_ready() const;
 
-  // What the training thread should do now, where it waits at the start, is halted or stands at a boundary.
+  // The next action of the training thread when it waits at the start, is halted or is at a boundary.
   enum class SeatKind : std::uint8_t {
     kPlanned,    // by agreement of the lane; or the first seat, or a joiner's
-    kContinue,   // recovery: this worker stands at the step that counts; repeat what is open
+    kContinue,   // recovery: this worker is at the right step; repeat what is open
     kRejoin,     // recovery: receive the state of resume_step, at the boundary where a step has to be given up
     kLeave,      // not a member of what comes next
     kStop,       // the run stops here
-    kDismissed,  // not needed any more
+    kDismissed,  // not needed anymore
   };
   struct NextSeat {
     SeatKind kind = SeatKind::kPlanned;
     protocol::GenerationPlan plan;
     std::optional<std::uint32_t> rank;
-    // An Abort made this agreed seat void before it was taken: it says how the next step is cut, and nothing else of it
-    // is used. No communicator, no WorkerActive; a leaver or a run that was to stop goes on to the recovery.
+    // An Abort made this agreed seat void before it was taken: it only determines how the next step is divided. No
+    // communicator, no WorkerActive; a leaver, or a run that was to stop, continues with the recovery.
     bool is_void = false;
     bool writes_checkpoint = false;  // kStop in a recovery
   };
-  // `at_boundary`: the lane said that everyone is ready. Taking it makes it the current seat.
+  // `at_boundary`: the lane reported that all workers are ready. The seat that is returned becomes the current one.
   std::optional<NextSeat> take_seat(bool at_boundary);
 
   Generation generation() const { return generation_; }
@@ -113,7 +113,7 @@ class WorkerMachine {
   bool seat_is_void() const { return generation_ != 0 && (generation_ <= fence_ || generation_ == broken_); }
   Step committed_step() const { return committed_step_; }
   bool has_state() const { return has_state_; }
-  bool has_gradients() const { return has_gradients_; }  // as WorkerHalted says it
+  bool has_gradients() const { return has_gradients_; }  // as in WorkerHalted
   bool in_loop() const { return in_loop_; }
   bool dismissed() const { return dismissed_; }
   bool is_over() const { return over_; }
@@ -153,10 +153,10 @@ class WorkerMachine {
   std::vector<Effect> effects_;
   Place place_ = Place::kStarting;
   Generation generation_ = 0;
-  Generation fence_ = 0;     // highest Abort heard
+  Generation fence_ = 0;     // highest Abort received
   Generation answered_ = 0;  // highest one answered
-  Generation broken_ = 0;    // the generation whose data plane failed here, while nobody had asked for an abort
-  Generation agreed_ = 0;    // the lane said that everyone is ready for it; not taken yet
+  Generation broken_ = 0;    // the generation whose data plane failed here before any Abort
+  Generation agreed_ = 0;    // the lane reported that all are ready for it; not taken yet
   Step committed_step_ = 0;
   bool step_is_open_ = false;
   bool has_state_ = false;

@@ -15,7 +15,7 @@ class Writer {
   }
   void put(double value) { put(std::bit_cast<std::uint64_t>(value)); }
 
-  // With the length in its place and the check sum behind.
+  // The record with the length filled in and the checksum appended.
   std::vector<std::byte> finish() {
     const std::uint64_t length = bytes_.size() + 8;
     for (std::size_t i = 0; i < 8; ++i) bytes_[8 + i] = static_cast<std::byte>(length >> (8 * i));
@@ -27,7 +27,7 @@ class Writer {
   std::vector<std::byte> bytes_;
 };
 
-// Past the end it reads zeros and remembers.
+// Reads zeros beyond the end and records the failure.
 class Reader {
  public:
   explicit Reader(std::span<const std::byte> bytes) : bytes_(bytes) {}
@@ -41,7 +41,7 @@ class Reader {
     return value;
   }
   double real() { return std::bit_cast<double>(number()); }
-  // A count of records of so many numbers each, which must fit into what is left.
+  // A count of records with `numbers_each` numbers, which must fit into the remaining bytes.
   std::size_t count(std::size_t numbers_each) {
     const std::uint64_t value = number();
     if (value <= (bytes_.size() - at_) / (8 * numbers_each)) return static_cast<std::size_t>(value);

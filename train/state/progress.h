@@ -1,6 +1,6 @@
-// Purpose: the numbers that are replicated beside the program's buffers: how far the run is, where the sampler stands
-// and how the learning rate moves. They travel as one record in front of every state transfer; its length varies with
-// the number of members and of returned samples, and stands in front.
+// Purpose: the numbers that are replicated in addition to the program's buffers: the progress of the run, the position
+// of the sampler and the course of the learning rate. They are sent as one record before every state transfer. Its
+// length depends on the number of members and of returned samples, and comes first.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@
 
 namespace elastictrain::state {
 
-// Linear from one factor to another over so many committed steps.
+// Linear from one factor to another over a number of committed steps.
 struct LearningRateRamp {
   double from = 1;
   double to = 1;
@@ -30,8 +30,8 @@ struct LearningRateRamp {
 struct Progress {
   Step committed_step = 0;
   std::uint64_t samples_used = 0;  // over all epochs and workers
-  // In checkpoints this is added to the generation: a run that starts from the checkpoint of another one counts its
-  // generations from one again, and theirs must stay older.
+  // Added to the generation in checkpoints: a run that starts from the checkpoint of another one counts its generations
+  // from one again, and those of the other run must stay older.
   Generation generation_base = 0;
   SamplerState sampler;
   LearningRateRamp learning_rate;
@@ -40,11 +40,11 @@ struct Progress {
 struct WorkerShare {
   WorkerId worker;
   std::uint32_t samples = 0;
-  bool is_lost = false;  // a recovery has gone on without its gradient: its part counts in no generation any more
+  bool is_lost = false;  // a recovery continued without its gradient: its share counts in no later generation
   bool operator==(const WorkerShare&) const = default;
 };
 
-// What a donor says before its slice. `generation` is the one that the joiner becomes a member of.
+// What a donor sends before its slice. `generation` is the one that the joiner becomes a member of.
 struct TransferHeader {
   Generation generation = 0;
   std::uint64_t layout_hash = 0;
@@ -53,26 +53,26 @@ struct TransferHeader {
   std::uint64_t slice_length = 0;
   std::uint64_t sample_count = 0;
   Progress progress;
-  // How the step after the committed one is cut, in the order of the ranks that it was first opened for. A recovery
-  // does not cut it again: parts of workers that do not take part in it return to the pool.
+  // How the step after the committed one is divided, in the order of the ranks that opened it first. A recovery does
+  // not divide it again: shares of workers that do not take part return to the pool.
   std::vector<WorkerShare> next_shares;
-  // The last committed step in which every worker made its own update (an averaging synchronization); 0: none. While it
-  // is the last one of all, replicas differ: then the first donor sends everything and the others nothing.
+  // The last committed step in which every worker made its own update (an averaging synchronization); 0: none. If it is
+  // the last committed step, replicas differ: the first donor then sends all of the state and the others nothing.
   Step averaged_until = 0;
 
   bool replicas_differ() const { return averaged_until != 0 && averaged_until == progress.committed_step; }
 };
 
-// What donor `index` of `count` sends.
+// The slice of the state that donor `index` of `count` sends.
 Slice slice_of_donor(std::uint64_t total_bytes, std::uint32_t index, std::uint32_t count, bool replicas_differ);
 
 inline constexpr std::size_t kHeaderPrefixBytes = 16;  // magic and length of the whole
 inline constexpr std::size_t kMaxHeaderBytes = 8U << 20;
 
 std::vector<std::byte> encode_header(const TransferHeader& header);
-// From the first kHeaderPrefixBytes: how long the whole header is.
+// Reads the length of the whole header from the first kHeaderPrefixBytes.
 Result<std::size_t> header_length(std::span<const std::byte> prefix);
-// All of it: checks the length, the check sum and that the returned samples are what SamplerState says.
+// Decodes the whole header. Checks the length, the checksum, and that the returned samples satisfy SamplerState.
 Result<TransferHeader> decode_header(std::span<const std::byte> bytes);
 
 }  // namespace elastictrain::state

@@ -1,9 +1,9 @@
-// Purpose: which samples a step takes, as pure functions of a few numbers. The state is part of the replicated state of
-// a run, so every worker cuts the same step without talking to the others.
+// Purpose: which samples a step takes, as pure functions of a few numbers. They are part of the replicated state of a
+// run, so every worker divides the same step without messages.
 //
 // The order of an epoch is a permutation with a format of our own (it must be the same with every compiler and on every
-// machine): a keyed Feistel network over the positions, walked until it lands inside the data set. It needs no memory
-// and no start-up time at an epoch's beginning, whatever the size of the data set.
+// machine): a keyed Feistel network over the positions, repeated until the result lies inside the data set. It needs no
+// memory and no start-up time at the begin of an epoch, whatever the size of the data set.
 #pragma once
 
 #include <cstdint>
@@ -22,17 +22,17 @@ struct Interval {
 struct SamplerState {
   std::uint64_t seed = 0;
   std::uint64_t epoch = 0;   // from 0
-  std::uint64_t cursor = 0;  // positions of this epoch that have been given to workers
-  // Below the cursor, but in no committed step: those of workers whose gradient did not count. The next steps take them
-  // first, and an epoch is over only when none is left. Ascending, disjoint, never adjacent.
+  std::uint64_t cursor = 0;  // positions of this epoch that were assigned to workers
+  // Positions below the cursor that are in no committed step: those of workers whose gradient did not count. The next
+  // steps take them first, and an epoch is over only when none is left. Ascending, disjoint, never adjacent.
   std::vector<Interval> returned;
   bool operator==(const SamplerState&) const = default;
 };
 
-// Whether the returned samples are as SamplerState says; for a state that came from outside.
+// Whether the returned samples satisfy SamplerState; for a state from outside.
 bool is_well_formed(const SamplerState& state);
 
-// A bijection of [0, size), decided by (seed, epoch).
+// A bijection of [0, size), determined by (seed, epoch).
 class Permutation {
  public:
   Permutation() = default;
@@ -49,32 +49,32 @@ class Permutation {
   std::uint64_t keys_[kRounds] = {};
 };
 
-// What one step takes of an epoch, and who takes which part of it.
+// The samples of an epoch that one step takes, and the share of each worker.
 struct Cut {
   std::uint64_t epoch = 0;
-  std::vector<Interval> pieces;       // all of it, in the order in which it is given out: returned positions first
+  std::vector<Interval> pieces;       // all of it, in the order of assignment: returned positions first
   std::uint64_t total = 0;            // samples in all pieces
-  std::uint64_t fresh = 0;            // of them from the cursor on, the last ones
+  std::uint64_t fresh = 0;            // the last of them, which start at the cursor
   std::vector<std::uint64_t> counts;  // by rank; add up to `total` unless all shares are zero
-  bool first_of_epoch = false;        // nothing of this epoch was given out before
+  bool first_of_epoch = false;        // nothing of this epoch was assigned before
 
   std::uint64_t count(std::size_t rank) const { return counts[rank]; }
   std::vector<Interval> part(std::size_t rank) const;
 };
 
-// Parts of `total` in proportion to the shares by largest remainder (ties go to the lower rank); they add up to `total`
-// unless all shares are zero.
+// Divides `total` in proportion to the shares by largest remainder (ties go to the lower rank). The parts add up to
+// `total` unless all shares are zero.
 std::vector<std::uint64_t> split_by_shares(std::uint64_t total, std::span<const std::uint32_t> shares);
 
 // Ascending and disjoint, neighbours merged. The intervals of `more` overlap neither each other nor `intervals`.
 std::vector<Interval> merge(std::span<const Interval> intervals, std::span<const Interval> more);
 std::uint64_t count_of(std::span<const Interval> intervals);
 
-// The next min(sum of shares, rest of the epoch) positions. `sample_count` 0: data without an end and without indices.
+// The next min(sum of shares, rest of the epoch) positions. `sample_count` 0: endless data without indices.
 Cut cut_step(const SamplerState& state, std::uint64_t sample_count, std::span<const std::uint32_t> shares);
 
-// The state after the step is committed. `uncounted`: parts of the cut whose gradient is not in it; they return to the
-// pool, and the epoch goes on until they are used.
+// The state after the step is committed. `uncounted`: shares of the step whose gradient it does not contain. They
+// return to the pool, and the epoch continues until they are used.
 SamplerState advance(const SamplerState& state, std::uint64_t sample_count, const Cut& cut,
                      std::span<const Interval> uncounted = {});
 

@@ -26,7 +26,7 @@ std::uint64_t fold(std::uint64_t a, std::uint64_t b) {
 }  // namespace
 
 std::uint64_t hash_bytes(const void* data, std::size_t bytes, std::uint64_t seed) {
-  // Four independent lanes, so that the multiplications overlap; each lane step is a bijection of the lane's value.
+  // Four independent lanes, so that the multiplications overlap. Each lane step is a bijection of the lane's value.
   std::uint64_t lane[4] = {seed, seed + 1, seed + 2, seed + 3};
   const auto* at = static_cast<const unsigned char*>(data);
   std::size_t left = bytes;
@@ -121,7 +121,7 @@ void StateBuffers::populate() const {
     if (buffer.port != nullptr) continue;
     const auto begin = (reinterpret_cast<std::uintptr_t>(buffer.data) + page - 1) / page * page;
     const auto end = (reinterpret_cast<std::uintptr_t>(buffer.data) + buffer.bytes) / page * page;
-    // Only a matter of speed: memory of another kind, or a kernel before 5.14, refuses.
+    // Affects speed only: another kind of memory, or a kernel before 5.14, refuses it.
     if (begin < end) ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_POPULATE_WRITE);
   }
 }

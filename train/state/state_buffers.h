@@ -1,9 +1,9 @@
 // Purpose: the memory that an update changes, as the program registered it: one address space of bytes over all buffers
-// (for slices of a state transfer), its layout hash and a content hash. A buffer may lie where the CPU cannot reach it,
-// in a GPU's memory: then its port copies.
+// (for slices of a state transfer), its layout hash and a content hash. A buffer may be in GPU memory, which the CPU
+// cannot access; its port then copies.
 //
-// Ownership: the program owns the buffers; this keeps their addresses. Thread: registration before start, then any.
-// Failure: only of a port, as its Status; host memory never fails.
+// Ownership: the program owns the buffers; this class keeps their addresses. Thread: registration before start, then
+// any. Failure: only that of a port, as its Status; host memory never fails.
 #pragma once
 
 #include <cstddef>
@@ -17,8 +17,8 @@
 
 namespace elastictrain::state {
 
-// Copies between host memory and memory that only a device reaches. Thread: any, several at once. Both calls return
-// when the copy is done; what the program has queued on its own streams is not waited for.
+// Copies between host memory and memory that only a device can access. Thread: any, several at once. Both calls return
+// when the copy is done. They do not wait for work that the program has queued on its own streams.
 class MemoryPort {
  public:
   virtual ~MemoryPort() = default;
@@ -30,7 +30,7 @@ struct Buffer {
   std::string name;
   std::byte* data = nullptr;
   std::size_t bytes = 0;
-  MemoryPort* port = nullptr;  // of memory that the CPU does not reach
+  MemoryPort* port = nullptr;  // for memory that the CPU cannot access
 };
 
 // A contiguous part of one buffer.
@@ -39,16 +39,16 @@ struct Piece {
   std::size_t bytes = 0;
   MemoryPort* port = nullptr;
 
-  Status read(std::span<std::byte> into) const;  // `bytes` of them
+  Status read(std::span<std::byte> into) const;  // all `bytes`
   Status write(std::span<const std::byte> from) const;
 };
 
-// Gives the bytes of pieces to those who need them in host memory: the piece itself where it is there, a copy elsewhere.
-// Valid until the next call.
+// Provides the bytes of pieces in host memory: the piece itself if it is there, otherwise a copy. Valid until the next
+// call.
 class HostView {
  public:
   Result<std::span<const std::byte>> of(const Piece& piece);
-  // Where to put what becomes the piece's content with written().
+  // The memory for bytes that written() then copies to the piece.
   std::span<std::byte> to_fill(const Piece& piece);
   Status written(const Piece& piece, std::size_t bytes);
 
@@ -56,7 +56,7 @@ class HostView {
   std::vector<std::byte> copy_;
 };
 
-// [offset, offset + length) of all buffers laid end to end.
+// [offset, offset + length) of all buffers, concatenated.
 struct Slice {
   std::uint64_t offset = 0;
   std::uint64_t length = 0;
@@ -64,12 +64,12 @@ struct Slice {
 
 class StateBuffers {
  public:
-  // False when the name is taken.
+  // False if the name is already used.
   bool add(std::string_view name, void* data, std::size_t bytes, MemoryPort* port = nullptr);
 
-  // The same layout over host memory of its own (which `storage` becomes), to receive a state beside the program's.
+  // The same layout over separate host memory (in `storage`), to receive a state next to the program's.
   StateBuffers shadow(std::vector<std::byte>& storage) const;
-  // Of the same layout, both in host memory.
+  // `other` has the same layout; both are in host memory.
   void copy_from(const StateBuffers& other) const;
 
   const std::vector<Buffer>& buffers() const { return buffers_; }
@@ -77,11 +77,11 @@ class StateBuffers {
   std::uint64_t layout_hash() const;
   Result<std::uint64_t> content_hash() const;
 
-  // Gives the buffers their memory now, where the program has not written to them yet: faults of page after page would
-  // slow down the state that arrives while others wait for it.
+  // Allocates the pages of buffers that the program has not written yet: page faults would slow down the arriving state
+  // while others wait for it.
   void populate() const;
 
-  // The longest contiguous piece of memory that starts at `offset` and is not longer than `limit`.
+  // The longest contiguous piece of memory that starts at `offset` and is at most `limit` long.
   Piece piece(std::uint64_t offset, std::uint64_t limit) const;
 
  private:
@@ -89,7 +89,7 @@ class StateBuffers {
   std::uint64_t total_bytes_ = 0;
 };
 
-// Slice `index` of `count`: contiguous, together the whole, sizes differing by at most one cache line.
+// Slice `index` of `count`. The slices are contiguous, cover the whole, and differ in size by at most one cache line.
 Slice slice_of(std::uint64_t total_bytes, std::uint32_t index, std::uint32_t count);
 
 std::uint64_t hash_bytes(const void* data, std::size_t bytes, std::uint64_t seed);

@@ -1,6 +1,6 @@
-// Purpose: what a supervisor costs. Simulated agents in a process of their own connect over real TLS on loopback; each
-// reports its workers, all changed, four times a second. Prints one JSON object: the supervisor process's share of one
-// core over the measured time, and the median of five `status` requests.
+// Purpose: measures the cost of a supervisor. Simulated agents in a process of their own connect over real TLS on
+// loopback. Each reports its workers, all changed, four times per second. Prints one JSON object: the supervisor
+// process's share of one core over the measured time, and the median of five `status` requests.
 //
 //   agents_bench [agents] [workers per agent] [seconds]      (1000 8 10)
 #include <sys/prctl.h>
@@ -9,6 +9,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <asio/buffer.hpp>
+#include <asio/error_code.hpp>
+#include <asio/io_context.hpp>
+#include <asio/posix/stream_descriptor.hpp>
+#include <asio/post.hpp>
+#include <asio/steady_timer.hpp>
 #include <algorithm>
 #include <array>
 #include <csignal>
@@ -23,6 +29,7 @@
 #include "supervisor/control/control_client.h"
 #include "supervisor/protocol/codec.h"
 #include "supervisor/protocol/frame_reader.h"
+#include "supervisor/protocol/limits.h"
 #include "supervisor/supervisor.h"
 #include "tests/unit/supervisor/fake_agent.h"
 
@@ -37,7 +44,7 @@ struct BenchOptions {
   int seconds = 10;
 };
 
-// The child: an agent for every bootstrap that comes over the pipe, until the pipe closes.
+// The child: starts an agent for every bootstrap that arrives over the pipe, until the pipe closes.
 class Swarm {
  public:
   Swarm(asio::io_context& io, int pipe) : io_(io), pipe_(io, pipe), reader_(limits::kMaxBootstrapBytes) {}
@@ -56,7 +63,7 @@ class Swarm {
     if (!bootstrap.ok()) return io_.stop();
     auto agent = std::make_shared<testing::FakeAgent>(io_, std::get<protocol::AgentBootstrap>(*bootstrap),
                                                       testing::FakeBehaviour{}, [](const std::string&) {});
-    // Spread over the period, as agents that start by themselves are.
+    // Start times are spread over the period, as those of independent agents are.
     const auto delay = std::chrono::microseconds(250'000 / 1000 * (started_++ % 1000));
     auto timer = std::make_shared<asio::steady_timer>(io_, delay);
     timer->async_wait([agent, timer](asio::error_code) { agent->start(); });

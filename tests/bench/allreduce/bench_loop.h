@@ -1,7 +1,7 @@
-// Purpose: one way of timing for every implementation of all-reduce, so that only the implementation differs.
+// Purpose: the same timing loop for every implementation of all-reduce, so that only the implementation differs.
 //
 // Sizes are timed one after the other: warm-up, then `repetitions` rounds of back-to-back all-reduces in user memory.
-// Rank 0 prints one JSON object a line: {"bytes": …, "us": [one mean per round]}.
+// Rank 0 prints one JSON object per line: {"bytes": …, "us": [one mean per round]}.
 #pragma once
 
 #include <algorithm>
@@ -33,7 +33,7 @@ inline double time_round(const AllReduce& all_reduce, std::vector<float>& data, 
   return seconds_since(start) / count;
 }
 
-// All ranks must make the same number of calls: rank 0 decides and everybody sums its decision.
+// All ranks must make the same number of calls: rank 0 decides, and an all-reduce distributes its decision.
 inline int agree_on_count(const AllReduce& all_reduce, int rank, double estimate, double round_seconds) {
   const double wanted = std::clamp(round_seconds / std::max(estimate, 1e-9), 2.0, 20'000.0);
   std::vector<float> decision(16, rank == 0 ? static_cast<float>(static_cast<int>(wanted)) : 0.0F);

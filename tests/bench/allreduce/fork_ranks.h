@@ -11,7 +11,7 @@
 
 namespace elastictrain::bench {
 
-// Exit status 0 when every rank returned 0.
+// Returns exit status 0 if every rank returned 0.
 inline int fork_ranks(int ranks, const std::function<int(int)>& body) {
   std::vector<pid_t> pids;
   for (int rank = 0; rank < ranks; ++rank) {

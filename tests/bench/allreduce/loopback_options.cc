@@ -1,4 +1,4 @@
-// What our connections over loopback run with, as one JSON object: the figures of this benchmark depend on it.
+// Prints the socket options of our loopback connections as one JSON object: this benchmark's figures depend on them.
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/socket.h>

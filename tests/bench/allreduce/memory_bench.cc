@@ -1,4 +1,4 @@
-// What this machine's memory gives one core: memcpy of buffers far larger than the caches, in GB/s of copied bytes.
+// This machine's memory bandwidth for one core: memcpy of buffers much larger than the caches, in GB/s of copied bytes.
 #include <chrono>
 #include <cstdio>
 #include <cstring>

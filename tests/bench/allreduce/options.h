@@ -1,4 +1,4 @@
-// Purpose: the command line that all programs of this benchmark share.
+// Purpose: the command line shared by all programs of this benchmark.
 #pragma once
 
 #include <cstdlib>
@@ -12,7 +12,7 @@ namespace elastictrain::bench {
 struct Options {
   int ranks = 2;
   bool tcp_only = false;
-  int hosts = 1;  // that the ranks are spread over, as far as the communicator can tell
+  int hosts = 1;  // that the communicator spreads the ranks over
   std::string algorithm = "auto";
   std::string topology = "auto";
   LoopOptions loop;

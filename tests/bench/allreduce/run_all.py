@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Measures our all-reduce beside Gloo, Open MPI and MPICH, interleaved, and prints one JSON list of cells.
+"""Measures our all-reduce against Gloo, Open MPI and MPICH, interleaved, and prints one JSON list of cells.
 
     run_all.py --build BUILD_DIR/tests/bench/allreduce [--rounds 5] [--ranks 2,4] [--transports shm,tcp] [--sizes ...]
 
 A column is a number of ranks and a transport. Each round starts every program of a column once, in turn, so that a
 disturbance of the machine hits all of them. A program's figure for a cell is the median over the rounds of its median
 repetition; the ratio to the best peer is the median of the rounds' ratios. Each cell is printed as soon as its column is
-done, progress goes to stderr. A program that fails or hangs is marked in its cells. To save time a peer is not measured
-again where it is hopelessly behind the best one, and when the budget runs short a column gets fewer rounds, but never
-less than three; a cell says how many it had.
+done; progress goes to stderr. A program that fails or hangs is marked in its cells. To save time, a peer is not measured
+again if it is much slower than the best one, and when the budget runs short a column gets fewer rounds, but at least
+three. A cell contains the number of its rounds.
 A cell meets the target (faster than the best peer) when both the medians and the ratio say so.
 Exit status 1 when a cell misses the target, 2 when nothing could be measured.
 """
@@ -26,7 +26,7 @@ import time
 SIZES = [4 << 10, 1 << 20, 25 << 20, 100 << 20]
 LIMIT_S = 30  # of one start of one program
 LEAST_ROUNDS = 3
-HOPELESS = 3  # times slower than the best peer so far, which is only looked at where one all-reduce is slow
+HOPELESS = 3  # times slower than the best peer so far; checked only if one all-reduce is slow
 SLOW_S = 0.05
 PATIENCE = 2  # failures after which a program is not started again
 
@@ -59,7 +59,7 @@ def environment(tcp_only):
 
 
 def stop(process):
-    """Politely first: a launcher then ends its ranks, which may be in process groups of their own."""
+    """TERM first: a launcher then ends its ranks, which may be in process groups of their own."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         try:
             os.killpg(process.pid, number)
@@ -73,7 +73,7 @@ def stop(process):
 
 
 def run(argv, sizes, env):
-    """Bytes -> median seconds of one all-reduce, and what went wrong (None: nothing)."""
+    """Bytes -> median seconds of one all-reduce, and the problem (None: none)."""
     command = [str(part) for part in argv] + ["--sizes", ",".join(map(str, sizes)), "--repetitions", "3"]
     process = subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                stderr=subprocess.DEVNULL, text=True, start_new_session=True)
@@ -100,13 +100,13 @@ def figures_in(output):
 
 
 class Column:
-    """What all programs did with one number of ranks over one transport."""
+    """The results of all programs with one number of ranks over one transport."""
 
     def __init__(self, build, ranks, tcp_only, sizes):
         self.ranks, self.tcp_only, self.sizes = ranks, tcp_only, sizes
         self.programs = programs(build, ranks, tcp_only)
         self.rounds = []  # name -> bytes -> seconds, one for each round
-        self.problems = {}  # name -> what went wrong, one for each failure
+        self.problems = {}  # name -> problems, one per failure
 
     def measure(self, rounds, end):
         for number in range(rounds):
@@ -138,7 +138,7 @@ class Column:
         return "tcp" if self.tcp_only else "one host"
 
     def seconds(self, name, size):
-        """Of every round that has a figure."""
+        """The figures of all rounds that have one."""
         return [figures[name][size] for figures in self.rounds if size in figures.get(name, {})]
 
     def cell(self, size, memory_gb_s):
@@ -165,7 +165,7 @@ class Column:
 
     @staticmethod
     def met(ours, best, times_faster):
-        """On a disturbed machine the medians and the ratios may disagree; then nothing is proven."""
+        """On a disturbed machine the medians and the ratios may disagree; then the result is undecided."""
         if ours is None:
             return False
         return None if best is None else times_faster is not None and times_faster > 1 and ours < best
@@ -185,7 +185,7 @@ def log(text):
 
 
 def congestion_control(build):
-    """What the system's default is (the peers have it) and what our connections over loopback have."""
+    """The system's default (used by the peers) and the setting of our connections over loopback."""
     default = pathlib.Path("/proc/sys/net/ipv4/tcp_congestion_control").read_text().strip()
     done = subprocess.run([build / "loopback_options"], stdout=subprocess.PIPE, timeout=LIMIT_S, check=True)
     return {"system": default, "ours": json.loads(done.stdout)["congestion_control"]}

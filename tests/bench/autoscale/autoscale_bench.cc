@@ -128,7 +128,7 @@ ClusterView large_view(std::uint32_t workers) {
   return view;
 }
 
-// One call of each policy in the list, in ms: the median and the longest of many.
+// One call of each policy in the list, in ms: the median and the maximum of many.
 int call() {
   for (const auto& spec : policies()) {
     const auto policy = spec.make(check_parameters(spec, {}).parameters);

@@ -10,7 +10,7 @@ namespace elastictrain::bench {
 
 struct RealCurve {
   std::string name;
-  heuristics::ThroughputCurve curve;  // as measured: not always rising
+  heuristics::ThroughputCurve curve;  // as measured: not always increasing
   heuristics::BatchRule batch;
   std::uint32_t slots_per_host = 8;  // of the machines it was measured on
 };

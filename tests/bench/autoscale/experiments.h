@@ -12,7 +12,7 @@ namespace elastictrain::bench {
 
 std::unique_ptr<heuristics::Policy> make_policy(const std::string& name, const heuristics::Parameters& given);
 
-// A job on a curve, with 10 % noise, that takes `hours` at the size which is best for `loss`.
+// A job on a curve, with 10 % noise, that takes `hours` at the best size for `loss`.
 heuristics::JobModel job_on(const RealCurve& curve, const heuristics::Loss& loss, double hours);
 
 struct Regret {
@@ -20,7 +20,7 @@ struct Regret {
   std::uint32_t best = 0;
   double worst = 0;  // over starts and seeds
   double mean = 0;
-  double changes_per_hour = 0;  // after settling, the most
+  double changes_per_hour = 0;  // after settling, the maximum
   double settled_share = 0;     // of the job, mean
   std::uint32_t worst_start = 0;
   std::uint32_t worst_end = 0;
@@ -48,11 +48,11 @@ struct Savings {
   double settled_share = 0;
   double wasted = 0;  // worker-seconds, mean
   double job_s = 0;
-  double best_job_time = 0;  // that the best fixed size would save, known beforehand
+  double best_job_time = 0;  // savings of the best fixed size, known in advance
   double best_worker_seconds = 0;
 };
 
-// Algorithms A8: starting sizes `from`, `from` + `by`, …, each against the same size kept.
+// Algorithms A8: starting sizes `from`, `from` + `by`, …, each compared with keeping that size.
 Savings savings_on(const heuristics::JobModel& model, const heuristics::Policy& policy, const heuristics::Loss& loss,
                    std::uint32_t from, std::uint32_t by, std::uint32_t to, int seeds);
 

@@ -1,6 +1,6 @@
-// At each rank of an MPI launch: our all-reduce and MPI_Allreduce in turn, and what going over to the next generation
-// costs. mpi_allreduce_bench ROUNDS apart|together: ranks whose bytes all go in MPI's messages, as between machines, or
-// that share memory, as they do on one. Rank 0 prints one line of JSON for each size.
+// Runs at each rank of an MPI launch: our all-reduce and MPI_Allreduce in turn, and the cost of a change to the next
+// generation. mpi_allreduce_bench ROUNDS apart|together: the ranks exchange all bytes in MPI's messages, as between
+// machines, or share memory, as on one machine. Rank 0 prints one line of JSON for each size.
 #include <dlfcn.h>
 
 #include <algorithm>
@@ -31,7 +31,7 @@ std::function<void(float*, int)> bind(void* in_place, Handle type, Handle sum, H
   return [=](float* data, int count) { call(in_place, data, count, type, sum, world); };
 }
 
-// The values of mpi.h that only this needs.
+// The constants of mpi.h that only this program needs.
 std::function<void(float*, int)> bare_all_reduce(const MpiLibrary& library) {
   const auto symbol = [](const char* name) { return ::dlsym(RTLD_DEFAULT, name); };
   if (!library.is_open_mpi()) {

@@ -1,9 +1,10 @@
-// Measures how near the noise scale of a real model's gradients comes to what it is. noise_bench TRAINING_DATA; one
-// JSON object a line.
+// Measures the error of the estimated noise scale of a real model's gradients. noise_bench TRAINING_DATA; prints one
+// JSON object per line.
 //
-// The model is the built-in trainer's, on real data, held still at several points of its training. There all gradients
-// of all samples give the very figure: G^2 = |mean of g_i|^2 and S = mean of |g_i|^2 - G^2, samples being drawn with
-// replacement. Workers then draw batches, as in training, and only the norms that the all-reduce sees are looked at.
+// The model is the built-in trainer's, on real data, frozen at several points of its training. There, the gradients of
+// all samples give the exact value: G^2 = |mean of g_i|^2 and S = mean of |g_i|^2 - G^2, with samples drawn with
+// replacement. Workers then draw batches, as in training, and the estimator uses only the norms available to the
+// all-reduce.
 #include <cmath>
 #include <cstdio>
 #include <memory>
@@ -63,7 +64,7 @@ class Trained {
 
   struct Step {
     GradientNorms norms;
-    double first_square = 0;  // of rank 0's gradient: all that KungFu's estimator looks at
+    double first_square = 0;  // of rank 0's gradient: the only input of KungFu's estimator
   };
   Step step(std::uint32_t workers) {
     std::vector<double> mean(model_.gradient().size());

@@ -42,7 +42,7 @@ struct Error {
   double percent() const { return count > 0 ? 100 * sum / static_cast<double>(count) : 0; }
 };
 
-// Every point is held out once, a fifth of them at a time.
+// Every point is held out once, a fifth of the points at a time.
 std::vector<Split> fifths(Points points) {
   std::mt19937_64 rng(1);
   for (std::size_t i = points.size(); i > 1; --i) std::swap(points[i - 1], points[rng() % i]);
@@ -63,7 +63,7 @@ SearchSpace space_of(const Points& points) {
   return {{workers.begin(), workers.end()}, {batches.begin(), batches.end()}};
 }
 
-// What the partial search measures; where a batch does not fit in the memory, the largest of that size that does.
+// The points of the partial search. If a batch does not fit into memory, the largest of that size that fits.
 Split partial(const Points& points) {
   Split split;
   std::set<std::pair<std::uint32_t, double>> taken;
@@ -95,7 +95,7 @@ std::vector<Split> splits_of(SearchMode mode, const Points& points) {
   return {mode == SearchMode::kPartial ? partial(points) : universal(points)};
 }
 
-// full: every other batch was trained with; else only the smallest and the largest.
+// full: trained with every other batch; else only with the smallest and the largest.
 EpochsModel epochs_model(EpochsForm form, SearchMode mode, const std::vector<EpochsPoint>& measured) {
   std::vector<EpochsPoint> known;
   for (std::size_t i = 0; i < measured.size(); ++i)
@@ -146,7 +146,7 @@ void plan_error(const std::string& curves, SearchMode mode, const char* mode_nam
               mode_name, forms.name, workers_per_host, steps_sum, time_sum, each.c_str());
 }
 
-// Time and cost of the table's points as they were measured, or as the models predict those that a search left out.
+// Time and cost of the table's points, as measured or as the models predict those that a search omitted.
 std::vector<PlanPoint> table_points(const Points& points, const std::vector<EpochsPoint>& epochs,
                                     const StepTimeModel* model, const EpochsModel& statistical, const Points& known) {
   std::vector<SearchPoint> candidates;
@@ -194,7 +194,8 @@ void plan_choice(const std::string& curves, SearchMode mode, const char* mode_na
               regrets[Goal::kCheapest].percent(), 100 * regrets[Goal::kCheapest].worst, regrets[Goal::kFastest].count);
 }
 
-// Until our estimator states an error of 4 %, at several sizes and scales, beside KungFu's on the same gradients.
+// Runs until our estimator reports an error of 4 %, at several sizes and scales, next to KungFu's on the same
+// gradients.
 void noise_error() {
   constexpr double kStatedError = 0.04;
   constexpr std::uint64_t kSeeds = 6;

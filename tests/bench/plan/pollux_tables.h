@@ -21,7 +21,7 @@ std::vector<heuristics::StepTimePoint> step_times(const std::string& curves, con
 // Samples needed to the end of training with each global batch that was run, relative to the smallest one; by batch.
 std::vector<heuristics::EpochsPoint> epochs_by_batch(const std::string& curves, const std::string& model);
 
-// Between two measured batches on a line in logarithms; 0 outside of what was run.
+// Linear interpolation of logarithms between measured batches; 0 outside of the measured range.
 double epochs_between(const std::vector<heuristics::EpochsPoint>& measured, double global_batch);
 
 }  // namespace elastictrain::plan_bench

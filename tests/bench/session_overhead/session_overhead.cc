@@ -1,6 +1,6 @@
-// Purpose: one training loop, driven through the session or straight on the communicator, so that the two can be
-// compared. `session_overhead session [N]` is a worker of a run of two (N: the gradient variance is measured every N
-// steps); `session_overhead bare` forks its own second rank. Rank 0 prints steps_per_s=…
+// Purpose: the same training loop through the session and directly on the communicator, to compare them.
+// `session_overhead session [N]` is a worker of a run of two (N: the gradient variance is measured every N steps).
+// `session_overhead bare` forks its own second rank. Rank 0 prints steps_per_s=…
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -21,7 +21,7 @@ using elastictrain::panic;
 using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kParameters = 1'000'000;
-constexpr int kPasses = 30;  // over the parameters; together with the all-reduce a step of some 10 ms
+constexpr int kPasses = 30;  // over the parameters; with the all-reduce a step takes about 10 ms
 constexpr std::uint64_t kWarmUpSteps = 20;
 constexpr std::uint64_t kSteps = 200;
 constexpr std::uint32_t kBatch = 16;
@@ -30,7 +30,7 @@ struct Model {
   std::vector<float> weights = std::vector<float>(kParameters, 1.0F);
   std::vector<float> gradient = std::vector<float>(kParameters, 0.0F);
 
-  // Not inlined: both loops must run the very same machine code.
+  // Not inlined: both loops must run the same machine code.
   [[gnu::noinline]] void compute() {
     for (int pass = 0; pass < kPasses; ++pass) {
       for (std::size_t i = 0; i < kParameters; ++i) gradient[i] = gradient[i] * 0.5F + weights[i] * 0.001F;

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Records how long each step of real workers took them before the collective.
+"""Records the time of each step of real workers before the collective.
 
   record.py WORKERS STEPS PASSES OUT.csv [PREFIX…]      ($ELASTICTRAIN_BINARY, $ELASTICTRAIN_BUILD)
 
-PREFIX goes before the worker's command: `chrt -r 1` gives workers the processors on a machine that others use too.
-Writes one row a step: milliseconds since the first step, then each worker's compute time in microseconds.
+PREFIX is put before the worker's command: `chrt -r 1` gives workers priority on a machine that is shared.
+Writes one row per step: milliseconds since the first step, then each worker's compute time in microseconds.
 """
 
 import os

@@ -1,6 +1,6 @@
-// Purpose: a worker that really computes and writes down how long each step took it before the collective: the noise
-// against which straggler detection has to hold. `record.py` runs it and merges what the workers wrote.
-// Usage: step_recorder STEPS PASSES DIRECTORY. Every worker writes DIRECTORY/rank-N.csv: step, compute_us, end_us.
+// Purpose: a worker that really computes and records the time of each step before the collective. This is the noise
+// that straggler detection must handle. `record.py` runs it and merges the workers' files. Usage: step_recorder STEPS
+// PASSES DIRECTORY. Every worker writes DIRECTORY/rank-N.csv: step, compute_us, end_us.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>

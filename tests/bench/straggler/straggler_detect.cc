@@ -1,6 +1,6 @@
-// Purpose: how soon each detector names a straggler among simulated workers whose noise was recorded from real ones,
-// and how often it names somebody who is none. Usage: straggler_detect RECORDED.csv|heavy-tailed [DETECTOR]. One line a
-// case, as `key=value` fields.
+// Purpose: measures how soon each detector reports a straggler among simulated workers whose noise was recorded from
+// real ones, and how often it reports a worker that is not slow. Usage: straggler_detect RECORDED.csv|heavy-tailed
+// [DETECTOR]. One line per case, as `key=value` fields.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -21,7 +21,7 @@ namespace {
 using namespace elastictrain::heuristics;
 
 constexpr std::uint64_t kHealthySteps = 200;
-constexpr std::uint64_t kMostSteps = 1000;  // after the slow-down; who is not named by then is missed
+constexpr std::uint64_t kMostSteps = 1000;  // after the slow-down; a straggler not reported by then counts as missed
 constexpr std::uint64_t kQuietSteps = 10'000;
 constexpr std::uint64_t kTrials = 20;
 
@@ -45,7 +45,7 @@ WorkerModel model(const RecordedNoise& noise, std::uint32_t workers, std::uint64
   return WorkerModel(options);
 }
 
-// Steps from the slow-down until the straggler is named; none: missed.
+// Steps from the slow-down until the straggler is reported; none: missed.
 std::optional<std::uint64_t> steps_until_named(const RecordedNoise& noise, const Named& named, std::uint32_t workers,
                                                double factor, std::uint64_t seed) {
   WorkerModel run = model(noise, workers, seed);
@@ -76,7 +76,7 @@ void print_delays(const RecordedNoise& noise, const Named& named, std::uint32_t 
               static_cast<unsigned long long>(kTrials));
 }
 
-// How often somebody is named newly where nobody is slow.
+// Number of new reports while no worker is slow.
 void print_false_alarms(const RecordedNoise& noise, const Named& named, std::uint32_t workers, std::uint64_t seed,
                         std::uint64_t steps) {
   WorkerModel run = model(noise, workers, seed);

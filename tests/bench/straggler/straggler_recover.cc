@@ -1,5 +1,5 @@
-// Purpose: throughput after a straggler was replaced, and after its share was cut, on the worker model with recorded
-// noise. Usage: straggler_recover RECORDED.csv. One line a case, as `key=value` fields.
+// Purpose: throughput after a straggler was replaced, and after its share was reduced, on the worker model with
+// recorded noise. Usage: straggler_recover RECORDED.csv. One line per case, as `key=value` fields.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -17,7 +17,7 @@ using namespace elastictrain::heuristics;
 
 constexpr std::uint64_t kSteps = 500;  // of each measurement
 
-// The median step over these steps, in s; single spikes of the recorded noise would decide over a mean.
+// The median step time of these steps, in s. A mean would depend on single spikes of the recorded noise.
 double median_step_s(WorkerModel& run, const Policy& policy, PolicyState& state, Rng& rng) {
   std::vector<double> steps;
   for (std::uint64_t i = 0; i < kSteps; ++i) {
@@ -45,7 +45,7 @@ void print_case(const RecordedNoise& noise, const std::string& action, std::uint
   run.add({SlowCause::Of::kWorker, 2, factor, kSteps});
   median_step_s(run, *policy, *state, rng);  // until it has settled
   const double after_s = median_step_s(run, *policy, *state, rng);
-  // What the workers that are left could do at best, noise aside.
+  // The best possible speed of the remaining workers without noise.
   const double best = usual_s / (run.best_compute_s() + options.communicate_s);
   std::printf("action=%s workers=%u slower_percent=%.0f after_percent_of_before=%.2f best_percent=%.2f\n",
               action.c_str(), workers, 100 * (factor - 1), 100 * before_s / after_s, 100 * best);

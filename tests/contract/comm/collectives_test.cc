@@ -1,4 +1,4 @@
-// The contract of every communicator: what each call leaves in the buffers of all ranks.
+// The contract of every communicator: the contents of all ranks' buffers after each call.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -17,7 +17,7 @@ float value_of(std::uint32_t rank, std::size_t i) {
   return static_cast<float>((i * 7 + rank * 13) % 101) - 50.0F;
 }
 
-// Results of all ranks, checked after the threads have ended: doctest assertions are kept on one thread.
+// Results of all ranks, checked after the threads have ended: doctest assertions must run on one thread.
 template <class T>
 class PerRank {
  public:
@@ -236,20 +236,20 @@ TEST_CASE("two ranks exchange data of different sizes, more than fits in between
   }
 }
 
-TEST_CASE("an exchange with another size than the peer's, or with nobody, is an error") {
+TEST_CASE("an exchange with another size than the peer's, or without a peer, is an error") {
   World world(tcp(4));
   PerRank<Status> statuses(world.size());
   world.run([&](Communicator& comm) {
     const std::vector<std::byte> sent(100);
     std::vector<std::byte> received(comm.rank() == 0 ? 99 : 100);
-    const std::uint32_t peers[] = {1, 0, 2, 7};  // rank 2 with itself, rank 3 with none that there is
+    const std::uint32_t peers[] = {1, 0, 2, 7};  // rank 2 with itself, rank 3 with a rank that does not exist
     statuses[comm.rank()] = comm.exchange(sent, received, peers[comm.rank()]);
   });
   for (auto& status : statuses.all()) CHECK_FALSE(status);
   for (const std::uint32_t rank : {0U, 2U, 3U}) CHECK(statuses[rank].error().code == ErrorCode::kInvalid);
 }
 
-TEST_CASE("nobody leaves a barrier before everybody has entered it") {
+TEST_CASE("no rank leaves a barrier before all have entered it") {
   for (const auto& shape : all_shapes()) {
     CAPTURE(shape.name);
     World world(shape);
@@ -315,7 +315,7 @@ TEST_CASE("each rank knows what it exchanged with each peer and how far away tha
       CHECK(peer.rank != rank);
       // A third of the data goes to each other rank, and a third of the sums comes back: twice both ways.
       CHECK(peer.bytes_sent >= 2 * 30'000 * sizeof(float));
-      // Building over NCCL has sent a unique id before.
+      // Building over NCCL has already sent a unique id.
       if (!on_devices()) CHECK(peer.bytes_sent == peer.bytes_received);
       CHECK(peer.round_trip_us > 0);
     }

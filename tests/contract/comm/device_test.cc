@@ -1,4 +1,4 @@
-// Device memory through the data plane of GPUs, on the stand-ins: sums, what is kept, norms, transfers, errors.
+// Device memory through the data plane of GPUs, on the stand-ins: sums, kept inputs, norms, transfers, errors.
 #include <doctest/doctest.h>
 
 #include <array>
@@ -62,7 +62,7 @@ TEST_CASE("every rank gets the bits of one sum, its own input back, and both nor
   }
 }
 
-TEST_CASE("a step is repeated from what was kept, and who has nothing gives zeros") {
+TEST_CASE("a step is repeated from the kept input, and a rank without one gives zeros") {
   World world(shm(3));
   std::atomic<int> wrong{0};
   world.run([&](Communicator& comm) {
@@ -165,7 +165,7 @@ TEST_CASE("abort from another thread ends a sum that waits for a peer, here and 
   CHECK_FALSE(comms[1]->barrier().ok());
 }
 
-TEST_CASE("one that is given up unused is a lost peer to those who use theirs") {
+TEST_CASE("an unused communicator that is closed is a lost peer to ranks that use theirs") {
   World world(shm(3));
   auto comms = world.build_all();
   comms[2].reset();

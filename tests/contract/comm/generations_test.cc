@@ -1,4 +1,4 @@
-// Many generations one after the other: nothing may pile up.
+// Many generations in sequence must not leak resources.
 #include <doctest/doctest.h>
 #include <signal.h>
 #include <unistd.h>
@@ -25,7 +25,7 @@ std::size_t entries(const char* folder) {
 }
 
 Footprint footprint() {
-  // A thread that was joined may stand there for a moment yet.
+  // A joined thread may still be listed for a moment.
   for (int look = 0; look < 1000 && entries("/proc/self/task") > 1; ++look) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
@@ -53,7 +53,8 @@ void expect_no_growth(const Footprint& before, const Footprint& after) {
   CHECK(after.descriptors == before.descriptors);
   CHECK(after.threads == before.threads);
   CHECK(after.shared_mappings == 0);
-#ifndef __SANITIZE_ADDRESS__  // it holds back what was freed, up to 256 MiB; its leak detector looks instead
+#ifndef __SANITIZE_ADDRESS__  // AddressSanitizer holds back up to 256 MiB of freed memory; its leak detector checks
+                              // instead
   CHECK(after.resident_kib < before.resident_kib + 16 * 1024);
 #endif
 }
@@ -72,7 +73,7 @@ TEST_CASE("a thousand generations leave no descriptor, thread, mapping or memory
   CHECK(wrong == 0);
 }
 
-// The rank in this process survives; its peers are processes and one of them dies in every generation.
+// The rank in this process survives. Its peers are processes, and one of them is killed in every generation.
 bool survive_a_kill(World& world, Generation generation) {
   std::vector<pid_t> peers;
   for (std::uint32_t rank = 1; rank < world.size(); ++rank) {

@@ -1,4 +1,4 @@
-// What an all-reduce keeps of its input, so that it can be repeated in another generation, and aborts at every stage.
+// The input that an all-reduce keeps for a repetition in another generation, and aborts at every stage.
 #include <doctest/doctest.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -30,7 +30,7 @@ void run_together(World& world, const World::Body& body) {
   });
 }
 
-// Counts over forked processes.
+// Counts shared by forked processes.
 class SharedCounter {
  public:
   SharedCounter()
@@ -59,7 +59,7 @@ TEST_CASE("an all-reduce keeps its input, unscaled and bit for bit, and the sum 
         std::vector<float> lane[2] = {{1.0F, 2.0F, 3.0F}, {1.0F, 2.0F, 3.0F}};
         auto plain = input;
         auto data = input;
-        // Neither length nor place is a multiple of anything.
+        // Neither the length nor the address is aligned.
         std::vector<float> room(count + 2, kUntouched);
         const auto keep = std::span(room).subspan(1, count);
         auto status = comm.all_reduce(plain, {.scale = 0.3F, .lane = lane[0]});
@@ -154,7 +154,7 @@ TEST_CASE("what survivors of a kill have kept can be summed again in the next ge
             steps.add();
             if (!status && status.error().code == ErrorCode::kTimeout) return 2;
           }
-          // The survivors may be one all-reduce apart: each has its own input, whichever it was.
+          // The survivors may be one all-reduce apart. Each has kept its own input.
           const float mine = (value - 1.0F) * static_cast<float>(rank + 1);
           if (keep != std::vector<float>(kCount, mine)) return 3;
           std::array<float, 1> whole{mine};

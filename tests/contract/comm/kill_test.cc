@@ -1,4 +1,4 @@
-// Processes that die or stop in the middle of an all-reduce.
+// Processes that are killed or stopped in the middle of an all-reduce.
 #include <doctest/doctest.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -19,7 +19,7 @@ std::vector<Shape> shapes() {
       {shm(2), shm(4), tcp(2), tcp(4), tcp(5), {"2 hosts with 2 ranks", {2, 2}}, {"1, 2 and 1", {1, 2, 1}}});
 }
 
-// What the forked ranks tell the test.
+// Results of the forked ranks for the test.
 struct Board {
   std::atomic<int> steps[8];
   std::atomic<std::int64_t> noticed_us[8];

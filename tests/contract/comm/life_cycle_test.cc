@@ -1,4 +1,4 @@
-// The life cycle of a communicator: errors end it, abort ends a blocked call, and the next one is built beside it.
+// The life cycle of a communicator: errors end it, abort ends a blocked call, and the next one is built while it runs.
 #include <doctest/doctest.h>
 
 #include <thread>
@@ -15,7 +15,7 @@ std::vector<Shape> shapes_of_several() {
       {shm(2), shm(4), tcp(2), tcp(3), tcp(4), {"2 hosts with 2 ranks", {2, 2}}, {"5 hosts", {1, 1, 1, 1, 1}}});
 }
 
-// Statuses of all ranks after `body`, which returns the status to note.
+// Returns the statuses of all ranks after `body`.
 std::vector<Status> statuses(World& world, const std::function<Status(Communicator&)>& body) {
   std::vector<Status> all(world.size());
   world.run([&](Communicator& comm) { all[comm.rank()] = body(comm); });
@@ -69,7 +69,7 @@ TEST_CASE("abort from another thread ends a blocked call within milliseconds, at
         took[comm.rank()] = steady_clock::now() - aborted_at;
         return status;
       }
-      // Rank 0 takes no part; it aborts once the others have been asleep in their call for a while.
+      // Rank 0 does not take part. It aborts once the others have been blocked in their call for a while.
       while (blocked + 1 < static_cast<int>(world.size())) std::this_thread::yield();
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
       aborted_at = steady_clock::now();
@@ -161,7 +161,8 @@ TEST_CASE("the next communicator is built while the old one works, and both give
         next = world.build(comm.rank(), 2);
         built = true;
       });
-      // The old one works until all ranks have built; the lane carries that news, as in a swap.
+      // The old communicator works until all ranks have built the new one. The lane carries that information, as in a
+      // swap.
       for (bool all_built = false; !all_built;) {
         std::vector<float> data(20'000, 1.0F);
         std::array<float, 1> lane{built ? 1.0F : 0.0F};
@@ -176,7 +177,7 @@ TEST_CASE("the next communicator is built while the old one works, and both give
   }
 }
 
-TEST_CASE("a communicator of a world of one scales and goes on") {
+TEST_CASE("a communicator of a world of one scales and continues") {
   World world({"alone", {1}});
   const auto comm = world.build(0);
   std::vector<float> data{1, 2};

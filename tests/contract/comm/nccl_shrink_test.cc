@@ -1,5 +1,5 @@
-// Generations that are made out of the one before by Shrink, also after a Revoke, on NCCL's stand-in: where all may do it,
-// where one cannot, and what ends it when it hangs.
+// Generations made from the previous one by Shrink, also after a Revoke, on NCCL's stand-in: where all members can use
+// it, where one cannot, and what ends it when it hangs.
 #include <doctest/doctest.h>
 
 #include <atomic>
@@ -13,12 +13,12 @@
 namespace elastictrain::comm::testing {
 namespace {
 
-// The next story counts communicators from the start.
+// The next case counts communicators from zero.
 struct AwaitEnds {
   ~AwaitEnds() { await_nccl_ends(seconds(20)); }
 };
 
-// One generation that trains, and the ones that are shrunk from it.
+// One generation that trains, and those shrunk from it.
 class Shrinks {
  public:
   explicit Shrinks(std::size_t ranks, milliseconds limit = milliseconds(200))
@@ -33,7 +33,7 @@ class Shrinks {
   }
   std::vector<std::shared_ptr<Communicator>>& running() { return running_; }
 
-  // Generation `generation` of those of the running one that stay; every one of them on a thread of its own.
+  // Builds `generation` from the members that stay, each on a thread of its own.
   std::vector<std::shared_ptr<Communicator>> build(Generation generation, const std::vector<std::uint32_t>& stay,
                                                    const std::vector<std::uint32_t>& left_out,
                                                    NcclBuild last_rank_wants = NcclBuild::kShrink) {
@@ -57,7 +57,7 @@ class Shrinks {
     return made;
   }
 
-  // All sum ones; the sum has to be `expected` on all.
+  // All members sum ones; the sum must be `expected` at all of them.
   void sum_on(std::vector<std::shared_ptr<Communicator>>& generation, float expected) {
     std::atomic<int> right{0};
     each(generation.size(), [&](std::size_t rank) {
@@ -83,13 +83,13 @@ class Shrinks {
   std::vector<std::shared_ptr<Communicator>> running_;
 };
 
-TEST_CASE("ranks that stay go on with a communicator that was shrunk at the swap, and all abort the one before") {
+TEST_CASE("ranks that stay continue with a communicator that was shrunk at the swap, and all abort the previous one") {
   CHECK(await_nccl_ends(seconds(20)));
   const auto before = counters();
   {
     Shrinks ranks(4);
     auto next = ranks.build(2, {0, 2, 3}, {1});
-    CHECK(counters().shrunk == before.shrunk);  // nothing may run in the parent, which still trains
+    CHECK(counters().shrunk == before.shrunk);  // the parent still trains, so nothing else may run in it
     ranks.sum_on(ranks.running(), 4);
     // The leaver closes while the others shrink.
     ranks.running()[1].reset();
@@ -110,7 +110,7 @@ TEST_CASE("ranks that stay go on with a communicator that was shrunk at the swap
   CHECK(counters().intruders == 0);
 }
 
-TEST_CASE("after a loss of which NCCL says nothing the survivors' communicator is revoked and shrunk at once") {
+TEST_CASE("after a loss that NCCL does not report the survivors' communicator is revoked and shrunk at once") {
   CHECK(await_nccl_ends(seconds(20)));
   const auto before = counters();
   {

@@ -1,4 +1,4 @@
-// Purpose: what stories of NCCL's traps share: faults of its stand-in, what the stand-in counts, and options of a build.
+// Purpose: shared by the tests of NCCL's defects: faults of its stand-in, the stand-in's counters, and build options.
 #pragma once
 
 #include <chrono>
@@ -13,7 +13,7 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using std::chrono::steady_clock;
 
-// Faults of the stand-in for as long as it lives.
+// Enables faults of the stand-in during its lifetime.
 class Faults {
  public:
   explicit Faults(const char* list) { standin_nccl_faults(list); }

@@ -1,5 +1,5 @@
-// What NCCL does to programs that hot-swap its communicators, one story each, on its stand-in: builds that never end or
-// fail, aborts that never return, devices that are broken afterwards, losses that nobody reports, what is left behind.
+// NCCL's effects on programs that hot-swap its communicators, one case each, on its stand-in: builds that never end or
+// fail, aborts that never return, devices that are broken afterwards, losses that are not reported, leaked resources.
 #include <doctest/doctest.h>
 #include <signal.h>
 
@@ -18,7 +18,7 @@
 namespace elastictrain::comm::testing {
 namespace {
 
-// What each rank's build came to, every rank on a thread of its own.
+// The results of the build at each rank, every rank on a thread of its own.
 struct Outcome {
   std::unique_ptr<Communicator> communicator;
   Status status;
@@ -48,7 +48,7 @@ TEST_CASE("a build that never ends ends at its deadline, is aborted and leaves n
   const auto before = counters();
   {
     const Faults faults("stall-init");
-    const auto options = options_until(seconds(1));  // which both builds begin in
+    const auto options = options_until(seconds(1));  // that both builds begin in
     const auto all = build_all(world, 1, [&](auto) { return options; });
     for (const auto& outcome : all) {
       REQUIRE_FALSE(outcome.status.ok());
@@ -116,7 +116,7 @@ TEST_CASE("ids are made by a process that ends with its worker's interest, not i
   CHECK(counters().roots == roots);
 }
 
-TEST_CASE("an abort that never returns costs this process, and says so once") {
+TEST_CASE("an abort that never returns costs this process, and is reported once") {
   World world(shm(2));
   std::mutex mutex;
   std::vector<std::string> reports;
@@ -155,7 +155,7 @@ TEST_CASE("a device that is broken after an abort is noticed") {
   auto all = build_all(world, 1, [&](std::uint32_t rank) {
     auto options = options_until(seconds(20));
     if (rank == 0)
-      options.on_wedged = [&](const std::string& what) { reports += what.find("process must go") != what.npos; };
+      options.on_wedged = [&](const std::string& what) { reports += what.find("process must end") != what.npos; };
     return options;
   });
   {
@@ -187,7 +187,7 @@ TEST_CASE("an error that NCCL reports on one rank ends the call on all, and late
   }
 }
 
-TEST_CASE("a loss of which NCCL says nothing is noticed by the host plane's connections") {
+TEST_CASE("a loss that NCCL does not report is detected by the host plane's connections") {
   World world(shm(3));
   const Faults faults("silent-loss");
   auto all = build_all(world, 1, [](auto) { return options_until(seconds(20)); });
@@ -208,11 +208,11 @@ TEST_CASE("a loss of which NCCL says nothing is noticed by the host plane's conn
   }
 }
 
-TEST_CASE("a build beside which training stands still is put off to the swap, on all ranks") {
+TEST_CASE("a build that blocks training is postponed to the swap, on all ranks") {
   World world(shm(2));
   const auto stuck = [](std::uint32_t rank) {
     auto options = options_until(seconds(60));
-    // Rank 1 is a joiner: it has no training to watch.
+    // Rank 1 is a joiner: it does not train yet.
     if (rank == 0) options.step_clock = [] { return StepClock{7, std::chrono::microseconds(1000)}; };
     return options;
   };
@@ -269,7 +269,7 @@ TEST_CASE("a build that waits for the device, which waits for a peer, which wait
   CHECK(wrong == 0);
 }
 
-TEST_CASE("who wants the build at the swap gets it so on all ranks") {
+TEST_CASE("a rank that requests the build at the swap gets it on all ranks") {
   World world(shm(2));
   const int begun = counters().begun;
   auto all = build_all(world, 1, [](std::uint32_t rank) {
@@ -320,7 +320,7 @@ TEST_CASE("a large world gets several ids where all ranks' libraries take them")
   CHECK(counters().scalable == scalable + 2);
 }
 
-TEST_CASE("a communicator that was used and lost nobody is closed in good order, any other is aborted") {
+TEST_CASE("a used communicator without a loss is closed in order, any other is aborted") {
   World world(shm(2));
   CHECK(await_nccl_ends(seconds(20)));
   const auto before = counters();
@@ -343,7 +343,7 @@ TEST_CASE("a communicator that was used and lost nobody is closed in good order,
   CHECK(counters().alive == before.alive);
 }
 
-TEST_CASE("what is known to be broken is told for the versions that have it") {
+TEST_CASE("known defects are reported for the versions that have them") {
   CHECK(known_nccl_issues(22805).size() == 1);
   CHECK(known_nccl_issues(22809).size() == 1);
   CHECK(known_nccl_issues(22707)[0].find("#1996") != std::string::npos);
@@ -369,7 +369,7 @@ void one_generation(World& world, Generation generation, std::atomic<int>& wrong
       generation);
 }
 
-// All that a process has, once what runs in the background has ended.
+// All resources of a process, once its background work has ended.
 struct Footprint {
   std::size_t descriptors, streams, events, allocations;
 };

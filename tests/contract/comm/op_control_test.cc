@@ -15,7 +15,7 @@ TEST_CASE("ranks are crowded where there are fewer processors for all of them, w
   CHECK_FALSE(OpControl(kNoLimit, 1, 0).crowded());
 }
 
-TEST_CASE("who is crowded gives its core up sooner") {
+TEST_CASE("a rank that shares its core yields it sooner") {
   const OpControl crowded(kNoLimit, 2, 1);
   const OpControl alone(kNoLimit, 1, 1);
   CHECK(crowded.spins() < alone.spins());

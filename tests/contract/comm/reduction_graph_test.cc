@@ -1,4 +1,4 @@
-// The trees of every topology on layouts drawn by hand, and on many others by what must hold for all of them.
+// The trees of every topology on hand-drawn layouts, and on many others by properties that hold for all of them.
 #include <doctest/doctest.h>
 
 #include <limits>
@@ -53,7 +53,7 @@ TEST_CASE("a binary-tree-star is a star on each host and a binary tree over the 
         std::vector<Fathers>{{0, 0, 0, 0, 2}, {3, 0, 2, 2, 2}, {3, 0, 4, 3, 3}, {4, 0, 4, 0, 4}});
 }
 
-TEST_CASE("a ring has a chain for every rank that ends there, and the sum goes on in the same direction") {
+TEST_CASE("a ring has a chain for every rank that ends there, and the sum continues in the same direction") {
   const GraphShape ring{Kind::kRing, {{0}, {1}, {2}}, {}};
   CHECK(reduce_trees(ring) == std::vector<Fathers>{{0, 2, 0}, {1, 1, 0}, {1, 2, 2}});
   CHECK(graph_at(ring, 0).spread == Fathers{0, 0, 1});
@@ -105,7 +105,7 @@ TEST_CASE("both ends of every edge know it, and the ways to all ranks lead along
   }
 }
 
-TEST_CASE("where shared memory sums on hosts only their first ranks talk, and on one host nobody has to") {
+TEST_CASE("if hosts sum in shared memory only their first ranks exchange data, and on one host none") {
   Layout layout;
   layout.hosts = kThreeHosts;
   layout.host = 1;
@@ -123,13 +123,13 @@ TEST_CASE("where shared memory sums on hosts only their first ranks talk, and on
 
 TEST_CASE("what is no tree is refused with the reason") {
   CHECK(check_tree({1, 1, 1, 0}, 4).ok());
-  CHECK(check_tree({0, 0}, 3).error().message.find("2 fathers for 3 ranks") != std::string::npos);
+  CHECK(check_tree({0, 0}, 3).error().message.find("2 parents for 3 ranks") != std::string::npos);
   CHECK(check_tree({0, 7}, 2).error().message.find("rank 7 does not exist") != std::string::npos);
   CHECK(check_tree({0, 1, 0}, 3).error().message.find("2 roots") != std::string::npos);
   CHECK(check_tree({0, 2, 1}, 3).error().message.find("circle") != std::string::npos);
 }
 
-TEST_CASE("a topology is written as its name or as the list of its fathers, and read again") {
+TEST_CASE("a topology is written as its name or as the list of its parents, and read again") {
   for (const std::string text : {"auto", "multi-star", "1,1,1,0", "0"}) {
     const auto choice = protocol::topology_choice(text);
     REQUIRE(choice.has_value());
@@ -169,7 +169,7 @@ TEST_CASE("the spanning tree has the least latency, with real numbers and the lo
   CHECK(minimum_spanning_tree(std::vector<double>(9, 1.0), 3) == std::vector<TreeEdge>{{0, 1}, {0, 2}});
 }
 
-TEST_CASE("ranks that nobody measured are left out, and one direction is enough") {
+TEST_CASE("unmeasured ranks are left out, and one direction is enough") {
   const std::vector<double> latencies{0.0,      7.0, kUnknown,  //
                                       kUnknown, 0.0, kUnknown,  //
                                       kUnknown, -1,  0.0};

@@ -1,4 +1,4 @@
-// Building: who is let in, what happens when somebody is missing, and the connections for state.
+// Building: which ranks are admitted, what happens if one is missing, and the connections for state.
 #include <doctest/doctest.h>
 #include <sys/socket.h>
 
@@ -20,7 +20,7 @@ std::vector<Shape> both_transports() {
   return {shm(2), tcp(2)};
 }
 
-TEST_CASE("a build without its peer ends at the deadline and names who is missing") {
+TEST_CASE("a build without its peer ends at the deadline and names the missing rank") {
   for (const auto& shape : both_transports()) {
     for (std::uint32_t rank = 0; rank < 2; ++rank) {
       CAPTURE(shape.name);
@@ -56,7 +56,7 @@ TEST_CASE("a build can be cancelled from another thread") {
   }
 }
 
-TEST_CASE("a list of fathers that is no tree is refused at once") {
+TEST_CASE("a list of parents that is not a tree is refused at once") {
   World world(tcp(3));
   for (const std::vector<std::uint32_t>& fathers : {std::vector<std::uint32_t>{0, 0}, {0, 2, 1}, {0, 7, 0}}) {
     auto spec = world.spec(1);
@@ -94,7 +94,7 @@ TEST_CASE("a peer that prepares late is waited for, on both sides") {
       World world(shape);
       std::unique_ptr<Communicator> early;
       std::thread other([&] { early = world.build(1 - late, 2); });
-      // The late one is still busy with another generation, which it gives up.
+      // The late rank is still busy with another generation, which it abandons.
       auto stale = world.spec(late, 1);
       stale.deadline = steady_clock::now() + milliseconds(50);
       CancelToken cancel;
@@ -106,7 +106,7 @@ TEST_CASE("a peer that prepares late is waited for, on both sides") {
   }
 }
 
-TEST_CASE("strangers who stay silent, send rubbish or hang up do not disturb a build") {
+TEST_CASE("foreign connections that are silent, send malformed data or close do not disturb a build") {
   World world(tcp(2));
   const auto endpoint = world.listener(0).endpoint();
   std::vector<Socket> strangers;
@@ -157,7 +157,7 @@ TEST_CASE("sockets for state come with the build: donors send, joiners receive")
   }
 }
 
-TEST_CASE("a listener serves several addresses on one port, and says what it cannot bind") {
+TEST_CASE("a listener serves several addresses on one port, and reports those that it cannot bind") {
   const auto both = DataListener::open({"host", {"127.0.0.1", "::1"}});
   REQUIRE(both.ok());
   CHECK((*both)->size() == 3);

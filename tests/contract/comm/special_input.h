@@ -7,7 +7,7 @@
 
 namespace elastictrain::comm::testing {
 
-// Also what arithmetic would change: a NaN with a message in it, infinities, minus zero.
+// Also values that arithmetic would change: a NaN with a payload, infinities, minus zero.
 inline std::vector<float> input_of(std::uint32_t rank, std::size_t count) {
   std::vector<float> input(count);
   for (std::size_t i = 0; i < count; ++i) input[i] = static_cast<float>(i % 1009) * 0.37F - static_cast<float>(rank);

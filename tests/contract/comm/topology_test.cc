@@ -37,7 +37,7 @@ TEST_CASE("there are as many rails as the smallest host has ranks, and none on a
   CHECK(make_layout(endpoints({"a", "a"}), 0, Transport::kAuto).rails == 0);
 }
 
-TEST_CASE("both ends of every link want it, for the same purpose, and nobody has more than a few") {
+TEST_CASE("both ends of every link use it for the same purpose, and no rank has more than a few") {
   for (std::size_t size = 2; size <= 40; ++size) {
     CAPTURE(size);
     std::set<std::tuple<std::uint32_t, std::uint32_t, Purpose>> links;

@@ -139,8 +139,8 @@ std::unique_ptr<Communicator> over_devices(std::unique_ptr<Communicator> host_pl
 
 void World::run(const Body& body, Generation generation) {
   std::vector<std::thread> ranks;
-  // As in a job, where nobody uses a generation before all of its members have built it: a rank whose body breaks the
-  // communicator at once would end the build of a slower one.
+  // As in a job, no rank uses a generation before all members have built it: a rank whose body breaks the communicator
+  // at once would fail the build of a slower one.
   std::barrier all_built(static_cast<std::ptrdiff_t>(size()));
   for (std::uint32_t rank = 0; rank < size(); ++rank) {
     ranks.emplace_back([&, rank] {

@@ -24,16 +24,16 @@ struct Shape {
   std::size_t size() const;
 };
 
-// Every layout that the contract has to hold for.
+// Every layout that the contract must hold for.
 std::vector<Shape> all_shapes();
-// The topologies that a user can ask for, each on several hosts; with `also_elsewhere` on one host and without shared
-// memory as well.
+// The topologies that a user can choose, each on several hosts; with `also_elsewhere` also on one host and without
+// shared memory.
 std::vector<Shape> tree_shapes(bool also_elsewhere);
 std::vector<Shape> with_tree_shapes(std::vector<Shape> shapes);
 Shape shm(std::size_t ranks);
 Shape tcp(std::size_t ranks);
 
-// The listeners of all ranks, kept over several generations.
+// The listeners of all ranks, used for several generations.
 class World {
  public:
   explicit World(Shape shape);
@@ -47,10 +47,10 @@ class World {
   std::unique_ptr<Communicator> build(std::uint32_t rank, Generation generation = 1,
                                       std::chrono::milliseconds operation_timeout = std::chrono::seconds(20));
 
-  // Of all ranks, which build at the same time.
+  // Builds the communicators of all ranks at the same time.
   std::vector<std::unique_ptr<Communicator>> build_all(Generation generation = 1);
 
-  // Runs `body` for every rank on a thread of its own, each with a fresh communicator.
+  // Runs `body` for every rank on a thread of its own, each with a new communicator.
   using Body = std::function<void(Communicator&)>;
   void run(const Body& body, Generation generation = 1);
 
@@ -64,7 +64,7 @@ class World {
 bool on_devices();
 std::unique_ptr<Communicator> over_devices(std::unique_ptr<Communicator> host_plane, const BuildSpec& spec);
 
-// Runs `body` in a forked process, whose exit status is what body returns.
+// Runs `body` in a forked process. Its exit status is the return value of body.
 pid_t fork_rank(const std::function<int()>& body);
 // Waits for the end of a forked rank; -1 after `limit`, -signal if it was killed. Never leaves a process behind.
 int join_rank(pid_t pid, std::chrono::milliseconds limit = std::chrono::seconds(20));

@@ -1,4 +1,4 @@
-// Real agents, real workers, a real TLS connection; only the supervisor's decisions are the test's.
+// Real agents, real workers and a real TLS connection. Only the supervisor's decisions are made by the test.
 #include <arpa/inet.h>
 #include <doctest/doctest.h>
 #include <netinet/in.h>
@@ -7,18 +7,24 @@
 #include <sys/un.h>
 #include <sys/wait.h>
 
+#include <asio/buffer.hpp>
+#include <asio/error.hpp>
+#include <asio/error_code.hpp>
+#include <asio/io_context.hpp>
+#include <asio/write.hpp>
 #include <optional>
 #include <thread>
 
 #include "agent_lab.h"
 #include "launcher/agent/binding.h"
 #include "supervisor/protocol/frame_reader.h"
+#include "supervisor/protocol/limits.h"
 #include "tests/skip.h"
 
 using namespace elastictrain;
 using namespace elastictrain::testing;
 
-TEST_CASE("an agent presents itself and its reports prove that it lives") {
+TEST_CASE("an agent identifies itself and its reports show that it is alive") {
   Lab lab;
   const auto hello = lab.supervisor.all<AgentHello>(0).at(0);
   CHECK(hello.agent == AgentId{1});
@@ -96,7 +102,7 @@ TEST_CASE("a worker's start, output and exit arrive whole and in order") {
   CHECK(lab.supervisor.lines(0, kWorker, true) == std::vector<std::string>{"err1"});
 }
 
-TEST_CASE("an unfinished line is shown after a short idle while the worker goes on") {
+TEST_CASE("an unfinished line is shown after a short idle time while the worker continues") {
   Lab lab;
   lab.spawn("printf 'are you sure? '; sleep 1000");
   CHECK(lab.supervisor.await_line(0, kWorker, "are you sure? "));
@@ -142,7 +148,7 @@ TEST_CASE("a program that cannot be run and an id used twice are spawn failures"
   lab.spawn("sleep 1000");
   lab.spawn("sleep 1000");
   REQUIRE(lab.supervisor.await<WorkerSpawnFailed>(0, 2));
-  CHECK(contains(lab.supervisor.all<WorkerSpawnFailed>(0)[1].reason, "already here"));
+  CHECK(contains(lab.supervisor.all<WorkerSpawnFailed>(0)[1].reason, "already runs here"));
 }
 
 TEST_CASE("@self is the agent's own binary") {
@@ -182,7 +188,7 @@ TEST_CASE("a way to bind that there is not is a spawn failure") {
   Lab lab;
   lab.supervisor.send(0, SpawnWorker{kWorker, 0, {"true"}, {"ELASTICTRAIN_CPU_BIND=socket"}, ""});
   REQUIRE(lab.supervisor.await<WorkerSpawnFailed>(0));
-  CHECK(contains(lab.supervisor.all<WorkerSpawnFailed>(0)[0].reason, "is none of none, core, numa and gpu-numa"));
+  CHECK(contains(lab.supervisor.all<WorkerSpawnFailed>(0)[0].reason, "is not one of none, core, numa and gpu-numa"));
 }
 
 TEST_CASE("signals reach the worker and its children") {
@@ -353,7 +359,7 @@ TEST_CASE("a worker may come back to its socket and then gets what waited for it
   CHECK(lab.supervisor.pump([&] { return second.socket.available() > 0; }));
 }
 
-TEST_CASE("the last words of a worker come before its exit") {
+TEST_CASE("the last output of a worker is reported before its exit") {
   Lab lab;
   const auto path = lab.socket_path();
   WorkerSide worker(lab.io, path);
@@ -377,7 +383,7 @@ TEST_CASE("the last words of a worker come before its exit") {
   CHECK(finished_place < exit_place);
 }
 
-TEST_CASE("a worker that sends rubbish is dropped and named, and may come back") {
+TEST_CASE("a worker that sends malformed frames is dropped and reported, and may reconnect") {
   Lab lab;
   const auto path = lab.socket_path();
   const std::string oversized("\xff\xff\xff\x7f", 4);
@@ -424,7 +430,8 @@ TEST_CASE("another user cannot talk to a worker's socket") {
   Lab lab;
   const auto path = lab.socket_path();
   std::filesystem::permissions(lab.directory.path, std::filesystem::perms(0755));
-  // Opened up on purpose: the check of credentials must hold where the directory does not.
+  // The directory is opened deliberately: the check of credentials must also hold if the directory does not protect the
+  // socket.
   std::filesystem::permissions(std::filesystem::path(path).parent_path(), std::filesystem::perms(0755));
   std::filesystem::permissions(path, std::filesystem::perms(0777));
   const pid_t stranger = ::fork();
@@ -444,7 +451,7 @@ TEST_CASE("another user cannot talk to a worker's socket") {
   CHECK(status == 0);
 }
 
-TEST_CASE("an agent that loses its supervisor comes back with the truth") {
+TEST_CASE("an agent that loses its supervisor reconnects and sends a resync") {
   Lab lab;
   const auto path = lab.socket_path();
   lab.spawn("sleep 0.3; exit 9", WorkerId{4});
@@ -455,7 +462,7 @@ TEST_CASE("an agent that loses its supervisor comes back with the truth") {
   REQUIRE(lab.supervisor.await<WorkerSpawned>(0, 2));
   lab.supervisor.stop_listening();
   lab.supervisor.agents[0]->connection->close();
-  // What is said before the agent knows that the connection is gone is lost with it, so it is said again and again.
+  // Messages sent before the agent knows that the connection is lost are lost with it, so the worker repeats them.
   for (int i = 0; i < 20; ++i) {
     worker.say(WorkerNote{"accuracy", "0.97"});
     lab.supervisor.pump([] { return false; }, std::chrono::milliseconds(20));
@@ -487,7 +494,7 @@ TEST_CASE("an agent whose supervisor stays away stops its workers after the orph
   CHECK(entries(lab.directory.path) == 0);
 }
 
-TEST_CASE("rubbish from the supervisor ends the connection, not the agent") {
+TEST_CASE("malformed data from the supervisor ends the connection, not the agent") {
   Lab lab;
   lab.supervisor.agents[0]->connection->send(std::string("\x03\x00\x00\x00xyz", 7));
   CHECK(lab.supervisor.await<AgentHello>(1));
@@ -509,7 +516,7 @@ CommandEnd run_bare_agent(const std::string& input) {
 
 }  // namespace
 
-TEST_CASE("an agent without a usable start message says so and ends") {
+TEST_CASE("an agent without a usable start message reports it and ends") {
   AgentBootstrap old;
   old.protocol_version = limits::kProtocolVersion + 1;
   const std::vector<std::pair<std::string, std::string>> cases{
@@ -526,7 +533,7 @@ TEST_CASE("an agent without a usable start message says so and ends") {
   }
 }
 
-TEST_CASE("an agent that cannot reach its supervisor says where it tried") {
+TEST_CASE("an agent that cannot reach its supervisor reports the addresses that it tried") {
   asio::io_context io;
   FakeSupervisor supervisor(io);
   supervisor.stop_listening();

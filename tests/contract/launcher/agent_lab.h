@@ -1,9 +1,13 @@
-// Purpose: one real agent with the test as its supervisor, and the test as one of its workers.
+// Purpose: one real agent, with the test as its supervisor and as one of its workers.
 #pragma once
 
 #include <doctest/doctest.h>
 #include <signal.h>
 
+#include <asio/buffer.hpp>
+#include <asio/io_context.hpp>
+#include <asio/local/stream_protocol.hpp>
+#include <asio/write.hpp>
 #include <optional>
 
 #include "fake_supervisor.h"
@@ -18,7 +22,7 @@ using launcher::CommandSpec;
 
 inline constexpr WorkerId kWorker{3};
 
-// One agent and its supervisor; whatever a test leaves running is killed with it.
+// One agent and its supervisor. Its destructor kills all processes that a test leaves running.
 struct Lab {
   using Change = std::function<void(AgentBootstrap&)>;
 
@@ -57,7 +61,7 @@ struct Lab {
     supervisor.send(agent, order);
   }
 
-  // The connection breaks, and the agent comes back on a new one.
+  // Breaks the connection and waits until the agent has reconnected.
   void break_connection() {
     const auto count = supervisor.agents.size();
     supervisor.agents.back()->connection->close();

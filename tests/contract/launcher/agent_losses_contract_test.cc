@@ -1,14 +1,19 @@
-// What an agent does when something around it is lost: its supervisor, its host, its workers, its descriptors. Real
-// agents and workers; the supervisor is the test's.
+// An agent's reaction to losses: of its supervisor, its host, its workers, its descriptors. Real agents and workers;
+// the test is the supervisor.
 #include <doctest/doctest.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 
+#include <asio/buffer.hpp>
+#include <asio/io_context.hpp>
+#include <asio/local/stream_protocol.hpp>
+#include <asio/write.hpp>
 #include <cstdlib>
 
 #include "agent_lab.h"
 #include "launcher/process_stat.h"
 #include "supervisor/protocol/frame_reader.h"
+#include "supervisor/protocol/limits.h"
 
 using namespace elastictrain;
 using namespace elastictrain::testing;
@@ -16,7 +21,7 @@ using namespace elastictrain::testing;
 namespace {
 
 constexpr WorkerId kOther{4};
-// Ends when it is asked to.
+// Ends on request.
 constexpr const char* kPatient = "echo pid=$$ sock=$ELASTICTRAIN_SOCKET; while :; do sleep 0.05; done";
 
 std::string socket_of(Lab& lab, WorkerId worker, std::size_t agent = 0) {
@@ -56,7 +61,7 @@ bool await_orphaned(Lab& lab, WorkerSide& worker) {
 
 // --- The connection
 
-TEST_CASE("after a broken connection the agent names its living workers and repeats what they said last") {
+TEST_CASE("after a broken connection the agent lists its live workers and repeats their last reports") {
   Lab lab;
   lab.spawn(kPatient);
   WorkerSide worker(lab.io, socket_of(lab, kWorker));
@@ -89,7 +94,7 @@ TEST_CASE("what a worker did and wrote before it ended in the supervisor's absen
   lab.supervisor.stop_listening();
   lab.supervisor.agents[0]->connection->close();
   lab.supervisor.agents[0]->closed = true;
-  // Nothing that the test can see tells when the agent has noticed.
+  // The test cannot observe when the agent has noticed.
   lab.supervisor.pump([] { return false; }, std::chrono::milliseconds(200));
   worker.say(WorkerAudit{std::vector<AuditStep>(1), 1});
   worker.say(WorkerFinished{77});
@@ -109,7 +114,7 @@ TEST_CASE("what a worker did and wrote before it ended in the supervisor's absen
   const auto* last = std::get_if<FromWorker>(&messages[1]);
   REQUIRE(last != nullptr);
 
-  // Exits are told at every reconnect: a supervisor may die before it has written them down.
+  // Exits are reported at every reconnect: a supervisor may be killed before it has stored them.
   lab.break_connection();
   CHECK(lab.await_exit(kOther, 2).exit_code == 9);
   CHECK(lab.supervisor.lines(2, kOther).empty());
@@ -122,7 +127,7 @@ TEST_CASE("audit batches come again unless the supervisor has acknowledged a rep
   worker.say(hello_of(kWorker));
   worker.say(WorkerAudit{std::vector<AuditStep>(2), 1});
   REQUIRE(lab.supervisor.await<FromWorker>(0, 2));
-  // Two reports more: the first may have been under way, and its acknowledgement must reach the agent.
+  // Two more reports: the first may have been in transit, and its acknowledgement must reach the agent.
   REQUIRE(lab.supervisor.await<AgentReport>(0, lab.supervisor.all<AgentReport>(0).size() + 4));
   lab.supervisor.acknowledges = false;
   worker.say(WorkerAudit{std::vector<AuditStep>(2), 2});
@@ -134,7 +139,7 @@ TEST_CASE("audit batches come again unless the supervisor has acknowledged a rep
   CHECK(said<WorkerAudit>(lab, 1)[0].batch == 2);
 }
 
-TEST_CASE("beside a connection that has fallen silent a second one is tried, and takes its place") {
+TEST_CASE("if a connection is silent a second one is tried, and replaces it") {
   Lab lab([](AgentBootstrap& bootstrap) { bootstrap.worker_dead_ms = 300; });
   lab.spawn(kPatient);
   WorkerSide worker(lab.io, socket_of(lab, kWorker));
@@ -148,7 +153,7 @@ TEST_CASE("beside a connection that has fallen silent a second one is tried, and
   CHECK(lab.supervisor.all<AgentHello>(1)[0].workers == std::vector<WorkerId>{kWorker});
 }
 
-TEST_CASE("workers of an agent whose supervisor stays away are told so and may end by themselves") {
+TEST_CASE("workers of an agent whose supervisor stays away are notified and may end by themselves") {
   Lab lab([](AgentBootstrap& bootstrap) {
     bootstrap.orphan_grace_ms = 400;
     bootstrap.grace_ms = 60'000;
@@ -165,11 +170,11 @@ TEST_CASE("workers of an agent whose supervisor stays away are told so and may e
   lab.supervisor.agents[0]->connection->close();
   lab.supervisor.agents[0]->closed = true;
   REQUIRE(await_orphaned(lab, worker));
-  // A program that does not know us has no other notice than TERM.
+  // A program without our library gets no other notice than TERM.
   CHECK(lab.supervisor.pump([&] { return !is_running(plain); }));
   CHECK(is_running(pid));
   CHECK_FALSE(lab.end.has_value());
-  ::kill(pid, SIGKILL);  // its own decision, as far as the agent knows
+  ::kill(pid, SIGKILL);  // its own decision, from the agent's point of view
   REQUIRE(lab.await_end());
   CHECK(lab.end->status.exit_code == launcher::kAgentUnreachable);
 }
@@ -191,7 +196,7 @@ TEST_CASE("an orphan that stays is ended when the grace is over") {
 
 // --- The host
 
-TEST_CASE("TERM to the agent is a notice: its elastic workers go on until they are told to leave") {
+TEST_CASE("TERM to the agent is a notice: its elastic workers continue until they are asked to leave") {
   Lab lab([](AgentBootstrap& bootstrap) { bootstrap.grace_ms = 60'000; });
   lab.spawn(kPatient);
   WorkerSide worker(lab.io, socket_of(lab, kWorker));
@@ -213,7 +218,7 @@ TEST_CASE("TERM to the agent is a notice: its elastic workers go on until they a
   CHECK(lab.end->status.exit_code == launcher::kAgentStopped);
 }
 
-TEST_CASE("an elastic worker that nobody tells to leave is ended within the grace after TERM to its agent") {
+TEST_CASE("an elastic worker that is not asked to leave is ended within the grace after TERM to its agent") {
   Lab lab;
   lab.spawn("trap '' TERM; echo pid=$$ sock=$ELASTICTRAIN_SOCKET; while :; do sleep 0.05; done");
   WorkerSide worker(lab.io, socket_of(lab, kWorker));
@@ -240,7 +245,7 @@ TEST_CASE("a second TERM, or INT, does not wait for anybody to leave") {
   }
 }
 
-TEST_CASE("the notice command's yes is told once, and again after a reconnect") {
+TEST_CASE("the notice command's yes is reported once, and again after a reconnect") {
   Lab lab([](AgentBootstrap& bootstrap) {
     bootstrap.notice_probe = "[ -e $XDG_RUNTIME_DIR/going ] && echo \"$ELASTICTRAIN_JOB_ID on $ELASTICTRAIN_HOST\"";
     bootstrap.notice_probe_ms = 50;
@@ -251,8 +256,8 @@ TEST_CASE("the notice command's yes is told once, and again after a reconnect") 
   REQUIRE(lab.supervisor.await<HostNotice>(0));
   REQUIRE(lab.supervisor.await<AgentReport>(0, lab.supervisor.all<AgentReport>(0).size() + 6));
   REQUIRE(lab.supervisor.all<HostNotice>(0).size() == 1);
-  CHECK(lab.supervisor.all<HostNotice>(0)[0].reason == "its notice command says so: test on here");
-  lab.spawn("exit 3");  // the agent itself serves on
+  CHECK(lab.supervisor.all<HostNotice>(0)[0].reason == "reported by its notice command: test on here");
+  lab.spawn("exit 3");  // the one that the agent itself runs on
   CHECK(lab.await_exit().exit_code == 3);
   lab.break_connection();
   CHECK(lab.supervisor.await<HostNotice>(1));
@@ -313,7 +318,7 @@ TEST_CASE("reports tell the CPU time of the process that trains, and whether it 
   lab.spawn(kPatient);
   const auto path = socket_of(lab, kWorker);
   const auto frame = encode_frame(WorkerUp(hello_of(kWorker)));
-  // Not the shell that was started, but a process below it.
+  // Not the shell that was started, but one of its child processes.
   const pid_t trainer = ::fork();
   if (trainer == 0) {
     asio::io_context io;
@@ -339,7 +344,7 @@ TEST_CASE("reports tell the CPU time of the process that trains, and whether it 
   ::waitpid(trainer, nullptr, 0);
 }
 
-TEST_CASE("the stacks of a worker come as lines, also of one that is stopped or gone") {
+TEST_CASE("the stacks of a worker are sent as lines, also for one that is stopped or gone") {
   Lab lab;
   lab.spawn("echo up; while :; do sleep 1000; done");
   REQUIRE(lab.supervisor.await_line(0, kWorker, "up"));
@@ -370,7 +375,7 @@ TEST_CASE("a supervisor that does not read holds up no worker, and gets the last
   const auto done = lab.directory.path + "/done";
   lab.spawn("seq 1 2000000; touch " + done);
   REQUIRE(lab.supervisor.await<WorkerSpawned>(0));
-  // Nobody runs this loop meanwhile: to the agent the supervisor is a reader that has gone to sleep.
+  // The test does not run this loop meanwhile: for the agent, the supervisor is a reader that has stopped reading.
   for (int i = 0; i < 2000 && !std::filesystem::exists(done); ++i) ::usleep(10'000);
   REQUIRE(std::filesystem::exists(done));
   CHECK(lab.await_exit().exit_code == 0);
@@ -399,7 +404,7 @@ TEST_CASE("an agent takes all descriptors that it may have, its workers keep the
   CHECK(agent.rlim_cur == agent.rlim_max);
 }
 
-TEST_CASE("without descriptors a spawn fails with the remedy, the agent lives on and does not spin") {
+TEST_CASE("without descriptors a spawn fails with the remedy, the agent continues and does not spin") {
   Lab lab([](AgentBootstrap&) {}, {"sh", "-c", "ulimit -n 40; exec " TEST_AGENT " agent"});
   std::uint32_t next = 10;
   std::vector<WorkerId> living;
@@ -416,7 +421,7 @@ TEST_CASE("without descriptors a spawn fails with the remedy, the agent lives on
   CHECK(contains(reason, "Too many open files"));
   CHECK(contains(reason, "ulimit -n"));
 
-  // Connections take what descriptors are left; the last ones wait in the queue of their sockets.
+  // Connections use the remaining descriptors. The last ones wait in the queue of their sockets.
   std::vector<std::unique_ptr<WorkerSide>> sides;
   living.pop_back();
   for (const WorkerId worker : living) {
@@ -429,7 +434,7 @@ TEST_CASE("without descriptors a spawn fails with the remedy, the agent lives on
   REQUIRE(lab.supervisor.await<AgentReport>(0, reports + 20));
   CHECK(cpu() - before < 500);
 
-  // Once there are descriptors again, who waited is let in.
+  // Once descriptors are free again, the waiting connections are accepted.
   lab.supervisor.send(0, StopWorker{living[0], 0});
   lab.supervisor.send(0, StopWorker{living[1], 0});
   CHECK(lab.supervisor.pump([&] { return said<WorkerHello>(lab, 0).size() >= living.size() - 2; }));

@@ -1,10 +1,15 @@
-// An agent that is a rank of an MPI pool: one process, which is one worker after another, and never a second one.
+// An agent that is a rank of an MPI pool: one process, which becomes one worker after another and never starts a
+// second.
 #include <doctest/doctest.h>
 #include <signal.h>
 #include <sys/stat.h>
 
+#include <asio/buffer.hpp>
+#include <asio/error_code.hpp>
+
 #include "agent_lab.h"
 #include "supervisor/protocol/frame_reader.h"
+#include "supervisor/protocol/limits.h"
 
 using namespace elastictrain;
 using namespace elastictrain::testing;
@@ -15,7 +20,7 @@ constexpr WorkerId kNext{4};
 constexpr const char* kPatientWorker =
     "trap 'echo poked' USR1; trap 'exit 0' TERM; echo $ELASTICTRAIN_SOCKET; while :; do sleep 0.05; done";
 
-// The shell stands for a launch that has put the agent at rank 1, second on its machine.
+// The shell replaces a launch that has placed the agent at rank 1, second on its machine.
 std::vector<std::string> pool_agent(const std::string& file) {
   return {"sh", "-c",
           "exec 9</dev/zero; export PMI_FD=9 PMI_RANK=1 PMI_SIZE=2 MPI_LOCALRANKID=1 MPI_LOCALNRANKS=2; "
@@ -31,13 +36,13 @@ void write_pool_file(const std::string& path, const AgentBootstrap& bootstrap) {
 }
 
 struct Place {
-  // The agent leaves its standard input alone.
+  // The agent does not read its standard input.
   Place() { ::signal(SIGPIPE, SIG_IGN); }
   TemporaryDirectory files;
   std::string file = files.path + "/ranks";
 };
 
-// One worker that has said hello; the test speaks for it.
+// A worker that has sent hello. The test sends its messages.
 struct Pool : Place {
   Pool() : lab([this](AgentBootstrap& bootstrap) { write_pool_file(file, bootstrap); }, pool_agent(file)) {}
 
@@ -57,7 +62,7 @@ struct Pool : Place {
     CHECK(exited.signal == 0);
   }
 
-  // The next word of the agent to this worker.
+  // The next message of the agent to this worker.
   WorkerDown hear(WorkerSide& worker) {
     std::optional<WorkerDown> heard;
     FrameReader reader(limits::kMaxWorkerFrameBytes);
@@ -79,7 +84,7 @@ struct Pool : Place {
 
   bool is_noticed() {
     return lab.supervisor.await<HostNotice>(0) &&
-           contains(lab.supervisor.all<HostNotice>(0)[0].reason, "MPI takes nobody in again");
+           contains(lab.supervisor.all<HostNotice>(0)[0].reason, "MPI accepts no new process");
   }
 
   Lab lab;
@@ -158,14 +163,14 @@ TEST_CASE("a worker that parks is over, and its process is the next worker of it
   CHECK(is_running(pool.pid()));
 }
 
-TEST_CASE("who was reseated may not call himself by his old name") {
+TEST_CASE("a reseated worker may not use its old id") {
   Pool pool;
   WorkerSide worker = pool.begin();
   pool.park(worker);
   pool.lab.spawn("", kNext);
   REQUIRE(pool.lab.supervisor.await<WorkerSpawned>(0, 2));
   worker.say(WorkerHello{limits::kProtocolVersion, kWorker, 1, "test"});
-  CHECK(pool.lab.supervisor.await_line(0, kNext, "called itself w3", true));
+  CHECK(pool.lab.supervisor.await_line(0, kNext, "introduced itself as w3", true));
 }
 
 TEST_CASE("a stop that was under way when a worker parked does not kill the process") {
@@ -191,7 +196,7 @@ TEST_CASE("a worker whose process ends takes its rank with it, and the superviso
         first([](const AgentUp& m) { return std::holds_alternative<WorkerExited>(m); }));
   pool.lab.spawn("echo never started", kNext);
   REQUIRE(pool.lab.supervisor.await<WorkerSpawnFailed>(0));
-  CHECK(contains(pool.lab.supervisor.all<WorkerSpawnFailed>(0)[0].reason, "its MPI rank is spent"));
+  CHECK(contains(pool.lab.supervisor.all<WorkerSpawnFailed>(0)[0].reason, "its MPI rank is used up"));
 }
 
 TEST_CASE("a worker that has finished is no reason for a notice") {
@@ -204,7 +209,7 @@ TEST_CASE("a worker that has finished is no reason for a notice") {
   CHECK(pool.lab.supervisor.all<HostNotice>(0).empty());
 }
 
-TEST_CASE("a process that dies while it is parked is told") {
+TEST_CASE("the end of a parked process is reported") {
   Pool pool;
   WorkerSide worker = pool.begin();
   pool.park(worker);
@@ -223,7 +228,7 @@ TEST_CASE("with its agent a parked process is dismissed, and ended where it does
   CHECK_FALSE(is_running(pool.pid()));
 }
 
-TEST_CASE("who parks while the agent leaves is dismissed at once") {
+TEST_CASE("a worker that parks while the agent leaves is dismissed at once") {
   Pool pool;
   WorkerSide worker = pool.begin("trap 'echo asked' TERM; echo $ELASTICTRAIN_SOCKET; while :; do sleep 0.05; done");
   pool.lab.supervisor.send(0, StopAgent{60'000});

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Stands for srun, blaunch, qrsh and flux exec in tests: whatever stands before the program is the tool's own, and every
+# Replaces srun, blaunch, qrsh and flux exec in tests. The arguments before the program are the tool's own, and every
 # host is this machine.
 echo "$(basename "$0") $*" >>"$FAKE_BATCH_LOG"
 while [ "$1" != "$FAKE_BATCH_PROGRAM" ]; do
@@ -11,5 +11,5 @@ while [ "$1" != "$FAKE_BATCH_PROGRAM" ]; do
   esac
   shift
 done
-# As these tools do: the agent is a process elsewhere, and its exit status is the tool's.
+# As with the real tools, the agent is a process elsewhere, and its exit status becomes the tool's.
 "$@"

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Stands for ssh in tests: the same command line, but every host is this machine with a home directory of its own below
-# $FAKE_SSH_DIR. What a host does beside that is in its name.
+# Replaces ssh in tests: the same command line, but every host is this machine with a home directory of its own below
+# $FAKE_SSH_DIR. The host's name selects further behaviour.
 while [ "$1" != "--" ]; do shift; done
 host=$2
 shift 2
@@ -25,7 +25,7 @@ case $host in
   gate*) while [ ! -e "$FAKE_SSH_DIR/gate" ]; do sleep 0.02; done ;;
   cut*) case $* in *umask*) head -c 1000 | HOME="$FAKE_SSH_DIR/$host" sh -c "$*"; exit ;; esac ;;
   apart*)
-    # The agent is not our process, as with a real ssh: only its streams are.
+    # As with a real ssh, the agent is not our child process: only its streams are connected to us.
     exec 3<&0
     HOME="$FAKE_SSH_DIR/$host" setsid sh -c "$*" <&3 3<&- &
     exec 3<&-

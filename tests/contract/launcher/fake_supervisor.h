@@ -1,13 +1,15 @@
-// Purpose: the supervisor's side of real agents for tests: a TLS listener that keeps what agents say, sends heartbeats
-// and tells them what the test wants. Thread: the test's; pump() runs the loop until a condition holds or the time is
-// up.
+// Purpose: the supervisor's side of real agents for tests: a TLS listener that records the agents' messages, sends
+// heartbeats and sends the messages that the test asks for. Thread: the test's; pump() runs the loop until a condition
+// holds or the time is up.
 #pragma once
 
 #include <doctest/doctest.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <asio.hpp>
+#include <asio/error_code.hpp>
+#include <asio/io_context.hpp>
+#include <asio/steady_timer.hpp>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -18,6 +20,7 @@
 #include <vector>
 
 #include "supervisor/protocol/codec.h"
+#include "supervisor/protocol/limits.h"
 #include "supervisor/transport/frame_connection.h"
 #include "tests/slowdown.h"
 
@@ -31,7 +34,7 @@ inline bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
-// Running, and not a zombie that somebody else has still to reap.
+// Running, and not a zombie that another process has still to reap.
 inline bool is_running(pid_t pid) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
   std::string text;
@@ -92,9 +95,9 @@ class FakeSupervisor {
   std::uint16_t port() const { return port_; }
   std::vector<std::shared_ptr<Agent>> agents;
   bool silent = false;       // no heartbeats
-  bool acknowledges = true;  // heartbeats say which report was heard last
+  bool acknowledges = true;  // heartbeats carry the number of the last report received
 
-  // True once `condition` holds; the loop runs meanwhile.
+  // Runs the loop until `condition` holds. Returns false on a time-out.
   bool pump(const std::function<bool()>& condition, std::chrono::milliseconds patience = kPatience) {
     const auto deadline = std::chrono::steady_clock::now() + patience;
     while (!condition()) {
@@ -107,7 +110,7 @@ class FakeSupervisor {
 
   void send(std::size_t agent, const AgentDown& message) { agents.at(agent)->connection->send(encode_frame(message)); }
 
-  // The messages of one kind that this connection has brought.
+  // The messages of one kind that this connection has received.
   template <class T>
   std::vector<T> all(std::size_t agent) const {
     std::vector<T> found;

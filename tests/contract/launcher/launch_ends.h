@@ -1,16 +1,16 @@
-// Purpose: waits in a test for what a launcher says at the end of a launch. Thread: the test's.
+// Purpose: waits in a test for a launcher's report of the end of a launch. Thread: the test's.
 #pragma once
 
 #include <optional>
 #include <vector>
 
-#include "launcher/launcher.h"
 #include "fake_supervisor.h"
+#include "launcher/launcher.h"
 
 namespace elastictrain::testing {
 
-// `ends`: what the launcher's sink was told so far. The newest of that agent; an empty one, and a failed check, where
-// none comes.
+// `ends`: the launcher's reports so far. Returns the newest of that agent, or an empty one with a failed check if none
+// arrives.
 inline launcher::LaunchEnded await_launch_end(FakeSupervisor& supervisor,
                                               const std::vector<launcher::LaunchEnded>& ends, AgentId agent) {
   std::optional<launcher::LaunchEnded> found;

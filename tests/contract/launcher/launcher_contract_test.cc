@@ -1,9 +1,10 @@
 // One suite for every launcher: local, ssh with a fake ssh that runs the remote command on this machine, and the tools
-// of batch systems with a fake one; mpirun and mpiexec are the real ones.
+// of batch systems with a fake one. mpirun and mpiexec are the real ones.
 #include <doctest/doctest.h>
 #include <signal.h>
 #include <sys/stat.h>
 
+#include <asio/io_context.hpp>
 #include <sstream>
 
 #include "fake_supervisor.h"
@@ -50,7 +51,7 @@ struct Lab {
       if (launched) launched->forget(AgentId{agent});
     }
     CHECK(supervisor.pump([&] { return ends.size() >= expected; }));
-    // Agents that outlive their ssh are told by their connection.
+    // Agents that outlive their ssh are stopped over their connection.
     for (std::size_t i = 0; i < supervisor.agents.size(); ++i) {
       if (!supervisor.agents[i]->closed) supervisor.send(i, StopAgent{100});
     }
@@ -92,7 +93,7 @@ struct Lab {
     return true;
   }
 
-  // False: there is no such command here.
+  // False if the command does not exist here.
   bool use_mpi(const std::string& command) {
     if (!launcher::is_in_path(command)) {
       tests::skip_aloud("there is no " + command + " here");
@@ -161,14 +162,14 @@ struct Mpich {
 
 std::string read_all(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
-  std::ostringstream content;  // at once: in a build with a sanitizer a binary takes seconds character by character
+  std::ostringstream content;  // in one read: in a build with a sanitizer, reading a binary by character takes seconds
   content << file.rdbuf();
   return content.str();
 }
 
 }  // namespace
 
-TEST_CASE_TEMPLATE("an agent is launched, serves, and its end is told once", Way, Local, Ssh, Srun, Blaunch, Qrsh,
+TEST_CASE_TEMPLATE("an agent is launched, serves, and its end is reported once", Way, Local, Ssh, Srun, Blaunch, Qrsh,
                    FluxExec, OpenMpi, Mpich) {
   Lab lab;
   if (!Way::use(lab)) return;
@@ -196,7 +197,7 @@ TEST_CASE_TEMPLATE("a forgotten launch leaves no process on this machine", Way, 
   const pid_t worker = std::stoi(lab.supervisor.lines(0, WorkerId{1})[0]);
   lab.launched->forget(AgentId{1});
   lab.await_end(1);
-  // Beyond the tool an agent is told by its connection.
+  // Agents beyond the tool's reach are stopped over their connection.
   if (lab.launched->capabilities().reaches_other_hosts) lab.supervisor.send(0, StopAgent{0});
   CHECK(lab.supervisor.pump([&] { return !is_running(agent) && !is_running(worker); }));
 }
@@ -253,7 +254,7 @@ TEST_CASE_TEMPLATE("the run's key is in no command line and no environment", Way
   }
 }
 
-TEST_CASE_TEMPLATE("an agent that dies is reported with its signal or status", Way, Local, Ssh, Srun) {
+TEST_CASE_TEMPLATE("an agent that exits is reported with its signal or status", Way, Local, Ssh, Srun) {
   Lab lab;
   if (!Way::use(lab)) return;
   lab.launch(1);
@@ -291,7 +292,7 @@ TEST_CASE("an ssh whose connection breaks does not say that its agent has ended"
   CHECK(lab.supervisor.await_line(0, WorkerId{1}, "up"));
 }
 
-TEST_CASE("the agent's own words come with a local launch that fails") {
+TEST_CASE("a failed local launch is reported with the agent's output") {
   Lab lab;
   lab.use_local();
   lab.supervisor.stop_listening();
@@ -302,7 +303,7 @@ TEST_CASE("the agent's own words come with a local launch that fails") {
   CHECK(contains(end.message, "cannot reach the supervisor at 127.0.0.1"));
 }
 
-TEST_CASE("a local binary that is gone is a failed launch, not a crash") {
+TEST_CASE("a missing local binary is a failed launch, not a crash") {
   Lab lab;
   lab.use_local({"/nonexistent/elastictrain", "x"});
   lab.launch(1);
@@ -323,7 +324,7 @@ TEST_CASE("a batch tool whose exit statuses are not known does not say that its 
   CHECK_FALSE(end.agent_ended);
 }
 
-TEST_CASE("srun's own words come with a host that it refuses, and are not taken for the agent's") {
+TEST_CASE("a host that srun refuses is reported with srun's output, which is not taken for the agent's") {
   Lab lab;
   Srun::use(lab);
   lab.launch(1, "denied1");
@@ -335,7 +336,7 @@ TEST_CASE("srun's own words come with a host that it refuses, and are not taken 
   CHECK(contains(end.message, "Requested node configuration is not available"));
 }
 
-TEST_CASE("every batch tool is told one host, and the agent is all that it runs there") {
+TEST_CASE("every batch tool gets one host, and runs only the agent there") {
   using launcher::Scheduler;
   launcher::Allocation job;
   job.hosts = {{"a", 1}, {"b", 2}};
@@ -368,7 +369,7 @@ TEST_CASE("PBS has no tool that carries an agent's streams") {
   CHECK(contains(made.error().message, "launcher.kind = \"ssh\""));
 }
 
-TEST_CASE("ssh's own words come with a host that refuses") {
+TEST_CASE("a host that refuses is reported with ssh's output") {
   Lab lab;
   lab.use_ssh();
   lab.launch(1, "denied1");
@@ -436,7 +437,7 @@ TEST_CASE("a copy that breaks off is not kept and the host is reported") {
   CHECK(std::filesystem::is_empty(lab.directory.path + "/cut1/.cache/elastictrain/" + test_agent_build_id()));
 }
 
-TEST_CASE("another build on the host counts as missing, and without copying the message says what to do") {
+TEST_CASE("another build on the host counts as missing, and without copying the message gives the remedy") {
   Lab lab;
   SshOptions options;
   options.copy_binary = false;
@@ -478,7 +479,7 @@ TEST_CASE("one host that fails does not hold the others up") {
   CHECK(lab.supervisor.all<AgentHello>(0)[0].agent == AgentId{2});
 }
 
-TEST_CASE("a host whose name service hangs does not keep others from starting, and its message says what to try") {
+TEST_CASE("a host whose name service hangs does not keep others from starting, and its message gives the remedy") {
   Lab lab;
   SshOptions options;
   options.parallelism = 1;
@@ -495,7 +496,7 @@ TEST_CASE("a host whose name service hangs does not keep others from starting, a
   CHECK(contains(end.message, "mute1: ssh did not finish in time: the name service"));
 }
 
-TEST_CASE("an agent outlives its ssh and is told by its connection") {
+TEST_CASE("an agent outlives its ssh and is stopped over its connection") {
   Lab lab;
   lab.use_ssh();
   lab.launch(1, "apart1");

@@ -1,8 +1,9 @@
-// A pool of agents, one for each rank of a real launch of each MPI that is here.
+// A pool of agents, one for each rank of a real launch of each installed MPI.
 #include <doctest/doctest.h>
 #include <signal.h>
 #include <unistd.h>
 
+#include <asio/io_context.hpp>
 #include <map>
 
 #include "fake_supervisor.h"
@@ -34,7 +35,7 @@ struct Lab {
     ::setenv("XDG_RUNTIME_DIR", directory.path.c_str(), 1);
   }
 
-  // Every launch ends once, and no agent is left.
+  // Checks that every launch ends once and no agent is left.
   ~Lab() {
     for (std::uint32_t agent = 1; agent <= 2 * kRanks; ++agent) {
       if (pool) pool->forget(AgentId{agent});
@@ -62,15 +63,18 @@ struct Lab {
     for (const auto& [machine, answer] : other_machines) machines.push_back({machine, 1});
     slots -= static_cast<std::uint32_t>(machines.size());
     machines.insert(machines.begin(), {"localhost", slots});
-    pool = launcher::make_mpi_pool(
-        io,
-        {*tool, {::geteuid() == 0, true}, machines, launcher::pool_ranks(machines), directory.path + "/state",
-         start_timeout_ms,
-         [this](const std::string& machine) {
-           const auto other = other_machines.find(machine);
-           return other == other_machines.end() ? std::vector<std::string>{} : other->second;
-         }},
-        [this](LaunchEnded end) { ends.push_back(std::move(end)); }, {program, "test"});
+    pool = launcher::make_mpi_pool(io,
+                                   {*tool,
+                                    {::geteuid() == 0, true},
+                                    machines,
+                                    launcher::pool_ranks(machines),
+                                    directory.path + "/state",
+                                    start_timeout_ms,
+                                    [this](const std::string& machine) {
+                                      const auto other = other_machines.find(machine);
+                                      return other == other_machines.end() ? std::vector<std::string>{} : other->second;
+                                    }},
+                                   [this](LaunchEnded end) { ends.push_back(std::move(end)); }, {program, "test"});
     return true;
   }
 
@@ -97,7 +101,7 @@ struct Lab {
            supervisor.pump([&] { return std::filesystem::is_empty(directory.path + "/state"); });
   }
 
-  // The connection of every agent that has said who it is.
+  // The connections of all agents that have identified themselves.
   std::map<AgentId, std::size_t> agents() const {
     std::map<AgentId, std::size_t> found;
     for (std::size_t i = 0; i < supervisor.agents.size(); ++i) {
@@ -168,7 +172,7 @@ TEST_CASE_TEMPLATE("the run's key is in no command line and no environment of a 
   }
 }
 
-TEST_CASE_TEMPLATE("an agent that is no longer needed may end while the others go on", Mpi, OpenMpi, Mpich) {
+TEST_CASE_TEMPLATE("an agent that is no longer needed may end while the others continue", Mpi, OpenMpi, Mpich) {
   Lab lab;
   if (!lab.use(Mpi::kCommand)) return;
   REQUIRE(lab.start());
@@ -186,7 +190,7 @@ TEST_CASE_TEMPLATE("an agent that is no longer needed may end while the others g
   CHECK(lab.ends.size() == 1);
 }
 
-TEST_CASE("a rank that was lost alone is refused while the others go on") {
+TEST_CASE("a rank that was lost alone is refused while the others continue") {
   Lab lab;
   if (!lab.use(OpenMpi::kCommand)) return;
   REQUIRE(lab.start());
@@ -196,7 +200,7 @@ TEST_CASE("a rank that was lost alone is refused while the others go on") {
   lab.launch(4, 1);
   const auto end = lab.await_end(4);
   CHECK_FALSE(end.launched);
-  CHECK(contains(end.message, "mpi1: its MPI rank ended, and MPI takes nobody in again"));
+  CHECK(contains(end.message, "mpi1: its MPI rank exited, and MPI accepts no new process"));
   CHECK(is_running(lab.pid_of(AgentId{1})));
   CHECK(is_running(lab.pid_of(AgentId{3})));
 }
@@ -211,8 +215,7 @@ TEST_CASE_TEMPLATE("a pool that was lost as a whole may be started anew", Mpi, O
   for (std::uint32_t agent = 1; agent <= kRanks; ++agent) CHECK(lab.await_end(agent).launched);
 }
 
-TEST_CASE_TEMPLATE("a pool starts without ranks that nobody asks for, and each agent gets what is meant for it", Mpi,
-                   OpenMpi, Mpich) {
+TEST_CASE_TEMPLATE("a pool starts without unused ranks, and each agent gets its own bootstrap", Mpi, OpenMpi, Mpich) {
   Lab lab;
   if (!lab.use(Mpi::kCommand)) return;
   lab.launch(1, 0);
@@ -240,11 +243,11 @@ TEST_CASE_TEMPLATE("a question that is not answered ends with its time", Mpi, Op
   lab.other_machines["a"] = lab.other_machines["b"] = lab.other_machines["c"] = {"sleep", "1000"};
   if (!lab.use(Mpi::kCommand)) return;
   lab.launch_all();
-  CHECK(lab.await_end(1).message == "mpi0@a: a does not answer: no word came in time");
+  CHECK(lab.await_end(1).message == "mpi0@a: a does not answer: no answer arrived in time");
   CHECK_FALSE(lab.await_end(3).launched);
 }
 
-TEST_CASE("a pool that lost a rank, and then the others, starts anew with those who are asked for") {
+TEST_CASE("a pool that lost a rank, and then the others, starts again with the requested ranks") {
   Lab lab;
   if (!lab.use(OpenMpi::kCommand)) return;
   REQUIRE(lab.start());
@@ -255,12 +258,12 @@ TEST_CASE("a pool that lost a rank, and then the others, starts anew with those 
   CHECK(lab.supervisor.pump([&] { return lab.agents().size() == kRanks + 2; }));
 }
 
-TEST_CASE("while agents live that another supervisor has launched, none is started beside them") {
+TEST_CASE("while agents of another supervisor run, no others are started") {
   Lab lab;
   if (!lab.use(OpenMpi::kCommand)) return;
   lab.pool->adopt("mpi1");
   lab.launch(1, 0);
-  CHECK(contains(lab.await_end(1).message, "MPI takes nobody in again"));
+  CHECK(contains(lab.await_end(1).message, "MPI accepts no new process"));
   lab.launch(2, 0);
   lab.launch(3, 1);
   CHECK(lab.supervisor.pump([&] { return lab.agents().size() == 2; }));
@@ -274,13 +277,13 @@ TEST_CASE_TEMPLATE("a pool that loses one of its ranks before it is up ends as a
   lab.pool->forget(AgentId{1});
   for (std::uint32_t agent = 1; agent <= kRanks; ++agent) {
     const auto end = lab.await_end(agent);
-    CHECK(contains(end.message, agent == 1 ? "mpi0: stopped on request" : "as mpi0 says"));
+    CHECK(contains(end.message, agent == 1 ? "mpi0: stopped on request" : "see mpi0's error"));
   }
   CHECK(std::filesystem::is_empty(lab.directory.path + "/state"));
 }
 
-// Open MPI 4.1 says nothing and waits for ever where it may not give up for the loss of a rank.
-TEST_CASE_TEMPLATE("a pool whose program is not there fails, and says so once", Mpi, OpenMpi, Mpich) {
+// Open MPI 4.1 prints nothing and waits forever if it must not end on the loss of a rank.
+TEST_CASE_TEMPLATE("a pool whose program is missing fails, with one report", Mpi, OpenMpi, Mpich) {
   Lab lab;
   lab.start_timeout_ms = 2'000;
   if (!lab.use(Mpi::kCommand, "/nonexistent/elastictrain")) return;
@@ -289,10 +292,10 @@ TEST_CASE_TEMPLATE("a pool whose program is not there fails, and says so once", 
   CHECK_FALSE(end.launched);
   CHECK(contains(end.message, Mpi::kCommand));
   CHECK(contains(end.message, "/nonexistent/elastictrain"));
-  CHECK(contains(lab.await_end(2).message, "the MPI launch failed as mpi0 says"));
+  CHECK(contains(lab.await_end(2).message, "the MPI launch failed; see mpi0's error"));
 }
 
-TEST_CASE_TEMPLATE("a launch that is called off before it began is told", Mpi, OpenMpi, Mpich) {
+TEST_CASE_TEMPLATE("a launch cancelled before it began is reported", Mpi, OpenMpi, Mpich) {
   Lab lab;
   if (!lab.use(Mpi::kCommand)) return;
   lab.launch(1, 0);

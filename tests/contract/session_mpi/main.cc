@@ -1,4 +1,4 @@
-// The test itself, and at each rank of the launches that it makes the program of a worker.
+// The test itself and, at each rank of its launches, the program of a worker.
 #define DOCTEST_CONFIG_IMPLEMENT
 #include <doctest/doctest.h>
 #include <sys/wait.h>
@@ -29,7 +29,7 @@ int run_worker() {
   return in_order ? 0 : code;
 }
 
-// Stands between the launcher and its rank until the run is over, as an agent does, whatever has become of the rank.
+// Like an agent, it stays between the launcher and its rank until the run is over, whatever happens to the rank.
 int run_rank() {
   const pid_t worker = ::fork();
   if (worker == 0) elastictrain::testing::end_quickly(run_worker());

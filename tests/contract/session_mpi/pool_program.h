@@ -1,4 +1,4 @@
-// Purpose: what the ranks of the session's MPI pools run.
+// Purpose: the program of the ranks of the session's MPI pools.
 #pragma once
 
 #include "tests/unit/train_session/test_worker.h"

@@ -1,4 +1,5 @@
-// Sessions at the ranks of real MPI launches: their processes stay while workers come and go, and leave MPI together.
+// Sessions at the ranks of real MPI launches: their processes stay while workers join and leave, and leave MPI
+// together.
 #include <doctest/doctest.h>
 #include <signal.h>
 #include <unistd.h>
@@ -22,7 +23,7 @@ TestWorkerOptions pool_options() {
 
 namespace {
 
-// Workers that share memory, or that seem to be far from each other, so that all of their bytes go through MPI.
+// Workers that share memory, or that appear to be on different hosts, so that all of their bytes go through MPI.
 enum class Machines { kOne, kSeveral };
 
 // With the launcher that the test was started for.
@@ -92,8 +93,12 @@ void change_members(Machines machines) {
 }
 
 TEST_CASE("a pool grows, shrinks, replaces its first rank and stops, and every process leaves MPI in order") {
-  SUBCASE("on one machine") { change_members(Machines::kOne); }
-  SUBCASE("on several machines") { change_members(Machines::kSeveral); }
+  SUBCASE("on one machine") {
+    change_members(Machines::kOne);
+  }
+  SUBCASE("on several machines") {
+    change_members(Machines::kSeveral);
+  }
 }
 
 TEST_CASE("at the end of the data members and spares leave MPI in order") {
@@ -131,11 +136,14 @@ void lose_a_rank(Machines machines) {
   CHECK((ended_well || !is_open_mpi()));
 }
 
-// Neither launcher minds while an agent stands between it and the rank. In the end MPICH's calls such a pool a failure.
-TEST_CASE("a rank that is killed costs the run that rank: the others go on, with one that waited in its place") {
-  SUBCASE("on one machine") { lose_a_rank(Machines::kOne); }
+// Neither launcher fails while an agent stays between it and the rank. At the end MPICH's reports such a pool as
+// failed.
+TEST_CASE("a killed rank costs the run that rank: the others continue, with a waiting one in its place") {
+  SUBCASE("on one machine") {
+    lose_a_rank(Machines::kOne);
+  }
   SUBCASE("on several machines") {
-    // Messages of MPICH within a machine: who reads a killed rank's memory is ended by UCX.
+    // MPICH's messages within a machine: UCX ends a process that reads the memory of a killed rank.
     if (is_open_mpi()) lose_a_rank(Machines::kSeveral);
   }
 }

@@ -27,7 +27,7 @@ Snapshot snapshot_at(Step step, Generation generation = 1) {
 }
 
 // The value of the loaded state, and its step.
-std::pair<Step, float> load(const Directory& directory) {
+std::pair<Step, float> load_value(const Directory& directory) {
   State state;
   std::vector<std::string> skipped;
   const auto loaded = Store(directory.path()).load_newest(state.buffers, 0, {}, skipped);
@@ -51,7 +51,7 @@ bool wait_until(const std::function<bool()>& condition) {
   return true;
 }
 
-TEST_CASE("a checkpoint holds the state of its step, although training goes on at once") {
+TEST_CASE("a checkpoint holds the state of its step, although training continues at once") {
   Directory directory;
   State state(1);
   Checkpointer checkpointer(settings_for(directory), state.buffers);
@@ -61,7 +61,7 @@ TEST_CASE("a checkpoint holds the state of its step, although training goes on a
     checkpointer.await_copy();
     state.fill(-1000);  // the next update
     checkpointer.finish(snapshot_at(step));
-    CHECK(load(directory) == std::pair<Step, float>{step, static_cast<float>(step)});
+    CHECK(load_value(directory) == std::pair<Step, float>{step, static_cast<float>(step)});
   }
   CHECK(keys(checkpointer.take_notes()) == "");
   CHECK(directory.names().size() == 6);
@@ -82,10 +82,10 @@ TEST_CASE("a checkpoint of a device's memory is the same as one of the host's") 
 
   Checkpointer from_device(settings_for(directory), on_device);
   from_device.finish(snapshot_at(8));
-  CHECK(load(directory) == std::pair<Step, float>{8, 7.0F});
+  CHECK(load_value(directory) == std::pair<Step, float>{8, 7.0F});
   port.fails = true;
   from_device.finish(snapshot_at(9));
-  CHECK(load(directory).first == 8);
+  CHECK(load_value(directory).first == 8);
   const auto notes = from_device.take_notes();
   REQUIRE(notes.size() == 1);
   CHECK(notes[0].key == "checkpoint_failed");
@@ -98,16 +98,17 @@ TEST_CASE("the last one is on the disk when finish() returns, and is written onc
   Checkpointer checkpointer(settings_for(directory), state.buffers);
   checkpointer.begin(snapshot_at(7));
   checkpointer.finish(snapshot_at(7));
-  CHECK(load(directory) == std::pair<Step, float>{7, 7});
+  CHECK(load_value(directory) == std::pair<Step, float>{7, 7});
   const auto written = fs::last_write_time(directory / "step-7.gen-1.json");
   checkpointer.finish(snapshot_at(7));
   CHECK(fs::last_write_time(directory / "step-7.gen-1.json") == written);
   state.fill(8);
   checkpointer.finish(snapshot_at(8));
-  CHECK(load(directory) == std::pair<Step, float>{8, 8});
+  CHECK(load_value(directory) == std::pair<Step, float>{8, 8});
 }
 
-// A named pipe under the name of the temporary file: opening it waits for a reader, as a dead server makes one wait.
+// A named pipe in place of the temporary file: opening it blocks until there is a reader, as a dead file server would
+// block.
 struct DeadDisk {
   DeadDisk(const Directory& directory, Step step)
       : path(directory / temporary_name(data_name({1, step}), {1, "here", ::getpid()})) {
@@ -117,14 +118,14 @@ struct DeadDisk {
   void revive() {
     const int reader = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     if (reader < 0) return;
-    // Until the writer has been and gone, or never came.
+    // Waits until the writer has come and gone, or never came.
     wait_until([&] { return !fs::exists(path); });
     ::close(reader);
   }
   fs::path path;
 };
 
-TEST_CASE("while the disk does not answer training waits for nothing, and is told") {
+TEST_CASE("while the disk does not answer, training does not wait, and gets a report") {
   Directory directory;
   State state(1);
   auto settings = settings_for(directory);
@@ -141,10 +142,10 @@ TEST_CASE("while the disk does not answer training waits for nothing, and is tol
     checkpointer.finish(snapshot_at(3));
     CHECK(keys(checkpointer.take_notes()) == "checkpoint_failed ");
   }
-  CHECK(load(directory).first == 0);
+  CHECK(load_value(directory).first == 0);
 }
 
-TEST_CASE("a failed checkpoint is told of and the next due one is written") {
+TEST_CASE("a failed checkpoint is reported and the next due one is written") {
   Directory directory;
   State state(1);
   auto settings = settings_for(directory);
@@ -162,7 +163,7 @@ TEST_CASE("a failed checkpoint is told of and the next due one is written") {
   CHECK(keys(checkpointer.take_notes()) == "");
 }
 
-TEST_CASE("a recovery's fence is written beside training and holds against a worker that was cut off") {
+TEST_CASE("a recovery's fence is written during training and holds against a worker that was cut off") {
   Directory directory;
   State state(51);
   Checkpointer cut_off(settings_for(directory), state.buffers);
@@ -172,9 +173,9 @@ TEST_CASE("a recovery's fence is written beside training and holds against a wor
   REQUIRE(wait_until([&] { return directory.names().contains("fence.gen-4.json"); }));
   cut_off.finish(snapshot_at(51, 2));
   CHECK(keys(cut_off.take_notes()) == "checkpoint_fenced_out ");
-  CHECK(load(directory).first == 0);
+  CHECK(load_value(directory).first == 0);
   survivor.finish(snapshot_at(52, 4));
-  CHECK(load(directory).first == 52);
+  CHECK(load_value(directory).first == 52);
 }
 
 TEST_CASE("a checkpoint that is due while a fence is being written is written too") {
@@ -188,7 +189,7 @@ TEST_CASE("a checkpoint that is due while a fence is being written is written to
     checkpointer.await_copy();
     state.fill(-1);
     checkpointer.finish(snapshot_at(step, step));
-    CHECK(load(directory) == std::pair<Step, float>{step, static_cast<float>(step)});
+    CHECK(load_value(directory) == std::pair<Step, float>{step, static_cast<float>(step)});
   }
   CHECK(keys(checkpointer.take_notes()) == "");
 }
@@ -203,7 +204,7 @@ TEST_CASE("a run that begins anew counts its generations beyond those of the run
   auto snapshot = snapshot_at(10);
   snapshot.progress.generation_base = 7;
   checkpointer.finish(snapshot);
-  CHECK(load(directory) == std::pair<Step, float>{10, 10});
+  CHECK(load_value(directory) == std::pair<Step, float>{10, 10});
   CHECK(directory.names().contains("step-10.gen-8.json"));
   CHECK(directory.names().contains("step-900.gen-7.json"));
 }

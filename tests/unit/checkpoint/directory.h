@@ -1,4 +1,4 @@
-// Purpose: a checkpoint directory of a test, gone with it, and a small state to save in it.
+// Purpose: a checkpoint directory of a test, removed with the object, and a small state to save in it.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -68,7 +68,7 @@ inline Writer writer_of(Generation generation) {
   return {generation, "here", ::getpid()};
 }
 
-// As a worker of `generation` would write it; every byte of the state follows from the step.
+// As a worker of `generation` would write it. Every byte of the state follows from the step.
 inline Status save(const Store& store, Identity identity, Lineage lineage = {}) {
   State state(static_cast<float>(identity.step));
   Manifest manifest{.identity = identity, .run = "test", .library_version = "0", .world_size = 2};

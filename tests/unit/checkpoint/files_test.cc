@@ -1,4 +1,4 @@
-// Purpose: what is written past the page cache and what is not must come out as one file.
+// Purpose: data written past the page cache and data written through it must form one file.
 #include "train/checkpoint/files.h"
 
 #include <doctest/doctest.h>

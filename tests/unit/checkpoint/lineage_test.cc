@@ -1,4 +1,4 @@
-// Which checkpoints count, and which may go.
+// Which checkpoints count, and which may be removed.
 #include "train/checkpoint/lineage.h"
 
 #include <doctest/doctest.h>
@@ -28,7 +28,7 @@ TEST_CASE("a checkpoint counts as long as no later generation began at its step 
 }
 
 TEST_CASE("a worker that was cut off writes later steps than the survivors have, and is not taken") {
-  // Generation 3 went on from step 50 without it; it had committed step 51 and writes that.
+  // Generation 3 continued from step 50 without it; it had committed step 51 and writes that.
   const Lineage lineage{{3, 51}};
   CHECK(newest_first(Identities{{2, 40}, {2, 50}, {2, 51}}, lineage) == Identities{{2, 50}, {2, 40}});
 }
@@ -39,9 +39,9 @@ TEST_CASE("the generation counts more than the step") {
         Identities{{5, 30}, {5, 20}, {2, 19}});
 }
 
-TEST_CASE("merging keeps what says something, sorted, and the stricter of two that disagree") {
+TEST_CASE("merging keeps the informative entries, sorted, and the stricter of two that disagree") {
   CHECK(merge(Lineage{{2, 10}, {7, 30}}, Lineage{{5, 20}, {2, 10}}) == Lineage{{2, 10}, {5, 20}, {7, 30}});
-  // Generation 6 goes back to step 5: what 2 and 4 fence out it fences out too.
+  // Generation 6 returns to step 5: it also fences out what 2 and 4 fence out.
   CHECK(merge(Lineage{{2, 10}, {4, 20}}, Lineage{{6, 5}}) == Lineage{{6, 5}});
   CHECK(merge(Lineage{{2, 10}}, Lineage{{2, 8}}) == Lineage{{2, 8}});
 }
@@ -86,10 +86,10 @@ TEST_CASE("the only one that counts is never removed, and nothing where none cou
   CHECK(removable(Identities{{1, 10}, {1, 20}}, Lineage{{2, 5}}, 1, 0) == Identities{});
 }
 
-TEST_CASE("what an earlier run left stays, unless this run goes on from it") {
-  // Generations up to 7 are an earlier run's; this one began at step 1 again.
+TEST_CASE("files of an earlier run stay, unless this run continues from them") {
+  // Generations up to 7 belong to an earlier run; this one began at step 1 again.
   CHECK(removable(Identities{{7, 900}, {8, 10}, {8, 20}}, Lineage{{8, 1}}, 1, 7) == Identities{{8, 10}});
-  // This one went on from step 900.
+  // This one continued from step 900.
   CHECK(removable(Identities{{7, 800}, {7, 900}, {8, 910}}, Lineage{{8, 901}}, 2, 7) == Identities{{7, 800}});
 }
 

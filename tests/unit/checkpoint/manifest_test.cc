@@ -63,7 +63,7 @@ TEST_CASE("a manifest that is cut off anywhere is refused") {
   }
 }
 
-TEST_CASE("a manifest with any flipped bit is refused, or says the same") {
+TEST_CASE("a manifest with any flipped bit is refused, or means the same") {
   const auto text = to_json(example());
   for (std::size_t i = 0; i < text.size() * 8; ++i) {
     auto damaged = text;

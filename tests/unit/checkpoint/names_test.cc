@@ -17,7 +17,7 @@ TEST_CASE("names tell what they are") {
   CHECK(parse_name(fence_name(3))->identity.generation == 3);
 }
 
-TEST_CASE("a temporary name says who writes what, whatever the host is called") {
+TEST_CASE("a temporary name identifies writer and content, for any host name") {
   const auto name = temporary_name("step-40.gen-2.json", {2, "node7.example.org", 4711});
   CHECK(name == "step-40.gen-2.json.tmp.gen-2.node7_example_org.4711");
   const auto parsed = parse_name(name);
@@ -30,7 +30,7 @@ TEST_CASE("a temporary name says who writes what, whatever the host is called") 
   CHECK(temporary_name("a", {1, "../../etc/passwd", 1}).find('/') == std::string::npos);
 }
 
-TEST_CASE("other names are nobody's") {
+TEST_CASE("other names belong to no writer") {
   for (const char* name :
        {"", "step-40.safetensors", "step-.gen-1.json", "step-1.gen-.json", "step-1.gen-1.json2", "xstep-1.gen-1.json",
         "step-01.gen-1.json", "step--1.gen-1.json", "step-99999999999999999999.gen-1.json", "fence.gen-1.txt",

@@ -1,4 +1,4 @@
-// A directory of checkpoints: what is loaded from it whatever happened to the files.
+// A directory of checkpoints: what is loaded from it after any damage to the files.
 #include "train/checkpoint/store.h"
 
 #include <signal.h>
@@ -152,7 +152,7 @@ TEST_CASE("a checkpoint of an older format, without a manifest, is named and not
   CHECK(outcome.skipped.at(0).find("no manifest") != std::string::npos);
 }
 
-TEST_CASE("a writer that dies between the two names leaves no checkpoint, and no obstacle to a start") {
+TEST_CASE("a writer killed between the two names leaves no checkpoint, and no obstacle to a start") {
   Directory directory;
   const Store store(directory.path());
   REQUIRE(save(store, {1, 40}).ok());
@@ -226,7 +226,7 @@ TEST_CASE("the supervisor's word fences out as well, also where no fence was wri
   CHECK(loaded_step(store, {{3, 51}}) == 50);
 }
 
-TEST_CASE("a new fence takes the place of older ones and says what they said") {
+TEST_CASE("a new fence replaces older ones and includes their content") {
   Directory directory;
   const Store store(directory.path());
   REQUIRE(store.write_fence({{3, 51}, {}, "test"}, writer_of(3)).ok());
@@ -235,14 +235,14 @@ TEST_CASE("a new fence takes the place of older ones and says what they said") {
   CHECK(store.list()->lineage == Lineage{{3, 51}, {5, 70}});
 }
 
-TEST_CASE("a run that starts again goes on, and counts, from what it loaded") {
+TEST_CASE("a run that starts again continues, and counts, from the checkpoint that it loaded") {
   Directory directory;
   const Store store(directory.path());
   REQUIRE(save(store, {4, 90}).ok());
   fs::resize_file(directory / "step-90.gen-4.safetensors", 10);
   REQUIRE(save(store, {3, 80}).ok());
   CHECK(loaded_step(store) == 80);
-  // All new workers: generation 5 goes on from step 80.
+  // All workers are new: generation 5 continues from step 80.
   REQUIRE(save(store, {5, 85}, {{5, 81}}).ok());
   CHECK(loaded_step(store) == 85);
 }
@@ -329,7 +329,7 @@ TEST_CASE("a process killed at any moment of writing leaves the older checkpoint
   }
 }
 
-TEST_CASE("two that write the same at once disturb nobody") {
+TEST_CASE("two concurrent writers of the same checkpoint do not disturb each other") {
   Directory directory;
   const Store store(directory.path());
   pid_t writers[2];

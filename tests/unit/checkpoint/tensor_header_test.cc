@@ -5,7 +5,7 @@
 namespace elastictrain::checkpoint {
 namespace {
 
-std::span<const std::byte> bytes_of(std::string_view text) {
+std::span<const std::byte> header_bytes(std::string_view text) {
   return std::as_bytes(std::span(text));
 }
 
@@ -21,7 +21,7 @@ TEST_CASE("a header comes back as it was written, aligned") {
   const auto text = encode_tensor_header(tensors, {{"format", "test"}});
   REQUIRE(text.ok());
   CHECK(text->size() % 4096 == 0);
-  const auto header = parse_tensor_header(bytes_of(*text));
+  const auto header = parse_tensor_header(header_bytes(*text));
   REQUIRE(header.ok());
   CHECK(header->data_begin == text->size());
   CHECK(header->data_bytes == 29);
@@ -40,10 +40,10 @@ TEST_CASE("a name that the format cannot hold is refused") {
 TEST_CASE("a header that is cut off, too long or no JSON is refused") {
   const auto text = *encode_tensor_header(std::vector<Tensor>{{"a", "U8", {1}, 1}}, {});
   for (std::size_t length = 0; length < text.size(); ++length) {
-    CHECK_FALSE(parse_tensor_header(bytes_of(std::string_view(text).substr(0, length))).ok());
+    CHECK_FALSE(parse_tensor_header(header_bytes(std::string_view(text).substr(0, length))).ok());
   }
-  CHECK_FALSE(parse_tensor_header(bytes_of(std::string(8, '\xff'))).ok());
-  CHECK_FALSE(parse_tensor_header(bytes_of(with_length("[]"))).ok());
+  CHECK_FALSE(parse_tensor_header(header_bytes(std::string(8, '\xff'))).ok());
+  CHECK_FALSE(parse_tensor_header(header_bytes(with_length("[]"))).ok());
 }
 
 TEST_CASE("entries that overlap, leave gaps, lie or overflow are refused") {
@@ -57,7 +57,7 @@ TEST_CASE("entries that overlap, leave gaps, lie or overflow are refused") {
         R"({"a":{"dtype":"F64","shape":[4294967296,4294967296],"data_offsets":[0,0]}})",
         R"({"a":{"dtype":"U8","shape":[1.5],"data_offsets":[0,1]}})", R"({"a":7})", R"({"__metadata__":{"a":1}})"}) {
     CAPTURE(json);
-    CHECK_FALSE(parse_tensor_header(bytes_of(with_length(json))).ok());
+    CHECK_FALSE(parse_tensor_header(header_bytes(with_length(json))).ok());
   }
 }
 

@@ -12,7 +12,7 @@ using namespace elastictrain::cli;
 
 namespace {
 
-// What the flags of `run` come to, as `run` itself reads them.
+// The configuration that the flags of `run` give, as `run` itself reads them.
 LoadedConfig parse_run(std::vector<std::string> words) {
   CLI::App app;
   const auto flags = std::make_shared<RunFlags>();
@@ -26,7 +26,7 @@ LoadedConfig parse_run(std::vector<std::string> words) {
   return std::get<LoadedConfig>(std::move(loaded));
 }
 
-// Exit status of a command line that does not get as far as doing anything.
+// Exit status of a command line that ends before its action.
 int status_of(std::vector<std::string> words) {
   words.insert(words.begin(), "elastictrain");
   std::vector<char*> pointers;
@@ -113,7 +113,7 @@ TEST_CASE("any key can be set, and a flag of its own is no stronger than --set")
   CHECK(loaded.where("batch.per_worker") == "--set batch.per_worker=64");
 }
 
-TEST_CASE("the program's own words arrive as they were typed") {
+TEST_CASE("the program's arguments are passed on unchanged") {
   const Words words = {"./t", "", "a b", "--np", "-n", "--", "-l", "$HOME"};
   Words line = {"-n", "1", "--"};
   line.insert(line.end(), words.begin(), words.end());

@@ -1,5 +1,6 @@
-// What `check` says of several hosts' GPUs.
+// The report of `check` about several hosts' GPUs.
 #include "cli/commands/gpu_report.h"
+#include "tests/support/contains.h"
 
 #include <doctest/doctest.h>
 
@@ -28,11 +29,9 @@ HostReport without_gpu(const std::string& name) {
   return report;
 }
 
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
+using elastictrain::test::contains;
 
-TEST_CASE("hosts with the same findings are told once, and nothing differs") {
+TEST_CASE("hosts with the same findings are grouped, and no difference is reported") {
   const std::vector<HostReport> reports{host("a"), host("b")};
   const std::string text = render_gpus(reports);
   CHECK(contains(text, "GPUs of a, b,"));
@@ -45,7 +44,7 @@ TEST_CASE("hosts with the same findings are told once, and nothing differs") {
   CHECK(render_differences(reports) == "");
 }
 
-TEST_CASE("of one host it is also said where a GPU sits") {
+TEST_CASE("a single host's report includes the bus addresses of its GPUs") {
   CHECK(contains(render_gpus({host("a")}), "at bus of a"));
 }
 
@@ -82,7 +81,7 @@ TEST_CASE("unlike GPUs and a missing cuBLAS are pointed out") {
   CHECK(contains(text, "cuBLAS differs: absent on b; found on a."));
 }
 
-TEST_CASE("who was not reached, and what could not be found out, differs from nobody") {
+TEST_CASE("unreachable hosts and unknown values do not count as differences") {
   auto lost = host("b", 22703);
   lost.reached = false;
   auto unknown = without_gpu("c");
@@ -99,7 +98,7 @@ TEST_CASE("many hosts are counted") {
   CHECK(contains(render_gpus(reports), "GPUs of n0, n1, n2, n3 and 96 more,"));
 }
 
-TEST_CASE("each host's network is named, and what NCCL is told") {
+TEST_CASE("each host's network and NCCL settings are listed") {
   auto chosen = host("b");
   chosen.nccl_interface = "=eth0";
   auto lacking = host("c");

@@ -121,19 +121,19 @@ TEST_CASE("figures are short") {
   CHECK(format_duration(3720) == "1h 02m");
 }
 
-TEST_CASE("a log file is put aside before it grows too large, and old ones go") {
+TEST_CASE("a log file is rotated before it grows too large, and the oldest one is removed") {
   Folder folder;
   const std::string path = folder.file("w1.log");
   auto log = LogFile::open(path, {.max_bytes = 10, .keep = 2});
   REQUIRE(log.ok());
   for (const char* line : {"aaaa", "bbbb", "cccc", "dddd", "eeee", "ffff", "gggg"}) REQUIRE(log->append(line).ok());
   CHECK(read_file(path) == "gggg\n");
-  CHECK(read_file(path + ".1") == "eeee\nffff\n");
-  CHECK(read_file(path + ".2") == "cccc\ndddd\n");
-  CHECK(!std::filesystem::exists(path + ".3"));
+  CHECK(read_file(folder.file("w1.1.log")) == "eeee\nffff\n");
+  CHECK(read_file(folder.file("w1.2.log")) == "cccc\ndddd\n");
+  CHECK(!std::filesystem::exists(folder.file("w1.3.log")));
 }
 
-TEST_CASE("a log file goes on where an earlier one ended, and a long line still fits") {
+TEST_CASE("a log file is continued by the next run, and a long line still fits") {
   Folder folder;
   const std::string path = folder.file("w1.log");
   { REQUIRE(LogFile::open(path, {})->append("one").ok()); }
@@ -142,7 +142,44 @@ TEST_CASE("a log file goes on where an earlier one ended, and a long line still 
   CHECK(read_file(path) == "one\n");
   REQUIRE(log->append("a line longer than the file may be").ok());
   CHECK(read_file(path) == "a line longer than the file may be\n");
-  CHECK(!LogFile::open(folder.file("no/such/folder"), {}).ok());
+  CHECK(LogFile::open(folder.file("new/folder/w2.log"), {}).ok());
+  CHECK(!LogFile::open(path + "/w3.log", {}).ok());
+}
+
+TEST_CASE("a dated log file begins each line with its time and its level") {
+  Folder folder;
+  const std::string path = folder.file("run.log");
+  auto log = LogFile::open(path, {.form = LogFile::Form::kDated});
+  REQUIRE(log.ok());
+  REQUIRE(log->append("host {a} is suspected", LogLevel::kWarning).ok());
+  REQUIRE(log->append("training ends").ok());
+  const std::string text = read_file(path);
+  CHECK(text.find(" warning host {a} is suspected\n") == 23);  // behind 2026-01-31T12:00:00.000
+  CHECK(text.find(" info training ends\n") != std::string::npos);
+}
+
+TEST_CASE("a full disk is an error of the line that did not fit") {
+  auto log = LogFile::open("/dev/full", {});
+  REQUIRE(log.ok());
+  const Status written = log->append("one");
+  REQUIRE(!written.ok());
+  CHECK(written.error().code == ErrorCode::kIo);
+  CHECK(written.error().message.find("/dev/full") != std::string::npos);
+}
+
+TEST_CASE("children do not inherit a log file") {
+  Folder folder;
+  const std::string path = folder.file("w1.log");
+  auto log = LogFile::open(path, {});
+  REQUIRE(log.ok());
+  bool found = false;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code gone;
+    if (std::filesystem::read_symlink(entry.path(), gone) != path) continue;
+    found = true;
+    CHECK((fcntl(std::stoi(entry.path().filename().string()), F_GETFD) & FD_CLOEXEC) != 0);
+  }
+  CHECK(found);
 }
 
 TEST_CASE("a sink writes whole lines in order") {
@@ -155,7 +192,7 @@ TEST_CASE("a sink writes whole lines in order") {
   CHECK(pipe.read_to_end() == "one\ntwo\n");
 }
 
-TEST_CASE("a reader who does not read blocks nobody, and is told what is missing") {
+TEST_CASE("a slow reader does not block the writer, and is told how many lines are missing") {
   Pipe pipe;
   REQUIRE(fcntl(pipe.writing, F_SETPIPE_SZ, 4096) > 0);
   LineSink sink({.descriptor = pipe.writing, .max_queued_bytes = 64 << 10});
@@ -166,7 +203,7 @@ TEST_CASE("a reader who does not read blocks nobody, and is told what is missing
   CHECK(sink.close() == 0);
   pipe.close_writing();
   reader.join();
-  // However the writer's thread and this one take turns, each gap is counted where it is.
+  // However the writer's thread and this one interleave, each gap is reported where it is.
   std::size_t arrived = 0;
   std::size_t dropped = 0;
   std::istringstream lines(text);
@@ -182,7 +219,7 @@ TEST_CASE("a reader who does not read blocks nobody, and is told what is missing
   CHECK(arrived + dropped == 2000);
 }
 
-TEST_CASE("a reader who is gone ends nothing") {
+TEST_CASE("a closed pipe does not end the run") {
   Pipe pipe;
   pipe.close_reading();
   std::signal(SIGPIPE, SIG_IGN);  // as the program does
@@ -228,9 +265,9 @@ TEST_CASE("progress never exceeds the width and keeps what matters longest") {
   CHECK(render_progress(training(), 24) == "step 1234 | 3 workers");
 }
 
-TEST_CASE("progress says where a run is going before it has a step") {
+TEST_CASE("progress shows the target size before the first step") {
   RunFigures figures;
   figures.view.phase = core::RunPhase::kStarting;
   figures.view.target_size = 2;
-  CHECK(render_progress(figures, 80) == "starting | 0 workers (going to 2)");
+  CHECK(render_progress(figures, 80) == "starting | 0 workers (target 2)");
 }

@@ -46,10 +46,10 @@ TEST_CASE("an axis is logarithmic over more than a factor of ten, and has ticks 
 TEST_CASE("the terminal shows the chart, the front and the choice with its reason, no line wider than asked for") {
   const std::string text = plan_text(example(), 60);
   CHECK(count(text, "●") == 1);
-  CHECK(text.find("4 workers of 32: 2.8 h, cost 11 is where more time no longer saves as much") != std::string::npos);
+  CHECK(text.find("4 workers of 32: 2.8 h, cost 11 is where more time stops saving much") != std::string::npos);
   CHECK(text.find("predicted, chosen") != std::string::npos);
   CHECK(count(text, "measured") == 1);
-  CHECK(text.find("16  ") == std::string::npos);  // 16 workers are slower and dearer than 8
+  CHECK(text.find("16  ") == std::string::npos);  // 16 workers are slower and more expensive than 8
   std::size_t from = 0;
   const std::string drawing = text.substr(0, text.find("workers"));
   for (auto end = drawing.find('\n'); end != std::string::npos; end = drawing.find('\n', from)) {
@@ -71,7 +71,7 @@ TEST_CASE("SVG is one document whose texts cannot break it") {
   CHECK(svg.find("nan") == std::string::npos);
 }
 
-TEST_CASE("a plan of nothing says so") {
+TEST_CASE("an empty plan is drawn with a message") {
   const auto curve = heuristics::plan_curve({}, {}, "");
   CHECK(plan_text(curve, 80) == "no number of workers and batch is allowed\n");
   CHECK(count(plan_svg(curve, "t"), "<circle ") == 0);

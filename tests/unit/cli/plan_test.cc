@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 
+#include <asio/io_context.hpp>
 #include <csignal>
 
 #include "cli/commands/dry_run.h"
@@ -99,7 +100,7 @@ TEST_CASE("--max-restarts takes a number, a class, and a window that all classes
   CHECK(std::get<ConfigError>(two).text().find("share one window") != std::string::npos);
 }
 
-TEST_CASE("failure settings reach the run, and workers are told what they must keep") {
+TEST_CASE("failure settings reach the run, and workers keep gradients only if needed") {
   RunConfig config = program();
   config.failures.on_failure = OnFailureChoice::kShrink;
   config.failures.max_hangs = 7;
@@ -190,7 +191,7 @@ TEST_CASE("within a batch job its hosts are used, with a worker for each slot, a
   CHECK(!plan_of(config).usr1_drains);
 }
 
-TEST_CASE("what is said wins over what the batch system has allocated") {
+TEST_CASE("explicit settings take precedence over the batch system's allocation") {
   RunConfig config = program();
   config.hosts.slots = 5;
   CHECK(plan_in_slurm_job(config).hosts[2] == launcher::Host{"n3", 5});
@@ -272,13 +273,14 @@ TEST_CASE("where MPI carries the sums every slot is a rank that is filled from t
   CHECK(!plan.all_local);
   CHECK(has(plan.program.environment, "ELASTICTRAIN_BACKEND=mpi"));
   const std::string text = render_dry_run(config, plan, FakeLauncher());
-  for (const char* part : {"MPI pool of 3 ranks on hostA:2,hostB:1 by MPICH 4.0.2: a worker, a host", "mpi2"}) {
+  for (const char* part :
+       {"MPI pool of 3 ranks on hostA:2,hostB:1 by MPICH 4.0.2: the pool survives the loss", "mpi2"}) {
     CAPTURE(part);
     CHECK(text.find(part) != std::string::npos);
   }
 }
 
-TEST_CASE("a pool begins with the ranks of this machine, and says of no rank where Slurm puts it") {
+TEST_CASE("a pool begins with the ranks of this machine; under Slurm the placement is unknown") {
   RunConfig config = program();
   config.launcher.kind = LauncherKind::kMpi;
   config.launcher.mpi_command = {"echo", "mpirun (Open MPI) 4.1.4"};
@@ -289,7 +291,7 @@ TEST_CASE("a pool begins with the ranks of this machine, and says of no rank whe
   CHECK(plan_of(config).hosts == std::vector<launcher::Host>{{"mpi0", 1}, {"mpi1", 1}});
 }
 
-TEST_CASE("a run within somebody else's MPI launch is refused") {
+TEST_CASE("a run within another MPI launch is refused") {
   PlanInputs inputs;
   inputs.surroundings = {{"OMPI_COMM_WORLD_SIZE", "4"}};
   const auto plan = make_plan(program(), inputs);

@@ -1,4 +1,4 @@
-// What `run --resume` makes of a command line and of what earlier runs left behind.
+// The run that `run --resume` chooses from a command line and the records of earlier runs.
 #include <doctest/doctest.h>
 #include <unistd.h>
 
@@ -10,17 +10,16 @@
 #include "cli/commands/resume.h"
 #include "cli/config/snapshot.h"
 #include "cli/exit_code.h"
+#include "tests/support/contains.h"
 
 using namespace elastictrain;
 using namespace elastictrain::cli;
 
 namespace {
 
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
+using elastictrain::test::contains;
 
-// A state directory of its own; the current directory comes back.
+// A state directory of its own. The destructor restores the current directory.
 struct State {
   State() : start(std::filesystem::current_path()) {
     char name[] = "/tmp/elastictrain-resume-XXXXXX";
@@ -33,7 +32,7 @@ struct State {
     std::filesystem::remove_all(root);
   }
 
-  // As a run that was started in `directory` left it.
+  // The record of a run that was started in `directory`.
   void leave(const std::string& name, const RunConfig& config, const std::string& directory,
              std::optional<RunRecord::End> end = std::nullopt) {
     std::filesystem::create_directories(root + "/" + name);
@@ -123,7 +122,7 @@ TEST_CASE("the one run that lost its supervisor is resumed with its own configur
   CHECK(choice.config.name == "job");
   CHECK(choice.config.command == sleeper().command);
   CHECK(choice.config.failures.max_crashes == 5);
-  CHECK(choice.inputs.environment.size() == 1);  // only what is passed on to workers was kept
+  CHECK(choice.inputs.environment.size() == 1);  // only the variables passed to workers are stored
   CHECK(choice.inputs.environment.front().second == "INFO");
   CHECK(std::filesystem::current_path() == home);
 }
@@ -131,8 +130,8 @@ TEST_CASE("the one run that lost its supervisor is resumed with its own configur
 TEST_CASE("what cannot be resumed is refused with what to do") {
   State state;
   const std::string here = std::filesystem::current_path();
-  CHECK(contains(refused(resume()).text, "there is no run to resume"));
-  CHECK(contains(refused(resume("job")).text, "there is no run job to resume"));
+  CHECK(contains(refused(resume()).text, "no run can be resumed"));
+  CHECK(contains(refused(resume("job")).text, "cannot resume run job"));
   CHECK(refused(resume("job")).status == kExitUnavailable);
   state.leave("job", sleeper(), here);
   state.leave("other", sleeper(), here);
@@ -142,12 +141,12 @@ TEST_CASE("what cannot be resumed is refused with what to do") {
   state.leave("job", sleeper(), here, RunRecord::End{75, "preempted"});
   CHECK(contains(refused(resume("job")).text, "no checkpoint.directory"));
   state.leave("job", sleeper(), state.root + "/no-such-directory");
-  CHECK(contains(refused(resume("job")).text, "no-such-directory, is gone"));
+  CHECK(contains(refused(resume("job")).text, "no-such-directory, no longer exists"));
   std::ofstream(state.root + "/job/run.json") << "{";
   CHECK(contains(refused(resume("job")).text, "cannot be read as the record of a run"));
 }
 
-TEST_CASE("a run that ended early goes on from its checkpoints") {
+TEST_CASE("a run that ended early continues from its checkpoints") {
   State state;
   RunConfig config = sleeper();
   config.checkpoint.directory = "/data/ck";
@@ -175,7 +174,7 @@ TEST_CASE("the same command again takes its run over, another one under that nam
   CHECK(chosen(flags, {"true"}).start == RunStart::kFresh);
   RunFlags both = resume("job");
   both.settings = {{"name", "another", "--name another"}};
-  CHECK(contains(refused(both).text, "mean different runs"));
+  CHECK(contains(refused(both).text, "name different runs"));
 }
 
 TEST_CASE("--resume takes a name or none, and a config file behind it stays one") {

@@ -49,18 +49,18 @@ TEST_CASE("a table is CSV with named columns in any order, or a list of objects"
   CHECK(list->measured.points()[0].seconds == 0.25);
 }
 
-TEST_CASE("what is wrong with a table is said with its line") {
-  CHECK(wrong("workers,batch\n1,2\n").find("t.csv:1: there must be one column step_s") == 0);
-  CHECK(wrong("workers,batch,time\n").find("t.csv:1: 'time' is no column") == 0);
+TEST_CASE("errors in a table name the line") {
+  CHECK(wrong("workers,batch\n1,2\n").find("t.csv:1: there must be exactly one column step_s") == 0);
+  CHECK(wrong("workers,batch,time\n").find("t.csv:1: 'time' is not a column") == 0);
   CHECK(wrong("workers,batch,step_s\n1,2\n").find("t.csv:2: 2 values for 3 columns") == 0);
-  CHECK(wrong("workers,batch,step_s\n\n1,2,x\n").find("t.csv:3: step_s 'x' is no number") == 0);
+  CHECK(wrong("workers,batch,step_s\n\n1,2,x\n").find("t.csv:3: step_s 'x' is not a number") == 0);
   CHECK(wrong("workers,batch,step_s\n1.5,2,1\n").find("t.csv:2: workers must be a whole number") == 0);
   CHECK(wrong("workers,batch,step_s\n1,2,0\n").find("t.csv:2: step_s must be seconds, more than 0") == 0);
   CHECK(wrong("[{\"workers\":2}]").find("t.csv: entry 1: batch must be") == 0);
   CHECK(wrong("[{\"worker\":2}]").find("t.csv: entry 1: there is no 'worker'") == 0);
   CHECK(wrong("[1]").find("t.csv: entry 1: it must be an object") == 0);
   CHECK(wrong("{}").find("t.csv: there is no \"measured\"") == 0);
-  CHECK(wrong("[{").find("t.csv: this is not JSON") == 0);
+  CHECK(wrong("[{").find("t.csv: the file is not valid JSON") == 0);
 }
 
 TEST_CASE("records of a run become its figures, and what is no view changes nothing") {
@@ -97,7 +97,7 @@ TEST_CASE("the plan of a table: time, cost and choice by hand") {
   for (const auto& point : points) CHECK(points[*plan->curve.choice.point].seconds <= point.seconds);
 }
 
-TEST_CASE("a deadline that nothing meets is said, and one without a length of the job is refused") {
+TEST_CASE("a deadline that no size meets is reported, and one without a length of the job is refused") {
   RunConfig config = config_with({{"goal", std::string("deadline")}, {"deadline_s", 60.0}});
   const auto plan = make_size_plan(table_of_four(), config, std::nullopt, std::nullopt);
   REQUIRE(plan.ok());

@@ -18,7 +18,7 @@ TEST_CASE("durations are read with and without units") {
   }
 }
 
-TEST_CASE("the distance between words counts swapped neighbours once") {
+TEST_CASE("the edit distance counts swapped neighbours once") {
   CHECK(edit_distance("workers", "workers") == 0);
   CHECK(edit_distance("wrokers", "workers") == 1);
   CHECK(edit_distance("workrs", "workers") == 1);

@@ -6,15 +6,14 @@
 #include "cli/output/run_output.h"
 #include "cli/output/status_text.h"
 #include "cli/output/summary.h"
+#include "tests/support/contains.h"
 
 using namespace elastictrain;
 using namespace elastictrain::cli;
 
 namespace {
 
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
+using elastictrain::test::contains;
 
 nlohmann::json worker(int rank, double compute_ms) {
   return {{"id", rank + 1},
@@ -44,7 +43,7 @@ RunFigures figures(double uptime_s, std::uint32_t size, Step step) {
 
 }  // namespace
 
-TEST_CASE("status tells in plain words what has failed, what is borne, and which host is left alone") {
+TEST_CASE("status shows the failures, the remaining budget and the hosts that cool down") {
   nlohmann::json status = {{"name", "job"}, {"phase", "running"}, {"world_size", 2}, {"generation", 5}};
   CHECK(!contains(render_status(status), "failures"));
   status["recoveries"] = 2;
@@ -57,9 +56,10 @@ TEST_CASE("status tells in plain words what has failed, what is borne, and which
       {{"host", "node3"}, {"failures", 3}, {"left_ms", 20'000}, {"reason", "its agent did not connect"}}};
   const std::string text = render_status(status);
   CAPTURE(text);
-  CHECK(contains(text, "failures: crash 12 (8 more are borne), hang 1 (no more are borne), infrastructure 3\n"));
+  CHECK(
+      contains(text, "failures: crash 12 (8 more are tolerated), hang 1 (no more are tolerated), infrastructure 3\n"));
   CHECK(contains(text, "recoveries: 2, the last: rank 1 (w2 on node1) was killed by signal 9, idle 34.0 ms\n"));
-  CHECK(contains(text, "left alone: node3 for 20.0 s after 3 failures in a row: its agent did not connect\n"));
+  CHECK(contains(text, "cooling down: node3 for 20.0 s after 3 failures in a row: its agent did not connect\n"));
   status["last_recovery_idle_s"] = nullptr;
   CHECK(contains(render_status(status), "signal 9, idle -\n"));
 }
@@ -81,7 +81,7 @@ TEST_CASE("the summary counts failures and recoveries, also those under an earli
   CHECK(contains(text, "3 -> 2"));
 }
 
-TEST_CASE("status says who is slow, why the run has this size and what happened last") {
+TEST_CASE("status shows slow workers, the reason for the size and the last events") {
   const nlohmann::json status = {{"name", "job"},
                                  {"phase", "running"},
                                  {"world_size", 3},
@@ -96,7 +96,7 @@ TEST_CASE("status says who is slow, why the run has this size and what happened 
                                  {"workers", {worker(0, 10), worker(1, 31), worker(2, 10)}},
                                  {"hosts", {{{"host", "node0"}, {"phase", "up"}, {"workers", 1}, {"slots", 2}}}}};
   const std::string text = render_status(status);
-  CHECK(contains(text, "job: running, 3 workers (going to 4), generation 2, up 1m 05s"));
+  CHECK(contains(text, "job: running, 3 workers (target 4), generation 2, up 1m 05s"));
   CHECK(contains(text, "why this size: asked for"));
   CHECK(contains(text, "last change: grew from 2 to 3"));
   CHECK(contains(text, "idle for changes: 12.0 ms, the last -"));

@@ -8,7 +8,7 @@ using namespace elastictrain::core;
 namespace {
 
 constexpr AgentId kAgent{1};
-Instant at(int ms) {
+Instant at_ms(int ms) {
   return Instant{} + Millis(ms);
 }
 
@@ -16,54 +16,54 @@ Instant at(int ms) {
 
 TEST_CASE("an agent that reports stays healthy") {
   FailureDetector detector(Millis(1000), Millis(3000));
-  CHECK(detector.watch(kAgent, at(0)) == at(1000));
-  CHECK_FALSE(detector.heard(kAgent, at(900)));
-  const auto look = detector.look(kAgent, at(1000));
+  CHECK(detector.watch(kAgent, at_ms(0)) == at_ms(1000));
+  CHECK_FALSE(detector.heard(kAgent, at_ms(900)));
+  const auto look = detector.look(kAgent, at_ms(1000));
   CHECK(look.verdict == Verdict::kHealthy);
   CHECK_FALSE(look.changed);
-  CHECK(look.next == at(1900));
+  CHECK(look.next == at_ms(1900));
 }
 
 TEST_CASE("silence makes an agent suspect, then dead") {
   FailureDetector detector(Millis(1000), Millis(3000));
-  detector.watch(kAgent, at(0));
-  const auto first = detector.look(kAgent, at(1000));
+  detector.watch(kAgent, at_ms(0));
+  const auto first = detector.look(kAgent, at_ms(1000));
   CHECK(first.verdict == Verdict::kSuspect);
   CHECK(first.changed);
-  CHECK(first.next == at(3000));
+  CHECK(first.next == at_ms(3000));
   const auto second = detector.look(kAgent, first.next);
   CHECK(second.verdict == Verdict::kDead);
   CHECK(second.changed);
-  CHECK(detector.silence(kAgent, at(3000)) == Millis(3000));
+  CHECK(detector.silence(kAgent, at_ms(3000)) == Millis(3000));
 }
 
 TEST_CASE("a suspect that reports is healthy again") {
   FailureDetector detector(Millis(1000), Millis(3000));
-  detector.watch(kAgent, at(0));
-  detector.look(kAgent, at(1000));
-  CHECK(detector.heard(kAgent, at(1200)));
-  CHECK(detector.look(kAgent, at(3000)).verdict == Verdict::kSuspect);
-  CHECK_FALSE(detector.heard(AgentId{2}, at(1200)));
+  detector.watch(kAgent, at_ms(0));
+  detector.look(kAgent, at_ms(1000));
+  CHECK(detector.heard(kAgent, at_ms(1200)));
+  CHECK(detector.look(kAgent, at_ms(3000)).verdict == Verdict::kSuspect);
+  CHECK_FALSE(detector.heard(AgentId{2}, at_ms(1200)));
 }
 
-TEST_CASE("a late timer alone condemns nobody") {
+TEST_CASE("a late timer alone is no reason to declare a host dead") {
   FailureDetector detector(Millis(1000), Millis(3000));
-  detector.watch(kAgent, at(0));
-  // Our own loop slept for ten seconds: the reports wait in the socket.
-  const auto look = detector.look(kAgent, at(10000));
+  detector.watch(kAgent, at_ms(0));
+  // Our own loop was suspended for ten seconds: the reports wait in the socket.
+  const auto look = detector.look(kAgent, at_ms(10000));
   CHECK(look.verdict == Verdict::kSuspect);
-  CHECK(look.next == at(10500));
-  CHECK(detector.heard(kAgent, at(10001)));
+  CHECK(look.next == at_ms(10500));
+  CHECK(detector.heard(kAgent, at_ms(10001)));
   CHECK(detector.look(kAgent, look.next).verdict == Verdict::kHealthy);
 }
 
 TEST_CASE("the dead stay dead and the forgotten are unknown") {
   FailureDetector detector(Millis(1000), Millis(3000));
-  detector.watch(kAgent, at(0));
-  detector.look(kAgent, at(1000));
-  detector.look(kAgent, at(3000));
-  CHECK_FALSE(detector.heard(kAgent, at(3001)));
-  CHECK_FALSE(detector.look(kAgent, at(4000)).changed);
+  detector.watch(kAgent, at_ms(0));
+  detector.look(kAgent, at_ms(1000));
+  detector.look(kAgent, at_ms(3000));
+  CHECK_FALSE(detector.heard(kAgent, at_ms(3001)));
+  CHECK_FALSE(detector.look(kAgent, at_ms(4000)).changed);
   detector.forget(kAgent);
-  CHECK(detector.silence(kAgent, at(9000)) == Millis(0));
+  CHECK(detector.silence(kAgent, at_ms(9000)) == Millis(0));
 }

@@ -19,7 +19,7 @@ std::function<Token()> counting_tokens() {
   };
 }
 
-// Rare, to keep thousands of seeds cheap; the settings' time-outs are made for it.
+// Rare, to keep thousands of seeds cheap. The settings' time-outs match it.
 constexpr Millis kReportPeriod{10'000};
 
 }  // namespace
@@ -109,7 +109,7 @@ WorkerId FakeWorld::notice_member() {
 }
 
 void FakeWorld::notice_somebody() {
-  if (workers_.empty() || training_.empty()) return;  // who is killed at the first start ends the run
+  if (workers_.empty() || training_.empty()) return;  // a kill at the first start ends the run
   const auto found = std::next(workers_.begin(), pick(static_cast<std::uint32_t>(workers_.size())));
   if (found->second.listens) notice(found->second);
 }
@@ -184,7 +184,7 @@ void FakeWorld::connect(AgentId id) {
   for (const auto& news : waiting) news();
 }
 
-// What an agent's workers say waits for its connection.
+// Messages of an agent's workers wait for its connection.
 void FakeWorld::from_agent(AgentId id, std::function<void()> news) {
   const auto found = agents_.find(id);
   if (found == agents_.end()) return;
@@ -219,7 +219,7 @@ void FakeWorld::finish() {
   try_finish();
 }
 
-// Nobody leaves before all have passed the end.
+// No worker leaves before all have passed the end.
 void FakeWorld::try_finish() {
   if (!finishing_ || !all_train()) return;
   for (WorkerId id : std::vector<WorkerId>(training_)) {
@@ -318,7 +318,7 @@ void FakeWorld::perform(const SendToWorkers& action) {
   }
 }
 
-// The newest state that anybody known to live holds must count.
+// The newest state held by any known live worker must count.
 void FakeWorld::check_recovery(const protocol::GenerationPlan& plan) {
   Step newest = 0;
   for (const auto& [id, answer] : answers_) {
@@ -474,7 +474,7 @@ bool FakeWorld::all_train() {
   });
 }
 
-// Training until now; the collective of the step after it may have reached some when something breaks.
+// Training until now. The collective of the next step may have reached some members when a fault occurs.
 void FakeWorld::advance() {
   if (!all_train()) return;
   step_ += 1 + pick(20);
@@ -482,7 +482,7 @@ void FakeWorld::advance() {
   ahead_ = chance(0.4);
 }
 
-// The boundary: everybody concerned has the commit.
+// The boundary: all members concerned have the commit.
 void FakeWorld::try_swap(Generation generation) {
   if (!may_swap(plans_.at(generation))) return;
   at(now_ + delay(300), [this, generation] {

@@ -1,10 +1,10 @@
-// Purpose: hosts, agents and workers that behave like real ones towards a state machine, with random delays and
-// faults, all from one seed and without a clock. Messages of one worker stay in order, as on its connection; anything
-// else may happen in any order.
+// Purpose: hosts, agents and workers that behave like real ones towards a state machine, with random delays and faults,
+// all from one seed and without a clock. Messages of one worker stay in order, as on its connection; all others may
+// occur in any order.
 //
-// The world checks what the state machine cannot see itself: that a commit comes only after everybody prepared, that a
-// worker trains in one generation at a time, that no member is dismissed and no healthy one stopped, that a recovery
-// goes on from the newest state that anybody holds, that each request gets one answer.
+// The world checks what the state machine cannot see itself: that a commit comes only after all members have prepared,
+// that a worker trains in one generation at a time, that no member is dismissed and no healthy one stopped, that a
+// recovery continues from the newest state of any worker, that each request gets one answer.
 #pragma once
 
 #include <cstdint>
@@ -39,11 +39,11 @@ class FakeWorld {
   std::uint64_t request_replace_host(const std::string& host);
   std::uint64_t request_drain(const std::string& host);
   void request_stop(StopCause cause);
-  // Unplanned losses of somebody at random; nothing happens where there is nobody.
+  // Unplanned losses of a random process; no effect if there is none.
   void kill_somebody();
-  WorkerId notice_member();           // TERM from somebody else than its agent, the first one; none: 0
+  WorkerId notice_member();           // the first TERM that does not come from its agent; without a worker: 0
   void notice_somebody();             // a member or not
-  void break_collective();            // a member halts although everybody lives
+  void break_collective();            // a member halts although all workers are alive
   void kill_agent();                  // with its workers
   void break_connection(Millis gap);  // of an agent, which comes back after it
   void heal_connections();
@@ -66,15 +66,15 @@ class FakeWorld {
   struct FakeAgent {
     bool connected = false;
     std::uint32_t connection = 0;                // counts
-    std::vector<std::function<void()>> waiting;  // what its workers said while it was cut off
+    std::vector<std::function<void()>> waiting;  // messages of its workers while it was cut off
   };
 
   struct FakeWorker {
     WorkerId id;
     AgentId agent;
     bool listens = false;                          // said hello
-    bool doomed = false;                           // will die as a joiner
-    bool suspicious = false;                       // gave a reason to end it
+    bool doomed = false;                           // will fail as a joiner
+    bool suspicious = false;                       // has given a reason to end it
     std::optional<protocol::GenerationPlan> plan;  // prepared or being prepared
     bool prepared = false;
     Generation committed = 0;  // Commit received
@@ -150,7 +150,7 @@ class FakeWorld {
   Generation training_generation_ = 0;
   Step step_ = 0;                                       // the last that all members committed
   bool ahead_ = false;                                  // ... and some may have committed the next one
-  std::map<WorkerId, protocol::WorkerHalted> answers_;  // of workers that the state machine takes for living
+  std::map<WorkerId, protocol::WorkerHalted> answers_;  // of workers that the state machine considers alive
   std::vector<WorkerId> training_;
   std::map<Generation, protocol::GenerationPlan> plans_;
   bool finishing_ = false;

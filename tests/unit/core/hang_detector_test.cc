@@ -14,9 +14,9 @@ using namespace elastictrain::core;
 namespace {
 
 using Kind = HangFinding::Kind;
-using Place = protocol::StepPlace;
+using protocol::StepPlace;
 
-FailureSettings settings() {
+FailureSettings hang_settings() {
   FailureSettings settings;
   settings.hang_steps = 3;
   settings.hang_min = Millis(1000);
@@ -24,14 +24,14 @@ FailureSettings settings() {
   return settings;
 }
 
-// Workers that train in step, and their agents that report every 250 ms, as launcher/agent does: a worker that is quiet
-// is listed from two periods on.
+// Workers that train in step, and their agents that report every 250 ms, as launcher/agent does: a silent worker is
+// listed after two periods.
 class Training {
  public:
   struct State {
     bool stopped = false;
-    bool frozen = false;  // alive for the kernel, but no thread of it runs
-    Place place = Place::kReducing;
+    bool frozen = false;  // alive for the kernel, but none of its threads runs
+    StepPlace place = StepPlace::kReducing;
     Millis in_place{0};
     Step step = 10;
     bool moves = true;
@@ -43,7 +43,7 @@ class Training {
     protocol::WorkerHeartbeat last;
   };
 
-  Training(std::uint32_t workers, Millis step, FailureSettings wanted = settings())
+  Training(std::uint32_t workers, Millis step, FailureSettings wanted = hang_settings())
       : detector_(wanted, Millis(2000), Millis(10'000)), step_time_(step) {
     std::vector<WorkerId> members;
     for (std::uint32_t id = 1; id <= workers; ++id) {
@@ -54,7 +54,7 @@ class Training {
   }
 
   State& worker(std::uint32_t id) { return workers_[WorkerId{id}]; }
-  void sits(std::uint32_t id, Place place, double cpu) {
+  void sits(std::uint32_t id, StepPlace place, double cpu) {
     State& state = worker(id);
     state.moves = false;
     state.place = place;
@@ -72,7 +72,7 @@ class Training {
   }
   void others_wait() {
     for (auto& [id, state] : workers_) {
-      if (state.moves && !state.stopped && !state.frozen) sits(id.value, Place::kReducing, 0.01);
+      if (state.moves && !state.stopped && !state.frozen) sits(id.value, StepPlace::kReducing, 0.01);
     }
   }
 
@@ -193,9 +193,9 @@ TEST_CASE("while a recovery waits for answers only processes that do nothing at 
   Training run(4, Millis(100));
   run.run_for(Millis(20'000));
   run.detector_.hold();
-  run.sits(1, Place::kComputing, 0.0);
-  run.sits(2, Place::kHalted, 0.0);
-  run.sits(3, Place::kHalted, 0.0);
+  run.sits(1, StepPlace::kComputing, 0.0);
+  run.sits(2, StepPlace::kHalted, 0.0);
+  run.sits(3, StepPlace::kHalted, 0.0);
   run.worker(4).stopped = true;
   auto findings = run.run_for(Millis(5000));
   REQUIRE_FALSE(findings.empty());
@@ -205,7 +205,7 @@ TEST_CASE("while a recovery waits for answers only processes that do nothing at 
   CHECK(run.run_for(Millis(100'000)).empty());
 }
 
-TEST_CASE("a worker that goes on in time is suspected and the suspicion is withdrawn") {
+TEST_CASE("a suspicion is withdrawn if the worker makes progress in time") {
   Training run(2, Millis(100));
   run.run_for(Millis(20'000));
   run.stop(2);
@@ -225,7 +225,7 @@ TEST_CASE("a deadlock inside a step takes four limits, a loop that uses CPU ten"
     CAPTURE(cpu);
     Training run(3, Millis(200));
     run.run_for(Millis(20'000));
-    run.sits(3, Place::kComputing, cpu);
+    run.sits(3, StepPlace::kComputing, cpu);
     run.others_wait();
     const auto findings = run.run_for(Millis(60'000));
     REQUIRE_FALSE(findings.empty());
@@ -237,7 +237,7 @@ TEST_CASE("a deadlock inside a step takes four limits, a loop that uses CPU ten"
 }
 
 TEST_CASE("a process that is silent and uses no CPU takes four limits, wherever it was") {
-  for (const Place place : {Place::kOutside, Place::kComputing, Place::kReducing}) {
+  for (const StepPlace place : {StepPlace::kOutside, StepPlace::kComputing, StepPlace::kReducing}) {
     Training run(3, Millis(200));
     run.run_for(Millis(20'000));
     run.sits(3, place, 0);
@@ -253,7 +253,7 @@ TEST_CASE("a process that is silent and uses no CPU takes four limits, wherever 
 }
 
 TEST_CASE("evaluations and checkpoints may take long") {
-  for (const Place place : {Place::kOutside, Place::kCheckpoint}) {
+  for (const StepPlace place : {StepPlace::kOutside, StepPlace::kCheckpoint}) {
     Training run(3, Millis(200));
     run.run_for(Millis(20'000));
     run.sits(1, place, 1.0);
@@ -269,27 +269,26 @@ TEST_CASE("evaluations and checkpoints may take long") {
 
 TEST_CASE("the first step of a run has until hang_max") {
   Training run(2, Millis(100));
-  run.sits(1, Place::kComputing, 1.0);
-  run.sits(2, Place::kReducing, 0.0);
+  run.sits(1, StepPlace::kComputing, 1.0);
+  run.sits(2, StepPlace::kReducing, 0.0);
   CHECK(run.run_for(Millis(59'000)).empty());
   CHECK(only(run.run_for(Millis(3000)), Kind::kGuilty).size() == 1);
 }
 
-TEST_CASE("the first steps after a change are judged as first ones while the worker lives") {
+TEST_CASE("the first steps after a change are judged as first ones in the same worker") {
   Training run(2, Millis(100));
   run.run_for(Millis(20'000));
   run.seat(2, {WorkerId{1}, WorkerId{2}});
-  run.sits(1, Place::kComputing, 1.0);  // compiles for its new batch
+  run.sits(1, StepPlace::kComputing, 1.0);  // compiles for its new batch
   run.others_wait();
   CHECK(run.run_for(Millis(50'000)).empty());
 }
 
-TEST_CASE(
-    "who does not take its seat after a recovery is found, wherever its training thread is; an evaluation goes on") {
-  for (const auto& [place, limit_ms] : std::map<Place, std::uint64_t>{{Place::kHalted, 14'000},
-                                                                      {Place::kComputing, 14'000},
-                                                                      {Place::kReducing, 14'000},
-                                                                      {Place::kOutside, 60'000}}) {
+TEST_CASE("a worker that does not take its seat after a recovery is detected anywhere; an evaluation continues") {
+  for (const auto& [place, limit_ms] : std::map<StepPlace, std::uint64_t>{{StepPlace::kHalted, 14'000},
+                                                                      {StepPlace::kComputing, 14'000},
+                                                                      {StepPlace::kReducing, 14'000},
+                                                                      {StepPlace::kOutside, 60'000}}) {
     CAPTURE(static_cast<int>(place));
     Training run(2, Millis(100));
     run.run_for(Millis(20'000));
@@ -338,26 +337,26 @@ TEST_CASE("a world of one is judged by itself, with the wide limit") {
   CHECK(findings.back().limit_ms == 6000);
 }
 
-TEST_CASE("nobody is guilty when all workers are stopped at once") {
+TEST_CASE("no worker is blamed when all are stopped at once") {
   Training run(3, Millis(100));
   run.run_for(Millis(20'000));
   for (std::uint32_t id = 1; id <= 3; ++id) run.worker(id).stopped = true;
   CHECK(run.run_for(Millis(50'000)).empty());
 }
 
-TEST_CASE("as long as nobody waits a slow step is no hang") {
+TEST_CASE("a slow step is not a hang as long as no worker waits") {
   Training run(3, Millis(200));
   run.run_for(Millis(20'000));
-  for (std::uint32_t id = 1; id <= 3; ++id) run.sits(id, Place::kComputing, 0.0);
+  for (std::uint32_t id = 1; id <= 3; ++id) run.sits(id, StepPlace::kComputing, 0.0);
   CHECK(run.run_for(Millis(50'000)).empty());
   CHECK(only(run.run_for(Millis(20'000)), Kind::kGuilty).size() == 3);
 }
 
-TEST_CASE("two pulses that are read at one instant are one look") {
-  HangDetector detector(settings(), Millis(2000), Millis(10'000));
+TEST_CASE("two samples read at the same instant count as one check") {
+  HangDetector detector(hang_settings(), Millis(2000), Millis(10'000));
   detector.seat(1, {WorkerId{1}});
   protocol::WorkerPulse pulse{WorkerId{1}, 0, {}, 0, true};
-  pulse.heartbeat.place = Place::kComputing;
+  pulse.heartbeat.place = StepPlace::kComputing;
   std::size_t found = 0;
   for (int ms = 0; ms < 10'000; ms += 1000) {
     pulse.quiet_ms = static_cast<std::uint64_t>(ms);
@@ -370,14 +369,14 @@ TEST_CASE("two pulses that are read at one instant are one look") {
   CHECK(detector.heard(pulse, Instant{} + Millis(10'250)).size() == 1);
 }
 
-TEST_CASE("a run that is suspended as a whole, and our own late looks, condemn nobody") {
+TEST_CASE("a suspended run, and our own late checks, blame no worker") {
   Training run(3, Millis(300));
   run.run_for(Millis(20'000));
-  run.sits(1, Place::kComputing, 0.5);
+  run.sits(1, StepPlace::kComputing, 0.5);
   run.others_wait();
   run.run_for(Millis(500));
   run.sleep(Millis(600'000));
-  // Everybody wakes: the agents count the time as silence, the workers as time in their place.
+  // All processes resume: the agents count the time as silence, the workers as time in their place.
   for (auto& [id, state] : run.workers_) {
     state.quiet = Millis(600'000);
     state.in_place += Millis(600'000);
@@ -398,7 +397,7 @@ TEST_CASE("when all wait in the all-reduce the data plane is stuck, not a worker
   CHECK(findings[1].kind == Kind::kStuck);
   CHECK(findings[1].times == 1);
   CHECK(findings[1].still_ms >= 4000);
-  // The recovery builds it anew, and it is stuck again: the second time in a row.
+  // The recovery rebuilds it, and it is blocked again: the second time in sequence.
   run.seat(2, {WorkerId{1}, WorkerId{2}, WorkerId{3}});
   findings = run.run_for(Millis(30'000));
   REQUIRE(findings.size() == 2);
@@ -419,11 +418,11 @@ TEST_CASE("progress makes a stuck data plane a first one again") {
   CHECK(findings[0].times == 1);
 }
 
-TEST_CASE("recoveries that follow one another do not hide who does not take its seat") {
-  for (const auto& [place, most_ms] : std::map<Place, std::int64_t>{{Place::kComputing, 17'000},
-                                                                    {Place::kHalted, 17'000},
-                                                                    {Place::kOutside, 62'000},
-                                                                    {Place::kCheckpoint, 62'000}}) {
+TEST_CASE("consecutive recoveries do not hide a worker that does not take its seat") {
+  for (const auto& [place, most_ms] : std::map<StepPlace, std::int64_t>{{StepPlace::kComputing, 17'000},
+                                                                    {StepPlace::kHalted, 17'000},
+                                                                    {StepPlace::kOutside, 62'000},
+                                                                    {StepPlace::kCheckpoint, 62'000}}) {
     CAPTURE(static_cast<int>(place));
     Training run(2, Millis(100));
     run.run_for(Millis(20'000));
@@ -446,22 +445,22 @@ TEST_CASE("recoveries that follow one another do not hide who does not take its 
   }
 }
 
-TEST_CASE("the time in which a recovery could not go on counts against nobody") {
+TEST_CASE("the time in which a recovery was blocked counts against no worker") {
   Training run(2, Millis(100));
   run.run_for(Millis(20'000));
   run.detector_.hold();
-  run.sits(1, Place::kHalted, 0.0);
+  run.sits(1, StepPlace::kHalted, 0.0);
   run.others_wait();
   CHECK(run.run_for(Millis(300'000)).empty());
   run.detector_.seat(3, {WorkerId{1}, WorkerId{2}});
   CHECK(run.run_for(Millis(10'000)).empty());
 }
 
-TEST_CASE("of those who start only who does not come is found") {
+TEST_CASE("of the starting workers only the missing one is detected") {
   Training run(3, Millis(100));
   for (std::uint32_t id = 1; id <= 3; ++id) {
     run.worker(id).generation = 0;
-    run.sits(id, Place::kStarting, 0.0);
+    run.sits(id, StepPlace::kStarting, 0.0);
   }
   run.detector_.hold();  // a start before this one was lost
   run.run_for(Millis(90'000));
@@ -479,15 +478,15 @@ TEST_CASE("a joiner that waits for members which never come to the boundary hide
   run.run_for(Millis(20'000));
   run.others_wait();
   run.worker(3).generation = 2;
-  run.sits(3, Place::kStarting, 0.0);
+  run.sits(3, StepPlace::kStarting, 0.0);
   run.detector_.watch(WorkerId{3});
   CHECK(only(run.run_for(Millis(30'000)), Kind::kStuck).size() == 1);
 }
 
-TEST_CASE("a world of one has nobody to wait for in the all-reduce") {
+TEST_CASE("a world of one has no worker to wait for in the all-reduce") {
   Training run(1, Millis(100));
   run.run_for(Millis(20'000));
-  run.sits(1, Place::kReducing, 0.0);
+  run.sits(1, StepPlace::kReducing, 0.0);
   const auto findings = run.run_for(Millis(10'000));
   REQUIRE_FALSE(findings.empty());
   CHECK(findings.back().kind == Kind::kGuilty);
@@ -495,7 +494,7 @@ TEST_CASE("a world of one has nobody to wait for in the all-reduce") {
 }
 
 TEST_CASE("detection can be switched off") {
-  FailureSettings off = settings();
+  FailureSettings off = hang_settings();
   off.detect_hangs = false;
   Training run(2, Millis(100), off);
   run.run_for(Millis(20'000));
@@ -503,14 +502,14 @@ TEST_CASE("detection can be switched off") {
   CHECK(run.run_for(Millis(120'000)).empty());
 }
 
-// Four threads for each core: steps take between half and six times as long as usual, heartbeats come late, processes
-// wait for a core for seconds.
+// Four threads per core: steps take between half and six times as long as usual, heartbeats are late, processes wait
+// for a core for seconds.
 TEST_CASE("an hour on an overloaded machine gives no verdict") {
   for (std::uint32_t seed = 1; seed <= 10; ++seed) {
     CAPTURE(seed);
     std::mt19937 random(seed);
     const auto between = [&](int low, int high) { return std::uniform_int_distribution<>(low, high)(random); };
-    HangDetector detector(settings(), Millis(2000), Millis(10'000));
+    HangDetector detector(hang_settings(), Millis(2000), Millis(10'000));
     constexpr std::uint32_t kWorkers = 4;
     std::vector<WorkerId> members;
     for (std::uint32_t id = 1; id <= kWorkers; ++id) members.push_back(WorkerId{id});
@@ -518,7 +517,7 @@ TEST_CASE("an hour on an overloaded machine gives no verdict") {
     struct Worker {
       int compute_left = 0;
       int place_ms = 0;
-      Place place = Place::kComputing;
+      StepPlace place = StepPlace::kComputing;
       int until_heartbeat = 250;
       int quiet = 0;
       double cpu = 0;
@@ -532,7 +531,7 @@ TEST_CASE("an hour on an overloaded machine gives no verdict") {
       for (Worker& worker : workers) {
         const int usual = between(50, 200);
         worker.compute_left = between(0, 99) < 3 ? usual * between(5, 25) : usual;
-        worker.place = Place::kComputing;
+        worker.place = StepPlace::kComputing;
         worker.place_ms = 0;
       }
     };
@@ -542,14 +541,14 @@ TEST_CASE("an hour on an overloaded machine gives no verdict") {
       bool all_wait = true;
       for (Worker& worker : workers) {
         worker.place_ms += 10;
-        if (worker.place == Place::kComputing) {
+        if (worker.place == StepPlace::kComputing) {
           worker.cpu += 2.5;
           if ((worker.compute_left -= 10) <= 0) {
-            worker.place = Place::kReducing;
+            worker.place = StepPlace::kReducing;
             worker.place_ms = 0;
           }
         }
-        all_wait = all_wait && worker.place == Place::kReducing;
+        all_wait = all_wait && worker.place == StepPlace::kReducing;
       }
       if (all_wait) {
         for (Worker& worker : workers) {

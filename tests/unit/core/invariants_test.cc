@@ -1,4 +1,4 @@
-// The invariants must be able to fail: each test hands them a step that breaks exactly one.
+// The invariants must be able to fail: each test gives them a step that breaks exactly one.
 #include "supervisor/core/invariants.h"
 
 #include <doctest/doctest.h>
@@ -108,7 +108,7 @@ TEST_CASE("ranks are dense and members are distinct") {
   CHECK(other.check({Bench::prepare(other.plan(1, {other.ids_[0], other.ids_[0]}))}));
 }
 
-TEST_CASE("every member of a plan lives and is ready") {
+TEST_CASE("every member of a plan is alive and ready") {
   Bench bench;
   bench.roster_.worker(bench.ids_[1])->dying = true;
   CHECK(bench.check({Bench::prepare(bench.plan(1, {bench.ids_[1]}))}));
@@ -178,7 +178,7 @@ TEST_CASE("phases follow their table") {
   CHECK(bench.check({}));
 }
 
-TEST_CASE("a recovery of those who stand at one step breaks nothing") {
+TEST_CASE("a recovery of workers at the same step breaks no invariant") {
   Bench bench;
   bench.fence(2);
   bench.halted(bench.ids_[0], 2, 7);
@@ -210,7 +210,7 @@ TEST_CASE("a plan after a fence answers it") {
   CHECK(bench.check({Bench::prepare(bench.plan(3, bench.members_))}));
 }
 
-TEST_CASE("who goes on with its own state stands at the step that counts") {
+TEST_CASE("a worker that continues with its own state is at the resume step") {
   Bench bench;
   bench.fence(2);
   bench.halted(bench.ids_[0], 2, 7);

@@ -130,7 +130,7 @@ TEST_CASE("states that differ after a step are found") {
   CHECK(ledger.record(WorkerId{2}, {{hashed(10, 0xabc)}}).empty());
   const auto violations = ledger.record(WorkerId{3}, {{hashed(10, 0xdef)}});
   REQUIRE(violations.size() == 1);
-  CHECK(violations[0] == "states differ after step 10: w3 and w1 have other parameters");
+  CHECK(violations[0] == "states differ after step 10: w3 and w1 have different parameters");
   CHECK(ledger.summary().hashes_compared == 2);
   CHECK(ledger.summary().unequal_hashes == 1);
 }
@@ -171,9 +171,9 @@ TEST_CASE("additions and removals agree with a plain table") {
   }
 }
 
-// Two workers, 20 samples a step. The first step 3 was committed by w2 alone, which then died: w1 redid it with its own
-// part, and the part of w2 was used in step 4.
-TEST_CASE("what a fence made void does not count, and is used again by those who follow") {
+// Two workers, 20 samples per step. The first step 3 was committed by w2 alone, which was then lost: w1 repeated it
+// with its own part, and the part of w2 was used in step 4.
+TEST_CASE("samples voided by a fence do not count, and later generations use them again") {
   Ledger ledger;
   ledger.set_sample_count(60);
   for (Step step = 1; step <= 2; ++step) {
@@ -203,7 +203,7 @@ TEST_CASE("a void record that comes late does not count either") {
   CHECK(ledger.summary().samples == 50);
 }
 
-TEST_CASE("returned samples that nobody takes are missing once the epoch has gone on without them") {
+TEST_CASE("returned samples that no worker takes are missing once the epoch has passed") {
   Ledger ledger;
   ledger.set_sample_count(40);
   ledger.record(WorkerId{1}, {{used_in(1, 1, 0, 0, 10)}});
@@ -274,7 +274,7 @@ TEST_CASE("the hashes of a void step are not compared with those of the step tha
   CHECK(ledger.summary().unequal_hashes == 0);
 }
 
-TEST_CASE("fences may be told again and in any order") {
+TEST_CASE("fences may be reported repeatedly and in any order") {
   Ledger ledger;
   ledger.fence({5, 30});
   ledger.fence({3, 10});
@@ -296,7 +296,7 @@ TEST_CASE("a sample that was used twice stays repeated until one of the uses is 
   CHECK(ledger.summary().samples == 10);
 }
 
-// w2 died in the update of step 3: its gradient counts, and it can report neither this step nor the one before.
+// w2 was lost in the update of step 3: its gradient counts, and it can report neither this step nor the one before.
 TEST_CASE("survivors say what a dead member used; whatever several say counts once") {
   Ledger ledger;
   ledger.set_sample_count(60);
@@ -306,7 +306,7 @@ TEST_CASE("survivors say what a dead member used; whatever several say counts on
                                                used_in(1, 3, 0, 50, 5), used_in(1, 3, 0, 55, 5)};
   CHECK(ledger.record(WorkerId{1}, {of_w2, 2, WorkerId{2}}).empty());
   CHECK(ledger.record(WorkerId{3}, {of_w2, 1, WorkerId{2}}).empty());
-  // What it had sent itself arrives last.
+  // Its own report arrives last.
   CHECK(ledger.record(WorkerId{2}, {{used_in(1, 2, 0, 30, 10)}, 2}).empty());
   ledger.record(WorkerId{1}, {{used_in(1, 4, 1, 0, 10)}, 3});
   CHECK(ledger.summary().samples == 70);
@@ -314,8 +314,8 @@ TEST_CASE("survivors say what a dead member used; whatever several say counts on
   CHECK(ledger.summary().repeated == 0);
 }
 
-// w2 died with what it would have told of step 2. Everything else died too, and the run began again after step 2.
-TEST_CASE("what a checkpoint holds is covered, whoever used it; what the run goes back to later is not") {
+// w2 was lost with its report of step 2. All others were lost too, and the run began again after step 2.
+TEST_CASE("samples in a checkpoint are covered, whichever worker used them; those after the restart point are not") {
   Ledger ledger;
   ledger.set_sample_count(40);
   ledger.record(WorkerId{1}, {{used_in(1, 1, 0, 0, 10), used_in(1, 2, 0, 20, 10), used_in(1, 3, 1, 0, 10)}, 1});
@@ -329,7 +329,7 @@ TEST_CASE("what a checkpoint holds is covered, whoever used it; what the run goe
   CHECK(ledger.summary().samples == 60);
   CHECK(ledger.record(WorkerId{4}, {{used_in(3, 4, 1, 20, 20)}, 2}).empty());
 
-  // That checkpoint was damaged after all: from step 2 on everything is used anew.
+  // That checkpoint was damaged after all: from step 2 on all samples are used again.
   ledger.fence({5, 2});
   CHECK(ledger.record(WorkerId{5}, {{used_in(5, 2, 0, 20, 20), used_in(5, 3, 1, 0, 20), used_in(5, 4, 1, 20, 20)}, 1})
             .empty());
@@ -346,12 +346,13 @@ TEST_CASE("an account that comes after the checkpoint that holds it repeats noth
   protocol::WorkerAudit held{{used_in(3, 3, 0, 0, 60)}, 1};
   held.from_checkpoint = true;
   ledger.record(WorkerId{4}, held);
-  // The agent of worker 2 was away: what its worker used until the checkpoint, and a step that is void since.
+  // The agent of worker 2 was disconnected: the samples of its worker until the checkpoint, and a step that is void
+  // since.
   CHECK(ledger.record(WorkerId{2}, {{used_in(1, 1, 0, 10, 10), used_in(1, 2, 0, 30, 10), used_in(1, 4, 0, 60, 20)}, 1})
             .empty());
   CHECK(ledger.summary().samples == 60);
   CHECK(ledger.summary().missing == 0);
-  // Whoever goes on from the checkpoint uses nothing of it again.
+  // A worker that continues from the checkpoint does not use any of them again.
   CHECK(ledger.record(WorkerId{4}, {{used_in(3, 4, 0, 45, 20)}, 2}).size() == 1);
   CHECK(ledger.summary().repeated == 15);
   ledger.fence({5, 2});
@@ -371,7 +372,7 @@ TEST_CASE("a supervisor that takes over knows the checkpoint before it knows how
   CHECK(ledger.summary().missing == 0);
 }
 
-TEST_CASE("a checkpoint holds the epochs before its own, also those that nobody has told of") {
+TEST_CASE("a checkpoint covers the epochs before its own, also unreported ones") {
   Ledger ledger;
   ledger.set_sample_count(40);
   protocol::WorkerAudit held{{used_in(3, 9, 2, 0, 20)}, 1};
@@ -381,7 +382,7 @@ TEST_CASE("a checkpoint holds the epochs before its own, also those that nobody 
   CHECK(ledger.summary().samples == 100);
   CHECK(ledger.summary().missing == 0);
   CHECK(ledger.summary().open == 20);
-  // Whoever used them brings its account late.
+  // The worker that used them reports its account late.
   CHECK(ledger.record(WorkerId{1}, {{used_in(1, 1, 0, 0, 40), used_in(1, 5, 1, 0, 40)}, 1}).empty());
   CHECK(ledger.summary().samples == 100);
 }

@@ -1,4 +1,4 @@
-// Details of the state machine that the stories under tests/golden do not tell.
+// Details of the state machine that the scenarios in tests/golden do not cover.
 #include "supervisor/core/membership.h"
 
 #include <doctest/doctest.h>
@@ -134,7 +134,7 @@ TEST_CASE("stale and foreign messages change nothing") {
   CHECK(run.machine_.view().world_size == 1);
 }
 
-TEST_CASE("an agent that nobody knows is told to stop") {
+TEST_CASE("an unknown agent is stopped") {
   Run run(Run::settings(1, 1));
   run.train(1, 1);
   run.feed(AgentConnected{AgentId{42}});
@@ -207,7 +207,7 @@ TEST_CASE("audit records find samples that count twice, and the end sums them up
   CHECK(run.last<EndRun>()->exit_status == 0);
 }
 
-TEST_CASE("the account of a worker that is gone is heard all the same") {
+TEST_CASE("the account of a lost worker still counts") {
   Run run(Run::settings(1, 1));
   run.train(1, 1);
   const protocol::WorkerAudit audit{{{.generation = 1, .step = 1, .count = 32}}};
@@ -217,7 +217,7 @@ TEST_CASE("the account of a worker that is gone is heard all the same") {
   CHECK(run.last<Journal>()->event == "audit_violation");
 }
 
-TEST_CASE("who takes over while the run starts again learns where that start began") {
+TEST_CASE("a supervisor that takes over during a restart knows its start point") {
   Run run(Run::settings(1, 1));
   Resumed resumed;
   resumed.agents = {{AgentId{1}, "A", 1}};
@@ -244,7 +244,7 @@ TEST_CASE("who takes over while the run starts again learns where that start beg
   CHECK(run.plan_.lineage == std::vector<protocol::Fence>{{1, 1}, {3, 21}});
 }
 
-TEST_CASE("who left while nobody supervised is no loss") {
+TEST_CASE("a worker that left while there was no supervisor is not a loss") {
   Run run(Run::settings(1, 2));
   Resumed resumed;
   resumed.agents = {{AgentId{1}, "A", 1}, {AgentId{2}, "B", 1}};
@@ -268,7 +268,7 @@ TEST_CASE("who left while nobody supervised is no loss") {
   CHECK(run.last<Journal>()->event == "exited");
 }
 
-TEST_CASE("who ends in order once the program has finished elsewhere does not fail the run") {
+TEST_CASE("a worker that exits cleanly after the program has finished elsewhere does not fail the run") {
   Run run(Run::settings(2, 2));
   run.train(2, 2);
   run.say(1, protocol::WorkerFinished{1});

@@ -1,5 +1,5 @@
-// Random lives of a run in a fake world: every seed must keep the invariants, answer every request once, reach the
-// wish once wishes and faults stop, and end with the right status. A failing seed prints its story.
+// Random runs in a fake world: every seed must keep the invariants, answer every request once, reach the target once
+// requests and faults stop, and end with the right status. A failing seed prints its trace.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -80,7 +80,7 @@ class Life {
     return hosts;
   }
 
-  // Enough for the largest run, so that what remains is a matter of the state machine alone.
+  // Enough for the largest run, so that the result depends only on the state machine.
   std::vector<HostSlots> many_hosts() const { return {{"A", 4}, {"B", 4}, {"E", 4}, {"F", 4}}; }
 
   void start() {
@@ -155,7 +155,7 @@ class Life {
 
   void check_goal() {
     if (over()) {
-      // However much is lost, a run goes on; only a start can fail, the first one or one from a checkpoint.
+      // A run continues after any losses; only a start can fail, the first one or one from a checkpoint.
       check(world_.exit_status() == 69, "ended with " + std::to_string(*world_.exit_status()));
       check(world_.machine().view().generation == 0, "a run that trained ended by itself");
       return;
@@ -172,7 +172,7 @@ class Life {
     check(view.workers.size() == expected + settings_.spares, "workers are left over");
   }
 
-  // Who gets TERM alone goes, and the size stays.
+  // A worker that alone gets TERM leaves, and the size stays.
   void check_notice() {
     if (over() || roll(2) == 0) return;
     const std::uint32_t size = world_.machine().view().world_size;
@@ -189,7 +189,7 @@ class Life {
     const int expected = way == 2 ? 75 : 0;
     if (roll(3) == 0) world_.request_resize(settings_.max_workers);
     world_.run_for(Millis(roll(4000)));
-    // The last but one may die at any time; the end is the same.
+    // The last worker but one may be lost at any time; the end is the same.
     const bool loses_member = world_.machine().view().world_size > 2 && roll(2) == 0;
     if (loses_member && roll(2) == 0) world_.kill_somebody();
     if (way == 0) world_.finish();
@@ -224,7 +224,7 @@ bool lives_well(std::uint64_t seed, bool tell) {
 
 }  // namespace
 
-TEST_CASE("random lives keep the invariants and reach their wishes") {
+TEST_CASE("random runs keep the invariants and reach their targets") {
   if (const std::uint64_t seed = from_environment("ELASTICTRAIN_SEED", 0); seed != 0) {
     CHECK(lives_well(seed, true));
     return;

@@ -57,7 +57,7 @@ TEST_CASE("a worker on a host that goes away leaves before one that could stay")
   CHECK(decide_swap(input).leave == Ids{{1}});
 }
 
-TEST_CASE("a replaced worker stays until there is somebody in its place") {
+TEST_CASE("a replaced worker stays until its replacement is ready") {
   SwapInput input = with_members(2);
   input.members[1].replaced = true;
   CHECK(decide_swap(input).stay == Ids{{1}, {2}});
@@ -97,7 +97,7 @@ TEST_CASE("workers on a host that goes away stay while the run needs them") {
   CHECK(decision.leave == Ids{{3}});
 }
 
-TEST_CASE("when everybody is new, rank 0 stays for one more generation") {
+TEST_CASE("if all workers are new, rank 0 stays for one more generation") {
   SwapInput input = with_members(2);
   for (CurrentMember& current : input.members) current.displaced = true;
   input.candidates = {{WorkerId{8}, slot(2, 0)}, {WorkerId{9}, slot(2, 1)}};
@@ -154,7 +154,7 @@ TEST_CASE("at most eight donors send") {
   CHECK(make_plan({}, 2, 1, members).donors.size() == kMostDonors);
 }
 
-TEST_CASE("nobody is a joiner and nobody sends in the first generation or when nobody joins") {
+TEST_CASE("without joiners, and in the first generation, there are no donors") {
   const auto first = make_plan({}, 1, 0, {member(1, "A", false), member(2, "A", false)});
   CHECK_FALSE(first.members[0].joiner);
   CHECK(first.donors.empty());

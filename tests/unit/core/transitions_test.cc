@@ -38,7 +38,7 @@ TEST_CASE("every pair of phase and event is listed: handled, refused or ignored"
     names.insert(name_of(event));
     for (RunPhase phase : kAllPhases) {
       const Handling how = handling(phase, event);
-      // Whoever waits for an answer gets one; nobody else is refused.
+      // Every request that waits for an answer gets one; no other is refused.
       if (is_request(event)) CHECK(how != Handling::kIgnore);
       if (!is_request(event)) CHECK(how != Handling::kRefuse);
     }

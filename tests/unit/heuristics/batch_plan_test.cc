@@ -46,20 +46,20 @@ TEST_CASE("shares always add up and differ by at most one") {
   }
 }
 
-TEST_CASE("nobody gets nothing") {
+TEST_CASE("every worker gets at least one sample") {
   CHECK(plan_batch({}, 0).shares.empty());
 }
 
 namespace {
 
-// When the last worker is done with its share.
+// The time at which the last worker finishes its share.
 double end_of(const std::vector<std::uint32_t>& shares, const std::vector<double>& speeds) {
   double end = 0;
   for (std::size_t rank = 0; rank < shares.size(); ++rank) end = std::max(end, shares[rank] / speeds[rank]);
   return end;
 }
 
-// The least such end of all ways to share out, by trying them all.
+// The minimum such time over all ways to share out, by exhaustive search.
 double best_end(std::uint32_t global, const std::vector<double>& speeds, std::size_t rank, double end) {
   if (rank + 1 == speeds.size()) return std::max(end, global / speeds[rank]);
   double best = 1e9;
@@ -78,7 +78,7 @@ TEST_CASE("uneven shares let everyone arrive together") {
   CHECK(plan.shares == std::vector<std::uint32_t>{37, 37, 36, 18});
 }
 
-TEST_CASE("what rounding leaves over goes to whoever is done with it first") {
+TEST_CASE("samples left over by rounding go to the worker that finishes them first") {
   // 13 samples, speeds 4 and 1: exact shares 10.4 and 2.6. Rounding by remainder gives 10 and 3, which ends at 3;
   // 11 and 2 ends at 2.75.
   CHECK(share_out(13, {4, 1}, 0) == std::vector<std::uint32_t>{11, 2});
@@ -94,7 +94,7 @@ TEST_CASE("no other whole shares let the last worker finish sooner") {
   }
 }
 
-TEST_CASE("uneven shares add up, and nobody gets nothing") {
+TEST_CASE("uneven shares add up, and every worker gets at least one sample") {
   for (std::uint32_t workers : {1U, 2U, 3U, 64U}) {
     std::vector<double> speeds(workers, 1.0);
     speeds.back() = 0.001;

@@ -1,10 +1,11 @@
-// What a thrown-away process says of a host's GPUs; the processes here are scripts.
+// The report of a temporary process about a host's GPUs. The processes here are scripts.
 #include "launcher/agent/accelerator_probe.h"
 
 #include <doctest/doctest.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 
+#include <asio/io_context.hpp>
 #include <filesystem>
 #include <fstream>
 
@@ -14,7 +15,7 @@ namespace {
 using protocol::AcceleratorFacts;
 using std::chrono::milliseconds;
 
-constexpr milliseconds kPatience{20'000};
+constexpr milliseconds kProbePatience{20'000};
 
 AcceleratorFacts sample() {
   AcceleratorFacts facts;
@@ -36,7 +37,7 @@ struct Script {
   std::string directory = "/tmp/et-probe-XXXXXX";
 };
 
-AcceleratorFacts probe(const std::string& binary, milliseconds limit = kPatience) {
+AcceleratorFacts probe(const std::string& binary, milliseconds limit = kProbePatience) {
   asio::io_context io;
   int calls = 0;
   AcceleratorFacts found;
@@ -44,7 +45,7 @@ AcceleratorFacts probe(const std::string& binary, milliseconds limit = kPatience
     ++calls;
     found = std::move(facts);
   });
-  io.run_for(kPatience);
+  io.run_for(kProbePatience);
   REQUIRE(calls == 1);
   return found;
 }

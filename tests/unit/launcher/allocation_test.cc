@@ -100,7 +100,7 @@ TEST_CASE("within a step of Slurm the step's own counts are not taken for the jo
   job.variables["SLURM_TASKS_PER_NODE"] = "1";
   const auto refused = read(job);
   REQUIRE_FALSE(refused.ok());
-  CHECK(refused.error().message.find("SLURM_TASKS_PER_NODE speaks of 1 hosts, not of 3") != std::string::npos);
+  CHECK(refused.error().message.find("SLURM_TASKS_PER_NODE covers 1 hosts, not 3") != std::string::npos);
   job.variables["SLURM_STEP_ID"] = "0";
   CHECK(allocation_of(job).hosts == Hosts{{"node1", 1}, {"node2", 1}, {"node3", 1}});
 }
@@ -114,7 +114,7 @@ TEST_CASE("PBS repeats a host for each of its slots") {
   CHECK(job.hosts == Hosts{{"c01", 3}, {"c02.site.org", 1}});
 }
 
-TEST_CASE("LSF says it in a file, in pairs or in words, the best one first") {
+TEST_CASE("LSF gives hosts in a file, as pairs or as names, the best source first") {
   Recorded job{{{"LSB_JOBID", "9"},
                 {"LSB_DJOB_HOSTFILE", "/tmp/hosts.9"},
                 {"LSB_MCPU_HOSTS", "a 2  b 1 "},

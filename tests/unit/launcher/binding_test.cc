@@ -132,7 +132,7 @@ TEST_CASE("slots beyond the cores share them, and the only slot is not bound") {
   CHECK(by_core(0, 1, machine) == Processors{});
 }
 
-TEST_CASE("what the agent may not use is given to nobody") {
+TEST_CASE("processors that the agent may not use are given to no worker") {
   const MachineLayout machine = Files().read({1, 2, 6});
   CHECK(by_core(0, 2, machine) == Processors{1});
   CHECK(by_core(1, 2, machine) == Processors{2, 6});
@@ -216,5 +216,5 @@ TEST_CASE("an agent takes the word and the slot as it finds them in a worker's e
   CHECK(processors_of_worker("core", {"ELASTICTRAIN_SLOT=0", "ELASTICTRAIN_SLOTS=1"})->empty());
   const auto bad = processors_of_worker("socket", {});
   REQUIRE_FALSE(bad.ok());
-  CHECK(bad.error().message == "ELASTICTRAIN_CPU_BIND=socket is none of none, core, numa and gpu-numa");
+  CHECK(bad.error().message == "ELASTICTRAIN_CPU_BIND=socket is not one of none, core, numa and gpu-numa");
 }

@@ -1,8 +1,9 @@
-// The commands that bring hosts and take them back, where they do not even start.
+// The commands that add hosts and give them back, when they cannot be started.
 #include "launcher/elastic_hosts.h"
 
 #include <doctest/doctest.h>
 
+#include <asio/io_context.hpp>
 #include <algorithm>
 
 #include "launcher/host_sources.h"
@@ -13,7 +14,7 @@ using launcher::Host;
 
 namespace {
 
-// More than one argument of a program may hold.
+// More than a single argument of a program may contain.
 const std::string kTooLong = ": " + std::string(1 << 18, 'x');
 
 struct Lab {
@@ -66,7 +67,7 @@ TEST_CASE("hosts that a command prints are offered with those beneath, and given
   CHECK(lab.has_said("exit 3 ended with exit status 3"));
 }
 
-TEST_CASE("a command that cannot be started is told with the reason, and the list stays what it is") {
+TEST_CASE("a command that cannot be started is reported with the reason, and the list stays unchanged") {
   Lab lab(options(kTooLong, ""));
   lab.wanted = 2;
   CHECK(lab.poll() == std::vector<Host>{{"a", 1}});
@@ -81,7 +82,7 @@ TEST_CASE("a command that cannot be started does not keep a run that ends") {
   CHECK(lab.has_said("x cannot be run: cannot run \"sh\": Argument list too long"));
 }
 
-TEST_CASE("what is added is told, and an earlier process's hosts are offered and given back like its own") {
+TEST_CASE("added hosts are reported, and an earlier process's hosts are offered and given back like its own") {
   std::vector<std::string> told;
   auto with_memory = options("echo c:2", "echo \"$ELASTICTRAIN_HOSTS of $ELASTICTRAIN_HOST_JOBS\" >&2; exit 3");
   with_memory.added = {{"b", 2, "7"}};

@@ -8,14 +8,14 @@
 #include <fstream>
 
 namespace launcher = elastictrain::launcher;
-using Lines = std::vector<std::string>;
+using ErrorLines = std::vector<std::string>;
 
 namespace {
 
 struct ErrorFile {
   ErrorFile() { REQUIRE(::mkdtemp(directory.data()) != nullptr); }
   ~ErrorFile() { std::filesystem::remove_all(directory); }
-  Lines read(const std::string& text) {
+  ErrorLines read(const std::string& text) {
     std::ofstream(path(), std::ios::binary) << text;
     return launcher::read_error_file(path());
   }
@@ -28,16 +28,16 @@ struct ErrorFile {
 TEST_CASE("torch's error file gives its message, whichever of its shapes it has") {
   ErrorFile file;
   CHECK(file.read(R"({"message": {"message": "RuntimeError: out of memory", "extraInfo": {"timestamp": "1"}}})") ==
-        Lines{"RuntimeError: out of memory"});
-  CHECK(file.read(R"({"message": "ValueError: x\nat line 3"})") == Lines{"ValueError: x", "at line 3"});
+        ErrorLines{"RuntimeError: out of memory"});
+  CHECK(file.read(R"({"message": "ValueError: x\nat line 3"})") == ErrorLines{"ValueError: x", "at line 3"});
 }
 
 TEST_CASE("what is not torch's JSON is taken as text") {
   ErrorFile file;
-  CHECK(file.read("plain words\r\n\nmore") == Lines{"plain words", "more"});
-  CHECK(file.read(R"({"message": 7})") == Lines{R"({"message": 7})"});
-  CHECK(file.read(R"({"message": {"message")") == Lines{R"({"message": {"message")"});
-  CHECK(file.read("[1, 2]") == Lines{"[1, 2]"});
+  CHECK(file.read("plain words\r\n\nmore") == ErrorLines{"plain words", "more"});
+  CHECK(file.read(R"({"message": 7})") == ErrorLines{R"({"message": 7})"});
+  CHECK(file.read(R"({"message": {"message")") == ErrorLines{R"({"message": {"message")"});
+  CHECK(file.read("[1, 2]") == ErrorLines{"[1, 2]"});
   CHECK(file.read("").empty());
 }
 

@@ -1,4 +1,4 @@
-// When more hosts are asked for and which are given back: a story a case.
+// When more hosts are requested and which are given back: one scenario per case.
 #include "launcher/expansion.h"
 
 #include <doctest/doctest.h>

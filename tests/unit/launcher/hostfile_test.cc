@@ -55,7 +55,7 @@ TEST_CASE("a bad line is named by file and line with what is wrong") {
   CHECK(message("a:0") == "my/hosts:1: slots must be a number from 1 to 4096, not \"0\"");
   CHECK(message("a:99999").find("from 1 to 4096") != std::string::npos);
   CHECK(message("a:-1").find("from 1 to 4096") != std::string::npos);
-  CHECK(message("a slot=2") == "my/hosts:1: \"slot=2\" is not known here; write slots=N");
+  CHECK(message("a slot=2") == "my/hosts:1: \"slot=2\" is not known; write slots=N");
   CHECK(message("\n\n-oProxyCommand=evil") == "my/hosts:3: \"-oProxyCommand=evil\" is not a host name");
   CHECK(message("a;b") == "my/hosts:1: \"a;b\" is not a host name");
   CHECK(message("$(x)").find("is not a host name") != std::string::npos);
@@ -65,7 +65,7 @@ TEST_CASE("a bad line is named by file and line with what is wrong") {
   CHECK(message("[fd00::1]:").find("expected :slots") != std::string::npos);
   CHECK(message("[]").find("is not a host name") != std::string::npos);
   CHECK(message("a\x01").find("\"a?\" is not a host name") != std::string::npos);
-  CHECK(message("a:4096\na:1").find("in sum") != std::string::npos);
+  CHECK(message("a:4096\na:1").find("in total") != std::string::npos);
 }
 
 TEST_CASE("an inline list takes the same forms") {

@@ -41,11 +41,11 @@ TEST_CASE("host lists that are none are refused with what is wrong") {
   CHECK(refusal_of("n[1-3") == "a bracket that is not closed in \"n[1-3\"");
   CHECK(refusal_of("n[]").find("empty brackets") == 0);
   CHECK(refusal_of("n[3-1]").find("a range that runs backwards") == 0);
-  CHECK(refusal_of("n[1-x]").find("no number of at most nine digits") == 0);
-  CHECK(refusal_of("n[1,]").find("no number") == 0);
-  CHECK(refusal_of("a,,b").find("a word that is no host name") == 0);
-  CHECK(refusal_of("-oProxyCommand=x").find("a word that is no host name") == 0);
-  CHECK(refusal_of("n1]").find("a word that is no host name") == 0);
+  CHECK(refusal_of("n[1-x]").find("not a number of at most nine digits") == 0);
+  CHECK(refusal_of("n[1,]").find("not a number") == 0);
+  CHECK(refusal_of("a,,b").find("an item that is not a host name") == 0);
+  CHECK(refusal_of("-oProxyCommand=x").find("an item that is not a host name") == 0);
+  CHECK(refusal_of("n1]").find("an item that is not a host name") == 0);
 }
 
 TEST_CASE("lists beyond any machine are refused before they take memory") {
@@ -55,7 +55,7 @@ TEST_CASE("lists beyond any machine are refused before they take memory") {
   CHECK(refusal_of("n[1-60000],m[1-60000]").find("more than 65536 hosts") != std::string::npos);
   CHECK(refusal_of("a[1-1000]b[1-1000]").find("more than 65536 hosts") != std::string::npos);
   CHECK(refusal_of("[1-65536]" + std::string(1'000'000, 'a')).find("too long for a host name") != std::string::npos);
-  CHECK(refusal_of("n[1-18446744073709551616]").find("no number of at most nine digits") == 0);
+  CHECK(refusal_of("n[1-18446744073709551616]").find("not a number of at most nine digits") == 0);
 }
 
 TEST_CASE("counts repeat what stands before the parenthesis") {

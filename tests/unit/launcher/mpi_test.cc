@@ -1,4 +1,4 @@
-// What MPI's command is told, how it is recognized, and how an agent that it has started finds its rank and its
+// The arguments of MPI's command, how its kind is recognized, and how an agent that it started finds its rank and its
 // bootstrap.
 #include <doctest/doctest.h>
 #include <sys/stat.h>
@@ -14,6 +14,7 @@
 #include "launcher/mpi/pool_file.h"
 #include "launcher/tool_words.h"
 #include "supervisor/protocol/limits.h"
+#include "tests/support/contains.h"
 
 namespace elastictrain::launcher {
 namespace {
@@ -26,9 +27,7 @@ std::string joined(const Words& words) {
   return text;
 }
 
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
+using elastictrain::test::contains;
 
 struct Directory {
   Directory() { REQUIRE(::mkdtemp(path.data()) != nullptr); }
@@ -50,7 +49,7 @@ const MpiTool kHydra{{"mpiexec.hydra"}, MpiKind::kHydra, "MPICH 4.0.2"};
 const MpiTool kSrun{{"srun", "--mpi=pmi2"}, MpiKind::kSrun, "Slurm 22.05.8"};
 const std::vector<Host> kHosts{{"a", 2}, {"b", 2}};
 
-TEST_CASE("a rank is found in what every launch says") {
+TEST_CASE("the rank is found in the environment of every launch") {
   CHECK(mpi_place({"OMPI_COMM_WORLD_RANK=3", "OMPI_COMM_WORLD_LOCAL_RANK=1", "PMIX_RANK=3"})->rank == 3);
   CHECK(mpi_place({"OMPI_COMM_WORLD_RANK=3", "OMPI_COMM_WORLD_LOCAL_RANK=1"})->local_rank == 1u);
   const auto hydra = mpi_place({"PMI_RANK=2", "MPI_LOCALRANKID=0", "PMI_FD=6"});
@@ -70,7 +69,7 @@ TEST_CASE("a rank is found in what every launch says") {
   CHECK_FALSE(mpi_place({"PMI_RANK=x", "PMI_RANKS=3", "HOME=/root"}).has_value());
 }
 
-TEST_CASE("one of several processes of a launch is told from one that is alone") {
+TEST_CASE("one of several processes of a launch is distinguished from a single one") {
   CHECK(is_one_of_many({"OMPI_COMM_WORLD_SIZE=2"}));
   CHECK(is_one_of_many({"PMI_SIZE=16"}));
   CHECK_FALSE(is_one_of_many({"PMI_SIZE=1"}));
@@ -83,7 +82,7 @@ TEST_CASE("a program that is no rank gets nothing of the launch, but what its us
   CHECK(left == Words{"A=1", "OMPI_MCA_btl=tcp"});
 }
 
-TEST_CASE("MPI's command is recognized by what it says of itself") {
+TEST_CASE("MPI's command is recognized by its version output") {
   const auto kind = [](const std::string& text) { return recognize_mpi_tool({"mpirun"}, text); };
   CHECK(kind("mpirun (Open MPI) 5.0.1\n\nReport bugs")->version == "Open MPI 5.0.1");
   CHECK(kind("mpirun.openmpi (OpenRTE) 4.1.4\n")->kind == MpiKind::kOpenMpi);
@@ -108,7 +107,7 @@ TEST_CASE("the command is asked, and one that hangs, fails or is not there is na
   CHECK(ask_mpi_tool({"sh", "-c", "sleep 1000"}, std::chrono::milliseconds(50)).error().code == ErrorCode::kTimeout);
 }
 
-TEST_CASE("one agent on one host, in the words of each MPI") {
+TEST_CASE("one agent on one host, with each MPI's arguments") {
   const Words program{"/bin/elastictrain", "agent"};
   CHECK(joined(mpi_start_command(kOpen, {}, "b", program)) ==
         "mpirun --bind-to none --map-by slot --host b:1 -n 1 /bin/elastictrain agent");
@@ -121,7 +120,7 @@ TEST_CASE("one agent on one host, in the words of each MPI") {
         "--job-name=elastictrain --nodes=1 --nodelist=b --ntasks-per-node=1 -n 1 /bin/elastictrain agent");
 }
 
-TEST_CASE("hosts are reached as ssh is told to, and know where to connect back") {
+TEST_CASE("hosts are reached with the configured ssh, and know where to connect back") {
   const MpiSurroundings around{false, false, {"ssh", "-o", "BatchMode=yes", "-p", "22"}, "10.0.0.1", "eth0"};
   CHECK(joined(mpi_start_command(kOpen, around, "b", {"x"})) ==
         "mpirun --mca plm_rsh_agent ssh -f -o BatchMode=yes -p 22 "
@@ -133,10 +132,10 @@ TEST_CASE("hosts are reached as ssh is told to, and know where to connect back")
   CHECK_FALSE(contains(joined(mpi_start_command(kSrun, around, "b", {"x"})), "ssh"));
 }
 
-TEST_CASE("what the user's own words for MPI settle is not said again") {
+TEST_CASE("options in the user's own MPI command are not added again") {
   const MpiSurroundings around{false, true, {"ssh"}, "10.0.0.1", "eth0"};
-  const MpiTool open{{"mpirun", "--mca", "plm_rsh_agent", "rsh", "--mca", "btl_tcp_if_include", "ib0"},
-                     MpiKind::kOpenMpi, ""};
+  const MpiTool open{
+      {"mpirun", "--mca", "plm_rsh_agent", "rsh", "--mca", "btl_tcp_if_include", "ib0"}, MpiKind::kOpenMpi, ""};
   const std::string words = joined(mpi_start_command(open, around, "b", {"x"}));
   CHECK_FALSE(contains(words, "plm_rsh_agent ssh"));
   CHECK_FALSE(contains(words, "btl_tcp_if_include eth0"));
@@ -192,7 +191,7 @@ TEST_CASE("a pool's file that others may read, or that is none, is refused") {
   const auto file = PoolFile::write(directory.path, {bootstrap_of(0)});
   REQUIRE(file.ok());
   std::filesystem::permissions(file->path(), std::filesystem::perms(0644));
-  CHECK(contains(read_pool_bootstrap(file->path(), 0).error().message, "not this user's alone"));
+  CHECK(contains(read_pool_bootstrap(file->path(), 0).error().message, "other users can access"));
   CHECK_FALSE(read_pool_bootstrap(directory.path, 0).ok());
   std::filesystem::create_symlink(file->path(), directory.path + "/link");
   CHECK_FALSE(read_pool_bootstrap(directory.path + "/link", 0).ok());

@@ -1,4 +1,4 @@
-// What workers are told about NCCL, unless somebody has told them already.
+// The NCCL settings of workers, unless the user has set them.
 #include "launcher/nccl_settings.h"
 
 #include <doctest/doctest.h>
@@ -29,7 +29,7 @@ TEST_CASE("what the user has set stays, and nothing is set twice") {
   CHECK(environment.size() == 3);
 }
 
-TEST_CASE("who has settled NCCL's RAS service is left alone with it") {
+TEST_CASE("the user's settings of NCCL's RAS service are kept") {
   CHECK(with_nccl_settings({"NCCL_RAS_ENABLE=1"}, "", "127.0.0.1:4711").size() == 3);
   const auto environment = with_nccl_settings({"NCCL_RAS_ADDR=localhost:28028"}, "", "127.0.0.1:4711");
   CHECK(has(environment, "NCCL_RAS_ADDR=localhost:28028"));
@@ -40,7 +40,7 @@ TEST_CASE("the run's interface is NCCL's, by its full name") {
   CHECK(has(with_nccl_settings({}, "eth0", ""), "NCCL_SOCKET_IFNAME==eth0"));
 }
 
-TEST_CASE("every setting says why") {
+TEST_CASE("every setting has a reason") {
   for (const auto& setting : nccl_settings("eth0", "127.0.0.1:4711")) CHECK(setting.reason.size() > 20);
 }
 

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 #include <stdlib.h>
 
+#include <asio/io_context.hpp>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -50,11 +51,11 @@ struct Probe {
 
 }  // namespace
 
-TEST_CASE("a probe is asked again and again until it says yes, which is told once, with its last line") {
+TEST_CASE("a probe is repeated until its answer is yes, which is reported once, with its last line") {
   Probe probe("echo x >>$DIR/asked; [ $(wc -l <$DIR/asked) -ge 3 ] && echo spot instance on $ELASTICTRAIN_HOST ends",
               milliseconds(500));  // also the deadline of each answer
   REQUIRE(probe.run_until([&] { return !probe.notices.empty(); }));
-  CHECK(probe.notices[0] == "its notice command says so: spot instance on node7 ends");
+  CHECK(probe.notices[0] == "reported by its notice command: spot instance on node7 ends");
   CHECK(probe.asked() == 3);
   probe.run_until([&, until = std::chrono::steady_clock::now() + milliseconds(200)] {
     return std::chrono::steady_clock::now() > until;
@@ -72,7 +73,7 @@ TEST_CASE("every other end of a probe means no: a status, a signal, a program th
   }
 }
 
-TEST_CASE("a probe that hangs is ended with all that it started, said once, and never runs twice at a time") {
+TEST_CASE("a probe that hangs is killed with its child processes, reported once, and never runs twice at a time") {
   Probe probe("echo x >>$DIR/asked; trap '' TERM; sleep 1000 & sleep 1000", milliseconds(100));
   REQUIRE(probe.run_until([&] { return probe.asked() >= 1; }));
   std::size_t most = 0;
@@ -86,7 +87,7 @@ TEST_CASE("a probe that hangs is ended with all that it started, said once, and 
   CHECK(probe.notices.empty());
 }
 
-TEST_CASE("a probe that is stopped says nothing any more") {
+TEST_CASE("a stopped probe reports nothing") {
   Probe probe("sleep 0.2; exit 0", milliseconds(5'000));
   probe.probe->stop();
   probe.run_until([&, until = std::chrono::steady_clock::now() + milliseconds(400)] {

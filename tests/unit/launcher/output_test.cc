@@ -8,7 +8,7 @@ using elastictrain::launcher::OutputSplitter;
 
 namespace {
 
-struct Lines {
+struct PumpedLines {
   std::vector<std::string> all;
   OutputSplitter::LineHandler handler() {
     return [this](std::string line) { all.push_back(std::move(line)); };
@@ -17,7 +17,7 @@ struct Lines {
 
 std::vector<std::string> split(const std::vector<std::string>& pieces, std::size_t max_line_bytes = 100) {
   OutputSplitter splitter(max_line_bytes);
-  Lines lines;
+  PumpedLines lines;
   for (const auto& piece : pieces) splitter.feed(piece, lines.handler());
   splitter.flush(lines.handler());
   return lines.all;
@@ -53,7 +53,7 @@ TEST_CASE("a line that is too long is cut into pieces of the bound") {
 
 TEST_CASE("the splitter tells a progress bar from a prompt") {
   OutputSplitter splitter;
-  Lines lines;
+  PumpedLines lines;
   splitter.feed("password: ", lines.handler());
   CHECK(splitter.has_partial());
   CHECK_FALSE(splitter.partial_is_progress());

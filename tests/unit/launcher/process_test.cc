@@ -6,6 +6,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <asio/buffer.hpp>
+#include <asio/io_context.hpp>
 #include <filesystem>
 #include <fstream>
 #include <optional>
@@ -40,7 +42,7 @@ CommandEnd shell(const std::string& script) {
   return run({.argv = {"sh", "-c", script}});
 }
 
-// A zombie that somebody else has still to reap counts as gone.
+// A zombie that another process has still to reap counts as gone.
 bool alive(pid_t pid) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
   std::string text;
@@ -60,7 +62,7 @@ std::size_t open_descriptors() {
 
 }  // namespace
 
-TEST_CASE("exit statuses and signals are told apart") {
+TEST_CASE("exit statuses and signals are distinguished") {
   CHECK(shell("exit 0").status.exit_code == 0);
   CHECK(shell("exit 42").status.exit_code == 42);
   CHECK(shell("kill -9 $$").status.signal == SIGKILL);
@@ -91,7 +93,7 @@ TEST_CASE("a program that cannot be run is an error of spawn") {
   CHECK(message({}) == "there is no program to run");
 }
 
-TEST_CASE("the child looks its program up in its own PATH and runs where it is told to") {
+TEST_CASE("the child looks its program up in its own PATH and runs in its directory") {
   asio::io_context io;
   ProcessSpec spec{.argv = {"pwd"}, .environment = {"PATH=/nonexistent"}};
   CHECK_FALSE(Process::spawn(io, spec, nullptr).ok());
@@ -134,7 +136,8 @@ TEST_CASE("a process that follows on one that ended is not taken for ended by a 
     REQUIRE(process.ok());
     return std::move(*process);
   };
-  // Its end is the first event, that of its pipes, which somebody in another group holds for longer, the second.
+  // Its end is the first event. The end of its pipes, which a process of another group keeps open for longer, is the
+  // second.
   first = start("setsid sleep 0.1 & exit 0", [&](ExitStatus) {
     first->output().close();
     second = start("sleep 0.2; exit 5", [&](ExitStatus status) { end = status; });
@@ -158,7 +161,7 @@ TEST_CASE("destroying a running process kills and reaps it with its group") {
   CHECK_FALSE(alive(pid));
 }
 
-TEST_CASE("a child with a death signal dies with its parent") {
+TEST_CASE("a child with a death signal ends with its parent") {
   int ends[2];
   REQUIRE(::pipe(ends) == 0);
   const pid_t parent = ::fork();
@@ -180,7 +183,7 @@ TEST_CASE("a child with a death signal dies with its parent") {
   ::close(ends[1]);
 }
 
-TEST_CASE("a command past its deadline gets TERM, then KILL, and says so") {
+TEST_CASE("a command past its deadline gets TERM, then KILL, and the result reports it") {
   CommandSpec spec{.argv = {"sh", "-c", "trap '' TERM; echo up; while :; do sleep 1; done"}};
   spec.deadline = std::chrono::milliseconds(200);
   const auto end = run(spec);

@@ -1,9 +1,15 @@
-// Asking NCCL's RAS service: a listener that talks, one that is silent, one that says something else, and none.
+// Queries to NCCL's RAS service: a listener that answers, one that is silent, one with another protocol, and none.
 #include "launcher/agent/ras_client.h"
 
 #include <doctest/doctest.h>
 #include <sys/socket.h>
 
+#include <asio/buffer.hpp>
+#include <asio/error_code.hpp>
+#include <asio/io_context.hpp>
+#include <asio/ip/address.hpp>
+#include <asio/ip/tcp.hpp>
+#include <asio/write.hpp>
 #include <algorithm>
 #include <optional>
 #include <thread>
@@ -16,7 +22,7 @@ namespace {
 using asio::ip::tcp;
 using std::chrono::milliseconds;
 
-constexpr milliseconds kPatience{20'000};
+constexpr milliseconds kAnswerPatience{20'000};
 
 // Listens at a reserved port as NCCL does, with SO_REUSEPORT, and answers each connection with the same text.
 class Service {
@@ -74,12 +80,12 @@ RasAnswer ask(asio::io_context& io, const std::vector<std::uint16_t>& ports, mil
     answer = std::move(got);
     io.stop();
   });
-  io.run_for(kPatience);
+  io.run_for(kAnswerPatience);
   REQUIRE(answer.has_value());
   return *answer;
 }
 
-TEST_CASE("a reserved port is nobody else's, and refuses until the program listens") {
+TEST_CASE("a reserved port is exclusive, and refuses until the program listens") {
   std::vector<ReservedPort> ports;
   for (int i = 0; i < 100; ++i) reserve(ports);
   std::vector<std::uint16_t> numbers;
@@ -87,7 +93,7 @@ TEST_CASE("a reserved port is nobody else's, and refuses until the program liste
   std::sort(numbers.begin(), numbers.end());
   CHECK(std::adjacent_find(numbers.begin(), numbers.end()) == numbers.end());
   asio::io_context io;
-  CHECK_FALSE(ask(io, {numbers[0], numbers[1]}, kPatience).connected);
+  CHECK_FALSE(ask(io, {numbers[0], numbers[1]}, kAnswerPatience).connected);
 }
 
 TEST_CASE("the service is asked in its protocol, and its report is read to the end") {
@@ -95,14 +101,14 @@ TEST_CASE("the service is asked in its protocol, and its report is read to the e
   std::vector<ReservedPort> ports;
   const auto unused = reserve(ports);
   Service service(io, reserve(ports), "SERVER PROTOCOL 2\nOK\nNCCL version 2.28.9\n", true);
-  const RasAnswer answer = ask(io, {unused, ports[1].number()}, kPatience);
+  const RasAnswer answer = ask(io, {unused, ports[1].number()}, kAnswerPatience);
   CHECK(answer.complete);
   CHECK(answer.text.ends_with("NCCL version 2.28.9\n"));
   CHECK(service.heard == "CLIENT PROTOCOL 2\nTIMEOUT 1\nVERBOSE STATUS\n");
-  CHECK(explain_ras_answer(answer, kPatience) == std::vector<std::string>{"NCCL 2.28.9 says:"});
+  CHECK(explain_ras_answer(answer, kAnswerPatience) == std::vector<std::string>{"NCCL 2.28.9 says:"});
 }
 
-TEST_CASE("who takes the connection and is silent is left for the next") {
+TEST_CASE("a silent listener is skipped for the next one") {
   asio::io_context io;
   std::vector<ReservedPort> ports;
   Service stopped(io, reserve(ports), "", false);
@@ -112,38 +118,38 @@ TEST_CASE("who takes the connection and is silent is left for the next") {
   CHECK(answer.text == "NCCL version 2.28.9\n");
 }
 
-TEST_CASE("silence of all ends by the limit and is told") {
+TEST_CASE("silence of all ends at the limit and is reported") {
   asio::io_context io;
   std::vector<ReservedPort> ports;
   Service stopped(io, reserve(ports), "", false);
   const RasAnswer answer = ask(io, {ports[0].number()}, milliseconds(200));
   CHECK(answer.connected);
   CHECK(explain_ras_answer(answer, milliseconds(200)) ==
-        std::vector<std::string>{"NCCL's RAS service gave no answer within 200 ms"});
+        std::vector<std::string>{"NCCL's RAS service did not answer within 200 ms"});
 }
 
-TEST_CASE("a report that breaks off is told as far as it goes") {
+TEST_CASE("a truncated report is passed on as far as it goes") {
   asio::io_context io;
   std::vector<ReservedPort> ports;
   Service slow(io, reserve(ports), "NCCL version 2.28.9\n", false);
   const auto lines = explain_ras_answer(ask(io, {ports[0].number()}, milliseconds(300)), milliseconds(300));
   REQUIRE(lines.size() == 2);
-  CHECK(lines[1] == "the report broke off: not all processes answered NCCL within 300 ms");
+  CHECK(lines[1] == "the report is incomplete: not all processes answered NCCL within 300 ms");
 }
 
-TEST_CASE("something else at the port is told as that, and its bytes are bounded") {
+TEST_CASE("another service at the port is reported, and its bytes are bounded") {
   asio::io_context io;
   std::vector<ReservedPort> ports;
   Service other(io, reserve(ports), std::string(2 << 20, 'x'), true);
-  const RasAnswer answer = ask(io, {ports[0].number()}, kPatience);
+  const RasAnswer answer = ask(io, {ports[0].number()}, kAnswerPatience);
   CHECK(answer.text.size() < (300 << 10));
-  CHECK(explain_ras_answer(answer, kPatience) ==
-        std::vector<std::string>{"what answers in the place of NCCL's RAS service is something else"});
+  CHECK(explain_ras_answer(answer, kAnswerPatience) ==
+        std::vector<std::string>{"the answer at the port of NCCL's RAS service is not from that service"});
 }
 
-TEST_CASE("where no service runs nothing is said") {
+TEST_CASE("without a service nothing is reported") {
   asio::io_context io;
-  CHECK(explain_ras_answer(ask(io, {}, kPatience), kPatience).empty());
+  CHECK(explain_ras_answer(ask(io, {}, kAnswerPatience), kAnswerPatience).empty());
 }
 
 }  // namespace

@@ -10,7 +10,7 @@
 namespace elastictrain::launcher {
 namespace {
 
-using Lines = std::vector<std::string>;
+using AnswerLines = std::vector<std::string>;
 
 std::string recorded(const std::string& name) {
   std::ifstream file(std::string(ELASTICTRAIN_SOURCE_DIR) + "/tests/fuzz/corpus/ras/" + name);
@@ -18,8 +18,8 @@ std::string recorded(const std::string& name) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-TEST_CASE("a job whose ranks have all started the same is said to wait for the network") {
-  const Lines lines = explain_ras_report(recorded("well"));
+TEST_CASE("a job whose ranks have all started the same is reported to wait for the network") {
+  const AnswerLines lines = explain_ras_report(recorded("well"));
   REQUIRE(lines.size() == 3);
   CHECK(lines[0] == "NCCL 2.28.9+cuda13.0 says:");
   CHECK(lines[1] == "1 communicator of 4 ranks on 2 hosts: running");
@@ -27,7 +27,7 @@ TEST_CASE("a job whose ranks have all started the same is said to wait for the n
 }
 
 TEST_CASE("a rank that did not call is named, with its process, host and GPU") {
-  const Lines lines = explain_ras_report(recorded("behind"));
+  const AnswerLines lines = explain_ras_report(recorded("behind"));
   REQUIRE(lines.size() == 4);
   CHECK(
       lines[2] ==
@@ -36,25 +36,25 @@ TEST_CASE("a rank that did not call is named, with its process, host and GPU") {
   CHECK(lines[3].starts_with("the others wait for rank 2 (process 4711 on 10.0.0.2, GPU 0): its program"));
 }
 
-TEST_CASE("who does not answer is named once as a process and once as a rank") {
-  const Lines lines = explain_ras_report(recorded("stopped"));
+TEST_CASE("a process that does not answer is reported once as a process and once as a rank") {
+  const AnswerLines lines = explain_ras_report(recorded("stopped"));
   REQUIRE(lines.size() == 5);
   CHECK(lines[2] == "1 process does not answer (stopped, or a host that is cut off): process 4711 on 10.0.0.2, GPU 0");
   CHECK(lines[3] ==
-        "communicator 0-0 (6b5d7fd14bd3ff8a): nothing was heard of rank 2 (process 4711 on 10.0.0.2, GPU 0)");
-  CHECK(lines[4] == "2 answers of other processes did not come in time");
+        "communicator 0-0 (6b5d7fd14bd3ff8a): no data arrived from rank 2 (process 4711 on 10.0.0.2, GPU 0)");
+  CHECK(lines[4] == "2 answers of other processes did not arrive in time");
 }
 
 TEST_CASE("dead processes are listed") {
-  const Lines lines = explain_ras_report(recorded("dead"));
+  const AnswerLines lines = explain_ras_report(recorded("dead"));
   REQUIRE(lines.size() == 4);
   CHECK(lines[2] ==
-        "2 processes are held for dead: process 4711 on 10.0.0.2, GPU 0; process 4712 on 10.0.0.2, GPU 1,2");
-  CHECK(lines[3] == "communicator 0-0 (6b5d7fd14bd3ff8a): nothing was heard of ranks 2, 3");
+        "2 processes are considered dead: process 4711 on 10.0.0.2, GPU 0; process 4712 on 10.0.0.2, GPU 1,2");
+  CHECK(lines[3] == "communicator 0-0 (6b5d7fd14bd3ff8a): no data arrived from ranks 2, 3");
 }
 
-TEST_CASE("errors and states are told by rank") {
-  const Lines lines = explain_ras_report(recorded("errors"));
+TEST_CASE("errors and states are reported by rank") {
+  const AnswerLines lines = explain_ras_report(recorded("errors"));
   REQUIRE(lines.size() == 6);
   CHECK(lines[1] == "1 communicator of 4 ranks on 2 hosts: aborting it");
   CHECK(
@@ -69,9 +69,9 @@ TEST_CASE("errors and states are told by rank") {
   CHECK(lines[5].starts_with("the others wait for ranks 2, 3: "));
 }
 
-TEST_CASE("a report that broke off gives what it had said, and no verdict") {
-  const Lines lines = explain_ras_report(recorded("cut"));
-  CHECK(lines == Lines{"NCCL 2.28.9+cuda13.0 says:"});
+TEST_CASE("a truncated report gives its content, and no verdict") {
+  const AnswerLines lines = explain_ras_report(recorded("cut"));
+  CHECK(lines == AnswerLines{"NCCL 2.28.9+cuda13.0 says:"});
 }
 
 TEST_CASE("what is no report has no lines") {
@@ -85,7 +85,7 @@ TEST_CASE("a report of many thousand findings stays short") {
     report += "#" + std::to_string(i) + "-0 (0) ERROR\n  Asynchronous errors on 9999 ranks\n  9999 ranks reported x\n";
     for (int rank = 0; rank < 30; ++rank) report += "  Rank " + std::to_string(rank) + " -- GPU 0\n";
   }
-  const Lines lines = explain_ras_report(report);
+  const AnswerLines lines = explain_ras_report(report);
   CHECK(lines.size() == 40);
   for (const auto& line : lines) CHECK(line.size() < 500);
 }

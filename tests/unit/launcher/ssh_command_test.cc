@@ -19,7 +19,7 @@ bool has_pair(const std::vector<std::string>& argv, const std::string& first, co
   return false;
 }
 
-// Outside its single quotes the line may hold only words that every shell takes as they are.
+// Outside its single quotes the line may contain only characters that every shell takes literally.
 bool is_safe_line(const std::string& line) {
   bool quoted = false;
   for (const char c : line) {

@@ -1,4 +1,4 @@
-// Stacks of real processes. The backtrace part needs eu-stack or gdb, and a system that lets them look.
+// Stacks of real processes. The backtrace part needs eu-stack or gdb, and a system that permits it.
 #include "launcher/agent/stack_capture.h"
 
 #include <doctest/doctest.h>
@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <asio/io_context.hpp>
 #include <filesystem>
 #include <fstream>
 #include <optional>
@@ -16,13 +17,13 @@
 
 namespace launcher = elastictrain::launcher;
 using std::chrono::milliseconds;
-using Lines = std::vector<std::string>;
+using StackLines = std::vector<std::string>;
 
 namespace {
 
 constexpr milliseconds kPatience{20'000};
 
-// Waits for ever in a function that a backtrace can show.
+// Waits forever in a function that a backtrace can show.
 [[gnu::noinline]] void wait_in_a_named_place() {
   for (;;) ::pause();
 }
@@ -42,10 +43,10 @@ struct Sleeper {
   pid_t pid = 0;
 };
 
-Lines capture(pid_t pid, milliseconds limit) {
+StackLines capture(pid_t pid, milliseconds limit) {
   asio::io_context io;
-  std::optional<Lines> lines;
-  launcher::StackCapture::start(io, pid, limit, [&](Lines found) {
+  std::optional<StackLines> lines;
+  launcher::StackCapture::start(io, pid, limit, [&](StackLines found) {
     CHECK_FALSE(lines.has_value());
     lines = std::move(found);
   });
@@ -54,7 +55,7 @@ Lines capture(pid_t pid, milliseconds limit) {
   return *lines;
 }
 
-bool any_line(const Lines& lines, const std::string& part) {
+bool any_line(const StackLines& lines, const std::string& part) {
   for (const auto& line : lines) {
     if (line.find(part) != std::string::npos) return true;
   }
@@ -81,7 +82,7 @@ struct FakeTool {
 
 TEST_CASE("the kernel's part names the process, its threads and what they wait in") {
   const Sleeper sleeper;
-  Lines lines;
+  StackLines lines;
   for (int i = 0; i < 1000 && !any_line(lines, "sleeping"); ++i) {
     ::usleep(10'000);
     lines = launcher::describe_threads(sleeper.pid);
@@ -97,10 +98,10 @@ TEST_CASE("the kernel's part names the process, its threads and what they wait i
   CHECK(lines[1].starts_with("thread " + std::to_string(sleeper.pid) + " \"launcher_unit\": sleeping"));
 }
 
-TEST_CASE("a process that is stopped is said to be stopped") {
+TEST_CASE("a stopped process is reported as stopped") {
   const Sleeper sleeper;
   ::kill(sleeper.pid, SIGSTOP);
-  Lines lines;
+  StackLines lines;
   for (int i = 0; i < 1000 && !any_line(lines, "stopped"); ++i) {
     ::usleep(10'000);
     lines = launcher::describe_threads(sleeper.pid);
@@ -108,11 +109,11 @@ TEST_CASE("a process that is stopped is said to be stopped") {
   CHECK(any_line(lines, "stopped by a signal"));
 }
 
-TEST_CASE("a process that is gone is said to be gone") {
-  CHECK(launcher::describe_threads(2'000'000'000) == Lines{"process 2000000000 is gone"});
+TEST_CASE("a missing process is reported as gone") {
+  CHECK(launcher::describe_threads(2'000'000'000) == StackLines{"process 2000000000 is gone"});
 }
 
-TEST_CASE("a backtrace shows where the program waits, and the program lives on") {
+TEST_CASE("a backtrace shows where the program waits, and the program continues") {
   const Sleeper sleeper;
   if (launcher::backtrace_command(sleeper.pid).empty()) {
     elastictrain::tests::skip_aloud("neither eu-stack nor gdb is installed");
@@ -128,7 +129,7 @@ TEST_CASE("a backtrace shows where the program waits, and the program lives on")
   CHECK(::kill(sleeper.pid, 0) == 0);
 }
 
-TEST_CASE("a tool that hangs is not waited for longer than the limit, and what it has said is kept") {
+TEST_CASE("a tool that hangs is killed at the limit, and its output is kept") {
   const Sleeper sleeper;
   const FakeTool tool("echo '#0 somewhere'; trap '' TERM; sleep 1000 & wait; wait");
   const auto lines = capture(sleeper.pid, milliseconds(500));

@@ -88,7 +88,7 @@ TEST_CASE("a worker that should speak and does not is reported with its silence"
   CHECK(pulse->cpu_ms == 42);
 }
 
-TEST_CASE("a process that is stopped, or goes on, is reported at once") {
+TEST_CASE("a process that is stopped or continued is reported at once") {
   WorkerRecord record;
   record.take(WorkerHello{1, kWorker, 1, "v"}, kStart, 1);
   const auto stopped = record.pulse(kWorker, kStart, kQuiet, {.cpu_ms = 5, .stopped = true});
@@ -107,7 +107,7 @@ TEST_CASE("a worker that has left or finished need not speak any more") {
   CHECK_FALSE(record.pulse(kWorker, kStart + milliseconds(9000), kQuiet, {}).has_value());
 }
 
-TEST_CASE("the truth is the latest of each kind, where the worker sits before that it is ready to join") {
+TEST_CASE("a resync contains the latest report of each kind, the seat before the readiness to join") {
   WorkerRecord record;
   record.take(WorkerHello{1, kWorker, 1, "v"}, kStart, 1);
   record.take(WorkerReady{}, kStart, 1);
@@ -167,7 +167,8 @@ TEST_CASE("an acknowledgement lets go of what came before it only") {
 }
 
 TEST_CASE(
-    "what waits for the supervisor is bounded in number and in bytes, and what is lost is counted and said once") {
+    "reports that wait for the supervisor are bounded in number and bytes, and lost ones are counted and reported "
+    "once") {
   const auto lost = [](const std::vector<WorkerUp>& truth) {
     for (const auto& message : truth) {
       const auto* note = std::get_if<WorkerNote>(&message);

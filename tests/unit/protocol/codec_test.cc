@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <msgpack.hpp>
 #include <random>
 
 namespace elastictrain::protocol {

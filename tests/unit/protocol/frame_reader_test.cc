@@ -2,12 +2,14 @@
 
 #include <doctest/doctest.h>
 
+#include "supervisor/protocol/wire.h"
+
 namespace elastictrain::protocol {
 namespace {
 
 std::string frame(const std::string& body) {
   std::string out(kFrameHeaderBytes, '\0');
-  detail::put_length(out.data(), body.size());
+  wire::put_length(out.data(), body.size());
   return out + body;
 }
 

@@ -1,11 +1,13 @@
-// How the connection of an agent ends and comes back: the real table and transport, agents played by the test.
+// How an agent's connection ends and is restored: the real table and transport, with agents simulated by the test.
 #include "supervisor/agent_table.h"
 
 #include <doctest/doctest.h>
 
+#include <asio/io_context.hpp>
 #include <map>
 
 #include "supervisor/protocol/codec.h"
+#include "supervisor/protocol/limits.h"
 
 namespace elastictrain {
 namespace {
@@ -75,7 +77,7 @@ struct Scene {
     pump([] { return false; }, time);
   }
 
-  // A connection that has said hello as `agent`.
+  // A connection that has sent hello as `agent`.
   std::shared_ptr<Client> connect(AgentId agent = kAgent) {
     auto client = std::make_shared<Client>();
     const auto& start = launcher.bootstraps.at(kAgent);
@@ -120,7 +122,7 @@ struct Scene {
   std::vector<std::string> rejected;
 };
 
-TEST_CASE("a connection that ends is a loss that says little, and the agent is let in again") {
+TEST_CASE("a closed connection is a loss with little information, and the agent may reconnect") {
   Scene scene;
   auto client = scene.connected();
   client->connection->close();
@@ -134,7 +136,7 @@ TEST_CASE("a connection that ends is a loss that says little, and the agent is l
   CHECK(scene.losses.size() == 1);
 }
 
-TEST_CASE("the end of the agent's process is told once more after its connection's, or at once with it") {
+TEST_CASE("the end of the agent's process is reported after that of its connection, or together with it") {
   SUBCASE("the connection ends first") {
     Scene scene;
     scene.connected()->connection->close();
@@ -165,7 +167,7 @@ TEST_CASE("the end of the agent's process is told once more after its connection
   }
 }
 
-TEST_CASE("an ssh that ends says nothing about its agent") {
+TEST_CASE("the end of an ssh is not the end of its agent") {
   Scene scene;
   const auto client = scene.connected();
   scene.launch_ends(true, false);
@@ -174,7 +176,7 @@ TEST_CASE("an ssh that ends says nothing about its agent") {
   CHECK(scene.losses.empty());
 }
 
-TEST_CASE("a launch that fails never came, and who comes all the same is told to end") {
+TEST_CASE("a failed launch is reported, and an agent that connects all the same is stopped") {
   Scene scene;
   scene.launch_ends(false, false);
   REQUIRE(scene.losses.size() == 1);
@@ -190,7 +192,7 @@ TEST_CASE("an agent that connects anew takes the place of its older connection, 
   const auto newer = scene.connected();
   REQUIRE(scene.losses.size() == 1);
   CHECK(scene.losses[0].evidence == LossEvidence::kConnection);
-  CHECK(scene.losses[0].reason.find("connected anew") != std::string::npos);
+  CHECK(scene.losses[0].reason.find("has reconnected") != std::string::npos);
   CHECK(scene.hellos.size() == 2);
   CHECK(scene.pump([&] { return older->closed; }));
   older->say(protocol::HostNotice{"from the dead"});
@@ -200,7 +202,7 @@ TEST_CASE("an agent that connects anew takes the place of its older connection, 
   CHECK(scene.table->connection_of(kAgent) != nullptr);
 }
 
-TEST_CASE("an agent that was given up is told to end at once when it comes back, and nobody hears of it") {
+TEST_CASE("an agent that was given up is stopped at once when it reconnects, without a report") {
   Scene scene;
   scene.connected()->connection->close();
   REQUIRE(scene.pump([&] { return !scene.losses.empty(); }));
@@ -216,7 +218,7 @@ TEST_CASE("an agent that was given up is told to end at once when it comes back,
   CHECK_FALSE(scene.table->any_connected());
 }
 
-TEST_CASE("an agent that was stopped while its connection was silent is told again with what is left of its grace") {
+TEST_CASE("an agent stopped over a silent connection is stopped again with its remaining grace") {
   Scene scene;
   const auto client = scene.connected();
   scene.table->stop(kAgent, milliseconds(60'000));
@@ -225,12 +227,12 @@ TEST_CASE("an agent that was stopped while its connection was silent is told aga
   CHECK(back->find<protocol::StopAgent>()->grace_ms > 30'000);
 }
 
-TEST_CASE("an agent that nobody launched is named and told to end") {
+TEST_CASE("an agent that was not launched is reported and stopped") {
   Scene scene;
   const auto stray = scene.connect(AgentId{99});
   REQUIRE(scene.pump([&] { return stray->find<protocol::StopAgent>() != nullptr; }));
   REQUIRE(scene.rejected.size() == 1);
-  CHECK(scene.rejected[0].find("which nobody launched") != std::string::npos);
+  CHECK(scene.rejected[0].find("which was not launched") != std::string::npos);
 }
 
 TEST_CASE("an agent that broke a rule is not let in again") {

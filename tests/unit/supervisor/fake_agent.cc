@@ -1,10 +1,13 @@
 #include "tests/unit/supervisor/fake_agent.h"
 
+#include <asio/error_code.hpp>
+#include <asio/post.hpp>
 #include <csignal>
 #include <utility>
 #include <vector>
 
 #include "supervisor/protocol/codec.h"
+#include "supervisor/protocol/limits.h"
 
 namespace elastictrain::testing {
 namespace {

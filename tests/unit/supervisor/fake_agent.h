@@ -1,10 +1,10 @@
-// Purpose: an agent that speaks the real protocol over real TLS, with workers that exist on paper only: they are ready
-// at once, prepare, swap, leave and end as they are told, and report progress. What it gets wrong on purpose is set in
-// FakeBehaviour.
+// Purpose: an agent that speaks the real protocol over real TLS, with workers that have no processes: they are ready at
+// once, prepare, swap, leave and end on request, and report progress. Deliberate errors are set in FakeBehaviour.
 // Ownership: shared with its pending operations. Thread: the io_context's.
 #pragma once
 
-#include <asio.hpp>
+#include <asio/io_context.hpp>
+#include <asio/steady_timer.hpp>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -22,10 +22,10 @@ struct FakeBehaviour {
   std::uint32_t protocol_version = 0;  // 0: the right one
   std::string binary_version;          // empty: the right one
   bool says_nothing = false;           // connects and stays silent
-  bool plain_workers = false;          // workers that never say hello, and end by themselves at once
+  bool plain_workers = false;          // workers that never send hello, and end by themselves at once
   int plain_exit_code = 0;
-  bool reconnects = false;                                       // for ever, when its connection breaks
-  std::function<void(transport::FrameConnection&)> after_hello;  // rubbish, floods
+  bool reconnects = false;                                       // permanently, when its connection breaks
+  std::function<void(transport::FrameConnection&)> after_hello;  // malformed frames, floods
 };
 
 class FakeAgent : public std::enable_shared_from_this<FakeAgent> {
@@ -33,7 +33,7 @@ class FakeAgent : public std::enable_shared_from_this<FakeAgent> {
   FakeAgent(asio::io_context& io, protocol::AgentBootstrap bootstrap, FakeBehaviour behaviour,
             std::function<void(std::string)> ended);
   void start();
-  void vanish();  // as when its host loses power: no word, no more connection
+  void vanish();  // as when its host loses power: no message, no further connection
 
   const std::map<WorkerId, protocol::SpawnWorker>& spawned() const { return spawned_; }
   void say(WorkerId worker, protocol::WorkerUp message);

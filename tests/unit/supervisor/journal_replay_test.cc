@@ -80,7 +80,7 @@ TEST_CASE("a run that trains is taken over as it is") {
   CHECK(run.last_worker == 2);
 }
 
-TEST_CASE("a worker that starts is no reason to ask everybody") {
+TEST_CASE("a starting worker is no reason to query all workers") {
   const core::Resumed run = replay({R"({"event":"resize_requested","request":1,"target":3,"reason":"more"})",
                                     R"({"event":"accepted","request":1,"text":"growing"})",
                                     R"({"event":"spawn","worker":3,"host":"A","slot":1})"});
@@ -90,7 +90,7 @@ TEST_CASE("a worker that starts is no reason to ask everybody") {
   CHECK_FALSE(run.unsettled);
 }
 
-TEST_CASE("a refused wish is none, a drained host stays drained, a shrunk run stays small") {
+TEST_CASE("a refused request has no effect, a drained host stays drained, a shrunk run stays small") {
   const core::Resumed run =
       replay({R"({"event":"resize_requested","request":1,"target":9,"reason":""})",
               R"({"event":"refused","request":1,"text":"no"})", R"({"event":"drain_requested","request":2,"host":"B"})",
@@ -112,7 +112,7 @@ TEST_CASE("how the workers train together outlives the supervisor") {
   CHECK(run.reshared.topology == protocol::Topology::kRing);
   CHECK(run.reshared.fathers == std::vector<std::uint32_t>{1, 1});
   CHECK(run.reshared.synchronization == protocol::Synchronization::kAveraging);
-  CHECK(run.synchronization == protocol::Synchronization::kGradients);  // wished, not begun
+  CHECK(run.synchronization == protocol::Synchronization::kGradients);  // requested, not begun
 }
 
 TEST_CASE("a host that comes back is drained no more") {
@@ -201,7 +201,7 @@ TEST_CASE("a lost host takes its workers with it and may come back under another
   CHECK(run.last_worker == 3);
 }
 
-TEST_CASE("torn lines, rubbish and unknown events are passed over") {
+TEST_CASE("torn lines, malformed lines and unknown events are skipped") {
   JournalReplay replay;
   for (const std::string& line : kTraining) replay.take(line);
   for (const char* line :
@@ -215,7 +215,7 @@ TEST_CASE("torn lines, rubbish and unknown events are passed over") {
   CHECK(replay.result().generation == 1);
 }
 
-TEST_CASE("an older run of the same name does not count, and a run that ended says so") {
+TEST_CASE("an older run of the same name does not count, and an ended run is recognized") {
   JournalReplay replay;
   for (const std::string& line : kTraining) replay.take(line);
   CHECK_FALSE(replay.ended());
@@ -229,7 +229,7 @@ TEST_CASE("an older run of the same name does not count, and a run that ended sa
   CHECK(run.target == 1);
 }
 
-TEST_CASE("who has finished is known to the next supervisor, gone or not, but not to a new start") {
+TEST_CASE("the next supervisor knows the finished workers, gone or not, but a new start does not") {
   const char* finished = R"({"event":"finished","worker":1,"last_step":40})";
   const char* exited = R"({"event":"exited","worker":1,"host":"A","exit_code":0,"signal":0})";
   CHECK(replay({}).finished.empty());
@@ -238,7 +238,7 @@ TEST_CASE("who has finished is known to the next supervisor, gone or not, but no
   CHECK(replay({finished, R"({"event":"run_resumed","run":"x","anew":true})"}).finished.empty());
 }
 
-TEST_CASE("what is started anew has neither agents nor workers, but goes on with its numbers") {
+TEST_CASE("a restarted run has neither agents nor workers, but continues its numbers") {
   const core::Resumed run = replay({R"({"event":"run_resumed","run":"x","anew":true})"});
   CHECK(run.agents.empty());
   CHECK(run.workers.empty());
@@ -247,7 +247,7 @@ TEST_CASE("what is started anew has neither agents nor workers, but goes on with
   CHECK(replay({R"({"event":"run_resumed","run":"x"})"}).workers.size() == 2);
 }
 
-TEST_CASE("the audits are kept beside the journal, readable by the owner only, and come back") {
+TEST_CASE("the audits are stored next to the journal, readable only by the owner, and read back") {
   const Directory directory;
   const std::string journal = directory.path + "/journal.jsonl";
   std::ofstream(journal) << kTraining[0] << "\n"
@@ -362,7 +362,7 @@ TEST_CASE("numbers that a full disk did not take are not given out again") {
   CHECK(after.unsettled);
 }
 
-TEST_CASE("a recovery of which nobody said where it began fences nothing out") {
+TEST_CASE("a recovery without a known start step fences nothing out") {
   JournalReplay replay;
   for (const std::string& line : kTraining) replay.take(line);
   const auto lineage = replay.result().lineage;

@@ -124,7 +124,7 @@ TEST_CASE("a later supervisor reads the records of the newest run and counts its
   CHECK(!read_journal_history("/nowhere/journal.jsonl", [](const std::string&, const Journal::Fields&) {}).ok());
 }
 
-TEST_CASE("a full disk is reported once, recording resumes and says what is missing") {
+TEST_CASE("a full disk is reported once, and recording resumes with a record of the gap") {
   JournalFile file;
   auto journal = file.open();
   journal->write("before", {}, false);

@@ -1,9 +1,10 @@
-// Purpose: policies from outside, programs and shared objects: what they say is followed, and whatever they do wrong
-// keeps the size, is told once, and leaves no process behind.
+// Purpose: external policies, programs and shared objects: their decisions are applied, and any error keeps the size,
+// is reported once, and leaves no process behind.
 #include <doctest/doctest.h>
 #include <signal.h>
 #include <unistd.h>
 
+#include <asio/io_context.hpp>
 #include <algorithm>
 #include <fstream>
 #include <memory>
@@ -54,7 +55,7 @@ struct Scene {
                 .ok());
   }
 
-  // Asks at this time, and waits for the answer.
+  // Calls it at this time, and waits for the answer.
   Considered ask(double now_s) {
     answered = false;
     const auto considered = runner->consider(run_of_two(), now_s);
@@ -75,7 +76,7 @@ struct Scene {
     while (!done() && std::chrono::steady_clock::now() < limit) io.run_one_until(limit);
     REQUIRE(done());
   }
-  // The script fails at the first view; what is told about it.
+  // The script fails at the first view. Returns the messages about it.
   std::string failure_of_first() {
     const Considered considered = ask(1);
     CHECK(considered.is_news);
@@ -83,7 +84,7 @@ struct Scene {
     CHECK(considered.decision.reason.code == kPolicyFailed);
     CHECK(runner->last_reason().code == kPolicyFailed);
     run_until([this] { return !runner->any_process(); });
-    // From now on the size stays, without another word.
+    // From now on the size stays, without another message.
     const auto later = runner->consider(run_of_two(), 5);
     REQUIRE(later.has_value());
     CHECK_FALSE(later->is_news);
@@ -125,9 +126,9 @@ TEST_CASE("no view is sent while the program still thinks, and nothing is lost m
   CHECK_FALSE(scene.runner->take_answer(run_of_two()).has_value());
 }
 
-TEST_CASE("whatever a program does wrong is told once, with what it was") {
+TEST_CASE("every error of a program is reported once, with its cause") {
   CHECK(contains(Scene("read a; echo rubbish; read b").failure_of_first(),
-                 "wrote a line that is no decision: the decision is not JSON"));
+                 "wrote a line that is not a decision: the decision is not JSON"));
   CHECK(contains(Scene(R"(read a; echo '{"jobs":[]}'; read b)").failure_of_first(), "one entry in jobs"));
   CHECK(contains(Scene(R"(read a; echo '{"jobs":[{"workers":-1}]}'; read b)").failure_of_first(),
                  "jobs[0].workers must be a whole number"));
@@ -138,7 +139,7 @@ TEST_CASE("whatever a program does wrong is told once, with what it was") {
   CHECK(contains(Scene("trap '' TERM HUP; exec >&-; while :; do sleep 600; done", 50).failure_of_first(),
                  "closed its output"));
   CHECK(contains(Scene("exec cat /dev/zero").failure_of_first(), "wrote a line of more than 4194304 bytes"));
-  CHECK(contains(Scene("read a; exec yes rubbish").failure_of_first(), "no decision"));
+  CHECK(contains(Scene("read a; exec yes rubbish").failure_of_first(), "not a decision"));
 }
 
 TEST_CASE("two decisions about one view are one too many") {
@@ -147,14 +148,14 @@ TEST_CASE("two decisions about one view are one too many") {
   scene.run_until([&] { return !scene.runner->any_process(); });
   const auto considered = scene.runner->take_answer(run_of_two());
   REQUIRE(considered.has_value());
-  CHECK(contains(considered->failure, "wrote a line that no view had asked for"));
+  CHECK(contains(considered->failure, "wrote a line without a view to answer"));
 }
 
 TEST_CASE("a program's decision just before its end still counts") {
   Scene scene(R"(read a; echo '{"jobs":[{"workers":3}]}')");
   REQUIRE(scene.runner->consider(run_of_two(), 1).has_value());
   CHECK(scene.wait().events.size() == 1);
-  // Heard of with the next view, whether its end was noticed before that was sent or after.
+  // Noticed with the next view, whether its end was detected before or after that was sent.
   std::string failure;
   scene.run_until([&] {
     auto later = scene.runner->take_answer(run_of_two());
@@ -165,13 +166,13 @@ TEST_CASE("a program's decision just before its end still counts") {
   CHECK(contains(failure, "ended with exit status 0"));
 }
 
-TEST_CASE("a flood on standard error is cut, and how much is left out is said") {
+TEST_CASE("a flood on standard error is cut, with the number of omitted lines") {
   Scene scene(R"(read a; seq 1 250 >&2; echo '{"jobs":[{}]}'; read b; echo '{"jobs":[{}]}'; read c)");
   scene.ask(1);
   scene.run_until([&] { return scene.said.size() == 100; });
   scene.ask(3);
   CHECK(scene.said.front() == "1");
-  CHECK(scene.said.back() == "(150 more lines are left out)");
+  CHECK(scene.said.back() == "(150 more lines are omitted)");
 }
 
 TEST_CASE("what a program has started ends with it, and closing lets it end by itself") {
@@ -192,7 +193,7 @@ TEST_CASE("a program that is not there is an error at the start, with what to do
   outside.program = {"no-such-policy-program"};
   const Status found = check_outside(outside, 1);
   REQUIRE_FALSE(found.ok());
-  CHECK(contains(found.error().message, "policy.program: there is no program \"no-such-policy-program\""));
+  CHECK(contains(found.error().message, "policy.program: there is no executable program \"no-such-policy-program\""));
   CHECK(contains(found.error().message, "PATH"));
   outside.program = {"/etc/passwd"};
   CHECK(contains(check_outside(outside, 1).error().message, "x permission"));
@@ -220,13 +221,13 @@ std::string problem(const Outside& outside) {
 TEST_CASE("a shared object that cannot be used is an error at the start, with the path and what to do") {
   CHECK(contains(problem(library("/no/such.so")), "policy.library = /no/such.so: there is no such file; build it"));
   CHECK(contains(problem(library(NO_POLICY)), "it exports no elastictrain_policy; include elastictrain/policy.h"));
-  CHECK(contains(problem(library(OLD_POLICY)), "version 1 of the interface is asked for, it has version 2; build it"));
+  CHECK(contains(problem(library(OLD_POLICY)), "version 1 of the interface is required, it has version 2; build it"));
   CHECK(contains(problem(library("/etc/passwd")), "it must be a shared object for this machine"));
   CHECK(contains(problem(library(ODD_POLICY, "refuse")), "it refuses policy.argument = \"refuse\": not today"));
   CHECK(problem(library(ODD_POLICY)).empty());
 }
 
-TEST_CASE("a shared object decides as any policy; what is no decision keeps the size and is told once") {
+TEST_CASE("a shared object decides as any policy; an invalid decision keeps the size and is reported once") {
   asio::io_context io;
   RunnerSettings settings;
   settings.observer.max_workers = 8;
@@ -247,7 +248,7 @@ TEST_CASE("a shared object decides as any policy; what is no decision keeps the 
   }
 }
 
-TEST_CASE("what a policy from outside says fits into the journal") {
+TEST_CASE("the output of an external policy fits into the journal") {
   const auto decision = read_decision(R"({"jobs":[{"reason":{"code":"c","text":")" + std::string(999, 'a') +
                                       R"(éé","numbers":{"event":1,"a \"b":2,"mine":3}}}]})");
   REQUIRE(decision.ok());
@@ -258,7 +259,7 @@ TEST_CASE("what a policy from outside says fits into the journal") {
   CHECK(reason.numbers[2].first == "mine");
 }
 
-// What the examples make of a job that scales well up to two workers and not at all beyond.
+// The decisions of the examples for a job that scales well up to two workers and not beyond.
 std::vector<std::uint32_t> sizes_by(const Outside& outside) {
   RunnerSettings settings;
   settings.outside = outside;

@@ -5,6 +5,7 @@
 #include "supervisor/control/control_request.h"
 #include "supervisor/idle_times.h"
 #include "supervisor/progress.h"
+#include "supervisor/protocol/codec.h"
 #include "supervisor/recovery_log.h"
 #include "supervisor/rejections.h"
 #include "supervisor/relay_frame.h"
@@ -87,7 +88,7 @@ TEST_CASE("a relayed message has the bytes of the whole message") {
   }
 }
 
-TEST_CASE("requests become events with their id; anything else is refused in words") {
+TEST_CASE("requests become events with their id; anything else is refused with a message") {
   const auto resize = control::parse_request(R"({"command":"resize","workers":4})", 11);
   REQUIRE(resize.ok());
   const auto& event = std::get<core::Resize>(std::get<core::Event>(*resize));
@@ -127,7 +128,7 @@ TEST_CASE("ranks change at the commit, and a leaver keeps its own for what it st
   CHECK(table.find(WorkerId{2}) == nullptr);
 }
 
-protocol::WorkerHeartbeat beat(Generation generation, Step step) {
+protocol::WorkerHeartbeat rank_beat(Generation generation, Step step) {
   protocol::WorkerHeartbeat heartbeat;
   heartbeat.generation = generation;
   heartbeat.step = step;
@@ -223,10 +224,10 @@ TEST_CASE("a change stays open while the next one is made, and closes with what 
 
 TEST_CASE("stale and idle heartbeats change no figure") {
   Progress progress;
-  progress.heard(beat(2, 50));
-  progress.heard(beat(1, 90));
-  progress.heard(beat(2, 40));
-  progress.heard(beat(0, 0));
+  progress.heard(rank_beat(2, 50));
+  progress.heard(rank_beat(1, 90));
+  progress.heard(rank_beat(2, 40));
+  progress.heard(rank_beat(0, 0));
   CHECK(progress.newest().step == 50);
   CHECK(progress.newest().generation == 2);
 }

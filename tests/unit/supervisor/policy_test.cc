@@ -121,7 +121,7 @@ TEST_CASE("gradient norms are means over the steps in which they were measured, 
   CHECK(observer.take(run_of_three(), 4).jobs[0].norms.count == 0);
 }
 
-TEST_CASE("what an older generation says, or one that nobody planned, measures nothing") {
+TEST_CASE("reports of an older or unknown generation are not measured") {
   Observer observer(settings_of_three());
   observer.planned(1, WorkerId{1}, 3, 96);
   observer.planned(2, WorkerId{1}, 4, 128);
@@ -201,7 +201,7 @@ TEST_CASE("a decision comes back from its text; what it leaves open stays open")
   CHECK_FALSE(same.topology.has_value());
 }
 
-TEST_CASE("a text that is no decision says where it is wrong") {
+TEST_CASE("the error of an invalid decision names its place") {
   const auto problem = [](const char* text) { return decision_from_json(text).error().message; };
   CHECK(problem("rubbish") == "the decision is not JSON");
   CHECK(problem("[]") == "the decision: it must be an object");
@@ -216,7 +216,7 @@ struct Nothing final : heuristics::PolicyState {
   std::unique_ptr<heuristics::PolicyState> clone() const override { return std::make_unique<Nothing>(); }
 };
 
-// Says what the test has put down.
+// Returns the decision that the test has set.
 class Says final : public heuristics::Policy {
  public:
   explicit Says(std::shared_ptr<heuristics::JobDecision> next) : next_(std::move(next)) {}
@@ -303,7 +303,8 @@ heuristics::GradientNorms norms_of(double noise_scale) {
   return {10, 1 + noise_scale / 32, 1 + noise_scale / 64, 32, 64};
 }
 
-TEST_CASE("the noise scale is told when it is known, and again when the rate at the largest batch would move by it") {
+TEST_CASE(
+    "the noise scale is reported when it is known, and again when it would change the rate at the largest batch") {
   const ObserverSettings observer{.max_workers = 4, .batch = {32, 0}, .base_batch = 32};
   NoiseWatch watch(heuristics::LearningRateRule::kAdaScale, observer);
   NoiseWatch other(heuristics::LearningRateRule::kLinear, observer);
@@ -320,7 +321,7 @@ TEST_CASE("the noise scale is told when it is known, and again when the rate at 
   CHECK_FALSE(watch.take_news().has_value());
 }
 
-TEST_CASE("the run is told of the noise before a new size is asked for") {
+TEST_CASE("the run receives the noise scale before a new size is requested") {
   auto next = std::make_shared<heuristics::JobDecision>();
   RunnerSettings settings = runner_settings();
   settings.learning_rate = heuristics::LearningRateRule::kAdaScale;
@@ -341,7 +342,7 @@ TEST_CASE("the run is told of the noise before a new size is asked for") {
   CHECK(runner.consider(run_of_three(), 9)->events.size() == 1);
 }
 
-TEST_CASE("a decision that says the same as before is no news, and a run that changes is not disturbed") {
+TEST_CASE("a repeated decision has no effect, and a change in progress is not disturbed") {
   auto next = std::make_shared<heuristics::JobDecision>();
   Runner runner(runner_settings(), std::make_unique<Says>(next));
   next->reason = {"settled", "size 3 is right", {}};
@@ -355,7 +356,7 @@ TEST_CASE("a decision that says the same as before is no news, and a run that ch
   CHECK(runner.last_reason().text == "size 3 is right");
 }
 
-TEST_CASE("a strategy of synchronization is decided beside a fixed size") {
+TEST_CASE("a synchronization strategy is decided with a fixed size") {
   RunnerSettings settings;
   settings.observer = settings_of_three();
   const auto* adasgd = heuristics::find_policy("adasgd");

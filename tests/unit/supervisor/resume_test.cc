@@ -1,6 +1,8 @@
-// A run whose supervisor is gone, and the one that takes it over.
+// A run that has lost its supervisor, and the supervisor that takes it over.
 #include <doctest/doctest.h>
 #include <sys/stat.h>
+
+#include <asio/io_context.hpp>
 
 #include "supervisor/run_record.h"
 #include "tests/unit/supervisor/scene.h"
@@ -18,7 +20,7 @@ std::set<std::uint64_t> ids_of(const Json& status) {
   return ids;
 }
 
-// All agents are back, and all workers have said what they do.
+// All agents have reconnected, and all workers have reported their state.
 bool is_whole(const Json& status, std::size_t workers) {
   bool whole = status["phase"] == "running" && status["world_size"] == workers && status["workers"].size() == workers;
   for (const Json& host : status["hosts"]) whole = whole && host["phase"] == "up";
@@ -33,7 +35,7 @@ struct LostSupervisor : Scene {
     for (const char* host : {"one", "two"}) launcher.behaviours[host] = {.reconnects = true};
   }
 
-  // Until the run is whole; then the supervisor is killed.
+  // Waits until the run is complete, then kills the supervisor.
   void lose_supervisor() {
     REQUIRE(open().ok());
     run_until_killed([this] { before = status_when([](const Json& s) { return is_whole(s, 2); }); });
@@ -71,7 +73,7 @@ TEST_CASE("a run is taken over with its agents, its workers and its generation, 
   CHECK(scene.journal_has("run_resumed"));
 }
 
-TEST_CASE("when no agent comes back the hosts are started anew, and numbers go on") {
+TEST_CASE("if no agent reconnects the hosts are started again, and numbers continue") {
   LostSupervisor scene;
   scene.lose_supervisor();
   scene.options.settings.resume_timeout = Millis(200);

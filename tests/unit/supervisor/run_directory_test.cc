@@ -52,7 +52,7 @@ TEST_CASE("a claim excludes a second one until it ends, and a dead run's socket 
     REQUIRE(first.ok());
     const auto second = RunDirectory::claim(path);
     REQUIRE(!second.ok());
-    CHECK(second.error().message.find("'job' is alive") != std::string::npos);
+    CHECK(second.error().message.find("'job' is already running") != std::string::npos);
   }
   std::ofstream(path + "/control.sock") << "stale";
   REQUIRE(RunDirectory::claim(path).ok());
@@ -91,11 +91,11 @@ TEST_CASE("the state directory follows the environment in order") {
   ::setenv("HOME", before.c_str(), 1);
 }
 
-TEST_CASE("asking a run that is not there says so") {
+TEST_CASE("a request to a missing run returns an error") {
   TemporaryDirectory root;
   const auto answer = control::ask(root.path + "/job", "{}", Millis(1'000));
   REQUIRE(!answer.ok());
-  CHECK(answer.error().message.find("no run named 'job' is alive") != std::string::npos);
+  CHECK(answer.error().message.find("no run named 'job' is running") != std::string::npos);
   CHECK(control::list_runs(root.path).empty());
   CHECK(control::list_runs(root.path + "/missing").empty());
 }

@@ -1,5 +1,5 @@
 // The record of the whole state (core/membership_record.cc) and its reader (journal_replay.h), which must agree with
-// what the records of single events say.
+// the records of single events.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -22,7 +22,7 @@ std::string line_of(const Journal& record) {
   return line + "}";
 }
 
-// What matters of a run to who takes it over, for comparison.
+// The parts of a run's state that matter to the next supervisor, for comparison.
 std::string text_of(const Resumed& run) {
   std::string text = "generation " + std::to_string(run.generation) + " issued " + std::to_string(run.issued) +
                      " target " + std::to_string(run.target) + " " + run.target_reason + " ids " +
@@ -76,7 +76,7 @@ class Run {
   void halted(std::uint32_t worker, Step step) { say(worker, protocol::WorkerHalted{fence_, 1, step, true, true, ""}); }
 
   std::string by_events() const { return text_of(journal_.result()); }
-  // With nothing but the one record, after records that went missing.
+  // Only from that one record, after missing records.
   std::string by_record() const {
     JournalReplay replay;
     replay.take(R"({"event":"run_opened","start_workers":2})");
@@ -104,7 +104,7 @@ class Run {
 
 }  // namespace
 
-TEST_CASE("one record of the whole state says what all the records before it said") {
+TEST_CASE("one record of the whole state equals all the records before it") {
   const std::vector<std::pair<const char*, std::function<void(Run&)>>> story{
       {"hosts",
        [](Run& run) {

@@ -1,11 +1,12 @@
-// Purpose: one run in a directory of its own, live, with fake agents, and a user beside it who watches and asks over
-// the control socket. For tests of the supervisor. Ownership: a Scene owns everything. Thread: the test's runs the
-// loop; the user's script has one of its own.
+// Purpose: one live run in a directory of its own, with fake agents, and a user that observes it and sends requests
+// over the control socket. For tests of the supervisor. Ownership: a Scene owns everything. Thread: the loop runs on
+// the test's thread, the user's script on one of its own.
 #pragma once
 
 #include <unistd.h>
 
-#include <asio.hpp>
+#include <asio/io_context.hpp>
+#include <asio/post.hpp>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -90,7 +91,7 @@ class FixedHosts final : public launcher::HostSource {
   std::vector<launcher::Host> hosts_;
 };
 
-// One run in a directory of its own, with a user beside it who watches and asks over the control socket.
+// One run in a directory of its own, with a user that observes it and sends requests over the control socket.
 struct Scene {
   explicit Scene(std::vector<launcher::Host> hosts = {{"one", 2}, {"two", 2}})
       : launcher(io), source(io, std::move(hosts)) {
@@ -120,7 +121,7 @@ struct Scene {
     return supervisor->open();
   }
 
-  // Runs with the user's script on a thread of its own; a script that gives up ends the run.
+  // Runs with the user's script on a thread of its own. A script that gives up ends the run.
   int run(std::function<void()> script = nullptr) {
     if (script) {
       user = std::thread([this, script] {
@@ -136,7 +137,7 @@ struct Scene {
     return answer.ok() ? Json::parse(*answer) : Json{{"ok", false}, {"text", answer.error().message}};
   }
 
-  // The first status that fits, or null when none did in time.
+  // The first status that fits, or null if none did in time.
   Json status_when(const std::function<bool(const Json&)>& fits) {
     for (int tries = 0; tries < 1'000; ++tries) {
       const Json answer = ask(R"({"command":"status"})");
@@ -150,8 +151,8 @@ struct Scene {
     return status_when([size](const Json& s) { return s["world_size"] == size && s["phase"] == "running"; });
   }
 
-  // Runs until the script is over, then ends the supervisor as KILL would: not a word to anybody. What it launched
-  // lives.
+  // Runs until the script is over, then ends the supervisor as KILL would, without a message to any peer. The processes
+  // that it launched continue.
   void run_until_killed(std::function<void()> script) {
     struct Killed {};
     user = std::thread([this, script] {
@@ -167,7 +168,7 @@ struct Scene {
     supervisor.reset();
   }
 
-  // From the loop's thread, when the user's script must touch the fake agents.
+  // From the loop's thread, if the user's script must access the fake agents.
   void in_loop(std::function<void()> what) {
     std::promise<void> done;
     asio::post(io, [&] {
@@ -177,7 +178,7 @@ struct Scene {
     done.get_future().wait();
   }
 
-  // What has been written so far; the run may be in the middle of its next line.
+  // The records written so far; the run may be in the middle of its next line.
   std::vector<Json> journal() const {
     std::vector<Json> records;
     std::ifstream file(options.run_directory + "/" + control::kJournalName);

@@ -1,9 +1,10 @@
-// The supervisor, live, against agents that speak the real protocol: see fake_agent.h.
+// The live supervisor against agents that speak the real protocol: see fake_agent.h.
 #include <doctest/doctest.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <asio/io_context.hpp>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -160,7 +161,7 @@ TEST_CASE("a program that knows nothing of us ends the run with its own status")
   }
 }
 
-TEST_CASE("a host that does not answer is named with the launcher's words, and the run goes on without it") {
+TEST_CASE("a host that does not answer is reported with the launcher's message, and the run continues without it") {
   Scene scene({{"one", 2}, {"gone", 2}});
   scene.launcher.unreachable = {"gone"};
   REQUIRE(scene.open().ok());
@@ -170,12 +171,12 @@ TEST_CASE("a host that does not answer is named with the launcher's words, and t
   CHECK(scene.told.find("gone: Connection timed out") != std::string::npos);
 }
 
-TEST_CASE("an agent with another key or version is refused by name, and the run goes on without it") {
+TEST_CASE("an agent with another key or version is refused by name, and the run continues without it") {
   struct Case {
     FakeBehaviour behaviour;
     std::string words;
   };
-  const std::vector<Case> cases = {{{.wrong_key = true}, "another key"},
+  const std::vector<Case> cases = {{{.wrong_key = true}, "different key"},
                                    {{.protocol_version = 99}, "speaks protocol 99"},
                                    {{.binary_version = "9.9.9"}, "elastictrain 9.9.9"}};
   for (const Case& c : cases) {
@@ -191,14 +192,14 @@ TEST_CASE("an agent with another key or version is refused by name, and the run 
   }
 }
 
-TEST_CASE("an agent that sends rubbish or floods is dropped and named") {
+TEST_CASE("an agent that sends malformed frames or floods is dropped and reported") {
   const auto rubbish = [](transport::FrameConnection& c) { c.send(std::string("\x03\0\0\0abc", 7)); };
   const auto flood = [](transport::FrameConnection& c) {
     const std::string frame = protocol::encode_frame(protocol::AgentUp(protocol::AgentReport{}));
     for (int i = 0; i < 60'000; ++i) c.send(frame);
   };
   const std::vector<std::pair<std::function<void(transport::FrameConnection&)>, std::string>> cases = {
-      {rubbish, "malformed message"}, {flood, "it floods"}};
+      {rubbish, "malformed message"}, {flood, "it sends too much"}};
   for (const auto& [behaviour, words] : cases) {
     Scene scene({{"one", 2}, {"odd", 2}});
     scene.options.heartbeat_ms = 250;
@@ -225,27 +226,27 @@ TEST_CASE("an agent that speaks for another's worker is dropped") {
           agent->say(WorkerId{worker}, protocol::WorkerNote{"k", "v"});
       }
     });
-    for (int i = 0; i < 1'000 && !scene.journal_has("agent_lost", "spoke for"); ++i) {
+    for (int i = 0; i < 1'000 && !scene.journal_has("agent_lost", "reported about"); ++i) {
       std::this_thread::sleep_for(milliseconds(5));
     }
   });
-  // Whichever host has which worker, one of the two agents spoke for a worker that is not its own.
-  CHECK(scene.journal_has("agent_lost", "spoke for"));
+  // With either placement, one of the two agents reported for a worker that is not its own.
+  CHECK(scene.journal_has("agent_lost", "reported about"));
 }
 
-TEST_CASE("a second run of the same name is refused while the first lives, and may follow it") {
+TEST_CASE("a second run of the same name is refused during the first, and may follow it") {
   Scene scene;
   REQUIRE(scene.open().ok());
   Scene second;
   second.options.run_directory = scene.options.run_directory;
   const Status refused = second.open();
   REQUIRE(!refused.ok());
-  CHECK(refused.error().message.find("a run named 'job' is alive") != std::string::npos);
+  CHECK(refused.error().message.find("a run named 'job' is already running") != std::string::npos);
   scene.run([&] { scene.settled_at(2); });
   CHECK(second.open().ok());
 }
 
-TEST_CASE("two interrupts end a run that would not stop, and the exit status says so") {
+TEST_CASE("two interrupts end a run that would not stop, with the exit status of an interrupt") {
   Scene scene;
   REQUIRE(scene.open().ok());
   const int status = scene.run([&] {
@@ -272,7 +273,7 @@ TEST_CASE("a supervisor that was held up for longer than the verdict of death lo
   });
   REQUIRE(!before.is_null());
   CHECK(!after.is_null());
-  CHECK(!scene.journal_has("agent_lost", "nothing was heard"));
+  CHECK(!scene.journal_has("agent_lost", "no report arrived"));
 }
 
 TEST_CASE(
@@ -327,7 +328,7 @@ TEST_CASE("the run's key is in no journal record and in no worker's environment"
   CHECK(everything.find(raw) == std::string::npos);
 }
 
-TEST_CASE("rubbish on the control socket gets an answer that says what is wrong") {
+TEST_CASE("malformed data on the control socket gets an answer with the error") {
   Scene scene;
   REQUIRE(scene.open().ok());
   std::map<std::string, std::string> answers;
@@ -368,7 +369,7 @@ TEST_CASE("several clients are served while others connect and say nothing") {
   CHECK(!status.is_null());
 }
 
-TEST_CASE("figures reach whoever watches, with the size and the speed") {
+TEST_CASE("figures reach the observer, with the size and the speed") {
   Scene scene;
   std::vector<RunFigures> shown;
   scene.options.on_figures = [&](const RunFigures& figures) { shown.push_back(figures); };

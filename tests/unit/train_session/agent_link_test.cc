@@ -1,4 +1,4 @@
-// What a worker says to its agent leaves in its order, whichever of its two threads says it.
+// A worker's messages to its agent leave in order, whichever of its two threads sends them.
 #include "train/session/agent_link.h"
 
 #include <doctest/doctest.h>
@@ -20,7 +20,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// An agent that only listens, to one worker.
+// An agent that only receives, from one worker.
 class Ear {
  public:
   Ear() {
@@ -40,7 +40,7 @@ class Ear {
 
   std::string path() const { return std::string(directory_) + "/agent.sock"; }
 
-  // The steps of all WorkerFinished until the worker hangs up.
+  // The steps of all WorkerFinished until the worker closes.
   std::vector<Step> steps() const {
     const int worker = ::accept(listener_, nullptr, nullptr);
     protocol::FrameReader reader(limits::kMaxWorkerFrameBytes);

@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 
 using checkpoint::test::Directory;
 
-TEST_CASE("a stopped run leaves a checkpoint and a new run goes on from it") {
+TEST_CASE("a stopped run leaves a checkpoint and a new run continues from it") {
   Directory directory;
   Step stopped_at = 0;
   {
@@ -59,7 +59,7 @@ std::string stem(Step step, Generation generation) {
   return "step-" + std::to_string(step) + ".gen-" + std::to_string(generation);
 }
 
-TEST_CASE("who was handed a checkpoint's state tells what it holds when the one that read it is lost") {
+TEST_CASE("a worker that received a checkpoint's state reports its content if the one that read it is lost") {
   Directory directory;
   Step stopped_at = 0;
   {
@@ -83,7 +83,7 @@ TEST_CASE("who was handed a checkpoint's state tells what it holds when the one 
   run.wait_exit(workers[1]);
 }
 
-TEST_CASE("checkpoints are written while training goes on, and as many as wanted are kept") {
+TEST_CASE("checkpoints are written during training, and the configured number is kept") {
   Directory directory;
   FakeRun run;
   run.set_environment("ELASTICTRAIN_CHECKPOINT_EVERY", "3");
@@ -117,7 +117,7 @@ TEST_CASE("a damaged newest checkpoint is skipped, with a note, and the one befo
   train(run, directory, 2, first + 3);
   CHECK(run[WorkerId{1}].active.at(1).first_step == first + 1);
   CHECK(run[WorkerId{1}].notes["checkpoint_skipped"].find(newest.filename()) != std::string::npos);
-  // And what it wrote since is what the next one takes.
+  // The next run loads what this one has written since.
   FakeRun again;
   again.set_environment("ELASTICTRAIN_RESUME", "1");
   train(again, directory, 1, first + 3);
@@ -145,7 +145,7 @@ TEST_CASE("where no checkpoint can be used nothing starts from zero") {
   CHECK(run[worker].active.empty());
 }
 
-TEST_CASE("a run that does not resume leaves earlier checkpoints alone, says so, and its own are the newer ones") {
+TEST_CASE("a run that does not resume keeps earlier checkpoints, reports it, and its own are the newer ones") {
   Directory directory;
   Step old_step = 0;
   {
@@ -178,7 +178,7 @@ TEST_CASE("a recovery fences out what members of older generations may still wri
   run.wait_all_exited();
 }
 
-TEST_CASE("a checkpoint that cannot be written is noted and training goes on") {
+TEST_CASE("a checkpoint that cannot be written is noted and training continues") {
   FakeRun run;
   run.set_environment("ELASTICTRAIN_CHECKPOINT_DIR", "/proc/no-such-place");
   run.set_environment("ELASTICTRAIN_CHECKPOINT_EVERY", "2");

@@ -31,7 +31,7 @@ void get(const device::DeviceMemory& memory, std::vector<float>& into, void* str
 }  // namespace
 
 DeviceArrays::DeviceArrays(Session& session, std::size_t count) {
-  // All workers of a test share the first GPU, which NCCL bears from ranks that call themselves other hosts.
+  // All workers of a test share the first GPU, which NCCL tolerates if the ranks appear to be on different hosts.
   ::setenv("NCCL_HOSTID", ("test-" + std::to_string(::getpid())).c_str(), 0);
   const auto device = made(device::Device::open(session.use_device()));
   const std::size_t bytes = count * sizeof(float);

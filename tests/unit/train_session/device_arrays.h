@@ -1,6 +1,6 @@
-// Purpose: a test program's weights, momentum and gradient in a device's memory. What is put there is queued in a stream
-// of the program's own and not waited for, as in a program that really trains on a GPU.
-// Ownership: its own memory. Thread: one. Failure: throws std::runtime_error.
+// Purpose: a test program's weights, momentum and gradient in a device's memory. Writes are queued in a stream of the
+// program's own and not waited for, as in a program that really trains on a GPU.
+// Ownership: its own memory. Thread: one. Errors: throws std::runtime_error.
 #pragma once
 
 #include <vector>

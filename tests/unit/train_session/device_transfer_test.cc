@@ -69,7 +69,7 @@ TEST_CASE("a piece ends where its buffer or its donor's slice ends") {
   }
 }
 
-TEST_CASE("where nobody joins nothing moves") {
+TEST_CASE("without joiners nothing is transferred") {
   FourBuffers state;
   CHECK(device_transfers(state.buffers, plan_of({1, 2}, {1, 2}), 0).empty());
 }
@@ -79,9 +79,9 @@ TEST_CASE("a generation can be shrunk from the one before where some leave and t
   const std::vector<WorkerId> before{{7}, {3}, {5}, {9}};
   CHECK(ranks_left_out(before, plan_of({7, 5}, {7})) == Ranks{1, 3});
   CHECK(ranks_left_out(before, plan_of({3, 5, 9}, {3})) == Ranks{0});
-  CHECK(ranks_left_out(before, plan_of({7, 3, 5, 9}, {7})).empty());  // nobody leaves
+  CHECK(ranks_left_out(before, plan_of({7, 3, 5, 9}, {7})).empty());  // no worker leaves
   CHECK(ranks_left_out(before, plan_of({5, 7}, {7})).empty());        // another order
-  CHECK(ranks_left_out(before, plan_of({7, 4, 9}, {7})).empty());     // somebody joins
+  CHECK(ranks_left_out(before, plan_of({7, 4, 9}, {7})).empty());     // a worker joins
   CHECK(ranks_left_out(before, plan_of({7, 3, 5, 9, 2}, {7})).empty());
   CHECK(ranks_left_out({}, plan_of({7}, {7})).empty());
 }

@@ -20,6 +20,7 @@
 #include <utility>
 
 #include "supervisor/protocol/codec.h"
+#include "supervisor/protocol/limits.h"
 #include "tests/quick_end.h"
 #include "tests/slowdown.h"
 
@@ -246,7 +247,7 @@ void FakeRun::record(WorkerRecord& worker, protocol::WorkerUp message) {
 void FakeRun::reap() {
   for (auto& [id, worker] : workers_) {
     int status = 0;
-    // No child of ours: how it ended is the launcher's to say.
+    // Not our child process: its launcher reports its end.
     const bool is_gone = worker.is_of_pool && worker.pid != 0 && ::kill(worker.pid, 0) != 0;
     if (is_gone && worker.fd < 0 && !worker.exit_code) worker.exit_code = kExitOfPool;
     if (worker.is_of_pool) continue;

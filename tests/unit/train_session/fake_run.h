@@ -1,7 +1,7 @@
-// Purpose: agent and supervisor of a run in one, driven by hand: a Unix socket that real workers (child processes)
-// connect to, the messages they sent, and the plans a test makes up.
+// Purpose: agent and supervisor of a run in one, driven by the test: a Unix socket that real workers (child processes)
+// connect to, the messages they sent, and the plans that a test makes.
 //
-// Thread: the test's only one, so that forking is safe. Failure: a wait that takes too long throws, and the destructor
+// Thread: the test's only one, so that forking is safe. Errors: a wait that takes too long throws, and the destructor
 // leaves no process behind.
 #pragma once
 
@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "supervisor/protocol/frame_reader.h"
+#include "supervisor/protocol/limits.h"
 #include "supervisor/protocol/message.h"
 #include "test_worker.h"
 
@@ -34,8 +35,8 @@ struct WorkerRecord {
   std::optional<protocol::WorkerParked> parked;
   std::optional<protocol::WorkerFinished> finished;
   protocol::WorkerHeartbeat heartbeat;
-  std::vector<protocol::AuditStep> audit;                         // as it told of itself
-  std::map<WorkerId, std::vector<protocol::AuditStep>> told_for;  // … and of others
+  std::vector<protocol::AuditStep> audit;                         // as reported by itself
+  std::map<WorkerId, std::vector<protocol::AuditStep>> told_for;  // as reported by others
   std::vector<protocol::AuditStep> told_of_state;
   std::vector<protocol::WorkerHalted> halts;
   std::map<std::string, std::string> notes;
@@ -45,7 +46,7 @@ struct WorkerRecord {
   bool is_of_pool = false;       // started by MPI's launcher
 };
 
-// Of a worker that MPI's launcher started, whose status is known to that one only.
+// For a worker that MPI's launcher started, whose status only the launcher knows.
 inline constexpr int kExitOfPool = 1000;
 
 class FakeRun {
@@ -99,22 +100,22 @@ class FakeRun {
 
   // --- Losses. Kills and waits for the end.
   void kill(WorkerId worker);
-  // Tells all living members to halt and waits for their answers.
+  // Tells all live members to halt and waits for their answers.
   Generation abort();
   void send_abort(Generation fence, const std::vector<WorkerId>& workers);
   void wait_halted(Generation fence, const std::vector<WorkerId>& workers);
   Generation new_fence() { return ++last_number_; }
   void set_members(const std::vector<WorkerId>& members) { members_ = members; }
-  // The plans from now on come after this one, which was committed by hand.
+  // The next plans follow this one, which was committed by hand.
   void follow(const protocol::GenerationPlan& plan) { generation_ = plan.generation; }
   void add_member(WorkerId worker) { members_.push_back(worker); }
   void commit_for(const protocol::GenerationPlan& plan, const std::vector<WorkerId>& workers);
   void tell_orphaned(WorkerId worker);
   // Prepare and commit.
   void recover_with(const protocol::GenerationPlan& plan);
-  // From the answers to `fence`: the holders, whoever else is in the loop as joiners, and `spares`.
+  // From the answers to `fence`: the workers with the state, all others in the loop as joiners, and `spares`.
   protocol::GenerationPlan recovery_plan(Generation fence, const std::vector<WorkerId>& spares = {});
-  // abort(), then prepare and commit of the recovery plan. Nobody left with state: nobody is a member any more.
+  // abort(), then prepare and commit of the recovery plan. If no worker with the state is left, none is a member.
   void recover(const std::vector<WorkerId>& spares = {});
   std::vector<WorkerId> living() const;
   const protocol::WorkerHalted& answer(WorkerId worker, Generation fence) const;
@@ -124,7 +125,7 @@ class FakeRun {
   // The members of the newest generation and its number, after a commit.
   Generation generation() const { return generation_; }
 
-  // Every check that must hold for any run: bit-identical states, exactly-once positions, members only, no restart.
+  // Checks that must hold for any run: bit-identical states, exactly-once positions, members only, no restart.
   void check_audit() const;
   // All members end as asked, and the above holds.
   void stop_and_check();

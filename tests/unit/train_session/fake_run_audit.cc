@@ -1,4 +1,4 @@
-// Which samples counted, by the workers' own accounts: every one once, and none twice.
+// The samples that counted, by the workers' own accounts: every one exactly once.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -28,8 +28,8 @@ struct Ledger {
                   to_string(worker));
   }
 
-  // Positions that nobody told of, from 0 to the last one that somebody did. The epochs before that of a state are
-  // complete in it.
+  // Positions that no worker reported, from 0 to the last reported one. The epochs before that of a state are complete
+  // in it.
   std::uint64_t gaps(std::uint64_t epoch, std::uint64_t end) const {
     std::vector<bool> told(end);
     const auto tell = [&](std::uint64_t first, std::uint64_t last) {
@@ -83,7 +83,7 @@ void FakeRun::check_audit() const {
     REQUIRE(numbers.size() == 1);
     std::set<std::uint32_t> members;
     for (const auto& member : committed_.at(*numbers.begin()).members) members.insert(member.worker.value);
-    // A member that died, or adopted the step from others, does not tell of it.
+    // A lost member, or one that adopted the step from others, does not report it.
     const auto& present = ledger.present[step];
     if (fences_.empty()) CHECK_MESSAGE(present == members, "not exactly the members took part in step ", step);
     CHECK(std::includes(members.begin(), members.end(), present.begin(), present.end()));
@@ -98,7 +98,7 @@ void FakeRun::check_audit() const {
       CHECK_MESSAGE(first >= next, "a sample of epoch ", epoch, " is used twice at ", first);
       next = std::max(next, first + count);
     }
-    // What was returned last may not have had its turn when a run was stopped.
+    // The samples returned last may not have been used again when a run was stopped.
     const bool whole = epoch != last_epoch || all_epochs_done;
     if (whole) CHECK(next == options_.sample_count);
     const std::uint64_t gaps = ledger.gaps(epoch, next);

@@ -1,4 +1,4 @@
-// What the stand-in of a supervisor does with its workers: changes, losses, the end.
+// The fake supervisor's operations on its workers: changes, losses, the end.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -118,7 +118,7 @@ void FakeRun::send_abort(Generation fence, const std::vector<WorkerId>& workers)
   for (const WorkerId worker : workers) send(worker, protocol::Abort{fence, "the test lost a member"});
 }
 
-// Whoever ends instead of answering is lost as well; the caller finds it missing among the living.
+// A worker that ends instead of answering is lost as well; the caller finds it missing among the live ones.
 void FakeRun::wait_halted(Generation fence, const std::vector<WorkerId>& workers) {
   for (const WorkerId worker : workers) {
     const auto& record = workers_.at(worker);

@@ -1,4 +1,4 @@
-// Models on their way between two or three ranks, one of which has none that counts yet.
+// Exchange of models between two or three ranks, of which one has no valid model yet.
 #include "train/session/model_exchange.h"
 
 #include <doctest/doctest.h>
@@ -30,7 +30,7 @@ struct Replica {
 
 using Work = std::function<Status(Replica&, comm::Communicator&)>;
 
-// Carries `work` out on all ranks; the replicas afterwards.
+// Runs `work` on all ranks. Returns the replicas afterwards.
 std::vector<Replica> after(std::vector<Replica> before, const Work& work) {
   std::vector<Replica> replicas;
   replicas.reserve(before.size());
@@ -44,29 +44,30 @@ std::vector<Replica> after(std::vector<Replica> before, const Work& work) {
   return replicas;
 }
 
-TEST_CASE("who has no model yet is in no average, and keeps what it has") {
-  const auto replicas = after({{2, 0, true}, {kRubbish, 0, false}, {4, 0, true}},
-                              [](Replica& replica, comm::Communicator& communicator) {
-                                auto status = replica.exchange.average(communicator, {}, replica.contributes);
-                                replica.exchange.keep_correction(0.5F);
-                                replica.exchange.apply_correction();
-                                replica.exchange.apply_correction();  // nothing is left of it
-                                return status;
-                              });
+TEST_CASE("a rank without a model yet is in no average, and keeps its data") {
+  const auto replicas =
+      after({{2, 0, true}, {kRubbish, 0, false}, {4, 0, true}}, [](Replica& replica, comm::Communicator& communicator) {
+        auto status = replica.exchange.average(communicator, {}, replica.contributes);
+        replica.exchange.keep_correction(0.5F);
+        replica.exchange.apply_correction();
+        replica.exchange.apply_correction();  // nothing is left of it
+        return status;
+      });
   CHECK(replicas[0].model == std::vector<float>(5, 2.5F));
   CHECK(replicas[1].model == std::vector<float>(5, kRubbish));
   CHECK(replicas[2].model == std::vector<float>(5, 3.5F));
 }
 
-TEST_CASE("a swap with who has no model yet changes neither") {
+TEST_CASE("a swap with a rank without a model changes neither") {
   for (const bool both : {true, false}) {
     CAPTURE(both);
-    const auto replicas = after({{2, 0, true}, {kRubbish, 0, both}}, [](Replica& replica, comm::Communicator& communicator) {
-      auto status = replica.exchange.swap(communicator, 1 - communicator.rank(), replica.contributes);
-      replica.exchange.keep_correction(0.5F);
-      replica.exchange.apply_correction();
-      return status;
-    });
+    const auto replicas =
+        after({{2, 0, true}, {kRubbish, 0, both}}, [](Replica& replica, comm::Communicator& communicator) {
+          auto status = replica.exchange.swap(communicator, 1 - communicator.rank(), replica.contributes);
+          replica.exchange.keep_correction(0.5F);
+          replica.exchange.apply_correction();
+          return status;
+        });
     const float middle = (2 + kRubbish) / 2;
     CHECK(replicas[0].model == std::vector<float>(5, both ? middle : 2.0F));
     CHECK(replicas[1].model == std::vector<float>(5, both ? middle : kRubbish));

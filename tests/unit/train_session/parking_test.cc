@@ -34,7 +34,7 @@ struct Pool : FakeRun {
   }
 };
 
-TEST_CASE("who leaves parks, and its process joins again as another worker, with the state and an empty batch") {
+TEST_CASE("a leaver parks, and its process joins again as another worker, with the state and an empty batch") {
   Pool run;
   const auto workers = run.spawn_ready(3);
   run.change_to(workers);
@@ -97,7 +97,7 @@ TEST_CASE("one process is three workers, the first of all ranks among them") {
     run.change_to({mover, workers[1]});
     run.train_some_steps();
     run.wait_until([&] { return !run[mover].audit.empty(); }, "its first account");
-    // What another worker has wished counts for that one.
+    // Requests of another worker count for that one.
     CHECK(run[mover].requests.size() == 1);
     CHECK(run[mover].audit.front().step == run[mover].active.at(run.generation()).first_step);
   }
@@ -145,7 +145,8 @@ TEST_CASE("the checkpoint that a leaver is writing is on the disk before it park
   run.stop_and_check();
 }
 
-TEST_CASE("replicas that differ: who is another worker starts from a donor's replica, not from its own") {
+TEST_CASE(
+    "replicas that differ: a process that becomes another worker starts from a donor's replica, not from its own") {
   for (const auto averaging : {Synchronization::kAveraging, Synchronization::kPairAveraging}) {
     Pool run({.sample_count = 333, .parameters = 20'003});
     run.synchronize_by(averaging);
@@ -164,7 +165,7 @@ TEST_CASE("replicas that differ: who is another worker starts from a donor's rep
   }
 }
 
-TEST_CASE("who is left out of a recovery gives up its step, parks at its end, and can come back") {
+TEST_CASE("a worker omitted from a recovery gives up its step, parks at its end, and can come back") {
   const TestWorkerOptions options;
   Pool run;
   const auto workers = run.spawn_ready(2);
@@ -205,7 +206,7 @@ TEST_CASE("a process that was another worker takes part in a recovery, as a spar
   run.stop_and_check();
 }
 
-TEST_CASE("with nobody left who holds the state a used process is no beginning") {
+TEST_CASE("a used process cannot begin a run when no worker with the state is left") {
   Pool run;
   const auto workers = run.spawn_ready(2);
   run.change_to(workers);

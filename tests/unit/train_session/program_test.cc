@@ -1,4 +1,4 @@
-// What programs get beside their training: their own data in a step, figures, and wishes about the run.
+// Services for programs besides training: their own data in a step, figures, and requests about the run.
 #include <doctest/doctest.h>
 
 #include <chrono>
@@ -89,7 +89,7 @@ TEST_CASE("a worker knows its traffic with each other one, where connections car
     CAPTURE(tcp);
     const TestWorkerOptions options{.max_steps = 20, .parameters = 30, .variance_every = 1};
     FakeRun run(options);
-    if (tcp) run.set_environment("ELASTICTRAIN_HOST_KEY", "");  // then nobody shares a host
+    if (tcp) run.set_environment("ELASTICTRAIN_HOST_KEY", "");  // then no two workers share a host
     const auto workers = run.spawn_ready(3, options);
     run.change_to(workers);
     run.wait_all_exited();
@@ -135,7 +135,7 @@ TEST_CASE("each worker reads what another has saved, after a change and after a 
   for (const bool tcp : {false, true}) {
     TestWorkerOptions options{.max_steps = 60, .parameters = 30, .step_time_us = 3000, .uses_store = true};
     FakeRun run(options);
-    if (tcp) run.set_environment("ELASTICTRAIN_HOST_KEY", "");  // then nobody shares a host
+    if (tcp) run.set_environment("ELASTICTRAIN_HOST_KEY", "");  // then no two workers share a host
     auto workers = run.spawn_ready(2, options);
     run.change_to(workers);
     options.dies = Moment{Moment::kOutside, 35};
@@ -153,7 +153,7 @@ TEST_CASE("each worker reads what another has saved, after a change and after a 
   }
 }
 
-TEST_CASE("a store keeps the newest versions, refuses who does not know its token") {
+TEST_CASE("a store keeps the newest versions, and refuses a peer without its token") {
   auto store = session::ModelStore::open({.host_key = "here"});
   REQUIRE(store);
   const auto entry = (*store)->entry();
@@ -176,7 +176,7 @@ TEST_CASE("a store keeps the newest versions, refuses who does not know its toke
   CHECK(into == 0);
 }
 
-TEST_CASE("a wish is said once by the first rank, and again when it changes") {
+TEST_CASE("a request is sent once by the first rank, and again when it changes") {
   const TestWorkerOptions options{.max_steps = 30, .parameters = 30, .schedule = "2:10,3:10"};
   FakeRun run(options);
   const auto workers = run.spawn_ready(2, options);

@@ -22,7 +22,7 @@ TestWorkerOptions waiting(TestWorkerOptions options, Moment moment) {
   return options;
 }
 
-// Three workers, of which one dies at `moment`; the others recover. Returns the step from which they went on.
+// Three workers, of which one is lost at `moment`; the others recover. Returns the step from which they continued.
 Step lose_one(FakeRun& run, const TestWorkerOptions& options, Moment moment) {
   auto workers = run.spawn_ready(2, options);
   workers.push_back(run.spawn_ready(dying(options, moment)));
@@ -123,7 +123,7 @@ TEST_CASE("two of four die at once") {
   train_on_and_check(run);
 }
 
-TEST_CASE("the only one left goes on alone, and grows again") {
+TEST_CASE("the only survivor continues alone, and grows again") {
   const TestWorkerOptions options;
   FakeRun run(options);
   auto workers = run.spawn_ready(1, options);
@@ -151,7 +151,8 @@ TEST_CASE("a spare takes part in the recovery itself") {
   run.stop_and_check();
 }
 
-TEST_CASE("a member of the recovery dies before it repeats anything: the next one goes on from the same gradients") {
+TEST_CASE(
+    "a member of the recovery dies before it repeats anything: the next recovery continues from the same gradients") {
   const TestWorkerOptions options;
   FakeRun run(options);
   auto workers = run.spawn_ready(3, options);
@@ -191,7 +192,7 @@ TEST_CASE("a recovery that loses a member before its commit is cancelled, and an
   train_on_and_check(run);
 }
 
-TEST_CASE("who is behind gives up its step, receives the state and joins again") {
+TEST_CASE("a worker that is behind gives up its step, receives the state and joins again") {
   const TestWorkerOptions options;
   FakeRun run(options);
   const auto workers = run.spawn_ready(2, options);
@@ -234,7 +235,7 @@ TEST_CASE("an Abort in the middle of a computation is answered at once, in an up
   train_on_and_check(run);
 }
 
-TEST_CASE("a member dies while a change is committed here and not there: nobody swaps, the change is void") {
+TEST_CASE("a member dies while a change is committed on some members only: none swaps, the change is void") {
   const TestWorkerOptions options;
   FakeRun run(options);
   auto workers = run.spawn_ready(3, options);
@@ -339,7 +340,7 @@ TEST_CASE("a recovery can stop the run, with a checkpoint of the last committed 
   run.check_audit();
 }
 
-TEST_CASE("the steps of a leaver are told by who stays, since it may end before its last words are out") {
+TEST_CASE("the steps of a leaver are reported by the others, since it may end before its last messages are sent") {
   const TestWorkerOptions options{.sample_count = 1'000'000};
   FakeRun run(options);
   const auto workers = run.spawn_ready(3, options);
@@ -358,7 +359,7 @@ TEST_CASE("the steps of a leaver are told by who stays, since it may end before 
   run.check_audit();
 }
 
-TEST_CASE("a joiner that outlives those who led to its state tells what that state holds, once") {
+TEST_CASE("a joiner that outlives the workers behind its state reports that state's content, once") {
   const TestWorkerOptions options{.sample_count = 1'000'000};
   FakeRun run(options);
   const auto old = run.spawn_ready(2, options);
@@ -377,7 +378,7 @@ TEST_CASE("a joiner that outlives those who led to its state tells what that sta
   }
   REQUIRE(run[joiner].told_of_state.size() == 1);
   const auto& held = run[joiner].told_of_state.front();
-  // One that another has overtaken in the step of a loss is given the state once more.
+  // A worker that was overtaken in the step of a loss receives the state once more.
   Step given = 0;
   for (const auto& [generation, active] : run[joiner].active) {
     if (active.state_transfer_bytes != 0) given = active.first_step - 1;
@@ -390,7 +391,7 @@ TEST_CASE("a joiner that outlives those who led to its state tells what that sta
   run.check_audit();
 }
 
-TEST_CASE("who is halted when no recovery can come any more saves its step and stops") {
+TEST_CASE("a halted worker saves its step and stops when no recovery is possible any more") {
   const TestWorkerOptions options;
   FakeRun run(options);
   const std::string checkpoints = run.directory() + "/checkpoints";
@@ -409,7 +410,7 @@ TEST_CASE("who is halted when no recovery can come any more saves its step and s
   CHECK(std::filesystem::exists(checkpoints + "/step-4.gen-1.safetensors"));
 }
 
-TEST_CASE("an agent says that its supervisor is gone: all of its workers stop together, nobody alone") {
+TEST_CASE("an agent reports the loss of its supervisor: all of its workers stop together, none alone") {
   const TestWorkerOptions options;
   FakeRun run(options);
   const auto workers = run.spawn_ready(2, options);

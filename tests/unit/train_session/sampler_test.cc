@@ -128,7 +128,7 @@ TEST_CASE("data without an end is counted and never changes the epoch") {
 
 using Intervals = std::vector<Interval>;
 
-TEST_CASE("returned samples are taken first, lowest first, then the cursor goes on") {
+TEST_CASE("returned samples are taken first, lowest first, then the cursor advances") {
   const SamplerState state{.cursor = 50, .returned = {{10, 4}, {20, 3}}};
   const std::vector<std::uint32_t> shares{5, 5};
   const Cut cut = cut_step(state, 100, shares);

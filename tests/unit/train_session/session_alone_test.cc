@@ -12,7 +12,7 @@
 namespace elastictrain {
 namespace {
 
-// What a session says that is refused with these variables; nothing if it begins.
+// The message with which a session refuses these variables; nothing if it begins.
 std::string refusal(const std::map<std::string, std::string>& variables) {
   for (const auto& [name, value] : variables) ::setenv(name.c_str(), value.c_str(), 1);
   std::string message;

@@ -39,7 +39,7 @@ TEST_CASE("a worker that joins gets the state and takes part in its first step w
   run.stop_and_check();
 }
 
-TEST_CASE("workers that leave end with success and the others go on") {
+TEST_CASE("workers that leave end with success and the others continue") {
   FakeRun run;
   const auto workers = run.spawn_ready(3);
   run.change_to(workers);
@@ -110,7 +110,7 @@ TEST_CASE("a cancelled plan changes nothing, before and after it is built") {
   run.stop_and_check();
 }
 
-TEST_CASE("a plan in which one member alone sums over MPI fails, and says what to set") {
+TEST_CASE("a plan in which only one member sums over MPI fails, and the error names the setting") {
   FakeRun run;
   const auto workers = run.spawn_ready(2);
   auto plan = run.plan(workers);
@@ -129,7 +129,8 @@ TEST_CASE("a newer plan supersedes one that is still being built") {
   const auto workers = run.spawn_ready(4);
   run.change_to({workers[0], workers[1]});
   const auto older = run.plan({workers[0], workers[1], workers[2]});
-  run.prepare_for(older, {workers[0], workers[1]});  // the joiner never hears of it, so nobody can finish building it
+  run.prepare_for(older,
+                  {workers[0], workers[1]});  // the joiner never receives it, so no member can finish building it
   const auto newer = run.plan({workers[0], workers[1], workers[3]});
   run.prepare(newer);
   run.wait_prepared(newer);
@@ -152,7 +153,7 @@ TEST_CASE("a spare that is not needed is dismissed with success") {
   CHECK_FALSE(run[spare].finished);
 }
 
-TEST_CASE("a plan that cannot be built is refused with its reason and the run goes on") {
+TEST_CASE("a plan that cannot be built is refused with its reason and the run continues") {
   FakeRun run;
   const auto workers = run.spawn_ready(2);
   run.change_to(workers);
@@ -230,7 +231,7 @@ TEST_CASE("workers that lose their agent train on and stop together after the gr
   for (const WorkerId worker : workers) CHECK(run[worker].exit_code == kExitStopped);
 }
 
-TEST_CASE("a worker that loses its agent for a moment comes back and goes on") {
+TEST_CASE("a worker that loses its agent for a moment reconnects and continues") {
   FakeRun run;
   const auto workers = run.spawn_ready(2);
   run.change_to(workers);

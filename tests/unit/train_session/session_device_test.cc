@@ -1,5 +1,5 @@
-// A session on a device, alone: which one it takes, whose stream it waits for, what it refuses. With others it runs
-// through the stories of changes and losses (TEST_WORKER_DEVICE).
+// A session on a device, alone: which device it uses, whose stream it waits for, what it refuses. With others it runs
+// through the scenarios of changes and losses (TEST_WORKER_DEVICE).
 #include <dlfcn.h>
 #include <doctest/doctest.h>
 
@@ -98,7 +98,7 @@ TEST_CASE("state that is still on its way in a stream of the program is there wh
   CHECK(written);
 }
 
-TEST_CASE("what the device computes before its last sum counts as compute, whoever waits for it") {
+TEST_CASE("the device's work before its last sum counts as compute, whichever thread waits for it") {
   constexpr std::chrono::milliseconds kPass{50};
   for (const bool in_background : {false, true}) {
     CAPTURE(in_background);
@@ -143,7 +143,7 @@ TEST_CASE("device calls out of order say what to do") {
   CHECK(refusal([&] { session.share_device_state("w", &value, sizeof value); }).find("use_device()") !=
         std::string::npos);
   session.share_state("v", &value, sizeof value);
-  CHECK(refusal([&] { session.use_device(0); }).find("name the device first") != std::string::npos);
+  CHECK(refusal([&] { session.use_device(0); }).find("choose the device first") != std::string::npos);
   session.set_data({.sample_count = 4});
   session.start();
   CHECK(refusal([&] { session.use_device(0); }).find("before") != std::string::npos);
@@ -153,7 +153,7 @@ TEST_CASE("device calls out of order say what to do") {
   CHECK(refusal([&] { session.all_reduce_device_async(&value, 1); }).find("use_device()") != std::string::npos);
 }
 
-TEST_CASE("a device that is not there is refused in words") {
+TEST_CASE("a missing device is refused with a message") {
   Session session;
   CHECK_FALSE(refusal([&] { session.use_device(4711); }).empty());
   CHECK(session.use_device(0) == 0);

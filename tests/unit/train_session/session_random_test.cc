@@ -60,8 +60,8 @@ TEST_CASE("any sequence of changes keeps states bit-identical and uses every sam
   }
 }
 
-// Deaths and Aborts at instants that nobody chose: in the middle of a collective, in an update, while a change is
-// prepared or committed, or while its state is on the way.
+// Kills and Aborts at random instants: in the middle of a collective, in an update, while a change is prepared or
+// committed, or while its state is in transit.
 class Trouble {
  public:
   // `switches`: also between averaged gradients and averaged models, in any change and any recovery.
@@ -102,8 +102,8 @@ class Trouble {
     run_.wait_until([&] { return std::chrono::steady_clock::now() >= until; }, "a moment");
   }
 
-  // Now and then the recovery fails as well: a member dies before it has begun, or everybody is halted once more, with
-  // states on their way and steps half repeated.
+  // Sometimes the recovery fails as well: a member is lost before it has begun, or all are halted once more, with
+  // states in transit and steps half repeated.
   void recover() {
     if (random_() % 3 == 0 && run_.living().size() > 2) {
       const auto doomed = run_.recovery_plan(run_.abort());
@@ -180,7 +180,7 @@ void lose_at_random(bool switches) {
     Trouble trouble(run, seed, switches);
     for (int i = 0; i < 8 && !run.members().empty(); ++i) trouble.happen();
     adoptions += trouble.adoptions();
-    if (run.members().empty()) {  // all who held the state were among the dead
+    if (run.members().empty()) {  // all workers with the state were lost
       ++runs_lost;
       continue;
     }

@@ -13,7 +13,7 @@ void commit_after(session::SwapGap& gap, session::SwapGap::Time& now, std::initi
   for (const int ms : gaps_ms) gap.committed(now += milliseconds(ms));
 }
 
-TEST_CASE("a change is told after five more steps, with its own step apart from the typical one") {
+TEST_CASE("a change is reported after five more steps, with its own step separate from the typical one") {
   session::SwapGap gap;
   session::SwapGap::Time now{};
   commit_after(gap, now, {100, 100});
@@ -31,7 +31,7 @@ TEST_CASE("a change is told after five more steps, with its own step apart from 
   CHECK(!gap.take());
 }
 
-TEST_CASE("a change that ends early is told with the steps there are, or not at all") {
+TEST_CASE("a change that ends early is reported with the available steps, or not at all") {
   session::SwapGap gap;
   session::SwapGap::Time now{};
   commit_after(gap, now, {100});

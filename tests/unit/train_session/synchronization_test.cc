@@ -1,5 +1,5 @@
-// Replicas that differ: what a step does to them, how they come to differ and become equal again, and what is left of
-// them after a loss. check_audit() compares the workers' state in every step with averaged gradients.
+// Replicas that differ: the effect of a step on them, how they diverge and become equal again, and what remains after a
+// loss. check_audit() compares the workers' state in every step with averaged gradients.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -34,7 +34,7 @@ void switch_to(FakeRun& run, Synchronization synchronization) {
   run.change_to(run.members());
 }
 
-// With averaged gradients at the end, so that the audit compares what came out of it.
+// With averaged gradients at the end, so that the audit compares the result.
 void average_gradients_and_check(FakeRun& run) {
   switch_to(run, Synchronization::kGradients);
   train_some_steps(run);
@@ -106,7 +106,7 @@ TEST_CASE("synchronous averaging: a tenth of the way to the average, and the wor
   }
 }
 
-// Whom ranks reach, as rows of zeros and ones.
+// The ranks that each rank reaches, as rows of zeros and ones.
 session::Reach reach_of(const std::vector<std::string>& rows) {
   std::vector<std::byte> bytes;
   for (const auto& row : rows) {
@@ -149,8 +149,8 @@ TEST_CASE("pair averaging: halfway to a partner's model, and the worker's own up
   }
 }
 
-TEST_CASE("pairs are the same everywhere, only of ranks that reach each other, and nobody is left alone without need") {
-  // Two hosts of three, joined by one link: 2 and 3. Rank 5 thinks that it reaches 0, which does not know of it.
+TEST_CASE("pairs are equal on all ranks, only of ranks that reach each other, and no rank is unpaired without need") {
+  // Two hosts of three, joined by one link: 2 and 3. Rank 5 assumes that it reaches 0, which does not know of it.
   const auto reach = reach_of({"011000", "101000", "110100", "001011", "000101", "100110"});
   std::set<std::pair<std::uint32_t, std::uint32_t>> seen;
   for (std::uint64_t step = 1; step <= 500; ++step) {
@@ -196,7 +196,7 @@ TEST_CASE("a run goes over to averaging and back at step boundaries, and grows a
   }
 }
 
-TEST_CASE("a program that shares no model trains with averaged gradients, and the run is told why") {
+TEST_CASE("a program that shares no model trains with averaged gradients, and the reason is reported") {
   const TestWorkerOptions options{.max_steps = 20, .parameters = 30, .shares_model = false};
   FakeRun run(options);
   run.synchronize_by(Synchronization::kAveraging);
@@ -228,7 +228,7 @@ TEST_CASE("a joiner gets one worker's replica, not slices of several") {
   average_gradients_and_check(run);
 }
 
-TEST_CASE("a worker dies while replicas differ: nobody computes anything twice, every sample counts once") {
+TEST_CASE("a worker dies while replicas differ: no worker computes anything twice, every sample counts once") {
   for (const auto where : {Moment::kComputing, Moment::kBetweenBuckets, Moment::kUpdating, Moment::kOutside}) {
     for (const auto averaging : {Synchronization::kAveraging, Synchronization::kPairAveraging}) {
       CAPTURE(where);

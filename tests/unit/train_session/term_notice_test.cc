@@ -1,4 +1,5 @@
-// TERM to a worker: from somebody else than its agent, from the agent, a second one, and to a program that handles it.
+// TERM to a worker: from another process than its agent, from the agent, a second one, and to a program that handles
+// it.
 #include "train/session/term_notice.h"
 
 #include <doctest/doctest.h>
@@ -13,7 +14,7 @@ namespace {
 
 using session::TermNotice;
 
-// What a process that is neither the worker nor its agent does.
+// Actions of a process that is neither the worker nor its agent.
 pid_t send_term_from_elsewhere(pid_t to) {
   const pid_t sender = ::fork();
   if (sender == 0) ::_exit(::kill(to, SIGTERM) == 0 ? 0 : 1);
@@ -23,7 +24,7 @@ pid_t send_term_from_elsewhere(pid_t to) {
   return sender;
 }
 
-TEST_CASE("TERM from somebody else than the agent is noted, and the worker trains on until it is let go") {
+TEST_CASE("TERM from another process than the agent is noted, and the worker trains until it is dismissed") {
   FakeRun run;
   const auto workers = run.spawn_ready(2);
   run.change_to(workers);

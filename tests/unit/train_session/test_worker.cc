@@ -100,7 +100,7 @@ class Program {
     }
   }
 
-  // Without samples the weights may still be on their way: they are not looked at, and the gradient is rubbish.
+  // Without samples the weights may still be in transfer: they are not read, and the gradient is arbitrary.
   void compute(const Batch& batch) {
     if (batch.local_samples == 0) return std::fill(gradient_.begin(), gradient_.end(), std::nanf(""));
     if (device_) device_->get_state(weights_, momentum_);
@@ -146,7 +146,7 @@ class Program {
     session_.broadcast(&first_worker_, sizeof first_worker_);
   }
 
-  // Who saved what and when is in the data.
+  // The data contains which worker saved it and when.
   void use_store(std::uint64_t step) {
     const std::uint64_t mine[] = {session_.worker_id(), step};
     session_.save("who", mine, sizeof mine, step);
@@ -230,7 +230,7 @@ class Program {
   std::uint64_t edges_ = 0;
   bool late_joiner_ = false;
   std::uint64_t last_computed_ = 0;
-  std::optional<DeviceArrays> device_;  // in place of the host's memory
+  std::optional<DeviceArrays> device_;  // instead of host memory
   Session session_;
 };
 

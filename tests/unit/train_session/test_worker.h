@@ -12,7 +12,7 @@ namespace elastictrain::test {
 enum ExitCode : int {
   kExitFinished = 0,
   kExitSessionError = 1,
-  kExitBrokenPromise = 2,  // the session did something that its contract rules out
+  kExitBrokenPromise = 2,  // the session did something that its contract excludes
   kExitLeft = 10,
   kExitStopped = 11,
   kExitDismissed = 12,
@@ -37,12 +37,13 @@ struct TestWorkerOptions {
   bool reduce = true;                    // false: only the control lane travels
   bool may_start_late = false;           // a first generation may have another number than 1
   bool quits_in_the_middle = false;      // an exception out of the loop in step 3
-  // Sums and broadcasts data of its own in every step, between the buckets; what comes of it goes into the update.
+  // Sums and broadcasts data of its own in every step, between the buckets; the result goes into the update.
   bool shares_own_data = false;
-  bool shares_model = true;          // false: its weights are state like any other
-  bool uses_store = false;           // saves in every step and asks the next rank; notes what came of it at the end
-  std::uint64_t variance_every = 0;  // notes the gradient variance, the noise scale and the traffic with each peer at the end
-  std::string schedule;              // of sizes, which it asks for
+  bool shares_model = true;  // false: its weights are state like any other
+  bool uses_store = false;   // saves in every step and asks the next rank; notes the result at the end
+  std::uint64_t variance_every =
+      0;                       // notes the gradient variance, the noise scale and the traffic with each peer at the end
+  std::string schedule;        // of sizes, which it asks for
   bool traces_weight = false;  // appends its first weight to a file (trace_path()) after every step, and at the end
   std::string note_gradient_of_step;  // rank 0 notes the first element of that step's averaged gradient
 };

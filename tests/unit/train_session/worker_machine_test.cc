@@ -36,7 +36,7 @@ GenerationPlan plan_of(Generation generation, const std::vector<std::uint32_t>& 
   return plan;
 }
 
-// The machine of worker 1 with somebody who carries out its effects.
+// The machine of worker 1 with an object that carries out its effects.
 struct Story {
   WorkerMachine machine{kSelf};
   std::vector<Generation> builds;
@@ -105,13 +105,13 @@ struct Story {
   }
 };
 
-// What a recovery of generation 1 looks like after worker 3 died: fence 2, generation 3.
+// A recovery of generation 1 after the loss of worker 3: fence 2, generation 3.
 GenerationPlan recovery(Step resume_step, std::vector<std::uint32_t> joiners = {}) {
   return plan_of(3, {1, 2},
                  {.previous = 1, .joiners = std::move(joiners), .donors = {2}, .fence = 2, .resume_step = resume_step});
 }
 
-TEST_CASE("a change goes from prepare to the boundary at which the lane says that everyone is ready") {
+TEST_CASE("a change goes from prepare to the boundary at which the lane shows that all are ready") {
   Story story;
   story.train(2);
   story.prepare(plan_of(2, {1, 2}, {.previous = 1}));
@@ -132,7 +132,7 @@ TEST_CASE("a change goes from prepare to the boundary at which the lane says tha
   CHECK(story.machine.generation() == 2);
 }
 
-TEST_CASE("who computes answers an Abort at once, and its next collective does not begin") {
+TEST_CASE("a computing worker answers an Abort at once, and its next collective does not begin") {
   Story story;
   story.train(2);
   story.machine.step_opened();
@@ -185,7 +185,7 @@ TEST_CASE("between two buckets of a step the answer comes at the second, which d
   CHECK(story.halts[0].committed_step == 2);
 }
 
-TEST_CASE("a collective that fails by itself is told once, and the Abort that follows is answered") {
+TEST_CASE("a collective that fails by itself is reported once, and the following Abort is answered") {
   Story story;
   story.train(2);
   story.machine.step_opened();
@@ -205,7 +205,7 @@ TEST_CASE("a collective that fails by itself is told once, and the Abort that fo
   CHECK(story.halts.size() == 3);
 }
 
-TEST_CASE("who stands at the resume step goes on with its open step in the recovered generation") {
+TEST_CASE("a worker at the resume step continues its open step in the recovered generation") {
   Story story;
   story.train(2);
   story.machine.step_opened();
@@ -225,7 +225,7 @@ TEST_CASE("who stands at the resume step goes on with its open step in the recov
   CHECK(story.machine.committed_step() == 3);
 }
 
-TEST_CASE("who is behind gives up its step and joins again") {
+TEST_CASE("a worker that is behind gives up its step and joins again") {
   Story story;
   story.train(2);
   story.machine.step_opened();
@@ -262,7 +262,7 @@ TEST_CASE("a second loss before the state has come finds a worker without it") {
   CHECK(story.halts[1].in_loop);
 }
 
-TEST_CASE("who adopted a state holds no gradients before it has committed a step of its own") {
+TEST_CASE("a worker that adopted a state holds no gradients before it has committed a step of its own") {
   Story story;
   story.train(2);
   story.machine.step_opened();
@@ -279,7 +279,7 @@ TEST_CASE("who adopted a state holds no gradients before it has committed a step
   CHECK(story.halts.back().has_state);
   CHECK(story.halts.back().committed_step == 3);
   CHECK_FALSE(story.halts.back().has_gradients);
-  story.promise(plan_of(5, {1}, {.previous = 3, .fence = 4, .resume_step = 3}));  // nobody else is left
+  story.promise(plan_of(5, {1}, {.previous = 3, .fence = 4, .resume_step = 3}));  // no other worker is left
   CHECK(story.machine.take_seat(false)->kind == Kind::kContinue);
   story.whole_step(4);
   story.abort(6);
@@ -314,7 +314,8 @@ TEST_CASE("everything up to the fence is dead: prepared plans, committed ones, l
 }
 
 TEST_CASE(
-    "a change that the lane agreed on says how the next step is cut, although an Abort came before it was taken") {
+    "a change that the lane agreed on determines the shares of the next step, although an Abort came before it was "
+    "taken") {
   Story story;
   story.train(2);
   story.promise(plan_of(2, {1, 2}, {.previous = 1}));
@@ -350,7 +351,7 @@ TEST_CASE("a leaver whose change became void stays for the recovery") {
   CHECK(story.machine.take_seat(false)->kind == Kind::kContinue);
 }
 
-TEST_CASE("who has left builds nothing any more") {
+TEST_CASE("a worker that has left builds nothing") {
   Story story;
   story.train(2);
   story.promise(plan_of(2, {2, 3}, {.previous = 1}));
@@ -373,7 +374,7 @@ TEST_CASE("a leaver that has left answers nothing") {
   CHECK(story.halts.empty());
 }
 
-TEST_CASE("an Abort in the first broadcast sends everybody back to the start") {
+TEST_CASE("an Abort in the first broadcast sends all workers back to the start") {
   Story story;
   story.promise(plan_of(1, {1, 2, 3}, {}));
   REQUIRE(story.machine.take_seat(false));
@@ -437,7 +438,7 @@ TEST_CASE("of several holders the first writes the checkpoint of a stop") {
   CHECK_FALSE(next->writes_checkpoint);
 }
 
-TEST_CASE("who has passed the last barrier is not asked any more") {
+TEST_CASE("a worker that has passed the last barrier is not asked any more") {
   Story story;
   story.train(2);
   REQUIRE(story.enter());

@@ -65,7 +65,7 @@ TEST_CASE("several files are joined; columns are centred on their mean and scale
   CHECK(row[2] == 2);
 }
 
-TEST_CASE("formats are told by content and name") {
+TEST_CASE("formats are recognized by content and name") {
   CHECK(guess_format(std::string_view("\0\0\x08\x03", 4), "x") == DataFormat::kIdx);
   CHECK(guess_format("\x1f\x8b", "x.csv") == DataFormat::kIdx);
   CHECK(guess_format("\x03\x01", "data_batch_1.bin") == DataFormat::kCifar10);
@@ -89,7 +89,7 @@ TEST_CASE("files that cannot be read or do not match are named") {
   const TemporaryDirectory dir;
   const std::string good = dir.write("good.csv", "1,2,0\n3,4,1\n");
   CHECK(load_error(csv_options(dir.path() + "/none.csv")).find("none.csv: cannot be opened") != std::string::npos);
-  CHECK(load_error(csv_options(dir.path())).find("is not a file") != std::string::npos);
+  CHECK(load_error(csv_options(dir.path())).find("is not a regular file") != std::string::npos);
   CHECK(load_error(csv_options(dir.write("empty.csv", ""))).find("empty.csv: is empty") != std::string::npos);
   const std::string narrow = dir.write("narrow.csv", "1,0\n");
   CHECK(load_error(csv_options(good + "," + narrow)).find("narrow.csv: has 1 values") != std::string::npos);

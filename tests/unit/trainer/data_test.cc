@@ -74,10 +74,10 @@ TEST_CASE("an IDX error names file and offset") {
   const std::string images = idx_file({2, 1, 1}, "ab");
   const std::string labels = idx_file({2}, "\1\2");
   REQUIRE(parse_pair(images, labels).ok());
-  CHECK(message(parse_pair(images.substr(0, 17), labels)).starts_with("img: offset 17: the header promises 2 bytes"));
+  CHECK(message(parse_pair(images.substr(0, 17), labels)).starts_with("img: offset 17: the header announces 2 bytes"));
   CHECK(message(parse_pair(images.substr(0, 9), labels)).starts_with("img: offset 9: cut off"));
   CHECK(message(parse_pair("", labels)).starts_with("img: offset 0: cut off"));
-  CHECK(message(parse_pair(images + "x", labels)).starts_with("img: offset 19: the header promises 2 bytes"));
+  CHECK(message(parse_pair(images + "x", labels)).starts_with("img: offset 19: the header announces 2 bytes"));
   CHECK(message(parse_pair("\1" + images.substr(1), labels)).starts_with("img: offset 0: wrong magic number"));
   CHECK(message(parse_pair("\x1f\x8b\x08\x01", labels)).find("gunzip") != std::string::npos);
   CHECK(message(parse_pair(std::string("\0\0\x0d\3", 4), labels)).starts_with("img: offset 2: element type"));
@@ -86,7 +86,7 @@ TEST_CASE("an IDX error names file and offset") {
   CHECK(message(parse_pair(images, idx_file({3}, "abc"))).starts_with("lab: offset 4: 3 labels for 2 images"));
   CHECK(message(parse_pair(idx_file({0, 1}, ""), labels)).starts_with("img: offset 4: a dimension of size 0"));
   const std::string huge = idx_file({0xFFFFFFFF, 0xFFFFFFFF, 0xFFFFFFFF}, "a");
-  CHECK(message(parse_pair(huge, labels)).starts_with("img: offset 8: sizes beyond"));
+  CHECK(message(parse_pair(huge, labels)).starts_with("img: offset 8: the dimensions are too large"));
 }
 
 TEST_CASE("the labels of IDX images are found by name") {

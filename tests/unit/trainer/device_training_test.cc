@@ -103,7 +103,7 @@ MakeModel mlp_of(LabelledTask task) {
   };
 }
 
-// Rows as images come: bytes, scaled on their way into the model.
+// Rows as in image data: bytes, scaled on the way into the model.
 LabelledTask task_of_bytes() {
   LabelledTask task;
   task.classes = 3;
@@ -167,7 +167,7 @@ TEST_CASE("training twice on a device gives the same bits") {
   CHECK(first.losses == second.losses);
 }
 
-TEST_CASE("buckets are told in their order, the last layer's before the first is computed") {
+TEST_CASE("buckets are reported in order, the last layer's before the first is computed") {
   const TrainerOptions options;
   const std::uint32_t hidden[] = {512, 256};
   MlpModel host(generate_task(64, 5), hidden, 5);
@@ -213,7 +213,7 @@ TEST_CASE("a failure of the device stays, and the step after it does nothing") {
   model->compute(samples, [](Range) {});
   standin_cuda_fault(0);
   REQUIRE_FALSE(engine->status().ok());
-  CHECK(engine->status().error().message.find("the process must go") != std::string::npos);
+  CHECK(engine->status().error().message.find("the process must end") != std::string::npos);
   model->compute(samples, [](Range) {});
   CHECK_FALSE(engine->status().ok());
 }

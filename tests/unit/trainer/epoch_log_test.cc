@@ -16,7 +16,7 @@ TEST_CASE("the epoch's loss is weighted by samples and its rate is per second") 
   CHECK(epoch_line(1, 1, log, 1, start) == "epoch 1/1: loss 1.2500, 1 worker, 0 samples/s");
 }
 
-TEST_CASE("scores are told with accuracy and counts") {
+TEST_CASE("scores are printed with accuracy and counts") {
   const Score score{0.5, 1747, 1797};
   CHECK(score_line(2, 5, score) == "epoch 2/5: held-out loss 0.5000, accuracy 0.9722 (1747 of 1797)");
   CHECK(final_line(120, score) == "finished after 120 steps: held-out loss 0.5000, accuracy 0.9722 (1747 of 1797)");
@@ -33,7 +33,7 @@ TEST_CASE("scores of parts add up to the score of all") {
   CHECK(total.count == 3);
 }
 
-TEST_CASE("the first epochs are all told, later ones at most twice a second") {
+TEST_CASE("the first epochs are all printed, later ones at most twice a second") {
   const EpochLog::Instant start = EpochLog::Instant{} + 1h;
   TellingPace pace;
   for (std::uint64_t done = 1; done <= 100; ++done) CHECK(pace.due(done, start));

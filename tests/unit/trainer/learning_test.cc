@@ -1,4 +1,4 @@
-// Real learning on real data: does the built-in trainer's default set-up reach what it promises?
+// Real learning on real data: does the built-in trainer's default configuration reach its expected accuracy?
 #include <doctest/doctest.h>
 
 #include <string>

@@ -19,7 +19,7 @@ double loss_of(Model& model, const Samples& samples) {
   return model.compute(samples, [](Range) {});
 }
 
-// Central differences against the model's own gradient. ReLU has kinks, where a difference is of no use; `agreeing`
+// Central differences against the model's own gradient. ReLU has kinks, where a difference is invalid; `agreeing`
 // counts the parameters that match, of `count` tried from `begin` on.
 std::size_t agreeing(Model& model, const Samples& samples, std::size_t begin, std::size_t count) {
   loss_of(model, samples);
@@ -121,7 +121,7 @@ TEST_CASE("neighbouring layers join into buckets of the least size, from the las
   CHECK(plan_buckets(layers, 1000) == std::vector<Range>{{0, 175}});
 }
 
-TEST_CASE("a bucket is handed out when its layers are done and not before") {
+TEST_CASE("a bucket is passed on when its layers are done and not before") {
   const std::vector<Range> buckets = {{70, 105}, {0, 70}};
   std::vector<Range> told;
   const BucketReady ready = [&](Range bucket) { told.push_back(bucket); };

@@ -11,7 +11,7 @@ namespace {
 
 using Floats = std::vector<float>;
 
-// What a new worker receives: every state buffer, byte for byte.
+// The data that a new worker receives: every state buffer, byte for byte.
 void copy_state(Optimizer& from, Optimizer& to) {
   const auto source = from.state();
   const auto target = to.state();
@@ -60,7 +60,7 @@ TEST_CASE("Adam follows its formula for two steps") {
   CHECK(p[0] == doctest::Approx(0.9 + 0.1 * 0.2894737 / 0.7906881).epsilon(1e-6));
 }
 
-TEST_CASE("an optimizer that receives another's state goes on bit by bit like it") {
+TEST_CASE("an optimizer that receives another's state continues bit-identically") {
   for (const OptimizerKind kind : {OptimizerKind::kSgd, OptimizerKind::kAdam}) {
     TrainerOptions options;
     options.optimizer = kind;

@@ -21,7 +21,7 @@ Status set(TrainerOptions& options, std::string_view name, std::string_view text
   return field_named(name).set(options, text);
 }
 
-// What the flag parser does with "--learning-rate=0.1".
+// The flag parser's handling of "--learning-rate=0.1".
 TrainerOptions from_arguments(const std::vector<std::string>& arguments) {
   TrainerOptions options;
   for (const std::string& argument : arguments) {

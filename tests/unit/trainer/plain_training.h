@@ -1,4 +1,4 @@
-// Purpose: training without a session, for tests of what models learn.
+// Purpose: training without a session, for tests of the models' learning.
 #pragma once
 
 #include <doctest/doctest.h>

@@ -1,4 +1,4 @@
-// The whole trainer in this process, alone: real session, real model, its lines and its exit status.
+// The whole trainer in this process, alone: real session, real model, its output and its exit status.
 #include <doctest/doctest.h>
 #include <unistd.h>
 
@@ -18,7 +18,7 @@ struct Run {
   std::string errors;
 };
 
-// Sends a standard stream to a file of no name as long as it lives.
+// Redirects a standard stream to an unnamed file while the object exists.
 class Captured {
  public:
   explicit Captured(std::FILE* stream) : stream_(stream), file_(std::tmpfile()) {

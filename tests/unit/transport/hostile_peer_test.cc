@@ -4,6 +4,13 @@
 #include <openssl/x509.h>
 #include <poll.h>
 
+#include <asio/buffer.hpp>
+#include <asio/error_code.hpp>
+#include <asio/io_context.hpp>
+#include <asio/ip/address.hpp>
+#include <asio/ip/tcp.hpp>
+#include <asio/steady_timer.hpp>
+#include <asio/write.hpp>
 #include <future>
 #include <thread>
 
@@ -31,7 +38,7 @@ bool finished(TlsStream& stream, const IoOutcome& outcome) {
   return false;
 }
 
-// A peer that holds the key but writes whatever it likes, on its own thread and io_context.
+// A peer that holds the key but writes arbitrary data, on its own thread and io_context.
 template <class Body>
 std::thread rogue_client(std::uint16_t port, const Key& key, Body body) {
   return std::thread([port, key, body] {
@@ -186,7 +193,7 @@ TEST_CASE("a frame cut off by the end of the connection is reported as such") {
   CHECK(server.received[0] == "whole");
 }
 
-TEST_CASE("rubbish after the handshake closes the connection") {
+TEST_CASE("malformed data after the handshake closes the connection") {
   asio::io_context io;
   TestServer server(io);
   server.open();

@@ -1,7 +1,7 @@
 // Purpose: drives an io_context in a test until something has happened, with a deadline that fails the test.
 #pragma once
 
-#include <asio.hpp>
+#include <asio/io_context.hpp>
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "supervisor/protocol/codec.h"
+#include "supervisor/protocol/wire.h"
 #include "supervisor/transport/frame_connection.h"
 
 namespace elastictrain::transport {
@@ -27,11 +28,11 @@ inline bool run_until(asio::io_context& io, const std::function<bool()>& happene
 
 inline std::string frame_of(const std::string& body) {
   std::string frame(protocol::kFrameHeaderBytes, '\0');
-  protocol::detail::put_length(frame.data(), body.size());
+  protocol::wire::put_length(frame.data(), body.size());
   return frame + body;
 }
 
-// A listener and everything that happened to it.
+// A listener and all of its events.
 struct TestServer {
   explicit TestServer(asio::io_context& context) : io(context), key(make_key()) {}
 
@@ -59,7 +60,7 @@ struct TestServer {
   std::vector<std::pair<std::string, std::string>> rejected;
 };
 
-// One connect() and everything that happened to it.
+// One connect() and all of its events.
 struct TestClient {
   explicit TestClient(asio::io_context& context) : io(context) {}
 

@@ -1,5 +1,9 @@
 #include <doctest/doctest.h>
 
+#include <asio/io_context.hpp>
+#include <asio/ip/address.hpp>
+#include <asio/ip/tcp.hpp>
+
 #include "tests/unit/transport/loop.h"
 
 namespace elastictrain::transport {
@@ -72,7 +76,7 @@ TEST_CASE("IPv6 works, and one port serves both families") {
   CHECK(six.connection->remote_address() == "[::1]:" + std::to_string(server.listener->port()));
 }
 
-TEST_CASE("a client with another key is refused, named by address, and told so") {
+TEST_CASE("a client with another key is refused, reported by address, and notified") {
   asio::io_context io;
   TestServer server(io);
   server.open();
@@ -84,7 +88,7 @@ TEST_CASE("a client with another key is refused, named by address, and told so")
   CHECK(client.error.message.find("does not accept the key") != std::string::npos);
   CHECK(server.connections.empty());
   CHECK(server.rejected[0].first.rfind("127.0.0.1:", 0) == 0);
-  CHECK(server.rejected[0].second == "it holds another key than this run's");
+  CHECK(server.rejected[0].second == "it has a different key than this run");
 }
 
 TEST_CASE("a dead port is an error that names address and cause") {
@@ -171,7 +175,7 @@ TEST_CASE("a connection may be closed from inside its own frame handler") {
   CHECK(run_until(io, [&] { return accepted.use_count() == 1; }));
 }
 
-TEST_CASE("a listener that cannot bind says which address and why") {
+TEST_CASE("a listener that cannot bind reports the address and the reason") {
   asio::io_context io;
   TestServer first(io);
   first.open();

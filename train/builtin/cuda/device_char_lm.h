@@ -1,4 +1,4 @@
-// Purpose: CharLmModel on a GPU, with the text there. See device_model.h for ownership, thread and failure.
+// Purpose: CharLmModel on a GPU, with the text in device memory. See device_model.h for ownership, thread and failure.
 #pragma once
 
 #include "train/builtin/cuda/dense_pass.h"
@@ -15,7 +15,7 @@ class DeviceCharLm final : public DeviceModel {
   double loss() override { return pass_.mean_loss(); }
 
  private:
-  // Embeds the blocks' contexts into the input of the layers; gives how many characters that are.
+  // Embeds the blocks' contexts into the input of the layers. Returns the number of characters.
   std::size_t load_blocks(std::span<const std::uint64_t> blocks);
 
   Engine& engine_;

@@ -1,5 +1,5 @@
-// Purpose: MlpModel on a GPU. The data set is uploaded once, images as bytes; a batch is gathered there by its indices.
-// See device_model.h for ownership, thread and failure.
+// Purpose: MlpModel on a GPU. The data set is uploaded once, images as bytes. A batch is gathered on the device by its
+// indices. See device_model.h for ownership, thread and failure.
 #pragma once
 
 #include "train/builtin/cuda/dense_pass.h"

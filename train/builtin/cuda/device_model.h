@@ -1,8 +1,8 @@
-// Purpose: a model whose data, parameters and gradient lie in a GPU's memory: made from one on the host, with its data
-// and first parameters, and computing what that one computes, up to the order of sums in matrix products.
+// Purpose: a model whose data, parameters and gradient are in GPU memory. It is made from a model on the host, with its
+// data and initial parameters, and computes the same, up to the order of sums in matrix products.
 //
-// Ownership: borrows the engine and the host's model, which goes on to score held-out data; both must outlive it.
-// Thread, failure: as Engine.
+// Ownership: borrows the engine and the host's model, which still scores held-out data; both must outlive it. Thread,
+// failure: as Engine.
 #pragma once
 
 #include <cstdint>
@@ -19,16 +19,16 @@ class DeviceModel {
  public:
   virtual ~DeviceModel() = default;
 
-  // In the device's memory; the addresses stay.
+  // In device memory; the addresses do not change.
   float* parameters() const { return parameters_.as<float>(); }
   float* gradient() const { return gradient_.as<float>(); }
   std::size_t count() const { return parameters_.bytes() / sizeof(float); }
 
-  // Puts the mean gradient over the samples, of which there is at least one, into the stream; tells `ready` each bucket
-  // when what makes it is in there.
+  // Queues the computation of the mean gradient over the samples (at least one) in the stream. Passes each bucket to
+  // `ready` when the work for it is queued.
   virtual void compute(std::span<const std::uint64_t> samples, const BucketReady& ready) = 0;
 
-  // The mean loss of the last compute(): waits until it is known.
+  // The mean loss of the last compute(). Waits until it is known.
   virtual double loss() = 0;
 
  protected:

@@ -1,5 +1,5 @@
 // Purpose: the optimizers of optimizer.h on a GPU, with the same arithmetic and the same state by name.
-// Ownership: borrows the engine; the addresses that state() gives stay valid as long as it lives. Thread, failure: as
+// Ownership: borrows the engine; the addresses that state() returns stay valid for its lifetime. Thread, failure: as
 // Engine.
 #pragma once
 
@@ -15,7 +15,7 @@ namespace elastictrain::train {
 class DeviceOptimizer {
  public:
   virtual ~DeviceOptimizer() = default;
-  // Puts the update into the stream.
+  // Queues the update in the stream.
   virtual void update(float* parameters, const float* gradient, double learning_rate) = 0;
   virtual std::vector<StateBuffer> state() = 0;
 };

@@ -5,7 +5,7 @@ namespace elastictrain::train {
 Status find_gpu_and_libraries() {
   const auto count = device::Device::count();
   if (!count) return count.error();
-  if (*count == 0) return Error{ErrorCode::kUnavailable, "this process sees no GPU; look at CUDA_VISIBLE_DEVICES"};
+  if (*count == 0) return Error{ErrorCode::kUnavailable, "this process sees no GPU; check CUDA_VISIBLE_DEVICES"};
   const auto blas = device::CublasLibrary::get();
   if (!blas) return blas.error();
   return device::find_kernel_compiler();
@@ -41,7 +41,7 @@ void DeviceReplica::share_state() {
   }
 }
 
-// As on the host: nothing computes beside a model's only bucket.
+// As on the host: no computation overlaps with a model's only bucket.
 void DeviceReplica::reduce(Range bucket) {
   float* const data = model_->gradient() + bucket.begin;
   if (host_.buckets().size() == 1) {
@@ -63,7 +63,7 @@ Status DeviceReplica::compute(std::span<const std::uint64_t> samples) {
   return engine_->status();
 }
 
-// The loss came before the gradients whose sums are here, so it is here, too.
+// The loss precedes the gradients, whose sums have arrived, so it has arrived as well.
 Result<double> DeviceReplica::update(double learning_rate) {
   optimizer_->update(model_->parameters(), model_->gradient(), learning_rate);
   const double loss = has_loss_ ? model_->loss() : 0;

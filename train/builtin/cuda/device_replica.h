@@ -1,5 +1,5 @@
-// Purpose: a replica in a GPU's memory: everything is put into one stream, and the host waits for nothing but the sums.
-// Held-out data are scored on the host, beside the training. See replica.h for ownership, thread and failure.
+// Purpose: a replica in GPU memory: all work is queued in one stream, and the host waits only for the sums. Held-out
+// data is scored on the host, in parallel with training. See replica.h for ownership, thread and failure.
 #pragma once
 
 #include <memory>
@@ -11,12 +11,12 @@
 
 namespace elastictrain::train {
 
-// Whether a GPU, its driver, cuBLAS and NVRTC are here; the error says what is missing.
+// Whether a GPU, its driver, cuBLAS and NVRTC are available; the error names what is missing.
 Status find_gpu_and_libraries();
 
 class DeviceReplica final : public Replica {
  public:
-  // On the GPU of this worker's place among those that the process sees.
+  // Uses the GPU that belongs to this worker's place among those that the process sees.
   static Result<std::unique_ptr<Replica>> open(const TrainerOptions& options, Model& model, Session& session);
 
   ~DeviceReplica() override { engine_->settle(); }

@@ -1,5 +1,5 @@
-// Purpose: SyntheticModel with its parameters and gradient on a GPU. What its computation costs is the same time as on
-// the host, where it is spent. See device_model.h for ownership, thread and failure.
+// Purpose: SyntheticModel with its parameters and gradient on a GPU. Its computation takes the same time as on the
+// host, and takes it there. See device_model.h for ownership, thread and failure.
 #pragma once
 
 #include "train/builtin/cuda/device_model.h"

@@ -43,12 +43,12 @@ Status Engine::start() {
   if (!status_) return status_;
   const device::Device::Scope scope(*device_);
   note(blas_->check(blas_->create(&handle_), "start cuBLAS"));
-  if (status_) note(blas_->check(blas_->set_stream(handle_, stream()), "give cuBLAS its stream"));
+  if (status_) note(blas_->check(blas_->set_stream(handle_, stream()), "set the stream of cuBLAS"));
   if (status_) take_first_product();
   return status_;
 }
 
-// cuBLAS takes memory of its own with it, which may wait for the device: not beside a collective, so now.
+// cuBLAS allocates memory at its first call, which may wait for the device: that must not happen next to a collective.
 void Engine::take_first_product() {
   const device::DeviceMemory memory = allocate(3 * sizeof(float));
   if (!status_) return;
@@ -76,7 +76,7 @@ device::CudaFunction Engine::find(const char* kernel) {
   return functions_[kernel] = *found;
 }
 
-// Rows one after the other are the columns of the transposed matrix, and cuBLAS thinks in columns: C^T = B^T A^T.
+// Consecutive rows are the columns of the transposed matrix, and cuBLAS is column-major: C^T = B^T A^T.
 void Engine::multiply(const Product& product) {
   if (!status_) return;
   const float one = 1;

@@ -1,9 +1,9 @@
-// Purpose: what the trainer's computation on a GPU stands on: one stream, kernels and matrix products put into it, and
-// memory. cuBLAS and NVRTC are found at run time. No model here has convolutions, so there is no cuDNN.
+// Purpose: the basis of the trainer's computation on a GPU: one stream, kernels and matrix products queued in it, and
+// memory. cuBLAS and NVRTC are found at run time. No model here has convolutions, so cuDNN is not used.
 //
-// The first failure stays, and nothing is put into the stream after it: callers queue a whole pass and then look at
-// status(). Ownership: whoever opened it; memory that it gave may outlive it. Thread: one at a time.
-// Failure: kUnavailable without a GPU, its driver, cuBLAS or NVRTC, with what is missing; CUDA's errors as kInternal.
+// The first failure is kept, and no work is queued after it: callers queue a whole pass and then check status().
+// Ownership: the caller of open(); memory that it allocated may outlive it. Thread: one at a time. Failure:
+// kUnavailable without a GPU, its driver, cuBLAS or NVRTC, with what is missing; CUDA's errors as kInternal.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ namespace elastictrain::train {
 
 extern const char* const kTrainerKernels;
 
-// C = A B, all of them row by row without gaps; A is rows x inner once transposed if told so, B inner x columns.
+// C = A B, all row-major without gaps. A is rows x inner (after the transposition, if requested), B inner x columns.
 struct Product {
   const float* a = nullptr;
   bool transpose_a = false;
@@ -54,22 +54,22 @@ class Engine {
     if (device::CudaFunction function = find(kernel)) note(kernels_->launch(function, stream(), arguments...));
   }
 
-  // In float32 throughout: cuBLAS takes TF32 only where it is asked to.
+  // Float32 throughout: cuBLAS uses TF32 only on request.
   void multiply(const Product& product);
 
   device::DeviceMemory allocate(std::size_t bytes);
-  // Makes `memory` larger where it is smaller; what it held is lost.
+  // Enlarges `memory` if it is too small; its content is lost.
   void reserve(device::DeviceMemory& memory, std::size_t bytes);
-  // Memory with a copy of `data`, which is there when the call returns.
+  // Memory with a copy of `data`, complete when the call returns.
   template <class T>
   device::DeviceMemory upload(std::span<const T> data) {
     return upload_bytes(std::as_bytes(data));
   }
   // A step's indices, copied in the stream; valid until the next call.
   const unsigned long long* upload_indices(std::span<const std::uint64_t> indices);
-  // Waits for all that the stream holds; memory that it uses must not go before.
+  // Waits for all work in the stream; memory that the work uses must stay valid until then.
   void settle() { note(stream_.synchronize()); }
-  // After all that the stream holds.
+  // Copies after all work in the stream.
   void download(const float* from, std::span<float> into);
 
   void note(Status status) {
@@ -96,13 +96,13 @@ class Engine {
   Status status_;
 };
 
-// A few numbers of a step on their way to the host, beside what follows in the stream.
+// A few numbers of a step that are copied to the host in parallel with later work in the stream.
 class Readback {
  public:
   Readback(Engine& engine, std::size_t bytes);
 
   void queue(const void* from, std::size_t bytes);
-  // What was queued last, once it is here.
+  // The numbers that were queued last, once they have arrived.
   template <class T>
   std::span<const T> wait() {
     await();

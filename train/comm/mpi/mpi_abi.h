@@ -1,5 +1,5 @@
-// Purpose: what differs between the two binary interfaces of MPI: the type of a handle, and the values of the few
-// constants that we use. Source: mpi.h of Open MPI 4.1.4 and of MPICH 4.0.2; both promise to keep these within
+// Purpose: the differences between the two binary interfaces of MPI: the type of a handle, and the values of the few
+// constants that we use. Source: mpi.h of Open MPI 4.1.4 and of MPICH 4.0.2. Both promise to keep these within
 // libmpi.so.40 and libmpi.so.12 (the "MPICH ABI initiative").
 #pragma once
 

@@ -8,7 +8,7 @@
 namespace elastictrain::comm {
 namespace {
 
-// Calls f(run, values) for the runs of the vector that lie beside `bytes`, which begin at element `first`.
+// Calls f(run, values) for the parts of the vector that correspond to `bytes`, which start at element `first`.
 template <class F>
 void for_values(const ReduceVector& vector, std::size_t first, std::span<std::byte> bytes, F f) {
   auto* const values = reinterpret_cast<float*>(bytes.data());

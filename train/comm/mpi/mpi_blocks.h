@@ -1,4 +1,4 @@
-// Purpose: what travels around a ring of messages (mpi_ring.h): the parts of a sum, or blocks that are only copied.
+// Purpose: the content that moves around a ring of messages (mpi_ring.h): the parts of a sum, or blocks to copy.
 //
 // Ownership: borrows the caller's vector or blocks for one operation. Thread: the communicator's.
 #pragma once
@@ -10,7 +10,7 @@
 
 namespace elastictrain::comm {
 
-// The input stays as it is while it is summed, and is kept where results take its place.
+// The input is not modified while it is summed. It is kept where results replace it.
 class ReduceBlocks final : public RingBlocks {
  public:
   ReduceBlocks(const ReduceVector& vector, std::uint32_t size) : vector_(vector), size_(size), stored_(size) {}
@@ -20,7 +20,7 @@ class ReduceBlocks final : public RingBlocks {
   void add_to(std::uint32_t block, std::size_t offset, std::span<std::byte> sum) override;
   void store(std::uint32_t block, std::size_t offset, std::span<const std::byte> result) override;
 
-  // After a failure: what no result has taken the place of.
+  // After a failure: keeps the input that no result has replaced.
   void keep_the_rest() const;
 
  private:

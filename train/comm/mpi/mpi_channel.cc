@@ -9,7 +9,7 @@ namespace elastictrain::comm {
 namespace {
 
 constexpr auto kNap = std::chrono::microseconds(50);
-// Rests between two looks at the clock and at notices.
+// Number of rests between two checks of the clock and of notices.
 constexpr int kLookEvery = 16;
 
 }  // namespace
@@ -73,7 +73,7 @@ Result<MpiMessagePtr> MpiChannel::poll() {
 Status MpiChannel::check(const MpiMessage& message, std::size_t bytes, std::uint32_t from) const {
   if (bytes >= MpiMessage::kHeaderBytes && message.bytes().size() == bytes && message.header.call == call_) return {};
   return Error{ErrorCode::kInvalid, "rank " + std::to_string(from) +
-                                        " takes part in another operation or with another size than rank " +
+                                        " runs another operation, or one of another size, than rank " +
                                         std::to_string(rank_)};
 }
 
@@ -115,7 +115,7 @@ Status MpiChannel::rest() {
   if (rests % kLookEvery == kLookEvery - 1) {
     if (auto status = control_.check(); !status) return status;
     if (world_.is_broken(generation_)) {
-      return Error{ErrorCode::kPeerLost, "another rank of generation " + std::to_string(generation_) + " gave it up"};
+      return Error{ErrorCode::kPeerLost, "another rank of generation " + std::to_string(generation_) + " aborted it"};
     }
     if (look_) {
       if (auto status = look_(); !status) return status;

@@ -1,8 +1,8 @@
-// Purpose: the messages of one generation: sends them, expects them in order, waits without wasting a core, and lets go
-// of all of them at once when the generation breaks.
+// Purpose: the messages of one generation: sends them, expects them in order, waits without occupying a core, and
+// abandons all of them at once when the generation breaks.
 //
-// Ownership: the communicator's. Thread: the communicator's caller. Failure: after an error the channel is of no use;
-// what was in flight is MPI's for as long as it wants, in memory of ours.
+// Ownership: the communicator's. Thread: the communicator's caller. Failure: after an error the channel cannot be used.
+// Messages in flight stay in MPI for as long as it needs them, in memory of ours.
 #pragma once
 
 #include <deque>
@@ -20,36 +20,36 @@ using MpiMessagePtr = std::unique_ptr<MpiMessage>;
 
 class MpiChannel {
  public:
-  // `members`: index = position, value = rank of MPI. `rank`: this one's position; peers are named by theirs.
+  // `members`: index = position, value = MPI rank. `rank`: this one's position; peers are named by theirs.
   MpiChannel(MpiWorld& world, Generation generation, std::uint32_t rank, std::vector<std::uint32_t> members,
              OpControl& control);
   ~MpiChannel();
   MpiChannel(const MpiChannel&) = delete;
   MpiChannel& operator=(const MpiChannel&) = delete;
 
-  // What the messages from here on belong to.
+  // The operation that all later messages belong to.
   void begin(MpiOperation operation, std::uint64_t size);
   MpiMessagePtr fresh();
   void recycle(MpiMessagePtr message) { free_.push_back(std::move(message)); }
 
   Status send(MpiMessagePtr message, std::uint32_t to);
-  // One more message from that rank, after those expected already.
+  // Expects one more message from that rank, after those already expected.
   Status expect(std::uint32_t from);
-  // The oldest expected one, once it is there; nothing: not yet.
+  // The oldest expected message once it has arrived; null before.
   Result<MpiMessagePtr> poll();
   Result<MpiMessagePtr> wait();
-  // Messages that have been sent are there to be used again.
+  // Makes messages that have been sent available for reuse.
   Status let_go_of_sent();
-  // Everything that was sent is with MPI or with its receiver.
+  // Waits until MPI or the receiver has everything that was sent.
   Status wait_sent();
 
   std::size_t expected() const { return expected_.size(); }
   std::size_t sending() const { return sending_.size(); }
-  // Until fewer than `window` messages are with MPI.
+  // Waits until MPI holds fewer than `window` messages.
   Status wait_sending_below(std::size_t window);
-  // Call when there is nothing to do: gives up the core in time, and says when to stop.
+  // Call it when there is nothing to do: yields the core after a while, and returns an error when the caller must stop.
   Status rest();
-  // `look`: what else says when to stop.
+  // `look`: an additional condition to stop.
   void watch(std::function<Status()> look) { look_ = std::move(look); }
 
   const std::vector<PeerFigures>& figures() const { return figures_; }
@@ -76,9 +76,9 @@ class MpiChannel {
   std::deque<InFlight> expected_;
   std::deque<InFlight> sending_;
   std::vector<MpiMessagePtr> free_;
-  std::vector<PeerFigures> figures_;  // index = position, and so is their rank
+  std::vector<PeerFigures> figures_;  // index and rank = position
   std::function<Status()> look_;
-  int rests_ = 0;                     // since something last moved
+  int rests_ = 0;  // since the last message moved
 };
 
 }  // namespace elastictrain::comm

@@ -13,10 +13,10 @@ Result<BuildResult> build_mpi_communicator(const BuildSpec& spec, MpiWorld& worl
   const bool all_there = std::all_of(members.begin(), members.end(), [&](auto rank) { return rank < world.size(); });
   if (!all_there || members.size() != spec.peers.size()) {
     return Error{ErrorCode::kInvalid, "a member of generation " + std::to_string(spec.generation) +
-                                          " is no rank of this MPI launch of " + std::to_string(world.size())};
+                                          " is not a rank of this MPI launch of " + std::to_string(world.size())};
   }
-  // Where the library takes one caller at a time, calls take turns; each is short, so plans are built beside training
-  // all the same.
+  // If the library takes one caller at a time, calls take turns. Each call is short, so plans can still be built during
+  // training.
   const RailKind rails{world.library().threads_may_call() ? "mpi" : "mpi, one thread at a time",
                        [&](const Layout& layout, OpControl& control) {
                          return std::make_unique<MpiRail>(world, spec, layout, members, control);

@@ -1,8 +1,8 @@
 // Purpose: builds the communicator of a generation whose members are ranks of one MPI launch: shared memory within a
 // host, MPI's messages between hosts.
 //
-// As cpu_communicator.h says; state still reaches joiners over connections of their own. `members`: the peers' ranks of
-// the launch. The world outlives what is built.
+// As in cpu_communicator.h; state still reaches joiners over separate connections. `members`: the peers' ranks in the
+// launch. The world outlives the communicator.
 #pragma once
 
 #include <span>

@@ -102,8 +102,8 @@ class Library final : public MpiLibrary {
     }
     if (level_ < kMpiThreadSerialized) {
       return Error{ErrorCode::kUnavailable, "MPI gives thread level \"" + level_name(level_) +
-                                                "\"; plans are built beside training, which needs \"serialized\" at "
-                                                "least: let MPI_Init be called by this library, or choose backend cpu"};
+                                                "\"; plans are built during training, which needs \"serialized\" or "
+                                                "\"multiple\": let this library call MPI_Init, or choose backend cpu"};
     }
     return make_own_communicator();
   }
@@ -202,11 +202,11 @@ struct Opened {
   std::string name;
 };
 
-// Open MPI's plug-ins look for the library's symbols among the global ones.
+// Open MPI's plug-ins look up the library's symbols among the global ones.
 constexpr int kOpenFlags = RTLD_NOW | RTLD_GLOBAL;
 
-// Where both are installed, the library of the launcher that started this process: the other one would find itself
-// alone.
+// If both are installed: the library of the launcher that started this process, because the other one would find a
+// world of one.
 std::vector<const char*> usual_names() {
   const bool of_open_mpi = std::getenv("OMPI_COMM_WORLD_SIZE") != nullptr;
   const bool of_mpich = std::getenv("PMI_SIZE") != nullptr;
@@ -226,12 +226,12 @@ Result<Opened> open_library() {
     if (void* library = ::dlopen(name, kOpenFlags)) return Opened{library, name};
     tried += tried.empty() ? name : std::string(", ") + name;
   }
-  return Error{ErrorCode::kUnavailable, "no MPI library here (looked for " + tried +
+  return Error{ErrorCode::kUnavailable, "no MPI library was found (tried " + tried +
                                             "); install one, or set ELASTICTRAIN_MPI_LIBRARY to its path"};
 }
 
 Error lacks(const Opened& opened, const std::string& symbol) {
-  return Error{ErrorCode::kUnavailable, opened.name + " has no " + symbol + "; this is no MPI 3 library"};
+  return Error{ErrorCode::kUnavailable, opened.name + " has no " + symbol + "; this is not an MPI 3 library"};
 }
 
 Result<std::unique_ptr<MpiLibrary>> bind_open_mpi(const Opened& opened) {

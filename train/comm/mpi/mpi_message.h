@@ -1,6 +1,6 @@
-// Purpose: one message between two ranks: what it belongs to, so that ranks that do not agree find out, and a piece of
-// data. Messages are memory of ours: MPI may still read or write one when its collective was given up, and what a user
-// owns must not change then.
+// Purpose: one message between two ranks: a header that identifies its operation, so that mismatching ranks detect it,
+// and a piece of data. Messages are memory of ours: MPI may still read or write one after its collective was abandoned,
+// and the user's memory must not change then.
 #pragma once
 
 #include <cstddef>
@@ -11,22 +11,22 @@ namespace elastictrain::comm {
 
 enum class MpiOperation : std::uint32_t { kReduceRing, kReduceDoubling, kShare, kSpread, kSend };
 
-// Of one collective call: equal at all ranks.
+// The identity of one collective call: equal at all ranks.
 struct MpiCall {
   MpiOperation operation = MpiOperation::kSend;
-  std::uint32_t number = 0;  // of the collective within its generation
-  std::uint64_t size = 0;    // of the whole
+  std::uint32_t number = 0;  // index of the collective within its generation
+  std::uint64_t size = 0;    // of the whole operation
   bool operator==(const MpiCall&) const = default;
 };
 
 struct alignas(64) MpiMessage {
-  // The cores' second-level cache holds what is in flight.
+  // All messages in flight fit in the second-level cache of a core.
   static constexpr std::size_t kPayloadBytes = 256 << 10;
 
   struct Header {
     MpiCall call;
     std::uint32_t step = 0;     // of the ring
-    std::uint32_t segment = 0;  // of the block that travels
+    std::uint32_t segment = 0;  // of the block
     std::uint64_t bytes = 0;    // of payload
   };
 

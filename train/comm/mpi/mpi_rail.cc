@@ -10,9 +10,9 @@
 namespace elastictrain::comm {
 namespace {
 
-// Up to here the number of messages costs more than their bytes.
+// Up to this size the number of messages costs more than their bytes.
 constexpr std::size_t kDoublingBytes = 16 << 10;
-constexpr std::uint32_t kWindow = 4;
+constexpr std::uint32_t kRailWindow = 4;
 
 std::uint32_t segments_of(std::size_t bytes) {
   const auto segments = (bytes + MpiMessage::kPayloadBytes - 1) / MpiMessage::kPayloadBytes;
@@ -22,7 +22,7 @@ std::uint32_t segments_of(std::size_t bytes) {
 std::size_t segment_begin(std::uint32_t segment) {
   return segment * MpiMessage::kPayloadBytes;
 }
-// Less than a whole one at the end.
+// The last segment may be shorter.
 std::size_t segment_bytes(std::size_t bytes, std::uint32_t segment) {
   return std::min(MpiMessage::kPayloadBytes, bytes - segment_begin(segment));
 }
@@ -33,9 +33,9 @@ void fill(MpiMessage& message, const Pieces& data, std::uint32_t segment) {
   data.get(segment_begin(segment), message.data());
 }
 
-// As many as may be under way; `expected` counts.
+// Expects as many as may be in flight; `expected` counts them.
 Status expect_segments(MpiChannel& channel, std::uint32_t from, std::size_t bytes, std::uint32_t& expected) {
-  for (; expected < segments_of(bytes) && channel.expected() < kWindow; ++expected) {
+  for (; expected < segments_of(bytes) && channel.expected() < kRailWindow; ++expected) {
     if (auto status = channel.expect(from); !status) return status;
   }
   return {};
@@ -43,10 +43,10 @@ Status expect_segments(MpiChannel& channel, std::uint32_t from, std::size_t byte
 
 Status check_size(const MpiMessage& message, std::size_t bytes) {
   if (message.header.bytes == bytes) return {};
-  return Error{ErrorCode::kInvalid, "a message of another size came"};
+  return Error{ErrorCode::kInvalid, "received a message of another size than expected"};
 }
 
-// Puts what comes from there into `data`, and calls `taken` with the number of each segment that is.
+// Stores the segments received from there in `data`, and calls `taken` with the index of each one.
 template <class Taken>
 Status take_segments(MpiChannel& channel, std::uint32_t from, const Pieces& data, Taken taken) {
   std::uint32_t expected = 0;
@@ -111,8 +111,8 @@ Status MpiRail::reduce_around_ring(const ReduceVector& vector) {
   return status;
 }
 
-// Pairs exchange sums over growing distances; both add the same two numbers, so all ranks hold the same bits. Of the
-// ranks beyond a power of two, each gives its part to a neighbour first and gets the sum from it at last.
+// Pairs exchange sums over doubling distances. Both add the same two numbers, so all ranks hold the same bits. Each
+// rank beyond a power of two first gives its part to a neighbour and receives the sum from it at the end.
 Status MpiRail::reduce_by_doubling(const ReduceVector& vector) {
   channel_.begin(MpiOperation::kReduceDoubling, vector.size());
   const std::size_t count = vector.size();
@@ -161,7 +161,7 @@ Status MpiRail::reduce_by_doubling(const ReduceVector& vector) {
 
 Result<MpiMessagePtr> MpiRail::exchange_sums(MpiMessagePtr sum, std::uint32_t partner, std::size_t count) {
   if (auto status = channel_.expect(partner); !status) return status.error();
-  // Nothing takes a message into use again before the next call, so that its values stay until they are added.
+  // No message is reused before the next call, so its values stay valid until they are added.
   const float* const mine = sum->values();
   if (auto status = channel_.send(std::move(sum), partner); !status) return status.error();
   auto other = channel_.wait();
@@ -219,11 +219,11 @@ bool MpiRail::reaches(std::uint32_t peer) const {
 
 Status MpiRail::send(std::uint32_t peer, std::span<const std::byte> data) {
   direct_.begin(MpiOperation::kSend, data.size());
-  // Only read.
+  // `pieces` is only read here.
   Pieces pieces;
   pieces.add({const_cast<std::byte*>(data.data()), data.size()});
   for (std::uint32_t segment = 0; segment < segments_of(data.size()); ++segment) {
-    if (auto status = direct_.wait_sending_below(kWindow); !status) return status;
+    if (auto status = direct_.wait_sending_below(kRailWindow); !status) return status;
     auto message = direct_.fresh();
     fill(*message, pieces, segment);
     if (auto status = direct_.send(std::move(message), peer); !status) return status;
@@ -238,7 +238,7 @@ Status MpiRail::receive(std::uint32_t peer, std::span<std::byte> data) {
   return take_segments(direct_, peer, pieces, [](std::uint32_t) { return Status(); });
 }
 
-// If both ends began by sending, both might wait for room.
+// If both ends sent first, both might wait for buffer space.
 Status MpiRail::exchange(std::uint32_t peer, std::span<const std::byte> sent, std::span<std::byte> received) {
   const bool begins = rank_ < peer;
   if (auto status = begins ? send(peer, sent) : receive(peer, received); !status) return status;
@@ -248,7 +248,7 @@ Status MpiRail::exchange(std::uint32_t peer, std::span<const std::byte> sent, st
 Status MpiRail::check_peers() const {
   if (!world_.is_broken(generation_)) return {};
   return Error{ErrorCode::kPeerLost,
-               "another rank of generation " + std::to_string(generation_) + " gave it up"};
+               "another rank of generation " + std::to_string(generation_) + " aborted it"};
 }
 
 Traffic MpiRail::traffic() const {

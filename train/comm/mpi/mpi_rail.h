@@ -1,11 +1,11 @@
 // Purpose: MPI's messages between hosts: our collectives among ranks of one MPI launch.
 //
-// Our own, because MPI's cannot be given up when a member is lost, promise no equal bits, and a communicator of theirs
-// can hang while it is built. Small sums double along pairs, large ones go around a ring, a block that all others get
-// goes down a binary tree.
+// We use our own collectives because MPI's cannot be aborted when a member is lost, do not guarantee equal bits, and
+// need a communicator whose construction can hang. Small sums use recursive doubling, large ones a ring, and a block
+// for all other ranks a binary tree.
 //
-// Ownership, threads and failure: as rail.h says. A lost member is not noticed by MPI; the supervisor's Abort ends what
-// waits for it, and whoever gives up tells the others.
+// Ownership, threads and failure: see rail.h. MPI does not detect a lost member. The supervisor's Abort ends the waits
+// for it, and a rank that aborts notifies the others.
 #pragma once
 
 #include <atomic>
@@ -41,7 +41,7 @@ class MpiRail final : public Rail {
   Status reduce(const ReduceVector& vector);
   Status reduce_by_doubling(const ReduceVector& vector);
   Status reduce_around_ring(const ReduceVector& vector);
-  // Sends `sum` and gets the partner's added to it.
+  // Sends `sum` and adds the partner's to it.
   Result<MpiMessagePtr> exchange_sums(MpiMessagePtr sum, std::uint32_t partner, std::size_t count);
   Status share_around_ring(std::span<const Pieces> blocks);
   Status spread(const Pieces& data, std::uint32_t root);
@@ -50,7 +50,7 @@ class MpiRail final : public Rail {
 
   const Generation generation_;
   const std::uint32_t rank_;
-  const Ranks rail_;  // this rank alone where it is on none
+  const Ranks rail_;  // only this rank if it is on no rail
   const std::uint32_t position_;
   const std::uint32_t size_;
   MpiWorld& world_;

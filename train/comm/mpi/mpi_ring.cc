@@ -5,12 +5,12 @@
 namespace elastictrain::comm {
 namespace {
 
-// Segments under way in each direction.
-constexpr std::size_t kWindow = 4;
+// Segments in flight in each direction.
+constexpr std::size_t kRingWindow = 4;
 
 }  // namespace
 
-// Steps 0 … size-2 sum, steps size-1 … 2·size-3 hand out.
+// Steps 0 … size-2 sum, steps size-1 … 2·size-3 distribute the sums.
 MpiRing::MpiRing(MpiChannel& channel, RingBlocks& blocks, std::uint32_t rank, std::uint32_t size, bool reduces)
     : channel_(channel),
       blocks_(blocks),
@@ -39,10 +39,10 @@ Status MpiRing::run() {
   std::uint32_t sent = 0;
   while (sent < own || to_expect > 0 || channel_.expected() > 0) {
     bool moved = false;
-    for (; to_expect > 0 && channel_.expected() < kWindow; --to_expect) {
+    for (; to_expect > 0 && channel_.expected() < kRingWindow; --to_expect) {
       if (auto status = channel_.expect((rank_ + size_ - 1) % size_); !status) return status;
     }
-    if (sent < own && channel_.sending() < kWindow) {
+    if (sent < own && channel_.sending() < kRingWindow) {
       if (auto status = send_own_segment(sent++); !status) return status;
       moved = true;
     }
@@ -77,7 +77,7 @@ Status MpiRing::take(MpiMessagePtr message) {
   const auto block = block_to_receive(step);
   const bool fits = step >= first_step_ && step <= last_step_ && header.segment < segments(block) &&
                     header.bytes == segment_bytes(block, header.segment);
-  if (!fits) return Error{ErrorCode::kInvalid, "a segment that belongs nowhere came around the ring"};
+  if (!fits) return Error{ErrorCode::kInvalid, "received a segment that does not belong to this operation of the ring"};
   const std::size_t offset = header.segment * MpiMessage::kPayloadBytes;
   const std::span<std::byte> bytes(message->payload, header.bytes);
   if (sums_at(step)) blocks_.add_to(block, offset, bytes);

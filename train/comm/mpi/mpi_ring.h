@@ -1,8 +1,8 @@
-// Purpose: blocks that travel around a ring of ranks in segments: a sum of all ranks' blocks, then everyone's share of
-// it at all ranks; or only the latter. A segment goes on as soon as it is there, from the message it came in.
+// Purpose: moves blocks around a ring of ranks in segments: a sum of all ranks' blocks followed by its distribution to
+// all ranks, or only the distribution. A segment is forwarded as soon as it arrives, from the message it came in.
 //
 // Each element is summed along the ring in one order and then copied, so that all ranks hold the same bits.
-// MPI_Allreduce promises no such thing.
+// MPI_Allreduce does not guarantee that.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace elastictrain::comm {
 
-// What travels; block b is rank b's own. Offsets are bytes within the block.
+// The content that moves; block b belongs to rank b. Offsets are bytes within the block.
 class RingBlocks {
  public:
   virtual ~RingBlocks() = default;

@@ -24,7 +24,8 @@ bool MpiThread::run(std::function<void()> work, std::chrono::milliseconds time_l
   return changed_.wait_until(lock, deadline, idle);
 }
 
-// Without signals: handlers of the program, and what MPI starts from here, run as if we were not there.
+// Blocks signals: handlers of the program, and threads that MPI starts from here, run as they would without this
+// thread.
 void MpiThread::start() {
   sigset_t all;
   sigset_t before;

@@ -1,8 +1,8 @@
-// Purpose: the one thread that joins MPI and leaves it. MPI wants both from the same one, each waits for all ranks of
-// the launch, and nothing ends that wait: whoever asked waits up to a deadline and goes on without it.
+// Purpose: the one thread that joins and leaves MPI. MPI requires the same thread for both; each call waits for all
+// ranks of the launch, and nothing can end that wait. A caller waits up to a deadline and continues without the result.
 //
-// Ownership: one for the process, never destroyed. Thread: any, one call after the other. Failure: false, and the work
-// goes on behind its caller's back, so that it may use only what is never destroyed or what it owns.
+// Ownership: one for the process, never destroyed. Thread: any, one call after the other. Failure: false. The work then
+// continues in the background, so it must only use what it owns or what is never destroyed.
 #pragma once
 
 #include <chrono>
@@ -16,7 +16,7 @@ class MpiThread {
  public:
   static MpiThread& of_process();
 
-  // True once `work`, and what was asked for before it, is done.
+  // True once `work`, and all work requested before it, is done.
   bool run(std::function<void()> work, std::chrono::milliseconds time_limit);
 
  private:
@@ -27,7 +27,7 @@ class MpiThread {
   std::mutex mutex_;
   std::condition_variable changed_;
   bool started_ = false;
-  std::function<void()> work_;  // empty: there is none
+  std::function<void()> work_;  // empty: no work
 };
 
 }  // namespace elastictrain::comm

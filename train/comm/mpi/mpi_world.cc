@@ -11,7 +11,7 @@ namespace elastictrain::comm {
 namespace {
 
 constexpr int kNoticeTag = 0;
-// More than ever wait to be built at a time.
+// More than ever wait to be built at the same time.
 constexpr std::size_t kMostBrokenKept = 1000;
 
 std::string ranks_of_launch() {
@@ -21,7 +21,7 @@ std::string ranks_of_launch() {
   return "all ranks";
 }
 
-// MPICH's MPI_Finalize meets at the launcher, and aborts the process when that is gone.
+// MPICH's MPI_Finalize synchronizes through the launcher, and aborts the process if that is gone.
 bool launcher_is_gone() {
   const char* const descriptor = std::getenv("PMI_FD");
   if (descriptor == nullptr) return false;
@@ -50,7 +50,7 @@ Result<MpiWorld*> MpiWorld::join(std::chrono::milliseconds time_limit) {
   return Error{ErrorCode::kTimeout,
                "MPI_Init waits for " + ranks_of_launch() + " of the launch; some have not called it within " +
                    std::to_string(time_limit.count()) +
-                   " ms: see which worker has not come so far, or allow more time (ELASTICTRAIN_MPI_INIT_TIMEOUT_MS)"};
+                   " ms: check which worker has not started, or allow more time (ELASTICTRAIN_MPI_INIT_TIMEOUT_MS)"};
 }
 
 Result<MpiWorld*> MpiWorld::make() {
@@ -128,7 +128,7 @@ void MpiWorld::tell_broken(Generation generation, std::span<const std::uint32_t>
     auto notice = std::make_unique<Notice>(Notice{generation, {}});
     const auto bytes = std::as_bytes(std::span(&notice->generation, 1));
     const auto request = library_->send(bytes, static_cast<int>(to), kNoticeTag);
-    if (!request) continue;  // a rank that is lost needs no notice
+    if (!request) continue;  // a lost rank needs no notice
     notice->request = *request;
     told_.push_back(std::move(notice));
   }
@@ -183,7 +183,8 @@ Status MpiWorld::leave(std::chrono::milliseconds time_limit) {
   const auto work = [this, outcome] { *outcome = library_->leave(); };
   if (MpiThread::of_process().run(work, time_limit)) return *outcome;
   return Error{ErrorCode::kTimeout,
-               "MPI_Finalize waits for ranks that did not come within " + std::to_string(time_limit.count()) + " ms (ELASTICTRAIN_MPI_FINALIZE_TIMEOUT_MS)"};
+               "MPI_Finalize waits for ranks that did not call it within " + std::to_string(time_limit.count()) +
+                   " ms (ELASTICTRAIN_MPI_FINALIZE_TIMEOUT_MS)"};
 }
 
 }  // namespace elastictrain::comm

@@ -12,7 +12,7 @@ namespace {
 using device::kKernelBlocks;
 using device::PinnedMemory;
 
-// Pinning and unpinning wait for the device, so generations hand the memory on.
+// Pinning and unpinning wait for the device, so generations pass the memory on.
 struct SpareSums {
   std::mutex mutex;
   std::map<int, std::vector<PinnedMemory>> by_device;

@@ -1,5 +1,5 @@
-// Purpose: what happens to a bucket on its own device before and after it is summed: kept, scaled, measured; one pass
-// each, nothing where nothing is asked for.
+// Purpose: the kernels that process a bucket on its own device before and after the sum: they keep, scale and measure
+// it, in one pass each. No kernel runs if none of this is requested.
 //
 // Ownership: one communicator's. Thread: the communicator's. Failure: as CudaLibrary::check.
 #pragma once
@@ -17,18 +17,18 @@ class BucketKernels {
   static Result<std::unique_ptr<BucketKernels>> create(const std::shared_ptr<device::Device>& device);
   ~BucketKernels();
 
-  // Into the caller's stream, so that what is kept is there whatever becomes of the sum.
+  // In the caller's stream, so that the input is kept whatever the result of the sum.
   Status prepare(const DeviceReduce& reduce) const;
-  // Behind the sum, in the stream that makes it.
+  // After the sum, in the stream that makes it.
   Status measure(const DeviceReduce& reduce, device::CudaStream stream) const;
-  // Once both are done.
+  // Valid once both have finished.
   void read_norms(ReduceStats& stats) const;
 
  private:
   BucketKernels(int ordinal, device::PinnedMemory sums) : ordinal_(ordinal), sums_(std::move(sums)) {}
 
   const int ordinal_;
-  device::PinnedMemory sums_;  // the kernels write there themselves: one number a block, before and after
+  device::PinnedMemory sums_;  // written by the kernels: one number per block, before and after
   const device::KernelModule* module_ = nullptr;
   device::CudaFunction prepare_ = nullptr;
   device::CudaFunction square_sum_ = nullptr;

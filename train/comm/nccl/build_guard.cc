@@ -3,7 +3,7 @@
 namespace elastictrain::comm {
 namespace {
 
-constexpr std::chrono::milliseconds kLook{2};
+constexpr std::chrono::milliseconds kWatchInterval{2};
 
 }  // namespace
 
@@ -27,7 +27,7 @@ void BuildGuard::watch(const CancelToken& cancel) {
       fired_ = late;
       return host_plane_.abort();
     }
-    changed_.wait_for(lock, kLook);
+    changed_.wait_for(lock, kWatchInterval);
   }
 }
 

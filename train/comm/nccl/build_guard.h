@@ -1,5 +1,5 @@
-// Purpose: ends the host plane's calls of a build that is cancelled or takes too long: those calls know no token.
-// Ownership: the build's; a thread of its own while it lives. Thread: one. Failure: none.
+// Purpose: ends the host plane's calls of a build that is cancelled or takes too long, because those calls take no
+// token. Ownership: the build's; it has a thread of its own while it exists. Thread: one. Failure: none.
 #pragma once
 
 #include <atomic>

@@ -26,7 +26,7 @@ Result<BuildState> build_in_rounds(Communicator& host_plane, std::chrono::millis
   BuildState mine = BuildState::kBuilding;
   std::vector<BuildState> all(host_plane.world_size());
   for (;;) {
-    // Who is done leaves the cores to those who are not.
+    // A rank that has finished leaves the cores to the others.
     if (mine == BuildState::kBuilt) std::this_thread::sleep_for(round);
     if (mine == BuildState::kBuilding) mine = look_for_a_round(round, look);
     auto told = host_plane.all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)));

@@ -12,12 +12,12 @@ using std::chrono::steady_clock;
 constexpr std::chrono::microseconds kSpin{50};
 constexpr std::chrono::milliseconds kYield{1};
 constexpr std::chrono::microseconds kSleep{50};
-constexpr std::chrono::milliseconds kLookEvery{1};  // at the host plane and at NCCL's own state
-// A peer that is gone may have given all it had before; its last bytes are on their way.
+constexpr std::chrono::milliseconds kLookEvery{1};  // interval of checks of the host plane and of NCCL's state
+// A peer may have sent all its data before it was lost; its last bytes may still be in transfer.
 constexpr std::chrono::milliseconds kGraceAfterLoss{100};
 constexpr std::chrono::milliseconds kShrinkRound{1};  // training waits for it
 
-// Waits hand the core on, the sooner the longer they last.
+// A wait spins, then yields the core, then sleeps.
 void pause(steady_clock::duration waited) {
   if (waited < kSpin) return;
   if (waited < kYield) return std::this_thread::yield();
@@ -57,8 +57,8 @@ Status DevicePlane::await_ready(Deadline deadline, const std::string& doing) {
     if (auto status = check_plane(); !status) return status;
     const auto now = steady_clock::now();
     if (now > deadline) {
-      return Error{ErrorCode::kTimeout, "NCCL did not " + doing + " in time; a rank is missing or its network is not " +
-                                            "reached. NCCL_DEBUG=INFO shows how far it came"};
+      return Error{ErrorCode::kTimeout, "NCCL did not " + doing + " in time; a rank is missing or its network cannot " +
+                                            "be reached. NCCL_DEBUG=INFO shows its progress"};
     }
     pause(now - since);
   }
@@ -176,7 +176,7 @@ Status DevicePlane::wait(const device::Event& mark, Deadline deadline) {
   }
 }
 
-// An operation that was ended from outside reaches its mark, too.
+// An operation that was ended from outside also reaches its mark.
 Status DevicePlane::check_end() {
   if (aborted_) return Error{ErrorCode::kAborted, "the operation was aborted"};
   const NcclCode state = comm_ ? comm_->state() : kNcclSuccess;

@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::uint32_t kRanksPerId = 128;
 
-// From every rank before there are ids.
+// Sent by every rank before there are ids.
 struct Wish {
   std::uint64_t parent_generation = 0;
   std::uint32_t parenthood = 0;
@@ -16,7 +16,7 @@ struct Wish {
   std::uint16_t takes_several = 0;
 };
 
-// Ahead of the ids, from rank 0.
+// Sent by rank 0 before the ids.
 struct Header {
   std::uint32_t ok = 0;
   char problem[508] = {};

@@ -16,7 +16,7 @@ constexpr Issue kIssues[] = {
     {0, 21799, "older than 2.18: it cannot be built in the background"},
     {22602, 22602, "crashes in its RAS thread (nccl#1669); workers get NCCL_RAS_ENABLE=0"},
     {22707, 22707, "crashes in its RAS thread (nccl#1996); workers get NCCL_RAS_ENABLE=0"},
-    {22803, 22808, "crashes when communicators are rebuilt in a living process (fixed in 2.28.9)"},
+    {22803, 22808, "crashes when communicators are rebuilt in a running process (fixed in 2.28.9)"},
     {22809, 22809, "reported to crash on V100 (nccl#2159) and after a million collectives on DGX Spark (nccl#2213)"},
 };
 

@@ -11,7 +11,7 @@
 namespace elastictrain::comm {
 namespace {
 
-constexpr std::chrono::milliseconds kLookLimit{10};         // for a thread that is inside already
+constexpr std::chrono::milliseconds kLookLimit{10};         // to wait for a thread that is already inside
 constexpr std::chrono::milliseconds kGoodbyeLimit{10'000};  // until all ranks are done with a generation
 constexpr std::chrono::milliseconds kFinalizeLimit{5'000};
 constexpr std::chrono::milliseconds kFinalizePause{1};
@@ -23,7 +23,7 @@ struct Ends {
   int unfinished = 0;
 };
 
-// Never destroyed: a thread that was given up may outlive main().
+// Never destroyed: an abandoned thread may outlive main().
 Ends& ends() {
   static auto* all = new Ends;
   return *all;
@@ -49,7 +49,7 @@ class BlockedSignals {
   sigset_t before_;
 };
 
-// Counts as unfinished until what `work` holds is gone; throws where no thread can be had.
+// Counts as unfinished until everything that `work` holds is released. Throws if no thread can be started.
 void start_detached(std::function<void()> work) {
   const BlockedSignals blocked;
   count_end(1);
@@ -116,7 +116,7 @@ Result<std::shared_ptr<NcclComm>> NcclComm::begin(const NcclLibrary& nccl, std::
           : nccl.init_rank(&made.handle_, ranks, ids.front(), rank, &config);
   if (is_begun(code)) return comm;
   auto problem = nccl.error(code, "begin to build " + made.init_.name, made.handle_);
-  // Never left half made: its thread is joined by the abort.
+  // A partially built communicator is never left behind: the abort joins its thread.
   if (made.handle_ != nullptr) made.abort();
   return problem;
 }
@@ -140,7 +140,7 @@ Status NcclComm::shrink(const std::shared_ptr<Shrinking>& shrinking) {
   const Stage stage = stage_;
   const bool open = stage == Stage::kOpen || stage == Stage::kStopped;
   if (!lock || !open || handle_ == nullptr || nccl_.shrink == nullptr || was_parent_.exchange(true)) {
-    return Error{ErrorCode::kAborted, "could not " + doing + ": the communicator is no parent any more"};
+    return Error{ErrorCode::kAborted, "could not " + doing + ": the communicator can no longer be a parent"};
   }
   shrunk_ = shrinking;
   const device::Device::Scope scope(*device_);
@@ -249,10 +249,10 @@ void NcclComm::stop() noexcept {
   if (stage_.compare_exchange_strong(open, Stage::kStopping)) end_in_time([this] { revoke_inside(); });
 }
 
-// What cannot be revoked in half of the time is aborted in the rest.
+// If the revocation takes more than half of the time, the rest is for an abort.
 void NcclComm::revoke_inside() {
   const std::lock_guard lock(inside_);
-  // An abort that was asked for meanwhile may have been faster.
+  // An abort that was requested meanwhile may have been faster.
   if (stage_ != Stage::kStopping) return;
   const device::Device::Scope scope(*device_);
   NcclCode state = nccl_.revoke(handle_, kNcclRevokeDefault);
@@ -282,14 +282,14 @@ void NcclComm::abort_inside() {
   check_device();
 }
 
-// Only the parent's abort ends what is half made of this one.
+// Only the parent's abort ends a partially built communicator that is shrunk from it.
 void NcclComm::abort_parent() {
   const auto parent = std::exchange(parent_, nullptr);
   parent->abort();
   if (parent->await_end()) handle_ = shrinking_->made;
 }
 
-// An abort leaves the device usable; what broke before it may not have.
+// An abort leaves the device usable. An error before the abort may have made it unusable.
 void NcclComm::check_device() {
   const auto code = device_->cuda().stream_query(stream_.handle());
   if (device::is_sticky(code)) report(device_->cuda().error(code, "use the device after an abort").message);
@@ -313,7 +313,7 @@ void NcclComm::close(std::unique_ptr<Communicator> host_plane) noexcept {
   }
 }
 
-// A parent is aborted by all its ranks, also by those that were left out: who finalizes waits for the others.
+// All ranks of a parent abort it, including those that were left out: a rank that finalizes would wait for the others.
 bool NcclComm::all_may_finalize(Communicator& host_plane) {
   const std::byte mine{was_parent_ ? std::uint8_t{1} : std::uint8_t{0}};
   std::vector<std::byte> all(host_plane.world_size());

@@ -1,6 +1,6 @@
-// Purpose: one communicator of NCCL with the rules that NCCL leaves to its user: one thread inside it at a time, calls
-// that never block, an abort on a thread that may be given up, and an orderly end only when nobody was lost and none
-// was shrunk from it.
+// Purpose: one NCCL communicator with the rules that NCCL leaves to its user: one thread inside it at a time, calls
+// that never block, an abort on a thread that may be abandoned, and a clean end only if no rank was lost and no
+// communicator was shrunk from it.
 //
 // Ownership: shared by the communicator that uses it, the one that is shrunk from it and the threads that end it.
 // Thread: any; stop(), abort() and close() return at once. Failure: as NcclLibrary::error; kAborted once it is being
@@ -29,21 +29,21 @@ struct NcclInit {
   std::uint32_t rank = 0;
   std::uint32_t ranks = 1;
   std::string name;  // of the communicator, in NCCL's own messages
-  // An abort that takes longer has failed: the process cannot be saved.
+  // An abort that takes longer has failed: the process must be replaced.
   std::chrono::milliseconds abort_deadline{3000};
-  // Told once, on a thread of its own, that this process has to be replaced, and why.
+  // Called once, on a thread of its own, with the reason why this process must be replaced.
   std::function<void(const std::string&)> on_wedged;
-  // stop() leaves one that another can be shrunk from, where the library can do that.
+  // stop() leaves a communicator that another can be shrunk from, if the library supports it.
   bool may_be_parent = false;
 };
 
 class NcclComm : public std::enable_shared_from_this<NcclComm> {
  public:
-  // Begins to build; state() says when it is done. What it reports before is kNcclInProgress.
+  // Starts a build; state() reports when it is done. Until then it reports kNcclInProgress.
   static Result<std::shared_ptr<NcclComm>> begin(const NcclLibrary& nccl, std::shared_ptr<device::Device> device,
                                                  NcclInit init);
-  // The same out of `parent`, in which nothing runs any more, without the ranks `left_out`. Once for each parent, whose
-  // only end is an abort from here on.
+  // The same by a shrink of `parent`, in which no operation runs anymore, without the ranks `left_out`. Allowed once
+  // for each parent, which can only be aborted afterwards.
   static Result<std::shared_ptr<NcclComm>> begin_shrunk(const NcclLibrary& nccl, std::shared_ptr<device::Device> device,
                                                         NcclInit init, const std::shared_ptr<NcclComm>& parent,
                                                         std::vector<int> left_out);
@@ -51,31 +51,32 @@ class NcclComm : public std::enable_shared_from_this<NcclComm> {
 
   device::CudaStream stream() const { return stream_.handle(); }
 
-  // kNcclSuccess, kNcclInProgress, or the error that it will keep.
+  // kNcclSuccess, kNcclInProgress, or an error, which then stays.
   NcclCode state();
-  // Calls `work` as the only thread inside; kNcclInProgress counts as begun.
+  // Calls `work` as the only thread inside; kNcclInProgress counts as started.
   Status call(const std::string& doing, const std::function<NcclCode(NcclHandle)>& work);
   Error error(NcclCode code, const std::string& doing);
 
-  // Whether another can be shrunk from it: while it is in use, as long as nothing runs in it; after stop(), if that
-  // left it so and no network error sticks to it. Waits for a stop that is under way.
+  // Whether another communicator can be shrunk from this one: while it is in use, as long as no operation runs in it;
+  // after stop(), if stop() left it usable and it has no network error. Waits for a stop in progress.
   enum class Parenthood : std::uint8_t { kNone, kInUse, kStopped };
   Parenthood parenthood();
 
-  // Ends what runs, here; peers are not told. abort() frees it as well.
+  // Ends the running operations on this rank; peers are not notified. abort() also frees the communicator.
   void stop() noexcept;
   void abort() noexcept;
-  // After one of them: true when the device has let go, false at the abort's deadline.
+  // Call it after one of them. True when the device has released the communicator, false at the abort's deadline.
   bool await_end();
-  // After await_end(), for what the caller has put behind NCCL's work, which may still read the caller's memory.
+  // Call it after await_end(). Waits for the caller's work behind that of NCCL, which may still read the caller's
+  // memory.
   void drain() { (void)stream_.synchronize(); }
-  // Waits in the background until all ranks have said goodbye over `host_plane`, then closes in good order; aborts if
-  // they do not, or one of them has been shrunk from it. Takes the host plane with it.
+  // Waits in the background until all ranks are done, over `host_plane`, then closes cleanly. Aborts if they are not,
+  // or if another communicator has been shrunk from it. Takes ownership of the host plane.
   void close(std::unique_ptr<Communicator> host_plane) noexcept;
 
  private:
   enum class Stage : std::uint8_t { kOpen, kStopping, kStopped, kEnding };
-  // What NCCL reads and writes while it shrinks; must be there until it is done with the parent.
+  // The memory that NCCL uses during a shrink. It must exist until NCCL is done with the parent.
   struct Shrinking {
     std::string name;
     std::vector<int> left_out;
@@ -86,11 +87,11 @@ class NcclComm : public std::enable_shared_from_this<NcclComm> {
   static Result<std::shared_ptr<NcclComm>> unmade(const NcclLibrary& nccl, std::shared_ptr<device::Device> device,
                                                   NcclInit init);
   Status shrink(const std::shared_ptr<Shrinking>& shrinking);
-  // With the lock held: what the parent says until this one is made.
+  // Call it with the lock held. The parent's state until this communicator is made.
   NcclCode take_from_parent();
   void abort_parent();
 
-  // Does `work` on a thread that may be given up; after the abort's deadline calls `on_limit` once.
+  // Runs `work` on a thread that may be abandoned. Calls `on_limit` once at the abort's deadline.
   void end(const std::function<void()>& work, std::chrono::milliseconds limit, const std::function<void()>& on_limit);
   void end_in_time(const std::function<void()>& work);
   void revoke_inside();
@@ -114,10 +115,10 @@ class NcclComm : public std::enable_shared_from_this<NcclComm> {
   std::atomic<bool> was_parent_{false};
   std::mutex mutex_;
   std::condition_variable changed_;
-  int unfinished_ = 0;  // ends of this one that are under way
+  int unfinished_ = 0;  // ends of this one in progress
 };
 
-// Threads that end communicators and are not done yet; a session waits for them a little before its process exits.
+// The number of threads that still end communicators. A session waits for them briefly before its process exits.
 int unfinished_nccl_ends();
 bool await_nccl_ends(std::chrono::milliseconds limit);
 

@@ -15,7 +15,7 @@ namespace {
 
 using std::chrono::steady_clock;
 
-// How often the ranks tell each other how far they are.
+// How often the ranks exchange the state of their builds.
 constexpr std::chrono::milliseconds kRound{10};
 
 class NcclCommunicator final : public OverCommunicator {
@@ -37,9 +37,9 @@ class NcclCommunicator final : public OverCommunicator {
   void abort() noexcept override;
 
  private:
-  // Passes a result through; an error breaks the communicator and takes the caller's memory back from the device.
+  // Passes a result through. An error breaks the communicator and takes the caller's memory back from the device.
   Status settle(Status status);
-  // Of the host plane, which refuses some calls without harm.
+  // The same for the host plane, which refuses some calls without breaking.
   Status passed_on(Status status) override;
   Status usable();
   Status reduce_on_device(const DeviceReduce& reduce);
@@ -49,7 +49,7 @@ class NcclCommunicator final : public OverCommunicator {
 
   const NcclOptions options_;
   std::unique_ptr<BucketKernels> kernels_;
-  std::unique_ptr<DevicePlane> plane_;  // missing in a world of one
+  std::unique_ptr<DevicePlane> plane_;  // null in a world of one
   device::Event prepared_;
   device::Event reduced_;
   device::Event transferred_;
@@ -59,8 +59,8 @@ class NcclCommunicator final : public OverCommunicator {
   std::atomic<bool> used_{false};
 };
 
-// One that was built and never used is given up by this rank alone, while others may use it: they must see a lost peer,
-// not the goodbye of one who thinks that all are done.
+// A communicator that was built and never used is aborted by this rank alone, while others may use it: they must see a
+// lost peer, not the orderly end of a rank that assumes that all are done.
 NcclCommunicator::~NcclCommunicator() {
   if (plane_ && used_ && !broken_ && !aborted_) plane_->close(std::move(host_));
 }
@@ -95,7 +95,7 @@ Status NcclCommunicator::settle(Status status) {
   broken_ = true;
   host_->abort();
   if (plane_) plane_->stop();
-  // What a wait notices of an abort may be a closed connection; the cause is the abort.
+  // A wait may see an abort as a closed connection; the cause is the abort.
   if (aborted_) return Error{ErrorCode::kAborted, "the operation was aborted"};
   return status;
 }
@@ -118,9 +118,9 @@ Deadline NcclCommunicator::operation_deadline() const {
 Status NcclCommunicator::all_reduce_device(const DeviceReduce& reduce, ReduceStats* stats) {
   const bool needs_keep = reduce.input == DeviceReduce::Input::kKept;
   if ((reduce.data == nullptr && reduce.count > 0) || (needs_keep && reduce.keep == nullptr)) {
-    return settle(Error{ErrorCode::kInvalid, "all_reduce_device was given no memory to sum or none that was kept"});
+    return settle(Error{ErrorCode::kInvalid, "all_reduce_device: a null pointer for the memory to sum or to keep"});
   }
-  // First and always: what is kept has to be there also when the sum cannot be made.
+  // Always comes first: the kept input must be there even if the sum cannot be made.
   auto status = kernels_->prepare(reduce);
   if (status) status = prepared_.record(reduce.stream);
   if (!status) return settle(status);
@@ -166,7 +166,8 @@ Status NcclCommunicator::wait(const device::Event& mark) {
 
 Status NcclCommunicator::start_device_transfers(std::span<const DeviceTransfer> transfers, void* stream) {
   if (auto status = usable(); !status) return status;
-  // Also by those who move nothing: the others' transfers wait for a build that was put off, and that for all ranks.
+  // Ranks without transfers also take part: the others' transfers may wait for a postponed build, and that needs all
+  // ranks.
   if (transfers.empty()) return plane_ ? settle(plane_->ensure_built()) : Status();
   if (!plane_) return settle(Error{ErrorCode::kInvalid, "a world of one has no peer to transfer to"});
   const auto start = [&]() -> Status {
@@ -186,7 +187,7 @@ Status NcclCommunicator::finish_device_transfers() {
   return settle(wait(transferred_));
 }
 
-// One build: who takes part agrees on the ids, and afterwards on how it went.
+// One build: all ranks agree on the ids, and afterwards on the result.
 class Build {
  public:
   Build(NcclCommunicator& communicator, const NcclLibrary& nccl, const NcclOptions& options,
@@ -202,7 +203,7 @@ class Build {
     const auto parent = possible_parent();
     auto agreed = agree(parent);
     if (!agreed) return told(agreed.error());
-    // In one that is in use nothing may run while another is shrunk from it, so that waits for the swap.
+    // A parent that is in use must be idle during a shrink, so the shrink waits for the swap.
     if (agreed->parenthood == NcclComm::Parenthood::kInUse) {
       plane_->shrink_later(parent, running_.left_out);
       return put_off(std::move(*agreed));
@@ -216,7 +217,7 @@ class Build {
     const auto outcome = build_now();
     if (!outcome) return told(outcome.error());
     if (*outcome == NcclBuild::kBackground) return std::move(plane_);
-    // The ids of a build that was given up are spent.
+    // The ids of an abandoned build cannot be used again.
     agreed = agree(nullptr);
     if (!agreed) return told(agreed.error());
     return put_off(std::move(*agreed));
@@ -252,7 +253,7 @@ class Build {
     return std::move(plane_);
   }
 
-  // kAtSwap: training stood still somewhere, and all put it off.
+  // kAtSwap: training stalled on some rank, and all ranks postpone the build.
   Result<NcclBuild> build_now() {
     const auto begun = plane_->begin();
     if (!begun) problem_ = begun.error();
@@ -275,11 +276,11 @@ class Build {
     return stalls ? BuildState::kStalled : BuildState::kBuilding;
   }
 
-  // The others are to know at once.
+  // The others must be notified at once.
   Error told(const Error& error) {
     host_.abort();
     if (cancel_.cancelled()) return {ErrorCode::kAborted, "the build was cancelled"};
-    // Another rank's guard may have looked at the same deadline a little earlier.
+    // Another rank's guard may have checked the same deadline slightly earlier.
     if (guard_.fired() || steady_clock::now() > options_.deadline)
       return {ErrorCode::kTimeout, "NCCL was not built by the deadline: " + error.message};
     return error;
@@ -307,7 +308,7 @@ Result<std::unique_ptr<Communicator>> build_nccl_communicator(std::unique_ptr<Co
   if (communicator->world_size() > 1) {
     const auto nccl = NcclLibrary::get();
     if (!nccl) return nccl.error();
-    // Ranks come to the build's agreements minutes apart; its deadline holds for them.
+    // Ranks reach the build's agreements minutes apart, so the build's deadline applies to them.
     communicator->host_plane().limit_operations(std::chrono::milliseconds(0));
     auto plane = Build(*communicator, **nccl, options, running, cancel).run();
     if (!plane) return plane.error();

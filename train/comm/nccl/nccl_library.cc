@@ -28,7 +28,7 @@ Result<const NcclLibrary*> open_once() {
   table.path = library->path();
   if (table.get_version(&table.version) != kNcclSuccess || table.version < kOldestVersion) {
     return Error{ErrorCode::kUnavailable, "NCCL at " + table.path + " is " + table.version_text() +
-                                              "; a swap needs 2.18 or newer. Set ELASTICTRAIN_NCCL_LIBRARY to one"};
+                                              "; 2.18 or newer is needed. Set ELASTICTRAIN_NCCL_LIBRARY to one"};
   }
   if (nccl_ras_crashes(table.version)) ::setenv("NCCL_RAS_ENABLE", "0", 0);
   return &table;

@@ -1,7 +1,7 @@
 // Purpose: the part of NCCL that we use, found at run time, with declarations of our own (tests/standin compares them
 // with the vendor's where those exist). One binary works with 2.18 and everything newer.
 //
-// Ownership: one table for the life of the process. Thread: any. Failure: kUnavailable without the library.
+// Ownership: one table for the lifetime of the process. Thread: any. Failure: kUnavailable without the library.
 // Source: nccl.h of 2.28.9.
 #pragma once
 
@@ -32,7 +32,7 @@ struct NcclUniqueId {
   char internal[kNcclIdBytes];
 };
 
-// A library that knows fewer fields reads only those it knows.
+// A library that knows fewer fields reads only those.
 struct NcclConfig {
   std::size_t size = sizeof(NcclConfig);
   unsigned magic = 0xcafebeef;
@@ -68,7 +68,7 @@ struct NcclConfig {
   X(group_start, ncclGroupStart, ())                                                           \
   X(group_end, ncclGroupEnd, ())
 
-// Not in every version.
+// Not available in every version.
 #define ET_NCCL_OPTIONAL_FUNCTIONS(X)                                                                  \
   X(init_scalable, ncclCommInitRankScalable, (NcclHandle*, int, int, int, NcclUniqueId*, NcclConfig*)) \
   X(shrink, ncclCommShrink, (NcclHandle, int*, int, NcclHandle*, NcclConfig*, int))                    \
@@ -84,12 +84,12 @@ struct NcclLibrary {
   std::string path;
   int version = 0;  // 22809 for 2.28.9
 
-  // Opened by the first call; its outcome stays. Where its RAS service is known to crash, that is switched off in this
+  // Opened by the first call, whose result is kept. If its RAS service is known to crash, it is switched off in this
   // process unless the user has set NCCL_RAS_ENABLE.
   static Result<const NcclLibrary*> get();
 
   std::string version_text() const;
-  // `doing`: "start an all-reduce". kPeerLost where NCCL blames another process, kInternal otherwise.
+  // `doing`: "start an all-reduce". kPeerLost if NCCL blames another process, otherwise kInternal.
   Error error(NcclCode code, const std::string& doing, NcclHandle comm = nullptr) const;
 };
 

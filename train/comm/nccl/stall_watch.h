@@ -1,6 +1,6 @@
-// Purpose: says whether the generation that trains stands still while the next one is built beside it, as it does when
-// both wait for the same device (NCCL issues 195, 750, 1082).
-// Thread: one. Failure: none. A standstill is k normal steps without one, and never less than the floor.
+// Purpose: detects that the training generation stalls while the next one is built next to it, as it does when both
+// wait for the same device (NCCL issues 195, 750, 1082). Thread: one. Failure: none. A stall is the time of k normal
+// steps without a step, but at least the floor.
 #pragma once
 
 #include <algorithm>

@@ -1,6 +1,6 @@
-// Purpose: one thread at a time, others for a limited time only; for std::lock_guard and std::unique_lock. Not
-// std::timed_mutex: ThreadSanitizer does not see its timed lock and reports races where there are none.
-// Ownership: whoever holds it. Thread: any. Failure: false at the limit.
+// Purpose: a lock for one thread at a time with a bounded wait, for std::lock_guard and std::unique_lock. It replaces
+// std::timed_mutex because ThreadSanitizer does not see its timed lock and reports false races. Ownership: its holder.
+// Thread: any. Failure: false at the limit.
 #pragma once
 
 #include <chrono>

@@ -54,7 +54,7 @@ bool from_hex(const std::string& text, NcclUniqueId& id) {
   return true;
 }
 
-// Ours, with the library that this process uses: ids of another version are not understood.
+// Our ids, made with the library that this process uses: ids of another version are not compatible.
 std::vector<std::string> helper_environment() {
   constexpr char kVariable[] = "ELASTICTRAIN_NCCL_LIBRARY=";
   std::vector<std::string> environment;
@@ -110,7 +110,7 @@ Result<UniqueIdHelper> UniqueIdHelper::start(std::vector<std::string> command, s
                                              const CancelToken& cancel, Deadline deadline) {
   if (command.empty()) {
     return Error{ErrorCode::kInvalid,
-                 "nobody told this worker which program makes unique ids of NCCL. Set ELASTICTRAIN_BINARY to the path "
+                 "the program that makes NCCL's unique ids is unknown. Set ELASTICTRAIN_BINARY to the path "
                  "of elastictrain"};
   }
   command.push_back(std::to_string(count));
@@ -163,7 +163,7 @@ Status UniqueIdHelper::read_ids(std::size_t count, const CancelToken& cancel, De
     char buffer[4096];
     const ssize_t got = ::read(output_.fd(), buffer, sizeof buffer);
     if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) return Error{ErrorCode::kUnavailable, "the helper that makes unique ids of NCCL ended early"};
+    if (got <= 0) return Error{ErrorCode::kUnavailable, "the helper that makes unique ids of NCCL exited early"};
     text.append(buffer, static_cast<std::size_t>(got));
     for (auto end = text.find('\n'); end != std::string::npos; end = text.find('\n')) {
       if (auto taken = take_line(text.substr(0, end)); !taken) return taken;

@@ -1,9 +1,9 @@
-// Purpose: makes the unique ids of one communicator in a process that is thrown away afterwards.
+// Purpose: makes the unique ids of one communicator in a short-lived process.
 //
 // ncclGetUniqueId leaves a thread and a listening socket in the process that calls it, and nothing ends them if the
-// communicator is never built; they end with the helper. It has to live until the communicator is built on all ranks.
+// communicator is never built. They end with the helper, which must run until the communicator is built on all ranks.
 // Ownership: the object owns the process; destroying it kills and reaps it. Thread: one at a time. Failure:
-// kUnavailable with what the helper said, kTimeout, kAborted.
+// kUnavailable with the helper's message, kTimeout, kAborted.
 #pragma once
 
 #include <sys/types.h>
@@ -41,10 +41,10 @@ class UniqueIdHelper {
   std::vector<NcclUniqueId> ids_;
 };
 
-// `elastictrain nccl-id`: starts the same binary again. Empty where the agent has not set ELASTICTRAIN_BINARY.
+// `elastictrain nccl-id`: starts the same binary again. Empty if the agent has not set ELASTICTRAIN_BINARY.
 std::vector<std::string> unique_id_command();
 
-// What the helper does: prints the ids and waits until its standard input closes. Returns its exit status.
+// The body of the helper: prints the ids and waits until its standard input closes. Returns its exit status.
 int run_unique_id_helper(std::size_t count);
 
 }  // namespace elastictrain::comm

@@ -1,4 +1,4 @@
-/* elastictrain: C API for training programs; see session.hpp for what the calls mean and in which order they come.
+/* elastictrain: C API for training programs; session.hpp documents the calls and their order.
  *
  *   et_session* session = NULL;
  *   et_session_create(&session);
@@ -21,9 +21,10 @@
  * State may be written only after the step's last all-reduce has returned, and the step's gradient buffers must stay
  * valid until et_commit_step(): when a worker is lost the all-reduces of the open step are repeated.
  *
- * Every call returns ET_OK or a status; et_last_error() then says what happened and what to do. No exception passes.
+ * Every call returns ET_OK or a status; et_last_error() then states what happened and what to do. No call throws.
  * Structs start with their size, set by the _INIT macros: a program built against an older header works with a newer
- * library, which leaves what the program does not know at its default. Thread: one training thread makes all calls. */
+ * library, which leaves fields that the program does not know at their default. Thread: one training thread makes all
+ * calls. */
 #ifndef ELASTICTRAIN_ELASTICTRAIN_H
 #define ELASTICTRAIN_ELASTICTRAIN_H
 
@@ -46,8 +47,8 @@ typedef struct et_session et_session;
 
 typedef enum et_status {
   ET_OK = 0,
-  ET_ERROR_INVALID = 1, /* a null pointer or a struct that this library does not understand */
-  ET_ERROR_SESSION = 2, /* the session cannot go on; end the program */
+  ET_ERROR_INVALID = 1, /* a null pointer or a struct that this library does not know */
+  ET_ERROR_SESSION = 2, /* the session cannot continue; end the program */
   ET_ERROR_INTERNAL = 3
 } et_status;
 
@@ -136,10 +137,10 @@ ET_API const char* et_version(void);
 ET_API const char* et_last_error(void); /* of the calling thread; never NULL */
 
 ET_API et_status et_session_create(et_session** session);
-ET_API void et_session_destroy(et_session* session); /* NULL is fine */
+ET_API void et_session_destroy(et_session* session); /* NULL is allowed */
 ET_API et_status et_share_state(et_session* session, const char* name, void* data, size_t bytes);
 ET_API et_status et_share_model(et_session* session, const char* name, float* data, size_t count);
-/* `ordinal`: the device's number, -1 for that of the slot; then the one that was taken. Before any state. */
+/* `ordinal`: in: the device's number, or -1 for that of the slot; out: the number in use. Call before sharing state. */
 ET_API et_status et_use_device(et_session* session, int* ordinal);
 ET_API et_status et_share_device_state(et_session* session, const char* name, void* device_data, size_t bytes);
 ET_API et_status et_set_data(et_session* session, const et_data_options* options);
@@ -158,16 +159,16 @@ ET_API et_status et_sum(et_session* session, float* data, size_t count);
 ET_API et_status et_broadcast(et_session* session, void* data, size_t bytes);
 ET_API et_status et_enable_store(et_session* session);
 ET_API et_status et_save(et_session* session, const char* name, const void* data, size_t bytes, uint64_t version);
-/* `version`: the one that is wanted, 0 for the newest; then the one that was found, 0 for none. What cannot be had is
- * ET_OK as well; et_last_error() says why, where it was not just missing. */
+/* `version`: in: the requested one, 0 for the newest; out: the one that was found, 0 for none. Missing data is also
+ * ET_OK; et_last_error() states any other reason. */
 ET_API et_status et_request(et_session* session, uint32_t rank, const char* name, void* data, size_t bytes,
                             uint64_t* version);
-/* One for each rank. */
+/* One value for each rank. */
 ET_API et_status et_peer_latencies_us(et_session* session, double* latencies, size_t count);
-/* Pairs of ranks, one after the other; `count` numbers fit, then so many are there: 2 (world size - 1), or fewer. */
+/* Pairs of ranks. `count`: in: numbers that fit; out: numbers written, 2 (world size - 1) or fewer. */
 ET_API et_status et_minimum_spanning_tree(et_session* session, uint32_t* edges, size_t* count);
 ET_API et_status et_get_monitors(const et_session* session, et_monitors* monitors);
-/* One of each for each rank, as far as `count` goes; arrays that are NULL are left out. */
+/* One value in each array for each rank, up to `count`; arrays may be NULL. */
 ET_API et_status et_get_peer_monitors(const et_session* session, uint64_t* bytes_sent, uint64_t* bytes_received,
                                       double* round_trip_us, size_t count);
 ET_API et_status et_measure_gradient_variance(et_session* session, uint64_t every_steps);
@@ -180,7 +181,7 @@ ET_API et_status et_step_based_schedule(const char* schedule, uint64_t step, uin
 ET_API et_status et_note(et_session* session, const char* key, const char* value);
 ET_API et_status et_finish(et_session* session);
 
-/* For a null session these return 0, a factor of 1, ET_OUTCOME_STOPPED and gradients. */
+/* For a null session these return 0, a factor of 1, ET_OUTCOME_STOPPED or ET_SYNCHRONIZATION_GRADIENTS. */
 ET_API uint32_t et_rank(const et_session* session);
 ET_API uint32_t et_world_size(const et_session* session);
 ET_API uint32_t et_local_rank(const et_session* session);

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# launch.sh LAUNCHER RANKS PROGRAM ARGUMENT…: the program at each rank on this machine, or why not.
+# launch.sh LAUNCHER RANKS PROGRAM ARGUMENT…: runs the program at each rank on this machine, or prints why it cannot.
 set -euo pipefail
 launcher=$1
 ranks=$2

@@ -1,4 +1,4 @@
-// Every rank of an MPI launch runs all cases, in one order.
+// Every rank of an MPI launch runs all cases, in the same order.
 #define DOCTEST_CONFIG_IMPLEMENT
 #include <doctest/doctest.h>
 
@@ -21,7 +21,7 @@ int main(int argc, char** argv) {
   const int failed = context.run();
   if (failed == 0) std::printf("rank %u of %u: passed\n", pool.rank(), pool.size());
   std::fflush(nullptr);
-  // The cases broke generations, after which nobody knows who is left.
+  // The cases broke generations, so no rank knows which others are left.
   const auto left = pool.world().leave(std::chrono::seconds(60));
   const bool in_order = left || left.error().code == elastictrain::ErrorCode::kPeerLost;
   elastictrain::testing::end_quickly(failed == 0 && in_order ? 0 : 1);

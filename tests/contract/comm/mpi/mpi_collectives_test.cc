@@ -1,4 +1,4 @@
-// The contract of communicator.h at ranks of a real MPI launch: what each call leaves in the buffers.
+// The contract of communicator.h at the ranks of a real MPI launch: the contents of the buffers after each call.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -30,7 +30,7 @@ bool sums(Communicator& comm, std::size_t count) {
   return right;
 }
 
-// The same bytes at all ranks, as every rank finds out.
+// Checks that all ranks have the same bytes; every rank gets the result.
 template <class T>
 bool equal_everywhere(Communicator& comm, const std::vector<T>& mine) {
   const auto bytes = std::as_bytes(std::span(mine));
@@ -125,7 +125,7 @@ TEST_CASE("any two ranks send to each other") {
           for (const std::size_t size : {std::size_t{0}, std::size_t{9}, std::size_t{900'003}}) {
             std::vector<std::byte> mine(size, static_cast<std::byte>(comm.rank()));
             std::vector<std::byte> got(size);
-            // The lowest rank of each cycle receives last, so that no cycle of senders that wait can form.
+            // The lowest rank of each cycle receives last, so that senders cannot wait for each other in a cycle.
             Status sent;
             Status received;
             if (comm.rank() < from) {
@@ -144,7 +144,7 @@ TEST_CASE("any two ranks send to each other") {
       2);
 }
 
-TEST_CASE("nobody leaves a barrier before everybody has entered it") {
+TEST_CASE("no rank leaves a barrier before all have entered it") {
   using Clock = std::chrono::steady_clock;  // one for all processes of a machine
   Pool::here().run_at_all_sizes([](Communicator& comm) {
     for (std::uint32_t late = 0; late < comm.world_size(); ++late) {

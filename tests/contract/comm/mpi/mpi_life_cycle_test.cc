@@ -1,5 +1,5 @@
-// The life cycle at ranks of a real MPI launch: errors end a communicator everywhere, abort ends a blocked call, the
-// next one is built beside it, and nothing piles up.
+// The life cycle at the ranks of a real MPI launch: errors end a communicator at all ranks, abort ends a blocked call,
+// the next communicator is built while the old one runs, and no resources leak.
 #include <doctest/doctest.h>
 #include <signal.h>
 #include <unistd.h>
@@ -57,7 +57,7 @@ TEST_CASE("abort from another thread ends a blocked call, at all ranks") {
             comm.abort();
           });
         }
-        // Rank 0 is blocked in another call than the rest, which nobody else joins.
+        // Rank 0 is blocked in another call than the rest, which no other rank joins.
         std::array<std::byte, 8> bytes{};
         const auto status = comm.rank() == 0 ? comm.receive(bytes, 1) : comm.barrier();
         if (aborter.joinable()) aborter.join();
@@ -142,7 +142,7 @@ TEST_CASE("the input is kept, whole and bit for bit, by all-reduces up to the on
     for (int delay_us = 0; delay_us < 5'000; delay_us = delay_us * 4 + 50) {
       Pool::here().run_at_all_sizes(
           [&](Communicator& comm) {
-            // So that they begin about together; the fastest may abort before the slowest is out of it.
+            // Makes the ranks begin about together. The fastest may abort before the slowest has left the barrier.
             (void)comm.barrier();
             std::thread aborter;
             if (comm.rank() == 1) {

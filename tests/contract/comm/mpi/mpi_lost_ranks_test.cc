@@ -1,5 +1,6 @@
-// Ranks that are killed in the middle of an all-reduce, several in one launch: the others give the generation up,
-// repeat what was open in the next one from what they have kept, and go on. Its launch has to outlive a rank.
+// Ranks that are killed in the middle of an all-reduce, several in one launch. The others abandon the generation,
+// repeat the open all-reduce in the next one from their kept input, and continue. The launch must survive the loss of a
+// rank.
 #include <doctest/doctest.h>
 #include <signal.h>
 #include <unistd.h>
@@ -14,7 +15,8 @@ namespace {
 
 constexpr std::size_t kCount = 1'000'003;
 
-// All-reduces until the generation breaks, then one of what was kept on `next`. The value that this rank was at.
+// All-reduces until the generation breaks, then one of the kept input on `next`. Returns the value that this rank had
+// reached.
 float reduce_until_broken(Communicator& comm, std::vector<float>& keep, float value) {
   std::vector<float> data(kCount);
   for (Status status; status; value += 1.0F) {
@@ -25,7 +27,7 @@ float reduce_until_broken(Communicator& comm, std::vector<float>& keep, float va
   return (value - 1.0F) * static_cast<float>(comm.rank() + 1);
 }
 
-TEST_CASE("lost ranks: each loss costs one rank, and the others go on with their sums right") {
+TEST_CASE("lost ranks: each loss costs one rank, and the others continue with correct sums") {
   Pool& pool = Pool::here();
   auto members = first_ranks(pool.size());
   REQUIRE(members.size() == 4);

@@ -10,22 +10,22 @@
 
 namespace elastictrain::comm::testing {
 
-// Where the members of a generation seem to be: what they sum through shared memory, and what travels in messages.
+// The placement of a generation's members: which ranks share memory, and which exchange messages.
 enum class Placement { kOneMachine, kTwoMachines, kApart };
 
 class Pool {
  public:
-  // This process's; ends it with a message where there is no MPI.
+  // The pool of this process. Without MPI it ends the process with a message.
   static Pool& here();
 
   std::uint32_t rank() const { return world_->rank(); }
   std::uint32_t size() const { return world_->size(); }
   MpiWorld& world() { return *world_; }
 
-  // The next generation, equal at all ranks that count alike; `members` are ranks of the pool, this one among them.
+  // The next generation, equal at all ranks with the same count. `members` are ranks of the pool and include this one.
   std::unique_ptr<Communicator> build(const Ranks& members, Placement placement,
                                       std::chrono::milliseconds operation_timeout = std::chrono::seconds(20));
-  // A generation in which this rank has no place.
+  // A generation that this rank is not a member of.
   void skip_generation() { ++generation_; }
 
   // Runs `body` at the first `members` ranks, each with a fresh communicator; all ranks of the pool meet afterwards.
@@ -38,7 +38,7 @@ class Pool {
 
  private:
   explicit Pool(MpiWorld* world);
-  // Every rank learns where the others listen.
+  // Exchanges the listening addresses of all ranks.
   void exchange_endpoints();
 
   MpiWorld* world_;

@@ -14,7 +14,7 @@ namespace {
 
 using Curve = std::function<double(std::uint32_t)>;
 
-// Tries what the search wants until it wants nothing: the sizes in order, the best last.
+// Tries the sizes that the search asks for until it asks for none. Returns the sizes in order, the best last.
 std::vector<std::uint32_t> sizes_tried(const Curve& curve, double target, std::uint32_t start, SearchLimits limits) {
   const Objective value = efficiency_objective(target);
   std::vector<Measured> measured;
@@ -69,7 +69,7 @@ TEST_CASE("sizes on several hosts are tried although the second host made it slo
   }
 }
 
-TEST_CASE("what a slow network lost between hosts says nothing about a host's own slots") {
+TEST_CASE("a loss from the network between hosts does not affect the estimate within a host") {
   const Curve slow_network = [](std::uint32_t k) { return k <= 2 ? 10.0 * k : 3.0; };
   SearchLimits limits = up_to(4);
   limits.host_slots = 2;
@@ -90,7 +90,7 @@ TEST_CASE("shortly before the end nothing is tried any more") {
 
 // x = a/(kb) = 13.7 for efficiency 0.95 over a doubling, since (2x+1)/(x+1) = 2^0.95; the next doubling gains
 // (x+1)/(x/2+1) = 1.873: 0.905.
-TEST_CASE("smooth saturation goes on as t = a/k + b does") {
+TEST_CASE("smooth saturation continues as t = a/k + b") {
   CHECK(efficiency_beyond(0.95, 2, 2) == doctest::Approx(0.905).epsilon(0.002));
   CHECK(efficiency_below(efficiency_beyond(0.95, 2, 2), 2, 2) == doctest::Approx(0.95).epsilon(0.002));
   CHECK(efficiency_beyond(1.1, 2, 4) == 1);

@@ -41,7 +41,7 @@ TEST_CASE("utility against cost gives the worked numbers") {
   }
 }
 
-TEST_CASE("a utility in steps is straight between its points and goes on behind them") {
+TEST_CASE("a utility with steps is linear between its points and continues beyond them") {
   // 100 until 600 s, 40 at 1200 s, 0 when expected: 2000 s.
   const Utility utility = Utility::piecewise({{600, 100}, {1200, 40}}, 2000);
   CHECK(utility(0) == doctest::Approx(100));

@@ -7,7 +7,7 @@
 namespace elastictrain::heuristics {
 namespace {
 
-// What the policy wants of a run with so many steps behind it, so many workers and this synchronization.
+// The policy's decision for a run with this number of steps, workers and this synchronization.
 std::optional<std::string> wish(const Parameters& given, double steps, std::uint32_t workers, const std::string& now) {
   const auto policy = adasgd_policy().make(check_parameters(adasgd_policy(), given).parameters);
   auto state = policy->initial_state();

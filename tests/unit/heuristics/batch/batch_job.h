@@ -1,4 +1,4 @@
-// Purpose: a job in a closed loop with a policy that may change workers and batch: step times and the noise scale are
+// Purpose: a job in a closed loop with a policy that may change workers and batch. Step times and the noise scale are
 // functions of a test.
 #pragma once
 
@@ -93,7 +93,7 @@ class BatchLoop {
     measure_norms(local, interval.steps);
   }
 
-  // Of gradients with G^2 = 1 and the job's noise scale, with the spread that so many steps leave.
+  // For gradients with G^2 = 1 and the job's noise scale, with the variance after that number of steps.
   void measure_norms(double local, std::uint64_t steps) {
     JobView& job = run_.job;
     const double noise_scale = model_.noise_scale(job.samples_done);
@@ -158,7 +158,7 @@ inline BatchRun run_batch_job(const Policy& policy, BatchJob model, double longe
 
 inline std::unique_ptr<Policy> make_policy(const PolicySpec& spec, const Parameters& given = {}) {
   Parameters complete;
-  for (const auto& parameter : spec.parameters) complete[parameter.name] = parameter.standard;
+  for (const auto& parameter : spec.parameters) complete[parameter.name] = parameter.default_value;
   for (const auto& [name, value] : given) complete[name] = value;
   return spec.make(complete);
 }

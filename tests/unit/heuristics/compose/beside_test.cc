@@ -26,7 +26,7 @@ class Counts final : public Policy {
   JobDecision says_;
 };
 
-JobDecision size(std::uint32_t workers) {
+JobDecision to_size(std::uint32_t workers) {
   JobDecision decision;
   decision.workers = workers;
   decision.reason = {"grow", "it pays", {{"efficiency", 0.8}}};
@@ -58,14 +58,14 @@ JobDecision both(JobDecision one, JobDecision other) {
 }
 
 TEST_CASE("a watcher that found nothing leaves the size's decision as it is") {
-  const auto decision = both(size(3), quiet());
+  const auto decision = both(to_size(3), quiet());
   CHECK(decision.workers == 4);
   CHECK(decision.reason.code == "grow");
   CHECK(decision.reason.text == "it pays");
 }
 
 TEST_CASE("what either wants is wanted, and the first counts where both speak") {
-  const auto decision = both(size(3), slow());
+  const auto decision = both(to_size(3), slow());
   CHECK(decision.workers == 4);
   CHECK(decision.replacements.size() == 1);
   CHECK(decision.speeds.has_value());
@@ -74,20 +74,21 @@ TEST_CASE("what either wants is wanted, and the first counts where both speak") 
   CHECK(decision.reason.numbers.size() == 2);
 }
 
-TEST_CASE("beside a fixed size only the watcher has something to say") {
+TEST_CASE("with a fixed size only the second policy's reason is shown") {
   JobDecision fixed;
   fixed.reason = {"fixed", "the size is fixed", {}};
   CHECK(both(fixed, slow()).reason.text == "worker 7 is slow");
   CHECK(both(fixed, quiet()).reason.code == "fixed");
 }
 
-TEST_CASE("a companion is heard when it changes something, and not with what it finds in every view") {
+TEST_CASE("the second policy's reason is shown when it changes something, not in every view") {
   JobDecision idle;
   idle.reason = {"gradients", "s-sgd after 7 steps", {}};
   JobDecision switches = idle;
   switches.synchronization = "averaging";
   const auto with = [](JobDecision other) {
-    const auto policy = beside(std::make_unique<Counts>(size(3)), std::make_unique<Counts>(std::move(other)), Told::kChanges);
+    const auto policy =
+        beside(std::make_unique<Counts>(to_size(3)), std::make_unique<Counts>(std::move(other)), Told::kChanges);
     const auto state = policy->initial_state();
     Rng rng(1);
     ClusterView view;
@@ -101,7 +102,7 @@ TEST_CASE("a companion is heard when it changes something, and not with what it 
 }
 
 TEST_CASE("each keeps a state of its own, also in a copy") {
-  const auto policy = beside(std::make_unique<Counts>(size(0)), std::make_unique<Counts>(quiet()));
+  const auto policy = beside(std::make_unique<Counts>(to_size(0)), std::make_unique<Counts>(quiet()));
   const auto state = policy->initial_state();
   Rng rng(1);
   ClusterView view;

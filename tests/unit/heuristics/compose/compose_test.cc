@@ -13,7 +13,7 @@ struct Place final : PolicyState {
   std::unique_ptr<PolicyState> clone() const override { return std::make_unique<Place>(*this); }
 };
 
-// Says what it was given, one after the other, the last one for ever.
+// Returns the given decisions in order, and the last one from then on.
 class Script final : public Policy {
  public:
   explicit Script(std::vector<JobDecision> script) : script_(std::move(script)) {}
@@ -52,7 +52,7 @@ ClusterView view_at(double now_s, std::uint32_t workers) {
   return view;
 }
 
-// What it decides on one view after the other.
+// Its decisions on the given views in order.
 struct Run {
   explicit Run(std::unique_ptr<Policy> made) : policy(std::move(made)), state(policy->initial_state()) {}
   JobDecision operator()(const ClusterView& view) { return policy->decide(view, *state, rng).jobs.at(0); }
@@ -74,20 +74,20 @@ TEST_CASE("limits hold back what the job, the hosts and the batch do not allow")
   view.jobs[0].batch.at_limit = AtLimit::kStop;
   const auto held = run(view);
   CHECK(held.workers == 20);  // 640 / 32
-  CHECK(held.reason.text == "50 workers wished, 2 to 20 possible: as scripted");
+  CHECK(held.reason.text == "50 workers desired, 2 to 20 possible: as scripted");
   view.jobs[0].workers = view.jobs[0].target = 20;
-  CHECK_FALSE(run(view).workers);  // nothing is left of the wish
+  CHECK_FALSE(run(view).workers);  // the desired size is dropped
   CHECK(Run(with_limits(wishes({1})))(view_at(0, 8)).workers == 2);
 }
 
-TEST_CASE("a cool-down lets a wish be repeated, but not become another one") {
+TEST_CASE("a cool-down permits a repeated request, but not another size") {
   Run run(with_cool_down(wishes({8, 8, 12, 12}), 60));
   CHECK(run(view_at(0, 4)).workers == 8);
   CHECK(run(view_at(10, 4)).workers == 8);
   const auto held = run(view_at(30, 8));
   CHECK_FALSE(held.workers);
   CHECK(held.reason.code == "cool_down");
-  CHECK(held.reason.text == "12 workers wished 30 s after the last change, 60 s must pass: as scripted");
+  CHECK(held.reason.text == "12 workers desired 30 s after the last change, 60 s must pass: as scripted");
   CHECK(run(view_at(61, 8)).workers == 12);
 }
 
@@ -99,17 +99,17 @@ TEST_CASE("a cool-down does not keep a job outside of its limits") {
   CHECK(run(view).workers == 6);
 }
 
-TEST_CASE("hysteresis wants a large change, or a lasting wish") {
+TEST_CASE("hysteresis requires a large change or a repeated request") {
   Run run(with_hysteresis(wishes({11, 10, 11, 11, 11, 20}), 0.2, 3));
   CHECK_FALSE(run(view_at(0, 10)).workers);          // 10 % only
   CHECK(run(view_at(1, 10)).reason.code == "wish");  // the present size: nothing to hold
   CHECK_FALSE(run(view_at(2, 10)).workers);
   CHECK_FALSE(run(view_at(3, 10)).workers);
-  CHECK(run(view_at(4, 10)).workers == 11);  // the third in a row
+  CHECK(run(view_at(4, 10)).workers == 11);  // the third consecutive one
   CHECK(run(view_at(5, 10)).workers == 20);
 }
 
-TEST_CASE("a copied state of a composition goes on by itself") {
+TEST_CASE("a copied state of a composition is independent") {
   Run run(with_cool_down(with_limits(wishes({8, 12})), 60));
   run(view_at(0, 4));
   const auto copy = run.state->clone();

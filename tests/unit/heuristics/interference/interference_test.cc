@@ -1,5 +1,5 @@
-// The vote on worked numbers, and the policy on the worker model: a busy network is told from a straggler and from
-// noise, and the job goes over to the star once.
+// The vote on worked numbers, and the policy on the worker model: a busy network is distinguished from a straggler and
+// from noise, and the job changes to the star once.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -33,7 +33,7 @@ TEST_CASE("more than half of the workers below 0.8 of their first throughput mak
   CHECK_FALSE(two.disturbed());
   const Throughputs three_slow{{1, 79.0}, {2, 79.0}, {3, 39.0}, {4, 80.0}};
   CHECK(vote_on_interference(three_slow, first, 0.8).disturbed());
-  // Who came later has nothing to compare with.
+  // A worker that joined later has no reference.
   CHECK(vote_on_interference({{1, 10.0}, {9, 1.0}}, first, 0.8).voters == 1);
   CHECK_FALSE(vote_on_interference({}, first, 0.8).disturbed());
 }
@@ -136,7 +136,7 @@ TEST_CASE("a change of size begins with references of its own, and after the swi
   };
   look(2, 0.02, "auto");
   look(2, 0.02, "auto");
-  CHECK_FALSE(look(3, 0.03, "auto").changes());  // more workers, a longer exchange: nobody is disturbed
+  CHECK_FALSE(look(3, 0.03, "auto").changes());  // more workers, a longer exchange: no worker is disturbed
   look(3, 0.03, "auto");
   CHECK_FALSE(look(3, 0.03, "auto").changes());
   CHECK_FALSE(look(3, 0.09, "auto").changes());

@@ -28,7 +28,7 @@ TEST_CASE("the worked numbers of the noise scale") {
   CHECK(ours.value() == Approx(32));
 }
 
-TEST_CASE("one worker alone says nothing, and neither does no step or a gradient that is not finite") {
+TEST_CASE("a single worker, no step or a non-finite gradient gives no estimate") {
   GradientNorms alone = kWorked;
   alone.global_batch = 32;
   CHECK_FALSE(noise_moments(alone));

@@ -1,4 +1,4 @@
-// What a plan is made of before any model is fitted: which steps count, and what there is to compare.
+// The input of a plan before any model is fitted: the steps that count, and the candidates.
 #include "heuristics/scavenger/job_plan.h"
 
 #include <doctest/doctest.h>
@@ -47,7 +47,8 @@ TEST_CASE("a noise scale is used once it is known well enough") {
   StepMeasurements measured;
   JobView job;
   for (const double local_square : {1.5, 3.0, 1.1, 2.5}) {
-    job.norms = {.count = 1, .local_square = local_square, .global_square = 1.0, .local_batch = 32, .global_batch = 128};
+    job.norms = {
+        .count = 1, .local_square = local_square, .global_square = 1.0, .local_batch = 32, .global_batch = 128};
     measured.add(job);
   }
   CHECK_FALSE(measured.noise_scale());

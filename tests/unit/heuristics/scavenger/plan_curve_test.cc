@@ -80,7 +80,7 @@ TEST_CASE("the knee is farthest below the line between the ends") {
   CHECK(knee(line, pareto_front(line)) == 0);
 }
 
-TEST_CASE("each goal takes its own point, and says why") {
+TEST_CASE("each goal takes its own point, with a reason") {
   const std::vector<PlanPoint> points{point(10, 30), point(11, 20), point(14, 16), point(20, 10)};
   const auto chosen = [&](Goal goal, double limit = 0) { return *choose(points, {goal, limit}).point; };
   CHECK(chosen(Goal::kFastest) == 0);

@@ -38,7 +38,7 @@ double job_s(std::uint32_t workers) {
   return 2e6 / (32 * workers) * step_s(workers, 32);
 }
 
-TEST_CASE("a partial search measures three sizes and then takes what the goal says") {
+TEST_CASE("a partial search measures three sizes and then takes the goal's choice") {
   const auto model = job_of(16);
   const auto settled = [&](const char* goal, const Parameters& more = {}) {
     Parameters parameters = more;
@@ -57,7 +57,7 @@ TEST_CASE("a partial search measures three sizes and then takes what the goal sa
   CHECK(knee.job.workers < 16);
 }
 
-TEST_CASE("one that only measures stays where the search ends, and says so") {
+TEST_CASE("a policy that only measures stays at the last size of the search, and reports it") {
   const auto run = run_batch_job(
       *make_policy(scavenger_policy(), {{"goal", std::string("cheapest")}, {"follow", false}}), job_of(16), 3000);
   CHECK(run.last.code == kMeasured);

@@ -49,7 +49,7 @@ TEST_CASE("the universal search measures where the job is") {
   CHECK(search_points(kSpace, SearchMode::kUniversal, {5, 30}) == std::vector<SearchPoint>{{4, 32}});
 }
 
-TEST_CASE("a search goes on where it was and ends") {
+TEST_CASE("a search continues at the next unmeasured point and ends") {
   const std::vector<SearchPoint> plan{{1, 8}, {1, 32}, {4, 32}};
   CHECK(next_point(plan, {}) == SearchPoint{1, 8});
   CHECK(next_point(plan, {{1, 32}, {1, 8}}) == SearchPoint{4, 32});

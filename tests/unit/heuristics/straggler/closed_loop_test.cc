@@ -1,4 +1,4 @@
-// The policy "stragglers" on the worker model, from the view of each step to what is carried out.
+// The policy "stragglers" on the worker model, from the view of each step to the applied decision.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -97,7 +97,7 @@ TEST_CASE("rebalance: within three percent of the best that these workers can do
         loop.run.add({SlowCause::Of::kWorker, 2, factor, 200});
         loop.steps(400);
         CHECK(loop.run.expected_compute_s() <= 1.03 * loop.run.best_compute_s());
-        // And stays there: noise moves the last sample to and fro at most twice.
+        // The shares stay there: noise moves the last sample back and forth at most twice.
         const std::uint32_t changes = loop.run.share_changes();
         CHECK(changes <= 4);
         loop.steps(3000);
@@ -120,10 +120,10 @@ TEST_CASE("rebalance: equal shares come back when the worker recovers") {
   const auto changes = loop.run.share_changes();
   loop.steps(2000);
   CHECK(loop.run.share_changes() == changes);
-  CHECK(loop.changes.back().text.find("all workers are equally fast again: equal shares") == 0);
+  CHECK(loop.changes.back().text.find("all workers have equal speed again: equal shares") == 0);
 }
 
-TEST_CASE("noise alone moves no samples and replaces nobody") {
+TEST_CASE("noise alone moves no samples and replaces no worker") {
   for (const char* name : {"rebalance", "replace"}) {
     Loop loop(options_of(16, 1, 2), {{"action", action(name)}});
     loop.steps(5000);
@@ -144,7 +144,8 @@ TEST_CASE("replace: a slow host loses all its workers to another host, as one at
 }
 
 TEST_CASE("replace: a worker that is slow again on the same host goes to another one") {
-  // Two workers on each host; every one with an even id below 5 is slow, so the newcomer on the same host is as well.
+  // Two workers on each host; every one with an even id below 5 is slow, so the replacement on the same host is slow as
+  // well.
   Loop loop(options_of(2, 2, 4), {{"action", action("replace")}});
   loop.run.add({SlowCause::Of::kWorker, 2, 1.5, 100});
   loop.run.add({SlowCause::Of::kWorker, 4, 1.5, 100});
@@ -158,7 +159,7 @@ TEST_CASE("replace: a worker that is slow again on the same host goes to another
 
 TEST_CASE("replace: when it is the rank that is slow, one attempt shows it") {
   Loop loop(options_of(4, 1, 2), {{"action", action("replace")}});
-  loop.run.add({SlowCause::Of::kRank, 3, 1.5, 100});  // newcomers get the last rank
+  loop.run.add({SlowCause::Of::kRank, 3, 1.5, 100});  // joiners get the last rank
   loop.steps(3000);
   CHECK(loop.run.replaced() == 1);
   CHECK(loop.codes["replacement_did_not_help"] == 1);
@@ -179,7 +180,7 @@ TEST_CASE("replace: not more than the budget, and not without a place") {
   CHECK(full.codes["no_place"] > 100);
 }
 
-TEST_CASE("report changes nothing and says who is slow; none does not look") {
+TEST_CASE("the action \"report\" changes nothing and names slow workers; \"none\" does not detect any") {
   Loop report(options_of(4, 1, 2), {{"action", action("report")}});
   report.run.add({SlowCause::Of::kWorker, 1, 1.5, 100});
   report.steps(200);

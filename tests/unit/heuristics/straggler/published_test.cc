@@ -21,7 +21,7 @@ JobView view_of(const std::vector<double>& compute_s, std::uint32_t share = 32) 
   return job;
 }
 
-// The first view, from 1, in which somebody is named; 0: nobody within 50.
+// The first view, from 1, in which a worker is reported; 0: none within 50.
 int first_named(Detector& detector, const std::vector<double>& compute_s) {
   for (int view = 1; view <= 50; ++view) {
     if (!detector.observe(view_of(compute_s), view).empty()) return view;
@@ -43,7 +43,7 @@ TEST_CASE("ewma: half the speed from 1 is below 0.8 at the fifth batch, three qu
   CHECK(first_named(*three_quarters, {1, 1, 1, 1 / 0.75}) == 16);
 }
 
-TEST_CASE("ewma: the first sample initialises, and rank 0 is exempt unless told otherwise") {
+TEST_CASE("ewma: the first sample initialises, and rank 0 is exempt by default") {
   CHECK(next_ewma(1, 0.5, 0.1, true) == 0.5);
   const auto exempt = make_ewma_detector({});
   CHECK(first_named(*exempt, {2, 1, 1, 1}) == 0);
@@ -74,7 +74,7 @@ TEST_CASE("nvidia: slow against the best rank, or against the own best") {
   CHECK(first_named(*relative, {1, 1, 1, 1.36}) == 5);  // 0.735, at the next report
   const auto individual = make_nvidia_detector({.limit = 0.75, .window = 5});
   CHECK(first_named(*individual, {1, 1}) == 0);
-  // All get slower together: no rank is behind the best one, each is behind its own best.
+  // All become slower together: no rank is behind the best one, each is behind its own best.
   CHECK(first_named(*individual, {1.5, 1.5}) == 5);
 }
 

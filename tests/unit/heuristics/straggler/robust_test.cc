@@ -36,7 +36,7 @@ WorkerModel model(std::uint32_t hosts, std::uint32_t workers_per_host, Noise noi
   return WorkerModel(options);
 }
 
-// Watches a model and remembers when who was named first, counted from the beginning.
+// Observes a model and records when each worker was first reported, counted from the beginning.
 struct Watching {
   WorkerModel run;
   std::unique_ptr<Detector> detector = make_robust_detector({});
@@ -75,8 +75,8 @@ TEST_CASE("a worker that is slow from the start is named") {
   CHECK(watching.named_at.size() == 1);
 }
 
-TEST_CASE("of two workers the own past says which one became slow") {
-  // From the start one takes 1.3 times as long: which of them is right cannot be told.
+TEST_CASE("with two workers the own past shows which one became slow") {
+  // From the start one takes 1.3 times as long: it is impossible to tell which one is normal.
   Watching watching{model(2, 1, normal_noise(0.02))};
   watching.run.add({SlowCause::Of::kWorker, 1, 1.3, 0});
   watching.steps(300);
@@ -87,7 +87,7 @@ TEST_CASE("of two workers the own past says which one became slow") {
   CHECK(watching.named_at.count(1) == 1);
 }
 
-TEST_CASE("of two workers nobody is slow because the other one became faster, or because the work did") {
+TEST_CASE("with two workers none is slow because the other one, or the work, became faster") {
   Watching faster{model(2, 1, normal_noise(0.02))};
   faster.run.add({SlowCause::Of::kWorker, 1, 0.7, 200});
   faster.steps(600);
@@ -136,7 +136,7 @@ TEST_CASE("a slowness must last longer than those that passed by themselves") {
   CHECK(watching.named_at.count(3) == 1);
 }
 
-TEST_CASE("who recovers is slow no longer") {
+TEST_CASE("a worker that recovers is no longer slow") {
   Watching watching{model(8, 1, normal_noise(0.02))};
   watching.run.add({SlowCause::Of::kWorker, 3, 1.5, 100, 150});
   watching.steps(150);
@@ -153,7 +153,7 @@ TEST_CASE("half of the workers can be slow") {
   CHECK(watching.named_at.count(0) == 0);
 }
 
-TEST_CASE("the slowest of a wide field is nobody's fault") {
+TEST_CASE("the slowest worker of a wide distribution is not reported") {
   // Speeds spread evenly over a fifth: the last one is slower than the median, but not beyond the others.
   Watching watching{model(16, 1, normal_noise(0.02))};
   for (std::uint64_t worker = 0; worker < 16; ++worker) {
@@ -216,7 +216,7 @@ TEST_CASE("a worker whose figures are late is compared with what the others show
   CHECK(slow[0].worker == 2);
 }
 
-TEST_CASE("a copy goes on as the original does") {
+TEST_CASE("a copy behaves like the original") {
   WorkerModel run = model(4, 1, normal_noise(0.05));
   run.add({SlowCause::Of::kWorker, 2, 1.2, 50});
   const auto original = make_robust_detector({});
@@ -229,7 +229,7 @@ TEST_CASE("a copy goes on as the original does") {
   }
 }
 
-// How many of `workers` are named in `steps` steps in which nobody is slow.
+// Number of the `workers` that are reported in `steps` steps in which none is slow.
 std::size_t false_alarms(const RecordedNoise& noise, std::uint32_t workers, std::uint64_t seed, std::uint64_t steps) {
   Watching watching{
       model(workers, 1, [&](std::uint64_t worker, std::uint64_t step) { return noise(worker, step, seed); })};
@@ -248,7 +248,7 @@ TEST_CASE("no false alarm in 10,000 steps of noise of real workers") {
   }
 }
 
-TEST_CASE("processors that others use too make steps a hundred times longer, and still nobody is named for it") {
+TEST_CASE("shared processors make steps a hundred times longer, and still no worker is reported") {
   // At the recorded speed, because so many of these steps are short. In the last 200 of them the first worker really is
   // slow, 26 times in the median.
   const RecordedNoise noise = RecordedNoise::read(kData + "shared_cores.csv");
