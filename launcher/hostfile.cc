@@ -109,7 +109,8 @@ Status add_host(std::vector<Host>& hosts, Host host) {
   }
   same->slots += host.slots;
   if (same->slots <= kMaxSlotsPerHost) return {};
-  return bad("host " + quoted(same->name) + " has more than " + std::to_string(kMaxSlotsPerHost) + " slots in total");
+  return bad("host " + quoted(std::string_view(same->name)) + " has more than " + std::to_string(kMaxSlotsPerHost) +
+             " slots in total");
 }
 
 std::string_view without_comment(std::string_view line) {

@@ -18,7 +18,7 @@ Error wrong(std::string message) {
   return {ErrorCode::kInvalid, std::move(message)};
 }
 
-std::string quoted(std::string_view text) {
+std::string in_quotes(std::string_view text) {
   return "'" + std::string(text) + "'";
 }
 
@@ -26,7 +26,7 @@ struct DescribeValue {
   std::string operator()(bool value) const { return value ? "true" : "false"; }
   std::string operator()(std::int64_t value) const { return std::to_string(value); }
   std::string operator()(double value) const { return number_text(value); }
-  std::string operator()(const std::string& value) const { return "the string " + quoted(value); }
+  std::string operator()(const std::string& value) const { return "the string " + in_quotes(value); }
   std::string operator()(const std::vector<std::string>&) const { return "a list"; }
 };
 
