@@ -27,6 +27,7 @@ class ModelExchange {
   // What was added last is a model.
   void model_is(std::span<float> model);
   bool has_model() const { return !models_.empty(); }
+  std::size_t model_floats() const { return model_floats_; }
 
   // Averages the models of all ranks that contribute; `lane` rides on it. Who does not contribute (its model is still
   // on its way) keeps what it has.
