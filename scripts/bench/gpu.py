@@ -55,10 +55,10 @@ def gpu_builds(repetitions):
     try:
         for build in ("background", "at-swap", "shrink"):
             os.environ["ELASTICTRAIN_NCCL_BUILD"] = build
-            found, noise = swap.swap_changes(config, repetitions)
+            found = swap.swap_changes(config, repetitions)
             for kind, changes in found.items():
                 yield rows.Row(f"gpu-builds/{build}/{kind}", statistics.median(swap.idles_ms(changes)), "ms", "", None,
-                               swap.explain(changes, noise))
+                               swap.explain(changes))
     finally:
         os.environ.pop("ELASTICTRAIN_NCCL_BUILD", None)
 

@@ -65,7 +65,7 @@ def rows_of(name, cell):
 def run_rows(name, launcher, repetitions):
     for ranks in POOLS:
         try:
-            found, noise = run_changes(launcher, ranks, repetitions)
+            found = run_changes(launcher, ranks, repetitions)
         except Failed as reason:
             yield rows.Row(f"mpi-swap/{name.replace(' ', '-')}-run-of-{ranks}", None, "", "", None,
                            f"not measured: {str(reason).splitlines()[0]}")
@@ -73,7 +73,7 @@ def run_rows(name, launcher, repetitions):
         for kind, changes in found.items():
             idle = statistics.median(swap.idles_ms(changes))
             yield rows.below(f"mpi-swap/{name.replace(' ', '-')}-run-of-{ranks}-{kind}", idle, "ms", 20,
-                             swap.explain(changes, noise))
+                             swap.explain(changes))
         return
 
 
@@ -86,8 +86,7 @@ def run_changes(launcher, ranks, repetitions):
     found = collections.defaultdict(list)
     with Run(config) as run:
         run.wait_size(low, TIME_LIMIT_S)
-        run.wait_more_steps(swap.SETTLE_STEPS, TIME_LIMIT_S)
-        noise = swap.steady_gap(run, 3 * swap.SETTLE_STEPS)
+        run.wait_more_steps(3 * swap.SETTLE_STEPS, TIME_LIMIT_S)
         for _ in range(repetitions):
             found["grow"].append(swap.change(run, ("resize", run.name, high), high))
             victim = members(run.status())[1]["pid"]
@@ -95,4 +94,4 @@ def run_changes(launcher, ranks, repetitions):
             found["shrink"].append(swap.change(run, ("resize", run.name, low), low))
         run.do("stop", run.name)
         run.wait(TIME_LIMIT_S)
-    return found, noise
+    return found

@@ -100,8 +100,8 @@ def pause(seconds):
     time.sleep(seconds)
 
 
-def wait_until(condition, timeout, what):
-    """The first true value of condition(). Raises Failed after `timeout` seconds (of a build without a sanitizer)."""
+def wait_until(condition, timeout, what, interval=0.02):
+    """The first true value of condition(); raises Failed after `timeout` seconds (of a build without a sanitizer)."""
     timeout *= sanitizer.SLOWDOWN
     deadline = time.monotonic() + timeout
     while True:
@@ -110,7 +110,7 @@ def wait_until(condition, timeout, what):
             return value
         if time.monotonic() > deadline:
             raise Failed(f"{timeout} s passed without: {what}")
-        time.sleep(0.02)
+        time.sleep(interval)
 
 
 class Run:
@@ -236,14 +236,14 @@ class Run:
         done = self.command("status", self.name, "--json")
         return json.loads(done.stdout) if done.returncode == 0 and done.stdout.strip() else {}
 
-    def wait_status(self, condition, timeout=30, what="the expected status"):
+    def wait_status(self, condition, timeout=30, what="the expected status", interval=0.02):
         def look():
             if self.process.poll() is not None:
                 raise Failed(f"the run ended with {self.process.returncode} while waiting for {what}")
             status = self.status()
             return status if status and condition(status) else None
 
-        return wait_until(look, timeout, what)
+        return wait_until(look, timeout, what, interval)
 
     def wait_size(self, size, timeout=30):
         return self.wait_status(lambda s: s.get("world_size") == size and s.get("phase") == "running"

@@ -104,6 +104,7 @@ Result<Environment> read_environment() {
   environment.socket_path = text("ELASTICTRAIN_SOCKET");
   environment.worker.value = static_cast<std::uint32_t>(numbers.read("ELASTICTRAIN_WORKER_ID", 0, 0xffff'ffff));
   environment.job_id = text("ELASTICTRAIN_JOB_ID");
+  environment.world_size = static_cast<std::uint32_t>(numbers.read("WORLD_SIZE", 0, 0xffff'ffff));
   environment.slot = static_cast<std::uint32_t>(numbers.read("ELASTICTRAIN_SLOT", 0, 0xffff));
   environment.host_key = text("ELASTICTRAIN_HOST_KEY");
   environment.bind_addresses = split_commas(text("ELASTICTRAIN_BIND"));

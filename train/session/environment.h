@@ -22,6 +22,7 @@ struct Environment {
   std::string socket_path;  // empty: no launcher
   WorkerId worker;
   std::string job_id;
+  std::uint32_t world_size = 0;  // expected, with this worker; 0: unknown
   std::uint32_t slot = 0;  // on its host, fixed for its lifetime; selects its GPU
   std::string host_key;
   std::vector<std::string> bind_addresses;

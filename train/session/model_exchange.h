@@ -27,6 +27,7 @@ class ModelExchange {
   // Marks the buffer that was added last as a model.
   void model_is(std::span<float> model);
   bool has_model() const { return !models_.empty(); }
+  std::size_t model_floats() const { return model_floats_; }
 
   // Averages the models of all ranks that contribute; `lane` rides on it. A rank that does not contribute (it is still
   // receiving its model) keeps its own.

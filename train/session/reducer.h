@@ -13,7 +13,6 @@
 #include <mutex>
 #include <span>
 #include <thread>
-#include <vector>
 
 #include "supervisor/protocol/result.h"
 
@@ -25,13 +24,13 @@ struct Bucket {
   enum class Kind { kGradient, kSum, kBroadcast } kind = Kind::kGradient;
   float* data = nullptr;
   std::size_t count = 0;
-  std::span<std::byte> bytes = {};     // kBroadcast, in place of `data`
-  std::vector<float>* copy = nullptr;  // of this worker's input, so that its all-reduce can be repeated
+  std::span<std::byte> bytes = {};  // kBroadcast, in place of `data`
+  std::span<float> copy = {};       // memory for this worker's input, so that its all-reduce can be repeated
   bool copied = false;
-  // For a gradient in device memory: the stream that produces it, and its index among the step's buckets.
+  bool is_zero = false;   // `data` was cleared in place of a gradient and has not been reduced since
+  std::size_t index = 0;  // its place among the buckets of the step
   bool on_device = false;
-  void* stream = nullptr;
-  std::size_t index = 0;
+  void* stream = nullptr;  // of a gradient in device memory: the stream that produces it
 };
 
 class Reducer {

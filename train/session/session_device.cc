@@ -68,7 +68,6 @@ session::Bucket& Session::Impl::add_device_bucket(float* data, std::size_t count
   auto& bucket = add_bucket(data, count);
   bucket.on_device = true;
   bucket.stream = stream;
-  bucket.index = step_->buckets.size() - 1;
   check_device(device_->mark_input(bucket.index, stream));
   return bucket;
 }

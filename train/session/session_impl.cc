@@ -72,7 +72,7 @@ bool Session::Impl::start() {
   if (device_) check_device(device_->device()->synchronize());
   open_checkpointer();
   if (plane_) {
-    buffers_.populate();
+    reserve_for_joining();
     announce();
     return take_first_seat();
   }
@@ -84,6 +84,14 @@ bool Session::Impl::start() {
   step_log_.event("ready", seat_.rank, seat_.world_size(), seat_.generation);
   publish_seat(true, "alone, without a launcher");
   return true;
+}
+
+// Page faults in the first steps would delay all workers. Gradients are as large as the model, if the program shares
+// one.
+void Session::Impl::reserve_for_joining() {
+  buffers_.populate();
+  const bool has_peers = environment_.world_size != 1;
+  if (has_peers && environment_.keep_gradients && !device_) copies_.reserve(exchange_.model_floats());
 }
 
 bool Session::Impl::data_is_used_up() const {
@@ -166,20 +174,38 @@ void Session::Impl::fill_samples() {
 
 session::Bucket& Session::Impl::add_bucket(float* data, std::size_t count) {
   auto& buckets = step_->buckets;
-  if (copies_.size() <= buckets.size()) copies_.emplace_back();
-  return buckets.emplace_back(session::Bucket{.data = data, .count = count, .copy = &copies_[buckets.size()]});
+  return buckets.emplace_back(session::Bucket{.data = data, .count = count, .index = buckets.size()});
+}
+
+// On the training thread, or on the reducer's after prepare_memory(), which leaves nothing to do here.
+void Session::Impl::reserve_copy(session::Bucket& bucket) {
+  if (bucket.copy.size() == bucket.count) return;
+  bucket.copy = copies_.of_bucket(bucket.index, bucket.count);
+}
+
+// Touches the memory that the reduction needs, on the training thread, while earlier buckets are reduced. A joiner does
+// it while the others compute: its first batch is empty, and page faults in its second step would delay all.
+void Session::Impl::prepare_memory(session::Bucket& bucket) {
+  if (step_->averages) return;
+  if (keeps_inputs()) reserve_copy(bucket);
+  if (step_->my_count != 0) return;
+  std::fill_n(bucket.data, bucket.count, 0.0F);
+  bucket.is_zero = true;
 }
 
 // This worker's input to the sum: its gradient as it was before a failed reduction.
 void Session::Impl::prepare_input(session::Bucket& bucket, comm::ReduceOptions& options) {
   const std::uint64_t mine = step_->my_count;
   // A joiner's buffer may hold any value, including NaN, which a weight of zero would not remove.
-  if (mine == 0) return void(std::fill_n(bucket.data, bucket.count, 0.0F));
+  if (mine == 0) {
+    if (!std::exchange(bucket.is_zero, false)) std::fill_n(bucket.data, bucket.count, 0.0F);
+    return;
+  }
   if (bucket.copied) {
-    std::copy_n(bucket.copy->data(), bucket.count, bucket.data);
+    std::ranges::copy(bucket.copy, bucket.data);
   } else if (keeps_inputs()) {
-    if (bucket.copy->size() < bucket.count) bucket.copy->resize(bucket.count);
-    options.keep = std::span(*bucket.copy).first(bucket.count);
+    reserve_copy(bucket);  // a repeated step may have been opened alone, without copies
+    options.keep = bucket.copy;
     bucket.copied = true;
   }
   options.scale = my_weight();
@@ -217,8 +243,7 @@ std::span<float> Session::Impl::fill_lane() {
 // The lane rides on the step's first sum in host memory. If the program has none, the lane has a sum of its own.
 Status Session::Impl::send_lane() {
   if (step_->lane_sent) return {};
-  std::vector<float> no_copy;
-  session::Bucket nothing{.copy = &no_copy};
+  session::Bucket nothing;
   return reduce_bucket(nothing);
 }
 
@@ -254,12 +279,15 @@ void Session::Impl::all_reduce(float* gradient, std::size_t count) {
   if (async_pending_) wait_all_reduce();
   clock_.collective_begins(session::Clock::now());
   auto& bucket = add_bucket(gradient, count);
+  prepare_memory(bucket);
   settle_buckets(step_->discarded ? Status() : reduce_bucket(bucket));
 }
 
 void Session::Impl::all_reduce_async(float* gradient, std::size_t count) {
   require(step_.has_value(), "all_reduce_async() outside a step; call next_batch() first");
-  submit(add_bucket(gradient, count));
+  auto& bucket = add_bucket(gradient, count);
+  prepare_memory(bucket);
+  submit(bucket);
 }
 
 void Session::Impl::submit(session::Bucket& bucket) {

@@ -22,6 +22,7 @@
 #include "train/session/control_plane.h"
 #include "train/session/device_side.h"
 #include "train/session/environment.h"
+#include "train/session/input_copies.h"
 #include "train/session/model_exchange.h"
 #include "train/session/model_store.h"
 #include "train/session/monitors.h"
@@ -133,6 +134,9 @@ class __attribute__((visibility("hidden"))) Session::Impl {
   Status send_lane();
   Status reduce_bucket(session::Bucket& bucket);
   Status reduce_gradient(session::Bucket& bucket);
+  void reserve_for_joining();
+  void reserve_copy(session::Bucket& bucket);
+  void prepare_memory(session::Bucket& bucket);
   void prepare_input(session::Bucket& bucket, comm::ReduceOptions& options);
   bool keeps_inputs() const;
   float my_weight() const;  // of this worker's gradient in the sum; requires samples
@@ -279,7 +283,7 @@ class __attribute__((visibility("hidden"))) Session::Impl {
   state::Permutation permutation_;
 
   std::optional<OpenStep> step_;
-  std::deque<std::vector<float>> copies_;  // of the open step's buckets; kept to reuse the memory
+  session::InputCopies copies_;  // of the open step's buckets
   session::LaneInput lane_input_;
   session::LaneOutput lane_output_;
   std::optional<PendingNorms> pending_norms_;

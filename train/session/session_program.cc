@@ -70,11 +70,12 @@ Status Session::Impl::reduce_own_data(session::Bucket& bucket) {
   const bool sums = bucket.kind == BucketKind::kSum;
   const std::span<std::byte> bytes = sums ? std::as_writable_bytes(std::span(bucket.data, bucket.count)) : bucket.bytes;
   if (bytes.empty()) return {};
-  if (bucket.copy->size() * sizeof(float) < bytes.size()) bucket.copy->resize(bytes.size() / sizeof(float) + 1);
+  const std::size_t count = (bytes.size() + sizeof(float) - 1) / sizeof(float);
   if (std::exchange(bucket.copied, true)) {
-    std::memcpy(bytes.data(), bucket.copy->data(), bytes.size());
+    std::memcpy(bytes.data(), bucket.copy.data(), bytes.size());
   } else {
-    std::memcpy(bucket.copy->data(), bytes.data(), bytes.size());
+    bucket.copy = copies_.of_bucket(bucket.index, count);
+    std::memcpy(bucket.copy.data(), bytes.data(), bytes.size());
   }
   return in_collective("sharing the program's data", [&] {
     if (sums) return seat_.communicator->all_reduce({bucket.data, bucket.count});

@@ -31,7 +31,7 @@ Status Session::Impl::take_local_gradient(session::Bucket& bucket) {
   if (step_->my_count == 0) {
     std::fill_n(bucket.data, bucket.count, 0.0F);
   } else if (bucket.copied) {
-    std::copy_n(bucket.copy->data(), bucket.count, bucket.data);
+    std::ranges::copy(bucket.copy, bucket.data);
   }
   return {};
 }

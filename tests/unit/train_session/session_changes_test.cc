@@ -52,6 +52,36 @@ TEST_CASE("workers that leave end with success and the others continue") {
   run.stop_and_check();
 }
 
+// A sanitizer's own memory has page faults as well.
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+TEST_CASE("a joiner of a model has memory for copies of its gradients before others wait for it") {
+  constexpr std::size_t kParameters = 400'000;
+  constexpr long kPagesOfCopies = kParameters * sizeof(float) / 4096;
+  for (const bool shares_model : {true, false}) {
+    for (const bool overlap : {true, false}) {
+      CAPTURE(shares_model);
+      CAPTURE(overlap);
+      FakeRun run({.parameters = kParameters,
+                   .step_time_us = 5'000,
+                   .overlap = overlap,
+                   .shares_model = shares_model,
+                   .notes_faults = true});
+      const auto workers = run.spawn_ready(2);
+      run.change_to({workers[0]});
+      run.wait_step(workers[0], 3);
+      run.change_to({workers[1], workers[0]});
+      auto& notes = run[workers[1]].notes;
+      run.wait_until([&] { return notes.contains("faults_of_second_step"); }, "the joiner's second step");
+      // A model tells how large the gradients will be, so their copies are there before the joiner is ready. Otherwise
+      // it finds out in its first step, while the others compute.
+      if (shares_model) CHECK(std::stol(notes["faults_of_first_step"]) < kPagesOfCopies / 2);
+      CHECK(std::stol(notes["faults_of_second_step"]) < kPagesOfCopies / 2);
+      run.stop_and_check();
+    }
+  }
+}
+#endif
+
 TEST_CASE("rank 0 can be replaced") {
   FakeRun run;
   const auto workers = run.spawn_ready(3);

@@ -1,6 +1,7 @@
 #include "test_worker.h"
 
 #include <signal.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,6 +13,7 @@
 #include <iomanip>
 #include <stdexcept>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "device_arrays.h"
@@ -24,6 +26,12 @@ class BrokenPromise : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
+
+long page_faults() {
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_minflt;
+}
 
 class Program {
  public:
@@ -87,7 +95,9 @@ class Program {
     pass(Moment::kComputing, batch.step);
     std::this_thread::sleep_for(std::chrono::microseconds(options_.step_time_us));
     if (options_.quits_in_the_middle && batch.step == 3) throw std::runtime_error("the program failed");
+    const long faults_before = page_faults();
     if (options_.reduce) reduce(batch.step);
+    if (options_.notes_faults && late_joiner_) note_faults(batch, page_faults() - faults_before);
     if (std::to_string(batch.step) == options_.note_gradient_of_step) note_gradient();
     if (rank != session_.rank() || world_size != session_.world_size())
       throw BrokenPromise("rank changed within a step");
@@ -194,6 +204,13 @@ class Program {
         << session_.committed_step() << ' ' << std::setprecision(9) << weights_[0] << '\n';
   }
 
+  void note_faults(const Batch& batch, long faults) {
+    if (batch.local_samples == 0) session_.note("faults_of_first_step", std::to_string(faults));
+    if (batch.local_samples != 0 && !std::exchange(has_noted_faults_, true)) {
+      session_.note("faults_of_second_step", std::to_string(faults));
+    }
+  }
+
   void note_gradient() {
     char text[64];
     for (const std::size_t i : {std::size_t{0}, gradient_.size() / 2, gradient_.size() - 1}) {
@@ -229,6 +246,7 @@ class Program {
   std::uint64_t replies_ = 0;
   std::uint64_t edges_ = 0;
   bool late_joiner_ = false;
+  bool has_noted_faults_ = false;
   std::uint64_t last_computed_ = 0;
   std::optional<DeviceArrays> device_;  // instead of host memory
   Session session_;

@@ -45,6 +45,7 @@ struct TestWorkerOptions {
       0;                       // notes the gradient variance, the noise scale and the traffic with each peer at the end
   std::string schedule;        // of sizes, which it asks for
   bool traces_weight = false;  // appends its first weight to a file (trace_path()) after every step, and at the end
+  bool notes_faults = false;   // as rank 0 that joins: of its first two all-reduces
   std::string note_gradient_of_step;  // rank 0 notes the first element of that step's averaged gradient
 };
 
