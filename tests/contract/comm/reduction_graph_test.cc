@@ -126,7 +126,7 @@ TEST_CASE("what is no tree is refused with the reason") {
   CHECK(check_tree({0, 0}, 3).error().message.find("2 parents for 3 ranks") != std::string::npos);
   CHECK(check_tree({0, 7}, 2).error().message.find("rank 7 does not exist") != std::string::npos);
   CHECK(check_tree({0, 1, 0}, 3).error().message.find("2 roots") != std::string::npos);
-  CHECK(check_tree({0, 2, 1}, 3).error().message.find("circle") != std::string::npos);
+  CHECK(check_tree({0, 2, 1}, 3).error().message.find("cycle") != std::string::npos);
 }
 
 TEST_CASE("a topology is written as its name or as the list of its parents, and read again") {

@@ -242,7 +242,10 @@ TEST_CASE("a worker dies while replicas differ: no worker computes anything twic
       run.change_to(workers);
       run.wait_exit(workers[2]);
       run.recover();
-      CHECK(run.members() == std::vector<WorkerId>{workers[0], workers[1]});
+      // Replicas that average in pairs do not commit at the same instant: the one that is ahead is the donor, and first.
+      std::vector<WorkerId> members = run.members();
+      std::sort(members.begin(), members.end());
+      CHECK(members == std::vector<WorkerId>{workers[0], workers[1]});
       train_some_steps(run);
       average_gradients_and_check(run);
     }

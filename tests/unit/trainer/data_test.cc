@@ -53,9 +53,9 @@ TEST_CASE("a CSV error names file, line and cell") {
       {"1,nan,0\n", "f.csv:1: cell 2"},
       {"1,1e99,0\n", "f.csv:1: cell 2"},
       {"1,b,0\n", "f.csv:1: cell 2"},
-      {"a,b,c\n", "f.csv:1: there is no row"},
+      {"a,b,c\n", "f.csv:1: this file has no row"},
       {"5\n", "f.csv:1: a row needs"},
-      {"", "f.csv:0: there is no row"}};
+      {"", "f.csv:0: this file has no row"}};
   for (const auto& [text, expected] : bad) {
     CAPTURE(text);
     CHECK(message(parse_csv(text, "f.csv")).starts_with(expected));
