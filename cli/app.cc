@@ -10,6 +10,7 @@
 #include "cli/commands/run_flags.h"
 #include "cli/config/run_config.h"
 #include "cli/exit_code.h"
+#include "cli/run_cli.h"
 #include "cli/usage.h"
 #include "launcher/build_id.h"
 

@@ -16,6 +16,4 @@ std::unique_ptr<CLI::App> make_app(Invocation& invocation);
 // of `run`, `check` and `plan` go to `program`.
 std::vector<std::string> prepare_arguments(std::vector<std::string> arguments, std::vector<std::string>& program);
 
-int run_cli(int argc, char** argv);
-
 }  // namespace elastictrain::cli

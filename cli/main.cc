@@ -1,4 +1,4 @@
-#include "cli/app.h"
+#include "cli/run_cli.h"
 
 int main(int argc, char** argv) {
   return elastictrain::cli::run_cli(argc, argv);
