@@ -1,4 +1,4 @@
-// Purpose: the whole command line: arguments in, exit status out. main() only calls run_cli().
+// Purpose: the parser of the command line, and what is done to the arguments before it sees them.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,5 @@
 #include "cli/app.h"
+#include "cli/run_cli.h"
 
 #include <doctest/doctest.h>
 
