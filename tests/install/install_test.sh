@@ -45,7 +45,7 @@ for file in "$work/tree/bin/elastictrain" "$library/libelastictrain.so"; do
 done
 
 echo "== CMake package"
-cmake -S "$here/user" -B "$work/user" -DCMAKE_PREFIX_PATH="$work/tree" -DCMAKE_BUILD_TYPE=Release >"$work/log" 2>&1 &&
+cmake -G Ninja -S "$here/user" -B "$work/user" -DCMAKE_PREFIX_PATH="$work/tree" -DCMAKE_BUILD_TYPE=Release >"$work/log" 2>&1 &&
   cmake --build "$work/user" >>"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
 "$work/user/user"
 

@@ -14,12 +14,13 @@
 #include "train/checkpoint/files.h"
 
 namespace elastictrain::checkpoint {
-namespace {
 
-struct Free {
+struct FreeAligned {
   void operator()(std::byte* bytes) const { std::free(bytes); }
 };
-using AlignedBytes = std::unique_ptr<std::byte[], Free>;
+using AlignedBytes = std::unique_ptr<std::byte[], FreeAligned>;
+
+namespace {
 
 // Uninitialized memory; null if memory is short. In huge pages if available: the first copy takes one fault for each
 // page.
