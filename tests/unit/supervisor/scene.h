@@ -129,7 +129,10 @@ struct Scene {
         if (control::is_live(options.run_directory)) ask(R"({"command":"stop","now":true})");
       });
     }
-    return supervisor->run();
+    const int status = supervisor->run();
+    // The script may still be storing the last answer, which the caller is about to read.
+    if (user.joinable()) user.join();
+    return status;
   }
 
   Json ask(const std::string& request) {
