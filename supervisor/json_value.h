@@ -1,33 +1,26 @@
-// Purpose: builds the fields of a Journal action, whose values are already JSON text.
+// Purpose: single values as JSON text, byte for byte the same for equal values on every machine. Pure. What reads or
+// writes whole documents uses protocol/json_text.h.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <utility>
-#include <vector>
 
-namespace elastictrain::core {
+namespace elastictrain {
 
-// A JSON string with its quotes; bytes that are not printable ASCII or valid UTF-8 lead bytes are escaped.
-std::string json_text(std::string_view text);
+// With its quotes; bytes that are not printable ASCII or valid UTF-8 lead bytes are escaped.
+std::string quoted_json(std::string_view text);
+// Nine significant digits; null for what JSON has no number for.
+std::string real_json(double value);
 
-class Fields {
- public:
-  using List = std::vector<std::pair<std::string, std::string>>;
+template <class List, class Convert>
+std::string list_json(const List& values, Convert convert) {
+  std::string out = "[";
+  for (const auto& value : values) {
+    if (out.size() > 1) out += ",";
+    out += convert(value);
+  }
+  return out + "]";
+}
 
-  Fields& text(std::string name, std::string_view value);
-  Fields& number(std::string name, std::uint64_t value);
-  Fields& integer(std::string name, std::int64_t value);
-  Fields& real(std::string name, double value);
-  Fields& flag(std::string name, bool value);
-  Fields& numbers(std::string name, const std::vector<std::uint64_t>& values);
-  Fields& texts(std::string name, const std::vector<std::string>& values);
-
-  List take() && { return std::move(list_); }
-
- private:
-  List list_;
-};
-
-}  // namespace elastictrain::core
+}  // namespace elastictrain

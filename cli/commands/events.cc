@@ -14,6 +14,7 @@
 #include "cli/output/event_text.h"
 #include "supervisor/control/control_client.h"
 #include "supervisor/control/control_protocol.h"
+#include "supervisor/journal_reference.h"
 
 namespace elastictrain::cli {
 namespace {
@@ -22,6 +23,7 @@ struct EventsFlags {
   std::string name;
   bool follow = false;
   bool json = false;
+  bool reference = false;
 };
 
 constexpr int kLookAgainMs = 250;
@@ -75,6 +77,10 @@ class FileWatch {
 };
 
 int print_events(const EventsFlags& flags) {
+  if (flags.reference) {
+    std::cout << render_journal_reference();
+    return std::cout.flush() ? kExitSuccess : kExitFailure;
+  }
   const auto directory = find_run(flags.name);
   if (!directory.ok()) return complain("events", directory.error());
   const std::string path = *directory + "/" + control::kJournalName;
@@ -105,6 +111,7 @@ void add_events(CLI::App& app, Invocation& invocation) {
       ->type_name("[NAME]");
   command->add_flag("-f,--follow", flags->follow, "wait for new lines until the run ends");
   command->add_flag("--json", flags->json, "the journal's lines as stored");
+  command->add_flag("--reference", flags->reference, "print the page of all events and their fields");
   command->final_callback([&invocation, flags] { invocation.action = [flags] { return print_events(*flags); }; });
 }
 

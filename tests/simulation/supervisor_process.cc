@@ -5,6 +5,7 @@
 
 #include "supervisor/core/invariants.h"
 #include "supervisor/core/transitions.h"
+#include "supervisor/journal_codec.h"
 #include "tests/golden/describe.h"
 #include "tests/simulation/world.h"
 
@@ -216,7 +217,7 @@ void SupervisorProcess::perform_all(const core::Actions& actions) {
     if (crash_after_ && !world_.disk.misses_records() && (*crash_after_)-- == 0) {
       crash_after_.reset();
       if (const auto* line = std::get_if<core::Journal>(&action)) {
-        world_.disk.tear(world_.queue.now(), line->event, line->fields, world_.dice);
+        world_.disk.tear(world_.queue.now(), std::string(event_of(line->record)), fields_of(line->record), world_.dice);
       }
       return crash();
     }
@@ -303,10 +304,12 @@ void SupervisorProcess::perform(const core::CancelTimer& action) {
 }
 
 void SupervisorProcess::perform(const core::Journal& action) {
-  world_.truth.journaled(action.event, action.fields);
-  if (!world_.disk.journal(world_.queue.now(), action.event, action.fields)) return;
+  const std::string event(event_of(action.record));
+  const auto fields = fields_of(action.record);
+  world_.truth.journaled(event, fields);
+  if (!world_.disk.journal(world_.queue.now(), event, fields)) return;
   const core::Journal state = membership_.state_record();
-  world_.disk.journal(world_.queue.now(), state.event, state.fields);
+  world_.disk.journal(world_.queue.now(), std::string(event_of(state.record)), fields_of(state.record));
 }
 
 void SupervisorProcess::perform(const core::Reply& action) {

@@ -69,7 +69,7 @@ class DistinctValues {
 
  private:
   EachField each_field_;
-  std::uint64_t last_ = 0;
+  std::uint64_t last_ = 100;  // no default is that large
 };
 
 // Calls `use` with one default value of every alternative.

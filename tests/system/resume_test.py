@@ -2,12 +2,16 @@
 
 import json
 import os
+import shutil
 import signal
 import tempfile
 
 import harness
 from harness import BINARY, Case, Run, job, pids, synthetic
 from lab import Lab
+
+
+STORED_JOURNAL = os.path.join(os.path.dirname(__file__), "..", "data", "journals", "version-1.jsonl")
 
 
 class ResumableRun(Run):
@@ -21,6 +25,14 @@ class ResumableRun(Run):
         for pid in self.processes():
             os.kill(pid, signal.SIGKILL)
         self.wait_no_processes()
+
+    def rewrite_journal(self, replacements):
+        with open(self.journal_path()) as file:
+            text = file.read()
+        for old, new in replacements.items():
+            text = text.replace(old, new)
+        with open(self.journal_path(), "w") as file:
+            file.write(text)
 
     def resume(self, *arguments):
         self.argv = [BINARY, "run", "--resume", self.name, *arguments]
@@ -106,6 +118,51 @@ class SupervisorLost(Case):
             self.assertIn("was cut off", run.text("stderr"))
             with open(run.journal_path()) as journal:
                 self.assertIn('"event":"journal_torn"', journal.read())
+
+    def test_a_journal_of_the_version_before_is_taken_over(self):
+        with ResumableRun(job()) as run:
+            run.wait_size(2)
+            run.do("topology", run.name, "ring")
+            run.wait_event("plan_updated")
+            run.do("resize", run.name, 3)
+            before = pids(run.wait_size(3))
+            run.lose_supervisor()
+            run.rewrite_journal({'"schema":2,': "", '"plan_updated"': '"reshared"', '"target_topology"': '"wished_topology"',
+                                 '"plan_update_requested"': '"reshare_requested"', '"kind":"update"': '"kind":"reshare"'})
+            run.resume()
+            self.assertEqual(pids(run.wait_size(3)), before)
+            run.do("resize", run.name, 4)
+            run.wait_size(4)
+            self.assertEqual(run.events("prepare")[-1]["topology"], "ring")
+            self.assert_stops_clean(run)
+
+    def test_a_stored_journal_of_the_version_before_continues_its_numbers(self):
+        with ResumableRun(job(workers=(1, 2, 4), timeouts={"resume_timeout_ms": 500})) as run:
+            run.wait_size(2)
+            run.lose_everything()
+            shutil.copy(STORED_JOURNAL, run.journal_path())
+            run.resume()
+            run.wait_size(3)  # the target that the stored run had
+            self.assertGreater(run.status()["generation"], 7)
+            self.assertGreater(min(worker["id"] for worker in run.status()["workers"]), 6)
+            run.do("stop", run.name)
+            self.assertEqual(run.wait(), 0)
+
+    def test_a_journal_of_a_newer_version_is_refused_and_still_printed(self):
+        with ResumableRun(job()) as run:
+            run.wait_size(2)
+            run.lose_supervisor()
+            run.rewrite_journal({'"schema":2,': '"schema":99,"later":true,'})
+            refused = run.try_to_resume()
+            self.assertEqual(refused.returncode, 69)
+            self.assertIn("schema version 99", refused.stderr)
+            printed = run.command("events", run.name)
+            self.assertEqual(printed.returncode, 0)
+            self.assertIn("later=true", printed.stdout)
+            run.rewrite_journal({'"schema":99,"later":true,': '"schema":2,'})
+            run.resume()
+            run.wait_size(2)
+            self.assert_stops_clean(run)
 
     def test_of_two_successors_one_is_refused(self):
         with ResumableRun(job()) as run:

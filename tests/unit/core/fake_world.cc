@@ -25,7 +25,10 @@ constexpr Millis kReportPeriod{10'000};
 }  // namespace
 
 FakeWorld::FakeWorld(std::uint64_t seed, RunSettings settings, WorldFaults faults)
-    : random_(seed), faults_(faults), machine_(std::move(settings), counting_tokens()) {
+    : random_(seed),
+      faults_(faults),
+      journal_check_(settings.start_workers),
+      machine_(std::move(settings), counting_tokens()) {
   at(now_ + kReportPeriod, [this] { reports(); });
 }
 
@@ -44,6 +47,13 @@ void FakeWorld::feed(const Event& event) {
     if (was_over && !std::holds_alternative<Reply>(action)) violation("an action after the end");
     std::visit([this](const auto& a) { perform(a); }, action);
   }
+  check_journal();
+}
+
+// A supervisor that is lost now is succeeded by one that knows what this one knows.
+void FakeWorld::check_journal() {
+  if (machine_.ended()) return;
+  if (const auto difference = journal_check_.difference(machine_)) violation(*difference);
 }
 
 void FakeWorld::run_for(Millis time) {
@@ -343,13 +353,12 @@ void FakeWorld::perform(const CancelTimer& action) {
 }
 
 void FakeWorld::perform(const Journal& action) {
-  if (action.event == "invariant_broken") violation(describe(action));
-  if (action.event != "agent_lost") return;
-  for (const auto& [name, value] : action.fields) {
-    if (name != "agent") continue;
-    for (const auto& [id, worker] : workers_) {
-      if (std::to_string(worker.agent.value) == value) answers_.erase(id);
-    }
+  journal_check_.take(action.record);
+  if (std::holds_alternative<record::InvariantBroken>(action.record)) violation(describe(action));
+  const auto* lost = std::get_if<record::AgentLost>(&action.record);
+  if (lost == nullptr) return;
+  for (const auto& [id, worker] : workers_) {
+    if (worker.agent == lost->agent) answers_.erase(id);
   }
 }
 

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "supervisor/core/membership.h"
+#include "tests/support/journal_check.h"
 
 namespace elastictrain::core {
 
@@ -95,6 +96,7 @@ class FakeWorld {
   Millis delay(std::uint32_t most_ms) { return Millis(1 + pick(most_ms)); }
   void at(Instant when, std::function<void()> what) { queue_.emplace(when, std::move(what)); }
   void feed(const Event& event);
+  void check_journal();
   std::uint64_t ask(Event event, std::uint64_t request);
   void violation(const std::string& text) { violations_.push_back(text); }
 
@@ -141,6 +143,7 @@ class FakeWorld {
 
   std::mt19937_64 random_;
   WorldFaults faults_;
+  testing::JournalCheck journal_check_;
   Membership machine_;
   Instant now_;
   std::multimap<Instant, std::function<void()>> queue_;

@@ -1,31 +1,30 @@
-#include "supervisor/core/journal_fields.h"
+#include "supervisor/json_value.h"
 
 #include <doctest/doctest.h>
 
 #include <limits>
+#include <string>
+#include <vector>
 
-using namespace elastictrain::core;
+using namespace elastictrain;
 
 TEST_CASE("texts become JSON strings whatever they hold") {
-  CHECK(json_text("plain") == "\"plain\"");
-  CHECK(json_text("a \"b\" \\ c") == "\"a \\\"b\\\" \\\\ c\"");
-  CHECK(json_text("line\nline\ttab") == "\"line\\u000aline\\u0009tab\"");
-  CHECK(json_text("grüße 日本") == "\"grüße 日本\"");
+  CHECK(quoted_json("plain") == "\"plain\"");
+  CHECK(quoted_json("a \"b\" \\ c") == "\"a \\\"b\\\" \\\\ c\"");
+  CHECK(quoted_json("line\nline\ttab") == "\"line\\u000aline\\u0009tab\"");
+  CHECK(quoted_json("grüße 日本") == "\"grüße 日本\"");
 }
 
 TEST_CASE("bytes that are no text are escaped one by one") {
-  CHECK(json_text("\xff") == "\"\\u00ff\"");
-  CHECK(json_text("\xc3") == "\"\\u00c3\"");                           // cut off
-  CHECK(json_text("\xc0\xaf") == "\"\\u00c0\\u00af\"");                // overlong
-  CHECK(json_text("\xed\xa0\x80").find("\xed") == std::string::npos);  // a surrogate
+  CHECK(quoted_json("\xff") == "\"\\u00ff\"");
+  CHECK(quoted_json("\xc3") == "\"\\u00c3\"");                           // cut off
+  CHECK(quoted_json("\xc0\xaf") == "\"\\u00c0\\u00af\"");                // overlong
+  CHECK(quoted_json("\xed\xa0\x80").find("\xed") == std::string::npos);  // a surrogate
 }
 
 TEST_CASE("numbers and lists are bare JSON") {
-  Fields built;
-  built.number("n", 7).integer("i", -3).real("r", 0.5).real("nan", std::numeric_limits<double>::quiet_NaN());
-  built.flag("f", true).numbers("ns", {1, 2}).texts("ts", {"a", "b"});
-  const auto fields = std::move(built).take();
-  const std::vector<std::string> expected{"7", "-3", "0.5", "null", "true", "[1,2]", "[\"a\",\"b\"]"};
-  REQUIRE(fields.size() == expected.size());
-  for (std::size_t i = 0; i < expected.size(); ++i) CHECK(fields[i].second == expected[i]);
+  CHECK(real_json(0.5) == "0.5");
+  CHECK(real_json(std::numeric_limits<double>::quiet_NaN()) == "null");
+  CHECK(list_json(std::vector<int>{1, 2}, [](int v) { return std::to_string(v); }) == "[1,2]");
+  CHECK(list_json(std::vector<std::string>{"a", "b"}, quoted_json) == "[\"a\",\"b\"]");
 }
