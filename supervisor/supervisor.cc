@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "supervisor/master_address.h"
+#include "supervisor/protocol/check.h"
 #include "supervisor/supervisor_impl.h"
 
 namespace elastictrain {
@@ -128,6 +129,7 @@ Supervisor::Impl::Impl(asio::io_context& io, SupervisorOptions options, launcher
       rejections_timer_(io) {}
 
 Supervisor::Impl::~Impl() {
+  on_violation(nullptr);
   hosts_.stop();
 }
 
@@ -165,6 +167,7 @@ Status Supervisor::Impl::open_journal() {
   if (!journal.ok()) return journal.error();
   journal_ = std::move(journal).value();
   journal_->count_up_from(up_before_s_);
+  on_violation([this](const std::string& what) { journal_->write(core::record::InvariantBroken{"check", what}, true); });
   audits_ = std::make_unique<AuditFile>(audit_path_of(journal_->path()),
                                         [this](const std::string& text) { tell(core::Tell::Level::kWarning, text); });
   if (options_.start == RunStart::kFresh) audits_->clear();
@@ -244,6 +247,7 @@ void Supervisor::Impl::close_down() {
   save_record(RunRecord::End{exit_status_, end_reason_});
   agents_.close();
   control_.reset();
+  on_violation(nullptr);
   journal_.reset();
   directory_.reset();
 }
