@@ -22,7 +22,7 @@
 #include "supervisor/core/run_view.h"
 #include "supervisor/core/settings.h"
 #include "supervisor/policy/runner.h"
-#include "supervisor/protocol/message.h"
+#include "supervisor/protocol/ids.h"
 #include "supervisor/protocol/result.h"
 
 namespace elastictrain {

@@ -18,7 +18,7 @@
 #include "launcher/agent/worker_record.h"
 #include "launcher/agent/worker_socket.h"
 #include "launcher/process.h"
-#include "supervisor/protocol/message.h"
+#include "supervisor/protocol/agent_messages.h"
 
 namespace elastictrain::launcher {
 

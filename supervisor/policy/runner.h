@@ -23,7 +23,7 @@
 #include "supervisor/policy/observer.h"
 #include "supervisor/policy/outside.h"
 #include "supervisor/policy/program.h"
-#include "supervisor/protocol/message.h"
+#include "supervisor/protocol/worker_messages.h"
 
 namespace elastictrain::policy {
 

@@ -12,6 +12,7 @@
 
 #include "agent_lab.h"
 #include "launcher/process_stat.h"
+#include "supervisor/protocol/agent_messages.h"
 #include "supervisor/protocol/frame_reader.h"
 #include "supervisor/protocol/limits.h"
 
