@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 
+
 namespace elastictrain::cli {
 
 // Each value was checked when it was read.

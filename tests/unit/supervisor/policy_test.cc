@@ -3,8 +3,8 @@
 
 #include <memory>
 
-#include "supervisor/pattern.h"
 #include "supervisor/policy/observer.h"
+#include "supervisor/policy/pattern.h"
 #include "supervisor/policy/runner.h"
 #include "supervisor/policy/view_json.h"
 
