@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 
+#include "heuristics/registry/registry.h"
 
 namespace elastictrain::cli {
 

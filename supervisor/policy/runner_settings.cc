@@ -5,6 +5,7 @@
 
 #include "heuristics/compose/beside.h"
 #include "heuristics/compose/compose.h"
+#include "heuristics/registry/registry.h"
 #include "supervisor/protocol/result.h"
 
 namespace elastictrain::policy {

@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "heuristics/registry/registry.h"
 #include "supervisor/policy/observer.h"
 #include "supervisor/policy/pattern.h"
 #include "supervisor/policy/runner.h"
