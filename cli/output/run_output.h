@@ -18,6 +18,7 @@
 #include "cli/output/log_file.h"
 #include "cli/output/style.h"
 #include "supervisor/control/run_figures.h"
+#include "supervisor/core/action.h"
 #include "supervisor/output_line.h"
 
 namespace elastictrain::cli {
