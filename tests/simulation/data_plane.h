@@ -16,9 +16,9 @@
 #include <vector>
 
 #include "supervisor/protocol/message.h"
-#include "tests/simulation/rng.h"
 #include "tests/simulation/event_queue.h"
 #include "tests/simulation/parameters.h"
+#include "tests/simulation/rng.h"
 
 namespace elastictrain::simulation {
 

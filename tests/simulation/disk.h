@@ -12,8 +12,8 @@
 
 #include "supervisor/core/action.h"
 #include "supervisor/protocol/message.h"
-#include "tests/simulation/rng.h"
 #include "tests/simulation/oracle.h"
+#include "tests/simulation/rng.h"
 #include "train/state/progress.h"
 
 namespace elastictrain::simulation {

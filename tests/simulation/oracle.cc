@@ -166,7 +166,8 @@ void Oracle::check_all_prepared(const Plan& plan) {
 }
 
 void Oracle::addresses(WorkerId worker) {
-  if (!workers_[worker].greeted) violated("hello_first", to_string(worker) + " gets a message before its hello arrived");
+  if (!workers_[worker].greeted)
+    violated("hello_first", to_string(worker) + " gets a message before its hello arrived");
 }
 
 void Oracle::delivered(WorkerId worker, const protocol::WorkerUp& message) {
@@ -190,8 +191,7 @@ void Oracle::gone(WorkerId worker) {
 void Oracle::dismissed(WorkerId worker, bool trains) {
   const Worker& facts = workers_[worker];
   if (!trains || facts.seat <= facts.given_up) return;
-  violated("no_member_is_dismissed",
-           to_string(worker) + " is dismissed while it trains in " + name_of(facts.seat));
+  violated("no_member_is_dismissed", to_string(worker) + " is dismissed while it trains in " + name_of(facts.seat));
 }
 
 void Oracle::prepared(WorkerId worker, Generation generation) {
@@ -341,7 +341,7 @@ void Oracle::writes_checkpoint(WorkerId worker, const CheckpointFacts& written) 
 }
 
 void Oracle::reads_checkpoint(WorkerId worker, const std::optional<CheckpointFacts>& read,
-                             const std::vector<CheckpointFacts>& complete) {
+                              const std::vector<CheckpointFacts>& complete) {
   const auto counts = [&](const CheckpointFacts& c) {
     if (is_void(c.generation, c.step) || c.step > history_.size()) return false;
     return c.chain == (c.step == 0 ? 0 : history_[c.step - 1].after);

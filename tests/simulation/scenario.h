@@ -72,7 +72,7 @@ class Scenario {
   bool status_is_explained() const;
 
   Rng rng_;
-  Rng notices_;                  // separate sources, so that runs without a notice or a target do not depend on them
+  Rng notices_;  // separate sources, so that runs without a notice or a target do not depend on them
   Rng targets_;
   bool has_target_ = false;      // the program does not end by itself
   bool below_min_ends_ = false;  // wait_for_min is short

@@ -14,7 +14,7 @@ namespace {
 
 using elastictrain::simulation::Scenario;
 
-constexpr std::uint64_t kDefaultSeeds = 500;
+constexpr std::uint64_t kDefaultSeeds = 2000;
 constexpr std::size_t kLastLines = 200;
 
 std::uint64_t from_environment(const char* name, std::uint64_t fallback) {
@@ -31,8 +31,8 @@ void tell(std::uint64_t seed) {
     std::cerr << "seed " << seed << " breaks " << violation->check << ": " << violation->text << "\n";
   } else {
     std::cerr << "seed " << seed << " ends with status " << *scenario.world().exit_status << " ("
-              << scenario.world().exit_reason << ") after " << scenario.world().oracle.surviving_steps() << " steps and "
-              << scenario.faults() << " faults\n";
+              << scenario.world().exit_reason << ") after " << scenario.world().oracle.surviving_steps()
+              << " steps and " << scenario.faults() << " faults\n";
   }
 }
 
@@ -60,7 +60,8 @@ DOCTEST_TEST_CASE("simulated runs keep every invariant and end") {
       if (good) continue;
       Scenario scenario(seed, 0);
       scenario.run();
-      std::cerr << "seed " << seed << " breaks " << scenario.violation()->check << ": " << scenario.violation()->text << "\n";
+      std::cerr << "seed " << seed << " breaks " << scenario.violation()->check << ": " << scenario.violation()->text
+                << "\n";
       DOCTEST_CHECK(good);
       continue;
     }

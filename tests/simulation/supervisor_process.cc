@@ -24,13 +24,6 @@ std::function<Token()> tokens(World& world) {
   };
 }
 
-void check_only_replies(World& world, const core::Actions& actions) {
-  for (const core::Action& action : actions) {
-    if (std::holds_alternative<core::Reply>(action)) continue;
-    world.violated("no_action_after_the_end", core::describe(action) + " after the end of the run");
-  }
-}
-
 }  // namespace
 
 SupervisorProcess::SupervisorProcess(World& world) : world_(world), membership_(world.setup.settings, tokens(world)) {}
@@ -214,10 +207,7 @@ void SupervisorProcess::feed(core::Event event) {
     events_.pop_front();
     const bool quiet = std::holds_alternative<core::AgentReported>(next);
     if (!quiet) world_.log(kName, [&] { return std::string("< ") + core::name_of(next); });
-    const bool ended = world_.exit_status.has_value();
-    const core::Actions actions = membership_.step(next, world_.queue.now());
-    if (ended) check_only_replies(world_, actions);
-    perform_all(actions);
+    perform_all(membership_.step(next, world_.queue.now()));
   }
   stepping_ = false;
 }

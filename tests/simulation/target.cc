@@ -50,7 +50,8 @@ void Scenario::reach_target() {
 // What the run lacks; empty at the target. Before a size is requested, any will do.
 std::string Scenario::away_from_target() const {
   const core::RunSettings& settings = world_->setup.settings;
-  const std::uint32_t size = std::min(target_, std::max(heuristics::most_workers(settings.batch), settings.min_workers));
+  const std::uint32_t size =
+      std::min(target_, std::max(heuristics::most_workers(settings.batch), settings.min_workers));
   const core::RunView view = world_->supervisor->machine().view();
   if (view.phase == core::RunPhase::kRunning && target_ == 0) return {};
   const auto spares = std::count_if(view.workers.begin(), view.workers.end(), [](const core::WorkerView& worker) {

@@ -49,9 +49,8 @@ void WorkerProcess::begin() {
 }
 
 bool WorkerProcess::others_train() const {
-  return world_.fault_rates.never_ready > 0 &&
-         std::any_of(world_.workers.begin(), world_.workers.end(),
-                     [](const auto& entry) { return entry.second->trains(); });
+  return world_.fault_rates.never_ready > 0 && std::any_of(world_.workers.begin(), world_.workers.end(),
+                                                           [](const auto& entry) { return entry.second->trains(); });
 }
 
 // ---------------------------------------------------------------------------------------------------------------

@@ -16,9 +16,9 @@
 #include "supervisor/protocol/message.h"
 #include "tests/simulation/data_plane.h"
 #include "tests/simulation/network.h"
+#include "tests/simulation/oracle.h"
 #include "tests/simulation/parameters.h"
 #include "tests/simulation/task.h"
-#include "tests/simulation/oracle.h"
 #include "train/session/worker_machine.h"
 
 namespace elastictrain::simulation {

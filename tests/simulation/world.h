@@ -14,12 +14,12 @@
 
 #include "supervisor/core/settings.h"
 #include "tests/simulation/data_plane.h"
-#include "tests/simulation/rng.h"
 #include "tests/simulation/disk.h"
 #include "tests/simulation/event_queue.h"
 #include "tests/simulation/network.h"
-#include "tests/simulation/trace.h"
 #include "tests/simulation/oracle.h"
+#include "tests/simulation/rng.h"
+#include "tests/simulation/trace.h"
 
 namespace elastictrain::simulation {
 
@@ -87,7 +87,8 @@ class World {
   std::optional<int> exit_status;
   std::string exit_reason;
   bool finished = false;  // some worker reached the end of the data
-  // No fault has occurred yet, or the run has reached its size after the last one: nothing justifies that a member ends.
+  // No fault has occurred yet, or the run has reached its size after the last one: nothing justifies that a member
+  // ends.
   bool undisturbed = true;
   // Workers that were lost with an account that no surviving holder has reported since.
   std::set<WorkerId> unreported;
