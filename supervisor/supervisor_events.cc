@@ -102,9 +102,7 @@ void Supervisor::Impl::on(AgentId agent, protocol::WorkerOutput& message) {
 
 void Supervisor::Impl::on(AgentId agent, protocol::FromWorker& message) {
   if (!owns(agent, message.worker)) return;
-  if (const auto* heartbeat = std::get_if<protocol::WorkerHeartbeat>(&message.message)) {
-    progress_.heard(*heartbeat);
-  } else if (const auto* swap = std::get_if<protocol::WorkerSwap>(&message.message)) {
+  if (const auto* swap = std::get_if<protocol::WorkerSwap>(&message.message)) {
     note_idle(idle_times_.measured(message.worker, *swap));
   } else if (const auto* hello = std::get_if<protocol::WorkerHello>(&message.message)) {
     workers_.heard_pid(message.worker, hello->pid);

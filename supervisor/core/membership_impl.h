@@ -151,7 +151,7 @@ class Membership::Impl {
   void said(Worker& worker, const protocol::WorkerActive& message);
   void said(Worker& worker, const protocol::WorkerLeft& message);
   void said(Worker& worker, const protocol::WorkerFinished& message);
-  void said(Worker& worker, const protocol::WorkerHeartbeat& message);
+  void said(Worker&, const protocol::WorkerHeartbeat&) {}  // the agent folds heartbeats into its report
   void said(Worker&, const protocol::WorkerAudit&) {}  // accepted earlier, whether the worker is known or not
   void said(Worker& worker, const protocol::WorkerNote& message);
   void got_term(Worker& worker);

@@ -75,6 +75,7 @@ struct WorkerOutput {
   std::uint64_t dropped = 0;
 };
 
+// Every message but heartbeats, which the agent folds into its report.
 struct FromWorker {
   WorkerId worker;
   WorkerUp message;
