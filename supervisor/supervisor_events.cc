@@ -131,12 +131,10 @@ void Supervisor::Impl::on(AgentId agent, protocol::HostNotice& message) {
   feed(core::HostNoticed{agent, std::move(message.reason)});
 }
 
-void Supervisor::Impl::on(AgentId agent, protocol::WorkerStacks& message) {
-  if (owns(agent, message.worker)) feed(core::StacksCaptured{message.worker, std::move(message.lines)});
-}
-
-void Supervisor::Impl::on(AgentId agent, protocol::CollectivesAnswer& message) {
-  feed(core::CollectivesTold{agent, std::move(message.lines)});
+// The worker may have exited since the question.
+void Supervisor::Impl::on(AgentId agent, protocol::AgentAnswer& message) {
+  if (workers_.find(message.worker) != nullptr && !owns(agent, message.worker)) return;
+  feed(core::AgentAnswered{agent, std::move(message)});
 }
 
 void Supervisor::Impl::reject_connection(const std::string& address, const std::string& reason) {

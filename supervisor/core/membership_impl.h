@@ -118,8 +118,9 @@ class Membership::Impl {
   void on(const AgentLost& event);
   void on(const AgentReported& event);
   void on(const HostNoticed& event);
-  void on(const StacksCaptured& event);
-  void on(const CollectivesTold& event);
+  void on(const AgentAnswered& event);
+  void stacks_known(const AgentAnswered& event);
+  void collectives_known(const AgentAnswered& event);
   void on(const Resumed& event);
   void offer_host(const HostSlots& offered, std::uint32_t order, Agent* known);
   void launch(const HostSlots& offered, std::uint32_t order);

@@ -77,8 +77,7 @@ ET_FIELDS(AcceleratorFacts, m.problem, m.driver, m.driver_problem, m.gpus, m.pee
 ET_FIELDS(HostFacts, m.binary_version, m.cores, m.memory_bytes, m.gpus, m.wall_clock_us, m.kernel_driver, m.interface,
           m.addresses, m.interface_problem, m.nccl_interface)
 ET_FIELDS(HostNotice, m.reason)
-ET_FIELDS(WorkerStacks, m.worker, m.lines)
-ET_FIELDS(CollectivesAnswer, m.lines)
+ET_FIELDS(AgentAnswer, m.question, m.worker, m.lines)
 
 ET_FIELDS(SpawnWorker, m.worker, m.slot, m.argv, m.environment, m.working_directory)
 ET_FIELDS(SignalWorker, m.worker, m.signal)
@@ -87,8 +86,7 @@ ET_FIELDS(ToWorkers, m.workers, m.message)
 ET_FIELDS(StopAgent, m.grace_ms)
 ET_FIELDS(SupervisorHeartbeat, m.sequence, m.heard_report)
 ET_FIELDS(CheckHost, m.environment, m.time_limit_ms)
-ET_FIELDS(CaptureStacks, m.worker, m.time_limit_ms)
-ET_FIELDS(AskCollectives, m.doubtful, m.time_limit_ms)
+ET_FIELDS(AskAgent, m.question, m.worker, m.time_limit_ms)
 
 #undef ET_FIELDS
 

@@ -108,8 +108,7 @@ class FakeWorld {
   void perform(const Journal& action);
   void perform(const Reply& action);
   void perform(const Tell&) {}
-  void perform(const CaptureStacks&) {}
-  void perform(const AskCollectives&) {}
+  void perform(const AskAgent&) {}
   void perform(const EndRun& action);
 
   void say(FakeWorker& worker, protocol::WorkerUp message, Millis after);
