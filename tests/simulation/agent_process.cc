@@ -184,18 +184,16 @@ void AgentProcess::on(const ToWorkers& order) {
   }
 }
 
-void AgentProcess::on(const CaptureStacks& order) {
-  if (!workers_.contains(order.worker)) return;
-  world_.queue.after(world_.rng.time(Micros(1'000), Micros(300'000)),
-                     [this, worker = order.worker, life = std::weak_ptr(life_)] {
-                       if (!life.expired()) deliver([this, worker] { send(WorkerStacks{worker, {"in a loop"}}); });
-                     });
+// The collectives are those of all workers, also if the suspected one is gone by then.
+void AgentProcess::on(const AskAgent& order) {
+  if (order.question == Question::kCollectives) return answer(order, Micros(3'000'000), "all ranks wait");
+  if (workers_.contains(order.worker)) answer(order, Micros(300'000), "in a loop");
 }
 
-// As CaptureStacks, but for any worker, and also if the suspected one is gone by then.
-void AgentProcess::on(const AskCollectives&) {
-  world_.queue.after(world_.rng.time(Micros(1'000), Micros(3'000'000)), [this, life = std::weak_ptr(life_)] {
-    if (!life.expired()) deliver([this] { send(CollectivesAnswer{{"all ranks wait"}}); });
+void AgentProcess::answer(const AskAgent& order, Micros latest, std::string line) {
+  const AgentAnswer answer{order.question, order.worker, {std::move(line)}};
+  world_.queue.after(world_.rng.time(Micros(1'000), latest), [this, answer, life = std::weak_ptr(life_)] {
+    if (!life.expired()) deliver([this, answer] { send(answer); });
   });
 }
 

@@ -141,12 +141,7 @@ void SupervisorProcess::received(AgentId agent, const AgentUp& message) {
       feed(core::WorkerExited{exited->worker, exited->exit_code, exited->signal, exited->last_error_lines});
     }
   }
-  if (const auto* answer = std::get_if<CollectivesAnswer>(&message)) {
-    return feed(core::CollectivesTold{agent, answer->lines});
-  }
-  if (const auto* stacks = std::get_if<WorkerStacks>(&message)) {
-    if (owns(agent, stacks->worker)) feed(core::StacksCaptured{stacks->worker, stacks->lines});
-  }
+  if (const auto* answer = std::get_if<AgentAnswer>(&message)) return feed(core::AgentAnswered{agent, *answer});
   if (const auto* from = std::get_if<FromWorker>(&message)) {
     if (!owns(agent, from->worker)) return;
     world_.oracle.delivered(from->worker, from->message);
@@ -282,12 +277,8 @@ void SupervisorProcess::perform(const core::StopWorker& action) {
   send_to_worker(action.worker, StopWorker{action.worker, action.grace_ms});
 }
 
-void SupervisorProcess::perform(const core::AskCollectives& action) {
-  send_to_worker(action.doubtful, AskCollectives{action.doubtful, action.time_limit_ms});
-}
-
-void SupervisorProcess::perform(const core::CaptureStacks& action) {
-  send_to_worker(action.worker, CaptureStacks{action.worker, action.time_limit_ms});
+void SupervisorProcess::perform(const core::AskAgent& action) {
+  send_to_worker(action.asked.worker, action.asked);
 }
 
 std::set<WorkerId> SupervisorProcess::known_workers() const {

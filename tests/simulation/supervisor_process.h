@@ -57,8 +57,7 @@ class SupervisorProcess {
   void perform(const core::StopAgent& action);
   void perform(const core::SpawnWorker& action);
   void perform(const core::StopWorker& action);
-  void perform(const core::CaptureStacks& action);
-  void perform(const core::AskCollectives& action);
+  void perform(const core::AskAgent& action);
   void perform(const core::SendToWorkers& action);
   void perform(const core::ArmTimer& action);
   void perform(const core::CancelTimer& action);

@@ -214,8 +214,8 @@ void WorkerProcess::heartbeat() {
     beat.epoch = progress_.sampler.epoch;
     beat.steps = std::exchange(steps_since_heartbeat_, 0);
     if (beat.steps != 0) {
-      beat.step_us = static_cast<double>(step_time_.count());
-      beat.compute_us = beat.step_us / 2;
+      beat.mean.step_us = static_cast<double>(step_time_.count());
+      beat.mean.compute_us = beat.mean.step_us / 2;
       beat.samples_per_s = 100;
       beat.loss = 1;
     }

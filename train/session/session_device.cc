@@ -5,6 +5,8 @@
 #include <cstdlib>
 #include <utility>
 
+#include "supervisor/protocol/check.h"
+#include "train/comm/device_interfaces.h"
 #include "train/session/device_build.h"
 #include "train/session/device_transfer.h"
 #include "train/session/session_impl.h"
@@ -130,7 +132,9 @@ Status Session::Impl::reduce_device_gradient(session::Bucket& bucket) {
   }
   if (mine != 0) reduce.scale = my_weight();
   comm::ReduceStats stats;
-  const Status status = seat_.communicator->all_reduce_device(reduce, &stats);
+  comm::DeviceSums* const sums = seat_.communicator->device_sums();
+  ET_CHECK(sums != nullptr, "a session with a device has a data plane that sums its memory");
+  const Status status = sums->all_reduce_device(reduce, &stats);
   step_->local_square_sum += stats.local_square_sum;
   step_->reduced_square_sum += stats.reduced_square_sum;
   return status;
@@ -154,11 +158,11 @@ void Session::Impl::mark_device_state() {
 void Session::Impl::start_device_transfers(const protocol::GenerationPlan& plan) {
   if (!moves_state_on_devices() || session::joiner_ranks(plan).empty()) return;
   const auto transfers = session::device_transfers(buffers_, plan, seat_.rank);
-  (void)seat_.communicator->start_device_transfers(transfers, device_->state_stream());
+  (void)seat_.communicator->device_transfers()->start_device_transfers(transfers, device_->state_stream());
 }
 
 bool Session::Impl::moves_state_on_devices() const {
-  return device_ != nullptr && seat_.communicator->capabilities().device_memory;
+  return device_ != nullptr && seat_.communicator->device_transfers() != nullptr;
 }
 
 session::DeviceState Session::Impl::device_state() const {

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <utility>
 
+#include "train/comm/device_interfaces.h"
 #include "train/comm/nccl/nccl_comm.h"
 #include "train/session/session_impl.h"
 
@@ -275,7 +276,9 @@ Status Session::Impl::finish_transfers() {
   if (!receiver_) return {};
   Status status = receiver_->wait();
   receiver_.reset();
-  if (status) status = seat_.communicator->finish_device_transfers();
+  if (auto* transfers = seat_.communicator->device_transfers(); status && transfers != nullptr) {
+    status = transfers->finish_device_transfers();
+  }
   if (status || keeps_replica_) {
     take_received_replica();
     keeps_replica_ = false;
