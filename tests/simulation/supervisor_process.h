@@ -74,6 +74,8 @@ class SupervisorProcess {
   void send_to_worker(WorkerId worker, protocol::AgentDown message);
   void heartbeats();
   bool owns(AgentId agent, WorkerId worker) const;
+  void check_spawn(const core::SpawnWorker& action) const;
+  void check_stop(WorkerId worker) const;
   std::set<WorkerId> known_workers() const;
 
   World& world_;
