@@ -65,7 +65,7 @@ std::uint64_t Session::generation() const {
   return impl_->view().generation;
 }
 std::uint64_t Session::worker_id() const {
-  return impl_->worker().value;
+  return impl_->worker_id().value;
 }
 std::uint64_t Session::committed_step() const {
   return impl_->progress().committed_step;
@@ -80,7 +80,7 @@ Outcome Session::outcome() const {
   return impl_->outcome();
 }
 StepReport Session::last_step() const {
-  return impl_->last_step();
+  return impl_->view().last_step;
 }
 void Session::note(std::string_view key, std::string_view value) {
   impl_->note(key, value);
