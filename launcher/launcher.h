@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "supervisor/protocol/agent_messages.h"
 #include "supervisor/protocol/ids.h"
-#include "supervisor/protocol/message.h"
 #include "supervisor/protocol/result.h"
 
 namespace elastictrain::launcher {

@@ -16,7 +16,9 @@
 #include "launcher/host_source.h"
 #include "launcher/launcher.h"
 #include "launcher/mpi/mpi_tool.h"
-#include "supervisor/supervisor.h"
+#include "supervisor/core/settings.h"
+#include "supervisor/policy/runner_settings.h"
+#include "supervisor/worker_program.h"
 
 namespace elastictrain::cli {
 

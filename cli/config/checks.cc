@@ -13,6 +13,7 @@
 #include "cli/output/label.h"
 #include "cli/output/rank_set.h"
 #include "heuristics/policy/policy.h"
+#include "heuristics/registry/registry.h"
 #include "launcher/hostfile.h"
 
 namespace elastictrain::cli {

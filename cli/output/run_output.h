@@ -17,7 +17,8 @@
 #include "cli/output/log_file.h"
 #include "cli/output/rank_set.h"
 #include "cli/output/style.h"
-#include "supervisor/supervisor.h"
+#include "supervisor/control/run_figures.h"
+#include "supervisor/output_line.h"
 
 namespace elastictrain::cli {
 

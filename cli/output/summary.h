@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "supervisor/supervisor.h"
+#include "supervisor/control/run_figures.h"
 
 namespace elastictrain::cli {
 

@@ -22,8 +22,8 @@
 #include "launcher/agent_marker.h"
 #include "launcher/build_id.h"
 #include "launcher/nccl_settings.h"
-#include "launcher/process_stat.h"
-#include "launcher/session_sweep.h"
+#include "launcher/process/process_stat.h"
+#include "launcher/process/session_sweep.h"
 #include "supervisor/protocol/codec.h"
 #include "supervisor/protocol/limits.h"
 

@@ -8,8 +8,8 @@
 #include <variant>
 #include <vector>
 
+#include "supervisor/protocol/agent_messages.h"
 #include "supervisor/protocol/ids.h"
-#include "supervisor/protocol/message.h"
 
 namespace elastictrain::core {
 

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <string>
 
-#include "supervisor/protocol/message.h"
+#include "supervisor/protocol/plan_messages.h"
 
 namespace elastictrain::core {
 

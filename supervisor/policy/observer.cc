@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "supervisor/pattern.h"
+#include "supervisor/policy/pattern.h"
 #include "supervisor/protocol/topology_choice.h"
 
 namespace elastictrain::policy {

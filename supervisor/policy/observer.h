@@ -11,7 +11,7 @@
 
 #include "heuristics/policy/view.h"
 #include "supervisor/core/run_view.h"
-#include "supervisor/protocol/message.h"
+#include "supervisor/protocol/worker_messages.h"
 
 namespace elastictrain::policy {
 

@@ -7,7 +7,7 @@
 #include <tuple>
 #include <type_traits>
 
-#include "supervisor/protocol/message.h"
+#include "supervisor/protocol/agent_messages.h"
 
 namespace elastictrain::protocol {
 

@@ -15,8 +15,8 @@
 #include <variant>
 #include <vector>
 
+#include "supervisor/protocol/agent_messages.h"
 #include "supervisor/protocol/fields.h"
-#include "supervisor/protocol/message.h"
 
 namespace elastictrain::protocol::wire {
 

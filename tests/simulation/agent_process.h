@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "launcher/agent/worker_record.h"
-#include "supervisor/protocol/message.h"
+#include "supervisor/protocol/agent_messages.h"
 #include "tests/simulation/network.h"
 
 namespace elastictrain::simulation {

@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "supervisor/protocol/message.h"
+#include "supervisor/protocol/plan_messages.h"
 #include "tests/simulation/dice.h"
 #include "tests/simulation/event_queue.h"
 #include "tests/simulation/parameters.h"

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "supervisor/protocol/message.h"
+#include "supervisor/protocol/worker_messages.h"
 #include "tests/simulation/dice.h"
 #include "tests/simulation/truth.h"
 #include "train/state/progress.h"

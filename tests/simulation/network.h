@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "supervisor/protocol/message.h"
+#include "supervisor/protocol/agent_messages.h"
 #include "tests/simulation/dice.h"
 #include "tests/simulation/event_queue.h"
 

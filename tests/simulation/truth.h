@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "supervisor/core/ledger.h"
-#include "supervisor/protocol/message.h"
+#include "supervisor/protocol/worker_messages.h"
 #include "tests/simulation/parameters.h"
 
 namespace elastictrain::simulation {

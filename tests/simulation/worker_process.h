@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "supervisor/protocol/message.h"
+#include "supervisor/protocol/worker_messages.h"
 #include "tests/simulation/data_plane.h"
 #include "tests/simulation/network.h"
 #include "tests/simulation/parameters.h"

@@ -16,8 +16,8 @@
 #include <optional>
 #include <vector>
 
-#include "supervisor/protocol/message.h"
 #include "supervisor/protocol/result.h"
+#include "supervisor/protocol/worker_messages.h"
 #include "train/comm/data_listener.h"
 #include "train/comm/mpi/mpi_world.h"
 #include "train/device/device.h"

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "supervisor/protocol/message.h"
+#include "supervisor/protocol/plan_messages.h"
 #include "train/comm/communicator.h"
 #include "train/state/state_buffers.h"
 

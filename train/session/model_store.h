@@ -23,7 +23,7 @@
 #include <thread>
 #include <vector>
 
-#include "supervisor/protocol/message.h"
+#include "supervisor/protocol/ids.h"
 #include "supervisor/protocol/result.h"
 #include "train/comm/cancel_token.h"
 #include "train/comm/data_listener.h"

@@ -9,7 +9,7 @@
 #include <mutex>
 #include <optional>
 
-#include "supervisor/protocol/message.h"
+#include "supervisor/protocol/worker_messages.h"
 #include "train/comm/communicator.h"
 
 namespace elastictrain::session {

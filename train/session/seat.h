@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "supervisor/protocol/message.h"
+#include "supervisor/protocol/plan_messages.h"
 #include "train/comm/communicator.h"
 #include "train/session/control_lane.h"
 #include "train/state/progress.h"

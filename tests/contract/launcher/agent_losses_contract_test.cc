@@ -11,7 +11,8 @@
 #include <cstdlib>
 
 #include "agent_lab.h"
-#include "launcher/process_stat.h"
+#include "launcher/process/process_stat.h"
+#include "supervisor/protocol/agent_messages.h"
 #include "supervisor/protocol/frame_reader.h"
 #include "supervisor/protocol/limits.h"
 

@@ -19,6 +19,7 @@
 #include <string>
 #include <vector>
 
+#include "supervisor/protocol/agent_messages.h"
 #include "supervisor/protocol/codec.h"
 #include "supervisor/protocol/limits.h"
 #include "supervisor/transport/frame_connection.h"

@@ -8,7 +8,7 @@
 #include <fstream>
 #include <functional>
 
-#include "launcher/session_sweep.h"
+#include "launcher/process/session_sweep.h"
 
 namespace launcher = elastictrain::launcher;
 using launcher::NoticeProbe;

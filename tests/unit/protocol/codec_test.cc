@@ -5,6 +5,8 @@
 #include <msgpack.hpp>
 #include <random>
 
+#include "supervisor/protocol/agent_messages.h"
+
 namespace elastictrain::protocol {
 namespace {
 

@@ -12,7 +12,7 @@
 #include <set>
 #include <string>
 
-#include "supervisor/protocol/message.h"
+#include "supervisor/protocol/agent_messages.h"
 #include "supervisor/transport/frame_connection.h"
 
 namespace elastictrain::testing {

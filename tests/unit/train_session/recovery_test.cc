@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "fake_run.h"
+#include "supervisor/protocol/worker_messages.h"
 #include "train/state/sampler.h"
 
 namespace elastictrain::test {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "fake_run.h"
+#include "supervisor/protocol/plan_messages.h"
 #include "train/session/pair_matching.h"
 #include "train/state/sampler.h"
 

@@ -1,4 +1,4 @@
-#include "launcher/command.h"
+#include "launcher/process/command.h"
 
 #include <asio/buffer.hpp>
 #include <asio/error_code.hpp>
@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "launcher/session_sweep.h"
+#include "launcher/process/session_sweep.h"
 
 namespace elastictrain::launcher {
 namespace {

@@ -1,4 +1,4 @@
-#include "launcher/session_sweep.h"
+#include "launcher/process/session_sweep.h"
 
 #include <dirent.h>
 #include <signal.h>
@@ -9,8 +9,8 @@
 #include <memory>
 #include <unordered_map>
 
-#include "launcher/process.h"
-#include "launcher/process_stat.h"
+#include "launcher/process/process.h"
+#include "launcher/process/process_stat.h"
 
 namespace elastictrain::launcher {
 namespace {

@@ -17,7 +17,7 @@
 #include <string>
 #include <vector>
 
-#include "launcher/process.h"
+#include "launcher/process/process.h"
 #include "supervisor/protocol/result.h"
 
 namespace elastictrain::launcher {
