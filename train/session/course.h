@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "elastictrain/session.hpp"
-#include "supervisor/protocol/message.h"
+#include "supervisor/protocol/plan_messages.h"
 #include "train/session/seat.h"
 #include "train/session/step_division.h"
 #include "train/state/progress.h"

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "supervisor/protocol/message.h"
+#include "supervisor/protocol/worker_messages.h"
 
 namespace elastictrain::session {
 

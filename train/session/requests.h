@@ -2,7 +2,7 @@
 // one that is already pending is not sent again. Ownership: the worker. Thread: the training thread. Failure: none.
 #pragma once
 
-#include "supervisor/protocol/message.h"
+#include "supervisor/protocol/worker_messages.h"
 #include "train/session/reports.h"
 #include "train/session/seat.h"
 
