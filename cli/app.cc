@@ -7,9 +7,9 @@
 #include <iostream>
 #include <system_error>
 
+#include "cli/commands/exit_code.h"
 #include "cli/commands/run_flags.h"
 #include "cli/config/run_config.h"
-#include "cli/exit_code.h"
 #include "cli/parser.h"
 #include "cli/run_cli.h"
 #include "launcher/build_id.h"

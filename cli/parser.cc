@@ -4,7 +4,7 @@
 #include <iostream>
 #include <memory>
 
-#include "cli/exit_code.h"
+#include "cli/commands/exit_code.h"
 #include "cli/usage.h"
 
 namespace elastictrain::cli {

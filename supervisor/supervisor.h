@@ -23,13 +23,10 @@
 #include "supervisor/output_line.h"
 #include "supervisor/policy/runner_settings.h"
 #include "supervisor/protocol/result.h"
+#include "supervisor/run_start.h"
 #include "supervisor/worker_program.h"
 
 namespace elastictrain {
-
-// kFresh: a new run. kTakeOver: one whose supervisor is gone and which may still train. kStartAgain: one that ended
-// before its training was complete; it continues from its newest checkpoint, with its generation numbers.
-enum class RunStart : std::uint8_t { kFresh, kTakeOver, kStartAgain };
 
 struct SupervisorOptions {
   core::RunSettings settings;

@@ -7,7 +7,7 @@
 #include <cstdio>
 
 #include "cli/commands/command.h"
-#include "cli/exit_code.h"
+#include "cli/commands/exit_code.h"
 #include "launcher/agent/accelerator_probe.h"
 #include "train/comm/mpi/mpi_library.h"
 #include "train/comm/nccl/nccl_library.h"

@@ -9,6 +9,7 @@
 
 #include "cli/commands/check_hosts.h"
 #include "cli/commands/command.h"
+#include "cli/commands/exit_code.h"
 #include "cli/commands/gpu_report.h"
 #include "cli/commands/mpi_plan.h"
 #include "cli/commands/run_flags.h"
@@ -16,7 +17,6 @@
 #include "cli/config/contradictions.h"
 #include "cli/config/key_value.h"
 #include "cli/config/schema.h"
-#include "cli/exit_code.h"
 #include "cli/output/config_reference.h"
 #include "cli/output/figures.h"
 #include "cli/output/table.h"

@@ -4,8 +4,8 @@
 #include <iostream>
 #include <memory>
 
+#include "cli/commands/exit_code.h"
 #include "cli/config/text.h"
-#include "cli/exit_code.h"
 
 namespace elastictrain::cli {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "cli/commands/beside.h"
 #include "cli/commands/command.h"
-#include "cli/exit_code.h"
+#include "cli/commands/exit_code.h"
 #include "cli/output/event_text.h"
 #include "supervisor/control/control_client.h"
 #include "supervisor/control/control_protocol.h"

@@ -7,11 +7,11 @@
 
 #include "cli/commands/beside.h"
 #include "cli/commands/command.h"
+#include "cli/commands/exit_code.h"
 #include "cli/commands/policy_choice.h"
 #include "cli/commands/resume.h"
 #include "cli/commands/run_flags.h"
 #include "cli/config/load.h"
-#include "cli/exit_code.h"
 #include "cli/output/explanation.h"
 #include "supervisor/control/control_protocol.h"
 #include "supervisor/journal_history.h"

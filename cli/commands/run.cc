@@ -5,12 +5,12 @@
 
 #include "cli/commands/command.h"
 #include "cli/commands/dry_run.h"
+#include "cli/commands/exit_code.h"
 #include "cli/commands/live_run.h"
 #include "cli/commands/resume.h"
 #include "cli/commands/run_flags.h"
 #include "cli/commands/run_parts.h"
 #include "cli/commands/run_plan.h"
-#include "cli/exit_code.h"
 
 namespace elastictrain::cli {
 namespace {

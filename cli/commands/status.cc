@@ -8,8 +8,8 @@
 
 #include "cli/commands/beside.h"
 #include "cli/commands/command.h"
+#include "cli/commands/exit_code.h"
 #include "cli/config/text.h"
-#include "cli/exit_code.h"
 #include "cli/output/status_text.h"
 #include "cli/output/style.h"
 #include "supervisor/protocol/json_text.h"

@@ -3,9 +3,9 @@
 #include <memory>
 
 #include "cli/commands/command.h"
+#include "cli/commands/exit_code.h"
 #include "cli/config/text.h"
-#include "cli/exit_code.h"
-#include "train/builtin/trainer.h"
+#include "train/builtin/loop/trainer.h"
 
 namespace elastictrain::cli {
 namespace {

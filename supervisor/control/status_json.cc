@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "supervisor/core/journal_fields.h"
+#include "supervisor/core/settings.h"
 #include "supervisor/protocol/topology_choice.h"
 
 namespace elastictrain::control {

@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "train/builtin/trainer.h"
+#include "train/builtin/loop/trainer.h"
 
 using namespace elastictrain::train;
 

@@ -1,4 +1,4 @@
-#include "train/builtin/trainer.h"
+#include "train/builtin/loop/trainer.h"
 
 #include <chrono>
 #include <cstdio>
@@ -12,8 +12,7 @@
 
 #include "train/builtin/epoch_log.h"
 #include "train/builtin/evaluation.h"
-#include "train/builtin/model.h"
-#include "train/builtin/replica.h"
+#include "train/builtin/loop/make_replica.h"
 
 namespace elastictrain::train {
 namespace {

@@ -1,7 +1,8 @@
-#include <asio/io_context.hpp>
+#include "launcher/local_launcher.h"
 
-#include "launcher/build_id.h"
-#include "launcher/launchers.h"
+#include <chrono>
+#include <utility>
+
 #include "launcher/process_launcher.h"
 
 namespace elastictrain::launcher {
@@ -10,10 +11,6 @@ namespace {
 constexpr std::uint32_t kLocalParallelism = 16;
 
 }  // namespace
-
-AgentProgram this_program() {
-  return {self_path(), build_id()};
-}
 
 std::unique_ptr<Launcher> make_local_launcher(asio::io_context& io, LaunchSink sink, AgentProgram program,
                                               std::uint64_t start_timeout_ms) {

@@ -1,4 +1,4 @@
-#include "train/builtin/replica.h"
+#include "train/builtin/loop/make_replica.h"
 
 #include "train/builtin/cuda/device_replica.h"
 #include "train/builtin/host_replica.h"

@@ -1,9 +1,10 @@
-#include <asio/io_context.hpp>
+#include "launcher/ssh_launcher.h"
+
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <random>
 
-#include "launcher/launchers.h"
 #include "launcher/process_launcher.h"
 
 namespace elastictrain::launcher {

@@ -1,4 +1,4 @@
-#include "cli/output/rank_set.h"
+#include "cli/config/rank_set.h"
 
 #include <algorithm>
 #include <string>

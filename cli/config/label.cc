@@ -1,4 +1,4 @@
-#include "cli/output/label.h"
+#include "cli/config/label.h"
 
 #include <iterator>
 
