@@ -26,7 +26,7 @@ Status BucketReducer::after_first_sum(OpenStep& step) {
   if (!step.averages && parts_.course.replicas_differ()) {
     if (auto status = parts_.averaging.gather_equal_state(step); !status) return status;
   }
-  return parts_.peers.after_first_sum();
+  return parts_.extension.after_first_sum();
 }
 
 }  // namespace elastictrain::session

@@ -6,10 +6,10 @@
 #include "supervisor/protocol/result.h"
 #include "train/session/course.h"
 #include "train/session/device_gradients.h"
+#include "train/session/extension.h"
 #include "train/session/host_gradients.h"
 #include "train/session/model_averaging.h"
 #include "train/session/open_step.h"
-#include "train/session/peer_access.h"
 #include "train/session/program_data.h"
 
 namespace elastictrain::session {
@@ -22,7 +22,7 @@ class BucketReducer {
     DeviceGradients& device;
     ProgramData& own_data;
     ModelAveraging& averaging;
-    PeerAccess& peers;
+    Extension& extension;
   };
   explicit BucketReducer(const Parts& parts) : parts_(parts) {}
 

@@ -43,7 +43,7 @@ Status ModelAveraging::average_with_all(bool contributes) {
 
 // The lane goes last: no worker has it before every pair is done, so a swap that failed anywhere counts nowhere.
 Status ModelAveraging::average_in_pairs(bool contributes) {
-  if (auto status = parts_.pairs.swap_models(contributes); !status) return status;
+  if (auto status = parts_.extension.average_in_pairs(contributes); !status) return status;
   comm::ReduceOptions options;
   options.lane = parts_.lane.fill();
   return parts_.seat.communicator->all_reduce({}, options);

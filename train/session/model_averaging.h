@@ -13,9 +13,9 @@
 #include "supervisor/protocol/result.h"
 #include "train/session/collective_gate.h"
 #include "train/session/device_side.h"
+#include "train/session/extension.h"
 #include "train/session/model_exchange.h"
 #include "train/session/open_step.h"
-#include "train/session/pair_averaging.h"
 #include "train/session/seat.h"
 #include "train/session/state_handover.h"
 #include "train/session/step_lane.h"
@@ -31,7 +31,7 @@ class ModelAveraging {
     const CollectiveGate& gate;
     StepLane& lane;
     const StateHandover& handover;
-    PairAveraging& pairs;
+    Extension& extension;
   };
   explicit ModelAveraging(const Parts& parts) : parts_(parts) {}
 

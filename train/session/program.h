@@ -38,6 +38,7 @@ struct Program {
   StepLog log;
   std::function<void(const Change&)> on_change;
   std::uint64_t variance_every = 0;  // steps; 0: never
+  bool uses_extension = false;       // see extension.h
   ProgramView view;
 };
 

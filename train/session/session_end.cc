@@ -76,7 +76,7 @@ void Session::Impl::become(WorkerId worker) {
   const auto seen = worker_->course.progress();
   worker_.emplace(program_, lifecycle_, plane_.get(), worker, true);
   worker_->course.adopt(seen);
-  if (uses_store_) worker_->peers.open();
+  worker_->extension->begin();
   worker_->checkpoints.open();
   worker_->membership.announce();
 }

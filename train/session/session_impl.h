@@ -7,7 +7,6 @@
 // new seat only at a boundary.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -20,6 +19,10 @@
 #include "train/session/lifecycle.h"
 #include "train/session/program.h"
 #include "train/session/worker.h"
+
+namespace elastictrain::peers {
+class Peers;
+}
 
 namespace elastictrain {
 
@@ -49,18 +52,20 @@ class __attribute__((visibility("hidden"))) Session::Impl {
   // What a program can use besides training (session_program.cc).
   void sum(float* data, std::size_t count);
   void broadcast(void* data, std::size_t bytes);
-  void enable_store();
-  void save(std::string_view name, const void* data, std::size_t bytes, std::uint64_t version);
-  StoreReply request(std::uint32_t rank, std::string_view name, std::uint64_t version, void* data, std::size_t bytes,
-                     std::chrono::milliseconds time_limit);
-  std::vector<double> peer_latencies_us(std::chrono::milliseconds time_limit);
-  std::vector<TreeEdge> minimum_spanning_tree(std::chrono::milliseconds time_limit);
   RunMonitors run_monitors() const;
   std::vector<PeerMonitors> peer_monitors() const;
   void measure_gradient_variance(std::uint64_t every_steps) { program_.variance_every = every_steps; }
   Synchronization synchronization() const;
   void ask(const protocol::WorkerRequest& request);
   void note(std::string_view key, std::string_view value);
+
+  // For calls whose implementation is elsewhere (train/peers).
+  peers::Peers& peers();
+  void require(bool condition, const char* message) const { lifecycle_.require(condition, message); }
+  void require_before_start(const char* message) const { lifecycle_.require(!lifecycle_.started, message); }
+  void require_step(const char* message) const { lifecycle_.require(worker_->runner.is_open(), message); }
+  // Until no bucket is in the background.
+  void settle_background();
 
   const session::ProgramView& view() const { return program_.view; }
   const state::Progress& progress() const { return worker_->course.progress(); }
@@ -73,10 +78,8 @@ class __attribute__((visibility("hidden"))) Session::Impl {
   bool start_launched();
   void start_alone();
   void reserve_for_joining();
-  void require_step(const char* message) const { lifecycle_.require(worker_->runner.is_open(), message); }
 
   // The step.
-  void settle_background();
   void settle(Status status);
   void commit_progress(const StepMetrics& metrics);
   void end_of_step();
@@ -104,7 +107,6 @@ class __attribute__((visibility("hidden"))) Session::Impl {
   session::Program program_;
   session::Lifecycle lifecycle_;
   const int exceptions_at_start_;
-  bool uses_store_ = false;
   std::optional<session::Worker> worker_;         // replaced only while no heartbeat is sent
   std::unique_ptr<session::ControlPlane> plane_;  // null without a launcher; last: its threads use what is above
 };

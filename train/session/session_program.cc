@@ -4,7 +4,7 @@
 #include <cmath>
 #include <string>
 
-#include "supervisor/protocol/topology_choice.h"
+#include "supervisor/protocol/names.h"
 #include "train/session/session_impl.h"
 
 namespace elastictrain {
@@ -63,42 +63,6 @@ void Session::Impl::share_own_data(session::Bucket& bucket) {
   settle(worker_->runner.reduce(bucket));
 }
 
-void Session::Impl::enable_store() {
-  lifecycle_.require(!lifecycle_.started, "enable_store() after start(); call it before, on all workers");
-  uses_store_ = true;
-  worker_->peers.open();
-}
-
-void Session::Impl::save(std::string_view name, const void* data, std::size_t bytes, std::uint64_t version) {
-  lifecycle_.require(worker_->peers.is_open(), "save() without enable_store()");
-  lifecycle_.require(name.size() <= session::ModelStore::kMaxNameBytes && version != 0,
-                     "save(): a name has up to 256 bytes, and versions count from 1");
-  worker_->peers.save(name, {static_cast<const std::byte*>(data), bytes}, version);
-}
-
-StoreReply Session::Impl::request(std::uint32_t rank, std::string_view name, std::uint64_t version, void* data,
-                                  std::size_t bytes, std::chrono::milliseconds time_limit) {
-  lifecycle_.require(worker_->peers.is_open(), "request() without enable_store()");
-  settle_background();
-  return worker_->peers.request(rank, name, version, {static_cast<std::byte*>(data), bytes}, time_limit);
-}
-
-std::vector<double> Session::Impl::peer_latencies_us(std::chrono::milliseconds time_limit) {
-  lifecycle_.require(worker_->peers.is_open(), "peer_latencies_us() without enable_store()");
-  settle_background();
-  return worker_->peers.latencies_us(time_limit);
-}
-
-std::vector<TreeEdge> Session::Impl::minimum_spanning_tree(std::chrono::milliseconds time_limit) {
-  require_step("minimum_spanning_tree() outside a step; call next_batch() first");
-  lifecycle_.require(worker_->peers.is_open(), "peer_latencies_us() without enable_store()");
-  settle_background();
-  const std::size_t size = worker_->seating.seat().world_size();
-  const auto all = worker_->peers.measure_latencies(time_limit);
-  sum(all.data(), all.size());
-  return session::tree_of_latencies(all, size);
-}
-
 RunMonitors Session::Impl::run_monitors() const {
   const auto& worker = *worker_;
   auto monitors = worker.measurements.run_monitors(worker.lane.last());
@@ -133,12 +97,6 @@ void check(bool is_right, const std::string& message) {
   if (!is_right) throw SessionError(message);
 }
 
-std::string known_topologies() {
-  std::string names;
-  for (const auto name : protocol::kTopologyNames) names += (names.empty() ? "" : ", ") + std::string(name);
-  return names;
-}
-
 }  // namespace
 
 void Session::request_resize(std::uint32_t workers) {
@@ -158,10 +116,4 @@ void Session::request_synchronization(Synchronization synchronization) {
   check(target <= protocol::Synchronization::kPairAveraging, "request_synchronization(): this kind does not exist");
   impl_->ask({.synchronization = std::string(protocol::name_of(target))});
 }
-void Session::request_topology(std::string_view name) {
-  check(protocol::topology_choice(name).has_value(),
-        "request_topology(): unknown topology \"" + std::string(name) + "\"; choose " + known_topologies());
-  impl_->ask({.topology = std::string(name)});
-}
-
 }  // namespace elastictrain

@@ -39,21 +39,25 @@ Worker::Worker(Program& program, Lifecycle& lifecycle, ControlPlane* plane, Work
       host(plane != nullptr && program.environment.keep_gradients, program.copies, seating.seat(), gate, lane),
       device(program.device, host, seating.seat(), gate, lifecycle),
       own_data(program.copies, seating.seat(), gate),
-      pairs(program.models, seating.seat(), course),
+      extension(make_extension({.environment = program.environment,
+                                .seat = seating.seat(),
+                                .course = course,
+                                .gate = gate,
+                                .models = program.models,
+                                .is_enabled = program.uses_extension})),
       averaging({.models = program.models,
                  .device = program.device,
                  .seat = seating.seat(),
                  .gate = gate,
                  .lane = lane,
                  .handover = handover,
-                 .pairs = pairs}),
-      peers(program.environment, seating.seat(), gate),
+                 .extension = *extension}),
       reducer({.course = course,
                .host = host,
                .device = device,
                .own_data = own_data,
                .averaging = averaging,
-               .peers = peers}),
+               .extension = *extension}),
       runner({.self = self,
               .environment = program.environment,
               .variance_every = program.variance_every,
@@ -104,7 +108,7 @@ void Worker::close() {
   checkpoints.close();
   audits.report();
   seating.leave();
-  peers.close();
+  extension->end();
 }
 
 }  // namespace elastictrain::session

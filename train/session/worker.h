@@ -8,6 +8,7 @@
 // thread.
 #pragma once
 
+#include <memory>
 #include <vector>
 
 #include "train/session/audits.h"
@@ -17,13 +18,12 @@
 #include "train/session/control_plane.h"
 #include "train/session/course.h"
 #include "train/session/device_gradients.h"
+#include "train/session/extension.h"
 #include "train/session/host_gradients.h"
 #include "train/session/lifecycle.h"
 #include "train/session/measurements.h"
 #include "train/session/membership.h"
 #include "train/session/model_averaging.h"
-#include "train/session/pair_averaging.h"
-#include "train/session/peer_access.h"
 #include "train/session/program.h"
 #include "train/session/program_data.h"
 #include "train/session/recovery.h"
@@ -62,9 +62,8 @@ struct Worker {
   HostGradients host;
   DeviceGradients device;
   ProgramData own_data;
-  PairAveraging pairs;
+  std::unique_ptr<Extension> extension;
   ModelAveraging averaging;
-  PeerAccess peers;
   BucketReducer reducer;
   StepRunner runner;
   SeatView view;

@@ -6,16 +6,16 @@
 #include <optional>
 
 #include "supervisor/protocol/result.h"
+#include "train/peers/pair_matching.h"
 #include "train/session/course.h"
 #include "train/session/model_exchange.h"
-#include "train/session/pair_matching.h"
 #include "train/session/seat.h"
 
-namespace elastictrain::session {
+namespace elastictrain::peers {
 
 class PairAveraging {
  public:
-  PairAveraging(ModelExchange& models, const Seat& seat, const Course& course)
+  PairAveraging(session::ModelExchange& models, const session::Seat& seat, const session::Course& course)
       : models_(models), seat_(seat), course_(course) {}
 
   Status swap_models(bool contributes);
@@ -23,11 +23,11 @@ class PairAveraging {
  private:
   Status learn_reach();
 
-  ModelExchange& models_;
-  const Seat& seat_;
-  const Course& course_;
+  session::ModelExchange& models_;
+  const session::Seat& seat_;
+  const session::Course& course_;
   std::optional<Reach> reach_;
   Generation reach_of_ = 0;  // the generation for which `reach_` holds
 };
 
-}  // namespace elastictrain::session
+}  // namespace elastictrain::peers

@@ -1,9 +1,9 @@
-#include "train/session/pair_averaging.h"
+#include "train/peers/pair_averaging.h"
 
 #include <cstddef>
 #include <vector>
 
-namespace elastictrain::session {
+namespace elastictrain::peers {
 
 Status PairAveraging::swap_models(bool contributes) {
   if (!reach_ || reach_of_ != seat_.generation) {
@@ -30,4 +30,4 @@ Status PairAveraging::learn_reach() {
   return {};
 }
 
-}  // namespace elastictrain::session
+}  // namespace elastictrain::peers

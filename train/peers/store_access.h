@@ -1,7 +1,7 @@
 // Purpose: the peer-to-peer store as programs use it, and other features that reach one worker directly: latencies to
 // all others. Does nothing until the program enables it.
 //
-// Ownership: the worker; its store has a listener and a thread. Thread: the training thread; after_first_sum() on the
+// Ownership: the worker; its store has a listener and a thread. Thread: the training thread; join_generation() on the
 // thread that reduces. Failure: a store that cannot be opened throws SessionError; a peer that is gone is a reply.
 #pragma once
 
@@ -14,23 +14,23 @@
 #include <vector>
 
 #include "elastictrain/session.hpp"
+#include "train/peers/model_store.h"
 #include "train/session/collective_gate.h"
 #include "train/session/environment.h"
-#include "train/session/model_store.h"
 #include "train/session/seat.h"
 
-namespace elastictrain::session {
+namespace elastictrain::peers {
 
-class PeerAccess {
+class StoreAccess {
  public:
-  PeerAccess(const Environment& environment, const Seat& seat, const CollectiveGate& gate)
+  StoreAccess(const session::Environment& environment, const session::Seat& seat, const session::CollectiveGate& gate)
       : environment_(environment), seat_(seat), gate_(gate) {}
 
   void open();
   bool is_open() const { return store_ != nullptr; }
   void close() { store_.reset(); }
   // Once in each generation, behind the first sum: exchanges the stores' addresses.
-  Status after_first_sum();
+  Status join_generation();
 
   void save(std::string_view name, std::span<const std::byte> data, std::uint64_t version);
   StoreReply request(std::uint32_t rank, std::string_view name, std::uint64_t version, std::span<std::byte> into,
@@ -45,9 +45,9 @@ class PeerAccess {
   Status gather_entries();
   std::span<const std::byte> entry_of(std::uint32_t rank) const;
 
-  const Environment& environment_;
-  const Seat& seat_;
-  const CollectiveGate& gate_;
+  const session::Environment& environment_;
+  const session::Seat& seat_;
+  const session::CollectiveGate& gate_;
   std::unique_ptr<ModelStore> store_;
   std::vector<std::byte> entries_;        // of all ranks' stores
   std::optional<Generation> entries_of_;  // the generation for which they hold
@@ -55,6 +55,6 @@ class PeerAccess {
 };
 
 // The tree of minimum total latency over all `size` workers.
-std::vector<TreeEdge> tree_of_latencies(std::span<const float> latencies, std::size_t size);
+std::vector<elastictrain::TreeEdge> tree_of_latencies(std::span<const float> latencies, std::size_t size);
 
-}  // namespace elastictrain::session
+}  // namespace elastictrain::peers
