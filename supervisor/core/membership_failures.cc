@@ -241,13 +241,13 @@ void Membership::Impl::ask_about_collectives(WorkerId doubtful) {
   constexpr Millis kBetweenQuestions{2'000};
   if (collectives_asked_ && now_ - *collectives_asked_ < kBetweenQuestions) return;
   collectives_asked_ = now_;
-  emit(AskCollectives{doubtful, static_cast<std::uint64_t>(kTimeLimit.count())});
+  emit(AskAgent{{protocol::Question::kCollectives, doubtful, static_cast<std::uint64_t>(kTimeLimit.count())}});
 }
 
-void Membership::Impl::on(const CollectivesTold& event) {
+void Membership::Impl::collectives_known(const AgentAnswered& event) {
   const Agent* agent = roster_.agent(event.agent);
   if (agent == nullptr) return;
-  journal("collectives", Fields().text("host", agent->host).texts("lines", event.lines));
+  journal("collectives", Fields().text("host", agent->host).texts("lines", event.answer.lines));
 }
 
 // All workers wait in the all-reduce for one another. A new data plane may help; if it is stuck again, the network of
@@ -309,7 +309,7 @@ void Membership::Impl::end_hung(Worker& worker, const std::string& what, Failure
   cancel(worker.timer);
   const Millis limit = settings_.failures.stacks_timeout;
   if (limit.count() > 0) {
-    emit(CaptureStacks{id, static_cast<std::uint64_t>(limit.count())});
+    emit(AskAgent{{protocol::Question::kStacks, id, static_cast<std::uint64_t>(limit.count())}});
     worker.timer = arm({TimerKind::kStacks, id, {}}, now_ + limit + kMargin);
   } else {
     end_for_good(worker);
@@ -323,10 +323,17 @@ void Membership::Impl::end_for_good(Worker& worker) {
   emit(StopWorker{worker.id, 0});
 }
 
-void Membership::Impl::on(const StacksCaptured& event) {
-  Worker* worker = roster_.worker(event.worker);
+void Membership::Impl::on(const AgentAnswered& event) {
+  switch (event.answer.question) {
+    case protocol::Question::kStacks: return stacks_known(event);
+    case protocol::Question::kCollectives: return collectives_known(event);
+  }
+}
+
+void Membership::Impl::stacks_known(const AgentAnswered& event) {
+  Worker* worker = roster_.worker(event.answer.worker);
   if (worker == nullptr) return;
-  journal("stacks", Fields().number("worker", worker->id.value).text("host", worker->host).texts("lines", event.lines));
+  journal("stacks", Fields().number("worker", worker->id.value).text("host", worker->host).texts("lines", event.answer.lines));
   if (worker->hung && worker->timer != 0) end_for_good(*worker);
 }
 

@@ -118,8 +118,9 @@ class Membership::Impl {
   void on(const AgentLost& event);
   void on(const AgentReported& event);
   void on(const HostNoticed& event);
-  void on(const StacksCaptured& event);
-  void on(const CollectivesTold& event);
+  void on(const AgentAnswered& event);
+  void stacks_known(const AgentAnswered& event);
+  void collectives_known(const AgentAnswered& event);
   void on(const Resumed& event);
   void offer_host(const HostSlots& offered, std::uint32_t order, Agent* known);
   void launch(const HostSlots& offered, std::uint32_t order);
@@ -151,7 +152,7 @@ class Membership::Impl {
   void said(Worker& worker, const protocol::WorkerActive& message);
   void said(Worker& worker, const protocol::WorkerLeft& message);
   void said(Worker& worker, const protocol::WorkerFinished& message);
-  void said(Worker& worker, const protocol::WorkerHeartbeat& message);
+  void said(Worker&, const protocol::WorkerHeartbeat&) {}  // the agent folds heartbeats into its report
   void said(Worker&, const protocol::WorkerAudit&) {}  // accepted earlier, whether the worker is known or not
   void said(Worker& worker, const protocol::WorkerNote& message);
   void got_term(Worker& worker);

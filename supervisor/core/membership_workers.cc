@@ -220,11 +220,6 @@ void Membership::Impl::said(Worker& worker, const protocol::WorkerFinished& mess
   if (recovering() && change_.stage != Stage::kCommitted) recover("");
 }
 
-void Membership::Impl::said(Worker& worker, const protocol::WorkerHeartbeat& message) {
-  worker.take(message);
-  note_progress(message);
-}
-
 void Membership::Impl::report_audit(WorkerId worker, const std::vector<std::string>& violations) {
   for (const std::string& violation : violations) {
     journal("audit_violation", Fields().number("worker", worker.value).text("what", violation));

@@ -8,6 +8,7 @@
 #include <array>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -75,6 +76,7 @@ struct WorkerOutput {
   std::uint64_t dropped = 0;
 };
 
+// Every message but heartbeats, which the agent folds into its report.
 struct FromWorker {
   WorkerId worker;
   WorkerUp message;
@@ -140,19 +142,21 @@ struct HostNotice {
   std::string reason;
 };
 
-// Answer to CaptureStacks: where the process is, as far as it could be determined, as lines for people.
-struct WorkerStacks {
-  WorkerId worker;
-  std::vector<std::string> lines;
+// What an agent can be asked about one of its workers. The answer is text for people.
+enum class Question : std::uint8_t {
+  kStacks,      // where the process is, as far as it can be determined
+  kCollectives  // NCCL's report on the collectives of the job, if a worker of this host runs the service
 };
+inline constexpr std::array<std::string_view, 2> kQuestionNames{"stacks", "collectives"};
 
-// Answer to AskCollectives: NCCL's report on the collectives of the job, as lines for people.
-struct CollectivesAnswer {
+struct AgentAnswer {
+  Question question = Question::kStacks;
+  WorkerId worker;  // as in the question
   std::vector<std::string> lines;
 };
 
 using AgentUp = std::variant<AgentHello, WorkerSpawned, WorkerSpawnFailed, WorkerExited, WorkerOutput, FromWorker,
-                             AgentReport, HostFacts, HostNotice, WorkerStacks, CollectivesAnswer, AcceleratorFacts>;
+                             AgentReport, HostFacts, HostNotice, AgentAnswer, AcceleratorFacts>;
 
 struct SpawnWorker {
   WorkerId worker;
@@ -189,20 +193,14 @@ struct CheckHost {
   std::vector<std::string> environment;
   std::uint64_t time_limit_ms = 0;
 };
-// Answered by WorkerStacks within `time_limit_ms`, with what is available by then.
-struct CaptureStacks {
+// `worker` seems to hang. Answered by AgentAnswer within `time_limit_ms` with what is available by then, or not at all.
+struct AskAgent {
+  Question question = Question::kStacks;
   WorkerId worker;
   std::uint64_t time_limit_ms = 0;
 };
 
-// `doubtful` seems to hang. Answered by CollectivesAnswer within `time_limit_ms`, if a worker of this host runs the
-// service.
-struct AskCollectives {
-  WorkerId doubtful;
-  std::uint64_t time_limit_ms = 0;
-};
-
 using AgentDown = std::variant<SpawnWorker, SignalWorker, StopWorker, ToWorkers, StopAgent, SupervisorHeartbeat,
-                               CheckHost, CaptureStacks, AskCollectives>;
+                               CheckHost, AskAgent>;
 
 }  // namespace elastictrain::protocol

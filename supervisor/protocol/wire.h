@@ -150,6 +150,9 @@ constexpr std::uint64_t last_value(Synchronization) {
 constexpr std::uint64_t last_value(StepPlace) {
   return static_cast<std::uint64_t>(StepPlace::kHalted);
 }
+constexpr std::uint64_t last_value(Question) {
+  return kQuestionNames.size() - 1;
+}
 
 template <class T>
 bool read(const msgpack::object& in, T& value) {

@@ -13,6 +13,7 @@
 
 #include "supervisor/protocol/ids.h"
 #include "supervisor/protocol/plan_messages.h"
+#include "supervisor/protocol/step_metrics.h"
 
 namespace elastictrain::protocol {
 
@@ -81,18 +82,14 @@ struct WorkerFinished {
 enum class StepPlace : std::uint8_t { kStarting, kOutside, kComputing, kReducing, kUpdating, kCheckpoint, kHalted };
 
 // Liveness and progress, separately: `sequence` grows with every heartbeat (also during a long step), `step` only with
-// committed steps. Timings are means over the steps since the last heartbeat; 0 steps leave them at 0.
+// committed steps. `mean` is over the `steps` since the last heartbeat; 0 steps leave it at 0.
 struct WorkerHeartbeat {
   std::uint64_t sequence = 0;
   Generation generation = 0;
   Step step = 0;
   std::uint64_t epoch = 0;
   std::uint32_t steps = 0;
-  double step_us = 0;
-  double data_wait_us = 0;
-  double compute_us = 0;  // before the collective
-  double communicate_us = 0;
-  double update_us = 0;
+  StepMetrics mean;
   double samples_per_s = 0;  // of the whole job
   double loss = 0;           // of the whole job, last committed step
   double epoch_fraction = 0;
@@ -105,10 +102,8 @@ struct WorkerHeartbeat {
   std::uint32_t norm_steps = 0;
   double local_square = 0;
   double global_square = 0;
-  // Over sockets of the data plane, means over these steps, and the round trip to the farthest of the workers on other
-  // hosts that this one has a connection to, the minimum that the kernel measured; 0: not known.
-  double sent_bytes = 0;
-  double received_bytes = 0;
+  // To the farthest of the workers on other hosts that this one has a connection to, the minimum that the kernel
+  // measured; 0: not known.
   double round_trip_us = 0;
 };
 

@@ -57,8 +57,7 @@ class SupervisorProcess {
   void perform(const core::StopAgent& action);
   void perform(const core::SpawnWorker& action);
   void perform(const core::StopWorker& action);
-  void perform(const core::CaptureStacks& action);
-  void perform(const core::AskCollectives& action);
+  void perform(const core::AskAgent& action);
   void perform(const core::SendToWorkers& action);
   void perform(const core::ArmTimer& action);
   void perform(const core::CancelTimer& action);
@@ -75,6 +74,8 @@ class SupervisorProcess {
   void send_to_worker(WorkerId worker, protocol::AgentDown message);
   void heartbeats();
   bool owns(AgentId agent, WorkerId worker) const;
+  void check_spawn(const core::SpawnWorker& action) const;
+  void check_stop(WorkerId worker) const;
   std::set<WorkerId> known_workers() const;
 
   World& world_;

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "supervisor/protocol/check.h"
+#include "train/comm/device_interfaces.h"
+
 namespace elastictrain::session {
 
 void DeviceGradients::check(const Status& status) {
@@ -57,7 +60,9 @@ Status DeviceGradients::sum(OpenStep& step, Bucket& bucket) {
   }
   if (step.has_samples()) reduce.scale = step.division.my_weight();
   comm::ReduceStats stats;
-  const Status status = seat_.communicator->all_reduce_device(reduce, &stats);
+  comm::DeviceSums* const sums = seat_.communicator->device_sums();
+  ET_CHECK(sums != nullptr, "a session with a device has a data plane that sums its memory");
+  const Status status = sums->all_reduce_device(reduce, &stats);
   step.add(stats);
   return status;
 }

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "supervisor/protocol/plan_messages.h"
-#include "train/comm/communicator.h"
+#include "train/comm/device_interfaces.h"
 #include "train/state/state_buffers.h"
 
 namespace elastictrain::session {

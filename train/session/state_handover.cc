@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "train/comm/device_interfaces.h"
 #include "train/session/device_transfer.h"
 
 namespace elastictrain::session {
@@ -98,7 +99,9 @@ Status StateHandover::finish() {
   if (!receiver_) return {};
   Status status = receiver_->wait();
   receiver_.reset();
-  if (status) status = parts_.seat.communicator->finish_device_transfers();
+  if (auto* transfers = parts_.seat.communicator->device_transfers(); status && transfers != nullptr) {
+    status = transfers->finish_device_transfers();
+  }
   if (status || parts_.replicas.keeps_own()) {
     received();
     return {};
@@ -129,11 +132,11 @@ void StateHandover::finish_sending() {
 void StateHandover::start_device_transfers(const protocol::GenerationPlan& plan) {
   if (!moves_on_devices() || joiner_ranks(plan).empty()) return;
   const auto transfers = device_transfers(parts_.buffers, plan, parts_.seat.rank);
-  (void)parts_.seat.communicator->start_device_transfers(transfers, parts_.device->state_stream());
+  (void)parts_.seat.communicator->device_transfers()->start_device_transfers(transfers, parts_.device->state_stream());
 }
 
 bool StateHandover::moves_on_devices() const {
-  return parts_.device != nullptr && parts_.seat.communicator->capabilities().device_memory;
+  return parts_.device != nullptr && parts_.seat.communicator->device_transfers() != nullptr;
 }
 
 DeviceState StateHandover::device_state() const {

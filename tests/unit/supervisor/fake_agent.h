@@ -52,8 +52,7 @@ class FakeAgent : public std::enable_shared_from_this<FakeAgent> {
   void on(const protocol::StopAgent& order);
   void on(const protocol::SupervisorHeartbeat&) {}
   void on(const protocol::CheckHost&) {}
-  void on(const protocol::CaptureStacks&) {}
-  void on(const protocol::AskCollectives&) {}
+  void on(const protocol::AskAgent&) {}
   void told(WorkerId worker, const protocol::WorkerDown& message);
   void prepare(const protocol::GenerationPlan& plan);
   void commit(WorkerId worker, Generation generation);

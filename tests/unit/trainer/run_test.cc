@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <string>
 
+#include "tests/support/contains.h"
 #include "train/builtin/loop/trainer.h"
 
 using namespace elastictrain::train;
@@ -58,9 +59,7 @@ Run run(const TrainerOptions& options) {
   return result;
 }
 
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
+using elastictrain::test::contains;
 
 }  // namespace
 

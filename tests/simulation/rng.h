@@ -10,10 +10,10 @@ namespace elastictrain::simulation {
 
 using Micros = std::chrono::microseconds;
 
-class Dice {
+class Rng {
  public:
   // Mixed, so that the numbers of one seed are not those of the next seed, shifted by one.
-  explicit Dice(std::uint64_t seed) : state_(mix(seed + 0x632be59bd9b4e019ULL)) {}
+  explicit Rng(std::uint64_t seed) : state_(mix(seed + 0x632be59bd9b4e019ULL)) {}
 
   std::uint64_t next() { return mix(state_ += 0x9e3779b97f4a7c15ULL); }
   // [0, below); 0 when `below` is 0.

@@ -10,14 +10,14 @@
 
 namespace elastictrain::simulation {
 
-class Story {
+class Trace {
  public:
   // `kept`: number of lines kept from the end; 0: no trace.
-  explicit Story(std::size_t kept) : kept_(kept) {}
+  explicit Trace(std::size_t kept) : kept_(kept) {}
 
   bool on() const { return kept_ != 0; }
   template <class Text>
-  void say(Instant now, const std::string& who, const Text& text) {
+  void add(Instant now, const std::string& who, const Text& text) {
     if (!on()) return;
     lines_.push_back(stamp(now) + " " + who + ": " + text());
     if (lines_.size() > kept_) lines_.pop_front();

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "supervisor/core/action.h"
 #include "supervisor/core/ledger.h"
 #include "supervisor/protocol/worker_messages.h"
 #include "tests/simulation/parameters.h"
@@ -34,9 +35,9 @@ struct CheckpointFacts {
   Chain chain = 0;
 };
 
-class Truth {
+class Oracle {
  public:
-  explicit Truth(std::uint64_t samples_per_epoch) : samples_(samples_per_epoch) {}
+  explicit Oracle(std::uint64_t samples_per_epoch) : samples_(samples_per_epoch) {}
 
   struct Violation {
     std::string check;
@@ -46,10 +47,11 @@ class Truth {
   void violated(const std::string& check, const std::string& text);
 
   // --- The supervisor
-  void journaled(const std::string& event, const std::vector<std::pair<std::string, std::string>>& fields);
+  void journaled(const core::Journal& record);
   // `known`: the workers that the supervisor counts on.
   void sends(const protocol::WorkerDown& message, const std::set<WorkerId>& known);
-  void hears(WorkerId worker, const protocol::WorkerHalted& answer);
+  void addresses(WorkerId worker);
+  void delivered(WorkerId worker, const protocol::WorkerUp& message);
   void asked(std::uint64_t request);
   void replied(std::uint64_t request);
   void forget_requests() { open_requests_.clear(); }  // a request to a lost supervisor gets no answer
@@ -57,6 +59,7 @@ class Truth {
   // --- Workers
   void started(WorkerId worker);
   void gone(WorkerId worker);
+  void dismissed(WorkerId worker, bool trains);
   void prepared(WorkerId worker, Generation generation);
   void seated(WorkerId worker, const protocol::GenerationPlan& plan);
   void begins(Generation generation, Step first_step);  // reports of older generations from this step on are void
@@ -74,7 +77,7 @@ class Truth {
   void check_complete(std::uint64_t epochs, Step max_steps);
   void check_all_answered();
   void check_ledger_repeats_nothing();
-  void check_ledger_agrees(std::uint64_t epochs);
+  void check_ledger_agrees();
   Step surviving_steps() const { return history_.size(); }
   bool is_void(Generation generation, Step step) const;
 
@@ -87,6 +90,7 @@ class Truth {
   };
   struct Worker {
     bool alive = true;
+    bool greeted = false;  // its hello reached a supervisor
     Generation seat = 0;
     Generation given_up = 0;       // it has declared that it takes part in no collective up to this generation
     protocol::WorkerHalted heard;  // its last answer that reached the supervisor

@@ -54,19 +54,19 @@ void WorkerProcess::audit_for_the_lost(const std::vector<WorkerId>& holders) {
     record.state_hash = 0;
     of[worker].push_back(record);
   }
-  world_.untold.clear();
+  world_.unreported.clear();
   for (auto& [worker, records] : of) {
     if (!holds(worker)) audits_for_others_.push_back({.steps = std::move(records), .of = worker});
   }
   const bool any_lost =
       std::any_of(seat_.members.begin(), seat_.members.end(), [&](const Member& m) { return !holds(m.worker); }) ||
       std::any_of(next_shares_.begin(), next_shares_.end(), [&](const auto& share) { return !holds(share.worker); });
-  if (!any_lost) return tell_audits();
+  if (!any_lost) return send_audits();
   // The worker cannot report the steps behind a state that it received, and the workers that could may be lost.
   if (const auto received = std::exchange(received_, std::nullopt)) {
     account_for_state(received->generation, received->progress);
   }
-  tell_audits();
+  send_audits();
 }
 
 // The samples of a checkpoint or a state: the workers that used them may have been lost with their last records.
@@ -90,12 +90,12 @@ void WorkerProcess::account_for_state(Generation generation, const state::Progre
   audits_for_others_.push_back(std::move(audit));
 }
 
-void WorkerProcess::tell_audits() {
+void WorkerProcess::send_audits() {
   std::vector<WorkerAudit> messages = std::exchange(audits_for_others_, {});
   if (!audits_.steps.empty()) messages.push_back(std::exchange(audits_, {}));
   for (WorkerAudit& audit : messages) {
     audit.batch = ++audit_batch_;
-    world_.say(id_, [&] {
+    world_.log(id_, [&] {
       std::string text = "accounts" + (audit.of.value == 0 ? "" : " for " + to_string(audit.of)) +
                          (audit.from_checkpoint ? " for the checkpoint:" : ":");
       for (const AuditStep& step : audit.steps) {
@@ -116,13 +116,13 @@ void WorkerProcess::checkpoint(bool in_background) {
   written.facts = {seat_.generation, progress_.committed_step, chain_};
   written.progress = progress_;
   written.lineage = seat_.lineage;
-  world_.truth.writes_checkpoint(id_, written.facts);
+  world_.oracle.writes_checkpoint(id_, written.facts);
   if (!in_background) {
     if (!world_.disk.full) world_.disk.checkpoints.push_back(std::move(written));
     return;
   }
   checkpoint_writing_ = true;
-  world_.queue.after(world_.dice.time(Micros(3'000), Micros(300'000)),
+  world_.queue.after(world_.rng.time(Micros(3'000), Micros(300'000)),
                      [this, written = std::move(written), life = std::weak_ptr(life_)] {
                        if (life.expired()) return;
                        deliver([this, written] {
@@ -138,8 +138,8 @@ void WorkerProcess::load_checkpoint() {
   const auto chosen = world_.disk.choose(lineage_in_environment(), seat_.lineage);
   std::vector<CheckpointFacts> complete;
   for (const Checkpoint& each : world_.disk.checkpoints) complete.push_back(each.facts);
-  world_.truth.reads_checkpoint(id_, chosen ? std::optional(chosen->facts) : std::nullopt, complete);
-  world_.say(id_, [&] {
+  world_.oracle.reads_checkpoint(id_, chosen ? std::optional(chosen->facts) : std::nullopt, complete);
+  world_.log(id_, [&] {
     std::string text = "looks for a checkpoint, lineage " + lineage_in_environment() + ";";
     for (const Fence& fence : seat_.lineage) {
       text += " " + std::to_string(fence.generation) + ":" + std::to_string(fence.first_step);

@@ -1,7 +1,9 @@
-#include "tests/simulation/truth.h"
+#include "tests/simulation/oracle.h"
 
 #include <algorithm>
-#include <cstdlib>
+#include <utility>
+
+#include "tests/simulation/journal_records.h"
 
 namespace elastictrain::simulation {
 namespace {
@@ -12,43 +14,36 @@ std::string name_of(Generation generation) {
 
 }  // namespace
 
-void Truth::violated(const std::string& check, const std::string& text) {
+void Oracle::violated(const std::string& check, const std::string& text) {
   if (!violation_) violation_ = Violation{check, text};
 }
 
 // ---------------------------------------------------------------------------------------------------------------
 // The supervisor
 
-void Truth::journaled(const std::string& event, const std::vector<std::pair<std::string, std::string>>& fields) {
-  if (event == "audit") {
-    for (const auto& [name, value] : fields) audit_[name] = std::strtoull(value.c_str(), nullptr, 10);
-  }
-  if (event == "invariant_broken") {
-    for (const auto& [name, value] : fields) {
-      if (name == "what") violated("core_invariants", value);
-    }
-  }
-  for (const auto& [name, value] : fields) {
-    if (name == "generation" || name == "fence") journaled_.insert({event, std::strtoull(value.c_str(), nullptr, 10)});
-  }
+void Oracle::journaled(const core::Journal& record) {
+  RecordFacts facts = facts_of(record);
+  if (!facts.totals.empty()) audit_ = std::move(facts.totals);
+  if (!facts.broken_invariant.empty()) violated("core_invariants", facts.broken_invariant);
+  for (const Generation number : facts.numbers) journaled_.insert({facts.event, number});
 }
 
-void Truth::asked(std::uint64_t request) {
+void Oracle::asked(std::uint64_t request) {
   open_requests_.insert(request);
 }
 
-void Truth::replied(std::uint64_t request) {
+void Oracle::replied(std::uint64_t request) {
   if (open_requests_.erase(request) == 0) {
     violated("one_reply", "request " + std::to_string(request) + " got a second reply");
   }
 }
 
-void Truth::check_all_answered() {
+void Oracle::check_all_answered() {
   if (open_requests_.empty()) return;
   violated("one_reply", "request " + std::to_string(*open_requests_.begin()) + " never got a reply");
 }
 
-void Truth::sends(const protocol::WorkerDown& message, const std::set<WorkerId>& known) {
+void Oracle::sends(const protocol::WorkerDown& message, const std::set<WorkerId>& known) {
   if (const auto* prepare = std::get_if<protocol::Prepare>(&message)) check_plan(prepare->plan, known);
   if (const auto* commit = std::get_if<protocol::Commit>(&message)) {
     Plan& plan = plans_[commit->generation];
@@ -70,7 +65,7 @@ void Truth::sends(const protocol::WorkerDown& message, const std::set<WorkerId>&
   }
 }
 
-void Truth::check_plan(const protocol::GenerationPlan& plan, const std::set<WorkerId>& known) {
+void Oracle::check_plan(const protocol::GenerationPlan& plan, const std::set<WorkerId>& known) {
   const auto found = plans_.find(plan.generation);
   if (found != plans_.end()) {
     if (found->second.plan.token == plan.token) return;  // sent again after a broken connection
@@ -90,7 +85,7 @@ void Truth::check_plan(const protocol::GenerationPlan& plan, const std::set<Work
   }
 }
 
-void Truth::check_number_is_new(Generation number, const std::string& what) {
+void Oracle::check_number_is_new(Generation number, const std::string& what) {
   if (number <= highest_number_) {
     violated("numbers_used_once", what + " gets number " + std::to_string(number) + " after " +
                                       std::to_string(highest_number_) + " was used");
@@ -98,12 +93,12 @@ void Truth::check_number_is_new(Generation number, const std::string& what) {
   highest_number_ = std::max(highest_number_, number);
 }
 
-void Truth::check_journaled(const std::string& event, Generation generation) {
+void Oracle::check_journaled(const std::string& event, Generation generation) {
   if (journaled_.contains({event, generation})) return;
   violated("journal_first", event + " " + std::to_string(generation) + " is carried out and not in the journal");
 }
 
-void Truth::check_ranks_are_dense(const protocol::GenerationPlan& plan) {
+void Oracle::check_ranks_are_dense(const protocol::GenerationPlan& plan) {
   std::set<WorkerId> seen;
   for (std::size_t rank = 0; rank < plan.members.size(); ++rank) {
     const protocol::Member& member = plan.members[rank];
@@ -117,7 +112,7 @@ void Truth::check_ranks_are_dense(const protocol::GenerationPlan& plan) {
   }
 }
 
-void Truth::check_recovery_members(const protocol::GenerationPlan& plan) {
+void Oracle::check_recovery_members(const protocol::GenerationPlan& plan) {
   const std::string name = name_of(plan.generation);
   std::set<WorkerId> holders;
   for (const protocol::Member& member : plan.members) {
@@ -140,7 +135,7 @@ void Truth::check_recovery_members(const protocol::GenerationPlan& plan) {
   }
 }
 
-void Truth::check_state_is_latest(const protocol::GenerationPlan& plan, const std::set<WorkerId>& known) {
+void Oracle::check_state_is_latest(const protocol::GenerationPlan& plan, const std::set<WorkerId>& known) {
   for (const WorkerId id : known) {
     const Worker& worker = workers_[id];
     if (worker.heard.fence != plan.fence || !worker.heard.has_state) continue;
@@ -151,7 +146,7 @@ void Truth::check_state_is_latest(const protocol::GenerationPlan& plan, const st
   }
 }
 
-void Truth::check_restart(const protocol::GenerationPlan& plan, const std::set<WorkerId>& known) {
+void Oracle::check_restart(const protocol::GenerationPlan& plan, const std::set<WorkerId>& known) {
   if (fences_.empty()) return;
   for (const WorkerId id : known) {
     const Worker& worker = workers_[id];
@@ -162,7 +157,7 @@ void Truth::check_restart(const protocol::GenerationPlan& plan, const std::set<W
   }
 }
 
-void Truth::check_all_prepared(const Plan& plan) {
+void Oracle::check_all_prepared(const Plan& plan) {
   for (const protocol::Member& member : plan.plan.members) {
     if (plan.prepared.contains(member.worker)) continue;
     violated("commit_after_prepared",
@@ -170,26 +165,40 @@ void Truth::check_all_prepared(const Plan& plan) {
   }
 }
 
-void Truth::hears(WorkerId worker, const protocol::WorkerHalted& answer) {
-  if (answer.fence >= workers_[worker].heard.fence) workers_[worker].heard = answer;
+void Oracle::addresses(WorkerId worker) {
+  if (!workers_[worker].greeted)
+    violated("hello_first", to_string(worker) + " gets a message before its hello arrived");
+}
+
+void Oracle::delivered(WorkerId worker, const protocol::WorkerUp& message) {
+  Worker& facts = workers_[worker];
+  if (std::holds_alternative<protocol::WorkerHello>(message)) facts.greeted = true;
+  const auto* answer = std::get_if<protocol::WorkerHalted>(&message);
+  if (answer != nullptr && answer->fence >= facts.heard.fence) facts.heard = *answer;
 }
 
 // ---------------------------------------------------------------------------------------------------------------
 // Workers
 
-void Truth::started(WorkerId worker) {
+void Oracle::started(WorkerId worker) {
   if (!workers_.try_emplace(worker).second) violated("ids_used_once", to_string(worker) + " is started twice");
 }
 
-void Truth::gone(WorkerId worker) {
+void Oracle::gone(WorkerId worker) {
   workers_[worker].alive = false;
 }
 
-void Truth::prepared(WorkerId worker, Generation generation) {
+void Oracle::dismissed(WorkerId worker, bool trains) {
+  const Worker& facts = workers_[worker];
+  if (!trains || facts.seat <= facts.given_up) return;
+  violated("no_member_is_dismissed", to_string(worker) + " is dismissed while it trains in " + name_of(facts.seat));
+}
+
+void Oracle::prepared(WorkerId worker, Generation generation) {
   plans_[generation].prepared.insert(worker);
 }
 
-void Truth::seated(WorkerId worker, const protocol::GenerationPlan& plan) {
+void Oracle::seated(WorkerId worker, const protocol::GenerationPlan& plan) {
   Worker& facts = workers_[worker];
   const Plan& known = plans_[plan.generation];
   if (!known.committed) violated("seat_after_commit", to_string(worker) + " takes a seat that is not committed");
@@ -204,14 +213,14 @@ void Truth::seated(WorkerId worker, const protocol::GenerationPlan& plan) {
   facts.seat = plan.generation;
 }
 
-void Truth::begins(Generation generation, Step first_step) {
+void Oracle::begins(Generation generation, Step first_step) {
   const auto [found, fresh] = first_steps_.try_emplace(generation, first_step);
   if (fresh || found->second == first_step) return;
   violated("one_first_step", name_of(generation) + " begins with step " + std::to_string(found->second) + " and " +
                                  std::to_string(first_step));
 }
 
-void Truth::answers(WorkerId worker, const protocol::WorkerHalted& message, bool settled, Step really_committed) {
+void Oracle::answers(WorkerId worker, const protocol::WorkerHalted& message, bool settled, Step really_committed) {
   Worker& facts = workers_[worker];
   if (!settled) {
     violated("answer_is_settled", to_string(worker) + " says that step " + std::to_string(message.committed_step) +
@@ -224,7 +233,7 @@ void Truth::answers(WorkerId worker, const protocol::WorkerHalted& message, bool
   facts.given_up = std::max({facts.given_up, message.fence, message.fence == 0 ? message.generation : 0});
 }
 
-void Truth::passes(WorkerId worker, Step step, const Counted& part) {
+void Oracle::passes(WorkerId worker, Step step, const Counted& part) {
   Worker& facts = workers_[worker];
   if (part.positions.empty()) return;
   if (step <= facts.passed) {
@@ -233,14 +242,14 @@ void Truth::passes(WorkerId worker, Step step, const Counted& part) {
   facts.passed = std::max(facts.passed, step);
 }
 
-bool Truth::is_void(Generation generation, Step step) const {
+bool Oracle::is_void(Generation generation, Step step) const {
   for (auto later = first_steps_.upper_bound(generation); later != first_steps_.end(); ++later) {
     if (later->second <= step) return true;
   }
   return false;
 }
 
-void Truth::commits(WorkerId worker, const CommittedStep& step) {
+void Oracle::commits(WorkerId worker, const CommittedStep& step) {
   check_behind_no_fence(worker, step);
   check_bit_identity(worker, step);
   if (violation_ || is_void(step.generation, step.step)) return;
@@ -256,7 +265,7 @@ void Truth::commits(WorkerId worker, const CommittedStep& step) {
   append(step);
 }
 
-void Truth::check_behind_no_fence(WorkerId worker, const CommittedStep& step) {
+void Oracle::check_behind_no_fence(WorkerId worker, const CommittedStep& step) {
   const Worker& facts = workers_[worker];
   if (step.generation > facts.given_up) return;
   violated("behind_no_fence", to_string(worker) + " commits step " + std::to_string(step.step) + " in " +
@@ -264,14 +273,14 @@ void Truth::check_behind_no_fence(WorkerId worker, const CommittedStep& step) {
                                   std::to_string(facts.given_up));
 }
 
-void Truth::check_bit_identity(WorkerId worker, const CommittedStep& step) {
+void Oracle::check_bit_identity(WorkerId worker, const CommittedStep& step) {
   const auto [found, fresh] = chains_.try_emplace({step.generation, step.step}, step.after);
   if (fresh || found->second == step.after) return;
   violated("bit_identity", to_string(worker) + " has other parameters than the others after step " +
                                std::to_string(step.step) + " of " + name_of(step.generation));
 }
 
-void Truth::cut_history(Step last) {
+void Oracle::cut_history(Step last) {
   history_.resize(last);
   epochs_.clear();
   for (const CommittedStep& step : history_) {
@@ -280,7 +289,7 @@ void Truth::cut_history(Step last) {
   }
 }
 
-void Truth::append(const CommittedStep& step) {
+void Oracle::append(const CommittedStep& step) {
   const Chain before = history_.empty() ? 0 : history_.back().after;
   if (before != step.before) {
     return violated("state_is_latest", "step " + std::to_string(step.step) + " of " + name_of(step.generation) +
@@ -291,7 +300,7 @@ void Truth::append(const CommittedStep& step) {
   history_.push_back(step);
 }
 
-void Truth::check_exactly_once(const CommittedStep& step) {
+void Oracle::check_exactly_once(const CommittedStep& step) {
   const std::string name = "step " + std::to_string(step.step) + " of " + name_of(step.generation);
   const Counted& counted = step.counted;
   if (counted.epoch > 0 && epochs_[counted.epoch - 1].size() != samples_) {
@@ -308,7 +317,7 @@ void Truth::check_exactly_once(const CommittedStep& step) {
   }
 }
 
-void Truth::receives_state(WorkerId worker, const protocol::GenerationPlan& plan, Step step, Chain chain) {
+void Oracle::receives_state(WorkerId worker, const protocol::GenerationPlan& plan, Step step, Chain chain) {
   if (plan.fence != 0 && step != plan.resume_step) {
     violated("state_is_latest", to_string(worker) + " gets the state of step " + std::to_string(step) + " instead of " +
                                     std::to_string(plan.resume_step));
@@ -324,15 +333,15 @@ void Truth::receives_state(WorkerId worker, const protocol::GenerationPlan& plan
 // ---------------------------------------------------------------------------------------------------------------
 // Checkpoints
 
-void Truth::writes_checkpoint(WorkerId worker, const CheckpointFacts& written) {
+void Oracle::writes_checkpoint(WorkerId worker, const CheckpointFacts& written) {
   if (is_void(written.generation, written.step) || written.step == 0) return;
   if (written.step <= history_.size() && history_[written.step - 1].after == written.chain) return;
   violated("checkpoint_is_true", to_string(worker) + " writes a checkpoint of step " + std::to_string(written.step) +
                                      " that is not that of the surviving history");
 }
 
-void Truth::reads_checkpoint(WorkerId worker, const std::optional<CheckpointFacts>& read,
-                             const std::vector<CheckpointFacts>& complete) {
+void Oracle::reads_checkpoint(WorkerId worker, const std::optional<CheckpointFacts>& read,
+                              const std::vector<CheckpointFacts>& complete) {
   const auto counts = [&](const CheckpointFacts& c) {
     if (is_void(c.generation, c.step) || c.step > history_.size()) return false;
     return c.chain == (c.step == 0 ? 0 : history_[c.step - 1].after);
@@ -354,16 +363,16 @@ void Truth::reads_checkpoint(WorkerId worker, const std::optional<CheckpointFact
 // ---------------------------------------------------------------------------------------------------------------
 // The end
 
-void Truth::check_complete(std::uint64_t epochs, Step max_steps) {
+void Oracle::check_complete(std::uint64_t epochs, Step max_steps) {
   if (max_steps != 0 && history_.size() == max_steps) return;
   for (std::uint64_t epoch = 0; epoch < epochs; ++epoch) {
     if (epochs_[epoch].size() == samples_) continue;
-    violated("exactly_once", std::to_string(samples_ - epochs_[epoch].size()) + " samples of epoch " +
-                                 std::to_string(epoch) + " counted in no step");
+    return violated("exactly_once", std::to_string(samples_ - epochs_[epoch].size()) + " samples of epoch " +
+                                        std::to_string(epoch) + " counted in no step");
   }
 }
 
-void Truth::check_ledger(const char* name, std::uint64_t value) {
+void Oracle::check_ledger(const char* name, std::uint64_t value) {
   const std::uint64_t counted = audit_[name];
   if (counted == value) return;
   violated("ledger_agrees",
@@ -371,15 +380,15 @@ void Truth::check_ledger(const char* name, std::uint64_t value) {
 }
 
 // The ledger's result at the end, whatever was not reported to it.
-void Truth::check_ledger_repeats_nothing() {
+void Oracle::check_ledger_repeats_nothing() {
   check_ledger("repeated", 0);
   check_ledger("unequal_hashes", 0);
 }
 
 // Checked if no account can have been lost with a machine.
-void Truth::check_ledger_agrees(std::uint64_t epochs) {
+void Oracle::check_ledger_agrees() {
   std::uint64_t counted = 0;
-  for (std::uint64_t epoch = 0; epoch < epochs; ++epoch) counted += epochs_[epoch].size();
+  for (const auto& [epoch, positions] : epochs_) counted += positions.size();
   check_ledger("missing", 0);
   check_ledger("samples", counted);
 }
