@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-namespace elastictrain::comm {
+namespace elastictrain::peers {
 
 struct TreeEdge {
   std::uint32_t from = 0;  // in the tree before `to`
@@ -25,6 +25,6 @@ std::vector<TreeEdge> minimum_spanning_tree(std::span<const double> latencies, s
 
 // The edges as parents, with rank 0 as the root, in the form of BuildSpec::fathers. Empty if they do not connect all
 // ranks.
-std::vector<std::uint32_t> fathers_of(std::span<const TreeEdge> edges, std::size_t ranks);
+std::vector<std::uint32_t> parents_of(std::span<const TreeEdge> edges, std::size_t ranks);
 
-}  // namespace elastictrain::comm
+}  // namespace elastictrain::peers

@@ -28,7 +28,7 @@
 #include "train/comm/cancel_token.h"
 #include "train/comm/data_listener.h"
 
-namespace elastictrain::session {
+namespace elastictrain::peers {
 
 class ModelStore {
  public:
@@ -70,4 +70,4 @@ class ModelStore {
   std::thread thread_;
 };
 
-}  // namespace elastictrain::session
+}  // namespace elastictrain::peers

@@ -1,9 +1,9 @@
-#include "train/comm/spanning_tree.h"
+#include "train/peers/spanning_tree.h"
 
 #include <cmath>
 #include <limits>
 
-namespace elastictrain::comm {
+namespace elastictrain::peers {
 namespace {
 
 constexpr double kNone = std::numeric_limits<double>::infinity();
@@ -47,11 +47,11 @@ std::vector<TreeEdge> minimum_spanning_tree(std::span<const double> latencies, s
   }
 }
 
-std::vector<std::uint32_t> fathers_of(std::span<const TreeEdge> edges, std::size_t ranks) {
+std::vector<std::uint32_t> parents_of(std::span<const TreeEdge> edges, std::size_t ranks) {
   if (edges.size() + 1 != ranks) return {};
   std::vector<std::uint32_t> fathers(ranks, 0);
   for (const auto& edge : edges) fathers[edge.to] = edge.from;
   return fathers;
 }
 
-}  // namespace elastictrain::comm
+}  // namespace elastictrain::peers

@@ -1,10 +1,10 @@
-#include "train/session/pair_matching.h"
+#include "train/peers/pair_matching.h"
 
 #include <numeric>
 #include <random>
 #include <utility>
 
-namespace elastictrain::session {
+namespace elastictrain::peers {
 namespace {
 
 // Neither std::shuffle nor the standard distributions give the same results in every library.
@@ -48,4 +48,4 @@ std::vector<std::uint32_t> match_pairs(const Reach& reach, std::uint64_t step) {
   return partner;
 }
 
-}  // namespace elastictrain::session
+}  // namespace elastictrain::peers

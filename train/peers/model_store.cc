@@ -1,4 +1,4 @@
-#include "train/session/model_store.h"
+#include "train/peers/model_store.h"
 
 #include <poll.h>
 #include <sys/random.h>
@@ -12,7 +12,7 @@
 #include "train/comm/socket_address.h"
 #include "train/session/background_thread.h"
 
-namespace elastictrain::session {
+namespace elastictrain::peers {
 namespace {
 
 // Time limits for a client to send its request and to read the answer. Other clients wait meanwhile.
@@ -104,7 +104,7 @@ Result<std::unique_ptr<ModelStore>> ModelStore::open(const comm::ListenOptions& 
   if (::getrandom(store->token_.data(), store->token_.size(), 0) != static_cast<ssize_t>(store->token_.size())) {
     return comm::io_error("getrandom", errno);
   }
-  store->thread_ = background_thread("et-store", [self = store.get()] { self->serve(); });
+  store->thread_ = session::background_thread("et-store", [self = store.get()] { self->serve(); });
   return store;
 }
 
@@ -199,4 +199,4 @@ Result<std::optional<std::uint64_t>> ModelStore::request(std::span<const std::by
   return std::optional<std::uint64_t>(answer.version);
 }
 
-}  // namespace elastictrain::session
+}  // namespace elastictrain::peers

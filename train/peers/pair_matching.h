@@ -12,7 +12,7 @@
 #include <span>
 #include <vector>
 
-namespace elastictrain::session {
+namespace elastictrain::peers {
 
 // The ranks that each rank can reach.
 class Reach {
@@ -32,4 +32,4 @@ class Reach {
 // The partner of each rank, or the rank itself if it stays alone.
 std::vector<std::uint32_t> match_pairs(const Reach& reach, std::uint64_t step);
 
-}  // namespace elastictrain::session
+}  // namespace elastictrain::peers
