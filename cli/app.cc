@@ -7,11 +7,11 @@
 #include <iostream>
 #include <system_error>
 
+#include "cli/commands/exit_code.h"
 #include "cli/commands/run_flags.h"
 #include "cli/config/run_config.h"
-#include "cli/exit_code.h"
+#include "cli/parser.h"
 #include "cli/run_cli.h"
-#include "cli/usage.h"
 #include "launcher/build_id.h"
 
 namespace elastictrain::cli {
@@ -32,15 +32,6 @@ bool is_bare_label(const std::string& word) {
   return word == "-l" || word == "--label";
 }
 
-int report_parse_error(const CLI::App& app, const CLI::ParseError& error, const std::vector<std::string>& arguments) {
-  if (error.get_exit_code() == 0) return app.exit(error);
-  const auto chosen = app.get_subcommands();
-  const std::string command = chosen.empty() ? "" : " " + chosen.front()->get_name();
-  std::cerr << "elastictrain" << command << ": " << parse_error_text(app, error, arguments) << "\n"
-            << "Try 'elastictrain" << command << " --help'.\n";
-  return kExitUsage;
-}
-
 // "--resume" without a name. The name after it is optional.
 bool is_bare_resume(const std::vector<std::string>& words, std::size_t place) {
   if (words[place] != "--resume") return false;
@@ -50,38 +41,6 @@ bool is_bare_resume(const std::vector<std::string>& words, std::size_t place) {
 }
 
 }  // namespace
-
-void add_commands(CLI::App& app, Invocation& invocation) {
-  add_run(app, invocation);
-  add_check(app, invocation);
-  add_plan(app, invocation);
-  add_status(app, invocation);
-  add_resize(app, invocation);
-  add_replace(app, invocation);
-  add_drain(app, invocation);
-  add_topology(app, invocation);
-  add_stop(app, invocation);
-  add_events(app, invocation);
-  add_explain(app, invocation);
-  add_worker(app, invocation);
-  add_completion(app, invocation);
-  add_agent(app, invocation);
-  add_nccl_id(app, invocation);
-  add_accelerators(app, invocation);
-}
-
-std::unique_ptr<CLI::App> make_app(Invocation& invocation) {
-  auto app = std::make_unique<CLI::App>("Data-parallel training that changes its size while it runs", "elastictrain");
-  app->formatter(make_help_formatter());
-  app->require_subcommand(1);
-  app->set_version_flag("--version", "elastictrain " ELASTICTRAIN_VERSION);
-  app->add_flag_callback(
-      "--build-id", [] { throw CLI::CallForVersion(launcher::build_id(), 0); }, "print which build this is");
-  add_commands(*app, invocation);
-  // Added last: subcommands added after this flag would inherit it.
-  app->footer(kExamples);
-  return app;
-}
 
 std::vector<std::string> prepare_arguments(std::vector<std::string> arguments, std::vector<std::string>& program) {
   const bool takes_program =
@@ -104,13 +63,10 @@ int run_cli(int argc, char** argv) {
   std::signal(SIGXFSZ, SIG_IGN);
   try {
     Invocation invocation;
-    const auto app = make_app(invocation);
-    std::vector<std::string> arguments = prepare_arguments({argv + 1, argv + argc}, invocation.program);
-    try {
-      app->parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
-    } catch (const CLI::ParseError& error) {
-      return report_parse_error(*app, error, arguments);
-    }
+    const std::vector<Command> commands = all_commands(invocation);
+    const auto arguments = prepare_arguments({argv + 1, argv + argc}, invocation.program);
+    const ProgramText program = {"elastictrain " ELASTICTRAIN_VERSION, launcher::build_id(), kExamples};
+    if (const auto status = parse_arguments(commands, program, arguments)) return *status;
     return invocation.action();
   } catch (const std::system_error& error) {
     const bool no_descriptors = error.code().value() == EMFILE || error.code().value() == ENFILE;

@@ -3,7 +3,7 @@
 
 namespace elastictrain::cli {
 
-// The process's exit status (cli/exit_code.h, or that of the first failing worker).
+// The process's exit status (cli/commands/exit_code.h, or that of the first failing worker).
 int run_cli(int argc, char** argv);
 
 }  // namespace elastictrain::cli

@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
-#include "launcher/command.h"
 #include "launcher/expansion.h"
+#include "launcher/process/command.h"
 
 namespace elastictrain::launcher {
 

@@ -6,8 +6,8 @@
 #include <fstream>
 #include <iterator>
 
-#include "launcher/command.h"
 #include "launcher/hostfile.h"
+#include "launcher/process/command.h"
 
 namespace elastictrain::launcher {
 namespace {

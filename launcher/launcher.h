@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "supervisor/protocol/agent_messages.h"
 #include "supervisor/protocol/ids.h"
-#include "supervisor/protocol/message.h"
 #include "supervisor/protocol/result.h"
 
 namespace elastictrain::launcher {
@@ -56,18 +56,5 @@ class Launcher {
 };
 
 using LaunchSink = std::function<void(LaunchEnded)>;
-
-struct SshOptions {
-  std::string program = "ssh";  // looked up in PATH unless it contains a slash
-  std::string user;
-  std::uint16_t port = 0;  // 0: ssh's own choice
-  std::string identity_file;
-  std::vector<std::string> extra_arguments;
-  std::uint64_t connect_timeout_ms = 10'000;
-  std::uint64_t start_timeout_ms = 30'000;  // from ssh's start until its agent is connected to the supervisor
-  std::uint64_t copy_timeout_ms = 120'000;  // for copying the binary
-  std::uint32_t parallelism = 32;
-  bool copy_binary = true;
-};
 
 }  // namespace elastictrain::launcher

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "launcher/agent_marker.h"
-#include "launcher/ssh_command.h"
+#include "launcher/agent_program.h"
 #include "supervisor/protocol/codec.h"
 
 namespace elastictrain::launcher {

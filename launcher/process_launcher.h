@@ -15,8 +15,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "launcher/command.h"
 #include "launcher/launcher.h"
+#include "launcher/process/command.h"
 #include "launcher/tool_words.h"
 
 namespace elastictrain::launcher {

@@ -10,19 +10,23 @@
 #include <string>
 #include <vector>
 
-#include "launcher/launcher.h"
+#include "launcher/agent_program.h"
 #include "supervisor/protocol/result.h"
 
 namespace elastictrain::launcher {
 
-// The agent's program: its absolute path on this machine, and the build that a host must have.
-struct AgentProgram {
-  std::string path;
-  std::string build_id;
+struct SshOptions {
+  std::string program = "ssh";  // looked up in PATH unless it contains a slash
+  std::string user;
+  std::uint16_t port = 0;  // 0: ssh's own choice
+  std::string identity_file;
+  std::vector<std::string> extra_arguments;
+  std::uint64_t connect_timeout_ms = 10'000;
+  std::uint64_t start_timeout_ms = 30'000;  // from ssh's start until its agent is connected to the supervisor
+  std::uint64_t copy_timeout_ms = 120'000;  // for copying the binary
+  std::uint32_t parallelism = 32;
+  bool copy_binary = true;
 };
-
-// Exit status of the remote script if the host has no binary of this build.
-inline constexpr int kNoBinaryStatus = 86;
 
 // A user that starts with `-`, a program without a name, … are refused before anything is run.
 Status check_ssh_options(const SshOptions& options);

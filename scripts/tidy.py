@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Checks rules of the tree that a compiler does not: which folder may include which, where clocks and threads are
-forbidden, how long files and functions may be. Prints one line per offence and exits 1. Runs as a test (ctest -R tidy).
+"""Checks rules of the tree that a compiler does not: which folder may include which, that no folders
+include each other at any depth, where clocks and threads are forbidden, how long files and functions may be. Prints one
+line per offence and exits 1. Runs as a test (ctest -R tidy).
 
   tidy.py [ROOT]
 """
@@ -10,26 +11,42 @@ import sys
 
 ROOT = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parent.parent).resolve()
 
-# folder -> our folders that it may include (its own is implied). The longest matching prefix of a path decides.
+# folder -> our folders and headers that it may include (its own is implied). The longest matching prefix of a path
+# decides.
 ARROWS = {
     "heuristics": [],
     "supervisor/protocol": [],
     "supervisor/core": ["supervisor/protocol", "heuristics"],
     "supervisor/transport": ["supervisor/protocol"],
-    "supervisor": ["supervisor", "heuristics", "launcher"],
-    "launcher": ["supervisor/protocol", "supervisor/transport"],
+    "supervisor/control": ["supervisor/core", "supervisor/protocol"],
+    "supervisor/policy": ["supervisor/core", "supervisor/protocol", "heuristics", "launcher/process", "elastictrain"],
+    "supervisor": ["supervisor", "heuristics", "launcher/launcher.h", "launcher/host_source.h", "launcher/process"],
+    "launcher": ["launcher/process", "supervisor/protocol", "supervisor/transport"],
+    "launcher/process": ["supervisor/protocol"],
+    "launcher/batch": ["launcher", "supervisor/protocol"],
+    "launcher/mpi": ["launcher", "supervisor/protocol"],
+    "launcher/agent": ["launcher", "supervisor/protocol", "supervisor/transport"],
     "train/include": [],
     "train/comm": ["supervisor/protocol"],
+    "train/comm/mpi": ["supervisor/protocol", "train/comm"],
     "train/comm/nccl": ["supervisor/protocol", "train/comm", "train/device"],
     "train/device": ["supervisor/protocol", "train/state"],
     "train/state": ["supervisor/protocol"],
     "train/checkpoint": ["supervisor/protocol", "train/state"],
     "train/builtin": ["supervisor/protocol", "elastictrain"],
     "train/builtin/cuda": ["supervisor/protocol", "elastictrain", "train/builtin", "train/device"],
-    "train": ["supervisor/protocol", "train", "elastictrain"],
-    "cli": ["cli", "supervisor", "launcher", "heuristics", "train", "elastictrain"],
+    "train/builtin/loop": ["supervisor/protocol", "elastictrain", "train/builtin"],
+    "train/c_api": ["elastictrain"],
+    "train/peers": ["supervisor/protocol", "elastictrain", "train/comm", "train/session"],
+    "train/session": ["supervisor/protocol", "elastictrain", "train/checkpoint", "train/comm", "train/device",
+                      "train/state"],
+    "cli/config": ["supervisor/protocol", "heuristics", "launcher", "train/builtin"],
+    "cli/output": ["cli/config", "supervisor", "heuristics"],
+    "cli": ["supervisor", "launcher", "heuristics", "train", "elastictrain"],
     "tests": ["tests", "cli", "supervisor", "launcher", "heuristics", "train", "elastictrain"],
 }
+# Public headers are included without the folders that they are in.
+PUBLIC_HEADERS = {"elastictrain/": ("train/include/", "supervisor/policy/include/")}
 OURS = ("cli/", "supervisor/", "launcher/", "heuristics/", "train/", "tests/", "elastictrain/")
 PURE = ("supervisor/core/", "heuristics/", "supervisor/protocol/")
 FORBIDDEN_IN_PURE = [
@@ -53,7 +70,7 @@ def folder_of(path):
 
 
 def allowed(folder, target):
-    return any(target.startswith(a + "/") for a in [folder] + ARROWS[folder])
+    return any(target == a or target.startswith(a + "/") for a in [folder] + ARROWS[folder])
 
 
 def check_includes(path, text, offences):
@@ -64,6 +81,51 @@ def check_includes(path, text, offences):
         m = re.match(r'\s*#include *[<"]([^>"]+)[>"]', line)
         if m and m.group(1).startswith(OURS) and not allowed(folder, m.group(1)):
             offences.append(f"{path}:{number}: {folder}/ may not include {m.group(1)}")
+
+
+def header_path(target):
+    for prefix, places in PUBLIC_HEADERS.items():
+        if target.startswith(prefix):
+            return next((place + target for place in places if (ROOT / place / target).exists()), target)
+    return target
+
+
+def note_arrows(path, text, arrows):
+    """Adds (folder, included folder) -> the first include that makes this arrow, for product code."""
+    if path.startswith("tests/"):
+        return
+    folder = path.rsplit("/", 1)[0]
+    for number, line in enumerate(text.splitlines(), 1):
+        m = re.match(r'\s*#include *[<"]([^>"]+)[>"]', line)
+        if m and m.group(1).startswith(OURS):
+            target = header_path(m.group(1)).rsplit("/", 1)[0]
+            if target != folder:
+                arrows.setdefault((folder, target), f"{path}:{number}: includes {m.group(1)}")
+
+
+def way_back(folder, arrows):
+    """The shortest cycle of arrows through the folder, as a list of arrows; empty: none."""
+    ways = [[arrow] for arrow in arrows if arrow[0] == folder]
+    seen = set()
+    for way in ways:  # grows while it is read: breadth first
+        last = way[-1][1]
+        if last == folder:
+            return way
+        if last not in seen:
+            seen.add(last)
+            ways += [way + [arrow] for arrow in arrows if arrow[0] == last]
+    return []
+
+
+def check_cycles(arrows, offences):
+    reported = set()
+    for folder in sorted({arrow[0] for arrow in arrows}):
+        way = way_back(folder, arrows)
+        if way and folder not in reported:
+            reported.update(arrow[0] for arrow in way)
+            names = " -> ".join([arrow[0] for arrow in way] + [folder])
+            offences.append(f"folders include each other: {names}")
+            offences += [f"  {arrows[arrow]}" for arrow in way]
 
 
 def check_spdlog(path, text, offences):
@@ -99,15 +161,18 @@ def check_lengths(path, text, offences):
 
 def main():
     offences = []
+    arrows = {}
     files = [p for d in ("cli", "supervisor", "launcher", "heuristics", "train", "tests") for p in (ROOT / d).rglob("*")
              if p.suffix in (".h", ".hpp", ".cc", ".c", ".cu")]
     for file in sorted(files):
         path = file.relative_to(ROOT).as_posix()
         text = file.read_text()
         check_includes(path, text, offences)
+        note_arrows(path, text, arrows)
         check_words(path, text, offences)
         check_spdlog(path, text, offences)
         check_lengths(path, text, offences)
+    check_cycles(arrows, offences)
     for o in offences:
         print(o)
     print(f"tidy: {len(files)} files, {len(offences)} offences")

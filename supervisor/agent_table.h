@@ -20,7 +20,7 @@
 
 #include "launcher/launcher.h"
 #include "supervisor/core/event.h"
-#include "supervisor/protocol/message.h"
+#include "supervisor/protocol/agent_messages.h"
 #include "supervisor/protocol/result.h"
 #include "supervisor/transport/frame_connection.h"
 

@@ -15,8 +15,8 @@
 #include <utility>
 #include <vector>
 
-#include "supervisor/protocol/message.h"
 #include "supervisor/protocol/result.h"
+#include "supervisor/protocol/worker_messages.h"
 
 namespace elastictrain {
 

@@ -11,7 +11,7 @@
 #include <optional>
 #include <set>
 
-#include "supervisor/protocol/message.h"
+#include "supervisor/protocol/worker_messages.h"
 
 namespace elastictrain {
 

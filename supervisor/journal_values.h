@@ -11,7 +11,7 @@
 #include "supervisor/core/records.h"
 #include "supervisor/core/words.h"
 #include "supervisor/journal_codec.h"
-#include "supervisor/json_value.h"
+#include "supervisor/protocol/json_value.h"
 #include "supervisor/protocol/json_text.h"
 #include "supervisor/protocol/names.h"
 

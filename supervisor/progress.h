@@ -1,7 +1,7 @@
 // Purpose: the run's progress from its workers' heartbeats: epoch, step, loss, speed. Pure.
 #pragma once
 
-#include "supervisor/protocol/message.h"
+#include "supervisor/protocol/worker_messages.h"
 
 namespace elastictrain {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "supervisor/protocol/message.h"
+#include "supervisor/protocol/worker_messages.h"
 
 namespace elastictrain {
 

@@ -65,6 +65,13 @@ Token random_token() {
   return token;
 }
 
+// The last record of a supervisor that finds its state wrong. One supervises at a time in a process.
+Journal* violation_journal = nullptr;
+
+void record_violation(const char* text) {
+  violation_journal->write(core::record::InvariantBroken{"check", text}, true);
+}
+
 }  // namespace
 
 Instant clock_now() {
@@ -129,7 +136,7 @@ Supervisor::Impl::Impl(asio::io_context& io, SupervisorOptions options, launcher
       rejections_timer_(io) {}
 
 Supervisor::Impl::~Impl() {
-  on_violation(nullptr);
+  set_violation_observer(nullptr);
   hosts_.stop();
 }
 
@@ -167,7 +174,8 @@ Status Supervisor::Impl::open_journal() {
   if (!journal.ok()) return journal.error();
   journal_ = std::move(journal).value();
   journal_->count_up_from(up_before_s_);
-  on_violation([this](const std::string& what) { journal_->write(core::record::InvariantBroken{"check", what}, true); });
+  violation_journal = journal_.get();
+  set_violation_observer(record_violation);
   audits_ = std::make_unique<AuditFile>(audit_path_of(journal_->path()),
                                         [this](const std::string& text) { tell(core::Tell::Level::kWarning, text); });
   if (options_.start == RunStart::kFresh) audits_->clear();
@@ -247,7 +255,7 @@ void Supervisor::Impl::close_down() {
   save_record(RunRecord::End{exit_status_, end_reason_});
   agents_.close();
   control_.reset();
-  on_violation(nullptr);
+  set_violation_observer(nullptr);
   journal_.reset();
   directory_.reset();
 }

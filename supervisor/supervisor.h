@@ -10,61 +10,23 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "launcher/host_source.h"
 #include "launcher/launcher.h"
+#include "supervisor/control/run_figures.h"
 #include "supervisor/core/action.h"
 #include "supervisor/core/event.h"
-#include "supervisor/core/run_view.h"
 #include "supervisor/core/settings.h"
-#include "supervisor/policy/runner.h"
-#include "supervisor/protocol/message.h"
+#include "supervisor/output_line.h"
+#include "supervisor/policy/runner_settings.h"
 #include "supervisor/protocol/result.h"
+#include "supervisor/run_start.h"
+#include "supervisor/worker_program.h"
 
 namespace elastictrain {
-
-struct WorkerProgram {
-  std::vector<std::string> argv;
-  std::vector<std::string> environment;  // "NAME=value", given to every worker
-  std::string working_directory;         // empty: the agent's own
-};
-
-// A worker's output line with what the reader needs to label it.
-struct OutputLine {
-  WorkerId worker;
-  std::string host;
-  std::int64_t rank = -1;  // -1: in no generation yet
-  std::uint32_t local_rank = 0;
-  Generation generation = 0;
-  std::int64_t pid = 0;
-  bool is_stderr = false;
-  std::string text;
-};
-
-struct RunFigures {
-  core::RunView view;
-  double uptime_s = 0;
-  std::uint64_t epoch = 0;
-  double epoch_fraction = 0;
-  Step step = 0;
-  double loss = 0;
-  double samples_per_s = 0;
-  double idle_s = 0;  // total time in which no worker made progress because of a change, of all measured changes
-  std::optional<double> last_idle_s;  // of the last change; not known before some steps at the new size
-  std::uint64_t recoveries = 0;
-  std::string last_recovery;  // what was lost, as text; empty: nothing yet
-  std::optional<double> last_recovery_idle_s;
-  std::string policy;         // its name; empty: the size is fixed
-  std::string policy_reason;  // of its last decision
-};
-
-// kFresh: a new run. kTakeOver: one whose supervisor is gone and which may still train. kStartAgain: one that ended
-// before its training was complete; it continues from its newest checkpoint, with its generation numbers.
-enum class RunStart : std::uint8_t { kFresh, kTakeOver, kStartAgain };
 
 struct SupervisorOptions {
   core::RunSettings settings;

@@ -95,12 +95,8 @@ void Supervisor::Impl::send_to_worker(WorkerId worker, const protocol::AgentDown
   if (entry != nullptr) agents_.send(entry->agent, protocol::encode_frame(message));
 }
 
-void Supervisor::Impl::perform(core::CaptureStacks& action) {
-  send_to_worker(action.worker, protocol::CaptureStacks{action.worker, action.time_limit_ms});
-}
-
-void Supervisor::Impl::perform(core::AskCollectives& action) {
-  send_to_worker(action.doubtful, protocol::AskCollectives{action.doubtful, action.time_limit_ms});
+void Supervisor::Impl::perform(core::AskAgent& action) {
+  send_to_worker(action.asked.worker, action.asked);
 }
 
 void Supervisor::Impl::perform(core::SendToWorkers& action) {

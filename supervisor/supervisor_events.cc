@@ -101,9 +101,7 @@ void Supervisor::Impl::on(AgentId agent, protocol::WorkerOutput& message) {
 
 void Supervisor::Impl::on(AgentId agent, protocol::FromWorker& message) {
   if (!owns(agent, message.worker)) return;
-  if (const auto* heartbeat = std::get_if<protocol::WorkerHeartbeat>(&message.message)) {
-    progress_.heard(*heartbeat);
-  } else if (const auto* swap = std::get_if<protocol::WorkerSwap>(&message.message)) {
+  if (const auto* swap = std::get_if<protocol::WorkerSwap>(&message.message)) {
     note_idle(idle_times_.measured(message.worker, *swap));
   } else if (const auto* hello = std::get_if<protocol::WorkerHello>(&message.message)) {
     workers_.heard_pid(message.worker, hello->pid);
@@ -132,12 +130,10 @@ void Supervisor::Impl::on(AgentId agent, protocol::HostNotice& message) {
   feed(core::HostNoticed{agent, std::move(message.reason)});
 }
 
-void Supervisor::Impl::on(AgentId agent, protocol::WorkerStacks& message) {
-  if (owns(agent, message.worker)) feed(core::StacksCaptured{message.worker, std::move(message.lines)});
-}
-
-void Supervisor::Impl::on(AgentId agent, protocol::CollectivesAnswer& message) {
-  feed(core::CollectivesTold{agent, std::move(message.lines)});
+// The worker may have exited since the question.
+void Supervisor::Impl::on(AgentId agent, protocol::AgentAnswer& message) {
+  if (workers_.find(message.worker) != nullptr && !owns(agent, message.worker)) return;
+  feed(core::AgentAnswered{agent, std::move(message)});
 }
 
 void Supervisor::Impl::reject_connection(const std::string& address, const std::string& reason) {

@@ -77,8 +77,7 @@ class Supervisor::Impl {
   void on(AgentId agent, protocol::HostFacts& message);
   void on(AgentId agent, protocol::AcceleratorFacts& message);
   void on(AgentId agent, protocol::HostNotice& message);
-  void on(AgentId agent, protocol::WorkerStacks& message);
-  void on(AgentId agent, protocol::CollectivesAnswer& message);
+  void on(AgentId agent, protocol::AgentAnswer& message);
   bool owns(AgentId agent, WorkerId worker);
   void reject_connection(const std::string& address, const std::string& reason);
   void connection_rejected(const std::string& address, const std::string& reason, std::uint64_t times);
@@ -98,8 +97,7 @@ class Supervisor::Impl {
   void perform(core::Reply& action);
   void perform(core::Tell& action);
   void perform(core::EndRun& action);
-  void perform(core::CaptureStacks& action);
-  void perform(core::AskCollectives& action);
+  void perform(core::AskAgent& action);
   void look_at_spawns(const core::Actions& actions);
   void send_to_worker(WorkerId worker, const protocol::AgentDown& message);
   void journal(const core::Record& record, bool sync = false);

@@ -10,7 +10,7 @@
 
 #include "supervisor/core/action.h"
 #include "supervisor/core/event.h"
-#include "supervisor/protocol/message.h"
+#include "supervisor/protocol/agent_messages.h"
 
 namespace elastictrain {
 

@@ -7,7 +7,7 @@
 #include <cstdio>
 
 #include "cli/commands/command.h"
-#include "cli/exit_code.h"
+#include "cli/commands/exit_code.h"
 #include "launcher/agent/accelerator_probe.h"
 #include "train/comm/mpi/mpi_library.h"
 #include "train/comm/nccl/nccl_library.h"
@@ -95,17 +95,14 @@ AcceleratorFacts find_accelerators() {
   return facts;
 }
 
-void add_accelerators(CLI::App& app, Invocation& invocation) {
-  CLI::App* command = app.add_subcommand(launcher::kAcceleratorsCommand, "list the GPUs; started by agents");
-  command->group("");
-  command->final_callback([&invocation] {
-    invocation.action = []() -> int {
-      std::printf("\n%s\n", launcher::accelerator_line(find_accelerators()).c_str());
-      std::fflush(stdout);
-      // Not exit(): a vendor library that fails while it is unloaded must not change the result.
-      ::_exit(kExitSuccess);
-    };
-  });
+Command make_accelerators(Invocation& invocation) {
+  const auto print = []() -> int {
+    std::printf("\n%s\n", launcher::accelerator_line(find_accelerators()).c_str());
+    std::fflush(stdout);
+    // Not exit(): a vendor library that fails while it is unloaded must not change the result.
+    ::_exit(kExitSuccess);
+  };
+  return {launcher::kAcceleratorsCommand, "list the GPUs; started by agents", "", {}, always(invocation, print)};
 }
 
 }  // namespace elastictrain::cli

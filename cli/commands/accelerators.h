@@ -2,7 +2,7 @@
 // it finds, so it runs in a process that ends afterwards (launcher/agent/accelerator_probe.h).
 #pragma once
 
-#include "supervisor/protocol/message.h"
+#include "supervisor/protocol/agent_messages.h"
 
 namespace elastictrain::cli {
 

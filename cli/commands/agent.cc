@@ -8,12 +8,14 @@
 
 namespace elastictrain::cli {
 
-void add_agent(CLI::App& app, Invocation& invocation) {
-  CLI::App* command = app.add_subcommand("agent", "one per host; started by run");
+Command make_agent(Invocation& invocation) {
   const auto how = std::make_shared<launcher::AgentStart>();
-  command->group("")->add_option("--mpi-pool", how->pool_file, "file with the settings of the ranks of an MPI launch");
-  command->group("")->add_flag("--outlive-launch", how->outlives_launch, "keep running when the launch command ends");
-  command->final_callback([&invocation, how] { invocation.action = [how] { return launcher::run_agent(*how); }; });
+  return {"agent",
+          "one per host; started by run",
+          "",
+          {value("--mpi-pool", "FILE", "file with the settings of the ranks of an MPI launch", how->pool_file),
+           flag("--outlive-launch", "keep running when the launch command ends", how->outlives_launch)},
+          always(invocation, [how] { return launcher::run_agent(*how); })};
 }
 
 }  // namespace elastictrain::cli

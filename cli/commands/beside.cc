@@ -3,8 +3,8 @@
 #include <filesystem>
 #include <iostream>
 
+#include "cli/commands/exit_code.h"
 #include "cli/config/text.h"
-#include "cli/exit_code.h"
 #include "supervisor/control/control_client.h"
 #include "supervisor/control/control_protocol.h"
 #include "supervisor/protocol/json_text.h"

@@ -1,6 +1,6 @@
 // `elastictrain check`: checks the configuration and its hosts, and shows every value with its origin.
-#include <asio/io_context.hpp>
 #include <algorithm>
+#include <asio/io_context.hpp>
 #include <chrono>
 #include <cmath>
 #include <filesystem>
@@ -9,6 +9,7 @@
 
 #include "cli/commands/check_hosts.h"
 #include "cli/commands/command.h"
+#include "cli/commands/exit_code.h"
 #include "cli/commands/gpu_report.h"
 #include "cli/commands/mpi_plan.h"
 #include "cli/commands/run_flags.h"
@@ -16,7 +17,6 @@
 #include "cli/config/contradictions.h"
 #include "cli/config/key_value.h"
 #include "cli/config/schema.h"
-#include "cli/exit_code.h"
 #include "cli/output/config_reference.h"
 #include "cli/output/figures.h"
 #include "cli/output/table.h"
@@ -178,19 +178,16 @@ int print_reference() {
 
 }  // namespace
 
-void add_check(CLI::App& app, Invocation& invocation) {
-  CLI::App* command = app.add_subcommand("check", "check the configuration and its hosts");
-  command->group(kGroupTrain);
+Command make_check(Invocation& invocation) {
   const auto flags = std::make_shared<RunFlags>();
-  add_run_flags(*command, flags);
   const auto reference = std::make_shared<bool>(false);
-  command->add_flag("--reference", *reference, "print the page of all configuration keys (Markdown); check nothing")
-      ->group("Job");
-  command->final_callback([&invocation, flags, reference] {
-    invocation.action = [&invocation, flags, reference] {
-      return *reference ? print_reference() : check_command(*flags, invocation.program);
-    };
-  });
+  std::vector<Argument> arguments = run_arguments(flags);
+  arguments.push_back(
+      flag("--reference", "print the page of all configuration keys (Markdown); check nothing", *reference).in("Job"));
+  const auto check = [&invocation, flags, reference] {
+    return *reference ? print_reference() : check_command(*flags, invocation.program);
+  };
+  return {"check", "check the configuration and its hosts", kGroupTrain, arguments, always(invocation, check)};
 }
 
 }  // namespace elastictrain::cli

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "cli/commands/run_plan.h"
-#include "supervisor/protocol/message.h"
+#include "supervisor/protocol/agent_messages.h"
 
 namespace elastictrain::cli {
 

@@ -4,16 +4,20 @@
 #include <iostream>
 #include <memory>
 
-#include "cli/exit_code.h"
+#include "cli/commands/exit_code.h"
+#include "cli/config/text.h"
 
 namespace elastictrain::cli {
 namespace {
 
-std::string flags_of(const CLI::App& command) {
-  std::string flags;
-  for (const CLI::Option* option : command.get_options()) {
-    for (const std::string& name : option->get_lnames()) flags += " --" + name;
-    for (const std::string& name : option->get_snames()) flags += " -" + name;
+constexpr const char* kCommonFlags = " --help -h";
+constexpr const char* kProgramFlags = " --version --build-id";
+
+std::string flags_of(const Command& command) {
+  std::string flags = kCommonFlags;
+  for (const Argument& argument : command.arguments) {
+    if (!argument.names.starts_with('-')) continue;
+    for (const std::string& name : split(argument.names, ',')) flags += " " + name;
   }
   return flags;
 }
@@ -24,21 +28,21 @@ constexpr const char* kRunNames =
     "        words=\"$words $(cd \"$state\" 2>/dev/null && ls -d */control.sock 2>/dev/null | sed "
     "'s,/control.sock,,')\"\n";
 
-std::string bash_script(const CLI::App& app) {
+std::string bash_script(const std::vector<Command>& commands) {
   std::string cases;
   std::string names;
-  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
-    if (command->get_group().empty()) continue;
-    names += " " + command->get_name();
-    cases += "      " + command->get_name() + ")\n        words=\"" + flags_of(*command) + "\"\n";
-    if (command->get_group() == kGroupBeside) cases += kRunNames;
+  for (const Command& command : commands) {
+    if (command.group.empty()) continue;
+    names += " " + command.name;
+    cases += "      " + command.name + ")\n        words=\"" + flags_of(command) + "\"\n";
+    if (command.group == kGroupBeside) cases += kRunNames;
     cases += "        ;;\n";
   }
   return "_elastictrain() {\n"
          "  local word=\"${COMP_WORDS[COMP_CWORD]}\" words=\"\"\n"
          "  if [ \"$COMP_CWORD\" -eq 1 ]; then\n"
          "    words=\"" +
-         names + flags_of(app) +
+         names + kCommonFlags + kProgramFlags +
          "\"\n"
          "  else\n"
          "    case \"${COMP_WORDS[1]}\" in\n" +
@@ -52,27 +56,29 @@ std::string bash_script(const CLI::App& app) {
 
 }  // namespace
 
-std::string completion_script(const CLI::App& app, const std::string& shell) {
-  const std::string bash = bash_script(app);
+std::string completion_script(const std::vector<Command>& commands, const std::string& shell) {
+  const std::string bash = bash_script(commands);
   return shell == "zsh" ? "autoload -U +X bashcompinit && bashcompinit\n" + bash : bash;
 }
 
-void add_completion(CLI::App& app, Invocation& invocation) {
-  CLI::App* command =
-      app.add_subcommand("completion", "print a completion script: source <(elastictrain completion bash)");
+Command make_completion(Invocation& invocation) {
   const auto shell = std::make_shared<std::string>();
-  command->group(kGroupOther);
-  command->add_option("shell", *shell, "the shell")->type_name("bash|zsh");
-  command->final_callback([&app, &invocation, shell] {
+  const auto choose = [&invocation, shell]() -> Status {
     if (*shell != "bash" && *shell != "zsh") {
       const std::string wrong = shell->empty() ? "" : "'" + *shell + "' is not bash or zsh; ";
-      throw CLI::ValidationError(wrong + "say which shell, e.g. source <(elastictrain completion bash)");
+      return wrong_usage(wrong + "say which shell, e.g. source <(elastictrain completion bash)");
     }
-    invocation.action = [&app, shell] {
-      std::cout << completion_script(app, *shell);
+    invocation.action = [&invocation, shell] {
+      std::cout << completion_script(all_commands(invocation), *shell);
       return kExitSuccess;
     };
-  });
+    return {};
+  };
+  return {"completion",
+          "print a completion script: source <(elastictrain completion bash)",
+          kGroupOther,
+          {word("shell", "bash|zsh", "the shell", *shell)},
+          choose};
 }
 
 }  // namespace elastictrain::cli

@@ -2,12 +2,13 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "cli/commands/command.h"
 
 namespace elastictrain::cli {
 
 // `shell` is "bash" or "zsh".
-std::string completion_script(const CLI::App& app, const std::string& shell);
+std::string completion_script(const std::vector<Command>& commands, const std::string& shell);
 
 }  // namespace elastictrain::cli

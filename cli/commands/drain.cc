@@ -5,16 +5,16 @@
 
 namespace elastictrain::cli {
 
-void add_drain(CLI::App& app, Invocation& invocation) {
-  CLI::App* command = app.add_subcommand("drain", "move every worker off a host");
-  command->group(kGroupBeside);
+Command make_drain(Invocation& invocation) {
   const ValueArgument host = {"HOST", "host, as status lists it", "say which host to drain",
                               "elastictrain drain hostA"};
-  add_run_and_value(*command, host, [&invocation](const RunAndValue& request) {
+  const auto use = [&invocation](const RunAndValue& request) -> Status {
     invocation.action = [request] {
       return ask_and_print(request.run, {{"command", "drain"}, {"host", request.value}});
     };
-  });
+    return {};
+  };
+  return client_command("drain", "move every worker off a host", host, use);
 }
 
 }  // namespace elastictrain::cli

@@ -10,7 +10,7 @@
 
 #include "cli/commands/beside.h"
 #include "cli/commands/command.h"
-#include "cli/exit_code.h"
+#include "cli/commands/exit_code.h"
 #include "cli/output/event_text.h"
 #include "supervisor/control/control_client.h"
 #include "supervisor/control/control_protocol.h"
@@ -103,16 +103,16 @@ int print_events(const EventsFlags& flags) {
 
 }  // namespace
 
-void add_events(CLI::App& app, Invocation& invocation) {
-  CLI::App* command = app.add_subcommand("events", "what happened, from the journal");
+Command make_events(Invocation& invocation) {
   const auto flags = std::make_shared<EventsFlags>();
-  command->group(kGroupBeside);
-  command->add_option("run", flags->name, "name of the run, when several are live; it may have ended")
-      ->type_name("[NAME]");
-  command->add_flag("-f,--follow", flags->follow, "wait for new lines until the run ends");
-  command->add_flag("--json", flags->json, "the journal's lines as stored");
-  command->add_flag("--reference", flags->reference, "print the page of all events and their fields");
-  command->final_callback([&invocation, flags] { invocation.action = [flags] { return print_events(*flags); }; });
+  return {"events",
+          "what happened, from the journal",
+          kGroupBeside,
+          {word("run", "[NAME]", "name of the run, when several are live; it may have ended", flags->name),
+           flag("-f,--follow", "wait for new lines until the run ends", flags->follow),
+           flag("--json", "the journal's lines as stored", flags->json),
+           flag("--reference", "print the page of all events and their fields", flags->reference)},
+          always(invocation, [flags] { return print_events(*flags); })};
 }
 
 }  // namespace elastictrain::cli

@@ -7,11 +7,11 @@
 
 #include "cli/commands/beside.h"
 #include "cli/commands/command.h"
+#include "cli/commands/exit_code.h"
 #include "cli/commands/policy_choice.h"
 #include "cli/commands/resume.h"
 #include "cli/commands/run_flags.h"
 #include "cli/config/load.h"
-#include "cli/exit_code.h"
 #include "cli/output/explanation.h"
 #include "supervisor/control/control_protocol.h"
 #include "supervisor/journal_history.h"
@@ -128,34 +128,28 @@ int explain(const ExplainFlags& flags) {
 
 }  // namespace
 
-void add_explain(CLI::App& app, Invocation& invocation) {
-  CLI::App* command =
-      app.add_subcommand("explain", "why the run has its size, and where another policy would decide differently");
+Command make_explain(Invocation& invocation) {
   const auto flags = std::make_shared<ExplainFlags>();
-  command->group(kGroupBeside);
-  command->add_option("run", flags->name, "name of the run, when several are live; it may have ended")
-      ->type_name("[NAME]");
-  command
-      ->add_option("--journal", flags->journal,
-                   "a journal file instead of a run; needs --policy if the run's record is not in the same directory")
-      ->type_name("FILE");
-  command->add_option("--policy", flags->policy, "the policy to replay through; default: the run's own")
-      ->type_name("NAME");
-  const auto set = [flags](const std::vector<std::string>& words) {
-    for (const std::string& word : words) {
-      auto setting = setting_of(word);
-      if (!setting.ok()) throw CLI::ValidationError(setting.error().message);
+  const auto set = [flags](const std::vector<std::string>& texts) -> Status {
+    for (const std::string& text : texts) {
+      auto setting = setting_of(text);
+      if (!setting.ok()) return setting.error();
       flags->settings.push_back(std::move(*setting));
     }
+    return {};
   };
-  command
-      ->add_option_function<std::vector<std::string>>("--set", set,
-                                                      "another setting, for example --set policy.NAME.KEY=VALUE")
-      ->allow_extra_args(false)
-      ->type_name("KEY=VALUE");
-  command->add_flag("--all", flags->all, "show every view, not only those with different decisions");
-  command->add_flag("--json", flags->json, "one JSON object per line");
-  command->final_callback([&invocation, flags] { invocation.action = [flags] { return explain(*flags); }; });
+  return {"explain",
+          "why the run has its size, and where another policy would decide differently",
+          kGroupBeside,
+          {word("run", "[NAME]", "name of the run, when several are live; it may have ended", flags->name),
+           value("--journal", "FILE",
+                 "a journal file instead of a run; needs --policy if the run's record is not in the same directory",
+                 flags->journal),
+           value("--policy", "NAME", "the policy to replay through; default: the run's own", flags->policy),
+           list("--set", "KEY=VALUE", "another setting, for example --set policy.NAME.KEY=VALUE", set),
+           flag("--all", "show every view, not only those with different decisions", flags->all),
+           flag("--json", "one JSON object per line", flags->json)},
+          always(invocation, [flags] { return explain(*flags); })};
 }
 
 }  // namespace elastictrain::cli

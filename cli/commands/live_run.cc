@@ -7,9 +7,9 @@
 #include <sstream>
 #include <utility>
 
+#include "cli/commands/exit_code.h"
 #include "cli/commands/run_parts.h"
 #include "cli/commands/run_signals.h"
-#include "cli/exit_code.h"
 #include "launcher/hostfile.h"
 #include "supervisor/run_directory.h"
 

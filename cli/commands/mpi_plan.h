@@ -12,7 +12,6 @@
 
 #include "cli/commands/run_plan.h"
 #include "launcher/launcher.h"
-#include "launcher/launchers.h"
 
 namespace elastictrain::cli {
 

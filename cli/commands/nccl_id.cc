@@ -2,17 +2,22 @@
 #include <memory>
 
 #include "cli/commands/command.h"
+#include "cli/config/text.h"
 #include "train/comm/nccl/unique_id_helper.h"
 
 namespace elastictrain::cli {
 
-void add_nccl_id(CLI::App& app, Invocation& invocation) {
-  CLI::App* command = app.add_subcommand("nccl-id", "make unique ids of NCCL; started by workers");
-  command->group("");
-  const auto count = std::make_shared<std::size_t>(1);
-  command->add_option("count", *count, "number of ids")->required();
-  command->final_callback(
-      [&invocation, count] { invocation.action = [count] { return comm::run_unique_id_helper(*count); }; });
+Command make_nccl_id(Invocation& invocation) {
+  const auto count = std::make_shared<std::string>();
+  Argument number = word("count", "N", "number of ids", *count);
+  number.kind = Argument::Kind::kNeeded;
+  const auto choose = [&invocation, count]() -> Status {
+    const auto ids = parse_whole_number(*count);
+    if (!ids) return wrong_usage("'" + *count + "' is not a number of ids");
+    invocation.action = [ids = *ids] { return comm::run_unique_id_helper(ids); };
+    return {};
+  };
+  return {"nccl-id", "make unique ids of NCCL; started by workers", "", {number}, choose};
 }
 
 }  // namespace elastictrain::cli

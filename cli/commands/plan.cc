@@ -12,13 +12,13 @@
 
 #include "cli/commands/beside.h"
 #include "cli/commands/command.h"
+#include "cli/commands/exit_code.h"
 #include "cli/commands/live_run.h"
 #include "cli/commands/plan_report.h"
 #include "cli/commands/resume.h"
 #include "cli/commands/run_flags.h"
 #include "cli/commands/size_plan.h"
 #include "cli/config/text.h"
-#include "cli/exit_code.h"
 #include "cli/output/plan_drawing.h"
 #include "cli/output/style.h"
 #include "heuristics/scavenger/scavenger_policy.h"
@@ -197,74 +197,84 @@ int plan_command(PlanFlags flags, const std::vector<std::string>& program) {
   return show(flags, title.empty() ? kCommand : title, *plan);
 }
 
-std::string check_noise_scale(const std::string& text) {
-  const bool good = parse_number(text).value_or(0) > 0;
-  return good ? "" : "'" + text + "' is not a number of samples above 0";
-}
-
 // A flag that stands for a key of [policy.scavenger].
-CLI::Option* add_setting(CLI::App& command, const std::shared_ptr<PlanFlags>& flags, const char* flag, const char* key,
-                         const char* type) {
-  const auto keep = [flags, flag, key](const std::string& text) {
-    flags->run.settings.push_back({key, text, std::string(flag) + " " + text});
+Argument setting_argument(const std::shared_ptr<PlanFlags>& flags, const char* name, const char* key, const char* type,
+                          const char* help) {
+  const auto keep = [flags, name, key](const std::string& text) {
+    flags->run.settings.push_back({key, text, std::string(name) + " " + text});
+    return Status();
   };
-  return command.add_option_function<std::string>(flag, keep)->type_name(type)->group("Plan");
+  return value(name, type, help, keep).in("Plan");
 }
 
-void add_goal_flags(CLI::App& command, const std::shared_ptr<PlanFlags>& flags) {
-  const auto set = [flags](const char* key, const std::string& text, const std::string& source) {
-    flags->run.settings.push_back({std::string("policy.scavenger.") + key, text, source});
-  };
-  const auto deadline = [set](const std::string& text) {
+// `source`: the flag and its value, for messages.
+void set_goal(PlanFlags& flags, const char* goal, const std::string& key, const std::string& limit,
+              const std::string& source) {
+  flags.run.settings.push_back({"policy.scavenger.goal", goal, source});
+  flags.run.settings.push_back({"policy.scavenger." + key, limit, source});
+}
+
+Argument deadline_argument(const std::shared_ptr<PlanFlags>& flags) {
+  const auto use = [flags](const std::string& text) -> Status {
     const auto limit = parse_duration_ms(text);
-    if (!limit.ok()) throw CLI::ValidationError("--deadline", limit.error().message);
-    set("goal", "deadline", "--deadline " + text);
-    set("deadline_s", std::to_string(static_cast<double>(*limit) / 1e3), "--deadline " + text);
+    if (!limit.ok()) return wrong_usage("--deadline: " + limit.error().message);
+    const std::string limit_s = std::to_string(static_cast<double>(*limit) / 1e3);
+    set_goal(*flags, "deadline", "deadline_s", limit_s, "--deadline " + text);
+    return {};
   };
-  const auto budget = [set](const std::string& text) {
-    set("goal", "budget", "--budget " + text);
-    set("budget", text, "--budget " + text);
+  return value("--deadline", "TIME", "the cheapest that ends within this time", use).in("Plan").instead_of({"--goal"});
+}
+
+Argument budget_argument(const std::shared_ptr<PlanFlags>& flags) {
+  const auto use = [flags](const std::string& text) {
+    set_goal(*flags, "budget", "budget", text, "--budget " + text);
+    return Status();
   };
-  CLI::Option* goal = add_setting(command, flags, "--goal", "policy.scavenger.goal", "GOAL");
-  goal->description("fastest, cheapest, or knee: where the curve of cost over time bends");
-  CLI::Option* in_time = command.add_option_function<std::string>("--deadline", deadline);
-  in_time->description("the cheapest that ends within this time")->type_name("TIME")->group("Plan")->excludes(goal);
-  CLI::Option* for_money = command.add_option_function<std::string>("--budget", budget);
-  for_money->description("the fastest that costs at most this")->type_name("COST")->group("Plan");
-  for_money->excludes(goal)->excludes(in_time);
+  return value("--budget", "COST", "the fastest that costs at most this", use)
+      .in("Plan")
+      .instead_of({"--goal", "--deadline"});
+}
+
+Argument noise_scale_argument(const std::shared_ptr<PlanFlags>& flags) {
+  const auto use = [flags](const std::string& text) -> Status {
+    flags->noise_scale = parse_number(text).value_or(0);
+    if (flags->noise_scale > 0) return {};
+    return wrong_usage("--noise-scale: '" + text + "' is not a number of samples above 0");
+  };
+  return value("--noise-scale", "N", "noise scale of the gradients in samples, if it was not measured", use).in("Plan");
+}
+
+std::vector<Argument> plan_arguments(const std::shared_ptr<PlanFlags>& flags) {
+  std::vector<Argument> arguments = {
+      value("--journal", "NAME|FILE", "take the figures from that run's journal", flags->journal).in("Plan"),
+      value("--profile", "FILE", "take the figures from a table", flags->profile).in("Plan").instead_of({"--journal"}),
+      setting_argument(flags, "--goal", "policy.scavenger.goal", "GOAL",
+                       "fastest, cheapest, or knee: where the curve of cost over time bends"),
+      deadline_argument(flags),
+      budget_argument(flags),
+      setting_argument(flags, "--search", "policy.scavenger.search", "full|partial|universal",
+                       "what to measure: all sizes, the ends and the middles (default), or one size"),
+      setting_argument(flags, "--steps", "policy.scavenger.steps_per_point", "N", "steps to measure at each size"),
+      setting_argument(flags, "--points", "policy.scavenger.sizes", "N", "number of sizes in a full search"),
+      setting_argument(flags, "--samples", "policy.samples_total", "N", "samples of the whole job"),
+      noise_scale_argument(flags),
+      value("--svg", "FILE", "also draw the plan into this file", flags->svg).in("Plan"),
+      flag("--json", "print one JSON object instead of the drawing", flags->json).in("Plan")};
+  for (Argument& argument : run_arguments({flags, &flags->run})) arguments.push_back(std::move(argument));
+  return arguments;
 }
 
 }  // namespace
 
-void add_plan(CLI::App& app, Invocation& invocation) {
-  CLI::App* command =
-      app.add_subcommand(kCommand, "time and cost of a job for each number of workers, and the best choice");
+Command make_plan(Invocation& invocation) {
   const auto flags = std::make_shared<PlanFlags>();
-  command->group(kGroupTrain)->footer(kDetails);
-  CLI::Option* journal = command->add_option("--journal", flags->journal, "take the figures from that run's journal");
-  journal->type_name("NAME|FILE")->group("Plan");
-  CLI::Option* profile = command->add_option("--profile", flags->profile, "take the figures from a table");
-  profile->type_name("FILE")->group("Plan")->excludes(journal);
-  add_goal_flags(*command, flags);
-  add_setting(*command, flags, "--search", "policy.scavenger.search", "full|partial|universal")
-      ->description("what to measure: all sizes, the ends and the middles (default), or one size");
-  add_setting(*command, flags, "--steps", "policy.scavenger.steps_per_point", "N")
-      ->description("steps to measure at each size");
-  add_setting(*command, flags, "--points", "policy.scavenger.sizes", "N")
-      ->description("number of sizes in a full search");
-  add_setting(*command, flags, "--samples", "policy.samples_total", "N")->description("samples of the whole job");
-  command
-      ->add_option("--noise-scale", flags->noise_scale,
-                   "noise scale of the gradients in samples, if it was not measured")
-      ->type_name("N")
-      ->group("Plan")
-      ->check(check_noise_scale);
-  command->add_option("--svg", flags->svg, "also draw the plan into this file")->type_name("FILE")->group("Plan");
-  command->add_flag("--json", flags->json, "print one JSON object instead of the drawing")->group("Plan");
-  add_run_flags(*command, std::shared_ptr<RunFlags>(flags, &flags->run));
-  command->final_callback([&invocation, flags] {
-    invocation.action = [&invocation, flags] { return plan_command(*flags, invocation.program); };
-  });
+  const auto plan = [&invocation, flags] { return plan_command(*flags, invocation.program); };
+  return {kCommand,
+          "time and cost of a job for each number of workers, and the best choice",
+          kGroupTrain,
+          plan_arguments(flags),
+          always(invocation, plan),
+          kDetails};
 }
 
 }  // namespace elastictrain::cli

@@ -2,6 +2,8 @@
 
 #include <cstdlib>
 
+#include "heuristics/registry/registry.h"
+
 namespace elastictrain::cli {
 
 // Each value was checked when it was read.

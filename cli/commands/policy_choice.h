@@ -3,7 +3,7 @@
 
 #include "cli/config/run_config.h"
 #include "supervisor/core/settings.h"
-#include "supervisor/policy/runner.h"
+#include "supervisor/policy/runner_settings.h"
 
 namespace elastictrain::cli {
 

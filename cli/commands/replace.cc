@@ -6,12 +6,10 @@
 
 namespace elastictrain::cli {
 
-void add_replace(CLI::App& app, Invocation& invocation) {
-  CLI::App* command = app.add_subcommand("replace", "a new worker takes the place of a rank, or of those on a host");
-  command->group(kGroupBeside);
+Command make_replace(Invocation& invocation) {
   const ValueArgument place = {"RANK|HOST", "rank of the worker, or a host", "say which rank or host to replace",
                                "elastictrain replace 1"};
-  add_run_and_value(*command, place, [&invocation](const RunAndValue& request) {
+  const auto use = [&invocation](const RunAndValue& request) -> Status {
     nlohmann::json order = {{"command", "replace"}};
     if (const auto rank = parse_whole_number(request.value)) {
       order["rank"] = *rank;
@@ -19,7 +17,9 @@ void add_replace(CLI::App& app, Invocation& invocation) {
       order["host"] = request.value;
     }
     invocation.action = [request, order] { return ask_and_print(request.run, order); };
-  });
+    return {};
+  };
+  return client_command("replace", "a new worker takes the place of a rank, or of those on a host", place, use);
 }
 
 }  // namespace elastictrain::cli

@@ -7,12 +7,12 @@
 #include <ctime>
 #include <filesystem>
 
+#include "cli/commands/exit_code.h"
 #include "cli/config/checks.h"
 #include "cli/config/key_value.h"
 #include "cli/config/schema.h"
 #include "cli/config/snapshot.h"
 #include "cli/config/text.h"
-#include "cli/exit_code.h"
 #include "supervisor/control/control_client.h"
 #include "supervisor/protocol/json_text.h"
 #include "supervisor/run_directory.h"

@@ -12,6 +12,7 @@
 #include "cli/commands/run_flags.h"
 #include "cli/commands/run_plan.h"
 #include "supervisor/run_record.h"
+#include "supervisor/run_start.h"
 
 namespace elastictrain::cli {
 

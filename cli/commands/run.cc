@@ -5,12 +5,12 @@
 
 #include "cli/commands/command.h"
 #include "cli/commands/dry_run.h"
+#include "cli/commands/exit_code.h"
 #include "cli/commands/live_run.h"
 #include "cli/commands/resume.h"
 #include "cli/commands/run_flags.h"
 #include "cli/commands/run_parts.h"
 #include "cli/commands/run_plan.h"
-#include "cli/exit_code.h"
 
 namespace elastictrain::cli {
 namespace {
@@ -54,25 +54,28 @@ int run_command(const RunFlags& flags, const std::vector<std::string>& program) 
 
 }  // namespace
 
-void add_run(CLI::App& app, Invocation& invocation) {
-  CLI::App* command = app.add_subcommand("run", "train: start workers, supervise them, change their number");
-  command->group(kGroupTrain)->footer(kExamples);
+Command make_run(Invocation& invocation) {
   const auto flags = std::make_shared<RunFlags>();
-  add_run_flags(*command, flags);
   const auto resume = [flags](const std::string& name) {
     flags->resume = true;
     flags->resume_name = name == kAnyRun ? "" : name;
+    return Status();
   };
-  command->add_option_function<std::string>("--resume", resume)
-      ->description(
-          "take over a run that has lost its supervisor, or continue from its newest checkpoint; needs no config")
-      ->type_name("[NAME]")
-      ->group("Job");
-  command->add_flag("--dry-run", flags->dry_run, "show hosts, ranks, commands and environment; start nothing")
-      ->group("Job");
-  command->final_callback([&invocation, flags] {
-    invocation.action = [&invocation, flags] { return run_command(*flags, invocation.program); };
-  });
+  std::vector<Argument> arguments = run_arguments(flags);
+  arguments.push_back(
+      value("--resume", "[NAME]",
+            "take over a run that has lost its supervisor, or continue from its newest checkpoint; needs no config",
+            resume)
+          .in("Job"));
+  arguments.push_back(
+      flag("--dry-run", "show hosts, ranks, commands and environment; start nothing", flags->dry_run).in("Job"));
+  const auto run = [&invocation, flags] { return run_command(*flags, invocation.program); };
+  return {"run",
+          "train: start workers, supervise them, change their number",
+          kGroupTrain,
+          arguments,
+          always(invocation, run),
+          kExamples};
 }
 
 }  // namespace elastictrain::cli

@@ -1,5 +1,5 @@
-// Purpose: the arguments "[NAME] VALUE" of the commands that change a run. The run's name comes first, and may be omitted
-// if only one run is live.
+// Purpose: the arguments "[NAME] VALUE" of the commands that change a run. The run's name comes first, and may be
+// omitted if only one run is live.
 #pragma once
 
 #include <functional>
@@ -22,8 +22,9 @@ struct ValueArgument {
   const char* example;  // a whole command
 };
 
-// Adds the arguments to `command`. `use` gets them once the command line is read; what is wrong with the value it
-// throws as CLI::ValidationError.
-void add_run_and_value(CLI::App& command, const ValueArgument& argument, std::function<void(const RunAndValue&)> use);
+// The command `name` of that kind. `use` gets the arguments once the command line is read, and returns what is wrong
+// with the value.
+Command client_command(std::string name, std::string help, const ValueArgument& argument,
+                       std::function<Status(const RunAndValue&)> use);
 
 }  // namespace elastictrain::cli

@@ -28,9 +28,9 @@ std::string help_of(const KeySpec& key) {
 }
 
 // Flags take seconds by default. The keys that they set have their unit in the name.
-std::string duration_as_number(const KeySpec& key, const std::string& flag, const std::string& text) {
+Result<std::string> duration_as_number(const KeySpec& key, const std::string& flag, const std::string& text) {
   const auto duration = parse_duration_ms(text);
-  if (!duration.ok()) throw CLI::ValidationError(flag, duration.error().message);
+  if (!duration.ok()) return wrong_usage(flag + ": " + duration.error().message);
   return std::to_string(key.unit == "seconds" ? (*duration + 999) / 1000 : *duration);
 }
 
@@ -41,38 +41,46 @@ std::string type_name_of(const KeySpec& key) {
   return choice == nullptr ? "TEXT" : join({choice->names.begin(), choice->names.end()}, "|");
 }
 
-void add_key_flag(CLI::App& command, const KeySpec& key, const std::shared_ptr<RunFlags>& flags) {
-  const std::string flag = long_name(key.flag);
-  const auto keep = [&key, flag, flags](const std::string& text) {
-    const std::string value = key.flag_is_duration ? duration_as_number(key, flag, text) : text;
-    flags->settings.push_back({key.name, value, flag + " " + text});
-  };
-  CLI::Option* option = nullptr;
+Argument argument_of(const KeySpec& key, const std::shared_ptr<RunFlags>& flags) {
+  const std::string name = long_name(key.flag);
   if (std::holds_alternative<BoolField>(key.field)) {
-    option = command.add_flag_callback(key.flag, [&key, flag, flags] {
-      flags->settings.push_back({key.name, "true", flag});
-    });
-  } else if (std::holds_alternative<ListField>(key.field)) {
-    const char separator = std::get<ListField>(key.field).split_on_spaces ? ' ' : ',';
-    option = command.add_option_function<std::vector<std::string>>(
-        key.flag,
-        [keep, separator](const std::vector<std::string>& words) { keep(join(words, std::string(1, separator))); });
-    option->allow_extra_args(false)->type_name("LIST");
-  } else {
-    option = command.add_option_function<std::string>(key.flag, keep);
-    option->type_name(type_name_of(key));
+    const auto enable = [&key, name, flags] { flags->settings.push_back({key.name, "true", name}); };
+    return flag(key.flag, help_of(key), enable).in(group_of(key));
   }
-  option->description(help_of(key))->group(group_of(key));
+  const auto keep = [&key, name, flags](const std::string& text) -> Status {
+    const Result<std::string> number = key.flag_is_duration ? duration_as_number(key, name, text) : Result(text);
+    if (!number.ok()) return number.error();
+    flags->settings.push_back({key.name, *number, name + " " + text});
+    return {};
+  };
+  if (const auto* field = std::get_if<ListField>(&key.field)) {
+    const std::string separator = field->split_on_spaces ? " " : ",";
+    const auto keep_all = [keep, separator](const std::vector<std::string>& texts) {
+      return keep(join(texts, separator));
+    };
+    return list(key.flag, "LIST", help_of(key), keep_all).in(group_of(key));
+  }
+  return value(key.flag, type_name_of(key), help_of(key), keep).in(group_of(key));
 }
 
-void add_label_flag(CLI::App& command, const std::shared_ptr<RunFlags>& flags) {
+Argument label_argument(const std::shared_ptr<RunFlags>& flags) {
   const auto keep = [flags](const std::string& text) {
     flags->settings.push_back({"log.label", text == "none" ? "" : text, "--label=" + text});
+    return Status();
   };
-  command.add_option_function<std::string>("-l,--label", keep)
-      ->description(help_of(*find_key("log.label")) + "; none for no prefix")
-      ->type_name("[=TEMPLATE]")
-      ->group("[log]");
+  return value("-l,--label", "[=TEMPLATE]", help_of(*find_key("log.label")) + "; none for no prefix", keep).in("[log]");
+}
+
+Argument restarts_argument(const std::shared_ptr<RunFlags>& flags) {
+  const std::string normal = std::to_string(RunConfig().failures.max_crashes);
+  return list("--max-restarts", "N|CLASS:N[/TIME]",
+              "failures within the window before the run ends; default crash:" + normal, flags->restarts)
+      .in("[failures]");
+}
+
+Argument detach_argument(const std::shared_ptr<RunFlags>& flags) {
+  const auto ignore = [flags] { flags->settings.push_back({"signals.hup", "ignore", "--detach"}); };
+  return flag("--detach", "continue when the terminal hangs up (signals.hup = \"ignore\")", ignore).in("[signals]");
 }
 
 void add_passed_variable(const std::string& word, RunConfig& config) {
@@ -126,36 +134,21 @@ std::string error_text(const char* command, const ConfigError& error) {
   return text + "Try 'elastictrain " + command + " --help'.";
 }
 
-void add_run_flags(CLI::App& command, const std::shared_ptr<RunFlags>& flags) {
-  command.add_option("config", flags->config_file, "config file (TOML)")->type_name("[CONFIG.toml]");
-  command.add_option("-n,--np", flags->sizes, "number of workers, or MIN:MAX")
-      ->type_name("N|MIN:MAX")
-      ->group("[workers]");
-  command
-      .add_option("--max-restarts", flags->restarts,
-                  "failures within the window before the run ends; default crash:" +
-                      std::to_string(RunConfig().failures.max_crashes))
-      ->allow_extra_args(false)
-      ->type_name("N|CLASS:N[/TIME]")
-      ->group("[failures]");
-  command.add_flag_callback("--detach",
-                            [flags] {
-                              flags->settings.push_back({"signals.hup", "ignore", "--detach"});
-                            })
-      ->description("continue when the terminal hangs up (signals.hup = \"ignore\")")
-      ->group("[signals]");
+std::vector<Argument> run_arguments(const std::shared_ptr<RunFlags>& flags) {
+  std::vector<Argument> arguments = {
+      word("config", "[CONFIG.toml]", "config file (TOML)", flags->config_file),
+      value("-n,--np", "N|MIN:MAX", "number of workers, or MIN:MAX", flags->sizes).in("[workers]"),
+      restarts_argument(flags), detach_argument(flags)};
   for (const KeySpec& key : schema()) {
-    if (!key.flag.empty()) add_key_flag(command, key, flags);
+    if (!key.flag.empty()) arguments.push_back(argument_of(key, flags));
   }
-  add_label_flag(command, flags);
-  command.add_option("-x", flags->variables, "environment variable for workers: VAR (our own value) or VAR=value")
-      ->allow_extra_args(false)
-      ->type_name("VAR[=VALUE]")
-      ->group("[environment]");
-  command.add_option("--set", flags->set, "any key of the config, for example --set batch.per_worker=64")
-      ->allow_extra_args(false)
-      ->type_name("KEY=VALUE")
-      ->group("Job");
+  arguments.push_back(label_argument(flags));
+  arguments.push_back(
+      list("-x", "VAR[=VALUE]", "environment variable for workers: VAR (our own value) or VAR=value", flags->variables)
+          .in("[environment]"));
+  arguments.push_back(
+      list("--set", "KEY=VALUE", "any key of the config, for example --set batch.per_worker=64", flags->set).in("Job"));
+  return arguments;
 }
 
 Result<std::vector<Setting>> settings_of_sizes(const std::string& text) {

@@ -2,13 +2,13 @@
 // several keys at once. Parsing only.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <memory>
 #include <optional>
 #include <string>
 #include <variant>
 #include <vector>
 
+#include "cli/commands/command.h"
 #include "cli/config/load.h"
 
 namespace elastictrain::cli {
@@ -29,7 +29,7 @@ struct RunFlags {
   bool starts_nothing = false;         // a program or trainer is not required
 };
 
-void add_run_flags(CLI::App& command, const std::shared_ptr<RunFlags>& flags);
+std::vector<Argument> run_arguments(const std::shared_ptr<RunFlags>& flags);
 
 // "4" or "2:4" as settings of workers.min, start and max.
 Result<std::vector<Setting>> settings_of_sizes(const std::string& text);

@@ -4,8 +4,10 @@
 
 #include "cli/commands/mixed_launcher.h"
 #include "cli/commands/mpi_plan.h"
+#include "launcher/batch/batch_launcher.h"
 #include "launcher/host_sources.h"
-#include "launcher/launchers.h"
+#include "launcher/local_launcher.h"
+#include "launcher/ssh_launcher.h"
 
 namespace elastictrain::cli {
 

@@ -18,7 +18,7 @@
 #include "cli/config/text.h"
 #include "launcher/batch/start_command.h"
 #include "launcher/hostfile.h"
-#include "supervisor/pattern.h"
+#include "supervisor/policy/pattern.h"
 
 namespace elastictrain::cli {
 namespace {

@@ -14,9 +14,11 @@
 #include "cli/config/run_config.h"
 #include "launcher/batch/allocation.h"
 #include "launcher/host_source.h"
-#include "launcher/launcher.h"
 #include "launcher/mpi/mpi_tool.h"
-#include "supervisor/supervisor.h"
+#include "launcher/ssh_command.h"
+#include "supervisor/core/settings.h"
+#include "supervisor/policy/runner_settings.h"
+#include "supervisor/worker_program.h"
 
 namespace elastictrain::cli {
 

@@ -8,8 +8,8 @@
 
 #include "cli/commands/beside.h"
 #include "cli/commands/command.h"
+#include "cli/commands/exit_code.h"
 #include "cli/config/text.h"
-#include "cli/exit_code.h"
 #include "cli/output/status_text.h"
 #include "cli/output/style.h"
 #include "supervisor/protocol/json_text.h"
@@ -49,26 +49,25 @@ int watch(const StatusFlags& flags) {
   return status;
 }
 
-std::string check_interval(const std::string& text) {
-  const double seconds = parse_number(text).value_or(0);
-  return seconds >= 0.1 && seconds <= 3600 ? "" : "'" + text + "' is not a number of seconds from 0.1 to 3600";
+Status set_interval(StatusFlags& flags, const std::string& text) {
+  flags.interval_s = parse_number(text).value_or(0);
+  if (flags.interval_s >= 0.1 && flags.interval_s <= 3600) return {};
+  return wrong_usage("--interval: '" + text + "' is not a number of seconds from 0.1 to 3600");
 }
 
 }  // namespace
 
-void add_status(CLI::App& app, Invocation& invocation) {
-  CLI::App* command = app.add_subcommand("status", "slow workers, the reason for the size, the last events");
+Command make_status(Invocation& invocation) {
   const auto flags = std::make_shared<StatusFlags>();
-  command->group(kGroupBeside);
-  command->add_option("run", flags->name, "name of the run, when several are live")->type_name("[NAME]");
-  command->add_flag("--json", flags->json, "one JSON object");
-  command->add_flag("-w,--watch", flags->watch, "print the status repeatedly until the run ends");
-  command->add_option("--interval", flags->interval_s, "seconds between two updates with --watch")
-      ->check(check_interval)
-      ->type_name("SECONDS");
-  command->final_callback([&invocation, flags] {
-    invocation.action = [flags] { return flags->watch ? watch(*flags) : print_once(*flags); };
-  });
+  const auto interval = [flags](const std::string& text) { return set_interval(*flags, text); };
+  return {"status",
+          "slow workers, the reason for the size, the last events",
+          kGroupBeside,
+          {word("run", "[NAME]", "name of the run, when several are live", flags->name),
+           flag("--json", "one JSON object", flags->json),
+           flag("-w,--watch", "print the status repeatedly until the run ends", flags->watch),
+           value("--interval", "SECONDS", "seconds between two updates with --watch", interval)},
+          always(invocation, [flags] { return flags->watch ? watch(*flags) : print_once(*flags); })};
 }
 
 }  // namespace elastictrain::cli

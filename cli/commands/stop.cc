@@ -14,15 +14,15 @@ struct StopFlags {
 
 }  // namespace
 
-void add_stop(CLI::App& app, Invocation& invocation) {
-  CLI::App* command = app.add_subcommand("stop", "end the run at the next step boundary");
+Command make_stop(Invocation& invocation) {
   const auto flags = std::make_shared<StopFlags>();
-  command->group(kGroupBeside);
-  command->add_option("run", flags->name, "name of the run, when several are live")->type_name("[NAME]");
-  command->add_flag("--now", flags->now, "send TERM to the workers at once, KILL after timeouts.grace_ms");
-  command->final_callback([&invocation, flags] {
-    invocation.action = [flags] { return ask_and_print(flags->name, {{"command", "stop"}, {"now", flags->now}}); };
-  });
+  const auto stop = [flags] { return ask_and_print(flags->name, {{"command", "stop"}, {"now", flags->now}}); };
+  return {"stop",
+          "end the run at the next step boundary",
+          kGroupBeside,
+          {word("run", "[NAME]", "name of the run, when several are live", flags->name),
+           flag("--now", "send TERM to the workers at once, KILL after timeouts.grace_ms", flags->now)},
+          always(invocation, stop)};
 }
 
 }  // namespace elastictrain::cli

@@ -8,21 +8,21 @@
 
 namespace elastictrain::cli {
 
-void add_topology(CLI::App& app, Invocation& invocation) {
+Command make_topology(Invocation& invocation) {
   std::string names;
   for (const auto name : protocol::kTopologyNames) names += (names.empty() ? "" : ", ") + std::string(name);
-  CLI::App* command = app.add_subcommand("topology", "change the topology of the all-reduce while training continues");
-  command->group(kGroupBeside);
   const std::string shapes = names + ", or the parent of each rank (1,1,1)";
   const ValueArgument shape = {"SHAPE", shapes, "say which topology", "elastictrain topology ring"};
-  add_run_and_value(*command, shape, [&invocation, shapes](const RunAndValue& request) {
+  const auto use = [&invocation, shapes](const RunAndValue& request) -> Status {
     if (!protocol::topology_choice(request.value)) {
-      throw CLI::ValidationError("'" + request.value + "' is not a topology; write " + shapes);
+      return wrong_usage("'" + request.value + "' is not a topology; write " + shapes);
     }
     invocation.action = [request] {
       return ask_and_print(request.run, {{"command", "topology"}, {"topology", request.value}});
     };
-  });
+    return {};
+  };
+  return client_command("topology", "change the topology of the all-reduce while training continues", shape, use);
 }
 
 }  // namespace elastictrain::cli

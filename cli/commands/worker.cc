@@ -3,9 +3,9 @@
 #include <memory>
 
 #include "cli/commands/command.h"
+#include "cli/commands/exit_code.h"
 #include "cli/config/text.h"
-#include "cli/exit_code.h"
-#include "train/builtin/trainer.h"
+#include "train/builtin/loop/trainer.h"
 
 namespace elastictrain::cli {
 namespace {
@@ -25,17 +25,14 @@ std::string type_name(const train::TrainerField& field) {
   return "";
 }
 
-void add_field(CLI::App& command, const train::TrainerField& field,
-               const std::shared_ptr<train::TrainerOptions>& options) {
+Argument argument_of(const train::TrainerField& field, const std::shared_ptr<train::TrainerOptions>& options) {
   const std::string flag = train::flag_name(field);
-  const auto set = [options, &field, flag](const std::string& text) {
+  const auto set = [options, &field, flag](const std::string& text) -> Status {
     const Status good = field.set(*options, text);
-    if (!good.ok()) throw CLI::ValidationError(flag, good.error().message);
+    return good.ok() ? good : wrong_usage(flag + ": " + good.error().message);
   };
-  const std::string value = field.get(train::TrainerOptions());
-  command.add_option_function<std::string>(flag, set)
-      ->type_name(type_name(field))
-      ->description(std::string(field.help) + (value.empty() ? "" : "; default " + value));
+  const std::string normal = field.get(train::TrainerOptions());
+  return value(flag, type_name(field), std::string(field.help) + (normal.empty() ? "" : "; default " + normal), set);
 }
 
 int train_now(const train::TrainerOptions& options) {
@@ -47,12 +44,12 @@ int train_now(const train::TrainerOptions& options) {
 
 }  // namespace
 
-void add_worker(CLI::App& app, Invocation& invocation) {
-  CLI::App* command = app.add_subcommand("worker", "the built-in trainer; alone when no run started it");
-  command->group(kGroupTrain);
+Command make_worker(Invocation& invocation) {
   const auto options = std::make_shared<train::TrainerOptions>();
-  for (const train::TrainerField& field : train::trainer_fields()) add_field(*command, field, options);
-  command->final_callback([&invocation, options] { invocation.action = [options] { return train_now(*options); }; });
+  std::vector<Argument> arguments;
+  for (const train::TrainerField& field : train::trainer_fields()) arguments.push_back(argument_of(field, options));
+  return {"worker", "the built-in trainer; alone when no run started it", kGroupTrain, arguments,
+          always(invocation, [options] { return train_now(*options); })};
 }
 
 }  // namespace elastictrain::cli

@@ -9,10 +9,11 @@
 #include <string>
 #include <utility>
 
+#include "cli/config/label.h"
+#include "cli/config/rank_set.h"
 #include "cli/config/text.h"
-#include "cli/output/label.h"
-#include "cli/output/rank_set.h"
 #include "heuristics/policy/policy.h"
+#include "heuristics/registry/registry.h"
 #include "launcher/hostfile.h"
 
 namespace elastictrain::cli {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "heuristics/policy/policy.h"
-#include "supervisor/protocol/message.h"
+#include "supervisor/protocol/plan_messages.h"
 #include "train/builtin/options.h"
 
 namespace elastictrain::cli {

@@ -3,6 +3,7 @@
 #include <cctype>
 
 #include "cli/config/checks.h"
+#include "heuristics/registry/registry.h"
 #include "supervisor/protocol/names.h"
 
 namespace elastictrain::cli {

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <string>
 
-#include "supervisor/supervisor.h"
+#include "supervisor/control/run_figures.h"
 
 namespace elastictrain::cli {
 

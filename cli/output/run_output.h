@@ -11,13 +11,15 @@
 #include <string>
 #include <string_view>
 
+#include "cli/config/label.h"
+#include "cli/config/rank_set.h"
 #include "cli/config/run_config.h"
-#include "cli/output/label.h"
 #include "cli/output/line_sink.h"
 #include "cli/output/log_file.h"
-#include "cli/output/rank_set.h"
 #include "cli/output/style.h"
-#include "supervisor/supervisor.h"
+#include "supervisor/control/run_figures.h"
+#include "supervisor/core/action.h"
+#include "supervisor/output_line.h"
 
 namespace elastictrain::cli {
 

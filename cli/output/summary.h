@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "supervisor/control/run_figures.h"
 #include "supervisor/core/records.h"
-#include "supervisor/supervisor.h"
 
 namespace elastictrain::cli {
 

@@ -1,4 +1,4 @@
-// Purpose: the interface of every policy, and the list of policies by name.
+// Purpose: the interface of every policy and its parameters.
 //
 // A policy is immutable. Its memory between calls is a state that the caller keeps, so a replay of the same views from
 // the same state and seed gives the same decisions, live and simulated. Pure: no clock, no I/O, no globals. A call must
@@ -58,10 +58,6 @@ struct PolicySpec {
   std::function<std::unique_ptr<Policy>(const Parameters&)> make;  // from checked parameters
   bool decides_size = true;                                        // false: it can run next to a policy that does
 };
-
-// In the order in which help shows them.
-const std::vector<PolicySpec>& policies();
-const PolicySpec* find_policy(const std::string& name);
 
 // The given parameters over the defaults. `problem` names the first mistake (unknown name, out of range) and what is
 // allowed.

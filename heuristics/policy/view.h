@@ -43,6 +43,22 @@ struct WorkerView {
   double round_trip_s = 0;  // to the farthest worker on another host that it is connected to
 };
 
+// The means of a WorkerView by name, for views as text.
+struct WorkerMean {
+  const char* name;
+  double WorkerView::*value;
+};
+inline constexpr WorkerMean kWorkerMeans[] = {
+    {"step_s", &WorkerView::step_s},
+    {"data_wait_s", &WorkerView::data_wait_s},
+    {"compute_s", &WorkerView::compute_s},
+    {"communicate_s", &WorkerView::communicate_s},
+    {"update_s", &WorkerView::update_s},
+    {"sent_bytes", &WorkerView::sent_bytes},
+    {"received_bytes", &WorkerView::received_bytes},
+    {"round_trip_s", &WorkerView::round_trip_s},
+};
+
 // Squared norms of gradients, means over `count` steps with equal batches. local: mean over workers of |g_i|^2, each of
 // `local_batch` samples; global: |average|^2, of `global_batch` samples.
 struct GradientNorms {

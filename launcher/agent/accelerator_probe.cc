@@ -3,7 +3,7 @@
 #include <memory>
 #include <utility>
 
-#include "launcher/command.h"
+#include "launcher/process/command.h"
 #include "supervisor/protocol/codec.h"
 
 namespace elastictrain::launcher {

@@ -14,7 +14,7 @@
 #include <string_view>
 #include <vector>
 
-#include "supervisor/protocol/message.h"
+#include "supervisor/protocol/agent_messages.h"
 
 namespace elastictrain::launcher {
 

@@ -15,7 +15,7 @@
 #include "launcher/agent/null_streams.h"
 #include "launcher/agent/stand_in.h"
 #include "launcher/mpi/place.h"
-#include "launcher/process.h"
+#include "launcher/process/process.h"
 
 namespace elastictrain::launcher {
 namespace {

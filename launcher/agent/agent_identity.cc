@@ -11,7 +11,7 @@
 #include <sstream>
 
 #include "launcher/agent/private_directory.h"
-#include "launcher/process_stat.h"
+#include "launcher/process/process_stat.h"
 
 namespace elastictrain::launcher {
 namespace {

@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "supervisor/protocol/message.h"
+#include "supervisor/protocol/agent_messages.h"
 
 namespace elastictrain::launcher {
 

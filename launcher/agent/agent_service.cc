@@ -16,14 +16,13 @@
 #include "launcher/agent/machine_key.h"
 #include "launcher/agent/machine_layout.h"
 #include "launcher/agent/null_streams.h"
-#include "launcher/agent/ras_client.h"
-#include "launcher/agent/stack_capture.h"
+#include "launcher/agent/questions.h"
 #include "launcher/agent/stand_in.h"
 #include "launcher/agent_marker.h"
 #include "launcher/build_id.h"
 #include "launcher/nccl_settings.h"
-#include "launcher/process_stat.h"
-#include "launcher/session_sweep.h"
+#include "launcher/process/process_stat.h"
+#include "launcher/process/session_sweep.h"
 #include "supervisor/protocol/codec.h"
 #include "supervisor/protocol/limits.h"
 
@@ -220,37 +219,10 @@ void AgentService::on(const CheckHost& order) {
                      [this](AcceleratorFacts found) { link_.send(found); });
 }
 
-void AgentService::on(const CaptureStacks& order) {
-  const WorkerId id = order.worker;
-  const Worker* worker = find(id);
-  if (worker == nullptr) return link_.send(WorkerStacks{id, {"its process has ended"}});
-  StackCapture::start(io_, worker->training_pid(), Milliseconds(order.time_limit_ms),
-                      [this, id](std::vector<std::string> lines) {
-                        link_.send(WorkerStacks{id, std::move(lines)});
-                      });
-}
-
-void AgentService::on(const AskCollectives& order) {
-  const Milliseconds limit(order.time_limit_ms);
-  RasClient::start(io_, ras_ports(order.doubtful), limit, [this, limit](const RasAnswer& answer) {
-    auto lines = explain_ras_answer(answer, limit);
-    if (!lines.empty()) link_.send(CollectivesAnswer{std::move(lines)});
+void AgentService::on(const AskAgent& order) {
+  answer_question(io_, order, workers_, [this, question = order.question, id = order.worker](auto lines) {
+    link_.send(AgentAnswer{question, id, std::move(lines)});
   });
-}
-
-// A stopped worker cannot answer; the doubtful worker's own service runs in a separate thread and comes last.
-std::vector<std::uint16_t> AgentService::ras_ports(WorkerId doubtful) const {
-  constexpr std::size_t kMaxAsked = 4;
-  std::vector<std::uint16_t> ports;
-  const auto add = [&](const Worker& worker) {
-    const auto stat = read_process_stat(worker.training_pid());
-    if (worker.ras_port() != 0 && stat && !stat->stopped()) ports.push_back(worker.ras_port());
-  };
-  for (const auto& [id, worker] : workers_) {
-    if (id != doubtful && ports.size() < kMaxAsked) add(*worker);
-  }
-  if (const auto place = workers_.find(doubtful); place != workers_.end()) add(*place->second);
-  return ports;
 }
 
 Status AgentService::spawn(SpawnWorker& order) {

@@ -64,13 +64,11 @@ class AgentService {
   void on(const protocol::StopAgent& order);
   void on(const protocol::SupervisorHeartbeat& heartbeat);
   void on(const protocol::CheckHost& order);
-  void on(const protocol::CaptureStacks& order);
-  void on(const protocol::AskCollectives& order);
+  void on(const protocol::AskAgent& order);
 
   Status spawn(protocol::SpawnWorker& order);
   Result<std::vector<std::string>> environment_for(const protocol::SpawnWorker& order, const ReservedPort& ras) const;
   Result<std::vector<std::string>> data_addresses() const;
-  std::vector<std::uint16_t> ras_ports(WorkerId doubtful) const;
   WorkerHooks hooks_for(WorkerId worker);
   Worker* find(WorkerId worker);
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
-#include "launcher/process.h"
+#include "launcher/process/process.h"
 #include "launcher/text.h"
 
 namespace elastictrain::launcher {

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <string>
 
-#include "supervisor/protocol/message.h"
+#include "supervisor/protocol/agent_messages.h"
 #include "supervisor/protocol/result.h"
 
 namespace elastictrain::launcher {

@@ -9,7 +9,7 @@
 #include <cerrno>
 
 #include "launcher/agent/null_streams.h"
-#include "launcher/session_sweep.h"
+#include "launcher/process/session_sweep.h"
 
 namespace elastictrain::launcher {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "supervisor/protocol/message.h"
+#include "supervisor/protocol/agent_messages.h"
 #include "supervisor/protocol/result.h"
 
 namespace elastictrain::launcher {

@@ -13,7 +13,7 @@
 #include <sstream>
 #include <utility>
 
-#include "launcher/process_stat.h"
+#include "launcher/process/process_stat.h"
 
 namespace elastictrain::launcher {
 namespace {

@@ -12,7 +12,7 @@
 #include <memory>
 #include <string>
 
-#include "supervisor/protocol/message.h"
+#include "supervisor/protocol/agent_messages.h"
 #include "supervisor/protocol/result.h"
 #include "supervisor/transport/frame_connection.h"
 

@@ -17,8 +17,8 @@
 #include "launcher/agent/reserved_port.h"
 #include "launcher/agent/worker_record.h"
 #include "launcher/agent/worker_socket.h"
-#include "launcher/process.h"
-#include "supervisor/protocol/message.h"
+#include "launcher/process/process.h"
+#include "supervisor/protocol/agent_messages.h"
 
 namespace elastictrain::launcher {
 

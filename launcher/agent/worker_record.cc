@@ -32,15 +32,8 @@ WorkerHeartbeat fold(const WorkerHeartbeat& older, const WorkerHeartbeat& newer)
   folded.steps = older.steps + newer.steps;
   if (older.steps == 0) return folded;
   const double part = static_cast<double>(newer.steps) / folded.steps;
-  const auto mean = [part](double before, double after) { return before + (after - before) * part; };
-  folded.step_us = mean(older.step_us, newer.step_us);
-  folded.data_wait_us = mean(older.data_wait_us, newer.data_wait_us);
-  folded.compute_us = mean(older.compute_us, newer.compute_us);
-  folded.communicate_us = mean(older.communicate_us, newer.communicate_us);
-  folded.update_us = mean(older.update_us, newer.update_us);
-  folded.sent_bytes = mean(older.sent_bytes, newer.sent_bytes);
-  folded.received_bytes = mean(older.received_bytes, newer.received_bytes);
-  folded.samples_per_s = mean(older.samples_per_s, newer.samples_per_s);
+  folded.mean = protocol::blend(older.mean, newer.mean, part);
+  folded.samples_per_s = older.samples_per_s + (newer.samples_per_s - older.samples_per_s) * part;
   folded.norm_steps = older.norm_steps + newer.norm_steps;
   if (folded.norm_steps != 0) {
     const double norm_part = static_cast<double>(newer.norm_steps) / folded.norm_steps;

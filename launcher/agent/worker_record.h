@@ -15,7 +15,7 @@
 #include <optional>
 #include <vector>
 
-#include "supervisor/protocol/message.h"
+#include "supervisor/protocol/agent_messages.h"
 
 namespace elastictrain::launcher {
 

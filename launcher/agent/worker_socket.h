@@ -17,8 +17,8 @@
 #include <vector>
 
 #include "supervisor/protocol/frame_reader.h"
-#include "supervisor/protocol/message.h"
 #include "supervisor/protocol/result.h"
+#include "supervisor/protocol/worker_messages.h"
 
 namespace elastictrain::launcher {
 

@@ -1,7 +1,9 @@
-#include <asio/io_context.hpp>
+#include "launcher/batch/batch_launcher.h"
+
+#include <chrono>
+#include <utility>
 
 #include "launcher/batch/start_command.h"
-#include "launcher/launchers.h"
 #include "launcher/process_launcher.h"
 
 namespace elastictrain::launcher {

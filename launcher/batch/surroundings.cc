@@ -4,7 +4,7 @@
 #include <fstream>
 
 #include "launcher/batch/allocation.h"
-#include "launcher/command.h"
+#include "launcher/process/command.h"
 
 namespace elastictrain::launcher {
 namespace {

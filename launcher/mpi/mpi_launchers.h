@@ -10,7 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "launcher/launchers.h"
+#include "launcher/agent_program.h"
+#include "launcher/host_source.h"
+#include "launcher/launcher.h"
 #include "launcher/mpi/mpi_tool.h"
 
 namespace elastictrain::launcher {

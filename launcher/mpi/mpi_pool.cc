@@ -9,10 +9,10 @@
 #include <utility>
 
 #include "launcher/agent_marker.h"
-#include "launcher/command.h"
 #include "launcher/mpi/mpi_launchers.h"
 #include "launcher/mpi/pool_file.h"
 #include "launcher/mpi/roll_call.h"
+#include "launcher/process/command.h"
 #include "launcher/tool_words.h"
 
 namespace elastictrain::launcher {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "launcher/command.h"
+#include "launcher/process/command.h"
 
 namespace elastictrain::launcher {
 namespace {

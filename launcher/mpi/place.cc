@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "launcher/batch/hostlist.h"
-#include "launcher/process.h"
+#include "launcher/process/process.h"
 #include "launcher/text.h"
 
 namespace elastictrain::launcher {

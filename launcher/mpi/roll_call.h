@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "launcher/command.h"
+#include "launcher/process/command.h"
 
 namespace elastictrain::launcher {
 

@@ -3,7 +3,7 @@
 #include <limits>
 #include <optional>
 
-#include "supervisor/json_value.h"
+#include "supervisor/protocol/json_value.h"
 #include "supervisor/protocol/json_text.h"
 #include "supervisor/protocol/topology_choice.h"
 

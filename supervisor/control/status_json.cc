@@ -4,7 +4,8 @@
 #include <cmath>
 #include <optional>
 
-#include "supervisor/json_value.h"
+#include "supervisor/core/settings.h"
+#include "supervisor/protocol/json_value.h"
 #include "supervisor/protocol/topology_choice.h"
 
 namespace elastictrain::control {
@@ -47,6 +48,14 @@ double ms(double us) {
   return us / 1000.0;
 }
 
+void append_metrics(ObjectWriter& object, const protocol::StepMetrics& metrics) {
+  for (const protocol::StepMetric& metric : protocol::kStepMetrics) {
+    const double value = metrics.*metric.value;
+    const bool is_time = metric.unit == protocol::StepUnit::kMicroseconds;
+    object.real((std::string(metric.name) + (is_time ? "_ms" : "_bytes")).c_str(), is_time ? ms(value) : value);
+  }
+}
+
 void append_worker(std::string& out, const core::WorkerView& worker, const StatusFacts& facts) {
   const protocol::WorkerHeartbeat& beat = worker.heartbeat;
   const auto pid = facts.pids.find(worker.worker);
@@ -58,10 +67,7 @@ void append_worker(std::string& out, const core::WorkerView& worker, const Statu
   object.text("phase", name_of(worker.phase));
   object.number("generation", beat.generation);
   object.number("step", beat.step);
-  object.real("step_ms", ms(beat.step_us));
-  object.real("compute_ms", ms(beat.compute_us));
-  object.real("data_wait_ms", ms(beat.data_wait_us));
-  object.real("communicate_ms", ms(beat.communicate_us));
+  append_metrics(object, beat.mean);
   object.number("share", worker.share);
   object.number("quiet_ms", worker.quiet_ms);
   object.raw("pid", std::to_string(pid == facts.pids.end() ? 0 : pid->second));

@@ -5,7 +5,7 @@
 #include <string>
 #include <unordered_map>
 
-#include "supervisor/supervisor.h"
+#include "supervisor/control/run_figures.h"
 
 namespace elastictrain::control {
 

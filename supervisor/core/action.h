@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "supervisor/core/records.h"
+#include "supervisor/protocol/agent_messages.h"
 #include "supervisor/protocol/ids.h"
-#include "supervisor/protocol/message.h"
 
 namespace elastictrain::core {
 
@@ -47,16 +47,9 @@ struct StopWorker {
   WorkerId worker;
   std::uint64_t grace_ms = 0;
 };
-// Asks the worker's agent where the process is stuck; the answer arrives as StacksCaptured, or never.
-struct CaptureStacks {
-  WorkerId worker;
-  std::uint64_t time_limit_ms = 0;
-};
-// Asks the worker's agent for NCCL's report on the collectives of the job, before anything is aborted; the answer
-// arrives as CollectivesTold, or never.
-struct AskCollectives {
-  WorkerId doubtful;
-  std::uint64_t time_limit_ms = 0;
+// To the worker's agent; the answer arrives as AgentAnswered, or never.
+struct AskAgent {
+  protocol::AskAgent asked;
 };
 struct SendToWorkers {
   std::vector<WorkerId> workers;
@@ -91,7 +84,7 @@ struct EndRun {
 };
 
 using Action = std::variant<LaunchAgent, StopAgent, SpawnWorker, StopWorker, SendToWorkers, ArmTimer, CancelTimer,
-                            Journal, Reply, Tell, EndRun, CaptureStacks, AskCollectives>;
+                            Journal, Reply, Tell, EndRun, AskAgent>;
 using Actions = std::vector<Action>;
 
 }  // namespace elastictrain::core

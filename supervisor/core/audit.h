@@ -8,7 +8,7 @@
 
 #include "supervisor/core/ledger.h"
 #include "supervisor/core/outbox.h"
-#include "supervisor/protocol/message.h"
+#include "supervisor/protocol/worker_messages.h"
 
 namespace elastictrain::core {
 

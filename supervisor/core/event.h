@@ -10,8 +10,8 @@
 #include <variant>
 #include <vector>
 
+#include "supervisor/protocol/agent_messages.h"
 #include "supervisor/protocol/ids.h"
-#include "supervisor/protocol/message.h"
 
 namespace elastictrain::core {
 
@@ -48,13 +48,9 @@ struct HostNoticed {
   AgentId agent;
   std::string reason;
 };
-struct StacksCaptured {
-  WorkerId worker;
-  std::vector<std::string> lines;
-};
-struct CollectivesTold {
+struct AgentAnswered {
   AgentId agent;
-  std::vector<std::string> lines;
+  protocol::AgentAnswer answer;
 };
 
 // How the same workers train together, from the next boundary on. A field that is not set keeps its value.
@@ -162,6 +158,6 @@ struct TimerFired {
 
 using Event = std::variant<HostsOffered, AgentConnected, AgentLost, WorkerSpawnFailed, WorkerExited, WorkerSaid,
                            AgentReported, Resize, ReplaceWorker, ReplaceHost, DrainHost, Stop, StopNow, TimerFired,
-                           HostNoticed, StacksCaptured, Resumed, Reshare, CollectivesTold>;
+                           HostNoticed, AgentAnswered, Resumed, Reshare>;
 
 }  // namespace elastictrain::core

@@ -143,12 +143,12 @@ void HangDetector::take(Record& record, const protocol::WorkerPulse& pulse, Inst
 }
 
 void HangDetector::learn(Record& record, const protocol::WorkerHeartbeat& heartbeat) {
-  if (heartbeat.generation < generation_ || heartbeat.steps == 0 || !(heartbeat.step_us > 0)) return;
+  if (heartbeat.generation < generation_ || heartbeat.steps == 0 || !(heartbeat.mean.step_us > 0)) return;
   if (record.first_step == 0) {  // including the first steps of a generation
     record.first_step = heartbeat.step;
     return;
   }
-  record.samples[record.sample_count++ % kSamples] = heartbeat.step_us;
+  record.samples[record.sample_count++ % kSamples] = heartbeat.mean.step_us;
   const std::size_t count = std::min(record.sample_count, kSamples);
   if (count < kEnough) return;
   std::array<double, kSamples> sorted = record.samples;

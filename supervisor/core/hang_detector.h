@@ -35,8 +35,8 @@
 #include <vector>
 
 #include "supervisor/core/settings.h"
+#include "supervisor/protocol/agent_messages.h"
 #include "supervisor/protocol/ids.h"
-#include "supervisor/protocol/message.h"
 
 namespace elastictrain::core {
 

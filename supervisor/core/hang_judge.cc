@@ -90,13 +90,13 @@ void HangJudge::ask_about_collectives(WorkerId doubtful) {
   constexpr Millis kBetweenQuestions{2'000};
   if (collectives_asked_ && out_.now() - *collectives_asked_ < kBetweenQuestions) return;
   collectives_asked_ = out_.now();
-  out_.emit(AskCollectives{doubtful, static_cast<std::uint64_t>(kTimeLimit.count())});
+  out_.emit(AskAgent{{protocol::Question::kCollectives, doubtful, static_cast<std::uint64_t>(kTimeLimit.count())}});
 }
 
-void HangJudge::on(const CollectivesTold& event) {
+void HangJudge::collectives_known(const AgentAnswered& event) {
   const Agent* agent = roster_.agent(event.agent);
   if (agent == nullptr) return;
-  out_.journal(record::Collectives{agent->host, event.lines});
+  out_.journal(record::Collectives{agent->host, event.answer.lines});
 }
 
 // All workers wait in the all-reduce for one another. A new data plane may help; if it is stuck again, the network of
@@ -154,7 +154,7 @@ void HangJudge::end_hung(Worker& worker, const std::string& what, FailureClass a
   out_.cancel(worker.timer);
   const Millis limit = settings_.failures.stacks_timeout;
   if (limit.count() > 0) {
-    out_.emit(CaptureStacks{id, static_cast<std::uint64_t>(limit.count())});
+    out_.emit(AskAgent{{protocol::Question::kStacks, id, static_cast<std::uint64_t>(limit.count())}});
     worker.timer = out_.arm({TimerKind::kStacks, id, {}}, out_.now() + limit + kMargin);
   } else {
     workers_.end_for_good(worker);
@@ -162,10 +162,19 @@ void HangJudge::end_hung(Worker& worker, const std::string& what, FailureClass a
   judge_.lose_member({as, kKilled, worker.host, name + " " + what + " and was ended", "", false});
 }
 
-void HangJudge::on(const StacksCaptured& event) {
-  Worker* worker = roster_.worker(event.worker);
+void HangJudge::on(const AgentAnswered& event) {
+  switch (event.answer.question) {
+    case protocol::Question::kStacks:
+      return stacks_known(event);
+    case protocol::Question::kCollectives:
+      return collectives_known(event);
+  }
+}
+
+void HangJudge::stacks_known(const AgentAnswered& event) {
+  Worker* worker = roster_.worker(event.answer.worker);
   if (worker == nullptr) return;
-  out_.journal(record::Stacks{worker->id, worker->host, event.lines});
+  out_.journal(record::Stacks{worker->id, worker->host, event.answer.lines});
   if (worker->hung() && worker->timer != 0) workers_.end_for_good(*worker);
 }
 

@@ -35,10 +35,11 @@ class HangJudge {
 
   void act_on(const HangFinding& finding);
   void end_hung(Worker& worker, const std::string& what, FailureClass as = FailureClass::kHang);
-  void on(const CollectivesTold& event);
-  void on(const StacksCaptured& event);
+  void on(const AgentAnswered& event);
 
  private:
+  void stacks_known(const AgentAnswered& event);
+  void collectives_known(const AgentAnswered& event);
   bool is_waited_for(WorkerId id) const;
   void journal_hang(const Worker& worker, const HangFinding& finding);
   void ask_about_collectives(WorkerId doubtful);

@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "supervisor/protocol/ids.h"
-#include "supervisor/protocol/message.h"
+#include "supervisor/protocol/worker_messages.h"
 
 namespace elastictrain::core {
 

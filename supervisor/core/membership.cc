@@ -138,11 +138,6 @@ void Membership::Impl::on(const WorkerSaid& event) {
   std::visit([&](const auto& message) { on_message(*worker, message); }, event.message);
 }
 
-void Membership::Impl::on_message(Worker& worker, const protocol::WorkerHeartbeat& message) {
-  worker.take(message);
-  judge_.note_progress(message);
-}
-
 void Membership::Impl::on(const TimerFired& event) {
   const auto use = out_.take_timer(event.timer);
   if (!use) return;

@@ -71,8 +71,7 @@ class Membership::Impl {
   void on(const AgentReported& event) { agents_.on(event); }
   void on(const WorkerExited& event) { exits_.on(event); }
   void on(const WorkerSpawnFailed& event) { joiners_.on(event); }
-  void on(const StacksCaptured& event) { hang_judge_.on(event); }
-  void on(const CollectivesTold& event) { hang_judge_.on(event); }
+  void on(const AgentAnswered& event) { hang_judge_.on(event); }
   void on(const Resumed& event) { takeover_.on(event); }
   void on(const Resize& event) { requests_.on(event); }
   void on(const ReplaceWorker& event) { requests_.on(event); }
@@ -93,10 +92,10 @@ class Membership::Impl {
   void on_message(Worker& worker, const protocol::WorkerHalted& message) { halt_.on_message(worker, message); }
   void on_message(Worker& worker, const protocol::WorkerNote& message) { notices_.on_message(worker, message); }
   void on_message(Worker& worker, const protocol::WorkerRequest& message) { requests_.on_message(worker, message); }
-  void on_message(Worker& worker, const protocol::WorkerHeartbeat& message);
-  void on_message(Worker&, const protocol::WorkerAudit&) {}   // handled before, whether the worker is known or not
-  void on_message(Worker&, const protocol::WorkerSwap&) {}    // a figure for display, kept by the edge
-  void on_message(Worker&, const protocol::WorkerParked&) {}  // concerns its agent only
+  void on_message(Worker&, const protocol::WorkerHeartbeat&) {}  // the agent merges heartbeats into its report
+  void on_message(Worker&, const protocol::WorkerAudit&) {}      // handled before, whether the worker is known or not
+  void on_message(Worker&, const protocol::WorkerSwap&) {}       // a figure for display, kept by the edge
+  void on_message(Worker&, const protocol::WorkerParked&) {}     // concerns its agent only
   void timer_fired(const TimerUse& use);
   void worker_timer_fired(TimerKind kind, Worker& worker);
   void advance();

@@ -11,7 +11,7 @@
 #include "supervisor/core/event.h"
 #include "supervisor/core/roster.h"
 #include "supervisor/core/swap_plan.h"
-#include "supervisor/protocol/message.h"
+#include "supervisor/protocol/plan_messages.h"
 
 namespace elastictrain::core {
 

@@ -15,14 +15,8 @@ constexpr std::uint32_t kFailuresPerSlot = 2;
 void Worker::take(const protocol::WorkerHeartbeat& newer) {
   const protocol::WorkerHeartbeat older = std::exchange(heartbeat, newer);
   if (newer.steps != 0) return;
-  heartbeat.step_us = older.step_us;
-  heartbeat.data_wait_us = older.data_wait_us;
-  heartbeat.compute_us = older.compute_us;
-  heartbeat.communicate_us = older.communicate_us;
-  heartbeat.update_us = older.update_us;
+  heartbeat.mean = older.mean;
   heartbeat.samples_per_s = older.samples_per_s;
-  heartbeat.sent_bytes = older.sent_bytes;
-  heartbeat.received_bytes = older.received_bytes;
 }
 
 Agent& Roster::add_agent(std::string host, std::uint32_t slots) {

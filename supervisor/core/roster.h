@@ -14,7 +14,7 @@
 
 #include "supervisor/core/swap_plan.h"
 #include "supervisor/protocol/ids.h"
-#include "supervisor/protocol/message.h"
+#include "supervisor/protocol/worker_messages.h"
 
 namespace elastictrain::core {
 

@@ -10,7 +10,7 @@
 #include "heuristics/batch_plan.h"
 #include "heuristics/learning_rate.h"
 #include "supervisor/protocol/ids.h"
-#include "supervisor/protocol/message.h"
+#include "supervisor/protocol/plan_messages.h"
 
 namespace elastictrain::core {
 

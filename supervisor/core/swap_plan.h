@@ -10,7 +10,7 @@
 
 #include "supervisor/core/settings.h"
 #include "supervisor/protocol/ids.h"
-#include "supervisor/protocol/message.h"
+#include "supervisor/protocol/plan_messages.h"
 
 namespace elastictrain::core {
 

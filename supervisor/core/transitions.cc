@@ -34,10 +34,9 @@ constexpr std::array<Row, std::variant_size_v<Event>> kRows{{
     {"stop_now",             {{H,       H,       H,       H,       H,     H,        H,         H,     I}}},
     {"timer_fired",          {{H,       H,       H,       H,       H,     H,        H,         H,     I}}},
     {"host_noticed",         {{H,       H,       H,       H,       H,     H,        H,         I,     I}}},
-    {"stacks_captured",      {{H,       H,       H,       H,       H,     H,        H,         H,     I}}},
+    {"agent_answered",       {{H,       H,       H,       H,       H,     H,        H,         H,     I}}},
     {"resumed",              {{H,       I,       I,       I,       I,     I,        I,         I,     I}}},
     {"reshare",              {{H,       H,       H,       H,       H,     H,        H,         R,     R}}},
-    {"collectives_told",     {{H,       H,       H,       H,       H,     H,        H,         H,     I}}},
 }};
 
 // Row: phase before the step; column: phase after it. A run that lost all its state starts again. What follows a loss

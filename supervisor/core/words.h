@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "supervisor/protocol/message.h"
+#include "supervisor/protocol/plan_messages.h"
 
 namespace elastictrain::core {
 

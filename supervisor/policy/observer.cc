@@ -3,13 +3,34 @@
 #include <algorithm>
 #include <utility>
 
-#include "supervisor/pattern.h"
+#include "supervisor/policy/pattern.h"
 #include "supervisor/protocol/topology_choice.h"
 
 namespace elastictrain::policy {
 namespace {
 
 constexpr double kSecondsPerHour = 3600;
+constexpr double kMicrosecond = 1e-6;
+
+// What policies see of a worker's steps, in their units.
+struct Shown {
+  double protocol::StepMetrics::*measured;
+  double heuristics::WorkerView::*shown;
+  double unit;
+};
+constexpr Shown kShown[] = {
+    {&protocol::StepMetrics::step_us, &heuristics::WorkerView::step_s, kMicrosecond},
+    {&protocol::StepMetrics::data_wait_us, &heuristics::WorkerView::data_wait_s, kMicrosecond},
+    {&protocol::StepMetrics::compute_us, &heuristics::WorkerView::compute_s, kMicrosecond},
+    {&protocol::StepMetrics::communicate_us, &heuristics::WorkerView::communicate_s, kMicrosecond},
+    {&protocol::StepMetrics::update_us, &heuristics::WorkerView::update_s, kMicrosecond},
+    {&protocol::StepMetrics::sent_bytes, &heuristics::WorkerView::sent_bytes, 1},
+    {&protocol::StepMetrics::received_bytes, &heuristics::WorkerView::received_bytes, 1},
+};
+
+void show_means(const protocol::StepMetrics& mean, heuristics::WorkerView& member) {
+  for (const Shown& metric : kShown) member.*metric.shown = mean.*metric.measured * metric.unit;
+}
 
 bool is_member(const core::WorkerView& worker) {
   return worker.phase == core::WorkerPhase::kMember && worker.rank.has_value();
@@ -41,15 +62,8 @@ void Observer::heard(WorkerId worker, const protocol::WorkerHeartbeat& heartbeat
   const auto plan = plans_.find(heartbeat.generation);
   if (heartbeat.steps == 0 || heartbeat.generation < generation_ || plan == plans_.end()) return;
   if (sums.generation != heartbeat.generation) sums = {heartbeat.generation, heartbeat.sequence};
-  const double steps = heartbeat.steps;
   sums.steps += heartbeat.steps;
-  sums.step_us += steps * heartbeat.step_us;
-  sums.data_wait_us += steps * heartbeat.data_wait_us;
-  sums.compute_us += steps * heartbeat.compute_us;
-  sums.communicate_us += steps * heartbeat.communicate_us;
-  sums.update_us += steps * heartbeat.update_us;
-  sums.sent_bytes += steps * heartbeat.sent_bytes;
-  sums.received_bytes += steps * heartbeat.received_bytes;
+  protocol::add(sums.sum, heartbeat.mean, heartbeat.steps);
   sums.round_trip_us = heartbeat.round_trip_us;
   if (plan->second.first_rank != worker) return;
   add_interval(heartbeat, plan->second, now_s);
@@ -77,7 +91,7 @@ void Observer::add_interval(const protocol::WorkerHeartbeat& heartbeat, const Pl
     warm_until_ = first + settings_.warm_up_steps;
     plans_.erase(plans_.begin(), plans_.find(generation_));
   }
-  const double seconds = heartbeat.steps * heartbeat.step_us * 1e-6;
+  const double seconds = heartbeat.steps * heartbeat.mean.step_us * kMicrosecond;
   heuristics::Interval interval;
   interval.begin_s = now_s - seconds;
   interval.end_s = now_s;
@@ -175,15 +189,8 @@ heuristics::ClusterView Observer::take(const core::RunView& run, double now_s) {
     member.share = worker.share;
     member.steps = sums.steps;
     if (sums.steps != 0) {
-      const double each = 1e-6 / static_cast<double>(sums.steps);
-      member.step_s = sums.step_us * each;
-      member.data_wait_s = sums.data_wait_us * each;
-      member.compute_s = sums.compute_us * each;
-      member.communicate_s = sums.communicate_us * each;
-      member.update_s = sums.update_us * each;
-      member.sent_bytes = sums.sent_bytes / static_cast<double>(sums.steps);
-      member.received_bytes = sums.received_bytes / static_cast<double>(sums.steps);
-      member.round_trip_s = sums.round_trip_us * 1e-6;
+      show_means(protocol::mean(sums.sum, sums.steps), member);
+      member.round_trip_s = sums.round_trip_us * kMicrosecond;
     }
     job.members.push_back(member);
     kept[worker.worker] = {sums.generation, sums.sequence};

@@ -11,7 +11,7 @@
 
 #include "heuristics/policy/view.h"
 #include "supervisor/core/run_view.h"
-#include "supervisor/protocol/message.h"
+#include "supervisor/protocol/worker_messages.h"
 
 namespace elastictrain::policy {
 
@@ -60,13 +60,7 @@ class Observer {
     Generation generation = 0;
     std::uint64_t sequence = 0;
     std::uint64_t steps = 0;
-    double step_us = 0;
-    double data_wait_us = 0;
-    double compute_us = 0;
-    double communicate_us = 0;
-    double update_us = 0;
-    double sent_bytes = 0;
-    double received_bytes = 0;
+    protocol::StepMetrics sum;
     double round_trip_us = 0;  // the newest
   };
   struct Planned {

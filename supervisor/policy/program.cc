@@ -8,8 +8,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "launcher/command.h"
-#include "launcher/session_sweep.h"
+#include "launcher/process/command.h"
+#include "launcher/process/session_sweep.h"
 
 namespace elastictrain::policy {
 namespace {

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "heuristics/policy/decision.h"
-#include "launcher/process.h"
+#include "launcher/process/process.h"
 #include "supervisor/policy/outside.h"
 #include "supervisor/protocol/result.h"
 

@@ -11,7 +11,7 @@
 
 #include "heuristics/policy/policy.h"
 #include "supervisor/policy/program.h"
-#include "supervisor/policy/runner.h"
+#include "supervisor/policy/runner_settings.h"
 #include "supervisor/protocol/result.h"
 
 namespace elastictrain::policy {

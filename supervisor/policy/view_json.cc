@@ -36,14 +36,7 @@ void each_field(Use use, T& v) {
   use("host", v.host);
   use("share", v.share);
   use("steps", v.steps);
-  use("step_s", v.step_s);
-  use("data_wait_s", v.data_wait_s);
-  use("compute_s", v.compute_s);
-  use("communicate_s", v.communicate_s);
-  use("update_s", v.update_s);
-  use("sent_bytes", v.sent_bytes);
-  use("received_bytes", v.received_bytes);
-  use("round_trip_s", v.round_trip_s);
+  for (const heuristics::WorkerMean& mean : heuristics::kWorkerMeans) use(mean.name, v.*mean.value);
 }
 
 template <class Use, Of<heuristics::GradientNorms> T>

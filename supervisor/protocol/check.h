@@ -1,50 +1,27 @@
-// Purpose: conditions that must hold before and after a change of state, also in release builds. A violated one is an
-// error of this program: it says so on standard error, lets the process record it, and ends the process with status 70
-// before it acts on a wrong state. The run survives that as any other loss of the process.
+// Purpose: assertions of what must hold before and after state is changed, active in every build. A violated one is a
+// bug of elastictrain. The process that holds the broken state ends at once, so that nothing wrong leaves it, and the run
+// survives it as any loss of that process.
 //
-//   ET_CHECK(waiting.empty(), "a change is committed when every worker is prepared");
+//   ET_CHECK(step.counted <= step.cut.total, "a step counts no more samples than it has");
 //
-// Thread: any one. The handler is set once, by the thread that runs the process's state machine, and may use only what
-// that thread owns.
+// Thread: any. Failure: ET_CHECK prints file, line and the sentence on standard error, calls the observer, and ends the
+// process with status 70 without destructors or exit handlers. The condition must have no side effects.
 #pragma once
-
-#include <unistd.h>
-
-#include <cstdio>
-#include <functional>
-#include <string>
-#include <utility>
 
 namespace elastictrain {
 
-inline constexpr int kExitViolation = 70;
+inline constexpr int kViolationStatus = 70;  // EX_SOFTWARE
 
-// Called with what must have held and where, before the process ends.
-using ViolationHandler = std::function<void(const std::string& what)>;
+// Receives "file:line: must hold: ..." before the process ends, to write a last record. It must not wait for other
+// threads. It is called once, even if it violates an assertion itself.
+using ViolationObserver = void (*)(const char* text);
+void set_violation_observer(ViolationObserver observer);
 
-namespace checking {
-
-inline ViolationHandler& handler() {
-  static ViolationHandler current;
-  return current;
-}
-
-// A handler that violates a condition itself is not called again.
-[[noreturn]] inline void violated(const char* condition, const char* what, const char* file, int line) {
-  const std::string text =
-      std::string(what) + " (" + condition + " is false, " + file + ":" + std::to_string(line) + ")";
-  std::fprintf(stderr, "elastictrain: internal error: %s. Please report this.\n", text.c_str());
-  if (const ViolationHandler record = std::exchange(handler(), nullptr)) record(text);
-  ::_exit(kExitViolation);
-}
-
-}  // namespace checking
-
-inline void on_violation(ViolationHandler handler) {
-  checking::handler() = std::move(handler);
-}
-
-#define ET_CHECK(condition, what) \
-  ((condition) ? static_cast<void>(0) : ::elastictrain::checking::violated(#condition, what, __FILE__, __LINE__))
+[[noreturn]] void end_on_violation(const char* file, int line, const char* what);
 
 }  // namespace elastictrain
+
+#define ET_CHECK(condition, what)                                                              \
+  do {                                                                                         \
+    if (!(condition)) [[unlikely]] ::elastictrain::end_on_violation(__FILE__, __LINE__, what); \
+  } while (false)

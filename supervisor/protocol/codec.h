@@ -8,15 +8,10 @@
 #include <cstddef>
 #include <string>
 #include <string_view>
-#include <variant>
 
-#include "supervisor/protocol/message.h"
 #include "supervisor/protocol/result.h"
 
 namespace elastictrain::protocol {
-
-// The message that the supervisor writes to an agent's stdin.
-using Bootstrap = std::variant<AgentBootstrap>;
 
 inline constexpr std::size_t kFrameHeaderBytes = 4;
 
@@ -26,7 +21,8 @@ inline std::size_t frame_body_bytes(const char* header) {
   return length;
 }
 
-// For the message types that codec.cc instantiates: Bootstrap, WorkerUp, WorkerDown, AgentUp and AgentDown.
+// For the message types that codec.cc instantiates: Bootstrap, AgentUp and AgentDown (agent_messages.h), WorkerUp and
+// WorkerDown (worker_messages.h).
 template <class Message>
 std::string encode_frame(const Message& message);
 template <class Message>

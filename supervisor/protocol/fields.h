@@ -4,13 +4,15 @@
 // raises limits::kProtocolVersion instead.
 #pragma once
 
+#include <array>
 #include <concepts>
 #include <tuple>
 #include <type_traits>
 #include <utility>
 
+#include "supervisor/protocol/agent_messages.h"
 #include "supervisor/protocol/member_count.h"
-#include "supervisor/protocol/message.h"
+#include "supervisor/protocol/step_metrics.h"
 
 namespace elastictrain::protocol {
 
@@ -30,6 +32,12 @@ ET_FIELDS(GenerationPlan, m.generation, m.previous, m.kind, m.reason, m.token, m
           m.learning_rate_factor, m.learning_rate_ramp_steps, m.build_deadline_ms, m.fence, m.resume_step, m.lineage,
           m.topology, m.fathers, m.synchronization, m.averaging_weight)
 
+template <class T>
+requires std::same_as<std::remove_const_t<T>, StepMetrics>
+constexpr auto fields(T& m) {
+  return std::apply([&m](const auto&... metric) { return std::tie(m.*metric.value...); }, kStepMetrics);
+}
+
 ET_FIELDS(WorkerHello, m.protocol_version, m.worker, m.pid, m.library_version)
 ET_FIELDS(WorkerReady, m.endpoint, m.state_bytes, m.state_layout_hash, m.sample_count)
 ET_FIELDS(WorkerPrepared, m.generation)
@@ -37,10 +45,9 @@ ET_FIELDS(WorkerPrepareFailed, m.generation, m.reason)
 ET_FIELDS(WorkerActive, m.generation, m.first_step, m.state_transfer_bytes)
 ET_FIELDS(WorkerLeft, m.generation, m.last_step)
 ET_FIELDS(WorkerFinished, m.last_step)
-ET_FIELDS(WorkerHeartbeat, m.sequence, m.generation, m.step, m.epoch, m.steps, m.step_us, m.data_wait_us, m.compute_us,
-          m.communicate_us, m.update_us, m.samples_per_s, m.loss, m.epoch_fraction, m.gradient_norm, m.place,
-          m.place_ms, m.samples_used, m.norm_steps, m.local_square, m.global_square, m.sent_bytes, m.received_bytes,
-          m.round_trip_us)
+ET_FIELDS(WorkerHeartbeat, m.sequence, m.generation, m.step, m.epoch, m.steps, m.mean, m.samples_per_s, m.loss,
+          m.epoch_fraction, m.gradient_norm, m.place, m.place_ms, m.samples_used, m.norm_steps, m.local_square,
+          m.global_square, m.round_trip_us)
 ET_FIELDS(AuditStep, m.generation, m.step, m.epoch, m.first_position, m.count, m.hashed, m.state_hash)
 ET_FIELDS(WorkerAudit, m.steps, m.batch, m.of, m.from_checkpoint)
 ET_FIELDS(WorkerNote, m.key, m.value)
@@ -75,8 +82,7 @@ ET_FIELDS(AcceleratorFacts, m.problem, m.driver, m.driver_problem, m.gpus, m.pee
 ET_FIELDS(HostFacts, m.binary_version, m.cores, m.memory_bytes, m.gpus, m.wall_clock_us, m.kernel_driver, m.interface,
           m.addresses, m.interface_problem, m.nccl_interface)
 ET_FIELDS(HostNotice, m.reason)
-ET_FIELDS(WorkerStacks, m.worker, m.lines)
-ET_FIELDS(CollectivesAnswer, m.lines)
+ET_FIELDS(AgentAnswer, m.question, m.worker, m.lines)
 
 ET_FIELDS(SpawnWorker, m.worker, m.slot, m.argv, m.environment, m.working_directory)
 ET_FIELDS(SignalWorker, m.worker, m.signal)
@@ -85,8 +91,7 @@ ET_FIELDS(ToWorkers, m.workers, m.message)
 ET_FIELDS(StopAgent, m.grace_ms)
 ET_FIELDS(SupervisorHeartbeat, m.sequence, m.heard_report)
 ET_FIELDS(CheckHost, m.environment, m.time_limit_ms)
-ET_FIELDS(CaptureStacks, m.worker, m.time_limit_ms)
-ET_FIELDS(AskCollectives, m.doubtful, m.time_limit_ms)
+ET_FIELDS(AskAgent, m.question, m.worker, m.time_limit_ms)
 
 #undef ET_FIELDS
 

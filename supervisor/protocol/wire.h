@@ -15,8 +15,8 @@
 #include <variant>
 #include <vector>
 
+#include "supervisor/protocol/agent_messages.h"
 #include "supervisor/protocol/fields.h"
-#include "supervisor/protocol/message.h"
 
 namespace elastictrain::protocol::wire {
 
@@ -149,6 +149,9 @@ constexpr std::uint64_t last_value(Synchronization) {
 }
 constexpr std::uint64_t last_value(StepPlace) {
   return static_cast<std::uint64_t>(StepPlace::kHalted);
+}
+constexpr std::uint64_t last_value(Question) {
+  return kQuestionNames.size() - 1;
 }
 
 template <class T>

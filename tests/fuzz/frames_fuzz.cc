@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 
+#include "supervisor/protocol/agent_messages.h"
 #include "supervisor/protocol/codec.h"
 #include "supervisor/protocol/frame_reader.h"
 #include "tests/fuzz/check.h"

@@ -66,11 +66,9 @@ std::string text_of(const SpawnWorker& a) {
 std::string text_of(const StopWorker& a) {
   return "stop worker " + to_string(a.worker);
 }
-std::string text_of(const CaptureStacks& a) {
-  return "capture stacks of " + to_string(a.worker);
-}
-std::string text_of(const AskCollectives& a) {
-  return "ask NCCL because of " + to_string(a.doubtful);
+std::string text_of(const AskAgent& a) {
+  const bool stacks = a.asked.question == protocol::Question::kStacks;
+  return (stacks ? "capture stacks of " : "ask NCCL because of ") + to_string(a.asked.worker);
 }
 std::string text_of(const SendToWorkers& a) {
   return "to " + list(a.workers) + ": " + std::visit([](const auto& m) { return message_text(m); }, a.message);

@@ -38,7 +38,7 @@ void Pulses::advance(Worker& worker) {
     worker.elapsed -= worker.step_time;
     ++heartbeat.steps;
     ++heartbeat.step;
-    heartbeat.step_us = static_cast<double>(worker.step_time.count()) * 1000;
+    heartbeat.mean.step_us = static_cast<double>(worker.step_time.count()) * 1000;
   }
   heartbeat.place_ms = static_cast<std::uint64_t>(worker.elapsed.count());
 }

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <map>
 
-#include "supervisor/protocol/message.h"
+#include "supervisor/protocol/agent_messages.h"
 
 namespace elastictrain::core {
 

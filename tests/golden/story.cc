@@ -370,11 +370,11 @@ class Story {
       {"stops", [this](const Words& w) { pulses_.stops(worker(w.at(0))); }},
       {"stacks",
        [this](const Words& w) {
-         feed(StacksCaptured{worker(w.at(0)), {rest(w, 1)}});
+         feed(AgentAnswered{{}, {protocol::Question::kStacks, worker(w.at(0)), {rest(w, 1)}}});
        }},
       {"collectives",
        [this](const Words& w) {
-         feed(CollectivesTold{agent(w.at(0)), {rest(w, 1)}});
+         feed(AgentAnswered{agent(w.at(0)), {protocol::Question::kCollectives, {}, {rest(w, 1)}}});
        }},
       {"resumed", [this](const Words& w) { resume(w); }},
       {"halted", [this](const Words& w) { halt(w, true); }},

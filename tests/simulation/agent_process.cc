@@ -39,7 +39,7 @@ void AgentProcess::begin() {
 // The connection
 
 void AgentProcess::connect(Millis timeout) {
-  const auto delay = world_.dice.time(Micros(500), Micros(20'000));
+  const auto delay = world_.rng.time(Micros(500), Micros(20'000));
   world_.queue.after(delay, [this, timeout, life = std::weak_ptr(life_)] {
     if (life.expired()) return;
     deliver([this, timeout] {
@@ -102,13 +102,13 @@ void AgentProcess::send_truth() {
 
 void AgentProcess::break_connection() {
   if (!connection_) return;
-  world_.say(id_, [&] { return "its connection to the supervisor breaks"; });
+  world_.log(id_, [&] { return "its connection to the supervisor breaks"; });
   connection_->up.close(false);
   connection_->down.close(false);
 }
 
 void AgentProcess::lost() {
-  world_.say(id_, [] { return "has lost the supervisor"; });
+  world_.log(id_, [] { return "has lost the supervisor"; });
   connection_->up.close(true);
   connection_ = nullptr;
   last_heard_ = world_.queue.now();
@@ -128,8 +128,8 @@ void AgentProcess::attempt_failed() {
 
 void AgentProcess::gone() {
   if (std::exchange(orphaned_, true)) return;
-  world_.lose_accounts();
-  world_.say(id_, [] { return "gives the supervisor up"; });
+  world_.lose_audits();
+  world_.log(id_, [] { return "gives the supervisor up"; });
   connection_ = nullptr;
   for (const WorkerId worker : workers_) {
     const WorkerDown orphaned = Orphaned{"the supervisor is gone"};
@@ -156,7 +156,7 @@ void AgentProcess::on(const SupervisorHeartbeat& heartbeat) {
 
 void AgentProcess::on(const SpawnWorker& order) {
   if (stopping_ || workers_.contains(order.worker)) return;
-  if (world_.dice.chance(world_.luck.spawn_fails)) {
+  if (world_.rng.chance(world_.fault_rates.spawn_fails)) {
     return send(WorkerSpawnFailed{order.worker, "out of processes"});
   }
   workers_.insert(order.worker);
@@ -184,23 +184,21 @@ void AgentProcess::on(const ToWorkers& order) {
   }
 }
 
-void AgentProcess::on(const CaptureStacks& order) {
-  if (!workers_.contains(order.worker)) return;
-  world_.queue.after(world_.dice.time(Micros(1'000), Micros(300'000)),
-                     [this, worker = order.worker, life = std::weak_ptr(life_)] {
-                       if (!life.expired()) deliver([this, worker] { send(WorkerStacks{worker, {"in a loop"}}); });
-                     });
+// The collectives are those of all workers, also if the suspected one is gone by then.
+void AgentProcess::on(const AskAgent& order) {
+  if (order.question == Question::kCollectives) return answer(order, Micros(3'000'000), "all ranks wait");
+  if (workers_.contains(order.worker)) answer(order, Micros(300'000), "in a loop");
 }
 
-// As CaptureStacks, but for any worker, and also if the suspected one is gone by then.
-void AgentProcess::on(const AskCollectives&) {
-  world_.queue.after(world_.dice.time(Micros(1'000), Micros(3'000'000)), [this, life = std::weak_ptr(life_)] {
-    if (!life.expired()) deliver([this] { send(CollectivesAnswer{{"all ranks wait"}}); });
+void AgentProcess::answer(const AskAgent& order, Micros latest, std::string line) {
+  const AgentAnswer answer{order.question, order.worker, {std::move(line)}};
+  world_.queue.after(world_.rng.time(Micros(1'000), latest), [this, answer, life = std::weak_ptr(life_)] {
+    if (!life.expired()) deliver([this, answer] { send(answer); });
   });
 }
 
 void AgentProcess::on(const StopAgent& order) {
-  world_.say(id_, [] { return "is told to stop"; });
+  world_.log(id_, [] { return "is told to stop"; });
   stop(Millis(order.grace_ms));
 }
 
@@ -212,7 +210,7 @@ void AgentProcess::stop(Millis grace) {
 }
 
 void AgentProcess::notice() {
-  world_.say(id_, [] { return "its host is about to go away"; });
+  world_.log(id_, [] { return "its host is about to go away"; });
   send(HostNotice{"the probe says so"});
 }
 
@@ -220,7 +218,7 @@ void AgentProcess::notice() {
 // Workers
 
 void AgentProcess::worker_said(WorkerId worker, WorkerUp message) {
-  world_.queue.after(world_.dice.time(kLeastLocal, kMostLocal),
+  world_.queue.after(world_.rng.time(kLeastLocal, kMostLocal),
                      [this, worker, message = std::move(message), life = std::weak_ptr(life_)] {
                        if (life.expired()) return;
                        deliver([this, worker, message] {
@@ -277,29 +275,29 @@ void AgentProcess::end_if_empty() {
 }
 
 void AgentProcess::end() {
-  if (!world_.supervisor->hears(id_, connection_)) world_.lose_accounts();
+  if (!world_.supervisor->hears(id_, connection_)) world_.lose_audits();
   if (connection_) connection_->up.close(true);
   connection_ = nullptr;
   life_ = std::make_shared<char>();
-  world_.say(id_, [] { return "ends"; });
+  world_.log(id_, [] { return "ends"; });
   world_.agent_ended(id_);
 }
 
 void AgentProcess::kill() {
-  world_.say(id_, [] { return "is killed"; });
-  world_.lose_accounts();
+  world_.log(id_, [] { return "is killed"; });
+  world_.lose_audits();
   life_ = std::make_shared<char>();
   for (const WorkerId id : workers_) {
     if (WorkerProcess* process = world_.worker(id)) process->die(0, SIGKILL);
   }
   workers_.clear();
-  if (connection_) connection_->up.close(world_.dice.chance(0.5));
+  if (connection_) connection_->up.close(world_.rng.chance(0.5));
   connection_ = nullptr;
   world_.agent_ended(id_);
 }
 
 void AgentProcess::vanish() {
-  world_.lose_accounts();
+  world_.lose_audits();
   life_ = std::make_shared<char>();
   for (const WorkerId id : workers_) {
     if (WorkerProcess* process = world_.worker(id)) process->die(0, SIGKILL);

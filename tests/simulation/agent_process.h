@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "launcher/agent/worker_record.h"
-#include "supervisor/protocol/message.h"
+#include "supervisor/protocol/agent_messages.h"
 #include "tests/simulation/network.h"
 
 namespace elastictrain::simulation {
@@ -58,8 +58,8 @@ class AgentProcess {
   void on(const protocol::StopWorker& order);
   void on(const protocol::ToWorkers& order);
   void on(const protocol::StopAgent& order);
-  void on(const protocol::CaptureStacks& order);
-  void on(const protocol::AskCollectives& order);
+  void on(const protocol::AskAgent& order);
+  void answer(const protocol::AskAgent& order, Micros latest, std::string line);
   void on(const protocol::SignalWorker&) {}
   void on(const protocol::SupervisorHeartbeat& heartbeat);
   void on(const protocol::CheckHost&) {}

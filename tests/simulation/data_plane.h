@@ -15,10 +15,10 @@
 #include <string>
 #include <vector>
 
-#include "supervisor/protocol/message.h"
-#include "tests/simulation/dice.h"
+#include "supervisor/protocol/plan_messages.h"
 #include "tests/simulation/event_queue.h"
 #include "tests/simulation/parameters.h"
+#include "tests/simulation/rng.h"
 
 namespace elastictrain::simulation {
 
@@ -39,7 +39,7 @@ struct Sum {
 };
 
 // The state of the machines that the plane depends on.
-struct Wires {
+struct Links {
   std::function<bool(WorkerId)> runs;                 // alive and not stopped
   std::function<bool(WorkerId, WorkerId)> connected;  // their hosts reach each other
   std::function<void(const std::string& check, const std::string& text)> violated;
@@ -52,7 +52,7 @@ class DataPlane {
   using Transferred = std::function<void(bool ok)>;
   using HeaderCame = std::function<void(const Snapshot&)>;
 
-  DataPlane(EventQueue& queue, Dice& dice, Wires wires) : queue_(queue), dice_(dice), wires_(std::move(wires)) {}
+  DataPlane(EventQueue& queue, Rng& rng, Links links) : queue_(queue), rng_(rng), wires_(std::move(links)) {}
 
   void build(WorkerId self, const protocol::GenerationPlan& plan, bool fails, Built built);
   void reduce(WorkerId self, const protocol::GenerationPlan& plan, Part part, Reduced reduced);
@@ -120,8 +120,8 @@ class DataPlane {
   void end_transfer(const TransferKey& key, bool ok);
 
   EventQueue& queue_;
-  Dice& dice_;
-  Wires wires_;
+  Rng& rng_;
+  Links wires_;
   std::map<std::uint64_t, Group> groups_;
   std::map<TransferKey, Transfer> transfers_;
 };

@@ -3,30 +3,27 @@
 #include <algorithm>
 #include <utility>
 
+#include "tests/simulation/journal_records.h"
 #include "train/checkpoint/lineage.h"
 
 namespace elastictrain::simulation {
 
 using protocol::Fence;
 
-bool Disk::journal(Instant now, const std::string& event, const Fields& fields) {
+bool Disk::journal(Instant now, const core::Journal& record) {
   if (full) {
     ++lost_;
     return false;
   }
-  append(now, event, fields);
+  append(now, record);
   const bool again = lost_ != 0;
-  if (again) append(now, "journal_gap", {{"lost", std::to_string(std::exchange(lost_, 0))}});
+  if (again) append(now, journal_gap(std::exchange(lost_, 0)));
   return again;
 }
 
-void Disk::append(Instant now, const std::string& event, const Fields& fields) {
-  const std::string seconds = std::to_string(static_cast<double>(now.time_since_epoch().count()) / 1e6);
+void Disk::append(Instant now, const core::Journal& record) {
   if (!journal_.empty() && journal_.back() != '\n') journal_ += '\n';
-  journal_ += "{\"seq\":" + std::to_string(++sequence_) + ",\"t\":" + seconds + ",\"up\":" + seconds + ",\"event\":\"" +
-              event + "\"";
-  for (const auto& [name, value] : fields) journal_ += ",\"" + name + "\":" + value;
-  journal_ += "}\n";
+  journal_ += line_of(record, ++sequence_, now);
 }
 
 std::optional<Checkpoint> Disk::choose(const std::string& of_environment, const std::vector<Fence>& of_plan) const {
@@ -45,11 +42,11 @@ std::optional<Checkpoint> Disk::choose(const std::string& of_environment, const 
   return *chosen;
 }
 
-void Disk::tear(Instant now, const std::string& event, const Fields& fields, Dice& dice) {
+void Disk::tear(Instant now, const core::Journal& record, Rng& rng) {
   if (full) return;
   const std::size_t before = journal_.size();
-  append(now, event, fields);
-  journal_.resize(before + dice.below(static_cast<std::uint32_t>(journal_.size() - before)));
+  append(now, record);
+  journal_.resize(before + rng.below(static_cast<std::uint32_t>(journal_.size() - before)));
 }
 
 }  // namespace elastictrain::simulation

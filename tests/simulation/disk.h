@@ -10,9 +10,10 @@
 #include <utility>
 #include <vector>
 
-#include "supervisor/protocol/message.h"
-#include "tests/simulation/dice.h"
-#include "tests/simulation/truth.h"
+#include "supervisor/core/action.h"
+#include "supervisor/protocol/worker_messages.h"
+#include "tests/simulation/oracle.h"
+#include "tests/simulation/rng.h"
 #include "train/state/progress.h"
 
 namespace elastictrain::simulation {
@@ -25,14 +26,12 @@ struct Checkpoint {
 
 class Disk {
  public:
-  using Fields = std::vector<std::pair<std::string, std::string>>;
-
   bool full = false;
 
   // Writes records as supervisor/journal.h does, and returns whether records are missing.
-  bool journal(Instant now, const std::string& event, const Fields& fields);
+  bool journal(Instant now, const core::Journal& record);
   // The writer was killed in the middle of this record.
-  void tear(Instant now, const std::string& event, const Fields& fields, Dice& dice);
+  void tear(Instant now, const core::Journal& record, Rng& rng);
   bool misses_records() const { return full || lost_ != 0; }  // and has not reported it yet
   const std::string& journal_text() const { return journal_; }
 
@@ -45,7 +44,7 @@ class Disk {
   std::vector<std::pair<WorkerId, protocol::WorkerAudit>> audits;  // stored next to the journal
 
  private:
-  void append(Instant now, const std::string& event, const Fields& fields);
+  void append(Instant now, const core::Journal& record);
 
   std::string journal_;
   std::uint64_t lost_ = 0;  // records since the disk was full

@@ -12,9 +12,9 @@
 #include <string>
 #include <vector>
 
-#include "supervisor/protocol/message.h"
-#include "tests/simulation/dice.h"
+#include "supervisor/protocol/agent_messages.h"
 #include "tests/simulation/event_queue.h"
+#include "tests/simulation/rng.h"
 
 namespace elastictrain::simulation {
 
@@ -37,7 +37,7 @@ class Pipe {
  public:
   using Take = std::function<void(const Message&)>;
 
-  Pipe(EventQueue& queue, Dice& dice, std::function<bool()> cut) : queue_(queue), dice_(dice), cut_(std::move(cut)) {}
+  Pipe(EventQueue& queue, Rng& rng, std::function<bool()> cut) : queue_(queue), rng_(rng), cut_(std::move(cut)) {}
   Pipe(const Pipe&) = delete;
   Pipe& operator=(const Pipe&) = delete;
 
@@ -67,8 +67,8 @@ class Pipe {
   };
 
   void schedule(Item item) {
-    const bool slow = dice_.chance(0.01);
-    last_ = std::max(last_, queue_.now() + dice_.time(Micros(50), slow ? Micros(150'000) : Micros(2'500)));
+    const bool slow = rng_.chance(0.01);
+    last_ = std::max(last_, queue_.now() + rng_.time(Micros(50), slow ? Micros(150'000) : Micros(2'500)));
     queue_.at(last_, [this, epoch = epoch_, item = std::move(item), life = std::weak_ptr<char>(life_)] {
       if (life.expired() || epoch != epoch_) return;
       if (cut_() || !held_.empty()) {
@@ -87,7 +87,7 @@ class Pipe {
   }
 
   EventQueue& queue_;
-  Dice& dice_;
+  Rng& rng_;
   std::function<bool()> cut_;
   Take take_;
   std::function<void()> at_end_;
@@ -99,9 +99,9 @@ class Pipe {
 
 // Between one agent's process and one supervisor's process.
 struct Connection {
-  Connection(EventQueue& queue, Dice& dice, const Host& host)
-      : up(queue, dice, [&host] { return host.cut_up || !host.on; }),
-        down(queue, dice, [&host] { return host.cut_down || !host.on; }) {}
+  Connection(EventQueue& queue, Rng& rng, const Host& host)
+      : up(queue, rng, [&host] { return host.cut_up || !host.on; }),
+        down(queue, rng, [&host] { return host.cut_down || !host.on; }) {}
   Pipe<protocol::AgentUp> up;
   Pipe<protocol::AgentDown> down;
 };

@@ -1,5 +1,5 @@
 // Simulated runs, one for each seed. ELASTICTRAIN_SEED=7 runs one seed and prints its trace (the last 200 lines; all
-// with ELASTICTRAIN_STORY=1). ELASTICTRAIN_SEEDS=100000 runs that many, from ELASTICTRAIN_FIRST_SEED (1) on.
+// with ELASTICTRAIN_TRACE=1). ELASTICTRAIN_SEEDS=100000 runs that many, from ELASTICTRAIN_FIRST_SEED (1) on.
 #define DOCTEST_CONFIG_NO_SHORT_MACRO_NAMES
 #include <doctest/doctest.h>
 
@@ -8,13 +8,13 @@
 #include <iostream>
 #include <limits>
 
-#include "tests/simulation/life.h"
+#include "tests/simulation/scenario.h"
 
 namespace {
 
-using elastictrain::simulation::Life;
+using elastictrain::simulation::Scenario;
 
-constexpr std::uint64_t kDefaultSeeds = 500;
+constexpr std::uint64_t kDefaultSeeds = 2000;
 constexpr std::size_t kLastLines = 200;
 
 std::uint64_t from_environment(const char* name, std::uint64_t fallback) {
@@ -23,23 +23,23 @@ std::uint64_t from_environment(const char* name, std::uint64_t fallback) {
 }
 
 void tell(std::uint64_t seed) {
-  const bool all = from_environment("ELASTICTRAIN_STORY", 0) != 0;
-  Life life(seed, all ? std::numeric_limits<std::size_t>::max() : kLastLines);
-  life.live();
-  for (const std::string& line : life.world().story.lines()) std::cerr << line << "\n";
-  if (const auto& violation = life.violation()) {
+  const bool all = from_environment("ELASTICTRAIN_TRACE", 0) != 0;
+  Scenario scenario(seed, all ? std::numeric_limits<std::size_t>::max() : kLastLines);
+  scenario.run();
+  for (const std::string& line : scenario.world().trace.lines()) std::cerr << line << "\n";
+  if (const auto& violation = scenario.violation()) {
     std::cerr << "seed " << seed << " breaks " << violation->check << ": " << violation->text << "\n";
   } else {
-    std::cerr << "seed " << seed << " ends with status " << *life.world().exit_status << " ("
-              << life.world().exit_reason << ") after " << life.world().truth.surviving_steps() << " steps and "
-              << life.faults() << " faults\n";
+    std::cerr << "seed " << seed << " ends with status " << *scenario.world().exit_status << " ("
+              << scenario.world().exit_reason << ") after " << scenario.world().oracle.surviving_steps()
+              << " steps and " << scenario.faults() << " faults\n";
   }
 }
 
 bool holds(std::uint64_t seed) {
-  Life life(seed, 0);
-  life.live();
-  return !life.violation().has_value();
+  Scenario scenario(seed, 0);
+  scenario.run();
+  return !scenario.violation().has_value();
 }
 
 }  // namespace
@@ -58,9 +58,10 @@ DOCTEST_TEST_CASE("simulated runs keep every invariant and end") {
     if (!good && !go_on) tell(seed);
     if (go_on) {
       if (good) continue;
-      Life life(seed, 0);
-      life.live();
-      std::cerr << "seed " << seed << " breaks " << life.violation()->check << ": " << life.violation()->text << "\n";
+      Scenario scenario(seed, 0);
+      scenario.run();
+      std::cerr << "seed " << seed << " breaks " << scenario.violation()->check << ": " << scenario.violation()->text
+                << "\n";
       DOCTEST_CHECK(good);
       continue;
     }

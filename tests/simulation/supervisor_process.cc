@@ -5,8 +5,9 @@
 
 #include "supervisor/core/invariants.h"
 #include "supervisor/core/transitions.h"
-#include "supervisor/journal_codec.h"
 #include "tests/golden/describe.h"
+#include "tests/simulation/journal_records.h"
+#include "tests/simulation/worker_process.h"
 #include "tests/simulation/world.h"
 
 namespace elastictrain::simulation {
@@ -18,25 +19,28 @@ constexpr const char* kName = "supervisor";
 std::function<Token()> tokens(World& world) {
   return [&world] {
     Token token{};
-    for (std::uint8_t& byte : token) byte = static_cast<std::uint8_t>(world.dice.next());
+    for (std::uint8_t& byte : token) byte = static_cast<std::uint8_t>(world.rng.next());
     return token;
   };
 }
 
 }  // namespace
 
-SupervisorProcess::SupervisorProcess(World& world) : world_(world), membership_(world.setup.settings, tokens(world)) {}
+SupervisorProcess::SupervisorProcess(World& world)
+    : world_(world),
+      membership_(world.setup.settings, tokens(world)),
+      journal_check_(world.setup.settings.start_workers) {}
 SupervisorProcess::~SupervisorProcess() = default;
 
 void SupervisorProcess::begin() {
-  const auto& settings = world_.setup.settings;
-  world_.disk.journal(world_.queue.now(), "run_opened", {{"start_workers", std::to_string(settings.start_workers)}});
+  world_.disk.journal(world_.queue.now(), run_opened(world_.setup.settings));
   heartbeats();
   offer_hosts();
 }
 
 void SupervisorProcess::take_over(const core::Resumed& resumed) {
-  world_.disk.journal(world_.queue.now(), "run_resumed", {{"anew", "false"}});
+  world_.disk.journal(world_.queue.now(), run_resumed());
+  for (const core::Record& record : records_in(world_.disk.journal_text())) journal_check_.take(record);
   for (const auto& agent : resumed.agents) entries_[agent.agent].came = true;
   for (const auto& worker : resumed.workers) homes_[worker.worker] = worker.agent;
   heartbeats();
@@ -46,12 +50,12 @@ void SupervisorProcess::take_over(const core::Resumed& resumed) {
 
 void SupervisorProcess::crash() {
   if (crashed_) return;
-  world_.say(kName, [] { return "is killed"; });
+  world_.log(kName, [] { return "is killed"; });
   crashed_ = true;
   life_ = std::make_shared<char>();
   for (auto& [id, entry] : entries_) {
-    if (entry.connection && world_.agent(id) == nullptr) world_.lose_accounts();  // its last messages are in transit
-    if (entry.connection) entry.connection->down.close(world_.dice.chance(0.5));
+    if (entry.connection && world_.agent(id) == nullptr) world_.lose_audits();  // its last messages are in transit
+    if (entry.connection) entry.connection->down.close(world_.rng.chance(0.5));
     entry.connection = nullptr;
   }
   events_.clear();
@@ -77,8 +81,8 @@ void SupervisorProcess::accept(AgentId agent, Connection& accepted) {
         }
         const auto found = entries_.find(agent);
         if (found == entries_.end() || found->second.stopping) {
-          world_.say(kName, [&] { return "turns " + to_string(agent) + " away"; });
-          world_.lose_accounts();
+          world_.log(kName, [&] { return "turns " + to_string(agent) + " away"; });
+          world_.lose_audits();
           connection->down.send(StopAgent{0});
           connection->down.close(true);
           return;
@@ -141,15 +145,10 @@ void SupervisorProcess::received(AgentId agent, const AgentUp& message) {
       feed(core::WorkerExited{exited->worker, exited->exit_code, exited->signal, exited->last_error_lines});
     }
   }
-  if (const auto* answer = std::get_if<CollectivesAnswer>(&message)) {
-    return feed(core::CollectivesTold{agent, answer->lines});
-  }
-  if (const auto* stacks = std::get_if<WorkerStacks>(&message)) {
-    if (owns(agent, stacks->worker)) feed(core::StacksCaptured{stacks->worker, stacks->lines});
-  }
+  if (const auto* answer = std::get_if<AgentAnswer>(&message)) return feed(core::AgentAnswered{agent, *answer});
   if (const auto* from = std::get_if<FromWorker>(&message)) {
     if (!owns(agent, from->worker)) return;
-    if (const auto* halted = std::get_if<WorkerHalted>(&from->message)) world_.truth.hears(from->worker, *halted);
+    world_.oracle.delivered(from->worker, from->message);
     if (const auto* audit = std::get_if<WorkerAudit>(&from->message)) {
       world_.disk.audits.emplace_back(from->worker, *audit);
     }
@@ -193,7 +192,7 @@ void SupervisorProcess::offer_hosts() {
 }
 
 void SupervisorProcess::ask(core::Event event) {
-  world_.truth.asked(core::request_of(event));
+  world_.oracle.asked(core::request_of(event));
   feed(std::move(event));
 }
 
@@ -206,24 +205,31 @@ void SupervisorProcess::feed(core::Event event) {
     const core::Event next = std::move(events_.front());
     events_.pop_front();
     const bool quiet = std::holds_alternative<core::AgentReported>(next);
-    if (!quiet) world_.say(kName, [&] { return std::string("< ") + core::name_of(next); });
+    if (!quiet) world_.log(kName, [&] { return std::string("< ") + core::name_of(next); });
     perform_all(membership_.step(next, world_.queue.now()));
+    check_journal();
   }
   stepping_ = false;
+}
+
+// A supervisor that is lost now is succeeded by one that knows what this one knows.
+void SupervisorProcess::check_journal() {
+  if (crashed_ || membership_.ended()) return;
+  if (const auto difference = journal_check_.difference(membership_)) world_.violated("journal_fold", *difference);
 }
 
 void SupervisorProcess::perform_all(const core::Actions& actions) {
   for (const core::Action& action : actions) {
     if (crash_after_ && !world_.disk.misses_records() && (*crash_after_)-- == 0) {
       crash_after_.reset();
-      if (const auto* line = std::get_if<core::Journal>(&action)) {
-        world_.disk.tear(world_.queue.now(), std::string(event_of(line->record)), fields_of(line->record), world_.dice);
+      if (const auto* record = std::get_if<core::Journal>(&action)) {
+        world_.disk.tear(world_.queue.now(), *record, world_.rng);
       }
       return crash();
     }
-    if (world_.story.on()) {
+    if (world_.trace.on()) {
       if (const std::string text = core::describe(action); !text.empty()) {
-        world_.say(kName, [&] { return "  " + text; });
+        world_.log(kName, [&] { return "  " + text; });
       }
     }
     std::visit([this](const auto& content) { perform(content); }, action);
@@ -246,9 +252,17 @@ void SupervisorProcess::perform(const core::StopAgent& action) {
   }
 }
 
+void SupervisorProcess::check_spawn(const core::SpawnWorker& action) const {
+  const auto found = entries_.find(action.agent);
+  if (found != entries_.end() && found->second.connection != nullptr) return;
+  world_.violated("spawn_where_connected",
+                  to_string(action.worker) + " is started on " + to_string(action.agent) + ", which is not connected");
+}
+
 void SupervisorProcess::perform(const core::SpawnWorker& action) {
+  check_spawn(action);
   homes_[action.worker] = action.agent;
-  world_.truth.started(action.worker);
+  world_.oracle.started(action.worker);
   SpawnWorker order{
       .worker = action.worker, .slot = action.slot, .argv = {}, .environment = {}, .working_directory = {}};
   if (action.from_checkpoint) order.environment.emplace_back("ELASTICTRAIN_RESUME=1");
@@ -260,16 +274,22 @@ void SupervisorProcess::perform(const core::SpawnWorker& action) {
   send(action.agent, std::move(order));
 }
 
+// Without a fault nothing justifies the stop of a worker that trains.
+void SupervisorProcess::check_stop(WorkerId worker) const {
+  const WorkerProcess* process = world_.worker(worker);
+  const core::RunPhase phase = membership_.view().phase;
+  const bool ending = phase == core::RunPhase::kStopping || phase == core::RunPhase::kEnded;
+  if (ending || !world_.undisturbed || process == nullptr || !process->trains()) return;
+  world_.violated("healthy_member_stays", to_string(worker) + " is stopped while it trains and nothing is wrong");
+}
+
 void SupervisorProcess::perform(const core::StopWorker& action) {
+  check_stop(action.worker);
   send_to_worker(action.worker, StopWorker{action.worker, action.grace_ms});
 }
 
-void SupervisorProcess::perform(const core::AskCollectives& action) {
-  send_to_worker(action.doubtful, AskCollectives{action.doubtful, action.time_limit_ms});
-}
-
-void SupervisorProcess::perform(const core::CaptureStacks& action) {
-  send_to_worker(action.worker, CaptureStacks{action.worker, action.time_limit_ms});
+void SupervisorProcess::perform(const core::AskAgent& action) {
+  send_to_worker(action.asked.worker, action.asked);
 }
 
 std::set<WorkerId> SupervisorProcess::known_workers() const {
@@ -284,7 +304,8 @@ std::set<WorkerId> SupervisorProcess::known_workers() const {
 
 void SupervisorProcess::perform(const core::SendToWorkers& action) {
   const bool plans = std::holds_alternative<Prepare>(action.message);
-  world_.truth.sends(action.message, plans ? known_workers() : std::set<WorkerId>{});
+  world_.oracle.sends(action.message, plans ? known_workers() : std::set<WorkerId>{});
+  for (const WorkerId worker : action.workers) world_.oracle.addresses(worker);
   std::map<AgentId, std::vector<WorkerId>> by_agent;
   for (const WorkerId worker : action.workers) {
     if (const auto found = homes_.find(worker); found != homes_.end()) by_agent[found->second].push_back(worker);
@@ -304,16 +325,15 @@ void SupervisorProcess::perform(const core::CancelTimer& action) {
 }
 
 void SupervisorProcess::perform(const core::Journal& action) {
-  const std::string event(event_of(action.record));
-  const auto fields = fields_of(action.record);
-  world_.truth.journaled(event, fields);
-  if (!world_.disk.journal(world_.queue.now(), event, fields)) return;
-  const core::Journal state = membership_.state_record();
-  world_.disk.journal(world_.queue.now(), std::string(event_of(state.record)), fields_of(state.record));
+  world_.oracle.journaled(action);
+  journal_check_.take(action.record);
+  if (world_.disk.journal(world_.queue.now(), action)) {
+    world_.disk.journal(world_.queue.now(), membership_.state_record());
+  }
 }
 
 void SupervisorProcess::perform(const core::Reply& action) {
-  world_.truth.replied(action.request);
+  world_.oracle.replied(action.request);
 }
 
 // Shuts down as the real one does: agents end their workers and themselves; what remains is killed.

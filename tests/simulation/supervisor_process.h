@@ -14,6 +14,7 @@
 
 #include "supervisor/core/membership.h"
 #include "tests/simulation/network.h"
+#include "tests/support/journal_check.h"
 
 namespace elastictrain::simulation {
 
@@ -57,8 +58,7 @@ class SupervisorProcess {
   void perform(const core::StopAgent& action);
   void perform(const core::SpawnWorker& action);
   void perform(const core::StopWorker& action);
-  void perform(const core::CaptureStacks& action);
-  void perform(const core::AskCollectives& action);
+  void perform(const core::AskAgent& action);
   void perform(const core::SendToWorkers& action);
   void perform(const core::ArmTimer& action);
   void perform(const core::CancelTimer& action);
@@ -67,6 +67,7 @@ class SupervisorProcess {
   void perform(const core::Tell&) {}
   void perform(const core::EndRun& action);
   void perform_all(const core::Actions& actions);
+  void check_journal();
 
   void received(AgentId agent, const protocol::AgentUp& message);
   void closed(AgentId agent);
@@ -75,10 +76,13 @@ class SupervisorProcess {
   void send_to_worker(WorkerId worker, protocol::AgentDown message);
   void heartbeats();
   bool owns(AgentId agent, WorkerId worker) const;
+  void check_spawn(const core::SpawnWorker& action) const;
+  void check_stop(WorkerId worker) const;
   std::set<WorkerId> known_workers() const;
 
   World& world_;
   core::Membership membership_;
+  testing::JournalCheck journal_check_;
   std::map<AgentId, Entry> entries_;
   std::map<WorkerId, AgentId> homes_;
   std::set<std::uint64_t> timers_;

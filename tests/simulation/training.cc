@@ -10,6 +10,7 @@ namespace elastictrain::simulation {
 namespace {
 
 using namespace protocol;
+constexpr Micros kForever{3'600'000'000};
 
 }  // namespace
 
@@ -76,7 +77,7 @@ Task<std::optional<Sum>> WorkerProcess::collective(Part part) {
 
 Task<> WorkerProcess::live() {
   const Program& program = world_.setup.program;
-  co_await sleep(world_.dice.time(program.start_least, program.start_most));
+  co_await sleep(never_ready_ ? kForever : world_.rng.time(program.start_least, program.start_most));
   WorkerReady ready;
   ready.state_bytes = 1'000;
   ready.state_layout_hash = 7;
@@ -85,7 +86,7 @@ Task<> WorkerProcess::live() {
   Entry entry = Entry::kAgain;
   while (entry == Entry::kAgain) entry = co_await get_in();
   if (entry == Entry::kIn) co_await train();
-  tell_audits();
+  send_audits();
   die(0, 0);
 }
 
@@ -107,7 +108,7 @@ Task<WorkerProcess::Entry> WorkerProcess::begin_first_generation() {
   chain_ = 0;
   progress_ = {};
   progress_.sampler.seed = 7;
-  world_.untold.clear();
+  world_.unreported.clear();
   if (rank() == 0) {
     load_checkpoint();
     world_.broadcasts[seat_.generation] = {chain_, progress_, {}};
@@ -128,10 +129,10 @@ Task<WorkerProcess::Entry> WorkerProcess::begin_first_generation() {
   if (!in) co_return Entry::kAgain;
   remember_shares(seat_, true);
   first_step_ = true;
-  world_.truth.begins(seat_.generation, progress_.committed_step + 1);
+  world_.oracle.begins(seat_.generation, progress_.committed_step + 1);
   if (rank() == 0 && progress_.committed_step > 0) {
     account_for_state(seat_.generation, progress_);
-    tell_audits();
+    send_audits();
   } else {
     received_ = Received{seat_.generation, progress_};
   }
@@ -168,7 +169,7 @@ bool WorkerProcess::used_up() const {
 Task<bool> WorkerProcess::run_step() {
   const Program& program = world_.setup.program;
   open_step();
-  co_await sleep(world_.dice.time(program.compute_least, program.compute_most) * host_.slowness);
+  co_await sleep(world_.rng.time(program.compute_least, program.compute_most) * host_.slowness);
   bool discarded = false;
   for (std::uint32_t bucket = 0; bucket < program.buckets && !discarded;) {
     const std::string what = "step " + std::to_string(progress_.committed_step + 1) + "." + std::to_string(bucket);
@@ -200,7 +201,7 @@ void WorkerProcess::open_step() {
   machine_.step_opened();
   carry_out();
   const Part mine = part_of_step("");
-  if (machine_.has_state()) world_.truth.passes(id_, progress_.committed_step + 1, mine.counted);
+  if (machine_.has_state()) world_.oracle.passes(id_, progress_.committed_step + 1, mine.counted);
 }
 
 bool WorkerProcess::part_counts(const state::WorkerShare& share) const {
@@ -275,12 +276,12 @@ void WorkerProcess::commit() {
   progress_.samples_used += size_of(step.counted.positions);
   progress_.sampler = state::advance(progress_.sampler, world_.setup.program.samples, cut_, uncounted);
   progress_.committed_step = step.step;
-  world_.say(id_, [&] {
+  world_.log(id_, [&] {
     return "commits step " + std::to_string(step.step) + " of generation " + std::to_string(step.generation) +
            ", epoch " + std::to_string(step.counted.epoch) + ": " + text_of(step.counted.positions) +
            (uncounted.empty() ? "" : ", back to the pool: " + text_of(uncounted));
   });
-  world_.truth.commits(id_, step);
+  world_.oracle.commits(id_, step);
   may_commit_ = false;
   first_step_ = false;
   remember_shares(seat_, false);
@@ -392,8 +393,8 @@ std::uint32_t WorkerProcess::rank() const {
 }
 
 void WorkerProcess::take(Seat seat) {
-  world_.truth.seated(id_, seat.plan);
-  world_.say(id_, [&] {
+  world_.oracle.seated(id_, seat.plan);
+  world_.log(id_, [&] {
     return "takes its seat in generation " + std::to_string(seat.plan.generation) +
            (seat.kind == SeatKind::kContinue ? ", goes on"
             : seat.kind == SeatKind::kRejoin ? ", joins again"
@@ -409,7 +410,7 @@ void WorkerProcess::take(Seat seat) {
     }
     audit_for_the_lost(keepers);
   } else {
-    tell_audits();
+    send_audits();
   }
   if (seat_.generation != 0 && !recovers && machine_.in_loop()) old_seat_ = seat_;
   if (recovers) old_seat_.reset();
@@ -424,7 +425,7 @@ void WorkerProcess::take(Seat seat) {
   } else {
     remember_shares(seat_, true);
   }
-  world_.truth.begins(seat_.generation, progress_.committed_step + 1);
+  world_.oracle.begins(seat_.generation, progress_.committed_step + 1);
   send_state();
   say(WorkerActive{seat_.generation, progress_.committed_step + 1, 0});
 }
@@ -533,7 +534,7 @@ Task<bool> WorkerProcess::finish_transfers() {
   const bool complete = !receiving_->failed;
   receiving_.reset();
   if (!complete) co_return false;
-  world_.truth.receives_state(id_, seat_, progress_.committed_step, chain_);
+  world_.oracle.receives_state(id_, seat_, progress_.committed_step, chain_);
   machine_.state_complete();
   received_ = Received{seat_.generation, progress_};
   carry_out();
@@ -542,7 +543,7 @@ Task<bool> WorkerProcess::finish_transfers() {
 }
 
 void WorkerProcess::leave(const GenerationPlan& plan) {
-  tell_audits();
+  send_audits();
   say(WorkerLeft{plan.generation, progress_.committed_step});
 }
 

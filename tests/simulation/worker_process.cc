@@ -1,5 +1,6 @@
 #include "tests/simulation/worker_process.h"
 
+#include <algorithm>
 #include <csignal>
 #include <utility>
 
@@ -34,23 +35,29 @@ void WorkerProcess::deliver(std::function<void()> work) {
 void WorkerProcess::begin() {
   born_ = place_since_ = last_received_ = world_.queue.now();
   progress_.sampler.seed = 7;
-  if (world_.dice.chance(world_.luck.crashes_at_start)) {
-    world_.queue.after(world_.dice.time(Micros(1'000), world_.setup.program.start_most),
+  if (world_.rng.chance(world_.fault_rates.crashes_at_start)) {
+    world_.queue.after(world_.rng.time(Micros(1'000), world_.setup.program.start_most),
                        [this, life = std::weak_ptr(life_)] {
                          if (!life.expired()) die(3, 0);
                        });
   }
+  never_ready_ = others_train() && world_.rng.chance(world_.fault_rates.never_ready);
   say(WorkerHello{limits::kProtocolVersion, id_, 1000, "simulated"});
   heartbeat();
   thread_ = live();
   thread_.start();
 }
 
+bool WorkerProcess::others_train() const {
+  return world_.fault_rates.never_ready > 0 && std::any_of(world_.workers.begin(), world_.workers.end(),
+                                                           [](const auto& entry) { return entry.second->trains(); });
+}
+
 // ---------------------------------------------------------------------------------------------------------------
 // What comes from outside
 
 void WorkerProcess::receive(const WorkerDown& message) {
-  last_received_ = std::max(last_received_, world_.queue.now() + world_.dice.time(Micros(20), Micros(400)));
+  last_received_ = std::max(last_received_, world_.queue.now() + world_.rng.time(Micros(20), Micros(400)));
   world_.queue.at(last_received_, [this, message, life = std::weak_ptr(life_)] {
     if (!life.expired()) deliver([this, message] { hear(message); });
   });
@@ -61,6 +68,7 @@ void WorkerProcess::hear(const WorkerDown& message) {
     orphaned_ = true;
     poke();
   }
+  if (std::holds_alternative<Dismiss>(message)) world_.oracle.dismissed(id_, machine_.in_loop());
   machine_.hear(message);
   carry_out();
 }
@@ -68,7 +76,7 @@ void WorkerProcess::hear(const WorkerDown& message) {
 void WorkerProcess::stop(Millis grace) {
   if (std::exchange(stopping_, true) && grace > Millis(0)) return;
   // A program without a signal handler ends at once; some clean up first.
-  const auto delay = world_.dice.chance(0.8) ? Micros(500) : world_.dice.time(Micros(1'000), Micros(500'000));
+  const auto delay = world_.rng.chance(0.8) ? Micros(500) : world_.rng.time(Micros(1'000), Micros(500'000));
   world_.queue.after(grace > Millis(0) ? std::min<Micros>(delay, grace) : Micros(100),
                      [this, life = std::weak_ptr(life_), kill = grace == Millis(0)] {
                        if (life.expired()) return;
@@ -83,32 +91,32 @@ void WorkerProcess::stop(Millis grace) {
 void WorkerProcess::notice() {
   deliver([this] {
     if (std::exchange(noticed_, true)) return die(0, SIGTERM);
-    world_.say(id_, [] { return "gets TERM"; });
+    world_.log(id_, [] { return "gets TERM"; });
     notice_is_new_ = true;
   });
 }
 
 void WorkerProcess::die(int exit_code, int signal) {
   if (std::exchange(dead_, true)) return;
-  world_.say(id_, [&] {
+  world_.log(id_, [&] {
     return signal != 0 ? "dies by signal " + std::to_string(signal) : "exits with status " + std::to_string(exit_code);
   });
   life_ = std::make_shared<char>();
   wait_.forget();
   const bool in_order = exit_code == 0 && signal == 0;
-  if (machine_.in_loop() && !in_order) world_.untold.insert(id_);
+  if (machine_.in_loop() && !in_order) world_.unreported.insert(id_);
   if (AgentProcess* agent = world_.agent(agent_)) agent->worker_exited(id_, exit_code, signal);
   world_.worker_ended(id_);
 }
 
 void WorkerProcess::pause() {
-  world_.say(id_, [] { return "is stopped by a signal"; });
+  world_.log(id_, [] { return "is stopped by a signal"; });
   paused_ = true;
 }
 
 void WorkerProcess::resume() {
   if (!paused_) return;
-  world_.say(id_, [] { return "goes on"; });
+  world_.log(id_, [] { return "goes on"; });
   paused_ = false;
   const std::weak_ptr<char> life = life_;
   while (!life.expired() && !backlog_.empty() && !paused_) {
@@ -119,7 +127,7 @@ void WorkerProcess::resume() {
 }
 
 void WorkerProcess::hang() {
-  world_.say(id_, [] { return "is caught in a loop without an end"; });
+  world_.log(id_, [] { return "is caught in a loop without an end"; });
   hung_ = true;
 }
 
@@ -141,7 +149,7 @@ void WorkerProcess::carry_out() {
 void WorkerProcess::perform(const Machine::StartBuild& effect) {
   const Generation generation = effect.plan.generation;
   plans_[generation] = effect.plan;
-  const bool fails = world_.dice.chance(world_.luck.build_fails);
+  const bool fails = world_.rng.chance(world_.fault_rates.build_fails);
   world_.plane.build(id_, effect.plan, fails,
                      [this, generation, life = std::weak_ptr(life_)](bool ok, const std::string& reason) {
                        if (life.expired()) return;
@@ -172,13 +180,13 @@ void WorkerProcess::perform(const Machine::WakeTraining&) {
 
 void WorkerProcess::perform(const Machine::Say& effect) {
   if (const auto* prepared = std::get_if<WorkerPrepared>(&effect.message)) {
-    world_.truth.prepared(id_, prepared->generation);
+    world_.oracle.prepared(id_, prepared->generation);
   }
   if (const auto* halted = std::get_if<WorkerHalted>(&effect.message)) {
     const auto place = machine_.place();
     const bool settled = place != Machine::Place::kReducing && place != Machine::Place::kUpdating;
-    world_.truth.answers(id_, *halted, settled && !may_commit_, progress_.committed_step);
-    world_.say(id_, [&] {
+    world_.oracle.answers(id_, *halted, settled && !may_commit_, progress_.committed_step);
+    world_.log(id_, [&] {
       return "says halted " + std::to_string(halted->fence) + " in " + std::to_string(halted->generation) +
              " at step " + std::to_string(halted->committed_step) + (halted->has_state ? " with" : " without") +
              " state" + (halted->in_loop ? "" : ", starting") + (halted->reason.empty() ? "" : ": " + halted->reason);
@@ -206,8 +214,8 @@ void WorkerProcess::heartbeat() {
     beat.epoch = progress_.sampler.epoch;
     beat.steps = std::exchange(steps_since_heartbeat_, 0);
     if (beat.steps != 0) {
-      beat.step_us = static_cast<double>(step_time_.count());
-      beat.compute_us = beat.step_us / 2;
+      beat.mean.step_us = static_cast<double>(step_time_.count());
+      beat.mean.compute_us = beat.mean.step_us / 2;
       beat.samples_per_s = 100;
       beat.loss = 1;
     }
@@ -215,7 +223,7 @@ void WorkerProcess::heartbeat() {
     beat.place_ms = static_cast<std::uint64_t>((world_.queue.now() - place_since_).count() / 1'000);
     if (std::exchange(notice_is_new_, false)) say(WorkerNote{std::string(kTermNote), "from process 4711"});
     say(beat);
-    tell_audits();
+    send_audits();
   });
   world_.queue.after(world_.setup.heartbeat, [this, life = std::weak_ptr(life_)] {
     if (!life.expired()) heartbeat();

@@ -13,12 +13,12 @@
 #include <string>
 #include <vector>
 
-#include "supervisor/protocol/message.h"
+#include "supervisor/protocol/worker_messages.h"
 #include "tests/simulation/data_plane.h"
 #include "tests/simulation/network.h"
+#include "tests/simulation/oracle.h"
 #include "tests/simulation/parameters.h"
 #include "tests/simulation/task.h"
-#include "tests/simulation/truth.h"
 #include "train/session/worker_machine.h"
 
 namespace elastictrain::simulation {
@@ -42,6 +42,7 @@ class WorkerProcess {
   WorkerId id() const { return id_; }
   Host& host() { return host_; }
   bool stopped() const { return paused_; }
+  bool noticed() const { return noticed_; }
   bool trains() const { return machine_.in_loop(); }
   std::uint64_t cpu_ms() const;
   const session::WorkerMachine& machine() const { return machine_; }
@@ -73,8 +74,9 @@ class WorkerProcess {
   void perform(const session::WorkerMachine::WakeTraining& effect);
   void say(protocol::WorkerUp message);
   void heartbeat();
+  bool others_train() const;
 
-  // The training thread (training.cc, accounts.cc).
+  // The training thread (training.cc, audits.cc).
   Task<> live();
   Task<Entry> get_in();
   Task<Entry> begin_first_generation();
@@ -107,7 +109,7 @@ class WorkerProcess {
   void audit(const CommittedStep& step);
   void audit_for_the_lost(const std::vector<WorkerId>& holders);
   void account_for_state(Generation generation, const state::Progress& progress);
-  void tell_audits();
+  void send_audits();
   void leave(const protocol::GenerationPlan& plan);
   bool used_up() const;
   void checkpoint(bool in_background);
@@ -128,6 +130,7 @@ class WorkerProcess {
   bool notice_is_new_ = false;
   bool orphaned_ = false;
   bool dead_ = false;
+  bool never_ready_ = false;
   std::deque<std::function<void()>> backlog_;
   Instant last_received_;
   std::map<Generation, protocol::GenerationPlan> plans_;  // builds that were begun

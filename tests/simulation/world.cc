@@ -1,43 +1,45 @@
 #include "tests/simulation/world.h"
 
+#include <algorithm>
+
 #include "tests/simulation/agent_process.h"
 #include "tests/simulation/supervisor_process.h"
 #include "tests/simulation/worker_process.h"
 
 namespace elastictrain::simulation {
 
-World::World(std::uint64_t seed, Setup chosen, std::size_t story_lines)
+World::World(std::uint64_t seed, Setup chosen, std::size_t trace_lines)
     : setup(std::move(chosen)),
-      dice(seed),
-      story(story_lines),
-      truth(setup.program.samples),
-      plane(queue, dice, wires()) {}
+      rng(seed),
+      trace(trace_lines),
+      oracle(setup.program.samples),
+      plane(queue, rng, links()) {}
 
 World::~World() = default;
 
-Wires World::wires() {
+Links World::links() {
   const auto host_of = [this](WorkerId id) -> const Host* {
     const auto found = homes.find(id);
     return found == homes.end() ? nullptr : found->second;
   };
-  Wires wires;
-  wires.runs = [this](WorkerId id) {
+  Links links;
+  links.runs = [this](WorkerId id) {
     const WorkerProcess* process = worker(id);
     return process != nullptr && !process->stopped();
   };
-  wires.connected = [host_of](WorkerId a, WorkerId b) {
+  links.connected = [host_of](WorkerId a, WorkerId b) {
     const Host* from = host_of(a);
     const Host* to = host_of(b);
     if (from == nullptr || to == nullptr) return false;
     if (from == to) return true;
     return from->on && to->on && !from->cut_data && !to->cut_data;
   };
-  wires.violated = [this](const std::string& check, const std::string& text) { violated(check, text); };
-  return wires;
+  links.violated = [this](const std::string& check, const std::string& text) { violated(check, text); };
+  return links;
 }
 
 void World::violated(const std::string& check, const std::string& text) {
-  truth.violated(check, text);
+  oracle.violated(check, text);
 }
 
 Host& World::host(const std::string& name) {
@@ -52,13 +54,17 @@ AgentProcess* World::agent(AgentId id) {
   return found == agents.end() ? nullptr : found->second.get();
 }
 
+bool World::has_agent(const Host& host) const {
+  return std::any_of(agents.begin(), agents.end(), [&](const auto& entry) { return &entry.second->host() == &host; });
+}
+
 WorkerProcess* World::worker(WorkerId id) {
   const auto found = workers.find(id);
   return found == workers.end() ? nullptr : found->second.get();
 }
 
 Connection& World::new_connection(const Host& host) {
-  connections_.push_back(std::make_unique<Connection>(queue, dice, host));
+  connections_.push_back(std::make_unique<Connection>(queue, rng, host));
   return *connections_.back();
 }
 
@@ -67,12 +73,12 @@ bool World::over() const {
 }
 
 void World::run_until(Instant end) {
-  while (!truth.violation() && !over() && queue.run_next(end)) bury_the_dead();
+  while (!oracle.violation() && !over() && queue.run_next(end)) remove_ended();
 }
 
-void World::bury_the_dead() {
-  dead_workers_.clear();
-  dead_agents_.clear();
+void World::remove_ended() {
+  ended_workers_.clear();
+  ended_agents_.clear();
 }
 
 // ---------------------------------------------------------------------------------------------------------------
@@ -80,8 +86,8 @@ void World::bury_the_dead() {
 
 void World::launch(AgentId agent, const std::string& name) {
   Host& target = host(name);
-  const bool fails = dice.chance(luck.launch_fails);
-  const auto delay = dice.time(Micros(5'000), Micros(400'000));
+  const bool fails = rng.chance(fault_rates.launch_fails);
+  const auto delay = rng.time(Micros(5'000), Micros(400'000));
   queue.after(delay, [this, agent, &target, fails] {
     if (fails || !target.on || target.cut_down || target.cut_up) {
       const Millis until = fails ? Millis(100) : setup.connect_timeout;
@@ -112,11 +118,11 @@ void World::agent_ended(AgentId id) {
   const auto found = agents.find(id);
   if (found == agents.end()) return;
   const Host& home = found->second->host();
-  const bool seen = home.local || (home.on && !home.cut_up && dice.chance(0.5));
-  dead_agents_.push_back(std::move(found->second));
+  const bool seen = home.local || (home.on && !home.cut_up && rng.chance(0.5));
+  ended_agents_.push_back(std::move(found->second));
   agents.erase(found);
   if (!seen) return;
-  queue.after(dice.time(Micros(500), Micros(30'000)), [this, id] {
+  queue.after(rng.time(Micros(500), Micros(30'000)), [this, id] {
     if (supervisor) supervisor->launch_ended(id, true, true, "its process ended");
   });
 }
@@ -124,8 +130,8 @@ void World::agent_ended(AgentId id) {
 void World::worker_ended(WorkerId id) {
   const auto found = workers.find(id);
   if (found == workers.end()) return;
-  truth.gone(id);
-  dead_workers_.push_back(std::move(found->second));
+  oracle.gone(id);
+  ended_workers_.push_back(std::move(found->second));
   workers.erase(found);
   plane.died(id);
 }
@@ -143,15 +149,15 @@ void World::look_again() {
 
 void World::lose_what_is_away() {
   for (const auto& [id, process] : agents) {
-    if (process->paused() || !supervisor->hears(id, process->connection())) lose_accounts();
+    if (process->paused() || !supervisor->hears(id, process->connection())) lose_audits();
   }
   for (const auto& connection : connections_) {
-    if (connection->up.holds_back()) lose_accounts();
+    if (connection->up.holds_back()) lose_audits();
   }
 }
 
 void World::power_off(Host& lost) {
-  say(lost.name, [] { return "loses its power"; });
+  log(lost.name, [] { return "loses its power"; });
   lost.on = false;
   std::vector<AgentProcess*> there;
   for (const auto& [id, process] : agents) {

@@ -14,12 +14,12 @@
 
 #include "supervisor/core/settings.h"
 #include "tests/simulation/data_plane.h"
-#include "tests/simulation/dice.h"
 #include "tests/simulation/disk.h"
 #include "tests/simulation/event_queue.h"
 #include "tests/simulation/network.h"
-#include "tests/simulation/story.h"
-#include "tests/simulation/truth.h"
+#include "tests/simulation/oracle.h"
+#include "tests/simulation/rng.h"
+#include "tests/simulation/trace.h"
 
 namespace elastictrain::simulation {
 
@@ -52,26 +52,27 @@ struct Setup {
 };
 
 // How often the machinery itself fails, in addition to the faults that a scenario injects.
-struct Luck {
+struct FaultRates {
   double launch_fails = 0;
   double spawn_fails = 0;
   double build_fails = 0;
   double crashes_at_start = 0;
+  double never_ready = 0;  // a worker that starts while others train
 };
 
 class World {
  public:
-  World(std::uint64_t seed, Setup setup, std::size_t story_lines);
+  World(std::uint64_t seed, Setup setup, std::size_t trace_lines);
   ~World();
   World(const World&) = delete;
   World& operator=(const World&) = delete;
 
   Setup setup;
-  Luck luck;
+  FaultRates fault_rates;
   EventQueue queue;
-  Dice dice;
-  Story story;
-  Truth truth;
+  Rng rng;
+  Trace trace;
+  Oracle oracle;
   Disk disk;
   DataPlane plane;
   std::vector<std::unique_ptr<Host>> hosts;
@@ -86,15 +87,19 @@ class World {
   std::optional<int> exit_status;
   std::string exit_reason;
   bool finished = false;  // some worker reached the end of the data
+  // No fault has occurred yet, or the run has reached its size after the last one: nothing justifies that a member
+  // ends.
+  bool undisturbed = true;
   // Workers that were lost with an account that no surviving holder has reported since.
-  std::set<WorkerId> untold;
+  std::set<WorkerId> unreported;
   // An agent that may hold accounts of lost workers has ended, or the supervisor no longer accepts its messages.
-  bool accounts_lost = false;
-  void lose_accounts() { accounts_lost = accounts_lost || !exit_status; }
+  bool audits_lost = false;
+  void lose_audits() { audits_lost = audits_lost || !exit_status; }
   void lose_what_is_away();  // the end of a run does not wait for it without a limit
 
   Host& host(const std::string& name);
   AgentProcess* agent(AgentId id);
+  bool has_agent(const Host& host) const;
   WorkerProcess* worker(WorkerId id);
 
   // Runs until then, until a check fails, or until the run is over and none of its processes is left.
@@ -114,8 +119,8 @@ class World {
   void power_off(Host& host);
 
   template <class Who, class Text>
-  void say(const Who& who, const Text& text) {
-    if (story.on()) story.say(queue.now(), name_of(who), text);
+  void log(const Who& who, const Text& text) {
+    if (trace.on()) trace.add(queue.now(), name_of(who), text);
   }
   void violated(const std::string& check, const std::string& text);
 
@@ -125,12 +130,12 @@ class World {
   static std::string name_of(WorkerId id) { return to_string(id); }
   static std::string name_of(AgentId id) { return to_string(id); }
 
-  Wires wires();
-  void bury_the_dead();
+  Links links();
+  void remove_ended();
 
   std::vector<std::unique_ptr<Connection>> connections_;  // all that ever existed
-  std::vector<std::unique_ptr<AgentProcess>> dead_agents_;
-  std::vector<std::unique_ptr<WorkerProcess>> dead_workers_;
+  std::vector<std::unique_ptr<AgentProcess>> ended_agents_;
+  std::vector<std::unique_ptr<WorkerProcess>> ended_workers_;
 };
 
 }  // namespace elastictrain::simulation

@@ -170,6 +170,17 @@ class Run:
                 self.readers[-1].start()
         return self
 
+    def lose_supervisor(self):
+        self.signal(signal.SIGKILL)
+        self.process.wait()
+
+    def lose_everything(self):
+        """Simulates a power loss of the only machine."""
+        self.lose_supervisor()
+        for pid in self.processes():
+            os.kill(pid, signal.SIGKILL)
+        self.wait_no_processes()
+
     def resume(self, *arguments):
         """Takes the run over by its name, or starts it again from its newest checkpoint."""
         self.process.wait(10 * sanitizer.SLOWDOWN)

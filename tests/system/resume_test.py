@@ -1,67 +1,33 @@
 """A run survives the kill of its supervisor: it continues without it, and a later supervisor takes it over."""
 
-import json
 import os
 import shutil
 import signal
 import tempfile
 
 import harness
-from harness import BINARY, Case, Run, job, pids, synthetic
-from lab import Lab
+from harness import Case, Run, job, pids, synthetic
 
 
 STORED_JOURNAL = os.path.join(os.path.dirname(__file__), "..", "data", "journals", "version-1.jsonl")
 
 
-class ResumableRun(Run):
-    def lose_supervisor(self):
-        self.signal(signal.SIGKILL)
-        self.process.wait()
+def try_to_resume(run):
+    return run.command("run", "--resume", run.name)
 
-    def lose_everything(self):
-        """Simulates a power loss of the only machine."""
-        self.lose_supervisor()
-        for pid in self.processes():
-            os.kill(pid, signal.SIGKILL)
-        self.wait_no_processes()
 
-    def rewrite_journal(self, replacements):
-        with open(self.journal_path()) as file:
-            text = file.read()
-        for old, new in replacements.items():
-            text = text.replace(old, new)
-        with open(self.journal_path(), "w") as file:
-            file.write(text)
-
-    def resume(self, *arguments):
-        self.argv = [BINARY, "run", "--resume", self.name, *arguments]
-        return self.start()
-
-    def same_command_again(self):
-        return self.start()
-
-    def try_to_resume(self, *arguments):
-        return self.command("run", "--resume", self.name, *arguments)
-
-    def journal(self):
-        """The records without torn lines."""
-        records = []
-        with open(self.journal_path()) as file:
-            for line in file:
-                try:
-                    records.append(json.loads(line))
-                except ValueError:
-                    pass
-        return records
-
-    def events(self, name):
-        return [record for record in self.journal() if record.get("event") == name]
+def rewrite_journal(run, replacements):
+    with open(run.journal_path()) as file:
+        text = file.read()
+    for old, new in replacements.items():
+        text = text.replace(old, new)
+    with open(run.journal_path(), "w") as file:
+        file.write(text)
 
 
 class SupervisorLost(Case):
     def test_a_killed_supervisor_is_succeeded_without_a_restart_or_a_pause(self):
-        with ResumableRun(job(workers=(1, 3, 4))) as run:
+        with Run(job(workers=(1, 3, 4))) as run:
             before = run.wait_size(3)
             run.lose_supervisor()
             run.wait_more_steps(20)
@@ -76,10 +42,10 @@ class SupervisorLost(Case):
             self.assert_stops_clean(run)
 
     def test_the_same_command_again_takes_the_run_over(self):
-        with ResumableRun(job()) as run:
+        with Run(job()) as run:
             before = pids(run.wait_size(2))
             run.lose_supervisor()
-            run.same_command_again()
+            run.start()
             run.wait_text("is taken over")
             self.assertEqual(pids(run.wait_size(2)), before)
             run.do("stop", run.name)
@@ -87,7 +53,7 @@ class SupervisorLost(Case):
             run.wait_no_processes()
 
     def test_it_can_be_lost_again_and_again(self):
-        with ResumableRun(job()) as run:
+        with Run(job()) as run:
             before = pids(run.wait_size(2))
             for _ in range(3):
                 run.lose_supervisor()
@@ -98,7 +64,7 @@ class SupervisorLost(Case):
             self.assert_audit_clean(run)
 
     def test_commands_beside_it_say_how_to_take_it_over(self):
-        with ResumableRun(job()) as run:
+        with Run(job()) as run:
             run.wait_size(2)
             run.lose_supervisor()
             status = run.command("status", run.name)
@@ -106,7 +72,7 @@ class SupervisorLost(Case):
             self.assertIn(f"elastictrain run --resume {run.name}", status.stderr)
 
     def test_a_torn_journal_is_read_and_reported(self):
-        with ResumableRun(job()) as run:
+        with Run(job()) as run:
             before = pids(run.wait_size(2))
             run.lose_supervisor()
             with open(run.journal_path(), "a") as journal:
@@ -120,14 +86,14 @@ class SupervisorLost(Case):
                 self.assertIn('"event":"journal_torn"', journal.read())
 
     def test_a_journal_of_the_version_before_is_taken_over(self):
-        with ResumableRun(job()) as run:
+        with Run(job()) as run:
             run.wait_size(2)
             run.do("topology", run.name, "ring")
             run.wait_event("plan_updated")
             run.do("resize", run.name, 3)
             before = pids(run.wait_size(3))
             run.lose_supervisor()
-            run.rewrite_journal({'"schema":2,': "", '"plan_updated"': '"reshared"', '"target_topology"': '"wished_topology"',
+            rewrite_journal(run, {'"schema":2,': "", '"plan_updated"': '"reshared"', '"target_topology"': '"wished_topology"',
                                  '"plan_update_requested"': '"reshare_requested"', '"kind":"update"': '"kind":"reshare"'})
             run.resume()
             self.assertEqual(pids(run.wait_size(3)), before)
@@ -137,7 +103,7 @@ class SupervisorLost(Case):
             self.assert_stops_clean(run)
 
     def test_a_stored_journal_of_the_version_before_continues_its_numbers(self):
-        with ResumableRun(job(workers=(1, 2, 4), timeouts={"resume_timeout_ms": 500})) as run:
+        with Run(job(workers=(1, 2, 4), timeouts={"resume_timeout_ms": 500})) as run:
             run.wait_size(2)
             run.lose_everything()
             shutil.copy(STORED_JOURNAL, run.journal_path())
@@ -149,35 +115,35 @@ class SupervisorLost(Case):
             self.assertEqual(run.wait(), 0)
 
     def test_a_journal_of_a_newer_version_is_refused_and_still_printed(self):
-        with ResumableRun(job()) as run:
+        with Run(job()) as run:
             run.wait_size(2)
             run.lose_supervisor()
-            run.rewrite_journal({'"schema":2,': '"schema":99,"later":true,'})
-            refused = run.try_to_resume()
+            rewrite_journal(run, {'"schema":2,': '"schema":99,"later":true,'})
+            refused = try_to_resume(run)
             self.assertEqual(refused.returncode, 69)
             self.assertIn("schema version 99", refused.stderr)
             printed = run.command("events", run.name)
             self.assertEqual(printed.returncode, 0)
             self.assertIn("later=true", printed.stdout)
-            run.rewrite_journal({'"schema":99,"later":true,': '"schema":2,'})
+            rewrite_journal(run, {'"schema":99,"later":true,': '"schema":2,'})
             run.resume()
             run.wait_size(2)
             self.assert_stops_clean(run)
 
     def test_of_two_successors_one_is_refused(self):
-        with ResumableRun(job()) as run:
+        with Run(job()) as run:
             run.wait_size(2)
             run.lose_supervisor()
             run.resume()
             run.wait_size(2)
-            refused = run.try_to_resume()
+            refused = try_to_resume(run)
             self.assertEqual(refused.returncode, 69)
             self.assertIn("is already running", refused.stderr)
             run.do("stop", run.name)
             self.assertEqual(run.wait(), 0)
 
     def test_another_program_under_the_name_is_refused_with_what_differs(self):
-        with ResumableRun(job()) as run:
+        with Run(job()) as run:
             run.wait_size(2)
             run.lose_supervisor()
             other = run.command("run", "--name", run.name, "-n", "2", "--", "sleep", "60")
@@ -186,9 +152,9 @@ class SupervisorLost(Case):
             self.assertIn(f"elastictrain run --resume {run.name}", other.stderr)
 
     def test_a_run_that_has_finished_or_was_never_there_is_not_resumed(self):
-        with ResumableRun(job(trainer=synthetic(epochs=1, samples=64))) as run:
+        with Run(job(trainer=synthetic(epochs=1, samples=64))) as run:
             self.assertEqual(run.wait(), 0)
-            done = run.try_to_resume()
+            done = try_to_resume(run)
             self.assertEqual(done.returncode, 69)
             self.assertIn("nothing to resume", done.stderr)
             unknown = run.command("run", "--resume", "no-such-run")
@@ -204,7 +170,7 @@ class EverythingLost(Case):
 
     def test_the_run_goes_on_from_its_newest_checkpoint(self):
         with tempfile.TemporaryDirectory(prefix="resume-") as directory:
-            with ResumableRun(self.checkpointed(directory)) as run:
+            with Run(self.checkpointed(directory)) as run:
                 run.wait_size(2)
                 run.wait_step(45)
                 run.lose_everything()
@@ -223,7 +189,7 @@ class EverythingLost(Case):
 
     def test_a_preempted_run_goes_on_with_another_number_of_workers(self):
         with tempfile.TemporaryDirectory(prefix="resume-") as directory:
-            with ResumableRun(self.checkpointed(directory)) as run:
+            with Run(self.checkpointed(directory)) as run:
                 run.wait_size(2)
                 run.wait_step(25)
                 run.signal(signal.SIGTERM)
@@ -236,26 +202,6 @@ class EverythingLost(Case):
                 run.do("stop", run.name)
                 self.assertEqual(run.wait(), 0)
                 self.assert_audit_clean(run)
-
-
-class SshHosts(Case):
-    @classmethod
-    def setUpClass(cls):
-        cls.lab = Lab(hosts=2)
-        cls.addClassCleanup(cls.lab.close)
-        cls.lab.__enter__()
-
-    def test_agents_of_other_hosts_come_back_to_the_later_supervisor(self):
-        config = job(workers=(1, 2, 4), hosts={"list": ["node1:2", "node2:2"]})
-        with ResumableRun(config, lab=self.lab) as run:
-            before = pids(run.wait_size(2))
-            run.lose_supervisor()
-            run.wait_more_steps(20)
-            run.resume()
-            self.assertEqual(pids(run.wait_size(2)), before)
-            run.do("resize", run.name, 4)
-            run.wait_size(4)
-            self.assert_stops_clean(run)
 
 
 class Output(Case):

@@ -1,9 +1,12 @@
 // Purpose: a replica in host memory. See replica.h for ownership, thread and failure.
 #pragma once
 
+#include <elastictrain/session.hpp>
 #include <memory>
 
+#include "train/builtin/model.h"
 #include "train/builtin/optimizer.h"
+#include "train/builtin/options.h"
 #include "train/builtin/replica.h"
 
 namespace elastictrain::train {

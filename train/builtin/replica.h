@@ -6,13 +6,9 @@
 #pragma once
 
 #include <cstdint>
-#include <elastictrain/session.hpp>
-#include <memory>
 #include <span>
 
 #include "supervisor/protocol/result.h"
-#include "train/builtin/model.h"
-#include "train/builtin/options.h"
 
 namespace elastictrain::train {
 
@@ -30,8 +26,5 @@ class Replica {
   // The parameters in host memory; valid until the next update.
   virtual Result<std::span<const float>> parameters() = 0;
 };
-
-// Registers all state that an update changes with the session, which must not be started yet.
-Result<std::unique_ptr<Replica>> make_replica(const TrainerOptions& options, Model& model, Session& session);
 
 }  // namespace elastictrain::train

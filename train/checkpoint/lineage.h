@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "supervisor/protocol/ids.h"
-#include "supervisor/protocol/message.h"
+#include "supervisor/protocol/plan_messages.h"
 #include "supervisor/protocol/result.h"
 
 namespace elastictrain::checkpoint {

@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "supervisor/protocol/ids.h"
-#include "supervisor/protocol/message.h"
+#include "supervisor/protocol/plan_messages.h"
 #include "supervisor/protocol/result.h"
 
 namespace elastictrain::comm {
@@ -26,7 +26,6 @@ namespace elastictrain::comm {
 struct Capabilities {
   std::string name;  // "cpu", "nccl", "mpi"
   bool host_memory = true;
-  bool device_memory = false;
   bool abort_is_prompt = true;   // abort() ends a blocked call within about a millisecond
   bool background_build = true;  // may be built while another one of the same process is in use
 };
@@ -69,31 +68,6 @@ struct Traffic {
   std::uint64_t bytes_shared = 0;  // through shared memory
 };
 
-// A bucket in device memory of the worker.
-struct DeviceReduce {
-  float* data = nullptr;
-  std::size_t count = 0;
-  float scale = 1.0F;  // as in ReduceOptions
-  // The input of the sum. kKeep: the content of `data`, copied to `keep` first if that is set. kKept: the content that
-  // `keep` has from an earlier call. kNothing: zeros, whatever `data` holds.
-  enum class Input : std::uint8_t { kKeep, kKept, kNothing } input = Input::kKeep;
-  float* keep = nullptr;  // as long as `data`; filled when the call returns, also after a peer's error
-  // The caller's CUstream (null: its default stream). Work that it holds runs before the sum; work that is added
-  // afterwards runs after it.
-  void* stream = nullptr;
-  bool want_norms = false;
-  // The caller's CUevent, or null. Recorded after the sum, if the device makes the sum.
-  void* finished = nullptr;
-};
-
-// A piece of device memory that is sent to one peer, or received from it.
-struct DeviceTransfer {
-  std::byte* data = nullptr;
-  std::size_t bytes = 0;
-  std::uint32_t peer = 0;
-  bool receives = false;
-};
-
 // Figures of one peer that this rank has a connection to. Shared memory has no figures of its own.
 struct PeerFigures {
   std::uint32_t rank = 0;
@@ -101,6 +75,9 @@ struct PeerFigures {
   std::uint64_t bytes_received = 0;
   double round_trip_us = 0;  // the minimum that the kernel measured; 0: not known, or the peer is on this host
 };
+
+class DeviceSums;
+class DeviceTransfers;
 
 class Communicator {
  public:
@@ -126,15 +103,9 @@ class Communicator {
   virtual Status exchange(std::span<const std::byte> sent, std::span<std::byte> received, std::uint32_t peer);
   virtual Status barrier() = 0;
 
-  // In-place sum in device memory, like all_reduce() and in one order with it on all ranks. Returns when the sum is
-  // complete: an update that is queued behind a collective would use a partial sum if the collective is aborted.
-  virtual Status all_reduce_device(const DeviceReduce& reduce, ReduceStats* stats = nullptr);
-  // Called by all ranks before their first sum, or by none. Starts all pieces together, after the work that the
-  // caller's `stream` holds, and returns. Later sums wait for the pieces. Every piece is named at both its ends, and
-  // both ends name the pieces of a pair in the same order. Before finish_device_transfers() has returned, a sender must
-  // not write the memory and a receiver must not access it.
-  virtual Status start_device_transfers(std::span<const DeviceTransfer> transfers, void* stream);
-  virtual Status finish_device_transfers();
+  // What only some back ends do (device_interfaces.h): null if this one does not.
+  virtual DeviceSums* device_sums() { return nullptr; }
+  virtual DeviceTransfers* device_transfers() { return nullptr; }
 
   // Checks, without waiting, whether a peer is known to be gone. For callers that wait for something other than a call.
   virtual Status check_peers();

@@ -11,7 +11,7 @@
 #include <optional>
 #include <vector>
 
-#include "supervisor/protocol/message.h"
+#include "supervisor/protocol/worker_messages.h"
 #include "train/state/progress.h"
 #include "train/state/sampler.h"
 

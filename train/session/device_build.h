@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "supervisor/protocol/message.h"
+#include "supervisor/protocol/plan_messages.h"
 #include "train/comm/cancel_token.h"
 #include "train/comm/communicator.h"
 #include "train/comm/nccl/nccl_communicator.h"

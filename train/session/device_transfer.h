@@ -4,8 +4,8 @@
 
 #include <vector>
 
-#include "supervisor/protocol/message.h"
-#include "train/comm/communicator.h"
+#include "supervisor/protocol/plan_messages.h"
+#include "train/comm/device_interfaces.h"
 #include "train/state/state_buffers.h"
 
 namespace elastictrain::session {

@@ -71,17 +71,13 @@ void Monitors::step_done(const StepTimes& times, const StepFigures& figures, Clo
   // A new generation counts from 0.
   const bool goes_on = figures_.generation == figures.generation;
   const comm::Traffic before = goes_on ? figures_.traffic : comm::Traffic{};
-  sent_bytes_ += static_cast<double>(figures.traffic.bytes_sent - before.bytes_sent);
-  received_bytes_ += static_cast<double>(figures.traffic.bytes_received - before.bytes_received);
+  sum_.sent_bytes += static_cast<double>(figures.traffic.bytes_sent - before.bytes_sent);
+  sum_.received_bytes += static_cast<double>(figures.traffic.bytes_received - before.bytes_received);
   figures_ = figures;
   ++steps_;
   samples_ += figures.global_samples;
   last_step_ = now;
-  sum_.step_us += times.step_us;
-  sum_.data_wait_us += times.data_wait_us;
-  sum_.compute_us += times.compute_us;
-  sum_.communicate_us += times.communicate_us;
-  sum_.update_us += times.update_us;
+  protocol::add(sum_, times);
 }
 
 void Monitors::round_trip_known(double round_trip_us) {
@@ -122,21 +118,13 @@ void Monitors::put_norms(protocol::WorkerHeartbeat& heartbeat) {
 }
 
 void Monitors::put_means(protocol::WorkerHeartbeat& heartbeat) {
-  const double n = steps_;
-  heartbeat.step_us = sum_.step_us / n;
-  heartbeat.data_wait_us = sum_.data_wait_us / n;
-  heartbeat.compute_us = sum_.compute_us / n;
-  heartbeat.communicate_us = sum_.communicate_us / n;
-  heartbeat.update_us = sum_.update_us / n;
-  heartbeat.sent_bytes = sent_bytes_ / n;
-  heartbeat.received_bytes = received_bytes_ / n;
+  heartbeat.mean = protocol::mean(sum_, steps_);
   heartbeat.round_trip_us = round_trip_us_;
   const double window_us = us(last_step_ - window_begin_);
   if (window_us > 0) heartbeat.samples_per_s = static_cast<double>(samples_) * 1e6 / window_us;
   steps_ = 0;
   samples_ = 0;
   sum_ = {};
-  sent_bytes_ = received_bytes_ = 0;
   window_begin_ = last_step_;
 }
 

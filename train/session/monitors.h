@@ -9,20 +9,16 @@
 #include <mutex>
 #include <optional>
 
-#include "supervisor/protocol/message.h"
+#include "supervisor/protocol/step_metrics.h"
+#include "supervisor/protocol/worker_messages.h"
 #include "train/comm/communicator.h"
 
 namespace elastictrain::session {
 
 using Clock = std::chrono::steady_clock;
 
-struct StepTimes {
-  double step_us = 0;
-  double data_wait_us = 0;
-  double compute_us = 0;  // outside the collectives, before the last one began
-  double communicate_us = 0;
-  double update_us = 0;  // after the last collective
-};
+// `compute_us`: outside the collectives, before the last one began.
+using StepTimes = protocol::StepMetrics;
 
 // Times one step at a time: batch -> (collective …) -> commit. A device may report a time before the last mark, such as
 // a gradient that was complete before the preceding sum. Such a time counts as that mark.
@@ -88,9 +84,7 @@ class Monitors {
   std::uint64_t sequence_ = 0;
   StepFigures figures_;
   std::uint32_t steps_ = 0;
-  StepTimes sum_;
-  double sent_bytes_ = 0;
-  double received_bytes_ = 0;
+  protocol::StepMetrics sum_;
   double round_trip_us_ = 0;
   std::uint32_t norm_steps_ = 0;
   double local_square_sum_ = 0;

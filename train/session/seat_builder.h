@@ -14,7 +14,7 @@
 #include <thread>
 #include <vector>
 
-#include "supervisor/protocol/message.h"
+#include "supervisor/protocol/plan_messages.h"
 #include "supervisor/protocol/result.h"
 #include "train/comm/cancel_token.h"
 #include "train/comm/cpu_communicator.h"

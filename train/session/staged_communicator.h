@@ -8,6 +8,7 @@
 
 #include <memory>
 
+#include "train/comm/device_interfaces.h"
 #include "train/comm/over_communicator.h"
 #include "train/device/device.h"
 #include "train/device/pinned_memory.h"
@@ -15,11 +16,12 @@
 
 namespace elastictrain::session {
 
-class StagedCommunicator final : public comm::OverCommunicator {
+class StagedCommunicator final : public comm::OverCommunicator, public comm::DeviceSums {
  public:
   static Result<std::unique_ptr<comm::Communicator>> over(std::unique_ptr<comm::Communicator> host,
                                                           std::shared_ptr<device::Device> device);
 
+  comm::DeviceSums* device_sums() override { return this; }
   Status all_reduce_device(const comm::DeviceReduce& reduce, comm::ReduceStats* stats) override;
 
  private:

@@ -8,7 +8,7 @@
 #include <optional>
 #include <vector>
 
-#include "supervisor/protocol/message.h"
+#include "supervisor/protocol/worker_messages.h"
 
 namespace elastictrain::session {
 

@@ -29,7 +29,7 @@
 #include <variant>
 #include <vector>
 
-#include "supervisor/protocol/message.h"
+#include "supervisor/protocol/worker_messages.h"
 
 namespace elastictrain::session {
 

@@ -7,7 +7,7 @@
 
 #include "supervisor/core/records/record_fields.h"
 #include "supervisor/protocol/ids.h"
-#include "supervisor/protocol/message.h"
+#include "supervisor/protocol/plan_messages.h"
 
 namespace elastictrain::core::record {
 

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "heuristics/policy/policy.h"
+#include "heuristics/registry/registry.h"
 #include "tests/bench/autoscale/experiments.h"
 
 namespace elastictrain::bench {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "heuristics/registry/registry.h"
+
 namespace elastictrain::bench {
 
 using namespace heuristics;

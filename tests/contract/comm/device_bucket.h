@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "train/comm/communicator.h"
+#include "train/comm/device_interfaces.h"
 #include "train/device/device_memory.h"
 #include "train/device/stream.h"
 

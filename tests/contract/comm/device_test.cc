@@ -38,7 +38,7 @@ TEST_CASE("every rank gets the bits of one sum, its own input back, and both nor
       world.run([&](Communicator& comm) {
         const auto input = values_of(comm.rank(), count);
         Bucket bucket(input);
-        if (!comm.all_reduce_device(bucket.reduce(0.5F), &stats[comm.rank()])) ++wrong;
+        if (!comm.device_sums()->all_reduce_device(bucket.reduce(0.5F), &stats[comm.rank()])) ++wrong;
         if (bucket.kept() != input) ++wrong;
         sums[comm.rank()] = bucket.data();
       });
@@ -67,11 +67,12 @@ TEST_CASE("a step is repeated from the kept input, and a rank without one gives 
   std::atomic<int> wrong{0};
   world.run([&](Communicator& comm) {
     Bucket bucket(std::vector<float>(500, 1.0F));
-    if (!comm.all_reduce_device(bucket.reduce(2.0F))) ++wrong;
+    if (!comm.device_sums()->all_reduce_device(bucket.reduce(2.0F))) ++wrong;
     if (bucket.data() != std::vector<float>(500, 6.0F)) ++wrong;
     bucket.put(std::vector<float>(500, 777.0F));
     const bool has_nothing = comm.rank() == 2;
-    if (!comm.all_reduce_device(bucket.reduce(3.0F, has_nothing ? Input::kNothing : Input::kKept))) ++wrong;
+    if (!comm.device_sums()->all_reduce_device(bucket.reduce(3.0F, has_nothing ? Input::kNothing : Input::kKept)))
+      ++wrong;
     if (bucket.data() != std::vector<float>(500, 6.0F)) ++wrong;
     if (bucket.kept() != std::vector<float>(500, 1.0F)) ++wrong;
   });
@@ -91,7 +92,7 @@ TEST_CASE("the end of a sum is marked where the device makes it, so that waiting
     if (comm.rank() == 1) std::this_thread::sleep_for(kLate);
     auto reduce = bucket.reduce();
     reduce.finished = finished.handle();
-    if (!comm.all_reduce_device(reduce)) panic("no sum");
+    if (!comm.device_sums()->all_reduce_device(reduce)) panic("no sum");
     if (comm.rank() == 0) took = *finished.seconds_since(ready);
   });
   CHECK(took >= std::chrono::duration<double>(kLate).count());
@@ -109,11 +110,11 @@ TEST_CASE("pieces travel between any two ranks at once, and what is reduced afte
                                              {own.bytes() + 200'000, 200'000, next, false},
                                              {theirs.bytes(), 200'000, last, true},
                                              {theirs.bytes() + 200'000, 200'000, last, true}};
-    if (!comm.start_device_transfers(pieces, own.stream())) ++wrong;
+    if (!comm.device_transfers()->start_device_transfers(pieces, own.stream())) ++wrong;
     Bucket bucket(std::vector<float>(10, 1.0F));
-    if (!comm.all_reduce_device(bucket.reduce())) ++wrong;
+    if (!comm.device_sums()->all_reduce_device(bucket.reduce())) ++wrong;
     if (theirs.data() != values_of(last, 100'000)) ++wrong;
-    if (!comm.finish_device_transfers()) ++wrong;
+    if (!comm.device_transfers()->finish_device_transfers()) ++wrong;
     if (bucket.data() != std::vector<float>(10, 3.0F)) ++wrong;
   });
   CHECK(wrong == 0);
@@ -123,12 +124,12 @@ TEST_CASE("host memory and device memory take turns") {
   World world({"2 hosts with 2 and 1 ranks", {2, 1}});
   std::atomic<int> wrong{0};
   world.run([&](Communicator& comm) {
-    CHECK(comm.capabilities().device_memory);
+    CHECK(comm.device_transfers() != nullptr);
     Bucket bucket(100);
     for (int step = 0; step < 50; ++step) {
       bucket.put(std::vector<float>(100, 1.0F));
       std::vector<float> host(100, 2.0F);
-      if (!comm.all_reduce_device(bucket.reduce()) || bucket.data()[99] != 3.0F) ++wrong;
+      if (!comm.device_sums()->all_reduce_device(bucket.reduce()) || bucket.data()[99] != 3.0F) ++wrong;
       if (!comm.all_reduce(host) || host[99] != 6.0F) ++wrong;
     }
   });
@@ -141,9 +142,9 @@ TEST_CASE("calls that make no sense are refused") {
   Bucket bucket(10);
   auto reduce = bucket.reduce(1.0F, Input::kKept);
   reduce.keep = nullptr;
-  CHECK(comm->all_reduce_device(reduce).error().code == ErrorCode::kInvalid);
+  CHECK(comm->device_sums()->all_reduce_device(reduce).error().code == ErrorCode::kInvalid);
   const std::vector<DeviceTransfer> piece{{bucket.bytes(), 4, 0, false}};
-  CHECK_FALSE(comm->start_device_transfers(piece, bucket.stream()).ok());
+  CHECK_FALSE(comm->device_transfers()->start_device_transfers(piece, bucket.stream()).ok());
 }
 
 TEST_CASE("abort from another thread ends a sum that waits for a peer, here and there, and the input is kept") {
@@ -152,7 +153,7 @@ TEST_CASE("abort from another thread ends a sum that waits for a peer, here and 
   const auto input = values_of(0, 1000);
   Bucket bucket(input);
   Status status;
-  std::thread blocked([&] { status = comms[0]->all_reduce_device(bucket.reduce(0.25F)); });
+  std::thread blocked([&] { status = comms[0]->device_sums()->all_reduce_device(bucket.reduce(0.25F)); });
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
   comms[0]->abort();
   blocked.join();
@@ -160,7 +161,7 @@ TEST_CASE("abort from another thread ends a sum that waits for a peer, here and 
   CHECK(status.error().code == ErrorCode::kAborted);
   CHECK(bucket.kept() == input);
   Bucket other(input);
-  CHECK_FALSE(comms[1]->all_reduce_device(other.reduce()).ok());
+  CHECK_FALSE(comms[1]->device_sums()->all_reduce_device(other.reduce()).ok());
   CHECK(other.kept() == input);
   CHECK_FALSE(comms[1]->barrier().ok());
 }
@@ -191,7 +192,7 @@ TEST_CASE("a sum that a peer does not join ends at the operation timeout") {
       const auto comm = world.build(rank, 1, std::chrono::milliseconds(80));
       if (rank == 0) {
         Bucket bucket(10);
-        status = comm->all_reduce_device(bucket.reduce());
+        status = comm->device_sums()->all_reduce_device(bucket.reduce());
         over = true;
       } else {
         while (!over) std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -217,13 +218,13 @@ TEST_CASE("the next generation is built while the old one sums on the device") {
     for (bool all_built = false; !all_built;) {
       bucket.put(std::vector<float>(5000, 1.0F));
       std::array<float, 1> lane{built ? 1.0F : 0.0F};
-      if (!comm.all_reduce_device(bucket.reduce()) || bucket.data()[4999] != 3.0F) ++wrong;
+      if (!comm.device_sums()->all_reduce_device(bucket.reduce()) || bucket.data()[4999] != 3.0F) ++wrong;
       if (!comm.all_reduce(lane)) ++wrong;
       all_built = lane[0] == 3.0F;
     }
     builder.join();
     bucket.put(std::vector<float>(5000, 2.0F));
-    if (!next->all_reduce_device(bucket.reduce()) || bucket.data()[0] != 6.0F) ++wrong;
+    if (!next->device_sums()->all_reduce_device(bucket.reduce()) || bucket.data()[0] != 6.0F) ++wrong;
   });
   CHECK(wrong == 0);
 }

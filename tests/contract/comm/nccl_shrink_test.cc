@@ -63,7 +63,7 @@ class Shrinks {
     each(generation.size(), [&](std::size_t rank) {
       Bucket bucket(std::vector<float>(100, 1.0F));
       if (!generation[rank]) return;
-      right += generation[rank]->all_reduce_device(bucket.reduce()).ok() &&
+      right += generation[rank]->device_sums()->all_reduce_device(bucket.reduce()).ok() &&
                bucket.data() == std::vector<float>(100, expected);
     });
     REQUIRE(right == static_cast<int>(generation.size()));
@@ -121,7 +121,7 @@ TEST_CASE("after a loss that NCCL does not report the survivors' communicator is
     Shrinks::each(3, [&](std::size_t rank) {
       if (rank == 2) return running[2]->abort();
       Bucket bucket(1000);
-      statuses[rank] = running[rank]->all_reduce_device(bucket.reduce());
+      statuses[rank] = running[rank]->device_sums()->all_reduce_device(bucket.reduce());
       running[rank]->abort();
     });
     CHECK_FALSE((statuses[0].ok() || statuses[1].ok()));
@@ -201,7 +201,7 @@ TEST_CASE("an Abort ends a Shrink that hangs, with its parent") {
     });
     Shrinks::each(2, [&](std::size_t rank) {
       Bucket bucket(10);
-      statuses[rank] = next[rank]->all_reduce_device(bucket.reduce());
+      statuses[rank] = next[rank]->device_sums()->all_reduce_device(bucket.reduce());
     });
     aborts.join();
     CHECK(statuses[0].error().code == ErrorCode::kAborted);

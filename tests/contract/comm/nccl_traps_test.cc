@@ -176,7 +176,7 @@ TEST_CASE("an error that NCCL reports on one rank ends the call on all, and late
     for (std::uint32_t rank = 0; rank < 3; ++rank) {
       ranks.emplace_back([&, rank] {
         Bucket bucket(1000);
-        statuses[rank] = all[rank].communicator->all_reduce_device(bucket.reduce());
+        statuses[rank] = all[rank].communicator->device_sums()->all_reduce_device(bucket.reduce());
       });
     }
     for (auto& rank : ranks) rank.join();
@@ -196,7 +196,7 @@ TEST_CASE("a loss that NCCL does not report is detected by the host plane's conn
   for (std::uint32_t rank = 0; rank < 2; ++rank) {
     ranks.emplace_back([&, rank] {
       Bucket bucket(1000);
-      statuses[rank] = all[rank].communicator->all_reduce_device(bucket.reduce());
+      statuses[rank] = all[rank].communicator->device_sums()->all_reduce_device(bucket.reduce());
     });
   }
   std::this_thread::sleep_for(milliseconds(30));
@@ -227,7 +227,7 @@ TEST_CASE("a build that blocks training is postponed to the swap, on all ranks")
   for (auto& outcome : all) {
     ranks.emplace_back([&] {
       Bucket bucket(std::vector<float>(10, 1.0F));
-      if (!outcome.communicator->all_reduce_device(bucket.reduce()) || bucket.data()[9] != 2.0F) ++wrong;
+      if (!outcome.communicator->device_sums()->all_reduce_device(bucket.reduce()) || bucket.data()[9] != 2.0F) ++wrong;
     });
   }
   for (auto& rank : ranks) rank.join();
@@ -242,7 +242,7 @@ TEST_CASE("a build that waits for the device, which waits for a peer, which wait
   std::vector<Status> sums(2);
   const auto sum = [&](std::uint32_t rank) {
     Bucket bucket(100);
-    sums[rank] = old[rank].communicator->all_reduce_device(bucket.reduce());
+    sums[rank] = old[rank].communicator->device_sums()->all_reduce_device(bucket.reduce());
     ++steps;
   };
   std::thread waits([&] { sum(0); });
@@ -262,7 +262,7 @@ TEST_CASE("a build that waits for the device, which waits for a peer, which wait
     REQUIRE(outcome.communicator);
     ranks.emplace_back([&] {
       Bucket bucket(std::vector<float>(10, 1.0F));
-      if (!outcome.communicator->all_reduce_device(bucket.reduce()) || bucket.data()[0] != 2.0F) ++wrong;
+      if (!outcome.communicator->device_sums()->all_reduce_device(bucket.reduce()) || bucket.data()[0] != 2.0F) ++wrong;
     });
   }
   for (auto& rank : ranks) rank.join();
@@ -283,7 +283,7 @@ TEST_CASE("a rank that requests the build at the swap gets it on all ranks") {
   for (auto& outcome : all) {
     ranks.emplace_back([&] {
       Bucket bucket(std::vector<float>(10, 1.0F));
-      if (!outcome.communicator->all_reduce_device(bucket.reduce())) ++wrong;
+      if (!outcome.communicator->device_sums()->all_reduce_device(bucket.reduce())) ++wrong;
     });
   }
   for (auto& rank : ranks) rank.join();
@@ -363,7 +363,7 @@ void one_generation(World& world, Generation generation, std::atomic<int>& wrong
   world.run(
       [&](Communicator& comm) {
         Bucket bucket(std::vector<float>(100, 1.0F));
-        if (!comm.all_reduce_device(bucket.reduce()) || bucket.data()[0] != 2.0F) ++wrong;
+        if (!comm.device_sums()->all_reduce_device(bucket.reduce()) || bucket.data()[0] != 2.0F) ++wrong;
         if (generation % 3 == 0) comm.abort();
       },
       generation);

@@ -17,6 +17,7 @@
 
 #include "agent_lab.h"
 #include "launcher/agent/binding.h"
+#include "supervisor/protocol/agent_messages.h"
 #include "supervisor/protocol/frame_reader.h"
 #include "supervisor/protocol/limits.h"
 #include "tests/skip.h"
@@ -81,12 +82,12 @@ TEST_CASE("an agent asks the RAS service of another worker than the doubtful one
     }
     ::close(connection);
   });
-  lab.supervisor.send(0, AskCollectives{kWorker, 10'000});
-  CHECK(lab.supervisor.await<CollectivesAnswer>(0));
+  lab.supervisor.send(0, AskAgent{Question::kCollectives, kWorker, 10'000});
+  CHECK(lab.supervisor.await<AgentAnswer>(0));
   ::shutdown(listener, SHUT_RDWR);
   service.join();
   ::close(listener);
-  CHECK(lab.supervisor.all<CollectivesAnswer>(0).at(0).lines == std::vector<std::string>{"NCCL 2.28.9 says:"});
+  CHECK(lab.supervisor.all<AgentAnswer>(0).at(0).lines == std::vector<std::string>{"NCCL 2.28.9 says:"});
 }
 
 TEST_CASE("a worker's start, output and exit arrive whole and in order") {

@@ -12,7 +12,8 @@
 
 #include "fake_supervisor.h"
 #include "launcher/agent/agent.h"
-#include "launcher/command.h"
+#include "launcher/process/command.h"
+#include "supervisor/protocol/agent_messages.h"
 
 namespace elastictrain::testing {
 

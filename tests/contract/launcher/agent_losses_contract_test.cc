@@ -11,7 +11,8 @@
 #include <cstdlib>
 
 #include "agent_lab.h"
-#include "launcher/process_stat.h"
+#include "launcher/process/process_stat.h"
+#include "supervisor/protocol/agent_messages.h"
 #include "supervisor/protocol/frame_reader.h"
 #include "supervisor/protocol/limits.h"
 
@@ -349,10 +350,10 @@ TEST_CASE("the stacks of a worker are sent as lines, also for one that is stoppe
   lab.spawn("echo up; while :; do sleep 1000; done");
   REQUIRE(lab.supervisor.await_line(0, kWorker, "up"));
   lab.supervisor.send(0, SignalWorker{kWorker, SIGSTOP});
-  lab.supervisor.send(0, CaptureStacks{kWorker, 300});
-  lab.supervisor.send(0, CaptureStacks{WorkerId{99}, 300});
-  REQUIRE(lab.supervisor.await<WorkerStacks>(0, 2));
-  for (const auto& stacks : lab.supervisor.all<WorkerStacks>(0)) {
+  lab.supervisor.send(0, AskAgent{Question::kStacks, kWorker, 300});
+  lab.supervisor.send(0, AskAgent{Question::kStacks, WorkerId{99}, 300});
+  REQUIRE(lab.supervisor.await<AgentAnswer>(0, 2));
+  for (const auto& stacks : lab.supervisor.all<AgentAnswer>(0)) {
     REQUIRE_FALSE(stacks.lines.empty());
     if (stacks.worker == kWorker)
       CHECK(contains(stacks.lines[0], "\"sh\""));

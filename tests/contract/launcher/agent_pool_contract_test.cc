@@ -8,6 +8,7 @@
 #include <asio/error_code.hpp>
 
 #include "agent_lab.h"
+#include "supervisor/protocol/agent_messages.h"
 #include "supervisor/protocol/frame_reader.h"
 #include "supervisor/protocol/limits.h"
 

@@ -19,10 +19,13 @@
 #include <string>
 #include <vector>
 
+#include "supervisor/protocol/agent_messages.h"
 #include "supervisor/protocol/codec.h"
 #include "supervisor/protocol/limits.h"
 #include "supervisor/transport/frame_connection.h"
 #include "tests/slowdown.h"
+#include "tests/support/contains.h"
+#include "tests/support/temporary_directory.h"
 
 namespace elastictrain::testing {
 
@@ -30,9 +33,7 @@ using namespace protocol;
 
 inline constexpr std::chrono::seconds kPatience{20 * kSlowdown};
 
-inline bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
+using test::contains;
 
 // Running, and not a zombie that another process has still to reap.
 inline bool is_running(pid_t pid) {
@@ -41,11 +42,7 @@ inline bool is_running(pid_t pid) {
   return std::getline(file, text) && !contains(text, ") Z ");
 }
 
-struct TemporaryDirectory {
-  TemporaryDirectory() { REQUIRE(::mkdtemp(path.data()) != nullptr); }
-  ~TemporaryDirectory() { std::filesystem::remove_all(path); }
-  std::string path = "/tmp/et-test-XXXXXX";
-};
+using test::TemporaryDirectory;
 
 class FakeSupervisor {
  public:

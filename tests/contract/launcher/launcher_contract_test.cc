@@ -10,11 +10,13 @@
 #include "fake_supervisor.h"
 #include "launch_ends.h"
 #include "launcher/agent/agent.h"
+#include "launcher/batch/batch_launcher.h"
 #include "launcher/batch/start_command.h"
-#include "launcher/command.h"
-#include "launcher/launchers.h"
+#include "launcher/local_launcher.h"
 #include "launcher/mpi/mpi_launchers.h"
-#include "launcher/session_sweep.h"
+#include "launcher/process/command.h"
+#include "launcher/process/session_sweep.h"
+#include "launcher/ssh_launcher.h"
 #include "tests/skip.h"
 
 using namespace elastictrain;

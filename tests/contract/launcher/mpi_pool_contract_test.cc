@@ -11,7 +11,7 @@
 #include "launcher/agent/agent.h"
 #include "launcher/batch/start_command.h"
 #include "launcher/mpi/mpi_launchers.h"
-#include "launcher/session_sweep.h"
+#include "launcher/process/session_sweep.h"
 #include "tests/skip.h"
 
 using namespace elastictrain;

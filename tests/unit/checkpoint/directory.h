@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/temporary_directory.h"
 #include "train/checkpoint/store.h"
 
 namespace elastictrain::checkpoint::test {
@@ -21,29 +22,18 @@ namespace fs = std::filesystem;
 
 class Directory {
  public:
-  Directory() {
-    char name[] = "/tmp/et-checkpoint-test-XXXXXX";
-    REQUIRE(::mkdtemp(name) != nullptr);
-    path_ = name;
-  }
-  ~Directory() { fs::remove_all(path_); }
-  const std::string& path() const { return path_; }
-  fs::path operator/(const std::string& name) const { return fs::path(path_) / name; }
+  const std::string& path() const { return directory_.path; }
+  fs::path operator/(const std::string& name) const { return fs::path(path()) / name; }
   std::set<std::string> names() const {
     std::set<std::string> names;
-    for (const auto& entry : fs::directory_iterator(path_)) names.insert(entry.path().filename().string());
+    for (const auto& entry : fs::directory_iterator(path())) names.insert(entry.path().filename().string());
     return names;
   }
-  std::string read(const std::string& name) const {
-    std::ifstream file(*this / name, std::ios::binary);
-    return {std::istreambuf_iterator<char>(file), {}};
-  }
-  void write(const std::string& name, const std::string& text) const {
-    std::ofstream(*this / name, std::ios::binary | std::ios::trunc) << text;
-  }
+  std::string read(const std::string& name) const { return elastictrain::test::read_file(directory_.file(name)); }
+  void write(const std::string& name, const std::string& text) const { directory_.write(name, text); }
 
  private:
-  std::string path_;
+  elastictrain::test::TemporaryDirectory directory_;
 };
 
 struct State {

@@ -7,6 +7,7 @@
 
 #include "cli/commands/completion.h"
 #include "cli/commands/run_flags.h"
+#include "cli/parser.h"
 
 using namespace elastictrain;
 using namespace elastictrain::cli;
@@ -15,13 +16,13 @@ namespace {
 
 // The configuration that the flags of `run` give, as `run` itself reads them.
 LoadedConfig parse_run(std::vector<std::string> words) {
-  CLI::App app;
+  Invocation invocation;
   const auto flags = std::make_shared<RunFlags>();
-  add_run_flags(*app.add_subcommand("run"), flags);
+  const std::vector<Command> commands = {
+      {"run", "", kGroupTrain, run_arguments(flags), always(invocation, [] { return 0; })}};
   std::vector<std::string> program;
   words.insert(words.begin(), "run");
-  words = prepare_arguments(words, program);
-  app.parse(std::vector<std::string>(words.rbegin(), words.rend()));
+  REQUIRE(!parse_arguments(commands, {}, prepare_arguments(words, program)));
   auto loaded = load_from_flags(*flags, program, {});
   if (const auto* error = std::get_if<ConfigError>(&loaded)) FAIL(error->text());
   return std::get<LoadedConfig>(std::move(loaded));
@@ -150,12 +151,12 @@ TEST_CASE("help and version are no errors") {
 
 TEST_CASE("completion knows the commands and flags of the parser") {
   Invocation invocation;
-  const auto app = make_app(invocation);
-  const std::string script = completion_script(*app, "bash");
+  const auto commands = all_commands(invocation);
+  const std::string script = completion_script(commands, "bash");
   for (const char* word : {"resize", "--dry-run", "--hostfile", "--follow", "control.sock"}) {
     CAPTURE(word);
     CHECK(script.find(word) != std::string::npos);
   }
   CHECK(script.find("agent)") == std::string::npos);
-  CHECK(completion_script(*app, "zsh").find("bashcompinit") != std::string::npos);
+  CHECK(completion_script(commands, "zsh").find("bashcompinit") != std::string::npos);
 }

@@ -19,30 +19,15 @@
 #include "cli/output/log_file.h"
 #include "cli/output/progress.h"
 #include "cli/output/table.h"
+#include "tests/support/temporary_directory.h"
 
 using namespace elastictrain;
 using namespace elastictrain::cli;
 
 namespace {
 
-class Folder {
- public:
-  Folder() {
-    std::string name = (std::filesystem::temp_directory_path() / "et-cli-XXXXXX").string();
-    REQUIRE(mkdtemp(name.data()) != nullptr);
-    path_ = name;
-  }
-  ~Folder() { std::filesystem::remove_all(path_); }
-  std::string file(const std::string& name) const { return (path_ / name).string(); }
-
- private:
-  std::filesystem::path path_;
-};
-
-std::string read_file(const std::string& path) {
-  std::ifstream stream(path);
-  return {std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
-}
+using test::read_file;
+using Folder = test::TemporaryDirectory;
 
 struct Pipe {
   Pipe() {

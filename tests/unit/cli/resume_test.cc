@@ -7,9 +7,9 @@
 #include <fstream>
 
 #include "cli/app.h"
+#include "cli/commands/exit_code.h"
 #include "cli/commands/resume.h"
 #include "cli/config/snapshot.h"
-#include "cli/exit_code.h"
 #include "tests/support/contains.h"
 
 using namespace elastictrain;

@@ -1,8 +1,8 @@
 #include <doctest/doctest.h>
 
+#include "cli/config/label.h"
+#include "cli/config/rank_set.h"
 #include "cli/config/text.h"
-#include "cli/output/label.h"
-#include "cli/output/rank_set.h"
 
 using namespace elastictrain;
 using namespace elastictrain::cli;

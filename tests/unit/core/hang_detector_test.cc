@@ -122,7 +122,7 @@ class Training {
       elapsed_[&state] %= step_time_;
       heartbeat.steps = static_cast<std::uint32_t>(state.step - before);
       if (heartbeat.steps > 0) {
-        heartbeat.step_us = static_cast<double>(step_time_.count()) * 1000;
+        heartbeat.mean.step_us = static_cast<double>(step_time_.count()) * 1000;
         state.in_place = elapsed_[&state];
       }
     }
@@ -553,7 +553,7 @@ TEST_CASE("an hour on an overloaded machine gives no verdict") {
       if (all_wait) {
         for (Worker& worker : workers) {
           worker.heartbeat.steps += 1;
-          worker.heartbeat.step_us = (now - worker.step_began) * 1000.0;
+          worker.heartbeat.mean.step_us = (now - worker.step_began) * 1000.0;
           worker.step_began = now;
         }
         ++step;

@@ -5,6 +5,7 @@
 
 #include "heuristics/policy/policy.h"
 #include "heuristics/policy/settings_table.h"
+#include "heuristics/registry/registry.h"
 
 namespace elastictrain::heuristics {
 namespace {

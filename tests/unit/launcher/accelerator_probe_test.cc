@@ -1,5 +1,6 @@
 // The report of a temporary process about a host's GPUs. The processes here are scripts.
 #include "launcher/agent/accelerator_probe.h"
+#include "tests/support/temporary_directory.h"
 
 #include <doctest/doctest.h>
 #include <stdlib.h>
@@ -27,14 +28,9 @@ AcceleratorFacts sample() {
 }
 
 struct Script {
-  explicit Script(const std::string& body) {
-    REQUIRE(::mkdtemp(directory.data()) != nullptr);
-    std::ofstream(path()) << "#!/bin/sh\n" << body << "\n";
-    ::chmod(path().c_str(), 0700);
-  }
-  ~Script() { std::filesystem::remove_all(directory); }
-  std::string path() const { return directory + "/tool"; }
-  std::string directory = "/tmp/et-probe-XXXXXX";
+  explicit Script(const std::string& body) { directory.write_script("tool", body); }
+  std::string path() const { return directory.file("tool"); }
+  test::TemporaryDirectory directory;
 };
 
 AcceleratorFacts probe(const std::string& binary, milliseconds limit = kProbePatience) {

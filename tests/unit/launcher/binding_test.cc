@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "launcher/agent/driver_gpus.h"
+#include "tests/support/temporary_directory.h"
 
 using namespace elastictrain;
 using namespace elastictrain::launcher;
@@ -15,14 +16,6 @@ using namespace elastictrain::launcher;
 namespace {
 
 using Processors = std::vector<int>;
-
-struct Folder {
-  Folder() { REQUIRE(::mkdtemp(path.data()) != nullptr); }
-  ~Folder() { std::filesystem::remove_all(path); }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-  std::string path = "/tmp/elastictrain-machine-XXXXXX";
-};
 
 // A machine as Linux describes it: `nodes` of `cores_per_node` cores with two threads, whose numbers go on over all
 // nodes before the second threads begin.
@@ -63,7 +56,7 @@ class Files {
     std::filesystem::create_directories(std::filesystem::path(folder_.path + path).parent_path());
     std::ofstream(folder_.path + path) << text << "\n";
   }
-  Folder folder_;
+  test::TemporaryDirectory folder_;
 };
 
 // The GPU of the lowest bus number is on the second node, as on many boards.
@@ -204,7 +197,7 @@ TEST_CASE("nothing is bound where nothing is asked for or known") {
 }
 
 TEST_CASE("a machine that describes neither nodes nor cores has a core for every processor, on one node") {
-  const Folder nothing;
+  const test::TemporaryDirectory nothing;
   const MachineLayout machine = read_machine_layout({3, 5}, nothing.path);
   CHECK(by_core(0, 2, machine) == Processors{3});
   CHECK(by_core(1, 2, machine) == Processors{5});

@@ -7,20 +7,17 @@
 #include <filesystem>
 #include <fstream>
 
+#include "tests/support/temporary_directory.h"
+
 namespace launcher = elastictrain::launcher;
 using ErrorLines = std::vector<std::string>;
 
 namespace {
 
 struct ErrorFile {
-  ErrorFile() { REQUIRE(::mkdtemp(directory.data()) != nullptr); }
-  ~ErrorFile() { std::filesystem::remove_all(directory); }
-  ErrorLines read(const std::string& text) {
-    std::ofstream(path(), std::ios::binary) << text;
-    return launcher::read_error_file(path());
-  }
-  std::string path() const { return directory + "/error.json"; }
-  std::string directory = "/tmp/et-error-XXXXXX";
+  ErrorLines read(const std::string& text) { return launcher::read_error_file(directory.write("error.json", text)); }
+  std::string path() const { return directory.file("error.json"); }
+  elastictrain::test::TemporaryDirectory directory;
 };
 
 }  // namespace
@@ -44,7 +41,7 @@ TEST_CASE("what is not torch's JSON is taken as text") {
 TEST_CASE("a missing file, a directory or a FIFO gives no lines and is not waited for") {
   ErrorFile file;
   CHECK(launcher::read_error_file(file.path()).empty());
-  CHECK(launcher::read_error_file(file.directory).empty());
+  CHECK(launcher::read_error_file(file.directory.path).empty());
   REQUIRE(::mkfifo(file.path().c_str(), 0600) == 0);
   CHECK(launcher::read_error_file(file.path()).empty());
 }

@@ -15,6 +15,7 @@
 #include "launcher/tool_words.h"
 #include "supervisor/protocol/limits.h"
 #include "tests/support/contains.h"
+#include "tests/support/temporary_directory.h"
 
 namespace elastictrain::launcher {
 namespace {
@@ -29,11 +30,7 @@ std::string joined(const Words& words) {
 
 using elastictrain::test::contains;
 
-struct Directory {
-  Directory() { REQUIRE(::mkdtemp(path.data()) != nullptr); }
-  ~Directory() { std::filesystem::remove_all(path); }
-  std::string path = "/tmp/et-mpi-XXXXXX";
-};
+using elastictrain::test::TemporaryDirectory;
 
 protocol::AgentBootstrap bootstrap_of(std::uint32_t rank) {
   protocol::AgentBootstrap bootstrap;
@@ -163,7 +160,7 @@ TEST_CASE("the ranks of a pool are hosts of one slot, numbered through") {
 }
 
 TEST_CASE("every rank finds its own bootstrap in a private file, which goes with its owner") {
-  const Directory directory;
+  const TemporaryDirectory directory;
   std::string path;
   {
     auto file = PoolFile::write(directory.path + "/state", {bootstrap_of(0), bootstrap_of(1), bootstrap_of(2)});
@@ -187,7 +184,7 @@ TEST_CASE("every rank finds its own bootstrap in a private file, which goes with
 }
 
 TEST_CASE("a pool's file that others may read, or that is none, is refused") {
-  const Directory directory;
+  const TemporaryDirectory directory;
   const auto file = PoolFile::write(directory.path, {bootstrap_of(0)});
   REQUIRE(file.ok());
   std::filesystem::permissions(file->path(), std::filesystem::perms(0644));

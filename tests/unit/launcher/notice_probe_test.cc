@@ -8,7 +8,8 @@
 #include <fstream>
 #include <functional>
 
-#include "launcher/session_sweep.h"
+#include "launcher/process/session_sweep.h"
+#include "tests/support/temporary_directory.h"
 
 namespace launcher = elastictrain::launcher;
 using launcher::NoticeProbe;
@@ -18,9 +19,8 @@ namespace {
 
 struct Probe {
   explicit Probe(const std::string& command, milliseconds period = milliseconds(20)) {
-    REQUIRE(::mkdtemp(directory.data()) != nullptr);
     probe = std::make_unique<NoticeProbe>(
-        io, NoticeProbe::Setup{command, period, {"DIR=" + directory, "ELASTICTRAIN_HOST=node7"}},
+        io, NoticeProbe::Setup{command, period, {"DIR=" + directory.path, "ELASTICTRAIN_HOST=node7"}},
         NoticeProbe::Handlers{[this](const std::string& reason) { notices.push_back(reason); },
                               [this](const std::string& text) { said.push_back(text); }});
     probe->start();
@@ -28,7 +28,6 @@ struct Probe {
   ~Probe() {
     probe->stop();
     io.run_for(milliseconds(50));
-    std::filesystem::remove_all(directory);
   }
   bool run_until(const std::function<bool()>& holds) {
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
@@ -36,7 +35,7 @@ struct Probe {
     return holds();
   }
   int asked() const {
-    std::ifstream file(directory + "/asked");
+    std::ifstream file(directory.file("asked"));
     int count = 0;
     for (std::string line; std::getline(file, line);) ++count;
     return count;
@@ -46,7 +45,7 @@ struct Probe {
   std::unique_ptr<NoticeProbe> probe;
   std::vector<std::string> notices;
   std::vector<std::string> said;
-  std::string directory = "/tmp/et-probe-XXXXXX";
+  elastictrain::test::TemporaryDirectory directory;
 };
 
 }  // namespace

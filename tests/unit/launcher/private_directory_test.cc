@@ -11,6 +11,7 @@
 #include <optional>
 
 #include "launcher/agent/host_facts.h"
+#include "tests/support/temporary_directory.h"
 
 namespace fs = std::filesystem;
 namespace launcher = elastictrain::launcher;
@@ -18,11 +19,7 @@ using launcher::PrivateDirectory;
 
 namespace {
 
-struct TemporaryBase {
-  TemporaryBase() { REQUIRE(::mkdtemp(path.data()) != nullptr); }
-  ~TemporaryBase() { fs::remove_all(path); }
-  std::string path = "/tmp/et-base-XXXXXX";
-};
+using elastictrain::test::TemporaryDirectory;
 
 std::size_t entries(const std::string& path) {
   return static_cast<std::size_t>(std::distance(fs::directory_iterator(path), fs::directory_iterator()));
@@ -31,7 +28,7 @@ std::size_t entries(const std::string& path) {
 }  // namespace
 
 TEST_CASE("the private directory is closed to others and goes with its owner") {
-  const TemporaryBase base;
+  const TemporaryDirectory base;
   {
     const auto directory = PrivateDirectory::create(base.path);
     REQUIRE(directory.ok());
@@ -44,7 +41,7 @@ TEST_CASE("the private directory is closed to others and goes with its owner") {
 }
 
 TEST_CASE("a killed agent's directory is removed by the next agent, a living one's is not") {
-  const TemporaryBase base;
+  const TemporaryDirectory base;
   const auto living = PrivateDirectory::create(base.path);
   REQUIRE(living.ok());
   const pid_t agent = ::fork();
@@ -64,8 +61,8 @@ TEST_CASE("a killed agent's directory is removed by the next agent, a living one
 }
 
 TEST_CASE("neither links nor strangers' names are removed") {
-  const TemporaryBase base;
-  const TemporaryBase victim;
+  const TemporaryDirectory base;
+  const TemporaryDirectory victim;
   std::ofstream(victim.path + "/lock") << "";
   fs::create_directory_symlink(victim.path, base.path + "/elastictrain-agent-link");
   fs::create_directory(base.path + "/other");

@@ -1,4 +1,4 @@
-#include "launcher/process.h"
+#include "launcher/process/process.h"
 
 #include <doctest/doctest.h>
 #include <fcntl.h>
@@ -13,8 +13,8 @@
 #include <optional>
 
 #include "launcher/build_id.h"
-#include "launcher/command.h"
-#include "launcher/session_sweep.h"
+#include "launcher/process/command.h"
+#include "launcher/process/session_sweep.h"
 
 namespace launcher = elastictrain::launcher;
 using launcher::Command;

@@ -14,6 +14,7 @@
 #include <optional>
 
 #include "tests/skip.h"
+#include "tests/support/temporary_directory.h"
 
 namespace launcher = elastictrain::launcher;
 using std::chrono::milliseconds;
@@ -65,17 +66,12 @@ bool any_line(const StackLines& lines, const std::string& part) {
 // A directory in front of PATH whose eu-stack is this script.
 struct FakeTool {
   explicit FakeTool(const std::string& script) : old_path(::getenv("PATH")) {
-    REQUIRE(::mkdtemp(directory.data()) != nullptr);
-    std::ofstream(directory + "/eu-stack") << "#!/bin/sh\n" << script << "\n";
-    ::chmod((directory + "/eu-stack").c_str(), 0700);
-    ::setenv("PATH", (directory + ":" + old_path).c_str(), 1);
+    directory.write_script("eu-stack", script);
+    ::setenv("PATH", (directory.path + ":" + old_path).c_str(), 1);
   }
-  ~FakeTool() {
-    ::setenv("PATH", old_path.c_str(), 1);
-    std::filesystem::remove_all(directory);
-  }
+  ~FakeTool() { ::setenv("PATH", old_path.c_str(), 1); }
   std::string old_path;
-  std::string directory = "/tmp/et-tool-XXXXXX";
+  elastictrain::test::TemporaryDirectory directory;
 };
 
 }  // namespace

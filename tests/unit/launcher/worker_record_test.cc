@@ -20,7 +20,7 @@ WorkerHeartbeat beat(std::uint64_t sequence, std::uint32_t steps, double step_us
   heartbeat.sequence = sequence;
   heartbeat.step = sequence;
   heartbeat.steps = steps;
-  heartbeat.step_us = step_us;
+  heartbeat.mean.step_us = step_us;
   return heartbeat;
 }
 
@@ -49,7 +49,7 @@ TEST_CASE("heartbeats fold with their timings weighted by steps") {
   const auto folded = launcher::fold(beat(1, 3, 100), beat(2, 1, 200));
   CHECK(folded.sequence == 2);
   CHECK(folded.steps == 4);
-  CHECK(folded.step_us == doctest::Approx(125));
+  CHECK(folded.mean.step_us == doctest::Approx(125));
 }
 
 TEST_CASE("a heartbeat without steps keeps the timings of the one before, and tells where the worker is now") {
@@ -59,7 +59,7 @@ TEST_CASE("a heartbeat without steps keeps the timings of the one before, and te
   const auto folded = launcher::fold(beat(1, 3, 100), later);
   CHECK(folded.sequence == 2);
   CHECK(folded.steps == 3);
-  CHECK(folded.step_us == doctest::Approx(100));
+  CHECK(folded.mean.step_us == doctest::Approx(100));
   CHECK(folded.place == StepPlace::kReducing);
   CHECK(folded.place_ms == 700);
 }
@@ -73,7 +73,7 @@ TEST_CASE("only heartbeats wait for the report, and only new ones are in it") {
   REQUIRE(pulse.has_value());
   CHECK(pulse->worker == kWorker);
   CHECK(pulse->heartbeat.sequence == 2);
-  CHECK(pulse->heartbeat.step_us == doctest::Approx(20));
+  CHECK(pulse->heartbeat.mean.step_us == doctest::Approx(20));
   CHECK_FALSE(record.pulse(kWorker, kStart + milliseconds(250), kQuiet, {}).has_value());
 }
 

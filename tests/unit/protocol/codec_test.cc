@@ -5,6 +5,8 @@
 #include <msgpack.hpp>
 #include <random>
 
+#include "supervisor/protocol/agent_messages.h"
+
 namespace elastictrain::protocol {
 namespace {
 
@@ -67,6 +69,17 @@ TEST_CASE("codec: a worker's message travels inside the agent's") {
   CHECK(from.worker == WorkerId{4});
   CHECK(std::get<WorkerHeartbeat>(from.message).step == 12);
   CHECK(std::get<WorkerHeartbeat>(from.message).loss == -0.25);
+}
+
+TEST_CASE("codec: a heartbeat carries every metric of the list") {
+  WorkerHeartbeat beat;
+  double next = 1;
+  for (const StepMetric& metric : kStepMetrics) beat.mean.*metric.value = next++;
+  const auto decoded = decode_body<WorkerUp>(body_of(encode_frame(WorkerUp{beat})));
+  REQUIRE(decoded.ok());
+  const StepMetrics& mean = std::get<WorkerHeartbeat>(*decoded).mean;
+  next = 1;
+  for (const StepMetric& metric : kStepMetrics) CHECK(mean.*metric.value == next++);
 }
 
 TEST_CASE("codec: negative numbers, empty messages and secrets keep their values") {

@@ -183,8 +183,8 @@ void FakeAgent::report() {
     heartbeat.step = heartbeat.generation == 0 ? 0 : step_;
     heartbeat.epoch = 1;
     heartbeat.steps = kStepsPerReport;
-    heartbeat.step_us = 1000.0 * static_cast<double>(bootstrap_.heartbeat_ms) / kStepsPerReport;
-    heartbeat.compute_us = 0.8 * heartbeat.step_us;
+    heartbeat.mean.step_us = 1000.0 * static_cast<double>(bootstrap_.heartbeat_ms) / kStepsPerReport;
+    heartbeat.mean.compute_us = 0.8 * heartbeat.mean.step_us;
     heartbeat.samples_per_s = 640;
     heartbeat.loss = 0.5;
     report.workers.push_back({worker, 0, heartbeat});

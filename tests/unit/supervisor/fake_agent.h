@@ -12,7 +12,7 @@
 #include <set>
 #include <string>
 
-#include "supervisor/protocol/message.h"
+#include "supervisor/protocol/agent_messages.h"
 #include "supervisor/transport/frame_connection.h"
 
 namespace elastictrain::testing {
@@ -52,8 +52,7 @@ class FakeAgent : public std::enable_shared_from_this<FakeAgent> {
   void on(const protocol::StopAgent& order);
   void on(const protocol::SupervisorHeartbeat&) {}
   void on(const protocol::CheckHost&) {}
-  void on(const protocol::CaptureStacks&) {}
-  void on(const protocol::AskCollectives&) {}
+  void on(const protocol::AskAgent&) {}
   void told(WorkerId worker, const protocol::WorkerDown& message);
   void prepare(const protocol::GenerationPlan& plan);
   void commit(WorkerId worker, Generation generation);

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "supervisor/audit_file.h"
+#include "tests/support/temporary_directory.h"
 
 using namespace elastictrain;
 
@@ -49,14 +50,7 @@ std::vector<std::uint32_t> values(const std::vector<WorkerId>& ids) {
 
 using Ids = std::vector<std::uint32_t>;
 
-struct Directory {
-  Directory() {
-    char name[] = "/tmp/elastictrain-replay-XXXXXX";
-    path = ::mkdtemp(name);
-  }
-  ~Directory() { std::filesystem::remove_all(path); }
-  std::string path;
-};
+using Directory = test::TemporaryDirectory;
 
 }  // namespace
 
@@ -299,9 +293,8 @@ TEST_CASE("audits that cannot be written are reported once") {
 }
 
 TEST_CASE("audits that a full disk did not take are written once it does, the torn one as well") {
-  char name[] = "/tmp/et-audit-test-XXXXXX";
-  REQUIRE(::mkdtemp(name) != nullptr);
-  const std::string path = std::string(name) + "/audit.jsonl";
+  const Directory directory;
+  const std::string path = directory.file("audit.jsonl");
   std::vector<std::string> reports;
   AuditFile file(path, [&](const std::string& text) { reports.push_back(text); });
   const auto batch = [](std::uint64_t number) {
@@ -328,7 +321,6 @@ TEST_CASE("audits that a full disk did not take are written once it does, the to
   REQUIRE(records.ok());
   REQUIRE(records->size() == 4);
   for (std::size_t i = 0; i < 4; ++i) CHECK((*records)[i].second.batch == i + 1);
-  std::filesystem::remove_all(name);
 }
 
 TEST_CASE("a journal that is not there is an error that names it") {

@@ -1,4 +1,4 @@
-#include "supervisor/json_value.h"
+#include "supervisor/protocol/json_value.h"
 
 #include <doctest/doctest.h>
 

@@ -4,8 +4,8 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include <asio/io_context.hpp>
 #include <algorithm>
+#include <asio/io_context.hpp>
 #include <fstream>
 #include <memory>
 #include <optional>
@@ -17,6 +17,7 @@
 #include "supervisor/policy/replay.h"
 #include "supervisor/policy/runner.h"
 #include "supervisor/policy/view_json.h"
+#include "tests/support/contains.h"
 
 namespace elastictrain::policy {
 namespace {
@@ -32,9 +33,7 @@ core::RunView run_of_two() {
   return run;
 }
 
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
+using test::contains;
 
 bool is_alive(pid_t pid) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/stat");

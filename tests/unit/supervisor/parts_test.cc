@@ -133,7 +133,7 @@ protocol::WorkerHeartbeat rank_beat(Generation generation, Step step) {
   heartbeat.generation = generation;
   heartbeat.step = step;
   heartbeat.steps = 5;
-  heartbeat.step_us = 50'000;
+  heartbeat.mean.step_us = 50'000;
   return heartbeat;
 }
 

@@ -3,8 +3,9 @@
 
 #include <memory>
 
-#include "supervisor/pattern.h"
+#include "heuristics/registry/registry.h"
 #include "supervisor/policy/observer.h"
+#include "supervisor/policy/pattern.h"
 #include "supervisor/policy/runner.h"
 #include "supervisor/policy/view_json.h"
 
@@ -18,8 +19,8 @@ protocol::WorkerHeartbeat beat(std::uint64_t sequence, Generation generation, St
   heartbeat.generation = generation;
   heartbeat.step = step;
   heartbeat.steps = steps;
-  heartbeat.step_us = step_ms * 1e3;
-  heartbeat.compute_us = step_ms * 500;
+  heartbeat.mean.step_us = step_ms * 1e3;
+  heartbeat.mean.compute_us = step_ms * 500;
   heartbeat.samples_used = samples_used;
   return heartbeat;
 }
@@ -84,13 +85,13 @@ TEST_CASE("what a worker sends is a mean over its steps, and its round trip the 
   Observer observer(settings_of_three());
   observer.planned(1, WorkerId{1}, 3, 96);
   auto heartbeat = beat(1, 1, 1, 1, 50);
-  heartbeat.sent_bytes = 400;
-  heartbeat.received_bytes = 100;
+  heartbeat.mean.sent_bytes = 400;
+  heartbeat.mean.received_bytes = 100;
   heartbeat.round_trip_us = 90;
   observer.heard(WorkerId{2}, heartbeat, 1);
   heartbeat = beat(2, 1, 4, 3, 50);
-  heartbeat.sent_bytes = 800;
-  heartbeat.received_bytes = 300;
+  heartbeat.mean.sent_bytes = 800;
+  heartbeat.mean.received_bytes = 300;
   heartbeat.round_trip_us = 60;
   observer.heard(WorkerId{2}, heartbeat, 2);
   const auto member = observer.take(run_of_three(), 3).jobs[0].members[1];

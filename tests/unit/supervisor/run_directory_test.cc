@@ -9,18 +9,12 @@
 #include "supervisor/control/control_client.h"
 #include "supervisor/control/socket_path.h"
 #include "supervisor/run_directory.h"
+#include "tests/support/temporary_directory.h"
 
 namespace elastictrain {
 namespace {
 
-struct TemporaryDirectory {
-  TemporaryDirectory() {
-    char name[] = "/tmp/elastictrain-state-XXXXXX";
-    path = ::mkdtemp(name);
-  }
-  ~TemporaryDirectory() { std::filesystem::remove_all(path); }
-  std::string path;
-};
+using test::TemporaryDirectory;
 
 mode_t mode_of(const std::string& path) {
   struct stat found {};

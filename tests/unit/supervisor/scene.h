@@ -23,6 +23,7 @@
 #include "supervisor/control/control_client.h"
 #include "supervisor/control/control_protocol.h"
 #include "supervisor/supervisor.h"
+#include "tests/support/temporary_directory.h"
 #include "tests/unit/supervisor/fake_agent.h"
 
 namespace elastictrain::testing {
@@ -95,9 +96,7 @@ class FixedHosts final : public launcher::HostSource {
 struct Scene {
   explicit Scene(std::vector<launcher::Host> hosts = {{"one", 2}, {"two", 2}})
       : launcher(io), source(io, std::move(hosts)) {
-    char name[] = "/tmp/elastictrain-test-XXXXXX";
-    root = ::mkdtemp(name);
-    options.run_directory = root + "/state/job";
+    options.run_directory = root.file("state/job");
     options.settings.run_name = "job";
     options.settings.min_workers = 2;
     options.settings.start_workers = 2;
@@ -112,7 +111,6 @@ struct Scene {
   ~Scene() {
     if (user.joinable()) user.join();
     supervisor.reset();
-    std::filesystem::remove_all(root);
   }
 
   Status open() {
@@ -197,7 +195,7 @@ struct Scene {
   }
 
   asio::io_context io;
-  std::string root;
+  const test::TemporaryDirectory root;
   SupervisorOptions options;
   FakeLauncher launcher;
   FixedHosts source;

@@ -92,8 +92,9 @@ TEST_CASE("status has every field of its schema, with the workers' own numbers")
                            "hosts"}) {
     CHECK_MESSAGE(status.contains(name), name);
   }
-  for (const char* name : {"id", "rank", "host", "slot", "phase", "generation", "step", "step_ms", "compute_ms",
-                           "data_wait_ms", "communicate_ms", "share", "quiet_ms", "pid"}) {
+  for (const char* name :
+       {"id", "rank", "host", "slot", "phase", "generation", "step", "step_ms", "compute_ms", "data_wait_ms",
+        "communicate_ms", "update_ms", "sent_bytes", "received_bytes", "share", "quiet_ms", "pid"}) {
     CHECK_MESSAGE(status["workers"][0].contains(name), name);
   }
   for (const char* name : {"host", "agent", "slots", "workers", "phase", "quiet_ms"}) {

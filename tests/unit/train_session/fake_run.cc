@@ -21,6 +21,7 @@
 
 #include "supervisor/protocol/codec.h"
 #include "supervisor/protocol/limits.h"
+#include "supervisor/protocol/worker_messages.h"
 #include "tests/quick_end.h"
 #include "tests/slowdown.h"
 

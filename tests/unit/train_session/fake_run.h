@@ -17,7 +17,7 @@
 
 #include "supervisor/protocol/frame_reader.h"
 #include "supervisor/protocol/limits.h"
-#include "supervisor/protocol/message.h"
+#include "supervisor/protocol/worker_messages.h"
 #include "test_worker.h"
 
 namespace elastictrain::test {

@@ -6,6 +6,8 @@
 
 #include "fake_run.h"
 
+#include "supervisor/protocol/worker_messages.h"
+
 namespace elastictrain::test {
 namespace {
 
@@ -88,7 +90,9 @@ void FakeRun::wait_swapped(const GenerationPlan& plan) {
   for (const WorkerId worker : addressees(plan)) {
     const auto& record = workers_.at(worker);
     const bool member = contains(workers_of(plan), worker);
-    wait_until([&] { return member ? record.active.contains(plan.generation) : record.left.has_value(); },
+    // A worker that dies in its first step may not get to report that it is in the generation.
+    const auto is_in = [&] { return record.active.contains(plan.generation) || record.exit_code.has_value(); };
+    wait_until([&] { return member ? is_in() : record.left.has_value(); },
                to_string(worker) + " to go over to generation " + std::to_string(plan.generation));
   }
   generation_ = plan.generation;

@@ -19,15 +19,15 @@ TEST_CASE("a heartbeat has the bytes of a step, also where a new generation coun
   monitors.step_done({}, figures(1, 1, 100, 10), now);
   monitors.step_done({}, figures(1, 2, 300, 30), now);
   auto heartbeat = monitors.heartbeat();
-  CHECK(heartbeat.sent_bytes == doctest::Approx(150));
-  CHECK(heartbeat.received_bytes == doctest::Approx(15));
+  CHECK(heartbeat.mean.sent_bytes == doctest::Approx(150));
+  CHECK(heartbeat.mean.received_bytes == doctest::Approx(15));
   monitors.step_done({}, figures(1, 3, 400, 40), now);
   monitors.seated(2, 3);
   monitors.step_done({}, figures(2, 4, 500, 60), now);
   heartbeat = monitors.heartbeat();
-  CHECK(heartbeat.sent_bytes == doctest::Approx(300));
-  CHECK(heartbeat.received_bytes == doctest::Approx(35));
-  CHECK(monitors.heartbeat().sent_bytes == 0);
+  CHECK(heartbeat.mean.sent_bytes == doctest::Approx(300));
+  CHECK(heartbeat.mean.received_bytes == doctest::Approx(35));
+  CHECK(monitors.heartbeat().mean.sent_bytes == 0);
 }
 
 TEST_CASE("the round trip is the newest that was measured") {

@@ -129,9 +129,9 @@ TEST_CASE("the checkpoint that a leaver is writing is on the disk before it park
   run.set_environment("ELASTICTRAIN_CHECKPOINT_EVERY", "1");
   run.set_environment("ELASTICTRAIN_CHECKPOINT_KEEP", "100");
   const auto workers = run.spawn_ready(2, options);
-  run.change_to(workers);
+  run.change_to(workers, {1, 1});  // a gradient of this size takes long to compute
   run.wait_step(workers[1], 3);
-  run.change_to({workers[1]});
+  run.change_to({workers[1]}, {1});
   run.wait_parked(workers[0]);
   const auto last = run[workers[0]].parked->last_step;
   const auto names = directory.names();

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "fake_run.h"
+#include "supervisor/protocol/worker_messages.h"
 #include "train/state/sampler.h"
 
 namespace elastictrain::test {
@@ -264,10 +265,10 @@ TEST_CASE("a donor dies while it sends, or a joiner while it receives") {
     const TestWorkerOptions options{.parameters = 4'000'000, .step_time_us = 20'000};
     FakeRun run(options);
     auto workers = run.spawn_ready(2, options);
-    run.change_to(workers);
+    run.change_to(workers, {1, 1});  // a gradient of this size takes long to compute
     run.wait_step(workers[0], 2);
     workers.push_back(run.spawn_ready(options));
-    const auto grown = run.plan(workers);
+    const auto grown = run.plan(workers, {1, 1, 1});
     run.prepare(grown);
     run.wait_prepared(grown);
     run.commit(grown);

@@ -8,6 +8,8 @@
 
 #include "fake_run.h"
 
+#include "supervisor/protocol/plan_messages.h"
+
 namespace elastictrain::test {
 namespace {
 

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "tests/support/temporary_directory.h"
 #include "train/builtin/model.h"
 
 using namespace elastictrain;
@@ -14,25 +15,7 @@ using namespace elastictrain::train;
 
 namespace {
 
-class TemporaryDirectory {
- public:
-  TemporaryDirectory() {
-    std::string name = (std::filesystem::temp_directory_path() / "trainer-XXXXXX").string();
-    REQUIRE(::mkdtemp(name.data()) != nullptr);
-    path_ = name;
-  }
-  ~TemporaryDirectory() { std::filesystem::remove_all(path_); }
-
-  std::string write(const std::string& name, const std::string& bytes) const {
-    const std::string path = path_ + "/" + name;
-    std::ofstream(path, std::ios::binary) << bytes;
-    return path;
-  }
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
+using test::TemporaryDirectory;
 
 TrainerOptions csv_options(const std::string& train, const std::string& test = "") {
   TrainerOptions options;
@@ -88,8 +71,8 @@ TEST_CASE("an IDX pair on disk is found and read") {
 TEST_CASE("files that cannot be read or do not match are named") {
   const TemporaryDirectory dir;
   const std::string good = dir.write("good.csv", "1,2,0\n3,4,1\n");
-  CHECK(load_error(csv_options(dir.path() + "/none.csv")).find("none.csv: cannot be opened") != std::string::npos);
-  CHECK(load_error(csv_options(dir.path())).find("is not a regular file") != std::string::npos);
+  CHECK(load_error(csv_options(dir.path + "/none.csv")).find("none.csv: cannot be opened") != std::string::npos);
+  CHECK(load_error(csv_options(dir.path)).find("is not a regular file") != std::string::npos);
   CHECK(load_error(csv_options(dir.write("empty.csv", ""))).find("empty.csv: is empty") != std::string::npos);
   const std::string narrow = dir.write("narrow.csv", "1,0\n");
   CHECK(load_error(csv_options(good + "," + narrow)).find("narrow.csv: has 1 values") != std::string::npos);

@@ -6,7 +6,8 @@
 #include <cstdlib>
 #include <string>
 
-#include "train/builtin/trainer.h"
+#include "tests/support/contains.h"
+#include "train/builtin/loop/trainer.h"
 
 using namespace elastictrain::train;
 
@@ -58,9 +59,7 @@ Run run(const TrainerOptions& options) {
   return result;
 }
 
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
+using elastictrain::test::contains;
 
 }  // namespace
 

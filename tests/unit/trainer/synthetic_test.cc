@@ -6,6 +6,7 @@
 #include <fstream>
 #include <string>
 
+#include "tests/support/temporary_directory.h"
 #include "train/builtin/model_synthetic.h"
 #include "train/builtin/slow_down.h"
 
@@ -94,11 +95,10 @@ TEST_CASE("compute time grows with samples and factor, and compute() takes at le
 }
 
 TEST_CASE("a worker is slowed down by its list entry times its file, which may change and vanish") {
-  std::string dir = (std::filesystem::temp_directory_path() / "slow-XXXXXX").string();
-  REQUIRE(::mkdtemp(dir.data()) != nullptr);
+  const elastictrain::test::TemporaryDirectory dir;
   const std::vector<SlowWorker> list = {{3, 2.5}};
-  SlowDown listed(list, dir, 3);
-  SlowDown other(list, dir, 4);
+  SlowDown listed(list, dir.path, 3);
+  SlowDown other(list, dir.path, 4);
   CHECK(listed.next_factor() == 2.5);
   CHECK(other.next_factor() == 1);
 
@@ -106,13 +106,12 @@ TEST_CASE("a worker is slowed down by its list entry times its file, which may c
     for (int i = 0; i < 8; ++i) slow_down.next_factor();
     return slow_down.next_factor();
   };
-  std::ofstream(dir + "/slow-3") << "2\n";
+  dir.write("slow-3", "2\n");
   CHECK(factor_after_some_steps(listed) == 5);
   CHECK(factor_after_some_steps(other) == 1);
   for (const char* useless : {"", "fast", "-3", "0", "1e9"}) {
-    std::ofstream(dir + "/slow-3") << useless;
+    dir.write("slow-3", useless);
     CHECK(factor_after_some_steps(listed) == 2.5);
   }
-  std::filesystem::remove_all(dir);
   CHECK(factor_after_some_steps(listed) == 2.5);
 }

@@ -2,11 +2,14 @@
 // data is scored on the host, in parallel with training. See replica.h for ownership, thread and failure.
 #pragma once
 
+#include <elastictrain/session.hpp>
 #include <memory>
 #include <vector>
 
 #include "train/builtin/cuda/device_model.h"
 #include "train/builtin/cuda/device_optimizer.h"
+#include "train/builtin/model.h"
+#include "train/builtin/options.h"
 #include "train/builtin/replica.h"
 
 namespace elastictrain::train {

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "train/comm/communicator.h"
+#include "train/comm/device_interfaces.h"
 #include "train/device/kernel_module.h"
 #include "train/device/pinned_memory.h"
 

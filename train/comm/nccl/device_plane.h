@@ -7,6 +7,7 @@
 #include <atomic>
 #include <memory>
 
+#include "train/comm/device_interfaces.h"
 #include "train/comm/nccl/build_rounds.h"
 #include "train/comm/nccl/nccl_comm.h"
 #include "train/comm/nccl/nccl_communicator.h"

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "train/comm/device_interfaces.h"
 #include "train/comm/nccl/bucket_kernels.h"
 #include "train/comm/nccl/build_guard.h"
 #include "train/comm/nccl/build_rounds.h"
@@ -18,7 +19,7 @@ using std::chrono::steady_clock;
 // How often the ranks exchange the state of their builds.
 constexpr std::chrono::milliseconds kRound{10};
 
-class NcclCommunicator final : public OverCommunicator {
+class NcclCommunicator final : public OverCommunicator, public DeviceSums, public DeviceTransfers {
  public:
   NcclCommunicator(std::unique_ptr<Communicator> host_plane, const NcclOptions& options,
                    std::unique_ptr<BucketKernels> kernels)
@@ -31,6 +32,8 @@ class NcclCommunicator final : public OverCommunicator {
   std::shared_ptr<NcclComm> nccl_comm() const { return plane_ ? plane_->comm() : nullptr; }
 
   Capabilities capabilities() const override;
+  DeviceSums* device_sums() override { return this; }
+  DeviceTransfers* device_transfers() override { return this; }
   Status all_reduce_device(const DeviceReduce& reduce, ReduceStats* stats) override;
   Status start_device_transfers(std::span<const DeviceTransfer> transfers, void* stream) override;
   Status finish_device_transfers() override;
@@ -77,7 +80,6 @@ Status NcclCommunicator::make_events() {
 Capabilities NcclCommunicator::capabilities() const {
   Capabilities capabilities;
   capabilities.name = "nccl";
-  capabilities.device_memory = true;
   capabilities.abort_is_prompt = false;
   return capabilities;
 }

@@ -62,6 +62,8 @@ int run_lost_launcher() {
   if (left || left.error().code != ErrorCode::kPeerLost) return wrong("leaving", left);
   std::printf("rank %u of %u: passed\n", (*world)->rank(), (*world)->size());
   std::fflush(nullptr);
+  // The launcher kills the other ranks, and with them their lines, once one exits without MPI_Finalize.
+  std::this_thread::sleep_for(kLate);
   ::_exit(0);
 }
 

@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include "heuristics/registry/registry.h"
 #include "heuristics/simulate/figures.h"
 
 namespace elastictrain::heuristics {

@@ -1,0 +1,53 @@
+#include "launcher/process/process_stat.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cstdio>
+
+namespace elastictrain::launcher {
+namespace {
+
+// A stat line is about 300 bytes; its name has at most 64.
+constexpr std::size_t kMaxStatBytes = 1024;
+
+std::uint64_t to_ms(unsigned long long ticks) {
+  static const auto ticks_per_s = static_cast<unsigned long long>(::sysconf(_SC_CLK_TCK));
+  return ticks * 1000 / ticks_per_s;
+}
+
+}  // namespace
+
+// The name in parentheses may contain any character, so the fields are read after the last parenthesis.
+std::optional<ProcessStat> parse_process_stat(const std::string& line) {
+  const auto name_end = line.rfind(')');
+  if (name_end == std::string::npos) return std::nullopt;
+  ProcessStat stat;
+  int group = 0;
+  unsigned long long user = 0;
+  unsigned long long system = 0;
+  unsigned long long start = 0;
+  const int read = std::sscanf(line.c_str() + name_end + 1,
+                               " %c %d %d %d %*d %*d %*u %*u %*u %*u %*u %llu %llu %*d %*d %*d %*d %*d %*d %llu",
+                               &stat.state, &stat.parent, &group, &stat.session, &user, &system, &start);
+  if (read != 7) return std::nullopt;
+  stat.cpu_ms = to_ms(user + system);
+  stat.start_ticks = start;
+  return stat;
+}
+
+std::optional<ProcessStat> read_process_stat(const std::string& directory) {
+  const int file = ::open((directory + "/stat").c_str(), O_RDONLY | O_CLOEXEC);
+  if (file < 0) return std::nullopt;
+  char text[kMaxStatBytes];
+  const ssize_t count = ::read(file, text, sizeof text);
+  ::close(file);
+  if (count <= 0) return std::nullopt;
+  return parse_process_stat({text, static_cast<std::size_t>(count)});
+}
+
+std::optional<ProcessStat> read_process_stat(pid_t pid) {
+  return read_process_stat("/proc/" + std::to_string(pid));
+}
+
+}  // namespace elastictrain::launcher

@@ -1,0 +1,50 @@
+#include "launcher/ssh_launcher.h"
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <random>
+
+#include "launcher/process_launcher.h"
+
+namespace elastictrain::launcher {
+namespace {
+
+std::string make_nonce() {
+  std::random_device random;
+  return std::to_string(random()) + "x" + std::to_string(random());
+}
+
+void add_copying(LaunchMethod& method, const SshOptions& options, const AgentProgram& program) {
+  std::error_code failed;
+  const std::uint64_t bytes = std::filesystem::file_size(program.path, failed);
+  if (failed) return;
+  method.copy_source = program.path;
+  method.copy_command = [options, program, bytes](const std::string& host) {
+    return ssh_copy_command(options, host, program, bytes, make_nonce());
+  };
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Launcher>> make_ssh_launcher(asio::io_context& io, SshOptions options, LaunchSink sink,
+                                                    AgentProgram program) {
+  const Status checked = check_ssh_options(options);
+  if (!checked) return checked.error();
+  LaunchMethod method;
+  method.capabilities = {"ssh", true, options.copy_binary};
+  method.parallelism = options.parallelism;
+  method.start_timeout = std::chrono::milliseconds(options.start_timeout_ms);
+  method.copy_timeout = std::chrono::milliseconds(options.copy_timeout_ms);
+  method.slow_after = std::min(method.slow_after, std::chrono::milliseconds(options.connect_timeout_ms));
+  method.timeout_hint = "the name service, the network or the host hangs; try `ssh HOST true`";
+  method.start_command = [options, program](const std::string& host) {
+    return ssh_start_command(options, host, program);
+  };
+  method.no_binary_hint = "there is no elastictrain " + program.build_id + " at " + program.path +
+                          " or in ~/.cache/elastictrain; install it there or let it be copied (copy_binary)";
+  if (options.copy_binary) add_copying(method, options, program);
+  return std::unique_ptr<Launcher>(std::make_unique<ProcessLauncher>(io, std::move(method), std::move(sink)));
+}
+
+}  // namespace elastictrain::launcher

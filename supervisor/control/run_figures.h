@@ -1,0 +1,31 @@
+// Purpose: the figures of a live run that `status` and the terminal show. Plain data; times are in seconds.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "supervisor/core/run_view.h"
+#include "supervisor/protocol/ids.h"
+
+namespace elastictrain {
+
+struct RunFigures {
+  core::RunView view;
+  double uptime_s = 0;
+  std::uint64_t epoch = 0;
+  double epoch_fraction = 0;
+  Step step = 0;
+  double loss = 0;
+  double samples_per_s = 0;
+  double idle_s = 0;  // total time in which no worker made progress because of a change, of all measured changes
+  std::optional<double> last_idle_s;  // of the last change; not known before some steps at the new size
+  std::uint64_t recoveries = 0;
+  std::string last_recovery;  // what was lost, as text; empty: nothing yet
+  std::optional<double> last_recovery_idle_s;
+  std::string policy;         // its name; empty: the size is fixed
+  std::string policy_reason;  // of its last decision
+};
+
+
+}  // namespace elastictrain

@@ -1,0 +1,46 @@
+// Purpose: which policy decides on a run's size, and what watches beside it. Plain data, checked by the configuration,
+// and the policy that is built from it. Thread: any one.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "heuristics/learning_rate.h"
+#include "heuristics/policy/policy.h"
+#include "supervisor/policy/observer.h"
+#include "supervisor/policy/outside.h"
+
+namespace elastictrain::policy {
+
+// A policy that decides on something other than the size.
+struct Companion {
+  std::string name;
+  heuristics::Parameters parameters;  // complete and checked
+};
+
+struct RunnerSettings {
+  std::string name = "fixed";
+  heuristics::Parameters parameters;  // complete and checked
+  std::vector<Companion> companions;
+  heuristics::Parameters stragglers;  // of the policy that watches the workers; empty: its defaults
+  double interval_s = 1;
+  double cool_down_s = 0;              // between two changes of the size that the policy requests
+  double hysteresis = 0;               // a request must differ from the present size by this share …
+  std::uint32_t hysteresis_views = 3;  // … or be repeated this often
+  std::uint64_t seed = 0;
+  Outside outside;  // replaces the policy of that name
+  heuristics::LearningRateRule learning_rate = heuristics::LearningRateRule::kNone;
+  ObserverSettings observer;
+};
+
+// The policy that decides on the size (the named one, if none is passed), with its companions and the straggler watch
+// next to it.
+std::unique_ptr<heuristics::Policy> make_policy(const RunnerSettings& settings,
+                                                std::unique_ptr<heuristics::Policy> for_size = nullptr);
+
+// The name for users: its name, its file, or its argument.
+std::string display_name(const RunnerSettings& settings);
+
+}  // namespace elastictrain::policy

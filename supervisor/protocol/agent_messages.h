@@ -1,0 +1,206 @@
+// Purpose: the messages between an agent and its supervisor. Plain data; codec.h turns them into bytes.
+//
+// The agent relays: a worker's messages travel up inside FromWorker, the supervisor's messages to workers travel down
+// inside ToWorkers (one copy per agent, whatever the number of addressees). Units are in the names; durations are
+// 64-bit integers.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "supervisor/protocol/ids.h"
+#include "supervisor/protocol/worker_messages.h"
+
+namespace elastictrain::protocol {
+
+// Sent to the agent as one frame on its stdin, never in argv or the environment.
+struct AgentBootstrap {
+  std::uint32_t protocol_version = 0;
+  std::string run_name;
+  AgentId agent;
+  std::string host;                    // the name under which the user knows it
+  std::vector<std::string> addresses;  // where the supervisor listens, best first
+  std::uint16_t port = 0;
+  std::array<std::uint8_t, 32> key{};  // pre-shared key of this run
+  std::uint64_t connect_timeout_ms = 0;
+  std::uint64_t heartbeat_ms = 0;
+  std::uint64_t worker_dead_ms = 0;
+  std::uint64_t orphan_grace_ms = 0;
+  std::uint64_t grace_ms = 0;  // between TERM and KILL
+  std::string interface;       // data plane interface chosen by the user; empty: by route
+  std::string notice_probe;    // shell command, run every `notice_probe_ms`; status 0: this host is going away
+  std::uint64_t notice_probe_ms = 0;
+};
+
+// What the supervisor writes to an agent's stdin.
+using Bootstrap = std::variant<AgentBootstrap>;
+
+struct AgentHello {
+  std::uint32_t protocol_version = 0;
+  std::string binary_version;
+  AgentId agent;
+  std::string host_name;  // the machine's own name
+  std::int64_t pid = 0;
+  std::uint32_t cores = 0;
+  std::uint64_t memory_bytes = 0;
+  std::int64_t wall_clock_us = 0;
+  // Its workers that have not exited. Workers whose exit it has seen follow as WorkerExited once more; the rest were
+  // never started, because the order was lost with a connection.
+  std::vector<WorkerId> workers;
+};
+
+struct WorkerSpawned {
+  WorkerId worker;
+  std::int64_t pid = 0;
+};
+struct WorkerSpawnFailed {
+  WorkerId worker;
+  std::string reason;
+};
+struct WorkerExited {
+  WorkerId worker;
+  std::int32_t exit_code = 0;  // if signal is 0
+  std::int32_t signal = 0;
+  std::vector<std::string> last_error_lines;
+};
+
+// Whole lines as one worker wrote them, in order. `dropped` lines before `lines` did not fit the bounded buffer.
+struct WorkerOutput {
+  WorkerId worker;
+  bool is_stderr = false;
+  std::vector<std::string> lines;
+  std::uint64_t dropped = 0;
+};
+
+// Every message but heartbeats, which the agent folds into its report.
+struct FromWorker {
+  WorkerId worker;
+  WorkerUp message;
+};
+
+// One per heartbeat period: shows that the agent is alive and combines the heartbeats of its workers. Only workers
+// whose numbers changed are listed; `quiet_ms` is how long the agent has received nothing from a worker that should
+// send.
+struct WorkerPulse {
+  WorkerId worker;
+  std::uint64_t quiet_ms = 0;
+  WorkerHeartbeat heartbeat;
+  std::uint64_t cpu_ms = 0;  // CPU time of the process so far, from the kernel
+  bool stopped = false;      // by a signal or a debugger
+};
+struct AgentReport {
+  std::uint64_t sequence = 0;
+  std::vector<WorkerPulse> workers;
+};
+
+struct GpuFacts {
+  std::string name;
+  std::uint64_t memory_bytes = 0;
+  std::uint32_t major = 0;  // of its compute capability
+  std::uint32_t minor = 0;
+  std::string bus_id;
+};
+
+// Second answer to CheckHost, when available: what programs on the host can load and use in a worker's environment. A
+// problem field says why something is not available; otherwise it is empty.
+struct AcceleratorFacts {
+  std::string problem;  // why nothing could be determined
+  std::string driver;   // "CUDA 13.0, /usr/lib/libcuda.so.1"
+  std::string driver_problem;
+  std::vector<GpuFacts> gpus;
+  std::string peer_access;  // between GPUs, if there are several
+  std::string nvrtc_problem;
+  std::string cublas;  // its path
+  std::string cublas_problem;
+  std::uint32_t nccl_version = 0;  // 22809 for 2.28.9
+  std::string nccl;                // its path
+  std::string nccl_problem;
+  std::string mpi;
+  std::string mpi_problem;
+};
+
+// First answer to CheckHost, at once: what `elastictrain check` prints about a host.
+struct HostFacts {
+  std::string binary_version;
+  std::uint32_t cores = 0;
+  std::uint64_t memory_bytes = 0;
+  std::vector<std::string> gpus;  // in the kernel driver's list
+  std::int64_t wall_clock_us = 0;
+  std::string kernel_driver;           // version of the GPUs' kernel driver
+  std::string interface;               // the one that carries the data plane
+  std::vector<std::string> addresses;  // of the data plane
+  std::string interface_problem;
+  std::string nccl_interface;  // value of NCCL_SOCKET_IFNAME for workers
+};
+
+// This host is about to go away (its probe reports it, or the agent got TERM): its workers should leave.
+struct HostNotice {
+  std::string reason;
+};
+
+// What an agent can be asked about one of its workers. The answer is text for people.
+enum class Question : std::uint8_t {
+  kStacks,      // where the process is, as far as it can be determined
+  kCollectives  // NCCL's report on the collectives of the job, if a worker of this host runs the service
+};
+inline constexpr std::array<std::string_view, 2> kQuestionNames{"stacks", "collectives"};
+
+struct AgentAnswer {
+  Question question = Question::kStacks;
+  WorkerId worker;  // as in the question
+  std::vector<std::string> lines;
+};
+
+using AgentUp = std::variant<AgentHello, WorkerSpawned, WorkerSpawnFailed, WorkerExited, WorkerOutput, FromWorker,
+                             AgentReport, HostFacts, HostNotice, AgentAnswer, AcceleratorFacts>;
+
+struct SpawnWorker {
+  WorkerId worker;
+  std::uint32_t slot = 0;  // place on the host: index of its GPU or CPU share
+  std::vector<std::string> argv;
+  std::vector<std::string> environment;  // "NAME=value", added to the agent's own
+  std::string working_directory;
+};
+struct SignalWorker {
+  WorkerId worker;
+  std::int32_t signal = 0;
+};
+// TERM now, KILL after the grace time.
+struct StopWorker {
+  WorkerId worker;
+  std::uint64_t grace_ms = 0;
+};
+struct ToWorkers {
+  std::vector<WorkerId> workers;
+  WorkerDown message;
+};
+// Stops all workers (TERM, KILL after the grace) and ends the agent.
+struct StopAgent {
+  std::uint64_t grace_ms = 0;
+};
+// All messages before the agent's report `heard_report` have been processed; 0: none on this connection yet.
+struct SupervisorHeartbeat {
+  std::uint64_t sequence = 0;
+  std::uint64_t heard_report = 0;
+};
+// `environment` is added to the agent's own as for a worker. Answered by HostFacts, and by AcceleratorFacts within
+// `time_limit_ms`.
+struct CheckHost {
+  std::vector<std::string> environment;
+  std::uint64_t time_limit_ms = 0;
+};
+// `worker` seems to hang. Answered by AgentAnswer within `time_limit_ms` with what is available by then, or not at all.
+struct AskAgent {
+  Question question = Question::kStacks;
+  WorkerId worker;
+  std::uint64_t time_limit_ms = 0;
+};
+
+using AgentDown = std::variant<SpawnWorker, SignalWorker, StopWorker, ToWorkers, StopAgent, SupervisorHeartbeat,
+                               CheckHost, AskAgent>;
+
+}  // namespace elastictrain::protocol

@@ -1,0 +1,212 @@
+// Purpose: the messages between a worker and its supervisor. Plain data; codec.h turns them into bytes.
+//
+//   supervisor  <-- TLS, one TCP connection per agent -->  agent  <-- one Unix socket per worker -->  worker
+//
+// The agent relays them (agent_messages.h). Every message about a membership carries its generation, and a stale one
+// changes nothing. Units are in the names; durations are 64-bit integers.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "supervisor/protocol/ids.h"
+#include "supervisor/protocol/plan_messages.h"
+#include "supervisor/protocol/step_metrics.h"
+
+namespace elastictrain::protocol {
+
+// ---------------------------------------------------------------------------------------------------------------
+// Worker -> supervisor
+
+struct WorkerHello {
+  std::uint32_t protocol_version = 0;
+  WorkerId worker;
+  std::int64_t pid = 0;
+  std::string library_version;
+};
+
+// The program has built its model, registered its state and can start. Sent once.
+struct WorkerReady {
+  Endpoint endpoint;
+  std::uint64_t state_bytes = 0;
+  std::uint64_t state_layout_hash = 0;  // names, order and sizes; must be equal on all workers
+  std::uint64_t sample_count = 0;       // per epoch; 0: the program brings its own data order
+};
+
+struct WorkerPrepared {
+  Generation generation = 0;
+};
+
+struct WorkerPrepareFailed {
+  Generation generation = 0;
+  std::string reason;
+};
+
+// This worker has swapped: `first_step` is the first step it takes part in under `generation`.
+struct WorkerActive {
+  Generation generation = 0;
+  Step first_step = 0;
+  std::uint64_t state_transfer_bytes = 0;  // received (joiner) or sent (donor); may still be in flight for a donor
+};
+
+// Last message of a leaver: it committed `last_step` and takes no part in `generation`.
+struct WorkerLeft {
+  Generation generation = 0;
+  Step last_step = 0;
+};
+
+// Answer to Abort, or sent unasked when a collective failed (`fence` 0): the worker takes part in no collective of
+// `generation` or an older one any more, and `committed_step` does not change before a recovery.
+struct WorkerHalted {
+  Generation fence = 0;       // of the Abort that this message answers
+  Generation generation = 0;  // the worker's current one; 0: none yet
+  Step committed_step = 0;
+  bool has_state = false;  // it holds the complete state of `committed_step`
+  bool in_loop = false;    // start() has returned: it can become a joiner again, but not go back to the start
+  std::string reason;      // what failed, for people; empty in an answer
+  // False for a worker that received the state of `committed_step` in a recovery and has not committed a step since:
+  // its part of the next step returned to the pool with the seat that it took. It holds the state like any other, but
+  // it joins again while other workers are left that also hold the gradients.
+  bool has_gradients = true;
+};
+
+// The program reached its end (all epochs, or its own stop condition).
+struct WorkerFinished {
+  Step last_step = 0;
+};
+
+// Where the training thread is. A long kOutside (an evaluation) or kCheckpoint is not a hang; a worker in kReducing
+// waits for others.
+enum class StepPlace : std::uint8_t { kStarting, kOutside, kComputing, kReducing, kUpdating, kCheckpoint, kHalted };
+
+// Liveness and progress, separately: `sequence` grows with every heartbeat (also during a long step), `step` only with
+// committed steps. `mean` is over the `steps` since the last heartbeat; 0 steps leave it at 0.
+struct WorkerHeartbeat {
+  std::uint64_t sequence = 0;
+  Generation generation = 0;
+  Step step = 0;
+  std::uint64_t epoch = 0;
+  std::uint32_t steps = 0;
+  StepMetrics mean;
+  double samples_per_s = 0;  // of the whole job
+  double loss = 0;           // of the whole job, last committed step
+  double epoch_fraction = 0;
+  double gradient_norm = 0;  // of the averaged gradient
+  StepPlace place = StepPlace::kStarting;
+  std::uint64_t place_ms = 0;      // time spent there so far
+  std::uint64_t samples_used = 0;  // of the whole job, committed, over all epochs
+  // Squared gradient norms, means over `norm_steps` of these steps: over all workers of their own gradients, and of the
+  // averaged one. Known only to the first rank.
+  std::uint32_t norm_steps = 0;
+  double local_square = 0;
+  double global_square = 0;
+  // To the farthest of the workers on other hosts that this one has a connection to, the minimum that the kernel
+  // measured; 0: not known.
+  double round_trip_us = 0;
+};
+
+// Audit mode. Positions are places in the epoch's permutation, so [first, first+count) names exactly the samples.
+struct AuditStep {
+  Generation generation = 0;
+  Step step = 0;
+  std::uint64_t epoch = 0;
+  std::uint64_t first_position = 0;
+  std::uint64_t count = 0;
+  bool hashed = false;
+  std::uint64_t state_hash = 0;
+};
+// A step that takes returned samples has several pieces: one AuditStep for each, the first of them with the hash. Each
+// worker numbers its batches from 1, so that a batch that is repeated after a broken connection counts once.
+//
+// A lost member, or one that adopts a step it did not finish, cannot report which samples it used in the last committed
+// steps. So every survivor of a recovery reports it for the members that did not survive with it: `of` names the worker
+// whose steps these are, ascending, the latest ones up to the last committed step. A report about steps that are
+// already known (from the worker itself, or from another survivor) is equal and is dropped.
+struct WorkerAudit {
+  std::vector<AuditStep> steps;
+  std::uint64_t batch = 0;  // numbered by the sender, also when it reports for another
+  WorkerId of;              // none: the sender itself
+  // The content of a checkpoint, reported by the worker that read it, or the state that a joiner received, reported
+  // when a member of its first generation is lost: the workers that used these positions may be gone with their last
+  // records. These entries do not say which worker used them when, so none of them counts as repeated.
+  bool from_checkpoint = false;
+};
+
+// A named number or text that the program writes to the journal (test accuracy, for example).
+struct WorkerNote {
+  std::string key;
+  std::string value;
+};
+
+// Requests of the program to its run, sent by the first rank. Limits apply as for a user's request. A field that is 0
+// or empty keeps its value; names are those of names.h.
+struct WorkerRequest {
+  std::uint32_t workers = 0;
+  std::uint32_t per_worker = 0;     // samples
+  double learning_rate_factor = 0;  // replaces the rule's
+  std::string topology;
+  std::string synchronization;
+};
+
+// The cost of the change to `generation` for a survivor, reported some steps after it: from its last commit before the
+// change to its first one after it, and a typical step at the new size.
+struct WorkerSwap {
+  Generation generation = 0;
+  double gap_us = 0;
+  double step_us = 0;  // median; without the first step
+};
+
+// Last message of a rank of an MPI pool, whose process must not exit while others use MPI: this worker has ended, and
+// its process waits to become another one (Reseated). The agent keeps it and reports WorkerExited with success.
+struct WorkerParked {
+  Step last_step = 0;
+};
+
+using WorkerUp =
+    std::variant<WorkerHello, WorkerReady, WorkerPrepared, WorkerPrepareFailed, WorkerActive, WorkerLeft, WorkerFinished,
+                 WorkerHeartbeat, WorkerAudit, WorkerNote, WorkerSwap, WorkerHalted, WorkerRequest, WorkerParked>;
+
+// ---------------------------------------------------------------------------------------------------------------
+// Supervisor -> worker
+
+struct Prepare {
+  GenerationPlan plan;
+};
+// Sent once every member of `generation` is prepared; from here on the change cannot be cancelled.
+struct Commit {
+  Generation generation = 0;
+};
+// Before commit only: drop the prepared communicator of `generation`.
+struct Cancel {
+  Generation generation = 0;
+};
+// To a worker in no generation (joiner, spare): exit now, with success.
+struct Dismiss {
+  std::string reason;
+};
+
+// Ends every collective and every prepared plan of the generations up to `fence`, committed or not, at once. Answered
+// by one WorkerHalted with the same fence as soon as the worker's last step is settled.
+struct Abort {
+  Generation fence = 0;
+  std::string reason;
+};
+
+// From the agent itself, once: its supervisor has been away for the orphan grace, so that no plan can arrive any more.
+// A worker in a generation requests the end at the next step boundary, with a checkpoint; a halted one writes that of
+// its committed step; one in no generation exits. After the grace the rest is ended with TERM, then KILL.
+struct Orphaned {
+  std::string reason;
+};
+
+// From the agent itself, instead of starting a process: the parked process is this worker from here on. It sends
+// WorkerHello and WorkerReady again and waits for a seat, as a new one does.
+struct Reseated {
+  WorkerId worker;
+};
+
+using WorkerDown = std::variant<Prepare, Commit, Cancel, Dismiss, Abort, Orphaned, Reseated>;
+
+}  // namespace elastictrain::protocol

@@ -1,0 +1,68 @@
+#include "tests/simulation/journal_records.h"
+
+#include <cstdlib>
+#include <sstream>
+#include <variant>
+
+#include "supervisor/journal_codec.h"
+#include "supervisor/journal_replay.h"
+
+namespace elastictrain::simulation {
+
+core::Journal run_opened(const core::RunSettings& settings) {
+  core::record::RunOpened opened;
+  opened.schema = core::record::kSchemaVersion;
+  opened.start_workers = settings.start_workers;
+  return {opened};
+}
+
+core::Journal run_resumed() {
+  core::record::RunResumed resumed;
+  resumed.schema = core::record::kSchemaVersion;
+  resumed.anew = false;
+  return {resumed};
+}
+
+core::Journal journal_gap(std::uint64_t lost_records) {
+  core::record::JournalGap gap;
+  gap.lost = lost_records;
+  return {gap};
+}
+
+std::string line_of(const core::Journal& record, std::uint64_t sequence, Instant now) {
+  const double seconds = static_cast<double>(now.time_since_epoch().count()) / 1e6;
+  return encode_journal_line(record.record, sequence, seconds, seconds) + "\n";
+}
+
+std::vector<core::Record> records_in(const std::string& journal) {
+  std::vector<core::Record> records;
+  std::istringstream lines(journal);
+  for (std::string text; std::getline(lines, text);) {
+    auto line = decode_journal_line(text);
+    if (line && line->record) records.push_back(std::move(*line->record));
+  }
+  return records;
+}
+
+core::Resumed replayed(const std::string& journal) {
+  JournalReplay replay;
+  std::istringstream lines(journal);
+  for (std::string line; std::getline(lines, line);) replay.take(line);
+  return replay.result();
+}
+
+RecordFacts facts_of(const core::Journal& record) {
+  RecordFacts facts;
+  facts.event = event_of(record.record);
+  const bool is_audit = std::holds_alternative<core::record::Audit>(record.record);
+  for (const auto& [name, value] : fields_of(record.record)) {
+    const std::uint64_t number = std::strtoull(value.c_str(), nullptr, 10);
+    if (name == "generation" || name == "fence") facts.numbers.push_back(number);
+    if (is_audit) facts.totals[name] = number;
+  }
+  const auto* broken = std::get_if<core::record::InvariantBroken>(&record.record);
+  if (broken != nullptr) facts.broken_invariant = broken->what;
+  return facts;
+}
+
+}  // namespace elastictrain::simulation

@@ -1,0 +1,137 @@
+// Scenarios with a target: once all faults are healed, the run must reach the size that is requested, replace a worker
+// that leaves, keep both without being told, and end with the status of the request that ends it.
+#include <algorithm>
+#include <csignal>
+
+#include "heuristics/batch_plan.h"
+#include "supervisor/core/transitions.h"
+#include "tests/simulation/scenario.h"
+#include "tests/simulation/supervisor_process.h"
+#include "tests/simulation/worker_process.h"
+
+namespace elastictrain::simulation {
+namespace {
+
+constexpr Millis kHostsReturn{15'000};  // until hosts that were drained are offered again
+constexpr Millis kSlice{2'000};
+constexpr int kSlicesAtTarget = 4;
+constexpr int kMaxSlices = 900;
+
+}  // namespace
+
+void Scenario::draw_target_settings(Setup& setup) {
+  heuristics::BatchRule& batch = setup.settings.batch;
+  if (targets_.chance(0.5)) batch.max_global = batch.per_worker * std::uint64_t{targets_.between(1, 8)};
+  if (targets_.chance(0.5)) batch.at_limit = heuristics::AtLimit::kStop;
+  has_target_ = targets_.chance(0.4);
+  if (!has_target_) return;
+  setup.program.epochs = 1'000'000;
+  setup.program.max_steps = 0;
+  setup.program.compute_least *= 5;  // the run is long and its steps need not be many
+  setup.program.compute_most *= 5;
+}
+
+void Scenario::reach_target() {
+  world_->run_until(world_->queue.now() + kHostsReturn);
+  if (over()) return;
+  SupervisorProcess& supervisor = *world_->supervisor;
+  // The request to stop may be lost with the supervisor that got it.
+  if (stop_requested_) return supervisor.ask(core::Stop{supervisor.next_request(), core::StopCause::kUser});
+  run_until_target("the last fault");
+  if (over()) return;
+  const core::RunSettings& settings = world_->setup.settings;
+  target_ = targets_.between(settings.min_workers, settings.max_workers);
+  supervisor.ask(core::Resize{supervisor.next_request(), target_, ""});
+  run_until_target("the request");
+  if (!over()) check_notice();
+  if (!over()) end_by_request();
+}
+
+// What the run lacks; empty at the target. Before a size is requested, any will do.
+std::string Scenario::away_from_target() const {
+  const core::RunSettings& settings = world_->setup.settings;
+  const std::uint32_t size =
+      std::min(target_, std::max(heuristics::most_workers(settings.batch), settings.min_workers));
+  const core::RunView view = world_->supervisor->machine().view();
+  if (view.phase == core::RunPhase::kRunning && target_ == 0) return {};
+  const auto spares = std::count_if(view.workers.begin(), view.workers.end(), [](const core::WorkerView& worker) {
+    return worker.phase == core::WorkerPhase::kSpare;
+  });
+  if (view.phase == core::RunPhase::kRunning && view.world_size == size && spares == settings.spares &&
+      view.workers.size() == size + settings.spares) {
+    return {};
+  }
+  return std::string("the run is ") + core::name_of(view.phase) + " with " + std::to_string(view.world_size) + " of " +
+         std::to_string(size) + " members, " + std::to_string(spares) + " of " + std::to_string(settings.spares) +
+         " spares and " + std::to_string(view.workers.size()) + " workers in all";
+}
+
+// At the target for some time, with steps committed: then no member is stuck and nothing is left to be done.
+void Scenario::run_until_target(const std::string& after) {
+  Step since = 0;
+  int good = 0;
+  for (int slice = 0; slice < kMaxSlices && !over(); ++slice) {
+    world_->run_until(world_->queue.now() + kSlice);
+    // Only a start can fail, the first one or one from a checkpoint.
+    if (world_->exit_status && world_->supervisor->machine().view().generation != 0) {
+      return world_->violated("target_is_reached", "the run ended after " + after + ": " + world_->exit_reason);
+    }
+    if (!away_from_target().empty()) {
+      good = 0;
+      continue;
+    }
+    if (good++ == 0) since = world_->oracle.surviving_steps();
+    if (good < kSlicesAtTarget || world_->oracle.surviving_steps() == since) continue;
+    world_->undisturbed = true;
+    return;
+  }
+  if (!over()) world_->violated("target_is_reached", "after " + after + " " + away_from_target());
+}
+
+// A worker that alone gets TERM leaves, and the size stays.
+void Scenario::check_notice() {
+  if (targets_.chance(0.5)) return;
+  const core::RunView view = world_->supervisor->machine().view();
+  const WorkerId noticed = view.workers[targets_.below(view.world_size)].worker;
+  WorkerProcess* process = world_->worker(noticed);
+  if (process == nullptr || process->noticed()) return;
+  world_->undisturbed = false;
+  process->notice();
+  run_until_target("a notice");
+  if (!over() && world_->worker(noticed) != nullptr) {
+    world_->violated("notice_is_followed", to_string(noticed) + " stays in spite of its notice");
+  }
+}
+
+void Scenario::end_by_request() {
+  SupervisorProcess& supervisor = *world_->supervisor;
+  const auto resize = [&](std::uint32_t size) { supervisor.ask(core::Resize{supervisor.next_request(), size, ""}); };
+  const std::uint32_t way = targets_.below(3);
+  expected_status_ = way == 2 ? 75 : 0;
+  if (targets_.chance(0.3)) resize(world_->setup.settings.max_workers);
+  world_->run_until(world_->queue.now() + Millis(targets_.below(4'000)));
+  bool kills = targets_.chance(0.5);
+  if (kills && targets_.chance(0.5)) kills = kill_one_of_many();
+  if (way == 0) {
+    world_->setup.program.max_steps = world_->oracle.surviving_steps() + 3;
+  } else {
+    stop_requested_ = true;
+    const auto cause = way == 1 ? core::StopCause::kUser : core::StopCause::kPreempted;
+    supervisor.ask(core::Stop{supervisor.next_request(), cause});
+  }
+  world_->run_until(world_->queue.now() + Millis(targets_.below(300)));
+  if (kills && !world_->exit_status) kill_one_of_many();
+  if (!world_->exit_status && !world_->supervisor->crashed()) resize(1);
+}
+
+// A member, but never the last ones: the end of the run is the same without it.
+bool Scenario::kill_one_of_many() {
+  const core::RunView view = world_->supervisor->machine().view();
+  if (view.world_size <= 2) return false;
+  world_->undisturbed = false;
+  WorkerProcess* process = world_->worker(view.workers[targets_.below(view.world_size)].worker);
+  if (process != nullptr) process->die(0, SIGKILL);
+  return true;
+}
+
+}  // namespace elastictrain::simulation

@@ -1,0 +1,65 @@
+// Purpose: what a data plane does with memory of a device, beside its calls for host memory. A back end that can
+// implements these interfaces next to Communicator, which hands them out: device_sums(), device_transfers().
+//
+// Ownership: the communicator's; an interface is valid as long as it is. Thread, failure: as Communicator.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "supervisor/protocol/result.h"
+#include "train/comm/communicator.h"
+
+namespace elastictrain::comm {
+
+// A bucket in device memory of the worker.
+struct DeviceReduce {
+  float* data = nullptr;
+  std::size_t count = 0;
+  float scale = 1.0F;  // as in ReduceOptions
+  // The input of the sum. kKeep: the content of `data`, copied to `keep` first if that is set. kKept: the content that
+  // `keep` has from an earlier call. kNothing: zeros, whatever `data` holds.
+  enum class Input : std::uint8_t { kKeep, kKept, kNothing } input = Input::kKeep;
+  float* keep = nullptr;  // as long as `data`; filled when the call returns, also after a peer's error
+  // The caller's CUstream (null: its default stream). Work that it holds runs before the sum; work that is added
+  // afterwards runs after it.
+  void* stream = nullptr;
+  bool want_norms = false;
+  // The caller's CUevent, or null. Recorded after the sum, if the device makes the sum.
+  void* finished = nullptr;
+};
+
+// A piece of device memory that is sent to one peer, or received from it.
+struct DeviceTransfer {
+  std::byte* data = nullptr;
+  std::size_t bytes = 0;
+  std::uint32_t peer = 0;
+  bool receives = false;
+};
+
+class DeviceSums {
+ public:
+  // In-place sum in device memory, like all_reduce() and in one order with it on all ranks. Returns when the sum is
+  // complete: an update that is queued behind a collective would use a partial sum if the collective is aborted.
+  virtual Status all_reduce_device(const DeviceReduce& reduce, ReduceStats* stats = nullptr) = 0;
+
+ protected:
+  ~DeviceSums() = default;
+};
+
+// State moves between devices without a copy in host memory.
+class DeviceTransfers {
+ public:
+  // Called by all ranks before their first sum, or by none. Starts all pieces together, after the work that the
+  // caller's `stream` holds, and returns. Later sums wait for the pieces. Every piece is named at both its ends, and
+  // both ends name the pieces of a pair in the same order. Before finish_device_transfers() has returned, a sender must
+  // not write the memory and a receiver must not access it.
+  virtual Status start_device_transfers(std::span<const DeviceTransfer> transfers, void* stream) = 0;
+  virtual Status finish_device_transfers() = 0;
+
+ protected:
+  ~DeviceTransfers() = default;
+};
+
+}  // namespace elastictrain::comm
