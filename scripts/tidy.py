@@ -37,6 +37,7 @@ ARROWS = {
     "train/builtin/cuda": ["supervisor/protocol", "elastictrain", "train/builtin", "train/device"],
     "train/builtin/loop": ["supervisor/protocol", "elastictrain", "train/builtin"],
     "train/c_api": ["elastictrain"],
+    "train/peers": ["supervisor/protocol", "elastictrain", "train/comm", "train/session"],
     "train/session": ["supervisor/protocol", "elastictrain", "train/checkpoint", "train/comm", "train/device",
                       "train/state"],
     "cli/config": ["supervisor/protocol", "heuristics", "launcher", "train/builtin"],

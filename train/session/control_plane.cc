@@ -84,8 +84,7 @@ std::chrono::milliseconds time_limit(const protocol::GenerationPlan& plan) {
   return plan.build_deadline_ms == 0 ? kDefaultTimeLimit : std::chrono::milliseconds(plan.build_deadline_ms);
 }
 
-Result<std::unique_ptr<ControlPlane>> ControlPlane::open(
-    const Environment& environment, std::function<std::vector<protocol::WorkerUp>()> on_heartbeat) {
+Result<std::unique_ptr<ControlPlane>> ControlPlane::open(const Environment& environment) {
   std::unique_ptr<ControlPlane> plane(new ControlPlane(environment));
   LinkOptions options{.socket_path = environment.socket_path,
                       .hello = hello_of(environment.worker),
@@ -93,9 +92,9 @@ Result<std::unique_ptr<ControlPlane>> ControlPlane::open(
                       .orphan_grace = environment.orphan_grace};
   LinkHandlers handlers;
   handlers.on_message = [self = plane.get()](const protocol::WorkerDown& message) { self->hear(message); };
-  handlers.on_heartbeat = [self = plane.get(), beat = std::move(on_heartbeat)] {
+  handlers.on_heartbeat = [self = plane.get()] {
     if (auto* mpi = self->mpi_.load()) mpi->progress();
-    return self->with_news(beat());
+    return self->with_news(self->on_heartbeat_());
   };
   handlers.on_orphaned = [self = plane.get()] {
     self->orphaned_.store(true);
@@ -105,8 +104,12 @@ Result<std::unique_ptr<ControlPlane>> ControlPlane::open(
   if (!link) return link.error();
   plane->link_ = std::move(*link);
   plane->term_.emplace(plane->link_->agent());
-  plane->link_->start();
   return plane;
+}
+
+void ControlPlane::start(std::function<std::vector<protocol::WorkerUp>()> on_heartbeat) {
+  on_heartbeat_ = std::move(on_heartbeat);
+  link_->start();
 }
 
 ControlPlane::ControlPlane(const Environment& environment)

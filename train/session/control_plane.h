@@ -43,10 +43,10 @@ class ControlPlane {
   using Place = protocol::StepPlace;
   using SeatKind = WorkerMachine::SeatKind;
 
-  // `on_heartbeat` is called on the control thread.
-  static Result<std::unique_ptr<ControlPlane>> open(const Environment& environment,
-                                                    std::function<std::vector<protocol::WorkerUp>()> on_heartbeat);
+  static Result<std::unique_ptr<ControlPlane>> open(const Environment& environment);
   ~ControlPlane();
+  // Starts the control thread, which calls `on_heartbeat` for what to send.
+  void start(std::function<std::vector<protocol::WorkerUp>()> on_heartbeat);
 
   // Call it before announce(): communicators then also reach this device's memory. `on_wedged` is called on any thread
   // when the process must end.
@@ -133,6 +133,7 @@ class ControlPlane {
   std::atomic<comm::MpiWorld*> mpi_{nullptr};  // null: our own data plane
   std::shared_ptr<device::Device> device_;
   std::function<void(const std::string&)> on_wedged_;
+  std::function<std::vector<protocol::WorkerUp>()> on_heartbeat_;
   StepPace pace_;
   std::atomic<bool> orphaned_{false};
 

@@ -17,6 +17,7 @@ bool Seat::counts(WorkerId worker) const {
 
 Seat solo_seat(std::uint32_t batch) {
   Seat seat;
+  seat.reason = "alone, without a launcher";
   seat.shares = {{WorkerId{}, batch}};
   seat.communicator = std::make_shared<SoloCommunicator>(0);
   return seat;
@@ -28,6 +29,7 @@ Seat seat_of(const protocol::GenerationPlan& plan, std::uint32_t rank,
   seat.generation = plan.generation;
   seat.rank = rank;
   seat.local_rank = plan.members[rank].local_rank;
+  seat.reason = plan.reason;
   seat.repeats_step = plan.fence != 0;
   seat.synchronization = plan.synchronization;
   seat.averaging_weight = static_cast<float>(plan.averaging_weight);

@@ -4,13 +4,12 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
+#include <string>
 #include <vector>
 
 #include "supervisor/protocol/plan_messages.h"
 #include "train/comm/communicator.h"
 #include "train/session/control_lane.h"
-#include "train/session/pair_matching.h"
 #include "train/state/progress.h"
 
 namespace elastictrain::session {
@@ -19,6 +18,7 @@ struct Seat {
   Generation generation = 0;
   std::uint32_t rank = 0;
   std::uint32_t local_rank = 0;
+  std::string reason;                      // of this generation, for the program
   std::vector<state::WorkerShare> shares;  // index = rank
   // The first step of a recovered generation was divided for an earlier one: only the shares of the workers that hold
   // its gradients count. Ascending by worker.
@@ -29,8 +29,6 @@ struct Seat {
   std::uint32_t first_holder = 0;  // lowest rank that began with the complete state
   std::shared_ptr<comm::Communicator> communicator;
   ControlLane lane{0, 1};
-  std::vector<std::byte> stores;  // the entries of all ranks' model stores, from the first step on
-  std::optional<Reach> reach;     // set once models are exchanged in pairs
 
   std::uint32_t world_size() const { return static_cast<std::uint32_t>(shares.size()); }
   bool has(WorkerId worker) const;

@@ -65,7 +65,7 @@ std::uint64_t Session::generation() const {
   return impl_->view().generation;
 }
 std::uint64_t Session::worker_id() const {
-  return impl_->worker().value;
+  return impl_->worker_id().value;
 }
 std::uint64_t Session::committed_step() const {
   return impl_->progress().committed_step;
@@ -80,7 +80,7 @@ Outcome Session::outcome() const {
   return impl_->outcome();
 }
 StepReport Session::last_step() const {
-  return impl_->last_step();
+  return impl_->view().last_step;
 }
 void Session::note(std::string_view key, std::string_view value) {
   impl_->note(key, value);
@@ -90,22 +90,6 @@ void Session::sum(float* data, std::size_t count) {
 }
 void Session::broadcast(void* data, std::size_t bytes) {
   impl_->broadcast(data, bytes);
-}
-void Session::enable_store() {
-  impl_->enable_store();
-}
-void Session::save(std::string_view name, const void* data, std::size_t bytes, std::uint64_t version) {
-  impl_->save(name, data, bytes, version);
-}
-StoreReply Session::request(std::uint32_t rank, std::string_view name, std::uint64_t version, void* data,
-                            std::size_t bytes, std::chrono::milliseconds time_limit) {
-  return impl_->request(rank, name, version, data, bytes, time_limit);
-}
-std::vector<double> Session::peer_latencies_us(std::chrono::milliseconds time_limit) {
-  return impl_->peer_latencies_us(time_limit);
-}
-std::vector<TreeEdge> Session::minimum_spanning_tree(std::chrono::milliseconds time_limit) {
-  return impl_->minimum_spanning_tree(time_limit);
 }
 RunMonitors Session::monitors() const {
   return impl_->run_monitors();

@@ -2,10 +2,9 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <cstring>
 #include <string>
 
-#include "supervisor/protocol/topology_choice.h"
+#include "supervisor/protocol/names.h"
 #include "train/session/session_impl.h"
 
 namespace elastictrain {
@@ -43,128 +42,59 @@ std::uint32_t Session::step_based_schedule(std::string_view schedule, std::uint6
 }
 
 void Session::Impl::sum(float* data, std::size_t count) {
-  require(step_.has_value(), "sum() outside a step; call next_batch() first");
-  if (async_pending_) wait_all_reduce();
-  auto& bucket = add_bucket(data, count);
+  require_step("sum() outside a step; call next_batch() first");
+  settle_background();
+  auto& bucket = worker_->runner.add(data, count);
   bucket.kind = BucketKind::kSum;
   share_own_data(bucket);
 }
 
 void Session::Impl::broadcast(void* data, std::size_t bytes) {
-  require(step_.has_value(), "broadcast() outside a step; call next_batch() first");
-  if (async_pending_) wait_all_reduce();
-  auto& bucket = add_bucket(nullptr, 0);
+  require_step("broadcast() outside a step; call next_batch() first");
+  settle_background();
+  auto& bucket = worker_->runner.add(nullptr, 0);
   bucket.kind = BucketKind::kBroadcast;
   bucket.bytes = {static_cast<std::byte*>(data), bytes};
   share_own_data(bucket);
 }
 
 void Session::Impl::share_own_data(session::Bucket& bucket) {
-  clock_.collective_begins(session::Clock::now());
-  settle_buckets(step_->discarded ? Status() : reduce_bucket(bucket));
-}
-
-// Uses a copy of the original, so that it can be shared again among the survivors after a loss.
-Status Session::Impl::reduce_own_data(session::Bucket& bucket) {
-  if (auto status = send_lane(); !status) return status;
-  const bool sums = bucket.kind == BucketKind::kSum;
-  const std::span<std::byte> bytes = sums ? std::as_writable_bytes(std::span(bucket.data, bucket.count)) : bucket.bytes;
-  if (bytes.empty()) return {};
-  const std::size_t count = (bytes.size() + sizeof(float) - 1) / sizeof(float);
-  if (std::exchange(bucket.copied, true)) {
-    std::memcpy(bytes.data(), bucket.copy.data(), bytes.size());
-  } else {
-    bucket.copy = copies_.of_bucket(bucket.index, count);
-    std::memcpy(bucket.copy.data(), bytes.data(), bytes.size());
-  }
-  return in_collective("sharing the program's data", [&] {
-    if (sums) return seat_.communicator->all_reduce({bucket.data, bucket.count});
-    return seat_.communicator->broadcast(bucket.bytes, 0);
-  });
-}
-
-void Session::Impl::square_into(const session::Bucket& bucket) {
-  squares_.resize(bucket.count);
-  for (std::size_t i = 0; i < bucket.count; ++i) squares_[i] = bucket.data[i] * bucket.data[i];
-}
-
-//  avg(g^2) - avg(g)^2 | of a bucket whose average is known: one more all-reduce, for the squares.
-Status Session::Impl::add_variance(const session::Bucket& bucket, float scale) {
-  comm::ReduceOptions options;
-  options.scale = scale;
-  if (auto status = seat_.communicator->all_reduce(squares_, options); !status) return status;
-  double square_sum = 0;
-  for (std::size_t i = 0; i < bucket.count; ++i) {
-    const double variance = static_cast<double>(squares_[i]) - static_cast<double>(bucket.data[i]) * bucket.data[i];
-    square_sum += variance * variance;
-  }
-  step_->gradient_variance += std::sqrt(square_sum);
-  return {};
+  worker_->measurements.clock().collective_begins(session::Clock::now());
+  settle(worker_->runner.reduce(bucket));
 }
 
 RunMonitors Session::Impl::run_monitors() const {
-  const auto noise_scale = noise_scale_.value();
-  RunMonitors monitors{.has_noise_scale = noise_scale.has_value(),
-                       .noise_scale = noise_scale.value_or(0),
-                       .gradient_norm = report_.gradient_norm,
-                       .gradient_variance = gradient_variance_,
-                       .slowest_rank = lane_output_.slowest_rank,
-                       .slowest_compute_us = lane_output_.slowest_compute_us,
-                       .step_us = last_times_.step_us,
-                       .data_wait_us = last_times_.data_wait_us,
-                       .compute_us = last_times_.compute_us,
-                       .communicate_us = last_times_.communicate_us,
-                       .update_us = last_times_.update_us};
+  const auto& worker = *worker_;
+  auto monitors = worker.measurements.run_monitors(worker.lane.last());
   // No other thread may use the communicator while the reducer does.
-  if (!seat_.communicator || async_pending_) return monitors;
-  const auto traffic = seat_.communicator->traffic();
-  monitors.bytes_sent = traffic.bytes_sent;
-  monitors.bytes_received = traffic.bytes_received;
-  monitors.bytes_shared = traffic.bytes_shared;
+  if (!worker.runner.in_background()) session::add_traffic(monitors, worker.seating.seat());
   return monitors;
 }
 
 std::vector<PeerMonitors> Session::Impl::peer_monitors() const {
-  std::vector<PeerMonitors> monitors(seat_.world_size());
-  if (!seat_.communicator || async_pending_) return monitors;
-  for (const auto& peer : seat_.communicator->peers()) {
-    monitors[peer.rank] = {peer.bytes_sent, peer.bytes_received, peer.round_trip_us};
-  }
-  return monitors;
+  const auto& seat = worker_->seating.seat();
+  if (worker_->runner.in_background()) return std::vector<PeerMonitors>(seat.world_size());
+  return session::peer_monitors_of(seat);
 }
 
 Synchronization Session::Impl::synchronization() const {
-  return averages() ? static_cast<Synchronization>(seat_.synchronization) : Synchronization::kGradients;
+  return static_cast<Synchronization>(worker_->averaging.synchronization());
 }
 
-// All workers may ask; the first rank's request counts. A request that is already pending is not sent again.
 void Session::Impl::ask(const protocol::WorkerRequest& request) {
-  require(started_, "a request before start(); call start() first");
-  if (!plane_ || seat_.rank != 0) return;
-  bool is_news = false;
-  const auto take = [&](auto& asked, const auto& wish) {
-    if (wish == std::decay_t<decltype(wish)>{} || wish == asked) return;
-    asked = wish;
-    is_news = true;
-  };
-  take(asked_.workers, request.workers);
-  take(asked_.per_worker, request.per_worker);
-  take(asked_.learning_rate_factor, request.learning_rate_factor);
-  take(asked_.topology, request.topology);
-  take(asked_.synchronization, request.synchronization);
-  if (is_news) plane_->send(request);
+  lifecycle_.require(lifecycle_.started, "a request before start(); call start() first");
+  worker_->requests.ask(request);
+}
+
+void Session::Impl::note(std::string_view key, std::string_view value) {
+  if (!lifecycle_.started || worker_->seating.seat().rank != 0) return;
+  worker_->reports.send(protocol::WorkerNote{std::string(key), std::string(value)});
 }
 
 namespace {
 
 void check(bool is_right, const std::string& message) {
   if (!is_right) throw SessionError(message);
-}
-
-std::string known_topologies() {
-  std::string names;
-  for (const auto name : protocol::kTopologyNames) names += (names.empty() ? "" : ", ") + std::string(name);
-  return names;
 }
 
 }  // namespace
@@ -182,14 +112,8 @@ void Session::request_learning_rate_factor(double factor) {
   impl_->ask({.learning_rate_factor = factor});
 }
 void Session::request_synchronization(Synchronization synchronization) {
-  const auto wish = static_cast<protocol::Synchronization>(synchronization);
-  check(wish <= protocol::Synchronization::kPairAveraging, "request_synchronization(): this kind does not exist");
-  impl_->ask({.synchronization = std::string(protocol::name_of(wish))});
+  const auto target = static_cast<protocol::Synchronization>(synchronization);
+  check(target <= protocol::Synchronization::kPairAveraging, "request_synchronization(): this kind does not exist");
+  impl_->ask({.synchronization = std::string(protocol::name_of(target))});
 }
-void Session::request_topology(std::string_view name) {
-  check(protocol::topology_choice(name).has_value(),
-        "request_topology(): unknown topology \"" + std::string(name) + "\"; choose " + known_topologies());
-  impl_->ask({.topology = std::string(name)});
-}
-
 }  // namespace elastictrain

@@ -6,8 +6,8 @@
 
 #include "supervisor/protocol/names.h"
 #include "train/comm/reduction_graph.h"
-#include "train/comm/spanning_tree.h"
 #include "train/comm/tree_plan.h"
+#include "train/peers/spanning_tree.h"
 
 namespace elastictrain::comm {
 namespace {
@@ -163,23 +163,23 @@ TEST_CASE("the spanning tree has the least latency, with real numbers and the lo
                                       3.0, 0.0, 1.0, 3.0,  //
                                       2.4, 1.0, 0.0, 4.0,  //
                                       9.0, 5.0, 4.0, 0.0};
-  const auto edges = minimum_spanning_tree(latencies, 4);
-  CHECK(edges == std::vector<TreeEdge>{{0, 2}, {2, 1}, {1, 3}});
-  CHECK(fathers_of(edges, 4) == Fathers{0, 2, 0, 1});
-  CHECK(minimum_spanning_tree(std::vector<double>(9, 1.0), 3) == std::vector<TreeEdge>{{0, 1}, {0, 2}});
+  const auto edges = peers::minimum_spanning_tree(latencies, 4);
+  CHECK(edges == std::vector<peers::TreeEdge>{{0, 2}, {2, 1}, {1, 3}});
+  CHECK(peers::parents_of(edges, 4) == Fathers{0, 2, 0, 1});
+  CHECK(peers::minimum_spanning_tree(std::vector<double>(9, 1.0), 3) == std::vector<peers::TreeEdge>{{0, 1}, {0, 2}});
 }
 
 TEST_CASE("unmeasured ranks are left out, and one direction is enough") {
   const std::vector<double> latencies{0.0,      7.0, kUnknown,  //
                                       kUnknown, 0.0, kUnknown,  //
                                       kUnknown, -1,  0.0};
-  const auto edges = minimum_spanning_tree(latencies, 3);
-  CHECK(edges == std::vector<TreeEdge>{{0, 1}});
+  const auto edges = peers::minimum_spanning_tree(latencies, 3);
+  CHECK(edges == std::vector<peers::TreeEdge>{{0, 1}});
   const std::vector<double> only_back{0.0, kUnknown, 7.0, 0.0};
-  CHECK(minimum_spanning_tree(only_back, 2) == std::vector<TreeEdge>{{0, 1}});
-  CHECK(fathers_of(edges, 3).empty());
-  CHECK(minimum_spanning_tree({}, 0).empty());
-  CHECK(fathers_of({}, 1) == Fathers{0});
+  CHECK(peers::minimum_spanning_tree(only_back, 2) == std::vector<peers::TreeEdge>{{0, 1}});
+  CHECK(peers::parents_of(edges, 3).empty());
+  CHECK(peers::minimum_spanning_tree({}, 0).empty());
+  CHECK(peers::parents_of({}, 1) == Fathers{0});
 }
 
 }  // namespace

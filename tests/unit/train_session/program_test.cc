@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "fake_run.h"
-#include "train/session/model_store.h"
+#include "train/peers/model_store.h"
 #include "train/session/monitors.h"
 #include "train/state/sampler.h"
 
@@ -154,7 +154,7 @@ TEST_CASE("each worker reads what another has saved, after a change and after a 
 }
 
 TEST_CASE("a store keeps the newest versions, and refuses a peer without its token") {
-  auto store = session::ModelStore::open({.host_key = "here"});
+  auto store = peers::ModelStore::open({.host_key = "here"});
   REQUIRE(store);
   const auto entry = (*store)->entry();
   const auto ask = [&](std::uint64_t version, std::size_t count = 1) {

@@ -13,7 +13,7 @@
 
 #include "fake_run.h"
 #include "supervisor/protocol/plan_messages.h"
-#include "train/session/pair_matching.h"
+#include "train/peers/pair_matching.h"
 #include "train/state/sampler.h"
 
 namespace elastictrain::test {
@@ -108,10 +108,10 @@ TEST_CASE("synchronous averaging: a tenth of the way to the average, and the wor
 }
 
 // The ranks that each rank reaches, as rows of zeros and ones.
-session::Reach reach_of(const std::vector<std::string>& rows) {
+peers::Reach reach_of(const std::vector<std::string>& rows) {
   std::vector<std::byte> bytes;
   for (const auto& row : rows) {
-    std::vector<std::byte> bits(session::Reach::row_bytes(static_cast<std::uint32_t>(rows.size())));
+    std::vector<std::byte> bits(peers::Reach::row_bytes(static_cast<std::uint32_t>(rows.size())));
     for (std::size_t i = 0; i < row.size(); ++i) {
       if (row[i] == '1') bits[i / 8] |= std::byte{1} << (i % 8);
     }
@@ -133,7 +133,7 @@ TEST_CASE("pair averaging: halfway to a partner's model, and the worker's own up
     const auto reach = reach_of({"011", "101", "110"});  // also a ring of three
     const state::Permutation order(3000, 5, 0);
     for (std::uint64_t step = 0; step < 60; ++step) {
-      const auto partner = session::match_pairs(reach, step + 1);
+      const auto partner = peers::match_pairs(reach, step + 1);
       const auto before = replicas;
       for (std::size_t i = 0; i < 3; ++i) {
         const double update = replicas[i].update(24 * step + 8 * i, order);
@@ -155,8 +155,8 @@ TEST_CASE("pairs are equal on all ranks, only of ranks that reach each other, an
   const auto reach = reach_of({"011000", "101000", "110100", "001011", "000101", "100110"});
   std::set<std::pair<std::uint32_t, std::uint32_t>> seen;
   for (std::uint64_t step = 1; step <= 500; ++step) {
-    const auto partner = session::match_pairs(reach, step);
-    CHECK(partner == session::match_pairs(reach, step));
+    const auto partner = peers::match_pairs(reach, step);
+    CHECK(partner == peers::match_pairs(reach, step));
     for (std::uint32_t rank = 0; rank < 6; ++rank) {
       CHECK(partner[partner[rank]] == rank);
       if (partner[rank] > rank) seen.insert({rank, partner[rank]});

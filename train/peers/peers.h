@@ -1,0 +1,35 @@
+// Purpose: what KungFu (OSDI 2020) offers its programs besides training, as the session's extension: a store that other
+// workers read, latencies to all of them, and averaging of models in pairs.
+//
+// Ownership: the worker. Thread: as extension.h says; the store has a thread of its own. Failure: as extension.h says.
+#pragma once
+
+#include "train/peers/pair_averaging.h"
+#include "train/peers/store_access.h"
+#include "train/session/extension.h"
+
+namespace elastictrain::peers {
+
+class Peers final : public session::Extension {
+ public:
+  explicit Peers(const session::ExtensionHost& host)
+      : is_enabled_(host.is_enabled),
+        store_(host.environment, host.seat, host.gate),
+        pairs_(host.models, host.seat, host.course) {}
+
+  void enable_store();
+  StoreAccess& store() { return store_; }
+
+  void begin() override;
+  void end() override;
+  Status average_in_pairs(bool contributes) override { return pairs_.swap_models(contributes); }
+
+ private:
+  Status join_generation() override { return store_.join_generation(); }
+
+  bool& is_enabled_;
+  StoreAccess store_;
+  PairAveraging pairs_;
+};
+
+}  // namespace elastictrain::peers

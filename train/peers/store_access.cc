@@ -1,0 +1,86 @@
+#include "train/peers/store_access.h"
+
+#include <string>
+#include <utility>
+
+#include "train/peers/spanning_tree.h"
+#include "train/session/monitors.h"
+
+namespace elastictrain::peers {
+
+void StoreAccess::open() {
+  auto store = ModelStore::open({.host_key = environment_.host_key, .addresses = environment_.bind_addresses});
+  if (!store) throw SessionError("the store cannot be opened: " + store.error().message);
+  store_ = std::move(*store);
+}
+
+Status StoreAccess::join_generation() {
+  if (!store_ || entries_of_ == seat_.generation) return {};
+  return gather_entries();
+}
+
+Status StoreAccess::gather_entries() {
+  return gate_.run("exchange of the stores' addresses", [&] {
+    std::vector<std::byte> all(ModelStore::kEntryBytes * seat_.communicator->world_size());
+    const auto mine = store_->entry();
+    Status status = seat_.communicator->all_gather(mine, all);
+    if (!status) return status;
+    entries_ = std::move(all);
+    entries_of_ = seat_.generation;
+    return status;
+  });
+}
+
+std::span<const std::byte> StoreAccess::entry_of(std::uint32_t rank) const {
+  constexpr std::size_t kBytes = ModelStore::kEntryBytes;
+  if (entries_of_ != seat_.generation || rank >= entries_.size() / kBytes) return {};
+  return std::span(entries_).subspan(rank * kBytes, kBytes);
+}
+
+void StoreAccess::save(std::string_view name, std::span<const std::byte> data, std::uint64_t version) {
+  store_->save(name, data, version);
+}
+
+StoreReply StoreAccess::request(std::uint32_t rank, std::string_view name, std::uint64_t version,
+                                std::span<std::byte> into, std::chrono::milliseconds time_limit) const {
+  const auto entry = entry_of(rank);
+  if (entry.empty()) return {.problem = "rank " + std::to_string(rank) + " has not published its store yet"};
+  const auto found = store_->request(entry, name, version, into, time_limit);
+  if (!found) return {.problem = "rank " + std::to_string(rank) + ": " + found.error().message};
+  return {.found = found->has_value(), .version = found->value_or(0)};
+}
+
+// A question with a short answer, including the connection for it.
+std::vector<double> StoreAccess::latencies_us(std::chrono::milliseconds time_limit) const {
+  std::vector<double> latencies(seat_.world_size(), -1);
+  latencies[seat_.rank] = 0;
+  for (std::uint32_t rank = 0; rank < seat_.world_size(); ++rank) {
+    const auto entry = entry_of(rank);
+    if (rank == seat_.rank || entry.empty()) continue;
+    const auto begin = session::Clock::now();
+    if (!store_->request(entry, "", 0, {}, time_limit)) continue;
+    latencies[rank] = std::chrono::duration<double, std::micro>(session::Clock::now() - begin).count();
+  }
+  return latencies;
+}
+
+std::span<float> StoreAccess::measure_latencies(std::chrono::milliseconds time_limit) {
+  const std::size_t size = seat_.world_size();
+  const auto mine = latencies_us(time_limit);
+  latencies_.assign(size * size, 0.0F);
+  for (std::size_t peer = 0; peer < size; ++peer) {
+    // An edge that was not measured adds nothing.
+    if (mine[peer] > 0) latencies_[seat_.rank * size + peer] = static_cast<float>(mine[peer]);
+  }
+  return latencies_;
+}
+
+std::vector<elastictrain::TreeEdge> tree_of_latencies(std::span<const float> latencies, std::size_t size) {
+  std::vector<double> known;
+  for (const float latency : latencies) known.push_back(latency > 0 ? latency : -1);
+  std::vector<elastictrain::TreeEdge> edges;
+  for (const auto& edge : minimum_spanning_tree(known, size)) edges.push_back({edge.from, edge.to});
+  return edges;
+}
+
+}  // namespace elastictrain::peers

@@ -1,0 +1,60 @@
+// Purpose: the peer-to-peer store as programs use it, and other features that reach one worker directly: latencies to
+// all others. Does nothing until the program enables it.
+//
+// Ownership: the worker; its store has a listener and a thread. Thread: the training thread; join_generation() on the
+// thread that reduces. Failure: a store that cannot be opened throws SessionError; a peer that is gone is a reply.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "elastictrain/session.hpp"
+#include "train/peers/model_store.h"
+#include "train/session/collective_gate.h"
+#include "train/session/environment.h"
+#include "train/session/seat.h"
+
+namespace elastictrain::peers {
+
+class StoreAccess {
+ public:
+  StoreAccess(const session::Environment& environment, const session::Seat& seat, const session::CollectiveGate& gate)
+      : environment_(environment), seat_(seat), gate_(gate) {}
+
+  void open();
+  bool is_open() const { return store_ != nullptr; }
+  void close() { store_.reset(); }
+  // Once in each generation, behind the first sum: exchanges the stores' addresses.
+  Status join_generation();
+
+  void save(std::string_view name, std::span<const std::byte> data, std::uint64_t version);
+  StoreReply request(std::uint32_t rank, std::string_view name, std::uint64_t version, std::span<std::byte> into,
+                     std::chrono::milliseconds time_limit) const;
+  // index = rank; -1: no answer in time, 0: this worker.
+  std::vector<double> latencies_us(std::chrono::milliseconds time_limit) const;
+  // This worker's row in a matrix of zeros. The sum over all workers is the matrix of all latencies; the memory is
+  // valid until the next call.
+  std::span<float> measure_latencies(std::chrono::milliseconds time_limit);
+
+ private:
+  Status gather_entries();
+  std::span<const std::byte> entry_of(std::uint32_t rank) const;
+
+  const session::Environment& environment_;
+  const session::Seat& seat_;
+  const session::CollectiveGate& gate_;
+  std::unique_ptr<ModelStore> store_;
+  std::vector<std::byte> entries_;        // of all ranks' stores
+  std::optional<Generation> entries_of_;  // the generation for which they hold
+  std::vector<float> latencies_;          // of all pairs, for the duration of the step that shares them
+};
+
+// The tree of minimum total latency over all `size` workers.
+std::vector<elastictrain::TreeEdge> tree_of_latencies(std::span<const float> latencies, std::size_t size);
+
+}  // namespace elastictrain::peers

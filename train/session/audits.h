@@ -1,0 +1,72 @@
+// Purpose: audit mode: which positions this worker used, reported step by step, and on behalf of workers that leave or
+// are lost, because they or this worker may be gone before anyone else can.
+//
+// Ownership: the worker. Thread: the training thread; waiting() on any. Failure: state that cannot be read for its hash
+// ends the session.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "train/session/audit_log.h"
+#include "train/session/course.h"
+#include "train/session/lifecycle.h"
+#include "train/session/open_step.h"
+#include "train/session/seat.h"
+#include "train/state/state_buffers.h"
+
+namespace elastictrain::session {
+
+class ControlPlane;
+
+class Audits {
+ public:
+  struct Parts {
+    WorkerId self;
+    std::uint64_t hash_every;  // steps; 0: no audit
+    bool keeps_inputs;         // a repeated step counts the shares of the holders
+    ControlPlane* plane;       // null without a launcher: nothing is audited
+    const state::StateBuffers& buffers;
+    const Seat& seat;
+    const Course& course;
+    Lifecycle& lifecycle;
+  };
+  explicit Audits(const Parts& parts) : parts_(parts) {}
+
+  void step_committed(OpenStep step);
+  // The state came from other workers. They report what led to it, unless all of them are lost.
+  void state_received();
+  // This worker has read the checkpoint from which the run continues.
+  void account_for_checkpoint();
+  // The shares of the seat before a planned change.
+  void remember(std::vector<state::WorkerShare> shares) { shares_before_ = std::move(shares); }
+
+  bool is_on() const { return parts_.hash_every != 0; }
+
+  // Sends all pending records.
+  void report();
+  // Includes what heartbeats have reported so far: a new joiner cannot report these steps if the others are lost, and a
+  // leaver may end with its host before its last messages are sent.
+  void report_leavers();
+  // The records of members whose shares counted in steps that they can no longer report. Each of `holders` does it,
+  // because any of them may be lost next. `before`: the shares of the seat that is void.
+  void report_lost(const std::vector<state::WorkerShare>& before, const std::vector<WorkerId>& holders);
+
+  // Takes the pending records.
+  std::vector<protocol::WorkerUp> waiting();
+
+ private:
+  struct Received {
+    Generation generation = 0;
+    state::Progress progress;
+  };
+
+  std::optional<std::uint64_t> hash_of(const OpenStep& step);
+
+  const Parts parts_;
+  AuditLog log_;
+  std::vector<state::WorkerShare> shares_before_;  // those of the seat before a planned change
+  std::optional<Received> received_;               // from others; until it is reported
+};
+
+}  // namespace elastictrain::session

@@ -1,0 +1,120 @@
+#include "train/session/checkpoints.h"
+
+#include <algorithm>
+#include <string>
+
+#include "train/session/control_plane.h"
+
+namespace elastictrain::session {
+namespace {
+
+// Without a launcher there are no generations; in checkpoints they count from one.
+Generation counted_from_one(Generation generation) {
+  return std::max<Generation>(generation, 1);
+}
+
+}  // namespace
+
+void Checkpoints::open() {
+  const auto& environment = parts_.environment;
+  if (environment.checkpoint_directory.empty()) return;
+  checkpointer_ =
+      std::make_unique<checkpoint::Checkpointer>(checkpoint::Settings{.directory = environment.checkpoint_directory,
+                                                                      .keep = environment.checkpoint_keep,
+                                                                      .run = environment.job_id,
+                                                                      .host = environment.node,
+                                                                      .finish_timeout = environment.checkpoint_timeout},
+                                                 parts_.buffers);
+}
+
+void Checkpoints::resume() {
+  if (!checkpointer_ || parts_.seat.rank != 0) return;
+  const auto& environment = parts_.environment;
+  const auto& reports = parts_.reports;
+  const checkpoint::Store store(environment.checkpoint_directory);
+  if (!environment.resume) return start_unrelated(store);
+  std::vector<std::string> skipped;
+  const auto loaded = store.load_newest(parts_.buffers, parts_.course.sample_count(), environment.lineage, skipped);
+  for (const auto& text : skipped) reports.tell("checkpoint_skipped", text);
+  if (loaded) {
+    parts_.course.resume(loaded->manifest.progress);
+    resumed_step_ = parts_.course.committed_step();
+    return begin_beyond(loaded->newest_generation);
+  }
+  if (loaded.error().code != ErrorCode::kUnavailable) parts_.lifecycle.fail(loaded.error().message);
+  reports.tell("checkpoint_none", loaded.error().message + "; this run starts at its first step");
+  if (const auto listing = store.list()) begin_beyond(listing->newest_generation);
+}
+
+void Checkpoints::start_unrelated(const checkpoint::Store& store) {
+  const auto listing = store.list();
+  if (!listing) return parts_.reports.tell("checkpoint_failed", listing.error().message);
+  if (listing->any) {
+    parts_.reports.tell("checkpoint_unused", "this run starts at its first step and leaves the checkpoints in " +
+                                                 store.directory() +
+                                                 " unchanged; to continue from the newest, set checkpoint.resume");
+  }
+  begin_beyond(listing->newest_generation);
+}
+
+// A run that counts its generations from one again must not look older than the checkpoint it found.
+void Checkpoints::begin_beyond(Generation newest_generation) {
+  earlier_exist_ = newest_generation != 0;
+  const Generation base = parts_.course.progress().generation_base;
+  if (base + counted_from_one(parts_.seat.generation) <= newest_generation) {
+    parts_.course.set_generation_base(newest_generation);
+  }
+}
+
+void Checkpoints::enter(const std::vector<protocol::Fence>& lineage, bool announce) {
+  if (!checkpointer_) return;
+  const auto& course = parts_.course;
+  checkpointer_->enter({counted_from_one(parts_.seat.generation), course.next_step()}, lineage,
+                       course.progress().generation_base, announce && parts_.seat.rank == 0);
+}
+
+checkpoint::Snapshot Checkpoints::snapshot() const {
+  return {.generation = counted_from_one(parts_.seat.generation),
+          .world_size = parts_.seat.world_size(),
+          .sample_count = parts_.course.sample_count(),
+          .progress = parts_.course.progress()};
+}
+
+void Checkpoints::step_committed() {
+  if (!checkpointer_) return;
+  report_notes();
+  const auto every = parts_.environment.checkpoint_every;
+  if (every == 0 || parts_.course.committed_step() % every != 0) return;
+  parts_.audits.report();  // a run that continues from this checkpoint counts these records
+  if (parts_.seat.rank == 0) checkpointer_->begin(snapshot());
+}
+
+void Checkpoints::write_by_first_rank() {
+  if (parts_.seat.rank == 0) write();
+}
+
+void Checkpoints::write() {
+  if (!checkpointer_ || is_resumed_here()) return;
+  if (parts_.plane != nullptr) parts_.plane->checkpoint_begins();
+  parts_.audits.report();
+  checkpointer_->finish(snapshot());
+  report_notes();
+  if (parts_.plane != nullptr) parts_.plane->checkpoint_ends();
+}
+
+void Checkpoints::await_copy() {
+  if (checkpointer_) checkpointer_->await_copy();
+}
+
+void Checkpoints::close() {
+  if (!checkpointer_) return;
+  checkpointer_->settle();
+  report_notes();
+  checkpointer_.reset();
+}
+
+void Checkpoints::report_notes() {
+  for (const auto& note : checkpointer_->take_notes()) parts_.reports.tell(note.key, note.text);
+}
+
+}  // namespace elastictrain::session

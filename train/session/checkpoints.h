@@ -1,0 +1,68 @@
+// Purpose: when this worker saves its state, what it starts from, and which of its checkpoints count. train/checkpoint
+// writes them.
+//
+// Ownership: the worker. Thread: the training thread; the checkpointer has one of its own. Failure: a checkpoint that
+// cannot be written is reported and training continues; one that cannot be read ends the session.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "train/checkpoint/checkpointer.h"
+#include "train/session/audits.h"
+#include "train/session/course.h"
+#include "train/session/environment.h"
+#include "train/session/lifecycle.h"
+#include "train/session/reports.h"
+#include "train/session/seat.h"
+#include "train/state/state_buffers.h"
+
+namespace elastictrain::session {
+
+class Checkpoints {
+ public:
+  struct Parts {
+    const Environment& environment;
+    const state::StateBuffers& buffers;
+    ControlPlane* plane;  // null without a launcher
+    const Seat& seat;
+    Course& course;
+    Audits& audits;
+    const Reports& reports;
+    Lifecycle& lifecycle;
+  };
+  explicit Checkpoints(const Parts& parts) : parts_(parts) {}
+
+  // Does nothing without a directory.
+  void open();
+  // For rank 0 of a first generation and a worker without a launcher: continues from the newest checkpoint, or starts
+  // without touching existing ones.
+  void resume();
+  // This worker has read the checkpoint of the committed step, which therefore exists.
+  bool is_resumed_here() const { return resumed_step_ == parts_.course.committed_step(); }
+  bool found_earlier() const { return earlier_exist_; }
+  // A seat is taken: its first step follows the committed one. `announce`: the first rank fences out workers that were
+  // cut off.
+  void enter(const std::vector<protocol::Fence>& lineage, bool announce);
+
+  void step_committed();  // writes one if it is due
+  void write_by_first_rank();
+  void write();       // the last one: training waits for it
+  void await_copy();  // call it before the state changes
+  // Waits for the write in progress. A directory can be opened again.
+  void close();
+
+ private:
+  void begin_beyond(Generation newest_generation);
+  void start_unrelated(const checkpoint::Store& store);
+  checkpoint::Snapshot snapshot() const;
+  void report_notes();
+
+  const Parts parts_;
+  std::unique_ptr<checkpoint::Checkpointer> checkpointer_;  // null without a directory
+  std::optional<Step> resumed_step_;                        // of the checkpoint that this worker started from
+  bool earlier_exist_ = false;                              // when this worker started
+};
+
+}  // namespace elastictrain::session

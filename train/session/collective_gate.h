@@ -1,0 +1,40 @@
+// Purpose: the one way into a collective of a launched worker: not while its seat is void, and a failure halts it until
+// its next seat. Ownership: the worker. Thread: the training thread, or the reducer's. Failure: that of the collective;
+// kAborted if the worker is halted.
+#pragma once
+
+#include <string>
+
+#include "supervisor/protocol/result.h"
+#include "train/session/control_plane.h"
+#include "train/session/course.h"
+
+namespace elastictrain::session {
+
+class CollectiveGate {
+ public:
+  // `plane`: null without a launcher.
+  CollectiveGate(ControlPlane* plane, const Course& course) : plane_(plane), course_(course) {}
+
+  template <class Work>
+  Status run(const char* what, Work&& work) const {
+    if (plane_ == nullptr) return work();
+    if (!plane_->enter_collective()) return halted();
+    Status status = work();
+    if (status) {
+      plane_->leave_collective();
+    } else {
+      plane_->collective_failed(std::string(what) + " of step " + std::to_string(course_.next_step()) +
+                                " failed: " + status.error().message);
+    }
+    return status;
+  }
+
+ private:
+  static Status halted() { return Error{ErrorCode::kAborted, "this worker is halted until a new generation begins"}; }
+
+  ControlPlane* const plane_;
+  const Course& course_;
+};
+
+}  // namespace elastictrain::session

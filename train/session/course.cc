@@ -1,0 +1,98 @@
+#include "train/session/course.h"
+
+#include <utility>
+
+#include "supervisor/protocol/check.h"
+
+namespace elastictrain::session {
+
+bool Course::data_is_used_up() const {
+  if (data_.max_steps != 0 && progress_.committed_step >= data_.max_steps) return true;
+  return data_.sample_count != 0 && progress_.sampler.epoch >= data_.epochs;
+}
+
+double Course::fraction_of(std::uint64_t epoch) const {
+  if (data_.sample_count == 0) return 0;
+  const auto& next = progress_.sampler;
+  const bool is_current = next.epoch == epoch;
+  const std::uint64_t used = is_current ? next.cursor - state::count_of(next.returned) : data_.sample_count;
+  return static_cast<double>(used) / static_cast<double>(data_.sample_count);
+}
+
+void Course::begin(std::vector<state::WorkerShare> shares, double learning_rate_factor) {
+  progress_ = {};
+  progress_.sampler.seed = data_.seed;
+  progress_.learning_rate = {.from = learning_rate_factor, .to = learning_rate_factor};
+  averaged_until_ = 0;
+  next_shares_ = std::move(shares);
+}
+
+void Course::resume(const state::Progress& saved) {
+  const auto learning_rate = progress_.learning_rate;
+  progress_ = saved;
+  progress_.learning_rate = learning_rate;
+}
+
+void Course::adopt(const state::TransferHeader& header) {
+  progress_ = header.progress;
+  next_shares_ = header.next_shares;
+  averaged_until_ = header.averaged_until;
+}
+
+void Course::put_into(state::TransferHeader& header) const {
+  header.sample_count = data_.sample_count;
+  header.progress = progress_;
+  header.next_shares = next_shares_;
+  header.averaged_until = averaged_until_;
+}
+
+state::Cut Course::cut_next() const {
+  std::vector<std::uint32_t> shares;
+  for (const auto& share : next_shares_) shares.push_back(share.samples);
+  return state::cut_step(progress_.sampler, data_.sample_count, shares);
+}
+
+void Course::list_samples(const StepDivision& step, std::vector<std::uint64_t>& samples) {
+  if (data_.sample_count == 0 || step.my_count == 0) return;
+  if (permutation_epoch_ != step.cut.epoch) {
+    permutation_ = state::Permutation(data_.sample_count, progress_.sampler.seed, step.cut.epoch);
+    permutation_epoch_ = step.cut.epoch;
+  }
+  samples.reserve(step.my_count);
+  for (const auto& [first, count] : step.cut.part(step.my_rank)) {
+    for (std::uint64_t position = first; position < first + count; ++position) {
+      samples.push_back(data_.shuffle ? permutation_.at(position) : position);
+    }
+  }
+}
+
+void Course::commit(const StepDivision& step, bool averages, const std::vector<state::WorkerShare>& shares) {
+  ET_CHECK(data_.sample_count == 0 || step.cut.epoch == progress_.sampler.epoch,
+           "a step takes its samples from the current epoch");
+  ++progress_.committed_step;
+  if (averages) averaged_until_ = progress_.committed_step;
+  progress_.samples_used += step.counted;
+  progress_.sampler = state::advance(progress_.sampler, data_.sample_count, step.cut, step.uncounted);
+  progress_.learning_rate.advance();
+  if (next_learning_rate_) {
+    progress_.learning_rate.retarget(next_learning_rate_->to, next_learning_rate_->length_steps);
+    next_learning_rate_.reset();
+  }
+  next_shares_ = shares;
+  ET_CHECK(averaged_until_ <= progress_.committed_step, "no later step than the committed one made replicas differ");
+}
+
+void Course::change_with(const protocol::GenerationPlan& plan) {
+  next_shares_ = first_shares(plan);
+  progress_.learning_rate.retarget(plan.learning_rate_factor, plan.learning_rate_ramp_steps);
+}
+
+void Course::expect_learning_rate(const protocol::GenerationPlan& plan) {
+  next_learning_rate_ = {.to = plan.learning_rate_factor, .length_steps = plan.learning_rate_ramp_steps};
+}
+
+void Course::drop_shares_without_gradients(const Seat& seat) {
+  for (auto& share : next_shares_) share.is_lost = share.is_lost || !seat.counts(share.worker);
+}
+
+}  // namespace elastictrain::session

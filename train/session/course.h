@@ -1,0 +1,68 @@
+// Purpose: how far the run is and how its next step is divided: the numbers that all workers hold alike, in addition to
+// the program's buffers. Which samples a step takes follows from them.
+//
+// Ownership: the worker. Thread: the training thread. Failure: none; a violated order of steps ends the process.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "elastictrain/session.hpp"
+#include "supervisor/protocol/plan_messages.h"
+#include "train/session/seat.h"
+#include "train/session/step_division.h"
+#include "train/state/progress.h"
+
+namespace elastictrain::session {
+
+class Course {
+ public:
+  explicit Course(const DataOptions& data) : data_(data) {}
+
+  const state::Progress& progress() const { return progress_; }
+  Step committed_step() const { return progress_.committed_step; }
+  Step next_step() const { return progress_.committed_step + 1; }
+  std::uint64_t sample_count() const { return data_.sample_count; }
+  const std::vector<state::WorkerShare>& next_shares() const { return next_shares_; }
+  bool data_is_used_up() const;
+  // After the committed step every worker has a replica of its own. All workers know it of each other.
+  bool replicas_differ() const { return averaged_until_ != 0 && averaged_until_ == progress_.committed_step; }
+  // The part of `epoch` that is used.
+  double fraction_of(std::uint64_t epoch) const;
+
+  // --- Where it begins
+  void begin(std::vector<state::WorkerShare> shares, double learning_rate_factor);
+  // A checkpoint's progress. The learning rate stays: it is for this run's size, not the size at the checkpoint.
+  void resume(const state::Progress& saved);
+  void set_generation_base(Generation base) { progress_.generation_base = base; }
+  // The first rank's, in a first broadcast; or an earlier worker's of this process, until this one has a seat.
+  void adopt(const state::Progress& progress) { progress_ = progress; }
+  // The donors'.
+  void adopt(const state::TransferHeader& header);
+  void put_into(state::TransferHeader& header) const;
+
+  // --- How it continues
+  state::Cut cut_next() const;
+  // The indices of this worker's samples, appended to `samples`.
+  void list_samples(const StepDivision& step, std::vector<std::uint64_t>& samples);
+  // `shares`: of the current generation, which divides the next step.
+  void commit(const StepDivision& step, bool averages, const std::vector<state::WorkerShare>& shares);
+  // A planned generation divides the next step and has its own learning rate.
+  void change_with(const protocol::GenerationPlan& plan);
+  // From a recovery: learning rates change at a boundary, and its first one is the end of the repeated step.
+  void expect_learning_rate(const protocol::GenerationPlan& plan);
+  // The shares of workers without gradients count no more.
+  void drop_shares_without_gradients(const Seat& seat);
+
+ private:
+  const DataOptions& data_;
+  state::Progress progress_;
+  std::vector<state::WorkerShare> next_shares_;  // of the next step, or of the open one if there is one
+  Step averaged_until_ = 0;                      // as in the transfer header
+  std::optional<state::LearningRateRamp> next_learning_rate_;
+  std::uint64_t permutation_epoch_ = ~std::uint64_t{0};
+  state::Permutation permutation_;
+};
+
+}  // namespace elastictrain::session

@@ -1,0 +1,82 @@
+#include "train/session/device_gradients.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "supervisor/protocol/check.h"
+#include "train/comm/device_interfaces.h"
+
+namespace elastictrain::session {
+
+void DeviceGradients::check(const Status& status) {
+  if (!status) lifecycle_.fail(status.error().message);
+}
+
+void DeviceGradients::step_begins(Clock::time_point now) {
+  if (device_) check(device_->step_begins(now));
+}
+
+void DeviceGradients::mark_input(Bucket& bucket, void* stream) {
+  bucket.on_device = true;
+  bucket.stream = stream;
+  check(device_->mark_input(bucket.index, stream));
+}
+
+Status DeviceGradients::await_input(const Bucket& bucket) {
+  if (!bucket.on_device) return {};
+  const Status status = device_->await_input(bucket.index);
+  if (status) return {};
+  return Error{ErrorCode::kInvalid, status.error().message};
+}
+
+Clock::time_point DeviceGradients::input_time(const Bucket& bucket) {
+  const auto now = Clock::now();
+  return bucket.on_device ? std::min(now, device_->input_time(bucket.index).value_or(now)) : now;
+}
+
+Clock::time_point DeviceGradients::sum_time(const Bucket& bucket) {
+  const auto now = Clock::now();
+  return bucket.on_device ? std::min(now, device_->sum_time(bucket.index).value_or(now)) : now;
+}
+
+Status DeviceGradients::reduce(OpenStep& step, Bucket& bucket) {
+  return gate_.run("all-reduce", [&] { return sum(step, bucket); });
+}
+
+Status DeviceGradients::sum(OpenStep& step, Bucket& bucket) {
+  using Input = comm::DeviceReduce::Input;
+  comm::DeviceReduce reduce{.data = bucket.data,
+                            .count = bucket.count,
+                            .stream = bucket.stream,
+                            .want_norms = step.wants_norm,
+                            .finished = device_->end_mark(bucket.index)};
+  if (!step.has_samples()) {
+    reduce.input = Input::kNothing;
+  } else if (bucket.copied || host_.keeps_inputs()) {
+    const auto keep = device_->keep(bucket.index, bucket.count);
+    if (!keep) return Error{ErrorCode::kInvalid, keep.error().message};
+    reduce.keep = *keep;
+    reduce.input = std::exchange(bucket.copied, true) ? Input::kKept : Input::kKeep;
+  }
+  if (step.has_samples()) reduce.scale = step.division.my_weight();
+  comm::ReduceStats stats;
+  comm::DeviceSums* const sums = seat_.communicator->device_sums();
+  ET_CHECK(sums != nullptr, "a session with a device has a data plane that sums its memory");
+  const Status status = sums->all_reduce_device(reduce, &stats);
+  step.add(stats);
+  return status;
+}
+
+void DeviceGradients::clear(Bucket& bucket) {
+  if (bucket.on_device) return check(device_->fill_zero(bucket.data, bucket.count, bucket.stream));
+  std::fill_n(bucket.data, bucket.count, 0.0F);
+}
+
+void DeviceGradients::mark_state(const OpenStep& step) {
+  if (!device_) return;
+  const auto on_device = [](const Bucket& bucket) { return bucket.on_device; };
+  const auto last = std::find_if(step.buckets.rbegin(), step.buckets.rend(), on_device);
+  if (last != step.buckets.rend()) check(device_->state_written(last->stream));
+}
+
+}  // namespace elastictrain::session

@@ -1,0 +1,53 @@
+// Purpose: gradients in the memory of a GPU: waits for the program's streams, sums, their times, and the state that the
+// program's update writes there. The lane and all agreement stay on the host's data plane; a device's sum follows it
+// within the same step.
+//
+// Ownership: the worker; the device is the program's. Thread: await_input() and reduce() on the thread that reduces,
+// the rest on the training thread. Failure: a CUDA error ends the session, or is a Status where one is returned.
+#pragma once
+
+#include <memory>
+
+#include "supervisor/protocol/result.h"
+#include "train/session/collective_gate.h"
+#include "train/session/device_side.h"
+#include "train/session/host_gradients.h"
+#include "train/session/lifecycle.h"
+#include "train/session/monitors.h"
+#include "train/session/open_step.h"
+
+namespace elastictrain::session {
+
+class DeviceGradients {
+ public:
+  // `device`: null while the program trains in host memory; chosen before the start.
+  DeviceGradients(const std::unique_ptr<DeviceSide>& device, const HostGradients& host, const Seat& seat,
+                  const CollectiveGate& gate, Lifecycle& lifecycle)
+      : device_(device), host_(host), seat_(seat), gate_(gate), lifecycle_(lifecycle) {}
+
+  void step_begins(Clock::time_point now);
+  // The work that `stream` holds now produces the bucket's gradient.
+  void mark_input(Bucket& bucket, void* stream);
+  // Call it outside of the collective: the work that the program has queued is its computation, and a worker that hangs
+  // in it is not waiting for others. Buckets in host memory are always there.
+  Status await_input(const Bucket& bucket);
+  // A time that the device cannot report without waiting is the time at which the host sees it.
+  Clock::time_point input_time(const Bucket& bucket);
+  Clock::time_point sum_time(const Bucket& bucket);
+  Status reduce(OpenStep& step, Bucket& bucket);
+  void clear(Bucket& bucket);
+  // The writes of the program's update are part of the state once its stream has reached this point.
+  void mark_state(const OpenStep& step);
+  void check(const Status& status);
+
+ private:
+  Status sum(OpenStep& step, Bucket& bucket);
+
+  const std::unique_ptr<DeviceSide>& device_;
+  const HostGradients& host_;
+  const Seat& seat_;
+  const CollectiveGate& gate_;
+  Lifecycle& lifecycle_;
+};
+
+}  // namespace elastictrain::session

@@ -1,0 +1,51 @@
+// Purpose: the one hook for what a program may use besides training (train/peers). The session begins and ends it with
+// each worker, calls it behind a step's first sum and where models are averaged in pairs, and knows nothing else of it.
+//
+// Ownership: the worker. Thread: after_first_sum() and average_in_pairs() on the thread that reduces, the rest on the
+// training thread. Failure: begin() throws SessionError, the collectives fail as those of the communicator.
+#pragma once
+
+#include <memory>
+
+#include "supervisor/protocol/result.h"
+#include "train/session/collective_gate.h"
+#include "train/session/course.h"
+#include "train/session/environment.h"
+#include "train/session/model_exchange.h"
+#include "train/session/seat.h"
+
+namespace elastictrain::session {
+
+// What an extension sees of its worker.
+struct ExtensionHost {
+  const Environment& environment;
+  const Seat& seat;
+  const Course& course;
+  const CollectiveGate& gate;
+  ModelExchange& models;
+  bool& is_enabled;  // the program's choice, kept when its process becomes another worker
+};
+
+class Extension {
+ public:
+  virtual ~Extension() = default;
+
+  // The process became another worker, or its worker ends.
+  virtual void begin() = 0;
+  virtual void end() = 0;
+  // Behind the first sum of each step. Costs nothing unless the program enabled it.
+  Status after_first_sum() { return joins_generations_ ? join_generation() : Status(); }
+  // Keeps the correction of this worker's model in `models`.
+  virtual Status average_in_pairs(bool contributes) = 0;
+
+ protected:
+  bool joins_generations_ = false;
+
+ private:
+  // Does its work in the first step of a generation.
+  virtual Status join_generation() = 0;
+};
+
+std::unique_ptr<Extension> make_extension(const ExtensionHost& host);  // in train/peers
+
+}  // namespace elastictrain::session

@@ -1,0 +1,17 @@
+// Purpose: in a first generation all workers take the state of the first rank: its header, then the program's buffers.
+// Ownership: none. Thread: the training thread. Failure: kInvalid if the first rank runs another program or state in
+// device memory cannot be copied, otherwise that of the communicator.
+#pragma once
+
+#include "supervisor/protocol/result.h"
+#include "train/session/seat.h"
+#include "train/state/progress.h"
+#include "train/state/state_buffers.h"
+
+namespace elastictrain::session {
+
+// `mine`: this worker's header, which must have the same layout and data. Returns the first rank's.
+Result<state::TransferHeader> broadcast_header(const Seat& seat, const state::TransferHeader& mine);
+Status broadcast_state(const Seat& seat, const state::StateBuffers& buffers);
+
+}  // namespace elastictrain::session

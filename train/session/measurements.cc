@@ -1,0 +1,111 @@
+#include "train/session/measurements.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace elastictrain::session {
+namespace {
+
+constexpr std::uint64_t kRoundTripEvery = 16;  // steps: it takes a system call for each connection
+
+double farthest_round_trip_us(const comm::Communicator& communicator) {
+  double farthest_us = 0;
+  for (const auto& peer : communicator.peers()) farthest_us = std::max(farthest_us, peer.round_trip_us);
+  return farthest_us;
+}
+
+}  // namespace
+
+void Measurements::lane_read(const OpenStep& step, const LaneOutput& lane) {
+  if (lane.has_loss) report_.loss = lane.loss;
+  report_.slowest_compute_us = lane.slowest_compute_us;
+  report_.samples = step.division.counted;
+  if (step.averages) report_.gradient_norm = 0;
+  if (step.wants_norm) report_.gradient_norm = std::sqrt(step.reduced_square_sum);
+  if (step.wants_variance) gradient_variance_ = step.gradient_variance;
+  take_norms(lane);
+}
+
+// A sum is meaningless if a worker joined or left in between.
+void Measurements::take_norms(const LaneOutput& lane) {
+  if (pending_norms_ && lane.local_squares == pending_norms_->workers) {
+    const auto& norms = *pending_norms_;
+    monitors_.norms_known(lane.local_square_mean, norms.global_square);
+    const auto samples = static_cast<double>(norms.samples);
+    noise_scale_.add(samples / norms.workers, samples, lane.local_square_mean, norms.global_square);
+  }
+  pending_norms_.reset();
+}
+
+LaneInput Measurements::step_ends(const OpenStep& step, double loss, Clock::time_point now) {
+  const auto& division = step.division;
+  last_times_ = clock_.step_ends(now);
+  if (step.wants_norm) {
+    pending_norms_ = PendingNorms{division.workers_with_samples(), division.counted, step.reduced_square_sum};
+  }
+  return {.loss = loss,
+          .loss_samples = division.my_count,
+          .compute_us = last_times_.compute_us,
+          .has_local_square = step.wants_norm && step.has_samples(),
+          .local_square = step.local_square_sum};
+}
+
+void Measurements::publish(const StepDivision& step, const Course& course, const Seat& seat, Clock::time_point now) {
+  const StepFigures figures{.generation = seat.generation,
+                            .step = course.committed_step(),
+                            .epoch = step.cut.epoch,
+                            .epoch_fraction = course.fraction_of(step.cut.epoch),
+                            .loss = report_.loss,
+                            .gradient_norm = report_.gradient_norm,
+                            .global_samples = step.counted,
+                            .samples_used = course.progress().samples_used,
+                            .traffic = seat.communicator->traffic()};
+  monitors_.step_done(last_times_, figures, now);
+  if (course.committed_step() % kRoundTripEvery == 0) {
+    monitors_.round_trip_known(farthest_round_trip_us(*seat.communicator));
+  }
+  swap_gap_.committed(now);
+  report_swap(swap_gap_.take());
+}
+
+void Measurements::report_swap_early() {
+  report_swap(swap_gap_.take_early());
+}
+
+void Measurements::report_swap(const std::optional<protocol::WorkerSwap>& swap) {
+  if (swap) reports_.send(*swap);
+}
+
+RunMonitors Measurements::run_monitors(const LaneOutput& lane) const {
+  const auto noise_scale = noise_scale_.value();
+  return {.has_noise_scale = noise_scale.has_value(),
+          .noise_scale = noise_scale.value_or(0),
+          .gradient_norm = report_.gradient_norm,
+          .gradient_variance = gradient_variance_,
+          .slowest_rank = lane.slowest_rank,
+          .slowest_compute_us = lane.slowest_compute_us,
+          .step_us = last_times_.step_us,
+          .data_wait_us = last_times_.data_wait_us,
+          .compute_us = last_times_.compute_us,
+          .communicate_us = last_times_.communicate_us,
+          .update_us = last_times_.update_us};
+}
+
+void add_traffic(RunMonitors& monitors, const Seat& seat) {
+  if (!seat.communicator) return;
+  const auto traffic = seat.communicator->traffic();
+  monitors.bytes_sent = traffic.bytes_sent;
+  monitors.bytes_received = traffic.bytes_received;
+  monitors.bytes_shared = traffic.bytes_shared;
+}
+
+std::vector<PeerMonitors> peer_monitors_of(const Seat& seat) {
+  std::vector<PeerMonitors> monitors(seat.world_size());
+  if (!seat.communicator) return monitors;
+  for (const auto& peer : seat.communicator->peers()) {
+    monitors[peer.rank] = {peer.bytes_sent, peer.bytes_received, peer.round_trip_us};
+  }
+  return monitors;
+}
+
+}  // namespace elastictrain::session

@@ -1,0 +1,136 @@
+#include "train/session/membership.h"
+
+#include <utility>
+
+#include "supervisor/protocol/check.h"
+#include "train/session/first_broadcast.h"
+
+namespace elastictrain::session {
+
+void Membership::announce() {
+  const Status announced = parts_.plane->announce({.state_bytes = parts_.buffers.total_bytes(),
+                                                   .state_layout_hash = parts_.buffers.layout_hash(),
+                                                   .sample_count = parts_.course.sample_count()});
+  if (!announced) parts_.lifecycle.fail(announced.error().message);
+}
+
+bool Membership::take_first_seat() {
+  while (true) {
+    auto taken = parts_.plane->wait_seat();
+    if (!taken) return end_before_seat(Outcome::kStopped);
+    if (taken->kind == ControlPlane::SeatKind::kDismissed) return end_before_seat(Outcome::kLeft);
+    const bool joins = !joiner_ranks(taken->plan).empty();
+    if (joins ? join(std::move(*taken)) : begin_first_generation(std::move(*taken))) return true;
+    parts_.seating.leave();
+  }
+}
+
+bool Membership::end_before_seat(Outcome outcome) {
+  parts_.lifecycle.outcome = outcome;
+  return false;
+}
+
+bool Membership::begin_first_generation(TakenSeat taken) {
+  const auto& plan = taken.plan;
+  auto& course = parts_.course;
+  const Seat& seat = parts_.seating.seat();
+  course.begin(first_shares(plan), plan.learning_rate_factor);
+  parts_.seating.take_first(seat_of(plan, *taken.rank, std::move(taken.communicator)));
+  parts_.log.event("pg", seat.rank, seat.world_size(), seat.generation);
+  parts_.checkpoints.resume();
+  if (seat.rank == 0 && has_foreign_state_ && course.committed_step() == 0) {
+    parts_.lifecycle.fail(
+        "no worker or checkpoint is left of the run whose state this worker holds; start "
+        "this worker again");
+  }
+  if (const Status replicated = replicate_from_first_rank(); !replicated) {
+    if (replicated.error().code == ErrorCode::kInvalid) parts_.lifecycle.fail(replicated.error().message);
+    parts_.plane->collective_failed(replicated.error().message);
+    return false;
+  }
+  if (!parts_.plane->enter_loop(course.committed_step(), true)) return false;
+  parts_.replicas.set_whole();
+  parts_.checkpoints.enter(plan.lineage, parts_.checkpoints.found_earlier());
+  account_for_checkpoint();
+  parts_.measurements.seated(seat.generation, course.committed_step());
+  parts_.plane->send(protocol::WorkerActive{plan.generation, course.next_step(), 0});
+  parts_.log.event("ready", seat.rank, seat.world_size(), seat.generation);
+  parts_.view.publish_first();
+  return true;
+}
+
+Status Membership::replicate_from_first_rank() {
+  const Seat& seat = parts_.seating.seat();
+  const auto first = broadcast_header(seat, parts_.handover.header());
+  if (!first) return first.error();
+  parts_.course.adopt(first->progress);
+  has_foreign_state_ = has_foreign_state_ || (seat.rank != 0 && parts_.course.committed_step() != 0);
+  return broadcast_state(seat, parts_.buffers);
+}
+
+// The worker that has read the checkpoint reports its content. The others report it if that worker is lost.
+void Membership::account_for_checkpoint() {
+  if (parts_.course.committed_step() == 0 || !parts_.audits.is_on()) return;
+  if (parts_.checkpoints.is_resumed_here()) return parts_.audits.account_for_checkpoint();
+  parts_.audits.state_received();
+}
+
+bool Membership::join(TakenSeat taken) {
+  const auto rank = *taken.rank;
+  const Seat& seat = parts_.seating.seat();
+  parts_.log.event("pg", rank, static_cast<std::uint32_t>(taken.plan.members.size()), taken.plan.generation);
+  parts_.seating.take_first(seat_of(taken.plan, rank, std::move(taken.communicator)));
+  if (!enter({std::move(taken.plan), std::move(taken.state_sockets), std::move(taken.cancel)})) return false;
+  parts_.log.event("ready", seat.rank, seat.world_size(), seat.generation);
+  parts_.view.publish_first();
+  return true;
+}
+
+bool Membership::enter(PromisedState promise) {
+  const auto plan = promise.plan;
+  parts_.checkpoints.await_copy();
+  const auto header = parts_.handover.receive(std::move(promise));
+  if (!header) return false;
+  parts_.course.adopt(*header);
+  parts_.checkpoints.enter(plan.lineage, plan.fence != 0);
+  if (plan.fence != 0) parts_.course.expect_learning_rate(plan);
+  parts_.measurements.seated(plan.generation, parts_.course.committed_step());
+  return true;
+}
+
+void Membership::change() {
+  using Kind = ControlPlane::SeatKind;
+  auto taken = parts_.plane->take_agreed_seat();
+  if (!taken) parts_.lifecycle.fail("internal error: all workers agreed on a swap that this worker does not have");
+  const bool anyone_trains_on = !taken->plan.members.empty();
+  // Runs also if an Abort has made the seat void: other workers have taken it, and all must hold the same numbers.
+  if (anyone_trains_on) parts_.course.change_with(taken->plan);
+  if (taken->is_void) return;
+  if (taken->kind == Kind::kStop) parts_.checkpoints.write_by_first_rank();
+  if (taken->kind == Kind::kPlanned) return take_planned_seat(std::move(*taken));
+  leave(taken->plan, anyone_trains_on ? Outcome::kLeft : Outcome::kStopped);
+}
+
+void Membership::leave(const protocol::GenerationPlan& plan, Outcome outcome) {
+  auto& lifecycle = parts_.lifecycle;
+  lifecycle.parks = outcome == Outcome::kLeft && parts_.process_may_park;
+  if (!lifecycle.parks) lifecycle.outcome = outcome;
+  parts_.measurements.report_swap_early();
+  parts_.audits.report();
+  parts_.plane->send(protocol::WorkerLeft{plan.generation, parts_.course.committed_step()});
+}
+
+void Membership::take_planned_seat(TakenSeat taken) {
+  const Seat& seat = parts_.seating.seat();
+  ET_CHECK(taken.plan.generation > seat.generation, "generations only rise");
+  parts_.measurements.report_swap_early();
+  parts_.audits.remember(parts_.seating.move_to(seat_of(taken.plan, *taken.rank, std::move(taken.communicator))));
+  parts_.handover.send(taken);
+  parts_.checkpoints.enter(taken.plan.lineage, false);
+  parts_.audits.report_leavers();
+  parts_.measurements.seated(seat.generation, parts_.course.committed_step());
+  parts_.measurements.swapped(seat.generation);
+  parts_.view.publish();
+}
+
+}  // namespace elastictrain::session

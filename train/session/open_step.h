@@ -1,0 +1,40 @@
+// Purpose: the step between next_batch() and commit_step(): its division, its buckets, and what their sums brought.
+// Ownership: the step runner. Thread: the training thread, and the reducer's while buckets are reduced in the
+// background.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <vector>
+
+#include "train/comm/communicator.h"
+#include "train/session/reducer.h"
+#include "train/session/step_division.h"
+
+namespace elastictrain::session {
+
+struct OpenStep {
+  StepDivision division;
+  std::vector<std::uint64_t> samples;
+  std::deque<Bucket> buckets;  // in the order of the calls
+  bool discarded = false;      // this worker gave it up: its result is not used
+  bool lane_sent = false;
+  bool wants_norm = false;
+  bool wants_variance = false;
+  double gradient_variance = 0;
+  bool averages = false;         // models instead of gradients
+  bool has_equal_state = false;  // received in its first all-reduce, not yet in the program's memory
+  double local_square_sum = 0;
+  double reduced_square_sum = 0;
+
+  bool has_samples() const { return division.my_count != 0; }
+  Bucket& add_bucket(float* data, std::size_t count) {
+    return buckets.emplace_back(Bucket{.data = data, .count = count, .index = buckets.size()});
+  }
+  void add(const comm::ReduceStats& stats) {
+    local_square_sum += stats.local_square_sum;
+    reduced_square_sum += stats.reduced_square_sum;
+  }
+};
+
+}  // namespace elastictrain::session

@@ -1,0 +1,45 @@
+// Purpose: what belongs to the program and its process, whichever worker the process is: its settings, its memory, its
+// device, and the figures that it reads. Everything that belongs to one worker is in worker.h.
+//
+// Ownership: the session; the program owns the memory that the buffers name. Thread: the training thread. Components
+// get references to the parts that they need, not to the whole.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "elastictrain/session.hpp"
+#include "train/session/device_side.h"
+#include "train/session/environment.h"
+#include "train/session/input_copies.h"
+#include "train/session/model_exchange.h"
+#include "train/session/step_log.h"
+#include "train/state/state_buffers.h"
+
+namespace elastictrain::session {
+
+// What the program sees of its worker: constant from one boundary to the next.
+struct ProgramView {
+  std::uint32_t rank = 0;
+  std::uint32_t local_rank = 0;
+  std::uint32_t world_size = 1;
+  Generation generation = 0;
+  StepReport last_step;
+};
+
+struct Program {
+  Environment environment;  // `worker` is the first worker of this process
+  DataOptions data;
+  state::StateBuffers buffers;
+  ModelExchange models;
+  std::unique_ptr<DeviceSide> device;  // null: the program trains in host memory
+  InputCopies copies;                  // of the open step's buckets
+  StepLog log;
+  std::function<void(const Change&)> on_change;
+  std::uint64_t variance_every = 0;  // steps; 0: never
+  bool uses_extension = false;       // see extension.h
+  ProgramView view;
+};
+
+}  // namespace elastictrain::session

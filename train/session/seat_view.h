@@ -1,0 +1,34 @@
+// Purpose: shows the program its seat, which for it is constant from one boundary to the next. Ownership: the worker;
+// the view and the callback are the program's. Thread: the training thread. Failure: what the callback throws.
+#pragma once
+
+#include "train/session/model_averaging.h"
+#include "train/session/program.h"
+#include "train/session/reports.h"
+#include "train/session/seat.h"
+
+namespace elastictrain::session {
+
+class SeatView {
+ public:
+  SeatView(const std::function<void(const Change&)>& on_change, ProgramView& view, const Seat& seat,
+           const ModelAveraging& averaging, const Reports& reports)
+      : on_change_(on_change), view_(view), seat_(seat), averaging_(averaging), reports_(reports) {}
+
+  // The program has not seen the current seat.
+  bool is_behind() const { return view_.generation != seat_.generation; }
+  void publish() { show(view_.world_size, false); }
+  void publish_first() { show(0, true); }  // this worker's first generation
+
+ private:
+  void show(std::uint32_t previous_world_size, bool joined_now);
+  void report_missing_model();
+
+  const std::function<void(const Change&)>& on_change_;
+  ProgramView& view_;
+  const Seat& seat_;
+  const ModelAveraging& averaging_;
+  const Reports& reports_;
+};
+
+}  // namespace elastictrain::session

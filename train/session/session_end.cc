@@ -1,0 +1,119 @@
+// How training ends: all workers pass the end of the data together, a process parks when its worker has left, and the
+// session ends.
+#include <cstdio>
+#include <utility>
+
+#include "train/comm/nccl/nccl_comm.h"
+#include "train/session/session_impl.h"
+
+namespace elastictrain {
+namespace {
+
+constexpr std::chrono::seconds kFlushAtEnd{3};
+constexpr std::chrono::seconds kNcclAtEnd{3};  // for communicators that close in the background
+
+}  // namespace
+
+void Session::Impl::rejoin() {
+  worker_->recovery.rejoin();
+  if (lifecycle_.parks) park();
+}
+
+// No worker leaves before all have the complete state: a worker that is behind may need any of the others as a donor.
+void Session::Impl::finish_training() {
+  while (lifecycle_.is_running() && worker_->course.data_is_used_up()) {
+    const Status status = finish_together();
+    if (status) {
+      lifecycle_.finish_reported = plane_ != nullptr;
+      if (plane_) plane_->finished();
+      lifecycle_.outcome = Outcome::kFinished;
+    } else if (!worker_->recovery.take_seat()) {
+      rejoin();
+    }
+  }
+}
+
+Status Session::Impl::finish_together() {
+  auto& worker = *worker_;
+  if (auto status = worker.handover.finish(); !status) return status;
+  if (worker.course.replicas_differ()) {
+    if (auto status = equalize_replicas(); !status) return status;
+  }
+  worker.checkpoints.write_by_first_rank();
+  return plane_ ? last_barrier() : Status();
+}
+
+Status Session::Impl::equalize_replicas() {
+  auto& worker = *worker_;
+  worker.checkpoints.await_copy();
+  if (auto status = worker.averaging.equalize(); !status) return status;
+  plane_->step_committed(worker.course.committed_step(), false);  // again outside of a step
+  return {};
+}
+
+Status Session::Impl::last_barrier() {
+  if (!plane_->enter_collective()) return Error{ErrorCode::kAborted, "this worker is halted"};
+  const Status status = worker_->seating.seat().communicator->barrier();
+  if (!status) plane_->collective_failed("the barrier at the end of the data failed: " + status.error().message);
+  return status;
+}
+
+// Call it at a boundary. Afterwards this is another worker with a seat, or the lifecycle holds why there is none.
+void Session::Impl::park() {
+  lifecycle_.parks = false;
+  worker_->close();
+  const auto next = plane_->park(worker_->course.committed_step());
+  if (!next) {
+    lifecycle_.outcome = Outcome::kLeft;
+    return;
+  }
+  become(*next);
+  worker_->membership.take_first_seat();
+}
+
+// Like a new process, with the program's settings and memory. Its view of the run stays until it has a seat again.
+void Session::Impl::become(WorkerId worker) {
+  const auto seen = worker_->course.progress();
+  worker_.emplace(program_, lifecycle_, plane_.get(), worker, true);
+  worker_->course.adopt(seen);
+  worker_->extension->begin();
+  worker_->checkpoints.open();
+  worker_->membership.announce();
+}
+
+void Session::Impl::end_session(bool program_is_done) {
+  lifecycle_.ended = true;
+  if (lifecycle_.parks) lifecycle_.outcome = Outcome::kLeft;
+  auto& worker = *worker_;
+  const bool in_the_middle = worker.runner.is_open();
+  const auto& communicator = worker.seating.seat().communicator;
+  if (communicator && (in_the_middle || !program_is_done)) communicator->abort();
+  worker.runner.stop_background();
+  if (program_is_done) worker.handover.finish_sending();
+  worker.handover.drop();
+  worker.checkpoints.close();
+  if (plane_) end_link(program_is_done, in_the_middle);
+  worker.seating.close();
+  if (program_.device) comm::await_nccl_ends(kNcclAtEnd);
+}
+
+void Session::Impl::end_link(bool program_is_done, bool in_the_middle) {
+  auto& worker = *worker_;
+  worker.measurements.report_swap_early();
+  worker.audits.report();
+  const bool stays = lifecycle_.outcome != Outcome::kLeft && lifecycle_.outcome != Outcome::kStopped;
+  const bool was_member = lifecycle_.started && worker.seating.seat().communicator && stays;
+  if (program_is_done && was_member && !lifecycle_.finish_reported) {
+    plane_->send(protocol::WorkerFinished{worker.course.committed_step()});
+  }
+  if (program_is_done && !in_the_middle) leave_mpi();
+  plane_->close(kFlushAtEnd);
+}
+
+void Session::Impl::leave_mpi() {
+  const Status left = plane_->leave_mpi();
+  if (left || left.error().code == ErrorCode::kPeerLost) return;
+  std::fprintf(stderr, "elastictrain: this worker ends without MPI_Finalize: %s\n", left.error().message.c_str());
+}
+
+}  // namespace elastictrain

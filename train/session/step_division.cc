@@ -1,0 +1,35 @@
+#include "train/session/step_division.h"
+
+#include <algorithm>
+
+#include "supervisor/protocol/check.h"
+#include "train/session/course.h"
+
+namespace elastictrain::session {
+
+std::uint32_t StepDivision::workers_with_samples() const {
+  const auto works = [](const state::WorkerShare& share) { return share.samples != 0 && !share.is_lost; };
+  return static_cast<std::uint32_t>(std::count_if(shares.begin(), shares.end(), works));
+}
+
+StepDivision divide_step(const Course& course, const Seat& seat, WorkerId self, bool inputs_are_kept) {
+  StepDivision step{.cut = course.cut_next(), .shares = course.next_shares()};
+  for (std::size_t rank = 0; rank < step.shares.size(); ++rank) {
+    const WorkerId worker = step.shares[rank].worker;
+    // Without copies no worker can repeat an all-reduce: the step is committed without samples, on all workers alike.
+    const bool counts = !step.shares[rank].is_lost && (!seat.repeats_step || (inputs_are_kept && seat.counts(worker)));
+    if (worker == self) step.my_rank = rank;
+    if (counts) {
+      step.counted += step.cut.count(rank);
+      if (worker == self) step.my_count = step.cut.count(rank);
+    } else {
+      const auto part = step.cut.part(rank);
+      step.uncounted.insert(step.uncounted.end(), part.begin(), part.end());
+    }
+  }
+  ET_CHECK(step.counted <= step.cut.total, "a step counts no more samples than it takes");
+  ET_CHECK(step.my_count <= step.counted, "a worker's share is part of the samples that count");
+  return step;
+}
+
+}  // namespace elastictrain::session

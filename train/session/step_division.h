@@ -1,0 +1,34 @@
+// Purpose: how a step is divided among the workers, and whose shares count in the current seat. Pure.
+// Failure: none.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "train/session/seat.h"
+#include "train/state/progress.h"
+#include "train/state/sampler.h"
+
+namespace elastictrain::session {
+
+class Course;
+
+struct StepDivision {
+  state::Cut cut;
+  std::vector<state::WorkerShare> shares;  // as divided by the generation that opened it first
+  std::size_t my_rank = 0;                 // in it; meaningful if this worker has samples
+  // Which of these shares count in the current seat.
+  std::uint64_t my_count = 0;
+  std::uint64_t counted = 0;
+  std::vector<state::Interval> uncounted;
+
+  // The weight of this worker's gradient in the sum. Requires samples.
+  float my_weight() const { return static_cast<float>(static_cast<double>(my_count) / static_cast<double>(counted)); }
+  std::uint32_t workers_with_samples() const;
+};
+
+// The step that follows the committed one. `inputs_are_kept`: workers can repeat its all-reduces.
+StepDivision divide_step(const Course& course, const Seat& seat, WorkerId self, bool inputs_are_kept);
+
+}  // namespace elastictrain::session

@@ -1,0 +1,13 @@
+#include "train/session/step_lane.h"
+
+#include "train/session/control_plane.h"
+
+namespace elastictrain::session {
+
+std::span<float> StepLane::fill() {
+  input_.swap_ready = plane_ != nullptr && plane_->swap_ready();
+  input_.wants_stop = plane_ != nullptr && plane_->orphaned();
+  return seat_.lane.fill(input_);
+}
+
+}  // namespace elastictrain::session

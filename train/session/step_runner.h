@@ -1,0 +1,61 @@
+// Purpose: the open step, from its division to its end: which buckets it has, which of them are reduced in the
+// background, and their repetition after a loss.
+//
+// Ownership: the worker. Thread: the training thread; buckets in the background are reduced on the reducer's own
+// thread. Failure: wait() and reduce() return that of the collective; the step can be repeated then, or discarded.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "supervisor/protocol/ids.h"
+#include "train/session/bucket_reducer.h"
+#include "train/session/open_step.h"
+#include "train/session/reducer.h"
+
+namespace elastictrain::session {
+
+class StepRunner {
+ public:
+  struct Parts {
+    WorkerId self;
+    const Environment& environment;
+    const std::uint64_t& variance_every;  // steps; 0: never
+    const Seat& seat;
+    Course& course;
+    DeviceGradients& device;
+    ModelAveraging& averaging;
+    BucketReducer& reducer;
+  };
+  explicit StepRunner(const Parts& parts) : parts_(parts) {}
+
+  void open();
+  bool is_open() const { return step_.has_value(); }
+  OpenStep& step() { return *step_; }
+  const OpenStep& step() const { return *step_; }
+  // Some buckets may still be in the background.
+  bool in_background() const { return in_background_; }
+
+  Bucket& add(float* data, std::size_t count) { return step_->add_bucket(data, count); }
+  Status reduce(Bucket& bucket);  // nothing in a discarded step
+  void submit(Bucket& bucket);    // in the background
+  Status wait();                  // for all that were submitted
+
+  // Reduces all buckets again in the current seat.
+  Status repeat();
+  // What the program sees of a discarded step.
+  void clear_gradients();
+  // The step, which is open no more.
+  OpenStep take();
+  void stop_background() { reducer_.reset(); }
+
+ private:
+  void divide();
+
+  const Parts parts_;
+  std::optional<OpenStep> step_;
+  bool in_background_ = false;
+  std::unique_ptr<Reducer> reducer_;
+};
+
+}  // namespace elastictrain::session

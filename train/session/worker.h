@@ -1,0 +1,75 @@
+// Purpose: everything that belongs to one worker. A process that becomes another worker emplaces a new one, so nothing
+// of the old worker is left. What belongs to the program and its process is in program.h.
+//
+// Each component owns its fields and gets references to those that it uses; the order here is the order of
+// construction.
+//
+// Ownership: the session. Thread: the training thread, unless a component states otherwise; heartbeat() on the control
+// thread.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "train/session/audits.h"
+#include "train/session/bucket_reducer.h"
+#include "train/session/checkpoints.h"
+#include "train/session/collective_gate.h"
+#include "train/session/control_plane.h"
+#include "train/session/course.h"
+#include "train/session/device_gradients.h"
+#include "train/session/extension.h"
+#include "train/session/host_gradients.h"
+#include "train/session/lifecycle.h"
+#include "train/session/measurements.h"
+#include "train/session/membership.h"
+#include "train/session/model_averaging.h"
+#include "train/session/program.h"
+#include "train/session/program_data.h"
+#include "train/session/recovery.h"
+#include "train/session/replicas.h"
+#include "train/session/reports.h"
+#include "train/session/requests.h"
+#include "train/session/seat_view.h"
+#include "train/session/seating.h"
+#include "train/session/state_handover.h"
+#include "train/session/step_lane.h"
+#include "train/session/step_runner.h"
+
+namespace elastictrain::session {
+
+struct Worker {
+  // `plane`: null without a launcher. `is_successor`: the process was another worker before.
+  Worker(Program& program, Lifecycle& lifecycle, ControlPlane* plane, WorkerId id, bool is_successor);
+  Worker(const Worker&) = delete;
+  Worker& operator=(const Worker&) = delete;
+
+  std::vector<protocol::WorkerUp> heartbeat();
+  // Ends everything that the exit of a process would end, and reports what only this worker knows.
+  void close();
+
+  const WorkerId id;
+  Reports reports;
+  Seating seating;
+  Course course;
+  CollectiveGate gate;
+  StepLane lane;
+  Measurements measurements;
+  Audits audits;
+  Checkpoints checkpoints;
+  Replicas replicas;
+  StateHandover handover;
+  HostGradients host;
+  DeviceGradients device;
+  ProgramData own_data;
+  std::unique_ptr<Extension> extension;
+  ModelAveraging averaging;
+  BucketReducer reducer;
+  StepRunner runner;
+  SeatView view;
+  Membership membership;
+  Recovery recovery;
+  Requests requests;
+};
+
+}  // namespace elastictrain::session
