@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "supervisor/master_address.h"
+#include "supervisor/protocol/check.h"
 #include "supervisor/supervisor_impl.h"
 
 namespace elastictrain {
@@ -62,6 +63,13 @@ Token random_token() {
   const transport::Key bytes = transport::make_key();
   std::copy_n(bytes.begin(), token.size(), token.begin());
   return token;
+}
+
+// The last record of a supervisor that finds its state wrong. One supervises at a time in a process.
+Journal* violation_journal = nullptr;
+
+void record_violation(const char* text) {
+  violation_journal->write(core::record::InvariantBroken{"check", text}, true);
 }
 
 }  // namespace
@@ -128,6 +136,7 @@ Supervisor::Impl::Impl(asio::io_context& io, SupervisorOptions options, launcher
       rejections_timer_(io) {}
 
 Supervisor::Impl::~Impl() {
+  set_violation_observer(nullptr);
   hosts_.stop();
 }
 
@@ -165,6 +174,8 @@ Status Supervisor::Impl::open_journal() {
   if (!journal.ok()) return journal.error();
   journal_ = std::move(journal).value();
   journal_->count_up_from(up_before_s_);
+  violation_journal = journal_.get();
+  set_violation_observer(record_violation);
   audits_ = std::make_unique<AuditFile>(audit_path_of(journal_->path()),
                                         [this](const std::string& text) { tell(core::Tell::Level::kWarning, text); });
   if (options_.start == RunStart::kFresh) audits_->clear();
@@ -244,6 +255,7 @@ void Supervisor::Impl::close_down() {
   save_record(RunRecord::End{exit_status_, end_reason_});
   agents_.close();
   control_.reset();
+  set_violation_observer(nullptr);
   journal_.reset();
   directory_.reset();
 }

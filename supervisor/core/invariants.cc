@@ -165,8 +165,8 @@ Invariants::Broken Invariants::check_members(const protocol::GenerationPlan& pla
     const Worker* worker = facts.roster.worker(member.worker);
     if (member.rank != rank) return name + " has ranks that are not dense";
     if (!seen.insert(member.worker).second) return name + " lists " + to_string(member.worker) + " twice";
-    if (worker == nullptr || worker->dying) return name + " lists " + to_string(member.worker) + ", which is gone";
-    if (!worker->ready) return name + " lists " + to_string(member.worker) + ", which is not ready";
+    if (worker == nullptr || worker->dying()) return name + " lists " + to_string(member.worker) + ", which is gone";
+    if (!worker->ready()) return name + " lists " + to_string(member.worker) + ", which is not ready";
     // Only a rank 0 that sends its state to new workers only may share its slot with one of them; two workers that
     // share a slot since a recovery in the middle of a replacement are separated by the next change.
     const auto [before_it, fresh] = slots.emplace(std::pair{worker->agent, worker->slot}, rank);

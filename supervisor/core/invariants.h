@@ -15,7 +15,7 @@
 #include "supervisor/core/action.h"
 #include "supervisor/core/event.h"
 #include "supervisor/core/roster.h"
-#include "supervisor/core/run_view.h"
+#include "supervisor/core/transitions.h"
 
 namespace elastictrain::core {
 
@@ -23,8 +23,8 @@ struct RunFacts {
   const Roster& roster;
   const std::vector<WorkerId>& members;  // of the last complete generation
   Generation generation = 0;             // its number
-  RunPhase before = RunPhase::kStarting;
-  RunPhase after = RunPhase::kStarting;
+  Phase before = Phase::kStarting;
+  Phase after = Phase::kStarting;
   bool whole = false;  // check the roster too
 };
 

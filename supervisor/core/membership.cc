@@ -1,6 +1,7 @@
 #include "supervisor/core/membership.h"
 
 #include <utility>
+#include <variant>
 
 #include "supervisor/core/membership_impl.h"
 #include "supervisor/core/transitions.h"
@@ -28,141 +29,175 @@ bool Membership::ended() const {
 
 Membership::Impl::Impl(RunSettings settings, std::function<Token()> make_token)
     : settings_(std::move(settings)),
-      make_token_(std::move(make_token)),
-      detector_(settings_.suspect, settings_.dead),
       hangs_(settings_.failures, 2 * settings_.suspect, settings_.prepare_timeout),
-      budget_(settings_.failures),
       health_(settings_.failures),
-      target_(settings_.start_workers) {}
+      audit_(out_),
+      workers_(settings_, roster_, out_, startup_, training_, change_, recovery_, desired_, health_, hangs_),
+      joiners_(roster_, out_, startup_, change_, audit_, workers_),
+      boundary_(roster_, out_, training_, change_, recovery_, end_, resume_, hangs_, audit_, workers_, runner_,
+                completion_, halt_, ending_),
+      exits_(roster_, out_, startup_, training_, change_, end_, workers_, ending_, halt_, judge_),
+      judge_(settings_, roster_, out_, training_, recovery_, desired_, end_, ending_, halt_, host_judge_),
+      host_judge_(roster_, out_, training_, health_),
+      hang_judge_(settings_, roster_, out_, training_, change_, recovery_, end_, hangs_, health_, workers_, judge_,
+                  halt_),
+      hosts_(settings_, roster_, out_, startup_, desired_, change_),
+      agents_(settings_, roster_, out_, startup_, end_, hangs_, workers_, judge_, hang_judge_, ending_, hosts_, links_),
+      links_(settings_, roster_, out_, startup_, change_, recovery_, end_, health_, workers_, judge_, host_judge_,
+             agents_),
+      notices_(settings_, roster_, out_, desired_, change_, end_, planner_, workers_, runner_),
+      requests_(settings_, roster_, out_, desired_, startup_, training_, change_, end_, planner_, workers_, hosts_,
+                ending_),
+      planner_(settings_, roster_, out_, desired_, startup_, training_, change_, health_, workers_),
+      reconciler_(settings_, roster_, out_, desired_, startup_, training_, change_, resume_, planner_, workers_, hosts_,
+                  runner_, ending_),
+      plans_(settings_, roster_, training_, change_, recovery_, desired_, std::move(make_token)),
+      runner_(settings_, roster_, out_, training_, change_, recovery_, desired_, end_, hangs_, audit_, plans_, workers_,
+              gathering_, ending_),
+      completion_(settings_, roster_, out_, training_, change_, recovery_, desired_, startup_, end_, hangs_, judge_,
+                  host_judge_, gathering_, ending_),
+      halt_(settings_, roster_, out_, training_, change_, recovery_, end_, hangs_, judge_, hang_judge_, runner_,
+            agents_, links_, workers_),
+      gathering_(settings_, roster_, out_, training_, change_, recovery_, startup_, end_, judge_, hang_judge_, runner_,
+                 completion_, workers_, planner_, reconciler_, halt_, restart_, ending_),
+      restart_(settings_, roster_, out_, training_, change_, recovery_, desired_, end_, judge_, workers_, gathering_,
+               ending_),
+      ending_(settings_, roster_, out_, training_, change_, recovery_, end_, resume_, audit_, workers_, hosts_, agents_,
+              runner_, completion_, gathering_),
+      takeover_(settings_, roster_, out_, training_, recovery_, desired_, startup_, end_, resume_, hangs_, invariants_,
+                audit_, workers_, halt_, ending_),
+      snapshot_(settings_, roster_, out_, training_, change_, recovery_, desired_, startup_, end_, health_, judge_),
+      state_record_(roster_, training_, change_, recovery_, desired_, end_) {
+  desired_.target = settings_.start_workers;
+}
 
 Actions Membership::Impl::step(const Event& event, Instant now) {
-  now_ = now;
-  out_.clear();
-  const RunPhase before = phase();
+  out_.begin_step(now);
+  const Phase before = phase();
   switch (handling(before, event)) {
     case Handling::kIgnore:
       return {};
     case Handling::kRefuse:
-      if (request_of(event) != 0) refuse(request_of(event), refusal(before));
+      if (request_of(event) != 0) requests_.refuse(request_of(event), requests_.refusal(before));
       break;
     case Handling::kHandle:
-      std::visit([this](const auto& e) { on(e); }, event);
+      dispatch(event);
       break;
   }
-  const bool whole = dirty_;
-  while (dirty_ && !ended_) {
-    dirty_ = false;
-    if (resuming_) finish_resume();
-    if (recovering()) {
-      advance_recovery();
-    } else if (end_.mode == EndMode::kNone) {
-      reconcile();
-    }
-    if (end_.mode != EndMode::kNone && !ended_) advance_end();
-    if (!ended_) release_agents();
-  }
+  const bool whole = out_.must_look();
+  while (out_.must_look() && !end_.over) advance();
   check(event, before, whole);
-  return std::move(out_);
+  return out_.take_actions();
 }
 
-void Membership::Impl::check(const Event& event, RunPhase before, bool whole) {
-  const auto broken = invariants_.check(event, out_, {roster_, members_, generation_, before, phase(), whole});
+Phase Membership::Impl::phase() const {
+  if (end_.over) return Phase::kEnded;
+  if (end_.begun()) return Phase::kEnding;
+  if (training_.generation == 0) return Phase::kStarting;
+  if (resume_.waiting) return Phase::kResuming;
+  if (!recovery_.active()) return change_.stage == Stage::kIdle ? Phase::kTraining : Phase::kChanging;
+  if (change_.stage == Stage::kHalting) return Phase::kHalted;
+  return change_.stage == Stage::kGathering && startup_.min_timer != 0 ? Phase::kBelowMin : Phase::kRecovering;
+}
+
+// One comparison of the desired state with the actual one. It may cause another.
+void Membership::Impl::advance() {
+  out_.looked();
+  if (resume_.waiting) takeover_.advance();
+  if (recovery_.active()) {
+    gathering_.advance();
+  } else if (!end_.begun()) {
+    reconciler_.reconcile();
+  }
+  if (end_.begun() && !end_.over) ending_.advance_end();
+  if (!end_.over) hosts_.release_agents();
+}
+
+void Membership::Impl::check(const Event& event, Phase before, bool whole) {
+  const auto broken = invariants_.check(event, out_.actions(),
+                                        {roster_, training_.members, training_.generation, before, phase(), whole});
   if (!broken) return;
-  journal(record::InvariantBroken{core::name_of(event), *broken}, true);
-  if (ended_) return;
-  fail_run(70, "internal error: " + *broken + ". Please report this with the run's journal.");
+  out_.journal(record::InvariantBroken{core::name_of(event), *broken}, true);
+  if (end_.over) return;
+  ending_.fail_run(70, "internal error: " + *broken + ". Please report this with the run's journal.");
+}
+
+void Membership::Impl::dispatch(const Event& event) {
+  std::visit([this](const auto& content) { on(content); }, event);
+}
+
+// An account counts whichever agent delivers it: an agent that was away may deliver that of a worker that has exited.
+void Membership::Impl::on(const WorkerSaid& event) {
+  if (const auto* account = std::get_if<protocol::WorkerAudit>(&event.message)) {
+    audit_.record(event.worker, *account);
+    ending_.account_arrived();
+    return;
+  }
+  Worker* worker = roster_.worker(event.worker);
+  if (worker == nullptr) return;
+  std::visit([&](const auto& message) { on_message(*worker, message); }, event.message);
 }
 
 void Membership::Impl::on(const TimerFired& event) {
-  if (const auto use = timers_.take(event.timer)) fired(*use);
+  const auto use = out_.take_timer(event.timer);
+  if (!use) return;
+  if (Worker* worker = roster_.worker(use->worker)) {
+    worker->timer = 0;
+    worker_timer_fired(use->kind, *worker);
+  }
+  timer_fired(*use);
 }
 
-void Membership::Impl::fired(const TimerUse& use) {
-  Worker* worker = roster_.worker(use.worker);
-  if (worker != nullptr) worker->timer = 0;
-  switch (use.kind) {
-    case TimerKind::kStart:
-      start_timer_ = 0;
-      start_expired_ = true;
-      dirty_ = true;
-      break;
-    case TimerKind::kAgentLook:
-      look_at(use.agent);
-      break;
+void Membership::Impl::worker_timer_fired(TimerKind kind, Worker& worker) {
+  switch (kind) {
     case TimerKind::kReady:
-      if (worker != nullptr) expel_joiner(use.worker, "was not ready in time");
-      break;
+      return workers_.expel_joiner(worker.id, "was not ready in time");
     case TimerKind::kLeave:
-      if (worker != nullptr) stop_worker(*worker);
-      break;
-    case TimerKind::kPrepare:
-      prepare_timed_out();
-      break;
-    case TimerKind::kRetry:
-      change_.timer = 0;
-      change_.retrying = false;
-      dirty_ = true;
-      break;
-    case TimerKind::kGrace:
-      if (end_.mode != EndMode::kDraining) break;
-      tell(Tell::Level::kWarning, "the workers did not reach a step boundary within the grace time: stopping them now");
-      begin_end(EndMode::kNow, end_.status, end_.reason);
-      break;
-    case TimerKind::kEnd:
-      end_run();
-      break;
-    case TimerKind::kHalt:
-      halt_timed_out();
-      break;
-    case TimerKind::kWaitForMin:
-      wait_for_min_expired();
-      break;
-    case TimerKind::kReconnect:
-      reconnect_timed_out(use.agent);
-      break;
+      return workers_.stop(worker);
     case TimerKind::kVanished:
-      if (worker != nullptr) vanished(*worker);
-      break;
-    case TimerKind::kRelaunch:
-      relaunch(use.agent);
-      break;
+      return links_.vanished(worker);
     case TimerKind::kStacks:
-      if (worker != nullptr) end_for_good(*worker);
-      break;
-    case TimerKind::kCooled:
-      unmet_told_.clear();
-      dirty_ = true;
-      break;
-    case TimerKind::kNotices:
-      answer_notices();
-      break;
+      return workers_.end_for_good(worker);
+    default:
+      return;
   }
 }
 
-std::uint64_t Membership::Impl::arm(TimerUse use, Instant when) {
-  const std::uint64_t timer = timers_.add(use);
-  emit(ArmTimer{timer, when});
-  return timer;
-}
-
-void Membership::Impl::cancel(std::uint64_t& timer) {
-  if (timer != 0 && timers_.remove(timer)) emit(CancelTimer{timer});
-  timer = 0;
-}
-
-void Membership::Impl::send(std::vector<WorkerId> workers, protocol::WorkerDown message) {
-  emit(SendToWorkers{std::move(workers), std::move(message)});
-}
-
-void Membership::Impl::tell(Tell::Level level, std::string text) {
-  emit(Tell{level, std::move(text)});
-}
-
-RunPhase Membership::Impl::phase() const {
-  if (ended_) return RunPhase::kEnded;
-  if (end_.mode != EndMode::kNone) return RunPhase::kStopping;
-  if (generation_ == 0) return RunPhase::kStarting;
-  return change_.stage == Stage::kIdle ? RunPhase::kRunning : RunPhase::kChanging;
+void Membership::Impl::timer_fired(const TimerUse& use) {
+  switch (use.kind) {
+    case TimerKind::kStart:
+      startup_.timer = 0;
+      startup_.expired = true;
+      return out_.look_again();
+    case TimerKind::kAgentLook:
+      return agents_.look_at(use.agent);
+    case TimerKind::kReconnect:
+      return links_.reconnect_timed_out(use.agent);
+    case TimerKind::kRelaunch:
+      return links_.relaunch(use.agent);
+    case TimerKind::kPrepare:
+      return runner_.prepare_timed_out();
+    case TimerKind::kRetry:
+      return runner_.retry();
+    case TimerKind::kHalt:
+      return halt_.halt_timed_out();
+    case TimerKind::kWaitForMin:
+      return gathering_.wait_for_min_expired();
+    case TimerKind::kGrace:
+      return ending_.grace_expired();
+    case TimerKind::kEnd:
+      return ending_.end_run();
+    case TimerKind::kNotices:
+      return notices_.answer_notices();
+    case TimerKind::kCooled:
+      desired_.unmet.clear();
+      return out_.look_again();
+    case TimerKind::kReady:
+    case TimerKind::kLeave:
+    case TimerKind::kVanished:
+    case TimerKind::kStacks:
+      return;  // of a worker
+  }
 }
 
 }  // namespace elastictrain::core

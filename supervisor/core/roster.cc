@@ -1,5 +1,7 @@
 #include "supervisor/core/roster.h"
 
+#include "supervisor/protocol/check.h"
+
 #include <algorithm>
 #include <utility>
 
@@ -26,7 +28,9 @@ Agent& Roster::restore_agent(AgentId id, std::string host, std::uint32_t slots) 
   agent.id = id;
   agent.host = std::move(host);
   agent.slots = slots;
-  return agents_.emplace(agent.id, std::move(agent)).first->second;
+  const auto [added, is_new] = agents_.emplace(agent.id, std::move(agent));
+  ET_CHECK(is_new, "an id belongs to one agent");
+  return added->second;
 }
 
 Worker& Roster::add_worker(Place place) {
@@ -41,7 +45,9 @@ Worker& Roster::restore_worker(WorkerId id, Place place) {
   worker.host = home.host;
   worker.slot = place.slot;
   home.workers.insert(worker.id);
-  return workers_.emplace(worker.id, std::move(worker)).first->second;
+  const auto [added, is_new] = workers_.emplace(worker.id, std::move(worker));
+  ET_CHECK(is_new, "an id belongs to one worker");
+  return added->second;
 }
 
 void Roster::ids_used(std::uint32_t last_agent, std::uint32_t last_worker) {
@@ -89,6 +95,26 @@ std::vector<WorkerId> Roster::occupants(Place place) const {
     if (workers_.at(id).slot == place.slot) found.push_back(id);
   }
   return found;
+}
+
+std::vector<WorkerId> Roster::unfinished(const std::vector<WorkerId>& workers) const {
+  std::vector<WorkerId> found;
+  for (WorkerId id : workers) {
+    const Worker* known = worker(id);
+    if (known != nullptr && !known->finished()) found.push_back(id);
+  }
+  return found;
+}
+
+bool Roster::all_live(const std::vector<WorkerId>& workers) const {
+  return std::all_of(workers.begin(), workers.end(), [&](WorkerId id) {
+    const Worker* known = worker(id);
+    return known != nullptr && !known->dying();
+  });
+}
+
+bool Roster::nobody_trains() const {
+  return std::none_of(workers_.begin(), workers_.end(), [](const auto& entry) { return entry.second.trains(); });
 }
 
 std::uint32_t Roster::usable_slots() const {

@@ -4,6 +4,7 @@
 // Ownership and thread: those of the state machine that holds it. Records of workers that have exited are removed.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -45,23 +46,25 @@ struct Agent {
 
 enum class Noticed : std::uint8_t { kNo, kHeard, kAnswered };
 
+// What a worker has reported to this supervisor.
+enum class Contact : std::uint8_t { kNone, kHello, kReady };
+// kSeated: in a generation, or about to be. kFinished: its program reached the end. kLeft: at a boundary.
+enum class Seat : std::uint8_t { kNone, kSeated, kFinished, kLeft };
+// How its process is to end. kExpected: by itself. kDismiss, kStop: it was told to. kKill: without a grace, as soon as
+// its stacks are known.
+enum class EndOrder : std::uint8_t { kNone, kExpected, kDismiss, kStop, kKill };
+
 struct Worker {
   WorkerId id;
   AgentId agent;
   std::string host;
   std::uint32_t slot = 0;
-  bool hello = false;
-  bool ready = false;
+  Contact contact = Contact::kNone;
+  Seat seat = Seat::kNone;
+  EndOrder end_order = EndOrder::kNone;
   std::uint32_t share = 0;          // samples per step in the generation it sits in
-  bool seated = false;              // a Commit was sent to it: it is in a generation, or is about to be
-  bool finished = false;            // its program reached the end
-  bool left = false;                // left at a boundary
-  bool stop_sent = false;           // StopWorker was sent
-  bool hung = false;                // it is to be killed without a grace
-  bool dismissed = false;           // Dismiss was sent
   Noticed noticed = Noticed::kNo;   // TERM from a process other than its agent
   std::uint32_t expected_rank = 0;  // as given in its environment
-  bool dying = false;               // was asked to end, or is expected to: never part of a plan again
   std::uint64_t timer = 0;          // kReady first, kLeave later
   protocol::WorkerReady facts;
   std::optional<protocol::WorkerHalted> halted;  // its answer to the newest Abort
@@ -70,8 +73,24 @@ struct Worker {
 
   void take(const protocol::WorkerHeartbeat& newer);
   Place place() const { return {agent, slot}; }
+  bool said_hello() const { return contact != Contact::kNone; }
+  bool ready() const { return contact == Contact::kReady; }
+  bool seated() const { return seat != Seat::kNone; }
+  bool finished() const { return seat == Seat::kFinished; }
+  bool left() const { return seat == Seat::kLeft; }
+  // Never part of a plan again.
+  bool dying() const { return end_order != EndOrder::kNone; }
+  bool stop_sent() const { return end_order == EndOrder::kStop || end_order == EndOrder::kKill; }
+  bool hung() const { return end_order == EndOrder::kKill; }
   // It is in a generation and nothing has ended it.
-  bool trains() const { return seated && !finished && !left && !dying; }
+  bool trains() const { return seat == Seat::kSeated && !dying(); }
+
+  // A Commit was sent to it.
+  void take_seat() {
+    if (seat == Seat::kNone) seat = Seat::kSeated;
+  }
+  // A stronger order replaces a weaker one.
+  void order_end(EndOrder order) { end_order = std::max(end_order, order); }
 };
 
 class Roster {
@@ -102,6 +121,10 @@ class Roster {
 
   // Workers of a slot that have not exited, in order of ids.
   std::vector<WorkerId> occupants(Place place) const;
+  // Those of `workers` whose program has not reached its end.
+  std::vector<WorkerId> unfinished(const std::vector<WorkerId>& workers) const;
+  bool all_live(const std::vector<WorkerId>& workers) const;
+  bool nobody_trains() const;
   std::uint32_t usable_slots() const;
   bool any_launching() const;
 

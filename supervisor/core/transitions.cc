@@ -18,39 +18,46 @@ struct Row {
 // One row for each alternative of Event, in the same order.
 // clang-format off
 constexpr std::array<Row, std::variant_size_v<Event>> kRows{{
-    //                      starting running changing stopping ended
-    {"hosts_offered",        {{H,       H,      H,       I,       I}}},
-    {"agent_connected",      {{H,       H,      H,       H,       I}}},
-    {"agent_lost",           {{H,       H,      H,       H,       I}}},
-    {"worker_spawn_failed",  {{H,       H,      H,       H,       I}}},
-    {"worker_exited",        {{H,       H,      H,       H,       I}}},
-    {"worker_said",          {{H,       H,      H,       H,       I}}},
-    {"agent_reported",       {{H,       H,      H,       H,       I}}},
-    {"resize",               {{H,       H,      H,       R,       R}}},
-    {"replace_worker",       {{R,       H,      H,       R,       R}}},
-    {"replace_host",         {{R,       H,      H,       R,       R}}},
-    {"drain_host",           {{H,       H,      H,       R,       R}}},
-    {"stop",                 {{H,       H,      H,       H,       R}}},
-    {"stop_now",             {{H,       H,      H,       H,       I}}},
-    {"timer_fired",          {{H,       H,      H,       H,       I}}},
-    {"host_noticed",         {{H,       H,      H,       I,       I}}},
-    {"agent_answered",       {{H,       H,      H,       H,       I}}},
-    {"resumed",              {{H,       I,      I,       I,       I}}},
-    {"reshare",              {{H,       H,      H,       R,       R}}},
+    //                       starting resuming training changing halted below_min recovering ending ended
+    {"hosts_offered",        {{H,       H,       H,       H,       H,     H,        H,         I,     I}}},
+    {"agent_connected",      {{H,       H,       H,       H,       H,     H,        H,         H,     I}}},
+    {"agent_lost",           {{H,       H,       H,       H,       H,     H,        H,         H,     I}}},
+    {"worker_spawn_failed",  {{H,       H,       H,       H,       H,     H,        H,         H,     I}}},
+    {"worker_exited",        {{H,       H,       H,       H,       H,     H,        H,         H,     I}}},
+    {"worker_said",          {{H,       H,       H,       H,       H,     H,        H,         H,     I}}},
+    {"agent_reported",       {{H,       H,       H,       H,       H,     H,        H,         H,     I}}},
+    {"resize",               {{H,       H,       H,       H,       H,     H,        H,         R,     R}}},
+    {"replace_worker",       {{R,       H,       H,       H,       H,     H,        H,         R,     R}}},
+    {"replace_host",         {{R,       H,       H,       H,       H,     H,        H,         R,     R}}},
+    {"drain_host",           {{H,       H,       H,       H,       H,     H,        H,         R,     R}}},
+    {"stop",                 {{H,       H,       H,       H,       H,     H,        H,         H,     R}}},
+    {"stop_now",             {{H,       H,       H,       H,       H,     H,        H,         H,     I}}},
+    {"timer_fired",          {{H,       H,       H,       H,       H,     H,        H,         H,     I}}},
+    {"host_noticed",         {{H,       H,       H,       H,       H,     H,        H,         I,     I}}},
+    {"agent_answered",       {{H,       H,       H,       H,       H,     H,        H,         H,     I}}},
+    {"resumed",              {{H,       I,       I,       I,       I,     I,        I,         I,     I}}},
+    {"reshare",              {{H,       H,       H,       H,       H,     H,        H,         R,     R}}},
 }};
 
-// Row: phase before the step; column: phase after it. A run that lost all its state starts again.
+// Row: phase before the step; column: phase after it. A run that lost all its state starts again. What follows a loss
+// begins with a halt, and no generation trains before it was built.
 constexpr std::array<std::array<bool, kPhases>, kPhases> kMayFollow{{
-    //             starting running changing stopping ended
-    /*starting*/ {{true,    true,   true,    true,    true}},
-    /*running*/  {{true,    true,   true,    true,    true}},
-    /*changing*/ {{true,    true,   true,    true,    true}},
-    /*stopping*/ {{false,   false,  false,   true,    true}},
-    /*ended*/    {{false,   false,  false,   false,   true}},
+    //              starting resuming training changing halted below_min recovering ending ended
+    /*starting*/    {{true,    true,    true,    true,    true,  true,     true,      true,  true}},
+    /*resuming*/    {{true,    true,    true,    true,    true,  true,     true,      true,  true}},
+    /*training*/    {{true,    false,   true,    true,    true,  false,    false,     true,  true}},
+    /*changing*/    {{true,    false,   true,    true,    true,  false,    false,     true,  true}},
+    /*halted*/      {{true,    false,   false,   false,   true,  true,     true,      true,  true}},
+    /*below_min*/   {{true,    false,   false,   false,   false, true,     true,      true,  true}},
+    /*recovering*/  {{true,    false,   true,    true,    true,  true,     true,      true,  true}},
+    /*ending*/      {{false,   false,   false,   false,   false, false,    false,     true,  true}},
+    /*ended*/       {{false,   false,   false,   false,   false, false,    false,     false, true}},
 }};
 // clang-format on
 
-constexpr std::array<const char*, kPhases> kPhaseNames{{"starting", "running", "changing", "stopping", "ended"}};
+constexpr std::array<const char*, kPhases> kPhaseNames{
+    {"starting", "resuming", "training", "changing", "halted", "below_min", "recovering", "ending", "ended"}};
+constexpr std::array<const char*, 5> kShownPhaseNames{{"starting", "running", "changing", "stopping", "ended"}};
 
 }  // namespace
 
@@ -58,15 +65,19 @@ const char* name_of(const Event& event) {
   return kRows[event.index()].event;
 }
 
-const char* name_of(RunPhase phase) {
+const char* name_of(Phase phase) {
   return kPhaseNames[static_cast<std::size_t>(phase)];
 }
 
-Handling handling(RunPhase phase, const Event& event) {
+const char* name_of(RunPhase phase) {
+  return kShownPhaseNames[static_cast<std::size_t>(phase)];
+}
+
+Handling handling(Phase phase, const Event& event) {
   return kRows[event.index()].phases[static_cast<std::size_t>(phase)];
 }
 
-bool may_follow(RunPhase from, RunPhase to) {
+bool may_follow(Phase from, Phase to) {
   return kMayFollow[static_cast<std::size_t>(from)][static_cast<std::size_t>(to)];
 }
 

@@ -17,7 +17,7 @@ MACHINE = "train/session/worker_machine.cc"
 # name: (file, text, replacement, checks that may catch it); several texts and replacements where the product checks twice
 MUTANTS = {
     "stale_halted_counts": (
-        CORE + "membership_recovery.cc",
+        CORE + "halt.cc",
         "if (change_.stage != Stage::kHalting || message.fence != recovery_.fence) return;",
         "if (change_.stage != Stage::kHalting) return;",
         {"only_who_answered", "holders_hold", "state_is_latest", "bit_identity", "behind_no_fence", "core_invariants"}),
@@ -33,33 +33,37 @@ MUTANTS = {
         "merge(slice(state.returned, reused, count_of(state.returned) - reused), uncounted.first(0));",
         {"exactly_once"}),
     "donor_is_behind": (
-        CORE + "membership_recovery.cc",
-        "if (!answer.has_state || !answer.in_loop || answer.committed_step != recovery_.resume_step) return false;",
+        CORE + "recovery.cc",
+        "if (!answer.has_state || !answer.in_loop || answer.committed_step != resume_step) return false;",
         "if (!answer.has_state || !answer.in_loop) return false;", {"holders_hold", "state_is_latest", "bit_identity"}),
     "first_answer_decides": (
-        CORE + "membership_recovery.cc",
+        CORE + "halt.cc",
         "recovery_.resume_step = std::max(recovery_.resume_step, answer.committed_step);",
         "if (recovery_.resume_step == 0) recovery_.resume_step = answer.committed_step;",
         {"state_is_latest", "holders_hold", "one_surviving_history"}),
     "commit_before_all_prepared": (
-        CORE + "membership_workers.cc", "  if (change_.waiting.empty()) commit();", "  commit();",
+        CORE + "change_runner.cc",
+        ("  if (change_.waiting.empty()) commit();",
+         "  ET_CHECK(change_.stage == Stage::kPreparing && change_.waiting.empty(),\n"
+         "           \"a change is committed when every worker is prepared\");\n"),
+        ("  commit();", ""),
         {"commit_after_prepared", "core_invariants"}),
     "number_reused_after_cancel": (
-        CORE + "membership_swap.cc", "send(addressees(), protocol::Cancel{change_.generation});",
-        "send(addressees(), protocol::Cancel{change_.generation});\n    --issued_;",
+        CORE + "change_runner.cc", "out_.send(plans_.addressees(), protocol::Cancel{change_.generation});",
+        "out_.send(plans_.addressees(), protocol::Cancel{change_.generation});\n    --training_.issued;",
         {"numbers_used_once", "core_invariants"}),
     "recovery_without_an_answer": (
-        CORE + "membership_recovery.cc",
-        "if (change_.stage == Stage::kHalting && recovery_.waiting.empty()) settle_halt();",
+        CORE + "gathering.cc",
+        "if (change_.stage == Stage::kHalting && recovery_.waiting.empty()) halt_.settle();",
         "if (change_.stage == Stage::kHalting && recovery_.waiting.size() <= 1) {\n"
         "    for (WorkerId id : recovery_.waiting) {\n"
         "      if (Worker* late = roster_.worker(id); late != nullptr && !late->halted) late->halted.emplace();\n"
         "    }\n"
-        "    settle_halt();\n"
+        "    halt_.settle();\n"
         "  }",
         {"only_who_answered", "core_invariants", "state_is_latest", "holders_hold"}),
     "resume_forgets_a_number": (
-        CORE + "membership_resume.cc", "issued_ = event.issued;", "issued_ = event.generation;",
+        CORE + "takeover.cc", "training_.issued = event.issued;", "training_.issued = event.generation;",
         {"numbers_used_once"}),
     "checkpoint_fence_ignored": (
         "train/checkpoint/lineage.cc", "    if (!is_fenced_out(identity, lineage)) valid.push_back(identity);",
@@ -99,6 +103,10 @@ def make(name, root, out):
 
 def check(name, program):
     run = subprocess.run([program], capture_output=True, text=True, errors="replace", timeout=280)
+    asserted = re.search(r"internal error: (.*)", run.stderr)
+    if run.returncode == 70 and asserted:
+        print(f"mutant {name} is caught by an assertion: {asserted.group(1)}")
+        return
     caught = re.search(r"^seed (\d+) breaks (\w+): (.*)$", run.stderr, re.M)
     if run.returncode == 0 or not caught:
         sys.exit(f"mutant {name} lives: no seed of the default run breaks a check")

@@ -70,9 +70,9 @@ TEST_CASE("records of a run become its figures, and what is no view changes noth
       {.begin_s = 0, .end_s = 3, .workers = 2, .steps = 10, .samples = 640, .global_batch = 64, .warm_up = false},
       {.begin_s = 3, .end_s = 9, .workers = 3, .steps = 1, .samples = 96, .global_batch = 96, .warm_up = true}};
   JobProfile profile;
-  add_record(profile, "observed", {{"view", policy::to_json(view)}});
-  add_record(profile, "observed", {{"view", "{\"jobs\":7}"}});
-  add_record(profile, "decided", {{"view", policy::to_json(view)}});
+  add_record(profile, core::record::Observed{{policy::to_json(view)}});
+  add_record(profile, core::record::Observed{{"{\"jobs\":7}"}});
+  add_record(profile, core::record::Decided{.policy = "efficiency"});
   REQUIRE(profile.measured.points().size() == 1);
   CHECK(profile.measured.points()[0].seconds == Approx(0.3));
   CHECK(profile.measured.steps_at({2, 32}) == 10);

@@ -16,7 +16,7 @@ class Bench {
     agent_ = roster_.add_agent("A", 4).id;
     for (std::uint32_t slot = 0; slot < 3; ++slot) {
       Worker& worker = roster_.add_worker({agent_, slot});
-      worker.ready = true;
+      worker.contact = Contact::kReady;
       ids_.push_back(worker.id);
     }
   }
@@ -48,7 +48,7 @@ class Bench {
   // Two members train, then a fence ends their generation.
   void fence(Generation fence) {
     train(1, {ids_[0], ids_[1]});
-    for (WorkerId id : members_) roster_.worker(id)->seated = true;
+    for (WorkerId id : members_) roster_.worker(id)->take_seat();
     REQUIRE_FALSE(check({SendToWorkers{members_, protocol::Abort{fence, "a loss"}}}));
   }
   void halted(WorkerId id, Generation fence, Step step, bool has_state = true) {
@@ -67,8 +67,8 @@ class Bench {
   Invariants invariants_;
   std::vector<WorkerId> members_;
   Generation generation_ = 0;
-  RunPhase before_ = RunPhase::kStarting;
-  RunPhase after_ = RunPhase::kStarting;
+  Phase before_ = Phase::kStarting;
+  Phase after_ = Phase::kStarting;
 };
 
 }  // namespace
@@ -110,10 +110,10 @@ TEST_CASE("ranks are dense and members are distinct") {
 
 TEST_CASE("every member of a plan is alive and ready") {
   Bench bench;
-  bench.roster_.worker(bench.ids_[1])->dying = true;
+  bench.roster_.worker(bench.ids_[1])->order_end(EndOrder::kStop);
   CHECK(bench.check({Bench::prepare(bench.plan(1, {bench.ids_[1]}))}));
   Bench other;
-  other.roster_.worker(other.ids_[1])->ready = false;
+  other.roster_.worker(other.ids_[1])->contact = Contact::kHello;
   CHECK(other.check({Bench::prepare(other.plan(1, {other.ids_[1]}))}));
 }
 
@@ -141,7 +141,7 @@ TEST_CASE("donors survive") {
 TEST_CASE("a slot holds one member, and two workers at most") {
   Bench bench;
   const WorkerId beside = bench.roster_.add_worker({bench.agent_, 1}).id;
-  bench.roster_.worker(beside)->ready = true;
+  bench.roster_.worker(beside)->contact = Contact::kReady;
   CHECK(bench.check({Bench::prepare(bench.plan(1, {bench.ids_[0], bench.ids_[1], beside}))}));
   Bench other;
   other.roster_.add_worker({other.agent_, 1});
@@ -173,8 +173,8 @@ TEST_CASE("nothing follows the end of the run") {
 
 TEST_CASE("phases follow their table") {
   Bench bench;
-  bench.before_ = RunPhase::kStopping;
-  bench.after_ = RunPhase::kRunning;
+  bench.before_ = Phase::kEnding;
+  bench.after_ = Phase::kTraining;
   CHECK(bench.check({}));
 }
 

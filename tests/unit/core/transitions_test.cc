@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <iterator>
 #include <set>
 #include <string>
 #include <utility>
@@ -13,8 +14,9 @@ using namespace elastictrain::core;
 
 namespace {
 
-constexpr RunPhase kAllPhases[] = {RunPhase::kStarting, RunPhase::kRunning, RunPhase::kChanging, RunPhase::kStopping,
-                                   RunPhase::kEnded};
+constexpr Phase kAllPhases[] = {Phase::kStarting, Phase::kResuming, Phase::kTraining,   Phase::kChanging, Phase::kHalted,
+                                Phase::kBelowMin, Phase::kRecovering, Phase::kEnding, Phase::kEnded};
+static_assert(std::size(kAllPhases) == kPhases);
 
 template <std::size_t... I>
 std::vector<Event> one_of_each(std::index_sequence<I...>) {
@@ -36,7 +38,7 @@ TEST_CASE("every pair of phase and event is listed: handled, refused or ignored"
   std::set<std::string> names;
   for (const Event& event : all_events()) {
     names.insert(name_of(event));
-    for (RunPhase phase : kAllPhases) {
+    for (Phase phase : kAllPhases) {
       const Handling how = handling(phase, event);
       // Every request that waits for an answer gets one; no other is refused.
       if (is_request(event)) CHECK(how != Handling::kIgnore);
@@ -54,15 +56,28 @@ TEST_CASE("the table names each event after its type") {
 }
 
 TEST_CASE("nothing but refusals happens after the end") {
-  for (const Event& event : all_events()) CHECK(handling(RunPhase::kEnded, event) != Handling::kHandle);
+  for (const Event& event : all_events()) CHECK(handling(Phase::kEnded, event) != Handling::kHandle);
 }
 
 TEST_CASE("a run that ends never starts again and never leaves its end") {
-  for (RunPhase from : kAllPhases) {
+  for (Phase from : kAllPhases) {
     CHECK(may_follow(from, from));
-    CHECK(may_follow(from, RunPhase::kEnded));
-    if (from != RunPhase::kEnded && from != RunPhase::kStopping) continue;
-    CHECK_FALSE(may_follow(from, RunPhase::kStarting));
-    CHECK_FALSE(may_follow(from, RunPhase::kRunning));
+    CHECK(may_follow(from, Phase::kEnded));
+    if (from != Phase::kEnded && from != Phase::kEnding) continue;
+    CHECK_FALSE(may_follow(from, Phase::kStarting));
+    CHECK_FALSE(may_follow(from, Phase::kTraining));
   }
+}
+
+TEST_CASE("a loss leads to training only by a halt and the generation that follows it") {
+  for (Phase from : {Phase::kTraining, Phase::kChanging}) {
+    CHECK(may_follow(from, Phase::kHalted));
+    CHECK_FALSE(may_follow(from, Phase::kRecovering));
+    CHECK_FALSE(may_follow(from, Phase::kBelowMin));
+  }
+  for (Phase from : {Phase::kHalted, Phase::kBelowMin}) {
+    CHECK(may_follow(from, Phase::kRecovering));
+    CHECK_FALSE(may_follow(from, Phase::kTraining));
+  }
+  CHECK(may_follow(Phase::kRecovering, Phase::kTraining));
 }

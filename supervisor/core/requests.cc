@@ -1,13 +1,26 @@
-// The part of the state machine that answers users. Each request changes the desired state and is answered at once; the
-// progress towards it is reported and recorded as it happens.
+#include "supervisor/core/requests.h"
+
 #include <algorithm>
 #include <cmath>
+#include <utility>
+#include <vector>
 
-#include "supervisor/core/membership_impl.h"
+#include "supervisor/core/change.h"
+#include "supervisor/core/desired_state.h"
+#include "supervisor/core/ending.h"
+#include "supervisor/core/host_list.h"
+#include "supervisor/core/outbox.h"
+#include "supervisor/core/planner.h"
+#include "supervisor/core/run_end.h"
+#include "supervisor/core/settings.h"
+#include "supervisor/core/startup.h"
+#include "supervisor/core/stop_cause.h"
+#include "supervisor/core/swap_plan.h"
+#include "supervisor/core/training.h"
+#include "supervisor/core/worker_control.h"
 #include "supervisor/protocol/topology_choice.h"
 
 namespace elastictrain::core {
-
 namespace {
 
 std::string change_of(const Reshare& event) {
@@ -25,34 +38,60 @@ std::string change_of(const Reshare& event) {
 
 }  // namespace
 
-void Membership::Impl::new_wish() {
-  hold_ = false;
-  unmet_told_.clear();
-  roster_.clear_blame();
-  change_.attempts = 0;
-  dirty_ = true;
+Requests::Requests(RunSettings& settings, Roster& roster, Outbox& out, DesiredState& desired, Startup& startup,
+                   Training& training, Change& change, RunEnd& end, Planner& planner, WorkerControl& workers,
+                   HostList& hosts, Ending& ending)
+    : settings_(settings),
+      roster_(roster),
+      out_(out),
+      desired_(desired),
+      startup_(startup),
+      training_(training),
+      change_(change),
+      end_(end),
+      planner_(planner),
+      workers_(workers),
+      hosts_(hosts),
+      ending_(ending) {}
+
+void Requests::on(const Stop& event) {
+  out_.journal(record::StopRequested{event.request, reason_of(event.cause)});
+  if (end_.begun()) {
+    accept(event.request, "the run is already ending: " + end_.reason);
+    return;
+  }
+  accept(event.request, training_.generation == 0 ? "stopping" : "stopping at the next step boundary");
+  ending_.begin_end(EndMode::kDraining, status_of(event.cause), reason_of(event.cause));
 }
 
-void Membership::Impl::accept(std::uint64_t request, const std::string& text) {
+void Requests::on(const StopNow&) {
+  out_.journal(record::StopNowRequested{});
+  if (end_.mode == EndMode::kNow) return;
+  const bool known = end_.mode == EndMode::kDraining;
+  ending_.begin_end(EndMode::kNow, known ? end_.status : status_of(StopCause::kInterrupt),
+                    known ? end_.reason : reason_of(StopCause::kInterrupt));
+}
+
+void Requests::accept(std::uint64_t request, const std::string& text) {
   if (request == 0) return;
-  journal(record::Accepted{request, text});
-  emit(Reply{request, true, text});
+  out_.journal(record::Accepted{request, text});
+  out_.emit(Reply{request, true, text});
 }
 
-void Membership::Impl::refuse(std::uint64_t request, const std::string& text) {
+void Requests::refuse(std::uint64_t request, const std::string& text) {
   if (request == 0) return;
-  if (!ended_) journal(record::Refused{request, text});
-  emit(Reply{request, false, text});
+  if (!end_.over) out_.journal(record::Refused{request, text});
+  out_.emit(Reply{request, false, text});
 }
 
-std::string Membership::Impl::refusal(RunPhase phase) const {
-  if (phase == RunPhase::kStarting) return "the run is still starting: try again when it trains";
-  if (phase == RunPhase::kEnded) return "the run has ended";
+std::string Requests::refusal(Phase phase) const {
+  if (phase == Phase::kStarting) return "the run is still starting: try again when it trains";
+  if (phase == Phase::kEnded) return "the run has ended";
   return "the run is ending: " + end_.reason;
 }
 
-void Membership::Impl::on(const Resize& event) {
-  journal(record::ResizeRequested{event.request, event.target, event.reason});
+void Requests::on(const Resize& event) {
+  out_.journal(record::ResizeRequested{event.request, event.target, event.reason});
   if (event.target < settings_.min_workers || event.target > settings_.max_workers) {
     refuse(event.request, std::to_string(event.target) + " workers are outside the limits of this run, " +
                               std::to_string(settings_.min_workers) + " to " + std::to_string(settings_.max_workers) +
@@ -60,24 +99,24 @@ void Membership::Impl::on(const Resize& event) {
     return;
   }
   const std::string text = resize_text(event.target);
-  target_ = event.target;
-  target_reason_ = event.reason.empty() ? "requested by the user" : event.reason;
-  new_wish();
+  desired_.target = event.target;
+  desired_.target_reason = event.reason.empty() ? "requested by the user" : event.reason;
+  desired_.renew(roster_, change_, out_);
   accept(event.request, text);
 }
 
-std::string Membership::Impl::resize_text(std::uint32_t target) const {
-  const auto size = static_cast<std::uint32_t>(newest_members().size());
+std::string Requests::resize_text(std::uint32_t target) const {
+  const auto size = static_cast<std::uint32_t>(workers_.newest_members().size());
   const std::string sizes = "from " + std::to_string(size) + " to " + std::to_string(target);
-  if (generation_ == 0 && spawned_ && !elastic_) {
+  if (training_.generation == 0 && startup_.is_plain()) {
     return "the size becomes " + std::to_string(target) +
            " once the program has joined the run; a program that never does keeps the size it has";
   }
-  if (generation_ == 0) return "the run starts with " + std::to_string(target);
+  if (training_.generation == 0) return "the run starts with " + std::to_string(target);
   std::string text = target > size ? "growing " + sizes : "shrinking " + sizes;
   if (target == size) text = "staying at " + std::to_string(target);
-  if (target > size_limit()) {
-    return text + "; the limit of the global batch allows " + std::to_string(size_limit()) + " for now";
+  if (target > planner_.size_limit()) {
+    return text + "; the limit of the global batch allows " + std::to_string(planner_.size_limit()) + " for now";
   }
   const std::uint32_t slots = roster_.usable_slots();
   if (target > size && target > slots) {
@@ -86,9 +125,9 @@ std::string Membership::Impl::resize_text(std::uint32_t target) const {
   return text;
 }
 
-void Membership::Impl::on(const ReplaceWorker& event) {
-  journal(record::ReplaceRequested{.request = event.request, .rank = event.rank, .host = {}});
-  const auto& members = newest_members();
+void Requests::on(const ReplaceWorker& event) {
+  out_.journal(record::ReplaceRequested{.request = event.request, .rank = event.rank, .host = {}});
+  const auto& members = workers_.newest_members();
   if (event.rank >= members.size()) {
     refuse(event.request, "there is no rank " + std::to_string(event.rank) + ": the run has ranks 0 to " +
                               std::to_string(members.size() - 1));
@@ -96,19 +135,20 @@ void Membership::Impl::on(const ReplaceWorker& event) {
   }
   const WorkerId id = members[event.rank];
   const Worker* worker = roster_.worker(id);
-  if (worker == nullptr || worker->finished) {
+  if (worker == nullptr || worker->finished()) {
     refuse(event.request, "rank " + std::to_string(event.rank) + " has finished");
     return;
   }
-  const std::string text = "replacing " + name_of(*worker);
-  to_replace_.try_emplace(id, event.other_host ? protocol::ChangeKind::kMigrate : protocol::ChangeKind::kReplace);
-  new_wish();
+  const std::string text = "replacing " + workers_.name_of(*worker);
+  desired_.replacements.try_emplace(id,
+                                    event.other_host ? protocol::ChangeKind::kMigrate : protocol::ChangeKind::kReplace);
+  desired_.renew(roster_, change_, out_);
   accept(event.request, text);
 }
 
-void Membership::Impl::on(const Reshare& event) {
+void Requests::on(const Reshare& event) {
   const std::string reason = event.reason.empty() ? "requested by the user" : event.reason;
-  journal(record::PlanUpdateRequested{event.request, reason});
+  out_.journal(record::PlanUpdateRequested{event.request, reason});
   if (event.per_worker && *event.per_worker == 0) return refuse(event.request, "a batch of 0 samples trains nothing");
   const auto is_odd = [](double value) { return !(value > 0) || !std::isfinite(value); };
   const bool odd = event.speeds && std::any_of(event.speeds->begin(), event.speeds->end(),
@@ -119,47 +159,30 @@ void Membership::Impl::on(const Reshare& event) {
   }
   if (event.noise_scale && is_odd(*event.noise_scale)) return refuse(event.request, "a noise scale must be above 0");
   if (event.fathers) {
-    if (auto tree = protocol::check_tree(*event.fathers, members_.size()); !tree) {
+    if (auto tree = protocol::check_tree(*event.fathers, training_.members.size()); !tree) {
       return refuse(event.request, tree.error().message);
     }
   }
-  apply(event);
+  desired_.apply(event, settings_);
   record::PlanUpdated updated;
-  record_plan_update(updated);
-  journal(std::move(updated));
+  write_update(desired_.update, updated);
+  out_.journal(std::move(updated));
   const std::string what = change_of(event);
   if (is_for_later(event)) return accept(event.request, what);
-  reshare_ = what + ": " + reason;
-  new_wish();
+  desired_.update_reason = what + ": " + reason;
+  desired_.renew(roster_, change_, out_);
   accept(event.request, what);
 }
 
-// In effect from the next plan on, and kept across supervisors. Speeds are not: their workers may be gone by then.
-void Membership::Impl::apply(const Reshare& event) {
-  if (settings_.base_per_worker == 0) settings_.base_per_worker = settings_.batch.per_worker;
-  if (event.speeds) speeds_ = *event.speeds;
-  if (event.per_worker) settings_.batch.per_worker = *(reshared_.per_worker = event.per_worker);
-  if (event.learning_rate_factor)
-    settings_.learning_rate.factor = reshared_.learning_rate_factor = event.learning_rate_factor;
-  if (event.noise_scale) settings_.learning_rate.noise_scale = *(reshared_.noise_scale = event.noise_scale);
-  if (event.topology) {
-    settings_.topology = *(reshared_.topology = event.topology);
-    settings_.fathers.clear();
-    reshared_.fathers.reset();
-  }
-  if (event.fathers) settings_.fathers = *(reshared_.fathers = event.fathers);
-  if (event.synchronization) settings_.synchronization = *(reshared_.synchronization = event.synchronization);
-}
-
-void Membership::Impl::refuse_program(const std::string& why) {
-  journal(record::ProgramRefused{why});
-  tell(Tell::Level::kWarning, "the program's request was refused: " + why);
+void Requests::refuse_program(const std::string& why) {
+  out_.journal(record::ProgramRefused{why});
+  out_.tell(Tell::Level::kWarning, "the program's request was refused: " + why);
 }
 
 // A program may request the same in every step: a value that is already in effect or already desired changes nothing.
-void Membership::Impl::said(Worker& worker, const protocol::WorkerRequest& message) {
-  const bool trains = phase() == RunPhase::kRunning || phase() == RunPhase::kChanging;
-  if (!is_member(worker.id) || !trains) return;
+void Requests::on_message(Worker& worker, const protocol::WorkerRequest& message) {
+  const bool trains = training_.generation != 0 && !end_.begun();
+  if (!training_.is_member(worker.id) || !trains) return;
   const auto shape = protocol::topology_choice(message.topology);
   const auto synchronization = protocol::synchronization_named(message.synchronization);
   const std::string reason = "requested by the program";
@@ -175,12 +198,12 @@ void Membership::Impl::said(Worker& worker, const protocol::WorkerRequest& messa
   if (new_shape && !shape->fathers.empty()) reshare.fathers = shape->fathers;
   if (synchronization && synchronization != settings_.synchronization) reshare.synchronization = synchronization;
   const bool reshares = reshare.per_worker || reshare.learning_rate_factor || new_shape || reshare.synchronization;
-  const bool resizes = message.workers != 0 && message.workers != target_;
+  const bool resizes = message.workers != 0 && message.workers != desired_.target;
   const bool is_odd = !std::isfinite(factor) || factor < 0;
   const bool fits =
       message.workers == 0 || (message.workers >= settings_.min_workers && message.workers <= settings_.max_workers);
   if (!reshares && !resizes) return;
-  journal(record::ProgramRequested{worker.id, message.workers});
+  out_.journal(record::ProgramRequested{worker.id, message.workers});
   if (is_odd) return refuse_program("a learning-rate factor must be above 0");
   if (!fits) {
     return refuse_program(std::to_string(message.workers) + " workers are outside the limits of this run, " +
@@ -192,44 +215,44 @@ void Membership::Impl::said(Worker& worker, const protocol::WorkerRequest& messa
 }
 
 // A noise scale alone that leaves the present learning rate as it is: only later plans use it.
-bool Membership::Impl::is_for_later(const Reshare& event) const {
+bool Requests::is_for_later(const Reshare& event) const {
   constexpr double kSameFactor = 0.01;
   if (event.speeds || event.per_worker || event.learning_rate_factor || event.topology || event.fathers ||
       event.synchronization || !event.noise_scale) {
     return false;
   }
   std::uint64_t batch = 0;
-  for (WorkerId id : members_) {
+  for (WorkerId id : training_.members) {
     const Worker* worker = roster_.worker(id);
     batch += worker == nullptr ? 0 : worker->share;
   }
-  return std::abs(learning_rate_factor(settings_, batch) - learning_rate_factor_) <=
-         kSameFactor * learning_rate_factor_;
+  return std::abs(core::learning_rate_factor(settings_, batch) - training_.learning_rate_factor) <=
+         kSameFactor * training_.learning_rate_factor;
 }
 
-void Membership::Impl::on(const ReplaceHost& event) {
-  journal(record::ReplaceRequested{.request = event.request, .rank = {}, .host = event.host});
+void Requests::on(const ReplaceHost& event) {
+  out_.journal(record::ReplaceRequested{.request = event.request, .rank = {}, .host = event.host});
   const Agent* agent = roster_.agent_on(event.host);
   if (agent == nullptr) {
     refuse(event.request, "there is no host " + event.host + " in this run");
     return;
   }
   std::vector<WorkerId> moved;
-  for (WorkerId id : newest_members()) {
+  for (WorkerId id : workers_.newest_members()) {
     if (agent->workers.contains(id)) moved.push_back(id);
   }
   if (moved.empty()) {
     refuse(event.request, "no worker of the run is on host " + event.host);
     return;
   }
-  for (WorkerId id : moved) to_replace_[id] = protocol::ChangeKind::kMigrate;
-  new_wish();
+  for (WorkerId id : moved) desired_.replacements[id] = protocol::ChangeKind::kMigrate;
+  desired_.renew(roster_, change_, out_);
   accept(event.request, "moving " + std::to_string(moved.size()) + (moved.size() == 1 ? " worker" : " workers") +
                             " of host " + event.host);
 }
 
-void Membership::Impl::on(const DrainHost& event) {
-  journal(record::DrainRequested{event.request, event.host});
+void Requests::on(const DrainHost& event) {
+  out_.journal(record::DrainRequested{event.request, event.host});
   Agent* agent = roster_.agent_on(event.host);
   if (agent == nullptr) {
     refuse(event.request, "there is no host " + event.host + " in this run");
@@ -246,8 +269,8 @@ void Membership::Impl::on(const DrainHost& event) {
     return;
   }
   agent->drain = true;
-  if (agent->link == Link::kLaunching) stop_agent(*agent);
-  new_wish();
+  if (agent->link == Link::kLaunching) hosts_.stop_agent(*agent);
+  desired_.renew(roster_, change_, out_);
   accept(event.request, "draining host " + event.host);
 }
 

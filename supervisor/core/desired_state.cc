@@ -1,0 +1,29 @@
+#include "supervisor/core/desired_state.h"
+
+namespace elastictrain::core {
+
+void DesiredState::apply(const Reshare& request, RunSettings& settings) {
+  if (settings.base_per_worker == 0) settings.base_per_worker = settings.batch.per_worker;
+  if (request.speeds) speeds = *request.speeds;
+  if (request.per_worker) settings.batch.per_worker = *(update.per_worker = request.per_worker);
+  if (request.learning_rate_factor)
+    settings.learning_rate.factor = update.learning_rate_factor = request.learning_rate_factor;
+  if (request.noise_scale) settings.learning_rate.noise_scale = *(update.noise_scale = request.noise_scale);
+  if (request.topology) {
+    settings.topology = *(update.topology = request.topology);
+    settings.fathers.clear();
+    update.fathers.reset();
+  }
+  if (request.fathers) settings.fathers = *(update.fathers = request.fathers);
+  if (request.synchronization) settings.synchronization = *(update.synchronization = request.synchronization);
+}
+
+void DesiredState::renew(Roster& roster, Change& change, Outbox& out) {
+  hold = false;
+  unmet.clear();
+  roster.clear_blame();
+  change.attempts = 0;
+  out.look_again();
+}
+
+}  // namespace elastictrain::core

@@ -1,0 +1,20 @@
+// Purpose: exits of workers as statuses and texts.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "supervisor/core/event.h"
+
+namespace elastictrain::core {
+
+inline constexpr std::int32_t kSignalKill = 9;
+inline constexpr std::int32_t kSignalTerm = 15;
+
+std::string exit_text(const WorkerExited& event);
+// The status that a shell would show, without the values that shells and batch systems use for their own errors.
+int exit_status_of(const WorkerExited& event);
+std::string last_lines(const std::vector<std::string>& lines);
+
+}  // namespace elastictrain::core

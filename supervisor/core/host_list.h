@@ -1,0 +1,44 @@
+// Purpose: the hosts that a run may use: those on the list, those that leave, and the agents that are launched and
+// released for them.
+//
+// Ownership and thread: those of the state machine.
+#pragma once
+
+#include <string>
+
+#include "supervisor/core/event.h"
+#include "supervisor/core/roster.h"
+
+namespace elastictrain::core {
+
+struct Change;
+struct DesiredState;
+class Outbox;
+struct RunSettings;
+struct Startup;
+
+class HostList {
+ public:
+  HostList(const RunSettings& settings, Roster& roster, Outbox& out, Startup& startup, DesiredState& desired,
+           Change& change);
+
+  void on(const HostsOffered& event);
+  void on(const HostNoticed& event);
+  void stop_agent(Agent& agent);
+  void release_agents();
+  std::string unreachable_hosts() const;
+
+ private:
+  void offer_host(const HostSlots& offered, std::uint32_t order, Agent* known);
+  void launch(const HostSlots& offered, std::uint32_t order);
+  void withdraw_host(Agent& agent);
+
+  const RunSettings& settings_;
+  Roster& roster_;
+  Outbox& out_;
+  Startup& startup_;
+  DesiredState& desired_;
+  Change& change_;
+};
+
+}  // namespace elastictrain::core

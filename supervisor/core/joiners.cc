@@ -1,0 +1,76 @@
+#include "supervisor/core/joiners.h"
+
+#include "supervisor/core/audit.h"
+#include "supervisor/core/change.h"
+#include "supervisor/core/outbox.h"
+#include "supervisor/core/startup.h"
+#include "supervisor/core/worker_control.h"
+#include "supervisor/protocol/limits.h"
+
+namespace elastictrain::core {
+
+Joiners::Joiners(Roster& roster, Outbox& out, Startup& startup, Change& change, Audit& audit, WorkerControl& workers)
+    : roster_(roster), out_(out), startup_(startup), change_(change), audit_(audit), workers_(workers) {}
+
+void Joiners::on_message(Worker& worker, const protocol::WorkerHello& message) {
+  if (worker.said_hello() || worker.dying()) return;
+  worker.contact = Contact::kHello;
+  out_.journal(record::Hello{worker.id, message.pid, message.library_version});
+  if (message.protocol_version != limits::kProtocolVersion) {
+    workers_.expel_joiner(worker.id, "speaks protocol " + std::to_string(message.protocol_version) + " (library " +
+                                         message.library_version + "), not " +
+                                         std::to_string(limits::kProtocolVersion) +
+                                         ": build the program against this version's library");
+    return;
+  }
+  if (startup_.elastic) return;
+  startup_.elastic = true;
+  out_.look_again();
+  for (auto& [id, other] : roster_.workers()) {
+    if (!other.ready() && !other.seated() && !other.dying()) workers_.expect_ready(other);
+  }
+}
+
+void Joiners::on_message(Worker& worker, const protocol::WorkerReady& message) {
+  if (worker.ready() || worker.dying() || !worker.said_hello()) return;
+  if (const auto why = mismatch(message)) {
+    workers_.expel_joiner(worker.id, *why);
+    return;
+  }
+  if (!reference_) {
+    reference_ = message;
+    audit_.ledger().set_sample_count(message.sample_count);
+  }
+  worker.contact = Contact::kReady;
+  worker.facts = message;
+  out_.cancel(worker.timer);
+  out_.journal(record::Ready{worker.id, message.state_bytes});
+  const bool counted = change_.stage == Stage::kGathering && change_.plans(worker.id);
+  // With thousands of joiners only the last one is worth a look at the whole plan.
+  if (!counted || --change_.not_ready == 0) out_.look_again();
+}
+
+std::optional<std::string> Joiners::mismatch(const protocol::WorkerReady& message) const {
+  if (!reference_) return std::nullopt;
+  if (message.state_layout_hash != reference_->state_layout_hash || message.state_bytes != reference_->state_bytes) {
+    return "shares different state than the rest of the run (" + std::to_string(message.state_bytes) +
+           " bytes instead of " + std::to_string(reference_->state_bytes) +
+           ", or different names): every worker must run the same program";
+  }
+  if (message.sample_count != reference_->sample_count) {
+    return "has " + std::to_string(message.sample_count) + " samples for each epoch, the rest of the run " +
+           std::to_string(reference_->sample_count) + ": every worker must see the same data";
+  }
+  return std::nullopt;
+}
+
+void Joiners::on(const WorkerSpawnFailed& event) {
+  const Worker* found = roster_.worker(event.worker);
+  if (found == nullptr) return;
+  const Worker worker = *found;
+  out_.journal(record::SpawnFailed{worker.id, event.reason});
+  workers_.remove(worker.id);
+  if (!worker.dying()) workers_.drop_joiner(worker, "could not be started: " + event.reason, Retry::kOnce);
+}
+
+}  // namespace elastictrain::core

@@ -1,0 +1,155 @@
+#include "supervisor/core/reconciler.h"
+
+#include <algorithm>
+#include <set>
+#include <string>
+
+#include "supervisor/core/change.h"
+#include "supervisor/core/change_runner.h"
+#include "supervisor/core/desired_state.h"
+#include "supervisor/core/ending.h"
+#include "supervisor/core/host_list.h"
+#include "supervisor/core/outbox.h"
+#include "supervisor/core/planner.h"
+#include "supervisor/core/settings.h"
+#include "supervisor/core/startup.h"
+#include "supervisor/core/training.h"
+#include "supervisor/core/words.h"
+#include "supervisor/core/worker_control.h"
+
+namespace elastictrain::core {
+
+Reconciler::Reconciler(const RunSettings& settings, Roster& roster, Outbox& out, DesiredState& desired,
+                       Startup& startup, Training& training, Change& change, TakeoverState& resume, Planner& planner,
+                       WorkerControl& workers, HostList& hosts, ChangeRunner& runner, Ending& ending)
+    : settings_(settings),
+      roster_(roster),
+      out_(out),
+      desired_(desired),
+      startup_(startup),
+      training_(training),
+      change_(change),
+      resume_(resume),
+      planner_(planner),
+      workers_(workers),
+      hosts_(hosts),
+      runner_(runner),
+      ending_(ending) {}
+
+// Enough slots are there, or no more will come.
+bool Reconciler::may_start() {
+  if (training_.generation != 0 || startup_.spawned) return true;
+  if (!startup_.hosts_known) return false;
+  const std::uint32_t slots = roster_.usable_slots();
+  if (slots >= planner_.wanted_size()) return true;
+  const bool more_may_come = !startup_.expired && (roster_.any_launching() || settings_.hosts_may_appear);
+  const bool worth_waiting = !startup_.expired && (roster_.any_launching() || slots < settings_.min_workers);
+  if (more_may_come && worth_waiting) return false;
+  if (slots >= settings_.min_workers) return true;
+  const std::string hosts = hosts_.unreachable_hosts();
+  ending_.fail_run(69, "the hosts offer " + counted(slots, "slot") + ", but at least " +
+                           counted(settings_.min_workers, "worker") + " must start" +
+                           (hosts.empty() ? "" : " (" + hosts + ")") + ". Add hosts or slots, or lower workers.min.");
+  return false;
+}
+
+void Reconciler::reconcile() {
+  if (resume_.waiting || change_.stage == Stage::kCommitted || !may_start()) return;
+  const std::uint32_t want = planner_.wanted_size();
+  if (startup_.is_plain() && want == 0) {
+    ending_.begin_end(EndMode::kFinishing, 0, "all processes of the program exited");
+    return;
+  }
+  const SwapInput input = planner_.swap_input();
+  dismiss_misplaced(input.candidates);
+  const SwapDecision decision = decide_swap(input);
+  const bool same = planner_.same_plan(decision);
+  if (change_.stage == Stage::kPreparing && !same) runner_.cancel("a newer plan takes its place");
+  const std::vector<WorkerId> next = carry_out(decision);
+  if (training_.restarting && next.size() < settings_.min_workers && startup_.min_timer == 0) {
+    startup_.min_timer = out_.arm({TimerKind::kWaitForMin, {}, {}}, out_.now() + settings_.failures.wait_for_min);
+  }
+  if (training_.generation == 0 && !training_.restarting &&
+      next.size() + startup_.plain_finished < settings_.min_workers && !planner_.settling()) {
+    ending_.fail_run(69, "only " + counted(next.size(), "worker") + " can start, but at least " +
+                             std::to_string(settings_.min_workers) + " must. See the messages above for the others.");
+    return;
+  }
+  tell_unmet(decision, want);
+  if (change_.stage == Stage::kPreparing) return;
+  if (next == training_.members && desired_.update_reason.empty()) {
+    out_.cancel(change_.timer);
+    change_ = Change{};
+    return;
+  }
+  if (!same) {
+    out_.cancel(change_.timer);
+    change_ = Change{};
+    change_.members = next;
+  }
+  change_.stage = Stage::kGathering;
+  change_.leavers = decision.leave;
+  change_.not_ready = static_cast<std::size_t>(
+      std::count_if(next.begin(), next.end(), [&](WorkerId id) { return !roster_.worker(id)->ready(); }));
+  auto [kind, reason] = planner_.describe(decision, next.size());
+  change_.kind = kind;
+  change_.reason = std::move(reason);
+  const bool may_begin = startup_.elastic && next.size() >= (training_.generation == 0 ? settings_.min_workers : 1U) &&
+                         planner_.all_reachable(next);
+  if (change_.not_ready == 0 && !change_.retrying && may_begin) runner_.prepare();
+}
+
+// Workers in no generation whose host or slot goes away, or whose slot's member stays after all.
+void Reconciler::dismiss_misplaced(const std::vector<Candidate>& candidates) {
+  std::set<WorkerId> useful;
+  for (const Candidate& candidate : candidates) useful.insert(candidate.worker);
+  for (auto& [id, worker] : roster_.workers()) {
+    if (training_.is_member(id) || useful.contains(id) || worker.dying()) continue;
+    if (change_.plans(id) && change_.stage == Stage::kPreparing) runner_.cancel("a newer plan takes its place");
+    workers_.dismiss(worker, "its slot must not be used any more");
+  }
+}
+
+// Starts and dismisses workers; returns the members of the next generation in rank order.
+std::vector<WorkerId> Reconciler::carry_out(const SwapDecision& decision) {
+  for (WorkerId id : decision.dismiss) workers_.dismiss(*roster_.worker(id), "not needed");
+  std::vector<WorkerId> joiners = decision.join;
+  std::vector<WorkerId> fresh;
+  for (Place place : decision.start) fresh.push_back(roster_.add_worker(place).id);
+  joiners.insert(joiners.end(), fresh.begin(), fresh.end());
+  std::sort(joiners.begin(), joiners.end());  // the oldest worker has the lowest rank
+  std::vector<WorkerId> next = decision.stay;
+  next.insert(next.end(), joiners.begin(), joiners.end());
+  for (Place place : decision.start_spare) fresh.push_back(roster_.add_worker(place).id);
+  if (!fresh.empty()) workers_.start(next, fresh);
+  if (training_.generation == 0 && !startup_.spawned && !next.empty()) {
+    startup_.spawned = true;
+    startup_.spawned_at = out_.now();
+    startup_.first_size = static_cast<std::uint32_t>(next.size());
+    out_.cancel(startup_.timer);
+  }
+  return next;
+}
+
+// Reports once which part of the desired state cannot be reached now, when nothing in progress could reach it.
+void Reconciler::tell_unmet(const SwapDecision& decision, std::uint32_t want) {
+  if (planner_.settling() || !startup_.spawned) return;
+  give_up_replacements(decision);
+  const std::string text = planner_.unmet_text(decision, want);
+  if (text == desired_.unmet) return;
+  desired_.unmet = text;
+  if (text.empty()) return;
+  out_.journal(record::TargetUnmet{desired_.target, decision.size(), text});
+  out_.tell(Tell::Level::kWarning, text);
+}
+
+void Reconciler::give_up_replacements(const SwapDecision& decision) {
+  for (WorkerId id : decision.stay) {
+    if (id == decision.bridge || desired_.replacements.erase(id) == 0) continue;
+    out_.journal(record::ReplaceGivenUp{id});
+    out_.tell(Tell::Level::kWarning,
+              workers_.name_of(*roster_.worker(id)) + " stays: no worker could be started in its place");
+  }
+}
+
+}  // namespace elastictrain::core

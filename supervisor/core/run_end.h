@@ -1,0 +1,28 @@
+// Purpose: whether and how a run ends. Plain data.
+//
+// Ownership and thread: those of the state machine.
+#pragma once
+
+#include <cstdint>
+#include <set>
+#include <string>
+
+#include "supervisor/protocol/ids.h"
+
+namespace elastictrain::core {
+
+// kFinishing: the program reached its end. kDraining: at the next step boundary. kNow: at once.
+enum class EndMode : std::uint8_t { kNone, kFinishing, kDraining, kNow };
+
+struct RunEnd {
+  EndMode mode = EndMode::kNone;
+  int status = 0;
+  std::string reason;
+  bool left_in_order = false;   // while the run drains: a worker reached its boundary
+  bool over = false;            // EndRun was requested
+  std::set<WorkerId> finished;  // members whose program reached its end, even if the process has exited
+
+  bool begun() const { return mode != EndMode::kNone; }
+};
+
+}  // namespace elastictrain::core

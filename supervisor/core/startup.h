@@ -1,0 +1,33 @@
+// Purpose: how a run starts: its hosts, its first workers, and whether its program uses the library. Plain data.
+//
+// Ownership and thread: those of the state machine.
+#pragma once
+
+#include <cstdint>
+
+#include "supervisor/protocol/ids.h"
+
+namespace elastictrain::core {
+
+struct Startup {
+  bool hosts_known = false;
+  bool expired = false;  // no more hosts are waited for
+  bool spawned = false;
+  Instant spawned_at;
+  bool elastic = false;              // a worker sent hello: the program uses the library
+  std::uint32_t first_size = 0;      // workers started at first
+  std::uint32_t plain_finished = 0;  // processes of a program that does not use it
+  std::uint64_t timer = 0;           // kStart
+  std::uint64_t min_timer = 0;       // kWaitForMin: while too few workers are left
+
+  // As far as is known: a program that does not use the library, of fixed size.
+  bool is_plain() const { return spawned && !elastic; }
+};
+
+// A run that is taken over.
+struct TakeoverState {
+  bool waiting = false;    // not all agents are back
+  bool unsettled = false;  // the supervisor before was lost in the middle of a change
+};
+
+}  // namespace elastictrain::core
