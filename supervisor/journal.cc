@@ -7,11 +7,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
-#include <cstdio>
 #include <cstring>
 #include <string_view>
 
-#include "supervisor/core/journal_fields.h"
+#include "supervisor/journal_codec.h"
 
 namespace elastictrain {
 namespace {
@@ -38,12 +37,6 @@ std::uint64_t last_sequence(std::string_view tail) {
 double unix_seconds() {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   return std::chrono::duration<double>(std::chrono::duration_cast<std::chrono::microseconds>(now)).count();
-}
-
-std::string fixed_microseconds(double seconds) {
-  char text[64];
-  std::snprintf(text, sizeof text, "%.6f", seconds);
-  return text;
 }
 
 }  // namespace
@@ -84,7 +77,7 @@ Status Journal::read_tail() {
   if (!torn_) return {};
   const std::size_t whole = tail.rfind('\n') + 1;  // 0 if there is no line end
   report_(core::Tell::Level::kWarning, "the last line of the journal " + path_ + " was cut off; it is kept");
-  write("journal_torn", {{"bytes", std::to_string(tail.size() - whole)}}, true);
+  write(core::record::JournalTorn{tail.size() - whole}, true);
   return {};
 }
 
@@ -92,9 +85,9 @@ void Journal::count_up_from(double up_s) {
   up_before_s_ = up_s;
 }
 
-bool Journal::write(const std::string& event, const Fields& fields, bool with_sync) {
+bool Journal::write(const core::Record& record, bool with_sync) {
   const bool again = failing_;
-  if (!append(line_of(event, fields, sequence_ + 1))) {
+  if (!append(line_of(record))) {
     ++lost_;
     return false;
   }
@@ -104,14 +97,9 @@ bool Journal::write(const std::string& event, const Fields& fields, bool with_sy
   return again;
 }
 
-std::string Journal::line_of(const std::string& event, const Fields& fields, std::uint64_t sequence) const {
+std::string Journal::line_of(const core::Record& record) const {
   const std::chrono::duration<double> up = std::chrono::steady_clock::now() - start_;
-  std::string line(kSequenceKey);
-  line += std::to_string(sequence) + ",\"t\":" + fixed_microseconds(unix_seconds());
-  line += ",\"up\":" + fixed_microseconds(up_before_s_ + up.count()) + ",\"event\":" + core::json_text(event);
-  for (const auto& [name, value] : fields) line += "," + core::json_text(name) + ":" + value;
-  line += "}\n";
-  return line;
+  return encode_journal_line(record, sequence_ + 1, unix_seconds(), up_before_s_ + up.count()) + "\n";
 }
 
 // The part of a line that a failed write leaves stays in the file; the next line begins with a line end.
@@ -147,7 +135,7 @@ void Journal::recovered() {
   lost_ = 0;
   report_(core::Tell::Level::kWarning,
           "the journal can be written again; " + std::to_string(missing) + " records are lost");
-  write("journal_gap", {{"lost", std::to_string(missing)}}, true);
+  write(core::record::JournalGap{missing}, true);
 }
 
 }  // namespace elastictrain

@@ -1,6 +1,6 @@
 // Purpose: the authoritative record of a run: append-only JSON lines,
 //   {"seq":N,"t":unix seconds with microseconds,"up":seconds since the start,"event":"…",fields…}
-// numbered on from what the file already holds. A line that an earlier run left torn is kept, separately, and the
+// (JOURNAL.md), numbered on from what the file already holds. A line that an earlier run left torn is kept, separately, and the
 // record "journal_torn" follows it.
 // Ownership: owns the descriptor. Thread: the io_context's.
 // Errors: a record that cannot be written (a full disk) is counted and reported once; writing is retried, and the first
@@ -13,8 +13,6 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <utility>
-#include <vector>
 
 #include "supervisor/core/action.h"
 #include "supervisor/protocol/result.h"
@@ -23,7 +21,6 @@ namespace elastictrain {
 
 class Journal {
  public:
-  using Fields = std::vector<std::pair<std::string, std::string>>;  // names and JSON values
   using Report = std::function<void(core::Tell::Level, const std::string&)>;
 
   static Result<std::unique_ptr<Journal>> open(const std::string& path, Report report);
@@ -33,7 +30,7 @@ class Journal {
 
   // With `sync`, the record is on disk when this returns (or its failure has been reported). Returns true if records
   // before it are missing and writing works again.
-  bool write(const std::string& event, const Fields& fields, bool sync);
+  bool write(const core::Record& record, bool sync);
 
   // "up" continues from the value that the run had reached under an earlier supervisor.
   void count_up_from(double up_s);
@@ -43,7 +40,7 @@ class Journal {
  private:
   Journal(std::string path, int descriptor, Report report);
   Status read_tail();
-  std::string line_of(const std::string& event, const Fields& fields, std::uint64_t sequence) const;
+  std::string line_of(const core::Record& record) const;
   bool append(const std::string& line);
   void sync();
   void failed(int error);

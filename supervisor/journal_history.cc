@@ -1,44 +1,26 @@
 #include "supervisor/journal_history.h"
 
 #include <fstream>
+#include <variant>
 
-#include "supervisor/protocol/json_text.h"
+#include "supervisor/journal_codec.h"
 
 namespace elastictrain {
 namespace {
 
-using OrderedJson = nlohmann::ordered_json;
-
-constexpr const char* kFirstEvent = "run_opened";
-
-// The records of the core and the edge are flat; anything deeper is not a record of this program.
-OrderedJson parse_record(const std::string& line) {
-  constexpr int kMaxDepth = 8;  // of a view within a record
-  OrderedJson record = parse_ordered_json(line, kMaxDepth);
-  const bool good = record.is_object() && record.contains("event") && record["event"].is_string();
-  return good ? record : OrderedJson();
-}
-
-bool is_bookkeeping(const std::string& name) {
-  return name == "event" || name == "seq" || name == "t" || name == "up";
-}
-
-Journal::Fields fields_of(const OrderedJson& record) {
-  Journal::Fields fields;
-  for (const auto& [name, value] : record.items()) {
-    if (is_bookkeeping(name)) continue;
-    fields.emplace_back(name, json_text(value));
-  }
-  return fields;
+bool opens_run(const std::string& line) {
+  static const std::string mark = "\"event\":\"" + std::string(event_of(core::record::RunOpened{})) + '"';
+  if (line.find(mark) == std::string::npos) return false;
+  const auto decoded = decode_journal_line(line);
+  return decoded && decoded->record && std::holds_alternative<core::record::RunOpened>(*decoded->record);
 }
 
 // Offset of the line that opened the newest run; 0 if there is none.
 std::streamoff newest_run(std::ifstream& stream) {
-  const std::string mark = std::string("\"event\":\"") + kFirstEvent + '"';
   std::streamoff found = 0;
   std::streamoff begin = 0;
   for (std::string line; std::getline(stream, line);) {
-    if (line.find(mark) != std::string::npos && !parse_record(line).is_null()) found = begin;
+    if (opens_run(line)) found = begin;
     begin = stream.eof() ? begin : static_cast<std::streamoff>(stream.tellg());
   }
   return found;
@@ -46,8 +28,8 @@ std::streamoff newest_run(std::ifstream& stream) {
 
 }  // namespace
 
-Result<JournalHistory> read_journal_history(
-    const std::string& path, const std::function<void(const std::string& event, const Journal::Fields& fields)>& use) {
+Result<JournalHistory> read_journal_history(const std::string& path,
+                                            const std::function<void(const core::Record& record)>& use) {
   std::ifstream stream(path, std::ios::binary);
   if (!stream) return Error{ErrorCode::kIo, "the journal " + path + " cannot be read"};
   const std::streamoff begin = newest_run(stream);
@@ -55,11 +37,11 @@ Result<JournalHistory> read_journal_history(
   stream.seekg(begin);
   JournalHistory history;
   for (std::string line; std::getline(stream, line);) {
-    const OrderedJson record = parse_record(line);
-    if (record.is_null()) continue;
+    const auto decoded = decode_journal_line(line);
+    if (!decoded) continue;
     ++history.records;
-    if (const auto up = record.find("up"); up != record.end() && up->is_number()) history.up_s = up->get<double>();
-    use(record["event"].get<std::string>(), fields_of(record));
+    history.up_s = decoded->up_s.value_or(history.up_s);
+    if (decoded->record) use(*decoded->record);
   }
   if (stream.bad()) return Error{ErrorCode::kIo, "the journal " + path + " cannot be read to its end"};
   return history;

@@ -1,13 +1,14 @@
 // Purpose: the records of a run's journal so far, for a supervisor that takes the run over: those of the newest run in
-// the file, from its last "run_opened" on. Lines that are not records (a torn one) are skipped.
+// the file, from its last "run_opened" on. Lines that are not records (a torn one) and unknown events are skipped.
 //
 // Thread: any one. Errors: a value that names the file.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 
-#include "supervisor/journal.h"
+#include "supervisor/core/records.h"
 #include "supervisor/protocol/result.h"
 
 namespace elastictrain {
@@ -18,7 +19,7 @@ struct JournalHistory {
 };
 
 // Calls `use` for each record, oldest first.
-Result<JournalHistory> read_journal_history(
-    const std::string& path, const std::function<void(const std::string& event, const Journal::Fields& fields)>& use);
+Result<JournalHistory> read_journal_history(const std::string& path,
+                                            const std::function<void(const core::Record& record)>& use);
 
 }  // namespace elastictrain

@@ -1,42 +1,26 @@
 #include "supervisor/recovery_log.h"
 
-#include <string_view>
-
-#include "supervisor/protocol/json_text.h"
+#include <variant>
 
 namespace elastictrain {
-namespace {
 
-nlohmann::json value_of(const Journal::Fields& fields, std::string_view name) {
-  for (const auto& [key, text] : fields) {
-    if (key == name) return parse_json(text);
-  }
-  return nullptr;
+void RecoveryLog::take(const core::Record& record) {
+  std::visit([this](const auto& about) { on(about); }, record);
 }
 
-std::string text_of(const Journal::Fields& fields, std::string_view name) {
-  const nlohmann::json value = value_of(fields, name);
-  return value.is_string() ? value.get<std::string>() : "";
+void RecoveryLog::on(const core::record::Commit& commit) {
+  committed_ = commit.generation;
+  reason_ = commit.reason;
 }
 
-Generation generation_of(const Journal::Fields& fields) {
-  const nlohmann::json value = value_of(fields, "generation");
-  return value.is_number_unsigned() ? value.get<Generation>() : 0;
+void RecoveryLog::on(const core::record::GenerationComplete& generation) {
+  if (generation.kind != protocol::ChangeKind::kRecover) return;
+  ++count_;
+  last_ = Last{generation.generation, generation.generation == committed_ ? reason_ : "", std::nullopt};
 }
 
-}  // namespace
-
-void RecoveryLog::take(const std::string& event, const Journal::Fields& fields) {
-  if (event == "commit") {
-    committed_ = generation_of(fields);
-    reason_ = text_of(fields, "reason");
-  } else if (event == "generation" && text_of(fields, "kind") == "recover") {
-    ++count_;
-    last_ = Last{generation_of(fields), generation_of(fields) == committed_ ? reason_ : "", std::nullopt};
-  } else if (event == "idle" && last_ && generation_of(fields) == last_->generation) {
-    const nlohmann::json idle_ms = value_of(fields, "idle_ms");
-    if (idle_ms.is_number()) last_->idle_s = idle_ms.get<double>() / 1e3;
-  }
+void RecoveryLog::on(const core::record::Idle& idle) {
+  if (last_ && idle.generation == last_->generation) last_->idle_s = idle.idle_ms / 1e3;
 }
 
 }  // namespace elastictrain

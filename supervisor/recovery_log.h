@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "supervisor/journal.h"
+#include "supervisor/core/records.h"
 #include "supervisor/protocol/ids.h"
 
 namespace elastictrain {
@@ -19,12 +19,18 @@ class RecoveryLog {
     std::optional<double> idle_s;  // not known until some steps have followed
   };
 
-  void take(const std::string& event, const Journal::Fields& fields);
+  void take(const core::Record& record);
 
   std::uint64_t count() const { return count_; }
   const std::optional<Last>& last() const { return last_; }
 
  private:
+  template <class R>
+  void on(const R&) {}
+  void on(const core::record::Commit& commit);
+  void on(const core::record::GenerationComplete& generation);
+  void on(const core::record::Idle& idle);
+
   Generation committed_ = 0;
   std::string reason_;
   std::uint64_t count_ = 0;

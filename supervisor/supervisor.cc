@@ -3,13 +3,12 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include <asio/error_code.hpp>
 #include <algorithm>
+#include <asio/error_code.hpp>
 #include <chrono>
 #include <csignal>
 #include <utility>
 
-#include "supervisor/core/journal_fields.h"
 #include "supervisor/master_address.h"
 #include "supervisor/supervisor_impl.h"
 
@@ -121,7 +120,7 @@ Supervisor::Impl::Impl(asio::io_context& io, SupervisorOptions options, launcher
       hosts_(
           io, hosts, [this](const std::vector<launcher::Host>& offered) { hosts_offered(offered); },
           [this](const std::string& why) {
-            journal("host_poll_failed", core::Fields().text("reason", why));
+            journal(core::record::HostPollFailed{why});
             tell(core::Tell::Level::kWarning, "cannot poll the host source: " + why + "; the known hosts are kept");
           }),
       time_limit_(io),
@@ -172,19 +171,26 @@ Status Supervisor::Impl::open_journal() {
   return {};
 }
 
+template <class Opening>
+Opening Supervisor::Impl::opening() const {
+  Opening about;
+  about.schema = core::record::kSchemaVersion;
+  about.run = options_.settings.run_name;
+  about.version = ELASTICTRAIN_VERSION;
+  about.pid = ::getpid();
+  about.port = agents_.port();
+  about.command = options_.program.argv;
+  about.min_workers = options_.settings.min_workers;
+  about.start_workers = options_.settings.start_workers;
+  about.max_workers = options_.settings.max_workers;
+  return about;
+}
+
 void Supervisor::Impl::announce() {
-  const core::RunSettings& settings = options_.settings;
-  core::Fields fields;
-  fields.text("run", settings.run_name)
-      .text("version", ELASTICTRAIN_VERSION)
-      .integer("pid", ::getpid())
-      .number("port", agents_.port())
-      .texts("command", options_.program.argv)
-      .number("min_workers", settings.min_workers)
-      .number("start_workers", settings.start_workers)
-      .number("max_workers", settings.max_workers);
-  if (options_.start == RunStart::kStartAgain) fields.flag("anew", true);
-  journal(options_.start == RunStart::kFresh ? "run_opened" : "run_resumed", fields, true);
+  if (options_.start == RunStart::kFresh) return journal(opening<core::record::RunOpened>(), true);
+  auto resumed = opening<core::record::RunResumed>();
+  if (options_.start == RunStart::kStartAgain) resumed.anew = true;
+  journal(resumed, true);
 }
 
 int Supervisor::Impl::run() {
@@ -234,7 +240,7 @@ void Supervisor::Impl::close_down() {
   rejections_timer_.cancel();
   rejections_.end_period();
   if (options_.on_figures) options_.on_figures(figures());
-  journal("run_closed", core::Fields().integer("exit_status", exit_status_).text("reason", end_reason_), true);
+  journal(core::record::RunClosed{exit_status_, end_reason_}, true);
   save_record(RunRecord::End{exit_status_, end_reason_});
   agents_.close();
   control_.reset();

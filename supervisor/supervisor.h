@@ -51,8 +51,7 @@ struct SupervisorOptions {
   std::function<void(const OutputLine&)> on_output;
   std::function<void(core::Tell::Level, const std::string&)> on_tell;
   std::function<void(const RunFigures&)> on_figures;  // at most ten times a second, and at every change
-  std::function<void(const std::string& event, const std::vector<std::pair<std::string, std::string>>& fields)>
-      on_journal;
+  std::function<void(const core::Record&)> on_journal;
 };
 
 class Supervisor {

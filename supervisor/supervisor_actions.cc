@@ -1,12 +1,11 @@
 // Performs the actions that the core requests.
-#include <asio/error_code.hpp>
 #include <algorithm>
+#include <asio/error_code.hpp>
 #include <cstdlib>
 #include <map>
 #include <utility>
 
 #include "supervisor/control/control_request.h"
-#include "supervisor/core/journal_fields.h"
 #include "supervisor/master_address.h"
 #include "supervisor/protocol/codec.h"
 #include "supervisor/relay_frame.h"
@@ -17,6 +16,21 @@ namespace elastictrain {
 namespace {
 
 constexpr std::chrono::milliseconds kFiguresPeriod{100};
+
+core::record::Decided record_of(const heuristics::JobDecision& decision, const std::string& policy) {
+  core::record::Decided decided;
+  decided.policy = policy;
+  decided.code = decision.reason.code;
+  decided.reason = decision.reason.text;
+  decided.workers = decision.workers;
+  for (const auto& replacement : decision.replacements) {
+    if (!decided.replace) decided.replace.emplace(), decided.because.emplace();
+    decided.replace->push_back(replacement.worker);
+    decided.because->push_back(replacement.reason.text);
+  }
+  decided.numbers.assign(decision.reason.numbers.begin(), decision.reason.numbers.end());
+  return decided;
+}
 
 }  // namespace
 
@@ -112,7 +126,7 @@ void Supervisor::Impl::perform(core::CancelTimer& action) {
 }
 
 void Supervisor::Impl::perform(core::Journal& action) {
-  journal(action.event, action.fields, action.sync);
+  journal(action.record, action.sync);
   figures_changed(false);
 }
 
@@ -135,17 +149,13 @@ void Supervisor::Impl::perform(core::EndRun& action) {
   end_reason_ = action.reason;
 }
 
-void Supervisor::Impl::journal(const std::string& event, core::Fields& fields, bool sync) {
-  journal(event, std::move(fields).take(), sync);
-}
-
-void Supervisor::Impl::journal(const std::string& event, const Journal::Fields& fields, bool sync) {
-  if (journal_ && journal_->write(event, fields, sync)) {
+void Supervisor::Impl::journal(const core::Record& record, bool sync) {
+  if (journal_ && journal_->write(record, sync)) {
     const core::Journal state = membership_.state_record();
-    journal_->write(state.event, state.fields, state.sync);
+    journal_->write(state.record, state.sync);
   }
-  recoveries_.take(event, fields);
-  if (options_.on_journal) options_.on_journal(event, fields);
+  recoveries_.take(record);
+  if (options_.on_journal) options_.on_journal(record);
 }
 
 void Supervisor::Impl::tell(core::Tell::Level level, const std::string& text) {
@@ -154,7 +164,7 @@ void Supervisor::Impl::tell(core::Tell::Level level, const std::string& text) {
 
 void Supervisor::Impl::note_idle(const std::optional<IdleTimes::Idle>& idle) {
   if (!idle) return;
-  journal("idle", core::Fields().number("generation", idle->generation).real("idle_ms", idle->seconds * 1e3));
+  journal(core::record::Idle{idle->generation, idle->seconds * 1e3});
 }
 
 double Supervisor::Impl::up_s() const {
@@ -166,7 +176,7 @@ void Supervisor::Impl::consult_policy() {
   if (ended_ || !policy_.is_due(up_s())) return;
   auto considered = policy_.consider(membership_.view(), up_s());
   if (!considered) return;
-  journal("observed", {{"view", considered->observed}}, false);
+  journal(core::record::Observed{{considered->observed}});
   carry_out(*considered);
 }
 
@@ -180,14 +190,7 @@ void Supervisor::Impl::carry_out(const policy::Considered& considered) {
   const heuristics::JobDecision& decision = considered.decision;
   if (!considered.failure.empty()) tell(core::Tell::Level::kWarning, "policy " + name + ": " + considered.failure);
   if (!considered.is_news) return;
-  core::Fields fields;
-  fields.text("policy", name).text("code", decision.reason.code).text("reason", decision.reason.text);
-  if (decision.workers) fields.number("workers", *decision.workers);
-  for (const auto& replacement : decision.replacements) {
-    fields.number("replace", replacement.worker).text("because", replacement.reason.text);
-  }
-  for (const auto& [number_name, value] : decision.reason.numbers) fields.real(number_name, value);
-  journal("decided", fields);
+  journal(record_of(decision, name));
   for (const core::Event& event : considered.events) feed(event);
 }
 

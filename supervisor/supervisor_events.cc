@@ -32,13 +32,12 @@ void Supervisor::Impl::feed(core::Event event) {
 void Supervisor::Impl::agent_connected(AgentId agent, const protocol::AgentHello& hello) {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   const auto here_us = std::chrono::duration_cast<std::chrono::microseconds>(now).count();
-  journal("agent_hello", core::Fields()
-                             .number("agent", agent.value)
-                             .text("host_name", hello.host_name)
-                             .integer("pid", hello.pid)
-                             .number("cores", hello.cores)
-                             .number("memory_bytes", hello.memory_bytes)
-                             .integer("clock_difference_us", hello.wall_clock_us - here_us));
+  journal(core::record::AgentHello{.agent = agent,
+                                   .host_name = hello.host_name,
+                                   .pid = hello.pid,
+                                   .cores = hello.cores,
+                                   .memory_bytes = hello.memory_bytes,
+                                   .clock_difference_us = hello.wall_clock_us - here_us});
   if (first_agent_.value == 0) first_agent_ = agent;
   feed(core::AgentConnected{agent, hello.workers});
 }
@@ -69,7 +68,7 @@ bool Supervisor::Impl::owns(AgentId agent, WorkerId worker) {
 void Supervisor::Impl::on(AgentId agent, protocol::WorkerSpawned& message) {
   if (!owns(agent, message.worker)) return;
   workers_.set_pid(message.worker, message.pid);
-  journal("spawned", core::Fields().number("worker", message.worker.value).integer("pid", message.pid));
+  journal(core::record::Spawned{message.worker, message.pid});
 }
 
 void Supervisor::Impl::on(AgentId agent, protocol::WorkerSpawnFailed& message) {
@@ -149,7 +148,7 @@ void Supervisor::Impl::reject_connection(const std::string& address, const std::
 }
 
 void Supervisor::Impl::connection_rejected(const std::string& address, const std::string& reason, std::uint64_t times) {
-  journal("connection_rejected", core::Fields().text("address", address).text("reason", reason).number("times", times));
+  journal(core::record::ConnectionRejected{address, reason, times});
   const std::string who = times == 1 ? "a connection from " + address
                                      : std::to_string(times) + " more connections, the last from " + address + ",";
   tell(core::Tell::Level::kWarning, "refused " + who + ": " + reason);

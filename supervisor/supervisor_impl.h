@@ -17,7 +17,6 @@
 #include "supervisor/agent_table.h"
 #include "supervisor/audit_file.h"
 #include "supervisor/control/control_server.h"
-#include "supervisor/core/journal_fields.h"
 #include "supervisor/core/membership.h"
 #include "supervisor/host_poller.h"
 #include "supervisor/idle_times.h"
@@ -56,6 +55,8 @@ class Supervisor::Impl {
   void save_record(std::optional<RunRecord::End> end);
   Status look_back();
   void go_on();
+  template <class Opening>
+  Opening opening() const;  // RunOpened or RunResumed
   void announce();
   void arm_time_limit();
   void loop_until(const std::function<bool()>& done, std::chrono::milliseconds limit);
@@ -99,8 +100,7 @@ class Supervisor::Impl {
   void perform(core::AskAgent& action);
   void look_at_spawns(const core::Actions& actions);
   void send_to_worker(WorkerId worker, const protocol::AgentDown& message);
-  void journal(const std::string& event, const Journal::Fields& fields, bool sync);
-  void journal(const std::string& event, core::Fields& fields, bool sync = false);
+  void journal(const core::Record& record, bool sync = false);
   void tell(core::Tell::Level level, const std::string& text);
   double up_s() const;
   void consult_policy();

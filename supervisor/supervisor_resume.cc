@@ -1,12 +1,11 @@
 // Takes over a run whose supervisor is gone: its key and port come from the record, its state from the journal; its
 // agents reconnect by themselves.
+#include <algorithm>
 #include <asio/error_code.hpp>
 #include <asio/io_context.hpp>
 #include <asio/ip/address.hpp>
 #include <asio/ip/udp.hpp>
-#include <algorithm>
 #include <chrono>
-#include <cstdlib>
 #include <thread>
 #include <utility>
 
@@ -36,17 +35,8 @@ bool is_of_this_machine(asio::io_context& io, const std::string& address) {
   return !error;
 }
 
-void recall_idle(IdleTimes& idle_times, const Journal::Fields& fields) {
-  for (const auto& [name, value] : fields) {
-    if (name == "idle_ms") idle_times.recall(std::strtod(value.c_str(), nullptr) / 1e3);
-  }
-}
-
-void recall_view(policy::Runner& policy, const Journal::Fields& fields) {
-  for (const auto& [name, value] : fields) {
-    if (name != "view") continue;
-    if (const auto view = policy::view_from_json(value)) policy.replay(*view);
-  }
+void recall_view(policy::Runner& policy, const core::record::Observed& observed) {
+  if (const auto view = policy::view_from_json(observed.view.text)) policy.replay(*view);
 }
 
 // Of the generation that trains on under the previous plan.
@@ -125,13 +115,12 @@ Status Supervisor::Impl::look_back() {
     resumed_->target = options_.settings.start_workers;
     resumed_->target_reason = "the size to start with";
   }
-  const auto history =
-      read_journal_history(directory_->journal_path(), [this](const std::string& event, const Journal::Fields& fields) {
-        if (event == "idle") recall_idle(idle_times_, fields);
-        if (event == "observed") recall_view(policy_, fields);
-        recoveries_.take(event, fields);
-        if (options_.on_journal) options_.on_journal(event, fields);
-      });
+  const auto history = read_journal_history(directory_->journal_path(), [this](const core::Record& record) {
+    if (const auto* idle = std::get_if<core::record::Idle>(&record)) idle_times_.recall(idle->idle_ms / 1e3);
+    if (const auto* observed = std::get_if<core::record::Observed>(&record)) recall_view(policy_, *observed);
+    recoveries_.take(record);
+    if (options_.on_journal) options_.on_journal(record);
+  });
   if (!history.ok()) return history.error();
   up_before_s_ = history->up_s;
   return {};

@@ -14,6 +14,7 @@
 #include "cli/output/event_text.h"
 #include "supervisor/control/control_client.h"
 #include "supervisor/control/control_protocol.h"
+#include "supervisor/journal_reference.h"
 
 namespace elastictrain::cli {
 namespace {
@@ -22,6 +23,7 @@ struct EventsFlags {
   std::string name;
   bool follow = false;
   bool json = false;
+  bool reference = false;
 };
 
 constexpr int kLookAgainMs = 250;
@@ -75,6 +77,10 @@ class FileWatch {
 };
 
 int print_events(const EventsFlags& flags) {
+  if (flags.reference) {
+    std::cout << render_journal_reference();
+    return std::cout.flush() ? kExitSuccess : kExitFailure;
+  }
   const auto directory = find_run(flags.name);
   if (!directory.ok()) return complain("events", directory.error());
   const std::string path = *directory + "/" + control::kJournalName;
@@ -104,7 +110,8 @@ Command make_events(Invocation& invocation) {
           kGroupBeside,
           {word("run", "[NAME]", "name of the run, when several are live; it may have ended", flags->name),
            flag("-f,--follow", "wait for new lines until the run ends", flags->follow),
-           flag("--json", "the journal's lines as stored", flags->json)},
+           flag("--json", "the journal's lines as stored", flags->json),
+           flag("--reference", "print the page of all events and their fields", flags->reference)},
           always(invocation, [flags] { return print_events(*flags); })};
 }
 

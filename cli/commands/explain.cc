@@ -17,7 +17,6 @@
 #include "supervisor/journal_history.h"
 #include "supervisor/policy/replay.h"
 #include "supervisor/policy/view_json.h"
-#include "supervisor/protocol/json_text.h"
 
 namespace elastictrain::cli {
 namespace {
@@ -40,15 +39,6 @@ std::optional<RunConfig> recorded_config(const std::string& directory) {
   return std::move(recorded->config);
 }
 
-std::string text_of(const Journal::Fields& fields, const std::string& name) {
-  for (const auto& [key, value] : fields) {
-    if (key != name) continue;
-    const auto json = parse_json(value);
-    return json.is_string() ? json.get<std::string>() : value;
-  }
-  return "";
-}
-
 Explained explained_of(const heuristics::ClusterView& view, const heuristics::JobDecision& now) {
   Explained one;
   one.up_s = view.now_s;
@@ -65,33 +55,31 @@ class Story {
  public:
   explicit Story(policy::Replay& replay) : replay_(replay) {}
 
-  void take(const std::string& event, const Journal::Fields& fields) {
-    if (event == "observed") return observed(fields);
-    if (event != "decided" || found_.empty()) return;
-    Explained& last = found_.back();
-    run_reason_ = last.run_reason = text_of(fields, "reason");
-    run_code_ = last.run_code = text_of(fields, "code");
-    if (const std::string workers = text_of(fields, "workers"); !workers.empty()) {
-      last.run_wanted = static_cast<std::uint32_t>(std::strtoul(workers.c_str(), nullptr, 10));
-    }
-    for (const auto& [name, value] : fields) {
-      if (name == "replace") last.run_replaced.push_back(std::strtoull(value.c_str(), nullptr, 10));
-    }
+  void take(const core::Record& record) {
+    if (const auto* observed = std::get_if<core::record::Observed>(&record)) on(*observed);
+    if (const auto* decided = std::get_if<core::record::Decided>(&record)) on(*decided);
   }
   const std::vector<Explained>& found() const { return found_; }
 
  private:
-  void observed(const Journal::Fields& fields) {
-    for (const auto& [name, value] : fields) {
-      if (name != "view") continue;
-      const auto view = policy::view_from_json(value);
-      if (!view.ok() || view->jobs.size() != 1) continue;
-      const auto decision = replay_.decide(*view);
-      if (decision.jobs.size() != 1) continue;
-      found_.push_back(explained_of(*view, decision.jobs.front()));
-      found_.back().run_reason = run_reason_;
-      found_.back().run_code = run_code_;
-    }
+  void on(const core::record::Observed& observed) {
+    const auto view = policy::view_from_json(observed.view.text);
+    if (!view.ok() || view->jobs.size() != 1) return;
+    const auto decision = replay_.decide(*view);
+    if (decision.jobs.size() != 1) return;
+    found_.push_back(explained_of(*view, decision.jobs.front()));
+    found_.back().run_reason = run_reason_;
+    found_.back().run_code = run_code_;
+  }
+
+  void on(const core::record::Decided& decided) {
+    if (found_.empty()) return;
+    Explained& last = found_.back();
+    run_reason_ = last.run_reason = decided.reason;
+    run_code_ = last.run_code = decided.code;
+    last.run_wanted = decided.workers.value_or(last.run_wanted);
+    if (decided.replace)
+      last.run_replaced.insert(last.run_replaced.end(), decided.replace->begin(), decided.replace->end());
   }
 
   policy::Replay& replay_;
@@ -127,8 +115,7 @@ int explain(const ExplainFlags& flags) {
     return complain("explain", {replay.error().code, replay.error().message + "; or name another with --policy"});
   }
   Story story(**replay);
-  const auto history = read_journal_history(
-      path, [&](const std::string& event, const Journal::Fields& fields) { story.take(event, fields); });
+  const auto history = read_journal_history(path, [&](const core::Record& record) { story.take(record); });
   if (!history.ok()) return complain("explain", history.error());
   if (story.found().empty()) {
     return complain("explain", {ErrorCode::kUnavailable, path + " contains no views yet: a policy is called every "

@@ -147,15 +147,13 @@ Result<JobProfile> profile_of_json(std::string_view text, const std::string& fil
 
 }  // namespace
 
-void add_record(JobProfile& profile, const std::string& event, const Journal::Fields& fields) {
-  if (event != "observed") return;
-  for (const auto& [name, value] : fields) {
-    if (name != "view") continue;
-    auto view = policy::view_from_json(value);
-    if (!view.ok() || view->jobs.size() != 1) continue;
-    profile.measured.add(view->jobs.front());
-    profile.last_view = std::move(*view);
-  }
+void add_record(JobProfile& profile, const core::Record& record) {
+  const auto* observed = std::get_if<core::record::Observed>(&record);
+  if (observed == nullptr) return;
+  auto view = policy::view_from_json(observed->view.text);
+  if (!view.ok() || view->jobs.size() != 1) return;
+  profile.measured.add(view->jobs.front());
+  profile.last_view = std::move(*view);
 }
 
 Result<JobProfile> profile_of_table(std::string_view text, const std::string& file_name) {
@@ -172,8 +170,7 @@ Result<JobProfile> read_profile_file(const std::string& path) {
 
 Result<JobProfile> profile_of_journal(const std::string& path) {
   JobProfile profile;
-  const auto history = read_journal_history(
-      path, [&](const std::string& event, const Journal::Fields& fields) { add_record(profile, event, fields); });
+  const auto history = read_journal_history(path, [&](const core::Record& record) { add_record(profile, record); });
   if (!history.ok()) return history.error();
   return profile;
 }

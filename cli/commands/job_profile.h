@@ -11,7 +11,7 @@
 
 #include "heuristics/policy/view.h"
 #include "heuristics/scavenger/job_plan.h"
-#include "supervisor/journal.h"
+#include "supervisor/core/records.h"
 #include "supervisor/protocol/result.h"
 
 namespace elastictrain::cli {
@@ -23,7 +23,7 @@ struct JobProfile {
 };
 
 // Adds a record of a run's journal. A record that is not a view changes nothing.
-void add_record(JobProfile& profile, const std::string& event, const Journal::Fields& fields);
+void add_record(JobProfile& profile, const core::Record& record);
 
 // `text` is CSV with a line of column names (workers,batch,step_s and, if known, steps), or JSON: a list of objects
 // with these names, or an object that has the list as "measured" (and, if known, "noise_scale"), as `plan --json`

@@ -55,7 +55,7 @@ int status_of_start(const Error& error) {
 LiveRun::LiveRun(std::string command, const RunChoice& choice, const RunPlan& plan)
     : command_(std::move(command)), choice_(choice), config_(choice.config), plan_(plan) {}
 
-void LiveRun::watch(std::function<void(const std::string& event, const Summary::Fields& fields)> watcher) {
+void LiveRun::watch(std::function<void(const core::Record&)> watcher) {
   watcher_ = std::move(watcher);
 }
 
@@ -163,9 +163,9 @@ SupervisorOptions LiveRun::options(std::string directory) {
     summary_.add_figures(figures);
     output_->show_figures(figures);
   };
-  options.on_journal = [this](const std::string& event, const Summary::Fields& fields) {
-    summary_.add_event(event, fields);
-    if (watcher_) watcher_(event, fields);
+  options.on_journal = [this](const core::Record& record) {
+    summary_.add_record(record);
+    if (watcher_) watcher_(record);
   };
   return options;
 }

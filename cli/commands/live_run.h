@@ -30,7 +30,7 @@ class LiveRun {
   LiveRun(std::string command, const RunChoice& choice, const RunPlan& plan);
 
   // `watcher` is called with each journal record on the run's thread, and may call stop().
-  void watch(std::function<void(const std::string& event, const Summary::Fields& fields)> watcher);
+  void watch(std::function<void(const core::Record&)> watcher);
   int run();
   // Stops at the next step boundary, as when the user asks for it.
   void stop();
@@ -52,7 +52,7 @@ class LiveRun {
   asio::io_context io_{1};
   std::unique_ptr<RunOutput> output_;
   Summary summary_;
-  std::function<void(const std::string& event, const Summary::Fields& fields)> watcher_;
+  std::function<void(const core::Record&)> watcher_;
   std::string added_hosts_file_;
   std::vector<launcher::Host> added_hosts_;    // by the supervisor that this one succeeds
   launcher::ElasticHosts* elastic_ = nullptr;  // the host source, where it can grow

@@ -89,10 +89,9 @@ void make_measuring(RunConfig& config) {
   config.policy.parameters["stragglers"]["action"] = std::string("none");
 }
 
-bool is_measured(const std::string& event, const Journal::Fields& fields) {
-  const std::string code = "\"" + std::string(heuristics::kMeasured) + "\"";
-  return event == "decided" &&
-         std::find(fields.begin(), fields.end(), std::pair<std::string, std::string>("code", code)) != fields.end();
+bool is_measured(const core::Record& record) {
+  const auto* decided = std::get_if<core::record::Decided>(&record);
+  return decided != nullptr && decided->code == heuristics::kMeasured;
 }
 
 // The sizes are those of the config. Discovered hosts are those that the run finds.
@@ -107,9 +106,9 @@ OrStatus<Measured> measure(RunConfig config, const PlanInputs& inputs) {
   Measured measured;
   LiveRun run(kCommand, choice, *plan);
   bool done = false;
-  run.watch([&](const std::string& event, const Journal::Fields& fields) {
-    add_record(measured.profile, event, fields);
-    if (is_measured(event, fields) && !std::exchange(done, true)) run.stop();
+  run.watch([&](const core::Record& record) {
+    add_record(measured.profile, record);
+    if (is_measured(record) && !std::exchange(done, true)) run.stop();
   });
   if (const int status = run.run(); status != kExitSuccess) {
     std::cerr << "elastictrain plan: the measuring run failed or was stopped (status " << status

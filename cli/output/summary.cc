@@ -2,31 +2,14 @@
 
 #include <algorithm>
 #include <utility>
+#include <variant>
 
 #include "cli/output/figures.h"
 #include "cli/output/table.h"
-#include "supervisor/protocol/json_text.h"
+#include "supervisor/core/words.h"
 
 namespace elastictrain::cli {
 namespace {
-
-nlohmann::json value_of(const Summary::Fields& fields, std::string_view name) {
-  for (const auto& [key, text] : fields) {
-    if (key == name) return parse_json(text);
-  }
-  return nullptr;
-}
-
-std::string text_of(const Summary::Fields& fields, std::string_view name) {
-  const nlohmann::json value = value_of(fields, name);
-  if (value.is_string()) return value.get<std::string>();
-  return value.is_null() || value.is_discarded() ? "" : json_text(value);
-}
-
-std::uint64_t number_of(const Summary::Fields& fields, std::string_view name) {
-  const nlohmann::json value = value_of(fields, name);
-  return value.is_number_unsigned() ? value.get<std::uint64_t>() : 0;
-}
 
 std::string indented(const std::string& text) {
   std::string result = "  ";
@@ -51,25 +34,38 @@ void Summary::add_figures(const RunFigures& figures) {
   last_ = figures;
 }
 
-void Summary::add_commit(const Fields& fields) {
+void Summary::on(const core::record::Commit& commit) {
   Change change;
-  change.generation = number_of(fields, "generation");
-  change.reason = text_of(fields, "reason");
-  change.size = number_of(fields, "world_size");
+  change.generation = commit.generation;
+  change.reason = commit.reason;
+  change.size = commit.world_size;
   change.size_before = std::exchange(size_, change.size);
   if (change.size > 0 && change.generation > 1) changes_.push_back(change);
 }
 
-void Summary::add_generation(const Fields& fields) {
-  if (changes_.empty() || changes_.back().generation != number_of(fields, "generation")) return;
-  changes_.back().kind = text_of(fields, "kind");
+void Summary::on(const core::record::GenerationComplete& generation) {
+  if (changes_.empty() || changes_.back().generation != generation.generation) return;
+  changes_.back().kind = core::change_name(generation.kind);
 }
 
-void Summary::add_idle(const Fields& fields) {
-  const nlohmann::json idle_ms = value_of(fields, "idle_ms");
-  const auto is_meant = [&](const Change& change) { return change.generation == number_of(fields, "generation"); };
+void Summary::on(const core::record::Idle& idle) {
+  const auto is_meant = [&](const Change& change) { return change.generation == idle.generation; };
   const auto found = std::find_if(changes_.begin(), changes_.end(), is_meant);
-  if (found != changes_.end() && idle_ms.is_number()) found->idle_s = idle_ms.get<double>() / 1e3;
+  if (found != changes_.end()) found->idle_s = idle.idle_ms / 1e3;
+}
+
+void Summary::on(const core::record::Finished& finished) {
+  finished_step_ = std::max(finished_step_, finished.last_step);
+}
+
+void Summary::on(const core::record::Audit& audit) {
+  audit_ = std::to_string(audit.samples) + " samples in " + std::to_string(audit.steps) +
+           " steps: " + std::to_string(audit.missing) + " missing, " + std::to_string(audit.repeated) + " repeated, " +
+           std::to_string(audit.unequal_hashes) + " unequal parameter hashes";
+}
+
+void Summary::add_record(const core::Record& record) {
+  std::visit([this](const auto& about) { on(about); }, record);
 }
 
 std::string Summary::total_idle() const {
@@ -78,21 +74,6 @@ std::string Summary::total_idle() const {
     if (change.idle_s) total = total.value_or(0) + *change.idle_s;
   }
   return total ? format_duration(*total) : "-";
-}
-
-void Summary::add_event(std::string_view event, const Fields& fields) {
-  if (event == "commit") add_commit(fields);
-  if (event == "generation") add_generation(fields);
-  if (event == "idle") add_idle(fields);
-  if (event == "note") notes_[text_of(fields, "key")] = text_of(fields, "value");
-  if (event == "finished") finished_step_ = std::max(finished_step_, number_of(fields, "last_step"));
-  if (event == "end") end_reason_ = text_of(fields, "reason");
-  if (event == "audit") {
-    audit_ = std::to_string(number_of(fields, "samples")) + " samples in " +
-             std::to_string(number_of(fields, "steps")) + " steps: " + std::to_string(number_of(fields, "missing")) +
-             " missing, " + std::to_string(number_of(fields, "repeated")) + " repeated, " +
-             std::to_string(number_of(fields, "unequal_hashes")) + " unequal parameter hashes";
-  }
 }
 
 std::string Summary::render_speeds() const {

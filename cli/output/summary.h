@@ -1,25 +1,22 @@
 // Purpose: the results of a run: speed by world size, idle time of each change, the program's notes (accuracy), the
-// reason for its end. Fed with figures and journal events as they occur. Pure.
+// reason for its end. Fed with figures and journal records as they occur. Pure.
 #pragma once
 
 #include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
-#include <string_view>
-#include <utility>
 #include <vector>
 
 #include "supervisor/control/run_figures.h"
+#include "supervisor/core/records.h"
 
 namespace elastictrain::cli {
 
 class Summary {
  public:
-  using Fields = std::vector<std::pair<std::string, std::string>>;  // values are JSON texts
-
   void add_figures(const RunFigures& figures);
-  void add_event(std::string_view event, const Fields& fields);
+  void add_record(const core::Record& record);
 
   // Several lines, each with a newline.
   std::string render(int exit_status) const;
@@ -38,9 +35,15 @@ class Summary {
     double samples = 0;
   };
 
-  void add_commit(const Fields& fields);
-  void add_generation(const Fields& fields);
-  void add_idle(const Fields& fields);
+  template <class R>
+  void on(const R&) {}  // not shown
+  void on(const core::record::Commit& commit);
+  void on(const core::record::GenerationComplete& generation);
+  void on(const core::record::Idle& idle);
+  void on(const core::record::Note& note) { notes_[note.key] = note.value; }
+  void on(const core::record::Finished& finished);
+  void on(const core::record::End& end) { end_reason_ = end.reason; }
+  void on(const core::record::Audit& audit);
   std::string total_idle() const;
   std::string render_speeds() const;
   std::string render_changes() const;

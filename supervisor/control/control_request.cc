@@ -3,7 +3,7 @@
 #include <limits>
 #include <optional>
 
-#include "supervisor/core/journal_fields.h"
+#include "supervisor/protocol/json_value.h"
 #include "supervisor/protocol/json_text.h"
 #include "supervisor/protocol/topology_choice.h"
 
@@ -91,7 +91,7 @@ Result<Request> parse_request(const std::string& line, std::uint64_t id) {
 }
 
 std::string answer_line(bool ok, const std::string& text) {
-  return std::string("{\"ok\":") + (ok ? "true" : "false") + ",\"text\":" + core::json_text(text) + "}";
+  return std::string("{\"ok\":") + (ok ? "true" : "false") + ",\"text\":" + quoted_json(text) + "}";
 }
 
 }  // namespace elastictrain::control

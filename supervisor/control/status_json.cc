@@ -4,8 +4,8 @@
 #include <cmath>
 #include <optional>
 
-#include "supervisor/core/journal_fields.h"
 #include "supervisor/core/settings.h"
+#include "supervisor/protocol/json_value.h"
 #include "supervisor/protocol/topology_choice.h"
 
 namespace elastictrain::control {
@@ -24,7 +24,7 @@ class ObjectWriter {
     out_ += "\":";
     out_ += value;
   }
-  void text(const char* name, const std::string& value) { raw(name, core::json_text(value)); }
+  void text(const char* name, const std::string& value) { raw(name, quoted_json(value)); }
   void number(const char* name, std::uint64_t value) { raw(name, std::to_string(value)); }
   void real(const char* name, double value) {
     char buffer[40];

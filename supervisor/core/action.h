@@ -8,6 +8,7 @@
 #include <variant>
 #include <vector>
 
+#include "supervisor/core/records.h"
 #include "supervisor/protocol/agent_messages.h"
 #include "supervisor/protocol/ids.h"
 
@@ -61,10 +62,9 @@ struct ArmTimer {
 struct CancelTimer {
   std::uint64_t timer = 0;
 };
-// One line of the journal: an event name and ordered fields (already JSON values: numbers bare, text quoted).
+// One line of the journal.
 struct Journal {
-  std::string event;
-  std::vector<std::pair<std::string, std::string>> fields;
+  Record record;
   bool sync = false;
 };
 struct Reply {

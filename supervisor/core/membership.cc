@@ -68,7 +68,7 @@ Actions Membership::Impl::step(const Event& event, Instant now) {
 void Membership::Impl::check(const Event& event, RunPhase before, bool whole) {
   const auto broken = invariants_.check(event, out_, {roster_, members_, generation_, before, phase(), whole});
   if (!broken) return;
-  journal("invariant_broken", Fields().text("event", core::name_of(event)).text("what", *broken), true);
+  journal(record::InvariantBroken{core::name_of(event), *broken}, true);
   if (ended_) return;
   fail_run(70, "internal error: " + *broken + ". Please report this with the run's journal.");
 }
@@ -148,10 +148,6 @@ std::uint64_t Membership::Impl::arm(TimerUse use, Instant when) {
 void Membership::Impl::cancel(std::uint64_t& timer) {
   if (timer != 0 && timers_.remove(timer)) emit(CancelTimer{timer});
   timer = 0;
-}
-
-void Membership::Impl::journal(const char* event, Fields&& fields, bool sync) {
-  emit(Journal{event, std::move(fields).take(), sync});
 }
 
 void Membership::Impl::send(std::vector<WorkerId> workers, protocol::WorkerDown message) {

@@ -41,7 +41,7 @@ const char* reason_of(StopCause cause) {
 }  // namespace
 
 void Membership::Impl::on(const Stop& event) {
-  journal("stop_requested", Fields().number("request", event.request).text("cause", reason_of(event.cause)));
+  journal(record::StopRequested{event.request, reason_of(event.cause)});
   if (end_.mode != EndMode::kNone) {
     accept(event.request, "the run is already ending: " + end_.reason);
     return;
@@ -51,7 +51,7 @@ void Membership::Impl::on(const Stop& event) {
 }
 
 void Membership::Impl::on(const StopNow&) {
-  journal("stop_now_requested", Fields());
+  journal(record::StopNowRequested{});
   if (end_.mode == EndMode::kNow) return;
   const bool known = end_.mode == EndMode::kDraining;
   begin_end(EndMode::kNow, known ? end_.status : status_of(StopCause::kInterrupt),
@@ -61,7 +61,7 @@ void Membership::Impl::on(const StopNow&) {
 void Membership::Impl::begin_end(EndMode mode, int status, std::string reason) {
   if (end_.mode == EndMode::kNow) return;
   end_ = {mode, status, std::move(reason)};
-  journal("ending", Fields().text("reason", end_.reason).flag("now", mode == EndMode::kNow));
+  journal(record::Ending{end_.reason, mode == EndMode::kNow});
   if (change_.stage != Stage::kCommitted && change_.stage != Stage::kHalting) {
     cancel_change(end_.reason);
     if (!recovering()) change_ = Change{};
@@ -94,7 +94,7 @@ void Membership::Impl::stop_everybody() {
 
 void Membership::Impl::fail_run(int status, const std::string& reason) {
   if (end_.mode == EndMode::kNow) return;
-  journal("failed", Fields().integer("status", status).text("reason", reason), true);
+  journal(record::Failed{status, reason}, true);
   tell(Tell::Level::kError, reason);
   begin_end(EndMode::kNow, status, reason);
 }
@@ -135,11 +135,8 @@ bool Membership::Impl::awaits_accounts() {
   if (audit.missing == 0 && audit.open == 0) return false;
   if (accounts_timer_ != 0) return true;
   accounts_timer_ = arm({TimerKind::kEnd, {}, {}}, now_ + settings_.grace);
-  std::vector<std::uint64_t> agents;
-  for (AgentId id : silent_) agents.push_back(id.value);
-  journal("accounts_awaited",
-          Fields().number("missing", audit.missing).number("open", audit.open).numbers("agents", agents));
-  tell(Tell::Level::kInfo, "waiting for the last sample accounts of " + counted(agents.size(), "host") +
+  journal(record::AccountsAwaited{audit.missing, audit.open, {silent_.begin(), silent_.end()}});
+  tell(Tell::Level::kInfo, "waiting for the last sample accounts of " + counted(silent_.size(), "host") +
                                " that stopped reporting, at most " + std::to_string(settings_.grace.count()) + " ms");
   return true;
 }
@@ -165,14 +162,13 @@ void Membership::Impl::drain_members() {
 void Membership::Impl::journal_audit() {
   if (!ledger_.used()) return;
   const Ledger::Summary audit = ledger_.summary();
-  journal("audit", Fields()
-                       .number("steps", audit.steps)
-                       .number("epochs", audit.epochs)
-                       .number("samples", audit.samples)
-                       .number("missing", audit.missing)
-                       .number("repeated", audit.repeated)
-                       .number("hashes_compared", audit.hashes_compared)
-                       .number("unequal_hashes", audit.unequal_hashes));
+  journal(record::Audit{.steps = audit.steps,
+                        .epochs = audit.epochs,
+                        .samples = audit.samples,
+                        .missing = audit.missing,
+                        .repeated = audit.repeated,
+                        .hashes_compared = audit.hashes_compared,
+                        .unequal_hashes = audit.unequal_hashes});
   if (audit.missing == 0) return;
   tell(Tell::Level::kError, "audit: " + std::to_string(audit.missing) + " samples counted in no step");
 }
@@ -180,7 +176,7 @@ void Membership::Impl::journal_audit() {
 void Membership::Impl::end_run() {
   if (ended_) return;
   journal_audit();
-  journal("end", Fields().integer("status", end_.status).text("reason", end_.reason), true);
+  journal(record::End{end_.status, end_.reason}, true);
   for (auto& [id, agent] : roster_.agents()) {
     if (agent.link != Link::kDown) stop_agent(agent);
   }

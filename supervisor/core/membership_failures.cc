@@ -33,15 +33,17 @@ std::string last_lines(const std::vector<std::string>& lines) {
   return text.empty() ? text : "; its last error output:" + text;
 }
 
-void add_numbers(Fields& fields, const HangFinding& finding) {
-  fields.text("place", place_name(finding.place))
-      .number("step", finding.step)
-      .number("still_ms", finding.still_ms)
-      .number("limit_ms", finding.limit_ms)
-      .number("step_ms", finding.step_ms)
-      .number("quiet_ms", finding.quiet_ms)
-      .number("cpu_ms", finding.cpu_ms)
-      .text("reason", finding.why);
+template <class HangRecord>
+HangRecord hang_record(HangRecord about, const HangFinding& finding) {
+  about.place = place_name(finding.place);
+  about.step = finding.step;
+  about.still_ms = finding.still_ms;
+  about.limit_ms = finding.limit_ms;
+  about.step_ms = finding.step_ms;
+  about.quiet_ms = finding.quiet_ms;
+  about.cpu_ms = finding.cpu_ms;
+  about.reason = finding.why;
+  return about;
 }
 
 }  // namespace
@@ -50,12 +52,7 @@ void Membership::Impl::on(const WorkerExited& event) {
   const Worker* found = roster_.worker(event.worker);
   if (found == nullptr) return;
   const Worker worker = *found;
-  journal("exited", Fields()
-                        .number("worker", worker.id.value)
-                        .text("host", worker.host)
-                        .integer("exit_code", event.exit_code)
-                        .integer("signal", event.signal)
-                        .texts("last_error_lines", event.last_error_lines));
+  journal(record::Exited{worker.id, worker.host, event.exit_code, event.signal, event.last_error_lines});
   bury(worker.id);
   if (end_.mode != EndMode::kNow) judge_exit(worker, event);
 }
@@ -125,7 +122,7 @@ void Membership::Impl::lose_member(Loss loss) {
   if (settings_.failures.on_failure == OnFailure::kShrink && target_ > settings_.min_workers) {
     --target_;
     target_reason_ = "a worker was lost";
-    journal("target", Fields().number("target", target_).text("reason", target_reason_));
+    journal(record::Target{target_, target_reason_});
   }
   tell(Tell::Level::kWarning, loss.text + loss.detail);
   blame_host(loss);
@@ -155,10 +152,7 @@ bool Membership::Impl::nobody_else_trains() const {
 // The only place where the failure budgets are checked. A run that cannot tolerate the loss ends here.
 void Membership::Impl::charge(const Loss& loss) {
   const auto end = budget_.charge(loss, now_);
-  journal("loss", Fields()
-                      .text("class", class_name(loss.what))
-                      .number("count", budget_.count(loss.what, now_))
-                      .text("what", loss.text));
+  journal(record::Loss{class_name(loss.what), budget_.count(loss.what, now_), loss.text});
   if (end) fail_run(end->status, end->reason);
 }
 
@@ -174,11 +168,8 @@ void Membership::Impl::blame_host(const Loss& loss) {
   const std::uint32_t failures_before = health_.failures(loss.host, now_);
   const auto until = health_.failed(loss.host, loss.text, now_);
   if (!until || health_.failures(loss.host, now_) == failures_before) return;
-  journal("host_cooled", Fields()
-                             .text("host", loss.host)
-                             .number("failures", health_.failures(loss.host, now_))
-                             .integer("for_ms", std::chrono::duration_cast<Millis>(*until - now_).count())
-                             .text("reason", loss.text));
+  journal(record::HostCooled{loss.host, health_.failures(loss.host, now_),
+                             std::chrono::duration_cast<Millis>(*until - now_).count(), loss.text});
   arm({TimerKind::kCooled, {}, {}}, *until);
   if (!cooled_before) tell(Tell::Level::kWarning, health_.text(loss.host, now_));
 }
@@ -222,15 +213,21 @@ void Membership::Impl::act_on(const HangFinding& finding) {
   if (finding.kind == HangFinding::Kind::kStandstill) return ask_about_collectives(finding.worker);
   Worker* worker = roster_.worker(finding.worker);
   if (worker == nullptr || !worker->trains() || !is_waited_for(worker->id)) return;
-  const char* event = "hang";
-  if (finding.kind == HangFinding::Kind::kSuspected) event = "hang_suspected";
-  if (finding.kind == HangFinding::Kind::kWithdrawn) event = "hang_withdrawn";
-  Fields fields;
-  add_numbers(fields.number("worker", worker->id.value).text("host", worker->host), finding);
-  journal(event, fields);
+  journal_hang(*worker, finding);
   if (finding.kind == HangFinding::Kind::kSuspected) ask_about_collectives(worker->id);
   if (finding.kind != HangFinding::Kind::kGuilty) return;
   end_hung(*worker, "made no progress for " + std::to_string(finding.still_ms) + " ms (" + finding.why + ")");
+}
+
+void Membership::Impl::journal_hang(const Worker& worker, const HangFinding& finding) {
+  switch (finding.kind) {
+    case HangFinding::Kind::kSuspected:
+      return journal(hang_record(record::HangSuspected{.worker = worker.id, .host = worker.host}, finding));
+    case HangFinding::Kind::kWithdrawn:
+      return journal(hang_record(record::HangWithdrawn{.worker = worker.id, .host = worker.host}, finding));
+    default:
+      return journal(hang_record(record::Hang{.worker = worker.id, .host = worker.host}, finding));
+  }
 }
 
 // Ask at the first look, because after the second one communicators are aborted and the service has nothing left to
@@ -247,15 +244,13 @@ void Membership::Impl::ask_about_collectives(WorkerId doubtful) {
 void Membership::Impl::collectives_known(const AgentAnswered& event) {
   const Agent* agent = roster_.agent(event.agent);
   if (agent == nullptr) return;
-  journal("collectives", Fields().text("host", agent->host).texts("lines", event.answer.lines));
+  journal(record::Collectives{agent->host, event.answer.lines});
 }
 
 // All workers wait in the all-reduce for one another. A new data plane may help; if it is stuck again, the network of
 // one host is the cause.
 void Membership::Impl::unstick(const HangFinding& finding) {
-  Fields fields;
-  add_numbers(fields.number("times", finding.times), finding);
-  journal("stuck", fields);
+  journal(hang_record(record::Stuck{.times = finding.times}, finding));
   const std::string text =
       "no all-reduce finished for " + std::to_string(finding.still_ms) + " ms although every worker takes part";
   if (finding.times == 1) {
@@ -319,7 +314,7 @@ void Membership::Impl::end_hung(Worker& worker, const std::string& what, Failure
 
 void Membership::Impl::end_for_good(Worker& worker) {
   cancel(worker.timer);
-  journal("killed", Fields().number("worker", worker.id.value).text("host", worker.host));
+  journal(record::Killed{worker.id, worker.host});
   emit(StopWorker{worker.id, 0});
 }
 
@@ -333,7 +328,7 @@ void Membership::Impl::on(const AgentAnswered& event) {
 void Membership::Impl::stacks_known(const AgentAnswered& event) {
   Worker* worker = roster_.worker(event.answer.worker);
   if (worker == nullptr) return;
-  journal("stacks", Fields().number("worker", worker->id.value).text("host", worker->host).texts("lines", event.answer.lines));
+  journal(record::Stacks{worker->id, worker->host, event.answer.lines});
   if (worker->hung && worker->timer != 0) end_for_good(*worker);
 }
 

@@ -53,13 +53,13 @@ void Membership::Impl::offer_host(const HostSlots& offered, std::uint32_t order,
   }
   known->order = order;
   if (!known->offered) {
-    journal("host_back", Fields().text("host", offered.host));
+    journal(record::HostBack{offered.host});
     known->offered = true;
     known->drain = false;  // the request concerned the host as it was before
     new_wish();
   }
   if (known->slots != offered.slots) {
-    journal("host_slots", Fields().text("host", offered.host).number("slots", offered.slots));
+    journal(record::HostSlotsChanged{offered.host, offered.slots});
     known->slots = offered.slots;
     new_wish();
   }
@@ -68,8 +68,7 @@ void Membership::Impl::offer_host(const HostSlots& offered, std::uint32_t order,
 void Membership::Impl::launch(const HostSlots& offered, std::uint32_t order) {
   Agent& agent = roster_.add_agent(offered.host, offered.slots);
   agent.order = order;
-  journal("host_offered",
-          Fields().text("host", agent.host).number("slots", agent.slots).number("agent", agent.id.value));
+  journal(record::HostOffered{agent.host, agent.slots, agent.id});
   emit(LaunchAgent{agent.id, agent.host, agent.slots});
   new_wish();
 }
@@ -77,7 +76,7 @@ void Membership::Impl::launch(const HostSlots& offered, std::uint32_t order) {
 void Membership::Impl::withdraw_host(Agent& agent) {
   if (!agent.offered) return;
   agent.offered = false;
-  journal("host_vanished", Fields().text("host", agent.host));
+  journal(record::HostVanished{agent.host});
   new_wish();
   if (agent.link == Link::kDown) {
     roster_.remove_agent(agent.id);
@@ -109,7 +108,7 @@ void Membership::Impl::on(const AgentConnected& event) {
   }
   agent->link = Link::kUp;
   agent->last_heard = now_;
-  journal("agent_connected", Fields().text("host", agent->host).number("agent", agent->id.value));
+  journal(record::AgentConnected{agent->host, agent->id});
   agent->timer = arm({TimerKind::kAgentLook, {}, agent->id}, detector_.watch(agent->id, now_));
   dirty_ = true;
 }
@@ -133,7 +132,7 @@ void Membership::Impl::heard(Agent& agent) {
   agent.last_heard = now_;
   if (!detector_.heard(agent.id, now_)) return;
   agent.suspect = false;
-  journal("agent_healthy", Fields().text("host", agent.host).number("agent", agent.id.value));
+  journal(record::AgentHealthy{agent.host, agent.id});
 }
 
 void Membership::Impl::look_at(AgentId id) {
@@ -153,7 +152,7 @@ void Membership::Impl::look_at(AgentId id) {
   }
   if (look.changed) {
     agent->suspect = true;
-    journal("agent_suspect", Fields().text("host", agent->host).number("silent_ms", silence));
+    journal(record::AgentSuspect{agent->host, silence});
   }
   agent->timer = arm({TimerKind::kAgentLook, {}, id}, look.next);
 }
@@ -180,8 +179,11 @@ void Membership::Impl::lose_agent(Agent& agent, const std::string& reason) {
   cancel(agent.reconnect_timer);
   detector_.forget(agent.id);
   dirty_ = true;
-  journal(expected ? "agent_ended" : "agent_lost",
-          Fields().text("host", agent.host).number("agent", agent.id.value).text("reason", reason));
+  if (expected) {
+    journal(record::AgentEnded{agent.host, agent.id, reason});
+  } else {
+    journal(record::AgentLost{agent.host, agent.id, reason});
+  }
   const bool costs_members = std::any_of(agent.workers.begin(), agent.workers.end(),
                                          [&](WorkerId id) { return roster_.worker(id)->trains(); });
   if (!expected && !costs_members && end_.mode == EndMode::kNone) {
@@ -206,7 +208,7 @@ void Membership::Impl::lose_workers(Agent& agent, const std::string& reason) {
     const bool counts = worker.seated || plain;
     if (!over && counts) failed.push_back(name_of(worker));
     if (!over && !counts) {
-      journal("dropped", Fields().number("worker", id.value).text("reason", "host " + agent.host + " is lost"));
+      journal(record::Dropped{id, "host " + agent.host + " is lost"});
     }
     bury(id);
   }
@@ -226,7 +228,7 @@ void Membership::Impl::lose_workers(Agent& agent, const std::string& reason) {
 void Membership::Impl::on(const HostNoticed& event) {
   Agent* agent = roster_.agent(event.agent);
   if (agent == nullptr || agent->link == Link::kDown || agent->drain) return;
-  journal("notice", Fields().text("host", agent->host).number("agent", agent->id.value).text("reason", event.reason));
+  journal(record::HostNotice{agent->host, agent->id, event.reason});
   tell(Tell::Level::kWarning,
        "host " + agent->host + " is about to go away (" + event.reason + "): its workers leave at a step boundary");
   agent->drain = true;
@@ -243,7 +245,7 @@ void Membership::Impl::release_agents() {
   for (auto& [id, agent] : roster_.agents()) {
     const bool unneeded = agent.drain || !agent.offered;
     if (!unneeded || agent.link != Link::kUp || agent.stopping || !agent.workers.empty()) continue;
-    journal("host_released", Fields().text("host", agent.host).number("agent", id.value));
+    journal(record::HostReleased{agent.host, id});
     tell(Tell::Level::kInfo, "host " + agent.host + " is free: it has no workers left");
     stop_agent(agent);
   }

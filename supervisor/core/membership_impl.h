@@ -33,21 +33,14 @@
 #include "supervisor/core/hang_detector.h"
 #include "supervisor/core/host_health.h"
 #include "supervisor/core/invariants.h"
-#include "supervisor/core/journal_fields.h"
 #include "supervisor/core/ledger.h"
 #include "supervisor/core/membership.h"
+#include "supervisor/core/records.h"
 #include "supervisor/core/roster.h"
 #include "supervisor/core/swap_plan.h"
 #include "supervisor/core/timer_book.h"
 
 namespace elastictrain::core {
-
-// The ids as the journal writes them.
-inline std::vector<std::uint64_t> numbers_of(const std::vector<WorkerId>& ids) {
-  std::vector<std::uint64_t> numbers;
-  for (WorkerId id : ids) numbers.push_back(id.value);
-  return numbers;
-}
 
 class Membership::Impl {
  public:
@@ -191,6 +184,7 @@ class Membership::Impl {
   void end_without(const Loss& loss, const char* why);
   bool nobody_else_trains() const;
   void act_on(const HangFinding& finding);
+  void journal_hang(const Worker& worker, const HangFinding& finding);
   bool is_waited_for(WorkerId id) const;
   void unstick(const HangFinding& finding);
   void ask_about_collectives(WorkerId doubtful);
@@ -259,6 +253,7 @@ class Membership::Impl {
   void tell_unmet(const SwapDecision& decision, std::uint32_t want);
   void give_up_replacements(const SwapDecision& decision);
   void prepare();
+  record::Prepare record_of(const protocol::GenerationPlan& plan) const;
   protocol::GenerationPlan plan_change() const;
   std::vector<double> speeds_of(const std::vector<PlanMember>& members) const;
   bool joins(WorkerId id) const;
@@ -308,8 +303,10 @@ class Membership::Impl {
   void fired(const TimerUse& use);
   std::uint64_t arm(TimerUse use, Instant when);
   void cancel(std::uint64_t& timer);
-  void journal(const char* event, Fields&& fields, bool sync = false);
-  void journal(const char* event, Fields& fields, bool sync = false) { journal(event, std::move(fields), sync); }
+  template <class R>
+  void journal(R about, bool sync = false) {
+    emit(Journal{Record(std::in_place_type<R>, std::move(about)), sync});
+  }
   void send(std::vector<WorkerId> workers, protocol::WorkerDown message);
   void tell(Tell::Level level, std::string text);
   void check(const Event& event, RunPhase before, bool whole);
@@ -320,11 +317,21 @@ class Membership::Impl {
   WorkerView view_of(const Worker& worker, const InChange& in) const;
   AgentView view_of(const Agent& agent) const;
   void show_failures(RunView& view) const;
-  void record_members(Fields& fields) const;
-  void record_reshared(Fields& fields) const;
-  void record_hosts(Fields& fields) const;
-  void record_workers(Fields& fields) const;
-  void record_change(Fields& fields) const;
+  void record_members(record::RunState& state) const;
+  void record_hosts(record::RunState& state) const;
+  void record_workers(record::RunState& state) const;
+  void record_change(record::RunState& state) const;
+  static std::vector<std::uint32_t> shares_of(const protocol::GenerationPlan& plan);
+  // The same fields of both records.
+  template <class R>
+  void record_plan_update(R& about) const {
+    about.per_worker = reshared_.per_worker;
+    about.target_factor = reshared_.learning_rate_factor;
+    about.target_noise_scale = reshared_.noise_scale;
+    about.target_parents = reshared_.fathers;
+    about.target_topology = reshared_.topology;
+    about.target_synchronization = reshared_.synchronization;
+  }
 
   template <class T>
   void emit(T action) {

@@ -11,7 +11,7 @@ namespace elastictrain::core {
 void Membership::Impl::cut_off(Agent& agent, const std::string& reason) {
   if (agent.cut_off) return;
   agent.cut_off = true;
-  journal("agent_cut_off", Fields().text("host", agent.host).number("agent", agent.id.value).text("reason", reason));
+  journal(record::AgentCutOff{agent.host, agent.id, reason});
   agent.lost_reason = reason;
   if (change_.stage == Stage::kHalting && !recovery_.suspicion.empty()) doubt_cut_off_agents({});
 }
@@ -36,7 +36,7 @@ void Membership::Impl::reconnect_timed_out(AgentId id) {
 void Membership::Impl::come_back(Agent& agent, const std::vector<WorkerId>& living) {
   agent.cut_off = false;
   cancel(agent.reconnect_timer);
-  journal("agent_back", Fields().text("host", agent.host).number("agent", agent.id.value));
+  journal(record::AgentBack{agent.host, agent.id});
   heard(agent);
   if (agent.timer == 0) agent.timer = arm({TimerKind::kAgentLook, {}, agent.id}, detector_.watch(agent.id, now_));
   dirty_ = true;
@@ -48,7 +48,7 @@ void Membership::Impl::come_back(Agent& agent, const std::vector<WorkerId>& livi
       resend(worker);
     } else if (!worker.hello && !worker.seated) {
       // The order to start it was lost with the connection, or its exit is reported next and finds it gone.
-      journal("spawn_lost", Fields().number("worker", id.value));
+      journal(record::SpawnLost{id});
       bury(id);
     } else {
       // Its exit is reported by a separate event, unless that was lost too.
@@ -78,7 +78,7 @@ void Membership::Impl::resend(Worker& worker) {
 
 void Membership::Impl::vanished(const Worker& gone) {
   const Worker worker = gone;
-  journal("vanished", Fields().number("worker", worker.id.value).text("host", worker.host));
+  journal(record::Vanished{worker.id, worker.host});
   bury(worker.id);
   if (worker.left || worker.dying || worker.finished) return;
   const std::string what = "is gone, and its agent does not know how it ended";
@@ -108,7 +108,7 @@ void Membership::Impl::relaunch(AgentId id) {
   Agent& agent = roster_.add_agent(host.host, host.slots);
   agent.order = order;
   agent.again = true;
-  journal("host_again", Fields().text("host", agent.host).number("slots", agent.slots).number("agent", agent.id.value));
+  journal(record::HostAgain{agent.host, agent.slots, agent.id});
   emit(LaunchAgent{agent.id, agent.host, agent.slots});
 }
 

@@ -37,7 +37,7 @@ void Membership::Impl::answer_notices() {
     }
     worker.noticed = Noticed::kAnswered;
     const NoticeAnswer answer = answer_to(worker, all);
-    journal("term_answered", Fields().number("worker", id.value).text("text", text_of(answer)));
+    journal(record::TermAnswered{id, text_of(answer)});
     tell(Tell::Level::kWarning, name_of(worker) + " got TERM: " + text_of(answer));
     act_on(answer, worker);
   }

@@ -42,13 +42,7 @@ void Membership::Impl::begin_recovery(const std::string& why) {
   set_members(living_members());
   recovery_.waiting = {members_.begin(), members_.end()};
   for (auto& [id, worker] : roster_.workers()) worker.halted.reset();
-  journal("abort",
-          Fields()
-              .number("fence", recovery_.fence)
-              .number("generation", generation_)
-              .text("reason", recovery_cause())
-              .numbers("members", numbers_of(members_)),
-          true);
+  journal(record::Abort{recovery_.fence, generation_, recovery_cause(), members_}, true);
   if (!members_.empty()) send(members_, protocol::Abort{recovery_.fence, recovery_cause()});
   cancel(recovery_.halt_timer);
   recovery_.halt_timer = arm({TimerKind::kHalt, {}, {}}, now_ + settings_.failures.halt_timeout);
@@ -106,15 +100,10 @@ void Membership::Impl::halted_by_itself(Worker& worker, const protocol::WorkerHa
 }
 
 void Membership::Impl::journal_halted(const Worker& worker, const protocol::WorkerHalted& message) {
-  Fields fields;
-  fields.number("worker", worker.id.value)
-      .number("fence", message.fence)
-      .number("generation", message.generation)
-      .number("committed_step", message.committed_step)
-      .flag("has_state", message.has_state)
-      .flag("in_loop", message.in_loop);
-  if (!message.reason.empty()) fields.text("reason", message.reason);
-  journal("halted", fields);
+  record::Halted halted{
+      worker.id, message.fence, message.generation, message.committed_step, message.has_state, message.in_loop, {}};
+  if (!message.reason.empty()) halted.reason = message.reason;
+  journal(std::move(halted));
 }
 
 void Membership::Impl::halt_timed_out() {
@@ -162,12 +151,7 @@ void Membership::Impl::settle_halt() {
   for (WorkerId id : members_) {
     if (holds_state(id)) holders.push_back(id);
   }
-  journal("halt_settled", Fields()
-                              .number("fence", recovery_.fence)
-                              .number("generation", generation_)
-                              .number("committed_step", recovery_.resume_step)
-                              .numbers("holders", numbers_of(holders))
-                              .numbers("members", numbers_of(members_)));
+  journal(record::HaltSettled{recovery_.fence, generation_, recovery_.resume_step, holders, members_});
   note_fruitless(progressed_ || recovery_.resume_step >= progress_step_);
   if (!recovering() || !recovery_.reasons.empty() || recovery_.suspicion.empty()) return;
   recovery_.reasons.push_back(recovery_.suspicion);
@@ -270,7 +254,7 @@ void Membership::Impl::gather_joiners() {
   const std::string text = counted(members_.size(), "worker") + (members_.size() == 1 ? " is" : " are") +
                            " left and at least " + std::to_string(settings_.min_workers) +
                            " must train: waiting for others";
-  journal("below_min", Fields().number("workers", members_.size()).number("min", settings_.min_workers));
+  journal(record::BelowMin{members_.size(), settings_.min_workers});
   tell(Tell::Level::kWarning, text);
 }
 

@@ -35,13 +35,13 @@ void Membership::Impl::new_wish() {
 
 void Membership::Impl::accept(std::uint64_t request, const std::string& text) {
   if (request == 0) return;
-  journal("accepted", Fields().number("request", request).text("text", text));
+  journal(record::Accepted{request, text});
   emit(Reply{request, true, text});
 }
 
 void Membership::Impl::refuse(std::uint64_t request, const std::string& text) {
   if (request == 0) return;
-  if (!ended_) journal("refused", Fields().number("request", request).text("text", text));
+  if (!ended_) journal(record::Refused{request, text});
   emit(Reply{request, false, text});
 }
 
@@ -52,8 +52,7 @@ std::string Membership::Impl::refusal(RunPhase phase) const {
 }
 
 void Membership::Impl::on(const Resize& event) {
-  journal("resize_requested",
-          Fields().number("request", event.request).number("target", event.target).text("reason", event.reason));
+  journal(record::ResizeRequested{event.request, event.target, event.reason});
   if (event.target < settings_.min_workers || event.target > settings_.max_workers) {
     refuse(event.request, std::to_string(event.target) + " workers are outside the limits of this run, " +
                               std::to_string(settings_.min_workers) + " to " + std::to_string(settings_.max_workers) +
@@ -88,7 +87,7 @@ std::string Membership::Impl::resize_text(std::uint32_t target) const {
 }
 
 void Membership::Impl::on(const ReplaceWorker& event) {
-  journal("replace_requested", Fields().number("request", event.request).number("rank", event.rank));
+  journal(record::ReplaceRequested{.request = event.request, .rank = event.rank, .host = {}});
   const auto& members = newest_members();
   if (event.rank >= members.size()) {
     refuse(event.request, "there is no rank " + std::to_string(event.rank) + ": the run has ranks 0 to " +
@@ -109,7 +108,7 @@ void Membership::Impl::on(const ReplaceWorker& event) {
 
 void Membership::Impl::on(const Reshare& event) {
   const std::string reason = event.reason.empty() ? "requested by the user" : event.reason;
-  journal("reshare_requested", Fields().number("request", event.request).text("reason", reason));
+  journal(record::PlanUpdateRequested{event.request, reason});
   if (event.per_worker && *event.per_worker == 0) return refuse(event.request, "a batch of 0 samples trains nothing");
   const auto is_odd = [](double value) { return !(value > 0) || !std::isfinite(value); };
   const bool odd = event.speeds && std::any_of(event.speeds->begin(), event.speeds->end(),
@@ -125,9 +124,9 @@ void Membership::Impl::on(const Reshare& event) {
     }
   }
   apply(event);
-  Fields fields;
-  record_reshared(fields);
-  journal("reshared", fields);
+  record::PlanUpdated updated;
+  record_plan_update(updated);
+  journal(std::move(updated));
   const std::string what = change_of(event);
   if (is_for_later(event)) return accept(event.request, what);
   reshare_ = what + ": " + reason;
@@ -153,7 +152,7 @@ void Membership::Impl::apply(const Reshare& event) {
 }
 
 void Membership::Impl::refuse_program(const std::string& why) {
-  journal("program_refused", Fields().text("text", why));
+  journal(record::ProgramRefused{why});
   tell(Tell::Level::kWarning, "the program's request was refused: " + why);
 }
 
@@ -181,7 +180,7 @@ void Membership::Impl::said(Worker& worker, const protocol::WorkerRequest& messa
   const bool fits =
       message.workers == 0 || (message.workers >= settings_.min_workers && message.workers <= settings_.max_workers);
   if (!reshares && !resizes) return;
-  journal("program_requested", Fields().number("worker", worker.id.value).number("target", message.workers));
+  journal(record::ProgramRequested{worker.id, message.workers});
   if (is_odd) return refuse_program("a learning-rate factor must be above 0");
   if (!fits) {
     return refuse_program(std::to_string(message.workers) + " workers are outside the limits of this run, " +
@@ -209,7 +208,7 @@ bool Membership::Impl::is_for_later(const Reshare& event) const {
 }
 
 void Membership::Impl::on(const ReplaceHost& event) {
-  journal("replace_requested", Fields().number("request", event.request).text("host", event.host));
+  journal(record::ReplaceRequested{.request = event.request, .rank = {}, .host = event.host});
   const Agent* agent = roster_.agent_on(event.host);
   if (agent == nullptr) {
     refuse(event.request, "there is no host " + event.host + " in this run");
@@ -230,7 +229,7 @@ void Membership::Impl::on(const ReplaceHost& event) {
 }
 
 void Membership::Impl::on(const DrainHost& event) {
-  journal("drain_requested", Fields().number("request", event.request).text("host", event.host));
+  journal(record::DrainRequested{event.request, event.host});
   Agent* agent = roster_.agent_on(event.host);
   if (agent == nullptr) {
     refuse(event.request, "there is no host " + event.host + " in this run");

@@ -24,13 +24,7 @@ void Membership::Impl::lose_state() {
     end_without(first, "; the training had ended before");
     return;
   }
-  journal("state_lost",
-          Fields()
-              .number("fence", recovery_.fence)
-              .number("generation", generation_)
-              .flag("has_checkpoints", settings_.has_checkpoints)
-              .text("reason", recovery_cause()),
-          true);
+  journal(record::StateLost{recovery_.fence, generation_, settings_.has_checkpoints, recovery_cause()}, true);
   if (end_.mode != EndMode::kNone) {
     // The requested orderly end is not possible any more; a status that reports worse is kept.
     if (end_.status == 0) return fail_run(first.status, first.text + first.detail);

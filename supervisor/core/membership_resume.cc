@@ -18,11 +18,7 @@ void Membership::Impl::on(const Resumed& event) {
   apply(event.reshared);
   for (const auto& [worker, audit] : event.audits) report_audit(worker, ledger_.record(worker, audit));
   invariants_.resume(generation_, issued_, WorkerId{static_cast<std::uint32_t>(event.last_worker)});
-  journal("taken_over", Fields()
-                            .number("generation", generation_)
-                            .number("agents", roster_.agents().size())
-                            .number("workers", roster_.workers().size())
-                            .flag("unsettled", unsettled_));
+  journal(record::TakenOver{generation_, roster_.agents().size(), roster_.workers().size(), unsettled_});
   tell(Tell::Level::kInfo, "taking the run over: " + counted(roster_.workers().size(), "worker") + " on " +
                                counted(roster_.agents().size(), "host") + ", generation " +
                                std::to_string(generation_));
@@ -99,7 +95,7 @@ void Membership::Impl::finish_resume() {
   }
   const bool over = !finished_.empty() && nobody_else_trains();
   const bool broken = std::exchange(unsettled_, false) && !members_.empty() && !recovering() && !over;
-  journal("all_back", Fields().number("generation", generation_).number("workers", roster_.workers().size()));
+  journal(record::AllBack{generation_, roster_.workers().size()});
   if (broken) begin_recovery("the supervisor was replaced in the middle of a change");
 }
 

@@ -63,29 +63,30 @@ protocol::GenerationPlan Membership::Impl::plan_change() const {
   return plan;
 }
 
+record::Prepare Membership::Impl::record_of(const protocol::GenerationPlan& plan) const {
+  record::Prepare about{.generation = plan.generation,
+                        .previous = plan.previous,
+                        .kind = plan.kind,
+                        .reason = plan.reason,
+                        .members = change_.members,
+                        .leavers = change_.leavers,
+                        .shares = shares_of(plan),
+                        .donors = plan.donors,
+                        .learning_rate_factor = plan.learning_rate_factor};
+  const std::string topology = protocol::text_of(plan.topology, plan.fathers);
+  if (topology != protocol::name_of(protocol::Topology::kAuto)) about.topology = topology;
+  if (plan.synchronization != protocol::Synchronization::kGradients) about.synchronization = plan.synchronization;
+  if (!recovering()) return about;
+  about.fence = plan.fence;
+  about.resume_step = plan.resume_step;
+  return about;
+}
+
 void Membership::Impl::prepare() {
   change_.generation = ++issued_;
   protocol::GenerationPlan plan = plan_change();
   reshare_.clear();
-  std::vector<std::uint64_t> next_shares;
-  for (const protocol::Member& member : plan.members) next_shares.push_back(member.share);
-  Fields fields;
-  fields.number("generation", plan.generation)
-      .number("previous", plan.previous)
-      .text("kind", change_name(plan.kind))
-      .text("reason", plan.reason)
-      .numbers("members", numbers_of(change_.members))
-      .numbers("leavers", numbers_of(change_.leavers))
-      .numbers("shares", next_shares)
-      .numbers("donors", numbers_of(plan.donors))
-      .real("learning_rate_factor", plan.learning_rate_factor);
-  const std::string topology = protocol::text_of(plan.topology, plan.fathers);
-  if (topology != protocol::name_of(protocol::Topology::kAuto)) fields.text("topology", topology);
-  if (plan.synchronization != protocol::Synchronization::kGradients) {
-    fields.text("synchronization", protocol::name_of(plan.synchronization));
-  }
-  if (recovering()) fields.number("fence", plan.fence).number("resume_step", plan.resume_step);
-  journal("prepare", fields);
+  journal(record_of(plan));
   const std::vector<WorkerId> to = addressees();
   change_.stage = Stage::kPreparing;
   change_.waiting = {to.begin(), to.end()};
@@ -99,12 +100,7 @@ void Membership::Impl::prepare() {
 void Membership::Impl::commit() {
   cancel(change_.timer);
   const std::vector<WorkerId> to = addressees();
-  journal("commit",
-          Fields()
-              .number("generation", change_.generation)
-              .number("world_size", change_.members.size())
-              .text("reason", change_.reason),
-          true);
+  journal(record::Commit{change_.generation, change_.members.size(), change_.reason}, true);
   send(to, protocol::Commit{change_.generation});
   if (recovering()) report_audit({}, ledger_.fence({change_.generation, recovery_.resume_step + 1}));
   for (WorkerId id : change_.members) roster_.worker(id)->seated = true;
@@ -144,12 +140,7 @@ void Membership::Impl::complete() {
     if (const Worker* worker = roster_.worker(id)) roster_.clear_blame(worker->place());
   }
   std::erase_if(to_replace_, [&](const auto& wish) { return !is_member(wish.first); });
-  journal("generation", Fields()
-                            .number("generation", generation_)
-                            .text("kind", change_name(change_.kind))
-                            .number("first_step", change_.first_step)
-                            .number("world_size", members_.size())
-                            .numbers("members", numbers_of(members_)));
+  journal(record::GenerationComplete{generation_, change_.kind, change_.first_step, members_.size(), members_});
   if (!members_.empty()) tell(Tell::Level::kInfo, last_change_);
   change_ = Change{};
   // Joiners of a recovery that another one followed wait for a first seat again.
@@ -175,7 +166,7 @@ void Membership::Impl::set_members(std::vector<WorkerId> members) {
 
 void Membership::Impl::cancel_change(const std::string& why) {
   if (change_.stage == Stage::kPreparing) {
-    journal("cancel", Fields().number("generation", change_.generation).text("reason", why));
+    journal(record::Cancel{change_.generation, why});
     send(addressees(), protocol::Cancel{change_.generation});
   }
   cancel(change_.timer);
@@ -207,7 +198,7 @@ void Membership::Impl::prepare_failed(const std::string& why) {
 
 void Membership::Impl::give_up_change(const std::string& why) {
   const std::string text = "the change to " + counted(change_.members.size(), "worker") + " is given up (" + why + ")";
-  journal("given_up", Fields().text("reason", why));
+  journal(record::GivenUp{why});
   if (end_.mode != EndMode::kNone || generation_ == 0) {
     tell(Tell::Level::kError, text);
     begin_end(EndMode::kNow, generation_ == 0 ? 69 : end_.status, end_.reason.empty() ? why : end_.reason);

@@ -301,7 +301,7 @@ void Membership::Impl::tell_unmet(const SwapDecision& decision, std::uint32_t wa
   if (text == unmet_told_) return;
   unmet_told_ = text;
   if (text.empty()) return;
-  journal("wish_unmet", Fields().number("wanted", target_).number("possible", decision.size()).text("text", text));
+  journal(record::TargetUnmet{target_, decision.size(), text});
   tell(Tell::Level::kWarning, text);
 }
 
@@ -331,7 +331,7 @@ std::string Membership::Impl::unmet_text(const SwapDecision& decision, std::uint
 void Membership::Impl::give_up_replacements(const SwapDecision& decision) {
   for (WorkerId id : decision.stay) {
     if (id == decision.bridge || to_replace_.erase(id) == 0) continue;
-    journal("replace_given_up", Fields().number("worker", id.value));
+    journal(record::ReplaceGivenUp{id});
     tell(Tell::Level::kWarning, name_of(*roster_.worker(id)) + " stays: no worker could be started in its place");
   }
 }

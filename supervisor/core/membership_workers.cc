@@ -52,11 +52,7 @@ void Membership::Impl::start_workers(const std::vector<WorkerId>& next, const st
       spawn.lineage = lineage_;
     }
     worker.expected_rank = spawn.rank;
-    journal("spawn", Fields()
-                         .number("worker", id.value)
-                         .text("host", worker.host)
-                         .number("agent", worker.agent.value)
-                         .number("slot", worker.slot));
+    journal(record::Spawn{id, worker.host, worker.agent, worker.slot});
     emit(spawn);
     if (elastic_) expect_ready(worker);
   }
@@ -87,9 +83,7 @@ void Membership::Impl::on(const WorkerSaid& event) {
 void Membership::Impl::said(Worker& worker, const protocol::WorkerHello& message) {
   if (worker.hello || worker.dying) return;
   worker.hello = true;
-  journal(
-      "hello",
-      Fields().number("worker", worker.id.value).integer("pid", message.pid).text("library", message.library_version));
+  journal(record::Hello{worker.id, message.pid, message.library_version});
   if (message.protocol_version != limits::kProtocolVersion) {
     expel_joiner(worker.id, "speaks protocol " + std::to_string(message.protocol_version) + " (library " +
                                 message.library_version + "), not " + std::to_string(limits::kProtocolVersion) +
@@ -117,7 +111,7 @@ void Membership::Impl::said(Worker& worker, const protocol::WorkerReady& message
   worker.ready = true;
   worker.facts = message;
   cancel(worker.timer);
-  journal("ready", Fields().number("worker", worker.id.value).number("state_bytes", message.state_bytes));
+  journal(record::Ready{worker.id, message.state_bytes});
   const auto& planned = change_.members;
   const bool counted =
       change_.stage == Stage::kGathering && std::find(planned.begin(), planned.end(), worker.id) != planned.end();
@@ -142,7 +136,7 @@ std::optional<std::string> Membership::Impl::mismatch(const protocol::WorkerRead
 void Membership::Impl::said(Worker& worker, const protocol::WorkerPrepared& message) {
   if (change_.stage != Stage::kPreparing || message.generation != change_.generation) return;
   if (change_.waiting.erase(worker.id) == 0) return;
-  journal("prepared", Fields().number("worker", worker.id.value).number("generation", message.generation));
+  journal(record::Prepared{worker.id, message.generation});
   if (change_.waiting.empty()) commit();
 }
 
@@ -165,11 +159,7 @@ void Membership::Impl::said(Worker& worker, const protocol::WorkerActive& messag
   const bool awaited = of_change && change_.waiting.erase(worker.id) > 0;
   if (!worker.seated && !worker.finished && !worker.dying) end_stray(worker);
   if (!first && !awaited) return;
-  journal("active", Fields()
-                        .number("worker", worker.id.value)
-                        .number("generation", message.generation)
-                        .number("first_step", message.first_step)
-                        .number("transfer_bytes", message.state_transfer_bytes));
+  journal(record::Active{worker.id, message.generation, message.first_step, message.state_transfer_bytes});
   if (!awaited) return;
   change_.any_active = true;
   change_.first_step = message.first_step;
@@ -194,10 +184,7 @@ void Membership::Impl::said(Worker& worker, const protocol::WorkerLeft& message)
   if (in_time ? change_.waiting.erase(worker.id) == 0 : !late) return;
   worker.left = true;
   left_in_order_ = left_in_order_ || end_.mode == EndMode::kDraining;
-  journal("left", Fields()
-                      .number("worker", worker.id.value)
-                      .number("generation", message.generation)
-                      .number("last_step", message.last_step));
+  journal(record::Left{worker.id, message.generation, message.last_step});
   expect_exit(worker);
   if (late && !in_time) {
     recovery_.waiting.erase(worker.id);
@@ -213,7 +200,7 @@ void Membership::Impl::said(Worker& worker, const protocol::WorkerFinished& mess
   worker.finished = true;
   finished_.insert(worker.id);
   hangs_.forget(worker.id);
-  journal("finished", Fields().number("worker", worker.id.value).number("last_step", message.last_step));
+  journal(record::Finished{worker.id, message.last_step});
   change_.waiting.erase(worker.id);
   recovery_.waiting.erase(worker.id);
   member_finished();
@@ -222,13 +209,13 @@ void Membership::Impl::said(Worker& worker, const protocol::WorkerFinished& mess
 
 void Membership::Impl::report_audit(WorkerId worker, const std::vector<std::string>& violations) {
   for (const std::string& violation : violations) {
-    journal("audit_violation", Fields().number("worker", worker.value).text("what", violation));
+    journal(record::AuditViolation{worker, violation});
     tell(Tell::Level::kError, "audit: " + violation);
   }
 }
 
 void Membership::Impl::said(Worker& worker, const protocol::WorkerNote& message) {
-  journal("note", Fields().number("worker", worker.id.value).text("key", message.key).text("value", message.value));
+  journal(record::Note{worker.id, message.key, message.value});
   if (message.key == protocol::kTermNote) got_term(worker);
 }
 
@@ -236,7 +223,7 @@ void Membership::Impl::on(const WorkerSpawnFailed& event) {
   const Worker* found = roster_.worker(event.worker);
   if (found == nullptr) return;
   const Worker worker = *found;
-  journal("spawn_failed", Fields().number("worker", worker.id.value).text("reason", event.reason));
+  journal(record::SpawnFailed{worker.id, event.reason});
   bury(worker.id);
   if (!worker.dying) drop_joiner(worker, "could not be started: " + event.reason, Retry::kOnce);
 }
@@ -248,7 +235,7 @@ void Membership::Impl::drop_joiner(const Worker& worker, const std::string& why,
     roster_.rest(worker.place(), again);
     arm({TimerKind::kCooled, {}, {}}, again);
   }
-  journal("dropped", Fields().number("worker", worker.id.value).text("reason", why));
+  journal(record::Dropped{worker.id, why});
   tell(Tell::Level::kWarning, "new worker " + to_string(worker.id) + " on " + worker.host + " " + why);
   dirty_ = true;
 }
@@ -262,7 +249,7 @@ void Membership::Impl::expel_joiner(WorkerId id, const std::string& why) {
 
 void Membership::Impl::dismiss(Worker& worker, const std::string& reason) {
   if (worker.dying) return;
-  journal("dismissed", Fields().number("worker", worker.id.value).text("reason", reason));
+  journal(record::Dismissed{worker.id, reason});
   if (!worker.ready) {
     // It is not listening yet, or not in a place where it would act on messages.
     stop_worker(worker);

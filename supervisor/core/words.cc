@@ -1,33 +1,30 @@
 #include "supervisor/core/words.h"
 
+#include <array>
+
+#include "supervisor/protocol/names.h"
+
 namespace elastictrain::core {
+namespace {
+
+// In the order of the enumerators.
+constexpr std::array<std::string_view, 9> kChangeNames{"start", "grow", "shrink",  "replace", "migrate",
+                                                       "drain", "stop", "recover", "update"};
+constexpr std::string_view kOldUpdateName = "reshare";
+
+}  // namespace
 
 std::string counted(std::size_t n, const char* what) {
   return std::to_string(n) + " " + what + (n == 1 ? "" : "s");
 }
 
 const char* change_name(protocol::ChangeKind kind) {
-  switch (kind) {
-    case protocol::ChangeKind::kStart:
-      return "start";
-    case protocol::ChangeKind::kGrow:
-      return "grow";
-    case protocol::ChangeKind::kShrink:
-      return "shrink";
-    case protocol::ChangeKind::kReplace:
-      return "replace";
-    case protocol::ChangeKind::kMigrate:
-      return "migrate";
-    case protocol::ChangeKind::kDrain:
-      return "drain";
-    case protocol::ChangeKind::kStop:
-      return "stop";
-    case protocol::ChangeKind::kRecover:
-      return "recover";
-    case protocol::ChangeKind::kReshare:
-      return "reshare";
-  }
-  return "change";
+  return kChangeNames[static_cast<std::size_t>(kind)].data();
+}
+
+std::optional<protocol::ChangeKind> change_named(std::string_view name) {
+  if (name == kOldUpdateName) return protocol::ChangeKind::kReshare;
+  return protocol::named<protocol::ChangeKind>(kChangeNames, name);
 }
 
 }  // namespace elastictrain::core

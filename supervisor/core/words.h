@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
+#include <string_view>
 
 #include "supervisor/protocol/plan_messages.h"
 
@@ -12,5 +14,7 @@ namespace elastictrain::core {
 std::string counted(std::size_t n, const char* what);
 
 const char* change_name(protocol::ChangeKind kind);
+// Also by a name of an earlier version.
+std::optional<protocol::ChangeKind> change_named(std::string_view name);
 
 }  // namespace elastictrain::core

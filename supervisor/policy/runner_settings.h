@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "heuristics/learning_rate.h"
 #include "heuristics/policy/policy.h"
 #include "supervisor/policy/observer.h"
 #include "supervisor/policy/outside.h"

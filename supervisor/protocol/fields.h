@@ -1,24 +1,29 @@
 // Purpose: the wire order of every message's fields, in one place. A struct is sent as a msgpack array in this order:
-// append only. A shorter array from an older peer leaves the rest at its default, surplus elements of a longer one are
-// ignored; a change to the meaning of an existing field raises limits::kProtocolVersion instead.
+// append only; a member that is missing here is an error of the compiler. A shorter array from an older peer leaves the
+// rest at its default, surplus elements of a longer one are ignored; a change to the meaning of an existing field
+// raises limits::kProtocolVersion instead.
 #pragma once
 
 #include <array>
 #include <concepts>
 #include <tuple>
 #include <type_traits>
+#include <utility>
 
 #include "supervisor/protocol/agent_messages.h"
+#include "supervisor/protocol/member_count.h"
 #include "supervisor/protocol/step_metrics.h"
 
 namespace elastictrain::protocol {
 
-#define ET_FIELDS(Type, ...)                          \
-  template <class T>                                  \
-  requires std::same_as<std::remove_const_t<T>, Type> \
-  constexpr auto fields([[maybe_unused]] T& m) {      \
-    return std::tie(__VA_ARGS__);                     \
-  }
+#define ET_FIELDS(Type, ...)                                                                        \
+  template <class T>                                                                                \
+  requires std::same_as<std::remove_const_t<T>, Type>                                               \
+  constexpr auto fields([[maybe_unused]] T& m) {                                                    \
+    return std::tie(__VA_ARGS__);                                                                   \
+  }                                                                                                 \
+  static_assert(std::tuple_size_v<decltype(fields(std::declval<Type&>()))> == member_count<Type>(), \
+                "every member of " #Type " must be in its field list");
 
 ET_FIELDS(Endpoint, m.host_key, m.addresses, m.port, m.unix_name, m.mpi_rank)
 ET_FIELDS(Member, m.worker, m.rank, m.local_rank, m.host, m.endpoint, m.share, m.joiner)

@@ -3,6 +3,8 @@
 #include <array>
 #include <cstdio>
 
+#include "supervisor/journal_codec.h"
+
 namespace elastictrain::core {
 namespace {
 
@@ -78,8 +80,8 @@ std::string text_of(const CancelTimer&) {
   return "";
 }
 std::string text_of(const Journal& a) {
-  std::string text = std::string(a.sync ? "journal! " : "journal ") + a.event;
-  for (const auto& [name, value] : a.fields) text += " " + name + "=" + value;
+  std::string text = (a.sync ? "journal! " : "journal ") + std::string(event_of(a.record));
+  for (const auto& [name, value] : fields_of(a.record)) text += " " + name + "=" + value;
   return text;
 }
 std::string text_of(const Reply& a) {

@@ -2,29 +2,46 @@
 
 #include <cstdlib>
 #include <sstream>
+#include <variant>
 
+#include "supervisor/journal_codec.h"
 #include "supervisor/journal_replay.h"
 
 namespace elastictrain::simulation {
 
 core::Journal run_opened(const core::RunSettings& settings) {
-  return {.event = "run_opened", .fields = {{"start_workers", std::to_string(settings.start_workers)}}};
+  core::record::RunOpened opened;
+  opened.schema = core::record::kSchemaVersion;
+  opened.start_workers = settings.start_workers;
+  return {opened};
 }
 
 core::Journal run_resumed() {
-  return {.event = "run_resumed", .fields = {{"anew", "false"}}};
+  core::record::RunResumed resumed;
+  resumed.schema = core::record::kSchemaVersion;
+  resumed.anew = false;
+  return {resumed};
 }
 
 core::Journal journal_gap(std::uint64_t lost_records) {
-  return {.event = "journal_gap", .fields = {{"lost", std::to_string(lost_records)}}};
+  core::record::JournalGap gap;
+  gap.lost = lost_records;
+  return {gap};
 }
 
 std::string line_of(const core::Journal& record, std::uint64_t sequence, Instant now) {
-  const std::string seconds = std::to_string(static_cast<double>(now.time_since_epoch().count()) / 1e6);
-  std::string line = "{\"seq\":" + std::to_string(sequence) + ",\"t\":" + seconds + ",\"up\":" + seconds +
-                     ",\"event\":\"" + record.event + "\"";
-  for (const auto& [name, value] : record.fields) line += ",\"" + name + "\":" + value;
-  return line + "}\n";
+  const double seconds = static_cast<double>(now.time_since_epoch().count()) / 1e6;
+  return encode_journal_line(record.record, sequence, seconds, seconds) + "\n";
+}
+
+std::vector<core::Record> records_in(const std::string& journal) {
+  std::vector<core::Record> records;
+  std::istringstream lines(journal);
+  for (std::string text; std::getline(lines, text);) {
+    auto line = decode_journal_line(text);
+    if (line && line->record) records.push_back(std::move(*line->record));
+  }
+  return records;
 }
 
 core::Resumed replayed(const std::string& journal) {
@@ -36,13 +53,15 @@ core::Resumed replayed(const std::string& journal) {
 
 RecordFacts facts_of(const core::Journal& record) {
   RecordFacts facts;
-  facts.event = record.event;
-  for (const auto& [name, value] : record.fields) {
+  facts.event = event_of(record.record);
+  const bool is_audit = std::holds_alternative<core::record::Audit>(record.record);
+  for (const auto& [name, value] : fields_of(record.record)) {
     const std::uint64_t number = std::strtoull(value.c_str(), nullptr, 10);
     if (name == "generation" || name == "fence") facts.numbers.push_back(number);
-    if (record.event == "audit") facts.totals[name] = number;
-    if (record.event == "invariant_broken" && name == "what") facts.broken_invariant = value;
+    if (is_audit) facts.totals[name] = number;
   }
+  const auto* broken = std::get_if<core::record::InvariantBroken>(&record.record);
+  if (broken != nullptr) facts.broken_invariant = broken->what;
   return facts;
 }
 

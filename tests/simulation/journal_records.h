@@ -1,5 +1,5 @@
-// Purpose: what the simulation knows of the journal's records: those that it writes itself, their text on the disk, the
-// facts that the oracle needs, and how a later supervisor reads them. No other file looks into a record.
+// Purpose: what the simulation knows of the journal's records: those that it writes itself, the facts that the oracle
+// needs, and how a later supervisor reads them. No other file looks into a record.
 // Thread: any; it holds no state.
 #pragma once
 
@@ -20,6 +20,7 @@ core::Journal journal_gap(std::uint64_t lost_records);
 
 // One line of the journal, with its end.
 std::string line_of(const core::Journal& record, std::uint64_t sequence, Instant now);
+std::vector<core::Record> records_in(const std::string& journal);
 core::Resumed replayed(const std::string& journal);
 
 struct RecordFacts {

@@ -26,7 +26,10 @@ std::function<Token()> tokens(World& world) {
 
 }  // namespace
 
-SupervisorProcess::SupervisorProcess(World& world) : world_(world), membership_(world.setup.settings, tokens(world)) {}
+SupervisorProcess::SupervisorProcess(World& world)
+    : world_(world),
+      membership_(world.setup.settings, tokens(world)),
+      journal_check_(world.setup.settings.start_workers) {}
 SupervisorProcess::~SupervisorProcess() = default;
 
 void SupervisorProcess::begin() {
@@ -37,6 +40,7 @@ void SupervisorProcess::begin() {
 
 void SupervisorProcess::take_over(const core::Resumed& resumed) {
   world_.disk.journal(world_.queue.now(), run_resumed());
+  for (const core::Record& record : records_in(world_.disk.journal_text())) journal_check_.take(record);
   for (const auto& agent : resumed.agents) entries_[agent.agent].came = true;
   for (const auto& worker : resumed.workers) homes_[worker.worker] = worker.agent;
   heartbeats();
@@ -203,8 +207,15 @@ void SupervisorProcess::feed(core::Event event) {
     const bool quiet = std::holds_alternative<core::AgentReported>(next);
     if (!quiet) world_.log(kName, [&] { return std::string("< ") + core::name_of(next); });
     perform_all(membership_.step(next, world_.queue.now()));
+    check_journal();
   }
   stepping_ = false;
+}
+
+// A supervisor that is lost now is succeeded by one that knows what this one knows.
+void SupervisorProcess::check_journal() {
+  if (crashed_ || membership_.ended()) return;
+  if (const auto difference = journal_check_.difference(membership_)) world_.violated("journal_fold", *difference);
 }
 
 void SupervisorProcess::perform_all(const core::Actions& actions) {
@@ -315,6 +326,7 @@ void SupervisorProcess::perform(const core::CancelTimer& action) {
 
 void SupervisorProcess::perform(const core::Journal& action) {
   world_.oracle.journaled(action);
+  journal_check_.take(action.record);
   if (world_.disk.journal(world_.queue.now(), action)) {
     world_.disk.journal(world_.queue.now(), membership_.state_record());
   }

@@ -14,6 +14,7 @@
 
 #include "supervisor/core/membership.h"
 #include "tests/simulation/network.h"
+#include "tests/support/journal_check.h"
 
 namespace elastictrain::simulation {
 
@@ -66,6 +67,7 @@ class SupervisorProcess {
   void perform(const core::Tell&) {}
   void perform(const core::EndRun& action);
   void perform_all(const core::Actions& actions);
+  void check_journal();
 
   void received(AgentId agent, const protocol::AgentUp& message);
   void closed(AgentId agent);
@@ -80,6 +82,7 @@ class SupervisorProcess {
 
   World& world_;
   core::Membership membership_;
+  testing::JournalCheck journal_check_;
   std::map<AgentId, Entry> entries_;
   std::map<WorkerId, AgentId> homes_;
   std::set<std::uint64_t> timers_;

@@ -85,13 +85,13 @@ class Policies(Case):
         trainer = {"model": "mlp", "samples": 4096, "epochs": 100_000, "learning_rate": 1e-7, "eval_every_epochs": 1000}
         with Run(job(workers=(2, 2, 4), trainer=trainer, batch={"per_worker": 16}, policy={"interval_ms": 300},
                      learning_rate={"rule": "adascale"})) as run:
-            noise = run.wait_event("reshared", timeout=60)["wished_noise_scale"]
+            noise = run.wait_event("plan_updated", timeout=60)["target_noise_scale"]
             self.assertGreater(noise, 0)
             self.assertEqual(run.events("generation"), run.events("generation", generation=1), "the batch is the same")
             run.do("resize", run.name, 4)
             run.wait_size(4)
             plan = run.events("prepare", generation=2)[-1]
-            told = [record["wished_noise_scale"] for record in run.events("reshared")]
+            told = [record["target_noise_scale"] for record in run.events("plan_updated")]
             gains = [(scale / 32 + 1) / (scale / 64 + 1) for scale in told]
             self.assertTrue(any(abs(plan["learning_rate_factor"] - gain) < 1e-3 for gain in gains), (plan, gains))
             self.assertGreater(plan["learning_rate_factor"], 1.02)

@@ -15,10 +15,10 @@ class Program(Case):
             self.assertEqual(run.wait(60), 0)
             run.wait_no_processes()
             self.assert_audit_clean(run)
-            self.assertEqual([change["kind"] for change in run.events("generation")], ["start", "grow", "reshare"])
+            self.assertEqual([change["kind"] for change in run.events("generation")], ["start", "grow", "update"])
             self.assertEqual([asked["target"] for asked in run.events("program_requested")], [3, 0])
             self.assertTrue(run.events("resize_requested", target=3, reason="requested by the program"))
-            self.assertTrue(run.events("reshared", wished_synchronization="s-sgd"))
+            self.assertTrue(run.events("plan_updated", target_synchronization="s-sgd"))
             notes = {note["key"]: note["value"] for note in run.events("note")}
             self.assertEqual(notes["samples_of_all"], "48", "16 of each of three workers")
             self.assertEqual(notes["read_from_a_peer"], "yes")

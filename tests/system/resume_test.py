@@ -1,6 +1,7 @@
 """A run survives the kill of its supervisor: it continues without it, and a later supervisor takes it over."""
 
 import os
+import shutil
 import signal
 import tempfile
 
@@ -8,8 +9,20 @@ import harness
 from harness import Case, Run, job, pids, synthetic
 
 
+STORED_JOURNAL = os.path.join(os.path.dirname(__file__), "..", "data", "journals", "version-1.jsonl")
+
+
 def try_to_resume(run):
     return run.command("run", "--resume", run.name)
+
+
+def rewrite_journal(run, replacements):
+    with open(run.journal_path()) as file:
+        text = file.read()
+    for old, new in replacements.items():
+        text = text.replace(old, new)
+    with open(run.journal_path(), "w") as file:
+        file.write(text)
 
 
 class SupervisorLost(Case):
@@ -71,6 +84,51 @@ class SupervisorLost(Case):
             self.assertIn("was cut off", run.text("stderr"))
             with open(run.journal_path()) as journal:
                 self.assertIn('"event":"journal_torn"', journal.read())
+
+    def test_a_journal_of_the_version_before_is_taken_over(self):
+        with Run(job()) as run:
+            run.wait_size(2)
+            run.do("topology", run.name, "ring")
+            run.wait_event("plan_updated")
+            run.do("resize", run.name, 3)
+            before = pids(run.wait_size(3))
+            run.lose_supervisor()
+            rewrite_journal(run, {'"schema":2,': "", '"plan_updated"': '"reshared"', '"target_topology"': '"wished_topology"',
+                                 '"plan_update_requested"': '"reshare_requested"', '"kind":"update"': '"kind":"reshare"'})
+            run.resume()
+            self.assertEqual(pids(run.wait_size(3)), before)
+            run.do("resize", run.name, 4)
+            run.wait_size(4)
+            self.assertEqual(run.events("prepare")[-1]["topology"], "ring")
+            self.assert_stops_clean(run)
+
+    def test_a_stored_journal_of_the_version_before_continues_its_numbers(self):
+        with Run(job(workers=(1, 2, 4), timeouts={"resume_timeout_ms": 500})) as run:
+            run.wait_size(2)
+            run.lose_everything()
+            shutil.copy(STORED_JOURNAL, run.journal_path())
+            run.resume()
+            run.wait_size(3)  # the target that the stored run had
+            self.assertGreater(run.status()["generation"], 7)
+            self.assertGreater(min(worker["id"] for worker in run.status()["workers"]), 6)
+            run.do("stop", run.name)
+            self.assertEqual(run.wait(), 0)
+
+    def test_a_journal_of_a_newer_version_is_refused_and_still_printed(self):
+        with Run(job()) as run:
+            run.wait_size(2)
+            run.lose_supervisor()
+            rewrite_journal(run, {'"schema":2,': '"schema":99,"later":true,'})
+            refused = try_to_resume(run)
+            self.assertEqual(refused.returncode, 69)
+            self.assertIn("schema version 99", refused.stderr)
+            printed = run.command("events", run.name)
+            self.assertEqual(printed.returncode, 0)
+            self.assertIn("later=true", printed.stdout)
+            rewrite_journal(run, {'"schema":99,"later":true,': '"schema":2,'})
+            run.resume()
+            run.wait_size(2)
+            self.assert_stops_clean(run)
 
     def test_of_two_successors_one_is_refused(self):
         with Run(job()) as run:

@@ -28,7 +28,7 @@ class Topologies(Case):
                 self.assertEqual(pids(self.change(run, shape)), before)
             self.assertEqual(pids(self.change(run, "1,1,3,1")), before)
             kinds = {record["kind"] for record in run.events("generation") if record["generation"] > 1}
-            self.assertEqual(kinds, {"reshare"})
+            self.assertEqual(kinds, {"update"})
             refused = run.command("topology", run.name, "1,1")
             self.assertIn("2 parents for 4 ranks", refused.stdout + refused.stderr)
             self.assertNotEqual(refused.returncode, 0)

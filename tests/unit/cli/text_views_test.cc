@@ -66,9 +66,9 @@ TEST_CASE("status shows the failures, the remaining budget and the hosts that co
 
 TEST_CASE("the summary counts failures and recoveries, also those under an earlier supervisor") {
   Summary summary;
-  summary.add_event("commit", {{"generation", "1"}, {"world_size", "3"}, {"reason", "\"start\""}});
-  summary.add_event("commit", {{"generation", "3"}, {"world_size", "2"}, {"reason", "\"rank 1 was killed\""}});
-  summary.add_event("generation", {{"generation", "3"}, {"kind", "\"recover\""}});
+  summary.add_record(core::record::Commit{1, 3, "start"});
+  summary.add_record(core::record::Commit{3, 2, "rank 1 was killed"});
+  summary.add_record(core::record::GenerationComplete{3, protocol::ChangeKind::kRecover});
   RunFigures now = figures(10, 2, 50);
   now.recoveries = 1;
   now.last_recovery_idle_s = 0.05;
@@ -134,19 +134,19 @@ TEST_CASE("only the last state of a progress bar is shown") {
 
 TEST_CASE("the summary shows speed by size, idle time of each change, notes and the end") {
   Summary summary;
-  summary.add_event("commit", {{"generation", "1"}, {"world_size", "2"}, {"reason", "\"start\""}});
+  summary.add_record(core::record::Commit{1, 2, "start"});
   summary.add_figures(figures(1, 2, 10));
   summary.add_figures(figures(3, 2, 30));
-  summary.add_event("commit", {{"generation", "2"}, {"world_size", "4"}, {"reason", "\"asked for\""}});
-  summary.add_event("generation", {{"generation", "2"}, {"kind", "\"grow\""}, {"world_size", "4"}});
+  summary.add_record(core::record::Commit{2, 4, "asked for"});
+  summary.add_record(core::record::GenerationComplete{2, protocol::ChangeKind::kGrow});
   summary.add_figures(figures(4, 4, 40));
   summary.add_figures(figures(6, 4, 60));
-  summary.add_event("idle", {{"generation", "2"}, {"idle_ms", "12"}});
-  summary.add_event("commit", {{"generation", "3"}, {"world_size", "3"}, {"reason", "\"enough\""}});
-  summary.add_event("generation", {{"generation", "3"}, {"kind", "\"shrink\""}, {"world_size", "3"}});
-  summary.add_event("note", {{"key", "\"accuracy\""}, {"value", "\"0.97\""}});
-  summary.add_event("finished", {{"worker", "1"}, {"last_step", "64"}});
-  summary.add_event("end", {{"status", "0"}, {"reason", "\"all epochs are done\""}});
+  summary.add_record(core::record::Idle{2, 12});
+  summary.add_record(core::record::Commit{3, 3, "enough"});
+  summary.add_record(core::record::GenerationComplete{3, protocol::ChangeKind::kShrink});
+  summary.add_record(core::record::Note{WorkerId{1}, "accuracy", "0.97"});
+  summary.add_record(core::record::Finished{WorkerId{1}, 64});
+  summary.add_record(core::record::End{0, "all epochs are done"});
   const std::string text = summary.render(0);
   CHECK(contains(text, "ended: all epochs are done (status 0) after 6.0 s"));
   CHECK(contains(text, "trained: 64 steps, loss 0.25, idle for changes 12.0 ms"));

@@ -16,6 +16,8 @@ namespace {
 
 using Json = nlohmann::json;
 
+const core::Record kAny = core::record::StopNowRequested{};
+
 struct JournalFile {
   JournalFile() {
     char name[] = "/tmp/elastictrain-journal-XXXXXX";
@@ -44,14 +46,14 @@ struct JournalFile {
 TEST_CASE("records are numbered JSON lines with time and fields, readable by the owner only") {
   JournalFile file;
   auto journal = file.open();
-  journal->write("first", {{"workers", "2"}, {"host", "\"node \\\"x\\\"\""}}, true);
-  journal->write("second", {}, false);
+  journal->write(core::record::AgentSuspect{"node \"x\"", 2}, true);
+  journal->write(core::record::StopNowRequested{}, false);
   const auto lines = file.lines();
   REQUIRE(lines.size() == 2);
   const Json first = Json::parse(lines[0]);
   CHECK(first["seq"] == 1);
-  CHECK(first["event"] == "first");
-  CHECK(first["workers"] == 2);
+  CHECK(first["event"] == "agent_suspect");
+  CHECK(first["silent_ms"] == 2);
   CHECK(first["host"] == "node \"x\"");
   CHECK(first["t"].get<double>() > 1.6e9);
   CHECK(first["up"].get<double>() >= 0);
@@ -65,7 +67,7 @@ TEST_CASE("a later run numbers on from the records that are there") {
   JournalFile file;
   for (int run = 0; run < 3; ++run) {
     auto journal = file.open();
-    for (int i = 0; i < 4; ++i) journal->write("event", {}, false);
+    for (int i = 0; i < 4; ++i) journal->write(kAny, false);
   }
   const auto lines = file.lines();
   REQUIRE(lines.size() == 12);
@@ -81,14 +83,14 @@ TEST_CASE("a torn last line is kept apart from what follows, and reported") {
   auto journal = file.open();
   REQUIRE(file.reports.size() == 1);
   CHECK(file.reports[0].find("was cut off") != std::string::npos);
-  journal->write("next", {}, true);
+  journal->write(kAny, true);
   const auto lines = file.lines();
   REQUIRE(lines.size() == 4);
   CHECK(lines[1] == R"({"seq":8,"eve)");
   CHECK(Json::parse(lines[2])["event"] == "journal_torn");
   CHECK(Json::parse(lines[2])["bytes"] == 13);
   CHECK(Json::parse(lines[2])["seq"] == 9);
-  CHECK(Json::parse(lines[3])["event"] == "next");
+  CHECK(Json::parse(lines[3])["event"] == "stop_now_requested");
   CHECK(Json::parse(lines[3])["seq"] == 10);
 }
 
@@ -98,7 +100,7 @@ TEST_CASE("a torn line that lost digits of its number does not make numbers repe
                            << "\n"
                            << R"({"seq":12)";
   auto journal = file.open();
-  journal->write("next", {}, true);
+  journal->write(kAny, true);
   CHECK(Json::parse(file.lines().back())["seq"] == 124);
 }
 
@@ -106,44 +108,44 @@ TEST_CASE("a later supervisor reads the records of the newest run and counts its
   JournalFile file;
   {
     auto journal = file.open();
-    for (const char* event : {"run_opened", "old", "run_closed", "run_opened"}) journal->write(event, {}, false);
+    for (const core::Record& record : std::initializer_list<core::Record>{
+             core::record::RunOpened{}, kAny, core::record::RunClosed{}, core::record::RunOpened{}}) {
+      journal->write(record, false);
+    }
     journal->count_up_from(100);
-    journal->write("idle", {{"generation", "2"}, {"idle_ms", "12.5"}}, false);
+    journal->write(core::record::Idle{2, 12.5}, false);
   }
   std::ofstream(file.path, std::ios::app) << R"({"seq":6,"ev)";
-  std::vector<std::string> seen;
-  Journal::Fields last;
-  const auto history = read_journal_history(file.path, [&](const std::string& event, const Journal::Fields& fields) {
-    seen.push_back(event);
-    last = fields;
-  });
+  std::vector<core::Record> seen;
+  const auto history = read_journal_history(file.path, [&](const core::Record& record) { seen.push_back(record); });
   REQUIRE(history.ok());
-  CHECK(seen == std::vector<std::string>{"run_opened", "idle"});
-  CHECK(last == Journal::Fields{{"generation", "2"}, {"idle_ms", "12.5"}});
+  REQUIRE(seen.size() == 2);
+  CHECK(std::holds_alternative<core::record::RunOpened>(seen[0]));
+  CHECK(std::get<core::record::Idle>(seen[1]).idle_ms == 12.5);
   CHECK(history->up_s >= 100);
-  CHECK(!read_journal_history("/nowhere/journal.jsonl", [](const std::string&, const Journal::Fields&) {}).ok());
+  CHECK(!read_journal_history("/nowhere/journal.jsonl", [](const core::Record&) {}).ok());
 }
 
 TEST_CASE("a full disk is reported once, and recording resumes with a record of the gap") {
   JournalFile file;
   auto journal = file.open();
-  journal->write("before", {}, false);
+  journal->write(kAny, false);
   std::signal(SIGXFSZ, SIG_IGN);
   rlimit old{};
   ::getrlimit(RLIMIT_FSIZE, &old);
   rlimit full = old;
   full.rlim_cur = std::filesystem::file_size(file.path) + 20;
   ::setrlimit(RLIMIT_FSIZE, &full);
-  for (int i = 0; i < 5; ++i) CHECK_FALSE(journal->write("lost", {}, true));
+  for (int i = 0; i < 5; ++i) CHECK_FALSE(journal->write(kAny, true));
   ::setrlimit(RLIMIT_FSIZE, &old);
   CHECK(file.reports.size() == 1);
-  CHECK(journal->write("after", {}, true));
-  CHECK_FALSE(journal->write("later", {}, true));
+  CHECK(journal->write(core::record::HostBack{"A"}, true));
+  CHECK_FALSE(journal->write(kAny, true));
   REQUIRE(file.reports.size() == 2);
   CHECK(file.reports[1].find("5 records are lost") != std::string::npos);
   const auto lines = file.lines();
   REQUIRE(lines.size() == 5);
-  CHECK(Json::parse(lines[2])["event"] == "after");
+  CHECK(Json::parse(lines[2])["event"] == "host_back");
   CHECK(Json::parse(lines[3])["event"] == "journal_gap");
   CHECK(Json::parse(lines[3])["lost"] == 5);
 }

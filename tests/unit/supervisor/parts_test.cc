@@ -166,16 +166,16 @@ TEST_CASE("the table of a run that is taken over has ranks at once, and process 
 
 TEST_CASE("recoveries are counted with their reason and idle time, as the journal tells them") {
   RecoveryLog log;
-  log.take("commit", {{"generation", "2"}, {"reason", "\"growing\""}});
-  log.take("generation", {{"generation", "2"}, {"kind", "\"grow\""}});
+  log.take(core::record::Commit{2, 3, "growing"});
+  log.take(core::record::GenerationComplete{2, protocol::ChangeKind::kGrow});
   CHECK(log.count() == 0);
-  log.take("commit", {{"generation", "4"}, {"reason", "\"rank 1 was killed\""}});
-  log.take("generation", {{"generation", "4"}, {"kind", "\"recover\""}});
+  log.take(core::record::Commit{4, 2, "rank 1 was killed"});
+  log.take(core::record::GenerationComplete{4, protocol::ChangeKind::kRecover});
   REQUIRE(log.last());
   CHECK(log.last()->reason == "rank 1 was killed");
   CHECK(!log.last()->idle_s);
-  log.take("idle", {{"generation", "2"}, {"idle_ms", "900"}});
-  log.take("idle", {{"generation", "4"}, {"idle_ms", "12"}});
+  log.take(core::record::Idle{2, 900});
+  log.take(core::record::Idle{4, 12});
   CHECK(log.count() == 1);
   CHECK(*log.last()->idle_s == doctest::Approx(0.012));
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "supervisor/core/membership.h"
+#include "supervisor/journal_codec.h"
 #include "supervisor/journal_replay.h"
 #include "supervisor/protocol/limits.h"
 
@@ -15,12 +16,6 @@ using namespace elastictrain;
 using namespace elastictrain::core;
 
 namespace {
-
-std::string line_of(const Journal& record) {
-  std::string line = R"({"event":")" + record.event + "\"";
-  for (const auto& [name, value] : record.fields) line += ",\"" + name + "\":" + value;
-  return line + "}";
-}
 
 // The parts of a run's state that matter to the next supervisor, for comparison.
 std::string text_of(const Resumed& run) {
@@ -59,7 +54,8 @@ class Run {
   void feed(const Event& event) {
     now_ += Millis(10);
     for (const Action& action : machine_.step(event, now_)) {
-      if (const auto* record = std::get_if<Journal>(&action)) journal_.take(line_of(*record));
+      if (const auto* record = std::get_if<Journal>(&action))
+        journal_.take(encode_journal_line(record->record, 0, 0, 0));
       const auto* send = std::get_if<SendToWorkers>(&action);
       if (send == nullptr) continue;
       if (const auto* prepare = std::get_if<protocol::Prepare>(&send->message)) generation_ = prepare->plan.generation;
@@ -81,7 +77,7 @@ class Run {
     JournalReplay replay;
     replay.take(R"({"event":"run_opened","start_workers":2})");
     replay.take(R"({"event":"journal_gap","lost":1000})");
-    replay.take(line_of(machine_.state_record()));
+    replay.take(encode_journal_line(machine_.state_record().record, 0, 0, 0));
     return text_of(replay.result());
   }
 

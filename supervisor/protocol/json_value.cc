@@ -1,10 +1,10 @@
-#include "supervisor/core/journal_fields.h"
+#include "supervisor/protocol/json_value.h"
 
 #include <array>
 #include <cmath>
 #include <cstdio>
 
-namespace elastictrain::core {
+namespace elastictrain {
 namespace {
 
 // Length of the valid UTF-8 sequence at the start of `text`, 0 when there is none.
@@ -30,19 +30,9 @@ void append_escaped(std::string& out, unsigned char byte) {
   out += buffer.data();
 }
 
-template <class T, class Convert>
-std::string json_list(const std::vector<T>& values, Convert convert) {
-  std::string out = "[";
-  for (const T& value : values) {
-    if (out.size() > 1) out += ",";
-    out += convert(value);
-  }
-  return out + "]";
-}
-
 }  // namespace
 
-std::string json_text(std::string_view text) {
+std::string quoted_json(std::string_view text) {
   std::string out = "\"";
   for (std::size_t i = 0; i < text.size(); ++i) {
     const auto byte = static_cast<unsigned char>(text[i]);
@@ -61,41 +51,11 @@ std::string json_text(std::string_view text) {
   return out + "\"";
 }
 
-Fields& Fields::text(std::string name, std::string_view value) {
-  list_.emplace_back(std::move(name), json_text(value));
-  return *this;
-}
-
-Fields& Fields::number(std::string name, std::uint64_t value) {
-  list_.emplace_back(std::move(name), std::to_string(value));
-  return *this;
-}
-
-Fields& Fields::integer(std::string name, std::int64_t value) {
-  list_.emplace_back(std::move(name), std::to_string(value));
-  return *this;
-}
-
-Fields& Fields::real(std::string name, double value) {
+std::string real_json(double value) {
+  if (!std::isfinite(value)) return "null";
   std::array<char, 40> buffer{};
   std::snprintf(buffer.data(), buffer.size(), "%.9g", value);
-  list_.emplace_back(std::move(name), std::isfinite(value) ? buffer.data() : "null");
-  return *this;
+  return buffer.data();
 }
 
-Fields& Fields::flag(std::string name, bool value) {
-  list_.emplace_back(std::move(name), value ? "true" : "false");
-  return *this;
-}
-
-Fields& Fields::numbers(std::string name, const std::vector<std::uint64_t>& values) {
-  list_.emplace_back(std::move(name), json_list(values, [](std::uint64_t v) { return std::to_string(v); }));
-  return *this;
-}
-
-Fields& Fields::texts(std::string name, const std::vector<std::string>& values) {
-  list_.emplace_back(std::move(name), json_list(values, [](const std::string& v) { return json_text(v); }));
-  return *this;
-}
-
-}  // namespace elastictrain::core
+}  // namespace elastictrain

@@ -1,0 +1,388 @@
+#include "supervisor/core/journal_fold.h"
+
+#include <algorithm>
+#include <type_traits>
+#include <utility>
+#include <variant>
+
+namespace elastictrain::core {
+namespace {
+
+constexpr std::size_t kMaxFoldedLineage = 256;
+constexpr std::uint32_t kMaxSkip = std::uint32_t{1} << 31;  // beyond it no number can follow
+
+template <class Number>
+void skip(Number& used, std::uint64_t lost) {
+  if (used < kMaxSkip) used += static_cast<Number>(std::min<std::uint64_t>(lost, kMaxSkip));
+}
+
+// The same fields of both records.
+template <class R>
+Reshare plan_update_of(const R& about) {
+  Reshare update;
+  if (about.per_worker.value_or(0) != 0) update.per_worker = about.per_worker;
+  update.learning_rate_factor = about.target_factor;
+  update.noise_scale = about.target_noise_scale;
+  update.topology = about.target_topology;
+  update.fathers = about.target_parents;
+  update.synchronization = about.target_synchronization;
+  return update;
+}
+
+}  // namespace
+
+void JournalFold::take(const Record& record) {
+  std::visit([this](const auto& about) { on(about); }, record);
+}
+
+void JournalFold::on(const record::RunOpened& about) {
+  state_ = State{};
+  state_.schema = about.schema;
+  state_.target = about.start_workers;
+}
+
+void JournalFold::on(const record::RunResumed& about) {
+  state_.schema = std::max(state_.schema, about.schema);
+  state_.ended = false;
+  if (!about.anew.value_or(false)) return;
+  state_.agents.clear();
+  state_.workers.clear();
+  state_.finished.clear();
+}
+
+// --- Hosts and agents
+
+void JournalFold::on(const record::HostOffered& about) {
+  add_agent(about.agent, about.host, about.slots);
+}
+
+void JournalFold::on(const record::HostAgain& about) {
+  add_agent(about.agent, about.host, about.slots);
+}
+
+void JournalFold::add_agent(AgentId id, const std::string& host, std::uint32_t slots) {
+  if (id.value == 0) return;
+  state_.agents[id] = {host, slots};
+  state_.last_agent = std::max(state_.last_agent, id.value);
+}
+
+void JournalFold::remove_agent(AgentId id) {
+  state_.agents.erase(id);
+  std::erase_if(state_.workers, [&](const auto& entry) { return entry.second.agent == id; });
+}
+
+// The newest: an older agent of the host was told to stop, or is lost.
+JournalFold::KnownAgent* JournalFold::agent_on(const std::string& host, AgentId* id) {
+  const auto found = std::find_if(state_.agents.rbegin(), state_.agents.rend(),
+                                  [&](const auto& entry) { return entry.second.host == host; });
+  if (found == state_.agents.rend()) return nullptr;
+  if (id != nullptr) *id = found->first;
+  return &found->second;
+}
+
+void JournalFold::on(const record::HostSlotsChanged& about) {
+  if (KnownAgent* agent = agent_on(about.host)) agent->slots = about.slots;
+}
+
+void JournalFold::on(const record::HostVanished& about) {
+  remove_unless_connected(about.host);
+}
+
+// An agent that had not connected yet was told to stop, and is not waited for. Returns the agent that is.
+JournalFold::KnownAgent* JournalFold::remove_unless_connected(const std::string& host) {
+  AgentId id;
+  KnownAgent* agent = agent_on(host, &id);
+  if (agent == nullptr || agent->connected) return agent;
+  state_.agents.erase(id);
+  return nullptr;
+}
+
+void JournalFold::on(const record::HostBack& about) {
+  if (KnownAgent* agent = agent_on(about.host)) agent->drain = false;
+}
+
+void JournalFold::on(const record::HostNotice& about) {
+  const auto found = state_.agents.find(about.agent);
+  if (found != state_.agents.end()) found->second.drain = true;
+}
+
+void JournalFold::on(const record::AgentConnected& about) {
+  const auto found = state_.agents.find(about.agent);
+  if (found != state_.agents.end()) found->second.connected = true;
+}
+
+// --- Workers
+
+void JournalFold::on(const record::Spawn& about) {
+  Resumed::WorkerPlace worker{about.worker, about.agent.value_or(AgentId{}), about.slot};
+  if (!about.agent) agent_on(about.host, &worker.agent);
+  if (worker.worker.value == 0) return;
+  state_.last_worker = std::max<std::uint64_t>(state_.last_worker, worker.worker.value);
+  if (state_.agents.contains(worker.agent)) state_.workers[worker.worker] = worker;
+}
+
+void JournalFold::on(const record::Finished& about) {
+  state_.finished.insert(about.worker);
+  if (ends_before_the_boundary()) state_.committed.reset();
+}
+
+// All members have finished before one of them reached the boundary of the committed change: it does not happen.
+bool JournalFold::ends_before_the_boundary() const {
+  if (!state_.committed || state_.open_fence || state_.now.members.empty()) return false;
+  const auto plan = state_.plans.find(*state_.committed);
+  if (plan != state_.plans.end() && plan->second.first_step != 0) return false;
+  return std::all_of(state_.now.members.begin(), state_.now.members.end(),
+                     [this](WorkerId id) { return state_.finished.contains(id) || !state_.workers.contains(id); });
+}
+
+// --- The desired state
+
+void JournalFold::on(const record::ResizeRequested& about) {
+  state_.requests[about.request] = {about.target, about.reason, ""};
+}
+
+void JournalFold::on(const record::DrainRequested& about) {
+  state_.requests[about.request] = {0, "", about.host};
+}
+
+void JournalFold::on(const record::Accepted& about) {
+  const auto found = state_.requests.find(about.request);
+  if (found == state_.requests.end()) return;
+  const Request request = std::move(found->second);
+  state_.requests.erase(found);
+  if (request.target != 0) {
+    state_.target = request.target;
+    state_.target_reason = request.reason.empty() ? "requested by the user" : request.reason;
+  } else if (KnownAgent* agent = remove_unless_connected(request.host)) {
+    agent->drain = true;
+  }
+}
+
+void JournalFold::on(const record::Target& about) {
+  state_.target = about.target;
+  state_.target_reason = about.reason;
+}
+
+void JournalFold::on(const record::PlanUpdated& about) {
+  state_.reshared = plan_update_of(about);
+}
+
+// --- Changes
+
+void JournalFold::on(const record::Prepare& about) {
+  Plan& plan = state_.plans[about.generation];
+  plan.members = about.members;
+  plan.shares = about.shares;
+  plan.learning_rate_factor = about.learning_rate_factor;
+  plan.synchronization = about.synchronization.value_or(protocol::Synchronization::kGradients);
+  if (about.fence) plan.first_step = about.resume_step.value_or(0) + 1;
+  state_.issued = std::max(state_.issued, about.generation);
+  state_.open_plan = true;
+}
+
+void JournalFold::on(const record::Cancel& about) {
+  state_.plans.erase(about.generation);
+  state_.open_plan = false;
+}
+
+void JournalFold::on(const record::Commit& about) {
+  state_.committed = about.generation;
+  state_.open_plan = false;
+}
+
+void JournalFold::on(const record::Active& about) {
+  remember(about.generation, about.first_step);
+  const auto found = state_.plans.find(about.generation);
+  if (found != state_.plans.end() && found->second.first_step == 0) found->second.first_step = about.first_step;
+}
+
+// A change that was adopted, but is not known to have begun a step, fences nothing out.
+void JournalFold::remember(Generation generation, Step first_step) {
+  if (first_step == 0) return;
+  if (!state_.lineage.empty() && state_.lineage.back().generation >= generation) return;
+  state_.lineage.push_back({generation, first_step});
+  if (state_.lineage.size() > kMaxFoldedLineage) state_.lineage.erase(state_.lineage.begin());
+}
+
+void JournalFold::on(const record::GenerationComplete& about) {
+  Plan plan = state_.plans[about.generation];
+  plan.members = about.members;
+  if (!plan.members.empty()) remember(about.generation, about.first_step != 0 ? about.first_step : plan.first_step);
+  state_.now = std::move(plan);
+  state_.generation = about.generation;
+  state_.issued = std::max(state_.issued, about.generation);
+  state_.committed.reset();
+  state_.plans.clear();
+  state_.open_plan = false;
+  state_.open_fence = false;
+  state_.gap = false;
+}
+
+void JournalFold::on(const record::GivenUp&) {
+  state_.target = static_cast<std::uint32_t>(state_.now.members.size());
+  state_.target_reason = "the last change was given up";
+}
+
+// --- Recoveries
+
+void JournalFold::on(const record::Abort& about) {
+  state_.issued = std::max(state_.issued, about.fence);
+  state_.open_fence = true;
+  state_.open_plan = false;
+  state_.halted = about.members;
+}
+
+// Some workers had adopted a change before the fence ended it, so it was a generation after all. Without a member there
+// is nothing to recover: either all have left as they were told to, or "state_lost" follows.
+void JournalFold::on(const record::HaltSettled& about) {
+  if (about.generation > state_.generation) {
+    const auto found = state_.plans.find(about.generation);
+    if (found != state_.plans.end()) {
+      remember(about.generation, found->second.first_step);
+      state_.now = found->second;
+    }
+    state_.generation = about.generation;
+  }
+  state_.committed.reset();
+  if (!about.members || !about.members->empty()) return;
+  state_.now.members.clear();
+  state_.now.shares.clear();
+  state_.open_fence = false;
+}
+
+void JournalFold::on(const record::StateLost&) {
+  state_.generation = 0;
+  state_.now = Plan{};
+  state_.committed.reset();
+  state_.open_fence = false;
+  state_.target_reason = "start again";
+}
+
+// --- Missing records
+
+// A full disk lost these records: numbers that they issued must not be issued again, and every worker must report its
+// position.
+void JournalFold::on(const record::JournalGap& about) {
+  skip(state_.last_agent, about.lost);
+  skip(state_.last_worker, about.lost);
+  skip(state_.issued, about.lost);
+  state_.gap = true;
+}
+
+// The content of the missing records.
+void JournalFold::on(const record::RunState& about) {
+  if (!about.issued) return;
+  State state;
+  state.schema = state_.schema;
+  state.generation = about.generation;
+  state.issued = *about.issued;
+  state.now = {about.members, about.shares, about.learning_rate_factor, about.synchronization, 0};
+  state.finished = {about.finished.begin(), about.finished.end()};
+  state.target = about.target;
+  state.target_reason = about.target_reason;
+  state.reshared = plan_update_of(about);
+  state.last_agent = about.last_agent;
+  state.last_worker = about.last_worker;
+  restore_agents(about, state);
+  restore_workers(about, state);
+  restore_plan(about, state);
+  state_ = std::move(state);
+  for (std::size_t i = 0; i < std::min(about.lineage.size(), about.first_steps.size()); ++i) {
+    remember(about.lineage[i], about.first_steps[i]);
+  }
+}
+
+void JournalFold::restore_agents(const record::RunState& about, State& state) {
+  for (std::size_t i = 0; i < std::min({about.agents.size(), about.hosts.size(), about.slots.size()}); ++i) {
+    state.agents[about.agents[i]] = {about.hosts[i], about.slots[i]};
+  }
+  const auto mark = [&](const std::vector<AgentId>& ids, bool KnownAgent::*flag) {
+    for (AgentId id : ids) {
+      if (const auto found = state.agents.find(id); found != state.agents.end()) found->second.*flag = true;
+    }
+  };
+  mark(about.connected, &KnownAgent::connected);
+  mark(about.draining, &KnownAgent::drain);
+}
+
+void JournalFold::restore_workers(const record::RunState& about, State& state) {
+  const auto count = std::min({about.workers.size(), about.worker_agents.size(), about.worker_slots.size()});
+  for (std::size_t i = 0; i < count; ++i) {
+    if (!state.agents.contains(about.worker_agents[i])) continue;
+    state.workers[about.workers[i]] = {about.workers[i], about.worker_agents[i], about.worker_slots[i]};
+  }
+}
+
+void JournalFold::restore_plan(const record::RunState& about, State& state) {
+  state.open_fence = about.fence.has_value();
+  state.halted = about.halted.value_or(std::vector<WorkerId>{});
+  const Generation generation = about.plan.value_or(0);
+  if (generation == 0) return;
+  Plan& plan = state.plans[generation];
+  plan.members = about.plan_members.value_or(std::vector<WorkerId>{});
+  plan.shares = about.plan_shares.value_or(std::vector<std::uint32_t>{});
+  plan.learning_rate_factor = about.plan_factor.value_or(1.0);
+  plan.synchronization = about.plan_synchronization.value_or(protocol::Synchronization::kGradients);
+  plan.first_step = about.plan_first_step.value_or(0);
+  const bool committed = about.committed.value_or(false);
+  state.open_plan = !committed;
+  if (committed) state.committed = generation;
+}
+
+// --- The result
+
+// A damaged record may name ids that no other record issued; an id that was named is not issued again.
+void JournalFold::raise_highest(Resumed& resumed) const {
+  const auto raise = [](auto& highest, std::uint64_t number) {
+    highest = static_cast<std::decay_t<decltype(highest)>>(std::max<std::uint64_t>(highest, number));
+  };
+  const auto raise_workers = [&](const auto& ids) {
+    for (const WorkerId id : ids) raise(resumed.last_worker, id.value);
+  };
+  raise(resumed.issued, resumed.generation);
+  if (!state_.plans.empty()) raise(resumed.issued, state_.plans.rbegin()->first);
+  raise(resumed.issued, state_.committed.value_or(0));
+  if (!resumed.lineage.empty()) raise(resumed.issued, resumed.lineage.back().generation);
+  if (!state_.agents.empty()) raise(resumed.last_agent, state_.agents.rbegin()->first.value);
+  if (!state_.workers.empty()) raise(resumed.last_worker, state_.workers.rbegin()->first.value);
+  raise_workers(resumed.members);
+  raise_workers(resumed.unsettled_members);
+  raise_workers(resumed.finished);
+}
+
+void JournalFold::add_unsettled(Resumed& resumed) const {
+  resumed.unsettled = state_.gap || state_.open_plan || state_.open_fence || state_.committed.has_value();
+  std::set<WorkerId> unsettled;
+  if (state_.open_fence) unsettled.insert(state_.halted.begin(), state_.halted.end());
+  const auto plan = state_.committed ? state_.plans.find(*state_.committed) : state_.plans.end();
+  if (plan != state_.plans.end()) unsettled.insert(plan->second.members.begin(), plan->second.members.end());
+  resumed.unsettled_members.assign(unsettled.begin(), unsettled.end());
+  // The plan's record is missing (a full disk): a recovery makes a new one.
+  if (resumed.shares.size() == resumed.members.size()) return;
+  resumed.shares.assign(resumed.members.size(), 0);
+  resumed.unsettled = true;
+}
+
+Resumed JournalFold::result() const {
+  Resumed resumed;
+  for (const auto& [id, agent] : state_.agents) resumed.agents.push_back({id, agent.host, agent.slots, agent.drain});
+  for (const auto& [id, worker] : state_.workers) resumed.workers.push_back(worker);
+  resumed.generation = state_.generation;
+  resumed.issued = state_.issued;
+  resumed.members = state_.now.members;
+  resumed.shares = state_.now.shares;
+  resumed.learning_rate_factor = state_.now.learning_rate_factor;
+  resumed.synchronization = state_.now.synchronization;
+  resumed.lineage = state_.lineage;
+  resumed.target = state_.target;
+  resumed.target_reason = state_.target_reason;
+  resumed.reshared = state_.reshared;
+  add_unsettled(resumed);
+  resumed.finished.assign(state_.finished.begin(), state_.finished.end());
+  resumed.last_agent = state_.last_agent;
+  resumed.last_worker = state_.last_worker;
+  raise_highest(resumed);
+  return resumed;
+}
+
+}  // namespace elastictrain::core

@@ -1,0 +1,214 @@
+#include "supervisor/journal_codec.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <map>
+
+#include "supervisor/journal_values.h"
+
+namespace elastictrain {
+namespace {
+
+namespace record = core::record;
+namespace values = journal_values;
+using values::Json;
+using Texts = std::vector<std::pair<std::string, std::string>>;
+
+constexpr int kMaxRecordDepth = 8;  // of a view within a record
+
+// --- What is done with a member of a type, wherever it is. Erased: 84 records have 20 types of members, and code for
+// each field of each record costs the compiler 20 times as much.
+
+template <class Member>
+void append_member(Texts& out, std::string_view name, const void* member) {
+  const Member& value = *static_cast<const Member*>(member);
+  if constexpr (values::kIsOptional<Member>) {
+    if (value) out.emplace_back(name, values::encode(*value));
+  } else if constexpr (std::is_same_v<Member, record::NamedNumbers>) {
+    for (const auto& [own_name, number] : value) out.emplace_back(own_name, real_json(number));
+  } else {
+    out.emplace_back(name, values::encode(value));
+  }
+}
+
+template <class Member>
+void decode_member(const Json& json, void* member) {
+  if constexpr (!std::is_same_v<Member, record::NamedNumbers>) values::decode(json, *static_cast<Member*>(member));
+}
+
+struct MemberType {
+  void (*append)(Texts& out, std::string_view name, const void* member);
+  void (*decode)(const Json& json, void* member);
+  std::string (*name)();
+  bool optional;
+  bool collects;  // the fields of other names
+};
+template <class Member>
+constexpr MemberType kMemberType{&append_member<Member>, &decode_member<Member>, &values::type_name<Member>,
+                                 values::kIsOptional<Member>, std::is_same_v<Member, record::NamedNumbers>};
+
+// --- The table of all records, in the order of the variant
+
+struct FieldEntry {
+  std::string_view name;
+  std::string_view old_name;
+  std::uint32_t since = 1;
+  std::size_t offset = 0;  // of the member in its record
+  const MemberType* type = nullptr;
+};
+
+struct RecordEntry {
+  record::RecordName names;
+  std::vector<FieldEntry> fields;
+  core::Record (*make)();
+};
+
+template <class R>
+struct AddFields {
+  std::vector<FieldEntry>& fields;
+
+  template <class... F>
+  void operator()(const F&... field) const {
+    fields.reserve(sizeof...(F));
+    (add(field), ...);
+  }
+
+ private:
+  template <class Member>
+  void add(const record::Field<R, Member>& field) const {
+    static const R place;
+    const auto offset = reinterpret_cast<const char*>(&(place.*field.member)) - reinterpret_cast<const char*>(&place);
+    fields.push_back(
+        {field.name, field.old_name, field.since_version, static_cast<std::size_t>(offset), &kMemberType<Member>});
+  }
+};
+
+template <class R>
+core::Record make_record() {
+  return core::Record(std::in_place_type<R>);
+}
+
+template <class R>
+RecordEntry entry_of() {
+  const R* which = nullptr;
+  RecordEntry entry{name_of_record(which), {}, &make_record<R>};
+  with_fields(which, AddFields<R>{entry.fields});
+  return entry;
+}
+
+template <class... R>
+std::vector<RecordEntry> entries_of(const std::variant<R...>*) {
+  return {entry_of<R>()...};
+}
+
+const std::vector<RecordEntry>& entries() {
+  static const auto table = entries_of(static_cast<const core::Record*>(nullptr));
+  return table;
+}
+
+const RecordEntry* entry_named(const std::string& event) {
+  static const auto by_name = [] {
+    std::map<std::string_view, const RecordEntry*> found;
+    for (const RecordEntry& entry : entries()) {
+      found.emplace(entry.names.event, &entry);
+      if (!entry.names.old_event.empty()) found.emplace(entry.names.old_event, &entry);
+    }
+    return found;
+  }();
+  const auto found = by_name.find(event);
+  return found == by_name.end() ? nullptr : found->second;
+}
+
+char* data_of(core::Record& record) {
+  return std::visit([](auto& content) { return reinterpret_cast<char*>(&content); }, record);
+}
+const char* data_of(const core::Record& record) {
+  return data_of(const_cast<core::Record&>(record));
+}
+
+// --- From JSON
+
+bool is_bookkeeping(const std::string& name) {
+  return name == "event" || name == "seq" || name == "t" || name == "up";
+}
+
+void collect_numbers(const Json& json, const RecordEntry& entry, record::NamedNumbers& numbers) {
+  for (const auto& [name, value] : json.items()) {
+    const bool known = is_bookkeeping(name) || std::any_of(entry.fields.begin(), entry.fields.end(),
+                                                           [&](const FieldEntry& field) { return field.name == name; });
+    if (!known && value.is_number()) numbers.emplace_back(name, value.get<double>());
+  }
+}
+
+const Json* find_field(const Json& json, const FieldEntry& field) {
+  auto found = json.find(field.name);
+  if (found == json.end() && !field.old_name.empty()) found = json.find(field.old_name);
+  return found == json.end() ? nullptr : &*found;
+}
+
+core::Record read_record(const Json& json, const RecordEntry& entry) {
+  core::Record decoded = entry.make();
+  char* const data = data_of(decoded);
+  for (const FieldEntry& field : entry.fields) {
+    if (field.type->collects) {
+      collect_numbers(json, entry, *reinterpret_cast<record::NamedNumbers*>(data + field.offset));
+    } else if (const Json* found = find_field(json, field)) {
+      field.type->decode(*found, data + field.offset);
+    }
+  }
+  return decoded;
+}
+
+std::string fixed_microseconds(double seconds) {
+  std::array<char, 64> text{};
+  std::snprintf(text.data(), text.size(), "%.6f", seconds);
+  return text.data();
+}
+
+}  // namespace
+
+std::string_view event_of(const core::Record& record) {
+  return entries()[record.index()].names.event;
+}
+
+Texts fields_of(const core::Record& record) {
+  Texts out;
+  const char* const data = data_of(record);
+  for (const FieldEntry& field : entries()[record.index()].fields) {
+    field.type->append(out, field.name, data + field.offset);
+  }
+  return out;
+}
+
+std::string encode_journal_line(const core::Record& record, std::uint64_t sequence, double unix_s, double up_s) {
+  std::string line = "{\"seq\":" + std::to_string(sequence) + ",\"t\":" + fixed_microseconds(unix_s);
+  line += ",\"up\":" + fixed_microseconds(up_s) + ",\"event\":" + quoted_json(event_of(record));
+  for (const auto& [name, value] : fields_of(record)) line += "," + quoted_json(name) + ":" + value;
+  return line + "}";
+}
+
+std::optional<JournalLine> decode_journal_line(std::string_view line) {
+  const Json json = parse_ordered_json(line, kMaxRecordDepth);
+  if (!json.is_object() || !json.contains("event") || !json["event"].is_string()) return std::nullopt;
+  JournalLine decoded;
+  if (const auto found = json.find("up"); found != json.end()) values::decode(*found, decoded.up_s);
+  const RecordEntry* entry = entry_named(json["event"].get_ref<const std::string&>());
+  if (entry != nullptr) decoded.record = read_record(json, *entry);
+  return decoded;
+}
+
+std::vector<RecordFormat> journal_format() {
+  std::vector<RecordFormat> formats;
+  for (const RecordEntry& entry : entries()) {
+    RecordFormat& format = formats.emplace_back(RecordFormat{
+        std::string(entry.names.event), std::string(entry.names.old_event), std::string(entry.names.meaning), {}});
+    for (const FieldEntry& field : entry.fields) {
+      format.fields.push_back({std::string(field.name), field.type->name(), field.type->optional, field.since,
+                               std::string(field.old_name)});
+    }
+  }
+  return formats;
+}
+
+}  // namespace elastictrain

@@ -1,0 +1,103 @@
+// Purpose: a check for simulated runs: the records that a state machine has written, folded, must give the state that
+// it has, so that a supervisor lost at this moment is succeeded by one that knows the same. Two folds are compared: of
+// all records, and of the one record of the whole state (Membership::state_record).
+//
+// Ownership: one for each state machine; a later one that takes the run over continues it.
+#pragma once
+
+#include <algorithm>
+#include <optional>
+#include <set>
+#include <string>
+
+#include "supervisor/core/journal_fold.h"
+#include "supervisor/core/membership.h"
+
+namespace elastictrain::testing {
+
+// What matters to the next supervisor whether the run is settled or not.
+inline std::string text_of_state(const core::Resumed& run) {
+  std::string text = "generation " + std::to_string(run.generation) + ", issued " + std::to_string(run.issued) +
+                     ", target " + std::to_string(run.target) + " (" + run.target_reason + "), ids " +
+                     std::to_string(run.last_agent) + " " + std::to_string(run.last_worker) +
+                     (run.unsettled ? ", unsettled" : "");
+  for (const auto& agent : run.agents) {
+    text += " " + to_string(agent.agent) + "@" + agent.host + ":" + std::to_string(agent.slots) +
+            (agent.drain ? " drains" : "");
+  }
+  for (const auto& worker : run.workers) {
+    text += " " + to_string(worker.worker) + "@" + to_string(worker.agent) + ":" + std::to_string(worker.slot);
+  }
+  text += "; finished";
+  for (WorkerId id : run.finished) text += " " + to_string(id);
+  text += "; lineage";
+  for (const auto& fence : run.lineage) {
+    text += " " + std::to_string(fence.generation) + ":" + std::to_string(fence.first_step);
+  }
+  return text;
+}
+
+inline std::set<WorkerId> living_workers(const core::Resumed& run) {
+  std::set<WorkerId> living;
+  for (const auto& worker : run.workers) living.insert(worker.worker);
+  return living;
+}
+
+// By rank, with their shares. A member that is gone is in the list only until the recovery that its loss begins.
+inline std::string text_of_members(const core::Resumed& run) {
+  const std::set<WorkerId> living = living_workers(run);
+  std::string text;
+  for (std::size_t rank = 0; rank < run.members.size(); ++rank) {
+    if (!living.contains(run.members[rank])) continue;
+    text += " " + to_string(run.members[rank]) + "=" + std::to_string(run.shares.at(rank));
+  }
+  return text;
+}
+
+// The workers that the next supervisor asks for their position.
+inline std::set<WorkerId> asked_workers(const core::Resumed& run) {
+  std::set<WorkerId> asked(run.members.begin(), run.members.end());
+  asked.insert(run.unsettled_members.begin(), run.unsettled_members.end());
+  const std::set<WorkerId> living = living_workers(run);
+  std::erase_if(asked, [&](WorkerId id) { return !living.contains(id); });
+  return asked;
+}
+
+// In the middle of a change the next supervisor asks everybody, in a recovery: also a worker that this one is about to
+// end, of which the journal has no record yet.
+inline bool agree(const core::Resumed& folded, const core::Resumed& live) {
+  if (text_of_state(folded) != text_of_state(live)) return false;
+  if (!live.unsettled) return text_of_members(folded) == text_of_members(live);
+  const std::set<WorkerId> asked = asked_workers(folded);
+  const std::set<WorkerId> needed = asked_workers(live);
+  return std::includes(asked.begin(), asked.end(), needed.begin(), needed.end());
+}
+
+class JournalCheck {
+ public:
+  explicit JournalCheck(std::uint32_t start_workers) {
+    opened_.start_workers = start_workers;
+    all_.take(opened_);
+  }
+
+  // Every record that the run wrote, in order.
+  void take(const core::Record& record) { all_.take(record); }
+
+  // After a step. Returns the difference, or nothing.
+  std::optional<std::string> difference(const core::Membership& machine) const {
+    core::JournalFold whole;
+    whole.take(opened_);
+    whole.take(machine.state_record().record);
+    const core::Resumed folded = all_.result();
+    const core::Resumed live = whole.result();
+    if (agree(folded, live)) return std::nullopt;
+    return "the journal gives: " + text_of_state(folded) + "; members" + text_of_members(folded) +
+           "\n  the state is:      " + text_of_state(live) + "; members" + text_of_members(live);
+  }
+
+ private:
+  core::record::RunOpened opened_;
+  core::JournalFold all_;
+};
+
+}  // namespace elastictrain::testing

@@ -1,0 +1,24 @@
+#include "supervisor/journal_reference.h"
+
+#include <doctest/doctest.h>
+
+#include <fstream>
+#include <iterator>
+#include <string>
+
+using namespace elastictrain;
+
+TEST_CASE("the committed page of the journal's format is the one that the records give") {
+  std::ifstream file(ELASTICTRAIN_SOURCE_DIR "/supervisor/JOURNAL.md");
+  const std::string committed((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  INFO("write it again with: build/release/cli/elastictrain events --reference > supervisor/JOURNAL.md");
+  const bool is_current = committed == render_journal_reference();
+  CHECK(is_current);
+}
+
+TEST_CASE("the page names old names and versions") {
+  const std::string page = render_journal_reference();
+  CHECK(page.find("| `target_parents` | list: integer, optional | 2, was `wished_fathers` |") != std::string::npos);
+  CHECK(page.find("## plan_updated") != std::string::npos);
+  CHECK(page.find("was `reshared`") != std::string::npos);
+}
