@@ -4,16 +4,14 @@ import os
 import re
 import resource
 import secrets
-import shutil
 import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import unittest
 
 import harness
-from harness import Case, Run, is_alive, job, members, pids, wait_until
+from harness import Case, HostList, Run, is_alive, job, members, pids, wait_until
 
 NOBODY = 65534
 
@@ -78,23 +76,6 @@ def as_nobody(path, text=b"{}\n"):
     return done.stdout.strip()
 
 
-class HostList:
-    """Hosts of a discovery command that a test extends during the run."""
-
-    def __init__(self, case):
-        directory = tempfile.mkdtemp(prefix="et-hosts-")
-        case.addCleanup(shutil.rmtree, directory)
-        self.path = os.path.join(directory, "hosts")
-
-    def offer(self, *names):
-        with open(self.path + ".new", "w") as file:
-            file.write("".join(name + "\n" for name in names))
-        os.replace(self.path + ".new", self.path)
-
-    def section(self):
-        return {"discover": f"cat {self.path}", "discover_interval_ms": 100}
-
-
 class Attacks(Case):
     @classmethod
     def setUpClass(cls):
@@ -104,8 +85,7 @@ class Attacks(Case):
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
     def start_with_one_host(self):
-        self.hosts = HostList(self)
-        self.hosts.offer("localhost:2")
+        self.hosts = HostList(self, "localhost:2")
         return Run(job(workers=(1, 2, 3), hosts=self.hosts.section()))
 
     def assert_another_agent_gets_in(self, run):
@@ -113,12 +93,6 @@ class Attacks(Case):
         run.do("resize", run.name, 3)
         self.assertEqual({w["host"] for w in members(run.wait_size(3))}, {"localhost", "127.0.0.1"})
         run.wait_more_steps(10)
-
-    def end(self, run):
-        run.do("stop", run.name)
-        self.assertEqual(run.wait(), 0)
-        run.wait_no_processes()
-        self.assert_audit_clean(run)
 
     def connections(self, address, count, said=b""):
         flood = []
@@ -139,7 +113,7 @@ class Attacks(Case):
             self.assertLess(resident_mb(run.process.pid) - memory, 64)
             refused = [line for line in run.text("stderr").splitlines() if "refused" in line]
             self.assertLess(len(refused), 200, "a flood does not fill the terminal")
-            self.end(run)
+            self.assert_ends_clean(run)
 
     def test_hundreds_of_slow_handshakes_do_not_keep_an_agent_out(self):
         with self.start_with_one_host() as run:
@@ -152,7 +126,7 @@ class Attacks(Case):
                 except OSError:
                     pass
             self.assert_another_agent_gets_in(run)
-            self.end(run)
+            self.assert_ends_clean(run)
 
     def test_a_peer_with_a_wrong_key_is_refused_and_named(self):
         with Run(job()) as run:
@@ -165,7 +139,7 @@ class Attacks(Case):
                 self.assertNotEqual(done.returncode, 0)
             wait_until(lambda: f"{address}:" in run.text("stderr"), 10, "the refusal in the output")
             run.wait_more_steps(10)
-            self.end(run)
+            self.assert_ends_clean(run)
 
     def test_agents_do_not_follow_another_supervisor_on_their_port(self):
         config = job(timeouts={"orphan_grace_ms": 4000, "grace_ms": 1000})
@@ -206,7 +180,7 @@ class Attacks(Case):
             os.chmod(control, 0o777)
             self.assertEqual(as_nobody(control, b'{"command":"stop","now":true}\n'), "closed")
             run.wait_more_steps(10)
-            self.end(run)
+            self.assert_ends_clean(run)
 
     def test_strangers_that_crowd_the_data_plane_keep_no_member_out(self):
         with Run(job()) as run:
@@ -217,7 +191,7 @@ class Attacks(Case):
             run.do("resize", run.name, 4)
             run.wait_size(4)
             run.wait_more_steps(10)
-            self.end(run)
+            self.assert_ends_clean(run)
 
     def crowd(self, family, address):
         """As many connections as fit into the listener's queue."""

@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 
 import harness
-from harness import BINARY, Case, Run, command_of, is_alive, job, members, pids, synthetic, wait_until
+from harness import BINARY, Case, HostList, Run, command_of, is_alive, job, members, pids, synthetic, wait_until
 
 FAST = {"cool_down_ms": 500}
 
@@ -42,13 +42,6 @@ def fill(path):
 
 
 class WorkerLost(Case):
-    def end(self, run, status=0):
-        run.do("stop", run.name)
-        self.assertEqual(run.wait(), status)
-        run.wait_no_processes()
-        self.assert_steps_continue(run)
-        self.assert_audit_clean(run)
-
     def wait_replaced(self, run, size, lost):
         return run.wait_status(lambda s: s["phase"] == "running" and len(members(s)) == size
                                and not set(lost) & set(pids(s)), what=f"{lost} replaced")
@@ -66,7 +59,7 @@ class WorkerLost(Case):
                 now = after
                 run.wait_more_steps(10)
             self.assertEqual(len(run.events("loss")), 4)
-            self.end(run)
+            self.assert_stops_clean(run)
 
     def test_two_that_die_at_once_are_one_recovery(self):
         with Run(job(workers=(1, 4, 4), failures=FAST)) as run:
@@ -75,7 +68,7 @@ class WorkerLost(Case):
                 os.kill(pid, signal.SIGKILL)
             self.assertEqual(pids(self.wait_replaced(run, 4, before[:2]))[:2], before[2:])
             run.wait_more_steps(10)
-            self.end(run)
+            self.assert_stops_clean(run)
 
     def test_all_but_one_may_die(self):
         with Run(job(workers=(1, 3, 3), failures=FAST)) as run:
@@ -84,7 +77,7 @@ class WorkerLost(Case):
                 os.kill(pid, signal.SIGKILL)
             self.assertEqual(pids(self.wait_replaced(run, 3, before[1:]))[0], before[0])
             run.wait_more_steps(10)
-            self.end(run)
+            self.assert_stops_clean(run)
 
     def test_a_death_while_the_run_grows(self):
         with Run(job(workers=(1, 2, 4), trainer=synthetic(startup_delay_ms=400), failures=FAST)) as run:
@@ -94,7 +87,7 @@ class WorkerLost(Case):
             os.kill(before[1], signal.SIGKILL)
             self.assertIn(before[0], pids(self.wait_replaced(run, 4, [before[1]])))
             run.wait_more_steps(10)
-            self.end(run)
+            self.assert_stops_clean(run)
 
     def test_a_stopped_worker_is_found_and_replaced_and_its_place_is_told(self):
         with Run(job(workers=(1, 3, 3), failures=FAST)) as run:
@@ -106,7 +99,7 @@ class WorkerLost(Case):
             self.assertFalse(is_alive(before[1]))
             self.assertEqual(run.events("loss")[-1]["class"], "hang")
             self.assertTrue(run.events("stacks"), "where it hung is in the journal")
-            self.end(run)
+            self.assert_stops_clean(run)
 
     def test_without_a_budget_the_run_ends_as_the_worker_did(self):
         program = ["sh", "-c", f'"{BINARY}" worker --model=synthetic --compute-us-per-sample=1000 --epochs=1000 & echo $!;'
@@ -132,7 +125,7 @@ class WorkerLost(Case):
             self.assertEqual(pids(self.wait_replaced(run, 3, lost))[:len(stayed)], stayed)
             self.assertEqual(run.events("loss")[-1]["class"], "infrastructure")
             run.wait_more_steps(10)
-            self.end(run)
+            self.assert_stops_clean(run)
 
     @staticmethod
     def parent_of(pid):
@@ -144,21 +137,14 @@ class TooFewLeft(Case):
     def start(self, **failures):
         directory = tempfile.mkdtemp(prefix="et-failures-")
         self.addCleanup(shutil.rmtree, directory)
-        self.hosts = os.path.join(directory, "hosts")
         self.checkpoints = os.path.join(directory, "checkpoints")
-        self.offer("localhost:1", "127.0.0.1:1")
-        hosts = {"discover": f"cat {self.hosts}", "discover_interval_ms": 100}
-        return job(workers=(2, 2, 2), hosts=hosts, failures={**FAST, **failures})
-
-    def offer(self, *names):
-        with open(self.hosts + ".new", "w") as file:
-            file.write("".join(name + "\n" for name in names))
-        os.replace(self.hosts + ".new", self.hosts)
+        self.hosts = HostList(self, "localhost:1", "127.0.0.1:1")
+        return job(workers=(2, 2, 2), hosts=self.hosts.section(), failures={**FAST, **failures})
 
     def lose_second_host(self, run):
         second = next(w["pid"] for w in members(run.wait_size(2)) if w["host"] == "127.0.0.1")
         run.wait_more_steps(10)
-        self.offer("localhost:1")
+        self.hosts.offer("localhost:1")
         run.wait_event("host_vanished")
         os.kill(second, signal.SIGKILL)
         run.wait_event("below_min")
@@ -167,13 +153,10 @@ class TooFewLeft(Case):
         with Run(self.start()) as run:
             first = pids(run.wait_size(2))[0]
             self.lose_second_host(run)
-            self.offer("localhost:1", "127.0.0.1:1")
+            self.hosts.offer("localhost:1", "127.0.0.1:1")
             self.assertEqual(pids(run.wait_size(2))[0], first)
             run.wait_more_steps(10)
-            run.do("stop", run.name)
-            self.assertEqual(run.wait(), 0)
-            run.wait_no_processes()
-            self.assert_audit_clean(run)
+            self.assert_ends_clean(run)
 
     def test_whoever_waits_in_vain_leaves_a_checkpoint_and_status_75(self):
         config = self.start(wait_for_min_s=1)
@@ -200,11 +183,7 @@ class EverythingLost(Case):
         with Run(config) as run:
             run.wait_size(3)
             run.wait_step(35)
-            run.signal(signal.SIGKILL)
-            run.process.wait()
-            for pid in run.processes():
-                os.kill(pid, signal.SIGKILL)
-            run.wait_no_processes()
+            run.lose_everything()
             run.resume()
             wait_until(lambda: run.command("resize", run.name, 2).returncode == 0, 20, "another size for the new start")
             self.assertEqual(run.wait(60), 0)
@@ -230,10 +209,7 @@ class DiskFull(Case):
             run.wait_size(2)
             self.assertTrue(run.events("journal_gap"), "the journal says how much is missing")
             self.assertIn("cannot be written", run.text("stderr"))
-            run.do("stop", run.name)
-            self.assertEqual(run.wait(), 0)
-            run.wait_no_processes()
-            self.assert_audit_clean(run)
+            self.assert_ends_clean(run)
 
     def test_a_full_disk_under_the_checkpoints_stops_nobody(self):
         checkpoints = tempfile.mkdtemp(prefix="et-failures-")
@@ -246,10 +222,7 @@ class DiskFull(Case):
             run.wait_more_steps(20)
             whole = [name for name in os.listdir(checkpoints) if name.endswith(".safetensors")]
             self.assertEqual(len(whole), 1, "the first one stays")
-            run.do("stop", run.name)
-            self.assertEqual(run.wait(), 0)
-            run.wait_no_processes()
-            self.assert_audit_clean(run)
+            self.assert_ends_clean(run)
 
 
 if __name__ == "__main__":

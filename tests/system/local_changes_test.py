@@ -1,11 +1,9 @@
 """A run on this machine changes its size while it trains: no worker is restarted, no sample is lost or seen twice."""
 
-import os
 import random
-import tempfile
 
 import harness
-from harness import Case, Run, job, members, pids, synthetic, wait_until
+from harness import Case, HostList, Run, job, members, pids, synthetic, wait_until
 
 
 class LocalChanges(Case):
@@ -74,10 +72,7 @@ class LocalChanges(Case):
             status = run.wait_size(2)
             self.assertEqual(pids(status)[:1], before)
             self.assertEqual(status["generation"], 2, "the cancelled plan never became a generation")
-            run.do("stop", run.name)
-            self.assertEqual(run.wait(), 0)
-            run.wait_no_processes()
-            self.assert_audit_clean(run)
+            self.assert_ends_clean(run)
 
     def test_random_changes_lose_and_repeat_no_sample(self):
         choice = random.Random(7)
@@ -101,23 +96,14 @@ class LocalChanges(Case):
             self.assert_audit_clean(run)
 
     def test_a_run_waits_for_hosts_that_a_script_may_still_offer(self):
-        with tempfile.TemporaryDirectory(prefix="et-hosts-") as directory:
-            path = os.path.join(directory, "hosts")
-
-            def offer(*names):
-                with open(path + ".new", "w") as file:
-                    file.write("".join(name + "\n" for name in names))
-                os.replace(path + ".new", path)
-
-            offer("localhost:1")
-            hosts = {"discover": f"cat {path}", "discover_interval_ms": 100}
-            with Run(job(workers=(2, 2, 2), hosts=hosts)) as run:
-                wait_until(lambda: any(r["event"] == "agent_connected" for r in run.journal()), 10, "the first host")
-                offer("localhost:1", "127.0.0.1:1")
-                self.assertEqual({w["host"] for w in members(run.wait_size(2))}, {"localhost", "127.0.0.1"})
-                run.do("stop", run.name)
-                self.assertEqual(run.wait(), 0)
-                run.wait_no_processes()
+        hosts = HostList(self, "localhost:1")
+        with Run(job(workers=(2, 2, 2), hosts=hosts.section())) as run:
+            wait_until(lambda: any(r["event"] == "agent_connected" for r in run.journal()), 10, "the first host")
+            hosts.offer("localhost:1", "127.0.0.1:1")
+            self.assertEqual({w["host"] for w in members(run.wait_size(2))}, {"localhost", "127.0.0.1"})
+            run.do("stop", run.name)
+            self.assertEqual(run.wait(), 0)
+            run.wait_no_processes()
 
     def test_a_job_that_comes_to_its_end_finishes_with_success(self):
         with Run(job(trainer=synthetic(samples=640, epochs=2))) as run:

@@ -28,12 +28,6 @@ class Partitions(Case):
         hosts = {"list": ["node1:2", "node2:2", "node3:2"]}
         return Run(job(workers=workers, trainer=synthetic(compute_us_per_sample=2000), hosts=hosts, **sections), lab=self.lab)
 
-    def end(self, run):
-        run.do("stop", run.name)
-        self.assertEqual(run.wait(), 0)
-        run.wait_no_processes()
-        self.assert_audit_clean(run)
-
     def on(self, status, host):
         return [w["pid"] for w in members(status) if w["host"] == host]
 
@@ -60,7 +54,7 @@ class Partitions(Case):
                             f"{host.name} back")
             run.do("resize", run.name, 2)
             run.wait_size(2)
-            self.end(run)
+            self.assert_ends_clean(run)
 
     def test_a_pulled_cable_that_comes_back_brings_no_second_truth(self):
         with self.start() as run:
@@ -71,7 +65,7 @@ class Partitions(Case):
             host.set_link(True)
             wait_until(lambda: not any(harness.is_alive(pid) for pid in lost), 30, "the end of the workers that were cut off")
             run.wait_more_steps(10)
-            self.end(run)
+            self.assert_ends_clean(run)
 
     def test_a_host_that_hears_nothing_or_says_nothing_is_lost(self):
         for incoming in (True, False):
@@ -82,7 +76,7 @@ class Partitions(Case):
                 self.wait_without(run, lost)
                 host.heal()
                 run.wait_more_steps(10)
-                self.end(run)
+                self.assert_ends_clean(run)
 
     def test_a_short_cut_is_no_loss(self):
         with self.start() as run:
@@ -96,7 +90,7 @@ class Partitions(Case):
             self.assertEqual(pids(after), pids(before))
             self.assertEqual(after["generation"], before["generation"])
             self.assertEqual(run.events("abort"), [])
-            self.end(run)
+            self.assert_ends_clean(run)
 
     def test_a_notice_empties_its_host_without_a_failure(self):
         with tempfile.TemporaryDirectory(prefix="et-notice-") as directory:
@@ -110,7 +104,7 @@ class Partitions(Case):
                 self.assertEqual(self.on(after, host.name), [])
                 self.assertTrue(run.events("notice"))
                 self.assertEqual(run.events("loss"), [])
-                self.end(run)
+                self.assert_ends_clean(run)
                 self.assert_steps_continue(run)
 
 

@@ -182,10 +182,7 @@ class EverythingLost(Case):
                 first = min(r["step"] for r in run.steps() if r["pid"] in pids(after))
                 self.assertGreater(first, 30)
                 self.assertLessEqual(first, reached + 1)
-                run.do("stop", run.name)
-                self.assertEqual(run.wait(), 0)
-                run.wait_no_processes()
-                self.assert_audit_clean(run)
+                self.assert_ends_clean(run)
 
     def test_a_preempted_run_goes_on_with_another_number_of_workers(self):
         with tempfile.TemporaryDirectory(prefix="resume-") as directory:

@@ -124,8 +124,7 @@ class Signals(Case):
     def test_term_to_everybody_is_a_preemption_and_nobody_is_replaced(self):
         with Run(job()) as run:
             run.wait_size(2)
-            for pid in run.processes() + [run.process.pid]:
-                os.kill(pid, signal.SIGTERM)
+            harness.signal_all(run.processes() + [run.process.pid], signal.SIGTERM)
             self.assertEqual(run.wait(), 75)
             run.wait_no_processes()
             self.assertEqual(run.events("loss"), [], run.text())

@@ -18,12 +18,6 @@ class Sizing(Case):
     def tearDown(self):
         self.assertEqual(self.lab.wait_remote_pids_gone(), {}, "the hosts are clean after every test")
 
-    def end(self, run):
-        run.do("stop", run.name)
-        self.assertEqual(run.wait(), 0)
-        run.wait_no_processes()
-        self.assert_audit_clean(run)
-
     def test_a_run_stays_on_one_host_where_the_network_eats_what_a_second_one_brings(self):
         # A step computes for 16 ms. Two workers of a host sum through shared memory; with one more on another host the
         # sum takes some 200 ms of the link.
@@ -37,7 +31,7 @@ class Sizing(Case):
             self.assertEqual(pids(status)[:1], first, "the first worker was never restarted")
             tried = {record.get("workers") for record in run.events("decided")}
             self.assertTrue(tried & {3, 4}, "a second host was tried")
-            self.end(run)
+            self.assert_ends_clean(run)
 
     def test_a_host_that_becomes_slow_is_left_by_all_of_its_workers(self):
         with tempfile.TemporaryDirectory(prefix="et-slow-") as slow:
@@ -58,7 +52,7 @@ class Sizing(Case):
                 healthy = [worker["pid"] for worker in members(before) if worker["host"] != host]
                 self.assertTrue(set(healthy) <= set(pids(after)), "who was not slow is the same process")
                 self.assertIn(host, run.events("decided")[0]["reason"])
-                self.end(run)
+                self.assert_ends_clean(run)
 
 
 if __name__ == "__main__":

@@ -144,8 +144,7 @@ class GivesWay(SlurmCase):
         with BatchRun(self.slurm, "--nodes=1", "--ntasks-per-node=2", "--no-requeue") as run:
             run.wait_generation(2)
             run.wait_more_steps(60)
-            for pid in self.slurm.processes():  # as scancel does if cgroups contain a job
-                os.kill(pid, signal.SIGTERM)
+            harness.signal_all(self.slurm.processes(), signal.SIGTERM)  # as scancel does if cgroups contain a job
             run.wait_ended()
             self.assertEqual([int(end["exit_status"]) for end in run.events("run_closed")], [75], run.text())
             self.assertEqual(run.events("loss"), [], run.text())

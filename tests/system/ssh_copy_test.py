@@ -64,10 +64,7 @@ class Discovery(Case):
             self.assertEqual(pids(left), survivors)
             harness.wait_until(lambda: not self.lab.host("node1").pids(), 10, "the vanished host to be left alone")
             run.wait_more_steps(10)
-            run.do("stop", run.name)
-            self.assertEqual(run.wait(), 0)
-            run.wait_no_processes()
-            self.assert_audit_clean(run)
+            self.assert_ends_clean(run)
 
 
 if __name__ == "__main__":

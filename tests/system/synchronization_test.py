@@ -15,11 +15,7 @@ class Synchronization(Case):
 
     def end(self, run):
         run.wait_more_steps(20)
-        run.do("stop", run.name)
-        self.assertEqual(run.wait(), 0)
-        run.wait_no_processes()
-        self.assert_steps_continue(run)
-        self.assert_audit_clean(run)
+        self.assert_stops_clean(run)
 
     def through_a_loss_and_a_growth(self, strategy):
         with Run(job(workers=(1, 3, 4), failures=FAST, synchronization={"strategy": strategy})) as run:

@@ -167,7 +167,7 @@ Status TcpRail::share(std::span<const Pieces> blocks) {
 }
 
 Status TcpRail::all_reduce_trees(const ReduceVector& vector, ReduceStats* stats) {
-  const ChunkPlan cut = plan_chunks(vector.size() * sizeof(float), trees_.size());
+  const peers::ChunkPlan cut = peers::plan_chunks(vector.size() * sizeof(float), trees_.size());
   ReduceWork work(vector, cut.chunks, stats);
   std::vector<BlockRoute> routes;
   for (std::size_t chunk = 0; chunk < cut.chunks; ++chunk) routes.push_back({chunk, &trees_[chunk % cut.graphs]});

@@ -12,17 +12,17 @@ std::vector<Ranks> hosts_of_one(std::size_t count) {
   return hosts;
 }
 
-TreePlan plan_for(const GraphShape& shape, Ranks members, std::size_t position) {
+TreePlan plan_for(const peers::GraphShape& shape, Ranks members, std::size_t position) {
   TreePlan plan;
   plan.members = std::move(members);
   plan.position = position;
   const auto self = static_cast<std::uint32_t>(position);
   for (std::size_t i = 0; i < graph_count(shape); ++i) plan.graphs.push_back(edges_of(graph_at(shape, i), self));
-  plan.ways = ways_to_all(graph_at(shape, 0).spread, self);
+  plan.ways = peers::ways_to_all(graph_at(shape, 0).spread, self);
   return plan;
 }
 
-void add_edges(std::set<std::uint32_t>& found, const LocalEdges& edges) {
+void add_edges(std::set<std::uint32_t>& found, const peers::LocalEdges& edges) {
   found.insert(edges.reduce_from.begin(), edges.reduce_from.end());
   found.insert(edges.spread_to.begin(), edges.spread_to.end());
   if (edges.reduce_to) found.insert(*edges.reduce_to);
@@ -46,11 +46,11 @@ Ranks TreePlan::first_neighbours() const {
 
 std::optional<TreeLayout> make_tree_layout(protocol::Topology topology, const Fathers& fathers, const Layout& layout,
                                            std::uint32_t rank) {
-  GraphShape shape{topology, layout.hosts, fathers};
+  peers::GraphShape shape{topology, layout.hosts, fathers};
   std::size_t size = 0;
   for (const auto& host : layout.hosts) size += host.size();
   if (!shape.has_graphs() || size == 1) return std::nullopt;
-  if (!sums_on_hosts_first(shape)) {
+  if (!peers::sums_on_hosts_first(shape)) {
     Ranks all(size);
     for (std::uint32_t i = 0; i < size; ++i) all[i] = i;
     return TreeLayout{true, plan_for(shape, std::move(all), rank)};

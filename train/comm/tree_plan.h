@@ -5,17 +5,21 @@
 #include <optional>
 #include <vector>
 
-#include "train/comm/reduction_graph.h"
+#include "supervisor/protocol/topology_choice.h"
+#include "train/comm/topology.h"
+#include "train/peers/shapes/reduction_graph.h"
 
 namespace elastictrain::comm {
+
+using protocol::Fathers;
 
 // The members of the trees: either all ranks, or one rank of each host after shared memory has summed there. Graphs
 // count the members: 0 is members[0].
 struct TreePlan {
   Ranks members;
-  std::size_t position = 0;        // of this rank among the members
-  std::vector<LocalEdges> graphs;  // its part in each, in members' positions
-  Ranks ways;                      // along the first graph to each member: the position of the neighbour
+  std::size_t position = 0;               // of this rank among the members
+  std::vector<peers::LocalEdges> graphs;  // its part in each, in members' positions
+  Ranks ways;                             // along the first graph to each member: the position of the neighbour
 
   // Positions that share an edge of any graph with this rank, ascending.
   Ranks neighbours() const;

@@ -3,7 +3,7 @@
 #include <string>
 #include <utility>
 
-#include "train/peers/spanning_tree.h"
+#include "train/peers/shapes/spanning_tree.h"
 #include "train/session/monitors.h"
 
 namespace elastictrain::peers {

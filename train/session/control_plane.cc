@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "supervisor/protocol/check.h"
 #include "supervisor/protocol/limits.h"
 #include "supervisor/protocol/note_keys.h"
 #include "train/comm/mpi/mpi_communicator.h"
@@ -278,7 +279,7 @@ TakenSeat ControlPlane::seat_with_build(WorkerMachine::NextSeat next) {
   TakenSeat taken{std::move(next), nullptr, {}, nullptr};
   if (!taken.rank || taken.is_void) return taken;
   auto built = builder_->take(taken.plan.generation);
-  if (!built) panic("a seat was taken that is not built");
+  ET_CHECK(built, "a seat that is taken is built");
   taken.communicator = std::move(built->communicator);
   taken.state_sockets = std::move(built->state_sockets);
   taken.cancel = std::make_shared<comm::CancelToken>();

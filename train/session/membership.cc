@@ -32,31 +32,39 @@ bool Membership::end_before_seat(Outcome outcome) {
 
 bool Membership::begin_first_generation(TakenSeat taken) {
   const auto& plan = taken.plan;
-  auto& course = parts_.course;
   const Seat& seat = parts_.seating.seat();
-  course.begin(first_shares(plan), plan.learning_rate_factor);
+  parts_.course.begin(first_shares(plan), plan.learning_rate_factor);
   parts_.seating.take_first(seat_of(plan, *taken.rank, std::move(taken.communicator)));
   parts_.log.event("pg", seat.rank, seat.world_size(), seat.generation);
   parts_.checkpoints.resume();
-  if (seat.rank == 0 && has_foreign_state_ && course.committed_step() == 0) {
-    parts_.lifecycle.fail(
-        "no worker or checkpoint is left of the run whose state this worker holds; start "
-        "this worker again");
-  }
+  require_a_beginning();
   if (const Status replicated = replicate_from_first_rank(); !replicated) {
     if (replicated.error().code == ErrorCode::kInvalid) parts_.lifecycle.fail(replicated.error().message);
     parts_.plane->collective_failed(replicated.error().message);
     return false;
   }
-  if (!parts_.plane->enter_loop(course.committed_step(), true)) return false;
+  if (!parts_.plane->enter_loop(parts_.course.committed_step(), true)) return false;
+  begin_training(plan);
+  return true;
+}
+
+// A run begins with the program's initial state or with a checkpoint.
+void Membership::require_a_beginning() {
+  if (parts_.seating.seat().rank != 0 || !has_foreign_state_ || parts_.course.committed_step() != 0) return;
+  parts_.lifecycle.fail(
+      "no worker or checkpoint is left of the run whose state this worker holds; start "
+      "this worker again");
+}
+
+void Membership::begin_training(const protocol::GenerationPlan& plan) {
+  const Seat& seat = parts_.seating.seat();
   parts_.replicas.set_whole();
   parts_.checkpoints.enter(plan.lineage, parts_.checkpoints.found_earlier());
   account_for_checkpoint();
-  parts_.measurements.seated(seat.generation, course.committed_step());
-  parts_.plane->send(protocol::WorkerActive{plan.generation, course.next_step(), 0});
+  parts_.measurements.seated(seat.generation, parts_.course.committed_step());
+  parts_.plane->send(protocol::WorkerActive{plan.generation, parts_.course.next_step(), 0});
   parts_.log.event("ready", seat.rank, seat.world_size(), seat.generation);
   parts_.view.publish_first();
-  return true;
 }
 
 Status Membership::replicate_from_first_rank() {

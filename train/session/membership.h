@@ -51,7 +51,9 @@ class Membership {
  private:
   bool end_before_seat(Outcome outcome);
   bool begin_first_generation(TakenSeat taken);
+  void require_a_beginning();
   Status replicate_from_first_rank();
+  void begin_training(const protocol::GenerationPlan& plan);
   void account_for_checkpoint();
   bool join(TakenSeat taken);
   void take_planned_seat(TakenSeat taken);

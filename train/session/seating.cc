@@ -2,11 +2,13 @@
 
 #include <utility>
 
+#include "supervisor/protocol/check.h"
 #include "train/session/control_plane.h"
 
 namespace elastictrain::session {
 
 std::vector<state::WorkerShare> Seating::move_to(Seat next) {
+  ET_CHECK(!old_communicator_, "the generation before the last one has ended");
   old_communicator_ = std::move(seat_.communicator);
   return std::exchange(seat_, std::move(next)).shares;
 }

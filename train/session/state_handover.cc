@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "supervisor/protocol/check.h"
 #include "train/comm/device_interfaces.h"
 #include "train/session/device_transfer.h"
 
@@ -40,6 +41,7 @@ void StateHandover::send(TakenSeat& taken) {
 
 // Returns the number of bytes that this worker sends.
 std::uint64_t StateHandover::start_sending(TakenSeat& taken) {
+  ET_CHECK(!sender_, "the last transfer to joiners has ended");
   const auto& donors = taken.plan.donors;
   auto& joiners = taken.state_sockets;
   std::erase_if(joiners, [](const comm::StateSocket& socket) { return socket.receives; });
@@ -57,6 +59,7 @@ std::uint64_t StateHandover::start_sending(TakenSeat& taken) {
 }
 
 std::optional<state::TransferHeader> StateHandover::receive(PromisedState promise) {
+  ET_CHECK(!receiver_, "no other state is arriving");
   const auto& plan = promise.plan;
   const auto& buffers = parts_.replicas.begin_receiving(promise.may_keep_replica);
   receiver_ = std::make_unique<StateReceiver>(

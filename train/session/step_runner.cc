@@ -12,6 +12,7 @@ constexpr std::uint64_t kNormEvery = 16;
 }  // namespace
 
 void StepRunner::open() {
+  ET_CHECK(!step_, "one step is open at a time");
   step_.emplace();
   divide();
   parts_.course.list_samples(step_->division, step_->samples);

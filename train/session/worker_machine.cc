@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "supervisor/protocol/check.h"
+
 namespace elastictrain::session {
 namespace {
 
@@ -47,6 +49,7 @@ void WorkerMachine::prepare(const protocol::GenerationPlan& plan) {
     upcoming.built = true;
     say(protocol::WorkerPrepared{plan.generation});
   }
+  ET_CHECK(upcoming_.empty() || upcoming_.back().plan.generation < plan.generation, "plans ascend by generation");
   upcoming_.push_back(std::move(upcoming));
 }
 
@@ -77,6 +80,7 @@ void WorkerMachine::abort(Generation fence) {
 }
 
 void WorkerMachine::raise_fence(Generation fence) {
+  ET_CHECK(fence > fence_, "fences only rise");
   fence_ = fence;
   std::erase_if(upcoming_, [&](Upcoming& upcoming) {
     if (upcoming.plan.generation > fence_) return false;
@@ -191,6 +195,7 @@ void WorkerMachine::collective_failed(const std::string& reason) {
 }
 
 void WorkerMachine::step_committed(Step step, bool everyone_ready) {
+  ET_CHECK(step == committed_step_ || step == committed_step_ + 1, "no committed step is skipped or undone");
   committed_step_ = step;
   has_gradients_ = true;
   step_is_open_ = false;
@@ -256,6 +261,7 @@ WorkerMachine::NextSeat WorkerMachine::take(Plans::iterator upcoming, SeatKind k
     return true;
   });
   if (next.rank) {
+    ET_CHECK(generation > generation_, "generations only rise");
     generation_ = generation;
   } else if (!next.is_void) {
     over_ = true;

@@ -5,11 +5,22 @@
 #include <set>
 
 #include "supervisor/protocol/names.h"
-#include "train/comm/reduction_graph.h"
 #include "train/comm/tree_plan.h"
-#include "train/peers/spanning_tree.h"
+#include "train/peers/shapes/reduction_graph.h"
+#include "train/peers/shapes/spanning_tree.h"
 
 namespace elastictrain::comm {
+
+using peers::edges_of;
+using peers::graph_at;
+using peers::graph_count;
+using peers::GraphShape;
+using peers::LocalEdges;
+using peers::plan_chunks;
+using peers::ReductionGraph;
+using peers::sums_on_hosts_first;
+using peers::ways_to_all;
+
 namespace {
 
 using Kind = protocol::Topology;

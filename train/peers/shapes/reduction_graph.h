@@ -11,11 +11,11 @@
 #include <vector>
 
 #include "supervisor/protocol/topology_choice.h"
-#include "train/comm/topology.h"
 
-namespace elastictrain::comm {
+namespace elastictrain::peers {
 
 using protocol::Fathers;
+using Ranks = std::vector<std::uint32_t>;
 
 struct ReductionGraph {
   Fathers reduce;
@@ -58,4 +58,4 @@ struct ChunkPlan {
 };
 ChunkPlan plan_chunks(std::size_t bytes, std::size_t graphs);
 
-}  // namespace elastictrain::comm
+}  // namespace elastictrain::peers

@@ -1,8 +1,8 @@
-#include "train/comm/reduction_graph.h"
+#include "train/peers/shapes/reduction_graph.h"
 
 #include <algorithm>
 
-namespace elastictrain::comm {
+namespace elastictrain::peers {
 namespace {
 
 using protocol::Topology;
@@ -48,7 +48,7 @@ Fathers star_over_masters(const std::vector<Ranks>& hosts) {
 // `order`: the ranks by their position in the heap.
 void put_binary_tree(Fathers& fathers, const Ranks& order) {
   for (std::size_t place = 0; place < order.size(); ++place) {
-    fathers[order[place]] = order[tree_parent(place).value_or(0)];
+    fathers[order[place]] = order[place == 0 ? 0 : (place - 1) / 2];
   }
 }
 
@@ -72,8 +72,8 @@ Fathers binary_tree_over_masters(const std::vector<Ranks>& hosts, std::size_t ro
 ReductionGraph chain_around(std::size_t size, std::uint32_t root) {
   ReductionGraph graph{Fathers(size), Fathers(size)};
   for (std::uint32_t rank = 0; rank < size; ++rank) {
-    graph.reduce[rank] = rank == root ? root : static_cast<std::uint32_t>(ring_next(rank, size));
-    graph.spread[rank] = rank == root ? root : static_cast<std::uint32_t>(ring_previous(rank, size));
+    graph.reduce[rank] = rank == root ? root : static_cast<std::uint32_t>((rank + 1) % size);
+    graph.spread[rank] = rank == root ? root : static_cast<std::uint32_t>((rank + size - 1) % size);
   }
   return graph;
 }
@@ -168,4 +168,4 @@ ChunkPlan plan_chunks(std::size_t bytes, std::size_t graphs) {
   return plan;
 }
 
-}  // namespace elastictrain::comm
+}  // namespace elastictrain::peers

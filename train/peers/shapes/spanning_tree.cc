@@ -1,4 +1,4 @@
-#include "train/peers/spanning_tree.h"
+#include "train/peers/shapes/spanning_tree.h"
 
 #include <cmath>
 #include <limits>
