@@ -286,6 +286,7 @@ void JournalFold::on(const record::RunState& about) {
   restore_agents(about, state);
   restore_workers(about, state);
   restore_plan(about, state);
+  state.gap = about.unsettled.value_or(false);
   state_ = std::move(state);
   for (std::size_t i = 0; i < std::min(about.lineage.size(), about.first_steps.size()); ++i) {
     remember(about.lineage[i], about.first_steps[i]);

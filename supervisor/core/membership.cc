@@ -67,7 +67,7 @@ Membership::Impl::Impl(RunSettings settings, std::function<Token()> make_token)
       takeover_(settings_, roster_, out_, training_, recovery_, desired_, startup_, end_, resume_, hangs_, invariants_,
                 audit_, workers_, halt_, ending_),
       snapshot_(settings_, roster_, out_, training_, change_, recovery_, desired_, startup_, end_, health_, judge_),
-      state_record_(roster_, training_, change_, recovery_, desired_, end_) {
+      state_record_(roster_, training_, change_, recovery_, desired_, resume_, end_) {
   desired_.target = settings_.start_workers;
 }
 

@@ -7,13 +7,20 @@
 #include "supervisor/core/plan_maker.h"
 #include "supervisor/core/recovery.h"
 #include "supervisor/core/run_end.h"
+#include "supervisor/core/startup.h"
 #include "supervisor/core/training.h"
 
 namespace elastictrain::core {
 
 StateRecord::StateRecord(const Roster& roster, const Training& training, const Change& change, const Recovery& recovery,
-                         const DesiredState& desired, const RunEnd& end)
-    : roster_(roster), training_(training), change_(change), recovery_(recovery), desired_(desired), end_(end) {}
+                         const DesiredState& desired, const TakeoverState& takeover, const RunEnd& end)
+    : roster_(roster),
+      training_(training),
+      change_(change),
+      recovery_(recovery),
+      desired_(desired),
+      takeover_(takeover),
+      end_(end) {}
 
 Journal StateRecord::make() const {
   record::RunState state;
@@ -32,6 +39,7 @@ Journal StateRecord::make() const {
   write_update(desired_.update, state);
   state.last_agent = roster_.last_agent();
   state.last_worker = roster_.last_worker();
+  if (takeover_.unsettled) state.unsettled = true;
   return {Record(std::in_place_type<record::RunState>, std::move(state)), true};
 }
 

@@ -13,12 +13,13 @@ struct Change;
 struct DesiredState;
 struct Recovery;
 struct RunEnd;
+struct TakeoverState;
 struct Training;
 
 class StateRecord {
  public:
   StateRecord(const Roster& roster, const Training& training, const Change& change, const Recovery& recovery,
-              const DesiredState& desired, const RunEnd& end);
+              const DesiredState& desired, const TakeoverState& takeover, const RunEnd& end);
 
   Journal make() const;
 
@@ -33,6 +34,7 @@ class StateRecord {
   const Change& change_;
   const Recovery& recovery_;
   const DesiredState& desired_;
+  const TakeoverState& takeover_;
   const RunEnd& end_;
 };
 

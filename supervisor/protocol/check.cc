@@ -32,7 +32,8 @@ void end_on_violation(const char* file, int line, const char* what) {
   std::array<char, 512> text{};
   std::snprintf(text.data(), text.size(), "%.*s:%d: must hold: %s", static_cast<int>(place.size()), place.data(), line,
                 what);
-  std::fprintf(stderr, "elastictrain: internal error: %s\n", text.data());
+  // Past the stream of standard error: what a buffer holds is lost.
+  ::dprintf(STDERR_FILENO, "elastictrain: internal error: %s\n", text.data());
   if (const auto observer = violation_observer.exchange(nullptr)) observer(text.data());
   // Not fflush(): the thread that holds the lock may never release it.
   if (::ftrylockfile(stdout) == 0) ::fflush_unlocked(stdout);

@@ -34,16 +34,6 @@ std::string line_of(const core::Journal& record, std::uint64_t sequence, Instant
   return encode_journal_line(record.record, sequence, seconds, seconds) + "\n";
 }
 
-std::vector<core::Record> records_in(const std::string& journal) {
-  std::vector<core::Record> records;
-  std::istringstream lines(journal);
-  for (std::string text; std::getline(lines, text);) {
-    auto line = decode_journal_line(text);
-    if (line && line->record) records.push_back(std::move(*line->record));
-  }
-  return records;
-}
-
 core::Resumed replayed(const std::string& journal) {
   JournalReplay replay;
   std::istringstream lines(journal);

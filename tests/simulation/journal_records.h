@@ -20,7 +20,6 @@ core::Journal journal_gap(std::uint64_t lost_records);
 
 // One line of the journal, with its end.
 std::string line_of(const core::Journal& record, std::uint64_t sequence, Instant now);
-std::vector<core::Record> records_in(const std::string& journal);
 core::Resumed replayed(const std::string& journal);
 
 struct RecordFacts {

@@ -26,13 +26,11 @@ std::function<Token()> tokens(World& world) {
 
 }  // namespace
 
-SupervisorProcess::SupervisorProcess(World& world)
-    : world_(world),
-      membership_(world.setup.settings, tokens(world)),
-      journal_check_(world.setup.settings.start_workers) {}
+SupervisorProcess::SupervisorProcess(World& world) : world_(world), membership_(world.setup.settings, tokens(world)) {}
 SupervisorProcess::~SupervisorProcess() = default;
 
 void SupervisorProcess::begin() {
+  journal_check_.emplace(world_.setup.settings.start_workers);
   world_.disk.journal(world_.queue.now(), run_opened(world_.setup.settings));
   heartbeats();
   offer_hosts();
@@ -40,7 +38,6 @@ void SupervisorProcess::begin() {
 
 void SupervisorProcess::take_over(const core::Resumed& resumed) {
   world_.disk.journal(world_.queue.now(), run_resumed());
-  for (const core::Record& record : records_in(world_.disk.journal_text())) journal_check_.take(record);
   for (const auto& agent : resumed.agents) entries_[agent.agent].came = true;
   for (const auto& worker : resumed.workers) homes_[worker.worker] = worker.agent;
   heartbeats();
@@ -212,10 +209,13 @@ void SupervisorProcess::feed(core::Event event) {
   stepping_ = false;
 }
 
-// A supervisor that is lost now is succeeded by one that knows what this one knows.
+// A supervisor that is lost now is succeeded by one that knows what this one knows. Once the run ends, only that counts.
 void SupervisorProcess::check_journal() {
-  if (crashed_ || membership_.ended()) return;
-  if (const auto difference = journal_check_.difference(membership_)) world_.violated("journal_fold", *difference);
+  if (!journal_check_ || crashed_ || membership_.ended()) return;
+  const auto difference = journal_check_->difference(membership_);
+  if (difference && membership_.view().phase != core::RunPhase::kStopping) {
+    world_.violated("journal_fold", *difference);
+  }
 }
 
 void SupervisorProcess::perform_all(const core::Actions& actions) {
@@ -326,7 +326,7 @@ void SupervisorProcess::perform(const core::CancelTimer& action) {
 
 void SupervisorProcess::perform(const core::Journal& action) {
   world_.oracle.journaled(action);
-  journal_check_.take(action.record);
+  if (journal_check_) journal_check_->take(action.record);
   if (world_.disk.journal(world_.queue.now(), action)) {
     world_.disk.journal(world_.queue.now(), membership_.state_record());
   }

@@ -82,7 +82,7 @@ class SupervisorProcess {
 
   World& world_;
   core::Membership membership_;
-  testing::JournalCheck journal_check_;
+  std::optional<testing::JournalCheck> journal_check_;  // of the supervisor that began the run
   std::map<AgentId, Entry> entries_;
   std::map<WorkerId, AgentId> homes_;
   std::set<std::uint64_t> timers_;

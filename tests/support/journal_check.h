@@ -21,10 +21,6 @@ inline std::string text_of_state(const core::Resumed& run) {
                      ", target " + std::to_string(run.target) + " (" + run.target_reason + "), ids " +
                      std::to_string(run.last_agent) + " " + std::to_string(run.last_worker) +
                      (run.unsettled ? ", unsettled" : "");
-  for (const auto& agent : run.agents) {
-    text += " " + to_string(agent.agent) + "@" + agent.host + ":" + std::to_string(agent.slots) +
-            (agent.drain ? " drains" : "");
-  }
   for (const auto& worker : run.workers) {
     text += " " + to_string(worker.worker) + "@" + to_string(worker.agent) + ":" + std::to_string(worker.slot);
   }
@@ -35,6 +31,15 @@ inline std::string text_of_state(const core::Resumed& run) {
     text += " " + std::to_string(fence.generation) + ":" + std::to_string(fence.first_step);
   }
   return text;
+}
+
+inline std::set<std::string> agents_of(const core::Resumed& run) {
+  std::set<std::string> agents;
+  for (const auto& agent : run.agents) {
+    agents.insert(to_string(agent.agent) + "@" + agent.host + ":" + std::to_string(agent.slots) +
+                  (agent.drain ? " drains" : ""));
+  }
+  return agents;
 }
 
 inline std::set<WorkerId> living_workers(const core::Resumed& run) {
@@ -54,6 +59,12 @@ inline std::string text_of_members(const core::Resumed& run) {
   return text;
 }
 
+inline std::string text_of(const core::Resumed& run) {
+  std::string text = text_of_state(run) + "; members" + text_of_members(run) + "; agents";
+  for (const std::string& agent : agents_of(run)) text += " " + agent;
+  return text;
+}
+
 // The workers that the next supervisor asks for their position.
 inline std::set<WorkerId> asked_workers(const core::Resumed& run) {
   std::set<WorkerId> asked(run.members.begin(), run.members.end());
@@ -63,10 +74,17 @@ inline std::set<WorkerId> asked_workers(const core::Resumed& run) {
   return asked;
 }
 
+// The records know an agent until it has ended, also one that this supervisor has told to stop.
+inline bool agents_agree(const core::Resumed& folded, const core::Resumed& live) {
+  const auto known = agents_of(folded);
+  const auto needed = agents_of(live);
+  return std::includes(known.begin(), known.end(), needed.begin(), needed.end());
+}
+
 // In the middle of a change the next supervisor asks everybody, in a recovery: also a worker that this one is about to
 // end, of which the journal has no record yet.
 inline bool agree(const core::Resumed& folded, const core::Resumed& live) {
-  if (text_of_state(folded) != text_of_state(live)) return false;
+  if (text_of_state(folded) != text_of_state(live) || !agents_agree(folded, live)) return false;
   if (!live.unsettled) return text_of_members(folded) == text_of_members(live);
   const std::set<WorkerId> asked = asked_workers(folded);
   const std::set<WorkerId> needed = asked_workers(live);
@@ -91,8 +109,7 @@ class JournalCheck {
     const core::Resumed folded = all_.result();
     const core::Resumed live = whole.result();
     if (agree(folded, live)) return std::nullopt;
-    return "the journal gives: " + text_of_state(folded) + "; members" + text_of_members(folded) +
-           "\n  the state is:      " + text_of_state(live) + "; members" + text_of_members(live);
+    return "the journal gives: " + text_of(folded) + "\n  the state is:      " + text_of(live);
   }
 
  private:

@@ -174,6 +174,7 @@ struct RunState {
   std::optional<protocol::Synchronization> target_synchronization;
   std::uint32_t last_agent = 0;
   std::uint32_t last_worker = 0;
+  std::optional<bool> unsettled;  // taken over in the middle of a change, and not all workers have reported since
 };
 ET_RECORD(
     RunState, "run_state",
@@ -189,7 +190,7 @@ ET_RECORD(
     ET_FIELD(target_noise_scale).since(2).was("wished_noise_scale"),
     ET_FIELD(target_parents).since(2).was("wished_fathers"), ET_FIELD(target_topology).since(2).was("wished_topology"),
     ET_FIELD(target_synchronization).since(2).was("wished_synchronization"), ET_FIELD(last_agent),
-    ET_FIELD(last_worker))
+    ET_FIELD(last_worker), ET_FIELD(unsettled).since(2))
 
 using ChangeRecords = RecordList<Prepare, Prepared, Cancel, GivenUp, Commit, Active, GenerationComplete, Idle, Abort,
                                  Halted, HaltSettled, BelowMin, StateLost, RunState>;

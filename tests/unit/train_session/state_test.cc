@@ -166,9 +166,9 @@ TEST_CASE("a damaged transfer header is refused") {
 }
 
 TEST_CASE("a transfer header whose returned samples cannot be is refused") {
-  using Intervals = std::vector<Interval>;
-  for (const auto& returned : {Intervals{{3, 0}}, Intervals{{5, 2}, {1, 2}}, Intervals{{1, 2}, {3, 2}},
-                               Intervals{{12, 2}}, Intervals{{1, ~std::uint64_t{0}}}}) {
+  using Returned = std::vector<Interval>;
+  for (const auto& returned : {Returned{{3, 0}}, Returned{{5, 2}, {1, 2}}, Returned{{1, 2}, {3, 2}},
+                               Returned{{12, 2}}, Returned{{1, ~std::uint64_t{0}}}}) {
     auto header = example();
     header.progress.sampler.returned = returned;
     CHECK_FALSE(decode_header(encode_header(header)).ok());
