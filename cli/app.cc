@@ -10,6 +10,7 @@
 #include "cli/commands/exit_code.h"
 #include "cli/commands/run_flags.h"
 #include "cli/config/run_config.h"
+#include "cli/config/text.h"
 #include "cli/parser.h"
 #include "cli/run_cli.h"
 #include "launcher/build_id.h"
@@ -40,9 +41,44 @@ bool is_bare_resume(const std::vector<std::string>& words, std::size_t place) {
   return next.starts_with('-') || next.ends_with(".toml");
 }
 
+// torchrun knows --nproc-per-node and --nproc_per_node.
+std::string with_dashes(std::string word) {
+  if (!word.starts_with("--")) return word;
+  std::replace(word.begin(), word.begin() + static_cast<std::ptrdiff_t>(std::min(word.find('='), word.size())), '_',
+               '-');
+  return word;
+}
+
+// "--nnodes" and "-t", but neither "--nnodes=2" nor "-t3".
+bool takes_next_word(const Command& command, const std::string& word) {
+  return std::any_of(command.arguments.begin(), command.arguments.end(), [&](const Argument& argument) {
+    const auto names = split(argument.names, ',');
+    return argument.kind != Argument::Kind::kFlag && std::find(names.begin(), names.end(), word) != names.end();
+  });
+}
+
+void split_off_script(const Command& command, std::vector<std::string>& arguments, std::vector<std::string>& program) {
+  std::size_t place = 1;
+  while (place < arguments.size() && arguments[place].starts_with('-') && arguments[place] != "--") {
+    arguments[place] = with_dashes(arguments[place]);
+    place += takes_next_word(command, arguments[place]) ? 2 : 1;
+  }
+  place = std::min(place, arguments.size());
+  const bool dashes = place < arguments.size() && arguments[place] == "--";
+  program.assign(arguments.begin() + static_cast<std::ptrdiff_t>(place + (dashes ? 1 : 0)), arguments.end());
+  arguments.resize(place);
+}
+
 }  // namespace
 
-std::vector<std::string> prepare_arguments(std::vector<std::string> arguments, std::vector<std::string>& program) {
+std::vector<std::string> prepare_arguments(const std::vector<Command>& commands, std::vector<std::string> arguments,
+                                           std::vector<std::string>& program) {
+  if (!arguments.empty() && arguments.front() == "torchrun") {
+    const auto command =
+        std::find_if(commands.begin(), commands.end(), [](const Command& one) { return one.name == "torchrun"; });
+    if (command != commands.end()) split_off_script(*command, arguments, program);
+    return arguments;
+  }
   const bool takes_program =
       !arguments.empty() && (arguments.front() == "run" || arguments.front() == "check" || arguments.front() == "plan");
   if (!takes_program) return arguments;
@@ -64,9 +100,13 @@ int run_cli(int argc, char** argv) {
   try {
     Invocation invocation;
     const std::vector<Command> commands = all_commands(invocation);
-    const auto arguments = prepare_arguments({argv + 1, argv + argc}, invocation.program);
+    auto arguments = prepare_arguments(commands, {argv + 1, argv + argc}, invocation.program);
     const ProgramText program = {"elastictrain " ELASTICTRAIN_VERSION, launcher::build_id(), kExamples};
     if (const auto status = parse_arguments(commands, program, arguments)) return *status;
+    if (!invocation.instead.empty()) {
+      arguments = std::move(invocation.instead);
+      if (const auto status = parse_arguments(commands, program, arguments)) return *status;
+    }
     return invocation.action();
   } catch (const std::system_error& error) {
     const bool no_descriptors = error.code().value() == EMFILE || error.code().value() == ENFILE;

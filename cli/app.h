@@ -4,10 +4,14 @@
 #include <string>
 #include <vector>
 
+#include "cli/commands/command.h"
+
 namespace elastictrain::cli {
 
 // Arguments without the program's name. A bare -l or --label becomes the default label. The arguments after the first
-// "--" of `run`, `check` and `plan` go to `program`.
-std::vector<std::string> prepare_arguments(std::vector<std::string> arguments, std::vector<std::string>& program);
+// "--" of `run`, `check` and `plan` go to `program`; of `torchrun` those from the first that is neither an option nor
+// an option's value, and its options may be written with underscores.
+std::vector<std::string> prepare_arguments(const std::vector<Command>& commands, std::vector<std::string> arguments,
+                                           std::vector<std::string>& program);
 
 }  // namespace elastictrain::cli

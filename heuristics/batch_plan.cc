@@ -10,7 +10,7 @@
 
 namespace elastictrain::heuristics {
 
-std::uint32_t most_workers(const BatchRule& rule) {
+std::uint32_t max_workers(const BatchRule& rule) {
   constexpr std::uint64_t kUnlimited = std::numeric_limits<std::uint32_t>::max();
   if (rule.max_global == 0) return kUnlimited;
   // A worker without a sample would only wait for the others, so splitting stops at one sample each.
@@ -19,8 +19,8 @@ std::uint32_t most_workers(const BatchRule& rule) {
 }
 
 std::uint64_t global_batch(const BatchRule& rule, std::size_t workers) {
-  const std::uint64_t wanted = std::uint64_t{rule.per_worker} * workers;
-  return rule.max_global == 0 ? wanted : std::min(wanted, rule.max_global);
+  const std::uint64_t target = std::uint64_t{rule.per_worker} * workers;
+  return rule.max_global == 0 ? target : std::min(target, rule.max_global);
 }
 
 namespace {
@@ -38,12 +38,12 @@ bool are_speeds(const std::vector<double>& speeds) {
 // Ranks ordered by when they finish one more sample; the first gets it. Ties are in rank order.
 class NextSample {
  public:
-  NextSample(const std::vector<double>& speeds, const std::vector<std::uint32_t>& shares, std::uint64_t most)
-      : speeds_(speeds), shares_(shares), most_(most) {
+  NextSample(const std::vector<double>& speeds, const std::vector<std::uint32_t>& shares, std::uint64_t max)
+      : speeds_(speeds), shares_(shares), max_(max) {
     for (std::size_t rank = 0; rank < speeds.size(); ++rank) put(rank);
   }
   void put(std::size_t rank) {
-    if (shares_[rank] < most_) ends_.emplace((shares_[rank] + 1) / speeds_[rank], rank);
+    if (shares_[rank] < max_) ends_.emplace((shares_[rank] + 1) / speeds_[rank], rank);
   }
   std::size_t take() {
     const std::size_t rank = ends_.top().second;
@@ -55,7 +55,7 @@ class NextSample {
   using End = std::pair<double, std::size_t>;
   const std::vector<double>& speeds_;
   const std::vector<std::uint32_t>& shares_;
-  std::uint64_t most_;
+  std::uint64_t max_;
   std::priority_queue<End, std::vector<End>, std::greater<>> ends_;
 };
 
@@ -66,7 +66,7 @@ std::vector<std::uint32_t> share_out(std::uint64_t global, const std::vector<dou
   if (workers == 0) return {};
   if (global < workers || !are_speeds(speeds)) return equal_shares(global, workers);
   const std::uint64_t needed = (global + workers - 1) / workers;
-  const std::uint64_t most = max_share == 0 ? global : std::max<std::uint64_t>(max_share, needed);
+  const std::uint64_t max = max_share == 0 ? global : std::max<std::uint64_t>(max_share, needed);
   const double sum = std::accumulate(speeds.begin(), speeds.end(), 0.0);
   std::vector<std::uint32_t> shares(workers);
   std::uint64_t left = global;
@@ -75,10 +75,10 @@ std::vector<std::uint32_t> share_out(std::uint64_t global, const std::vector<dou
     // cut.
     const double exact = static_cast<double>(global) * speeds[rank] / sum;
     const auto whole = static_cast<std::uint64_t>(std::max(1.0, std::floor(exact) - 1));
-    shares[rank] = static_cast<std::uint32_t>(std::min({whole, most, left - (workers - rank - 1)}));
+    shares[rank] = static_cast<std::uint32_t>(std::min({whole, max, left - (workers - rank - 1)}));
     left -= shares[rank];
   }
-  NextSample next(speeds, shares, most);
+  NextSample next(speeds, shares, max);
   for (; left > 0; --left) {
     const std::size_t rank = next.take();
     ++shares[rank];

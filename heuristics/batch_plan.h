@@ -26,7 +26,7 @@ struct BatchPlan {
 
 // The largest number of workers that the rule has work for, at least 1. Without a limit the largest representable
 // number.
-std::uint32_t most_workers(const BatchRule& rule);
+std::uint32_t max_workers(const BatchRule& rule);
 
 // The global batch of all workers.
 std::uint64_t global_batch(const BatchRule& rule, std::size_t workers);

@@ -16,8 +16,8 @@ Expansion::Instant now() {
 }
 
 Result<std::vector<Host>> hosts_of(const CommandEnd& end) {
-  const std::string words = last_line(end.error_text);
-  const std::string reason = words.empty() ? "" : ": " + words;
+  const std::string summary = last_line(end.error_text);
+  const std::string reason = summary.empty() ? "" : ": " + summary;
   if (end.output_too_large) return Error{ErrorCode::kInvalid, "its output is too large for a list of hosts"};
   if (end.timed_out) return Error{ErrorCode::kTimeout, "it took too long" + reason};
   if (end.status.signal != 0 || end.status.exit_code != 0) {
@@ -75,7 +75,7 @@ void ElasticHosts::look() {
     give_back(step.released);
     options_.on_change(expansion_.added());
   }
-  if (step.missing_slots > 0) ask(step.missing_slots, demand->wanted_slots);
+  if (step.missing_slots > 0) ask(step.missing_slots, demand->needed_slots);
 }
 
 std::shared_ptr<Command> ElasticHosts::run(const std::string& text, std::vector<std::string> environment,
@@ -123,11 +123,11 @@ void ElasticHosts::give_back(const std::vector<Host>& hosts) {
     if (!host.job.empty()) jobs += (jobs.empty() ? "" : " ") + host.job;
   }
   say_("giving " + names + " back: " + options_.shrink);
-  const auto told = [say = say_, text = options_.shrink](const CommandEnd& end) {
+  const auto on_end = [say = say_, text = options_.shrink](const CommandEnd& end) {
     const bool good = end.status.signal == 0 && end.status.exit_code == 0 && !end.timed_out;
     if (!good) say(text + " ended with " + describe(end.status) + ": " + last_line(end.error_text));
   };
-  const auto command = run(options_.shrink, {"ELASTICTRAIN_HOSTS=" + names, "ELASTICTRAIN_HOST_JOBS=" + jobs}, told);
+  const auto command = run(options_.shrink, {"ELASTICTRAIN_HOSTS=" + names, "ELASTICTRAIN_HOST_JOBS=" + jobs}, on_end);
   if (command) giving_back_.push_back(command);
 }
 

@@ -5,7 +5,7 @@
 namespace elastictrain::launcher {
 namespace {
 
-constexpr std::uint32_t kMostDoublings = 16;
+constexpr std::uint32_t kMaxDoublings = 16;
 
 const HostUse* find_use(const HostDemand& demand, const std::string& name) {
   const auto found =
@@ -20,9 +20,9 @@ Expansion::Step Expansion::step(const HostDemand& demand, Instant now) {
   if (settings_.can_shrink) release_idle(demand, now, step);
   const std::uint32_t offered = offered_slots(demand);
   const bool may_ask = settings_.can_expand && !asking_ && now >= next_request_;
-  if (!may_ask || demand.wanted_slots <= offered) return step;
+  if (!may_ask || demand.needed_slots <= offered) return step;
   asking_ = true;
-  step.missing_slots = demand.wanted_slots - offered;
+  step.missing_slots = demand.needed_slots - offered;
   return step;
 }
 
@@ -44,7 +44,7 @@ void Expansion::answer(const std::vector<Host>& hosts, Instant now) {
 
 void Expansion::failure(Instant now) {
   asking_ = false;
-  const auto wait = settings_.retry_after * (std::int64_t{1} << std::min(failures_, kMostDoublings));
+  const auto wait = settings_.retry_after * (std::int64_t{1} << std::min(failures_, kMaxDoublings));
   next_request_ = now + std::min<std::chrono::milliseconds>(wait, settings_.longest_retry);
   ++failures_;
 }
@@ -61,7 +61,7 @@ std::uint32_t Expansion::offered_slots(const HostDemand& demand) const {
 
 bool Expansion::is_idle(const Host& host, const HostDemand& demand, std::uint32_t offered) const {
   const HostUse* use = find_use(demand, host.name);
-  return use != nullptr && use->workers == 0 && offered - use->slots >= demand.wanted_slots;
+  return use != nullptr && use->workers == 0 && offered - use->slots >= demand.needed_slots;
 }
 
 void Expansion::release_idle(const HostDemand& demand, Instant now, Step& step) {

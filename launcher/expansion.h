@@ -22,7 +22,7 @@ struct HostUse {
 };
 
 struct HostDemand {
-  std::uint32_t wanted_slots = 0;
+  std::uint32_t needed_slots = 0;
   std::vector<HostUse> hosts;
 };
 

@@ -56,8 +56,8 @@ class HostfileSource : public HostSource {
 Result<std::vector<Host>> read_discovery(const std::string& program, const DiscoveryOptions& options,
                                          const CommandEnd& end) {
   const std::string what = "the discovery command " + program;
-  const std::string words = last_line(end.error_text);
-  const std::string reason = words.empty() ? std::string() : ": " + words;
+  const std::string summary = last_line(end.error_text);
+  const std::string reason = summary.empty() ? std::string() : ": " + summary;
   if (end.output_too_large) return Error{ErrorCode::kInvalid, what + " prints too much for a list of hosts"};
   if (end.timed_out) {
     return Error{ErrorCode::kTimeout,

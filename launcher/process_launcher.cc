@@ -110,12 +110,12 @@ void ProcessLauncher::agent_ended(const LaunchPtr& launch, const CommandEnd& end
   const bool may_copy = method_.copy_command != nullptr && !launch->copied && !launch->forgotten;
   if (no_binary && may_copy) return copy_binary(launch);
   release_slot(launch);
-  const bool says_nothing = !method_.passes_status_on && end.status.exit_code != 0;
-  const bool own_failure = end.status.signal != 0 || end.status.exit_code == method_.failure_status || says_nothing;
+  const bool is_silent = !method_.passes_status_on && end.status.exit_code != 0;
+  const bool own_failure = end.status.signal != 0 || end.status.exit_code == method_.failure_status || is_silent;
   launch->agent_ended = launch->connected && (method_.is_agent || !own_failure);
-  CommandEnd told = end;
-  if (launch->agent_ended && !method_.is_agent) told.status = agent_status(end.status);
-  report(launch, told.status, explain(*launch, told));
+  CommandEnd reported = end;
+  if (launch->agent_ended && !method_.is_agent) reported.status = agent_status(end.status);
+  report(launch, reported.status, explain(*launch, reported));
 }
 
 void ProcessLauncher::copy_ended(const LaunchPtr& launch, const CommandEnd& end) {
@@ -138,19 +138,19 @@ void ProcessLauncher::release_slot(const LaunchPtr& launch) {
 }
 
 std::string ProcessLauncher::explain(const Launch& launch, const CommandEnd& end) const {
-  const std::string words = method_.words(end.error_text);
+  const std::string error_summary = method_.error_summary(end.error_text);
   std::string message = launch.spec.host + ": ";
   if (launch.forgotten) {
     message += "stopped on request";
   } else if (end.timed_out) {
     message += method_.capabilities.name + " did not finish in time";
-    if (words.empty()) message += ": " + method_.timeout_hint;
-  } else if (end.status.signal == 0 && end.status.exit_code == kNoBinaryStatus && words.empty()) {
+    if (error_summary.empty()) message += ": " + method_.timeout_hint;
+  } else if (end.status.signal == 0 && end.status.exit_code == kNoBinaryStatus && error_summary.empty()) {
     return message + method_.no_binary_hint;
   } else {
     message += (launch.agent_ended ? "its agent" : method_.capabilities.name) + " ended with " + describe(end.status);
   }
-  return words.empty() ? message : message + ": " + words;
+  return error_summary.empty() ? message : message + ": " + error_summary;
 }
 
 void ProcessLauncher::report(const LaunchPtr& launch, ExitStatus status, std::string message) {

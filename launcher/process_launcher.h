@@ -17,7 +17,7 @@
 
 #include "launcher/launcher.h"
 #include "launcher/process/command.h"
-#include "launcher/tool_words.h"
+#include "launcher/tool_output.h"
 
 namespace elastictrain::launcher {
 
@@ -37,7 +37,8 @@ struct LaunchMethod {
   // Used once per launch after kNoBinaryStatus, with `copy_source` as standard input; empty: the binary is not copied.
   std::function<std::vector<std::string>(const std::string& host)> copy_command;
   std::string copy_source;
-  std::function<std::string(const std::string& text)> words = last_words;  // from its standard error, for messages
+  std::function<std::string(const std::string& text)> error_summary =
+      last_lines;              // from its standard error, for messages
   std::string no_binary_hint;  // what to do if there is no binary and none is copied
   std::string timeout_hint;    // possible causes if the tool hangs without output
 };

@@ -58,7 +58,7 @@ Status check_ssh_options(const SshOptions& options) {
   return {};
 }
 
-std::vector<std::string> ssh_words(const SshOptions& options) {
+std::vector<std::string> ssh_arguments(const SshOptions& options) {
   std::vector<std::string> argv{options.program, "-T", "-x"};
   // ssh takes the first value it reads, so the user's options come before our defaults.
   argv.insert(argv.end(), options.extra_arguments.begin(), options.extra_arguments.end());
@@ -73,7 +73,7 @@ std::vector<std::string> ssh_words(const SshOptions& options) {
 }
 
 std::vector<std::string> ssh_prefix(const SshOptions& options, const std::string& host) {
-  auto argv = ssh_words(options);
+  auto argv = ssh_arguments(options);
   argv.insert(argv.end(), {"--", host});
   return argv;
 }

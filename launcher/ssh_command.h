@@ -32,7 +32,7 @@ struct SshOptions {
 Status check_ssh_options(const SshOptions& options);
 
 // ssh and its options, for other tools that use it to reach hosts.
-std::vector<std::string> ssh_words(const SshOptions& options);
+std::vector<std::string> ssh_arguments(const SshOptions& options);
 
 // The same with the host, without a remote command.
 std::vector<std::string> ssh_prefix(const SshOptions& options, const std::string& host);

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # Installs the packages that are missing. Where none is missing it needs neither root nor the network.
-# Usage: scripts/setup.sh [build|test|fuzz|bench]…      (default: build)
+# Usage: scripts/setup.sh [build|test|fuzz|bench|torch]…      (default: build)
 #   build   for scripts/quickstart.sh: compiler, CMake, libraries
 #   test    build, and for scripts/test.sh: Python, ssh, Slurm, Open MPI, MPICH
 #   fuzz    build, and for scripts/fuzz.sh: clang with libFuzzer
 #   bench   test, and the peers that scripts/bench.sh compares with: PyTorch, Gloo, the headers of both MPIs
+#   torch   PyTorch of PyPI in build/torch-venv, for the tests and benchmarks of elastictrain.torch; 1.1 GB of downloads
 # The packages have these names in Debian 12 and 13 and in Ubuntu 24.04 (universe). A peer that the system does not have,
 # such as python3-torch in Ubuntu 24.04, is named and left out; its rows of a benchmark say so.
 set -euo pipefail
@@ -16,10 +17,13 @@ test_packages=(openssh-server openssh-client openssl iproute2 iptables procps py
   munge slurmctld slurmd slurm-client openmpi-bin mpich)
 # libFuzzer; the default tests only replay its corpora, with any compiler.
 fuzz_packages=(clang libclang-rt-dev)
+# PyTorch itself comes from PyPI: Debian's is older than elastictrain.torch supports.
+torch_packages=(python3 python3-venv)
+torch_environment=${0%/*}/../build/torch-venv
 peer_packages=(python3-torch libopenblas0-serial libgloo-dev libopenmpi-dev libmpich-dev)
 
 usage() {
-  sed -n '2,9s/^# \{0,1\}//p' "$0"
+  sed -n '2,10s/^# \{0,1\}//p' "$0"
 }
 
 say() {
@@ -32,8 +36,9 @@ packages_of() {
     test) printf '%s\n' "${build_packages[@]}" "${test_packages[@]}" ;;
     fuzz) printf '%s\n' "${build_packages[@]}" "${fuzz_packages[@]}" ;;
     bench) printf '%s\n' "${build_packages[@]}" "${test_packages[@]}" "${peer_packages[@]}" ;;
+    torch) printf '%s\n' "${torch_packages[@]}" ;;
     *)
-      say "unknown group '$1'; the groups are build, test, fuzz and bench" >&2
+      say "unknown group '$1'; the groups are build, test, fuzz, bench and torch" >&2
       exit 64
       ;;
   esac
@@ -111,6 +116,37 @@ install() {
   }
 }
 
+# The wheel on PyPI is built for GPUs. Of the libraries that it names only these are loaded where there is none, so the
+# other 2 GB are not installed.
+install_torch() {
+  local pip="$torch_environment/bin/pip" pure=(filelock typing-extensions sympy networkx jinja2 fsspec numpy)
+  if "$torch_environment/bin/python" -c 'import torch' 2>/dev/null; then
+    say "PyTorch is installed in build/torch-venv"
+    return
+  fi
+  say "installing PyTorch in build/torch-venv"
+  python3 -m venv "$torch_environment" || return
+  "$pip" install -q --no-deps "torch>=2.5" && "$pip" install -q "${pure[@]}" || return
+  mapfile -t gpu < <(gpu_libraries)
+  if [ "${#gpu[@]}" != 0 ]; then "$pip" install -q --no-deps "${gpu[@]}"; fi
+  "$torch_environment/bin/python" -c 'import torch; print("setup.sh: PyTorch", torch.__version__)'
+}
+
+# As the installed torch names them; none for a torch for CPUs.
+gpu_libraries() {
+  "$torch_environment/bin/python" - <<'PYTHON'
+import importlib.metadata
+import re
+
+wanted = re.compile(r"nvidia-(cusparselt|nvshmem|nccl|cufile)")
+names = [re.match(r"[^ ;\[]+", line)[0] for line in importlib.metadata.requires("torch") or [] if "extra ==" not in line]
+chosen = [name for name in names if wanted.match(name)]
+if chosen and not any("cufile" in name for name in chosen):
+    chosen.append("nvidia-cufile")
+print("\n".join(chosen))
+PYTHON
+}
+
 main() {
   local group names packages=() missing=()
   for group in "${@:-build}"; do
@@ -127,9 +163,12 @@ main() {
   mapfile -t missing < <(not_installed "${packages[@]}" | sort -u)
   if [ "${#missing[@]}" = 0 ]; then
     say "all packages are installed (${*:-build})"
-    return
+  else
+    install "${missing[@]}"
   fi
-  install "${missing[@]}"
+  if [[ " $* " == *" torch "* ]]; then
+    install_torch
+  fi
 }
 
 main "$@"

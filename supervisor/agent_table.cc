@@ -28,7 +28,7 @@ struct AgentTable::Peer {
   std::optional<AgentId> agent;
   Clock::time_point hello_deadline;
   std::uint32_t frames_this_tick = 0;
-  std::uint64_t heard_report = 0;  // of the last AgentReport that was passed on
+  std::uint64_t acknowledged_report = 0;  // of the last AgentReport that was passed on
 };
 
 struct AgentTable::Entry {
@@ -191,7 +191,7 @@ void AgentTable::received(const PeerPtr& peer, const std::string& body) {
   if (hello != nullptr && !peer->agent) return introduce(peer, *hello);
   if (hello != nullptr) return reject(peer, "it introduced itself twice");
   if (!peer->agent) return reject(peer, "it sent a message before it introduced itself");
-  if (const auto* report = std::get_if<protocol::AgentReport>(&*message)) peer->heard_report = report->sequence;
+  if (const auto* report = std::get_if<protocol::AgentReport>(&*message)) peer->acknowledged_report = report->sequence;
   hooks_.on_message(*peer->agent, std::move(*message));
 }
 
@@ -318,7 +318,7 @@ void AgentTable::send_heartbeats() {
   ++heartbeat_;
   for (auto& [agent, entry] : entries_) {
     if (!entry.peer) continue;
-    const protocol::SupervisorHeartbeat heartbeat{heartbeat_, entry.peer->heard_report};
+    const protocol::SupervisorHeartbeat heartbeat{heartbeat_, entry.peer->acknowledged_report};
     entry.peer->connection->send(protocol::encode_frame(protocol::AgentDown(heartbeat)));
   }
 }

@@ -129,7 +129,7 @@ void AuditFile::append(WorkerId worker, const protocol::WorkerAudit& audit) {
   waiting_bytes_ += waiting_.back().size();
   if (write_waiting()) return;
   const std::string why = std::strerror(errno);
-  for (; waiting_bytes_ > kMostWaitingBytes; waiting_.pop_front()) waiting_bytes_ -= waiting_.front().size();
+  for (; waiting_bytes_ > kMaxWaitingBytes; waiting_.pop_front()) waiting_bytes_ -= waiting_.front().size();
   if (std::exchange(failing_, true)) return;
   report_("the audit records in " + path_ + " cannot be written: " + why +
           "; until they can, a supervisor that takes this run over would miss some");

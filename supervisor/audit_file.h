@@ -34,7 +34,7 @@ class AuditFile {
   // A fresh run begins: records of an older run of the same name do not count.
   void clear();
 
-  static constexpr std::size_t kMostWaitingBytes = 64U << 20;
+  static constexpr std::size_t kMaxWaitingBytes = 64U << 20;
   std::size_t waiting() const { return waiting_.size(); }
 
  private:

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "supervisor/journal_values.h"
+#include "supervisor/protocol/member_count.h"
 
 namespace elastictrain {
 namespace {
@@ -64,9 +65,17 @@ struct RecordEntry {
   core::Record (*make)();
 };
 
+struct CountFields {
+  template <class... F>
+  constexpr std::size_t operator()(const F&...) const {
+    return sizeof...(F);
+  }
+};
+
 template <class R>
 struct AddFields {
   std::vector<FieldEntry>& fields;
+  const R& place;
 
   template <class... F>
   void operator()(const F&... field) const {
@@ -77,7 +86,6 @@ struct AddFields {
  private:
   template <class Member>
   void add(const record::Field<R, Member>& field) const {
-    static const R place;
     const auto offset = reinterpret_cast<const char*>(&(place.*field.member)) - reinterpret_cast<const char*>(&place);
     fields.push_back(
         {field.name, field.old_name, field.since_version, static_cast<std::size_t>(offset), &kMemberType<Member>});
@@ -91,9 +99,12 @@ core::Record make_record() {
 
 template <class R>
 RecordEntry entry_of() {
-  const R* which = nullptr;
+  constexpr const R* which = nullptr;
+  static_assert(protocol::member_count<R>() == with_fields(which, CountFields()),
+                "every member of a record must be in its field list");
+  const R place{};
   RecordEntry entry{name_of_record(which), {}, &make_record<R>};
-  with_fields(which, AddFields<R>{entry.fields});
+  with_fields(which, AddFields<R>{entry.fields, place});
   return entry;
 }
 

@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "supervisor/core/records.h"
-#include "supervisor/core/words.h"
+#include "supervisor/core/text.h"
 #include "supervisor/journal_codec.h"
-#include "supervisor/protocol/json_value.h"
 #include "supervisor/protocol/json_text.h"
+#include "supervisor/protocol/json_value.h"
 #include "supervisor/protocol/names.h"
 
 namespace elastictrain::journal_values {

@@ -2,7 +2,7 @@
 
 namespace elastictrain {
 
-void Progress::heard(const protocol::WorkerHeartbeat& heartbeat) {
+void Progress::on_heartbeat(const protocol::WorkerHeartbeat& heartbeat) {
   const bool newer = heartbeat.generation > newest_.generation ||
                      (heartbeat.generation == newest_.generation && heartbeat.step > newest_.step);
   if (newer && heartbeat.generation != 0) newest_ = heartbeat;

@@ -8,7 +8,7 @@ namespace elastictrain {
 class Progress {
  public:
   // Of a member; other workers are recognized by their generation, which is 0 or not the current one.
-  void heard(const protocol::WorkerHeartbeat& heartbeat);
+  void on_heartbeat(const protocol::WorkerHeartbeat& heartbeat);
 
   const protocol::WorkerHeartbeat& newest() const { return newest_; }
 

@@ -22,6 +22,8 @@ class RecoveryLog {
   void take(const core::Record& record);
 
   std::uint64_t count() const { return count_; }
+  // How often all processes of a program that does not use the library were started again.
+  std::uint64_t plain_restarts() const { return plain_restarts_; }
   const std::optional<Last>& last() const { return last_; }
 
  private:
@@ -30,10 +32,12 @@ class RecoveryLog {
   void on(const core::record::Commit& commit);
   void on(const core::record::GenerationComplete& generation);
   void on(const core::record::Idle& idle);
+  void on(const core::record::PlainRestart& restart) { plain_restarts_ = restart.count; }
 
   Generation committed_ = 0;
   std::string reason_;
   std::uint64_t count_ = 0;
+  std::uint64_t plain_restarts_ = 0;
   std::optional<Last> last_;
 };
 

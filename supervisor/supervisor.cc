@@ -118,7 +118,7 @@ Supervisor::Impl::Impl(asio::io_context& io, SupervisorOptions options, launcher
                [this](AgentId agent, const std::string& reason, core::LossEvidence evidence) {
                  agent_lost(agent, reason, evidence);
                },
-               [this](AgentId agent, protocol::AgentUp message) { agent_said(agent, std::move(message)); },
+               [this](AgentId agent, protocol::AgentUp message) { on_agent_message(agent, std::move(message)); },
                [this](const std::string& address, const std::string& why) { reject_connection(address, why); }}),
       policy_(options_.policy),
       timers_(io, [this](std::uint64_t timer) { feed(core::TimerFired{timer}); }),

@@ -77,7 +77,7 @@ void Supervisor::Impl::perform(core::SpawnWorker& action) {
   around.node_count = nodes_;
   around.master_address = master_address(agents_, first_agent_);
   around.master_port = master_port_;
-  around.restarts = recoveries_.count();
+  around.restarts = recoveries_.count() + recoveries_.plain_restarts();
   around.max_restarts = options_.settings.failures.max_crashes;
   around.omp_threads_chosen = std::getenv("OMP_NUM_THREADS") != nullptr;
   around.user_environment = options_.program.environment;

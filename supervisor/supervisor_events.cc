@@ -48,7 +48,7 @@ void Supervisor::Impl::agent_lost(AgentId agent, const std::string& reason, core
   if (evidence != core::LossEvidence::kConnection || agents_.is_stopping(agent)) workers_.remove_all_of(agent);
 }
 
-void Supervisor::Impl::agent_said(AgentId agent, protocol::AgentUp message) {
+void Supervisor::Impl::on_agent_message(AgentId agent, protocol::AgentUp message) {
   const auto take = [&](auto& content) {
     constexpr bool is_second_hello = std::is_same_v<std::decay_t<decltype(content)>, protocol::AgentHello>;
     if constexpr (!is_second_hello) on(agent, content);
@@ -104,18 +104,18 @@ void Supervisor::Impl::on(AgentId agent, protocol::FromWorker& message) {
   if (const auto* swap = std::get_if<protocol::WorkerSwap>(&message.message)) {
     note_idle(idle_times_.measured(message.worker, *swap));
   } else if (const auto* hello = std::get_if<protocol::WorkerHello>(&message.message)) {
-    workers_.heard_pid(message.worker, hello->pid);
+    workers_.adopt_pid(message.worker, hello->pid);
   } else if (const auto* audit = std::get_if<protocol::WorkerAudit>(&message.message)) {
     audits_->append(message.worker, *audit);
   }
-  feed(core::WorkerSaid{message.worker, std::move(message.message)});
+  feed(core::WorkerMessage{message.worker, std::move(message.message)});
 }
 
 void Supervisor::Impl::on(AgentId agent, protocol::AgentReport& message) {
-  for (const protocol::WorkerPulse& pulse : message.workers) {
-    if (!owns(agent, pulse.worker)) continue;
-    progress_.heard(pulse.heartbeat);
-    policy_.heard(pulse.worker, pulse.heartbeat, up_s());
+  for (const protocol::WorkerSample& sample : message.workers) {
+    if (!owns(agent, sample.worker)) continue;
+    progress_.on_heartbeat(sample.heartbeat);
+    policy_.on_heartbeat(sample.worker, sample.heartbeat, up_s());
   }
   feed(core::AgentReported{agent, std::move(message)});
   consult_policy();

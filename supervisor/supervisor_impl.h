@@ -66,7 +66,7 @@ class Supervisor::Impl {
   void feed(core::Event event);
   void agent_connected(AgentId agent, const protocol::AgentHello& hello);
   void agent_lost(AgentId agent, const std::string& reason, core::LossEvidence evidence);
-  void agent_said(AgentId agent, protocol::AgentUp message);
+  void on_agent_message(AgentId agent, protocol::AgentUp message);
   void on(AgentId agent, protocol::AgentHello& message);
   void on(AgentId agent, protocol::WorkerSpawned& message);
   void on(AgentId agent, protocol::WorkerSpawnFailed& message);

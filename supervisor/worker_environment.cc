@@ -37,11 +37,15 @@ std::vector<std::string> worker_environment(const core::SpawnWorker& spawn, cons
   set("GROUP_RANK", std::to_string(spawn.node_rank));
   set("GROUP_WORLD_SIZE", std::to_string(nodes));
   set("NODE_RANK", std::to_string(spawn.node_rank));
+  set("ROLE_NAME", "default");
+  set("ROLE_RANK", std::to_string(spawn.rank));
+  set("ROLE_WORLD_SIZE", std::to_string(spawn.world_size));
   set("MASTER_ADDR", around.master_address);
   set("MASTER_PORT", std::to_string(around.master_port));
   set("TORCHELASTIC_RUN_ID", around.run_name);
   set("TORCHELASTIC_RESTART_COUNT", std::to_string(around.restarts));
   set("TORCHELASTIC_MAX_RESTARTS", std::to_string(around.max_restarts));
+  set("TORCHELASTIC_USE_AGENT_STORE", "False");  // rank 0 serves torch's store at MASTER_ADDR
   set("ELASTICTRAIN_JOB_ID", around.run_name);
   set("ELASTICTRAIN_GENERATION", std::to_string(around.generation));
   set("ELASTICTRAIN_WORKER_ID", std::to_string(spawn.worker.value));

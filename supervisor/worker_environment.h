@@ -17,7 +17,7 @@ struct WorkerSurroundings {
   std::uint32_t node_count = 1;  // hosts with workers
   std::string master_address;
   std::uint16_t master_port = 0;
-  std::uint64_t restarts = 0;  // recoveries of the run so far
+  std::uint64_t restarts = 0;  // recoveries of the run so far, and restarts of a plain program
   std::uint32_t max_restarts = 0;
   bool omp_threads_chosen = false;            // the user has set OMP_NUM_THREADS
   std::vector<std::string> user_environment;  // "NAME=value", overrides all others

@@ -29,7 +29,7 @@ void WorkerTable::set_pid(WorkerId worker, std::int64_t pid) {
   if (found != entries_.end()) found->second.pid = pid;
 }
 
-void WorkerTable::heard_pid(WorkerId worker, std::int64_t pid) {
+void WorkerTable::adopt_pid(WorkerId worker, std::int64_t pid) {
   const WorkerEntry* entry = find(worker);
   if (entry != nullptr && entry->pid == 0) set_pid(worker, pid);
 }

@@ -30,7 +30,7 @@ class WorkerTable {
   void spawned(const core::SpawnWorker& spawn, bool first_generation);
   void set_pid(WorkerId worker, std::int64_t pid);
   // The worker's own report counts if its agent has not reported it to this supervisor.
-  void heard_pid(WorkerId worker, std::int64_t pid);
+  void adopt_pid(WorkerId worker, std::int64_t pid);
   void remove(WorkerId worker) { entries_.erase(worker); }
   void remove_all_of(AgentId agent);
 

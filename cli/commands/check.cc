@@ -102,7 +102,7 @@ std::string render_reports(const std::vector<HostReport>& reports) {
     }
     const std::string sign = report.clock_difference_s < 0 ? "-" : "+";
     table.add_row({report.host, slots, std::to_string(report.cores), format_bytes(report.memory_bytes),
-                   gpu_words(report), report.binary_version, format_duration(report.start_s),
+                   gpu_text(report), report.binary_version, format_duration(report.start_s),
                    format_duration(report.round_trip_s), sign + format_duration(std::abs(report.clock_difference_s)),
                    report.connected_from, remark(report)});
   }

@@ -17,6 +17,7 @@ namespace elastictrain::cli {
 struct Invocation {
   std::function<int()> action;
   std::vector<std::string> program;  // the arguments after "--"
+  std::vector<std::string> instead;  // not empty: the arguments of another command, which does it
 };
 
 struct Argument {
@@ -63,7 +64,7 @@ struct Command {
 
 // The groups under which --help lists the commands.
 inline constexpr const char* kGroupTrain = "Train";
-inline constexpr const char* kGroupBeside = "Client commands";
+inline constexpr const char* kGroupClient = "Client commands";
 inline constexpr const char* kGroupOther = "Other";
 
 // A function for Command::choose that stores `action`.
@@ -72,6 +73,7 @@ Error wrong_usage(std::string text);
 
 // Each subcommand, in the file of its name.
 Command make_run(Invocation& invocation);
+Command make_torchrun(Invocation& invocation);
 Command make_check(Invocation& invocation);
 Command make_plan(Invocation& invocation);
 Command make_status(Invocation& invocation);

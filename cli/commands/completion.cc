@@ -35,7 +35,7 @@ std::string bash_script(const std::vector<Command>& commands) {
     if (command.group.empty()) continue;
     names += " " + command.name;
     cases += "      " + command.name + ")\n        words=\"" + flags_of(command) + "\"\n";
-    if (command.group == kGroupBeside) cases += kRunNames;
+    if (command.group == kGroupClient) cases += kRunNames;
     cases += "        ;;\n";
   }
   return "_elastictrain() {\n"

@@ -1,7 +1,7 @@
 // `elastictrain drain`: moves every worker off a host.
-#include "cli/commands/beside.h"
 #include "cli/commands/command.h"
 #include "cli/commands/run_and_value.h"
+#include "cli/commands/run_client.h"
 
 namespace elastictrain::cli {
 

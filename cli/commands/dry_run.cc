@@ -44,7 +44,7 @@ std::string render_planned_hosts(const RunPlan& plan, const launcher::Launcher& 
   Table hosts({{"host"}, {"slots", Align::kRight}, {"agent"}});
   const bool pool = !plan.mpi_hosts.empty();
   for (const launcher::Host& host : plan.hosts) {
-    const std::string agent = pool ? "by the command above" : shell_words(launcher.command_line(host.name));
+    const std::string agent = pool ? "by the command above" : shell_text(launcher.command_line(host.name));
     hosts.add_row({host.name, std::to_string(host.slots), agent});
   }
   return hosts.render();
@@ -80,7 +80,7 @@ std::string render_environment(const RunPlan& plan, const std::vector<Place>& pl
 
 }  // namespace
 
-std::string shell_words(const std::vector<std::string>& words) {
+std::string shell_text(const std::vector<std::string>& words) {
   std::string text;
   for (const std::string& word : words) text += (text.empty() ? "" : " ") + shell_word(word);
   return text;
@@ -99,7 +99,7 @@ std::string render_dry_run(const RunConfig& config, const RunPlan& plan, const l
   text += render_planned_hosts(plan, launcher);
   if (!config.hosts.discover.empty()) text += "(from " + config.hosts.discover + ", which --dry-run does not run)\n";
   text += "\nranks, when every host answers\n" + render_places(places);
-  text += "\nprogram\n  " + shell_words(plan.program.argv) + "\n";
+  text += "\nprogram\n  " + shell_text(plan.program.argv) + "\n";
   if (!plan.program.working_directory.empty()) text += "  in " + plan.program.working_directory + "\n";
   return text + "\nenvironment of rank 0\n" + render_environment(plan, places);
 }

@@ -8,9 +8,9 @@
 #include <iostream>
 #include <memory>
 
-#include "cli/commands/beside.h"
 #include "cli/commands/command.h"
 #include "cli/commands/exit_code.h"
+#include "cli/commands/run_client.h"
 #include "cli/output/event_text.h"
 #include "supervisor/control/control_client.h"
 #include "supervisor/control/control_protocol.h"
@@ -68,8 +68,8 @@ class FileWatch {
   void wait() {
     pollfd ready{descriptor_, POLLIN, 0};
     if (poll(&ready, 1, kLookAgainMs) <= 0) return;
-    std::array<char, 4096> told;
-    while (::read(descriptor_, told.data(), told.size()) > 0) continue;
+    std::array<char, 4096> drained;
+    while (::read(descriptor_, drained.data(), drained.size()) > 0) continue;
   }
 
  private:
@@ -107,7 +107,7 @@ Command make_events(Invocation& invocation) {
   const auto flags = std::make_shared<EventsFlags>();
   return {"events",
           "what happened, from the journal",
-          kGroupBeside,
+          kGroupClient,
           {word("run", "[NAME]", "name of the run, when several are live; it may have ended", flags->name),
            flag("-f,--follow", "wait for new lines until the run ends", flags->follow),
            flag("--json", "the journal's lines as stored", flags->json),

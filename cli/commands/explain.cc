@@ -5,11 +5,11 @@
 #include <memory>
 #include <optional>
 
-#include "cli/commands/beside.h"
 #include "cli/commands/command.h"
 #include "cli/commands/exit_code.h"
 #include "cli/commands/policy_choice.h"
 #include "cli/commands/resume.h"
+#include "cli/commands/run_client.h"
 #include "cli/commands/run_flags.h"
 #include "cli/config/load.h"
 #include "cli/output/explanation.h"
@@ -44,7 +44,7 @@ Explained explained_of(const heuristics::ClusterView& view, const heuristics::Jo
   one.up_s = view.now_s;
   one.workers = view.jobs.front().workers;
   one.now_wants = now.workers.value_or(view.jobs.front().target);
-  one.run_wanted = view.jobs.front().target;
+  one.run_target = view.jobs.front().target;
   for (const auto& replacement : now.replacements) one.now_replaces.push_back(replacement.worker);
   one.now_reason = now.reason.text;
   one.now_code = now.reason.code;
@@ -77,7 +77,7 @@ class Story {
     Explained& last = found_.back();
     run_reason_ = last.run_reason = decided.reason;
     run_code_ = last.run_code = decided.code;
-    last.run_wanted = decided.workers.value_or(last.run_wanted);
+    last.run_target = decided.workers.value_or(last.run_target);
     if (decided.replace)
       last.run_replaced.insert(last.run_replaced.end(), decided.replace->begin(), decided.replace->end());
   }
@@ -140,7 +140,7 @@ Command make_explain(Invocation& invocation) {
   };
   return {"explain",
           "why the run has its size, and where another policy would decide differently",
-          kGroupBeside,
+          kGroupClient,
           {word("run", "[NAME]", "name of the run, when several are live; it may have ended", flags->name),
            value("--journal", "FILE",
                  "a journal file instead of a run; needs --policy if the run's record is not in the same directory",

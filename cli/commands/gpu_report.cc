@@ -68,14 +68,14 @@ void add_gpus(Table& table, const AcceleratorFacts& facts, bool one_host) {
   if (!facts.peer_access.empty()) table.add_row({"peer access", facts.peer_access});
 }
 
-std::string nccl_words(const AcceleratorFacts& facts) {
+std::string nccl_text(const AcceleratorFacts& facts) {
   return facts.nccl_version == 0 ? "absent" : comm::nccl_version_text(static_cast<int>(facts.nccl_version));
 }
 
 void add_libraries(Table& table, const AcceleratorFacts& facts) {
   table.add_row({"NVRTC", facts.nvrtc_problem.empty() ? "found" : facts.nvrtc_problem});
   table.add_row({"cuBLAS", facts.cublas.empty() ? facts.cublas_problem : facts.cublas});
-  table.add_row({"NCCL", facts.nccl.empty() ? facts.nccl_problem : nccl_words(facts) + ", " + facts.nccl});
+  table.add_row({"NCCL", facts.nccl.empty() ? facts.nccl_problem : nccl_text(facts) + ", " + facts.nccl});
   if (!facts.nccl.empty()) {
     for (const auto& issue : comm::known_nccl_issues(static_cast<int>(facts.nccl_version))) {
       table.add_row({"known", issue});
@@ -109,7 +109,7 @@ std::string difference(const Hosts& hosts, const std::string& what, const std::s
 
 }  // namespace
 
-std::string gpu_words(const HostReport& report) {
+std::string gpu_text(const HostReport& report) {
   std::vector<std::string> models = report.gpus;
   if (models.empty()) {
     for (const auto& gpu : report.accelerators.gpus) models.push_back(gpu.name);
@@ -154,14 +154,14 @@ std::string render_differences(const std::vector<HostReport>& reports) {
             ". Workers with a GPU and workers without one cannot reduce together\n";
   }
   text += difference(with_gpus, "NCCL", "Different versions cannot form one communicator",
-                     [](const HostReport& report) { return nccl_words(report.accelerators); });
+                     [](const HostReport& report) { return nccl_text(report.accelerators); });
   text += difference(with_gpus, "the driver", "Programs built for the newer one may not start with the older one",
                      [](const HostReport& report) {
                        const std::string& driver = report.accelerators.driver;
                        const std::string cuda = driver.substr(0, driver.find(','));
                        return report.kernel_driver.empty() ? cuda : cuda + " (" + report.kernel_driver + ")";
                      });
-  text += difference(with_gpus, "the GPU", "The slowest one limits the step time unless shares are uneven", gpu_words);
+  text += difference(with_gpus, "the GPU", "The slowest one limits the step time unless shares are uneven", gpu_text);
   text += difference(with_gpus, "cuBLAS", "The built-in trainer needs it on all hosts",
                      [](const HostReport& report) { return report.accelerators.cublas.empty() ? "absent" : "found"; });
   return text;

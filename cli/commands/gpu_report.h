@@ -19,7 +19,7 @@ std::string render_networks(const std::vector<HostReport>& reports);
 std::string render_differences(const std::vector<HostReport>& reports);
 
 // "4 x NVIDIA H100", "2 x A, 1 x B" or "none".
-std::string gpu_words(const HostReport& report);
+std::string gpu_text(const HostReport& report);
 
 // What workers get for NCCL and CUDA unless the user has set it in the environment of this process. Empty if no host
 // has a GPU.

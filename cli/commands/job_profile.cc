@@ -17,8 +17,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr double kMostWorkers = 100'000;
-constexpr double kMostSamples = 1 << 30;
+constexpr double kMaxWorkers = 100'000;
+constexpr double kMaxSamples = 1 << 30;
 constexpr const char* kColumns = "workers,batch,step_s";
 
 struct Row {
@@ -40,14 +40,13 @@ Error wrong(const std::string& where, const std::string& what) {
   return {ErrorCode::kInvalid, where + ": " + what};
 }
 
-bool is_whole(double value, double most) {
-  return value >= 1 && value <= most && value == std::floor(value);
+bool is_whole(double value, double max) {
+  return value >= 1 && value <= max && value == std::floor(value);
 }
 
 Status add_row(JobProfile& profile, const Row& row, const std::string& where) {
-  if (!is_whole(row.workers, kMostWorkers)) return wrong(where, "workers must be a whole number from 1 to 100000");
-  if (!is_whole(row.batch, kMostSamples))
-    return wrong(where, "batch must be the whole number of samples of one worker");
+  if (!is_whole(row.workers, kMaxWorkers)) return wrong(where, "workers must be a whole number from 1 to 100000");
+  if (!is_whole(row.batch, kMaxSamples)) return wrong(where, "batch must be the whole number of samples of one worker");
   if (!(row.step_s > 0) || !std::isfinite(row.step_s)) return wrong(where, "step_s must be seconds, more than 0");
   if (!(row.steps > 0) || !std::isfinite(row.steps)) return wrong(where, "steps must be more than 0");
   profile.measured.add({static_cast<std::uint32_t>(row.workers), row.batch, row.step_s}, row.steps);

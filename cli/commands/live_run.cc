@@ -72,10 +72,10 @@ int LiveRun::run() {
   auto output = RunOutput::open(config_.log, plan_.settings.max_workers);
   if (!output.ok()) return report(output.error(), kExitConfig);
   output_ = std::move(*output);
-  const auto told = [this](const launcher::LaunchEnded& ended) {
+  const auto on_end = [this](const launcher::LaunchEnded& ended) {
     if (supervisor_ != nullptr) supervisor_->launch_ended(ended);
   };
-  auto launcher = make_launcher(io_, config_, plan_, told, [this](const std::string& host) {
+  auto launcher = make_launcher(io_, config_, plan_, on_end, [this](const std::string& host) {
     return elastic_ == nullptr ? std::string() : elastic_->job_of(host);
   });
   if (!launcher.ok()) return report(launcher.error(), kExitConfig);
@@ -137,7 +137,7 @@ std::optional<launcher::HostDemand> LiveRun::demand() const {
   const bool over = view.phase == core::RunPhase::kStopping || view.phase == core::RunPhase::kEnded;
   if (over || view.agents.empty()) return std::nullopt;
   launcher::HostDemand demand;
-  demand.wanted_slots = view.target_size + plan_.settings.spares;
+  demand.needed_slots = view.target_size + plan_.settings.spares;
   for (const core::AgentView& agent : view.agents) {
     const bool usable = agent.phase != core::AgentPhase::kDown && agent.phase != core::AgentPhase::kDraining;
     demand.hosts.push_back({agent.host, usable ? agent.slots : 0, agent.workers});

@@ -34,7 +34,7 @@ launcher::SshOptions impatient_ssh(const RunConfig& config) {
 }
 
 std::vector<std::string> remote_shell(const RunConfig& config, const RunPlan& plan) {
-  return reaches_hosts_by_itself(plan) ? std::vector<std::string>() : launcher::ssh_words(impatient_ssh(config));
+  return reaches_hosts_by_itself(plan) ? std::vector<std::string>() : launcher::ssh_arguments(impatient_ssh(config));
 }
 
 std::vector<std::string> does_it_answer(const RunConfig& config, const RunPlan& plan, const std::string& machine) {
@@ -64,7 +64,7 @@ launcher::MpiSurroundings surroundings_of(const RunConfig& config, const RunPlan
 
 // MPI's commands receive the ssh arguments as one text and split it at blanks.
 Status check_remote_shell(const RunConfig& config) {
-  for (const std::string& word : launcher::ssh_words(ssh_options(config.launcher))) {
+  for (const std::string& word : launcher::ssh_arguments(ssh_options(config.launcher))) {
     if (word.find(' ') == std::string::npos) continue;
     return Error{ErrorCode::kInvalid, "launcher.kind = \"mpi\": \"" + word +
                                           "\" cannot be passed to ssh, because MPI's commands split it at the "
@@ -131,7 +131,7 @@ std::string describe_mpi(const RunPlan& plan, const launcher::Launcher& launcher
   }
   return "MPI pool of " + std::to_string(plan.hosts.size()) + " ranks on " + machines + " by " +
          plan.mpi_tool->version + ": " + launcher::lost_rank_text(plan.mpi_tool->kind) + "\n  " +
-         shell_words(launcher.command_line(plan.hosts.front().name)) + "\n";
+         shell_text(launcher.command_line(plan.hosts.front().name)) + "\n";
 }
 
 }  // namespace elastictrain::cli

@@ -10,12 +10,12 @@
 #include <optional>
 #include <utility>
 
-#include "cli/commands/beside.h"
 #include "cli/commands/command.h"
 #include "cli/commands/exit_code.h"
 #include "cli/commands/live_run.h"
 #include "cli/commands/plan_report.h"
 #include "cli/commands/resume.h"
+#include "cli/commands/run_client.h"
 #include "cli/commands/run_flags.h"
 #include "cli/commands/size_plan.h"
 #include "cli/config/text.h"
@@ -157,8 +157,8 @@ OrStatus<Measured> gather(const PlanFlags& flags, const RunConfig& config, const
 }
 
 std::size_t columns() {
-  constexpr std::size_t kMost = 100;
-  return surface_of(STDOUT_FILENO).is_terminal ? std::min(terminal_width(STDOUT_FILENO), kMost) : kMost;
+  constexpr std::size_t kMax = 100;
+  return surface_of(STDOUT_FILENO).is_terminal ? std::min(terminal_width(STDOUT_FILENO), kMax) : kMax;
 }
 
 int show(const PlanFlags& flags, const std::string& title, const SizePlan& plan) {

@@ -1,7 +1,7 @@
 // `elastictrain replace`: starts a new worker for a rank, or moves the workers of a host elsewhere.
-#include "cli/commands/beside.h"
 #include "cli/commands/command.h"
 #include "cli/commands/run_and_value.h"
+#include "cli/commands/run_client.h"
 #include "cli/config/text.h"
 
 namespace elastictrain::cli {

@@ -1,7 +1,7 @@
 // `elastictrain resize`: requests another number of workers. Training continues during the change.
-#include "cli/commands/beside.h"
 #include "cli/commands/command.h"
 #include "cli/commands/run_and_value.h"
+#include "cli/commands/run_client.h"
 #include "cli/config/text.h"
 
 namespace elastictrain::cli {

@@ -33,7 +33,7 @@ Command client_command(std::string name, std::string help, const ValueArgument& 
   };
   return {std::move(name),
           std::move(help),
-          kGroupBeside,
+          kGroupClient,
           {words("value", std::string("[NAME] ") + argument.type,
                  "name of the run, when several are live; " + argument.help, *given)},
           choose};

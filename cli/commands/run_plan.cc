@@ -64,9 +64,9 @@ Result<std::vector<launcher::Host>> hosts_of_file(const std::string& path) {
 // Without any setting: this machine, with a slot for every worker and one for the new worker of a replacement.
 std::vector<launcher::Host> default_hosts(const RunConfig& config) {
   const WorkersConfig& workers = config.workers;
-  const std::uint64_t most = std::max({workers.min, workers.start, workers.max});
+  const std::uint64_t max = std::max({workers.min, workers.start, workers.max});
   const std::uint64_t newcomer = is_mpi_pool(config) ? 0 : 1;
-  const std::uint64_t slots = config.hosts.slots > 0 ? config.hosts.slots : most + workers.spares + newcomer;
+  const std::uint64_t slots = config.hosts.slots > 0 ? config.hosts.slots : max + workers.spares + newcomer;
   return {{kThisHost, narrow(slots)}};
 }
 
@@ -162,6 +162,7 @@ core::FailureSettings failure_settings(const FailuresConfig& failures) {
   settings.max_hangs = budget(failures.max_hangs);
   settings.max_infrastructure = budget(failures.max_infrastructure);
   settings.max_fruitless = budget(failures.max_fruitless);
+  settings.plain_restarts = budget(failures.plain_restarts);
   settings.window = Millis(failures.window_s * 1000);
   settings.wait_for_min = Millis(failures.wait_for_min_s * 1000);
   settings.halt_timeout = Millis(failures.halt_timeout_ms);
@@ -172,6 +173,7 @@ core::FailureSettings failure_settings(const FailuresConfig& failures) {
   settings.hang_steps = narrow(failures.hang_steps);
   settings.hang_min = Millis(failures.hang_min_ms);
   settings.hang_max = Millis(failures.hang_max_ms);
+  settings.phase_timeout = Millis(failures.phase_timeout_ms);
   settings.stacks_timeout = Millis(failures.stacks_timeout_ms);
   return settings;
 }
@@ -201,7 +203,7 @@ core::RunSettings make_settings(const RunConfig& config, const Sizes& sizes, con
 }
 
 // The agent replaces "@self" by its own path, which differs between hosts.
-std::vector<std::string> program_words(const RunConfig& config) {
+std::vector<std::string> program_text(const RunConfig& config) {
   if (!config.use_trainer) return config.command;
   std::vector<std::string> words = {"@self", "worker"};
   const std::vector<std::string> options = train::to_arguments(config.trainer);
@@ -373,8 +375,8 @@ Result<RunPlan> make_plan(const RunConfig& config, const PlanInputs& inputs) {
   if (const Status settled = settle_mpi(config, plan); !settled.ok()) return settled.error();
   plan.all_local = !needs_other_machines(config, plan);
   const WorkersConfig& workers = config.workers;
-  const bool nothing_said_about_hosts = !names_hosts(config.hosts) && !plan.allocation && config.hosts.slots == 0;
-  const bool sizes_given = nothing_said_about_hosts || workers.max != 0 || workers.start != 0;
+  const bool hosts_are_default = !names_hosts(config.hosts) && !plan.allocation && config.hosts.slots == 0;
+  const bool sizes_given = hosts_are_default || workers.max != 0 || workers.start != 0;
   const Sizes sizes = settle_sizes(workers, count_slots(plan.hosts), sizes_given);
   plan.settings = make_settings(config, sizes, config.name.empty() ? inputs.default_name : config.name);
   // MPI starts all of its processes at once: those that do not train wait as spares.
@@ -385,7 +387,7 @@ Result<RunPlan> make_plan(const RunConfig& config, const PlanInputs& inputs) {
   }
   plan.policy.observer = observer_settings(config, plan.settings);
   plan.policy.learning_rate = plan.settings.learning_rate.rule;
-  plan.program.argv = program_words(config);
+  plan.program.argv = program_text(config);
   plan.program.working_directory = working_directory(config, inputs.current_directory);
   auto environment = user_environment(config, inputs.environment);
   if (!environment.ok()) return environment.error();

@@ -15,11 +15,11 @@ using heuristics::Goal;
 using heuristics::StepTimePoint;
 
 constexpr double kUnknownSamples = 1e6;
-constexpr std::uint32_t kMostBatches = 9;  // compared for each size
+constexpr std::uint32_t kMaxBatches = 9;  // compared for each size
 
 struct Job {
-  std::uint32_t least = 1;
-  std::uint32_t most = 1;
+  std::uint32_t min = 1;
+  std::uint32_t max = 1;
   heuristics::BatchRule batch;
   std::uint64_t base_batch = 0;
   std::vector<heuristics::HostView> hosts;
@@ -34,8 +34,8 @@ Job job_of_plan(const RunPlan& plan) {
 
 Job job_of_view(const heuristics::ClusterView& view) {
   const auto& seen = view.jobs.front();
-  const std::uint32_t most = seen.reachable == 0 ? seen.max_workers : std::min(seen.max_workers, seen.reachable);
-  return {seen.min_workers, most, seen.batch, seen.base_batch, view.hosts};
+  const std::uint32_t max = seen.reachable == 0 ? seen.max_workers : std::min(seen.max_workers, seen.reachable);
+  return {seen.min_workers, max, seen.batch, seen.base_batch, view.hosts};
 }
 
 // From a table alone: its sizes, and the batch with the most rows.
@@ -43,10 +43,10 @@ Job job_of_points(const std::vector<StepTimePoint>& points) {
   Job job{points.front().workers, points.back().workers, {}, 0, {}};
   std::map<std::uint32_t, std::size_t> counts;
   for (const auto& point : points) ++counts[static_cast<std::uint32_t>(point.local_batch)];
-  const auto most =
+  const auto max =
       std::max_element(counts.begin(), counts.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
-  job.batch.per_worker = most->first;
-  job.base_batch = std::uint64_t{job.least} * most->first;
+  job.batch.per_worker = max->first;
+  job.base_batch = std::uint64_t{job.min} * max->first;
   return job;
 }
 
@@ -54,7 +54,7 @@ Job job_of(const JobProfile& profile, const RunConfig& config, const std::option
   Job job = plan                ? job_of_plan(*plan)
             : profile.last_view ? job_of_view(*profile.last_view)
                                 : job_of_points(profile.measured.points());
-  job.most = std::max(job.least, std::min(job.most, heuristics::most_workers(job.batch)));
+  job.max = std::max(job.min, std::min(job.max, heuristics::max_workers(job.batch)));
   if (job.hosts.empty() && profile.last_view) job.hosts = profile.last_view->hosts;
   const policy::ObserverSettings prices = observer_settings(config, {});
   for (auto& host : job.hosts) {
@@ -86,10 +86,9 @@ std::vector<std::uint32_t> batches_of(const Job& job, const heuristics::Paramete
     }
     return {job.batch.per_worker};
   }
-  const std::uint32_t least = heuristics::whole(settings, "min_per_worker");
+  const std::uint32_t min = heuristics::whole(settings, "min_per_worker");
   if (vary)
-    return heuristics::geometric_sizes(least, std::max(least, heuristics::whole(settings, "max_per_worker")),
-                                       kMostBatches);
+    return heuristics::geometric_sizes(min, std::max(min, heuristics::whole(settings, "max_per_worker")), kMaxBatches);
   return {seen.begin(), seen.end()};
 }
 
@@ -105,7 +104,7 @@ Result<heuristics::PlanGoal> goal_of(const heuristics::Parameters& settings, dou
 }
 
 Status check_sizes(const std::vector<StepTimePoint>& points, const Job& job, bool universal) {
-  if (universal || job.least == job.most || points.front().workers != points.back().workers) return {};
+  if (universal || job.min == job.max || points.front().workers != points.back().workers) return {};
   const std::uint32_t only = points.front().workers;
   return Error{ErrorCode::kUnavailable,
                "only one size was measured, " + std::to_string(only) + (only == 1 ? " worker" : " workers") +
@@ -157,7 +156,7 @@ Result<SizePlan> make_size_plan(const JobProfile& profile, const RunConfig& conf
   if (!result.noise_scale) result.noise_scale = profile.measured.noise_scale();
   if (samples <= 0) result.notes.emplace_back("Time and cost are for one million samples (--samples).");
   const auto space = heuristics::compared_space(
-      job.least, job.most, batches_of(job, settings, points, result.noise_scale.has_value(), result));
+      job.min, job.max, batches_of(job, settings, points, result.noise_scale.has_value(), result));
   const auto model = heuristics::fit_step_times(heuristics::step_time_form_of(heuristics::text(settings, "model")),
                                                 points, universal, space, heuristics::workers_per_host(job.hosts));
   const auto work = heuristics::work_of(samples > 0 ? samples : kUnknownSamples, job.base_batch, result.noise_scale);

@@ -6,9 +6,9 @@
 #include <memory>
 #include <thread>
 
-#include "cli/commands/beside.h"
 #include "cli/commands/command.h"
 #include "cli/commands/exit_code.h"
+#include "cli/commands/run_client.h"
 #include "cli/config/text.h"
 #include "cli/output/status_text.h"
 #include "cli/output/style.h"
@@ -62,7 +62,7 @@ Command make_status(Invocation& invocation) {
   const auto interval = [flags](const std::string& text) { return set_interval(*flags, text); };
   return {"status",
           "slow workers, the reason for the size, the last events",
-          kGroupBeside,
+          kGroupClient,
           {word("run", "[NAME]", "name of the run, when several are live", flags->name),
            flag("--json", "one JSON object", flags->json),
            flag("-w,--watch", "print the status repeatedly until the run ends", flags->watch),

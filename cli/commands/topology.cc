@@ -1,9 +1,9 @@
 // `elastictrain topology`: changes the topology of the gradient all-reduce. Training continues during the change.
 #include <string>
 
-#include "cli/commands/beside.h"
 #include "cli/commands/command.h"
 #include "cli/commands/run_and_value.h"
+#include "cli/commands/run_client.h"
 #include "supervisor/protocol/topology_choice.h"
 
 namespace elastictrain::cli {

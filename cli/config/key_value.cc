@@ -69,9 +69,9 @@ struct Assign {
     return {};
   }
   Status operator()(const BoolField& field) const {
-    const auto* truth = std::get_if<bool>(&value);
-    if (truth == nullptr) return mismatch(key, value);
-    field.at(config) = *truth;
+    const auto* boolean = std::get_if<bool>(&value);
+    if (boolean == nullptr) return mismatch(key, value);
+    field.at(config) = *boolean;
     return {};
   }
   Status operator()(const TextField& field) const {
@@ -116,7 +116,7 @@ struct Assign {
   Status operator()(const PolicyKeyField& field) const {
     heuristics::Value given;
     if (const auto amount = real()) given = *amount;
-    if (const auto* truth = std::get_if<bool>(&value)) given = *truth;
+    if (const auto* boolean = std::get_if<bool>(&value)) given = *boolean;
     if (const auto* text = std::get_if<std::string>(&value)) given = *text;
     const auto checked = heuristics::check_parameters(*field.policy, {{field.parameter->name, given}});
     if (!checked.problem.empty() || std::holds_alternative<std::vector<std::string>>(value)) {
@@ -250,7 +250,7 @@ struct Render {
       const auto given = policy->second.find(field.parameter->name);
       if (given != policy->second.end()) shown = given->second;
     }
-    if (const auto* truth = std::get_if<bool>(&shown)) return *truth ? "true" : "false";
+    if (const auto* boolean = std::get_if<bool>(&shown)) return *boolean ? "true" : "false";
     if (const auto* amount = std::get_if<double>(&shown)) return number_text(*amount);
     return std::get<std::string>(shown);
   }

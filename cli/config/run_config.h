@@ -128,6 +128,7 @@ struct FailuresConfig {
   std::uint64_t max_hangs = 10;
   std::uint64_t max_infrastructure = kNoLimit;
   std::uint64_t max_fruitless = 3;
+  std::uint64_t plain_restarts = 0;
   std::uint64_t window_s = 3'600;
   std::uint64_t wait_for_min_s = 600;
   std::uint64_t halt_timeout_ms = 10'000;
@@ -138,6 +139,7 @@ struct FailuresConfig {
   std::uint64_t hang_steps = 3;
   std::uint64_t hang_min_ms = 1'000;
   std::uint64_t hang_max_ms = 600'000;
+  std::uint64_t phase_timeout_ms = 3'600'000;
   std::uint64_t stacks_timeout_ms = 500;
 };
 

@@ -208,6 +208,9 @@ void add_failure_keys(std::vector<KeySpec>& keys) {
           {"failures.max_fruitless", "recoveries",
            "consecutive recoveries without a committed step between them that are tolerated", "",
            IntegerField{in<&C::failures, &F::max_fruitless>, 1, kMaxFailures, true}},
+          {"failures.plain_restarts", "restarts",
+           "how often all processes of a program that does not use the library are started again after a failure", "",
+           IntegerField{in<&C::failures, &F::plain_restarts>, 0, kMaxFailures, true}},
           failure_time<&F::window_s>("failures.window_s", "seconds", 1, "time for which a failure counts"),
           failure_time<&F::wait_for_min_s>(
               "failures.wait_for_min_s", "seconds", 0,
@@ -232,6 +235,9 @@ void add_failure_keys(std::vector<KeySpec>& keys) {
           failure_time<&F::hang_max_ms>(
               "failures.hang_max_ms", "milliseconds", 100,
               "time without progress that always counts as a hang, also in an evaluation or a checkpoint"),
+          failure_time<&F::phase_timeout_ms>(
+              "failures.phase_timeout_ms", "milliseconds", 100,
+              "maximum time of a phase that a program announces (et_phase): data, evaluation, compile, checkpoint"),
           failure_time<&F::stacks_timeout_ms>(
               "failures.stacks_timeout_ms", "milliseconds", 0,
               "maximum time to collect the stacks of a hanging worker; 0: none are collected"),

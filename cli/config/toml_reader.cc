@@ -114,7 +114,7 @@ class Reader {
   static std::optional<Value> convert(const KeySpec& key, const toml::node& node) {
     if (const auto* text = node.as_string()) return Value(text->get());
     if (const auto* whole = node.as_integer()) return Value(whole->get());
-    if (const auto* truth = node.as_boolean()) return Value(truth->get());
+    if (const auto* boolean = node.as_boolean()) return Value(boolean->get());
     if (const auto* real = node.as_floating_point()) return Value(real->get());
     if (const auto* list = node.as_array()) return convert_list(*list);
     const auto* list_field = std::get_if<ListField>(&key.field);

@@ -15,9 +15,9 @@ std::string seconds(double value) {
   return text;
 }
 
-std::string wish(std::uint32_t workers, std::uint32_t wanted, const std::vector<std::uint64_t>& replaced,
-                 const std::string& reason) {
-  std::string text = wanted == workers ? "stay" : "go to " + std::to_string(wanted);
+std::string describe_target(std::uint32_t workers, std::uint32_t target, const std::vector<std::uint64_t>& replaced,
+                            const std::string& reason) {
+  std::string text = target == workers ? "stay" : "go to " + std::to_string(target);
   for (const auto worker : replaced) text += ", replace w" + std::to_string(worker);
   return reason.empty() ? text : text + ": " + reason;
 }
@@ -29,8 +29,8 @@ std::string render_explained(const std::vector<Explained>& views, const std::str
   for (const auto& one : views) {
     if (!all && !one.differs() && &one != &views.back()) continue;
     table.add_row({seconds(one.up_s), std::to_string(one.workers),
-                   wish(one.workers, one.run_wanted, one.run_replaced, one.run_reason),
-                   wish(one.workers, one.now_wants, one.now_replaces, one.now_reason)});
+                   describe_target(one.workers, one.run_target, one.run_replaced, one.run_reason),
+                   describe_target(one.workers, one.now_wants, one.now_replaces, one.now_reason)});
   }
   const auto differing = std::count_if(views.begin(), views.end(), [](const Explained& one) { return one.differs(); });
   return table.render() + std::to_string(views.size()) + (views.size() == 1 ? " view, " : " views, ") +
@@ -45,7 +45,7 @@ std::string render_explained_json(const std::vector<Explained>& views, bool all)
                                          {"workers", one.workers},
                                          {"differs", one.differs()},
                                          {"run",
-                                          {{"workers", one.run_wanted},
+                                          {{"workers", one.run_target},
                                            {"replace", one.run_replaced},
                                            {"code", one.run_code},
                                            {"reason", one.run_reason}}},

@@ -11,7 +11,7 @@ namespace elastictrain::cli {
 struct Explained {
   double up_s = 0;
   std::uint32_t workers = 0;
-  std::uint32_t run_wanted = 0;
+  std::uint32_t run_target = 0;
   std::vector<std::uint64_t> run_replaced;
   std::string run_code;
   std::string run_reason;  // empty: nothing had been decided yet
@@ -19,7 +19,7 @@ struct Explained {
   std::vector<std::uint64_t> now_replaces;
   std::string now_code;
   std::string now_reason;
-  bool differs() const { return run_wanted != now_wants || run_replaced != now_replaces; }
+  bool differs() const { return run_target != now_wants || run_replaced != now_replaces; }
 };
 
 // Without `all`, only the views with different decisions, and the last one.

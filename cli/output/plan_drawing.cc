@@ -41,10 +41,10 @@ struct TimeUnit {
   const char* format;
 };
 TimeUnit unit_of(const PlanCurve& curve) {
-  double most = 0;
-  for (const auto& point : curve.points) most = std::max(most, point.seconds);
-  if (most >= 2 * 3600) return {3600, "%.3g h"};
-  return most >= 120 ? TimeUnit{60, "%.3g min"} : TimeUnit{1, "%.3g s"};
+  double max = 0;
+  for (const auto& point : curve.points) max = std::max(max, point.seconds);
+  if (max >= 2 * 3600) return {3600, "%.3g h"};
+  return max >= 120 ? TimeUnit{60, "%.3g min"} : TimeUnit{1, "%.3g s"};
 }
 
 std::string cost_text(const PlanCurve& curve, double cost) {
@@ -201,9 +201,9 @@ std::string svg_points(const PlanCurve& curve, const Frame& frame) {
 
 PlanAxis::PlanAxis(const std::vector<double>& values) {
   if (values.empty()) return;
-  const auto [least, most] = std::minmax_element(values.begin(), values.end());
-  low_ = *least;
-  high_ = *most;
+  const auto [min, max] = std::minmax_element(values.begin(), values.end());
+  low_ = *min;
+  high_ = *max;
   logarithmic_ = low_ > 0 && high_ > 10 * low_;
   if (high_ > low_) return;
   const double room = std::max(std::abs(low_) / 2, 1e-9);

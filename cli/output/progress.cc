@@ -61,13 +61,12 @@ std::string join_parts(const std::vector<Part>& parts) {
 std::string render_progress(const RunFigures& figures, std::size_t width) {
   std::vector<Part> parts = make_parts(figures);
   for (std::size_t used = display_width(join_parts(parts)); used > width; used = display_width(join_parts(parts))) {
-    const auto least =
+    const auto min =
         std::max_element(parts.begin(), parts.end(), [](const Part& a, const Part& b) { return a.weight < b.weight; });
     const std::size_t too_much = used - width;
-    const bool cut_is_enough =
-        least->weight == kChangeWeight && display_width(least->text) >= too_much + kUsefulColumns;
-    if (least->weight == 0 || cut_is_enough) break;
-    parts.erase(least);
+    const bool cut_is_enough = min->weight == kChangeWeight && display_width(min->text) >= too_much + kUsefulColumns;
+    if (min->weight == 0 || cut_is_enough) break;
+    parts.erase(min);
   }
   return fit(join_parts(parts), width);
 }

@@ -54,6 +54,8 @@ double median_compute(const Json& workers) {
 }
 
 std::string remark(const Json& worker, double median) {
+  const std::string phase = text(worker, "program_phase");
+  if (!phase.empty()) return phase + " for " + format_number(number(worker, "program_phase_ms") / 1000, 1) + " s";
   const double compute = number(worker, "compute_ms");
   if (median <= 0 || compute < median * kSlowFactor) return "";
   return "slow: computes " + format_number(compute / median, 1) + " times as long as the others";

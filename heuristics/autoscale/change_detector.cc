@@ -8,7 +8,7 @@ namespace {
 // With this slack, a sum of normal noise exceeds its threshold about once in e^25 steps.
 constexpr double kRareness = 25;
 constexpr double kReferenceSteps = 100;
-constexpr double kLeastStepsOfChange = 10;  // that a change must last
+constexpr double kMinStepsOfChange = 10;  // that a change must last
 
 }  // namespace
 
@@ -21,7 +21,7 @@ void ChangeDetector::add(double log_rate, double steps, double noise) {
   const double off = log_rate - reference_;
   above_ = std::max(0.0, above_ + steps * (off - slack_));
   below_ = std::max(0.0, below_ + steps * (-off - slack_));
-  const double threshold = std::max(kRareness * noise * noise / (2 * slack_), kLeastStepsOfChange * slack_);
+  const double threshold = std::max(kRareness * noise * noise / (2 * slack_), kMinStepsOfChange * slack_);
   changed_ = changed_ || above_ > threshold || below_ > threshold;
 }
 

@@ -5,11 +5,11 @@
 #include <optional>
 
 #include "heuristics/autoscale/change_detector.h"
+#include "heuristics/autoscale/format_text.h"
 #include "heuristics/autoscale/objective.h"
 #include "heuristics/autoscale/search.h"
 #include "heuristics/autoscale/smoothing.h"
 #include "heuristics/autoscale/throughput_table.h"
-#include "heuristics/autoscale/words.h"
 #include "heuristics/policy/per_job.h"
 #include "heuristics/policy/settings_table.h"
 
@@ -17,10 +17,10 @@ namespace elastictrain::heuristics {
 namespace {
 
 constexpr double kHour = 3600;
-constexpr double kLeastSteps = 5;     // before any verdict on a size
+constexpr double kMinSteps = 5;       // before any verdict on a size
 constexpr double kEnoughSteps = 20;   // usual number of steps to measure a size
 constexpr double kManySteps = 60;     // to resolve small differences
-constexpr double kMostSteps = 150;    // after these the better mean decides
+constexpr double kMaxSteps = 150;     // after these the better mean decides
 constexpr double kFirstProbe_s = 30;  // assumed cost of trying a size before one was tried
 constexpr double kLongestQuiet_s = 2 * kHour;
 constexpr double kNoEndHorizon_s = 600;
@@ -40,7 +40,7 @@ struct SearchState {
 
   bool settled = false;
   std::uint32_t settled_size = 0;
-  std::uint32_t settled_most = 0;
+  std::uint32_t settled_max = 0;
   ChangeDetector detector;
   double quiet_until_s = 0;
   double quiet_s = 0;
@@ -78,13 +78,13 @@ class SearchPolicy : public PerJobPolicy<SearchState> {
     const SearchLimits limits = limits_of(view, job, state);
     if (auto why = problem(job); !why.empty()) {
       decision.reason = {"cannot_decide", std::move(why), {}};
-    } else if (job.workers == 0 || job.workers < limits.least || job.workers > limits.most) {
-      const std::uint32_t within = std::clamp(job.workers, limits.least, limits.most);
+    } else if (job.workers == 0 || job.workers < limits.min || job.workers > limits.max) {
+      const std::uint32_t within = std::clamp(job.workers, limits.min, limits.max);
       move(view, job, state, within,
-           {"limit", words("%u workers are outside of %u to %u", job.workers, limits.least, limits.most), {}},
+           {"limit", format_text("%u workers are outside of %u to %u", job.workers, limits.min, limits.max), {}},
            decision);
     } else if (job.changing) {
-      decision.reason = {"changing", words("on the way from %u to %u workers", job.workers, job.target), {}};
+      decision.reason = {"changing", format_text("on the way from %u to %u workers", job.workers, job.target), {}};
     } else {
       search(view, job, limits, state, decision);
     }
@@ -106,7 +106,7 @@ class SearchPolicy : public PerJobPolicy<SearchState> {
                            state.table.step_deviation());
       }
     }
-    if (state.asked == job.workers && state.asked != 0 && steps_at(state, job.workers) >= kLeastSteps) {
+    if (state.asked == job.workers && state.asked != 0 && steps_at(state, job.workers) >= kMinSteps) {
       state.probe_s += 0.5 * (view.now_s - state.asked_s - state.probe_s);
       state.asked = 0;
     }
@@ -125,11 +125,11 @@ class SearchPolicy : public PerJobPolicy<SearchState> {
 
   SearchLimits limits_of(const ClusterView& view, const JobView& job, const SearchState& state) const {
     SearchLimits limits;
-    limits.least = std::max(job.min_workers, 1U);
-    limits.most = std::min(job.max_workers, most_workers(job.batch));
-    if (job.reachable != 0) limits.most = std::min(limits.most, job.reachable);
-    if (state.ceiling != 0) limits.most = std::min(limits.most, state.ceiling);
-    limits.most = std::max(limits.most, limits.least);
+    limits.min = std::max(job.min_workers, 1U);
+    limits.max = std::min(job.max_workers, max_workers(job.batch));
+    if (job.reachable != 0) limits.max = std::min(limits.max, job.reachable);
+    if (state.ceiling != 0) limits.max = std::min(limits.max, state.ceiling);
+    limits.max = std::max(limits.max, limits.min);
     for (const auto& host : view.hosts) limits.host_slots = std::max(limits.host_slots, host.slots);
     limits.tolerance = settings_.tolerance;
     limits.probe_s = state.probe_s;
@@ -142,7 +142,7 @@ class SearchPolicy : public PerJobPolicy<SearchState> {
   static std::vector<Measured> measured(const SearchState& state, const Objective& value, const SearchLimits& limits) {
     std::vector<NoisyRate> rates;
     for (const auto& [workers, size] : state.table.sizes()) {
-      if (workers < limits.least || workers > limits.most || size.recent_steps < kLeastSteps) continue;
+      if (workers < limits.min || workers > limits.max || size.recent_steps < kMinSteps) continue;
       rates.push_back({workers, *state.table.log_rate(workers)});
     }
     const auto smooth = smoothed(rates, limits.host_slots > 1 ? limits.host_slots : 0);
@@ -165,8 +165,9 @@ class SearchPolicy : public PerJobPolicy<SearchState> {
       return;
     }
     const double steps = steps_at(state, job.workers);
-    if (steps < kLeastSteps || sizes.empty()) {
-      decision.reason = {"measuring", words("%.0f of %.0f steps at %u workers", steps, kLeastSteps, job.workers), {}};
+    if (steps < kMinSteps || sizes.empty()) {
+      decision.reason = {
+          "measuring", format_text("%.0f of %.0f steps at %u workers", steps, kMinSteps, job.workers), {}};
       return;
     }
     const Measured& best = sizes[best_of(sizes)];
@@ -177,7 +178,7 @@ class SearchPolicy : public PerJobPolicy<SearchState> {
       // is measured for longer.
       if (probe->workers < job.workers && sizes.size() == 1 && !precise(state, job.workers)) {
         decision.reason = {
-            "measuring", words("%.0f steps at %u workers before fewer are tried", steps, job.workers), {}};
+            "measuring", format_text("%.0f steps at %u workers before fewer are tried", steps, job.workers), {}};
         return;
       }
       // At the best of several sizes, measuring costs nothing and resolves small differences. This does not hold for
@@ -185,14 +186,14 @@ class SearchPolicy : public PerJobPolicy<SearchState> {
       if (sizes.size() > 1 && job.workers == best.workers && probe->improvement < 2 * settings_.tolerance &&
           steps < kManySteps) {
         decision.reason = {"measuring",
-                           words("%.0f of %.0f steps at %u workers before %u are tried", steps, kManySteps, job.workers,
-                                 probe->workers),
+                           format_text("%.0f of %.0f steps at %u workers before %u are tried", steps, kManySteps,
+                                       job.workers, probe->workers),
                            {}};
         return;
       }
       Reason reason{"probe",
-                    words("%u workers are expected to improve on the best by %.1f %%: %s", probe->workers,
-                          100 * std::expm1(probe->improvement), about(sizes, at(sizes, job.workers)).c_str()),
+                    format_text("%u workers are expected to improve on the best by %.1f %%: %s", probe->workers,
+                                100 * std::expm1(probe->improvement), about(sizes, at(sizes, job.workers)).c_str()),
                     {{"improvement", probe->improvement}}};
       move(view, job, state, probe->workers, std::move(reason), decision);
       return;
@@ -209,7 +210,7 @@ class SearchPolicy : public PerJobPolicy<SearchState> {
   bool precise(const SearchState& state, std::uint32_t workers) const {
     const auto rate = state.table.log_rate(workers);
     return rate &&
-           (settings_.confidence * rate->deviation < 3 * settings_.tolerance || steps_at(state, workers) >= kMostSteps);
+           (settings_.confidence * rate->deviation < 3 * settings_.tolerance || steps_at(state, workers) >= kMaxSteps);
   }
 
   // Whether noise hides which of this size and its strongest rival is better.
@@ -220,11 +221,11 @@ class SearchPolicy : public PerJobPolicy<SearchState> {
     for (const auto& size : sizes) {
       if (size.workers != here.workers && (!rival || size.value > rival->value)) rival = &size;
     }
-    if (!rival || steps_at(state, job.workers) >= kMostSteps) return false;
+    if (!rival || steps_at(state, job.workers) >= kMaxSteps) return false;
     if (here.workers != best.workers && rival->workers != best.workers) rival = &best;
     const double noise = settings_.confidence * std::hypot(here.deviation, rival->deviation);
     if (noise < settings_.tolerance || std::abs(here.value - rival->value) > noise) return false;
-    decision.reason = {"measuring", words("%s, known to %.2f", comparison(*rival, here).c_str(), noise), {}};
+    decision.reason = {"measuring", format_text("%s, known to %.2f", comparison(*rival, here).c_str(), noise), {}};
     return true;
   }
 
@@ -237,14 +238,14 @@ class SearchPolicy : public PerJobPolicy<SearchState> {
     state.quiet_until_s = view.now_s + state.quiet_s;
     state.settled = true;
     state.settled_size = best.workers;
-    state.settled_most = limits.most;
+    state.settled_max = limits.max;
     state.detector = ChangeDetector(settings_.change);
   }
 
   // Stays settled until the job changes, or until more workers become available and the largest size was the best one.
   void wake(const ClusterView& view, const SearchLimits& limits, SearchState& state) const {
-    if (state.settled_size > limits.most || state.settled_size < limits.least ||
-        (limits.most > state.settled_most && state.settled_size == state.settled_most)) {
+    if (state.settled_size > limits.max || state.settled_size < limits.min ||
+        (limits.max > state.settled_max && state.settled_size == state.settled_max)) {
       state.settled = false;
     } else if (state.detector.changed() && view.now_s >= state.quiet_until_s) {
       state.settled = false;
@@ -279,7 +280,7 @@ class SearchPolicy : public PerJobPolicy<SearchState> {
     std::string text;
     if (place + 1 < sizes.size()) text = comparison(size, sizes[place + 1]);
     if (place > 0) text += (text.empty() ? "" : "; ") + comparison(sizes[place - 1], size);
-    return text.empty() ? words("%.4g samples/s at %u workers", std::exp(size.log_rate), size.workers) : text;
+    return text.empty() ? format_text("%.4g samples/s at %u workers", std::exp(size.log_rate), size.workers) : text;
   }
 
   static void move(const ClusterView& view, const JobView& job, SearchState& state, std::uint32_t workers,
@@ -321,8 +322,8 @@ class EfficiencyPolicy final : public SearchPolicy {
 
   std::string comparison(const Measured& from, const Measured& to) const override {
     const double gained = marginal_efficiency(from.workers, from.log_rate, to.workers, to.log_rate);
-    return words("efficiency of %u→%u was %.2f %s %g", from.workers, to.workers, gained, gained > target_ ? ">" : "<",
-                 target_);
+    return format_text("efficiency of %u→%u was %.2f %s %g", from.workers, to.workers, gained,
+                       gained > target_ ? ">" : "<", target_);
   }
 
   double target_;
@@ -361,8 +362,8 @@ class CostPolicy final : public SearchPolicy {
   }
 
   std::string comparison(const Measured& from, const Measured& to) const override {
-    return words("%u→%u workers: the remaining loss (utility and cost) changes by a factor of %.3f", from.workers,
-                 to.workers, std::exp(from.value - to.value));
+    return format_text("%u→%u workers: the remaining loss (utility and cost) changes by a factor of %.3f", from.workers,
+                       to.workers, std::exp(from.value - to.value));
   }
 
   UtilityText utility_;

@@ -10,12 +10,12 @@ Objective efficiency_objective(double target) {
 }
 
 Objective cost_objective(Utility utility, Prices prices, double elapsed_s, double rest) {
-  static constexpr double kLeast = 1e-12;  // of a size without cost
+  static constexpr double kMin = 1e-12;  // of a size without cost
   return [utility = std::move(utility), prices = std::move(prices), elapsed_s, rest](std::uint32_t workers,
                                                                                      double log_rate) {
     const double seconds = rest * std::exp(-log_rate);
     const double falls = utility(elapsed_s) - utility(elapsed_s + seconds);
-    return -std::log(std::max(falls + seconds * prices.per_s(workers), kLeast));
+    return -std::log(std::max(falls + seconds * prices.per_s(workers), kMin));
   };
 }
 

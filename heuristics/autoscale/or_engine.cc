@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "heuristics/autoscale/words.h"
+#include "heuristics/autoscale/format_text.h"
 #include "heuristics/cost/price.h"
 #include "heuristics/cost/utility.h"
 #include "heuristics/policy/per_job.h"
@@ -45,10 +45,12 @@ class OrPolicy final : public PerJobPolicy<OrState> {
     if (!utility_.problem.empty()) {
       decision.reason = {"cannot_decide", utility_.problem, {}};
     } else if (job.changing) {
-      decision.reason = {"changing", words("on the way from %u to %u workers", job.workers, job.target), {}};
+      decision.reason = {"changing", format_text("on the way from %u to %u workers", job.workers, job.target), {}};
     } else if (state.steps_since_change < std::max(state.next_decision, every_) || !state.table.at(job.workers)) {
       decision.reason = {
-          "measuring", words("%.0f steps since the change to %u workers", state.steps_since_change, job.workers), {}};
+          "measuring",
+          format_text("%.0f steps since the change to %u workers", state.steps_since_change, job.workers),
+          {}};
     } else {
       state.next_decision = state.steps_since_change + every_;
       evaluate(view, job, state, decision);
@@ -86,10 +88,10 @@ class OrPolicy final : public PerJobPolicy<OrState> {
 
   void evaluate(const ClusterView& view, const JobView& job, const OrState& state, JobDecision& decision) const {
     OrRules rules = rules_;
-    rules.least = std::max(job.min_workers, 1U);
-    rules.most = std::min(job.max_workers, most_workers(job.batch));
-    if (job.reachable != 0) rules.most = std::min(rules.most, job.reachable);
-    rules.most = std::max(rules.most, rules.least);
+    rules.min = std::max(job.min_workers, 1U);
+    rules.max = std::min(job.max_workers, max_workers(job.batch));
+    if (job.reachable != 0) rules.max = std::min(rules.max, job.reachable);
+    rules.max = std::max(rules.max, rules.min);
     Comparisons comparisons;
     const Prices prices(view.hosts, job, price_per_hour_);
     const OrStep step = or_step(state.table.sizes(), job.workers, rules, [&](std::uint32_t less, std::uint32_t more) {
@@ -97,17 +99,17 @@ class OrPolicy final : public PerJobPolicy<OrState> {
       return with_utility_ ? utility_passes(view, job, state, prices, less, slow, more, fast, comparisons)
                            : efficiency_passes(less, slow, more, fast, comparisons);
     });
-    const auto wanted = static_cast<std::uint32_t>(static_cast<std::int64_t>(job.workers) + step.change);
+    const auto target = static_cast<std::uint32_t>(static_cast<std::int64_t>(job.workers) + step.change);
     decision.reason = {step.change == 0 ? "settled" : "resize",
                        step.why + (comparisons.text.empty() ? "" : ": ") + comparisons.text,
                        {{"change", step.change}}};
-    if (wanted != job.workers) decision.workers = wanted;
+    if (target != job.workers) decision.workers = target;
   }
 
   bool efficiency_passes(std::uint32_t less, double slow, std::uint32_t more, double fast, Comparisons& all) const {
     const double found = scaling_efficiency(less, slow, more, fast);
     const bool pass = found > threshold_;
-    all.note(pass, words("efficiency of %u→%u was %.2f %s %g", less, more, found, pass ? ">" : "<=", threshold_));
+    all.note(pass, format_text("efficiency of %u→%u was %.2f %s %g", less, more, found, pass ? ">" : "<=", threshold_));
     return pass;
   }
 
@@ -118,7 +120,7 @@ class OrPolicy final : public PerJobPolicy<OrState> {
     const double gained = utility(view.now_s + rest / fast) - utility(view.now_s + rest / slow);
     const double added = rest / fast * prices.per_s(more) - rest / slow * prices.per_s(less);
     const bool pass = gained > added;
-    all.note(pass, words("utility of %u→%u rises by %.4g, cost by %.4g", less, more, gained, added));
+    all.note(pass, format_text("utility of %u→%u rises by %.4g, cost by %.4g", less, more, gained, added));
     return pass;
   }
 
@@ -137,20 +139,19 @@ OrStep or_step(const std::map<std::uint32_t, SizeStatistics>& sizes, std::uint32
   std::vector<std::uint32_t> ks;
   for (const auto& [workers, size] : sizes) ks.push_back(workers);
   const auto to = [&](std::int64_t target, const char* why) {
-    target = std::clamp<std::int64_t>(target, rules.least, rules.most);
+    target = std::clamp<std::int64_t>(target, rules.min, rules.max);
     return OrStep{static_cast<int>(target - current), why};
   };
   const auto d = static_cast<std::int64_t>(rules.increment);
   if (ks.empty()) return {0, "nothing measured"};
-  if (ks.size() == 1) return to(current < rules.most ? current + d : current - d, "second size");
+  if (ks.size() == 1) return to(current < rules.max ? current + d : current - d, "second size");
 
   std::vector<bool> passes;
   for (std::size_t i = 0; i + 1 < ks.size(); ++i) passes.push_back(pass(ks[i], ks[i + 1]));
   const auto first_failure = static_cast<std::size_t>(std::find(passes.begin(), passes.end(), false) - passes.begin());
-  if (first_failure == passes.size() && ks.back() < rules.most) return to(ks.back() + d, "keep growing");
+  if (first_failure == passes.size() && ks.back() < rules.max) return to(ks.back() + d, "keep growing");
   // As in the published code: if fewer pairs than required exist, the condition fails.
-  if (first_failure < rules.min_consecutive_passes && ks.front() > rules.least)
-    return to(ks.front() - d, "probe below");
+  if (first_failure < rules.min_consecutive_passes && ks.front() > rules.min) return to(ks.front() - d, "probe below");
   if (first_failure + 1 < ks.size() && sizes.at(ks[first_failure + 1]).steps < rules.min_batches_for_staying) {
     return to(ks[first_failure + 1], "collect more");
   }

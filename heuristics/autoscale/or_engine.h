@@ -20,8 +20,8 @@ namespace elastictrain::heuristics {
 
 struct OrRules {
   std::uint32_t increment = 4;  // d
-  std::uint32_t least = 4;
-  std::uint32_t most = 60;
+  std::uint32_t min = 4;
+  std::uint32_t max = 60;
   std::uint32_t min_consecutive_passes = 3;
   double min_batches_for_staying = 100;
 };

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "heuristics/autoscale/words.h"
+#include "heuristics/autoscale/format_text.h"
 #include "heuristics/policy/per_job.h"
 #include "heuristics/policy/settings_table.h"
 
@@ -34,12 +34,13 @@ class ProvisioningPolicy final : public PerJobPolicy<ProvisioningState> {
     JobDecision decision;
     observe(job, state);
     if (state.done) {
-      decision.reason = {"settled", words("%u workers were the largest size that paid", state.settled), {}};
+      decision.reason = {"settled", format_text("%u workers were the largest size that paid", state.settled), {}};
       if (!job.changing && job.workers != state.settled) decision.workers = state.settled;
     } else if (job.changing) {
-      decision.reason = {"changing", words("on the way from %u to %u workers", job.workers, job.target), {}};
+      decision.reason = {"changing", format_text("on the way from %u to %u workers", job.workers, job.target), {}};
     } else if (state.steps < every_ || state.seconds <= 0) {
-      decision.reason = {"measuring", words("%.0f of %.0f steps at %u workers", state.steps, every_, job.workers), {}};
+      decision.reason = {
+          "measuring", format_text("%.0f of %.0f steps at %u workers", state.steps, every_, job.workers), {}};
     } else {
       evaluate(job, state, decision);
     }
@@ -64,23 +65,25 @@ class ProvisioningPolicy final : public PerJobPolicy<ProvisioningState> {
 
   void evaluate(const JobView& job, ProvisioningState& state, JobDecision& decision) const {
     const double rate = state.samples / state.seconds;
-    std::uint32_t most = std::min(job.max_workers, most_workers(job.batch));
-    if (job.reachable != 0) most = std::min(most, job.reachable);
-    const std::uint32_t least = std::max(job.min_workers, 1U);
+    std::uint32_t max = std::min(job.max_workers, max_workers(job.batch));
+    if (job.reachable != 0) max = std::min(max, job.reachable);
+    const std::uint32_t min = std::max(job.min_workers, 1U);
     if (state.rate_before > 0 && !worth_provisioning(job.workers, rate, state.rate_before, alpha_)) {
-      settle(std::max(job.workers - 1, least), state);
-      decision.reason = {"settled",
-                         words("%u workers reached %.4g samples/s, %.4g times that of %u; %.4g are required",
-                               job.workers, rate, rate / state.rate_before, job.workers - 1, 1 + alpha_ / job.workers),
-                         {}};
+      settle(std::max(job.workers - 1, min), state);
+      decision.reason = {
+          "settled",
+          format_text("%u workers reached %.4g samples/s, %.4g times that of %u; %.4g are required", job.workers, rate,
+                      rate / state.rate_before, job.workers - 1, 1 + alpha_ / job.workers),
+          {}};
       if (job.workers != state.settled) decision.workers = state.settled;
-    } else if (job.workers >= most) {
-      settle(std::max(most, least), state);
-      decision.reason = {"settled", words("all of %u workers pay", most), {}};
+    } else if (job.workers >= max) {
+      settle(std::max(max, min), state);
+      decision.reason = {"settled", format_text("all of %u workers pay", max), {}};
       if (job.workers != state.settled) decision.workers = state.settled;
     } else {
       decision.workers = job.workers + 1;
-      decision.reason = {"probe", words("%.4g samples/s at %u workers", rate, job.workers), {{"samples_per_s", rate}}};
+      decision.reason = {
+          "probe", format_text("%.4g samples/s at %u workers", rate, job.workers), {{"samples_per_s", rate}}};
     }
   }
 

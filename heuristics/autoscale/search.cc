@@ -71,7 +71,7 @@ class Search {
   std::uint32_t whole(std::uint32_t workers) const {
     if (!several_hosts(workers)) return workers;
     const std::uint32_t hosts = (workers + limits_.host_slots / 2) / limits_.host_slots;
-    return std::min(std::max(hosts, 2U) * limits_.host_slots, limits_.most);
+    return std::min(std::max(hosts, 2U) * limits_.host_slots, limits_.max);
   }
 
   void above() {
@@ -91,11 +91,11 @@ class Search {
     return efficiency(world[world.size() - 2], world.back()) > kNearlyLinear || deviation_ > kRugged;
   }
 
-  void offer_above(std::uint64_t wanted) {
+  void offer_above(std::uint64_t target) {
     const Measured& last = measured_.back();
-    auto next = static_cast<std::uint32_t>(std::min<std::uint64_t>(wanted, limits_.most));
-    next = limits_.most < kNarrow * next ? limits_.most : whole(next);
-    if (next < (next == limits_.most ? kNarrowEnd : kNarrow) * last.workers) return;
+    auto next = static_cast<std::uint32_t>(std::min<std::uint64_t>(target, limits_.max));
+    next = limits_.max < kNarrow * next ? limits_.max : whole(next);
+    if (next < (next == limits_.max ? kNarrowEnd : kNarrow) * last.workers) return;
     const bool crosses = several_hosts(next) != several_hosts(last.workers);
     const auto& world = several_hosts(last.workers) ? several_ : one_;
     double mean =
@@ -115,10 +115,10 @@ class Search {
     if (several_.size() > 1 && one_.empty()) offer_below(limits_.host_slots);
   }
 
-  void offer_below(std::uint32_t wanted) {
+  void offer_below(std::uint32_t target) {
     const Measured& first = measured_.front();
-    const std::uint32_t next = wanted < kNarrow * limits_.least ? limits_.least : whole(wanted);
-    if (first.workers < (next == limits_.least ? kNarrowEnd : kNarrow) * next) return;
+    const std::uint32_t next = target < kNarrow * limits_.min ? limits_.min : whole(target);
+    if (first.workers < (next == limits_.min ? kNarrowEnd : kNarrow) * next) return;
     const bool crosses = several_hosts(next) != several_hosts(first.workers);
     const auto& world = several_hosts(first.workers) ? several_ : one_;
     double mean = kFirstMeanBelow;
@@ -265,9 +265,9 @@ std::size_t best_of(const std::vector<Measured>& measured) {
 }
 
 std::size_t smallest_good(const std::vector<Measured>& measured, double margin) {
-  const double least = measured[best_of(measured)].value - margin;
+  const double min = measured[best_of(measured)].value - margin;
   const auto good =
-      std::find_if(measured.begin(), measured.end(), [&](const Measured& size) { return size.value >= least; });
+      std::find_if(measured.begin(), measured.end(), [&](const Measured& size) { return size.value >= min; });
   return static_cast<std::size_t>(good - measured.begin());
 }
 

@@ -24,8 +24,8 @@ struct Measured {
 };
 
 struct SearchLimits {
-  std::uint32_t least = 1;  // workers
-  std::uint32_t most = 1;
+  std::uint32_t min = 1;  // workers
+  std::uint32_t max = 1;
   std::uint32_t host_slots = 1;  // of the largest host
   double tolerance = 0.02;       // expected improvements in value below a quarter of this are ignored
   double horizon_s = 3600;       // for which an improvement lasts

@@ -9,7 +9,7 @@ namespace elastictrain::heuristics {
 namespace {
 
 constexpr double kSlopeVariance = 0.5;    // of the change of the efficiency over a factor of e in size
-constexpr double kLeastDeviation = 1e-4;  // of a rate, so that no rate counts as exact
+constexpr double kMinDeviation = 1e-4;    // of a rate, so that no rate counts as exact
 
 using Matrix = std::vector<std::vector<double>>;
 
@@ -52,7 +52,7 @@ std::vector<LogRate> smoothed(const std::vector<NoisyRate>& rates, std::uint32_t
   Matrix precision(n, std::vector<double>(n));
   std::vector<double> weights(n);
   for (std::size_t i = 0; i < n; ++i) {
-    const double deviation = std::max(rates[i].rate.deviation, kLeastDeviation);
+    const double deviation = std::max(rates[i].rate.deviation, kMinDeviation);
     precision[i][i] += weights[i] = 1 / (deviation * deviation);
   }
   for (std::size_t i = 0; i + 2 < n; ++i) {

@@ -8,7 +8,7 @@ namespace {
 
 constexpr double kMemorySteps = 400;
 constexpr double kMemoryDeviations = 200;
-constexpr double kMostSquare = 9;
+constexpr double kMaxSquare = 9;
 // The noise assumed before it is measured: 10 % per step, with the weight of four deviations.
 constexpr double kAssumedVariance = 0.01;
 constexpr double kAssumedFreedom = 4;
@@ -27,7 +27,7 @@ void ThroughputTable::add(const Interval& interval) {
   if (size.recent_steps > 0) {
     // A jump is a change of the job, not noise.
     const double square = steps * size.recent_steps / (steps + size.recent_steps) * off * off;
-    scatter_ += std::min(square, kMostSquare * step_deviation() * step_deviation());
+    scatter_ += std::min(square, kMaxSquare * step_deviation() * step_deviation());
     freedom_ += 1;
     if (freedom_ > kMemoryDeviations) {
       scatter_ *= kMemoryDeviations / freedom_;

@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "heuristics/autoscale/words.h"
+#include "heuristics/autoscale/format_text.h"
 #include "heuristics/policy/per_job.h"
 #include "heuristics/policy/settings_table.h"
 
@@ -27,14 +27,14 @@ class AdaSgd final : public PerJobPolicy<Nothing> {
   JobDecision decide_job(const ClusterView&, const JobView& job, Nothing&, Rng&) const override {
     const bool early = job.steps_done < settings_.until_step;
     const bool large = settings_.above_workers != 0 && job.workers > settings_.above_workers;
-    const std::string wanted = early || large ? settings_.averaging : "s-sgd";
+    const std::string target = early || large ? settings_.averaging : "s-sgd";
     JobDecision decision;
     decision.reason = {
         early ? "early" : (large ? "large" : "gradients"),
-        words("%s after %.0f steps (averaging until %.0f) with %u workers (averaging above %.0f)", wanted.c_str(),
-              job.steps_done, settings_.until_step, job.workers, settings_.above_workers),
+        format_text("%s after %.0f steps (averaging until %.0f) with %u workers (averaging above %.0f)", target.c_str(),
+                    job.steps_done, settings_.until_step, job.workers, settings_.above_workers),
         {{"steps", job.steps_done}, {"workers", job.workers}}};
-    if (!job.changing && job.workers != 0 && job.synchronization != wanted) decision.synchronization = wanted;
+    if (!job.changing && job.workers != 0 && job.synchronization != target) decision.synchronization = target;
     return decision;
   }
 

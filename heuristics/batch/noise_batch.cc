@@ -5,7 +5,7 @@
 #include <limits>
 #include <optional>
 
-#include "heuristics/autoscale/words.h"
+#include "heuristics/autoscale/format_text.h"
 #include "heuristics/policy/per_job.h"
 #include "heuristics/policy/settings_table.h"
 
@@ -32,7 +32,7 @@ struct State {
   bool began = false;
   NoiseScale scale;
   double changed_at_steps = 0;  // of the job
-  std::uint32_t wanted = 0;     // per worker; 0: nothing yet
+  std::uint32_t target = 0;     // per worker; 0: nothing yet
   KungFuNoiseAverage average;
   double epoch = 0;  // of the last decision
 };
@@ -68,7 +68,7 @@ class NoiseBatch final : public PerJobPolicy<State> {
 
   double epoch_of(const JobView& job) const { return std::floor(job.samples_done / settings_.epoch_samples); }
 
-  std::uint32_t most(const JobView& job) const {
+  std::uint32_t max(const JobView& job) const {
     const std::uint64_t limit =
         job.batch.max_global == 0 ? settings_.max_per_worker : job.batch.max_global / job.workers;
     return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(limit, 1, settings_.max_per_worker));
@@ -76,21 +76,21 @@ class NoiseBatch final : public PerJobPolicy<State> {
 
   void kungfu(const JobView& job, State& state, JobDecision& decision) const {
     const double value = state.average.value();
-    decision.reason = {"same_epoch", words("noise over batch %.3g", value), {{"noise_over_batch", value}}};
+    decision.reason = {"same_epoch", format_text("noise over batch %.3g", value), {{"noise_over_batch", value}}};
     if (epoch_of(job) == state.epoch) return;
     state.epoch = epoch_of(job);
     const std::uint32_t now = job.batch.per_worker;
-    const std::uint32_t doubled = std::min(2 * now, most(job));
+    const std::uint32_t doubled = std::min(2 * now, max(job));
     if (!state.average.has_grown()) {
       decision.reason.code = "noise_not_grown";
       decision.reason.text += " is not above that of the last epoch";
     } else if (doubled <= now) {
       decision.reason.code = "at_limit";
-      decision.reason.text += words(" has grown, but %u samples per worker is the maximum", now);
+      decision.reason.text += format_text(" has grown, but %u samples per worker is the maximum", now);
     } else {
       decision.per_worker_batch = doubled;
       decision.reason.code = "noise_grew";
-      decision.reason.text += words(" has grown: %u samples per worker instead of %u", doubled, now);
+      decision.reason.text += format_text(" has grown: %u samples per worker instead of %u", doubled, now);
     }
   }
 
@@ -100,42 +100,42 @@ class NoiseBatch final : public PerJobPolicy<State> {
     const std::uint32_t now = job.batch.per_worker;
     if (!scale || !error || *error > settings_.max_error) {
       decision.reason = {"measuring",
-                         words("the noise scale is not known well enough after %.0f steps", state.scale.steps()),
+                         format_text("the noise scale is not known well enough after %.0f steps", state.scale.steps()),
                          {{"steps", state.scale.steps()}, {"error", error.value_or(1)}}};
       return;
     }
     const double share = *scale / (*scale + static_cast<double>(now) * job.workers);
     decision.reason = {"settled",
-                       words("noise scale %.3g +- %.0f %%, batch %u x %u: the value of a sample is %.2f", *scale,
-                             100 * *error, job.workers, now, share),
+                       format_text("noise scale %.3g +- %.0f %%, batch %u x %u: the value of a sample is %.2f", *scale,
+                                   100 * *error, job.workers, now, share),
                        {{"noise_scale", *scale}, {"error", *error}, {"efficiency", share}}};
-    const std::uint32_t wanted = wanted_batch(job, *scale);
-    const double ratio = static_cast<double>(wanted) / now;
+    const std::uint32_t target = target_batch(job, *scale);
+    const double ratio = static_cast<double>(target) / now;
     const bool far = ratio > settings_.hysteresis || ratio * settings_.hysteresis < 1;
     if (!far) return;
-    if (state.wanted != 0 && job.steps_done - state.changed_at_steps < settings_.min_steps) {
+    if (state.target != 0 && job.steps_done - state.changed_at_steps < settings_.min_steps) {
       decision.reason.code = "waiting";
       return;
     }
-    state.wanted = wanted;
+    state.target = target;
     state.changed_at_steps = job.steps_done;
-    decision.per_worker_batch = wanted;
-    decision.reason.code = wanted > now ? "noise_grew" : "noise_fell";
+    decision.per_worker_batch = target;
+    decision.reason.code = target > now ? "noise_grew" : "noise_fell";
     decision.reason.text +=
-        words("; %u samples per worker instead of %u (target %.2f)", wanted, now, settings_.efficiency);
-    decision.reason.numbers.emplace_back("per_worker_batch", wanted);
+        format_text("; %u samples per worker instead of %u (target %.2f)", target, now, settings_.efficiency);
+    decision.reason.numbers.emplace_back("per_worker_batch", target);
   }
 
-  std::uint32_t wanted_batch(const JobView& job, double scale) const {
+  std::uint32_t target_batch(const JobView& job, double scale) const {
     const double workers = job.workers;
     const double now = job.batch.per_worker;
     const double base = static_cast<double>(job.base_batch) / workers;
-    double least = std::max<double>(settings_.min_per_worker, settings_.below_base ? 1 : std::ceil(base));
-    const double limit = most(job);
-    least = std::min(least, limit);
+    double min = std::max<double>(settings_.min_per_worker, settings_.below_base ? 1 : std::ceil(base));
+    const double limit = max(job);
+    min = std::min(min, limit);
     const double ideal = scale * (1 - settings_.efficiency) / settings_.efficiency / workers;
     const double near = std::clamp(ideal, now / settings_.growth, now * settings_.growth);
-    return std::max(rounded(std::clamp(near, least, limit)), static_cast<std::uint32_t>(least));
+    return std::max(rounded(std::clamp(near, min, limit)), static_cast<std::uint32_t>(min));
   }
 
   NoiseBatchSettings settings_;

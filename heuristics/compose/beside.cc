@@ -25,8 +25,8 @@ bool is_quiet(const JobDecision& decision) {
   return !decision.changes() && (decision.reason.code == "none_slow" || decision.reason.code == "off");
 }
 
-void add(JobDecision& own, JobDecision& other, Told of_other) {
-  const bool quiet = of_other == Told::kChanges ? !other.changes() : is_quiet(other);
+void add(JobDecision& own, JobDecision& other, Merge of_other) {
+  const bool quiet = of_other == Merge::kChanges ? !other.changes() : is_quiet(other);
   if (own.reason.code == "fixed" && !quiet) {
     own.reason = std::move(other.reason);  // a fixed size needs no reason either
   } else if (!quiet) {
@@ -45,7 +45,7 @@ void add(JobDecision& own, JobDecision& other, Told of_other) {
 
 class Beside final : public Policy {
  public:
-  Beside(std::unique_ptr<Policy> first, std::unique_ptr<Policy> second, Told of_second)
+  Beside(std::unique_ptr<Policy> first, std::unique_ptr<Policy> second, Merge of_second)
       : first_(std::move(first)), second_(std::move(second)), of_second_(of_second) {}
   std::unique_ptr<PolicyState> initial_state() const override {
     return std::make_unique<Both>(first_->initial_state(), second_->initial_state());
@@ -63,12 +63,12 @@ class Beside final : public Policy {
  private:
   std::unique_ptr<Policy> first_;
   std::unique_ptr<Policy> second_;
-  Told of_second_;
+  Merge of_second_;
 };
 
 }  // namespace
 
-std::unique_ptr<Policy> beside(std::unique_ptr<Policy> first, std::unique_ptr<Policy> second, Told of_second) {
+std::unique_ptr<Policy> beside(std::unique_ptr<Policy> first, std::unique_ptr<Policy> second, Merge of_second) {
   return std::make_unique<Beside>(std::move(first), std::move(second), of_second);
 }
 

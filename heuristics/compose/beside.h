@@ -11,9 +11,9 @@
 
 namespace elastictrain::heuristics {
 
-enum class Told { kFindings, kChanges };
+enum class Merge { kFindings, kChanges };
 
 std::unique_ptr<Policy> beside(std::unique_ptr<Policy> first, std::unique_ptr<Policy> second,
-                               Told of_second = Told::kFindings);
+                               Merge of_second = Merge::kFindings);
 
 }  // namespace elastictrain::heuristics

@@ -25,17 +25,17 @@ void hold(JobDecision& decision, const char* code, std::string why) {
 }
 
 struct Bounds {
-  std::uint32_t least = 1;
-  std::uint32_t most = 1;
-  std::uint32_t clamp(std::uint32_t workers) const { return std::clamp(workers, least, most); }
+  std::uint32_t min = 1;
+  std::uint32_t max = 1;
+  std::uint32_t clamp(std::uint32_t workers) const { return std::clamp(workers, min, max); }
 };
 
 Bounds bounds_of(const JobView& job) {
   Bounds bounds;
-  bounds.least = std::max(job.min_workers, 1U);
-  bounds.most = std::min(job.max_workers, most_workers(job.batch));
-  if (job.reachable != 0) bounds.most = std::min(bounds.most, job.reachable);
-  bounds.most = std::max(bounds.most, bounds.least);
+  bounds.min = std::max(job.min_workers, 1U);
+  bounds.max = std::min(job.max_workers, max_workers(job.batch));
+  if (job.reachable != 0) bounds.max = std::min(bounds.max, job.reachable);
+  bounds.max = std::max(bounds.max, bounds.min);
   return bounds;
 }
 
@@ -92,10 +92,10 @@ class Limits final : public Wrapper<Nothing> {
   void restrain(const ClusterView&, const JobView& job, Nothing&, JobDecision& decision) const override {
     if (!decision.workers) return;
     const Bounds bounds = bounds_of(job);
-    const std::uint32_t wished = *decision.workers;
-    if (bounds.clamp(wished) == wished) return;
-    decision.workers = bounds.clamp(wished);
-    decision.reason.text = note("%.0f workers desired, %.0f to %.0f possible", wished, bounds.least, bounds.most) +
+    const std::uint32_t desired = *decision.workers;
+    if (bounds.clamp(desired) == desired) return;
+    decision.workers = bounds.clamp(desired);
+    decision.reason.text = note("%.0f workers desired, %.0f to %.0f possible", desired, bounds.min, bounds.max) +
                            (decision.reason.text.empty() ? "" : ": ") + decision.reason.text;
     if (*decision.workers == job.target) decision.workers.reset();
   }
@@ -128,30 +128,30 @@ class CoolDown final : public Wrapper<LastChange> {
   double seconds_;
 };
 
-struct Wish {
+struct Proposal {
   std::uint32_t workers = 0;
   std::uint32_t views = 0;
 };
 
-class Hysteresis final : public Wrapper<Wish> {
+class Hysteresis final : public Wrapper<Proposal> {
  public:
   Hysteresis(std::unique_ptr<Policy> inner, double share, std::uint32_t views)
       : Wrapper(std::move(inner)), share_(share), views_(views) {}
 
  private:
-  void restrain(const ClusterView&, const JobView& job, Wish& wish, JobDecision& decision) const override {
+  void restrain(const ClusterView&, const JobView& job, Proposal& proposal, JobDecision& decision) const override {
     if (!decision.workers || *decision.workers == job.target) {
-      wish = {};
+      proposal = {};
       return;
     }
-    if (wish.workers != *decision.workers) wish = {*decision.workers, 0};
-    ++wish.views;
+    if (proposal.workers != *decision.workers) proposal = {*decision.workers, 0};
+    ++proposal.views;
     const bool forced = bounds_of(job).clamp(job.workers) != job.workers;
     const double off = std::abs(static_cast<double>(*decision.workers) - job.target);
-    if (forced || off > share_ * job.target || wish.views >= views_) return;
-    hold(
-        decision, "hysteresis",
-        note("%.0f workers desired in %.0f consecutive views of %.0f required", *decision.workers, wish.views, views_));
+    if (forced || off > share_ * job.target || proposal.views >= views_) return;
+    hold(decision, "hysteresis",
+         note("%.0f workers desired in %.0f consecutive views of %.0f required", *decision.workers, proposal.views,
+              views_));
   }
 
   double share_;

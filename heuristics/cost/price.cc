@@ -9,8 +9,8 @@ constexpr double kHour = 3600;
 
 }  // namespace
 
-Prices::Prices(const std::vector<HostView>& hosts, const JobView& job, double standard_per_hour)
-    : beyond_per_s_(standard_per_hour / kHour) {
+Prices::Prices(const std::vector<HostView>& hosts, const JobView& job, double default_per_hour)
+    : beyond_per_s_(default_per_hour / kHour) {
   const bool priced =
       std::any_of(hosts.begin(), hosts.end(), [](const HostView& host) { return host.price_per_worker_hour > 0; });
   if (!priced) return;

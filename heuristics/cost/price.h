@@ -14,8 +14,8 @@ namespace elastictrain::heuristics {
 class Prices {
  public:
   // A job's slots are those of its own workers and the free ones. If no host has a price, each worker costs
-  // `standard_per_hour`. Hosts that are leaving take no further workers.
-  Prices(const std::vector<HostView>& hosts, const JobView& job, double standard_per_hour);
+  // `default_per_hour`. Hosts that are leaving take no further workers.
+  Prices(const std::vector<HostView>& hosts, const JobView& job, double default_per_hour);
 
   // Total price of that many workers on the cheapest slots.
   double per_s(std::uint32_t workers) const;

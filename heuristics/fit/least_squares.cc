@@ -131,12 +131,12 @@ Vector linear_least_squares(const Matrix& rows, const Vector& y, const Vector& w
 }
 
 Minimum least_squares(const std::function<Vector(const Vector&)>& residuals, const Vector& start, const Bounds& bounds,
-                      int most_iterations) {
+                      int max_iterations) {
   Minimum best{.at = within(start, bounds)};
   Vector here = residuals(best.at);
   best.value = half_square(here);
   double damping = 1e-3;
-  for (; best.iterations < most_iterations; ++best.iterations) {
+  for (; best.iterations < max_iterations; ++best.iterations) {
     const Matrix jacobian = derivatives(residuals, best.at, here, bounds);
     bool moved = false;
     double gain = 0;
@@ -160,7 +160,7 @@ Minimum least_squares(const std::function<Vector(const Vector&)>& residuals, con
 }
 
 Minimum nelder_mead(const std::function<double(const Vector&)>& objective, const Vector& start, const Bounds& bounds,
-                    double step, int most_iterations) {
+                    double step, int max_iterations) {
   struct Corner {
     Vector at;
     double value;
@@ -179,7 +179,7 @@ Minimum nelder_mead(const std::function<double(const Vector&)>& objective, const
   }
   const auto better = [](const Corner& a, const Corner& b) { return a.value < b.value; };
   int iteration = 0;
-  for (; iteration < most_iterations; ++iteration) {
+  for (; iteration < max_iterations; ++iteration) {
     std::stable_sort(simplex.begin(), simplex.end(), better);
     Corner& worst = simplex.back();
     const Corner& best = simplex.front();

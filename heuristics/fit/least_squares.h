@@ -37,10 +37,10 @@ struct Minimum {
 // A point where no direction within the bounds reduces the sum of squared residuals; derivatives by differences.
 // `start` is moved into the bounds. The number of residuals must not change between calls.
 Minimum least_squares(const std::function<Vector(const Vector&)>& residuals, const Vector& start, const Bounds& bounds,
-                      int most_iterations = 60);
+                      int max_iterations = 60);
 
 // For objectives that are not sums of squares. `step`: the size of the first simplex.
 Minimum nelder_mead(const std::function<double(const Vector&)>& objective, const Vector& start, const Bounds& bounds,
-                    double step = 0.1, int most_iterations = 2000);
+                    double step = 0.1, int max_iterations = 2000);
 
 }  // namespace elastictrain::heuristics

@@ -10,9 +10,9 @@
 namespace elastictrain::heuristics {
 namespace {
 
-constexpr double kLeast = 1e-8;
-constexpr double kMost = 1e5;
-constexpr double kMostOverlap = 10;
+constexpr double kMin = 1e-8;
+constexpr double kMax = 1e5;
+constexpr double kMaxOverlap = 10;
 constexpr int kBatches = 50;
 
 // Logarithms of the six times, then g itself.
@@ -57,15 +57,15 @@ Seen seen_in(const std::vector<GoodputSample>& samples) {
 
 // Unknowns without observations are fixed by their bounds.
 Bounds bounds_for(const Seen& seen) {
-  Bounds bounds{Vector(7, std::log(kLeast)), Vector(7, std::log(kMost))};
+  Bounds bounds{Vector(7, std::log(kMin)), Vector(7, std::log(kMax))};
   bounds.lower[6] = 1;
-  bounds.upper[6] = seen.several_hosts || seen.one_host ? kMostOverlap : 1;
+  bounds.upper[6] = seen.several_hosts || seen.one_host ? kMaxOverlap : 1;
   const auto pin = [&](std::size_t i, double value) { bounds.lower[i] = bounds.upper[i] = value; };
-  if (!seen.several_batches) pin(0, std::log(std::clamp(seen.mean_gradient_s / 2, kLeast, kMost)));
-  if (!seen.several_hosts) pin(2, std::log(kLeast));
-  if (!seen.several_hosts_more) pin(3, std::log(kLeast));
-  if (!seen.one_host) pin(4, std::log(kLeast));
-  if (!seen.one_host_more) pin(5, std::log(kLeast));
+  if (!seen.several_batches) pin(0, std::log(std::clamp(seen.mean_gradient_s / 2, kMin, kMax)));
+  if (!seen.several_hosts) pin(2, std::log(kMin));
+  if (!seen.several_hosts_more) pin(3, std::log(kMin));
+  if (!seen.one_host) pin(4, std::log(kMin));
+  if (!seen.one_host_more) pin(5, std::log(kMin));
   return bounds;
 }
 
@@ -89,9 +89,9 @@ std::vector<GoodputParameters> starts_for(const std::vector<GoodputSample>& samp
   std::vector<GoodputParameters> starts;
   for (const double share : {0.2, 0.5, 0.8}) {
     GoodputParameters start{.overlap = 1.5};
-    start.compute_s = start.net_s = start.local_s = std::max(kLeast, share * seen.mean_gradient_s);
-    start.compute_s_per_sample = std::max(kLeast, (1 - share) * seen.mean_gradient_s / mean_batch);
-    start.net_s_per_worker = start.local_s_per_worker = std::max(kLeast, 0.02 * seen.mean_gradient_s);
+    start.compute_s = start.net_s = start.local_s = std::max(kMin, share * seen.mean_gradient_s);
+    start.compute_s_per_sample = std::max(kMin, (1 - share) * seen.mean_gradient_s / mean_batch);
+    start.net_s_per_worker = start.local_s_per_worker = std::max(kMin, 0.02 * seen.mean_gradient_s);
     starts.push_back(start);
   }
   return starts;
@@ -113,7 +113,7 @@ double step_s(const GoodputParameters& p, const GoodputPlace& place, double loca
   const double gradient = gradient_s(p, local_batch);
   const double network = network_s(p, place);
   const double larger = std::max(gradient, network);
-  if (!(larger > 0)) return kLeast;
+  if (!(larger > 0)) return kMin;
   return larger * std::pow(1 + std::pow(std::min(gradient, network) / larger, p.overlap), 1 / p.overlap);
 }
 
@@ -179,11 +179,11 @@ GoodputChoice best_batch(const GoodputJob& job, const GoodputPlace& place) {
   const double fits = job.max_global == 0
                           ? job.max_local
                           : std::min<double>(job.max_local, static_cast<double>(job.max_global) / workers);
-  const double most = std::max(fits, static_cast<double>(job.min_local));
-  const double least = std::clamp(std::ceil(job.base_batch / workers), static_cast<double>(job.min_local), most);
+  const double max = std::max(fits, static_cast<double>(job.min_local));
+  const double min = std::clamp(std::ceil(job.base_batch / workers), static_cast<double>(job.min_local), max);
   GoodputChoice best;
   for (int i = 0; i < kBatches; ++i) {
-    const double batch = std::floor(least * std::pow(most / least, i / (kBatches - 1.0)) + 1e-9);
+    const double batch = std::floor(min * std::pow(max / min, i / (kBatches - 1.0)) + 1e-9);
     const double value = goodput(job, place, batch);
     if (value > best.goodput) best = {static_cast<std::uint32_t>(batch), value};
     if (!job.noise_scale) break;

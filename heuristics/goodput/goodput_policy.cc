@@ -8,7 +8,7 @@
 #include <tuple>
 #include <vector>
 
-#include "heuristics/autoscale/words.h"
+#include "heuristics/autoscale/format_text.h"
 #include "heuristics/goodput/goodput_model.h"
 #include "heuristics/learning_rate.h"
 #include "heuristics/noise/noise_scale.h"
@@ -19,7 +19,7 @@ namespace elastictrain::heuristics {
 namespace {
 
 constexpr double kKnownNoise = 0.3;     // relative error below which the noise scale is used
-constexpr std::size_t kMostCells = 40;  // the most recently seen (hosts, workers, batch) that are kept
+constexpr std::size_t kMaxCells = 40;   // the most recently seen (hosts, workers, batch) that are kept
 
 struct GoodputSettings {
   double utility_low = 0.35;
@@ -45,7 +45,7 @@ struct State {
   std::map<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>, Cell> cells;  // by hosts, workers, local batch
   NoiseScale noise;
   std::optional<GoodputParameters> parameters;
-  std::uint32_t most_seen = 0;
+  std::uint32_t max_seen = 0;
   std::uint32_t hosts = 1;  // that the present workers are on
   double fitted_s = 0;
   std::size_t fitted_cells = 0;
@@ -72,11 +72,11 @@ class Goodput final : public PerJobPolicy<State> {
     observe(view, job, state);
     JobDecision decision;
     if (job.workers == 0 || job.changing) {
-      decision.reason = {"changing", words("on the way from %u to %u workers", job.workers, job.target), {}};
+      decision.reason = {"changing", format_text("on the way from %u to %u workers", job.workers, job.target), {}};
     } else if (measured_steps(job, state) < settings_.settle_steps) {
       decision.reason = {"measuring",
-                         words("%.0f steps of %u workers are known, %.0f are needed", measured_steps(job, state),
-                               job.workers, settings_.settle_steps),
+                         format_text("%.0f steps of %u workers are known, %.0f are needed", measured_steps(job, state),
+                                     job.workers, settings_.settle_steps),
                          {}};
     } else if (state.parameters && view.now_s - state.fitted_s < settings_.refit_s) {
       decision.reason = state.last;
@@ -122,12 +122,12 @@ class Goodput final : public PerJobPolicy<State> {
       cell.steps += steps;
       cell.seen_s = view.now_s;
       cell.sample.step_s += steps / cell.steps * (interval.seconds() / steps - cell.sample.step_s);
-      state.most_seen = std::max(state.most_seen, interval.workers);
+      state.max_seen = std::max(state.max_seen, interval.workers);
       if (!(compute > 0) || batch != local_batch(job)) continue;
       cell.compute_steps += steps;
       cell.sample.compute_s += steps / cell.compute_steps * (compute / weight - cell.sample.compute_s);
     }
-    while (state.cells.size() > kMostCells) {
+    while (state.cells.size() > kMaxCells) {
       state.cells.erase(std::min_element(state.cells.begin(), state.cells.end(), [](const auto& a, const auto& b) {
         return a.second.seen_s < b.second.seen_s;
       }));
@@ -188,14 +188,14 @@ class Goodput final : public PerJobPolicy<State> {
     const Found now = found(view, job, state, model, job.workers, alone);
     const Found best = settings_.adapt_size ? best_size(view, job, state, model, now, alone) : now;
     decision.reason = {"settled",
-                       words("%u workers: utility %.2f of %.2f to %.2f, goodput %.4g/s", job.workers, now.utility,
-                             settings_.utility_low, settings_.utility_high, now.goodput),
+                       format_text("%u workers: utility %.2f of %.2f to %.2f, goodput %.4g/s", job.workers, now.utility,
+                                   settings_.utility_low, settings_.utility_high, now.goodput),
                        {{"utility", now.utility}, {"goodput", now.goodput}}};
     if (state.changed_s > 0 && view.now_s - state.changed_s < settings_.min_s) return;
     if (best.workers != job.workers) {
       decision.workers = best.workers;
       decision.reason.code = best.workers > job.workers ? "utility_high" : "utility_low";
-      decision.reason.text += words("; with %u workers %.2f, %.4g/s", best.workers, best.utility, best.goodput);
+      decision.reason.text += format_text("; with %u workers %.2f, %.4g/s", best.workers, best.utility, best.goodput);
       decision.reason.numbers.emplace_back("workers", best.workers);
     }
     if (settings_.adapt_batch && model.noise_scale) batch(job, model, best, decision);
@@ -210,8 +210,8 @@ class Goodput final : public PerJobPolicy<State> {
     const double global = static_cast<double>(best.local_batch) * best.workers;
     decision.learning_rate_factor = adascale_gain(*model.noise_scale, global, model.base_batch);
     if (!decision.workers) decision.reason.code = "batch";
-    decision.reason.text += words("; %u samples per worker instead of %u at a noise scale of %.4g", best.local_batch,
-                                  job.batch.per_worker, *model.noise_scale);
+    decision.reason.text += format_text("; %u samples per worker instead of %u at a noise scale of %.4g",
+                                        best.local_batch, job.batch.per_worker, *model.noise_scale);
     decision.reason.numbers.emplace_back("per_worker_batch", best.local_batch);
     decision.reason.numbers.emplace_back("noise_scale", *model.noise_scale);
   }
@@ -220,7 +220,7 @@ class Goodput final : public PerJobPolicy<State> {
   Found best_size(const ClusterView& view, const JobView& job, const State& state, const GoodputJob& model,
                   const Found& now, double alone) const {
     std::uint32_t low = std::max(job.min_workers, 1U);
-    std::uint32_t high = std::min({job.max_workers, most_workers(job.batch), 2 * std::max(state.most_seen, 1U)});
+    std::uint32_t high = std::min({job.max_workers, max_workers(job.batch), 2 * std::max(state.max_seen, 1U)});
     if (job.reachable != 0) high = std::min(high, job.reachable);
     high = std::max(high, low);
     const bool inside = now.workers >= low && now.workers <= high;

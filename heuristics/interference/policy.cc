@@ -4,7 +4,7 @@
 #include <limits>
 #include <utility>
 
-#include "heuristics/autoscale/words.h"
+#include "heuristics/autoscale/format_text.h"
 #include "heuristics/interference/vote.h"
 #include "heuristics/policy/per_job.h"
 #include "heuristics/policy/settings_table.h"
@@ -45,10 +45,10 @@ class InterferencePolicy final : public PerJobPolicy<InterferenceState> {
     JobDecision decision;
     if (!state.switched) observe(job, state, decision.reason);
     if (!state.switched) return decision;
-    const std::string wanted = shape_for(job.workers);
+    const std::string target = shape_for(job.workers);
     if (decision.reason.code.empty())
       decision.reason = {"switched", "sums along " + settings_.topology + " for good", {}};
-    if (!job.changing && job.workers > 1 && job.topology != wanted) decision.topology = wanted;
+    if (!job.changing && job.workers > 1 && job.topology != target) decision.topology = target;
     return decision;
   }
 
@@ -64,7 +64,8 @@ class InterferencePolicy final : public PerJobPolicy<InterferenceState> {
     }
     state.reference.insert(now.begin(), now.end());
     if (job.steps_done < state.first_step + settings_.after_steps) {
-      reason = {"measuring", words("%.0f of %.0f steps", job.steps_done - state.first_step, settings_.after_steps), {}};
+      reason = {
+          "measuring", format_text("%.0f of %.0f steps", job.steps_done - state.first_step, settings_.after_steps), {}};
       return;
     }
     const Vote vote = vote_on_interference(now, state.reference, settings_.below);
@@ -72,18 +73,18 @@ class InterferencePolicy final : public PerJobPolicy<InterferenceState> {
     state.switched = state.disturbed_views >= settings_.views;
     const char* const what = vote.disturbed() ? "disturbed" : "undisturbed";
     reason = {what,
-              words("communication of %u of %u workers is below %.2g of its initial throughput", vote.votes,
-                    vote.voters, settings_.below),
+              format_text("communication of %u of %u workers is below %.2g of its initial throughput", vote.votes,
+                          vote.voters, settings_.below),
               {{"votes", vote.votes}, {"voters", vote.voters}}};
   }
 
   // A star with another root than rank 0 is expressed as a tree.
   std::string shape_for(std::uint32_t workers) const {
     if (settings_.topology != "star" || settings_.root == 0 || settings_.root >= workers) return settings_.topology;
-    std::string fathers;
+    std::string parents;
     for (std::uint32_t rank = 0; rank < workers; ++rank)
-      fathers += (rank == 0 ? "" : ",") + std::to_string(settings_.root);
-    return fathers;
+      parents += (rank == 0 ? "" : ",") + std::to_string(settings_.root);
+    return parents;
   }
 
   InterferenceSettings settings_;

@@ -6,7 +6,7 @@ namespace elastictrain::heuristics {
 namespace {
 
 // Figures are means, so the remaining exchange time can be zero.
-constexpr double kLeastPart = 0.02;
+constexpr double kMinPart = 0.02;
 
 double before_the_exchange_s(const WorkerView& member) {
   return member.data_wait_s + member.compute_s;
@@ -23,7 +23,7 @@ Throughputs communication_throughputs(std::span<const WorkerView> members) {
   for (const auto& member : members) {
     if (member.steps == 0 || !(member.communicate_s > 0)) continue;
     const double waiting_s = slowest_s - before_the_exchange_s(member);
-    found[member.id] = 1 / std::max(member.communicate_s - waiting_s, kLeastPart * member.communicate_s);
+    found[member.id] = 1 / std::max(member.communicate_s - waiting_s, kMinPart * member.communicate_s);
   }
   return found;
 }

@@ -17,9 +17,9 @@ const char* kind_of(const Value& value) {
   return std::holds_alternative<bool>(value) ? "true or false" : "a string";
 }
 
-std::string joined(const std::vector<std::string>& words) {
+std::string joined(const std::vector<std::string>& format_text) {
   std::string all;
-  for (const auto& word : words) all += (all.empty() ? "" : ", ") + word;
+  for (const auto& word : format_text) all += (all.empty() ? "" : ", ") + word;
   return all;
 }
 

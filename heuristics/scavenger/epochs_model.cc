@@ -40,7 +40,7 @@ std::optional<EpochsModel> EpochsModel::fit(EpochsForm form, const std::vector<E
   EpochsModel model(good.front().epochs);
   model.form_ = form;
   model.noise_ = noise_of(good);
-  model.least_ =
+  model.min_ =
       std::min_element(good.begin(), good.end(), [](const auto& a, const auto& b) { return a.epochs < b.epochs; })
           ->epochs /
       10;
@@ -67,8 +67,8 @@ std::optional<EpochsModel> EpochsModel::fit(EpochsForm form, const std::vector<E
 }
 
 double EpochsModel::epochs(double global_batch) const {
-  if (!(global_batch > 0)) return std::max(base_, least_);
-  return std::max(base_ + theta_ * regressor(form_, noise_, global_batch), least_);
+  if (!(global_batch > 0)) return std::max(base_, min_);
+  return std::max(base_ + theta_ * regressor(form_, noise_, global_batch), min_);
 }
 
 }  // namespace elastictrain::heuristics

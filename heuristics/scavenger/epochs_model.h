@@ -38,7 +38,7 @@ class EpochsModel {
   double base_ = 1;
   double theta_ = 0;
   double noise_ = 1;  // g of gamma = g / sqrt(B)
-  double least_ = 0;
+  double min_ = 0;
 };
 
 }  // namespace elastictrain::heuristics

@@ -7,7 +7,7 @@ namespace elastictrain::heuristics {
 namespace {
 
 constexpr double kKnownNoise = 0.3;       // relative error below which the noise scale is used
-constexpr std::uint32_t kMostSizes = 64;  // sizes compared at most
+constexpr std::uint32_t kMaxSizes = 64;   // sizes compared at most
 
 }  // namespace
 
@@ -55,20 +55,20 @@ SearchPoint kept_to_limit(const BatchRule& rule, const SearchPoint& point) {
 
 std::vector<SearchPoint> kept_to_limit(const BatchRule& rule, const std::vector<SearchPoint>& points) {
   std::vector<SearchPoint> result;
-  for (const auto& wanted : points) {
-    const SearchPoint point = kept_to_limit(rule, wanted);
+  for (const auto& target : points) {
+    const SearchPoint point = kept_to_limit(rule, target);
     if (point.local_batch > 0 && std::find(result.begin(), result.end(), point) == result.end())
       result.push_back(point);
   }
   return result;
 }
 
-SearchSpace compared_space(std::uint32_t least, std::uint32_t most, std::vector<std::uint32_t> local_batches) {
+SearchSpace compared_space(std::uint32_t min, std::uint32_t max, std::vector<std::uint32_t> local_batches) {
   SearchSpace space{{}, std::move(local_batches), 0};
-  if (most - least >= kMostSizes) {
-    space.workers = geometric_sizes(least, most, kMostSizes);
+  if (max - min >= kMaxSizes) {
+    space.workers = geometric_sizes(min, max, kMaxSizes);
   } else {
-    for (auto size = least; size <= most; ++size) space.workers.push_back(size);
+    for (auto size = min; size <= max; ++size) space.workers.push_back(size);
   }
   return space;
 }
@@ -80,9 +80,9 @@ std::optional<StepTimeModel> fit_step_times(StepTimeForm form, std::vector<StepT
 }
 
 std::uint32_t workers_per_host(const std::vector<HostView>& hosts) {
-  std::uint32_t most = 1;
-  for (const auto& host : hosts) most = std::max(most, host.slots);
-  return most;
+  std::uint32_t max = 1;
+  for (const auto& host : hosts) max = std::max(max, host.slots);
+  return max;
 }
 
 PlanWork work_of(double samples, std::uint64_t base_batch, std::optional<double> noise_scale) {

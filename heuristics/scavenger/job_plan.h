@@ -42,7 +42,7 @@ SearchPoint kept_to_limit(const BatchRule& rule, const SearchPoint& point);
 std::vector<SearchPoint> kept_to_limit(const BatchRule& rule, const std::vector<SearchPoint>& points);
 
 // The compared space: all sizes, or 64 of them; all of the batches.
-SearchSpace compared_space(std::uint32_t least, std::uint32_t most, std::vector<std::uint32_t> local_batches);
+SearchSpace compared_space(std::uint32_t min, std::uint32_t max, std::vector<std::uint32_t> local_batches);
 
 // With `universal` and a single point, coefficients common to all models predict the rest of `space`. Nothing without a
 // point.

@@ -34,8 +34,8 @@ std::string described(const PlanPoint& point) {
 
 // The best of the points that `allowed` accepts, by `first` and then by `second`.
 template <typename Allowed>
-std::optional<std::size_t> least_of(const std::vector<PlanPoint>& points, double PlanPoint::*first,
-                                    double PlanPoint::*second, const Allowed& allowed) {
+std::optional<std::size_t> min_of(const std::vector<PlanPoint>& points, double PlanPoint::*first,
+                                  double PlanPoint::*second, const Allowed& allowed) {
   std::optional<std::size_t> best;
   for (std::size_t i = 0; i < points.size(); ++i) {
     if (!allowed(points[i])) continue;
@@ -54,15 +54,15 @@ std::optional<std::size_t> pick(const std::vector<PlanPoint>& points, const Plan
   constexpr auto kCost = &PlanPoint::cost;
   switch (goal.goal) {
     case Goal::kFastest:
-      return least_of(points, kSeconds, kCost, any);
+      return min_of(points, kSeconds, kCost, any);
     case Goal::kCheapest:
-      return least_of(points, kCost, kSeconds, any);
+      return min_of(points, kCost, kSeconds, any);
     case Goal::kKnee:
       return knee(points, pareto_front(points));
     case Goal::kDeadline:
-      return limited ? least_of(points, kCost, kSeconds, in_time) : least_of(points, kSeconds, kCost, any);
+      return limited ? min_of(points, kCost, kSeconds, in_time) : min_of(points, kSeconds, kCost, any);
     case Goal::kBudget:
-      return limited ? least_of(points, kSeconds, kCost, in_budget) : least_of(points, kCost, kSeconds, any);
+      return limited ? min_of(points, kSeconds, kCost, in_budget) : min_of(points, kCost, kSeconds, any);
   }
   return std::nullopt;
 }

@@ -6,7 +6,7 @@
 #include <optional>
 #include <utility>
 
-#include "heuristics/autoscale/words.h"
+#include "heuristics/autoscale/format_text.h"
 #include "heuristics/cost/price.h"
 #include "heuristics/policy/per_job.h"
 #include "heuristics/policy/settings_table.h"
@@ -19,7 +19,7 @@ const char* const kMeasured = "measured";
 namespace {
 
 constexpr double kNoEndSamples = 1e6;
-constexpr std::uint32_t kMostBatches = 9;  // for each size
+constexpr std::uint32_t kMaxBatches = 9;   // for each size
 constexpr double kRecentSteps = 200;       // that the present step time is averaged over
 
 constexpr double kUnbounded = 1e9;
@@ -45,8 +45,8 @@ struct ScavengerSettings {
 };
 
 struct Limits {
-  std::uint32_t least = 1;
-  std::uint32_t most = 1;
+  std::uint32_t min = 1;
+  std::uint32_t max = 1;
   friend bool operator==(const Limits&, const Limits&) = default;
 };
 
@@ -57,8 +57,8 @@ struct State {
   StepMeasurements measured;         // of all steps until the search is over, then of the recent ones
   std::vector<SearchPoint> skipped;  // that could not be reached
   std::optional<StepTimeModel> model;
-  SearchPoint wanted;  // 0 workers: nothing
-  double wanted_since_s = 0;
+  SearchPoint target;  // 0 workers: nothing
+  double target_since_s = 0;
   double considered_s = 0;
   Reason settled;
 };
@@ -82,17 +82,18 @@ class Scavenger final : public PerJobPolicy<State> {
     if (!(limits == state.limits)) state.model.reset();
     state.limits = limits;
     if (job.workers == 0 || job.changing) {
-      decision.reason = {"changing", words("on the way from %u to %u workers", job.workers, job.target), {}};
+      decision.reason = {"changing", format_text("on the way from %u to %u workers", job.workers, job.target), {}};
       if (give_up(view, job, state)) {
         decision.workers = job.workers;
         decision.reason = {
-            "given_up", words("%u workers were not reached; the size stays %u", job.target, job.workers), {}};
+            "given_up", format_text("%u workers were not reached; the size stays %u", job.target, job.workers), {}};
       }
       return decision;
     }
     if (!state.model && search(view, job, state, decision)) return decision;
     if (!settings_.follow) {
-      decision.reason = {kMeasured, words("%zu sizes and batches are measured", state.measured.points().size()), {}};
+      decision.reason = {
+          kMeasured, format_text("%zu sizes and batches are measured", state.measured.points().size()), {}};
     } else if (!state.model) {
       decision.reason = {"measuring", "nothing has been measured yet", {}};
     } else if (const bool bounded = goal_.goal == Goal::kDeadline || goal_.goal == Goal::kBudget;
@@ -116,10 +117,10 @@ class Scavenger final : public PerJobPolicy<State> {
   }
 
   static Limits limits_of(const JobView& job) {
-    std::uint32_t most = std::min(job.max_workers, most_workers(job.batch));
-    if (job.reachable != 0) most = std::min(most, job.reachable);
-    const std::uint32_t least = std::max(job.min_workers, 1U);
-    return {least, std::max(most, least)};
+    std::uint32_t max = std::min(job.max_workers, max_workers(job.batch));
+    if (job.reachable != 0) max = std::min(max, job.reachable);
+    const std::uint32_t min = std::max(job.min_workers, 1U);
+    return {min, std::max(max, min)};
   }
 
   std::vector<std::uint32_t> batches(const JobView& job, std::uint32_t count) const {
@@ -129,17 +130,17 @@ class Scavenger final : public PerJobPolicy<State> {
   }
 
   std::vector<SearchPoint> search_plan(const JobView& job, const State& state) const {
-    const SearchSpace space{geometric_sizes(state.limits.least, state.limits.most, settings_.sizes),
+    const SearchSpace space{geometric_sizes(state.limits.min, state.limits.max, settings_.sizes),
                             batches(job, settings_.sizes)};
     return kept_to_limit(job.batch, search_points(space, search_, state.origin));
   }
 
   // Whether the requested point is skipped from now on.
   bool give_up(const ClusterView& view, const JobView& job, State& state) const {
-    const bool late = state.wanted.workers != 0 && view.now_s - state.wanted_since_s > settings_.give_up_s;
-    if (!late || job.workers == state.wanted.workers) return false;
-    state.skipped.push_back(state.wanted);
-    state.wanted = {};
+    const bool late = state.target.workers != 0 && view.now_s - state.target_since_s > settings_.give_up_s;
+    if (!late || job.workers == state.target.workers) return false;
+    state.skipped.push_back(state.target);
+    state.target = {};
     return true;
   }
 
@@ -159,9 +160,9 @@ class Scavenger final : public PerJobPolicy<State> {
     const SearchPoint now = present(job);
     const auto number = static_cast<unsigned>(std::find(plan.begin(), plan.end(), *next) - plan.begin() + 1);
     decision.reason = {"searching",
-                       words("measuring %u workers of %u, point %u of %u of the search: %.0f of %.0f steps",
-                             next->workers, next->local_batch, number, static_cast<unsigned>(plan.size()),
-                             state.measured.steps_at(*next), settings_.steps_per_point),
+                       format_text("measuring %u workers of %u, point %u of %u of the search: %.0f of %.0f steps",
+                                   next->workers, next->local_batch, number, static_cast<unsigned>(plan.size()),
+                                   state.measured.steps_at(*next), settings_.steps_per_point),
                        {{"workers", next->workers}, {"local_batch", next->local_batch}, {"points", plan.size()}}};
     if (!(now == *next)) go(view, job, *next, state, decision);
     return true;
@@ -169,15 +170,15 @@ class Scavenger final : public PerJobPolicy<State> {
 
   void go(const ClusterView& view, const JobView& job, const SearchPoint& point, State& state,
           JobDecision& decision) const {
-    if (!(state.wanted == point)) state.wanted_since_s = view.now_s;
-    state.wanted = point;
+    if (!(state.target == point)) state.target_since_s = view.now_s;
+    state.target = point;
     if (point.workers != job.workers) decision.workers = point.workers;
     if (settings_.vary_batch && point.local_batch != job.batch.per_worker)
       decision.per_worker_batch = point.local_batch;
   }
 
   void fit(const ClusterView& view, const JobView& job, State& state) const {
-    const SearchSpace space{geometric_sizes(state.limits.least, state.limits.most, settings_.sizes),
+    const SearchSpace space{geometric_sizes(state.limits.min, state.limits.max, settings_.sizes),
                             batches(job, settings_.sizes)};
     state.model = fit_step_times(form_, state.measured.points(), search_ == SearchMode::kUniversal, space,
                                  workers_per_host(view.hosts));
@@ -202,9 +203,8 @@ class Scavenger final : public PerJobPolicy<State> {
   // used.
   std::vector<SearchPoint> candidates(const JobView& job, const State& state, const SearchPoint& now) const {
     const bool any_batch = state.measured.noise_scale().has_value();
-    const SearchSpace space =
-        compared_space(state.limits.least, state.limits.most,
-                       any_batch ? batches(job, kMostBatches) : std::vector{job.batch.per_worker});
+    const SearchSpace space = compared_space(state.limits.min, state.limits.max,
+                                             any_batch ? batches(job, kMaxBatches) : std::vector{job.batch.per_worker});
     auto points = kept_to_limit(job.batch, allowed_points(space));
     std::erase_if(points, [&](const SearchPoint& point) {
       return point == now || std::find(state.skipped.begin(), state.skipped.end(), point) != state.skipped.end();
@@ -239,7 +239,7 @@ class Scavenger final : public PerJobPolicy<State> {
     } else if (*choice.point != 0) {
       decision.reason.code = "settled";
       decision.reason.text +=
-          words("; %u of %u stay, within %.0f %%", now.workers, now.local_batch, 100 * settings_.tolerance);
+          format_text("; %u of %u stay, within %.0f %%", now.workers, now.local_batch, 100 * settings_.tolerance);
     }
     state.settled = decision.reason;
     state.settled.code = "settled";

@@ -49,8 +49,8 @@ std::vector<SearchPoint> allowed_points(const SearchSpace& space) {
   return points;
 }
 
-std::vector<std::uint32_t> geometric_sizes(std::uint32_t least, std::uint32_t most, std::uint32_t count) {
-  std::set<std::uint32_t> sizes{std::max(least, 1U), std::max({least, most, 1U})};
+std::vector<std::uint32_t> geometric_sizes(std::uint32_t min, std::uint32_t max, std::uint32_t count) {
+  std::set<std::uint32_t> sizes{std::max(min, 1U), std::max({min, max, 1U})};
   const double ratio = static_cast<double>(*sizes.rbegin()) / *sizes.begin();
   const std::uint32_t first = *sizes.begin();
   for (std::uint32_t i = 1; i + 1 < count; ++i)
@@ -94,8 +94,8 @@ std::optional<SearchPoint> next_point(const std::vector<SearchPoint>& plan, cons
 
 std::vector<StepTimePoint> universal_points(const SearchSpace& space, const StepTimePoint& measured,
                                             const UniversalCoefficients& coefficients) {
-  const double most = space.local_batches.empty() ? 0 : space.local_batches.back();
-  const double largest = std::max({measured.local_batch, most, 1.0});
+  const double max = space.local_batches.empty() ? 0 : space.local_batches.back();
+  const double largest = std::max({measured.local_batch, max, 1.0});
   const double workers = std::max(measured.workers, 1U);
   const double factor =
       measured.seconds / universal_shape(coefficients, workers, std::max(measured.local_batch, 0.0), largest);

@@ -29,8 +29,8 @@ struct SearchSpace {
 // By workers, then by batch.
 std::vector<SearchPoint> allowed_points(const SearchSpace& space);
 
-// About `count` sizes from `least` to `most`, both included, each larger than the previous one by the same factor.
-std::vector<std::uint32_t> geometric_sizes(std::uint32_t least, std::uint32_t most, std::uint32_t count);
+// About `count` sizes from `min` to `max`, both included, each larger than the previous one by the same factor.
+std::vector<std::uint32_t> geometric_sizes(std::uint32_t min, std::uint32_t max, std::uint32_t count);
 
 enum class SearchMode : std::uint8_t { kFull, kPartial, kUniversal };
 

@@ -9,7 +9,7 @@ namespace elastictrain::heuristics {
 namespace {
 
 // The smallest time that a plane may predict, as a fraction of the smallest measured time.
-constexpr double kLeastPart = 0.05;
+constexpr double kMinPart = 0.05;
 
 Vector paper_row(StepTimeForm form, double workers, double local_batch) {
   return {1, form == StepTimeForm::kPaperGlobal ? local_batch * workers : local_batch, workers};
@@ -33,11 +33,11 @@ std::optional<StepTimeModel> StepTimeModel::fit(StepTimeForm form, const std::ve
   }
   Matrix rows;
   Vector seconds;
-  model.least_ = good.front().seconds;
+  model.min_ = good.front().seconds;
   for (const auto& point : good) {
     rows.push_back(paper_row(form, point.workers, point.local_batch));
     seconds.push_back(point.seconds);
-    model.least_ = std::min(model.least_, point.seconds);
+    model.min_ = std::min(model.min_, point.seconds);
   }
   model.coefficients_ = linear_least_squares(rows, seconds, Vector(good.size(), 1));
   return model;
@@ -48,7 +48,7 @@ double StepTimeModel::seconds(std::uint32_t workers, double local_batch) const {
   const Vector row = paper_row(form_, workers, local_batch);
   double seconds = 0;
   for (std::size_t i = 0; i < row.size(); ++i) seconds += coefficients_[i] * row[i];
-  return std::max(seconds, kLeastPart * least_);
+  return std::max(seconds, kMinPart * min_);
 }
 
 }  // namespace elastictrain::heuristics

@@ -45,7 +45,7 @@ class StepTimeModel {
  private:
   StepTimeForm form_ = StepTimeForm::kComponents;
   Vector coefficients_;
-  double least_ = 0;  // lower bound of a prediction: the paper's plane may fall below zero
+  double min_ = 0;  // lower bound of a prediction: the paper's plane may fall below zero
   std::shared_ptr<const Components> components_;
 };
 

@@ -45,9 +45,9 @@ FixedSize fixed_size(const JobModel& model, std::uint32_t workers, const Loss& l
 }
 
 FixedSize best_fixed_size(const JobModel& model, const Loss& loss) {
-  const std::uint32_t most = std::min(model.max_workers, most_workers(model.batch));
+  const std::uint32_t max = std::min(model.max_workers, max_workers(model.batch));
   FixedSize best = fixed_size(model, model.min_workers, loss);
-  for (std::uint32_t workers = model.min_workers + 1; workers <= most; ++workers) {
+  for (std::uint32_t workers = model.min_workers + 1; workers <= max; ++workers) {
     const FixedSize other = fixed_size(model, workers, loss);
     if (other.loss < best.loss) best = other;
   }

@@ -6,7 +6,7 @@
 namespace elastictrain::heuristics {
 
 std::vector<SlowHost> slow_hosts(const JobView& job, const std::vector<SlowWorker>& slow,
-                                 const std::vector<double>& slowdowns, double least_slowdown) {
+                                 const std::vector<double>& slowdowns, double min_slowdown) {
   std::vector<SlowHost> found;
   std::map<std::uint32_t, SlowHost> suspects;
   for (const SlowWorker& worker : slow) suspects[worker.host] = {worker.host, {}, worker.slowdown, worker.slowdown};
@@ -20,11 +20,11 @@ std::vector<SlowHost> slow_hosts(const JobView& job, const std::vector<SlowWorke
     }
     SlowHost& host = suspect->second;
     host.workers.push_back(job.members[i].id);
-    host.least_slowdown = std::min(host.least_slowdown, slowdowns[i]);
-    host.most_slowdown = std::max(host.most_slowdown, slowdowns[i]);
+    host.min_slowdown = std::min(host.min_slowdown, slowdowns[i]);
+    host.max_slowdown = std::max(host.max_slowdown, slowdowns[i]);
   }
   for (auto& [index, host] : suspects) {
-    const bool all_slow = host.least_slowdown > 1 + least_slowdown / 2;
+    const bool all_slow = host.min_slowdown > 1 + min_slowdown / 2;
     if (host.workers.size() >= 2 && all_slow && (others || suspects.size() > 1)) found.push_back(std::move(host));
   }
   return found;

@@ -39,7 +39,7 @@ Reason report(const ClusterView& view, const std::vector<SlowWorker>& slow, cons
   for (const SlowHost& host : hosts) {
     char text[200];
     std::snprintf(text, sizeof text, "all %zu workers of %s are slow, %.2f to %.2f times the others' time; ",
-                  host.workers.size(), host_name(view, host.host).c_str(), host.least_slowdown, host.most_slowdown);
+                  host.workers.size(), host_name(view, host.host).c_str(), host.min_slowdown, host.max_slowdown);
     reason.text += text;
   }
   const auto worst = std::max_element(slow.begin(), slow.end(),
@@ -72,7 +72,7 @@ Action action_of(const std::string& name) {
 class Stragglers final : public PerJobPolicy<Watch> {
  public:
   explicit Stragglers(const StragglerSettings& settings) : settings_(settings), action_(action_of(settings.action)) {
-    settings_.rebalance.recovered_below = settings.robust.least_slowdown / 2;
+    settings_.rebalance.recovered_below = settings.robust.min_slowdown / 2;
   }
 
  protected:
@@ -85,7 +85,7 @@ class Stragglers final : public PerJobPolicy<Watch> {
     if (!watch.detector) watch.detector = make_detector();
     const std::vector<SlowWorker> slow = watch.detector->observe(job, view.now_s);
     const std::vector<double>& slowdowns = watch.detector->slowdowns();
-    const std::vector<SlowHost> hosts = slow_hosts(job, slow, slowdowns, settings_.robust.least_slowdown);
+    const std::vector<SlowHost> hosts = slow_hosts(job, slow, slowdowns, settings_.robust.min_slowdown);
     if (action_ == Action::kReplace) return watch.replace.decide(view, job, slow, hosts, slowdowns, settings_.replace);
     if (action_ == Action::kRebalance) {
       if (auto change = watch.rebalance.decide(job, slow, slowdowns, settings_.rebalance)) {
@@ -123,19 +123,19 @@ PolicySpec straggler_policy() {
           "robust: medians over the workers and over a worker's own past, against noise; ewma: Or et al., below 0.8 of "
           "the median speed; nvidia: NVIDIA's scores, below 0.75; dlrover: over twice the median time")
       .number(
-          "least_slowdown", [](StragglerSettings& all) -> double& { return all.robust.least_slowdown; }, {0.01, 10}, "",
+          "least_slowdown", [](StragglerSettings& all) -> double& { return all.robust.min_slowdown; }, {0.01, 10}, "",
           "minimum slowdown that counts as slow: 0.08 is 8 % more time (robust)")
       .whole(
-          "least_steps", [](StragglerSettings& all) -> std::uint32_t& { return all.robust.least_steps; }, {1, 1e6},
+          "least_steps", [](StragglerSettings& all) -> std::uint32_t& { return all.robust.min_steps; }, {1, 1e6},
           "steps", "minimum number of steps for which it must last (robust)")
       .number(
-          "least_seconds", [](StragglerSettings& all) -> double& { return all.robust.least_s; }, {0, 86400}, "seconds",
+          "least_seconds", [](StragglerSettings& all) -> double& { return all.robust.min_s; }, {0, 86400}, "seconds",
           "minimum time for which it must last (robust)")
       .flag(
           "rank_0_exempt", [](StragglerSettings& all) -> bool& { return all.ewma.rank_0_exempt; },
           "never report rank 0, which often has more work (ewma)")
       .number(
-          "least_gain", [](StragglerSettings& all) -> double& { return all.rebalance.least_gain; }, {0.001, 1}, "",
+          "least_gain", [](StragglerSettings& all) -> double& { return all.rebalance.min_gain; }, {0.001, 1}, "",
           "minimum share by which steps must become shorter for a change of shares (rebalance)")
       .number(
           "replacements_per_hour", [](StragglerSettings& all) -> double& { return all.replace.per_hour; }, {0, 1e6}, "",

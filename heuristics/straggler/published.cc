@@ -115,10 +115,10 @@ class Nvidia final : public Remembering<Scores> {
     if (full) report();
     for (std::size_t i = 0; i < job.members.size(); ++i) {
       Scores& scores = memories_[i];
-      const double least = std::min(scores.relative, scores.individual);
+      const double min = std::min(scores.relative, scores.individual);
       slowdowns_[i] = 1 / scores.relative;
-      judge(job.members[i], scores.since, least < options_.limit, 1 / least, now_s,
-            least < options_.limit ? line("score of its compute section is %.3f < %.3g", least, options_.limit) : "");
+      judge(job.members[i], scores.since, min < options_.limit, 1 / min, now_s,
+            min < options_.limit ? line("score of its compute section is %.3f < %.3g", min, options_.limit) : "");
     }
     return slow_;
   }

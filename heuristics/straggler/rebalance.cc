@@ -7,7 +7,7 @@
 namespace elastictrain::heuristics {
 namespace {
 
-constexpr std::uint32_t kMostCorrections = 2;
+constexpr std::uint32_t kMaxCorrections = 2;
 constexpr double kLargeGain = 3;  // multiples of least_gain
 
 using Speeds = std::map<std::uint64_t, double>;
@@ -23,11 +23,11 @@ std::vector<std::uint32_t> shares_of(const JobView& job, const Speeds& speeds) {
 }
 
 // The time at which the last worker finishes, in sample times of a normal worker.
-double end_of(const JobView& job, const std::vector<std::uint32_t>& shares, const Speeds& wanted) {
+double end_of(const JobView& job, const std::vector<std::uint32_t>& shares, const Speeds& target) {
   double end = 0;
   for (std::size_t i = 0; i < shares.size(); ++i) {
-    const auto own = wanted.find(job.members[i].id);
-    end = std::max(end, shares[i] / (own == wanted.end() ? 1 : own->second));
+    const auto own = target.find(job.members[i].id);
+    end = std::max(end, shares[i] / (own == target.end() ? 1 : own->second));
   }
   return end;
 }
@@ -57,25 +57,25 @@ std::optional<Rebalance::Change> Rebalance::decide(const JobView& job, const std
                                                    const RebalanceOptions& options) {
   if (job.changing || (speeds_.empty() && slow.empty())) return std::nullopt;
   if (job.steps_done - changed_at_steps_ < options.settle_steps) return std::nullopt;
-  Speeds wanted;
+  Speeds target;
   for (std::size_t i = 0; i < job.members.size() && i < slowdowns.size(); ++i) {
     if (speeds_.count(job.members[i].id) == 0) continue;
-    if (slowdowns[i] > 1 + options.recovered_below) wanted[job.members[i].id] = 1 / slowdowns[i];
+    if (slowdowns[i] > 1 + options.recovered_below) target[job.members[i].id] = 1 / slowdowns[i];
   }
-  for (const SlowWorker& worker : slow) wanted[worker.worker] = 1 / std::max(worker.slowdown, 1.0);
+  for (const SlowWorker& worker : slow) target[worker.worker] = 1 / std::max(worker.slowdown, 1.0);
 
   std::vector<std::uint32_t> now;
   now.reserve(job.members.size());
   for (const WorkerView& member : job.members) now.push_back(member.share);
-  const std::vector<std::uint32_t> then = shares_of(job, wanted);
-  const double end_now = end_of(job, now, wanted);
-  const double gain = end_now > 0 ? 1 - end_of(job, then, wanted) / end_now : 0;
-  const double large = kLargeGain * options.least_gain;
-  if (gain < (corrections_ < kMostCorrections ? options.least_gain : large)) return std::nullopt;
+  const std::vector<std::uint32_t> then = shares_of(job, target);
+  const double end_now = end_of(job, now, target);
+  const double gain = end_now > 0 ? 1 - end_of(job, then, target) / end_now : 0;
+  const double large = kLargeGain * options.min_gain;
+  if (gain < (corrections_ < kMaxCorrections ? options.min_gain : large)) return std::nullopt;
   corrections_ = gain >= large ? 0 : corrections_ + 1;
-  Change change{{}, reason_of(job, wanted, then, gain)};
-  for (const auto& [worker, speed] : wanted) change.speeds.push_back({worker, speed});
-  speeds_ = std::move(wanted);
+  Change change{{}, reason_of(job, target, then, gain)};
+  for (const auto& [worker, speed] : target) change.speeds.push_back({worker, speed});
+  speeds_ = std::move(target);
   changed_at_steps_ = job.steps_done;
   return change;
 }

@@ -2,7 +2,7 @@
 //
 // A worker gets a speed of its own when it is reported slow, and loses it when it is as fast as the others again. All
 // others keep speed 1, so their noise moves no samples. The speed is 1/slowdown at the present share. It is corrected,
-// at most once in `settle_steps`, if that shortens the step by `least_gain`; so a part of the time that does not depend
+// at most once in `settle_steps`, if that shortens the step by `min_gain`; so a part of the time that does not depend
 // on the share is compensated within a few corrections. After two small corrections only a large gain moves samples
 // again, or noise would move the last sample back and forth. Pure.
 #pragma once
@@ -18,7 +18,7 @@
 namespace elastictrain::heuristics {
 
 struct RebalanceOptions {
-  double least_gain = 0.02;       // of the time before the collective
+  double min_gain = 0.02;         // of the time before the collective
   double recovered_below = 0.04;  // slowdown above 1 below which a worker loses its own speed
   std::uint32_t settle_steps = 32;
 };

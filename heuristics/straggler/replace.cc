@@ -63,8 +63,8 @@ JobDecision Replace::decide(const ClusterView& view, const JobView& job, const s
     decision.reason = {"changing", "a change is in progress; a slow worker is replaced afterwards", {}};
     return decision;
   }
-  const auto wish = choose(view, job, slow, hosts);
-  if (wish) return begin(view, job, *wish, options);
+  const auto proposal = choose(view, job, slow, hosts);
+  if (proposal) return begin(view, job, *proposal, options);
   decision.reason = {"left_alone",
                      line("rank %u is slow on every worker: its work is slow, not its host", slow.front().rank),
                      {{"slowdown", slow.front().slowdown}}};
@@ -72,66 +72,69 @@ JobDecision Replace::decide(const ClusterView& view, const JobView& job, const s
 }
 
 // Chooses the slowest candidate. All workers of a host that is slow as a whole move to other hosts.
-std::optional<Replace::Wish> Replace::choose(const ClusterView& view, const JobView& job,
-                                             const std::vector<SlowWorker>& slow, const std::vector<SlowHost>& hosts) {
+std::optional<Replace::Proposal> Replace::choose(const ClusterView& view, const JobView& job,
+                                                 const std::vector<SlowWorker>& slow,
+                                                 const std::vector<SlowHost>& hosts) {
   const SlowWorker* worst = nullptr;
   for (const SlowWorker& worker : slow) {
     const bool candidate = left_alone_until_.count(worker.rank) == 0;
     if (candidate && (worst == nullptr || worker.slowdown > worst->slowdown)) worst = &worker;
   }
   if (worst == nullptr) return std::nullopt;
-  Wish wish{{*worst}, worst->host, false, worst->slowdown, ""};
+  Proposal proposal{{*worst}, worst->host, false, worst->slowdown, ""};
   const std::string name = host_name(view, worst->host);
   const auto blamed =
       std::find_if(hosts.begin(), hosts.end(), [&](const SlowHost& host) { return host.host == worst->host; });
   if (blamed != hosts.end()) {
-    wish.workers.clear();
+    proposal.workers.clear();
     for (const WorkerView& member : job.members) {
-      if (member.host == worst->host) wish.workers.push_back({member.id, member.rank, member.host});
+      if (member.host == worst->host) proposal.workers.push_back({member.id, member.rank, member.host});
     }
-    wish.other_host = true;
-    wish.text = line("all %zu workers of %s are slow, %.2f to %.2f times the others' time: the host is the cause",
-                     wish.workers.size(), name.c_str(), blamed->least_slowdown, blamed->most_slowdown);
-    return wish;
+    proposal.other_host = true;
+    proposal.text = line("all %zu workers of %s are slow, %.2f to %.2f times the others' time: the host is the cause",
+                         proposal.workers.size(), name.c_str(), blamed->min_slowdown, blamed->max_slowdown);
+    return proposal;
   }
   const auto on_host = std::count_if(job.members.begin(), job.members.end(),
                                      [&](const WorkerView& member) { return member.host == worst->host; });
   // With a single worker on the host, the host may be the cause.
-  wish.other_host =
+  proposal.other_host =
       suspect_until_.count(worst->host) > 0 || (on_host == 1 && free_slots(view, job, worst->host).elsewhere > 0);
-  wish.text = line("worker %llu (rank %u on %s) is slow: %s", static_cast<unsigned long long>(worst->worker),
-                   worst->rank, name.c_str(), worst->because.c_str());
-  return wish;
+  proposal.text = line("worker %llu (rank %u on %s) is slow: %s", static_cast<unsigned long long>(worst->worker),
+                       worst->rank, name.c_str(), worst->because.c_str());
+  return proposal;
 }
 
-JobDecision Replace::begin(const ClusterView& view, const JobView& job, const Wish& wish,
+JobDecision Replace::begin(const ClusterView& view, const JobView& job, const Proposal& proposal,
                            const ReplaceOptions& options) {
   JobDecision decision;
-  decision.reason.numbers = {{"slowdown", wish.slowdown}, {"workers", static_cast<double>(wish.workers.size())}};
+  decision.reason.numbers = {{"slowdown", proposal.slowdown},
+                             {"workers", static_cast<double>(proposal.workers.size())}};
   if (static_cast<double>(begun_s_.size()) >= options.per_hour) {
     decision.reason.code = "budget_used";
-    decision.reason.text = wish.text + line("; not replaced: %zu of %.0f replacements per hour are used",
-                                            begun_s_.size(), options.per_hour);
+    decision.reason.text = proposal.text + line("; not replaced: %zu of %.0f replacements per hour are used",
+                                                begun_s_.size(), options.per_hour);
     return decision;
   }
-  const Slots slots = free_slots(view, job, wish.host);
-  const std::uint32_t places = slots.elsewhere + (wish.other_host ? 0 : slots.same);
-  if (places < wish.workers.size()) {
+  const Slots slots = free_slots(view, job, proposal.host);
+  const std::uint32_t places = slots.elsewhere + (proposal.other_host ? 0 : slots.same);
+  if (places < proposal.workers.size()) {
     decision.reason.code = "no_place";
-    decision.reason.text = wish.text + line("; not replaced: %u slots are free%s, %zu are needed", places,
-                                            wish.other_host ? " on other hosts" : "", wish.workers.size());
+    decision.reason.text = proposal.text + line("; not replaced: %u slots are free%s, %zu are needed", places,
+                                                proposal.other_host ? " on other hosts" : "", proposal.workers.size());
     return decision;
   }
   begun_s_.push_back(view.now_s);
   decision.reason.code = "replace";
-  decision.reason.text = wish.text + line("; replaced%s (%zu of %.0f this hour)",
-                                          wish.other_host ? " on another host" : "", begun_s_.size(), options.per_hour);
+  decision.reason.text =
+      proposal.text + line("; replaced%s (%zu of %.0f this hour)", proposal.other_host ? " on another host" : "",
+                           begun_s_.size(), options.per_hour);
   attempt_ = Attempt{};
-  attempt_->host = wish.host;
-  attempt_->slowdown = wish.slowdown;
+  attempt_->host = proposal.host;
+  attempt_->slowdown = proposal.slowdown;
   attempt_->asked_s = view.now_s;
-  for (const SlowWorker& worker : wish.workers) {
-    decision.replacements.push_back({worker.worker, decision.reason, wish.other_host});
+  for (const SlowWorker& worker : proposal.workers) {
+    decision.replacements.push_back({worker.worker, decision.reason, proposal.other_host});
     attempt_->leavers.push_back(worker.worker);
     attempt_->ranks.push_back(worker.rank);
   }

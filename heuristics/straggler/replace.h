@@ -39,7 +39,7 @@ class Replace {
     double asked_s = 0;
     double joined_at_steps = -1;  // JobView::steps_done; below 0: not yet
   };
-  struct Wish {
+  struct Proposal {
     std::vector<SlowWorker> workers;
     std::uint32_t host = 0;
     bool other_host = false;
@@ -50,9 +50,10 @@ class Replace {
   std::optional<Reason> check(const ClusterView& view, const JobView& job, const std::vector<double>& slowdowns,
                               const ReplaceOptions& options);
   Reason judge(const ClusterView& view, const JobView& job, const std::vector<double>& slowdowns);
-  std::optional<Wish> choose(const ClusterView& view, const JobView& job, const std::vector<SlowWorker>& slow,
-                             const std::vector<SlowHost>& hosts);
-  JobDecision begin(const ClusterView& view, const JobView& job, const Wish& wish, const ReplaceOptions& options);
+  std::optional<Proposal> choose(const ClusterView& view, const JobView& job, const std::vector<SlowWorker>& slow,
+                                 const std::vector<SlowHost>& hosts);
+  JobDecision begin(const ClusterView& view, const JobView& job, const Proposal& proposal,
+                    const ReplaceOptions& options);
 
   std::optional<Attempt> attempt_;
   std::vector<double> begun_s_;                       // attempts of the last hour

@@ -14,9 +14,9 @@ namespace {
 
 constexpr std::uint32_t kRing = 15;        // recent views whose median counts
 constexpr std::uint32_t kBlock = 16;       // views per block, for noise and own past
-constexpr std::uint32_t kLeastBlocks = 4;  // before own noise and own past are trusted
-constexpr std::uint32_t kLeastViews = 5;
-constexpr double kMostOfAView = 0.3;        // the maximum logarithm that one view adds: a third more time
+constexpr std::uint32_t kMinBlocks = 4;    // before own noise and own past are trusted
+constexpr std::uint32_t kMinViews = 5;
+constexpr double kMaxOfAView = 0.3;         // the maximum logarithm that one view adds: a third more time
 constexpr double kFalseAlarmExponent = 20;  // one false alarm in e^20 views of normal noise
 constexpr double kTimesPassed = 1.5;        // a lasting slowness must be longer than those that passed by this factor
 constexpr double kLongestPassed_s = 60;
@@ -25,7 +25,7 @@ constexpr double kForgetPassed_s = 3600;  // half-life
 constexpr double kToDeviation = 1.4826;   // from median absolute deviation to standard deviation
 
 double limited(double value) {
-  return std::clamp(value, -kMostOfAView, kMostOfAView);
+  return std::clamp(value, -kMaxOfAView, kMaxOfAView);
 }
 
 bool has_news(const WorkerView& member) {
@@ -35,7 +35,7 @@ bool has_news(const WorkerView& member) {
 // One view of one worker. All values are logarithms.
 struct Seen {
   double ratio = 0;  // of the time for a sample
-  double least = 0;  // the smaller of `ratio` and the ratio of whole times
+  double min = 0;    // the smaller of `ratio` and the ratio of whole times
   double own = 0;    // logarithm of the time for a sample
 };
 
@@ -54,7 +54,7 @@ struct Track {
   double steps_until_last_slow = 0;
   std::uint32_t views_since = 0;
   std::uint64_t steps_since = 0;
-  bool proven = false;  // enough evidence to be reported, except for its duration
+  bool verified = false;  // enough evidence to be reported, except for its duration
   bool named = false;
 
   std::uint32_t in_block = 0;
@@ -66,7 +66,7 @@ struct Track {
   double usual_ratio = 0;       // own past, for two workers
   double usual_own = 0;
 
-  bool has_past() const { return blocks > kLeastBlocks; }
+  bool has_past() const { return blocks > kMinBlocks; }
   void forget_past() {
     in_block = blocks = 0;
     block_ratio = block_own = 0;
@@ -75,15 +75,15 @@ struct Track {
     evidence = 0;
     views_since = 0;
     steps_since = 0;
-    proven = false;
+    verified = false;
   }
   void add_to_block(const Seen& seen);
-  double recent(std::uint32_t most_views) const;
+  double recent(std::uint32_t max_views) const;
 };
 
 // The median of the last views: since the slowness began, or of all if there is none.
-double Track::recent(std::uint32_t most_views) const {
-  const std::uint32_t seen = std::min(in_ring, most_views);
+double Track::recent(std::uint32_t max_views) const {
+  const std::uint32_t seen = std::min(in_ring, max_views);
   const std::uint32_t count = views_since == 0 ? seen : std::min(seen, views_since);
   if (count == 0) return 0;
   std::array<float, kRing> values{};
@@ -111,8 +111,8 @@ void Track::add_to_block(const Seen& seen) {
     if (++in_block < kBlock) return;
     const double ratio = block_ratio / kBlock;
     // Limited once there is a past: the jump of a worker that becomes slow must not count as noise.
-    const double most = has_past() ? std::max(4 * block_difference, 0.01) : kMostOfAView;
-    const double difference = std::min(std::abs(ratio - last_block_ratio), most);
+    const double max = has_past() ? std::max(4 * block_difference, 0.01) : kMaxOfAView;
+    const double difference = std::min(std::abs(ratio - last_block_ratio), max);
     block_difference += (difference - block_difference) / std::min(blocks, 16U);
     follow(usual_ratio, ratio);
     follow(usual_own, block_own / kBlock);
@@ -126,7 +126,7 @@ void Track::add_to_block(const Seen& seen) {
 class Robust final : public Detector {
  public:
   explicit Robust(const RobustOptions& options)
-      : options_(options), least_(std::log1p(std::max(options.least_slowdown, 0.001))) {}
+      : options_(options), min_(std::log1p(std::max(options.min_slowdown, 0.001))) {}
   std::unique_ptr<Detector> clone() const override { return std::make_unique<Robust>(*this); }
   const std::vector<double>& slowdowns() const override { return slowdowns_; }
   std::vector<SlowWorker> observe(const JobView& job, double now_s) override;
@@ -136,7 +136,7 @@ class Robust final : public Detector {
   void find_references(const std::vector<WorkerView>& members);
   Seen seen(std::size_t place, const WorkerView& member) const;
   void add(Track& track, const WorkerView& member, const Seen& seen);
-  void collect_evidence(Track& track, const WorkerView& member, double least);
+  void collect_evidence(Track& track, const WorkerView& member, double min);
   double needed_evidence(const Track& track) const;
   // The ratio that is usual for this worker. A worker that used to be faster is still compared with the others.
   double usual(const Track& track) const { return pair_ ? std::max(track.usual_ratio, 0.0) : 0; }
@@ -145,7 +145,7 @@ class Robust final : public Detector {
   std::vector<SlowWorker> named(const std::vector<WorkerView>& members);
 
   RobustOptions options_;
-  double least_;  // logarithm
+  double min_;  // logarithm
   PerWorker<Track> tracks_;
   std::vector<double> slowdowns_;
   std::size_t known_ = 0;  // workers that have computed so far
@@ -237,7 +237,7 @@ Seen Robust::seen(std::size_t place, const WorkerView& member) const {
   Seen seen;
   seen.own = std::log(tracks_[place].sample_s);
   seen.ratio = seen.own - sample_ref;
-  seen.least = even_ ? seen.ratio : std::min(seen.ratio, seen.own + std::log(member.share) - compute_ref);
+  seen.min = even_ ? seen.ratio : std::min(seen.ratio, seen.own + std::log(member.share) - compute_ref);
   return seen;
 }
 
@@ -246,16 +246,16 @@ void Robust::add(Track& track, const WorkerView& member, const Seen& seen) {
   track.in_ring = std::min(track.in_ring + 1, kRing);
   track.level += limited(seen.ratio - track.level) / std::min(track.views, 16U);
   if (!pair_) {
-    collect_evidence(track, member, seen.least);
+    collect_evidence(track, member, seen.min);
   } else if (track.has_past()) {
-    collect_evidence(track, member, std::min(seen.least - usual(track), seen.own - track.usual_own));
+    collect_evidence(track, member, std::min(seen.min - usual(track), seen.own - track.usual_own));
   }
   track.add_to_block(seen);
 }
 
-void Robust::collect_evidence(Track& track, const WorkerView& member, double least) {
+void Robust::collect_evidence(Track& track, const WorkerView& member, double min) {
   const double needed = needed_evidence(track);
-  track.evidence = std::min(track.evidence + limited(least) - least_, 2 * needed);
+  track.evidence = std::min(track.evidence + limited(min) - min_, 2 * needed);
   if (track.evidence <= 0 && !track.named) {
     end_slowness(track);
     return;
@@ -263,19 +263,19 @@ void Robust::collect_evidence(Track& track, const WorkerView& member, double lea
   if (track.views_since == 0) track.onset_s = previous_s_;
   ++track.views_since;
   track.steps_since += member.steps;
-  if (least > least_) {
+  if (min > min_) {
     track.last_slow_s = now_s_;
     track.steps_until_last_slow = static_cast<double>(track.steps_since);
   }
   if (track.named) {
-    if (track.recent(kRing) - usual(track) < least_ / 2) end_slowness(track);
+    if (track.recent(kRing) - usual(track) < min_ / 2) end_slowness(track);
     return;
   }
-  if (track.evidence <= needed || track.views_since < kLeastViews || !is_slow_now(track)) return;
-  track.proven = true;
+  if (track.evidence <= needed || track.views_since < kMinViews || !is_slow_now(track)) return;
+  track.verified = true;
   // Counted up to the last slow view: evidence lasts longer than the slowness by some views.
-  track.named = track.steps_until_last_slow >= std::max(1.0 * options_.least_steps, kTimesPassed * passed_steps_) &&
-                track.last_slow_s - track.onset_s >= std::max(options_.least_s, kTimesPassed * passed_s_);
+  track.named = track.steps_until_last_slow >= std::max(1.0 * options_.min_steps, kTimesPassed * passed_steps_) &&
+                track.last_slow_s - track.onset_s >= std::max(options_.min_s, kTimesPassed * passed_s_);
 }
 
 double Robust::needed_evidence(const Track& track) const {
@@ -283,12 +283,12 @@ double Robust::needed_evidence(const Track& track) const {
   // by that of one view over √kBlock. For correlated noise, this is the deviation that matters in the long run.
   constexpr double kHalfRootPi = 0.8862;
   const double deviation = track.has_past() ? kHalfRootPi * track.block_difference * std::sqrt(1.0 * kBlock) : spread_;
-  return std::max(6 * least_, kFalseAlarmExponent / 2 * deviation * deviation / least_);
+  return std::max(6 * min_, kFalseAlarmExponent / 2 * deviation * deviation / min_);
 }
 
 bool Robust::is_slow_now(const Track& track) {
-  const double recent = std::min(track.recent(kRing), track.recent(kLeastViews)) - usual(track);
-  if (recent <= least_) return false;
+  const double recent = std::min(track.recent(kRing), track.recent(kMinViews)) - usual(track);
+  if (recent <= min_) return false;
   if (known_ < 4) return true;
   if (!field_) {
     scratch_.clear();
@@ -297,11 +297,11 @@ bool Robust::is_slow_now(const Track& track) {
     }
     field_ = kToDeviation * lower_median(scratch_);
   }
-  return recent > least_ + 3 * *field_;
+  return recent > min_ + 3 * *field_;
 }
 
 void Robust::end_slowness(Track& track) {
-  if (track.proven) {
+  if (track.verified) {
     passed_s_ = std::max(passed_s_, std::min(track.last_slow_s - track.onset_s, kLongestPassed_s));
     passed_steps_ = std::max(passed_steps_, std::min(track.steps_until_last_slow, kLongestPassedSteps));
   }

@@ -4,17 +4,17 @@
 // all workers. With uneven shares, the ratio of whole times is used if it is smaller: a part of every step does not
 // depend on the share, so the actual slowdown lies between the two.
 //
-// - Evidence for a worker grows when a view exceeds `least_slowdown` and falls when it is below (a cumulative sum, Page
+// - Evidence for a worker grows when a view exceeds `min_slowdown` and falls when it is below (a cumulative sum, Page
 //   1954). A view can add only a limited amount, so one spike of any size is not enough.
 // - The required evidence follows from the worker's own noise: the mean difference of successive block means, so noise
 //   that lasts over several steps counts in full. Before a worker has such a past, the median deviation over the
 //   workers is used.
-// - The evidence must span `least_steps` steps, `least_s` seconds, a few views, and half as long again as earlier
+// - The evidence must span `min_steps` steps, `min_s` seconds, a few views, and half as long again as earlier
 //   slowness that passed by itself. Then the median of its recent views must be slow as well, and three median
 //   deviations beyond the other workers, so that the last worker of a wide distribution is not reported.
 // - With two workers the ratio alone cannot tell which one changed. A worker must then have become slower relative to
 //   the other one and relative to its own past; for the first views nothing is judged.
-// - A worker is no longer slow when the median of its recent views is below half of `least_slowdown`.
+// - A worker is no longer slow when the median of its recent views is below half of `min_slowdown`.
 // Nothing is judged while membership changes: starting workers disturb the others on their host.
 //
 // If more than half of the workers are slow, the rest look fast: no worker is reported.
@@ -29,9 +29,9 @@
 namespace elastictrain::heuristics {
 
 struct RobustOptions {
-  double least_slowdown = 0.08;  // 0.08: eight percent more time than the others
-  std::uint32_t least_steps = 15;
-  double least_s = 2;
+  double min_slowdown = 0.08;  // 0.08: eight percent more time than the others
+  std::uint32_t min_steps = 15;
+  double min_s = 2;
 };
 
 std::unique_ptr<Detector> make_robust_detector(const RobustOptions& options);

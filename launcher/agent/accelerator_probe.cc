@@ -40,8 +40,8 @@ std::string why_nothing(const CommandEnd& end, std::chrono::milliseconds time_li
   if (end.timed_out) {
     return "looking for GPUs took longer than " + std::to_string(time_limit.count()) + " ms";
   }
-  const std::string words = last_line(end.error_text);
-  return "the process that looks for GPUs ended with " + describe(end.status) + (words.empty() ? "" : ": " + words);
+  const std::string summary = last_line(end.error_text);
+  return "the process that looks for GPUs ended with " + describe(end.status) + (summary.empty() ? "" : ": " + summary);
 }
 
 }  // namespace

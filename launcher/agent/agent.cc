@@ -12,8 +12,8 @@
 #include "launcher/agent/agent_service.h"
 #include "launcher/agent/bootstrap_reader.h"
 #include "launcher/agent/guardian.h"
+#include "launcher/agent/launch_proxy.h"
 #include "launcher/agent/null_streams.h"
-#include "launcher/agent/stand_in.h"
 #include "launcher/mpi/place.h"
 #include "launcher/process/process.h"
 
@@ -85,7 +85,7 @@ int serve(Start start, PrivateDirectory directory, Guardian guardian) {
 int run_agent(const AgentStart& how) {
   ignore_signals();
   if (how.outlives_launch || !how.pool_file.empty()) {
-    if (const Status apart = leave_stand_in(!how.pool_file.empty()); !apart) return fail(apart.error());
+    if (const Status apart = leave_launch_proxy(!how.pool_file.empty()); !apart) return fail(apart.error());
   }
   detach();
   raise_descriptor_limit();

@@ -13,11 +13,11 @@
 #include "launcher/agent/accelerator_probe.h"
 #include "launcher/agent/binding.h"
 #include "launcher/agent/host_facts.h"
+#include "launcher/agent/launch_proxy.h"
 #include "launcher/agent/machine_key.h"
 #include "launcher/agent/machine_layout.h"
 #include "launcher/agent/null_streams.h"
 #include "launcher/agent/questions.h"
-#include "launcher/agent/stand_in.h"
 #include "launcher/agent_marker.h"
 #include "launcher/build_id.h"
 #include "launcher/nccl_settings.h"
@@ -102,7 +102,7 @@ void AgentService::start() {
 void AgentService::went_up() {
   link_.send(hello());
   if (!notice_.empty()) link_.send(HostNotice{notice_});
-  if (report_sequence_ > 0) return send_truth();
+  if (report_sequence_ > 0) return resync();
   // The launcher that started the agent reads this line.
   std::printf("%s%u\n", kConnectedLine, bootstrap_.agent.value);
   std::fflush(stdout);
@@ -122,13 +122,13 @@ AgentHello AgentService::hello() const {
 }
 
 // Repeating all of it is safe: messages that the supervisor processed before the connection broke arrive again.
-void AgentService::send_truth() {
+void AgentService::resync() {
   for (const auto& [id, worker] : workers_) {
     link_.send(WorkerSpawned{id, worker->pid()});
-    send_all(id, worker->record().truth(next_report()));
+    send_all(id, worker->record().resync(next_report()));
   }
   for (Ended& ended : ended_) {
-    send_all(ended.exited.worker, ended.record.truth(next_report()));
+    send_all(ended.exited.worker, ended.record.resync(next_report()));
     for (const auto& output : ended.output) link_.send(output);
     ended.output.clear();
     link_.send(ended.exited);
@@ -198,8 +198,8 @@ void AgentService::on(const StopAgent& order) {
 }
 
 void AgentService::on(const SupervisorHeartbeat& heartbeat) {
-  for (const auto& [id, worker] : workers_) worker->record().acknowledged(heartbeat.heard_report);
-  for (Ended& ended : ended_) ended.record.acknowledged(heartbeat.heard_report);
+  for (const auto& [id, worker] : workers_) worker->record().acknowledged(heartbeat.acknowledged_report);
+  for (Ended& ended : ended_) ended.record.acknowledged(heartbeat.acknowledged_report);
 }
 
 void AgentService::on(const CheckHost& order) {
@@ -289,18 +289,18 @@ Worker* AgentService::find(WorkerId worker) {
 // Messages and exits of workers
 
 WorkerHooks AgentService::hooks_for(WorkerId worker) {
-  return {[this, worker](WorkerUp message) { worker_said(worker, std::move(message)); }, [this] { schedule_output(); },
-          [this](const WorkerExited& exited) { worker_ended(exited); },
+  return {[this, worker](WorkerUp message) { on_worker_message(worker, std::move(message)); },
+          [this] { schedule_output(); }, [this](const WorkerExited& exited) { worker_ended(exited); },
           [this] { return link_.queued_bytes() < kMessageBacklogBytes; }};
 }
 
-void AgentService::worker_said(WorkerId id, WorkerUp message) {
+void AgentService::on_worker_message(WorkerId id, WorkerUp message) {
   Worker* worker = find(id);
   if (worker == nullptr) return;
   // Deferred: the call comes from inside the worker.
   if (pool_ && std::holds_alternative<WorkerParked>(message)) return asio::post(io_, [this, id] { park(id); });
   // It has joined MPI, and so have all other ranks: none needs the launch any more.
-  if (pool_ && !pool_->ends_with_launch && std::holds_alternative<WorkerReady>(message)) outlive_stand_in();
+  if (pool_ && !pool_->ends_with_launch && std::holds_alternative<WorkerReady>(message)) outlive_launch_proxy();
   if (worker->record().take(message, std::chrono::steady_clock::now(), next_report())) {
     link_.send(FromWorker{id, std::move(message)});
   }
@@ -388,12 +388,12 @@ void AgentService::send_report() {
   if (!link_.up()) return;
   const auto now = std::chrono::steady_clock::now();
   for (const auto& [id, worker] : workers_) {
-    ProcessSample sample;
+    ProcessSample process_sample;
     if (worker->is_elastic()) {
-      if (const auto stat = read_process_stat(worker->training_pid())) sample = {stat->cpu_ms, stat->stopped()};
+      if (const auto stat = read_process_stat(worker->training_pid())) process_sample = {stat->cpu_ms, stat->stopped()};
     }
-    auto pulse = worker->record().pulse(id, now, Milliseconds(2 * bootstrap_.heartbeat_ms), sample);
-    if (pulse) report.workers.push_back(std::move(*pulse));
+    auto sample = worker->record().sample(id, now, Milliseconds(2 * bootstrap_.heartbeat_ms), process_sample);
+    if (sample) report.workers.push_back(std::move(*sample));
   }
   link_.send(report);
 }

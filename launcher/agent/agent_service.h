@@ -52,7 +52,7 @@ class AgentService {
   void went_away(const Error& error);
   void is_gone(const Error& error);
   protocol::AgentHello hello() const;
-  void send_truth();
+  void resync();
   void send_all(WorkerId worker, const std::vector<protocol::WorkerUp>& messages);
   std::uint64_t next_report() const { return report_sequence_ + 1; }
 
@@ -72,7 +72,7 @@ class AgentService {
   WorkerHooks hooks_for(WorkerId worker);
   Worker* find(WorkerId worker);
 
-  void worker_said(WorkerId worker, protocol::WorkerUp message);
+  void on_worker_message(WorkerId worker, protocol::WorkerUp message);
   void worker_ended(const protocol::WorkerExited& exited);
   void close_account(Worker& worker, const protocol::WorkerExited& exited);
   void schedule_output();

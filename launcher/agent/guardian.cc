@@ -19,7 +19,7 @@ constexpr int kLookPeriodMs = 100;
 constexpr std::chrono::milliseconds kSecondLook{2'000};
 
 // True: the pipe has closed or data arrived through it in time.
-bool heard(int pipe, std::chrono::milliseconds limit, bool& ended) {
+bool is_alive(int pipe, std::chrono::milliseconds limit, bool& ended) {
   const auto deadline = Clock::now() + limit;
   for (;;) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
@@ -37,9 +37,9 @@ bool heard(int pipe, std::chrono::milliseconds limit, bool& ended) {
 void await_end_of_agent(int pipe, pid_t agent, std::chrono::milliseconds silence_limit) {
   bool ended = false;
   while (!ended) {
-    if (heard(pipe, silence_limit, ended)) continue;
+    if (is_alive(pipe, silence_limit, ended)) continue;
     // If all processes were frozen together, the agent has had no chance to write yet.
-    if (heard(pipe, kSecondLook, ended)) continue;
+    if (is_alive(pipe, kSecondLook, ended)) continue;
     ::kill(agent, SIGKILL);
     return;
   }

@@ -54,8 +54,8 @@ void NoticeProbe::answered(const CommandEnd& end) {
   if (stopped_) return;
   if (!end.timed_out && end.status.signal == 0 && end.status.exit_code == 0) {
     stopped_ = true;
-    const std::string words = last_line(end.output).substr(0, kMaxReasonBytes);
-    return handlers_.on_notice("reported by its notice command" + (words.empty() ? words : ": " + words));
+    const std::string summary = last_line(end.output).substr(0, kMaxReasonBytes);
+    return handlers_.on_notice("reported by its notice command" + (summary.empty() ? summary : ": " + summary));
   }
   if (end.timed_out) {
     complain("the notice command did not end within " + std::to_string(setup_.period.count()) +

@@ -66,7 +66,7 @@ struct Place {
   std::uint64_t process = 0;
   std::string node;
 
-  std::string words() const {
+  std::string text() const {
     if (node.empty()) return "";
     return "process " + std::to_string(process) + " on " + node + ", GPU " + gpu;
   }
@@ -97,47 +97,47 @@ std::optional<Place> read_process(Scanner line) {
   return place;
 }
 
-std::string function_words(const std::string& name) {
+std::string function_text(const std::string& name) {
   constexpr std::array<std::pair<std::string_view, std::string_view>, 5> kWords{{{"AllReduce", "all-reduce"},
                                                                                  {"AllGather", "all-gather"},
                                                                                  {"ReduceScatter", "reduce-scatter"},
                                                                                  {"Broadcast", "broadcast"},
                                                                                  {"Reduce", "reduce"}}};
-  for (const auto& [known, words] : kWords) {
-    if (name == known) return std::string(words);
+  for (const auto& [known, text] : kWords) {
+    if (name == known) return std::string(text);
   }
   return name;
 }
 
-std::string status_words(const std::string& name) {
+std::string status_text(const std::string& name) {
   constexpr std::array<std::pair<std::string_view, std::string_view>, 5> kWords{{{"NOCOMM", "not in it any more"},
                                                                                  {"INIT", "building it"},
                                                                                  {"RUNNING", "running"},
                                                                                  {"FINALIZE", "closing it"},
                                                                                  {"ABORT", "aborting it"}}};
-  for (const auto& [known, words] : kWords) {
-    if (name == known) return std::string(words);
+  for (const auto& [known, text] : kWords) {
+    if (name == known) return std::string(text);
   }
   return "of status " + name;
 }
 
-std::string error_words(Scanner line) {
-  std::string words = line.name();
-  while (line.take(" ") && !line.take("-- ")) words.append(" ").append(line.name());
-  return words.substr(0, kMaxName);
+std::string error_text(Scanner line) {
+  std::string text = line.name();
+  while (line.take(" ") && !line.take("-- ")) text.append(" ").append(line.name());
+  return text.substr(0, kMaxName);
 }
 
 // Ranks of one communicator that report the same.
 struct Group {
   std::uint64_t count = 1;
   std::uint64_t operation = 0;
-  std::string says;  // of a status or an error
+  std::string finding;  // of a status or an error
   std::vector<std::pair<std::uint64_t, Place>> ranks;
 
   std::string who() const {
     if (ranks.empty()) return counted(count, "rank", "ranks");
     if (ranks.size() == 1) {
-      const std::string place = ranks[0].second.words();
+      const std::string place = ranks[0].second.text();
       return "rank " + std::to_string(ranks[0].first) + (place.empty() ? "" : " (" + place + ")");
     }
     std::string text = "ranks ";
@@ -161,7 +161,7 @@ class Explanation {
   void read_table_row(Scanner line);
   void read_group(Scanner line);
   bool read_rank(Scanner line);
-  std::optional<Group> read_said(Scanner& line, std::uint64_t count) const;
+  std::optional<Group> read_finding(Scanner& line, std::uint64_t count) const;
   void begin(Topic topic, std::uint64_t count = 0);
   void close_topic();
   void say_operations();
@@ -175,7 +175,7 @@ class Explanation {
   bool in_table_ = false;
   std::uint64_t communicators_ = 0;
   bool all_well_ = true;
-  bool told_all_ = false;  // the report reached the warnings
+  bool reported_all_ = false;  // the report reached the warnings
   Topic topic_ = Topic::kNone;
   std::uint64_t topic_count_ = 0;
   std::string communicator_;  // "#0-0 (00ab…)"
@@ -214,7 +214,7 @@ bool Explanation::read_heading(Scanner line) {
   }
   if (line.take("Warnings")) {
     close_topic();
-    told_all_ = true;
+    reported_all_ = true;
     return true;
   }
   if (!line.take("#")) return false;
@@ -245,7 +245,7 @@ void Explanation::read_table_row(Scanner line) {
   communicators_ += *count;
   if (status != "RUNNING") all_well_ = false;
   say(counted(*count, "communicator", "communicators") + " of " + counted(*ranks, "rank", "ranks") + " on " +
-      counted(*nodes, "host", "hosts") + ": " + status_words(status));
+      counted(*nodes, "host", "hosts") + ": " + status_text(status));
 }
 
 bool Explanation::read_topic(Scanner line) {
@@ -255,7 +255,7 @@ bool Explanation::read_topic(Scanner line) {
   }
   if (line.take("Communicator ranks have different ")) {
     begin(Topic::kOperations);
-    function_ = function_words(line.name());
+    function_ = function_text(line.name());
     return true;
   }
   if (line.take("Initialization error") || line.take("Asynchronous error")) {
@@ -284,7 +284,7 @@ void Explanation::read_group(Scanner line) {
   if (read_rank(line)) return;
   const auto count = line.number();
   if (!count || !line.take(" ranks ")) return;
-  if (auto group = read_said(line, *count)) groups_.push_back(std::move(*group));
+  if (auto group = read_finding(line, *count)) groups_.push_back(std::move(*group));
 }
 
 // "Rank 2 has status INIT -- GPU …", or "Rank 2 -- GPU …" of the group before it.
@@ -299,23 +299,23 @@ bool Explanation::read_rank(Scanner line) {
     return true;
   }
   line.take(" ");
-  if (auto group = read_said(line, 1)) {
+  if (auto group = read_finding(line, 1)) {
     group->ranks.emplace_back(*rank, place);
     groups_.push_back(std::move(*group));
   }
   return true;
 }
 
-std::optional<Group> Explanation::read_said(Scanner& line, std::uint64_t count) const {
+std::optional<Group> Explanation::read_finding(Scanner& line, std::uint64_t count) const {
   Group group;
   group.count = count;
   if (line.take("reported ")) {
-    group.says = error_words(line);
+    group.finding = error_text(line);
     return group;
   }
   if (!line.take("has ") && !line.take("have ")) return std::nullopt;
   if (line.take("status ")) {
-    group.says = status_words(line.name());
+    group.finding = status_text(line.name());
     return group;
   }
   if (line.take("not launched any operations")) return group;
@@ -334,7 +334,7 @@ void Explanation::begin(Topic topic, std::uint64_t count) {
 std::string Explanation::processes() const {
   std::string text;
   for (std::size_t i = 0; i < std::min(processes_.size(), kMaxNamed); ++i) {
-    text += (i > 0 ? "; " : ": ") + processes_[i].words();
+    text += (i > 0 ? "; " : ": ") + processes_[i].text();
   }
   return processes_.size() > kMaxNamed ? text + "; and more" : text;
 }
@@ -342,7 +342,7 @@ std::string Explanation::processes() const {
 std::string Explanation::sentence(const char* between) const {
   std::string text = communicator_ + ": ";
   for (std::size_t i = 0; i < std::min(groups_.size(), kMaxNamed); ++i) {
-    text += (i > 0 ? "; " : "") + groups_[i].who() + between + groups_[i].says;
+    text += (i > 0 ? "; " : "") + groups_[i].who() + between + groups_[i].finding;
   }
   return groups_.size() > kMaxNamed ? text + "; and more" : text;
 }
@@ -378,12 +378,12 @@ void Explanation::close_topic() {
 
 void Explanation::say_operations() {
   if (groups_.empty()) return;
-  std::uint64_t most = 0;
-  for (const Group& group : groups_) most = std::max(most, group.operation);
+  std::uint64_t max = 0;
+  for (const Group& group : groups_) max = std::max(max, group.operation);
   std::string behind;
   for (Group& group : groups_) {
-    group.says = group.operation == 0 ? "no " + function_ : function_ + " " + std::to_string(group.operation);
-    if (group.operation < most) behind += (behind.empty() ? "" : "; ") + group.who();
+    group.finding = group.operation == 0 ? "no " + function_ : function_ + " " + std::to_string(group.operation);
+    if (group.operation < max) behind += (behind.empty() ? "" : "; ") + group.who();
   }
   say(sentence(" started "));
   if (groups_.size() > kMaxNamed || behind.empty()) return;
@@ -393,7 +393,7 @@ void Explanation::say_operations() {
 
 std::vector<std::string> Explanation::finish() {
   close_topic();
-  if (all_well_ && told_all_ && communicators_ > 0) {
+  if (all_well_ && reported_all_ && communicators_ > 0) {
     say("all ranks started the same collectives and none reported an error: if they make no progress, the cause is the "
         "network or a kernel, not a rank that did not call");
   }

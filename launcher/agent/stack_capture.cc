@@ -209,8 +209,8 @@ void StackCapture::add(std::string line) {
 }
 
 void StackCapture::tool_ended(const CommandEnd& end) {
-  const std::string words = last_line(end.error_text);
-  if (end.status.exit_code != 0 || end.status.signal != 0) add("the backtrace failed: " + words);
+  const std::string summary = last_line(end.error_text);
+  if (end.status.exit_code != 0 || end.status.signal != 0) add("the backtrace failed: " + summary);
   tool_.reset();
   finish();
 }

@@ -55,7 +55,7 @@ void SupervisorLink::connected(std::shared_ptr<transport::FrameConnection> conne
   connection_ = std::move(connection);
   local_address_ = connection_->local_address();
   was_up_ = true;
-  last_heard_ = std::chrono::steady_clock::now();
+  last_seen_ = std::chrono::steady_clock::now();
   const std::weak_ptr<char> life = life_;
   connection_->start(
       [this, life](const std::string& body) {
@@ -70,7 +70,7 @@ void SupervisorLink::connected(std::shared_ptr<transport::FrameConnection> conne
 
 void SupervisorLink::attempt_failed(const Error& error) {
   if (connection_) return;  // the silence timer tries again
-  const auto away = std::chrono::steady_clock::now() - last_heard_;
+  const auto away = std::chrono::steady_clock::now() - last_seen_;
   if (!was_up_ || away >= milliseconds(bootstrap_.orphan_grace_ms)) return give_up(error);
   try_again_later();
 }
@@ -87,17 +87,17 @@ void SupervisorLink::lost(const Error& error) {
   silence_timer_.cancel();
   handlers_.on_lost(error);
   // The grace counts from the loss of the connection, not from the last message before it.
-  last_heard_ = std::chrono::steady_clock::now();
+  last_seen_ = std::chrono::steady_clock::now();
   if (bootstrap_.orphan_grace_ms == 0) return give_up(error);
   try_again_later();
 }
 
 void SupervisorLink::try_again_later() {
-  const auto give_up_at = last_heard_ + milliseconds(bootstrap_.orphan_grace_ms);
+  const auto give_up_at = last_seen_ + milliseconds(bootstrap_.orphan_grace_ms);
   retry_timer_.expires_at(std::min(std::chrono::steady_clock::now() + kRetryPeriod, give_up_at));
   retry_timer_.async_wait([this, life = std::weak_ptr<char>(life_)](const asio::error_code& error) {
     if (error || life.expired() || finished_ || connection_) return;
-    const auto left = last_heard_ + milliseconds(bootstrap_.orphan_grace_ms) - std::chrono::steady_clock::now();
+    const auto left = last_seen_ + milliseconds(bootstrap_.orphan_grace_ms) - std::chrono::steady_clock::now();
     connect(std::clamp(std::chrono::duration_cast<milliseconds>(left), milliseconds(1), kRetryTimeout));
   });
 }
@@ -106,8 +106,8 @@ void SupervisorLink::try_again_later() {
 // a while (^Z) does not, so its silence is tolerated for the whole grace.
 void SupervisorLink::watch_silence() {
   const auto now = std::chrono::steady_clock::now();
-  const auto next_try = silence() < quiet_ ? last_heard_ + quiet_ : now + kRetryPeriod;
-  silence_timer_.expires_at(std::min(next_try, std::max(last_heard_ + limit_, now)));
+  const auto next_try = silence() < quiet_ ? last_seen_ + quiet_ : now + kRetryPeriod;
+  silence_timer_.expires_at(std::min(next_try, std::max(last_seen_ + limit_, now)));
   silence_timer_.async_wait([this, life = std::weak_ptr<char>(life_)](const asio::error_code& error) {
     if (error || life.expired() || finished_ || !connection_) return;
     look_at_silence();
@@ -124,11 +124,11 @@ void SupervisorLink::look_at_silence() {
 }
 
 milliseconds SupervisorLink::silence() const {
-  return std::chrono::duration_cast<milliseconds>(std::chrono::steady_clock::now() - last_heard_);
+  return std::chrono::duration_cast<milliseconds>(std::chrono::steady_clock::now() - last_seen_);
 }
 
 void SupervisorLink::take(const std::string& body) {
-  last_heard_ = std::chrono::steady_clock::now();
+  last_seen_ = std::chrono::steady_clock::now();
   auto message = protocol::decode_body<protocol::AgentDown>(body);
   if (message) return handlers_.on_message(std::move(*message));
   connection_->close();

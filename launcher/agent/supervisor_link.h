@@ -58,7 +58,7 @@ class SupervisorLink {
   std::string local_address_;
   asio::steady_timer retry_timer_;
   asio::steady_timer silence_timer_;
-  std::chrono::steady_clock::time_point last_heard_;
+  std::chrono::steady_clock::time_point last_seen_;
   std::chrono::milliseconds quiet_;  // silence after which a second connection is tried
   std::chrono::milliseconds limit_;  // silence after which the supervisor is given up
   bool connecting_ = false;

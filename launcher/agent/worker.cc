@@ -147,7 +147,7 @@ void Worker::finish_if_drained() {
 }
 
 // The error that the program itself reported comes first: its last lines may be unrelated.
-std::vector<std::string> Worker::last_words() const {
+std::vector<std::string> Worker::last_lines() const {
   std::vector<std::string> lines;
   const bool failed = status_.signal != 0 || status_.exit_code != 0;
   if (failed && !error_file_.empty()) lines = read_error_file(error_file_);
@@ -164,7 +164,7 @@ void Worker::finish() {
   // Deferred: the caller may be one of this object's parts, and the owner destroys this object now.
   asio::post(io_, [this, life = std::weak_ptr<char>(life_)] {
     if (life.expired()) return;
-    const protocol::WorkerExited exited{id_, status_.exit_code, status_.signal, last_words()};
+    const protocol::WorkerExited exited{id_, status_.exit_code, status_.signal, last_lines()};
     const auto on_exit = std::move(hooks_.on_exit);
     on_exit(exited);
   });

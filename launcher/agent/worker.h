@@ -47,7 +47,7 @@ class Worker {
   pid_t pid() const { return process_->pid(); }
   // The process that trains: the one that sent messages, otherwise the one that was started (which may be a shell).
   pid_t training_pid() const { return socket_->peer_pid() > 0 ? socket_->peer_pid() : pid(); }
-  bool is_elastic() const { return record_.has_said_hello(); }
+  bool is_elastic() const { return record_.has_greeted(); }
   bool has_finished() const { return record_.has_finished(); }
   std::uint16_t ras_port() const { return ras_port_.number(); }
   WorkerRecord& record() { return record_; }
@@ -73,7 +73,7 @@ class Worker {
   Status begin(WorkerSetup setup);
   std::unique_ptr<OutputPump> make_pump(asio::posix::stream_descriptor pipe, bool is_stderr);
   void remember_error_line(const std::string& line);
-  std::vector<std::string> last_words() const;
+  std::vector<std::string> last_lines() const;
   void report_fault(const std::string& fault);
   void process_ended(ExitStatus status);
   void finish_if_drained();

@@ -49,7 +49,7 @@ WorkerHeartbeat fold(const WorkerHeartbeat& older, const WorkerHeartbeat& newer)
 }
 
 bool WorkerRecord::take(const WorkerUp& message, TimePoint now, std::uint64_t next_report) {
-  last_heard_ = now;
+  last_seen_ = now;
   if (const auto* heartbeat = std::get_if<WorkerHeartbeat>(&message)) {
     heartbeat_ = heartbeat_is_new_ ? fold(*heartbeat_, *heartbeat) : *heartbeat;
     heartbeat_is_new_ = true;
@@ -99,21 +99,21 @@ void WorkerRecord::acknowledged(std::uint64_t report) {
   if (kept_.empty()) lost_ = 0;
 }
 
-std::optional<WorkerPulse> WorkerRecord::pulse(WorkerId worker, TimePoint now, std::chrono::milliseconds quiet_after,
-                                               const ProcessSample& process) {
+std::optional<WorkerSample> WorkerRecord::sample(WorkerId worker, TimePoint now, std::chrono::milliseconds quiet_after,
+                                                 const ProcessSample& process) {
   if (!should_speak() && !heartbeat_is_new_) return std::nullopt;
-  const auto quiet = std::chrono::duration_cast<std::chrono::milliseconds>(now - last_heard_);
+  const auto quiet = std::chrono::duration_cast<std::chrono::milliseconds>(now - last_seen_);
   const bool changed = heartbeat_is_new_ || process.stopped != was_stopped_;
   if (!changed && quiet < quiet_after) return std::nullopt;
-  WorkerPulse entry{worker, static_cast<std::uint64_t>(quiet.count()), heartbeat_.value_or(WorkerHeartbeat{}),
-                    process.cpu_ms, process.stopped};
+  WorkerSample entry{worker, static_cast<std::uint64_t>(quiet.count()), heartbeat_.value_or(WorkerHeartbeat{}),
+                     process.cpu_ms, process.stopped};
   if (!heartbeat_is_new_) entry.heartbeat.steps = 0;
   heartbeat_is_new_ = false;
   was_stopped_ = process.stopped;
   return entry;
 }
 
-std::vector<WorkerUp> WorkerRecord::truth(std::uint64_t next_report) {
+std::vector<WorkerUp> WorkerRecord::resync(std::uint64_t next_report) {
   std::vector<WorkerUp> messages;
   // WorkerActive before WorkerReady: a supervisor that does not know the seat must not take it for a new worker.
   for (const auto* part : {&hello_, &active_, &ready_, &preparation_, &halted_}) {

@@ -42,13 +42,13 @@ class WorkerRecord {
   // All messages up to this report have been received.
   void acknowledged(std::uint64_t report);
   // The messages that a supervisor without knowledge of this worker needs, in the order of a worker's life cycle.
-  std::vector<protocol::WorkerUp> truth(std::uint64_t next_report);
+  std::vector<protocol::WorkerUp> resync(std::uint64_t next_report);
 
-  bool has_said_hello() const { return hello_.has_value(); }
+  bool has_greeted() const { return hello_.has_value(); }
   bool has_finished() const { return ending_ && std::holds_alternative<protocol::WorkerFinished>(*ending_); }
   // Its entry in the next report, if it has one: new numbers, or a silence longer than `quiet_after`.
-  std::optional<protocol::WorkerPulse> pulse(WorkerId worker, TimePoint now, std::chrono::milliseconds quiet_after,
-                                             const ProcessSample& process);
+  std::optional<protocol::WorkerSample> sample(WorkerId worker, TimePoint now, std::chrono::milliseconds quiet_after,
+                                               const ProcessSample& process);
 
  private:
   struct Kept {
@@ -75,7 +75,7 @@ class WorkerRecord {
   bool heartbeat_is_new_ = false;
   bool was_stopped_ = false;
   bool over_ = false;
-  TimePoint last_heard_;
+  TimePoint last_seen_;
 };
 
 }  // namespace elastictrain::launcher

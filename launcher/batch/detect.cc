@@ -37,7 +37,7 @@ std::string variable(const BatchSurroundings& around, const std::string& name) {
   return found == around.variables.end() ? std::string() : found->second;
 }
 
-Status collect_words(std::string_view text, std::string_view separators, HostCollector& hosts) {
+Status collect_tokens(std::string_view text, std::string_view separators, HostCollector& hosts) {
   while (!text.empty()) {
     const std::string_view word = text.substr(0, text.find_first_of(separators));
     text.remove_prefix(word.size() + (word.size() < text.size() ? 1 : 0));

@@ -139,9 +139,9 @@ Status add_count(std::string_view word, std::vector<std::uint32_t>& counts) {
   std::uint32_t times = 1;
   if (open != std::string_view::npos) {
     if (word.back() != ')') return bad("a parenthesis that is not closed", word);
-    const auto said = read_number(word.substr(open + 2, word.size() - open - 3));
-    if (!said) return said.error();
-    times = *said;
+    const auto answer = read_number(word.substr(open + 2, word.size() - open - 3));
+    if (!answer) return answer.error();
+    times = *answer;
   }
   if (times == 0 || times > kMaxAllocatedHosts - counts.size()) return bad("an impossible count of hosts", word);
   counts.insert(counts.end(), times, *count);

@@ -25,9 +25,9 @@ Status collect_pairs(std::string_view text, HostCollector& hosts) {
 Status collect_hosts(const BatchSurroundings& around, const std::string& source, HostCollector& hosts) {
   const std::string value = variable(around, source);
   if (source == "LSB_MCPU_HOSTS") return collect_pairs(value, hosts);
-  if (source == "LSB_HOSTS") return collect_words(value, " ", hosts);
+  if (source == "LSB_HOSTS") return collect_tokens(value, " ", hosts);
   const auto text = around.read_file(value);
-  return text ? collect_words(*text, "\r\n", hosts) : Status(text.error());
+  return text ? collect_tokens(*text, "\r\n", hosts) : Status(text.error());
 }
 
 }  // namespace

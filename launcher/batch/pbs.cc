@@ -8,7 +8,7 @@ Result<Allocation> read_pbs(const BatchSurroundings& around) {
   const auto text = around.read_file(path);
   if (!text) return text.error();
   HostCollector hosts;
-  const Status read = collect_words(*text, "\r\n", hosts);
+  const Status read = collect_tokens(*text, "\r\n", hosts);
   if (!read) return Error{read.error().code, "PBS_NODEFILE: " + read.error().message};
   return Allocation{Scheduler::kPbs, variable(around, "PBS_JOBID"), hosts.take(), "lines of PBS_NODEFILE", ""};
 }

@@ -9,27 +9,27 @@
 namespace elastictrain::launcher {
 namespace {
 
-using Words = std::vector<std::string>;
+using Arguments = std::vector<std::string>;
 
 // One task that shares the whole host with the batch script: without `overlap` it would wait for resources that the
 // script's own step holds, and with a binding its workers would share the core of one task. A lost host or a failed
 // agent must not end what runs on the others.
-Words srun(const std::string& host) {
+Arguments srun(const std::string& host) {
   return {
       "srun",       "--nodes=1",       "--ntasks=1", "--nodelist=" + host,   "--overlap", "--mem=0",
       "--mpi=none", "--cpu-bind=none", "--wait=0",   "--kill-on-bad-exit=0", "--quiet",   "--job-name=elastictrain"};
 }
 
 // Brokers and shells are numbered in the order of the host list.
-Words flux_exec(const Allocation& allocation, const std::string& host) {
+Arguments flux_exec(const Allocation& allocation, const std::string& host) {
   const auto place = std::find_if(allocation.hosts.begin(), allocation.hosts.end(),
                                   [&](const Host& known) { return known.name == host; });
-  Words words{"flux", "exec", "--rank=" + std::to_string(place - allocation.hosts.begin())};
-  if (allocation.within_task) words.push_back("--jobid=" + allocation.job_id);
-  return words;
+  Arguments arguments{"flux", "exec", "--rank=" + std::to_string(place - allocation.hosts.begin())};
+  if (allocation.within_task) arguments.push_back("--jobid=" + allocation.job_id);
+  return arguments;
 }
 
-Words tool_words(const Allocation& allocation, const std::string& host) {
+Arguments tool_arguments(const Allocation& allocation, const std::string& host) {
   switch (allocation.scheduler) {
     case Scheduler::kSlurm:
       return srun(host);
@@ -51,8 +51,8 @@ Words tool_words(const Allocation& allocation, const std::string& host) {
 std::string start_tool_of(Scheduler scheduler) {
   Allocation any;
   any.scheduler = scheduler;
-  const Words words = tool_words(any, "");
-  return words.empty() ? std::string() : words.front();
+  const Arguments arguments = tool_arguments(any, "");
+  return arguments.empty() ? std::string() : arguments.front();
 }
 
 bool is_in_path(const std::string& program) {
@@ -68,10 +68,10 @@ bool is_in_path(const std::string& program) {
 
 std::vector<std::string> batch_start_command(const Allocation& allocation, const std::string& host,
                                              const std::string& job, const std::string& program) {
-  Words words = tool_words(allocation, host);
-  if (!job.empty() && allocation.scheduler == Scheduler::kSlurm) words.push_back("--jobid=" + job);
-  words.insert(words.end(), {program, "agent"});
-  return words;
+  Arguments arguments = tool_arguments(allocation, host);
+  if (!job.empty() && allocation.scheduler == Scheduler::kSlurm) arguments.push_back("--jobid=" + job);
+  arguments.insert(arguments.end(), {program, "agent"});
+  return arguments;
 }
 
 }  // namespace elastictrain::launcher

@@ -36,9 +36,9 @@ Result<std::string> output_of(const std::vector<std::string>& argv) {
   const std::string what = argv.front() + (argv.size() > 1 ? " " + argv[1] : "");
   if (ended.timed_out) return Error{ErrorCode::kTimeout, what + " does not answer"};
   if (ended.status.signal == 0 && ended.status.exit_code == 0) return std::move(ended.output);
-  const std::string words = last_line(ended.error_text);
+  const std::string summary = last_line(ended.error_text);
   return Error{ErrorCode::kUnavailable,
-               what + " ended with " + describe(ended.status) + (words.empty() ? "" : ": " + words)};
+               what + " ended with " + describe(ended.status) + (summary.empty() ? "" : ": " + summary)};
 }
 
 }  // namespace

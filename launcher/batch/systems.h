@@ -27,6 +27,6 @@ Result<Allocation> read_flux(const BatchSurroundings& around);
 std::string variable(const BatchSurroundings& around, const std::string& name);
 
 // One host for each line or item of `text`.
-Status collect_words(std::string_view text, std::string_view separators, HostCollector& hosts);
+Status collect_tokens(std::string_view text, std::string_view separators, HostCollector& hosts);
 
 }  // namespace elastictrain::launcher::batch

@@ -11,9 +11,9 @@
 #include "launcher/agent_marker.h"
 #include "launcher/mpi/mpi_launchers.h"
 #include "launcher/mpi/pool_file.h"
-#include "launcher/mpi/roll_call.h"
+#include "launcher/mpi/reachability.h"
 #include "launcher/process/command.h"
-#include "launcher/tool_words.h"
+#include "launcher/tool_output.h"
 
 namespace elastictrain::launcher {
 namespace {
@@ -48,7 +48,9 @@ class MpiPool : public Launcher {
   }
 
   Capabilities capabilities() const override { return {options_.tool.command.front(), true, false}; }
-  std::vector<std::string> command_line(const std::string&) const override { return words(options_.machines, "FILE"); }
+  std::vector<std::string> command_line(const std::string&) const override {
+    return arguments(options_.machines, "FILE");
+  }
   void launch(AgentSpec spec) override;
   void forget(AgentId agent) override;
   void adopt(const std::string& host) override { adopted_.insert(host); }
@@ -60,7 +62,7 @@ class MpiPool : public Launcher {
     bool replaced = false;  // another agent has been requested in its place
   };
 
-  std::vector<std::string> words(const std::vector<Host>& machines, const std::string& file) const {
+  std::vector<std::string> arguments(const std::vector<Host>& machines, const std::string& file) const {
     return mpi_pool_command(options_.tool, options_.around, machines,
                             {program_.path, "agent", "--mpi-pool", file});
   }
@@ -69,7 +71,7 @@ class MpiPool : public Launcher {
   void gathered();
   bool is_alive() const;
   void begin();
-  void called(std::set<std::string> machines, const RollCall::Absent& absent);
+  void called(std::set<std::string> machines, const Reachability::Absent& absent);
   void start_on(const std::set<std::string>& machines);
   Status start(const std::vector<std::string>& ranks);
   void saw_line(const std::string& line);
@@ -88,7 +90,7 @@ class MpiPool : public Launcher {
   std::map<std::string, AgentSpec> waiting_;  // by host; not started yet
   std::map<AgentId, Launched> launched_;      // not reported yet; they may outlive their command
   std::set<std::string> adopted_;             // hosts whose agents another supervisor has launched
-  std::unique_ptr<RollCall> roll_call_;
+  std::unique_ptr<Reachability> reachability_;
   std::optional<PoolFile> file_;
   std::shared_ptr<Command> command_;
   bool is_whole_ = false;  // all agents of the command are or were connected
@@ -153,27 +155,28 @@ bool MpiPool::is_alive() const {
 // The rest of an earlier launch ends first; its end leads here again. Then machines that do not answer are left out,
 // because one of them would end the whole launch.
 void MpiPool::begin() {
-  if (roll_call_) return;
+  if (reachability_) return;
   gather_timer_.cancel();
   is_to_begin_ = command_ != nullptr;
   if (command_) return command_->terminate();
   std::set<std::string> machines;
   for (const auto& [rank, spec] : waiting_) machines.insert(places_.at(rank));
-  std::vector<RollCall::Question> questions;
+  std::vector<Reachability::Question> questions;
   for (const std::string& machine : machines) {
     auto question = options_.question ? options_.question(machine) : std::vector<std::string>();
     if (!question.empty()) questions.push_back({machine, std::move(question)});
   }
   if (questions.empty()) return start_on(machines);
   const std::chrono::milliseconds patience(options_.start_timeout_ms);
-  roll_call_ = std::make_unique<RollCall>(io_, std::move(questions), patience,
-                                          [this, machines](const RollCall::Absent& absent) { called(machines, absent); });
+  reachability_ = std::make_unique<Reachability>(
+      io_, std::move(questions), patience,
+      [this, machines](const Reachability::Absent& absent) { called(machines, absent); });
 }
 
-void MpiPool::called(std::set<std::string> machines, const RollCall::Absent& absent) {
+void MpiPool::called(std::set<std::string> machines, const Reachability::Absent& absent) {
   for (const auto& [machine, problem] : absent) machines.erase(machine);
   later([this, machines] {
-    roll_call_.reset();
+    reachability_.reset();
     start_on(machines);
   });
   for (const Host& rank : options_.ranks) {
@@ -208,7 +211,7 @@ Status MpiPool::start(const std::vector<std::string>& ranks) {
   auto file = PoolFile::write(options_.directory, bootstraps);
   if (!file) return file.error();
   CommandSpec spec;
-  spec.argv = words(machines, file->path());
+  spec.argv = arguments(machines, file->path());
   spec.keep_output = false;
   spec.deadline = std::chrono::milliseconds(options_.start_timeout_ms);
   const std::weak_ptr<char> life = life_;
@@ -274,14 +277,14 @@ void MpiPool::ended(const CommandEnd& end) {
 
 std::string MpiPool::explain(const CommandEnd& end) const {
   const std::string name = options_.tool.command.front();
-  const std::string said = first_words(end.error_text);
+  const std::string answer = first_lines(end.error_text);
   if (stop_requested_) return "stopped on request";
   if (end.timed_out) {
     return name + " did not start all ranks in time: " +
-           (said.empty() ? "do all hosts answer, have " + program_.path + " and see " + options_.directory + "?"
-                         : said);
+           (answer.empty() ? "do all hosts answer, have " + program_.path + " and see " + options_.directory + "?"
+                           : answer);
   }
-  return name + " ended with " + describe(end.status) + (said.empty() ? "" : ": " + said);
+  return name + " ended with " + describe(end.status) + (answer.empty() ? "" : ": " + answer);
 }
 
 void MpiPool::refuse_waiting(const std::string& why) {

@@ -9,11 +9,11 @@
 namespace elastictrain::launcher {
 namespace {
 
-using Words = std::vector<std::string>;
+using Arguments = std::vector<std::string>;
 
-std::string joined(const Words& words, const char* separator) {
+std::string joined(const Arguments& arguments, const char* separator) {
   std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : separator) + word;
+  for (const std::string& word : arguments) text += (text.empty() ? "" : separator) + word;
   return text;
 }
 
@@ -31,72 +31,74 @@ std::uint32_t count_slots(const std::vector<Host>& hosts) {
 
 // "a:2,b:2", which both Open MPI and Hydra accept.
 std::string host_list(const std::vector<Host>& hosts, bool with_slots) {
-  Words words;
-  for (const Host& host : hosts) words.push_back(host.name + (with_slots ? ":" + std::to_string(host.slots) : ""));
-  return joined(words, ",");
+  Arguments arguments;
+  for (const Host& host : hosts) arguments.push_back(host.name + (with_slots ? ":" + std::to_string(host.slots) : ""));
+  return joined(arguments, ",");
 }
 
 // Some options are an error if they are given twice, by the user and here.
-bool says(const MpiTool& tool, const char* word) {
+bool mentions(const MpiTool& tool, const char* word) {
   return std::find(tool.command.begin(), tool.command.end(), word) != tool.command.end();
 }
 
-void add_parameter(Words& words, const MpiTool& tool, const char* name, const std::string& value) {
-  if (!value.empty() && !says(tool, name)) words.insert(words.end(), {"--mca", name, value});
+void add_parameter(Arguments& arguments, const MpiTool& tool, const char* name, const std::string& value) {
+  if (!value.empty() && !mentions(tool, name)) arguments.insert(arguments.end(), {"--mca", name, value});
 }
 
 // Open MPI's mpirun may end all processes when an ssh exits; with -f, ssh runs in the background, unwatched.
-std::string remote_shell_agent(Words ssh) {
+std::string remote_shell_agent(Arguments ssh) {
   if (!ssh.empty()) ssh.insert(ssh.begin() + 1, "-f");
   return joined(ssh, " ");
 }
 
 // With a binding to one core, a rank's agent and all its worker's threads would share it.
-void add_open_mpi(Words& words, const MpiTool& tool, const MpiSurroundings& around, const std::vector<Host>& hosts) {
-  if (around.is_root) words.push_back("--allow-run-as-root");
-  if (around.shares_cores) add_parameter(words, tool, "mpi_yield_when_idle", "1");
-  add_parameter(words, tool, "plm_rsh_agent", remote_shell_agent(around.ssh));
-  add_parameter(words, tool, "oob_tcp_if_include", around.interface);
-  add_parameter(words, tool, "btl_tcp_if_include", around.interface);
-  words.insert(words.end(), {"--bind-to", "none", "--map-by", "slot", "--host", host_list(hosts, true)});
+void add_open_mpi(Arguments& arguments, const MpiTool& tool, const MpiSurroundings& around,
+                  const std::vector<Host>& hosts) {
+  if (around.is_root) arguments.push_back("--allow-run-as-root");
+  if (around.shares_cores) add_parameter(arguments, tool, "mpi_yield_when_idle", "1");
+  add_parameter(arguments, tool, "plm_rsh_agent", remote_shell_agent(around.ssh));
+  add_parameter(arguments, tool, "oob_tcp_if_include", around.interface);
+  add_parameter(arguments, tool, "btl_tcp_if_include", around.interface);
+  arguments.insert(arguments.end(), {"--bind-to", "none", "--map-by", "slot", "--host", host_list(hosts, true)});
 }
 
 // Hydra's proxies connect back by name, which other hosts may be unable to resolve.
-void add_hydra(Words& words, const MpiTool& tool, const MpiSurroundings& around, const std::vector<Host>& hosts) {
+void add_hydra(Arguments& arguments, const MpiTool& tool, const MpiSurroundings& around,
+               const std::vector<Host>& hosts) {
   if (!around.ssh.empty()) {
-    const Words options(around.ssh.begin() + 1, around.ssh.end());
-    words.insert(words.begin(), {"env", "HYDRA_LAUNCHER_EXTRA_ARGS=" + joined(options, " ")});
-    if (around.ssh.front() != "ssh") words.insert(words.end(), {"-launcher-exec", around.ssh.front()});
+    const Arguments options(around.ssh.begin() + 1, around.ssh.end());
+    arguments.insert(arguments.begin(), {"env", "HYDRA_LAUNCHER_EXTRA_ARGS=" + joined(options, " ")});
+    if (around.ssh.front() != "ssh") arguments.insert(arguments.end(), {"-launcher-exec", around.ssh.front()});
   }
-  if (!around.own_address.empty() && !says(tool, "-localhost")) {
-    words.insert(words.end(), {"-localhost", around.own_address});
+  if (!around.own_address.empty() && !mentions(tool, "-localhost")) {
+    arguments.insert(arguments.end(), {"-localhost", around.own_address});
   }
-  words.insert(words.end(), {"-hosts", host_list(hosts, true)});
+  arguments.insert(arguments.end(), {"-hosts", host_list(hosts, true)});
 }
 
-void add_srun(Words& words, const std::vector<Host>& hosts) {
-  words.insert(words.end(), {"--overlap", "--mem=0", "--cpu-bind=none", "--wait=0", "--kill-on-bad-exit=0", "--quiet",
-                             "--job-name=elastictrain", "--nodes=" + std::to_string(hosts.size()),
-                             "--nodelist=" + host_list(hosts, false)});
+void add_srun(Arguments& arguments, const std::vector<Host>& hosts) {
+  arguments.insert(arguments.end(), {"--overlap", "--mem=0", "--cpu-bind=none", "--wait=0", "--kill-on-bad-exit=0",
+                                     "--quiet", "--job-name=elastictrain", "--nodes=" + std::to_string(hosts.size()),
+                                     "--nodelist=" + host_list(hosts, false)});
   const bool even = std::all_of(hosts.begin(), hosts.end(), [&](const Host& h) { return h.slots == hosts[0].slots; });
-  if (even) words.push_back("--ntasks-per-node=" + std::to_string(hosts[0].slots));
+  if (even) arguments.push_back("--ntasks-per-node=" + std::to_string(hosts[0].slots));
 }
 
-Words start_words(const MpiTool& tool, const MpiSurroundings& around, const std::vector<Host>& hosts) {
-  Words words = tool.command;
+Arguments start_arguments(const MpiTool& tool, const MpiSurroundings& around, const std::vector<Host>& hosts) {
+  Arguments arguments = tool.command;
   switch (tool.kind) {
     case MpiKind::kOpenMpi:
-      add_open_mpi(words, tool, around, hosts);
+      add_open_mpi(arguments, tool, around, hosts);
       break;
     case MpiKind::kHydra:
-      add_hydra(words, tool, around, hosts);
+      add_hydra(arguments, tool, around, hosts);
       break;
     case MpiKind::kSrun:
-      add_srun(words, hosts);
+      add_srun(arguments, hosts);
       break;
   }
-  words.insert(words.end(), {"-n", std::to_string(count_slots(hosts))});
-  return words;
+  arguments.insert(arguments.end(), {"-n", std::to_string(count_slots(hosts))});
+  return arguments;
 }
 
 }  // namespace
@@ -137,23 +139,23 @@ Result<MpiTool> ask_mpi_tool(const std::vector<std::string>& command, std::chron
                "\"" + name + "\" ended with " + describe(ended.status) + ": " + last_line(ended.error_text)};
 }
 
-Words mpi_start_command(const MpiTool& tool, const MpiSurroundings& around, const std::string& host,
-                        const Words& program) {
+Arguments mpi_start_command(const MpiTool& tool, const MpiSurroundings& around, const std::string& host,
+                            const Arguments& program) {
   MpiSurroundings alone = around;
   alone.shares_cores = false;
-  Words words = start_words(tool, alone, {{host, 1}});
-  words.insert(words.end(), program.begin(), program.end());
-  return words;
+  Arguments arguments = start_arguments(tool, alone, {{host, 1}});
+  arguments.insert(arguments.end(), program.begin(), program.end());
+  return arguments;
 }
 
 // Without these options the end of one rank is the end of all.
-Words mpi_pool_command(const MpiTool& tool, const MpiSurroundings& around, const std::vector<Host>& hosts,
-                       const Words& program) {
-  Words words = start_words(tool, around, hosts);
-  if (tool.kind == MpiKind::kOpenMpi) words.push_back("--enable-recovery");
-  if (tool.kind == MpiKind::kHydra) words.push_back("-disable-auto-cleanup");
-  words.insert(words.end(), program.begin(), program.end());
-  return words;
+Arguments mpi_pool_command(const MpiTool& tool, const MpiSurroundings& around, const std::vector<Host>& hosts,
+                           const Arguments& program) {
+  Arguments arguments = start_arguments(tool, around, hosts);
+  if (tool.kind == MpiKind::kOpenMpi) arguments.push_back("--enable-recovery");
+  if (tool.kind == MpiKind::kHydra) arguments.push_back("-disable-auto-cleanup");
+  arguments.insert(arguments.end(), program.begin(), program.end());
+  return arguments;
 }
 
 std::string lost_rank_text(MpiKind kind) {

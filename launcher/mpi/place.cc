@@ -34,8 +34,8 @@ std::optional<std::uint32_t> first_number(const std::vector<std::string>& enviro
 
 // Slurm gives the number on each node: "4(x2),1".
 std::uint32_t count_local_ranks(const std::vector<std::string>& environment) {
-  const auto told = first_number(environment, {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"});
-  if (told) return *told;
+  const auto given = first_number(environment, {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"});
+  if (given) return *given;
   const auto counts = expand_counts(value_of(environment, "SLURM_STEP_TASKS_PER_NODE").value_or(""));
   const auto node = read_number(environment, "SLURM_NODEID");
   return counts && node && *node < counts->size() ? (*counts)[*node] : 0;

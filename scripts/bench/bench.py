@@ -17,6 +17,7 @@ import footprint
 import mpi
 import network
 import plan
+import pytorch
 import scale
 import slurm
 import straggler
@@ -56,6 +57,10 @@ BENCHMARKS = {
     "slurm-start": (slurm.slurm_start, "under a real Slurm: from the job's start to the first step, beyond srun's own time"),
     "straggler-detect": (straggler.detect, "steps until a straggler is named, false alarms; simulated, recorded noise"),
     "straggler-recover": (straggler.recover, "throughput after replace and after rebalance; simulated, recorded noise"),
+    "torch-steps": (pytorch.torch_steps, "PyTorch, ResNet-18: steps a second with two changed lines, beside torchrun"),
+    "torch-grow": (pytorch.torch_grow, "PyTorch, ResNet-18: idle time of grow, replace and shrink, beside torchrun"),
+    "torch-kill": (pytorch.torch_kill, "PyTorch, ResNet-18: kill -9 of one of 3 workers, beside torchrun"),
+    "torch-audit": (pytorch.torch_audit, "PyTorch: 100 random changes and 10 kills in one run with loader processes"),
     "footprint": (footprint.footprint, "symbols, size, libraries, start; what check says without CUDA, NCCL and MPI"),
     "agents-1000": (scale.agents_1000, "1,000 agents with 8 workers each: CPU of the supervisor, time of `status`"),
     "gpu-swap": (gpu.gpu_swap, "idle time of grow, shrink and replace on GPUs, 100 MB of parameters over NCCL"),

@@ -45,11 +45,11 @@ def after_fault(run, fault, size, gone, timeout=60):
     return Fault(max(swap.gaps([t for t in ordered if t >= start])) - median, median)
 
 
-def killed_workers(config, repetitions):
+def killed_workers(config, repetitions, environment=None):
     """kill -9 of rank 1, again and again: the faults, and how many passes of healthy workers came to nothing."""
     faults = []
-    with Run(config) as run:
-        run.wait_size(3, 60)
+    with Run(config, environment=environment) as run:
+        run.wait_size(3, 120)
         for _ in range(repetitions):
             victim = pids(run.status())[1]
             faults.append(after_fault(run, lambda: os.kill(victim, signal.SIGKILL), 3, {victim}))

@@ -94,18 +94,22 @@ def steady_gap(run, steps):
 
 
 def swap_changes(config, repetitions):
-    """{"grow"|"replace"|"shrink": [Change, …]}."""
-    found = collections.defaultdict(list)
     with Run(config) as run:
-        run.wait_size(2, 60)
-        run.wait_more_steps(3 * SETTLE_STEPS)
-        for _ in range(repetitions):
-            found["grow"].append(change(run, ("resize", run.name, 3), 3))
-            victim = members(run.status())[1]["pid"]
-            found["replace"].append(change(run, ("replace", run.name, 1), 3, gone=victim))
-            found["shrink"].append(change(run, ("resize", run.name, 2), 2))
-        run.do("stop", run.name)
-        run.wait(60)
+        return changes_of(run, repetitions)
+
+
+def changes_of(run, repetitions):
+    """{"grow"|"replace"|"shrink": [Change, …]} of a run of 2 workers, which is stopped at the end."""
+    found = collections.defaultdict(list)
+    run.wait_size(2, 120)
+    run.wait_more_steps(3 * SETTLE_STEPS, 60)
+    for _ in range(repetitions):
+        found["grow"].append(change(run, ("resize", run.name, 3), 3))
+        victim = members(run.status())[1]["pid"]
+        found["replace"].append(change(run, ("replace", run.name, 1), 3, gone=victim))
+        found["shrink"].append(change(run, ("resize", run.name, 2), 2))
+    run.do("stop", run.name)
+    run.wait(60)
     return found
 
 

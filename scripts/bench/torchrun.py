@@ -22,6 +22,7 @@ import rows
 from idle_gap import idle_ms
 
 PEER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "torch_peer")
+TORCH_ENVIRONMENT = os.path.join(rows.ROOT, "build", "torch-venv", "bin", "python")
 TUNED = ["--monitor_interval=0.1", "--rdzv_conf=last_call_timeout=1", "--max_restarts=100"]
 MAX_NODES = 4
 SETTLED_STEPS = 20
@@ -34,15 +35,15 @@ class Stalled(rows.Unavailable):
     """torchrun did not go on."""
 
 
-def grow_and_shrink(repetitions):
-    """Idle time in ms of 2 to 3 nodes and back: {"grow": […], "shrink": […]}."""
-    pairs = repeated(repetitions, grow_then_shrink)
+def grow_and_shrink(repetitions, options=()):
+    """Idle time in ms of 2 to 3 nodes and back: {"grow": […], "shrink": […]}. `options`: more of torch_peer/train.py."""
+    pairs = repeated(repetitions, lambda: grow_then_shrink(options))
     return {"grow": [grow for grow, _ in pairs], "shrink": [shrink for _, shrink in pairs]}
 
 
-def killed_worker(repetitions):
+def killed_worker(repetitions, options=()):
     """Idle time in ms after kill -9 of one of 3 workers."""
-    return repeated(repetitions, lambda: after_signal(signal.SIGKILL, nodes=3))
+    return repeated(repetitions, lambda: after_signal(signal.SIGKILL, nodes=3, options=options))
 
 
 def hung_worker(collective_timeout_s):
@@ -63,8 +64,8 @@ def repeated(repetitions, measure):
     return found
 
 
-def grow_then_shrink():
-    with Launch() as launch:
+def grow_then_shrink(options=()):
+    with Launch(options=options) as launch:
         launch.start(2)
         grow = time.monotonic()
         launch.add_node()
@@ -78,8 +79,8 @@ def grow_then_shrink():
         return idle_ms(launch.steps(), grow, shrink), idle_ms(launch.steps(), shrink, end)
 
 
-def after_signal(number, nodes, collective_timeout_s=0):
-    with Launch(collective_timeout_s) as launch:
+def after_signal(number, nodes, collective_timeout_s=0, options=()):
+    with Launch(collective_timeout_s, options) as launch:
         launch.start(nodes)
         event = time.monotonic()
         os.kill(launch.worker_of("n1"), number)
@@ -90,11 +91,11 @@ def after_signal(number, nodes, collective_timeout_s=0):
 
 def python_with_torch():
     """Debian's torch belongs to the system's Python; one of pip may belong to another."""
-    for python in (os.environ.get("ELASTICTRAIN_TORCH_PYTHON"), sys.executable, "/usr/bin/python3"):
-        if python and subprocess.run([python, "-c", "import torch.distributed.run"], capture_output=True).returncode == 0:
+    for python in (os.environ.get("ELASTICTRAIN_TORCH_PYTHON"), TORCH_ENVIRONMENT, sys.executable, "/usr/bin/python3"):
+        if python and os.path.exists(python) and subprocess.run([python, "-c", "import torch.distributed.run"], capture_output=True).returncode == 0:
             return python
-    raise rows.Unavailable("no Python has torch (scripts/setup.sh bench installs Debian's; ELASTICTRAIN_TORCH_PYTHON names "
-                           "another Python)")
+    raise rows.Unavailable("no Python has torch (scripts/setup.sh torch installs PyPI's, scripts/setup.sh bench Debian's; "
+                           "ELASTICTRAIN_TORCH_PYTHON names another Python)")
 
 
 def busy_share():
@@ -125,12 +126,12 @@ def free_port():
 class Launch:
     """One elastic job of torchrun on loopback. Everything that it started is ended and removed at the end."""
 
-    def __init__(self, collective_timeout_s=0):
+    def __init__(self, collective_timeout_s=0, options=()):
         self.python = python_with_torch()
         wait_until_quiet()
         self.directory = tempfile.mkdtemp(prefix="et-torchrun-")
         self.port = free_port()
-        self.train = [os.path.join(PEER, "train.py"), "--collective-timeout-s", str(collective_timeout_s)]
+        self.train = [os.path.join(PEER, "train.py"), "--collective-timeout-s", str(collective_timeout_s), *options]
         self.agents = {}
         self.deadline = time.monotonic() + SCENARIO_LIMIT_S
 
@@ -159,7 +160,9 @@ class Launch:
         argv = [self.python, os.path.join(PEER, "launch.py"), f"--nnodes=1:{MAX_NODES}", "--nproc_per_node=1", *TUNED,
                 f"--rdzv_id=bench{self.port}", "--rdzv_backend=c10d", f"--rdzv_endpoint=127.0.0.1:{self.port}", *self.train]
         environment = {**os.environ, "NODE": node, "RUN_DIR": self.directory, "OMP_NUM_THREADS": "1",
-                       "GLOO_SOCKET_IFNAME": "lo"}
+                       "GLOO_SOCKET_IFNAME": "lo",
+                       # torch 2.15: without it rank 0 keeps its old address and a new node waits a minute in vain.
+                       "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
         with open(os.path.join(self.directory, f"agent-{node}.log"), "w") as log:
             self.agents[node] = subprocess.Popen(argv, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 

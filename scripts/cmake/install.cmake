@@ -24,3 +24,8 @@ install(FILES ${PROJECT_BINARY_DIR}/package/elastictrain-config.cmake
 file(RELATIVE_PATH PREFIX_FROM_PKGCONFIG /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
 configure_file(${CMAKE_CURRENT_LIST_DIR}/elastictrain.pc.in ${PROJECT_BINARY_DIR}/package/elastictrain.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/package/elastictrain.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+
+# What the Python wheel carries inside of its package; only `cmake --install --component python` installs it.
+install(PROGRAMS $<TARGET_FILE:elastictrain> DESTINATION elastictrain/bin COMPONENT python EXCLUDE_FROM_ALL)
+install(PROGRAMS $<TARGET_FILE:elastictrain_shared> DESTINATION elastictrain/lib RENAME libelastictrain.so
+        COMPONENT python EXCLUDE_FROM_ALL)

@@ -40,7 +40,7 @@ json decide(Memory& memory, const json& job) {
   const double each = samples / seconds / workers;
   if (memory.first == 0) memory.first = each;
   const double share = each / memory.first;
-  const int most = std::min(job.at("max_workers").get<int>(), job.at("reachable").get<int>());
+  const int max = std::min(job.at("max_workers").get<int>(), job.at("reachable").get<int>());
   json decision = {{"reason",
                     {{"text", "each worker has " + std::to_string(share) + " of its first throughput"},
                      {"numbers", {{"share", share}}}}}};
@@ -51,7 +51,7 @@ json decide(Memory& memory, const json& job) {
     code = "pays_no_more";
     memory.settled = true;
     decision["workers"] = workers - 1;
-  } else if (workers < most) {
+  } else if (workers < max) {
     code = "grow";
     decision["workers"] = workers + 1;
   }

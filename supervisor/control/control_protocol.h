@@ -15,8 +15,8 @@
 //          "policy","policy_reason","recoveries","last_recovery","last_recovery_idle_s"|null,
 //          "failures":[{"class","total","within_window","limit"|null}],
 //          "cooled_hosts":[{"host","failures","left_ms","reason"}],
-//          "workers":[{"id","rank"|null,"host","slot","phase","generation","step","step_ms","compute_ms","data_wait_ms",
-//                      "communicate_ms","share","quiet_ms","pid"}],
+//          "workers":[{"id","rank"|null,"host","slot","phase","program_phase","program_phase_ms","generation","step",
+//                      "step_ms","compute_ms","data_wait_ms","communicate_ms","share","quiet_ms","pid"}],
 //          "hosts":[{"host","agent","slots","workers","phase","quiet_ms"}]}
 //
 // The run directory is <state>/<run name>/ where <state> is $ELASTICTRAIN_STATE_DIR, else $XDG_STATE_HOME/elastictrain,

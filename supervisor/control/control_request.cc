@@ -58,13 +58,13 @@ Result<Request> parse_topology(const Json& object, std::uint64_t id) {
   const auto text = text_in(object, "topology");
   auto choice = text ? protocol::topology_choice(*text) : std::nullopt;
   if (!choice) return wrong("topology needs \"topology\", its name or every rank's parent: " + topology_names());
-  core::Reshare reshare{.request = id, .reason = "requested by a user"};
-  if (choice->fathers.empty()) {
-    reshare.topology = choice->topology;
+  core::UpdatePlan update{.request = id, .reason = "requested by a user"};
+  if (choice->parents.empty()) {
+    update.topology = choice->topology;
   } else {
-    reshare.fathers = std::move(choice->fathers);
+    update.parents = std::move(choice->parents);
   }
-  return Request(core::Event(std::move(reshare)));
+  return Request(core::Event(std::move(update)));
 }
 
 Result<Request> parse_stop(const Json& object, std::uint64_t id) {

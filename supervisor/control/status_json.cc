@@ -6,6 +6,7 @@
 
 #include "supervisor/core/settings.h"
 #include "supervisor/protocol/json_value.h"
+#include "supervisor/protocol/names.h"
 #include "supervisor/protocol/topology_choice.h"
 
 namespace elastictrain::control {
@@ -65,6 +66,8 @@ void append_worker(std::string& out, const core::WorkerView& worker, const Statu
   object.text("host", worker.host);
   object.number("slot", worker.slot);
   object.text("phase", name_of(worker.phase));
+  object.text("program_phase", std::string(protocol::name_of(beat.phase)));
+  object.number("program_phase_ms", beat.phase == protocol::ProgramPhase::kNone ? 0 : beat.place_ms);
   object.number("generation", beat.generation);
   object.number("step", beat.step);
   append_metrics(object, beat.mean);
@@ -75,8 +78,8 @@ void append_worker(std::string& out, const core::WorkerView& worker, const Statu
 }
 
 void append_host(std::string& out, const core::AgentView& agent, Instant now) {
-  const bool heard = agent.last_heard != Instant{} && agent.last_heard < now;
-  const auto quiet = heard ? std::chrono::duration_cast<Millis>(now - agent.last_heard).count() : 0;
+  const bool received = agent.last_seen != Instant{} && agent.last_seen < now;
+  const auto quiet = received ? std::chrono::duration_cast<Millis>(now - agent.last_seen).count() : 0;
   ObjectWriter object(out);
   object.text("host", agent.host);
   object.text("agent", to_string(agent.agent));
@@ -178,7 +181,7 @@ std::string status_answer(const RunFigures& figures, const StatusFacts& facts) {
   object.number("target_size", view.target_size);
   object.number("global_batch", view.global_batch);
   object.real("learning_rate_factor", view.learning_rate_factor);
-  object.text("topology", protocol::text_of(view.topology, view.fathers));
+  object.text("topology", protocol::text_of(view.topology, view.parents));
   object.text("synchronization", std::string(protocol::name_of(view.synchronization)));
   object.text("size_reason", view.size_reason);
   object.text("last_change", view.last_change);

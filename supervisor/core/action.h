@@ -62,8 +62,15 @@ struct ArmTimer {
 struct CancelTimer {
   std::uint64_t timer = 0;
 };
-// One line of the journal.
+// One line of the journal. Its special members are in action.cc: compiled once instead of in every file that emits an
+// action, because those of a variant of all records are large.
 struct Journal {
+  explicit Journal(Record of, bool with_sync = false);
+  template <class R>
+  Journal(std::in_place_type_t<R> type, R&& about, bool with_sync) : record(type, std::move(about)), sync(with_sync) {}
+  Journal(Journal&& other) noexcept;
+  ~Journal();
+
   Record record;
   bool sync = false;
 };

@@ -10,6 +10,7 @@
 #include "supervisor/core/host_list.h"
 #include "supervisor/core/links.h"
 #include "supervisor/core/outbox.h"
+#include "supervisor/core/plain_restart.h"
 #include "supervisor/core/run_end.h"
 #include "supervisor/core/settings.h"
 #include "supervisor/core/startup.h"
@@ -19,7 +20,7 @@ namespace elastictrain::core {
 
 AgentWatch::AgentWatch(const RunSettings& settings, Roster& roster, Outbox& out, Startup& startup, RunEnd& end,
                        HangDetector& hangs, WorkerControl& workers, FailureJudge& judge, HangJudge& hang_judge,
-                       Ending& ending, HostList& hosts, Links& links)
+                       Ending& ending, HostList& hosts, Links& links, PlainRestart& plain)
     : settings_(settings),
       roster_(roster),
       out_(out),
@@ -32,6 +33,7 @@ AgentWatch::AgentWatch(const RunSettings& settings, Roster& roster, Outbox& out,
       ending_(ending),
       hosts_(hosts),
       links_(links),
+      plain_(plain),
       detector_(settings.suspect, settings.dead) {}
 
 void AgentWatch::on(const AgentConnected& event) {
@@ -52,7 +54,7 @@ void AgentWatch::on(const AgentConnected& event) {
     return;
   }
   agent->link = Link::kUp;
-  agent->last_heard = out_.now();
+  agent->last_seen = out_.now();
   out_.journal(record::AgentConnected{agent->host, agent->id});
   watch(*agent);
   out_.look_again();
@@ -62,20 +64,20 @@ void AgentWatch::on(const AgentReported& event) {
   Agent* agent = roster_.agent(event.agent);
   if (agent == nullptr || agent->link != Link::kUp) return;
   note_report(*agent);
-  for (const protocol::WorkerPulse& pulse : event.report.workers) {
-    Worker* worker = roster_.worker(pulse.worker);
+  for (const protocol::WorkerSample& sample : event.report.workers) {
+    Worker* worker = roster_.worker(sample.worker);
     if (worker == nullptr || worker->agent != agent->id) continue;
-    worker->quiet_ms = pulse.quiet_ms;
-    if (pulse.heartbeat.sequence < worker->heartbeat.sequence) continue;
-    worker->take(pulse.heartbeat);
-    judge_.note_progress(pulse.heartbeat);
-    for (const HangFinding& finding : hangs_.heard(pulse, out_.now())) hang_judge_.act_on(finding);
+    worker->quiet_ms = sample.quiet_ms;
+    if (sample.heartbeat.sequence < worker->heartbeat.sequence) continue;
+    worker->take(sample.heartbeat);
+    judge_.note_progress(sample.heartbeat);
+    for (const HangFinding& finding : hangs_.on_sample(sample, out_.now())) hang_judge_.act_on(finding);
   }
 }
 
 void AgentWatch::note_report(Agent& agent) {
-  agent.last_heard = out_.now();
-  if (!detector_.heard(agent.id, out_.now())) return;
+  agent.last_seen = out_.now();
+  if (!detector_.on_message(agent.id, out_.now())) return;
   agent.suspect = false;
   out_.journal(record::AgentHealthy{agent.host, agent.id});
 }
@@ -163,6 +165,7 @@ void AgentWatch::lose_workers(Agent& agent, const std::string& reason) {
   const std::string text = "host " + agent.host + " is lost with " + list + ": " + reason;
   const std::string advice = ". Check the host and its network, then start the run again.";
   if (plain) {
+    if (plain_.begin(text)) return;
     ending_.fail_run(69, text + advice);
     return;
   }

@@ -19,6 +19,7 @@ class HangJudge;
 class HostList;
 class Links;
 class Outbox;
+class PlainRestart;
 struct RunEnd;
 struct RunSettings;
 struct Startup;
@@ -28,7 +29,7 @@ class AgentWatch {
  public:
   AgentWatch(const RunSettings& settings, Roster& roster, Outbox& out, Startup& startup, RunEnd& end,
              HangDetector& hangs, WorkerControl& workers, FailureJudge& judge, HangJudge& hang_judge, Ending& ending,
-             HostList& hosts, Links& links);
+             HostList& hosts, Links& links, PlainRestart& plain);
 
   void on(const AgentConnected& event);
   void on(const AgentReported& event);
@@ -54,6 +55,7 @@ class AgentWatch {
   Ending& ending_;
   HostList& hosts_;
   Links& links_;
+  PlainRestart& plain_;
   FailureDetector detector_;
   std::set<AgentId> silent_;  // given up although their connections are open
 };

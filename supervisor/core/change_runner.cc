@@ -15,8 +15,8 @@
 #include "supervisor/core/recovery.h"
 #include "supervisor/core/run_end.h"
 #include "supervisor/core/settings.h"
+#include "supervisor/core/text.h"
 #include "supervisor/core/training.h"
-#include "supervisor/core/words.h"
 #include "supervisor/core/worker_control.h"
 #include "supervisor/protocol/check.h"
 

@@ -59,7 +59,7 @@ void Completion::complete() {
   training_.learning_rate_factor = change_.plan.learning_rate_factor;
   training_.synchronization = change_.plan.synchronization;
   training_.topology = change_.plan.topology;
-  training_.parents = change_.plan.fathers;
+  training_.parents = change_.plan.parents;
   if (training_.synchronization != settings_.synchronization && !training_.members.empty() &&
       desired_.update_reason.empty()) {
     desired_.update_reason =
@@ -73,7 +73,7 @@ void Completion::complete() {
   for (WorkerId id : training_.members) {
     if (const Worker* worker = roster_.worker(id)) roster_.clear_blame(worker->place());
   }
-  std::erase_if(desired_.replacements, [&](const auto& wish) { return !training_.is_member(wish.first); });
+  std::erase_if(desired_.replacements, [&](const auto& proposal) { return !training_.is_member(proposal.first); });
   out_.journal(record::GenerationComplete{training_.generation, change_.kind, change_.first_step,
                                           training_.members.size(), training_.members});
   if (!training_.members.empty()) out_.tell(Tell::Level::kInfo, training_.last_change);

@@ -2,7 +2,7 @@
 
 namespace elastictrain::core {
 
-void DesiredState::apply(const Reshare& request, RunSettings& settings) {
+void DesiredState::apply(const UpdatePlan& request, RunSettings& settings) {
   if (settings.base_per_worker == 0) settings.base_per_worker = settings.batch.per_worker;
   if (request.speeds) speeds = *request.speeds;
   if (request.per_worker) settings.batch.per_worker = *(update.per_worker = request.per_worker);
@@ -11,10 +11,10 @@ void DesiredState::apply(const Reshare& request, RunSettings& settings) {
   if (request.noise_scale) settings.learning_rate.noise_scale = *(update.noise_scale = request.noise_scale);
   if (request.topology) {
     settings.topology = *(update.topology = request.topology);
-    settings.fathers.clear();
-    update.fathers.reset();
+    settings.parents.clear();
+    update.parents.reset();
   }
-  if (request.fathers) settings.fathers = *(update.fathers = request.fathers);
+  if (request.parents) settings.parents = *(update.parents = request.parents);
   if (request.synchronization) settings.synchronization = *(update.synchronization = request.synchronization);
 }
 

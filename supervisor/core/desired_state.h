@@ -20,25 +20,25 @@ struct DesiredState {
   std::uint32_t target = 1;
   std::string target_reason = "the size to start with";
   std::map<WorkerId, double> speeds;  // shares follow in proportion; empty: equal ones
-  Reshare update;                     // requested since the start; without speeds
+  UpdatePlan update;                  // requested since the start; without speeds
   std::string update_reason;          // why plans change although no worker comes or goes; empty: they do not change
   std::map<WorkerId, protocol::ChangeKind> replacements;  // kReplace, or kMigrate: away from its host
   bool hold = false;  // the last change was given up: nothing moves until the desired state changes
   std::string unmet;  // as last reported
 
   // In effect from the next plan on, and kept across supervisors. Speeds are not: their workers may be gone by then.
-  void apply(const Reshare& request, RunSettings& settings);
+  void apply(const UpdatePlan& request, RunSettings& settings);
   // It changed: what failed before is tried again.
   void renew(Roster& roster, Change& change, Outbox& out);
 };
 
 // The same fields of two records.
 template <class R>
-void write_update(const Reshare& update, R& about) {
+void write_update(const UpdatePlan& update, R& about) {
   about.per_worker = update.per_worker;
   about.target_factor = update.learning_rate_factor;
   about.target_noise_scale = update.noise_scale;
-  about.target_parents = update.fathers;
+  about.target_parents = update.parents;
   about.target_topology = update.topology;
   about.target_synchronization = update.synchronization;
 }

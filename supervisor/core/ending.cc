@@ -17,8 +17,8 @@
 #include "supervisor/core/settings.h"
 #include "supervisor/core/startup.h"
 #include "supervisor/core/stop_cause.h"
+#include "supervisor/core/text.h"
 #include "supervisor/core/training.h"
-#include "supervisor/core/words.h"
 #include "supervisor/core/worker_control.h"
 #include "supervisor/protocol/check.h"
 

@@ -54,7 +54,7 @@ struct AgentAnswered {
 };
 
 // How the same workers train together, from the next boundary on. A field that is not set keeps its value.
-struct Reshare {
+struct UpdatePlan {
   std::uint64_t request = 0;
   // Relative speeds in any common unit; a worker that is not in the list has speed 1. Empty: equal shares.
   std::optional<std::map<WorkerId, double>> speeds;
@@ -63,7 +63,7 @@ struct Reshare {
   std::optional<double> learning_rate_factor;  // replaces the rule's; above 0
   std::optional<double> noise_scale;           // in samples: LearningRateSettings::noise_scale
   std::optional<protocol::Topology> topology;
-  std::optional<std::vector<std::uint32_t>> fathers;  // an explicit tree (topology_choice.h) instead of a topology
+  std::optional<std::vector<std::uint32_t>> parents;  // an explicit tree (topology_choice.h) instead of a topology
   std::optional<protocol::Synchronization> synchronization;
 };
 
@@ -93,13 +93,14 @@ struct Resumed {
   std::vector<protocol::Fence> lineage;
   std::uint32_t target = 0;
   std::string target_reason;
-  Reshare reshared;  // requested since the start; without speeds
+  UpdatePlan plan_update;  // requested since the start; without speeds
   // The journal ends between the first and the last step of a change or a recovery: every worker must report its
   // position.
   bool unsettled = false;
   std::vector<WorkerId> unsettled_members;  // of a generation that was committed but not complete
   std::vector<WorkerId> finished;           // their program reached its end; their processes may have exited
-  std::uint32_t last_agent = 0;             // highest ids ever used
+  std::uint32_t plain_restarts = 0;
+  std::uint32_t last_agent = 0;  // highest ids ever used
   std::uint64_t last_worker = 0;
   std::vector<std::pair<WorkerId, protocol::WorkerAudit>> audits;  // in audit mode, what the ledger held
 };
@@ -114,7 +115,7 @@ struct WorkerExited {
   std::int32_t signal = 0;
   std::vector<std::string> last_error_lines;
 };
-struct WorkerSaid {
+struct WorkerMessage {
   WorkerId worker;
   protocol::WorkerUp message;
 };
@@ -156,8 +157,8 @@ struct TimerFired {
   std::uint64_t timer = 0;
 };
 
-using Event = std::variant<HostsOffered, AgentConnected, AgentLost, WorkerSpawnFailed, WorkerExited, WorkerSaid,
+using Event = std::variant<HostsOffered, AgentConnected, AgentLost, WorkerSpawnFailed, WorkerExited, WorkerMessage,
                            AgentReported, Resize, ReplaceWorker, ReplaceHost, DrainHost, Stop, StopNow, TimerFired,
-                           HostNoticed, AgentAnswered, Resumed, Reshare>;
+                           HostNoticed, AgentAnswered, Resumed, UpdatePlan>;
 
 }  // namespace elastictrain::core

@@ -6,6 +6,7 @@
 #include "supervisor/core/failure_judge.h"
 #include "supervisor/core/halt.h"
 #include "supervisor/core/outbox.h"
+#include "supervisor/core/plain_restart.h"
 #include "supervisor/core/run_end.h"
 #include "supervisor/core/startup.h"
 #include "supervisor/core/training.h"
@@ -14,7 +15,7 @@
 namespace elastictrain::core {
 
 ExitJudge::ExitJudge(Roster& roster, Outbox& out, Startup& startup, Training& training, Change& change, RunEnd& end,
-                     WorkerControl& workers, Ending& ending, Halt& halt, FailureJudge& judge)
+                     WorkerControl& workers, Ending& ending, Halt& halt, FailureJudge& judge, PlainRestart& plain)
     : roster_(roster),
       out_(out),
       startup_(startup),
@@ -24,7 +25,8 @@ ExitJudge::ExitJudge(Roster& roster, Outbox& out, Startup& startup, Training& tr
       workers_(workers),
       ending_(ending),
       halt_(halt),
-      judge_(judge) {}
+      judge_(judge),
+      plain_(plain) {}
 
 void ExitJudge::on(const WorkerExited& event) {
   const Worker* found = roster_.worker(event.worker);
@@ -48,7 +50,7 @@ void ExitJudge::judge_exit(const Worker& worker, const WorkerExited& event) {
                                                   last_lines(event.last_error_lines));
     return;
   }
-  if (good && !worker.said_hello() && training_.generation == 0) {
+  if (good && !worker.greeted() && training_.generation == 0) {
     ++startup_.plain_finished;
     return;
   }
@@ -62,6 +64,7 @@ void ExitJudge::judge_unfinished_exit(const Worker& worker, const WorkerExited& 
   const bool first_start = training_.generation == 0 && !training_.restarting && !worker.seated() && !good;
   const bool counts = !startup_.elastic || change_.plans(worker.id);
   if (first_start && counts) {
+    if (startup_.is_plain() && plain_.begin(workers_.name_of(worker) + " " + what)) return;
     ending_.fail_run(exit_status_of(event), workers_.name_of(worker) + " " + what + detail);
     return;
   }

@@ -13,6 +13,7 @@ class Ending;
 class FailureJudge;
 class Halt;
 class Outbox;
+class PlainRestart;
 struct RunEnd;
 struct Startup;
 struct Training;
@@ -21,7 +22,7 @@ class WorkerControl;
 class ExitJudge {
  public:
   ExitJudge(Roster& roster, Outbox& out, Startup& startup, Training& training, Change& change, RunEnd& end,
-            WorkerControl& workers, Ending& ending, Halt& halt, FailureJudge& judge);
+            WorkerControl& workers, Ending& ending, Halt& halt, FailureJudge& judge, PlainRestart& plain);
 
   void on(const WorkerExited& event);
 
@@ -39,6 +40,7 @@ class ExitJudge {
   Ending& ending_;
   Halt& halt_;
   FailureJudge& judge_;
+  PlainRestart& plain_;
 };
 
 }  // namespace elastictrain::core

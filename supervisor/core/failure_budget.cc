@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "supervisor/core/words.h"
+#include "supervisor/core/text.h"
 
 namespace elastictrain::core {
 
@@ -40,14 +40,14 @@ std::optional<BudgetEnd> FailureBudget::charge(const Loss& loss, Instant now) {
   auto& losses = losses_[index];
   ++totals_[index];
   losses.push_back(now);
-  while (losses.size() > kMostKept || losses.front() + settings_.window < now) losses.pop_front();
+  while (losses.size() > kMaxKept || losses.front() + settings_.window < now) losses.pop_front();
   if (loss.what == FailureClass::kCrash) {
     last_crash_ = loss;
     crash_is_new_ = true;
   }
-  const std::uint32_t most = limit(loss.what);
-  if (most == kUnlimited || losses.size() <= most) return std::nullopt;
-  return over_limit(loss, losses.size(), most);
+  const std::uint32_t max = limit(loss.what);
+  if (max == kUnlimited || losses.size() <= max) return std::nullopt;
+  return over_limit(loss, losses.size(), max);
 }
 
 BudgetEnd FailureBudget::over_limit(const Loss& loss, std::size_t count, std::uint32_t limit) const {

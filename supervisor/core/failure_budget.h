@@ -48,7 +48,7 @@ struct BudgetEnd {
 
 class FailureBudget {
  public:
-  static constexpr std::size_t kMostKept = 4096;
+  static constexpr std::size_t kMaxKept = 4096;
 
   explicit FailureBudget(const FailureSettings& settings) : settings_(settings) {}
 

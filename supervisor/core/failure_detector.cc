@@ -9,7 +9,7 @@ Instant FailureDetector::watch(AgentId agent, Instant now) {
   return now + suspect_;
 }
 
-bool FailureDetector::heard(AgentId agent, Instant now) {
+bool FailureDetector::on_message(AgentId agent, Instant now) {
   const auto found = records_.find(agent);
   if (found == records_.end() || found->second.verdict == Verdict::kDead) return false;
   const bool was_suspect = found->second.verdict == Verdict::kSuspect;
@@ -25,14 +25,14 @@ FailureDetector::Look FailureDetector::look(AgentId agent, Instant now) {
 }
 
 FailureDetector::Look FailureDetector::look_at_healthy(Record& record, Instant now) const {
-  if (now - record.last_heard < suspect_) return {Verdict::kHealthy, false, record.last_heard + suspect_};
+  if (now - record.last_seen < suspect_) return {Verdict::kHealthy, false, record.last_seen + suspect_};
   record.verdict = Verdict::kSuspect;
   // Half of `suspect` suffices to read what is queued on our own sockets, however late this look is.
-  return {Verdict::kSuspect, true, std::max<Instant>(record.last_heard + dead_, now + suspect_ / 2)};
+  return {Verdict::kSuspect, true, std::max<Instant>(record.last_seen + dead_, now + suspect_ / 2)};
 }
 
 FailureDetector::Look FailureDetector::look_at_suspect(Record& record, Instant now) const {
-  if (now - record.last_heard < dead_) return {Verdict::kSuspect, false, record.last_heard + dead_};
+  if (now - record.last_seen < dead_) return {Verdict::kSuspect, false, record.last_seen + dead_};
   const bool changed = record.verdict != Verdict::kDead;
   record.verdict = Verdict::kDead;
   return {Verdict::kDead, changed, now + dead_};
@@ -41,7 +41,7 @@ FailureDetector::Look FailureDetector::look_at_suspect(Record& record, Instant n
 Millis FailureDetector::silence(AgentId agent, Instant now) const {
   const auto found = records_.find(agent);
   if (found == records_.end()) return Millis{0};
-  return std::chrono::duration_cast<Millis>(now - found->second.last_heard);
+  return std::chrono::duration_cast<Millis>(now - found->second.last_seen);
 }
 
 }  // namespace elastictrain::core

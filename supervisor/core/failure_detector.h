@@ -31,7 +31,7 @@ class FailureDetector {
   // Starts watching; returns the time of the first look.
   Instant watch(AgentId agent, Instant now);
   // Returns true if the agent was suspected and no longer is.
-  bool heard(AgentId agent, Instant now);
+  bool on_message(AgentId agent, Instant now);
   Look look(AgentId agent, Instant now);
   void forget(AgentId agent) { records_.erase(agent); }
 
@@ -40,7 +40,7 @@ class FailureDetector {
 
  private:
   struct Record {
-    Instant last_heard;
+    Instant last_seen;
     Verdict verdict = Verdict::kHealthy;
   };
 

@@ -10,8 +10,8 @@
 #include "supervisor/core/recovery.h"
 #include "supervisor/core/run_end.h"
 #include "supervisor/core/settings.h"
+#include "supervisor/core/text.h"
 #include "supervisor/core/training.h"
-#include "supervisor/core/words.h"
 
 namespace elastictrain::core {
 

@@ -20,8 +20,8 @@
 #include "supervisor/core/settings.h"
 #include "supervisor/core/startup.h"
 #include "supervisor/core/swap_plan.h"
+#include "supervisor/core/text.h"
 #include "supervisor/core/training.h"
-#include "supervisor/core/words.h"
 #include "supervisor/core/worker_control.h"
 
 namespace elastictrain::core {
@@ -90,7 +90,7 @@ void Gathering::gather_joiners() {
   input.candidates = planner_.candidates();
   input.free = planner_.free_places();
   input.min = settings_.min_workers;
-  input.want = std::max({planner_.wanted_size(), input.min, static_cast<std::uint32_t>(training_.members.size())});
+  input.want = std::max({planner_.target_size_of(), input.min, static_cast<std::uint32_t>(training_.members.size())});
   input.spares = settings_.spares;
   const SwapDecision decision = decide_swap(input);
   std::vector<WorkerId> next = reconciler_.carry_out(decision);

@@ -30,7 +30,7 @@ bool inside_step(StepPlace place) {
 }
 
 bool same_visit(const protocol::WorkerHeartbeat& a, const protocol::WorkerHeartbeat& b) {
-  return a.place == b.place && a.step == b.step && a.generation == b.generation;
+  return a.place == b.place && a.phase == b.phase && a.step == b.step && a.generation == b.generation;
 }
 
 std::uint64_t used(std::uint64_t now, std::uint64_t before) {
@@ -68,7 +68,7 @@ void HangDetector::seat(Generation generation, const std::vector<WorkerId>& memb
   generation_ = generation;
   holding_ = false;
   stuck_suspected_.reset();
-  stuck_told_ = false;
+  stuck_reported_ = false;
   std::map<WorkerId, Record> next;
   for (WorkerId member : members) {
     Record& fresh = next[member];
@@ -85,61 +85,61 @@ void HangDetector::seat(Generation generation, const std::vector<WorkerId>& memb
     const bool waited = waits_for_orders(old.heartbeat.place);
     fresh.still = waited ? Millis{0} : old.still;
     fresh.cpu_when_moved = waited ? old.cpu : old.cpu_when_moved;
-    fresh.cpu_when_heard = old.cpu_when_heard;
+    fresh.cpu_when_seen = old.cpu_when_seen;
     fresh.stopped = old.stopped;
   }
   records_ = std::move(next);
 }
 
-std::vector<HangFinding> HangDetector::heard(const protocol::WorkerPulse& pulse, Instant now) {
+std::vector<HangFinding> HangDetector::on_sample(const protocol::WorkerSample& sample, Instant now) {
   std::vector<HangFinding> findings;
-  const auto found = records_.find(pulse.worker);
+  const auto found = records_.find(sample.worker);
   if (found == records_.end() || !settings_.detect_hangs) return findings;
   Record& record = found->second;
-  take(record, pulse, now);
+  take(record, sample, now);
   if (record.condemned) return findings;
-  const std::optional<Over> over = judge(pulse.worker, record);
+  const std::optional<Over> over = judge(sample.worker, record);
   if (!over && record.suspected) {
     record.suspected.reset();
     findings.push_back(
-        describe(HangFinding::Kind::kWithdrawn, pulse.worker, record, {record.still, {}, "it moves", 0}));
+        describe(HangFinding::Kind::kWithdrawn, sample.worker, record, {record.still, {}, "it moves", 0}));
   } else if (over && !record.suspected) {
     record.suspected = now;
-    findings.push_back(describe(HangFinding::Kind::kSuspected, pulse.worker, record, *over));
+    findings.push_back(describe(HangFinding::Kind::kSuspected, sample.worker, record, *over));
   } else if (over && now - *record.suspected >= kBetweenLooks) {
     record.condemned = true;
-    findings.push_back(describe(HangFinding::Kind::kGuilty, pulse.worker, record, *over));
+    findings.push_back(describe(HangFinding::Kind::kGuilty, sample.worker, record, *over));
   }
-  look_for_stuck(pulse.worker, record, now, findings);
+  look_for_stuck(sample.worker, record, now, findings);
   return findings;
 }
 
 // `still` and `silent` grow by the time between heartbeats, as long as those arrive; the worker's and the agent's own
 // figures are their upper bounds.
-void HangDetector::take(Record& record, const protocol::WorkerPulse& pulse, Instant now) {
+void HangDetector::take(Record& record, const protocol::WorkerSample& sample, Instant now) {
   const auto gap = std::chrono::duration_cast<Millis>(now - record.seen);
   const Millis passed = record.known && gap <= longest_gap_ ? gap : Millis{0};
-  const bool fresh = !record.known || pulse.heartbeat.sequence != record.heartbeat.sequence;
-  const bool moved = !record.known || (fresh && !same_visit(pulse.heartbeat, record.heartbeat));
+  const bool fresh = !record.known || sample.heartbeat.sequence != record.heartbeat.sequence;
+  const bool moved = !record.known || (fresh && !same_visit(sample.heartbeat, record.heartbeat));
   record.seen = now;
   record.known = true;
-  record.cpu = pulse.cpu_ms;
-  record.stopped = pulse.stopped;
-  record.quiet = millis(pulse.quiet_ms);
+  record.cpu = sample.cpu_ms;
+  record.stopped = sample.stopped;
+  record.quiet = millis(sample.quiet_ms);
   record.silent = std::min(fresh ? passed : record.silent + passed, record.quiet);
-  const Millis visit = millis(pulse.heartbeat.place_ms) + record.quiet;
+  const Millis visit = millis(sample.heartbeat.place_ms) + record.quiet;
   record.still = std::min(moved ? passed : record.still + passed, visit);
-  if (pulse.heartbeat.generation >= generation_) {
+  if (sample.heartbeat.generation >= generation_) {
     record.unseated = Millis{0};
   } else if (!holding_) {
     record.unseated += passed;
   }
-  if (fresh) record.cpu_when_heard = pulse.cpu_ms;
-  if (moved) record.cpu_when_moved = pulse.cpu_ms;
+  if (fresh) record.cpu_when_seen = sample.cpu_ms;
+  if (moved) record.cpu_when_moved = sample.cpu_ms;
   if (!fresh) return;
-  record.heartbeat = pulse.heartbeat;
-  learn(record, pulse.heartbeat);
-  if (pulse.heartbeat.step > stuck_step_ + kProvenSteps) stuck_times_ = 0;
+  record.heartbeat = sample.heartbeat;
+  learn(record, sample.heartbeat);
+  if (sample.heartbeat.step > stuck_step_ + kVerifiedSteps) stuck_times_ = 0;
 }
 
 void HangDetector::learn(Record& record, const protocol::WorkerHeartbeat& heartbeat) {
@@ -165,16 +165,17 @@ double HangDetector::learned_us(const Record& record) const {
 Millis HangDetector::limit(const Record& record, std::uint32_t factor) const {
   const double learned_ms = learned_us(record) / 1000;
   if (learned_ms <= 0) return settings_.hang_max;
-  const double most = static_cast<double>(settings_.hang_max.count());
-  const double least = std::min(static_cast<double>(settings_.hang_min.count()), most);
-  const double narrow = std::clamp(learned_ms * settings_.hang_steps, least, most);
-  return Millis(static_cast<std::int64_t>(std::min(narrow * factor, most)));
+  const double max = static_cast<double>(settings_.hang_max.count());
+  const double min = std::min(static_cast<double>(settings_.hang_min.count()), max);
+  const double narrow = std::clamp(learned_ms * settings_.hang_steps, min, max);
+  return Millis(static_cast<std::int64_t>(std::min(narrow * factor, max)));
 }
 
 std::optional<HangDetector::Over> HangDetector::judge(WorkerId worker, const Record& record) const {
   const StepPlace place = record.heartbeat.place;
   if (const auto over = judge_lifeless(worker, record)) return over;
   if (holding_) return std::nullopt;
+  if (record.heartbeat.phase != protocol::ProgramPhase::kNone) return judge_phase(record);
   if (const auto over = judge_unseated(record)) return over;
   if (const auto over = judge_step(worker, record)) return over;
   if (record.still < settings_.hang_max || place == StepPlace::kHalted || waits_for_members(record))
@@ -182,18 +183,25 @@ std::optional<HangDetector::Over> HangDetector::judge(WorkerId worker, const Rec
   return Over{record.still, settings_.hang_max, "it makes no progress at all", used(record.cpu, record.cpu_when_moved)};
 }
 
+// The program has said that this takes long, in a step or not; others may wait for it meanwhile.
+std::optional<HangDetector::Over> HangDetector::judge_phase(const Record& record) const {
+  if (record.still < settings_.phase_timeout) return std::nullopt;
+  return Over{record.still, settings_.phase_timeout, "the phase that it announced does not end",
+              used(record.cpu, record.cpu_when_moved)};
+}
+
 // Wherever it was: a process that is stopped or asleep as a whole does nothing.
 std::optional<HangDetector::Over> HangDetector::judge_lifeless(WorkerId worker, const Record& record) const {
-  const std::uint64_t cpu = used(record.cpu, record.cpu_when_heard);
+  const std::uint64_t cpu = used(record.cpu, record.cpu_when_seen);
   if (!record.stopped && !idle(cpu, record.silent)) return std::nullopt;
   const bool alone = records_.size() == 1;
-  Millis most = limit(record, alone || !record.stopped ? kWide : 1);
+  Millis max = limit(record, alone || !record.stopped ? kWide : 1);
   // However long a step is, a stopped process makes no progress on it.
-  if (record.stopped && learned_us(record) <= 0) most = std::min(settings_.hang_max, settings_.hang_min * kUnlearned);
-  if (record.silent < most) return std::nullopt;  // before the scan of all others: too expensive for each heartbeat
-  if (!alone && !holding_ && !others_wait(worker, most / 2)) most = settings_.hang_max;
-  if (record.silent < most) return std::nullopt;
-  return Over{record.silent, most, record.stopped ? "it is stopped" : "it is silent and uses no CPU", cpu};
+  if (record.stopped && learned_us(record) <= 0) max = std::min(settings_.hang_max, settings_.hang_min * kUnlearned);
+  if (record.silent < max) return std::nullopt;  // before the scan of all others: too expensive for each heartbeat
+  if (!alone && !holding_ && !others_wait(worker, max / 2)) max = settings_.hang_max;
+  if (record.silent < max) return std::nullopt;
+  return Over{record.silent, max, record.stopped ? "it is stopped" : "it is silent and uses no CPU", cpu};
 }
 
 std::optional<HangDetector::Over> HangDetector::judge_step(WorkerId worker, const Record& record) const {
@@ -202,10 +210,10 @@ std::optional<HangDetector::Over> HangDetector::judge_step(WorkerId worker, cons
   if (!settled || !(inside_step(record.heartbeat.place) || reduces_alone)) return std::nullopt;
   const std::uint64_t cpu = used(record.cpu, record.cpu_when_moved);
   const bool works = !idle(cpu, record.still);
-  const Millis most = limit(record, works ? kWideWithCpu : kWide);
-  if (record.still < most) return std::nullopt;
-  if (records_.size() > 1 && !others_wait(worker, most / 2)) return std::nullopt;
-  return Over{record.still, most, works ? "its step does not end" : "its step makes no progress and it uses no CPU",
+  const Millis max = limit(record, works ? kWideWithCpu : kWide);
+  if (record.still < max) return std::nullopt;
+  if (records_.size() > 1 && !others_wait(worker, max / 2)) return std::nullopt;
+  return Over{record.still, max, works ? "its step does not end" : "its step makes no progress and it uses no CPU",
               cpu};
 }
 
@@ -214,9 +222,9 @@ std::optional<HangDetector::Over> HangDetector::judge_step(WorkerId worker, cons
 std::optional<HangDetector::Over> HangDetector::judge_unseated(const Record& record) const {
   if (record.unseated.count() == 0 || may_take_long(record.heartbeat.place)) return std::nullopt;
   const std::uint64_t cpu = used(record.cpu, record.cpu_when_moved);
-  const Millis most = limit(record, idle(cpu, record.still) ? kWide : kWideWithCpu) + seat_time_;
-  if (record.unseated < most) return std::nullopt;
-  return Over{record.unseated, most, "it does not take its place among the others", cpu};
+  const Millis max = limit(record, idle(cpu, record.still) ? kWide : kWideWithCpu) + seat_time_;
+  if (record.unseated < max) return std::nullopt;
+  return Over{record.unseated, max, "it does not take its place among the others", cpu};
 }
 
 // In the all-reduce, or in the first seat of a generation that others have not entered yet.
@@ -228,21 +236,22 @@ bool HangDetector::waits_for_members(const Record& record) const {
   });
 }
 
-bool HangDetector::others_wait(WorkerId worker, Millis least) const {
+bool HangDetector::others_wait(WorkerId worker, Millis min) const {
   return std::any_of(records_.begin(), records_.end(), [&](const auto& entry) {
     const Record& other = entry.second;
     return entry.first != worker && other.heartbeat.place == StepPlace::kReducing && !other.stopped &&
-           other.still >= least;
+           other.still >= min;
   });
 }
 
 // Starts with the member that did not wait last time: as long as it does not wait, a look is O(1) at any world size.
-bool HangDetector::everybody_waits(Millis least, Instant now) {
+bool HangDetector::everybody_waits(Millis min, Instant now) {
   const auto waits = [&](const auto& entry) {
     const Record& record = entry.second;
     const bool lives = record.known && !record.stopped && record.unseated.count() == 0 &&
                        now - record.seen <= longest_gap_ - record.silent;
-    return lives && record.still >= least && !record.condemned && waits_for_members(record);
+    const bool may_rest = record.heartbeat.phase != protocol::ProgramPhase::kNone;
+    return lives && !may_rest && record.still >= min && !record.condemned && waits_for_members(record);
   };
   const auto first = records_.lower_bound(does_not_wait_);
   auto found = std::find_if_not(first, records_.end(), waits);
@@ -256,19 +265,19 @@ bool HangDetector::everybody_waits(Millis least, Instant now) {
 
 void HangDetector::look_for_stuck(WorkerId worker, const Record& record, Instant now,
                                   std::vector<HangFinding>& findings) {
-  if (stuck_told_ || holding_ || records_.size() < 2 || record.heartbeat.place != StepPlace::kReducing) return;
-  const Millis most = limit(record, kWide);
-  if (record.still < most || !everybody_waits(most, now)) {
-    if (record.still < most) stuck_suspected_.reset();
+  if (stuck_reported_ || holding_ || records_.size() < 2 || record.heartbeat.place != StepPlace::kReducing) return;
+  const Millis max = limit(record, kWide);
+  if (record.still < max || !everybody_waits(max, now)) {
+    if (record.still < max) stuck_suspected_.reset();
     return;
   }
-  const Over over{record.still, most, "all workers wait in the all-reduce", used(record.cpu, record.cpu_when_moved)};
+  const Over over{record.still, max, "all workers wait in the all-reduce", used(record.cpu, record.cpu_when_moved)};
   if (!stuck_suspected_) {
     stuck_suspected_ = now;
     findings.push_back(describe(HangFinding::Kind::kStandstill, worker, record, over));
   }
   if (now - *stuck_suspected_ < kBetweenLooks) return;
-  stuck_told_ = true;
+  stuck_reported_ = true;
   stuck_step_ = record.heartbeat.step;
   HangFinding finding = describe(HangFinding::Kind::kStuck, WorkerId{}, record, over);
   finding.times = ++stuck_times_;

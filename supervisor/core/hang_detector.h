@@ -13,6 +13,8 @@
 //   + seat_time a worker that has not taken its seat in a generation that a recovery has committed, and that is neither
 //               between steps nor receiving its first state: added to 4 or 10 x limit, because it may finish the open
 //               step first
+//   phase_timeout  a phase that the program has announced (WorkerHeartbeat::phase), in a step or not. Only a process
+//               that is stopped or silent as a whole is judged meanwhile
 //   hang_max    everything else: no learned step time yet, starting, between steps (data, evaluation), a checkpoint,
 //               no worker is delayed, all are stopped at once. A worker that has its first seat and waits for workers
 //               that have not taken theirs counts as waiting in an all-reduce
@@ -58,7 +60,7 @@ struct HangFinding {
   std::uint64_t cpu_ms = 0;  // used while it made no progress
   protocol::StepPlace place = protocol::StepPlace::kStarting;
   Step step = 0;
-  std::uint32_t times = 0;  // kStuck: in a row, without kProvenSteps between
+  std::uint32_t times = 0;  // kStuck: in a row, without kVerifiedSteps between
 };
 
 class HangDetector {
@@ -66,7 +68,7 @@ class HangDetector {
   static constexpr std::uint32_t kUnlearned = 10;  // times hang_min, for a stopped worker while no step time is known
   static constexpr std::uint32_t kWide = 4;
   static constexpr std::uint32_t kWideWithCpu = 10;
-  static constexpr Step kProvenSteps = 100;
+  static constexpr Step kVerifiedSteps = 100;
 
   // `longest_gap`: between two heartbeats of a worker whose agent is healthy. `seat_time`: for the arrival of a
   // joiner's state.
@@ -83,7 +85,7 @@ class HangDetector {
   // Until the next seat() a recovery waits for all answers: only workers whose whole process does nothing are judged.
   void hold() { holding_ = true; }
 
-  std::vector<HangFinding> heard(const protocol::WorkerPulse& pulse, Instant now);
+  std::vector<HangFinding> on_sample(const protocol::WorkerSample& sample, Instant now);
 
   Millis learned_step() const { return Millis(static_cast<std::int64_t>(common_us_ / 1000)); }
 
@@ -101,7 +103,7 @@ class HangDetector {
     Millis quiet{0};        // the agent's own figure for the silence
     std::uint64_t cpu = 0;  // now
     std::uint64_t cpu_when_moved = 0;
-    std::uint64_t cpu_when_heard = 0;
+    std::uint64_t cpu_when_seen = 0;
     bool stopped = false;
     Step first_step = 0;  // seen in this generation
     bool condemned = false;
@@ -117,17 +119,18 @@ class HangDetector {
     std::uint64_t cpu;
   };
 
-  void take(Record& record, const protocol::WorkerPulse& pulse, Instant now);
+  void take(Record& record, const protocol::WorkerSample& sample, Instant now);
   void learn(Record& record, const protocol::WorkerHeartbeat& heartbeat);
   double learned_us(const Record& record) const;
   Millis limit(const Record& record, std::uint32_t factor) const;
   std::optional<Over> judge(WorkerId worker, const Record& record) const;
+  std::optional<Over> judge_phase(const Record& record) const;
   std::optional<Over> judge_lifeless(WorkerId worker, const Record& record) const;
   std::optional<Over> judge_step(WorkerId worker, const Record& record) const;
   std::optional<Over> judge_unseated(const Record& record) const;
   bool waits_for_members(const Record& record) const;
-  bool others_wait(WorkerId worker, Millis least) const;
-  bool everybody_waits(Millis least, Instant now);
+  bool others_wait(WorkerId worker, Millis min) const;
+  bool everybody_waits(Millis min, Instant now);
   void look_for_stuck(WorkerId worker, const Record& record, Instant now, std::vector<HangFinding>& findings);
   HangFinding describe(HangFinding::Kind kind, WorkerId worker, const Record& record, const Over& over) const;
 
@@ -138,8 +141,8 @@ class HangDetector {
   std::map<WorkerId, Record> records_;
   double common_us_ = 0;  // the last median of any member
   std::optional<Instant> stuck_suspected_;
-  WorkerId does_not_wait_{};  // at the last look at all members
-  bool stuck_told_ = false;   // kStuck was reported in this generation
+  WorkerId does_not_wait_{};     // at the last look at all members
+  bool stuck_reported_ = false;  // kStuck was reported in this generation
   bool holding_ = false;
   std::uint32_t stuck_times_ = 0;
   Step stuck_step_ = 0;

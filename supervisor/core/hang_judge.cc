@@ -111,7 +111,7 @@ void HangJudge::reconnect_all(const HangFinding& finding) {
     halt_.recover(text);
     return;
   }
-  for (WorkerId id : most_doubtful()) {
+  for (WorkerId id : max_doubtful()) {
     Worker* worker = roster_.worker(id);
     if (worker == nullptr || worker->dying() || end_.mode == EndMode::kNow) continue;
     end_hung(*worker, "could not finish an all-reduce with the others, twice in a row,", FailureClass::kInfrastructure);
@@ -120,7 +120,7 @@ void HangJudge::reconnect_all(const HangFinding& finding) {
 
 // The members of one host: of the one that failed most often, among equals of the one with the fewest workers, then of
 // the last in the order of ranks. If there is only one host: its last worker.
-std::vector<WorkerId> HangJudge::most_doubtful() const {
+std::vector<WorkerId> HangJudge::max_doubtful() const {
   std::map<std::string, std::vector<WorkerId>> by_host;
   std::vector<std::string> order;
   for (WorkerId id : training_.members) {

@@ -44,7 +44,7 @@ class HangJudge {
   void journal_hang(const Worker& worker, const HangFinding& finding);
   void ask_about_collectives(WorkerId doubtful);
   void reconnect_all(const HangFinding& finding);
-  std::vector<WorkerId> most_doubtful() const;
+  std::vector<WorkerId> max_doubtful() const;
 
   const RunSettings& settings_;
   Roster& roster_;

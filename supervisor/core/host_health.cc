@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "supervisor/core/words.h"
+#include "supervisor/core/text.h"
 
 namespace elastictrain::core {
 
@@ -13,13 +13,13 @@ Millis HostHealth::cool_down(std::uint32_t failures) const {
   return std::min(time, settings_.cool_down_max);
 }
 
-bool HostHealth::proven(const Record& record, Instant now) const {
+bool HostHealth::verified(const Record& record, Instant now) const {
   return record.trains_since && now - *record.trains_since >= std::max(cool_down(record.failures), settings_.cool_down);
 }
 
 std::optional<Instant> HostHealth::failed(const std::string& host, const std::string& reason, Instant now) {
   Record& record = records_[host];
-  if (proven(record, now)) record = Record{};
+  if (verified(record, now)) record = Record{};
   if (record.failures > 0 && record.last == now) return cooled_until(host, now);
   ++record.failures;
   record.last = now;
@@ -32,7 +32,7 @@ std::optional<Instant> HostHealth::failed(const std::string& host, const std::st
 void HostHealth::trains(const std::string& host, Instant now) {
   const auto found = records_.find(host);
   if (found == records_.end()) return;
-  if (proven(found->second, now)) {
+  if (verified(found->second, now)) {
     records_.erase(found);
   } else if (!found->second.trains_since) {
     found->second.trains_since = now;
@@ -46,7 +46,7 @@ void HostHealth::rests(const std::string& host) {
 
 std::optional<Instant> HostHealth::cooled_until(const std::string& host, Instant now) const {
   const auto found = records_.find(host);
-  if (found == records_.end() || found->second.until <= now || proven(found->second, now)) return std::nullopt;
+  if (found == records_.end() || found->second.until <= now || verified(found->second, now)) return std::nullopt;
   return found->second.until;
 }
 
@@ -56,7 +56,7 @@ bool HostHealth::usable(const std::string& host, Instant now) const {
 
 std::uint32_t HostHealth::failures(const std::string& host, Instant now) const {
   const auto found = records_.find(host);
-  return found == records_.end() || proven(found->second, now) ? 0 : found->second.failures;
+  return found == records_.end() || verified(found->second, now) ? 0 : found->second.failures;
 }
 
 std::vector<HostHealth::Cooled> HostHealth::cooled(Instant now) const {

@@ -57,7 +57,7 @@ class HostHealth {
     std::string reason;
   };
 
-  bool proven(const Record& record, Instant now) const;
+  bool verified(const Record& record, Instant now) const;
 
   FailureSettings settings_;
   std::map<std::string, Record> records_;

@@ -24,9 +24,9 @@ std::optional<std::string> Invariants::check(const Event& event, const Actions& 
   if (!may_follow(facts.before, facts.after)) {
     return std::string("the run went from ") + name_of(facts.before) + " to " + name_of(facts.after);
   }
-  if (const auto* said = std::get_if<WorkerSaid>(&event)) {
-    const auto* halted = std::get_if<protocol::WorkerHalted>(&said->message);
-    if (halted != nullptr && halted->fence == fence_) answers_.try_emplace(said->worker, *halted);
+  if (const auto* report = std::get_if<WorkerMessage>(&event)) {
+    const auto* halted = std::get_if<protocol::WorkerHalted>(&report->message);
+    if (halted != nullptr && halted->fence == fence_) answers_.try_emplace(report->worker, *halted);
   }
   if (Broken broken = check_replies(event, actions)) return broken;
   if (Broken broken = check_order(actions)) return broken;

@@ -13,7 +13,7 @@ Joiners::Joiners(Roster& roster, Outbox& out, Startup& startup, Change& change, 
     : roster_(roster), out_(out), startup_(startup), change_(change), audit_(audit), workers_(workers) {}
 
 void Joiners::on_message(Worker& worker, const protocol::WorkerHello& message) {
-  if (worker.said_hello() || worker.dying()) return;
+  if (worker.greeted() || worker.dying()) return;
   worker.contact = Contact::kHello;
   out_.journal(record::Hello{worker.id, message.pid, message.library_version});
   if (message.protocol_version != limits::kProtocolVersion) {
@@ -32,7 +32,7 @@ void Joiners::on_message(Worker& worker, const protocol::WorkerHello& message) {
 }
 
 void Joiners::on_message(Worker& worker, const protocol::WorkerReady& message) {
-  if (worker.ready() || worker.dying() || !worker.said_hello()) return;
+  if (worker.ready() || worker.dying() || !worker.greeted()) return;
   if (const auto why = mismatch(message)) {
     workers_.expel_joiner(worker.id, *why);
     return;

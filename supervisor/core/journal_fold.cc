@@ -18,13 +18,13 @@ void skip(Number& used, std::uint64_t lost) {
 
 // The same fields of both records.
 template <class R>
-Reshare plan_update_of(const R& about) {
-  Reshare update;
+UpdatePlan plan_update_of(const R& about) {
+  UpdatePlan update;
   if (about.per_worker.value_or(0) != 0) update.per_worker = about.per_worker;
   update.learning_rate_factor = about.target_factor;
   update.noise_scale = about.target_noise_scale;
   update.topology = about.target_topology;
-  update.fathers = about.target_parents;
+  update.parents = about.target_parents;
   update.synchronization = about.target_synchronization;
   return update;
 }
@@ -164,7 +164,7 @@ void JournalFold::on(const record::Target& about) {
 }
 
 void JournalFold::on(const record::PlanUpdated& about) {
-  state_.reshared = plan_update_of(about);
+  state_.plan_update = plan_update_of(about);
 }
 
 // --- Changes
@@ -280,7 +280,7 @@ void JournalFold::on(const record::RunState& about) {
   state.finished = {about.finished.begin(), about.finished.end()};
   state.target = about.target;
   state.target_reason = about.target_reason;
-  state.reshared = plan_update_of(about);
+  state.plan_update = plan_update_of(about);
   state.last_agent = about.last_agent;
   state.last_worker = about.last_worker;
   restore_agents(about, state);
@@ -377,9 +377,10 @@ Resumed JournalFold::result() const {
   resumed.lineage = state_.lineage;
   resumed.target = state_.target;
   resumed.target_reason = state_.target_reason;
-  resumed.reshared = state_.reshared;
+  resumed.plan_update = state_.plan_update;
   add_unsettled(resumed);
   resumed.finished.assign(state_.finished.begin(), state_.finished.end());
+  resumed.plain_restarts = state_.plain_restarts;
   resumed.last_agent = state_.last_agent;
   resumed.last_worker = state_.last_worker;
   raise_highest(resumed);

@@ -68,7 +68,8 @@ class JournalFold {
     std::vector<protocol::Fence> lineage;
     std::uint32_t target = 0;
     std::string target_reason = "the size to start with";
-    Reshare reshared;
+    UpdatePlan plan_update;
+    std::uint32_t plain_restarts = 0;
     std::uint32_t last_agent = 0;
     std::uint64_t last_worker = 0;
     bool ended = false;
@@ -94,6 +95,7 @@ class JournalFold {
   void on(const record::SpawnLost& about) { state_.workers.erase(about.worker); }
   void on(const record::Vanished& about) { state_.workers.erase(about.worker); }
   void on(const record::Finished& about);
+  void on(const record::PlainRestart& about) { state_.plain_restarts = about.count; }
   void on(const record::ResizeRequested& about);
   void on(const record::DrainRequested& about);
   void on(const record::Accepted& about);

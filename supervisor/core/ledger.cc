@@ -106,7 +106,7 @@ void Ledger::set_sample_count(std::uint64_t count) {
 // The epochs before the checkpoint's epoch are complete in it.
 void Ledger::cover(const protocol::AuditStep& step) {
   if (sample_count_ == 0) waiting_covers_.push_back(step);
-  const std::uint64_t complete = sample_count_ == 0 ? 0 : std::min(step.epoch, kMostCovered);
+  const std::uint64_t complete = sample_count_ == 0 ? 0 : std::min(step.epoch, kMaxCovered);
   for (std::uint64_t number = 0; number < complete; ++number) {
     fill({.generation = step.generation, .step = step.step, .epoch = number, .count = sample_count_});
   }
@@ -185,7 +185,7 @@ void Ledger::remember(WorkerId worker, const protocol::AuditStep& step) {
     }
   }
   list.push_back({step.generation, step.epoch, step.step, 1, step.first_position, 0, step.count});
-  if (++progressions_ <= kMostProgressions || list.size() == 1) return;
+  if (++progressions_ <= kMaxProgressions || list.size() == 1) return;
   kept_from_ = std::max(kept_from_, list.front().first_step + list.front().steps);
   list.pop_front();
   --progressions_;

@@ -44,8 +44,8 @@ class IntervalSet {
 class Ledger {
  public:
   static constexpr std::uint64_t kHashWindow = 4096;
-  static constexpr std::size_t kMostProgressions = 1'000'000;
-  static constexpr std::uint64_t kMostCovered = 10'000;  // epochs that a checkpoint may claim to hold
+  static constexpr std::size_t kMaxProgressions = 1'000'000;
+  static constexpr std::uint64_t kMaxCovered = 10'000;  // epochs that a checkpoint may claim to hold
 
   struct Summary {
     std::uint64_t steps = 0;  // the latest step that any worker reported

@@ -74,7 +74,7 @@ void Links::come_back(Agent& agent, const std::vector<WorkerId>& living) {
     const bool lives = std::find(living.begin(), living.end(), id) != living.end();
     if (lives) {
       resend(worker);
-    } else if (!worker.said_hello() && !worker.seated()) {
+    } else if (!worker.greeted() && !worker.seated()) {
       // The order to start it was lost with the connection, or its exit is reported next and finds it gone.
       out_.journal(record::SpawnLost{id});
       workers_.remove(id);

@@ -36,13 +36,15 @@ Membership::Impl::Impl(RunSettings settings, std::function<Token()> make_token)
       joiners_(roster_, out_, startup_, change_, audit_, workers_),
       boundary_(roster_, out_, training_, change_, recovery_, end_, resume_, hangs_, audit_, workers_, runner_,
                 completion_, halt_, ending_),
-      exits_(roster_, out_, startup_, training_, change_, end_, workers_, ending_, halt_, judge_),
+      plain_(settings_, roster_, out_, startup_, change_, workers_),
+      exits_(roster_, out_, startup_, training_, change_, end_, workers_, ending_, halt_, judge_, plain_),
       judge_(settings_, roster_, out_, training_, recovery_, desired_, end_, ending_, halt_, host_judge_),
       host_judge_(roster_, out_, training_, health_),
       hang_judge_(settings_, roster_, out_, training_, change_, recovery_, end_, hangs_, health_, workers_, judge_,
                   halt_),
       hosts_(settings_, roster_, out_, startup_, desired_, change_),
-      agents_(settings_, roster_, out_, startup_, end_, hangs_, workers_, judge_, hang_judge_, ending_, hosts_, links_),
+      agents_(settings_, roster_, out_, startup_, end_, hangs_, workers_, judge_, hang_judge_, ending_, hosts_, links_,
+              plain_),
       links_(settings_, roster_, out_, startup_, change_, recovery_, end_, health_, workers_, judge_, host_judge_,
              agents_),
       notices_(settings_, roster_, out_, desired_, change_, end_, planner_, workers_, runner_),
@@ -50,7 +52,7 @@ Membership::Impl::Impl(RunSettings settings, std::function<Token()> make_token)
                 ending_),
       planner_(settings_, roster_, out_, desired_, startup_, training_, change_, health_, workers_),
       reconciler_(settings_, roster_, out_, desired_, startup_, training_, change_, resume_, planner_, workers_, hosts_,
-                  runner_, ending_),
+                  runner_, ending_, plain_),
       plans_(settings_, roster_, training_, change_, recovery_, desired_, std::move(make_token)),
       runner_(settings_, roster_, out_, training_, change_, recovery_, desired_, end_, hangs_, audit_, plans_, workers_,
               gathering_, ending_),
@@ -127,7 +129,7 @@ void Membership::Impl::dispatch(const Event& event) {
 }
 
 // An account counts whichever agent delivers it: an agent that was away may deliver that of a worker that has exited.
-void Membership::Impl::on(const WorkerSaid& event) {
+void Membership::Impl::on(const WorkerMessage& event) {
   if (const auto* account = std::get_if<protocol::WorkerAudit>(&event.message)) {
     audit_.record(event.worker, *account);
     ending_.account_arrived();

@@ -33,6 +33,7 @@
 #include "supervisor/core/membership.h"
 #include "supervisor/core/notices.h"
 #include "supervisor/core/outbox.h"
+#include "supervisor/core/plain_restart.h"
 #include "supervisor/core/plan_maker.h"
 #include "supervisor/core/planner.h"
 #include "supervisor/core/reconciler.h"
@@ -77,10 +78,10 @@ class Membership::Impl {
   void on(const ReplaceWorker& event) { requests_.on(event); }
   void on(const ReplaceHost& event) { requests_.on(event); }
   void on(const DrainHost& event) { requests_.on(event); }
-  void on(const Reshare& event) { requests_.on(event); }
+  void on(const UpdatePlan& event) { requests_.on(event); }
   void on(const Stop& event) { requests_.on(event); }
   void on(const StopNow& event) { requests_.on(event); }
-  void on(const WorkerSaid& event);
+  void on(const WorkerMessage& event);
   void on(const TimerFired& event);
   void on_message(Worker& worker, const protocol::WorkerHello& message) { joiners_.on_message(worker, message); }
   void on_message(Worker& worker, const protocol::WorkerReady& message) { joiners_.on_message(worker, message); }
@@ -122,6 +123,7 @@ class Membership::Impl {
   WorkerControl workers_;
   Joiners joiners_;
   Boundary boundary_;
+  PlainRestart plain_;
   ExitJudge exits_;
   FailureJudge judge_;
   HostJudge host_judge_;

@@ -34,7 +34,7 @@ Notices::Notices(const RunSettings& settings, Roster& roster, Outbox& out, Desir
 
 void Notices::got_term(Worker& worker) {
   if (worker.noticed != Noticed::kNo) return;
-  worker.noticed = Noticed::kHeard;
+  worker.noticed = Noticed::kReceived;
   expect_notices();
 }
 
@@ -49,7 +49,7 @@ void Notices::answer_notices() {
   const bool all = all_noticed();
   bool look_again = false;
   for (auto& [id, worker] : roster_.workers()) {
-    if (worker.noticed != Noticed::kHeard || worker.dying() || worker.finished()) continue;
+    if (worker.noticed != Noticed::kReceived || worker.dying() || worker.finished()) continue;
     if (planner_.displaced(worker)) {  // it leaves with its host, unless that comes back
       look_again = true;
       continue;
@@ -67,7 +67,7 @@ bool Notices::all_noticed() const {
   const auto& members = workers_.newest_members();
   return members.size() > 1 && std::all_of(members.begin(), members.end(), [this](WorkerId id) {
            const Worker* worker = roster_.worker(id);
-           return worker != nullptr && worker->noticed == Noticed::kHeard;
+           return worker != nullptr && worker->noticed == Noticed::kReceived;
          });
 }
 

@@ -2,6 +2,23 @@
 
 namespace elastictrain::core {
 
+template <class T>
+void Outbox::emit(T action) {
+  actions_.emplace_back(std::move(action));
+}
+template void Outbox::emit(LaunchAgent);
+template void Outbox::emit(StopAgent);
+template void Outbox::emit(SpawnWorker);
+template void Outbox::emit(StopWorker);
+template void Outbox::emit(AskAgent);
+template void Outbox::emit(SendToWorkers);
+template void Outbox::emit(ArmTimer);
+template void Outbox::emit(CancelTimer);
+template void Outbox::emit(Journal);
+template void Outbox::emit(Reply);
+template void Outbox::emit(Tell);
+template void Outbox::emit(EndRun);
+
 void Outbox::begin_step(Instant now) {
   now_ = now;
   actions_.clear();

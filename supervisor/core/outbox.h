@@ -21,14 +21,12 @@ class Outbox {
   const Actions& actions() const { return actions_; }
   Actions take_actions() { return std::exchange(actions_, {}); }
 
-  template <class T>
-  void emit(T action) {
-    actions_.emplace_back(std::move(action));
-  }
+  template <class T>  // an alternative of Action; compiled in outbox.cc
+  void emit(T action);
   // Before the actions that carry out what it records.
   template <class R>
   void journal(R about, bool sync = false) {
-    emit(Journal{Record(std::in_place_type<R>, std::move(about)), sync});
+    emit(Journal(std::in_place_type<R>, std::move(about), sync));
   }
   void send(std::vector<WorkerId> workers, protocol::WorkerDown message);
   void tell(Tell::Level level, std::string text);

@@ -80,7 +80,7 @@ record::Prepare PlanMaker::record_of(const protocol::GenerationPlan& plan) const
                         .shares = shares_of(plan),
                         .donors = plan.donors,
                         .learning_rate_factor = plan.learning_rate_factor};
-  const std::string topology = protocol::text_of(plan.topology, plan.fathers);
+  const std::string topology = protocol::text_of(plan.topology, plan.parents);
   if (topology != protocol::name_of(protocol::Topology::kAuto)) about.topology = topology;
   if (plan.synchronization != protocol::Synchronization::kGradients) about.synchronization = plan.synchronization;
   if (!recovery_.active()) return about;

@@ -8,8 +8,8 @@
 #include "supervisor/core/outbox.h"
 #include "supervisor/core/settings.h"
 #include "supervisor/core/startup.h"
+#include "supervisor/core/text.h"
 #include "supervisor/core/training.h"
-#include "supervisor/core/words.h"
 #include "supervisor/core/worker_control.h"
 
 namespace elastictrain::core {
@@ -28,10 +28,10 @@ Planner::Planner(const RunSettings& settings, const Roster& roster, const Outbox
       workers_(workers) {}
 
 std::uint32_t Planner::size_limit() const {
-  return std::max(heuristics::most_workers(settings_.batch), settings_.min_workers);
+  return std::max(heuristics::max_workers(settings_.batch), settings_.min_workers);
 }
 
-std::uint32_t Planner::wanted_size() const {
+std::uint32_t Planner::target_size_of() const {
   if (desired_.hold) return static_cast<std::uint32_t>(training_.members.size());
   if (startup_.is_plain()) return startup_.first_size - startup_.plain_finished;
   return std::min(desired_.target, size_limit());
@@ -131,7 +131,7 @@ SwapInput Planner::swap_input() const {
   for (WorkerId id : training_.members) input.members.push_back(current_member(id));
   input.candidates = candidates();
   input.free = free_places();
-  input.want = wanted_size();
+  input.want = target_size_of();
   input.min = settings_.min_workers;
   // A plain program would not understand that its extra processes are meant to wait.
   input.spares = startup_.elastic ? settings_.spares : 0;
@@ -182,10 +182,10 @@ ChangeDescription Planner::describe(const SwapDecision& decision, std::size_t ne
   for (WorkerId id : going) {
     const Worker& worker = *roster_.worker(id);
     if (displaced(worker)) drained.insert(worker.host);
-    const auto wish = desired_.replacements.find(id);
-    if (wish == desired_.replacements.end()) continue;
+    const auto proposal = desired_.replacements.find(id);
+    if (proposal == desired_.replacements.end()) continue;
     replaced += (replaced.empty() ? "" : ", ") + workers_.name_of(worker);
-    if (wish->second == ChangeKind::kMigrate) replace_kind = ChangeKind::kMigrate;
+    if (proposal->second == ChangeKind::kMigrate) replace_kind = ChangeKind::kMigrate;
   }
   if (!drained.empty()) {
     found.kind = ChangeKind::kDrain;
@@ -197,7 +197,7 @@ ChangeDescription Planner::describe(const SwapDecision& decision, std::size_t ne
     found.reason = (replace_kind == ChangeKind::kMigrate ? "move " : "replace ") + replaced;
     if (next_size != size) found.reason += ", " + sizes + " workers";
   } else if (next_size == size && !desired_.update_reason.empty()) {
-    found.kind = ChangeKind::kReshare;
+    found.kind = ChangeKind::kUpdatePlan;
     found.reason = desired_.update_reason;
   } else {
     found.kind = next_size > size ? ChangeKind::kGrow : ChangeKind::kShrink;

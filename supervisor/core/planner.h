@@ -36,7 +36,7 @@ class Planner {
           const WorkerControl& workers);
 
   std::uint32_t size_limit() const;
-  std::uint32_t wanted_size() const;
+  std::uint32_t target_size_of() const;
   bool displaced(const Worker& worker) const;
   std::vector<Candidate> candidates() const;
   std::vector<Place> free_places() const;

@@ -10,18 +10,20 @@
 #include "supervisor/core/ending.h"
 #include "supervisor/core/host_list.h"
 #include "supervisor/core/outbox.h"
+#include "supervisor/core/plain_restart.h"
 #include "supervisor/core/planner.h"
 #include "supervisor/core/settings.h"
 #include "supervisor/core/startup.h"
+#include "supervisor/core/text.h"
 #include "supervisor/core/training.h"
-#include "supervisor/core/words.h"
 #include "supervisor/core/worker_control.h"
 
 namespace elastictrain::core {
 
 Reconciler::Reconciler(const RunSettings& settings, Roster& roster, Outbox& out, DesiredState& desired,
                        Startup& startup, Training& training, Change& change, TakeoverState& resume, Planner& planner,
-                       WorkerControl& workers, HostList& hosts, ChangeRunner& runner, Ending& ending)
+                       WorkerControl& workers, HostList& hosts, ChangeRunner& runner, Ending& ending,
+                       PlainRestart& plain)
     : settings_(settings),
       roster_(roster),
       out_(out),
@@ -34,14 +36,15 @@ Reconciler::Reconciler(const RunSettings& settings, Roster& roster, Outbox& out,
       workers_(workers),
       hosts_(hosts),
       runner_(runner),
-      ending_(ending) {}
+      ending_(ending),
+      plain_(plain) {}
 
 // Enough slots are there, or no more will come.
 bool Reconciler::may_start() {
   if (training_.generation != 0 || startup_.spawned) return true;
   if (!startup_.hosts_known) return false;
   const std::uint32_t slots = roster_.usable_slots();
-  if (slots >= planner_.wanted_size()) return true;
+  if (slots >= planner_.target_size_of()) return true;
   const bool more_may_come = !startup_.expired && (roster_.any_launching() || settings_.hosts_may_appear);
   const bool worth_waiting = !startup_.expired && (roster_.any_launching() || slots < settings_.min_workers);
   if (more_may_come && worth_waiting) return false;
@@ -54,8 +57,8 @@ bool Reconciler::may_start() {
 }
 
 void Reconciler::reconcile() {
-  if (resume_.waiting || change_.stage == Stage::kCommitted || !may_start()) return;
-  const std::uint32_t want = planner_.wanted_size();
+  if (resume_.waiting || change_.stage == Stage::kCommitted || plain_.waits() || !may_start()) return;
+  const std::uint32_t want = planner_.target_size_of();
   if (startup_.is_plain() && want == 0) {
     ending_.begin_end(EndMode::kFinishing, 0, "all processes of the program exited");
     return;

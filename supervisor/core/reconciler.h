@@ -18,6 +18,7 @@ struct DesiredState;
 class Ending;
 class HostList;
 class Outbox;
+class PlainRestart;
 class Planner;
 struct RunSettings;
 struct Startup;
@@ -29,7 +30,7 @@ class Reconciler {
  public:
   Reconciler(const RunSettings& settings, Roster& roster, Outbox& out, DesiredState& desired, Startup& startup,
              Training& training, Change& change, TakeoverState& resume, Planner& planner, WorkerControl& workers,
-             HostList& hosts, ChangeRunner& runner, Ending& ending);
+             HostList& hosts, ChangeRunner& runner, Ending& ending, PlainRestart& plain);
 
   void reconcile();
   std::vector<WorkerId> carry_out(const SwapDecision& decision);
@@ -53,6 +54,7 @@ class Reconciler {
   HostList& hosts_;
   ChangeRunner& runner_;
   Ending& ending_;
+  PlainRestart& plain_;
 };
 
 }  // namespace elastictrain::core

@@ -23,9 +23,9 @@
 namespace elastictrain::core {
 namespace {
 
-std::string change_of(const Reshare& event) {
+std::string change_of(const UpdatePlan& event) {
   std::vector<std::string> parts;
-  if (event.fathers) parts.push_back("sum along the tree " + protocol::text_of({}, *event.fathers));
+  if (event.parents) parts.push_back("sum along the tree " + protocol::text_of({}, *event.parents));
   if (event.topology) parts.push_back("sum along " + std::string(protocol::name_of(*event.topology)));
   if (event.synchronization) parts.push_back("train by " + std::string(protocol::name_of(*event.synchronization)));
   if (event.learning_rate_factor) parts.emplace_back("change the learning rate");
@@ -146,7 +146,7 @@ void Requests::on(const ReplaceWorker& event) {
   accept(event.request, text);
 }
 
-void Requests::on(const Reshare& event) {
+void Requests::on(const UpdatePlan& event) {
   const std::string reason = event.reason.empty() ? "requested by the user" : event.reason;
   out_.journal(record::PlanUpdateRequested{event.request, reason});
   if (event.per_worker && *event.per_worker == 0) return refuse(event.request, "a batch of 0 samples trains nothing");
@@ -158,8 +158,8 @@ void Requests::on(const Reshare& event) {
     return refuse(event.request, "a learning-rate factor must be above 0");
   }
   if (event.noise_scale && is_odd(*event.noise_scale)) return refuse(event.request, "a noise scale must be above 0");
-  if (event.fathers) {
-    if (auto tree = protocol::check_tree(*event.fathers, training_.members.size()); !tree) {
+  if (event.parents) {
+    if (auto tree = protocol::check_tree(*event.parents, training_.members.size()); !tree) {
       return refuse(event.request, tree.error().message);
     }
   }
@@ -186,23 +186,23 @@ void Requests::on_message(Worker& worker, const protocol::WorkerRequest& message
   const auto shape = protocol::topology_choice(message.topology);
   const auto synchronization = protocol::synchronization_named(message.synchronization);
   const std::string reason = "requested by the program";
-  Reshare reshare{.reason = reason};
+  UpdatePlan update{.reason = reason};
   if (message.per_worker != 0 && message.per_worker != settings_.batch.per_worker) {
-    reshare.per_worker = message.per_worker;
+    update.per_worker = message.per_worker;
   }
   const double factor = message.learning_rate_factor;
-  if (factor != 0 && factor != settings_.learning_rate.factor) reshare.learning_rate_factor = factor;
-  const bool new_shape = shape && (shape->fathers != settings_.fathers ||
-                                   (shape->fathers.empty() && shape->topology != settings_.topology));
-  if (new_shape && shape->fathers.empty()) reshare.topology = shape->topology;
-  if (new_shape && !shape->fathers.empty()) reshare.fathers = shape->fathers;
-  if (synchronization && synchronization != settings_.synchronization) reshare.synchronization = synchronization;
-  const bool reshares = reshare.per_worker || reshare.learning_rate_factor || new_shape || reshare.synchronization;
+  if (factor != 0 && factor != settings_.learning_rate.factor) update.learning_rate_factor = factor;
+  const bool new_shape = shape && (shape->parents != settings_.parents ||
+                                   (shape->parents.empty() && shape->topology != settings_.topology));
+  if (new_shape && shape->parents.empty()) update.topology = shape->topology;
+  if (new_shape && !shape->parents.empty()) update.parents = shape->parents;
+  if (synchronization && synchronization != settings_.synchronization) update.synchronization = synchronization;
+  const bool updates_plan = update.per_worker || update.learning_rate_factor || new_shape || update.synchronization;
   const bool resizes = message.workers != 0 && message.workers != desired_.target;
   const bool is_odd = !std::isfinite(factor) || factor < 0;
   const bool fits =
       message.workers == 0 || (message.workers >= settings_.min_workers && message.workers <= settings_.max_workers);
-  if (!reshares && !resizes) return;
+  if (!updates_plan && !resizes) return;
   out_.journal(record::ProgramRequested{worker.id, message.workers});
   if (is_odd) return refuse_program("a learning-rate factor must be above 0");
   if (!fits) {
@@ -211,13 +211,13 @@ void Requests::on_message(Worker& worker, const protocol::WorkerRequest& message
                           " (workers.min and workers.max)");
   }
   if (resizes) on(Resize{.target = message.workers, .reason = reason});
-  if (reshares) on(reshare);
+  if (updates_plan) on(update);
 }
 
 // A noise scale alone that leaves the present learning rate as it is: only later plans use it.
-bool Requests::is_for_later(const Reshare& event) const {
+bool Requests::is_for_later(const UpdatePlan& event) const {
   constexpr double kSameFactor = 0.01;
-  if (event.speeds || event.per_worker || event.learning_rate_factor || event.topology || event.fathers ||
+  if (event.speeds || event.per_worker || event.learning_rate_factor || event.topology || event.parents ||
       event.synchronization || !event.noise_scale) {
     return false;
   }

@@ -34,7 +34,7 @@ class Requests {
   void on(const ReplaceWorker& event);
   void on(const ReplaceHost& event);
   void on(const DrainHost& event);
-  void on(const Reshare& event);
+  void on(const UpdatePlan& event);
   void on(const Stop& event);
   void on(const StopNow&);
   void on_message(Worker& worker, const protocol::WorkerRequest& message);
@@ -45,7 +45,7 @@ class Requests {
   void accept(std::uint64_t request, const std::string& text);
   std::string resize_text(std::uint32_t target) const;
   void refuse_program(const std::string& why);
-  bool is_for_later(const Reshare& event) const;
+  bool is_for_later(const UpdatePlan& event) const;
 
   RunSettings& settings_;
   Roster& roster_;

@@ -32,7 +32,7 @@ struct Agent {
   bool suspect = false;
   bool cut_off = false;  // its connection broke; it and its workers may still run and reconnect
   bool again = false;    // launched because an agent of this host was lost
-  Instant last_heard;
+  Instant last_seen;
   std::uint64_t timer = 0;            // of the failure detector
   std::uint64_t reconnect_timer = 0;  // while cut off, when survivors report that its workers are gone
   std::string lost_reason;
@@ -44,7 +44,7 @@ struct Agent {
   bool reachable() const { return usable() && !cut_off; }
 };
 
-enum class Noticed : std::uint8_t { kNo, kHeard, kAnswered };
+enum class Noticed : std::uint8_t { kNo, kReceived, kAnswered };
 
 // What a worker has reported to this supervisor.
 enum class Contact : std::uint8_t { kNone, kHello, kReady };
@@ -73,7 +73,7 @@ struct Worker {
 
   void take(const protocol::WorkerHeartbeat& newer);
   Place place() const { return {agent, slot}; }
-  bool said_hello() const { return contact != Contact::kNone; }
+  bool greeted() const { return contact != Contact::kNone; }
   bool ready() const { return contact == Contact::kReady; }
   bool seated() const { return seat != Seat::kNone; }
   bool finished() const { return seat == Seat::kFinished; }

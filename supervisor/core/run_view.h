@@ -33,7 +33,7 @@ struct AgentView {
   std::uint32_t slots = 0;
   AgentPhase phase = AgentPhase::kLaunching;
   std::uint32_t workers = 0;
-  Instant last_heard;
+  Instant last_seen;
 };
 
 // Losses of one class: crash, hang, preemption, infrastructure.
@@ -61,7 +61,7 @@ struct RunView {
   std::uint64_t global_batch = 0;
   double learning_rate_factor = 1.0;
   protocol::Topology topology = protocol::Topology::kAuto;
-  std::vector<std::uint32_t> fathers;  // the explicit tree that replaces it; empty: none
+  std::vector<std::uint32_t> parents;  // the explicit tree that replaces it; empty: none
   protocol::Synchronization synchronization = protocol::Synchronization::kGradients;
   std::string size_reason;          // why the run has this size
   std::string last_change;          // what happened last

@@ -39,6 +39,7 @@ struct FailureSettings {
   std::uint32_t max_hangs = 10;                   // it was ended because it made no progress
   std::uint32_t max_infrastructure = kUnlimited;  // host, agent, network
   std::uint32_t max_fruitless = 3;                // recoveries in a row without a committed step between them
+  std::uint32_t plain_restarts = 0;               // of all processes of a program that does not use the library
   Millis window{3'600'000};
   Millis wait_for_min{600'000};  // for hosts, when fewer than min_workers are left
   Millis halt_timeout{10'000};   // from Abort to the last WorkerHalted; a worker that misses it is ended
@@ -48,9 +49,10 @@ struct FailureSettings {
   Millis cool_down_max{600'000};
 
   bool detect_hangs = true;
-  std::uint32_t hang_steps = 3;  // learned step times without progress …
-  Millis hang_min{1'000};        // … but at least this long, and
-  Millis hang_max{600'000};      // after this long in any case, also outside of a step
+  std::uint32_t hang_steps = 3;     // learned step times without progress …
+  Millis hang_min{1'000};           // … but at least this long, and
+  Millis hang_max{600'000};         // after this long in any case, also outside of a step
+  Millis phase_timeout{3'600'000};  // of a phase that the program has announced
   Millis stacks_timeout{500};
 };
 
@@ -64,7 +66,7 @@ struct RunSettings {
   std::uint32_t base_per_worker = 0;  // the batch that the learning rate was chosen for; 0: batch.per_worker
   LearningRateSettings learning_rate;
   protocol::Topology topology = protocol::Topology::kAuto;
-  std::vector<std::uint32_t> fathers;  // an explicit tree that replaces it, while it has as many ranks as the run
+  std::vector<std::uint32_t> parents;  // an explicit tree that replaces it, while it has as many ranks as the run
   protocol::Synchronization synchronization = protocol::Synchronization::kGradients;
   double averaging_weight = 0.1;
   FailureSettings failures;

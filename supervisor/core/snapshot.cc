@@ -72,8 +72,8 @@ WorkerView Snapshot::view_of(const Worker& worker, const InChange& in) const {
 
 AgentView Snapshot::view_of(const Agent& agent) const {
   AgentView view{
-      agent.id,        agent.host, agent.slots, AgentPhase::kUp, static_cast<std::uint32_t>(agent.workers.size()),
-      agent.last_heard};
+      agent.id,       agent.host, agent.slots, AgentPhase::kUp, static_cast<std::uint32_t>(agent.workers.size()),
+      agent.last_seen};
   if (agent.link == Link::kDown) {
     view.phase = AgentPhase::kDown;
   } else if (agent.drain || agent.stopping || !agent.offered) {
@@ -110,7 +110,7 @@ RunView Snapshot::view() const {
   view.target_size = desired_.target;
   view.learning_rate_factor = training_.learning_rate_factor;
   view.topology = training_.topology;
-  view.fathers = training_.parents;
+  view.parents = training_.parents;
   view.synchronization = training_.synchronization;
   view.size_reason = training_.size_reason;
   if (training_.generation == 0 && startup_.spawned) {

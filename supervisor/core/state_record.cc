@@ -40,7 +40,7 @@ Journal StateRecord::make() const {
   state.last_agent = roster_.last_agent();
   state.last_worker = roster_.last_worker();
   if (takeover_.unsettled) state.unsettled = true;
-  return {Record(std::in_place_type<record::RunState>, std::move(state)), true};
+  return Journal(std::in_place_type<record::RunState>, std::move(state), true);
 }
 
 void StateRecord::record_members(record::RunState& state) const {

@@ -112,7 +112,7 @@ SwapDecision decide_swap(const SwapInput& input) {
   return Decider(input).decide();
 }
 
-std::vector<WorkerId> choose_donors(const std::vector<protocol::Member>& members, std::size_t most) {
+std::vector<WorkerId> choose_donors(const std::vector<protocol::Member>& members, std::size_t max) {
   std::vector<const protocol::Member*> survivors;
   for (const protocol::Member& member : members) {
     if (!member.joiner) survivors.push_back(&member);
@@ -121,7 +121,7 @@ std::vector<WorkerId> choose_donors(const std::vector<protocol::Member>& members
                    [](const auto* a, const auto* b) { return a->local_rank < b->local_rank; });
   std::vector<WorkerId> donors;
   for (const protocol::Member* member : survivors) {
-    if (donors.size() < most) donors.push_back(member->worker);
+    if (donors.size() < max) donors.push_back(member->worker);
   }
   return donors;
 }
@@ -159,11 +159,11 @@ protocol::GenerationPlan make_plan(const RunSettings& settings, Generation gener
     plan.members.push_back(
         {from.worker, rank, on_host[from.host]++, from.host, from.endpoint, batch.shares[rank], joiner});
   }
-  if (somebody_joins) plan.donors = choose_donors(plan.members, kMostDonors);
+  if (somebody_joins) plan.donors = choose_donors(plan.members, kMaxDonors);
   plan.learning_rate_factor = learning_rate_factor(settings, batch.global);
   plan.learning_rate_ramp_steps = settings.learning_rate.ramp_steps;
   plan.topology = settings.topology;
-  if (settings.fathers.size() == members.size()) plan.fathers = settings.fathers;
+  if (settings.parents.size() == members.size()) plan.parents = settings.parents;
   plan.synchronization = settings.synchronization;
   plan.averaging_weight = settings.averaging_weight;
   plan.build_deadline_ms = static_cast<std::uint64_t>(settings.prepare_timeout.count());

@@ -70,7 +70,7 @@ struct PlanMember {
   bool survivor = false;
 };
 
-inline constexpr std::size_t kMostDonors = 8;
+inline constexpr std::size_t kMaxDonors = 8;
 
 // Fills members, shares, donors, batch-dependent learning-rate factor and deadlines; the caller adds token and reason.
 // `speeds`: one per rank, shares are proportional to them; empty: equal shares.
@@ -84,6 +84,6 @@ std::uint64_t base_batch(const RunSettings& settings);
 double learning_rate_factor(const RunSettings& settings, std::uint64_t global_batch);
 
 // Among survivors that tie in everything else, one per host first, so that several network cards share the load.
-std::vector<WorkerId> choose_donors(const std::vector<protocol::Member>& members, std::size_t most);
+std::vector<WorkerId> choose_donors(const std::vector<protocol::Member>& members, std::size_t max);
 
 }  // namespace elastictrain::core

@@ -17,8 +17,8 @@
 #include "supervisor/core/run_end.h"
 #include "supervisor/core/settings.h"
 #include "supervisor/core/startup.h"
+#include "supervisor/core/text.h"
 #include "supervisor/core/training.h"
-#include "supervisor/core/words.h"
 #include "supervisor/core/worker_control.h"
 #include "supervisor/protocol/check.h"
 
@@ -50,7 +50,7 @@ void Takeover::on(const Resumed& event) {
   restore_generation(event);
   desired_.target = event.target;
   desired_.target_reason = event.target_reason;
-  desired_.apply(event.reshared, settings_);
+  desired_.apply(event.plan_update, settings_);
   for (const auto& [worker, audit] : event.audits) audit_.record(worker, audit);
   invariants_.resume(training_.generation, training_.issued, WorkerId{static_cast<std::uint32_t>(event.last_worker)});
   out_.journal(
@@ -71,7 +71,7 @@ void Takeover::restore_roster(const Resumed& event) {
     agent.drain = place.drain;
     agent.link = Link::kUp;
     agent.cut_off = true;
-    agent.last_heard = out_.now();
+    agent.last_seen = out_.now();
     agent.lost_reason = "it did not come back within " + std::to_string(settings_.resume_timeout.count()) + " ms";
     agent.reconnect_timer = out_.arm({TimerKind::kReconnect, {}, agent.id}, out_.now() + settings_.resume_timeout);
   }
@@ -80,6 +80,7 @@ void Takeover::restore_roster(const Resumed& event) {
     Worker& worker = roster_.restore_worker(place.worker, {place.agent, place.slot});
     if (end_.finished.contains(place.worker)) worker.seat = Seat::kFinished;
   }
+  startup_.plain_restarts = event.plain_restarts;
   startup_.spawned = !roster_.workers().empty();
   startup_.hosts_known = startup_.spawned;
   startup_.expired = startup_.spawned;

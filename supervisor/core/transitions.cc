@@ -24,7 +24,7 @@ constexpr std::array<Row, std::variant_size_v<Event>> kRows{{
     {"agent_lost",           {{H,       H,       H,       H,       H,     H,        H,         H,     I}}},
     {"worker_spawn_failed",  {{H,       H,       H,       H,       H,     H,        H,         H,     I}}},
     {"worker_exited",        {{H,       H,       H,       H,       H,     H,        H,         H,     I}}},
-    {"worker_said",          {{H,       H,       H,       H,       H,     H,        H,         H,     I}}},
+    {"worker_message",       {{H,       H,       H,       H,       H,     H,        H,         H,     I}}},
     {"agent_reported",       {{H,       H,       H,       H,       H,     H,        H,         H,     I}}},
     {"resize",               {{H,       H,       H,       H,       H,     H,        H,         R,     R}}},
     {"replace_worker",       {{R,       H,       H,       H,       H,     H,        H,         R,     R}}},
@@ -36,7 +36,7 @@ constexpr std::array<Row, std::variant_size_v<Event>> kRows{{
     {"host_noticed",         {{H,       H,       H,       H,       H,     H,        H,         I,     I}}},
     {"agent_answered",       {{H,       H,       H,       H,       H,     H,        H,         H,     I}}},
     {"resumed",              {{H,       I,       I,       I,       I,     I,        I,         I,     I}}},
-    {"reshare",              {{H,       H,       H,       H,       H,     H,        H,         R,     R}}},
+    {"update_plan",          {{H,       H,       H,       H,       H,     H,        H,         R,     R}}},
 }};
 
 // Row: phase before the step; column: phase after it. A run that lost all its state starts again. What follows a loss

@@ -43,6 +43,10 @@ const std::vector<WorkerId>& WorkerControl::newest_members() const {
 }
 
 std::string WorkerControl::name_of(const Worker& worker) const {
+  // The processes of a plain program keep the ranks of their start, whichever of them have ended.
+  if (startup_.is_plain()) {
+    return "rank " + std::to_string(worker.expected_rank) + " (" + to_string(worker.id) + " on " + worker.host + ")";
+  }
   const auto& members = newest_members();
   const auto found = std::find(members.begin(), members.end(), worker.id);
   std::string name = to_string(worker.id) + " on " + worker.host;
@@ -65,13 +69,14 @@ void WorkerControl::start(const std::vector<WorkerId>& next, const std::vector<W
     const Worker& worker = *roster_.worker(world[rank]);
     const auto node = static_cast<std::uint32_t>(node_rank.size());
     node_rank.try_emplace(worker.host, node);
+    ++on_host[worker.host];
     spawns[worker.id] = {.worker = worker.id,
                          .agent = worker.agent,
                          .host = worker.host,
                          .slot = worker.slot,
                          .slots = roster_.agent(worker.agent)->slots,
                          .rank = rank,
-                         .local_rank = on_host[worker.host]++,
+                         .local_rank = worker.slot,
                          .world_size = 0,
                          .local_world_size = 0,
                          .node_rank = node_rank[worker.host]};
@@ -80,7 +85,7 @@ void WorkerControl::start(const std::vector<WorkerId>& next, const std::vector<W
     Worker& worker = *roster_.worker(id);
     SpawnWorker spawn = spawns[id];
     spawn.world_size = std::max<std::uint32_t>(static_cast<std::uint32_t>(next.size()), spawn.rank + 1);
-    spawn.local_world_size = on_host[worker.host];
+    spawn.local_world_size = std::max(on_host[worker.host], spawn.local_rank + 1);
     if (training_.restarting && settings_.has_checkpoints) {
       spawn.from_checkpoint = true;
       spawn.lineage = training_.lineage;

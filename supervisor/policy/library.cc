@@ -15,21 +15,21 @@ namespace {
 
 using Api = elastictrain_policy_v1;
 
-struct Said {
+struct Answer {
   std::optional<std::string> text;
   bool twice = false;
 };
 
 void say(void* context, const char* text, std::size_t bytes) {
-  Said& said = *static_cast<Said*>(context);
-  said.twice = said.text.has_value();
-  said.text = text == nullptr ? std::string() : std::string(text, bytes);
+  Answer& answer = *static_cast<Answer*>(context);
+  answer.twice = answer.text.has_value();
+  answer.text = text == nullptr ? std::string() : std::string(text, bytes);
 }
 
 class Memory final : public heuristics::PolicyState {
  public:
-  Memory(const Api& api, const std::string& argument, std::uint64_t seed, Said& said)
-      : api_(api), handle_(api.create(argument.c_str(), seed, say, &said)) {}
+  Memory(const Api& api, const std::string& argument, std::uint64_t seed, Answer& answer)
+      : api_(api), handle_(api.create(argument.c_str(), seed, say, &answer)) {}
   ~Memory() override {
     if (handle_ != nullptr) api_.destroy(handle_);
   }
@@ -49,8 +49,8 @@ class Library final : public heuristics::Policy {
       : api_(api), argument_(std::move(argument)), seed_(seed) {}
 
   std::unique_ptr<heuristics::PolicyState> initial_state() const override {
-    Said unheard;
-    return std::make_unique<Memory>(api_, argument_, seed_, unheard);
+    Answer ignored;
+    return std::make_unique<Memory>(api_, argument_, seed_, ignored);
   }
 
   heuristics::Decision decide(const heuristics::ClusterView& view, heuristics::PolicyState& state,
@@ -58,11 +58,11 @@ class Library final : public heuristics::Policy {
     void* handle = static_cast<Memory&>(state).handle();
     if (handle == nullptr) return failed_decision("the library returned no state when it was asked again");
     const std::string text = to_json(view);
-    Said said;
-    api_.decide(handle, text.c_str(), text.size(), say, &said);
-    if (!said.text) return failed_decision("the library returned no decision");
-    if (said.twice) return failed_decision("the library returned more than one decision for a view");
-    auto decision = read_decision(*said.text);
+    Answer answer;
+    api_.decide(handle, text.c_str(), text.size(), say, &answer);
+    if (!answer.text) return failed_decision("the library returned no decision");
+    if (answer.twice) return failed_decision("the library returned more than one decision for a view");
+    auto decision = read_decision(*answer.text);
     return decision.ok() ? std::move(*decision)
                          : failed_decision("the library returned an invalid decision: " + decision.error().message);
   }
@@ -113,9 +113,9 @@ Result<std::unique_ptr<heuristics::Policy>> load_library(const std::string& path
                            has + "; build it with this release's elastictrain/policy.h");
   }
   if (!is_complete(*api)) return wrong(path, "create, decide and destroy must all be set");
-  Said said;
-  if (Memory(*api, argument, seed, said).handle() == nullptr) {
-    return wrong(path, "it refuses policy.argument = \"" + argument + "\"" + (said.text ? ": " + *said.text : ""));
+  Answer answer;
+  if (Memory(*api, argument, seed, answer).handle() == nullptr) {
+    return wrong(path, "it refuses policy.argument = \"" + argument + "\"" + (answer.text ? ": " + *answer.text : ""));
   }
   return std::unique_ptr<heuristics::Policy>(std::make_unique<Library>(*api, argument, seed));
 }

@@ -22,9 +22,9 @@ double NoiseWatch::gain(double noise_scale) const {
 
 std::optional<double> NoiseWatch::take_news() {
   if (!is_asked_ || !noise_.value() || noise_.relative_error().value_or(1) > kKnown) return std::nullopt;
-  if (std::abs(std::log(gain(*noise_.value()) / gain(told_))) <= kDrift) return std::nullopt;
-  told_ = *noise_.value();
-  return told_;
+  if (std::abs(std::log(gain(*noise_.value()) / gain(reported_))) <= kDrift) return std::nullopt;
+  reported_ = *noise_.value();
+  return reported_;
 }
 
 }  // namespace elastictrain::policy

@@ -31,7 +31,7 @@ class NoiseWatch {
   const double base_batch_;
   const double largest_batch_;
   heuristics::NoiseScale noise_;
-  double told_ = 0;  // the last one reported; 0: none yet
+  double reported_ = 0;  // the last one reported; 0: none yet
 };
 
 }  // namespace elastictrain::policy

@@ -55,7 +55,7 @@ void Observer::planned(Generation generation, WorkerId first_rank, std::uint32_t
   plans_[generation] = {first_rank, workers, global_batch};
 }
 
-void Observer::heard(WorkerId worker, const protocol::WorkerHeartbeat& heartbeat, double now_s) {
+void Observer::on_heartbeat(WorkerId worker, const protocol::WorkerHeartbeat& heartbeat, double now_s) {
   Sums& sums = workers_[worker];
   if (heartbeat.sequence == sums.sequence) return;
   sums.sequence = heartbeat.sequence;
@@ -171,7 +171,7 @@ heuristics::ClusterView Observer::take(const core::RunView& run, double now_s) {
   job.global_batch = run.global_batch;
   job.base_batch = settings_.base_batch;
   job.learning_rate_factor = run.learning_rate_factor;
-  job.topology = protocol::text_of(run.topology, run.fathers);
+  job.topology = protocol::text_of(run.topology, run.parents);
   job.synchronization = protocol::name_of(run.synchronization);
   job.intervals = std::exchange(intervals_, {});
   job.norms = std::exchange(norms_, {});

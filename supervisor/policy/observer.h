@@ -47,7 +47,7 @@ class Observer {
   void planned(Generation generation, WorkerId first_rank, std::uint32_t workers, std::uint64_t global_batch);
 
   // A worker's newest heartbeat; a repeated one changes nothing. Times are the run's own, in seconds.
-  void heard(WorkerId worker, const protocol::WorkerHeartbeat& heartbeat, double now_s);
+  void on_heartbeat(WorkerId worker, const protocol::WorkerHeartbeat& heartbeat, double now_s);
 
   // The view since the previous one.
   heuristics::ClusterView take(const core::RunView& run, double now_s);

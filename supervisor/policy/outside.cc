@@ -43,10 +43,10 @@ Status check_program(const std::string& name) {
 }
 
 // Not in the middle of a character.
-void shorten(std::string& text, std::size_t most) {
-  if (text.size() <= most) return;
-  while (most > 0 && (static_cast<unsigned char>(text[most]) & 0xc0) == 0x80) --most;
-  text.resize(most);
+void shorten(std::string& text, std::size_t max) {
+  if (text.size() <= max) return;
+  while (max > 0 && (static_cast<unsigned char>(text[max]) & 0xc0) == 0x80) --max;
+  text.resize(max);
   text += "…";
 }
 

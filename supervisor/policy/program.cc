@@ -65,7 +65,7 @@ void Program::begin() {
 void Program::ask(std::string view) {
   asked_ = true;
   if (error_lines_ > kMaxErrorLines) {
-    handlers_.said("(" + std::to_string(error_lines_ - kMaxErrorLines) + " more lines are omitted)");
+    handlers_.on_line("(" + std::to_string(error_lines_ - kMaxErrorLines) + " more lines are omitted)");
   }
   error_lines_ = 0;
   view_ = std::move(view) + "\n";
@@ -77,7 +77,7 @@ void Program::ask(std::string view) {
 }
 
 void Program::close() {
-  handlers_ = {[](heuristics::Decision) {}, [](const std::string&) {}, std::move(handlers_.said)};
+  handlers_ = {[](heuristics::Decision) {}, [](const std::string&) {}, std::move(handlers_.on_line)};
   asio::error_code ignored;
   process_->input().close(ignored);
 }
@@ -137,7 +137,7 @@ void Program::take_error(std::size_t count) {
 }
 
 void Program::say(std::string line) {
-  if (++error_lines_ <= kMaxErrorLines) handlers_.said(line);
+  if (++error_lines_ <= kMaxErrorLines) handlers_.on_line(line);
   last_error_line_ = std::move(line);
 }
 

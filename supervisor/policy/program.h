@@ -27,7 +27,7 @@ class Program {
   struct Handlers {
     std::function<void(heuristics::Decision)> decided;
     std::function<void(const std::string& why)> failed;
-    std::function<void(const std::string& line)> said;  // a line of its standard error; excess lines are counted
+    std::function<void(const std::string& line)> on_line;  // a line of its standard error; excess lines are counted
   };
 
   static Result<std::unique_ptr<Program>> start(asio::io_context& io, const Outside& outside, Handlers handlers);

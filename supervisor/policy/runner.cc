@@ -29,34 +29,34 @@ std::string journal_text(heuristics::ClusterView view) {
 }
 
 // What the decision requests besides a number of workers and is not yet in effect.
-std::optional<core::Reshare> reshare_of(const core::RunView& run, const heuristics::JobDecision& decision) {
-  core::Reshare reshare;
-  reshare.per_worker = decision.per_worker_batch;
-  reshare.reason = decision.reason.text;
+std::optional<core::UpdatePlan> update_of(const core::RunView& run, const heuristics::JobDecision& decision) {
+  core::UpdatePlan update;
+  update.per_worker = decision.per_worker_batch;
+  update.reason = decision.reason.text;
   if (decision.speeds) {
-    reshare.speeds.emplace();
+    update.speeds.emplace();
     for (const auto& one : *decision.speeds) {
       if (one.worker > std::numeric_limits<std::uint32_t>::max()) continue;  // no worker's
-      (*reshare.speeds)[WorkerId{static_cast<std::uint32_t>(one.worker)}] = one.speed;
+      (*update.speeds)[WorkerId{static_cast<std::uint32_t>(one.worker)}] = one.speed;
     }
   }
   const auto factor = decision.learning_rate_factor;
   if (factor && std::abs(*factor - run.learning_rate_factor) > kSameFactor * run.learning_rate_factor) {
-    reshare.learning_rate_factor = factor;
+    update.learning_rate_factor = factor;
   }
-  if (decision.topology && *decision.topology != protocol::text_of(run.topology, run.fathers)) {
-    if (auto choice = protocol::topology_choice(*decision.topology); choice && choice->fathers.empty()) {
-      reshare.topology = choice->topology;
+  if (decision.topology && *decision.topology != protocol::text_of(run.topology, run.parents)) {
+    if (auto choice = protocol::topology_choice(*decision.topology); choice && choice->parents.empty()) {
+      update.topology = choice->topology;
     } else if (choice) {
-      reshare.fathers = std::move(choice->fathers);
+      update.parents = std::move(choice->parents);
     }
   }
-  if (decision.synchronization) reshare.synchronization = protocol::synchronization_named(*decision.synchronization);
-  if (reshare.synchronization == run.synchronization) reshare.synchronization.reset();
-  const bool changes = reshare.speeds || reshare.per_worker || reshare.learning_rate_factor || reshare.topology ||
-                       reshare.fathers || reshare.synchronization;
+  if (decision.synchronization) update.synchronization = protocol::synchronization_named(*decision.synchronization);
+  if (update.synchronization == run.synchronization) update.synchronization.reset();
+  const bool changes = update.speeds || update.per_worker || update.learning_rate_factor || update.topology ||
+                       update.parents || update.synchronization;
   if (!changes) return std::nullopt;
-  return reshare;
+  return update;
 }
 
 }  // namespace
@@ -104,7 +104,7 @@ Status Runner::open(asio::io_context& io, Handlers handlers) {
   answered_ = std::move(handlers.answered);
   const auto decided = [this](heuristics::Decision decision) { answer(std::move(decision)); };
   const auto failed = [this](const std::string& why) { answer(failed_decision("the program " + why)); };
-  auto program = Program::start(io, outside, {decided, failed, std::move(handlers.said)});
+  auto program = Program::start(io, outside, {decided, failed, std::move(handlers.on_line)});
   if (!program.ok()) return program.error();
   program_ = std::move(*program);
   return {};
@@ -133,8 +133,8 @@ void Runner::planned(const protocol::GenerationPlan& plan) {
                     batch);
 }
 
-void Runner::heard(WorkerId worker, const protocol::WorkerHeartbeat& heartbeat, double now_s) {
-  observer_.heard(worker, heartbeat, now_s);
+void Runner::on_heartbeat(WorkerId worker, const protocol::WorkerHeartbeat& heartbeat, double now_s) {
+  observer_.on_heartbeat(worker, heartbeat, now_s);
 }
 
 void Runner::replay(const heuristics::ClusterView& view) {
@@ -194,10 +194,10 @@ void Runner::add_noise(Considered& considered) {
   if (!noise_scale) return;
   char reason[80];
   std::snprintf(reason, sizeof reason, "the gradients' noise scale is %.3g samples", *noise_scale);
-  core::Reshare reshare;
-  reshare.reason = reason;
-  reshare.noise_scale = noise_scale;
-  considered.events.emplace_back(std::move(reshare));
+  core::UpdatePlan update;
+  update.reason = reason;
+  update.noise_scale = noise_scale;
+  considered.events.emplace_back(std::move(update));
 }
 
 void Runner::add_events(const core::RunView& run, const heuristics::JobDecision& decision,
@@ -214,7 +214,7 @@ void Runner::add_events(const core::RunView& run, const heuristics::JobDecision&
     if (found == run.workers.end()) continue;
     considered.events.push_back(core::ReplaceWorker{0, *found->rank, replacement.other_host});
   }
-  if (auto reshare = reshare_of(run, decision)) considered.events.emplace_back(std::move(*reshare));
+  if (auto update = update_of(run, decision)) considered.events.emplace_back(std::move(*update));
 }
 
 }  // namespace elastictrain::policy

@@ -46,7 +46,7 @@ class Runner {
 
   struct Handlers {
     std::function<void()> answered;                     // a program has answered: take_answer()
-    std::function<void(const std::string& line)> said;  // a line of a program, for people
+    std::function<void(const std::string& line)> on_line;  // a line of a program, for people
   };
   // Loads or starts an external policy; any other is already there.
   Status open(asio::io_context& io, Handlers handlers);
@@ -60,7 +60,7 @@ class Runner {
   bool has_news() const;
 
   void planned(const protocol::GenerationPlan& plan);
-  void heard(WorkerId worker, const protocol::WorkerHeartbeat& heartbeat, double now_s);
+  void on_heartbeat(WorkerId worker, const protocol::WorkerHeartbeat& heartbeat, double now_s);
   bool is_due(double now_s) const { return now_s >= next_s_; }
   // Nothing while the run starts, changes or ends, or while a program is still deciding. A view that was passed to a
   // program has no decision yet and is not news.

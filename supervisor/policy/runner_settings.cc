@@ -30,7 +30,7 @@ std::unique_ptr<heuristics::Policy> make_policy(const RunnerSettings& settings,
   for (const Companion& companion : settings.companions) {
     const heuristics::PolicySpec* other = heuristics::find_policy(companion.name);
     if (other == nullptr) panic("the named policy does not exist");
-    size = heuristics::beside(std::move(size), other->make(companion.parameters), heuristics::Told::kChanges);
+    size = heuristics::beside(std::move(size), other->make(companion.parameters), heuristics::Merge::kChanges);
   }
   return heuristics::beside(std::move(size), watcher->make(watching.parameters));
 }

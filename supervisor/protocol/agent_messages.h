@@ -85,7 +85,7 @@ struct FromWorker {
 // One per heartbeat period: shows that the agent is alive and combines the heartbeats of its workers. Only workers
 // whose numbers changed are listed; `quiet_ms` is how long the agent has received nothing from a worker that should
 // send.
-struct WorkerPulse {
+struct WorkerSample {
   WorkerId worker;
   std::uint64_t quiet_ms = 0;
   WorkerHeartbeat heartbeat;
@@ -94,7 +94,7 @@ struct WorkerPulse {
 };
 struct AgentReport {
   std::uint64_t sequence = 0;
-  std::vector<WorkerPulse> workers;
+  std::vector<WorkerSample> workers;
 };
 
 struct GpuFacts {
@@ -185,7 +185,7 @@ struct StopAgent {
 // All messages before the agent's report `heard_report` have been processed; 0: none on this connection yet.
 struct SupervisorHeartbeat {
   std::uint64_t sequence = 0;
-  std::uint64_t heard_report = 0;
+  std::uint64_t acknowledged_report = 0;
 };
 // `environment` is added to the agent's own as for a worker. Answered by HostFacts, and by AcceleratorFacts within
 // `time_limit_ms`.

@@ -30,7 +30,7 @@ ET_FIELDS(Member, m.worker, m.rank, m.local_rank, m.host, m.endpoint, m.share, m
 ET_FIELDS(Fence, m.generation, m.first_step)
 ET_FIELDS(GenerationPlan, m.generation, m.previous, m.kind, m.reason, m.token, m.members, m.donors,
           m.learning_rate_factor, m.learning_rate_ramp_steps, m.build_deadline_ms, m.fence, m.resume_step, m.lineage,
-          m.topology, m.fathers, m.synchronization, m.averaging_weight)
+          m.topology, m.parents, m.synchronization, m.averaging_weight)
 
 template <class T>
 requires std::same_as<std::remove_const_t<T>, StepMetrics>
@@ -47,7 +47,7 @@ ET_FIELDS(WorkerLeft, m.generation, m.last_step)
 ET_FIELDS(WorkerFinished, m.last_step)
 ET_FIELDS(WorkerHeartbeat, m.sequence, m.generation, m.step, m.epoch, m.steps, m.mean, m.samples_per_s, m.loss,
           m.epoch_fraction, m.gradient_norm, m.place, m.place_ms, m.samples_used, m.norm_steps, m.local_square,
-          m.global_square, m.round_trip_us)
+          m.global_square, m.round_trip_us, m.phase)
 ET_FIELDS(AuditStep, m.generation, m.step, m.epoch, m.first_position, m.count, m.hashed, m.state_hash)
 ET_FIELDS(WorkerAudit, m.steps, m.batch, m.of, m.from_checkpoint)
 ET_FIELDS(WorkerNote, m.key, m.value)
@@ -74,7 +74,7 @@ ET_FIELDS(WorkerSpawnFailed, m.worker, m.reason)
 ET_FIELDS(WorkerExited, m.worker, m.exit_code, m.signal, m.last_error_lines)
 ET_FIELDS(WorkerOutput, m.worker, m.is_stderr, m.lines, m.dropped)
 ET_FIELDS(FromWorker, m.worker, m.message)
-ET_FIELDS(WorkerPulse, m.worker, m.quiet_ms, m.heartbeat, m.cpu_ms, m.stopped)
+ET_FIELDS(WorkerSample, m.worker, m.quiet_ms, m.heartbeat, m.cpu_ms, m.stopped)
 ET_FIELDS(AgentReport, m.sequence, m.workers)
 ET_FIELDS(GpuFacts, m.name, m.memory_bytes, m.major, m.minor, m.bus_id)
 ET_FIELDS(AcceleratorFacts, m.problem, m.driver, m.driver_problem, m.gpus, m.peer_access, m.nvrtc_problem, m.cublas,
@@ -89,7 +89,7 @@ ET_FIELDS(SignalWorker, m.worker, m.signal)
 ET_FIELDS(StopWorker, m.worker, m.grace_ms)
 ET_FIELDS(ToWorkers, m.workers, m.message)
 ET_FIELDS(StopAgent, m.grace_ms)
-ET_FIELDS(SupervisorHeartbeat, m.sequence, m.heard_report)
+ET_FIELDS(SupervisorHeartbeat, m.sequence, m.acknowledged_report)
 ET_FIELDS(CheckHost, m.environment, m.time_limit_ms)
 ET_FIELDS(AskAgent, m.question, m.worker, m.time_limit_ms)
 

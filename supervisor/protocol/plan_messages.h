@@ -46,7 +46,17 @@ enum class Topology : std::uint8_t {
 // one other worker (each worker has its own model).
 enum class Synchronization : std::uint8_t { kGradients, kAveraging, kPairAveraging };
 
-enum class ChangeKind : std::uint8_t { kStart, kGrow, kShrink, kReplace, kMigrate, kDrain, kStop, kRecover, kReshare };
+enum class ChangeKind : std::uint8_t {
+  kStart,
+  kGrow,
+  kShrink,
+  kReplace,
+  kMigrate,
+  kDrain,
+  kStop,
+  kRecover,
+  kUpdatePlan
+};
 
 // From `first_step` on, reports and checkpoints of generations before `generation` do not count.
 struct Fence {
@@ -80,7 +90,7 @@ struct GenerationPlan {
   std::vector<Fence> lineage;
 
   Topology topology = Topology::kAuto;
-  std::vector<std::uint32_t> fathers;  // explicit tree: index = rank, the root is its own parent; empty: none
+  std::vector<std::uint32_t> parents;  // explicit tree: index = rank, the root is its own parent; empty: none
   Synchronization synchronization = Synchronization::kGradients;
   double averaging_weight = 0;  // weight of the average against a worker's own model: kAveraging
 };

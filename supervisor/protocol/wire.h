@@ -20,7 +20,6 @@
 
 namespace elastictrain::protocol::wire {
 
-
 template <class T>
 inline constexpr bool kIsId = false;
 template <class Tag>
@@ -139,7 +138,7 @@ bool read_struct(const msgpack::object& in, T& value) {
 
 // Highest value of each enumeration that travels; anything above it is malformed.
 constexpr std::uint64_t last_value(ChangeKind) {
-  return static_cast<std::uint64_t>(ChangeKind::kReshare);
+  return static_cast<std::uint64_t>(ChangeKind::kUpdatePlan);
 }
 constexpr std::uint64_t last_value(Topology) {
   return static_cast<std::uint64_t>(Topology::kClique);
@@ -149,6 +148,9 @@ constexpr std::uint64_t last_value(Synchronization) {
 }
 constexpr std::uint64_t last_value(StepPlace) {
   return static_cast<std::uint64_t>(StepPlace::kHalted);
+}
+constexpr std::uint64_t last_value(ProgramPhase) {
+  return static_cast<std::uint64_t>(ProgramPhase::kCheckpoint);
 }
 constexpr std::uint64_t last_value(Question) {
   return kQuestionNames.size() - 1;

@@ -81,6 +81,9 @@ struct WorkerFinished {
 // waits for others.
 enum class StepPlace : std::uint8_t { kStarting, kOutside, kComputing, kReducing, kUpdating, kCheckpoint, kHalted };
 
+// What the program says it is doing that may take long, inside or outside of a step (Session::phase()).
+enum class ProgramPhase : std::uint8_t { kNone, kData, kEvaluation, kCompile, kCheckpoint };
+
 // Liveness and progress, separately: `sequence` grows with every heartbeat (also during a long step), `step` only with
 // committed steps. `mean` is over the `steps` since the last heartbeat; 0 steps leave it at 0.
 struct WorkerHeartbeat {
@@ -95,7 +98,7 @@ struct WorkerHeartbeat {
   double epoch_fraction = 0;
   double gradient_norm = 0;  // of the averaged gradient
   StepPlace place = StepPlace::kStarting;
-  std::uint64_t place_ms = 0;      // time spent there so far
+  std::uint64_t place_ms = 0;      // time spent there, in the present phase, so far
   std::uint64_t samples_used = 0;  // of the whole job, committed, over all epochs
   // Squared gradient norms, means over `norm_steps` of these steps: over all workers of their own gradients, and of the
   // averaged one. Known only to the first rank.
@@ -105,6 +108,7 @@ struct WorkerHeartbeat {
   // To the farthest of the workers on other hosts that this one has a connection to, the minimum that the kernel
   // measured; 0: not known.
   double round_trip_us = 0;
+  ProgramPhase phase = ProgramPhase::kNone;
 };
 
 // Audit mode. Positions are places in the epoch's permutation, so [first, first+count) names exactly the samples.
@@ -164,9 +168,9 @@ struct WorkerParked {
   Step last_step = 0;
 };
 
-using WorkerUp =
-    std::variant<WorkerHello, WorkerReady, WorkerPrepared, WorkerPrepareFailed, WorkerActive, WorkerLeft, WorkerFinished,
-                 WorkerHeartbeat, WorkerAudit, WorkerNote, WorkerSwap, WorkerHalted, WorkerRequest, WorkerParked>;
+using WorkerUp = std::variant<WorkerHello, WorkerReady, WorkerPrepared, WorkerPrepareFailed, WorkerActive, WorkerLeft,
+                              WorkerFinished, WorkerHeartbeat, WorkerAudit, WorkerNote, WorkerSwap, WorkerHalted,
+                              WorkerRequest, WorkerParked>;
 
 // ---------------------------------------------------------------------------------------------------------------
 // Supervisor -> worker

@@ -83,6 +83,44 @@ static void has_no_peers(et_session* session) {
   CHECK(et_get_peer_monitors(NULL, sent, NULL, NULL, 1) == ET_ERROR_INVALID);
 }
 
+/* In a step and between steps. */
+static void shares_values(et_session* session) {
+  double largest = 1.5;
+  int64_t part = 0;
+  const int64_t parts[1] = {7};
+  uint16_t half = 0x3c00;
+  uint32_t mine = 5, all = 0;
+  CHECK(et_reduce_values(session, &largest, 1, ET_FLOAT64, ET_MAX) == ET_OK && largest == 1.5);
+  CHECK(et_reduce_values(session, &half, 1, ET_FLOAT16, ET_SUM) == ET_OK && half == 0x3c00);
+  CHECK(et_reduce_values(session, &half, 1, (et_type)8, ET_SUM) == ET_ERROR_INVALID);
+  CHECK(et_reduce_values(session, NULL, 1, ET_FLOAT64, ET_SUM) == ET_ERROR_INVALID);
+  CHECK(et_broadcast_from(session, &mine, sizeof mine, 0) == ET_OK && mine == 5);
+  CHECK(et_broadcast_from(session, &mine, sizeof mine, 1) == ET_ERROR_SESSION);
+  CHECK(et_all_gather(session, &mine, sizeof mine, &all) == ET_OK && all == 5);
+  CHECK(et_reduce_scatter(session, parts, 1, ET_INT64, ET_PRODUCT, &part) == ET_OK && part == 7);
+  CHECK(et_barrier(session) == ET_OK);
+}
+
+/* Batches of 30, 30, 30 and 10 in each of three epochs. */
+static void looks_ahead(et_session* session, const et_batch* batch) {
+  uint64_t samples[35] = {0}, sizes[8] = {0};
+  size_t count = 35;
+  uint32_t batches = 0;
+  const uint64_t next = batch->step + 1;
+  CHECK(et_look_ahead(session, 8, samples, &count, sizes, &batches) == ET_OK);
+  CHECK(batches == (next > 12 ? 0 : 1)); /* the second one does not fit */
+  if (next <= 12) CHECK(sizes[0] == (next % 4 == 0 ? 10 : 30) && count == sizes[0]);
+}
+
+static void has_early_values(et_session* session) {
+  char text[4] = "";
+  size_t bytes = 0;
+  CHECK(et_share_early(session, "layout", "abc", 3) == ET_OK);
+  CHECK(et_early(session, "layout", NULL, &bytes) == ET_OK && bytes == 3);
+  CHECK(et_early(session, "layout", text, &bytes) == ET_OK && strcmp(text, "abc") == 0);
+  CHECK(et_early(session, "other", text, &bytes) == ET_ERROR_INVALID);
+}
+
 /* Least squares on y = 3 x with one weight; ends close to 3. */
 static void trains(void) {
   et_session* session = NULL;
@@ -107,7 +145,11 @@ static void trains(void) {
   data.batch = 30;
   CHECK(et_set_data(session, &data) == ET_OK);
   CHECK(et_on_change(session, count_change, &changes) == ET_OK);
+  has_early_values(session);
+  CHECK(et_barrier(session) == ET_ERROR_SESSION);
   CHECK(et_start(session, &go) == ET_OK && go == 1);
+  CHECK(et_phase(session, "evaluation") == ET_OK && et_phase(session, NULL) == ET_OK);
+  CHECK(et_phase(session, "lunch") == ET_ERROR_SESSION);
   while (et_next_batch(session, &batch, &go) == ET_OK && go) {
     float gradient = 0;
     uint64_t i;
@@ -119,11 +161,17 @@ static void trains(void) {
     CHECK(et_all_reduce_async(session, &gradient, 1) == ET_OK);
     CHECK(et_wait_all_reduce(session) == ET_OK);
     uses_the_store(session, batch.step);
+    looks_ahead(session, &batch);
+    shares_values(session);
+    CHECK(et_share_early(session, "layout", "xyz", 3) == ET_OK);
     CHECK(et_sum(session, &own, 1) == ET_OK && et_broadcast(session, &own, sizeof own) == ET_OK && own == 2.5f);
     weight -= (float)et_learning_rate_factor(session) * gradient;
     metrics.loss = 0.25;
     CHECK(et_commit_step(session, &metrics) == ET_OK);
+    shares_values(session);
+    CHECK(et_share_early(session, "layout", "xyz", 3) == ET_ERROR_SESSION);
   }
+  shares_values(session);
   CHECK(et_outcome_of(session) == ET_OUTCOME_FINISHED);
   CHECK(seen == 300 && et_committed_step(session) == 12);
   CHECK(fabsf(weight - 3) < 0.1f);
@@ -181,13 +229,33 @@ static void refuses_what_it_does_not_know(void) {
   newer_options newer = {ET_DATA_OPTIONS_INIT, 0};
   et_data_options unset;
   memset(&unset, 0, sizeof unset);
+  unset.size = sizeof unset;
+  unset.batch = 8;
+  unset.drop_last = 1;
   newer.known.size = sizeof newer;
   CHECK(et_session_create(&session) == ET_OK);
   CHECK(et_set_data(session, &newer.known) == ET_OK);
+  CHECK(et_set_data(session, &unset) == ET_OK);
+  unset.size = 0;
   newer.unknown = 7;
   CHECK(et_set_data(session, &newer.known) == ET_ERROR_INVALID);
   CHECK(et_set_data(session, &unset) == ET_ERROR_INVALID);
   CHECK(strstr(et_last_error(), "size") != NULL);
+  et_session_destroy(session);
+}
+
+static void ends_its_data(void) {
+  et_session* session = NULL;
+  et_data_options data = ET_DATA_OPTIONS_INIT;
+  et_batch batch = ET_BATCH_INIT;
+  int go = 0;
+  data.sample_count = 100;
+  CHECK(et_session_create(&session) == ET_OK && et_set_data(session, &data) == ET_OK);
+  CHECK(et_end_data(session) == ET_ERROR_SESSION);
+  CHECK(et_start(session, &go) == ET_OK && et_next_batch(session, &batch, &go) == ET_OK && go);
+  CHECK(et_end_data(session) == ET_OK && et_commit_step(session, NULL) == ET_OK);
+  CHECK(et_next_batch(session, &batch, &go) == ET_OK && !go);
+  CHECK(et_outcome_of(session) == ET_OUTCOME_FINISHED && et_committed_step(session) == 1);
   et_session_destroy(session);
 }
 
@@ -209,6 +277,7 @@ static void reports_misuse_as_statuses(void) {
 
 int main(void) {
   trains();
+  ends_its_data();
   serves_older_callers();
   refuses_what_it_does_not_know();
   reports_misuse_as_statuses();

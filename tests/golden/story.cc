@@ -15,7 +15,7 @@
 #include "supervisor/protocol/note_keys.h"
 #include "supervisor/protocol/topology_choice.h"
 #include "tests/golden/describe.h"
-#include "tests/golden/pulses.h"
+#include "tests/golden/worker_samples.h"
 
 namespace elastictrain::core {
 namespace {
@@ -69,7 +69,7 @@ class Story {
       if (const auto* arm = std::get_if<ArmTimer>(&action)) timers_[{arm->when, arm->timer}] = arm->timer;
       if (const auto* cancel = std::get_if<CancelTimer>(&action)) drop_timer(cancel->timer);
       if (const auto* send = std::get_if<SendToWorkers>(&action)) note_sent(*send);
-      if (const auto* spawn = std::get_if<SpawnWorker>(&action)) pulses_.spawned(spawn->worker, spawn->agent);
+      if (const auto* spawn = std::get_if<SpawnWorker>(&action)) samples_.spawned(spawn->worker, spawn->agent);
       if (const std::string text = describe(action); !text.empty()) out_ << "  " << text << "\n";
     }
   }
@@ -96,7 +96,7 @@ class Story {
     const bool seconds = words.at(0).find("ms") == std::string::npos;
     const Instant until = now_ + Millis(number(words[0]) * (seconds ? 1000 : 1));
     while (now_ < until) {
-      for (AgentId id : alive_) feed(AgentReported{id, pulses_.report(id, seats_)});
+      for (AgentId id : alive_) feed(AgentReported{id, samples_.report(id, seats_)});
       advance(std::min<Instant>(now_ + Millis(250), until));
     }
   }
@@ -141,6 +141,8 @@ class Story {
                                                              : LearningRateRule::kLinear;
       else if (name == "hosts_may_appear")
         settings_.hosts_may_appear = value != "0";
+      else if (name == "plain_restarts")
+        settings_.failures.plain_restarts = number(value);
       else if (name == "max_crashes")
         settings_.failures.max_crashes = number(value);
       else if (name == "max_hangs")
@@ -180,7 +182,7 @@ class Story {
     return text;
   }
 
-  void say(WorkerId id, protocol::WorkerUp message) { feed(WorkerSaid{id, std::move(message)}); }
+  void say(WorkerId id, protocol::WorkerUp message) { feed(WorkerMessage{id, std::move(message)}); }
 
   void hello(WorkerId id) {
     if (!greeted_.insert(id).second) return;
@@ -275,8 +277,8 @@ class Story {
     feed(Stop{++requests_, causes.at(words.at(0))});
   }
 
-  void reshare(const Words& words) {
-    Reshare event{.request = ++requests_, .speeds = std::map<WorkerId, double>{}, .reason = "a slow host"};
+  void update(const Words& words) {
+    UpdatePlan event{.request = ++requests_, .speeds = std::map<WorkerId, double>{}, .reason = "a slow host"};
     for (const std::string& word : words) {
       const std::size_t equals = word.find('=');
       (*event.speeds)[worker(word.substr(0, equals))] = std::stod(word.substr(equals + 1));
@@ -322,7 +324,7 @@ class Story {
     using protocol::StepPlace;
     for (int place = 0; place <= static_cast<int>(StepPlace::kHalted); ++place) {
       if (words.at(1) == place_name(static_cast<StepPlace>(place))) {
-        pulses_.stands(worker(words[0]), static_cast<StepPlace>(place), works);
+        samples_.stands(worker(words[0]), static_cast<StepPlace>(place), works);
       }
     }
   }
@@ -363,11 +365,11 @@ class Story {
        }},
       {"steps",
        [this](const Words& w) {
-         for (std::size_t i = 1; i < w.size(); ++i) pulses_.steps(worker(w[i]), Millis(number(w[0])));
+         for (std::size_t i = 1; i < w.size(); ++i) samples_.steps(worker(w[i]), Millis(number(w[0])));
        }},
       {"stands", [this](const Words& w) { stand(w, false); }},
       {"works", [this](const Words& w) { stand(w, true); }},
-      {"stops", [this](const Words& w) { pulses_.stops(worker(w.at(0))); }},
+      {"stops", [this](const Words& w) { samples_.stops(worker(w.at(0))); }},
       {"stacks",
        [this](const Words& w) {
          feed(AgentAnswered{{}, {protocol::Question::kStacks, worker(w.at(0)), {rest(w, 1)}}});
@@ -458,33 +460,34 @@ class Story {
        [this](const Words& w) {
          feed(DrainHost{++requests_, w.at(0)});
        }},
-      {"reshare", [this](const Words& w) { reshare(w); }},
+      {"update_plan", [this](const Words& w) { update(w); }},
       {"batch",
        [this](const Words& w) {
-         feed(Reshare{.request = ++requests_, .per_worker = number(w.at(0)), .reason = "a batch of " + w.at(0)});
+         feed(UpdatePlan{.request = ++requests_, .per_worker = number(w.at(0)), .reason = "a batch of " + w.at(0)});
        }},
       {"topology",
        [this](const Words& w) {
          const auto choice = *protocol::topology_choice(w.at(0));
-         Reshare event{.request = ++requests_, .reason = "a busy link"};
-         if (choice.fathers.empty()) event.topology = choice.topology;
-         if (!choice.fathers.empty()) event.fathers = choice.fathers;
+         UpdatePlan event{.request = ++requests_, .reason = "a busy link"};
+         if (choice.parents.empty()) event.topology = choice.topology;
+         if (!choice.parents.empty()) event.parents = choice.parents;
          feed(event);
        }},
       {"train-by",
        [this](const Words& w) {
-         feed(Reshare{.request = ++requests_,
-                      .reason = "the network is slow",
-                      .synchronization = protocol::synchronization_named(w.at(0))});
+         feed(UpdatePlan{.request = ++requests_,
+                         .reason = "the network is slow",
+                         .synchronization = protocol::synchronization_named(w.at(0))});
        }},
       {"factor",
        [this](const Words& w) {
-         feed(Reshare{.request = ++requests_, .reason = "less noise", .learning_rate_factor = std::stod(w.at(0))});
+         feed(UpdatePlan{.request = ++requests_, .reason = "less noise", .learning_rate_factor = std::stod(w.at(0))});
        }},
       {"asks", [this](const Words& w) { asks(w); }},
       {"noise",
        [this](const Words& w) {
-         feed(Reshare{.request = ++requests_, .reason = "the gradients are noisy", .noise_scale = std::stod(w.at(0))});
+         feed(UpdatePlan{
+             .request = ++requests_, .reason = "the gradients are noisy", .noise_scale = std::stod(w.at(0))});
        }},
       {"stop", [this](const Words& w) { stop(w); }},
       {"stop-now", [this](const Words&) { feed(StopNow{}); }},
@@ -497,7 +500,7 @@ class Story {
   Instant now_{};
   std::map<std::pair<Instant, std::uint64_t>, std::uint64_t> timers_;
   std::set<WorkerId> greeted_;
-  Pulses pulses_;
+  WorkerSamples samples_;
   std::set<AgentId> alive_;  // report every 250 ms
   std::vector<WorkerId> addressed_;
   std::vector<WorkerId> members_;

@@ -13,8 +13,8 @@ namespace {
 
 using namespace protocol;
 constexpr Millis kRetryPeriod{500};
-constexpr Micros kLeastLocal{20};
-constexpr Micros kMostLocal{400};
+constexpr Micros kMinLocal{20};
+constexpr Micros kMaxLocal{400};
 
 }  // namespace
 
@@ -31,7 +31,7 @@ void AgentProcess::deliver(std::function<void()> work) {
 }
 
 void AgentProcess::begin() {
-  last_heard_ = world_.queue.now();
+  last_seen_ = world_.queue.now();
   connect(world_.setup.connect_timeout);
 }
 
@@ -59,7 +59,7 @@ void AgentProcess::connect(Millis timeout) {
 
 void AgentProcess::connected_to_supervisor(Connection& connection) {
   connection_ = &connection;
-  last_heard_ = world_.queue.now();
+  last_seen_ = world_.queue.now();
   connection_->down.set_receiver(
       [this, same = connection_, life = std::weak_ptr(life_)](const AgentDown& message) {
         if (life.expired()) return;
@@ -84,7 +84,7 @@ void AgentProcess::connected_to_supervisor(Connection& connection) {
   if (first) {
     tick();
   } else {
-    send_truth();
+    resync();
   }
 }
 
@@ -92,10 +92,10 @@ void AgentProcess::send(AgentUp message) {
   if (connection_) connection_->up.send(std::move(message));
 }
 
-void AgentProcess::send_truth() {
+void AgentProcess::resync() {
   for (auto& [id, record] : records_) {
     if (workers_.contains(id)) send(WorkerSpawned{id, 1000});
-    for (const auto& message : record.truth(reports_ + 1)) send(FromWorker{id, message});
+    for (const auto& message : record.resync(reports_ + 1)) send(FromWorker{id, message});
   }
   for (const auto& exited : exits_) send(exited);
 }
@@ -111,12 +111,12 @@ void AgentProcess::lost() {
   world_.log(id_, [] { return "has lost the supervisor"; });
   connection_->up.close(true);
   connection_ = nullptr;
-  last_heard_ = world_.queue.now();
+  last_seen_ = world_.queue.now();
   attempt_failed();
 }
 
 void AgentProcess::attempt_failed() {
-  const auto away = world_.queue.now() - last_heard_;
+  const auto away = world_.queue.now() - last_seen_;
   if (!was_up_ || away >= world_.setup.orphan_grace) return gone();
   world_.queue.after(kRetryPeriod, [this, life = std::weak_ptr(life_)] {
     if (life.expired()) return;
@@ -146,12 +146,12 @@ void AgentProcess::gone() {
 // Orders
 
 void AgentProcess::take(const AgentDown& message) {
-  last_heard_ = world_.queue.now();
+  last_seen_ = world_.queue.now();
   std::visit([this](const auto& order) { on(order); }, message);
 }
 
 void AgentProcess::on(const SupervisorHeartbeat& heartbeat) {
-  for (auto& [id, record] : records_) record.acknowledged(heartbeat.heard_report);
+  for (auto& [id, record] : records_) record.acknowledged(heartbeat.acknowledged_report);
 }
 
 void AgentProcess::on(const SpawnWorker& order) {
@@ -217,8 +217,8 @@ void AgentProcess::notice() {
 // ---------------------------------------------------------------------------------------------------------------
 // Workers
 
-void AgentProcess::worker_said(WorkerId worker, WorkerUp message) {
-  world_.queue.after(world_.rng.time(kLeastLocal, kMostLocal),
+void AgentProcess::on_worker_message(WorkerId worker, WorkerUp message) {
+  world_.queue.after(world_.rng.time(kMinLocal, kMaxLocal),
                      [this, worker, message = std::move(message), life = std::weak_ptr(life_)] {
                        if (life.expired()) return;
                        deliver([this, worker, message] {
@@ -231,7 +231,7 @@ void AgentProcess::worker_said(WorkerId worker, WorkerUp message) {
 
 void AgentProcess::worker_exited(WorkerId worker, int exit_code, int signal) {
   // Its last messages are still in its socket.
-  world_.queue.after(kMostLocal, [this, worker, exit_code, signal, life = std::weak_ptr(life_)] {
+  world_.queue.after(kMaxLocal, [this, worker, exit_code, signal, life = std::weak_ptr(life_)] {
     if (life.expired()) return;
     deliver([this, worker, exit_code, signal] {
       send_report();
@@ -248,7 +248,7 @@ void AgentProcess::tick() {
   deliver([this] {
     send_report();
     const auto limit = std::max(world_.setup.orphan_grace, Millis(3'000));
-    if (connection_ && world_.queue.now() - last_heard_ >= limit) gone();
+    if (connection_ && world_.queue.now() - last_seen_ >= limit) gone();
   });
   world_.queue.after(world_.setup.heartbeat, [this, life = std::weak_ptr(life_)] {
     if (!life.expired() && !orphaned_) tick();
@@ -259,10 +259,10 @@ void AgentProcess::send_report() {
   if (!connection_) return;
   AgentReport report{++reports_, {}};
   for (const WorkerId id : workers_) {
-    launcher::ProcessSample sample;
-    if (const WorkerProcess* process = world_.worker(id)) sample = {process->cpu_ms(), process->stopped()};
-    auto pulse = records_[id].pulse(id, world_.queue.now(), 2 * world_.setup.heartbeat, sample);
-    if (pulse) report.workers.push_back(std::move(*pulse));
+    launcher::ProcessSample process_sample;
+    if (const WorkerProcess* process = world_.worker(id)) process_sample = {process->cpu_ms(), process->stopped()};
+    auto sample = records_[id].sample(id, world_.queue.now(), 2 * world_.setup.heartbeat, process_sample);
+    if (sample) report.workers.push_back(std::move(*sample));
   }
   send(report);
 }
@@ -275,7 +275,7 @@ void AgentProcess::end_if_empty() {
 }
 
 void AgentProcess::end() {
-  if (!world_.supervisor->hears(id_, connection_)) world_.lose_audits();
+  if (!world_.supervisor->receives(id_, connection_)) world_.lose_audits();
   if (connection_) connection_->up.close(true);
   connection_ = nullptr;
   life_ = std::make_shared<char>();

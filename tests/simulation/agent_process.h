@@ -39,7 +39,7 @@ class AgentProcess {
   void break_connection();
   void notice();  // its probe reports that the host is going away
 
-  void worker_said(WorkerId worker, protocol::WorkerUp message);
+  void on_worker_message(WorkerId worker, protocol::WorkerUp message);
   void worker_exited(WorkerId worker, int exit_code, int signal);
 
  private:
@@ -51,7 +51,7 @@ class AgentProcess {
   void gone();
   void tick();
   void send(protocol::AgentUp message);
-  void send_truth();
+  void resync();
   void send_report();
   void take(const protocol::AgentDown& message);
   void on(const protocol::SpawnWorker& order);
@@ -75,7 +75,7 @@ class AgentProcess {
   std::set<WorkerId> workers_;                          // alive ones
   std::map<WorkerId, launcher::WorkerRecord> records_;  // also of those that have ended
   std::vector<protocol::WorkerExited> exits_;
-  Instant last_heard_;
+  Instant last_seen_;
   bool was_up_ = false;
   bool stopping_ = false;
   bool orphaned_ = false;

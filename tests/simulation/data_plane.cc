@@ -7,12 +7,12 @@
 namespace elastictrain::simulation {
 namespace {
 
-constexpr Micros kLeastBuild{300};
-constexpr Micros kMostBuild{60'000};
-constexpr Micros kLeastHop{30};
-constexpr Micros kMostHop{3'000};
+constexpr Micros kMinBuild{300};
+constexpr Micros kMaxBuild{60'000};
+constexpr Micros kMinHop{30};
+constexpr Micros kMaxHop{3'000};
 constexpr Micros kNotice{4'000};  // until others see a closed connection
-constexpr Micros kMostTransfer{150'000};
+constexpr Micros kMaxTransfer{150'000};
 
 }  // namespace
 
@@ -44,7 +44,7 @@ void DataPlane::build(WorkerId self, const protocol::GenerationPlan& plan, bool 
       if (late.stand == Stand::kBuilding) answer_built(late, false, reason);
     });
   };
-  if (fails || group.broken) return fail_after(rng_.time(kLeastBuild, kMostBuild), "a peer closed the connection");
+  if (fails || group.broken) return fail_after(rng_.time(kMinBuild, kMaxBuild), "a peer closed the connection");
   fail_after(Millis(plan.build_deadline_ms == 0 ? 30'000 : plan.build_deadline_ms), "a peer did not come in time");
   try_complete(group);
 }
@@ -75,7 +75,7 @@ void DataPlane::try_complete(Group& group) {
   }
   group.complete = true;
   for (auto& [id, member] : group.members) {
-    queue_.after(rng_.time(kLeastBuild, kMostBuild), [this, &member] {
+    queue_.after(rng_.time(kMinBuild, kMaxBuild), [this, &member] {
       if (member.stand == Stand::kBuilding) answer_built(member, true, "");
     });
   }
@@ -105,7 +105,7 @@ void DataPlane::reduce(WorkerId self, const protocol::GenerationPlan& plan, Part
     return entry.second.stand == Stand::kGone && entry.second.collectives < number;
   });
   if (dead || left) {
-    queue_.after(rng_.time(kLeastHop, kNotice), [this, key, number, self] { end_for(key, number, self, false); });
+    queue_.after(rng_.time(kMinHop, kNotice), [this, key, number, self] { end_for(key, number, self, false); });
     return;
   }
   try_finish(group, number);
@@ -136,7 +136,7 @@ void DataPlane::finish(Group& group, std::uint64_t key, std::uint64_t number, Co
                                           std::to_string(collective.sum.weight));
   }
   for (const auto& [id, member] : group.members) {
-    queue_.after(rng_.time(kLeastHop, kMostHop), [this, key, number, self = id] { end_for(key, number, self, true); });
+    queue_.after(rng_.time(kMinHop, kMaxHop), [this, key, number, self = id] { end_for(key, number, self, true); });
   }
   if (!on_finish) return;
   std::vector<WorkerId> members;
@@ -192,13 +192,13 @@ void DataPlane::gone(std::uint64_t key, WorkerId self, bool graceful) {
       if (!own && (!wires_.runs(id) || !wires_.connected(id, self))) continue;  // does not notice it
       if (!own && collective.finishing && (graceful || rng_.chance(0.5))) continue;
       if (!own && graceful && member.collectives >= number) continue;
-      const Micros delay = own ? Micros(50) : rng_.time(kLeastHop, kNotice);
+      const Micros delay = own ? Micros(50) : rng_.time(kMinHop, kNotice);
       queue_.after(delay, [this, key, n = number, id = id] { end_for(key, n, id, false); });
     }
   }
   for (auto& [id, other] : group.members) {
     if (other.stand != Stand::kBuilding || !wires_.runs(id) || !wires_.connected(id, self)) continue;
-    queue_.after(rng_.time(kLeastHop, kMostBuild), [this, &other = other] {
+    queue_.after(rng_.time(kMinHop, kMaxBuild), [this, &other = other] {
       if (other.stand == Stand::kBuilding) answer_built(other, false, "a peer closed the connection");
     });
   }
@@ -207,7 +207,7 @@ void DataPlane::gone(std::uint64_t key, WorkerId self, bool graceful) {
     if (transfer.first != key || (donor != self && joiner != self)) continue;
     const WorkerId other = donor == self ? joiner : donor;
     if (!wires_.connected(self, other)) continue;  // it appears alive until the deadline
-    queue_.after(rng_.time(kLeastHop, kNotice), [this, id = transfer] { end_transfer(id, false); });
+    queue_.after(rng_.time(kMinHop, kNotice), [this, id = transfer] { end_transfer(id, false); });
   }
 }
 
@@ -223,7 +223,7 @@ void DataPlane::look_again() {
       if (found == group.collectives.end() || !group.broken || found->second.finishing) continue;
       for (const auto& [id, reduced] : found->second.waiting) {
         if (!wires_.runs(id) || !sees_break(group, id)) continue;
-        queue_.after(rng_.time(kLeastHop, kNotice),
+        queue_.after(rng_.time(kMinHop, kNotice),
                      [this, key = key, number, id = id] { end_for(key, number, id, false); });
       }
     }
@@ -258,12 +258,12 @@ void DataPlane::try_transfer(const TransferKey& key) {
   const Group& group = groups_[key.first];
   const auto there = [&](WorkerId worker) { return group.members.at(worker).stand == Stand::kBuilt; };
   if (!there(donor) || !there(joiner)) {
-    queue_.after(rng_.time(kLeastHop, kNotice), [this, key] { end_transfer(key, false); });
+    queue_.after(rng_.time(kMinHop, kNotice), [this, key] { end_transfer(key, false); });
     return;
   }
   if (!transfer.at_donor || !transfer.at_joiner) return;
   transfer.moving = true;
-  queue_.after(rng_.time(kLeastHop, kMostHop), [this, key] { move(key); });
+  queue_.after(rng_.time(kMinHop, kMaxHop), [this, key] { move(key); });
 }
 
 // First the header, then the rest. Data held up by a broken link arrives when the link is restored.
@@ -276,7 +276,7 @@ void DataPlane::move(const TransferKey& key) {
     queue_.after(Millis(20), [this, key] { move(key); });
   } else if (!std::exchange(found->second.header_moved, true)) {
     found->second.header(found->second.snapshot);
-    queue_.after(rng_.time(kLeastHop, kMostTransfer), [this, key] { move(key); });
+    queue_.after(rng_.time(kMinHop, kMaxTransfer), [this, key] { move(key); });
   } else {
     end_transfer(key, true);
   }

@@ -10,8 +10,8 @@
 
 namespace elastictrain::simulation {
 
-void Scenario::later(Micros least, Micros most, std::function<void()> work) {
-  world_->queue.after(rng_.time(least, most), std::move(work));
+void Scenario::later(Micros min, Micros max, std::function<void()> work) {
+  world_->queue.after(rng_.time(min, max), std::move(work));
 }
 
 void Scenario::schedule_faults() {

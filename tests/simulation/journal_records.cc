@@ -13,20 +13,20 @@ core::Journal run_opened(const core::RunSettings& settings) {
   core::record::RunOpened opened;
   opened.schema = core::record::kSchemaVersion;
   opened.start_workers = settings.start_workers;
-  return {opened};
+  return core::Journal(opened);
 }
 
 core::Journal run_resumed() {
   core::record::RunResumed resumed;
   resumed.schema = core::record::kSchemaVersion;
   resumed.anew = false;
-  return {resumed};
+  return core::Journal(resumed);
 }
 
 core::Journal journal_gap(std::uint64_t lost_records) {
   core::record::JournalGap gap;
   gap.lost = lost_records;
-  return {gap};
+  return core::Journal(gap);
 }
 
 std::string line_of(const core::Journal& record, std::uint64_t sequence, Instant now) {

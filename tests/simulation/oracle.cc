@@ -117,17 +117,18 @@ void Oracle::check_recovery_members(const protocol::GenerationPlan& plan) {
   std::set<WorkerId> holders;
   for (const protocol::Member& member : plan.members) {
     const Worker& worker = workers_[member.worker];
-    const bool answered = worker.heard.fence == plan.fence;
-    const bool in_a_generation = worker.seat != 0 && (worker.heard.fence == 0 || worker.heard.in_loop);
+    const bool answered = worker.received.fence == plan.fence;
+    const bool in_a_generation = worker.seat != 0 && (worker.received.fence == 0 || worker.received.in_loop);
     if (!answered && (in_a_generation || !member.joiner)) {
       violated("only_who_answered", name + " lists " + to_string(member.worker) + ", which has not answered fence " +
                                         std::to_string(plan.fence));
     }
     if (member.joiner) continue;
     holders.insert(member.worker);
-    if (worker.heard.has_state && worker.heard.committed_step == plan.resume_step) continue;
+    if (worker.received.has_state && worker.received.committed_step == plan.resume_step) continue;
     violated("holders_hold", name + " resumes at step " + std::to_string(plan.resume_step) + " with " +
-                                 to_string(member.worker) + " at step " + std::to_string(worker.heard.committed_step));
+                                 to_string(member.worker) + " at step " +
+                                 std::to_string(worker.received.committed_step));
   }
   for (const WorkerId donor : plan.donors) {
     if (plan.members.empty() || holders.contains(donor)) continue;
@@ -138,11 +139,11 @@ void Oracle::check_recovery_members(const protocol::GenerationPlan& plan) {
 void Oracle::check_state_is_latest(const protocol::GenerationPlan& plan, const std::set<WorkerId>& known) {
   for (const WorkerId id : known) {
     const Worker& worker = workers_[id];
-    if (worker.heard.fence != plan.fence || !worker.heard.has_state) continue;
-    if (worker.heard.committed_step <= plan.resume_step) continue;
+    if (worker.received.fence != plan.fence || !worker.received.has_state) continue;
+    if (worker.received.committed_step <= plan.resume_step) continue;
     violated("state_is_latest", name_of(plan.generation) + " resumes at step " + std::to_string(plan.resume_step) +
                                     " although " + to_string(id) + " has committed step " +
-                                    std::to_string(worker.heard.committed_step));
+                                    std::to_string(worker.received.committed_step));
   }
 }
 
@@ -150,10 +151,10 @@ void Oracle::check_restart(const protocol::GenerationPlan& plan, const std::set<
   if (fences_.empty()) return;
   for (const WorkerId id : known) {
     const Worker& worker = workers_[id];
-    if (worker.heard.fence != *fences_.rbegin() || !worker.heard.has_state || worker.heard.committed_step == 0)
+    if (worker.received.fence != *fences_.rbegin() || !worker.received.has_state || worker.received.committed_step == 0)
       continue;
     violated("state_is_latest", name_of(plan.generation) + " starts anew although " + to_string(id) +
-                                    " holds the state of step " + std::to_string(worker.heard.committed_step));
+                                    " holds the state of step " + std::to_string(worker.received.committed_step));
   }
 }
 
@@ -174,7 +175,7 @@ void Oracle::delivered(WorkerId worker, const protocol::WorkerUp& message) {
   Worker& facts = workers_[worker];
   if (std::holds_alternative<protocol::WorkerHello>(message)) facts.greeted = true;
   const auto* answer = std::get_if<protocol::WorkerHalted>(&message);
-  if (answer != nullptr && answer->fence >= facts.heard.fence) facts.heard = *answer;
+  if (answer != nullptr && answer->fence >= facts.received.fence) facts.received = *answer;
 }
 
 // ---------------------------------------------------------------------------------------------------------------

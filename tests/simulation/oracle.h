@@ -93,7 +93,7 @@ class Oracle {
     bool greeted = false;  // its hello reached a supervisor
     Generation seat = 0;
     Generation given_up = 0;       // it has declared that it takes part in no collective up to this generation
-    protocol::WorkerHalted heard;  // its last answer that reached the supervisor
+    protocol::WorkerHalted received;  // its last answer that reached the supervisor
     Step passed = 0;               // last step that it computed a gradient for
   };
 

@@ -19,9 +19,9 @@ class Rng {
   // [0, below); 0 when `below` is 0.
   std::uint32_t below(std::uint32_t below) { return below == 0 ? 0 : static_cast<std::uint32_t>(next() % below); }
   // [least, most]
-  std::uint32_t between(std::uint32_t least, std::uint32_t most) { return least + below(most - least + 1); }
-  Micros time(Micros least, Micros most) {
-    return least + Micros(static_cast<std::int64_t>(next() % static_cast<std::uint64_t>((most - least).count() + 1)));
+  std::uint32_t between(std::uint32_t min, std::uint32_t max) { return min + below(max - min + 1); }
+  Micros time(Micros min, Micros max) {
+    return min + Micros(static_cast<std::int64_t>(next() % static_cast<std::uint64_t>((max - min).count() + 1)));
   }
   bool chance(double probability) { return static_cast<double>(next() >> 11) * 0x1.0p-53 < probability; }
   template <class List>

@@ -69,9 +69,9 @@ Program Scenario::make_program() {
   program.epochs = rng_.between(1, 3);
   if (rng_.chance(0.1)) program.max_steps = rng_.between(5, 120);
   program.buckets = rng_.between(1, 3);
-  program.start_most = Micros(rng_.between(30'000, 1'500'000));
-  program.compute_least = Micros(rng_.between(1'000, 60'000));
-  program.compute_most = program.compute_least + Micros(rng_.between(0, 40'000));
+  program.start_max = Micros(rng_.between(30'000, 1'500'000));
+  program.compute_min = Micros(rng_.between(1'000, 60'000));
+  program.compute_max = program.compute_min + Micros(rng_.between(0, 40'000));
   program.update = Micros(rng_.between(50, 20'000));
   program.evaluation = rng_.chance(0.3) ? Micros(rng_.between(10'000, 900'000)) : Micros(0);
   program.checkpoint_every = rng_.chance(0.6) ? rng_.between(1, 12) : 0;

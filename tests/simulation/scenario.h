@@ -50,7 +50,7 @@ class Scenario {
   WorkerProcess* any_worker();
   AgentProcess* any_agent();
   Host& any_host() { return *rng_.one_of(world_->hosts); }
-  void later(Micros least, Micros most, std::function<void()> work);
+  void later(Micros min, Micros max, std::function<void()> work);
 
   // After the last fault (healing.cc).
   void resume_supervisor();

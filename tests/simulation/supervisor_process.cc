@@ -90,7 +90,7 @@ void SupervisorProcess::accept(AgentId agent, Connection& accepted) {
           lost(agent, "it has reconnected", core::LossEvidence::kConnection);
         }
         entry.connection = connection;
-        entry.heard_report = 0;
+        entry.acknowledged_report = 0;
         entry.came = true;
         feed(core::AgentConnected{agent, hello->workers});
       },
@@ -99,7 +99,7 @@ void SupervisorProcess::accept(AgentId agent, Connection& accepted) {
       });
 }
 
-bool SupervisorProcess::hears(AgentId agent, const Connection* connection) const {
+bool SupervisorProcess::receives(AgentId agent, const Connection* connection) const {
   const auto found = entries_.find(agent);
   return !crashed_ && connection != nullptr && found != entries_.end() && found->second.connection == connection;
 }
@@ -130,7 +130,7 @@ void SupervisorProcess::launch_ended(AgentId agent, bool came, bool agent_ended,
 
 void SupervisorProcess::received(AgentId agent, const AgentUp& message) {
   if (const auto* report = std::get_if<AgentReport>(&message)) {
-    entries_[agent].heard_report = report->sequence;
+    entries_[agent].acknowledged_report = report->sequence;
     return feed(core::AgentReported{agent, *report});
   }
   if (const auto* notice = std::get_if<HostNotice>(&message)) return feed(core::HostNoticed{agent, notice->reason});
@@ -149,7 +149,7 @@ void SupervisorProcess::received(AgentId agent, const AgentUp& message) {
     if (const auto* audit = std::get_if<WorkerAudit>(&from->message)) {
       world_.disk.audits.emplace_back(from->worker, *audit);
     }
-    feed(core::WorkerSaid{from->worker, from->message});
+    feed(core::WorkerMessage{from->worker, from->message});
   }
 }
 
@@ -160,7 +160,7 @@ bool SupervisorProcess::owns(AgentId agent, WorkerId worker) const {
 
 void SupervisorProcess::heartbeats() {
   for (auto& [id, entry] : entries_) {
-    if (entry.connection) entry.connection->down.send(SupervisorHeartbeat{1, entry.heard_report});
+    if (entry.connection) entry.connection->down.send(SupervisorHeartbeat{1, entry.acknowledged_report});
   }
   world_.queue.after(world_.setup.heartbeat, [this, life = std::weak_ptr(life_)] {
     if (!life.expired()) heartbeats();

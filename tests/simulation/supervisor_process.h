@@ -32,7 +32,7 @@ class SupervisorProcess {
 
   bool listens() const { return !crashed_; }
   bool crashed() const { return crashed_; }
-  bool hears(AgentId agent, const Connection* connection) const;
+  bool receives(AgentId agent, const Connection* connection) const;
   const core::Membership& machine() const { return membership_; }
 
   void accept(AgentId agent, Connection& connection);
@@ -51,7 +51,7 @@ class SupervisorProcess {
     bool ended = false;     // the launcher saw its process end
     bool stopping = false;  // StopAgent was sent
     bool launched_here = false;
-    std::uint64_t heard_report = 0;
+    std::uint64_t acknowledged_report = 0;
   };
 
   void perform(const core::LaunchAgent& action);

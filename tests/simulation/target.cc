@@ -27,8 +27,8 @@ void Scenario::draw_target_settings(Setup& setup) {
   if (!has_target_) return;
   setup.program.epochs = 1'000'000;
   setup.program.max_steps = 0;
-  setup.program.compute_least *= 5;  // the run is long and its steps need not be many
-  setup.program.compute_most *= 5;
+  setup.program.compute_min *= 5;  // the run is long and its steps need not be many
+  setup.program.compute_max *= 5;
 }
 
 void Scenario::reach_target() {
@@ -50,8 +50,7 @@ void Scenario::reach_target() {
 // What the run lacks; empty at the target. Before a size is requested, any will do.
 std::string Scenario::away_from_target() const {
   const core::RunSettings& settings = world_->setup.settings;
-  const std::uint32_t size =
-      std::min(target_, std::max(heuristics::most_workers(settings.batch), settings.min_workers));
+  const std::uint32_t size = std::min(target_, std::max(heuristics::max_workers(settings.batch), settings.min_workers));
   const core::RunView view = world_->supervisor->machine().view();
   if (view.phase == core::RunPhase::kRunning && target_ == 0) return {};
   const auto spares = std::count_if(view.workers.begin(), view.workers.end(), [](const core::WorkerView& worker) {

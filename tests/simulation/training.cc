@@ -77,7 +77,7 @@ Task<std::optional<Sum>> WorkerProcess::collective(Part part) {
 
 Task<> WorkerProcess::live() {
   const Program& program = world_.setup.program;
-  co_await sleep(never_ready_ ? kForever : world_.rng.time(program.start_least, program.start_most));
+  co_await sleep(never_ready_ ? kForever : world_.rng.time(program.start_min, program.start_max));
   WorkerReady ready;
   ready.state_bytes = 1'000;
   ready.state_layout_hash = 7;
@@ -169,7 +169,7 @@ bool WorkerProcess::used_up() const {
 Task<bool> WorkerProcess::run_step() {
   const Program& program = world_.setup.program;
   open_step();
-  co_await sleep(world_.rng.time(program.compute_least, program.compute_most) * host_.slowness);
+  co_await sleep(world_.rng.time(program.compute_min, program.compute_max) * host_.slowness);
   bool discarded = false;
   for (std::uint32_t bucket = 0; bucket < program.buckets && !discarded;) {
     const std::string what = "step " + std::to_string(progress_.committed_step + 1) + "." + std::to_string(bucket);

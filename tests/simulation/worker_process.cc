@@ -36,7 +36,7 @@ void WorkerProcess::begin() {
   born_ = place_since_ = last_received_ = world_.queue.now();
   progress_.sampler.seed = 7;
   if (world_.rng.chance(world_.fault_rates.crashes_at_start)) {
-    world_.queue.after(world_.rng.time(Micros(1'000), world_.setup.program.start_most),
+    world_.queue.after(world_.rng.time(Micros(1'000), world_.setup.program.start_max),
                        [this, life = std::weak_ptr(life_)] {
                          if (!life.expired()) die(3, 0);
                        });
@@ -196,7 +196,7 @@ void WorkerProcess::perform(const Machine::Say& effect) {
 }
 
 void WorkerProcess::say(WorkerUp message) {
-  if (AgentProcess* agent = world_.agent(agent_)) agent->worker_said(id_, std::move(message));
+  if (AgentProcess* agent = world_.agent(agent_)) agent->on_worker_message(id_, std::move(message));
 }
 
 std::uint64_t WorkerProcess::cpu_ms() const {

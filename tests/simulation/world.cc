@@ -149,7 +149,7 @@ void World::look_again() {
 
 void World::lose_what_is_away() {
   for (const auto& [id, process] : agents) {
-    if (process->paused() || !supervisor->hears(id, process->connection())) lose_audits();
+    if (process->paused() || !supervisor->receives(id, process->connection())) lose_audits();
   }
   for (const auto& connection : connections_) {
     if (connection->up.holds_back()) lose_audits();

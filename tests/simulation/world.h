@@ -33,10 +33,10 @@ struct Program {
   std::uint64_t epochs = 1;
   Step max_steps = 0;  // 0: until the epochs are over
   std::uint32_t buckets = 1;
-  Micros start_least{20'000};
-  Micros start_most{400'000};
-  Micros compute_least{5'000};
-  Micros compute_most{20'000};
+  Micros start_min{20'000};
+  Micros start_max{400'000};
+  Micros compute_min{5'000};
+  Micros compute_max{20'000};
   Micros update{1'000};
   Micros evaluation{0};  // at the end of every epoch
   std::uint64_t checkpoint_every = 0;

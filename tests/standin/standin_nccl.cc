@@ -255,14 +255,14 @@ class Comm {
     if (root < 0) return false;
     Greeting mine{static_cast<std::uint32_t>(rank_), static_cast<std::uint32_t>(ranks_), own_port};
     std::vector<Greeting> all(static_cast<std::size_t>(ranks_));
-    const bool told = move_all({{root, reinterpret_cast<char*>(&mine), sizeof mine, true},
-                                {root, reinterpret_cast<char*>(all.data()), all.size() * sizeof(Greeting), false}},
-                               stop_) == MoveEnd::kDone;
+    const bool reported = move_all({{root, reinterpret_cast<char*>(&mine), sizeof mine, true},
+                                    {root, reinterpret_cast<char*>(all.data()), all.size() * sizeof(Greeting), false}},
+                                   stop_) == MoveEnd::kDone;
     ::close(root);
     for (const auto& peer : all) {
-      if (told) at[peer.rank] = static_cast<std::uint16_t>(peer.port);
+      if (reported) at[peer.rank] = static_cast<std::uint16_t>(peer.port);
     }
-    return told;
+    return reported;
   }
 
   // Each sends the other its identity and its new listening address.

@@ -38,9 +38,9 @@ TEST_CASE("and the trainer's") {
 TEST_CASE("what the compiler does not like about a text is passed on") {
   const auto code = compile_kernels("ET_KERNEL(broken)(float* x) { x[0] = unknown; }", "sm_90");
   REQUIRE_FALSE(code.ok());
-  const bool told =
+  const bool reported =
       code.error().code == ErrorCode::kUnavailable || code.error().message.find("unknown") != std::string::npos;
-  CHECK(told);
+  CHECK(reported);
 }
 
 TEST_CASE("the real NCCL makes ids in the helper, and they differ") {

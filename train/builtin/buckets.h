@@ -19,14 +19,14 @@ struct Range {
 
 using BucketReady = std::function<void(Range bucket)>;
 
-// Joins neighbouring layers until a bucket has `least_count` elements, because small messages cost more than overlap
+// Joins neighbouring layers until a bucket has `min_count` elements, because small messages cost more than overlap
 // saves. `layers` are in the order of the flat buffer and cover it; the buckets are in the order of the reduction.
-inline std::vector<Range> plan_buckets(std::span<const Range> layers, std::size_t least_count) {
+inline std::vector<Range> plan_buckets(std::span<const Range> layers, std::size_t min_count) {
   std::vector<Range> buckets;
   Range open;
   for (std::size_t i = layers.size(); i-- > 0;) {
     open = {layers[i].begin, open.count + layers[i].count};
-    if (open.count < least_count && i > 0) continue;
+    if (open.count < min_count && i > 0) continue;
     buckets.push_back(open);
     open = {};
   }

@@ -7,7 +7,7 @@
 namespace elastictrain::train {
 namespace {
 
-constexpr std::uint64_t kEpochsAlwaysTold = 100;
+constexpr std::uint64_t kEpochsAlwaysLogged = 100;
 constexpr std::chrono::milliseconds kTellingInterval{500};
 
 std::string held_out_text(const Score& score) {
@@ -36,7 +36,7 @@ double EpochLog::samples_per_second(Instant now) const {
 }
 
 bool TellingPace::due(std::uint64_t done, EpochLog::Instant now) {
-  if (done > kEpochsAlwaysTold && now - last_ < kTellingInterval) return false;
+  if (done > kEpochsAlwaysLogged && now - last_ < kTellingInterval) return false;
   last_ = now;
   return true;
 }

@@ -19,10 +19,10 @@ Result<std::unique_ptr<Model>> make_mlp(const TrainerOptions& options) {
 Result<std::unique_ptr<Model>> make_char_lm(const TrainerOptions& options) {
   Result<TextTask> task = load_text_task(options);
   if (!task) return task.error();
-  const std::size_t least = options.context + kCharactersPerSample;
-  if (task->train.size() < least) {
+  const std::size_t min = options.context + kCharactersPerSample;
+  if (task->train.size() < min) {
     return Error{ErrorCode::kInvalid, options.train + ": " + std::to_string(task->train.size()) +
-                                          " characters to train on, at least " + std::to_string(least) +
+                                          " characters to train on, at least " + std::to_string(min) +
                                           " are needed; use a longer text or a smaller context"};
   }
   CharLmModel::Shape shape{options.context, options.embedding, options.hidden};

@@ -6,7 +6,7 @@
 namespace elastictrain::train {
 namespace {
 
-constexpr std::size_t kLeastCharLmBucketFloats = 64 * 1024;
+constexpr std::size_t kMinCharLmBucketFloats = 64 * 1024;
 constexpr std::size_t kEvaluationBlocks = 512;  // of the held-out text, evenly spread: enough for two digits of loss
 constexpr std::size_t kEvaluationBlocksAtOnce = 8;
 
@@ -29,7 +29,7 @@ std::vector<Range> flat_ranges(const DenseStack& stack, std::size_t embedding_co
 CharLmModel::CharLmModel(TextTask task, Shape shape, std::uint64_t seed)
     : task_(std::move(task)), shape_(std::move(shape)), stack_(layer_sizes(task_, shape_)) {
   allocate(embedding_count() + stack_.parameter_count(),
-           plan_buckets(flat_ranges(stack_, embedding_count()), kLeastCharLmBucketFloats));
+           plan_buckets(flat_ranges(stack_, embedding_count()), kMinCharLmBucketFloats));
   Random random(seed);
   for (float& value : parameters().first(embedding_count())) value = static_cast<float>(random.normal());
   stack_.initialize(parameters().subspan(embedding_count()), random);

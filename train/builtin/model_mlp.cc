@@ -6,7 +6,7 @@
 namespace elastictrain::train {
 namespace {
 
-constexpr std::size_t kLeastMlpBucketFloats = 64 * 1024;
+constexpr std::size_t kMinMlpBucketFloats = 64 * 1024;
 constexpr std::size_t kEvaluationRows = 256;
 
 std::vector<std::size_t> layer_sizes(const LabelledTask& task, std::span<const std::uint32_t> hidden) {
@@ -20,7 +20,7 @@ std::vector<std::size_t> layer_sizes(const LabelledTask& task, std::span<const s
 
 MlpModel::MlpModel(LabelledTask task, std::span<const std::uint32_t> hidden, std::uint64_t seed)
     : task_(std::move(task)), stack_(layer_sizes(task_, hidden)) {
-  allocate(stack_.parameter_count(), plan_buckets(stack_.ranges(), kLeastMlpBucketFloats));
+  allocate(stack_.parameter_count(), plan_buckets(stack_.ranges(), kMinMlpBucketFloats));
   Random random(seed);
   stack_.initialize(parameters(), random);
 }

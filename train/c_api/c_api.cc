@@ -34,6 +34,8 @@ et_status guarded(Function function) noexcept {
   try {
     function();
     return ET_OK;
+  } catch (const elastictrain::SessionInterrupted& error) {
+    return complain(ET_ERROR_INTERRUPTED, error.what());
   } catch (const elastictrain::SessionError& error) {
     return complain(ET_ERROR_SESSION, error.what());
   } catch (const std::exception& error) {
@@ -88,6 +90,23 @@ et_batch to_c(const elastictrain::Batch& batch) {
   return out;
 }
 
+elastictrain::DataType to_cpp(et_type type) {
+  return static_cast<elastictrain::DataType>(type);
+}
+elastictrain::Operation to_cpp(et_operation operation) {
+  return static_cast<elastictrain::Operation>(operation);
+}
+static_assert(static_cast<int>(elastictrain::DataType::kBool) == ET_BOOL);
+static_assert(static_cast<int>(elastictrain::Operation::kProduct) == ET_PRODUCT);
+
+bool is_known(et_type type, et_operation operation) {
+  return type >= ET_FLOAT32 && type <= ET_BOOL && operation >= ET_SUM && operation <= ET_PRODUCT;
+}
+
+et_status unknown_reduction() noexcept {
+  return complain(ET_ERROR_INVALID, "this library does not know this et_type or et_operation; install a newer one");
+}
+
 void call_back(et_change_callback callback, void* user_data, const elastictrain::Change& change) {
   const et_change out = {sizeof(et_change),    change.generation,          change.rank,
                          change.world_size,    change.previous_world_size, change.joined_now ? 1U : 0U,
@@ -136,6 +155,35 @@ et_status et_share_device_state(et_session* session, const char* name, void* dev
   return guarded([&] { session->session.share_device_state(name, device_data, bytes); });
 }
 
+et_status et_share_tensor(et_session* session, const char* name, void* data, const char* dtype, const uint64_t* shape,
+                          uint32_t dimensions) {
+  if (session == nullptr || name == nullptr || dtype == nullptr || (shape == nullptr && dimensions != 0)) {
+    return null_argument();
+  }
+  return guarded([&] { session->session.share_tensor(name, data, dtype, {shape, dimensions}); });
+}
+
+et_status et_move_state(et_session* session, const char* name, void* data) {
+  if (session == nullptr || name == nullptr || data == nullptr) return null_argument();
+  return guarded([&] { session->session.move_state(name, data); });
+}
+
+et_status et_share_early(et_session* session, const char* name, const void* data, size_t bytes) {
+  if (session == nullptr || name == nullptr || (data == nullptr && bytes != 0)) return null_argument();
+  return guarded([&] { session->session.share_early(name, data, bytes); });
+}
+
+et_status et_early(const et_session* session, const char* name, void* data, size_t* bytes) {
+  if (session == nullptr || name == nullptr || bytes == nullptr || (data == nullptr && *bytes != 0)) {
+    return null_argument();
+  }
+  const auto value = session->session.early(name);
+  if (!value) return complain(ET_ERROR_INVALID, "no early value has this name; share it before et_start()");
+  if (value->size() <= *bytes && !value->empty()) std::memcpy(data, value->data(), value->size());
+  *bytes = value->size();
+  return ET_OK;
+}
+
 et_status et_set_data(et_session* session, const et_data_options* options) {
   if (session == nullptr || options == nullptr) return null_argument();
   et_data_options known = ET_DATA_OPTIONS_INIT;
@@ -146,7 +194,9 @@ et_status et_set_data(et_session* session, const et_data_options* options) {
                                .seed = known.seed,
                                .batch = known.batch,
                                .shuffle = known.shuffle != 0,
-                               .max_steps = known.max_steps});
+                               .max_steps = known.max_steps,
+                               .min_local_samples = known.min_local_samples,
+                               .drop_last = known.drop_last != 0});
   });
 }
 
@@ -173,6 +223,26 @@ et_status et_next_batch(et_session* session, et_batch* batch, int* has_batch) {
     if (!next) return;
     write_struct(to_c(*next), batch);
     *has_batch = 1;
+  });
+}
+
+et_status et_look_ahead(const et_session* session, uint32_t batches, uint64_t* samples, size_t* sample_count,
+                        uint64_t* batch_sizes, uint32_t* batch_count) {
+  if (session == nullptr || sample_count == nullptr || batch_count == nullptr ||
+      (samples == nullptr && *sample_count != 0) || (batch_sizes == nullptr && batches != 0)) {
+    return null_argument();
+  }
+  *batch_count = 0;
+  return guarded([&] {
+    const auto ahead = session->session.look_ahead(batches);
+    const std::size_t room = std::exchange(*sample_count, 0);
+    for (const auto size : ahead.batch_sizes) {
+      const std::size_t listed = ahead.samples.empty() ? 0 : static_cast<std::size_t>(size);
+      if (*sample_count + listed > room) break;
+      std::copy_n(ahead.samples.data() + *sample_count, listed, samples + *sample_count);
+      *sample_count += listed;
+      batch_sizes[(*batch_count)++] = size;
+    }
   });
 }
 
@@ -208,6 +278,16 @@ et_status et_commit_step(et_session* session, const et_step_metrics* metrics) {
   return guarded([&] { session->session.commit_step({.loss = known.loss}); });
 }
 
+et_status et_end_data(et_session* session) {
+  if (session == nullptr) return null_argument();
+  return guarded([&] { session->session.end_data(); });
+}
+
+et_status et_phase(et_session* session, const char* name) {
+  if (session == nullptr) return null_argument();
+  return guarded([&] { session->session.phase(name == nullptr ? "" : name); });
+}
+
 et_status et_last_step(const et_session* session, et_step_report* report) {
   if (session == nullptr || report == nullptr) return null_argument();
   const auto last = session->session.last_step();
@@ -224,6 +304,35 @@ et_status et_sum(et_session* session, float* data, size_t count) {
 et_status et_broadcast(et_session* session, void* data, size_t bytes) {
   if (session == nullptr || (data == nullptr && bytes != 0)) return null_argument();
   return guarded([&] { session->session.broadcast(data, bytes); });
+}
+
+et_status et_reduce_values(et_session* session, void* data, size_t count, et_type type, et_operation operation) {
+  if (session == nullptr || (data == nullptr && count != 0)) return null_argument();
+  if (!is_known(type, operation)) return unknown_reduction();
+  return guarded([&] { session->session.reduce_values(data, count, to_cpp(type), to_cpp(operation)); });
+}
+
+et_status et_broadcast_from(et_session* session, void* data, size_t bytes, uint32_t root) {
+  if (session == nullptr || (data == nullptr && bytes != 0)) return null_argument();
+  return guarded([&] { session->session.broadcast_from(data, bytes, root); });
+}
+
+et_status et_all_gather(et_session* session, const void* data, size_t bytes, void* gathered) {
+  if (session == nullptr || (bytes != 0 && (data == nullptr || gathered == nullptr))) return null_argument();
+  return guarded([&] { session->session.all_gather(data, bytes, gathered); });
+}
+
+et_status et_reduce_scatter(et_session* session, const void* data, size_t count_per_rank, et_type type,
+                            et_operation operation, void* result) {
+  if (session == nullptr || (count_per_rank != 0 && (data == nullptr || result == nullptr))) return null_argument();
+  if (!is_known(type, operation)) return unknown_reduction();
+  return guarded(
+      [&] { session->session.reduce_scatter(data, count_per_rank, to_cpp(type), to_cpp(operation), result); });
+}
+
+et_status et_barrier(et_session* session) {
+  if (session == nullptr) return null_argument();
+  return guarded([&] { session->session.barrier(); });
 }
 
 et_status et_enable_store(et_session* session) {

@@ -101,10 +101,10 @@ Status Checkpointer::Shared::copy_state() {
   }
   Status status;
   std::uint64_t offset = 0;
-  for (const auto& buffer : buffers->buffers()) {
-    const state::Piece piece{buffer.data, buffer.bytes, buffer.port};
-    if (status && buffer.bytes != 0 && copy) status = piece.read({copy.get() + offset, buffer.bytes});
-    offset += buffer.bytes;
+  for (const auto* buffer : in_file_order(*buffers)) {
+    const state::Piece piece{buffer->data, buffer->bytes, buffer->port};
+    if (status && buffer->bytes != 0 && copy) status = piece.read({copy.get() + offset, buffer->bytes});
+    offset += buffer->bytes;
   }
   copying = false;
   copying.notify_all();

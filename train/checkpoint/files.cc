@@ -50,10 +50,10 @@ Status Reading::read(std::span<std::byte> bytes) {
   return {};
 }
 
-Result<std::vector<std::byte>> read_whole(const std::string& path, std::size_t most) {
+Result<std::vector<std::byte>> read_whole(const std::string& path, std::size_t max) {
   auto reading = Reading::open(path);
   if (!reading) return reading.error();
-  if (reading->size() > most) return Error{ErrorCode::kInvalid, path + ": it is longer than allowed"};
+  if (reading->size() > max) return Error{ErrorCode::kInvalid, path + ": it is longer than allowed"};
   std::vector<std::byte> bytes(reading->size());
   if (auto status = reading->read(bytes); !status) return status.error();
   return bytes;

@@ -42,8 +42,8 @@ class Reading {
   std::uint64_t size_ = 0;
 };
 
-// Reads at most `most` bytes; a longer file is an error.
-Result<std::vector<std::byte>> read_whole(const std::string& path, std::size_t most);
+// Reads at most `max` bytes; a longer file is an error.
+Result<std::vector<std::byte>> read_whole(const std::string& path, std::size_t max);
 
 // Memory, lengths and offsets with this alignment are written to the disk without the page cache.
 inline constexpr std::size_t kDirectAlignment = 4096;

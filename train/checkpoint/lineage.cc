@@ -8,7 +8,7 @@
 namespace elastictrain::checkpoint {
 namespace {
 
-constexpr std::size_t kMostFences = 256;
+constexpr std::size_t kMaxFences = 256;
 
 std::optional<std::uint64_t> number(std::string_view text) {
   std::uint64_t value = 0;
@@ -32,7 +32,7 @@ Lineage merge(std::span<const Fence> a, std::span<const Fence> b) {
     if (!merged.empty() && merged.back().first_step <= fence.first_step) continue;
     merged.push_back(fence);
   }
-  if (merged.size() > kMostFences) merged.resize(kMostFences);
+  if (merged.size() > kMaxFences) merged.resize(kMaxFences);
   std::reverse(merged.begin(), merged.end());
   return merged;
 }

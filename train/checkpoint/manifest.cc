@@ -15,7 +15,7 @@ namespace {
 using nlohmann::json;
 
 constexpr const char* kSeal = "seal";
-constexpr int kMostDepth = 8;
+constexpr int kMaxDepth = 8;
 
 std::string to_hex(std::uint64_t value) {
   char text[17];
@@ -49,9 +49,9 @@ class Fields {
  public:
   explicit Fields(const json& object) : object_(object) {}
 
-  std::uint64_t number(const char* key, std::uint64_t most = std::numeric_limits<std::uint64_t>::max()) {
+  std::uint64_t number(const char* key, std::uint64_t max = std::numeric_limits<std::uint64_t>::max()) {
     const json* value = find(key);
-    if (value == nullptr || !value->is_number_unsigned() || value->get<std::uint64_t>() > most) return complain(key), 0;
+    if (value == nullptr || !value->is_number_unsigned() || value->get<std::uint64_t>() > max) return complain(key), 0;
     return value->get<std::uint64_t>();
   }
   double real(const char* key) {
@@ -119,7 +119,7 @@ Result<json> open_sealed(std::span<const std::byte> text, std::string_view kind)
   // Our manifests are flat. Serializing a deep one for its seal would take as much stack as its author chose.
   bool deep = false;
   const auto watch_depth = [&](int depth, json::parse_event_t, json&) {
-    return deep = deep || depth > kMostDepth, !deep;
+    return deep = deep || depth > kMaxDepth, !deep;
   };
   json object = json::parse(begin, begin + text.size(), watch_depth, false);
   if (deep) return Error{ErrorCode::kInvalid, "it is not the expected kind of file"};

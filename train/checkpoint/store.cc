@@ -105,11 +105,11 @@ bool fits(const TensorHeader& header, const state::StateBuffers& buffers) {
   std::map<std::string_view, const Tensor*> by_name;
   for (const auto& tensor : header.tensors) by_name[tensor.name] = &tensor;
   std::uint64_t offset = 0;
-  for (const auto& buffer : buffers.buffers()) {
-    const auto found = by_name.find(buffer.name);
-    if (found == by_name.end() || found->second->bytes != buffer.bytes) return false;
-    if (buffer.bytes != 0 && found->second->begin != offset) return false;
-    offset += buffer.bytes;
+  for (const auto* buffer : in_file_order(buffers)) {
+    const auto found = by_name.find(buffer->name);
+    if (found == by_name.end() || found->second->bytes != buffer->bytes) return false;
+    if (buffer->bytes != 0 && found->second->begin != offset) return false;
+    offset += buffer->bytes;
   }
   return header.tensors.size() == buffers.buffers().size();
 }
@@ -119,11 +119,42 @@ bool is_dead(const Writer& other, const Writer& self) {
   return other.host == harmless(self.host) && ::kill(static_cast<pid_t>(other.pid), 0) != 0 && errno == ESRCH;
 }
 
+std::uint64_t element_bytes(const state::Buffer& buffer) {
+  return buffer.type ? tensor_bytes(buffer.type->dtype, {}).value_or(1) : 1;
+}
+
+Status read_buffer(Reading& reading, const state::Buffer& buffer, Checksum& checksum, state::HostView& view) {
+  for (std::uint64_t offset = 0; offset < buffer.bytes;) {
+    const state::Piece piece{buffer.data + offset, std::min<std::uint64_t>(kPieceBytes, buffer.bytes - offset),
+                             buffer.port};
+    const auto bytes = view.to_fill(piece);
+    if (auto status = reading.read(bytes); !status) return status;
+    checksum.add(bytes);
+    if (auto status = view.written(piece, piece.bytes); !status) return status;
+    offset += piece.bytes;
+  }
+  return {};
+}
+
 }  // namespace
+
+std::vector<const state::Buffer*> in_file_order(const state::StateBuffers& buffers) {
+  std::vector<const state::Buffer*> order;
+  for (const auto& buffer : buffers.buffers()) order.push_back(&buffer);
+  std::stable_sort(order.begin(), order.end(),
+                   [](const auto* a, const auto* b) { return element_bytes(*a) > element_bytes(*b); });
+  return order;
+}
 
 std::vector<Tensor> tensors_of(const state::StateBuffers& buffers) {
   std::vector<Tensor> tensors;
-  for (const auto& buffer : buffers.buffers()) tensors.push_back({buffer.name, "U8", {buffer.bytes}, buffer.bytes});
+  for (const auto* buffer : in_file_order(buffers)) {
+    if (buffer->type) {
+      tensors.push_back({buffer->name, buffer->type->dtype, buffer->type->shape, buffer->bytes});
+    } else {
+      tensors.push_back({buffer->name, "U8", {buffer->bytes}, buffer->bytes});
+    }
+  }
   return tensors;
 }
 
@@ -189,13 +220,8 @@ Status Store::read_data(const Manifest& manifest, const state::StateBuffers& buf
   Checksum checksum;
   checksum.add(header);
   state::HostView view;
-  for (std::uint64_t offset = 0; offset < parsed->data_bytes;) {
-    const auto piece = buffers.piece(offset, kPieceBytes);
-    const auto bytes = view.to_fill(piece);
-    if (auto status = reading->read(bytes); !status) return status;
-    checksum.add(bytes);
-    if (auto status = view.written(piece, piece.bytes); !status) return status;
-    offset += piece.bytes;
+  for (const auto* buffer : in_file_order(buffers)) {
+    if (auto status = read_buffer(*reading, *buffer, checksum, view); !status) return status;
   }
   if (checksum.digits() != manifest.data_checksum) return invalid("it is damaged: its checksum is not the manifest's");
   return {};

@@ -28,15 +28,8 @@ std::optional<std::uint64_t> bits_of(const std::string& dtype) {
   return found->second;
 }
 
-// nullopt if it does not fit.
 std::optional<std::uint64_t> bytes_of(const Tensor& tensor) {
-  const auto bits = bits_of(tensor.dtype);
-  if (!bits) return std::nullopt;
-  std::uint64_t bytes = *bits / 8;
-  for (const auto length : tensor.shape) {
-    if (__builtin_mul_overflow(bytes, length, &bytes)) return std::nullopt;
-  }
-  return bytes;
+  return tensor_bytes(tensor.dtype, tensor.shape);
 }
 
 std::optional<std::vector<std::uint64_t>> numbers(const json& object, const char* key) {
@@ -87,6 +80,16 @@ Status check_places(TensorHeader& header) {
 }
 
 }  // namespace
+
+std::optional<std::uint64_t> tensor_bytes(const std::string& dtype, std::span<const std::uint64_t> shape) {
+  const auto bits = bits_of(dtype);
+  if (!bits) return std::nullopt;
+  std::uint64_t bytes = *bits / 8;
+  for (const auto length : shape) {
+    if (__builtin_mul_overflow(bytes, length, &bytes)) return std::nullopt;
+  }
+  return bytes;
+}
 
 Result<std::string> encode_tensor_header(std::span<const Tensor> tensors,
                                          const std::map<std::string, std::string>& metadata) {

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -29,6 +30,9 @@ struct TensorHeader {
   std::vector<Tensor> tensors;  // in the order of their bytes
   std::map<std::string, std::string> metadata;
 };
+
+// nullopt: the format has no such dtype, or the size is beyond 64 bits.
+std::optional<std::uint64_t> tensor_bytes(const std::string& dtype, std::span<const std::uint64_t> shape);
 
 // Length, JSON and spaces that align the data. kInvalid for a name that JSON or the format cannot represent.
 Result<std::string> encode_tensor_header(std::span<const Tensor> tensors,

@@ -5,11 +5,16 @@
 
 #include <cstdint>
 
+#include "train/comm/fork_guard.h"
+
 namespace elastictrain::comm {
 
-CancelToken::CancelToken() : fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
+CancelToken::CancelToken() : fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  keep_from_children(fd_);
+}
 
 CancelToken::~CancelToken() {
+  let_children_have(fd_);
   if (fd_ >= 0) ::close(fd_);
 }
 

@@ -41,7 +41,7 @@ struct BuildSpec {
   Transport transport = Transport::kAuto;
   Algorithm algorithm = Algorithm::kAuto;  // of the automatic topology
   protocol::Topology topology = protocol::Topology::kAuto;
-  std::vector<std::uint32_t> fathers;  // an explicit tree of parents: index = rank; the root is its own parent
+  std::vector<std::uint32_t> parents;  // an explicit tree of parents: index = rank; the root is its own parent
   std::chrono::steady_clock::time_point deadline;
   std::chrono::milliseconds operation_timeout{0};  // 0: a call waits until it is done or aborted
   std::size_t processors = 0;                      // see op_control.h

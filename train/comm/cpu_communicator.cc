@@ -20,7 +20,7 @@ class Builder {
         listener_(listener),
         cancel_(cancel),
         layout_(make_layout(spec.peers, spec.rank, spec.transport)),
-        trees_(rails == nullptr ? make_tree_layout(spec.topology, spec.fathers, layout_, spec.rank) : std::nullopt),
+        trees_(rails == nullptr ? make_tree_layout(spec.topology, spec.parents, layout_, spec.rank) : std::nullopt),
         plan_{spec.generation, spec.token, spec.rank, {}, {}} {}
 
   Result<BuildResult> build(std::span<const std::uint32_t> from, std::span<const std::uint32_t> to) {
@@ -161,8 +161,8 @@ Result<BuildResult> build_cpu_communicator(const BuildSpec& spec, DataListener& 
                                            std::span<const std::uint32_t> state_transfer_from,
                                            std::span<const std::uint32_t> state_transfer_to) {
   if (auto status = check(spec, state_transfer_from, state_transfer_to); !status) return status.error();
-  if (!spec.fathers.empty()) {
-    if (auto tree = protocol::check_tree(spec.fathers, spec.peers.size()); !tree) return tree.error();
+  if (!spec.parents.empty()) {
+    if (auto tree = protocol::check_tree(spec.parents, spec.peers.size()); !tree) return tree.error();
   }
   return Builder(spec, nullptr, listener, cancel).build(state_transfer_from, state_transfer_to);
 }

@@ -76,6 +76,7 @@ Result<ShmRegion> ShmRegion::attach(std::size_t ranks, const Socket& memory) {
 Result<ShmRegion> ShmRegion::map(std::size_t ranks, int fd) {
   void* base = ::mmap(nullptr, bytes_for(ranks), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (base == MAP_FAILED) return io_error("mmap of shared memory", errno);
+  ::madvise(base, bytes_for(ranks), MADV_DONTFORK);  // a child would keep it, and uses none of it
   return ShmRegion(static_cast<std::byte*>(base), ranks);
 }
 

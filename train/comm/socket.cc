@@ -11,6 +11,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "train/comm/fork_guard.h"
+
 namespace elastictrain::comm {
 namespace {
 
@@ -82,8 +84,15 @@ Status move_all(int fd, std::size_t size, short events, const CancelToken& cance
 
 }  // namespace
 
+Socket::Socket(int fd) : fd_(fd) {
+  keep_from_children(fd);
+}
+
+// In this order: another thread may get the same number as soon as it is closed.
 void Socket::reset() {
-  if (fd_ >= 0) ::close(std::exchange(fd_, -1));
+  if (fd_ < 0) return;
+  let_children_have(fd_);
+  ::close(std::exchange(fd_, -1));
 }
 
 Error io_error(const std::string& what, int error_number) {

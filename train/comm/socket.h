@@ -1,8 +1,9 @@
 // Purpose: sockets of the data plane: ownership of a descriptor, TCP options, and blocking transfers with a deadline
 // for code that is not time-critical (state transfer, build).
 //
-// Ownership: Socket closes its descriptor. All descriptors are close-on-exec and non-blocking. Thread: one at a time.
-// Failure: kPeerLost if the peer disconnected, kTimeout at the deadline, kAborted if the token was cancelled.
+// Ownership: Socket closes its descriptor. All descriptors are close-on-exec and non-blocking, and a forked child does
+// not have them (fork_guard.h). Thread: one at a time. Failure: kPeerLost if the peer disconnected, kTimeout at the
+// deadline, kAborted if the token was cancelled.
 #pragma once
 
 #include <chrono>
@@ -22,7 +23,7 @@ using Deadline = std::chrono::steady_clock::time_point;
 class Socket {
  public:
   Socket() = default;
-  explicit Socket(int fd) : fd_(fd) {}
+  explicit Socket(int fd);
   Socket(Socket&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
   Socket& operator=(Socket&& other) noexcept {
     if (this != &other) {
@@ -35,7 +36,6 @@ class Socket {
 
   int fd() const { return fd_; }
   bool valid() const { return fd_ >= 0; }
-  int release() { return std::exchange(fd_, -1); }
   void reset();
 
  private:

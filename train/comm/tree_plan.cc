@@ -44,9 +44,9 @@ Ranks TreePlan::first_neighbours() const {
   return others;
 }
 
-std::optional<TreeLayout> make_tree_layout(protocol::Topology topology, const Fathers& fathers, const Layout& layout,
+std::optional<TreeLayout> make_tree_layout(protocol::Topology topology, const Parents& parents, const Layout& layout,
                                            std::uint32_t rank) {
-  peers::GraphShape shape{topology, layout.hosts, fathers};
+  peers::GraphShape shape{topology, layout.hosts, parents};
   std::size_t size = 0;
   for (const auto& host : layout.hosts) size += host.size();
   if (!shape.has_graphs() || size == 1) return std::nullopt;

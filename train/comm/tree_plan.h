@@ -11,7 +11,7 @@
 
 namespace elastictrain::comm {
 
-using protocol::Fathers;
+using protocol::Parents;
 
 // The members of the trees: either all ranks, or one rank of each host after shared memory has summed there. Graphs
 // count the members: 0 is members[0].
@@ -34,8 +34,8 @@ struct TreeLayout {
 };
 
 // nullopt if no tree is needed: the automatic topology, a world of one, or a single host whose shared memory does all
-// that the topology requires. `fathers` must be a tree or empty.
-std::optional<TreeLayout> make_tree_layout(protocol::Topology topology, const Fathers& fathers, const Layout& layout,
+// that the topology requires. `parents` must be a tree or empty.
+std::optional<TreeLayout> make_tree_layout(protocol::Topology topology, const Parents& parents, const Layout& layout,
                                            std::uint32_t rank);
 
 }  // namespace elastictrain::comm

@@ -37,9 +37,9 @@ void TreeStream::plan_climb(std::size_t route) {
     port.used = true;
     if (!empty) port.in.items.push_back({route, true, child});
   }
-  for (const auto father : edges.reduce_to) {
-    ports_[father].used = true;
-    if (!empty) ports_[father].out.items.push_back({route, true, 0});
+  for (const auto parent : edges.reduce_to) {
+    ports_[parent].used = true;
+    if (!empty) ports_[parent].out.items.push_back({route, true, 0});
   }
   progress_[route].added.resize(edges.reduce_from.size());
 }
@@ -47,9 +47,9 @@ void TreeStream::plan_climb(std::size_t route) {
 void TreeStream::plan_descent(std::size_t route) {
   const LinkEdges& edges = *routes_[route].edges;
   const std::size_t size = work_.block_size(routes_[route].block);
-  for (const auto father : edges.spread_from) {
-    ports_[father].used = true;
-    if (size > 0) ports_[father].in.items.push_back({route, false, 0});
+  for (const auto parent : edges.spread_from) {
+    ports_[parent].used = true;
+    if (size > 0) ports_[parent].in.items.push_back({route, false, 0});
   }
   for (const auto child : edges.spread_to) {
     ports_[child].used = true;

@@ -27,8 +27,8 @@ struct Search {
       found = path_of(handle, name);
       return true;
     }
-    const char* said = ::dlerror();
-    if (flags == 0 && complaint.empty() && said != nullptr) complaint = said;
+    const char* answer = ::dlerror();
+    if (flags == 0 && complaint.empty() && answer != nullptr) complaint = answer;
     return false;
   }
 };

@@ -65,10 +65,10 @@ void AuditLog::add_state(Generation generation, const state::Progress& progress)
   waiting_for_others_.push_back(std::move(audit));
 }
 
-void AuditLog::add_for(WorkerId worker, std::size_t most_steps) {
+void AuditLog::add_for(WorkerId worker, std::size_t max_steps) {
   const std::lock_guard lock(mutex_);
   protocol::WorkerAudit audit{.of = worker};
-  const std::size_t first = remembered_.size() - std::min(most_steps, remembered_.size());
+  const std::size_t first = remembered_.size() - std::min(max_steps, remembered_.size());
   for (std::size_t i = first; i < remembered_.size(); ++i) {
     for (const auto& piece : pieces_of(remembered_[i], worker)) {
       audit.steps.push_back(record_of(remembered_[i], piece));

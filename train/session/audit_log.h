@@ -35,7 +35,7 @@ class AuditLog {
   // The positions of its epoch that the checkpoint, or the received state, with this progress covers.
   void add_state(Generation generation, const state::Progress& progress);
   // The positions that `worker` used in the last committed steps, as far as this log remembers, reported on its behalf.
-  void add_for(WorkerId worker, std::size_t most_steps = kRemembered);
+  void add_for(WorkerId worker, std::size_t max_steps = kRemembered);
   // Takes all pending records.
   std::vector<protocol::WorkerAudit> take();
 

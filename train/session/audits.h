@@ -38,6 +38,8 @@ class Audits {
   void state_received();
   // This worker has read the checkpoint from which the run continues.
   void account_for_checkpoint();
+  // An epoch of which the rest is dropped.
+  void account_for(const state::Progress& dropped) { log_.add_state(parts_.seat.generation, dropped); }
   // The shares of the seat before a planned change.
   void remember(std::vector<state::WorkerShare> shares) { shares_before_ = std::move(shares); }
 

@@ -11,6 +11,7 @@ std::span<float> ControlLane::fill(const LaneInput& input) {
   std::fill(values_.begin(), values_.end(), 0.0F);
   values_[kReady] = input.swap_ready ? 1.0F : 0.0F;
   values_[kStop] = input.wants_stop ? 1.0F : 0.0F;
+  values_[kEndsData] = input.ends_data ? 1.0F : 0.0F;
   if (input.loss_samples != 0) {
     values_[kLossSum] = static_cast<float>(input.loss * static_cast<double>(input.loss_samples));
     values_[kLossWeight] = static_cast<float>(input.loss_samples);
@@ -27,6 +28,7 @@ LaneOutput ControlLane::read() const {
   LaneOutput output;
   output.all_ready = values_[kReady] == static_cast<float>(world_size_);
   output.all_stop = values_[kStop] == static_cast<float>(world_size_);
+  output.any_ends_data = values_[kEndsData] > 0;
   output.has_loss = values_[kLossWeight] > 0;
   if (output.has_loss) output.loss = static_cast<double>(values_[kLossSum]) / static_cast<double>(values_[kLossWeight]);
   output.local_squares = static_cast<std::uint32_t>(values_[kSquareCount]);

@@ -14,6 +14,7 @@ namespace elastictrain::session {
 struct LaneInput {
   bool swap_ready = false;  // the next generation is committed and built here
   bool wants_stop = false;  // no plan can reach this worker anymore
+  bool ends_data = false;   // the program's data are at an end
   double loss = 0;          // of the previous step, mean over `loss_samples`
   std::uint64_t loss_samples = 0;
   double compute_us = 0;  // of the previous step
@@ -25,6 +26,7 @@ struct LaneInput {
 struct LaneOutput {
   bool all_ready = false;
   bool all_stop = false;
+  bool any_ends_data = false;
   double loss = 0;
   bool has_loss = false;
   double slowest_compute_us = 0;
@@ -42,7 +44,7 @@ class ControlLane {
  private:
   // One entry per rank for the compute time, since a sum cannot show the slowest rank. Left out in very large worlds.
   static constexpr std::uint32_t kMaxTimedRanks = 1024;
-  enum Field : std::size_t { kReady, kStop, kLossSum, kLossWeight, kSquareSum, kSquareCount, kFields };
+  enum Field : std::size_t { kReady, kStop, kEndsData, kLossSum, kLossWeight, kSquareSum, kSquareCount, kFields };
 
   std::uint32_t rank_;
   std::uint32_t world_size_;

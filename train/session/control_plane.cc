@@ -269,6 +269,7 @@ std::vector<protocol::WorkerUp> ControlPlane::with_news(std::vector<protocol::Wo
     auto* heartbeat = std::get_if<protocol::WorkerHeartbeat>(&message);
     if (heartbeat == nullptr) continue;
     heartbeat->place = place_;
+    heartbeat->phase = phase_;
     heartbeat->place_ms = static_cast<std::uint64_t>(there.count());
   }
   return messages;
@@ -357,9 +358,19 @@ bool ControlPlane::swap_ready() const {
   const std::lock_guard lock(mutex_);
   return machine_.swap_ready();
 }
+std::optional<protocol::GenerationPlan> ControlPlane::ready_plan() const {
+  const std::lock_guard lock(mutex_);
+  const auto* plan = machine_.ready_plan();
+  return plan == nullptr ? std::nullopt : std::optional(*plan);
+}
 bool ControlPlane::has_state() const {
   const std::lock_guard lock(mutex_);
   return machine_.has_state();
+}
+void ControlPlane::enter_phase(protocol::ProgramPhase phase) {
+  const std::lock_guard lock(mutex_);
+  phase_ = phase;
+  place_since_ = SteadyClock::now();
 }
 
 Result<comm::BuildResult> ControlPlane::build(const protocol::GenerationPlan& plan, std::uint32_t rank,
@@ -377,7 +388,7 @@ Result<comm::BuildResult> ControlPlane::build(const protocol::GenerationPlan& pl
                        .transport = environment_.transport,
                        .algorithm = environment_.algorithm,
                        .topology = plan.topology,
-                       .fathers = plan.fathers,
+                       .parents = plan.parents,
                        .deadline = std::chrono::steady_clock::now() + time_limit(plan),
                        .processors = environment_.processors};
   for (const auto& member : plan.members) spec.peers.push_back(member.endpoint);
@@ -399,7 +410,7 @@ Result<comm::BuildResult> ControlPlane::build_data_plane(const comm::BuildSpec& 
   if (!ranks) return ranks.error();
   if (mpi == nullptr) return comm::build_cpu_communicator(spec, *listener_, cancel, from, to);
   // A rank that was not a member of the broken generation learns here that another rank may be lost.
-  if (plan.fence != 0) mpi->tell_broken(plan.previous, {});
+  if (plan.fence != 0) mpi->notify_broken(plan.previous, {});
   return comm::build_mpi_communicator(spec, *mpi, std::move(*ranks), *listener_, cancel, from, to);
 }
 

@@ -81,7 +81,10 @@ class ControlPlane {
   void checkpoint_ends();
   void finished();
   bool swap_ready() const;
+  // The plan that is built and committed here: the next boundary may bring it.
+  std::optional<protocol::GenerationPlan> ready_plan() const;
   bool has_state() const;
+  void enter_phase(protocol::ProgramPhase phase);  // of the program, for the heartbeats
 
   // For a worker that has left and whose process continues: waits until the agent assigns the process to another
   // worker. That worker begins as a new process does, with announce(); no heartbeat is sent before that. nullopt: the
@@ -141,9 +144,10 @@ class ControlPlane {
   std::condition_variable changed_;
   WorkerMachine machine_;
   Place place_ = Place::kStarting;
-  SteadyClock::time_point place_since_ = SteadyClock::now();
-  std::shared_ptr<comm::Communicator> current_;  // of the machine's generation; to be aborted
-  std::vector<WorkerId> current_members_;        // index = rank
+  protocol::ProgramPhase phase_ = protocol::ProgramPhase::kNone;
+  SteadyClock::time_point place_since_ = SteadyClock::now();  // and in this phase
+  std::shared_ptr<comm::Communicator> current_;               // of the machine's generation; to be aborted
+  std::vector<WorkerId> current_members_;                     // index = rank
   std::shared_ptr<comm::CancelToken> current_cancel_;
   Parking parking_ = Parking::kNot;
   WorkerId successor_;  // the worker of the machine since kReseated

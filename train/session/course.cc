@@ -7,8 +7,9 @@
 namespace elastictrain::session {
 
 bool Course::data_is_used_up() const {
+  if (data_ended_at_ != 0) return true;
   if (data_.max_steps != 0 && progress_.committed_step >= data_.max_steps) return true;
-  return data_.sample_count != 0 && progress_.sampler.epoch >= data_.epochs;
+  return data_.sample_count != 0 && next_sampler().epoch >= data_.epochs;
 }
 
 double Course::fraction_of(std::uint64_t epoch) const {
@@ -24,6 +25,7 @@ void Course::begin(std::vector<state::WorkerShare> shares, double learning_rate_
   progress_.sampler.seed = data_.seed;
   progress_.learning_rate = {.from = learning_rate_factor, .to = learning_rate_factor};
   averaged_until_ = 0;
+  data_ended_at_ = 0;
   next_shares_ = std::move(shares);
 }
 
@@ -37,6 +39,7 @@ void Course::adopt(const state::TransferHeader& header) {
   progress_ = header.progress;
   next_shares_ = header.next_shares;
   averaged_until_ = header.averaged_until;
+  data_ended_at_ = header.data_ended_at;
 }
 
 void Course::put_into(state::TransferHeader& header) const {
@@ -44,12 +47,30 @@ void Course::put_into(state::TransferHeader& header) const {
   header.progress = progress_;
   header.next_shares = next_shares_;
   header.averaged_until = averaged_until_;
+  header.data_ended_at = data_ended_at_;
+}
+
+std::vector<std::uint32_t> Course::next_counts() const {
+  std::vector<std::uint32_t> counts;
+  for (const auto& share : next_shares_) counts.push_back(share.samples);
+  return counts;
+}
+
+state::SamplerState Course::next_sampler() const {
+  if (!data_.drop_last) return progress_.sampler;
+  return state::without_tail(progress_.sampler, data_.sample_count, next_counts());
+}
+
+std::optional<state::Progress> Course::dropped_epoch() const {
+  if (!data_.drop_last || next_sampler().epoch == progress_.sampler.epoch) return std::nullopt;
+  auto progress = progress_;
+  progress.sampler.cursor = data_.sample_count;
+  progress.sampler.returned.clear();
+  return progress;
 }
 
 state::Cut Course::cut_next() const {
-  std::vector<std::uint32_t> shares;
-  for (const auto& share : next_shares_) shares.push_back(share.samples);
-  return state::cut_step(progress_.sampler, data_.sample_count, shares);
+  return state::cut_step(next_sampler(), data_.sample_count, next_counts(), data_.min_local_samples);
 }
 
 void Course::list_samples(const StepDivision& step, std::vector<std::uint64_t>& samples) {
@@ -67,12 +88,13 @@ void Course::list_samples(const StepDivision& step, std::vector<std::uint64_t>& 
 }
 
 void Course::commit(const StepDivision& step, bool averages, const std::vector<state::WorkerShare>& shares) {
-  ET_CHECK(data_.sample_count == 0 || step.cut.epoch == progress_.sampler.epoch,
+  const auto sampler = next_sampler();
+  ET_CHECK(data_.sample_count == 0 || step.cut.epoch == sampler.epoch,
            "a step takes its samples from the current epoch");
   ++progress_.committed_step;
   if (averages) averaged_until_ = progress_.committed_step;
   progress_.samples_used += step.counted;
-  progress_.sampler = state::advance(progress_.sampler, data_.sample_count, step.cut, step.uncounted);
+  progress_.sampler = state::advance(sampler, data_.sample_count, step.cut, step.uncounted);
   progress_.learning_rate.advance();
   if (next_learning_rate_) {
     progress_.learning_rate.retarget(next_learning_rate_->to, next_learning_rate_->length_steps);

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "elastictrain/session.hpp"
@@ -28,8 +29,13 @@ class Course {
   bool data_is_used_up() const;
   // After the committed step every worker has a replica of its own. All workers know it of each other.
   bool replicas_differ() const { return averaged_until_ != 0 && averaged_until_ == progress_.committed_step; }
+  // The program's data end with the committed step, on all workers.
+  void end_data() { data_ended_at_ = progress_.committed_step; }
   // The part of `epoch` that is used.
   double fraction_of(std::uint64_t epoch) const;
+
+  // The epoch of which the next step drops the rest, as if all of it were used; nothing if it drops none.
+  std::optional<state::Progress> dropped_epoch() const;
 
   // --- Where it begins
   void begin(std::vector<state::WorkerShare> shares, double learning_rate_factor);
@@ -41,6 +47,11 @@ class Course {
   // The donors'.
   void adopt(const state::TransferHeader& header);
   void put_into(state::TransferHeader& header) const;
+
+  // This worker's samples in up to `batches` steps after `open`, or after the committed step if none is open.
+  // `upcoming`: the shares of each step that no generation has divided yet, in their order; the last ones stay.
+  LookAhead look_ahead(WorkerId self, std::uint32_t batches, const StepDivision* open,
+                       std::span<const std::vector<state::WorkerShare>> upcoming) const;
 
   // --- How it continues
   state::Cut cut_next() const;
@@ -56,10 +67,15 @@ class Course {
   void drop_shares_without_gradients(const Seat& seat);
 
  private:
+  // Where the next step begins.
+  state::SamplerState next_sampler() const;
+  std::vector<std::uint32_t> next_counts() const;
+
   const DataOptions& data_;
   state::Progress progress_;
   std::vector<state::WorkerShare> next_shares_;  // of the next step, or of the open one if there is one
   Step averaged_until_ = 0;                      // as in the transfer header
+  Step data_ended_at_ = 0;                       // likewise
   std::optional<state::LearningRateRamp> next_learning_rate_;
   std::uint64_t permutation_epoch_ = ~std::uint64_t{0};
   state::Permutation permutation_;

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <atomic>
 #include <charconv>
 #include <cstdlib>
 #include <limits>
@@ -20,14 +21,14 @@ std::string text(const char* name) {
 // Reads variables and keeps the first error.
 class Numbers {
  public:
-  std::uint64_t read(const char* name, std::uint64_t fallback, std::uint64_t most) {
+  std::uint64_t read(const char* name, std::uint64_t fallback, std::uint64_t max) {
     const std::string value = text(name);
     if (value.empty()) return fallback;
     std::uint64_t number = 0;
     const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
     const bool whole = error == std::errc() && end == value.data() + value.size();
-    if (!whole || number > most) {
-      complain(std::string(name) + "=" + value + " is not a number from 0 to " + std::to_string(most));
+    if (!whole || number > max) {
+      complain(std::string(name) + "=" + value + " is not a number from 0 to " + std::to_string(max));
       return fallback;
     }
     return number;
@@ -51,6 +52,8 @@ std::vector<std::string> split_commas(std::string_view list) {
   }
   return parts;
 }
+
+std::atomic<bool> has_connected{false};
 
 std::string node_name() {
   if (auto name = text("PEER_NODE"); !name.empty()) return name;
@@ -94,6 +97,15 @@ void read_choices(Environment& environment, Numbers& numbers) {
 }
 
 }  // namespace
+
+void mark_as_connected() {
+  ::unsetenv("ELASTICTRAIN_SOCKET");
+  has_connected = true;
+}
+
+bool was_connected() {
+  return has_connected;
+}
 
 Result<Environment> read_environment() {
   constexpr std::uint64_t kDay = 86'400'000;

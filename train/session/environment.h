@@ -23,7 +23,7 @@ struct Environment {
   WorkerId worker;
   std::string job_id;
   std::uint32_t world_size = 0;  // expected, with this worker; 0: unknown
-  std::uint32_t slot = 0;  // on its host, fixed for its lifetime; selects its GPU
+  std::uint32_t slot = 0;        // on its host, fixed for its lifetime; selects its GPU
   std::string host_key;
   std::vector<std::string> bind_addresses;
   std::chrono::milliseconds heartbeat{250};
@@ -50,5 +50,11 @@ struct Environment {
 };
 
 Result<Environment> read_environment();
+
+// This process has found its agent: its children do not, whether they are forked or execute a program. Call it before
+// other threads read the environment.
+void mark_as_connected();
+// It, or a process that it was forked from, has.
+bool was_connected();
 
 }  // namespace elastictrain::session

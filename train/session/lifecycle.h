@@ -7,6 +7,7 @@
 #include <string>
 
 #include "elastictrain/session.hpp"
+#include "train/comm/fork_guard.h"
 
 namespace elastictrain::session {
 
@@ -18,12 +19,21 @@ struct Lifecycle {
   bool parks = false;            // this worker has ended; its process parks at the boundary
   bool finish_reported = false;  // to the supervisor
 
+  const unsigned fork_depth = comm::fork_depth();
+
+  // In a child that was forked from the worker: it has none of the worker's threads and connections.
+  bool is_inherited() const { return fork_depth != comm::fork_depth(); }
   bool is_running() const { return outcome == Outcome::kRunning; }
   [[noreturn]] void fail(const std::string& message) {
     failed = true;
     throw SessionError(message);
   }
+  void require_own_process() const {
+    if (!is_inherited()) return;
+    throw SessionError("this process was forked from a worker: only the process that created a session can use it");
+  }
   void require(bool condition, const char* message) const {
+    require_own_process();
     if (!condition) throw SessionError(message);
     if (failed) throw SessionError("this session has failed; end the program");
   }

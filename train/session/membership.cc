@@ -72,6 +72,7 @@ Status Membership::replicate_from_first_rank() {
   const auto first = broadcast_header(seat, parts_.handover.header());
   if (!first) return first.error();
   parts_.course.adopt(first->progress);
+  parts_.early.adopt(*first);
   has_foreign_state_ = has_foreign_state_ || (seat.rank != 0 && parts_.course.committed_step() != 0);
   return broadcast_state(seat, parts_.buffers);
 }
@@ -100,6 +101,7 @@ bool Membership::enter(PromisedState promise) {
   const auto header = parts_.handover.receive(std::move(promise));
   if (!header) return false;
   parts_.course.adopt(*header);
+  parts_.early.adopt(*header);
   parts_.checkpoints.enter(plan.lineage, plan.fence != 0);
   if (plan.fence != 0) parts_.course.expect_learning_rate(plan);
   parts_.measurements.seated(plan.generation, parts_.course.committed_step());

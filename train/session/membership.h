@@ -9,6 +9,7 @@
 #include "train/session/checkpoints.h"
 #include "train/session/control_plane.h"
 #include "train/session/course.h"
+#include "train/session/early_values.h"
 #include "train/session/lifecycle.h"
 #include "train/session/measurements.h"
 #include "train/session/replicas.h"
@@ -29,6 +30,7 @@ class Membership {
     Seating& seating;
     SeatView& view;
     Course& course;
+    EarlyValues& early;
     Replicas& replicas;
     StateHandover& handover;
     Checkpoints& checkpoints;

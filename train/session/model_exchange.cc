@@ -15,6 +15,15 @@ void ModelExchange::model_is(std::span<float> model) {
   model_floats_ += model.size();
 }
 
+void ModelExchange::moved(const std::byte* from, std::byte* to) {
+  for (auto& model : models_) {
+    if (static_cast<const void*>(model.data()) == from) model = {reinterpret_cast<float*>(to), model.size()};
+  }
+  for (auto& state : other_state_) {
+    if (state.data() == from) state = {to, state.size()};
+  }
+}
+
 void ModelExchange::fill_from_models(bool contributes) {
   contributed_ = contributes;
   has_correction_ = false;
@@ -44,8 +53,8 @@ Status ModelExchange::swap(comm::Communicator& communicator, std::uint32_t partn
   fill_from_models(contributes);
   std::swap(sent_, received_);
   received_.resize(sent_.size());
-  auto status = communicator.exchange(std::as_bytes(std::span(sent_)), std::as_writable_bytes(std::span(received_)),
-                                      partner);
+  auto status =
+      communicator.exchange(std::as_bytes(std::span(sent_)), std::as_writable_bytes(std::span(received_)), partner);
   if (!status) return status;
   contributed_ = contributed_ && received_.back() != 0.0F;
   return {};

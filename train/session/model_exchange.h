@@ -26,6 +26,8 @@ class ModelExchange {
   void add_state(std::span<std::byte> bytes);
   // Marks the buffer that was added last as a model.
   void model_is(std::span<float> model);
+  // A buffer is at another address now.
+  void moved(const std::byte* from, std::byte* to);
   bool has_model() const { return !models_.empty(); }
   std::size_t model_floats() const { return model_floats_; }
 

@@ -1,6 +1,7 @@
 #include "train/session/monitors.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace elastictrain::session {
 namespace {
@@ -16,12 +17,37 @@ void StepClock::step_begins(Clock::time_point now) {
   times_ = {};
 }
 
+void StepClock::phase_begins(bool is_data, Clock::time_point now) {
+  account_for_phase(now);
+  phase_ = Phase{is_data, now};
+}
+
+void StepClock::phase_ends(Clock::time_point now) {
+  account_for_phase(now);
+  phase_.reset();
+}
+
+// Between two steps all time counts as data wait already.
+void StepClock::account_for_phase(Clock::time_point now) {
+  if (!phase_ || now <= phase_->since) return;
+  const auto taken = now - std::exchange(phase_->since, now);
+  if (in_step_) mark_ += taken;
+  if (phase_->is_data) {
+    if (in_step_) times_.data_wait_us += us(taken);
+  } else if (last_end_ != Clock::time_point{}) {
+    last_end_ += taken;
+  }
+}
+
 void StepClock::batch_given(Clock::time_point now) {
+  account_for_phase(now);
+  in_step_ = true;
   times_.data_wait_us = us(now - last_end_);
   mark_ = now;
 }
 
 void StepClock::collective_begins(Clock::time_point now) {
+  account_for_phase(now);
   now = std::max(now, mark_);
   times_.compute_us += us(now - mark_);
   mark_ = now;
@@ -31,9 +57,12 @@ void StepClock::collective_ends(Clock::time_point now) {
   now = std::max(now, mark_);
   times_.communicate_us += us(now - mark_);
   mark_ = now;
+  if (phase_) phase_->since = now;
 }
 
 StepTimes StepClock::step_ends(Clock::time_point now) {
+  account_for_phase(now);
+  in_step_ = false;
   times_.update_us = us(now - mark_);
   times_.step_us = us(now - last_end_);
   last_end_ = now;

@@ -20,7 +20,8 @@ using Clock = std::chrono::steady_clock;
 // `compute_us`: outside the collectives, before the last one began.
 using StepTimes = protocol::StepMetrics;
 
-// Times one step at a time: batch -> (collective …) -> commit. A device may report a time before the last mark, such as
+// Times one step at a time: batch -> (collective …) -> commit. What the program announced as a phase (Session::phase())
+// counts as data wait or in no step at all. A device may report a time before the last mark, such as
 // a gradient that was complete before the preceding sum. Such a time counts as that mark.
 class StepClock {
  public:
@@ -29,8 +30,19 @@ class StepClock {
   void collective_begins(Clock::time_point now);
   void collective_ends(Clock::time_point now);
   StepTimes step_ends(Clock::time_point now);
+  void phase_begins(bool is_data, Clock::time_point now);
+  void phase_ends(Clock::time_point now);
 
  private:
+  struct Phase {
+    bool is_data = false;
+    Clock::time_point since;  // not accounted for from here on
+  };
+
+  void account_for_phase(Clock::time_point now);
+
+  std::optional<Phase> phase_;
+  bool in_step_ = false;
   Clock::time_point last_end_{};
   Clock::time_point mark_{};
   StepTimes times_;

@@ -11,6 +11,7 @@
 
 #include "elastictrain/session.hpp"
 #include "train/session/device_side.h"
+#include "train/session/early_values.h"
 #include "train/session/environment.h"
 #include "train/session/input_copies.h"
 #include "train/session/model_exchange.h"
@@ -32,6 +33,7 @@ struct Program {
   Environment environment;  // `worker` is the first worker of this process
   DataOptions data;
   state::StateBuffers buffers;
+  EarlyValues early;
   ModelExchange models;
   std::unique_ptr<DeviceSide> device;  // null: the program trains in host memory
   InputCopies copies;                  // of the open step's buckets

@@ -6,17 +6,13 @@
 namespace elastictrain::session {
 
 Status ProgramData::share(Bucket& bucket) {
-  const bool sums = bucket.kind == Bucket::Kind::kSum;
-  const std::span<std::byte> bytes = sums ? std::as_writable_bytes(std::span(bucket.data, bucket.count)) : bucket.bytes;
-  if (bytes.empty()) return {};
-  restore_or_copy(bucket, bytes);
-  return gate_.run("sharing the program's data", [&] {
-    if (sums) return seat_.communicator->all_reduce({bucket.data, bucket.count});
-    return seat_.communicator->broadcast(bucket.bytes, 0);
-  });
+  restore_or_copy(bucket);
+  return gate_.run("sharing the program's data", [&] { return bucket.share(*seat_.communicator); });
 }
 
-void ProgramData::restore_or_copy(Bucket& bucket, std::span<std::byte> bytes) {
+void ProgramData::restore_or_copy(Bucket& bucket) {
+  const auto bytes = bucket.bytes;
+  if (bytes.empty()) return;
   if (std::exchange(bucket.copied, true)) {
     std::memcpy(bytes.data(), bucket.copy.data(), bytes.size());
     return;

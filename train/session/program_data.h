@@ -1,6 +1,6 @@
-// Purpose: a program's own data that it sums or broadcasts in a step. It is shared from a copy of the original, so that
-// it can be shared again among the survivors after a loss. Ownership: the worker; the copies are the program's memory.
-// Thread: the training thread. Failure: that of the communicator.
+// Purpose: a program's own collectives in a step. What they change in place is shared from a copy of the original, so
+// that it can be shared again among the survivors after a loss. Ownership: the worker; the copies are the program's
+// memory. Thread: the training thread. Failure: that of the communicator.
 #pragma once
 
 #include "supervisor/protocol/result.h"
@@ -19,7 +19,7 @@ class ProgramData {
   Status share(Bucket& bucket);
 
  private:
-  void restore_or_copy(Bucket& bucket, std::span<std::byte> bytes);
+  void restore_or_copy(Bucket& bucket);
 
   InputCopies& copies_;
   const Seat& seat_;

@@ -15,17 +15,21 @@
 #include <thread>
 
 #include "supervisor/protocol/result.h"
+#include "train/comm/communicator.h"
 
 namespace elastictrain::session {
 
+using Collective = std::function<Status(comm::Communicator&)>;
+
 // One piece of a step's gradient, in the program's memory.
 struct Bucket {
-  // A gradient, or the program's own data: summed unscaled (kSum), or the first rank's copied to all (kBroadcast).
-  enum class Kind { kGradient, kSum, kBroadcast } kind = Kind::kGradient;
+  enum class Kind { kGradient, kOwnData } kind = Kind::kGradient;
   float* data = nullptr;
   std::size_t count = 0;
-  std::span<std::byte> bytes = {};  // kBroadcast, in place of `data`
-  std::span<float> copy = {};       // memory for this worker's input, so that its all-reduce can be repeated
+  // kOwnData, in place of `data`: the program's own collective, and the memory that it changes in place.
+  Collective share = {};
+  std::span<std::byte> bytes = {};
+  std::span<float> copy = {};  // memory for this worker's input, so that its all-reduce can be repeated
   bool copied = false;
   bool is_zero = false;   // `data` was cleared in place of a gradient and has not been reduced since
   std::size_t index = 0;  // its place among the buckets of the step

@@ -30,10 +30,10 @@ class Replicas {
 
  private:
   const state::StateBuffers& buffers_;
-  std::vector<std::byte> beside_memory_;
-  state::StateBuffers beside_;
+  std::vector<std::byte> shadow_memory_;
+  state::StateBuffers shadow_;
   bool is_whole_ = false;
-  bool receives_beside_ = false;
+  bool receives_shadow_ = false;
   bool keeps_own_ = false;  // while it receives the donors' state
 };
 

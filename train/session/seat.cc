@@ -36,8 +36,8 @@ Seat seat_of(const protocol::GenerationPlan& plan, std::uint32_t rank,
   const auto holds = [](const protocol::Member& member) { return !member.joiner; };
   const auto first = std::find_if(plan.members.begin(), plan.members.end(), holds);
   if (first != plan.members.end()) seat.first_holder = static_cast<std::uint32_t>(first - plan.members.begin());
+  seat.shares = all_shares(plan);
   for (const auto& member : plan.members) {
-    seat.shares.push_back({member.worker, member.share});
     if (seat.repeats_step && !member.joiner) seat.holders.push_back(member.worker);
   }
   std::sort(seat.holders.begin(), seat.holders.end());
@@ -52,6 +52,12 @@ std::vector<state::WorkerShare> first_shares(const protocol::GenerationPlan& pla
   for (const auto& member : plan.members) {
     shares.push_back({member.worker, state_exists && member.joiner ? 0 : member.share});
   }
+  return shares;
+}
+
+std::vector<state::WorkerShare> all_shares(const protocol::GenerationPlan& plan) {
+  std::vector<state::WorkerShare> shares;
+  for (const auto& member : plan.members) shares.push_back({member.worker, member.share});
   return shares;
 }
 

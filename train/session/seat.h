@@ -44,5 +44,7 @@ Seat seat_of(const protocol::GenerationPlan& plan, std::uint32_t rank,
 
 // How the first step of a planned generation is divided: joiners get no samples.
 std::vector<state::WorkerShare> first_shares(const protocol::GenerationPlan& plan);
+// How its later steps are divided.
+std::vector<state::WorkerShare> all_shares(const protocol::GenerationPlan& plan);
 
 }  // namespace elastictrain::session

@@ -9,12 +9,21 @@ void SeatView::show(std::uint32_t previous_world_size, bool joined_now) {
   view_.generation = seat_.generation;
   report_missing_model();
   if (!on_change_) return;
-  on_change_({.generation = view_.generation,
-              .rank = view_.rank,
-              .world_size = view_.world_size,
-              .previous_world_size = previous_world_size,
-              .joined_now = joined_now,
-              .reason = seat_.reason});
+  call_program({.generation = view_.generation,
+                .rank = view_.rank,
+                .world_size = view_.world_size,
+                .previous_world_size = previous_world_size,
+                .joined_now = joined_now,
+                .reason = seat_.reason});
+}
+
+void SeatView::call_program(const Change& change) {
+  try {
+    on_change_(change);
+  } catch (...) {
+    lifecycle_.failed = true;
+    throw;
+  }
 }
 
 void SeatView::report_missing_model() {

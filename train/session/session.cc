@@ -7,13 +7,31 @@
 namespace elastictrain {
 
 Session::Session() : impl_(std::make_unique<Impl>()) {}
-Session::~Session() = default;
+// A child leaves everything as it is: the threads behind it are its parent's.
+Session::~Session() {
+  if (impl_->is_inherited()) static_cast<void>(impl_.release());
+}
 
 void Session::share_state(std::string_view name, void* data, std::size_t bytes) {
   impl_->share_state(name, data, bytes);
 }
+void Session::share_tensor(std::string_view name, void* data, std::string_view dtype,
+                           std::span<const std::uint64_t> shape) {
+  impl_->share_tensor(name, data, dtype, shape);
+}
+void Session::move_state(std::string_view name, void* data) {
+  impl_->move_state(name, data);
+}
 void Session::share_model(std::string_view name, float* data, std::size_t count) {
   impl_->share_model(name, data, count);
+}
+void Session::share_early(std::string_view name, const void* data, std::size_t bytes) {
+  impl_->share_early(name, data, bytes);
+}
+std::optional<std::span<const std::byte>> Session::early(std::string_view name) const {
+  const auto* value = impl_->early(name);
+  if (value == nullptr) return std::nullopt;
+  return std::span<const std::byte>(*value);
 }
 void Session::set_data(const DataOptions& options) {
   impl_->set_data(options);
@@ -47,6 +65,12 @@ void Session::all_reduce_device(float* device_gradient, std::size_t count, void*
 }
 void Session::all_reduce_device_async(float* device_gradient, std::size_t count, void* stream) {
   impl_->all_reduce_device_async(device_gradient, count, stream);
+}
+void Session::end_data() {
+  impl_->end_data();
+}
+void Session::phase(std::string_view name) {
+  impl_->phase(name);
 }
 void Session::commit_step(const StepMetrics& metrics) {
   impl_->commit_step(metrics);
@@ -90,6 +114,25 @@ void Session::sum(float* data, std::size_t count) {
 }
 void Session::broadcast(void* data, std::size_t bytes) {
   impl_->broadcast(data, bytes);
+}
+void Session::broadcast_from(void* data, std::size_t bytes, std::uint32_t root) {
+  impl_->broadcast_from(data, bytes, root);
+}
+void Session::reduce_values(void* data, std::size_t count, DataType type, Operation operation) {
+  impl_->reduce_values(data, count, type, operation);
+}
+void Session::all_gather(const void* data, std::size_t bytes, void* gathered) {
+  impl_->all_gather(data, bytes, gathered);
+}
+void Session::reduce_scatter(const void* data, std::size_t count_per_rank, DataType type, Operation operation,
+                             void* result) {
+  impl_->reduce_scatter(data, count_per_rank, type, operation, result);
+}
+void Session::barrier() {
+  impl_->barrier();
+}
+LookAhead Session::look_ahead(std::uint32_t batches) const {
+  return impl_->look_ahead(batches);
 }
 RunMonitors Session::monitors() const {
   return impl_->run_monitors();

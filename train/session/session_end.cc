@@ -10,13 +10,19 @@ namespace elastictrain {
 namespace {
 
 constexpr std::chrono::seconds kFlushAtEnd{3};
-constexpr std::chrono::seconds kNcclAtEnd{3};  // for communicators that close in the background
+constexpr std::chrono::hours kCollectiveAfterTheEnd{1};  // the supervisor looks after no worker that has finished
+constexpr std::chrono::seconds kNcclAtEnd{3};            // for communicators that close in the background
 
 }  // namespace
 
 void Session::Impl::rejoin() {
   worker_->recovery.rejoin();
   if (lifecycle_.parks) park();
+}
+
+void Session::Impl::end_data() {
+  lifecycle_.require(lifecycle_.started, "end_data() before start(); a run without data needs no start()");
+  worker_->lane.end_data();
 }
 
 // No worker leaves before all have the complete state: a worker that is behind may need any of the others as a donor.
@@ -27,6 +33,7 @@ void Session::Impl::finish_training() {
       lifecycle_.finish_reported = plane_ != nullptr;
       if (plane_) plane_->finished();
       lifecycle_.outcome = Outcome::kFinished;
+      worker_->seating.seat().communicator->limit_operations(kCollectiveAfterTheEnd);
     } else if (!worker_->recovery.take_seat()) {
       rejoin();
     }

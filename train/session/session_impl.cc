@@ -6,6 +6,11 @@
 namespace elastictrain {
 
 Session::Impl::Impl() : exceptions_at_start_(std::uncaught_exceptions()) {
+  if (session::was_connected()) {
+    throw SessionError(
+        "this process, or the one that it was forked from, has had its session with the run already; a "
+        "worker is one process with one session");
+  }
   auto environment = session::read_environment();
   if (!environment) throw SessionError(environment.error().message);
   program_.environment = std::move(*environment);
@@ -22,6 +27,7 @@ void Session::Impl::open_plane() {
   auto plane = session::ControlPlane::open(program_.environment);
   if (!plane) throw SessionError(plane.error().message);
   plane_ = std::move(*plane);
+  session::mark_as_connected();
 }
 
 Session::Impl::~Impl() {
@@ -31,17 +37,21 @@ Session::Impl::~Impl() {
 }
 
 void Session::Impl::share_state(std::string_view name, void* data, std::size_t bytes) {
-  lifecycle_.require(!lifecycle_.started, "share_state() after start(); register all state before start()");
-  lifecycle_.require(data != nullptr || bytes == 0, "share_state() with a null pointer; pass the buffer's address");
-  if (!program_.buffers.add(name, data, bytes)) {
-    throw SessionError("state \"" + std::string(name) + "\" is shared twice; give every buffer a name of its own");
-  }
-  program_.models.add_state(std::span(static_cast<std::byte*>(data), bytes));
+  add_state(name, {static_cast<std::byte*>(data), bytes}, std::nullopt);
 }
 
 void Session::Impl::share_model(std::string_view name, float* data, std::size_t count) {
   share_state(name, data, count * sizeof(float));
   program_.models.model_is(std::span(data, count));
+}
+
+void Session::Impl::share_early(std::string_view name, const void* data, std::size_t bytes) {
+  const bool in_step = worker_->runner.is_open();
+  lifecycle_.require(
+      !lifecycle_.started || in_step,
+      "share_early() between two steps; call it before start(), or between next_batch() and commit_step()");
+  lifecycle_.require(data != nullptr || bytes == 0, "share_early() with a null pointer; pass the value's address");
+  program_.early.share(name, {static_cast<const std::byte*>(data), bytes}, in_step);
 }
 
 void Session::Impl::set_data(const DataOptions& options) {
@@ -93,6 +103,7 @@ void Session::Impl::reserve_for_joining() {
 std::optional<Batch> Session::Impl::next_batch() {
   lifecycle_.require(lifecycle_.started, "next_batch() before start()");
   lifecycle_.require(!worker_->runner.is_open(), "next_batch() without commit_step() for the previous batch");
+  account_for_dropped_samples();
   if (lifecycle_.is_running() && worker_->course.data_is_used_up()) finish_training();
   if (!lifecycle_.is_running()) return std::nullopt;
   auto& worker = *worker_;
@@ -109,6 +120,11 @@ std::optional<Batch> Session::Impl::next_batch() {
                .local_samples = step.division.my_count,
                .global_samples = step.division.cut.total,
                .first_of_epoch = step.division.cut.first_of_epoch};
+}
+
+void Session::Impl::account_for_dropped_samples() {
+  if (!plane_ || !worker_->audits.is_on() || !lifecycle_.is_running()) return;
+  if (const auto dropped = worker_->course.dropped_epoch()) worker_->audits.account_for(*dropped);
 }
 
 void Session::Impl::all_reduce(float* gradient, std::size_t count) {
@@ -192,6 +208,7 @@ void Session::Impl::commit_progress(const StepMetrics& metrics) {
   session::OpenStep step = worker.runner.take();
   worker.lane.report(worker.measurements.step_ends(step, metrics.loss, now));
   worker.course.commit(step.division, step.averages, seat.shares);
+  program_.early.commit();
   program_.log.step(worker.course.committed_step(), seat.rank, seat.world_size(), seat.generation);
   if (plane_) worker.measurements.publish(step.division, worker.course, seat, now);
   worker.audits.step_committed(std::move(step));
@@ -202,6 +219,7 @@ void Session::Impl::commit_progress(const StepMetrics& metrics) {
 void Session::Impl::end_of_step() {
   auto& worker = *worker_;
   const auto& lane = worker.lane.last();
+  if (lane.any_ends_data) worker.course.end_data();
   if (lane.all_ready) {
     worker.membership.change();
     if (lifecycle_.parks) park();
@@ -216,11 +234,13 @@ void Session::Impl::end_of_step() {
 void Session::Impl::discard_step() {
   worker_->measurements.clock().step_ends(session::Clock::now());
   worker_->runner.take();
+  program_.early.discard();
   plane_->step_discarded();
   rejoin();
 }
 
 void Session::Impl::finish() {
+  lifecycle_.require_own_process();
   if (!lifecycle_.ended) end_session(!lifecycle_.failed);
 }
 

@@ -33,6 +33,10 @@ class __attribute__((visibility("hidden"))) Session::Impl {
 
   void share_state(std::string_view name, void* data, std::size_t bytes);
   void share_model(std::string_view name, float* data, std::size_t count);
+  void share_tensor(std::string_view name, void* data, std::string_view dtype, std::span<const std::uint64_t> shape);
+  void move_state(std::string_view name, void* data);
+  void share_early(std::string_view name, const void* data, std::size_t bytes);
+  const std::vector<std::byte>* early(std::string_view name) const { return program_.early.find(name); }
   void set_data(const DataOptions& options);
   void on_change(std::function<void(const Change&)> callback) { program_.on_change = std::move(callback); }
   bool start();
@@ -42,6 +46,9 @@ class __attribute__((visibility("hidden"))) Session::Impl {
   void wait_all_reduce();
   void commit_step(const StepMetrics& metrics);
   void finish();
+  void end_data();
+  void phase(std::string_view name);
+  bool is_inherited() const { return lifecycle_.is_inherited(); }
 
   // GPUs (session_device.cc).
   int use_device(int ordinal);
@@ -49,9 +56,15 @@ class __attribute__((visibility("hidden"))) Session::Impl {
   void all_reduce_device(float* gradient, std::size_t count, void* stream);
   void all_reduce_device_async(float* gradient, std::size_t count, void* stream);
 
-  // What a program can use besides training (session_program.cc).
+  // What a program can use besides training (session_collectives.cc, session_program.cc).
   void sum(float* data, std::size_t count);
   void broadcast(void* data, std::size_t bytes);
+  void broadcast_from(void* data, std::size_t bytes, std::uint32_t root);
+  void reduce_values(void* data, std::size_t count, DataType type, Operation operation);
+  void all_gather(const void* data, std::size_t bytes, void* gathered);
+  void reduce_scatter(const void* data, std::size_t count_per_rank, DataType type, Operation operation, void* result);
+  void barrier();
+  LookAhead look_ahead(std::uint32_t batches) const;
   RunMonitors run_monitors() const;
   std::vector<PeerMonitors> peer_monitors() const;
   void measure_gradient_variance(std::uint64_t every_steps) { program_.variance_every = every_steps; }
@@ -74,6 +87,7 @@ class __attribute__((visibility("hidden"))) Session::Impl {
   Outcome outcome() const { return lifecycle_.outcome; }
 
  private:
+  void add_state(std::string_view name, std::span<std::byte> bytes, std::optional<state::TensorType> type);
   void open_plane();
   bool start_launched();
   void start_alone();
@@ -84,6 +98,7 @@ class __attribute__((visibility("hidden"))) Session::Impl {
   void commit_progress(const StepMetrics& metrics);
   void end_of_step();
   void discard_step();
+  void account_for_dropped_samples();
 
   // After a loss, and at the end of the data (session_end.cc).
   void rejoin();
@@ -101,7 +116,9 @@ class __attribute__((visibility("hidden"))) Session::Impl {
   void end_link(bool program_is_done, bool in_the_middle);
   void leave_mpi();
 
-  void share_own_data(session::Bucket& bucket);
+  void share(const char* what, std::span<std::byte> in_place, session::Collective collective);
+  void share_between_steps(const char* what, const session::Collective& collective);
+  void take_next_seat();
   void reach_device_alone();
 
   session::Program program_;

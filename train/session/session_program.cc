@@ -1,4 +1,4 @@
-// What a program can use besides training: its own data shared in a step, measurements, and requests about the run.
+// What a program can use besides training: measurements, announcements, and requests about the run.
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -9,8 +9,6 @@
 
 namespace elastictrain {
 namespace {
-
-using BucketKind = session::Bucket::Kind;
 
 static_assert(static_cast<int>(Synchronization::kPairAveraging) ==
               static_cast<int>(protocol::Synchronization::kPairAveraging));
@@ -41,26 +39,15 @@ std::uint32_t Session::step_based_schedule(std::string_view schedule, std::uint6
   return static_cast<std::uint32_t>(size);
 }
 
-void Session::Impl::sum(float* data, std::size_t count) {
-  require_step("sum() outside a step; call next_batch() first");
-  settle_background();
-  auto& bucket = worker_->runner.add(data, count);
-  bucket.kind = BucketKind::kSum;
-  share_own_data(bucket);
-}
-
-void Session::Impl::broadcast(void* data, std::size_t bytes) {
-  require_step("broadcast() outside a step; call next_batch() first");
-  settle_background();
-  auto& bucket = worker_->runner.add(nullptr, 0);
-  bucket.kind = BucketKind::kBroadcast;
-  bucket.bytes = {static_cast<std::byte*>(data), bytes};
-  share_own_data(bucket);
-}
-
-void Session::Impl::share_own_data(session::Bucket& bucket) {
-  worker_->measurements.clock().collective_begins(session::Clock::now());
-  settle(worker_->runner.reduce(bucket));
+LookAhead Session::Impl::look_ahead(std::uint32_t batches) const {
+  lifecycle_.require(lifecycle_.started, "look_ahead() before start(); call start() first");
+  if (!lifecycle_.is_running()) return {};
+  const auto& worker = *worker_;
+  std::vector<std::vector<state::WorkerShare>> upcoming{worker.seating.seat().shares};
+  const auto plan = plane_ ? plane_->ready_plan() : std::nullopt;
+  if (plan) upcoming = {session::first_shares(*plan), session::all_shares(*plan)};
+  const auto* open = worker.runner.is_open() ? &worker.runner.step().division : nullptr;
+  return worker.course.look_ahead(worker.id, batches, open, upcoming);
 }
 
 RunMonitors Session::Impl::run_monitors() const {
@@ -86,7 +73,23 @@ void Session::Impl::ask(const protocol::WorkerRequest& request) {
   worker_->requests.ask(request);
 }
 
+void Session::Impl::phase(std::string_view name) {
+  const auto phase = protocol::program_phase_named(name);
+  lifecycle_.require(
+      phase.has_value(),
+      "phase(): a phase is \"data\", \"evaluation\", \"compile\" or \"checkpoint\", or empty at its end");
+  const auto now = session::Clock::now();
+  auto& clock = worker_->measurements.clock();
+  if (*phase == protocol::ProgramPhase::kNone) {
+    clock.phase_ends(now);
+  } else {
+    clock.phase_begins(*phase == protocol::ProgramPhase::kData, now);
+  }
+  if (plane_) plane_->enter_phase(*phase);
+}
+
 void Session::Impl::note(std::string_view key, std::string_view value) {
+  lifecycle_.require_own_process();
   if (!lifecycle_.started || worker_->seating.seat().rank != 0) return;
   worker_->reports.send(protocol::WorkerNote{std::string(key), std::string(value)});
 }

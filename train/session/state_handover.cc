@@ -29,6 +29,7 @@ state::TransferHeader StateHandover::header() const {
                                .layout_hash = parts_.buffers.layout_hash(),
                                .total_bytes = parts_.buffers.total_bytes()};
   parts_.course.put_into(header);
+  parts_.early.put_into(header);
   return header;
 }
 

@@ -14,6 +14,7 @@
 #include "train/session/control_plane.h"
 #include "train/session/course.h"
 #include "train/session/device_side.h"
+#include "train/session/early_values.h"
 #include "train/session/lifecycle.h"
 #include "train/session/replicas.h"
 #include "train/session/seat.h"
@@ -35,6 +36,7 @@ class StateHandover {
     WorkerId self;
     ControlPlane* plane;  // null without a launcher: no state is handed over
     const state::StateBuffers& buffers;
+    const EarlyValues& early;
     const std::unique_ptr<DeviceSide>& device;
     const Seat& seat;
     const Course& course;

@@ -2,6 +2,7 @@
 // Ownership: the worker. Thread: fill() on the thread that reduces, the rest on the training thread. Failure: none.
 #pragma once
 
+#include <atomic>
 #include <span>
 
 #include "train/session/control_lane.h"
@@ -16,6 +17,9 @@ class StepLane {
   // `plane`: null without a launcher. `seat`: the current one.
   StepLane(ControlPlane* plane, Seat& seat) : plane_(plane), seat_(seat) {}
 
+  // From the next lane on.
+  void end_data() { ends_data_ = true; }
+
   std::span<float> fill();
   const LaneOutput& read() { return output_ = seat_.lane.read(); }
   const LaneOutput& last() const { return output_; }
@@ -25,6 +29,7 @@ class StepLane {
  private:
   ControlPlane* const plane_;
   Seat& seat_;
+  std::atomic<bool> ends_data_{false};
   LaneInput input_;
   LaneOutput output_;
 };

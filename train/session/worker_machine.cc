@@ -181,10 +181,17 @@ bool WorkerMachine::enter_collective() {
 }
 
 void WorkerMachine::leave_collective() {
-  place_ = Place::kUpdating;
+  place_ = step_is_open_ ? Place::kUpdating : Place::kOutside;
+  if (step_is_open_) return;
+  drop_dead_plans();
+  answer_if_settled();
 }
 
 void WorkerMachine::collective_failed(const std::string& reason) {
+  if (over_) {
+    effects_.emplace_back(AbortSeat{});
+    return;
+  }
   if (in_loop_) place_ = Place::kHalted;
   drop_dead_plans();
   if (generation_ == 0 || generation_ <= fence_) return answer_if_settled();
@@ -231,11 +238,12 @@ void WorkerMachine::finished() {
   say(protocol::WorkerFinished{committed_step_});
 }
 
-bool WorkerMachine::swap_ready() const {
-  if (generation_ == 0 || seat_is_void()) return false;
-  return std::any_of(upcoming_.begin(), upcoming_.end(), [&](const Upcoming& upcoming) {
+const protocol::GenerationPlan* WorkerMachine::ready_plan() const {
+  if (generation_ == 0 || seat_is_void()) return nullptr;
+  const auto found = std::find_if(upcoming_.begin(), upcoming_.end(), [&](const Upcoming& upcoming) {
     return upcoming.ready() && !upcoming.dead && upcoming.plan.fence == 0 && upcoming.plan.previous == generation_;
   });
+  return found == upcoming_.end() ? nullptr : &found->plan;
 }
 
 std::optional<WorkerMachine::NextSeat> WorkerMachine::take_seat(bool at_boundary) {

@@ -19,7 +19,8 @@
 //                       enter_loop(); a step with an empty batch -> state_complete() before its step_committed().
 //                       A worker at resume_step without the complete state may keep its open step instead, since
 //                       its batch is empty: enter_loop() at its current step.
-//   end      (data used up) enter_collective() -> finished() | collective_failed(), then as halted
+//   between  (the program's own collective) enter_collective() -> leave_collective() | collective_failed(), then as
+//   halted end      (data used up) enter_collective() -> finished() | collective_failed(), then as halted
 #pragma once
 
 #include <cstdint>
@@ -71,7 +72,7 @@ class WorkerMachine {
   void step_opened();     // next_batch() gave a batch: kOutside -> kComputing
   // Call it before each bucket. False: the seat is void; the thread halts and waits for its next seat.
   bool enter_collective();                            // -> kReducing
-  void leave_collective();                            // it succeeded: -> kUpdating
+  void leave_collective();                            // it succeeded: -> kUpdating, or kOutside between two steps
   void collective_failed(const std::string& reason);  // -> kHalted; sends WorkerHalted unless an Abort came first
   // `everyone_ready`: the step's lane reported it, and take_seat(true) follows. It holds even if an Abort has arrived
   // since: other workers have taken that seat, and all workers at the same step must divide the next one alike.
@@ -84,7 +85,9 @@ class WorkerMachine {
   void finished();
 
   // True when the change that follows the current generation is built and committed: the lane's flag.
-  bool swap_ready() const;
+  bool swap_ready() const { return ready_plan() != nullptr; }
+  // The plan of that change; null if there is none.
+  const protocol::GenerationPlan* ready_plan() const;
 
   // The next action of the training thread when it waits at the start, is halted or is at a boundary.
   enum class SeatKind : std::uint8_t {

@@ -6,7 +6,7 @@
 namespace elastictrain::state {
 namespace {
 
-constexpr std::uint64_t kMagic = 0x3354535445544c45ULL;  // "ELTETST3" in memory; the digit is the format's version
+constexpr std::uint64_t kMagic = 0x3454535445544c45ULL;  // "ELTETST4" in memory; the digit is the format's version
 
 class Writer {
  public:
@@ -14,6 +14,13 @@ class Writer {
     for (int i = 0; i < 8; ++i) bytes_.push_back(static_cast<std::byte>(value >> (8 * i)));
   }
   void put(double value) { put(std::bit_cast<std::uint64_t>(value)); }
+
+  // Its length, then its bytes in whole words, filled up with zeros.
+  void put(std::span<const std::byte> bytes) {
+    put(std::uint64_t{bytes.size()});
+    bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
+    bytes_.resize((bytes_.size() + 7) / 8 * 8);
+  }
 
   // The record with the length filled in and the checksum appended.
   std::vector<std::byte> finish() {
@@ -47,6 +54,18 @@ class Reader {
     if (value <= (bytes_.size() - at_) / (8 * numbers_each)) return static_cast<std::size_t>(value);
     overrun_ = true;
     return 0;
+  }
+  // As Writer::put(); the zeros at its end must be there, so that each record has one form.
+  std::vector<std::byte> bytes() {
+    const std::uint64_t length = number();
+    if (length > bytes_.size() - at_ || bytes_.size() - at_ < (length + 7) / 8 * 8) {
+      overrun_ = true;
+      return {};
+    }
+    const auto all = bytes_.subspan(at_, (length + 7) / 8 * 8);
+    at_ += all.size();
+    for (const std::byte rest : all.subspan(length)) overrun_ = overrun_ || rest != std::byte{0};
+    return {all.begin(), all.begin() + static_cast<std::ptrdiff_t>(length)};
   }
   bool done() const { return !overrun_ && at_ == bytes_.size(); }
 
@@ -133,6 +152,12 @@ std::vector<std::byte> encode_header(const TransferHeader& header) {
     out.put(std::uint64_t{share.is_lost ? 1U : 0U});
   }
   out.put(header.averaged_until);
+  out.put(header.data_ended_at);
+  out.put(std::uint64_t{header.early.size()});
+  for (const auto& value : header.early) {
+    out.put(std::as_bytes(std::span(value.name)));
+    out.put(std::span(value.bytes));
+  }
   return out.finish();
 }
 
@@ -170,6 +195,13 @@ Result<TransferHeader> decode_header(std::span<const std::byte> bytes) {
     share = {WorkerId{static_cast<std::uint32_t>(both >> 32)}, static_cast<std::uint32_t>(both), in.number() != 0};
   }
   header.averaged_until = in.number();
+  header.data_ended_at = in.number();
+  header.early.resize(in.count(2));
+  for (auto& value : header.early) {
+    const auto name = in.bytes();
+    value.name.assign(reinterpret_cast<const char*>(name.data()), name.size());
+    value.bytes = in.bytes();
+  }
   if (!in.done() || !is_well_formed(header.progress.sampler)) return damaged();
   return header;
 }

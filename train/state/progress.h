@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "supervisor/protocol/ids.h"
@@ -44,6 +45,13 @@ struct WorkerShare {
   bool operator==(const WorkerShare&) const = default;
 };
 
+// A small value of the program that a joiner has before its first step.
+struct EarlyValue {
+  std::string name;
+  std::vector<std::byte> bytes;
+  bool operator==(const EarlyValue&) const = default;
+};
+
 // What a donor sends before its slice. `generation` is the one that the joiner becomes a member of.
 struct TransferHeader {
   Generation generation = 0;
@@ -59,6 +67,8 @@ struct TransferHeader {
   // The last committed step in which every worker made its own update (an averaging synchronization); 0: none. If it is
   // the last committed step, replicas differ: the first donor then sends all of the state and the others nothing.
   Step averaged_until = 0;
+  Step data_ended_at = 0;  // the step with which the program ended its data for all; 0: it has not
+  std::vector<EarlyValue> early;
 
   bool replicas_differ() const { return averaged_until != 0 && averaged_until == progress.committed_step; }
 };

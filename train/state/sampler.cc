@@ -89,6 +89,24 @@ std::vector<std::uint64_t> split_by_shares(std::uint64_t total, std::span<const 
   return parts;
 }
 
+std::vector<std::uint64_t> split_with_minimum(std::uint64_t total, std::span<const std::uint32_t> shares,
+                                              std::uint64_t min_part) {
+  auto parts = split_by_shares(total, shares);
+  const auto too_small = [&](std::uint64_t part) { return part != 0 && part < min_part; };
+  if (std::none_of(parts.begin(), parts.end(), too_small)) return parts;
+  std::vector<std::size_t> order;
+  for (std::size_t rank = 0; rank < shares.size(); ++rank) {
+    if (shares[rank] != 0) order.push_back(rank);
+  }
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return shares[a] > shares[b]; });
+  order.resize(std::clamp<std::uint64_t>(total / min_part, 1, order.size()));
+  std::fill(parts.begin(), parts.end(), 0);
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    parts[order[i]] = total / order.size() + (i < total % order.size() ? 1 : 0);
+  }
+  return parts;
+}
+
 std::uint64_t count_of(std::span<const Interval> intervals) {
   std::uint64_t count = 0;
   for (const auto& interval : intervals) count += interval.count;
@@ -117,17 +135,28 @@ std::vector<Interval> Cut::part(std::size_t rank) const {
   return slice(pieces, begin, counts[rank]);
 }
 
-Cut cut_step(const SamplerState& state, std::uint64_t sample_count, std::span<const std::uint32_t> shares) {
+Cut cut_step(const SamplerState& state, std::uint64_t sample_count, std::span<const std::uint32_t> shares,
+             std::uint64_t min_part) {
   Cut cut{.epoch = state.epoch, .first_of_epoch = state.cursor == 0};
-  const std::uint64_t wanted = std::accumulate(shares.begin(), shares.end(), std::uint64_t{0});
-  cut.pieces = slice(state.returned, 0, wanted);
-  cut.total = count_of(cut.pieces);
-  cut.fresh = wanted - cut.total;
-  if (sample_count != 0) cut.fresh = std::min(cut.fresh, sample_count - state.cursor);
+  cut.total = std::accumulate(shares.begin(), shares.end(), std::uint64_t{0});
+  if (sample_count != 0 && cut.total != 0) {
+    const std::uint64_t left = count_of(state.returned) + sample_count - state.cursor;
+    const bool takes_all = left <= cut.total || left - cut.total < min_part;
+    if (takes_all) cut.total = left;
+  }
+  cut.pieces = slice(state.returned, 0, cut.total);
+  cut.fresh = cut.total - count_of(cut.pieces);
   if (cut.fresh != 0) cut.pieces.push_back({state.cursor, cut.fresh});
-  cut.total += cut.fresh;
-  cut.counts = split_by_shares(cut.total, shares);
+  cut.counts = split_with_minimum(cut.total, shares, min_part);
   return cut;
+}
+
+SamplerState without_tail(const SamplerState& state, std::uint64_t sample_count,
+                          std::span<const std::uint32_t> shares) {
+  if (sample_count == 0 || state.cursor == 0) return state;
+  const std::uint64_t wanted = std::accumulate(shares.begin(), shares.end(), std::uint64_t{0});
+  if (count_of(state.returned) + sample_count - state.cursor >= wanted) return state;
+  return {.seed = state.seed, .epoch = state.epoch + 1};
 }
 
 SamplerState advance(const SamplerState& state, std::uint64_t sample_count, const Cut& cut,

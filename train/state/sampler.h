@@ -66,12 +66,24 @@ struct Cut {
 // `total` unless all shares are zero.
 std::vector<std::uint64_t> split_by_shares(std::uint64_t total, std::span<const std::uint32_t> shares);
 
+// The same, but no part that is not empty is below `min_part` (above 0), if `total` is not: if one would be, the ranks
+// with the largest shares get equal parts and the others none.
+std::vector<std::uint64_t> split_with_minimum(std::uint64_t total, std::span<const std::uint32_t> shares,
+                                              std::uint64_t min_part);
+
 // Ascending and disjoint, neighbours merged. The intervals of `more` overlap neither each other nor `intervals`.
 std::vector<Interval> merge(std::span<const Interval> intervals, std::span<const Interval> more);
 std::uint64_t count_of(std::span<const Interval> intervals);
 
-// The next min(sum of shares, rest of the epoch) positions. `sample_count` 0: endless data without indices.
-Cut cut_step(const SamplerState& state, std::uint64_t sample_count, std::span<const std::uint32_t> shares);
+// The next min(sum of shares, rest of the epoch) positions. `sample_count` 0: endless data without indices. No part is
+// smaller than `min_part` unless it is empty: fewer workers share the end of an epoch, and a rest below that size goes
+// with the step before it. Only where a loss returns fewer samples at the very end, one part holds what there is.
+Cut cut_step(const SamplerState& state, std::uint64_t sample_count, std::span<const std::uint32_t> shares,
+             std::uint64_t min_part = 0);
+
+// Where the next step of these shares takes its samples if the rest of an epoch that does not fill it is dropped: at the
+// begin of the next epoch then. An epoch of which nothing is used yet is kept, however small it is.
+SamplerState without_tail(const SamplerState& state, std::uint64_t sample_count, std::span<const std::uint32_t> shares);
 
 // The state after the step is committed. `uncounted`: shares of the step whose gradient it does not contain. They
 // return to the pool, and the epoch continues until they are used.

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 namespace elastictrain::state {
 namespace {
@@ -72,12 +73,19 @@ Status HostView::written(const Piece& piece, std::size_t bytes) {
   return Piece{piece.data, bytes, piece.port}.write(copy_);
 }
 
-bool StateBuffers::add(std::string_view name, void* data, std::size_t bytes, MemoryPort* port) {
-  const auto taken = [&](const Buffer& buffer) { return buffer.name == name; };
-  if (std::any_of(buffers_.begin(), buffers_.end(), taken)) return false;
-  buffers_.push_back({std::string(name), static_cast<std::byte*>(data), bytes, port});
+bool StateBuffers::add(std::string_view name, void* data, std::size_t bytes, MemoryPort* port,
+                       std::optional<TensorType> type) {
+  if (!places_.try_emplace(std::string(name), buffers_.size()).second) return false;
+  buffers_.push_back({std::string(name), static_cast<std::byte*>(data), bytes, port, std::move(type)});
   total_bytes_ += bytes;
+  ends_.push_back(total_bytes_);
   return true;
+}
+
+std::byte* StateBuffers::move(std::string_view name, void* data) {
+  const auto found = places_.find(std::string(name));
+  if (found == places_.end() || buffers_[found->second].port != nullptr) return nullptr;
+  return std::exchange(buffers_[found->second].data, static_cast<std::byte*>(data));
 }
 
 StateBuffers StateBuffers::shadow(std::vector<std::byte>& storage) const {
@@ -99,8 +107,12 @@ void StateBuffers::copy_from(const StateBuffers& other) const {
 
 std::uint64_t StateBuffers::layout_hash() const {
   std::uint64_t hash = buffers_.size();
-  for (const auto& buffer : buffers_)
+  for (const auto& buffer : buffers_) {
     hash = fold(hash_bytes(buffer.name.data(), buffer.name.size(), hash), buffer.bytes);
+    if (!buffer.type) continue;
+    hash = hash_bytes(buffer.type->dtype.data(), buffer.type->dtype.size(), hash);
+    for (const auto length : buffer.type->shape) hash = fold(hash, length);
+  }
   return hash;
 }
 
@@ -127,13 +139,11 @@ void StateBuffers::populate() const {
 }
 
 Piece StateBuffers::piece(std::uint64_t offset, std::uint64_t limit) const {
-  for (const auto& buffer : buffers_) {
-    if (offset < buffer.bytes) {
-      return {buffer.data + offset, std::min<std::uint64_t>(limit, buffer.bytes - offset), buffer.port};
-    }
-    offset -= buffer.bytes;
-  }
-  return {};
+  const auto end = std::upper_bound(ends_.begin(), ends_.end(), offset);
+  if (end == ends_.end()) return {};
+  const auto& buffer = buffers_[static_cast<std::size_t>(end - ends_.begin())];
+  const std::uint64_t left = *end - offset;
+  return {buffer.data + (buffer.bytes - left), std::min(limit, left), buffer.port};
 }
 
 Slice slice_of(std::uint64_t total_bytes, std::uint32_t index, std::uint32_t count) {

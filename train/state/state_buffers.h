@@ -8,9 +8,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "supervisor/protocol/result.h"
@@ -26,11 +28,18 @@ class MemoryPort {
   virtual Status write(std::byte* device, std::span<const std::byte> from) = 0;
 };
 
+// What a buffer holds, by the names of the safetensors format.
+struct TensorType {
+  std::string dtype = "U8";
+  std::vector<std::uint64_t> shape;
+};
+
 struct Buffer {
   std::string name;
   std::byte* data = nullptr;
   std::size_t bytes = 0;
-  MemoryPort* port = nullptr;  // for memory that the CPU cannot access
+  MemoryPort* port = nullptr;      // for memory that the CPU cannot access
+  std::optional<TensorType> type;  // none: bytes
 };
 
 // A contiguous part of one buffer.
@@ -65,7 +74,11 @@ struct Slice {
 class StateBuffers {
  public:
   // False if the name is already used.
-  bool add(std::string_view name, void* data, std::size_t bytes, MemoryPort* port = nullptr);
+  bool add(std::string_view name, void* data, std::size_t bytes, MemoryPort* port = nullptr,
+           std::optional<TensorType> type = std::nullopt);
+  // The buffer's content is at another address now. Returns the one before; null if there is no such buffer, or the CPU
+  // cannot access it.
+  std::byte* move(std::string_view name, void* data);
 
   // The same layout over separate host memory (in `storage`), to receive a state next to the program's.
   StateBuffers shadow(std::vector<std::byte>& storage) const;
@@ -86,6 +99,8 @@ class StateBuffers {
 
  private:
   std::vector<Buffer> buffers_;
+  std::vector<std::uint64_t> ends_;  // of each buffer, in the address space of all
+  std::unordered_map<std::string, std::size_t> places_;
   std::uint64_t total_bytes_ = 0;
 };
 

@@ -59,6 +59,15 @@ ET_RECORD(Stuck, "stuck", "All workers wait for one another in the all-reduce; `
           ET_FIELD(place), ET_FIELD(step), ET_FIELD(still_ms), ET_FIELD(limit_ms), ET_FIELD(step_ms),
           ET_FIELD(quiet_ms), ET_FIELD(cpu_ms), ET_FIELD(reason))
 
-using FailureRecords = RecordList<Loss, HangSuspected, HangWithdrawn, Hang, Stuck>;
+struct PlainRestart {
+  std::uint32_t count = 0;
+  std::uint32_t max = 0;
+  std::string reason;
+};
+ET_RECORD(PlainRestart, "plain_restart",
+          "All processes of a program that does not use the library end and are started again.", ET_FIELD(count),
+          ET_FIELD(max), ET_FIELD(reason))
+
+using FailureRecords = RecordList<Loss, HangSuspected, HangWithdrawn, Hang, Stuck, PlainRestart>;
 
 }  // namespace elastictrain::core::record

@@ -15,7 +15,7 @@ namespace elastictrain::bench {
 inline int fork_ranks(int ranks, const std::function<int(int)>& body) {
   std::vector<pid_t> pids;
   for (int rank = 0; rank < ranks; ++rank) {
-    const pid_t pid = ::fork();
+    const pid_t pid = ::_Fork();  // without the handlers of fork(): ranks use the listeners of this process
     if (pid == 0) {
       ::prctl(PR_SET_PDEATHSIG, SIGKILL);
       ::_exit(body(rank));

@@ -19,11 +19,11 @@ void print_savings(const char* name, const char* policy, const Savings& savings)
   std::printf("{\"set_up\": \"%s\", \"policy\": \"%s\"", name, policy);
   const auto print = [](const char* key, double value) { std::printf(", \"%s\": %.6g", key, value); };
   print("job_time", savings.job_time);
-  print("job_time_most", savings.job_time_most);
+  print("job_time_most", savings.job_time_max);
   print("worker_seconds", savings.worker_seconds);
-  print("worker_seconds_most", savings.worker_seconds_most);
+  print("worker_seconds_most", savings.worker_seconds_max);
   print("settled_s", savings.settled_s);
-  print("settled_s_most", savings.settled_s_most);
+  print("settled_s_most", savings.settled_s_max);
   print("settled_share", savings.settled_share);
   print("wasted", savings.wasted);
   print("job_s", savings.job_s);

@@ -82,10 +82,10 @@ Savings savings_on(const JobModel& model, const Policy& policy, const Loss& loss
       mean.best_worker_seconds += 1 - best.worker_seconds / kept.worker_seconds;
       mean.job_time += time;
       mean.worker_seconds += workers;
-      mean.job_time_most = std::max(mean.job_time_most, time);
-      mean.worker_seconds_most = std::max(mean.worker_seconds_most, workers);
+      mean.job_time_max = std::max(mean.job_time_max, time);
+      mean.worker_seconds_max = std::max(mean.worker_seconds_max, workers);
       mean.settled_s += figures.settled_s;
-      mean.settled_s_most = std::max(mean.settled_s_most, figures.settled_s);
+      mean.settled_s_max = std::max(mean.settled_s_max, figures.settled_s);
       mean.settled_share += figures.settled_s / trajectory.job_s;
       mean.wasted += figures.wasted_worker_seconds;
       mean.job_s += trajectory.job_s;

@@ -41,10 +41,10 @@ Regret regret_on(const RealCurve& curve, const heuristics::Policy& policy, const
 struct Savings {
   double job_time = 0;  // mean over starting sizes of the share saved, below 0: lost
   double worker_seconds = 0;
-  double job_time_most = 0;
-  double worker_seconds_most = 0;
+  double job_time_max = 0;
+  double worker_seconds_max = 0;
   double settled_s = 0;  // mean
-  double settled_s_most = 0;
+  double settled_s_max = 0;
   double settled_share = 0;
   double wasted = 0;  // worker-seconds, mean
   double job_s = 0;

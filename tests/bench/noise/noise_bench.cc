@@ -27,7 +27,7 @@ using train::Model;
 constexpr std::uint32_t kBatch = 32;  // of one worker
 constexpr float kLearningRate = 0.1F;
 constexpr double kStatedError = 0.04;
-constexpr double kMostSteps = 200'000;
+constexpr double kMaxSteps = 200'000;
 
 double square_of(const std::vector<double>& values) {
   return std::inner_product(values.begin(), values.end(), values.begin(), 0.0);
@@ -102,7 +102,7 @@ class Trained {
 void measure(Trained& trained, int trained_steps, std::uint32_t workers, double truth) {
   NoiseScale ours(1e9);
   KungFuNoiseScale kungfu;
-  while (ours.steps() < kMostSteps && (ours.steps() < 100 || ours.relative_error().value_or(1) > kStatedError)) {
+  while (ours.steps() < kMaxSteps && (ours.steps() < 100 || ours.relative_error().value_or(1) > kStatedError)) {
     const auto seen = trained.step(workers);
     ours.add(seen.norms);
     kungfu.add(seen.first_square, seen.norms.local_batch, seen.norms.global_square, seen.norms.global_batch);

@@ -21,7 +21,7 @@ namespace {
 using namespace elastictrain::heuristics;
 
 constexpr std::uint64_t kHealthySteps = 200;
-constexpr std::uint64_t kMostSteps = 1000;  // after the slow-down; a straggler not reported by then counts as missed
+constexpr std::uint64_t kMaxSteps = 1000;  // after the slow-down; a straggler not reported by then counts as missed
 constexpr std::uint64_t kQuietSteps = 10'000;
 constexpr std::uint64_t kTrials = 20;
 
@@ -52,7 +52,7 @@ std::optional<std::uint64_t> steps_until_named(const RecordedNoise& noise, const
   const std::uint64_t victim = 1 + seed % (workers - 1);
   run.add({SlowCause::Of::kWorker, victim, factor, kHealthySteps});
   const auto detector = named.make();
-  for (std::uint64_t step = 0; step < kHealthySteps + kMostSteps; ++step) {
+  for (std::uint64_t step = 0; step < kHealthySteps + kMaxSteps; ++step) {
     const ClusterView& view = run.step();
     for (const SlowWorker& slow : detector->observe(view.jobs[0], view.now_s)) {
       if (step >= kHealthySteps && slow.worker == victim) return step - kHealthySteps + 1;
@@ -67,7 +67,7 @@ void print_delays(const RecordedNoise& noise, const Named& named, std::uint32_t 
   for (std::uint64_t seed = 1; seed <= kTrials; ++seed) {
     const auto delay = steps_until_named(noise, named, workers, factor, seed);
     missed += delay ? 0 : 1;
-    delays.push_back(delay.value_or(kMostSteps));
+    delays.push_back(delay.value_or(kMaxSteps));
   }
   std::sort(delays.begin(), delays.end());
   std::printf("detector=%s workers=%u slower_percent=%.0f median_steps=%llu worst_steps=%llu missed=%llu trials=%llu\n",

@@ -38,9 +38,9 @@ class SharedCounter {
             ::mmap(nullptr, sizeof(std::atomic<int>), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0))) {}
   ~SharedCounter() { ::munmap(value_, sizeof(std::atomic<int>)); }
   void add() { ++*value_; }
-  void await(int least) const {
+  void await(int min) const {
     const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-    while (*value_ < least && std::chrono::steady_clock::now() < until) std::this_thread::yield();
+    while (*value_ < min && std::chrono::steady_clock::now() < until) std::this_thread::yield();
   }
 
  private:

@@ -165,14 +165,14 @@ TEST_CASE("a Revoke that is never done becomes an abort, and the next generation
 }
 
 TEST_CASE("a Shrink that fails on one rank, hangs or finds no parent any more is given up by all for a fresh build") {
-  for (const char* fault : {"fail-shrink@2", "stall-shrink@0", "async-error@2", "closed", "another wish"}) {
+  for (const char* fault : {"fail-shrink@2", "stall-shrink@0", "async-error@2", "closed", "another build"}) {
     CAPTURE(fault);
     CHECK(await_nccl_ends(seconds(20)));
     const auto before = counters();
     {
       Shrinks ranks(3);
-      const bool wish = fault == std::string("another wish");
-      auto next = ranks.build(2, {0, 2}, {1}, wish ? NcclBuild::kBackground : NcclBuild::kShrink);
+      const bool other_build = fault == std::string("another build");
+      auto next = ranks.build(2, {0, 2}, {1}, other_build ? NcclBuild::kBackground : NcclBuild::kShrink);
       {
         const Faults faults(fault);
         if (fault == std::string("closed")) ranks.running()[2].reset();

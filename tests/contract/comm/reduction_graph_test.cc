@@ -33,42 +33,42 @@ GraphShape on_three_hosts(Kind kind) {
   return {kind, kThreeHosts, {}};
 }
 
-std::vector<Fathers> reduce_trees(const GraphShape& shape) {
-  std::vector<Fathers> trees;
+std::vector<Parents> reduce_trees(const GraphShape& shape) {
+  std::vector<Parents> trees;
   for (std::size_t i = 0; i < graph_count(shape); ++i) trees.push_back(graph_at(shape, i).reduce);
   return trees;
 }
 
 TEST_CASE("a star gathers at rank 0, a clique has one star for every rank, a multi-star one for every host") {
-  CHECK(reduce_trees(on_three_hosts(Kind::kStar)) == std::vector<Fathers>{{0, 0, 0, 0, 0, 0}});
+  CHECK(reduce_trees(on_three_hosts(Kind::kStar)) == std::vector<Parents>{{0, 0, 0, 0, 0, 0}});
   const auto clique = reduce_trees(on_three_hosts(Kind::kClique));
   CHECK(clique.size() == 6);
-  CHECK(clique[4] == Fathers{4, 4, 4, 4, 4, 4});
+  CHECK(clique[4] == Parents{4, 4, 4, 4, 4, 4});
   CHECK(reduce_trees(on_three_hosts(Kind::kMultiStar)) ==
-        std::vector<Fathers>{{0, 0, 0, 0, 0, 0}, {3, 3, 3, 3, 3, 3}, {5, 5, 5, 5, 5, 5}});
+        std::vector<Parents>{{0, 0, 0, 0, 0, 0}, {3, 3, 3, 3, 3, 3}, {5, 5, 5, 5, 5, 5}});
 }
 
 TEST_CASE("a tree is a star on each host and one over the hosts") {
-  CHECK(reduce_trees(on_three_hosts(Kind::kTree)) == std::vector<Fathers>{{0, 0, 0, 0, 3, 0}});
+  CHECK(reduce_trees(on_three_hosts(Kind::kTree)) == std::vector<Parents>{{0, 0, 0, 0, 3, 0}});
 }
 
 TEST_CASE("a binary tree counts ranks like a heap, whatever the hosts") {
-  CHECK(reduce_trees(on_three_hosts(Kind::kBinaryTree)) == std::vector<Fathers>{{0, 0, 0, 1, 1, 2}});
+  CHECK(reduce_trees(on_three_hosts(Kind::kBinaryTree)) == std::vector<Parents>{{0, 0, 0, 1, 1, 2}});
 }
 
 TEST_CASE("a binary-tree-star is a star on each host and a binary tree over the hosts, in every rotation if multi") {
   const std::vector<Ranks> four_hosts{{0, 1}, {2}, {3}, {4}};
-  CHECK(reduce_trees({Kind::kBinaryTreeStar, four_hosts, {}}) == std::vector<Fathers>{{0, 0, 0, 0, 2}});
+  CHECK(reduce_trees({Kind::kBinaryTreeStar, four_hosts, {}}) == std::vector<Parents>{{0, 0, 0, 0, 2}});
   // Heaps over the hosts' first ranks: 0 2 3 4, then 2 3 4 0, 3 4 0 2, 4 0 2 3.
   CHECK(reduce_trees({Kind::kMultiBinaryTreeStar, four_hosts, {}}) ==
-        std::vector<Fathers>{{0, 0, 0, 0, 2}, {3, 0, 2, 2, 2}, {3, 0, 4, 3, 3}, {4, 0, 4, 0, 4}});
+        std::vector<Parents>{{0, 0, 0, 0, 2}, {3, 0, 2, 2, 2}, {3, 0, 4, 3, 3}, {4, 0, 4, 0, 4}});
 }
 
 TEST_CASE("a ring has a chain for every rank that ends there, and the sum continues in the same direction") {
   const GraphShape ring{Kind::kRing, {{0}, {1}, {2}}, {}};
-  CHECK(reduce_trees(ring) == std::vector<Fathers>{{0, 2, 0}, {1, 1, 0}, {1, 2, 2}});
-  CHECK(graph_at(ring, 0).spread == Fathers{0, 0, 1});
-  CHECK(graph_at(ring, 1).spread == Fathers{2, 1, 1});
+  CHECK(reduce_trees(ring) == std::vector<Parents>{{0, 2, 0}, {1, 1, 0}, {1, 2, 2}});
+  CHECK(graph_at(ring, 0).spread == Parents{0, 0, 1});
+  CHECK(graph_at(ring, 1).spread == Parents{2, 1, 1});
 }
 
 TEST_CASE("in every topology on every layout each tree reaches every rank once, from one root both ways") {
@@ -144,7 +144,7 @@ TEST_CASE("a topology is written as its name or as the list of its parents, and 
   for (const std::string text : {"auto", "multi-star", "1,1,1,0", "0"}) {
     const auto choice = protocol::topology_choice(text);
     REQUIRE(choice.has_value());
-    CHECK(protocol::text_of(choice->topology, choice->fathers) == text);
+    CHECK(protocol::text_of(choice->topology, choice->parents) == text);
   }
   for (const std::string text : {"", "circle", "1,,2", "1,2,", "1 2", "-1", "1,99999999999"}) {
     CAPTURE(text);
@@ -176,7 +176,7 @@ TEST_CASE("the spanning tree has the least latency, with real numbers and the lo
                                       9.0, 5.0, 4.0, 0.0};
   const auto edges = peers::minimum_spanning_tree(latencies, 4);
   CHECK(edges == std::vector<peers::TreeEdge>{{0, 2}, {2, 1}, {1, 3}});
-  CHECK(peers::parents_of(edges, 4) == Fathers{0, 2, 0, 1});
+  CHECK(peers::parents_of(edges, 4) == Parents{0, 2, 0, 1});
   CHECK(peers::minimum_spanning_tree(std::vector<double>(9, 1.0), 3) == std::vector<peers::TreeEdge>{{0, 1}, {0, 2}});
 }
 
@@ -190,7 +190,7 @@ TEST_CASE("unmeasured ranks are left out, and one direction is enough") {
   CHECK(peers::minimum_spanning_tree(only_back, 2) == std::vector<peers::TreeEdge>{{0, 1}});
   CHECK(peers::parents_of(edges, 3).empty());
   CHECK(peers::minimum_spanning_tree({}, 0).empty());
-  CHECK(peers::parents_of({}, 1) == Fathers{0});
+  CHECK(peers::parents_of({}, 1) == Parents{0});
 }
 
 }  // namespace

@@ -58,9 +58,9 @@ TEST_CASE("a build can be cancelled from another thread") {
 
 TEST_CASE("a list of parents that is not a tree is refused at once") {
   World world(tcp(3));
-  for (const std::vector<std::uint32_t>& fathers : {std::vector<std::uint32_t>{0, 0}, {0, 2, 1}, {0, 7, 0}}) {
+  for (const std::vector<std::uint32_t>& parents : {std::vector<std::uint32_t>{0, 0}, {0, 2, 1}, {0, 7, 0}}) {
     auto spec = world.spec(1);
-    spec.fathers = fathers;
+    spec.parents = parents;
     CancelToken cancel;
     const auto built = build_cpu_communicator(spec, world.listener(1), cancel);
     REQUIRE_FALSE(built.ok());
@@ -114,8 +114,8 @@ TEST_CASE("foreign connections that are silent, send malformed data or close do 
     auto address = SocketAddress::tcp(endpoint.addresses[0], endpoint.port);
     Socket stranger(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     REQUIRE(::connect(stranger.fd(), address->get(), address->size()) == 0);
-    const std::string rubbish(100, 'x');
-    if (i % 3 == 1) CHECK(::send(stranger.fd(), rubbish.data(), rubbish.size(), MSG_NOSIGNAL) > 0);
+    const std::string malformed(100, 'x');
+    if (i % 3 == 1) CHECK(::send(stranger.fd(), malformed.data(), malformed.size(), MSG_NOSIGNAL) > 0);
     if (i % 3 != 2) strangers.push_back(std::move(stranger));
   }
   std::unique_ptr<Communicator> other;

@@ -62,7 +62,7 @@ std::vector<Shape> tree_shapes(bool also_elsewhere) {
     add(name + " over TCP only", {5}, Transport::kTcpOnly, topology);
   }
   Shape own{"a tree of one's own", {2, 1, 2}};
-  own.fathers = {2, 0, 2, 2, 3};
+  own.parents = {2, 0, 2, 2, 3};
   shapes.push_back(own);
   return shapes;
 }
@@ -92,7 +92,7 @@ BuildSpec World::spec(std::uint32_t rank, Generation generation) const {
   spec.transport = shape_.transport;
   spec.algorithm = shape_.algorithm;
   spec.topology = shape_.topology;
-  spec.fathers = shape_.fathers;
+  spec.parents = shape_.parents;
   spec.deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
   return spec;
 }
@@ -154,7 +154,8 @@ void World::run(const Body& body, Generation generation) {
 
 pid_t fork_rank(const std::function<int()>& body) {
   std::fflush(nullptr);
-  const pid_t pid = ::fork();
+  // Without the handlers of fork(): the rank uses the listeners of this process (train/comm/fork_guard.h).
+  const pid_t pid = ::_Fork();
   if (pid == 0) elastictrain::testing::end_quickly(body());
   return pid;
 }

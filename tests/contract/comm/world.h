@@ -20,7 +20,7 @@ struct Shape {
   Algorithm algorithm = Algorithm::kAuto;
   std::string address = "127.0.0.1";
   protocol::Topology topology = protocol::Topology::kAuto;
-  std::vector<std::uint32_t> fathers;
+  std::vector<std::uint32_t> parents;
   std::size_t size() const;
 };
 

@@ -321,15 +321,15 @@ TEST_CASE("messages pass between worker and supervisor, heartbeats folded into r
   heartbeat.sequence = 9;
   heartbeat.steps = 2;
   worker.say(heartbeat);
-  const auto pulses = [&] {
-    std::vector<WorkerPulse> found;
+  const auto samples = [&] {
+    std::vector<WorkerSample> found;
     for (const auto& report : lab.supervisor.all<AgentReport>(0)) {
       found.insert(found.end(), report.workers.begin(), report.workers.end());
     }
     return found;
   };
-  REQUIRE(lab.supervisor.pump([&] { return !pulses().empty() && pulses()[0].heartbeat.sequence == 9; }));
-  REQUIRE(lab.supervisor.pump([&] { return pulses().size() >= 2 && pulses().back().quiet_ms >= 100; }));
+  REQUIRE(lab.supervisor.pump([&] { return !samples().empty() && samples()[0].heartbeat.sequence == 9; }));
+  REQUIRE(lab.supervisor.pump([&] { return samples().size() >= 2 && samples().back().quiet_ms >= 100; }));
 
   lab.supervisor.send(0, ToWorkers{{kWorker, WorkerId{77}}, Commit{5}});
   protocol::FrameReader reader(1 << 20);
@@ -376,8 +376,8 @@ TEST_CASE("the last output of a worker is reported before its exit") {
   std::size_t finished_place = 0;
   const auto& messages = lab.supervisor.agents[0]->messages;
   for (std::size_t i = 0; i < messages.size(); ++i) {
-    const auto* said = std::get_if<FromWorker>(&messages[i]);
-    if (said != nullptr && std::holds_alternative<WorkerFinished>(said->message)) finished_place = i;
+    const auto* answer = std::get_if<FromWorker>(&messages[i]);
+    if (answer != nullptr && std::holds_alternative<WorkerFinished>(answer->message)) finished_place = i;
     if (std::holds_alternative<WorkerExited>(messages[i])) exit_place = i;
   }
   CHECK(finished_place > 0);
@@ -391,9 +391,9 @@ TEST_CASE("a worker that sends malformed frames is dropped and reported, and may
   const std::string malformed("\x03\x00\x00\x00xyz", 7);
   const std::string impostor = encode_frame(WorkerUp(WorkerHello{limits::kProtocolVersion, WorkerId{9}, 1, "v"}));
   std::size_t faults = 0;
-  for (const auto& rubbish : {oversized, malformed, impostor}) {
+  for (const auto& frame : {oversized, malformed, impostor}) {
     WorkerSide worker(lab.io, path);
-    asio::write(worker.socket, asio::buffer(rubbish));
+    asio::write(worker.socket, asio::buffer(frame));
     ++faults;
     CHECK(lab.supervisor.pump([&] { return lab.supervisor.lines(0, kWorker, true).size() >= faults; }));
     char byte = 0;
@@ -471,10 +471,10 @@ TEST_CASE("an agent that loses its supervisor reconnects and sends a resync") {
   lab.supervisor.open(lab.supervisor.port());
   REQUIRE(lab.supervisor.await<AgentHello>(1));
   REQUIRE(lab.supervisor.await<FromWorker>(1, 3));
-  const auto said = lab.supervisor.all<FromWorker>(1);
-  CHECK(std::holds_alternative<WorkerHello>(said[0].message));
-  CHECK(std::get<WorkerActive>(said[1].message).first_step == 30);
-  CHECK(std::get<WorkerNote>(said[2].message).value == "0.97");
+  const auto answer = lab.supervisor.all<FromWorker>(1);
+  CHECK(std::holds_alternative<WorkerHello>(answer[0].message));
+  CHECK(std::get<WorkerActive>(answer[1].message).first_step == 30);
+  CHECK(std::get<WorkerNote>(answer[2].message).value == "0.97");
   CHECK(lab.await_exit(WorkerId{4}, 1).exit_code == 9);
   lab.supervisor.send(1, StopAgent{1000});
   CHECK(lab.await_end());

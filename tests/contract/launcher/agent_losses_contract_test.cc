@@ -36,7 +36,7 @@ WorkerHello hello_of(WorkerId worker) {
 }
 
 template <class T>
-std::vector<T> said(const Lab& lab, std::size_t agent) {
+std::vector<T> answer(const Lab& lab, std::size_t agent) {
   std::vector<T> found;
   for (const auto& one : lab.supervisor.all<FromWorker>(agent)) {
     if (const auto* message = std::get_if<T>(&one.message)) found.push_back(*message);
@@ -76,9 +76,9 @@ TEST_CASE("after a broken connection the agent lists its live workers and repeat
   lab.break_connection();
   CHECK(lab.supervisor.all<AgentHello>(1)[0].workers == std::vector<WorkerId>{kWorker});
   REQUIRE(lab.supervisor.await<FromWorker>(1, 3));
-  CHECK(said<WorkerHello>(lab, 1).size() == 1);
-  CHECK(said<WorkerActive>(lab, 1).at(0).first_step == 30);
-  CHECK(said<WorkerHalted>(lab, 1).at(0).committed_step == 41);
+  CHECK(answer<WorkerHello>(lab, 1).size() == 1);
+  CHECK(answer<WorkerActive>(lab, 1).at(0).first_step == 30);
+  CHECK(answer<WorkerHalted>(lab, 1).at(0).committed_step == 41);
 }
 
 TEST_CASE("what a worker did and wrote before it ended in the supervisor's absence comes whole, its exit last") {
@@ -107,8 +107,8 @@ TEST_CASE("what a worker did and wrote before it ended in the supervisor's absen
   CHECK(lab.await_exit(kWorker, 1).signal == SIGKILL);
   CHECK(lab.await_exit(kOther, 1).exit_code == 9);
   CHECK(lab.supervisor.all<AgentHello>(1)[0].workers.empty());
-  CHECK(said<WorkerAudit>(lab, 1).size() == 1);
-  CHECK(said<WorkerFinished>(lab, 1).at(0).last_step == 77);
+  CHECK(answer<WorkerAudit>(lab, 1).size() == 1);
+  CHECK(answer<WorkerFinished>(lab, 1).at(0).last_step == 77);
   CHECK(lab.supervisor.lines(1, kOther) == std::vector<std::string>{"out"});
   CHECK(lab.await_exit(kOther, 1).last_error_lines.back() == "last");
   const auto& messages = lab.supervisor.agents[1]->messages;
@@ -132,12 +132,12 @@ TEST_CASE("audit batches come again unless the supervisor has acknowledged a rep
   REQUIRE(lab.supervisor.await<AgentReport>(0, lab.supervisor.all<AgentReport>(0).size() + 4));
   lab.supervisor.acknowledges = false;
   worker.say(WorkerAudit{std::vector<AuditStep>(2), 2});
-  REQUIRE(lab.supervisor.pump([&] { return said<WorkerAudit>(lab, 0).size() == 2; }));
+  REQUIRE(lab.supervisor.pump([&] { return answer<WorkerAudit>(lab, 0).size() == 2; }));
   REQUIRE(lab.supervisor.await<AgentReport>(0, lab.supervisor.all<AgentReport>(0).size() + 4));
   lab.break_connection();
   REQUIRE(lab.supervisor.await<AgentReport>(1, 2));
-  REQUIRE(said<WorkerAudit>(lab, 1).size() == 1);
-  CHECK(said<WorkerAudit>(lab, 1)[0].batch == 2);
+  REQUIRE(answer<WorkerAudit>(lab, 1).size() == 1);
+  CHECK(answer<WorkerAudit>(lab, 1)[0].batch == 2);
 }
 
 TEST_CASE("if a connection is silent a second one is tried, and replaces it") {
@@ -328,19 +328,19 @@ TEST_CASE("reports tell the CPU time of the process that trains, and whether it 
     asio::write(socket, asio::buffer(frame));
     for (;;) ::getppid();
   }
-  const auto any_pulse = [&](const auto& holds) {
+  const auto any_sample = [&](const auto& holds) {
     return lab.supervisor.pump([&] {
       for (const auto& report : lab.supervisor.all<AgentReport>(0)) {
-        for (const auto& pulse : report.workers) {
-          if (pulse.worker == kWorker && holds(pulse)) return true;
+        for (const auto& sample : report.workers) {
+          if (sample.worker == kWorker && holds(sample)) return true;
         }
       }
       return false;
     });
   };
-  CHECK(any_pulse([](const WorkerPulse& pulse) { return pulse.cpu_ms >= 50 && !pulse.stopped; }));
+  CHECK(any_sample([](const WorkerSample& sample) { return sample.cpu_ms >= 50 && !sample.stopped; }));
   ::kill(trainer, SIGSTOP);
-  CHECK(any_pulse([](const WorkerPulse& pulse) { return pulse.stopped; }));
+  CHECK(any_sample([](const WorkerSample& sample) { return sample.stopped; }));
   ::kill(trainer, SIGKILL);
   ::waitpid(trainer, nullptr, 0);
 }
@@ -438,5 +438,5 @@ TEST_CASE("without descriptors a spawn fails with the remedy, the agent continue
   // Once descriptors are free again, the waiting connections are accepted.
   lab.supervisor.send(0, StopWorker{living[0], 0});
   lab.supervisor.send(0, StopWorker{living[1], 0});
-  CHECK(lab.supervisor.pump([&] { return said<WorkerHello>(lab, 0).size() >= living.size() - 2; }));
+  CHECK(lab.supervisor.pump([&] { return answer<WorkerHello>(lab, 0).size() >= living.size() - 2; }));
 }

@@ -65,7 +65,7 @@ struct Pool : Place {
 
   // The next message of the agent to this worker.
   WorkerDown hear(WorkerSide& worker) {
-    std::optional<WorkerDown> heard;
+    std::optional<WorkerDown> received;
     FrameReader reader(limits::kMaxWorkerFrameBytes);
     CHECK(lab.supervisor.pump([&] {
       char block[4096];
@@ -73,10 +73,10 @@ struct Pool : Place {
       worker.socket.non_blocking(true);
       const std::size_t count = worker.socket.read_some(asio::buffer(block), none_yet);
       REQUIRE(reader.feed({block, count}).ok());
-      if (const auto body = reader.next()) heard = *decode_body<WorkerDown>(*body);
-      return heard.has_value();
+      if (const auto body = reader.next()) received = *decode_body<WorkerDown>(*body);
+      return received.has_value();
     }));
-    return heard.value_or(WorkerDown(Cancel{}));
+    return received.value_or(WorkerDown(Cancel{}));
   }
 
   pid_t pid(std::size_t spawned = 0) const {

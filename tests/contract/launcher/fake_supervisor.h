@@ -50,7 +50,7 @@ class FakeSupervisor {
     std::shared_ptr<transport::FrameConnection> connection;
     std::vector<AgentUp> messages;
     bool closed = false;
-    std::uint64_t heard_report = 0;
+    std::uint64_t acknowledged_report = 0;
   };
 
   explicit FakeSupervisor(asio::io_context& io) : io_(io), heartbeat_(io), key_(transport::make_key()) {
@@ -143,7 +143,7 @@ class FakeSupervisor {
   void send_heartbeats() {
     for (const auto& agent : agents) {
       if (agent->closed || silent) continue;
-      const SupervisorHeartbeat heartbeat{++heartbeats_, acknowledges ? agent->heard_report : 0};
+      const SupervisorHeartbeat heartbeat{++heartbeats_, acknowledges ? agent->acknowledged_report : 0};
       agent->connection->send(encode_frame(AgentDown(heartbeat)));
     }
     heartbeat_.expires_after(std::chrono::milliseconds(50));
@@ -160,7 +160,7 @@ class FakeSupervisor {
         [agent](const std::string& body) {
           auto message = decode_body<AgentUp>(body);
           REQUIRE(message.ok());
-          if (const auto* report = std::get_if<AgentReport>(&*message)) agent->heard_report = report->sequence;
+          if (const auto* report = std::get_if<AgentReport>(&*message)) agent->acknowledged_report = report->sequence;
           agent->messages.push_back(std::move(*message));
         },
         [agent](const Error&) { agent->closed = true; });

@@ -5,7 +5,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
 #include <functional>
+#include <map>
 #include <thread>
 
 #include "directory.h"
@@ -49,6 +51,41 @@ bool wait_until(const std::function<bool()>& condition) {
     std::this_thread::sleep_for(milliseconds(1));
   }
   return true;
+}
+
+TEST_CASE("tensors have their type and shape in the file, and are aligned for it") {
+  Directory directory;
+  std::array<char, 3> mask{1, 2, 3};
+  std::array<float, 6> weight{1, 2, 3, 4, 5, 6};
+  std::array<std::uint16_t, 5> half{7, 8, 9, 10, 11};
+  std::array<double, 2> scale{0.5, 0.25};
+  state::StateBuffers buffers;
+  buffers.add("mask", mask.data(), sizeof mask);
+  buffers.add("half", half.data(), sizeof half, nullptr, state::TensorType{"BF16", {5}});
+  buffers.add("weight", weight.data(), sizeof weight, nullptr, state::TensorType{"F32", {2, 3}});
+  buffers.add("scale", scale.data(), sizeof scale, nullptr, state::TensorType{"F64", {1, 2}});
+  Checkpointer(settings_for(directory), buffers).finish(snapshot_at(5));
+  const std::string text = directory.read("step-5.gen-1.safetensors");
+  const auto header = parse_tensor_header(std::as_bytes(std::span(text)));
+  REQUIRE(header.ok());
+  std::map<std::string, Tensor> found;
+  for (const auto& tensor : header->tensors) found[tensor.name] = tensor;
+  CHECK(found["weight"].dtype == "F32");
+  CHECK(found["weight"].shape == std::vector<std::uint64_t>{2, 3});
+  CHECK(found["mask"].dtype == "U8");
+  CHECK(found["scale"].begin % 8 == 0);
+  CHECK(found["weight"].begin % 4 == 0);
+  CHECK(found["half"].begin % 2 == 0);
+  mask = {};
+  weight = {};
+  half = {};
+  scale = {};
+  std::vector<std::string> skipped;
+  REQUIRE(Store(directory.path()).load_newest(buffers, 0, {}, skipped).ok());
+  CHECK(mask == std::array<char, 3>{1, 2, 3});
+  CHECK(weight == std::array<float, 6>{1, 2, 3, 4, 5, 6});
+  CHECK(half == std::array<std::uint16_t, 5>{7, 8, 9, 10, 11});
+  CHECK(scale == std::array<double, 2>{0.5, 0.25});
 }
 
 TEST_CASE("a checkpoint holds the state of its step, although training continues at once") {

@@ -22,7 +22,7 @@ LoadedConfig parse_run(std::vector<std::string> words) {
       {"run", "", kGroupTrain, run_arguments(flags), always(invocation, [] { return 0; })}};
   std::vector<std::string> program;
   words.insert(words.begin(), "run");
-  REQUIRE(!parse_arguments(commands, {}, prepare_arguments(words, program)));
+  REQUIRE(!parse_arguments(commands, {}, prepare_arguments(commands, words, program)));
   auto loaded = load_from_flags(*flags, program, {});
   if (const auto* error = std::get_if<ConfigError>(&loaded)) FAIL(error->text());
   return std::get<LoadedConfig>(std::move(loaded));

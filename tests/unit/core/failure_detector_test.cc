@@ -17,7 +17,7 @@ Instant at_ms(int ms) {
 TEST_CASE("an agent that reports stays healthy") {
   FailureDetector detector(Millis(1000), Millis(3000));
   CHECK(detector.watch(kAgent, at_ms(0)) == at_ms(1000));
-  CHECK_FALSE(detector.heard(kAgent, at_ms(900)));
+  CHECK_FALSE(detector.on_message(kAgent, at_ms(900)));
   const auto look = detector.look(kAgent, at_ms(1000));
   CHECK(look.verdict == Verdict::kHealthy);
   CHECK_FALSE(look.changed);
@@ -41,9 +41,9 @@ TEST_CASE("a suspect that reports is healthy again") {
   FailureDetector detector(Millis(1000), Millis(3000));
   detector.watch(kAgent, at_ms(0));
   detector.look(kAgent, at_ms(1000));
-  CHECK(detector.heard(kAgent, at_ms(1200)));
+  CHECK(detector.on_message(kAgent, at_ms(1200)));
   CHECK(detector.look(kAgent, at_ms(3000)).verdict == Verdict::kSuspect);
-  CHECK_FALSE(detector.heard(AgentId{2}, at_ms(1200)));
+  CHECK_FALSE(detector.on_message(AgentId{2}, at_ms(1200)));
 }
 
 TEST_CASE("a late timer alone is no reason to declare a host dead") {
@@ -53,7 +53,7 @@ TEST_CASE("a late timer alone is no reason to declare a host dead") {
   const auto look = detector.look(kAgent, at_ms(10000));
   CHECK(look.verdict == Verdict::kSuspect);
   CHECK(look.next == at_ms(10500));
-  CHECK(detector.heard(kAgent, at_ms(10001)));
+  CHECK(detector.on_message(kAgent, at_ms(10001)));
   CHECK(detector.look(kAgent, look.next).verdict == Verdict::kHealthy);
 }
 
@@ -62,7 +62,7 @@ TEST_CASE("the dead stay dead and the forgotten are unknown") {
   detector.watch(kAgent, at_ms(0));
   detector.look(kAgent, at_ms(1000));
   detector.look(kAgent, at_ms(3000));
-  CHECK_FALSE(detector.heard(kAgent, at_ms(3001)));
+  CHECK_FALSE(detector.on_message(kAgent, at_ms(3001)));
   CHECK_FALSE(detector.look(kAgent, at_ms(4000)).changed);
   detector.forget(kAgent);
   CHECK(detector.silence(kAgent, at_ms(9000)) == Millis(0));

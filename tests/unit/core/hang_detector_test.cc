@@ -32,6 +32,7 @@ class Training {
     bool stopped = false;
     bool frozen = false;  // alive for the kernel, but none of its threads runs
     StepPlace place = StepPlace::kReducing;
+    protocol::ProgramPhase phase = protocol::ProgramPhase::kNone;
     Millis in_place{0};
     Step step = 10;
     bool moves = true;
@@ -102,12 +103,12 @@ class Training {
     if (state.stopped || state.frozen) {
       state.quiet += kPeriod;
       if (state.quiet < 2 * kPeriod) return {};
-      return detector_.heard(pulse(id, state), now_);
+      return detector_.on_sample(sample(id, state), now_);
     }
     state.quiet = Millis(0);
     state.cpu_ms += static_cast<std::uint64_t>(static_cast<double>(kPeriod.count()) * state.cpu);
     advance(state);
-    return detector_.heard(pulse(id, state), now_);
+    return detector_.on_sample(sample(id, state), now_);
   }
   void advance(State& state) {
     protocol::WorkerHeartbeat& heartbeat = state.last;
@@ -128,9 +129,10 @@ class Training {
     }
     heartbeat.step = state.step;
     heartbeat.place = state.place;
+    heartbeat.phase = state.phase;
     heartbeat.place_ms = static_cast<std::uint64_t>(state.in_place.count());
   }
-  protocol::WorkerPulse pulse(WorkerId id, const State& state) const {
+  protocol::WorkerSample sample(WorkerId id, const State& state) const {
     return {id, static_cast<std::uint64_t>(state.quiet.count()), state.last, state.cpu_ms, state.stopped};
   }
 
@@ -174,6 +176,45 @@ TEST_CASE("with short steps a stopped worker is given one second") {
   CHECK(findings.back().limit_ms == 1000);
   CHECK(run.since(stopped) <= Millis(1500));
   CHECK(run.since(stopped) >= Millis(1000));
+}
+
+TEST_CASE("a phase that the program announced is no hang before its own deadline, asleep in an open step or not") {
+  for (const StepPlace place : {StepPlace::kComputing, StepPlace::kUpdating, StepPlace::kOutside}) {
+    FailureSettings settings = hang_settings();
+    settings.phase_timeout = Millis(300'000);
+    Training run(3, Millis(500), settings);
+    run.run_for(Millis(20'000));
+    run.sits(2, place, 0);
+    run.worker(2).phase = protocol::ProgramPhase::kEvaluation;
+    run.others_wait();
+    CHECK(run.run_for(Millis(299'000)).empty());
+    const auto findings = run.run_for(Millis(10'000));
+    REQUIRE_FALSE(findings.empty());
+    CHECK(findings.back().kind == Kind::kGuilty);
+    CHECK(findings.back().worker == WorkerId{2});
+    CHECK(findings.back().limit_ms == 300'000);
+  }
+}
+
+TEST_CASE("a phase that ends is followed by the usual limits, and a stopped process has no phase") {
+  Training run(3, Millis(500));
+  run.run_for(Millis(20'000));
+  run.sits(2, StepPlace::kComputing, 0);
+  run.worker(2).phase = protocol::ProgramPhase::kData;
+  run.others_wait();
+  CHECK(run.run_for(Millis(59'000)).empty());
+  run.worker(2).phase = protocol::ProgramPhase::kNone;
+  run.worker(2).in_place = Millis(0);
+  const Instant ended = run.now_;
+  const auto findings = run.run_for(Millis(20'000));
+  REQUIRE_FALSE(findings.empty());
+  CHECK(findings.back().kind == Kind::kGuilty);
+  CHECK(run.since(ended) >= Millis(6000));
+  Training other(3, Millis(500));
+  other.run_for(Millis(20'000));
+  other.worker(2).phase = protocol::ProgramPhase::kData;
+  other.stop(2);
+  CHECK(only(other.run_for(Millis(10'000)), Kind::kGuilty).size() == 1);
 }
 
 TEST_CASE("two workers that stop at once are both found") {
@@ -286,9 +327,9 @@ TEST_CASE("the first steps after a change are judged as first ones in the same w
 
 TEST_CASE("a worker that does not take its seat after a recovery is detected anywhere; an evaluation continues") {
   for (const auto& [place, limit_ms] : std::map<StepPlace, std::uint64_t>{{StepPlace::kHalted, 14'000},
-                                                                      {StepPlace::kComputing, 14'000},
-                                                                      {StepPlace::kReducing, 14'000},
-                                                                      {StepPlace::kOutside, 60'000}}) {
+                                                                          {StepPlace::kComputing, 14'000},
+                                                                          {StepPlace::kReducing, 14'000},
+                                                                          {StepPlace::kOutside, 60'000}}) {
     CAPTURE(static_cast<int>(place));
     Training run(2, Millis(100));
     run.run_for(Millis(20'000));
@@ -355,18 +396,18 @@ TEST_CASE("a slow step is not a hang as long as no worker waits") {
 TEST_CASE("two samples read at the same instant count as one check") {
   HangDetector detector(hang_settings(), Millis(2000), Millis(10'000));
   detector.seat(1, {WorkerId{1}});
-  protocol::WorkerPulse pulse{WorkerId{1}, 0, {}, 0, true};
-  pulse.heartbeat.place = StepPlace::kComputing;
+  protocol::WorkerSample sample{WorkerId{1}, 0, {}, 0, true};
+  sample.heartbeat.place = StepPlace::kComputing;
   std::size_t found = 0;
   for (int ms = 0; ms < 10'000; ms += 1000) {
-    pulse.quiet_ms = static_cast<std::uint64_t>(ms);
-    found += detector.heard(pulse, Instant{} + Millis(ms)).size();
+    sample.quiet_ms = static_cast<std::uint64_t>(ms);
+    found += detector.on_sample(sample, Instant{} + Millis(ms)).size();
   }
   REQUIRE(found == 0);
-  pulse.quiet_ms = 10'000;
-  CHECK(detector.heard(pulse, Instant{} + Millis(10'000)).size() == 1);
-  CHECK(detector.heard(pulse, Instant{} + Millis(10'000)).empty());
-  CHECK(detector.heard(pulse, Instant{} + Millis(10'250)).size() == 1);
+  sample.quiet_ms = 10'000;
+  CHECK(detector.on_sample(sample, Instant{} + Millis(10'000)).size() == 1);
+  CHECK(detector.on_sample(sample, Instant{} + Millis(10'000)).empty());
+  CHECK(detector.on_sample(sample, Instant{} + Millis(10'250)).size() == 1);
 }
 
 TEST_CASE("a suspended run, and our own late checks, blame no worker") {
@@ -419,10 +460,10 @@ TEST_CASE("progress makes a stuck data plane a first one again") {
 }
 
 TEST_CASE("consecutive recoveries do not hide a worker that does not take its seat") {
-  for (const auto& [place, most_ms] : std::map<StepPlace, std::int64_t>{{StepPlace::kComputing, 17'000},
-                                                                    {StepPlace::kHalted, 17'000},
-                                                                    {StepPlace::kOutside, 62'000},
-                                                                    {StepPlace::kCheckpoint, 62'000}}) {
+  for (const auto& [place, max_ms] : std::map<StepPlace, std::int64_t>{{StepPlace::kComputing, 17'000},
+                                                                       {StepPlace::kHalted, 17'000},
+                                                                       {StepPlace::kOutside, 62'000},
+                                                                       {StepPlace::kCheckpoint, 62'000}}) {
     CAPTURE(static_cast<int>(place));
     Training run(2, Millis(100));
     run.run_for(Millis(20'000));
@@ -441,7 +482,7 @@ TEST_CASE("consecutive recoveries do not hide a worker that does not take its se
     }
     REQUIRE_FALSE(findings.empty());
     CHECK(findings.back().worker == WorkerId{1});
-    CHECK(seated <= Millis(most_ms));
+    CHECK(seated <= Millis(max_ms));
   }
 }
 
@@ -575,9 +616,9 @@ TEST_CASE("an hour on an overloaded machine gives no verdict") {
         } else if (now % 250 != 0) {
           continue;
         }
-        const protocol::WorkerPulse pulse{WorkerId{i + 1}, static_cast<std::uint64_t>(worker.quiet), worker.heartbeat,
-                                          static_cast<std::uint64_t>(worker.cpu), false};
-        for (const HangFinding& finding : detector.heard(pulse, Instant{} + Millis(now))) {
+        const protocol::WorkerSample sample{WorkerId{i + 1}, static_cast<std::uint64_t>(worker.quiet), worker.heartbeat,
+                                            static_cast<std::uint64_t>(worker.cpu), false};
+        for (const HangFinding& finding : detector.on_sample(sample, Instant{} + Millis(now))) {
           if (finding.kind >= Kind::kGuilty) ++verdicts;
         }
         if (speaks) worker.heartbeat.steps = 0;

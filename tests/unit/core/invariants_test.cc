@@ -4,6 +4,8 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <initializer_list>
+#include <variant>
 
 using namespace elastictrain;
 using namespace elastictrain::core;
@@ -21,7 +23,12 @@ class Bench {
     }
   }
 
-  std::optional<std::string> check(Actions actions, Event event = StopNow{}) {
+  // Those actions that a list in braces can hold: Action itself cannot be copied.
+  using Given = std::variant<SendToWorkers, SpawnWorker, Reply, Tell, EndRun>;
+
+  std::optional<std::string> check(std::initializer_list<Given> given, Event event = StopNow{}) {
+    Actions actions;
+    for (const Given& one : given) std::visit([&](const auto& action) { actions.emplace_back(action); }, one);
     return invariants_.check(event, actions, {roster_, members_, generation_, before_, after_, true});
   }
 
@@ -36,8 +43,8 @@ class Bench {
     return plan;
   }
 
-  static Action prepare(protocol::GenerationPlan plan) { return SendToWorkers{{}, protocol::Prepare{std::move(plan)}}; }
-  static Action commit(Generation generation) { return SendToWorkers{{}, protocol::Commit{generation}}; }
+  static Given prepare(protocol::GenerationPlan plan) { return SendToWorkers{{}, protocol::Prepare{std::move(plan)}}; }
+  static Given commit(Generation generation) { return SendToWorkers{{}, protocol::Commit{generation}}; }
 
   void train(Generation generation, std::vector<WorkerId> members) {
     REQUIRE_FALSE(check({prepare(plan(generation, members)), commit(generation)}));
@@ -52,7 +59,7 @@ class Bench {
     REQUIRE_FALSE(check({SendToWorkers{members_, protocol::Abort{fence, "a loss"}}}));
   }
   void halted(WorkerId id, Generation fence, Step step, bool has_state = true) {
-    REQUIRE_FALSE(check({}, WorkerSaid{id, protocol::WorkerHalted{fence, 1, step, has_state, true}}));
+    REQUIRE_FALSE(check({}, WorkerMessage{id, protocol::WorkerHalted{fence, 1, step, has_state, true}}));
   }
   protocol::GenerationPlan recovery(Generation generation, Generation fence, Step step) const {
     protocol::GenerationPlan recovery = plan(generation, members_);
@@ -81,14 +88,14 @@ TEST_CASE("a proper first generation breaks nothing") {
 
 TEST_CASE("plan numbers may skip, but only rise") {
   Bench bench;
-  const Action cancel = SendToWorkers{{}, protocol::Cancel{3}};
+  const SendToWorkers cancel{{}, protocol::Cancel{3}};
   CHECK_FALSE(bench.check({Bench::prepare(bench.plan(3, {bench.ids_[0]})), cancel}));
   CHECK(bench.check({Bench::prepare(bench.plan(2, {bench.ids_[0]}))}));
 }
 
 TEST_CASE("a plan number is issued once") {
   Bench bench;
-  const Action cancel = SendToWorkers{{}, protocol::Cancel{1}};
+  const SendToWorkers cancel{{}, protocol::Cancel{1}};
   CHECK_FALSE(bench.check({Bench::prepare(bench.plan(1, {bench.ids_[0]})), cancel}));
   CHECK(bench.check({Bench::prepare(bench.plan(1, {bench.ids_[0]}))}));
 }

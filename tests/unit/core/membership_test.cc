@@ -35,7 +35,7 @@ class Run {
     return last_;
   }
   const Actions& say(std::uint32_t worker, protocol::WorkerUp message) {
-    return feed(WorkerSaid{WorkerId{worker}, std::move(message)});
+    return feed(WorkerMessage{WorkerId{worker}, std::move(message)});
   }
   void hello(std::uint32_t worker) {
     say(worker, protocol::WorkerHello{limits::kProtocolVersion, WorkerId{worker}, 1, "test"});
@@ -147,12 +147,12 @@ TEST_CASE("an agent's report cannot speak for the workers of another") {
   run.feed(HostsOffered{{{"A", 1}, {"B", 1}}});
   run.feed(AgentConnected{AgentId{1}});
   run.feed(AgentConnected{AgentId{2}});
-  protocol::WorkerPulse pulse;
-  pulse.worker = WorkerId{1};
-  pulse.heartbeat.step = 50;
-  run.feed(AgentReported{AgentId{2}, {1, {pulse}}});
+  protocol::WorkerSample sample;
+  sample.worker = WorkerId{1};
+  sample.heartbeat.step = 50;
+  run.feed(AgentReported{AgentId{2}, {1, {sample}}});
   CHECK(run.machine_.view().workers[0].heartbeat.step == 0);
-  run.feed(AgentReported{AgentId{1}, {1, {pulse}}});
+  run.feed(AgentReported{AgentId{1}, {1, {sample}}});
   CHECK(run.machine_.view().workers[0].heartbeat.step == 50);
 }
 
@@ -298,7 +298,7 @@ TEST_CASE("requests after the end are refused, each with one answer") {
   run.say(1, protocol::WorkerFinished{5});
   run.feed(WorkerExited{WorkerId{1}, 0, 0, {}});
   REQUIRE(run.machine_.ended());
-  const Actions answers = run.feed(Resize{9, 1, ""});
+  const Actions& answers = run.feed(Resize{9, 1, ""});
   REQUIRE(answers.size() == 1);
   CHECK_FALSE(run.last<Reply>()->accepted);
   CHECK(run.feed(HostsOffered{}).empty());

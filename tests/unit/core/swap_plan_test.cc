@@ -151,7 +151,7 @@ TEST_CASE("at most eight donors send") {
   std::vector<PlanMember> members;
   for (std::uint32_t i = 1; i <= 12; ++i) members.push_back(member(i, "A", true));
   members.push_back(member(13, "B", false));
-  CHECK(make_plan({}, 2, 1, members).donors.size() == kMostDonors);
+  CHECK(make_plan({}, 2, 1, members).donors.size() == kMaxDonors);
 }
 
 TEST_CASE("without joiners, and in the first generation, there are no donors") {

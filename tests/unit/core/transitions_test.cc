@@ -28,7 +28,7 @@ std::vector<Event> all_events() {
 }
 
 bool is_request(const Event& event) {
-  const std::set<std::string> names{"resize", "replace_worker", "replace_host", "drain_host", "stop", "reshare"};
+  const std::set<std::string> names{"resize", "replace_worker", "replace_host", "drain_host", "stop", "update_plan"};
   return names.contains(name_of(event));
 }
 
@@ -50,7 +50,7 @@ TEST_CASE("every pair of phase and event is listed: handled, refused or ignored"
 
 TEST_CASE("the table names each event after its type") {
   CHECK(std::string(name_of(Event(HostsOffered{}))) == "hosts_offered");
-  CHECK(std::string(name_of(Event(WorkerSaid{}))) == "worker_said");
+  CHECK(std::string(name_of(Event(WorkerMessage{}))) == "worker_message");
   CHECK(std::string(name_of(Event(DrainHost{}))) == "drain_host");
   CHECK(std::string(name_of(Event(TimerFired{}))) == "timer_fired");
 }

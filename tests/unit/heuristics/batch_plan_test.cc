@@ -12,7 +12,7 @@ TEST_CASE("without a limit the global batch grows with the workers") {
   const BatchPlan plan = plan_batch({.per_worker = 32}, 4);
   CHECK(plan.global == 128);
   CHECK(plan.shares == std::vector<std::uint32_t>{32, 32, 32, 32});
-  CHECK(most_workers({.per_worker = 32}) == 0xffffffffU);
+  CHECK(max_workers({.per_worker = 32}) == 0xffffffffU);
 }
 
 TEST_CASE("at the limit shares shrink and their sum is the limit") {
@@ -26,13 +26,13 @@ TEST_CASE("below the limit shares stay what the user asked for") {
 }
 
 TEST_CASE("growing stops where one more full share would pass the limit") {
-  CHECK(most_workers({.per_worker = 32, .max_global = 100, .at_limit = AtLimit::kStop}) == 3);
-  CHECK(most_workers({.per_worker = 32, .max_global = 128, .at_limit = AtLimit::kStop}) == 4);
-  CHECK(most_workers({.per_worker = 32, .max_global = 8, .at_limit = AtLimit::kStop}) == 1);
+  CHECK(max_workers({.per_worker = 32, .max_global = 100, .at_limit = AtLimit::kStop}) == 3);
+  CHECK(max_workers({.per_worker = 32, .max_global = 128, .at_limit = AtLimit::kStop}) == 4);
+  CHECK(max_workers({.per_worker = 32, .max_global = 8, .at_limit = AtLimit::kStop}) == 1);
 }
 
 TEST_CASE("splitting ends at one sample for each worker") {
-  CHECK(most_workers({.per_worker = 32, .max_global = 5}) == 5);
+  CHECK(max_workers({.per_worker = 32, .max_global = 5}) == 5);
   CHECK(plan_batch({.per_worker = 32, .max_global = 5}, 5).shares == std::vector<std::uint32_t>{1, 1, 1, 1, 1});
 }
 

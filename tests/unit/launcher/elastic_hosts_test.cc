@@ -24,7 +24,7 @@ struct Lab {
             [this] {
               return launcher::HostDemand{wanted, {{"a", 1, 1}}};
             },
-            [this](const std::string& text) { said.push_back(text); }) {}
+            [this](const std::string& text) { messages.push_back(text); }) {}
 
   std::vector<Host> poll() {
     std::vector<Host> answer;
@@ -34,14 +34,14 @@ struct Lab {
     return answer;
   }
 
-  bool has_said(const std::string& part) const {
-    return std::any_of(said.begin(), said.end(),
+  bool has_asked(const std::string& part) const {
+    return std::any_of(messages.begin(), messages.end(),
                        [&](const std::string& text) { return text.find(part) != std::string::npos; });
   }
 
   asio::io_context io;
   std::uint32_t wanted = 1;
-  std::vector<std::string> said;
+  std::vector<std::string> messages;
   launcher::ElasticHosts hosts;
 };
 
@@ -63,15 +63,15 @@ TEST_CASE("hosts that a command prints are offered with those beneath, and given
   lab.poll();
   CHECK(lab.poll() == std::vector<Host>{{"a", 1}, {"b", 2}});
   lab.hosts.give_all_back();
-  CHECK(lab.has_said("giving b back: exit 3"));
-  CHECK(lab.has_said("exit 3 ended with exit status 3"));
+  CHECK(lab.has_asked("giving b back: exit 3"));
+  CHECK(lab.has_asked("exit 3 ended with exit status 3"));
 }
 
 TEST_CASE("a command that cannot be started is reported with the reason, and the list stays unchanged") {
   Lab lab(options(kTooLong, ""));
   lab.wanted = 2;
   CHECK(lab.poll() == std::vector<Host>{{"a", 1}});
-  CHECK(lab.has_said("x cannot be run: cannot run \"sh\": Argument list too long"));
+  CHECK(lab.has_asked("x cannot be run: cannot run \"sh\": Argument list too long"));
 }
 
 TEST_CASE("a command that cannot be started does not keep a run that ends") {
@@ -79,21 +79,21 @@ TEST_CASE("a command that cannot be started does not keep a run that ends") {
   lab.wanted = 3;
   lab.poll();
   lab.hosts.give_all_back();
-  CHECK(lab.has_said("x cannot be run: cannot run \"sh\": Argument list too long"));
+  CHECK(lab.has_asked("x cannot be run: cannot run \"sh\": Argument list too long"));
 }
 
 TEST_CASE("added hosts are reported, and an earlier process's hosts are offered and given back like its own") {
-  std::vector<std::string> told;
+  std::vector<std::string> reported;
   auto with_memory = options("echo c:2", "echo \"$ELASTICTRAIN_HOSTS of $ELASTICTRAIN_HOST_JOBS\" >&2; exit 3");
   with_memory.added = {{"b", 2, "7"}};
-  with_memory.on_change = [&](const std::vector<Host>& added) { told.push_back(launcher::hostfile_text(added)); };
+  with_memory.on_change = [&](const std::vector<Host>& added) { reported.push_back(launcher::hostfile_text(added)); };
   Lab lab(with_memory);
   CHECK(lab.poll() == std::vector<Host>{{"a", 1}, {"b", 2, "7"}});
   CHECK(lab.hosts.job_of("b") == "7");
-  CHECK(told.empty());
+  CHECK(reported.empty());
   lab.wanted = 5;
   lab.poll();
-  CHECK(told == std::vector<std::string>{"b slots=2 job=7\nc slots=2\n"});
+  CHECK(reported == std::vector<std::string>{"b slots=2 job=7\nc slots=2\n"});
   lab.hosts.give_all_back();
-  CHECK(lab.has_said("ended with exit status 3: b c of 7"));
+  CHECK(lab.has_asked("ended with exit status 3: b c of 7"));
 }

@@ -12,7 +12,7 @@
 #include "launcher/mpi/mpi_launchers.h"
 #include "launcher/mpi/place.h"
 #include "launcher/mpi/pool_file.h"
-#include "launcher/tool_words.h"
+#include "launcher/tool_output.h"
 #include "supervisor/protocol/limits.h"
 #include "tests/support/contains.h"
 #include "tests/support/temporary_directory.h"
@@ -196,10 +196,10 @@ TEST_CASE("a pool's file that others may read, or that is none, is refused") {
 }
 
 TEST_CASE("of a tool that explains at length the cause is quoted, without its rules of dashes") {
-  CHECK(first_words("-----\nThere are not enough slots\n\n=====\none\ntwo\nthree\nfour\nfive\n") ==
+  CHECK(first_lines("-----\nThere are not enough slots\n\n=====\none\ntwo\nthree\nfour\nfive\n") ==
         "There are not enough slots; one; two; three; four");
-  CHECK(last_words("one\ntwo\r\nthree\nfour\nfive\nsix\n") == "two; three; four; five; six");
-  CHECK(first_words("").empty());
+  CHECK(last_lines("one\ntwo\r\nthree\nfour\nfive\nsix\n") == "two; three; four; five; six");
+  CHECK(first_lines("").empty());
 }
 
 }  // namespace

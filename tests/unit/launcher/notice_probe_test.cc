@@ -22,7 +22,7 @@ struct Probe {
     probe = std::make_unique<NoticeProbe>(
         io, NoticeProbe::Setup{command, period, {"DIR=" + directory.path, "ELASTICTRAIN_HOST=node7"}},
         NoticeProbe::Handlers{[this](const std::string& reason) { notices.push_back(reason); },
-                              [this](const std::string& text) { said.push_back(text); }});
+                              [this](const std::string& text) { answer.push_back(text); }});
     probe->start();
   }
   ~Probe() {
@@ -44,7 +44,7 @@ struct Probe {
   asio::io_context io;
   std::unique_ptr<NoticeProbe> probe;
   std::vector<std::string> notices;
-  std::vector<std::string> said;
+  std::vector<std::string> answer;
   elastictrain::test::TemporaryDirectory directory;
 };
 
@@ -61,7 +61,7 @@ TEST_CASE("a probe is repeated until its answer is yes, which is reported once, 
   });
   CHECK(probe.asked() == 3);
   CHECK(probe.notices.size() == 1);
-  CHECK(probe.said.empty());
+  CHECK(probe.answer.empty());
 }
 
 TEST_CASE("every other end of a probe means no: a status, a signal, a program that is not there") {
@@ -75,14 +75,14 @@ TEST_CASE("every other end of a probe means no: a status, a signal, a program th
 TEST_CASE("a probe that hangs is killed with its child processes, reported once, and never runs twice at a time") {
   Probe probe("echo x >>$DIR/asked; trap '' TERM; sleep 1000 & sleep 1000", milliseconds(100));
   REQUIRE(probe.run_until([&] { return probe.asked() >= 1; }));
-  std::size_t most = 0;
+  std::size_t max = 0;
   REQUIRE(probe.run_until([&] {
-    most = std::max(most, launcher::descendants(::getpid()).size());
+    max = std::max(max, launcher::descendants(::getpid()).size());
     return probe.asked() >= 2;
   }));
-  CHECK(most <= 3);
-  CHECK(probe.said.size() == 1);
-  CHECK(probe.said[0].find("did not end within 100 ms") != std::string::npos);
+  CHECK(max <= 3);
+  CHECK(probe.answer.size() == 1);
+  CHECK(probe.answer[0].find("did not end within 100 ms") != std::string::npos);
   CHECK(probe.notices.empty());
 }
 

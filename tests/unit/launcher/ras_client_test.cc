@@ -36,7 +36,7 @@ class Service {
     acceptor_.listen();
     accept();
   }
-  std::string heard;
+  std::string received;
 
  private:
   struct Talk {
@@ -51,7 +51,7 @@ class Service {
       const auto talk = std::make_shared<Talk>(std::move(connection));
       talks_.push_back(talk);
       talk->socket.async_read_some(asio::buffer(talk->block), [this, talk](const asio::error_code&, std::size_t count) {
-        heard.append(talk->block.data(), count);
+        received.append(talk->block.data(), count);
         asio::async_write(talk->socket, asio::buffer(text_), [this, talk](const asio::error_code&, std::size_t) {
           if (closes_) talk->socket.close();
         });
@@ -104,7 +104,7 @@ TEST_CASE("the service is asked in its protocol, and its report is read to the e
   const RasAnswer answer = ask(io, {unused, ports[1].number()}, kAnswerPatience);
   CHECK(answer.complete);
   CHECK(answer.text.ends_with("NCCL version 2.28.9\n"));
-  CHECK(service.heard == "CLIENT PROTOCOL 2\nTIMEOUT 1\nVERBOSE STATUS\n");
+  CHECK(service.received == "CLIENT PROTOCOL 2\nTIMEOUT 1\nVERBOSE STATUS\n");
   CHECK(explain_ras_answer(answer, kAnswerPatience) == std::vector<std::string>{"NCCL 2.28.9 says:"});
 }
 

@@ -69,33 +69,33 @@ TEST_CASE("only heartbeats wait for the report, and only new ones are in it") {
   CHECK(record.take(WorkerHello{1, kWorker, 1, "v"}, kStart, 1));
   CHECK_FALSE(record.take(beat(1, 2, 10), kStart, 1));
   CHECK_FALSE(record.take(beat(2, 2, 30), kStart, 1));
-  const auto pulse = record.pulse(kWorker, kStart, kQuiet, {});
-  REQUIRE(pulse.has_value());
-  CHECK(pulse->worker == kWorker);
-  CHECK(pulse->heartbeat.sequence == 2);
-  CHECK(pulse->heartbeat.mean.step_us == doctest::Approx(20));
-  CHECK_FALSE(record.pulse(kWorker, kStart + milliseconds(250), kQuiet, {}).has_value());
+  const auto sample = record.sample(kWorker, kStart, kQuiet, {});
+  REQUIRE(sample.has_value());
+  CHECK(sample->worker == kWorker);
+  CHECK(sample->heartbeat.sequence == 2);
+  CHECK(sample->heartbeat.mean.step_us == doctest::Approx(20));
+  CHECK_FALSE(record.sample(kWorker, kStart + milliseconds(250), kQuiet, {}).has_value());
 }
 
 TEST_CASE("a worker that should speak and does not is reported with its silence") {
   WorkerRecord record;
-  CHECK_FALSE(record.pulse(kWorker, kStart + milliseconds(9000), kQuiet, {}).has_value());
+  CHECK_FALSE(record.sample(kWorker, kStart + milliseconds(9000), kQuiet, {}).has_value());
   record.take(WorkerHello{1, kWorker, 1, "v"}, kStart, 1);
-  const auto pulse = record.pulse(kWorker, kStart + milliseconds(700), kQuiet, {.cpu_ms = 42});
-  REQUIRE(pulse.has_value());
-  CHECK(pulse->quiet_ms == 700);
-  CHECK(pulse->heartbeat.steps == 0);
-  CHECK(pulse->cpu_ms == 42);
+  const auto sample = record.sample(kWorker, kStart + milliseconds(700), kQuiet, {.cpu_ms = 42});
+  REQUIRE(sample.has_value());
+  CHECK(sample->quiet_ms == 700);
+  CHECK(sample->heartbeat.steps == 0);
+  CHECK(sample->cpu_ms == 42);
 }
 
 TEST_CASE("a process that is stopped or continued is reported at once") {
   WorkerRecord record;
   record.take(WorkerHello{1, kWorker, 1, "v"}, kStart, 1);
-  const auto stopped = record.pulse(kWorker, kStart, kQuiet, {.cpu_ms = 5, .stopped = true});
+  const auto stopped = record.sample(kWorker, kStart, kQuiet, {.cpu_ms = 5, .stopped = true});
   REQUIRE(stopped.has_value());
   CHECK(stopped->stopped);
-  CHECK_FALSE(record.pulse(kWorker, kStart, kQuiet, {.cpu_ms = 5, .stopped = true}).has_value());
-  const auto resumed = record.pulse(kWorker, kStart, kQuiet, {.cpu_ms = 6});
+  CHECK_FALSE(record.sample(kWorker, kStart, kQuiet, {.cpu_ms = 5, .stopped = true}).has_value());
+  const auto resumed = record.sample(kWorker, kStart, kQuiet, {.cpu_ms = 6});
   REQUIRE(resumed.has_value());
   CHECK_FALSE(resumed->stopped);
 }
@@ -104,7 +104,7 @@ TEST_CASE("a worker that has left or finished need not speak any more") {
   WorkerRecord record;
   record.take(WorkerHello{1, kWorker, 1, "v"}, kStart, 1);
   record.take(WorkerLeft{2, 10}, kStart, 1);
-  CHECK_FALSE(record.pulse(kWorker, kStart + milliseconds(9000), kQuiet, {}).has_value());
+  CHECK_FALSE(record.sample(kWorker, kStart + milliseconds(9000), kQuiet, {}).has_value());
 }
 
 TEST_CASE("a resync contains the latest report of each kind, the seat before the readiness to join") {
@@ -120,27 +120,27 @@ TEST_CASE("a resync contains the latest report of each kind, the seat before the
   record.take(halted(0, 2), kStart, 1);
   record.take(halted(4, 2), kStart, 1);
   record.take(WorkerFinished{20}, kStart, 1);
-  const auto truth = record.truth(2);
-  REQUIRE(truth.size() == 8);
-  CHECK(std::holds_alternative<WorkerHello>(truth[0]));
-  CHECK(std::get<WorkerActive>(truth[1]).first_step == 9);
-  CHECK(std::holds_alternative<WorkerReady>(truth[2]));
-  CHECK(std::get<WorkerPrepared>(truth[3]).generation == 2);
-  CHECK(std::get<WorkerHalted>(truth[4]).fence == 4);
-  CHECK(std::get<WorkerNote>(truth[5]).key == "accuracy");
-  CHECK(std::get<WorkerSwap>(truth[6]).generation == 2);
-  CHECK(std::get<WorkerFinished>(truth[7]).last_step == 20);
+  const auto resync = record.resync(2);
+  REQUIRE(resync.size() == 8);
+  CHECK(std::holds_alternative<WorkerHello>(resync[0]));
+  CHECK(std::get<WorkerActive>(resync[1]).first_step == 9);
+  CHECK(std::holds_alternative<WorkerReady>(resync[2]));
+  CHECK(std::get<WorkerPrepared>(resync[3]).generation == 2);
+  CHECK(std::get<WorkerHalted>(resync[4]).fence == 4);
+  CHECK(std::get<WorkerNote>(resync[5]).key == "accuracy");
+  CHECK(std::get<WorkerSwap>(resync[6]).generation == 2);
+  CHECK(std::get<WorkerFinished>(resync[7]).last_step == 20);
 }
 
 TEST_CASE("a worker that has its seat again is not reported as halted, one that halts anew is") {
   WorkerRecord record;
   record.take(halted(4, 2), kStart, 1);
   record.take(WorkerActive{5, 30}, kStart, 1);
-  CHECK(record.truth(2).size() == 1);
+  CHECK(record.resync(2).size() == 1);
   record.take(halted(0, 5), kStart, 2);
-  const auto truth = record.truth(2);
-  REQUIRE(truth.size() == 2);
-  CHECK(std::get<WorkerHalted>(truth[1]).generation == 5);
+  const auto resync = record.resync(2);
+  REQUIRE(resync.size() == 2);
+  CHECK(std::get<WorkerHalted>(resync[1]).generation == 5);
 }
 
 TEST_CASE("audit batches and notes come again until a report that was sent after them is acknowledged") {
@@ -149,13 +149,13 @@ TEST_CASE("audit batches and notes come again until a report that was sent after
   record.take(audit(2), kStart, 11);
   record.take(WorkerNote{"accuracy", "0.9"}, kStart, 12);
   record.acknowledged(9);
-  CHECK(record.truth(10).size() == 3);
+  CHECK(record.resync(10).size() == 3);
   // All three went up again before report 20, over a new connection; an old number acknowledges none of them.
-  CHECK(batches(record.truth(20)) == std::vector<std::uint64_t>{1, 2});
+  CHECK(batches(record.resync(20)) == std::vector<std::uint64_t>{1, 2});
   record.acknowledged(12);
-  CHECK(batches(record.truth(20)) == std::vector<std::uint64_t>{1, 2});
+  CHECK(batches(record.resync(20)) == std::vector<std::uint64_t>{1, 2});
   record.acknowledged(20);
-  CHECK(record.truth(21).empty());
+  CHECK(record.resync(21).empty());
 }
 
 TEST_CASE("an acknowledgement lets go of what came before it only") {
@@ -163,14 +163,14 @@ TEST_CASE("an acknowledgement lets go of what came before it only") {
   record.take(audit(1), kStart, 10);
   record.take(audit(2), kStart, 11);
   record.acknowledged(10);
-  CHECK(batches(record.truth(12)) == std::vector<std::uint64_t>{2});
+  CHECK(batches(record.resync(12)) == std::vector<std::uint64_t>{2});
 }
 
 TEST_CASE(
     "reports that wait for the supervisor are bounded in number and bytes, and lost ones are counted and reported "
     "once") {
-  const auto lost = [](const std::vector<WorkerUp>& truth) {
-    for (const auto& message : truth) {
+  const auto lost = [](const std::vector<WorkerUp>& resync) {
+    for (const auto& message : resync) {
       const auto* note = std::get_if<WorkerNote>(&message);
       if (note != nullptr && note->key == "messages_lost") return note->value;
     }
@@ -178,21 +178,21 @@ TEST_CASE(
   };
   WorkerRecord many;
   for (std::size_t i = 1; i <= WorkerRecord::kMaxKept + 3; ++i) many.take(audit(i), kStart, 1);
-  const auto truth = many.truth(2);
-  CHECK(batches(truth).size() == WorkerRecord::kMaxKept);
-  CHECK(batches(truth).front() == 4);
-  CHECK(lost(truth).starts_with("3 notes or audit batches"));
-  CHECK(lost(many.truth(3)).empty());
+  const auto resync = many.resync(2);
+  CHECK(batches(resync).size() == WorkerRecord::kMaxKept);
+  CHECK(batches(resync).front() == 4);
+  CHECK(lost(resync).starts_with("3 notes or audit batches"));
+  CHECK(lost(many.resync(3)).empty());
 
   WorkerRecord large;
   for (int i = 0; i < 20; ++i) large.take(WorkerNote{"k", std::string(1u << 20, 'x')}, kStart, 1);
-  CHECK(large.truth(2).size() <= WorkerRecord::kMaxKeptBytes / (1u << 20) + 1);
-  CHECK(large.truth(2).size() >= 7);
+  CHECK(large.resync(2).size() <= WorkerRecord::kMaxKeptBytes / (1u << 20) + 1);
+  CHECK(large.resync(2).size() >= 7);
 }
 
 TEST_CASE("while the supervisor acknowledges nothing counts as lost") {
   WorkerRecord record;
   for (std::size_t i = 1; i <= WorkerRecord::kMaxKept + 3; ++i) record.take(audit(i), kStart, 1);
   record.acknowledged(1);
-  CHECK(record.truth(2).empty());
+  CHECK(record.resync(2).empty());
 }

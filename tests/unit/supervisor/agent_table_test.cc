@@ -35,13 +35,13 @@ struct Loss {
 // The other end of one connection.
 struct Client {
   std::shared_ptr<transport::FrameConnection> connection;
-  std::vector<protocol::AgentDown> heard;
+  std::vector<protocol::AgentDown> received;
   bool closed = false;
 
   void say(const protocol::AgentUp& message) { connection->send(protocol::encode_frame(message)); }
   template <class T>
   const T* find() const {
-    for (const auto& message : heard) {
+    for (const auto& message : received) {
       if (const auto* one = std::get_if<T>(&message)) return one;
     }
     return nullptr;
@@ -91,7 +91,7 @@ struct Scene {
     client->connection->start(
         [weak](const std::string& body) {
           auto message = protocol::decode_body<protocol::AgentDown>(body);
-          if (const auto self = weak.lock(); self && message.ok()) self->heard.push_back(std::move(*message));
+          if (const auto self = weak.lock(); self && message.ok()) self->received.push_back(std::move(*message));
         },
         [weak](const Error&) {
           if (const auto self = weak.lock()) self->closed = true;
@@ -248,9 +248,9 @@ TEST_CASE("an agent that broke a rule is not let in again") {
 TEST_CASE("heartbeats acknowledge the last report of their own connection") {
   Scene scene;
   const auto acknowledged = [](const Client& client, std::uint64_t report) {
-    for (const auto& message : client.heard) {
+    for (const auto& message : client.received) {
       const auto* heartbeat = std::get_if<protocol::SupervisorHeartbeat>(&message);
-      if (heartbeat != nullptr && heartbeat->heard_report == report) return true;
+      if (heartbeat != nullptr && heartbeat->acknowledged_report == report) return true;
     }
     return false;
   };

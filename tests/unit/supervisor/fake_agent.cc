@@ -42,7 +42,7 @@ void FakeAgent::connected(std::shared_ptr<transport::FrameConnection> connection
   connection_ = std::move(connection);
   connection_->start([self = shared_from_this()](const std::string& body) { self->received(body); },
                      [self = shared_from_this()](const Error&) { self->connection_ended(); });
-  if (behaviour_.says_nothing) return;
+  if (behaviour_.is_silent) return;
   protocol::AgentHello hello;
   hello.protocol_version = behaviour_.protocol_version == 0 ? limits::kProtocolVersion : behaviour_.protocol_version;
   hello.binary_version = behaviour_.binary_version.empty() ? ELASTICTRAIN_VERSION : behaviour_.binary_version;
@@ -50,7 +50,7 @@ void FakeAgent::connected(std::shared_ptr<transport::FrameConnection> connection
   hello.host_name = bootstrap_.host;
   for (const auto& [worker, heartbeat] : workers_) hello.workers.push_back(worker);
   send(hello);
-  if (std::exchange(was_connected_, true)) return repeat_what_workers_said();
+  if (std::exchange(was_connected_, true)) return repeat_worker_messages();
   if (behaviour_.after_hello) behaviour_.after_hello(*connection_);
   report_later();
 }
@@ -64,7 +64,7 @@ void FakeAgent::connection_ended() {
   });
 }
 
-void FakeAgent::repeat_what_workers_said() {
+void FakeAgent::repeat_worker_messages() {
   for (const auto& [worker, heartbeat] : workers_) {
     say_ready(worker);
     if (heartbeat.generation != 0) say(worker, protocol::WorkerActive{heartbeat.generation, 1, 0});
@@ -124,7 +124,7 @@ void FakeAgent::on(const protocol::StopWorker& order) {
 
 void FakeAgent::on(const protocol::ToWorkers& order) {
   if (const auto* message = std::get_if<protocol::Prepare>(&order.message)) prepare(message->plan);
-  for (WorkerId worker : order.workers) told(worker, order.message);
+  for (WorkerId worker : order.workers) reported(worker, order.message);
 }
 
 void FakeAgent::on(const protocol::StopAgent&) {
@@ -135,7 +135,7 @@ void FakeAgent::on(const protocol::StopAgent&) {
   asio::post(io_, [self = shared_from_this()] { self->ended_(""); });
 }
 
-void FakeAgent::told(WorkerId worker, const protocol::WorkerDown& message) {
+void FakeAgent::reported(WorkerId worker, const protocol::WorkerDown& message) {
   if (const auto* order = std::get_if<protocol::Prepare>(&message)) {
     say(worker, protocol::WorkerPrepared{order->plan.generation});
   } else if (const auto* commit_order = std::get_if<protocol::Commit>(&message)) {

@@ -21,7 +21,7 @@ struct FakeBehaviour {
   bool wrong_key = false;
   std::uint32_t protocol_version = 0;  // 0: the right one
   std::string binary_version;          // empty: the right one
-  bool says_nothing = false;           // connects and stays silent
+  bool is_silent = false;              // connects and stays silent
   bool plain_workers = false;          // workers that never send hello, and end by themselves at once
   int plain_exit_code = 0;
   bool reconnects = false;                                       // permanently, when its connection breaks
@@ -42,7 +42,7 @@ class FakeAgent : public std::enable_shared_from_this<FakeAgent> {
  private:
   void connected(std::shared_ptr<transport::FrameConnection> connection);
   void connection_ended();
-  void repeat_what_workers_said();
+  void repeat_worker_messages();
   void say_ready(WorkerId worker);
   void received(const std::string& body);
   void on(const protocol::SpawnWorker& order);
@@ -53,7 +53,7 @@ class FakeAgent : public std::enable_shared_from_this<FakeAgent> {
   void on(const protocol::SupervisorHeartbeat&) {}
   void on(const protocol::CheckHost&) {}
   void on(const protocol::AskAgent&) {}
-  void told(WorkerId worker, const protocol::WorkerDown& message);
+  void reported(WorkerId worker, const protocol::WorkerDown& message);
   void prepare(const protocol::GenerationPlan& plan);
   void commit(WorkerId worker, Generation generation);
   void worker_ends(WorkerId worker, int exit_code, int signal);

@@ -6,6 +6,7 @@
 #include <string>
 #include <variant>
 
+#include "supervisor/protocol/member_count.h"
 #include "tests/support/distinct_values.h"
 
 using namespace elastictrain;
@@ -108,7 +109,7 @@ TEST_CASE("a field without content is left out, and names of the version before 
   CHECK(update.target_parents == std::vector<std::uint32_t>{1, 1});
   CHECK(update.target_synchronization == protocol::Synchronization::kAveraging);
   const auto generation = std::get<record::GenerationComplete>(decoded(R"({"event":"generation","kind":"reshare"})"));
-  CHECK(generation.kind == protocol::ChangeKind::kReshare);
+  CHECK(generation.kind == protocol::ChangeKind::kUpdatePlan);
   CHECK(std::holds_alternative<record::TargetUnmet>(decoded(R"({"event":"wish_unmet","wanted":4})")));
   CHECK(std::holds_alternative<record::PlanUpdateRequested>(decoded(R"({"event":"reshare_requested"})")));
   CHECK(std::get<record::Decided>(decoded(R"({"event":"decided","replace":3})")).replace ==

@@ -100,12 +100,12 @@ TEST_CASE("how the workers train together outlives the supervisor") {
   const core::Resumed run = replay(
       {R"({"event":"reshared","per_worker":64,"wished_topology":"ring"})",
        R"({"event":"reshared","per_worker":64,"wished_factor":0.5,"wished_noise_scale":640,"wished_topology":"ring","wished_fathers":[1,1],"wished_synchronization":"averaging"})"});
-  CHECK(run.reshared.per_worker == 64);
-  CHECK(run.reshared.learning_rate_factor == 0.5);
-  CHECK(run.reshared.noise_scale == 640);
-  CHECK(run.reshared.topology == protocol::Topology::kRing);
-  CHECK(run.reshared.fathers == std::vector<std::uint32_t>{1, 1});
-  CHECK(run.reshared.synchronization == protocol::Synchronization::kAveraging);
+  CHECK(run.plan_update.per_worker == 64);
+  CHECK(run.plan_update.learning_rate_factor == 0.5);
+  CHECK(run.plan_update.noise_scale == 640);
+  CHECK(run.plan_update.topology == protocol::Topology::kRing);
+  CHECK(run.plan_update.parents == std::vector<std::uint32_t>{1, 1});
+  CHECK(run.plan_update.synchronization == protocol::Synchronization::kAveraging);
   CHECK(run.synchronization == protocol::Synchronization::kGradients);  // requested, not begun
 }
 

@@ -50,8 +50,9 @@ struct Scene {
     settings.outside.timeout_ms = timeout_ms;
     settings.observer.max_workers = 8;
     runner = std::make_unique<Runner>(settings);
-    REQUIRE(runner->open(io, {[this] { answered = true; }, [this](const std::string& line) { said.push_back(line); }})
-                .ok());
+    REQUIRE(
+        runner->open(io, {[this] { answered = true; }, [this](const std::string& line) { on_line.push_back(line); }})
+            .ok());
   }
 
   // Calls it at this time, and waits for the answer.
@@ -95,7 +96,7 @@ struct Scene {
 
   asio::io_context io;
   bool answered = false;
-  std::vector<std::string> said;
+  std::vector<std::string> on_line;
   std::unique_ptr<Runner> runner;
 };
 
@@ -112,8 +113,8 @@ TEST_CASE("a program gets views and its decisions are followed, one at a time") 
   const Considered second = scene.ask(3);
   CHECK(second.events.empty());
   CHECK(second.decision.reason.text == "settled");
-  scene.run_until([&] { return !scene.said.empty(); });
-  CHECK(scene.said == std::vector<std::string>{"two views"});
+  scene.run_until([&] { return !scene.on_line.empty(); });
+  CHECK(scene.on_line == std::vector<std::string>{"two views"});
   CHECK(scene.ask(5).decision.reason.code == "no_reason");
 }
 
@@ -168,20 +169,20 @@ TEST_CASE("a program's decision just before its end still counts") {
 TEST_CASE("a flood on standard error is cut, with the number of omitted lines") {
   Scene scene(R"(read a; seq 1 250 >&2; echo '{"jobs":[{}]}'; read b; echo '{"jobs":[{}]}'; read c)");
   scene.ask(1);
-  scene.run_until([&] { return scene.said.size() == 100; });
+  scene.run_until([&] { return scene.on_line.size() == 100; });
   scene.ask(3);
-  CHECK(scene.said.front() == "1");
-  CHECK(scene.said.back() == "(150 more lines are omitted)");
+  CHECK(scene.on_line.front() == "1");
+  CHECK(scene.on_line.back() == "(150 more lines are omitted)");
 }
 
 TEST_CASE("what a program has started ends with it, and closing lets it end by itself") {
   Scene scene(R"(sleep 600 & echo $! >&2; while read a; do :; done; echo bye >&2; exit 0)");
-  scene.run_until([&] { return scene.said.size() == 1; });
-  const auto child = static_cast<pid_t>(std::stol(scene.said[0]));
+  scene.run_until([&] { return scene.on_line.size() == 1; });
+  const auto child = static_cast<pid_t>(std::stol(scene.on_line[0]));
   CHECK(is_alive(child));
   scene.runner->close();
-  scene.run_until([&] { return !scene.runner->any_process() && scene.said.size() == 2; });
-  CHECK(scene.said[1] == "bye");
+  scene.run_until([&] { return !scene.runner->any_process() && scene.on_line.size() == 2; });
+  CHECK(scene.on_line[1] == "bye");
   for (int i = 0; i < 500 && is_alive(child); ++i) ::usleep(10'000);
   CHECK_FALSE(is_alive(child));
   CHECK_FALSE(scene.runner->take_answer(run_of_two()).has_value());

@@ -32,12 +32,27 @@ TEST_CASE("a worker's environment has torch's names and ours") {
   around.master_address = "10.0.0.1";
   around.master_port = 4711;
   const auto environment = worker_environment(spawn_of(5, 1, 8, 4, 1), around);
-  for (const char* entry :
-       {"RANK=5", "LOCAL_RANK=1", "WORLD_SIZE=8", "LOCAL_WORLD_SIZE=4", "GROUP_RANK=1", "GROUP_WORLD_SIZE=2",
-        "NODE_RANK=1", "MASTER_ADDR=10.0.0.1", "MASTER_PORT=4711", "TORCHELASTIC_RUN_ID=job",
-        "TORCHELASTIC_RESTART_COUNT=0", "TORCHELASTIC_MAX_RESTARTS=0", "ELASTICTRAIN_JOB_ID=job",
-        "ELASTICTRAIN_GENERATION=3", "ELASTICTRAIN_WORKER_ID=6", "ELASTICTRAIN_SLOT=1", "ELASTICTRAIN_SLOTS=4",
-        "ELASTICTRAIN_ROLE=worker", "OMP_NUM_THREADS=1"}) {
+  for (const char* entry : {"RANK=5",
+                            "LOCAL_RANK=1",
+                            "WORLD_SIZE=8",
+                            "LOCAL_WORLD_SIZE=4",
+                            "GROUP_RANK=1",
+                            "GROUP_WORLD_SIZE=2",
+                            "NODE_RANK=1",
+                            "MASTER_ADDR=10.0.0.1",
+                            "MASTER_PORT=4711",
+                            "TORCHELASTIC_RUN_ID=job",
+                            "ROLE_RANK=5",
+                            "ROLE_WORLD_SIZE=8",
+                            "TORCHELASTIC_RESTART_COUNT=0",
+                            "TORCHELASTIC_MAX_RESTARTS=0",
+                            "ELASTICTRAIN_JOB_ID=job",
+                            "ELASTICTRAIN_GENERATION=3",
+                            "ELASTICTRAIN_WORKER_ID=6",
+                            "ELASTICTRAIN_SLOT=1",
+                            "ELASTICTRAIN_SLOTS=4",
+                            "ELASTICTRAIN_ROLE=worker",
+                            "OMP_NUM_THREADS=1"}) {
     CHECK_MESSAGE(has(environment, entry), entry);
   }
 }
@@ -159,8 +174,8 @@ TEST_CASE("the table of a run that is taken over has ranks at once, and process 
   CHECK(table.find(WorkerId{9})->rank == -1);
   CHECK(table.agent_of_rank_zero() == AgentId{1});
   CHECK(table.agents_on("two") == std::set<AgentId>{AgentId{4}});
-  table.heard_pid(WorkerId{7}, 100);
-  table.heard_pid(WorkerId{7}, 200);
+  table.set_pid(WorkerId{7}, 100);
+  table.adopt_pid(WorkerId{7}, 200);
   CHECK(table.find(WorkerId{7})->pid == 100);
 }
 
@@ -224,10 +239,10 @@ TEST_CASE("a change stays open while the next one is made, and closes with what 
 
 TEST_CASE("stale and idle heartbeats change no figure") {
   Progress progress;
-  progress.heard(rank_beat(2, 50));
-  progress.heard(rank_beat(1, 90));
-  progress.heard(rank_beat(2, 40));
-  progress.heard(rank_beat(0, 0));
+  progress.on_heartbeat(rank_beat(2, 50));
+  progress.on_heartbeat(rank_beat(1, 90));
+  progress.on_heartbeat(rank_beat(2, 40));
+  progress.on_heartbeat(rank_beat(0, 0));
   CHECK(progress.newest().step == 50);
   CHECK(progress.newest().generation == 2);
 }

@@ -57,11 +57,11 @@ ObserverSettings settings_of_three() {
 TEST_CASE("heartbeats of the first rank become intervals; the first ones of a generation warm up") {
   Observer observer(settings_of_three());
   observer.planned(1, WorkerId{1}, 3, 96);
-  observer.heard(WorkerId{1}, beat(1, 1, 2, 2, 100, 192), 10);
-  observer.heard(WorkerId{1}, beat(2, 1, 6, 4, 50, 576), 10.2);
-  observer.heard(WorkerId{1}, beat(2, 1, 6, 4, 50, 576), 10.3);  // the same once more
-  observer.heard(WorkerId{1}, beat(3, 1, 8, 2, 50, 768), 10.5);
-  observer.heard(WorkerId{2}, beat(1, 1, 8, 2, 80), 10.5);
+  observer.on_heartbeat(WorkerId{1}, beat(1, 1, 2, 2, 100, 192), 10);
+  observer.on_heartbeat(WorkerId{1}, beat(2, 1, 6, 4, 50, 576), 10.2);
+  observer.on_heartbeat(WorkerId{1}, beat(2, 1, 6, 4, 50, 576), 10.3);  // the same once more
+  observer.on_heartbeat(WorkerId{1}, beat(3, 1, 8, 2, 50, 768), 10.5);
+  observer.on_heartbeat(WorkerId{2}, beat(1, 1, 8, 2, 80), 10.5);
   CHECK(observer.fresh_steps() == 6);
   const auto view = observer.take(run_of_three(), 11);
   const auto& job = view.jobs.at(0);
@@ -88,12 +88,12 @@ TEST_CASE("what a worker sends is a mean over its steps, and its round trip the 
   heartbeat.mean.sent_bytes = 400;
   heartbeat.mean.received_bytes = 100;
   heartbeat.round_trip_us = 90;
-  observer.heard(WorkerId{2}, heartbeat, 1);
+  observer.on_heartbeat(WorkerId{2}, heartbeat, 1);
   heartbeat = beat(2, 1, 4, 3, 50);
   heartbeat.mean.sent_bytes = 800;
   heartbeat.mean.received_bytes = 300;
   heartbeat.round_trip_us = 60;
-  observer.heard(WorkerId{2}, heartbeat, 2);
+  observer.on_heartbeat(WorkerId{2}, heartbeat, 2);
   const auto member = observer.take(run_of_three(), 3).jobs[0].members[1];
   CHECK(member.sent_bytes == doctest::Approx(700));
   CHECK(member.received_bytes == doctest::Approx(250));
@@ -107,12 +107,12 @@ TEST_CASE("gradient norms are means over the steps in which they were measured, 
   heartbeat.norm_steps = 1;
   heartbeat.local_square = 6;
   heartbeat.global_square = 3;
-  observer.heard(WorkerId{1}, heartbeat, 1);
+  observer.on_heartbeat(WorkerId{1}, heartbeat, 1);
   heartbeat.sequence = 2;
   heartbeat.norm_steps = 2;
   heartbeat.local_square = 9;
   heartbeat.global_square = 6;
-  observer.heard(WorkerId{1}, heartbeat, 2);
+  observer.on_heartbeat(WorkerId{1}, heartbeat, 2);
   const auto norms = observer.take(run_of_three(), 3).jobs[0].norms;
   CHECK(norms.count == 3);
   CHECK(norms.local_square == doctest::Approx(8));
@@ -126,9 +126,9 @@ TEST_CASE("reports of an older or unknown generation are not measured") {
   Observer observer(settings_of_three());
   observer.planned(1, WorkerId{1}, 3, 96);
   observer.planned(2, WorkerId{1}, 4, 128);
-  observer.heard(WorkerId{1}, beat(1, 3, 9, 2, 50), 1);
-  observer.heard(WorkerId{1}, beat(2, 2, 9, 2, 50), 2);
-  observer.heard(WorkerId{1}, beat(3, 1, 8, 2, 50), 3);
+  observer.on_heartbeat(WorkerId{1}, beat(1, 3, 9, 2, 50), 1);
+  observer.on_heartbeat(WorkerId{1}, beat(2, 2, 9, 2, 50), 2);
+  observer.on_heartbeat(WorkerId{1}, beat(3, 1, 8, 2, 50), 3);
   const auto view = observer.take(run_of_three(), 4);
   REQUIRE(view.jobs[0].intervals.size() == 1);
   CHECK(view.jobs[0].intervals[0].workers == 4);
@@ -172,8 +172,8 @@ TEST_CASE("patterns of host names") {
 TEST_CASE("a view comes back from its text as it was, to the last bit") {
   Observer observer(settings_of_three());
   observer.planned(1, WorkerId{1}, 3, 96);
-  observer.heard(WorkerId{1}, beat(1, 1, 2, 2, 100.0 / 3, 192), 10);
-  observer.heard(WorkerId{1}, beat(2, 1, 6, 4, 50.1, 576), 10.7);
+  observer.on_heartbeat(WorkerId{1}, beat(1, 1, 2, 2, 100.0 / 3, 192), 10);
+  observer.on_heartbeat(WorkerId{1}, beat(2, 1, 6, 4, 50.1, 576), 10.7);
   const auto view = observer.take(run_of_three(), 11.1);
   const std::string text = to_json(view);
   CHECK(text.find('\n') == std::string::npos);
@@ -262,11 +262,11 @@ TEST_CASE("speeds and a batch become one new sharing-out") {
   next->reason = {"rebalance", "w1 is twice as fast", {}};
   const auto considered = runner.consider(run_of_three(), 5);
   REQUIRE(considered->events.size() == 1);
-  const auto& reshare = std::get<core::Reshare>(considered->events[0]);
-  CHECK(reshare.speeds->at(WorkerId{1}) == 2.0);
-  CHECK(reshare.speeds->size() == 2);
-  CHECK(reshare.per_worker == 64);
-  CHECK(reshare.reason == "w1 is twice as fast");
+  const auto& update = std::get<core::UpdatePlan>(considered->events[0]);
+  CHECK(update.speeds->at(WorkerId{1}) == 2.0);
+  CHECK(update.speeds->size() == 2);
+  CHECK(update.per_worker == 64);
+  CHECK(update.reason == "w1 is twice as fast");
 }
 
 TEST_CASE("a topology, a strategy and a rate are carried out where they are not so already") {
@@ -277,26 +277,26 @@ TEST_CASE("a topology, a strategy and a rate are carried out where they are not 
   next->learning_rate_factor = 1.004;
   const auto considered = runner.consider(run_of_three(), 5);
   REQUIRE(considered->events.size() == 1);
-  const auto& reshare = std::get<core::Reshare>(considered->events[0]);
-  CHECK(reshare.topology == protocol::Topology::kStar);
-  CHECK_FALSE(reshare.synchronization.has_value());
-  CHECK_FALSE(reshare.learning_rate_factor.has_value());
+  const auto& update = std::get<core::UpdatePlan>(considered->events[0]);
+  CHECK(update.topology == protocol::Topology::kStar);
+  CHECK_FALSE(update.synchronization.has_value());
+  CHECK_FALSE(update.learning_rate_factor.has_value());
 
   next->topology = "1,1,1";
   const auto tree = runner.consider(run_of_three(), 6);
   REQUIRE(tree->events.size() == 1);
-  CHECK(std::get<core::Reshare>(tree->events[0]).fathers == std::vector<std::uint32_t>{1, 1, 1});
-  CHECK_FALSE(std::get<core::Reshare>(tree->events[0]).topology.has_value());
+  CHECK(std::get<core::UpdatePlan>(tree->events[0]).parents == std::vector<std::uint32_t>{1, 1, 1});
+  CHECK_FALSE(std::get<core::UpdatePlan>(tree->events[0]).topology.has_value());
   auto run = run_of_three();
-  run.fathers = {1, 1, 1};
+  run.parents = {1, 1, 1};
   CHECK(runner.consider(run, 7)->events.empty());
 
   next->topology = "heptagon";
   next->learning_rate_factor = 1.02;
   const auto later = runner.consider(run_of_three(), 8);
   REQUIRE(later->events.size() == 1);
-  CHECK_FALSE(std::get<core::Reshare>(later->events[0]).topology.has_value());
-  CHECK(std::get<core::Reshare>(later->events[0]).learning_rate_factor == 1.02);
+  CHECK_FALSE(std::get<core::UpdatePlan>(later->events[0]).topology.has_value());
+  CHECK(std::get<core::UpdatePlan>(later->events[0]).learning_rate_factor == 1.02);
 }
 
 // Gradients with |G|^2 = 1 of the given noise scale: E|g_b|^2 = 1 + noise / b.
@@ -336,9 +336,9 @@ TEST_CASE("the run receives the noise scale before a new size is requested") {
   next->workers = 2;
   const auto considered = runner.consider(run_of_three(), 5);
   REQUIRE(considered->events.size() == 2);
-  const auto& told = std::get<core::Reshare>(considered->events[0]);
-  CHECK(told.noise_scale == doctest::Approx(96));
-  CHECK(told.reason == "the gradients' noise scale is 96 samples");
+  const auto& reported = std::get<core::UpdatePlan>(considered->events[0]);
+  CHECK(reported.noise_scale == doctest::Approx(96));
+  CHECK(reported.reason == "the gradients' noise scale is 96 samples");
   CHECK(std::get<core::Resize>(considered->events[1]).target == 2);
   CHECK(runner.consider(run_of_three(), 9)->events.size() == 1);
 }

@@ -59,7 +59,7 @@ TEST_CASE("a run is taken over with its agents, its workers and its generation, 
     scene.ask(R"({"command":"stop"})");
     while (control::is_live(scene.options.run_directory)) std::this_thread::sleep_for(milliseconds(5));
   });
-  INFO(scene.told);
+  INFO(scene.reported);
   REQUIRE(!after.is_null());
   CHECK(after["generation"] == scene.before["generation"]);
   CHECK(ids_of(after) == ids_of(scene.before));
@@ -81,7 +81,7 @@ TEST_CASE("if no agent reconnects the hosts are started again, and numbers conti
   REQUIRE(scene.open().ok());
   Json after;
   scene.run([&] { after = scene.status_when([](const Json& s) { return is_whole(s, 2); }); });
-  INFO(scene.told);
+  INFO(scene.reported);
   REQUIRE(!after.is_null());
   CHECK(after["generation"] > scene.before["generation"]);
   for (const std::uint64_t id : ids_of(scene.before)) CHECK(!ids_of(after).contains(id));
@@ -100,7 +100,7 @@ TEST_CASE("a run that was supervised from another machine starts its hosts anew"
   Json after;
   scene.run([&] { after = scene.status_when([](const Json& s) { return is_whole(s, 2); }); });
   CHECK(!after.is_null());
-  CHECK(scene.told.find("from another machine") != std::string::npos);
+  CHECK(scene.reported.find("from another machine") != std::string::npos);
 }
 
 TEST_CASE("the record of a run is for its owner only, and loses its key when the run ends") {

@@ -62,7 +62,9 @@ class Run {
       if (const auto* abort = std::get_if<protocol::Abort>(&send->message)) fence_ = abort->fence;
     }
   }
-  void say(std::uint32_t worker, protocol::WorkerUp message) { feed(WorkerSaid{WorkerId{worker}, std::move(message)}); }
+  void say(std::uint32_t worker, protocol::WorkerUp message) {
+    feed(WorkerMessage{WorkerId{worker}, std::move(message)});
+  }
   void ready(std::uint32_t worker) {
     say(worker, protocol::WorkerHello{limits::kProtocolVersion, WorkerId{worker}, 100, "test"});
     say(worker, protocol::WorkerReady{{}, 1000, 7, 60000});

@@ -105,7 +105,7 @@ struct Scene {
     options.settings.start_timeout = Millis(10'000);
     options.program.argv = {"train"};
     options.heartbeat_ms = 20;
-    options.on_tell = [this](core::Tell::Level, const std::string& text) { told += text + "\n"; };
+    options.on_tell = [this](core::Tell::Level, const std::string& text) { reported += text + "\n"; };
     options.on_output = [this](const OutputLine& line) { output.push_back(line); };
   }
   ~Scene() {
@@ -201,7 +201,7 @@ struct Scene {
   FixedHosts source;
   std::unique_ptr<Supervisor> supervisor;
   std::thread user;
-  std::string told;
+  std::string reported;
   std::vector<OutputLine> output;
 };
 

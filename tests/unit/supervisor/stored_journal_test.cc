@@ -47,7 +47,7 @@ TEST_CASE("a journal of schema version 1 gives the run as it was") {
   CHECK(run.workers.size() == 4);  // with the one that was to replace rank 1
   CHECK(run.target == 3);
   CHECK(run.last_worker == 6);
-  CHECK(run.reshared.topology == protocol::Topology::kRing);
+  CHECK(run.plan_update.topology == protocol::Topology::kRing);
   CHECK(run.lineage == std::vector<protocol::Fence>{{1, 1}, {2, 29}, {3, 53}, {5, 64}, {6, 67}, {7, 91}});
   CHECK_FALSE(run.unsettled);
 }

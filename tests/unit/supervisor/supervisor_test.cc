@@ -46,7 +46,7 @@ TEST_CASE("a run starts, grows and shrinks by the control socket, and stops with
     stopped = scene.ask(R"({"command":"stop"})");
     while (control::is_live(scene.options.run_directory)) std::this_thread::sleep_for(milliseconds(5));
   });
-  INFO(scene.told);
+  INFO(scene.reported);
   REQUIRE(!started.is_null());
   REQUIRE(!grown.is_null());
   REQUIRE(!shrunk.is_null());
@@ -169,7 +169,7 @@ TEST_CASE("a host that does not answer is reported with the launcher's message, 
   Json status;
   scene.run([&] { status = scene.settled_at(2); });
   CHECK(!status.is_null());
-  CHECK(scene.told.find("gone: Connection timed out") != std::string::npos);
+  CHECK(scene.reported.find("gone: Connection timed out") != std::string::npos);
 }
 
 TEST_CASE("an agent with another key or version is refused by name, and the run continues without it") {
@@ -187,20 +187,20 @@ TEST_CASE("an agent with another key or version is refused by name, and the run 
     Json status;
     scene.run([&] { status = scene.settled_at(2); });
     CHECK(!status.is_null());
-    CHECK_MESSAGE(scene.told.find(c.words) != std::string::npos, scene.told);
+    CHECK_MESSAGE(scene.reported.find(c.words) != std::string::npos, scene.reported);
     CHECK(scene.journal_has("connection_rejected", c.words));
     CHECK(scene.journal_has("agent_lost", "odd"));
   }
 }
 
 TEST_CASE("an agent that sends malformed frames or floods is dropped and reported") {
-  const auto rubbish = [](transport::FrameConnection& c) { c.send(std::string("\x03\0\0\0abc", 7)); };
+  const auto malformed = [](transport::FrameConnection& c) { c.send(std::string("\x03\0\0\0abc", 7)); };
   const auto flood = [](transport::FrameConnection& c) {
     const std::string frame = protocol::encode_frame(protocol::AgentUp(protocol::AgentReport{}));
     for (int i = 0; i < 60'000; ++i) c.send(frame);
   };
   const std::vector<std::pair<std::function<void(transport::FrameConnection&)>, std::string>> cases = {
-      {rubbish, "malformed message"}, {flood, "it sends too much"}};
+      {malformed, "malformed message"}, {flood, "it sends too much"}};
   for (const auto& [behaviour, words] : cases) {
     Scene scene({{"one", 2}, {"odd", 2}});
     scene.options.heartbeat_ms = 250;

@@ -44,18 +44,19 @@ class Ear {
   std::vector<Step> steps() const {
     const int worker = ::accept(listener_, nullptr, nullptr);
     protocol::FrameReader reader(limits::kMaxWorkerFrameBytes);
-    std::vector<Step> heard;
+    std::vector<Step> received;
     char bytes[4096];
     for (ssize_t got = 0; (got = ::read(worker, bytes, sizeof bytes)) > 0;) {
       (void)reader.feed({bytes, static_cast<std::size_t>(got)});
       while (auto body = reader.next()) {
         const auto message = protocol::decode_body<protocol::WorkerUp>(*body);
         if (!message) continue;
-        if (const auto* said = std::get_if<protocol::WorkerFinished>(&*message)) heard.push_back(said->last_step);
+        if (const auto* answer = std::get_if<protocol::WorkerFinished>(&*message))
+          received.push_back(answer->last_step);
       }
     }
     ::close(worker);
-    return heard;
+    return received;
   }
 
  private:
@@ -65,8 +66,8 @@ class Ear {
 
 TEST_CASE("what heartbeats and the training thread take from one place arrives in the order in which it was taken") {
   Ear ear;
-  std::vector<Step> heard;
-  std::thread agent([&] { heard = ear.steps(); });
+  std::vector<Step> received;
+  std::thread agent([&] { received = ear.steps(); });
   std::mutex mutex;
   Step taken = 0;
   const auto take = [&]() -> std::vector<protocol::WorkerUp> {
@@ -91,8 +92,8 @@ TEST_CASE("what heartbeats and the training thread take from one place arrives i
   (*link)->close(10s);
   link->reset();
   agent.join();
-  CHECK(heard.size() > 50);
-  CHECK(std::is_sorted(heard.begin(), heard.end()));
+  CHECK(received.size() > 50);
+  CHECK(std::is_sorted(received.begin(), received.end()));
 }
 
 }  // namespace

@@ -37,9 +37,9 @@ TEST_CASE("a stopped run leaves a checkpoint and a new run continues from it") {
   CHECK(run[workers[1]].active.at(1).first_step == stopped_at + 1);
   run.stop();
   run.wait_all_exited();
-  REQUIRE_FALSE(run[workers[0]].told_of_state.empty());
-  CHECK(run[workers[0]].told_of_state.front().step == stopped_at);
-  CHECK(run[workers[1]].told_of_state.empty());
+  REQUIRE_FALSE(run[workers[0]].notified_of_state.empty());
+  CHECK(run[workers[0]].notified_of_state.front().step == stopped_at);
+  CHECK(run[workers[1]].notified_of_state.empty());
   CHECK(run[workers[0]].audit.front().state_hash == run[workers[1]].audit.front().state_hash);
 }
 
@@ -72,13 +72,13 @@ TEST_CASE("a worker that received a checkpoint's state reports its content if th
   const std::vector<WorkerId> workers{run.spawn_ready(), run.spawn_ready()};
   run.change_to(workers);
   run.wait_step(workers[1], stopped_at + 3);
-  CHECK(run[workers[1]].told_of_state.empty());
+  CHECK(run[workers[1]].notified_of_state.empty());
   run.kill(workers[0]);
   run.wait_exit(workers[0]);
   run.recover();
   run.wait_step(workers[1], run.committed().at(run.generation()).resume_step + 2);
-  REQUIRE_FALSE(run[workers[1]].told_of_state.empty());
-  CHECK(run[workers[1]].told_of_state.front().step == stopped_at);
+  REQUIRE_FALSE(run[workers[1]].notified_of_state.empty());
+  CHECK(run[workers[1]].notified_of_state.front().step == stopped_at);
   run.stop();
   run.wait_exit(workers[1]);
 }

@@ -237,8 +237,8 @@ void FakeRun::record(WorkerRecord& worker, protocol::WorkerUp message) {
   else if (auto* swap = std::get_if<protocol::WorkerSwap>(&message))
     worker.swaps[swap->generation] = *swap;
   else if (auto* audit = std::get_if<protocol::WorkerAudit>(&message)) {
-    auto& own = audit->from_checkpoint ? worker.told_of_state : worker.audit;
-    auto& steps = audit->of.value == 0 ? own : worker.told_for[audit->of];
+    auto& own = audit->from_checkpoint ? worker.notified_of_state : worker.audit;
+    auto& steps = audit->of.value == 0 ? own : worker.notified_for[audit->of];
     steps.insert(steps.end(), audit->steps.begin(), audit->steps.end());
   } else if (auto* halted = std::get_if<protocol::WorkerHalted>(&message)) {
     worker.halts.push_back(*halted);

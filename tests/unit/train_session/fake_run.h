@@ -36,8 +36,8 @@ struct WorkerRecord {
   std::optional<protocol::WorkerFinished> finished;
   protocol::WorkerHeartbeat heartbeat;
   std::vector<protocol::AuditStep> audit;                         // as reported by itself
-  std::map<WorkerId, std::vector<protocol::AuditStep>> told_for;  // as reported by others
-  std::vector<protocol::AuditStep> told_of_state;
+  std::map<WorkerId, std::vector<protocol::AuditStep>> notified_for;  // as reported by others
+  std::vector<protocol::AuditStep> notified_of_state;
   std::vector<protocol::WorkerHalted> halts;
   std::map<std::string, std::string> notes;
   std::vector<protocol::WorkerRequest> requests;

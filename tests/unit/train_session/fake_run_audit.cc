@@ -33,16 +33,16 @@ struct Ledger {
   // Positions that no worker reported, from 0 to the last reported one. The epochs before that of a state are complete
   // in it.
   std::uint64_t gaps(std::uint64_t epoch, std::uint64_t end) const {
-    std::vector<bool> told(end);
+    std::vector<bool> reported(end);
     const auto tell = [&](std::uint64_t first, std::uint64_t last) {
-      for (std::uint64_t position = first; position < std::min(last, end); ++position) told[position] = true;
+      for (std::uint64_t position = first; position < std::min(last, end); ++position) reported[position] = true;
     };
     for (const auto& [first, count] : epochs.at(epoch)) tell(first, first + count);
     for (const auto& piece : held) {
       if (piece.epoch == epoch) tell(piece.first_position, piece.first_position + piece.count);
       if (piece.epoch > epoch) tell(0, end);
     }
-    return static_cast<std::uint64_t>(std::count(told.begin(), told.end(), false));
+    return static_cast<std::uint64_t>(std::count(reported.begin(), reported.end(), false));
   }
 };
 
@@ -65,10 +65,10 @@ void FakeRun::check_audit() const {
       ledger.present[step.step].insert(id.value);
       ledger.record(id, step);
     }
-    for (const auto& step : worker.told_of_state) {
+    for (const auto& step : worker.notified_of_state) {
       if (!is_void(step)) ledger.held.push_back(step);
     }
-    for (const auto& [other, steps] : worker.told_for) {
+    for (const auto& [other, steps] : worker.notified_for) {
       for (const auto& step : steps) {
         if (!is_void(step)) ledger.record(other, step);
       }

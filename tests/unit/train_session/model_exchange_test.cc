@@ -13,7 +13,7 @@ namespace {
 
 using comm::testing::World;
 
-constexpr float kRubbish = 1e6F;
+constexpr float kWrongModel = 1e6F;
 
 struct Replica {
   std::vector<float> model;
@@ -45,16 +45,16 @@ std::vector<Replica> after(std::vector<Replica> before, const Work& work) {
 }
 
 TEST_CASE("a rank without a model yet is in no average, and keeps its data") {
-  const auto replicas =
-      after({{2, 0, true}, {kRubbish, 0, false}, {4, 0, true}}, [](Replica& replica, comm::Communicator& communicator) {
-        auto status = replica.exchange.average(communicator, {}, replica.contributes);
-        replica.exchange.keep_correction(0.5F);
-        replica.exchange.apply_correction();
-        replica.exchange.apply_correction();  // nothing is left of it
-        return status;
-      });
+  const auto replicas = after({{2, 0, true}, {kWrongModel, 0, false}, {4, 0, true}},
+                              [](Replica& replica, comm::Communicator& communicator) {
+                                auto status = replica.exchange.average(communicator, {}, replica.contributes);
+                                replica.exchange.keep_correction(0.5F);
+                                replica.exchange.apply_correction();
+                                replica.exchange.apply_correction();  // nothing is left of it
+                                return status;
+                              });
   CHECK(replicas[0].model == std::vector<float>(5, 2.5F));
-  CHECK(replicas[1].model == std::vector<float>(5, kRubbish));
+  CHECK(replicas[1].model == std::vector<float>(5, kWrongModel));
   CHECK(replicas[2].model == std::vector<float>(5, 3.5F));
 }
 
@@ -62,20 +62,20 @@ TEST_CASE("a swap with a rank without a model changes neither") {
   for (const bool both : {true, false}) {
     CAPTURE(both);
     const auto replicas =
-        after({{2, 0, true}, {kRubbish, 0, both}}, [](Replica& replica, comm::Communicator& communicator) {
+        after({{2, 0, true}, {kWrongModel, 0, both}}, [](Replica& replica, comm::Communicator& communicator) {
           auto status = replica.exchange.swap(communicator, 1 - communicator.rank(), replica.contributes);
           replica.exchange.keep_correction(0.5F);
           replica.exchange.apply_correction();
           return status;
         });
-    const float middle = (2 + kRubbish) / 2;
+    const float middle = (2 + kWrongModel) / 2;
     CHECK(replicas[0].model == std::vector<float>(5, both ? middle : 2.0F));
-    CHECK(replicas[1].model == std::vector<float>(5, both ? middle : kRubbish));
+    CHECK(replicas[1].model == std::vector<float>(5, both ? middle : kWrongModel));
   }
 }
 
 TEST_CASE("equal replicas hold the average of the models that count, and one rank's other state") {
-  const auto replicas = after({{kRubbish, 70, false}, {2, 71, true}, {4, 72, true}},
+  const auto replicas = after({{kWrongModel, 70, false}, {2, 71, true}, {4, 72, true}},
                               [](Replica& replica, comm::Communicator& communicator) {
                                 auto status = replica.exchange.gather_equal_state(communicator, 1, replica.contributes);
                                 replica.exchange.adopt();

@@ -138,9 +138,9 @@ class Trouble {
     run_.prepare(plan);
     if (random_() % 4 == 0) return everyone(old, members);
     run_.wait_prepared(plan);
-    auto told = everyone(old, members);
-    if (random_() % 3 == 0) told.resize(random_() % told.size());
-    run_.commit_for(plan, told);
+    auto reported = everyone(old, members);
+    if (random_() % 3 == 0) reported.resize(random_() % reported.size());
+    run_.commit_for(plan, reported);
     return everyone(old, members);
   }
 

@@ -139,7 +139,9 @@ TransferHeader example() {
                        .samples_used = 10,
                        .sampler = {.seed = 11, .epoch = 12, .cursor = 13, .returned = {{0, 2}, {5, 8}}},
                        .learning_rate = {.from = 1.5, .to = 2.5, .length_steps = 20, .done_steps = 5}},
-          .next_shares = {{WorkerId{7}, 32}, {WorkerId{4'000'000'000}, 0, true}}};
+          .next_shares = {{WorkerId{7}, 32}, {WorkerId{4'000'000'000}, 0, true}},
+          .data_ended_at = 21,
+          .early = {{"layout", {std::byte{1}, std::byte{2}, std::byte{3}}}, {"", {}}}};
 }
 
 TEST_CASE("the transfer header survives the wire") {
@@ -150,6 +152,8 @@ TEST_CASE("the transfer header survives the wire") {
   CHECK(decoded->progress.sampler == example().progress.sampler);
   CHECK(decoded->next_shares == example().next_shares);
   CHECK(decoded->progress.committed_step == 9);
+  CHECK(decoded->data_ended_at == 21);
+  CHECK(decoded->early == example().early);
   CHECK(decoded->progress.learning_rate.factor() == 1.75);
 }
 
@@ -167,8 +171,8 @@ TEST_CASE("a damaged transfer header is refused") {
 
 TEST_CASE("a transfer header whose returned samples cannot be is refused") {
   using Returned = std::vector<Interval>;
-  for (const auto& returned : {Returned{{3, 0}}, Returned{{5, 2}, {1, 2}}, Returned{{1, 2}, {3, 2}},
-                               Returned{{12, 2}}, Returned{{1, ~std::uint64_t{0}}}}) {
+  for (const auto& returned : {Returned{{3, 0}}, Returned{{5, 2}, {1, 2}}, Returned{{1, 2}, {3, 2}}, Returned{{12, 2}},
+                               Returned{{1, ~std::uint64_t{0}}}}) {
     auto header = example();
     header.progress.sampler.returned = returned;
     CHECK_FALSE(decode_header(encode_header(header)).ok());

@@ -22,11 +22,11 @@ TEST_CASE("a change is reported after five more steps, with its own step separat
   commit_after(gap, now, {170, 120, 110, 130, 500});
   CHECK(!gap.take());
   commit_after(gap, now, {115});
-  const auto told = gap.take();
-  REQUIRE(told);
-  CHECK(told->generation == 2);
-  CHECK(told->gap_us == doctest::Approx(170'000));
-  CHECK(told->step_us == doctest::Approx(120'000));
+  const auto reported = gap.take();
+  REQUIRE(reported);
+  CHECK(reported->generation == 2);
+  CHECK(reported->gap_us == doctest::Approx(170'000));
+  CHECK(reported->step_us == doctest::Approx(120'000));
   commit_after(gap, now, {100, 100, 100, 100, 100, 100, 100});
   CHECK(!gap.take());
 }
@@ -40,10 +40,10 @@ TEST_CASE("a change that ends early is reported with the available steps, or not
   CHECK(!gap.take_early());
   gap.swapped(3);
   commit_after(gap, now, {150, 90});
-  const auto told = gap.take_early();
-  REQUIRE(told);
-  CHECK(told->generation == 3);
-  CHECK(told->step_us == doctest::Approx(90'000));
+  const auto reported = gap.take_early();
+  REQUIRE(reported);
+  CHECK(reported->generation == 3);
+  CHECK(reported->step_us == doctest::Approx(90'000));
 }
 
 TEST_CASE("survivors tell what a change cost them, others do not") {

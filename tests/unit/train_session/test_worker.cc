@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <exception>
 #include <fstream>
 #include <iomanip>
 #include <stdexcept>
@@ -51,7 +52,9 @@ class Program {
                        .epochs = options.epochs,
                        .seed = 5,
                        .batch = 8,
-                       .max_steps = options.max_steps});
+                       .max_steps = options.max_steps,
+                       .min_local_samples = options.min_local_samples,
+                       .drop_last = options.drop_last});
     session_.measure_gradient_variance(options.variance_every);
     if (options.uses_store) session_.enable_store();
     session_.on_change([this](const Change& change) {
@@ -63,7 +66,9 @@ class Program {
   }
 
   int run() {
+    if (options_.before_start) options_.before_start(session_);
     if (!session_.start()) return session_.outcome() == Outcome::kStopped ? kExitStopped : kExitDismissed;
+    if (options_.after_start) options_.after_start(session_);
     bool first = true;
     while (auto batch = session_.next_batch()) {
       if (first && !options_.may_start_late && late_joiner_ != (batch->local_samples == 0))
@@ -72,10 +77,13 @@ class Program {
       // Forward and backward passes are never repeated.
       if (batch->local_samples != 0 && batch->step <= last_computed_) throw BrokenPromise("a step is computed twice");
       if (batch->local_samples != 0) last_computed_ = batch->step;
-      step(*batch);
+      if (options_.on_batch) options_.on_batch(*batch);
+      options_.changes_threads ? step_on_new_thread(*batch) : step(*batch);
       trace();
       pass(Moment::kOutside, batch->step);
+      if (options_.between_steps) options_.between_steps(session_, batch->step);
     }
+    if (options_.at_end) options_.at_end(session_);
     trace();
     if (options_.variance_every != 0) note_monitors();
     if (options_.uses_store) session_.note("store", std::to_string(replies_) + " " + std::to_string(edges_));
@@ -85,6 +93,18 @@ class Program {
   }
 
  private:
+  void step_on_new_thread(const Batch& batch) {
+    std::exception_ptr error;
+    std::thread([&] {
+      try {
+        step(batch);
+      } catch (...) {
+        error = std::current_exception();
+      }
+    }).join();
+    if (error) std::rethrow_exception(error);
+  }
+
   void step(const Batch& batch) {
     const auto rank = session_.rank();
     const auto world_size = session_.world_size();
@@ -95,6 +115,7 @@ class Program {
     pass(Moment::kComputing, batch.step);
     std::this_thread::sleep_for(std::chrono::microseconds(options_.step_time_us));
     if (options_.quits_in_the_middle && batch.step == 3) throw std::runtime_error("the program failed");
+    if (options_.in_step) options_.in_step(session_, batch.step);
     const long faults_before = page_faults();
     if (options_.reduce) reduce(batch.step);
     if (options_.notes_faults && late_joiner_) note_faults(batch, page_faults() - faults_before);
@@ -222,8 +243,8 @@ class Program {
   void update() {
     const auto rate = static_cast<float>(0.01 * session_.learning_rate_factor());
     if (options_.shares_own_data) {
-      const auto most = static_cast<float>(session_.world_size());
-      if (own_[0] < 1 || own_[0] > most || own_[1] < own_[0])
+      const auto max = static_cast<float>(session_.world_size());
+      if (own_[0] < 1 || own_[0] > max || own_[1] < own_[0])
         throw BrokenPromise("a sum of other parts than the workers'");
       gradient_[0] += own_[0] + 0.1F * own_[1];
       gradient_[1] += static_cast<float>(first_worker_);

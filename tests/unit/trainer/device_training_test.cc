@@ -173,15 +173,15 @@ TEST_CASE("buckets are reported in order, the last layer's before the first is c
   MlpModel host(generate_task(64, 5), hidden, 5);
   const auto engine = must_open();
   const auto model = make_device_model(*engine, options, host);
-  std::vector<Range> told;
+  std::vector<Range> reported;
   std::vector<float> first_layer(1);
   const std::vector<std::uint64_t> samples = {1, 2};
   model->compute(samples, [&](Range bucket) {
-    if (told.empty()) engine->download(model->gradient(), first_layer);
-    told.push_back(bucket);
+    if (reported.empty()) engine->download(model->gradient(), first_layer);
+    reported.push_back(bucket);
   });
-  CHECK(told == std::vector<Range>(host.buckets().begin(), host.buckets().end()));
-  CHECK(told.size() == 2);
+  CHECK(reported == std::vector<Range>(host.buckets().begin(), host.buckets().end()));
+  CHECK(reported.size() == 2);
   CHECK(first_layer[0] == 0);
   std::vector<float> gradient(model->count());
   engine->download(model->gradient(), gradient);

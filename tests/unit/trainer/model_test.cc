@@ -123,17 +123,17 @@ TEST_CASE("neighbouring layers join into buckets of the least size, from the las
 
 TEST_CASE("a bucket is passed on when its layers are done and not before") {
   const std::vector<Range> buckets = {{70, 105}, {0, 70}};
-  std::vector<Range> told;
-  const BucketReady ready = [&](Range bucket) { told.push_back(bucket); };
+  std::vector<Range> reported;
+  const BucketReady ready = [&](Range bucket) { reported.push_back(bucket); };
   BucketProgress progress(buckets, ready);
   progress.layer_done({170, 5});
-  CHECK(told.empty());
+  CHECK(reported.empty());
   progress.layer_done({70, 100});
-  CHECK(told.size() == 1);
+  CHECK(reported.size() == 1);
   progress.layer_done({60, 10});
-  CHECK(told.size() == 1);
+  CHECK(reported.size() == 1);
   progress.layer_done({0, 60});
-  CHECK(told == buckets);
+  CHECK(reported == buckets);
 }
 
 TEST_CASE("a wide perceptron's last layer is ready while earlier layers still compute") {
@@ -141,13 +141,13 @@ TEST_CASE("a wide perceptron's last layer is ready while earlier layers still co
   MlpModel model(generate_task(64, 5), hidden, 5);
   REQUIRE(model.buckets().size() == 2);
   bool first_layer_was_open = false;
-  std::size_t told = 0;
+  std::size_t reported = 0;
   model.gradient()[0] = 12345;
   model.compute(Samples{1, 2}, [&](Range bucket) {
-    CHECK(bucket == model.buckets()[told]);
-    if (told++ == 0) first_layer_was_open = model.gradient()[0] == 12345;
+    CHECK(bucket == model.buckets()[reported]);
+    if (reported++ == 0) first_layer_was_open = model.gradient()[0] == 12345;
   });
-  CHECK(told == 2);
+  CHECK(reported == 2);
   CHECK(first_layer_was_open);
 }
 

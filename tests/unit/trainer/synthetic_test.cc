@@ -43,9 +43,9 @@ TEST_CASE("buckets cover the gradient once, from its end to its beginning") {
     }
     CHECK(end == 0);
     CHECK(model.buckets().size() == std::min<std::size_t>(buckets, 1000));
-    std::vector<Range> told;
-    model.compute(std::vector<std::uint64_t>{1}, [&](Range bucket) { told.push_back(bucket); });
-    CHECK(std::equal(told.begin(), told.end(), model.buckets().begin(), model.buckets().end()));
+    std::vector<Range> reported;
+    model.compute(std::vector<std::uint64_t>{1}, [&](Range bucket) { reported.push_back(bucket); });
+    CHECK(std::equal(reported.begin(), reported.end(), model.buckets().begin(), model.buckets().end()));
   }
 }
 

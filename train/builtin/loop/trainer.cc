@@ -61,7 +61,7 @@ class Trainer {
       after_step(*batch);
     }
     if (session_.outcome() == Outcome::kFinished) {
-      if (Status told = end_run(); !told) return told;
+      if (Status status = end_run(); !status) return status;
     }
     session_.finish();
     return {};
@@ -91,18 +91,18 @@ class Trainer {
   // `batch` is the first of the next epoch.
   Status end_epoch(const Batch& batch) {
     const auto now = steady_clock::now();
-    Status told;
+    Status status;
     if (pace_.due(batch.epoch, now)) {
-      if (session_.rank() == 0 && !log_.empty()) told = tell_and_score(batch);
+      if (session_.rank() == 0 && !log_.empty()) status = report_and_score(batch);
       log_ = EpochLog(now);
     }
     epoch_ = batch.epoch;
-    return told;
+    return status;
   }
 
   // The parameters of a new worker arrive during its first step, whose batch is empty: there is nothing to score
   // before.
-  Status tell_and_score(const Batch& batch) {
+  Status report_and_score(const Batch& batch) {
     tell_epoch();
     const std::uint64_t every = options_.eval_every_epochs;
     const bool due = every > 0 && batch.epoch % every == 0 && model_.has_held_out_data();

@@ -87,7 +87,7 @@ void MpiRail::watch(int, std::function<Status()> on_ready) {
 }
 
 void MpiRail::shut_down() noexcept {
-  if (!told_.exchange(true)) world_.tell_broken(generation_, members_);
+  if (!reported_.exchange(true)) world_.notify_broken(generation_, members_);
 }
 
 Status MpiRail::all_reduce(const ReduceVector& vector, ReduceStats* stats) {

@@ -57,7 +57,7 @@ class MpiRail final : public Rail {
   const Ranks members_;
   MpiChannel channel_;  // among the positions of the rail
   MpiChannel direct_;   // between any two members
-  std::atomic<bool> told_{false};
+  std::atomic<bool> reported_{false};
 };
 
 }  // namespace elastictrain::comm

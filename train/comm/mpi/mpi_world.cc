@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kNoticeTag = 0;
 // More than ever wait to be built at the same time.
-constexpr std::size_t kMostBrokenKept = 1000;
+constexpr std::size_t kMaxBrokenKept = 1000;
 
 std::string ranks_of_launch() {
   for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS"}) {
@@ -70,11 +70,11 @@ Status MpiWorld::there() const {
 }
 
 Status MpiWorld::listen() {
-  heard_ = std::make_unique<Notice>();
-  auto bytes = std::as_writable_bytes(std::span(&heard_->generation, 1));
+  received_ = std::make_unique<Notice>();
+  auto bytes = std::as_writable_bytes(std::span(&received_->generation, 1));
   auto request = library_->receive(bytes, MpiLibrary::kAnyRank, kNoticeTag);
   if (!request) return request.error();
-  heard_->request = *request;
+  received_->request = *request;
   return {};
 }
 
@@ -106,10 +106,10 @@ void MpiWorld::abandon(MpiRequest request, std::unique_ptr<MpiMessage> message, 
   const Turn turn(*this);
   if (receives && !left_) library_->cancel(request);
   abandoned_.push_back({request, std::move(message)});
-  bury();
+  release_notices();
 }
 
-void MpiWorld::bury() {
+void MpiWorld::release_notices() {
   if (left_) return;
   std::erase_if(abandoned_, [&](Abandoned& entry) {
     const auto done = library_->test(entry.request);
@@ -117,7 +117,7 @@ void MpiWorld::bury() {
   });
 }
 
-void MpiWorld::tell_broken(Generation generation, std::span<const std::uint32_t> ranks) noexcept {
+void MpiWorld::notify_broken(Generation generation, std::span<const std::uint32_t> ranks) noexcept {
   const std::lock_guard lock(mutex_);
   if (left_) return;
   const Turn turn(*this);
@@ -130,12 +130,12 @@ void MpiWorld::tell_broken(Generation generation, std::span<const std::uint32_t>
     const auto request = library_->send(bytes, static_cast<int>(to), kNoticeTag);
     if (!request) continue;  // a lost rank needs no notice
     notice->request = *request;
-    told_.push_back(std::move(notice));
+    reported_.push_back(std::move(notice));
   }
 }
 
 void MpiWorld::forget_sent_notices() {
-  std::erase_if(told_, [&](const std::unique_ptr<Notice>& notice) {
+  std::erase_if(reported_, [&](const std::unique_ptr<Notice>& notice) {
     const auto done = library_->test(notice->request);
     return done && *done;
   });
@@ -152,17 +152,17 @@ void MpiWorld::progress() noexcept {
   const std::lock_guard lock(mutex_);
   const Turn turn(*this);
   hear();
-  bury();
+  release_notices();
   if (!left_) forget_sent_notices();
 }
 
 void MpiWorld::hear() {
-  while (heard_ && !left_) {
-    const auto done = library_->test(heard_->request);
+  while (received_ && !left_) {
+    const auto done = library_->test(received_->request);
     if (done && !*done) break;
-    if (done) broken_.insert(heard_->generation);
-    if (broken_.size() > kMostBrokenKept) broken_.erase(broken_.begin());
-    if (!listen()) heard_.reset();
+    if (done) broken_.insert(received_->generation);
+    if (broken_.size() > kMaxBrokenKept) broken_.erase(broken_.begin());
+    if (!listen()) received_.reset();
   }
 }
 
@@ -171,9 +171,9 @@ Status MpiWorld::leave(std::chrono::milliseconds time_limit) {
     const std::lock_guard lock(mutex_);
     const Turn turn(*this);
     if (left_.exchange(true)) return {};
-    if (heard_) {
-      library_->cancel(heard_->request);
-      (void)library_->test(heard_->request);
+    if (received_) {
+      library_->cancel(received_->request);
+      (void)library_->test(received_->request);
     }
     if (!broken_.empty()) return Error{ErrorCode::kPeerLost, "MPI_Finalize would wait for ranks that may be lost"};
   }

@@ -51,7 +51,7 @@ class MpiWorld {
   void abandon(MpiRequest request, std::unique_ptr<MpiMessage> message, bool receives) noexcept;
 
   // Members learn it in their next wait, whatever they wait for.
-  void tell_broken(Generation generation, std::span<const std::uint32_t> ranks) noexcept;
+  void notify_broken(Generation generation, std::span<const std::uint32_t> ranks) noexcept;
   bool is_broken(Generation generation);
 
   void progress() noexcept;
@@ -80,7 +80,7 @@ class MpiWorld {
   Status there() const;
   Status listen();
   void hear();
-  void bury();
+  void release_notices();
   void forget_sent_notices();
 
   std::unique_ptr<MpiLibrary> library_;
@@ -88,8 +88,8 @@ class MpiWorld {
   std::mutex one_caller_;
   std::mutex mutex_;  // guards the following members
   std::set<Generation> broken_;
-  std::unique_ptr<Notice> heard_;
-  std::deque<std::unique_ptr<Notice>> told_;
+  std::unique_ptr<Notice> received_;
+  std::deque<std::unique_ptr<Notice>> reported_;
   std::deque<Abandoned> abandoned_;
 };
 

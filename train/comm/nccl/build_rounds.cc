@@ -29,8 +29,8 @@ Result<BuildState> build_in_rounds(Communicator& host_plane, std::chrono::millis
     // A rank that has finished leaves the cores to the others.
     if (mine == BuildState::kBuilt) std::this_thread::sleep_for(round);
     if (mine == BuildState::kBuilding) mine = look_for_a_round(round, look);
-    auto told = host_plane.all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)));
-    if (!told) return told.error();
+    auto reported = host_plane.all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)));
+    if (!reported) return reported.error();
     const auto count = [&](BuildState state) { return std::count(all.begin(), all.end(), state); };
     if (count(BuildState::kFailed) > 0) return BuildState::kFailed;
     if (count(BuildState::kStalled) > 0) return BuildState::kStalled;

@@ -9,7 +9,7 @@ namespace {
 constexpr std::uint32_t kRanksPerId = 128;
 
 // Sent by every rank before there are ids.
-struct Wish {
+struct Proposal {
   std::uint64_t parent_generation = 0;
   std::uint32_t parenthood = 0;
   std::uint16_t at_swap = 0;
@@ -22,19 +22,19 @@ struct Header {
   char problem[508] = {};
 };
 
-Result<Wish> agree_on_build(Communicator& host_plane, const NcclOptions& options, const Parent& parent) {
+Result<Proposal> agree_on_build(Communicator& host_plane, const NcclOptions& options, const Parent& parent) {
   const auto nccl = NcclLibrary::get();
-  const Wish mine{parent.generation, static_cast<std::uint32_t>(parent.parenthood),
-                  static_cast<std::uint16_t>(options.build == NcclBuild::kAtSwap),
-                  static_cast<std::uint16_t>(nccl.ok() && (*nccl)->init_scalable != nullptr)};
-  std::vector<Wish> all(host_plane.world_size());
+  const Proposal mine{parent.generation, static_cast<std::uint32_t>(parent.parenthood),
+                      static_cast<std::uint16_t>(options.build == NcclBuild::kAtSwap),
+                      static_cast<std::uint16_t>(nccl.ok() && (*nccl)->init_scalable != nullptr)};
+  std::vector<Proposal> all(host_plane.world_size());
   auto gathered = host_plane.all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)));
   if (!gathered) return gathered.error();
-  Wish agreed = mine;
-  for (const Wish& wish : all) {
-    agreed.at_swap = std::max(agreed.at_swap, wish.at_swap);
-    agreed.takes_several = std::min(agreed.takes_several, wish.takes_several);
-    const bool same = wish.parenthood == mine.parenthood && wish.parent_generation == mine.parent_generation;
+  Proposal agreed = mine;
+  for (const Proposal& proposal : all) {
+    agreed.at_swap = std::max(agreed.at_swap, proposal.at_swap);
+    agreed.takes_several = std::min(agreed.takes_several, proposal.takes_several);
+    const bool same = proposal.parenthood == mine.parenthood && proposal.parent_generation == mine.parent_generation;
     if (!same) agreed.parenthood = 0;
   }
   return agreed;
@@ -56,12 +56,12 @@ std::size_t ids_for(std::uint32_t ranks, std::uint32_t several_from, bool takes_
 
 Result<AgreedIds> agree_on_ids(Communicator& host_plane, const NcclOptions& options, const Parent& parent,
                                const CancelToken& cancel) {
-  const auto wish = agree_on_build(host_plane, options, parent);
-  if (!wish) return wish.error();
+  const auto proposal = agree_on_build(host_plane, options, parent);
+  if (!proposal) return proposal.error();
   AgreedIds agreed;
-  agreed.build = wish->at_swap != 0 ? NcclBuild::kAtSwap : NcclBuild::kBackground;
-  agreed.parenthood = static_cast<NcclComm::Parenthood>(wish->parenthood);
-  const std::size_t count = ids_for(host_plane.world_size(), options.several_ids_from, wish->takes_several != 0);
+  agreed.build = proposal->at_swap != 0 ? NcclBuild::kAtSwap : NcclBuild::kBackground;
+  agreed.parenthood = static_cast<NcclComm::Parenthood>(proposal->parenthood);
+  const std::size_t count = ids_for(host_plane.world_size(), options.several_ids_from, proposal->takes_several != 0);
   std::vector<std::byte> message(sizeof(Header) + count * sizeof(NcclUniqueId));
   if (host_plane.rank() == 0) {
     auto helper = UniqueIdHelper::start(options.id_helper, count, cancel, options.deadline);

@@ -204,7 +204,7 @@ class Build {
   Result<std::unique_ptr<DevicePlane>> run() {
     const auto parent = possible_parent();
     auto agreed = agree(parent);
-    if (!agreed) return told(agreed.error());
+    if (!agreed) return reported(agreed.error());
     // A parent that is in use must be idle during a shrink, so the shrink waits for the swap.
     if (agreed->parenthood == NcclComm::Parenthood::kInUse) {
       plane_->shrink_later(parent, running_.left_out);
@@ -212,16 +212,16 @@ class Build {
     }
     if (agreed->parenthood == NcclComm::Parenthood::kStopped) {
       const auto shrunk = plane_->shrink(parent, running_.left_out);
-      if (!shrunk) return told(shrunk.error());
+      if (!shrunk) return reported(shrunk.error());
       if (*shrunk) return std::move(plane_);
     }
     if (agreed->build == NcclBuild::kAtSwap) return put_off(std::move(*agreed));
     const auto outcome = build_now();
-    if (!outcome) return told(outcome.error());
+    if (!outcome) return reported(outcome.error());
     if (*outcome == NcclBuild::kBackground) return std::move(plane_);
     // The ids of an abandoned build cannot be used again.
     agreed = agree(nullptr);
-    if (!agreed) return told(agreed.error());
+    if (!agreed) return reported(agreed.error());
     return put_off(std::move(*agreed));
   }
 
@@ -279,7 +279,7 @@ class Build {
   }
 
   // The others must be notified at once.
-  Error told(const Error& error) {
+  Error reported(const Error& error) {
     host_.abort();
     if (cancel_.cancelled()) return {ErrorCode::kAborted, "the build was cancelled"};
     // Another rank's guard may have checked the same deadline slightly earlier.

@@ -23,8 +23,8 @@
  *
  * Every call returns ET_OK or a status; et_last_error() then states what happened and what to do. No call throws.
  * Structs start with their size, set by the _INIT macros: a program built against an older header works with a newer
- * library, which leaves fields that the program does not know at their default. Thread: one training thread makes all
- * calls. */
+ * library, which leaves fields that the program does not know at their default. Thread: any thread, one call at a
+ * time; et_last_error() is that of the calling thread. */
 #ifndef ELASTICTRAIN_ELASTICTRAIN_H
 #define ELASTICTRAIN_ELASTICTRAIN_H
 
@@ -49,7 +49,8 @@ typedef enum et_status {
   ET_OK = 0,
   ET_ERROR_INVALID = 1, /* a null pointer or a struct that this library does not know */
   ET_ERROR_SESSION = 2, /* the session cannot continue; end the program */
-  ET_ERROR_INTERNAL = 3
+  ET_ERROR_INTERNAL = 3,
+  ET_ERROR_INTERRUPTED = 4 /* a loss ended a collective between two steps; call et_next_batch() again */
 } et_status;
 
 typedef enum et_outcome {
@@ -66,9 +67,11 @@ typedef struct et_data_options {
   uint64_t seed;
   uint64_t max_steps;
   uint32_t batch;
-  uint32_t shuffle; /* 0 or 1 */
+  uint32_t shuffle;           /* 0 or 1 */
+  uint32_t drop_last;         /* 1: the rest of an epoch that does not fill a step is dropped */
+  uint32_t min_local_samples; /* no batch that is not empty has fewer samples */
 } et_data_options;
-#define ET_DATA_OPTIONS_INIT {sizeof(et_data_options), 0, 1, 0, 0, 32, 1}
+#define ET_DATA_OPTIONS_INIT {sizeof(et_data_options), 0, 1, 0, 0, 32, 1, 0, 0}
 
 typedef struct et_batch {
   size_t size;
@@ -108,6 +111,19 @@ typedef struct et_change {
 } et_change;
 typedef void (*et_change_callback)(const et_change* change, void* user_data);
 
+typedef enum et_type {
+  ET_FLOAT32 = 0,
+  ET_FLOAT16 = 1,
+  ET_BFLOAT16 = 2,
+  ET_FLOAT64 = 3,
+  ET_INT32 = 4,
+  ET_INT64 = 5,
+  ET_UINT8 = 6,
+  ET_BOOL = 7
+} et_type;
+
+typedef enum et_operation { ET_SUM = 0, ET_MAX = 1, ET_MIN = 2, ET_PRODUCT = 3 } et_operation;
+
 typedef enum et_synchronization {
   ET_SYNCHRONIZATION_GRADIENTS = 0,
   ET_SYNCHRONIZATION_AVERAGING = 1,
@@ -143,10 +159,26 @@ ET_API et_status et_share_model(et_session* session, const char* name, float* da
 /* `ordinal`: in: the device's number, or -1 for that of the slot; out: the number in use. Call before sharing state. */
 ET_API et_status et_use_device(et_session* session, int* ordinal);
 ET_API et_status et_share_device_state(et_session* session, const char* name, void* device_data, size_t bytes);
+/* State with the dtype (safetensors' name: F32, BF16, I64, ...) and shape that checkpoints give it. */
+ET_API et_status et_share_tensor(et_session* session, const char* name, void* data, const char* dtype,
+                                 const uint64_t* shape, uint32_t dimensions);
+/* State that the program has moved, with its content: before et_start(), or where it may be written in a step. */
+ET_API et_status et_move_state(et_session* session, const char* name, void* data);
+/* A small value, equal on all ranks, copied: before et_start() its initial value, later a new one inside a step. A
+ * joiner has the present values when et_start() returns. All names and values together: 4 MiB. */
+ET_API et_status et_share_early(et_session* session, const char* name, const void* data, size_t bytes);
+/* `bytes`: in: room at `data`; out: the value's size. Copied if it fits; otherwise nothing is written. */
+ET_API et_status et_early(const et_session* session, const char* name, void* data, size_t* bytes);
 ET_API et_status et_set_data(et_session* session, const et_data_options* options);
 ET_API et_status et_on_change(et_session* session, et_change_callback callback, void* user_data);
 ET_API et_status et_start(et_session* session, int* started);
 ET_API et_status et_next_batch(et_session* session, et_batch* batch, int* has_batch);
+/* What the next batches of this rank will be if the membership stays as it is, or becomes what the change says that is
+ * ready here: after the open step, or from the next one on. `sample_count`: in: room at `samples`; out: numbers
+ * written. `batch_sizes` has room for `batches` numbers; `batch_count`: out: batches that there are and whose samples
+ * fit. */
+ET_API et_status et_look_ahead(const et_session* session, uint32_t batches, uint64_t* samples, size_t* sample_count,
+                               uint64_t* batch_sizes, uint32_t* batch_count);
 ET_API et_status et_all_reduce(et_session* session, float* gradient, size_t count);
 ET_API et_status et_all_reduce_async(et_session* session, float* gradient, size_t count);
 /* `stream`: a cudaStream_t, NULL for the default one. */
@@ -154,9 +186,25 @@ ET_API et_status et_all_reduce_device(et_session* session, float* device_gradien
 ET_API et_status et_all_reduce_device_async(et_session* session, float* device_gradient, size_t count, void* stream);
 ET_API et_status et_wait_all_reduce(et_session* session);
 ET_API et_status et_commit_step(et_session* session, const et_step_metrics* metrics); /* metrics may be NULL */
+/* The data of all workers end with the step whose first all-reduce follows; go on with et_next_batch() until it has no
+ * batch. One worker's call suffices. */
+ET_API et_status et_end_data(et_session* session);
+/* What follows may take long: "data", "evaluation", "compile" or "checkpoint"; NULL or "" at its end. In a step or
+ * between steps; not a hang for at most failures.phase_timeout_ms. */
+ET_API et_status et_phase(et_session* session, const char* name);
 ET_API et_status et_last_step(const et_session* session, et_step_report* report);
 ET_API et_status et_sum(et_session* session, float* data, size_t count);
 ET_API et_status et_broadcast(et_session* session, void* data, size_t bytes);
+/* The program's own collectives, in a step or between two steps (there, ET_ERROR_INTERRUPTED after a loss). In a step
+ * the memory that they write must stay valid until et_commit_step(). */
+ET_API et_status et_reduce_values(et_session* session, void* data, size_t count, et_type type, et_operation operation);
+ET_API et_status et_broadcast_from(et_session* session, void* data, size_t bytes, uint32_t root);
+/* `gathered`: world size x bytes. */
+ET_API et_status et_all_gather(et_session* session, const void* data, size_t bytes, void* gathered);
+/* `data`: world size x count_per_rank elements; `result`: count_per_rank. */
+ET_API et_status et_reduce_scatter(et_session* session, const void* data, size_t count_per_rank, et_type type,
+                                   et_operation operation, void* result);
+ET_API et_status et_barrier(et_session* session);
 ET_API et_status et_enable_store(et_session* session);
 ET_API et_status et_save(et_session* session, const char* name, const void* data, size_t bytes, uint64_t version);
 /* `version`: in: the requested one, 0 for the newest; out: the one that was found, 0 for none. Missing data is also

@@ -40,14 +40,20 @@
 // runs after the work that the stream holds at the call, and work that the program adds afterwards (its update) runs
 // after the sum. The session waits for nothing else. Gradients in device memory are always averaged.
 //
+// Processes: a worker is one process with one session. A forked child of it (a data loader, for example) is no worker:
+// it has none of the session's connections and threads, may destroy what it inherited or exit, and every other call
+// there throws. ELASTICTRAIN_SOCKET leaves the environment when the session is created, so that no child finds the
+// agent.
+//
 // Signals: if the program has no SIGTERM handler when it creates its session, a SIGTERM that does not come from its
 // agent does not end it. A batch system sends SIGTERM to all processes of a job that ends, and the run releases the
 // worker at a step boundary. A second SIGTERM ends the process.
 //
-// Errors: a call that cannot continue throws elastictrain::SessionError; its message states what to do. Leaving and
-// finishing are not errors: next_batch() returns nothing, and outcome() tells which it was. Thread: one training thread
-// makes all calls. State buffers must keep their address until the session is destroyed and must be written only
-// between the last successful all_reduce() and commit_step() of the same step.
+// Errors: a call that cannot continue throws elastictrain::SessionError; its message states what to do. What a callback
+// throws comes out of the call that made it, and the session has failed then. Leaving and finishing are not errors:
+// next_batch() returns nothing, and outcome() tells which it was. Thread: any thread, one call at a time; the text
+// speaks of the training thread, whichever that is now. State buffers must keep their address until the session is
+// destroyed and must be written only between the last successful all_reduce() and commit_step() of the same step.
 #pragma once
 
 #include <chrono>
@@ -75,6 +81,18 @@ class ELASTICTRAIN_CPP_API SessionError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+// A collective between two steps that a loss has ended. Call next_batch() again: the run has recovered, or is over.
+// What the call was to change is undefined, and other workers may have completed it.
+class ELASTICTRAIN_CPP_API SessionInterrupted : public SessionError {
+ public:
+  using SessionError::SessionError;
+};
+
+// Of a program's own values. Half-precision floats are summed in single precision and rounded once; integers wrap
+// around; for bool, sum and maximum are "or", product and minimum are "and".
+enum class DataType { kFloat32, kFloat16, kBFloat16, kFloat64, kInt32, kInt64, kUInt8, kBool };
+enum class Operation { kSum, kMax, kMin, kProduct };
+
 // How the data is divided into steps. The sampler's state is a few numbers that are part of the replicated state.
 struct DataOptions {
   std::uint64_t sample_count = 0;  // per epoch; 0: the program brings its own data, batches carry only counts
@@ -83,6 +101,12 @@ struct DataOptions {
   std::uint32_t batch = 32;  // per worker, used when no launcher sets one
   bool shuffle = true;
   std::uint64_t max_steps = 0;  // stop after this many committed steps; 0: after the epochs
+  // No batch that is not empty has fewer samples (batch statistics need two, for example): at the end of an epoch fewer
+  // workers get samples, or the last ones get a few more. Every sample still counts. Equal on all workers.
+  std::uint32_t min_local_samples = 0;
+  // The rest of an epoch that does not fill a step of the present size is dropped, unless it is the whole epoch. Without
+  // it every sample counts. Equal on all workers.
+  bool drop_last = false;
 };
 
 struct Batch {
@@ -92,6 +116,12 @@ struct Batch {
   std::uint64_t local_samples = 0;         // of this rank; the count also if the program brings its own data
   std::uint64_t global_samples = 0;        // of all ranks in this step
   bool first_of_epoch = false;             // no sample of this epoch was used before this step
+};
+
+// Samples of this rank in the next steps: those of the first batch, then those of the second one, and so on.
+struct LookAhead {
+  std::vector<std::uint64_t> samples;      // empty if the program brings its own data
+  std::vector<std::uint64_t> batch_sizes;  // fewer than asked for at the end of the data
 };
 
 struct StepMetrics {
@@ -168,7 +198,8 @@ enum class Outcome {
 
 class ELASTICTRAIN_CPP_API Session {
  public:
-  // Finds its agent through the environment (ELASTICTRAIN_SOCKET). Without an agent the session is a world of one.
+  // Finds its agent through the environment (ELASTICTRAIN_SOCKET). Without an agent the session is a world of one. At
+  // most one session of a process, and of its forked children, has an agent.
   Session();
   ~Session();
   Session(const Session&) = delete;
@@ -177,6 +208,19 @@ class ELASTICTRAIN_CPP_API Session {
   void share_state(std::string_view name, void* data, std::size_t bytes);
   // State that is a model of floats: replicas of it may be averaged (see "Synchronization" above).
   void share_model(std::string_view name, float* data, std::size_t count);
+  // State with the type and shape that checkpoints give it: their safetensors files then load as a model's tensors.
+  // `dtype` as in that format (F32, F16, BF16, F64, I64, BOOL, ...); contiguous, the last dimension first.
+  void share_tensor(std::string_view name, void* data, std::string_view dtype, std::span<const std::uint64_t> shape);
+  // State in host memory that the program has moved, with its content, to another address: before start(), or where it
+  // may be written in a step.
+  void move_state(std::string_view name, void* data);
+  // A small value (all of them: 4 MiB) that is equal on all ranks, copied: what a worker needs before its first step,
+  // such as the layout of its buckets. Before start(): its initial value; all workers of a first generation get the
+  // first rank's. Later: a new one in a step, on all workers in the same one, which is state from that step's commit
+  // on. start() brings a joiner the present values. They are not part of checkpoints.
+  void share_early(std::string_view name, const void* data, std::size_t bytes);
+  // The value as of the last committed step, valid until the next call; nothing if there is none of this name.
+  std::optional<std::span<const std::byte>> early(std::string_view name) const;
   void set_data(const DataOptions& options);
   void on_change(std::function<void(const Change&)> callback);
 
@@ -193,6 +237,11 @@ class ELASTICTRAIN_CPP_API Session {
   bool start();
 
   std::optional<Batch> next_batch();
+
+  // What the next batches of this rank will be, so that a program can load them early: after the open step, or from the
+  // next one on if none is open. It holds as long as the membership and the batch stay as they are, or become what the
+  // change says that is ready here; look again after each batch.
+  LookAhead look_ahead(std::uint32_t batches) const;
 
   // In-place weighted mean over all ranks. Blocks, also while the run recovers from a failure. An empty batch
   // contributes nothing, whatever the buffer holds. Use the result only after the step's last all-reduce has returned.
@@ -212,12 +261,36 @@ class ELASTICTRAIN_CPP_API Session {
 
   void commit_step(const StepMetrics& metrics = {});
 
+  // For a program that ends by a condition of its own: its data end, for all workers, with the step whose first
+  // all-reduce follows this call (the open one, if it has not reduced anything yet). next_batch() then returns nothing
+  // on every worker, and outcome() is kFinished; go on calling it until then. One worker's call suffices.
+  void end_data();
+
+  // States that what follows may take long, inside or outside of a step: "data" (the program waits for its own loader),
+  // "evaluation", "compile" or "checkpoint". It ends with an empty name, or where another phase begins. Meanwhile this
+  // worker does not count as hanging, for at most failures.phase_timeout_ms, and `status` shows the phase. Time in
+  // "data" counts as data wait; time in another phase is part of no step.
+  void phase(std::string_view name);
+
   // For the program's own data, between next_batch() and commit_step(), in the same order on all workers: the sum over
   // all ranks (including a new worker with an empty batch), or a copy of the first rank's data. After a failure the
   // call is repeated with its original input among the survivors, like the step's gradients. Use the result only after
   // the last such call of the step has returned; the memory must stay valid until commit_step().
   void sum(float* data, std::size_t count);
   void broadcast(void* data, std::size_t bytes);
+
+  // The same for values of any type, from any rank, and more. They may also be called between two steps, from start()
+  // until the end of the program, in the same order on all workers; a loss then throws SessionInterrupted. A worker
+  // that joins begins with next_batch(): call them where it can know of them. Every rank gets the same bits. Sums of
+  // floats travel as gradients do; all else is gathered by every rank, so it is meant for small data. In a step, rank()
+  // and world_size() stay what they are; blocks of ranks that are lost in it are zeros.
+  void reduce_values(void* data, std::size_t count, DataType type, Operation operation = Operation::kSum);
+  void broadcast_from(void* data, std::size_t bytes, std::uint32_t root);
+  // `bytes` of each rank; `gathered` has room for world_size() as many, in the order of the ranks.
+  void all_gather(const void* data, std::size_t bytes, void* gathered);
+  // `data` has `count_per_rank` elements for each rank; `result` gets those of this rank.
+  void reduce_scatter(const void* data, std::size_t count_per_rank, DataType type, Operation operation, void* result);
+  void barrier();
 
   // A store of named, versioned copies that any other worker may read at any time, whatever this one is doing: the
   // worker that saves takes no part in a request. Call enable_store() before start(), on all workers. The others'

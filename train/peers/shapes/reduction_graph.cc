@@ -9,7 +9,7 @@ using protocol::Topology;
 
 constexpr std::size_t kChunkBytes = 1 << 20;
 // Smaller parts cost more in messages than they save.
-constexpr std::size_t kLeastPartBytes = 32 << 10;
+constexpr std::size_t kMinPartBytes = 32 << 10;
 
 std::size_t count_ranks(const std::vector<Ranks>& hosts) {
   std::size_t count = 0;
@@ -23,54 +23,54 @@ Ranks masters_of(const std::vector<Ranks>& hosts) {
   return masters;
 }
 
-ReductionGraph both_ways(Fathers fathers) {
-  return {fathers, fathers};
+ReductionGraph both_ways(Parents parents) {
+  return {parents, parents};
 }
 
-Fathers star(std::size_t size, std::uint32_t root) {
-  return Fathers(size, root);
+Parents star(std::size_t size, std::uint32_t root) {
+  return Parents(size, root);
 }
 
-Fathers stars_on_hosts(const std::vector<Ranks>& hosts) {
-  Fathers fathers(count_ranks(hosts));
+Parents stars_on_hosts(const std::vector<Ranks>& hosts) {
+  Parents parents(count_ranks(hosts));
   for (const auto& host : hosts) {
-    for (const auto rank : host) fathers[rank] = host.front();
+    for (const auto rank : host) parents[rank] = host.front();
   }
-  return fathers;
+  return parents;
 }
 
-Fathers star_over_masters(const std::vector<Ranks>& hosts) {
-  auto fathers = stars_on_hosts(hosts);
-  for (const auto master : masters_of(hosts)) fathers[master] = hosts.front().front();
-  return fathers;
+Parents star_over_masters(const std::vector<Ranks>& hosts) {
+  auto parents = stars_on_hosts(hosts);
+  for (const auto master : masters_of(hosts)) parents[master] = hosts.front().front();
+  return parents;
 }
 
 // `order`: the ranks by their position in the heap.
-void put_binary_tree(Fathers& fathers, const Ranks& order) {
+void put_binary_tree(Parents& parents, const Ranks& order) {
   for (std::size_t place = 0; place < order.size(); ++place) {
-    fathers[order[place]] = order[place == 0 ? 0 : (place - 1) / 2];
+    parents[order[place]] = order[place == 0 ? 0 : (place - 1) / 2];
   }
 }
 
-Fathers binary_tree(std::size_t size) {
+Parents binary_tree(std::size_t size) {
   Ranks order(size);
   for (std::uint32_t rank = 0; rank < size; ++rank) order[rank] = rank;
-  Fathers fathers(size);
-  put_binary_tree(fathers, order);
-  return fathers;
+  Parents parents(size);
+  put_binary_tree(parents, order);
+  return parents;
 }
 
-Fathers binary_tree_over_masters(const std::vector<Ranks>& hosts, std::size_t rotation) {
-  auto fathers = stars_on_hosts(hosts);
+Parents binary_tree_over_masters(const std::vector<Ranks>& hosts, std::size_t rotation) {
+  auto parents = stars_on_hosts(hosts);
   auto masters = masters_of(hosts);
   std::rotate(masters.begin(), masters.begin() + static_cast<std::ptrdiff_t>(rotation), masters.end());
-  put_binary_tree(fathers, masters);
-  return fathers;
+  put_binary_tree(parents, masters);
+  return parents;
 }
 
 // The sum moves up root+1 -> root+2 -> … -> root and down root -> root+1 -> … -> root-1: always to the next rank.
 ReductionGraph chain_around(std::size_t size, std::uint32_t root) {
-  ReductionGraph graph{Fathers(size), Fathers(size)};
+  ReductionGraph graph{Parents(size), Parents(size)};
   for (std::uint32_t rank = 0; rank < size; ++rank) {
     graph.reduce[rank] = rank == root ? root : static_cast<std::uint32_t>((rank + 1) % size);
     graph.spread[rank] = rank == root ? root : static_cast<std::uint32_t>((rank + size - 1) % size);
@@ -78,23 +78,23 @@ ReductionGraph chain_around(std::size_t size, std::uint32_t root) {
   return graph;
 }
 
-Ranks children_of(const Fathers& fathers, std::uint32_t rank) {
+Ranks children_of(const Parents& parents, std::uint32_t rank) {
   Ranks children;
-  for (std::uint32_t other = 0; other < fathers.size(); ++other) {
-    if (other != rank && fathers[other] == rank) children.push_back(other);
+  for (std::uint32_t other = 0; other < parents.size(); ++other) {
+    if (other != rank && parents[other] == rank) children.push_back(other);
   }
   return children;
 }
 
-std::optional<std::uint32_t> father_of(const Fathers& fathers, std::uint32_t rank) {
-  if (fathers[rank] == rank) return std::nullopt;
-  return fathers[rank];
+std::optional<std::uint32_t> parent_of(const Parents& parents, std::uint32_t rank) {
+  if (parents[rank] == rank) return std::nullopt;
+  return parents[rank];
 }
 
 }  // namespace
 
 std::size_t graph_count(const GraphShape& shape) {
-  if (!shape.fathers.empty()) return 1;
+  if (!shape.parents.empty()) return 1;
   switch (shape.topology) {
     case Topology::kAuto:
       return 0;
@@ -112,7 +112,7 @@ std::size_t graph_count(const GraphShape& shape) {
 ReductionGraph graph_at(const GraphShape& shape, std::size_t index) {
   const std::size_t size = count_ranks(shape.hosts);
   const auto root = static_cast<std::uint32_t>(index);
-  if (!shape.fathers.empty()) return both_ways(shape.fathers);
+  if (!shape.parents.empty()) return both_ways(shape.parents);
   switch (shape.topology) {
     case Topology::kAuto:
       break;
@@ -135,34 +135,34 @@ ReductionGraph graph_at(const GraphShape& shape, std::size_t index) {
 }
 
 bool sums_on_hosts_first(const GraphShape& shape) {
-  if (!shape.fathers.empty()) return false;
+  if (!shape.parents.empty()) return false;
   return shape.topology == Topology::kTree || shape.topology == Topology::kBinaryTreeStar ||
          shape.topology == Topology::kMultiBinaryTreeStar;
 }
 
 LocalEdges edges_of(const ReductionGraph& graph, std::uint32_t rank) {
-  return {children_of(graph.reduce, rank), father_of(graph.reduce, rank), father_of(graph.spread, rank),
+  return {children_of(graph.reduce, rank), parent_of(graph.reduce, rank), parent_of(graph.spread, rank),
           children_of(graph.spread, rank)};
 }
 
-Ranks ways_to_all(const Fathers& fathers, std::uint32_t rank) {
-  Ranks ways(fathers.size());
-  for (std::uint32_t target = 0; target < fathers.size(); ++target) {
+Ranks ways_to_all(const Parents& parents, std::uint32_t rank) {
+  Ranks ways(parents.size());
+  for (std::uint32_t target = 0; target < parents.size(); ++target) {
     std::uint32_t below = target;
     std::uint32_t at = target;
-    while (at != rank && fathers[at] != at) {
+    while (at != rank && parents[at] != at) {
       below = at;
-      at = fathers[at];
+      at = parents[at];
     }
     const bool in_subtree = at == rank;
-    ways[target] = in_subtree ? below : fathers[rank];
+    ways[target] = in_subtree ? below : parents[rank];
   }
   return ways;
 }
 
 ChunkPlan plan_chunks(std::size_t bytes, std::size_t graphs) {
   ChunkPlan plan;
-  plan.graphs = std::clamp<std::size_t>(bytes / kLeastPartBytes, 1, graphs);
+  plan.graphs = std::clamp<std::size_t>(bytes / kMinPartBytes, 1, graphs);
   const std::size_t wanted = (bytes + kChunkBytes - 1) / kChunkBytes;
   plan.chunks = std::max<std::size_t>(1, (wanted + plan.graphs - 1) / plan.graphs) * plan.graphs;
   return plan;

@@ -14,20 +14,20 @@
 
 namespace elastictrain::peers {
 
-using protocol::Fathers;
+using protocol::Parents;
 using Ranks = std::vector<std::uint32_t>;
 
 struct ReductionGraph {
-  Fathers reduce;
-  Fathers spread;
+  Parents reduce;
+  Parents spread;
 };
 
 // The shape of a topology over ranks 0..n-1, which run on `hosts` in the order of comm::Layout.
 struct GraphShape {
   protocol::Topology topology = protocol::Topology::kAuto;
   std::vector<Ranks> hosts;
-  Fathers fathers;  // an explicit tree that replaces the topology's; empty: none. See protocol::check_tree().
-  bool has_graphs() const { return topology != protocol::Topology::kAuto || !fathers.empty(); }
+  Parents parents;  // an explicit tree that replaces the topology's; empty: none. See protocol::check_tree().
+  bool has_graphs() const { return topology != protocol::Topology::kAuto || !parents.empty(); }
 };
 // 0 if the topology has no graphs.
 std::size_t graph_count(const GraphShape& shape);
@@ -47,7 +47,7 @@ struct LocalEdges {
 LocalEdges edges_of(const ReductionGraph& graph, std::uint32_t rank);
 
 // For each other rank the neighbour of `rank` on the path to it; `rank` itself for `rank`.
-Ranks ways_to_all(const Fathers& fathers, std::uint32_t rank);
+Ranks ways_to_all(const Parents& parents, std::uint32_t rank);
 
 // The number of trees that an operation of this size uses (the first ones of `graphs`), and the number of chunks: a
 // multiple of the number of trees, so that every tree carries an equal part, with about 1 MiB each. Chunk c uses tree c

@@ -49,9 +49,9 @@ std::vector<TreeEdge> minimum_spanning_tree(std::span<const double> latencies, s
 
 std::vector<std::uint32_t> parents_of(std::span<const TreeEdge> edges, std::size_t ranks) {
   if (edges.size() + 1 != ranks) return {};
-  std::vector<std::uint32_t> fathers(ranks, 0);
-  for (const auto& edge : edges) fathers[edge.to] = edge.from;
-  return fathers;
+  std::vector<std::uint32_t> parents(ranks, 0);
+  for (const auto& edge : edges) parents[edge.to] = edge.from;
+  return parents;
 }
 
 }  // namespace elastictrain::peers

@@ -23,7 +23,7 @@ struct TreeEdge {
 // measured edges do not connect all ranks.
 std::vector<TreeEdge> minimum_spanning_tree(std::span<const double> latencies, std::size_t ranks);
 
-// The edges as parents, with rank 0 as the root, in the form of BuildSpec::fathers. Empty if they do not connect all
+// The edges as parents, with rank 0 as the root, in the form of BuildSpec::parents. Empty if they do not connect all
 // ranks.
 std::vector<std::uint32_t> parents_of(std::span<const TreeEdge> edges, std::size_t ranks);
 

@@ -34,8 +34,8 @@ int run_late_ranks() {
   const bool is_first = is_first_of_launch();
   if (is_first) {
     const auto alone = MpiWorld::join(kShort);
-    const bool says_why = !alone && alone.error().message.find("waits for all 2 ranks") != std::string::npos;
-    if (!says_why || alone.error().code != ErrorCode::kTimeout) return wrong("joining alone", Status());
+    const bool has_reason = !alone && alone.error().message.find("waits for all 2 ranks") != std::string::npos;
+    if (!has_reason || alone.error().code != ErrorCode::kTimeout) return wrong("joining alone", Status());
   } else {
     std::this_thread::sleep_for(kLate);
   }

@@ -86,9 +86,9 @@ void Pool::run(std::uint32_t members, Placement placement, const Body& body,
   meet();
 }
 
-void Pool::run_at_all_sizes(const Body& body, std::uint32_t least) {
+void Pool::run_at_all_sizes(const Body& body, std::uint32_t min) {
   for (const auto placement : {Placement::kApart, Placement::kTwoMachines, Placement::kOneMachine}) {
-    for (std::uint32_t members = least; members <= size(); ++members) run(members, placement, body);
+    for (std::uint32_t members = min; members <= size(); ++members) run(members, placement, body);
   }
 }
 

@@ -32,8 +32,8 @@ class Pool {
   using Body = std::function<void(Communicator&)>;
   void run(std::uint32_t members, Placement placement, const Body& body,
            std::chrono::milliseconds operation_timeout = std::chrono::seconds(20));
-  // For every placement and every size from `least` to that of the pool.
-  void run_at_all_sizes(const Body& body, std::uint32_t least = 1);
+  // For every placement and every size from `min` to that of the pool.
+  void run_at_all_sizes(const Body& body, std::uint32_t min = 1);
   void meet();
 
  private:

@@ -56,14 +56,14 @@ TEST_CASE("with three passes it settles before the first failure, once the size 
 TEST_CASE("at the least size it settles without three passes, and all passing it stays at the top") {
   CHECK(step(sizes({{4, 100}, {8, 101}}), 8).change == -4);
   OrRules rules;
-  rules.most = 12;
+  rules.max = 12;
   CHECK(step(sizes({{4, 40}, {8, 80}, {12, 120}}), 12, rules).change == 0);
 }
 
 TEST_CASE("a target is never below the least or above the most") {
   OrRules rules;
-  rules.least = 3;
-  rules.most = 10;
+  rules.min = 3;
+  rules.max = 10;
   CHECK(step(sizes({{8, 80}}), 8, rules).change == 2);
   CHECK(step(sizes({{5, 100}, {9, 101}}), 9, rules).change == 3 - 9);
 }

@@ -31,9 +31,9 @@ std::vector<std::uint32_t> sizes_tried(const Curve& curve, double target, std::u
   return tried;
 }
 
-SearchLimits up_to(std::uint32_t most) {
+SearchLimits up_to(std::uint32_t max) {
   SearchLimits limits;
-  limits.most = most;
+  limits.max = max;
   return limits;
 }
 

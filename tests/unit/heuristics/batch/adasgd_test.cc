@@ -8,7 +8,8 @@ namespace elastictrain::heuristics {
 namespace {
 
 // The policy's decision for a run with this number of steps, workers and this synchronization.
-std::optional<std::string> wish(const Parameters& given, double steps, std::uint32_t workers, const std::string& now) {
+std::optional<std::string> proposal(const Parameters& given, double steps, std::uint32_t workers,
+                                    const std::string& now) {
   const auto policy = adasgd_policy().make(check_parameters(adasgd_policy(), given).parameters);
   auto state = policy->initial_state();
   Rng rng(1);
@@ -25,17 +26,17 @@ std::optional<std::string> wish(const Parameters& given, double steps, std::uint
 
 TEST_CASE("models are averaged up to a step, then gradients") {
   const Parameters until{{"until_step", 500.0}, {"above_workers", 0.0}};
-  CHECK(wish(until, 0, 4, "s-sgd") == "averaging");
-  CHECK(wish(until, 499, 4, "averaging") == std::nullopt);
-  CHECK(wish(until, 500, 4, "averaging") == "s-sgd");
-  CHECK(wish(until, 501, 400, "s-sgd") == std::nullopt);
+  CHECK(proposal(until, 0, 4, "s-sgd") == "averaging");
+  CHECK(proposal(until, 499, 4, "averaging") == std::nullopt);
+  CHECK(proposal(until, 500, 4, "averaging") == "s-sgd");
+  CHECK(proposal(until, 501, 400, "s-sgd") == std::nullopt);
 }
 
 TEST_CASE("models are averaged above a size, as often as the size changes") {
   const Parameters above{{"above_workers", 8.0}, {"averaging", std::string("pair-averaging")}};
-  CHECK(wish(above, 10, 8, "s-sgd") == std::nullopt);
-  CHECK(wish(above, 20, 9, "s-sgd") == "pair-averaging");
-  CHECK(wish(above, 30, 8, "pair-averaging") == "s-sgd");
+  CHECK(proposal(above, 10, 8, "s-sgd") == std::nullopt);
+  CHECK(proposal(above, 20, 9, "s-sgd") == "pair-averaging");
+  CHECK(proposal(above, 30, 8, "pair-averaging") == "s-sgd");
 }
 
 }  // namespace

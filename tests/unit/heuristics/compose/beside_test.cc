@@ -13,17 +13,17 @@ struct Calls final : PolicyState {
 // Wants one worker more with each call.
 class Counts final : public Policy {
  public:
-  explicit Counts(JobDecision says) : says_(std::move(says)) {}
+  explicit Counts(JobDecision mentions) : mentions_(std::move(mentions)) {}
   std::unique_ptr<PolicyState> initial_state() const override { return std::make_unique<Calls>(); }
   Decision decide(const ClusterView& view, PolicyState& state, Rng&) const override {
-    JobDecision now = says_;
+    JobDecision now = mentions_;
     const int count = ++static_cast<Calls&>(state).count;
     if (now.workers) *now.workers += static_cast<std::uint32_t>(count);
     return {std::vector<JobDecision>(view.jobs.size(), now)};
   }
 
  private:
-  JobDecision says_;
+  JobDecision mentions_;
 };
 
 JobDecision to_size(std::uint32_t workers) {
@@ -88,7 +88,7 @@ TEST_CASE("the second policy's reason is shown when it changes something, not in
   switches.synchronization = "averaging";
   const auto with = [](JobDecision other) {
     const auto policy =
-        beside(std::make_unique<Counts>(to_size(3)), std::make_unique<Counts>(std::move(other)), Told::kChanges);
+        beside(std::make_unique<Counts>(to_size(3)), std::make_unique<Counts>(std::move(other)), Merge::kChanges);
     const auto state = policy->initial_state();
     Rng rng(1);
     ClusterView view;

@@ -32,11 +32,11 @@ class Script final : public Policy {
 JobDecision size(std::uint32_t workers) {
   JobDecision decision;
   decision.workers = workers;
-  decision.reason = {"wish", "as scripted", {}};
+  decision.reason = {"scripted", "as scripted", {}};
   return decision;
 }
 
-std::unique_ptr<Policy> wishes(const std::vector<std::uint32_t>& sizes) {
+std::unique_ptr<Policy> targets(const std::vector<std::uint32_t>& sizes) {
   std::vector<JobDecision> script;
   for (const auto workers : sizes) script.push_back(size(workers));
   return std::make_unique<Script>(std::move(script));
@@ -62,7 +62,7 @@ struct Run {
 };
 
 TEST_CASE("limits hold back what the job, the hosts and the batch do not allow") {
-  Run run(with_limits(wishes({50})));
+  Run run(with_limits(targets({50})));
   auto view = view_at(0, 8);
   CHECK(run(view).workers == 50);
   view.jobs[0].max_workers = 40;
@@ -77,11 +77,11 @@ TEST_CASE("limits hold back what the job, the hosts and the batch do not allow")
   CHECK(held.reason.text == "50 workers desired, 2 to 20 possible: as scripted");
   view.jobs[0].workers = view.jobs[0].target = 20;
   CHECK_FALSE(run(view).workers);  // the desired size is dropped
-  CHECK(Run(with_limits(wishes({1})))(view_at(0, 8)).workers == 2);
+  CHECK(Run(with_limits(targets({1})))(view_at(0, 8)).workers == 2);
 }
 
 TEST_CASE("a cool-down permits a repeated request, but not another size") {
-  Run run(with_cool_down(wishes({8, 8, 12, 12}), 60));
+  Run run(with_cool_down(targets({8, 8, 12, 12}), 60));
   CHECK(run(view_at(0, 4)).workers == 8);
   CHECK(run(view_at(10, 4)).workers == 8);
   const auto held = run(view_at(30, 8));
@@ -92,7 +92,7 @@ TEST_CASE("a cool-down permits a repeated request, but not another size") {
 }
 
 TEST_CASE("a cool-down does not keep a job outside of its limits") {
-  Run run(with_cool_down(wishes({8, 6}), 60));
+  Run run(with_cool_down(targets({8, 6}), 60));
   CHECK(run(view_at(0, 4)).workers == 8);
   auto view = view_at(10, 8);
   view.jobs[0].reachable = 6;
@@ -100,9 +100,9 @@ TEST_CASE("a cool-down does not keep a job outside of its limits") {
 }
 
 TEST_CASE("hysteresis requires a large change or a repeated request") {
-  Run run(with_hysteresis(wishes({11, 10, 11, 11, 11, 20}), 0.2, 3));
+  Run run(with_hysteresis(targets({11, 10, 11, 11, 11, 20}), 0.2, 3));
   CHECK_FALSE(run(view_at(0, 10)).workers);          // 10 % only
-  CHECK(run(view_at(1, 10)).reason.code == "wish");  // the present size: nothing to hold
+  CHECK(run(view_at(1, 10)).reason.code == "scripted");  // the present size: nothing to hold
   CHECK_FALSE(run(view_at(2, 10)).workers);
   CHECK_FALSE(run(view_at(3, 10)).workers);
   CHECK(run(view_at(4, 10)).workers == 11);  // the third consecutive one
@@ -110,7 +110,7 @@ TEST_CASE("hysteresis requires a large change or a repeated request") {
 }
 
 TEST_CASE("a copied state of a composition is independent") {
-  Run run(with_cool_down(with_limits(wishes({8, 12})), 60));
+  Run run(with_cool_down(with_limits(targets({8, 12})), 60));
   run(view_at(0, 4));
   const auto copy = run.state->clone();
   CHECK_FALSE(run(view_at(10, 8)).workers);

@@ -81,10 +81,10 @@ TEST_CASE("without norms the size alone follows the throughput") {
 
 TEST_CASE("no size is tried that is more than twice what was seen") {
   const auto run = run_batch_job(*make_policy(goodput_policy()), job_of(20000), 3600);
-  std::uint32_t most = 2;
+  std::uint32_t max = 2;
   for (const auto& [workers, batch] : run.settings) {
-    CHECK(workers <= 2 * most);
-    most = std::max(most, workers);
+    CHECK(workers <= 2 * max);
+    max = std::max(max, workers);
   }
 }
 

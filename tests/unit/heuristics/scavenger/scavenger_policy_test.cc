@@ -22,12 +22,12 @@ double step_s(std::uint32_t workers, double batch) {
 }
 
 // Weak scaling of 32 samples each: samples a second rise to the end, those for each worker fall all the way.
-BatchJob job_of(std::uint32_t most) {
+BatchJob job_of(std::uint32_t max) {
   BatchJob model;
   model.step_s = step_s;
   model.noise = 0.05;
   model.job.workers = 2;
-  model.job.max_workers = most;
+  model.job.max_workers = max;
   model.job.batch.per_worker = 32;
   model.job.base_batch = 64;
   model.job.samples_total = 2e6;

@@ -1,4 +1,4 @@
-#include "cli/commands/beside.h"
+#include "cli/commands/run_client.h"
 
 #include <filesystem>
 #include <iostream>

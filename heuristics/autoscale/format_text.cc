@@ -1,11 +1,11 @@
-#include "heuristics/autoscale/words.h"
+#include "heuristics/autoscale/format_text.h"
 
 #include <cstdarg>
 #include <cstdio>
 
 namespace elastictrain::heuristics {
 
-std::string words(const char* format, ...) {
+std::string format_text(const char* format, ...) {
   char text[400];
   std::va_list arguments;
   va_start(arguments, format);

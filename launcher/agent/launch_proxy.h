@@ -2,7 +2,7 @@
 // because it lost one host of many, kills the processes that it knows on all hosts; so it knows only a launch proxy,
 // and the agent is a child of that proxy.
 //
-// Thread: the only one of its process. Errors: leave_stand_in() reports why there is no second process.
+// Thread: the only one of its process. Errors: leave_launch_proxy() reports why there is no second process.
 #pragma once
 
 #include "supervisor/protocol/result.h"
@@ -10,9 +10,9 @@
 namespace elastictrain::launcher {
 
 // The calling process becomes the launch proxy: it waits for the agent and exits as the agent does, which is what the
-// launch sees. Returns in the agent. `tied`: until outlive_stand_in() the agent is killed with its launch proxy.
-Status leave_stand_in(bool tied);
+// launch sees. Returns in the agent. `tied`: until outlive_launch_proxy() the agent is killed with its launch proxy.
+Status leave_launch_proxy(bool tied);
 
-void outlive_stand_in();
+void outlive_launch_proxy();
 
 }  // namespace elastictrain::launcher

@@ -5,6 +5,6 @@
 
 namespace elastictrain::heuristics {
 
-[[gnu::format(printf, 1, 2)]] std::string words(const char* format, ...);
+[[gnu::format(printf, 1, 2)]] std::string format_text(const char* format, ...);
 
 }  // namespace elastictrain::heuristics

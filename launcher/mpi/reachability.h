@@ -16,7 +16,7 @@
 
 namespace elastictrain::launcher {
 
-class RollCall {
+class Reachability {
  public:
   struct Question {
     std::string machine;
@@ -25,11 +25,11 @@ class RollCall {
   // Machine to the reason why it counts as absent.
   using Absent = std::map<std::string, std::string>;
 
-  RollCall(asio::io_context& io, std::vector<Question> questions, std::chrono::milliseconds patience,
-           std::function<void(Absent)> done);
-  ~RollCall();
-  RollCall(const RollCall&) = delete;
-  RollCall& operator=(const RollCall&) = delete;
+  Reachability(asio::io_context& io, std::vector<Question> questions, std::chrono::milliseconds patience,
+               std::function<void(Absent)> done);
+  ~Reachability();
+  Reachability(const Reachability&) = delete;
+  Reachability& operator=(const Reachability&) = delete;
 
  private:
   void ask();

@@ -1,4 +1,4 @@
-#include "supervisor/core/words.h"
+#include "supervisor/core/text.h"
 
 #include <array>
 
@@ -23,7 +23,7 @@ const char* change_name(protocol::ChangeKind kind) {
 }
 
 std::optional<protocol::ChangeKind> change_named(std::string_view name) {
-  if (name == kOldUpdateName) return protocol::ChangeKind::kReshare;
+  if (name == kOldUpdateName) return protocol::ChangeKind::kUpdatePlan;
   return protocol::named<protocol::ChangeKind>(kChangeNames, name);
 }
 

@@ -7,9 +7,9 @@
 namespace elastictrain::launcher {
 
 // Its last lines: a tool usually prints its error last, and the cause may be some lines before.
-std::string last_words(const std::string& text);
+std::string last_lines(const std::string& text);
 
 // Its first lines, for tools that print the error and then a long explanation, between lines of dashes.
-std::string first_words(const std::string& text);
+std::string first_lines(const std::string& text);
 
 }  // namespace elastictrain::launcher

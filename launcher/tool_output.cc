@@ -1,4 +1,4 @@
-#include "launcher/tool_words.h"
+#include "launcher/tool_output.h"
 
 #include <algorithm>
 #include <deque>
@@ -20,20 +20,20 @@ std::deque<std::string> lines_of(const std::string& text) {
 }
 
 std::string on_one_line(const std::deque<std::string>& lines) {
-  std::string words;
-  for (const auto& line : lines) words += (words.empty() ? "" : "; ") + line;
-  return words;
+  std::string summary;
+  for (const auto& line : lines) summary += (summary.empty() ? "" : "; ") + line;
+  return summary;
 }
 
 }  // namespace
 
-std::string last_words(const std::string& text) {
+std::string last_lines(const std::string& text) {
   auto lines = lines_of(text);
   while (lines.size() > kQuotedLines) lines.pop_front();
   return on_one_line(lines);
 }
 
-std::string first_words(const std::string& text) {
+std::string first_lines(const std::string& text) {
   auto lines = lines_of(text);
   std::erase_if(lines, [](const std::string& line) { return line.find_first_not_of("-=") == std::string::npos; });
   lines.resize(std::min(lines.size(), kQuotedLines));

@@ -10,7 +10,7 @@
 
 namespace elastictrain::core {
 
-class Pulses {
+class WorkerSamples {
  public:
   static constexpr Millis kPeriod{250};
 

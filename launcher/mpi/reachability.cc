@@ -1,9 +1,9 @@
-#include "launcher/mpi/roll_call.h"
+#include "launcher/mpi/reachability.h"
 
 #include <asio/post.hpp>
 #include <utility>
 
-#include "launcher/tool_words.h"
+#include "launcher/tool_output.h"
 
 namespace elastictrain::launcher {
 namespace {
@@ -11,26 +11,26 @@ namespace {
 constexpr std::size_t kAtOnce = 32;
 
 std::string problem_of(const CommandEnd& end) {
-  const std::string said = last_words(end.error_text);
-  if (!said.empty()) return said;
+  const std::string answer = last_lines(end.error_text);
+  if (!answer.empty()) return answer;
   return end.timed_out ? "no answer arrived in time" : "the check ended with " + describe(end.status);
 }
 
 }  // namespace
 
-RollCall::RollCall(asio::io_context& io, std::vector<Question> questions, std::chrono::milliseconds patience,
-                   std::function<void(Absent)> done)
+Reachability::Reachability(asio::io_context& io, std::vector<Question> questions, std::chrono::milliseconds patience,
+                           std::function<void(Absent)> done)
     : io_(io), questions_(std::move(questions)), patience_(patience), done_(std::move(done)) {
   asio::post(io_, [this, life = std::weak_ptr<char>(life_)] {
     if (!life.expired()) ask();
   });
 }
 
-RollCall::~RollCall() {
+Reachability::~Reachability() {
   for (const auto& [machine, command] : running_) command->terminate();
 }
 
-void RollCall::ask() {
+void Reachability::ask() {
   while (asked_ < questions_.size() && running_.size() < kAtOnce) start(questions_[asked_++]);
   if (answers_ < questions_.size()) return;
   // Moved out: the call may destroy this object.
@@ -38,7 +38,7 @@ void RollCall::ask() {
   if (done) done(std::move(absent_));
 }
 
-void RollCall::start(const Question& question) {
+void Reachability::start(const Question& question) {
   CommandSpec spec;
   spec.argv = question.command;
   spec.deadline = patience_;
@@ -52,14 +52,14 @@ void RollCall::start(const Question& question) {
     count(question.machine, command.error().message);
 }
 
-void RollCall::answered(const std::string& machine, const CommandEnd& end) {
+void Reachability::answered(const std::string& machine, const CommandEnd& end) {
   running_.erase(machine);
   const bool answers = end.status.signal == 0 && end.status.exit_code == 0;
   count(machine, answers ? "" : problem_of(end));
   ask();
 }
 
-void RollCall::count(const std::string& machine, const std::string& problem) {
+void Reachability::count(const std::string& machine, const std::string& problem) {
   ++answers_;
   if (!problem.empty()) absent_[machine] = problem;
 }

@@ -1,8 +1,8 @@
-#include "tests/golden/pulses.h"
+#include "tests/golden/worker_samples.h"
 
 namespace elastictrain::core {
 
-void Pulses::steps(WorkerId id, Millis step_time) {
+void WorkerSamples::steps(WorkerId id, Millis step_time) {
   Worker& worker = workers_[id];
   worker.step_time = step_time;
   worker.stopped = false;
@@ -11,7 +11,7 @@ void Pulses::steps(WorkerId id, Millis step_time) {
   if (worker.heartbeat.step == 0) worker.heartbeat.step = 100;
 }
 
-void Pulses::stands(WorkerId id, protocol::StepPlace place, bool works) {
+void WorkerSamples::stands(WorkerId id, protocol::StepPlace place, bool works) {
   Worker& worker = workers_[id];
   worker.step_time = Millis(0);
   worker.elapsed = Millis(0);
@@ -19,11 +19,11 @@ void Pulses::stands(WorkerId id, protocol::StepPlace place, bool works) {
   worker.heartbeat.place = place;
 }
 
-void Pulses::stops(WorkerId id) {
+void WorkerSamples::stops(WorkerId id) {
   workers_[id].stopped = true;
 }
 
-void Pulses::advance(Worker& worker) {
+void WorkerSamples::advance(Worker& worker) {
   if (worker.stopped) {
     worker.quiet += kPeriod;
     return;
@@ -43,7 +43,7 @@ void Pulses::advance(Worker& worker) {
   heartbeat.place_ms = static_cast<std::uint64_t>(worker.elapsed.count());
 }
 
-protocol::AgentReport Pulses::report(AgentId agent, const std::map<WorkerId, Generation>& seats) {
+protocol::AgentReport WorkerSamples::report(AgentId agent, const std::map<WorkerId, Generation>& seats) {
   protocol::AgentReport report;
   for (auto& [id, worker] : workers_) {
     if (agents_[id] != agent) continue;

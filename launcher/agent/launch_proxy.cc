@@ -1,4 +1,4 @@
-#include "launcher/agent/stand_in.h"
+#include "launcher/agent/launch_proxy.h"
 
 #include <signal.h>
 #include <sys/prctl.h>
@@ -11,7 +11,7 @@
 namespace elastictrain::launcher {
 namespace {
 
-[[noreturn]] void stand_in_for(pid_t agent) {
+[[noreturn]] void act_as_proxy_for(pid_t agent) {
   int status = 0;
   while (::waitpid(agent, &status, 0) < 0 && errno == EINTR) {
   }
@@ -20,18 +20,18 @@ namespace {
 
 }  // namespace
 
-Status leave_stand_in(bool tied) {
+Status leave_launch_proxy(bool tied) {
   const pid_t launched = ::getpid();
   const pid_t agent = ::fork();
   if (agent < 0) return Error{ErrorCode::kUnavailable, std::string("no process for the agent: ") + std::strerror(errno)};
-  if (agent > 0) stand_in_for(agent);
+  if (agent > 0) act_as_proxy_for(agent);
   if (!tied) return {};
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != launched) ::raise(SIGKILL);
   return {};
 }
 
-void outlive_stand_in() {
+void outlive_launch_proxy() {
   ::prctl(PR_SET_PDEATHSIG, 0);
 }
 

@@ -1,0 +1,260 @@
+// A program's own collectives, in a step, between steps and after the last one.
+#include <doctest/doctest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "fake_run.h"
+#include "train/session/half_floats.h"
+#include "train/session/solo_communicator.h"
+#include "train/session/value_reduction.h"
+
+namespace elastictrain::test {
+namespace {
+
+void require_that(bool condition, const char* what) {
+  if (!condition) throw std::runtime_error(what);
+}
+
+// Of one round of all collectives; every value depends on the rank.
+struct Round {
+  explicit Round(Session& session)
+      : ranks(session.world_size()), rank(session.rank()), gathered(2 * ranks), scattered(ranks) {
+    for (std::uint32_t i = 0; i < ranks; ++i) scattered[i] = 100 * rank + i;
+    sum = rank + 1;
+    half_sum = session::to_half(static_cast<float>(rank) + 0.5F);
+    bfloat_max = session::to_bfloat(static_cast<float>(rank));
+    product = 2;
+    min = -1.5 * rank;
+    any = rank == ranks - 1 ? 1 : 0;
+    from_last = rank;
+  }
+
+  void share(Session& session) {
+    session.reduce_values(&sum, 1, DataType::kInt64);
+    session.reduce_values(&half_sum, 1, DataType::kFloat16);
+    session.reduce_values(&bfloat_max, 1, DataType::kBFloat16, Operation::kMax);
+    session.reduce_values(&product, 1, DataType::kInt32, Operation::kProduct);
+    session.reduce_values(&min, 1, DataType::kFloat64, Operation::kMin);
+    session.reduce_values(&any, 1, DataType::kBool);
+    session.broadcast_from(&from_last, sizeof from_last, ranks - 1);
+    const std::uint32_t mine[] = {rank, ranks};
+    session.all_gather(mine, sizeof mine, gathered.data());
+    session.reduce_scatter(scattered.data(), 1, DataType::kInt64, Operation::kSum, &part);
+    session.barrier();
+  }
+
+  void check() const {
+    const std::int64_t n = ranks;
+    require_that(sum == n * (n + 1) / 2, "the sum of integers");
+    require_that(session::from_half(half_sum) == static_cast<float>(n * n) / 2, "the sum of halves");
+    require_that(session::from_bfloat(bfloat_max) == static_cast<float>(n - 1), "the maximum of bfloats");
+    require_that(product == 1 << n, "the product");
+    require_that(min == -1.5 * static_cast<double>(n - 1), "the minimum");
+    require_that(any == 1, "the or");
+    require_that(from_last == ranks - 1, "the broadcast");
+    require_that(part == 100 * n * (n - 1) / 2 + n * rank, "the part of the sum");
+    for (std::uint32_t i = 0; i < ranks; ++i) {
+      require_that(gathered[2 * i] == i && gathered[2 * i + 1] == ranks, "what was gathered");
+    }
+  }
+
+  std::uint32_t ranks;
+  std::uint32_t rank;
+  std::int64_t sum = 0;
+  std::uint16_t half_sum = 0;
+  std::uint16_t bfloat_max = 0;
+  std::int32_t product = 0;
+  double min = 0;
+  std::uint8_t any = 0;
+  std::uint32_t from_last = 0;
+  std::vector<std::uint32_t> gathered;
+  std::vector<std::int64_t> scattered;
+  std::int64_t part = 0;
+};
+
+// In every step; checked when it is committed, unless a rank was lost in it.
+TestWorkerOptions with_collectives_in_steps() {
+  TestWorkerOptions options;
+  const auto round = std::make_shared<std::optional<Round>>();
+  options.in_step = [round](Session& session, std::uint64_t) {
+    round->emplace(session);
+    (*round)->share(session);
+  };
+  options.between_steps = [round](Session& session, std::uint64_t) {
+    if (session.world_size() >= (*round)->ranks) (*round)->check();
+  };
+  return options;
+}
+
+// Notes how often a loss ended them.
+TestWorkerOptions with_collectives_between_steps() {
+  TestWorkerOptions options;
+  const auto interrupted = std::make_shared<int>(0);
+  options.between_steps = [interrupted](Session& session, std::uint64_t) {
+    if (session.outcome() != Outcome::kRunning) return;
+    try {
+      Round round(session);
+      round.share(session);
+      round.check();
+    } catch (const SessionInterrupted&) {
+      session.note("interrupted", std::to_string(++*interrupted));
+    }
+  };
+  return options;
+}
+
+TEST_CASE("a program's own collectives in each step, through a growth and a shrink") {
+  const auto options = with_collectives_in_steps();
+  FakeRun run(options);
+  auto workers = run.spawn_ready(2);
+  run.change_to(workers);
+  workers.push_back(run.spawn_ready());
+  run.change_to(workers);
+  run.wait_step(workers[0], run[workers[0]].heartbeat.step + 10);
+  run.change_to({workers[0], workers[2]});
+  run.wait_step(workers[0], run[workers[0]].heartbeat.step + 10);
+  run.stop_and_check();
+}
+
+TEST_CASE("a loss in a step repeats its own collectives too") {
+  for (const auto where : {Moment::kComputing, Moment::kBetweenBuckets, Moment::kUpdating}) {
+    const auto options = with_collectives_in_steps();
+    FakeRun run(options);
+    const std::vector<WorkerId> workers{run.spawn_ready(), run.spawn_ready(),
+                                        run.spawn_ready(dying(options, {where, 6}))};
+    run.change_to(workers);
+    run.wait_exit(workers[2]);
+    run.recover({run.spawn_ready()});
+    run.wait_step(workers[0], 20);
+    run.stop_and_check();
+  }
+}
+
+TEST_CASE("collectives between steps") {
+  const auto options = with_collectives_between_steps();
+  FakeRun run(options);
+  const auto workers = run.spawn_ready(3);
+  run.change_to(workers);
+  run.wait_step(workers[0], 20);
+  CHECK(run[workers[0]].heartbeat.place != protocol::StepPlace::kStarting);
+  run.change_to({workers[0], workers[2]});
+  run.wait_step(workers[0], run[workers[0]].heartbeat.step + 10);
+  run.stop_and_check();
+  CHECK(run[workers[0]].notes["interrupted"].empty());
+}
+
+TEST_CASE("a loss ends a collective between steps, and training goes on, with a spare or without one") {
+  for (const bool with_spare : {false, true}) {
+    const auto options = with_collectives_between_steps();
+    FakeRun run(options);
+    const std::vector<WorkerId> workers{run.spawn_ready(), run.spawn_ready(),
+                                        run.spawn_ready(dying(options, {Moment::kOutside, 6}))};
+    run.change_to(workers);
+    run.wait_exit(workers[2]);
+    run.recover(with_spare ? std::vector<WorkerId>{run.spawn_ready()} : std::vector<WorkerId>{});
+    run.wait_step(workers[0], 20);
+    CHECK(run[workers[0]].notes["interrupted"] == "1");
+    run.stop_and_check();
+  }
+}
+
+TEST_CASE("collectives after the last step, until one of the workers is gone") {
+  TestWorkerOptions options{.max_steps = 5};
+  options.at_end = [](Session& session) {
+    Round round(session);
+    round.share(session);
+    round.check();
+  };
+  FakeRun run(options);
+  auto workers = run.spawn_ready(2);
+  options.at_end = [end = options.at_end](Session& session) {
+    end(session);
+    ::kill(::getpid(), SIGKILL);
+  };
+  workers.push_back(run.spawn_ready(options));
+  run.change_to(workers);
+  run.wait_all_exited();
+  CHECK(run[workers[0]].exit_code == kExitFinished);
+  CHECK(run[workers[1]].exit_code == kExitFinished);
+}
+
+TEST_CASE("a collective that a worker's end interrupts after the last step does not wait for a recovery") {
+  TestWorkerOptions options{.max_steps = 5};
+  options.at_end = [](Session& session) {
+    try {
+      session.barrier();
+    } catch (const SessionInterrupted&) {
+      session.note("interrupted", "yes");
+    }
+  };
+  FakeRun run(options);
+  auto workers = run.spawn_ready(2);
+  options.at_end = [](Session&) { ::kill(::getpid(), SIGKILL); };
+  workers.push_back(run.spawn_ready(options));
+  run.change_to(workers);
+  run.wait_all_exited();
+  CHECK(run[workers[0]].exit_code == kExitFinished);
+  CHECK(run[workers[0]].notes["interrupted"] == "yes");
+}
+
+TEST_CASE("each step may be made by another thread, through a change and a loss") {
+  for (const bool overlap : {false, true}) {
+    TestWorkerOptions options{.overlap = overlap, .changes_threads = true};
+    FakeRun run(options);
+    std::vector<WorkerId> workers{run.spawn_ready(), run.spawn_ready()};
+    run.change_to(workers);
+    workers.push_back(run.spawn_ready(dying(options, {Moment::kBetweenBuckets, 30})));
+    run.change_to(workers);
+    run.wait_exit(workers[2]);
+    run.recover();
+    run.wait_step(workers[0], 40);
+    run.stop_and_check();
+  }
+}
+
+TEST_CASE("what a callback throws comes out of the call, and the session has failed") {
+  Session session;
+  session.set_data({.sample_count = 4});
+  session.on_change([](const Change&) { throw std::runtime_error("a broken callback"); });
+  CHECK_THROWS_WITH_AS(session.start(), "a broken callback", std::runtime_error);
+  CHECK_THROWS_AS(session.next_batch(), SessionError);
+}
+
+TEST_CASE("halves keep their value, and floats are rounded to the nearest of them") {
+  for (std::uint32_t bits = 0; bits < 65536; ++bits) {
+    const auto half = static_cast<std::uint16_t>(bits);
+    if (!std::isnan(session::from_half(half))) CHECK(session::to_half(session::from_half(half)) == half);
+    if (!std::isnan(session::from_bfloat(half))) CHECK(session::to_bfloat(session::from_bfloat(half)) == half);
+  }
+  CHECK(session::from_half(0x3c00) == 1.0F);
+  CHECK(session::from_half(0x0001) == std::ldexp(1.0F, -24));
+  CHECK(session::to_half(2049.0F) == session::to_half(2048.0F));  // a tie, to even
+  CHECK(session::to_half(2051.0F) == session::to_half(2052.0F));
+  CHECK(session::from_half(session::to_half(65519.0F)) == 65504.0F);
+  CHECK(std::isinf(session::from_half(session::to_half(65520.0F))));
+  CHECK(std::isnan(session::from_half(session::to_half(std::numeric_limits<float>::quiet_NaN()))));
+  CHECK(std::isnan(session::from_bfloat(session::to_bfloat(std::numeric_limits<float>::quiet_NaN()))));
+  CHECK(session::from_bfloat(session::to_bfloat(257.0F)) == 256.0F);
+}
+
+TEST_CASE("alone, every reduction leaves its values") {
+  session::SoloCommunicator alone(1);
+  std::vector<double> values(300'000, 1.25);
+  for (const auto operation : {Operation::kSum, Operation::kMax, Operation::kMin, Operation::kProduct}) {
+    REQUIRE(session::reduce_values(alone, std::as_writable_bytes(std::span(values)), DataType::kFloat64, operation));
+  }
+  CHECK(values == std::vector<double>(300'000, 1.25));
+}
+
+}  // namespace
+}  // namespace elastictrain::test

@@ -1,0 +1,119 @@
+// A program's own collectives: in a step they are repeated with it after a loss; between two steps a loss ends them.
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "train/session/session_impl.h"
+#include "train/session/value_reduction.h"
+
+namespace elastictrain {
+namespace {
+
+using Bytes = std::span<std::byte>;
+
+Bytes bytes_at(void* data, std::size_t bytes) {
+  return {static_cast<std::byte*>(data), bytes};
+}
+
+// A call in a step may be repeated after its input is gone.
+std::shared_ptr<std::vector<std::byte>> copy_of(const void* data, std::size_t bytes) {
+  const auto* first = static_cast<const std::byte*>(data);
+  return std::make_shared<std::vector<std::byte>>(first, first + bytes);
+}
+
+}  // namespace
+
+void Session::Impl::sum(float* data, std::size_t count) {
+  require_step("sum() outside a step; call next_batch() first");
+  share("sum()", bytes_at(data, count * sizeof(float)), [=](comm::Communicator& others) {
+    return others.all_reduce({data, count});
+  });
+}
+
+void Session::Impl::broadcast(void* data, std::size_t bytes) {
+  require_step("broadcast() outside a step; call next_batch() first");
+  broadcast_from(data, bytes, 0);
+}
+
+void Session::Impl::broadcast_from(void* data, std::size_t bytes, std::uint32_t root) {
+  lifecycle_.require(root < view().world_size, "broadcast_from(): the root is not a rank of this world");
+  const auto all = bytes_at(data, bytes);
+  share("broadcast_from()", all, [=](comm::Communicator& others) {
+    if (all.empty()) return Status();
+    // After a loss there may be fewer ranks than the step began with.
+    return others.broadcast(all, std::min(root, others.world_size() - 1));
+  });
+}
+
+void Session::Impl::reduce_values(void* data, std::size_t count, DataType type, Operation operation) {
+  const auto all = bytes_at(data, count * session::size_of(type));
+  share("reduce_values()", all,
+        [=](comm::Communicator& others) { return session::reduce_values(others, all, type, operation); });
+}
+
+void Session::Impl::all_gather(const void* data, std::size_t bytes, void* gathered) {
+  const auto mine = copy_of(data, bytes);
+  const auto all = bytes_at(gathered, bytes * view().world_size);
+  std::fill(all.begin(), all.end(), std::byte{0});
+  share("all_gather()", {}, [=](comm::Communicator& others) -> Status {
+    if (mine->empty()) return {};
+    std::vector<std::byte> received(mine->size() * others.world_size());
+    if (auto status = others.all_gather(*mine, received); !status) return status;
+    const auto end = std::copy_n(received.begin(), std::min(received.size(), all.size()), all.begin());
+    std::fill(end, all.end(), std::byte{0});
+    return {};
+  });
+}
+
+void Session::Impl::reduce_scatter(const void* data, std::size_t count_per_rank, DataType type, Operation operation,
+                                   void* result) {
+  const std::size_t part = count_per_rank * session::size_of(type);
+  const auto mine = copy_of(data, part * view().world_size);
+  share("reduce_scatter()", {}, [=, first = part * view().rank](comm::Communicator& others) -> Status {
+    if (mine->empty()) return {};
+    std::vector<std::byte> all = *mine;
+    if (auto status = session::reduce_values(others, all, type, operation); !status) return status;
+    std::copy_n(all.data() + first, part, static_cast<std::byte*>(result));
+    return {};
+  });
+}
+
+void Session::Impl::barrier() {
+  share("barrier()", {}, [](comm::Communicator& others) { return others.barrier(); });
+}
+
+// `in_place`: what the collective changes, to be restored before a repetition.
+void Session::Impl::share(const char* what, Bytes in_place, session::Collective collective) {
+  lifecycle_.require(lifecycle_.started, "a collective before start(); call start() first");
+  if (!worker_->runner.is_open()) return share_between_steps(what, collective);
+  settle_background();
+  auto& bucket = worker_->runner.add(nullptr, 0);
+  bucket.kind = session::Bucket::Kind::kOwnData;
+  bucket.bytes = in_place;
+  bucket.share = std::move(collective);
+  worker_->measurements.clock().collective_begins(session::Clock::now());
+  settle(worker_->runner.reduce(bucket));
+}
+
+void Session::Impl::share_between_steps(const char* what, const session::Collective& collective) {
+  lifecycle_.require(lifecycle_.is_running() || lifecycle_.outcome == Outcome::kFinished,
+                     "a collective after this worker has left its run; end the program");
+  const auto& seat = worker_->seating.seat();
+  const Status status = worker_->gate.run(what, [&] { return collective(*seat.communicator); });
+  if (status) return;
+  const std::string text = std::string(what) + " between two steps: " + status.error().message;
+  if (!plane_ || status.error().code == ErrorCode::kInvalid) lifecycle_.fail(text);
+  if (lifecycle_.is_running()) take_next_seat();
+  throw SessionInterrupted(text + "; the membership has changed: call next_batch() again");
+}
+
+// Between two steps, after a loss.
+void Session::Impl::take_next_seat() {
+  if (!worker_->recovery.take_seat()) return rejoin();
+  if (worker_->view.is_behind()) worker_->view.publish();
+}
+
+}  // namespace elastictrain

@@ -1,0 +1,48 @@
+// The program's state: what it registers, and where it is.
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "train/checkpoint/tensor_header.h"
+#include "train/session/session_impl.h"
+
+namespace elastictrain {
+
+void Session::Impl::add_state(std::string_view name, std::span<std::byte> bytes,
+                              std::optional<state::TensorType> type) {
+  lifecycle_.require(!lifecycle_.started, "share_state() after start(); register all state before start()");
+  lifecycle_.require(bytes.data() != nullptr || bytes.empty(),
+                     "share_state() with a null pointer; pass the buffer's address");
+  if (!program_.buffers.add(name, bytes.data(), bytes.size(), nullptr, std::move(type))) {
+    throw SessionError("state \"" + std::string(name) + "\" is shared twice; give every buffer a name of its own");
+  }
+  program_.models.add_state(bytes);
+}
+
+void Session::Impl::share_tensor(std::string_view name, void* data, std::string_view dtype,
+                                 std::span<const std::uint64_t> shape) {
+  state::TensorType type{std::string(dtype), {shape.begin(), shape.end()}};
+  const auto bytes = checkpoint::tensor_bytes(type.dtype, shape);
+  if (!bytes) {
+    throw SessionError("tensor \"" + std::string(name) + "\": safetensors has no dtype \"" + type.dtype +
+                       "\" of this size; use a name such as F32, BF16, I64 or BOOL");
+  }
+  add_state(name, {static_cast<std::byte*>(data), static_cast<std::size_t>(*bytes)}, std::move(type));
+}
+
+// Transfers and copies of the state have ended where the program may write it.
+void Session::Impl::move_state(std::string_view name, void* data) {
+  const auto& runner = worker_->runner;
+  const bool may_write = runner.is_open() && runner.step().lane_sent && !runner.in_background();
+  lifecycle_.require(!lifecycle_.started || may_write,
+                     "move_state() before the step's last all-reduce; state may only be written or moved between that "
+                     "and commit_step()");
+  auto* const from = program_.buffers.move(name, data);
+  if (from == nullptr) {
+    throw SessionError("move_state(): no state in host memory is called \"" + std::string(name) +
+                       "\"; use the name that it was shared with");
+  }
+  program_.models.moved(from, static_cast<std::byte*>(data));
+}
+
+}  // namespace elastictrain
