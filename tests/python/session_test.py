@@ -1,0 +1,130 @@
+"""The session of Python programs, alone in a process: buffers in place of pointers, exceptions in place of statuses."""
+
+import array
+import ctypes
+import os
+import subprocess
+import sys
+import unittest
+
+PACKAGE = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "train", "python")
+sys.path.insert(0, PACKAGE)
+
+import elastictrain  # noqa: E402
+from elastictrain import _memory, _paths  # noqa: E402
+
+
+def trained(session, steps=None, gradient=None):
+    """The batches of a session that trains one buffer."""
+    weights = array.array("f", [0.0] * 8)
+    session.share_model("weights", weights)
+    session.set_data(sample_count=100, epochs=2, batch=16)
+    assert session.start()
+    batches = []
+    while (batch := session.next_batch()) is not None:
+        batches.append(batch)
+        gradient = gradient or array.array("f", [1.0] * 8)
+        session.all_reduce(gradient)
+        weights[0] -= 0.5
+        session.commit_step(loss=0.25)
+        if steps is not None and len(batches) >= steps:
+            break
+    return batches
+
+
+class Alone(unittest.TestCase):
+    def setUp(self):
+        self.session = elastictrain.Session()
+        self.addCleanup(self.session.close)
+
+    def test_every_sample_comes_once_in_each_epoch(self):
+        batches = trained(self.session)
+        for epoch in (0, 1):
+            seen = sorted(index for batch in batches if batch.epoch == epoch for index in batch.samples)
+            self.assertEqual(seen, list(range(100)))
+        self.assertEqual(self.session.outcome, "finished")
+        self.assertEqual((self.session.rank, self.session.world_size, self.session.launched), (0, 1, False))
+        self.assertEqual(self.session.committed_step, len(batches))
+        self.assertEqual(self.session.last_step().loss, 0.25)
+
+    def test_a_wrong_call_raises_with_the_librarys_text(self):
+        with self.assertRaisesRegex(elastictrain.SessionError, "next_batch.. before start"):
+            self.session.next_batch()
+
+    def test_what_a_callback_raises_is_raised_by_the_call(self):
+        def callback(change):
+            raise KeyError(f"generation {change.generation}")
+
+        self.session.on_change(callback)
+        with self.assertRaisesRegex(KeyError, "generation 0"):
+            trained(self.session)
+
+    def test_a_second_session_is_refused(self):
+        with self.assertRaisesRegex(elastictrain.ElasticError, "has a session already"):
+            elastictrain.Session()
+
+    def test_after_close_every_call_raises(self):
+        self.session.close()
+        self.session.close()
+        with self.assertRaisesRegex(elastictrain.ElasticError, "closed"):
+            self.session.start()
+
+    def test_a_forked_child_cannot_use_it_and_does_not_end_it(self):
+        child = os.fork()
+        if child == 0:
+            try:
+                self.session.close()
+                self.session.start()
+            except elastictrain.ElasticError as error:
+                os._exit(0 if "child process" in str(error) else 1)
+            os._exit(2)
+        self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), 0)
+        self.assertEqual(len(trained(self.session)), 14)
+
+    def test_children_do_not_find_the_agent(self):
+        self.assertNotIn("ELASTICTRAIN_SOCKET", os.environ)
+
+
+class Memory(unittest.TestCase):
+    def test_only_writable_contiguous_memory_is_taken(self):
+        with self.assertRaisesRegex(ValueError, "writable"):
+            _memory.of(b"constant")
+        with self.assertRaisesRegex(ValueError, "contiguous"):
+            _memory.of(memoryview(bytearray(8))[::2])
+        with self.assertRaisesRegex(TypeError, "neither a tensor"):
+            _memory.of(3)
+
+    def test_floats_are_float32(self):
+        self.assertEqual(_memory.floats(array.array("f", [1, 2])).bytes, 8)
+        self.assertEqual(_memory.floats((ctypes.c_float * 3)()).bytes, 12)
+        with self.assertRaisesRegex(TypeError, "float32"):
+            _memory.floats(array.array("d", [1]))
+
+    def test_an_empty_buffer_has_no_memory(self):
+        self.assertEqual(_memory.of(bytearray()).bytes, 0)
+
+
+class Places(unittest.TestCase):
+    def test_a_named_library_that_is_missing_is_an_error_that_names_it(self):
+        code = "import elastictrain; elastictrain.version()"
+        environment = {**os.environ, "PYTHONPATH": PACKAGE, "ELASTICTRAIN_LIBRARY": "/nowhere/lib.so"}
+        done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("ELASTICTRAIN_LIBRARY=/nowhere/lib.so: there is no such file", done.stderr)
+
+    def test_the_module_is_the_command(self):
+        done = subprocess.run([sys.executable, "-m", "elastictrain", "--version"], capture_output=True, text=True,
+                              env={**os.environ, "PYTHONPATH": PACKAGE})
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn(elastictrain.version(), done.stdout)
+
+    def test_the_binary_is_found(self):
+        self.assertTrue(os.access(_paths.binary(), os.X_OK))
+
+    def test_neither_torch_nor_numpy_is_imported(self):
+        code = "import sys, elastictrain; sys.exit('torch' in sys.modules or 'numpy' in sys.modules)"
+        self.assertEqual(subprocess.run([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": PACKAGE}).returncode, 0)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

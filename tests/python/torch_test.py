@@ -1,0 +1,295 @@
+"""elastictrain.torch alone in a process: the same numbers as torch's own loop, and errors that name what is wrong."""
+
+import os
+import subprocess
+import sys
+import time
+import unittest
+
+import torch_python
+
+torch_python.run_this_test_there()
+sys.path.insert(0, torch_python.PACKAGE)
+
+import torch  # noqa: E402
+from torch import nn  # noqa: E402
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset  # noqa: E402
+
+import elastictrain  # noqa: E402
+import elastictrain.torch  # noqa: E402
+from elastictrain.torch import _optimizers  # noqa: E402
+from elastictrain.torch._loader import Loader  # noqa: E402
+from elastictrain.torch._python_state import PythonState  # noqa: E402
+
+DATA = TensorDataset(torch.randn(96, 6, generator=torch.Generator().manual_seed(3)), torch.arange(96) % 3)
+OPTIMIZERS = {"SGD": {"momentum": 0.9}, "Adam": {}, "AdamW": {}, "NAdam": {}, "RAdam": {}, "Rprop": {}, "Adagrad": {},
+              "RMSprop": {"momentum": 0.5}, "Adadelta": {}, "Adamax": {}, "ASGD": {}}
+
+
+def make_model():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(6, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 3))
+
+
+def values_of(model):
+    return torch.cat([value.detach().double().flatten() for value in model.state_dict().values()])
+
+
+class Training(unittest.TestCase):
+    def elastic(self, model, optimizer, data=DATA, **options):
+        run = elastictrain.torch.elastic(model, optimizer, data, **{"batch": 16, "leave": "return", **options})
+        self.addCleanup(run.close)
+        return run
+
+    def test_it_computes_what_torchs_own_loop_computes(self):
+        model = make_model()
+        optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+        scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.5)
+        run = self.elastic(model, optimizer, epochs=3, state={"scheduler": scheduler})
+        batches = []
+        for _ in run.epochs():
+            for x, y in run:
+                batches.append((run.step, x, y))
+                optimizer.zero_grad()
+                nn.functional.cross_entropy(model(x), y).backward()
+                optimizer.step()
+            scheduler.step()
+        other = make_model()
+        optimizer = torch.optim.AdamW(other.parameters(), lr=0.01)
+        for step, x, y in batches:
+            optimizer.param_groups[0]["lr"] = 0.01 * 0.5 ** ((step - 1) // 6)
+            optimizer.zero_grad()
+            nn.functional.cross_entropy(other(x), y).backward()
+            optimizer.step()
+        self.assertEqual(len(batches), 18)
+        self.assertTrue(torch.equal(values_of(model), values_of(other)))
+
+    def test_a_step_of_two_passes_sums_both(self):
+        model = nn.Linear(6, 3)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        run = self.elastic(model, optimizer)
+        for x, y in run:
+            optimizer.zero_grad()
+            whole = torch.autograd.grad(nn.functional.cross_entropy(model(x), y), list(model.parameters()))
+            with run.no_sync():
+                (nn.functional.cross_entropy(model(x[:8]), y[:8]) / 2).backward()
+            (nn.functional.cross_entropy(model(x[8:]), y[8:]) / 2).backward()
+            for parameter, expected in zip(model.parameters(), whole):
+                self.assertTrue(torch.allclose(parameter.grad, expected, atol=1e-6))
+            optimizer.step()
+
+    def test_a_second_pass_without_no_sync_is_an_error(self):
+        model = nn.Linear(6, 3)
+        run = self.elastic(model, torch.optim.SGD(model.parameters(), lr=0.1))
+        for x, _ in run:
+            model(x).sum().backward()
+            with self.assertRaisesRegex(RuntimeError, "a second backward.*no_sync"):
+                model(x).sum().backward()
+            break
+
+    def test_a_step_without_a_pass_is_an_error(self):
+        model = nn.Linear(6, 3)
+        run = self.elastic(model, torch.optim.SGD(model.parameters(), lr=0.1))
+        batches = iter(run)
+        next(batches)
+        with self.assertRaisesRegex(elastictrain.ElasticError, "step 1 had no backward pass"):
+            next(batches)
+
+    def test_a_parameter_that_no_pass_uses_keeps_no_gradient(self):
+        model = nn.ModuleDict({"used": nn.Linear(6, 3), "unused": nn.Linear(6, 3)})
+        optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
+        before = model["unused"].weight.detach().clone()
+        run = self.elastic(model, optimizer, warm_up=lambda batch: model["used"](batch[0]).sum().backward())
+        for x, _ in run:
+            optimizer.zero_grad()
+            model["used"](x).sum().backward()
+            self.assertIsNone(model["unused"].weight.grad)
+            optimizer.step()
+        self.assertTrue(torch.equal(model["unused"].weight, before))
+
+    def test_autocast_and_a_scaler(self):
+        model = nn.Linear(6, 3)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        scaler = torch.amp.GradScaler("cpu", init_scale=1024.0, growth_interval=2)
+        run = self.elastic(model, optimizer, state={"scaler": scaler})
+        for x, y in run:
+            optimizer.zero_grad()
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                loss = nn.functional.cross_entropy(model(x).float(), y)
+            scaler.scale(loss).backward()
+            scaler.step(optimizer)
+            scaler.update()
+        self.assertEqual(scaler.get_scale(), 1024.0 * 2 ** 3)
+
+    def test_half_precision_parameters_are_summed_as_floats(self):
+        model = nn.Linear(6, 3).to(torch.bfloat16)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        run = self.elastic(model, optimizer, warm_up=lambda batch: model(batch[0].bfloat16()).sum().backward())
+        for x, _ in run:
+            optimizer.zero_grad()
+            model(x.bfloat16()).sum().backward()
+            self.assertEqual(model.weight.grad.dtype, torch.bfloat16)
+            optimizer.step()
+
+    def test_a_frozen_batchnorm_keeps_its_statistics_bit_by_bit(self):
+        model = make_model()
+        model[1].running_mean.uniform_()
+        before = model[1].running_mean.clone()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        run = self.elastic(model, optimizer)
+        model[1].eval()
+        for x, _ in run:
+            model(x).sum().backward()
+            optimizer.step()
+        self.assertTrue(torch.equal(model[1].running_mean, before))
+
+    def test_the_learning_rate_factor_scales_a_step_and_schedulers_do_not_see_it(self):
+        model = nn.Linear(6, 3)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
+        _optimizers.scale_learning_rate(optimizer, lambda: 2.0)
+        before = model.weight.detach().clone()
+        model.weight.grad = torch.ones_like(model.weight)
+        optimizer.step()
+        self.assertTrue(torch.allclose(before - model.weight, torch.ones_like(before)))
+        self.assertEqual(optimizer.param_groups[0]["lr"], 0.5)
+
+    def test_a_dataloaders_settings_are_taken_over(self):
+        model = nn.Linear(6, 3)
+        loader = DataLoader(DATA, batch_size=10, collate_fn=lambda samples: torch.stack([s[0] for s in samples]))
+        run = self.elastic(model, torch.optim.SGD(model.parameters(), lr=0.1), loader)
+        for x in run:
+            self.assertLessEqual(len(x), 10)
+            model(x).sum().backward()
+
+    def test_the_rest_of_an_epoch_is_no_single_sample_for_a_batchnorm(self):
+        model = make_model()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        sizes = []
+        for x, _ in self.elastic(model, optimizer, torch.utils.data.Subset(DATA, range(33))):
+            sizes.append(len(self.passed(model, x)))
+            optimizer.step()
+        self.assertEqual(sum(sizes), 33)
+        self.assertGreater(min(sizes), 1)
+
+    def test_processes_load_the_same_samples(self):
+        for method in ("fork", "spawn"):
+            model = nn.Linear(6, 3)
+            run = self.elastic(model, torch.optim.SGD(model.parameters(), lr=0.1), num_workers=2,
+                               multiprocessing_context=method)
+            seen = torch.cat([self.passed(model, x) for x, _ in run])
+            self.assertTrue(torch.equal(seen.sort(0).values, DATA.tensors[0].sort(0).values), method)
+            run.close()
+
+    def passed(self, model, x):
+        model(x).sum().backward()
+        return x
+
+    def test_the_end_of_a_program_that_broke_off_leaves_no_loader_process(self):
+        code = ("import os, sys, torch, elastictrain.torch\n"
+                "data = torch.utils.data.TensorDataset(torch.randn(64, 6))\n"
+                "model = torch.nn.Linear(6, 3)\n"
+                "run = elastictrain.torch.elastic(model, torch.optim.SGD(model.parameters(), 0.1), data, num_workers=2)\n"
+                "for x, in run:\n"
+                "  print(*[w.pid for w in run._loader._iterator._workers], flush=True)\n"
+                "  os.kill(os.getpid(), 9)\n")
+        done = subprocess.run([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": torch_python.PACKAGE},
+                              stdout=subprocess.PIPE, text=True, timeout=100)
+        loaders = [int(pid) for pid in done.stdout.split()]
+        self.assertEqual((done.returncode, len(loaders)), (-9, 2))
+        deadline = time.monotonic() + 30
+        while any(state_of(pid) not in "ZX" for pid in loaders):
+            self.assertLess(time.monotonic(), deadline, "a loader process is left")
+            time.sleep(0.02)
+
+
+def state_of(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rsplit(")", 1)[1].split()[0]
+    except OSError:
+        return "X"
+
+
+class Refused(unittest.TestCase):
+    def refuses(self, text, model, dataset=DATA, optimizer=None, **options):
+        optimizer = optimizer or torch.optim.SGD([p for p in model.parameters()], lr=0.1)
+        with self.assertRaisesRegex((TypeError, ValueError), text):
+            elastictrain.torch.elastic(model, optimizer, dataset, **options)
+        self.assertIsNone(elastictrain.Session._open)
+
+    def test_what_cannot_be_trained(self):
+        class Endless(IterableDataset):
+            def __iter__(self):
+                return iter([1, 2, 3])
+
+        self.refuses("IterableDataset", nn.Linear(6, 3), Endless())
+        self.refuses("'weight' is torch.float64|'bias' is torch.float64", nn.Linear(6, 3).double(),
+                     warm_up=lambda batch: None)
+        stranger = torch.optim.SGD(nn.Linear(2, 2).parameters(), lr=0.1)
+        self.refuses("not the model's", nn.Linear(6, 3), optimizer=stranger)
+        self.refuses("state 'odd' is a int", nn.Linear(6, 3), state={"odd": 3})
+        self.refuses("'exit' or 'return'", nn.Linear(6, 3), leave="never")
+
+
+class Optimizers(unittest.TestCase):
+    def test_state_that_is_made_beforehand_changes_no_result(self):
+        for name, options in OPTIMIZERS.items():
+            results = []
+            for prepared in (False, True):
+                torch.manual_seed(0)
+                model = nn.Linear(4, 3)
+                optimizer = getattr(torch.optim, name)(model.parameters(), lr=0.01, **options)
+                if prepared:
+                    _optimizers.create_state(optimizer)
+                for step in range(4):
+                    torch.manual_seed(step)
+                    optimizer.zero_grad()
+                    model(torch.randn(8, 4)).pow(2).sum().backward()
+                    optimizer.step()
+                results.append(values_of(model))
+            self.assertTrue(torch.equal(*results), name)
+
+
+class SmallState(unittest.TestCase):
+    def test_it_survives_its_encoding(self):
+        import collections
+        held = {"tuple": (1, 2.5, None), "keys": {3: "x", 1: True}, "counter": collections.Counter([1, 1, 2]),
+                "infinite": float("-inf"), "tensor": torch.tensor([1, 2], dtype=torch.int16), "list": [1, [2]]}
+        state = PythonState()
+        state.add("all", (lambda: held, lambda new: received.append(new)))
+        received = []
+        text = state.encode()
+        state.decode(text)
+        self.assertTrue(torch.equal(received[0].pop("tensor"), held["tensor"]))
+        self.assertEqual(received[0], {key: value for key, value in held.items() if key != "tensor"})
+        self.assertIsInstance(received[0]["counter"], collections.Counter)
+
+    def test_the_order_of_a_dictionary_does_not_matter(self):
+        first, second = PythonState(), PythonState()
+        first.add_object("a", {"x": 1, "y": 2})
+        second.add_object("a", {"y": 2, "x": 1})
+        self.assertEqual(first.encode(), second.encode())
+
+    def test_what_cannot_be_encoded_is_named(self):
+        state = PythonState()
+        state.add_object("strange", {"x": object()})
+        with self.assertRaisesRegex(TypeError, "state 'strange'.*object"):
+            state.encode()
+
+
+class Loading(unittest.TestCase):
+    def test_what_was_loaded_for_another_division_is_thrown_away(self):
+        plan = [(0, 1), (2, 3), (4, 5), (6, 7), (8, 9)]
+        loader = Loader(DATA, {"num_workers": 2, "collate_fn": lambda samples: [int(s[1]) for s in samples]},
+                        lambda count: plan[:count])
+        self.addCleanup(loader.close)
+        self.assertEqual(loader.take(plan.pop(0)), [0, 1])
+        self.assertEqual(loader.take(plan.pop(0)), [2, 0])
+        plan[:] = [(10, 11), (12, 13)]
+        self.assertEqual(loader.take((20, 22)), [2, 1])
+        self.assertEqual(loader.take(plan.pop(0)), [1, 2])
+        self.assertEqual((loader.ahead, loader.late), (2, 2))
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

@@ -1,0 +1,46 @@
+"""Programs with elastictrain.Session on real processes: changes, and errors that end a worker with their traceback."""
+
+import os
+import signal
+import sys
+
+import harness
+from harness import Case, Run, job, pids
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+PROGRAM = os.path.join(HERE, "python_program.py")
+
+
+def python_run(workers=(1, 2, 3), **variables):
+    environment = {"PYTHONPATH": os.path.join(ROOT, "train", "python"), "PYTHONDONTWRITEBYTECODE": "1", **variables}
+    config = job(workers=workers, command=[sys.executable, PROGRAM], batch={"per_worker": 8}, audit={"every_steps": 1})
+    return Run(config, environment=environment)
+
+
+class Python(Case):
+    def test_it_grows_and_survives_a_loss(self):
+        with python_run() as run:
+            run.wait_size(2)
+            run.do("resize", run.name, 3)
+            run.wait_size(3)
+            run.wait_more_steps(3)
+            os.kill(pids(run.status())[1], signal.SIGKILL)
+            self.assertEqual(run.wait(60), 0)
+            run.wait_no_processes()
+            self.assert_audit_clean(run)
+            self.assertIn("finished at step", run.text())
+
+    def test_an_error_ends_the_worker_with_its_traceback_and_the_status_of_the_program(self):
+        for place in ("loop", "callback"):
+            with self.subTest(place), python_run((1, 1, 1), ET_RAISE=place) as run:
+                self.assertEqual(run.wait(60), 1)
+                run.wait_no_processes()
+                self.assertIn(f"ArithmeticError: an error of the {place}", run.text())
+                self.assertEqual(run.text("stdout").count("Traceback (most recent call last)") +
+                                 run.text("stderr").count("] Traceback (most recent call last)"), 1)
+                self.assertIn("the end", run.text(), "what the program registered for its end is done")
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -1,0 +1,169 @@
+"""PyTorch programs with elastictrain.torch on real processes: changes of size, losses at every place of a step, errors."""
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import harness
+from harness import Case, Run, job, pids
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(os.path.dirname(HERE), "python"))
+
+import torch_python  # noqa: E402
+
+PYTHON, WHY_NOT = torch_python.find()
+PROGRAM = os.path.join(HERE, "torch_program.py")
+
+
+def torch_job(workers=(1, 2, 4), program=(PROGRAM,), **sections):
+    return job(workers=workers, command=[PYTHON, *program], batch={"per_worker": 32}, audit={"every_steps": 1}, **sections)
+
+
+def torch_run(config, **variables):
+    environment = {"PYTHONPATH": torch_python.PACKAGE, "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1",
+                   "PYTHONWARNINGS": "ignore", **{name: str(value) for name, value in variables.items()}}
+    return Run(config, environment=environment)
+
+
+@unittest.skipIf(PYTHON is None, WHY_NOT)
+class Changes(Case):
+    def changed(self, **variables):
+        """2 -> 4 -> 3 workers, then one is killed and replaced; to the end of the data."""
+        with torch_run(torch_job(), ET_EPOCHS=14, **variables) as run:
+            run.wait_size(2, 60)
+            run.do("resize", run.name, 4)
+            run.wait_size(4, 60)
+            run.wait_more_steps(10)
+            run.do("resize", run.name, 3)
+            run.wait_size(3, 60)
+            run.wait_more_steps(10)
+            victim = pids(run.status())[1]
+            os.kill(victim, signal.SIGKILL)
+            run.wait_status(lambda s: s.get("world_size") == 3 and victim not in pids(s), 60, "the replacement")
+            self.assertEqual(run.wait(200), 0, run.text()[-2000:])
+            run.wait_no_processes()
+            self.assert_audit_clean(run)
+            self.assertEqual(run.text().count("rate 0.000000"), 3, "each worker is at the scheduler's end")
+            accuracies = [float(note["value"]) for note in run.events("note", key="accuracy")]
+            self.assertGreater(accuracies[-1], 0.96)
+            return run.events("note", key="ahead")
+
+    def test_every_sample_counts_once_and_all_states_are_equal(self):
+        self.changed()
+
+    def test_with_loader_processes(self):
+        notes = self.changed(ET_LOADERS=2)
+        self.assertGreater(float(notes[-1]["value"]), 0.9, "batches are requested ahead, also around a change")
+
+
+@unittest.skipIf(PYTHON is None, WHY_NOT)
+class Losses(Case):
+    def test_a_worker_is_killed_at_every_place_of_a_step(self):
+        for place in ("forward", "backward", "wait", "update", "evaluation"):
+            step = 61 if place == "evaluation" else 20
+            with self.subTest(place=place), torch_run(torch_job((1, 2, 2)), ET_EPOCHS=6, ET_FAULT=place, ET_FAULT_STEP=step,
+                                                      ET_LOADERS=1) as run:
+                self.assertEqual(run.wait(120), 0, run.text()[-2000:])
+                run.wait_no_processes()
+                self.assert_audit_clean(run)
+                self.assertEqual(len(run.events("worker_lost")) or len(run.events("abort")), 1, "one loss")
+
+    def test_an_exception_ends_the_worker_with_its_traceback_and_the_others_continue(self):
+        with torch_run(torch_job((1, 2, 2)), ET_EPOCHS=6, ET_FAULT="raise") as run:
+            self.assertEqual(run.wait(120), 0, run.text()[-2000:])
+            run.wait_no_processes()
+            self.assert_audit_clean(run)
+            lines = [text for _, text in run.lines if "ArithmeticError: an error" in text]
+            self.assertEqual([line[:11] for line in lines], ["[localhost:", "  Arithmeti"], "its own, and the warning's")
+
+    def test_an_exception_on_all_workers_ends_the_run_with_the_programs_status(self):
+        with torch_run(torch_job((1, 2, 2)), ET_FAULT="raise", ET_EVERYWHERE=1) as run:
+            self.assertEqual(run.wait(120), 1)
+            run.wait_no_processes()
+            self.assertIn("Traceback (most recent call last)", run.text())
+
+    def test_a_worker_with_another_model_does_not_join(self):
+        with torch_run(torch_job((2, 2, 2)), ET_WIDER=1) as run:
+            self.assertEqual(run.wait(120), 69)
+            run.wait_no_processes()
+            self.assertIn("shares different state than the rest of the run", run.text())
+
+    def test_after_the_loss_of_everything_the_newest_checkpoint_continues(self):
+        with tempfile.TemporaryDirectory() as directory:
+            config = torch_job((1, 2, 2), checkpoint={"directory": directory, "interval_steps": 20})
+            with torch_run(config, ET_EPOCHS=6) as run:
+                run.wait_step(90, 60)
+                run.lose_everything()
+                run.resume()
+                self.assertEqual(run.wait(120), 0, run.text()[-2000:])
+                self.assertEqual(run.text().count("rate 0.000000"), 2, "the scheduler continued, too")
+                files = [name for name in os.listdir(directory) if name.endswith(".safetensors")]
+                newest = max(files, key=lambda name: int(name.split("-")[1].split(".")[0]))
+                done = subprocess.run([PYTHON, os.path.join(HERE, "torch_checkpoint.py"), os.path.join(directory, newest)],
+                                      env={**os.environ, **run.environment}, capture_output=True, text=True, timeout=100)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertGreater(float(done.stdout), 0.95)
+
+    def test_an_interrupt_stops_the_run_and_leaves_no_process(self):
+        with torch_run(torch_job((1, 2, 2)), ET_EPOCHS=1000, ET_LOADERS=1) as run:
+            run.wait_size(2, 60)
+            run.signal(signal.SIGINT)
+            run.wait(60)
+            run.wait_no_processes()
+
+
+@unittest.skipIf(PYTHON is None, WHY_NOT)
+class Unchanged(Case):
+    """A script with DistributedDataParallel, started by `python -m elastictrain.torch`."""
+
+    job = staticmethod(lambda workers: torch_job(workers, ("-m", "elastictrain.torch", os.path.join(HERE, "torch_script.py"))))
+
+    def test_a_script_grows_shrinks_and_survives_a_loss(self):
+        with torch_run(self.job((1, 2, 4)), ET_EPOCHS=40) as run:
+            run.wait_size(2, 60)
+            for size in (4, 3):
+                run.do("resize", run.name, size)
+                run.wait_size(size, 60)
+                run.wait_more_steps(10)
+            victim = pids(run.status())[1]
+            os.kill(victim, signal.SIGKILL)
+            run.wait_status(lambda s: s.get("world_size") == 3 and victim not in pids(s), 60, "the replacement")
+            self.assertEqual(run.wait(200), 0, run.text()[-2000:])
+            run.wait_no_processes()
+            self.assert_audit_clean(run)
+            scores = [text for _, text in run.lines if "] epoch 39 " in text]
+            self.assertEqual(len(scores), 1, "only the first worker prints")
+            self.assertRegex(scores[0], r"accuracy 0\.9[5-9]\d+ of 179\d world 3")
+            self.assertEqual(run.text().count(f"rate {0.05 * 0.9 ** 20:.6f}"), 3)
+
+    def test_torchs_entry_point_does_the_same(self):
+        with tempfile.TemporaryDirectory() as installed:
+            information = os.path.join(installed, "elastictrain-0.1.0.dist-info")
+            os.mkdir(information)
+            with open(os.path.join(information, "entry_points.txt"), "w") as file:
+                file.write("[torch.backends]\nelastictrain = elastictrain._torch_autoload:activate\n")
+            paths = os.pathsep.join([installed, torch_python.PACKAGE])
+            config = torch_job((1, 2, 2), (os.path.join(HERE, "torch_script.py"),))
+            with torch_run(config, PYTHONPATH=paths, ELASTICTRAIN_TORCH=1) as run:
+                self.assertEqual(run.wait(120), 0, run.text()[-2000:])
+                run.wait_no_processes()
+                self.assert_audit_clean(run)
+                self.assertIn("elastictrain: made elastic: Sequential, SGD, StepLR, a loader of 3823 samples", run.text())
+
+    def test_what_cannot_be_made_elastic_is_refused_with_a_sentence(self):
+        for uses, sentence in {"group": "this script needs torch.distributed.new_group()",
+                               "two-models": "this script has two DistributedDataParallel models",
+                               "early-sum": "torch.distributed.all_reduce() before the first batch of training",
+                               "early-end": "a script that ends an epoch early cannot be made elastic"}.items():
+            with self.subTest(uses), torch_run(self.job((1, 1, 1)), ET_USES=uses) as run:
+                self.assertEqual(run.wait(60), 1)
+                run.wait_no_processes()
+                self.assertIn(sentence, run.text())
+
+
+if __name__ == "__main__":
+    harness.main()

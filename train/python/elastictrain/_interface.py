@@ -1,0 +1,126 @@
+"""The C interface by ctypes: structs and the types of every function. The names are those of elastictrain.h."""
+
+import ctypes
+from ctypes import POINTER, c_char_p, c_double, c_int, c_size_t, c_uint32, c_uint64, c_void_p
+from typing import Any, Dict, Optional, Tuple
+
+from . import _paths
+
+OK, INVALID, SESSION, INTERNAL, INTERRUPTED = range(5)
+
+
+class _Sized(ctypes.Structure):
+    """A struct that starts with its own size, as the library expects."""
+
+    def __init__(self, **values: Any) -> None:
+        super().__init__(size=ctypes.sizeof(type(self)), **values)
+
+
+class DataOptions(_Sized):
+    _fields_ = [("size", c_size_t), ("sample_count", c_uint64), ("epochs", c_uint64), ("seed", c_uint64),
+                ("max_steps", c_uint64), ("batch", c_uint32), ("shuffle", c_uint32), ("drop_last", c_uint32),
+                ("min_local_samples", c_uint32)]
+
+
+class Batch(_Sized):
+    _fields_ = [("size", c_size_t), ("step", c_uint64), ("epoch", c_uint64), ("samples", POINTER(c_uint64)),
+                ("local_samples", c_uint64), ("global_samples", c_uint64), ("first_of_epoch", c_uint32),
+                ("reserved", c_uint32)]
+
+
+class StepMetrics(_Sized):
+    _fields_ = [("size", c_size_t), ("loss", c_double)]
+
+
+class StepReport(_Sized):
+    _fields_ = [("size", c_size_t), ("loss", c_double), ("samples", c_uint64), ("gradient_norm", c_double),
+                ("slowest_compute_us", c_double)]
+
+
+class Change(_Sized):
+    _fields_ = [("size", c_size_t), ("generation", c_uint64), ("rank", c_uint32), ("world_size", c_uint32),
+                ("previous_world_size", c_uint32), ("joined_now", c_uint32), ("reason", c_char_p)]
+
+
+class Monitors(_Sized):
+    _fields_ = [("size", c_size_t), ("has_noise_scale", c_uint32), ("slowest_rank", c_uint32)] + [
+        (name, c_double) for name in ("noise_scale", "gradient_norm", "gradient_variance", "slowest_compute_us", "step_us",
+                                      "data_wait_us", "compute_us", "communicate_us", "update_us")] + [
+        (name, c_uint64) for name in ("bytes_sent", "bytes_received", "bytes_shared")]
+
+
+ChangeCallback = ctypes.CFUNCTYPE(None, POINTER(Change), c_void_p)
+
+# name -> argument types after the session; each returns a status.
+CALLS: Dict[str, Tuple[Any, ...]] = {
+    "share_state": (c_char_p, c_void_p, c_size_t),
+    "share_model": (c_char_p, c_void_p, c_size_t),
+    "share_device_state": (c_char_p, c_void_p, c_size_t),
+    "use_device": (POINTER(c_int),),
+    "set_data": (c_void_p,),
+    "on_change": (ChangeCallback, c_void_p),
+    "start": (POINTER(c_int),),
+    "next_batch": (POINTER(Batch), POINTER(c_int)),
+    "all_reduce": (c_void_p, c_size_t),
+    "all_reduce_async": (c_void_p, c_size_t),
+    "all_reduce_device": (c_void_p, c_size_t, c_void_p),
+    "all_reduce_device_async": (c_void_p, c_size_t, c_void_p),
+    "wait_all_reduce": (),
+    "commit_step": (POINTER(StepMetrics),),
+    "last_step": (POINTER(StepReport),),
+    "sum": (c_void_p, c_size_t),
+    "broadcast": (c_void_p, c_size_t),
+    "enable_store": (),
+    "save": (c_char_p, c_void_p, c_size_t, c_uint64),
+    "request": (c_uint32, c_char_p, c_void_p, c_size_t, POINTER(c_uint64)),
+    "get_monitors": (POINTER(Monitors),),
+    "measure_gradient_variance": (c_uint64,),
+    "request_resize": (c_uint32,),
+    "request_batch": (c_uint32,),
+    "request_learning_rate_factor": (c_double,),
+    "request_synchronization": (c_int,),
+    "request_topology": (c_char_p,),
+    "note": (c_char_p, c_char_p),
+    "finish": (),
+    "end_data": (),
+    "phase": (c_char_p,),
+    "share_early": (c_char_p, c_void_p, c_size_t),
+    "early": (c_char_p, c_void_p, POINTER(c_size_t)),
+    "reduce_values": (c_void_p, c_size_t, c_int, c_int),
+    "broadcast_from": (c_void_p, c_size_t, c_uint32),
+    "all_gather": (c_void_p, c_size_t, c_void_p),
+    "barrier": (),
+    "look_ahead": (c_uint32, POINTER(c_uint64), POINTER(c_size_t), POINTER(c_uint64), POINTER(c_uint32)),
+    "share_tensor": (c_char_p, c_void_p, c_char_p, POINTER(c_uint64), c_uint32),
+}
+NUMBERS = {"rank": c_uint32, "world_size": c_uint32, "local_rank": c_uint32, "generation": c_uint64, "worker_id": c_uint64,
+           "committed_step": c_uint64, "learning_rate_factor": c_double, "launched": c_int, "outcome_of": c_int,
+           "synchronization_of": c_int}
+
+_loaded: Optional[ctypes.CDLL] = None
+
+
+def load() -> ctypes.CDLL:
+    """The library, loaded once in a process. Raises ImportError where it cannot be found or loaded."""
+    global _loaded
+    if _loaded is None:
+        path = _paths.library()
+        try:
+            _loaded = _declare(ctypes.CDLL(path))
+        except OSError as error:
+            raise ImportError(f"{path} cannot be loaded: {error}") from None
+    return _loaded
+
+
+def _declare(library: ctypes.CDLL) -> ctypes.CDLL:
+    library.et_version.restype = c_char_p
+    library.et_last_error.restype = c_char_p
+    library.et_session_create.argtypes = (POINTER(c_void_p),)
+    library.et_session_destroy.argtypes = (c_void_p,)
+    library.et_session_destroy.restype = None
+    for name, types in CALLS.items():
+        getattr(library, f"et_{name}").argtypes = (c_void_p, *types)
+    for name, result in NUMBERS.items():
+        function = getattr(library, f"et_{name}")
+        function.argtypes, function.restype = (c_void_p,), result
+    return library

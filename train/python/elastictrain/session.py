@@ -1,0 +1,384 @@
+"""The session: the calls of elastictrain.h with arrays and tensors in place of pointers, and exceptions in place of
+statuses. `elastictrain/session.hpp` documents their order and rules.
+
+Thread: one training thread makes all calls. A forked child (a data loader's process) must not use its parent's session;
+its calls raise, and its end does not disturb the parent.
+"""
+
+import atexit
+import contextlib
+import ctypes
+import os
+import sys
+from dataclasses import dataclass
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+
+from . import _interface as c
+from . import _memory
+from .errors import ElasticError, Interrupted, SessionError
+
+RUNNING, FINISHED, LEFT, STOPPED = "running", "finished", "left", "stopped"
+_OUTCOMES = (RUNNING, FINISHED, LEFT, STOPPED)
+_SYNCHRONIZATIONS = ("s-sgd", "averaging", "pair-averaging")
+_ERRORS = {c.SESSION: SessionError, c.INTERRUPTED: Interrupted}
+TYPES = {"float32": 0, "float16": 1, "bfloat16": 2, "float64": 3, "int32": 4, "int64": 5, "uint8": 6, "bool": 7}
+OPERATIONS = {"sum": 0, "max": 1, "min": 2, "product": 3}
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What this worker computes in one step."""
+    step: int  # its number once it is committed
+    epoch: int  # from 0
+    samples: Tuple[int, ...]  # indices of this worker; may be empty
+    local_samples: int  # of this worker
+    global_samples: int  # of all workers
+    first_of_epoch: bool  # no sample of this epoch was used before
+
+
+@dataclass(frozen=True)
+class Change:
+    """What changed at the last boundary."""
+    generation: int
+    rank: int
+    world_size: int
+    previous_world_size: int
+    joined_now: bool
+    reason: str
+
+
+@dataclass(frozen=True)
+class StepReport:
+    """Figures of the whole job, equal on all workers. Loss and compute time are those of the step before."""
+    loss: float
+    samples: int
+    gradient_norm: float
+    slowest_compute_us: float
+
+
+class Session:
+    """This process as a worker of a run; a world of one without a launcher. One in a process.
+
+    Memory that is shared, or reduced in the background, is referenced until the session is closed.
+    """
+
+    _open: Optional["Session"] = None
+
+    def __init__(self) -> None:
+        self._process: int = os.getpid()
+        if Session._open is not None and Session._open._process == self._process:
+            raise ElasticError("this process has a session already; a process is one worker")
+        self._library = c.load()
+        self._handle = ctypes.c_void_p()
+        self._kept: List[Any] = []  # shared memory
+        self._step_kept: List[Any] = []  # gradients of the open step
+        self._raised: Optional[BaseException] = None  # by a callback
+        self._raise_for(self._library.et_session_create(ctypes.byref(self._handle)))
+        # Processes that this one starts are no workers.
+        os.environ.pop("ELASTICTRAIN_SOCKET", None)
+        Session._open = self
+        atexit.register(self._close_at_exit)
+
+    # --- Before start()
+
+    def share_state(self, name: str, value: Any) -> None:
+        """Registers state that an update changes: a tensor, an array or a buffer, at the same address until close()."""
+        memory = _memory.of(value)
+        call = "share_device_state" if memory.on_device else "share_state"
+        self._do(call, name.encode(), memory.address, memory.bytes)
+        self._kept.append(value)
+
+    def share_tensor(self, name: str, tensor: Any) -> None:
+        """The same for a torch.Tensor, with its type and shape: checkpoints are then safetensors of real tensors."""
+        memory = _memory.of(tensor)
+        dtype = _SAFETENSORS.get(str(tensor.dtype).replace("torch.", ""))
+        if memory.on_device or dtype is None or not tensor.is_contiguous():
+            return self.share_state(name, tensor)
+        shape = (ctypes.c_uint64 * max(1, tensor.dim()))(*tensor.shape)
+        self._do("share_tensor", name.encode(), memory.address, dtype, shape, tensor.dim())
+        self._kept.append(tensor)
+
+    def share_model(self, name: str, value: Any) -> None:
+        """State that is a model of float32: replicas of it may be averaged."""
+        memory = _memory.floats(value)
+        self._do("share_model", name.encode(), memory.address, memory.bytes // 4)
+        self._kept.append(value)
+
+    def share_early(self, name: str, value: bytes) -> None:
+        """A small value, equal on all workers, that a joiner can read as soon as start() returns."""
+        self._do("share_early", name.encode(), value, len(value))
+
+    def set_data(self, sample_count: int = 0, epochs: int = 1, batch: int = 32, shuffle: bool = True, seed: int = 0,
+                 max_steps: int = 0, drop_last: bool = False, min_local_samples: int = 0) -> None:
+        """How the data is divided into steps. `batch` is per worker, used when no launcher sets one."""
+        options = c.DataOptions(sample_count=sample_count, epochs=epochs, seed=seed, max_steps=max_steps, batch=batch,
+                                shuffle=int(shuffle), drop_last=int(drop_last), min_local_samples=min_local_samples)
+        self._do("set_data", ctypes.byref(options))
+
+    def on_change(self, callback: Callable[[Change], None]) -> None:
+        """Calls back inside start() or commit_step(). What the callback raises is raised by that call."""
+        def called(pointer: Any, _: Any) -> None:
+            try:
+                callback(_change_of(pointer.contents))
+            except BaseException as error:  # raised again by the call that called back
+                self._raised = error
+
+        self._callback = c.ChangeCallback(called)
+        self._do("on_change", self._callback, None)
+
+    def use_device(self, ordinal: int = -1) -> int:
+        """Trains on a CUDA device; -1: that of the slot. Returns the ordinal. Call it before state is shared."""
+        number = ctypes.c_int(ordinal)
+        self._do("use_device", ctypes.byref(number))
+        return number.value
+
+    def enable_store(self) -> None:
+        self._do("enable_store")
+
+    def start(self) -> bool:
+        """Joins. False: this worker is not needed; end with success."""
+        go = ctypes.c_int()
+        self._do("start", ctypes.byref(go))
+        return bool(go.value)
+
+    # --- Steps
+
+    def next_batch(self) -> Optional[Batch]:
+        """Opens a step; None at the end (see `outcome`)."""
+        batch, has_batch = c.Batch(), ctypes.c_int()
+        self._do("next_batch", ctypes.byref(batch), ctypes.byref(has_batch))
+        if not has_batch.value:
+            return None
+        samples = tuple(batch.samples[:batch.local_samples]) if batch.samples else ()
+        return Batch(batch.step, batch.epoch, samples, batch.local_samples, batch.global_samples,
+                     bool(batch.first_of_epoch))
+
+    def all_reduce(self, gradient: Any, stream: Optional[int] = None) -> None:
+        """In-place mean over all samples of the step, of float32 values. An empty batch contributes nothing."""
+        memory = _memory.floats(gradient)
+        if memory.on_device:
+            self._do("all_reduce_device", memory.address, memory.bytes // 4, stream)
+        else:
+            self._do("all_reduce", memory.address, memory.bytes // 4)
+        self._step_kept.append(gradient)
+
+    def all_reduce_async(self, gradient: Any, stream: Optional[int] = None) -> None:
+        """The same in the background, in the order of the calls, which must be equal on all workers."""
+        memory = _memory.floats(gradient)
+        if memory.on_device:
+            self._do("all_reduce_device_async", memory.address, memory.bytes // 4, stream)
+        else:
+            self._do("all_reduce_async", memory.address, memory.bytes // 4)
+        self._step_kept.append(gradient)
+
+    def wait_all_reduce(self) -> None:
+        self._do("wait_all_reduce")
+
+    def sum(self, values: Any) -> None:
+        """In-place sum of float32 values over all workers, in a step."""
+        memory = _memory.floats(values)
+        self._do("sum", memory.address, memory.bytes // 4)
+        self._step_kept.append(values)
+
+    def broadcast(self, values: Any) -> None:
+        """Replaces the values by the first worker's, in a step."""
+        memory = _memory.of(values)
+        self._do("broadcast", memory.address, memory.bytes)
+        self._step_kept.append(values)
+
+    def commit_step(self, loss: Optional[float] = None) -> None:
+        """Ends the step; memberships change here. `loss`: mean over this worker's samples."""
+        metrics = None if loss is None else ctypes.byref(c.StepMetrics(loss=loss))
+        self._do("commit_step", metrics)
+        self._step_kept.clear()
+
+    # --- Values of the program's own, in a step or between steps
+
+    def reduce_values(self, values: Any, operation: str = "sum") -> None:
+        """In-place all-reduce ("sum", "max", "min" or "product") over all workers.
+
+        Raises Interrupted if a loss interrupts it between steps.
+        """
+        name = _type_name(values)
+        size = _memory.of(values)
+        self._step_kept.append(values)
+        self._do("reduce_values", size.address, size.bytes // _ITEM_BYTES[name], TYPES[name], OPERATIONS[operation])
+
+    def broadcast_from(self, values: Any, root: int = 0) -> None:
+        """Replaces the values by those of rank `root`."""
+        memory = _memory.of(values)
+        self._step_kept.append(values)
+        self._do("broadcast_from", memory.address, memory.bytes, root)
+
+    def all_gather(self, value: Any) -> bytes:
+        """The bytes of all workers' values, by rank; all of one size."""
+        memory = _memory.of(value)
+        gathered = ctypes.create_string_buffer(memory.bytes * self.world_size)
+        self._step_kept += [value, gathered]
+        self._do("all_gather", memory.address, memory.bytes, gathered)
+        return gathered.raw
+
+    def barrier(self) -> None:
+        self._do("barrier")
+
+    def phase(self, name: Optional[str]) -> None:
+        """"data", "evaluation", "compile" or "checkpoint": no verdict of a hang while it lasts. None ends it."""
+        self._do("phase", None if name is None else name.encode())
+
+    def early(self, name: str, room: int = 1 << 16) -> bytes:
+        """The value of share_early() as of the last committed step; readable after start()."""
+        buffer, size = ctypes.create_string_buffer(room), ctypes.c_size_t(room)
+        self._do("early", name.encode(), buffer, ctypes.byref(size))
+        return buffer.raw[:size.value] if size.value <= room else self.early(name, size.value)
+
+    def look_ahead(self, batches: int, samples: int) -> List[Tuple[int, ...]]:
+        """This worker's indices in the next steps, if nothing interferes; at most so many batches and samples."""
+        indices, sizes = (ctypes.c_uint64 * samples)(), (ctypes.c_uint64 * batches)()
+        room, count = ctypes.c_size_t(samples), ctypes.c_uint32(batches)
+        self._do("look_ahead", batches, indices, ctypes.byref(room), sizes, ctypes.byref(count))
+        return _split(indices, sizes[:count.value])
+
+    def end_data(self) -> None:
+        """The program's data are at an end: the run ends for all, with status 0, at the next boundary."""
+        self._do("end_data")
+
+    # --- Requests and figures
+
+    def request_resize(self, workers: int) -> None:
+        self._do("request_resize", workers)
+
+    def request_batch(self, per_worker: int) -> None:
+        self._do("request_batch", per_worker)
+
+    def request_learning_rate_factor(self, factor: float) -> None:
+        self._do("request_learning_rate_factor", factor)
+
+    def request_synchronization(self, strategy: str) -> None:
+        """"s-sgd", "averaging" or "pair-averaging"."""
+        self._do("request_synchronization", _SYNCHRONIZATIONS.index(strategy))
+
+    def request_topology(self, name: str) -> None:
+        self._do("request_topology", name.encode())
+
+    def measure_gradient_variance(self, every_steps: int) -> None:
+        self._do("measure_gradient_variance", every_steps)
+
+    def save(self, name: str, value: Any, version: int) -> None:
+        """Puts a copy into this worker's store, where the others can read it at any time."""
+        memory = _memory.of(value)
+        self._do("save", name.encode(), memory.address, memory.bytes, version)
+
+    def request(self, rank: int, name: str, value: Any, version: int = 0) -> int:
+        """Reads another worker's copy into `value`. Returns its version; 0: there is none."""
+        memory, found = _memory.of(value), ctypes.c_uint64(version)
+        self._do("request", rank, name.encode(), memory.address, memory.bytes, ctypes.byref(found))
+        return found.value
+
+    def note(self, key: str, value: Any) -> None:
+        """Writes a named value to the run's journal and summary; only the first rank's call has an effect."""
+        self._do("note", str(key).encode(), str(value).encode())
+
+    def last_step(self) -> StepReport:
+        report = c.StepReport()
+        self._do("last_step", ctypes.byref(report))
+        return StepReport(report.loss, report.samples, report.gradient_norm, report.slowest_compute_us)
+
+    def monitors(self) -> Dict[str, float]:
+        """The measurements of RunMonitors in session.hpp, by name."""
+        seen = c.Monitors()
+        self._do("get_monitors", ctypes.byref(seen))
+        return {name: getattr(seen, name) for name, _ in seen._fields_ if name != "size"}
+
+    rank = property(lambda self: self._number("rank"), doc="This worker's place in its generation.")
+    world_size = property(lambda self: self._number("world_size"), doc="Workers of its generation.")
+    local_rank = property(lambda self: self._number("local_rank"), doc="Its place on its host.")
+    generation = property(lambda self: self._number("generation"))
+    worker_id = property(lambda self: self._number("worker_id"), doc="Constant while the rank may change.")
+    committed_step = property(lambda self: self._number("committed_step"))
+    learning_rate_factor = property(lambda self: self._number("learning_rate_factor"))
+    launched = property(lambda self: bool(self._number("launched")), doc="False: a world of one, without a launcher.")
+    outcome = property(lambda self: _OUTCOMES[self._number("outcome_of")],
+                       doc="running, finished (all epochs are done), left (end with success) or stopped (the same).")
+    synchronization = property(lambda self: _SYNCHRONIZATIONS[self._number("synchronization_of")])
+
+    # --- Its end
+
+    def close(self) -> None:
+        """Ends the session cleanly. Nothing happens the second time, and in a forked child."""
+        if self._handle and os.getpid() == self._process:
+            handle, self._handle = self._handle, ctypes.c_void_p()
+            self._library.et_session_destroy(handle)
+            self._kept.clear()
+            Session._open = None
+
+    def __enter__(self) -> "Session":
+        return self
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        if kind is None:
+            self.close()
+
+    def _close_at_exit(self) -> None:
+        """A program that an exception ends is not done: its exit status says so, and nothing else may."""
+        if getattr(sys, "last_value", None) is None:
+            self.close()
+        elif self._handle and os.getpid() == self._process and self.launched:
+            self._end_at_once()
+
+    def _end_at_once(self) -> None:
+        """The others wait for this process to end, and unloading torch takes seconds. Everything else that the program
+        registered for its end is done before."""
+        atexit.unregister(self._close_at_exit)
+        atexit._run_exitfuncs()
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(Exception):
+                stream.flush()
+        os._exit(1)
+
+    # --- Calls
+
+    def _do(self, name: str, *arguments: Any) -> None:
+        if not self._handle or os.getpid() != self._process:
+            raise ElasticError(f"{name}(): the session is closed" if os.getpid() == self._process else
+                               f"{name}(): a child process cannot use its parent's session")
+        status = getattr(self._library, f"et_{name}")(self._handle, *arguments)
+        raised, self._raised = self._raised, None
+        if raised is not None:
+            raise raised
+        self._raise_for(status)
+
+    def _number(self, name: str) -> Any:
+        return getattr(self._library, f"et_{name}")(self._handle)
+
+    def _raise_for(self, status: int) -> None:
+        if status != c.OK:
+            text = self._library.et_last_error().decode(errors="replace")
+            raise _ERRORS.get(status, ElasticError)(text)
+
+
+_SAFETENSORS = {"float32": b"F32", "float64": b"F64", "float16": b"F16", "bfloat16": b"BF16", "int64": b"I64",
+                "int32": b"I32", "int16": b"I16", "int8": b"I8", "uint8": b"U8", "bool": b"BOOL"}
+_ITEM_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2, "float64": 8, "int32": 4, "int64": 8, "uint8": 1, "bool": 1}
+
+
+def _type_name(values: Any) -> str:
+    """Of a tensor or an array; of another buffer by its format."""
+    name = str(getattr(values, "dtype", "")).replace("torch.", "")
+    name = name or {"f": "float32", "d": "float64", "i": "int32", "q": "int64", "l": "int64", "B": "uint8", "?": "bool"}.get(
+        memoryview(values).format, "")
+    if name not in TYPES:
+        raise TypeError(f"values of type {name or type(values).__name__} cannot be reduced; possible: {', '.join(TYPES)}")
+    return name
+
+
+def _change_of(change: Any) -> Change:
+    return Change(change.generation, change.rank, change.world_size, change.previous_world_size, bool(change.joined_now),
+                  (change.reason or b"").decode(errors="replace"))
+
+
+def _split(indices: Any, sizes: Sequence[int]) -> List[Tuple[int, ...]]:
+    batches, begin = [], 0
+    for size in sizes:
+        batches.append(tuple(indices[begin:begin + size]))
+        begin += size
+    return batches

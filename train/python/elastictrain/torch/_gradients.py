@@ -1,0 +1,186 @@
+"""Gradients in buckets of a fixed layout, reduced while the backward pass computes the next ones.
+
+The layout follows from the model alone, so a joiner has it before its first step. A parameter's hook copies its gradient
+into the bucket and makes the bucket's memory its `.grad`. Buckets are reduced in the order of the layout on all workers,
+whatever the order in which gradients arrive.
+"""
+
+from typing import Any, Callable, List, Tuple
+
+import torch
+
+from ..session import Session
+
+BUCKET_BYTES = 25 << 20
+FIRST_BUCKET_BYTES = 1 << 20
+
+
+class Slot:
+    """One parameter's place in a bucket."""
+
+    def __init__(self, name: str, parameter: torch.Tensor, bucket: "Bucket") -> None:
+        self.name, self.parameter, self.bucket = name, parameter, bucket
+        self.view = torch.empty(0)  # its part of the bucket, in the parameter's shape
+        self.arrived = False
+
+
+class Bucket:
+    def __init__(self) -> None:
+        self.slots: List[Slot] = []
+        self.flat = torch.empty(0)
+        self.missing = 0
+
+    def allocate(self) -> None:
+        device = self.slots[0].parameter.device
+        self.flat = torch.zeros(sum(slot.parameter.numel() for slot in self.slots), device=device)
+        begin = 0
+        for slot in self.slots:
+            count = slot.parameter.numel()
+            slot.view = _shaped(self.flat[begin:begin + count], slot.parameter)
+            begin += count
+
+
+class Gradients:
+    """Thread: that of the backward pass. `before_end` gets one float for each parameter to fill (1: it has a gradient) and
+    submits what else belongs to the step; `after_end` is called when all sums are there and returns that vector's mean, or
+    None for a step that this worker gives up."""
+
+    def __init__(self, session: Session, named: List[Tuple[str, torch.Tensor]]) -> None:
+        self._session = session
+        self._buckets = _layout(named)
+        self._slots = [slot for bucket in self._buckets for slot in bucket.slots]
+        self._next = 0  # bucket to be submitted
+        self._ending = False  # the end of this backward pass is awaited
+        self.active = False  # gradients of the present pass are reduced
+        self.closed = False  # there is no step in which a pass could be made
+        self.reduced = True  # those of the present step have been
+        self.used = torch.zeros(len(self._slots))
+        self.before_end: Callable[[], None] = lambda: None
+        self.after_end: Callable[[], Any] = lambda: None
+        for slot in self._slots:
+            slot.parameter.register_post_accumulate_grad_hook(_hook_of(self, slot))
+
+    def open(self) -> None:
+        """A new step."""
+        self._next, self._ending, self.active, self.closed, self.reduced = 0, False, True, False, False
+        self.used.zero_()
+        for bucket in self._buckets:
+            bucket.missing = len(bucket.slots)
+        for slot in self._slots:
+            slot.arrived = False
+
+    def close(self) -> None:
+        """The step is over."""
+        self.active, self.closed = False, True
+
+    def arrived(self, slot: Slot) -> None:
+        if self.closed:
+            raise RuntimeError("backward() outside of a step: its gradients would not be averaged. Only batches of the run can "
+                               "be trained on")
+        if not self.active:
+            return
+        if self.reduced:
+            raise RuntimeError("a second backward() in one step: its gradients would not be averaged. Use `with "
+                               "run.no_sync():` for all but the last one")
+        if not self._ending:
+            self._ending = True
+            torch.autograd.Variable._execution_engine.queue_callback(self.end)
+        self._take(slot)
+        slot.bucket.missing -= not slot.arrived
+        slot.arrived = True
+        self._submit_complete()
+
+    def _take(self, slot: Slot) -> None:
+        gradient = slot.parameter.grad
+        if gradient is None:
+            return
+        if gradient.is_sparse:
+            raise RuntimeError(f"the gradient of '{slot.name}' is sparse; create its Embedding with sparse=False")
+        if gradient.data_ptr() != slot.view.data_ptr():
+            slot.view.copy_(gradient)
+            if gradient.dtype == slot.view.dtype:
+                slot.parameter.grad = slot.view
+
+    def _submit_complete(self) -> None:
+        while self._next < len(self._buckets) and self._buckets[self._next].missing == 0:
+            submit(self._session, self._buckets[self._next].flat)
+            self._next += 1
+
+    def end(self) -> None:
+        """At the end of the backward pass, on the thread that called it: waits for all sums."""
+        self.used.copy_(torch.tensor([float(slot.arrived) for slot in self._slots]))
+        for slot in self._slots:
+            if not slot.arrived:
+                self._take_missing(slot)
+        self._submit_complete()
+        self.before_end()
+        self._session.wait_all_reduce()
+        self.reduced = True
+        used = self.after_end()
+        if used is not None:
+            self._hand_out(used.tolist())
+
+    def _take_missing(self, slot: Slot) -> None:
+        """A parameter that this pass did not use; earlier passes of the step may have."""
+        if slot.parameter.grad is None:
+            slot.view.zero_()
+        else:
+            self._take(slot)
+        slot.bucket.missing -= 1
+
+    def _hand_out(self, used: List[float]) -> None:
+        """A parameter that no worker used keeps its `.grad`, which is usually None, as in a program of one process."""
+        for slot, share in zip(self._slots, used):
+            if share <= 0:
+                continue
+            if slot.parameter.dtype == slot.view.dtype:
+                slot.parameter.grad = slot.view
+            elif slot.parameter.grad is None:
+                slot.parameter.grad = slot.view.to(slot.parameter.dtype)
+            else:
+                slot.parameter.grad.copy_(slot.view)
+
+
+def submit(session: Session, values: torch.Tensor) -> None:
+    """Behind the work of the current stream, if the values are on a device."""
+    stream = torch.cuda.current_stream(values.device).cuda_stream if values.is_cuda else None
+    session.all_reduce_async(values, stream)
+
+
+def _hook_of(gradients: Gradients, slot: Slot) -> Callable[[torch.Tensor], None]:
+    return lambda _: gradients.arrived(slot)
+
+
+def _layout(named: List[Tuple[str, torch.Tensor]]) -> List[Bucket]:
+    """In the reverse order of the parameters, which is about that of the backward pass. The first bucket is small, so that
+    the first sum starts early."""
+    buckets: List[Bucket] = []
+    held = 0
+    for name, parameter in reversed(named):
+        _refuse(name, parameter)
+        size = 4 * parameter.numel()
+        limit = FIRST_BUCKET_BYTES if len(buckets) <= 1 else BUCKET_BYTES
+        if not buckets or (held and held + size > limit):
+            buckets.append(Bucket())
+            held = 0
+        buckets[-1].slots.append(Slot(name, parameter, buckets[-1]))
+        held += size
+    for bucket in buckets:
+        bucket.allocate()
+    return buckets
+
+
+def _refuse(name: str, parameter: torch.Tensor) -> None:
+    if parameter.dtype not in (torch.float32, torch.float16, torch.bfloat16):
+        raise TypeError(f"parameter '{name}' is {parameter.dtype}; float32, float16 and bfloat16 can be trained")
+    if parameter.device.type not in ("cpu", "cuda"):
+        raise TypeError(f"parameter '{name}' is on {parameter.device}; parameters must be on a CPU or a CUDA device")
+
+
+def _shaped(flat: torch.Tensor, parameter: torch.Tensor) -> torch.Tensor:
+    """A view with the parameter's strides, if they are dense (channels last too)."""
+    try:
+        view = flat.as_strided(parameter.size(), parameter.stride(), flat.storage_offset())
+        return view if view.numel() == flat.numel() else flat.view(parameter.shape)
+    except RuntimeError:
+        return flat.view(parameter.shape)

@@ -1,0 +1,120 @@
+"""What an optimizer keeps: its tensors exist before the first step, in an order that is equal on all workers.
+
+An optimizer makes its state in its first step. State must be registered before the session starts, so it is made here.
+"""
+
+import inspect
+from typing import Any, Callable, Dict, Iterator, List, Tuple
+
+import torch
+from torch.optim import Optimizer
+
+
+def create_state(optimizer: Optimizer) -> None:
+    """Makes the state of every parameter, as if no step had been taken. Parameters keep their values."""
+    parameters = [p for group in optimizer.param_groups for p in group["params"] if p.requires_grad]
+    if not parameters or all(p in optimizer.state for p in parameters):
+        return
+    gradients = [p.grad for p in parameters]
+    for parameter in parameters:
+        parameter.grad = torch.zeros_like(parameter)
+    _initialise(optimizer)
+    _step_without_effect(optimizer, parameters)
+    for parameter, gradient in zip(parameters, gradients):
+        parameter.grad = gradient
+
+
+def tensors_of(optimizer: Optimizer, names: Dict[torch.Tensor, str]) -> Iterator[Tuple[str, torch.Tensor]]:
+    """(name, tensor) in the order of the groups, their parameters and the names of the state."""
+    for number, group in enumerate(optimizer.param_groups):
+        for place, parameter in enumerate(group["params"]):
+            own = names.get(parameter, f"{number}.{place}")
+            state = optimizer.state.get(parameter, {})
+            for key in sorted(state, key=str):
+                if isinstance(state[key], torch.Tensor):
+                    yield f"{own}/{key}", state[key]
+
+
+def hyperparameters(optimizer: Optimizer) -> Tuple[Callable[[], Any], Callable[[Any], None]]:
+    """Reads and replaces all of the groups' values but the parameters, and state that is no tensor."""
+    def read() -> Any:
+        return [_without_parameters(group) for group in optimizer.param_groups]
+
+    def write(groups: List[Dict[str, Any]]) -> None:
+        for group, values in zip(optimizer.param_groups, groups):
+            for key, value in values.items():
+                if isinstance(group.get(key), torch.Tensor):
+                    group[key].copy_(value)
+                else:
+                    group[key] = value
+
+    return read, write
+
+
+def scale_learning_rate(optimizer: Optimizer, factor: Callable[[], float]) -> None:
+    """Multiplies the learning rate of every step by `factor()`; schedulers see the unscaled rate."""
+    unscaled: List[Any] = []
+
+    def before(*_: Any) -> None:
+        now = factor()
+        if now != 1.0:
+            for group in optimizer.param_groups:
+                unscaled.append(group["lr"])
+                group["lr"] = group["lr"] * now
+
+    def after(*_: Any) -> None:
+        for group, rate in zip(optimizer.param_groups, unscaled):
+            group["lr"] = rate
+        unscaled.clear()
+
+    optimizer.register_step_pre_hook(before)
+    optimizer.register_step_post_hook(after)
+
+
+def _without_parameters(group: Dict[str, Any]) -> Dict[str, Any]:
+    return {key: value for key, value in group.items() if key != "params" and not callable(value)}
+
+
+def _initialise(optimizer: Optimizer) -> None:
+    """By the optimizer's own method, where it has one: some start from values other than zero."""
+    method = getattr(optimizer, "_init_group", None)
+    if method is None:
+        return
+    required = [p for p in inspect.signature(method).parameters.values() if p.default is p.empty]
+    with torch.no_grad():
+        for group in optimizer.param_groups:
+            method(group, *([] for _ in required[1:]))
+
+
+def _step_without_effect(optimizer: Optimizer, parameters: List[torch.Tensor]) -> None:
+    """A step of zero gradients and rates. State that only this step makes starts from zero."""
+    values = [p.detach().clone() for p in parameters]
+    before = {p: {k: _copied(v) for k, v in optimizer.state[p].items()} for p in parameters if p in optimizer.state}
+    rates = [group["lr"] for group in optimizer.param_groups]
+    for group in optimizer.param_groups:
+        group["lr"] = _zero_like(group["lr"])
+    optimizer.step()
+    for group, rate in zip(optimizer.param_groups, rates):
+        group["lr"] = rate
+    with torch.no_grad():
+        for parameter, value in zip(parameters, values):
+            parameter.copy_(value)
+            for key, now in optimizer.state[parameter].items():
+                _restore(optimizer.state[parameter], key, now, before.get(parameter, {}))
+
+
+def _restore(state: Dict[str, Any], key: str, now: Any, before: Dict[str, Any]) -> None:
+    if isinstance(now, torch.Tensor) and isinstance(before.get(key), torch.Tensor):
+        now.copy_(before[key])
+    elif isinstance(now, torch.Tensor):
+        now.zero_()
+    elif key in before:
+        state[key] = before[key]
+
+
+def _copied(value: Any) -> Any:
+    return value.detach().clone() if isinstance(value, torch.Tensor) else value
+
+
+def _zero_like(rate: Any) -> Any:
+    return torch.zeros_like(rate) if isinstance(rate, torch.Tensor) else 0.0

@@ -1,0 +1,97 @@
+"""Puts elastictrain's functions in the places of torch's, for a script that changes nothing."""
+
+import functools
+from typing import Any, Callable, List
+
+import torch
+from torch import distributed
+from torch.optim import Optimizer
+from torch.utils.data import DataLoader
+from torch.utils.data.distributed import DistributedSampler
+
+from . import _collectives, _script
+from ._script import script
+
+REFUSED = ("new_group", "new_subgroups", "split_group", "init_device_mesh", "send", "recv", "isend", "irecv",
+           "batch_isend_irecv", "scatter", "scatter_object_list", "reduce_scatter", "reduce_scatter_tensor", "all_to_all",
+           "all_to_all_single", "monitored_barrier", "_get_default_group")
+
+
+def install() -> None:
+    """Call it before the script is run or imports anything of torch.distributed."""
+    for name in REFUSED:
+        _set(name, _refusal(name))
+    for name, function in _collectives.FUNCTIONS.items():
+        _set(name, function)
+    for module in (torch.nn.parallel, torch.nn.parallel.distributed):
+        setattr(module, "DistributedDataParallel", _script.ElasticModel)
+    setattr(DataLoader, "__iter__", lambda loader: script.batches(loader))
+    _find("optimizer", Optimizer)
+    _find("scheduler", torch.optim.lr_scheduler.LRScheduler)
+    _find("scaler", torch.amp.GradScaler)
+    _find("average", torch.optim.swa_utils.AveragedModel)
+    _skip_steps_of_scalers()
+    _follow_membership()
+
+
+def _set(name: str, function: Callable[..., Any]) -> None:
+    for module in (distributed, distributed.distributed_c10d):
+        if hasattr(module, name):
+            setattr(module, name, function)
+
+
+def _refusal(name: str) -> Callable[..., Any]:
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise _script.ElasticError(f"this script needs torch.distributed.{name}(), as FSDP, pipelines and process groups of "
+                                   "parts of the workers do; elastictrain.torch makes scripts elastic that average gradients "
+                                   "over all workers")
+    return refuse
+
+
+def _find(kind: str, base: type) -> None:
+    """Notes every object of a class when it is made."""
+    original = base.__init__  # type: ignore[misc]
+
+    @functools.wraps(original)
+    def noting(self: Any, *arguments: Any, **named: Any) -> None:
+        original(self, *arguments, **named)
+        known: List[Any] = script.found[kind]
+        if script.is_initialized and not any(thing is self for thing in known):
+            known.append(self)
+
+    base.__init__ = noting  # type: ignore[misc]
+
+
+def _skip_steps_of_scalers() -> None:
+    """There are no gradients in epochs through which a new worker only passes."""
+    for name in ("step", "update"):
+        setattr(torch.amp.GradScaler, name, _skipped_while_forwarding(getattr(torch.amp.GradScaler, name)))
+
+
+def _skipped_while_forwarding(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def method(*arguments: Any, **named: Any) -> Any:
+        return None if script.is_forwarding else original(*arguments, **named)
+
+    return method
+
+
+def _follow_membership() -> None:
+    """Samplers of an evaluation divide among the present workers."""
+    original, construct = DistributedSampler.__iter__, DistributedSampler.__init__
+
+    @functools.wraps(construct)
+    def constructed(self: Any, dataset: Any, num_replicas: Any = None, rank: Any = None, *rest: Any, **named: Any) -> None:
+        self._is_elastic = num_replicas is None and rank is None
+        construct(self, dataset, num_replicas, rank, *rest, **named)
+
+    def divided(self: Any) -> Any:
+        if self._is_elastic and script.is_initialized:
+            options = dict(shuffle=self.shuffle, seed=self.seed, drop_last=self.drop_last)
+            epoch = self.epoch
+            construct(self, self.dataset, script.world_size, min(script.rank, script.world_size - 1), **options)
+            self.epoch = epoch
+        return original(self)
+
+    setattr(DistributedSampler, "__init__", constructed)
+    setattr(DistributedSampler, "__iter__", divided)

@@ -1,0 +1,126 @@
+"""What is replicated besides the gradients: parameters, buffers, optimizers and the objects of state=, in an order that
+follows from the program alone. Small values that are no tensors are one buffer of bytes.
+"""
+
+from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+import torch
+from torch import nn
+from torch.optim import Optimizer
+
+from . import _optimizers
+from ._buffers import Buffers
+from ._python_state import PythonState
+from ..session import Session
+
+LENGTH_BYTES = 4
+
+
+class State:
+    """Registers everything with the session, which must not have started. Thread: the training thread."""
+
+    def __init__(self, session: Session, model: nn.Module, optimizers: Sequence[Optimizer], buffers: Buffers,
+                 objects: Dict[str, Any]) -> None:
+        self._tensors: List[Tuple[str, torch.Tensor]] = []
+        self._python = PythonState()
+        self.buffers = buffers
+        self._collect(model, optimizers, objects)
+        for name, tensor in self._tensors:
+            session.share_tensor(name, tensor)
+        self._addresses = [tensor.data_ptr() for _, tensor in self._tensors]
+        text = self._python.encode()
+        self.capacity = (2 * len(text) + 1024) // 512 * 512
+        self._bytes = torch.zeros(LENGTH_BYTES + self.capacity, dtype=torch.uint8)
+        self._loaded = text
+        self.store()
+        session.share_tensor("python", self._bytes)
+
+    # --- The bytes in shared memory
+
+    def store(self) -> None:
+        """Writes the present small values; only at a time at which state may change."""
+        self._loaded = self._checked(self._python.encode())
+        self._bytes[:LENGTH_BYTES + len(self._loaded)] = _with_length(self._loaded)
+
+    def adopt(self, always: bool = False) -> None:
+        """Gives the program's objects what the shared memory holds, for example state that was just received. `always`:
+        the objects may have changed since they were read."""
+        self.buffers.restore()
+        size = int.from_bytes(bytes(self._bytes[:LENGTH_BYTES].tolist()), "little")
+        text = bytes(self._bytes[LENGTH_BYTES:LENGTH_BYTES + size].tolist())
+        if always or text != self._loaded:
+            self._python.decode(text)
+            self._loaded = text
+
+    # --- The bytes that travel with a step
+
+    def put_into(self, values: torch.Tensor) -> bytes:
+        """The present small values, one byte for each float. Returns them."""
+        text = self._checked(self._python.encode())
+        values[:LENGTH_BYTES + len(text)].copy_(_with_length(text))
+        return text
+
+    def take_from(self, values: torch.Tensor, mine: Optional[bytes]) -> bool:
+        """The step's mean of those bytes. Returns False for a step that this worker gives up, in which all is zero.
+
+        `mine`: what this worker put in, None if it did not count. Raises RuntimeError where workers differ."""
+        size = int.from_bytes(_bytes_of(values[:LENGTH_BYTES]), "little")
+        if size == 0:
+            return False
+        text = _bytes_of(values[LENGTH_BYTES:LENGTH_BYTES + size])
+        if mine is not None and text != mine:
+            raise RuntimeError("small state is not equal on all workers (learning rates, schedulers or objects of state=); "
+                               f"what this worker holds: {mine.decode()[:500]}")
+        if mine is None:
+            self._python.decode(text)
+        return True
+
+    def check_addresses(self) -> None:
+        """Raises RuntimeError for a tensor that no longer has the memory that was shared."""
+        for (name, tensor), address in zip(self._tensors, self._addresses):
+            if tensor.data_ptr() != address:
+                raise RuntimeError(f"'{name}' was given other memory after elastic(); move and convert the model before it")
+
+    # --- Its parts
+
+    def _collect(self, model: nn.Module, optimizers: Sequence[Optimizer], objects: Dict[str, Any]) -> None:
+        names: Dict[torch.Tensor, str] = {parameter: name for name, parameter in model.named_parameters()}
+        self._tensors += [(name, parameter.detach()) for name, parameter in model.named_parameters()]
+        self._tensors += [(buffer.name, buffer.copy) for buffer in self.buffers.running]
+        self._tensors += [(buffer.name, buffer.live) for buffer in self.buffers.constant]
+        for number, optimizer in enumerate(optimizers):
+            prefix = "optimizer" if number == 0 else f"optimizer{number}"
+            self._tensors += [(f"{prefix}/{name}", tensor) for name, tensor in _optimizers.tensors_of(optimizer, names)]
+            self._python.add(prefix, _optimizers.hyperparameters(optimizer))
+        for name, value in sorted(objects.items()):
+            self._add_object(name, value)
+
+    def _add_object(self, name: str, value: Any) -> None:
+        if isinstance(value, torch.Tensor):
+            self._tensors.append((f"state/{name}", value.detach()))
+        elif isinstance(value, nn.Module):
+            own = [*value.named_parameters(), *value.named_buffers()]
+            self._tensors += [(f"state/{name}.{key}", tensor.detach()) for key, tensor in own]
+        else:
+            self._python.add_object(name, _prepared(value))
+
+    def _checked(self, text: bytes) -> bytes:
+        if len(text) > self.capacity:
+            raise RuntimeError(f"small state (schedulers and other objects of state=) has grown from {self.capacity // 2} to "
+                               f"{len(text)} bytes; it may at most double")
+        return text
+
+
+def _prepared(value: Any) -> Any:
+    """A GradScaler makes its tensors when it is first used; its state is read from then on."""
+    if isinstance(value, torch.amp.GradScaler) and value.is_enabled() and getattr(value, "_scale", 0) is None:
+        value._lazy_init_scale_growth_tracker(torch.device(getattr(value, "_device", "cuda")))
+    return value
+
+
+def _with_length(text: bytes) -> torch.Tensor:
+    return torch.frombuffer(bytearray(len(text).to_bytes(LENGTH_BYTES, "little") + text), dtype=torch.uint8)
+
+
+def _bytes_of(values: torch.Tensor) -> bytes:
+    return bytes(values.round().clamp(0, 255).to(torch.uint8).tolist())
