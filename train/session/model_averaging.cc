@@ -18,12 +18,16 @@ Status ModelAveraging::take_local_gradient(OpenStep& step, Bucket& bucket) {
   if (!step.lane_sent) {
     if (auto status = exchange(step); !status) return status;
   }
+  restore_local_gradient(step, bucket);
+  return {};
+}
+
+void ModelAveraging::restore_local_gradient(const OpenStep& step, Bucket& bucket) {
   if (!step.has_samples()) {
     std::fill_n(bucket.data, bucket.count, 0.0F);
   } else if (bucket.copied) {
     std::ranges::copy(bucket.copy, bucket.data);
   }
-  return {};
 }
 
 Status ModelAveraging::exchange(OpenStep& step) {

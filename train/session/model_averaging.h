@@ -40,6 +40,8 @@ class ModelAveraging {
 
   // In a step that averages models: the gradient stays as it is, the mean over this worker's samples.
   Status take_local_gradient(OpenStep& step, Bucket& bucket);
+  // The same without the exchange: zeros where this worker has no samples.
+  static void restore_local_gradient(const OpenStep& step, Bucket& bucket);
   // When a step is divided (again), and when it is committed.
   void drop_correction() { parts_.models.drop_correction(); }
   void apply_correction() { parts_.models.apply_correction(); }

@@ -177,7 +177,7 @@ void Session::Impl::settle(Status status) {
     }
   }
   if (step.discarded) {
-    worker.runner.clear_gradients();
+    worker.runner.settle_discarded();
   } else {
     worker.averaging.adopt_equal_state(step);
     worker.seating.step_reduced();

@@ -63,11 +63,15 @@ Status StepRunner::repeat() {
   return {};
 }
 
-// A worker with its own replica has applied this step's update, even if the others have not been notified.
-void StepRunner::clear_gradients() {
+// A worker with its own replica applies its own gradient, of which an interrupted sum may have left something else.
+void StepRunner::settle_discarded() {
   for (auto& bucket : step_->buckets) {
-    const bool is_gradient = bucket.kind == Bucket::Kind::kGradient;
-    if (is_gradient && !step_->averages) parts_.device.clear(bucket);
+    if (bucket.kind != Bucket::Kind::kGradient) continue;
+    if (step_->averages) {
+      ModelAveraging::restore_local_gradient(*step_, bucket);
+    } else {
+      parts_.device.clear(bucket);
+    }
   }
 }
 

@@ -43,8 +43,8 @@ class StepRunner {
 
   // Reduces all buckets again in the current seat.
   Status repeat();
-  // What the program sees of a discarded step.
-  void clear_gradients();
+  // What the program sees of a discarded step: gradients of zero, or its own where it averages models.
+  void settle_discarded();
   // The step, which is open no more.
   OpenStep take();
   void stop_background() { reducer_.reset(); }

@@ -321,5 +321,35 @@ TEST_CASE("who is behind by one step finishes it with its own gradient and keeps
   average_gradients_and_check(run);
 }
 
+TEST_CASE("a joiner that gives up its first step has nothing in its gradient") {
+  for (const bool overlap : {true, false}) {
+    const TestWorkerOptions options{.parameters = 3000, .overlap = overlap};
+    FakeRun run(options);
+    run.synchronize_by(Synchronization::kAveraging);
+    auto in_second = dying(options, {Moment::kComputing, 0});
+    in_second.dies_in_generation = 2;
+    const WorkerId stays = run.spawn_ready();
+    const WorkerId dies = run.spawn_ready(in_second);
+    run.change_to({stays, dies});
+    train_some_steps(run);
+    const WorkerId joiner = run.spawn_ready();
+    const auto grown = run.plan({stays, dies, joiner});
+    run.prepare(grown);
+    run.wait_prepared(grown);
+    run.commit(grown);
+    run.wait_exit(dies);
+    // The first worker goes on alone while the joiner is halted in the step of its empty batch.
+    auto alone = run.recovery_plan(run.abort());
+    std::erase_if(alone.members, [&](const auto& member) { return member.worker != stays; });
+    alone.donors = {stays};
+    run.recover_with(alone);
+    run.wait_step(stays, alone.resume_step + 5);
+    run.set_members({stays, joiner});
+    run.recover();
+    train_some_steps(run);
+    average_gradients_and_check(run);
+  }
+}
+
 }  // namespace
 }  // namespace elastictrain::test
