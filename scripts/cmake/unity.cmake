@@ -1,4 +1,4 @@
-# et_compile_by_folder(target [FILES n]): the sources of one folder are compiled together, up to n (8) at a time. Most of
+# et_compile_by_folder(target [FILES n]): the sources of one folder are compiled together, up to n (12) at a time. Most of
 # a file's compile time is its headers, so a build from nothing takes a third of the time, and one changed file costs
 # little more than it alone. Names in anonymous namespaces are therefore unique within a folder.
 # et_compile_fast(target): -O1 in release builds, for code that waits for files, sockets and processes: -O2 costs a fifth
@@ -15,7 +15,7 @@ function(et_compile_by_folder target)
   endif()
   cmake_parse_arguments(T "" "FILES" "" ${ARGN})
   if(NOT T_FILES)
-    set(T_FILES 8)
+    set(T_FILES 12)
   endif()
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
   get_target_property(sources ${target} SOURCES)
