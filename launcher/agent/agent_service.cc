@@ -3,9 +3,9 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <asio/error_code.hpp>
 #include <asio/post.hpp>
-#include <algorithm>
 #include <cstdio>
 #include <random>
 #include <utility>
@@ -147,8 +147,8 @@ void AgentService::went_away(const Error& error) {
 }
 
 void AgentService::is_gone(const Error& error) {
-  say("cannot reach the supervisor at " + join_with_commas(bootstrap_.addresses) + " port " + std::to_string(bootstrap_.port) +
-      ": " + error.message);
+  say("cannot reach the supervisor at " + join_with_commas(bootstrap_.addresses) + " port " +
+      std::to_string(bootstrap_.port) + ": " + error.message);
   tell_orphans(error.message);
   leave(kAgentUnreachable);
 }
@@ -270,14 +270,14 @@ Result<std::vector<std::string>> AgentService::environment_for(const SpawnWorker
   auto environment = with_nccl_settings(merge_environment(std::move(base), order.environment), bootstrap_.interface,
                                         ras.number() != 0 ? ras.address() : "");
   environment = merge_environment(std::move(environment), pool_environment());
-  return merge_environment(
-      std::move(environment),
-      {"ELASTICTRAIN_SOCKET=" + directory_.path() + "/" + name + ".sock",
-       "ELASTICTRAIN_WORKER_ID=" + std::to_string(order.worker.value), "ELASTICTRAIN_HOST_KEY=" + host_key_,
-       "ELASTICTRAIN_BIND=" + join_with_commas(*addresses), "ELASTICTRAIN_HEARTBEAT_MS=" + std::to_string(bootstrap_.heartbeat_ms),
-       "ELASTICTRAIN_ORPHAN_GRACE_MS=" + std::to_string(bootstrap_.orphan_grace_ms),
-       "ELASTICTRAIN_BINARY=" + self_path_,
-       "TORCHELASTIC_ERROR_FILE=" + directory_.path() + "/" + name + "-error.json"});
+  return merge_environment(std::move(environment),
+                           {"ELASTICTRAIN_SOCKET=" + directory_.path() + "/" + name + ".sock",
+                            "ELASTICTRAIN_WORKER_ID=" + std::to_string(order.worker.value),
+                            "ELASTICTRAIN_HOST_KEY=" + host_key_, "ELASTICTRAIN_BIND=" + join_with_commas(*addresses),
+                            "ELASTICTRAIN_HEARTBEAT_MS=" + std::to_string(bootstrap_.heartbeat_ms),
+                            "ELASTICTRAIN_ORPHAN_GRACE_MS=" + std::to_string(bootstrap_.orphan_grace_ms),
+                            "ELASTICTRAIN_BINARY=" + self_path_,
+                            "TORCHELASTIC_ERROR_FILE=" + directory_.path() + "/" + name + "-error.json"});
 }
 
 Worker* AgentService::find(WorkerId worker) {
@@ -289,21 +289,20 @@ Worker* AgentService::find(WorkerId worker) {
 // Messages and exits of workers
 
 WorkerHooks AgentService::hooks_for(WorkerId worker) {
-  return {[this, worker](WorkerUp message) { on_worker_message(worker, std::move(message)); },
+  return {[this, worker](WorkerToAgent message) { on_worker_message(worker, std::move(message)); },
           [this] { schedule_output(); }, [this](const WorkerExited& exited) { worker_ended(exited); },
           [this] { return link_.queued_bytes() < kMessageBacklogBytes; }};
 }
 
-void AgentService::on_worker_message(WorkerId id, WorkerUp message) {
+void AgentService::on_worker_message(WorkerId id, WorkerToAgent message) {
   Worker* worker = find(id);
   if (worker == nullptr) return;
   // Deferred: the call comes from inside the worker.
   if (pool_ && std::holds_alternative<WorkerParked>(message)) return asio::post(io_, [this, id] { park(id); });
   // It has joined MPI, and so have all other ranks: none needs the launch any more.
   if (pool_ && !pool_->ends_with_launch && std::holds_alternative<WorkerReady>(message)) outlive_launch_proxy();
-  if (worker->record().take(message, std::chrono::steady_clock::now(), next_report())) {
-    link_.send(FromWorker{id, std::move(message)});
-  }
+  auto forwarded = worker->record().take(std::move(message), std::chrono::steady_clock::now(), next_report());
+  if (forwarded) link_.send(FromWorker{id, std::move(*forwarded)});
 }
 
 void AgentService::worker_ended(const WorkerExited& exited) {

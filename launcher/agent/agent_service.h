@@ -72,7 +72,7 @@ class AgentService {
   WorkerHooks hooks_for(WorkerId worker);
   Worker* find(WorkerId worker);
 
-  void on_worker_message(WorkerId worker, protocol::WorkerUp message);
+  void on_worker_message(WorkerId worker, protocol::WorkerToAgent message);
   void worker_ended(const protocol::WorkerExited& exited);
   void close_account(Worker& worker, const protocol::WorkerExited& exited);
   void schedule_output();

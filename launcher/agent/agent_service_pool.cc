@@ -1,6 +1,6 @@
 // The part of an agent that is a rank of an MPI pool: one process, which is one worker after another.
-#include <asio/error_code.hpp>
 #include <algorithm>
+#include <asio/error_code.hpp>
 
 #include "launcher/agent/agent_service.h"
 #include "supervisor/protocol/codec.h"
@@ -39,7 +39,8 @@ void AgentService::park(WorkerId id) {
   close_account(*place->second, {id, 0, 0, {}});
   parked_ = std::move(place->second);
   workers_.erase(place);
-  parked_->park({[](const WorkerUp&) {}, [] {}, [this](const WorkerExited&) { parked_ended(); }, [] { return true; }});
+  parked_->park(
+      {[](const WorkerToAgent&) {}, [] {}, [this](const WorkerExited&) { parked_ended(); }, [] { return true; }});
   if (stopping_ || leaving_) dismiss_parked(Milliseconds(bootstrap_.grace_ms));
 }
 

@@ -3,9 +3,9 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <asio/error_code.hpp>
 #include <asio/post.hpp>
-#include <algorithm>
 
 #include "launcher/agent/error_file.h"
 #include "launcher/build_id.h"
@@ -58,7 +58,7 @@ Status Worker::begin(WorkerSetup setup) {
   error_file_ = setup.error_file;
   ras_port_ = std::move(setup.ras_port);
   WorkerSocket::Handlers handlers;
-  handlers.on_message = [this](protocol::WorkerUp message) { hooks_.on_message(std::move(message)); };
+  handlers.on_message = [this](protocol::WorkerToAgent message) { hooks_.on_message(std::move(message)); };
   handlers.on_fault = [this](const std::string& fault) { report_fault(fault); };
   handlers.on_disconnect = [this] { finish_if_drained(); };
   handlers.may_read = hooks_.may_read;

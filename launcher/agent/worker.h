@@ -33,7 +33,7 @@ struct WorkerSetup {
 };
 
 struct WorkerHooks {
-  std::function<void(protocol::WorkerUp)> on_message;
+  std::function<void(protocol::WorkerToAgent)> on_message;
   std::function<void()> on_output;                      // lines wait in take_output()
   std::function<void(protocol::WorkerExited)> on_exit;  // once, after the pipes are drained
   std::function<bool()> may_read;

@@ -1,5 +1,6 @@
 #include "launcher/agent/worker_record.h"
 
+#include <type_traits>
 #include <utility>
 
 namespace elastictrain::launcher {
@@ -25,6 +26,15 @@ std::size_t kept_cost(const WorkerUp& message) {
   return 0;
 }
 
+std::optional<WorkerUp> forwarded_part(WorkerToAgent message) {
+  return std::visit(
+      [](auto& content) -> std::optional<WorkerUp> {
+        if constexpr (std::is_constructible_v<WorkerUp, decltype(content)>) return WorkerUp(std::move(content));
+        return std::nullopt;
+      },
+      message);
+}
+
 }  // namespace
 
 WorkerHeartbeat fold(const WorkerHeartbeat& older, const WorkerHeartbeat& newer) {
@@ -48,16 +58,18 @@ WorkerHeartbeat fold(const WorkerHeartbeat& older, const WorkerHeartbeat& newer)
   return folded;
 }
 
-bool WorkerRecord::take(const WorkerUp& message, TimePoint now, std::uint64_t next_report) {
+std::optional<WorkerUp> WorkerRecord::take(WorkerToAgent message, TimePoint now, std::uint64_t next_report) {
   last_seen_ = now;
   if (const auto* heartbeat = std::get_if<WorkerHeartbeat>(&message)) {
     heartbeat_ = heartbeat_is_new_ ? fold(*heartbeat_, *heartbeat) : *heartbeat;
     heartbeat_is_new_ = true;
-    return false;
+    return std::nullopt;
   }
-  remember(message);
-  keep(message, next_report);
-  return true;
+  auto forwarded = forwarded_part(std::move(message));
+  if (!forwarded) return std::nullopt;
+  remember(*forwarded);
+  keep(*forwarded, next_report);
+  return forwarded;
 }
 
 void WorkerRecord::remember(const WorkerUp& message) {

@@ -36,9 +36,9 @@ class WorkerRecord {
   static constexpr std::size_t kMaxKept = 8192;
   static constexpr std::size_t kMaxKeptBytes = 8u << 20;
 
-  // True: the message is sent at once. False: it was combined (a heartbeat) and is sent with the next report.
+  // What is sent at once. Nothing: it was combined (a heartbeat) and is sent with the next report, or ends here.
   // `next_report`: sequence number of the first report that will be sent after it.
-  bool take(const protocol::WorkerUp& message, TimePoint now, std::uint64_t next_report);
+  std::optional<protocol::WorkerUp> take(protocol::WorkerToAgent message, TimePoint now, std::uint64_t next_report);
   // All messages up to this report have been received.
   void acknowledged(std::uint64_t report);
   // The messages that a supervisor without knowledge of this worker needs, in the order of a worker's life cycle.

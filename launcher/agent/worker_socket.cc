@@ -108,7 +108,7 @@ void WorkerSocket::take(const PeerPtr& peer, std::size_t count) {
 }
 
 void WorkerSocket::deliver(const PeerPtr& peer, const std::string& body) {
-  auto message = protocol::decode_body<protocol::WorkerUp>(body);
+  auto message = protocol::decode_body<protocol::WorkerToAgent>(body);
   if (!message) return drop(peer, "sent malformed data on its socket (" + message.error().message + ")");
   const auto* hello = std::get_if<protocol::WorkerHello>(&*message);
   if (hello != nullptr && hello->worker != worker_) {

@@ -25,7 +25,7 @@ namespace elastictrain::launcher {
 class WorkerSocket : public std::enable_shared_from_this<WorkerSocket> {
  public:
   struct Handlers {
-    std::function<void(protocol::WorkerUp)> on_message;
+    std::function<void(protocol::WorkerToAgent)> on_message;
     std::function<void(const std::string&)> on_fault;
     std::function<void()> on_disconnect;  // no process is connected any more, all that was sent has been read
     std::function<bool()> may_read;       // false: congestion towards the supervisor, messages wait in the socket

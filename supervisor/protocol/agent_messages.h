@@ -76,7 +76,6 @@ struct WorkerOutput {
   std::uint64_t dropped = 0;
 };
 
-// Every message but heartbeats, which the agent folds into its report.
 struct FromWorker {
   WorkerId worker;
   WorkerUp message;
@@ -200,7 +199,7 @@ struct AskAgent {
   std::uint64_t time_limit_ms = 0;
 };
 
-using AgentDown = std::variant<SpawnWorker, SignalWorker, StopWorker, ToWorkers, StopAgent, SupervisorHeartbeat,
-                               CheckHost, AskAgent>;
+using AgentDown =
+    std::variant<SpawnWorker, SignalWorker, StopWorker, ToWorkers, StopAgent, SupervisorHeartbeat, CheckHost, AskAgent>;
 
 }  // namespace elastictrain::protocol

@@ -37,12 +37,12 @@ Result<Message> decode_body(std::string_view body) {
 }
 
 template std::string encode_frame(const Bootstrap&);
-template std::string encode_frame(const WorkerUp&);
+template std::string encode_frame(const WorkerToAgent&);
 template std::string encode_frame(const WorkerDown&);
 template std::string encode_frame(const AgentUp&);
 template std::string encode_frame(const AgentDown&);
 template Result<Bootstrap> decode_body(std::string_view);
-template Result<WorkerUp> decode_body(std::string_view);
+template Result<WorkerToAgent> decode_body(std::string_view);
 template Result<WorkerDown> decode_body(std::string_view);
 template Result<AgentUp> decode_body(std::string_view);
 template Result<AgentDown> decode_body(std::string_view);

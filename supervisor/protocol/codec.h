@@ -21,8 +21,8 @@ inline std::size_t frame_body_bytes(const char* header) {
   return length;
 }
 
-// For the message types that codec.cc instantiates: Bootstrap, AgentUp and AgentDown (agent_messages.h), WorkerUp and
-// WorkerDown (worker_messages.h).
+// For the message types that codec.cc instantiates: Bootstrap, AgentUp and AgentDown (agent_messages.h),
+// WorkerToAgent and WorkerDown (worker_messages.h).
 template <class Message>
 std::string encode_frame(const Message& message);
 template <class Message>

@@ -168,9 +168,13 @@ struct WorkerParked {
   Step last_step = 0;
 };
 
+// What a worker sends.
+using WorkerToAgent = std::variant<WorkerHello, WorkerReady, WorkerPrepared, WorkerPrepareFailed, WorkerActive,
+                                   WorkerLeft, WorkerFinished, WorkerHeartbeat, WorkerAudit, WorkerNote, WorkerSwap,
+                                   WorkerHalted, WorkerRequest, WorkerParked>;
+// What its agent forwards. Heartbeats travel in the agent's report, and WorkerParked ends at the agent.
 using WorkerUp = std::variant<WorkerHello, WorkerReady, WorkerPrepared, WorkerPrepareFailed, WorkerActive, WorkerLeft,
-                              WorkerFinished, WorkerHeartbeat, WorkerAudit, WorkerNote, WorkerSwap, WorkerHalted,
-                              WorkerRequest, WorkerParked>;
+                              WorkerFinished, WorkerAudit, WorkerNote, WorkerSwap, WorkerHalted, WorkerRequest>;
 
 // ---------------------------------------------------------------------------------------------------------------
 // Supervisor -> worker

@@ -30,7 +30,7 @@ void decode_as(unsigned reader, std::string_view body) {
     case 1:
       return decode<protocol::AgentDown>(body);
     case 2:
-      return decode<protocol::WorkerUp>(body);
+      return decode<protocol::WorkerToAgent>(body);
     case 3:
       return decode<protocol::WorkerDown>(body);
     default:

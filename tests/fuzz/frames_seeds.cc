@@ -81,7 +81,7 @@ int main(int count, char** arguments) {
   Seeds seeds(arguments[1]);
   seeds.write_all<protocol::AgentUp>("agent-up", '\0', alternatives<protocol::AgentUp>());
   seeds.write_all<protocol::AgentDown>("agent-down", '\1', alternatives<protocol::AgentDown>());
-  seeds.write_all<protocol::WorkerUp>("worker-up", '\2', alternatives<protocol::WorkerUp>());
+  seeds.write_all<protocol::WorkerToAgent>("worker-to-agent", '\2', alternatives<protocol::WorkerToAgent>());
   seeds.write_all<protocol::WorkerDown>("worker-down", '\3', alternatives<protocol::WorkerDown>());
   seeds.write_all<protocol::Bootstrap>("bootstrap", '\4', alternatives<protocol::Bootstrap>());
   if (seeds.failed()) std::fprintf(stderr, "%s: cannot write there\n", arguments[1]);

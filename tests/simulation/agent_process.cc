@@ -217,14 +217,14 @@ void AgentProcess::notice() {
 // ---------------------------------------------------------------------------------------------------------------
 // Workers
 
-void AgentProcess::on_worker_message(WorkerId worker, WorkerUp message) {
+void AgentProcess::on_worker_message(WorkerId worker, WorkerToAgent message) {
   world_.queue.after(world_.rng.time(kMinLocal, kMaxLocal),
                      [this, worker, message = std::move(message), life = std::weak_ptr(life_)] {
                        if (life.expired()) return;
                        deliver([this, worker, message] {
                          if (!workers_.contains(worker)) return;
-                         const bool at_once = records_[worker].take(message, world_.queue.now(), reports_ + 1);
-                         if (at_once) send(FromWorker{worker, message});
+                         const auto forwarded = records_[worker].take(message, world_.queue.now(), reports_ + 1);
+                         if (forwarded) send(FromWorker{worker, *forwarded});
                        });
                      });
 }

@@ -39,7 +39,7 @@ class AgentProcess {
   void break_connection();
   void notice();  // its probe reports that the host is going away
 
-  void on_worker_message(WorkerId worker, protocol::WorkerUp message);
+  void on_worker_message(WorkerId worker, protocol::WorkerToAgent message);
   void worker_exited(WorkerId worker, int exit_code, int signal);
 
  private:

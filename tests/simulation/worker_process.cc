@@ -195,7 +195,7 @@ void WorkerProcess::perform(const Machine::Say& effect) {
   say(effect.message);
 }
 
-void WorkerProcess::say(WorkerUp message) {
+void WorkerProcess::say(WorkerToAgent message) {
   if (AgentProcess* agent = world_.agent(agent_)) agent->on_worker_message(id_, std::move(message));
 }
 

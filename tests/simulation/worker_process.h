@@ -72,7 +72,7 @@ class WorkerProcess {
   void perform(const session::WorkerMachine::AbortSeat& effect);
   void perform(const session::WorkerMachine::Say& effect);
   void perform(const session::WorkerMachine::WakeTraining& effect);
-  void say(protocol::WorkerUp message);
+  void say(protocol::WorkerToAgent message);
   void heartbeat();
   bool others_train() const;
 

@@ -68,7 +68,7 @@ void AgentLink::wake() {
   [[maybe_unused]] const auto written = ::write(wake_.fd(), &one, sizeof one);
 }
 
-void AgentLink::send(const protocol::WorkerUp& message) {
+void AgentLink::send(const protocol::WorkerToAgent& message) {
   std::string frame = protocol::encode_frame(message);
   {
     const std::lock_guard lock(mutex_);
@@ -79,12 +79,12 @@ void AgentLink::send(const protocol::WorkerUp& message) {
   wake();
 }
 
-void AgentLink::send_in_turn(const std::function<std::vector<protocol::WorkerUp>()>& make) {
+void AgentLink::send_in_turn(const std::function<std::vector<protocol::WorkerToAgent>()>& make) {
   const std::lock_guard beat(heartbeat_mutex_);
   for (const auto& message : make()) send(message);
 }
 
-void AgentLink::fall_silent(const protocol::WorkerUp& last) {
+void AgentLink::fall_silent(const protocol::WorkerToAgent& last) {
   const std::lock_guard lock(heartbeat_mutex_);
   silent_ = true;
   send(last);
@@ -133,7 +133,7 @@ void AgentLink::use(comm::Socket socket) {
   reader_ = protocol::FrameReader(limits::kMaxWorkerFrameBytes);
   front_sent_ = 0;
   const std::lock_guard lock(mutex_);
-  std::string hello = protocol::encode_frame(protocol::WorkerUp(options_.hello));
+  std::string hello = protocol::encode_frame(protocol::WorkerToAgent(options_.hello));
   outbox_bytes_ += hello.size();
   outbox_.push_front(std::move(hello));
 }

@@ -32,7 +32,7 @@ struct LinkOptions {
 
 struct LinkHandlers {
   std::function<void(protocol::WorkerDown)> on_message;
-  std::function<std::vector<protocol::WorkerUp>()> on_heartbeat;  // what to send now
+  std::function<std::vector<protocol::WorkerToAgent>()> on_heartbeat;  // what to send now
   std::function<void()> on_orphaned;
 };
 
@@ -45,13 +45,13 @@ class AgentLink {
   void start();
   pid_t agent() const { return agent_; }  // 0: not visible in this PID namespace
 
-  void send(const protocol::WorkerUp& message);
+  void send(const protocol::WorkerToAgent& message);
   // Sends the messages that `make` returns, after everything that an earlier heartbeat has taken: messages that both
   // take from one queue leave in the order of the queue.
-  void send_in_turn(const std::function<std::vector<protocol::WorkerUp>()>& make);
+  void send_in_turn(const std::function<std::vector<protocol::WorkerToAgent>()>& make);
   // `last` is this worker's last message: no heartbeat follows it, not even one that is being assembled at the same
   // time.
-  void fall_silent(const protocol::WorkerUp& last);
+  void fall_silent(const protocol::WorkerToAgent& last);
   // Later messages are those of another worker.
   void introduce(const protocol::WorkerHello& hello);
   // Waits until everything is sent, the agent is gone or the time is up. Then ends the control thread.

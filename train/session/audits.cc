@@ -79,8 +79,8 @@ void Audits::report_lost(const std::vector<state::WorkerShare>& before, const st
   report();
 }
 
-std::vector<protocol::WorkerUp> Audits::waiting() {
-  std::vector<protocol::WorkerUp> messages;
+std::vector<protocol::WorkerToAgent> Audits::waiting() {
+  std::vector<protocol::WorkerToAgent> messages;
   for (auto& records : log_.take()) messages.emplace_back(std::move(records));
   return messages;
 }

@@ -55,7 +55,7 @@ class Audits {
   void report_lost(const std::vector<state::WorkerShare>& before, const std::vector<WorkerId>& holders);
 
   // Takes the pending records.
-  std::vector<protocol::WorkerUp> waiting();
+  std::vector<protocol::WorkerToAgent> waiting();
 
  private:
   struct Received {

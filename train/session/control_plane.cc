@@ -108,7 +108,7 @@ Result<std::unique_ptr<ControlPlane>> ControlPlane::open(const Environment& envi
   return plane;
 }
 
-void ControlPlane::start(std::function<std::vector<protocol::WorkerUp>()> on_heartbeat) {
+void ControlPlane::start(std::function<std::vector<protocol::WorkerToAgent>()> on_heartbeat) {
   on_heartbeat_ = std::move(on_heartbeat);
   link_->start();
 }
@@ -258,7 +258,7 @@ void ControlPlane::built(Generation generation, const Status& status) {
   });
 }
 
-std::vector<protocol::WorkerUp> ControlPlane::with_news(std::vector<protocol::WorkerUp> messages) {
+std::vector<protocol::WorkerToAgent> ControlPlane::with_news(std::vector<protocol::WorkerToAgent> messages) {
   if (const auto sender = term_->take()) {
     messages.emplace_back(
         protocol::WorkerNote{std::string(protocol::kTermNote), "from process " + std::to_string(*sender)});

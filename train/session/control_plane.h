@@ -46,7 +46,7 @@ class ControlPlane {
   static Result<std::unique_ptr<ControlPlane>> open(const Environment& environment);
   ~ControlPlane();
   // Starts the control thread, which calls `on_heartbeat` for what to send.
-  void start(std::function<std::vector<protocol::WorkerUp>()> on_heartbeat);
+  void start(std::function<std::vector<protocol::WorkerToAgent>()> on_heartbeat);
 
   // Call it before announce(): communicators then also reach this device's memory. `on_wedged` is called on any thread
   // when the process must end.
@@ -95,9 +95,9 @@ class ControlPlane {
   bool orphaned() const { return orphaned_.load(); }
 
   void retire(std::shared_ptr<comm::Communicator> communicator) { builder_->retire(std::move(communicator)); }
-  void send(const protocol::WorkerUp& message) { link_->send(message); }  // any thread
+  void send(const protocol::WorkerToAgent& message) { link_->send(message); }  // any thread
   // See AgentLink.
-  void send_in_turn(const std::function<std::vector<protocol::WorkerUp>()>& make) { link_->send_in_turn(make); }
+  void send_in_turn(const std::function<std::vector<protocol::WorkerToAgent>()>& make) { link_->send_in_turn(make); }
   // For a clean end, where all ranks of a launch leave. See MpiWorld::leave().
   Status leave_mpi();
   // Ends the control thread once everything is sent or the time is up, and releases the seat's communicator.
@@ -116,7 +116,7 @@ class ControlPlane {
   void introduce_successor();
   void built(Generation generation, const Status& status);
   // A heartbeat with the position of the training thread, and a TERM notice if one has arrived.
-  std::vector<protocol::WorkerUp> with_news(std::vector<protocol::WorkerUp> messages);
+  std::vector<protocol::WorkerToAgent> with_news(std::vector<protocol::WorkerToAgent> messages);
   // Call with the lock held.
   void carry_out();
   TakenSeat seat_with_build(WorkerMachine::NextSeat next);
@@ -136,7 +136,7 @@ class ControlPlane {
   std::atomic<comm::MpiWorld*> mpi_{nullptr};  // null: our own data plane
   std::shared_ptr<device::Device> device_;
   std::function<void(const std::string&)> on_wedged_;
-  std::function<std::vector<protocol::WorkerUp>()> on_heartbeat_;
+  std::function<std::vector<protocol::WorkerToAgent>()> on_heartbeat_;
   StepPace pace_;
   std::atomic<bool> orphaned_{false};
 

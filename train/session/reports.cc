@@ -11,7 +11,7 @@ void Reports::tell(const std::string& key, const std::string& text) const {
   std::fprintf(stderr, "elastictrain: %s: %s\n", key.c_str(), text.c_str());
 }
 
-void Reports::send(const protocol::WorkerUp& message) const {
+void Reports::send(const protocol::WorkerToAgent& message) const {
   if (plane_ != nullptr) plane_->send(message);
 }
 

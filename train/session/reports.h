@@ -15,7 +15,7 @@ class Reports {
   explicit Reports(ControlPlane* plane) : plane_(plane) {}  // null without a launcher
 
   void tell(const std::string& key, const std::string& text) const;
-  void send(const protocol::WorkerUp& message) const;  // nothing without a launcher
+  void send(const protocol::WorkerToAgent& message) const;  // nothing without a launcher
 
  private:
   ControlPlane* const plane_;

@@ -97,7 +97,7 @@ Worker::Worker(Program& program, Lifecycle& lifecycle, ControlPlane* plane, Work
                 .lifecycle = lifecycle}),
       requests(seating.seat(), reports) {}
 
-std::vector<protocol::WorkerUp> Worker::heartbeat() {
+std::vector<protocol::WorkerToAgent> Worker::heartbeat() {
   auto messages = audits.waiting();
   messages.insert(messages.begin(), measurements.monitors().heartbeat());
   return messages;

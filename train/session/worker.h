@@ -44,7 +44,7 @@ struct Worker {
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
 
-  std::vector<protocol::WorkerUp> heartbeat();
+  std::vector<protocol::WorkerToAgent> heartbeat();
   // Ends everything that the exit of a process would end, and reports what only this worker knows.
   void close();
 

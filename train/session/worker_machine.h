@@ -48,7 +48,7 @@ class WorkerMachine {
   };
   struct AbortSeat {};  // end the collective in progress on the current seat, and every later one
   struct Say {
-    protocol::WorkerUp message;
+    protocol::WorkerToAgent message;
   };
   struct WakeTraining {};  // the training thread may be waiting for this message
   using Effect = std::variant<StartBuild, DropBuild, AbortSeat, Say, WakeTraining>;
@@ -150,7 +150,7 @@ class WorkerMachine {
   std::optional<NextSeat> take_first();
   std::optional<NextSeat> take_recovery();
   void wake() { effects_.emplace_back(WakeTraining{}); }
-  void say(protocol::WorkerUp message) { effects_.emplace_back(Say{std::move(message)}); }
+  void say(protocol::WorkerToAgent message) { effects_.emplace_back(Say{std::move(message)}); }
 
   WorkerId self_;
   std::vector<Effect> effects_;

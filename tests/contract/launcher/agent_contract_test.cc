@@ -389,7 +389,7 @@ TEST_CASE("a worker that sends malformed frames is dropped and reported, and may
   const auto path = lab.socket_path();
   const std::string oversized("\xff\xff\xff\x7f", 4);
   const std::string malformed("\x03\x00\x00\x00xyz", 7);
-  const std::string impostor = encode_frame(WorkerUp(WorkerHello{limits::kProtocolVersion, WorkerId{9}, 1, "v"}));
+  const std::string impostor = encode_frame(WorkerToAgent(WorkerHello{limits::kProtocolVersion, WorkerId{9}, 1, "v"}));
   std::size_t faults = 0;
   for (const auto& frame : {oversized, malformed, impostor}) {
     WorkerSide worker(lab.io, path);

@@ -104,7 +104,7 @@ struct WorkerSide {
   WorkerSide(asio::io_context& io, const std::string& path) : socket(io) {
     socket.connect(asio::local::stream_protocol::endpoint(path));
   }
-  void say(const WorkerUp& message) { asio::write(socket, asio::buffer(encode_frame(message))); }
+  void say(const WorkerToAgent& message) { asio::write(socket, asio::buffer(encode_frame(message))); }
   asio::local::stream_protocol::socket socket;
 };
 

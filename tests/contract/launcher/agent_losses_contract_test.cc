@@ -318,7 +318,7 @@ TEST_CASE("reports tell the CPU time of the process that trains, and whether it 
   Lab lab;
   lab.spawn(kPatient);
   const auto path = socket_of(lab, kWorker);
-  const auto frame = encode_frame(WorkerUp(hello_of(kWorker)));
+  const auto frame = encode_frame(WorkerToAgent(hello_of(kWorker)));
   // Not the shell that was started, but one of its child processes.
   const pid_t trainer = ::fork();
   if (trainer == 0) {

@@ -10,7 +10,9 @@
 namespace elastictrain::protocol {
 namespace {
 
-std::string body_of(const std::string& frame) { return frame.substr(kFrameHeaderBytes); }
+std::string body_of(const std::string& frame) {
+  return frame.substr(kFrameHeaderBytes);
+}
 
 GenerationPlan sample_plan() {
   GenerationPlan plan;
@@ -51,7 +53,7 @@ TEST_CASE("codec: a plan survives the round trip with every field") {
 }
 
 TEST_CASE("codec: what a swap cost comes through") {
-  auto decoded = decode_body<WorkerUp>(body_of(encode_frame(WorkerUp{WorkerSwap{3, 275'000.5, 250'000}})));
+  auto decoded = decode_body<WorkerToAgent>(body_of(encode_frame(WorkerToAgent{WorkerSwap{3, 275'000.5, 250'000}})));
   REQUIRE(decoded.ok());
   const auto& swap = std::get<WorkerSwap>(*decoded);
   CHECK(swap.generation == 3);
@@ -60,22 +62,20 @@ TEST_CASE("codec: what a swap cost comes through") {
 }
 
 TEST_CASE("codec: a worker's message travels inside the agent's") {
-  WorkerHeartbeat beat;
-  beat.step = 12;
-  beat.loss = -0.25;
-  auto decoded = decode_body<AgentUp>(body_of(encode_frame(AgentUp{FromWorker{WorkerId{4}, beat}})));
+  const WorkerNote note{"accuracy", "0.9"};
+  auto decoded = decode_body<AgentUp>(body_of(encode_frame(AgentUp{FromWorker{WorkerId{4}, note}})));
   REQUIRE(decoded.ok());
   const auto& from = std::get<FromWorker>(*decoded);
   CHECK(from.worker == WorkerId{4});
-  CHECK(std::get<WorkerHeartbeat>(from.message).step == 12);
-  CHECK(std::get<WorkerHeartbeat>(from.message).loss == -0.25);
+  CHECK(std::get<WorkerNote>(from.message).key == "accuracy");
+  CHECK(std::get<WorkerNote>(from.message).value == "0.9");
 }
 
 TEST_CASE("codec: a heartbeat carries every metric of the list") {
   WorkerHeartbeat beat;
   double next = 1;
   for (const StepMetric& metric : kStepMetrics) beat.mean.*metric.value = next++;
-  const auto decoded = decode_body<WorkerUp>(body_of(encode_frame(WorkerUp{beat})));
+  const auto decoded = decode_body<WorkerToAgent>(body_of(encode_frame(WorkerToAgent{beat})));
   REQUIRE(decoded.ok());
   const StepMetrics& mean = std::get<WorkerHeartbeat>(*decoded).mean;
   next = 1;
@@ -102,7 +102,7 @@ TEST_CASE("codec: a shorter message from an older peer leaves the missing fields
   packer.pack(0);
   packer.pack_array(1);
   packer.pack(99);
-  auto decoded = decode_body<WorkerUp>(std::string_view(out.data(), out.size()));
+  auto decoded = decode_body<WorkerToAgent>(std::string_view(out.data(), out.size()));
   REQUIRE(decoded.ok());
   CHECK(std::get<WorkerHello>(*decoded).protocol_version == 99);
   CHECK(std::get<WorkerHello>(*decoded).pid == 0);
@@ -116,9 +116,23 @@ TEST_CASE("codec: wrong types, unknown alternatives, out-of-range values and tra
     return !decode_body<WorkerDown>(std::string_view(out.data(), out.size())).ok();
   };
   CHECK(refused([](auto& p) { p.pack(1); }));
-  CHECK(refused([](auto& p) { p.pack_array(2); p.pack(99); p.pack_array(0); }));
-  CHECK(refused([](auto& p) { p.pack_array(2); p.pack(1); p.pack_array(1); p.pack(std::string("x")); }));
-  CHECK(refused([](auto& p) { p.pack_array(2); p.pack(1); p.pack_array(1); p.pack(-1); }));
+  CHECK(refused([](auto& p) {
+    p.pack_array(2);
+    p.pack(99);
+    p.pack_array(0);
+  }));
+  CHECK(refused([](auto& p) {
+    p.pack_array(2);
+    p.pack(1);
+    p.pack_array(1);
+    p.pack(std::string("x"));
+  }));
+  CHECK(refused([](auto& p) {
+    p.pack_array(2);
+    p.pack(1);
+    p.pack_array(1);
+    p.pack(-1);
+  }));
   CHECK_FALSE(decode_body<WorkerDown>(body_of(encode_frame(WorkerDown{Commit{5}})) + "x").ok());
   CHECK_FALSE(decode_body<WorkerDown>("").ok());
   GenerationPlan plan = sample_plan();
@@ -128,7 +142,7 @@ TEST_CASE("codec: wrong types, unknown alternatives, out-of-range values and tra
 
 TEST_CASE("codec: a list that claims more elements than allowed takes no memory") {
   const std::string bomb("\x92\x00\x91\xdd\xff\xff\xff\xff", 8);
-  CHECK_FALSE(decode_body<WorkerUp>(bomb).ok());
+  CHECK_FALSE(decode_body<WorkerToAgent>(bomb).ok());
 }
 
 TEST_CASE("codec: every truncation and thousands of flipped bits never crash") {

@@ -49,7 +49,7 @@ class Ear {
     for (ssize_t got = 0; (got = ::read(worker, bytes, sizeof bytes)) > 0;) {
       (void)reader.feed({bytes, static_cast<std::size_t>(got)});
       while (auto body = reader.next()) {
-        const auto message = protocol::decode_body<protocol::WorkerUp>(*body);
+        const auto message = protocol::decode_body<protocol::WorkerToAgent>(*body);
         if (!message) continue;
         if (const auto* answer = std::get_if<protocol::WorkerFinished>(&*message))
           received.push_back(answer->last_step);
@@ -70,7 +70,7 @@ TEST_CASE("what heartbeats and the training thread take from one place arrives i
   std::thread agent([&] { received = ear.steps(); });
   std::mutex mutex;
   Step taken = 0;
-  const auto take = [&]() -> std::vector<protocol::WorkerUp> {
+  const auto take = [&]() -> std::vector<protocol::WorkerToAgent> {
     const std::lock_guard lock(mutex);
     return {protocol::WorkerFinished{++taken}};
   };

@@ -193,7 +193,7 @@ void FakeRun::read_from(int fd) {
   WorkerRecord* speaker = owner == workers_.end() ? nullptr : &owner->second;
   protocol::FrameReader* source = &reader;
   while (auto body = source->next()) {
-    auto message = protocol::decode_body<protocol::WorkerUp>(*body);
+    auto message = protocol::decode_body<protocol::WorkerToAgent>(*body);
     REQUIRE(message.ok());
     if (const auto* hello = std::get_if<protocol::WorkerHello>(&*message)) {
       speaker = &workers_.at(hello->worker);
@@ -213,7 +213,7 @@ void FakeRun::read_from(int fd) {
   }
 }
 
-void FakeRun::record(WorkerRecord& worker, protocol::WorkerUp message) {
+void FakeRun::record(WorkerRecord& worker, protocol::WorkerToAgent message) {
   if (auto* ready = std::get_if<protocol::WorkerReady>(&message))
     worker.ready = *ready;
   else if (auto* prepared = std::get_if<protocol::WorkerPrepared>(&message))

@@ -35,7 +35,7 @@ struct WorkerRecord {
   std::optional<protocol::WorkerParked> parked;
   std::optional<protocol::WorkerFinished> finished;
   protocol::WorkerHeartbeat heartbeat;
-  std::vector<protocol::AuditStep> audit;                         // as reported by itself
+  std::vector<protocol::AuditStep> audit;                             // as reported by itself
   std::map<WorkerId, std::vector<protocol::AuditStep>> notified_for;  // as reported by others
   std::vector<protocol::AuditStep> notified_of_state;
   std::vector<protocol::WorkerHalted> halts;
@@ -137,7 +137,7 @@ class FakeRun {
   void pump(int timeout_ms);
   void accept_one();
   void read_from(int fd);
-  void record(WorkerRecord& worker, protocol::WorkerUp message);
+  void record(WorkerRecord& worker, protocol::WorkerToAgent message);
   void reap();
   void send(WorkerId worker, const protocol::WorkerDown& message);
   std::vector<WorkerId> addressees(const protocol::GenerationPlan& plan) const;
