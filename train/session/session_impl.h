@@ -94,7 +94,8 @@ class __attribute__((visibility("hidden"))) Session::Impl {
   void reserve_for_joining();
 
   // The step.
-  void settle(Status status);
+  void settle(Status status, bool frees_state);
+  void free_state();
   void commit_progress(const StepMetrics& metrics);
   void end_of_step();
   void discard_step();

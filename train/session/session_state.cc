@@ -33,7 +33,7 @@ void Session::Impl::share_tensor(std::string_view name, void* data, std::string_
 // Transfers and copies of the state have ended where the program may write it.
 void Session::Impl::move_state(std::string_view name, void* data) {
   const auto& runner = worker_->runner;
-  const bool may_write = runner.is_open() && runner.step().lane_sent && !runner.in_background();
+  const bool may_write = runner.is_open() && runner.step().state_is_free && !runner.in_background();
   lifecycle_.require(!lifecycle_.started || may_write,
                      "move_state() before the step's last all-reduce; state may only be written or moved between that "
                      "and commit_step()");

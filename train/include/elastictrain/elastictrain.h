@@ -184,6 +184,7 @@ ET_API et_status et_all_reduce_async(et_session* session, float* gradient, size_
 /* `stream`: a cudaStream_t, NULL for the default one. */
 ET_API et_status et_all_reduce_device(et_session* session, float* device_gradient, size_t count, void* stream);
 ET_API et_status et_all_reduce_device_async(et_session* session, float* device_gradient, size_t count, void* stream);
+/* Also in a step without an all-reduce: before its state is written. */
 ET_API et_status et_wait_all_reduce(et_session* session);
 ET_API et_status et_commit_step(et_session* session, const et_step_metrics* metrics); /* metrics may be NULL */
 /* The data of all workers end with the step whose first all-reduce follows; go on with et_next_batch() until it has no

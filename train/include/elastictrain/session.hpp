@@ -104,8 +104,8 @@ struct DataOptions {
   // No batch that is not empty has fewer samples (batch statistics need two, for example): at the end of an epoch fewer
   // workers get samples, or the last ones get a few more. Every sample still counts. Equal on all workers.
   std::uint32_t min_local_samples = 0;
-  // The rest of an epoch that does not fill a step of the present size is dropped, unless it is the whole epoch. Without
-  // it every sample counts. Equal on all workers.
+  // The rest of an epoch that does not fill a step of the present size is dropped, unless it is the whole epoch.
+  // Without it every sample counts. Equal on all workers.
   bool drop_last = false;
 };
 
@@ -252,6 +252,8 @@ class ELASTICTRAIN_CPP_API Session {
   // unmodified until wait_all_reduce() has returned or the session is destroyed, also when an exception unwinds:
   // declare gradients before the session.
   void all_reduce_async(float* gradient, std::size_t count);
+  // Also without a gradient: when it returns, this worker's state is complete, which a new worker's is not before its
+  // first all-reduce, and it may be written. So a step without an all-reduce in which state is written begins with it.
   void wait_all_reduce();
 
   // The same for a gradient in device memory that `stream`, a cudaStream_t, produces (null: the default stream). The
@@ -275,7 +277,8 @@ class ELASTICTRAIN_CPP_API Session {
   // For the program's own data, between next_batch() and commit_step(), in the same order on all workers: the sum over
   // all ranks (including a new worker with an empty batch), or a copy of the first rank's data. After a failure the
   // call is repeated with its original input among the survivors, like the step's gradients. Use the result only after
-  // the last such call of the step has returned; the memory must stay valid until commit_step().
+  // the last such call of the step has returned; the memory must stay valid until commit_step(). Before the step's
+  // first all-reduce it does not wait for the state of new workers, so state must not be written after it alone.
   void sum(float* data, std::size_t count);
   void broadcast(void* data, std::size_t bytes);
 
