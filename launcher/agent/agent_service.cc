@@ -3,9 +3,9 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <asio/error_code.hpp>
 #include <asio/post.hpp>
-#include <algorithm>
 #include <cstdio>
 #include <random>
 #include <utility>
@@ -21,6 +21,7 @@
 #include "launcher/agent_marker.h"
 #include "launcher/build_id.h"
 #include "launcher/nccl_settings.h"
+#include "launcher/process/priority.h"
 #include "launcher/process/process_stat.h"
 #include "launcher/process/session_sweep.h"
 #include "supervisor/protocol/codec.h"
@@ -147,8 +148,8 @@ void AgentService::went_away(const Error& error) {
 }
 
 void AgentService::is_gone(const Error& error) {
-  say("cannot reach the supervisor at " + join_with_commas(bootstrap_.addresses) + " port " + std::to_string(bootstrap_.port) +
-      ": " + error.message);
+  say("cannot reach the supervisor at " + join_with_commas(bootstrap_.addresses) + " port " +
+      std::to_string(bootstrap_.port) + ": " + error.message);
   tell_orphans(error.message);
   leave(kAgentUnreachable);
 }
@@ -249,10 +250,16 @@ Status AgentService::spawn(SpawnWorker& order) {
   setup.processors = std::move(*processors);
   setup.ras_port = std::move(ras_port);
   if (pool_) setup.descriptors = pool_->descriptors;
+  setup.starts_in_background = anyone_trains() && may_end_background();
   auto worker = Worker::start(io_, std::move(setup), hooks_for(id));
   if (!worker) return worker.error();
   workers_[id] = std::move(*worker);
   return {};
+}
+
+bool AgentService::anyone_trains() const {
+  return std::any_of(workers_.begin(), workers_.end(),
+                     [](const auto& entry) { return entry.second->record().is_ready(); });
 }
 
 // If no interface was chosen, the one that leads to the supervisor.
@@ -270,14 +277,14 @@ Result<std::vector<std::string>> AgentService::environment_for(const SpawnWorker
   auto environment = with_nccl_settings(merge_environment(std::move(base), order.environment), bootstrap_.interface,
                                         ras.number() != 0 ? ras.address() : "");
   environment = merge_environment(std::move(environment), pool_environment());
-  return merge_environment(
-      std::move(environment),
-      {"ELASTICTRAIN_SOCKET=" + directory_.path() + "/" + name + ".sock",
-       "ELASTICTRAIN_WORKER_ID=" + std::to_string(order.worker.value), "ELASTICTRAIN_HOST_KEY=" + host_key_,
-       "ELASTICTRAIN_BIND=" + join_with_commas(*addresses), "ELASTICTRAIN_HEARTBEAT_MS=" + std::to_string(bootstrap_.heartbeat_ms),
-       "ELASTICTRAIN_ORPHAN_GRACE_MS=" + std::to_string(bootstrap_.orphan_grace_ms),
-       "ELASTICTRAIN_BINARY=" + self_path_,
-       "TORCHELASTIC_ERROR_FILE=" + directory_.path() + "/" + name + "-error.json"});
+  return merge_environment(std::move(environment),
+                           {"ELASTICTRAIN_SOCKET=" + directory_.path() + "/" + name + ".sock",
+                            "ELASTICTRAIN_WORKER_ID=" + std::to_string(order.worker.value),
+                            "ELASTICTRAIN_HOST_KEY=" + host_key_, "ELASTICTRAIN_BIND=" + join_with_commas(*addresses),
+                            "ELASTICTRAIN_HEARTBEAT_MS=" + std::to_string(bootstrap_.heartbeat_ms),
+                            "ELASTICTRAIN_ORPHAN_GRACE_MS=" + std::to_string(bootstrap_.orphan_grace_ms),
+                            "ELASTICTRAIN_BINARY=" + self_path_,
+                            "TORCHELASTIC_ERROR_FILE=" + directory_.path() + "/" + name + "-error.json"});
 }
 
 Worker* AgentService::find(WorkerId worker) {
@@ -301,6 +308,8 @@ void AgentService::on_worker_message(WorkerId id, WorkerUp message) {
   if (pool_ && std::holds_alternative<WorkerParked>(message)) return asio::post(io_, [this, id] { park(id); });
   // It has joined MPI, and so have all other ranks: none needs the launch any more.
   if (pool_ && !pool_->ends_with_launch && std::holds_alternative<WorkerReady>(message)) outlive_launch_proxy();
+  if (std::holds_alternative<WorkerReady>(message)) worker->end_background();
+  if (std::holds_alternative<WorkerLeft>(message) && !pool_) worker->end_in_background();
   if (worker->record().take(message, std::chrono::steady_clock::now(), next_report())) {
     link_.send(FromWorker{id, std::move(message)});
   }

@@ -71,6 +71,7 @@ class AgentService {
   Result<std::vector<std::string>> data_addresses() const;
   WorkerHooks hooks_for(WorkerId worker);
   Worker* find(WorkerId worker);
+  bool anyone_trains() const;
 
   void on_worker_message(WorkerId worker, protocol::WorkerUp message);
   void worker_ended(const protocol::WorkerExited& exited);
