@@ -23,6 +23,7 @@ Worker::Worker(Program& program, Lifecycle& lifecycle, ControlPlane* plane, Work
                    .plane = plane,
                    .seat = seating.seat(),
                    .course = course,
+                   .early = program.early,
                    .audits = audits,
                    .reports = reports,
                    .lifecycle = lifecycle}),

@@ -217,7 +217,7 @@ class ELASTICTRAIN_CPP_API Session {
   // A small value (all of them: 4 MiB) that is equal on all ranks, copied: what a worker needs before its first step,
   // such as the layout of its buckets. Before start(): its initial value; all workers of a first generation get the
   // first rank's. Later: a new one in a step, on all workers in the same one, which is state from that step's commit
-  // on. start() brings a joiner the present values. They are not part of checkpoints.
+  // on. start() brings a joiner the present values, and a run that resumes those of its checkpoint.
   void share_early(std::string_view name, const void* data, std::size_t bytes);
   // The value as of the last committed step, valid until the next call; nothing if there is none of this name.
   std::optional<std::span<const std::byte>> early(std::string_view name) const;
