@@ -93,13 +93,8 @@ TEST_CASE("a run that resumes has the early values of its checkpoint at its star
 
 TEST_CASE("early values follow a loss, also for a worker that missed the step's end and for a spare") {
   for (const auto where : {Moment::kComputing, Moment::kBetweenBuckets, Moment::kUpdating, Moment::kOutside}) {
-    const auto options = with_early_step();
-    FakeRun run(options);
-    const std::vector<WorkerId> workers{run.spawn_ready(), run.spawn_ready(),
-                                        run.spawn_ready(dying(options, {where, 6}))};
-    run.change_to(workers);
-    run.wait_exit(workers[2]);
-    run.recover({run.spawn_ready()});
+    FakeRun run(with_early_step());
+    const auto workers = run.lose_last_of_three(where, true);
     run.wait_step(workers[0], 15);
     run.stop_and_check();
   }
