@@ -59,6 +59,7 @@ void Membership::require_a_beginning() {
 void Membership::begin_training(const protocol::GenerationPlan& plan) {
   const Seat& seat = parts_.seating.seat();
   parts_.replicas.set_whole();
+  parts_.forward.adopt();
   parts_.checkpoints.enter(plan.lineage, parts_.checkpoints.found_earlier());
   account_for_checkpoint();
   parts_.measurements.seated(seat.generation, parts_.course.committed_step());

@@ -66,6 +66,7 @@ bool Session::Impl::start() {
   lifecycle_.started = true;
   // The streams that wrote the program's initial state there are unknown.
   if (program_.device) worker_->device.check(program_.device->device()->synchronize());
+  program_.forward.commit();
   worker_->checkpoints.open();
   if (plane_) return start_launched();
   start_alone();
@@ -85,6 +86,7 @@ void Session::Impl::start_alone() {
   if (program_.device) reach_device_alone();
   worker.course.begin(seat.shares, 1);
   worker.checkpoints.resume();
+  program_.forward.adopt();
   worker.checkpoints.enter({}, worker.checkpoints.found_earlier());
   program_.log.event("ready", seat.rank, seat.world_size(), seat.generation);
   worker.view.publish_first();
@@ -206,6 +208,7 @@ void Session::Impl::commit_step(const StepMetrics& metrics) {
   worker.device.mark_state(worker.runner.step());
   if (worker.runner.step().discarded) return discard_step();
   worker.averaging.apply_correction();
+  program_.forward.commit();
   worker.measurements.lane_read(worker.runner.step(), worker.lane.read());
   commit_progress(metrics);
   if (plane_) plane_->step_committed(worker.course.committed_step(), worker.lane.last().all_ready);

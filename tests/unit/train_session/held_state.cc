@@ -109,4 +109,34 @@ bool HeldState::holds_something() const {
   return !ways_.empty() && std::all_of(ways_.begin(), ways_.end(), waits);
 }
 
+HeldGrowth::HeldGrowth(const TestWorkerOptions& options) : run(options), workers(run.spawn_ready(2)) {
+  run.change_to(workers);
+  run.wait_step(workers[0], 5);
+  workers.push_back(run.spawn_ready());
+  plan = run.plan(workers);
+  state.stand_before(plan.members[2].endpoint);
+  run.prepare(plan);
+  for (const WorkerId worker : workers) {
+    until([&] { return run[worker].prepared.contains(plan.generation); }, "the members to be prepared");
+  }
+  run.commit(plan);
+  until([&] { return run[workers[2]].heartbeat.place != protocol::StepPlace::kStarting; }, "the joiner's first step");
+}
+
+void HeldGrowth::until(const std::function<bool()>& condition, const std::string& what) {
+  run.wait_until([&] { return state.pump() && condition(); }, what);
+}
+
+void HeldGrowth::let_go() {
+  state.let_go();
+  until([&] { return run[workers[2]].heartbeat.step > first_step(); }, "the joiner's second step");
+  run.wait_swapped(plan);
+}
+
+void HeldGrowth::train_on_and_stop() {
+  const WorkerId first = run.members().front();
+  run.wait_step(first, run[first].heartbeat.step + 10);
+  run.stop_and_check();
+}
+
 }  // namespace elastictrain::test

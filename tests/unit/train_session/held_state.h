@@ -6,9 +6,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
+#include "fake_run.h"
 #include "supervisor/protocol/plan_messages.h"
 
 namespace elastictrain::test {
@@ -45,6 +47,22 @@ class HeldState {
   std::string joiner_name_;
   std::vector<Way> ways_;
   bool holds_ = true;
+};
+
+// Two workers that train and a third one that joins, with a held state.
+struct HeldGrowth {
+  explicit HeldGrowth(const TestWorkerOptions& options);
+
+  void until(const std::function<bool()>& condition, const std::string& what);
+  Step first_step() { return run[workers[0]].active.at(plan.generation).first_step; }
+  // The joiner gets its state.
+  void let_go();
+  void train_on_and_stop();
+
+  FakeRun run;
+  HeldState state;
+  std::vector<WorkerId> workers;
+  protocol::GenerationPlan plan;
 };
 
 }  // namespace elastictrain::test

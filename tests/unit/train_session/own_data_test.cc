@@ -31,40 +31,15 @@ TestWorkerOptions with_sums_at_the_begin() {
   return options;
 }
 
-class Growth {
- public:
-  explicit Growth(const TestWorkerOptions& options) : run(options), workers(run.spawn_ready(2)) {
-    run.change_to(workers);
-    run.wait_step(workers[0], 5);
-    workers.push_back(run.spawn_ready());
-    plan = run.plan(workers);
-    state.stand_before(plan.members[2].endpoint);
-    run.prepare(plan);
-    for (const WorkerId worker : workers) {
-      until([&] { return run[worker].prepared.contains(plan.generation); }, "the members to be prepared");
-    }
-    run.commit(plan);
-    until([&] { return run[workers[2]].heartbeat.place != protocol::StepPlace::kStarting; }, "the joiner's first step");
-  }
+void await_sums(HeldGrowth& growth) {
+  const auto generation = std::to_string(growth.plan.generation);
+  growth.until([&] { return growth.run[growth.workers[0]].notes["summed_in"] == generation; }, "the sums");
+}
 
-  void until(const std::function<bool()>& condition, const std::string& what) {
-    run.wait_until([&] { return state.pump() && condition(); }, what);
-  }
-  void await_sums() {
-    until([&] { return run[workers[0]].notes["summed_in"] == std::to_string(plan.generation); }, "the sums");
-  }
-  Step first_step() { return run[workers[0]].active.at(plan.generation).first_step; }
-  void finish() {
-    run.wait_step(run.members()[0], run[run.members()[0]].heartbeat.step + 10);
-    run.stop_and_check();
-    for (const auto& [id, worker] : run.workers()) CHECK_FALSE(worker.notes.contains("wrong"));
-  }
-
-  FakeRun run;
-  HeldState state;
-  std::vector<WorkerId> workers;
-  protocol::GenerationPlan plan;
-};
+void finish(HeldGrowth& growth) {
+  growth.train_on_and_stop();
+  for (const auto& [id, worker] : growth.run.workers()) CHECK_FALSE(worker.notes.contains("wrong"));
+}
 
 TEST_CASE("a program's own data at the begin of a step do not wait for a joiner's state; the step's end does") {
   for (const bool overlap : {false, true}) {
@@ -74,14 +49,12 @@ TEST_CASE("a program's own data at the begin of a step do not wait for a joiner'
       auto options = with_sums_at_the_begin();
       options.overlap = overlap;
       options.reduce = reduce;
-      Growth growth(options);
-      growth.await_sums();
+      HeldGrowth growth(options);
+      await_sums(growth);
       growth.until([&] { return growth.state.holds_something(); }, "the state behind the headers");
       CHECK(growth.run[growth.workers[2]].heartbeat.step < growth.first_step());
-      growth.state.let_go();
-      growth.until([&] { return growth.run[growth.workers[2]].heartbeat.step > growth.first_step(); }, "a second step");
-      growth.run.wait_swapped(growth.plan);
-      growth.finish();
+      growth.let_go();
+      finish(growth);
     }
   }
 }
@@ -90,13 +63,13 @@ TEST_CASE("a donor that is lost after the step's own data, with the state still 
   for (const bool overlap : {false, true}) {
     auto options = with_sums_at_the_begin();
     options.overlap = overlap;
-    Growth growth(options);
-    growth.await_sums();
+    HeldGrowth growth(options);
+    await_sums(growth);
     growth.run.set_members(growth.workers);
     growth.run.follow(growth.plan);
     growth.run.kill(growth.workers[1]);
     growth.run.recover();
-    growth.finish();
+    finish(growth);
   }
 }
 

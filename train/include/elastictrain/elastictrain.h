@@ -162,6 +162,9 @@ ET_API et_status et_share_device_state(et_session* session, const char* name, vo
 /* State with the dtype (safetensors' name: F32, BF16, I64, ...) and shape that checkpoints give it. */
 ET_API et_status et_share_tensor(et_session* session, const char* name, void* data, const char* dtype,
                                  const uint64_t* shape, uint32_t dimensions);
+/* The same for what the forward pass writes: any time in a step, equal on all workers by et_commit_step(). */
+ET_API et_status et_share_forward_tensor(et_session* session, const char* name, void* data, const char* dtype,
+                                         const uint64_t* shape, uint32_t dimensions);
 /* State that the program has moved, with its content: before et_start(), or where it may be written in a step. */
 ET_API et_status et_move_state(et_session* session, const char* name, void* data);
 /* A small value, equal on all ranks, copied: before et_start() its initial value, later a new one inside a step. A

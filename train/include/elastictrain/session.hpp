@@ -211,6 +211,13 @@ class ELASTICTRAIN_CPP_API Session {
   // State with the type and shape that checkpoints give it: their safetensors files then load as a model's tensors.
   // `dtype` as in that format (F32, F16, BF16, F64, I64, BOOL, ...); contiguous, the last dimension first.
   void share_tensor(std::string_view name, void* data, std::string_view dtype, std::span<const std::uint64_t> shape);
+  // The same for a tensor that the forward pass writes, such as running statistics and counters: it may be written at
+  // any time in a step. At the step's commit its values become state, so by then every worker holds the same ones, from
+  // sums to which a worker without samples adds nothing. Joiners, checkpoints and audits get the values of the last
+  // committed step; a worker whose state has arrived gets them too, in place of what its pass wrote: it writes the
+  // step's values after the last all-reduce, as the others do. In host memory; move_state() does not apply.
+  void share_forward_tensor(std::string_view name, void* data, std::string_view dtype,
+                            std::span<const std::uint64_t> shape);
   // State in host memory that the program has moved, with its content, to another address: before start(), or where it
   // may be written in a step.
   void move_state(std::string_view name, void* data);
