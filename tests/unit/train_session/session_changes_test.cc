@@ -21,6 +21,8 @@ TEST_CASE("two workers that start from different weights train to the end as one
     CHECK(run[worker].ready->state_bytes == 24'000);
     CHECK(run[worker].ready->sample_count == 333);
   }
+  CHECK(run[workers[1]].notes["state_replaced"].starts_with("\"weights\" began with other values"));
+  CHECK_FALSE(run[workers[0]].notes.contains("state_replaced"));
   run.check_audit();
 }
 
