@@ -250,14 +250,16 @@ Status AgentService::spawn(SpawnWorker& order) {
   setup.processors = std::move(*processors);
   setup.ras_port = std::move(ras_port);
   if (pool_) setup.descriptors = pool_->descriptors;
-  setup.starts_in_background = anyone_trains() && may_end_background();
+  setup.starts_in_background = takes_time_from_others() && may_end_background();
   auto worker = Worker::start(io_, std::move(setup), hooks_for(id));
   if (!worker) return worker.error();
   workers_[id] = std::move(*worker);
   return {};
 }
 
-bool AgentService::anyone_trains() const {
+// A worker that takes the place of a lost one has that one's processor time.
+bool AgentService::takes_time_from_others() {
+  if (lost_workers_ != 0) return --lost_workers_, false;
   return std::any_of(workers_.begin(), workers_.end(),
                      [](const auto& entry) { return entry.second->record().is_ready(); });
 }
@@ -318,6 +320,7 @@ void AgentService::on_worker_message(WorkerId id, WorkerUp message) {
 void AgentService::worker_ended(const WorkerExited& exited) {
   Worker& worker = *workers_.at(exited.worker);
   if (pool_) spend_rank(worker);
+  lost_workers_ += worker.record().is_ready() ? 1 : 0;
   close_account(worker, exited);
   workers_.erase(exited.worker);
   finish_if_empty();

@@ -58,6 +58,12 @@ class Python(Case):
             self.assertEqual({priority(pid) for pid in before}, {usual})
             run.do("resize", run.name, 2)
             harness.wait_until(lambda: priority(joiner) > usual, 10, "the low priority of the worker that leaves")
+            run.wait_size(2, 30)
+            before = started(run)
+            os.kill(pids(run.status())[1], signal.SIGKILL)
+            harness.wait_until(lambda: started(run) - before, 20, "the start of the replacement")
+            replacement, = started(run) - before
+            self.assertEqual(priority(replacement), usual, "one in the place of a lost worker takes no time from others")
             run.do("stop", run.name)
             self.assertEqual(run.wait(60), 0)
 
