@@ -21,6 +21,7 @@
 #include "launcher/agent_marker.h"
 #include "launcher/build_id.h"
 #include "launcher/nccl_settings.h"
+#include "launcher/process/priority.h"
 #include "launcher/process/process_stat.h"
 #include "launcher/process/session_sweep.h"
 #include "supervisor/protocol/codec.h"
@@ -249,10 +250,18 @@ Status AgentService::spawn(SpawnWorker& order) {
   setup.processors = std::move(*processors);
   setup.ras_port = std::move(ras_port);
   if (pool_) setup.descriptors = pool_->descriptors;
+  setup.starts_in_background = takes_time_from_others() && may_end_background();
   auto worker = Worker::start(io_, std::move(setup), hooks_for(id));
   if (!worker) return worker.error();
   workers_[id] = std::move(*worker);
   return {};
+}
+
+// A worker that takes the place of a lost one has that one's processor time.
+bool AgentService::takes_time_from_others() {
+  if (lost_workers_ != 0) return --lost_workers_, false;
+  return std::any_of(workers_.begin(), workers_.end(),
+                     [](const auto& entry) { return entry.second->record().is_ready(); });
 }
 
 // If no interface was chosen, the one that leads to the supervisor.
@@ -301,6 +310,8 @@ void AgentService::on_worker_message(WorkerId id, WorkerToAgent message) {
   if (pool_ && std::holds_alternative<WorkerParked>(message)) return asio::post(io_, [this, id] { park(id); });
   // It has joined MPI, and so have all other ranks: none needs the launch any more.
   if (pool_ && !pool_->ends_with_launch && std::holds_alternative<WorkerReady>(message)) outlive_launch_proxy();
+  if (std::holds_alternative<WorkerReady>(message)) worker->end_background();
+  if (std::holds_alternative<WorkerLeft>(message) && !pool_) worker->end_in_background();
   auto forwarded = worker->record().take(std::move(message), std::chrono::steady_clock::now(), next_report());
   if (forwarded) link_.send(FromWorker{id, std::move(*forwarded)});
 }
@@ -308,6 +319,7 @@ void AgentService::on_worker_message(WorkerId id, WorkerToAgent message) {
 void AgentService::worker_ended(const WorkerExited& exited) {
   Worker& worker = *workers_.at(exited.worker);
   if (pool_) spend_rank(worker);
+  lost_workers_ += worker.record().is_ready() ? 1 : 0;
   close_account(worker, exited);
   workers_.erase(exited.worker);
   finish_if_empty();

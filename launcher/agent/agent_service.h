@@ -71,6 +71,7 @@ class AgentService {
   Result<std::vector<std::string>> data_addresses() const;
   WorkerHooks hooks_for(WorkerId worker);
   Worker* find(WorkerId worker);
+  bool takes_time_from_others();
 
   void on_worker_message(WorkerId worker, protocol::WorkerToAgent message);
   void worker_ended(const protocol::WorkerExited& exited);
@@ -121,8 +122,9 @@ class AgentService {
   asio::steady_timer leave_timer_;
   asio::steady_timer parked_timer_;
   bool output_scheduled_ = false;
-  bool leaving_ = false;   // workers end by themselves, no new one is started
-  bool stopping_ = false;  // they are being ended
+  bool leaving_ = false;          // workers end by themselves, no new one is started
+  bool stopping_ = false;         // they are being ended
+  std::size_t lost_workers_ = 0;  // ended while they trained, and not replaced here yet
   bool finished_ = false;
   int exit_status_ = kAgentStopped;
   std::uint64_t report_sequence_ = 0;

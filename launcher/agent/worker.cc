@@ -6,9 +6,11 @@
 #include <algorithm>
 #include <asio/error_code.hpp>
 #include <asio/post.hpp>
+#include <utility>
 
 #include "launcher/agent/error_file.h"
 #include "launcher/build_id.h"
+#include "launcher/process/priority.h"
 #include "supervisor/protocol/codec.h"
 
 namespace elastictrain::launcher {
@@ -18,6 +20,8 @@ constexpr std::size_t kErrorLines = 20;
 constexpr std::size_t kErrorLineBytes = 1000;
 // A grandchild outside the group may hold the pipes; the report of the exit is not delayed longer than this.
 constexpr std::chrono::milliseconds kDrainTime{500};
+// Cores that are busy all the time must not keep a worker from being ready in time.
+constexpr std::chrono::seconds kLongestBackground{20};
 
 ProcessSpec process_spec(WorkerSetup& setup) {
   ProcessSpec spec;
@@ -38,7 +42,7 @@ ProcessSpec process_spec(WorkerSetup& setup) {
 }  // namespace
 
 Worker::Worker(asio::io_context& io, WorkerId id, WorkerHooks hooks)
-    : io_(io), id_(id), hooks_(std::move(hooks)), kill_timer_(io), drain_timer_(io) {}
+    : io_(io), id_(id), hooks_(std::move(hooks)), kill_timer_(io), drain_timer_(io), background_timer_(io) {}
 
 Worker::~Worker() {
   if (socket_) socket_->close();
@@ -65,9 +69,11 @@ Status Worker::begin(WorkerSetup setup) {
   auto socket = WorkerSocket::open(io_, socket_path_, id_, std::move(handlers));
   if (!socket) return socket.error();
   socket_ = std::move(*socket);
+  const bool in_background = setup.starts_in_background;
   auto process = Process::spawn(io_, process_spec(setup), [this](ExitStatus status) { process_ended(status); });
   if (!process) return process.error();
   process_ = std::move(*process);
+  if (in_background) start_in_background();
   output_ = make_pump(std::move(process_->output()), false);
   error_ = make_pump(std::move(process_->error()), true);
   return {};
@@ -89,6 +95,25 @@ void Worker::remember_error_line(const std::string& line) {
 void Worker::report_fault(const std::string& fault) {
   error_->add_line("elastictrain agent: worker " + to_string(id_) + " " + fault);
   hooks_.on_output();
+}
+
+void Worker::start_in_background() {
+  in_background_ = true;
+  put_into_background(pid());
+  background_timer_.expires_after(kLongestBackground);
+  background_timer_.async_wait([this, life = std::weak_ptr<char>(life_)](const asio::error_code& error) {
+    if (!error && !life.expired()) end_background();
+  });
+}
+
+void Worker::end_background() {
+  if (!std::exchange(in_background_, false) || ended_) return;
+  background_timer_.cancel();
+  launcher::end_background(pid());
+}
+
+void Worker::end_in_background() {
+  if (!ended_) put_into_background(pid());
 }
 
 void Worker::stop(std::chrono::milliseconds grace) {

@@ -30,6 +30,7 @@ struct WorkerSetup {
   std::vector<int> descriptors = {};  // of the agent, kept open in the process
   std::vector<int> processors = {};   // that it may use; empty: all of the agent's
   ReservedPort ras_port = {};         // for its NCCL's RAS service; none if the user has configured that
+  bool starts_in_background = false;  // until it is ready, because others here train
 };
 
 struct WorkerHooks {
@@ -58,6 +59,10 @@ class Worker {
   void signal(int number) { process_->signal_group(number); }
   // TERM to the group now, KILL after the grace. A shorter grace shortens one that is running.
   void stop(std::chrono::milliseconds grace);
+  // It is ready, so the others wait for it from now on.
+  void end_background();
+  // It has left: what its process still does takes no time from the others.
+  void end_in_background();
   // The worker has ended, its process waits: a stop in progress is cancelled. `hooks` receive only events of the
   // process.
   void park(WorkerHooks hooks);
@@ -71,6 +76,7 @@ class Worker {
 
  private:
   Status begin(WorkerSetup setup);
+  void start_in_background();
   std::unique_ptr<OutputPump> make_pump(asio::posix::stream_descriptor pipe, bool is_stderr);
   void remember_error_line(const std::string& line);
   std::vector<std::string> last_lines() const;
@@ -93,10 +99,12 @@ class Worker {
   std::deque<std::string> last_error_lines_;
   asio::steady_timer kill_timer_;
   asio::steady_timer drain_timer_;
+  asio::steady_timer background_timer_;
   std::chrono::steady_clock::time_point kill_at_ = std::chrono::steady_clock::time_point::max();
   ExitStatus status_;
   bool ended_ = false;
   bool finished_ = false;
+  bool in_background_ = false;
   std::shared_ptr<char> life_ = std::make_shared<char>();
 };
 

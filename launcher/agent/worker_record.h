@@ -45,6 +45,7 @@ class WorkerRecord {
   std::vector<protocol::WorkerUp> resync(std::uint64_t next_report);
 
   bool has_greeted() const { return hello_.has_value(); }
+  bool is_ready() const { return ready_.has_value() && !over_; }
   bool has_finished() const { return ending_ && std::holds_alternative<protocol::WorkerFinished>(*ending_); }
   // Its entry in the next report, if it has one: new numbers, or a silence longer than `quiet_after`.
   std::optional<protocol::WorkerSample> sample(WorkerId worker, TimePoint now, std::chrono::milliseconds quiet_after,

@@ -28,6 +28,7 @@ BENCHMARKS = {
     "swap-large": (swap.swap_large, "idle time of grow, shrink and replace; 100 MB of parameters, steps of 250 ms"),
     "swap-large-real": (swap.swap_large_real, "the same with real compute, beside torchrun in the same run"),
     "swap-small": (swap.swap_small, "idle time of grow, shrink and replace; 4 MB of parameters, steps of 30 ms"),
+    "swap-own-data": (swap.swap_own_data, "the same with 600 MB of state and the program's own data at each step's begin"),
     "resize-latency": (swap.resize_latency, "from `resize` to the first step at the new size: warm spare, cold start"),
     "cold-start": (swap.cold_start, "from the command to the first committed step of 2 local workers"),
     "allreduce": (communicator.allreduce, "beside Gloo, Open MPI and MPICH: 2 and 4 ranks, 4 KiB to 100 MiB"),

@@ -10,6 +10,7 @@ The steady gap is the same figure for as many later steps, in which nothing chan
 import collections
 import os
 import statistics
+import sys
 import time
 
 import rows
@@ -146,6 +147,15 @@ def swap_small(repetitions):
     trainer = synthetic(parameter_bytes=4_000_000, compute_us_per_sample=3_500)
     config = job(workers=(1, 2, 4), trainer=trainer, batch={"per_worker": 8}, audit={"every_steps": 0})
     return idle_rows("swap-small", config, repetitions, lambda kind, step: 20)
+
+
+def swap_own_data(repetitions):
+    program = [sys.executable, os.path.join(os.path.dirname(os.path.abspath(__file__)), "own_data.py")]
+    config = job(workers=(1, 2, 4), command=program, batch={"per_worker": 8}, audit={"every_steps": 0})
+    with Run(config, environment={"PYTHONPATH": os.path.join(rows.ROOT, "train", "python")}) as run:
+        found = changes_of(run, repetitions)
+    for kind, changes in found.items():
+        yield rows.below(f"swap-own-data/{kind}", statistics.median(idles_ms(changes)), "ms", 20, explain(changes))
 
 
 def random_images(path, count=1024):

@@ -115,7 +115,11 @@ static void looks_ahead(et_session* session, const et_batch* batch) {
 static void has_early_values(et_session* session) {
   char text[4] = "";
   size_t bytes = 0;
+  static float statistics[2];
+  const uint64_t two[1] = {2};
   CHECK(et_share_early(session, "layout", "abc", 3) == ET_OK);
+  CHECK(et_share_forward_tensor(session, "statistics", statistics, "F32", two, 1) == ET_OK);
+  CHECK(et_share_forward_tensor(session, "statistics", NULL, "F32", two, 1) == ET_ERROR_SESSION);
   CHECK(et_early(session, "layout", NULL, &bytes) == ET_OK && bytes == 3);
   CHECK(et_early(session, "layout", text, &bytes) == ET_OK && strcmp(text, "abc") == 0);
   CHECK(et_early(session, "other", text, &bytes) == ET_ERROR_INVALID);

@@ -1,4 +1,7 @@
-"""A program with elastictrain.Session and no other package. ET_RAISE: "loop" or "callback", where rank 0 raises."""
+"""A program with elastictrain.Session and no other package.
+
+ET_RAISE: "loop" or "callback", where rank 0 raises. ET_EPOCHS: its length. ET_EDGE_S: how long its start and its end take.
+"""
 
 import array
 import atexit
@@ -8,6 +11,8 @@ import time
 import elastictrain
 
 RAISES = os.environ.get("ET_RAISE", "")
+EPOCHS = int(os.environ.get("ET_EPOCHS", "2"))
+EDGE_S = float(os.environ.get("ET_EDGE_S", "0"))
 
 
 def changed(change):
@@ -19,7 +24,7 @@ def train(session):
     weights = array.array("f", [0.0] * 1000)
     gradient = array.array("f", [0.0] * 1000)
     session.share_model("weights", weights)
-    session.set_data(sample_count=2000, epochs=2, batch=8)
+    session.set_data(sample_count=2000, epochs=EPOCHS, batch=8)
     if not session.start():
         return
     while (batch := session.next_batch()) is not None:
@@ -38,6 +43,8 @@ def train(session):
 
 if __name__ == "__main__":
     atexit.register(print, "the end", flush=True)
+    atexit.register(time.sleep, EDGE_S)
+    time.sleep(EDGE_S)
     session = elastictrain.Session()
     session.on_change(changed)
     train(session)

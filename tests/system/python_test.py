@@ -1,14 +1,17 @@
 """Programs with elastictrain.Session on real processes: changes, and errors that end a worker with their traceback."""
 
 import os
+import resource
 import signal
 import sys
+import unittest
 
 import harness
 from harness import Case, Run, job, pids
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
+MAY_RAISE_PRIORITY = os.geteuid() == 0 or resource.getrlimit(13)[1] >= 20  # RLIMIT_NICE, which the module does not name
 PROGRAM = os.path.join(HERE, "python_program.py")
 
 
@@ -16,6 +19,15 @@ def python_run(workers=(1, 2, 3), **variables):
     environment = {"PYTHONPATH": os.path.join(ROOT, "train", "python"), "PYTHONDONTWRITEBYTECODE": "1", **variables}
     config = job(workers=workers, command=[sys.executable, PROGRAM], batch={"per_worker": 8}, audit={"every_steps": 1})
     return Run(config, environment=environment)
+
+
+def started(run):
+    return {worker["pid"] for worker in run.status()["workers"] if worker["pid"]}
+
+
+def priority(pid):
+    """The nice value."""
+    return os.getpriority(os.PRIO_PROCESS, pid)
 
 
 class Python(Case):
@@ -30,6 +42,30 @@ class Python(Case):
             run.wait_no_processes()
             self.assert_audit_clean(run)
             self.assertIn("finished at step", run.text())
+
+    @unittest.skipUnless(MAY_RAISE_PRIORITY, "this user may not give a process its priority back (RLIMIT_NICE)")
+    def test_a_worker_that_starts_or_leaves_takes_no_time_from_those_that_train(self):
+        usual = os.getpriority(os.PRIO_PROCESS, 0)
+        with python_run(ET_EPOCHS="10000", ET_EDGE_S="3") as run:
+            run.wait_size(2, 30)
+            before = set(pids(run.status()))
+            run.do("resize", run.name, 3)
+            harness.wait_until(lambda: started(run) - before, 10, "the start of another worker")
+            joiner, = started(run) - before
+            harness.wait_until(lambda: priority(joiner) > usual, 2, "its low priority")
+            run.wait_size(3, 30)
+            harness.wait_until(lambda: priority(joiner) == usual, 2, "its usual priority")
+            self.assertEqual({priority(pid) for pid in before}, {usual})
+            run.do("resize", run.name, 2)
+            harness.wait_until(lambda: priority(joiner) > usual, 10, "the low priority of the worker that leaves")
+            run.wait_size(2, 30)
+            before = started(run)
+            os.kill(pids(run.status())[1], signal.SIGKILL)
+            harness.wait_until(lambda: started(run) - before, 20, "the start of the replacement")
+            replacement, = started(run) - before
+            self.assertEqual(priority(replacement), usual, "one in the place of a lost worker takes no time from others")
+            run.do("stop", run.name)
+            self.assertEqual(run.wait(60), 0)
 
     def test_an_error_ends_the_worker_with_its_traceback_and_the_status_of_the_program(self):
         for place in ("loop", "callback"):

@@ -163,6 +163,14 @@ et_status et_share_tensor(et_session* session, const char* name, void* data, con
   return guarded([&] { session->session.share_tensor(name, data, dtype, {shape, dimensions}); });
 }
 
+et_status et_share_forward_tensor(et_session* session, const char* name, void* data, const char* dtype,
+                                  const uint64_t* shape, uint32_t dimensions) {
+  if (session == nullptr || name == nullptr || dtype == nullptr || (shape == nullptr && dimensions != 0)) {
+    return null_argument();
+  }
+  return guarded([&] { session->session.share_forward_tensor(name, data, dtype, {shape, dimensions}); });
+}
+
 et_status et_move_state(et_session* session, const char* name, void* data) {
   if (session == nullptr || name == nullptr || data == nullptr) return null_argument();
   return guarded([&] { session->session.move_state(name, data); });

@@ -120,6 +120,7 @@ Status Checkpointer::Shared::write(const Snapshot& snapshot) {
   manifest.world_size = snapshot.world_size;
   manifest.sample_count = snapshot.sample_count;
   manifest.progress = snapshot.progress;
+  manifest.early = snapshot.early;
   manifest.layout_hash = layout_hash;
   {
     const std::lock_guard lock(mutex);

@@ -32,6 +32,7 @@ struct Snapshot {
   std::uint32_t world_size = 0;
   std::uint64_t sample_count = 0;
   state::Progress progress;
+  std::vector<state::EarlyValue> early = {};
 };
 
 struct Note {

@@ -5,7 +5,9 @@
 #include <cstdio>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string_view>
+#include <utility>
 
 #include "train/checkpoint/checksum.h"
 
@@ -36,6 +38,35 @@ std::string seal_of(const json& object) {
 std::string sealed(json object) {
   object[kSeal] = seal_of(object);
   return dump(object, 2) + "\n";
+}
+
+std::string to_hex(std::span<const std::byte> bytes) {
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string text;
+  text.reserve(2 * bytes.size());
+  for (const std::byte byte : bytes) {
+    text += kDigits[std::to_integer<std::size_t>(byte >> 4)];
+    text += kDigits[std::to_integer<std::size_t>(byte & std::byte{15})];
+  }
+  return text;
+}
+
+// nullopt: it is not hexadecimal.
+std::optional<std::vector<std::byte>> bytes_of_hex(std::string_view digits) {
+  std::vector<std::byte> bytes(digits.size() / 2);
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    unsigned value = 0;
+    const char* const end = digits.data() + 2 * i + 2;
+    if (std::from_chars(end - 2, end, value, 16).ptr != end) return std::nullopt;
+    bytes[i] = static_cast<std::byte>(value);
+  }
+  return digits.size() % 2 == 0 ? std::optional(std::move(bytes)) : std::nullopt;
+}
+
+json named_values(std::span<const state::EarlyValue> values) {
+  json list = json::array();
+  for (const auto& value : values) list.push_back({value.name, to_hex(value.bytes)});
+  return list;
 }
 
 json pairs(std::span<const Fence> lineage) {
@@ -83,6 +114,20 @@ class Fields {
       if (!good) return complain(key);
       take(pair[0].get<std::uint64_t>(), pair[1].get<std::uint64_t>());
     }
+  }
+  // A list of [name, hexadecimal digits]; none if there is no such key.
+  std::vector<state::EarlyValue> values(const char* key) {
+    const json* list = find(key);
+    if (list == nullptr) return {};
+    if (!list->is_array()) return complain(key), std::vector<state::EarlyValue>();
+    std::vector<state::EarlyValue> values;
+    for (const json& entry : *list) {
+      const bool good = entry.is_array() && entry.size() == 2 && entry[0].is_string() && entry[1].is_string();
+      const auto bytes = good ? bytes_of_hex(entry[1].get<std::string>()) : std::nullopt;
+      if (!bytes) return complain(key), std::vector<state::EarlyValue>();
+      values.push_back({entry[0].get<std::string>(), *bytes});
+    }
+    return values;
   }
   Fields object(const char* key) {
     const json* value = find(key);
@@ -197,6 +242,7 @@ std::string to_json(const Manifest& manifest) {
                  {"sample_count", manifest.sample_count},
                  {"layout", to_hex(manifest.layout_hash)},
                  {"data", {{"bytes", manifest.data_bytes}, {"xxh3_128", manifest.data_checksum}}},
+                 {"early", named_values(manifest.early)},
                  {"lineage", pairs(manifest.lineage)}});
   // The round trip replaces text that is not UTF-8 by what dump() writes for it, so that the seal matches the file.
   return sealed(json::parse(dump(object, -1)));
@@ -230,6 +276,7 @@ Result<Manifest> parse_manifest(std::span<const std::byte> text) {
   if (!is_checksum(manifest.data_checksum)) data.complain("xxh3_128");
   fields.adopt(data);
   fields.pairs("lineage", [&](auto generation, auto step) { manifest.lineage.push_back({generation, step}); });
+  manifest.early = fields.values("early");
   const auto& sampler = manifest.progress.sampler;
   if (manifest.sample_count != 0 && sampler.cursor > manifest.sample_count) fields.complain("sampler");
   if (auto status = fields.status(); !status) return status.error();

@@ -20,7 +20,7 @@
 namespace elastictrain::checkpoint {
 
 inline constexpr std::uint64_t kFormat = 1;
-inline constexpr std::size_t kMaxManifestBytes = 8U << 20;
+inline constexpr std::size_t kMaxManifestBytes = 16U << 20;  // early values may have 4 MiB, in two digits a byte
 
 struct Manifest {
   Identity identity;  // generation with the progress' base; the step is progress.committed_step
@@ -33,6 +33,7 @@ struct Manifest {
   std::uint64_t data_bytes = 0;
   std::string data_checksum;  // 32 hexadecimal digits
   Lineage lineage;            // the fences that the writer knew
+  std::vector<state::EarlyValue> early;
 };
 
 struct FenceRecord {

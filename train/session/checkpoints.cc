@@ -38,6 +38,7 @@ void Checkpoints::resume() {
   for (const auto& text : skipped) reports.tell("checkpoint_skipped", text);
   if (loaded) {
     parts_.course.resume(loaded->manifest.progress);
+    parts_.early.resume(loaded->manifest.early);
     resumed_step_ = parts_.course.committed_step();
     return begin_beyond(loaded->newest_generation);
   }
@@ -77,7 +78,8 @@ checkpoint::Snapshot Checkpoints::snapshot() const {
   return {.generation = counted_from_one(parts_.seat.generation),
           .world_size = parts_.seat.world_size(),
           .sample_count = parts_.course.sample_count(),
-          .progress = parts_.course.progress()};
+          .progress = parts_.course.progress(),
+          .early = parts_.early.values()};
 }
 
 void Checkpoints::step_committed() {

@@ -12,6 +12,7 @@
 #include "train/checkpoint/checkpointer.h"
 #include "train/session/audits.h"
 #include "train/session/course.h"
+#include "train/session/early_values.h"
 #include "train/session/environment.h"
 #include "train/session/lifecycle.h"
 #include "train/session/reports.h"
@@ -28,6 +29,7 @@ class Checkpoints {
     ControlPlane* plane;  // null without a launcher
     const Seat& seat;
     Course& course;
+    EarlyValues& early;
     Audits& audits;
     const Reports& reports;
     Lifecycle& lifecycle;

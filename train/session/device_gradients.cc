@@ -34,9 +34,10 @@ Clock::time_point DeviceGradients::input_time(const Bucket& bucket) {
   return bucket.on_device ? std::min(now, device_->input_time(bucket.index).value_or(now)) : now;
 }
 
-Clock::time_point DeviceGradients::sum_time(const Bucket& bucket) {
+Clock::time_point DeviceGradients::sum_time(const OpenStep& step) {
   const auto now = Clock::now();
-  return bucket.on_device ? std::min(now, device_->sum_time(bucket.index).value_or(now)) : now;
+  if (step.buckets.empty() || !step.buckets.back().on_device) return now;
+  return std::min(now, device_->sum_time(step.buckets.back().index).value_or(now));
 }
 
 Status DeviceGradients::reduce(OpenStep& step, Bucket& bucket) {

@@ -33,7 +33,7 @@ class DeviceGradients {
   Status await_input(const Bucket& bucket);
   // A time that the device cannot report without waiting is the time at which the host sees it.
   Clock::time_point input_time(const Bucket& bucket);
-  Clock::time_point sum_time(const Bucket& bucket);
+  Clock::time_point sum_time(const OpenStep& step);  // of its last bucket
   Status reduce(OpenStep& step, Bucket& bucket);
   void clear(Bucket& bucket);
   // The writes of the program's update are part of the state once its stream has reached this point.

@@ -27,6 +27,10 @@ const std::vector<std::byte>* EarlyValues::find(std::string_view name) const {
   return found == values_.end() ? nullptr : &found->bytes;
 }
 
+void EarlyValues::resume(const std::vector<state::EarlyValue>& saved) {
+  for (const auto& value : saved) set(values_, value.name, value.bytes);
+}
+
 void EarlyValues::commit() {
   for (const auto& value : pending_) set(values_, value.name, value.bytes);
   pending_.clear();

@@ -27,6 +27,9 @@ class EarlyValues {
   void discard() { pending_.clear(); }
   void put_into(state::TransferHeader& header) const { header.early = values_; }
   void adopt(const state::TransferHeader& header) { values_ = header.early; }
+  const std::vector<state::EarlyValue>& values() const { return values_; }
+  // Of a checkpoint: values of the same names are replaced.
+  void resume(const std::vector<state::EarlyValue>& saved);
 
  private:
   using Values = std::vector<state::EarlyValue>;  // in the order of their first appearance, equal on all ranks

@@ -50,12 +50,16 @@ Result<state::TransferHeader> broadcast_header(const Seat& seat, const state::Tr
   return first;
 }
 
-Status broadcast_state(const Seat& seat, const state::StateBuffers& buffers) {
+Result<std::vector<std::string>> broadcast_state(const Seat& seat, const state::StateBuffers& buffers, bool compares) {
   state::HostView view;
+  std::vector<std::string> replaced;
   for (const auto& buffer : buffers.buffers()) {
-    if (auto status = broadcast_buffer(seat, buffer, view); !status) return status;
+    const bool looks = compares && buffer.port == nullptr;
+    const auto before = looks ? state::hash_bytes(buffer.data, buffer.bytes, 0) : 0;
+    if (auto status = broadcast_buffer(seat, buffer, view); !status) return status.error();
+    if (looks && state::hash_bytes(buffer.data, buffer.bytes, 0) != before) replaced.push_back(buffer.name);
   }
-  return {};
+  return replaced;
 }
 
 }  // namespace elastictrain::session

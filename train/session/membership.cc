@@ -1,11 +1,25 @@
 #include "train/session/membership.h"
 
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "supervisor/protocol/check.h"
 #include "train/session/first_broadcast.h"
 
 namespace elastictrain::session {
+namespace {
+
+constexpr std::uint32_t kRanksThatCompare = 16;  // enough to notice a program whose workers begin unequal
+
+std::string describe_replaced(const std::vector<std::string>& names) {
+  const std::string others = names.size() == 1 ? "" : " and " + std::to_string(names.size() - 1) + " more";
+  return "\"" + names.front() + "\"" + others +
+         " began with other values here than on the first rank; the first rank's count. Give all workers the same seed "
+         "if that was not intended";
+}
+
+}  // namespace
 
 void Membership::announce() {
   const Status announced = parts_.plane->announce({.state_bytes = parts_.buffers.total_bytes(),
@@ -59,6 +73,7 @@ void Membership::require_a_beginning() {
 void Membership::begin_training(const protocol::GenerationPlan& plan) {
   const Seat& seat = parts_.seating.seat();
   parts_.replicas.set_whole();
+  parts_.forward.adopt();
   parts_.checkpoints.enter(plan.lineage, parts_.checkpoints.found_earlier());
   account_for_checkpoint();
   parts_.measurements.seated(seat.generation, parts_.course.committed_step());
@@ -73,8 +88,13 @@ Status Membership::replicate_from_first_rank() {
   if (!first) return first.error();
   parts_.course.adopt(first->progress);
   parts_.early.adopt(*first);
+  const bool is_initial = parts_.course.committed_step() == 0 && !has_foreign_state_;
   has_foreign_state_ = has_foreign_state_ || (seat.rank != 0 && parts_.course.committed_step() != 0);
-  return broadcast_state(seat, parts_.buffers);
+  const bool compares = is_initial && seat.rank != 0 && seat.rank < kRanksThatCompare;
+  const auto replaced = broadcast_state(seat, parts_.buffers, compares);
+  if (!replaced) return replaced.error();
+  if (!replaced->empty()) parts_.plane->send(protocol::WorkerNote{"state_replaced", describe_replaced(*replaced)});
+  return {};
 }
 
 // The worker that has read the checkpoint reports its content. The others report it if that worker is lost.

@@ -10,6 +10,7 @@
 #include "train/session/control_plane.h"
 #include "train/session/course.h"
 #include "train/session/early_values.h"
+#include "train/session/forward_state.h"
 #include "train/session/lifecycle.h"
 #include "train/session/measurements.h"
 #include "train/session/replicas.h"
@@ -31,6 +32,7 @@ class Membership {
     SeatView& view;
     Course& course;
     EarlyValues& early;
+    ForwardState& forward;
     Replicas& replicas;
     StateHandover& handover;
     Checkpoints& checkpoints;

@@ -13,6 +13,7 @@
 #include "train/session/device_side.h"
 #include "train/session/early_values.h"
 #include "train/session/environment.h"
+#include "train/session/forward_state.h"
 #include "train/session/input_copies.h"
 #include "train/session/model_exchange.h"
 #include "train/session/step_log.h"
@@ -34,6 +35,7 @@ struct Program {
   DataOptions data;
   state::StateBuffers buffers;
   EarlyValues early;
+  ForwardState forward;
   ModelExchange models;
   std::unique_ptr<DeviceSide> device;  // null: the program trains in host memory
   InputCopies copies;                  // of the open step's buckets

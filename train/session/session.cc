@@ -19,6 +19,10 @@ void Session::share_tensor(std::string_view name, void* data, std::string_view d
                            std::span<const std::uint64_t> shape) {
   impl_->share_tensor(name, data, dtype, shape);
 }
+void Session::share_forward_tensor(std::string_view name, void* data, std::string_view dtype,
+                                   std::span<const std::uint64_t> shape) {
+  impl_->share_forward_tensor(name, data, dtype, shape);
+}
 void Session::move_state(std::string_view name, void* data) {
   impl_->move_state(name, data);
 }

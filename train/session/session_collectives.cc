@@ -95,7 +95,7 @@ void Session::Impl::share(const char* what, Bytes in_place, session::Collective 
   bucket.bytes = in_place;
   bucket.share = std::move(collective);
   worker_->measurements.clock().collective_begins(session::Clock::now());
-  settle(worker_->runner.reduce(bucket));
+  settle(worker_->runner.reduce(bucket), false);
 }
 
 void Session::Impl::share_between_steps(const char* what, const session::Collective& collective) {

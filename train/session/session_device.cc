@@ -72,7 +72,7 @@ void Session::Impl::all_reduce_device(float* gradient, std::size_t count, void* 
   worker.device.mark_input(bucket, stream);
   worker.device.check(worker.device.await_input(bucket));
   worker.measurements.clock().collective_begins(worker.device.input_time(bucket));
-  settle(worker.runner.reduce(bucket));
+  settle(worker.runner.reduce(bucket), true);
 }
 
 void Session::Impl::all_reduce_device_async(float* gradient, std::size_t count, void* stream) {

@@ -54,6 +54,7 @@ Status Session::Impl::equalize_replicas() {
   auto& worker = *worker_;
   worker.checkpoints.await_copy();
   if (auto status = worker.averaging.equalize(); !status) return status;
+  program_.forward.adopt();
   plane_->step_committed(worker.course.committed_step(), false);  // again outside of a step
   return {};
 }

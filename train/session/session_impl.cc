@@ -66,6 +66,7 @@ bool Session::Impl::start() {
   lifecycle_.started = true;
   // The streams that wrote the program's initial state there are unknown.
   if (program_.device) worker_->device.check(program_.device->device()->synchronize());
+  program_.forward.commit();
   worker_->checkpoints.open();
   if (plane_) return start_launched();
   start_alone();
@@ -85,6 +86,7 @@ void Session::Impl::start_alone() {
   if (program_.device) reach_device_alone();
   worker.course.begin(seat.shares, 1);
   worker.checkpoints.resume();
+  program_.forward.adopt();
   worker.checkpoints.enter({}, worker.checkpoints.found_earlier());
   program_.log.event("ready", seat.rank, seat.world_size(), seat.generation);
   worker.view.publish_first();
@@ -134,7 +136,7 @@ void Session::Impl::all_reduce(float* gradient, std::size_t count) {
   worker.measurements.clock().collective_begins(session::Clock::now());
   auto& bucket = worker.runner.add(gradient, count);
   worker.host.prepare_memory(worker.runner.step(), bucket);
-  settle(worker.runner.reduce(bucket));
+  settle(worker.runner.reduce(bucket), true);
 }
 
 void Session::Impl::all_reduce_async(float* gradient, std::size_t count) {
@@ -147,6 +149,7 @@ void Session::Impl::all_reduce_async(float* gradient, std::size_t count) {
 void Session::Impl::wait_all_reduce() {
   require_step("wait_all_reduce() outside a step; call next_batch() first");
   settle_background();
+  free_state();
 }
 
 void Session::Impl::settle_background() {
@@ -155,16 +158,27 @@ void Session::Impl::settle_background() {
   const auto& last = worker.runner.step().buckets.back();
   worker.device.check(worker.device.await_input(last));  // until then it computes, whatever the reducer does meanwhile
   worker.measurements.clock().collective_begins(worker.device.input_time(last));
-  settle(worker.runner.wait());
+  settle(worker.runner.wait(), true);
 }
 
-// Returns when all buckets so far are reduced, after any number of recoveries, or the step is given up.
-void Session::Impl::settle(Status status) {
+// Where the program may write its state, whatever it has reduced in this step.
+void Session::Impl::free_state() {
+  auto& worker = *worker_;
+  const auto& step = worker.runner.step();
+  if (step.state_is_free || step.discarded) return;
+  worker.measurements.clock().collective_begins(session::Clock::now());
+  settle({}, true);
+}
+
+// Returns when all buckets so far are reduced, after any number of recoveries, or the step is given up. `frees_state`:
+// not before the transfers and copies of the state have ended either, because the program may write it next.
+void Session::Impl::settle(Status status, bool frees_state) {
   auto& worker = *worker_;
   auto& step = worker.runner.step();
-  worker.checkpoints.await_copy();
+  step.state_is_free = step.state_is_free || frees_state;
+  if (step.state_is_free) worker.checkpoints.await_copy();
   while (!step.discarded) {
-    if (status) status = worker.handover.finish();
+    if (status && step.state_is_free) status = worker.handover.finish();
     if (status) break;
     if (!plane_ || status.error().code == ErrorCode::kInvalid) {
       lifecycle_.fail("all-reduce of step " + std::to_string(worker.course.next_step()) +
@@ -179,10 +193,10 @@ void Session::Impl::settle(Status status) {
   if (step.discarded) {
     worker.runner.settle_discarded();
   } else {
-    worker.averaging.adopt_equal_state(step);
-    worker.seating.step_reduced();
+    if (step.state_is_free) worker.averaging.adopt_equal_state(step);
+    if (step.lane_sent) worker.seating.step_reduced();
   }
-  worker.measurements.clock().collective_ends(worker.device.sum_time(step.buckets.back()));
+  worker.measurements.clock().collective_ends(worker.device.sum_time(step));
 }
 
 void Session::Impl::commit_step(const StepMetrics& metrics) {
@@ -190,9 +204,11 @@ void Session::Impl::commit_step(const StepMetrics& metrics) {
   settle_background();
   auto& worker = *worker_;
   if (!worker.runner.step().lane_sent) all_reduce(nullptr, 0);
+  free_state();
   worker.device.mark_state(worker.runner.step());
   if (worker.runner.step().discarded) return discard_step();
   worker.averaging.apply_correction();
+  program_.forward.commit();
   worker.measurements.lane_read(worker.runner.step(), worker.lane.read());
   commit_progress(metrics);
   if (plane_) plane_->step_committed(worker.course.committed_step(), worker.lane.last().all_ready);

@@ -34,6 +34,8 @@ class __attribute__((visibility("hidden"))) Session::Impl {
   void share_state(std::string_view name, void* data, std::size_t bytes);
   void share_model(std::string_view name, float* data, std::size_t count);
   void share_tensor(std::string_view name, void* data, std::string_view dtype, std::span<const std::uint64_t> shape);
+  void share_forward_tensor(std::string_view name, void* data, std::string_view dtype,
+                            std::span<const std::uint64_t> shape);
   void move_state(std::string_view name, void* data);
   void share_early(std::string_view name, const void* data, std::size_t bytes);
   const std::vector<std::byte>* early(std::string_view name) const { return program_.early.find(name); }
@@ -88,13 +90,15 @@ class __attribute__((visibility("hidden"))) Session::Impl {
 
  private:
   void add_state(std::string_view name, std::span<std::byte> bytes, std::optional<state::TensorType> type);
+  std::size_t tensor_bytes(std::string_view name, const state::TensorType& type) const;
   void open_plane();
   bool start_launched();
   void start_alone();
   void reserve_for_joining();
 
   // The step.
-  void settle(Status status);
+  void settle(Status status, bool frees_state);
+  void free_state();
   void commit_progress(const StepMetrics& metrics);
   void end_of_step();
   void discard_step();

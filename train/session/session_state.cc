@@ -22,18 +22,30 @@ void Session::Impl::add_state(std::string_view name, std::span<std::byte> bytes,
 void Session::Impl::share_tensor(std::string_view name, void* data, std::string_view dtype,
                                  std::span<const std::uint64_t> shape) {
   state::TensorType type{std::string(dtype), {shape.begin(), shape.end()}};
-  const auto bytes = checkpoint::tensor_bytes(type.dtype, shape);
-  if (!bytes) {
-    throw SessionError("tensor \"" + std::string(name) + "\": safetensors has no dtype \"" + type.dtype +
-                       "\" of this size; use a name such as F32, BF16, I64 or BOOL");
-  }
-  add_state(name, {static_cast<std::byte*>(data), static_cast<std::size_t>(*bytes)}, std::move(type));
+  const auto bytes = tensor_bytes(name, type);
+  add_state(name, {static_cast<std::byte*>(data), bytes}, std::move(type));
+}
+
+std::size_t Session::Impl::tensor_bytes(std::string_view name, const state::TensorType& type) const {
+  if (const auto bytes = checkpoint::tensor_bytes(type.dtype, type.shape)) return static_cast<std::size_t>(*bytes);
+  throw SessionError("tensor \"" + std::string(name) + "\": safetensors has no dtype \"" + type.dtype +
+                     "\" of this size; use a name such as F32, BF16, I64 or BOOL");
+}
+
+void Session::Impl::share_forward_tensor(std::string_view name, void* data, std::string_view dtype,
+                                         std::span<const std::uint64_t> shape) {
+  lifecycle_.require(!lifecycle_.started, "share_forward_tensor() after start(); register all state before start()");
+  state::TensorType type{std::string(dtype), {shape.begin(), shape.end()}};
+  const auto bytes = tensor_bytes(name, type);
+  lifecycle_.require(data != nullptr || bytes == 0,
+                     "share_forward_tensor() with a null pointer; pass the buffer's address");
+  add_state(name, program_.forward.add({static_cast<std::byte*>(data), bytes}), std::move(type));
 }
 
 // Transfers and copies of the state have ended where the program may write it.
 void Session::Impl::move_state(std::string_view name, void* data) {
   const auto& runner = worker_->runner;
-  const bool may_write = runner.is_open() && runner.step().lane_sent && !runner.in_background();
+  const bool may_write = runner.is_open() && runner.step().state_is_free && !runner.in_background();
   lifecycle_.require(!lifecycle_.started || may_write,
                      "move_state() before the step's last all-reduce; state may only be written or moved between that "
                      "and commit_step()");

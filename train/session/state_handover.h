@@ -15,6 +15,7 @@
 #include "train/session/course.h"
 #include "train/session/device_side.h"
 #include "train/session/early_values.h"
+#include "train/session/forward_state.h"
 #include "train/session/lifecycle.h"
 #include "train/session/replicas.h"
 #include "train/session/seat.h"
@@ -37,6 +38,7 @@ class StateHandover {
     ControlPlane* plane;  // null without a launcher: no state is handed over
     const state::StateBuffers& buffers;
     const EarlyValues& early;
+    ForwardState& forward;
     const std::unique_ptr<DeviceSide>& device;
     const Seat& seat;
     const Course& course;

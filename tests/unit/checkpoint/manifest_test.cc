@@ -20,7 +20,8 @@ Manifest example() {
                     .layout_hash = 0xfedcba9876543210ULL,
                     .data_bytes = 4321,
                     .data_checksum = checksum_of({}),
-                    .lineage = {{1, 1}, {3, 80}}};
+                    .lineage = {{1, 1}, {3, 80}},
+                    .early = {{"layout", {std::byte{0}, std::byte{255}, std::byte{16}}}, {"empty", {}}}};
   auto& progress = manifest.progress;
   progress.committed_step = 120;
   progress.samples_used = 99'999;
@@ -42,6 +43,7 @@ TEST_CASE("a manifest comes back as it was written") {
   CHECK(parsed->data_bytes == 4321);
   CHECK(parsed->data_checksum == manifest.data_checksum);
   CHECK(parsed->lineage == manifest.lineage);
+  CHECK(parsed->early == manifest.early);
   CHECK(parsed->progress.samples_used == 99'999);
   CHECK(parsed->progress.generation_base == 1ULL << 60);
   CHECK(parsed->progress.sampler == manifest.progress.sampler);

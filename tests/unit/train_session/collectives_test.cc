@@ -128,13 +128,8 @@ TEST_CASE("a program's own collectives in each step, through a growth and a shri
 
 TEST_CASE("a loss in a step repeats its own collectives too") {
   for (const auto where : {Moment::kComputing, Moment::kBetweenBuckets, Moment::kUpdating}) {
-    const auto options = with_collectives_in_steps();
-    FakeRun run(options);
-    const std::vector<WorkerId> workers{run.spawn_ready(), run.spawn_ready(),
-                                        run.spawn_ready(dying(options, {where, 6}))};
-    run.change_to(workers);
-    run.wait_exit(workers[2]);
-    run.recover({run.spawn_ready()});
+    FakeRun run(with_collectives_in_steps());
+    const auto workers = run.lose_last_of_three(where, true);
     run.wait_step(workers[0], 20);
     run.stop_and_check();
   }
@@ -155,13 +150,8 @@ TEST_CASE("collectives between steps") {
 
 TEST_CASE("a loss ends a collective between steps, and training goes on, with a spare or without one") {
   for (const bool with_spare : {false, true}) {
-    const auto options = with_collectives_between_steps();
-    FakeRun run(options);
-    const std::vector<WorkerId> workers{run.spawn_ready(), run.spawn_ready(),
-                                        run.spawn_ready(dying(options, {Moment::kOutside, 6}))};
-    run.change_to(workers);
-    run.wait_exit(workers[2]);
-    run.recover(with_spare ? std::vector<WorkerId>{run.spawn_ready()} : std::vector<WorkerId>{});
+    FakeRun run(with_collectives_between_steps());
+    const auto workers = run.lose_last_of_three(Moment::kOutside, with_spare);
     run.wait_step(workers[0], 20);
     CHECK(run[workers[0]].notes["interrupted"] == "1");
     run.stop_and_check();

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "fake_run.h"
+#include "tests/unit/checkpoint/directory.h"
 #include "train/session/early_values.h"
 
 namespace elastictrain::test {
@@ -64,15 +65,36 @@ TEST_CASE("all workers begin with the first rank's early values, and a joiner wi
   run.stop_and_check();
 }
 
+TEST_CASE("a run that resumes has the early values of its checkpoint at its start, and so have its other workers") {
+  checkpoint::test::Directory directory;
+  const auto options = with_early_step();
+  Step stopped_at = 0;
+  {
+    FakeRun run(options);
+    run.set_environment("ELASTICTRAIN_CHECKPOINT_DIR", directory.path());
+    const auto worker = run.spawn_ready();
+    run.change_to({worker});
+    run.wait_step(worker, 5);
+    run.stop();
+    run.wait_all_exited();
+    stopped_at = run[worker].left->last_step;
+  }
+  FakeRun run(options);
+  run.set_environment("ELASTICTRAIN_CHECKPOINT_DIR", directory.path());
+  run.set_environment("ELASTICTRAIN_RESUME", "1");
+  const auto workers = run.spawn_ready(2);
+  run.change_to(workers);
+  run.wait_step(workers[1], stopped_at + 3);
+  CHECK(run[workers[0]].notes["early_at_start"] == std::to_string(stopped_at));
+  run.stop();
+  run.wait_all_exited();
+  for (const WorkerId worker : workers) CHECK(run[worker].exit_code == kExitStopped);
+}
+
 TEST_CASE("early values follow a loss, also for a worker that missed the step's end and for a spare") {
   for (const auto where : {Moment::kComputing, Moment::kBetweenBuckets, Moment::kUpdating, Moment::kOutside}) {
-    const auto options = with_early_step();
-    FakeRun run(options);
-    const std::vector<WorkerId> workers{run.spawn_ready(), run.spawn_ready(),
-                                        run.spawn_ready(dying(options, {where, 6}))};
-    run.change_to(workers);
-    run.wait_exit(workers[2]);
-    run.recover({run.spawn_ready()});
+    FakeRun run(with_early_step());
+    const auto workers = run.lose_last_of_three(where, true);
     run.wait_step(workers[0], 15);
     run.stop_and_check();
   }

@@ -117,6 +117,9 @@ class FakeRun {
   protocol::GenerationPlan recovery_plan(Generation fence, const std::vector<WorkerId>& spares = {});
   // abort(), then prepare and commit of the recovery plan. If no worker with the state is left, none is a member.
   void recover(const std::vector<WorkerId>& spares = {});
+  // A generation of three workers, of which the last one dies in its sixth step; the others recover, with a spare or
+  // without one.
+  std::vector<WorkerId> lose_last_of_three(Moment::Where where, bool with_spare);
   std::vector<WorkerId> living() const;
   const protocol::WorkerHalted& answer(WorkerId worker, Generation fence) const;
 

@@ -195,6 +195,14 @@ void FakeRun::recover(const std::vector<WorkerId>& spares) {
   recover_with(next);
 }
 
+std::vector<WorkerId> FakeRun::lose_last_of_three(Moment::Where where, bool with_spare) {
+  const std::vector<WorkerId> workers{spawn_ready(), spawn_ready(), spawn_ready(dying(options_, {where, 6}))};
+  change_to(workers);
+  wait_exit(workers[2]);
+  recover(with_spare ? std::vector<WorkerId>{spawn_ready()} : std::vector<WorkerId>{});
+  return workers;
+}
+
 void FakeRun::recover_with(const GenerationPlan& next) {
   members_ = workers_of(next);
   prepare_for(next, members_);

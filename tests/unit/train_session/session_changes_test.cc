@@ -24,6 +24,15 @@ TEST_CASE("two workers that start from different weights train to the end as one
   run.check_audit();
 }
 
+TEST_CASE("a worker whose model is not the first rank's at the start names what was replaced") {
+  FakeRun run({.max_steps = 3});
+  const auto workers = run.spawn_ready(2);
+  run.change_to(workers);
+  run.wait_all_exited();
+  CHECK(run[workers[1]].notes["state_replaced"].starts_with("\"weights\" began with other values"));
+  CHECK_FALSE(run[workers[0]].notes.contains("state_replaced"));
+}
+
 TEST_CASE("a worker that joins gets the state and takes part in its first step with an empty batch") {
   FakeRun run;
   auto workers = run.spawn_ready(2);

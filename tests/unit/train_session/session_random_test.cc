@@ -163,6 +163,12 @@ class Trouble {
   int adoptions_ = 0;
 };
 
+void share_own_data(Session& session, std::uint64_t) {
+  static float workers;  // valid until the commit
+  workers = 1;
+  session.sum(&workers, 1);
+}
+
 void lose_at_random(bool switches) {
   const char* wanted = std::getenv("ELASTICTRAIN_SESSION_SEEDS");
   const unsigned seeds = wanted == nullptr ? 4 : static_cast<unsigned>(std::atoi(wanted));
@@ -176,7 +182,8 @@ void lose_at_random(bool switches) {
                                                : 999U,
                  .step_time_us = seed % 4 == 1 ? 0U : 500U,  // then most of a step is communication
                  .overlap = seed % 3 != 0,
-                 .may_start_late = true});
+                 .may_start_late = true,
+                 .in_step = seed % 2 == 1 ? share_own_data : std::function<void(Session&, std::uint64_t)>()});
     if (seed % 4 == 3) run.set_environment("ELASTICTRAIN_TRANSPORT", "tcp");
     run.change_to({run.spawn_ready(), run.spawn_ready(), run.spawn_ready()});
     Trouble trouble(run, seed, switches);

@@ -118,6 +118,7 @@ class Program {
     if (options_.in_step) options_.in_step(session_, batch.step);
     const long faults_before = page_faults();
     if (options_.reduce) reduce(batch.step);
+    if (options_.after_sums) options_.after_sums(session_, batch.step);
     if (options_.notes_faults && late_joiner_) note_faults(batch, page_faults() - faults_before);
     if (std::to_string(batch.step) == options_.note_gradient_of_step) note_gradient();
     if (rank != session_.rank() || world_size != session_.world_size())

@@ -52,12 +52,13 @@ struct TestWorkerOptions {
   std::string note_gradient_of_step;  // rank 0 notes the first element of that step's averaged gradient
   std::uint32_t min_local_samples = 0;
   bool drop_last = false;
-  bool changes_threads = false;       // every step is made by a thread of its own
+  bool changes_threads = false;  // every step is made by a thread of its own
   // What a test does besides, in the worker's process.
   std::function<void(Session&)> before_start = {};
   std::function<void(Session&)> after_start = {};
   std::function<void(const Batch&)> on_batch = {};
   std::function<void(Session&, std::uint64_t)> in_step = {};        // before the first all-reduce
+  std::function<void(Session&, std::uint64_t)> after_sums = {};     // after the last all-reduce
   std::function<void(Session&, std::uint64_t)> between_steps = {};  // after the step's commit
   std::function<void(Session&)> at_end = {};                        // next_batch() has returned nothing
 };

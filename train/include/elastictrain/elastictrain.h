@@ -162,6 +162,9 @@ ET_API et_status et_share_device_state(et_session* session, const char* name, vo
 /* State with the dtype (safetensors' name: F32, BF16, I64, ...) and shape that checkpoints give it. */
 ET_API et_status et_share_tensor(et_session* session, const char* name, void* data, const char* dtype,
                                  const uint64_t* shape, uint32_t dimensions);
+/* The same for what the forward pass writes: any time in a step, equal on all workers by et_commit_step(). */
+ET_API et_status et_share_forward_tensor(et_session* session, const char* name, void* data, const char* dtype,
+                                         const uint64_t* shape, uint32_t dimensions);
 /* State that the program has moved, with its content: before et_start(), or where it may be written in a step. */
 ET_API et_status et_move_state(et_session* session, const char* name, void* data);
 /* A small value, equal on all ranks, copied: before et_start() its initial value, later a new one inside a step. A
@@ -184,6 +187,7 @@ ET_API et_status et_all_reduce_async(et_session* session, float* gradient, size_
 /* `stream`: a cudaStream_t, NULL for the default one. */
 ET_API et_status et_all_reduce_device(et_session* session, float* device_gradient, size_t count, void* stream);
 ET_API et_status et_all_reduce_device_async(et_session* session, float* device_gradient, size_t count, void* stream);
+/* Also in a step without an all-reduce: before its state is written. */
 ET_API et_status et_wait_all_reduce(et_session* session);
 ET_API et_status et_commit_step(et_session* session, const et_step_metrics* metrics); /* metrics may be NULL */
 /* The data of all workers end with the step whose first all-reduce follows; go on with et_next_batch() until it has no

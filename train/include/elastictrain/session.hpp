@@ -104,8 +104,8 @@ struct DataOptions {
   // No batch that is not empty has fewer samples (batch statistics need two, for example): at the end of an epoch fewer
   // workers get samples, or the last ones get a few more. Every sample still counts. Equal on all workers.
   std::uint32_t min_local_samples = 0;
-  // The rest of an epoch that does not fill a step of the present size is dropped, unless it is the whole epoch. Without
-  // it every sample counts. Equal on all workers.
+  // The rest of an epoch that does not fill a step of the present size is dropped, unless it is the whole epoch.
+  // Without it every sample counts. Equal on all workers.
   bool drop_last = false;
 };
 
@@ -211,13 +211,20 @@ class ELASTICTRAIN_CPP_API Session {
   // State with the type and shape that checkpoints give it: their safetensors files then load as a model's tensors.
   // `dtype` as in that format (F32, F16, BF16, F64, I64, BOOL, ...); contiguous, the last dimension first.
   void share_tensor(std::string_view name, void* data, std::string_view dtype, std::span<const std::uint64_t> shape);
+  // The same for a tensor that the forward pass writes, such as running statistics and counters: it may be written at
+  // any time in a step. At the step's commit its values become state, so by then every worker holds the same ones, from
+  // sums to which a worker without samples adds nothing. Joiners, checkpoints and audits get the values of the last
+  // committed step; a worker whose state has arrived gets them too, in place of what its pass wrote: it writes the
+  // step's values after the last all-reduce, as the others do. In host memory; move_state() does not apply.
+  void share_forward_tensor(std::string_view name, void* data, std::string_view dtype,
+                            std::span<const std::uint64_t> shape);
   // State in host memory that the program has moved, with its content, to another address: before start(), or where it
   // may be written in a step.
   void move_state(std::string_view name, void* data);
   // A small value (all of them: 4 MiB) that is equal on all ranks, copied: what a worker needs before its first step,
   // such as the layout of its buckets. Before start(): its initial value; all workers of a first generation get the
   // first rank's. Later: a new one in a step, on all workers in the same one, which is state from that step's commit
-  // on. start() brings a joiner the present values. They are not part of checkpoints.
+  // on. start() brings a joiner the present values, and a run that resumes those of its checkpoint.
   void share_early(std::string_view name, const void* data, std::size_t bytes);
   // The value as of the last committed step, valid until the next call; nothing if there is none of this name.
   std::optional<std::span<const std::byte>> early(std::string_view name) const;
@@ -252,6 +259,8 @@ class ELASTICTRAIN_CPP_API Session {
   // unmodified until wait_all_reduce() has returned or the session is destroyed, also when an exception unwinds:
   // declare gradients before the session.
   void all_reduce_async(float* gradient, std::size_t count);
+  // Also without a gradient: when it returns, this worker's state is complete, which a new worker's is not before its
+  // first all-reduce, and it may be written. So a step without an all-reduce in which state is written begins with it.
   void wait_all_reduce();
 
   // The same for a gradient in device memory that `stream`, a cudaStream_t, produces (null: the default stream). The
@@ -275,7 +284,8 @@ class ELASTICTRAIN_CPP_API Session {
   // For the program's own data, between next_batch() and commit_step(), in the same order on all workers: the sum over
   // all ranks (including a new worker with an empty batch), or a copy of the first rank's data. After a failure the
   // call is repeated with its original input among the survivors, like the step's gradients. Use the result only after
-  // the last such call of the step has returned; the memory must stay valid until commit_step().
+  // the last such call of the step has returned; the memory must stay valid until commit_step(). Before the step's
+  // first all-reduce it does not wait for the state of new workers, so state must not be written after it alone.
   void sum(float* data, std::size_t count);
   void broadcast(void* data, std::size_t bytes);
 

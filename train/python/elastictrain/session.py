@@ -98,6 +98,17 @@ class Session:
         self._do("share_tensor", name.encode(), memory.address, dtype, shape, tensor.dim())
         self._kept.append(tensor)
 
+    def share_forward_tensor(self, name: str, tensor: Any) -> None:
+        """The same for a tensor that the forward pass writes (statistics, counters), contiguous and on the CPU: it may be
+        written at any time in a step, and is equal on all workers when the step is committed. Raises TypeError otherwise."""
+        memory = _memory.of(tensor)
+        dtype = _SAFETENSORS.get(str(tensor.dtype).replace("torch.", ""))
+        if memory.on_device or dtype is None or not tensor.is_contiguous():
+            raise TypeError(f"'{name}' is no contiguous tensor on the CPU of a type that checkpoints have")
+        shape = (ctypes.c_uint64 * max(1, tensor.dim()))(*tensor.shape)
+        self._do("share_forward_tensor", name.encode(), memory.address, dtype, shape, tensor.dim())
+        self._kept.append(tensor)
+
     def share_model(self, name: str, value: Any) -> None:
         """State that is a model of float32: replicas of it may be averaged."""
         memory = _memory.floats(value)

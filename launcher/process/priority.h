@@ -1,0 +1,22 @@
+// Purpose: the scheduling priority (nice) of a program in a process group of its own, so that what starts or ends
+// beside others takes the processor time that those leave.
+//
+// Thread: any. Errors: none; where the system does not permit a change, priorities stay as they are.
+#pragma once
+
+#include <sys/types.h>
+
+namespace elastictrain::launcher {
+
+// By how much the nice value of programs in the background is above the caller's: a quarter of a busy core's time.
+inline constexpr int kBackgroundNice = 5;
+
+// Whether this process may give a program in the background the caller's priority back: it has CAP_SYS_NICE, or
+// RLIMIT_NICE permits it.
+bool may_end_background();
+
+// All threads of all processes of the group.
+void put_into_background(pid_t group);
+void end_background(pid_t group);
+
+}  // namespace elastictrain::launcher
