@@ -9,8 +9,9 @@ from torch.optim import Optimizer
 from torch.utils.data import DataLoader
 from torch.utils.data.distributed import DistributedSampler
 
-from . import _collectives, _script
+from . import _accelerate, _collectives, _script_model, _transformers
 from ._script import script
+from ..errors import ElasticError
 
 REFUSED = ("new_group", "new_subgroups", "split_group", "init_device_mesh", "send", "recv", "isend", "irecv",
            "batch_isend_irecv", "scatter", "scatter_object_list", "reduce_scatter", "reduce_scatter_tensor", "all_to_all",
@@ -24,7 +25,7 @@ def install() -> None:
     for name, function in _collectives.FUNCTIONS.items():
         _set(name, function)
     for module in (torch.nn.parallel, torch.nn.parallel.distributed):
-        setattr(module, "DistributedDataParallel", _script.ElasticModel)
+        setattr(module, "DistributedDataParallel", _script_model.ElasticModel)
     setattr(DataLoader, "__iter__", lambda loader: script.batches(loader))
     _find("optimizer", Optimizer)
     _find("scheduler", torch.optim.lr_scheduler.LRScheduler)
@@ -32,6 +33,9 @@ def install() -> None:
     _find("average", torch.optim.swa_utils.AveragedModel)
     _skip_steps_of_scalers()
     _follow_membership()
+    _note_files()
+    _accelerate.install()
+    _transformers.install()
 
 
 def _set(name: str, function: Callable[..., Any]) -> None:
@@ -42,7 +46,7 @@ def _set(name: str, function: Callable[..., Any]) -> None:
 
 def _refusal(name: str) -> Callable[..., Any]:
     def refuse(*_: Any, **__: Any) -> Any:
-        raise _script.ElasticError(f"this script needs torch.distributed.{name}(), as FSDP, pipelines and process groups of "
+        raise ElasticError(f"this script needs torch.distributed.{name}(), as FSDP, pipelines and process groups of "
                                    "parts of the workers do; elastictrain.torch makes scripts elastic that average gradients "
                                    "over all workers")
     return refuse
@@ -56,7 +60,7 @@ def _find(kind: str, base: type) -> None:
     def noting(self: Any, *arguments: Any, **named: Any) -> None:
         original(self, *arguments, **named)
         known: List[Any] = script.found[kind]
-        if script.is_initialized and not any(thing is self for thing in known):
+        if not any(thing is self for thing in known):
             known.append(self)
 
     base.__init__ = noting  # type: ignore[misc]
@@ -71,9 +75,24 @@ def _skip_steps_of_scalers() -> None:
 def _skipped_while_forwarding(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def method(*arguments: Any, **named: Any) -> Any:
+        if script.run is not None:
+            script.run.note_update()
         return None if script.is_forwarding else original(*arguments, **named)
 
     return method
+
+
+def _note_files() -> None:
+    """A large file may take longer to write than a step to compute."""
+    original = torch.save
+
+    @functools.wraps(original)
+    def save(*arguments: Any, **named: Any) -> Any:
+        if script.run is not None and script.run.is_started and not script.is_forwarding:
+            script.run.session.phase("checkpoint")
+        return original(*arguments, **named)
+
+    setattr(torch, "save", save)
 
 
 def _follow_membership() -> None:
