@@ -1,4 +1,4 @@
-"""Unmodified scripts with accelerate and transformers.Trainer on real processes: changes of size, losses, what is refused."""
+"""Scripts with accelerate, transformers.Trainer and Lightning on real processes: changes of size, losses, what is refused."""
 
 import os
 import signal
@@ -45,11 +45,12 @@ class ScriptCase(Case):
             self.assertEqual(run.wait(200), 0, run.text()[-2000:])
             run.wait_no_processes()
             self.assert_audit_clean(run)
-            return [text for _, text in run.lines], os.listdir(directory.name)
+            return [text for _, text in run.lines], directory
 
     def refuses(self, script, sentences):
+        nowhere = os.path.join(tempfile.gettempdir(), "et-not-saved")
         for uses, sentence in sentences.items():
-            with self.subTest(uses), torch_run(script_job(script, (1, 1, 1)), ET_USES=uses, ET_SAVED=os.path.join(tempfile.gettempdir(), "et-not-saved")) as run:
+            with self.subTest(uses), torch_run(script_job(script, (1, 1, 1)), ET_USES=uses, ET_SAVED=nowhere) as run:
                 self.assertEqual(run.wait(60), 1)
                 run.wait_no_processes()
                 self.assertIn(sentence, run.text())
@@ -69,7 +70,7 @@ class Accelerate(ScriptCase):
         self.assertRegex(scores[0], r"accuracy 0\.9[5-9]\d+ of 1797 world 3")
         rates = [text.split("rate ")[1] for text in lines if "] rate " in text]
         self.assertEqual((len(rates), len(set(rates))), (3, 1), rates)
-        self.assertEqual(files, ["saved"])
+        self.assertEqual(os.listdir(files.name), ["saved"])
 
     def test_what_cannot_be_made_elastic_is_refused_with_a_sentence(self):
         self.refuses("accelerate_script.py", {"split": "accelerate's split_batches=True divides a batch of fixed size"})
@@ -91,11 +92,38 @@ class Trainer(ScriptCase):
         self.assertTrue(rates[0].endswith("epoch 60.0"), rates[0])
         losses = [float(text.split("'loss': '")[1].split("'")[0]) for text in lines if "{'loss': '" in text]
         self.assertLess(losses[-1], 1.45)
-        self.assertEqual(files, ["saved"])
+        self.assertEqual(os.listdir(files.name), ["saved"])
 
     def test_what_cannot_be_made_elastic_is_refused_with_a_sentence(self):
         self.refuses("trainer_script.py", {"part": "num_train_epochs must be a whole number",
                                            "resume": "this script resumes from a checkpoint of Trainer"})
+
+
+class Lightning(ScriptCase):
+    """A program with ElasticStrategy."""
+
+    @classmethod
+    def setUpClass(cls):
+        why = lacks("lightning")
+        if why:
+            raise unittest.SkipTest(why)
+
+    def test_a_program_grows_shrinks_and_survives_a_loss(self):
+        lines, files = self.changed("lightning_script.py", ET_EPOCHS=40)
+        ends = [text.split("rate ")[1] for text in lines if "] rate " in text]
+        self.assertEqual((len(ends), len(set(ends))), (3, 1), ends)
+        self.assertTrue(ends[0].startswith(f"{0.003 * 0.95 ** 40:.6f} epoch 40 steps "), ends[0])
+        scores = [text for text in lines if "] accuracy " in text]
+        self.assertEqual(len(scores), 1, "only the first worker prints")
+        self.assertRegex(scores[0], r"accuracy 0\.9[5-9]\d+ world 3")
+        saved = os.path.join(files.name, "saved")
+        self.assertEqual({name: len(os.listdir(os.path.join(saved, name))) for name in ("best", "log")},
+                         {"best": 1, "log": 1}, "one checkpoint and one log, whoever wrote them")
+
+    def test_what_cannot_be_made_elastic_is_refused_with_a_sentence(self):
+        self.refuses("lightning_script.py", {"manual": "ElasticStrategy needs automatic optimization",
+                                             "limit": "limit_train_batches would end an epoch before",
+                                             "two-loaders": "ElasticStrategy trains on the batches of one DataLoader"})
 
 
 if __name__ == "__main__":

@@ -34,6 +34,10 @@ def gatherer(what: str) -> Optional[_exchange.Gather]:
     return None if script.is_forwarding else script.run.gather
 
 
+def operation_of(name: str) -> Any:
+    return next(operation for operation, known in _NAMES.items() if known == name)
+
+
 def init_process_group(*_: Any, **__: Any) -> None:
     script.is_initialized = True
 

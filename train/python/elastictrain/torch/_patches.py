@@ -9,7 +9,7 @@ from torch.optim import Optimizer
 from torch.utils.data import DataLoader
 from torch.utils.data.distributed import DistributedSampler
 
-from . import _accelerate, _collectives, _script_model, _transformers
+from . import _accelerate, _collectives, _script, _script_model, _transformers
 from ._script import script
 from ..errors import ElasticError
 
@@ -19,7 +19,9 @@ REFUSED = ("new_group", "new_subgroups", "split_group", "init_device_mesh", "sen
 
 
 def install() -> None:
-    """Call it before the script is run or imports anything of torch.distributed."""
+    """Call it before the script is run or imports anything of torch.distributed. Once; further calls do nothing."""
+    if DataLoader.__iter__ is not _script.iterate:
+        return
     for name in REFUSED:
         _set(name, _refusal(name))
     for name, function in _collectives.FUNCTIONS.items():
@@ -27,10 +29,10 @@ def install() -> None:
     for module in (torch.nn.parallel, torch.nn.parallel.distributed):
         setattr(module, "DistributedDataParallel", _script_model.ElasticModel)
     setattr(DataLoader, "__iter__", lambda loader: script.batches(loader))
-    _find("optimizer", Optimizer)
-    _find("scheduler", torch.optim.lr_scheduler.LRScheduler)
-    _find("scaler", torch.amp.GradScaler)
-    _find("average", torch.optim.swa_utils.AveragedModel)
+    find("optimizer", Optimizer)
+    find("scheduler", torch.optim.lr_scheduler.LRScheduler)
+    find("scaler", torch.amp.GradScaler)
+    find("average", torch.optim.swa_utils.AveragedModel)
     _skip_steps_of_scalers()
     _follow_membership()
     _note_files()
@@ -52,7 +54,7 @@ def _refusal(name: str) -> Callable[..., Any]:
     return refuse
 
 
-def _find(kind: str, base: type) -> None:
+def find(kind: str, base: type) -> None:
     """Notes every object of a class when it is made."""
     original = base.__init__  # type: ignore[misc]
 

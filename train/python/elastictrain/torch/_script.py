@@ -8,20 +8,20 @@ import atexit
 import itertools
 import os
 import sys
-from typing import Any, Dict, Iterable, Iterator, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Tuple
 
 import torch
 from torch.optim import Optimizer
 from torch.utils.data import BatchSampler, DataLoader, DistributedSampler, IterableDataset, RandomSampler, SequentialSampler
 
 from . import _elastic, _loader
-from ._run import ElasticRun
+from ._run import ElasticRun, Epoch
 from ..errors import ElasticError
 
 MANY_EPOCHS = 1 << 40  # the script ends by itself
 ACCUMULATES = ("this script makes one update from several batches. Start it with ELASTICTRAIN_ACCUMULATION=N, the number of "
                "batches, so that each step has as many")
-_iterate = DataLoader.__iter__
+iterate = DataLoader.__iter__
 
 
 class Script:
@@ -32,12 +32,14 @@ class Script:
         self.model: Any = None  # an ElasticModel
         self.state: Dict[str, Any] = {}  # of a framework around the script
         self.accumulation = int(os.environ.get("ELASTICTRAIN_ACCUMULATION", "1"))
-        self.found: Dict[str, List[Any]] = {"optimizer": [], "scheduler": [], "scaler": [], "average": []}
+        self.found: Dict[str, List[Any]] = {"optimizer": [], "scheduler": [], "scaler": [], "average": [],
+                                            "loader": []}
         self.run: Optional[ElasticRun] = None
         self.is_forwarding = False  # through epochs that were over before this worker joined
         self.finishes_at_exit = False  # nobody else calls finish()
         self.handed_out = 0  # training batches
         self._loader: Optional[DataLoader] = None
+        self._entered: Optional[Epoch] = None
         self._epoch = -1  # the script's, counted by its passes over the training loader
 
     # --- Figures
@@ -63,12 +65,12 @@ class Script:
     def batches(self, loader: DataLoader) -> Iterator[Any]:
         """In place of DataLoader.__iter__()."""
         if isinstance(loader.batch_sampler, _loader.Requests):
-            return _iterate(loader)
+            return iterate(loader)
         if self.is_training(loader):
             return self._train(loader)
         if self.run is not None and self.run.is_started and not self.is_forwarding:
             self.run.session.phase("evaluation")
-        own = _iterate(loader)
+        own = iterate(loader)
         return itertools.islice(own, 1) if self.is_forwarding else own
 
     def is_training(self, loader: DataLoader) -> bool:
@@ -77,19 +79,30 @@ class Script:
         ready = self.is_initialized and self.model is not None and bool(self._optimizers())
         return ready and torch.is_grad_enabled() and self.model is not None and self.model.training
 
-    def _train(self, loader: DataLoader) -> Iterator[Any]:
+    def begin(self, loader: DataLoader, warm_up: Optional[Callable[[Any], Any]] = None) -> ElasticRun:
+        """The run over this loader's data; made when it is first asked for."""
         if self.run is None:
-            self._loader, self.run = loader, self._make_run(loader)
+            self._loader, self.run = loader, self._make_run(loader, warm_up)
+        return self.run
+
+    def enter(self, loader: DataLoader) -> int:
+        """The present epoch, for a script that can begin with it."""
+        self._entered = self.begin(loader).enter_epoch()
+        self._epoch = self._entered.epoch - 1
+        return self._entered.epoch
+
+    def _train(self, loader: DataLoader) -> Iterator[Any]:
+        run = self.begin(loader)
         self._epoch += 1
-        entered = self.run.enter_epoch()
+        entered, self._entered = self._entered or run.enter_epoch(), None
         present = entered.epoch
         if self._epoch > present:
             raise ElasticError(f"the script began its epoch {self._epoch + 1} before all samples of epoch {present + 1} were "
                                "used; a script that ends an epoch early cannot be made elastic without changes")
         self.is_forwarding = self._epoch < present
         if self.is_forwarding:
-            for _ in range(self.run.accumulation):
-                yield self.run.stand_in()
+            for _ in range(run.accumulation):
+                yield run.stand_in()
             return
         entered.catch_up()
         for batch in entered.batches():
@@ -114,13 +127,13 @@ class Script:
         return [optimizer for optimizer in self.found["optimizer"]
                 if any(id(parameter) in own for group in optimizer.param_groups for parameter in group["params"])]
 
-    def _make_run(self, loader: DataLoader) -> "ElasticRun":
+    def _make_run(self, loader: DataLoader, warm_up: Optional[Callable[[Any], Any]]) -> ElasticRun:
         batch = _refuse_unknown_order(loader)
         optimizers = self._optimizers()
         state = {f"{kind}{number}": thing for kind in ("scheduler", "scaler", "average")
                  for number, thing in enumerate(thing for thing in self.found[kind] if _belongs(thing, optimizers))}
         run = _elastic.elastic(self.model.module, optimizers, loader, epochs=MANY_EPOCHS, state={**state, **self.state},
-                               accumulation=self.accumulation)
+                               accumulation=self.accumulation, warm_up=warm_up)
         if self.finishes_at_exit:
             atexit.register(self._finish_at_exit)  # before the session's own end, which is registered already
         if self.rank == 0:
