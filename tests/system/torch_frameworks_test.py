@@ -126,5 +126,21 @@ class Lightning(ScriptCase):
                                              "two-loaders": "ElasticStrategy trains on the batches of one DataLoader"})
 
 
+@unittest.skipIf(PYTHON is None, WHY_NOT)
+class Horovod(ScriptCase):
+    """A program for Horovod's elastic interface whose import is changed."""
+
+    def test_a_program_grows_shrinks_and_survives_a_loss(self):
+        lines, _ = self.changed("horovod_script.py", ET_EPOCHS=40)
+        scores = [text for text in lines if " epoch 39 " in text]
+        self.assertEqual(len(scores), 1, "only the first worker prints")
+        self.assertRegex(scores[0], r"accuracy 0\.9[5-9]\d+ of 1797 world 3")
+        self.assertTrue(any("now 4" in text for text in lines), "reset callbacks are called")
+
+    def test_what_cannot_be_made_elastic_is_refused_with_a_sentence(self):
+        self.refuses("horovod_script.py", {"no-sampler": "0 loaders have an elastictrain.horovod.elastic.ElasticSampler",
+                                           "sum": "a run averages gradients over all samples of a step"})
+
+
 if __name__ == "__main__":
     harness.main()
