@@ -1,15 +1,18 @@
 """Puts elastictrain's functions in the places of torch's, for a script that changes nothing."""
 
+import contextlib
 import functools
 from typing import Any, Callable, List
 
 import torch
+import torch.distributed.algorithms.join
 from torch import distributed
 from torch.optim import Optimizer
 from torch.utils.data import DataLoader
 from torch.utils.data.distributed import DistributedSampler
 
-from . import _accelerate, _collectives, _script, _script_model, _transformers
+from . import _accelerate, _collectives, _loggers, _script, _script_model, _transformers
+from ._imports import after_import
 from ._script import script
 from ..errors import ElasticError
 
@@ -28,6 +31,8 @@ def install() -> None:
         _set(name, function)
     for module in (torch.nn.parallel, torch.nn.parallel.distributed):
         setattr(module, "DistributedDataParallel", _script_model.ElasticModel)
+    setattr(torch.nn.SyncBatchNorm, "convert_sync_batchnorm", staticmethod(_refuse_sync_batchnorm))
+    setattr(torch.distributed.algorithms.join, "Join", _Join)
     setattr(DataLoader, "__iter__", lambda loader: script.batches(loader))
     find("optimizer", Optimizer)
     find("scheduler", torch.optim.lr_scheduler.LRScheduler)
@@ -36,8 +41,26 @@ def install() -> None:
     _skip_steps_of_scalers()
     _follow_membership()
     _note_files()
+    after_import("torch.distributed.fsdp.fully_sharded_data_parallel", _refuse_fsdp)
     _accelerate.install()
+    _loggers.install()
     _transformers.install()
+
+
+def _refuse_fsdp(module: Any) -> None:
+    module.FullyShardedDataParallel.__init__ = _refusal("fsdp.FullyShardedDataParallel")
+
+
+def _refuse_sync_batchnorm(*_: Any, **__: Any) -> Any:
+    raise ElasticError("this script needs SyncBatchNorm, which waits for all workers in each forward pass; with BatchNorm "
+                       "elastictrain averages the running statistics over the samples of a step")
+
+
+class _Join(contextlib.nullcontext):  # type: ignore[type-arg]
+    """In place of torch's context for uneven inputs: each worker takes part in each step anyway."""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        super().__init__()
 
 
 def _set(name: str, function: Callable[..., Any]) -> None:
@@ -70,14 +93,14 @@ def find(kind: str, base: type) -> None:
 
 def _skip_steps_of_scalers() -> None:
     """There are no gradients in epochs through which a new worker only passes."""
-    for name in ("step", "update"):
+    for name in ("unscale_", "step", "update"):
         setattr(torch.amp.GradScaler, name, _skipped_while_forwarding(getattr(torch.amp.GradScaler, name)))
 
 
 def _skipped_while_forwarding(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def method(*arguments: Any, **named: Any) -> Any:
-        if script.run is not None:
+        if script.run is not None and original.__name__ == "step":
             script.run.note_update()
         return None if script.is_forwarding else original(*arguments, **named)
 

@@ -23,6 +23,9 @@ ACCUMULATES = ("this script makes one update from several batches. Start it with
                "batches, so that each step has as many")
 iterate = DataLoader.__iter__
 
+TWO_LOADERS = ("this script trains on the batches of two loaders (an evaluation is recognized by model.eval() or "
+               "torch.no_grad()); the samples of one can be counted. Join their datasets")
+
 
 class Script:
     """Thread: the training thread."""
@@ -69,9 +72,14 @@ class Script:
         if self.is_training(loader):
             return self._train(loader)
         if self.run is not None and self.run.is_started and not self.is_forwarding:
+            self._refuse_second_loader()
             self.run.session.phase("evaluation")
         own = iterate(loader)
         return itertools.islice(own, 1) if self.is_forwarding else own
+
+    def _refuse_second_loader(self) -> None:
+        if torch.is_grad_enabled() and self.model is not None and self.model.training:
+            raise ElasticError(TWO_LOADERS)
 
     def is_training(self, loader: DataLoader) -> bool:
         if self._loader is not None:
@@ -83,6 +91,8 @@ class Script:
         """The run over this loader's data; made when it is first asked for."""
         if self.run is None:
             self._loader, self.run = loader, self._make_run(loader, warm_up)
+        elif not self.is_training(loader):
+            raise ElasticError(TWO_LOADERS)
         return self.run
 
     def enter(self, loader: DataLoader) -> int:
