@@ -11,6 +11,7 @@
 #include "cli/commands/run_flags.h"
 #include "cli/commands/run_parts.h"
 #include "cli/commands/run_plan.h"
+#include "cli/commands/torch_check.h"
 
 namespace elastictrain::cli {
 namespace {
@@ -47,6 +48,10 @@ int run_command(const RunFlags& flags, const std::vector<std::string>& program) 
     return failed->status;
   }
   const RunChoice& choice = std::get<RunChoice>(chosen);
+  if (flags.torch) {
+    const Status usable = check_torch_package(choice.config.command);
+    if (!usable.ok()) return report(usable.error(), kExitConfig);
+  }
   const auto plan = make_plan(choice.config, choice.inputs);
   if (!plan.ok()) return report(plan.error(), status_of_start(plan.error()));
   return flags.dry_run ? dry_run(choice.config, *plan) : LiveRun("run", choice, *plan).run();

@@ -71,6 +71,15 @@ Argument label_argument(const std::shared_ptr<RunFlags>& flags) {
   return value("-l,--label", "[=TEMPLATE]", help_of(*find_key("log.label")) + "; none for no prefix", keep).in("[log]");
 }
 
+Argument torch_argument(const std::shared_ptr<RunFlags>& flags) {
+  const auto enable = [flags] {
+    flags->torch = true;
+    flags->variables.push_back("ELASTICTRAIN_TORCH=1");
+  };
+  return flag("--torch", "make an unchanged PyTorch script elastic; its Python needs the package elastictrain", enable)
+      .in("[environment]");
+}
+
 Argument restarts_argument(const std::shared_ptr<RunFlags>& flags) {
   const std::string normal = std::to_string(RunConfig().failures.max_crashes);
   return list("--max-restarts", "N|CLASS:N[/TIME]",
@@ -146,6 +155,7 @@ std::vector<Argument> run_arguments(const std::shared_ptr<RunFlags>& flags) {
   arguments.push_back(
       list("-x", "VAR[=VALUE]", "environment variable for workers: VAR (our own value) or VAR=value", flags->variables)
           .in("[environment]"));
+  arguments.push_back(torch_argument(flags));
   arguments.push_back(
       list("--set", "KEY=VALUE", "any key of the config, for example --set batch.per_worker=64", flags->set).in("Job"));
   return arguments;

@@ -26,6 +26,7 @@ struct RunFlags {
   std::vector<std::string> variables;  // -x VAR or VAR=value
   std::string sizes;                   // -n
   std::vector<std::string> restarts;   // --max-restarts
+  bool torch = false;                  // --torch, which also sets a variable
   bool starts_nothing = false;         // a program or trainer is not required
 };
 

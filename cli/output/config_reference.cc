@@ -35,6 +35,7 @@ constexpr SharedFlag kSharedFlags[] = {
     {"--detach", "", "signals.hup"},
     {"-l, --label", "[=TEMPLATE]", "log.label"},
     {"-x", "VAR[=VALUE]", "environment.pass environment.set"},
+    {"--torch", "", "environment.set"},
 };
 
 // Sections without one here are those of policies: they have the policy's own.

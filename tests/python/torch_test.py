@@ -78,6 +78,24 @@ class Training(unittest.TestCase):
                 self.assertTrue(torch.allclose(parameter.grad, expected, atol=1e-6))
             optimizer.step()
 
+    def test_a_step_of_several_batches_is_that_of_all_their_samples(self):
+        model = nn.Linear(6, 3)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        run = self.elastic(model, optimizer, torch.utils.data.Subset(DATA, range(56)), batch=8, accumulation=3)
+        held, steps = [], []
+        for x, y in run:
+            (nn.functional.cross_entropy(model(x), y) / 3).backward()
+            held.append((x, y))
+            if len(held) == 3:
+                loss = nn.functional.cross_entropy(model(torch.cat([x for x, _ in held])), torch.cat([y for _, y in held]))
+                for parameter, whole in zip(model.parameters(), torch.autograd.grad(loss, list(model.parameters()))):
+                    self.assertTrue(torch.allclose(parameter.grad, whole, atol=1e-6))
+                optimizer.step()
+                optimizer.zero_grad()
+                steps.append([len(x) for x, _ in held])
+                held = []
+        self.assertEqual(steps, [[8, 8, 8], [8, 8, 8], [3, 3, 2]])
+
     def test_a_second_pass_without_no_sync_is_an_error(self):
         model = nn.Linear(6, 3)
         run = self.elastic(model, torch.optim.SGD(model.parameters(), lr=0.1))

@@ -1,6 +1,7 @@
 """torch calls activate() at the end of `import torch` (its entry point "torch.backends")."""
 
 import os
+import sys
 
 
 def activate() -> None:
@@ -11,3 +12,4 @@ def activate() -> None:
     from .torch._script import script
     _patches.install()
     script.finishes_at_exit = True
+    setattr(sys.modules["__main__"], "enumerate", script.enumerate)

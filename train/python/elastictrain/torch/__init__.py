@@ -9,6 +9,7 @@
         scheduler.step()
 """
 
-from ._run import ElasticRun, elastic
+from ._elastic import elastic
+from ._run import ElasticRun
 
 __all__ = ["ElasticRun", "elastic"]

@@ -8,6 +8,9 @@ from . import _patches
 from ._script import script
 
 
+_GLOBALS = {"enumerate": script.enumerate}
+
+
 def main() -> None:
     arguments = sys.argv[1:]
     is_module = arguments[:1] == ["-m"]
@@ -28,10 +31,10 @@ def main() -> None:
 
 def _run(name: str, is_module: bool) -> None:
     if is_module:
-        runpy.run_module(name, run_name="__main__", alter_sys=True)
+        runpy.run_module(name, _GLOBALS, run_name="__main__", alter_sys=True)
     else:
         sys.path[0] = os.path.dirname(os.path.abspath(name))
-        runpy.run_path(name, run_name="__main__")
+        runpy.run_path(name, _GLOBALS, run_name="__main__")
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ into the bucket and makes the bucket's memory its `.grad`. Buckets are reduced i
 whatever the order in which gradients arrive.
 """
 
-from typing import Any, Callable, List, Tuple
+from typing import Any, Callable, List, Sequence, Tuple
 
 import torch
 
@@ -41,16 +41,20 @@ class Bucket:
 
 
 class Gradients:
-    """Thread: that of the backward pass. `before_end` gets one float for each parameter to fill (1: it has a gradient) and
-    submits what else belongs to the step; `after_end` is called when all sums are there and returns that vector's mean, or
-    None for a step that this worker gives up."""
+    """Thread: that of the backward pass. A step has so many passes; the last one is reduced.
 
-    def __init__(self, session: Session, named: List[Tuple[str, torch.Tensor]]) -> None:
+    `before_end` gets one float for each parameter to fill (1: it has a gradient) and submits what else belongs to the step;
+    `after_end` is called when all sums are there and returns that vector's mean, or None for a step that this worker gives
+    up."""
+
+    def __init__(self, session: Session, passes: int, named: List[Tuple[str, torch.Tensor]]) -> None:
         self._session = session
         self._buckets = _layout(named)
         self._slots = [slot for bucket in self._buckets for slot in bucket.slots]
         self._next = 0  # bucket to be submitted
         self._ending = False  # the end of this backward pass is awaited
+        self._passes, self._pass, self._in_pass = passes, 0, False
+        self._weights: List[float] = []  # of each pass's gradients
         self.active = False  # gradients of the present pass are reduced
         self.closed = False  # there is no step in which a pass could be made
         self.reduced = True  # those of the present step have been
@@ -59,15 +63,22 @@ class Gradients:
         self.after_end: Callable[[], Any] = lambda: None
         for slot in self._slots:
             slot.parameter.register_post_accumulate_grad_hook(_hook_of(self, slot))
+            if passes > 1:
+                slot.parameter.register_hook(self._weighted)
 
-    def open(self) -> None:
-        """A new step."""
+    def open(self, weights: Sequence[float] = (1.0,)) -> None:
+        """A new step; `weights` of the gradients of its passes."""
+        self._weights, self._pass, self._in_pass = list(weights), 0, False
         self._next, self._ending, self.active, self.closed, self.reduced = 0, False, True, False, False
         self.used.zero_()
         for bucket in self._buckets:
             bucket.missing = len(bucket.slots)
         for slot in self._slots:
             slot.arrived = False
+
+    def weigh_alike(self) -> None:
+        """The losses of this step's passes are sums."""
+        self._weights = [1.0] * self._passes
 
     def close(self) -> None:
         """The step is over."""
@@ -77,7 +88,7 @@ class Gradients:
         if self.closed:
             raise RuntimeError("backward() outside of a step: its gradients would not be averaged. Only batches of the run can "
                                "be trained on")
-        if not self.active:
+        if not self.active or self._pass + 1 < self._passes:
             return
         if self.reduced:
             raise RuntimeError("a second backward() in one step: its gradients would not be averaged. Use `with "
@@ -89,6 +100,17 @@ class Gradients:
         slot.bucket.missing -= not slot.arrived
         slot.arrived = True
         self._submit_complete()
+
+    def _weighted(self, gradient: torch.Tensor) -> torch.Tensor:
+        """Of one pass, before it is added to those of the earlier ones."""
+        if not self._in_pass:
+            self._in_pass = True
+            torch.autograd.Variable._execution_engine.queue_callback(self._end_pass)
+        weight = self._weights[self._pass] if self._pass < len(self._weights) else 1.0
+        return gradient if weight == 1.0 else gradient * weight
+
+    def _end_pass(self) -> None:
+        self._in_pass, self._pass = False, self._pass + 1
 
     def _take(self, slot: Slot) -> None:
         gradient = slot.parameter.grad

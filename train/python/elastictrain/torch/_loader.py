@@ -9,7 +9,7 @@ import ctypes
 import signal
 from typing import Any, Callable, Deque, Dict, Iterator, List, Optional, Sequence, Tuple
 
-from torch.utils.data import DataLoader, IterableDataset
+from torch.utils.data import BatchSampler, DataLoader, IterableDataset
 from torch.utils.data._utils.collate import default_collate
 
 PR_SET_PDEATHSIG = 1
@@ -118,6 +118,16 @@ class _WorkerStart:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         if self._program is not None:
             self._program(number)
+
+
+def division_of(loader: DataLoader) -> Tuple[Optional[int], bool]:
+    """(samples of a batch, whether the rest of an epoch is dropped); of the batch sampler, where it is torch's."""
+    if loader.batch_size is not None:
+        return loader.batch_size, loader.drop_last
+    sampler: Any = loader.batch_sampler
+    while hasattr(sampler, "batch_sampler"):  # accelerate's, around another one
+        sampler = sampler.batch_sampler
+    return (sampler.batch_size, sampler.drop_last) if type(sampler) is BatchSampler else (None, False)
 
 
 def options_of(loader: DataLoader) -> Dict[str, Any]:

@@ -1,16 +1,20 @@
 """Puts elastictrain's functions in the places of torch's, for a script that changes nothing."""
 
+import contextlib
 import functools
 from typing import Any, Callable, List
 
 import torch
+import torch.distributed.algorithms.join
 from torch import distributed
 from torch.optim import Optimizer
 from torch.utils.data import DataLoader
 from torch.utils.data.distributed import DistributedSampler
 
-from . import _collectives, _script
+from . import _accelerate, _collectives, _loggers, _script, _script_model, _transformers
+from ._imports import after_import
 from ._script import script
+from ..errors import ElasticError
 
 REFUSED = ("new_group", "new_subgroups", "split_group", "init_device_mesh", "send", "recv", "isend", "irecv",
            "batch_isend_irecv", "scatter", "scatter_object_list", "reduce_scatter", "reduce_scatter_tensor", "all_to_all",
@@ -18,20 +22,45 @@ REFUSED = ("new_group", "new_subgroups", "split_group", "init_device_mesh", "sen
 
 
 def install() -> None:
-    """Call it before the script is run or imports anything of torch.distributed."""
+    """Call it before the script is run or imports anything of torch.distributed. Once; further calls do nothing."""
+    if DataLoader.__iter__ is not _script.iterate:
+        return
     for name in REFUSED:
         _set(name, _refusal(name))
     for name, function in _collectives.FUNCTIONS.items():
         _set(name, function)
     for module in (torch.nn.parallel, torch.nn.parallel.distributed):
-        setattr(module, "DistributedDataParallel", _script.ElasticModel)
+        setattr(module, "DistributedDataParallel", _script_model.ElasticModel)
+    setattr(torch.nn.SyncBatchNorm, "convert_sync_batchnorm", staticmethod(_refuse_sync_batchnorm))
+    setattr(torch.distributed.algorithms.join, "Join", _Join)
     setattr(DataLoader, "__iter__", lambda loader: script.batches(loader))
-    _find("optimizer", Optimizer)
-    _find("scheduler", torch.optim.lr_scheduler.LRScheduler)
-    _find("scaler", torch.amp.GradScaler)
-    _find("average", torch.optim.swa_utils.AveragedModel)
+    find("optimizer", Optimizer)
+    find("scheduler", torch.optim.lr_scheduler.LRScheduler)
+    find("scaler", torch.amp.GradScaler)
+    find("average", torch.optim.swa_utils.AveragedModel)
     _skip_steps_of_scalers()
     _follow_membership()
+    _note_files()
+    after_import("torch.distributed.fsdp.fully_sharded_data_parallel", _refuse_fsdp)
+    _accelerate.install()
+    _loggers.install()
+    _transformers.install()
+
+
+def _refuse_fsdp(module: Any) -> None:
+    module.FullyShardedDataParallel.__init__ = _refusal("fsdp.FullyShardedDataParallel")
+
+
+def _refuse_sync_batchnorm(*_: Any, **__: Any) -> Any:
+    raise ElasticError("this script needs SyncBatchNorm, which waits for all workers in each forward pass; with BatchNorm "
+                       "elastictrain averages the running statistics over the samples of a step")
+
+
+class _Join(contextlib.nullcontext):  # type: ignore[type-arg]
+    """In place of torch's context for uneven inputs: each worker takes part in each step anyway."""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        super().__init__()
 
 
 def _set(name: str, function: Callable[..., Any]) -> None:
@@ -42,13 +71,13 @@ def _set(name: str, function: Callable[..., Any]) -> None:
 
 def _refusal(name: str) -> Callable[..., Any]:
     def refuse(*_: Any, **__: Any) -> Any:
-        raise _script.ElasticError(f"this script needs torch.distributed.{name}(), as FSDP, pipelines and process groups of "
+        raise ElasticError(f"this script needs torch.distributed.{name}(), as FSDP, pipelines and process groups of "
                                    "parts of the workers do; elastictrain.torch makes scripts elastic that average gradients "
                                    "over all workers")
     return refuse
 
 
-def _find(kind: str, base: type) -> None:
+def find(kind: str, base: type) -> None:
     """Notes every object of a class when it is made."""
     original = base.__init__  # type: ignore[misc]
 
@@ -56,7 +85,7 @@ def _find(kind: str, base: type) -> None:
     def noting(self: Any, *arguments: Any, **named: Any) -> None:
         original(self, *arguments, **named)
         known: List[Any] = script.found[kind]
-        if script.is_initialized and not any(thing is self for thing in known):
+        if not any(thing is self for thing in known):
             known.append(self)
 
     base.__init__ = noting  # type: ignore[misc]
@@ -64,16 +93,31 @@ def _find(kind: str, base: type) -> None:
 
 def _skip_steps_of_scalers() -> None:
     """There are no gradients in epochs through which a new worker only passes."""
-    for name in ("step", "update"):
+    for name in ("unscale_", "step", "update"):
         setattr(torch.amp.GradScaler, name, _skipped_while_forwarding(getattr(torch.amp.GradScaler, name)))
 
 
 def _skipped_while_forwarding(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def method(*arguments: Any, **named: Any) -> Any:
+        if script.run is not None and original.__name__ == "step":
+            script.run.note_update()
         return None if script.is_forwarding else original(*arguments, **named)
 
     return method
+
+
+def _note_files() -> None:
+    """A large file may take longer to write than a step to compute."""
+    original = torch.save
+
+    @functools.wraps(original)
+    def save(*arguments: Any, **named: Any) -> Any:
+        if script.run is not None and script.run.is_started and not script.is_forwarding:
+            script.run.session.phase("checkpoint")
+        return original(*arguments, **named)
+
+    setattr(torch, "save", save)
 
 
 def _follow_membership() -> None:

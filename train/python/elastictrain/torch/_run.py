@@ -1,15 +1,16 @@
-"""The training loop of a PyTorch program: `elastic()` and the run that it returns."""
+"""The training loop of a PyTorch program: the run that `elastic()` returns."""
 
+import collections
 import contextlib
-from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Deque, Dict, Iterator, List, Optional, Tuple
 
 import torch
 from torch import nn
 from torch.optim import Optimizer
-from torch.utils.data import DataLoader
 
-from . import _exchange, _loader, _optimizers, _trial
-from ._buffers import Buffers, has_statistics
+from . import _exchange, _model, _optimizers, _trial
+from ._aside import Aside
+from ._buffers import Buffers
 from ._companion import Companion
 from ._gradients import Gradients
 from ._loader import Loader
@@ -21,44 +22,6 @@ from ..session import Batch, Change, Session
 STEPS_THAT_MAY_COMPILE = 3
 
 
-def elastic(model: nn.Module, optimizer: Union[Optimizer, Sequence[Optimizer]], dataset: Any, *, batch: int = 32,
-            epochs: int = 1, state: Optional[Dict[str, Any]] = None, shuffle: bool = True, seed: int = 0,
-            max_steps: int = 0, drop_last: bool = False, min_batch: Optional[int] = None,
-            warm_up: Optional[Callable[[Any], Any]] = None, leave: str = "exit", **loader: Any) -> "ElasticRun":
-    """Makes a training loop elastic. Call it once, when model and optimizer are complete and on their device.
-
-    model: a module with float32, float16 or bfloat16 parameters, on a CPU or a CUDA device, equal on all workers.
-    optimizer: one, or several for disjoint parameters; its state is created here.
-    dataset: has __getitem__ and __len__; or a DataLoader, whose settings are taken over.
-    batch: samples per worker and step, unless the launcher sets it. The loss must be a mean over the samples.
-    state: what else an update changes, by name: schedulers, a GradScaler, averaged models, tensors, dictionaries.
-    min_batch: samples that a batch has at least; by default 2 for a model with BatchNorm, which cannot train on one.
-    warm_up: a function of a batch that makes one forward and backward pass; by default a pass is guessed.
-    leave: "exit": the loop ends the program with status 0 when this worker leaves or the run is stopped; "return": the
-        loop ends, and `run.outcome` tells why.
-    loader: options of torch's DataLoader: num_workers, collate_fn, prefetch_factor, multiprocessing_context, …
-
-    Raises TypeError for what cannot be trained in this way, and SessionError where the run cannot be joined.
-    """
-    if leave not in ("exit", "return"):
-        raise ValueError(f"leave is 'exit' or 'return', not {leave!r}")
-    if isinstance(dataset, DataLoader):
-        batch, loader = dataset.batch_size or batch, {**_loader.options_of(dataset), **loader}
-        drop_last, dataset = drop_last or dataset.drop_last, dataset.dataset
-    if min_batch is None:
-        min_batch = 2 if has_statistics(model) else 0
-    data = dict(epochs=epochs, batch=batch, shuffle=shuffle, seed=seed, max_steps=max_steps, drop_last=drop_last,
-                min_local_samples=min(min_batch, batch))
-    optimizers = [optimizer] if isinstance(optimizer, Optimizer) else list(optimizer)
-    session = Session()
-    try:
-        return ElasticRun(session, model, optimizers, dataset, data, dict(state or {}), warm_up, leave == "exit", loader)
-    except BaseException:
-        if not session.launched:  # a notebook may call again; the worker of a run ends with its error
-            session.close()
-        raise
-
-
 class ElasticRun:
     """The run as the program sees it. Thread: the training thread.
 
@@ -67,8 +30,12 @@ class ElasticRun:
 
     def __init__(self, session: Session, model: nn.Module, optimizers: List[Optimizer], dataset: Any,
                  data: Dict[str, Any], objects: Dict[str, Any], warm_up: Optional[Callable[[Any], Any]], exits: bool,
-                 loader: Dict[str, Any]) -> None:
+                 loader: Dict[str, Any], accumulation: int = 1) -> None:
         self.session = session
+        self.accumulation = accumulation
+        self._parts: Deque[Tuple[int, ...]] = collections.deque()  # of the open step, not taken yet
+        self._is_updated = False  # the open step's update was made
+        self.samples_in_epoch = self.steps_in_epoch = 0  # of committed steps
         self._exits = exits
         self._batch: Optional[Batch] = None
         self._is_taken = False  # the open step's data was handed to the program
@@ -76,19 +43,23 @@ class ElasticRun:
         self._loss: Optional[float] = None
         self._callbacks: List[Callable[[Change], None]] = []
         self._steps = 0  # of this process
-        device = _device_of(model)
+        device = _model.device_of(model)
         if device.type == "cuda":
             session.use_device(device.index or 0)
         self._loader = Loader(dataset, loader, self._look_ahead)
         self._size = len(dataset)
-        self._samples = self._loader.samples(range(min(int(data["batch"]), self._size)))  # for steps without own ones
+        batch = int(data["batch"]) // accumulation
+        self._samples = self._loader.samples(range(min(batch, self._size)))  # for steps without own ones
         buffers = Buffers(model)
         buffers.find_running(_trial.make_pass(model, self.stand_in(), warm_up))
-        self._gradients = Gradients(self.session, _trained(model, optimizers))
+        self._gradients = Gradients(self.session, accumulation, _model.trained(model, optimizers))
         for optimizer in optimizers:
             _optimizers.create_state(optimizer)
             _optimizers.scale_learning_rate(optimizer, lambda: float(self.session.learning_rate_factor))
+            optimizer.register_step_post_hook(lambda *_: self.note_update())
+        objects = {**objects, "progress": Progress(self)}
         self._state = State(self.session, model, optimizers, buffers, objects)
+        self._aside = Aside(session)
         self._buffers = buffers
         self._companion = Companion(session, self._gradients, buffers, self._state, device)
         self._gradients.before_end, self._gradients.after_end = self._send_companion, self._companion.take
@@ -116,6 +87,7 @@ class ElasticRun:
         epoch = batch.epoch if batch is not None else None
         while batch is not None and batch.epoch == epoch and not self._late_epoch:
             yield self._take()
+            self._aside.close()
             batch = self._peek()
         self._late_epoch = False
         if batch is not None:
@@ -135,12 +107,13 @@ class ElasticRun:
         own, which all workers reach in the same step. Returns when the run is over."""
         if self._is_over or not self._started:
             return
+        self._aside.close()
         self.session.end_data()
         while self._batch is not None:
             if not self._is_taken or not self._gradients.reduced:
                 self._pass_without_data()
             self._commit()
-            self._batch, self._is_taken = self.session.next_batch(), False
+            self._open()
         self._end()
 
     def no_sync(self) -> Any:
@@ -176,6 +149,54 @@ class ElasticRun:
         _exchange.reduce(self.session, values, operation)
         return values
 
+    def gather(self, part: bytes) -> List[bytes]:
+        """The parts of all workers, by rank, anywhere in a script."""
+        self._settle()
+        return self._aside.gather(part) if self._aside.is_open else _exchange.gather(self.session, part)
+
+    def reduce_anywhere(self, values: torch.Tensor, operation: str) -> None:
+        """As reduce(), anywhere in a script."""
+        self._settle()
+        if self._aside.is_open:
+            _exchange.reduce_gathered(self._aside.gather, values, operation)
+        else:
+            _exchange.reduce(self.session, values, operation)
+
+    @property
+    def batch_in_epoch(self) -> int:
+        """The number of the batch that was taken last, from 0."""
+        return (self.steps_in_epoch + 1) * self.accumulation - len(self._parts) - 1
+
+    @property
+    def samples_of_step(self) -> int:
+        return self._batch.global_samples if self._batch is not None else 0
+
+    @property
+    def samples_with_open_step(self) -> int:
+        """That this epoch used, the open step included."""
+        return self.samples_in_epoch + self.samples_of_step
+
+    def share_of_items(self, own: Any) -> Any:
+        """For a loss that is a sum over this worker's items (tokens): the number to divide it by, so that the mean over all
+        samples is the sum over all items by their number. Counts a factor of the world size in the loss."""
+        batch = self._batch
+        assert batch is not None
+        self._gradients.weigh_alike()
+        total = torch.tensor([float(own) if batch.local_samples else 0.0], dtype=torch.float64)
+        self.reduce_anywhere(total, "sum")
+        share = batch.local_samples / max(1, batch.global_samples)
+        return own * 0 + float(total) * share * self.world_size if batch.local_samples else own
+
+    @property
+    def place(self) -> Tuple[int, int]:
+        """(rank, world size) among the workers that run the script's code here."""
+        aside = self._aside
+        return (aside.rank, aside.world_size) if aside.is_open else (self.rank, self.world_size)
+
+    def note_update(self) -> None:
+        """The optimizer made its step, or a scaler left it out."""
+        self._is_updated = self._gradients.reduced
+
     is_started = property(lambda self: self._started, doc="Whether it has joined.")
     rank = property(lambda self: int(self.session.rank), doc="This worker's place, at present.")
     world_size = property(lambda self: int(self.session.world_size), doc="The number of workers, at present.")
@@ -204,6 +225,9 @@ class ElasticRun:
             self._end()
             return
         self._state.adopt()
+        self._follows = True
+
+    _follows = False  # it may have joined while the others exchange values
 
     def _enters_late(self) -> Optional[int]:
         """The epoch that ends as this worker joins, if it does."""
@@ -214,19 +238,40 @@ class ElasticRun:
         self._late_epoch = True
         return batch.epoch - 1
 
-    def _peek(self) -> Optional[Batch]:
+    def _peek(self, settles: bool = False) -> Optional[Batch]:
         """The open step whose data the program has not taken yet; commits the one before."""
         self._start()
         if self._is_over or (self._batch is not None and not self._is_taken):
             return self._batch
         if self._batch is not None:
-            self._commit()
-        self._batch, self._is_taken = self.session.next_batch(), False
+            self._commit(settles)
+        self._open()
         if self._batch is None:
             self._end()
         elif self._batch.first_of_epoch and self._batch.epoch:
             self._meet()
+        if self._batch is not None and self._follows:
+            self.steps_in_epoch = 0 if self._batch.first_of_epoch else self._aside.announced_steps()
+            self._aside.follow()
+        self._follows = False
         return self._batch
+
+    def _open(self) -> None:
+        batch = self._batch = self.session.next_batch()
+        self._is_taken = self._is_updated = False
+        if batch is not None:
+            self._parts = collections.deque(_split(batch.samples, self.accumulation))
+            if batch.first_of_epoch:
+                self.samples_in_epoch = self.steps_in_epoch = 0
+
+    def _settle(self) -> None:
+        """Commits a step whose update was made, before the program exchanges values of its own."""
+        if self._is_over or not self._is_taken or not self._gradients.reduced or not self._is_updated:
+            return
+        self._peek(settles=True)
+        self._leave_if_asked()
+        self.session.phase("evaluation")
+        self._aside.open()
 
     def _meet(self) -> None:
         """At the end of an epoch a joiner needs the state before the program's own code between two epochs."""
@@ -236,14 +281,21 @@ class ElasticRun:
     def _take(self) -> Any:
         batch = self._batch
         assert batch is not None
-        self._is_taken = True
-        self._gradients.open()
-        self._buffers.open()
+        if len(self._parts) == self.accumulation:
+            self._open_gradients(batch)
+        part = self._parts.popleft()
+        self._is_taken = not self._parts
         self.session.phase("data")
-        data = self._loader.take(batch.samples) if batch.local_samples else self.stand_in()
+        data = self._loader.take(part) if part else self.stand_in()
         self._steps += 1
         self.session.phase("compile" if self._steps <= STEPS_THAT_MAY_COMPILE else None)
         return data
+
+    def _open_gradients(self, batch: Batch) -> None:
+        counts = [len(part) for part in self._parts]
+        self._gradients.open([self.accumulation * count / max(1, batch.local_samples) for count in counts]
+                             if batch.local_samples else [1.0] * len(counts))
+        self._buffers.open()
 
     def stand_in(self) -> Any:
         """The batch of a step for which this worker has no samples."""
@@ -251,16 +303,20 @@ class ElasticRun:
 
     def _pass_without_data(self) -> None:
         """The sums of a step in which nothing is learned."""
-        if not self._is_taken:
-            self._is_taken = True
-            self._gradients.open()
-            self._buffers.open()
+        batch = self._batch
+        assert batch is not None
+        if len(self._parts) == self.accumulation:
+            self._open_gradients(batch)
+        self._parts.clear()
+        self._is_taken = True
         self._gradients.end()
 
-    def _commit(self) -> None:
+    def _commit(self, settles: bool = False) -> None:
         if not self._gradients.reduced:
             raise ElasticError(f"step {self.step} had no backward pass; each batch of the run needs one, on every worker")
         self._gradients.close()
+        self.steps_in_epoch += 1
+        self._aside.announce(self.steps_in_epoch, settles)
         if self._steps <= STEPS_THAT_MAY_COMPILE:
             self._state.check_addresses()
         self._state.store()
@@ -268,6 +324,7 @@ class ElasticRun:
         self.session.commit_step(loss)
         if self._companion.is_given_up:
             self._state.adopt()
+        self.samples_in_epoch += self.session.last_step().samples
 
     def _end(self) -> None:
         self._is_over = True
@@ -288,7 +345,8 @@ class ElasticRun:
 
     def _look_ahead(self, batches: int) -> List[Tuple[int, ...]]:
         most = 4 * max(1, self._batch.local_samples if self._batch else 1)
-        return self.session.look_ahead(batches, batches * most)
+        steps = self.session.look_ahead(max(1, batches // self.accumulation), batches * most)
+        return [*self._parts, *(part for step in steps for part in _split(step, self.accumulation) if part)]
 
     def _send_companion(self) -> None:
         self.session.phase(None)
@@ -299,6 +357,19 @@ class ElasticRun:
     def _changed(self, change: Change) -> None:
         for callback in self._callbacks:
             callback(change)
+
+
+class Progress:
+    """How far a run is, as a part of its state."""
+
+    def __init__(self, run: ElasticRun) -> None:
+        self._run = run
+
+    def state_dict(self) -> Dict[str, int]:
+        return {"samples": self._run.samples_in_epoch, "steps": self._run.steps_in_epoch}
+
+    def load_state_dict(self, state: Dict[str, int]) -> None:
+        self._run.samples_in_epoch, self._run.steps_in_epoch = state["samples"], state["steps"]
 
 
 class Epoch:
@@ -316,22 +387,8 @@ class Epoch:
         return iter(self._run)
 
 
-def _device_of(model: nn.Module) -> torch.device:
-    devices = {parameter.device for parameter in model.parameters()}
-    if len(devices) > 1:
-        raise TypeError(f"the model is on {len(devices)} devices; a worker trains on one")
-    return devices.pop() if devices else torch.device("cpu")
-
-
-def _trained(model: nn.Module, optimizers: Sequence[Optimizer]) -> List[Tuple[str, torch.Tensor]]:
-    """The parameters that get a gradient, by name. Raises TypeError for one of an optimizer that is not the model's."""
-    named: List[Tuple[str, torch.Tensor]] = [
-        (name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad]
-    known = {id(parameter) for _, parameter in model.named_parameters()}
-    for optimizer in optimizers:
-        for group in optimizer.param_groups:
-            if any(id(parameter) not in known for parameter in group["params"]):
-                raise TypeError("the optimizer trains a parameter that is not the model's; pass one module that holds all")
-    if not named:
-        raise TypeError("no parameter of the model requires a gradient")
-    return named
+def _split(samples: Tuple[int, ...], parts: int) -> List[Tuple[int, ...]]:
+    """Into parts of sizes that differ by at most one, the larger ones first."""
+    size, longer = divmod(len(samples), parts)
+    ends = [number * size + min(number, longer) for number in range(parts + 1)]
+    return [samples[begin:end] for begin, end in zip(ends, ends[1:])]

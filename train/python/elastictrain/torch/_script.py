@@ -5,22 +5,26 @@ the script starts. Its training loader is the first one that it iterates over on
 """
 
 import atexit
-import contextlib
 import itertools
 import os
 import sys
-from typing import Any, Dict, Iterator, List, Optional
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Tuple
 
 import torch
-from torch import nn
 from torch.optim import Optimizer
-from torch.utils.data import DataLoader, IterableDataset
+from torch.utils.data import BatchSampler, DataLoader, DistributedSampler, IterableDataset, RandomSampler, SequentialSampler
 
-from . import _loader, _run
+from . import _elastic, _loader
+from ._run import ElasticRun, Epoch
 from ..errors import ElasticError
 
 MANY_EPOCHS = 1 << 40  # the script ends by itself
-_iterate = DataLoader.__iter__
+ACCUMULATES = ("this script makes one update from several batches. Start it with ELASTICTRAIN_ACCUMULATION=N, the number of "
+               "batches, so that each step has as many")
+iterate = DataLoader.__iter__
+
+TWO_LOADERS = ("this script trains on the batches of two loaders (an evaluation is recognized by model.eval() or "
+               "torch.no_grad()); the samples of one can be counted. Join their datasets")
 
 
 class Script:
@@ -28,12 +32,17 @@ class Script:
 
     def __init__(self) -> None:
         self.is_initialized = False
-        self.model: Optional["ElasticModel"] = None
-        self.found: Dict[str, List[Any]] = {"optimizer": [], "scheduler": [], "scaler": [], "average": []}
-        self.run: Optional[_run.ElasticRun] = None
+        self.model: Any = None  # an ElasticModel
+        self.state: Dict[str, Any] = {}  # of a framework around the script
+        self.accumulation = int(os.environ.get("ELASTICTRAIN_ACCUMULATION", "1"))
+        self.found: Dict[str, List[Any]] = {"optimizer": [], "scheduler": [], "scaler": [], "average": [],
+                                            "loader": []}
+        self.run: Optional[ElasticRun] = None
         self.is_forwarding = False  # through epochs that were over before this worker joined
         self.finishes_at_exit = False  # nobody else calls finish()
+        self.handed_out = 0  # training batches
         self._loader: Optional[DataLoader] = None
+        self._entered: Optional[Epoch] = None
         self._epoch = -1  # the script's, counted by its passes over the training loader
 
     # --- Figures
@@ -42,45 +51,81 @@ class Script:
     def rank(self) -> int:
         if self.run is None or not self.run.is_started:
             return int(os.environ.get("RANK", "0"))
-        return max(1, self.run.rank) if self.is_forwarding else self.run.rank
+        return max(1, self.run.rank) if self.is_forwarding else self.run.place[0]
 
     @property
     def world_size(self) -> int:
         is_started = self.run is not None and self.run.is_started
-        return self.run.world_size if self.run is not None and is_started else int(os.environ.get("WORLD_SIZE", "1"))
+        return self.run.place[1] if self.run is not None and is_started else int(os.environ.get("WORLD_SIZE", "1"))
+
+    @property
+    def is_training_now(self) -> bool:
+        """Whether it has joined, so that other loaders divide among the present workers."""
+        return self.run is not None and self.run.is_started
 
     # --- Loaders
 
     def batches(self, loader: DataLoader) -> Iterator[Any]:
         """In place of DataLoader.__iter__()."""
         if isinstance(loader.batch_sampler, _loader.Requests):
-            return _iterate(loader)
-        if self._is_training(loader):
+            return iterate(loader)
+        if self.is_training(loader):
             return self._train(loader)
-        own = _iterate(loader)
+        if self.run is not None and self.run.is_started and not self.is_forwarding:
+            self._refuse_second_loader()
+            self.run.session.phase("evaluation")
+        own = iterate(loader)
         return itertools.islice(own, 1) if self.is_forwarding else own
 
-    def _is_training(self, loader: DataLoader) -> bool:
+    def _refuse_second_loader(self) -> None:
+        if torch.is_grad_enabled() and self.model is not None and self.model.training:
+            raise ElasticError(TWO_LOADERS)
+
+    def is_training(self, loader: DataLoader) -> bool:
         if self._loader is not None:
             return loader is self._loader or loader.dataset is self._loader.dataset
         ready = self.is_initialized and self.model is not None and bool(self._optimizers())
         return ready and torch.is_grad_enabled() and self.model is not None and self.model.training
 
-    def _train(self, loader: DataLoader) -> Iterator[Any]:
+    def begin(self, loader: DataLoader, warm_up: Optional[Callable[[Any], Any]] = None) -> ElasticRun:
+        """The run over this loader's data; made when it is first asked for."""
         if self.run is None:
-            self._loader, self.run = loader, self._make_run(loader)
+            self._loader, self.run = loader, self._make_run(loader, warm_up)
+        elif not self.is_training(loader):
+            raise ElasticError(TWO_LOADERS)
+        return self.run
+
+    def enter(self, loader: DataLoader) -> int:
+        """The present epoch, for a script that can begin with it."""
+        self._entered = self.begin(loader).enter_epoch()
+        self._epoch = self._entered.epoch - 1
+        return self._entered.epoch
+
+    def _train(self, loader: DataLoader) -> Iterator[Any]:
+        run = self.begin(loader)
         self._epoch += 1
-        entered = self.run.enter_epoch()
+        entered, self._entered = self._entered or run.enter_epoch(), None
         present = entered.epoch
         if self._epoch > present:
             raise ElasticError(f"the script began its epoch {self._epoch + 1} before all samples of epoch {present + 1} were "
                                "used; a script that ends an epoch early cannot be made elastic without changes")
         self.is_forwarding = self._epoch < present
         if self.is_forwarding:
-            yield self.run.stand_in()
+            for _ in range(run.accumulation):
+                yield run.stand_in()
             return
         entered.catch_up()
-        yield from entered.batches()
+        for batch in entered.batches():
+            self.handed_out += 1
+            yield batch
+
+    def enumerate(self, iterable: Iterable[Any], start: int = 0) -> Iterator[Tuple[int, Any]]:
+        """In place of enumerate() in the script: a worker that joins in the middle of an epoch counts its batches as the
+        others do, so that all do the same where the script asks for the number."""
+        handed_out = self.handed_out
+        for number, item in enumerate(iterable, start):
+            is_batch, handed_out = self.handed_out == handed_out + 1, self.handed_out
+            yield start + self.run.batch_in_epoch if is_batch and self.run is not None else number, item
 
     # --- What was found
 
@@ -92,22 +137,20 @@ class Script:
         return [optimizer for optimizer in self.found["optimizer"]
                 if any(id(parameter) in own for group in optimizer.param_groups for parameter in group["params"])]
 
-    def _make_run(self, loader: DataLoader) -> "_run.ElasticRun":
-        if isinstance(loader.dataset, IterableDataset) or loader.batch_size is None:
-            raise ElasticError("this script's training data have no indices (an IterableDataset or an own batch sampler); "
-                               "elastictrain.torch counts samples by their index")
-        assert self.model is not None
+    def _make_run(self, loader: DataLoader, warm_up: Optional[Callable[[Any], Any]]) -> ElasticRun:
+        batch = _refuse_unknown_order(loader)
         optimizers = self._optimizers()
         state = {f"{kind}{number}": thing for kind in ("scheduler", "scaler", "average")
-                 for number, thing in enumerate(self.found[kind])}
-        run = _run.elastic(self.model.module, optimizers, loader, epochs=MANY_EPOCHS, state=state)
+                 for number, thing in enumerate(thing for thing in self.found[kind] if _belongs(thing, optimizers))}
+        run = _elastic.elastic(self.model.module, optimizers, loader, epochs=MANY_EPOCHS, state={**state, **self.state},
+                               accumulation=self.accumulation, warm_up=warm_up)
         if self.finishes_at_exit:
             atexit.register(self._finish_at_exit)  # before the session's own end, which is registered already
         if self.rank == 0:
             data: Any = loader.dataset
             names = [type(thing).__name__ for thing in [*optimizers, *state.values()]]
             print(f"elastictrain: made elastic: {type(self.model.module).__name__}, {', '.join(names)}, a loader of "
-                  f"{len(data)} samples in batches of {loader.batch_size} per worker", flush=True)
+                  f"{len(data)} samples in batches of {batch} per worker", flush=True)
         return run
 
     def finish(self) -> None:
@@ -121,48 +164,35 @@ class Script:
             self.finish()
 
 
-class ElasticModel(nn.Module):
-    """In place of DistributedDataParallel. `module` is the script's own model; gradients are averaged by its hooks."""
-
-    def __init__(self, module: nn.Module, *_: Any, process_group: Any = None, **__: Any) -> None:
-        super().__init__()
-        if script.model is not None:
-            raise ElasticError("this script has two DistributedDataParallel models; one can be made elastic")
-        if process_group is not None:
-            raise ElasticError("this script gives DistributedDataParallel a process group of its own; only all workers "
-                               "together can be made elastic")
-        self.module = module
-        self._known: Dict[Any, Any] = {}
-        script.model = self
-
-    def forward(self, *inputs: Any, **named: Any) -> Any:
-        if script.is_forwarding:
-            return self._known_output(inputs, named)
-        return self.module(*inputs, **named)
-
-    def _known_output(self, inputs: Any, named: Any) -> Any:
-        """Of an earlier pass with inputs of the same shapes; nothing is learned from it."""
-        key = tuple(tuple(value.shape) for value in [*inputs, *named.values()] if isinstance(value, torch.Tensor))
-        if key not in self._known:
-            with torch.no_grad():
-                self._known[key] = self.module(*inputs, **named)
-        return _leaves(self._known[key])
-
-    def no_sync(self) -> Any:
-        return script.run.no_sync() if script.run is not None else contextlib.nullcontext()
-
-    def register_comm_hook(self, *_: Any, **__: Any) -> None:
-        raise ElasticError("this script registers a communication hook; elastictrain averages gradients itself")
+def _refuse_unknown_order(loader: DataLoader) -> int:
+    """The loader's batch. Raises ElasticError where its samples have no indices, or an order that has a meaning."""
+    batch, _ = _loader.division_of(loader)
+    if isinstance(loader.dataset, IterableDataset) or batch is None:
+        raise ElasticError("this script's training data have no indices (an IterableDataset or an own batch sampler); "
+                           "elastictrain.torch counts samples by their index")
+    sampler = _sampler_of(loader)
+    if not isinstance(sampler, SHUFFLES) and type(sampler).__name__ not in SHUFFLES_BY_NAME:
+        raise ElasticError(f"this script's training data have an order of their own ({type(sampler).__name__}); "
+                           "elastictrain.torch shuffles, so that every sample counts once in an epoch")
+    return batch
 
 
-def _leaves(output: Any) -> Any:
-    if isinstance(output, torch.Tensor):
-        return output.detach().requires_grad_(output.is_floating_point() and torch.is_grad_enabled())
-    if isinstance(output, dict):
-        return type(output)({key: _leaves(value) for key, value in output.items()})
-    if isinstance(output, (list, tuple)):
-        return type(output)(_leaves(value) for value in output)
-    return output
+SHUFFLES = (RandomSampler, SequentialSampler, DistributedSampler)
+SHUFFLES_BY_NAME = ("SeedableRandomSampler",)  # of accelerate
+
+
+def _sampler_of(loader: DataLoader) -> Any:
+    sampler: Any = loader.batch_sampler
+    while hasattr(sampler, "batch_sampler"):
+        sampler = sampler.batch_sampler
+    return sampler.sampler if isinstance(sampler, BatchSampler) else sampler
+
+
+def _belongs(thing: Any, optimizers: List[Optimizer]) -> bool:
+    """A scheduler may be that of another model. accelerate wraps optimizers."""
+    own = getattr(thing, "optimizer", None)
+    own = getattr(own, "optimizer", own)
+    return own is None or any(own is optimizer for optimizer in optimizers)
 
 
 script = Script()

@@ -70,7 +70,7 @@ class State:
         text = _bytes_of(values[LENGTH_BYTES:LENGTH_BYTES + size])
         if mine is not None and text != mine:
             raise RuntimeError("small state is not equal on all workers (learning rates, schedulers or objects of state=); "
-                               f"what this worker holds: {mine.decode()[:500]}")
+                               f"what this worker holds where it differs: {_around_difference(mine, text)}")
         if mine is None:
             self._python.decode(text)
         return True
@@ -109,6 +109,11 @@ class State:
             raise RuntimeError(f"small state (schedulers and other objects of state=) has grown from {self.capacity // 2} to "
                                f"{len(text)} bytes; it may at most double")
         return text
+
+
+def _around_difference(mine: bytes, mean: bytes) -> str:
+    same = next((place for place, (own, other) in enumerate(zip(mine, mean)) if own != other), min(len(mine), len(mean)))
+    return mine[max(0, same - 200):same + 100].decode()
 
 
 def _prepared(value: Any) -> Any:

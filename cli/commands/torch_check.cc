@@ -1,0 +1,53 @@
+#include "cli/commands/torch_check.h"
+
+#include <asio/io_context.hpp>
+#include <chrono>
+#include <filesystem>
+#include <optional>
+
+#include "launcher/process/command.h"
+
+namespace elastictrain::cli {
+namespace {
+
+constexpr std::chrono::seconds kDeadline{20};
+constexpr int kLacksPackage = 93;  // no status of Python's own
+
+// The groups of entry points are a dictionary before Python 3.10.
+constexpr const char* kQuestion = R"(
+import sys, importlib.metadata
+points = importlib.metadata.entry_points()
+group = points.select(group="torch.backends") if hasattr(points, "select") else points.get("torch.backends", [])
+sys.exit(0 if any(point.name == "elastictrain" for point in group) else 93)
+)";
+
+bool is_python(const std::string& program) {
+  return std::filesystem::path(program).filename().string().starts_with("python");
+}
+
+std::optional<launcher::CommandEnd> ask(const std::string& python) {
+  asio::io_context io;
+  std::optional<launcher::CommandEnd> answer;
+  launcher::CommandSpec spec;
+  spec.argv = {python, "-c", kQuestion};
+  spec.deadline = kDeadline;
+  const auto command = launcher::Command::start(
+      io, std::move(spec), [](const std::string&) {}, [&](launcher::CommandEnd end) { answer = std::move(end); });
+  if (!command.ok()) return std::nullopt;
+  io.run();
+  return answer;
+}
+
+}  // namespace
+
+Status check_torch_package(const std::vector<std::string>& program) {
+  if (program.empty() || !is_python(program.front())) return {};
+  const auto answer = ask(program.front());
+  if (!answer || answer->status.exit_code != kLacksPackage) return {};
+  return Error{ErrorCode::kInvalid, "--torch: " + program.front() +
+                                        " has no package elastictrain, so its script would train at a fixed size; "
+                                        "install it there (" +
+                                        program.front() + " -m pip install, a wheel of scripts/wheel.sh)"};
+}
+
+}  // namespace elastictrain::cli

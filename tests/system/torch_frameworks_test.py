@@ -1,0 +1,146 @@
+"""Scripts with accelerate, transformers.Trainer and Lightning on real processes: changes of size, losses, what is refused."""
+
+import os
+import signal
+import subprocess
+import tempfile
+import unittest
+
+import harness
+from harness import Case, pids
+from torch_test import PYTHON, WHY_NOT, torch_job, torch_run
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+def lacks(module):
+    """Why its tests are skipped; None if the Python with torch has it."""
+    if PYTHON is None:
+        return WHY_NOT
+    code = f"import importlib.util, sys; sys.exit(importlib.util.find_spec({module!r}) is None)"
+    missing = subprocess.run([PYTHON, "-c", code]).returncode
+    return f"{PYTHON} has no {module}; pip install {module}" if missing else None
+
+
+def script_job(name, workers, **sections):
+    return torch_job(workers, ("-m", "elastictrain.torch", os.path.join(HERE, name)), **sections)
+
+
+class ScriptCase(Case):
+    def changed(self, script, saved="saved", **variables):
+        """2 -> 4 -> 3 workers, then one is killed and replaced; to the end of the script. Returns the run and the directory
+        that it saved to."""
+        directory = tempfile.TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        run = torch_run(script_job(script, (1, 2, 4)), ET_SAVED=os.path.join(directory.name, saved), **variables)
+        with run:
+            run.wait_size(2, 60)
+            for size in (4, 3):
+                run.do("resize", run.name, size)
+                run.wait_size(size, 60)
+                run.wait_more_steps(10)
+            victim = pids(run.status())[1]
+            os.kill(victim, signal.SIGKILL)
+            run.wait_status(lambda s: s.get("world_size") == 3 and victim not in pids(s), 60, "the replacement")
+            self.assertEqual(run.wait(200), 0, run.text()[-2000:])
+            run.wait_no_processes()
+            self.assert_audit_clean(run)
+            return [text for _, text in run.lines], directory
+
+    def refuses(self, script, sentences):
+        nowhere = os.path.join(tempfile.gettempdir(), "et-not-saved")
+        for uses, sentence in sentences.items():
+            with self.subTest(uses), torch_run(script_job(script, (1, 1, 1)), ET_USES=uses, ET_SAVED=nowhere) as run:
+                self.assertEqual(run.wait(60), 1)
+                run.wait_no_processes()
+                self.assertIn(sentence, run.text())
+
+
+class Accelerate(ScriptCase):
+    @classmethod
+    def setUpClass(cls):
+        why = lacks("accelerate")
+        if why:
+            raise unittest.SkipTest(why)
+
+    def test_a_script_grows_shrinks_and_survives_a_loss(self):
+        lines, files = self.changed("accelerate_script.py", ET_EPOCHS=40)
+        scores = [text for text in lines if " epoch 39 " in text]
+        self.assertEqual(len(scores), 1, "only the first worker prints")
+        self.assertRegex(scores[0], r"accuracy 0\.9[5-9]\d+ of 1797 world 3")
+        rates = [text.split("rate ")[1] for text in lines if "] rate " in text]
+        self.assertEqual((len(rates), len(set(rates))), (3, 1), rates)
+        self.assertEqual(os.listdir(files.name), ["saved"])
+
+    def test_what_cannot_be_made_elastic_is_refused_with_a_sentence(self):
+        self.refuses("accelerate_script.py", {"split": "accelerate's split_batches=True divides a batch of fixed size"})
+
+
+class Trainer(ScriptCase):
+    @classmethod
+    def setUpClass(cls):
+        why = lacks("transformers") or lacks("accelerate")
+        if why:
+            raise unittest.SkipTest(why)
+
+    def test_a_script_grows_shrinks_and_survives_a_loss(self):
+        lines, files = self.changed("trainer_script.py", ET_EPOCHS=60)
+        self.assertEqual(len([text for text in lines if "'epoch': '60'" in text and "'eval_loss'" in text]), 2)
+        rates = [text.split("rate ")[1] for text in lines if "] rate " in text]
+        self.assertEqual((len(rates), set(rates)), (3, {rates[0]}), "the schedule is at one place on all workers")
+        self.assertLess(float(rates[0].split()[0]), 0.0002, "and at its end")
+        self.assertTrue(rates[0].endswith("epoch 60.0"), rates[0])
+        losses = [float(text.split("'loss': '")[1].split("'")[0]) for text in lines if "{'loss': '" in text]
+        self.assertLess(losses[-1], 1.45)
+        self.assertEqual(os.listdir(files.name), ["saved"])
+
+    def test_what_cannot_be_made_elastic_is_refused_with_a_sentence(self):
+        self.refuses("trainer_script.py", {"part": "num_train_epochs must be a whole number",
+                                           "resume": "this script resumes from a checkpoint of Trainer"})
+
+
+class Lightning(ScriptCase):
+    """A program with ElasticStrategy."""
+
+    @classmethod
+    def setUpClass(cls):
+        why = lacks("lightning")
+        if why:
+            raise unittest.SkipTest(why)
+
+    def test_a_program_grows_shrinks_and_survives_a_loss(self):
+        lines, files = self.changed("lightning_script.py", ET_EPOCHS=40)
+        ends = [text.split("rate ")[1] for text in lines if "] rate " in text]
+        self.assertEqual((len(ends), len(set(ends))), (3, 1), ends)
+        self.assertTrue(ends[0].startswith(f"{0.003 * 0.95 ** 40:.6f} epoch 40 steps "), ends[0])
+        scores = [text for text in lines if "] accuracy " in text]
+        self.assertEqual(len(scores), 1, "only the first worker prints")
+        self.assertRegex(scores[0], r"accuracy 0\.9[5-9]\d+ world 3")
+        saved = os.path.join(files.name, "saved")
+        self.assertEqual({name: len(os.listdir(os.path.join(saved, name))) for name in ("best", "log")},
+                         {"best": 1, "log": 1}, "one checkpoint and one log, whoever wrote them")
+
+    def test_what_cannot_be_made_elastic_is_refused_with_a_sentence(self):
+        self.refuses("lightning_script.py", {"manual": "ElasticStrategy needs automatic optimization",
+                                             "limit": "limit_train_batches would end an epoch before",
+                                             "two-loaders": "ElasticStrategy trains on the batches of one DataLoader"})
+
+
+@unittest.skipIf(PYTHON is None, WHY_NOT)
+class Horovod(ScriptCase):
+    """A program for Horovod's elastic interface whose import is changed."""
+
+    def test_a_program_grows_shrinks_and_survives_a_loss(self):
+        lines, _ = self.changed("horovod_script.py", ET_EPOCHS=40)
+        scores = [text for text in lines if " epoch 39 " in text]
+        self.assertEqual(len(scores), 1, "only the first worker prints")
+        self.assertRegex(scores[0], r"accuracy 0\.9[5-9]\d+ of 1797 world 3")
+        self.assertTrue(any("now 4" in text for text in lines), "reset callbacks are called")
+
+    def test_what_cannot_be_made_elastic_is_refused_with_a_sentence(self):
+        self.refuses("horovod_script.py", {"no-sampler": "0 loaders have an elastictrain.horovod.elastic.ElasticSampler",
+                                           "sum": "a run averages gradients over all samples of a step"})
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -1,0 +1,48 @@
+"""A script with transformers.Trainer that knows nothing of elastictrain: a tiny language model on sequences that count up,
+logged and scored by steps, saved at the end. ET_EPOCHS is its length, ET_USES one thing that cannot be made elastic."""
+
+import os
+
+import torch
+from torch.utils.data import Dataset
+from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments
+
+EPOCHS = float(os.environ.get("ET_EPOCHS", "4"))
+USES = os.environ.get("ET_USES", "")
+
+
+class Counting(Dataset):
+    """Sequences of different lengths in steps of one to five."""
+
+    def __init__(self, count, seed):
+        generator = torch.Generator().manual_seed(seed)
+        self.starts = torch.randint(0, 32, (count, 2), generator=generator)
+
+    def __len__(self):
+        return len(self.starts)
+
+    def __getitem__(self, index):
+        start, step = self.starts[index].tolist()
+        ids = (start + (step % 5 + 1) * torch.arange(12)) % 32
+        return {"input_ids": ids, "labels": torch.where(torch.arange(12) < 8 + step % 5, ids, -100)}
+
+
+def main():
+    torch.manual_seed(0)
+    model = GPT2LMHeadModel(GPT2Config(vocab_size=32, n_positions=16, n_embd=32, n_layer=1, n_head=2, resid_pdrop=0, embd_pdrop=0,
+                                       attn_pdrop=0, bos_token_id=0, eos_token_id=0))
+    arguments = TrainingArguments(
+        os.environ["ET_SAVED"], num_train_epochs=EPOCHS + (0.5 if USES == "part" else 0), per_device_train_batch_size=16,
+        gradient_accumulation_steps=2, learning_rate=0.01, logging_steps=7, eval_strategy="epoch", save_strategy="no",
+        per_device_eval_batch_size=64, use_cpu=True, report_to=[], disable_tqdm=True, warmup_steps=5)
+    trainer = Trainer(model, arguments, train_dataset=Counting(2000, 1), eval_dataset=Counting(300, 2))
+    trainer.train(resume_from_checkpoint="nothing" if USES == "resume" else None)
+    print(f"rate {trainer.optimizer.param_groups[0]['lr']:.6f} epoch {trainer.state.epoch}", flush=True)
+    trainer.save_model()
+    scores = trainer.evaluate()
+    if trainer.is_world_process_zero():
+        print(f"eval {scores['eval_loss']:.4f} after {trainer.state.global_step} steps", flush=True)
+
+
+if __name__ == "__main__":
+    main()

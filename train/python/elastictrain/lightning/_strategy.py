@@ -1,0 +1,160 @@
+"""The strategy: one process on its device, whose gradients are averaged by the hooks of the run."""
+
+import os
+from typing import Any, Optional
+
+import torch
+from lightning.fabric.utilities import rank_zero as _fabric_rank_zero
+from lightning.pytorch.strategies import Strategy
+from lightning.pytorch.trainer.states import TrainerFn
+from lightning.pytorch.utilities import rank_zero as _rank_zero
+from lightning.pytorch.utilities.data import _update_dataloader
+from torch.utils.data import DataLoader
+from torch.utils.data.distributed import DistributedSampler
+
+from . import _loop
+from ..errors import ElasticError
+from ..torch import _collectives, _patches
+from ..torch._script import script
+
+
+class ElasticStrategy(Strategy):
+    """Trains on all workers of an elastictrain run, whose number may change; alone without a launcher.
+
+    `accumulate_grad_batches` is a part of a step. Refused are manual optimization, several training loaders and
+    `limit_train_batches`. Thread: the training thread.
+    """
+
+    strategy_name = "elastic"
+    is_distributed = True
+
+    def __init__(self, accelerator: Any = None, checkpoint_io: Any = None, precision_plugin: Any = None) -> None:
+        super().__init__(accelerator=accelerator, checkpoint_io=checkpoint_io, precision_plugin=precision_plugin)
+        if not script.is_initialized:
+            _patches.install()
+            script.is_initialized = True
+        self._trainer: Any = None
+        self._follow(script.rank)
+
+    # --- Its place
+
+    global_rank = property(lambda self: script.rank)
+    world_size = property(lambda self: script.world_size)
+    local_rank = property(lambda self: int(os.environ.get("LOCAL_RANK", "0")))
+    is_global_zero = property(lambda self: script.rank == 0)
+
+    @property
+    def root_device(self) -> torch.device:
+        if type(self.accelerator).__name__ == "CUDAAccelerator":
+            return torch.device("cuda", self.local_rank)
+        return torch.device("cpu")
+
+    def model_to_device(self) -> None:
+        assert self.model is not None
+        self.model.to(self.root_device)
+
+    # --- Set-up
+
+    def setup_environment(self) -> None:
+        super().setup_environment()
+        self._trainer = self.lightning_module.trainer if self.lightning_module is not None else None
+        if self._trainer is not None:
+            self._trainer._accelerator_connector.use_distributed_sampler = False  # process_dataloader() does it
+            self._name_versions()
+
+    def _name_versions(self) -> None:
+        """A version that is counted from the folders would differ between workers."""
+        name = os.environ.get("ELASTICTRAIN_JOB_ID")
+        for logger in self._trainer.loggers:
+            if name and getattr(logger, "_version", name) is None:
+                logger._version = name
+
+    def setup(self, trainer: Any) -> None:
+        if trainer.state.fn == TrainerFn.FITTING:
+            _refuse(trainer)
+            trainer.num_sanity_val_steps = 0  # a worker that joins later would make them alone
+            _loop.replace(trainer)
+            script.accumulation = trainer.accumulate_grad_batches
+            script.state["lightning"] = _loop.Progress(trainer)
+        super().setup(trainer)
+        if trainer.state.fn == TrainerFn.FITTING:
+            script.model = _Held(self.model)
+
+    def joined(self, run: Any) -> None:
+        """The run has begun for this worker."""
+        self._follow(run.rank)
+        run.on_change(lambda change: self._follow(change.rank))
+
+    def _follow(self, rank: int) -> None:
+        """What Lightning keeps of the rank: who writes, and who shows the progress."""
+        _rank_zero.rank_zero_only.rank = _fabric_rank_zero.rank_zero_only.rank = rank  # type: ignore[attr-defined]
+        bar = self._trainer.progress_bar_callback if self._trainer is not None else None
+        if bar is not None and rank == 0 and getattr(bar, "is_disabled", False):
+            bar.enable()
+            bar.on_train_start(self._trainer, self.lightning_module)
+            bar.on_train_epoch_start(self._trainer, self.lightning_module)
+
+    def process_dataloader(self, dataloader: object) -> object:
+        """Evaluations divide among the present workers."""
+        if not isinstance(dataloader, DataLoader) or self._trainer.state.stage.value == "train":
+            return dataloader
+        if isinstance(dataloader.sampler, DistributedSampler):
+            return dataloader
+        return _update_dataloader(dataloader, DistributedSampler(dataloader.dataset, shuffle=False))
+
+    # --- Collectives
+
+    def _has_others(self) -> bool:
+        return script.run is not None and script.run.is_started
+
+    def barrier(self, *args: Any, **kwargs: Any) -> None:
+        _collectives.barrier()
+
+    def broadcast(self, obj: Any, src: int = 0) -> Any:
+        if not self._has_others():
+            return obj
+        held = [obj]
+        _collectives.broadcast_object_list(held, src)
+        return held[0]
+
+    def reduce(self, tensor: Any, group: Optional[Any] = None, reduce_op: Any = "mean") -> Any:
+        if not isinstance(tensor, torch.Tensor) or not self._has_others():
+            return tensor
+        name = str(reduce_op).lower().rsplit(".", 1)[-1]
+        name = "mean" if name == "avg" else name
+        values = tensor.double() if name == "mean" and not tensor.is_floating_point() else tensor.clone()
+        _collectives.all_reduce(values, _collectives.operation_of(name))
+        return values
+
+    def all_gather(self, tensor: torch.Tensor, group: Optional[Any] = None, sync_grads: bool = False) -> torch.Tensor:
+        if not self._has_others():
+            return tensor.unsqueeze(0)
+        parts = [torch.empty_like(tensor) for _ in range(self.world_size)]
+        _collectives.all_gather(parts, tensor)
+        return torch.stack(parts)
+
+    def reduce_boolean_decision(self, decision: bool, all: bool = True) -> bool:
+        count = self.reduce(torch.tensor(float(decision)), reduce_op="sum")
+        return bool(count == (self.world_size if self._has_others() else 1)) if all else bool(count > 0)
+
+
+
+class _Held:
+    """A model that Lightning calls itself."""
+
+    training = True
+
+    def __init__(self, module: Any) -> None:
+        self.module, self.parameters = module, module.parameters
+
+
+def _refuse(trainer: Any) -> None:
+    """Raises ElasticError for what a run cannot count."""
+    if not trainer.lightning_module.automatic_optimization:
+        raise ElasticError("ElasticStrategy needs automatic optimization: each batch of the run is a part of one step")
+    if trainer.limit_train_batches != 1.0:
+        raise ElasticError("limit_train_batches would end an epoch before all of its samples were used; ElasticStrategy counts "
+                           "each sample once. Use a smaller dataset, or max_steps")
+    if isinstance(trainer.val_check_interval, float) and trainer.val_check_interval != 1.0:
+        raise ElasticError("val_check_interval as a part of an epoch has no number of batches when workers come and go; give a "
+                           "number of batches")

@@ -1,0 +1,99 @@
+"""accelerate in a script that changes nothing: figures that follow the membership, training batches from the run.
+
+accelerate divides a loader among the processes when it prepares it, and loads one batch ahead to know the last one. The
+training loader's batches come from the run instead; other loaders divide among the present workers.
+"""
+
+import functools
+from typing import Any, Callable, Iterator
+
+from ._imports import after_import
+from ._script import script
+from ..errors import ElasticError
+
+
+def install() -> None:
+    after_import("accelerate.state", _change_state)
+    after_import("accelerate.data_loader", _change_loaders)
+    after_import("accelerate.utils.operations", _change_operations)
+
+
+# --- The state of accelerate
+
+def _change_state(module: Any) -> None:
+    for state in (module.PartialState, module.AcceleratorState):
+        state.num_processes = _live(lambda: script.world_size)
+        state.process_index = _live(lambda: script.rank)
+    module.PartialState.use_distributed = property(lambda self: True)
+    module.PartialState.is_local_main_process = property(lambda self: self.local_process_index == 0 or self.is_main_process)
+    choose = module.PartialState._prepare_backend
+
+    @functools.wraps(choose)
+    def chosen(self: Any, *arguments: Any, **named: Any) -> Any:
+        backend, kind = choose(self, *arguments, **named)
+        return (backend, kind) if backend is not None else ("gloo", module.DistributedType.MULTI_CPU)
+
+    module.PartialState._prepare_backend = chosen
+
+
+def _live(value: Callable[[], int]) -> property:
+    """What accelerate sets once is not kept."""
+    return property(lambda self: value(), lambda self, _: None)
+
+
+# --- Loaders
+
+def _change_loaders(module: Any) -> None:
+    shard = module.BatchSamplerShard
+    # Lengths are computed before the training: schedules must not depend on the number of workers at that time.
+    shard.num_processes = _live(lambda: script.world_size if script.is_training_now else 1)
+    shard.process_index = _live(lambda: min(script.rank, script.world_size - 1) if script.is_training_now else 0)
+    prepare = module.prepare_data_loader
+
+    @functools.wraps(prepare)
+    def prepared(dataloader: Any, device: Any = None, num_processes: Any = None, process_index: Any = None,
+                 split_batches: bool = False, *rest: Any, **named: Any) -> Any:
+        if split_batches:
+            raise ElasticError("accelerate's split_batches=True divides a batch of fixed size among the workers; use "
+                               "split_batches=False, and batch.max_global of the configuration to limit the sum of all batches")
+        return prepare(dataloader, device, max(2, script.world_size), 0, split_batches, *rest, **named)
+
+    module.prepare_data_loader = prepared
+    for kind in (module.DataLoaderShard, module.DataLoaderDispatcher):
+        kind.__iter__ = _iteration(kind.__iter__, module)
+
+
+def _iteration(original: Callable[[Any], Iterator[Any]], module: Any) -> Callable[[Any], Iterator[Any]]:
+    @functools.wraps(original)
+    def iterate(loader: Any) -> Iterator[Any]:
+        return _train(loader, module) if script.is_training(loader.base_dataloader) else original(loader)
+
+    return iterate
+
+
+def _train(loader: Any, module: Any) -> Iterator[Any]:
+    if script.run is None:
+        script.accumulation = max(script.accumulation, loader.gradient_state.num_steps)
+    loader.begin()
+    loader.set_epoch(loader.iteration)
+    device = getattr(loader, "device", None)
+    for batch in script.batches(loader.base_dataloader):
+        yield batch if device is None else module.send_to_device(batch, device)
+    loader.iteration += 1
+    loader.end()
+
+
+# --- Collectives
+
+def _change_operations(module: Any) -> None:
+    """Parts of different sizes: the last batches of an epoch, and what a worker had that is lost."""
+    import torch
+
+    from . import _collectives, _exchange
+
+    def gather_one(tensor: Any) -> Any:
+        tensor = tensor.clone()[None] if tensor.ndim == 0 else tensor.contiguous()
+        gather = _collectives.gatherer("all_gather")
+        return tensor if gather is None else torch.cat(_exchange.gather_tensors(gather, tensor)).to(tensor.device)
+
+    module._gpu_gather = lambda tensor: module.recursively_apply(gather_one, tensor, error_on_other_type=True)
