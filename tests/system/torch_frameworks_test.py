@@ -51,7 +51,7 @@ class ScriptCase(Case):
         nowhere = os.path.join(tempfile.gettempdir(), "et-not-saved")
         for uses, sentence in sentences.items():
             with self.subTest(uses), torch_run(script_job(script, (1, 1, 1)), ET_USES=uses, ET_SAVED=nowhere) as run:
-                self.assertEqual(run.wait(60), 1)
+                self.assertEqual(run.wait(200), 1)
                 run.wait_no_processes()
                 self.assertIn(sentence, run.text())
 

@@ -51,13 +51,13 @@ class Scripts(Case):
     def test_what_is_refused(self):
         for pattern, sentence in REFUSED.items():
             with self.subTest(pattern), torch_run(script_job("torch_patterns.py", (1, 1, 1)), ET_PATTERN=pattern) as run:
-                self.assertEqual(run.wait(60), 1)
+                self.assertEqual(run.wait(200), 1)
                 run.wait_no_processes()
                 self.assertIn(sentence, run.text())
 
     def test_accumulation_without_its_number_is_refused(self):
         with torch_run(script_job("torch_patterns.py", (1, 1, 1)), ET_PATTERN="accumulation") as run:
-            self.assertEqual(run.wait(60), 1)
+            self.assertEqual(run.wait(200), 1)
             run.wait_no_processes()
             self.assertIn("Start it with ELASTICTRAIN_ACCUMULATION=N", run.text())
 
