@@ -205,7 +205,7 @@ TEST_CASE("a program that shares no model trains with averaged gradients, and th
   run.change_to(workers);
   run.wait_all_exited();
   CHECK(run[workers[0]].notes["synchronization"].find("share_model()") != std::string::npos);
-  CHECK(run[workers[1]].notes.empty());
+  CHECK_FALSE(run[workers[1]].notes.contains("synchronization"));
   REQUIRE(run[workers[0]].audit.size() == 20);
   for (std::size_t step = 0; step < 20; ++step) {
     CHECK(run[workers[0]].audit[step].hashed);
