@@ -20,6 +20,8 @@ import elastictrain.torch  # noqa: E402
 from elastictrain.torch import _optimizers  # noqa: E402
 from elastictrain.torch._loader import Loader  # noqa: E402
 from elastictrain.torch._python_state import PythonState  # noqa: E402
+from elastictrain.torch._run import batch_note  # noqa: E402
+from elastictrain.session import Batch  # noqa: E402
 
 DATA = TensorDataset(torch.randn(96, 6, generator=torch.Generator().manual_seed(3)), torch.arange(96) % 3)
 OPTIMIZERS = {"SGD": {"momentum": 0.9}, "Adam": {}, "AdamW": {}, "NAdam": {}, "RAdam": {}, "Rprop": {}, "Adagrad": {},
@@ -33,6 +35,18 @@ def make_model():
 
 def values_of(model):
     return torch.cat([value.detach().double().flatten() for value in model.state_dict().values()])
+
+
+def batch_of(own, total):
+    return Batch(step=1, epoch=0, samples=tuple(range(own)), local_samples=own, global_samples=total, first_of_epoch=True)
+
+
+class FirstStep(unittest.TestCase):
+    def test_a_batch_that_the_run_decided_is_said_with_the_option_that_changes_it(self):
+        self.assertIn("--batch 64", batch_note(64, batch_of(32, 64), 2, 1000))
+        self.assertIsNone(batch_note(32, batch_of(32, 64), 2, 1000))
+        self.assertIsNone(batch_note(64, batch_of(20, 40), 2, 40), "fewer data than a step of the size that was asked for")
+        self.assertIsNone(batch_note(32, batch_of(40, 64), 2, 1000), "workers of different speed")
 
 
 class Training(unittest.TestCase):

@@ -2,6 +2,7 @@
 
 import collections
 import contextlib
+import sys
 from typing import Any, Callable, Deque, Dict, Iterator, List, Optional, Tuple
 
 import torch
@@ -48,7 +49,8 @@ class ElasticRun:
             session.use_device(device.index or 0)
         self._loader = Loader(dataset, loader, self._look_ahead)
         self._size = len(dataset)
-        batch = int(data["batch"]) // accumulation
+        self._asked_batch = int(data["batch"])
+        batch = self._asked_batch // accumulation
         self._samples = self._loader.samples(range(min(batch, self._size)))  # for steps without own ones
         buffers = Buffers(model)
         buffers.find_running(_trial.make_pass(model, self.stand_in(), warm_up))
@@ -263,6 +265,10 @@ class ElasticRun:
             self._parts = collections.deque(_split(batch.samples, self.accumulation))
             if batch.first_of_epoch:
                 self.samples_in_epoch = self.steps_in_epoch = 0
+            if batch.step == 1 and self.is_first:
+                note = batch_note(self._asked_batch, batch, self.world_size, self._size)
+                if note:
+                    print(note, file=sys.stderr, flush=True)
 
     def _settle(self) -> None:
         """Commits a step whose update was made, before the program exchanges values of its own."""
@@ -392,3 +398,12 @@ def _split(samples: Tuple[int, ...], parts: int) -> List[Tuple[int, ...]]:
     size, longer = divmod(len(samples), parts)
     ends = [number * size + min(number, longer) for number in range(parts + 1)]
     return [samples[begin:end] for begin, end in zip(ends, ends[1:])]
+
+
+def batch_note(asked: int, first: Batch, world_size: int, samples: int) -> Optional[str]:
+    """What to say of a first step in which each worker has another number of samples than the program asked for."""
+    own = first.local_samples
+    if own in (0, asked) or first.global_samples != own * world_size or samples < world_size * max(own, asked):
+        return None
+    return (f"elastictrain: each worker has {own} samples a step, as the run's batch.per_worker says, not the {asked} of this "
+            f"program; start the run with --batch {asked} to have those")

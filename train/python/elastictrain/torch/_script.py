@@ -150,7 +150,7 @@ class Script:
             data: Any = loader.dataset
             names = [type(thing).__name__ for thing in [*optimizers, *state.values()]]
             print(f"elastictrain: made elastic: {type(self.model.module).__name__}, {', '.join(names)}, a loader of "
-                  f"{len(data)} samples in batches of {batch} per worker", flush=True)
+                  f"{len(data)} samples that asks for batches of {batch} per worker", flush=True)
         return run
 
     def finish(self) -> None:
