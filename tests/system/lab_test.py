@@ -21,7 +21,7 @@ class LabTest(unittest.TestCase):
             for host in lab.hosts:
                 said = lab.run_on_head(["ssh", host.name, "hostname; ls /var/lib | wc -l"])
                 self.assertEqual(said.stdout.split(), [host.name, "0"], said.stderr)
-            self.assertEqual(lab.remote_pids(), {})
+            self.assertEqual(lab.wait_remote_pids_gone(), {})
         self.assertEqual(names_of(lab.token), [])
         self.assertFalse(os.path.exists(lab.directory))
 
