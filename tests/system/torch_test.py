@@ -34,9 +34,9 @@ class Changes(Case):
     def changed(self, **variables):
         """2 -> 4 -> 3 workers, then one is killed and replaced; to the end of the data."""
         with torch_run(torch_job(), ET_EPOCHS=14, **variables) as run:
-            run.wait_size(2, 60)
+            run.wait_size(2, 180)
             run.do("resize", run.name, 4)
-            run.wait_size(4, 60)
+            run.wait_size(4, 180)
             run.wait_more_steps(10)
             run.do("resize", run.name, 3)
             run.wait_size(3, 60)
