@@ -78,14 +78,18 @@ class Script:
         return itertools.islice(own, 1) if self.is_forwarding else own
 
     def _refuse_second_loader(self) -> None:
-        if torch.is_grad_enabled() and self.model is not None and self.model.training:
+        if self._is_in_training_mode():
             raise ElasticError(TWO_LOADERS)
+
+    def _is_in_training_mode(self) -> bool:
+        """A framework may call eval() of the module inside DDP, which leaves DDP's own flag as it is."""
+        model = self.model
+        return torch.is_grad_enabled() and model is not None and model.training and model.module.training
 
     def is_training(self, loader: DataLoader) -> bool:
         if self._loader is not None:
             return loader is self._loader or loader.dataset is self._loader.dataset
-        ready = self.is_initialized and self.model is not None and bool(self._optimizers())
-        return ready and torch.is_grad_enabled() and self.model is not None and self.model.training
+        return self.is_initialized and bool(self._optimizers()) and self._is_in_training_mode()
 
     def begin(self, loader: DataLoader, warm_up: Optional[Callable[[Any], Any]] = None) -> ElasticRun:
         """The run over this loader's data; made when it is first asked for."""
