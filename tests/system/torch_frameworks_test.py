@@ -1,14 +1,13 @@
 """Scripts with accelerate, transformers.Trainer and Lightning on real processes: changes of size, losses, what is refused."""
 
 import os
-import signal
 import subprocess
 import tempfile
 import unittest
 
 import harness
-from harness import Case, pids
-from torch_test import PYTHON, WHY_NOT, torch_job, torch_run
+from harness import Case
+from torch_test import PYTHON, WHY_NOT, go_through_changes, torch_job, torch_run
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -34,17 +33,7 @@ class ScriptCase(Case):
         self.addCleanup(directory.cleanup)
         run = torch_run(script_job(script, (1, 2, 4)), ET_SAVED=os.path.join(directory.name, saved), **variables)
         with run:
-            run.wait_size(2, 60)
-            for size in (4, 3):
-                run.do("resize", run.name, size)
-                run.wait_size(size, 60)
-                run.wait_more_steps(10)
-            victim = pids(run.status())[1]
-            os.kill(victim, signal.SIGKILL)
-            run.wait_status(lambda s: s.get("world_size") == 3 and victim not in pids(s), 60, "the replacement")
-            self.assertEqual(run.wait(200), 0, run.text()[-2000:])
-            run.wait_no_processes()
-            self.assert_audit_clean(run)
+            go_through_changes(self, run)
             return [text for _, text in run.lines], directory
 
     def refuses(self, script, sentences):

@@ -17,6 +17,7 @@ import torch_python  # noqa: E402
 
 PYTHON, WHY_NOT = torch_python.find()
 PROGRAM = os.path.join(HERE, "torch_program.py")
+START_S = 180  # until new workers take part: torch is slow to import beside other work
 
 
 def torch_job(workers=(1, 2, 4), program=(PROGRAM,), **sections):
@@ -29,24 +30,26 @@ def torch_run(config, **variables):
     return Run(config, environment=environment)
 
 
+def go_through_changes(case, run):
+    """2 -> 4 -> 3 workers, then one is killed and replaced; to the end of the data. The audit is clean."""
+    run.wait_size(2, START_S)
+    for size in (4, 3):
+        run.do("resize", run.name, size)
+        run.wait_size(size, START_S)
+        run.wait_more_steps(10)
+    victim = pids(run.status())[1]
+    os.kill(victim, signal.SIGKILL)
+    run.wait_status(lambda s: s.get("world_size") == 3 and victim not in pids(s), START_S, "the replacement")
+    case.assertEqual(run.wait(200), 0, run.text()[-2000:])
+    run.wait_no_processes()
+    case.assert_audit_clean(run)
+
+
 @unittest.skipIf(PYTHON is None, WHY_NOT)
 class Changes(Case):
     def changed(self, **variables):
-        """2 -> 4 -> 3 workers, then one is killed and replaced; to the end of the data."""
         with torch_run(torch_job(), ET_EPOCHS=14, **variables) as run:
-            run.wait_size(2, 180)
-            run.do("resize", run.name, 4)
-            run.wait_size(4, 180)
-            run.wait_more_steps(10)
-            run.do("resize", run.name, 3)
-            run.wait_size(3, 60)
-            run.wait_more_steps(10)
-            victim = pids(run.status())[1]
-            os.kill(victim, signal.SIGKILL)
-            run.wait_status(lambda s: s.get("world_size") == 3 and victim not in pids(s), 60, "the replacement")
-            self.assertEqual(run.wait(200), 0, run.text()[-2000:])
-            run.wait_no_processes()
-            self.assert_audit_clean(run)
+            go_through_changes(self, run)
             self.assertEqual(run.text().count("rate 0.000000"), 3, "each worker is at the scheduler's end")
             accuracies = [float(note["value"]) for note in run.events("note", key="accuracy")]
             self.assertGreater(accuracies[-1], 0.96)
@@ -124,17 +127,7 @@ class Unchanged(Case):
 
     def test_a_script_grows_shrinks_and_survives_a_loss(self):
         with torch_run(self.job((1, 2, 4)), ET_EPOCHS=40) as run:
-            run.wait_size(2, 60)
-            for size in (4, 3):
-                run.do("resize", run.name, size)
-                run.wait_size(size, 60)
-                run.wait_more_steps(10)
-            victim = pids(run.status())[1]
-            os.kill(victim, signal.SIGKILL)
-            run.wait_status(lambda s: s.get("world_size") == 3 and victim not in pids(s), 60, "the replacement")
-            self.assertEqual(run.wait(200), 0, run.text()[-2000:])
-            run.wait_no_processes()
-            self.assert_audit_clean(run)
+            go_through_changes(self, run)
             scores = [text for _, text in run.lines if "] epoch 39 " in text]
             self.assertEqual(len(scores), 1, "only the first worker prints")
             self.assertRegex(scores[0], r"accuracy 0\.9[5-9]\d+ of 179\d world 3")
