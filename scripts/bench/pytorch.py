@@ -44,6 +44,7 @@ def torch_steps(repetitions):
     variants = {
         "torchrun": [python, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", plain],
         "two-lines": [*launcher, python, os.path.join(torchrun.PEER, "elastic_resnet.py")],
+        "unmodified": [*launcher, python, "-m", "elastictrain.torch", plain],
     }
     rates = {name: [] for name in variants}
     for _ in range(repetitions):
@@ -55,13 +56,17 @@ def torch_steps(repetitions):
     yield rows.at_least("torch-steps/two-lines", statistics.median(ratios), "times", 1.4,
                         f"ratio of each pair {rows.spread(ratios, 2)}; {rows.spread(rates['two-lines'], 2)} steps/s; 2 workers "
                         "of 32 samples, AdamW")
+    ratios = [own / two for own, two in zip(rates["unmodified"], rates["two-lines"])]
+    yield rows.at_least("torch-steps/unmodified", statistics.median(ratios), "times", 0.95,
+                        f"of two lines, ratio of each pair {rows.spread(ratios, 2)}; {rows.spread(rates['unmodified'], 2)} steps/s")
 
 
 def steps_per_s(argv):
-    """Of each worker, after its first steps; the mean of the workers."""
+    """Of each worker, after its first steps; the mean of the workers. torchrun's workers note their own steps."""
     torchrun.wait_until_quiet()
     with tempfile.TemporaryDirectory(prefix="et-steps-") as directory:
-        variables = {**os.environ, **environment(), "RUN_DIR": directory, "ELASTICTRAIN_STEP_LOG": directory}
+        log = "ELASTICTRAIN_STEP_LOG" if argv[0] == BINARY else "RUN_DIR"
+        variables = {**os.environ, **environment(), log: directory}
         with open(os.path.join(directory, "output"), "w") as output:
             program = subprocess.Popen(argv, env=variables, stdout=output, stderr=output, stdin=subprocess.DEVNULL,
                                        start_new_session=True)

@@ -18,9 +18,12 @@ from torch.utils.data import DataLoader, IterableDataset, TensorDataset  # noqa:
 import elastictrain  # noqa: E402
 import elastictrain.torch  # noqa: E402
 from elastictrain.torch import _optimizers  # noqa: E402
+from elastictrain.torch._buffers import Buffers  # noqa: E402
+from elastictrain.torch._companion import Companion  # noqa: E402
+from elastictrain.torch._gradients import Gradients  # noqa: E402
 from elastictrain.torch._loader import Loader  # noqa: E402
 from elastictrain.torch._python_state import PythonState  # noqa: E402
-from elastictrain.torch._run import batch_note  # noqa: E402
+from elastictrain.torch._state import State  # noqa: E402
 from elastictrain.session import Batch  # noqa: E402
 
 DATA = TensorDataset(torch.randn(96, 6, generator=torch.Generator().manual_seed(3)), torch.arange(96) % 3)
@@ -35,18 +38,6 @@ def make_model():
 
 def values_of(model):
     return torch.cat([value.detach().double().flatten() for value in model.state_dict().values()])
-
-
-def batch_of(own, total):
-    return Batch(step=1, epoch=0, samples=tuple(range(own)), local_samples=own, global_samples=total, first_of_epoch=True)
-
-
-class FirstStep(unittest.TestCase):
-    def test_a_batch_that_the_run_decided_is_said_with_the_option_that_changes_it(self):
-        self.assertIn("--batch 64", batch_note(64, batch_of(32, 64), 2, 1000))
-        self.assertIsNone(batch_note(32, batch_of(32, 64), 2, 1000))
-        self.assertIsNone(batch_note(64, batch_of(20, 40), 2, 40), "fewer data than a step of the size that was asked for")
-        self.assertIsNone(batch_note(32, batch_of(40, 64), 2, 1000), "workers of different speed")
 
 
 class Training(unittest.TestCase):
@@ -175,6 +166,29 @@ class Training(unittest.TestCase):
             optimizer.step()
         self.assertTrue(torch.equal(model[1].running_mean, before))
 
+    def test_a_step_that_is_given_up_leaves_the_statistics_of_the_state(self):
+        """As after a loss in which others had completed the step: the sums are zeros, and the state arrives later."""
+        model = make_model()
+        buffers = Buffers(model)
+        buffers.find_running(True)
+        state = State(Recorder(), model, [], buffers, {})
+        gradients = Gradients(Recorder(), 1, list(model.named_parameters()))
+        companion = Companion(Recorder(), gradients, buffers, state, torch.device("cpu"))
+        for passes in (1, 2):
+            buffers.open()
+            model(DATA.tensors[0][:32])
+            companion.send(counts=True)
+            if passes == 2:
+                Recorder.submitted.zero_()
+            companion.take()
+            self.assertEqual(companion.is_given_up, passes == 2)
+            if passes == 1:
+                kept = [buffer.copy.clone() for buffer in buffers.running]
+        self.assertFalse(torch.equal(model[1].running_mean, kept[0]), "the pass wrote them")
+        state.adopt()
+        for buffer, value in zip(buffers.running, kept):
+            self.assertTrue(torch.equal(buffer.live, value) and torch.equal(buffer.copy, value), buffer.name)
+
     def test_the_learning_rate_factor_scales_a_step_and_schedulers_do_not_see_it(self):
         model = nn.Linear(6, 3)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
@@ -204,7 +218,7 @@ class Training(unittest.TestCase):
         self.assertGreater(min(sizes), 1)
 
     def test_processes_load_the_same_samples(self):
-        for method in ("fork", "spawn"):
+        for method in ("fork", "spawn", "forkserver"):
             model = nn.Linear(6, 3)
             run = self.elastic(model, torch.optim.SGD(model.parameters(), lr=0.1), num_workers=2,
                                multiprocessing_context=method)
@@ -217,10 +231,16 @@ class Training(unittest.TestCase):
         return x
 
     def test_the_end_of_a_program_that_broke_off_leaves_no_loader_process(self):
+        for method in ("fork", "spawn", "forkserver"):
+            with self.subTest(method):
+                self.leaves_no_loader_process(method)
+
+    def leaves_no_loader_process(self, method):
         code = ("import os, sys, torch, elastictrain.torch\n"
                 "data = torch.utils.data.TensorDataset(torch.randn(64, 6))\n"
                 "model = torch.nn.Linear(6, 3)\n"
-                "run = elastictrain.torch.elastic(model, torch.optim.SGD(model.parameters(), 0.1), data, num_workers=2)\n"
+                "run = elastictrain.torch.elastic(model, torch.optim.SGD(model.parameters(), 0.1), data, num_workers=2,\n"
+                f"                                 multiprocessing_context='{method}')\n"
                 "for x, in run:\n"
                 "  print(*[w.pid for w in run._loader._iterator._workers], flush=True)\n"
                 "  os.kill(os.getpid(), 9)\n")
@@ -232,6 +252,16 @@ class Training(unittest.TestCase):
         while any(state_of(pid) not in "ZX" for pid in loaders):
             self.assertLess(time.monotonic(), deadline, "a loader process is left")
             time.sleep(0.02)
+
+
+class Recorder:
+    """What the parts of a step use of a session."""
+
+    def share_tensor(self, name, tensor):
+        pass
+
+    def all_reduce_async(self, values, stream):
+        Recorder.submitted = values
 
 
 def state_of(pid):
@@ -260,6 +290,7 @@ class Refused(unittest.TestCase):
         stranger = torch.optim.SGD(nn.Linear(2, 2).parameters(), lr=0.1)
         self.refuses("not the model's", nn.Linear(6, 3), optimizer=stranger)
         self.refuses("state 'odd' is a int", nn.Linear(6, 3), state={"odd": 3})
+        self.refuses("no buffer '\\*.hidden'; its buffers are 1.running_mean", make_model(), local_state=["*.hidden"])
         self.refuses("'exit' or 'return'", nn.Linear(6, 3), leave="never")
 
 

@@ -15,9 +15,10 @@ MAY_RAISE_PRIORITY = os.geteuid() == 0 or resource.getrlimit(13)[1] >= 20  # RLI
 PROGRAM = os.path.join(HERE, "python_program.py")
 
 
-def python_run(workers=(1, 2, 3), **variables):
+def python_run(workers=(1, 2, 3), batch=8, **variables):
     environment = {"PYTHONPATH": os.path.join(ROOT, "train", "python"), "PYTHONDONTWRITEBYTECODE": "1", **variables}
-    config = job(workers=workers, command=[sys.executable, PROGRAM], batch={"per_worker": 8}, audit={"every_steps": 1})
+    batches = {"per_worker": batch} if batch else {"max_global": 0}
+    config = job(workers=workers, command=[sys.executable, PROGRAM], batch=batches, audit={"every_steps": 1})
     return Run(config, environment=environment)
 
 
@@ -42,6 +43,21 @@ class Python(Case):
             run.wait_no_processes()
             self.assert_audit_clean(run)
             self.assertIn("finished at step", run.text())
+
+    def test_the_programs_batch_counts_where_the_run_has_none_and_after_the_supervisor_was_lost(self):
+        with python_run(batch=None, ET_EPOCHS="10000") as run:
+            self.assertEqual(run.wait_size(2)["global_batch"], 2 * 8)
+            run.wait_more_steps(5)
+            run.lose_supervisor()
+            run.resume()
+            run.wait_size(2)
+            run.do("resize", run.name, 3)
+            grown = run.wait_size(3)
+            self.assertEqual((grown["global_batch"], grown["batch_per_worker"]), (3 * 8, 8))
+            self.assert_stops_clean(run)
+        with python_run(batch=4, ET_EPOCHS="10000") as run:
+            self.assertEqual(run.wait_size(2)["global_batch"], 2 * 4)
+            self.assert_stops_clean(run)
 
     @unittest.skipUnless(MAY_RAISE_PRIORITY, "this user may not give a process its priority back (RLIMIT_NICE)")
     def test_a_worker_that_starts_or_leaves_takes_no_time_from_those_that_train(self):

@@ -54,7 +54,7 @@ class Accelerate(ScriptCase):
 
     def test_a_script_grows_shrinks_and_survives_a_loss(self):
         lines, files = self.changed("accelerate_script.py", ET_EPOCHS=40)
-        scores = [text for text in lines if " epoch 39 " in text]
+        scores = [text for text in lines if "] epoch 39 " in text]
         self.assertEqual(len(scores), 1, "only the first worker prints")
         self.assertRegex(scores[0], r"accuracy 0\.9[5-9]\d+ of 1797 world 3")
         rates = [text.split("rate ")[1] for text in lines if "] rate " in text]
@@ -121,7 +121,7 @@ class Horovod(ScriptCase):
 
     def test_a_program_grows_shrinks_and_survives_a_loss(self):
         lines, _ = self.changed("horovod_script.py", ET_EPOCHS=40)
-        scores = [text for text in lines if " epoch 39 " in text]
+        scores = [text for text in lines if "] epoch 39 " in text]
         self.assertEqual(len(scores), 1, "only the first worker prints")
         self.assertRegex(scores[0], r"accuracy 0\.9[5-9]\d+ of 1797 world 3")
         self.assertTrue(any("now 4" in text for text in lines), "reset callbacks are called")

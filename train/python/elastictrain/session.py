@@ -121,7 +121,7 @@ class Session:
 
     def set_data(self, sample_count: int = 0, epochs: int = 1, batch: int = 32, shuffle: bool = True, seed: int = 0,
                  max_steps: int = 0, drop_last: bool = False, min_local_samples: int = 0) -> None:
-        """How the data is divided into steps. `batch` is per worker, used when no launcher sets one."""
+        """How the data is divided into steps. `batch` is per worker; the run's --batch counts before it."""
         options = c.DataOptions(sample_count=sample_count, epochs=epochs, seed=seed, max_steps=max_steps, batch=batch,
                                 shuffle=int(shuffle), drop_last=int(drop_last), min_local_samples=min_local_samples)
         self._do("set_data", ctypes.byref(options))

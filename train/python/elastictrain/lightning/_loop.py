@@ -9,8 +9,8 @@ from lightning.pytorch.loops.training_epoch_loop import _TrainingEpochLoop
 from torch.utils.data import DataLoader
 
 from ..errors import ElasticError
-from ..torch._run import Epoch
 from ..torch._script import script
+from ..torch._script_run import Epoch
 
 
 def replace(trainer: Any) -> None:

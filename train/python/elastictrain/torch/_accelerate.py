@@ -24,8 +24,9 @@ def _change_state(module: Any) -> None:
     for state in (module.PartialState, module.AcceleratorState):
         state.num_processes = _live(lambda: script.world_size)
         state.process_index = _live(lambda: script.rank)
+        state.local_process_index = _live(lambda: script.local_rank)
     module.PartialState.use_distributed = property(lambda self: True)
-    module.PartialState.is_local_main_process = property(lambda self: self.local_process_index == 0 or self.is_main_process)
+    module.PartialState.is_local_main_process = property(lambda self: script.is_first_on_host)
     choose = module.PartialState._prepare_backend
 
     @functools.wraps(choose)

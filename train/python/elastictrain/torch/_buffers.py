@@ -5,13 +5,15 @@ copy and the module's own buffers get the same values: floating-point ones their
 ones their own advance.
 """
 
-from typing import Iterator, List, Tuple
+import fnmatch
+from typing import Iterator, List, Sequence, Tuple
 
 import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _NormBase
 
 LARGEST_STATISTIC = 65536  # elements
+
 
 class Buffer:
     def __init__(self, name: str, module: nn.Module, key: str) -> None:
@@ -49,11 +51,19 @@ class Buffer:
 
 
 class Buffers:
-    """The buffers of a model. Those that its forward pass writes are `running`; the others are constant."""
+    """The buffers of a model. Those that its forward pass writes are `running`; the others are constant.
 
-    def __init__(self, model: nn.Module) -> None:
-        self._all = [Buffer(_full(path, key), module, key) for path, module in model.named_modules()
-                     for key, value in module._buffers.items() if value is not None]
+    `local`: patterns of names of buffers that are each worker's own, which is nothing to this class. Raises ValueError for a
+    pattern that matches none."""
+
+    def __init__(self, model: nn.Module, local: Sequence[str] = ()) -> None:
+        found = [Buffer(_full(path, key), module, key) for path, module in model.named_modules()
+                 for key, value in module._buffers.items() if value is not None]
+        for pattern in local:
+            if not fnmatch.filter([buffer.name for buffer in found], pattern):
+                raise ValueError(f"local_state: the model has no buffer '{pattern}'; its buffers are "
+                                 f"{', '.join(buffer.name for buffer in found) or 'none'}")
+        self._all = [buffer for buffer in found if not any(fnmatch.fnmatch(buffer.name, pattern) for pattern in local)]
         self.running: List[Buffer] = []
         self.constant: List[Buffer] = list(self._all)
         self._begin: List[torch.Tensor] = []  # integer buffers at the begin of the step

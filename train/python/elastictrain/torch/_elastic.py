@@ -1,6 +1,6 @@
 """The door of the two-line interface: `elastic()`."""
 
-from typing import Any, Callable, Dict, Optional, Sequence, Union
+from typing import Any, Callable, Dict, Optional, Sequence, Type, Union
 
 from torch import nn
 from torch.optim import Optimizer
@@ -15,14 +15,17 @@ from ..session import Session
 def elastic(model: nn.Module, optimizer: Union[Optimizer, Sequence[Optimizer]], dataset: Any, *, batch: int = 32,
             epochs: int = 1, state: Optional[Dict[str, Any]] = None, shuffle: bool = True, seed: int = 0,
             max_steps: int = 0, drop_last: bool = False, min_batch: Optional[int] = None, accumulation: int = 1,
-            warm_up: Optional[Callable[[Any], Any]] = None, leave: str = "exit", **loader: Any) -> "ElasticRun":
+            local_state: Sequence[str] = (), warm_up: Optional[Callable[[Any], Any]] = None, leave: str = "exit",
+            _kind: Type[ElasticRun] = ElasticRun, **loader: Any) -> ElasticRun:
     """Makes a training loop elastic. Call it once, when model and optimizer are complete and on their device.
 
     model: a module with float32, float16 or bfloat16 parameters, on a CPU or a CUDA device, equal on all workers.
     optimizer: one, or several for disjoint parameters; its state is created here.
     dataset: has __getitem__ and __len__; or a DataLoader, whose settings are taken over.
-    batch: samples per worker and step, unless the launcher sets it. The loss must be a mean over the samples.
+    batch: samples per worker and step; the run's --batch counts before it. The loss must be a mean over the samples.
     state: what else an update changes, by name: schedulers, a GradScaler, averaged models, tensors, dictionaries.
+    local_state: names of the model's buffers ("*" and "?" match) that are each worker's own: neither averaged, compared nor
+        sent to new workers, and in no checkpoint.
     min_batch: samples that a batch has at least; by default 2 for a model with BatchNorm, which cannot train on one.
     accumulation: batches, each with a backward pass, from which a step is made; gradients are those of all of them.
     warm_up: a function of a batch that makes one forward and backward pass; by default a pass is guessed.
@@ -45,8 +48,8 @@ def elastic(model: nn.Module, optimizer: Union[Optimizer, Sequence[Optimizer]], 
     optimizers = [optimizer] if isinstance(optimizer, Optimizer) else list(optimizer)
     session = Session()
     try:
-        return ElasticRun(session, model, optimizers, dataset, data, dict(state or {}), warm_up, leave == "exit", loader,
-                          accumulation)
+        return _kind(session, model, optimizers, dataset, data, dict(state or {}), warm_up, leave == "exit", loader,
+                     accumulation, local_state)
     except BaseException:
         if not session.launched:  # a notebook may call again; the worker of a run ends with its error
             session.close()

@@ -6,7 +6,10 @@ after a change of the membership those that no longer fit are thrown away as the
 
 import collections
 import ctypes
+import os
+import select
 import signal
+import threading
 from typing import Any, Callable, Deque, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from torch.utils.data import BatchSampler, DataLoader, IterableDataset
@@ -109,15 +112,31 @@ class _Collate:
 
 
 class _WorkerStart:
-    """In a loader's process: it ends with its parent, also when that is killed."""
+    """In a loader's process: it ends with the worker that it loads for, also when that is killed."""
 
     def __init__(self, program: Optional[Callable[[int], None]]) -> None:
-        self._program = program
+        self._program, self._worker = program, os.getpid()
 
     def __call__(self, number: int) -> None:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != self._worker:
+            _end_with(self._worker)
         if self._program is not None:
             self._program(number)
+
+
+def _end_with(worker: int) -> None:
+    """For a child of a forkserver, and for one whose parent was lost before it asked for the signal."""
+    try:
+        end = os.pidfd_open(worker)
+    except ProcessLookupError:
+        os.kill(os.getpid(), signal.SIGKILL)
+    threading.Thread(target=_end_after, args=(end,), daemon=True).start()
+
+
+def _end_after(end: int) -> None:
+    select.select([end], [], [])
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def division_of(loader: DataLoader) -> Tuple[Optional[int], bool]:

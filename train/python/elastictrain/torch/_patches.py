@@ -11,7 +11,7 @@ from torch.optim import Optimizer
 from torch.utils.data import DataLoader
 from torch.utils.data.distributed import DistributedSampler
 
-from . import _accelerate, _collectives, _loggers, _script, _script_model, _transformers
+from . import _accelerate, _collectives, _loggers, _script, _script_model, _trackers, _transformers
 from ._imports import after_import
 from ._script import script
 from ..errors import ElasticError
@@ -44,6 +44,7 @@ def install() -> None:
     after_import("torch.distributed.fsdp.fully_sharded_data_parallel", _refuse_fsdp)
     _accelerate.install()
     _loggers.install()
+    _trackers.install()
     _transformers.install()
 
 

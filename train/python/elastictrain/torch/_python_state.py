@@ -48,11 +48,6 @@ class PythonState:
         for name, (_, write) in self._sources.items():
             write(_decoded(values[name]))
 
-    def difference(self, mine: bytes, theirs: bytes) -> str:
-        """The names of the sources that differ, for an error."""
-        ours, others = json.loads(mine), json.loads(theirs)
-        return ", ".join(name for name in ours if ours[name] != others.get(name)) or "the names of the state"
-
 
 def _replace(held: Dict[Any, Any], new: Dict[Any, Any]) -> None:
     held.clear()

@@ -1,16 +1,14 @@
-"""The training loop of a PyTorch program: the run that `elastic()` returns."""
+"""The training loop of a PyTorch program: the run that `elastic()` returns. `_script_run` adds what scripts need."""
 
 import collections
 import contextlib
-import sys
-from typing import Any, Callable, Deque, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Callable, Deque, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import torch
 from torch import nn
 from torch.optim import Optimizer
 
 from . import _exchange, _model, _optimizers, _trial
-from ._aside import Aside
 from ._buffers import Buffers
 from ._companion import Companion
 from ._gradients import Gradients
@@ -31,11 +29,10 @@ class ElasticRun:
 
     def __init__(self, session: Session, model: nn.Module, optimizers: List[Optimizer], dataset: Any,
                  data: Dict[str, Any], objects: Dict[str, Any], warm_up: Optional[Callable[[Any], Any]], exits: bool,
-                 loader: Dict[str, Any], accumulation: int = 1) -> None:
+                 loader: Dict[str, Any], accumulation: int = 1, local: Sequence[str] = ()) -> None:
         self.session = session
         self.accumulation = accumulation
         self._parts: Deque[Tuple[int, ...]] = collections.deque()  # of the open step, not taken yet
-        self._is_updated = False  # the open step's update was made
         self.samples_in_epoch = self.steps_in_epoch = 0  # of committed steps
         self._exits = exits
         self._batch: Optional[Batch] = None
@@ -49,19 +46,17 @@ class ElasticRun:
             session.use_device(device.index or 0)
         self._loader = Loader(dataset, loader, self._look_ahead)
         self._size = len(dataset)
-        self._asked_batch = int(data["batch"])
-        batch = self._asked_batch // accumulation
+        batch = int(data["batch"]) // accumulation
         self._samples = self._loader.samples(range(min(batch, self._size)))  # for steps without own ones
-        buffers = Buffers(model)
+        buffers = Buffers(model, local)
         buffers.find_running(_trial.make_pass(model, self.stand_in(), warm_up))
         self._gradients = Gradients(self.session, accumulation, _model.trained(model, optimizers))
+        self._optimizers = optimizers
         for optimizer in optimizers:
             _optimizers.create_state(optimizer)
             _optimizers.scale_learning_rate(optimizer, lambda: float(self.session.learning_rate_factor))
-            optimizer.register_step_post_hook(lambda *_: self.note_update())
         objects = {**objects, "progress": Progress(self)}
         self._state = State(self.session, model, optimizers, buffers, objects)
-        self._aside = Aside(session)
         self._buffers = buffers
         self._companion = Companion(session, self._gradients, buffers, self._state, device)
         self._gradients.before_end, self._gradients.after_end = self._send_companion, self._companion.take
@@ -89,7 +84,7 @@ class ElasticRun:
         epoch = batch.epoch if batch is not None else None
         while batch is not None and batch.epoch == epoch and not self._late_epoch:
             yield self._take()
-            self._aside.close()
+            self._before_training()
             batch = self._peek()
         self._late_epoch = False
         if batch is not None:
@@ -97,19 +92,12 @@ class ElasticRun:
         else:
             self._leave_if_asked()
 
-    def enter_epoch(self) -> "Epoch":
-        """The present epoch, of a script that counts its epochs itself."""
-        late = self._enters_late()
-        batch = self._peek()
-        self._leave_if_asked()
-        return Epoch(self, late if late is not None else batch.epoch if batch is not None else 0)
-
     def stop(self) -> None:
         """The data end here, for all workers: the run finishes with status 0. For a program that ends by a condition of its
         own, which all workers reach in the same step. Returns when the run is over."""
         if self._is_over or not self._started:
             return
-        self._aside.close()
+        self._before_training()
         self.session.end_data()
         while self._batch is not None:
             if not self._is_taken or not self._gradients.reduced:
@@ -125,11 +113,18 @@ class ElasticRun:
     @contextlib.contextmanager
     def evaluation(self) -> Iterator[None]:
         """For an evaluation in the middle of an epoch: it may take long, on one worker too."""
-        self.session.phase("evaluation")
+        self.begin_evaluation()
         try:
             yield
         finally:
             self.session.phase(None)
+
+    def begin_evaluation(self) -> None:
+        """What follows may take long and reads the model, which a new worker has from here on."""
+        if self._batch is not None and self._is_new:
+            self._await_state()
+            self._buffers.open()
+        self.session.phase("evaluation")
 
     def report(self, loss: Any) -> None:
         """The step's loss, the mean over this worker's samples, for `status`, the journal and policies."""
@@ -150,54 +145,6 @@ class ElasticRun:
         the end of the data a loss raises elastictrain.Interrupted."""
         _exchange.reduce(self.session, values, operation)
         return values
-
-    def gather(self, part: bytes) -> List[bytes]:
-        """The parts of all workers, by rank, anywhere in a script."""
-        self._settle()
-        return self._aside.gather(part) if self._aside.is_open else _exchange.gather(self.session, part)
-
-    def reduce_anywhere(self, values: torch.Tensor, operation: str) -> None:
-        """As reduce(), anywhere in a script."""
-        self._settle()
-        if self._aside.is_open:
-            _exchange.reduce_gathered(self._aside.gather, values, operation)
-        else:
-            _exchange.reduce(self.session, values, operation)
-
-    @property
-    def batch_in_epoch(self) -> int:
-        """The number of the batch that was taken last, from 0."""
-        return (self.steps_in_epoch + 1) * self.accumulation - len(self._parts) - 1
-
-    @property
-    def samples_of_step(self) -> int:
-        return self._batch.global_samples if self._batch is not None else 0
-
-    @property
-    def samples_with_open_step(self) -> int:
-        """That this epoch used, the open step included."""
-        return self.samples_in_epoch + self.samples_of_step
-
-    def share_of_items(self, own: Any) -> Any:
-        """For a loss that is a sum over this worker's items (tokens): the number to divide it by, so that the mean over all
-        samples is the sum over all items by their number. Counts a factor of the world size in the loss."""
-        batch = self._batch
-        assert batch is not None
-        self._gradients.weigh_alike()
-        total = torch.tensor([float(own) if batch.local_samples else 0.0], dtype=torch.float64)
-        self.reduce_anywhere(total, "sum")
-        share = batch.local_samples / max(1, batch.global_samples)
-        return own * 0 + float(total) * share * self.world_size if batch.local_samples else own
-
-    @property
-    def place(self) -> Tuple[int, int]:
-        """(rank, world size) among the workers that run the script's code here."""
-        aside = self._aside
-        return (aside.rank, aside.world_size) if aside.is_open else (self.rank, self.world_size)
-
-    def note_update(self) -> None:
-        """The optimizer made its step, or a scaler left it out."""
-        self._is_updated = self._gradients.reduced
 
     is_started = property(lambda self: self._started, doc="Whether it has joined.")
     rank = property(lambda self: int(self.session.rank), doc="This worker's place, at present.")
@@ -229,7 +176,8 @@ class ElasticRun:
         self._state.adopt()
         self._follows = True
 
-    _follows = False  # it may have joined while the others exchange values
+    _follows = False  # it has just joined
+    _is_new = True  # it has not committed a step
 
     def _enters_late(self) -> Optional[int]:
         """The epoch that ends as this worker joins, if it does."""
@@ -240,48 +188,34 @@ class ElasticRun:
         self._late_epoch = True
         return batch.epoch - 1
 
-    def _peek(self, settles: bool = False) -> Optional[Batch]:
+    def _peek(self) -> Optional[Batch]:
         """The open step whose data the program has not taken yet; commits the one before."""
         self._start()
         if self._is_over or (self._batch is not None and not self._is_taken):
             return self._batch
         if self._batch is not None:
-            self._commit(settles)
+            self._commit()
         self._open()
         if self._batch is None:
             self._end()
         elif self._batch.first_of_epoch and self._batch.epoch:
-            self._meet()
+            self._await_state()
         if self._batch is not None and self._follows:
-            self.steps_in_epoch = 0 if self._batch.first_of_epoch else self._aside.announced_steps()
-            self._aside.follow()
+            self._after_join(self._batch)
         self._follows = False
         return self._batch
 
     def _open(self) -> None:
         batch = self._batch = self.session.next_batch()
-        self._is_taken = self._is_updated = False
+        self._is_taken = False
         if batch is not None:
             self._parts = collections.deque(_split(batch.samples, self.accumulation))
             if batch.first_of_epoch:
                 self.samples_in_epoch = self.steps_in_epoch = 0
-            if batch.step == 1 and self.is_first:
-                note = batch_note(self._asked_batch, batch, self.world_size, self._size)
-                if note:
-                    print(note, file=sys.stderr, flush=True)
 
-    def _settle(self) -> None:
-        """Commits a step whose update was made, before the program exchanges values of its own."""
-        if self._is_over or not self._is_taken or not self._gradients.reduced or not self._is_updated:
-            return
-        self._peek(settles=True)
-        self._leave_if_asked()
-        self.session.phase("evaluation")
-        self._aside.open()
-
-    def _meet(self) -> None:
-        """At the end of an epoch a joiner needs the state before the program's own code between two epochs."""
-        self.session.all_reduce(torch.zeros(1))
+    def _await_state(self) -> None:
+        """A joiner needs it before its first sum where the program reads the model: between two epochs, in an evaluation."""
+        self.session.wait_all_reduce()
         self._state.adopt()
 
     def _take(self) -> Any:
@@ -317,17 +251,18 @@ class ElasticRun:
         self._is_taken = True
         self._gradients.end()
 
-    def _commit(self, settles: bool = False) -> None:
+    def _commit(self) -> None:
         if not self._gradients.reduced:
             raise ElasticError(f"step {self.step} had no backward pass; each batch of the run needs one, on every worker")
         self._gradients.close()
         self.steps_in_epoch += 1
-        self._aside.announce(self.steps_in_epoch, settles)
+        self._before_commit()
         if self._steps <= STEPS_THAT_MAY_COMPILE:
             self._state.check_addresses()
         self._state.store()
         loss, self._loss = self._loss, None
         self.session.commit_step(loss)
+        self._is_new = False
         if self._companion.is_given_up:
             self._state.adopt()
         self.samples_in_epoch += self.session.last_step().samples
@@ -358,6 +293,17 @@ class ElasticRun:
         self.session.phase(None)
         self._companion.send(counts=self._batch is not None and self._batch.local_samples > 0)
 
+    # --- For scripts that change nothing
+
+    def _after_join(self, batch: Batch) -> None:
+        """In the first step of this process."""
+
+    def _before_commit(self) -> None:
+        """In the open step."""
+
+    def _before_training(self) -> None:
+        """The program goes on to its next batch."""
+
     # --- The others
 
     def _changed(self, change: Change) -> None:
@@ -378,32 +324,8 @@ class Progress:
         self._run.samples_in_epoch, self._run.steps_in_epoch = state["samples"], state["steps"]
 
 
-class Epoch:
-    """One pass over the data, for a script."""
-
-    def __init__(self, run: ElasticRun, epoch: int) -> None:
-        self._run, self.epoch = run, epoch
-
-    def catch_up(self) -> None:
-        """Undoes what the script did to the state on its way here."""
-        if self._run._late_epoch:
-            self._run._state.adopt(always=True)
-
-    def batches(self) -> Iterator[Any]:
-        return iter(self._run)
-
-
 def _split(samples: Tuple[int, ...], parts: int) -> List[Tuple[int, ...]]:
     """Into parts of sizes that differ by at most one, the larger ones first."""
     size, longer = divmod(len(samples), parts)
     ends = [number * size + min(number, longer) for number in range(parts + 1)]
     return [samples[begin:end] for begin, end in zip(ends, ends[1:])]
-
-
-def batch_note(asked: int, first: Batch, world_size: int, samples: int) -> Optional[str]:
-    """What to say of a first step in which each worker has another number of samples than the program asked for."""
-    own = first.local_samples
-    if own in (0, asked) or first.global_samples != own * world_size or samples < world_size * max(own, asked):
-        return None
-    return (f"elastictrain: each worker has {own} samples a step, as the run's batch.per_worker says, not the {asked} of this "
-            f"program; start the run with --batch {asked} to have those")

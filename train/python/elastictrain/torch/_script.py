@@ -15,7 +15,7 @@ from torch.optim import Optimizer
 from torch.utils.data import BatchSampler, DataLoader, DistributedSampler, IterableDataset, RandomSampler, SequentialSampler
 
 from . import _elastic, _loader
-from ._run import ElasticRun, Epoch
+from ._script_run import Epoch, ScriptRun
 from ..errors import ElasticError
 
 MANY_EPOCHS = 1 << 40  # the script ends by itself
@@ -37,7 +37,7 @@ class Script:
         self.accumulation = int(os.environ.get("ELASTICTRAIN_ACCUMULATION", "1"))
         self.found: Dict[str, List[Any]] = {"optimizer": [], "scheduler": [], "scaler": [], "average": [],
                                             "loader": []}
-        self.run: Optional[ElasticRun] = None
+        self.run: Optional[ScriptRun] = None
         self.is_forwarding = False  # through epochs that were over before this worker joined
         self.finishes_at_exit = False  # nobody else calls finish()
         self.handed_out = 0  # training batches
@@ -59,6 +59,20 @@ class Script:
         return self.run.place[1] if self.run is not None and is_started else int(os.environ.get("WORLD_SIZE", "1"))
 
     @property
+    def local_rank(self) -> int:
+        """Among the workers of this host; the slot, by which a device is chosen, until it has joined."""
+        if self.run is None or not self.run.is_started:
+            return int(os.environ.get("LOCAL_RANK", "0"))
+        own = int(self.run.session.local_rank)
+        return max(1, own) if self.is_forwarding else own
+
+    @property
+    def is_first_on_host(self) -> bool:
+        """Before it has joined, the slot says nothing on the first worker's host: a worker may take another's place there."""
+        is_started = self.run is not None and self.run.is_started
+        return self.rank == 0 if not is_started and os.environ.get("GROUP_RANK", "0") == "0" else self.local_rank == 0
+
+    @property
     def is_training_now(self) -> bool:
         """Whether it has joined, so that other loaders divide among the present workers."""
         return self.run is not None and self.run.is_started
@@ -73,7 +87,7 @@ class Script:
             return self._train(loader)
         if self.run is not None and self.run.is_started and not self.is_forwarding:
             self._refuse_second_loader()
-            self.run.session.phase("evaluation")
+            self.run.begin_evaluation()
         own = iterate(loader)
         return itertools.islice(own, 1) if self.is_forwarding else own
 
@@ -91,7 +105,7 @@ class Script:
             return loader is self._loader or loader.dataset is self._loader.dataset
         return self.is_initialized and bool(self._optimizers()) and self._is_in_training_mode()
 
-    def begin(self, loader: DataLoader, warm_up: Optional[Callable[[Any], Any]] = None) -> ElasticRun:
+    def begin(self, loader: DataLoader, warm_up: Optional[Callable[[Any], Any]] = None) -> ScriptRun:
         """The run over this loader's data; made when it is first asked for."""
         if self.run is None:
             self._loader, self.run = loader, self._make_run(loader, warm_up)
@@ -141,13 +155,14 @@ class Script:
         return [optimizer for optimizer in self.found["optimizer"]
                 if any(id(parameter) in own for group in optimizer.param_groups for parameter in group["params"])]
 
-    def _make_run(self, loader: DataLoader, warm_up: Optional[Callable[[Any], Any]]) -> ElasticRun:
+    def _make_run(self, loader: DataLoader, warm_up: Optional[Callable[[Any], Any]]) -> ScriptRun:
         batch = _refuse_unknown_order(loader)
         optimizers = self._optimizers()
         state = {f"{kind}{number}": thing for kind in ("scheduler", "scaler", "average")
                  for number, thing in enumerate(thing for thing in self.found[kind] if _belongs(thing, optimizers))}
         run = _elastic.elastic(self.model.module, optimizers, loader, epochs=MANY_EPOCHS, state={**state, **self.state},
-                               accumulation=self.accumulation, warm_up=warm_up)
+                               accumulation=self.accumulation, warm_up=warm_up, _kind=ScriptRun)
+        assert isinstance(run, ScriptRun)
         if self.finishes_at_exit:
             atexit.register(self._finish_at_exit)  # before the session's own end, which is registered already
         if self.rank == 0:

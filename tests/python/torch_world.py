@@ -1,0 +1,89 @@
+"""Workers as threads that gather from each other, for tests of what they exchange. What a lost worker had is zeros, as in a
+step of a run."""
+
+import threading
+
+DEADLINE_S = 20
+
+
+class Lost(Exception):
+    """Raised by a worker that is lost here."""
+
+
+class World:
+    """`early`: the early value of the last committed step."""
+
+    def __init__(self, early=b"0 0"):
+        self.early = early
+        self._arrived, self._missing, self._lost = {}, 0, set()
+        self._round, self._gathered, self._error = 0, b"", None
+        self._changed = threading.Condition()
+
+    def run(self, *programs):
+        """Each program with the session of its rank, at the same time. Returns their results."""
+        self._size = len(programs)
+        results = [None] * self._size
+
+        def call(rank):
+            try:
+                results[rank] = programs[rank](Session(self, rank, self._size))
+            except Lost:
+                self._lose(rank)
+            except BaseException as error:
+                self._fail(error)
+
+        threads = [threading.Thread(target=call, args=(rank,)) for rank in range(self._size)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        if self._error is not None:
+            raise self._error
+        return results
+
+    def all_gather(self, rank, value):
+        with self._changed:
+            present = self._round
+            self._arrived[rank] = bytes(value)
+            self._complete()
+            if not self._changed.wait_for(lambda: self._round > present or self._error, DEADLINE_S):
+                raise AssertionError(f"only the workers {sorted(self._arrived)} came to this exchange")
+            if self._error is not None:
+                raise self._error
+            return self._gathered
+
+    def _complete(self):
+        if len(self._arrived) + len(self._lost) < self._size or not self._arrived:
+            return
+        sizes = {len(part) for part in self._arrived.values()}
+        if len(sizes) != 1:
+            return self._fail(AssertionError(f"the workers are at different exchanges: {self._arrived}"))
+        self._gathered = b"".join(self._arrived.get(rank, bytes(max(sizes))) for rank in range(self._size))
+        self._arrived, self._round = {}, self._round + 1
+        self._changed.notify_all()
+
+    def _lose(self, rank):
+        with self._changed:
+            self._lost.add(rank)
+            self._complete()
+
+    def _fail(self, error):
+        with self._changed:
+            self._error = self._error or error
+            self._changed.notify_all()
+
+
+class Session:
+    """What an exchange uses of a session."""
+
+    def __init__(self, world, rank, world_size):
+        self._world, self.rank, self.world_size = world, rank, world_size
+
+    def all_gather(self, value):
+        return self._world.all_gather(self.rank, value)
+
+    def share_early(self, name, value):
+        """Counts from the commit of its step on, which no worker here makes."""
+
+    def early(self, name):
+        return self._world.early
