@@ -16,8 +16,13 @@ bool is_set(const std::vector<std::string>& environment, const std::string& name
 
 std::vector<NcclSetting> nccl_settings(const std::string& interface, const std::string& ras_address) {
   std::vector<NcclSetting> settings{
-      {"CUDA_MODULE_LOADING", "EAGER",
-       "a lazy load waits until the device is idle, and a collective keeps it busy until its peers arrive"},
+      {"CUDA_MODULE_LOADING", "LAZY",
+       "eager loading of cuBLAS and others takes seconds and up to a gigabyte; NCCL's own kernels are loaded before "
+       "ready"},
+      {"NCCL_RUNTIME_CONNECT", "0",
+       "communicators connect while they are built in the background, not in the first buckets after a swap"},
+      {"NCCL_SOCKET_RETRY_SLEEP_MSEC", "20",
+       "the end of a build whose peer does not come waits for the pause between two tries, which grows with each try"},
       {"NCCL_LAUNCH_ORDER_IMPLICIT", "1",
        "two communicators of one device must start their kernels in the same order on all ranks"}};
   if (!ras_address.empty()) {

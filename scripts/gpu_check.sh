@@ -1,9 +1,12 @@
 #!/usr/bin/env bash
-# Checks everything that needs a GPU, in under ten minutes, and prints a verdict and tables (Markdown).
-# Usage: scripts/gpu_check.sh [--quick] [--standin] [--out FILE]
+# Checks everything that needs a GPU, in under ten minutes, and prints a verdict and a table (Markdown).
+# Usage: scripts/gpu_check.sh [--quick] [--only PART[,PART…]] [--stories FILTER] [--budget S] [--standin] [--out FILE]
 #        scripts/gpu_check.sh --pack [FILE]     builds here and packs all for a machine without packages or network
+#        scripts/gpu_check.sh --list            names the parts, the most valuable ones first
 #   Uses build/gpu_check/ if a package was unpacked there (tar xzf FILE -C build), otherwise builds.
 #   --quick    fewer repetitions: two or three minutes
+#   --stories  the stories of changes and losses whose names match, as doctest's --test-case
+#   --budget   seconds for all parts together (540, without a build); what did not fit is said
 #   --standin  against the stand-ins for CUDA and NCCL: tests this script, not a GPU
 # NCCL, NVRTC and cuBLAS are searched on the loader's path and in python3's nvidia packages.
 set -euo pipefail
@@ -14,7 +17,7 @@ programs=(cli/elastictrain tests/gpu/nccl_rank tests/gpu/gpu_overhead tests/unit
 standins=(cuda nvrtc cublas nccl)
 
 usage() {
-  sed -n '2,9s/^# \{0,1\}//p' "$0"
+  sed -n '2,13s/^# \{0,1\}//p' "$0"
 }
 
 build() {
@@ -55,6 +58,29 @@ print(":".join(folders))
 PYTHON
 }
 
+# A package that was unpacked elsewhere, or in part, must not look like a machine that can build.
+refuse() {
+  echo "gpu_check.sh: $1; unpack the package with: tar xzf gpu_check.tar.gz -C build" >&2
+  exit 69
+}
+
+check_package() {
+  local program
+  for program in "${programs[@]}"; do
+    [ -x "build/gpu_check/$program" ] || refuse "build/gpu_check has no $program"
+  done
+  LD_LIBRARY_PATH=build/gpu_check/lib build/gpu_check/cli/elastictrain --version >/dev/null 2>&1 ||
+    refuse "build/gpu_check/cli/elastictrain does not run here"
+}
+
+check_build_tools() {
+  local found
+  for found in gpu_check ../gpu_check ../build/gpu_check "$HOME/gpu_check"; do
+    [ ! -x "$found/cli/elastictrain" ] || refuse "a package is in $found, not in build/gpu_check"
+  done
+  command -v cmake >/dev/null || refuse "no build/gpu_check, and no cmake to build it"
+}
+
 words=()
 out=
 standin=no
@@ -62,7 +88,9 @@ while [ $# -gt 0 ]; do
   case "$1" in
     -h | --help) usage && exit 0 ;;
     --pack) pack "${2:-build/gpu_check.tar.gz}" && exit 0 ;;
+    --list) PYTHONDONTWRITEBYTECODE=1 exec python3 scripts/bench/gpu_check.py --list ;;
     --quick) words+=(--quick) ;;
+    --only | --stories | --budget) words+=("$1" "${2:?$1 needs a value}") && shift ;;
     --standin) standin=yes ;;
     --out) out=${2:?--out needs a file} && shift ;;
     *) usage >&2 && exit 64 ;;
@@ -71,15 +99,17 @@ while [ $# -gt 0 ]; do
 done
 
 if [ -d build/gpu_check ]; then
+  check_package
   folder=$PWD/build/gpu_check
   export LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$folder/lib
 else
+  check_build_tools
   build
   folder=$PWD/build/release
 fi
 if [ "$standin" = yes ]; then
-  export GPU_CHECK_BYTES=400000
-  words+=(--no-speed)
+  export GPU_CHECK_BYTES=400000 GPU_CHECK_STANDIN=1
+  words+=(--standin)
   for name in "${standins[@]}"; do
     export "ELASTICTRAIN_${name^^}_LIBRARY=$folder/tests/standin/libet_standin_$name.so"
   done

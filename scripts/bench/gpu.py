@@ -3,6 +3,7 @@ are more slots than GPUs; NCCL is told then that they are hosts of their own (tr
 """
 
 import os
+import re
 import statistics
 import subprocess
 
@@ -101,6 +102,28 @@ def gpu_overhead(repetitions):
     yield rows.at_least("gpu-overhead", statistics.median(ratios), "%", 99,
                         f"{rows.spread(ratios)} %; {statistics.median(s for s, _ in pairs):.1f} steps/s against "
                         f"{statistics.median(b for _, b in pairs):.1f} of bare NCCL")
+
+
+def gpu_overlap(repetitions):
+    """25 buckets: how much of their sums' time the backward pass hides."""
+    environment()
+    if os.environ.get("GPU_CHECK_STANDIN"):
+        os.environ.update(ET_STANDIN_COPY_US="8000", ET_STANDIN_SUM_US="5000")
+    shares, last = [], ""
+    try:
+        for _ in range(min(3, repetitions)):
+            with Run(arguments=["-n", "2", "--", OVERHEAD, "overlap"]) as run:
+                if run.wait(120) != 0:
+                    raise rows.Unavailable(f"gpu_overhead failed: {run.text()[-300:]}")
+                found = re.search(r"hidden_percent=(\S+) (.*)", run.text())
+                if not found:
+                    raise rows.Unavailable(f"no hidden_percent= was printed: {run.text()[-300:]}")
+                shares.append(float(found[1]))
+                last = found[2]
+    finally:
+        for name in ("ET_STANDIN_COPY_US", "ET_STANDIN_SUM_US"):
+            os.environ.pop(name, None)
+    yield rows.at_least("gpu-overlap", statistics.median(shares), "%", 90, f"{rows.spread(shares)} %; last: {last}")
 
 
 def gpu_monitors(repetitions):

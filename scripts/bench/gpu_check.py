@@ -1,25 +1,50 @@
 #!/usr/bin/env python3
-"""The body of scripts/gpu_check.sh: stories of changes and losses, the rows, and the questions about NCCL; a verdict."""
+"""The body of scripts/gpu_check.sh: stories of changes and losses, questions about NCCL, and the rows; a verdict. The most
+valuable parts come first, and what does not fit into the budget is said."""
 
 import argparse
+import contextlib
+import dataclasses
 import datetime
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
+import typing
 
 import bench
 import gpu
-import gpu_experiments
+import gpu_experiments as nccl
 import rows
 
 # The same as the test gpu's stand-in runs: models are averaged and variances measured in host memory only.
 WITHOUT = ["--test-case-exclude=*averag*,*variance*,*traffic*,*replica*,*model*",
-           "--source-file-exclude=*synchronization_test*"]
+           "--source-file-exclude=*synchronization_test*,*own_data_test*"]
+FIRST_STORIES = ("*worker that joins gets the state*,*workers that leave end*,rank 0 can be replaced,"
+                 "*dies before the all-reduce*,two of four die at once")
 STORIES = os.path.join(rows.BUILD, "tests", "unit", "train_session", "unit_train_session")
 ID_HELPER = os.path.join(rows.BUILD, "tests", "standin", "et_nccl_id")
+LEAST_S = 5  # what is not worth to begin with
+
+
+class TimeIsUp(BaseException):
+    """Not an Exception: what measures a row catches those."""
+
+
+@dataclasses.dataclass
+class Part:
+    name: str
+    what: str
+    seconds: float  # what it may need on a GPU
+    lines: typing.Callable[[], typing.Iterable[tuple[bool, str]]]  # whether each is as it must be
+    compares_speed: bool = False
+
+
+def say(text=""):
+    print(text, flush=True)
 
 
 def driver():
@@ -31,34 +56,157 @@ def driver():
         return "no nvidia-smi"
 
 
-def stories(limit_s):
-    """Changes, losses and recoveries of real processes, bit-identical states checked: (passed, words)."""
-    environment = {**os.environ, **gpu_experiments.ON_ONE_GPU, "TEST_WORKER_DEVICE": "1", "ELASTICTRAIN_BACKEND": "nccl",
+def gpus():
+    asked = subprocess.run(["nvidia-smi", "--list-gpus"], capture_output=True, text=True, timeout=30)
+    return len(asked.stdout.strip().splitlines())
+
+
+def ranks_share_a_gpu():
+    """Their kernels take turns then, so that speeds say nothing."""
+    try:
+        return gpus() < 2
+    except (OSError, subprocess.TimeoutExpired):
+        return True
+
+
+def stories(only):
+    """Changes, losses and recoveries of real processes, bit-identical states checked."""
+    environment = {**os.environ, **nccl.ON_ONE_GPU, "TEST_WORKER_DEVICE": "1", "ELASTICTRAIN_BACKEND": "nccl",
                    "ELASTICTRAIN_BINARY": ID_HELPER, "NCCL_RAS_ENABLE": "0"}
     begin = time.monotonic()
+    process = subprocess.Popen([STORIES, *WITHOUT, *([f"--test-case={only}"] if only else [])], env=environment,
+                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:
-        done = subprocess.run([STORIES, *WITHOUT], env=environment, capture_output=True, text=True, timeout=limit_s)
-    except subprocess.TimeoutExpired as expired:
-        last = (expired.stdout or b"").decode(errors="replace").splitlines()[-3:]
-        return False, f"not done after {limit_s} s; last: {' / '.join(last)}"
-    counts = re.search(r"test cases:\s*(\d+) \|\s*(\d+) passed \|\s*(\d+) failed", done.stdout)
-    words = f"{counts[2]} of {counts[1]} passed" if counts else f"ended with status {done.returncode}"
-    failed = [line[12:] for line in done.stdout.splitlines() if line.startswith("TEST CASE:")]
-    if done.returncode != 0:
+        output, _ = process.communicate()
+    finally:
+        process.kill()
+        process.wait()
+    counts = re.search(r"test cases:\s*(\d+) \|\s*(\d+) passed \|\s*(\d+) failed", output)
+    words = f"{counts[2]} of {counts[1]} passed" if counts else f"ended with status {process.returncode}"
+    failed = [line[12:] for line in output.splitlines() if line.startswith("TEST CASE:")]
+    if process.returncode != 0:
         words += "; " + "; ".join(failed[:5])
-    return done.returncode == 0, f"{words}, {time.monotonic() - begin:.0f} s"
+    none = counts is not None and counts[1] == "0"
+    yield process.returncode == 0 and not none, f"{words}, {time.monotonic() - begin:.0f} s"
 
 
-def say(text=""):
-    print(text, flush=True)
+def answers(question):
+    """Of NCCL: there is no right one."""
+    def lines():
+        try:
+            for line in question():
+                yield True, line
+        except nccl.Stuck as problem:
+            yield False, f"stuck: {problem}"
+    return lines
+
+
+def row(name, repetitions):
+    def lines():
+        for found in bench.measure(name, repetitions):
+            value = "-" if found.value is None else f"{found.value:.4g} {found.unit}"
+            met = {True: "met", False: "**not met**", None: "-"}[found.met]
+            yield found.met is not False and found.value is not None, (
+                f"{found.name}: {value}; must {found.target or '-'}: {met}; {found.detail}")
+    return lines
+
+
+def parts(quick, story_filter):
+    repetitions = 2 if quick else 5
+    times = 2 if quick else 10
+    rank = gpu.RANK
+    floats = gpu.PARAMETER_BYTES // 4
+    queued = (0, 1) if quick else (0, 1, 5)
+    return [
+        Part("connect", "two ranks: init and first sums", 30, answers(lambda: nccl.connecting(rank))),
+        Part("first-stories", "five changes and losses", 60, lambda: stories(story_filter or FIRST_STORIES)),
+        Part("kill", "kill -9 in mid-collective", 40, answers(lambda: nccl.kill_in_mid_collective(rank))),
+        Part("abort", "Abort, then a fresh communicator", 15, answers(lambda: nccl.fresh_after_loss(rank, False))),
+        Part("revoke", "the same with Revoke", 15, answers(lambda: nccl.fresh_after_loss(rank, True))),
+        Part("queued", "Abort behind queued kernels", 40, answers(lambda: nccl.abort_behind_work(rank, queued))),
+        Part("lonely", "builds whose peer never comes", 40,
+             answers(lambda: nccl.lonely_builds(rank, 10 if quick else 50))),
+        Part("overlap", "sums beside the backward pass", 30, row("gpu-overlap", 1 if quick else 3)),
+        Part("kernels", "memory bandwidth of the kernels", 10, answers(lambda: nccl.kernels(rank, floats))),
+        Part("gpu-kill", "one of three killed", 40, row("gpu-kill", repetitions)),
+        Part("gpu-swap", "changes of size", 40, row("gpu-swap", repetitions)),
+        Part("stories", "all changes and losses", 100, lambda: stories(story_filter)),
+        Part("beside", "builds beside a busy communicator", 60,
+             answers(lambda: nccl.side_builds(rank, 10 if quick else 50, "LAZY"))),
+        Part("stopped", "abort, stopped peer", 40, answers(lambda: nccl.abort_latency(rank, times, True))),
+        Part("killed", "abort, killed peer", 40, answers(lambda: nccl.abort_latency(rank, times, False))),
+        Part("ras", "RAS while hung", 20, answers(lambda: nccl.ras_while_hung(rank))),
+        Part("shrink", "two of three, nobody lost", 40, answers(lambda: nccl.shrink_or_fresh(rank, 3 if quick else 10))),
+        Part("leaks", "many generations", 60, answers(lambda: nccl.leaks(rank, 20 if quick else 100))),
+        Part("gpu-builds", "ways to build", 60, row("gpu-builds", repetitions)),
+        Part("gpu-overhead", "against bare NCCL", 60, row("gpu-overhead", repetitions), True),
+        Part("gpu-monitors", "with monitors and without", 60, row("gpu-monitors", repetitions), True),
+    ]
+
+
+@contextlib.contextmanager
+def ended_after(seconds):
+    def is_up(*_):
+        raise TimeIsUp
+
+    before = signal.signal(signal.SIGALRM, is_up)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def carry_out(part, seconds):
+    """Prints its lines; returns what is wrong, if anything."""
+    bad = []
+    try:
+        with ended_after(seconds):
+            for good, line in part.lines():
+                say(f"| {part.name} | {part.what} | {line.replace('|', '/')} |")
+                bad += [] if good else [part.name]
+    except TimeIsUp:
+        say(f"| {part.name} | {part.what} | not done after {seconds:.0f} s |")
+        bad.append(part.name)
+    except Exception as error:  # the other parts are worth their time
+        say(f"| {part.name} | {part.what} | {type(error).__name__}: {error} |")
+        bad.append(part.name)
+    return bad[:1]
+
+
+def parse():
+    parser = argparse.ArgumentParser(prog="scripts/gpu_check.sh")
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--only", action="append", default=[], metavar="PART[,PART…]")
+    parser.add_argument("--stories", default="", metavar="FILTER", help="as doctest's --test-case")
+    parser.add_argument("--budget", type=float, default=540, metavar="SECONDS")
+    parser.add_argument("--list", action="store_true")
+    parser.add_argument("--standin", action="store_true", help="stand-ins cannot show speed")
+    options = parser.parse_args()
+    options.only = [name for names in options.only for name in names.split(",")]
+    options.parts = parts(options.quick, options.stories)
+    unknown = set(options.only) - {part.name for part in options.parts}
+    if unknown:
+        parser.error(f"no part is called {', '.join(sorted(unknown))}; --list names them")
+    return options
+
+
+def chosen(options):
+    if options.only:
+        return [part for part in options.parts if part.name in options.only]
+    if options.standin or ranks_share_a_gpu():
+        return [part for part in options.parts if not part.compares_speed]
+    return options.parts
 
 
 def main():
-    parser = argparse.ArgumentParser(prog="scripts/gpu_check.sh")
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--no-speed", action="store_true", help="no comparison of speeds, which stand-ins cannot show")
-    options = parser.parse_args()
-    quick = options.quick
+    options = parse()
+    if options.list:
+        for part in options.parts:
+            print(f"{part.name:<14} {part.what}")
+        return 0
+    begin = time.monotonic()
     try:
         facts = json.loads(gpu.facts())
     except rows.Unavailable as reason:
@@ -66,23 +214,19 @@ def main():
         return 0
     say(f"# GPU check, {datetime.date.today()}: {facts['gpu']}, driver {driver()}, CUDA {facts['cuda'] / 1000:.1f}, "
         f"NCCL {facts['nccl']}\n")
-    begin = time.monotonic()
-    passed, words = stories(90 if quick else 200)
-    say(f"Changes and losses on the GPU: {'passed' if passed else 'FAILED'}: {words}\n")
-    bad = [] if passed else ["changes and losses"]
-
-    say("| row | value | must | | |\n|---|---|---|---|---|")
-    speed = () if options.no_speed else ("gpu-overhead", "gpu-monitors")
-    for name in ("gpu-swap", "gpu-builds", "gpu-kill", *speed):
-        for row in bench.measure(name, 2 if quick else 5):
-            value = "-" if row.value is None else f"{row.value:.4g} {row.unit}"
-            met = {True: "met", False: "**not met**", None: "-"}[row.met]
-            say(f"| {row.name} | {value} | {row.target} | {met} | {row.detail} |")
-            bad += [row.name] if row.met is False or row.value is None else []
-
-    say("\n| what NCCL does | |\n|---|---|")
-    for title, lines in gpu_experiments.all_of_them(gpu.RANK, quick):
-        say(f"| {title} | {'; '.join(lines)} |")
+    say("| part | | |\n|---|---|---|")
+    bad, left_out = [], []
+    for part in chosen(options):
+        left = options.budget - (time.monotonic() - begin)
+        if left < (LEAST_S if options.only else min(part.seconds / 2, options.budget / 4)):
+            left_out.append(part.name)
+            continue
+        bad += carry_out(part, left)
+    if left_out:
+        say(f"\nnot within {options.budget:.0f} s: {', '.join(left_out)}; --only {','.join(left_out)} runs them")
+    slow = [part.name for part in options.parts if part.compares_speed and part not in chosen(options)]
+    if slow and not options.only:
+        say(f"\nleft out, because ranks share a GPU: {', '.join(slow)}")
     say(f"\nverdict: {'PASSED' if not bad else 'FAILED: ' + ', '.join(bad)} ({time.monotonic() - begin:.0f} s)")
     return 1 if bad else 0
 

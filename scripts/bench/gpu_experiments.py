@@ -26,7 +26,8 @@ ON_ONE_GPU = {"NCCL_SOCKET_IFNAME": "lo", "NCCL_IB_DISABLE": "1", "NCCL_NVLS_ENA
 
 
 def environment(rank, **more):
-    names = {"NCCL_HOSTID": f"check-{rank}", "CUDA_MODULE_LOADING": "EAGER", "NCCL_RAS_ENABLE": "0"}
+    names = {"NCCL_HOSTID": f"check-{rank}", "CUDA_MODULE_LOADING": "LAZY", "NCCL_RAS_ENABLE": "0",
+             "NCCL_RUNTIME_CONNECT": "0"}
     return {**os.environ, **ON_ONE_GPU, **names, **more}
 
 
@@ -85,6 +86,13 @@ def unique_id(program):
         helper.end()
 
 
+def each(members, *words, timeout=30):
+    """All at once; returns their answers."""
+    for member in members:
+        member.say(*words)
+    return [member.answer(timeout) for member in members]
+
+
 def build(program, members, name, timeout=90):
     """All of them at once; returns their answers."""
     with unique_id(program) as text:
@@ -114,6 +122,63 @@ def spread(values):
 def facts(program):
     with ranks(program, 1) as (only,):
         return only.ask("facts")
+
+
+def connecting(program):
+    """Two ranks by host id: what init costs and what the first sums of two sizes cost, connected early and late."""
+    lines = []
+    for late in ("1", "0"):
+        with ranks(program, 2, NCCL_RUNTIME_CONNECT=late) as members:
+            before = members[0].ask("resources")
+            built = build(program, members, "a")
+            if any(answer["code"] != 0 for answer in built):
+                raise Stuck(f"NCCL_RUNTIME_CONNECT={late}: no communicator: {built}")
+            sums = [each(members, "sum", "a", floats) for floats in (1000, 1000, FLOATS, FLOATS)]
+            after = members[0].ask("resources")
+            took = ", ".join(f"{max(answer['ms'] for answer in answers):.1f}" for answers in sums)
+            codes = {answer["code"] for answers in sums for answer in answers} - {0}
+            lines.append(f"NCCL_RUNTIME_CONNECT={late}: init {max(a['ms'] for a in built):.0f} ms, first and second sum of "
+                         f"4 KB and of {4 * FLOATS >> 20} MB {took} ms, "
+                         f"{(after['gpu_bytes'] - before['gpu_bytes']) / 1e6:.0f} MB of the GPU"
+                         + (f"; errors {[NAMES.get(code, code) for code in codes]}" if codes else ""))
+    return lines
+
+
+def abort_behind_work(program, seconds):
+    """Whether an abort waits for other work of the device: kernels that are queued in another stream."""
+    lines = []
+    for wanted in seconds:
+        with ranks(program, 2) as members:
+            busy(program, members)
+            queued = members[0].ask("busy", 1000 * wanted)["ms"]
+            answer = members[0].ask("abort", "a", 20_000, timeout=60)
+            lines.append(f"{queued / 1000:.1f} s queued: {answer['ms']:.0f} ms"
+                         + (" and not done" if answer["code"] == -2 else ""))
+    return ["; ".join(lines)]
+
+
+def lonely_builds(program, count):
+    """Builds whose peer never comes, aborted: what they leave behind."""
+    with ranks(program, 1) as (only,):
+        before = only.ask("resources")
+        times = []
+        for number in range(count):
+            with unique_id(program) as text:
+                only.ask("init", f"l{number}", text, 2, 0, 100)
+                answer = only.ask("abort", f"l{number}", 20_000, timeout=60)
+            if answer["code"] == -2:
+                raise Stuck(f"the abort of build {number + 1} takes longer than 20 s")
+            times.append(answer["ms"])
+        after = only.ask("resources")
+    changes = ", ".join(f"{name} {before[name]} to {after[name]}" for name in before)
+    return [f"{count} builds: {changes}; abort {spread(times)}"]
+
+
+def kernels(program, floats):
+    with ranks(program, 1) as (only,):
+        speeds = only.ask("kernels", floats)
+    return [f"prepare {speeds['prepare_gb_per_s']:.0f} GB/s, square sum {speeds['square_sum_gb_per_s']:.0f} GB/s, "
+            f"of {4 * floats / 1e6:.0f} MB"]
 
 
 def kill_in_mid_collective(program):
@@ -262,25 +327,3 @@ def ras_while_hung(program):
             return [f"no answer: {error}"]
     text = answer.decode(errors="replace")
     return [f"{len(answer)} bytes; begins: {' '.join(text.split())[:200]}"]
-
-
-def all_of_them(program, quick):
-    """Pairs of a title and its lines, one after the other; what gets stuck says so and the rest goes on."""
-    builds = 20 if quick else 500
-    questions = [
-        ("(a) kill -9 in mid-collective", lambda: kill_in_mid_collective(program)),
-        ("(b) builds beside a busy one", lambda: side_builds(program, builds, "EAGER")),
-        ("(b) the same, lazy loading", lambda: side_builds(program, builds // 10, "LAZY")),
-        ("(c) abort, killed peer", lambda: abort_latency(program, 2 if quick else 10, False)),
-        ("(c) abort, stopped peer", lambda: abort_latency(program, 2 if quick else 10, True)),
-        ("(d) leaks", lambda: leaks(program, 20 if quick else 200)),
-        ("(e) a new communicator after a loss", lambda: fresh_after_loss(program, False)),
-        ("(e) the same with Revoke", lambda: fresh_after_loss(program, True)),
-        ("(f) RAS while hung", lambda: ras_while_hung(program)),
-        ("(g) two of three, nobody lost", lambda: shrink_or_fresh(program, 3 if quick else 10)),
-    ]
-    for title, question in questions:
-        try:
-            yield title, question()
-        except Stuck as problem:
-            yield title, [f"stuck: {problem}"]

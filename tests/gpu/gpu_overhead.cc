@@ -2,13 +2,20 @@
 // `gpu_overhead bare RANKS RANK ID [copies]` one rank without a run. Rank 0 prints steps_per_s=…
 //
 // A step is `copies` copies of 100 MB within the device, the sum of 100 MB, and one more copy for the update.
+//
+// `gpu_overhead overlap` is a worker of a run whose backward pass gives 25 buckets to the session: steps with the pass
+// alone, with the sums alone and with both. Rank 0 prints the share of the sums' time that the pass hides.
+#include <algorithm>
+#include <array>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "elastictrain/session.hpp"
 #include "tests/gpu/need.h"
@@ -51,6 +58,7 @@ class Model {
     for (int i = 0; i < copies_; ++i) copy(gradient_, weights_);
   }
   void update() { copy(weights_, gradient_); }
+  void synchronize() const { need(stream_.synchronize()); }
   void* stream() const { return stream_.handle(); }
   const device::DeviceMemory& weights() const { return weights_; }
   float* gradient() const { return gradient_.as<float>(); }
@@ -103,6 +111,69 @@ int run_session(int copies) {
   return 0;
 }
 
+constexpr std::size_t kBuckets = 25;
+constexpr std::uint64_t kOverlapRounds = 30;
+constexpr double kPassPerSums = 1.5;
+
+// The three kinds of steps take turns.
+class Overlap {
+ public:
+  Overlap(Session& session, Model& model) : session_(session), model_(model) {}
+
+  void step(std::uint64_t number) {
+    const bool computes = number % 3 != 0;
+    const bool sums = number % 3 != 1;
+    const auto begin = Clock::now();
+    const std::size_t each = floats() / kBuckets;
+    for (std::size_t i = 0; i < kBuckets; ++i) {
+      for (int copy = 0; computes && copy < copies_; ++copy) model_.compute();
+      if (sums) session_.all_reduce_device_async(model_.gradient() + i * each, each, model_.stream());
+    }
+    if (sums) session_.wait_all_reduce();
+    model_.synchronize();
+    ms_[number % 3].push_back(std::chrono::duration<double, std::milli>(Clock::now() - begin).count());
+    if (number == 2 * 3) settle_length();
+  }
+  void report() {
+    const double sums = median(0), pass = median(1), both = median(2);
+    std::printf("hidden_percent=%.2f sums_ms=%.3f pass_ms=%.3f both_ms=%.3f\n", 100 * (pass + sums - both) / sums, sums,
+                pass, both);
+  }
+
+ private:
+  // The pass is longer than the sums on any device, and equally long on all ranks.
+  void settle_length() {
+    copies_ = std::max(1, static_cast<int>(std::ceil(kPassPerSums * ms_[0].back() / ms_[1].back())));
+    session_.broadcast(&copies_, sizeof copies_);
+    for (auto& kind : ms_) kind.clear();
+  }
+  double median(std::size_t kind) {
+    auto& all = ms_[kind];
+    std::nth_element(all.begin(), all.begin() + all.size() / 2, all.end());
+    return all[all.size() / 2];
+  }
+
+  Session& session_;
+  Model& model_;
+  int copies_ = 1;
+  std::array<std::vector<double>, 3> ms_;  // sums alone, pass alone, both
+};
+
+int run_overlap() {
+  Session session;
+  Model model(need(device::Device::open(session.use_device())), 1);
+  session.share_device_state("weights", model.weights().as<void>(), Model::bytes());
+  session.set_data({.sample_count = 1'000'000'000, .batch = 16, .max_steps = 3 * kOverlapRounds});
+  if (!session.start()) return 0;
+  Overlap overlap(session, model);
+  while (auto batch = session.next_batch()) {
+    overlap.step(batch->step);
+    session.commit_step({.loss = 1});
+  }
+  if (session.rank() == 0) overlap.report();
+  return 0;
+}
+
 // As a plain program does: everything in one stream, the host at most one step ahead of the device.
 int run_bare(int ranks, int rank, const std::string& hex, int copies) {
   Model model(need(device::Device::open(0)), copies);
@@ -111,17 +182,19 @@ int run_bare(int ranks, int rank, const std::string& hex, int copies) {
   comm::NcclConfig config;
   config.blocking = 0;
   void* plane = nullptr;
-  int state = nccl.init_rank(&plane, ranks, id_of(hex), rank, &config);
-  while (state == comm::kNcclInProgress) nccl.async_error(plane, &state);
-  if (state != comm::kNcclSuccess) need(nccl.error(state, "build a communicator"));
+  const auto settle = [&](int code, const char* doing) {
+    const int state = settled(nccl, plane, code, [] { return true; });
+    if (state != comm::kNcclSuccess) need(nccl.error(state, doing));
+  };
+  settle(nccl.init_rank(&plane, ranks, id_of(hex), rank, &config), "build a communicator");
   const auto done = need(device::Event::create(model.device()));
   Stopwatch watch;
   for (std::uint64_t step = 1; step <= kWarmUpSteps + kSteps; ++step) {
     model.compute();
     if (step > 1) need(done.synchronize());
-    const int code = nccl.all_reduce(model.gradient(), model.gradient(), floats(), comm::kNcclFloat32, comm::kNcclSum,
-                                     plane, model.stream());
-    if (code != comm::kNcclSuccess && code != comm::kNcclInProgress) need(nccl.error(code, "sum"));
+    settle(nccl.all_reduce(model.gradient(), model.gradient(), floats(), comm::kNcclFloat32, comm::kNcclSum, plane,
+                           model.stream()),
+           "sum");
     model.update();
     need(done.record(model.stream()));
     watch.step_done(step);
@@ -129,6 +202,7 @@ int run_bare(int ranks, int rank, const std::string& hex, int copies) {
   need(done.synchronize());
   if (rank == 0) watch.report();
   std::fflush(stdout);
+  settle(nccl.finalize(plane), "finalize");
   nccl.destroy(plane);
   return 0;
 }
@@ -139,9 +213,10 @@ int run_bare(int ranks, int rank, const std::string& hex, int copies) {
 int main(int argc, char** argv) {
   const auto number = [&](int at, int otherwise) { return argc > at ? std::atoi(argv[at]) : otherwise; };
   if (argc >= 2 && std::strcmp(argv[1], "session") == 0) return elastictrain::run_session(number(2, 20));
+  if (argc >= 2 && std::strcmp(argv[1], "overlap") == 0) return elastictrain::run_overlap();
   if (argc >= 5 && std::strcmp(argv[1], "bare") == 0) {
     return elastictrain::run_bare(number(2, 1), number(3, 0), argv[4], number(5, 20));
   }
-  std::fprintf(stderr, "usage: gpu_overhead session [COPIES] | bare RANKS RANK ID [COPIES]\n");
+  std::fprintf(stderr, "usage: gpu_overhead session [COPIES] | overlap | bare RANKS RANK ID [COPIES]\n");
   return 64;
 }

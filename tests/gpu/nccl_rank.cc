@@ -1,6 +1,7 @@
 // One process that executes NCCL commands from its standard input, one per line, and answers each with a JSON line.
 // scripts/bench/gpu_experiments.py starts several of them on one GPU (a distinct NCCL_HOSTID each) to find out how NCCL
 // behaves when one is killed, stopped or late.
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdio>
@@ -10,6 +11,7 @@
 #include <iostream>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <set>
 #include <sstream>
 #include <string>
@@ -20,6 +22,7 @@
 #include "tests/gpu/need.h"
 #include "train/device/device_memory.h"
 #include "train/device/event.h"
+#include "train/device/kernel_module.h"
 #include "train/device/stream.h"
 
 namespace elastictrain {
@@ -44,6 +47,7 @@ std::string hex_of(const comm::NcclUniqueId& id) {
 // A communicator with its stream and a thread that sums on it in an endless loop.
 struct Plane {
   void* handle = nullptr;
+  std::mutex inside;  // one thread at a time may be inside NCCL
   device::Stream stream;
   device::DeviceMemory data;
   device::Event done;
@@ -69,6 +73,9 @@ class Rank {
     if (verb == "resources") resources();
     if (verb == "init") init(name, words);
     if (verb == "loop") begin_loop(name, words);
+    if (verb == "sum") sum(name, words);
+    if (verb == "busy") keep_busy(name);
+    if (verb == "kernels") kernels(name);
     if (verb == "stats") stats(name);
     if (verb == "stop") stop(name);
     if (verb == "error") error(name);
@@ -111,18 +118,13 @@ class Rank {
         total_bytes - free_bytes);
   }
 
-  // The communicator's state, polled every tenth of a millisecond; kNcclInProgress after `limit_ms`.
-  int settle(void* handle, double limit_ms) {
+  // kNcclInProgress after `limit_ms`.
+  int settle(void* handle, int code, double limit_ms) {
     const auto begin = Clock::now();
-    int code = comm::kNcclInProgress;
-    while (code == comm::kNcclInProgress && ms_since(begin) < limit_ms) {
-      if (nccl_.async_error(handle, &code) != 0) return -1;
-      std::this_thread::sleep_for(std::chrono::microseconds(100));
-    }
-    return code;
+    return settled(nccl_, handle, code, [&] { return ms_since(begin) < limit_ms; });
   }
 
-  // init NAME ID RANKS RANK
+  // init NAME ID RANKS RANK [LIMIT_MS]
   void init(const std::string& name, std::istream& words) {
     std::string id;
     int ranks = 0, rank = 0;
@@ -135,8 +137,9 @@ class Rank {
     config.blocking = 0;
     config.comm_name = names_.insert(name).first->c_str();
     const auto begin = Clock::now();
-    int code = nccl_.init_rank(&plane.handle, ranks, id_of(id), rank, &config);
-    if (code == comm::kNcclSuccess || code == comm::kNcclInProgress) code = settle(plane.handle, 60'000);
+    double limit_ms = 60'000;
+    words >> limit_ms;
+    const int code = settle(plane.handle, nccl_.init_rank(&plane.handle, ranks, id_of(id), rank, &config), limit_ms);
     say(R"({"code": %d, "ms": %.3f})", code, ms_since(begin));
   }
 
@@ -159,9 +162,7 @@ class Rank {
       plane.flag = plane.stop ? 1.0F : 0.0F;
       need(plane.data.copy_in(&plane.flag, sizeof plane.flag, plane.stream.handle()));
       auto* const data = plane.data.as<void>();
-      const int code =
-          nccl_.all_reduce(data, data, floats, comm::kNcclFloat32, comm::kNcclSum, plane.handle, plane.stream.handle());
-      if (code != comm::kNcclSuccess && code != comm::kNcclInProgress) return plane.failed.store(code);
+      if (const int code = sum_once(plane, data, floats)) return plane.failed.store(code);
       need(plane.data.copy_out(&plane.flag, sizeof plane.flag, plane.stream.handle()));
       need(plane.done.record(plane.stream.handle()));
       while (plane.done.query() == device::kCudaNotReady) {
@@ -173,6 +174,94 @@ class Rank {
       if (++plane.sums > 1 && gap > plane.longest_ms) plane.longest_ms = gap;
       if (plane.flag > 0) return;
     }
+  }
+
+  // The error of the sum, or of the experiment that ends the loop.
+  int sum_once(Plane& plane, void* data, std::size_t floats) {
+    const std::lock_guard lock(plane.inside);
+    const int code = settled(
+        nccl_, plane.handle,
+        nccl_.all_reduce(data, data, floats, comm::kNcclFloat32, comm::kNcclSum, plane.handle, plane.stream.handle()),
+        [&] { return plane.failed == 0; });
+    return code == comm::kNcclInProgress ? plane.failed.load() : code;
+  }
+
+  // sum NAME FLOATS: until NCCL has given it to the device, and until it is done.
+  void sum(const std::string& name, std::istream& words) {
+    std::size_t floats = 0;
+    words >> floats;
+    const device::Device::Scope scope(*device_);
+    auto& plane = planes_[name];
+    if (plane.data.bytes() < floats * sizeof(float)) {
+      plane.data = need(device::DeviceMemory::allocate(device_, floats * sizeof(float)));
+    }
+    need(plane.data.fill_zero(plane.stream.handle()));
+    need(plane.stream.synchronize());
+    const auto begin = Clock::now();
+    const int code = sum_once(plane, plane.data.as<void>(), floats);
+    const double started_ms = ms_since(begin);
+    need(plane.stream.synchronize());
+    say(R"({"code": %d, "started_ms": %.3f, "ms": %.3f})", code, started_ms, ms_since(begin));
+  }
+
+  // busy MS: that much work in a stream of its own, as copies of much memory: a queue takes about a thousand of them.
+  void keep_busy(const std::string& wanted) {
+    const double wanted_ms = std::stod(wanted);
+    std::size_t free_bytes = 0, total_bytes = 0;
+    const device::Device::Scope scope(*device_);
+    device_->cuda().memory_info(&free_bytes, &total_bytes);
+    const std::size_t bytes = std::min<std::size_t>(free_bytes / 16, std::size_t{4} << 30);
+    if (!busy_.handle()) busy_ = need(device::Stream::create(device_));
+    if (busy_memory_.bytes() == 0) busy_memory_ = need(device::DeviceMemory::allocate(device_, 2 * bytes));
+    const auto copy = [&] {
+      need(device_->cuda().check(
+          device_->cuda().copy_on_device(busy_memory_.address(), busy_memory_.address() + bytes, bytes, busy_.handle()),
+          "copy on the device"));
+    };
+    copy();
+    need(busy_.synchronize());
+    const auto begin = Clock::now();
+    copy();
+    need(busy_.synchronize());
+    const double one_ms = std::max(0.05, ms_since(begin));
+    const int copies = std::min(900, static_cast<int>(wanted_ms / one_ms));
+    for (int i = 0; i < copies; ++i) copy();
+    say(R"({"ms": %.3f})", copies * one_ms);
+  }
+
+  // kernels FLOATS: the memory that the communicator's kernels move.
+  void kernels(const std::string& wanted) {
+    const std::size_t floats = std::stoull(wanted);
+    const auto stream = need(device::Stream::create(device_));
+    const auto data = need(device::DeviceMemory::allocate(device_, floats * sizeof(float)));
+    const auto keep = need(device::DeviceMemory::allocate(device_, floats * sizeof(float)));
+    const auto sums = need(device::DeviceMemory::allocate(device_, device::kKernelBlocks * sizeof(double)));
+    need(data.fill_zero(stream.handle()));
+    auto* const module = need(device::KernelModule::get(device_, device::kCommunicatorKernels));
+    const auto prepare = need(module->function("et_prepare"));
+    const auto square_sum = need(module->function("et_square_sum"));
+    const auto count = static_cast<unsigned long long>(floats);
+    const auto gigabytes_per_s = [&](int passes, const auto& launch) {
+      const auto begin = need(device::Event::create(device_, true));
+      const auto end = need(device::Event::create(device_, true));
+      constexpr int kRounds = 20;
+      need(launch());
+      need(begin.record(stream.handle()));
+      for (int i = 0; i < kRounds; ++i) need(launch());
+      need(end.record(stream.handle()));
+      need(end.synchronize());
+      const double bytes = double(kRounds) * passes * double(floats) * sizeof(float);
+      return bytes / 1e9 / std::max(1e-9, need(end.seconds_since(begin)));
+    };
+    const double prepared = gigabytes_per_s(3, [&] {
+      return module->launch(prepare, stream.handle(), data.as<float>(), keep.as<float>(), count, 0.5F, 0,
+                            sums.as<double>());
+    });
+    const double squared = gigabytes_per_s(1, [&] {
+      return module->launch(square_sum, stream.handle(), static_cast<const float*>(data.as<float>()), count,
+                            sums.as<double>());
+    });
+    say(R"({"prepare_gb_per_s": %.1f, "square_sum_gb_per_s": %.1f})", prepared, squared);
   }
 
   void stats(const std::string& name) {
@@ -190,7 +279,9 @@ class Rank {
 
   void error(const std::string& name) {
     int code = 0;
-    const int asked = nccl_.async_error(planes_[name].handle, &code);
+    auto& plane = planes_[name];
+    const std::lock_guard lock(plane.inside);
+    const int asked = nccl_.async_error(plane.handle, &code);
     say(R"({"code": %d, "asked": %d})", code, asked);
   }
 
@@ -221,8 +312,7 @@ class Rank {
     auto& plane = planes_[name];
     leave_loop(plane);
     const auto begin = Clock::now();
-    int code = nccl_.revoke(plane.handle, 0);
-    if (code == comm::kNcclSuccess || code == comm::kNcclInProgress) code = settle(plane.handle, 5'000);
+    const int code = settle(plane.handle, nccl_.revoke(plane.handle, 0), 5'000);
     say(R"({"code": %d, "ms": %.3f})", code, ms_since(begin));
   }
 
@@ -241,10 +331,11 @@ class Rank {
     const auto begin = Clock::now();
     comm::NcclConfig config;
     config.blocking = 0;
-    int code =
-        nccl_.shrink(parent.handle, exclude.data(), static_cast<int>(exclude.size()), &plane.handle, &config, abort);
     // Polled on the parent: the new handle does not exist before it is done.
-    if (code == comm::kNcclSuccess || code == comm::kNcclInProgress) code = settle(parent.handle, 10'000);
+    const int code = settle(
+        parent.handle,
+        nccl_.shrink(parent.handle, exclude.data(), static_cast<int>(exclude.size()), &plane.handle, &config, abort),
+        10'000);
     say(R"({"code": %d, "ms": %.3f, "made": %d})", code, ms_since(begin), plane.handle != nullptr);
   }
 
@@ -252,6 +343,8 @@ class Rank {
   const comm::NcclLibrary& nccl_;
   std::map<std::string, Plane> planes_;
   std::set<std::string> names_;
+  device::Stream busy_;
+  device::DeviceMemory busy_memory_;
 };
 
 }  // namespace

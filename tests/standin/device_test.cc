@@ -88,6 +88,47 @@ TEST_CASE("one pass keeps, sums the squares of and scales what a bucket holds") 
   CHECK(on_host(keep, *stream) == values);
 }
 
+TEST_CASE("a sum of squares does not depend on where the memory begins, nor on a count that is no multiple of four") {
+  const auto device = gpu();
+  auto stream = Stream::create(device);
+  const auto module = KernelModule::get(device, kCommunicatorKernels);
+  REQUIRE((stream.ok() && module.ok()));
+  const auto prepare = (*module)->function("et_prepare");
+  const auto square_sum = (*module)->function("et_square_sum");
+  REQUIRE((prepare.ok() && square_sum.ok()));
+  const auto partials = DeviceMemory::allocate(device, 2 * kKernelBlocks * sizeof(double));
+  REQUIRE(partials.ok());
+  for (const std::size_t count : {std::size_t{1}, std::size_t{7}, std::size_t{4096}, std::size_t{9999}}) {
+    std::vector<std::vector<double>> sums;
+    for (const std::size_t offset : {0, 1, 2}) {
+      CAPTURE(count);
+      CAPTURE(offset);
+      std::vector<float> values(offset, 99.0F);
+      for (std::size_t i = 0; i < count; ++i) values.push_back(1.0F / float(i + 1));
+      const auto data = on_device(device, *stream, values);
+      const auto keep = on_device(device, *stream, std::vector<float>(values.size(), 5.0F));
+      REQUIRE((*module)
+                  ->launch(*prepare, stream->handle(), data.as<float>() + offset, keep.as<float>() + offset,
+                           static_cast<unsigned long long>(count), 2.0F, 0, partials->as<double>())
+                  .ok());
+      REQUIRE((*module)
+                  ->launch(*square_sum, stream->handle(), static_cast<const float*>(data.as<float>() + offset),
+                           static_cast<unsigned long long>(count), partials->as<double>() + kKernelBlocks)
+                  .ok());
+      auto& seen = sums.emplace_back(2 * kKernelBlocks);
+      REQUIRE(partials->copy_out(seen.data(), partials->bytes(), stream->handle()).ok());
+      const auto scaled = on_host(data, *stream);
+      const auto kept = on_host(keep, *stream);
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        REQUIRE(scaled[i] == (i < offset ? values[i] : 2 * values[i]));
+        REQUIRE(kept[i] == (i < offset ? 5.0F : values[i]));
+      }
+    }
+    CHECK(sums[1] == sums[0]);
+    CHECK(sums[2] == sums[0]);
+  }
+}
+
 TEST_CASE("an unknown kernel is not found") {
   const auto module = KernelModule::get(gpu(), kCommunicatorKernels);
   REQUIRE(module.ok());

@@ -98,14 +98,28 @@ class Stream {
   std::thread thread_;
 };
 
+struct Piece {
+  std::size_t bytes = 0;
+  int ordinal = 0;
+};
+
 struct State {
   std::mutex mutex;
-  std::set<std::shared_ptr<Stream>> streams;
-  std::shared_ptr<Stream> legacy;
-  std::map<void*, std::size_t> memory;
+  std::map<std::shared_ptr<Stream>, int> streams;  // with their devices
+  std::map<int, std::shared_ptr<Stream>> legacy;
+  std::map<void*, Piece> memory;
+  std::set<const void*> loaded;  // kernels
   std::atomic<std::size_t> events{0};
   std::atomic<int> fault{0};
+  std::atomic<int> capturing{0};
 };
+
+// The contexts that this thread has pushed, as numbers of devices.
+thread_local std::vector<int> contexts;
+
+int current_device() {
+  return contexts.empty() ? 0 : contexts.back();
+}
 
 State& state() {
   static auto* all = new State;
@@ -116,10 +130,11 @@ std::shared_ptr<Stream> find(void* handle) {
   auto& all = state();
   const std::lock_guard lock(all.mutex);
   if (handle == nullptr) {
-    if (!all.legacy) all.legacy = std::make_shared<Stream>();
-    return all.legacy;
+    auto& legacy = all.legacy[current_device()];
+    if (!legacy) legacy = std::make_shared<Stream>();
+    return legacy;
   }
-  for (const auto& stream : all.streams) {
+  for (const auto& [stream, ordinal] : all.streams) {
     if (stream.get() == handle) return stream;
   }
   return nullptr;
@@ -145,18 +160,60 @@ int allocate(void** place, std::size_t bytes) {
   void* memory = std::malloc(bytes);
   if (memory == nullptr) return kOutOfMemory;
   const std::lock_guard lock(state().mutex);
-  state().memory[memory] = bytes;
+  state().memory[memory] = {bytes, current_device()};
   *place = memory;
   return 0;
 }
 
+std::vector<std::shared_ptr<Stream>> streams_of(int ordinal) {
+  const std::lock_guard lock(state().mutex);
+  std::vector<std::shared_ptr<Stream>> found;
+  for (const auto& [stream, on] : state().streams) {
+    if (on == ordinal) found.push_back(stream);
+  }
+  if (const auto legacy = state().legacy.find(ordinal); legacy != state().legacy.end()) found.push_back(legacy->second);
+  return found;
+}
+
+void reach(Mark& mark) {
+  const std::lock_guard lock(mark.mutex);
+  mark.reached = true;
+  mark.time = Clock::now();
+  mark.changed.notify_all();
+}
+
+// Waits for all work that the device's streams hold now.
+void await_device(int ordinal) {
+  std::vector<std::shared_ptr<Mark>> marks;
+  for (const auto& stream : streams_of(ordinal)) {
+    if (stream->idle()) continue;
+    const auto mark = marks.emplace_back(std::make_shared<Mark>());
+    stream->put([mark] { reach(*mark); });
+  }
+  for (const auto& mark : marks) wait_for(*mark);
+}
+
+// Freeing waits for the whole device, as a driver does that cannot know who uses the memory.
 int release(void* memory) {
+  Piece piece;
   {
     const std::lock_guard lock(state().mutex);
-    if (state().memory.erase(memory) == 0) return kInvalidValue;
+    const auto found = state().memory.find(memory);
+    if (found == state().memory.end()) return kInvalidValue;
+    piece = found->second;
+  }
+  await_device(piece.ordinal);
+  {
+    const std::lock_guard lock(state().mutex);
+    state().memory.erase(memory);
   }
   std::free(memory);
   return state().fault;
+}
+
+bool loads_lazily() {
+  const char* mode = std::getenv("CUDA_MODULE_LOADING");
+  return mode == nullptr || std::strcmp(mode, "EAGER") != 0;
 }
 
 int device_count() {
@@ -177,18 +234,46 @@ STANDIN_API int standin_cuda_enqueue(void* stream, void (*work)(void*), void* ar
   return put(stream, [work, argument] { work(argument); });
 }
 
-namespace {
-std::vector<std::shared_ptr<Stream>> all_streams() {
-  const std::lock_guard lock(state().mutex);
-  std::vector<std::shared_ptr<Stream>> all(state().streams.begin(), state().streams.end());
-  if (state().legacy) all.push_back(state().legacy);
-  return all;
+STANDIN_API void standin_cuda_take_time(const char* variable, Clock::time_point begin) {
+  const char* wanted = std::getenv(variable);
+  if (wanted != nullptr) std::this_thread::sleep_until(begin + std::chrono::microseconds(std::atoi(wanted)));
 }
-}  // namespace
+
+STANDIN_API int standin_cuda_current_device() {
+  return current_device();
+}
+
+STANDIN_API void standin_cuda_enter(int ordinal) {
+  contexts.push_back(ordinal);
+}
+
+STANDIN_API void standin_cuda_leave() {
+  contexts.pop_back();
+}
 
 STANDIN_API bool standin_cuda_idle() {
-  const auto all = all_streams();
-  return std::all_of(all.begin(), all.end(), [](const auto& stream) { return stream->idle(); });
+  for (int ordinal = 0; ordinal < device_count(); ++ordinal) {
+    const auto all = streams_of(ordinal);
+    if (!std::all_of(all.begin(), all.end(), [](const auto& stream) { return stream->idle(); })) return false;
+  }
+  return true;
+}
+
+STANDIN_API void standin_cuda_await_device(int ordinal) {
+  await_device(ordinal);
+}
+
+STANDIN_API void standin_cuda_load(const void* code) {
+  if (!loads_lazily()) return;
+  {
+    const std::lock_guard lock(state().mutex);
+    if (!state().loaded.insert(code).second) return;
+  }
+  await_device(current_device());
+}
+
+STANDIN_API void standin_cuda_capture(int status) {
+  state().capturing = status;
 }
 
 STANDIN_API void standin_cuda_fault(int code) {
@@ -253,14 +338,17 @@ STANDIN_API int cuDevicePrimaryCtxRetain(void** context, int device) {
 STANDIN_API int cuDevicePrimaryCtxRelease_v2(int) {
   return 0;
 }
-STANDIN_API int cuCtxPushCurrent_v2(void*) {
+STANDIN_API int cuCtxPushCurrent_v2(void* context) {
+  contexts.push_back(static_cast<int>(reinterpret_cast<std::uint64_t>(context)) - 1);
   return 0;
 }
-STANDIN_API int cuCtxPopCurrent_v2(void**) {
+STANDIN_API int cuCtxPopCurrent_v2(void** context) {
+  *context = at(static_cast<std::uint64_t>(current_device()) + 1);
+  contexts.pop_back();
   return 0;
 }
 STANDIN_API int cuCtxSynchronize() {
-  for (const auto& stream : all_streams()) stream->drain();
+  await_device(current_device());
   return state().fault;
 }
 STANDIN_API int cuMemGetInfo_v2(std::size_t* free, std::size_t* total) {
@@ -286,17 +374,21 @@ STANDIN_API int cuMemcpyDtoHAsync_v2(void* to, std::uint64_t from, std::size_t b
   return put(stream, [=] { std::memcpy(to, at(from), bytes); });
 }
 STANDIN_API int cuMemcpyDtoDAsync_v2(std::uint64_t to, std::uint64_t from, std::size_t bytes, void* stream) {
-  return put(stream, [=] { std::memmove(at(to), at(from), bytes); });
+  return put(stream, [=] {
+    const auto begin = Clock::now();
+    std::memmove(at(to), at(from), bytes);
+    standin_cuda_take_time("ET_STANDIN_COPY_US", begin);
+  });
 }
 STANDIN_API int cuMemsetD8Async(std::uint64_t to, unsigned char value, std::size_t bytes, void* stream) {
   return put(stream, [=] { std::memset(at(to), value, bytes); });
 }
 STANDIN_API int cuPointerGetAttribute(void* value, int attribute, std::uint64_t address) {
   const std::lock_guard lock(state().mutex);
-  for (const auto& [memory, bytes] : state().memory) {
+  for (const auto& [memory, piece] : state().memory) {
     const auto begin = reinterpret_cast<std::uint64_t>(memory);
-    if (address < begin || address >= begin + bytes) continue;
-    const int answer = attribute == 2 ? 2 : 0;
+    if (address < begin || address >= begin + piece.bytes) continue;
+    const int answer = attribute == 2 ? 2 : piece.ordinal;
     std::memcpy(value, &answer, sizeof answer);
     return 0;
   }
@@ -307,7 +399,7 @@ STANDIN_API int cuStreamCreate(void** stream, unsigned) {
   auto made = std::make_shared<Stream>();
   *stream = made.get();
   const std::lock_guard lock(state().mutex);
-  state().streams.insert(std::move(made));
+  state().streams.emplace(std::move(made), current_device());
   return 0;
 }
 STANDIN_API int cuStreamDestroy_v2(void* handle) {
@@ -323,6 +415,10 @@ STANDIN_API int cuStreamQuery(void* handle) {
   if (const int fault = state().fault) return fault;
   const auto stream = find(handle);
   return !stream ? kInvalidHandle : stream->idle() ? 0 : kNotReady;
+}
+STANDIN_API int cuStreamIsCapturing(void*, int* status) {
+  *status = state().capturing;
+  return state().fault;
 }
 STANDIN_API int cuStreamSynchronize(void* handle) {
   if (const int fault = state().fault) return fault;
@@ -349,15 +445,9 @@ STANDIN_API int cuEventRecord(void* handle, void* stream) {
     const std::lock_guard lock(event.mutex);
     event.mark = mark;
   }
-  const auto reach = [mark] {
-    const std::lock_guard lock(mark->mutex);
-    mark->reached = true;
-    mark->time = Clock::now();
-    mark->changed.notify_all();
-  };
   const auto held = find(stream);
-  if (state().fault != 0 || !held || !held->idle()) return put(stream, reach);
-  reach();  // the time at which a thread is scheduled has no meaning for a device
+  if (state().fault != 0 || !held || !held->idle()) return put(stream, [mark] { reach(*mark); });
+  reach(*mark);  // the time at which a thread is scheduled has no meaning for a device
   return 0;
 }
 namespace {
@@ -400,6 +490,7 @@ STANDIN_API int cuModuleUnload(void*) {
 STANDIN_API int cuModuleGetFunction(void** function, void*, const char* name) {
   const auto found = kernels().find(name);
   if (found == kernels().end()) return kNotFound;
+  standin_cuda_load(&found->second);
   *function = &found->second;
   return 0;
 }

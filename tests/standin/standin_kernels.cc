@@ -3,10 +3,27 @@
 #include <string>
 
 #include "tests/standin/standin_cuda.h"
+#include "train/session/half_floats.h"
 
 namespace {
 
 using et_size = unsigned long long;
+struct alignas(16) et_four {
+  float x, y, z, w;
+};
+
+float et_from_half(unsigned short bits) {
+  return elastictrain::session::from_half(bits);
+}
+unsigned short et_to_half(float value) {
+  return elastictrain::session::to_half(value);
+}
+float et_from_bfloat(unsigned short bits) {
+  return elastictrain::session::from_bfloat(bits);
+}
+unsigned short et_to_bfloat(float value) {
+  return elastictrain::session::to_bfloat(value);
+}
 
 thread_local et_size block_index = 0;
 thread_local et_size block_count = 1;

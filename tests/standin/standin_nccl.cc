@@ -1,9 +1,13 @@
 #include "tests/standin/standin_nccl.h"
 
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <chrono>
+#include <climits>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -29,12 +33,43 @@ struct UniqueId {
   char internal[kIdBytes];
 };
 
+// Two ranks have one connection for data and one on which they meet to connect an algorithm.
+enum Purpose : std::uint32_t { kData, kMeeting };
+constexpr Purpose kPurposes[] = {kData, kMeeting};
+
 // The messages from a rank to the root, from the root to all ranks, and between two ranks.
 struct Greeting {
   std::uint32_t rank;
   std::uint32_t ranks;
   std::uint32_t port;
+  std::uint32_t purpose;
 };
+
+// The part of ncclConfig_t that counts here.
+struct Config {
+  std::size_t size;
+  unsigned magic;
+  unsigned version;
+  int blocking;
+};
+
+bool is_blocking(const void* config) {
+  return config == nullptr || static_cast<const Config*>(config)->blocking != 0;
+}
+
+// NCCL reads it once in a process. Not 0: an algorithm is connected by its first collective.
+bool connects_late() {
+  static const bool late = [] {
+    const char* wanted = std::getenv("NCCL_RUNTIME_CONNECT");
+    return wanted == nullptr || std::atoi(wanted) != 0;
+  }();
+  return late;
+}
+
+enum Algorithm { kTree, kRing, kAlgorithms };
+constexpr std::size_t kLargestOfTree = 16384;  // floats
+
+constexpr std::array<char, 1> kKernels{};  // stands for the code of all of them
 
 struct Faults {
   std::mutex mutex;
@@ -48,7 +83,7 @@ Faults& faults() {
 
 struct Counters {
   std::atomic<int> begun{0}, aborted{0}, finalized{0}, destroyed{0}, alive{0}, intruders{0}, roots{0}, scalable{0};
-  std::atomic<int> shrunk{0}, revoked{0}, misused{0};
+  std::atomic<int> shrunk{0}, revoked{0}, misused{0}, unpolled{0}, leaked{0}, met{0};
 };
 Counters counters;
 
@@ -84,7 +119,6 @@ void close_all(std::vector<int>& sockets) {
 
 // The root of a unique id: collects the ranks and sends each the addresses of the others. It cannot be stopped, like
 // NCCL's own.
-// NCCL's own.
 void serve_as_root(int listener) {
   const std::atomic<bool> never{false};
   std::vector<int> connections;
@@ -117,43 +151,95 @@ struct Piece {
   bool outgoing = false;
 };
 
+// What a communicator holds from its first moment.
+class Resources {
+ public:
+  Resources() {
+    for (int& descriptor : descriptors_) descriptor = ::eventfd(0, EFD_CLOEXEC);
+    for (void*& stream : streams_) cuStreamCreate(&stream, 1);
+    cuMemHostAlloc(&flags_, 4096, 0);
+  }
+  ~Resources() {
+    if (abandoned_) return;
+    for (const int descriptor : descriptors_) ::close(descriptor);
+    for (void* stream : streams_) cuStreamDestroy_v2(stream);
+    cuMemFreeHost(flags_);
+  }
+  void abandon() { abandoned_ = true; }
+
+ private:
+  std::array<int, 4> descriptors_{};
+  std::array<void*, 2> streams_{};
+  void* flags_ = nullptr;
+  bool abandoned_ = false;
+};
+
 }  // namespace
 
 class Comm {
  public:
-  Comm(int rank, int ranks, const UniqueId& id) : Comm(rank, ranks) {
+  Comm(int rank, int ranks, const UniqueId& id, bool blocking) : Comm(rank, ranks, blocking) {
     std::memcpy(&port_, id.internal, sizeof port_);
     ras_ = std::make_unique<RasEntry>(port_, rank, ranks);
     ++counters.begun;
-    job_ = std::thread([this] { init(); });
+    begin_job([this] { return init(); });
   }
+  // Waits for all work of the device, whoever has given it. A build that is ended before its ranks have met frees
+  // nothing.
   ~Comm() {
     stop_ = stop_operations_ = true;
-    if (job_.joinable()) job_.join();
+    join();
     close_all(sockets_);
+    close_all(meetings_);
     if (listener_ >= 0) ::close(listener_);
+    standin_cuda_enter(device_);
+    if (gathered_) {
+      standin_cuda_await_device(device_);
+    } else {
+      resources_.abandon();
+      ++counters.leaked;
+    }
+    standin_cuda_leave();
     --counters.alive;
   }
 
-  int state() const { return has_fault("async-error", rank_) ? kRemote : state_.load(); }
+  int state() const {
+    if (const int error = stuck_) return error;
+    return has_fault("async-error", rank_) ? kRemote : state_.load();
+  }
+  // What a call that begins a job returns.
+  int begun() {
+    if (blocking_) join();
+    return state();
+  }
+  // As ncclCommEnsureReady: a call before the end of the last one is refused, and the error stays.
+  int ensure_ready() {
+    const int now = state();
+    if (now != kInProgress) return now;
+    ++counters.unpolled;
+    stuck_ = kInvalidArgument;
+    return kInvalidArgument;
+  }
   int rank() const { return rank_; }
   int ranks() const { return ranks_; }
 
   // Ends all operations and waits for it.
   void stop() {
     stop_ = stop_operations_ = true;
-    if (job_.joinable()) job_.join();
-    for (const int socket : sockets_) {
-      if (socket >= 0) ::shutdown(socket, SHUT_RDWR);
+    join();
+    for (const auto* sockets : {&sockets_, &meetings_}) {
+      for (const int socket : *sockets) {
+        if (socket >= 0) ::shutdown(socket, SHUT_RDWR);
+      }
     }
-    while (running_ > 0) std::this_thread::yield();
+    await_operations();
   }
 
   // Both continue in a thread, as in NCCL, and are polled by state().
   int shrink(std::vector<int> left_out, Comm** made) {
-    if (state() != kSuccess) return state();
+    if (const int now = ensure_ready()) return now;
     if (shrunk_.exchange(true)) return misuse();
-    return begin_job([this, left_out = std::move(left_out), made] {
+    begin_job([this, left_out = std::move(left_out), made] {
       std::unique_ptr<Comm> smaller = without(left_out);
       while (!stop_ && has_fault("stall-shrink", rank_)) std::this_thread::sleep_for(std::chrono::milliseconds(1));
       if (!smaller || stop_ || has_fault("fail-shrink", rank_)) return kSystemError;
@@ -161,18 +247,29 @@ class Comm {
       *made = smaller.release();
       return kSuccess;
     });
+    return begun();
   }
+  // From a settled state only: one of NCCL's own threads may still launch otherwise.
   int revoke() {
-    if (revoked_.exchange(true)) return misuse();
+    if (revoked_.exchange(true) || state_ == kInProgress) return misuse();
     const int before = state_;
-    return begin_job([this, before] {
+    begin_job([this, before] {
       stop_operations_ = true;
       while (running_ > 0 || (!stop_ && has_fault("stall-revoke", rank_))) std::this_thread::yield();
       ++counters.revoked;
       return static_cast<Code>(before);
     });
+    return begun();
   }
-  int finalize() const { return revoked_ || shrunk_ ? misuse() : state(); }
+  int finalize() {
+    if (revoked_ || shrunk_) return misuse();
+    if (const int now = ensure_ready()) return now;
+    begin_job([this] {
+      await_operations();
+      return kSuccess;
+    });
+    return begun();
+  }
 
   struct Work {
     Comm* comm;
@@ -181,10 +278,86 @@ class Comm {
     std::size_t count = 0;
   };
 
+  // A thread connects what the work needs and gives the work to the stream; the call returns before that.
   int enqueue(Work work, void* stream) {
     if (revoked_) return kInvalidUsage;
-    if (state() != kSuccess) return state() == kInProgress ? kInvalidUsage : state();
+    if (const int now = ensure_ready()) return now;
     if (work.sum != nullptr && !has_fault("never-called", rank_)) ras_->started_all_reduce();
+    begin_job([this, work = std::move(work), stream]() mutable { return launch(std::move(work), stream); });
+    return begun();
+  }
+
+  // Set while a thread is inside a call on this communicator.
+  std::atomic<int> inside{0};
+
+ private:
+  Comm(int rank, int ranks, bool blocking)
+      : rank_(rank),
+        ranks_(ranks),
+        blocking_(blocking),
+        device_(standin_cuda_current_device()),
+        sockets_(ranks, -1),
+        meetings_(ranks, -1),
+        ports_(ranks, 0),
+        knows_(ranks, false) {
+    ++counters.alive;
+  }
+
+  static int misuse() {
+    ++counters.misused;
+    return kInvalidUsage;
+  }
+
+  void begin_job(std::function<Code()> job) {
+    join();
+    state_ = kInProgress;
+    const std::lock_guard lock(joining_);
+    job_ = std::thread([this, job = std::move(job)] {
+      standin_cuda_enter(device_);
+      state_ = job();
+    });
+  }
+  void join() {
+    const std::lock_guard lock(joining_);
+    if (job_.joinable()) job_.join();
+  }
+  void await_operations() {
+    while (running_ > 0) std::this_thread::sleep_for(std::chrono::microseconds(100));
+  }
+
+  Code init() {
+    standin_cuda_load(&kKernels);
+    while (!stop_ && has_fault("sync-init", rank_) && !standin_cuda_idle()) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    const bool connected = !has_fault("fail-init", rank_) && connect();
+    while (!stop_ && has_fault("stall-init", rank_)) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return connected && !stop_ ? kSuccess : kSystemError;
+  }
+
+  bool connect() {
+    gathered_ = ranks_ == 1;
+    if (gathered_) return true;
+    std::uint16_t own_port = 0;
+    listener_ = listen_on_loopback(own_port);
+    std::vector<std::uint16_t> at(static_cast<std::size_t>(ranks_));
+    if (!meet(own_port, at) || !join_mesh(at, listener_, own_port, stop_)) return false;
+    gathered_ = true;
+    connected_.fill(!connects_late());
+    return true;
+  }
+
+  bool join_mesh(const std::vector<std::uint16_t>& at, int listener, std::uint16_t own_port,
+                 const std::atomic<bool>& stop) {
+    return connect_to_lower(at, own_port, stop) && accept_higher(listener, own_port, stop);
+  }
+
+  Code launch(Work work, void* stream) {
+    if (const MoveEnd met = connect_for(work); met != MoveEnd::kDone) {
+      if (met == MoveEnd::kLost && !has_fault("silent-loss", rank_)) return kRemote;
+      while (!stop_operations_) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      return kSystemError;
+    }
     ++running_;
     const auto run = [](void* argument) {
       auto* todo = static_cast<Work*>(argument);
@@ -196,39 +369,37 @@ class Comm {
     return standin_cuda_enqueue(stream, run, new Work(std::move(work))) == 0 ? kSuccess : kCudaError;
   }
 
-  // Set while a thread is inside a call on this communicator.
-  std::atomic<int> inside{0};
-
- private:
-  Comm(int rank, int ranks) : rank_(rank), ranks_(ranks), sockets_(ranks, -1), ports_(ranks, 0) { ++counters.alive; }
-
-  static int misuse() {
-    ++counters.misused;
-    return kInvalidUsage;
-  }
-
-  int begin_job(std::function<Code()> job) {
-    if (job_.joinable()) job_.join();
-    state_ = kInProgress;
-    job_ = std::thread([this, job = std::move(job)] { state_ = job(); });
-    return kInProgress;
-  }
-
-  void init() {
-    while (!stop_ && has_fault("sync-init", rank_) && !standin_cuda_idle()) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  // Meets the ranks of an algorithm, or the peers of transfers, that are not connected yet.
+  MoveEnd connect_for(const Work& work) {
+    std::vector<bool> with(knows_.size(), false);
+    if (work.sum != nullptr) {
+      const Algorithm algorithm = work.count > kLargestOfTree ? kRing : kTree;
+      const bool late = has_fault("connect-late", rank_);
+      if (!std::exchange(connected_[algorithm], true) || (late && !std::exchange(met_[algorithm], true))) {
+        with.assign(with.size(), true);
+      }
+      with[static_cast<std::size_t>(rank_)] = false;
     }
-    const bool connected = !has_fault("fail-init", rank_) && connect();
-    while (!stop_ && has_fault("stall-init", rank_)) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    state_ = connected && !stop_ ? kSuccess : kSystemError;
+    for (const auto& piece : work.pieces) {
+      const auto peer = static_cast<std::size_t>(piece.peer);
+      with[peer] = !knows_[peer];
+    }
+    for (std::size_t peer = 0; peer < with.size(); ++peer) knows_[peer] = knows_[peer] || (!work.sum && with[peer]);
+    return meet_with(with);
   }
 
-  bool connect() {
-    if (ranks_ == 1) return true;
-    std::uint16_t own_port = 0;
-    listener_ = listen_on_loopback(own_port);
-    std::vector<std::uint16_t> at(static_cast<std::size_t>(ranks_));
-    return meet(own_port, at) && connect_to_lower(at, own_port, stop_) && accept_higher(listener_, own_port, stop_);
+  MoveEnd meet_with(const std::vector<bool>& with) {
+    std::vector<Move> moves;
+    std::vector<char> here(with.size(), 'm');
+    std::vector<char> there(with.size());
+    for (std::size_t peer = 0; peer < with.size(); ++peer) {
+      if (!with[peer]) continue;
+      moves.push_back({meetings_[peer], &here[peer], 1, true});
+      moves.push_back({meetings_[peer], &there[peer], 1, false});
+    }
+    if (moves.empty()) return MoveEnd::kDone;
+    ++counters.met;
+    return move_all(std::move(moves), stop_operations_);
   }
 
   // The communicator of the remaining ranks, over the addresses of this one; nothing if one of them is gone.
@@ -240,12 +411,13 @@ class Comm {
       if (old == rank_) rank = static_cast<int>(at.size());
       at.push_back(ports_[static_cast<std::size_t>(old)]);
     }
-    std::unique_ptr<Comm> smaller(new Comm(rank, static_cast<int>(at.size())));
+    std::unique_ptr<Comm> smaller(new Comm(rank, static_cast<int>(at.size()), blocking_));
     smaller->ras_ = std::make_unique<RasEntry>(ras_->hash() + kChild, smaller->rank(), smaller->ranks());
     std::uint16_t own_port = 0;
     smaller->listener_ = listen_on_loopback(own_port);
-    const bool connected =
-        smaller->connect_to_lower(at, own_port, stop_) && smaller->accept_higher(listener_, own_port, stop_);
+    const bool connected = smaller->join_mesh(at, listener_, own_port, stop_);
+    smaller->gathered_ = true;
+    smaller->connected_.fill(!connects_late());
     smaller->state_ = kSuccess;
     return connected ? std::move(smaller) : nullptr;
   }
@@ -253,7 +425,7 @@ class Comm {
   bool meet(std::uint16_t own_port, std::vector<std::uint16_t>& at) {
     const int root = connect_to_loopback(port_);
     if (root < 0) return false;
-    Greeting mine{static_cast<std::uint32_t>(rank_), static_cast<std::uint32_t>(ranks_), own_port};
+    Greeting mine{static_cast<std::uint32_t>(rank_), static_cast<std::uint32_t>(ranks_), own_port, kData};
     std::vector<Greeting> all(static_cast<std::size_t>(ranks_));
     const bool reported = move_all({{root, reinterpret_cast<char*>(&mine), sizeof mine, true},
                                     {root, reinterpret_cast<char*>(all.data()), all.size() * sizeof(Greeting), false}},
@@ -266,8 +438,8 @@ class Comm {
   }
 
   // Each sends the other its identity and its new listening address.
-  bool greet(int connection, std::uint16_t own_port, const std::atomic<bool>& stop) {
-    Greeting mine{static_cast<std::uint32_t>(rank_), static_cast<std::uint32_t>(ranks_), own_port};
+  bool greet(int connection, std::uint16_t own_port, Purpose purpose, const std::atomic<bool>& stop) {
+    Greeting mine{static_cast<std::uint32_t>(rank_), static_cast<std::uint32_t>(ranks_), own_port, purpose};
     Greeting theirs{};
     const bool greeted = move_all({{connection, reinterpret_cast<char*>(&mine), sizeof mine, true},
                                    {connection, reinterpret_cast<char*>(&theirs), sizeof theirs, false}},
@@ -276,7 +448,8 @@ class Comm {
       ::close(connection);
       return false;
     }
-    sockets_[theirs.rank] = connection;
+    const bool was_called = theirs.rank > static_cast<std::uint32_t>(rank_);
+    ((was_called ? theirs.purpose : purpose) == kData ? sockets_ : meetings_)[theirs.rank] = connection;
     ports_[theirs.rank] = static_cast<std::uint16_t>(theirs.port);
     return true;
   }
@@ -284,16 +457,18 @@ class Comm {
   bool connect_to_lower(const std::vector<std::uint16_t>& at, std::uint16_t own_port, const std::atomic<bool>& stop) {
     ports_[static_cast<std::size_t>(rank_)] = own_port;
     for (std::size_t peer = 0; peer < static_cast<std::size_t>(rank_); ++peer) {
-      const int connection = connect_to_loopback(at[peer]);
-      if (connection < 0 || !greet(connection, own_port, stop)) return false;
+      for (const Purpose purpose : kPurposes) {
+        const int connection = connect_to_loopback(at[peer]);
+        if (connection < 0 || !greet(connection, own_port, purpose, stop)) return false;
+      }
     }
     return true;
   }
 
   bool accept_higher(int listener, std::uint16_t own_port, const std::atomic<bool>& stop) {
-    for (int missing = ranks_ - 1 - rank_; missing > 0; --missing) {
+    for (auto missing = std::size(kPurposes) * static_cast<std::size_t>(ranks_ - 1 - rank_); missing > 0; --missing) {
       int connection = -1;
-      if (!accept_until(listener, connection, stop) || !greet(connection, own_port, stop)) return false;
+      if (!accept_until(listener, connection, stop) || !greet(connection, own_port, kData, stop)) return false;
     }
     return true;
   }
@@ -302,7 +477,9 @@ class Comm {
     while (!stop_operations_ && (has_fault("stall-run", rank_) || has_fault("never-called", rank_))) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
+    const auto begin = std::chrono::steady_clock::now();
     const MoveEnd end = work.sum != nullptr ? all_reduce(work.sum, work.count) : transfer(work.pieces);
+    if (work.sum != nullptr) standin_cuda_take_time("ET_STANDIN_SUM_US", begin);
     if (end != MoveEnd::kLost) return;
     if (!has_fault("silent-loss", rank_)) state_ = kRemote;
     // The kernel of a lost communicator spins until it is aborted.
@@ -341,18 +518,28 @@ class Comm {
 
   const int rank_;
   const int ranks_;
+  const bool blocking_;
+  const int device_;
+  Resources resources_;
   std::uint16_t port_ = 0;
   int listener_ = -1;  // where the remaining ranks find each other in a Shrink
   std::vector<int> sockets_;
+  std::vector<int> meetings_;
   std::vector<std::uint16_t> ports_;
+  std::vector<bool> knows_;  // peers of transfers
+  std::array<bool, kAlgorithms> connected_{};
+  std::array<bool, kAlgorithms> met_{};
+  bool gathered_ = false;
   static constexpr std::uint64_t kChild = 1 << 16;  // beyond all ports
   std::unique_ptr<RasEntry> ras_;
   std::atomic<bool> stop_{false};
   std::atomic<bool> stop_operations_{false};
   std::atomic<int> state_{kInProgress};
+  std::atomic<int> stuck_{0};
   std::atomic<int> running_{0};
   std::atomic<bool> shrunk_{false};
   std::atomic<bool> revoked_{false};
+  std::mutex joining_;
   std::thread job_;
 };
 
@@ -372,6 +559,7 @@ class Inside {
 
 struct Group {
   int depth = 0;
+  int error = kSuccess;
   Comm* comm = nullptr;
   void* stream = nullptr;
   std::vector<Piece> pieces;
@@ -381,6 +569,7 @@ thread_local Group group;
 int add_piece(Comm& comm, Piece piece, void* stream) {
   if (piece.peer < 0 || piece.peer >= comm.ranks() || piece.peer == comm.rank()) return kInvalidArgument;
   if (group.depth == 0) return comm.enqueue({&comm, {piece}, nullptr, 0}, stream);
+  if (const int now = comm.ensure_ready()) return group.error = now;
   group.comm = &comm;
   group.stream = stream;
   group.pieces.push_back(piece);
@@ -398,9 +587,9 @@ STANDIN_API void standin_nccl_faults(const char* list) {
 }
 
 STANDIN_API void standin_nccl_counters(StandinNcclCounters* all) {
-  *all = {counters.alive,     counters.begun,     counters.aborted, counters.finalized,
-          counters.destroyed, counters.intruders, counters.roots,   counters.scalable,
-          counters.shrunk,    counters.revoked,   counters.misused};
+  *all = {counters.alive,     counters.begun,    counters.aborted,  counters.finalized, counters.destroyed,
+          counters.intruders, counters.roots,    counters.scalable, counters.shrunk,    counters.revoked,
+          counters.misused,   counters.unpolled, counters.leaked,   counters.met};
 }
 
 STANDIN_API int ncclGetVersion(int* version) {
@@ -420,15 +609,15 @@ STANDIN_API int ncclGetUniqueId(UniqueId* id) {
   return kSuccess;
 }
 
-STANDIN_API int ncclCommInitRankConfig(Comm** comm, int ranks, UniqueId id, int rank, void*) {
-  *comm = new Comm(rank, ranks, id);
-  return kInProgress;
+STANDIN_API int ncclCommInitRankConfig(Comm** comm, int ranks, UniqueId id, int rank, void* config) {
+  *comm = new Comm(rank, ranks, id, is_blocking(config));
+  return (*comm)->begun();
 }
 
-STANDIN_API int ncclCommInitRankScalable(Comm** comm, int ranks, int rank, int, UniqueId* ids, void*) {
+STANDIN_API int ncclCommInitRankScalable(Comm** comm, int ranks, int rank, int, UniqueId* ids, void* config) {
   ++counters.scalable;
-  *comm = new Comm(rank, ranks, ids[0]);
-  return kInProgress;
+  *comm = new Comm(rank, ranks, ids[0], is_blocking(config));
+  return (*comm)->begun();
 }
 
 STANDIN_API int ncclCommGetAsyncError(Comm* comm, int* error) {
@@ -456,6 +645,7 @@ STANDIN_API int ncclCommFinalize(Comm* comm) {
 }
 
 STANDIN_API int ncclCommDestroy(Comm* comm) {
+  if (const int now = comm->ensure_ready()) return now;
   comm->stop();
   delete comm;
   ++counters.destroyed;
@@ -497,7 +687,13 @@ STANDIN_API int ncclGroupStart() {
 }
 
 STANDIN_API int ncclGroupEnd() {
-  if (--group.depth > 0 || group.comm == nullptr) return kSuccess;
+  if (--group.depth > 0) return kSuccess;
+  if (const int error = std::exchange(group.error, kSuccess)) {
+    group.pieces.clear();
+    group.comm = nullptr;
+    return error;
+  }
+  if (group.comm == nullptr) return kSuccess;
   Comm& comm = *std::exchange(group.comm, nullptr);
   return comm.enqueue({&comm, std::exchange(group.pieces, {}), nullptr, 0}, group.stream);
 }

@@ -1,9 +1,19 @@
 // Purpose: the stand-in for NCCL: real sums and transfers among threads and processes over loopback TCP, with the
-// life cycle of NCCL 2.28 and its traps, switched on by name while the program runs.
+// life cycle of NCCL 2.28 and its traps, some of them switched on by name while the program runs.
+//
+// Always, as NCCL 2.28.9 does (init.cc, group.cc, enqueue.cc):
+//   - A call on a non-blocking communicator returns ncclInProgress, and a thread does the rest. Any call before
+//     ncclCommGetAsyncError has said ncclSuccess is refused with ncclInvalidArgument, which then stays.
+//   - The first collective of each algorithm meets all ranks to connect, unless NCCL_RUNTIME_CONNECT=0 (which is read
+//     once) has connected them at init. The first transfers between two ranks meet both.
+//   - The end of a communicator waits for all work that the device's streams hold.
+//   - A build that is ended before its ranks have met leaves 4 descriptors, 2 streams and pinned memory behind.
+//   - The first init waits for the device, unless CUDA_MODULE_LOADING=EAGER: it loads the kernels.
 //
 // Faults, as a comma-separated list; "name@2" is for rank 2 only, a bare name for all ranks. They come from
 // standin_nccl_faults(), or from the file that ET_STANDIN_NCCL_CONTROL names, or from ET_STANDIN_NCCL_FAULTS:
 //   stall-init        the communicator is never ready; abort still ends it
+//   connect-late      the first collective of each algorithm connects in spite of NCCL_RUNTIME_CONNECT=0
 //   sync-init         init waits until the whole device is idle, as an implicit synchronization does
 //   fail-init         init ends with ncclSystemError
 //   async-error       the communicator reports ncclRemoteError and keeps doing so, Shrink included
@@ -33,7 +43,11 @@ struct StandinNcclCounters {
   int scalable;   // inits with several unique ids
   int shrunk;     // communicators made by Shrink
   int revoked;    // Revokes that were done
-  int misused;    // calls that NCCL forbids: a second Shrink of one parent, Finalize after Revoke or Shrink
+  int misused;    // calls that NCCL forbids: a second Shrink of one parent, Finalize after Revoke or Shrink,
+                  // Revoke before the last call has ended
+  int unpolled;   // calls before the last one has ended
+  int leaked;     // communicators that left resources behind
+  int met;        // collectives and transfers that met their peers to connect
 };
 
 STANDIN_API void standin_nccl_faults(const char* list);

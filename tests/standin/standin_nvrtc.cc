@@ -37,3 +37,17 @@ STANDIN_API int nvrtcGetCUBIN(void*, char* code) {
   std::memcpy(code, kCode, sizeof kCode);
   return 0;
 }
+STANDIN_API int nvrtcGetPTXSize(void* program, std::size_t* size) {
+  return nvrtcGetCUBINSize(program, size);
+}
+STANDIN_API int nvrtcGetPTX(void* program, char* code) {
+  return nvrtcGetCUBIN(program, code);
+}
+STANDIN_API int nvrtcGetNumSupportedArchs(int* count) {
+  *count = 1;
+  return 0;
+}
+STANDIN_API int nvrtcGetSupportedArchs(int* all) {
+  *all = 90;
+  return 0;
+}

@@ -35,6 +35,16 @@ TEST_CASE("and the trainer's") {
   compile_for_all(train::kTrainerKernels);
 }
 
+TEST_CASE("for an architecture that the compiler does not know, it makes portable code for the newest that it knows") {
+  const auto code = compile_kernels(kCommunicatorKernels, "sm_999");
+  if (!code && code.error().code == ErrorCode::kUnavailable) {
+    elastictrain::tests::skip_aloud(code.error().message);
+    return;
+  }
+  REQUIRE(code.ok());
+  CHECK(std::string(code->begin(), code->end()).find(".target sm_") != std::string::npos);
+}
+
 TEST_CASE("what the compiler does not like about a text is passed on") {
   const auto code = compile_kernels("ET_KERNEL(broken)(float* x) { x[0] = unknown; }", "sm_90");
   REQUIRE_FALSE(code.ok());

@@ -17,14 +17,19 @@ namespace elastictrain::comm {
 struct DeviceReduce {
   float* data = nullptr;
   std::size_t count = 0;
-  float scale = 1.0F;  // as in ReduceOptions
+  // A gradient in 16 bits, or null. `data` is then memory for its values in single precision, in which it is summed and
+  // kept; the sum is rounded once.
+  void* narrow = nullptr;
+  Element element = Element::kFloat32;  // of `narrow`
+  float scale = 1.0F;                   // as in ReduceOptions
   // The input of the sum. kKeep: the content of `data`, copied to `keep` first if that is set. kKept: the content that
   // `keep` has from an earlier call. kNothing: zeros, whatever `data` holds.
   enum class Input : std::uint8_t { kKeep, kKept, kNothing } input = Input::kKeep;
-  float* keep = nullptr;  // as long as `data`; filled when the call returns, also after a peer's error
-  // The caller's CUstream (null: its default stream). Work that it holds runs before the sum; work that is added
-  // afterwards runs after it.
+  float* keep = nullptr;  // as long as `data`; filled when the sum has ended, also after a peer's error
+  // The caller's CUstream (null: its default stream). Work that it holds runs before the sum.
   void* stream = nullptr;
+  // The caller's CUevent, or null: the sum waits for this point of `stream` and not for what `stream` holds behind it.
+  void* ready = nullptr;
   bool want_norms = false;
   // The caller's CUevent, or null. Recorded after the sum, if the device makes the sum.
   void* finished = nullptr;
@@ -40,9 +45,19 @@ struct DeviceTransfer {
 
 class DeviceSums {
  public:
-  // In-place sum in device memory, like all_reduce() and in one order with it on all ranks. Returns when the sum is
-  // complete: an update that is queued behind a collective would use a partial sum if the collective is aborted.
-  virtual Status all_reduce_device(const DeviceReduce& reduce, ReduceStats* stats = nullptr) = 0;
+  // Whether start_sum() queues the sum behind its input and returns. Otherwise it waits on the host.
+  virtual bool queues_sums() const = 0;
+  // An in-place sum in device memory, like all_reduce() and in one order with it on all ranks. Its memory belongs to it
+  // until finish_sums() has returned. If it fails, all sums that were started have ended.
+  virtual Status start_sum(const DeviceReduce& reduce) = 0;
+  // Waits until all sums that were started are complete, and adds up their norms. The host waits, because an update
+  // that is queued behind a collective would use a partial sum if the collective is aborted.
+  virtual Status finish_sums(ReduceStats* stats = nullptr) = 0;
+
+  Status all_reduce_device(const DeviceReduce& reduce, ReduceStats* stats = nullptr) {
+    const Status started = start_sum(reduce);
+    return started ? finish_sums(stats) : started;
+  }
 
  protected:
   ~DeviceSums() = default;
@@ -51,11 +66,11 @@ class DeviceSums {
 // State moves between devices without a copy in host memory.
 class DeviceTransfers {
  public:
-  // Called by all ranks before their first sum, or by none. Starts all pieces together, after the work that the
-  // caller's `stream` holds, and returns. Later sums wait for the pieces. Every piece is named at both its ends, and
-  // both ends name the pieces of a pair in the same order. Before finish_device_transfers() has returned, a sender must
-  // not write the memory and a receiver must not access it.
-  virtual Status start_device_transfers(std::span<const DeviceTransfer> transfers, void* stream) = 0;
+  // Called by all ranks before their first sum, or by none. Starts all pieces together, after the caller's CUevent
+  // `ready` (null: at once), once their peers have called it too. Later sums wait for the pieces. Every piece is named
+  // at both its ends, and both ends name the pieces of a pair in the same order. Before finish_device_transfers() has
+  // returned, a sender must not write the memory and a receiver must not access it.
+  virtual Status start_device_transfers(std::span<const DeviceTransfer> transfers, void* ready) = 0;
   virtual Status finish_device_transfers() = 0;
 
  protected:

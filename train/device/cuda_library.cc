@@ -1,7 +1,5 @@
 #include "train/device/cuda_library.h"
 
-#include <cstdlib>
-
 #include "train/device/shared_library.h"
 
 namespace elastictrain::device {
@@ -17,7 +15,6 @@ Result<const CudaLibrary*> open_cuda_driver() {
 #undef ET_LOAD
   if (auto complete = loader.status("the CUDA driver"); !complete) return complete.error();
   table.path = library->path();
-  ::setenv("CUDA_MODULE_LOADING", "EAGER", 0);
   if (auto ready = table.check(table.init(0), "initialize the CUDA driver"); !ready) {
     return Error{ErrorCode::kUnavailable, ready.error().message};
   }
@@ -58,6 +55,8 @@ bool is_sticky(CudaCode code) {
   constexpr CudaCode kAssert = 710;
   constexpr CudaCode kHardwareStack = 714;
   constexpr CudaCode kLaunchFailed = 719;
+  constexpr CudaCode kTensorMemoryLeak = 721;
+  constexpr CudaCode kUnknown = 999;
   switch (code) {
     case kEccUncorrectable:
     case kNvlinkUncorrectable:
@@ -66,6 +65,8 @@ bool is_sticky(CudaCode code) {
     case kLaunchTimeout:
     case kContextDestroyed:
     case kAssert:
+    case kTensorMemoryLeak:
+    case kUnknown:
       return true;
     default:
       return code >= kHardwareStack && code <= kLaunchFailed;

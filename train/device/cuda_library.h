@@ -71,6 +71,7 @@ inline constexpr int kMemoryTypeDevice = 2;
   X(stream_query, cuStreamQuery, (CudaStream))                                                     \
   X(stream_synchronize, cuStreamSynchronize, (CudaStream))                                         \
   X(stream_wait, cuStreamWaitEvent, (CudaStream, CudaEvent, unsigned))                             \
+  X(stream_is_capturing, cuStreamIsCapturing, (CudaStream, int*))                                  \
   X(event_create, cuEventCreate, (CudaEvent*, unsigned))                                           \
   X(event_destroy, cuEventDestroy_v2, (CudaEvent))                                                 \
   X(event_record, cuEventRecord, (CudaEvent, CudaStream))                                          \
@@ -89,8 +90,10 @@ struct CudaLibrary {
 #undef ET_DECLARE
   std::string path;
 
-  // Opened and initialized by the first call, whose result is kept. Modules are loaded eagerly unless the user has set
-  // CUDA_MODULE_LOADING: a lazy load waits until the device is idle, which it is not during a collective.
+  // Opened and initialized by the first call, whose result is kept. Modules are loaded as the driver does by default,
+  // lazily since 12.2: with eager loading cuBLAS alone costs seconds and up to a gigabyte. A lazy load waits until the
+  // device is idle, which it is not during a collective, so what works next to one is loaded before (KernelModule,
+  // comm/nccl/nccl_trial.h).
   static Result<const CudaLibrary*> get();
 
   // `doing`: "copy 4096 bytes to the device".

@@ -1,5 +1,7 @@
 #include "train/device/kernel_module.h"
 
+#include <algorithm>
+#include <cstdlib>
 #include <map>
 #include <mutex>
 #include <utility>
@@ -21,6 +23,10 @@ struct NvrtcLibrary {
   int (*log)(NvrtcProgram, char*) = nullptr;
   int (*code_size)(NvrtcProgram, std::size_t*) = nullptr;
   int (*code)(NvrtcProgram, char*) = nullptr;
+  int (*ptx_size)(NvrtcProgram, std::size_t*) = nullptr;
+  int (*ptx)(NvrtcProgram, char*) = nullptr;
+  int (*architecture_count)(int*) = nullptr;
+  int (*architectures)(int*) = nullptr;
 };
 
 Result<NvrtcLibrary> open_nvrtc() {
@@ -37,19 +43,42 @@ Result<NvrtcLibrary> open_nvrtc() {
   loader.require(table.log, "nvrtcGetProgramLog");
   loader.require(table.code_size, "nvrtcGetCUBINSize");
   loader.require(table.code, "nvrtcGetCUBIN");
+  loader.require(table.ptx_size, "nvrtcGetPTXSize");
+  loader.require(table.ptx, "nvrtcGetPTX");
+  loader.require(table.architecture_count, "nvrtcGetNumSupportedArchs");
+  loader.require(table.architectures, "nvrtcGetSupportedArchs");
   if (auto complete = loader.status("NVRTC"); !complete) return complete.error();
   return table;
 }
 
 constexpr const char* kPrelude = R"(
 typedef unsigned long long et_size;
-#define ET_KERNEL(name) extern "C" __global__ void name
+struct __align__(16) et_four { float x, y, z, w; };
+#define ET_KERNEL(name) extern "C" __global__ void __launch_bounds__(1024) name
 #define ET_DEVICE static __device__
 #define ET_REGISTER(name)
 #define ET_INDEX ((et_size)blockIdx.x * blockDim.x + threadIdx.x)
 #define ET_STRIDE ((et_size)gridDim.x * blockDim.x)
 #define ET_ATOMIC_ADD(place, value) atomicAdd(place, value)
 #define ET_BLOCK_SUM(partials, value) et_block_sum(partials, value)
+static __device__ float et_from_half(unsigned short bits) {
+  float value;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
+  return value;
+}
+static __device__ unsigned short et_to_half(float value) {
+  unsigned short bits;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+  return bits;
+}
+static __device__ float et_from_bfloat(unsigned short bits) {
+  return __uint_as_float((unsigned)bits << 16);
+}
+static __device__ unsigned short et_to_bfloat(float value) {
+  unsigned bits = __float_as_uint(value);
+  if ((bits & 0x7fffffffu) > 0x7f800000u) return (unsigned short)(bits >> 16 | 0x40u);
+  return (unsigned short)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
+}
 static __device__ void et_block_sum(double* partials, double value) {
   __shared__ double warps[32];
   for (int offset = 16; offset > 0; offset /= 2) value += __shfl_down_sync(0xffffffffu, value, offset);
@@ -81,13 +110,26 @@ Result<std::vector<char>> compiled_code(const NvrtcLibrary& nvrtc, NvrtcProgram 
     return Error{ErrorCode::kInternal,
                  "NVRTC could not compile for " + architecture + ": " + compiler_log(nvrtc, program)};
   }
+  const bool is_portable = architecture.starts_with("compute_");
   std::size_t size = 0;
   std::vector<char> code;
-  if (nvrtc.code_size(program, &size) == 0 && size > 0) {
+  if ((is_portable ? nvrtc.ptx_size : nvrtc.code_size)(program, &size) == 0 && size > 0) {
     code.resize(size);
-    if (nvrtc.code(program, code.data()) == 0) return code;
+    if ((is_portable ? nvrtc.ptx : nvrtc.code)(program, code.data()) == 0) return code;
   }
   return Error{ErrorCode::kInternal, "NVRTC returned no code for " + architecture};
+}
+
+// `wanted`, such as "sm_90", or the newest one that the compiler knows, as portable code that the driver compiles.
+std::string known_architecture(const NvrtcLibrary& nvrtc, const std::string& wanted) {
+  int count = 0;
+  if (nvrtc.architecture_count(&count) != 0 || count < 1) return wanted;
+  std::vector<int> known(static_cast<std::size_t>(count));
+  if (nvrtc.architectures(known.data()) != 0) return wanted;
+  const int number = std::atoi(wanted.c_str() + wanted.find('_') + 1);
+  if (std::find(known.begin(), known.end(), number) != known.end()) return wanted;
+  const auto newer = std::upper_bound(known.begin(), known.end(), number);  // they are in ascending order
+  return newer == known.begin() ? wanted : "compute_" + std::to_string(*(newer - 1));
 }
 
 struct Modules {
@@ -123,7 +165,7 @@ Result<std::vector<char>> compile_kernels(const char* text, const std::string& a
   if (nvrtc->create(&program, source.c_str(), "elastictrain.cu", 0, nullptr, nullptr) != 0) {
     return Error{ErrorCode::kInternal, "NVRTC could not read the kernels' source"};
   }
-  auto code = compiled_code(*nvrtc, program, architecture);
+  auto code = compiled_code(*nvrtc, program, known_architecture(*nvrtc, architecture));
   nvrtc->destroy(&program);
   return code;
 }

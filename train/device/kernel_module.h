@@ -1,5 +1,5 @@
 // Purpose: kernels from source text, compiled for the device when they are first needed: the build needs no CUDA
-// compiler, and every architecture is supported.
+// compiler, and every architecture is supported, one that the run-time compiler does not know by portable code.
 //
 // The text is a small common subset of CUDA and C++ (see kernel_source.inc). The stand-in for the driver compiles the
 // same file for the host, so kernels are tested on machines without a GPU. Ownership: kept until the process ends.
@@ -14,8 +14,8 @@
 
 namespace elastictrain::device {
 
-inline constexpr unsigned kKernelBlocks = 256;   // the same on every device, so that sums are the same
-inline constexpr unsigned kKernelThreads = 256;  // per block
+inline constexpr unsigned kKernelBlocks = 256;    // the same on every device, so that sums are the same
+inline constexpr unsigned kKernelThreads = 1024;  // per block; 256 blocks of them fill the largest GPUs
 
 class KernelModule {
  public:
@@ -42,7 +42,8 @@ class KernelModule {
 // kUnavailable if the compiler is not found.
 Status find_kernel_compiler();
 
-// Code for an architecture such as "sm_90". Needs NVRTC, but no device.
+// Code for an architecture such as "sm_90"; if the compiler does not know it, PTX for the newest one that it knows,
+// which the driver compiles. Needs NVRTC, but no device.
 Result<std::vector<char>> compile_kernels(const char* text, const std::string& architecture);
 
 // The text of kernel_source.inc: the communicator's kernels.

@@ -1,5 +1,7 @@
 #include "train/session/bucket_reducer.h"
 
+#include "train/session/narrow_gradients.h"
+
 namespace elastictrain::session {
 
 Status BucketReducer::reduce(OpenStep& step, Bucket& bucket) {
@@ -18,7 +20,9 @@ Status BucketReducer::send_lane(OpenStep& step) {
 
 Status BucketReducer::reduce_host_gradient(OpenStep& step, Bucket& bucket) {
   const bool is_first = !step.lane_sent;
+  NarrowGradients::widen(step, bucket);
   Status status = step.averages ? parts_.averaging.take_local_gradient(step, bucket) : parts_.host.reduce(step, bucket);
+  if (status) NarrowGradients::round(bucket);
   return status && is_first ? after_first_sum(step) : status;
 }
 

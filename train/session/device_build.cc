@@ -14,7 +14,7 @@ namespace {
 // Whether all members have it. A member without it would make other calls than the rest.
 Result<bool> everyone_has_nccl(comm::Communicator& host, const DeviceBuild& build, const comm::CancelToken& cancel) {
   const comm::BuildGuard guard(host, cancel, build.deadline);
-  const std::byte mine{comm::NcclLibrary::get().ok() ? std::uint8_t{1} : std::uint8_t{0}};
+  const std::byte mine{build.nccl_works && comm::NcclLibrary::get().ok() ? std::uint8_t{1} : std::uint8_t{0}};
   std::vector<std::byte> all(host.world_size());
   if (auto status = host.all_gather({&mine, 1}, all); !status) return status.error();
   return std::all_of(all.begin(), all.end(), [](std::byte has) { return has == std::byte{1}; });

@@ -25,6 +25,7 @@ struct DeviceBuild {
   std::string job;
   std::chrono::steady_clock::time_point deadline;
   Backend backend = Backend::kAuto;
+  bool nccl_works = true;  // here, as a trial has shown
   comm::NcclBuild nccl_build = comm::NcclBuild::kBackground;
   comm::RunningGeneration running;
   std::function<comm::StepClock()> step_clock;

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "supervisor/protocol/check.h"
-#include "train/comm/device_interfaces.h"
 
 namespace elastictrain::session {
 
@@ -40,17 +39,53 @@ Clock::time_point DeviceGradients::sum_time(const OpenStep& step) {
   return std::min(now, device_->sum_time(step.buckets.back().index).value_or(now));
 }
 
-Status DeviceGradients::reduce(OpenStep& step, Bucket& bucket) {
-  return gate_.run("all-reduce", [&] { return sum(step, bucket); });
+comm::DeviceSums& DeviceGradients::sums() const {
+  auto* const sums = seat_.communicator->device_sums();
+  ET_CHECK(sums != nullptr, "a session with a device has a data plane that sums its memory");
+  return *sums;
 }
 
-Status DeviceGradients::sum(OpenStep& step, Bucket& bucket) {
+Status DeviceGradients::reduce(OpenStep& step, Bucket& bucket) {
+  if (!sums().queues_sums()) {
+    if (auto there = await_input(bucket); !there) return there;
+  }
+  Status status = gate_.run("all-reduce", [&] { return start(step, bucket); });
+  is_summing_ = is_summing_ || status.ok();
+  return status;
+}
+
+Status DeviceGradients::finish(OpenStep& step) {
+  if (!is_summing_) return {};
+  Status status = gate_.run("all-reduce", [&] {
+    comm::ReduceStats stats;
+    const Status finished = sums().finish_sums(&stats);
+    step.add(stats);
+    return finished;
+  });
+  if (!status) abandon();
+  is_summing_ = false;
+  return status;
+}
+
+void DeviceGradients::abandon() {
+  if (std::exchange(is_summing_, false)) (void)sums().finish_sums();
+}
+
+Status DeviceGradients::start(OpenStep& step, Bucket& bucket) {
   using Input = comm::DeviceReduce::Input;
   comm::DeviceReduce reduce{.data = bucket.data,
                             .count = bucket.count,
+                            .narrow = bucket.narrow,
+                            .element = bucket.element,
                             .stream = bucket.stream,
+                            .ready = device_->input_mark(bucket.index),
                             .want_norms = step.wants_norm,
                             .finished = device_->end_mark(bucket.index)};
+  if (bucket.narrow != nullptr) {
+    const auto wide = device_->wide(bucket.index, bucket.count);
+    if (!wide) return Error{ErrorCode::kInvalid, wide.error().message};
+    reduce.data = *wide;
+  }
   if (!step.has_samples()) {
     reduce.input = Input::kNothing;
   } else if (bucket.copied || host_.keeps_inputs()) {
@@ -60,16 +95,14 @@ Status DeviceGradients::sum(OpenStep& step, Bucket& bucket) {
     reduce.input = std::exchange(bucket.copied, true) ? Input::kKept : Input::kKeep;
   }
   if (step.has_samples()) reduce.scale = step.division.my_weight();
-  comm::ReduceStats stats;
-  comm::DeviceSums* const sums = seat_.communicator->device_sums();
-  ET_CHECK(sums != nullptr, "a session with a device has a data plane that sums its memory");
-  const Status status = sums->all_reduce_device(reduce, &stats);
-  step.add(stats);
-  return status;
+  return sums().start_sum(reduce);
 }
 
 void DeviceGradients::clear(Bucket& bucket) {
-  if (bucket.on_device) return check(device_->fill_zero(bucket.data, bucket.count, bucket.stream));
+  if (bucket.on_device && bucket.narrow != nullptr) {
+    return check(device_->fill_zero(bucket.narrow, bucket.count * sizeof(std::uint16_t), bucket.stream));
+  }
+  if (bucket.on_device) return check(device_->fill_zero(bucket.data, bucket.count * sizeof(float), bucket.stream));
   std::fill_n(bucket.data, bucket.count, 0.0F);
 }
 

@@ -1,12 +1,13 @@
 #include "train/session/device_side.h"
 
+#include <chrono>
 #include <thread>
 #include <utility>
 
 namespace elastictrain::session {
 namespace {
 
-constexpr int kSpinsBeforeYield = 1000;
+constexpr std::chrono::microseconds kAwaitPause{30};
 
 }  // namespace
 
@@ -17,15 +18,32 @@ Result<std::unique_ptr<DeviceSide>> DeviceSide::open(int ordinal) {
   if (!port) return port.error();
   auto times = DeviceTimes::open(*device);
   if (!times) return times.error();
-  return std::unique_ptr<DeviceSide>(new DeviceSide(std::move(*device), std::move(*port), std::move(*times)));
+  auto mark = device::Event::create(*device);
+  if (!mark) return mark.error();
+  return std::unique_ptr<DeviceSide>(
+      new DeviceSide(std::move(*device), std::move(*port), std::move(*times), std::move(*mark)));
 }
 
 Status DeviceSide::state_written(void* stream) {
-  state_stream_ = stream;
+  is_state_marked_ = true;
+  if (auto marked = state_mark_.record(stream); !marked) return marked;
   return port_->order_after(stream);
 }
 
+// A graph would record the marks and replay them without the session.
+Status DeviceSide::refuse_capture(void* stream) const {
+  const device::Device::Scope scope(*device_);
+  const auto& cuda = device_->cuda();
+  int capturing = 0;
+  if (auto asked = cuda.check(cuda.stream_is_capturing(stream, &capturing), "ask for a capture"); !asked) return asked;
+  if (capturing == 0) return {};
+  return Error{ErrorCode::kInvalid,
+               "a gradient's stream records a CUDA graph; sums cannot be part of one. End the capture before "
+               "all_reduce_device(), and call that for each replay"};
+}
+
 Status DeviceSide::mark_input(std::size_t index, void* stream) {
+  if (auto usable = refuse_capture(stream); !usable) return usable;
   const std::lock_guard lock(mutex_);
   while (marks_.size() <= index) {
     auto input = device::Event::create(device_, true);
@@ -52,29 +70,29 @@ std::optional<DeviceTimes::Time> DeviceSide::sum_time(std::size_t index) {
 Status DeviceSide::await_input(std::size_t index) {
   const device::Device::Scope scope(*device_);
   const device::Event& ready = mark(index).input;
-  for (int spins = 0;; ++spins) {
+  for (;;) {
     const device::CudaCode code = ready.query();
     if (code == device::kCudaSuccess) return {};
     if (code != device::kCudaNotReady) return device_->cuda().error(code, "wait for the program's computation");
-    if (spins > kSpinsBeforeYield) std::this_thread::yield();
+    std::this_thread::sleep_for(kAwaitPause);
   }
 }
 
-Status DeviceSide::fill_zero(float* data, std::size_t count, void* stream) {
+Status DeviceSide::fill_zero(void* data, std::size_t bytes, void* stream) {
   const device::Device::Scope scope(*device_);
   const auto& cuda = device_->cuda();
   const auto address = reinterpret_cast<device::DevicePointer>(data);
-  return cuda.check(cuda.fill_bytes(address, 0, count * sizeof(float), stream), "clear a gradient");
+  return cuda.check(cuda.fill_bytes(address, 0, bytes, stream), "clear a gradient");
 }
 
-Result<float*> DeviceSide::keep(std::size_t index, std::size_t count) {
-  if (keeps_.size() <= index) keeps_.resize(index + 1);
-  if (keeps_[index].bytes() < count * sizeof(float)) {
-    auto memory = device::DeviceMemory::allocate(device_, count * sizeof(float));
-    if (!memory) return memory.error();
-    keeps_[index] = std::move(*memory);
+Result<float*> DeviceSide::memory(std::vector<device::DeviceMemory>& pieces, std::size_t index, std::size_t count) {
+  if (pieces.size() <= index) pieces.resize(index + 1);
+  if (pieces[index].bytes() < count * sizeof(float)) {
+    auto made = device::DeviceMemory::allocate(device_, count * sizeof(float));
+    if (!made) return made.error();
+    pieces[index] = std::move(*made);
   }
-  return keeps_[index].as<float>();
+  return pieces[index].as<float>();
 }
 
 }  // namespace elastictrain::session

@@ -2,8 +2,8 @@
 // memory for kept gradients, waits for the program's streams, and the times of a step's gradients and sums.
 //
 // Ownership: the session; the program keeps its memory and streams. Thread: the training thread; await_input() also on
-// the thread that reduces, keep() only there; the port on any. Failure: CUDA errors as Statuses. After some of them the
-// process must end (device::is_sticky).
+// the thread that reduces, keep() and wide() only there; the port on any. Failure: CUDA errors as Statuses. After some
+// of them the process must end (device::is_sticky).
 #pragma once
 
 #include <deque>
@@ -29,8 +29,8 @@ class DeviceSide {
 
   // The work that `stream` holds now is part of the state from this point on.
   Status state_written(void* stream);
-  // The stream of the last state_written().
-  void* state_stream() const { return state_stream_; }
+  // The CUevent of the last state_written(); null before the first.
+  void* state_mark() const { return is_state_marked_ ? state_mark_.handle() : nullptr; }
 
   Status step_begins(DeviceTimes::Time now) { return times_->step_begins(now); }
   // The work that `stream` holds now produces the gradient of the step's bucket `index`. Call it on the training
@@ -38,14 +38,18 @@ class DeviceSide {
   Status mark_input(std::size_t index, void* stream);
   // Waits until that work is done. It has no deadline, because this is the program's computation.
   Status await_input(std::size_t index);
+  // The CUevent that mark_input() has recorded.
+  void* input_mark(std::size_t index) { return mark(index).input.handle(); }
   // The CUevent to record after the sum of the step's bucket `index`.
   void* end_mark(std::size_t index) { return mark(index).sum.handle(); }
   // When the gradient of that bucket, and its sum, were complete; see DeviceTimes::of().
   std::optional<DeviceTimes::Time> input_time(std::size_t index) { return times_->of(mark(index).input); }
   std::optional<DeviceTimes::Time> sum_time(std::size_t index);
-  Status fill_zero(float* data, std::size_t count, void* stream);
+  Status fill_zero(void* data, std::size_t bytes, void* stream);
   // Memory for a copy of the step's bucket `index`, reused from step to step.
-  Result<float*> keep(std::size_t index, std::size_t count);
+  Result<float*> keep(std::size_t index, std::size_t count) { return memory(keeps_, index, count); }
+  // The same for its values in single precision, if its own are narrower.
+  Result<float*> wide(std::size_t index, std::size_t count) { return memory(wides_, index, count); }
 
  private:
   // The marks of one bucket, reused in each step.
@@ -55,17 +59,24 @@ class DeviceSide {
   };
 
   DeviceSide(std::shared_ptr<device::Device> device, std::unique_ptr<device::DevicePort> port,
-             std::unique_ptr<DeviceTimes> times)
-      : device_(std::move(device)), port_(std::move(port)), times_(std::move(times)) {}
+             std::unique_ptr<DeviceTimes> times, device::Event state_mark)
+      : device_(std::move(device)),
+        port_(std::move(port)),
+        times_(std::move(times)),
+        state_mark_(std::move(state_mark)) {}
   const Marks& mark(std::size_t index);
+  Status refuse_capture(void* stream) const;
+  Result<float*> memory(std::vector<device::DeviceMemory>& pieces, std::size_t index, std::size_t count);
 
   const std::shared_ptr<device::Device> device_;
   const std::unique_ptr<device::DevicePort> port_;
   const std::unique_ptr<DeviceTimes> times_;
-  void* state_stream_ = nullptr;
+  device::Event state_mark_;
+  bool is_state_marked_ = false;
   std::mutex mutex_;         // guards the list
   std::deque<Marks> marks_;  // index = bucket
   std::vector<device::DeviceMemory> keeps_;
+  std::vector<device::DeviceMemory> wides_;
 };
 
 }  // namespace elastictrain::session

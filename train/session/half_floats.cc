@@ -1,5 +1,6 @@
 #include "train/session/half_floats.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 
@@ -45,6 +46,14 @@ std::uint16_t to_bfloat(float value) {
   const auto bits = std::bit_cast<std::uint32_t>(value);
   if ((bits & kFloatMagnitude) > kFloatInfinity) return static_cast<std::uint16_t>(bits >> 16 | 0x40U);
   return static_cast<std::uint16_t>((bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16);
+}
+
+void widen_floats(bool is_half, const std::uint16_t* from, float* into, std::size_t count) {
+  std::transform(from, from + count, into, is_half ? from_half : from_bfloat);
+}
+
+void round_floats(bool is_half, const float* from, std::uint16_t* into, std::size_t count) {
+  std::transform(from, from + count, into, is_half ? to_half : to_bfloat);
 }
 
 }  // namespace elastictrain::session

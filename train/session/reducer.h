@@ -23,9 +23,13 @@ using Collective = std::function<Status(comm::Communicator&)>;
 
 // One piece of a step's gradient, in the program's memory.
 struct Bucket {
-  enum class Kind { kGradient, kOwnData } kind = Kind::kGradient;
-  float* data = nullptr;
+  enum class Kind { kGradient, kOwnData, kDeviceTransfers } kind = Kind::kGradient;
+  float* data = nullptr;  // in single precision, where the sum is made
   std::size_t count = 0;
+  // The program's memory of a gradient in 16 bits, or null. `data` is the session's then.
+  void* narrow = nullptr;
+  comm::Element element = comm::Element::kFloat32;
+  bool is_widened = false;  // `data` holds its values, or what became of them
   // kOwnData, in place of `data`: the program's own collective, and the memory that it changes in place.
   Collective share = {};
   std::span<std::byte> bytes = {};

@@ -5,6 +5,7 @@
 
 #include "train/session/device_build.h"
 #include "train/session/session_impl.h"
+#include "train/session/sizes.h"
 #include "train/session/solo_communicator.h"
 
 namespace elastictrain {
@@ -66,10 +67,24 @@ void Session::Impl::all_reduce_device(float* gradient, std::size_t count, void* 
   require_step("all_reduce_device() outside a step; call next_batch() first");
   lifecycle_.require(program_.device != nullptr,
                      "all_reduce_device() without a device; call use_device() before start()");
+  session::bytes_of("all_reduce_device()", count, sizeof(float));
   settle_background();
+  reduce_device(worker_->runner.add(gradient, count), stream, false);
+}
+
+void Session::Impl::all_reduce_device_typed(void* gradient, std::size_t count, DataType type, void* stream,
+                                            bool in_background) {
+  require_step("all_reduce_device() outside a step; call next_batch() first");
+  lifecycle_.require(program_.device != nullptr,
+                     "all_reduce_device() without a device; call use_device() before start()");
+  if (!in_background) settle_background();
+  reduce_device(add_narrow(gradient, count, type), stream, in_background);
+}
+
+void Session::Impl::reduce_device(session::Bucket& bucket, void* stream, bool in_background) {
   auto& worker = *worker_;
-  auto& bucket = worker.runner.add(gradient, count);
   worker.device.mark_input(bucket, stream);
+  if (in_background) return worker.runner.submit(bucket);
   worker.device.check(worker.device.await_input(bucket));
   worker.measurements.clock().collective_begins(worker.device.input_time(bucket));
   settle(worker.runner.reduce(bucket), true);
@@ -79,9 +94,8 @@ void Session::Impl::all_reduce_device_async(float* gradient, std::size_t count, 
   require_step("all_reduce_device_async() outside a step; call next_batch() first");
   lifecycle_.require(program_.device != nullptr,
                      "all_reduce_device_async() without a device; call use_device() before start()");
-  auto& bucket = worker_->runner.add(gradient, count);
-  worker_->device.mark_input(bucket, stream);
-  worker_->runner.submit(bucket);
+  session::bytes_of("all_reduce_device_async()", count, sizeof(float));
+  reduce_device(worker_->runner.add(gradient, count), stream, true);
 }
 
 }  // namespace elastictrain

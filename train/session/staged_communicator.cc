@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "train/session/half_floats.h"
+
 namespace elastictrain::session {
 namespace {
 
@@ -41,6 +43,7 @@ Status StagedCommunicator::fetch(const comm::DeviceReduce& reduce) {
     std::fill_n(staged_.as<float>(), reduce.count, 0.0F);
     return {};
   }
+  if (reduce.narrow != nullptr && reduce.input == Input::kKeep) return fetch_narrow(reduce);
   const device::Device::Scope scope(*device_);
   const auto& cuda = device_->cuda();
   Status status;
@@ -56,23 +59,58 @@ Status StagedCommunicator::fetch(const comm::DeviceReduce& reduce) {
   return status ? stream_.synchronize() : status;
 }
 
-Status StagedCommunicator::put_back(const comm::DeviceReduce& reduce) {
-  if (reduce.count == 0) return {};
+Status StagedCommunicator::fetch_narrow(const comm::DeviceReduce& reduce) {
+  narrow_.resize(reduce.count);
+  const std::size_t bytes = reduce.count * sizeof(std::uint16_t);
+  if (auto status = copy(address(narrow_.data()), address(reduce.narrow), bytes, true); !status) return status;
+  widen_floats(reduce.element == comm::Element::kFloat16, narrow_.data(), staged_.as<float>(), reduce.count);
+  if (reduce.keep == nullptr) return {};
+  return copy(address(reduce.keep), address(staged_.as<void>()), reduce.count * sizeof(float), false);
+}
+
+Status StagedCommunicator::copy(device::DevicePointer to, device::DevicePointer from, std::size_t bytes,
+                                bool to_host) const {
   const device::Device::Scope scope(*device_);
   const auto& cuda = device_->cuda();
-  const Status status = cuda.check(cuda.copy_to_device(address(reduce.data), staged_.as<void>(),
-                                                       reduce.count * sizeof(float), stream_.handle()),
-                                   "copy a gradient to the device");
+  const auto code = to_host ? cuda.copy_to_host(reinterpret_cast<void*>(to), from, bytes, stream_.handle())
+                            : cuda.copy_to_device(to, reinterpret_cast<const void*>(from), bytes, stream_.handle());
+  const Status status = cuda.check(code, "copy a gradient of 16 bits");
   return status ? stream_.synchronize() : status;
 }
 
-Status StagedCommunicator::all_reduce_device(const comm::DeviceReduce& reduce, comm::ReduceStats* stats) {
+Status StagedCommunicator::put_back(const comm::DeviceReduce& reduce) {
+  if (reduce.count == 0) return {};
+  if (reduce.narrow != nullptr) {
+    narrow_.resize(reduce.count);
+    round_floats(reduce.element == comm::Element::kFloat16, staged_.as<float>(), narrow_.data(), reduce.count);
+    return copy(address(reduce.narrow), address(narrow_.data()), reduce.count * sizeof(std::uint16_t), false);
+  }
+  const device::Device::Scope scope(*device_);
+  const auto& cuda = device_->cuda();
+  const Status status = cuda.check(
+      cuda.copy_to_device(address(reduce.data), staged_.as<void>(), reduce.count * sizeof(float), stream_.handle()),
+      "copy a gradient to the device");
+  return status ? stream_.synchronize() : status;
+}
+
+Status StagedCommunicator::start_sum(const comm::DeviceReduce& reduce) {
   // The rank's own gradient is the sum already.
   if (world_size() == 1 && reduce.input == Input::kKeep && reduce.scale == 1.0F && !reduce.want_norms) return {};
   if (auto status = final_failure(fetch(reduce)); !status) return status;
   const comm::ReduceOptions options{.scale = reduce.scale, .want_norms = reduce.want_norms};
-  const Status status = host_->all_reduce({staged_.as<float>(), reduce.count}, options, stats);
+  comm::ReduceStats stats;
+  const Status status = host_->all_reduce({staged_.as<float>(), reduce.count}, options, &stats);
+  stats_.local_square_sum += stats.local_square_sum;
+  stats_.reduced_square_sum += stats.reduced_square_sum;
   return status ? final_failure(put_back(reduce)) : status;
+}
+
+Status StagedCommunicator::finish_sums(comm::ReduceStats* stats) {
+  const auto sums = std::exchange(stats_, {});
+  if (stats == nullptr) return {};
+  stats->local_square_sum += sums.local_square_sum;
+  stats->reduced_square_sum += sums.reduced_square_sum;
+  return {};
 }
 
 }  // namespace elastictrain::session

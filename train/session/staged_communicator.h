@@ -6,7 +6,9 @@
 // other worker can repair it.
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "train/comm/device_interfaces.h"
 #include "train/comm/over_communicator.h"
@@ -22,18 +24,25 @@ class StagedCommunicator final : public comm::OverCommunicator, public comm::Dev
                                                           std::shared_ptr<device::Device> device);
 
   comm::DeviceSums* device_sums() override { return this; }
-  Status all_reduce_device(const comm::DeviceReduce& reduce, comm::ReduceStats* stats) override;
+  bool queues_sums() const override { return false; }
+  Status start_sum(const comm::DeviceReduce& reduce) override;
+  Status finish_sums(comm::ReduceStats* stats) override;
 
  private:
   StagedCommunicator(std::unique_ptr<comm::Communicator> host, std::shared_ptr<device::Device> device,
                      device::Stream stream)
       : OverCommunicator(std::move(host)), device_(std::move(device)), stream_(std::move(stream)) {}
   Status fetch(const comm::DeviceReduce& reduce);
+  // Of a gradient in 16 bits: what is kept is in single precision, as every data plane has it.
+  Status fetch_narrow(const comm::DeviceReduce& reduce);
+  Status copy(device::DevicePointer to, device::DevicePointer from, std::size_t bytes, bool to_host) const;
   Status put_back(const comm::DeviceReduce& reduce);
 
   const std::shared_ptr<device::Device> device_;
   const device::Stream stream_;
   device::PinnedMemory staged_;
+  std::vector<std::uint16_t> narrow_;
+  comm::ReduceStats stats_;  // of the sums since the last finish_sums()
 };
 
 }  // namespace elastictrain::session

@@ -24,14 +24,19 @@ class StepPace {
   // No step follows for some time.
   void pauses() { last_ = {}; }
 
+  // No step is expected: an evaluation, for example. Any thread.
+  void phase_is_long(bool is) { long_phase_.store(is, std::memory_order_relaxed); }
+
   comm::StepClock clock() const {
     return {.steps = steps_.load(std::memory_order_relaxed),
-            .normal = std::chrono::microseconds(normal_us_.load(std::memory_order_relaxed))};
+            .normal = std::chrono::microseconds(normal_us_.load(std::memory_order_relaxed)),
+            .pauses = long_phase_.load(std::memory_order_relaxed)};
   }
 
  private:
   std::atomic<std::uint64_t> steps_{0};
   std::atomic<long long> normal_us_{0};
+  std::atomic<bool> long_phase_{false};
   std::chrono::steady_clock::time_point last_{};
 };
 

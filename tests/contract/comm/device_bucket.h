@@ -5,6 +5,7 @@
 
 #include <vector>
 
+#include "tests/contract/comm/world.h"
 #include "train/comm/device_interfaces.h"
 #include "train/device/device_memory.h"
 #include "train/device/stream.h"
@@ -14,7 +15,7 @@ namespace elastictrain::comm::testing {
 class Bucket {
  public:
   explicit Bucket(const std::vector<float>& values) : Bucket(values.size()) { put(values); }
-  explicit Bucket(std::size_t count) : device_(*device::Device::open(0)), count_(count) {
+  explicit Bucket(std::size_t count) : device_(*device::Device::open(device_of_this_thread())), count_(count) {
     stream_ = std::move(*device::Stream::create(device_));
     data_ = std::move(*device::DeviceMemory::allocate(device_, count * sizeof(float)));
     keep_ = std::move(*device::DeviceMemory::allocate(device_, count * sizeof(float)));
@@ -29,7 +30,8 @@ class Bucket {
   void* stream() const { return stream_.handle(); }
 
   DeviceReduce reduce(float scale = 1.0F, DeviceReduce::Input input = DeviceReduce::Input::kKeep) const {
-    return {data_.as<float>(), count_, scale, input, keep_.as<float>(), stream_.handle(), true};
+    return {data_.as<float>(), count_,  nullptr, Element::kFloat32, scale, input, keep_.as<float>(),
+            stream_.handle(),  nullptr, true};
   }
 
  private:

@@ -9,6 +9,7 @@
 
 #include "tests/contract/comm/device_bucket.h"
 #include "tests/contract/comm/world.h"
+#include "tests/standin/standin_cuda.h"
 #include "train/device/event.h"
 
 namespace elastictrain::comm::testing {
@@ -62,6 +63,122 @@ TEST_CASE("every rank gets the bits of one sum, its own input back, and both nor
   }
 }
 
+// Work of a stream that ends when the flag is set.
+class Gate {
+ public:
+  explicit Gate(void* stream) {
+    standin_cuda_enqueue(
+        stream,
+        [](void* open) {
+          while (!*static_cast<std::atomic<bool>*>(open)) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        },
+        &open_);
+  }
+  ~Gate() { open(); }
+  void open() { open_ = true; }
+
+ private:
+  std::atomic<bool> open_{false};
+};
+
+TEST_CASE("a bucket's sum ends before the backward pass that is queued behind its gradient") {
+  World world(shm(2));
+  std::atomic<int> wrong{0};
+  world.run([&](Communicator& comm) {
+    const auto device = *device::Device::open(device_of_this_thread());
+    Bucket bucket(std::vector<float>(1000, 1.0F));
+    const auto gradient = std::move(*device::Event::create(device));
+    const auto pass = std::move(*device::Event::create(device));
+    if (!gradient.record(bucket.stream())) ++wrong;
+    Gate rest(bucket.stream());
+    if (!pass.record(bucket.stream())) ++wrong;
+    auto reduce = bucket.reduce();
+    reduce.ready = gradient.handle();
+    if (!comm.device_sums()->start_sum(reduce) || !comm.device_sums()->finish_sums()) ++wrong;
+    if (pass.query() != device::kCudaNotReady) ++wrong;
+    rest.open();
+    if (bucket.data() != std::vector<float>(1000, 2.0F)) ++wrong;
+  });
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("all buckets are started before the first gradient is there, and the host waits once") {
+  World world(shm(3));
+  std::atomic<int> wrong{0};
+  std::vector<ReduceStats> stats(3);
+  world.run([&](Communicator& comm) {
+    std::vector<std::unique_ptr<Bucket>> buckets;
+    for (std::size_t i = 0; i < 40; ++i) buckets.push_back(std::make_unique<Bucket>(std::vector<float>(10 * i, 1.0F)));
+    {
+      Gate pass(buckets[39]->stream());
+      for (const auto& bucket : buckets) {
+        auto reduce = bucket->reduce(2.0F);
+        reduce.stream = buckets[39]->stream();
+        if (!comm.device_sums()->start_sum(reduce)) ++wrong;
+      }
+    }
+    if (!comm.device_sums()->finish_sums(&stats[comm.rank()])) ++wrong;
+    for (std::size_t i = 0; i < 40; ++i) {
+      if (buckets[i]->data() != std::vector<float>(10 * i, 6.0F)) ++wrong;
+    }
+    if (!comm.device_sums()->finish_sums()) ++wrong;
+  });
+  CHECK(wrong == 0);
+  for (const auto& seen : stats) {
+    CHECK(seen.local_square_sum == doctest::Approx(7800));
+    CHECK(seen.reduced_square_sum == doctest::Approx(7800 * 36));
+  }
+}
+
+// 256, 1 and 1: a sum in bfloat16 or in half precision would be 256 or lose its low bits.
+TEST_CASE("gradients of 16 bits are summed in single precision, kept in it and rounded once") {
+  World world(shm(3));
+  std::atomic<int> wrong{0};
+  for (const auto element : {Element::kFloat16, Element::kBfloat16}) {
+    const bool half = element == Element::kFloat16;
+    const std::uint16_t one = half ? 0x3c00 : 0x3f80;
+    const std::uint16_t big = half ? 0x6800 : 0x4380;  // 2048, 256
+    const std::uint16_t sum = half ? 0x6801 : 0x4381;  // 2050, 258
+    world.run(
+        [&](Communicator& comm) {
+          const auto device = *device::Device::open(device_of_this_thread());
+          Bucket wide(999);
+          std::vector<std::uint16_t> values(999, comm.rank() == 0 ? big : one);
+          const auto narrow = std::move(*device::DeviceMemory::allocate(device, 2 * values.size()));
+          if (!narrow.copy_in(values.data(), narrow.bytes(), wide.stream())) ++wrong;
+          auto reduce = wide.reduce();
+          reduce.narrow = narrow.as<void>();
+          reduce.element = element;
+          for (const auto input : {Input::kKeep, Input::kKept}) {
+            reduce.input = input;
+            if (!comm.device_sums()->all_reduce_device(reduce)) ++wrong;
+            std::vector<std::uint16_t> back(999);
+            if (!narrow.copy_out(back.data(), narrow.bytes(), wide.stream())) ++wrong;
+            const auto kept = wide.kept();  // waits for the stream
+            if (back != std::vector<std::uint16_t>(999, sum)) ++wrong;
+            if (kept[998] != (comm.rank() > 0 ? 1.0F : half ? 2048.0F : 256.0F)) ++wrong;
+          }
+        },
+        half ? 1 : 2);
+  }
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("sums that were started have ended when another one fails, and every input is kept") {
+  World world(shm(2));
+  const auto comms = world.build_all();
+  const auto input = values_of(0, 1000);
+  Bucket first(input);
+  Bucket second(input);
+  auto& sums = *comms[0]->device_sums();
+  REQUIRE(sums.start_sum(first.reduce(0.5F)).ok());
+  comms[0]->abort();
+  CHECK(sums.start_sum(second.reduce(0.5F)).error().code == ErrorCode::kAborted);
+  CHECK(first.kept() == input);
+  CHECK(second.kept() == input);
+  CHECK(sums.finish_sums().ok());  // nothing is left to wait for
+}
+
 TEST_CASE("a step is repeated from the kept input, and a rank without one gives zeros") {
   World world(shm(3));
   std::atomic<int> wrong{0};
@@ -110,7 +227,7 @@ TEST_CASE("pieces travel between any two ranks at once, and what is reduced afte
                                              {own.bytes() + 200'000, 200'000, next, false},
                                              {theirs.bytes(), 200'000, last, true},
                                              {theirs.bytes() + 200'000, 200'000, last, true}};
-    if (!comm.device_transfers()->start_device_transfers(pieces, own.stream())) ++wrong;
+    if (!comm.device_transfers()->start_device_transfers(pieces, nullptr)) ++wrong;
     Bucket bucket(std::vector<float>(10, 1.0F));
     if (!comm.device_sums()->all_reduce_device(bucket.reduce())) ++wrong;
     if (theirs.data() != values_of(last, 100'000)) ++wrong;
@@ -144,7 +261,7 @@ TEST_CASE("calls that make no sense are refused") {
   reduce.keep = nullptr;
   CHECK(comm->device_sums()->all_reduce_device(reduce).error().code == ErrorCode::kInvalid);
   const std::vector<DeviceTransfer> piece{{bucket.bytes(), 4, 0, false}};
-  CHECK_FALSE(comm->device_transfers()->start_device_transfers(piece, bucket.stream()).ok());
+  CHECK_FALSE(comm->device_transfers()->start_device_transfers(piece, nullptr).ok());
 }
 
 TEST_CASE("abort from another thread ends a sum that waits for a peer, here and there, and the input is kept") {

@@ -46,6 +46,7 @@ class Shrinks {
       CancelToken never;
       auto host_plane = build_cpu_communicator(spec, world_.listener(stay[rank]), never);
       if (!host_plane) return;
+      use_device_of(stay[rank]);
       auto options = options_until(seconds(60));
       options.build = rank + 1 == stay.size() ? last_rank_wants : NcclBuild::kShrink;
       options.shrink_limit = limit_;

@@ -3,6 +3,7 @@
 
 #include <chrono>
 
+#include "tests/contract/comm/world.h"
 #include "tests/standin/standin_nccl.h"
 #include "train/comm/nccl/nccl_comm.h"
 #include "train/comm/nccl/nccl_communicator.h"
@@ -32,7 +33,7 @@ inline StandinNcclCounters counters() {
 
 inline NcclOptions options_until(milliseconds limit) {
   NcclOptions options;
-  options.device = *device::Device::open(0);
+  options.device = *device::Device::open(device_of_this_thread());
   options.job = "traps";
   options.deadline = steady_clock::now() + limit;
   options.abort_deadline = milliseconds(200);

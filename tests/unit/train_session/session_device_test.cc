@@ -137,6 +137,22 @@ TEST_CASE("what the host does once the gradient is there is not compute") {
   CHECK(session.monitors().compute_us <= seen.count());
 }
 
+TEST_CASE("a stream that records a CUDA graph is refused with words") {
+  using Capture = void (*)(int);
+  Session session;
+  DeviceArrays arrays(session, 16);
+  session.set_data({.sample_count = 4, .batch = 4});
+  REQUIRE(session.start());
+  REQUIRE(session.next_batch());
+  void* const library = ::dlopen(std::getenv("ELASTICTRAIN_CUDA_LIBRARY"), RTLD_NOW | RTLD_NOLOAD);
+  const auto capture = reinterpret_cast<Capture>(::dlsym(library, "standin_cuda_capture"));
+  REQUIRE((capture != nullptr));
+  capture(1);
+  const std::string refused = refusal([&] { session.all_reduce_device_async(arrays.gradient(), 16, arrays.stream()); });
+  capture(0);
+  CHECK(refused.find("CUDA graph") != std::string::npos);
+}
+
 TEST_CASE("device calls out of order say what to do") {
   Session session;
   float value = 0;

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include "train/comm/communicator.h"
 #include "train/comm/device_interfaces.h"
@@ -18,21 +19,30 @@ class BucketKernels {
   static Result<std::unique_ptr<BucketKernels>> create(const std::shared_ptr<device::Device>& device);
   ~BucketKernels();
 
-  // In the caller's stream, so that the input is kept whatever the result of the sum.
-  Status prepare(const DeviceReduce& reduce) const;
+  // Memory for the norms of the `index`-th sum that runs at the same time as others.
+  Status reserve(std::size_t index);
+  // A gradient in 16 bits, before prepare() and after the sum. Nothing for others.
+  Status widen(const DeviceReduce& reduce, device::CudaStream stream) const;
+  Status round(const DeviceReduce& reduce, device::CudaStream stream) const;
+  // Before the sum.
+  Status prepare(const DeviceReduce& reduce, std::size_t index, device::CudaStream stream) const;
   // After the sum, in the stream that makes it.
-  Status measure(const DeviceReduce& reduce, device::CudaStream stream) const;
+  Status measure(const DeviceReduce& reduce, std::size_t index, device::CudaStream stream) const;
   // Valid once both have finished.
-  void read_norms(ReduceStats& stats) const;
+  void add_norms(std::size_t index, ReduceStats& stats) const;
 
  private:
-  BucketKernels(int ordinal, device::PinnedMemory sums) : ordinal_(ordinal), sums_(std::move(sums)) {}
+  explicit BucketKernels(std::shared_ptr<device::Device> device) : device_(std::move(device)) {}
+  double* sums(std::size_t index) const;
 
-  const int ordinal_;
-  device::PinnedMemory sums_;  // written by the kernels: one number per block, before and after
+  const std::shared_ptr<device::Device> device_;
+  // Written by the kernels, for several buckets each: one number per block, before and after the sum.
+  std::vector<device::PinnedMemory> sums_;
   const device::KernelModule* module_ = nullptr;
   device::CudaFunction prepare_ = nullptr;
   device::CudaFunction square_sum_ = nullptr;
+  device::CudaFunction widen_ = nullptr;
+  device::CudaFunction round_ = nullptr;
 };
 
 }  // namespace elastictrain::comm

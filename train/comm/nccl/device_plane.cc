@@ -10,18 +10,15 @@ namespace {
 using std::chrono::steady_clock;
 
 constexpr std::chrono::microseconds kSpin{50};
-constexpr std::chrono::milliseconds kYield{1};
-constexpr std::chrono::microseconds kSleep{50};
+constexpr std::chrono::microseconds kSleep{30};
 constexpr std::chrono::milliseconds kLookEvery{1};  // interval of checks of the host plane and of NCCL's state
 // A peer may have sent all its data before it was lost; its last bytes may still be in transfer.
 constexpr std::chrono::milliseconds kGraceAfterLoss{100};
 constexpr std::chrono::milliseconds kShrinkRound{1};  // training waits for it
 
-// A wait spins, then yields the core, then sleeps.
+// A wait spins only while a short one may end: the thread that gives work to the device needs the core.
 void pause(steady_clock::duration waited) {
-  if (waited < kSpin) return;
-  if (waited < kYield) return std::this_thread::yield();
-  std::this_thread::sleep_for(kSleep);
+  if (waited >= kSpin) std::this_thread::sleep_for(kSleep);
 }
 
 }  // namespace

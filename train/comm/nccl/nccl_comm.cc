@@ -8,6 +8,8 @@
 #include <thread>
 #include <utility>
 
+#include "train/device/event.h"
+
 namespace elastictrain::comm {
 namespace {
 
@@ -16,11 +18,17 @@ constexpr std::chrono::milliseconds kGoodbyeLimit{10'000};  // until all ranks a
 constexpr std::chrono::milliseconds kFinalizeLimit{5'000};
 constexpr std::chrono::milliseconds kFinalizePause{1};
 constexpr std::chrono::milliseconds kRevokePause{1};
+constexpr std::chrono::milliseconds kUnreadyLimit{30'000};
+constexpr int kStepsOfLimit = 10;
+// A stream of the caller's that takes longer hangs, which is for the supervisor to find.
+constexpr std::chrono::minutes kCallerLimit{10};
+constexpr std::chrono::milliseconds kCallerPause{5};
 
 struct Ends {
   std::mutex mutex;
   std::condition_variable changed;
   int unfinished = 0;
+  int abandoned_builds = 0;
 };
 
 // Never destroyed: an abandoned thread may outlive main().
@@ -82,6 +90,11 @@ int unfinished_nccl_ends() {
 bool await_nccl_ends(std::chrono::milliseconds limit) {
   std::unique_lock lock(ends().mutex);
   return ends().changed.wait_for(lock, limit, [] { return ends().unfinished == 0; });
+}
+
+int abandoned_nccl_builds() {
+  const std::lock_guard lock(ends().mutex);
+  return ends().abandoned_builds;
 }
 
 NcclComm::NcclComm(const NcclLibrary& nccl, std::shared_ptr<device::Device> device, NcclInit init)
@@ -198,17 +211,20 @@ Error NcclComm::error(NcclCode code, const std::string& doing) {
 NcclComm::Parenthood NcclComm::parenthood() {
   if (nccl_.shrink == nullptr || was_parent_ || !ready_) return Parenthood::kNone;
   if (stage_ == Stage::kOpen) return Parenthood::kInUse;
+  if (stage_ == Stage::kEnding) return Parenthood::kNone;
   await_end();
   return stage_ == Stage::kStopped && state() == kNcclSuccess ? Parenthood::kStopped : Parenthood::kNone;
 }
 
 bool NcclComm::await_end() {
   std::unique_lock lock(mutex_);
-  return changed_.wait_for(lock, init_.abort_deadline, [this] { return unfinished_ == 0; });
+  const auto limit = ready_ ? kCallerLimit + end_limit() : init_.abort_deadline;
+  changed_.wait_for(lock, limit, [this] { return unfinished_ == 0 || given_up_; });
+  return unfinished_ == 0;
 }
 
-void NcclComm::end(const std::function<void()>& work, std::chrono::milliseconds limit,
-                   const std::function<void()>& on_limit) {
+void NcclComm::end(const std::function<void()>& work, const std::function<bool()>& may_begin,
+                   std::chrono::milliseconds limit, const std::function<void()>& on_limit) {
   const auto self = shared_from_this();
   const auto done = std::make_shared<bool>(false);
   {
@@ -222,23 +238,57 @@ void NcclComm::end(const std::function<void()>& work, std::chrono::milliseconds 
     *done = true;
     self->changed_.notify_all();
   });
-  start_detached([self, done, limit, on_limit] {
-    std::unique_lock lock(self->mutex_);
-    const bool in_time = self->changed_.wait_for(lock, limit, [&] { return *done; });
-    lock.unlock();
-    if (!in_time) on_limit();
+  start_detached([self, done, may_begin, limit, on_limit] {
+    const auto latest = std::chrono::steady_clock::now() + kCallerLimit;
+    const auto ended_within = [&](std::chrono::milliseconds time) {
+      std::unique_lock lock(self->mutex_);
+      return self->changed_.wait_for(lock, time, [&] { return *done; });
+    };
+    while (!may_begin() && std::chrono::steady_clock::now() < latest) {
+      if (ended_within(kCallerPause)) return;
+    }
+    if (ended_within(limit)) return;
+    on_limit();
+    const std::lock_guard lock(self->mutex_);
+    self->given_up_ = true;
+    self->changed_.notify_all();
   });
 }
 
 void NcclComm::end_in_time(const std::function<void()>& work) {
-  const auto& limit = init_.abort_deadline;
+  const auto limit = end_limit();
   try {
-    end(work, limit, [this, limit] {
-      report("NCCL did not end " + init_.name + " within " + std::to_string(limit.count()) + " ms");
+    end(work, caller_is_done(), limit, [this, limit] {
+      if (ready_) report("NCCL did not end " + init_.name + " within " + std::to_string(limit.count()) + " ms");
     });
   } catch (const std::system_error& problem) {
     report(std::string("no thread could be started to end it: ") + problem.what());
   }
+}
+
+void NcclComm::used_by(std::optional<device::CudaStream> caller) {
+  const std::lock_guard lock(mutex_);
+  caller_ = caller;
+}
+
+std::chrono::milliseconds NcclComm::end_limit() const {
+  if (!ready_) return kUnreadyLimit;
+  if (!init_.step_clock) return init_.abort_deadline;
+  const auto steps = std::chrono::ceil<std::chrono::milliseconds>(kStepsOfLimit * init_.step_clock().normal);
+  return std::max(init_.abort_deadline, steps);
+}
+
+// Marked before the end begins, which may keep other threads out of the driver until it is done.
+std::function<bool()> NcclComm::caller_is_done() {
+  std::optional<device::CudaStream> caller;
+  {
+    const std::lock_guard lock(mutex_);
+    caller = caller_;
+  }
+  if (!caller) return [] { return true; };
+  auto mark = device::Event::create(device_);
+  if (!mark || !mark->record(*caller)) return [] { return true; };
+  return [mark = std::make_shared<device::Event>(std::move(*mark))] { return mark->query() != device::kCudaNotReady; };
 }
 
 void NcclComm::stop() noexcept {
@@ -255,11 +305,18 @@ void NcclComm::revoke_inside() {
   // An abort that was requested meanwhile may have been faster.
   if (stage_ != Stage::kStopping) return;
   const device::Device::Scope scope(*device_);
-  NcclCode state = nccl_.revoke(handle_, kNcclRevokeDefault);
   const auto until = std::chrono::steady_clock::now() + init_.abort_deadline / 2;
-  while (state == kNcclInProgress && std::chrono::steady_clock::now() < until) {
-    std::this_thread::sleep_for(kRevokePause);
-    if (nccl_.async_error(handle_, &state) != kNcclSuccess) break;
+  const auto settled = [&](NcclCode state) {
+    while (state == kNcclInProgress && std::chrono::steady_clock::now() < until) {
+      std::this_thread::sleep_for(kRevokePause);
+      if (nccl_.async_error(handle_, &state) != kNcclSuccess) break;
+    }
+    return state;
+  };
+  // From a settled state only: a thread of NCCL may still give the last operation to the device.
+  NcclCode state = kNcclInProgress;
+  if (nccl_.async_error(handle_, &state) == kNcclSuccess && settled(state) != kNcclInProgress) {
+    state = settled(nccl_.revoke(handle_, kNcclRevokeDefault));
   }
   Stage stopping = Stage::kStopping;
   if (state == kNcclSuccess) {
@@ -276,6 +333,10 @@ void NcclComm::abort() noexcept {
 
 void NcclComm::abort_inside() {
   const std::lock_guard lock(inside_);
+  if (!ready_) {
+    const std::lock_guard counting(ends().mutex);
+    ++ends().abandoned_builds;
+  }
   if (parent_) abort_parent();
   const device::Device::Scope scope(*device_);
   if (handle_ != nullptr) nccl_.abort(std::exchange(handle_, nullptr));
@@ -307,7 +368,7 @@ void NcclComm::close(std::unique_ptr<Communicator> host_plane) noexcept {
         [this, plane] {
           if (!all_may_finalize(*plane) || !finalize_and_destroy()) abort_inside();
         },
-        kGoodbyeLimit, [plane] { plane->abort(); });
+        [] { return true; }, kGoodbyeLimit, [plane] { plane->abort(); });
   } catch (const std::system_error& problem) {
     report(std::string("no thread could be started to close it: ") + problem.what());
   }

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "train/comm/communicator.h"
+#include "train/comm/nccl/nccl_communicator.h"
 #include "train/comm/nccl/nccl_library.h"
 #include "train/comm/nccl/turn.h"
 #include "train/device/stream.h"
@@ -29,8 +30,11 @@ struct NcclInit {
   std::uint32_t rank = 0;
   std::uint32_t ranks = 1;
   std::string name;  // of the communicator, in NCCL's own messages
-  // An abort that takes longer has failed: the process must be replaced.
+  // An abort that takes longer has failed: the process must be replaced. It frees memory, for which the device first
+  // does the caller's work, so the time begins when the caller's streams have done theirs, and it is at least some
+  // steps. The abort of a communicator that was never ready costs no process.
   std::chrono::milliseconds abort_deadline{3000};
+  std::function<StepClock()> step_clock;  // empty: no step time is known
   // Called once, on a thread of its own, with the reason why this process must be replaced.
   std::function<void(const std::string&)> on_wedged;
   // stop() leaves a communicator that another can be shrunk from, if the library supports it.
@@ -50,6 +54,8 @@ class NcclComm : public std::enable_shared_from_this<NcclComm> {
   ~NcclComm();
 
   device::CudaStream stream() const { return stream_.handle(); }
+  // Work of the caller's for which an end would have to wait is in this stream, which exists until the next call.
+  void used_by(std::optional<device::CudaStream> caller);
 
   // kNcclSuccess, kNcclInProgress, or an error, which then stays.
   NcclCode state();
@@ -65,7 +71,7 @@ class NcclComm : public std::enable_shared_from_this<NcclComm> {
   // Ends the running operations on this rank; peers are not notified. abort() also frees the communicator.
   void stop() noexcept;
   void abort() noexcept;
-  // Call it after one of them. True when the device has released the communicator, false at the abort's deadline.
+  // Call it after one of them. True when the device has released the communicator, false when it was given up.
   bool await_end();
   // Call it after await_end(). Waits for the caller's work behind that of NCCL, which may still read the caller's
   // memory.
@@ -92,8 +98,12 @@ class NcclComm : public std::enable_shared_from_this<NcclComm> {
   void abort_parent();
 
   // Runs `work` on a thread that may be abandoned. Calls `on_limit` once at the abort's deadline.
-  void end(const std::function<void()>& work, std::chrono::milliseconds limit, const std::function<void()>& on_limit);
+  // ... which begins when `may_begin` is true.
+  void end(const std::function<void()>& work, const std::function<bool()>& may_begin, std::chrono::milliseconds limit,
+           const std::function<void()>& on_limit);
   void end_in_time(const std::function<void()>& work);
+  std::function<bool()> caller_is_done();
+  std::chrono::milliseconds end_limit() const;
   void revoke_inside();
   void abort_inside();
   bool all_may_finalize(Communicator& host_plane);
@@ -116,10 +126,15 @@ class NcclComm : public std::enable_shared_from_this<NcclComm> {
   std::mutex mutex_;
   std::condition_variable changed_;
   int unfinished_ = 0;  // ends of this one in progress
+  bool given_up_ = false;
+  std::optional<device::CudaStream> caller_;
 };
 
 // The number of threads that still end communicators. A session waits for them briefly before its process exits.
 int unfinished_nccl_ends();
 bool await_nccl_ends(std::chrono::milliseconds limit);
+// The number of builds that were aborted before they were ready. NCCL leaks some of what each held if its ranks had not
+// met: 4 descriptors, 2 streams and pinned memory in 2.28.
+int abandoned_nccl_builds();
 
 }  // namespace elastictrain::comm

@@ -10,6 +10,7 @@
 #include "train/comm/nccl/id_agreement.h"
 #include "train/comm/nccl/stall_watch.h"
 #include "train/comm/over_communicator.h"
+#include "train/device/stream.h"
 
 namespace elastictrain::comm {
 namespace {
@@ -26,7 +27,7 @@ class NcclCommunicator final : public OverCommunicator, public DeviceSums, publi
       : OverCommunicator(std::move(host_plane)), options_(options), kernels_(std::move(kernels)) {}
   ~NcclCommunicator() override;
 
-  Status make_events();
+  Status make_marks();
   void use(std::unique_ptr<DevicePlane> plane) { plane_ = std::move(plane); }
   Communicator& host_plane() { return *host_; }
   std::shared_ptr<NcclComm> nccl_comm() const { return plane_ ? plane_->comm() : nullptr; }
@@ -34,8 +35,10 @@ class NcclCommunicator final : public OverCommunicator, public DeviceSums, publi
   Capabilities capabilities() const override;
   DeviceSums* device_sums() override { return this; }
   DeviceTransfers* device_transfers() override { return this; }
-  Status all_reduce_device(const DeviceReduce& reduce, ReduceStats* stats) override;
-  Status start_device_transfers(std::span<const DeviceTransfer> transfers, void* stream) override;
+  bool queues_sums() const override { return true; }
+  Status start_sum(const DeviceReduce& reduce) override;
+  Status finish_sums(ReduceStats* stats) override;
+  Status start_device_transfers(std::span<const DeviceTransfer> transfers, void* ready) override;
   Status finish_device_transfers() override;
   void abort() noexcept override;
 
@@ -45,17 +48,26 @@ class NcclCommunicator final : public OverCommunicator, public DeviceSums, publi
   // The same for the host plane, which refuses some calls without breaking.
   Status passed_on(Status status) override;
   Status usable();
-  Status reduce_on_device(const DeviceReduce& reduce);
+  // An error after which all sums that were started have ended.
+  Status give_up(const Status& status);
+  Status prepare(const DeviceReduce& reduce, std::size_t index);
+  Status queue(const DeviceReduce& reduce, std::size_t index);
   Status mark_sum(const DeviceReduce& reduce) const;
+  Status order_after(device::CudaEvent mark, device::CudaStream stream) const;
+  Status order_after_caller(device::CudaStream caller, device::CudaStream stream);
   Status wait(const device::Event& mark);
   Deadline operation_deadline() const;
 
   const NcclOptions options_;
   std::unique_ptr<BucketKernels> kernels_;
   std::unique_ptr<DevicePlane> plane_;  // null in a world of one
+  // Inputs are prepared in a stream of their own: next to earlier sums, and whatever becomes of these.
+  device::Stream preparing_;
+  device::Event caller_;
   device::Event prepared_;
-  device::Event reduced_;
+  device::Event reduced_;  // the last sum that was started
   device::Event transferred_;
+  std::vector<bool> measured_;  // of the sums that were started: whether norms are wanted
   bool transferring_ = false;
   std::atomic<bool> aborted_{false};
   std::atomic<bool> broken_{false};
@@ -68,8 +80,11 @@ NcclCommunicator::~NcclCommunicator() {
   if (plane_ && used_ && !broken_ && !aborted_) plane_->close(std::move(host_));
 }
 
-Status NcclCommunicator::make_events() {
-  for (auto* event : {&prepared_, &reduced_, &transferred_}) {
+Status NcclCommunicator::make_marks() {
+  auto stream = device::Stream::create(options_.device);
+  if (!stream) return stream.error();
+  preparing_ = std::move(*stream);
+  for (auto* event : {&caller_, &prepared_, &reduced_, &transferred_}) {
     auto made = device::Event::create(options_.device);
     if (!made) return made.error();
     *event = std::move(*made);
@@ -117,42 +132,78 @@ Deadline NcclCommunicator::operation_deadline() const {
   return options_.operation_timeout.count() > 0 ? steady_clock::now() + options_.operation_timeout : Deadline::max();
 }
 
-Status NcclCommunicator::all_reduce_device(const DeviceReduce& reduce, ReduceStats* stats) {
+Status NcclCommunicator::start_sum(const DeviceReduce& reduce) {
   const bool needs_keep = reduce.input == DeviceReduce::Input::kKept;
   if ((reduce.data == nullptr && reduce.count > 0) || (needs_keep && reduce.keep == nullptr)) {
-    return settle(Error{ErrorCode::kInvalid, "all_reduce_device: a null pointer for the memory to sum or to keep"});
+    return give_up(Error{ErrorCode::kInvalid, "start_sum: a null pointer for the memory to sum or to keep"});
   }
+  const std::size_t index = measured_.size();
+  measured_.push_back(reduce.want_norms);
   // Always comes first: the kept input must be there even if the sum cannot be made.
-  auto status = kernels_->prepare(reduce);
-  if (status) status = prepared_.record(reduce.stream);
-  if (!status) return settle(status);
-  status = usable();
-  if (status && plane_) status = reduce_on_device(reduce);
-  if (status && !plane_) {
-    status = kernels_->measure(reduce, reduce.stream);
-    if (status) status = reduced_.record(reduce.stream);
-    if (status) status = wait(reduced_);
-  }
-  if (!status) {
-    const auto settled = settle(status);
-    if (auto kept = prepared_.synchronize(); !kept) return kept;
-    if (plane_) plane_->drain();
-    return settled;
-  }
+  auto status = prepare(reduce, index);
+  if (status) status = usable();
+  if (status) status = queue(reduce, index);
+  if (!status) return give_up(status);
   used_.store(true, std::memory_order_relaxed);
-  if (reduce.want_norms && stats != nullptr) kernels_->read_norms(*stats);
   return {};
 }
 
-Status NcclCommunicator::reduce_on_device(const DeviceReduce& reduce) {
-  if (auto built = plane_->ensure_built(); !built) return built;
-  const auto stream = plane_->stream();
-  if (auto ordered = prepared_.order_before(stream); !ordered) return ordered;
-  if (auto begun = plane_->begin_all_reduce(reduce, operation_deadline()); !begun) return begun;
-  if (auto marked = mark_sum(reduce); !marked) return marked;
-  if (auto measured = kernels_->measure(reduce, stream); !measured) return measured;
-  if (auto marked = reduced_.record(stream); !marked) return marked;
-  return wait(reduced_);
+Status NcclCommunicator::prepare(const DeviceReduce& reduce, std::size_t index) {
+  const auto stream = preparing_.handle();
+  if (auto reserved = kernels_->reserve(index); !reserved) return reserved;
+  const auto ordered =
+      reduce.ready != nullptr ? order_after(reduce.ready, stream) : order_after_caller(reduce.stream, stream);
+  if (!ordered) return ordered;
+  if (auto widened = kernels_->widen(reduce, stream); !widened) return widened;
+  if (auto prepared = kernels_->prepare(reduce, index, stream); !prepared) return prepared;
+  return prepared_.record(stream);
+}
+
+Status NcclCommunicator::order_after(device::CudaEvent mark, device::CudaStream stream) const {
+  if (mark == nullptr) return {};
+  const device::Device::Scope scope(*options_.device);
+  const auto& cuda = options_.device->cuda();
+  return cuda.check(cuda.stream_wait(stream, mark, 0), "let a stream wait for the program's");
+}
+
+Status NcclCommunicator::order_after_caller(device::CudaStream caller, device::CudaStream stream) {
+  const auto marked = caller_.record(caller);
+  return marked ? caller_.order_before(stream) : marked;
+}
+
+Status NcclCommunicator::queue(const DeviceReduce& reduce, std::size_t index) {
+  if (plane_) {
+    if (auto built = plane_->ensure_built(); !built) return built;
+    if (auto ordered = prepared_.order_before(plane_->stream()); !ordered) return ordered;
+    plane_->comm()->used_by(reduce.stream);
+    if (auto begun = plane_->begin_all_reduce(reduce, operation_deadline()); !begun) return begun;
+    if (auto marked = mark_sum(reduce); !marked) return marked;
+  }
+  const auto stream = plane_ ? plane_->stream() : preparing_.handle();
+  if (auto measured = kernels_->measure(reduce, index, stream); !measured) return measured;
+  if (auto rounded = kernels_->round(reduce, stream); !rounded) return rounded;
+  return reduced_.record(stream);
+}
+
+Status NcclCommunicator::finish_sums(ReduceStats* stats) {
+  if (measured_.empty()) return {};
+  auto status = usable();
+  if (status) status = wait(reduced_);
+  if (!status) return give_up(status);
+  for (std::size_t i = 0; stats != nullptr && i < measured_.size(); ++i) {
+    if (measured_[i]) kernels_->add_norms(i, *stats);
+  }
+  measured_.clear();
+  if (plane_) plane_->comm()->used_by(std::nullopt);
+  return {};
+}
+
+Status NcclCommunicator::give_up(const Status& status) {
+  const auto settled = settle(status);
+  measured_.clear();
+  if (auto kept = preparing_.synchronize(); !kept) return kept;
+  if (plane_) plane_->drain();
+  return settled;
 }
 
 Status NcclCommunicator::mark_sum(const DeviceReduce& reduce) const {
@@ -166,7 +217,7 @@ Status NcclCommunicator::wait(const device::Event& mark) {
   return plane_ ? plane_->wait(mark, operation_deadline()) : mark.synchronize();
 }
 
-Status NcclCommunicator::start_device_transfers(std::span<const DeviceTransfer> transfers, void* stream) {
+Status NcclCommunicator::start_device_transfers(std::span<const DeviceTransfer> transfers, void* ready) {
   if (auto status = usable(); !status) return status;
   // Ranks without transfers also take part: the others' transfers may wait for a postponed build, and that needs all
   // ranks.
@@ -174,8 +225,7 @@ Status NcclCommunicator::start_device_transfers(std::span<const DeviceTransfer> 
   if (!plane_) return settle(Error{ErrorCode::kInvalid, "a world of one has no peer to transfer to"});
   const auto start = [&]() -> Status {
     if (auto built = plane_->ensure_built(); !built) return built;
-    if (auto marked = prepared_.record(stream); !marked) return marked;
-    if (auto ordered = prepared_.order_before(plane_->stream()); !ordered) return ordered;
+    if (auto ordered = order_after(ready, plane_->stream()); !ordered) return ordered;
     if (auto begun = plane_->begin_transfers(transfers, operation_deadline()); !begun) return begun;
     return transferred_.record(plane_->stream());
   };
@@ -232,6 +282,7 @@ class Build {
             .ranks = host_.world_size(),
             .name = options_.job + ":" + std::to_string(host_.generation()),
             .abort_deadline = options_.abort_deadline,
+            .step_clock = options_.step_clock,
             .on_wedged = options_.on_wedged,
             .may_be_parent = options_.build == NcclBuild::kShrink};
   }
@@ -306,7 +357,7 @@ Result<std::unique_ptr<Communicator>> build_nccl_communicator(std::unique_ptr<Co
   auto kernels = BucketKernels::create(options.device);
   if (!kernels) return kernels.error();
   auto communicator = std::make_unique<NcclCommunicator>(std::move(host_plane), options, std::move(*kernels));
-  if (auto made = communicator->make_events(); !made) return made.error();
+  if (auto made = communicator->make_marks(); !made) return made.error();
   if (communicator->world_size() > 1) {
     const auto nccl = NcclLibrary::get();
     if (!nccl) return nccl.error();

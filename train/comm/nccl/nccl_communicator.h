@@ -31,6 +31,7 @@ enum class NcclBuild : std::uint8_t { kBackground, kAtSwap, kShrink };
 struct StepClock {
   std::uint64_t steps = 0;              // done so far
   std::chrono::microseconds normal{0};  // time of a step; 0: not known yet
+  bool pauses = false;                  // no step is expected, in an evaluation for example
 };
 
 struct NcclOptions {

@@ -31,6 +31,8 @@ Result<const NcclLibrary*> open_once() {
                                               "; 2.18 or newer is needed. Set ELASTICTRAIN_NCCL_LIBRARY to one"};
   }
   if (nccl_ras_crashes(table.version)) ::setenv("NCCL_RAS_ENABLE", "0", 0);
+  ::setenv("NCCL_RUNTIME_CONNECT", "0", 0);
+  ::setenv("NCCL_SOCKET_RETRY_SLEEP_MSEC", "20", 0);
   return &table;
 }
 

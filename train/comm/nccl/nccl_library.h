@@ -85,7 +85,10 @@ struct NcclLibrary {
   int version = 0;  // 22809 for 2.28.9
 
   // Opened by the first call, whose result is kept. If its RAS service is known to crash, it is switched off in this
-  // process unless the user has set NCCL_RAS_ENABLE.
+  // process unless the user has set NCCL_RAS_ENABLE. Unless the user has set NCCL_RUNTIME_CONNECT, communicators
+  // connect all algorithms while they are built; NCCL's default leaves that to the first collective of each. The same
+  // for the pause between two tries to connect (NCCL_SOCKET_RETRY_SLEEP_MSEC), which grows with each of 34 tries: an
+  // abort may have to wait for one.
   static Result<const NcclLibrary*> get();
 
   std::string version_text() const;

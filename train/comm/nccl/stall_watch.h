@@ -1,6 +1,6 @@
 // Purpose: detects that the training generation stalls while the next one is built next to it, as it does when both
 // wait for the same device (NCCL issues 195, 750, 1082). Thread: one. Failure: none. A stall is the time of k normal
-// steps without a step, but at least the floor.
+// steps without a step, but at least the floor. A pause is none.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace elastictrain::comm {
 class StallWatch {
  public:
   bool stands_still(const StepClock& clock, std::chrono::steady_clock::time_point now) {
-    if (!last_ || clock.steps != steps_) {
+    if (!last_ || clock.steps != steps_ || clock.pauses) {
       last_ = now;
       steps_ = clock.steps;
     }
