@@ -77,6 +77,8 @@ class Story {
     Explained& last = found_.back();
     run_reason_ = last.run_reason = decided.reason;
     run_code_ = last.run_code = decided.code;
+    last.is_decision = true;
+    last.run_numbers.assign(decided.numbers.begin(), decided.numbers.end());
     last.run_target = decided.workers.value_or(last.run_target);
     if (decided.replace)
       last.run_replaced.insert(last.run_replaced.end(), decided.replace->begin(), decided.replace->end());
@@ -147,7 +149,7 @@ Command make_explain(Invocation& invocation) {
                  flags->journal),
            value("--policy", "NAME", "the policy to replay through; default: the run's own", flags->policy),
            list("--set", "KEY=VALUE", "another setting, for example --set policy.NAME.KEY=VALUE", set),
-           flag("--all", "show every view, not only those with different decisions", flags->all),
+           flag("--all", "show every view, not only decisions and where they differ", flags->all),
            flag("--json", "one JSON object per line", flags->json)},
           always(invocation, [flags] { return explain(*flags); })};
 }

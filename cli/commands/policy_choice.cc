@@ -36,8 +36,6 @@ policy::ObserverSettings observer_settings(const RunConfig& config, const core::
   observer.min_workers = settings.min_workers;
   observer.max_workers = settings.max_workers;
   observer.hosts_can_be_had = !config.hosts.expand.empty();
-  observer.batch = settings.batch;
-  observer.base_batch = heuristics::plan_batch(settings.batch, settings.start_workers).global;
   observer.samples_total = static_cast<double>(config.policy.samples_total);
   observer.warm_up_steps = static_cast<std::uint32_t>(config.policy.warm_up_steps);
   observer.price_per_worker_hour = config.cost.price_per_worker_hour;

@@ -7,6 +7,7 @@
 
 #include "cli/commands/policy_choice.h"
 #include "heuristics/cost/price.h"
+#include "supervisor/core/swap_plan.h"
 
 namespace elastictrain::cli {
 namespace {
@@ -26,8 +27,8 @@ struct Job {
 };
 
 Job job_of_plan(const RunPlan& plan) {
-  Job job{
-      plan.settings.min_workers, plan.settings.max_workers, plan.settings.batch, plan.policy.observer.base_batch, {}};
+  const core::RunSettings& settings = plan.settings;
+  Job job{settings.min_workers, settings.max_workers, settings.batch, core::base_batch(settings), {}};
   for (const auto& host : plan.hosts) job.hosts.push_back({.name = host.name, .slots = host.slots});
   return job;
 }

@@ -25,14 +25,18 @@ std::string describe_target(std::uint32_t workers, std::uint32_t target, const s
 }  // namespace
 
 std::string render_explained(const std::vector<Explained>& views, const std::string& policy, bool all) {
-  Table table({{"up", Align::kRight}, {"workers", Align::kRight}, {"the run"}, {"policy " + policy}});
-  for (const auto& one : views) {
-    if (!all && !one.differs() && &one != &views.back()) continue;
-    table.add_row({seconds(one.up_s), std::to_string(one.workers),
-                   describe_target(one.workers, one.run_target, one.run_replaced, one.run_reason),
-                   describe_target(one.workers, one.now_wants, one.now_replaces, one.now_reason)});
-  }
   const auto differing = std::count_if(views.begin(), views.end(), [](const Explained& one) { return one.differs(); });
+  std::vector<Table::Column> columns{{"up", Align::kRight}, {"workers", Align::kRight}, {"the run"}};
+  const bool compares = all || differing > 0;
+  if (compares) columns.push_back({"policy " + policy});
+  Table table(columns);
+  for (const auto& one : views) {
+    if (!all && !one.is_decision && !one.differs()) continue;
+    std::vector<std::string> row{seconds(one.up_s), std::to_string(one.workers),
+                                 describe_target(one.workers, one.run_target, one.run_replaced, one.run_reason)};
+    if (compares) row.push_back(describe_target(one.workers, one.now_wants, one.now_replaces, one.now_reason));
+    table.add_row(row);
+  }
   return table.render() + std::to_string(views.size()) + (views.size() == 1 ? " view, " : " views, ") +
          std::to_string(differing) + " decided differently\n";
 }
@@ -40,15 +44,19 @@ std::string render_explained(const std::vector<Explained>& views, const std::str
 std::string render_explained_json(const std::vector<Explained>& views, bool all) {
   std::string out;
   for (const auto& one : views) {
-    if (!all && !one.differs()) continue;
+    if (!all && !one.is_decision && !one.differs()) continue;
+    nlohmann::ordered_json numbers = nlohmann::ordered_json::object();
+    for (const auto& [name, value] : one.run_numbers) numbers[name] = value;
     const nlohmann::ordered_json line = {{"up_s", one.up_s},
                                          {"workers", one.workers},
                                          {"differs", one.differs()},
+                                         {"decision", one.is_decision},
                                          {"run",
                                           {{"workers", one.run_target},
                                            {"replace", one.run_replaced},
                                            {"code", one.run_code},
-                                           {"reason", one.run_reason}}},
+                                           {"reason", one.run_reason},
+                                           {"numbers", numbers}}},
                                          {"now",
                                           {{"workers", one.now_wants},
                                            {"replace", one.now_replaces},

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace elastictrain::cli {
@@ -15,6 +16,8 @@ struct Explained {
   std::vector<std::uint64_t> run_replaced;
   std::string run_code;
   std::string run_reason;  // empty: nothing had been decided yet
+  std::vector<std::pair<std::string, double>> run_numbers;
+  bool is_decision = false;  // the run decided something new here
   std::uint32_t now_wants = 0;
   std::vector<std::uint64_t> now_replaces;
   std::string now_code;
@@ -22,7 +25,7 @@ struct Explained {
   bool differs() const { return run_target != now_wants || run_replaced != now_replaces; }
 };
 
-// Without `all`, only the views with different decisions, and the last one.
+// Without `all`, only what the run decided, and where the policy would have decided differently.
 std::string render_explained(const std::vector<Explained>& views, const std::string& policy, bool all);
 std::string render_explained_json(const std::vector<Explained>& views, bool all);
 

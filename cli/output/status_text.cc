@@ -41,10 +41,11 @@ const Json& list(const Json& object, const char* name) {
   return found != object.end() && found->is_array() ? *found : kEmpty;
 }
 
-double median_compute(const Json& workers) {
+// Of the workers that compute.
+double lower_median(const Json& workers, const char* name) {
   std::vector<double> values;
   for (const Json& worker : workers) {
-    if (number(worker, "compute_ms") > 0) values.push_back(number(worker, "compute_ms"));
+    if (number(worker, "compute_ms") > 0) values.push_back(number(worker, name));
   }
   if (values.size() < 2) return 0;
   // The lower median: with two workers the slower one is compared with the faster one.
@@ -53,17 +54,29 @@ double median_compute(const Json& workers) {
   return *middle;
 }
 
-std::string remark(const Json& worker, double median) {
+struct Usual {
+  double compute_ms = 0;
+  double data_wait_ms = 0;
+  double step_ms = 0;
+};
+
+std::string remark(const Json& worker, const Usual& usual) {
   const std::string phase = text(worker, "program_phase");
   if (!phase.empty()) return phase + " for " + format_number(number(worker, "program_phase_ms") / 1000, 1) + " s";
   const double compute = number(worker, "compute_ms");
-  if (median <= 0 || compute < median * kSlowFactor) return "";
-  return "slow: computes " + format_number(compute / median, 1) + " times as long as the others";
+  if (usual.compute_ms <= 0) return "";
+  if (compute >= usual.compute_ms * kSlowFactor) {
+    return "slow: computes " + format_number(compute / usual.compute_ms, 1) + " times as long as the others";
+  }
+  const double waits = number(worker, "data_wait_ms") - usual.data_wait_ms;
+  if (waits < usual.step_ms * (kSlowFactor - 1)) return "";
+  return "waits for its data: " + format_number(waits, 1) + " ms a step longer than the others";
 }
 
 std::string render_workers(const Json& status) {
   const Json& workers = list(status, "workers");
-  const double median = median_compute(workers);
+  const Usual usual{lower_median(workers, "compute_ms"), lower_median(workers, "data_wait_ms"),
+                    lower_median(workers, "step_ms")};
   Table table({{"rank", Align::kRight},
                {"worker"},
                {"host"},
@@ -83,7 +96,7 @@ std::string render_workers(const Json& status) {
                    text(worker, "phase"), whole(worker, "pid"), whole(worker, "share"), whole(worker, "step"),
                    milliseconds(worker, "step_ms"), milliseconds(worker, "compute_ms"),
                    milliseconds(worker, "data_wait_ms"), milliseconds(worker, "communicate_ms"),
-                   whole(worker, "quiet_ms"), remark(worker, median)});
+                   whole(worker, "quiet_ms"), remark(worker, usual)});
   }
   return table.empty() ? "" : "\n" + table.render();
 }
@@ -113,6 +126,15 @@ std::string render_training(const Json& status) {
          "%, step " + whole(status, "step") + ", loss " + format_loss(number(status, "loss")) + ", " +
          format_count(number(status, "samples_per_s")) + " samples/s, batch " + whole(status, "global_batch") +
          ", learning rate x" + format_number(number(status, "learning_rate_factor"), 2) + "\n";
+}
+
+std::string held_of(const Json& status) {
+  const auto held = status.find("held");
+  if (held == status.end() || !held->is_boolean() || !held->get<bool>()) return "";
+  const bool for_a_time = status.contains("held_left_ms") && status["held_left_ms"].is_number();
+  return whole(status, "target_size") + " by a user" +
+         (for_a_time ? " for another " + format_duration(number(status, "held_left_ms") / 1e3) : "") +
+         "; `elastictrain resize auto` gives the size back to the policy";
 }
 
 std::string idle_of(const Json& status) {
@@ -160,6 +182,7 @@ std::string render_status(const Json& status) {
     if (!value.empty()) out += std::string(title) + value + "\n";
   };
   line("why this size: ", text(status, "size_reason"));
+  line("held: ", held_of(status));
   if (!text(status, "policy").empty()) {
     line("policy: ", text(status, "policy") + ": " + text(status, "policy_reason"));
   }

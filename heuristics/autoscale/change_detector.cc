@@ -12,6 +12,9 @@ constexpr double kMinStepsOfChange = 10;  // that a change must last
 
 }  // namespace
 
+ChangeDetector::ChangeDetector(double change, double log_rate, double steps)
+    : reference_(log_rate), reference_steps_(std::min(steps, kReferenceSteps)), slack_(change / 2) {}
+
 void ChangeDetector::add(double log_rate, double steps, double noise) {
   if (reference_steps_ < kReferenceSteps) {
     reference_steps_ += steps;

@@ -10,12 +10,14 @@ namespace elastictrain::heuristics {
 class ChangeDetector {
  public:
   ChangeDetector() = default;
-  // Changes of at least `change` (0.1: 10 %) count.
-  explicit ChangeDetector(double change) : slack_(change / 2) {}
+  // Changes of at least `change` (0.1: 10 %) count, from what is known already: the mean rate over so many steps.
+  explicit ChangeDetector(double change, double log_rate = 0, double steps = 0);
 
   void add(double log_rate, double steps, double noise);
   bool changed() const { return changed_; }
   double reference() const { return reference_; }
+  // Steps that are off on one side, so far.
+  bool suspects() const { return above_ > 0 || below_ > 0; }
 
  private:
   double reference_ = 0;

@@ -3,12 +3,15 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include "heuristics/autoscale/change_detector.h"
 #include "heuristics/autoscale/format_text.h"
 #include "heuristics/autoscale/objective.h"
 #include "heuristics/autoscale/search.h"
 #include "heuristics/autoscale/smoothing.h"
+#include "heuristics/autoscale/step_parts.h"
 #include "heuristics/autoscale/throughput_table.h"
 #include "heuristics/policy/per_job.h"
 #include "heuristics/policy/settings_table.h"
@@ -17,11 +20,14 @@ namespace elastictrain::heuristics {
 namespace {
 
 constexpr double kHour = 3600;
-constexpr double kMinSteps = 5;       // before any verdict on a size
-constexpr double kEnoughSteps = 20;   // usual number of steps to measure a size
-constexpr double kManySteps = 60;     // to resolve small differences
-constexpr double kMaxSteps = 150;     // after these the better mean decides
-constexpr double kFirstProbe_s = 30;  // assumed cost of trying a size before one was tried
+constexpr double kMinSteps = 5;         // before any verdict on a size
+constexpr double kEnoughSteps = 20;     // usual number of steps to measure a size
+constexpr double kManySteps = 60;       // to resolve small differences
+constexpr double kMaxSteps = 150;       // after these the better mean decides
+constexpr double kUnknownStart_s = 30;  // assumed until a worker has started
+// By which an improvement is larger that is worth a look after a change; doubled with every look after the second.
+constexpr double kAfterChange = 4;
+constexpr double kUneven = 0.05;  // of the parts of a step: below it all sizes are taken to have changed alike
 constexpr double kLongestQuiet_s = 2 * kHour;
 constexpr double kNoEndHorizon_s = 600;
 
@@ -42,12 +48,18 @@ struct SearchState {
   std::uint32_t settled_size = 0;
   std::uint32_t settled_max = 0;
   ChangeDetector detector;
+  StepParts parts;              // while nothing was off
+  StepParts changed_parts;      // since the detector reported a change
+  Interval changed;             // the same steps; without any: no change is reported
+  std::uint32_t guess = 0;      // what may be best after a change that was not alike for all sizes; 0: none
+  bool follows_change = false;  // the search, or what it has settled on
+  std::uint32_t moves = 0;      // of that search
   double quiet_until_s = 0;
   double quiet_s = 0;
 
   std::uint32_t asked = 0;  // the size requested last; 0: none
   double asked_s = 0;
-  double probe_s = kFirstProbe_s;
+  double probe_s = 0;         // from the request of a size to a verdict on it; 0: none was tried
   std::uint32_t ceiling = 0;  // larger sizes were requested in vain; 0: none
   double ceiling_until_s = 0;
 };
@@ -84,7 +96,7 @@ class SearchPolicy : public PerJobPolicy<SearchState> {
            {"limit", format_text("%u workers are outside of %u to %u", job.workers, limits.min, limits.max), {}},
            decision);
     } else if (job.changing) {
-      decision.reason = {"changing", format_text("on the way from %u to %u workers", job.workers, job.target), {}};
+      decision.reason = {kChanging, format_text("on the way from %u to %u workers", job.workers, job.target), {}};
     } else {
       search(view, job, limits, state, decision);
     }
@@ -102,12 +114,13 @@ class SearchPolicy : public PerJobPolicy<SearchState> {
     for (const auto& interval : job.intervals) {
       state.table.add(interval);
       if (state.settled && interval.workers == state.settled_size && !interval.warm_up && interval.steps > 0) {
-        state.detector.add(std::log(interval.samples_per_s()), static_cast<double>(interval.steps),
-                           state.table.step_deviation());
+        watch(interval, state);
       }
     }
+    if (state.settled && job.workers == state.settled_size && !job.changing) watch_parts(job, state);
     if (state.asked == job.workers && state.asked != 0 && steps_at(state, job.workers) >= kMinSteps) {
-      state.probe_s += 0.5 * (view.now_s - state.asked_s - state.probe_s);
+      const double took = view.now_s - state.asked_s;
+      state.probe_s = state.probe_s > 0 ? (state.probe_s + took) / 2 : took;
       state.asked = 0;
     }
     if (state.asked > job.workers && !job.changing && view.now_s - state.asked_s > settings_.give_up_s) {
@@ -116,6 +129,33 @@ class SearchPolicy : public PerJobPolicy<SearchState> {
       state.asked = 0;
     }
     if (state.ceiling != 0 && view.now_s >= state.ceiling_until_s) state.ceiling = 0;
+  }
+
+  void watch(const Interval& interval, SearchState& state) const {
+    if (state.detector.changed()) {
+      state.changed.begin_s -= interval.seconds();
+      state.changed.steps += interval.steps;
+      state.changed.samples += interval.samples;
+      return;
+    }
+    state.detector.add(std::log(interval.samples_per_s()), static_cast<double>(interval.steps),
+                       state.table.step_deviation());
+    state.changed = {.workers = interval.workers, .global_batch = interval.global_batch};
+    state.changed_parts.clear();
+  }
+
+  static void watch_parts(const JobView& job, SearchState& state) {
+    if (state.detector.changed()) {
+      if (state.changed.steps > 0) state.changed_parts.add(job);
+    } else if (!state.detector.suspects()) {
+      state.parts.add(job);
+    }
+  }
+
+  static double first_probe_s(const JobView& job, const SearchState& state) {
+    const double start_s = job.spares > 0 ? 0 : job.start_s > 0 ? job.start_s : kUnknownStart_s;
+    const auto rate = state.table.log_rate(job.workers);
+    return start_s + (rate ? kEnoughSteps * static_cast<double>(job.global_batch) * std::exp(-rate->value) : 0);
   }
 
   static double steps_at(const SearchState& state, std::uint32_t workers) {
@@ -132,7 +172,8 @@ class SearchPolicy : public PerJobPolicy<SearchState> {
     limits.max = std::max(limits.max, limits.min);
     for (const auto& host : view.hosts) limits.host_slots = std::max(limits.host_slots, host.slots);
     limits.tolerance = settings_.tolerance;
-    limits.probe_s = state.probe_s;
+    if (state.follows_change) limits.tolerance *= kAfterChange * std::exp2(std::max(0.0, state.moves - 2.0));
+    limits.probe_s = state.probe_s > 0 ? state.probe_s : first_probe_s(job, state);
     limits.noise = state.table.step_deviation() * std::sqrt(2 / kEnoughSteps);
     const auto rate = state.table.log_rate(job.workers);
     limits.horizon_s = rest_s(view, job, rate ? std::exp(rate->value) : 0);
@@ -156,10 +197,10 @@ class SearchPolicy : public PerJobPolicy<SearchState> {
 
   void search(const ClusterView& view, const JobView& job, const SearchLimits& limits, SearchState& state,
               JobDecision& decision) const {
-    if (state.settled) wake(view, limits, state);
     const Objective value = objective(view, job);
+    if (state.settled) wake(view, job, limits, value, state);
     const auto sizes = measured(state, value, limits);
-    if (state.settled && overtaken(sizes, state)) state.settled = false;
+    if (state.settled && overtaken(value, sizes, state)) state.settled = false;
     if (state.settled) {
       stay(view, job, sizes, state, decision);
       return;
@@ -168,6 +209,14 @@ class SearchPolicy : public PerJobPolicy<SearchState> {
     if (steps < kMinSteps || sizes.empty()) {
       decision.reason = {
           "measuring", format_text("%.0f of %.0f steps at %u workers", steps, kMinSteps, job.workers), {}};
+      return;
+    }
+    if (const std::uint32_t guess = std::exchange(state.guess, 0); guess != 0 && guess != job.workers) {
+      Reason reason{"probe",
+                    format_text("the job has changed, and %u workers may now be best: %s", guess,
+                                about(sizes, at(sizes, job.workers)).c_str()),
+                    {}};
+      move(view, job, state, guess, std::move(reason), decision);
       return;
     }
     const Measured& best = sizes[best_of(sizes)];
@@ -234,31 +283,97 @@ class SearchPolicy : public PerJobPolicy<SearchState> {
               SearchState& state) const {
     const Measured& best = sizes[smallest_good(sizes, settings_.tolerance / 2)];
     const bool again = state.settled_size == best.workers;
-    state.quiet_s = again ? std::min(2 * state.quiet_s, kLongestQuiet_s) : settings_.quiet_s;
+    state.quiet_s = !again ? 0 : state.quiet_s > 0 ? std::min(2 * state.quiet_s, kLongestQuiet_s) : settings_.quiet_s;
     state.quiet_until_s = view.now_s + state.quiet_s;
     state.settled = true;
     state.settled_size = best.workers;
     state.settled_max = limits.max;
-    state.detector = ChangeDetector(settings_.change);
+    const auto rate = state.table.log_rate(best.workers);
+    watch_from(rate ? rate->value : best.log_rate, steps_at(state, best.workers), state);
+  }
+
+  void watch_from(double log_rate, double steps, SearchState& state) const {
+    state.detector = ChangeDetector(settings_.change, log_rate, steps);
+    state.parts.clear();
+    state.changed_parts.clear();
+    state.changed = {};
   }
 
   // Stays settled until the job changes, or until more workers become available and the largest size was the best one.
-  void wake(const ClusterView& view, const SearchLimits& limits, SearchState& state) const {
+  void wake(const ClusterView& view, const JobView& job, const SearchLimits& limits, const Objective& value,
+            SearchState& state) const {
     if (state.settled_size > limits.max || state.settled_size < limits.min ||
         (limits.max > state.settled_max && state.settled_size == state.settled_max)) {
       state.settled = false;
-    } else if (state.detector.changed() && view.now_s >= state.quiet_until_s) {
-      state.settled = false;
-      state.table.forget();
+    } else if (state.detector.changed() && static_cast<double>(state.changed.steps) >= kEnoughSteps) {
+      follow_change(view, job, limits, value, state);
     }
   }
 
-  // As time passes, a utility may favour another of the measured sizes.
-  bool overtaken(const std::vector<Measured>& sizes, const SearchState& state) const {
+  // The rates of other sizes are those of before the change. They changed with the present one, or are worth nothing.
+  void follow_change(const ClusterView& view, const JobView& job, const SearchLimits& limits, const Objective& value,
+                     SearchState& state) const {
+    const double log_rate = std::log(state.changed.samples_per_s());
+    const bool alike = unevenness(state.parts, state.changed_parts) < kUneven;
+    if (alike || view.now_s < state.quiet_until_s) {
+      state.table.shift(log_rate - state.detector.reference());
+    } else {
+      state.settled = false;
+      state.follows_change = true;
+      state.moves = 0;
+      state.guess = guess(job, limits, value, state);
+      state.table.forget();
+    }
+    state.table.forget(state.settled_size);
+    state.table.add(state.changed);
+    watch_from(log_rate, static_cast<double>(state.changed.steps), state);
+  }
+
+  // The best size if computation and the rest of a step have changed at every size as they did at the present one.
+  std::uint32_t guess(const JobView& job, const SearchLimits& limits, const Objective& value,
+                      const SearchState& state) const {
+    if (!state.parts.is_known() || !state.changed_parts.is_known()) return 0;
+    const auto share = [&](double workers) {
+      return static_cast<double>(global_batch(job.batch, static_cast<std::size_t>(workers))) / workers;
+    };
+    const double compute_s = state.parts.compute_s() / share(state.settled_size);  // for a sample
+    std::vector<std::pair<std::uint32_t, double>> rests;                           // by size, in seconds
+    for (const auto& [workers, size] : state.table.sizes()) {
+      if (workers < limits.min || workers > limits.max || size.recent_steps < kMinSteps) continue;
+      const double step_s = share(workers) * workers * std::exp(-size.log_rate);
+      rests.emplace_back(workers, std::max(0.0, step_s - compute_s * share(workers)));
+    }
+    if (limits.min == 1 && !rests.empty() && rests.front().first > 1) rests.insert(rests.begin(), {1, 0});
+    const double slower = state.changed_parts.compute_s() / state.parts.compute_s();
+    const double longer = state.changed_parts.rest_s() / state.parts.rest_s();
+    std::uint32_t best = 0;
+    double best_value = 0;
+    for (std::size_t i = 0; i + 1 < rests.size(); ++i) {
+      const auto [low, low_s] = rests[i];
+      const auto [high, high_s] = rests[i + 1];
+      const bool is_last = i + 2 == rests.size();  // a little is known of what is beyond
+      const std::uint32_t last = is_last ? std::min(limits.max, 2 * high) : high;
+      for (std::uint32_t workers = low; workers <= last; ++workers) {
+        const double rest_s = std::max(0.0, low_s + (high_s - low_s) * (workers - low) / (high - low));
+        const double step_s = slower * compute_s * share(workers) + longer * rest_s;
+        const double its_value = value(workers, std::log(share(workers) * workers / step_s));
+        if (best != 0 && its_value <= best_value) continue;
+        best = workers;
+        best_value = its_value;
+      }
+    }
+    return best;
+  }
+
+  // As time passes, a utility may favour another of the measured sizes. The present size is compared as it was when the
+  // others were measured.
+  bool overtaken(const Objective& value, const std::vector<Measured>& sizes, const SearchState& state) const {
+    if (state.detector.suspects() || state.detector.changed()) return false;
     const Measured& best = sizes[best_of(sizes)];
     const Measured& settled = at(sizes, state.settled_size);
     const double noise = std::hypot(best.deviation, settled.deviation);
-    return best.value - settled.value > 2 * settings_.tolerance + settings_.confidence * noise;
+    const double then = std::max(settled.value, value(settled.workers, state.detector.reference()));
+    return best.value - then > 2 * settings_.tolerance + settings_.confidence * noise;
   }
 
   void stay(const ClusterView& view, const JobView& job, const std::vector<Measured>& sizes, SearchState& state,
@@ -288,6 +403,7 @@ class SearchPolicy : public PerJobPolicy<SearchState> {
     if (state.asked != workers) {
       state.asked = workers;
       state.asked_s = view.now_s;
+      ++state.moves;
     }
     if (workers != job.target || workers != job.workers) decision.workers = workers;
     decision.reason = std::move(reason);
@@ -304,7 +420,7 @@ void add_search_parameters(SettingsTable<Settings>& table) {
       .number("change", &Settings::change, {0.01, 1}, "",
               "relative change of throughput at the settled size that starts a new search")
       .number("quiet_s", &Settings::quiet_s, {0, 1e6}, "seconds",
-              "minimum time from settling to a new search; doubles after a search that changed nothing")
+              "minimum time to the next search after one that changed nothing; doubles with each")
       .number("give_up_s", &Settings::give_up_s, {1, 1e6}, "seconds",
               "time after which workers that did not come are not asked for, for an hour");
 }

@@ -45,7 +45,7 @@ class OrPolicy final : public PerJobPolicy<OrState> {
     if (!utility_.problem.empty()) {
       decision.reason = {"cannot_decide", utility_.problem, {}};
     } else if (job.changing) {
-      decision.reason = {"changing", format_text("on the way from %u to %u workers", job.workers, job.target), {}};
+      decision.reason = {kChanging, format_text("on the way from %u to %u workers", job.workers, job.target), {}};
     } else if (state.steps_since_change < std::max(state.next_decision, every_) || !state.table.at(job.workers)) {
       decision.reason = {
           "measuring",

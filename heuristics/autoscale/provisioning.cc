@@ -37,7 +37,7 @@ class ProvisioningPolicy final : public PerJobPolicy<ProvisioningState> {
       decision.reason = {"settled", format_text("%u workers were the largest size that paid", state.settled), {}};
       if (!job.changing && job.workers != state.settled) decision.workers = state.settled;
     } else if (job.changing) {
-      decision.reason = {"changing", format_text("on the way from %u to %u workers", job.workers, job.target), {}};
+      decision.reason = {kChanging, format_text("on the way from %u to %u workers", job.workers, job.target), {}};
     } else if (state.steps < every_ || state.seconds <= 0) {
       decision.reason = {
           "measuring", format_text("%.0f of %.0f steps at %u workers", state.steps, every_, job.workers), {}};

@@ -50,6 +50,13 @@ void ThroughputTable::forget(std::uint32_t workers) {
   sizes_.erase(workers);
 }
 
+void ThroughputTable::shift(double log_rate) {
+  for (auto& [workers, size] : sizes_) {
+    size.log_rate += log_rate;
+    size.mean_samples_per_s *= std::exp(log_rate);
+  }
+}
+
 const SizeStatistics* ThroughputTable::at(std::uint32_t workers) const {
   const auto found = sizes_.find(workers);
   return found == sizes_.end() ? nullptr : &found->second;

@@ -35,6 +35,8 @@ class ThroughputTable {
   // The job behaves differently from now on: earlier measurements are dropped, the noise is kept.
   void forget();
   void forget(std::uint32_t workers);
+  // All sizes became faster by this logarithm.
+  void shift(double log_rate);
 
   const std::map<std::uint32_t, SizeStatistics>& sizes() const { return sizes_; }
   const SizeStatistics* at(std::uint32_t workers) const;

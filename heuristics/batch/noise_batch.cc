@@ -57,7 +57,7 @@ class NoiseBatch final : public PerJobPolicy<State> {
     state.average.add(job.norms);
     JobDecision decision;
     if (job.changing || job.workers == 0) {
-      decision.reason = {"changing", "the workers are changing", {}};
+      decision.reason = {kChanging, "the workers are changing", {}};
     } else if (settings_.mode == "kungfu") {
       kungfu(job, state, decision);
     } else {

@@ -39,6 +39,17 @@ Bounds bounds_of(const JobView& job) {
   return bounds;
 }
 
+// Why the size is not larger, in words of the configuration.
+std::string limit_above(const JobView& job) {
+  const std::uint32_t by_batch = max_workers(job.batch);
+  if (job.held) return "a user holds this size; `elastictrain resize auto` gives it back to the policy";
+  if (by_batch <= job.max_workers && (job.reachable == 0 || by_batch <= job.reachable)) {
+    return "batch.max_global = " + std::to_string(job.batch.max_global) + " leaves no samples for more";
+  }
+  if (job.reachable != 0 && job.reachable < job.max_workers) return "the hosts have no slot for more";
+  return "workers.max allows no more";
+}
+
 // The state of a wrapper: the inner policy's state, and its own state for each job.
 template <typename Own>
 struct Wrapped final : PolicyState {
@@ -90,12 +101,17 @@ class Limits final : public Wrapper<Nothing> {
 
  private:
   void restrain(const ClusterView&, const JobView& job, Nothing&, JobDecision& decision) const override {
-    if (!decision.workers) return;
     const Bounds bounds = bounds_of(job);
+    if (!decision.workers) {
+      const bool rests = decision.reason.code == kSettled && job.workers == job.target;
+      if (rests && job.workers >= bounds.max) decision.reason.text += "; " + limit_above(job);
+      return;
+    }
     const std::uint32_t desired = *decision.workers;
     if (bounds.clamp(desired) == desired) return;
     decision.workers = bounds.clamp(desired);
-    decision.reason.text = note("%.0f workers desired, %.0f to %.0f possible", desired, bounds.min, bounds.max) +
+    const std::string why = desired > bounds.max ? " (" + limit_above(job) + ")" : "";
+    decision.reason.text = note("%.0f workers desired, %.0f to %.0f possible", desired, bounds.min, bounds.max) + why +
                            (decision.reason.text.empty() ? "" : ": ") + decision.reason.text;
     if (*decision.workers == job.target) decision.workers.reset();
   }

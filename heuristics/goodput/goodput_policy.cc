@@ -18,8 +18,8 @@
 namespace elastictrain::heuristics {
 namespace {
 
-constexpr double kKnownNoise = 0.3;     // relative error below which the noise scale is used
-constexpr std::size_t kMaxCells = 40;   // the most recently seen (hosts, workers, batch) that are kept
+constexpr double kKnownNoise = 0.3;    // relative error below which the noise scale is used
+constexpr std::size_t kMaxCells = 40;  // the most recently seen (hosts, workers, batch) that are kept
 
 struct GoodputSettings {
   double utility_low = 0.35;
@@ -72,7 +72,7 @@ class Goodput final : public PerJobPolicy<State> {
     observe(view, job, state);
     JobDecision decision;
     if (job.workers == 0 || job.changing) {
-      decision.reason = {"changing", format_text("on the way from %u to %u workers", job.workers, job.target), {}};
+      decision.reason = {kChanging, format_text("on the way from %u to %u workers", job.workers, job.target), {}};
     } else if (measured_steps(job, state) < settings_.settle_steps) {
       decision.reason = {"measuring",
                          format_text("%.0f steps of %u workers are known, %.0f are needed", measured_steps(job, state),

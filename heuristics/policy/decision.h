@@ -11,6 +11,11 @@
 
 namespace elastictrain::heuristics {
 
+// The code of a policy that waits for a change in progress.
+inline constexpr const char* kChanging = "changing";
+// The code of a policy that has found its size.
+inline constexpr const char* kSettled = "settled";
+
 // `code` is an identifier that programs compare ("efficiency_too_low"). `text` is a line for users with the numbers in
 // it ("efficiency of 6→7 was 0.31 < 0.5"). `numbers` are the same figures for programs.
 struct Reason {

@@ -84,7 +84,9 @@ struct JobView {
   std::uint32_t target = 0;   // of a change in progress, else equal to workers
   std::uint32_t min_workers = 1;
   std::uint32_t max_workers = 1;
+  bool held = false;            // a user holds the size: it is both the minimum and the maximum
   std::uint32_t reachable = 0;  // the maximum number of workers that hosts have slots for now, its own included
+  double start_s = 0;           // that a worker took to start, the newest; 0: not known
   std::uint32_t spares = 0;     // ready ones, which join at once
   bool changing = false;        // a change has begun and is not complete
 
@@ -94,7 +96,7 @@ struct JobView {
   double loss = 0;
   bool has_loss = false;
 
-  BatchRule batch;
+  BatchRule batch;  // that the next change follows; equal to what trains unless `changing`
   std::uint64_t global_batch = 0;
   std::uint64_t base_batch = 0;  // that the user's learning rate was chosen for
   double learning_rate_factor = 1;

@@ -19,8 +19,8 @@ const char* const kMeasured = "measured";
 namespace {
 
 constexpr double kNoEndSamples = 1e6;
-constexpr std::uint32_t kMaxBatches = 9;   // for each size
-constexpr double kRecentSteps = 200;       // that the present step time is averaged over
+constexpr std::uint32_t kMaxBatches = 9;  // for each size
+constexpr double kRecentSteps = 200;      // that the present step time is averaged over
 
 constexpr double kUnbounded = 1e9;
 constexpr double kMaxBatch = std::numeric_limits<std::uint32_t>::max();
@@ -82,7 +82,7 @@ class Scavenger final : public PerJobPolicy<State> {
     if (!(limits == state.limits)) state.model.reset();
     state.limits = limits;
     if (job.workers == 0 || job.changing) {
-      decision.reason = {"changing", format_text("on the way from %u to %u workers", job.workers, job.target), {}};
+      decision.reason = {kChanging, format_text("on the way from %u to %u workers", job.workers, job.target), {}};
       if (give_up(view, job, state)) {
         decision.workers = job.workers;
         decision.reason = {

@@ -68,6 +68,9 @@ class Loop {
     const double took = count * step_s * (1 + (noise_.next(noise_rng_) - 1) / std::sqrt(count));
     const std::uint64_t samples = steps * plan_batch(model_.batch, workers_).global;
     add_interval(took, steps, samples, warm_up);
+    view_steps_ += steps;
+    view_step_s_ += took;
+    view_compute_s_ += took * model_.compute_part(workers_, now_);
     if (warm_up) --warm_up_left_;
     now_ += took;
     done_ += static_cast<double>(samples);
@@ -123,6 +126,7 @@ class Loop {
     job.changing = starting_;
     job.min_workers = model_.min_workers;
     job.max_workers = job.reachable = model_.max_workers;
+    job.start_s = model_.cold_start_s;
     job.samples_done = done_;
     job.samples_total = model_.samples_total;
     job.steps_done = steps_;
@@ -136,6 +140,13 @@ class Loop {
       WorkerView member;
       member.id = member.rank = rank;
       member.host = rank / model_.slots_per_host;
+      member.share = static_cast<std::uint32_t>(job.global_batch / workers_);
+      member.steps = view_steps_;
+      if (view_steps_ > 0) {
+        member.step_s = view_step_s_ / static_cast<double>(view_steps_);
+        member.compute_s = view_compute_s_ / static_cast<double>(view_steps_);
+        member.communicate_s = member.step_s - member.compute_s;
+      }
       job.members.push_back(member);
     }
     view.jobs.push_back(std::move(job));
@@ -145,6 +156,8 @@ class Loop {
   void decide() {
     const Decision decision = policy_.decide(view(), *state_, policy_rng_);
     intervals_.clear();
+    view_steps_ = 0;
+    view_step_s_ = view_compute_s_ = 0;
     if (decision.jobs.empty()) return;
     const JobDecision& job = decision.jobs.front();
     out_.last_reason = job.reason;
@@ -185,6 +198,9 @@ class Loop {
   double done_ = 0;
   double steps_ = 0;
   double worker_seconds_ = 0;
+  std::uint64_t view_steps_ = 0;  // since the last view
+  double view_step_s_ = 0;
+  double view_compute_s_ = 0;
 };
 
 }  // namespace

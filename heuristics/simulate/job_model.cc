@@ -33,6 +33,11 @@ double JobModel::step_s(std::uint32_t workers, double now_s) const {
   return static_cast<double>(plan_batch(batch, workers).global) / rate(workers, now_s);
 }
 
+double JobModel::compute_part(std::uint32_t workers, double now_s) const {
+  const double share = static_cast<double>(plan_batch(batch, workers).global) / workers;
+  return std::min(1.0, share / rate(1, now_s) / step_s(workers, now_s));
+}
+
 StepNoise::StepNoise(double deviation, double correlation)
     : sigma_(std::sqrt(std::log1p(deviation * deviation))), correlation_(correlation) {}
 

@@ -53,6 +53,8 @@ struct JobModel {
 
   double rate(std::uint32_t workers, double now_s) const;  // without noise
   double step_s(std::uint32_t workers, double now_s) const;
+  // Of a step; the rest is communication. A worker computes as fast as one that is alone.
+  double compute_part(std::uint32_t workers, double now_s) const;
 };
 
 // The noise of consecutive steps: factors with mean 1.

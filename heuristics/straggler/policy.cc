@@ -6,6 +6,7 @@
 
 #include "heuristics/policy/per_job.h"
 #include "heuristics/policy/settings_table.h"
+#include "heuristics/straggler/data_wait.h"
 #include "heuristics/straggler/hosts.h"
 #include "heuristics/straggler/published.h"
 #include "heuristics/straggler/rebalance.h"
@@ -19,12 +20,14 @@ enum class Action : std::uint8_t { kNone, kReport, kRebalance, kReplace };
 
 struct Watch {
   std::unique_ptr<Detector> detector;  // none before the first view
+  DataWait data;
   Rebalance rebalance;
   Replace replace;
 
   Watch() = default;
   Watch(const Watch& other)
       : detector(other.detector ? other.detector->clone() : nullptr),
+        data(other.data),
         rebalance(other.rebalance),
         replace(other.replace) {}
   Watch(Watch&&) = default;
@@ -59,6 +62,7 @@ struct StragglerSettings {
   std::string detector = "robust";
   RobustOptions robust;
   EwmaOptions ewma;
+  DataWaitOptions data;
   RebalanceOptions rebalance;
   ReplaceOptions replace;
 };
@@ -73,6 +77,8 @@ class Stragglers final : public PerJobPolicy<Watch> {
  public:
   explicit Stragglers(const StragglerSettings& settings) : settings_(settings), action_(action_of(settings.action)) {
     settings_.rebalance.recovered_below = settings.robust.min_slowdown / 2;
+    settings_.data.min_share = settings.robust.min_slowdown;
+    settings_.data.min_s = settings.robust.min_s;
   }
 
  protected:
@@ -86,19 +92,36 @@ class Stragglers final : public PerJobPolicy<Watch> {
     const std::vector<SlowWorker> slow = watch.detector->observe(job, view.now_s);
     const std::vector<double>& slowdowns = watch.detector->slowdowns();
     const std::vector<SlowHost> hosts = slow_hosts(job, slow, slowdowns, settings_.robust.min_slowdown);
-    if (action_ == Action::kReplace) return watch.replace.decide(view, job, slow, hosts, slowdowns, settings_.replace);
-    if (action_ == Action::kRebalance) {
+    const auto data_bound = watch.data.observe(view, job, settings_.data);
+    if (action_ == Action::kReplace) {
+      decision = watch.replace.decide(view, job, slow, hosts, slowdowns, settings_.replace);
+      if (!decision.changes()) rebalance_meanwhile(job, slow, slowdowns, watch, decision);
+    } else if (action_ == Action::kRebalance) {
       if (auto change = watch.rebalance.decide(job, slow, slowdowns, settings_.rebalance)) {
         decision.speeds = std::move(change->speeds);
         decision.reason = std::move(change->reason);
         return decision;
       }
     }
-    decision.reason = slow.empty() ? Reason{"none_slow", "no worker is slow", {}} : report(view, slow, hosts);
+    if (decision.reason.code.empty()) {
+      decision.reason = slow.empty() ? Reason{"none_slow", "no worker is slow", {}} : report(view, slow, hosts);
+    }
+    if (data_bound && decision.reason.code == "none_slow") decision.reason = *data_bound;
     return decision;
   }
 
  private:
+  // A slow worker that cannot be replaced gets a smaller share, and an equal one once it is as fast as the others.
+  void rebalance_meanwhile(const JobView& job, const std::vector<SlowWorker>& slow,
+                           const std::vector<double>& slowdowns, Watch& watch, JobDecision& decision) const {
+    const bool stays = decision.reason.code == "no_place";
+    auto change = watch.rebalance.decide(job, stays ? slow : std::vector<SlowWorker>{}, slowdowns, settings_.rebalance);
+    if (!change) return;
+    decision.speeds = std::move(change->speeds);
+    decision.reason.text = (stays ? decision.reason.text + "; " : "") + change->reason.text;
+    decision.reason.code = change->reason.code;
+  }
+
   std::unique_ptr<Detector> make_detector() const {
     if (settings_.detector == "ewma") return make_ewma_detector(settings_.ewma);
     if (settings_.detector == "nvidia") return make_nvidia_detector({});

@@ -60,7 +60,7 @@ JobDecision Replace::decide(const ClusterView& view, const JobView& job, const s
     return decision;
   }
   if (job.changing) {
-    decision.reason = {"changing", "a change is in progress; a slow worker is replaced afterwards", {}};
+    decision.reason = {kChanging, "a change is in progress; a slow worker is replaced afterwards", {}};
     return decision;
   }
   const auto proposal = choose(view, job, slow, hosts);

@@ -12,13 +12,15 @@
 namespace elastictrain::heuristics {
 namespace {
 
-constexpr std::uint32_t kRing = 15;        // recent views whose median counts
-constexpr std::uint32_t kBlock = 16;       // views per block, for noise and own past
-constexpr std::uint32_t kMinBlocks = 4;    // before own noise and own past are trusted
+constexpr std::uint32_t kRing = 15;      // recent views whose median counts
+constexpr std::uint32_t kBlock = 16;     // views per block, for noise and own past
+constexpr std::uint32_t kMinBlocks = 4;  // before own noise and own past are trusted
 constexpr std::uint32_t kMinViews = 5;
 constexpr double kMaxOfAView = 0.3;         // the maximum logarithm that one view adds: a third more time
 constexpr double kFalseAlarmExponent = 20;  // one false alarm in e^20 views of normal noise
 constexpr double kTimesPassed = 1.5;        // a lasting slowness must be longer than those that passed by this factor
+constexpr double kWhileChanging = 2;        // starting workers disturb the others on their host for a while
+constexpr double kShareOfRecent = 0.6;      // of the recent slowness that the newest view has, if it lasts
 constexpr double kLongestPassed_s = 60;
 constexpr double kLongestPassedSteps = 100;
 constexpr double kForgetPassed_s = 3600;  // half-life
@@ -157,7 +159,8 @@ class Robust final : public Detector {
   double spread_ = 0;    // standard deviation of this view's ratios over the workers
   double passed_s_ = 0;  // the longest slowness that passed by itself
   double passed_steps_ = 0;
-  double now_s_ = 0;  // of this view; the next member is that of the view before
+  double patience_ = 1;  // factor of the time that a slowness must last
+  double now_s_ = 0;     // of this view; the next member is that of the view before
   double previous_s_ = 0;
   std::optional<double> field_;  // deviation of the workers' levels, if this view needed it
   std::vector<double> scratch_;
@@ -169,12 +172,7 @@ std::vector<SlowWorker> Robust::observe(const JobView& job, double now_s) {
   passed_s_ *= kept;
   passed_steps_ *= kept;
   previous_s_ = std::exchange(now_s_, now_s);
-  if (job.changing) {
-    for (Track& track : tracks_) {
-      if (!track.named) track.forget_evidence();
-    }
-    return named(job.members);
-  }
+  patience_ = job.changing ? kWhileChanging : 1;
   take_in(job.members);
   if (known_ < 2) return named(job.members);
   find_references(job.members);
@@ -260,9 +258,10 @@ void Robust::collect_evidence(Track& track, const WorkerView& member, double min
     end_slowness(track);
     return;
   }
-  if (track.views_since == 0) track.onset_s = previous_s_;
+  const bool begins = track.views_since == 0;
+  if (begins) track.onset_s = (previous_s_ + now_s_) / 2;  // somewhere in this view
   ++track.views_since;
-  track.steps_since += member.steps;
+  track.steps_since += begins ? (member.steps + 1) / 2 : member.steps;
   if (min > min_) {
     track.last_slow_s = now_s_;
     track.steps_until_last_slow = static_cast<double>(track.steps_since);
@@ -274,8 +273,12 @@ void Robust::collect_evidence(Track& track, const WorkerView& member, double min
   if (track.evidence <= needed || track.views_since < kMinViews || !is_slow_now(track)) return;
   track.verified = true;
   // Counted up to the last slow view: evidence lasts longer than the slowness by some views.
-  track.named = track.steps_until_last_slow >= std::max(1.0 * options_.min_steps, kTimesPassed * passed_steps_) &&
-                track.last_slow_s - track.onset_s >= std::max(options_.min_s, kTimesPassed * passed_s_);
+  // What is over by now is not named.
+  const bool lasts = min >= std::max(min_, kShareOfRecent * (track.recent(kMinViews) - usual(track)));
+  const double min_steps = std::max(1.0 * options_.min_steps, kTimesPassed * passed_steps_);
+  const double min_s = std::max(options_.min_s, kTimesPassed * passed_s_);
+  track.named = lasts && track.steps_until_last_slow >= patience_ * min_steps &&
+                track.last_slow_s - track.onset_s >= patience_ * min_s;
 }
 
 double Robust::needed_evidence(const Track& track) const {

@@ -15,7 +15,9 @@
 // - With two workers the ratio alone cannot tell which one changed. A worker must then have become slower relative to
 //   the other one and relative to its own past; for the first views nothing is judged.
 // - A worker is no longer slow when the median of its recent views is below half of `min_slowdown`.
-// Nothing is judged while membership changes: starting workers disturb the others on their host.
+// - What has passed when the evidence is complete is not named: the newest view must be slow, and a slowness begins in
+//   the middle of the first view that shows it.
+// While membership changes a slowness must last twice as long: starting workers disturb the others on their host.
 //
 // If more than half of the workers are slow, the rest look fast: no worker is reported.
 // State: about 300 bytes per worker; a view of 10,000 workers takes a third of a millisecond.

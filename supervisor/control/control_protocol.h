@@ -4,13 +4,15 @@
 //
 //   {"command":"status"}                      -> {"ok":true,"status":{…}}   (schema below)
 //   {"command":"resize","workers":4}          -> {"ok":true,"text":"growing from 2 to 4"}
+//                                                with a policy it is held: "for_ms", or until "workers" is 0
 //   {"command":"replace","rank":1}            -> …  or {"command":"replace","host":"node3"}
 //   {"command":"drain","host":"node3"}
 //   {"command":"topology","topology":"star"}  -> …  or a tree as every rank's parent: "1,1,1"
 //   {"command":"stop","now":false}
 //   any failure                               -> {"ok":false,"text":"what is wrong, and what to do"}
 //
-// status: {"name","phase","generation","world_size","target_size","global_batch","learning_rate_factor","size_reason",
+// status: {"name","phase","generation","world_size","target_size","held","held_left_ms"|null,
+//          "batch_per_worker","global_batch","learning_rate_factor","size_reason",
 //          "last_change","uptime_s","epoch","epoch_fraction","step","loss","samples_per_s","idle_s","last_idle_s","journal",
 //          "policy","policy_reason","recoveries","last_recovery","last_recovery_idle_s"|null,
 //          "failures":[{"class","total","within_window","limit"|null}],

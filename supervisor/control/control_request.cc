@@ -3,8 +3,8 @@
 #include <limits>
 #include <optional>
 
-#include "supervisor/protocol/json_value.h"
 #include "supervisor/protocol/json_text.h"
+#include "supervisor/protocol/json_value.h"
 #include "supervisor/protocol/topology_choice.h"
 
 namespace elastictrain::control {
@@ -38,9 +38,11 @@ std::string topology_names() {
 
 Result<Request> parse_resize(const Json& object, std::uint64_t id) {
   const auto workers = number_in(object, "workers");
-  if (!workers) return wrong("resize needs \"workers\", a whole number");
-  const auto reason = text_in(object, "reason");
-  return Request(core::Event(core::Resize{id, *workers, reason.value_or("requested by a user")}));
+  if (!workers) return wrong("resize needs \"workers\", a whole number, or 0 to let the policy decide again");
+  core::Resize resize{.request = id, .target = *workers};
+  resize.reason = text_in(object, "reason").value_or("requested by a user");
+  if (const auto ms = number_in(object, "for_ms")) resize.hold_for = Millis(*ms);
+  return Request(core::Event(std::move(resize)));
 }
 
 Result<Request> parse_replace(const Json& object, std::uint64_t id) {

@@ -179,6 +179,9 @@ std::string status_answer(const RunFigures& figures, const StatusFacts& facts) {
   object.number("generation", view.generation);
   object.number("world_size", view.world_size);
   object.number("target_size", view.target_size);
+  object.raw("held", view.held ? "true" : "false");
+  object.raw("held_left_ms", view.held_left_ms ? std::to_string(*view.held_left_ms) : "null");
+  object.number("batch_per_worker", view.batch.per_worker);
   object.number("global_batch", view.global_batch);
   object.real("learning_rate_factor", view.learning_rate_factor);
   object.text("topology", protocol::text_of(view.topology, view.parents));

@@ -3,6 +3,10 @@
 namespace elastictrain::core {
 
 void DesiredState::apply(const UpdatePlan& request, RunSettings& settings) {
+  if (request.program_batch) {
+    update.program_batch = request.program_batch;
+    settings.batch.per_worker = settings.base_per_worker = *request.program_batch;
+  }
   if (settings.base_per_worker == 0) settings.base_per_worker = settings.batch.per_worker;
   if (request.speeds) speeds = *request.speeds;
   if (request.per_worker) settings.batch.per_worker = *(update.per_worker = request.per_worker);
@@ -16,6 +20,25 @@ void DesiredState::apply(const UpdatePlan& request, RunSettings& settings) {
   }
   if (request.parents) settings.parents = *(update.parents = request.parents);
   if (request.synchronization) settings.synchronization = *(update.synchronization = request.synchronization);
+}
+
+void DesiredState::hold_size(SizeHold size_hold, Outbox& out) {
+  out.cancel(hold_timer);
+  held = size_hold;
+  record::SizeHeld about{.target = target, .for_ms = {}};
+  if (size_hold.duration.count() > 0) {
+    about.for_ms = static_cast<std::uint64_t>(size_hold.duration.count());
+    hold_until = out.now() + size_hold.duration;
+    hold_timer = out.arm({TimerKind::kHold, {}, {}}, hold_until);
+  }
+  out.journal(about);
+}
+
+void DesiredState::release_size(const std::string& reason, Outbox& out) {
+  if (!held) return;
+  out.cancel(hold_timer);
+  held.reset();
+  out.journal(record::SizeReleased{reason});
 }
 
 void DesiredState::renew(Roster& roster, Change& change, Outbox& out) {

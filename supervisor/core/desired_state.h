@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 
 #include "supervisor/core/change.h"
@@ -19,6 +20,9 @@ namespace elastictrain::core {
 struct DesiredState {
   std::uint32_t target = 1;
   std::string target_reason = "the size to start with";
+  std::optional<SizeHold> held;  // `target` is a user's, and policies do not change it
+  std::uint64_t hold_timer = 0;
+  Instant hold_until;                 // while the timer is armed
   std::map<WorkerId, double> speeds;  // shares follow in proportion; empty: equal ones
   UpdatePlan update;                  // requested since the start; without speeds
   std::string update_reason;          // why plans change although no worker comes or goes; empty: they do not change
@@ -28,6 +32,8 @@ struct DesiredState {
 
   // In effect from the next plan on, and kept across supervisors. Speeds are not: their workers may be gone by then.
   void apply(const UpdatePlan& request, RunSettings& settings);
+  void hold_size(SizeHold size_hold, Outbox& out);
+  void release_size(const std::string& reason, Outbox& out);
   // It changed: what failed before is tried again.
   void renew(Roster& roster, Change& change, Outbox& out);
 };
@@ -36,6 +42,7 @@ struct DesiredState {
 template <class R>
 void write_update(const UpdatePlan& update, R& about) {
   about.per_worker = update.per_worker;
+  about.program_batch = update.program_batch;
   about.target_factor = update.learning_rate_factor;
   about.target_noise_scale = update.noise_scale;
   about.target_parents = update.parents;

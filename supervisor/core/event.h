@@ -59,12 +59,19 @@ struct UpdatePlan {
   // Relative speeds in any common unit; a worker that is not in the list has speed 1. Empty: equal shares.
   std::optional<std::map<WorkerId, double>> speeds;
   std::optional<std::uint32_t> per_worker;  // samples: BatchSettings::per_worker
+  // The program's own batch: per_worker, and what the learning rate was chosen for. A per_worker counts before it.
+  std::optional<std::uint32_t> program_batch;
   std::string reason;
   std::optional<double> learning_rate_factor;  // replaces the rule's; above 0
   std::optional<double> noise_scale;           // in samples: LearningRateSettings::noise_scale
   std::optional<protocol::Topology> topology;
   std::optional<std::vector<std::uint32_t>> parents;  // an explicit tree (topology_choice.h) instead of a topology
   std::optional<protocol::Synchronization> synchronization;
+};
+
+// A user's size counts against policies until it is given back, or for a time.
+struct SizeHold {
+  Millis duration{0};  // 0: until it is given back
 };
 
 // A run as reconstructed from its journal, for a supervisor that takes it over: the first event of a fresh state
@@ -102,6 +109,7 @@ struct Resumed {
   std::uint32_t plain_restarts = 0;
   std::uint32_t last_agent = 0;  // highest ids ever used
   std::uint64_t last_worker = 0;
+  std::optional<SizeHold> hold;
   std::vector<std::pair<WorkerId, protocol::WorkerAudit>> audits;  // in audit mode, what the ledger held
 };
 
@@ -127,8 +135,10 @@ struct AgentReported {
 // Requests of a user or of a policy. Each gets exactly one Reply action with the same request id.
 struct Resize {
   std::uint64_t request = 0;
-  std::uint32_t target = 0;
+  std::uint32_t target = 0;  // 0: a policy decides again
   std::string reason;
+  bool by_policy = false;  // changes nothing while a user holds the size
+  Millis hold_for{0};      // of a user's; 0: until it is given back
 };
 struct ReplaceWorker {
   std::uint64_t request = 0;

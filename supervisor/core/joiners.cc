@@ -2,15 +2,27 @@
 
 #include "supervisor/core/audit.h"
 #include "supervisor/core/change.h"
+#include "supervisor/core/desired_state.h"
 #include "supervisor/core/outbox.h"
+#include "supervisor/core/settings.h"
 #include "supervisor/core/startup.h"
+#include "supervisor/core/training.h"
 #include "supervisor/core/worker_control.h"
 #include "supervisor/protocol/limits.h"
 
 namespace elastictrain::core {
 
-Joiners::Joiners(Roster& roster, Outbox& out, Startup& startup, Change& change, Audit& audit, WorkerControl& workers)
-    : roster_(roster), out_(out), startup_(startup), change_(change), audit_(audit), workers_(workers) {}
+Joiners::Joiners(RunSettings& settings, Roster& roster, Outbox& out, DesiredState& desired, Startup& startup,
+                 const Training& training, Change& change, Audit& audit, WorkerControl& workers)
+    : settings_(settings),
+      roster_(roster),
+      out_(out),
+      desired_(desired),
+      startup_(startup),
+      training_(training),
+      change_(change),
+      audit_(audit),
+      workers_(workers) {}
 
 void Joiners::on_message(Worker& worker, const protocol::WorkerHello& message) {
   if (worker.greeted() || worker.dying()) return;
@@ -37,12 +49,12 @@ void Joiners::on_message(Worker& worker, const protocol::WorkerReady& message) {
     workers_.expel_joiner(worker.id, *why);
     return;
   }
-  if (!reference_) {
-    reference_ = message;
-    audit_.ledger().set_sample_count(message.sample_count);
-  }
+  if (!reference_) take_reference(message);
   worker.contact = Contact::kReady;
   worker.facts = message;
+  if (worker.started_at != Instant{}) {
+    startup_.newest_start = std::chrono::duration_cast<Millis>(out_.now() - worker.started_at);
+  }
   out_.cancel(worker.timer);
   out_.journal(record::Ready{worker.id, message.state_bytes});
   const bool counted = change_.stage == Stage::kGathering && change_.plans(worker.id);
@@ -50,7 +62,29 @@ void Joiners::on_message(Worker& worker, const protocol::WorkerReady& message) {
   if (!counted || --change_.not_ready == 0) out_.look_again();
 }
 
+// The first worker speaks for the program. A run that trains keeps the batch that it has.
+void Joiners::take_reference(const protocol::WorkerReady& message) {
+  reference_ = message;
+  audit_.ledger().set_sample_count(message.sample_count);
+  const bool asks = settings_.batch_of_program && message.batch != 0 && training_.generation == 0;
+  if (!asks || desired_.update.program_batch == message.batch) return;
+  desired_.apply({.per_worker = desired_.update.per_worker, .program_batch = message.batch}, settings_);
+  record::PlanUpdated updated;
+  write_update(desired_.update, updated);
+  out_.journal(std::move(updated));
+  out_.look_again();
+}
+
+std::optional<std::string> Joiners::batch_mismatch(const protocol::WorkerReady& message) const {
+  const auto known = desired_.update.program_batch;
+  const bool is_first = !reference_ && training_.generation == 0;
+  if (!known || message.batch == 0 || message.batch == *known || is_first) return std::nullopt;
+  return "asks for a batch of " + std::to_string(message.batch) + " samples, the rest of the run for " +
+         std::to_string(*known) + ": every worker must ask for the same, or start the run with --batch";
+}
+
 std::optional<std::string> Joiners::mismatch(const protocol::WorkerReady& message) const {
+  if (const auto why = batch_mismatch(message)) return why;
   if (!reference_) return std::nullopt;
   if (message.state_layout_hash != reference_->state_layout_hash || message.state_bytes != reference_->state_bytes) {
     return "shares different state than the rest of the run (" + std::to_string(message.state_bytes) +

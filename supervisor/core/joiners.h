@@ -13,13 +13,17 @@ namespace elastictrain::core {
 
 class Audit;
 struct Change;
+struct DesiredState;
 class Outbox;
+struct RunSettings;
 struct Startup;
+struct Training;
 class WorkerControl;
 
 class Joiners {
  public:
-  Joiners(Roster& roster, Outbox& out, Startup& startup, Change& change, Audit& audit, WorkerControl& workers);
+  Joiners(RunSettings& settings, Roster& roster, Outbox& out, DesiredState& desired, Startup& startup,
+          const Training& training, Change& change, Audit& audit, WorkerControl& workers);
 
   void on_message(Worker& worker, const protocol::WorkerHello& message);
   void on_message(Worker& worker, const protocol::WorkerReady& message);
@@ -27,10 +31,15 @@ class Joiners {
 
  private:
   std::optional<std::string> mismatch(const protocol::WorkerReady& message) const;
+  std::optional<std::string> batch_mismatch(const protocol::WorkerReady& message) const;
+  void take_reference(const protocol::WorkerReady& message);
 
+  RunSettings& settings_;
   Roster& roster_;
   Outbox& out_;
+  DesiredState& desired_;
   Startup& startup_;
+  const Training& training_;
   Change& change_;
   Audit& audit_;
   WorkerControl& workers_;

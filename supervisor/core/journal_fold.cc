@@ -21,6 +21,7 @@ template <class R>
 UpdatePlan plan_update_of(const R& about) {
   UpdatePlan update;
   if (about.per_worker.value_or(0) != 0) update.per_worker = about.per_worker;
+  if (about.program_batch.value_or(0) != 0) update.program_batch = about.program_batch;
   update.learning_rate_factor = about.target_factor;
   update.noise_scale = about.target_noise_scale;
   update.topology = about.target_topology;
@@ -281,6 +282,7 @@ void JournalFold::on(const record::RunState& about) {
   state.target = about.target;
   state.target_reason = about.target_reason;
   state.plan_update = plan_update_of(about);
+  if (about.held_ms) state.hold = SizeHold{Millis(*about.held_ms)};
   state.last_agent = about.last_agent;
   state.last_worker = about.last_worker;
   restore_agents(about, state);
@@ -378,6 +380,7 @@ Resumed JournalFold::result() const {
   resumed.target = state_.target;
   resumed.target_reason = state_.target_reason;
   resumed.plan_update = state_.plan_update;
+  resumed.hold = state_.hold;
   add_unsettled(resumed);
   resumed.finished.assign(state_.finished.begin(), state_.finished.end());
   resumed.plain_restarts = state_.plain_restarts;

@@ -69,6 +69,7 @@ class JournalFold {
     std::uint32_t target = 0;
     std::string target_reason = "the size to start with";
     UpdatePlan plan_update;
+    std::optional<SizeHold> hold;
     std::uint32_t plain_restarts = 0;
     std::uint32_t last_agent = 0;
     std::uint64_t last_worker = 0;
@@ -97,6 +98,8 @@ class JournalFold {
   void on(const record::Finished& about);
   void on(const record::PlainRestart& about) { state_.plain_restarts = about.count; }
   void on(const record::ResizeRequested& about);
+  void on(const record::SizeHeld& about) { state_.hold = SizeHold{Millis(about.for_ms.value_or(0))}; }
+  void on(const record::SizeReleased&) { state_.hold.reset(); }
   void on(const record::DrainRequested& about);
   void on(const record::Accepted& about);
   void on(const record::Refused& about) { state_.requests.erase(about.request); }

@@ -33,7 +33,7 @@ Membership::Impl::Impl(RunSettings settings, std::function<Token()> make_token)
       health_(settings_.failures),
       audit_(out_),
       workers_(settings_, roster_, out_, startup_, training_, change_, recovery_, desired_, health_, hangs_),
-      joiners_(roster_, out_, startup_, change_, audit_, workers_),
+      joiners_(settings_, roster_, out_, desired_, startup_, training_, change_, audit_, workers_),
       boundary_(roster_, out_, training_, change_, recovery_, end_, resume_, hangs_, audit_, workers_, runner_,
                 completion_, halt_, ending_),
       plain_(settings_, roster_, out_, startup_, change_, workers_),
@@ -191,6 +191,9 @@ void Membership::Impl::timer_fired(const TimerUse& use) {
       return ending_.end_run();
     case TimerKind::kNotices:
       return notices_.answer_notices();
+    case TimerKind::kHold:
+      desired_.hold_timer = 0;
+      return desired_.release_size("the time for which a user held it is over", out_);
     case TimerKind::kCooled:
       desired_.unmet.clear();
       return out_.look_again();

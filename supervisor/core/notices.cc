@@ -103,6 +103,8 @@ std::string Notices::text_of(NoticeAnswer answer) {
 void Notices::on_message(Worker& worker, const protocol::WorkerNote& message) {
   out_.journal(record::Note{worker.id, message.key, message.value});
   if (message.key == protocol::kTermNote) got_term(worker);
+  if (message.key != protocol::kNotesDropped) return;
+  out_.tell(Tell::Level::kWarning, workers_.name_of(worker) + ": " + message.value);
 }
 
 }  // namespace elastictrain::core

@@ -91,6 +91,8 @@ std::string Requests::refusal(Phase phase) const {
 }
 
 void Requests::on(const Resize& event) {
+  if (event.by_policy && desired_.held) return;
+  if (event.target == 0) return give_back(event);
   out_.journal(record::ResizeRequested{event.request, event.target, event.reason});
   if (event.target < settings_.min_workers || event.target > settings_.max_workers) {
     refuse(event.request, std::to_string(event.target) + " workers are outside the limits of this run, " +
@@ -102,7 +104,26 @@ void Requests::on(const Resize& event) {
   desired_.target = event.target;
   desired_.target_reason = event.reason.empty() ? "requested by the user" : event.reason;
   desired_.renew(roster_, change_, out_);
-  accept(event.request, text);
+  // The order in the journal is that of the effects: a hold is that of the size before it.
+  accept(event.request, text + hold_text(event));
+  if (event.request != 0 && settings_.policy_sizes) desired_.hold_size({event.hold_for}, out_);
+}
+
+std::string Requests::hold_text(const Resize& event) const {
+  if (event.request == 0 || !settings_.policy_sizes) return "";
+  if (event.hold_for.count() == 0) return "; held against the policy until `resize auto`";
+  return "; held against the policy for " + std::to_string(event.hold_for.count() / 1000) + " s" +
+         ", or until `resize auto`";
+}
+
+void Requests::give_back(const Resize& event) {
+  out_.journal(record::ResizeRequested{event.request, event.target, event.reason});
+  if (!settings_.policy_sizes) {
+    return refuse(event.request, "no policy decides on the size of this run (policy.name); say how many workers");
+  }
+  const bool was_held = desired_.held.has_value();
+  desired_.release_size("a user gave it back", out_);
+  accept(event.request, was_held ? "the policy decides on the size again" : "the policy decides on the size already");
 }
 
 std::string Requests::resize_text(std::uint32_t target) const {

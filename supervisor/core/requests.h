@@ -44,6 +44,8 @@ class Requests {
  private:
   void accept(std::uint64_t request, const std::string& text);
   std::string resize_text(std::uint32_t target) const;
+  std::string hold_text(const Resize& event) const;
+  void give_back(const Resize& event);
   void refuse_program(const std::string& why);
   bool is_for_later(const UpdatePlan& event) const;
 

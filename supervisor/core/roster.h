@@ -66,6 +66,7 @@ struct Worker {
   Noticed noticed = Noticed::kNo;   // TERM from a process other than its agent
   std::uint32_t expected_rank = 0;  // as given in its environment
   std::uint64_t timer = 0;          // kReady first, kLeave later
+  Instant started_at{};             // by this supervisor
   protocol::WorkerReady facts;
   std::optional<protocol::WorkerHalted> halted;  // its answer to the newest Abort
   std::uint64_t quiet_ms = 0;

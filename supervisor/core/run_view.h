@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "heuristics/batch_plan.h"
 #include "supervisor/protocol/ids.h"
 #include "supervisor/protocol/worker_messages.h"
 
@@ -58,11 +59,20 @@ struct RunView {
   Generation generation = 0;
   std::uint32_t world_size = 0;
   std::uint32_t target_size = 0;
+  bool gathering = false;  // a change waits for workers that start; a newer request may still replace it
   std::uint64_t global_batch = 0;
+  heuristics::BatchRule batch;   // that the next plan follows
+  std::uint64_t base_batch = 0;  // that the learning rate was chosen for
+  bool held = false;             // `target_size` is a user's, and policies do not change it
+  std::optional<std::uint64_t> held_left_ms;
   double learning_rate_factor = 1.0;
   protocol::Topology topology = protocol::Topology::kAuto;
   std::vector<std::uint32_t> parents;  // the explicit tree that replaces it; empty: none
   protocol::Synchronization synchronization = protocol::Synchronization::kGradients;
+  std::uint64_t epoch_samples = 0;  // of the program's data; 0: not known
+  std::uint64_t epochs = 0;         // 0: not known
+  std::uint64_t max_steps = 0;      // 0: no limit
+  std::uint64_t start_ms = 0;       // from the start of the newest worker until it was ready; 0: not known
   std::string size_reason;          // why the run has this size
   std::string last_change;          // what happened last
   std::vector<WorkerView> workers;  // members by rank first, then the others by id

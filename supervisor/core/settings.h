@@ -63,6 +63,7 @@ struct RunSettings {
   std::uint32_t max_workers = 1;
   std::uint32_t spares = 0;  // started, ready workers that wait
   BatchSettings batch;
+  bool batch_of_program = false;      // the program's own batch replaces batch.per_worker at the start
   std::uint32_t base_per_worker = 0;  // the batch that the learning rate was chosen for; 0: batch.per_worker
   LearningRateSettings learning_rate;
   protocol::Topology topology = protocol::Topology::kAuto;
@@ -70,6 +71,7 @@ struct RunSettings {
   protocol::Synchronization synchronization = protocol::Synchronization::kGradients;
   double averaging_weight = 0.1;
   FailureSettings failures;
+  bool policy_sizes = false;     // a policy decides on the size: a user's resize holds against it
   bool has_checkpoints = false;  // a run that lost all its state can continue from one
 
   // The host source is polled repeatedly, so waiting for hosts makes sense when too few answer at the start.

@@ -1,5 +1,6 @@
 #include "supervisor/core/snapshot.h"
 
+#include <algorithm>
 #include <chrono>
 
 #include "supervisor/core/change.h"
@@ -11,6 +12,7 @@
 #include "supervisor/core/run_end.h"
 #include "supervisor/core/settings.h"
 #include "supervisor/core/startup.h"
+#include "supervisor/core/swap_plan.h"
 #include "supervisor/core/training.h"
 
 namespace elastictrain::core {
@@ -100,6 +102,17 @@ void Snapshot::show_failures(RunView& view) const {
   }
 }
 
+// All workers have the same data.
+void Snapshot::show_data(RunView& view) const {
+  const auto found = std::find_if(roster_.workers().begin(), roster_.workers().end(),
+                                  [](const auto& entry) { return entry.second.ready(); });
+  if (found == roster_.workers().end()) return;
+  const protocol::WorkerReady& facts = found->second.facts;
+  view.epoch_samples = facts.sample_count;
+  view.epochs = facts.epochs;
+  view.max_steps = facts.max_steps;
+}
+
 RunView Snapshot::view() const {
   RunView view;
   view.run_name = settings_.run_name;
@@ -108,6 +121,15 @@ RunView Snapshot::view() const {
   view.world_size = static_cast<std::uint32_t>(training_.members.size());
   if (startup_.is_plain()) view.world_size = startup_.first_size;
   view.target_size = desired_.target;
+  view.gathering = change_.stage == Stage::kGathering && !recovery_.active();
+  view.batch = settings_.batch;
+  view.start_ms = static_cast<std::uint64_t>(startup_.newest_start.count());
+  view.base_batch = base_batch(settings_);
+  view.held = desired_.held.has_value();
+  if (desired_.hold_timer != 0) {
+    const auto left = std::chrono::duration_cast<Millis>(desired_.hold_until - out_.now());
+    view.held_left_ms = static_cast<std::uint64_t>(std::max<Millis::rep>(0, left.count()));
+  }
   view.learning_rate_factor = training_.learning_rate_factor;
   view.topology = training_.topology;
   view.parents = training_.parents;
@@ -117,6 +139,7 @@ RunView Snapshot::view() const {
     view.size_reason = training_.restarting ? "the run starts again" : "the program has not joined the run (yet)";
   }
   view.last_change = training_.last_change;
+  show_data(view);
   const InChange in = in_change();
   for (std::uint32_t rank = 0; rank < training_.members.size(); ++rank) {
     const Worker* worker = roster_.worker(training_.members[rank]);

@@ -44,6 +44,7 @@ class Snapshot {
   WorkerView view_of(const Worker& worker, const InChange& in) const;
   AgentView view_of(const Agent& agent) const;
   void show_failures(RunView& view) const;
+  void show_data(RunView& view) const;
 
   const RunSettings& settings_;
   const Roster& roster_;

@@ -15,12 +15,13 @@ struct Startup {
   bool spawned = false;
   Instant spawned_at;
   bool elastic = false;              // a worker sent hello: the program uses the library
+  Millis newest_start{0};            // of the newest worker, until it was ready
   std::uint32_t first_size = 0;      // workers started at first
   std::uint32_t plain_finished = 0;  // processes of a program that does not use it
   std::uint32_t plain_restarts = 0;
-  bool clearing = false;    // the processes of before such a restart are still ending
-  std::uint64_t timer = 0;  // kStart
-  std::uint64_t min_timer = 0;       // kWaitForMin: while too few workers are left
+  bool clearing = false;        // the processes of before such a restart are still ending
+  std::uint64_t timer = 0;      // kStart
+  std::uint64_t min_timer = 0;  // kWaitForMin: while too few workers are left
 
   // As far as is known: a program that does not use the library, of fixed size.
   bool is_plain() const { return spawned && !elastic; }

@@ -36,6 +36,7 @@ Journal StateRecord::make() const {
   }
   state.target = desired_.target;
   state.target_reason = desired_.target_reason;
+  if (desired_.held) state.held_ms = static_cast<std::uint64_t>(desired_.held->duration.count());
   write_update(desired_.update, state);
   state.last_agent = roster_.last_agent();
   state.last_worker = roster_.last_worker();

@@ -26,6 +26,7 @@ enum class TimerKind : std::uint8_t {
   kRelaunch,    // a lost host may be tried again
   kStacks,      // the stacks of a hung worker should be known
   kCooled,      // a host or slot that failed repeatedly may be used again
+  kHold,        // a user's size should count against the policy no longer
   kNotices,     // the other receivers of a TERM should have reported it
 };
 

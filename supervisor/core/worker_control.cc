@@ -83,6 +83,7 @@ void WorkerControl::start(const std::vector<WorkerId>& next, const std::vector<W
   }
   for (WorkerId id : fresh) {
     Worker& worker = *roster_.worker(id);
+    worker.started_at = out_.now();
     SpawnWorker spawn = spawns[id];
     spawn.world_size = std::max<std::uint32_t>(static_cast<std::uint32_t>(next.size()), spawn.rank + 1);
     spawn.local_world_size = std::max(on_host[worker.host], spawn.local_rank + 1);

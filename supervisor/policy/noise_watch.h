@@ -9,16 +9,16 @@
 
 #include "heuristics/learning_rate.h"
 #include "heuristics/noise/noise_scale.h"
-#include "supervisor/policy/observer.h"
+#include "heuristics/policy/view.h"
 
 namespace elastictrain::policy {
 
 class NoiseWatch {
  public:
-  // The batches are those of `observer`. With a rule that does not use the noise there is never a report.
-  NoiseWatch(heuristics::LearningRateRule rule, const ObserverSettings& observer);
+  // With a rule that does not use the noise there is never a report. `max_workers`: of the run.
+  NoiseWatch(heuristics::LearningRateRule rule, std::uint32_t max_workers) : rule_(rule), max_workers_(max_workers) {}
 
-  void add(const heuristics::GradientNorms& norms) { noise_.add(norms); }
+  void add(const heuristics::JobView& job);
 
   // The noise scale, in samples, if the rate at the largest batch of this run would change by it. A rate at a smaller
   // batch changes less, so the rate is right within this tolerance for any batch that the run may reach.
@@ -27,9 +27,10 @@ class NoiseWatch {
  private:
   double gain(double noise_scale) const;
 
-  const bool is_asked_;
-  const double base_batch_;
-  const double largest_batch_;
+  const heuristics::LearningRateRule rule_;
+  const std::uint32_t max_workers_;
+  double base_batch_ = 0;
+  double largest_batch_ = 0;
   heuristics::NoiseScale noise_;
   double reported_ = 0;  // the last one reported; 0: none yet
 };

@@ -139,6 +139,16 @@ void Observer::pay(const core::RunView& run, double now_s) {
   }
 }
 
+// As the user says; else by the program's epochs and steps, at the present batch.
+double Observer::samples_total(const core::RunView& run) const {
+  if (settings_.samples_total > 0) return settings_.samples_total;
+  double total = static_cast<double>(run.epoch_samples) * static_cast<double>(run.epochs);
+  if (run.max_steps == 0) return total;
+  const double steps_left = std::max(0.0, static_cast<double>(run.max_steps) - steps_done_);
+  const double by_steps = samples_done_ + steps_left * static_cast<double>(run.global_batch);
+  return total > 0 ? std::min(total, by_steps) : by_steps;
+}
+
 heuristics::ClusterView Observer::take(const core::RunView& run, double now_s) {
   pay(run, now_s);
   heuristics::ClusterView view;
@@ -159,17 +169,19 @@ heuristics::ClusterView Observer::take(const core::RunView& run, double now_s) {
   job.name = run.run_name;
   job.workers = run.world_size;
   job.target = run.target_size;
-  job.min_workers = settings_.min_workers;
-  job.max_workers = settings_.max_workers;
+  job.held = run.held;
+  job.min_workers = run.held ? run.target_size : settings_.min_workers;
+  job.max_workers = run.held ? run.target_size : settings_.max_workers;
   job.changing = run.phase != core::RunPhase::kRunning;
   job.samples_done = samples_done_;
-  job.samples_total = settings_.samples_total;
+  job.start_s = static_cast<double>(run.start_ms) * 1e-3;
+  job.samples_total = samples_total(run);
   job.steps_done = steps_done_;
   job.loss = loss_;
   job.has_loss = has_loss_;
-  job.batch = settings_.batch;
+  job.batch = run.batch;
   job.global_batch = run.global_batch;
-  job.base_batch = settings_.base_batch;
+  job.base_batch = run.base_batch;
   job.learning_rate_factor = run.learning_rate_factor;
   job.topology = protocol::text_of(run.topology, run.parents);
   job.synchronization = protocol::name_of(run.synchronization);

@@ -25,10 +25,8 @@ struct HostClass {
 struct ObserverSettings {
   std::uint32_t min_workers = 1;
   std::uint32_t max_workers = 1;
-  bool hosts_can_be_had = false;  // more than the present ones, up to max_workers
-  heuristics::BatchRule batch;
-  std::uint64_t base_batch = 0;
-  double samples_total = 0;          // 0: unlimited
+  bool hosts_can_be_had = false;     // more than the present ones, up to max_workers
+  double samples_total = 0;          // 0: as the program says
   std::uint32_t warm_up_steps = 1;   // of each generation, excluded from measurement
   double price_per_worker_hour = 0;  // of a host without a class
   std::vector<HostClass> classes;
@@ -71,6 +69,7 @@ class Observer {
   void add_norms(const protocol::WorkerHeartbeat& heartbeat, const Planned& plan);
   void add_interval(const protocol::WorkerHeartbeat& heartbeat, const Planned& plan, double now_s);
   void pay(const core::RunView& run, double now_s);
+  double samples_total(const core::RunView& run) const;
 
   ObserverSettings settings_;
   std::map<WorkerId, Sums> workers_;

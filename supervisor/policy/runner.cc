@@ -59,6 +59,12 @@ std::optional<core::UpdatePlan> update_of(const core::RunView& run, const heuris
   return update;
 }
 
+// Of one policy, or of a policy and the watch over stragglers beside it.
+bool is_waiting(const std::string& code) {
+  const std::string waits = heuristics::kChanging;
+  return code == waits || code == waits + "+" + waits;
+}
+
 }  // namespace
 
 Runner::Runner(RunnerSettings settings) : Runner(settings, make_policy(settings)) {}
@@ -68,7 +74,7 @@ Runner::Runner(RunnerSettings settings, std::unique_ptr<heuristics::Policy> poli
       policy_(std::move(policy)),
       rng_(settings_.seed),
       observer_(settings_.observer),
-      noise_(settings_.learning_rate, settings_.observer) {
+      noise_(settings_.learning_rate, settings_.observer.max_workers) {
   state_ = policy_->initial_state();
   if (is_fixed()) settings_.interval_s = std::max(settings_.interval_s, kFixedInterval_s);
 }
@@ -137,23 +143,31 @@ void Runner::on_heartbeat(WorkerId worker, const protocol::WorkerHeartbeat& hear
   observer_.on_heartbeat(worker, heartbeat, now_s);
 }
 
+// Also while workers start: the others train, and a newer decision replaces one that has not begun. A user's own policy
+// may say "as many as now" in every view, and would take its growth back before it has begun.
+bool Runner::may_decide(const core::RunView& run) const {
+  const bool is_outside = !settings_.outside.library.empty() || !settings_.outside.program.empty();
+  const bool gathers = run.phase == core::RunPhase::kChanging && run.gathering && !is_outside;
+  return run.generation != 0 && (run.phase == core::RunPhase::kRunning || gathers);
+}
+
 void Runner::replay(const heuristics::ClusterView& view) {
   if (view.jobs.size() != 1) return;
-  noise_.add(view.jobs.front().norms);
+  noise_.add(view.jobs.front());
   const auto decision = policy_->decide(view, *state_, rng_);
   if (decision.jobs.size() == 1) last_reason_ = decision.jobs[0].reason;
 }
 
 std::optional<Considered> Runner::consider(const core::RunView& run, double now_s) {
   if (!is_due(now_s)) return std::nullopt;
-  if (run.phase != core::RunPhase::kRunning || run.generation == 0) {
+  if (!may_decide(run)) {
     next_s_ = now_s + std::min(settings_.interval_s, kLookAgain_s);  // a snapshot of many workers is expensive
     return std::nullopt;
   }
   if (is_thinking()) return std::nullopt;
   next_s_ = now_s + settings_.interval_s;
   const heuristics::ClusterView view = observer_.take(run, now_s);
-  noise_.add(view.jobs.front().norms);
+  noise_.add(view.jobs.front());
   Considered considered;
   considered.observed = journal_text(view);
   if (program_ && program_->is_ready()) {
@@ -182,6 +196,8 @@ void Runner::settle(const core::RunView& run, heuristics::Decision decision, Con
   const heuristics::Reason& reason = considered.decision.reason;
   add_noise(considered);
   add_events(run, considered.decision, considered);
+  // Nothing new: the decision that is being carried out stays the one that is shown.
+  if (is_waiting(reason.code) && considered.events.empty()) return;
   const std::string before = last_reason_.code.empty() ? kFixed : last_reason_.code;
   considered.is_news = !considered.events.empty() || reason.code != before;
   if (reason.code.starts_with(kPolicyFailed) && !std::exchange(has_warned_, true)) considered.failure = reason.text;
@@ -205,7 +221,8 @@ void Runner::add_events(const core::RunView& run, const heuristics::JobDecision&
   if (decision.workers) {
     const std::uint32_t wanted =
         std::clamp(*decision.workers, settings_.observer.min_workers, settings_.observer.max_workers);
-    if (wanted != run.target_size) considered.events.push_back(core::Resize{0, wanted, decision.reason.text});
+    if (wanted != run.target_size)
+      considered.events.push_back(core::Resize{.target = wanted, .reason = decision.reason.text, .by_policy = true});
   }
   for (const auto& replacement : decision.replacements) {
     const auto found = std::find_if(run.workers.begin(), run.workers.end(), [&](const core::WorkerView& worker) {

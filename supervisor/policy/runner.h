@@ -45,7 +45,7 @@ class Runner {
   Runner& operator=(const Runner&) = delete;
 
   struct Handlers {
-    std::function<void()> answered;                     // a program has answered: take_answer()
+    std::function<void()> answered;                        // a program has answered: take_answer()
     std::function<void(const std::string& line)> on_line;  // a line of a program, for people
   };
   // Loads or starts an external policy; any other is already there.
@@ -81,6 +81,7 @@ class Runner {
   void add_events(const core::RunView& run, const heuristics::JobDecision& decision, Considered& considered) const;
   void answer(heuristics::Decision decision);
   bool is_thinking() const;
+  bool may_decide(const core::RunView& run) const;
 
   RunnerSettings settings_;
   std::unique_ptr<heuristics::Policy> policy_;

@@ -11,6 +11,7 @@
 namespace elastictrain::policy {
 namespace {
 
+constexpr const char* kFixedSize = "fixed";
 constexpr const char* kStragglers = "stragglers";
 
 }  // namespace
@@ -33,6 +34,10 @@ std::unique_ptr<heuristics::Policy> make_policy(const RunnerSettings& settings,
     size = heuristics::beside(std::move(size), other->make(companion.parameters), heuristics::Merge::kChanges);
   }
   return heuristics::beside(std::move(size), watcher->make(watching.parameters));
+}
+
+bool decides_size(const RunnerSettings& settings) {
+  return settings.name != kFixedSize || !settings.outside.library.empty() || !settings.outside.program.empty();
 }
 
 std::string display_name(const RunnerSettings& settings) {

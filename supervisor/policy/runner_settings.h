@@ -40,6 +40,9 @@ struct RunnerSettings {
 std::unique_ptr<heuristics::Policy> make_policy(const RunnerSettings& settings,
                                                 std::unique_ptr<heuristics::Policy> for_size = nullptr);
 
+// Whether any policy changes the number of workers by itself.
+bool decides_size(const RunnerSettings& settings);
+
 // The name for users: its name, its file, or its argument.
 std::string display_name(const RunnerSettings& settings);
 

@@ -2,7 +2,6 @@
 
 #include "supervisor/protocol/json_text.h"
 
-
 namespace elastictrain::policy {
 namespace {
 
@@ -73,7 +72,9 @@ void each_field(Use use, T& v) {
   use("target", v.target);
   use("min_workers", v.min_workers);
   use("max_workers", v.max_workers);
+  use("held", v.held);
   use("reachable", v.reachable);
+  use("start_s", v.start_s);
   use("spares", v.spares);
   use("changing", v.changing);
   use("samples_done", v.samples_done);

@@ -39,7 +39,7 @@ constexpr auto fields(T& m) {
 }
 
 ET_FIELDS(WorkerHello, m.protocol_version, m.worker, m.pid, m.library_version)
-ET_FIELDS(WorkerReady, m.endpoint, m.state_bytes, m.state_layout_hash, m.sample_count)
+ET_FIELDS(WorkerReady, m.endpoint, m.state_bytes, m.state_layout_hash, m.sample_count, m.batch, m.epochs, m.max_steps)
 ET_FIELDS(WorkerPrepared, m.generation)
 ET_FIELDS(WorkerPrepareFailed, m.generation, m.reason)
 ET_FIELDS(WorkerActive, m.generation, m.first_step, m.state_transfer_bytes)

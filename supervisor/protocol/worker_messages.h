@@ -33,6 +33,9 @@ struct WorkerReady {
   std::uint64_t state_bytes = 0;
   std::uint64_t state_layout_hash = 0;  // names, order and sizes; must be equal on all workers
   std::uint64_t sample_count = 0;       // per epoch; 0: the program brings its own data order
+  std::uint32_t batch = 0;              // of one worker, as the program says; 0: it does not say
+  std::uint64_t epochs = 0;             // that the program trains for; 0: it does not say
+  std::uint64_t max_steps = 0;          // after which it ends earlier; 0: it does not
 };
 
 struct WorkerPrepared {

@@ -444,10 +444,7 @@ class Story {
        [this](const Words& w) {
          feed(WorkerSpawnFailed{worker(w.at(0)), rest(w, 1)});
        }},
-      {"resize",
-       [this](const Words& w) {
-         feed(Resize{++requests_, number(w.at(0)), ""});
-       }},
+      {"resize", [this](const Words& w) { feed(Resize{.request = ++requests_, .target = number(w.at(0))}); }},
       {"replace",
        [this](const Words& w) {
          feed(ReplaceWorker{++requests_, number(w.at(0))});

@@ -280,7 +280,7 @@ void Scenario::request() {
     case 0:
     case 1:
     case 2:
-      return supervisor.ask(core::Resize{request, rng_.between(1, settings.max_workers + 1), ""});
+      return supervisor.ask(core::Resize{.request = request, .target = rng_.between(1, settings.max_workers + 1)});
     case 3:
     case 4:
       return supervisor.ask(core::ReplaceWorker{request, rng_.below(settings.max_workers)});

@@ -70,6 +70,8 @@ class Scenario {
 
   void check_end();
   bool status_is_explained() const;
+  bool accounts_may_be_lost() const;
+  int status() const;
 
   Rng rng_;
   Rng notices_;  // separate sources, so that runs without a notice or a target do not depend on them

@@ -41,7 +41,7 @@ void Scenario::reach_target() {
   if (over()) return;
   const core::RunSettings& settings = world_->setup.settings;
   target_ = targets_.between(settings.min_workers, settings.max_workers);
-  supervisor.ask(core::Resize{supervisor.next_request(), target_, ""});
+  supervisor.ask(core::Resize{.request = supervisor.next_request(), .target = target_});
   run_until_target("the request");
   if (!over()) check_notice();
   if (!over()) end_by_request();
@@ -104,7 +104,9 @@ void Scenario::check_notice() {
 
 void Scenario::end_by_request() {
   SupervisorProcess& supervisor = *world_->supervisor;
-  const auto resize = [&](std::uint32_t size) { supervisor.ask(core::Resize{supervisor.next_request(), size, ""}); };
+  const auto resize = [&](std::uint32_t size) {
+    supervisor.ask(core::Resize{.request = supervisor.next_request(), .target = size});
+  };
   const std::uint32_t way = targets_.below(3);
   expected_status_ = way == 2 ? 75 : 0;
   if (targets_.chance(0.3)) resize(world_->setup.settings.max_workers);

@@ -15,7 +15,7 @@
 namespace elastictrain::core::record {
 
 // Version of the schema that this program writes; it reads all versions up to it.
-inline constexpr std::uint32_t kSchemaVersion = 2;
+inline constexpr std::uint32_t kSchemaVersion = 3;
 
 struct RecordName {
   std::string_view event;

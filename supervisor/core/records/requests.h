@@ -31,6 +31,18 @@ struct ResizeRequested {
 ET_RECORD(ResizeRequested, "resize_requested", "Another number of workers is requested.", ET_FIELD(request),
           ET_FIELD(target), ET_FIELD(reason))
 
+struct SizeHeld {
+  std::uint32_t target = 0;
+  std::optional<std::uint64_t> for_ms;
+};
+ET_RECORD(SizeHeld, "size_held", "A user's size counts against the policy, for a time or until `resize auto`.",
+          ET_FIELD(target), ET_FIELD(for_ms))
+
+struct SizeReleased {
+  std::string reason;
+};
+ET_RECORD(SizeReleased, "size_released", "The policy decides on the size again.", ET_FIELD(reason))
+
 struct ReplaceRequested {
   std::uint64_t request = 0;
   std::optional<std::uint32_t> rank;
@@ -58,6 +70,7 @@ ET_RECORD_RENAMED(PlanUpdateRequested,
 // What was requested since the start of the run.
 struct PlanUpdated {
   std::optional<std::uint32_t> per_worker;
+  std::optional<std::uint32_t> program_batch;
   std::optional<double> target_factor;
   std::optional<double> target_noise_scale;
   std::optional<std::vector<std::uint32_t>> target_parents;
@@ -69,7 +82,8 @@ ET_RECORD_RENAMED(PlanUpdated,
                               "How the workers are to train from the next generation on: all that was "
                               "requested since the start of the run.",
                               "reshared"}),
-                  ET_FIELD(per_worker), ET_FIELD(target_factor).since(2).was("wished_factor"),
+                  ET_FIELD(per_worker), ET_FIELD(program_batch).since(3),
+                  ET_FIELD(target_factor).since(2).was("wished_factor"),
                   ET_FIELD(target_noise_scale).since(2).was("wished_noise_scale"),
                   ET_FIELD(target_parents).since(2).was("wished_fathers"),
                   ET_FIELD(target_topology).since(2).was("wished_topology"),
@@ -129,8 +143,8 @@ ET_RECORD(Decided, "decided",
           ET_FIELD(policy), ET_FIELD(code), ET_FIELD(reason), ET_FIELD(workers), ET_FIELD(replace), ET_FIELD(because),
           ET_FIELD(numbers))
 
-using RequestRecords =
-    RecordList<Accepted, Refused, ResizeRequested, ReplaceRequested, DrainRequested, PlanUpdateRequested, PlanUpdated,
-               ProgramRequested, ProgramRefused, Target, TargetUnmet, ReplaceGivenUp, Observed, Decided>;
+using RequestRecords = RecordList<Accepted, Refused, ResizeRequested, SizeHeld, SizeReleased, ReplaceRequested,
+                                  DrainRequested, PlanUpdateRequested, PlanUpdated, ProgramRequested, ProgramRefused,
+                                  Target, TargetUnmet, ReplaceGivenUp, Observed, Decided>;
 
 }  // namespace elastictrain::core::record

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <string>
 
+#include "supervisor/core/journal_fold.h"
+#include "supervisor/core/run_end.h"
 #include "supervisor/protocol/limits.h"
 
 using namespace elastictrain;
@@ -27,6 +29,8 @@ class Run {
   const Actions& feed(const Event& event) {
     last_ = machine_.step(event, now_);
     for (const Action& action : last_) {
+      if (const auto* journal = std::get_if<Journal>(&action)) fold_.take(journal->record);
+      if (const auto* timer = std::get_if<ArmTimer>(&action)) newest_timer_ = timer->timer;
       const auto* send = std::get_if<SendToWorkers>(&action);
       if (send == nullptr || !std::holds_alternative<protocol::Prepare>(send->message)) continue;
       plan_ = std::get<protocol::Prepare>(send->message).plan;
@@ -40,9 +44,9 @@ class Run {
   void hello(std::uint32_t worker) {
     say(worker, protocol::WorkerHello{limits::kProtocolVersion, WorkerId{worker}, 1, "test"});
   }
-  void ready(std::uint32_t worker) {
+  void ready(std::uint32_t worker, std::uint32_t batch = 0) {
     hello(worker);
-    say(worker, protocol::WorkerReady{{}, 100, 1, 1000});
+    say(worker, protocol::WorkerReady{{}, 100, 1, 1000, batch});
   }
   void prepared(Generation generation) {
     for (WorkerId id : std::vector<WorkerId>(addressed_)) say(id.value, protocol::WorkerPrepared{generation});
@@ -53,10 +57,10 @@ class Run {
     }
   }
   // One host with `slots` slots and the first generation in training.
-  void train(std::uint32_t workers, std::uint32_t slots) {
+  void train(std::uint32_t workers, std::uint32_t slots, std::uint32_t batch = 0) {
     feed(HostsOffered{{{"A", slots}}});
     feed(AgentConnected{AgentId{1}});
-    for (std::uint32_t id = 1; id <= workers; ++id) ready(id);
+    for (std::uint32_t id = 1; id <= workers; ++id) ready(id, batch);
     prepared(1);
     active(1);
     REQUIRE(machine_.view().phase == RunPhase::kRunning);
@@ -75,7 +79,15 @@ class Run {
     });
   }
 
+  void grow_to(std::uint32_t worker, std::uint32_t batch) {
+    ready(worker, batch);
+    prepared(plan_.generation);
+    active(plan_.generation);
+  }
+
   Membership machine_;
+  JournalFold fold_;
+  std::uint64_t newest_timer_ = 0;
   Instant now_{};
   Actions last_;
   protocol::GenerationPlan plan_;
@@ -204,7 +216,7 @@ TEST_CASE("audit records find samples that count twice, and the end sums them up
     return journal != nullptr && std::holds_alternative<record::Audit>(journal->record);
   });
   REQUIRE(audit != run.last_.end());
-  CHECK(run.last<EndRun>()->exit_status == 0);
+  CHECK(run.last<EndRun>()->exit_status == kStatusAuditFailed);
 }
 
 TEST_CASE("the account of a lost worker still counts") {
@@ -302,4 +314,149 @@ TEST_CASE("requests after the end are refused, each with one answer") {
   REQUIRE(answers.size() == 1);
   CHECK_FALSE(run.last<Reply>()->accepted);
   CHECK(run.feed(HostsOffered{}).empty());
+}
+
+namespace {
+
+RunSettings of_program(std::uint32_t start, std::uint32_t max) {
+  RunSettings settings = Run::settings(start, max);
+  settings.batch.per_worker = 32;
+  settings.batch_of_program = true;
+  settings.learning_rate.rule = LearningRateRule::kLinear;
+  return settings;
+}
+
+RunSettings with_policy(std::uint32_t start, std::uint32_t max) {
+  RunSettings settings = Run::settings(start, max);
+  settings.policy_sizes = true;
+  return settings;
+}
+
+Resize by_policy(std::uint32_t target) {
+  return {.target = target, .reason = "it pays", .by_policy = true};
+}
+
+}  // namespace
+
+TEST_CASE("the program's batch counts where the user gave none, and is what the learning rate was chosen for") {
+  Run run(of_program(2, 3));
+  run.train(2, 3, 64);
+  CHECK(run.machine_.view().global_batch == 128);
+  CHECK(run.machine_.view().batch.per_worker == 64);
+  CHECK(run.machine_.view().base_batch == 128);
+  CHECK(run.machine_.view().learning_rate_factor == 1);
+  run.feed(Resize{1, 3, ""});
+  run.grow_to(3, 64);
+  CHECK(run.machine_.view().global_batch == 192);
+  CHECK(run.machine_.view().learning_rate_factor == doctest::Approx(1.5));
+  run.feed(UpdatePlan{.request = 2, .per_worker = 16});
+  CHECK(run.machine_.view().batch.per_worker == 16);
+  CHECK(run.machine_.view().base_batch == 128);
+}
+
+TEST_CASE("a user's batch counts before the program's, and a program that names none gets the default") {
+  Run run(Run::settings(1, 1));
+  run.train(1, 1, 64);
+  CHECK(run.machine_.view().global_batch == 32);
+  Run silent(of_program(1, 1));
+  silent.train(1, 1);
+  CHECK(silent.machine_.view().global_batch == 32);
+}
+
+TEST_CASE("a worker that asks for another batch than the first one is refused with both") {
+  Run run(of_program(1, 2));
+  run.train(1, 2, 64);
+  run.feed(Resize{1, 2, ""});
+  run.ready(2, 48);
+  const auto* tell = run.last<Tell>();
+  REQUIRE(tell != nullptr);
+  CHECK(tell->text.find("48") != std::string::npos);
+  CHECK(tell->text.find("64") != std::string::npos);
+}
+
+TEST_CASE("a supervisor that takes over keeps the program's batch, also beside a policy's") {
+  Run first(of_program(1, 2));
+  first.train(1, 2, 64);
+  first.feed(UpdatePlan{.per_worker = 16, .reason = "noise"});
+  Run next(of_program(1, 2));
+  next.feed(first.fold_.result());
+  CHECK(next.machine_.view().batch.per_worker == 16);
+  CHECK(next.machine_.view().base_batch == 64);
+}
+
+TEST_CASE("a user's size holds against a policy until it is given back") {
+  Run run(with_policy(2, 4));
+  run.train(2, 4);
+  run.feed(Resize{.request = 1, .target = 3});
+  CHECK(run.last<Reply>()->text.find("resize auto") != std::string::npos);
+  run.grow_to(3, 0);
+  CHECK(run.machine_.view().held);
+  CHECK(run.feed(by_policy(4)).empty());
+  CHECK(run.machine_.view().target_size == 3);
+  run.feed(Resize{.request = 2, .target = 0});
+  CHECK(run.last<Reply>()->accepted);
+  CHECK_FALSE(run.machine_.view().held);
+  run.feed(by_policy(4));
+  CHECK(run.machine_.view().target_size == 4);
+}
+
+TEST_CASE("a size that is held for a time goes back to the policy after it") {
+  Run run(with_policy(2, 4));
+  run.train(2, 4);
+  run.feed(Resize{.request = 1, .target = 2, .hold_for = Millis(60'000)});
+  const std::uint64_t timer = run.newest_timer_;
+  CHECK(run.machine_.view().held_left_ms == 60'000);
+  run.feed(by_policy(4));
+  CHECK(run.machine_.view().target_size == 2);
+  run.now_ += Millis(60'000);
+  run.feed(TimerFired{timer});
+  CHECK_FALSE(run.machine_.view().held);
+  run.feed(by_policy(4));
+  CHECK(run.machine_.view().target_size == 4);
+}
+
+TEST_CASE("a held size is held by the supervisor that takes over") {
+  Run first(with_policy(2, 4));
+  first.train(2, 4);
+  first.feed(Resize{.request = 1, .target = 2});
+  Run next(with_policy(2, 4));
+  next.feed(first.fold_.result());
+  CHECK(next.machine_.view().held);
+  first.feed(Resize{.request = 2, .target = 0});
+  Run later(with_policy(2, 4));
+  later.feed(first.fold_.result());
+  CHECK_FALSE(later.machine_.view().held);
+}
+
+TEST_CASE("without a policy nothing is held, and there is nothing to give the size back to") {
+  Run run(Run::settings(2, 4));
+  run.train(2, 4);
+  run.feed(Resize{.request = 1, .target = 2});
+  CHECK_FALSE(run.machine_.view().held);
+  CHECK(run.last<Reply>()->text.find("held") == std::string::npos);
+  run.feed(Resize{.request = 2, .target = 0});
+  CHECK_FALSE(run.last<Reply>()->accepted);
+}
+
+TEST_CASE("a policy's resize undoes neither a user's replace nor a user's drain") {
+  Run run(with_policy(2, 4));
+  run.feed(HostsOffered{{{"A", 2}, {"B", 2}}});
+  run.feed(AgentConnected{AgentId{1}});
+  run.feed(AgentConnected{AgentId{2}});
+  run.ready(1);
+  run.ready(2);
+  run.prepared(1);
+  run.active(1);
+  run.feed(ReplaceWorker{.request = 1, .rank = 1});
+  run.feed(by_policy(3));
+  run.ready(3);
+  run.grow_to(4, 0);
+  const RunView replaced = run.machine_.view();
+  for (const auto& worker : replaced.workers) {
+    if (worker.phase == WorkerPhase::kMember) CHECK(worker.worker != WorkerId{2});
+  }
+  run.feed(DrainHost{.request = 2, .host = "A"});
+  run.feed(by_policy(4));
+  for (const auto& agent : run.machine_.view().agents)
+    CHECK((agent.phase == AgentPhase::kDraining) == (agent.host == "A"));
 }

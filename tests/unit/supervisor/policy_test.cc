@@ -33,6 +33,8 @@ core::RunView run_of_three() {
   run.generation = 1;
   run.world_size = run.target_size = 3;
   run.global_batch = 96;
+  run.batch.per_worker = 32;
+  run.base_batch = 32;
   for (std::uint32_t rank = 0; rank < 3; ++rank) {
     core::WorkerView worker;
     worker.worker = WorkerId{rank + 1};
@@ -300,25 +302,28 @@ TEST_CASE("a topology, a strategy and a rate are carried out where they are not 
 }
 
 // Gradients with |G|^2 = 1 of the given noise scale: E|g_b|^2 = 1 + noise / b.
-heuristics::GradientNorms norms_of(double noise_scale) {
-  return {10, 1 + noise_scale / 32, 1 + noise_scale / 64, 32, 64};
+heuristics::JobView noisy_job(double noise_scale) {
+  heuristics::JobView job;
+  job.batch.per_worker = 32;
+  job.base_batch = 32;
+  job.norms = {10, 1 + noise_scale / 32, 1 + noise_scale / 64, 32, 64};
+  return job;
 }
 
 TEST_CASE(
     "the noise scale is reported when it is known, and again when it would change the rate at the largest batch") {
-  const ObserverSettings observer{.max_workers = 4, .batch = {32, 0}, .base_batch = 32};
-  NoiseWatch watch(heuristics::LearningRateRule::kAdaScale, observer);
-  NoiseWatch other(heuristics::LearningRateRule::kLinear, observer);
+  NoiseWatch watch(heuristics::LearningRateRule::kAdaScale, 4);
+  NoiseWatch other(heuristics::LearningRateRule::kLinear, 4);
   for (int i = 0; i < 3; ++i) {
     CHECK_FALSE(watch.take_news().has_value());  // two additions say nothing about the error
-    watch.add(norms_of(96));
-    other.add(norms_of(96));
+    watch.add(noisy_job(96));
+    other.add(noisy_job(96));
   }
   CHECK(watch.take_news() == doctest::Approx(96));  // (96/32 + 1) / (96/128 + 1) = 2.29 of the user's rate
   CHECK_FALSE(other.take_news().has_value());
-  watch.add(norms_of(100));
+  watch.add(noisy_job(100));
   CHECK_FALSE(watch.take_news().has_value());
-  for (int i = 0; i < 2000 && !watch.take_news(); ++i) watch.add(norms_of(400));
+  for (int i = 0; i < 2000 && !watch.take_news(); ++i) watch.add(noisy_job(400));
   CHECK_FALSE(watch.take_news().has_value());
 }
 
@@ -326,12 +331,9 @@ TEST_CASE("the run receives the noise scale before a new size is requested") {
   auto next = std::make_shared<heuristics::JobDecision>();
   RunnerSettings settings = runner_settings();
   settings.learning_rate = heuristics::LearningRateRule::kAdaScale;
-  settings.observer.base_batch = 32;
-  settings.observer.batch = {32, 0};
   Runner runner(settings, std::make_unique<Says>(next));
   heuristics::ClusterView earlier;
-  earlier.jobs.resize(1);
-  earlier.jobs[0].norms = norms_of(96);
+  earlier.jobs = {noisy_job(96)};
   for (int i = 0; i < 3; ++i) runner.replay(earlier);
   next->workers = 2;
   const auto considered = runner.consider(run_of_three(), 5);
@@ -354,7 +356,39 @@ TEST_CASE("a repeated decision has no effect, and a change in progress is not di
   auto changing = run_of_three();
   changing.phase = core::RunPhase::kChanging;
   CHECK_FALSE(runner.consider(changing, 9).has_value());
+  // While workers start, the policy sees the others. That it waits is no news.
+  changing.gathering = true;
+  next->reason = {"changing", "on the way", {}};
+  next->workers.reset();
+  CHECK_FALSE(runner.consider(changing, 12)->is_news);
   CHECK(runner.last_reason().text == "size 3 is right");
+  next->replacements = {{2, {}}};
+  CHECK(runner.consider(changing, 15)->events.size() == 1);
+}
+
+TEST_CASE("a user's size is the minimum and the maximum of a policy, and the batch is that of the run") {
+  auto run = run_of_three();
+  run.held = true;
+  run.batch.per_worker = 64;
+  run.base_batch = 96;
+  const auto job = Observer(settings_of_three()).take(run, 1).jobs.at(0);
+  CHECK(job.held);
+  CHECK(job.min_workers == 3);
+  CHECK(job.max_workers == 3);
+  CHECK(job.batch.per_worker == 64);
+  CHECK(job.base_batch == 96);
+}
+
+TEST_CASE("the end of the job is that of the program, unless the user names one") {
+  auto run = run_of_three();
+  run.epoch_samples = 1000;
+  run.epochs = 5;
+  CHECK(Observer(settings_of_three()).take(run, 1).jobs[0].samples_total == 5000);
+  run.max_steps = 10;
+  CHECK(Observer(settings_of_three()).take(run, 1).jobs[0].samples_total == 960);
+  auto settings = settings_of_three();
+  settings.samples_total = 70;
+  CHECK(Observer(settings).take(run, 1).jobs[0].samples_total == 70);
 }
 
 TEST_CASE("a synchronization strategy is decided with a fixed size") {

@@ -1,7 +1,9 @@
 // Purpose: a job in a closed loop with a policy that may change workers and batch. Step times and the noise scale are
-// functions of a test.
+// functions of a test. The views are made by the observer of a live run, from heartbeats and a view of the run, so that
+// a policy does not get here what it lacks there.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <functional>
@@ -13,6 +15,7 @@
 
 #include "heuristics/batch_plan.h"
 #include "heuristics/policy/policy.h"
+#include "supervisor/policy/observer.h"
 
 namespace elastictrain::heuristics::testing {
 
@@ -39,105 +42,132 @@ struct BatchRun {
 class BatchLoop {
  public:
   BatchLoop(const Policy& policy, BatchJob model, std::uint64_t seed)
-      : policy_(policy), model_(std::move(model)), state_(policy.initial_state()), rng_(seed), noise_rng_(seed + 1000) {
-    run_.job = model_.job;
-    run_.job.name = "job";
-    run_.job.target = run_.job.workers;
-    if (run_.job.reachable == 0) run_.job.reachable = run_.job.max_workers;
-    note();
+      : policy_(policy),
+        model_(std::move(model)),
+        state_(policy.initial_state()),
+        rng_(seed),
+        noise_rng_(seed + 1000),
+        observer_(observed(model_)) {
+    const JobView& job = model_.job;
+    live_.run_name = "job";
+    live_.phase = core::RunPhase::kRunning;
+    live_.world_size = live_.target_size = job.workers;
+    live_.batch = job.batch;
+    live_.base_batch = job.base_batch;
+    const std::uint32_t places = job.reachable == 0 ? job.max_workers : job.reachable;
+    for (std::uint32_t host = 0; host * model_.slots_per_host < places; ++host) {
+      const std::uint32_t slots = std::min(model_.slots_per_host, places - host * model_.slots_per_host);
+      live_.agents.push_back({AgentId{host + 1}, "h" + std::to_string(host), slots, core::AgentPhase::kUp, 0, {}});
+    }
+    begin_generation();
   }
 
   BatchRun run(double longest_s) {
-    const JobView& job = run_.job;
-    while ((job.samples_total == 0 || job.samples_done < job.samples_total) && run_.now_s < longest_s) {
-      if (job.changing && run_.now_s >= change_at_s_) arrive();
+    const double total = model_.job.samples_total;
+    while ((total == 0 || samples_ < total) && run_.now_s < longest_s) {
+      if (live_.phase == core::RunPhase::kChanging && run_.now_s >= change_at_s_) arrive();
       steps();
-      const JobDecision decision = policy_.decide(view(), *state_, rng_).jobs.at(0);
+      ClusterView view = observer_.take(live_, run_.now_s);
+      run_.job = view.jobs.at(0);
+      const JobDecision decision = policy_.decide(view, *state_, rng_).jobs.at(0);
       ++run_.views;
       run_.last = decision.reason;
       carry_out(decision);
+      run_.job.workers = live_.world_size;
+      run_.job.batch = live_.batch;
     }
     return run_;
   }
 
  private:
-  void note() { run_.settings.emplace_back(run_.job.workers, run_.job.batch.per_worker); }
-
-  void arrive() {
-    run_.job.workers = run_.job.target;
-    run_.job.changing = false;
-    note();
+  static policy::ObserverSettings observed(const BatchJob& model) {
+    policy::ObserverSettings settings;
+    settings.min_workers = model.job.min_workers;
+    settings.max_workers = model.job.max_workers;
+    settings.samples_total = model.job.samples_total;
+    settings.price_per_worker_hour = model.price_per_worker_hour;
+    return settings;
   }
 
-  // All until the next view.
-  void steps() {
-    JobView& job = run_.job;
-    job.global_batch = plan_batch(job.batch, job.workers).global;
-    const double local = static_cast<double>(job.global_batch) / job.workers;
-    Interval interval{.begin_s = run_.now_s, .workers = job.workers, .global_batch = job.global_batch};
-    compute_s_ = 0;
-    while (run_.now_s < interval.begin_s + model_.view_every_s) {
-      const double factor = std::exp(model_.noise * normal_(noise_rng_) - model_.noise * model_.noise / 2);
-      compute_s_ += model_.step_s(1, local) * factor;
-      run_.now_s += model_.step_s(job.workers, local) * factor;
-      ++interval.steps;
+  // As the state machine and its workers do, after a change of size or batch.
+  void begin_generation() {
+    ++live_.generation;
+    const BatchPlan plan = plan_batch(live_.batch, live_.world_size);
+    live_.global_batch = plan.global;
+    live_.workers.clear();
+    for (std::uint32_t rank = 0; rank < live_.world_size; ++rank) {
+      core::WorkerView& member = live_.workers.emplace_back();
+      member.worker = WorkerId{rank + 1};
+      member.phase = core::WorkerPhase::kMember;
+      member.rank = rank;
+      member.host = "h" + std::to_string(rank / model_.slots_per_host);
+      member.share = plan.shares[rank];
     }
-    interval.end_s = run_.now_s;
-    interval.samples = interval.steps * job.global_batch;
-    compute_s_ /= static_cast<double>(interval.steps);
-    job.samples_done += static_cast<double>(interval.samples);
-    job.steps_done += static_cast<double>(interval.steps);
-    job.worker_seconds += interval.seconds() * job.workers;
-    job.cost = job.worker_seconds * model_.price_per_worker_hour / 3600;
-    job.intervals = {interval};
-    measure_norms(local, interval.steps);
+    observer_.planned(live_.generation, WorkerId{1}, live_.world_size, plan.global);
+    warms_up_ = true;
+    run_.settings.emplace_back(live_.world_size, live_.batch.per_worker);
+  }
+
+  void arrive() {
+    live_.world_size = live_.target_size;
+    live_.phase = core::RunPhase::kRunning;
+    live_.gathering = false;
+    begin_generation();
+  }
+
+  // All until the next view. The first step of a generation has a heartbeat of its own.
+  void steps() {
+    const double end_s = run_.now_s + model_.view_every_s;
+    if (std::exchange(warms_up_, false)) beat(run_.now_s + 1e-9);
+    beat(end_s);
+  }
+
+  void beat(double end_s) {
+    const double local = static_cast<double>(live_.global_batch) / live_.world_size;
+    protocol::WorkerHeartbeat heartbeat{.sequence = ++sequence_, .generation = live_.generation};
+    const double begin_s = run_.now_s;
+    double compute_s = 0;
+    while (run_.now_s < end_s) {
+      const double factor = std::exp(model_.noise * normal_(noise_rng_) - model_.noise * model_.noise / 2);
+      compute_s += model_.step_s(1, local) * factor;
+      run_.now_s += model_.step_s(live_.world_size, local) * factor;
+      ++heartbeat.steps;
+    }
+    if (heartbeat.steps == 0) return;
+    steps_ += heartbeat.steps;
+    samples_ += static_cast<double>(heartbeat.steps * live_.global_batch);
+    heartbeat.step = steps_;
+    heartbeat.samples_used = static_cast<std::uint64_t>(samples_);
+    heartbeat.mean.step_us = (run_.now_s - begin_s) / heartbeat.steps * 1e6;
+    heartbeat.mean.compute_us = compute_s / heartbeat.steps * 1e6;
+    measure_norms(local, heartbeat);
+    for (const auto& member : live_.workers) observer_.on_heartbeat(member.worker, heartbeat, run_.now_s);
   }
 
   // For gradients with G^2 = 1 and the job's noise scale, with the variance after that number of steps.
-  void measure_norms(double local, std::uint64_t steps) {
-    JobView& job = run_.job;
-    const double noise_scale = model_.noise_scale(job.samples_done);
+  void measure_norms(double local, protocol::WorkerHeartbeat& heartbeat) {
+    const double noise_scale = model_.noise_scale(samples_);
+    if (noise_scale <= 0 || live_.world_size < 2) return;
     const auto seen = [&](double batch) {
-      return (1 + noise_scale / batch) * (1 + 0.02 * normal_(noise_rng_) / std::sqrt(static_cast<double>(steps)));
+      return (1 + noise_scale / batch) * (1 + 0.02 * normal_(noise_rng_) / std::sqrt(heartbeat.steps));
     };
-    job.norms = {};
-    if (noise_scale <= 0 || job.workers < 2) return;
-    const auto global = static_cast<double>(job.global_batch);
-    job.norms = {.count = steps,
-                 .local_square = seen(local),
-                 .global_square = seen(global),
-                 .local_batch = local,
-                 .global_batch = global};
-  }
-
-  ClusterView view() {
-    JobView& job = run_.job;
-    ClusterView view{.now_s = run_.now_s};
-    for (std::uint32_t host = 0; host * model_.slots_per_host < job.max_workers; ++host)
-      view.hosts.push_back({.name = "h" + std::to_string(host),
-                            .slots = model_.slots_per_host,
-                            .price_per_worker_hour = model_.price_per_worker_hour});
-    job.members.clear();
-    for (std::uint32_t rank = 0; rank < job.workers; ++rank) {
-      WorkerView member{.id = rank, .rank = rank, .host = rank / model_.slots_per_host, .steps = 1};
-      member.compute_s = compute_s_;
-      job.members.push_back(member);
-    }
-    view.jobs = {job};
-    return view;
+    heartbeat.norm_steps = heartbeat.steps;
+    heartbeat.local_square = seen(local);
+    heartbeat.global_square = seen(static_cast<double>(live_.global_batch));
   }
 
   void carry_out(const JobDecision& decision) {
-    JobView& job = run_.job;
-    const bool resizes = decision.workers && *decision.workers != job.target;
-    if (decision.per_worker_batch && *decision.per_worker_batch != job.batch.per_worker) {
-      job.batch.per_worker = *decision.per_worker_batch;
-      if (!resizes) note();
+    const bool resizes = decision.workers && *decision.workers != live_.target_size;
+    const bool changes_batch = decision.per_worker_batch.has_value();  // as often as it is decided, as in a run
+    if (changes_batch) live_.batch.per_worker = *decision.per_worker_batch;
+    if (!resizes) {
+      if (changes_batch && live_.phase == core::RunPhase::kRunning) begin_generation();
+      return;
     }
-    if (!resizes) return;
-    job.target = *decision.workers;
-    job.changing = job.target != job.workers;
-    change_at_s_ = job.target > model_.startable ? INFINITY : run_.now_s + model_.change_s;
+    live_.target_size = *decision.workers;
+    live_.gathering = live_.target_size != live_.world_size;
+    live_.phase = live_.gathering ? core::RunPhase::kChanging : core::RunPhase::kRunning;
+    change_at_s_ = live_.target_size > model_.startable ? INFINITY : run_.now_s + model_.change_s;
   }
 
   const Policy& policy_;
@@ -146,9 +176,14 @@ class BatchLoop {
   Rng rng_;
   std::mt19937_64 noise_rng_;
   std::normal_distribution<double> normal_{0, 1};
+  policy::Observer observer_;
+  core::RunView live_;
   BatchRun run_;
   double change_at_s_ = 0;
-  double compute_s_ = 0;
+  double samples_ = 0;
+  Step steps_ = 0;
+  std::uint64_t sequence_ = 0;
+  bool warms_up_ = false;
 };
 
 // Until the job's samples are done, or `longest_s`.

@@ -61,6 +61,24 @@ struct Run {
   Rng rng{1};
 };
 
+TEST_CASE("the reason of a size that rests at its limit names the limit") {
+  JobDecision settled;
+  settled.reason = {"settled", "efficiency of 1→4 was 1.00 > 0.5", {}};
+  Run run(with_limits(std::make_unique<Script>(std::vector<JobDecision>{settled})));
+  auto view = view_at(0, 4);
+  CHECK(run(view).reason.text == settled.reason.text);
+  view.jobs[0].max_workers = 4;
+  CHECK(run(view).reason.text == settled.reason.text + "; workers.max allows no more");
+  view.jobs[0].max_workers = 8;
+  view.jobs[0].reachable = 4;
+  CHECK(run(view).reason.text == settled.reason.text + "; the hosts have no slot for more");
+  view.jobs[0].batch = {.per_worker = 8, .max_global = 32, .at_limit = AtLimit::kStop};
+  CHECK(run(view).reason.text == settled.reason.text + "; batch.max_global = 32 leaves no samples for more");
+  view.jobs[0].held = true;
+  view.jobs[0].min_workers = view.jobs[0].max_workers = 4;
+  CHECK(run(view).reason.text.find("a user holds this size") != std::string::npos);
+}
+
 TEST_CASE("limits hold back what the job, the hosts and the batch do not allow") {
   Run run(with_limits(targets({50})));
   auto view = view_at(0, 8);
@@ -74,7 +92,9 @@ TEST_CASE("limits hold back what the job, the hosts and the batch do not allow")
   view.jobs[0].batch.at_limit = AtLimit::kStop;
   const auto held = run(view);
   CHECK(held.workers == 20);  // 640 / 32
-  CHECK(held.reason.text == "50 workers desired, 2 to 20 possible: as scripted");
+  CHECK(held.reason.text ==
+        "50 workers desired, 2 to 20 possible (batch.max_global = 640 leaves no samples for more): "
+        "as scripted");
   view.jobs[0].workers = view.jobs[0].target = 20;
   CHECK_FALSE(run(view).workers);  // the desired size is dropped
   CHECK(Run(with_limits(targets({1})))(view_at(0, 8)).workers == 2);
@@ -101,7 +121,7 @@ TEST_CASE("a cool-down does not keep a job outside of its limits") {
 
 TEST_CASE("hysteresis requires a large change or a repeated request") {
   Run run(with_hysteresis(targets({11, 10, 11, 11, 11, 20}), 0.2, 3));
-  CHECK_FALSE(run(view_at(0, 10)).workers);          // 10 % only
+  CHECK_FALSE(run(view_at(0, 10)).workers);              // 10 % only
   CHECK(run(view_at(1, 10)).reason.code == "scripted");  // the present size: nothing to hold
   CHECK_FALSE(run(view_at(2, 10)).workers);
   CHECK_FALSE(run(view_at(3, 10)).workers);

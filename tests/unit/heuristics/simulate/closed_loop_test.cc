@@ -101,6 +101,22 @@ TEST_CASE("efficiency finds the knee of the talk's curve from everywhere, and st
   CHECK(regret / runs < 0.05);
 }
 
+// Four workers need 7.7 s, one 31 s.
+TEST_CASE("a short job grows where workers start at once, and stays where they would come too late") {
+  JobModel model;
+  model.curve = ThroughputCurve({{1, 640}, {4, 2560}});
+  model.batch.per_worker = 32;
+  model.max_workers = model.slots_per_host = 4;
+  model.warm_up_steps = 1;
+  model.samples_total = 2560 * 7.7;
+  LoopSettings settings = from(1);
+  settings.view_every_s = 0.5;
+  model.cold_start_s = 0.05;
+  CHECK(run_closed_loop(*policy("efficiency"), model, settings).job_s < 10);
+  model.cold_start_s = 30;
+  CHECK(run_closed_loop(*policy("efficiency"), model, settings).changes.empty());
+}
+
 // A step of 1,024 samples takes 0.138 s at 60 workers and least at 14: what 60 of them are good for, nobody knows yet.
 TEST_CASE("efficiency does not linger at a first size to tell small differences") {
   std::vector<std::pair<std::uint32_t, double>> points;

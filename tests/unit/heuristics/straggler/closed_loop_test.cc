@@ -178,6 +178,82 @@ TEST_CASE("replace: not more than the budget, and not without a place") {
   full.steps(500);
   CHECK(full.run.replaced() == 0);
   CHECK(full.codes["no_place"] > 100);
+  // Without a place its share is reduced meanwhile.
+  REQUIRE_FALSE(full.changes.empty());
+  CHECK(full.changes[0].text.find("not replaced") != std::string::npos);
+  CHECK(full.run.members()[1].share < 25);
+}
+
+TEST_CASE("replace: a share that was reduced for want of a place is equal again once the worker has recovered") {
+  Loop loop(options_of(4, 1, 1), {{"action", action("replace")}});
+  loop.run.add({SlowCause::Of::kWorker, 1, 2, 100, 500});
+  loop.steps(500);
+  CHECK(loop.run.members()[1].share < 25);
+  loop.steps(150);
+  for (const WorkerView& member : loop.run.members()) CHECK(member.share == 32);
+}
+
+// Views of `view_s` of steps of 50 ms; worker 1 takes 1.5 times as long from `begin_s` until `end_s`.
+bool is_found(double view_s, double begin_s, double end_s) {
+  const PolicySpec spec = straggler_policy();
+  const auto policy = spec.make(check_parameters(spec, {}).parameters);
+  const auto state = policy->initial_state();
+  Rng rng(1);
+  std::mt19937_64 random(7);
+  std::normal_distribution<double> noise(0, 0.02);
+  bool found = false;
+  const auto steps = static_cast<std::uint64_t>(view_s / 0.05);
+  for (int i = 0; i * view_s < end_s + 5; ++i) {
+    const double from_s = i * view_s;
+    const double slow_part = std::max(0.0, std::min(end_s, from_s + view_s) - std::max(begin_s, from_s)) / view_s;
+    ClusterView view{.now_s = from_s + view_s, .hosts = {{.name = "a", .slots = 8}}};
+    JobView job{.name = "j", .workers = 4, .target = 4, .max_workers = 4};
+    for (std::uint32_t rank = 0; rank < 4; ++rank) {
+      WorkerView member{.id = rank, .rank = rank, .share = 32, .steps = steps};
+      member.step_s = member.compute_s = 0.05 * (1 + (rank == 1 ? 0.5 * slow_part : 0)) * std::exp(noise(random));
+      job.members.push_back(member);
+    }
+    view.jobs = {job};
+    found = found || policy->decide(view, *state, rng).jobs.at(0).reason.code == "straggler";
+  }
+  return found;
+}
+
+TEST_CASE("what is over before it has lasted is not named, whenever in a view it began") {
+  for (int phase = 0; phase < 20; ++phase) {
+    CAPTURE(phase);
+    const double at_half = 20 + 0.025 * phase;
+    CHECK_FALSE(is_found(0.5, at_half, at_half + 1.5));
+    CHECK(is_found(0.5, at_half, at_half + 3.5));
+    const double at_one = 20 + 0.05 * phase;
+    CHECK_FALSE(is_found(1, at_one, at_one + 2.5));
+    CHECK(is_found(1, at_one, at_one + 7));
+  }
+}
+
+TEST_CASE("a worker that waits for its data is reported, and stays") {
+  for (const char* name : {"report", "replace"}) {
+    const PolicySpec spec = straggler_policy();
+    const auto policy = spec.make(check_parameters(spec, {{"action", action(name)}}).parameters);
+    const auto state = policy->initial_state();
+    Rng rng(1);
+    Reason last;
+    for (int i = 1; i <= 12; ++i) {
+      ClusterView view{.now_s = 0.5 * i, .hosts = {{.name = "a", .slots = 8, .free_slots = 4}}};
+      JobView job{.name = "j", .workers = 4, .target = 4, .max_workers = 4};
+      for (std::uint32_t rank = 0; rank < 4; ++rank) {
+        WorkerView member{.id = rank, .rank = rank, .share = 32, .steps = 10, .step_s = 0.05, .compute_s = 0.02};
+        member.data_wait_s = rank == 2 ? 0.03 : 0.0001;
+        job.members.push_back(member);
+      }
+      view.jobs = {job};
+      const JobDecision decision = policy->decide(view, *state, rng).jobs.at(0);
+      CHECK_FALSE(decision.changes());
+      last = decision.reason;
+    }
+    CHECK(last.code == "data_bound");
+    CHECK(last.text.find("worker 2 (rank 2 on a) waits 30.0 ms") == 0);
+  }
 }
 
 TEST_CASE("the action \"report\" changes nothing and names slow workers; \"none\" does not detect any") {

@@ -178,15 +178,22 @@ TEST_CASE("uneven shares are no slowness, whatever part of a step does not depen
   }
 }
 
-TEST_CASE("nothing is judged while membership changes") {
-  const auto detector = make_robust_detector({});
-  WorkerModel run = model(4, 1, nullptr);
-  run.add({SlowCause::Of::kWorker, 2, 2, 0});
-  for (int step = 0; step < 100; ++step) {
-    ClusterView view = run.step();
-    view.jobs[0].changing = true;
-    CHECK(detector->observe(view.jobs[0], view.now_s).empty());
-  }
+TEST_CASE("while membership changes a slowness must last twice as long") {
+  const auto steps_until_named = [](bool changing) {
+    const auto detector = make_robust_detector({});
+    WorkerModel run = model(4, 1, nullptr);
+    run.add({SlowCause::Of::kWorker, 2, 2, 0});
+    int steps = 0;
+    for (bool named = false; !named && steps < 200; ++steps) {
+      ClusterView view = run.step();
+      view.jobs[0].changing = changing;
+      named = !detector->observe(view.jobs[0], view.now_s).empty();
+    }
+    return steps;
+  };
+  const int usual = steps_until_named(false);
+  CHECK(steps_until_named(true) >= 2 * usual - 2);
+  CHECK(steps_until_named(true) <= 2 * usual + 2);
 }
 
 TEST_CASE("views over many steps count as one observation each, and need some of them") {

@@ -1,0 +1,98 @@
+"""Each policy on a real run whose speed is known: it ends at the right size or batch, in few changes; a user's size holds."""
+
+import harness
+from harness import Case, Run, job, pause, synthetic
+
+# Sleeps 1 ms for each sample: each worker keeps its throughput at every size.
+LINEAR = {"parameter_bytes": 4_000}
+# Learns so slowly that the noise of its gradients stays what it is.
+NOISY = {"model": "mlp", "samples": 4096, "epochs": 100_000, "learning_rate": 1e-7, "eval_every_epochs": 100_000}
+
+
+def config(name, workers=(1, 1, 3), trainer=None, batch=16, **settings):
+    return job(workers=workers, trainer=trainer or synthetic(**LINEAR), batch={"per_worker": batch},
+               policy={"name": name, "interval_ms": 200}, **{f"policy.{name}": settings})
+
+
+class LivePolicies(Case):
+    def assert_holds(self, run, most_changes):
+        """Settled: no further generation begins, and there were few."""
+        generation = run.status()["generation"]
+        pause(2)
+        self.assertEqual(run.status()["generation"], generation, run.events("decided"))
+        self.assertLessEqual(generation - 1, most_changes, run.events("decided"))
+        self.assert_stops_clean(run)
+
+    def assert_reaches_size(self, name, size, most_changes, **settings):
+        with Run(config(name, **settings)) as run:
+            run.wait_event("decided", timeout=60, workers=size)
+            run.wait_status(lambda s: s["phase"] == "running" and s["world_size"] == size, 60, f"{size} workers")
+            run.wait_more_steps(150, timeout=60)
+            self.assertEqual(run.status()["world_size"], size)
+            self.assert_holds(run, most_changes)
+
+    def test_or_grows_to_all_slots_of_a_job_that_scales(self):
+        self.assert_reaches_size("or", 3, 3, increment=1, decide_every_steps=10)
+
+    def test_provisioning_grows_to_all_slots_of_a_job_that_scales(self):
+        self.assert_reaches_size("provisioning", 3, 2, every_steps=40)
+
+    def test_efficiency_grows_to_all_slots_of_a_job_that_scales(self):
+        self.assert_reaches_size("efficiency", 3, 4)
+
+    def test_the_batch_follows_the_noise_to_its_limit_and_stays_there(self):
+        settings = {"efficiency": 0.05, "min_steps": 50, "max_per_worker": 64}
+        with Run(config("noise-batch", workers=(2, 2, 2), trainer=NOISY, **settings)) as run:
+            run.wait_status(lambda s: s["batch_per_worker"] == 64 and s["global_batch"] == 128, 60, "the largest batch")
+            run.wait_more_steps(100, timeout=60)
+            self.assert_holds(run, 3)
+
+    def test_kungfus_batch_grows_beyond_twice_the_first_one(self):
+        settings = {"mode": "kungfu", "epoch_samples": 4096, "max_per_worker": 128}
+        with Run(config("noise-batch", workers=(2, 2, 2), trainer=NOISY, **settings)) as run:
+            run.wait_status(lambda s: s["batch_per_worker"] >= 64, 90, "four times the first batch")
+            self.assert_stops_clean(run)
+
+    def test_goodput_reaches_a_batch_and_holds_it(self):
+        settings = {"adapt_size": False, "refit_s": 1, "min_s": 1, "settle_steps": 10, "max_per_worker": 64}
+        with Run(config("goodput", workers=(2, 2, 2), trainer=NOISY, **settings)) as run:
+            run.wait_event("decided", timeout=60, code="batch")
+            run.wait_status(lambda s: s["phase"] == "running" and s["batch_per_worker"] != 16, 60, "another batch")
+            run.wait_more_steps(300, timeout=60)
+            self.assert_holds(run, 5)
+
+    def test_scavenger_measures_sizes_and_batches_and_settles(self):
+        settings = {"goal": "fastest", "vary_batch": True, "min_per_worker": 8, "max_per_worker": 32, "sizes": 2, "steps_per_point": 10}
+        with Run(config("scavenger", workers=(1, 1, 2), **settings)) as run:
+            run.wait_event("decided", timeout=90, code="settled")
+            self.assert_holds(run, 6)
+
+
+class AUsersWord(Case):
+    def test_a_users_size_holds_against_a_policy_until_it_is_given_back(self):
+        with Run(config("efficiency")) as run:
+            run.wait_size(3, timeout=60)
+            self.assertIn("held against the policy until `resize auto`", run.do("resize", run.name, 2))
+            run.wait_size(2)
+            self.assertIn("held: 2 by a user", run.do("status", run.name))
+            run.wait_more_steps(100, timeout=60)
+            self.assertEqual(run.status()["world_size"], 2)
+            self.assertIn("the policy decides on the size again", run.do("resize", run.name, "auto"))
+            run.wait_size(3, timeout=60)
+            self.assertNotIn("held", run.do("status", run.name))
+            self.assertIn("for 60 s", run.do("resize", run.name, 1, "--for", "1m"))
+            self.assertIn("for another", run.do("status", run.name))
+            self.assert_stops_clean(run)
+
+    def test_without_a_policy_there_is_nobody_to_give_the_size_back_to(self):
+        with Run(job()) as run:
+            run.wait_size(2)
+            self.assertNotIn("held", run.do("resize", run.name, 3))
+            refused = run.command("resize", run.name, "auto")
+            self.assertEqual(refused.returncode, 1)
+            self.assertIn("no policy decides on the size", refused.stderr)
+            self.assert_stops_clean(run)
+
+
+if __name__ == "__main__":
+    harness.main()
