@@ -1,12 +1,11 @@
 #include "launcher/host_sources.h"
 
 #include <asio/post.hpp>
-#include <cerrno>
-#include <cstring>
-#include <fstream>
-#include <iterator>
+#include <functional>
+#include <utility>
 
 #include "launcher/hostfile.h"
+#include "launcher/input_file.h"
 #include "launcher/process/command.h"
 
 namespace elastictrain::launcher {
@@ -27,31 +26,18 @@ class StaticHosts : public HostSource {
   std::vector<Host> hosts_;
 };
 
-Result<std::vector<Host>> read_hostfile(const std::string& path) {
-  std::ifstream file(path);
-  const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  if (!file.is_open() || file.bad()) {
-    return Error{ErrorCode::kUnavailable, "cannot read the host file " + path + ": " + std::strerror(errno)};
-  }
-  auto hosts = parse_hostfile(text, path);
+Result<std::vector<Host>> read_hostfile(const std::string& path, const DiscoveryOptions& options,
+                                        const CommandEnd& end) {
+  const auto cannot = [&](const std::string& why) {
+    return Error{ErrorCode::kUnavailable, "cannot read the host file " + path + ": " + why};
+  };
+  if (end.output_too_large) return cannot("it has more than " + std::to_string(kMaxInputBytes) + " bytes");
+  if (end.timed_out) return cannot("nothing was read within " + std::to_string(options.timeout_ms) + " ms");
+  if (end.status.signal != 0 || end.status.exit_code != 0) return cannot(last_line(end.error_text));
+  auto hosts = parse_hostfile(end.output, path);
   if (hosts && hosts->empty()) return Error{ErrorCode::kInvalid, path + ": the file names no host"};
   return hosts;
 }
-
-class HostfileSource : public HostSource {
- public:
-  HostfileSource(asio::io_context& io, std::string path, std::uint64_t interval_ms)
-      : io_(io), path_(std::move(path)), interval_ms_(interval_ms) {}
-  void poll(Done done) override {
-    asio::post(io_, [done = std::move(done), path = path_] { done(read_hostfile(path)); });
-  }
-  std::uint64_t interval_ms() const override { return interval_ms_; }
-
- private:
-  asio::io_context& io_;
-  std::string path_;
-  std::uint64_t interval_ms_;
-};
 
 Result<std::vector<Host>> read_discovery(const std::string& program, const DiscoveryOptions& options,
                                          const CommandEnd& end) {
@@ -69,22 +55,26 @@ Result<std::vector<Host>> read_discovery(const std::string& program, const Disco
   return parse_hostfile(end.output, "output of " + program);
 }
 
-class DiscoverySource : public HostSource {
+// Runs a command at every poll; its output names the hosts.
+class CommandSource : public HostSource {
  public:
-  DiscoverySource(asio::io_context& io, DiscoveryOptions options) : io_(io), options_(std::move(options)) {}
+  using Reader = std::function<Result<std::vector<Host>>(const DiscoveryOptions&, const CommandEnd&)>;
 
-  ~DiscoverySource() override {
+  CommandSource(asio::io_context& io, DiscoveryOptions options, std::size_t max_output_bytes, Reader read)
+      : io_(io), options_(std::move(options)), max_output_bytes_(max_output_bytes), read_(std::move(read)) {}
+
+  ~CommandSource() override {
     if (const auto command = running_.lock()) command->terminate();
   }
 
   void poll(Done done) override {
-    const std::string program = options_.argv.empty() ? "(none)" : "\"" + options_.argv.back() + "\"";
     CommandSpec spec;
     spec.argv = options_.argv;
     spec.deadline = std::chrono::milliseconds(options_.timeout_ms);
-    auto command = Command::start(
-        io_, std::move(spec), nullptr,
-        [done, program, options = options_](const CommandEnd& end) { done(read_discovery(program, options, end)); });
+    spec.max_output_bytes = max_output_bytes_;
+    auto command =
+        Command::start(io_, std::move(spec), nullptr,
+                       [done, read = read_, options = options_](const CommandEnd& end) { done(read(options, end)); });
     if (command) {
       running_ = *command;
       return;
@@ -96,6 +86,8 @@ class DiscoverySource : public HostSource {
  private:
   asio::io_context& io_;
   DiscoveryOptions options_;
+  std::size_t max_output_bytes_;
+  Reader read_;
   std::weak_ptr<Command> running_;
 };
 
@@ -106,11 +98,18 @@ std::unique_ptr<HostSource> static_hosts(asio::io_context& io, std::vector<Host>
 }
 
 std::unique_ptr<HostSource> hostfile_source(asio::io_context& io, std::string path, std::uint64_t interval_ms) {
-  return std::make_unique<HostfileSource>(io, std::move(path), interval_ms);
+  // A file system that hangs must not hold up the supervisor, so another process reads.
+  DiscoveryOptions reading{.argv = {"cat", "--", path}, .interval_ms = interval_ms};
+  return std::make_unique<CommandSource>(
+      io, std::move(reading), kMaxInputBytes,
+      [path](const DiscoveryOptions& options, const CommandEnd& end) { return read_hostfile(path, options, end); });
 }
 
 std::unique_ptr<HostSource> discovery_source(asio::io_context& io, DiscoveryOptions options) {
-  return std::make_unique<DiscoverySource>(io, std::move(options));
+  const std::string program = options.argv.empty() ? "(none)" : "\"" + options.argv.back() + "\"";
+  return std::make_unique<CommandSource>(
+      io, std::move(options), CommandSpec().max_output_bytes,
+      [program](const DiscoveryOptions& how, const CommandEnd& end) { return read_discovery(program, how, end); });
 }
 
 std::vector<std::string> shell_command(const std::string& text) {

@@ -13,7 +13,8 @@ namespace elastictrain::launcher {
 // A fixed list: inline hosts, or this machine alone.
 std::unique_ptr<HostSource> static_hosts(asio::io_context& io, std::vector<Host> hosts);
 
-// A file in the formats of hostfile.h, read again at every poll. interval_ms 0: read once, never polled again.
+// A file in the formats of hostfile.h, read again at every poll, within 10 s. interval_ms 0: read once, never polled
+// again.
 std::unique_ptr<HostSource> hostfile_source(asio::io_context& io, std::string path, std::uint64_t interval_ms);
 
 // A command that prints one `host:slots` per line, within `timeout_ms`; a failure includes its last line of stderr.

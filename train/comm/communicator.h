@@ -47,6 +47,9 @@ struct BuildSpec {
   std::size_t processors = 0;                      // see op_control.h
 };
 
+// Of gradients: narrow ones are summed in single precision.
+enum class Element : std::uint8_t { kFloat32, kFloat16, kBfloat16 };
+
 struct ReduceOptions {
   float scale = 1.0F;  // factor for every element of this rank's input (the weight of its samples)
   // Control lane: summed over all ranks in the same pass as the data, but never scaled; every rank reads the same sums.

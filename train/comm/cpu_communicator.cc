@@ -98,6 +98,8 @@ class Builder {
         case Purpose::kTreeLink:
           links_.emplace_back(std::move(peer.socket), peer.peer_rank);
           break;
+        case Purpose::kStore:  // in no plan of a generation
+          break;
       }
     }
   }
@@ -109,8 +111,7 @@ class Builder {
     parts.control = std::make_unique<OpControl>(spec_.operation_timeout, layout_.ranks_on_machine, spec_.processors);
     const std::size_t locals = layout_.local_ranks().size();
     if (locals > 1) {
-      auto group =
-          ShmGroup::build(layout_.local, locals, std::move(locals_), *parts.control, cancel_, spec_.deadline);
+      auto group = ShmGroup::build(layout_.local, locals, std::move(locals_), *parts.control, cancel_, spec_.deadline);
       if (!group) return group.error();
       parts.group = std::move(*group);
     }

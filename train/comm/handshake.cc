@@ -1,16 +1,23 @@
 #include "train/comm/handshake.h"
 
+#include <sys/random.h>
+
 #include <bit>
+#include <cerrno>
 #include <cstring>
+#include <string_view>
+#include <system_error>
 
 namespace elastictrain::comm {
 namespace {
 
 static_assert(std::endian::native == std::endian::little, "the data plane writes numbers as they lie in memory");
 
-constexpr std::uint32_t kMagic = 0x48535445;     // "ETSH"
-constexpr std::uint32_t kAckMagic = 0x4b435445;  // "ETCK"
-constexpr std::uint16_t kVersion = 1;
+constexpr std::uint32_t kMagic = 0x48535445;           // "ETSH"
+constexpr std::uint32_t kAckMagic = 0x4b435445;        // "ETCK"
+constexpr std::uint32_t kChallengeMagic = 0x43535445;  // "ETSC"
+constexpr std::uint16_t kVersion = 2;
+constexpr std::string_view kPurpose = "elastictrain data plane 2";
 
 struct Wire {
   std::uint32_t magic;
@@ -18,41 +25,71 @@ struct Wire {
   std::uint8_t purpose;
   std::uint8_t reserved;
   std::uint64_t generation;
-  std::uint8_t token[16];
   std::uint32_t from_rank;
   std::uint32_t to_rank;
+  Nonce nonce;
 };
 static_assert(sizeof(Wire) == kHandshakeBytes);
 
+struct ChallengeWire {
+  std::uint32_t magic;
+  std::uint16_t version;
+  std::uint16_t reserved;
+  Nonce nonce;
+  Mac proof;
+};
+static_assert(sizeof(ChallengeWire) == kChallengeBytes);
+
 bool known_purpose(std::uint8_t purpose) {
   return purpose >= static_cast<std::uint8_t>(Purpose::kRingLink) &&
-         purpose <= static_cast<std::uint8_t>(Purpose::kStateTransfer);
+         purpose <= static_cast<std::uint8_t>(Purpose::kStore);
 }
 
 }  // namespace
 
+Nonce make_nonce() {
+  Nonce nonce;
+  // Of up to 256 bytes, all come at once.
+  while (::getrandom(nonce.data(), nonce.size(), 0) != static_cast<ssize_t>(nonce.size())) {
+    if (errno != EINTR) throw std::system_error(errno, std::generic_category(), "getrandom");
+  }
+  return nonce;
+}
+
 HandshakeBytes encode(const Handshake& handshake) {
-  Wire wire{kMagic,
-            kVersion,
-            static_cast<std::uint8_t>(handshake.purpose),
-            0,
-            handshake.generation,
-            {},
-            handshake.from_rank,
-            handshake.to_rank};
-  std::memcpy(wire.token, handshake.token.data(), sizeof wire.token);
-  HandshakeBytes bytes;
-  std::memcpy(bytes.data(), &wire, sizeof wire);
-  return bytes;
+  const Wire wire{kMagic,
+                  kVersion,
+                  static_cast<std::uint8_t>(handshake.purpose),
+                  0,
+                  handshake.generation,
+                  handshake.from_rank,
+                  handshake.to_rank,
+                  handshake.nonce};
+  return std::bit_cast<HandshakeBytes>(wire);
 }
 
 std::optional<Handshake> decode_handshake(std::span<const std::byte, kHandshakeBytes> bytes) {
   Wire wire;
   std::memcpy(&wire, bytes.data(), sizeof wire);
   if (wire.magic != kMagic || wire.version != kVersion || !known_purpose(wire.purpose)) return std::nullopt;
-  Handshake handshake{wire.generation, {}, static_cast<Purpose>(wire.purpose), wire.from_rank, wire.to_rank};
-  std::memcpy(handshake.token.data(), wire.token, sizeof wire.token);
-  return handshake;
+  return Handshake{wire.generation, static_cast<Purpose>(wire.purpose), wire.from_rank, wire.to_rank, wire.nonce};
+}
+
+ChallengeBytes encode(const Challenge& challenge) {
+  return std::bit_cast<ChallengeBytes>(ChallengeWire{kChallengeMagic, kVersion, 0, challenge.nonce, challenge.proof});
+}
+
+std::optional<Challenge> decode_challenge(std::span<const std::byte, kChallengeBytes> bytes) {
+  ChallengeWire wire;
+  std::memcpy(&wire, bytes.data(), sizeof wire);
+  if (wire.magic != kChallengeMagic || wire.version != kVersion) return std::nullopt;
+  return Challenge{wire.nonce, wire.proof};
+}
+
+Mac prove(const Token& token, Side side, const HandshakeBytes& handshake, const Nonce& acceptor_nonce) {
+  const auto key = std::as_bytes(std::span(token));
+  return keyed_hash(
+      key, {std::as_bytes(std::span(kPurpose)), std::as_bytes(std::span(&side, 1)), handshake, acceptor_nonce});
 }
 
 HandshakeAckBytes handshake_ack() {
@@ -60,12 +97,6 @@ HandshakeAckBytes handshake_ack() {
   std::memcpy(bytes.data(), &kAckMagic, sizeof kAckMagic);
   bytes[4] = static_cast<std::byte>(kVersion);
   return bytes;
-}
-
-bool same_token(const Token& a, const Token& b) {
-  unsigned difference = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) difference |= static_cast<unsigned>(a[i] ^ b[i]);
-  return difference == 0;
 }
 
 const char* to_string(Purpose purpose) {
@@ -78,6 +109,8 @@ const char* to_string(Purpose purpose) {
       return "shared memory";
     case Purpose::kStateTransfer:
       return "state transfer";
+    case Purpose::kStore:
+      return "store";
   }
   return "?";
 }

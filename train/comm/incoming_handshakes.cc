@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <span>
 
 #include "train/comm/peer_credentials.h"
 
@@ -36,36 +37,56 @@ void IncomingHandshakes::accept_from(std::size_t listener_index, Deadline now) {
       continue;
     }
     if (pending_.size() == kMaxPending) pending_.erase(pending_.begin());
-    pending_.push_back({Socket(fd), is_unix, now, 0, {}});
+    pending_.push_back({.socket = Socket(fd), .is_unix = is_unix, .since = now});
   }
 }
 
 bool IncomingHandshakes::read_from(Pending& pending) {
-  const ssize_t n =
-      ::recv(pending.socket.fd(), pending.bytes.data() + pending.received, pending.bytes.size() - pending.received, 0);
-  if (n < 0 && (errno == EAGAIN || errno == EINTR)) return false;
-  if (n <= 0) return true;
-  pending.received += static_cast<std::size_t>(n);
-  if (pending.received < pending.bytes.size()) return false;
-  const auto handshake = decode_handshake(pending.bytes);
-  if (handshake && expected(*handshake, pending.is_unix)) {
-    keep(pending, *handshake);
-  } else {
-    ++refused_;
+  while (true) {
+    const auto awaited = pending.challenged ? std::span<std::byte>(pending.proof) : pending.hello;
+    const ssize_t n =
+        ::recv(pending.socket.fd(), awaited.data() + pending.received, awaited.size() - pending.received, 0);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR)) return false;
+    if (n <= 0) return true;
+    pending.received += static_cast<std::size_t>(n);
+    if (pending.received < awaited.size()) continue;
+    if (pending.challenged) {
+      settle(pending);
+      return true;
+    }
+    if (!challenge(pending)) return true;
   }
-  return true;
+}
+
+// False: the connection is refused.
+bool IncomingHandshakes::challenge(Pending& pending) {
+  const auto handshake = decode_handshake(pending.hello);
+  if (!handshake || !expected(*handshake, pending.is_unix)) {
+    ++refused_;
+    return false;
+  }
+  const Nonce nonce = make_nonce();
+  const auto bytes = encode(Challenge{nonce, prove(plan_.token, Side::kAcceptor, pending.hello, nonce)});
+  pending.expected_proof = prove(plan_.token, Side::kConnector, pending.hello, nonce);
+  pending.challenged = *handshake;
+  pending.received = 0;
+  return ::send(pending.socket.fd(), bytes.data(), bytes.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(bytes.size());
+}
+
+void IncomingHandshakes::settle(Pending& pending) {
+  if (same_mac(pending.proof, pending.expected_proof)) return keep(pending, *pending.challenged);
+  ++refused_;
 }
 
 bool IncomingHandshakes::expected(const Handshake& handshake, bool is_unix) const {
-  if (!same_token(handshake.token, plan_.token) || handshake.generation != plan_.generation) return false;
-  if (handshake.to_rank != plan_.rank) return false;
+  if (handshake.generation != plan_.generation || handshake.to_rank != plan_.rank) return false;
   if (handshake.purpose == Purpose::kShmGroup && !is_unix) return false;
   return std::any_of(plan_.incoming.begin(), plan_.incoming.end(), [&](const auto& incoming) {
     return incoming.purpose == handshake.purpose && incoming.from_rank == handshake.from_rank;
   });
 }
 
-// A peer that connects a second time has abandoned its first connection.
+// A peer that has proven itself a second time has abandoned its first connection.
 void IncomingHandshakes::keep(Pending& pending, const Handshake& handshake) {
   const auto ack = handshake_ack();
   if (::send(pending.socket.fd(), ack.data(), ack.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(ack.size())) return;

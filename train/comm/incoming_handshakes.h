@@ -7,6 +7,7 @@
 #include <poll.h>
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,13 +33,18 @@ class IncomingHandshakes {
     Socket socket;
     bool is_unix = false;
     Deadline since;
-    std::size_t received = 0;
-    HandshakeBytes bytes{};
+    std::size_t received = 0;  // of what is awaited: the hello, then the proof
+    HandshakeBytes hello{};
+    std::optional<Handshake> challenged = {};  // expected, but not proven yet
+    Mac expected_proof{};
+    Mac proof{};
   };
 
   void accept_from(std::size_t listener_index, Deadline now);
   // True when the connection is either accepted or refused.
   bool read_from(Pending& pending);
+  bool challenge(Pending& pending);
+  void settle(Pending& pending);
   bool expected(const Handshake& handshake, bool is_unix) const;
   void keep(Pending& pending, const Handshake& handshake);
 

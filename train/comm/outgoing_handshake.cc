@@ -27,8 +27,8 @@ Result<SocketAddress> address_of(const RendezvousPlan::Outgoing& target, bool us
 
 }  // namespace
 
-OutgoingHandshake::OutgoingHandshake(const RendezvousPlan::Outgoing& target, const Handshake& handshake)
-    : target_(target), bytes_(encode(handshake)) {}
+OutgoingHandshake::OutgoingHandshake(const RendezvousPlan& plan, const RendezvousPlan::Outgoing& target)
+    : target_(target), token_(plan.token), handshake_{plan.generation, target.purpose, plan.rank, target.to_rank, {}} {}
 
 short OutgoingHandshake::events() const {
   return state_ == State::kConnecting ? POLLOUT : POLLIN;
@@ -41,6 +41,9 @@ void OutgoingHandshake::advance(Deadline now) {
       break;
     case State::kConnecting:
       finish_connect(now);
+      break;
+    case State::kAwaitingChallenge:
+      read_challenge(now);
       break;
     case State::kAwaitingAck:
       read_ack(now);
@@ -77,24 +80,48 @@ void OutgoingHandshake::finish_connect(Deadline now) {
 void OutgoingHandshake::send_handshake(Deadline now) {
   if (uses_unix() && !peer_has_own_uid(socket_.fd())) return retry(now, "its Unix socket belongs to another user");
   if (!uses_unix()) tune_tcp(socket_.fd());
-  // A new connection has buffer space for these few bytes.
-  if (::send(socket_.fd(), bytes_.data(), bytes_.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(bytes_.size())) {
-    return retry(now, std::strerror(errno));
-  }
-  state_ = State::kAwaitingAck;
-  ack_bytes_ = 0;
+  handshake_.nonce = make_nonce();
+  hello_ = encode(handshake_);
+  if (!send(hello_, now)) return;
+  state_ = State::kAwaitingChallenge;
   retry_at_ = Deadline::max();
   if (!refused_)
     last_error_ = "connected, but it has not answered the handshake (is it preparing the same generation?)";
 }
 
+// A new connection has buffer space for these few bytes.
+bool OutgoingHandshake::send(std::span<const std::byte> bytes, Deadline now) {
+  read_bytes_ = 0;
+  if (::send(socket_.fd(), bytes.data(), bytes.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(bytes.size())) return true;
+  retry(now, std::strerror(errno));
+  return false;
+}
+
+bool OutgoingHandshake::read(std::span<std::byte> bytes, Deadline now) {
+  const ssize_t n = ::recv(socket_.fd(), bytes.data() + read_bytes_, bytes.size() - read_bytes_, 0);
+  if (n < 0 && (errno == EAGAIN || errno == EINTR)) return false;
+  if (n <= 0) {
+    refused_ = true;
+    retry(now, "it refused the handshake (wrong token or another generation)");
+    return false;
+  }
+  read_bytes_ += static_cast<std::size_t>(n);
+  return read_bytes_ == bytes.size();
+}
+
+void OutgoingHandshake::read_challenge(Deadline now) {
+  if (!read(challenge_, now)) return;
+  const auto challenge = decode_challenge(challenge_);
+  if (!challenge) return retry(now, "it uses another protocol or version");
+  if (!same_mac(challenge->proof, prove(token_, Side::kAcceptor, hello_, challenge->nonce))) {
+    refused_ = true;
+    return retry(now, "it could not prove that it holds the token of this generation");
+  }
+  if (send(prove(token_, Side::kConnector, hello_, challenge->nonce), now)) state_ = State::kAwaitingAck;
+}
+
 void OutgoingHandshake::read_ack(Deadline now) {
-  const ssize_t n = ::recv(socket_.fd(), ack_.data() + ack_bytes_, ack_.size() - ack_bytes_, 0);
-  if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
-  refused_ = refused_ || n <= 0;
-  if (n <= 0) return retry(now, "it refused the handshake (wrong token or another generation)");
-  ack_bytes_ += static_cast<std::size_t>(n);
-  if (ack_bytes_ < ack_.size()) return;
+  if (!read(ack_, now)) return;
   if (ack_ != handshake_ack()) return retry(now, "it uses another protocol or version");
   state_ = State::kDone;
 }

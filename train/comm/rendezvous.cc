@@ -17,9 +17,7 @@ class Rendezvous {
  public:
   Rendezvous(const RendezvousPlan& plan, DataListener& listener, const CancelToken& cancel)
       : cancel_(cancel), incoming_(plan, listener) {
-    for (const auto& target : plan.outgoing) {
-      outgoing_.emplace_back(target, Handshake{plan.generation, plan.token, target.purpose, plan.rank, target.to_rank});
-    }
+    for (const auto& target : plan.outgoing) outgoing_.emplace_back(plan, target);
   }
 
   Result<std::vector<PeerSocket>> run(Deadline deadline) {

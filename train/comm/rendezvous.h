@@ -2,7 +2,8 @@
 // at the same time, in one poll loop, so that no order of arrival can deadlock.
 //
 // A connector that is refused or closed (its peer may not know the generation yet) retries with a short back-off until
-// the deadline. A connection with a wrong token, generation or rank is closed and changes nothing.
+// the deadline. A connection with a wrong generation or rank, or that cannot prove that it holds the generation's token
+// (handshake.h), is closed and changes nothing.
 //
 // Thread: the builder's. Failure: kTimeout names every peer that is missing and why; kAborted after cancel().
 #pragma once

@@ -10,32 +10,11 @@
 #include <sstream>
 
 #include "train/comm/socket_address.h"
+#include "train/peers/store_protocol.h"
 #include "train/session/background_thread.h"
 
 namespace elastictrain::peers {
 namespace {
-
-// Time limits for a client to send its request and to read the answer. Other clients wait meanwhile.
-constexpr std::chrono::seconds kAskingTime{2};
-constexpr std::chrono::seconds kTakingTime{30};
-
-struct Question {
-  Token token{};
-  std::uint64_t version = 0;
-  std::uint64_t name_bytes = 0;
-  std::uint64_t data_bytes = 0;
-};
-
-struct Answer {
-  std::uint64_t found = 0;
-  std::uint64_t version = 0;
-  std::uint64_t data_bytes = 0;  // bytes that follow, if this is the requested size
-};
-
-template <class T>
-std::span<std::byte> bytes_of(T& value) {
-  return std::as_writable_bytes(std::span(&value, 1));
-}
 
 comm::Deadline in(std::chrono::milliseconds time) {
   return std::chrono::steady_clock::now() + time;
@@ -93,6 +72,20 @@ Result<comm::Socket> reach(const protocol::Endpoint& endpoint, bool same_host, c
   return socket;
 }
 
+// Returns a question with the proof in it.
+Result<Question> introduce(const comm::Socket& socket, const Token& token, const comm::CancelToken& cancel,
+                           comm::Deadline deadline) {
+  const auto hello = comm::encode(store_handshake());
+  if (auto status = comm::send_all(socket, hello, cancel, deadline); !status) return status.error();
+  comm::ChallengeBytes bytes;
+  if (auto status = comm::receive_all(socket, bytes, cancel, deadline); !status) return status.error();
+  const auto challenge = comm::decode_challenge(bytes);
+  const bool is_store =
+      challenge && comm::same_mac(challenge->proof, comm::prove(token, comm::Side::kAcceptor, hello, challenge->nonce));
+  if (!is_store) return Error{ErrorCode::kRefused, "something else answers at the address of the worker's store"};
+  return Question{.proof = comm::prove(token, comm::Side::kConnector, hello, challenge->nonce)};
+}
+
 }  // namespace
 
 Result<std::unique_ptr<ModelStore>> ModelStore::open(const comm::ListenOptions& options) {
@@ -104,7 +97,11 @@ Result<std::unique_ptr<ModelStore>> ModelStore::open(const comm::ListenOptions& 
   if (::getrandom(store->token_.data(), store->token_.size(), 0) != static_cast<ssize_t>(store->token_.size())) {
     return comm::io_error("getrandom", errno);
   }
-  store->thread_ = session::background_thread("et-store", [self = store.get()] { self->serve(); });
+  store->thread_ = session::background_thread("et-store", [self = store.get()] {
+    StoreServer server(*self->listener_, self->token_,
+                       [self](const std::string& name, std::uint64_t version) { return self->find(name, version); });
+    server.run(self->ending_);
+  });
   return store;
 }
 
@@ -135,7 +132,7 @@ void ModelStore::save(std::string_view name, std::span<const std::byte> data, st
   if (versions.size() > kVersions) versions.pop_front();
 }
 
-std::optional<ModelStore::Copy> ModelStore::find(const std::string& name, std::uint64_t version) const {
+std::optional<Copy> ModelStore::find(const std::string& name, std::uint64_t version) const {
   const std::lock_guard lock(mutex_);
   const auto named = copies_.find(name);
   if (named == copies_.end() || named->second.empty()) return std::nullopt;
@@ -144,34 +141,6 @@ std::optional<ModelStore::Copy> ModelStore::find(const std::string& name, std::u
     if (copy.version == version) return copy;
   }
   return std::nullopt;
-}
-
-void ModelStore::serve() {
-  while (!ending_.cancelled()) {
-    std::vector<pollfd> waits{{ending_.fd(), POLLIN, 0}};
-    for (std::size_t i = 0; i < listener_->size(); ++i) waits.push_back({listener_->fd(i), POLLIN, 0});
-    ::poll(waits.data(), waits.size(), 1000);
-    for (std::size_t i = 0; i < listener_->size(); ++i) {
-      const comm::Socket client(::accept4(listener_->fd(i), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-      if (client.valid()) answer(client);
-    }
-  }
-}
-
-// A malformed request gets no answer.
-void ModelStore::answer(const comm::Socket& client) {
-  Question question;
-  if (!comm::receive_all(client, bytes_of(question), ending_, in(kAskingTime))) return;
-  if (question.token != token_ || question.name_bytes > kMaxNameBytes) return;
-  std::string name(question.name_bytes, '\0');
-  if (!comm::receive_all(client, std::as_writable_bytes(std::span(name)), ending_, in(kAskingTime))) return;
-  const auto copy = find(name, question.version);
-  Answer answer;
-  if (copy) answer = {1, copy->version, copy->data->size()};
-  if (!comm::send_all(client, bytes_of(answer), ending_, in(kAskingTime))) return;
-  if (copy && copy->data->size() == question.data_bytes) {
-    (void)comm::send_all(client, *copy->data, ending_, in(kTakingTime));  // a client that is gone needs nothing
-  }
 }
 
 Result<std::optional<std::uint64_t>> ModelStore::request(std::span<const std::byte> entry, std::string_view name,
@@ -183,8 +152,12 @@ Result<std::optional<std::uint64_t>> ModelStore::request(std::span<const std::by
   const bool same_host = !host_key_.empty() && store->endpoint.host_key == host_key_;
   auto socket = reach(store->endpoint, same_host, ending_, deadline);
   if (!socket) return socket.error();
-  Question question{store->token, version, name.size(), into.size()};
-  if (auto status = comm::send_all(*socket, bytes_of(question), ending_, deadline); !status) return status.error();
+  auto question = introduce(*socket, store->token, ending_, deadline);
+  if (!question) return question.error();
+  question->version = version;
+  question->name_bytes = name.size();
+  question->data_bytes = into.size();
+  if (auto status = comm::send_all(*socket, bytes_of(*question), ending_, deadline); !status) return status.error();
   if (auto status = comm::send_all(*socket, std::as_bytes(std::span(name)), ending_, deadline); !status) {
     return status.error();
   }

@@ -3,9 +3,10 @@
 // request.
 //
 // Ownership: the session; the store keeps copies of the newest versions of each name. Thread: save() and request() on
-// the training thread; a thread of the store answers requests of other workers one at a time. Errors: a peer that is
-// gone, does not answer in time or has data of another size is an error of the request, never of the run. Each request
-// carries the random token of the target store, which only members of the run's data plane receive.
+// the training thread; a thread of the store answers requests of other workers. Errors: a peer that is
+// gone, does not answer in time or has data of another size is an error of the request, never of the run. A worker
+// proves that it holds the random token of the store that it asks, and the store proves it to the worker; only members
+// of the run's data plane receive the token.
 #pragma once
 
 #include <array>
@@ -27,13 +28,14 @@
 #include "supervisor/protocol/result.h"
 #include "train/comm/cancel_token.h"
 #include "train/comm/data_listener.h"
+#include "train/peers/store_server.h"
 
 namespace elastictrain::peers {
 
 class ModelStore {
  public:
   static constexpr std::size_t kVersions = 3;  // of each name, the newest
-  static constexpr std::size_t kMaxNameBytes = 256;
+  static constexpr std::size_t kMaxNameBytes = StoreServer::kMaxNameBytes;
   static constexpr std::size_t kEntryBytes = 1024;
 
   static Result<std::unique_ptr<ModelStore>> open(const comm::ListenOptions& options);
@@ -51,14 +53,7 @@ class ModelStore {
                                                std::chrono::milliseconds time_limit) const;
 
  private:
-  struct Copy {
-    std::uint64_t version = 0;
-    std::shared_ptr<const std::vector<std::byte>> data;
-  };
-
   ModelStore() = default;
-  void serve();
-  void answer(const comm::Socket& client);
   std::optional<Copy> find(const std::string& name, std::uint64_t version) const;
 
   std::string host_key_;

@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <memory>
 #include <thread>
 
 #include "tests/contract/comm/world.h"
@@ -96,14 +97,29 @@ TEST_CASE("when a rank is killed in an all-reduce every survivor gets an error a
   }
 }
 
+// One rank is a process, which waits for the others.
+struct WithOneProcess {
+  static constexpr std::uint32_t kVictim = 1;
+
+  explicit WithOneProcess(const Shape& shape) : world(shape) {
+    pid = fork_rank([this] { return reduce_until_error(world, kVictim, board, 100'000); });
+  }
+
+  World world;
+  SharedBoard board;
+  pid_t pid = 0;
+};
+
 TEST_CASE("when a rank is stopped the others can be aborted from outside") {
+  // All are forked before there are threads here: the C library's locks may be held while one begins or ends.
+  std::vector<std::unique_ptr<WithOneProcess>> scenes;
   for (const auto& shape : {shm(3), tcp(3), Shape{"2 hosts with 2 ranks", {2, 2}}}) {
-    CAPTURE(shape.name);
-    World world(shape);
-    SharedBoard board;
-    std::vector<pid_t> stopped;
-    const std::uint32_t victim = 1;
-    auto pid = fork_rank([&] { return reduce_until_error(world, victim, board, 100'000); });
+    scenes.push_back(std::make_unique<WithOneProcess>(shape));
+  }
+  for (const auto& scene : scenes) {
+    CAPTURE(scene->world.shape().name);
+    auto& [world, board, pid] = *scene;
+    const std::uint32_t victim = WithOneProcess::kVictim;
     std::atomic<int> aborted{0};
     std::vector<std::unique_ptr<Communicator>> comms(world.size());
     std::vector<std::atomic<Communicator*>> built(world.size());

@@ -6,7 +6,6 @@
 #include <thread>
 
 #include "tests/contract/comm/world.h"
-#include "train/comm/handshake.h"
 #include "train/comm/rendezvous.h"
 #include "train/comm/socket_address.h"
 
@@ -80,7 +79,7 @@ TEST_CASE("a peer with a wrong token is refused, and the right one still gets in
     CancelToken cancel;
     const auto refused = build_cpu_communicator(forged, world.listener(1), cancel);
     REQUIRE_FALSE(refused.ok());
-    CHECK(refused.error().message.find("refused") != std::string::npos);
+    CHECK(refused.error().message.find("token") != std::string::npos);
     const auto accepted = world.build(1);
     honest.join();
     CHECK(accepted->world_size() == 2);
@@ -186,21 +185,6 @@ TEST_CASE("traffic on this machine is not paced, whatever the system's congestio
   CHECK(options.loopback);
   CHECK(options.congestion_control != "bbr");
   CHECK(options.send_buffer_bytes > 0);
-}
-
-TEST_CASE("a handshake survives the wire, and foreign bytes are none") {
-  Handshake handshake{7, {}, Purpose::kTreeLink, 3, 4};
-  handshake.token[5] = 9;
-  auto bytes = encode(handshake);
-  const auto back = decode_handshake(bytes);
-  REQUIRE(back.has_value());
-  CHECK(back->generation == 7);
-  CHECK(back->token == handshake.token);
-  CHECK(back->purpose == Purpose::kTreeLink);
-  CHECK(back->from_rank == 3);
-  CHECK(back->to_rank == 4);
-  bytes[0] ^= std::byte{1};
-  CHECK_FALSE(decode_handshake(bytes).has_value());
 }
 
 }  // namespace

@@ -97,8 +97,21 @@ BuildSpec World::spec(std::uint32_t rank, Generation generation) const {
   return spec;
 }
 
+namespace {
+thread_local int device_ordinal = 0;
+}
+
+int device_of_this_thread() {
+  return device_ordinal;
+}
+
+void use_device_of(std::uint32_t rank) {
+  device_ordinal = static_cast<int>(rank);
+}
+
 std::unique_ptr<Communicator> World::build(std::uint32_t rank, Generation generation,
                                            std::chrono::milliseconds operation_timeout) {
+  use_device_of(rank);
   CancelToken cancel;
   auto wanted = spec(rank, generation);
   wanted.operation_timeout = operation_timeout;
@@ -124,7 +137,7 @@ bool on_devices() {
 }
 
 std::unique_ptr<Communicator> over_devices(std::unique_ptr<Communicator> host_plane, const BuildSpec& spec) {
-  auto device = device::Device::open(0);
+  auto device = device::Device::open(device_of_this_thread());
   if (!device) panic(device.error().message.c_str());
   NcclOptions options;
   options.device = *device;

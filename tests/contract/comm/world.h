@@ -60,8 +60,12 @@ class World {
   std::vector<protocol::Endpoint> endpoints_;
 };
 
-// The suite runs over NCCL (ET_CONTRACT_BACKEND=nccl): every communicator of a World reaches device 0 as well.
+// The suite runs over NCCL (ET_CONTRACT_BACKEND=nccl): every communicator of a World reaches its rank's device as well.
 bool on_devices();
+// The device of the calling thread: that of the rank whose communicator it has built last. Ranks that are threads would
+// wait for each other at every implicit synchronization of one that they share.
+int device_of_this_thread();
+void use_device_of(std::uint32_t rank);
 std::unique_ptr<Communicator> over_devices(std::unique_ptr<Communicator> host_plane, const BuildSpec& spec);
 
 // Runs `body` in a forked process. Its exit status is the return value of body.

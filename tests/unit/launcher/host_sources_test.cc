@@ -1,10 +1,15 @@
 #include "launcher/host_sources.h"
 #include "tests/support/contains.h"
+#include "tests/support/temporary_directory.h"
 
 #include <doctest/doctest.h>
 #include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <asio/io_context.hpp>
+#include <asio/steady_timer.hpp>
+#include <chrono>
 #include <fstream>
 #include <optional>
 
@@ -64,6 +69,30 @@ TEST_CASE("a host file is read again at every poll") {
   REQUIRE_FALSE(missing.ok());
   CHECK(contains(missing.error().message, path));
   CHECK(contains(missing.error().message, "No such file"));
+}
+
+TEST_CASE("while a host file cannot be read the loop goes on") {
+  const elastictrain::test::TemporaryDirectory directory;
+  const std::string path = directory.file("hosts");
+  REQUIRE(::mkfifo(path.c_str(), 0600) == 0);
+  asio::io_context io;
+  const auto source = launcher::hostfile_source(io, path, 500);
+  bool answered = false;
+  bool has_hosts = false;
+  source->poll([&](const auto& hosts) {
+    answered = true;
+    has_hosts = hosts.ok();
+  });
+  for (int turn = 0; turn < 10; ++turn) {
+    asio::steady_timer timer(io, std::chrono::milliseconds(5));
+    bool rang = false;
+    timer.async_wait([&](const asio::error_code&) { rang = true; });
+    while (!rang) io.run_one();
+  }
+  CHECK_FALSE(answered);
+  std::ofstream(path) << "a:2\n";
+  while (!answered) io.run_one();
+  CHECK(has_hosts);
 }
 
 TEST_CASE("a discovery command gives hosts, also none") {

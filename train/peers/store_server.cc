@@ -1,0 +1,144 @@
+#include "train/peers/store_server.h"
+
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <span>
+#include <utility>
+
+#include "train/comm/peer_credentials.h"
+
+namespace elastictrain::peers {
+namespace {
+
+constexpr std::size_t kMaxStrangers = 64;
+constexpr std::chrono::seconds kAskingTime{2};
+constexpr std::chrono::seconds kTakingTime{30};
+constexpr int kMaxWaitMs = 200;  // then clients that are out of time go
+
+}  // namespace
+
+StoreServer::StoreServer(comm::DataListener& listener, const Token& token, Find find)
+    : listener_(listener), token_(token), find_(std::move(find)) {}
+
+void StoreServer::run(const comm::CancelToken& ending) {
+  while (!ending.cancelled()) {
+    wait(ending);
+    const auto now = std::chrono::steady_clock::now();
+    for (std::size_t i = 0; i < listener_.size(); ++i) accept_from(i, now);
+    std::erase_if(clients_, [&](Client& client) { return !advance(client) || now > client.until; });
+  }
+}
+
+void StoreServer::wait(const comm::CancelToken& ending) {
+  waits_.assign(1, {ending.fd(), POLLIN, 0});
+  for (std::size_t i = 0; i < listener_.size(); ++i) waits_.push_back({listener_.fd(i), POLLIN, 0});
+  for (const Client& client : clients_) {
+    waits_.push_back({client.socket.fd(), static_cast<short>(client.is_reading() ? POLLIN : POLLOUT), 0});
+  }
+  ::poll(waits_.data(), waits_.size(), kMaxWaitMs);
+}
+
+void StoreServer::accept_from(std::size_t listener_index, comm::Deadline now) {
+  while (true) {
+    comm::Socket socket(::accept4(listener_.fd(listener_index), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!socket.valid()) return;
+    if (listener_.is_unix(listener_index) && !comm::peer_has_own_uid(socket.fd())) continue;
+    make_room();
+    Client client;
+    client.socket = std::move(socket);
+    client.until = now + kAskingTime;
+    clients_.push_back(std::move(client));
+  }
+}
+
+void StoreServer::make_room() {
+  const auto strange = [](const Client& client) { return client.is_stranger(); };
+  if (static_cast<std::size_t>(std::count_if(clients_.begin(), clients_.end(), strange)) < kMaxStrangers) return;
+  clients_.erase(std::find_if(clients_.begin(), clients_.end(), strange));
+}
+
+bool StoreServer::advance(Client& client) {
+  while (true) {
+    const Progress progress = client.is_reading() ? read(client) : write(client);
+    if (progress == Progress::kWaits) return true;
+    if (progress == Progress::kEnds) return false;
+    client.moved = 0;
+    if (!end_part(client)) return false;
+  }
+}
+
+StoreServer::Progress StoreServer::read(Client& client) {
+  std::span<std::byte> part = client.hello;
+  if (client.part == Client::Part::kQuestion) part = bytes_of(client.question);
+  if (client.part == Client::Part::kName) part = std::as_writable_bytes(std::span(client.name));
+  while (client.moved < part.size()) {
+    const ssize_t count = ::recv(client.socket.fd(), part.data() + client.moved, part.size() - client.moved, 0);
+    if (count <= 0) return after_failure(count);
+    client.moved += static_cast<std::size_t>(count);
+  }
+  return Progress::kDone;
+}
+
+StoreServer::Progress StoreServer::write(Client& client) {
+  std::span<const std::byte> part = bytes_of(client.answer);
+  if (client.part == Client::Part::kData) part = *client.copy.data;
+  while (client.moved < part.size()) {
+    const ssize_t count =
+        ::send(client.socket.fd(), part.data() + client.moved, part.size() - client.moved, MSG_NOSIGNAL);
+    if (count <= 0) return after_failure(count);
+    client.moved += static_cast<std::size_t>(count);
+  }
+  return Progress::kDone;
+}
+
+StoreServer::Progress StoreServer::after_failure(ssize_t result) {
+  return result < 0 && (errno == EAGAIN || errno == EINTR) ? Progress::kWaits : Progress::kEnds;
+}
+
+// A malformed request gets no answer.
+bool StoreServer::end_part(Client& client) {
+  switch (client.part) {
+    case Client::Part::kHello:
+      client.part = Client::Part::kQuestion;
+      return challenge(client);
+    case Client::Part::kQuestion:
+      client.part = Client::Part::kName;
+      if (!comm::same_mac(client.question.proof, client.expected_proof)) return false;
+      if (client.question.name_bytes > kMaxNameBytes) return false;
+      client.name.resize(client.question.name_bytes);
+      return true;
+    case Client::Part::kName:
+      client.part = Client::Part::kAnswer;
+      client.until = std::chrono::steady_clock::now() + kTakingTime;
+      look_up(client);
+      return true;
+    case Client::Part::kAnswer:
+      client.part = Client::Part::kData;
+      return client.copy.data != nullptr && client.copy.data->size() == client.question.data_bytes;
+    case Client::Part::kData:
+      break;
+  }
+  return false;
+}
+
+// A new connection has buffer space for these few bytes.
+bool StoreServer::challenge(Client& client) const {
+  const auto handshake = comm::decode_handshake(client.hello);
+  if (!handshake || handshake->purpose != comm::Purpose::kStore) return false;
+  const comm::Nonce nonce = comm::make_nonce();
+  const auto bytes =
+      comm::encode(comm::Challenge{nonce, comm::prove(token_, comm::Side::kAcceptor, client.hello, nonce)});
+  client.expected_proof = comm::prove(token_, comm::Side::kConnector, client.hello, nonce);
+  return ::send(client.socket.fd(), bytes.data(), bytes.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(bytes.size());
+}
+
+void StoreServer::look_up(Client& client) const {
+  auto copy = find_(client.name, client.question.version);
+  if (!copy) return;
+  client.copy = std::move(*copy);
+  client.answer = {1, client.copy.version, client.copy.data->size()};
+}
+
+}  // namespace elastictrain::peers
