@@ -1,21 +1,23 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds, and runs every test. The last line says how many passed and how many failed. Without
 # root or sudo the tests that need network namespaces are skipped, and each says so.
-# Usage: scripts/test.sh [--asan|--tsan|--debug|--mutants] [ctest arguments…]
+# Usage: scripts/test.sh [--asan|--tsan|--debug|--mutants|--torch] [ctest arguments…]
 #   scripts/test.sh                      release build, all tests (under 10 minutes on two cores, without the build)
 #   scripts/test.sh --asan               the same in a build with AddressSanitizer, its leak detector and UBSan
 #   scripts/test.sh --tsan               the same with ThreadSanitizer; both take half an hour and more
 #   scripts/test.sh --mutants            only the mutants of the product, all of them; three are in the default run
+#   scripts/test.sh --torch              only the tests of elastictrain.torch; installs PyTorch, which the default run does not
 #   scripts/test.sh -R system_ssh        only the tests whose name matches
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 preset=release
 tests=()
+groups=(test)
 jobs=$((2 * $(nproc)))  # most tests wait; those that compute count as several (tests/CMakeLists.txt)
 case "${1:-}" in
   -h | --help)
-    sed -n '2,9s/^# //p' "$0"
+    sed -n '2,10s/^# //p' "$0"
     exit 0
     ;;
   --asan | --tsan | --debug)
@@ -27,9 +29,14 @@ case "${1:-}" in
     tests=(-C mutants -R simulation_.*mutant)
     shift
     ;;
+  --torch)
+    groups+=(torch)
+    tests=(-R '^(python|system)_torch(_|$)')
+    shift
+    ;;
 esac
 
-scripts/setup.sh test
+scripts/setup.sh "${groups[@]}"
 scripts/build.sh "$preset"
 
 report=build/$preset/test-report.xml

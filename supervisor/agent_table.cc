@@ -1,7 +1,7 @@
 #include "supervisor/agent_table.h"
 
-#include <asio/error_code.hpp>
 #include <algorithm>
+#include <asio/error_code.hpp>
 #include <optional>
 #include <utility>
 
@@ -18,6 +18,8 @@ constexpr milliseconds kCopyAllowance{150'000};  // for a launcher that may have
 constexpr milliseconds kForgetAfterLoss{5'000};  // of an agent that was told to end
 constexpr milliseconds kLastWords{1'000};        // for data of an exited process that is still in its connection
 constexpr milliseconds kForgetAfterGrace{2'000};
+// More wait until the next tick: agents share the supervisor's thread. An agent brings as much after it was away, or
+// with many workers that write notes.
 constexpr std::uint32_t kMaxFramesPerTick = 20'000;
 
 }  // namespace
@@ -181,10 +183,7 @@ void AgentTable::accept(std::shared_ptr<transport::FrameConnection> connection) 
 }
 
 void AgentTable::received(const PeerPtr& peer, const std::string& body) {
-  if (++peer->frames_this_tick > kMaxFramesPerTick) {
-    return reject(peer, "it sends too much: more than " + std::to_string(kMaxFramesPerTick) + " messages within " +
-                            std::to_string(options_.tick.count()) + " ms");
-  }
+  if (++peer->frames_this_tick == kMaxFramesPerTick) peer->connection->pause_reading();
   auto message = protocol::decode_body<protocol::AgentUp>(body);
   if (!message.ok()) return reject(peer, "it sent a " + message.error().message);
   const auto* hello = std::get_if<protocol::AgentHello>(&*message);
@@ -309,7 +308,6 @@ void AgentTable::tick() {
 void AgentTable::check_newcomers(Clock::time_point now) {
   const auto newcomers = newcomers_;
   for (const PeerPtr& peer : newcomers) {
-    peer->frames_this_tick = 0;
     if (now >= peer->hello_deadline) reject(peer, "it did not introduce itself in time");
   }
 }
@@ -324,7 +322,9 @@ void AgentTable::send_heartbeats() {
 }
 
 void AgentTable::check_entry(AgentId agent, Entry& entry, Clock::time_point now) {
-  if (entry.peer) entry.peer->frames_this_tick = 0;
+  if (entry.peer && std::exchange(entry.peer->frames_this_tick, 0) >= kMaxFramesPerTick) {
+    entry.peer->connection->resume_reading();
+  }
   if (entry.forget_at && now >= *entry.forget_at) {
     entry.forget_at.reset();
     if (entry.process) launcher_.forget(agent);

@@ -89,10 +89,11 @@ std::string shell_text(const std::vector<std::string>& words) {
 std::string render_dry_run(const RunConfig& config, const RunPlan& plan, const launcher::Launcher& launcher) {
   const core::RunSettings& settings = plan.settings;
   const std::vector<Place> places = place_workers(plan);
-  std::string text = "run " + settings.run_name + ": " + std::to_string(settings.start_workers) +
-                     " workers to start with (" + std::to_string(settings.min_workers) + " to " +
-                     std::to_string(settings.max_workers) + "), batch " + std::to_string(settings.batch.per_worker) +
-                     " per worker\n";
+  std::string text =
+      "run " + settings.run_name + ": " + std::to_string(settings.start_workers) + " workers to start with (" +
+      std::to_string(settings.min_workers) + " to " + std::to_string(settings.max_workers) + "), batch " +
+      (settings.batch_of_program ? "as the program says" : std::to_string(settings.batch.per_worker) + " per worker") +
+      "\n";
   if (plan.allocation) text += describe_allocation(config, plan) + "\n";
   text += describe_mpi(plan, launcher);
   text += "\nhosts\n";

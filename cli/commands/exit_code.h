@@ -10,6 +10,7 @@ enum ExitCode : int {
   kExitUsage = 64,         // wrong flags or arguments
   kExitUnavailable = 69,   // too few hosts, no such run
   kExitInternal = 70,      // an internal error
+  kExitCannotCreate = 73,  // the state directory, the log directory or another output cannot be written
   kExitPreempted = 75,     // asked to stop; the state is saved, start again later
   kExitConfig = 78,        // a mistake in a config file
   kExitInterrupted = 130,  // Ctrl-C

@@ -47,6 +47,8 @@ int status_of_start(const Error& error) {
     case ErrorCode::kRefused:
     case ErrorCode::kTimeout:
       return kExitUnavailable;
+    case ErrorCode::kIo:
+      return kExitCannotCreate;
     default:
       return kExitInternal;
   }
@@ -70,7 +72,7 @@ int LiveRun::run() {
   added_hosts_file_ = *directory + "/added-hosts";
   if (const Status recalled = recall_added_hosts(); !recalled.ok()) return report(recalled.error(), kExitConfig);
   auto output = RunOutput::open(config_.log, plan_.settings.max_workers);
-  if (!output.ok()) return report(output.error(), kExitConfig);
+  if (!output.ok()) return report(output.error(), status_of_start(output.error()));
   output_ = std::move(*output);
   const auto on_end = [this](const launcher::LaunchEnded& ended) {
     if (supervisor_ != nullptr) supervisor_->launch_ended(ended);

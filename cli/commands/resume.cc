@@ -48,13 +48,16 @@ std::string default_name(const RunConfig& config) {
   if (!config.use_trainer && !config.command.empty())
     base = std::filesystem::path(config.command[0]).filename().string();
   std::string name;
-  for (const char c : base.substr(0, 32)) name += check_name(std::string("a") + c).ok() ? c : '_';
+  for (const char c : base.substr(0, 32)) {
+    const bool fits = check_run_name(name + c).ok();  // at the beginning fewer letters do
+    if (fits || !name.empty()) name += fits ? c : '_';
+  }
   const std::time_t now = std::time(nullptr);
   tm parts{};
   localtime_r(&now, &parts);
   std::array<char, 32> text{};
   std::strftime(text.data(), text.size(), "-%m%d-%H%M%S", &parts);
-  return (check_name(name).ok() ? name : "run") + text.data() + "-" + std::to_string(::getpid());
+  return (name.empty() ? "run" : name) + text.data() + "-" + std::to_string(::getpid());
 }
 
 bool has_no_supervisor(const std::string& directory) {

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <sstream>
 
@@ -18,6 +17,7 @@
 #include "cli/config/text.h"
 #include "launcher/batch/start_command.h"
 #include "launcher/hostfile.h"
+#include "launcher/input_file.h"
 #include "supervisor/policy/pattern.h"
 
 namespace elastictrain::cli {
@@ -48,11 +48,9 @@ Result<std::vector<launcher::Host>> hosts_of_list(const HostsConfig& hosts) {
 }
 
 Result<std::string> read_file(const std::string& path, const char* what) {
-  std::ifstream stream(path);
-  std::stringstream text;
-  text << stream.rdbuf();
-  if (stream && !text.bad()) return text.str();
-  return Error{ErrorCode::kInvalid, std::string(what) + " " + path + " cannot be read"};
+  auto text = launcher::read_input_file(path);
+  if (text.ok()) return text;
+  return Error{ErrorCode::kInvalid, std::string(what) + " " + text.error().message};
 }
 
 Result<std::vector<launcher::Host>> hosts_of_file(const std::string& path) {
@@ -138,8 +136,10 @@ Status choose_addresses(const NetworkConfig& network, RunPlan& plan) {
   return {};
 }
 
+constexpr std::uint32_t kUnnamedBatch = 32;  // of a program that names none
+
 core::BatchSettings batch_settings(const BatchConfig& batch) {
-  return {narrow(batch.per_worker), batch.max_global,
+  return {batch.per_worker == 0 ? kUnnamedBatch : narrow(batch.per_worker), batch.max_global,
           batch.at_limit == AtLimitChoice::kStop ? core::AtLimit::kStop : core::AtLimit::kSplit,
           narrow(batch.max_share)};
 }
@@ -186,6 +186,8 @@ core::RunSettings make_settings(const RunConfig& config, const Sizes& sizes, con
   settings.max_workers = sizes.max;
   settings.spares = narrow(config.workers.spares);
   settings.batch = batch_settings(config.batch);
+  settings.batch_of_program = config.batch.per_worker == 0;
+  settings.policy_sizes = policy::decides_size(policy_settings(config.policy));
   settings.learning_rate = rate_settings(config.learning_rate);
   settings.topology = config.network.topology;
   settings.synchronization = config.synchronization.strategy;

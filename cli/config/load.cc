@@ -1,15 +1,12 @@
 #include "cli/config/load.h"
 
-#include <cerrno>
-#include <cstring>
-#include <fstream>
-#include <iterator>
 #include <set>
 
 #include "cli/config/contradictions.h"
 #include "cli/config/key_value.h"
 #include "cli/config/schema.h"
 #include "cli/config/toml_reader.h"
+#include "launcher/input_file.h"
 
 extern char** environ;
 
@@ -119,11 +116,7 @@ std::variant<LoadedConfig, ConfigError> load_config(const ConfigInputs& inputs) 
 }
 
 Result<std::string> read_config_file(const std::string& path) {
-  std::ifstream stream(path, std::ios::binary);
-  if (!stream) return Error{ErrorCode::kUnavailable, path + ": cannot be read: " + std::strerror(errno)};
-  std::string text((std::istreambuf_iterator<char>(stream)), std::istreambuf_iterator<char>());
-  if (stream.bad()) return Error{ErrorCode::kIo, path + ": cannot be read to its end"};
-  return text;
+  return launcher::read_input_file(path);
 }
 
 std::vector<std::pair<std::string, std::string>> process_environment() {

@@ -63,8 +63,8 @@ struct LauncherConfig {
 };
 
 struct BatchConfig {
-  std::uint64_t max_share = 0;  // of one worker
-  std::uint64_t per_worker = 32;
+  std::uint64_t max_share = 0;   // of one worker
+  std::uint64_t per_worker = 0;  // as the program says
   std::uint64_t max_global = 0;
   AtLimitChoice at_limit = AtLimitChoice::kSplit;
 };

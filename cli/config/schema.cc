@@ -142,8 +142,9 @@ void add_training_keys(std::vector<KeySpec>& keys) {
   keys.insert(
       keys.end(),
       {
-          {"batch.per_worker", "samples", "samples of one worker in one step", "--batch",
-           IntegerField{in<&C::batch, &BatchConfig::per_worker>, 1, kMaxBatch}},
+          {"batch.per_worker", "samples",
+           "samples of one worker in one step; 0: as the program says, 32 if it does not", "--batch",
+           IntegerField{in<&C::batch, &BatchConfig::per_worker>, 0, kMaxBatch}},
           {"batch.max_global", "samples", "maximum number of samples of all workers in one step; 0: no limit", "",
            IntegerField{in<&C::batch, &BatchConfig::max_global>, 0, kMaxBatch}},
           {"batch.max_share", "samples",
@@ -367,8 +368,9 @@ void add_policy_keys(std::vector<KeySpec>& keys) {
            "relative difference above which a new target size takes effect at once; a smaller one must be requested 3 "
            "times in a row",
            "", NumberField{in<&C::policy, &P::hysteresis>, 0, 10}},
-          {"policy.samples_total", "samples", "samples of the whole job, for policies that plan to its end; 0: unknown",
-           "", IntegerField{in<&C::policy, &P::samples_total>, 0, 1ULL << 60}},
+          {"policy.samples_total", "samples",
+           "samples of the whole job, for policies that plan to its end; 0: as the program says", "",
+           IntegerField{in<&C::policy, &P::samples_total>, 0, 1ULL << 60}},
           {"policy.seed", "", "seed of the random choices of the policy", "",
            IntegerField{in<&C::policy, &P::seed>, 0, 1ULL << 62}},
           {"cost.price_per_worker_hour", "", "price of one worker for an hour, in any currency", "",

@@ -197,6 +197,8 @@ std::string svg_points(const PlanCurve& curve, const Frame& frame) {
   return text;
 }
 
+constexpr int kMostSteps = 7;  // of an axis that is not logarithmic
+
 }  // namespace
 
 PlanAxis::PlanAxis(const std::vector<double>& values) {
@@ -205,7 +207,8 @@ PlanAxis::PlanAxis(const std::vector<double>& values) {
   low_ = *min;
   high_ = *max;
   logarithmic_ = low_ > 0 && high_ > 10 * low_;
-  if (high_ > low_) return;
+  // Rounding makes equal values differ a little.
+  if (high_ - low_ > 1e-6 * std::max(std::abs(low_), std::abs(high_))) return;
   const double room = std::max(std::abs(low_) / 2, 1e-9);
   low_ -= room;
   high_ += room;
@@ -226,8 +229,11 @@ std::vector<double> PlanAxis::ticks() const {
     return ticks;
   }
   double step = std::pow(10, std::floor(std::log10((high_ - low_) / 3)));
-  while ((high_ - low_) / step > 6) step *= step * 2 * 10 > high_ - low_ ? 2 : 2.5;
-  for (double tick = std::ceil(low_ / step) * step; tick <= high_ * (1 + 1e-12); tick += step) ticks.push_back(tick);
+  if ((high_ - low_) / step > 6) step *= 2;
+  if ((high_ - low_) / step > 6) step *= 2.5;
+  const double first = std::ceil(low_ / step);
+  for (int i = 0; i <= kMostSteps && (first + i) * step <= high_ + 1e-9 * step; ++i)
+    ticks.push_back((first + i) * step);
   return ticks;
 }
 

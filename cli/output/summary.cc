@@ -59,6 +59,7 @@ void Summary::on(const core::record::Finished& finished) {
 }
 
 void Summary::on(const core::record::Audit& audit) {
+  audit_failed_ = audit.missing + audit.repeated + audit.unequal_hashes > 0;
   audit_ = std::to_string(audit.samples) + " samples in " + std::to_string(audit.steps) +
            " steps: " + std::to_string(audit.missing) + " missing, " + std::to_string(audit.repeated) + " repeated, " +
            std::to_string(audit.unequal_hashes) + " unequal parameter hashes";
@@ -112,6 +113,7 @@ std::string Summary::render_failures() const {
 
 std::string Summary::render(int exit_status) const {
   std::string text = "summary of " + last_.view.run_name + "\n";
+  if (audit_failed_) text += "  AUDIT FAILED: " + audit_ + "\n";
   text += "  ended: " + (end_reason_.empty() ? "without a reason" : end_reason_) + " (status " +
           std::to_string(exit_status) + ") after " + format_duration(last_.uptime_s) + "\n";
   if (const Step steps = std::max(last_.step, finished_step_); steps > 0) {
@@ -122,7 +124,7 @@ std::string Summary::render(int exit_status) const {
   }
   text += render_failures();
   for (const auto& [key, value] : notes_) text += "  " + key + ": " + value + "\n";
-  if (!audit_.empty()) text += "  audit: " + audit_ + "\n";
+  if (!audit_failed_ && !audit_.empty()) text += "  audit: " + audit_ + "\n";
   return text + render_speeds() + render_changes();
 }
 

@@ -56,6 +56,7 @@ class Summary {
   std::uint64_t size_ = 0;  // of the newest committed generation
   std::map<std::string, std::string> notes_;
   std::string audit_;
+  bool audit_failed_ = false;
   std::string end_reason_;
 };
 

@@ -35,6 +35,8 @@ using namespace protocol;
 // While this much is queued for the supervisor, output stays in the workers' buffers and messages in their sockets.
 constexpr std::size_t kOutputBacklogBytes = 1u << 20;
 constexpr std::size_t kMessageBacklogBytes = 16u << 20;
+// Of one worker between two reports; it waits with the rest, so that no worker holds up the messages of the others.
+constexpr std::uint32_t kMaxMessagesPerReport = 2'000;
 constexpr std::size_t kOutputBatchBytes = 64u << 10;
 constexpr std::chrono::milliseconds kOutputPeriod{20};
 constexpr std::size_t kMaxEnded = 4096;
@@ -300,7 +302,13 @@ Worker* AgentService::find(WorkerId worker) {
 WorkerHooks AgentService::hooks_for(WorkerId worker) {
   return {[this, worker](WorkerToAgent message) { on_worker_message(worker, std::move(message)); },
           [this] { schedule_output(); }, [this](const WorkerExited& exited) { worker_ended(exited); },
-          [this] { return link_.queued_bytes() < kMessageBacklogBytes; }};
+          [this, worker] { return may_read(worker); }};
+}
+
+bool AgentService::may_read(WorkerId id) {
+  Worker* worker = find(id);
+  const bool has_its_share = worker != nullptr && worker->record().taken() >= kMaxMessagesPerReport;
+  return !has_its_share && link_.queued_bytes() < kMessageBacklogBytes;
 }
 
 void AgentService::on_worker_message(WorkerId id, WorkerToAgent message) {
@@ -396,6 +404,7 @@ void AgentService::tick() {
 
 void AgentService::send_report() {
   AgentReport report{++report_sequence_, {}};
+  for (const auto& [id, worker] : workers_) worker->record().report_begins();
   if (!link_.up()) return;
   const auto now = std::chrono::steady_clock::now();
   for (const auto& [id, worker] : workers_) {

@@ -73,6 +73,7 @@ class AgentService {
   Worker* find(WorkerId worker);
   bool takes_time_from_others();
 
+  bool may_read(WorkerId id);
   void on_worker_message(WorkerId worker, protocol::WorkerToAgent message);
   void worker_ended(const protocol::WorkerExited& exited);
   void close_account(Worker& worker, const protocol::WorkerExited& exited);

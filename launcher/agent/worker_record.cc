@@ -67,6 +67,7 @@ std::optional<WorkerUp> WorkerRecord::take(WorkerToAgent message, TimePoint now,
   }
   auto forwarded = forwarded_part(std::move(message));
   if (!forwarded) return std::nullopt;
+  ++taken_;
   remember(*forwarded);
   keep(*forwarded, next_report);
   return forwarded;

@@ -39,6 +39,9 @@ class WorkerRecord {
   // What is sent at once. Nothing: it was combined (a heartbeat) and is sent with the next report, or ends here.
   // `next_report`: sequence number of the first report that will be sent after it.
   std::optional<protocol::WorkerUp> take(protocol::WorkerToAgent message, TimePoint now, std::uint64_t next_report);
+  // Messages since the last report, those that were combined left out.
+  std::uint32_t taken() const { return taken_; }
+  void report_begins() { taken_ = 0; }
   // All messages up to this report have been received.
   void acknowledged(std::uint64_t report);
   // The messages that a supervisor without knowledge of this worker needs, in the order of a worker's life cycle.
@@ -71,6 +74,7 @@ class WorkerRecord {
   std::optional<protocol::WorkerUp> ending_;  // WorkerLeft or WorkerFinished
   std::deque<Kept> kept_;
   std::size_t kept_bytes_ = 0;
+  std::uint32_t taken_ = 0;
   std::uint64_t lost_ = 0;  // did not fit, not reported yet
   std::optional<protocol::WorkerHeartbeat> heartbeat_;
   bool heartbeat_is_new_ = false;

@@ -18,6 +18,7 @@ import mpi
 import network
 import plan
 import pytorch
+import pytorch_programs
 import scale
 import slurm
 import straggler
@@ -58,16 +59,21 @@ BENCHMARKS = {
     "slurm-start": (slurm.slurm_start, "under a real Slurm: from the job's start to the first step, beyond srun's own time"),
     "straggler-detect": (straggler.detect, "steps until a straggler is named, false alarms; simulated, recorded noise"),
     "straggler-recover": (straggler.recover, "throughput after replace and after rebalance; simulated, recorded noise"),
-    "torch-steps": (pytorch.torch_steps, "PyTorch, ResNet-18: steps a second with two changed lines, beside torchrun"),
+    "torch-steps": (pytorch.torch_steps, "PyTorch, ResNet-18: steps a second with two changed lines and with none, beside torchrun"),
     "torch-grow": (pytorch.torch_grow, "PyTorch, ResNet-18: idle time of grow, replace and shrink, beside torchrun"),
     "torch-kill": (pytorch.torch_kill, "PyTorch, ResNet-18: kill -9 of one of 3 workers, beside torchrun"),
     "torch-audit": (pytorch.torch_audit, "PyTorch: 100 random changes and 10 kills in one run with loader processes"),
+    "torch-overhead": (pytorch_programs.torch_overhead, "PyTorch: the package against the bare calls, steps of about 20 ms"),
+    "torch-stalls": (pytorch_programs.torch_stalls, "PyTorch: compilation, a loader and an evaluation that take a minute each"),
+    "torch-accuracy": (pytorch_programs.torch_accuracy, "PyTorch, digits: fixed size against random changes, a seed each"),
+    "torch-accuracy-gpt": (pytorch_programs.torch_accuracy_gpt, "PyTorch, a small GPT: the same, by the loss of held-out text"),
     "footprint": (footprint.footprint, "symbols, size, libraries, start; what check says without CUDA, NCCL and MPI"),
     "agents-1000": (scale.agents_1000, "1,000 agents with 8 workers each: CPU of the supervisor, time of `status`"),
     "gpu-swap": (gpu.gpu_swap, "idle time of grow, shrink and replace on GPUs, 100 MB of parameters over NCCL"),
     "gpu-builds": (gpu.gpu_builds, "the same with NCCL built in the background, at the swap, by Shrink where workers leave"),
     "gpu-kill": (gpu.gpu_kill, "kill -9 of one of 3 workers that sum over NCCL"),
     "gpu-overhead": (gpu.gpu_overhead, "steps a second on a GPU: session against bare NCCL, in turn"),
+    "gpu-overlap": (gpu.gpu_overlap, "share of the sums' time that a backward pass of 25 buckets hides"),
     "gpu-monitors": (gpu.gpu_monitors, "steps a second on a GPU with monitors and without"),
 }
 

@@ -1,6 +1,20 @@
 #include "supervisor/core/audit.h"
 
 namespace elastictrain::core {
+namespace {
+
+std::string failure_in(const Ledger::Summary& audit) {
+  std::string text;
+  const auto add = [&](std::uint64_t count, const char* what) {
+    if (count > 0) text += (text.empty() ? "" : ", ") + std::to_string(count) + what;
+  };
+  add(audit.missing, " samples counted in no step");
+  add(audit.repeated, " samples counted more than once");
+  add(audit.unequal_hashes, " times the parameters of two workers differed");
+  return text;
+}
+
+}  // namespace
 
 void Audit::record(WorkerId worker, const protocol::WorkerAudit& account) {
   report(worker, ledger_.record(worker, account));
@@ -17,8 +31,8 @@ void Audit::report(WorkerId worker, const std::vector<std::string>& violations) 
   }
 }
 
-void Audit::summarize() {
-  if (!ledger_.used()) return;
+std::string Audit::summarize() {
+  if (!ledger_.used()) return {};
   const Ledger::Summary audit = ledger_.summary();
   out_.journal(record::Audit{.steps = audit.steps,
                              .epochs = audit.epochs,
@@ -27,8 +41,9 @@ void Audit::summarize() {
                              .repeated = audit.repeated,
                              .hashes_compared = audit.hashes_compared,
                              .unequal_hashes = audit.unequal_hashes});
-  if (audit.missing == 0) return;
-  out_.tell(Tell::Level::kError, "audit: " + std::to_string(audit.missing) + " samples counted in no step");
+  const std::string failure = failure_in(audit);
+  if (!failure.empty()) out_.tell(Tell::Level::kError, "the audit failed: " + failure);
+  return failure;
 }
 
 }  // namespace elastictrain::core

@@ -19,8 +19,8 @@ class Audit {
   void record(WorkerId worker, const protocol::WorkerAudit& account);
   // What generations before this one used from here on is void.
   void fence(const protocol::Fence& begun);
-  // At the end of the run.
-  void summarize();
+  // At the end of the run. What failed, as a sentence; empty: every sample counted once, and all states were equal.
+  std::string summarize();
 
   Ledger& ledger() { return ledger_; }
 

@@ -156,7 +156,11 @@ void Ending::drain_members() {
 
 void Ending::end_run() {
   if (end_.over) return;
-  audit_.summarize();
+  const std::string failure = audit_.summarize();
+  if (!failure.empty() && end_.status == 0) {
+    end_.status = kStatusAuditFailed;
+    end_.reason += ", but the audit failed: " + failure;
+  }
   out_.journal(record::End{end_.status, end_.reason}, true);
   for (auto& [id, agent] : roster_.agents()) {
     if (agent.link != Link::kDown) hosts_.stop_agent(agent);

@@ -11,6 +11,9 @@
 
 namespace elastictrain::core {
 
+// The status of a run that trained to its end with samples missing or repeated, or with unequal parameters.
+inline constexpr int kStatusAuditFailed = 94;
+
 // kFinishing: the program reached its end. kDraining: at the next step boundary. kNow: at once.
 enum class EndMode : std::uint8_t { kNone, kFinishing, kDraining, kNow };
 

@@ -5,7 +5,10 @@
 
 namespace elastictrain::protocol {
 
-// A process other than its agent has sent the worker TERM, the first one, which it survives. May arrive twice.
+// The worker asks for another one in its place: a process other than its agent has sent it TERM, the first one, which
+// it survives, or its process holds too much that a library leaks. May arrive twice.
 inline constexpr std::string_view kTermNote = "elastictrain.term";
+// The program wrote more notes than a run keeps. The value says how many and what the limit is.
+inline constexpr std::string_view kNotesDropped = "elastictrain.notes_dropped";
 
 }  // namespace elastictrain::protocol

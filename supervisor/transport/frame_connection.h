@@ -35,12 +35,15 @@ class FrameConnection {
 
   virtual ~FrameConnection() = default;
   virtual void start(FrameHandler on_frame, CloseHandler on_close) = 0;
-  virtual void send(std::string frame) = 0;       // frame as encode_frame() returns it
-  virtual std::size_t queued_bytes() const = 0;   // given to send() and not yet passed to the kernel
-  virtual void close_after_flush() = 0;           // what is queued still goes out; no close handler call
-  virtual void close() = 0;                       // at once; no close handler call
-  virtual std::string local_address() const = 0;  // numeric, without port
-  virtual std::string remote_address() const = 0; // numeric, with port
+  virtual void send(std::string frame) = 0;  // frame as encode_frame() returns it
+  // Frames wait in the connection, and soon in the peer, until reading resumes. May be called by the frame handler.
+  virtual void pause_reading() = 0;
+  virtual void resume_reading() = 0;
+  virtual std::size_t queued_bytes() const = 0;    // given to send() and not yet passed to the kernel
+  virtual void close_after_flush() = 0;            // what is queued still goes out; no close handler call
+  virtual void close() = 0;                        // at once; no close handler call
+  virtual std::string local_address() const = 0;   // numeric, without port
+  virtual std::string remote_address() const = 0;  // numeric, with port
 };
 
 // Tries the addresses in order until one completes the handshake or the time is up.
@@ -49,10 +52,10 @@ void connect(asio::io_context& io, std::vector<std::string> addresses, std::uint
              std::function<void(Result<std::shared_ptr<FrameConnection>>)> done);
 
 struct ListenOptions {
-  std::vector<std::string> addresses;             // numeric addresses to bind; empty: loopback only
-  std::uint16_t port = 0;                         // 0: any free one
+  std::vector<std::string> addresses;  // numeric addresses to bind; empty: loopback only
+  std::uint16_t port = 0;              // 0: any free one
   std::chrono::milliseconds handshake_timeout{5'000};
-  std::size_t max_pending_handshakes = 1024;      // more are closed at once, oldest pending first
+  std::size_t max_pending_handshakes = 1024;  // more are closed at once, oldest pending first
   ConnectionLimits connection_limits;
 };
 

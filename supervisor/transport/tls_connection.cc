@@ -4,9 +4,9 @@
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 
+#include <array>
 #include <asio/error_code.hpp>
 #include <asio/post.hpp>
-#include <array>
 #include <chrono>
 #include <string_view>
 #include <utility>
@@ -71,11 +71,13 @@ void TlsConnection::read_available() {
   if (std::exchange(write_waits_for_read_, false)) schedule_flush();
   for (int turn = 0; turn < kChunksPerTurn; ++turn) {
     if (state_ == State::kClosed) return;
+    stalled_ = holds_frames();
+    if (stalled_) return;
     const IoOutcome outcome = stream_->read(chunk.data(), chunk.size());
     if (outcome.state == IoState::kWantRead || outcome.state == IoState::kWantWrite) return wait_readable();
     if (outcome.state != IoState::kDone) return stream_ended(outcome);
     if (state_ == State::kOpen) deliver(chunk.data(), outcome.bytes);
-    if (state_ != State::kClosed && !stream_->holds_unread()) return wait_readable();
+    if (state_ != State::kClosed && !holds_frames() && !stream_->holds_unread()) return wait_readable();
   }
   asio::post(stream_->socket().get_executor(), [self = shared_from_this()] { self->read_available(); });
 }
@@ -83,7 +85,7 @@ void TlsConnection::read_available() {
 void TlsConnection::deliver(const char* data, std::size_t length) {
   const Status fed = reader_.feed(std::string_view(data, length));
   delivering_ = true;
-  while (state_ == State::kOpen) {
+  while (state_ == State::kOpen && !paused_) {
     auto body = reader_.next();
     if (!body) break;
     on_frame_(std::move(*body));
@@ -95,6 +97,15 @@ void TlsConnection::deliver(const char* data, std::size_t length) {
   }
   if (!fed.ok()) return fail(ErrorCode::kInvalid, fed.error().message);
   if (reader_.failed()) fail(ErrorCode::kInvalid, "it sent a frame over the limit");
+}
+
+void TlsConnection::resume_reading() {
+  paused_ = false;
+  if (!std::exchange(stalled_, false)) return;
+  asio::post(stream_->socket().get_executor(), [self = shared_from_this()] {
+    if (self->state_ == State::kOpen) self->deliver(nullptr, 0);
+    self->read_available();
+  });
 }
 
 void TlsConnection::send(std::string frame) {
@@ -171,6 +182,7 @@ void TlsConnection::close_after_flush() {
   if (state_ == State::kIdle) start(nullptr, nullptr);
   if (state_ != State::kOpen) return;
   state_ = State::kFlushing;
+  resume_reading();
   drop_handlers();
   close_deadline_ = std::make_unique<asio::steady_timer>(stream_->socket().get_executor(), kCloseDeadline);
   close_deadline_->async_wait([self = shared_from_this()](asio::error_code error) {

@@ -21,6 +21,8 @@ class TlsConnection final : public FrameConnection, public std::enable_shared_fr
 
   void start(FrameHandler on_frame, CloseHandler on_close) override;
   void send(std::string frame) override;
+  void pause_reading() override { paused_ = true; }
+  void resume_reading() override;
   std::size_t queued_bytes() const override { return queued_bytes_; }
   void close_after_flush() override;
   void close() override;
@@ -34,6 +36,7 @@ class TlsConnection final : public FrameConnection, public std::enable_shared_fr
 
   void wait_readable();
   void read_available();
+  bool holds_frames() const { return paused_ && state_ == State::kOpen; }
   void deliver(const char* data, std::size_t length);
   void schedule_flush();
   void flush();
@@ -52,6 +55,8 @@ class TlsConnection final : public FrameConnection, public std::enable_shared_fr
   FrameHandler on_frame_;
   CloseHandler on_close_;
   bool delivering_ = false;
+  bool paused_ = false;
+  bool stalled_ = false;  // nothing reads, because reading is paused
   protocol::FrameReader reader_;
   std::deque<std::string> queue_;
   std::string sending_;

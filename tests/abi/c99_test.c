@@ -164,6 +164,11 @@ static void trains(void) {
     seen += batch.local_samples;
     CHECK(et_all_reduce_async(session, &gradient, 1) == ET_OK);
     CHECK(et_wait_all_reduce(session) == ET_OK);
+    uint16_t narrow = 0x3f80; /* 1 in bfloat16 */
+    CHECK(et_all_reduce_typed(session, &narrow, 1, ET_BFLOAT16) == ET_OK);
+    CHECK(et_all_reduce_typed_async(session, &narrow, 1, ET_BFLOAT16) == ET_OK);
+    CHECK(et_wait_all_reduce(session) == ET_OK);
+    CHECK(narrow == 0x3f80);
     uses_the_store(session, batch.step);
     looks_ahead(session, &batch);
     shares_values(session);
@@ -274,6 +279,9 @@ static void reports_misuse_as_statuses(void) {
   CHECK(strstr(et_last_error(), "start()") != NULL);
   CHECK(et_share_state(session, "w", NULL, 4) == ET_ERROR_SESSION);
   CHECK(et_all_reduce(session, NULL, 4) == ET_ERROR_INVALID);
+  CHECK(et_all_reduce_typed(session, NULL, 4, ET_FLOAT16) == ET_ERROR_INVALID);
+  CHECK(et_all_reduce_device_typed(session, NULL, 4, ET_FLOAT16, NULL) == ET_ERROR_INVALID);
+  CHECK(et_all_reduce_device_typed_async(session, NULL, 4, ET_FLOAT16, NULL) == ET_ERROR_INVALID);
   CHECK(et_rank(NULL) == 0 && et_outcome_of(NULL) == ET_OUTCOME_STOPPED);
   et_session_destroy(session);
   et_session_destroy(NULL);

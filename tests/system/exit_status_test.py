@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+import tempfile
 
 import harness
 from harness import BINARY, Case, Run, job
@@ -53,6 +54,34 @@ class ExitStatus(Case):
             self.assertEqual(run.wait(), 78)
             self.assertIn("config.toml:3", run.text("stderr"))
             self.assertIn("start", run.text("stderr"))
+
+    def test_a_config_that_has_no_end_or_no_content_is_an_error_and_no_crash(self):
+        with tempfile.TemporaryDirectory() as directory:
+            endless = os.path.join(directory, "endless.toml")
+            os.symlink("/dev/zero", endless)
+            folder = os.path.join(directory, "folder.toml")
+            os.mkdir(folder)
+            for path, why in ((endless, "it has more than"), (folder, "it is a directory")):
+                done = subprocess.run([BINARY, "check", path], capture_output=True, text=True, timeout=60)
+                self.assertEqual(done.returncode, 78, done.stderr)
+                self.assertIn(f"{path}: cannot be read: {why}", done.stderr)
+
+    def test_an_output_that_cannot_be_written_is_73(self):
+        for variable, arguments in (("/proc/nothing", ["-n", "1"]), (None, ["-n", "1", "--log-dir", "/proc/nothing"])):
+            environment = {**os.environ, **({"ELASTICTRAIN_STATE_DIR": variable} if variable else {})}
+            done = subprocess.run([BINARY, "run", *arguments, "--", "true"], capture_output=True, text=True, timeout=60,
+                                  env=environment)
+            self.assertEqual(done.returncode, 73, done.stderr)
+            self.assertIn("/proc/nothing", done.stderr)
+
+    def test_a_program_whose_name_no_run_may_have_runs(self):
+        with tempfile.TemporaryDirectory() as directory:
+            for name in ("_train", "训练"):
+                program = os.path.join(directory, name)
+                os.symlink("/bin/true", program)
+                done = subprocess.run([BINARY, "run", "-n", "1", "--", program], capture_output=True, text=True, timeout=60,
+                                      env={**os.environ, "ELASTICTRAIN_STATE_DIR": directory})
+                self.assertEqual(done.returncode, 0, done.stderr)
 
     def test_no_reachable_host_is_69_with_the_tools_own_words(self):
         arguments = ["-n", "1", "-H", "unreachable.invalid:1", "--set", "timeouts.start_ms=5000", "--", "true"]

@@ -8,6 +8,7 @@ import collections
 import glob
 import json
 import os
+import re
 import secrets
 import shutil
 import signal
@@ -368,6 +369,12 @@ def read_steps(directory):
                 if record.get("ev") == "step":
                     records.append(record)
     return sorted(records, key=lambda record: record["t"])
+
+
+def newest_checkpoint(directory):
+    """The step of the newest complete checkpoint there; 0: none yet."""
+    names = os.listdir(directory) if os.path.isdir(directory) else []
+    return max((int(found[1]) for name in names if (found := re.match(r"step-(\d+)\.gen-\d+\.json$", name))), default=0)
 
 
 def step_interval(records):

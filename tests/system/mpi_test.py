@@ -43,7 +43,7 @@ class MpiPool(Case):
             self.assert_stops_clean(run)
 
     def test_the_data_ends_for_members_and_those_that_wait(self):
-        trainer = synthetic(compute_us_per_sample=300, samples=4000, epochs=1)
+        trainer = synthetic(compute_us_per_sample=300, samples=30_000, epochs=1)
         with Run(pool(self.command, trainer=trainer)) as run:
             run.wait_size(2)
             run.do("resize", run.name, 3)

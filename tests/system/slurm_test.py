@@ -1,11 +1,10 @@
 """A real Slurm: batch scripts that start runs over several hosts, are preempted, and are requeued."""
 
 import os
-import re
 import signal
 
 import harness
-from harness import Case, Run, synthetic, wait_until
+from harness import Case, Run, newest_checkpoint, synthetic, wait_until
 from lab import Lab
 from slurm_lab import Slurm
 
@@ -52,8 +51,7 @@ class BatchRun(Run):
 
     def newest_checkpoint(self):
         """The step of its newest checkpoint."""
-        names = os.listdir(os.path.join(self.directory, "checkpoints"))
-        return max(int(found[1]) for name in names if (found := re.match(r"step-(\d+)\.gen-\d+\.json", name)))
+        return newest_checkpoint(os.path.join(self.directory, "checkpoints"))
 
     def wait_ended(self):
         return self.slurm.wait_job(self.number, lambda job: job["JobState"] in ENDED)

@@ -1,4 +1,5 @@
-"""A worker that violates an assertion ends at once, names the place, and is survived as any loss."""
+"""A worker that does wrong: it violates an assertion and is survived as any loss, it spoils its parameters and the audit
+says so, or it floods its agent and loses nobody."""
 
 import os
 
@@ -7,11 +8,12 @@ from harness import Case, Run, job
 
 PROGRAM = os.environ.get("ELASTICTRAIN_VIOLATING_PROGRAM", "")
 ENDED = 70
+AUDIT_FAILED = 94
 
 
 class Violation(Case):
     def test_the_worker_ends_with_its_place_and_status_and_the_others_finish(self):
-        config = job(workers=(1, 3, 3), command=[PROGRAM, "20"], failures={"cool_down_ms": 500})
+        config = job(workers=(1, 3, 3), command=[PROGRAM, "20", "replicas"], failures={"cool_down_ms": 500})
         with Run(config) as run:
             self.assertEqual(run.wait(60), 0)
             run.wait_no_processes()
@@ -21,6 +23,34 @@ class Violation(Case):
             self.assertEqual(len(run.events("exited", exit_code=ENDED)), 1)
             self.assertIn("session/replicas.cc:", run.text())
             self.assertIn("must hold: only a complete replica", run.text())
+
+    def test_a_run_whose_workers_hold_different_parameters_does_not_succeed(self):
+        config = job(workers=(3, 3, 3), command=[PROGRAM, "20", "parameters"])
+        with Run(config) as run:
+            self.assertEqual(run.wait(60), AUDIT_FAILED)
+            run.wait_no_processes()
+            self.assertGreater(run.events("audit")[0]["unequal_hashes"], 0)
+            summary = run.text().split("summary of ")[1].splitlines()
+            self.assertIn("AUDIT FAILED: ", summary[1])
+            self.assertIn("but the audit failed: ", summary[2])
+
+    def survives(self, mode):
+        """The text of a run of three workers that ends as if nothing had happened."""
+        with Run(job(workers=(3, 3, 3), command=[PROGRAM, "20", mode])) as run:
+            self.assertEqual(run.wait(120), 0)
+            run.wait_no_processes()
+            self.assert_audit_clean(run)
+            for event in ("agent_lost", "loss", "recovery_begun"):
+                self.assertEqual(run.events(event), [])
+            return run.text(), run
+
+    def test_a_program_with_too_many_notes_loses_the_rest_of_them_and_nothing_else(self):
+        text, run = self.survives("notes")
+        self.assertIn("notes were dropped: a worker may write 1000 at once and 50 a second", text)
+        self.assertLess(len(run.events("note", key="count")), 2000)
+
+    def test_a_worker_that_floods_its_agent_costs_nobody_a_connection(self):
+        self.survives("flood")
 
 
 if __name__ == "__main__":

@@ -61,7 +61,7 @@ struct TrainerOptions {
   std::uint64_t epochs = 20;
   std::uint64_t max_steps = 0;  // 0: after the epochs
   std::uint64_t seed = 1;
-  std::uint32_t batch = 32;  // per worker, when no launcher sets one
+  std::uint32_t batch = 32;  // per worker; batch.per_worker of the run counts before it
   std::uint64_t eval_every_epochs = 1;
   std::uint64_t log_every_steps = 0;
 

@@ -274,6 +274,28 @@ et_status et_all_reduce_device_async(et_session* session, float* device_gradient
   return guarded([&] { session->session.all_reduce_device_async(device_gradient, count, stream); });
 }
 
+et_status et_all_reduce_typed(et_session* session, void* gradient, size_t count, et_type type) {
+  if (session == nullptr || (gradient == nullptr && count != 0)) return null_argument();
+  return guarded([&] { session->session.all_reduce(gradient, count, to_cpp(type)); });
+}
+
+et_status et_all_reduce_typed_async(et_session* session, void* gradient, size_t count, et_type type) {
+  if (session == nullptr || (gradient == nullptr && count != 0)) return null_argument();
+  return guarded([&] { session->session.all_reduce_async(gradient, count, to_cpp(type)); });
+}
+
+et_status et_all_reduce_device_typed(et_session* session, void* device_gradient, size_t count, et_type type,
+                                     void* stream) {
+  if (session == nullptr || (device_gradient == nullptr && count != 0)) return null_argument();
+  return guarded([&] { session->session.all_reduce_device(device_gradient, count, to_cpp(type), stream); });
+}
+
+et_status et_all_reduce_device_typed_async(et_session* session, void* device_gradient, size_t count, et_type type,
+                                           void* stream) {
+  if (session == nullptr || (device_gradient == nullptr && count != 0)) return null_argument();
+  return guarded([&] { session->session.all_reduce_device_async(device_gradient, count, to_cpp(type), stream); });
+}
+
 et_status et_wait_all_reduce(et_session* session) {
   if (session == nullptr) return null_argument();
   return guarded([&] { session->session.wait_all_reduce(); });

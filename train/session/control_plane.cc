@@ -9,6 +9,8 @@
 #include "supervisor/protocol/limits.h"
 #include "supervisor/protocol/note_keys.h"
 #include "train/comm/mpi/mpi_communicator.h"
+#include "train/comm/nccl/nccl_comm.h"
+#include "train/comm/nccl/nccl_trial.h"
 #include "train/session/device_build.h"
 #include "train/session/solo_communicator.h"
 
@@ -16,6 +18,12 @@ namespace elastictrain::session {
 namespace {
 
 constexpr std::chrono::milliseconds kDefaultTimeLimit{30'000};
+constexpr std::chrono::milliseconds kTrialLimit{60'000};
+
+// Several hundred descriptors and about a hundred streams. Workers reach it one after the other, so that each of them
+// is replaced while others train.
+constexpr int kAbandonedBuilds = 48;
+constexpr std::uint64_t kApart = 16;
 
 // MPI sends a rank's messages only while that rank calls it, and a parked process makes no other call.
 constexpr std::chrono::milliseconds kMpiPeriod{20};
@@ -132,7 +140,16 @@ void ControlPlane::close(std::chrono::milliseconds flush_time) {
   current_.reset();
 }
 
+// NCCL may be installed and not work: built for a newer driver, for example.
+void ControlPlane::try_device() {
+  const bool may_use_nccl = environment_.backend == Backend::kAuto || environment_.backend == Backend::kNccl;
+  if (!may_use_nccl || !comm::NcclLibrary::get()) return;
+  nccl_works_ = comm::try_nccl(device_, comm::unique_id_command(), kTrialLimit);
+  if (!nccl_works_) send(protocol::WorkerNote{"nccl", "device memory is staged: " + nccl_works_.error().message});
+}
+
 Status ControlPlane::announce(protocol::WorkerReady ready) {
+  if (device_) try_device();
   introduce_successor();
   if (!listener_) {
     auto listener =
@@ -159,7 +176,7 @@ std::optional<WorkerId> ControlPlane::park(Step last_step) {
     current_cancel_.reset();
     parking_ = Parking::kParked;
   }
-  pace_.pauses();
+  pace_->pauses();
   link_->fall_silent(protocol::WorkerParked{last_step});
   std::unique_lock lock(mutex_);
   wait_parked(lock);
@@ -263,6 +280,13 @@ std::vector<protocol::WorkerToAgent> ControlPlane::with_news(std::vector<protoco
     messages.emplace_back(
         protocol::WorkerNote{std::string(protocol::kTermNote), "from process " + std::to_string(*sender)});
   }
+  if (device_ &&
+      comm::abandoned_nccl_builds() >= kAbandonedBuilds + static_cast<int>(environment_.worker.value % kApart) &&
+      !std::exchange(asked_to_go_, true)) {
+    messages.emplace_back(protocol::WorkerNote{std::string(protocol::kTermNote),
+                                               "NCCL holds what " + std::to_string(comm::abandoned_nccl_builds()) +
+                                                   " abandoned builds have left: a new process is needed"});
+  }
   const std::lock_guard lock(mutex_);
   const auto there = std::chrono::duration_cast<std::chrono::milliseconds>(SteadyClock::now() - place_since_);
   for (auto& message : messages) {
@@ -339,7 +363,7 @@ void ControlPlane::collective_failed(const std::string& reason) {
   drive([&](WorkerMachine& machine) { machine.collective_failed(reason); });
 }
 void ControlPlane::step_committed(Step step, bool everyone_ready) {
-  pace_.step_done(SteadyClock::now());
+  pace_->step_done(SteadyClock::now());
   drive([&](WorkerMachine& machine) { machine.step_committed(step, everyone_ready); });
 }
 void ControlPlane::step_discarded() {
@@ -371,6 +395,7 @@ void ControlPlane::enter_phase(protocol::ProgramPhase phase) {
   const std::lock_guard lock(mutex_);
   phase_ = phase;
   place_since_ = SteadyClock::now();
+  pace_->phase_is_long(phase != protocol::ProgramPhase::kNone);
 }
 
 Result<comm::BuildResult> ControlPlane::build(const protocol::GenerationPlan& plan, std::uint32_t rank,
@@ -426,9 +451,10 @@ Result<comm::BuildResult> ControlPlane::with_device(comm::BuildResult built, con
                     .job = environment_.job_id,
                     .deadline = std::chrono::steady_clock::now() + time_limit(plan),
                     .backend = environment_.backend,
+                    .nccl_works = nccl_works_.ok(),
                     .nccl_build = environment_.nccl_build,
                     .running = running_before(plan),
-                    .step_clock = [this] { return pace_.clock(); },
+                    .step_clock = [pace = pace_] { return pace->clock(); },
                     .on_wedged = on_wedged_};
   auto reached = reach_device(std::move(built.communicator), std::move(build), cancel);
   if (!reached) return reached.error();

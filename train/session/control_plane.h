@@ -110,6 +110,7 @@ class ControlPlane {
   enum class Parking { kNot, kParked, kReseated, kDismissed };
 
   explicit ControlPlane(const Environment& environment);
+  void try_device();
   void hear(const protocol::WorkerDown& message);
   void hear_parked(const protocol::WorkerDown& message);
   void wait_parked(std::unique_lock<std::mutex>& lock);
@@ -136,8 +137,10 @@ class ControlPlane {
   std::atomic<comm::MpiWorld*> mpi_{nullptr};  // null: our own data plane
   std::shared_ptr<device::Device> device_;
   std::function<void(const std::string&)> on_wedged_;
+  Status nccl_works_;  // on the device
+  bool asked_to_go_ = false;
   std::function<std::vector<protocol::WorkerToAgent>()> on_heartbeat_;
-  StepPace pace_;
+  const std::shared_ptr<StepPace> pace_ = std::make_shared<StepPace>();
   std::atomic<bool> orphaned_{false};
 
   mutable std::mutex mutex_;

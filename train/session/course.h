@@ -25,6 +25,7 @@ class Course {
   Step committed_step() const { return progress_.committed_step; }
   Step next_step() const { return progress_.committed_step + 1; }
   std::uint64_t sample_count() const { return data_.sample_count; }
+  const DataOptions& data() const { return data_; }
   const std::vector<state::WorkerShare>& next_shares() const { return next_shares_; }
   bool data_is_used_up() const;
   // After the committed step every worker has a replica of its own. All workers know it of each other.

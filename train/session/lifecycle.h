@@ -32,8 +32,12 @@ struct Lifecycle {
     if (!is_inherited()) return;
     throw SessionError("this process was forked from a worker: only the process that created a session can use it");
   }
-  void require(bool condition, const char* message) const {
+  void require_not_ended() const {
     require_own_process();
+    if (ended) throw SessionError("this session has ended: nothing can be called after finish()");
+  }
+  void require(bool condition, const char* message) const {
+    require_not_ended();
     if (!condition) throw SessionError(message);
     if (failed) throw SessionError("this session has failed; end the program");
   }

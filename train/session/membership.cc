@@ -24,7 +24,10 @@ std::string describe_replaced(const std::vector<std::string>& names) {
 void Membership::announce() {
   const Status announced = parts_.plane->announce({.state_bytes = parts_.buffers.total_bytes(),
                                                    .state_layout_hash = parts_.buffers.layout_hash(),
-                                                   .sample_count = parts_.course.sample_count()});
+                                                   .sample_count = parts_.course.sample_count(),
+                                                   .batch = parts_.course.data().batch,
+                                                   .epochs = parts_.course.data().epochs,
+                                                   .max_steps = parts_.course.data().max_steps});
   if (!announced) parts_.lifecycle.fail(announced.error().message);
 }
 

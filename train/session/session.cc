@@ -70,6 +70,18 @@ void Session::all_reduce_device(float* device_gradient, std::size_t count, void*
 void Session::all_reduce_device_async(float* device_gradient, std::size_t count, void* stream) {
   impl_->all_reduce_device_async(device_gradient, count, stream);
 }
+void Session::all_reduce(void* gradient, std::size_t count, DataType type) {
+  impl_->all_reduce_typed(gradient, count, type, false);
+}
+void Session::all_reduce_async(void* gradient, std::size_t count, DataType type) {
+  impl_->all_reduce_typed(gradient, count, type, true);
+}
+void Session::all_reduce_device(void* device_gradient, std::size_t count, DataType type, void* stream) {
+  impl_->all_reduce_device_typed(device_gradient, count, type, stream, false);
+}
+void Session::all_reduce_device_async(void* device_gradient, std::size_t count, DataType type, void* stream) {
+  impl_->all_reduce_device_typed(device_gradient, count, type, stream, true);
+}
 void Session::end_data() {
   impl_->end_data();
 }

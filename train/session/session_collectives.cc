@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "train/session/session_impl.h"
+#include "train/session/sizes.h"
 #include "train/session/value_reduction.h"
 
 namespace elastictrain {
@@ -28,7 +29,7 @@ std::shared_ptr<std::vector<std::byte>> copy_of(const void* data, std::size_t by
 
 void Session::Impl::sum(float* data, std::size_t count) {
   require_step("sum() outside a step; call next_batch() first");
-  share("sum()", bytes_at(data, count * sizeof(float)), [=](comm::Communicator& others) {
+  share("sum()", bytes_at(data, session::bytes_of("sum()", count, sizeof(float))), [=](comm::Communicator& others) {
     return others.all_reduce({data, count});
   });
 }
@@ -40,7 +41,7 @@ void Session::Impl::broadcast(void* data, std::size_t bytes) {
 
 void Session::Impl::broadcast_from(void* data, std::size_t bytes, std::uint32_t root) {
   lifecycle_.require(root < view().world_size, "broadcast_from(): the root is not a rank of this world");
-  const auto all = bytes_at(data, bytes);
+  const auto all = bytes_at(data, session::bytes_of("broadcast_from()", bytes, 1));
   share("broadcast_from()", all, [=](comm::Communicator& others) {
     if (all.empty()) return Status();
     // After a loss there may be fewer ranks than the step began with.
@@ -49,14 +50,15 @@ void Session::Impl::broadcast_from(void* data, std::size_t bytes, std::uint32_t 
 }
 
 void Session::Impl::reduce_values(void* data, std::size_t count, DataType type, Operation operation) {
-  const auto all = bytes_at(data, count * session::size_of(type));
+  const auto all = bytes_at(data, session::bytes_of("reduce_values()", count, session::size_of(type)));
   share("reduce_values()", all,
         [=](comm::Communicator& others) { return session::reduce_values(others, all, type, operation); });
 }
 
 void Session::Impl::all_gather(const void* data, std::size_t bytes, void* gathered) {
+  lifecycle_.require(lifecycle_.started, "a collective before start(); call start() first");
+  const auto all = bytes_at(gathered, session::bytes_of("all_gather()", bytes, view().world_size));
   const auto mine = copy_of(data, bytes);
-  const auto all = bytes_at(gathered, bytes * view().world_size);
   std::fill(all.begin(), all.end(), std::byte{0});
   share("all_gather()", {}, [=](comm::Communicator& others) -> Status {
     if (mine->empty()) return {};
@@ -70,8 +72,9 @@ void Session::Impl::all_gather(const void* data, std::size_t bytes, void* gather
 
 void Session::Impl::reduce_scatter(const void* data, std::size_t count_per_rank, DataType type, Operation operation,
                                    void* result) {
-  const std::size_t part = count_per_rank * session::size_of(type);
-  const auto mine = copy_of(data, part * view().world_size);
+  lifecycle_.require(lifecycle_.started, "a collective before start(); call start() first");
+  const std::size_t part = session::bytes_of("reduce_scatter()", count_per_rank, session::size_of(type));
+  const auto mine = copy_of(data, session::bytes_of("reduce_scatter()", part, view().world_size));
   share("reduce_scatter()", {}, [=, first = part * view().rank](comm::Communicator& others) -> Status {
     if (mine->empty()) return {};
     std::vector<std::byte> all = *mine;

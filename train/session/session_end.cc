@@ -109,6 +109,7 @@ void Session::Impl::end_link(bool program_is_done, bool in_the_middle) {
   auto& worker = *worker_;
   worker.measurements.report_swap_early();
   worker.audits.report();
+  worker.notes.close();
   const bool stays = lifecycle_.outcome != Outcome::kLeft && lifecycle_.outcome != Outcome::kStopped;
   const bool was_member = lifecycle_.started && worker.seating.seat().communicator && stays;
   if (program_is_done && was_member && !lifecycle_.finish_reported) {

@@ -3,6 +3,8 @@
 #include <exception>
 #include <utility>
 
+#include "train/session/sizes.h"
+
 namespace elastictrain {
 
 Session::Impl::Impl() : exceptions_at_start_(std::uncaught_exceptions()) {
@@ -37,11 +39,11 @@ Session::Impl::~Impl() {
 }
 
 void Session::Impl::share_state(std::string_view name, void* data, std::size_t bytes) {
-  add_state(name, {static_cast<std::byte*>(data), bytes}, std::nullopt);
+  add_state(name, {static_cast<std::byte*>(data), session::bytes_of("share_state()", bytes, 1)}, std::nullopt);
 }
 
 void Session::Impl::share_model(std::string_view name, float* data, std::size_t count) {
-  share_state(name, data, count * sizeof(float));
+  share_state(name, data, session::bytes_of("share_model()", count, sizeof(float)));
   program_.models.model_is(std::span(data, count));
 }
 
@@ -51,7 +53,8 @@ void Session::Impl::share_early(std::string_view name, const void* data, std::si
       !lifecycle_.started || in_step,
       "share_early() between two steps; call it before start(), or between next_batch() and commit_step()");
   lifecycle_.require(data != nullptr || bytes == 0, "share_early() with a null pointer; pass the value's address");
-  program_.early.share(name, {static_cast<const std::byte*>(data), bytes}, in_step);
+  program_.early.share(name, {static_cast<const std::byte*>(data), session::bytes_of("share_early()", bytes, 1)},
+                       in_step);
 }
 
 void Session::Impl::set_data(const DataOptions& options) {
@@ -131,19 +134,43 @@ void Session::Impl::account_for_dropped_samples() {
 
 void Session::Impl::all_reduce(float* gradient, std::size_t count) {
   require_step("all_reduce() outside a step; call next_batch() first");
+  session::bytes_of("all_reduce()", count, sizeof(float));
   settle_background();
-  auto& worker = *worker_;
-  worker.measurements.clock().collective_begins(session::Clock::now());
-  auto& bucket = worker.runner.add(gradient, count);
-  worker.host.prepare_memory(worker.runner.step(), bucket);
-  settle(worker.runner.reduce(bucket), true);
+  reduce_host(worker_->runner.add(gradient, count), false);
 }
 
 void Session::Impl::all_reduce_async(float* gradient, std::size_t count) {
   require_step("all_reduce_async() outside a step; call next_batch() first");
-  auto& bucket = worker_->runner.add(gradient, count);
-  worker_->host.prepare_memory(worker_->runner.step(), bucket);
-  worker_->runner.submit(bucket);
+  session::bytes_of("all_reduce_async()", count, sizeof(float));
+  reduce_host(worker_->runner.add(gradient, count), true);
+}
+
+void Session::Impl::all_reduce_typed(void* gradient, std::size_t count, DataType type, bool in_background) {
+  require_step("all_reduce() outside a step; call next_batch() first");
+  if (!in_background) settle_background();
+  reduce_host(add_narrow(gradient, count, type), in_background);
+}
+
+// In single precision, the gradient is reduced where it is.
+session::Bucket& Session::Impl::add_narrow(void* gradient, std::size_t count, DataType type) {
+  const bool is_narrow = type == DataType::kFloat16 || type == DataType::kBFloat16;
+  lifecycle_.require(is_narrow || type == DataType::kFloat32,
+                     "all_reduce() of a gradient that is neither kFloat32 nor kFloat16 nor kBFloat16");
+  session::bytes_of("all_reduce()", count, sizeof(float));
+  if (!is_narrow) return worker_->runner.add(static_cast<float*>(gradient), count);
+  auto& bucket = worker_->runner.add(nullptr, count);
+  bucket.narrow = gradient;
+  bucket.element = type == DataType::kFloat16 ? comm::Element::kFloat16 : comm::Element::kBfloat16;
+  return bucket;
+}
+
+void Session::Impl::reduce_host(session::Bucket& bucket, bool in_background) {
+  auto& worker = *worker_;
+  if (!in_background) worker.measurements.clock().collective_begins(session::Clock::now());
+  worker.narrow.make_room(bucket);
+  worker.host.prepare_memory(worker.runner.step(), bucket);
+  if (in_background) return worker.runner.submit(bucket);
+  settle(worker.runner.reduce(bucket), true);
 }
 
 void Session::Impl::wait_all_reduce() {
@@ -178,6 +205,7 @@ void Session::Impl::settle(Status status, bool frees_state) {
   step.state_is_free = step.state_is_free || frees_state;
   if (step.state_is_free) worker.checkpoints.await_copy();
   while (!step.discarded) {
+    if (status) status = worker.runner.settle_transfers();
     if (status && step.state_is_free) status = worker.handover.finish();
     if (status) break;
     if (!plane_ || status.error().code == ErrorCode::kInvalid) {

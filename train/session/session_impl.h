@@ -45,6 +45,7 @@ class __attribute__((visibility("hidden"))) Session::Impl {
   std::optional<Batch> next_batch();
   void all_reduce(float* gradient, std::size_t count);
   void all_reduce_async(float* gradient, std::size_t count);
+  void all_reduce_typed(void* gradient, std::size_t count, DataType type, bool in_background);
   void wait_all_reduce();
   void commit_step(const StepMetrics& metrics);
   void finish();
@@ -57,6 +58,7 @@ class __attribute__((visibility("hidden"))) Session::Impl {
   void share_device_state(std::string_view name, void* data, std::size_t bytes);
   void all_reduce_device(float* gradient, std::size_t count, void* stream);
   void all_reduce_device_async(float* gradient, std::size_t count, void* stream);
+  void all_reduce_device_typed(void* gradient, std::size_t count, DataType type, void* stream, bool in_background);
 
   // What a program can use besides training (session_collectives.cc, session_program.cc).
   void sum(float* data, std::size_t count);
@@ -97,6 +99,9 @@ class __attribute__((visibility("hidden"))) Session::Impl {
   void reserve_for_joining();
 
   // The step.
+  session::Bucket& add_narrow(void* gradient, std::size_t count, DataType type);
+  void reduce_host(session::Bucket& bucket, bool in_background);
+  void reduce_device(session::Bucket& bucket, void* stream, bool in_background);
   void settle(Status status, bool frees_state);
   void free_state();
   void commit_progress(const StepMetrics& metrics);

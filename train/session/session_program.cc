@@ -70,7 +70,7 @@ Synchronization Session::Impl::synchronization() const {
 
 void Session::Impl::ask(const protocol::WorkerRequest& request) {
   lifecycle_.require(lifecycle_.started, "a request before start(); call start() first");
-  worker_->requests.ask(request);
+  worker_->requests.ask(request, session::Clock::now());
 }
 
 void Session::Impl::phase(std::string_view name) {
@@ -89,9 +89,9 @@ void Session::Impl::phase(std::string_view name) {
 }
 
 void Session::Impl::note(std::string_view key, std::string_view value) {
-  lifecycle_.require_own_process();
+  lifecycle_.require_not_ended();
   if (!lifecycle_.started || worker_->seating.seat().rank != 0) return;
-  worker_->reports.send(protocol::WorkerNote{std::string(key), std::string(value)});
+  worker_->notes.add(key, value, session::Clock::now());
 }
 
 namespace {

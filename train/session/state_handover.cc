@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "supervisor/protocol/check.h"
-#include "train/comm/device_interfaces.h"
 #include "train/session/device_transfer.h"
 
 namespace elastictrain::session {
@@ -36,7 +35,7 @@ state::TransferHeader StateHandover::header() const {
 void StateHandover::send(TakenSeat& taken) {
   protocol::WorkerActive active{taken.plan.generation, parts_.course.next_step(), 0};
   active.state_transfer_bytes = start_sending(taken);
-  start_device_transfers(taken.plan);
+  plan_device_transfers(taken.plan);
   parts_.plane->send(active);
 }
 
@@ -70,7 +69,7 @@ std::optional<state::TransferHeader> StateHandover::receive(PromisedState promis
     receiver_.reset();
     return std::nullopt;
   }
-  start_device_transfers(plan);
+  plan_device_transfers(plan);
   return **receiver_->header();
 }
 
@@ -103,9 +102,7 @@ Status StateHandover::finish() {
   if (!receiver_) return {};
   Status status = receiver_->wait();
   receiver_.reset();
-  if (auto* transfers = parts_.seat.communicator->device_transfers(); status && transfers != nullptr) {
-    status = transfers->finish_device_transfers();
-  }
+  if (status && moves_on_devices()) status = finish_device_transfers();
   if (status || parts_.replicas.keeps_own()) {
     received();
     return {};
@@ -127,18 +124,29 @@ void StateHandover::received() {
 void StateHandover::drop() {
   sender_.reset();
   receiver_.reset();
+  device_transfers_.reset();
 }
 
 void StateHandover::finish_sending() {
   if (sender_) (void)sender_->wait();
 }
 
-// State between devices goes through the new generation's communicator, before its first sum. If that fails, so does
-// the sum.
-void StateHandover::start_device_transfers(const protocol::GenerationPlan& plan) {
+void StateHandover::plan_device_transfers(const protocol::GenerationPlan& plan) {
+  device_transfers_.reset();
   if (!moves_on_devices() || joiner_ranks(plan).empty()) return;
-  const auto transfers = device_transfers(parts_.buffers, plan, parts_.seat.rank);
-  (void)parts_.seat.communicator->device_transfers()->start_device_transfers(transfers, parts_.device->state_stream());
+  device_transfers_ = device_transfers(parts_.buffers, plan, parts_.seat.rank);
+}
+
+Status StateHandover::start_device_transfers() {
+  const auto pieces = std::exchange(device_transfers_, std::nullopt);
+  return parts_.gate.run("state transfer", [&] {
+    return parts_.seat.communicator->device_transfers()->start_device_transfers(*pieces, parts_.device->state_mark());
+  });
+}
+
+Status StateHandover::finish_device_transfers() {
+  return parts_.gate.run("state transfer",
+                         [&] { return parts_.seat.communicator->device_transfers()->finish_device_transfers(); });
 }
 
 bool StateHandover::moves_on_devices() const {

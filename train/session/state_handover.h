@@ -10,7 +10,9 @@
 #include <optional>
 #include <vector>
 
+#include "train/comm/device_interfaces.h"
 #include "train/session/audits.h"
+#include "train/session/collective_gate.h"
 #include "train/session/control_plane.h"
 #include "train/session/course.h"
 #include "train/session/device_side.h"
@@ -42,6 +44,7 @@ class StateHandover {
     const std::unique_ptr<DeviceSide>& device;
     const Seat& seat;
     const Course& course;
+    const CollectiveGate& gate;
     Replicas& replicas;
     Audits& audits;
     Lifecycle& lifecycle;
@@ -53,6 +56,10 @@ class StateHandover {
   // Waits for the donors' header and enters the loop; from then on the state arrives while the program computes.
   // nullopt: the seat is void, and no state was promised.
   std::optional<state::TransferHeader> receive(PromisedState promise);
+  // Pieces in device memory, whose transfers are not started yet: donors and joiners meet there, so they are started as
+  // a collective, on the thread that reduces, before the generation's first sum.
+  bool has_device_transfers() const { return device_transfers_.has_value(); }
+  Status start_device_transfers();
   // Waits for all transfers. Call it before the state changes.
   Status finish();
   // From this point on the state may change; it is neither sent nor received.
@@ -69,7 +76,8 @@ class StateHandover {
   bool await_header();
   bool accept(const state::TransferHeader& header, bool may_keep_replica);
   std::uint64_t start_sending(TakenSeat& taken);
-  void start_device_transfers(const protocol::GenerationPlan& plan);
+  void plan_device_transfers(const protocol::GenerationPlan& plan);
+  Status finish_device_transfers();
   bool moves_on_devices() const;
   DeviceState device_state() const;
   void received();
@@ -77,6 +85,7 @@ class StateHandover {
   const Parts parts_;
   std::unique_ptr<StateSender> sender_;
   std::unique_ptr<StateReceiver> receiver_;
+  std::optional<std::vector<comm::DeviceTransfer>> device_transfers_;
 };
 
 }  // namespace elastictrain::session

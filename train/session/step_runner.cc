@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "supervisor/protocol/check.h"
+#include "train/session/narrow_gradients.h"
 
 namespace elastictrain::session {
 namespace {
@@ -16,6 +17,9 @@ void StepRunner::open() {
   step_.emplace();
   divide();
   parts_.course.list_samples(step_->division, step_->samples);
+  if (!parts_.handover.has_device_transfers()) return;
+  starts_transfers_ = true;
+  put(transfers_);
 }
 
 // Divides the step as the generation that opened it first, and determines which shares count in the current seat.
@@ -32,35 +36,55 @@ void StepRunner::divide() {
 }
 
 Status StepRunner::reduce(Bucket& bucket) {
-  return step_->discarded ? Status() : parts_.reducer.reduce(*step_, bucket);
+  if (step_->discarded) return {};
+  if (auto started = settle_transfers(); !started) return started;
+  return finish_sums(parts_.reducer.reduce(*step_, bucket));
+}
+
+Status StepRunner::finish_sums(Status status) {
+  if (status) return parts_.device.finish(*step_);
+  parts_.device.abandon();
+  return status;
 }
 
 void StepRunner::submit(Bucket& bucket) {
+  in_background_ = true;
+  put(bucket);
+}
+
+void StepRunner::put(Bucket& bucket) {
   if (!reducer_) {
     reducer_ = std::make_unique<Reducer>([this](Bucket& next) {
-      const Status there = parts_.device.await_input(next);
-      return there ? parts_.reducer.reduce(*step_, next) : there;
+      if (next.kind == Bucket::Kind::kDeviceTransfers) return parts_.handover.start_device_transfers();
+      return parts_.reducer.reduce(*step_, next);
     });
   }
-  in_background_ = true;
   if (!step_->discarded) reducer_->submit(bucket);
 }
 
+Status StepRunner::settle_transfers() {
+  return std::exchange(starts_transfers_, false) ? reducer_->wait() : Status();
+}
+
 Status StepRunner::wait() {
-  in_background_ = false;
-  return reducer_->wait();
+  in_background_ = starts_transfers_ = false;
+  return finish_sums(reducer_->wait());
 }
 
 Status StepRunner::repeat() {
   ET_CHECK(!in_background_, "no bucket is reduced in the background while the step is repeated");
+  (void)settle_transfers();  // of the seat before
   divide();
   step_->lane_sent = false;
   step_->has_equal_state = false;
   step_->local_square_sum = step_->reduced_square_sum = 0;
-  for (auto& bucket : step_->buckets) {
-    if (auto status = parts_.reducer.reduce(*step_, bucket); !status) return status;
+  if (parts_.handover.has_device_transfers()) {
+    if (auto started = parts_.handover.start_device_transfers(); !started) return started;
   }
-  return {};
+  for (auto& bucket : step_->buckets) {
+    if (auto status = parts_.reducer.reduce(*step_, bucket); !status) return finish_sums(status);
+  }
+  return finish_sums({});
 }
 
 // A worker with its own replica applies its own gradient, of which an interrupted sum may have left something else.
@@ -72,6 +96,8 @@ void StepRunner::settle_discarded() {
     } else {
       parts_.device.clear(bucket);
     }
+    const bool keeps_own = step_->averages && step_->has_samples() && !bucket.is_widened;
+    if (!bucket.on_device && !keeps_own) NarrowGradients::round(bucket);
   }
 }
 

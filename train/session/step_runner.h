@@ -12,6 +12,7 @@
 #include "train/session/bucket_reducer.h"
 #include "train/session/open_step.h"
 #include "train/session/reducer.h"
+#include "train/session/state_handover.h"
 
 namespace elastictrain::session {
 
@@ -23,6 +24,7 @@ class StepRunner {
     const std::uint64_t& variance_every;  // steps; 0: never
     const Seat& seat;
     Course& course;
+    StateHandover& handover;
     DeviceGradients& device;
     ModelAveraging& averaging;
     BucketReducer& reducer;
@@ -39,7 +41,10 @@ class StepRunner {
   Bucket& add(float* data, std::size_t count) { return step_->add_bucket(data, count); }
   Status reduce(Bucket& bucket);  // nothing in a discarded step
   void submit(Bucket& bucket);    // in the background
-  Status wait();                  // for all that were submitted
+  Status wait();                  // until the sums of all that were submitted are complete
+
+  // Until the transfers of state between devices have been started, which comes before all sums.
+  Status settle_transfers();
 
   // Reduces all buckets again in the current seat.
   Status repeat();
@@ -51,10 +56,14 @@ class StepRunner {
 
  private:
   void divide();
+  Status finish_sums(Status status);
+  void put(Bucket& bucket);
 
   const Parts parts_;
   std::optional<OpenStep> step_;
   bool in_background_ = false;
+  Bucket transfers_{.kind = Bucket::Kind::kDeviceTransfers};
+  bool starts_transfers_ = false;
   std::unique_ptr<Reducer> reducer_;
 };
 

@@ -36,6 +36,7 @@ Worker::Worker(Program& program, Lifecycle& lifecycle, ControlPlane* plane, Work
                 .device = program.device,
                 .seat = seating.seat(),
                 .course = course,
+                .gate = gate,
                 .replicas = replicas,
                 .audits = audits,
                 .lifecycle = lifecycle}),
@@ -66,6 +67,7 @@ Worker::Worker(Program& program, Lifecycle& lifecycle, ControlPlane* plane, Work
               .variance_every = program.variance_every,
               .seat = seating.seat(),
               .course = course,
+              .handover = handover,
               .device = device,
               .averaging = averaging,
               .reducer = reducer}),
@@ -98,11 +100,13 @@ Worker::Worker(Program& program, Lifecycle& lifecycle, ControlPlane* plane, Work
                 .measurements = measurements,
                 .membership = membership,
                 .lifecycle = lifecycle}),
-      requests(seating.seat(), reports) {}
+      requests(seating.seat(), reports),
+      notes(reports) {}
 
 std::vector<protocol::WorkerToAgent> Worker::heartbeat() {
   auto messages = audits.waiting();
   messages.insert(messages.begin(), measurements.monitors().heartbeat());
+  if (auto request = requests.take_waiting()) messages.push_back(*request);
   return messages;
 }
 
@@ -112,6 +116,7 @@ void Worker::close() {
   handover.drop();
   checkpoints.close();
   audits.report();
+  notes.close();
   seating.leave();
   extension->end();
 }

@@ -24,6 +24,8 @@
 #include "train/session/measurements.h"
 #include "train/session/membership.h"
 #include "train/session/model_averaging.h"
+#include "train/session/narrow_gradients.h"
+#include "train/session/notes.h"
 #include "train/session/program.h"
 #include "train/session/program_data.h"
 #include "train/session/recovery.h"
@@ -59,6 +61,7 @@ struct Worker {
   Checkpoints checkpoints;
   Replicas replicas;
   StateHandover handover;
+  NarrowGradients narrow;
   HostGradients host;
   DeviceGradients device;
   ProgramData own_data;
@@ -70,6 +73,7 @@ struct Worker {
   Membership membership;
   Recovery recovery;
   Requests requests;
+  Notes notes;
 };
 
 }  // namespace elastictrain::session

@@ -144,7 +144,7 @@ TEST_CASE("a key that stands twice and broken syntax are reported with their lin
 }
 
 TEST_CASE("all mistakes of a file are reported at once") {
-  const std::string message = bad(from_text("[workers]\nmni = 1\n[batch]\nper_worker = 0\n"));
+  const std::string message = bad(from_text("[workers]\nmni = 1\n[batch]\nper_worker = -1\n"));
   CHECK(contains(message, "job.toml:2:1:"));
   CHECK(contains(message, "job.toml:4:1:"));
 }
@@ -163,7 +163,7 @@ TEST_CASE("time-outs in the wrong order are reported with both keys and both pla
 
 TEST_CASE("a flag wins over the environment, the environment over the file, the file over the default") {
   ConfigInputs inputs = from_text("command = [\"./t\"]\n");
-  CHECK(good(inputs).config.batch.per_worker == 32);
+  CHECK(good(inputs).config.batch.per_worker == 0);
   inputs.file_text = *inputs.file_text + "[batch]\nper_worker = 64\n";
   CHECK(good(inputs).config.batch.per_worker == 64);
   CHECK(good(inputs).where("batch.per_worker") == "job.toml:3:1");
@@ -195,7 +195,8 @@ TEST_CASE("only mistakes of the command line count as wrong usage") {
 TEST_CASE("sizes that contradict each other are refused") {
   CHECK(contains(bad(from_text("command = [\"./t\"]\n[workers]\nmin = 4\nmax = 2\n")), "workers.min = 4"));
   CHECK(contains(bad(from_text("command = [\"./t\"]\n[workers]\nstart = 5\nmax = 2\n")), "workers.start = 5"));
-  CHECK(contains(bad(from_text("command = [\"./t\"]\n[batch]\nmax_global = 8\n")), "batch.max_global = 8"));
+  CHECK(contains(bad(from_text("command = [\"./t\"]\n[batch]\nper_worker = 32\nmax_global = 8\n")),
+                 "batch.max_global = 8"));
 }
 
 TEST_CASE("a budget of failures is a number or unlimited, when read and when printed") {

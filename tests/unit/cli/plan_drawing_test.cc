@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
+
 #include "cli/output/table.h"
 
 namespace elastictrain::cli {
@@ -40,6 +42,15 @@ TEST_CASE("an axis is logarithmic over more than a factor of ten, and has ticks 
     CHECK(ticks.size() >= 2);
     CHECK(ticks.size() <= 10);
     for (const double tick : ticks) CHECK((axis.position(tick) >= 0 && axis.position(tick) <= 1));
+  }
+}
+
+TEST_CASE("values that are equal but for rounding have an axis of a few ticks") {
+  const double cost = 8.6805555555555571;
+  for (const double other : {cost, std::nextafter(cost, 9), cost * (1 + 1e-12), cost * (1 + 1e-7)}) {
+    const auto ticks = PlanAxis({cost, other, cost}).ticks();
+    CHECK(ticks.size() >= 2);
+    CHECK(ticks.size() <= 8);
   }
 }
 

@@ -22,7 +22,9 @@ std::string text_of(const Resumed& run) {
   std::string text = "generation " + std::to_string(run.generation) + " issued " + std::to_string(run.issued) +
                      " target " + std::to_string(run.target) + " " + run.target_reason + " ids " +
                      std::to_string(run.last_agent) + " " + std::to_string(run.last_worker) +
-                     (run.unsettled ? " unsettled" : "");
+                     (run.unsettled ? " unsettled" : "") +
+                     (run.hold ? " held " + std::to_string(run.hold->duration.count()) : "") + " batch " +
+                     std::to_string(run.plan_update.program_batch.value_or(0));
   for (const auto& agent : run.agents) {
     text +=
         " a" + std::to_string(agent.agent.value) + agent.host + std::to_string(agent.slots) + (agent.drain ? "!" : "");
@@ -67,7 +69,7 @@ class Run {
   }
   void ready(std::uint32_t worker) {
     say(worker, protocol::WorkerHello{limits::kProtocolVersion, WorkerId{worker}, 100, "test"});
-    say(worker, protocol::WorkerReady{{}, 1000, 7, 60000});
+    say(worker, protocol::WorkerReady{{}, 1000, 7, 60000, 64});
   }
   void prepared(std::uint32_t worker) { say(worker, protocol::WorkerPrepared{generation_}); }
   void active(std::uint32_t worker, Step step) { say(worker, protocol::WorkerActive{generation_, step, 0}); }
@@ -89,6 +91,8 @@ class Run {
     settings.start_workers = 2;
     settings.max_workers = 3;
     settings.batch.per_worker = 32;
+    settings.batch_of_program = true;
+    settings.policy_sizes = true;
     return settings;
   }
 

@@ -193,27 +193,35 @@ TEST_CASE("an agent with another key or version is refused by name, and the run 
   }
 }
 
-TEST_CASE("an agent that sends malformed frames or floods is dropped and reported") {
-  const auto malformed = [](transport::FrameConnection& c) { c.send(std::string("\x03\0\0\0abc", 7)); };
-  const auto flood = [](transport::FrameConnection& c) {
-    const std::string frame = protocol::encode_frame(protocol::AgentUp(protocol::AgentReport{}));
-    for (int i = 0; i < 60'000; ++i) c.send(frame);
+TEST_CASE("an agent that sends malformed frames is dropped and reported") {
+  Scene scene({{"one", 2}, {"odd", 2}});
+  scene.launcher.behaviours["odd"].after_hello = [](transport::FrameConnection& connection) {
+    connection.send(std::string("\x03\0\0\0abc", 7));
   };
-  const std::vector<std::pair<std::function<void(transport::FrameConnection&)>, std::string>> cases = {
-      {malformed, "malformed message"}, {flood, "it sends too much"}};
-  for (const auto& [behaviour, words] : cases) {
-    Scene scene({{"one", 2}, {"odd", 2}});
-    scene.options.heartbeat_ms = 250;
-    scene.launcher.behaviours["odd"].after_hello = behaviour;
-    REQUIRE(scene.open().ok());
-    scene.run([&] {
-      for (int i = 0; i < 1'000 * testing::kSlowdown && !scene.journal_has("agent_lost", words); ++i) {
-        std::this_thread::sleep_for(milliseconds(5));
-      }
-    });
-    CHECK(scene.journal_has("agent_lost", words));
-    CHECK(scene.journal_has("agent_lost", "odd"));
-  }
+  REQUIRE(scene.open().ok());
+  scene.run([&] {
+    for (int i = 0; i < 1'000 * testing::kSlowdown && !scene.journal_has("agent_lost", "malformed message"); ++i) {
+      std::this_thread::sleep_for(milliseconds(5));
+    }
+  });
+  CHECK(scene.journal_has("agent_lost", "malformed message"));
+  CHECK(scene.journal_has("agent_lost", "odd"));
+}
+
+TEST_CASE("an agent with more messages than a tick takes keeps its connection") {
+  Scene scene({{"one", 2}, {"chatty", 2}});
+  scene.launcher.behaviours["chatty"].after_hello = [](transport::FrameConnection& connection) {
+    const std::string frame = protocol::encode_frame(protocol::AgentUp(protocol::AgentReport{}));
+    for (int i = 0; i < 60'000; ++i) connection.send(frame);
+  };
+  REQUIRE(scene.open().ok());
+  Json settled;
+  scene.run([&] {
+    scene.ask(R"({"command":"resize","workers":4})");
+    settled = scene.settled_at(4);
+  });
+  CHECK(!settled.is_null());
+  CHECK_FALSE(scene.journal_has("agent_lost", "chatty"));
 }
 
 TEST_CASE("an agent that speaks for another's worker is dropped") {

@@ -95,7 +95,7 @@ void HeldState::move(Way& way) {
 
 // All but what follows the header.
 std::size_t HeldState::may_pass(const Way& way) const {
-  const std::size_t header = comm::kHandshakeBytes;
+  const std::size_t header = comm::kHandshakeBytes + sizeof(comm::Mac);  // the donor's hello and its proof
   const std::size_t known = header + state::kHeaderPrefixBytes;
   if (!holds_ || way.from_donor.size() < known) return way.from_donor.size();
   const auto prefix = std::as_bytes(std::span<const char>(way.from_donor)).subspan(header, state::kHeaderPrefixBytes);

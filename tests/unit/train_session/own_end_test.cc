@@ -51,9 +51,9 @@ TEST_CASE("an end that is said between two steps counts in the next one") {
 
 TEST_CASE("a worker that joins at the end of the data ends as well") {
   TestWorkerOptions options{.max_steps = kFarAway};
-  options.waits = Moment{Moment::kComputing, 7};
+  options.waits = Moment{Moment::kComputing, 7};  // both: what a lane says is settled when it is sent
   FakeRun run({.max_steps = kFarAway});
-  const std::vector<WorkerId> workers{run.spawn_ready(ending_at(options, 7)), run.spawn_ready()};
+  const std::vector<WorkerId> workers{run.spawn_ready(ending_at(options, 7)), run.spawn_ready(options)};
   run.change_to(workers);
   const auto joiner = run.spawn_ready();
   auto plan = run.plan({workers[0], workers[1], joiner});

@@ -1,15 +1,19 @@
 // Services for programs besides training: their own data in a step, figures, and requests about the run.
 #include <doctest/doctest.h>
+#include <sys/socket.h>
 
 #include <chrono>
 #include <cmath>
+#include <cstring>
 #include <span>
 #include <sstream>
 #include <string>
 #include <vector>
 
 #include "fake_run.h"
+#include "train/comm/socket_address.h"
 #include "train/peers/model_store.h"
+#include "train/peers/store_protocol.h"
 #include "train/session/monitors.h"
 #include "train/state/sampler.h"
 
@@ -174,6 +178,51 @@ TEST_CASE("a store keeps the newest versions, and refuses a peer without its tok
   const auto refused = (*store)->request(wrong, "n", 4, std::as_writable_bytes(std::span(&into, 1)), kPatience);
   CHECK_FALSE(refused);
   CHECK(into == 0);
+}
+
+// A connection to the store of this entry, by its Unix socket.
+comm::Socket connection_to(std::span<const std::byte> entry) {
+  std::istringstream lines(std::string(reinterpret_cast<const char*>(entry.data()) + sizeof(Token)));
+  std::string name;
+  for (int line = 0; line < 3; ++line) std::getline(lines, name);
+  const auto address = comm::SocketAddress::abstract_unix(name);
+  comm::Socket socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  REQUIRE(::connect(socket.fd(), address->get(), address->size()) == 0);
+  return socket;
+}
+
+TEST_CASE("silent strangers and a reader that does not read delay no other reader of a store") {
+  const std::vector<std::byte> data(64u << 20, std::byte{7});
+  auto store = peers::ModelStore::open({.host_key = "here"});
+  REQUIRE(store);
+  (*store)->save("large", data, 1);
+  (*store)->save("small", std::span(data).first(8), 1);
+  const auto entry = (*store)->entry();
+  Token token;
+  std::memcpy(token.data(), entry.data(), token.size());
+
+  const comm::Socket slow = connection_to(entry);
+  const auto hello = comm::encode(peers::store_handshake());
+  const comm::CancelToken never;
+  const auto until = std::chrono::steady_clock::now() + kPatience;
+  comm::ChallengeBytes answer;
+  REQUIRE(comm::send_all(slow, hello, never, until));
+  REQUIRE(comm::receive_all(slow, answer, never, until));
+  const auto challenge = comm::decode_challenge(answer);
+  REQUIRE(challenge);
+  peers::Question question{comm::prove(token, comm::Side::kConnector, hello, challenge->nonce), 1, 5, data.size()};
+  REQUIRE(comm::send_all(slow, peers::bytes_of(question), never, until));
+  REQUIRE(comm::send_all(slow, std::as_bytes(std::span("large", 5)), never, until));
+
+  std::vector<comm::Socket> strangers;
+  for (int round = 0; round < 20; ++round) {
+    for (int i = 0; i < 10; ++i) strangers.push_back(connection_to(entry));
+    std::vector<std::byte> into(8);
+    const auto found = (*store)->request(entry, "small", 0, into, std::chrono::seconds(1));
+    REQUIRE(found);
+    CHECK(found->value_or(0) == 1);
+    CHECK(into == std::vector<std::byte>(8, std::byte{7}));
+  }
 }
 
 TEST_CASE("a request is sent once by the first rank, and again when it changes") {

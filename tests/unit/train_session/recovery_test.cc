@@ -84,6 +84,37 @@ TEST_CASE("what is repeated is the mean over the survivors' samples, in every bu
   }
 }
 
+TEST_CASE("gradients of 16 bits are summed in single precision and rounded once, also when they are repeated") {
+  for (const bool overlap : {true, false}) {
+    const TestWorkerOptions options{.sample_count = 1000,
+                                    .max_steps = 1,
+                                    .parameters = 300,
+                                    .overlap = overlap,
+                                    .narrow = true,
+                                    .note_gradient_of_step = "1"};
+    FakeRun run(options);
+    auto workers = run.spawn_ready(2, options);
+    workers.push_back(run.spawn_ready(dying(options, {Moment::kBetweenBuckets, 1})));
+    run.change_to(workers, {3, 17, 40});
+    run.wait_exit(workers[2]);
+    run.recover();
+    run.wait_all_exited();
+    const state::Permutation permutation(1000, 5, 0);
+    REQUIRE(run[workers[0]].notes.size() == 3);
+    for (const std::size_t parameter : {0, 150, 299}) {
+      double expected = 0;
+      double largest = 0;
+      for (std::uint64_t i = 0; i < 20; ++i) {
+        expected += sample_gradient(permutation.at(i), parameter) / 20;
+        largest = std::max(largest, std::abs(sample_gradient(permutation.at(i), parameter)));
+      }
+      const double noted = std::stod(run[workers[0]].notes["gradient" + std::to_string(parameter)]);
+      CHECK(std::abs(noted - expected) <= largest / 128);
+      CHECK(noted != 0);
+    }
+  }
+}
+
 // A worker that leaves the fifth sum first may die before the others have left it. They then repeat that sum.
 bool is_fifth_or_repeated(Step resumed) {
   return resumed == 5 || resumed == 4;

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -32,6 +33,15 @@ long page_faults() {
   rusage usage{};
   ::getrusage(RUSAGE_SELF, &usage);
   return usage.ru_minflt;
+}
+
+std::uint16_t bfloat_of(float value) {
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  return static_cast<std::uint16_t>((bits + 0x7fffU + (bits >> 16 & 1U)) >> 16);
+}
+
+float float_of(std::uint16_t bfloat) {
+  return std::bit_cast<float>(std::uint32_t{bfloat} << 16);
 }
 
 class Program {
@@ -147,7 +157,22 @@ class Program {
   // Makes gradients depend on the weights, so that unequal weights show; a noted gradient is of the samples alone.
   double pull() const { return options_.note_gradient_of_step.empty() ? 0.001 : 0; }
 
+  // In the memory of as many floats, whose second half is unused.
+  void make_narrow() {
+    if (!options_.narrow) return;
+    const std::vector<float> wide = gradient_;
+    for (std::size_t i = 0; i < wide.size(); ++i) narrow_gradient()[i] = bfloat_of(wide[i]);
+  }
+  void make_wide() {
+    if (!options_.narrow) return;
+    std::vector<float> wide(gradient_.size());
+    for (std::size_t i = 0; i < wide.size(); ++i) wide[i] = float_of(narrow_gradient()[i]);
+    gradient_ = wide;
+  }
+  std::uint16_t* narrow_gradient() { return reinterpret_cast<std::uint16_t*>(gradient_.data()); }
+
   void reduce(std::uint64_t step) {
+    make_narrow();
     if (device_) device_->put_gradient(gradient_);
     const std::size_t third = gradient_.size() / 3;
     reduce_bucket(0, third);
@@ -157,9 +182,22 @@ class Program {
     if (options_.overlap && options_.shares_own_data) share_own_data();
     if (options_.overlap) session_.wait_all_reduce();
     if (device_) device_->get_gradient(gradient_);
+    make_wide();
+  }
+
+  void reduce_narrow_bucket(std::size_t first, std::size_t count) {
+    constexpr auto kType = DataType::kBFloat16;
+    if (device_) {
+      auto* const data = reinterpret_cast<std::uint16_t*>(device_->gradient()) + first;
+      if (options_.overlap) return session_.all_reduce_device_async(data, count, kType, device_->stream());
+      return session_.all_reduce_device(data, count, kType, device_->stream());
+    }
+    if (options_.overlap) return session_.all_reduce_async(narrow_gradient() + first, count, kType);
+    session_.all_reduce(narrow_gradient() + first, count, kType);
   }
 
   void reduce_bucket(std::size_t first, std::size_t count) {
+    if (options_.narrow) return reduce_narrow_bucket(first, count);
     if (device_ && options_.overlap) {
       session_.all_reduce_device_async(device_->gradient() + first, count, device_->stream());
     } else if (device_) {

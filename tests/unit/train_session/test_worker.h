@@ -34,6 +34,7 @@ struct TestWorkerOptions {
   std::size_t parameters = 3000;
   std::uint32_t step_time_us = 500;
   bool overlap = true;                   // two buckets through all_reduce_async, otherwise through all_reduce
+  bool narrow = false;                   // gradients travel to the session in bfloat16
   std::optional<Moment> dies;            // by SIGKILL
   std::uint64_t dies_in_generation = 0;  // in its first step, whatever the step of `dies`
   std::optional<Moment> waits;           // until FakeRun::let_go(), or at most some seconds

@@ -47,12 +47,17 @@ struct TestServer {
 
   void accept(std::shared_ptr<FrameConnection> connection) {
     connections.push_back(connection);
-    connection->start([this](std::string body) { received.push_back(std::move(body)); },
-                      [this](Error error) { closed.push_back(error.message); });
+    connection->start(
+        [this](std::string body) {
+          received.push_back(std::move(body));
+          if (on_frame) on_frame();
+        },
+        [this](Error error) { closed.push_back(error.message); });
   }
 
   asio::io_context& io;
   Key key;
+  std::function<void()> on_frame;
   std::unique_ptr<Listener> listener;
   std::vector<std::shared_ptr<FrameConnection>> connections;
   std::vector<std::string> received;

@@ -36,6 +36,38 @@ TEST_CASE("frames travel both ways in order between holders of the same key") {
   }
 }
 
+TEST_CASE("while reading is paused frames wait, and come in order when it resumes") {
+  Pair pair;
+  auto& frames = pair.server.received;
+  auto& reader = *pair.server.connections[0];
+  pair.server.on_frame = [&] {
+    if (frames.size() % 100 == 0) reader.pause_reading();
+  };
+  for (int i = 0; i < 300; ++i) pair.client.connection->send(frame_of(std::string(1000, 'x') + std::to_string(i)));
+  for (const std::size_t count : {100U, 200U, 300U}) {
+    REQUIRE(run_until(pair.io, [&] { return frames.size() == count; }));
+    pair.client.connection->send(frame_of("more"));
+    pair.io.poll();
+    CHECK(frames.size() == count);
+    reader.resume_reading();
+  }
+  REQUIRE(run_until(pair.io, [&] { return frames.size() == 303; }));
+  for (std::size_t i = 0; i < 300; ++i) REQUIRE(frames[i] == std::string(1000, 'x') + std::to_string(i));
+  CHECK(pair.server.closed.empty());
+}
+
+TEST_CASE("a connection whose reading is paused can be closed by either end") {
+  Pair pair;
+  pair.server.on_frame = [&] { pair.server.connections[0]->pause_reading(); };
+  pair.client.connection->send(frame_of("one"));
+  pair.client.connection->send(frame_of("two"));
+  REQUIRE(run_until(pair.io, [&] { return pair.server.received.size() == 1; }));
+  pair.server.connections[0]->send(frame_of("last"));
+  pair.server.connections[0]->close_after_flush();
+  REQUIRE(run_until(pair.io, [&] { return pair.client.closed.size() == 1; }));
+  CHECK(pair.client.received == std::vector<std::string>{"last"});
+}
+
 TEST_CASE("an empty frame is a frame") {
   Pair pair;
   pair.client.connection->send(frame_of(""));

@@ -187,6 +187,13 @@ ET_API et_status et_all_reduce_async(et_session* session, float* gradient, size_
 /* `stream`: a cudaStream_t, NULL for the default one. */
 ET_API et_status et_all_reduce_device(et_session* session, float* device_gradient, size_t count, void* stream);
 ET_API et_status et_all_reduce_device_async(et_session* session, float* device_gradient, size_t count, void* stream);
+/* The same for gradients of ET_FLOAT16, ET_BFLOAT16 or ET_FLOAT32: summed in single precision, rounded once. */
+ET_API et_status et_all_reduce_typed(et_session* session, void* gradient, size_t count, et_type type);
+ET_API et_status et_all_reduce_typed_async(et_session* session, void* gradient, size_t count, et_type type);
+ET_API et_status et_all_reduce_device_typed(et_session* session, void* device_gradient, size_t count, et_type type,
+                                            void* stream);
+ET_API et_status et_all_reduce_device_typed_async(et_session* session, void* device_gradient, size_t count,
+                                                  et_type type, void* stream);
 /* Also in a step without an all-reduce: before its state is written. */
 ET_API et_status et_wait_all_reduce(et_session* session);
 ET_API et_status et_commit_step(et_session* session, const et_step_metrics* metrics); /* metrics may be NULL */
@@ -230,6 +237,7 @@ ET_API et_status et_request_learning_rate_factor(et_session* session, double fac
 ET_API et_status et_request_synchronization(et_session* session, et_synchronization synchronization);
 ET_API et_status et_request_topology(et_session* session, const char* name);
 ET_API et_status et_step_based_schedule(const char* schedule, uint64_t step, uint32_t* workers);
+/* Up to 1,000 notes at once and 50 a second; the rest is dropped and counted. A value has at most 64 KiB. */
 ET_API et_status et_note(et_session* session, const char* key, const char* value);
 ET_API et_status et_finish(et_session* session);
 

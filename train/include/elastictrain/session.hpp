@@ -98,7 +98,7 @@ struct DataOptions {
   std::uint64_t sample_count = 0;  // per epoch; 0: the program brings its own data, batches carry only counts
   std::uint64_t epochs = 1;
   std::uint64_t seed = 0;    // of the shuffle; must be equal on all workers
-  std::uint32_t batch = 32;  // per worker, used when no launcher sets one
+  std::uint32_t batch = 32;  // per worker; batch.per_worker of the run counts before it
   bool shuffle = true;
   std::uint64_t max_steps = 0;  // stop after this many committed steps; 0: after the epochs
   // No batch that is not empty has fewer samples (batch statistics need two, for example): at the end of an epoch fewer
@@ -268,6 +268,13 @@ class ELASTICTRAIN_CPP_API Session {
   void all_reduce_device(float* device_gradient, std::size_t count, void* stream = nullptr);
   void all_reduce_device_async(float* device_gradient, std::size_t count, void* stream = nullptr);
 
+  // The same for gradients of kFloat16 or kBFloat16 (or kFloat32), as mixed precision has them. They are weighted and
+  // summed in single precision and rounded once. Norms are those of the single-precision values.
+  void all_reduce(void* gradient, std::size_t count, DataType type);
+  void all_reduce_async(void* gradient, std::size_t count, DataType type);
+  void all_reduce_device(void* device_gradient, std::size_t count, DataType type, void* stream = nullptr);
+  void all_reduce_device_async(void* device_gradient, std::size_t count, DataType type, void* stream = nullptr);
+
   void commit_step(const StepMetrics& metrics = {});
 
   // For a program that ends by a condition of its own: its data end, for all workers, with the step whose first
@@ -350,7 +357,8 @@ class ELASTICTRAIN_CPP_API Session {
   StepReport last_step() const;
 
   // Writes a named value to the run's journal and summary (test accuracy, for example). Only rank 0's call has an
-  // effect.
+  // effect. A key of up to 256 bytes, a value of up to 64 KiB; longer ones are refused with SessionError. A worker may
+  // write 1,000 notes at once and 50 a second (one for each KiB of a value); the rest is dropped and counted.
   void note(std::string_view key, std::string_view value);
 
   // Optional: ends the session cleanly before destruction and reports to the supervisor that the program is done.
