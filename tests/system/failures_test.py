@@ -178,18 +178,18 @@ class EverythingLost(Case):
     def test_the_newest_checkpoint_is_taken_up_with_another_number_of_workers(self):
         directory = tempfile.mkdtemp(prefix="et-failures-")
         self.addCleanup(shutil.rmtree, directory)
-        config = job(workers=(1, 3, 4), trainer=synthetic(samples=4800, epochs=3),
+        config = job(workers=(1, 3, 4), trainer=synthetic(samples=7200, epochs=3),
                      checkpoint={"directory": directory, "interval_steps": 10}, batch={"per_worker": 16})
         with Run(config) as run:
             run.wait_size(3)
-            run.wait_step(35)
+            run.wait_checkpoint(directory, 10)
             run.lose_everything()
             run.resume()
             wait_until(lambda: run.command("resize", run.name, 2).returncode == 0, 20, "another size for the new start")
             self.assertEqual(run.wait(60), 0)
             run.wait_no_processes()
             self.assert_audit_clean(run)
-            self.assertEqual(int(run.audit()["samples"]), 3 * 4800, "every sample once in each of three epochs")
+            self.assertEqual(int(run.audit()["samples"]), 3 * 7200, "every sample once in each of three epochs")
             self.assertEqual(run.events("generation")[-1]["world_size"], 2)
 
 

@@ -271,6 +271,10 @@ class Run:
     def wait_more_steps(self, count=10, timeout=30):
         return self.wait_step(self.last_step() + count, timeout)
 
+    def wait_checkpoint(self, directory, step, timeout=60):
+        """Waits for a complete checkpoint of that step or a later one: a slow disk skips some."""
+        return wait_until(lambda: newest_checkpoint(directory) >= step, timeout, f"a checkpoint of step {step} or later")
+
     # --- Records
 
     def journal_path(self):

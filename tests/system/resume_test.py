@@ -6,7 +6,7 @@ import signal
 import tempfile
 
 import harness
-from harness import Case, Run, job, newest_checkpoint, pids, synthetic, wait_until
+from harness import Case, Run, job, newest_checkpoint, pids, synthetic
 
 
 STORED_JOURNAL = os.path.join(os.path.dirname(__file__), "..", "data", "journals", "version-1.jsonl")
@@ -173,7 +173,7 @@ class EverythingLost(Case):
             with Run(self.checkpointed(directory)) as run:
                 run.wait_size(2)
                 checkpoints = os.path.join(directory, "ck")
-                wait_until(lambda: newest_checkpoint(checkpoints) >= 30, 30, "a third checkpoint or a later one")
+                run.wait_checkpoint(checkpoints, 30)
                 run.lose_everything()
                 continued = newest_checkpoint(checkpoints)
                 generation = run.events("generation")[-1]["generation"]

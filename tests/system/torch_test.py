@@ -121,7 +121,7 @@ class Losses(Case):
         with tempfile.TemporaryDirectory() as directory:
             config = torch_job((1, 2, 2), checkpoint={"directory": directory, "interval_steps": 20})
             with torch_run(config, ET_EPOCHS=6) as run:
-                run.wait_step(90, START_S)
+                run.wait_checkpoint(directory, 80, START_S)
                 run.lose_everything()
                 run.resume()
                 self.assertEqual(run.wait(END_S), 0, run.text()[-2000:])
