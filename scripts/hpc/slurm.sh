@@ -27,8 +27,19 @@ while true; do
   kill -0 "$run" 2>/dev/null || break
 done
 
+# scancel sends TERM as the time limit and a preemption do, but its user wants the job to end.
+cancelled() {
+  local job
+  job=" $(scontrol show job --oneliner "$SLURM_JOB_ID") "
+  case "$job" in
+    *" Reason=TimeLimit "*) return 1 ;;
+    *" JobState=CANCELLED "* | *" JobState=COMPLETING "*) [[ $job != *" PreemptTime="[0-9]* ]] ;;
+    *) return 1 ;;
+  esac
+}
+
 # 75: the state is saved, start again later. Other statuses end the job.
-if [ "$status" = 75 ]; then
+if [ "$status" = 75 ] && ! cancelled; then
   scontrol requeue "$SLURM_JOB_ID"
 fi
 exit "$status"

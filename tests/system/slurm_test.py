@@ -136,6 +136,16 @@ class GivesWay(SlurmCase):
         with BatchRun(self.slurm, "--nodes=3", "--ntasks-per-node=1") as run:
             self.assert_comes_back(run, preempt)
 
+    def test_a_job_that_its_user_cancels_is_not_requeued(self):
+        for options in ((), ("--full",)):
+            with self.subTest(options), BatchRun(self.slurm, "--nodes=1", "--ntasks-per-node=2") as run:
+                run.wait_generation(2)
+                run.wait_more_steps(20)
+                self.slurm.run(["scancel", *options, str(run.number)])
+                run.slurm.wait_job(run.number, lambda job: job["JobState"] in ENDED)
+                self.assert_nothing_left()
+                job = self.slurm.job(run.number)
+                self.assertEqual((job["JobState"], job["Restarts"]), ("CANCELLED", "0"), run.text())
 
     def test_term_to_every_process_is_a_checkpoint_of_the_newest_step(self):
         """As Slurm does at the time limit: workers and agents get the signal too, and no process may end from it."""
