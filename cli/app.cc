@@ -12,6 +12,7 @@
 #include "cli/config/run_config.h"
 #include "cli/config/text.h"
 #include "cli/parser.h"
+#include "cli/program_word.h"
 #include "cli/run_cli.h"
 #include "launcher/build_id.h"
 
@@ -57,38 +58,55 @@ bool takes_next_word(const Command& command, const std::string& word) {
   });
 }
 
-void split_off_script(const Command& command, std::vector<std::string>& arguments, std::vector<std::string>& program) {
-  std::size_t place = 1;
-  while (place < arguments.size() && arguments[place].starts_with('-') && arguments[place] != "--") {
-    arguments[place] = with_dashes(arguments[place]);
-    place += takes_next_word(command, arguments[place]) ? 2 : 1;
-  }
+const Command* find_command(const std::vector<Command>& commands, const std::string& name) {
+  const auto found =
+      std::find_if(commands.begin(), commands.end(), [&](const Command& one) { return one.name == name; });
+  return found == commands.end() ? nullptr : &*found;
+}
+
+// Cuts the program off at `place`; a "--" there belongs to neither.
+void cut_program(std::vector<std::string>& arguments, std::size_t place, std::vector<std::string>& program) {
   place = std::min(place, arguments.size());
   const bool dashes = place < arguments.size() && arguments[place] == "--";
   program.assign(arguments.begin() + static_cast<std::ptrdiff_t>(place + (dashes ? 1 : 0)), arguments.end());
   arguments.resize(place);
 }
 
+void split_off_script(const Command& command, std::vector<std::string>& arguments, std::vector<std::string>& program) {
+  std::size_t place = 1;
+  while (place < arguments.size() && arguments[place].starts_with('-') && arguments[place] != "--") {
+    arguments[place] = with_dashes(arguments[place]);
+    place += takes_next_word(command, arguments[place]) ? 2 : 1;
+  }
+  cut_program(arguments, place, program);
+}
+
+// Gives -l, --label and --resume without a value the one that they mean.
+void complete_bare_flag(std::vector<std::string>& arguments, std::size_t place) {
+  if (is_bare_label(arguments[place])) arguments[place] = "--label=" + LogConfig{}.label;
+  if (is_bare_resume(arguments, place)) arguments[place] = std::string("--resume=") + kAnyRun;
+}
+
+// The program begins after "--", or at the first word that is one.
+void split_off_program(const Command& command, std::vector<std::string>& arguments, std::vector<std::string>& program) {
+  std::size_t place = 1;
+  while (place < arguments.size() && arguments[place] != "--" && !begins_program(arguments[place])) {
+    complete_bare_flag(arguments, place);
+    // "--" is no value: the parser says that one is missing.
+    const bool has_value = place + 1 < arguments.size() && arguments[place + 1] != "--";
+    place += has_value && takes_next_word(command, arguments[place]) ? 2 : 1;
+  }
+  cut_program(arguments, place, program);
+}
+
 }  // namespace
 
 std::vector<std::string> prepare_arguments(const std::vector<Command>& commands, std::vector<std::string> arguments,
                                            std::vector<std::string>& program) {
-  if (!arguments.empty() && arguments.front() == "torchrun") {
-    const auto command =
-        std::find_if(commands.begin(), commands.end(), [](const Command& one) { return one.name == "torchrun"; });
-    if (command != commands.end()) split_off_script(*command, arguments, program);
-    return arguments;
-  }
-  const bool takes_program =
-      !arguments.empty() && (arguments.front() == "run" || arguments.front() == "check" || arguments.front() == "plan");
-  if (!takes_program) return arguments;
-  const auto dashes = std::find(arguments.begin(), arguments.end(), "--");
-  if (dashes != arguments.end()) program.assign(dashes + 1, arguments.end());
-  arguments.erase(dashes, arguments.end());
-  for (std::size_t i = 0; i < arguments.size(); ++i) {
-    if (is_bare_label(arguments[i])) arguments[i] = "--label=" + LogConfig{}.label;
-    if (is_bare_resume(arguments, i)) arguments[i] = std::string("--resume=") + kAnyRun;
-  }
+  const Command* command = arguments.empty() ? nullptr : find_command(commands, arguments.front());
+  if (command == nullptr) return arguments;
+  if (command->name == "torchrun") split_off_script(*command, arguments, program);
+  if (command->takes_program) split_off_program(*command, arguments, program);
   return arguments;
 }
 

@@ -66,6 +66,26 @@ void sync_directory(const std::string& path) {
   ::close(descriptor);
 }
 
+void add_end(Json& json, const RunRecord::End& end) {
+  json["exit_status"] = end.exit_status;
+  json["reason"] = end.reason;
+  json["ended"] = end.ended_unix_s;
+  json["uptime_s"] = end.uptime_s;
+  json["workers"] = end.workers;
+  json["epoch"] = end.epoch;
+  json["step"] = end.step;
+}
+
+RunRecord::End end_of(const Json& json) {
+  return {.exit_status = json.at("exit_status").get<int>(),
+          .reason = json.at("reason").get<std::string>(),
+          .ended_unix_s = json.value("ended", 0.0),
+          .uptime_s = json.value("uptime_s", 0.0),
+          .workers = json.value("workers", std::uint64_t{0}),
+          .epoch = json.value("epoch", std::uint64_t{0}),
+          .step = json.value("step", std::uint64_t{0})};
+}
+
 std::string text_of(const RunRecord& record) {
   Json json = {{"run", record.run_name},
                {"version", record.version},
@@ -74,8 +94,7 @@ std::string text_of(const RunRecord& record) {
                {"advertise", record.advertise_addresses},
                {"config", record.config}};
   if (record.end) {
-    json["exit_status"] = record.end->exit_status;
-    json["reason"] = record.end->reason;
+    add_end(json, *record.end);
   } else {
     json["key"] = hex_of(record.key);
   }
@@ -91,7 +110,7 @@ std::optional<RunRecord> record_of(const Json& json) {
   record.advertise_addresses = json.at("advertise").get<std::vector<std::string>>();
   record.config = json.at("config").get<std::string>();
   if (json.contains("exit_status")) {
-    record.end = {json.at("exit_status").get<int>(), json.at("reason").get<std::string>()};
+    record.end = end_of(json);
   } else if (!read_hex(json.at("key").get<std::string>(), record.key)) {
     return std::nullopt;
   }

@@ -21,6 +21,11 @@ struct RunRecord {
   struct End {
     int exit_status = 0;
     std::string reason;
+    double ended_unix_s = 0;    // 0: an older version did not say; so for what follows
+    double uptime_s = 0;        // of all its supervisors together
+    std::uint64_t workers = 0;  // of its last generation
+    std::uint64_t epoch = 0;
+    std::uint64_t step = 0;
   };
 
   std::string run_name;

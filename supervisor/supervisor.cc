@@ -252,7 +252,7 @@ void Supervisor::Impl::close_down() {
   rejections_.end_period();
   if (options_.on_figures) options_.on_figures(figures());
   journal(core::record::RunClosed{exit_status_, end_reason_}, true);
-  save_record(RunRecord::End{exit_status_, end_reason_});
+  save_record(end_record());
   agents_.close();
   control_.reset();
   set_violation_observer(nullptr);

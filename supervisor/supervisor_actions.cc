@@ -155,7 +155,16 @@ void Supervisor::Impl::journal(const core::Record& record, bool sync) {
     journal_->write(state.record, state.sync);
   }
   recoveries_.take(record);
+  keep_last(record);
   if (options_.on_journal) options_.on_journal(record);
+}
+
+void Supervisor::Impl::keep_last(const core::Record& record) {
+  const auto* commit = std::get_if<core::record::Commit>(&record);
+  if (commit != nullptr && commit->world_size > 0) last_size_ = commit->world_size;
+  // A short run ends before its first heartbeat.
+  if (const auto* finished = std::get_if<core::record::Finished>(&record))
+    last_step_ = std::max(last_step_, finished->last_step);
 }
 
 void Supervisor::Impl::tell(core::Tell::Level level, const std::string& text) {

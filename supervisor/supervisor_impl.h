@@ -53,6 +53,7 @@ class Supervisor::Impl {
   Status open_journal();
   Status listen_for_agents();
   void save_record(std::optional<RunRecord::End> end);
+  RunRecord::End end_record() const;
   Status look_back();
   void go_on();
   template <class Opening>
@@ -101,6 +102,7 @@ class Supervisor::Impl {
   void look_at_spawns(const core::Actions& actions);
   void send_to_worker(WorkerId worker, const protocol::AgentDown& message);
   void journal(const core::Record& record, bool sync = false);
+  void keep_last(const core::Record& record);
   void tell(core::Tell::Level level, const std::string& text);
   double up_s() const;
   void consult_policy();
@@ -125,6 +127,8 @@ class Supervisor::Impl {
   std::optional<RunDirectory> directory_;
   std::optional<core::Resumed> resumed_;  // until the core has it
   double up_before_s_ = 0;                // under earlier supervisors
+  std::uint64_t last_size_ = 0;           // of the newest generation with workers
+  Step last_step_ = 0;                    // of the workers that have finished
   std::unique_ptr<Journal> journal_;
   std::unique_ptr<AuditFile> audits_;
   std::unique_ptr<control::ControlServer> control_;

@@ -103,6 +103,17 @@ void Supervisor::Impl::save_record(std::optional<RunRecord::End> end) {
   tell(core::Tell::Level::kWarning, saved.error().message + "; this run cannot be resumed");
 }
 
+RunRecord::End Supervisor::Impl::end_record() const {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return {.exit_status = exit_status_,
+          .reason = end_reason_,
+          .ended_unix_s = std::chrono::duration<double>(now).count(),
+          .uptime_s = up_s(),
+          .workers = last_size_,
+          .epoch = progress_.newest().epoch,
+          .step = std::max(last_step_, progress_.newest().step)};
+}
+
 // The journal as an earlier supervisor left it: for the core, and for the display of this run.
 Status Supervisor::Impl::look_back() {
   auto replayed = replay_journal(directory_->journal_path());

@@ -187,7 +187,8 @@ Command make_check(Invocation& invocation) {
   const auto check = [&invocation, flags, reference] {
     return *reference ? print_reference() : check_command(*flags, invocation.program);
   };
-  return {"check", "check the configuration and its hosts", kGroupTrain, arguments, always(invocation, check)};
+  return {"check", "check the configuration and its hosts", kGroupTrain, arguments, always(invocation, check), "",
+          true};
 }
 
 }  // namespace elastictrain::cli

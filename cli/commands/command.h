@@ -60,6 +60,7 @@ struct Command {
   std::vector<Argument> arguments;
   std::function<Status()> choose;  // after all arguments: stores the action, or says what is wrong
   std::string footer = {};         // of its --help
+  bool takes_program = false;      // at the end of its arguments, with or without "--" before it
 };
 
 // The groups under which --help lists the commands.
@@ -83,6 +84,10 @@ Command make_drain(Invocation& invocation);
 Command make_topology(Invocation& invocation);
 Command make_stop(Invocation& invocation);
 Command make_events(Invocation& invocation);
+Command make_list(Invocation& invocation);
+Command make_prune(Invocation& invocation);
+Command make_logs(Invocation& invocation);
+Command make_attach(Invocation& invocation);
 Command make_explain(Invocation& invocation);
 Command make_worker(Invocation& invocation);
 Command make_completion(Invocation& invocation);

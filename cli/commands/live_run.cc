@@ -16,6 +16,9 @@
 namespace elastictrain::cli {
 namespace {
 
+// A program that has not begun to use the library by then probably never does.
+constexpr std::chrono::seconds kPlainAfter{5};
+
 SupervisorOptions supervisor_options(const RunConfig& config, const RunPlan& plan) {
   SupervisorOptions options;
   options.settings = plan.settings;
@@ -61,6 +64,10 @@ void LiveRun::watch(std::function<void(const core::Record&)> watcher) {
   watcher_ = std::move(watcher);
 }
 
+void LiveRun::when_begun(std::function<void()> begun) {
+  begin_watch_ = std::make_unique<BeginWatch>(io_, plan_.settings.start_workers, kPlainAfter, std::move(begun));
+}
+
 int LiveRun::report(const Error& error, int status) const {
   std::cerr << "elastictrain " << command_ << ": " << error.message << "\n";
   return status;
@@ -69,7 +76,8 @@ int LiveRun::report(const Error& error, int status) const {
 int LiveRun::run() {
   auto directory = run_directory_of(plan_.settings.run_name);
   if (!directory.ok()) return report(directory.error(), status_of_start(directory.error()));
-  added_hosts_file_ = *directory + "/added-hosts";
+  directory_ = *directory;
+  added_hosts_file_ = directory_ + "/added-hosts";
   if (const Status recalled = recall_added_hosts(); !recalled.ok()) return report(recalled.error(), kExitConfig);
   auto output = RunOutput::open(config_.log, plan_.settings.max_workers);
   if (!output.ok()) return report(output.error(), status_of_start(output.error()));
@@ -82,7 +90,7 @@ int LiveRun::run() {
   });
   if (!launcher.ok()) return report(launcher.error(), kExitConfig);
   const auto hosts = make_hosts();
-  supervisor_ = std::make_unique<Supervisor>(io_, options(std::move(*directory)), **launcher, *hosts);
+  supervisor_ = std::make_unique<Supervisor>(io_, options(), **launcher, *hosts);
   const int status = supervise();
   supervisor_.reset();
   return status;
@@ -154,9 +162,9 @@ void LiveRun::stop() {
   });
 }
 
-SupervisorOptions LiveRun::options(std::string directory) {
+SupervisorOptions LiveRun::options() {
   SupervisorOptions options = supervisor_options(config_, plan_);
-  options.run_directory = std::move(directory);
+  options.run_directory = directory_;
   options.start = choice_.start;
   options.recorded_config = encode_recorded({config_, choice_.inputs.current_directory, choice_.inputs.environment});
   options.on_output = [this](const OutputLine& line) { output_->show_line(line); };
@@ -168,6 +176,8 @@ SupervisorOptions LiveRun::options(std::string directory) {
   options.on_journal = [this](const core::Record& record) {
     summary_.add_record(record);
     if (watcher_) watcher_(record);
+    // Not those that an earlier supervisor wrote, which open() reads back.
+    if (begin_watch_ && opened_) begin_watch_->take(record);
   };
   return options;
 }
@@ -175,6 +185,8 @@ SupervisorOptions LiveRun::options(std::string directory) {
 int LiveRun::supervise() {
   if (const Status opened = supervisor_->open(); !opened.ok())
     return report(opened.error(), status_of_start(opened.error()));
+  opened_ = true;
+  output_->keep_in(directory_, choice_.start == RunStart::kFresh);
   // A file left by an earlier run of this name.
   std::error_code ignored;
   if (choice_.start != RunStart::kTakeOver) std::filesystem::remove(added_hosts_file_, ignored);
@@ -183,8 +195,10 @@ int LiveRun::supervise() {
   output_->say("elastictrain: run " + name + " " + beginning() + "; its state: elastictrain status " + name);
   const int status = supervisor_->run();
   signals.stop();
+  if (begin_watch_) begin_watch_->cancel();
   if (elastic_ != nullptr) elastic_->give_all_back();
   output_->say(summary_.render(status));
+  output_->ended(status);
   output_->close();
   return status;
 }

@@ -12,6 +12,7 @@
 #include <optional>
 #include <string>
 
+#include "cli/commands/begin_watch.h"
 #include "cli/commands/resume.h"
 #include "cli/commands/run_plan.h"
 #include "cli/output/run_output.h"
@@ -31,12 +32,14 @@ class LiveRun {
 
   // `watcher` is called with each journal record on the run's thread, and may call stop().
   void watch(std::function<void(const core::Record&)> watcher);
+  // `begun` is called once, on the run's thread, when its first generation trains or its first programs run.
+  void when_begun(std::function<void()> begun);
   int run();
   // Stops at the next step boundary, as when the user asks for it.
   void stop();
 
  private:
-  SupervisorOptions options(std::string directory);
+  SupervisorOptions options();
   int supervise();
   std::unique_ptr<launcher::HostSource> make_hosts();
   Status recall_added_hosts();
@@ -53,6 +56,9 @@ class LiveRun {
   std::unique_ptr<RunOutput> output_;
   Summary summary_;
   std::function<void(const core::Record&)> watcher_;
+  std::unique_ptr<BeginWatch> begin_watch_;
+  bool opened_ = false;
+  std::string directory_;  // the run's
   std::string added_hosts_file_;
   std::vector<launcher::Host> added_hosts_;    // by the supervisor that this one succeeds
   launcher::ElasticHosts* elastic_ = nullptr;  // the host source, where it can grow

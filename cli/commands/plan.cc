@@ -274,7 +274,8 @@ Command make_plan(Invocation& invocation) {
           kGroupTrain,
           plan_arguments(flags),
           always(invocation, plan),
-          kDetails};
+          kDetails,
+          true};
 }
 
 }  // namespace elastictrain::cli

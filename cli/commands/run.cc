@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "cli/commands/command.h"
+#include "cli/commands/detach.h"
 #include "cli/commands/dry_run.h"
 #include "cli/commands/exit_code.h"
 #include "cli/commands/live_run.h"
@@ -23,6 +24,7 @@ Examples:
   elastictrain run configs/quickstart.toml                 all settings from a file
   elastictrain run job.toml --set batch.per_worker=64      override one value
   elastictrain run job.toml --dry-run                      show what would be started
+  elastictrain run job.toml --detach                       return when it trains; see also logs, attach
   elastictrain run --resume NAME                           take over a run that has lost its supervisor
 
 Precedence: flag, then environment (ELASTICTRAIN_BATCH_PER_WORKER=64), then file, then default.
@@ -41,7 +43,7 @@ int dry_run(const RunConfig& config, const RunPlan& plan) {
   return kExitSuccess;
 }
 
-int run_command(const RunFlags& flags, const std::vector<std::string>& program) {
+int run_command(const RunFlags& flags, const std::vector<std::string>& program, Detachment* detachment) {
   const auto chosen = choose_run(flags, program);
   if (const auto* failed = std::get_if<ChoiceFailed>(&chosen)) {
     std::cerr << failed->text << "\n";
@@ -54,7 +56,15 @@ int run_command(const RunFlags& flags, const std::vector<std::string>& program) 
   }
   const auto plan = make_plan(choice.config, choice.inputs);
   if (!plan.ok()) return report(plan.error(), status_of_start(plan.error()));
-  return flags.dry_run ? dry_run(choice.config, *plan) : LiveRun("run", choice, *plan).run();
+  if (flags.dry_run) return dry_run(choice.config, *plan);
+  LiveRun live("run", choice, *plan);
+  if (detachment != nullptr) live.when_begun([&, detachment] { detachment->begun(plan->settings.run_name); });
+  return live.run();
+}
+
+int run_or_detach(const RunFlags& flags, const std::vector<std::string>& program) {
+  if (!flags.detach || flags.dry_run) return run_command(flags, program, nullptr);
+  return run_detached([&](Detachment& detachment) { return run_command(flags, program, &detachment); });
 }
 
 }  // namespace
@@ -74,13 +84,14 @@ Command make_run(Invocation& invocation) {
           .in("Job"));
   arguments.push_back(
       flag("--dry-run", "show hosts, ranks, commands and environment; start nothing", flags->dry_run).in("Job"));
-  const auto run = [&invocation, flags] { return run_command(*flags, invocation.program); };
+  const auto run = [&invocation, flags] { return run_or_detach(*flags, invocation.program); };
   return {"run",
           "train: start workers, supervise them, change their number",
           kGroupTrain,
           arguments,
           always(invocation, run),
-          kExamples};
+          kExamples,
+          true};
 }
 
 }  // namespace elastictrain::cli

@@ -1,5 +1,6 @@
 #include "cli/commands/run_client.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <iostream>
 
@@ -22,10 +23,25 @@ bool has_lost_supervisor(const std::string& directory) {
   return record.ok() && !record->end;
 }
 
+std::vector<std::string> without_supervisor(const std::string& state) {
+  std::vector<std::string> names;
+  std::error_code failed;
+  for (const auto& entry : std::filesystem::directory_iterator(state, failed)) {
+    if (has_lost_supervisor(entry.path())) names.push_back(entry.path().filename());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
 Error no_run(const std::string& name, const std::string& state, const std::vector<std::string>& live) {
   if (!name.empty() && has_lost_supervisor(state + "/" + name)) {
     return {ErrorCode::kUnavailable,
             "run " + name + " has lost its supervisor; take it over with: elastictrain run " + "--resume " + name};
+  }
+  if (const auto lost = name.empty() ? without_supervisor(state) : std::vector<std::string>(); !lost.empty()) {
+    return {ErrorCode::kUnavailable, "no run has a supervisor; " + join(lost, ", ") +
+                                         " lost it and may still train; take it over with: elastictrain run --resume " +
+                                         lost.front()};
   }
   std::string text =
       name.empty() ? "no run is live; start one with: elastictrain run config.toml" : "no live run is named " + name;

@@ -88,8 +88,11 @@ Argument restarts_argument(const std::shared_ptr<RunFlags>& flags) {
 }
 
 Argument detach_argument(const std::shared_ptr<RunFlags>& flags) {
-  const auto ignore = [flags] { flags->settings.push_back({"signals.hup", "ignore", "--detach"}); };
-  return flag("--detach", "continue when the terminal hangs up (signals.hup = \"ignore\")", ignore).in("[signals]");
+  const auto detach = [flags] {
+    flags->detach = true;
+    flags->settings.push_back({"signals.hup", "ignore", "--detach"});
+  };
+  return flag("--detach", "return when training has begun; the run goes on without this terminal", detach).in("Job");
 }
 
 void add_passed_variable(const std::string& word, RunConfig& config) {
@@ -228,11 +231,12 @@ std::variant<LoadedConfig, ConfigError> load_from_flags(const RunFlags& flags, c
     auto text = read_config_file(flags.config_file);
     if (!text.ok()) {
       const bool is_program = !flags.config_file.ends_with(".toml");
-      const std::string hint = "; put a program after --, e.g. -- " + flags.config_file;
+      const std::string hint =
+          ", and is no program here; one that only the hosts have is written after --, e.g. -- " + flags.config_file;
       return ConfigError{{text.error().message + (is_program ? hint : "")}, is_program};
     }
     if (text->find('\0') != std::string::npos) {
-      return usage_error(flags.config_file + " is not a config file; put a program after --, e.g. -- " +
+      return usage_error(flags.config_file + " is not a config file, and cannot be executed; chmod +x " +
                          flags.config_file);
     }
     inputs.file_name = flags.config_file;

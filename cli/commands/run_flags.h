@@ -19,6 +19,7 @@ inline constexpr const char* kAnyRun = ".";
 struct RunFlags {
   std::string config_file;
   bool dry_run = false;
+  bool detach = false;
   bool resume = false;
   std::string resume_name;             // empty: the name of the config, or the only run that can be resumed
   std::vector<Setting> settings;       // in the order of the table, --set last

@@ -9,6 +9,15 @@
 #include "cli/output/progress.h"
 
 namespace elastictrain::cli {
+namespace {
+
+// Under nohup, HUP is ignored before this program starts, and stays so.
+bool is_ignored(int signal) {
+  struct sigaction current {};
+  return sigaction(signal, nullptr, &current) == 0 && current.sa_handler == SIG_IGN;
+}
+
+}  // namespace
 
 SignalMeaning meaning_of(int signal, bool leaving, HangUpChoice hang_up) {
   if (signal == SIGHUP && hang_up == HangUpChoice::kIgnore) return SignalMeaning::kNothing;
@@ -37,7 +46,10 @@ std::vector<int> forwarded_signals(const SignalsConfig& signals, bool usr1_drain
 }
 
 RunSignals::RunSignals(asio::io_context& io, Supervisor& supervisor, RunOutput& output, const SignalsConfig& signals)
-    : signals_(io), supervisor_(supervisor), output_(output), hang_up_(signals.hup) {
+    : signals_(io),
+      supervisor_(supervisor),
+      output_(output),
+      hang_up_(is_ignored(SIGHUP) ? HangUpChoice::kIgnore : signals.hup) {
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGTSTP, SIGCONT, SIGUSR1, SIGUSR2}) signals_.add(signal);
   for (const int signal : forwarded_signals(signals, false)) signals_.add(signal);
   wait();

@@ -1,6 +1,6 @@
 // Purpose: how `run` handles signals. The first Ctrl-C drains, the second stops. TERM and HUP are a preemption (HUP is
-// ignored by a run that outlives its terminal). USR1 and USR2 (and those that the user lists) are forwarded to the
-// workers. TSTP stops this command and CONT wakes it, while the workers continue to train.
+// ignored by a run that outlives its terminal, and under nohup). USR1 and USR2 (and those that the user lists) are
+// forwarded to the workers. TSTP stops this command and CONT wakes it, while the workers continue to train.
 //
 // Thread: the Asio loop. Ownership: borrows the supervisor and the output, which must outlive it.
 #pragma once

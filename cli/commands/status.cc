@@ -4,10 +4,13 @@
 #include <chrono>
 #include <iostream>
 #include <memory>
+#include <optional>
 #include <thread>
 
 #include "cli/commands/command.h"
+#include "cli/commands/ended_run.h"
 #include "cli/commands/exit_code.h"
+#include "cli/commands/known_runs.h"
 #include "cli/commands/run_client.h"
 #include "cli/config/text.h"
 #include "cli/output/status_text.h"
@@ -26,10 +29,28 @@ struct StatusFlags {
 
 constexpr const char* kHomeAndClear = "\x1b[H\x1b[2J";
 
+// Nothing: the run is not known, or it has not ended.
+std::optional<int> print_ended(const StatusFlags& flags) {
+  const auto directory = flags.name.empty() ? Error{ErrorCode::kUnavailable, ""} : find_run(flags.name);
+  const auto record = directory.ok() ? load_run_record(*directory) : Result<RunRecord>(directory.error());
+  if (!record.ok() || !record->end) return std::nullopt;
+  if (flags.json) {
+    std::cout << run_json(run_in(*directory)) << "\n";
+    return std::cout.flush() ? kExitSuccess : kExitFailure;
+  }
+  const auto text = summary_of_ended(*directory, *record);
+  if (!text.ok()) return complain("status", text.error());
+  std::cout << *text;
+  return std::cout.flush() ? kExitSuccess : kExitFailure;
+}
+
 // With --json only the answer is printed: the status object, on one line.
 int print_once(const StatusFlags& flags) {
   const auto directory = find_live_run(flags.name);
-  if (!directory.ok()) return complain("status", directory.error());
+  if (!directory.ok()) {
+    const auto ended = print_ended(flags);
+    return ended ? *ended : complain("status", directory.error());
+  }
   const auto answer = ask_run(*directory, {{"command", "status"}});
   if (!answer.ok()) return complain("status", answer.error());
   const nlohmann::json status = answer->value("status", nlohmann::json::object());
@@ -41,7 +62,7 @@ int print_once(const StatusFlags& flags) {
 
 int watch(const StatusFlags& flags) {
   int status = print_once(flags);
-  while (status == kExitSuccess) {
+  while (status == kExitSuccess && find_live_run(flags.name).ok()) {
     std::this_thread::sleep_for(std::chrono::duration<double>(flags.interval_s));
     if (!find_live_run(flags.name).ok()) return kExitSuccess;
     status = print_once(flags);
@@ -61,9 +82,9 @@ Command make_status(Invocation& invocation) {
   const auto flags = std::make_shared<StatusFlags>();
   const auto interval = [flags](const std::string& text) { return set_interval(*flags, text); };
   return {"status",
-          "slow workers, the reason for the size, the last events",
+          "slow workers, the reason for the size, the last events; of an ended run its summary",
           kGroupClient,
-          {word("run", "[NAME]", "name of the run, when several are live", flags->name),
+          {word("run", "[NAME]", "name of the run, when several are live or it has ended", flags->name),
            flag("--json", "one JSON object", flags->json),
            flag("-w,--watch", "print the status repeatedly until the run ends", flags->watch),
            value("--interval", "SECONDS", "seconds between two updates with --watch", interval)},

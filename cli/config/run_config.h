@@ -102,6 +102,7 @@ struct LogConfig {
   std::string tee = "all";
   std::uint64_t max_size_bytes = 64ULL << 20;
   std::uint64_t keep = 3;
+  std::uint64_t kept_bytes = 64ULL << 20;
 };
 
 struct NetworkConfig {

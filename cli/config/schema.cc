@@ -280,27 +280,30 @@ void add_timeout_keys(std::vector<KeySpec>& keys) {
 
 void add_log_keys(std::vector<KeySpec>& keys) {
   using L = LogConfig;
-  keys.insert(keys.end(),
-              {
-                  {"log.directory", "",
-                   "directory for log files: one for the output of each worker, run.log for the messages of the run",
-                   "--log-dir", TextField{in<&C::log, &L::directory>}},
-                  {"log.label", "",
-                   "prefix of each line of a worker: {rank} {local_rank} {host} {gen} {worker} {stream} {time} {pid}",
-                   "", TextField{in<&C::log, &L::label>, check_label}},
-                  {"log.step_directory", "", "directory for step times, one file for each worker", "--step-log",
-                   TextField{in<&C::log, &L::step_directory>}},
-                  {"log.timestamp", "", "begin each line of a worker with the time", "--timestamp",
-                   BoolField{in<&C::log, &L::timestamp>}},
-                  {"log.show_ranks", "", "ranks whose output is shown: 0,4-7, all or none", "--show-ranks",
-                   TextField{in<&C::log, &L::show_ranks>, check_ranks}},
-                  {"log.tee", "", "with log.directory: ranks whose output is also shown", "--tee",
-                   TextField{in<&C::log, &L::tee>, check_ranks}},
-                  {"log.max_size_bytes", "bytes", "size at which a log file is rotated; 0: never", "--log-max-size",
-                   IntegerField{in<&C::log, &L::max_size_bytes>, 0, 1ULL << 40}},
-                  {"log.keep", "files", "rotated log files to keep for each worker", "--log-keep",
-                   IntegerField{in<&C::log, &L::keep>, 0, 1000}},
-              });
+  keys.insert(
+      keys.end(),
+      {
+          {"log.directory", "",
+           "directory for log files: one for the output of each worker, run.log for the messages of the run",
+           "--log-dir", TextField{in<&C::log, &L::directory>}},
+          {"log.label", "",
+           "prefix of each line of a worker: {rank} {local_rank} {host} {gen} {worker} {stream} {time} {pid}", "",
+           TextField{in<&C::log, &L::label>, check_label}},
+          {"log.step_directory", "", "directory for step times, one file for each worker", "--step-log",
+           TextField{in<&C::log, &L::step_directory>}},
+          {"log.timestamp", "", "begin each line of a worker with the time", "--timestamp",
+           BoolField{in<&C::log, &L::timestamp>}},
+          {"log.show_ranks", "", "ranks whose output is shown: 0,4-7, all or none", "--show-ranks",
+           TextField{in<&C::log, &L::show_ranks>, check_ranks}},
+          {"log.tee", "", "with log.directory: ranks whose output is also shown", "--tee",
+           TextField{in<&C::log, &L::tee>, check_ranks}},
+          {"log.max_size_bytes", "bytes", "size at which a log file is rotated; 0: never", "--log-max-size",
+           IntegerField{in<&C::log, &L::max_size_bytes>, 0, 1ULL << 40}},
+          {"log.keep", "files", "rotated log files to keep for each worker", "--log-keep",
+           IntegerField{in<&C::log, &L::keep>, 0, 1000}},
+          {"log.kept_bytes", "bytes", "size of all output kept for elastictrain logs, the oldest lines go; 0: none", "",
+           IntegerField{in<&C::log, &L::kept_bytes>, 0, 1ULL << 40}},
+      });
 }
 
 void add_other_keys(std::vector<KeySpec>& keys) {
@@ -328,8 +331,7 @@ void add_other_keys(std::vector<KeySpec>& keys) {
           {"signals.usr1", "",
            "drain: USR1 asks the run to leave and is not passed to workers; auto: drain in a batch job, else forward",
            "", choice<&C::signals, &SignalsConfig::usr1>(kUsr1Names)},
-          {"signals.hup", "",
-           "leave: a hang-up of the terminal ends the run as TERM does; ignore: the run goes on (--detach)", "",
+          {"signals.hup", "", "leave: a hang-up of the terminal ends the run as TERM does; ignore: the run goes on", "",
            choice<&C::signals, &SignalsConfig::hup>(kHangUpNames)},
           {"environment.pass", "", "environment variables that workers inherit; NAME* matches all that begin with NAME",
            "", ListField{in<&C::environment, &EnvironmentConfig::pass>, check_variable_pattern}},

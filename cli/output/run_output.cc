@@ -18,6 +18,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::seconds kPlainProgressEvery{5};
+constexpr const char* kDateAndTime = "%Y-%m-%dT%H:%M:%S";
 
 std::string local_time(const char* format) {
   timespec now{};
@@ -130,9 +131,30 @@ void RunOutput::write_log(const std::string& file, LogFile::Form form, LogLevel 
   tell(core::Tell::Level::kError, "log files are no longer written: " + written.error().message);
 }
 
+void RunOutput::keep_in(const std::string& run_directory, bool fresh) {
+  if (config_.kept_bytes == 0) return;
+  auto log = RunLog::open(run_directory, config_.kept_bytes, fresh);
+  if (log.ok()) kept_ = std::move(*log);
+  kept(log.ok() ? Status() : log.error());
+}
+
+// A run without its log still trains, and a disk that was full may have room again.
+void RunOutput::kept(const Status& written) {
+  const bool first = !written.ok() && !keeping_failed_;
+  keeping_failed_ = !written.ok();
+  if (first) emit("elastictrain: warning: output is not kept for elastictrain logs: " + written.error().message);
+}
+
+void RunOutput::keep(LogLevel level, std::string_view text) {
+  if (!kept_) return;
+  const std::string now = local_time(kDateAndTime);
+  for (const std::string_view line : lines_of(text)) kept(kept_->add_message(now, level, line));
+}
+
 void RunOutput::show_line(const OutputLine& line) {
   const std::string text = collapse(line.text);
-  const std::string stamp = config_.timestamp ? local_time("%Y-%m-%dT%H:%M:%S") + " " : "";
+  if (kept_) kept(kept_->add_line(local_time(kDateAndTime), line, text));
+  const std::string stamp = config_.timestamp ? local_time(kDateAndTime) + " " : "";
   write_log("worker-" + std::to_string(line.worker.value) + ".log", LogFile::Form::kPlain, LogLevel::kInfo,
             stamp + text);
   if (!shown_.contains(line.rank) || !tee_.contains(line.rank)) return;
@@ -148,13 +170,24 @@ void RunOutput::tell(core::Tell::Level level, const std::string& text) {
                                                             : "";
   const int colour = level == core::Tell::Level::kError ? kRed : kYellow;
   const std::string shown = *word != '\0' && error_surface_.colours ? coloured(word, colour) : word;
-  say("elastictrain: " + shown + text);
+  emit("elastictrain: " + shown + text);
+  keep(log_level(level), text);
   for (const std::string_view line : lines_of(text)) {
     write_log("run.log", LogFile::Form::kDated, log_level(level), std::string(line));
   }
 }
 
 void RunOutput::say(std::string_view text) {
+  emit(text);
+  constexpr std::string_view kOurs = "elastictrain: ";
+  keep(LogLevel::kInfo, text.starts_with(kOurs) ? text.substr(kOurs.size()) : text);
+}
+
+void RunOutput::ended(int exit_status) {
+  if (kept_) kept(kept_->add_end(local_time(kDateAndTime), exit_status));
+}
+
+void RunOutput::emit(std::string_view text) {
   for (const std::string_view line : lines_of(text)) error_.message(std::string(line));
 }
 
@@ -167,7 +200,7 @@ void RunOutput::show_figures(const RunFigures& figures) {
   if (now < next_plain_progress_ || figures.step == last_plain_step_) return;
   next_plain_progress_ = now + kPlainProgressEvery;
   last_plain_step_ = figures.step;
-  say(render_progress_plain(figures));
+  emit(render_progress_plain(figures));
 }
 
 void RunOutput::close() {

@@ -16,6 +16,7 @@
 #include "cli/config/run_config.h"
 #include "cli/output/line_sink.h"
 #include "cli/output/log_file.h"
+#include "cli/output/run_log.h"
 #include "cli/output/style.h"
 #include "supervisor/control/run_figures.h"
 #include "supervisor/core/action.h"
@@ -28,10 +29,15 @@ class RunOutput {
   static Result<std::unique_ptr<RunOutput>> open(const LogConfig& config, std::uint32_t max_workers);
   ~RunOutput();
 
+  // From now on, keeps what `logs` and `attach` read in this run's directory, which the caller has claimed. `fresh`:
+  // removes what an earlier run of that name left there.
+  void keep_in(const std::string& run_directory, bool fresh);
+
   void show_line(const OutputLine& line);
   void tell(core::Tell::Level level, const std::string& text);
   void show_figures(const RunFigures& figures);
   void say(std::string_view text);  // our own message to standard error; may have several lines
+  void ended(int exit_status);      // after everything else
 
   // Erases the progress line and writes the queued lines. A slow reader is told how many lines were dropped.
   void close();
@@ -40,6 +46,9 @@ class RunOutput {
   RunOutput(const LogConfig& config, Label label, RankSet shown, RankSet tee, std::uint32_t max_workers);
   LineSink& sink_for(bool is_stderr) { return is_stderr ? error_ : (shared_ ? error_ : *out_); }
   std::string label_text(const OutputLine& line) const;
+  void emit(std::string_view text);
+  void keep(LogLevel level, std::string_view text);
+  void kept(const Status& written);
   void write_log(const std::string& file, LogFile::Form form, LogLevel level, const std::string& text);
 
   const LogConfig config_;
@@ -54,6 +63,8 @@ class RunOutput {
   std::unique_ptr<LineSink> out_;
   std::map<std::string, LogFile> files_;  // by name within log.directory
   bool log_failed_ = false;
+  std::optional<RunLog> kept_;
+  bool keeping_failed_ = false;
   std::chrono::steady_clock::time_point next_plain_progress_;
   Step last_plain_step_ = 0;
 };

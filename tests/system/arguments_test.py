@@ -36,6 +36,14 @@ MISTAKES = [
     ("status --interval", "--interval needs a value: --interval SECONDS"),
     ("status --interval soon", "'soon' is not a number of seconds from 0.1 to 3600"),
     ("status --interval 0", "'0' is not a number of seconds"),
+    ("list all", "unexpected argument 'all'", "list takes no arguments"),
+    ("list --jsno", "unknown flag --jsno", "did you mean --json?"),
+    ("logs one two", "unexpected argument 'two'", "logs takes only [NAME]"),
+    ("logs --rank all-but-one", "--rank: "),
+    ("logs --since yesterday", "--since: 'yesterday' is neither a duration, e.g. 10m, nor a time"),
+    ("logs --tail few", "--tail: 'few' is not a number of lines"),
+    ("attach one two", "unexpected argument 'two'", "attach takes only [NAME]"),
+    ("prune --older soon", "--older: 'soon' is not a duration"),
     ("events one two", "unexpected argument 'two'", "events takes only [NAME]"),
     ("explain one two", "unexpected argument 'two'", "explain takes only [NAME]"),
     ("explain --set threshold", "--set threshold: write --set KEY=VALUE"),
@@ -50,7 +58,8 @@ MISTAKES = [
     ("worker --model tree", "--model: 'tree' is not one of: mlp"),
     ("run", "elastictrain run: nothing to run", "elastictrain run -n 4 -- ./train"),
     ("run config.toml ./train", "unexpected argument './train'", "a program after --"),
-    ("run /bin/true", "/bin/true is not a config file", "-- /bin/true"),
+    ("run /etc/hostname.none/a", "/etc/hostname.none/a: cannot be read", "is no program here",
+     "-- /etc/hostname.none/a"),
     ("run ./no-such-program", "./no-such-program: cannot be read: No such file or directory",
      "-- ./no-such-program"),
     ("run -n", "--np needs a value: --np N|MIN:MAX"),
@@ -76,8 +85,8 @@ MISTAKES = [
     ("plan --noise-scale -1", "'-1' is not a number of samples above 0"),
 ]
 
-COMMANDS = ("run", "check", "plan", "status", "resize", "replace", "drain", "topology", "stop", "events", "explain",
-            "worker", "completion")
+COMMANDS = ("run", "check", "plan", "status", "resize", "replace", "drain", "topology", "stop", "list", "logs", "attach",
+            "events", "explain", "prune", "worker", "completion")
 
 # What CLI11 prints by itself: internal names of arguments, and texts that do not help.
 FOREIGN = ("words", "is required", " required ", "not in range", "not expected", "Could not convert")
@@ -118,7 +127,7 @@ class Arguments(Case):
                 self.assertEqual(first, f"elastictrain {command} [OPTIONS] {usage}")
 
     def test_a_command_without_a_run_says_how_to_start_one(self):
-        for line in ("resize 4", "replace 0", "drain hostA", "topology ring", "stop", "status"):
+        for line in ("resize 4", "replace 0", "drain hostA", "topology ring", "stop", "status", "attach"):
             with self.subTest(line):
                 done = self.elastictrain(line)
                 self.assertEqual(done.returncode, 69)

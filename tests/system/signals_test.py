@@ -58,8 +58,8 @@ class Signals(Case):
             self.assertEqual(run.wait(), 75)
             run.wait_no_processes()
 
-    def test_hangup_does_not_end_a_detached_run(self):
-        with Run(job(), arguments=["--detach"]) as run:
+    def test_hangup_does_not_end_a_run_that_ignores_it(self):
+        with Run(job(signals={"hup": "ignore"})) as run:
             before = pids(run.wait_size(2))
             os.killpg(run.process.pid, signal.SIGHUP)  # as a terminal that is closed
             run.wait_more_steps(20)
@@ -67,6 +67,16 @@ class Signals(Case):
             run.do("stop", run.name)
             self.assertEqual(run.wait(), 0)
             run.wait_no_processes()
+
+    def test_nohup_is_respected(self):
+        run = Run(job())
+        run.argv.insert(0, "nohup")
+        with run:
+            before = pids(run.wait_size(2))
+            os.killpg(run.process.pid, signal.SIGHUP)
+            run.wait_more_steps(20)
+            self.assertEqual(pids(run.wait_size(2)), before)
+            self.assert_stops_clean(run)
 
     def test_usr1_and_usr2_are_passed_on(self):
         with Run(arguments=["-n", "1", "--", "sh", "-c", REPORTS]) as run:

@@ -8,6 +8,7 @@
 #include "cli/commands/completion.h"
 #include "cli/commands/run_flags.h"
 #include "cli/parser.h"
+#include "cli/program_word.h"
 
 using namespace elastictrain;
 using namespace elastictrain::cli;
@@ -19,7 +20,7 @@ LoadedConfig parse_run(std::vector<std::string> words) {
   Invocation invocation;
   const auto flags = std::make_shared<RunFlags>();
   const std::vector<Command> commands = {
-      {"run", "", kGroupTrain, run_arguments(flags), always(invocation, [] { return 0; })}};
+      {"run", "", kGroupTrain, run_arguments(flags), always(invocation, [] { return 0; }), "", true}};
   std::vector<std::string> program;
   words.insert(words.begin(), "run");
   REQUIRE(!parse_arguments(commands, {}, prepare_arguments(commands, words, program)));
@@ -120,6 +121,17 @@ TEST_CASE("the program's arguments are passed on unchanged") {
   Words line = {"-n", "1", "--"};
   line.insert(line.end(), words.begin(), words.end());
   CHECK(parse_run(line).config.command == words);
+}
+
+TEST_CASE("a program needs no dashes before it where it can be told from a config file") {
+  CHECK(parse_run({"-n", "2", "/bin/true", "-n", "3", "--", "x"}).config.command ==
+        Words{"/bin/true", "-n", "3", "--", "x"});
+  CHECK(parse_run({"--np", "2", "sleep", "1"}).config.command == Words{"sleep", "1"});
+  CHECK(parse_run({"-x", "A=1", "-l", "train.py"}).config.command == Words{"train.py"});
+  CHECK(parse_run({"-n2", "--name=sleep", "--hosts", "sleep", "true"}).config.command == Words{"true"});
+  for (const char* word : {"job.toml", "/dev/null", "/", "./none", "no-program-of-this-name", "-n", ""}) {
+    CHECK_MESSAGE(!begins_program(word), word);
+  }
 }
 
 TEST_CASE("wrong usage ends with 64 and a mistake in a file with 78") {

@@ -178,11 +178,14 @@ TEST_CASE("the same command again takes its run over, another one under that nam
 }
 
 TEST_CASE("--resume takes a name or none, and a config file behind it stays one") {
-  std::vector<std::string> program;
-  CHECK(prepare_arguments({}, {"run", "--resume"}, program) == std::vector<std::string>{"run", "--resume=."});
-  CHECK(prepare_arguments({}, {"run", "--resume", "job"}, program) == std::vector<std::string>{"run", "--resume", "job"});
-  CHECK(prepare_arguments({}, {"run", "--resume", "job.toml"}, program) ==
-        std::vector<std::string>{"run", "--resume=.", "job.toml"});
-  CHECK(prepare_arguments({}, {"run", "--resume", "--dry-run"}, program) ==
-        std::vector<std::string>{"run", "--resume=.", "--dry-run"});
+  using Words = std::vector<std::string>;
+  Invocation invocation;
+  const std::vector<Command> commands = all_commands(invocation);
+  Words program;
+  CHECK(prepare_arguments(commands, {"run", "--resume"}, program) == Words{"run", "--resume=."});
+  CHECK(prepare_arguments(commands, {"run", "--resume", "job"}, program) == Words{"run", "--resume", "job"});
+  CHECK(prepare_arguments(commands, {"run", "--resume", "job.toml"}, program) ==
+        Words{"run", "--resume=.", "job.toml"});
+  CHECK(prepare_arguments(commands, {"run", "--resume", "--dry-run"}, program) ==
+        Words{"run", "--resume=.", "--dry-run"});
 }

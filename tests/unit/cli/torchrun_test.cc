@@ -6,9 +6,11 @@
 #include "cli/app.h"
 #include "cli/commands/command.h"
 #include "cli/commands/torchrun_line.h"
+#include "tests/support/contains.h"
 
 using namespace elastictrain;
 using namespace elastictrain::cli;
+using elastictrain::test::contains;
 
 namespace {
 
@@ -32,10 +34,6 @@ std::string refusal_of(const TorchrunOptions& options, const TorchrunSurrounding
   const auto line = run_line_of(options, around, {"train.py"});
   REQUIRE_FALSE(line.ok());
   return line.error().message;
-}
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
 }
 
 // The value after `flag`, or nothing.

@@ -1,0 +1,74 @@
+#include "cli/commands/known_runs.h"
+
+#include <chrono>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "supervisor/control/control_client.h"
+#include "supervisor/control/control_protocol.h"
+#include "supervisor/protocol/json_text.h"
+#include "supervisor/run_directory.h"
+#include "supervisor/run_record.h"
+
+namespace elastictrain::cli {
+namespace {
+
+// A run that is stopped or overloaded does not keep the others from being listed.
+constexpr Millis kAnswerTimeout{2000};
+
+void add_status(ListedRun& run, const std::string& directory) {
+  const auto answer = control::ask(directory, R"({"command":"status"})", kAnswerTimeout);
+  const nlohmann::json parsed = answer.ok() ? parse_json(*answer) : nlohmann::json();
+  const auto status = parsed.find("status");
+  run.state = "does not answer";
+  if (!parsed.is_object() || status == parsed.end() || !status->is_object()) return;
+  const double now = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  run.state = status->value("phase", "unknown");
+  run.workers = status->value("world_size", std::uint64_t{0});
+  run.epoch = status->value("epoch", std::uint64_t{0});
+  run.step = status->value("step", std::uint64_t{0});
+  run.started_unix_s = now - status->value("uptime_s", 0.0);
+}
+
+void add_end(ListedRun& run, const RunRecord::End& end) {
+  run.state = "ended";
+  run.exit_status = end.exit_status;
+  run.reason = end.reason;
+  if (end.ended_unix_s == 0) return;  // written by an older version
+  run.workers = end.workers;
+  run.epoch = end.epoch;
+  run.step = end.step;
+  run.ended_unix_s = end.ended_unix_s;
+  run.started_unix_s = end.ended_unix_s - end.uptime_s;
+}
+
+}  // namespace
+
+ListedRun run_in(const std::string& directory) {
+  ListedRun run;
+  run.name = std::filesystem::path(directory).filename();
+  if (control::is_live(directory)) {
+    add_status(run, directory);
+    return run;
+  }
+  const auto record = load_run_record(directory);
+  run.state = record.ok() ? "no supervisor" : "unreadable";
+  if (record.ok() && record->end) add_end(run, *record->end);
+  return run;
+}
+
+Result<std::vector<ListedRun>> known_runs() {
+  const auto state = state_directory();
+  if (!state.ok()) return state.error();
+  std::vector<ListedRun> runs;
+  std::error_code failed;
+  for (const auto& entry : std::filesystem::directory_iterator(*state, failed)) {
+    const std::string name = entry.path().filename().string();
+    const bool is_run = check_run_name(name).ok() && std::filesystem::exists(entry.path() / control::kJournalName);
+    if (is_run) runs.push_back(run_in(entry.path().string()));
+  }
+  sort_runs(runs);
+  return runs;
+}
+
+}  // namespace elastictrain::cli

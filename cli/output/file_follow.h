@@ -1,0 +1,49 @@
+// Purpose: reads the whole lines of a file that another process appends to, rotates or replaces.
+// Ownership: owns the open file. Thread: one. Errors: a file that cannot be read gives no lines.
+#pragma once
+
+#include <sys/types.h>
+
+#include <fstream>
+#include <functional>
+#include <string>
+#include <string_view>
+
+namespace elastictrain::cli {
+
+class FileFollower {
+ public:
+  explicit FileFollower(std::string path);
+  bool is_open() const { return stream_.is_open(); }
+
+  // Passes on the lines since the last call, without their ends. An incomplete last line waits for its end. Another
+  // file of that name is read from its beginning, after the rest of the one before.
+  void read_lines(const std::function<void(std::string_view line)>& use);
+
+ private:
+  void open();
+  bool is_replaced() const;
+  void read_rest(const std::function<void(std::string_view line)>& use);
+
+  std::string path_;
+  std::ifstream stream_;
+  ino_t inode_ = 0;
+  std::string rest_;
+};
+
+// Sleeps until a file grows.
+class FileWatch {
+ public:
+  explicit FileWatch(const std::string& path);
+  ~FileWatch();
+  FileWatch(const FileWatch&) = delete;
+  FileWatch& operator=(const FileWatch&) = delete;
+
+  // At most a quarter of a second: some file systems send no notifications.
+  void wait();
+
+ private:
+  int descriptor_;
+};
+
+}  // namespace elastictrain::cli

@@ -1,0 +1,35 @@
+// Purpose: the runs of a user on this machine as a table or as JSON. Pure.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace elastictrain::cli {
+
+struct ListedRun {
+  std::string name;
+  std::string state;  // the phase of a live run; "ended", "no supervisor", "unreadable"
+  std::optional<std::uint64_t> workers;
+  std::optional<std::uint64_t> epoch;
+  std::optional<std::uint64_t> step;
+  std::optional<double> started_unix_s;
+  std::optional<double> ended_unix_s;
+  std::optional<int> exit_status;
+  std::string reason;  // of the end
+
+  bool is_live() const { return !exit_status && state != "unreadable"; }
+};
+
+// Live ones first; then the newest first.
+void sort_runs(std::vector<ListedRun>& runs);
+
+// Local times. No runs: an empty text.
+std::string render_runs(const std::vector<ListedRun>& runs);
+
+std::string run_json(const ListedRun& run);
+// An array of objects on one line; what is not known is null.
+std::string runs_json(const std::vector<ListedRun>& runs);
+
+}  // namespace elastictrain::cli

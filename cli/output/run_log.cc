@@ -1,0 +1,86 @@
+#include "cli/output/run_log.h"
+
+#include <array>
+#include <charconv>
+#include <filesystem>
+#include <utility>
+
+namespace elastictrain::cli {
+namespace {
+
+constexpr std::string_view kEnd = "end";
+
+std::string_view level_name(LogLevel level) {
+  switch (level) {
+    case LogLevel::kInfo:
+      return "info";
+    case LogLevel::kWarning:
+      return "warning";
+    case LogLevel::kError:
+      return "error";
+  }
+  panic("log level without a name");
+}
+
+}  // namespace
+
+std::string kept_log_path(const std::string& run_directory) {
+  return run_directory + "/output.log";
+}
+
+std::string older_kept_log_path(const std::string& run_directory) {
+  return run_directory + "/output.1.log";
+}
+
+Result<RunLog> RunLog::open(const std::string& run_directory, std::uint64_t max_bytes, bool fresh) {
+  if (fresh) {
+    std::error_code ignored;
+    std::filesystem::remove(kept_log_path(run_directory), ignored);
+    std::filesystem::remove(older_kept_log_path(run_directory), ignored);
+  }
+  auto file = LogFile::open(kept_log_path(run_directory), {.max_bytes = max_bytes / 2, .keep = 1});
+  if (!file.ok()) return file.error();
+  return RunLog(std::move(*file));
+}
+
+Status RunLog::add_line(std::string_view time, const OutputLine& line, std::string_view text) {
+  const std::string rank = line.rank < 0 ? "-" : std::to_string(line.rank);
+  std::string whole(time);
+  whole.append(" ").append(to_string(line.worker)).append(" ").append(rank).append(" ");
+  whole.append(line.host.empty() ? "-" : line.host).append(line.is_stderr ? " err " : " out ").append(text);
+  return file_.append(whole);
+}
+
+Status RunLog::add_own(std::string_view time, std::string_view kind, std::string_view text) {
+  std::string whole(time);
+  whole.append(" run - - ").append(kind).append(" ").append(text);
+  return file_.append(whole);
+}
+
+Status RunLog::add_message(std::string_view time, LogLevel level, std::string_view text) {
+  return add_own(time, level_name(level), text);
+}
+
+Status RunLog::add_end(std::string_view time, int exit_status) {
+  return add_own(time, kEnd, std::to_string(exit_status));
+}
+
+std::optional<int> KeptLine::exit_status() const {
+  int status = 0;
+  const char* end = text.data() + text.size();
+  const bool is_number = is_of_run() && kind == kEnd && std::from_chars(text.data(), end, status).ptr == end;
+  return is_number ? std::optional(status) : std::nullopt;
+}
+
+std::optional<KeptLine> read_kept_line(std::string_view line) {
+  std::array<std::string_view, 5> parts;
+  for (std::string_view& part : parts) {
+    const std::size_t space = line.find(' ');
+    if (space == std::string_view::npos || space == 0) return std::nullopt;
+    part = line.substr(0, space);
+    line.remove_prefix(space + 1);
+  }
+  return KeptLine{parts[0], parts[1], parts[2], parts[3], parts[4], line};
+}
+
+}  // namespace elastictrain::cli
