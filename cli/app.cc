@@ -26,7 +26,8 @@ Examples:
   elastictrain status --watch
   elastictrain resize 4
 
-Exit status: 0 done; 1-125 and 128+signal: status of the first failing worker; 64 wrong usage; 69 hosts or run not
+Exit status: 0 done; 1-125 and 128+signal: status of the first failing worker; 64 wrong usage;
+126, 127 the program cannot be executed or found; 69 hosts or run not
 available; 70 internal error; 75 preempted, start again later; 78 mistake in the config; 130 Ctrl-C.
 )";
 
@@ -56,6 +57,17 @@ bool takes_next_word(const Command& command, const std::string& word) {
     const auto names = split(argument.names, ',');
     return argument.kind != Argument::Kind::kFlag && std::find(names.begin(), names.end(), word) != names.end();
   });
+}
+
+// What people try first on any program.
+void complete_common_words(std::vector<std::string>& arguments) {
+  if (arguments.empty()) return;
+  const std::string first = arguments.front();
+  if (first == "version" || first == "-V") arguments.front() = "--version";
+  if (first == "ps") arguments.front() = "list";
+  if (first != "help") return;
+  arguments.erase(arguments.begin());
+  arguments.push_back("--help");
 }
 
 const Command* find_command(const std::vector<Command>& commands, const std::string& name) {
@@ -103,6 +115,7 @@ void split_off_program(const Command& command, std::vector<std::string>& argumen
 
 std::vector<std::string> prepare_arguments(const std::vector<Command>& commands, std::vector<std::string> arguments,
                                            std::vector<std::string>& program) {
+  complete_common_words(arguments);
   const Command* command = arguments.empty() ? nullptr : find_command(commands, arguments.front());
   if (command == nullptr) return arguments;
   if (command->name == "torchrun") split_off_script(*command, arguments, program);

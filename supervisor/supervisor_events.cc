@@ -73,7 +73,7 @@ void Supervisor::Impl::on(AgentId agent, protocol::WorkerSpawned& message) {
 
 void Supervisor::Impl::on(AgentId agent, protocol::WorkerSpawnFailed& message) {
   if (!owns(agent, message.worker)) return;
-  feed(core::WorkerSpawnFailed{message.worker, std::move(message.reason)});
+  feed(core::WorkerSpawnFailed{message.worker, std::move(message.reason), message.exit_status});
   workers_.remove(message.worker);
 }
 

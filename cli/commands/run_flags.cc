@@ -1,6 +1,7 @@
 #include "cli/commands/run_flags.h"
 
 #include <algorithm>
+#include <iostream>
 #include <utility>
 
 #include "cli/config/key_value.h"
@@ -222,6 +223,9 @@ Result<std::vector<Setting>> settings_of_all_restarts(const std::vector<std::str
 std::variant<LoadedConfig, ConfigError> load_from_flags(const RunFlags& flags, const std::vector<std::string>& program,
                                                         std::vector<std::pair<std::string, std::string>> environment,
                                                         const std::optional<RunConfig>& recorded) {
+  for (const std::string& sentence : misspelt_variables(environment)) {
+    std::cerr << "elastictrain: warning: " << sentence << "\n";
+  }
   ConfigInputs inputs;
   inputs.environment = std::move(environment);
   inputs.program = program;

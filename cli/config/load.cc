@@ -1,5 +1,6 @@
 #include "cli/config/load.h"
 
+#include <algorithm>
 #include <set>
 
 #include "cli/config/contradictions.h"
@@ -117,6 +118,23 @@ std::variant<LoadedConfig, ConfigError> load_config(const ConfigInputs& inputs) 
 
 Result<std::string> read_config_file(const std::string& path) {
   return launcher::read_input_file(path);
+}
+
+std::vector<std::string> misspelt_variables(const std::vector<std::pair<std::string, std::string>>& environment) {
+  constexpr std::string_view kPrefix = "ELASTICTRAIN_";
+  // Two letters that changed places, or two other mistakes: other variables of ours are further away.
+  constexpr std::size_t kTypingMistake = 2;
+  std::vector<std::string> names;
+  for (const KeySpec& key : schema()) names.push_back(environment_name(key));
+  std::vector<std::string> sentences;
+  for (const auto& [variable, value] : environment) {
+    const bool is_ours =
+        variable.starts_with(kPrefix) && std::find(names.begin(), names.end(), variable) == names.end();
+    const auto near = is_ours ? closest(variable, names) : std::nullopt;
+    if (!near || edit_distance(variable, *near) > kTypingMistake) continue;
+    sentences.push_back("the environment variable " + variable + " sets nothing; did you mean " + *near + "?");
+  }
+  return sentences;
 }
 
 std::vector<std::pair<std::string, std::string>> process_environment() {

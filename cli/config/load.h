@@ -62,6 +62,9 @@ std::variant<LoadedConfig, ConfigError> load_config(const ConfigInputs& inputs);
 
 Result<std::string> read_config_file(const std::string& path);
 
+// A sentence for each variable that no key has and that differs from one that a key has by a typing mistake.
+std::vector<std::string> misspelt_variables(const std::vector<std::pair<std::string, std::string>>& environment);
+
 // This process's environment as pairs.
 std::vector<std::pair<std::string, std::string>> process_environment();
 

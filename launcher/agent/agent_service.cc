@@ -21,6 +21,7 @@
 #include "launcher/agent_marker.h"
 #include "launcher/build_id.h"
 #include "launcher/nccl_settings.h"
+#include "launcher/process/missing_program.h"
 #include "launcher/process/priority.h"
 #include "launcher/process/process_stat.h"
 #include "launcher/process/session_sweep.h"
@@ -69,6 +70,12 @@ std::string join_with_commas(const std::vector<std::string>& parts) {
   std::string text;
   for (const auto& part : parts) text += (text.empty() ? "" : ",") + part;
   return text;
+}
+
+std::optional<MissingProgram> missing_program(const SpawnWorker& order) {
+  if (order.argv.empty() || order.argv[0] == "@self") return std::nullopt;
+  return find_missing_program(order.argv[0], merge_environment(own_environment(), order.environment),
+                              order.working_directory);
 }
 
 }  // namespace
@@ -173,11 +180,12 @@ void AgentService::perform(AgentDown order) {
 
 void AgentService::on(SpawnWorker& order) {
   const WorkerId id = order.worker;
+  const SpawnWorker ordered = order;
   const Status spawned = spawn(order);
-  if (spawned)
-    link_.send(WorkerSpawned{id, workers_.at(id)->pid()});
-  else
-    link_.send(WorkerSpawnFailed{id, spawned.error().message});
+  if (spawned) return link_.send(WorkerSpawned{id, workers_.at(id)->pid()});
+  const auto missing = missing_program(ordered);
+  link_.send(missing ? WorkerSpawnFailed{id, missing->text, missing->exit_status}
+                     : WorkerSpawnFailed{id, spawned.error().message});
 }
 
 void AgentService::on(const SignalWorker& order) {

@@ -116,6 +116,7 @@ struct Resumed {
 struct WorkerSpawnFailed {
   WorkerId worker;
   std::string reason;
+  std::int32_t program_status = 0;  // 126 or 127: the fault of the program, which fails there again
 };
 struct WorkerExited {
   WorkerId worker;

@@ -104,7 +104,10 @@ void Joiners::on(const WorkerSpawnFailed& event) {
   const Worker worker = *found;
   out_.journal(record::SpawnFailed{worker.id, event.reason});
   workers_.remove(worker.id);
-  if (!worker.dying()) workers_.drop_joiner(worker, "could not be started: " + event.reason, Retry::kOnce);
+  const bool is_program = event.program_status != 0;
+  if (is_program) startup_.program_status = event.program_status;
+  if (worker.dying()) return;
+  workers_.drop_joiner(worker, "could not be started: " + event.reason, is_program ? Retry::kNever : Retry::kOnce);
 }
 
 }  // namespace elastictrain::core

@@ -74,8 +74,9 @@ void Reconciler::reconcile() {
   }
   if (training_.generation == 0 && !training_.restarting &&
       next.size() + startup_.plain_finished < settings_.min_workers && !planner_.settling()) {
-    ending_.fail_run(69, "only " + counted(next.size(), "worker") + " can start, but at least " +
-                             std::to_string(settings_.min_workers) + " must. See the messages above for the others.");
+    ending_.fail_run(startup_.program_status == 0 ? 69 : startup_.program_status,
+                     "only " + counted(next.size(), "worker") + " can start, but at least " +
+                         std::to_string(settings_.min_workers) + " must. See the messages above for the others.");
     return;
   }
   tell_unmet(decision, want);

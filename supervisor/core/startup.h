@@ -14,6 +14,7 @@ struct Startup {
   bool expired = false;  // no more hosts are waited for
   bool spawned = false;
   Instant spawned_at;
+  int program_status = 0;            // 126 or 127: the program could not be run on a host
   bool elastic = false;              // a worker sent hello: the program uses the library
   Millis newest_start{0};            // of the newest worker, until it was ready
   std::uint32_t first_size = 0;      // workers started at first

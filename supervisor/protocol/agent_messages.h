@@ -60,6 +60,8 @@ struct WorkerSpawned {
 struct WorkerSpawnFailed {
   WorkerId worker;
   std::string reason;
+  std::int32_t exit_status =
+      0;  // as a shell has it: 127: there is no such program, 126: it may not run; 0: another reason
 };
 struct WorkerExited {
   WorkerId worker;

@@ -70,7 +70,7 @@ ET_FIELDS(AgentBootstrap, m.protocol_version, m.run_name, m.agent, m.host, m.add
 ET_FIELDS(AgentHello, m.protocol_version, m.binary_version, m.agent, m.host_name, m.pid, m.cores, m.memory_bytes,
           m.wall_clock_us, m.workers)
 ET_FIELDS(WorkerSpawned, m.worker, m.pid)
-ET_FIELDS(WorkerSpawnFailed, m.worker, m.reason)
+ET_FIELDS(WorkerSpawnFailed, m.worker, m.reason, m.exit_status)
 ET_FIELDS(WorkerExited, m.worker, m.exit_code, m.signal, m.last_error_lines)
 ET_FIELDS(WorkerOutput, m.worker, m.is_stderr, m.lines, m.dropped)
 ET_FIELDS(FromWorker, m.worker, m.message)

@@ -135,7 +135,7 @@ void SupervisorProcess::received(AgentId agent, const AgentUp& message) {
   }
   if (const auto* notice = std::get_if<HostNotice>(&message)) return feed(core::HostNoticed{agent, notice->reason});
   if (const auto* failed = std::get_if<WorkerSpawnFailed>(&message)) {
-    if (owns(agent, failed->worker)) feed(core::WorkerSpawnFailed{failed->worker, failed->reason});
+    if (owns(agent, failed->worker)) feed(core::WorkerSpawnFailed{failed->worker, failed->reason, failed->exit_status});
   }
   if (const auto* exited = std::get_if<WorkerExited>(&message)) {
     if (owns(agent, exited->worker)) {
@@ -209,7 +209,8 @@ void SupervisorProcess::feed(core::Event event) {
   stepping_ = false;
 }
 
-// A supervisor that is lost now is succeeded by one that knows what this one knows. Once the run ends, only that counts.
+// A supervisor that is lost now is succeeded by one that knows what this one knows. Once the run ends, only that
+// counts.
 void SupervisorProcess::check_journal() {
   if (!journal_check_ || crashed_ || membership_.ended()) return;
   const auto difference = journal_check_->difference(membership_);

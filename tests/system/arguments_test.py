@@ -112,6 +112,14 @@ class Arguments(Case):
                 for part in FOREIGN:
                     self.assertNotIn(part, done.stderr)
 
+    def test_what_people_try_first_works(self):
+        version = self.elastictrain("--version").stdout
+        for line in ("version", "-V"):
+            self.assertEqual(self.elastictrain(line).stdout, version)
+        self.assertEqual(self.elastictrain("help").stdout, self.elastictrain("--help").stdout)
+        self.assertEqual(self.elastictrain("help resize").stdout, self.elastictrain("resize --help").stdout)
+        self.assertEqual(self.elastictrain("ps").returncode, 0)
+
     def test_every_command_is_in_the_table(self):
         self.assertEqual(set(COMMANDS), {line.split()[0] for line, *_ in MISTAKES if line} & set(COMMANDS))
         help_text = self.elastictrain("--help").stdout

@@ -346,3 +346,17 @@ TEST_CASE("what starts nothing needs no program, but must make sense otherwise")
   inputs.settings = {{"workers.min", "3", "--min-np"}, {"workers.max", "2", "--max-np"}};
   CHECK(contains(bad(inputs), "workers.min = 3"));
 }
+
+TEST_CASE("a misspelt variable is named with what was meant, others are left alone") {
+  const auto sentences = misspelt_variables({{"ELASTICTRAIN_BATCH_PER_WROKER", "3"},
+                                             {"ELASTICTRAIN_BATCH_PER_WORKER", "3"},
+                                             {"ELASTICTRAIN_STATE_DIR", "/tmp"},
+                                             {"ELASTICTRAIN_BINARY", "x"},
+                                             {"ELASTICTRAIN_BIND", "x"},
+                                             {"ELASTICTRAIN_HEARTBEAT_MS", "1"},
+                                             {"BATCH_PER_WROKER", "3"}});
+  REQUIRE(sentences.size() == 1);
+  CHECK(sentences[0] ==
+        "the environment variable ELASTICTRAIN_BATCH_PER_WROKER sets nothing; did you mean "
+        "ELASTICTRAIN_BATCH_PER_WORKER?");
+}
