@@ -1,0 +1,71 @@
+// Max-min fairness in slots. `max-min`: whole slots; the job with the fewest gets the next one, ties go to the earlier
+// job; with more jobs than slots the earliest get one each. `max-min-fluid`: real numbers of slots, equal up to what
+// each job can use; a bound for comparison that no cluster can run.
+#include <algorithm>
+
+#include "heuristics/sharing/fill.h"
+#include "heuristics/sharing/policies.h"
+
+namespace elastictrain::heuristics::sharing {
+namespace {
+
+// The level at which equal shares, each at most the job's most, use up the slots; `fluid_rest`: what is left per job
+// above the whole level, and how many jobs can take more than it.
+struct Level {
+  std::uint32_t whole = 0;
+  std::uint32_t rest = 0;  // slots left when all jobs have min(most, whole)
+  std::uint32_t open = 0;  // jobs that can use more than `whole`
+};
+
+Level level_of(const View& view) {
+  std::vector<std::uint32_t> jobs_by_most(kMostElasticSlots + 2);
+  for (const JobView& job : view.jobs) ++jobs_by_most[most_slots(view, job)];
+  Level level{0, view.slots, static_cast<std::uint32_t>(view.jobs.size()) - jobs_by_most[0]};
+  while (level.open > 0 && level.rest >= level.open) {
+    level.rest -= level.open;
+    ++level.whole;
+    level.open -= jobs_by_most[level.whole];
+  }
+  return level;
+}
+
+class MaxMin final : public SharingPolicy {
+ public:
+  void decide(const View& view, State&, Rng&, Decision& decision) const override {
+    Level level = level_of(view);
+    for (std::size_t place = 0; place < view.jobs.size(); ++place) {
+      const std::uint32_t most = most_slots(view, view.jobs[place]);
+      std::uint32_t slots = std::min(most, level.whole);
+      if (most > level.whole && level.rest > 0) {
+        ++slots;
+        --level.rest;
+      }
+      decision.grants[place] = {static_cast<double>(slots), slots > 0 ? Why::kFair : Why::kWaits,
+                                static_cast<double>(slots)};
+    }
+  }
+};
+
+class MaxMinFluid final : public SharingPolicy {
+ public:
+  void decide(const View& view, State&, Rng&, Decision& decision) const override {
+    const Level level = level_of(view);
+    const double equal = level.whole + (level.open > 0 ? static_cast<double>(level.rest) / level.open : 0);
+    for (std::size_t place = 0; place < view.jobs.size(); ++place) {
+      const double slots = std::min<double>(most_slots(view, view.jobs[place]), equal);
+      decision.grants[place] = {slots, Why::kFair, slots};
+    }
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<SharingPolicy> make_max_min() {
+  return std::make_unique<MaxMin>();
+}
+
+std::unique_ptr<SharingPolicy> make_max_min_fluid() {
+  return std::make_unique<MaxMinFluid>();
+}
+
+}  // namespace elastictrain::heuristics::sharing
