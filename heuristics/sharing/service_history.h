@@ -25,9 +25,9 @@ class ServiceHistory {
   void merge();
   double index_from(std::size_t from, double attained, double quantum) const;
 
-  std::vector<double> services_;  // ascending
-  std::vector<double> sums_;      // of the first i
-  std::vector<double> fresh_;     // not merged yet: a twentieth of the others at most
+  std::vector<double> services_;    // ascending
+  std::vector<double> sums_ = {0};  // of the first i
+  std::vector<double> fresh_;       // not merged yet: a twentieth of the others at most
 };
 
 }  // namespace elastictrain::heuristics::sharing
