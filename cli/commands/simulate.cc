@@ -49,6 +49,7 @@ struct SimulateFlags {
   std::vector<std::uint32_t> gpus;
   double load = 0;
   Cost cost;
+  heuristics::sharing::Settings settings;
   std::uint64_t seed = 1;
   bool lengths_unknown = false;
   double length_error = 0;
@@ -182,7 +183,7 @@ Result<std::vector<SimulatedRun>> make_runs(const LoadedTraces& loaded, const Si
       for (const std::uint32_t gpus : *sizes) {
         runs.push_back({&one.trace,
                         policy,
-                        {gpus, flags.cost, flags.seed, !flags.lengths_unknown, flags.length_error},
+                        {gpus, flags.cost, flags.settings, flags.seed, !flags.lengths_unknown, flags.length_error},
                         {},
                         {},
                         {},
@@ -306,6 +307,8 @@ std::vector<Argument> simulate_arguments(const std::shared_ptr<SimulateFlags>& f
             }),
       value("--time-scale", "X", "divide all times of the traces by X",
             [flags](Text text) { return use_positive("--time-scale", text, flags->trace.time_scale); }),
+      value("--slice", "S", "seconds of a time slice, of policies that have them: gandiva (60), max-min (none)",
+            [flags](Text text) { return use_positive("--slice", text, flags->settings.slice_s); }),
       value("--lengths", "known|unknown", "whether jobs say how long they are (default known)",
             [flags](Text text) -> Status {
               if (text != "known" && text != "unknown") return wrong_usage("--lengths: 'known' or 'unknown'");

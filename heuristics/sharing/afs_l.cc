@@ -20,12 +20,12 @@ namespace {
 constexpr double kEpsilon = 1e-9;
 
 struct Candidate {
-  const Curve* curve = nullptr;
-  double remaining = 0;
   double length_s = 0;  // at the present share; infinite without slots
   double with = 0;      // what a slot adds, relative to the throughput with it
   double without = 0;   // and without it
   double key_s = 0;     // run time on one slot
+  double remaining = 0;
+  const Curve* curve = nullptr;
   std::uint32_t share = 0;
   std::uint32_t most = 0;
 };
@@ -82,9 +82,8 @@ class AfsL final : public SharingPolicy {
 
   // Whether `b`, the later of the two, wins.
   bool later_wins(const Candidate& a, const Candidate& b) const {
-    if (a.share == 0 && b.share == 0) return b.key_s < a.key_s;
-    const bool b_is_short = b.length_s < a.length_s;
-    return long_wins(b_is_short ? b : a, b_is_short ? a : b) != b_is_short;
+    if (a.length_s == b.length_s && a.share == 0 && b.share == 0) return b.key_s < a.key_s;
+    return b.length_s < a.length_s ? !long_wins(b, a) : long_wins(a, b);
   }
 
   bool long_wins(const Candidate& short_one, const Candidate& long_one) const {

@@ -6,10 +6,10 @@
 // they hold for a quantum of 2 h; the others get one slot each, those first that have had the fewest quanta, then by
 // their first start and by arrival. The pairs meet in the bracket of AFS-L.
 #include <algorithm>
-#include <unordered_map>
 
 #include "heuristics/sharing/fill.h"
 #include "heuristics/sharing/policies.h"
+#include "heuristics/sharing/turns.h"
 
 namespace elastictrain::heuristics::sharing {
 namespace {
@@ -17,15 +17,9 @@ namespace {
 constexpr double kQuantum_s = 7200;
 constexpr double kSameGain = 1e-9;
 
-struct Turn {
-  std::uint32_t quanta = 0;
-  double until_s = 0;
-};
-
-struct Turns final : State {
-  std::unordered_map<std::uint64_t, Turn> turns;  // by job
+struct SaltedTurns final : Turns {
   std::uint64_t salt = 0;
-  std::unique_ptr<State> clone() const override { return std::make_unique<Turns>(*this); }
+  std::unique_ptr<State> clone() const override { return std::make_unique<SaltedTurns>(*this); }
 };
 
 // The finalizer of splitmix64.
@@ -37,16 +31,17 @@ std::uint64_t mixed(std::uint64_t x) {
 
 class AfsP final : public SharingPolicy {
  public:
-  std::unique_ptr<State> initial_state() const override { return std::make_unique<Turns>(); }
+  std::unique_ptr<State> initial_state() const override { return std::make_unique<SaltedTurns>(); }
 
   void decide(const View& view, State& state, Rng& rng, Decision& decision) const override {
-    auto& turns = static_cast<Turns&>(state);
+    auto& turns = static_cast<SaltedTurns&>(state);
     if (turns.salt == 0) turns.salt = rng() | 1;
-    for (const EndedJob& job : view.ended) turns.turns.erase(job.id);
+    for (const EndedJob& job : view.ended) turns.of.erase(job.id);
     std::vector<std::uint32_t> shares(view.jobs.size());
-    const std::uint32_t free = view.jobs.size() < view.slots ? one_each(view, shares) : by_turns(view, turns, shares);
+    const std::uint32_t free =
+        view.jobs.size() < view.slots ? one_each(view, shares) : share_by_turns(view, turns, shares);
     fill(view, turns.salt, shares, free);
-    start_quanta(view, shares, turns, decision);
+    start_turns(view, shares, kQuantum_s, turns, decision);
     for (std::size_t place = 0; place < shares.size(); ++place) {
       decision.grants[place] = {static_cast<double>(shares[place]), shares[place] > 0 ? Why::kGain : Why::kWaits, 0};
     }
@@ -56,27 +51,6 @@ class AfsP final : public SharingPolicy {
   static std::uint32_t one_each(const View& view, std::vector<std::uint32_t>& shares) {
     std::fill(shares.begin(), shares.end(), 1);
     return view.slots - static_cast<std::uint32_t>(shares.size());
-  }
-
-  static std::uint32_t by_turns(const View& view, Turns& turns, std::vector<std::uint32_t>& shares) {
-    std::uint32_t free = view.slots;
-    std::vector<std::uint32_t> others;
-    for (std::uint32_t place = 0; place < shares.size(); ++place) {
-      const JobView& job = view.jobs[place];
-      const bool keeps = job.held > 0 && view.now_s < turns.turns[job.id].until_s && job.held <= free;
-      if (keeps) {
-        shares[place] = static_cast<std::uint32_t>(job.held);
-        free -= shares[place];
-      } else {
-        others.push_back(place);
-      }
-    }
-    const auto key = [&](std::uint32_t place) {
-      return std::pair(turns.turns[view.jobs[place].id].quanta, view.jobs[place].first_start_s);
-    };
-    std::stable_sort(others.begin(), others.end(), [&](std::uint32_t a, std::uint32_t b) { return key(a) < key(b); });
-    for (std::size_t i = 0; i < others.size() && free > 0; ++i, --free) shares[others[i]] = 1;
-    return free;
   }
 
   static bool later_wins(const View& view, std::uint64_t salt, const std::vector<std::uint32_t>& shares,
@@ -108,19 +82,6 @@ class AfsP final : public SharingPolicy {
       } else {
         bracket.play_again(place);
       }
-    }
-  }
-
-  static void start_quanta(const View& view, const std::vector<std::uint32_t>& shares, Turns& turns,
-                           Decision& decision) {
-    for (std::size_t place = 0; place < shares.size(); ++place) {
-      if (shares[place] == 0) continue;
-      Turn& turn = turns.turns[view.jobs[place].id];
-      if (view.now_s >= turn.until_s || view.jobs[place].held == 0) {
-        turn.until_s = view.now_s + kQuantum_s;
-        ++turn.quanta;
-      }
-      if (view.jobs.size() > view.slots) decision.again_s = std::min(decision.again_s, turn.until_s);
     }
   }
 };

@@ -36,7 +36,12 @@ class Bracket {
   std::uint32_t first() const { return winner_[1]; }
   // The job at this place has changed.
   void play_again(std::uint32_t place) {
-    for (std::uint32_t node = (leaves_ + place) / 2; node > 0; node /= 2) play(node);
+    std::uint32_t winner = winner_[leaves_ + place];
+    for (std::uint32_t node = leaves_ + place; node > 1; node /= 2) {
+      const std::uint32_t other = winner_[node ^ 1];
+      winner = (node & 1) == 0 ? winner_of(winner, other) : winner_of(other, winner);
+      winner_[node / 2] = winner;
+    }
   }
   void take_out(std::uint32_t place) {
     winner_[leaves_ + place] = kNobody;
@@ -44,9 +49,9 @@ class Bracket {
   }
 
  private:
-  void play(std::uint32_t node) {
-    const std::uint32_t a = winner_[2 * node], b = winner_[2 * node + 1];
-    winner_[node] = a == kNobody ? b : b == kNobody ? a : better_(a, b);
+  void play(std::uint32_t node) { winner_[node] = winner_of(winner_[2 * node], winner_[2 * node + 1]); }
+  std::uint32_t winner_of(std::uint32_t a, std::uint32_t b) const {
+    return a == kNobody ? b : b == kNobody ? a : better_(a, b);
   }
 
   Better better_;

@@ -1,4 +1,4 @@
-// Gandiva (OSDI'18) without hosts: jobs run at the size that they ask for, in time slices of 60 s. Those that fit run;
+// Gandiva (OSDI'18) without hosts: jobs run at the size that they ask for, in time slices. Those that fit run;
 // at the end of a slice the jobs that ran go to the tail of the queue. While nobody waits, idle slots are lent to
 // running jobs, up to the slots of one server (8), the smallest first; an arrival takes them back at once. Packing,
 // migration and the choice of hosts need hosts and measurements of pairs, which a pool of slots has not.
@@ -11,7 +11,6 @@
 namespace elastictrain::heuristics::sharing {
 namespace {
 
-constexpr double kSlice_s = 60;
 constexpr std::uint32_t kServerSlots = 8;
 
 struct Rotation final : State {
@@ -23,13 +22,14 @@ struct Rotation final : State {
 
 class Gandiva final : public SharingPolicy {
  public:
+  explicit Gandiva(double slice_s) : slice_s_(slice_s) {}
   std::unique_ptr<State> initial_state() const override { return std::make_unique<Rotation>(); }
 
   void decide(const View& view, State& state, Rng&, Decision& decision) const override {
     auto& rotation = static_cast<Rotation&>(state);
     for (const EndedJob& job : view.ended) rotation.tickets.erase(job.id);
     const bool new_slice = view.now_s >= rotation.slice_end_s;
-    if (new_slice) rotation.slice_end_s = view.now_s + kSlice_s;
+    if (new_slice) rotation.slice_end_s = view.now_s + slice_s_;
     const auto order = order_of(view, rotation, new_slice);
     std::uint32_t free = view.slots;
     bool waiting = false;
@@ -86,12 +86,14 @@ class Gandiva final : public SharingPolicy {
       }
     }
   }
+
+  double slice_s_;
 };
 
 }  // namespace
 
-std::unique_ptr<SharingPolicy> make_gandiva() {
-  return std::make_unique<Gandiva>();
+std::unique_ptr<SharingPolicy> make_gandiva(double slice_s) {
+  return std::make_unique<Gandiva>(slice_s);
 }
 
 }  // namespace elastictrain::heuristics::sharing

@@ -1,10 +1,12 @@
 // Max-min fairness in slots. `max-min`: whole slots; the job with the fewest gets the next one, ties go to the earlier
-// job; with more jobs than slots the earliest get one each. `max-min-fluid`: real numbers of slots, equal up to what
+// job; with more jobs than slots the earliest get one each, or, with time
+// slices, all in turn. `max-min-fluid`: real numbers of slots, equal up to what
 // each job can use; a bound for comparison that no cluster can run.
 #include <algorithm>
 
 #include "heuristics/sharing/fill.h"
 #include "heuristics/sharing/policies.h"
+#include "heuristics/sharing/turns.h"
 
 namespace elastictrain::heuristics::sharing {
 namespace {
@@ -31,7 +33,13 @@ Level level_of(const View& view) {
 
 class MaxMin final : public SharingPolicy {
  public:
-  void decide(const View& view, State&, Rng&, Decision& decision) const override {
+  explicit MaxMin(double slice_s) : slice_s_(slice_s) {}
+  std::unique_ptr<State> initial_state() const override { return std::make_unique<Turns>(); }
+
+  void decide(const View& view, State& state, Rng&, Decision& decision) const override {
+    auto& turns = static_cast<Turns&>(state);
+    for (const EndedJob& job : view.ended) turns.of.erase(job.id);
+    if (slice_s_ > 0 && view.jobs.size() > view.slots) return by_slices(view, turns, decision);
     Level level = level_of(view);
     for (std::size_t place = 0; place < view.jobs.size(); ++place) {
       const std::uint32_t most = most_slots(view, view.jobs[place]);
@@ -44,6 +52,18 @@ class MaxMin final : public SharingPolicy {
                                 static_cast<double>(slots)};
     }
   }
+
+ private:
+  void by_slices(const View& view, Turns& turns, Decision& decision) const {
+    std::vector<std::uint32_t> shares(view.jobs.size());
+    share_by_turns(view, turns, shares);
+    start_turns(view, shares, slice_s_, turns, decision);
+    for (std::size_t place = 0; place < shares.size(); ++place) {
+      decision.grants[place] = {static_cast<double>(shares[place]), shares[place] > 0 ? Why::kTurn : Why::kWaits, 0};
+    }
+  }
+
+  double slice_s_;
 };
 
 class MaxMinFluid final : public SharingPolicy {
@@ -60,8 +80,8 @@ class MaxMinFluid final : public SharingPolicy {
 
 }  // namespace
 
-std::unique_ptr<SharingPolicy> make_max_min() {
-  return std::make_unique<MaxMin>();
+std::unique_ptr<SharingPolicy> make_max_min(double slice_s) {
+  return std::make_unique<MaxMin>(slice_s);
 }
 
 std::unique_ptr<SharingPolicy> make_max_min_fluid() {

@@ -20,7 +20,7 @@ struct AfsOptions {
 std::unique_ptr<SharingPolicy> make_fifo();
 std::unique_ptr<SharingPolicy> make_srtf();
 std::unique_ptr<SharingPolicy> make_srsf();
-std::unique_ptr<SharingPolicy> make_max_min();
+std::unique_ptr<SharingPolicy> make_max_min(double slice_s);  // 0: no slices
 std::unique_ptr<SharingPolicy> make_max_min_fluid();
 std::unique_ptr<SharingPolicy> make_drf();
 std::unique_ptr<SharingPolicy> make_tiresias_l();
@@ -29,6 +29,7 @@ std::unique_ptr<SharingPolicy> make_themis();
 std::unique_ptr<SharingPolicy> make_optimus(const OptimusOptions& options = {});
 std::unique_ptr<SharingPolicy> make_afs_l(const AfsOptions& options = {});
 std::unique_ptr<SharingPolicy> make_afs_p();
-std::unique_ptr<SharingPolicy> make_gandiva();
+std::unique_ptr<SharingPolicy> make_gandiva(double slice_s);
+std::unique_ptr<SharingPolicy> make_worth();
 
 }  // namespace elastictrain::heuristics::sharing

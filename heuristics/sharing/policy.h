@@ -37,12 +37,16 @@ class SharingPolicy {
   virtual void decide(const View& view, State& state, Rng& rng, Decision& decision) const = 0;
 };
 
+struct Settings {
+  double slice_s = 0;  // of policies with time slices; 0: their own
+};
+
 struct PolicySpec {
   std::string name;
   std::string help;
   bool elastic = true;  // chooses sizes, so it needs throughputs at several; otherwise jobs run as requested
   bool needs_lengths = false;
-  std::function<std::unique_ptr<SharingPolicy>()> make;
+  std::function<std::unique_ptr<SharingPolicy>(const Settings&)> make;
 };
 
 // All policies, in the order in which they are listed.

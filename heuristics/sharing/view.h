@@ -37,6 +37,7 @@ struct JobView {
 // A job that has ended since the last view.
 struct EndedJob {
   std::uint64_t id = 0;
+  std::uint32_t requested = 1;
   double attained_slot_s = 0;
   double work = 0;  // all that it did
   const Curve* curve = nullptr;

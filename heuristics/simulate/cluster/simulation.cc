@@ -34,7 +34,7 @@ class Simulation {
         spec_(spec),
         options_(options),
         watch_(watch),
-        policy_(spec.make()),
+        policy_(spec.make(options.settings)),
         state_(policy_->initial_state()),
         rng_(options.seed),
         error_rng_(options.seed) {
@@ -109,7 +109,7 @@ class Simulation {
     result.slot_s = life.slot_s_before + (view_.now_s - life.since_s) * job.held;
     result.finish_time_ratio = finish_time_ratio(life, given);
     outcome_.jobs[result.job] = result;
-    view_.ended.push_back({job.id, result.slot_s, given.work, job.curve});
+    view_.ended.push_back({job.id, job.requested, result.slot_s, given.work, job.curve});
     if (watch_) watch_({view_.now_s, result.job, 0});
   }
 

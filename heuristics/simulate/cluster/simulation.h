@@ -19,6 +19,7 @@ namespace elastictrain::heuristics::cluster {
 struct Options {
   std::uint32_t slots = 0;
   Cost cost;
+  sharing::Settings settings;
   std::uint64_t seed = 1;
   bool lengths_known = true;
   double length_error = 0;  // standard deviation of the logarithm of what jobs say of their length
