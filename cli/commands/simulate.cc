@@ -17,6 +17,7 @@
 #include "cli/config/text.h"
 #include "cli/output/simulation_report.h"
 #include "cli/output/style.h"
+#include "cli/traces/traces.h"
 
 namespace elastictrain::cli {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/commands/simulate_runs.h"
+#include "cli/output/simulated_run.h"
 
 namespace elastictrain::cli {
 
