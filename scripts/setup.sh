@@ -11,7 +11,7 @@
 set -euo pipefail
 
 build_packages=(g++ cmake ninja-build ccache pkg-config libasio-dev libcli11-dev libtomlplusplus-dev libspdlog-dev
-  doctest-dev nlohmann-json3-dev libmsgpack-cxx-dev libeigen3-dev libssl-dev libxxhash-dev)
+  doctest-dev nlohmann-json3-dev libmsgpack-cxx-dev libeigen3-dev libssl-dev libxxhash-dev zlib1g-dev)
 # The system tests run their own sshd and Slurm inside network namespaces; those of the system are not used.
 test_packages=(openssh-server openssh-client openssl iproute2 iptables procps python3 elfutils
   munge slurmctld slurmd slurm-client openmpi-bin mpich)

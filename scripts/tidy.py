@@ -42,6 +42,7 @@ ARROWS = {
     "train/session": ["supervisor/protocol", "elastictrain", "train/checkpoint", "train/comm", "train/device",
                       "train/state"],
     "cli/config": ["supervisor/protocol", "heuristics", "launcher", "train/builtin"],
+    "cli/traces": ["cli/config", "supervisor/protocol", "heuristics"],
     "cli/output": ["cli/config", "supervisor", "heuristics"],
     "cli": ["supervisor", "launcher", "heuristics", "train", "elastictrain"],
     "tests": ["tests", "cli", "supervisor", "launcher", "heuristics", "train", "elastictrain"],

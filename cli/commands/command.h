@@ -77,6 +77,7 @@ Command make_run(Invocation& invocation);
 Command make_torchrun(Invocation& invocation);
 Command make_check(Invocation& invocation);
 Command make_plan(Invocation& invocation);
+Command make_simulate(Invocation& invocation);
 Command make_status(Invocation& invocation);
 Command make_resize(Invocation& invocation);
 Command make_replace(Invocation& invocation);

@@ -10,6 +10,7 @@ import rows
 
 import autoscale
 import checkpoint
+import cluster
 import communicator
 import failures
 import gpu
@@ -67,6 +68,12 @@ BENCHMARKS = {
     "torch-stalls": (pytorch_programs.torch_stalls, "PyTorch: compilation, a loader and an evaluation that take a minute each"),
     "torch-accuracy": (pytorch_programs.torch_accuracy, "PyTorch, digits: fixed size against random changes, a seed each"),
     "torch-accuracy-gpt": (pytorch_programs.torch_accuracy_gpt, "PyTorch, a small GPT: the same, by the loss of held-out text"),
+    "round-16k": (cluster.round_16k, "one decision for 4,000 jobs with 100,000 workers on 16,000 hosts, placement included"),
+    "sim-published": (cluster.sim_published, "the 24 runs of Muri's simulator, beside their published figures"),
+    "sim-policies": (cluster.sim_policies, "all sharing policies on 11 Philly and 10 ITP clusters"),
+    "sim-itp": (cluster.sim_itp, "69,351 jobs on 2,000 GPUs under AFS-L: time, memory, changes a job"),
+    "sim-ours": (cluster.sim_ours, "our own sharing policy against AFS-L, and against the best without lengths"),
+    "sim-restart-price": (cluster.sim_restart_price, "what changes cost by swap and by restart, jobs of hours and minutes"),
     "footprint": (footprint.footprint, "symbols, size, libraries, start; what check says without CUDA, NCCL and MPI"),
     "agents-1000": (scale.agents_1000, "1,000 agents with 8 workers each: CPU of the supervisor, time of `status`"),
     "gpu-swap": (gpu.gpu_swap, "idle time of grow, shrink and replace on GPUs, 100 MB of parameters over NCCL"),

@@ -1,0 +1,343 @@
+// `elastictrain simulate`: the jobs of a trace on one cluster, under sharing policies.
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <memory>
+#include <optional>
+#include <set>
+
+#include "cli/commands/command.h"
+#include "cli/commands/exit_code.h"
+#include "cli/commands/run_client.h"
+#include "cli/commands/simulate_runs.h"
+#include "cli/config/text.h"
+#include "cli/output/simulation_report.h"
+#include "cli/output/style.h"
+#include "cli/traces/traces.h"
+
+namespace elastictrain::cli {
+namespace {
+
+using heuristics::cluster::Cost;
+using heuristics::cluster::Trace;
+using heuristics::sharing::PolicySpec;
+
+constexpr const char* kSimulate = "simulate";
+constexpr double kLoadStep = 8;  // GPUs
+constexpr std::uint64_t kMostGpus = 1'000'000;
+constexpr const char* kSimulateDetails = R"(
+A trace is known by its header (--format otherwise); .gz and .tar.gz are read as they are. Throughput curves: curves.csv
+beside a normalised trace, or --curves: such a file, a directory of tables MODEL.csv, or Gavel's JSON. Jobs of a trace
+without models take six curves in turn.
+
+  elastictrain simulate jobs/ --policy srtf,tiresias-l --gpus 64
+  elastictrain simulate philly.csv --vc 0e4a51,6c71a0 --curves throughputs_A100 --load 0.9 --csv
+
+Costs of a change: none; swap[:S] new slots count S (10) seconds later and nobody waits; restart[:S] the job makes no
+progress for S (30) seconds; muri as in that paper's simulator.
+
+Exit status: 0 done; 64 wrong usage; 69 no such file; 78 a mistake in a trace, or a policy that it does not suit.
+)";
+
+struct SimulateFlags {
+  std::vector<std::string> files;
+  TraceOptions trace;
+  std::vector<const PolicySpec*> policies;
+  std::vector<std::uint32_t> gpus;
+  double load = 0;
+  Cost cost;
+  heuristics::sharing::Settings settings;
+  std::uint64_t seed = 1;
+  bool lengths_unknown = false;
+  double length_error = 0;
+  bool csv = false;
+  bool json = false;
+  std::string jobs_directory;
+  std::string svg;
+};
+
+// --- Reading the flags
+
+Status add_policy(SimulateFlags& flags, const std::string& name) {
+  const PolicySpec* const found = heuristics::sharing::find_sharing_policy(name);
+  if (found != nullptr) {
+    flags.policies.push_back(found);
+    return {};
+  }
+  std::vector<std::string> names;
+  for (const PolicySpec& one : heuristics::sharing::sharing_policies()) names.push_back(one.name);
+  const auto meant = closest(name, names);
+  return wrong_usage("--policy: there is no policy '" + name + "'" +
+                     (meant ? "; did you mean " + *meant + "?" : "; there are " + join(names, ", ")));
+}
+
+Status use_policies(SimulateFlags& flags, const std::string& text) {
+  for (const std::string& name : split(text, ',')) {
+    if (const Status good = add_policy(flags, name); !good.ok()) return good;
+  }
+  return {};
+}
+
+Status use_gpus(SimulateFlags& flags, const std::string& text) {
+  for (const std::string& part : split(text, ',')) {
+    const auto number = parse_whole_number(part);
+    if (!number || *number == 0 || *number > kMostGpus) {
+      return wrong_usage("--gpus: '" + part + "' is not a number of GPUs from 1 to 1000000");
+    }
+    flags.gpus.push_back(static_cast<std::uint32_t>(*number));
+  }
+  return {};
+}
+
+Status use_positive(const char* flag_name, const std::string& text, double& target) {
+  target = parse_number(text).value_or(0);
+  if (target > 0) return {};
+  return wrong_usage(std::string(flag_name) + ": '" + text + "' is not a number above 0");
+}
+
+Status use_cost(SimulateFlags& flags, const std::string& text) {
+  const std::size_t colon = std::min(text.find(':'), text.size());
+  const std::string kind = text.substr(0, colon);
+  const bool takes_time = kind == "swap" || kind == "restart";
+  if ((kind != "none" && kind != "muri" && !takes_time) || (colon < text.size() && !takes_time)) {
+    return wrong_usage("--cost: '" + text + "' is not one of none, swap[:S], restart[:S], muri");
+  }
+  flags.cost.kind = kind == "none"   ? Cost::Kind::kNone
+                    : kind == "swap" ? Cost::Kind::kSwap
+                    : kind == "muri" ? Cost::Kind::kMuri
+                                     : Cost::Kind::kRestart;
+  if (takes_time) {
+    flags.cost.start_s = kind == "swap" ? heuristics::cluster::kSwapStart_s : heuristics::cluster::kRestartStart_s;
+  }
+  if (colon == text.size()) return {};
+  const auto seconds = parse_number(text.substr(colon + 1));
+  if (!seconds || *seconds < 0)
+    return wrong_usage("--cost: '" + text.substr(colon + 1) + "' is not a number of seconds");
+  flags.cost.start_s = *seconds;
+  return {};
+}
+
+Status use_whole(const char* flag_name, const std::string& text, std::uint64_t& target) {
+  const auto number = parse_whole_number(text);
+  if (!number) return wrong_usage(std::string(flag_name) + ": '" + text + "' is not a whole number");
+  target = *number;
+  return {};
+}
+
+Status use_format(SimulateFlags& flags, const std::string& text) {
+  const auto& names = trace_format_names();
+  if (std::find(names.begin(), names.end(), text) == names.end()) {
+    return wrong_usage("--format: '" + text + "' is not one of " + join(names, ", "));
+  }
+  flags.trace.format = text;
+  return {};
+}
+
+Status check_flags(const SimulateFlags& flags) {
+  if (flags.files.empty()) return wrong_usage("name at least one trace file");
+  if (flags.policies.empty()) return wrong_usage("name at least one policy by --policy");
+  if (flags.gpus.empty() && flags.load == 0) return wrong_usage("give the size of the cluster: --gpus N or --load X");
+  return {};
+}
+
+// --- Making the runs
+
+Status suits(const Trace& trace, const PolicySpec& policy, const SimulateFlags& flags) {
+  if (policy.elastic && !trace.models) {
+    return Error{ErrorCode::kInvalid,
+                 trace.name + ": the policy " + policy.name +
+                     " chooses sizes and needs throughputs at several; this trace has one per job"};
+  }
+  if (policy.needs_lengths && flags.lengths_unknown) {
+    return Error{ErrorCode::kInvalid, "the policy " + policy.name + " needs the jobs' lengths (--lengths unknown)"};
+  }
+  if (flags.cost.kind != Cost::Kind::kMuri) return {};
+  if (policy.elastic)
+    return Error{ErrorCode::kInvalid, "--cost muri is for policies of fixed sizes; " + policy.name + " is elastic"};
+  for (const auto& job : trace.jobs) {
+    if (heuristics::cluster::muri_overhead_s(job.model, job.requested) >= 0) continue;
+    return Error{ErrorCode::kInvalid,
+                 trace.name + ": job " + job.id + ": --cost muri does not know the model '" + job.model + "'"};
+  }
+  return {};
+}
+
+Result<std::vector<std::uint32_t>> sizes_for(const LoadedTraces::One& one, const SimulateFlags& flags) {
+  if (!flags.gpus.empty()) return flags.gpus;
+  const double gpus = std::ceil(one.demand_slots / flags.load / kLoadStep) * kLoadStep;
+  if (gpus >= kLoadStep && gpus <= static_cast<double>(kMostGpus)) return std::vector{static_cast<std::uint32_t>(gpus)};
+  return Error{ErrorCode::kInvalid,
+               one.trace.name + ": --load has no meaning here, all jobs arrive at once; use --gpus"};
+}
+
+Result<std::vector<SimulatedRun>> make_runs(const LoadedTraces& loaded, const SimulateFlags& flags) {
+  std::vector<SimulatedRun> runs;
+  for (const LoadedTraces::One& one : loaded.traces) {
+    const auto sizes = sizes_for(one, flags);
+    if (!sizes.ok()) return sizes.error();
+    for (const PolicySpec* policy : flags.policies) {
+      if (const Status good = suits(one.trace, *policy, flags); !good.ok()) return good.error();
+      for (const std::uint32_t gpus : *sizes) {
+        runs.push_back({&one.trace,
+                        policy,
+                        {gpus, flags.cost, flags.settings, flags.seed, !flags.lengths_unknown, flags.length_error},
+                        {},
+                        {},
+                        {},
+                        0});
+      }
+    }
+  }
+  return runs;
+}
+
+void note_capped(const std::vector<SimulatedRun>& runs, std::vector<std::string>& notes) {
+  std::set<std::pair<const Trace*, std::uint32_t>> said;
+  for (const SimulatedRun& run : runs) {
+    if (!said.emplace(run.trace, run.options.slots).second) continue;
+    const auto over = std::count_if(run.trace->jobs.begin(), run.trace->jobs.end(),
+                                    [&](const auto& job) { return job.requested > run.options.slots; });
+    if (over == 0) continue;
+    notes.push_back(run.trace->name + ": " + std::to_string(over) + " jobs ask for more than " +
+                    std::to_string(run.options.slots) + " GPUs; they get at most these");
+  }
+}
+
+// --- Output
+
+class SimulationProgress {
+ public:
+  explicit SimulationProgress(std::size_t runs) : runs_(runs), shown_(surface_of(STDERR_FILENO).is_terminal) {}
+  ~SimulationProgress() {
+    if (shown_) std::cerr << "\r\x1b[K";
+  }
+  void show(std::size_t done) {
+    constexpr std::size_t kWidth = 40;
+    if (!shown_) return;
+    const std::size_t full = done * kWidth / runs_;
+    std::cerr << "\r[" << std::string(full, '#') << std::string(kWidth - full, ' ') << "] " << done << " of " << runs_
+              << " runs" << std::flush;
+  }
+
+ private:
+  std::size_t runs_;
+  bool shown_;
+};
+
+Status write_file(const std::filesystem::path& path, const std::string& text) {
+  std::ofstream file(path);
+  if ((file << text).flush()) return {};
+  return Error{ErrorCode::kIo, path.string() + " cannot be written"};
+}
+
+Status write_jobs(const std::vector<SimulatedRun>& runs, const std::string& directory) {
+  std::error_code error;
+  std::filesystem::create_directories(directory, error);
+  for (const SimulatedRun& run : runs) {
+    const auto path = std::filesystem::path(directory) / simulated_jobs_name(run);
+    if (const Status good = write_file(path, simulated_jobs_csv(run)); !good.ok()) return good;
+  }
+  return {};
+}
+
+Status show_runs(const std::vector<SimulatedRun>& runs, const SimulateFlags& flags) {
+  for (const SimulatedRun& run : runs) {
+    if (!run.outcome.problem.empty()) return Error{ErrorCode::kInternal, run.trace->name + ": " + run.outcome.problem};
+  }
+  if (!flags.jobs_directory.empty()) {
+    if (const Status good = write_jobs(runs, flags.jobs_directory); !good.ok()) return good;
+  }
+  std::cout << (flags.json ? simulation_json(runs) : flags.csv ? simulation_csv(runs) : simulation_table(runs));
+  if (!std::cout.flush()) return Error{ErrorCode::kIo, "the standard output cannot be written"};
+  return {};
+}
+
+int simulate_status(const Error& error) {
+  std::cerr << "elastictrain simulate: " << error.message << "\n";
+  return error.code == ErrorCode::kUnavailable ? kExitUnavailable
+         : error.code == ErrorCode::kInternal  ? kExitInternal
+         : error.code == ErrorCode::kIo        ? kExitCannotCreate
+                                               : kExitConfig;
+}
+
+int simulate_command(const SimulateFlags& flags) {
+  auto loaded = load_traces(flags.files, flags.trace);
+  if (!loaded.ok()) return simulate_status(loaded.error());
+  auto runs = make_runs(*loaded, flags);
+  if (!runs.ok()) return simulate_status(runs.error());
+  note_capped(*runs, loaded->notes);
+  for (const std::string& note : loaded->notes) std::cerr << "elastictrain simulate: " << note << "\n";
+  {
+    SimulationProgress progress(runs->size());
+    simulate_all(*runs, !flags.svg.empty(), [&](std::size_t done) { progress.show(done); });
+  }
+  const Status shown = show_runs(*runs, flags);
+  return shown.ok() ? kExitSuccess : simulate_status(shown.error());
+}
+
+std::vector<Argument> simulate_arguments(const std::shared_ptr<SimulateFlags>& flags) {
+  using Text = const std::string&;
+  return {
+      words("files", "FILE…", "traces, archives of traces, or directories with jobs.csv", flags->files),
+      value("--policy", "A,B…", "sharing policies", [flags](Text text) { return use_policies(*flags, text); }),
+      value("--gpus", "N,…", "sizes of the cluster", [flags](Text text) { return use_gpus(*flags, text); }),
+      value("--load", "X", "the least multiple of 8 GPUs with an offered load of at most X",
+            [flags](Text text) { return use_positive("--load", text, flags->load); })
+          .instead_of({"--gpus"}),
+      value("--cost", "COST", "none (default), swap[:S], restart[:S], muri",
+            [flags](Text text) { return use_cost(*flags, text); }),
+      list("--curves", "PATH", "throughput curves; may be given several times", flags->trace.curves),
+      value("--vc", "ID,…", "virtual clusters of the trace, each on its own",
+            [flags](Text text) {
+              flags->trace.vcs = split(text, ',');
+              return Status();
+            }),
+      value("--format", "NAME", "format of the traces, if their header does not say it",
+            [flags](Text text) { return use_format(*flags, text); }),
+      flag("--merge", "take the files as one trace", flags->trace.merge),
+      value("--limit", "K", "only the first K jobs of each trace",
+            [flags](Text text) {
+              std::uint64_t limit = 0;
+              const Status good = use_whole("--limit", text, limit);
+              flags->trace.limit = limit;
+              return good;
+            }),
+      value("--time-scale", "X", "divide all times of the traces by X",
+            [flags](Text text) { return use_positive("--time-scale", text, flags->trace.time_scale); }),
+      value("--slice", "S", "seconds of a time slice, of policies that have them: gandiva (60), max-min (none)",
+            [flags](Text text) { return use_positive("--slice", text, flags->settings.slice_s); }),
+      value("--lengths", "known|unknown", "whether jobs say how long they are (default known)",
+            [flags](Text text) -> Status {
+              if (text != "known" && text != "unknown") return wrong_usage("--lengths: 'known' or 'unknown'");
+              flags->lengths_unknown = text == "unknown";
+              return {};
+            }),
+      value("--length-error", "X", "lengths that jobs say are wrong by a random factor, exp(X) in the typical case",
+            [flags](Text text) { return use_positive("--length-error", text, flags->length_error); }),
+      value("--seed", "N", "of the random numbers (default 1)",
+            [flags](Text text) { return use_whole("--seed", text, flags->seed); }),
+      flag("--csv", "print one CSV row per run", flags->csv),
+      flag("--json", "print a list of JSON objects", flags->json).instead_of({"--csv"}),
+      value("--jobs", "DIR", "write a CSV file with the jobs of each run", flags->jobs_directory),
+  };
+}
+
+}  // namespace
+
+Command make_simulate(Invocation& invocation) {
+  const auto flags = std::make_shared<SimulateFlags>();
+  const auto choose = [&invocation, flags]() -> Status {
+    if (const Status good = check_flags(*flags); !good.ok()) return good;
+    invocation.action = [flags] { return simulate_command(*flags); };
+    return {};
+  };
+  return {kSimulate,   "the jobs of a trace on one cluster, under sharing policies",
+          kGroupTrain, simulate_arguments(flags),
+          choose,      kSimulateDetails};
+}
+
+}  // namespace elastictrain::cli

@@ -1,0 +1,46 @@
+// Purpose: the formats of trace files, known by their headers.
+//
+// | name | columns | work |
+// |---|---|---|
+// | normalised | job_id,arrival_s,work_iterations,requested_gpus,curve | iterations |
+// | elasticflow | job_id,submission_time,num_iteration,model_name,batch_size,num_gpu (or submit_time, iteration) |
+// iterations | | itp | job_id,submission_time,duration,num_gpu | duration x throughput of a curve that is dealt out |
+// | philly | timestamp,duration,num_gpus,cluster | the same; the cluster is the virtual cluster |
+// | muri | job_id,num_gpu,submit_time,iterations,model_name,iteration_time (times in ms) | run time at num_gpu, no
+// curve | | tiresias | job_id,num_gpu,submit_time,duration,model_name | run time at num_gpu, no curve | | pollux |
+// name,time,application,num_replicas,batch_size | iterations to the end of training | | gavel | 7 or 10 fields between
+// tabs, no header | steps | | shockwave | 12 fields between tabs, no header | run time at the size asked for, no curve
+// |
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cli/traces/curves.h"
+#include "cli/traces/source.h"
+#include "heuristics/simulate/cluster/trace.h"
+
+namespace elastictrain::cli {
+
+// A job as its file has it.
+struct RawJob {
+  heuristics::cluster::TraceJob job;  // without a curve where curve_name is empty
+  std::string curve_name;
+  std::string vc;
+  double duration_s = 0;  // 0: not in the file
+  std::size_t line = 0;
+};
+
+struct RawTrace {
+  std::string path;
+  std::string name;
+  std::string format;
+  std::vector<RawJob> jobs;  // in the file's order
+  bool dealt() const { return format == "itp" || format == "philly"; }
+};
+
+const std::vector<std::string>& format_names();
+// `format`: empty: by the header.
+Result<RawTrace> read_format(const TraceText& source, const std::string& format);
+
+}  // namespace elastictrain::cli

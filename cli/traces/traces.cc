@@ -1,0 +1,185 @@
+#include "cli/traces/traces.h"
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <unordered_set>
+
+#include "cli/config/text.h"
+#include "cli/traces/formats.h"
+
+namespace elastictrain::cli {
+namespace {
+
+using heuristics::cluster::Trace;
+using heuristics::cluster::TraceJob;
+
+// Jobs without a model take these in turn.
+constexpr std::array kDealt = {"bert@64", "deepspeech2@32", "gpt2@128", "inception3@64", "resnet50@256", "vgg16@256"};
+constexpr std::uint32_t kMostRequested = 64;
+
+// A job with the file that it is from.
+struct Sourced {
+  RawJob raw;
+  const RawTrace* from = nullptr;
+};
+
+std::string place_of(const Sourced& job) {
+  return job.from->path + ":" + std::to_string(job.raw.line) + ":1";
+}
+
+Error wrong_job(const Sourced& job, const std::string& what) {
+  return {ErrorCode::kInvalid, place_of(job) + ": job " + job.raw.job.id + ": " + what};
+}
+
+std::string known_curves(const Curves& curves) {
+  if (curves.empty()) return "no curves were given; name them by --curves PATH";
+  std::vector<std::string> names;
+  for (const auto& [name, curve] : curves) names.push_back(name);
+  constexpr std::size_t kListed = 20;
+  if (names.size() > kListed) names.resize(kListed);
+  return "known are " + join(names, ", ");
+}
+
+class Loader {
+ public:
+  Loader(const TraceOptions& options, LoadedTraces& out) : options_(options), out_(out) {}
+
+  Status read(const std::vector<std::string>& paths) {
+    for (const std::string& path : options_.curves) {
+      if (const Status good = read_curves(path, curves_); !good.ok()) return good;
+    }
+    for (const std::string& path : paths) {
+      if (const Status good = read_file(path); !good.ok()) return good;
+    }
+    return {};
+  }
+
+  Status make() {
+    if (options_.merge) return make_trace("merged", all_of(files_), "");
+    for (const RawTrace& file : files_) {
+      if (const Status good = make_traces_of(file); !good.ok()) return good;
+    }
+    return {};
+  }
+
+ private:
+  Status read_file(const std::string& path) {
+    auto texts = read_trace_texts(path);
+    if (!texts.ok()) return texts.error();
+    for (const TraceText& text : *texts) {
+      auto trace = read_format(text, options_.format);
+      if (!trace.ok()) return trace.error();
+      if (const Status good = read_curves_beside(*trace); !good.ok()) return good;
+      files_.push_back(std::move(*trace));
+    }
+    return {};
+  }
+
+  Status read_curves_beside(const RawTrace& trace) {
+    if (trace.format != "normalised" || !options_.curves.empty()) return {};
+    const auto beside = std::filesystem::path(trace.path).parent_path() / "curves.csv";
+    return std::filesystem::exists(beside) ? read_curves(beside.string(), curves_) : Status();
+  }
+
+  std::vector<Sourced> all_of(const std::vector<RawTrace>& files) const {
+    std::vector<Sourced> jobs;
+    for (const RawTrace& file : files) {
+      for (const RawJob& raw : file.jobs) jobs.push_back({raw, &file});
+    }
+    return jobs;
+  }
+
+  Status make_traces_of(const RawTrace& file) {
+    std::vector<Sourced> jobs;
+    for (const RawJob& raw : file.jobs) jobs.push_back({raw, &file});
+    if (options_.vcs.empty()) return make_trace(file.name, std::move(jobs), "");
+    for (const std::string& vc : options_.vcs) {
+      std::vector<Sourced> part;
+      std::copy_if(jobs.begin(), jobs.end(), std::back_inserter(part),
+                   [&](const Sourced& job) { return job.raw.vc == vc; });
+      if (part.empty())
+        return Error{ErrorCode::kInvalid, file.path + ": no job of the virtual cluster '" + vc + "' (--vc)"};
+      if (const Status good = make_trace(file.name, std::move(part), vc); !good.ok()) return good;
+    }
+    return {};
+  }
+
+  Status make_trace(const std::string& name, std::vector<Sourced> jobs, const std::string& vc) {
+    if (const Status good = check_ids(jobs); !good.ok()) return good;
+    sort(name, jobs);
+    if (options_.limit > 0 && jobs.size() > options_.limit) jobs.resize(options_.limit);
+    LoadedTraces::One one;
+    one.trace.name = name;
+    one.trace.vc = vc;
+    double slot_s = 0;
+    for (std::size_t place = 0; place < jobs.size(); ++place) {
+      if (const Status good = complete(jobs[place], place); !good.ok()) return good;
+      TraceJob& job = jobs[place].raw.job;
+      slot_s += jobs[place].raw.duration_s * job.requested;
+      job.requested = std::min(job.requested, job.curve->elastic() ? kMostRequested : job.requested);
+      job.arrival_s /= options_.time_scale;
+      job.work /= options_.time_scale;
+      one.trace.models = one.trace.models && job.curve->elastic();
+      one.trace.jobs.push_back(std::move(job));
+    }
+    const double span_s = (one.trace.jobs.back().arrival_s - one.trace.jobs.front().arrival_s) * options_.time_scale;
+    one.demand_slots = span_s > 0 ? slot_s / span_s : 0;
+    out_.traces.push_back(std::move(one));
+    return {};
+  }
+
+  static Status check_ids(const std::vector<Sourced>& jobs) {
+    std::unordered_set<std::string> seen;
+    for (const Sourced& job : jobs) {
+      if (!seen.insert(job.from->path + "\n" + job.raw.job.id).second)
+        return wrong_job(job, "this job id is there twice");
+    }
+    return {};
+  }
+
+  void sort(const std::string& name, std::vector<Sourced>& jobs) {
+    const auto earlier = [](const Sourced& a, const Sourced& b) { return a.raw.job.arrival_s < b.raw.job.arrival_s; };
+    if (std::is_sorted(jobs.begin(), jobs.end(), earlier)) return;
+    std::stable_sort(jobs.begin(), jobs.end(), earlier);
+    if (!options_.merge) out_.notes.push_back(name + ": the rows are not in the order of arrival; they were sorted");
+  }
+
+  // Curve, work and duration, whatever of them the file lacks.
+  Status complete(Sourced& sourced, std::size_t place) {
+    RawJob& raw = sourced.raw;
+    TraceJob& job = raw.job;
+    if (sourced.from->dealt()) raw.curve_name = kDealt[place % kDealt.size()];
+    if (!raw.curve_name.empty()) {
+      const auto curve = curves_.find(raw.curve_name);
+      if (curve == curves_.end())
+        return wrong_job(sourced, "unknown curve '" + raw.curve_name + "'; " + known_curves(curves_));
+      job.curve = curve->second;
+    }
+    const double rate = job.curve->as_is(std::min(job.requested, kMostRequested));
+    if (sourced.from->dealt()) job.work = raw.duration_s * rate;
+    if (raw.duration_s == 0) raw.duration_s = job.work / rate;
+    return {};
+  }
+
+  const TraceOptions& options_;
+  LoadedTraces& out_;
+  Curves curves_;
+  std::vector<RawTrace> files_;
+};
+
+}  // namespace
+
+const std::vector<std::string>& trace_format_names() {
+  return format_names();
+}
+
+Result<LoadedTraces> load_traces(const std::vector<std::string>& paths, const TraceOptions& options) {
+  LoadedTraces out;
+  Loader loader(options, out);
+  if (const Status good = loader.read(paths); !good.ok()) return good.error();
+  if (const Status good = loader.make(); !good.ok()) return good.error();
+  return out;
+}
+
+}  // namespace elastictrain::cli

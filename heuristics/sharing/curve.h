@@ -1,0 +1,56 @@
+// Purpose: the throughput of one job at each number of slots.
+//
+// Two forms of one measured curve. *As it is*: lines between the measured counts, constant beyond the last one, and a
+// line from 0 below the first; fixed-size policies run a job on it. *Best*: the running maximum of that, which elastic
+// policies use, up to the first count that reaches the maximum (the cap) and never beyond 64 slots. Between whole
+// counts the throughput is interpolated, not the step time: lines of step time are convex in throughput and stall
+// policies that give one slot at a time.
+//
+// Immutable. Rates in units of work per second (iterations, samples).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace elastictrain::heuristics::sharing {
+
+inline constexpr std::uint32_t kMostElasticSlots = 64;
+
+class Curve {
+ public:
+  struct Point {
+    std::uint32_t slots = 0;
+    double rate = 0;
+  };
+
+  // `points`: at least one; counts above 0, rising; rates above 0.
+  explicit Curve(std::vector<Point> points, std::string name = {});
+
+  const std::string& name() const { return name_; }
+  // False if only one count was measured: then there is nothing to decide a size by.
+  bool elastic() const { return elastic_; }
+  std::uint32_t cap() const { return cap_; }
+
+  double as_is(std::uint32_t slots) const;
+  // Whole counts up to the cap.
+  double best(std::uint32_t slots) const { return best_[slots]; }
+  // Any count: lines between whole counts, constant from the cap on.
+  double best_at(double slots) const;
+  // 1 / best(slots), infinite at 0.
+  double inverse(std::uint32_t slots) const { return inverse_[slots]; }
+  // What one more slot adds, relative to the throughput with it and without it. 0 at the cap, infinite without slots.
+  double gain_with(std::uint32_t slots) const { return gain_with_[slots]; }
+  double gain_without(std::uint32_t slots) const { return gain_without_[slots]; }
+
+ private:
+  void fill_as_is(const std::vector<Point>& points);
+  void fill_best();
+
+  std::string name_;
+  bool elastic_ = false;
+  std::uint32_t cap_ = 0;
+  std::vector<double> as_is_, best_, inverse_, gain_with_, gain_without_;  // by count
+};
+
+}  // namespace elastictrain::heuristics::sharing

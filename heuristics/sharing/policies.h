@@ -1,0 +1,35 @@
+// Purpose: makes each built-in sharing policy; one file a policy holds what it does and where it comes from.
+#pragma once
+
+#include <memory>
+
+#include "heuristics/sharing/policy.h"
+
+namespace elastictrain::heuristics::sharing {
+
+struct OptimusOptions {
+  double young_s = 0;  // a job is young until it has run for so long
+  double young_factor = 0.95;
+};
+
+struct AfsOptions {
+  bool scan = false;            // compare all jobs for every slot
+  bool one_each_first = false;  // as in the authors' simulator
+};
+
+std::unique_ptr<SharingPolicy> make_fifo();
+std::unique_ptr<SharingPolicy> make_srtf();
+std::unique_ptr<SharingPolicy> make_srsf();
+std::unique_ptr<SharingPolicy> make_max_min(double slice_s);  // 0: no slices
+std::unique_ptr<SharingPolicy> make_max_min_fluid();
+std::unique_ptr<SharingPolicy> make_drf();
+std::unique_ptr<SharingPolicy> make_tiresias_l();
+std::unique_ptr<SharingPolicy> make_tiresias_g();
+std::unique_ptr<SharingPolicy> make_themis();
+std::unique_ptr<SharingPolicy> make_optimus(const OptimusOptions& options = {});
+std::unique_ptr<SharingPolicy> make_afs_l(const AfsOptions& options = {});
+std::unique_ptr<SharingPolicy> make_afs_p();
+std::unique_ptr<SharingPolicy> make_gandiva(double slice_s);
+std::unique_ptr<SharingPolicy> make_worth();
+
+}  // namespace elastictrain::heuristics::sharing

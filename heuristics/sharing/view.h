@@ -1,0 +1,78 @@
+// Purpose: what a sharing policy sees of a cluster with many jobs, and what it decides.
+//
+// Pure values, the same live and simulated. Times in seconds since any common instant. Work in a unit of the job's own
+// (iterations, samples); only its ratio to the throughput matters.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "heuristics/sharing/curve.h"
+
+namespace elastictrain::heuristics::sharing {
+
+inline constexpr double kNever = std::numeric_limits<double>::infinity();
+inline constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
+
+struct JobView {
+  std::uint64_t id = 0;  // never used again for another job
+  double arrival_s = 0;
+  std::uint32_t requested = 1;   // slots at which its user would run it, at most those of the cluster
+  const Curve* curve = nullptr;  // never null; lives as long as the view
+  double remaining = kUnknown;   // work
+  double done = 0;               // work
+  double held = 0;               // slots now
+  double running_s = 0;          // time with slots
+  double attained_slot_s = 0;    // slots x time held
+  double first_start_s = kNever;
+  double cpus_per_slot = 0;  // what one slot takes of the other resources; 0: nothing that is scarce
+  double memory_per_slot_bytes = 0;
+
+  bool started() const { return first_start_s < kNever; }
+};
+
+// A job that has ended since the last view.
+struct EndedJob {
+  std::uint64_t id = 0;
+  std::uint32_t requested = 1;
+  double attained_slot_s = 0;
+  double work = 0;  // all that it did
+  const Curve* curve = nullptr;
+};
+
+struct View {
+  double now_s = 0;
+  std::uint32_t slots = 0;
+  double cpus = 0;            // 0: not counted
+  double memory_bytes = 0;    // 0: not counted
+  std::vector<JobView> jobs;  // by arrival; ties between jobs go to the earlier place
+  std::vector<EndedJob> ended;
+};
+
+enum class Why : std::uint8_t {
+  kWaits,  // no room for it now
+  kFits,   // its turn, and its request fits
+  kQueue,  // number: its queue
+  kFair,   // number: what the policy holds equal (slots, dominant share, finish-time ratio)
+  kGain,   // number: what its last slot gains
+  kAlone,  // all jobs have as much as they can use
+  kTurn,   // number: until when its time slice lasts
+};
+
+const char* name(Why why);
+
+struct Grant {
+  double slots = 0;  // whole, except under max-min-fluid
+  Why why = Why::kWaits;
+  double number = 0;
+};
+
+struct Decision {
+  std::vector<Grant> grants;  // one per job of the view, in its order; their sum is at most View::slots
+  double again_s = kNever;    // decide again at this time even if nothing happens before
+};
+
+}  // namespace elastictrain::heuristics::sharing

@@ -1,0 +1,230 @@
+#include "heuristics/simulate/cluster/simulation.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "heuristics/simulate/cluster/progress.h"
+
+namespace elastictrain::heuristics::cluster {
+namespace {
+
+using sharing::kNever;
+
+// What lies closer together is one instant: ends that are equal on paper differ in the last bits.
+constexpr double kInstant_s = 1e-6;
+
+// What is known of a present job beside its view.
+struct Life {
+  Progress progress;
+  JobResult result;
+  double overhead_s = 0;
+  double said = 1;     // the length that it says over the true one
+  double since_s = 0;  // of the slots that it holds
+  double running_before_s = 0;
+  double slot_s_before = 0;
+  double end_s = kNever;
+  double jobs_s_before = 0;  // integral of the number of jobs, at arrival
+};
+
+class Simulation {
+ public:
+  Simulation(const Trace& trace, const sharing::PolicySpec& spec, const Options& options,
+             const std::function<void(const Change&)>& watch)
+      : trace_(trace),
+        spec_(spec),
+        options_(options),
+        watch_(watch),
+        policy_(spec.make(options.settings)),
+        state_(policy_->initial_state()),
+        rng_(options.seed),
+        error_rng_(options.seed) {
+    view_.slots = options.slots;
+    outcome_.jobs.resize(trace.jobs.size());
+  }
+
+  Outcome run() {
+    while (outcome_.problem.empty() && (next_arrival_ < trace_.jobs.size() || !lives_.empty())) {
+      if (!advance()) break;
+      end_jobs();
+      admit_jobs();
+      decide();
+    }
+    return std::move(outcome_);
+  }
+
+ private:
+  double next_event_s() const {
+    double next_s = again_s_;
+    if (next_arrival_ < trace_.jobs.size()) next_s = std::min(next_s, trace_.jobs[next_arrival_].arrival_s);
+    for (const Life& life : lives_) next_s = std::min(next_s, life.end_s);
+    return next_s;
+  }
+
+  bool advance() {
+    const double next_s = next_event_s();
+    if (next_s == kNever) {
+      outcome_.problem =
+          "the policy " + spec_.name + " leaves " + std::to_string(lives_.size()) + " jobs waiting for ever";
+      return false;
+    }
+    jobs_s_ += (next_s - view_.now_s) * static_cast<double>(lives_.size());
+    view_.now_s = next_s;
+    if (options_.cost.kind == Cost::Kind::kMuri) charge_all();
+    return true;
+  }
+
+  void charge_all() {
+    for (std::size_t place = 0; place < lives_.size(); ++place) {
+      Life& life = lives_[place];
+      if (view_.jobs[place].held == 0 || life.end_s <= view_.now_s + kInstant_s) continue;
+      life.progress.charge(view_.now_s, life.overhead_s);
+      life.end_s = life.progress.end_s();
+    }
+  }
+
+  void end_jobs() {
+    view_.ended.clear();
+    std::size_t kept = 0;
+    for (std::size_t place = 0; place < lives_.size(); ++place) {
+      if (lives_[place].end_s <= view_.now_s + kInstant_s) {
+        end(place);
+        continue;
+      }
+      if (kept != place) {
+        lives_[kept] = std::move(lives_[place]);
+        view_.jobs[kept] = view_.jobs[place];
+      }
+      ++kept;
+    }
+    lives_.erase(lives_.begin() + static_cast<std::ptrdiff_t>(kept), lives_.end());
+    view_.jobs.resize(kept);
+  }
+
+  void end(std::size_t place) {
+    Life& life = lives_[place];
+    const sharing::JobView& job = view_.jobs[place];
+    JobResult& result = life.result;
+    const TraceJob& given = trace_.jobs[result.job];
+    result.completion_s = view_.now_s;
+    result.slot_s = life.slot_s_before + (view_.now_s - life.since_s) * job.held;
+    result.finish_time_ratio = finish_time_ratio(life, given);
+    outcome_.jobs[result.job] = result;
+    view_.ended.push_back({job.id, job.requested, result.slot_s, given.work, job.curve});
+    if (watch_) watch_({view_.now_s, result.job, 0});
+  }
+
+  double finish_time_ratio(const Life& life, const TraceJob& given) const {
+    const double took_s = view_.now_s - given.arrival_s;
+    if (took_s <= 0) return 1;
+    const double mean_jobs = std::max(1.0, (jobs_s_ - life.jobs_s_before) / took_s);
+    const double share = view_.slots / mean_jobs;
+    return took_s / (given.work / given.curve->best_at(std::min<double>(share, given.curve->cap())));
+  }
+
+  void admit_jobs() {
+    const double until_s = view_.now_s + kInstant_s;
+    for (; next_arrival_ < trace_.jobs.size() && trace_.jobs[next_arrival_].arrival_s <= until_s; ++next_arrival_) {
+      admit(static_cast<std::uint32_t>(next_arrival_));
+    }
+  }
+
+  void admit(std::uint32_t number) {
+    const TraceJob& given = trace_.jobs[number];
+    sharing::JobView job;
+    job.id = number;
+    job.arrival_s = given.arrival_s;
+    job.requested = std::min(given.requested, options_.slots);
+    job.curve = given.curve.get();
+    Life life{Progress(*given.curve, !spec_.elastic, given.work), {}};
+    life.result.job = number;
+    life.jobs_s_before = jobs_s_;
+    life.overhead_s = std::max(0.0, muri_overhead_s(given.model, job.requested));
+    if (options_.length_error > 0)
+      life.said = std::exp(std::normal_distribution<>(0, options_.length_error)(error_rng_));
+    job.remaining = options_.lengths_known ? given.work * life.said : sharing::kUnknown;
+    view_.jobs.push_back(job);
+    lives_.push_back(std::move(life));
+  }
+
+  void bring_up_to_date() {
+    for (std::size_t place = 0; place < lives_.size(); ++place) {
+      sharing::JobView& job = view_.jobs[place];
+      if (job.held == 0) continue;
+      const Life& life = lives_[place];
+      const double held_s = view_.now_s - life.since_s;
+      job.running_s = life.running_before_s + held_s;
+      job.attained_slot_s = life.slot_s_before + held_s * job.held;
+      const double remaining = life.progress.remaining(view_.now_s);
+      job.done = trace_.jobs[life.result.job].work - remaining;
+      if (options_.lengths_known) job.remaining = remaining * life.said;
+    }
+  }
+
+  void decide() {
+    bring_up_to_date();
+    decision_.grants.assign(view_.jobs.size(), {});
+    decision_.again_s = kNever;
+    policy_->decide(view_, *state_, rng_, decision_);
+    ++outcome_.decisions;
+    again_s_ = decision_.again_s;
+    double sum = 0;
+    for (const sharing::Grant& grant : decision_.grants) sum += grant.slots;
+    if (sum > view_.slots * (1 + 1e-9)) {
+      outcome_.problem =
+          "the policy " + spec_.name + " granted " + std::to_string(sum) + " slots of " + std::to_string(view_.slots);
+    } else if (again_s_ <= view_.now_s) {
+      outcome_.problem = "the policy " + spec_.name + " asks to decide again without letting time pass";
+    } else {
+      carry_out();
+    }
+  }
+
+  void carry_out() {
+    for (std::size_t place = 0; place < lives_.size(); ++place) {
+      if (decision_.grants[place].slots != view_.jobs[place].held) change(place, decision_.grants[place].slots);
+    }
+  }
+
+  void change(std::size_t place, double slots) {
+    sharing::JobView& job = view_.jobs[place];
+    Life& life = lives_[place];
+    if (job.started()) ++life.result.changes;
+    if (slots == 0) ++life.result.suspensions;
+    if (!job.started()) job.first_start_s = life.result.first_start_s = view_.now_s;
+    if (job.held > 0) {
+      life.running_before_s += view_.now_s - life.since_s;
+      life.slot_s_before += (view_.now_s - life.since_s) * job.held;
+    }
+    job.running_s = life.running_before_s;
+    job.attained_slot_s = life.slot_s_before;
+    life.since_s = view_.now_s;
+    life.progress.set_slots(view_.now_s, slots, options_.cost);
+    life.end_s = life.progress.end_s();
+    job.held = slots;
+    if (watch_) watch_({view_.now_s, life.result.job, slots});
+  }
+
+  const Trace& trace_;
+  const sharing::PolicySpec& spec_;
+  const Options& options_;
+  const std::function<void(const Change&)>& watch_;
+  std::unique_ptr<sharing::SharingPolicy> policy_;
+  std::unique_ptr<sharing::State> state_;
+  sharing::Rng rng_, error_rng_;
+  sharing::View view_;
+  sharing::Decision decision_;
+  std::vector<Life> lives_;  // as View::jobs
+  std::size_t next_arrival_ = 0;
+  double again_s_ = kNever;
+  double jobs_s_ = 0;  // integral of the number of jobs over time
+  Outcome outcome_;
+};
+
+}  // namespace
+
+Outcome simulate(const Trace& trace, const sharing::PolicySpec& policy, const Options& options,
+                 const std::function<void(const Change&)>& watch) {
+  return Simulation(trace, policy, options, watch).run();
+}
+
+}  // namespace elastictrain::heuristics::cluster

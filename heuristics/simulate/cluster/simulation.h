@@ -1,0 +1,57 @@
+// Purpose: runs the jobs of a trace on a cluster under a sharing policy, by discrete events.
+//
+// All that happens at one instant comes first (ends, then arrivals), then one decision. Pure and single-threaded: the
+// result depends on the arguments only. Errors: a policy that grants more than there is, or leaves jobs waiting for
+// ever, ends the simulation with `problem`.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "heuristics/sharing/policy.h"
+#include "heuristics/simulate/cluster/cost.h"
+#include "heuristics/simulate/cluster/trace.h"
+
+namespace elastictrain::heuristics::cluster {
+
+struct Options {
+  std::uint32_t slots = 0;
+  Cost cost;
+  sharing::Settings settings;
+  std::uint64_t seed = 1;
+  bool lengths_known = true;
+  double length_error = 0;  // standard deviation of the logarithm of what jobs say of their length
+};
+
+struct JobResult {
+  std::uint32_t job = 0;  // in Trace::jobs
+  double first_start_s = 0;
+  double completion_s = 0;
+  double slot_s = 0;          // slots x time held
+  std::uint32_t changes = 0;  // of its slots between first start and end; suspending and coming back are one each
+  std::uint32_t suspensions = 0;
+  // Time from arrival to completion over the run time on an equal share of the cluster: slots / (mean number of jobs
+  // present meanwhile).
+  double finish_time_ratio = 0;
+};
+
+// Slots of one job from a time on.
+struct Change {
+  double time_s = 0;
+  std::uint32_t job = 0;
+  double slots = 0;
+};
+
+struct Outcome {
+  std::vector<JobResult> jobs;  // in the trace's order
+  std::uint64_t decisions = 0;
+  std::string problem;  // not empty: there is no result
+};
+
+// `watch`: called at every change of slots, if given.
+Outcome simulate(const Trace& trace, const sharing::PolicySpec& policy, const Options& options,
+                 const std::function<void(const Change&)>& watch = {});
+
+}  // namespace elastictrain::heuristics::cluster

@@ -1,0 +1,186 @@
+"""`elastictrain simulate` on real traces: published figures, formats, bad input."""
+
+import csv
+import gzip
+import io
+import os
+import subprocess
+import tarfile
+import tempfile
+import unittest
+
+from harness import BINARY, Case
+
+DATA = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "data")
+MURI = os.path.join(DATA, "traces", "muri", "trace3_pr.csv")
+JOBS = os.path.join(DATA, "traces", "elasticflow", "195job.csv")
+CURVES = os.path.join(DATA, "curves", "elasticflow")
+HEADER = ("trace,vc,policy,gpus,cost,seed,jobs,avg_jct_s,median_jct_s,p99_jct_s,max_jct_s,makespan_s,utilization,"
+          "decisions,changes,finish_time_ratio_mean,finish_time_ratio_max,wall_s")
+# Average, makespan and p99 of Muri's simulator (simulator/draw_fig9-10.py of Rivendile/Muri) on this file, 64 GPUs.
+PUBLISHED = {"srtf": (844394.780, 7261795.828, 6363099.549), "srsf": (798057.6829, 6907790.403, 6228160.594),
+             "tiresias-l": (2213110.128, 6761641.420, 6739568.999)}
+NORMALISED = "job_id,arrival_s,work_iterations,requested_gpus,curve\n"
+
+
+def simulate(*arguments, before=()):
+    return subprocess.run([*before, BINARY, "simulate", *arguments], capture_output=True, text=True, timeout=120)
+
+
+def without_time(output):
+    return [line.rsplit(",", 1)[0] for line in output.splitlines()]
+
+
+class Simulate(Case):
+    def setUp(self):
+        super().setUp()
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+
+    def results(self, *arguments):
+        done = simulate(*arguments, "--csv")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(done.stdout.splitlines()[0], HEADER)
+        return {row["policy"]: row for row in csv.DictReader(io.StringIO(done.stdout))}
+
+    def write(self, name, text):
+        path = os.path.join(self.folder, name)
+        with open(path, "wb" if isinstance(text, bytes) else "w") as file:
+            file.write(text)
+        return path
+
+    def test_the_published_figures_of_muri_are_reproduced(self):
+        results = self.results(MURI, "--policy", ",".join(PUBLISHED), "--gpus", "64", "--cost", "muri")
+        for policy, expected in PUBLISHED.items():
+            for field, value in zip(("avg_jct_s", "makespan_s", "p99_jct_s"), expected):
+                self.assertAlmostEqual(float(results[policy][field]) / value, 1, delta=1e-6, msg=(policy, field))
+
+    def test_afs_has_the_least_average(self):
+        policies = "fifo,srtf,srsf,max-min,tiresias-l,optimus,afs-l"
+        results = self.results(JOBS, "--policy", policies, "--gpus", "64", "--curves", CURVES)
+        averages = {policy: float(row["avg_jct_s"]) for policy, row in results.items()}
+        self.assertEqual(min(averages, key=averages.get), "afs-l")
+
+    def test_swaps_cost_less_than_restarts(self):
+        times = {}
+        for cost in ("none", "swap", "restart"):
+            results = self.results(JOBS, "--policy", "afs-l", "--gpus", "64", "--curves", CURVES, "--cost", cost,
+                                   "--time-scale", "60")
+            times[cost] = float(results["afs-l"]["avg_jct_s"])
+        self.assertLess(times["none"], times["swap"])
+        self.assertLess(times["swap"], times["restart"])
+
+    def test_the_output_does_not_depend_on_the_number_of_cores(self):
+        arguments = (JOBS, "--policy", "srtf,max-min,afs-l,afs-p,worth,gandiva", "--gpus", "24,64", "--curves", CURVES, "--csv")
+        core = str(min(os.sched_getaffinity(0)))
+        one, many = simulate(*arguments, before=("taskset", "-c", core)), simulate(*arguments)
+        self.assertEqual(many.returncode, 0, many.stderr)
+        self.assertEqual(without_time(one.stdout), without_time(many.stdout))
+
+    def test_archives_are_read_as_they_are(self):
+        with open(MURI, "rb") as file:
+            text = file.read()
+        packed = self.write("trace3_pr.csv.gz", gzip.compress(text))
+        archive = os.path.join(self.folder, "all.tar.gz")
+        with tarfile.open(archive, "w:gz") as file:
+            file.add(MURI, arcname="trace3_pr.csv")
+        arguments = ("--policy", "srtf", "--gpus", "64", "--csv")
+        plain = without_time(simulate(MURI, *arguments).stdout)
+        self.assertEqual(len(plain), 2)
+        for path in (packed, archive, archive + ":trace3_pr.csv"):
+            self.assertEqual(without_time(simulate(path, *arguments).stdout), plain, path)
+
+    def test_the_jobs_of_each_run_are_written(self):
+        jobs = os.path.join(self.folder, "jobs")
+        results = self.results(JOBS, "--policy", "srtf,afs-l", "--gpus", "64", "--curves", CURVES, "--jobs", jobs)
+        self.assertEqual(sorted(os.listdir(jobs)), ["195job-afs-l-64.csv", "195job-srtf-64.csv"])
+        with open(os.path.join(jobs, "195job-afs-l-64.csv"), newline="") as file:
+            rows = list(csv.DictReader(file))
+        self.assertEqual(len(rows), 195)
+        mean = sum(float(row["jct_s"]) for row in rows) / len(rows)
+        self.assertAlmostEqual(mean / float(results["afs-l"]["avg_jct_s"]), 1, delta=1e-9)
+
+    def test_rows_out_of_order_are_sorted_and_large_requests_capped(self):
+        self.write("curves.csv", "curve,gpus,iterations_per_s\na,1,1\na,2,1.5\n")
+        path = self.write("jobs.csv", NORMALISED + "x,5,10,2,a\ny,0,10,2,a\n")
+        done = simulate(path, "--policy", "fifo", "--gpus", "1")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(done.stderr.count("sorted"), 1)
+        self.assertEqual(done.stderr.count("ask for more than 1 GPUs"), 1)
+
+    def refused(self, text, *expected, name="jobs.csv", status=78, policy="fifo"):
+        path = self.write(name, text)
+        done = simulate(path, "--policy", policy, "--gpus", "4")
+        self.assertEqual(done.returncode, status, (text[:200], done.stderr))
+        for part in expected:
+            self.assertIn(part, done.stderr)
+
+    def test_bad_traces_are_refused_with_their_place(self):
+        self.write("curves.csv", "curve,gpus,iterations_per_s\na,1,1\n")
+        for row, *expected in (("x,none,1,1,a", ":2:3:", "arrival_s 'none' is not a number"),
+                               ("x,nan,1,1,a", ":2:3:", "nan"),
+                               ("x,0,-1,1,a", ":2:5:", "negative"),
+                               ("x,0,1e16,1,a", ":2:5:", "1e15"),
+                               ("x,0,1,0,a", ":2:7:", "requested_gpus"),
+                               ("x,0,1,1.5,a", ":2:7:", "whole number"),
+                               ("x,0,1,1", ":2:1:", "4 values for 5 columns"),
+                               ("x,0,1,1,b", ":2:1:", "unknown curve 'b'", "known are a"),
+                               ("x,0,1,1,a\nx,0,1,1,a", ":3:1:", "twice")):
+            with self.subTest(row):
+                self.refused(NORMALISED + row + "\n", *expected)
+        self.refused("job_id,arrival_s\nx,0\n", ":1:1:", "normalised")
+        self.refused("", ":1:1:")
+        self.refused(NORMALISED, "no jobs")
+        self.refused("x" * 100_000, "a line of 100000 bytes")
+
+    def test_a_philly_trace_names_its_virtual_clusters(self):
+        path = self.write("philly.csv", "timestamp,duration,num_gpus,gpu_time,cluster\n2017-10-09 07:01:55,60,1,60,a\n"
+                                        "2017-10-09 07:01:05,60,1,60,b\n")
+        done = simulate(path, "--vc", "a,b", "--policy", "fifo", "--gpus", "4", "--curves", CURVES, "--csv")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual([line.split(",")[1] for line in done.stdout.splitlines()[1:]], ["a", "b"])
+        done = simulate(path, "--vc", "c", "--policy", "fifo", "--gpus", "4", "--curves", CURVES)
+        self.assertEqual(done.returncode, 78)
+        self.assertIn("'c'", done.stderr)
+
+    def test_bad_curves_are_refused(self):
+        self.write("jobs.csv", NORMALISED + "x,0,1,1,a\n")
+        for text, expected in (("curve,gpus,iterations_per_s\na,1,-1\n", ":2:5:"), ("curve,gpus,iterations_per_s\na,1,0\n", "more than 0"),
+                               ("global_batch_size,1,2\n64,,\n", "empty")):
+            with self.subTest(text):
+                curves = self.write("curves.csv", text)
+                done = simulate(os.path.join(self.folder, "jobs.csv"), "--policy", "fifo", "--gpus", "4", "--curves", curves)
+                self.assertEqual(done.returncode, 78)
+                self.assertIn(expected, done.stderr)
+
+    def test_a_cut_archive_is_refused(self):
+        with open(MURI, "rb") as file:
+            packed = gzip.compress(file.read())
+        self.refused(packed[: len(packed) // 2], "cut or damaged", name="cut.csv.gz")
+
+    def test_a_policy_that_the_trace_does_not_suit_is_refused(self):
+        done = simulate(MURI, "--policy", "max-min", "--gpus", "64")
+        self.assertEqual(done.returncode, 78)
+        self.assertIn("throughputs at several", done.stderr)
+        done = simulate(JOBS, "--policy", "afs-l", "--gpus", "64", "--curves", CURVES, "--lengths", "unknown")
+        self.assertEqual(done.returncode, 78)
+        self.assertIn("needs the jobs' lengths", done.stderr)
+
+    def test_wrong_usage_is_64_and_a_missing_file_69(self):
+        for arguments, expected in ((("--policy", "fifo", "--gpus", "0"), "--gpus"),
+                                    (("--policy", "fifo"), "--load"),
+                                    (("--policy", "afs", "--gpus", "4"), "did you mean afs-l"),
+                                    (("--policy", "fifo", "--gpus", "4", "--cost", "free"), "restart"),
+                                    (("--gpus", "4"), "--policy")):
+            with self.subTest(arguments):
+                done = simulate(MURI, *arguments)
+                self.assertEqual(done.returncode, 64, done.stderr)
+                self.assertIn(expected, done.stderr)
+        done = simulate("/no/such/trace.csv", "--policy", "fifo", "--gpus", "4")
+        self.assertEqual(done.returncode, 69)
+        self.assertIn("/no/such/trace.csv", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()

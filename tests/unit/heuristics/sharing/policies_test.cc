@@ -1,0 +1,158 @@
+// The worked examples of the policies.
+#include <doctest/doctest.h>
+
+#include "heuristics/sharing/policies.h"
+#include "heuristics/sharing/service_history.h"
+#include "tests/unit/heuristics/sharing/sharing_jobs.h"
+
+namespace elastictrain::heuristics::sharing {
+namespace {
+
+using Slots = std::vector<double>;
+
+cluster::Trace three_jobs() {
+  return trace_of({job_of(10, curve_of({1, 1.8, 2.3, 2.6}), 4), job_of(20, curve_of({1, 1.9, 2.7, 3.4}), 4),
+                   job_of(60, curve_of({1, 1.2, 1.3, 1.35}), 4)});
+}
+
+TEST_CASE("a curve is made monotone, interpolated by throughput, and ends where it is largest") {
+  const Curve curve({{1, 10}, {2, 16}, {4, 14}, {8, 20}, {16, 18}});
+  CHECK(curve.as_is(3) == doctest::Approx(15));
+  CHECK(curve.as_is(16) == doctest::Approx(18));
+  CHECK(curve.as_is(99) == doctest::Approx(18));
+  CHECK(curve.cap() == 8);
+  CHECK(curve.best(4) == doctest::Approx(16));
+  CHECK(curve.best(6) == doctest::Approx(17));
+  CHECK(curve.best_at(0.5) == doctest::Approx(5));
+  CHECK(curve.best_at(64) == doctest::Approx(20));
+  CHECK(linear_curve(100)->cap() == kMostElasticSlots);
+  CHECK_FALSE(Curve({{8, 1}}).elastic());
+}
+
+TEST_CASE("AFS-L grants A, B, C, A, B, B in its worked example, by scan and by bracket") {
+  const auto trace = three_jobs();
+  CHECK(slots_by(*make_afs_l(), view_of(trace, 6)) == Slots{2, 3, 1});
+  CHECK(slots_by(*make_afs_l({.scan = true}), view_of(trace, 6)) == Slots{2, 3, 1});
+}
+
+TEST_CASE("the mean completion times of the worked example") {
+  const auto trace = three_jobs();
+  CHECK(mean_jct_s(trace, "afs-l", 6) == doctest::Approx(19.54).epsilon(0.0005));
+  CHECK(mean_jct_s(trace, "max-min", 6) == doctest::Approx(19.93).epsilon(0.0005));
+  CHECK(mean_jct_s(trace, "optimus", 6) == doctest::Approx(20.38).epsilon(0.0005));
+  CHECK(mean_jct_s(trace, "srtf", 6) == doctest::Approx(22.58).epsilon(0.0005));
+}
+
+TEST_CASE("an exact tie of gains goes to the shorter job, in the form of the authors' simulator to the longer") {
+  const auto view = view_of(trace_of({job_of(10, linear_curve(8)), job_of(20, linear_curve(8))}), 4);
+  const auto trace = trace_of({job_of(10, linear_curve(8)), job_of(20, linear_curve(8))});
+  CHECK(slots_by(*make_afs_l(), view_of(trace, 4)) == Slots{3, 1});
+  CHECK(slots_by(*make_afs_l({.one_each_first = true}), view_of(trace, 4)) == Slots{2, 2});
+}
+
+TEST_CASE("the rule of AFS-L is intransitive: the order of jobs decides, and it is fixed") {
+  const auto a = job_of(10, curve_of({1, 1.4})), b = job_of(20, curve_of({1, 1.5})), c = job_of(30, curve_of({1, 1.7}));
+  const auto abc = trace_of({a, b, c}), bca = trace_of({b, c, a});
+  for (const bool scan : {false, true}) {
+    CHECK(slots_by(*make_afs_l({.scan = scan}), view_of(abc, 4)) == Slots{1, 1, 2});
+    CHECK(slots_by(*make_afs_l({.scan = scan}), view_of(bca, 4)) == Slots{1, 1, 2});
+  }
+}
+
+TEST_CASE("max-min fills the job with the fewest first, up to what each can use") {
+  const auto trace = trace_of({job_of(1, linear_curve(2)), job_of(1, linear_curve(8)), job_of(1, linear_curve(8))});
+  CHECK(slots_by(*make_max_min(0), view_of(trace, 9)) == Slots{2, 4, 3});
+  CHECK(slots_by(*make_max_min(0), view_of(trace, 2)) == Slots{1, 1, 0});
+  CHECK(slots_by(*make_max_min(0), view_of(trace, 100)) == Slots{2, 8, 8});
+  CHECK(slots_by(*make_max_min_fluid(), view_of(trace, 9)) == Slots{2, 3.5, 3.5});
+  CHECK(slots_by(*make_max_min_fluid(), view_of(trace, 2))[2] == doctest::Approx(2.0 / 3));
+}
+
+TEST_CASE("DRF: the example of its paper, 9 CPUs and 18 GB, demands of <1, 4> and <3, 1>") {
+  const auto trace = trace_of({job_of(1, linear_curve(64)), job_of(1, linear_curve(64))});
+  View view = view_of(trace, 1000);
+  view.cpus = 9;
+  view.memory_bytes = 18e9;
+  view.jobs[0].cpus_per_slot = 1;
+  view.jobs[0].memory_per_slot_bytes = 4e9;
+  view.jobs[1].cpus_per_slot = 3;
+  view.jobs[1].memory_per_slot_bytes = 1e9;
+  CHECK(slots_by(*make_drf(), view) == Slots{3, 2});
+}
+
+TEST_CASE("where only slots are scarce, DRF is max-min") {
+  const auto trace = trace_of({job_of(1, linear_curve(2)), job_of(1, linear_curve(8)), job_of(1, linear_curve(8))});
+  CHECK(slots_by(*make_drf(), view_of(trace, 9)) == slots_by(*make_max_min(0), view_of(trace, 9)));
+}
+
+TEST_CASE("Optimus gives every job a slot before it compares gains, and damps those of young jobs if asked to") {
+  const auto trace = trace_of({job_of(100, curve_of({1, 1.9})), job_of(100, curve_of({1, 1.93}))});
+  CHECK(slots_by(*make_optimus(), view_of(trace, 3)) == Slots{1, 2});
+  View view = view_of(trace, 3);
+  view.jobs[0].running_s = 100;
+  CHECK(slots_by(*make_optimus({.young_s = 50}), view) == Slots{2, 1});
+}
+
+TEST_CASE("fixed sizes: FIFO holds back what is behind, SRTF passes what does not fit") {
+  const auto trace =
+      trace_of({job_of(400, linear_curve(8), 4), job_of(800, linear_curve(8), 8), job_of(10, linear_curve(8), 1)});
+  CHECK(slots_by(*make_fifo(), view_of(trace, 8)) == Slots{4, 0, 0});
+  CHECK(slots_by(*make_srtf(), view_of(trace, 8)) == Slots{4, 0, 1});
+}
+
+TEST_CASE("SRSF multiplies the remaining time by the slots") {
+  const auto trace = trace_of({job_of(40, linear_curve(8), 4), job_of(12, linear_curve(8), 1)});
+  CHECK(slots_by(*make_srtf(), view_of(trace, 4)) == Slots{4, 0});
+  CHECK(slots_by(*make_srsf(), view_of(trace, 4)) == Slots{0, 1});
+}
+
+TEST_CASE("Tiresias-L moves a job to the next queue once it has used a queue's limit") {
+  const auto long_job = job_of(100000, linear_curve(4), 4);
+  const auto trace = trace_of({long_job, job_of(100, linear_curve(4), 4, 10)});
+  cluster::Options options;
+  options.slots = 4;
+  const auto outcome = outcome_of(trace, "tiresias-l", options);
+  CHECK(outcome.jobs[1].first_start_s == doctest::Approx(813));  // ceil(3250 / 4)
+  CHECK(outcome.jobs[0].suspensions == 1);
+}
+
+TEST_CASE("the index of a history is the chance to end over the service expected until then") {
+  ServiceHistory history;
+  for (const double service : {10, 20, 40}) history.add(service);
+  CHECK(history.index(0, 15) == doctest::Approx((1.0 / 3) / ((10 + 15 + 15) / 3.0)));
+  CHECK(history.index(10, 15) == doctest::Approx((1.0 / 2) / ((10 + 15) / 2.0)));
+  CHECK(history.index(40, 15) == 0);
+  CHECK(history.expected_price(20, 5) == doctest::Approx(20));
+}
+
+TEST_CASE("Gandiva gives all jobs their turn, and lends idle slots up to a server's while nobody waits") {
+  const auto trace = trace_of({job_of(240, linear_curve(64), 4), job_of(240, linear_curve(64), 4)});
+  cluster::Options options;
+  options.slots = 4;
+  const auto outcome = outcome_of(trace, "gandiva", options);
+  CHECK(outcome.jobs[1].first_start_s == doctest::Approx(60));
+  CHECK(slots_by(*make_gandiva(60), view_of(trace, 14)) == Slots{7, 7});
+  CHECK(slots_by(*make_gandiva(60), view_of(trace, 64)) == Slots{8, 8});
+}
+
+TEST_CASE("with slices, max-min lets jobs take turns where they are more than the slots") {
+  const auto trace = trace_of({job_of(300, linear_curve(1)), job_of(300, linear_curve(1))});
+  cluster::Options options;
+  options.slots = 1;
+  options.settings.slice_s = 100;
+  CHECK(outcome_of(trace, "max-min", options).jobs[1].first_start_s == doctest::Approx(100));
+  options.settings.slice_s = 0;
+  CHECK(outcome_of(trace, "max-min", options).jobs[1].first_start_s == doctest::Approx(300));
+}
+
+TEST_CASE("Themis gives the next slot to the job with the largest finish-time ratio") {
+  const auto trace = trace_of({job_of(100, linear_curve(8)), job_of(100, linear_curve(8))});
+  View view = view_of(trace, 4);
+  view.now_s = 100;
+  view.jobs[1].arrival_s = 90;
+  const auto slots = slots_by(*make_themis(), view);
+  CHECK(slots[0] > slots[1]);
+}
+
+}  // namespace
+}  // namespace elastictrain::heuristics::sharing
