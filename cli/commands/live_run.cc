@@ -12,6 +12,7 @@
 #include "cli/commands/run_signals.h"
 #include "cli/output/protection.h"
 #include "launcher/hostfile.h"
+#include "launcher/process/core_files.h"
 #include "supervisor/run_directory.h"
 
 namespace elastictrain::cli {
@@ -69,6 +70,7 @@ int LiveRun::report(const Error& error, int status) const {
 }
 
 int LiveRun::run() {
+  launcher::keep_memory_private();
   auto directory = run_directory_of(plan_.settings.run_name);
   if (!directory.ok()) return report(directory.error(), status_of_start(directory.error()));
   added_hosts_file_ = *directory + "/added-hosts";

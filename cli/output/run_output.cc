@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "cli/output/printable.h"
 #include "cli/output/progress.h"
 
 namespace elastictrain::cli {
@@ -102,7 +103,7 @@ std::string RunOutput::label_text(const OutputLine& line) const {
   const std::string worker = std::to_string(line.worker.value);
   return label_.render({.rank = line.rank < 0 ? to_string(line.worker) : std::to_string(line.rank),
                         .local_rank = std::to_string(line.local_rank),
-                        .host = line.host,
+                        .host = printable(line.host, Lines::kOne),
                         .generation = std::to_string(line.generation),
                         .worker = worker,
                         .stream = line.is_stderr ? "err" : "out",
@@ -148,19 +149,24 @@ void RunOutput::tell(core::Tell::Level level, const std::string& text) {
                                                             : "";
   const int colour = level == core::Tell::Level::kError ? kRed : kYellow;
   const std::string shown = *word != '\0' && error_surface_.colours ? coloured(word, colour) : word;
-  say("elastictrain: " + shown + text);
-  for (const std::string_view line : lines_of(text)) {
+  const std::string safe = printable(text);
+  show("elastictrain: " + shown + safe);
+  for (const std::string_view line : lines_of(safe)) {
     write_log("run.log", LogFile::Form::kDated, log_level(level), std::string(line));
   }
 }
 
 void RunOutput::say(std::string_view text) {
+  show(printable(text));
+}
+
+void RunOutput::show(std::string_view text) {
   for (const std::string_view line : lines_of(text)) error_.message(std::string(line));
 }
 
 void RunOutput::show_figures(const RunFigures& figures) {
   if (error_surface_.is_terminal) {
-    error_.set_status(render_progress(figures, terminal_width(STDERR_FILENO) - 1));
+    error_.set_status(printable(render_progress(figures, terminal_width(STDERR_FILENO) - 1), Lines::kOne));
     return;
   }
   const auto now = Clock::now();
