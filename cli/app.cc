@@ -11,7 +11,9 @@
 #include "cli/commands/run_flags.h"
 #include "cli/config/run_config.h"
 #include "cli/config/text.h"
+#include "cli/output/printable.h"
 #include "cli/parser.h"
+#include "cli/process_start.h"
 #include "cli/program_word.h"
 #include "cli/run_cli.h"
 #include "launcher/build_id.h"
@@ -111,6 +113,13 @@ void split_off_program(const Command& command, std::vector<std::string>& argumen
   cut_program(arguments, place, program);
 }
 
+// Empty: the limits of this process are not the reason.
+std::string_view remedy_for(int error_number) {
+  if (error_number == EMFILE || error_number == ENFILE) return "; raise the limit of open files with ulimit -n";
+  if (error_number == EAGAIN) return "; raise the limit of processes and threads with ulimit -u";
+  return "";
+}
+
 }  // namespace
 
 std::vector<std::string> prepare_arguments(const std::vector<Command>& commands, std::vector<std::string> arguments,
@@ -124,10 +133,16 @@ std::vector<std::string> prepare_arguments(const std::vector<Command>& commands,
 }
 
 int run_cli(int argc, char** argv) {
+  if (const Status prepared = prepare_process(); !prepared.ok()) {
+    std::cerr << "elastictrain: " << prepared.error().message << "\n";
+    return kExitUnavailable;
+  }
   // Ignore SIGPIPE: when the reader of our output is gone, each write returns an error and the run continues.
   std::signal(SIGPIPE, SIG_IGN);
   // Ignore SIGXFSZ: a file that reached its size limit (ulimit -f) is then reported like a full disk.
   std::signal(SIGXFSZ, SIG_IGN);
+  const PrintableStream out(std::cout);
+  const PrintableStream error_messages(std::cerr);
   try {
     Invocation invocation;
     const std::vector<Command> commands = all_commands(invocation);
@@ -140,10 +155,9 @@ int run_cli(int argc, char** argv) {
     }
     return invocation.action();
   } catch (const std::system_error& error) {
-    const bool no_descriptors = error.code().value() == EMFILE || error.code().value() == ENFILE;
-    std::cerr << "elastictrain: " << (no_descriptors ? "" : "internal error: ") << error.what()
-              << (no_descriptors ? "; raise the limit of open files with ulimit -n" : "") << "\n";
-    return no_descriptors ? kExitUnavailable : kExitInternal;
+    const std::string_view remedy = remedy_for(error.code().value());
+    std::cerr << "elastictrain: " << (remedy.empty() ? "internal error: " : "") << error.what() << remedy << "\n";
+    return remedy.empty() ? kExitInternal : kExitUnavailable;
   } catch (const std::exception& error) {
     std::cerr << "elastictrain: internal error: " << error.what() << "\n";
     return kExitInternal;

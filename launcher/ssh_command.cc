@@ -6,11 +6,16 @@
 namespace elastictrain::launcher {
 namespace {
 
-// $1: path of the local binary (or empty), $2: build id. One line and no single quotes: csh accepts neither. The shell
-// stays as the agent's parent, because ssh has no exit status for death by a signal, but a shell has 128 + s.
+// $1: path of the local binary (or empty), $2: build id. Only a binary that nobody but this user and root can change is
+// started; where there is none, one is copied. The directory counts as well, but in a sticky one others replace
+// nothing. One line and no single quotes: csh accepts neither. The shell stays as the agent's parent, because ssh has
+// no exit status for death by a signal, but a shell has 128 + s.
 constexpr const char* kStartScript =
+    "safe() { set -- $(ls -ldLn \"$1\" 2>/dev/null); case \"$1\" in -????-??-?*|d????-??-?*|d????????t*) ;; "
+    "*) return 1;; esac; [ \"$3\" = 0 ] || [ \"$3\" = \"$(id -u)\" ]; }; "
     "for c in \"$1\" \"$HOME/.cache/elastictrain/$2/elastictrain\"; do "
-    "if [ -x \"$c\" ] && [ \"$(\"$c\" --build-id </dev/null 2>/dev/null)\" = \"$2\" ]; then \"$c\" agent; exit $?; fi; "
+    "if [ -x \"$c\" ] && safe \"$c\" && safe \"${c%/*}/\" && [ \"$(\"$c\" --build-id </dev/null 2>/dev/null)\" = "
+    "\"$2\" ]; then \"$c\" agent; exit $?; fi; "
     "done; exit 86";
 
 // $1: build id, $2: bytes, $3: nonce. The size is compared because a broken connection ends the input early.

@@ -43,6 +43,7 @@ struct SupervisorOptions {
   std::uint64_t agent_connect_timeout_ms = 10'000;
   std::uint64_t time_limit_ms = 0;  // 0: none
   std::string interface;            // data plane; empty: by route
+  std::string protection;           // of the traffic between hosts, for `status`
   std::string notice_probe;         // shell command of every agent; status 0: its host goes away; empty: none
   std::uint64_t notice_probe_ms = 5'000;
   policy::RunnerSettings policy;

@@ -184,7 +184,8 @@ void Supervisor::Impl::request(const std::string& line, control::ControlServer::
   auto parsed = control::parse_request(line, id);
   if (!parsed.ok()) return answer(control::answer_line(false, parsed.error().message));
   if (std::holds_alternative<control::StatusRequest>(*parsed)) {
-    return answer(control::status_answer(figures(), {journal_->path(), workers_.pids(), clock_now()}));
+    return answer(
+        control::status_answer(figures(), {journal_->path(), options_.protection, workers_.pids(), clock_now()}));
   }
   if (ended_) return answer(control::answer_line(false, "the run is ending"));
   if (std::holds_alternative<control::StopNowRequest>(*parsed)) {

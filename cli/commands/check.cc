@@ -19,6 +19,7 @@
 #include "cli/config/schema.h"
 #include "cli/output/config_reference.h"
 #include "cli/output/figures.h"
+#include "cli/output/protection.h"
 #include "cli/output/table.h"
 #include "launcher/build_id.h"
 
@@ -130,7 +131,8 @@ Result<std::vector<launcher::Host>> discover(const RunConfig& config, const RunP
 
 int check_plan(const LoadedConfig& loaded, RunPlan plan) {
   std::cout << render_settings(loaded, plan) << "\n"
-            << render_sizes(plan.settings) << (plan.allocation ? describe_allocation(loaded.config, plan) + "\n" : "")
+            << render_sizes(plan.settings) << describe_protection(loaded.config.network) << "\n"
+            << (plan.allocation ? describe_allocation(loaded.config, plan) + "\n" : "")
             << render_mpi(loaded.config, plan) << "\n"
             << render_deadlines(loaded.config) << std::endl;
   if (!loaded.config.hosts.discover.empty()) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "cli/commands/mpi_plan.h"
+#include "cli/output/protection.h"
 #include "cli/output/table.h"
 #include "supervisor/worker_environment.h"
 
@@ -94,6 +95,7 @@ std::string render_dry_run(const RunConfig& config, const RunPlan& plan, const l
       std::to_string(settings.min_workers) + " to " + std::to_string(settings.max_workers) + "), batch " +
       (settings.batch_of_program ? "as the program says" : std::to_string(settings.batch.per_worker) + " per worker") +
       "\n";
+  text += describe_protection(config.network) + "\n";
   if (plan.allocation) text += describe_allocation(config, plan) + "\n";
   text += describe_mpi(plan, launcher);
   text += "\nhosts\n";

@@ -10,7 +10,9 @@
 #include "cli/commands/exit_code.h"
 #include "cli/commands/run_parts.h"
 #include "cli/commands/run_signals.h"
+#include "cli/output/protection.h"
 #include "launcher/hostfile.h"
+#include "launcher/process/core_files.h"
 #include "supervisor/run_directory.h"
 
 namespace elastictrain::cli {
@@ -33,6 +35,7 @@ SupervisorOptions supervisor_options(const RunConfig& config, const RunPlan& pla
   options.agent_connect_timeout_ms = config.launcher.connect_timeout_ms;
   options.time_limit_ms = config.timeouts.time_limit_s * 1000;
   options.interface = config.network.interface;
+  options.protection = describe_protection(config.network);
   options.forward_signals = forwarded_signals(config.signals, plan.usr1_drains);
   options.usr1_drains = plan.usr1_drains;
   options.notice_probe = config.preemption.probe;
@@ -74,6 +77,7 @@ int LiveRun::report(const Error& error, int status) const {
 }
 
 int LiveRun::run() {
+  launcher::keep_memory_private();
   auto directory = run_directory_of(plan_.settings.run_name);
   if (!directory.ok()) return report(directory.error(), status_of_start(directory.error()));
   directory_ = *directory;
@@ -193,6 +197,9 @@ int LiveRun::supervise() {
   RunSignals signals(io_, *supervisor_, *output_, config_.signals);
   const std::string& name = plan_.settings.run_name;
   output_->say("elastictrain: run " + name + " " + beginning() + "; its state: elastictrain status " + name);
+  if (const std::string left = left_in_clear(config_.network); !plan_.all_local && !left.empty()) {
+    output_->say("elastictrain: " + left);
+  }
   const int status = supervisor_->run();
   signals.stop();
   if (begin_watch_) begin_watch_->cancel();

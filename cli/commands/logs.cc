@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstdio>
 #include <ctime>
 #include <iostream>
 #include <memory>
@@ -27,8 +28,15 @@ struct LogsFlags {
   KeptChoice choice;
 };
 
+// Past the filter of std::cout: the lines of workers are their own, and messages were made harmless when they were
+// kept.
 void print(const std::string& line) {
-  std::cout << line << "\n";
+  std::fwrite(line.data(), 1, line.size(), stdout);
+  std::fputc('\n', stdout);
+}
+
+bool flush() {
+  return std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
 }
 
 // The exit status of the run; none: its supervisor is gone, or nobody reads our output any more.
@@ -36,7 +44,7 @@ std::optional<int> follow(const std::string& directory, KeptOutput& output) {
   using Clock = std::chrono::steady_clock;
   FileWatch watch(kept_log_path(directory));
   Clock::time_point seen = Clock::now();
-  while (std::cout.flush()) {
+  while (flush()) {
     const auto status = output.print_new(print);
     if (status) return status;
     const auto now = Clock::now();
@@ -60,7 +68,7 @@ int print_logs(LogsFlags flags) {
   if (!output.is_open()) return complain("logs", nothing_kept(*directory));
   output.print_all(print);
   if (flags.follow && control::is_live(*directory)) (void)follow(*directory, output);
-  return std::cout.flush() ? kExitSuccess : kExitFailure;
+  return flush() ? kExitSuccess : kExitFailure;
 }
 
 int attach(const std::string& name) {
@@ -74,7 +82,7 @@ int attach(const std::string& name) {
   output.print_all(print);
   const auto status = follow(*directory, output);
   if (status) return *status;
-  if (!std::cout) return kExitFailure;
+  if (!flush()) return kExitFailure;
   return complain("attach", {ErrorCode::kUnavailable, "run " + found + " has lost its supervisor; take it over with: " +
                                                           "elastictrain run --resume " + found});
 }

@@ -24,9 +24,9 @@ using Json = nlohmann::json;
 using Variables = std::vector<std::pair<std::string, std::string>>;
 using Choice = std::variant<RunChoice, ChoiceFailed>;
 
-constexpr const char* kFixedKeys[] = {"command",       "working_directory",    "hosts.list",
-                                      "hosts.file",    "hosts.discover",       "hosts.slots",
-                                      "launcher.kind", "checkpoint.directory", "network.backend"};
+constexpr const char* kFixedKeys[] = {"command",         "working_directory", "hosts.list",    "hosts.file",
+                                      "hosts.discover",  "hosts.slots",       "launcher.kind", "checkpoint.directory",
+                                      "network.backend", "network.encryption"};
 
 ChoiceFailed unavailable(std::string text) {
   return {"elastictrain run: " + std::move(text), kExitUnavailable};

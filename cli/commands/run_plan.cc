@@ -269,6 +269,7 @@ void add_library_settings(const RunConfig& config, std::vector<std::string>& env
   };
   if (config.audit.every_steps > 0) add("ELASTICTRAIN_AUDIT_EVERY", std::to_string(config.audit.every_steps));
   if (config.network.transport == TransportChoice::kTcp) add("ELASTICTRAIN_TRANSPORT", "tcp");
+  add("ELASTICTRAIN_ENCRYPTION", std::string(protocol::name_of(config.network.encryption)));
   if (config.network.backend != BackendChoice::kAuto) {
     add("ELASTICTRAIN_BACKEND", render_value(config, *find_key("network.backend")));
   }

@@ -5,6 +5,7 @@
 #include <iostream>
 #include <memory>
 #include <optional>
+#include <string_view>
 #include <thread>
 
 #include "cli/commands/command.h"
@@ -27,7 +28,7 @@ struct StatusFlags {
   double interval_s = 1;
 };
 
-constexpr const char* kHomeAndClear = "\x1b[H\x1b[2J";
+constexpr std::string_view kHomeAndClear = "\x1b[H\x1b[2J";
 
 // Nothing: the run is not known, or it has not ended.
 std::optional<int> print_ended(const StatusFlags& flags) {
@@ -55,8 +56,8 @@ int print_once(const StatusFlags& flags) {
   if (!answer.ok()) return complain("status", answer.error());
   const nlohmann::json status = answer->value("status", nlohmann::json::object());
   const bool redraw = flags.watch && !flags.json && surface_of(STDOUT_FILENO).is_terminal;
-  std::cout << (redraw ? kHomeAndClear : "") << (flags.json ? json_text(status) + "\n" : render_status(status))
-            << std::flush;
+  if (redraw && ::write(STDOUT_FILENO, kHomeAndClear.data(), kHomeAndClear.size()) < 0) return kExitFailure;
+  std::cout << (flags.json ? json_text(status) + "\n" : render_status(status)) << std::flush;
   return std::cout ? kExitSuccess : kExitFailure;
 }
 

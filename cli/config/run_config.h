@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "heuristics/policy/policy.h"
+#include "supervisor/protocol/encryption.h"
 #include "supervisor/protocol/plan_messages.h"
 #include "train/builtin/options.h"
 
@@ -110,6 +111,7 @@ struct NetworkConfig {
   TransportChoice transport = TransportChoice::kAuto;
   BackendChoice backend = BackendChoice::kAuto;
   protocol::Topology topology = protocol::Topology::kAuto;
+  protocol::Encryption encryption = protocol::Encryption::kIntegrity;
   std::vector<std::string> listen;
   std::vector<std::string> advertise;
   std::uint64_t port = 0;

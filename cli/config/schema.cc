@@ -320,6 +320,10 @@ void add_other_keys(std::vector<KeySpec>& keys) {
            "--backend", choice<&C::network, &N::backend>(kBackendNames)},
           {"network.topology", "", "shape along which workers sum their gradients; auto: the fastest", "",
            choice<&C::network, &N::topology>(protocol::kTopologyNames)},
+          {"network.encryption", "",
+           "protection of sums and state between hosts, by AES-GCM; none: authenticated ends only; integrity: changes "
+           "are refused; full: encrypted as well",
+           "", choice<&C::network, &N::encryption>(protocol::kEncryptionNames)},
           {"network.listen", "", "addresses on which the run listens for its agents", "",
            ListField{in<&C::network, &N::listen>, check_address}},
           {"network.advertise", "", "addresses to which agents connect, if these differ from network.listen", "",

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "cli/config/text.h"
+#include "cli/config/toml_depth.h"
 
 namespace elastictrain::cli {
 namespace {
@@ -84,6 +85,9 @@ class Reader {
   }
 
   TomlFile take() { return std::move(file_); }
+  void complain(std::size_t line, const std::string& what) {
+    file_.mistakes.push_back(file_name_ + ":" + std::to_string(line) + ": " + what);
+  }
   void complain(const toml::source_region& region, const std::string& what) {
     file_.mistakes.push_back(place(file_name_, region) + ": " + what);
   }
@@ -160,6 +164,10 @@ std::string unknown_key_text(std::string_view name) {
 
 TomlFile read_toml(std::string_view text, const std::string& file_name) {
   Reader reader(file_name);
+  if (const auto line = find_too_deep(text)) {
+    reader.complain(*line, "a name has more than " + std::to_string(kMaxKeyParts) + " parts");
+    return reader.take();
+  }
   try {
     reader.read(toml::parse(text, file_name));
   } catch (const toml::parse_error& error) {

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <ctime>
 
+#include "cli/output/printable.h"
 #include "supervisor/protocol/json_text.h"
 
 namespace elastictrain::cli {
@@ -39,30 +40,12 @@ bool is_bookkeeping(const std::string& name) {
 // Deeper values are omitted: printing them would use stack for each level.
 constexpr int kMaxDepth = 32;
 
-// The journal contains output of programs and hosts. Its control bytes must not reach the terminal.
-std::string visible(std::string_view text) {
-  std::string out;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const auto byte = static_cast<unsigned char>(text[i]);
-    const auto next = static_cast<unsigned char>(i + 1 < text.size() ? text[i + 1] : '\0');
-    const bool is_c1 = byte == 0xc2 && next >= 0x80 && next <= 0x9f;  // C1 control characters encoded as UTF-8
-    if (byte >= 0x20 && byte != 0x7f && !is_c1) {
-      out += text[i];
-      continue;
-    }
-    std::array<char, 8> escaped{};
-    std::snprintf(escaped.data(), escaped.size(), "\\x%02x", is_c1 ? next : byte);
-    out += escaped.data();
-    if (is_c1) ++i;
-  }
-  return out;
-}
-
 }  // namespace
 
 std::string render_event(std::string_view journal_line) {
   const OrderedJson line = parse_ordered_json(journal_line, kMaxDepth);
-  if (!line.is_object() || !line.contains("event") || !line["event"].is_string()) return visible(journal_line);
+  if (!line.is_object() || !line.contains("event") || !line["event"].is_string())
+    return printable(journal_line, Lines::kOne);
   if (line["event"] == "observed") return "";
   const OrderedJson time = line.value("t", OrderedJson());
   std::string text = time.is_number() ? clock_text(time.get<double>()) : "";
@@ -71,7 +54,7 @@ std::string render_event(std::string_view journal_line) {
     if (!is_bookkeeping(name)) text += " " + name + "=" + field_text(value);
   }
   if (text.ends_with(' ')) text.pop_back();
-  return visible(text);
+  return printable(text, Lines::kOne);
 }
 
 }  // namespace elastictrain::cli

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "cli/output/printable.h"
 #include "cli/output/progress.h"
 
 namespace elastictrain::cli {
@@ -103,7 +104,7 @@ std::string RunOutput::label_text(const OutputLine& line) const {
   const std::string worker = std::to_string(line.worker.value);
   return label_.render({.rank = line.rank < 0 ? to_string(line.worker) : std::to_string(line.rank),
                         .local_rank = std::to_string(line.local_rank),
-                        .host = line.host,
+                        .host = printable(line.host, Lines::kOne),
                         .generation = std::to_string(line.generation),
                         .worker = worker,
                         .stream = line.is_stderr ? "err" : "out",
@@ -142,7 +143,8 @@ void RunOutput::keep_in(const std::string& run_directory, bool fresh) {
 void RunOutput::kept(const Status& written) {
   const bool first = !written.ok() && !keeping_failed_;
   keeping_failed_ = !written.ok();
-  if (first) emit("elastictrain: warning: output is not kept for elastictrain logs: " + written.error().message);
+  if (first)
+    show(printable("elastictrain: warning: output is not kept for elastictrain logs: " + written.error().message));
 }
 
 void RunOutput::keep(LogLevel level, std::string_view text) {
@@ -170,37 +172,39 @@ void RunOutput::tell(core::Tell::Level level, const std::string& text) {
                                                             : "";
   const int colour = level == core::Tell::Level::kError ? kRed : kYellow;
   const std::string shown = *word != '\0' && error_surface_.colours ? coloured(word, colour) : word;
-  emit("elastictrain: " + shown + text);
-  keep(log_level(level), text);
-  for (const std::string_view line : lines_of(text)) {
+  const std::string safe = printable(text);
+  show("elastictrain: " + shown + safe);
+  keep(log_level(level), safe);
+  for (const std::string_view line : lines_of(safe)) {
     write_log("run.log", LogFile::Form::kDated, log_level(level), std::string(line));
   }
 }
 
 void RunOutput::say(std::string_view text) {
-  emit(text);
+  const std::string safe = printable(text);
+  show(safe);
   constexpr std::string_view kOurs = "elastictrain: ";
-  keep(LogLevel::kInfo, text.starts_with(kOurs) ? text.substr(kOurs.size()) : text);
+  keep(LogLevel::kInfo, safe.starts_with(kOurs) ? std::string_view(safe).substr(kOurs.size()) : safe);
 }
 
 void RunOutput::ended(int exit_status) {
   if (kept_) kept(kept_->add_end(local_time(kDateAndTime), exit_status));
 }
 
-void RunOutput::emit(std::string_view text) {
+void RunOutput::show(std::string_view text) {
   for (const std::string_view line : lines_of(text)) error_.message(std::string(line));
 }
 
 void RunOutput::show_figures(const RunFigures& figures) {
   if (error_surface_.is_terminal) {
-    error_.set_status(render_progress(figures, terminal_width(STDERR_FILENO) - 1));
+    error_.set_status(printable(render_progress(figures, terminal_width(STDERR_FILENO) - 1), Lines::kOne));
     return;
   }
   const auto now = Clock::now();
   if (now < next_plain_progress_ || figures.step == last_plain_step_) return;
   next_plain_progress_ = now + kPlainProgressEvery;
   last_plain_step_ = figures.step;
-  emit(render_progress_plain(figures));
+  show(printable(render_progress_plain(figures)));
 }
 
 void RunOutput::close() {

@@ -44,9 +44,9 @@ class RunOutput {
 
  private:
   RunOutput(const LogConfig& config, Label label, RankSet shown, RankSet tee, std::uint32_t max_workers);
+  void show(std::string_view text);  // as it is
   LineSink& sink_for(bool is_stderr) { return is_stderr ? error_ : (shared_ ? error_ : *out_); }
   std::string label_text(const OutputLine& line) const;
-  void emit(std::string_view text);
   void keep(LogLevel level, std::string_view text);
   void kept(const Status& written);
   void write_log(const std::string& file, LogFile::Form form, LogLevel level, const std::string& text);

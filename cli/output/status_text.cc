@@ -188,6 +188,7 @@ std::string render_status(const Json& status) {
   }
   line("last change: ", text(status, "last_change"));
   if (number(status, "generation") > 1) line("idle for changes: ", idle_of(status));
+  line("", text(status, "protection"));
   line("failures: ", failures_of(status));
   line("recoveries: ", recoveries_of(status));
   line("cooling down: ", cooled_of(status));

@@ -15,6 +15,7 @@
 #include "launcher/agent/launch_proxy.h"
 #include "launcher/agent/null_streams.h"
 #include "launcher/mpi/place.h"
+#include "launcher/process/core_files.h"
 #include "launcher/process/process.h"
 
 namespace elastictrain::launcher {
@@ -83,6 +84,7 @@ int serve(Start start, PrivateDirectory directory, Guardian guardian) {
 }  // namespace
 
 int run_agent(const AgentStart& how) {
+  keep_memory_private();
   ignore_signals();
   if (how.outlives_launch || !how.pool_file.empty()) {
     if (const Status apart = leave_launch_proxy(!how.pool_file.empty()); !apart) return fail(apart.error());

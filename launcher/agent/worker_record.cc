@@ -3,6 +3,8 @@
 #include <type_traits>
 #include <utility>
 
+#include "supervisor/protocol/note_keys.h"
+
 namespace elastictrain::launcher {
 
 using namespace protocol;
@@ -24,6 +26,11 @@ std::size_t kept_cost(const WorkerUp& message) {
     return kMessageOverheadBytes + audit->steps.size() * sizeof(AuditStep);
   }
   return 0;
+}
+
+bool is_term(const WorkerUp& message) {
+  const auto* note = std::get_if<WorkerNote>(&message);
+  return note != nullptr && note->key == kTermNote;
 }
 
 std::optional<WorkerUp> forwarded_part(WorkerToAgent message) {
@@ -77,6 +84,7 @@ void WorkerRecord::remember(const WorkerUp& message) {
   if (std::holds_alternative<WorkerHello>(message)) hello_ = message;
   if (std::holds_alternative<WorkerReady>(message)) ready_ = message;
   if (std::holds_alternative<WorkerHalted>(message)) halted_ = message;
+  if (is_term(message)) term_ = message;
   if (std::holds_alternative<WorkerActive>(message)) {
     active_ = message;
     halted_.reset();
@@ -92,7 +100,7 @@ void WorkerRecord::remember(const WorkerUp& message) {
 
 void WorkerRecord::keep(const WorkerUp& message, std::uint64_t next_report) {
   const std::size_t bytes = kept_cost(message);
-  if (bytes == 0) return;
+  if (bytes == 0 || is_term(message)) return;
   kept_.push_back({message, bytes, next_report});
   kept_bytes_ += bytes;
   while (kept_.size() > kMaxKept || kept_bytes_ > kMaxKeptBytes) {
@@ -129,7 +137,7 @@ std::optional<WorkerSample> WorkerRecord::sample(WorkerId worker, TimePoint now,
 std::vector<WorkerUp> WorkerRecord::resync(std::uint64_t next_report) {
   std::vector<WorkerUp> messages;
   // WorkerActive before WorkerReady: a supervisor that does not know the seat must not take it for a new worker.
-  for (const auto* part : {&hello_, &active_, &ready_, &preparation_, &halted_}) {
+  for (const auto* part : {&hello_, &active_, &ready_, &preparation_, &halted_, &term_}) {
     if (*part) messages.push_back(**part);
   }
   for (Kept& kept : kept_) {

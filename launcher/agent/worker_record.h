@@ -1,10 +1,11 @@
 // Purpose: what the agent knows about one worker from its own messages, so that it can bring a supervisor that was away
 // up to date, and so that heartbeats are combined.
 //
-// A message that has later versions (hello, ready, prepared, active, halted, the end) is kept in its last version and
-// repeated after every reconnect: receiving it twice changes nothing. A message that has none (audit batches, notes,
-// costs of changes) is kept until the supervisor has acknowledged a report that was sent after it, so that it is lost
-// neither with a broken connection nor with a supervisor that failed before it read it; it may then arrive twice.
+// A message that has later versions (hello, ready, prepared, active, halted, the end), and a TERM that was received, is
+// kept in its last version and repeated after every reconnect: receiving it twice changes nothing. A supervisor that
+// has acknowledged a TERM may be lost before it has acted on it. A message that has none (audit batches, notes, costs
+// of changes) is kept until the supervisor has acknowledged a report that was sent after it, so that it is lost neither
+// with a broken connection nor with a supervisor that failed before it read it; it may then arrive twice.
 //
 // Thread: pure. Errors: none; messages that do not fit are counted and reported.
 #pragma once
@@ -71,6 +72,7 @@ class WorkerRecord {
   std::optional<protocol::WorkerUp> preparation_;  // the last WorkerPrepared or WorkerPrepareFailed
   std::optional<protocol::WorkerUp> active_;
   std::optional<protocol::WorkerUp> halted_;  // after `active_`
+  std::optional<protocol::WorkerUp> term_;    // a TERM that the worker did not end on
   std::optional<protocol::WorkerUp> ending_;  // WorkerLeft or WorkerFinished
   std::deque<Kept> kept_;
   std::size_t kept_bytes_ = 0;

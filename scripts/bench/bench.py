@@ -37,6 +37,7 @@ BENCHMARKS = {
     "topologies": (communicator.topologies, "every topology against the automatic one: 3 and 8 ranks on two hosts, loopback"),
     "synchronization": (network.synchronization, "steps a second of each strategy on limited links, with a slow worker"),
     "interference": (network.interference, "whether leaving a topology that cross traffic disturbs pays"),
+    "encryption-cost": (communicator.encryption_cost, "all-reduce over TCP with each level of network.encryption"),
     "session-overhead": (communicator.session_overhead, "steps a second: session against the bare communicator"),
     "monitor-overhead": (communicator.monitor_overhead, "what steps that measure norms or the variance take longer"),
     "accuracy-elastic": (training.accuracy_elastic, "optdigits: fixed size against 20 random changes, 5 seeds each"),

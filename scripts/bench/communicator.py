@@ -83,6 +83,32 @@ def topology_times(bench, ranks, name):
     return {cell["bytes"]: statistics.median(cell["us"]) for cell in cells}
 
 
+ENCRYPTED_BYTES = 25 << 20
+ENCRYPTION_TARGETS = {"integrity": 1.5, "full": 2.0}
+
+
+def encryption_cost(repetitions):
+    """Every level in turn, several times; each round's ratio to what it takes in clear in the same round."""
+    bench = program("allreduce", "allreduce_bench")
+    for ranks in (2, 4):
+        rounds = [{level: encrypted_time(bench, ranks, level) for level in ("none", *ENCRYPTION_TARGETS)}
+                  for _ in range(max(5, repetitions))]
+        clear = [times["none"] for times in rounds]
+        for level, most in ENCRYPTION_TARGETS.items():
+            ratios = [times[level] / times["none"] for times in rounds]
+            detail = (f"{rows.spread([times[level] for times in rounds])} us, in clear {rows.spread(clear)} us; ratio "
+                      f"{rows.spread(ratios, 2)}; loopback, 25 MiB")
+            yield rows.below(f"encryption-cost/{ranks}-ranks-{level}", statistics.median(ratios), "times", most, detail)
+
+
+def encrypted_time(bench, ranks, level):
+    """Microseconds of one all-reduce: the fastest, because whatever else runs on the machine only adds to it."""
+    argv = [bench, "--ranks", str(ranks), "--transport", "tcp", "--encryption", level, "--repetitions", "5",
+            "--round-seconds", "0.2", "--sizes", str(ENCRYPTED_BYTES)]
+    done = subprocess.run(argv, stdout=subprocess.PIPE, text=True, timeout=120, check=True)
+    return min(json.loads(done.stdout)["us"])
+
+
 def number(value):
     return "-" if value is None else f"{value:g}"
 

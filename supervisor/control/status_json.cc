@@ -198,6 +198,7 @@ std::string status_answer(const RunFigures& figures, const StatusFacts& facts) {
   object.real("samples_per_s", figures.samples_per_s);
   object.real("idle_s", figures.idle_s);
   object.optional("last_idle_s", figures.last_idle_s);
+  object.text("protection", facts.protection);
   object.text("journal", facts.journal);
   object.number("recoveries", figures.recoveries);
   object.text("last_recovery", figures.last_recovery);

@@ -10,7 +10,8 @@
 namespace elastictrain::control {
 
 struct StatusFacts {
-  std::string journal;  // path
+  std::string journal;     // path
+  std::string protection;  // of the traffic between hosts, for users
   std::unordered_map<WorkerId, std::int64_t> pids;
   Instant now;
 };

@@ -92,6 +92,11 @@ def process_state(pid):
         return "X"
 
 
+def process_parent(pid):
+    with open(f"/proc/{pid}/stat") as file:
+        return int(file.read().rsplit(")", 1)[1].split()[1])
+
+
 def is_alive(pid):
     return process_state(pid) not in "ZX"
 

@@ -41,6 +41,20 @@ class SupervisorLost(Case):
             run.wait_size(4)
             self.assert_stops_clean(run)
 
+    def test_a_notice_that_the_lost_supervisor_had_received_is_answered_by_the_next_one(self):
+        # It waits twice the time to suspect a host before it answers: until then others may get the notice, too.
+        with Run(job(timeouts={"suspect_ms": 8000, "dead_ms": 30000})) as run:
+            victim = pids(run.wait_size(2))[1]
+            os.kill(victim, signal.SIGTERM)
+            run.wait_event("note", key="elastictrain.term")
+            run.wait_more_steps(50)
+            run.lose_supervisor()
+            self.assertEqual(run.events("term_answered"), [])
+            run.resume()
+            run.wait_event("term_answered", timeout=60)
+            wait_until(lambda: len(pids(run.status())) == 2 and victim not in pids(run.status()), 60, "the replacement")
+            self.assert_ends_clean(run)
+
     def test_the_same_command_again_takes_the_run_over(self):
         with Run(job()) as run:
             before = pids(run.wait_size(2))

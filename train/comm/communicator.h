@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "supervisor/protocol/encryption.h"
 #include "supervisor/protocol/ids.h"
 #include "supervisor/protocol/plan_messages.h"
 #include "supervisor/protocol/result.h"
@@ -39,7 +40,8 @@ struct BuildSpec {
   std::uint32_t rank = 0;
   std::vector<protocol::Endpoint> peers;  // index = rank, own entry included
   Transport transport = Transport::kAuto;
-  Algorithm algorithm = Algorithm::kAuto;  // of the automatic topology
+  protocol::Encryption encryption = protocol::Encryption::kNone;  // of TCP connections
+  Algorithm algorithm = Algorithm::kAuto;                         // of the automatic topology
   protocol::Topology topology = protocol::Topology::kAuto;
   std::vector<std::uint32_t> parents;  // an explicit tree of parents: index = rank; the root is its own parent
   std::chrono::steady_clock::time_point deadline;

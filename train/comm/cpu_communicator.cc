@@ -21,7 +21,7 @@ class Builder {
         cancel_(cancel),
         layout_(make_layout(spec.peers, spec.rank, spec.transport)),
         trees_(rails == nullptr ? make_tree_layout(spec.topology, spec.parents, layout_, spec.rank) : std::nullopt),
-        plan_{spec.generation, spec.token, spec.rank, {}, {}} {}
+        plan_{spec.generation, spec.token, spec.rank, spec.encryption, {}, {}} {}
 
   Result<BuildResult> build(std::span<const std::uint32_t> from, std::span<const std::uint32_t> to) {
     // Trees over hosts use one connection between two hosts.
@@ -89,14 +89,14 @@ class Builder {
     for (auto& peer : sockets) {
       switch (peer.purpose) {
         case Purpose::kShmGroup:
-          locals_.push_back(std::move(peer.socket));
+          locals_.push_back(std::move(peer.channel).take_socket());
           break;
         case Purpose::kStateTransfer:
-          result_.state_sockets.push_back({peer.peer_rank, peer.accepted, std::move(peer.socket)});
+          result_.state_sockets.push_back({peer.peer_rank, peer.accepted, std::move(peer.channel)});
           break;
         case Purpose::kRingLink:
         case Purpose::kTreeLink:
-          links_.emplace_back(std::move(peer.socket), peer.peer_rank);
+          links_.emplace_back(std::move(peer.channel), peer.peer_rank);
           break;
         case Purpose::kStore:  // in no plan of a generation
           break;

@@ -17,20 +17,20 @@
 #include <vector>
 
 #include "train/comm/cancel_token.h"
+#include "train/comm/channel.h"
 #include "train/comm/communicator.h"
 #include "train/comm/data_listener.h"
 #include "train/comm/op_control.h"
 #include "train/comm/rail.h"
-#include "train/comm/socket.h"
 #include "train/comm/topology.h"
 
 namespace elastictrain::comm {
 
-// One connection for state between this rank and `peer_rank`. Both ends are non-blocking (see send_all, receive_all).
+// One connection for state between this rank and `peer_rank`.
 struct StateSocket {
   std::uint32_t peer_rank = 0;
   bool receives = false;  // true: the peer is a donor and this rank receives its bytes
-  Socket socket;
+  Channel channel;
 };
 
 struct BuildResult {

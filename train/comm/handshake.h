@@ -8,8 +8,8 @@
 //     |  <-  acknowledgement                              |
 //
 // A proof is HMAC-SHA-256 with the token as key, over the side, the hello and the acceptor's nonce: it is of one
-// connection, one direction and one generation, so what somebody has seen on the wire opens no other connection. It
-// does not protect what follows on the connection.
+// connection, one direction and one generation, so what somebody has seen on the wire opens no other connection. What
+// follows is protected by records (record_keys.h) at the level that both ends name; neither takes part at another one.
 #pragma once
 
 #include <array>
@@ -18,7 +18,9 @@
 #include <optional>
 #include <span>
 
+#include "supervisor/protocol/encryption.h"
 #include "supervisor/protocol/ids.h"
+#include "supervisor/protocol/result.h"
 #include "train/comm/keyed_hash.h"
 
 namespace elastictrain::comm {
@@ -34,11 +36,13 @@ struct Handshake {
   std::uint32_t from_rank = 0;
   std::uint32_t to_rank = 0;
   Nonce nonce{};
+  protocol::Encryption encryption = protocol::Encryption::kNone;
 };
 
 struct Challenge {
   Nonce nonce{};
   Mac proof{};
+  protocol::Encryption encryption = protocol::Encryption::kNone;
 };
 
 inline constexpr std::size_t kHandshakeBytes = 40;
@@ -55,9 +59,19 @@ ChallengeBytes encode(const Challenge& challenge);
 std::optional<Challenge> decode_challenge(std::span<const std::byte, kChallengeBytes> bytes);
 
 enum class Side : std::uint8_t { kConnector = 1, kAcceptor = 2 };
-Mac prove(const Token& token, Side side, const HandshakeBytes& handshake, const Nonce& acceptor_nonce);
+// `encryption`: the acceptor's; the connector's is in the handshake.
+Mac prove(const Token& token, Side side, const HandshakeBytes& handshake, const Nonce& acceptor_nonce,
+          protocol::Encryption encryption);
 
 HandshakeAckBytes handshake_ack();
+
+// One end of a connection: its rank and its level of protection.
+struct ConnectionEnd {
+  std::uint32_t rank = 0;
+  protocol::Encryption encryption = protocol::Encryption::kNone;
+};
+// kInvalid if the levels differ.
+Status check_levels(const ConnectionEnd& own, const ConnectionEnd& peer);
 
 const char* to_string(Purpose purpose);
 

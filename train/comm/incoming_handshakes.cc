@@ -66,11 +66,17 @@ bool IncomingHandshakes::challenge(Pending& pending) {
     return false;
   }
   const Nonce nonce = make_nonce();
-  const auto bytes = encode(Challenge{nonce, prove(plan_.token, Side::kAcceptor, pending.hello, nonce)});
-  pending.expected_proof = prove(plan_.token, Side::kConnector, pending.hello, nonce);
+  const auto level = level_of(pending);
+  const auto bytes = encode(Challenge{nonce, prove(plan_.token, Side::kAcceptor, pending.hello, nonce, level), level});
+  pending.expected_proof = prove(plan_.token, Side::kConnector, pending.hello, nonce, level);
+  pending.secrets = record_secrets(plan_.token, Side::kAcceptor, pending.hello, nonce, level);
   pending.challenged = *handshake;
   pending.received = 0;
   return ::send(pending.socket.fd(), bytes.data(), bytes.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(bytes.size());
+}
+
+protocol::Encryption IncomingHandshakes::level_of(const Pending& pending) const {
+  return pending.is_unix ? protocol::Encryption::kNone : plan_.encryption;
 }
 
 void IncomingHandshakes::settle(Pending& pending) {
@@ -88,13 +94,16 @@ bool IncomingHandshakes::expected(const Handshake& handshake, bool is_unix) cons
 
 // A peer that has proven itself a second time has abandoned its first connection.
 void IncomingHandshakes::keep(Pending& pending, const Handshake& handshake) {
+  agreement_ = check_levels({plan_.rank, level_of(pending)}, {handshake.from_rank, handshake.encryption});
+  if (!agreement_) return;
   const auto ack = handshake_ack();
   if (::send(pending.socket.fd(), ack.data(), ack.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(ack.size())) return;
   if (!pending.is_unix) tune_tcp(pending.socket.fd());
   std::erase_if(arrived_, [&](const PeerSocket& other) {
     return other.purpose == handshake.purpose && other.peer_rank == handshake.from_rank;
   });
-  arrived_.push_back({std::move(pending.socket), handshake.purpose, handshake.from_rank, true});
+  Channel channel(std::move(pending.socket), pending.secrets, name_ends(handshake.from_rank, plan_.rank));
+  arrived_.push_back({std::move(channel), handshake.purpose, handshake.from_rank, true});
 }
 
 std::string IncomingHandshakes::missing() const {

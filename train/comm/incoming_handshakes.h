@@ -21,6 +21,8 @@ class IncomingHandshakes {
  public:
   IncomingHandshakes(const RendezvousPlan& plan, DataListener& listener) : plan_(plan), listener_(listener) {}
 
+  // An error once a peer has proven itself that protects its connections at another level.
+  const Status& agreement() const { return agreement_; }
   bool done() const { return arrived_.size() == plan_.incoming.size(); }
   void add_to(std::vector<pollfd>& fds) const;
   // Accepts and reads what is available; cheap if nothing is.
@@ -36,6 +38,7 @@ class IncomingHandshakes {
     std::size_t received = 0;  // of what is awaited: the hello, then the proof
     HandshakeBytes hello{};
     std::optional<Handshake> challenged = {};  // expected, but not proven yet
+    RecordSecrets secrets = {};
     Mac expected_proof{};
     Mac proof{};
   };
@@ -44,6 +47,7 @@ class IncomingHandshakes {
   // True when the connection is either accepted or refused.
   bool read_from(Pending& pending);
   bool challenge(Pending& pending);
+  protocol::Encryption level_of(const Pending& pending) const;
   void settle(Pending& pending);
   bool expected(const Handshake& handshake, bool is_unix) const;
   void keep(Pending& pending, const Handshake& handshake);
@@ -53,6 +57,7 @@ class IncomingHandshakes {
   std::vector<Pending> pending_;
   std::vector<PeerSocket> arrived_;
   std::size_t refused_ = 0;
+  Status agreement_;
 };
 
 }  // namespace elastictrain::comm

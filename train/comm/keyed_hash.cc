@@ -38,7 +38,7 @@ static_assert(sizeof(Mac) == SHA256_DIGEST_LENGTH);
 
 }  // namespace
 
-Mac keyed_hash(std::span<const std::byte> key, std::initializer_list<std::span<const std::byte>> parts) {
+Mac keyed_hash(std::span<const std::byte> key, std::span<const std::span<const std::byte>> parts) {
   Hash inner(key, kInner);
   for (const auto& part : parts) inner.add(part);
   Hash outer(key, kOuter);

@@ -13,7 +13,10 @@ namespace elastictrain::comm {
 using Mac = std::array<std::byte, 32>;
 
 // Of the parts one after the other. `key` has at most 64 bytes.
-Mac keyed_hash(std::span<const std::byte> key, std::initializer_list<std::span<const std::byte>> parts);
+Mac keyed_hash(std::span<const std::byte> key, std::span<const std::span<const std::byte>> parts);
+inline Mac keyed_hash(std::span<const std::byte> key, std::initializer_list<std::span<const std::byte>> parts) {
+  return keyed_hash(key, std::span(parts.begin(), parts.size()));
+}
 bool same_mac(const Mac& a, const Mac& b);  // in constant time
 
 }  // namespace elastictrain::comm

@@ -1,10 +1,6 @@
 #include "train/comm/link.h"
 
 #include <sched.h>
-#include <sys/socket.h>
-
-#include <cerrno>
-#include <cstring>
 
 namespace elastictrain::comm {
 namespace {
@@ -17,39 +13,24 @@ constexpr int kSleepMs = 5;
 }  // namespace
 
 Result<std::size_t> Link::try_send(std::span<const std::byte> data) {
-  const ssize_t n = ::send(socket_.fd(), data.data(), data.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-  if (n >= 0) {
-    sent_bytes_ += static_cast<std::size_t>(n);
-    return static_cast<std::size_t>(n);
-  }
-  if (errno == EAGAIN || errno == EINTR) return std::size_t{0};
-  return lost(errno);
+  return counted(channel_.try_send(data), sent_bytes_);
 }
 
 Result<std::size_t> Link::try_receive(std::span<std::byte> data) {
-  const ssize_t n = ::recv(socket_.fd(), data.data(), data.size(), MSG_DONTWAIT);
-  if (n > 0) {
-    received_bytes_ += static_cast<std::size_t>(n);
-    return static_cast<std::size_t>(n);
-  }
-  if (n < 0 && (errno == EAGAIN || errno == EINTR)) return std::size_t{0};
-  return lost(n == 0 ? 0 : errno);
+  return counted(channel_.try_receive(data), received_bytes_);
 }
 
-Error Link::lost(int error_number) const {
-  const std::string why = error_number == 0 ? "it closed the connection" : std::strerror(error_number);
-  return Error{ErrorCode::kPeerLost, "lost rank " + std::to_string(peer_) + ": " + why};
+Result<std::size_t> Link::counted(Result<std::size_t> moved, std::uint64_t& count) const {
+  if (!moved) return Error{ErrorCode::kPeerLost, "lost rank " + std::to_string(peer_) + ": " + moved.error().message};
+  count += *moved;
+  return moved;
 }
 
-std::optional<LinkHeader> Link::peek_header() const {
+std::optional<LinkHeader> Link::peek_header() {
   LinkHeader header;
-  const ssize_t n = ::recv(socket_.fd(), &header, sizeof header, MSG_PEEK | MSG_DONTWAIT);
-  if (n != static_cast<ssize_t>(sizeof header)) return std::nullopt;
+  const auto arrived = channel_.peek(std::as_writable_bytes(std::span(&header, 1)));
+  if (!arrived || !*arrived) return std::nullopt;
   return header;
-}
-
-void Link::shut_down() noexcept {
-  ::shutdown(socket_.fd(), SHUT_RDWR);
 }
 
 Status check_link_header(const LinkHeader& mine, const LinkHeader& theirs, std::uint32_t peer) {

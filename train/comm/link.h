@@ -1,7 +1,7 @@
 // Purpose: one TCP connection to a neighbour, used in both directions without blocking, and the wait of the
 // communicator for several of them.
 //
-// Ownership: a Link owns its socket until it is destroyed. shut_down() only ends the traffic, so that abort() from
+// Ownership: a Link owns its channel until it is destroyed. shut_down() only ends the traffic, so that abort() from
 // another thread never uses a descriptor that was closed and reused. Thread: the communicator's; shut_down() from any.
 #pragma once
 
@@ -14,8 +14,8 @@
 #include <span>
 #include <vector>
 
+#include "train/comm/channel.h"
 #include "train/comm/op_control.h"
-#include "train/comm/socket.h"
 
 namespace elastictrain::comm {
 
@@ -29,25 +29,25 @@ struct LinkHeader {
 
 class Link {
  public:
-  Link(Socket socket, std::uint32_t peer) : socket_(std::move(socket)), peer_(peer) {}
+  Link(Channel channel, std::uint32_t peer) : channel_(std::move(channel)), peer_(peer) {}
 
-  // Bytes moved; 0 if it would block.
+  // Bytes moved; 0 if it would block. See channel.h.
   Result<std::size_t> try_send(std::span<const std::byte> data);
   Result<std::size_t> try_receive(std::span<std::byte> data);
 
   // The header at the front of the received bytes, if it is complete. It is not consumed.
-  std::optional<LinkHeader> peek_header() const;
+  std::optional<LinkHeader> peek_header();
 
-  void shut_down() noexcept;
-  int fd() const { return socket_.fd(); }
+  void shut_down() noexcept { channel_.shut_down(); }
+  int fd() const { return channel_.fd(); }
   std::uint32_t peer() const { return peer_; }
   std::uint64_t sent_bytes() const { return sent_bytes_; }
   std::uint64_t received_bytes() const { return received_bytes_; }
 
  private:
-  Error lost(int error_number) const;
+  Result<std::size_t> counted(Result<std::size_t> moved, std::uint64_t& count) const;
 
-  Socket socket_;
+  Channel channel_;
   std::uint32_t peer_;
   std::uint64_t sent_bytes_ = 0;
   std::uint64_t received_bytes_ = 0;

@@ -28,7 +28,10 @@ Result<SocketAddress> address_of(const RendezvousPlan::Outgoing& target, bool us
 }  // namespace
 
 OutgoingHandshake::OutgoingHandshake(const RendezvousPlan& plan, const RendezvousPlan::Outgoing& target)
-    : target_(target), token_(plan.token), handshake_{plan.generation, target.purpose, plan.rank, target.to_rank, {}} {}
+    : target_(target), token_(plan.token), handshake_{plan.generation, target.purpose, plan.rank, target.to_rank, {},
+                                                      plan.encryption} {
+  if (uses_unix()) handshake_.encryption = protocol::Encryption::kNone;
+}
 
 short OutgoingHandshake::events() const {
   return state_ == State::kConnecting ? POLLOUT : POLLIN;
@@ -113,11 +116,15 @@ void OutgoingHandshake::read_challenge(Deadline now) {
   if (!read(challenge_, now)) return;
   const auto challenge = decode_challenge(challenge_);
   if (!challenge) return retry(now, "it uses another protocol or version");
-  if (!same_mac(challenge->proof, prove(token_, Side::kAcceptor, hello_, challenge->nonce))) {
+  if (!same_mac(challenge->proof, prove(token_, Side::kAcceptor, hello_, challenge->nonce, challenge->encryption))) {
     refused_ = true;
     return retry(now, "it could not prove that it holds the token of this generation");
   }
-  if (send(prove(token_, Side::kConnector, hello_, challenge->nonce), now)) state_ = State::kAwaitingAck;
+  // Also to a peer with another level, so that it believes this rank and ends its build, too.
+  const auto proof = prove(token_, Side::kConnector, hello_, challenge->nonce, challenge->encryption);
+  agreement_ = check_levels({handshake_.from_rank, handshake_.encryption}, {target_.to_rank, challenge->encryption});
+  secrets_ = record_secrets(token_, Side::kConnector, hello_, challenge->nonce, handshake_.encryption);
+  if (send(proof, now)) state_ = State::kAwaitingAck;
 }
 
 void OutgoingHandshake::read_ack(Deadline now) {
@@ -135,7 +142,8 @@ void OutgoingHandshake::retry(Deadline now, const std::string& why) {
 }
 
 PeerSocket OutgoingHandshake::take() {
-  return PeerSocket{std::move(socket_), target_.purpose, target_.to_rank, false};
+  return PeerSocket{Channel(std::move(socket_), secrets_, name_ends(target_.to_rank, handshake_.from_rank)),
+                    target_.purpose, target_.to_rank, false};
 }
 
 std::string OutgoingHandshake::last_error() const {

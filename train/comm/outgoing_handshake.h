@@ -18,6 +18,8 @@ class OutgoingHandshake {
  public:
   OutgoingHandshake(const RendezvousPlan& plan, const RendezvousPlan::Outgoing& target);
 
+  // An error once the peer has proven itself and protects its connections at another level.
+  const Status& agreement() const { return agreement_; }
   bool done() const { return state_ == State::kDone; }
   // -1 while it waits for retry_at().
   int fd() const { return socket_.fd(); }
@@ -45,6 +47,8 @@ class OutgoingHandshake {
   RendezvousPlan::Outgoing target_;
   Token token_;
   Handshake handshake_;
+  Status agreement_;
+  RecordSecrets secrets_;
   HandshakeBytes hello_{};
   Socket socket_;
   State state_ = State::kIdle;

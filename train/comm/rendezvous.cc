@@ -26,6 +26,7 @@ class Rendezvous {
       for (auto& peer : outgoing_) peer.advance(now);
       incoming_.advance(now);
       if (done()) return take();
+      if (auto status = agreement(); !status) return status.error();
       if (cancel_.cancelled()) return Error{ErrorCode::kAborted, "building the communicator was cancelled"};
       if (now >= deadline) return Error{ErrorCode::kTimeout, "not all peers were reached in time: " + missing()};
       wait(now, deadline);
@@ -35,6 +36,13 @@ class Rendezvous {
  private:
   bool done() const {
     return incoming_.done() && std::all_of(outgoing_.begin(), outgoing_.end(), [](auto& peer) { return peer.done(); });
+  }
+
+  Status agreement() const {
+    for (const auto& peer : outgoing_) {
+      if (auto status = peer.agreement(); !status) return status;
+    }
+    return incoming_.agreement();
   }
 
   void wait(Deadline now, Deadline deadline) {

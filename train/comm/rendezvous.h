@@ -5,20 +5,21 @@
 // the deadline. A connection with a wrong generation or rank, or that cannot prove that it holds the generation's token
 // (handshake.h), is closed and changes nothing.
 //
-// Thread: the builder's. Failure: kTimeout names every peer that is missing and why; kAborted after cancel().
+// Thread: the builder's. Failure: kTimeout names every peer that is missing and why; kInvalid if a peer protects its
+// connections at another level; kAborted after cancel().
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
+#include "train/comm/channel.h"
 #include "train/comm/data_listener.h"
 #include "train/comm/handshake.h"
-#include "train/comm/socket.h"
 
 namespace elastictrain::comm {
 
 struct PeerSocket {
-  Socket socket;
+  Channel channel;
   Purpose purpose = Purpose::kRingLink;
   std::uint32_t peer_rank = 0;
   bool accepted = false;  // the peer connected to us
@@ -39,6 +40,7 @@ struct RendezvousPlan {
   Generation generation = 0;
   Token token{};
   std::uint32_t rank = 0;
+  protocol::Encryption encryption = protocol::Encryption::kNone;  // of TCP connections; within a host there is none
   std::vector<Outgoing> outgoing;
   std::vector<Incoming> incoming;
 };

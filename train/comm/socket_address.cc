@@ -8,6 +8,17 @@
 #include <cstring>
 
 namespace elastictrain::comm {
+namespace {
+
+std::string numeric(const sockaddr_storage& address, socklen_t size) {
+  char host[NI_MAXHOST] = "?";
+  char port[NI_MAXSERV] = "?";
+  ::getnameinfo(reinterpret_cast<const sockaddr*>(&address), size, host, sizeof host, port, sizeof port,
+                NI_NUMERICHOST | NI_NUMERICSERV);
+  return std::string(host) + " port " + port;
+}
+
+}  // namespace
 
 Result<SocketAddress> SocketAddress::tcp(const std::string& address, std::uint16_t port) {
   addrinfo hints{};
@@ -45,6 +56,16 @@ std::uint16_t bound_port(int fd) {
   if (address.ss_family == AF_INET) return ntohs(reinterpret_cast<sockaddr_in&>(address).sin_port);
   if (address.ss_family == AF_INET6) return ntohs(reinterpret_cast<sockaddr_in6&>(address).sin6_port);
   return 0;
+}
+
+std::string ends_of(int fd) {
+  sockaddr_storage peer{};
+  sockaddr_storage own{};
+  socklen_t peer_size = sizeof peer;
+  socklen_t own_size = sizeof own;
+  if (::getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &peer_size) != 0) return "closed by now";
+  if (::getsockname(fd, reinterpret_cast<sockaddr*>(&own), &own_size) != 0) return "closed by now";
+  return numeric(peer, peer_size) + " to " + numeric(own, own_size);
 }
 
 }  // namespace elastictrain::comm

@@ -26,5 +26,7 @@ class SocketAddress {
 
 // The port that a socket is bound to, or 0 if unknown.
 std::uint16_t bound_port(int fd);
+// Of both ends of a connected TCP socket, for messages: "10.0.0.2 port 4000 to 10.0.0.1 port 5000".
+std::string ends_of(int fd);
 
 }  // namespace elastictrain::comm

@@ -342,8 +342,8 @@ Status TcpRail::run(std::span<Transfer> transfers) {
   }
 }
 
-Status TcpRail::check_unread_links(std::span<const Transfer> transfers) const {
-  for (const auto& link : links_) {
+Status TcpRail::check_unread_links(std::span<const Transfer> transfers) {
+  for (auto& link : links_) {
     const bool in_use = std::any_of(transfers.begin(), transfers.end(), [&](const Transfer& transfer) {
       return transfer.link == &link && !transfer.outgoing && transfer.done < transfer.buffer.size();
     });

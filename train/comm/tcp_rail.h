@@ -52,7 +52,7 @@ class TcpRail final : public Rail {
   Status run(std::span<Transfer> transfers);
   Result<std::size_t> advance(Transfer& transfer);
   // Looks for a peer that runs another kind of operation and waits on a link that this rank does not read.
-  Status check_unread_links(std::span<const Transfer> transfers) const;
+  Status check_unread_links(std::span<const Transfer> transfers);
   static Transfer sending(Link& link, std::span<std::byte> message) { return {&link, message, true, 0, nullptr}; }
   Transfer receiving(Link& link, std::span<std::byte> buffer) { return {&link, buffer, false, 0, &header_}; }
   LinkWait make_wait() const { return {control_, watch_fd_, on_watch_}; }

@@ -72,25 +72,39 @@ Result<comm::Socket> reach(const protocol::Endpoint& endpoint, bool same_host, c
   return socket;
 }
 
-// Returns a question with the proof in it.
-Result<Question> introduce(const comm::Socket& socket, const Token& token, const comm::CancelToken& cancel,
-                           comm::Deadline deadline) {
-  const auto hello = comm::encode(store_handshake());
+// Proves to the store that this is a worker of the run, and the other way round.
+Result<comm::Channel> introduce(comm::Socket socket, const Token& token, protocol::Encryption level,
+                                const comm::CancelToken& cancel, comm::Deadline deadline) {
+  const auto hello = comm::encode(store_handshake(level));
   if (auto status = comm::send_all(socket, hello, cancel, deadline); !status) return status.error();
   comm::ChallengeBytes bytes;
   if (auto status = comm::receive_all(socket, bytes, cancel, deadline); !status) return status.error();
   const auto challenge = comm::decode_challenge(bytes);
-  const bool is_store =
-      challenge && comm::same_mac(challenge->proof, comm::prove(token, comm::Side::kAcceptor, hello, challenge->nonce));
-  if (!is_store) return Error{ErrorCode::kRefused, "something else answers at the address of the worker's store"};
-  return Question{.proof = comm::prove(token, comm::Side::kConnector, hello, challenge->nonce)};
+  const auto proof_of = [&](comm::Side side) {
+    return comm::prove(token, side, hello, challenge->nonce, challenge->encryption);
+  };
+  if (!challenge || !comm::same_mac(challenge->proof, proof_of(comm::Side::kAcceptor))) {
+    return Error{ErrorCode::kRefused, "something else answers at the address of the worker's store"};
+  }
+  if (challenge->encryption != level) {
+    return Error{ErrorCode::kInvalid, "network.encryption is \"" + std::string(protocol::name_of(level)) +
+                                          "\" here and \"" + std::string(protocol::name_of(challenge->encryption)) +
+                                          "\" there; give all workers the same value"};
+  }
+  if (auto status = comm::send_all(socket, proof_of(comm::Side::kConnector), cancel, deadline); !status) {
+    return status.error();
+  }
+  const auto secrets = comm::record_secrets(token, comm::Side::kConnector, hello, challenge->nonce, level);
+  return comm::Channel(std::move(socket), secrets, "from a store to its reader");
 }
 
 }  // namespace
 
-Result<std::unique_ptr<ModelStore>> ModelStore::open(const comm::ListenOptions& options) {
+Result<std::unique_ptr<ModelStore>> ModelStore::open(const comm::ListenOptions& options,
+                                                     protocol::Encryption encryption) {
   std::unique_ptr<ModelStore> store(new ModelStore);
   store->host_key_ = options.host_key;
+  store->encryption_ = encryption;
   auto listener = comm::DataListener::open(options);
   if (!listener) return listener.error();
   store->listener_ = std::move(*listener);
@@ -98,7 +112,7 @@ Result<std::unique_ptr<ModelStore>> ModelStore::open(const comm::ListenOptions& 
     return comm::io_error("getrandom", errno);
   }
   store->thread_ = session::background_thread("et-store", [self = store.get()] {
-    StoreServer server(*self->listener_, self->token_,
+    StoreServer server(*self->listener_, self->token_, self->encryption_,
                        [self](const std::string& name, std::uint64_t version) { return self->find(name, version); });
     server.run(self->ending_);
   });
@@ -152,23 +166,22 @@ Result<std::optional<std::uint64_t>> ModelStore::request(std::span<const std::by
   const bool same_host = !host_key_.empty() && store->endpoint.host_key == host_key_;
   auto socket = reach(store->endpoint, same_host, ending_, deadline);
   if (!socket) return socket.error();
-  auto question = introduce(*socket, store->token, ending_, deadline);
-  if (!question) return question.error();
-  question->version = version;
-  question->name_bytes = name.size();
-  question->data_bytes = into.size();
-  if (auto status = comm::send_all(*socket, bytes_of(*question), ending_, deadline); !status) return status.error();
-  if (auto status = comm::send_all(*socket, std::as_bytes(std::span(name)), ending_, deadline); !status) {
+  auto channel = introduce(std::move(*socket), store->token, same_host ? protocol::Encryption::kNone : encryption_,
+                           ending_, deadline);
+  if (!channel) return channel.error();
+  Question question{.version = version, .name_bytes = name.size(), .data_bytes = into.size()};
+  if (auto status = comm::send_all(*channel, bytes_of(question), ending_, deadline); !status) return status.error();
+  if (auto status = comm::send_all(*channel, std::as_bytes(std::span(name)), ending_, deadline); !status) {
     return status.error();
   }
   Answer answer;
-  if (auto status = comm::receive_all(*socket, bytes_of(answer), ending_, deadline); !status) return status.error();
+  if (auto status = comm::receive_all(*channel, bytes_of(answer), ending_, deadline); !status) return status.error();
   if (answer.found == 0) return std::optional<std::uint64_t>();
   if (answer.data_bytes != into.size()) {
     return Error{ErrorCode::kInvalid, "\"" + std::string(name) + "\" has " + std::to_string(answer.data_bytes) +
                                           " bytes there, but " + std::to_string(into.size()) + " were requested"};
   }
-  if (auto status = comm::receive_all(*socket, into, ending_, deadline); !status) return status.error();
+  if (auto status = comm::receive_all(*channel, into, ending_, deadline); !status) return status.error();
   return std::optional<std::uint64_t>(answer.version);
 }
 

@@ -38,10 +38,11 @@ class ModelStore {
   static constexpr std::size_t kMaxNameBytes = StoreServer::kMaxNameBytes;
   static constexpr std::size_t kEntryBytes = 1024;
 
-  static Result<std::unique_ptr<ModelStore>> open(const comm::ListenOptions& options);
+  static Result<std::unique_ptr<ModelStore>> open(const comm::ListenOptions& options,
+                                                  protocol::Encryption encryption = protocol::Encryption::kNone);
   ~ModelStore();
 
-  // The address and token of this store, which other workers need for request().
+  // The token (the first bytes) and the address of this store, which other workers need for request().
   std::vector<std::byte> entry() const;
 
   void save(std::string_view name, std::span<const std::byte> data, std::uint64_t version);
@@ -57,6 +58,7 @@ class ModelStore {
   std::optional<Copy> find(const std::string& name, std::uint64_t version) const;
 
   std::string host_key_;
+  protocol::Encryption encryption_ = protocol::Encryption::kNone;  // of connections to other hosts
   std::unique_ptr<comm::DataListener> listener_;
   Token token_{};
   comm::CancelToken ending_;

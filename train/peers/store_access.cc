@@ -3,13 +3,15 @@
 #include <string>
 #include <utility>
 
+#include "train/comm/keyed_hash.h"
 #include "train/peers/shapes/spanning_tree.h"
 #include "train/session/monitors.h"
 
 namespace elastictrain::peers {
 
 void StoreAccess::open() {
-  auto store = ModelStore::open({.host_key = environment_.host_key, .addresses = environment_.bind_addresses});
+  auto store = ModelStore::open({.host_key = environment_.host_key, .addresses = environment_.bind_addresses},
+                                environment_.encryption);
   if (!store) throw SessionError("the store cannot be opened: " + store.error().message);
   store_ = std::move(*store);
 }
@@ -19,12 +21,25 @@ Status StoreAccess::join_generation() {
   return gather_entries();
 }
 
+// No token crosses the network: it is combined with bytes that only members of the generation know, and again to have
+// it back. They are used for this token alone, since every generation has a token of its own.
+void StoreAccess::mask_token(std::span<std::byte> entry, std::uint32_t rank) const {
+  constexpr std::string_view kPurpose = "elastictrain entry of a store 1";
+  const auto mask = comm::keyed_hash(std::as_bytes(std::span(seat_.token)),
+                                     {std::as_bytes(std::span(kPurpose)), std::as_bytes(std::span(&rank, 1))});
+  for (std::size_t i = 0; i < sizeof(Token); ++i) entry[i] ^= mask[i];
+}
+
 Status StoreAccess::gather_entries() {
   return gate_.run("exchange of the stores' addresses", [&] {
     std::vector<std::byte> all(ModelStore::kEntryBytes * seat_.communicator->world_size());
-    const auto mine = store_->entry();
+    auto mine = store_->entry();
+    mask_token(mine, seat_.rank);
     Status status = seat_.communicator->all_gather(mine, all);
     if (!status) return status;
+    for (std::uint32_t rank = 0; rank < seat_.world_size(); ++rank) {
+      mask_token(std::span(all).subspan(rank * ModelStore::kEntryBytes, ModelStore::kEntryBytes), rank);
+    }
     entries_ = std::move(all);
     entries_of_ = seat_.generation;
     return status;

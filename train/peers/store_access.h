@@ -43,6 +43,7 @@ class StoreAccess {
 
  private:
   Status gather_entries();
+  void mask_token(std::span<std::byte> entry, std::uint32_t rank) const;
   std::span<const std::byte> entry_of(std::uint32_t rank) const;
 
   const session::Environment& environment_;

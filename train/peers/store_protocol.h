@@ -10,9 +10,8 @@
 
 namespace elastictrain::peers {
 
-// After the challenge; the name follows.
+// After the challenge comes the proof, then this, protected as the level says (record_keys.h); the name follows.
 struct Question {
-  comm::Mac proof{};
   std::uint64_t version = 0;
   std::uint64_t name_bytes = 0;
   std::uint64_t data_bytes = 0;
@@ -30,8 +29,8 @@ std::span<std::byte> bytes_of(T& value) {
 }
 
 // No generation and no ranks: a token is one store's.
-inline comm::Handshake store_handshake() {
-  return {.purpose = comm::Purpose::kStore, .nonce = comm::make_nonce()};
+inline comm::Handshake store_handshake(protocol::Encryption encryption) {
+  return {.purpose = comm::Purpose::kStore, .nonce = comm::make_nonce(), .encryption = encryption};
 }
 
 }  // namespace elastictrain::peers

@@ -3,7 +3,6 @@
 #include <sys/socket.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <span>
 #include <utility>
 
@@ -19,8 +18,8 @@ constexpr int kMaxWaitMs = 200;  // then clients that are out of time go
 
 }  // namespace
 
-StoreServer::StoreServer(comm::DataListener& listener, const Token& token, Find find)
-    : listener_(listener), token_(token), find_(std::move(find)) {}
+StoreServer::StoreServer(comm::DataListener& listener, const Token& token, protocol::Encryption encryption, Find find)
+    : listener_(listener), token_(token), encryption_(encryption), find_(std::move(find)) {}
 
 void StoreServer::run(const comm::CancelToken& ending) {
   while (!ending.cancelled()) {
@@ -35,7 +34,7 @@ void StoreServer::wait(const comm::CancelToken& ending) {
   waits_.assign(1, {ending.fd(), POLLIN, 0});
   for (std::size_t i = 0; i < listener_.size(); ++i) waits_.push_back({listener_.fd(i), POLLIN, 0});
   for (const Client& client : clients_) {
-    waits_.push_back({client.socket.fd(), static_cast<short>(client.is_reading() ? POLLIN : POLLOUT), 0});
+    waits_.push_back({client.channel.fd(), static_cast<short>(client.is_reading() ? POLLIN : POLLOUT), 0});
   }
   ::poll(waits_.data(), waits_.size(), kMaxWaitMs);
 }
@@ -44,10 +43,12 @@ void StoreServer::accept_from(std::size_t listener_index, comm::Deadline now) {
   while (true) {
     comm::Socket socket(::accept4(listener_.fd(listener_index), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!socket.valid()) return;
-    if (listener_.is_unix(listener_index) && !comm::peer_has_own_uid(socket.fd())) continue;
+    const bool is_unix = listener_.is_unix(listener_index);
+    if (is_unix && !comm::peer_has_own_uid(socket.fd())) continue;
     make_room();
     Client client;
-    client.socket = std::move(socket);
+    client.channel = comm::Channel(std::move(socket));
+    client.is_unix = is_unix;
     client.until = now + kAskingTime;
     clients_.push_back(std::move(client));
   }
@@ -71,12 +72,14 @@ bool StoreServer::advance(Client& client) {
 
 StoreServer::Progress StoreServer::read(Client& client) {
   std::span<std::byte> part = client.hello;
+  if (client.part == Client::Part::kProof) part = client.proof;
   if (client.part == Client::Part::kQuestion) part = bytes_of(client.question);
   if (client.part == Client::Part::kName) part = std::as_writable_bytes(std::span(client.name));
   while (client.moved < part.size()) {
-    const ssize_t count = ::recv(client.socket.fd(), part.data() + client.moved, part.size() - client.moved, 0);
-    if (count <= 0) return after_failure(count);
-    client.moved += static_cast<std::size_t>(count);
+    const auto moved = client.channel.try_receive(part.subspan(client.moved));
+    if (!moved) return Progress::kEnds;
+    if (*moved == 0) return Progress::kWaits;
+    client.moved += *moved;
   }
   return Progress::kDone;
 }
@@ -85,27 +88,25 @@ StoreServer::Progress StoreServer::write(Client& client) {
   std::span<const std::byte> part = bytes_of(client.answer);
   if (client.part == Client::Part::kData) part = *client.copy.data;
   while (client.moved < part.size()) {
-    const ssize_t count =
-        ::send(client.socket.fd(), part.data() + client.moved, part.size() - client.moved, MSG_NOSIGNAL);
-    if (count <= 0) return after_failure(count);
-    client.moved += static_cast<std::size_t>(count);
+    const auto moved = client.channel.try_send(part.subspan(client.moved));
+    if (!moved) return Progress::kEnds;
+    if (*moved == 0) return Progress::kWaits;
+    client.moved += *moved;
   }
   return Progress::kDone;
-}
-
-StoreServer::Progress StoreServer::after_failure(ssize_t result) {
-  return result < 0 && (errno == EAGAIN || errno == EINTR) ? Progress::kWaits : Progress::kEnds;
 }
 
 // A malformed request gets no answer.
 bool StoreServer::end_part(Client& client) {
   switch (client.part) {
     case Client::Part::kHello:
-      client.part = Client::Part::kQuestion;
+      client.part = Client::Part::kProof;
       return challenge(client);
+    case Client::Part::kProof:
+      client.part = Client::Part::kQuestion;
+      return admit(client);
     case Client::Part::kQuestion:
       client.part = Client::Part::kName;
-      if (!comm::same_mac(client.question.proof, client.expected_proof)) return false;
       if (client.question.name_bytes > kMaxNameBytes) return false;
       client.name.resize(client.question.name_bytes);
       return true;
@@ -128,10 +129,20 @@ bool StoreServer::challenge(Client& client) const {
   const auto handshake = comm::decode_handshake(client.hello);
   if (!handshake || handshake->purpose != comm::Purpose::kStore) return false;
   const comm::Nonce nonce = comm::make_nonce();
-  const auto bytes =
-      comm::encode(comm::Challenge{nonce, comm::prove(token_, comm::Side::kAcceptor, client.hello, nonce)});
-  client.expected_proof = comm::prove(token_, comm::Side::kConnector, client.hello, nonce);
-  return ::send(client.socket.fd(), bytes.data(), bytes.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(bytes.size());
+  const auto level = client.is_unix ? protocol::Encryption::kNone : encryption_;
+  const auto bytes = comm::encode(
+      comm::Challenge{nonce, comm::prove(token_, comm::Side::kAcceptor, client.hello, nonce, level), level});
+  client.expected_proof = comm::prove(token_, comm::Side::kConnector, client.hello, nonce, level);
+  client.secrets = comm::record_secrets(token_, comm::Side::kAcceptor, client.hello, nonce, level);
+  client.agrees = handshake->encryption == level;
+  const auto sent = client.channel.try_send(bytes);
+  return sent && *sent == bytes.size();
+}
+
+bool StoreServer::admit(Client& client) {
+  if (!client.agrees || !comm::same_mac(client.proof, client.expected_proof)) return false;
+  client.channel = comm::Channel(std::move(client.channel).take_socket(), client.secrets, "from a reader of the store");
+  return true;
 }
 
 void StoreServer::look_up(Client& client) const {

@@ -7,7 +7,6 @@
 #pragma once
 
 #include <poll.h>
-#include <sys/types.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -18,6 +17,7 @@
 #include <vector>
 
 #include "train/comm/cancel_token.h"
+#include "train/comm/channel.h"
 #include "train/comm/data_listener.h"
 #include "train/peers/store_protocol.h"
 
@@ -34,25 +34,29 @@ class StoreServer {
   using Find = std::function<std::optional<Copy>(const std::string& name, std::uint64_t version)>;
   static constexpr std::size_t kMaxNameBytes = 256;
 
-  StoreServer(comm::DataListener& listener, const Token& token, Find find);
+  StoreServer(comm::DataListener& listener, const Token& token, protocol::Encryption encryption, Find find);
 
   // Until it is cancelled.
   void run(const comm::CancelToken& ending);
 
  private:
   struct Client {
-    enum class Part : std::uint8_t { kHello, kQuestion, kName, kAnswer, kData } part = Part::kHello;
-    comm::Socket socket;
+    enum class Part : std::uint8_t { kHello, kProof, kQuestion, kName, kAnswer, kData } part = Part::kHello;
+    comm::Channel channel;
+    bool is_unix = false;
     comm::Deadline until;
     std::size_t moved = 0;  // bytes of this part
     comm::HandshakeBytes hello{};
+    comm::Mac proof{};
     comm::Mac expected_proof{};
+    comm::RecordSecrets secrets;
+    bool agrees = false;  // about the level of protection
     Question question;
     std::string name;
     Answer answer;
     Copy copy;
 
-    bool is_stranger() const { return part <= Part::kQuestion; }
+    bool is_stranger() const { return part <= Part::kProof; }
     bool is_reading() const { return part <= Part::kName; }
   };
   enum class Progress : std::uint8_t { kDone, kWaits, kEnds };
@@ -64,13 +68,14 @@ class StoreServer {
   bool advance(Client& client);
   static Progress read(Client& client);
   static Progress write(Client& client);
-  static Progress after_failure(ssize_t result);
   bool end_part(Client& client);
   bool challenge(Client& client) const;
+  static bool admit(Client& client);
   void look_up(Client& client) const;
 
   comm::DataListener& listener_;
   Token token_;
+  protocol::Encryption encryption_;
   Find find_;
   std::vector<Client> clients_;  // oldest first
   std::vector<pollfd> waits_;

@@ -411,6 +411,7 @@ Result<comm::BuildResult> ControlPlane::build(const protocol::GenerationPlan& pl
                        .token = plan.token,
                        .rank = rank,
                        .transport = environment_.transport,
+                       .encryption = environment_.encryption,
                        .algorithm = environment_.algorithm,
                        .topology = plan.topology,
                        .parents = plan.parents,

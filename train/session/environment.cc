@@ -68,6 +68,12 @@ void read_choices(Environment& environment, Numbers& numbers) {
   else if (!transport.empty() && transport != "auto") {
     numbers.complain("ELASTICTRAIN_TRANSPORT=" + transport + " is neither auto nor tcp");
   }
+  const std::string encryption = text("ELASTICTRAIN_ENCRYPTION");
+  if (const auto level = protocol::encryption_named(encryption))
+    environment.encryption = *level;
+  else if (!encryption.empty()) {
+    numbers.complain("ELASTICTRAIN_ENCRYPTION=" + encryption + " is neither none, integrity nor full");
+  }
   const std::string backend = text("ELASTICTRAIN_BACKEND");
   if (backend == "nccl")
     environment.backend = Backend::kNccl;

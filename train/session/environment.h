@@ -38,6 +38,7 @@ struct Environment {
   std::chrono::milliseconds mpi_finalize_timeout{5'000};
   bool parks = false;  // the process outlives its worker and may become another one
   comm::Transport transport = comm::Transport::kAuto;
+  protocol::Encryption encryption = protocol::Encryption::kNone;
   comm::Algorithm algorithm = comm::Algorithm::kAuto;
   std::string checkpoint_directory;
   std::uint64_t checkpoint_every = 0;  // steps; 0: only at the end

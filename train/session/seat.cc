@@ -27,6 +27,7 @@ Seat seat_of(const protocol::GenerationPlan& plan, std::uint32_t rank,
              std::shared_ptr<comm::Communicator> communicator) {
   Seat seat;
   seat.generation = plan.generation;
+  seat.token = plan.token;
   seat.rank = rank;
   seat.local_rank = plan.members[rank].local_rank;
   seat.reason = plan.reason;

@@ -16,6 +16,7 @@ namespace elastictrain::session {
 
 struct Seat {
   Generation generation = 0;
+  Token token{};  // of the generation
   std::uint32_t rank = 0;
   std::uint32_t local_rank = 0;
   std::string reason;                      // of this generation, for the program

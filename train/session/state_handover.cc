@@ -15,7 +15,7 @@ std::vector<comm::StateSocket> in_donor_order(std::vector<comm::StateSocket> soc
   std::vector<comm::StateSocket> ordered;
   for (const std::uint32_t rank : donor_ranks(plan)) {
     for (auto& socket : sockets) {
-      if (socket.receives && socket.peer_rank == rank && socket.socket.valid()) ordered.push_back(std::move(socket));
+      if (socket.receives && socket.peer_rank == rank && socket.channel.valid()) ordered.push_back(std::move(socket));
     }
   }
   return ordered;

@@ -1,10 +1,8 @@
 #include "train/session/state_transfer.h"
 
 #include <poll.h>
-#include <sys/socket.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <utility>
 
 #include "train/session/background_thread.h"
@@ -63,8 +61,8 @@ void StateSender::run() {
 }
 
 void StateSender::send_to_all(std::span<const std::byte> bytes) {
-  std::erase_if(joiners_, [&](const comm::StateSocket& joiner) {
-    const Status status = comm::send_all(joiner.socket, bytes, *cancel_, deadline_);
+  std::erase_if(joiners_, [&](comm::StateSocket& joiner) {
+    const Status status = comm::send_all(joiner.channel, bytes, *cancel_, deadline_);
     if (status.ok()) return false;
     failure_ = Error{status.error().code, "sending state to rank " + std::to_string(joiner.peer_rank) +
                                               " failed: " + status.error().message};
@@ -138,7 +136,7 @@ Status StateReceiver::poll_sources(bool headers) {
       if (auto status = drain(source, headers); !status) return status;
       if (!pending(source)) continue;
       waiting.push_back(&source);
-      waits.push_back({source.socket.socket.fd(), POLLIN, 0});
+      waits.push_back({source.socket.channel.fd(), POLLIN, 0});
     }
     if (waiting.empty()) return {};
     if (cancel_->cancelled()) return Error{ErrorCode::kAborted, "the state transfer was cancelled"};
@@ -146,7 +144,9 @@ Status StateReceiver::poll_sources(bool headers) {
       return Error{ErrorCode::kTimeout, "rank " + std::to_string(waiting.front()->socket.peer_rank) +
                                             " did not send its part of the state in time"};
     }
-    ::poll(waits.data(), waits.size(), poll_timeout(deadline_));
+    const bool more = std::any_of(waiting.begin(), waiting.end(),
+                                  [](const Source* source) { return source->socket.channel.holds_bytes(); });
+    ::poll(waits.data(), waits.size(), more ? 0 : poll_timeout(deadline_));
   }
 }
 
@@ -155,14 +155,10 @@ Status StateReceiver::drain(Source& source, bool headers) {
 }
 
 Result<std::size_t> StateReceiver::receive_some(Source& source, std::span<std::byte> into) {
-  while (true) {
-    const auto got = ::recv(source.socket.socket.fd(), into.data(), into.size(), MSG_DONTWAIT);
-    if (got > 0) return static_cast<std::size_t>(got);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return std::size_t{0};
-    return Error{ErrorCode::kPeerLost, "rank " + std::to_string(source.socket.peer_rank) +
-                                           " disconnected before it had sent its part of the state"};
-  }
+  auto got = source.socket.channel.try_receive(into);
+  if (got) return got;
+  return Error{ErrorCode::kPeerLost, "rank " + std::to_string(source.socket.peer_rank) +
+                                         " was lost before it had sent its part of the state: " + got.error().message};
 }
 
 Status StateReceiver::receive_header(Source& source) {

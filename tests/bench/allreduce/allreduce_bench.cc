@@ -35,6 +35,9 @@ std::unique_ptr<comm::Communicator> build(const Options& options, Listeners& lis
   const auto topology = protocol::topology_named(options.topology);
   if (!topology) panic("--topology names none that there is");
   spec.topology = *topology;
+  const auto encryption = protocol::encryption_named(options.encryption);
+  if (!encryption) panic("--encryption names no level");
+  spec.encryption = *encryption;
   spec.deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
   comm::CancelToken cancel;
   auto built = build_cpu_communicator(spec, *listeners[static_cast<std::size_t>(rank)], cancel);

@@ -15,11 +15,12 @@ struct Options {
   int hosts = 1;  // that the communicator spreads the ranks over
   std::string algorithm = "auto";
   std::string topology = "auto";
+  std::string encryption = "none";
   LoopOptions loop;
 };
 
-// --ranks N --hosts N --transport auto|tcp --algorithm NAME --topology NAME --sizes a,b,c --repetitions N
-// --round-seconds S. Ends the program on anything else.
+// --ranks N --hosts N --transport auto|tcp --algorithm NAME --topology NAME --encryption NAME --sizes a,b,c
+// --repetitions N --round-seconds S. Ends the program on anything else.
 inline Options parse_options(int argc, char** argv) {
   Options options;
   for (int i = 1; i + 1 < argc; i += 2) {
@@ -31,6 +32,8 @@ inline Options parse_options(int argc, char** argv) {
       options.hosts = std::stoi(value);
     } else if (name == "--topology") {
       options.topology = value;
+    } else if (name == "--encryption") {
+      options.encryption = value;
     } else if (name == "--transport") {
       options.tcp_only = value == "tcp";
     } else if (name == "--algorithm") {

@@ -24,6 +24,7 @@ using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
 constexpr milliseconds kPatience{30'000};
+constexpr auto kNone = protocol::Encryption::kNone;
 
 std::vector<std::byte> bytes_of(std::string_view text) {
   const auto bytes = std::as_bytes(std::span(text));
@@ -85,9 +86,11 @@ struct Meeting {
   BuildSpec spec = world.spec(1);
   CancelToken cancel;
 
-  RendezvousPlan accepting() const { return {1, spec.token, 0, {}, {{Purpose::kStateTransfer, 1}}}; }
-  RendezvousPlan connecting() const {
-    return {1, spec.token, 1, {{Purpose::kStateTransfer, 0, spec.peers[0], false}}, {}};
+  RendezvousPlan accepting(protocol::Encryption level = kNone) const {
+    return {1, spec.token, 0, level, {}, {{Purpose::kStateTransfer, 1}}};
+  }
+  RendezvousPlan connecting(protocol::Encryption level = kNone) const {
+    return {1, spec.token, 1, level, {{Purpose::kStateTransfer, 0, spec.peers[0], false}}, {}};
   }
   auto meet(const RendezvousPlan& plan, std::uint32_t rank, milliseconds time) {
     return rendezvous(plan, world.listener(rank), cancel, steady_clock::now() + time);
@@ -170,7 +173,7 @@ TEST_CASE("a connector's own proof does not answer it") {
   Meeting meeting;
   check_refused(meeting, [&](const HandshakeBytes& hello) {
     const Nonce nonce = make_nonce();
-    return encode(Challenge{nonce, prove(meeting.spec.token, Side::kConnector, hello, nonce)});
+    return encode(Challenge{nonce, prove(meeting.spec.token, Side::kConnector, hello, nonce, kNone), kNone});
   });
 }
 
@@ -185,7 +188,7 @@ TEST_CASE("a stranger does not displace a peer that has proven itself") {
     REQUIRE(sockets.ok());
     for (const auto& peer : *sockets) {
       std::array<std::byte, 1> byte{};
-      CHECK(::recv(peer.socket.fd(), byte.data(), 1, MSG_DONTWAIT) == -1);
+      CHECK(::recv(peer.channel.fd(), byte.data(), 1, MSG_DONTWAIT) == -1);
       CHECK(errno == EAGAIN);
     }
   });

@@ -143,8 +143,8 @@ TEST_CASE("sockets for state come with the build: donors send, joiners receive")
         for (auto& state : built->state_sockets) {
           std::string text = "state of " + std::to_string(rank);
           const auto bytes = std::as_writable_bytes(std::span(text));
-          const auto status = state.receives ? receive_all(state.socket, bytes, cancel, spec.deadline)
-                                             : send_all(state.socket, bytes, cancel, spec.deadline);
+          const auto status = state.receives ? receive_all(state.channel, bytes, cancel, spec.deadline)
+                                             : send_all(state.channel, bytes, cancel, spec.deadline);
           if (status && state.receives) received[state.peer_rank] = text;
         }
         if (!built->communicator->barrier()) received[rank] = "barrier";
@@ -171,8 +171,9 @@ TEST_CASE("traffic on this machine is not paced, whatever the system's congestio
   World world(tcp(2));
   std::unique_ptr<Communicator> other;
   auto spec = world.spec(1);
-  RendezvousPlan accepting{1, spec.token, 0, {}, {{Purpose::kStateTransfer, 1}}};
-  RendezvousPlan connecting{1, spec.token, 1, {{Purpose::kStateTransfer, 0, spec.peers[0], false}}, {}};
+  RendezvousPlan accepting{1, spec.token, 0, protocol::Encryption::kNone, {}, {{Purpose::kStateTransfer, 1}}};
+  RendezvousPlan connecting{
+      1, spec.token, 1, protocol::Encryption::kNone, {{Purpose::kStateTransfer, 0, spec.peers[0], false}}, {}};
   CancelToken cancel;
   std::thread peer([&] {
     const auto sockets = rendezvous(accepting, world.listener(0), cancel, spec.deadline);
@@ -181,7 +182,7 @@ TEST_CASE("traffic on this machine is not paced, whatever the system's congestio
   const auto sockets = rendezvous(connecting, world.listener(1), cancel, spec.deadline);
   peer.join();
   REQUIRE(sockets.ok());
-  const auto options = tcp_options(sockets->front().socket.fd());
+  const auto options = tcp_options(sockets->front().channel.fd());
   CHECK(options.loopback);
   CHECK(options.congestion_control != "bbr");
   CHECK(options.send_buffer_bytes > 0);

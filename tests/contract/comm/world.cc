@@ -18,6 +18,11 @@
 
 namespace elastictrain::comm::testing {
 
+protocol::Encryption encryption() {
+  const char* level = std::getenv("ET_CONTRACT_ENCRYPTION");
+  return protocol::encryption_named(level == nullptr ? "" : level).value_or(protocol::Encryption::kNone);
+}
+
 std::size_t Shape::size() const {
   return std::accumulate(ranks_per_host.begin(), ranks_per_host.end(), std::size_t{0});
 }
@@ -90,6 +95,7 @@ BuildSpec World::spec(std::uint32_t rank, Generation generation) const {
   spec.rank = rank;
   spec.peers = endpoints_;
   spec.transport = shape_.transport;
+  spec.encryption = encryption();
   spec.algorithm = shape_.algorithm;
   spec.topology = shape_.topology;
   spec.parents = shape_.parents;

@@ -60,6 +60,9 @@ class World {
   std::vector<protocol::Endpoint> endpoints_;
 };
 
+// The level at which a World protects its connections: ET_CONTRACT_ENCRYPTION, or none.
+protocol::Encryption encryption();
+
 // The suite runs over NCCL (ET_CONTRACT_BACKEND=nccl): every communicator of a World reaches its rank's device as well.
 bool on_devices();
 // The device of the calling thread: that of the rank whose communicator it has built last. Ranks that are threads would

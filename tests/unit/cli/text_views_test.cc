@@ -1,8 +1,10 @@
 #include <doctest/doctest.h>
 
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "cli/output/event_text.h"
+#include "cli/output/printable.h"
 #include "cli/output/run_output.h"
 #include "cli/output/status_text.h"
 #include "cli/output/summary.h"
@@ -42,6 +44,33 @@ RunFigures figures(double uptime_s, std::uint32_t size, Step step) {
 }
 
 }  // namespace
+
+TEST_CASE("what could change a terminal becomes visible, and other text stays") {
+  CHECK(printable("plain\ttext\n") == "plain\ttext\n");
+  CHECK(printable("a\n\tb", Lines::kOne) == "a\\x0a\\x09b");
+  CHECK(printable("\x1b]0;title\x07\r\x7f") == "\\x1b]0;title\\x07\\x0d\\x7f");
+  CHECK(printable("\xc2\x9b"
+                  "2J") == "\\u009b2J");
+  CHECK(printable("\xe2\x80\xae"
+                  "exe.txt\xe2\x81\xa9") == "\\u202eexe.txt\\u2069");
+  CHECK(printable("Größe 训练 €\xe2\x80\x93") == "Größe 训练 €\xe2\x80\x93");
+  CHECK(printable(std::string("\0", 1)) == "\\x00");
+}
+
+TEST_CASE("a stream is made printable as long as it is wanted, also where text comes in pieces") {
+  std::ostringstream out;
+  {
+    const PrintableStream safe(out);
+    out << "\x1b[2J" << '\x07' << "\xc2";
+    out << "\x9b"
+        << "\xe2"
+        << "\x80"
+        << "\xae" << std::flush;
+    out << "\xc2";
+  }
+  out << "\x1b";
+  CHECK(out.str() == "\\x1b[2J\\x07\\u009b\\u202e\xc2\x1b");
+}
 
 TEST_CASE("status shows the failures, the remaining budget and the hosts that cool down") {
   nlohmann::json status = {{"name", "job"}, {"phase", "running"}, {"world_size", 2}, {"generation", 5}};
@@ -122,7 +151,7 @@ TEST_CASE("journal lines are read by people") {
 
 TEST_CASE("control bytes in the journal do not reach the terminal") {
   CHECK(render_event(R"({"event":"exited","last":"\u001b[2J"})") == R"(exited  last=\x1b[2J)");
-  CHECK(render_event(R"({"event":"a\nb\u009b"})") == R"(a\x0ab\x9b)");
+  CHECK(render_event(R"({"event":"a\nb\u009b"})") == R"(a\x0ab\u009b)");
   CHECK(render_event("torn \x1b[2J") == "torn \\x1b[2J");
 }
 

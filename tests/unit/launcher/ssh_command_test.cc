@@ -2,7 +2,15 @@
 
 #include <doctest/doctest.h>
 
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
+
+#include "tests/support/temporary_directory.h"
 
 namespace launcher = elastictrain::launcher;
 using launcher::SshOptions;
@@ -81,6 +89,42 @@ TEST_CASE("the remote line is a constant in single quotes with checked parameter
   }
   const auto line = launcher::ssh_start_command({}, "h", {"/a'; reboot '", "id"}).back();
   CHECK(line.find("reboot") == std::string::npos);
+}
+
+// The exit status of a start where this is the binary: 7 if it was started, 86 if it was not.
+int status_of_start(const std::string& binary, const std::string& home) {
+  const auto line = launcher::ssh_start_command({}, "h", {binary, "id"}).back();
+  const pid_t shell = ::fork();
+  if (shell == 0) {
+    ::setenv("HOME", home.c_str(), 1);
+    ::execl("/bin/sh", "sh", "-c", line.c_str(), nullptr);
+    ::_exit(1);
+  }
+  int status = 0;
+  ::waitpid(shell, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+TEST_CASE("a binary that somebody else could have changed is not started") {
+  const elastictrain::test::TemporaryDirectory folder;
+  const std::string binary = folder.path + "/bin/elastictrain";
+  std::filesystem::create_directory(folder.path + "/bin");
+  std::ofstream(binary) << "#!/bin/sh\n[ \"$1\" = --build-id ] && echo id || exit 7\n";
+  const auto start_with = [&](mode_t file, mode_t directory) {
+    REQUIRE(::chmod(binary.c_str(), file) == 0);
+    REQUIRE(::chmod((folder.path + "/bin").c_str(), directory) == 0);
+    return status_of_start(binary, folder.path);
+  };
+  CHECK(start_with(0755, 0755) == 7);
+  CHECK(start_with(0700, 0700) == 7);
+  CHECK(start_with(0775, 0755) == launcher::kNoBinaryStatus);
+  CHECK(start_with(0757, 0755) == launcher::kNoBinaryStatus);
+  CHECK(start_with(0755, 0775) == launcher::kNoBinaryStatus);
+  CHECK(start_with(0755, 0777) == launcher::kNoBinaryStatus);
+  CHECK(start_with(0755, 01777) == 7);  // as in /tmp, others replace nothing
+  if (::geteuid() != 0) return;
+  REQUIRE(::chown(binary.c_str(), 65534, 65534) == 0);
+  CHECK(start_with(0755, 0755) == launcher::kNoBinaryStatus);
 }
 
 TEST_CASE("options that ssh could misread are refused") {

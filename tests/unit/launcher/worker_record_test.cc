@@ -2,6 +2,10 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+
+#include "supervisor/protocol/note_keys.h"
+
 namespace launcher = elastictrain::launcher;
 using namespace elastictrain::protocol;
 using elastictrain::Generation;
@@ -44,6 +48,21 @@ std::vector<std::uint64_t> batches(const std::vector<WorkerUp>& messages) {
 }
 
 }  // namespace
+
+TEST_CASE("a TERM is told to every later supervisor, also after one has acknowledged it, until the worker has left") {
+  const auto terms = [](const std::vector<WorkerUp>& messages) {
+    return std::count_if(messages.begin(), messages.end(), [](const WorkerUp& message) {
+      const auto* note = std::get_if<WorkerNote>(&message);
+      return note != nullptr && note->key == kTermNote;
+    });
+  };
+  WorkerRecord record;
+  CHECK(record.take(WorkerNote{std::string(kTermNote), "from process 5"}, kStart, 1).has_value());
+  CHECK(terms(record.resync(2)) == 1);
+  record.acknowledged(2);
+  CHECK(terms(record.resync(3)) == 1);
+  CHECK(terms(record.resync(4)) == 1);
+}
 
 TEST_CASE("heartbeats fold with their timings weighted by steps") {
   const auto folded = launcher::fold(beat(1, 3, 100), beat(2, 1, 200));

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "fake_run.h"
+#include "tests/support/contains.h"
 #include "train/comm/socket_address.h"
 #include "train/peers/model_store.h"
 #include "train/peers/store_protocol.h"
@@ -180,6 +181,27 @@ TEST_CASE("a store keeps the newest versions, and refuses a peer without its tok
   CHECK(into == 0);
 }
 
+TEST_CASE("stores of different hosts protect what they send, and agree about how") {
+  using protocol::Encryption;
+  const std::vector<std::byte> data(1u << 20, std::byte{7});
+  for (const auto level : {Encryption::kNone, Encryption::kIntegrity, Encryption::kFull}) {
+    auto store = peers::ModelStore::open({.host_key = ""}, level);  // without a host key there is no Unix socket
+    REQUIRE(store);
+    (*store)->save("n", data, 3);
+    std::vector<std::byte> into(data.size());
+    const auto found = (*store)->request((*store)->entry(), "n", 0, into, kPatience);
+    REQUIRE(found);
+    CHECK(found->value_or(0) == 3);
+    CHECK(into == data);
+    auto other =
+        peers::ModelStore::open({.host_key = ""}, level == Encryption::kFull ? Encryption::kNone : Encryption::kFull);
+    const auto refused = (*other)->request((*store)->entry(), "n", 0, into, kPatience);
+    REQUIRE_FALSE(refused);
+    CHECK(contains(refused.error().message, "\"full\""));
+    CHECK(contains(refused.error().message, '"' + std::string(protocol::name_of(level)) + '"'));
+  }
+}
+
 // A connection to the store of this entry, by its Unix socket.
 comm::Socket connection_to(std::span<const std::byte> entry) {
   std::istringstream lines(std::string(reinterpret_cast<const char*>(entry.data()) + sizeof(Token)));
@@ -202,7 +224,7 @@ TEST_CASE("silent strangers and a reader that does not read delay no other reade
   std::memcpy(token.data(), entry.data(), token.size());
 
   const comm::Socket slow = connection_to(entry);
-  const auto hello = comm::encode(peers::store_handshake());
+  const auto hello = comm::encode(peers::store_handshake(protocol::Encryption::kNone));
   const comm::CancelToken never;
   const auto until = std::chrono::steady_clock::now() + kPatience;
   comm::ChallengeBytes answer;
@@ -210,7 +232,9 @@ TEST_CASE("silent strangers and a reader that does not read delay no other reade
   REQUIRE(comm::receive_all(slow, answer, never, until));
   const auto challenge = comm::decode_challenge(answer);
   REQUIRE(challenge);
-  peers::Question question{comm::prove(token, comm::Side::kConnector, hello, challenge->nonce), 1, 5, data.size()};
+  const auto proof = comm::prove(token, comm::Side::kConnector, hello, challenge->nonce, challenge->encryption);
+  REQUIRE(comm::send_all(slow, proof, never, until));
+  peers::Question question{1, 5, data.size()};
   REQUIRE(comm::send_all(slow, peers::bytes_of(question), never, until));
   REQUIRE(comm::send_all(slow, std::as_bytes(std::span("large", 5)), never, until));
 

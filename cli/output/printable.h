@@ -1,0 +1,32 @@
+// Purpose: text of programs, hosts and files, made harmless for a terminal: control characters and marks that change
+// the direction of writing become visible. Everything that the commands print passes through here, except the lines of
+// workers, which are their own, and our own colours. Thread: any, one at a time for a stream.
+#pragma once
+
+#include <memory>
+#include <ostream>
+#include <string>
+#include <string_view>
+
+namespace elastictrain::cli {
+
+enum class Lines { kSeveral, kOne };  // kOne: line ends and tabs become visible, too
+
+// "\x1b" for ASCII, "\u009b" for others, so that JSON stays JSON.
+std::string printable(std::string_view text, Lines lines = Lines::kSeveral);
+
+// While it lives, what is written to the stream passes through printable(). The stream must outlive it.
+class PrintableStream {
+ public:
+  explicit PrintableStream(std::ostream& stream);
+  ~PrintableStream();
+  PrintableStream(const PrintableStream&) = delete;
+  PrintableStream& operator=(const PrintableStream&) = delete;
+
+ private:
+  std::ostream& stream_;
+  std::streambuf* const original_;
+  std::unique_ptr<std::streambuf> filter_;
+};
+
+}  // namespace elastictrain::cli

@@ -1,0 +1,16 @@
+// Purpose: says how the traffic between a run's hosts is protected, and what of it is not. Pure.
+#pragma once
+
+#include <string>
+
+#include "cli/config/run_config.h"
+
+namespace elastictrain::cli {
+
+// One line, without its end, for `check`, --dry-run and `status`.
+std::string describe_protection(const NetworkConfig& network);
+
+// What network.encryption promises and this back end cannot keep between hosts; empty: nothing.
+std::string left_in_clear(const NetworkConfig& network);
+
+}  // namespace elastictrain::cli

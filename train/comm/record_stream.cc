@@ -1,0 +1,141 @@
+#include "train/comm/record_stream.h"
+
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "train/comm/socket_address.h"
+
+namespace elastictrain::comm {
+namespace {
+
+// A few records for each system call, and one more that is not whole.
+constexpr std::size_t kBufferBytes = 4 * (kMaxRecordBytes + kRecordOverheadBytes);
+
+bool would_block() {
+  return errno == EAGAIN || errno == EINTR;
+}
+
+}  // namespace
+
+Error lost_connection(int error_number) {
+  return Error{ErrorCode::kPeerLost, error_number == 0 ? "it closed the connection" : std::strerror(error_number)};
+}
+
+Result<std::size_t> RecordWriter::write(int fd, std::span<const std::byte> data) {
+  std::size_t left = 0;
+  while (left < data.size()) {
+    if (content_bytes_ == 0) seal(data.subspan(left, std::min(kMaxRecordBytes, data.size() - left)));
+    const auto flushed = flush(fd);
+    if (!flushed) return flushed.error();
+    if (!*flushed) break;
+    left += std::exchange(content_bytes_, 0);
+  }
+  return left;
+}
+
+void RecordWriter::seal(std::span<const std::byte> content) {
+  content_bytes_ = content.size();
+  written_ = 0;
+  record_.resize(std::max(record_.size(), content.size() + kRecordOverheadBytes));
+  cipher_.seal(content, record_.data());
+}
+
+Result<bool> RecordWriter::flush(int fd) {
+  const std::size_t size = content_bytes_ + kRecordOverheadBytes;
+  while (written_ < size) {
+    const ssize_t n = ::send(fd, record_.data() + written_, size - written_, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (n < 0) return would_block() ? Result<bool>(false) : lost_connection(errno);
+    written_ += static_cast<std::size_t>(n);
+  }
+  return true;
+}
+
+RecordReader::RecordReader(protocol::Encryption level, const RecordSecret& secret, std::string ends)
+    : cipher_(level, secret), ends_(std::move(ends)), buffer_(kBufferBytes) {}
+
+Result<std::size_t> RecordReader::read(int fd, std::span<std::byte> data) {
+  std::size_t done = deliver(data);
+  while (done < data.size()) {
+    if (whole_record() == 0) {
+      const auto more = fill(fd);
+      if (!more && done > 0) return done;  // the next call has the same error
+      if (!more) return more.error();
+      if (!*more) break;
+      continue;
+    }
+    const auto rest = data.subspan(done);
+    const std::size_t size = record_content_bytes(arrived());
+    const bool fits = size <= rest.size();
+    const auto opened = fits ? open(rest.first(size)) : hold_record();
+    if (!opened) return forged(fd);
+    done += fits ? size : deliver(rest);
+  }
+  return done;
+}
+
+Result<bool> RecordReader::peek(int fd, std::span<std::byte> data) {
+  while (held_begin_ == held_end_) {
+    if (whole_record() > 0) {
+      if (!hold_record()) return forged(fd);
+      break;
+    }
+    const auto more = fill(fd);
+    if (!more || !*more) return more;
+  }
+  if (held_end_ - held_begin_ < data.size()) return false;
+  std::memcpy(data.data(), held_.data() + held_begin_, data.size());
+  return true;
+}
+
+std::size_t RecordReader::whole_record() const {
+  const auto bytes = arrived();
+  if (bytes.size() < kRecordHeaderBytes) return 0;
+  const std::size_t size = record_content_bytes(bytes) + kRecordOverheadBytes;
+  return bytes.size() < size ? 0 : size;
+}
+
+Result<bool> RecordReader::fill(int fd) {
+  const bool has_header = arrived().size() >= kRecordHeaderBytes;
+  const std::size_t size = has_header ? record_content_bytes(arrived()) : 1;
+  if (size == 0 || size > kMaxRecordBytes) return forged(fd);
+  if (begin_ > 0) std::memmove(buffer_.data(), buffer_.data() + begin_, end_ - begin_);
+  end_ -= std::exchange(begin_, 0);
+  const ssize_t n = ::recv(fd, buffer_.data() + end_, buffer_.size() - end_, MSG_DONTWAIT);
+  if (n <= 0) return n < 0 && would_block() ? Result<bool>(false) : lost_connection(n == 0 ? 0 : errno);
+  end_ += static_cast<std::size_t>(n);
+  return true;
+}
+
+Status RecordReader::open(std::span<std::byte> content) {
+  const std::size_t size = content.size() + kRecordOverheadBytes;
+  const auto record = arrived().first(size);
+  begin_ += size;
+  if (cipher_.open(record, content)) return {};
+  return Error{ErrorCode::kPeerLost, "forged"};
+}
+
+Status RecordReader::hold_record() {
+  held_begin_ = 0;
+  held_end_ = record_content_bytes(arrived());
+  held_.resize(std::max(held_.size(), held_end_));
+  return open(std::span(held_).first(held_end_));
+}
+
+std::size_t RecordReader::deliver(std::span<std::byte> data) {
+  const std::size_t size = std::min(data.size(), held_end_ - held_begin_);
+  if (size > 0) std::memcpy(data.data(), held_.data() + held_begin_, size);
+  held_begin_ += size;
+  return size;
+}
+
+Error RecordReader::forged(int fd) const {
+  return Error{ErrorCode::kPeerLost, "what arrived " + ends_ + " (" + ends_of(fd) +
+                                         ") is not what was sent: something in between changes the data. "
+                                         "Check the network between these hosts"};
+}
+
+}  // namespace elastictrain::comm

@@ -1,0 +1,66 @@
+// Purpose: a stream of bytes as records (record_cipher.h) over a socket that does not block. Each end keeps what does
+// not fit in between: the writer the rest of a record, the reader bytes that are not asked for yet.
+//
+// Ownership: borrows the socket. Thread: one at a time. Failure: as in channel.h.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "supervisor/protocol/result.h"
+#include "train/comm/record_cipher.h"
+
+namespace elastictrain::comm {
+
+// kPeerLost for this errno; 0: the peer closed the connection.
+Error lost_connection(int error_number);
+
+class RecordWriter {
+ public:
+  RecordWriter(protocol::Encryption level, const RecordSecret& secret) : cipher_(level, secret) {}
+
+  // Content of records that have left completely. A call after one that left some of its bytes offers the same again.
+  Result<std::size_t> write(int fd, std::span<const std::byte> data);
+
+ private:
+  void seal(std::span<const std::byte> content);
+  Result<bool> flush(int fd);
+
+  RecordCipher cipher_;
+  std::vector<std::byte> record_;
+  std::size_t content_bytes_ = 0;  // of the record that is under way; 0: none
+  std::size_t written_ = 0;        // of its bytes
+};
+
+class RecordReader {
+ public:
+  RecordReader(protocol::Encryption level, const RecordSecret& secret, std::string ends);
+
+  Result<std::size_t> read(int fd, std::span<std::byte> data);
+  Result<bool> peek(int fd, std::span<std::byte> data);
+  bool holds_bytes() const { return held_begin_ < held_end_ || whole_record() > 0; }
+
+ private:
+  std::span<const std::byte> arrived() const { return std::span(buffer_).subspan(begin_, end_ - begin_); }
+  // Size of the record at the front if all of it has arrived, otherwise 0.
+  std::size_t whole_record() const;
+  // False: nothing more is there.
+  Result<bool> fill(int fd);
+  Status open(std::span<std::byte> content);
+  Status hold_record();
+  std::size_t deliver(std::span<std::byte> data);
+  Error forged(int fd) const;
+
+  RecordCipher cipher_;
+  std::string ends_;
+  std::vector<std::byte> buffer_;  // as it arrived
+  std::size_t begin_ = 0;
+  std::size_t end_ = 0;
+  std::vector<std::byte> held_;  // the content of one record, opened and not delivered yet
+  std::size_t held_begin_ = 0;
+  std::size_t held_end_ = 0;
+};
+
+}  // namespace elastictrain::comm
