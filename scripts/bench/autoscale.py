@@ -70,6 +70,14 @@ def savings(repetitions):
                             100 * PUBLISHED_WORKER_SECONDS[name], detail)
 
 
+def policy_change(repetitions):
+    """Simulated: a job that changes 60, 120, 300 or 900 s after it has settled, 50 seeds each."""
+    for found in results("change"):
+        name = f"policy-change/{found['job']}/{found['settled_for_s']}s"
+        yield rows.below(name + "/changes", found["most_changes"], "", 0 if found["alike"] else 4, f"worst of {found['runs']}")
+        yield rows.below(name + "/wrong", found["wrong"], "runs", 0, "more than 5 % off the best size after a minute")
+
+
 def policy_call(repetitions):
     for result in results("call"):
         yield rows.below(f"policy-call/{result['policy']}", result["median_ms"], "ms", 1,

@@ -1,5 +1,6 @@
 // The rows of autoscaling: one JSON object a line.
-// Usage: autoscale_bench CURVES savings | settle | regret [SEEDS [wide]] | call       (CURVES: tests/data/curves)
+// Usage: autoscale_bench CURVES savings | settle | regret [SEEDS [wide]] | call | change       (CURVES:
+// tests/data/curves)
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -9,6 +10,7 @@
 #include "heuristics/policy/policy.h"
 #include "heuristics/registry/registry.h"
 #include "tests/bench/autoscale/experiments.h"
+#include "tests/support/changing_job.h"
 
 namespace elastictrain::bench {
 namespace {
@@ -100,6 +102,22 @@ int regret(const std::string& curves, int seeds, bool wide) {
   return 0;
 }
 
+void print_followed(const test::ChangingJob& job, bool alike) {
+  for (const test::Followed& followed : test::follow(job.before, job.after)) {
+    std::printf(
+        "{\"job\": \"%s\", \"alike\": %s, \"settled_for_s\": %.0f, \"most_changes\": %zu, \"wrong\": %u, \"runs\": "
+        "%u}\n",
+        job.name, alike ? "true" : "false", followed.settled_for_s, followed.most_changes, followed.wrong,
+        followed.runs);
+  }
+}
+
+int change() {
+  for (const auto& job : test::jobs_slower_alike()) print_followed(job, true);
+  for (const auto& job : test::jobs_that_scale_differently()) print_followed(job, false);
+  return 0;
+}
+
 ClusterView large_view(std::uint32_t workers) {
   ClusterView view;
   view.now_s = 1000;
@@ -164,7 +182,8 @@ int run(int argc, char** argv) {
   if (what == "settle") return settle(curves);
   if (what == "regret") return regret(curves, seeds, argc > 4);
   if (what == "call") return call();
-  std::fprintf(stderr, "usage: autoscale_bench CURVES savings | settle | regret [SEEDS [wide]] | call\n");
+  if (what == "change") return change();
+  std::fprintf(stderr, "usage: autoscale_bench CURVES savings | settle | regret [SEEDS [wide]] | call | change\n");
   return 2;
 }
 
