@@ -4,7 +4,6 @@ A step takes the computation (64 ms with a batch of 16) and an exchange that tak
 """
 
 import contextlib
-import math
 import os
 import shutil
 import tempfile
@@ -72,13 +71,13 @@ def goodput_distance(curve, n, factor, low=0.35, high=0.65):
     return low - utility if utility < low and n > 1 else 0.0
 
 
-def regret(loss, curve, size, factor=1.0):
-    best = min(loss(curve, n, factor) for n in sizes())
+def regret(loss, curve, size, factor=1.0, candidates=None):
+    best = min(loss(curve, n, factor) for n in candidates or sizes())
     return loss(curve, size, factor) / best - 1
 
 
-def best_size(loss, curve, factor=1.0):
-    return min(sizes(), key=lambda n: loss(curve, n, factor))
+def best_size(loss, curve, factor=1.0, candidates=None):
+    return min(candidates or sizes(), key=lambda n: loss(curve, n, factor))
 
 
 def exchange_us(curve):
@@ -125,7 +124,3 @@ def config_of(curve, policy, start, settings, hosts=None, **sections):
     return job(workers=(1, start, MOST_WORKERS), trainer=trainer(curve), batch={"per_worker": BATCH},
                hosts={"list": hosts or [f"localhost:{MOST_WORKERS}"]},
                policy={"name": policy, "interval_ms": 500}, **{f"policy.{policy}": settings}, **sections)
-
-
-def geometric_mean(values):
-    return math.exp(sum(map(math.log, values)) / len(values))

@@ -29,8 +29,9 @@ POLICIES = {
     "efficiency": ({}, HALF),
     "cost": ({"utility": "linear:40,10000", "price_per_worker_hour": 3.6}, COST),
     "scavenger": ({"goal": "fastest", "steps_per_point": 20, "reconsider_s": 10}, live_curves.time_loss),
-    "or": ({"increment": 2, "efficiency": 0.5, "decide_every_steps": 15}, HALF),
-    "provisioning": ({"every_steps": 20}, None),
+    # Published: it takes sizes in steps of 2, and does not look between them.
+    "or": ({"increment": 2, "efficiency": 0.5, "decide_every_steps": 15, "min_batches_for_staying": 30}, HALF),
+    "provisioning": ({"every_steps": 25}, None),
     "goodput": ({"adapt_batch": False, "refit_s": 2, "min_s": 2, "settle_steps": 15}, None),
 }
 
@@ -101,18 +102,23 @@ class Outcome:
         self.start_s = start_s(run)
         self.reason = run.status().get("policy_reason", "")
 
+    def candidates(self):
+        if self.policy != "or":
+            return live_curves.sizes()
+        return sorted({1, MOST_WORKERS, *(n for n in live_curves.sizes() if (n - self.start) % 2 == 0)})
+
     def is_good(self, size):
         loss = POLICIES[self.policy][1]
         if loss is not None:
-            return live_curves.regret(loss, self.curve, size, self.factor) <= GOOD
+            return live_curves.regret(loss, self.curve, size, self.factor, self.candidates()) <= GOOD
         return size == self.size
 
     def rows(self):
         loss = POLICIES[self.policy][1]
         detail = f"{self.text}; {self.reason[:110]}"
         if loss is not None:
-            best = live_curves.best_size(loss, self.curve, self.factor)
-            off = 100 * live_curves.regret(loss, self.curve, self.size, self.factor)
+            best = live_curves.best_size(loss, self.curve, self.factor, self.candidates())
+            off = 100 * live_curves.regret(loss, self.curve, self.size, self.factor, self.candidates())
             yield rows.below(self.name + "/regret", off, "%", MOST_REGRET, f"best {best}; {detail}")
         elif self.policy == "provisioning":
             best = live_curves.provisioning_size(self.curve, self.start, self.factor)
@@ -136,9 +142,9 @@ def measure(policy, curve, start, lab):
     settings = POLICIES[policy][0]
     lab = lab if curve == "host-border" else None
     with live_run(config_of(curve, policy, start, settings, hosts_of(curve)), lab) as (run, slow):
-        run.wait_size(start, timeout=60)
+        run.wait_status(lambda s: s.get("phase") == "running" and s["step"] > 0, 60, "the first steps")
         outcomes = [Outcome(policy, curve, start, 1, wait_settled(run), run)]
-        if curve == "changing":
+        if curve == "changing" and policy != "provisioning":  # which stays, as published
             changed_at = Timeline(run).now()
             slow.set("exchange", CHANGED_FACTOR)
             time.sleep(5)
