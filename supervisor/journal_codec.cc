@@ -203,6 +203,7 @@ std::optional<JournalLine> decode_journal_line(std::string_view line) {
   const Json json = parse_ordered_json(line, kMaxRecordDepth);
   if (!json.is_object() || !json.contains("event") || !json["event"].is_string()) return std::nullopt;
   JournalLine decoded;
+  if (const auto found = json.find("t"); found != json.end()) values::decode(*found, decoded.unix_s);
   if (const auto found = json.find("up"); found != json.end()) values::decode(*found, decoded.up_s);
   const RecordEntry* entry = entry_named(json["event"].get_ref<const std::string&>());
   if (entry != nullptr) decoded.record = read_record(json, *entry);
