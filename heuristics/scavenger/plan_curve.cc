@@ -157,9 +157,9 @@ PlanChoice choose(const std::vector<PlanPoint>& points, const PlanGoal& goal) {
   if (!choice.limit_met) choice.reason.code += "_missed";
   choice.reason.text = described(taken) + " is " + because(goal, choice.limit_met);
   if (!choice.limit_met) choice.reason.text = because(goal, false) + " is " + described(taken);
-  choice.reason.numbers = {{"workers", taken.workers}, {"local_batch", taken.local_batch},
-                           {"step_s", taken.step_s},   {"seconds", taken.seconds},
-                           {"cost", taken.cost},       {"limit", goal.limit}};
+  choice.reason.numbers = {{"size", taken.workers},  {"local_batch", taken.local_batch},
+                           {"step_s", taken.step_s}, {"seconds", taken.seconds},
+                           {"cost", taken.cost},     {"limit", goal.limit}};
   return choice;
 }
 
