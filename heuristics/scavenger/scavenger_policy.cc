@@ -199,7 +199,8 @@ class Scavenger final : public PerJobPolicy<State> {
 
   static PlanWork work(const JobView& job, const State& state) {
     const double left = job.samples_total > 0 ? job.samples_total - job.samples_done : kNoEndSamples;
-    return work_of(left, job.base_batch != 0 ? job.base_batch : job.global_batch, state.measured.noise_scale());
+    return work_of(left, job.batch, job.base_batch != 0 ? job.base_batch : job.global_batch,
+                   state.measured.noise_scale());
   }
 
   // The user's, if the policy changes it.
