@@ -19,12 +19,13 @@ SAMPLE_MS = 0.3
 MOST_CHANGES = 5
 MOST_REGRET = 3
 QUIET_S = 20  # without a change: the batch has settled
+LEAST_S = 150  # until which the noise scale is known: one step in 16 is measured
 MOST_S = 240
 VALUE = 0.25  # of a sample, at the batch that noise-batch is asked for
 BATCHES = range(8, 257)
 
 POLICIES = {
-    "noise-batch": {"efficiency": VALUE, "min_steps": 60, "max_per_worker": 256, "growth": 4},
+    "noise-batch": {"efficiency": VALUE, "min_steps": 60, "max_per_worker": 256, "growth": 4, "hysteresis": 1.1},
     "goodput": {"adapt_size": False, "refit_s": 3, "min_s": 3, "settle_steps": 20, "min_per_worker": 8, "max_per_worker": 256},
     "scavenger": {"goal": "fastest", "vary_batch": True, "min_per_worker": 8, "max_per_worker": 256, "steps_per_point": 30,
                   "reconsider_s": 10, "tolerance": 0.02},
@@ -55,8 +56,8 @@ def analytic(policy, scale):
 
 
 def config_of(policy):
-    trainer = synthetic(compute_us_per_sample=round(1000 * SAMPLE_MS), exchange_us=[f"1:{1000 * STEP_MS[policy]}"], parameter_bytes=4_000,
-                        buckets=1, learning_rate=1e-7)
+    trainer = synthetic(compute_us_per_sample=round(1000 * SAMPLE_MS), exchange_us=[f"1:{1000 * STEP_MS[policy]}"],
+                        parameter_bytes=4_000, buckets=1, learning_rate=1e-7)
     return job(workers=(WORKERS, WORKERS, WORKERS), trainer=trainer, batch={"per_worker": FIRST_BATCH},
                policy={"name": policy, "interval_ms": 500}, **{f"policy.{policy}": POLICIES[policy]})
 
@@ -75,7 +76,7 @@ def wait_settled(run):
     while time.monotonic() < deadline:
         status = run.status()
         batches = batches_of(run)
-        if len(batches) > 1 and status.get("phase") == "running" and status["uptime_s"] - batches[-1][0] > QUIET_S:
+        if len(batches) > 1 and status.get("phase") == "running" and status["uptime_s"] > max(LEAST_S, batches[-1][0] + QUIET_S):
             break
         time.sleep(1)
     return batches_of(run), run.status()
@@ -93,8 +94,8 @@ def measure(policy):
 def outcome(policy, batches, status):
     scale = noise_scale(status["loss"])
     best, last = analytic(policy, scale), batches[-1][1]
-    detail = (f"{'→'.join(str(batch) for _, batch in batches)} a worker, the last after {batches[-1][0]:.0f} s; best {best:.0f} at "
-              f"a noise scale of {scale:.0f}; {status.get('policy_reason', '')[:90]}")
+    detail = (f"{'→'.join(str(batch) for _, batch in batches)} a worker, the last after {batches[-1][0]:.0f} s; "
+              f"best {best:.0f} at a noise scale of {scale:.0f}; {status.get('policy_reason', '')[:90]}")
     if policy == "noise-batch":
         yield rows.below(f"batch-live/{policy}/off", 100 * abs(last / best - 1), "%", 25, detail)
     else:

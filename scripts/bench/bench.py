@@ -53,6 +53,7 @@ BENCHMARKS = {
     "autoscale-settle": (autoscale.settle, "search for a size on the papers' curves: time, worker-seconds wasted; beside policy or"),
     "autoscale-regret": (autoscale.regret, "against the best fixed size, known beforehand, on real curves with 10 % noise"),
     "autoscale-savings": (autoscale.savings, "job time and GPU time against static sizes, all starting sizes, as Or et al."),
+    "autoscale-ends": (autoscale.ends, "simulated: whether the search ends at the right size, jobs of 5 and of 90 epochs"),
     "policy-change": (autoscale.policy_change, "simulated: a job that changes after it has settled: changes of size, right size"),
     "policy-call": (autoscale.policy_call, "one call of each policy with 10,000 workers"),
     "plan-error": (plan.plan_error, "predicted time and cost where nothing was measured: full, partial, universal search"),

@@ -147,7 +147,7 @@ def measure(policy, curve, start, lab):
         if curve == "changing" and policy != "provisioning":  # which stays, as published
             changed_at = Timeline(run).now()
             slow.set("exchange", CHANGED_FACTOR)
-            time.sleep(5)
+            time.sleep(15)  # and longer, as steps are now
             later = Outcome(policy, curve, start, CHANGED_FACTOR, wait_settled(run, changed_at), run)
             later.name += "/changed"
             outcomes.append(later)

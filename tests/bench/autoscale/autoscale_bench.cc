@@ -1,5 +1,5 @@
 // The rows of autoscaling: one JSON object a line.
-// Usage: autoscale_bench CURVES savings | settle | regret [SEEDS [wide]] | call | change       (CURVES:
+// Usage: autoscale_bench CURVES savings | settle | regret [SEEDS [wide]] | call | change | ends       (CURVES:
 // tests/data/curves)
 #include <algorithm>
 #include <chrono>
@@ -59,6 +59,22 @@ int settle(const std::string& curves) {
     model.min_workers = 4;
     savings_of(curve.name.c_str(), model, 0.5, model.max_workers / 16, model.max_workers, 2);
   }
+  return 0;
+}
+
+void print_long(const char* name, JobModel model, double times, double target, std::uint32_t by, std::uint32_t to) {
+  model.samples_total *= times;
+  const auto found =
+      long_run_on(model, *make_policy("efficiency", {{"target", target}}), efficiency_loss(target), 4, by, to, 6);
+  std::printf("{\"set_up\": \"%s\", \"regret\": %.5f, \"worst_end\": %.4f, \"ends_off\": %d, \"runs\": %d}\n", name,
+              found.regret, found.worst_end, found.ends_off, found.runs);
+}
+
+// Whether the search ends right, on the papers' curves: jobs of the published length, and long ones.
+int ends() {
+  print_long("cifar-10-like", cifar_like(), 1, 0.1, 4, 60);
+  print_long("imagenet-like-5-epochs", imagenet_like(), 1, 0.5, 4, 64);
+  print_long("imagenet-like-90-epochs", imagenet_like(), 18, 0.5, 4, 64);
   return 0;
 }
 
@@ -183,7 +199,9 @@ int run(int argc, char** argv) {
   if (what == "regret") return regret(curves, seeds, argc > 4);
   if (what == "call") return call();
   if (what == "change") return change();
-  std::fprintf(stderr, "usage: autoscale_bench CURVES savings | settle | regret [SEEDS [wide]] | call | change\n");
+  if (what == "ends") return ends();
+  std::fprintf(stderr,
+               "usage: autoscale_bench CURVES savings | settle | regret [SEEDS [wide]] | call | change | ends\n");
   return 2;
 }
 
