@@ -140,15 +140,25 @@ const char* data_of(const core::Record& record) {
 
 // --- From JSON
 
-bool is_bookkeeping(const std::string& name) {
+bool is_bookkeeping(std::string_view name) {
   return name == "event" || name == "seq" || name == "t" || name == "up";
+}
+
+bool is_known(std::string_view name, const RecordEntry& entry) {
+  return is_bookkeeping(name) || std::any_of(entry.fields.begin(), entry.fields.end(),
+                                             [&](const FieldEntry& field) { return field.name == name; });
+}
+
+// A number that is called like a field of its record would be read as that field.
+void keep_apart(Texts& out, std::size_t first, const RecordEntry& entry) {
+  for (; first < out.size(); ++first) {
+    if (is_known(out[first].first, entry)) out[first].first += "_number";
+  }
 }
 
 void collect_numbers(const Json& json, const RecordEntry& entry, record::NamedNumbers& numbers) {
   for (const auto& [name, value] : json.items()) {
-    const bool known = is_bookkeeping(name) || std::any_of(entry.fields.begin(), entry.fields.end(),
-                                                           [&](const FieldEntry& field) { return field.name == name; });
-    if (!known && value.is_number()) numbers.emplace_back(name, value.get<double>());
+    if (!is_known(name, entry) && value.is_number()) numbers.emplace_back(name, value.get<double>());
   }
 }
 
@@ -186,8 +196,11 @@ std::string_view event_of(const core::Record& record) {
 Texts fields_of(const core::Record& record) {
   Texts out;
   const char* const data = data_of(record);
-  for (const FieldEntry& field : entries()[record.index()].fields) {
+  const RecordEntry& entry = entries()[record.index()];
+  for (const FieldEntry& field : entry.fields) {
+    const std::size_t first = out.size();
     field.type->append(out, field.name, data + field.offset);
+    if (field.type->collects) keep_apart(out, first, entry);
   }
   return out;
 }
@@ -203,6 +216,7 @@ std::optional<JournalLine> decode_journal_line(std::string_view line) {
   const Json json = parse_ordered_json(line, kMaxRecordDepth);
   if (!json.is_object() || !json.contains("event") || !json["event"].is_string()) return std::nullopt;
   JournalLine decoded;
+  if (const auto found = json.find("t"); found != json.end()) values::decode(*found, decoded.unix_s);
   if (const auto found = json.find("up"); found != json.end()) values::decode(*found, decoded.up_s);
   const RecordEntry* entry = entry_named(json["event"].get_ref<const std::string&>());
   if (entry != nullptr) decoded.record = read_record(json, *entry);

@@ -25,6 +25,7 @@ std::string_view event_of(const core::Record& record);
 std::vector<std::pair<std::string, std::string>> fields_of(const core::Record& record);
 
 struct JournalLine {
+  double unix_s = 0;                   // 0: the line does not say
   std::optional<double> up_s;          // since the start of the run; none: the line does not say
   std::optional<core::Record> record;  // none: an event that this version does not know
 };

@@ -1,11 +1,26 @@
 #include "supervisor/journal_replay.h"
 
+#include <algorithm>
+#include <chrono>
 #include <fstream>
+#include <variant>
 
 #include "supervisor/audit_file.h"
 #include "supervisor/journal_codec.h"
 
 namespace elastictrain {
+namespace {
+
+bool begins_hold(const core::Record& record) {
+  return std::holds_alternative<core::record::SizeHeld>(record) ||
+         std::holds_alternative<core::record::RunState>(record);
+}
+
+double unix_now_s() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+}  // namespace
 
 void JournalReplay::take(std::string_view line) {
   if (line.empty()) return;
@@ -15,7 +30,18 @@ void JournalReplay::take(std::string_view line) {
     return;
   }
   ++records_;
-  if (decoded->record) fold_.take(*decoded->record);
+  if (!decoded->record) return;
+  fold_.take(*decoded->record);
+  if (begins_hold(*decoded->record)) held_since_unix_s_ = decoded->unix_s;
+}
+
+core::Resumed JournalReplay::result(double now_unix_s) const {
+  core::Resumed resumed = fold_.result();
+  if (!resumed.hold || resumed.hold->duration.count() == 0) return resumed;
+  const auto passed_ms = static_cast<Millis::rep>(std::max(0.0, now_unix_s - held_since_unix_s_) * 1e3);
+  const Millis left = resumed.hold->duration - Millis(passed_ms);
+  resumed.hold->duration = std::max(left, Millis(1));  // one that has ended is released at once, with a record
+  return resumed;
 }
 
 Result<core::Resumed> replay_journal(const std::string& path) {
@@ -32,7 +58,7 @@ Result<core::Resumed> replay_journal(const std::string& path) {
   }
   auto audits = read_audits(audit_path_of(path));
   if (!audits.ok()) return audits.error();
-  core::Resumed resumed = replay.result();
+  core::Resumed resumed = replay.result(unix_now_s());
   resumed.audits = std::move(*audits);
   return resumed;
 }

@@ -17,7 +17,8 @@ namespace elastictrain {
 class JournalReplay {
  public:
   void take(std::string_view line);
-  core::Resumed result() const { return fold_.result(); }
+  // `now_unix_s`, if it is not 0: by then, a part of the time for which a user holds the size has passed.
+  core::Resumed result(double now_unix_s = 0) const;
 
   bool ended() const { return fold_.ended(); }
   std::uint32_t schema() const { return fold_.schema(); }
@@ -26,6 +27,7 @@ class JournalReplay {
 
  private:
   core::JournalFold fold_;
+  double held_since_unix_s_ = 0;
   std::uint64_t records_ = 0;
   std::uint64_t unreadable_ = 0;
 };

@@ -215,6 +215,7 @@ RunFigures Supervisor::Impl::figures() const {
   figures.samples_per_s = newest.samples_per_s;
   if (policy_.has_news()) figures.policy = policy::display_name(options_.policy);
   if (policy_.has_news()) figures.policy_reason = policy_.last_reason().text;
+  figures.economy = policy_.economy();
   figures.idle_s = idle_times_.total_s();
   figures.last_idle_s = idle_times_.last_s();
   figures.recoveries = recoveries_.count();

@@ -160,7 +160,8 @@ Result<SizePlan> make_size_plan(const JobProfile& profile, const RunConfig& conf
       job.min, job.max, batches_of(job, settings, points, result.noise_scale.has_value(), result));
   const auto model = heuristics::fit_step_times(heuristics::step_time_form_of(heuristics::text(settings, "model")),
                                                 points, universal, space, heuristics::workers_per_host(job.hosts));
-  const auto work = heuristics::work_of(samples > 0 ? samples : kUnknownSamples, job.base_batch, result.noise_scale);
+  const auto work =
+      heuristics::work_of(samples > 0 ? samples : kUnknownSamples, job.batch, job.base_batch, result.noise_scale);
   const auto candidates = heuristics::kept_to_limit(job.batch, heuristics::allowed_points(space));
   result.curve = heuristics::plan_curve(
       heuristics::plan_points(candidates, *model, work, prices_of(job, config, settings, result), points), *goal, "");

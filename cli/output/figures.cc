@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstdio>
 
+#include "supervisor/protocol/duration_text.h"
+
 namespace elastictrain::cli {
 namespace {
 
@@ -36,13 +38,7 @@ std::string format_bytes(std::uint64_t bytes) {
 }
 
 std::string format_duration(double seconds) {
-  if (!std::isfinite(seconds) || seconds < 0) return "-";
-  if (seconds < 0.9995) return print("%.1f ms", seconds * 1000);
-  if (seconds < 59.95) return print("%.1f s", seconds);
-  const auto whole = static_cast<long long>(std::llround(seconds));
-  if (whole < 3600) return print("%lldm %02llds", whole / 60, whole % 60);
-  if (whole < 86'400) return print("%lldh %02lldm", whole / 3600, whole / 60 % 60);
-  return print("%lldd %02lldh", whole / 86'400, whole / 3600 % 24);
+  return protocol::duration_text(seconds);
 }
 
 std::string format_number(double value, int digits) {

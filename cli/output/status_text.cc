@@ -137,6 +137,19 @@ std::string held_of(const Json& status) {
          "; `elastictrain resize auto` gives the size back to the policy";
 }
 
+std::string efficiency_of(const Json& status) {
+  if (!status.contains("throughput_efficiency") || !status["throughput_efficiency"].is_number()) return "";
+  return format_number(number(status, "throughput_efficiency"), 2) + ": samples a second of a worker, against " +
+         whole(status, "efficiency_of_size") + (number(status, "efficiency_of_size") > 1 ? " workers" : " worker");
+}
+
+std::string cost_of(const Json& status) {
+  const double hours = number(status, "worker_seconds") / 3600;
+  if (hours <= 0) return "";
+  const std::string paid = format_number(hours, hours < 10 ? 3 : 0) + " worker-hours";
+  return number(status, "cost") > 0 ? format_number(number(status, "cost"), 2) + " for " + paid : paid;
+}
+
 std::string idle_of(const Json& status) {
   const bool known = status.contains("last_idle_s") && status["last_idle_s"].is_number();
   return format_duration(number(status, "idle_s")) + ", the last " +
@@ -186,6 +199,8 @@ std::string render_status(const Json& status) {
   if (!text(status, "policy").empty()) {
     line("policy: ", text(status, "policy") + ": " + text(status, "policy_reason"));
   }
+  line("throughput efficiency: ", efficiency_of(status));
+  line("cost: ", cost_of(status));
   line("last change: ", text(status, "last_change"));
   if (number(status, "generation") > 1) line("idle for changes: ", idle_of(status));
   line("", text(status, "protection"));

@@ -379,8 +379,7 @@ class SearchPolicy : public PerJobPolicy<SearchState> {
   void stay(const ClusterView& view, const JobView& job, const std::vector<Measured>& sizes, SearchState& state,
             JobDecision& decision) const {
     const Measured& best = at(sizes, state.settled_size);
-    Reason reason{
-        "settled", about(sizes, best), {{"workers", best.workers}, {"samples_per_s", std::exp(best.log_rate)}}};
+    Reason reason{"settled", about(sizes, best), {{"size", best.workers}, {"samples_per_s", std::exp(best.log_rate)}}};
     if (job.workers == best.workers) {
       decision.reason = std::move(reason);
     } else {

@@ -33,7 +33,7 @@ class AdaSgd final : public PerJobPolicy<Nothing> {
         early ? "early" : (large ? "large" : "gradients"),
         format_text("%s after %.0f steps (averaging until %.0f) with %u workers (averaging above %.0f)", target.c_str(),
                     job.steps_done, settings_.until_step, job.workers, settings_.above_workers),
-        {{"steps", job.steps_done}, {"workers", job.workers}}};
+        {{"steps", job.steps_done}, {"size", job.workers}}};
     if (!job.changing && job.workers != 0 && job.synchronization != target) decision.synchronization = target;
     return decision;
   }

@@ -20,6 +20,8 @@ namespace {
 
 constexpr double kKnownNoise = 0.3;    // relative error below which the noise scale is used
 constexpr std::size_t kMaxCells = 40;  // the most recently seen (hosts, workers, batch) that are kept
+constexpr double kMemorySteps = 200;   // that the means of a cell are over
+constexpr double kChanged = 0.2;       // of a step's time, as a logarithm: the job is another one than before
 
 struct GoodputSettings {
   double utility_low = 0.35;
@@ -41,8 +43,10 @@ struct Cell {
   double seen_s = 0;
 };
 
+using Place = std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>;  // hosts, workers, local batch
+
 struct State {
-  std::map<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>, Cell> cells;  // by hosts, workers, local batch
+  std::map<Place, Cell> cells;
   NoiseScale noise;
   std::optional<GoodputParameters> parameters;
   std::uint32_t max_seen = 0;
@@ -50,6 +54,7 @@ struct State {
   double fitted_s = 0;
   std::size_t fitted_cells = 0;
   double changed_s = 0;
+  double off_steps = 0;  // consecutive ones at the present place whose time is not what it was
   Reason last;
 };
 
@@ -115,16 +120,20 @@ class Goodput final : public PerJobPolicy<State> {
       // The placement is known only for the present workers.
       if (interval.workers != job.workers) continue;
       const auto batch = static_cast<std::uint32_t>(interval.global_batch / interval.workers);
-      Cell& cell = state.cells[{state.hosts, interval.workers, batch}];
       const auto steps = static_cast<double>(interval.steps);
+      if (has_changed(state, {state.hosts, interval.workers, batch}, steps, interval.seconds() / steps)) {
+        state.cells.clear();
+        state.parameters.reset();
+      }
+      Cell& cell = state.cells[{state.hosts, interval.workers, batch}];
       cell.sample.place = {state.hosts, interval.workers};
       cell.sample.local_batch = batch;
-      cell.steps += steps;
+      cell.steps = std::min(cell.steps + steps, std::max(kMemorySteps, steps));
       cell.seen_s = view.now_s;
       cell.sample.step_s += steps / cell.steps * (interval.seconds() / steps - cell.sample.step_s);
       state.max_seen = std::max(state.max_seen, interval.workers);
       if (!(compute > 0) || batch != local_batch(job)) continue;
-      cell.compute_steps += steps;
+      cell.compute_steps = std::min(cell.compute_steps + steps, std::max(kMemorySteps, steps));
       cell.sample.compute_s += steps / cell.compute_steps * (compute / weight - cell.sample.compute_s);
     }
     while (state.cells.size() > kMaxCells) {
@@ -132,6 +141,17 @@ class Goodput final : public PerJobPolicy<State> {
         return a.second.seen_s < b.second.seen_s;
       }));
     }
+  }
+
+  // Whether steps have lasted another time than before for long enough: then the times of other sizes are old as well.
+  bool has_changed(State& state, const Place& place, double steps, double step_s) const {
+    const auto cell = state.cells.find(place);
+    const bool known = cell != state.cells.end() && cell->second.steps >= settings_.settle_steps;
+    const bool off = known && std::abs(std::log(step_s / cell->second.sample.step_s)) > kChanged;
+    state.off_steps = off ? state.off_steps + steps : 0;
+    if (state.off_steps < settings_.settle_steps) return false;
+    state.off_steps = 0;
+    return true;
   }
 
   static double measured_steps(const JobView& job, const State& state) {
@@ -196,7 +216,7 @@ class Goodput final : public PerJobPolicy<State> {
       decision.workers = best.workers;
       decision.reason.code = best.workers > job.workers ? "utility_high" : "utility_low";
       decision.reason.text += format_text("; with %u workers %.2f, %.4g/s", best.workers, best.utility, best.goodput);
-      decision.reason.numbers.emplace_back("workers", best.workers);
+      decision.reason.numbers.emplace_back("size", best.workers);
     }
     if (settings_.adapt_batch && model.noise_scale) batch(job, model, best, decision);
     if (decision.changes()) state.changed_s = view.now_s;

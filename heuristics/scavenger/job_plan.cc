@@ -6,8 +6,8 @@
 namespace elastictrain::heuristics {
 namespace {
 
-constexpr double kKnownNoise = 0.3;       // relative error below which the noise scale is used
-constexpr std::uint32_t kMaxSizes = 64;   // sizes compared at most
+constexpr double kKnownNoise = 0.3;      // relative error below which the noise scale is used
+constexpr std::uint32_t kMaxSizes = 64;  // sizes compared at most
 
 }  // namespace
 
@@ -85,8 +85,9 @@ std::uint32_t workers_per_host(const std::vector<HostView>& hosts) {
   return max;
 }
 
-PlanWork work_of(double samples, std::uint64_t base_batch, std::optional<double> noise_scale) {
+PlanWork work_of(double samples, const BatchRule& batch, std::uint64_t base_batch, std::optional<double> noise_scale) {
   PlanWork work;
+  work.batch = batch;
   work.samples_per_epoch = std::max(0.0, samples);
   if (noise_scale) work.epochs = EpochsModel::from_noise(*noise_scale, static_cast<double>(base_batch), 1);
   return work;

@@ -53,7 +53,7 @@ std::optional<StepTimeModel> fit_step_times(StepTimeForm form, std::vector<StepT
 std::uint32_t workers_per_host(const std::vector<HostView>& hosts);
 
 // The remaining work, in samples at the base batch. A batch that needs more epochs needs that many more samples.
-PlanWork work_of(double samples, std::uint64_t base_batch, std::optional<double> noise_scale);
+PlanWork work_of(double samples, const BatchRule& batch, std::uint64_t base_batch, std::optional<double> noise_scale);
 
 // The names used in settings: "full", "partial", "universal"; "components", "paper", "paper-global".
 const std::vector<std::string>& search_names();

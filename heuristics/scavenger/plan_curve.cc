@@ -85,6 +85,13 @@ std::string because(const PlanGoal& goal, bool limit_met) {
   return "";
 }
 
+// Where the limit splits the batch, the lower ranks have one sample more than `local_batch`.
+std::uint64_t global_batch_of(const PlanPoint& point, const BatchRule& rule) {
+  const std::uint64_t split = global_batch(rule, point.workers);
+  const bool is_split = point.workers > 0 && split / point.workers == point.local_batch;
+  return is_split ? split : std::uint64_t{point.workers} * point.local_batch;
+}
+
 }  // namespace
 
 double PriceRule::cost(const PlanPoint& point) const {
@@ -104,7 +111,8 @@ std::vector<PlanPoint> plan_points(const std::vector<SearchPoint>& candidates, c
     });
     point.measured = own != measured.end();
     point.step_s = point.measured ? own->seconds : steps.seconds(point.workers, point.local_batch);
-    const auto global = static_cast<double>(point.global_batch());
+    point.global_batch = global_batch_of(point, work.batch);
+    const auto global = static_cast<double>(point.global_batch);
     point.epochs = work.epochs.epochs(global);
     point.seconds = point.epochs * work.samples_per_epoch / global * point.step_s;
     point.cost = prices.cost(point);
@@ -157,9 +165,9 @@ PlanChoice choose(const std::vector<PlanPoint>& points, const PlanGoal& goal) {
   if (!choice.limit_met) choice.reason.code += "_missed";
   choice.reason.text = described(taken) + " is " + because(goal, choice.limit_met);
   if (!choice.limit_met) choice.reason.text = because(goal, false) + " is " + described(taken);
-  choice.reason.numbers = {{"workers", taken.workers}, {"local_batch", taken.local_batch},
-                           {"step_s", taken.step_s},   {"seconds", taken.seconds},
-                           {"cost", taken.cost},       {"limit", goal.limit}};
+  choice.reason.numbers = {{"size", taken.workers},  {"local_batch", taken.local_batch},
+                           {"step_s", taken.step_s}, {"seconds", taken.seconds},
+                           {"cost", taken.cost},     {"limit", goal.limit}};
   return choice;
 }
 

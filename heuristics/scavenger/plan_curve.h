@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "heuristics/batch_plan.h"
 #include "heuristics/policy/decision.h"
 #include "heuristics/scavenger/epochs_model.h"
 #include "heuristics/scavenger/search.h"
@@ -26,8 +27,8 @@ struct PlanPoint {
   double epochs = 0;  // or any measure of the samples needed
   double seconds = 0;
   double cost = 0;
-  bool measured = false;  // its step time is measured, not predicted
-  std::uint64_t global_batch() const { return std::uint64_t{workers} * local_batch; }
+  bool measured = false;           // its step time is measured, not predicted
+  std::uint64_t global_batch = 0;  // shares may differ by one sample: up to workers - 1 more than workers * local_batch
 };
 
 // kMemory: a worker's price grows with the memory of its batch, in proportion to local_batch / base_local_batch.
@@ -43,6 +44,7 @@ struct PriceRule {
 struct PlanWork {
   double samples_per_epoch = 0;
   EpochsModel epochs;
+  BatchRule batch;  // a candidate with the share that this gives has its global batch
 };
 
 // One point per candidate, in their order. A step time in `measured` replaces the model's.

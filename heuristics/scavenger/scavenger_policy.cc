@@ -52,7 +52,8 @@ struct Limits {
 
 struct State {
   bool began = false;
-  SearchPoint origin;  // where the job started
+  SearchPoint origin;           // where the job started
+  std::uint32_t own_batch = 0;  // of a worker there, before the limit of the global batch
   Limits limits;
   StepMeasurements measured;         // of all steps until the search is over, then of the recent ones
   std::vector<SearchPoint> skipped;  // that could not be reached
@@ -60,6 +61,7 @@ struct State {
   SearchPoint target;  // 0 workers: nothing
   double target_since_s = 0;
   double considered_s = 0;
+  bool knew_noise = false;  // at that time, or before
   Reason settled;
 };
 
@@ -114,6 +116,7 @@ class Scavenger final : public PerJobPolicy<State> {
     if (state.began || job.workers == 0) return;
     state.began = true;
     state.origin = present(job);
+    state.own_batch = job.batch.per_worker;
   }
 
   static Limits limits_of(const JobView& job) {
@@ -163,7 +166,7 @@ class Scavenger final : public PerJobPolicy<State> {
                        format_text("measuring %u workers of %u, point %u of %u of the search: %.0f of %.0f steps",
                                    next->workers, next->local_batch, number, static_cast<unsigned>(plan.size()),
                                    state.measured.steps_at(*next), settings_.steps_per_point),
-                       {{"workers", next->workers}, {"local_batch", next->local_batch}, {"points", plan.size()}}};
+                       {{"size", next->workers}, {"local_batch", next->local_batch}, {"points", plan.size()}}};
     if (!(now == *next)) go(view, job, *next, state, decision);
     return true;
   }
@@ -196,20 +199,26 @@ class Scavenger final : public PerJobPolicy<State> {
 
   static PlanWork work(const JobView& job, const State& state) {
     const double left = job.samples_total > 0 ? job.samples_total - job.samples_done : kNoEndSamples;
-    return work_of(left, job.base_batch != 0 ? job.base_batch : job.global_batch, state.measured.noise_scale());
+    return work_of(left, job.batch, job.base_batch != 0 ? job.base_batch : job.global_batch,
+                   state.measured.noise_scale());
   }
 
-  // The compared sizes and batches. Without the noise scale a larger batch would look free, so only the present one is
-  // used.
+  // The user's, if the policy changes it.
+  std::uint32_t own_batch(const JobView& job, const State& state) const {
+    return settings_.vary_batch ? state.own_batch : job.batch.per_worker;
+  }
+
+  // The compared sizes and batches; first the present point. Without the noise scale a larger batch would look free, so
+  // only the user's own is used.
   std::vector<SearchPoint> candidates(const JobView& job, const State& state, const SearchPoint& now) const {
     const bool any_batch = state.measured.noise_scale().has_value();
-    const SearchSpace space = compared_space(state.limits.min, state.limits.max,
-                                             any_batch ? batches(job, kMaxBatches) : std::vector{job.batch.per_worker});
+    const SearchSpace space = compared_space(
+        state.limits.min, state.limits.max, any_batch ? batches(job, kMaxBatches) : std::vector{own_batch(job, state)});
     auto points = kept_to_limit(job.batch, allowed_points(space));
     std::erase_if(points, [&](const SearchPoint& point) {
       return point == now || std::find(state.skipped.begin(), state.skipped.end(), point) != state.skipped.end();
     });
-    points.insert(points.begin(), now);  // first: the present point
+    points.insert(points.begin(), now);
     return points;
   }
 
@@ -221,7 +230,9 @@ class Scavenger final : public PerJobPolicy<State> {
   }
 
   void settle(const ClusterView& view, const JobView& job, State& state, JobDecision& decision) const {
-    if (state.considered_s > 0 && view.now_s - state.considered_s < settings_.reconsider_s) {
+    const bool is_news = !state.knew_noise && state.measured.noise_scale().has_value();
+    state.knew_noise = state.knew_noise || is_news;
+    if (state.considered_s > 0 && !is_news && view.now_s - state.considered_s < settings_.reconsider_s) {
       decision.reason = state.settled;
       return;
     }
@@ -231,10 +242,14 @@ class Scavenger final : public PerJobPolicy<State> {
                               state.measured.points());
     scale_to_present(points, state);
     const PlanGoal goal = goal_now(view, job);
+    // The search ended at a batch of which nobody knows whether it is worth its samples.
+    const SearchPoint own = kept_to_limit(job.batch, SearchPoint{job.workers, own_batch(job, state)});
+    const bool leaves = !state.knew_noise && now.local_batch != own.local_batch && points.size() > 1;
+    if (leaves) points.erase(points.begin());
     const PlanChoice choice = choose(points, goal);
     const PlanPoint& best = points[*choice.point];
     decision.reason = choice.reason;
-    if (*choice.point != 0 && gain(points.front(), best, goal) > settings_.tolerance) {
+    if (leaves || (*choice.point != 0 && gain(points.front(), best, goal) > settings_.tolerance)) {
       go(view, job, {best.workers, best.local_batch}, state, decision);
     } else if (*choice.point != 0) {
       decision.reason.code = "settled";

@@ -108,8 +108,7 @@ std::optional<Replace::Proposal> Replace::choose(const ClusterView& view, const 
 JobDecision Replace::begin(const ClusterView& view, const JobView& job, const Proposal& proposal,
                            const ReplaceOptions& options) {
   JobDecision decision;
-  decision.reason.numbers = {{"slowdown", proposal.slowdown},
-                             {"workers", static_cast<double>(proposal.workers.size())}};
+  decision.reason.numbers = {{"slowdown", proposal.slowdown}, {"slow", static_cast<double>(proposal.workers.size())}};
   if (static_cast<double>(begun_s_.size()) >= options.per_hour) {
     decision.reason.code = "budget_used";
     decision.reason.text = proposal.text + line("; not replaced: %zu of %.0f replacements per hour are used",

@@ -56,6 +56,20 @@ def regret(repetitions):
                          "an hour once settled", 1)
 
 
+# Regret in percent: the job is as long as the published one, or 18 times as long.
+MOST_END_REGRET = {"cifar-10-like": 1.0, "imagenet-like-5-epochs": 2.5, "imagenet-like-90-epochs": 0.5}
+
+
+def ends(repetitions):
+    """Simulated: whether the search ends at the right size, all starting sizes, 6 seeds each."""
+    for found in results("ends"):
+        name = f"autoscale-ends/{found['set_up']}"
+        yield rows.below(name + "/regret", 100 * found["regret"], "%", MOST_END_REGRET[found["set_up"]],
+                         f"mean of {found['runs']} runs, policy efficiency")
+        yield rows.below(name + "/off", found["ends_off"], "runs", 0,
+                         f"that end more than 2 % off, of {found['runs']}; the worst {100 * found['worst_end']:.1f} %")
+
+
 def savings(repetitions):
     found = results("savings")
     for ours, theirs in pairs(found):
@@ -68,6 +82,14 @@ def savings(repetitions):
                   f"{100 * ours['worker_seconds_most']:.1f} %; policy or: {100 * theirs['worker_seconds']:.1f} %")
         yield rows.at_least(f"autoscale-savings/{name}/gpu-time", 100 * ours["worker_seconds"], "%",
                             100 * PUBLISHED_WORKER_SECONDS[name], detail)
+
+
+def policy_change(repetitions):
+    """Simulated: a job that changes 60, 120, 300 or 900 s after it has settled, 50 seeds each."""
+    for found in results("change"):
+        name = f"policy-change/{found['job']}/{found['settled_for_s']}s"
+        yield rows.below(name + "/changes", found["most_changes"], "", 0 if found["alike"] else 4, f"worst of {found['runs']}")
+        yield rows.below(name + "/wrong", found["wrong"], "runs", 0, "more than 5 % off the best size after a minute")
 
 
 def policy_call(repetitions):

@@ -9,6 +9,7 @@ import traceback
 import rows
 
 import autoscale
+import batch_live
 import checkpoint
 import cluster
 import communicator
@@ -18,11 +19,13 @@ import footprint
 import mpi
 import network
 import plan
+import policies_live
 import pytorch
 import pytorch_programs
 import scale
 import slurm
 import straggler
+import straggler_live
 import swap
 import training
 
@@ -52,6 +55,8 @@ BENCHMARKS = {
     "autoscale-settle": (autoscale.settle, "search for a size on the papers' curves: time, worker-seconds wasted; beside policy or"),
     "autoscale-regret": (autoscale.regret, "against the best fixed size, known beforehand, on real curves with 10 % noise"),
     "autoscale-savings": (autoscale.savings, "job time and GPU time against static sizes, all starting sizes, as Or et al."),
+    "autoscale-ends": (autoscale.ends, "simulated: whether the search ends at the right size, jobs of 5 and of 90 epochs"),
+    "policy-change": (autoscale.policy_change, "simulated: a job that changes after it has settled: changes of size, right size"),
     "policy-call": (autoscale.policy_call, "one call of each policy with 10,000 workers"),
     "plan-error": (plan.plan_error, "predicted time and cost where nothing was measured: full, partial, universal search"),
     "plan-choice": (plan.plan_choice, "how far above the fastest and the cheapest point a plan's choice is"),
@@ -61,6 +66,9 @@ BENCHMARKS = {
     "slurm-start": (slurm.slurm_start, "under a real Slurm: from the job's start to the first step, beyond srun's own time"),
     "straggler-detect": (straggler.detect, "steps until a straggler is named, false alarms; simulated, recorded noise"),
     "straggler-recover": (straggler.recover, "throughput after replace and after rebalance; simulated, recorded noise"),
+    "straggler-live": (straggler_live.straggler_live, "stragglers of real runs: found, replaced, reported or left alone"),
+    "policies-live": (policies_live.policies_live, "each policy on real runs along known curves: regret, settling, changes"),
+    "batch-live": (batch_live.batch_live, "policies that choose the batch, on real runs with a known noise scale"),
     "torch-steps": (pytorch.torch_steps, "PyTorch, ResNet-18: steps a second with two changed lines and with none, beside torchrun"),
     "torch-grow": (pytorch.torch_grow, "PyTorch, ResNet-18: idle time of grow, replace and shrink, beside torchrun"),
     "torch-kill": (pytorch.torch_kill, "PyTorch, ResNet-18: kill -9 of one of 3 workers, beside torchrun"),

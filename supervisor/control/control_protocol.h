@@ -13,8 +13,9 @@
 //
 // status: {"name","phase","generation","world_size","target_size","held","held_left_ms"|null,
 //          "batch_per_worker","global_batch","learning_rate_factor","size_reason",
-//          "last_change","uptime_s","epoch","epoch_fraction","step","loss","samples_per_s","idle_s","last_idle_s","protection","journal",
-//          "policy","policy_reason","recoveries","last_recovery","last_recovery_idle_s"|null,
+//          "last_change","uptime_s","epoch","epoch_fraction","step","loss","samples_per_s","idle_s","last_idle_s",
+//          "protection","journal","policy","policy_reason","worker_seconds","cost","throughput_efficiency"|null,
+//          "efficiency_of_size","recoveries","last_recovery","last_recovery_idle_s"|null,
 //          "failures":[{"class","total","within_window","limit"|null}],
 //          "cooled_hosts":[{"host","failures","left_ms","reason"}],
 //          "workers":[{"id","rank"|null,"host","slot","phase","program_phase","program_phase_ms","generation","step",

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "supervisor/core/run_view.h"
+#include "supervisor/policy/observer.h"
 #include "supervisor/protocol/ids.h"
 
 namespace elastictrain {
@@ -25,7 +26,7 @@ struct RunFigures {
   std::optional<double> last_recovery_idle_s;
   std::string policy;         // its name; empty: the size is fixed
   std::string policy_reason;  // of its last decision
+  policy::Economy economy;
 };
-
 
 }  // namespace elastictrain

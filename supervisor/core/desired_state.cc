@@ -34,6 +34,12 @@ void DesiredState::hold_size(SizeHold size_hold, Outbox& out) {
   out.journal(about);
 }
 
+std::optional<std::uint64_t> DesiredState::hold_left_ms(Instant now) const {
+  if (hold_timer == 0) return std::nullopt;
+  const auto left = std::chrono::duration_cast<Millis>(hold_until - now);
+  return static_cast<std::uint64_t>(std::max<Millis::rep>(1, left.count()));
+}
+
 void DesiredState::release_size(const std::string& reason, Outbox& out) {
   if (!held) return;
   out.cancel(hold_timer);

@@ -33,6 +33,8 @@ struct DesiredState {
   // In effect from the next plan on, and kept across supervisors. Speeds are not: their workers may be gone by then.
   void apply(const UpdatePlan& request, RunSettings& settings);
   void hold_size(SizeHold size_hold, Outbox& out);
+  // At least 1; nothing without a hold that ends by itself.
+  std::optional<std::uint64_t> hold_left_ms(Instant now) const;
   void release_size(const std::string& reason, Outbox& out);
   // It changed: what failed before is tried again.
   void renew(Roster& roster, Change& change, Outbox& out);

@@ -60,7 +60,7 @@ class Membership::Impl {
 
   Actions step(const Event& event, Instant now);
   RunView view() const { return snapshot_.view(); }
-  Journal state_record() const { return state_record_.make(); }
+  Journal state_record() const { return state_record_.make(out_.now()); }
   bool ended() const { return end_.over; }
 
  private:

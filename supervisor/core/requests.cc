@@ -18,6 +18,7 @@
 #include "supervisor/core/swap_plan.h"
 #include "supervisor/core/training.h"
 #include "supervisor/core/worker_control.h"
+#include "supervisor/protocol/duration_text.h"
 #include "supervisor/protocol/topology_choice.h"
 
 namespace elastictrain::core {
@@ -112,8 +113,8 @@ void Requests::on(const Resize& event) {
 std::string Requests::hold_text(const Resize& event) const {
   if (event.request == 0 || !settings_.policy_sizes) return "";
   if (event.hold_for.count() == 0) return "; held against the policy until `resize auto`";
-  return "; held against the policy for " + std::to_string(event.hold_for.count() / 1000) + " s" +
-         ", or until `resize auto`";
+  const double seconds = std::chrono::duration<double>(event.hold_for).count();
+  return "; held against the policy for " + protocol::duration_text(seconds) + ", or until `resize auto`";
 }
 
 void Requests::give_back(const Resize& event) {

@@ -126,10 +126,7 @@ RunView Snapshot::view() const {
   view.start_ms = static_cast<std::uint64_t>(startup_.newest_start.count());
   view.base_batch = base_batch(settings_);
   view.held = desired_.held.has_value();
-  if (desired_.hold_timer != 0) {
-    const auto left = std::chrono::duration_cast<Millis>(desired_.hold_until - out_.now());
-    view.held_left_ms = static_cast<std::uint64_t>(std::max<Millis::rep>(0, left.count()));
-  }
+  view.held_left_ms = desired_.hold_left_ms(out_.now());
   view.learning_rate_factor = training_.learning_rate_factor;
   view.topology = training_.topology;
   view.parents = training_.parents;

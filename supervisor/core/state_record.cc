@@ -22,7 +22,7 @@ StateRecord::StateRecord(const Roster& roster, const Training& training, const C
       takeover_(takeover),
       end_(end) {}
 
-Journal StateRecord::make() const {
+Journal StateRecord::make(Instant now) const {
   record::RunState state;
   state.generation = training_.generation;
   state.issued = training_.issued;
@@ -36,7 +36,7 @@ Journal StateRecord::make() const {
   }
   state.target = desired_.target;
   state.target_reason = desired_.target_reason;
-  if (desired_.held) state.held_ms = static_cast<std::uint64_t>(desired_.held->duration.count());
+  if (desired_.held) state.held_ms = desired_.hold_left_ms(now).value_or(0);
   write_update(desired_.update, state);
   state.last_agent = roster_.last_agent();
   state.last_worker = roster_.last_worker();

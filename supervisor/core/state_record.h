@@ -21,7 +21,7 @@ class StateRecord {
   StateRecord(const Roster& roster, const Training& training, const Change& change, const Recovery& recovery,
               const DesiredState& desired, const TakeoverState& takeover, const RunEnd& end);
 
-  Journal make() const;
+  Journal make(Instant now) const;
 
  private:
   void record_members(record::RunState& state) const;

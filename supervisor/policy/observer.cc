@@ -11,6 +11,7 @@ namespace {
 
 constexpr double kSecondsPerHour = 3600;
 constexpr double kMicrosecond = 1e-6;
+constexpr double kNewestRate = 0.2;  // weight of a heartbeat in the mean of the newest ones
 
 // What policies see of a worker's steps, in their units.
 struct Shown {
@@ -100,6 +101,8 @@ void Observer::add_interval(const protocol::WorkerHeartbeat& heartbeat, const Pl
   interval.global_batch = plan.global_batch;
   interval.samples = heartbeat.steps * plan.global_batch;
   interval.warm_up = first < warm_until_;
+  size_ = plan.workers;
+  if (!interval.warm_up && interval.samples_per_s() > 0) note_rate(interval.samples_per_s());
   samples_done_ = static_cast<double>(heartbeat.samples_used);
   steps_done_ = static_cast<double>(heartbeat.step);
   if (heartbeat.loss != 0) {
@@ -119,6 +122,21 @@ void Observer::add_interval(const protocol::WorkerHeartbeat& heartbeat, const Pl
   last.begin_s = now_s - sum;
   last.steps += interval.steps;
   last.samples += interval.samples;
+}
+
+void Observer::note_rate(double samples_per_s) {
+  double& rate = step_rates_.try_emplace(size_, samples_per_s).first->second;
+  rate += kNewestRate * (samples_per_s - rate);
+}
+
+Economy Observer::economy() const {
+  Economy economy{.worker_seconds = worker_seconds_, .cost = cost_};
+  const auto here = step_rates_.find(size_);
+  if (here == step_rates_.end() || here == step_rates_.begin()) return economy;
+  const auto& [smallest, rate] = *step_rates_.begin();
+  economy.smallest_size = smallest;
+  economy.throughput_efficiency = here->second / size_ / (rate / smallest);
+  return economy;
 }
 
 std::uint64_t Observer::fresh_steps() const {

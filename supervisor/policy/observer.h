@@ -37,6 +37,15 @@ const HostClass* class_of(const ObserverSettings& settings, const std::string& h
 // Price of a worker there per hour.
 double price_of(const ObserverSettings& settings, const std::string& host);
 
+// What the run costs and how well its workers are used, at the last view.
+struct Economy {
+  double worker_seconds = 0;  // paid for, also during idle time
+  double cost = 0;            // of these, in the unit of the prices
+  // Samples a second of a worker, relative to those at the smallest size of this run; nothing at that size.
+  std::optional<double> throughput_efficiency;
+  std::uint32_t smallest_size = 0;
+};
+
 class Observer {
  public:
   explicit Observer(ObserverSettings settings);
@@ -49,6 +58,8 @@ class Observer {
 
   // The view since the previous one.
   heuristics::ClusterView take(const core::RunView& run, double now_s);
+
+  Economy economy() const;
 
   // Steps of the present generation that have been measured since the last view.
   std::uint64_t fresh_steps() const;
@@ -68,6 +79,7 @@ class Observer {
   };
   void add_norms(const protocol::WorkerHeartbeat& heartbeat, const Planned& plan);
   void add_interval(const protocol::WorkerHeartbeat& heartbeat, const Planned& plan, double now_s);
+  void note_rate(double samples_per_s);
   void pay(const core::RunView& run, double now_s);
   double samples_total(const core::RunView& run) const;
 
@@ -82,6 +94,8 @@ class Observer {
   bool has_loss_ = false;
   double samples_done_ = 0;
   double steps_done_ = 0;
+  std::map<std::uint32_t, double> step_rates_;  // newest samples a second by size, without first steps
+  std::uint32_t size_ = 0;
   double paid_until_s_ = 0;
   double worker_seconds_ = 0;
   double cost_ = 0;

@@ -74,6 +74,7 @@ class Runner {
 
   // Of the last call; empty before the first.
   const heuristics::Reason& last_reason() const { return last_reason_; }
+  Economy economy() const { return observer_.economy(); }
 
  private:
   void settle(const core::RunView& run, heuristics::Decision decision, Considered& considered);

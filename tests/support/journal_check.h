@@ -21,8 +21,8 @@ inline std::string text_of_state(const core::Resumed& run) {
                      ", target " + std::to_string(run.target) + " (" + run.target_reason + "), ids " +
                      std::to_string(run.last_agent) + " " + std::to_string(run.last_worker) +
                      (run.unsettled ? ", unsettled" : "") +
-                     (run.hold ? " held " + std::to_string(run.hold->duration.count()) : "") + " batch " +
-                     std::to_string(run.plan_update.program_batch.value_or(0));
+                     (run.hold ? std::string(" held ") + (run.hold->duration.count() > 0 ? "for a time" : "") : "") +
+                     " batch " + std::to_string(run.plan_update.program_batch.value_or(0));
   for (const auto& worker : run.workers) {
     text += " " + to_string(worker.worker) + "@" + to_string(worker.agent) + ":" + std::to_string(worker.slot);
   }

@@ -40,6 +40,35 @@ class LivePolicies(Case):
     def test_efficiency_grows_to_all_slots_of_a_job_that_scales(self):
         self.assert_reaches_size("efficiency", 3, 4)
 
+    def test_cost_takes_all_slots_where_time_is_dear(self):
+        self.assert_reaches_size("cost", 3, 4, utility="linear:1000000,3600", price_per_worker_hour=1)
+
+    def test_cost_takes_one_worker_where_only_workers_cost(self):
+        exchanges = synthetic(**LINEAR, exchange_us=["1:0", "3:16000"])  # which double the step of three workers
+        with Run(config("cost", workers=(1, 2, 3), trainer=exchanges, utility="linear:0,3600")) as run:
+            run.wait_event("decided", timeout=60, workers=1)
+            run.wait_size(1, timeout=60)
+            run.wait_more_steps(150, timeout=60)
+            self.assert_holds(run, 4)
+
+    def test_status_tells_what_the_workers_are_worth_and_what_they_cost(self):
+        exchanges = synthetic(**LINEAR, exchange_us=["1:0", "2:160000"])  # a step of eleven times the length
+        with Run(job(workers=(1, 1, 2), trainer=exchanges, cost={"price_per_worker_hour": 100.0})) as run:
+            run.wait_size(1)
+            run.wait_more_steps(60)
+            self.assertNotIn("throughput efficiency", run.do("status", run.name))
+            run.do("resize", run.name, 2)
+            status = run.wait_status(lambda s: s["throughput_efficiency"] is not None and s["cost"] > 0, 60, "an efficiency")
+            self.assertLess(status["throughput_efficiency"], 0.5)
+            self.assertEqual(status["efficiency_of_size"], 1)
+            text = run.do("status", run.name)
+            self.assertIn("a worker, against 1 worker", text)
+            self.assertIn("worker-hours", text)
+            self.assert_stops_clean(run)
+
+    def test_goodput_grows_to_all_slots_of_a_job_that_scales(self):
+        self.assert_reaches_size("goodput", 3, 3, adapt_batch=False, refit_s=1, min_s=0, settle_steps=15)
+
     def test_the_batch_follows_the_noise_to_its_limit_and_stays_there(self):
         settings = {"efficiency": 0.05, "min_steps": 50, "max_per_worker": 64}
         with Run(config("noise-batch", workers=(2, 2, 2), trainer=NOISY, **settings)) as run:
@@ -80,8 +109,24 @@ class AUsersWord(Case):
             self.assertIn("the policy decides on the size again", run.do("resize", run.name, "auto"))
             run.wait_size(3, timeout=60)
             self.assertNotIn("held", run.do("status", run.name))
-            self.assertIn("for 60 s", run.do("resize", run.name, 1, "--for", "1m"))
+            self.assertIn("for 1m 00s", run.do("resize", run.name, 1, "--for", "1m"))
             self.assertIn("for another", run.do("status", run.name))
+            self.assert_stops_clean(run)
+
+    def test_the_time_of_a_held_size_goes_on_while_no_supervisor_runs(self):
+        with Run(config("efficiency")) as run:
+            run.wait_size(3, timeout=60)
+            run.do("resize", run.name, 1, "--for", "1m")
+            run.wait_size(1)
+            run.lose_supervisor()
+            pause(2)
+            run.resume()
+            left_ms = run.wait_status(lambda s: s["held"] and s["phase"] == "running", 30, "a held size")["held_left_ms"]
+            self.assertLess(left_ms, 58_000)
+            first, again = run.events("size_held")
+            self.assertLess(again["for_ms"], first["for_ms"])
+            self.assertIn("the policy decides", run.do("resize", run.name, "auto"))
+            run.wait_size(3, timeout=60)
             self.assert_stops_clean(run)
 
     def test_without_a_policy_there_is_nobody_to_give_the_size_back_to(self):

@@ -38,6 +38,10 @@ class Model {
 
   // Called once this worker is a member. Only the synthetic model depends on the worker.
   virtual void set_worker(std::uint64_t /*worker_id*/) {}
+  // Called while the next batch is awaited, and after each exchange with this number of workers. Only the synthetic
+  // model takes time there.
+  virtual void load_data() {}
+  virtual void exchanged(std::uint32_t /*workers*/) {}
 
  protected:
   void allocate(std::size_t count, std::vector<Range> buckets) {

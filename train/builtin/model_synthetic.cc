@@ -51,12 +51,38 @@ SyntheticModel::SyntheticModel(const TrainerOptions& options) : options_(options
 
 void SyntheticModel::set_worker(std::uint64_t worker_id) {
   slow_down_.emplace(options_.slow, slow_directory(), worker_id);
+  exchange_factor_ = NumberFile(slow_directory(), "exchange", 1);
+  data_wait_ms_ = NumberFile(slow_directory(), "data-" + std::to_string(worker_id), 0);
   jitter_ = Random(worker_id);
 }
 
 nanoseconds SyntheticModel::compute_time(std::uint64_t us_per_sample, std::size_t samples, double factor) {
   const double microseconds = static_cast<double>(us_per_sample) * static_cast<double>(samples) * factor;
   return nanoseconds(static_cast<std::int64_t>(microseconds * 1000));
+}
+
+void SyntheticModel::load_data() {
+  const std::chrono::duration<double, std::milli> wait(data_wait_ms_.next());
+  if (wait.count() > 0) std::this_thread::sleep_for(wait);
+}
+
+void SyntheticModel::exchanged(std::uint32_t workers) {
+  const double factor = exchange_factor_.next();
+  if (!options_.exchange_us.empty()) {
+    std::this_thread::sleep_for(exchange_time(options_.exchange_us, workers) * factor);
+  }
+}
+
+nanoseconds SyntheticModel::exchange_time(std::span<const ExchangeTime> times, std::uint32_t workers) {
+  const auto above =
+      std::find_if(times.begin(), times.end(), [&](const ExchangeTime& time) { return time.workers >= workers; });
+  if (above == times.end()) return std::chrono::microseconds(times.back().time_us);
+  if (above == times.begin()) return std::chrono::microseconds(above->time_us);
+  const ExchangeTime& low = *(above - 1);
+  const double part = static_cast<double>(workers - low.workers) / (above->workers - low.workers);
+  const double low_us = static_cast<double>(low.time_us);
+  const double time_us = low_us + part * (static_cast<double>(above->time_us) - low_us);
+  return nanoseconds(static_cast<std::int64_t>(time_us * 1000));
 }
 
 void SyntheticModel::spend_time(std::size_t samples, const std::function<void()>& work) {

@@ -23,9 +23,14 @@ class SyntheticModel final : public Model {
   bool has_held_out_data() const override { return false; }
   Score evaluate(std::span<const float> /*parameters*/) const override { return {}; }
   void set_worker(std::uint64_t worker_id) override;
+  void load_data() override;
+  void exchanged(std::uint32_t workers) override;
 
   // The time of compute() for this number of samples, before jitter; the same if it spins.
   static std::chrono::nanoseconds compute_time(std::uint64_t us_per_sample, std::size_t samples, double factor);
+
+  // The time of exchanged(), before the factor of its file.
+  static std::chrono::nanoseconds exchange_time(std::span<const ExchangeTime> times, std::uint32_t workers);
 
   // The parts of compute(), for a device that holds parameters and gradient:
   GradientKind gradient_kind() const { return options_.gradient; }
@@ -43,6 +48,8 @@ class SyntheticModel final : public Model {
 
   TrainerOptions options_;
   std::optional<SlowDown> slow_down_;
+  NumberFile exchange_factor_;
+  NumberFile data_wait_ms_;
   Random jitter_{0};
 };
 

@@ -11,6 +11,7 @@ namespace {
 
 constexpr std::uint64_t kNoLimit = std::numeric_limits<std::uint64_t>::max();
 constexpr std::uint64_t kMaxSamples = 1'000'000'000;
+constexpr std::uint64_t kMaxExchange_us = 3'600'000'000;
 constexpr std::uint64_t kMaxParameterBytes = 64ULL << 30;
 
 Error invalid(std::string message) {
@@ -188,6 +189,33 @@ std::string get_slow(const TrainerOptions& options) {
   return text;
 }
 
+Status set_exchange(TrainerOptions& options, std::string_view text) {
+  std::vector<ExchangeTime> times;
+  for (const std::string_view part : split_list(text)) {
+    const std::size_t colon = std::min(part.find(':'), part.size());
+    ExchangeTime entry;
+    const bool good = colon < part.size() && parse_number(part.substr(0, colon), entry.workers) &&
+                      parse_number(part.substr(colon + 1), entry.time_us) && entry.time_us <= kMaxExchange_us &&
+                      entry.workers > (times.empty() ? 0 : times.back().workers);
+    if (!good) {
+      return invalid("'" + std::string(part) +
+                     "' is not WORKERS:MICROSECONDS with more workers than before and at most an hour; write "
+                     "1:0,4:20000");
+    }
+    times.push_back(entry);
+  }
+  options.exchange_us = std::move(times);
+  return {};
+}
+
+std::string get_exchange(const TrainerOptions& options) {
+  std::string text;
+  for (const ExchangeTime& entry : options.exchange_us) {
+    append_to_list(text, number_text(entry.workers) + ":" + number_text(entry.time_us));
+  }
+  return text;
+}
+
 // --- The table -------------------------------------------------------------------------------------------------------
 
 using O = TrainerOptions;
@@ -261,6 +289,10 @@ constexpr TrainerField kFields[] = {
         "filled once, cheapest"),
     {"slow", FieldType::kList, "", "synthetic: factors of the compute time by worker id, for example 3:2.5,4:1.5",
      set_slow, get_slow, [] { return std::string("WORKER:FACTOR each"); }},
+    {"exchange_us", FieldType::kList, "microseconds",
+     "synthetic: time that each exchange takes longer, by number of workers, for example 1:0,4:20000; linear in "
+     "between",
+     set_exchange, get_exchange, [] { return std::string("WORKERS:MICROSECONDS each, ascending"); }},
     integer_field<&O::startup_delay_ms, 0, 3'600'000>("startup_delay_ms", "milliseconds",
                                                       "synthetic: time to wait before being ready"),
 };

@@ -36,6 +36,12 @@ struct SlowWorker {
   double factor = 1;
 };
 
+// What an exchange takes beyond the real one with this number of workers.
+struct ExchangeTime {
+  std::uint32_t workers = 1;
+  std::uint64_t time_us = 0;
+};
+
 struct TrainerOptions {
   ModelKind model = ModelKind::kMlp;
 
@@ -76,6 +82,7 @@ struct TrainerOptions {
   std::uint32_t buckets = 4;
   GradientKind gradient = GradientKind::kSamples;
   std::vector<SlowWorker> slow;
+  std::vector<ExchangeTime> exchange_us;  // by workers, ascending; linear in between, constant beyond
   std::uint64_t startup_delay_ms = 0;
 };
 

@@ -2,31 +2,38 @@
 
 #include <cstdlib>
 #include <fstream>
-#include <utility>
 
 namespace elastictrain::train {
 namespace {
 
 constexpr std::uint64_t kCallsPerLook = 4;
+constexpr double kMaxNumber = 1e6;
 
-double read_factor(const std::string& path) {
+double read_number(const std::string& path, double otherwise) {
   std::ifstream file(path);
-  double factor = 0;
-  return (file >> factor) && factor > 0 && factor <= 1000 ? factor : 1;
+  double number = 0;
+  return (file >> number) && number > 0 && number <= kMaxNumber ? number : otherwise;
 }
 
 }  // namespace
 
-SlowDown::SlowDown(std::span<const SlowWorker> slow, std::string directory, std::uint64_t worker_id) {
+NumberFile::NumberFile(const std::string& directory, const std::string& name, double otherwise)
+    : path_(directory.empty() ? "" : directory + "/" + name), otherwise_(otherwise), number_(otherwise) {}
+
+double NumberFile::next() {
+  if (!path_.empty() && calls_++ % kCallsPerLook == 0) number_ = read_number(path_, otherwise_);
+  return number_;
+}
+
+SlowDown::SlowDown(std::span<const SlowWorker> slow, const std::string& directory, std::uint64_t worker_id)
+    : own_(directory, "slow-" + std::to_string(worker_id), 1), of_all_(directory, "slow-all", 1) {
   for (const SlowWorker& entry : slow) {
     if (entry.worker_id == worker_id) fixed_factor_ = entry.factor;
   }
-  if (!directory.empty()) path_ = std::move(directory) + "/slow-" + std::to_string(worker_id);
 }
 
 double SlowDown::next_factor() {
-  if (!path_.empty() && calls_++ % kCallsPerLook == 0) file_factor_ = read_factor(path_);
-  return fixed_factor_ * file_factor_;
+  return fixed_factor_ * own_.next() * of_all_.next();
 }
 
 std::string slow_directory() {

@@ -1,6 +1,9 @@
-// Purpose: the configured slow-down of this worker's computation, for tests and benchmarks of stragglers: a factor from
-// the options, by worker id, times one from the file $ELASTICTRAIN_SLOW_DIR/slow-<worker id>, which may appear, change
-// and vanish during the run.
+// Purpose: what makes the synthetic model's workers slow, for tests and benchmarks: numbers from the options, and from
+// files in the directory $ELASTICTRAIN_SLOW_DIR, which may appear, change and vanish during the run:
+//   slow-<worker id>  factor of this worker's compute time
+//   slow-all          the same for every worker
+//   exchange          factor of the time of an exchange
+//   data-<worker id>  milliseconds that this worker waits for each batch
 #pragma once
 
 #include <cstdint>
@@ -11,19 +14,34 @@
 
 namespace elastictrain::train {
 
+// A number above 0, up to a million, from a file that is read every few calls; `otherwise` while there is none.
+class NumberFile {
+ public:
+  NumberFile() = default;
+  // `directory` may be empty: no file.
+  NumberFile(const std::string& directory, const std::string& name, double otherwise);
+
+  double next();
+
+ private:
+  std::string path_;
+  double otherwise_ = 1;
+  double number_ = 1;
+  std::uint64_t calls_ = 0;
+};
+
 class SlowDown {
  public:
-  // `directory` may be empty: no file.
-  SlowDown(std::span<const SlowWorker> slow, std::string directory, std::uint64_t worker_id);
+  // `directory` may be empty: no files.
+  SlowDown(std::span<const SlowWorker> slow, const std::string& directory, std::uint64_t worker_id);
 
-  // Called once a step; reads the file every few calls. A file without a number above 0 counts as factor 1.
+  // The factor of this worker's compute time. Called once a step.
   double next_factor();
 
  private:
   double fixed_factor_ = 1;
-  double file_factor_ = 1;
-  std::string path_;
-  std::uint64_t calls_ = 0;
+  NumberFile own_;
+  NumberFile of_all_;
 };
 
 // $ELASTICTRAIN_SLOW_DIR, or empty.

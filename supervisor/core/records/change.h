@@ -166,7 +166,7 @@ struct RunState {
   std::vector<Step> first_steps;
   std::uint32_t target = 0;
   std::string target_reason;
-  std::optional<std::uint64_t> held_ms;  // a user holds the size; 0: until it is given back
+  std::optional<std::uint64_t> held_ms;  // a user holds the size, from this record on; 0: until it is given back
   std::optional<std::uint32_t> per_worker;
   std::optional<std::uint32_t> program_batch;
   std::optional<double> target_factor;

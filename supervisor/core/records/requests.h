@@ -139,7 +139,7 @@ struct Decided {
 };
 ET_RECORD(Decided, "decided",
           "The policy's decision: a size, workers to replace with a reason for each, and the numbers on which it is "
-          "based.",
+          "based. A number that has the name of a field is written with `_number` behind it.",
           ET_FIELD(policy), ET_FIELD(code), ET_FIELD(reason), ET_FIELD(workers), ET_FIELD(replace), ET_FIELD(because),
           ET_FIELD(numbers))
 

@@ -1,5 +1,6 @@
 // The rows of autoscaling: one JSON object a line.
-// Usage: autoscale_bench CURVES savings | settle | regret [SEEDS [wide]] | call       (CURVES: tests/data/curves)
+// Usage: autoscale_bench CURVES savings | settle | regret [SEEDS [wide]] | call | change | ends       (CURVES:
+// tests/data/curves)
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -9,6 +10,7 @@
 #include "heuristics/policy/policy.h"
 #include "heuristics/registry/registry.h"
 #include "tests/bench/autoscale/experiments.h"
+#include "tests/support/changing_job.h"
 
 namespace elastictrain::bench {
 namespace {
@@ -60,6 +62,22 @@ int settle(const std::string& curves) {
   return 0;
 }
 
+void print_long(const char* name, JobModel model, double times, double target, std::uint32_t by, std::uint32_t to) {
+  model.samples_total *= times;
+  const auto found =
+      long_run_on(model, *make_policy("efficiency", {{"target", target}}), efficiency_loss(target), 4, by, to, 6);
+  std::printf("{\"set_up\": \"%s\", \"regret\": %.5f, \"worst_end\": %.4f, \"ends_off\": %d, \"runs\": %d}\n", name,
+              found.regret, found.worst_end, found.ends_off, found.runs);
+}
+
+// Whether the search ends right, on the papers' curves: jobs of the published length, and long ones.
+int ends() {
+  print_long("cifar-10-like", cifar_like(), 1, 0.1, 4, 60);
+  print_long("imagenet-like-5-epochs", imagenet_like(), 1, 0.5, 4, 64);
+  print_long("imagenet-like-90-epochs", imagenet_like(), 18, 0.5, 4, 64);
+  return 0;
+}
+
 void print_regret(const char* rule, const char* shape, const Regret& regret) {
   std::printf(
       "{\"rule\": \"%s\", \"shape\": \"%s\", \"curve\": \"%s\", \"best\": %u, \"mean\": %.4f, \"worst\": %.4f, "
@@ -97,6 +115,22 @@ int regret(const std::string& curves, int seeds, bool wide) {
     regret_of_efficiency(curve, 0.5, "as measured", as_measured);
     if (curve.curve(1) < 1000) regret_of_efficiency(curve, 0.5, "lasting noise", lasting);
   }
+  return 0;
+}
+
+void print_followed(const test::ChangingJob& job, bool alike) {
+  for (const test::Followed& followed : test::follow(job.before, job.after)) {
+    std::printf(
+        "{\"job\": \"%s\", \"alike\": %s, \"settled_for_s\": %.0f, \"most_changes\": %zu, \"wrong\": %u, \"runs\": "
+        "%u}\n",
+        job.name, alike ? "true" : "false", followed.settled_for_s, followed.most_changes, followed.wrong,
+        followed.runs);
+  }
+}
+
+int change() {
+  for (const auto& job : test::jobs_slower_alike()) print_followed(job, true);
+  for (const auto& job : test::jobs_that_scale_differently()) print_followed(job, false);
   return 0;
 }
 
@@ -164,7 +198,10 @@ int run(int argc, char** argv) {
   if (what == "settle") return settle(curves);
   if (what == "regret") return regret(curves, seeds, argc > 4);
   if (what == "call") return call();
-  std::fprintf(stderr, "usage: autoscale_bench CURVES savings | settle | regret [SEEDS [wide]] | call\n");
+  if (what == "change") return change();
+  if (what == "ends") return ends();
+  std::fprintf(stderr,
+               "usage: autoscale_bench CURVES savings | settle | regret [SEEDS [wide]] | call | change | ends\n");
   return 2;
 }
 

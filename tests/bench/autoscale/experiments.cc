@@ -98,6 +98,26 @@ Savings savings_on(const JobModel& model, const Policy& policy, const Loss& loss
   return mean;
 }
 
+LongRun long_run_on(const JobModel& model, const Policy& policy, const Loss& loss, std::uint32_t from, std::uint32_t by,
+                    std::uint32_t to, int seeds) {
+  LongRun found;
+  const double best = best_fixed_size(model, loss).loss;
+  for (std::uint32_t start = from; start <= to; start += by) {
+    for (int seed = 1; seed <= seeds; ++seed, ++found.runs) {
+      LoopSettings settings;
+      settings.start_workers = start;
+      settings.seed = static_cast<std::uint64_t>(seed) * 1000 + start;
+      const Figures figures = figures_of(run_closed_loop(policy, model, settings), model, loss);
+      const double end = fixed_size(model, figures.last_size, loss).loss / best - 1;
+      found.regret += figures.regret;
+      found.worst_end = std::max(found.worst_end, end);
+      found.ends_off += end > 0.02;
+    }
+  }
+  found.regret /= found.runs;
+  return found;
+}
+
 JobModel cifar_like() {
   JobModel model;
   std::vector<std::pair<std::uint32_t, double>> points;

@@ -56,6 +56,17 @@ struct Savings {
 Savings savings_on(const heuristics::JobModel& model, const heuristics::Policy& policy, const heuristics::Loss& loss,
                    std::uint32_t from, std::uint32_t by, std::uint32_t to, int seeds);
 
+struct LongRun {
+  double regret = 0;     // mean over starting sizes and seeds
+  double worst_end = 0;  // of the last size as a fixed one, above the best one
+  int ends_off = 0;      // runs whose last size is more than 2 % off
+  int runs = 0;
+};
+
+// A policy on a job, from `from`, `from` + `by`, … workers.
+LongRun long_run_on(const heuristics::JobModel& model, const heuristics::Policy& policy, const heuristics::Loss& loss,
+                    std::uint32_t from, std::uint32_t by, std::uint32_t to, int seeds);
+
 // Set-ups as in A8. The CIFAR-10-like curve is t(k) = a/k + b + c k for a step of 1,024 samples with the coefficients
 // that give the published savings when 8 workers are kept; the ImageNet-like one is the talk's.
 heuristics::JobModel cifar_like();

@@ -159,7 +159,7 @@ std::vector<PlanPoint> table_points(const Points& points, const std::vector<Epoc
   auto planned = plan_points(candidates, model ? *model : *any, {1e6, statistical}, prices, model ? known : points);
   if (model) return planned;
   for (auto& point : planned) {
-    const auto global = static_cast<double>(point.global_batch());
+    const auto global = static_cast<double>(point.global_batch);
     point.epochs = epochs_between(epochs, global);
     point.seconds = point.epochs * 1e6 / global * point.step_s;
     point.cost = prices.cost(point);

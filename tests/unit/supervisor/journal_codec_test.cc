@@ -134,3 +134,14 @@ TEST_CASE("damaged fields keep their default, unknown ones are ignored, unknown 
     CHECK_FALSE(decode_journal_line(line));
   }
 }
+
+TEST_CASE("a number with the name of a field is no field") {
+  record::Decided decided;
+  decided.code = "replace";
+  decided.replace = {{2}};
+  decided.numbers = {{"workers", 1}, {"seq", 3}, {"slow", 1}};
+  const std::string line = encode_journal_line(decided, 7, 1.5, 2.5);
+  const auto back = std::get<record::Decided>(decoded(line));
+  CHECK_FALSE(back.workers);
+  CHECK(back.numbers == record::NamedNumbers{{"workers_number", 1}, {"seq_number", 3}, {"slow", 1}});
+}

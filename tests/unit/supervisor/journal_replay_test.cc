@@ -365,3 +365,16 @@ TEST_CASE("a recovery without a known start step fences nothing out") {
   CHECK(replay.result().generation == 51);
   CHECK(replay.result().lineage == lineage);
 }
+
+TEST_CASE("the time for which a user holds the size goes on while no supervisor runs") {
+  JournalReplay replay;
+  replay.take(R"({"t":1000,"event":"run_opened","start_workers":2})");
+  replay.take(R"({"t":1005,"event":"size_held","target":2,"for_ms":60000})");
+  replay.take(R"({"t":1030,"event":"observed","view":{}})");
+  const auto left = [&](double now_unix_s) { return replay.result(now_unix_s).hold->duration; };
+  CHECK(left(1035) == Millis(30'000));
+  CHECK(left(1004) == Millis(60'000));  // the clock was set back
+  CHECK(left(5000) == Millis(1));
+  replay.take(R"({"t":1040,"event":"size_held","target":2})");
+  CHECK(left(5000) == Millis(0));  // until it is given back
+}

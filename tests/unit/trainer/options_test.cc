@@ -80,6 +80,7 @@ TEST_CASE("arguments carry every changed field and bring it back") {
                                                                   {"buckets", "16"},
                                                                   {"gradient", "constant"},
                                                                   {"slow", "3:2.5,4:1.5"},
+                                                                  {"exchange_us", "1:0,4:20000"},
                                                                   {"startup_delay_ms", "500"}};
   REQUIRE(std::size(values) == trainer_fields().size());
   TrainerOptions options;
@@ -98,6 +99,9 @@ TEST_CASE("a bad value is refused with what is allowed, and changes nothing") {
   const std::tuple<std::string_view, std::string_view, std::string_view> bad[] = {
       {"model", "resnet", "mlp, char_lm, synthetic"},
       {"batch", "0", "1 to 1000000"},
+      {"exchange_us", "4:100,2:50", "more workers than before"},
+      {"exchange_us", "0:100", "WORKERS:MICROSECONDS"},
+      {"exchange_us", "2:4000000000", "at most an hour"},
       {"batch", "12x", "whole number"},
       {"epochs", "-1", "whole number"},
       {"max_steps", "18446744073709551616", "whole number"},

@@ -115,3 +115,38 @@ TEST_CASE("a worker is slowed down by its list entry times its file, which may c
   }
   CHECK(factor_after_some_steps(listed) == 2.5);
 }
+
+TEST_CASE(
+    "an exchange takes a time by the number of workers, between given ones on a line, beyond them that of the last") {
+  using namespace std::chrono_literals;
+  const std::vector<ExchangeTime> times = {{2, 1000}, {4, 5000}};
+  CHECK(SyntheticModel::exchange_time(times, 1) == 1ms);
+  CHECK(SyntheticModel::exchange_time(times, 2) == 1ms);
+  CHECK(SyntheticModel::exchange_time(times, 3) == 3ms);
+  CHECK(SyntheticModel::exchange_time(times, 4) == 5ms);
+  CHECK(SyntheticModel::exchange_time(times, 9) == 5ms);
+}
+
+TEST_CASE("files slow all workers down, lengthen the exchange and let one worker wait for its data") {
+  using namespace std::chrono_literals;
+  const elastictrain::test::TemporaryDirectory dir;
+  dir.write("slow-all", "3");
+  SlowDown any({}, dir.path, 8);
+  CHECK(any.next_factor() == 3);
+
+  ::setenv("ELASTICTRAIN_SLOW_DIR", dir.path.c_str(), 1);
+  dir.write("exchange", "4");
+  dir.write("data-7", "20");
+  TrainerOptions options = small_options();
+  options.exchange_us = {{1, 5000}};
+  SyntheticModel model(options);
+  model.set_worker(7);
+  ::unsetenv("ELASTICTRAIN_SLOW_DIR");
+  const auto taken = [](const auto& call) {
+    const auto start = std::chrono::steady_clock::now();
+    call();
+    return std::chrono::steady_clock::now() - start;
+  };
+  CHECK(taken([&] { model.exchanged(1); }) >= 20ms);
+  CHECK(taken([&] { model.load_data(); }) >= 20ms);
+}

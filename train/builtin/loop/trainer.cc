@@ -53,7 +53,7 @@ class Trainer {
     if (!session_.start()) return {};
     model_.set_worker(session_.worker_id());
     log_ = EpochLog(steady_clock::now());
-    while (const std::optional<Batch> batch = session_.next_batch()) {
+    while (const std::optional<Batch> batch = next_batch()) {
       Status good;
       if (batch->epoch != epoch_) good = end_epoch(*batch);
       if (good) good = step(*batch);
@@ -68,9 +68,15 @@ class Trainer {
   }
 
  private:
+  std::optional<Batch> next_batch() {
+    model_.load_data();
+    return session_.next_batch();
+  }
+
   Status step(const Batch& batch) {
     if (Status computed = replica_->compute(batch.samples); !computed) return computed;
     session_.wait_all_reduce();
+    model_.exchanged(session_.world_size());
     const double rate = effective_learning_rate(options_) * session_.learning_rate_factor();
     const Result<double> loss = replica_->update(rate);
     if (!loss) return loss.error();

@@ -114,5 +114,39 @@ TEST_CASE("the learning rate follows the batch by the gain") {
   CHECK(*decision.learning_rate_factor == Approx((2000.0 / 64 + 1) / (2000.0 / global + 1)));
 }
 
+TEST_CASE("a job whose exchange becomes slower is measured anew, and shrinks into the band") {
+  const auto policy =
+      make_policy(goodput_policy(), {{"adapt_batch", false}, {"settle_steps", 10.0}, {"refit_s", 1.0}, {"min_s", 0.0}});
+  const auto state = policy->initial_state();
+  Rng rng(1);
+  ClusterView view;
+  view.hosts.push_back({.name = "a", .slots = 8});
+  JobView job{.name = "j", .workers = 2, .target = 2, .max_workers = 8, .base_batch = 32};
+  job.batch.per_worker = 16;
+  const auto step_of = [](double slower, std::uint32_t workers) { return 0.064 + slower * 0.012 * (workers - 1); };
+  const auto train = [&](double slower) {
+    for (int i = 0; i < 400; ++i) {
+      const double step_s = step_of(slower, job.workers);
+      job.global_batch = 16 * job.workers;
+      job.members.assign(job.workers, {.steps = 5, .step_s = step_s, .compute_s = 0.064});
+      view.now_s += 5 * step_s;
+      job.intervals = {{.begin_s = view.now_s - 5 * step_s,
+                        .end_s = view.now_s,
+                        .workers = job.workers,
+                        .steps = 5,
+                        .samples = 5 * job.global_batch,
+                        .global_batch = job.global_batch}};
+      view.jobs = {job};
+      const auto decision = policy->decide(view, *state, rng).jobs[0];
+      job.workers = job.target = decision.workers.value_or(job.workers);
+    }
+    return step_of(slower, 1) / step_of(slower, job.workers);  // the speed of a worker, relative to one alone
+  };
+  const double before = train(1);
+  CHECK((before > 0.33 && before < 0.67));
+  const double after = train(4);
+  CHECK((after > 0.33 && after < 0.67));
+}
+
 }  // namespace
 }  // namespace elastictrain::heuristics

@@ -92,5 +92,20 @@ TEST_CASE("from a single point a universal model knows what other sizes cost, an
   CHECK_FALSE(fit_step_times(StepTimeForm::kPaperPerWorker, {}, true, space, 1));
 }
 
+TEST_CASE("a batch that the limit splits counts as a whole, though not every share is as large") {
+  BatchRule rule;
+  rule.per_worker = 16;
+  rule.max_global = 64;
+  const auto candidates = kept_to_limit(rule, std::vector<SearchPoint>{{4, 16}, {12, 16}, {12, 4}});
+  const auto model = StepTimeModel::fit(StepTimeForm::kComponents, {{4, 16, 0.1}, {12, 5, 0.1}, {12, 4, 0.1}}, 12);
+  REQUIRE(model);
+  const auto points = plan_points(candidates, *model, work_of(6400, rule, 64, std::nullopt), {}, {{12, 5, 0.1}});
+  REQUIRE(points.size() == 3);
+  CHECK(points[0].global_batch == 64);
+  CHECK(points[1].global_batch == 64);  // 12 shares of 5 or 6
+  CHECK(points[1].seconds == Approx(10));
+  CHECK(points[2].global_batch == 48);
+}
+
 }  // namespace
 }  // namespace elastictrain::heuristics

@@ -1,0 +1,29 @@
+#include "supervisor/protocol/duration_text.h"
+
+#include <array>
+#include <cmath>
+#include <cstdio>
+
+namespace elastictrain::protocol {
+namespace {
+
+template <class... Args>
+std::string print(const char* format, Args... args) {
+  std::array<char, 64> buffer;
+  const int length = std::snprintf(buffer.data(), buffer.size(), format, args...);
+  return {buffer.data(), static_cast<std::size_t>(length)};
+}
+
+}  // namespace
+
+std::string duration_text(double seconds) {
+  if (!std::isfinite(seconds) || seconds < 0) return "-";
+  if (seconds < 0.9995) return print("%.1f ms", seconds * 1000);
+  if (seconds < 59.95) return print("%.1f s", seconds);
+  const auto whole = static_cast<long long>(std::llround(seconds));
+  if (whole < 3600) return print("%lldm %02llds", whole / 60, whole % 60);
+  if (whole < 86'400) return print("%lldh %02lldm", whole / 3600, whole / 60 % 60);
+  return print("%lldd %02lldh", whole / 86'400, whole / 3600 % 24);
+}
+
+}  // namespace elastictrain::protocol
