@@ -6,6 +6,7 @@
 #include "cli/config/contradictions.h"
 #include "cli/config/key_value.h"
 #include "cli/config/schema.h"
+#include "cli/config/text.h"
 #include "cli/config/toml_reader.h"
 #include "launcher/input_file.h"
 

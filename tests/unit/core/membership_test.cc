@@ -116,6 +116,23 @@ TEST_CASE("the status of a failed worker becomes the status of the run") {
   CHECK(status_after_exit(0, 0) == 1);  // a member that ends before its training is over
 }
 
+TEST_CASE("a program that cannot be started is tried once in each place, told once for a host, and gives the status") {
+  Run run(Run::settings(2, 2));
+  run.feed(HostsOffered{{{"A", 2}}});
+  run.feed(AgentConnected{AgentId{1}});
+  const auto fail = [&](std::uint32_t worker) {
+    run.feed(WorkerSpawnFailed{WorkerId{worker}, "train is not found in PATH (/bin)", 127});
+  };
+  fail(1);
+  REQUIRE(run.last<Tell>() != nullptr);
+  CHECK(run.last<Tell>()->text == "new worker w1 on A could not be started: train is not found in PATH (/bin)");
+  const auto* end = run.last<EndRun>();
+  if (end == nullptr) fail(2), end = run.last<EndRun>();
+  CHECK((run.last<SpawnWorker>() == nullptr));
+  REQUIRE(end != nullptr);
+  CHECK(end->exit_status == 127);
+}
+
 TEST_CASE("an answer to a cancelled plan does not count for its successor") {
   Run run(Run::settings(1, 3));
   run.train(1, 3);
