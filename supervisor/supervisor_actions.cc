@@ -215,7 +215,11 @@ RunFigures Supervisor::Impl::figures() const {
   figures.samples_per_s = newest.samples_per_s;
   if (policy_.has_news()) figures.policy = policy::display_name(options_.policy);
   if (policy_.has_news()) figures.policy_reason = policy_.last_reason().text;
-  figures.economy = policy_.economy();
+  const policy::Economy economy = policy_.economy();
+  figures.worker_seconds = economy.worker_seconds;
+  figures.cost = economy.cost;
+  figures.throughput_efficiency = economy.throughput_efficiency;
+  figures.smallest_size = economy.smallest_size;
   figures.idle_s = idle_times_.total_s();
   figures.last_idle_s = idle_times_.last_s();
   figures.recoveries = recoveries_.count();

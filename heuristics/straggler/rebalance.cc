@@ -71,7 +71,8 @@ std::optional<Rebalance::Change> Rebalance::decide(const JobView& job, const std
   const double end_now = end_of(job, now, target);
   const double gain = end_now > 0 ? 1 - end_of(job, then, target) / end_now : 0;
   const double large = kLargeGain * options.min_gain;
-  if (gain < (corrections_ < kMaxCorrections ? options.min_gain : large)) return std::nullopt;
+  const bool recovered = target.empty();  // equal shares end it, however little they bring
+  if (recovered ? then == now : gain < (corrections_ < kMaxCorrections ? options.min_gain : large)) return std::nullopt;
   corrections_ = gain >= large ? 0 : corrections_ + 1;
   Change change{{}, reason_of(job, target, then, gain)};
   for (const auto& [worker, speed] : target) change.speeds.push_back({worker, speed});

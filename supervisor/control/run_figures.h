@@ -6,7 +6,6 @@
 #include <string>
 
 #include "supervisor/core/run_view.h"
-#include "supervisor/policy/observer.h"
 #include "supervisor/protocol/ids.h"
 
 namespace elastictrain {
@@ -26,7 +25,11 @@ struct RunFigures {
   std::optional<double> last_recovery_idle_s;
   std::string policy;         // its name; empty: the size is fixed
   std::string policy_reason;  // of its last decision
-  policy::Economy economy;
+  double worker_seconds = 0;  // paid for
+  double cost = 0;            // of these, in the unit of the prices
+  // Samples a second of a worker, relative to those at the smallest size of the run; nothing at that size.
+  std::optional<double> throughput_efficiency;
+  std::uint32_t smallest_size = 0;
 };
 
 }  // namespace elastictrain

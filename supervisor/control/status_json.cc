@@ -190,10 +190,10 @@ std::string status_answer(const RunFigures& figures, const StatusFacts& facts) {
   object.text("last_change", view.last_change);
   object.text("policy", figures.policy);
   object.text("policy_reason", figures.policy_reason);
-  object.real("worker_seconds", figures.economy.worker_seconds);
-  object.real("cost", figures.economy.cost);
-  object.optional("throughput_efficiency", figures.economy.throughput_efficiency);
-  object.number("efficiency_of_size", figures.economy.smallest_size);
+  object.real("worker_seconds", figures.worker_seconds);
+  object.real("cost", figures.cost);
+  object.optional("throughput_efficiency", figures.throughput_efficiency);
+  object.number("efficiency_of_size", figures.smallest_size);
   object.real("uptime_s", figures.uptime_s);
   object.number("epoch", figures.epoch);
   object.real("epoch_fraction", figures.epoch_fraction);

@@ -45,7 +45,8 @@ class LivePolicies(Case):
 
     def test_cost_takes_one_worker_where_only_workers_cost(self):
         exchanges = synthetic(**LINEAR, exchange_us=["1:0", "3:16000"])  # which double the step of three workers
-        with Run(config("cost", workers=(1, 2, 3), trainer=exchanges, utility="linear:0,3600")) as run:
+        with Run(config("cost", workers=(1, 2, 3), trainer=exchanges, utility="linear:1,3600",
+                        price_per_worker_hour=100)) as run:
             run.wait_event("decided", timeout=60, workers=1)
             run.wait_size(1, timeout=60)
             run.wait_more_steps(150, timeout=60)

@@ -11,6 +11,7 @@
 
 #include "heuristics/simulate/worker_model.h"
 #include "heuristics/straggler/policy.h"
+#include "heuristics/straggler/rebalance.h"
 
 namespace elastictrain::heuristics {
 namespace {
@@ -121,6 +122,30 @@ TEST_CASE("rebalance: equal shares come back when the worker recovers") {
   loop.steps(2000);
   CHECK(loop.run.share_changes() == changes);
   CHECK(loop.changes.back().text.find("all workers have equal speed again: equal shares") == 0);
+}
+
+TEST_CASE("rebalance: after any number of corrections a worker that has recovered gets an equal share") {
+  Rebalance rebalance;
+  JobView job{.workers = 3, .global_batch = 48};
+  job.members = {{.id = 1, .share = 16}, {.id = 2, .rank = 1, .share = 16}, {.id = 3, .rank = 2, .share = 16}};
+  const auto decide = [&](double slowdown, bool named) {
+    job.steps_done += 1000;
+    const std::vector<SlowWorker> slow =
+        named ? std::vector<SlowWorker>{{3, 2, 0, slowdown}} : std::vector<SlowWorker>{};
+    const auto change = rebalance.decide(job, slow, {1, 1, slowdown}, {});
+    if (!change) return false;
+    std::vector<double> speeds(3, 1.0);
+    for (const auto& one : change->speeds) speeds[one.worker - 1] = one.speed;
+    const auto shares = share_out(job.global_batch, speeds, 0);
+    for (std::size_t i = 0; i < shares.size(); ++i) job.members[i].share = shares[i];
+    return true;
+  };
+  CHECK(decide(1.94, true));
+  for (const double slowdown : {1.75, 1.6, 1.45, 1.3, 1.2, 1.11}) decide(slowdown, false);
+  CHECK(job.members[2].share < 16);
+  CHECK(decide(1.01, false));
+  CHECK(job.members[2].share == 16);
+  CHECK_FALSE(decide(1.01, false));
 }
 
 TEST_CASE("noise alone moves no samples and replaces no worker") {
