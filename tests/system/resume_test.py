@@ -43,7 +43,7 @@ class SupervisorLost(Case):
 
     def test_a_notice_that_the_lost_supervisor_had_received_is_answered_by_the_next_one(self):
         # It waits twice the time to suspect a host before it answers: until then others may get the notice, too.
-        with Run(job(timeouts={"suspect_ms": 8000, "dead_ms": 30000})) as run:
+        with Run(job(timeouts={"suspect_ms": 4000, "dead_ms": 20000})) as run:
             victim = pids(run.wait_size(2))[1]
             os.kill(victim, signal.SIGTERM)
             run.wait_event("note", key="elastictrain.term")

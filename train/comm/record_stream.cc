@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <utility>
 
@@ -132,10 +133,13 @@ std::size_t RecordReader::deliver(std::span<std::byte> data) {
   return size;
 }
 
+// Said here as well: the peers see a closed connection only, and may report that earlier.
 Error RecordReader::forged(int fd) const {
-  return Error{ErrorCode::kPeerLost, "what arrived " + ends_ + " (" + ends_of(fd) +
-                                         ") is not what was sent: something in between changes the data. "
-                                         "Check the network between these hosts"};
+  const std::string what = "what arrived " + ends_ + " (" + ends_of(fd) +
+                           ") is not what was sent: something in between changes the data. "
+                           "Check the network between these hosts";
+  std::fprintf(stderr, "elastictrain: %s\n", what.c_str());
+  return Error{ErrorCode::kPeerLost, what};
 }
 
 }  // namespace elastictrain::comm
