@@ -31,7 +31,7 @@ namespace elastictrain::heuristics::sharing {
 namespace {
 
 constexpr double kExponentKnown = 1.3;
-constexpr double kExponentLearned = 1.12;
+constexpr double kExponentLearned = 1.1;
 constexpr double kHeldCountsMore = 1.05;
 constexpr double kLookAgainAfter = 0.5;  // of what a job has done
 constexpr double kLookAgainLeast_s = 120;
