@@ -15,6 +15,7 @@
 #include "cli/commands/run_client.h"
 #include "cli/commands/simulate_runs.h"
 #include "cli/config/text.h"
+#include "cli/output/simulation_drawing.h"
 #include "cli/output/simulation_report.h"
 #include "cli/output/style.h"
 #include "cli/traces/traces.h"
@@ -147,7 +148,7 @@ Status check_flags(const SimulateFlags& flags) {
 // --- Making the runs
 
 Status suits(const Trace& trace, const PolicySpec& policy, const SimulateFlags& flags) {
-  if (policy.elastic && !trace.models) {
+  if (policy.elastic && !trace.elastic) {
     return Error{ErrorCode::kInvalid,
                  trace.name + ": the policy " + policy.name +
                      " chooses sizes and needs throughputs at several; this trace has one per job"};
@@ -251,6 +252,9 @@ Status show_runs(const std::vector<SimulatedRun>& runs, const SimulateFlags& fla
   if (!flags.jobs_directory.empty()) {
     if (const Status good = write_jobs(runs, flags.jobs_directory); !good.ok()) return good;
   }
+  if (!flags.svg.empty()) {
+    if (const Status good = write_file(flags.svg, simulation_svg(runs)); !good.ok()) return good;
+  }
   std::cout << (flags.json ? simulation_json(runs) : flags.csv ? simulation_csv(runs) : simulation_table(runs));
   if (!std::cout.flush()) return Error{ErrorCode::kIo, "the standard output cannot be written"};
   return {};
@@ -323,6 +327,7 @@ std::vector<Argument> simulate_arguments(const std::shared_ptr<SimulateFlags>& f
       flag("--csv", "print one CSV row per run", flags->csv),
       flag("--json", "print a list of JSON objects", flags->json).instead_of({"--csv"}),
       value("--jobs", "DIR", "write a CSV file with the jobs of each run", flags->jobs_directory),
+      value("--svg", "FILE", "draw completion times, and the slots of the first run over time", flags->svg),
   };
 }
 

@@ -24,13 +24,14 @@ void simulate_one(SimulatedRun& run, bool keep_changes) {
 
 }  // namespace
 
-void simulate_all(std::vector<SimulatedRun>& runs, bool keep_changes, const std::function<void(std::size_t)>& done) {
+void simulate_all(std::vector<SimulatedRun>& runs, bool keep_first_changes,
+                  const std::function<void(std::size_t)>& done) {
   std::atomic<std::size_t> next = 0;
   std::size_t ended = 0;
   std::mutex mutex;
   const auto work = [&] {
     for (std::size_t place = next++; place < runs.size(); place = next++) {
-      simulate_one(runs[place], keep_changes);
+      simulate_one(runs[place], keep_first_changes && place == 0);
       const std::lock_guard lock(mutex);
       done(++ended);
     }

@@ -9,7 +9,9 @@
 
 namespace elastictrain::cli {
 
-// Fills in outcome, figures and wall_s of each. `done` is called from any thread after each run, one call at a time.
-void simulate_all(std::vector<SimulatedRun>& runs, bool keep_changes, const std::function<void(std::size_t)>& done);
+// Fills in outcome, figures and wall_s of each, and the changes of the first one if asked to. `done` is called from any
+// thread after each run, one call at a time.
+void simulate_all(std::vector<SimulatedRun>& runs, bool keep_first_changes,
+                  const std::function<void(std::size_t)>& done);
 
 }  // namespace elastictrain::cli

@@ -97,14 +97,6 @@ void read_tiresias(Rows& rows, RawJob& raw) {
   set_run_time(raw, raw.duration_s * 1000);
 }
 
-void read_pollux(Rows& rows, RawJob& raw) {
-  raw.job.id = rows.text("name");
-  raw.job.arrival_s = rows.number("time");
-  raw.job.requested = rows.slots("num_replicas");
-  raw.job.model = rows.text("application");
-  raw.curve_name = raw.job.model + "@" + rows.text("batch_size");
-}
-
 void read_gavel_row(Rows& rows, RawJob& raw) {
   raw.job.id = "line-" + std::to_string(rows.line());
   raw.job.arrival_s = rows.number("arrival");
@@ -137,7 +129,6 @@ const std::vector<Format>& formats() {
        read_elasticflow},
       {"itp", {"job_id", "submission_time", "duration", "num_gpu"}, {}, read_itp},
       {"philly", {"timestamp", "duration", "num_gpus", "cluster"}, {}, read_philly},
-      {"pollux", {"name", "time", "application", "num_replicas", "batch_size"}, {}, read_pollux},
       {"gavel", {}, {"type", "command", "flag", "needs_data", "steps", "arrival", "scale_factor"}, read_gavel_row},
       {"gavel",
        {},

@@ -36,6 +36,8 @@ struct RawTrace {
   std::string name;
   std::string format;
   std::vector<RawJob> jobs;  // in the file's order
+  // Whether its jobs can run at other sizes than they ask for: otherwise only one throughput of each is known.
+  bool has_curves() const { return format != "muri" && format != "tiresias" && format != "shockwave"; }
   bool dealt() const { return format == "itp" || format == "philly"; }
 };
 

@@ -93,7 +93,7 @@ double Rows::number(std::string_view name) {
 
 double Rows::number_or_0(std::string_view name) {
   const std::size_t at = place(name);
-  return at < cells_.size() && cells_[at].empty() ? 0 : number(name);
+  return at < cells_.size() && (cells_[at].empty() || cells_[at] == "nan") ? 0 : number(name);
 }
 
 double Rows::positive(std::string_view name) {

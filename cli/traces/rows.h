@@ -34,7 +34,7 @@ class Rows {
   // A whole number of slots from 1 on.
   std::uint32_t slots(std::string_view name);
   std::string text(std::string_view name);
-  // Empty cells are 0.
+  // Empty cells and "nan" (not measured) are 0.
   double number_or_0(std::string_view name);
 
   void complain(std::string_view name, const std::string& what);

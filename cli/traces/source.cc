@@ -21,8 +21,8 @@ Error too_long(const std::string& path) {
 }
 
 std::string stem_of(const std::string& path) {
-  const std::string file = std::filesystem::path(path).filename().string();
-  return file.substr(0, file.find('.', 1));
+  const std::filesystem::path file = std::filesystem::path(path).filename();
+  return (file.extension() == ".gz" ? file.stem() : file).stem().string();
 }
 
 // Reads plain and gzip files alike.

@@ -117,10 +117,10 @@ class Loader {
       if (const Status good = complete(jobs[place], place); !good.ok()) return good;
       TraceJob& job = jobs[place].raw.job;
       slot_s += jobs[place].raw.duration_s * job.requested;
-      job.requested = std::min(job.requested, job.curve->elastic() ? kMostRequested : job.requested);
+      job.requested = std::min(job.requested, jobs[place].from->has_curves() ? kMostRequested : job.requested);
       job.arrival_s /= options_.time_scale;
       job.work /= options_.time_scale;
-      one.trace.models = one.trace.models && job.curve->elastic();
+      one.trace.elastic = one.trace.elastic && jobs[place].from->has_curves();
       one.trace.jobs.push_back(std::move(job));
     }
     const double span_s = (one.trace.jobs.back().arrival_s - one.trace.jobs.front().arrival_s) * options_.time_scale;

@@ -2,6 +2,9 @@
 // the tail of the first queue. A running job that has used a queue's limit of slot-seconds moves to the tail of the
 // next; it reaches the limit after ceil(limit / slots) seconds of running, and is looked at then. Queues are walked
 // from the top; what fits runs. Afterwards the running jobs of a queue stand before its waiting ones. Nobody goes up.
+//
+// Whether a limit is reached is looked at after every event, by service, and not only after the rounded time: of the
+// possible readings this one was chosen because it reproduces the published figures of Muri's simulator.
 #include <algorithm>
 #include <array>
 #include <unordered_map>

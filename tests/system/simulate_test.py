@@ -8,6 +8,7 @@ import subprocess
 import tarfile
 import tempfile
 import unittest
+import xml.etree.ElementTree
 
 from harness import BINARY, Case
 
@@ -24,7 +25,8 @@ NORMALISED = "job_id,arrival_s,work_iterations,requested_gpus,curve\n"
 
 
 def simulate(*arguments, before=()):
-    return subprocess.run([*before, BINARY, "simulate", *arguments], capture_output=True, text=True, timeout=120)
+    return subprocess.run([*before, BINARY, "simulate", *arguments], check=False, capture_output=True, text=True,
+                          timeout=120)
 
 
 def without_time(output):
@@ -100,6 +102,13 @@ class Simulate(Case):
         self.assertEqual(len(rows), 195)
         mean = sum(float(row["jct_s"]) for row in rows) / len(rows)
         self.assertAlmostEqual(mean / float(results["afs-l"]["avg_jct_s"]), 1, delta=1e-9)
+
+    def test_the_drawing_is_well_formed_and_names_the_policies(self):
+        path = os.path.join(self.folder, "out.svg")
+        self.results(JOBS, "--policy", "srtf,afs-l", "--gpus", "64", "--curves", CURVES, "--svg", path)
+        text = "".join(xml.etree.ElementTree.parse(path).getroot().itertext())
+        self.assertIn("srtf", text)
+        self.assertIn("afs-l", text)
 
     def test_rows_out_of_order_are_sorted_and_large_requests_capped(self):
         self.write("curves.csv", "curve,gpus,iterations_per_s\na,1,1\na,2,1.5\n")

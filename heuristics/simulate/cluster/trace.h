@@ -22,7 +22,7 @@ struct TraceJob {
 struct Trace {
   std::string name;
   std::string vc;              // the virtual cluster that it is a part of; may be empty
-  bool models = true;          // false: the file names no models, so curves were dealt out or one count alone is known
+  bool elastic = true;         // false: one throughput of a job is known, that at the size that it asks for
   std::vector<TraceJob> jobs;  // by (arrival, file, row)
 };
 

@@ -154,5 +154,33 @@ TEST_CASE("Themis gives the next slot to the job with the largest finish-time ra
   CHECK(slots[0] > slots[1]);
 }
 
+TEST_CASE("our own policy gives the shorter of two equal jobs more") {
+  const auto curve = curve_of({1, 1.9, 2.7, 3.4, 4, 4.5, 4.9, 5.2});
+  const auto trace = trace_of({job_of(1000, curve), job_of(10, curve)});
+  const auto slots = slots_by(*make_worth(), view_of(trace, 8));
+  CHECK(slots[1] > slots[0]);
+  CHECK(slots[0] + slots[1] == 8);
+}
+
+TEST_CASE("with fewer slots than jobs, Themis serves those with the largest ratios") {
+  const auto trace =
+      trace_of({job_of(100, linear_curve(8)), job_of(100, linear_curve(8)), job_of(100, linear_curve(8))});
+  View view = view_of(trace, 2);
+  view.now_s = 1000;
+  view.jobs[0].arrival_s = 990;
+  CHECK(slots_by(*make_themis(), view) == Slots{0, 1, 1});
+}
+
+TEST_CASE("Gandiva's queue goes round") {
+  const auto job = job_of(180, linear_curve(1));
+  const auto trace = trace_of({job, job, job});
+  cluster::Options options;
+  options.slots = 1;
+  const auto outcome = outcome_of(trace, "gandiva", options);
+  CHECK(outcome.jobs[1].first_start_s == doctest::Approx(60));
+  CHECK(outcome.jobs[2].first_start_s == doctest::Approx(120));
+  CHECK(outcome.jobs[0].completion_s == doctest::Approx(420));
+}
+
 }  // namespace
 }  // namespace elastictrain::heuristics::sharing
