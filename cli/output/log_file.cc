@@ -1,7 +1,9 @@
 #include "cli/output/log_file.h"
 
 #include <spdlog/sinks/rotating_file_sink.h>
+#include <sys/stat.h>
 
+#include <cstdio>
 #include <limits>
 
 namespace elastictrain::cli {
@@ -22,11 +24,19 @@ spdlog::level::level_enum level_of(LogLevel level) {
   panic("log level without a name");
 }
 
+spdlog::file_event_handlers handlers_for(const LogFile::Limits& limits) {
+  spdlog::file_event_handlers handlers;
+  if (!limits.owner_only) return handlers;
+  handlers.after_open = [](const spdlog::filename_t&, std::FILE* file) { ::fchmod(fileno(file), 0600); };
+  return handlers;
+}
+
 }  // namespace
 
 struct LogFile::Sink {
   Sink(const std::string& path, const Limits& limits)
-      : file(path, limits.max_bytes == 0 ? std::numeric_limits<std::size_t>::max() : limits.max_bytes, limits.keep) {
+      : file(path, limits.max_bytes == 0 ? std::numeric_limits<std::size_t>::max() : limits.max_bytes, limits.keep,
+             false, handlers_for(limits)) {
     file.set_pattern(limits.form == Form::kPlain ? kPlainPattern : kDatedPattern);
   }
 

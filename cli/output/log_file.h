@@ -26,6 +26,7 @@ class LogFile {
     std::uint64_t max_bytes = 0;  // 0: no limit
     std::uint64_t keep = 0;       // rotated files to keep; 0: none
     Form form = Form::kPlain;
+    bool owner_only = false;  // nobody else may read the files
   };
 
   // Creates missing directories. A file that exists is continued.

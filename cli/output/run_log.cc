@@ -38,7 +38,7 @@ Result<RunLog> RunLog::open(const std::string& run_directory, std::uint64_t max_
     std::filesystem::remove(kept_log_path(run_directory), ignored);
     std::filesystem::remove(older_kept_log_path(run_directory), ignored);
   }
-  auto file = LogFile::open(kept_log_path(run_directory), {.max_bytes = max_bytes / 2, .keep = 1});
+  auto file = LogFile::open(kept_log_path(run_directory), {.max_bytes = max_bytes / 2, .keep = 1, .owner_only = true});
   if (!file.ok()) return file.error();
   return RunLog(std::move(*file));
 }

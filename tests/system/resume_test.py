@@ -6,7 +6,7 @@ import signal
 import tempfile
 
 import harness
-from harness import Case, Run, job, newest_checkpoint, pids, synthetic
+from harness import Case, Run, job, newest_checkpoint, pids, synthetic, wait_until
 
 
 STORED_JOURNAL = os.path.join(os.path.dirname(__file__), "..", "data", "journals", "version-1.jsonl")
