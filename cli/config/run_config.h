@@ -111,7 +111,7 @@ struct NetworkConfig {
   TransportChoice transport = TransportChoice::kAuto;
   BackendChoice backend = BackendChoice::kAuto;
   protocol::Topology topology = protocol::Topology::kAuto;
-  protocol::Encryption encryption = protocol::Encryption::kIntegrity;
+  protocol::Encryption encryption = protocol::Encryption::kFull;
   std::vector<std::string> listen;
   std::vector<std::string> advertise;
   std::uint64_t port = 0;
