@@ -194,7 +194,7 @@ int LiveRun::supervise() {
   // A file left by an earlier run of this name.
   std::error_code ignored;
   if (choice_.start != RunStart::kTakeOver) std::filesystem::remove(added_hosts_file_, ignored);
-  RunSignals signals(io_, *supervisor_, *output_, config_.signals);
+  RunSignals signals(io_, *supervisor_, *output_, config_.signals, plan_.settings.grace);
   const std::string& name = plan_.settings.run_name;
   output_->say("elastictrain: run " + name + " " + beginning() + "; its state: elastictrain status " + name);
   if (const std::string left = left_in_clear(config_.network); !plan_.all_local && !left.empty()) {
@@ -205,6 +205,8 @@ int LiveRun::supervise() {
   if (begin_watch_) begin_watch_->cancel();
   if (elastic_ != nullptr) elastic_->give_all_back();
   output_->say(summary_.render(status));
+  if (status == kExitPreempted && !config_.checkpoint.directory.empty())
+    output_->say("elastictrain: continue with: elastictrain run --resume " + name);
   output_->ended(status);
   output_->close();
   return status;

@@ -6,6 +6,7 @@
 #include <csignal>
 
 #include "cli/config/checks.h"
+#include "cli/output/figures.h"
 #include "cli/output/progress.h"
 
 namespace elastictrain::cli {
@@ -45,11 +46,13 @@ std::vector<int> forwarded_signals(const SignalsConfig& signals, bool usr1_drain
   return numbers;
 }
 
-RunSignals::RunSignals(asio::io_context& io, Supervisor& supervisor, RunOutput& output, const SignalsConfig& signals)
+RunSignals::RunSignals(asio::io_context& io, Supervisor& supervisor, RunOutput& output, const SignalsConfig& signals,
+                       std::chrono::milliseconds grace)
     : signals_(io),
       supervisor_(supervisor),
       output_(output),
-      hang_up_(is_ignored(SIGHUP) ? HangUpChoice::kIgnore : signals.hup) {
+      hang_up_(is_ignored(SIGHUP) ? HangUpChoice::kIgnore : signals.hup),
+      grace_(grace) {
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGTSTP, SIGCONT, SIGUSR1, SIGUSR2}) signals_.add(signal);
   for (const int signal : forwarded_signals(signals, false)) signals_.add(signal);
   wait();
@@ -77,7 +80,8 @@ void RunSignals::handle(int signal) {
       output_.say("elastictrain: stopping at the next step boundary; press Ctrl-C again to stop at once");
       return supervisor_.request_stop(core::StopCause::kInterrupt);
     case SignalMeaning::kStopNow:
-      output_.say("elastictrain: stopping at once");
+      output_.say("elastictrain: stopping at once; workers that have not ended after " +
+                  format_duration(std::chrono::duration<double>(grace_).count()) + " are killed (--grace)");
       return supervisor_.stop_now();
     case SignalMeaning::kPreempt:
       leaving_ = true;

@@ -7,6 +7,7 @@
 
 #include <asio/io_context.hpp>
 #include <asio/signal_set.hpp>
+#include <chrono>
 #include <vector>
 
 #include "cli/config/run_config.h"
@@ -26,7 +27,9 @@ std::vector<int> forwarded_signals(const SignalsConfig& signals, bool usr1_drain
 
 class RunSignals {
  public:
-  RunSignals(asio::io_context& io, Supervisor& supervisor, RunOutput& output, const SignalsConfig& signals);
+  // `grace`: what workers are given between TERM and KILL.
+  RunSignals(asio::io_context& io, Supervisor& supervisor, RunOutput& output, const SignalsConfig& signals,
+             std::chrono::milliseconds grace);
   void stop();
 
  private:
@@ -38,6 +41,7 @@ class RunSignals {
   Supervisor& supervisor_;
   RunOutput& output_;
   const HangUpChoice hang_up_;
+  const std::chrono::milliseconds grace_;
   bool leaving_ = false;
 };
 

@@ -6,6 +6,7 @@
 #include <set>
 #include <string_view>
 
+#include "cli/output/svg_escaped.h"
 #include "cli/output/table.h"
 
 namespace elastictrain::cli {
@@ -112,29 +113,6 @@ std::string chart(const PlanCurve& curve, std::size_t columns) {
     if (ticks.find_first_not_of(' ', at > 0 ? at - 1 : at) == std::string::npos) ticks.replace(at, label.size(), label);
   }
   return text + axis + "\n" + ticks.substr(0, ticks.find_last_not_of(' ') + 1) + std::string(kTimeLabel) + "\n";
-}
-
-std::string svg_escaped(const std::string& text) {
-  std::string escaped;
-  for (const char c : text) {
-    switch (c) {
-      case '&':
-        escaped += "&amp;";
-        break;
-      case '<':
-        escaped += "&lt;";
-        break;
-      case '>':
-        escaped += "&gt;";
-        break;
-      case '"':
-        escaped += "&quot;";
-        break;
-      default:
-        escaped += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
-    }
-  }
-  return escaped;
 }
 
 std::string svg_text(double x, double y, const char* attributes, const std::string& text) {

@@ -7,6 +7,8 @@
 #include <map>
 #include <numeric>
 
+#include "cli/output/svg_escaped.h"
+
 namespace elastictrain::cli {
 namespace {
 
@@ -24,15 +26,9 @@ std::string short_number(double value) {
   return text;
 }
 
-std::string xml_text(const std::string& text) {
-  std::string out;
-  for (const char c : text) out += c == '<' ? "&lt;" : c == '&' ? "&amp;" : c == '"' ? "&quot;" : std::string(1, c);
-  return out;
-}
-
 std::string svg_label(double x, double y, const std::string& text, const char* colour = "#222") {
   return "<text x=\"" + short_number(x) + "\" y=\"" + short_number(y) + "\" fill=\"" + colour + "\">" +
-         xml_text(text) + "</text>\n";
+         svg_escaped(text) + "</text>\n";
 }
 
 std::string svg_frame(double top) {

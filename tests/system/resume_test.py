@@ -205,6 +205,7 @@ class EverythingLost(Case):
                 run.wait_step(25)
                 run.signal(signal.SIGTERM)
                 self.assertEqual(run.wait(), 75)
+                self.assertIn(f"continue with: elastictrain run --resume {run.name}", run.text("stderr"))
                 last = run.last_step()
                 run.resume("--start", "3")
                 after = run.wait_size(3)
