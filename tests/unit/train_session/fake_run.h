@@ -132,6 +132,10 @@ class FakeRun {
   void check_audit() const;
   // All members end as asked, and the above holds.
   void stop_and_check();
+  // What a worker noted of the step of TestWorkerOptions::note_gradient_of_step. Throws if it noted none.
+  double noted_gradient(WorkerId worker, std::size_t parameter) {
+    return std::stod(workers_.at(worker).notes.at("gradient" + std::to_string(parameter)));
+  }
 
  private:
   protocol::GenerationPlan new_plan();
