@@ -138,15 +138,16 @@ TEST_CASE("the noise scale of the published example, and none where it is not de
 
 TEST_CASE("each worker reads what another has saved, after a change and after a loss as well") {
   for (const bool tcp : {false, true}) {
-    TestWorkerOptions options{.max_steps = 60, .parameters = 30, .step_time_us = 3000, .uses_store = true};
+    TestWorkerOptions options{.max_steps = 400, .parameters = 30, .step_time_us = 3000, .uses_store = true};
     FakeRun run(options);
     if (tcp) run.set_environment("ELASTICTRAIN_HOST_KEY", "");  // then no two workers share a host
     auto workers = run.spawn_ready(2, options);
+    options.dies = Moment{Moment::kOutside, 300};  // on a slow machine it joins late, and must not miss this step
+    const WorkerId third = run.spawn_ready(1, options).front();
     run.change_to(workers);
-    options.dies = Moment{Moment::kOutside, 35};
-    workers.push_back(run.spawn_ready(1, options).front());
+    workers.push_back(third);
     run.change_to(workers);
-    run.wait_exit(workers[2]);
+    run.wait_exit(third);
     run.recover();
     run.wait_all_exited();
     CHECK(run[workers[0]].exit_code == kExitFinished);
