@@ -90,6 +90,7 @@ static void shares_values(et_session* session) {
   const int64_t parts[1] = {7};
   uint16_t half = 0x3c00;
   uint32_t mine = 5, all = 0;
+  void* memory = NULL;
   CHECK(et_reduce_values(session, &largest, 1, ET_FLOAT64, ET_MAX) == ET_OK && largest == 1.5);
   CHECK(et_reduce_values(session, &half, 1, ET_FLOAT16, ET_SUM) == ET_OK && half == 0x3c00);
   CHECK(et_reduce_values(session, &half, 1, (et_type)8, ET_SUM) == ET_ERROR_INVALID);
@@ -99,6 +100,8 @@ static void shares_values(et_session* session) {
   CHECK(et_all_gather(session, &mine, sizeof mine, &all) == ET_OK && all == 5);
   CHECK(et_reduce_scatter(session, parts, 1, ET_INT64, ET_PRODUCT, &part) == ET_OK && part == 7);
   CHECK(et_barrier(session) == ET_OK);
+  CHECK(et_step_memory(session, sizeof mine, &memory) == ET_OK && memory != NULL);
+  CHECK(et_step_memory(session, sizeof mine, NULL) == ET_ERROR_INVALID);
 }
 
 /* Batches of 30, 30, 30 and 10 in each of three epochs. */
@@ -115,11 +118,13 @@ static void looks_ahead(et_session* session, const et_batch* batch) {
 static void has_early_values(et_session* session) {
   char text[4] = "";
   size_t bytes = 0;
-  static float statistics[2];
+  static float statistics[2], best[2];
   const uint64_t two[1] = {2};
   CHECK(et_share_early(session, "layout", "abc", 3) == ET_OK);
   CHECK(et_share_forward_tensor(session, "statistics", statistics, "F32", two, 1) == ET_OK);
   CHECK(et_share_forward_tensor(session, "statistics", NULL, "F32", two, 1) == ET_ERROR_SESSION);
+  CHECK(et_share_first_tensor(session, "best", best, "F32", two, 1, 2) == ET_OK);
+  CHECK(et_share_first_tensor(session, "never", best, "F32", two, 1, 0) == ET_ERROR_SESSION);
   CHECK(et_early(session, "layout", NULL, &bytes) == ET_OK && bytes == 3);
   CHECK(et_early(session, "layout", text, &bytes) == ET_OK && strcmp(text, "abc") == 0);
   CHECK(et_early(session, "other", text, &bytes) == ET_ERROR_INVALID);

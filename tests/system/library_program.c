@@ -119,6 +119,7 @@ int main(int argc, char** argv) {
   data.sample_count = 100000;
   data.epochs = 1000;
   if (strcmp(mode, "end") != 0) data.max_steps = 300;
+  if (strcmp(mode, "own_seed") == 0) data.seed = (uint64_t)getpid();
   if (et_session_create(&session) != ET_OK || share(session, mode, weights) != 0 ||
       et_set_data(session, &data) != ET_OK || et_share_early(session, "step", &none, sizeof none) != ET_OK ||
       et_start(session, &go) != ET_OK) {

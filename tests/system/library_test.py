@@ -26,6 +26,13 @@ class Library(Case):
             self.assert_audit_clean(run)
             self.assertEqual({event["last_step"] for event in run.events("finished")}, {40})
 
+    def test_workers_that_shuffle_with_other_seeds_do_not_train_together(self):
+        with Run(program("own_seed", workers=(2, 2, 2))) as run:
+            self.assertNotEqual(run.wait(60), 0)
+            run.wait_no_processes()
+            self.assertRegex(run.text(), r"has the data option seed = \d+, the rest of the run \d+")
+            self.assertEqual(run.events("generation"), [])
+
     def test_forked_children_destroy_their_session_and_the_run_goes_on_through_a_change(self):
         with Run(program("fork", workers=(1, 2, 3))) as run:
             run.wait_step(30)

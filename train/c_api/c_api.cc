@@ -171,6 +171,14 @@ et_status et_share_forward_tensor(et_session* session, const char* name, void* d
   return guarded([&] { session->session.share_forward_tensor(name, data, dtype, {shape, dimensions}); });
 }
 
+et_status et_share_first_tensor(et_session* session, const char* name, void* data, const char* dtype,
+                                const uint64_t* shape, uint32_t dimensions, uint64_t every_steps) {
+  if (session == nullptr || name == nullptr || dtype == nullptr || (shape == nullptr && dimensions != 0)) {
+    return null_argument();
+  }
+  return guarded([&] { session->session.share_first_tensor(name, data, dtype, {shape, dimensions}, every_steps); });
+}
+
 et_status et_move_state(et_session* session, const char* name, void* data) {
   if (session == nullptr || name == nullptr || data == nullptr) return null_argument();
   return guarded([&] { session->session.move_state(name, data); });
@@ -363,6 +371,11 @@ et_status et_reduce_scatter(et_session* session, const void* data, size_t count_
 et_status et_barrier(et_session* session) {
   if (session == nullptr) return null_argument();
   return guarded([&] { session->session.barrier(); });
+}
+
+et_status et_step_memory(et_session* session, size_t bytes, void** memory) {
+  if (session == nullptr || memory == nullptr) return null_argument();
+  return guarded([&] { *memory = session->session.step_memory(bytes); });
 }
 
 et_status et_enable_store(et_session* session) {

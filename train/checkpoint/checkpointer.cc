@@ -11,6 +11,7 @@
 #include <optional>
 #include <utility>
 
+#include "supervisor/protocol/note_keys.h"
 #include "train/checkpoint/files.h"
 
 namespace elastictrain::checkpoint {
@@ -21,6 +22,8 @@ struct FreeAligned {
 using AlignedBytes = std::unique_ptr<std::byte[], FreeAligned>;
 
 namespace {
+
+constexpr std::chrono::seconds kToldEvery{5};
 
 // Uninitialized memory; null if memory is short. In huge pages if available: the first copy takes one fault for each
 // page.
@@ -45,6 +48,12 @@ struct Checkpointer::Shared {
     Writer writer;
   };
 
+  // The last good checkpoint that was reported; nothing after a failure.
+  struct Told {
+    Step step = 0;
+    std::chrono::steady_clock::time_point at;
+  };
+
   // A snapshot that is being written to the disk.
   struct Job {
     Snapshot snapshot;
@@ -57,7 +66,9 @@ struct Checkpointer::Shared {
   void write_fence(const FenceJob& fence);
   void tell_failure(const Snapshot& snapshot, const Error& error);
   Writer writer(Generation generation) const { return {generation, settings.host, ::getpid()}; }
-  void note(std::string key, std::string text);
+  void note(std::string_view key, std::string text);
+  void tell_written(Step step);
+  void tell_written_if_due(Step step);
 
   const Settings settings;
   const Store store;
@@ -81,12 +92,13 @@ struct Checkpointer::Shared {
   bool writing = false;  // a snapshot
   bool stopping = false;
   std::optional<Snapshot> written;  // the last one
+  std::optional<Told> told;
   std::vector<Note> notes;
 };
 
-void Checkpointer::Shared::note(std::string key, std::string text) {
+void Checkpointer::Shared::note(std::string_view key, std::string text) {
   const std::lock_guard lock(mutex);
-  notes.push_back({std::move(key), std::move(text)});
+  notes.push_back({std::string(key), std::move(text)});
   has_notes = true;
 }
 
@@ -139,14 +151,32 @@ Status Checkpointer::Shared::write(const Snapshot& snapshot) {
 void Checkpointer::Shared::write_fence(const FenceJob& fence) {
   const auto status = store.write_fence(fence.record, fence.writer);
   if (!status)
-    note("checkpoint_failed", "the fence of generation " + std::to_string(fence.record.fence.generation) +
-                                  " was not written: " + status.error().message);
+    note(protocol::kCheckpointFailed, "the fence of generation " + std::to_string(fence.record.fence.generation) +
+                                          " was not written: " + status.error().message);
 }
 
 void Checkpointer::Shared::tell_failure(const Snapshot& snapshot, const Error& error) {
+  {
+    const std::lock_guard lock(mutex);
+    told.reset();
+  }
   const std::string what = "step " + std::to_string(snapshot.progress.committed_step) + ": " + error.message;
-  if (error.code == ErrorCode::kRefused) return note("checkpoint_fenced_out", what);
-  note("checkpoint_failed", what + "; training continues, and the next checkpoint is tried when it is due");
+  if (error.code == ErrorCode::kRefused) return note(protocol::kCheckpointFencedOut, what);
+  note(protocol::kCheckpointFailed, what + "; training continues, and the next checkpoint is tried when it is due");
+}
+
+void Checkpointer::Shared::tell_written(Step step) {
+  {
+    const std::lock_guard lock(mutex);
+    if (told && told->step == step) return;
+    told = Told{step, std::chrono::steady_clock::now()};
+  }
+  note(protocol::kCheckpointWritten, std::to_string(step));
+}
+
+// Seldom, because each note is a line of the journal.
+void Checkpointer::Shared::tell_written_if_due(Step step) {
+  if (!told || std::chrono::steady_clock::now() - told->at >= kToldEvery) tell_written(step);
 }
 
 void Checkpointer::Shared::run() {
@@ -161,6 +191,7 @@ void Checkpointer::Shared::run() {
     if (fence) write_fence(*fence);
     if (next && status) status = write(next->snapshot);
     if (!status) tell_failure(next->snapshot, status.error());
+    if (next && status) tell_written_if_due(next->snapshot.progress.committed_step);
     lock.lock();
     if (next) writing = false;
     if (next && status) written = next->snapshot;
@@ -239,8 +270,9 @@ void Checkpointer::begin(const Snapshot& snapshot) {
     const Status copied = shared_->copy_state();
     return copied ? submit(snapshot, true) : shared_->tell_failure(snapshot, copied.error());
   }
-  shared_->note("checkpoint_late", "step " + std::to_string(snapshot.progress.committed_step) +
-                                       ": the previous checkpoint is still being written; write them less often");
+  shared_->note(protocol::kCheckpointLate,
+                "step " + std::to_string(snapshot.progress.committed_step) +
+                    ": the previous checkpoint is still being written; write them less often");
 }
 
 void Checkpointer::await_copy() {
@@ -261,10 +293,11 @@ void Checkpointer::finish(const Snapshot& snapshot) {
     await_copy();
     idle = await_idle(deadline);
   }
+  if (idle && is_written()) shared_->tell_written(snapshot.progress.committed_step);
   if (idle) return;
-  shared_->note("checkpoint_failed", "step " + std::to_string(snapshot.progress.committed_step) +
-                                         ": the disk did not complete the write within " +
-                                         std::to_string(shared_->settings.finish_timeout.count()) + " ms");
+  shared_->note(protocol::kCheckpointFailed, "step " + std::to_string(snapshot.progress.committed_step) +
+                                                 ": the disk did not complete the write within " +
+                                                 std::to_string(shared_->settings.finish_timeout.count()) + " ms");
 }
 
 void Checkpointer::settle() {

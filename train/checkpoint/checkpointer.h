@@ -36,7 +36,7 @@ struct Snapshot {
 };
 
 struct Note {
-  std::string key;  // "checkpoint_failed", "checkpoint_late", "checkpoint_fenced_out"
+  std::string key;  // of supervisor/protocol/note_keys.h: written, failed, late, fenced out
   std::string text;
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "supervisor/protocol/note_keys.h"
 #include "train/session/control_plane.h"
 
 namespace elastictrain::session {
@@ -11,6 +12,14 @@ namespace {
 // Without a launcher there are no generations; in checkpoints they count from one.
 Generation counted_from_one(Generation generation) {
   return std::max<Generation>(generation, 1);
+}
+
+// Begins with the step.
+std::string reason_of(const checkpoint::Loaded& loaded, const std::string& directory, std::size_t skipped) {
+  const std::string which = skipped == 0 ? "the newest"
+                                         : "the newest one that can be used; " + std::to_string(skipped) +
+                                               (skipped == 1 ? " newer one is" : " newer ones are") + " skipped";
+  return std::to_string(loaded.manifest.progress.committed_step) + " in " + directory + " (" + which + ")";
 }
 
 }  // namespace
@@ -35,25 +44,26 @@ void Checkpoints::resume() {
   if (!environment.resume) return start_unrelated(store);
   std::vector<std::string> skipped;
   const auto loaded = store.load_newest(parts_.buffers, parts_.course.sample_count(), environment.lineage, skipped);
-  for (const auto& text : skipped) reports.tell("checkpoint_skipped", text);
+  for (const auto& text : skipped) reports.tell(protocol::kCheckpointSkipped, text);
   if (loaded) {
     parts_.course.resume(loaded->manifest.progress);
     parts_.early.resume(loaded->manifest.early);
     resumed_step_ = parts_.course.committed_step();
+    reports.tell(protocol::kCheckpointResumed, reason_of(*loaded, store.directory(), skipped.size()));
     return begin_beyond(loaded->newest_generation);
   }
   if (loaded.error().code != ErrorCode::kUnavailable) parts_.lifecycle.fail(loaded.error().message);
-  reports.tell("checkpoint_none", loaded.error().message + "; this run starts at its first step");
+  reports.tell(protocol::kCheckpointNone, loaded.error().message + "; this run starts at its first step");
   if (const auto listing = store.list()) begin_beyond(listing->newest_generation);
 }
 
 void Checkpoints::start_unrelated(const checkpoint::Store& store) {
   const auto listing = store.list();
-  if (!listing) return parts_.reports.tell("checkpoint_failed", listing.error().message);
+  if (!listing) return parts_.reports.tell(protocol::kCheckpointFailed, listing.error().message);
   if (listing->any) {
-    parts_.reports.tell("checkpoint_unused", "this run starts at its first step and leaves the checkpoints in " +
-                                                 store.directory() +
-                                                 " unchanged; to continue from the newest, set checkpoint.resume");
+    parts_.reports.tell(protocol::kCheckpointUnused,
+                        "this run starts at its first step and leaves the checkpoints in " + store.directory() +
+                            " unchanged; to continue from the newest, set checkpoint.resume");
   }
   begin_beyond(listing->newest_generation);
 }

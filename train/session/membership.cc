@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "supervisor/protocol/check.h"
+#include "supervisor/protocol/limits.h"
 #include "train/session/first_broadcast.h"
 
 namespace elastictrain::session {
@@ -22,12 +23,20 @@ std::string describe_replaced(const std::vector<std::string>& names) {
 }  // namespace
 
 void Membership::announce() {
-  const Status announced = parts_.plane->announce({.state_bytes = parts_.buffers.total_bytes(),
-                                                   .state_layout_hash = parts_.buffers.layout_hash(),
-                                                   .sample_count = parts_.course.sample_count(),
-                                                   .batch = parts_.course.data().batch,
-                                                   .epochs = parts_.course.data().epochs,
-                                                   .max_steps = parts_.course.data().max_steps});
+  const DataOptions& data = parts_.course.data();
+  const Status announced =
+      parts_.plane->announce({.state_bytes = parts_.buffers.total_bytes(),
+                              .state_layout_hash = parts_.buffers.layout_hash(),
+                              .sample_count = data.sample_count,
+                              .batch = data.batch,
+                              .epochs = data.epochs,
+                              .max_steps = data.max_steps,
+                              .division = {.is_known = true,
+                                           .seed = data.seed,
+                                           .shuffle = data.shuffle,
+                                           .min_local_samples = data.min_local_samples,
+                                           .drop_last = data.drop_last},
+                              .state_items = parts_.buffers.describe(limits::kMaxStateItemsBytes)});
   if (!announced) parts_.lifecycle.fail(announced.error().message);
 }
 
@@ -77,6 +86,7 @@ void Membership::begin_training(const protocol::GenerationPlan& plan) {
   const Seat& seat = parts_.seating.seat();
   parts_.replicas.set_whole();
   parts_.forward.adopt();
+  parts_.first.adopt();
   parts_.checkpoints.enter(plan.lineage, parts_.checkpoints.found_earlier());
   account_for_checkpoint();
   parts_.measurements.seated(seat.generation, parts_.course.committed_step());

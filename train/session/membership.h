@@ -10,6 +10,7 @@
 #include "train/session/control_plane.h"
 #include "train/session/course.h"
 #include "train/session/early_values.h"
+#include "train/session/first_state.h"
 #include "train/session/forward_state.h"
 #include "train/session/lifecycle.h"
 #include "train/session/measurements.h"
@@ -33,6 +34,7 @@ class Membership {
     Course& course;
     EarlyValues& early;
     ForwardState& forward;
+    FirstState& first;
     Replicas& replicas;
     StateHandover& handover;
     Checkpoints& checkpoints;

@@ -19,7 +19,8 @@ struct OpenStep {
   std::deque<Bucket> buckets;  // in the order of the calls
   bool discarded = false;      // this worker gave it up: its result is not used
   bool lane_sent = false;
-  bool state_is_free = false;  // no transfer or copy of the state is in progress: the program may write it
+  bool first_state_sent = false;  // or is about to be, in the background
+  bool state_is_free = false;     // no transfer or copy of the state is in progress: the program may write it
   bool wants_norm = false;
   bool wants_variance = false;
   double gradient_variance = 0;

@@ -13,10 +13,12 @@
 #include "train/session/device_side.h"
 #include "train/session/early_values.h"
 #include "train/session/environment.h"
+#include "train/session/first_state.h"
 #include "train/session/forward_state.h"
 #include "train/session/input_copies.h"
 #include "train/session/model_exchange.h"
 #include "train/session/step_log.h"
+#include "train/session/step_memory.h"
 #include "train/state/state_buffers.h"
 
 namespace elastictrain::session {
@@ -36,9 +38,11 @@ struct Program {
   state::StateBuffers buffers;
   EarlyValues early;
   ForwardState forward;
+  FirstState first;
   ModelExchange models;
   std::unique_ptr<DeviceSide> device;  // null: the program trains in host memory
   InputCopies copies;                  // of the open step's buckets
+  StepMemory memory;
   StepLog log;
   std::function<void(const Change&)> on_change;
   std::uint64_t variance_every = 0;  // steps; 0: never

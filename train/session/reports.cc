@@ -6,9 +6,9 @@
 
 namespace elastictrain::session {
 
-void Reports::tell(const std::string& key, const std::string& text) const {
-  if (plane_ != nullptr) return plane_->send(protocol::WorkerNote{key, text});
-  std::fprintf(stderr, "elastictrain: %s: %s\n", key.c_str(), text.c_str());
+void Reports::tell(std::string_view key, const std::string& text) const {
+  if (plane_ != nullptr) return plane_->send(protocol::WorkerNote{std::string(key), text});
+  std::fprintf(stderr, "elastictrain: %.*s: %s\n", static_cast<int>(key.size()), key.data(), text.c_str());
 }
 
 void Reports::send(const protocol::WorkerToAgent& message) const {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "supervisor/protocol/worker_messages.h"
 
@@ -14,7 +15,7 @@ class Reports {
  public:
   explicit Reports(ControlPlane* plane) : plane_(plane) {}  // null without a launcher
 
-  void tell(const std::string& key, const std::string& text) const;
+  void tell(std::string_view key, const std::string& text) const;
   void send(const protocol::WorkerToAgent& message) const;  // nothing without a launcher
 
  private:

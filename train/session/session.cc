@@ -23,6 +23,10 @@ void Session::share_forward_tensor(std::string_view name, void* data, std::strin
                                    std::span<const std::uint64_t> shape) {
   impl_->share_forward_tensor(name, data, dtype, shape);
 }
+void Session::share_first_tensor(std::string_view name, void* data, std::string_view dtype,
+                                 std::span<const std::uint64_t> shape, std::uint64_t every_steps) {
+  impl_->share_first_tensor(name, data, dtype, shape, every_steps);
+}
 void Session::move_state(std::string_view name, void* data) {
   impl_->move_state(name, data);
 }
@@ -143,6 +147,9 @@ void Session::all_gather(const void* data, std::size_t bytes, void* gathered) {
 void Session::reduce_scatter(const void* data, std::size_t count_per_rank, DataType type, Operation operation,
                              void* result) {
   impl_->reduce_scatter(data, count_per_rank, type, operation, result);
+}
+void* Session::step_memory(std::size_t bytes) {
+  return impl_->step_memory(bytes);
 }
 void Session::barrier() {
   impl_->barrier();

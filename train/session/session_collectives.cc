@@ -19,6 +19,10 @@ Bytes bytes_at(void* data, std::size_t bytes) {
   return {static_cast<std::byte*>(data), bytes};
 }
 
+SessionInterrupted interrupted(const std::string& what) {
+  return SessionInterrupted(what + ": the membership has changed; call next_batch() again");
+}
+
 // A call in a step may be repeated after its input is gone.
 std::shared_ptr<std::vector<std::byte>> copy_of(const void* data, std::size_t bytes) {
   const auto* first = static_cast<const std::byte*>(data);
@@ -88,15 +92,45 @@ void Session::Impl::barrier() {
   share("barrier()", {}, [](comm::Communicator& others) { return others.barrier(); });
 }
 
+void* Session::Impl::step_memory(std::size_t bytes) {
+  lifecycle_.require(lifecycle_.started, "step_memory() before start(); call start() first");
+  return program_.memory.take(session::bytes_of("step_memory()", bytes, 1));
+}
+
+// Behind the step's first sum, with which the control lane travels, and before the program may write its state. First
+// is who the program knows to be; after a loss in this step another worker may send.
+void Session::Impl::send_first_state(bool in_background) {
+  auto& worker = *worker_;
+  auto& step = worker.runner.step();
+  if (std::exchange(step.first_state_sent, true)) return;
+  using Place = session::FirstState::Place;
+  const auto place = view().rank == 0 ? Place::kFirst : Place::kOther;
+  const bool has_state = !worker.handover.is_receiving();
+  for (const auto marked : program_.first.take(worker.course.next_step(), has_state ? place : Place::kWithoutState)) {
+    auto& bucket = own_bucket(marked, [marked](comm::Communicator& others) { return others.broadcast(marked, 0); });
+    if (in_background) {
+      worker.runner.submit(bucket);
+    } else {
+      worker.measurements.clock().collective_begins(session::Clock::now());
+      settle(worker.runner.reduce(bucket), false);
+    }
+  }
+}
+
+session::Bucket& Session::Impl::own_bucket(Bytes in_place, session::Collective collective) {
+  auto& bucket = worker_->runner.add(nullptr, 0);
+  bucket.kind = session::Bucket::Kind::kOwnData;
+  bucket.bytes = in_place;
+  bucket.share = std::move(collective);
+  return bucket;
+}
+
 // `in_place`: what the collective changes, to be restored before a repetition.
 void Session::Impl::share(const char* what, Bytes in_place, session::Collective collective) {
   lifecycle_.require(lifecycle_.started, "a collective before start(); call start() first");
   if (!worker_->runner.is_open()) return share_between_steps(what, collective);
   settle_background();
-  auto& bucket = worker_->runner.add(nullptr, 0);
-  bucket.kind = session::Bucket::Kind::kOwnData;
-  bucket.bytes = in_place;
-  bucket.share = std::move(collective);
+  auto& bucket = own_bucket(in_place, std::move(collective));
   worker_->measurements.clock().collective_begins(session::Clock::now());
   settle(worker_->runner.reduce(bucket), false);
 }
@@ -104,17 +138,20 @@ void Session::Impl::share(const char* what, Bytes in_place, session::Collective 
 void Session::Impl::share_between_steps(const char* what, const session::Collective& collective) {
   lifecycle_.require(lifecycle_.is_running() || lifecycle_.outcome == Outcome::kFinished,
                      "a collective after this worker has left its run; end the program");
+  if (lifecycle_.is_running() && meets_others_in_next_step_)
+    throw interrupted(std::string(what) + " between two steps");
   const auto& seat = worker_->seating.seat();
   const Status status = worker_->gate.run(what, [&] { return collective(*seat.communicator); });
   if (status) return;
   const std::string text = std::string(what) + " between two steps: " + status.error().message;
   if (!plane_ || status.error().code == ErrorCode::kInvalid) lifecycle_.fail(text);
   if (lifecycle_.is_running()) take_next_seat();
-  throw SessionInterrupted(text + "; the membership has changed: call next_batch() again");
+  throw interrupted(text);
 }
 
 // Between two steps, after a loss.
 void Session::Impl::take_next_seat() {
+  meets_others_in_next_step_ = true;
   if (!worker_->recovery.take_seat()) return rejoin();
   if (worker_->view.is_behind()) worker_->view.publish();
 }

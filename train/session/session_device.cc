@@ -84,10 +84,14 @@ void Session::Impl::all_reduce_device_typed(void* gradient, std::size_t count, D
 void Session::Impl::reduce_device(session::Bucket& bucket, void* stream, bool in_background) {
   auto& worker = *worker_;
   worker.device.mark_input(bucket, stream);
-  if (in_background) return worker.runner.submit(bucket);
+  if (in_background) {
+    worker.runner.submit(bucket);
+    return send_first_state(true);
+  }
   worker.device.check(worker.device.await_input(bucket));
   worker.measurements.clock().collective_begins(worker.device.input_time(bucket));
   settle(worker.runner.reduce(bucket), true);
+  send_first_state(false);
 }
 
 void Session::Impl::all_reduce_device_async(float* gradient, std::size_t count, void* stream) {

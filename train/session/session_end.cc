@@ -55,6 +55,7 @@ Status Session::Impl::equalize_replicas() {
   worker.checkpoints.await_copy();
   if (auto status = worker.averaging.equalize(); !status) return status;
   program_.forward.adopt();
+  program_.first.adopt();
   plane_->step_committed(worker.course.committed_step(), false);  // again outside of a step
   return {};
 }

@@ -70,6 +70,7 @@ bool Session::Impl::start() {
   // The streams that wrote the program's initial state there are unknown.
   if (program_.device) worker_->device.check(program_.device->device()->synchronize());
   program_.forward.commit();
+  program_.first.begin();
   worker_->checkpoints.open();
   if (plane_) return start_launched();
   start_alone();
@@ -90,6 +91,7 @@ void Session::Impl::start_alone() {
   worker.course.begin(seat.shares, 1);
   worker.checkpoints.resume();
   program_.forward.adopt();
+  program_.first.adopt();
   worker.checkpoints.enter({}, worker.checkpoints.found_earlier());
   program_.log.event("ready", seat.rank, seat.world_size(), seat.generation);
   worker.view.publish_first();
@@ -111,6 +113,8 @@ std::optional<Batch> Session::Impl::next_batch() {
   account_for_dropped_samples();
   if (lifecycle_.is_running() && worker_->course.data_is_used_up()) finish_training();
   if (!lifecycle_.is_running()) return std::nullopt;
+  meets_others_in_next_step_ = false;
+  program_.memory.release();
   auto& worker = *worker_;
   worker.measurements.clock().step_begins(session::Clock::now());
   worker.runner.open();
@@ -169,8 +173,12 @@ void Session::Impl::reduce_host(session::Bucket& bucket, bool in_background) {
   if (!in_background) worker.measurements.clock().collective_begins(session::Clock::now());
   worker.narrow.make_room(bucket);
   worker.host.prepare_memory(worker.runner.step(), bucket);
-  if (in_background) return worker.runner.submit(bucket);
-  settle(worker.runner.reduce(bucket), true);
+  if (in_background) {
+    worker.runner.submit(bucket);
+  } else {
+    settle(worker.runner.reduce(bucket), true);
+  }
+  send_first_state(in_background);
 }
 
 void Session::Impl::wait_all_reduce() {
@@ -232,11 +240,13 @@ void Session::Impl::commit_step(const StepMetrics& metrics) {
   settle_background();
   auto& worker = *worker_;
   if (!worker.runner.step().lane_sent) all_reduce(nullptr, 0);
+  send_first_state(false);
   free_state();
   worker.device.mark_state(worker.runner.step());
   if (worker.runner.step().discarded) return discard_step();
   worker.averaging.apply_correction();
   program_.forward.commit();
+  program_.first.commit(worker.seating.seat().rank == 0);
   worker.measurements.lane_read(worker.runner.step(), worker.lane.read());
   commit_progress(metrics);
   if (plane_) plane_->step_committed(worker.course.committed_step(), worker.lane.last().all_ready);
@@ -280,6 +290,7 @@ void Session::Impl::discard_step() {
   worker_->runner.take();
   program_.early.discard();
   plane_->step_discarded();
+  meets_others_in_next_step_ = true;
   rejoin();
 }
 

@@ -36,6 +36,8 @@ class __attribute__((visibility("hidden"))) Session::Impl {
   void share_tensor(std::string_view name, void* data, std::string_view dtype, std::span<const std::uint64_t> shape);
   void share_forward_tensor(std::string_view name, void* data, std::string_view dtype,
                             std::span<const std::uint64_t> shape);
+  void share_first_tensor(std::string_view name, void* data, std::string_view dtype,
+                          std::span<const std::uint64_t> shape, std::uint64_t every_steps);
   void move_state(std::string_view name, void* data);
   void share_early(std::string_view name, const void* data, std::size_t bytes);
   const std::vector<std::byte>* early(std::string_view name) const { return program_.early.find(name); }
@@ -68,6 +70,7 @@ class __attribute__((visibility("hidden"))) Session::Impl {
   void all_gather(const void* data, std::size_t bytes, void* gathered);
   void reduce_scatter(const void* data, std::size_t count_per_rank, DataType type, Operation operation, void* result);
   void barrier();
+  void* step_memory(std::size_t bytes);
   LookAhead look_ahead(std::uint32_t batches) const;
   RunMonitors run_monitors() const;
   std::vector<PeerMonitors> peer_monitors() const;
@@ -103,6 +106,7 @@ class __attribute__((visibility("hidden"))) Session::Impl {
   void reduce_host(session::Bucket& bucket, bool in_background);
   void reduce_device(session::Bucket& bucket, void* stream, bool in_background);
   void settle(Status status, bool frees_state);
+  void send_first_state(bool in_background);
   void free_state();
   void commit_progress(const StepMetrics& metrics);
   void end_of_step();
@@ -126,6 +130,7 @@ class __attribute__((visibility("hidden"))) Session::Impl {
   void leave_mpi();
 
   void share(const char* what, std::span<std::byte> in_place, session::Collective collective);
+  session::Bucket& own_bucket(std::span<std::byte> in_place, session::Collective collective);
   void share_between_steps(const char* what, const session::Collective& collective);
   void take_next_seat();
   void reach_device_alone();
@@ -133,6 +138,9 @@ class __attribute__((visibility("hidden"))) Session::Impl {
   session::Program program_;
   session::Lifecycle lifecycle_;
   const int exceptions_at_start_;
+  // A loss has interrupted the collectives between these two steps: those of all workers, because this one may be at
+  // another of them, or at one that the others have given up.
+  bool meets_others_in_next_step_ = false;
   std::optional<session::Worker> worker_;         // replaced only while no heartbeat is sent
   std::unique_ptr<session::ControlPlane> plane_;  // null without a launcher; last: its threads use what is above
 };

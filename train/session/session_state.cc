@@ -42,6 +42,17 @@ void Session::Impl::share_forward_tensor(std::string_view name, void* data, std:
   add_state(name, program_.forward.add({static_cast<std::byte*>(data), bytes}), std::move(type));
 }
 
+void Session::Impl::share_first_tensor(std::string_view name, void* data, std::string_view dtype,
+                                       std::span<const std::uint64_t> shape, std::uint64_t every_steps) {
+  lifecycle_.require(!lifecycle_.started, "share_first_tensor() after start(); register all state before start()");
+  lifecycle_.require(every_steps != 0, "share_first_tensor() every 0 steps; its values travel every 1 or more");
+  state::TensorType type{std::string(dtype), {shape.begin(), shape.end()}};
+  const auto bytes = tensor_bytes(name, type);
+  lifecycle_.require(data != nullptr || bytes == 0,
+                     "share_first_tensor() with a null pointer; pass the buffer's address");
+  add_state(name, program_.first.add({static_cast<std::byte*>(data), bytes}, every_steps), std::move(type));
+}
+
 // Transfers and copies of the state have ended where the program may write it.
 void Session::Impl::move_state(std::string_view name, void* data) {
   const auto& runner = worker_->runner;

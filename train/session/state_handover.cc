@@ -114,7 +114,10 @@ Status StateHandover::finish() {
 void StateHandover::received() {
   const bool keeps_own = parts_.replicas.keeps_own();
   parts_.replicas.received();
-  if (!keeps_own) parts_.forward.adopt();
+  if (!keeps_own) {
+    parts_.forward.adopt();
+    parts_.first.adopt();
+  }
   parts_.plane->state_complete();
   parts_.audits.state_received();
   parts_.plane->send(

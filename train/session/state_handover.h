@@ -17,6 +17,7 @@
 #include "train/session/course.h"
 #include "train/session/device_side.h"
 #include "train/session/early_values.h"
+#include "train/session/first_state.h"
 #include "train/session/forward_state.h"
 #include "train/session/lifecycle.h"
 #include "train/session/replicas.h"
@@ -41,6 +42,7 @@ class StateHandover {
     const state::StateBuffers& buffers;
     const EarlyValues& early;
     ForwardState& forward;
+    FirstState& first;
     const std::unique_ptr<DeviceSide>& device;
     const Seat& seat;
     const Course& course;
@@ -67,6 +69,8 @@ class StateHandover {
   // Before the end of this process: what joiners need is sent first.
   void finish_sending();
 
+  // This worker's state is still on its way.
+  bool is_receiving() const { return receiver_ != nullptr; }
   // Whether this worker's model is complete: it is not while another one arrives that replaces it.
   bool own_model_counts() const { return !receiver_ || parts_.replicas.keeps_own(); }
   // What this worker's header says, without a slice.

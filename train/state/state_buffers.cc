@@ -24,6 +24,13 @@ std::uint64_t fold(std::uint64_t a, std::uint64_t b) {
   return static_cast<std::uint64_t>(product) ^ static_cast<std::uint64_t>(product >> 64);
 }
 
+std::string describe_buffer(const Buffer& buffer) {
+  if (!buffer.type) return buffer.name + ", " + std::to_string(buffer.bytes) + " bytes\n";
+  std::string shape;
+  for (const auto length : buffer.type->shape) shape += (shape.empty() ? "" : ",") + std::to_string(length);
+  return buffer.name + " " + buffer.type->dtype + "[" + shape + "]\n";
+}
+
 }  // namespace
 
 std::uint64_t hash_bytes(const void* data, std::size_t bytes, std::uint64_t seed) {
@@ -93,7 +100,7 @@ StateBuffers StateBuffers::shadow(std::vector<std::byte>& storage) const {
   StateBuffers shadow;
   std::size_t offset = 0;
   for (const auto& buffer : buffers_) {
-    shadow.add(buffer.name, storage.data() + offset, buffer.bytes);
+    shadow.add(buffer.name, storage.data() + offset, buffer.bytes, nullptr, buffer.type);
     offset += buffer.bytes;
   }
   return shadow;
@@ -114,6 +121,16 @@ std::uint64_t StateBuffers::layout_hash() const {
     for (const auto length : buffer.type->shape) hash = fold(hash, length);
   }
   return hash;
+}
+
+std::string StateBuffers::describe(std::size_t max_bytes) const {
+  std::string text;
+  for (const auto& buffer : buffers_) {
+    const std::string line = describe_buffer(buffer);
+    if (text.size() + line.size() > max_bytes) break;
+    text += line;
+  }
+  return text;
 }
 
 Result<std::uint64_t> StateBuffers::content_hash() const {

@@ -88,6 +88,9 @@ class StateBuffers {
   const std::vector<Buffer>& buffers() const { return buffers_; }
   std::uint64_t total_bytes() const { return total_bytes_; }
   std::uint64_t layout_hash() const;
+  // For people: a line "weights F32[32,1,3,3]" or "weights, 1152 bytes" for each buffer, the first ones as far as they
+  // fit.
+  std::string describe(std::size_t max_bytes) const;
   Result<std::uint64_t> content_hash() const;
 
   // Allocates the pages of buffers that the program has not written yet: page faults would slow down the arriving state

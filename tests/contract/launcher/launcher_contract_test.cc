@@ -248,8 +248,11 @@ TEST_CASE_TEMPLATE("the run's key is in no command line and no environment", Way
   CHECK(ours.size() >= 2);
   for (const pid_t pid : ours) {
     for (const char* name : {"cmdline", "environ"}) {
-      const auto text = read_all("/proc/" + std::to_string(pid) + "/" + name);
-      CHECK_FALSE(text.empty());
+      const std::string path = "/proc/" + std::to_string(pid) + "/" + name;
+      // A process that keeps its memory to itself shows its environment to root only.
+      const bool is_hidden = ::geteuid() != 0 && ::access(path.c_str(), R_OK) != 0;
+      const auto text = read_all(path);
+      CHECK(text.empty() == is_hidden);
       CHECK_FALSE(contains(text, raw));
       CHECK_FALSE(contains(text, hex.str()));
     }
@@ -334,7 +337,7 @@ TEST_CASE("a host that srun refuses is reported with srun's output, which is not
   CHECK_FALSE(end.launched);
   CHECK_FALSE(end.agent_ended);
   CHECK(end.exit_code == 255);
-  CHECK(contains(end.message, "denied1: srun ended with exit status 255"));
+  CHECK(contains(end.message, "srun ended with exit status 255"));
   CHECK(contains(end.message, "Requested node configuration is not available"));
 }
 
@@ -378,7 +381,7 @@ TEST_CASE("a host that refuses is reported with ssh's output") {
   const auto end = lab.await_end(1);
   CHECK_FALSE(end.launched);
   CHECK(end.exit_code == 255);
-  CHECK(contains(end.message, "denied1: ssh ended with exit status 255"));
+  CHECK(contains(end.message, "ssh ended with exit status 255"));
   CHECK(contains(end.message, "Permission denied (publickey)"));
 }
 
@@ -391,7 +394,7 @@ TEST_CASE("a host that hangs is given up after the start timeout, whatever ssh m
   lab.launch(2, "deaf1");
   const auto hang = lab.await_end(1);
   CHECK_FALSE(hang.launched);
-  CHECK(contains(hang.message, "hang1: ssh did not finish in time: still trying"));
+  CHECK(contains(hang.message, "ssh did not finish in time: still trying"));
   CHECK(lab.await_end(2).signal == SIGKILL);
 }
 
@@ -434,7 +437,7 @@ TEST_CASE("a copy that breaks off is not kept and the host is reported") {
   lab.launch(1, "cut1");
   const auto end = lab.await_end(1);
   CHECK_FALSE(end.launched);
-  CHECK(contains(end.message, "copying elastictrain to cut1"));
+  CHECK(contains(end.message, "copying elastictrain there: "));
   CHECK(contains(end.message, "did not arrive whole"));
   CHECK(std::filesystem::is_empty(lab.directory.path + "/cut1/.cache/elastictrain/" + test_agent_build_id()));
 }
@@ -449,7 +452,7 @@ TEST_CASE("another build on the host counts as missing, and without copying the 
   const auto end = lab.await_end(1);
   CHECK_FALSE(end.launched);
   CHECK(end.exit_code == launcher::kNoBinaryStatus);
-  CHECK(contains(end.message, "old: there is no elastictrain 0.1.0-0123456789abcdef at " TEST_AGENT));
+  CHECK(contains(end.message, "there is no elastictrain 0.1.0-0123456789abcdef at " TEST_AGENT));
   CHECK(contains(end.message, "copy_binary"));
   CHECK(lab.hosts_tried() == 1);
 }
@@ -495,7 +498,7 @@ TEST_CASE("a host whose name service hangs does not keep others from starting, a
   CHECK(lab.ends.empty());
   const auto end = lab.await_end(1);
   CHECK_FALSE(end.launched);
-  CHECK(contains(end.message, "mute1: ssh did not finish in time: the name service"));
+  CHECK(contains(end.message, "ssh did not finish in time: the name service"));
 }
 
 TEST_CASE("an agent outlives its ssh and is stopped over its connection") {

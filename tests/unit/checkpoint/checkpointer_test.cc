@@ -10,6 +10,7 @@
 #include <map>
 #include <thread>
 
+#include "supervisor/protocol/note_keys.h"
 #include "directory.h"
 #include "tests/masked_memory.h"
 
@@ -38,9 +39,10 @@ std::pair<Step, float> load_value(const Directory& directory) {
   return {loaded->manifest.identity.step, state.weights[0]};
 }
 
-std::string keys(std::vector<Note> notes) {
+// Of what went wrong.
+std::string keys(const std::vector<Note>& notes) {
   std::string text;
-  for (const auto& note : notes) text += note.key + " ";
+  for (const auto& note : notes) text += note.key == protocol::kCheckpointWritten ? "" : note.key + " ";
   return text;
 }
 
@@ -124,9 +126,8 @@ TEST_CASE("a checkpoint of a device's memory is the same as one of the host's") 
   from_device.finish(snapshot_at(9));
   CHECK(load_value(directory).first == 8);
   const auto notes = from_device.take_notes();
-  REQUIRE(notes.size() == 1);
-  CHECK(notes[0].key == "checkpoint_failed");
-  CHECK(notes[0].text.find("the device is gone") != std::string::npos);
+  CHECK(keys(notes) == "checkpoint_failed ");
+  CHECK(notes.back().text.find("the device is gone") != std::string::npos);
 }
 
 TEST_CASE("the last one is on the disk when finish() returns, and is written once") {
@@ -198,6 +199,31 @@ TEST_CASE("a failed checkpoint is reported and the next due one is written") {
   checkpointer.finish(snapshot_at(2));
   CHECK(fs::exists(directory / "later/step-2.gen-1.json"));
   CHECK(keys(checkpointer.take_notes()) == "");
+}
+
+TEST_CASE("good ones are reported: at once the first, one after a failure and the last, others seldom") {
+  Directory directory;
+  State state(1);
+  auto settings = settings_for(directory);
+  settings.directory += "/later";
+  Checkpointer checkpointer(settings, state.buffers);
+  const auto write = [&](Step step) {
+    checkpointer.begin(snapshot_at(step));
+    checkpointer.await_copy();
+    checkpointer.settle();
+  };
+  write(1);
+  write(2);
+  fs::rename(directory / "later", directory / "away");
+  directory.write("later", "a file where the directory should be");
+  write(3);
+  fs::remove(directory / "later");
+  write(4);
+  write(5);
+  checkpointer.finish(snapshot_at(5));
+  std::string told;
+  for (const auto& note : checkpointer.take_notes()) told += note.key + " " + note.text.substr(0, 6) + ";";
+  CHECK(told == "checkpoint_written 1;checkpoint_failed step 3;checkpoint_written 4;checkpoint_written 5;");
 }
 
 TEST_CASE("a recovery's fence is written during training and holds against a worker that was cut off") {

@@ -158,6 +158,28 @@ TEST_CASE("a loss ends a collective between steps, and training goes on, with a 
   }
 }
 
+TEST_CASE("a worker that was a step behind at a loss does not begin the collectives that the others gave up") {
+  const auto options = with_collectives_between_steps();
+  FakeRun run(options);
+  std::vector<WorkerId> workers{run.spawn_ready(), run.spawn_ready(waiting(options, {Moment::kBetweenBuckets, 5}))};
+  run.change_to(workers);
+  run.wait_step(workers[1], 4);
+  // It is halted in step 5, which the other makes alone.
+  const Generation fence = run.new_fence();
+  run.send_abort(fence, workers);
+  run.wait_halted(fence, workers);
+  auto alone = run.recovery_plan(fence);
+  alone.members.pop_back();
+  alone.donors.pop_back();
+  run.recover_with(alone);
+  run.wait_step(workers[0], 9);
+  run.set_members(workers);
+  run.recover();
+  run.let_go();
+  run.wait_step(workers[0], run.committed().at(run.generation()).resume_step + 5);
+  run.stop_and_check();
+}
+
 TEST_CASE("collectives after the last step, until one of the workers is gone") {
   TestWorkerOptions options{.max_steps = 5};
   options.at_end = [](Session& session) {

@@ -3,86 +3,15 @@
 
 #include <cstdint>
 #include <cstdlib>
-#include <functional>
 #include <limits>
 #include <string>
-#include <utility>
-#include <vector>
 
 #include "elastictrain/session.hpp"
+#include "tests/unit/train_session/every_call.h"
 #include "tests/unit/train_session/fake_run.h"
 
 namespace elastictrain::test {
 namespace {
-
-// Names of the calls that did not throw.
-std::string calls_that_return(Session& session) {
-  static float value = 1;
-  static std::vector<float> room(64);
-  constexpr std::uint64_t one = 1;
-  const std::vector<std::pair<std::string, std::function<void()>>> calls = {
-      {"share_state", [&] { session.share_state("new", &value, sizeof value); }},
-      {"share_model", [&] { session.share_model("new", &value, 1); }},
-      {"share_tensor",
-       [&] {
-         session.share_tensor("new", &value, "F32", {&one, 1});
-       }},
-      {"share_forward_tensor",
-       [&] {
-         session.share_forward_tensor("new", &value, "F32", {&one, 1});
-       }},
-      {"move_state", [&] { session.move_state("weights", room.data()); }},
-      {"share_early", [&] { session.share_early("new", &value, sizeof value); }},
-      {"set_data", [&] { session.set_data({.sample_count = 1}); }},
-      {"use_device", [&] { session.use_device(0); }},
-      {"share_device_state", [&] { session.share_device_state("new", &value, sizeof value); }},
-      {"start", [&] { session.start(); }},
-      {"next_batch", [&] { session.next_batch(); }},
-      {"look_ahead", [&] { session.look_ahead(3); }},
-      {"all_reduce", [&] { session.all_reduce(&value, 1); }},
-      {"all_reduce_async", [&] { session.all_reduce_async(&value, 1); }},
-      {"wait_all_reduce", [&] { session.wait_all_reduce(); }},
-      {"all_reduce_device", [&] { session.all_reduce_device(&value, 1); }},
-      {"all_reduce_device_async", [&] { session.all_reduce_device_async(&value, 1); }},
-      {"commit_step", [&] { session.commit_step(); }},
-      {"end_data", [&] { session.end_data(); }},
-      {"phase", [&] { session.phase("data"); }},
-      {"sum", [&] { session.sum(&value, 1); }},
-      {"broadcast", [&] { session.broadcast(&value, sizeof value); }},
-      {"reduce_values", [&] { session.reduce_values(&value, 1, DataType::kFloat32); }},
-      {"broadcast_from", [&] { session.broadcast_from(&value, sizeof value, 0); }},
-      {"all_gather", [&] { session.all_gather(&value, sizeof value, room.data()); }},
-      {"reduce_scatter", [&] { session.reduce_scatter(room.data(), 1, DataType::kFloat32, Operation::kSum, &value); }},
-      {"barrier", [&] { session.barrier(); }},
-      {"enable_store", [&] { session.enable_store(); }},
-      {"save", [&] { session.save("saved", &value, sizeof value, 1); }},
-      {"request", [&] { session.request(0, "saved", 0, &value, sizeof value); }},
-      {"peer_latencies_us", [&] { session.peer_latencies_us(); }},
-      {"minimum_spanning_tree", [&] { session.minimum_spanning_tree(); }},
-      {"monitors", [&] { session.monitors(); }},
-      {"peer_monitors", [&] { session.peer_monitors(); }},
-      {"measure_gradient_variance", [&] { session.measure_gradient_variance(1); }},
-      {"request_resize", [&] { session.request_resize(2); }},
-      {"request_batch", [&] { session.request_batch(2); }},
-      {"request_learning_rate_factor", [&] { session.request_learning_rate_factor(2); }},
-      {"request_synchronization", [&] { session.request_synchronization(Synchronization::kAveraging); }},
-      {"request_topology", [&] { session.request_topology("ring"); }},
-      {"note", [&] { session.note("key", "value"); }},
-      {"early", [&] { session.early("new"); }},
-      {"last_step", [&] { session.last_step(); }},
-      {"rank", [&] { session.rank(); }},
-      {"finish", [&] { session.finish(); }},
-  };
-  std::string returned;
-  for (const auto& [name, call] : calls) {
-    try {
-      call();
-      returned += name + " ";
-    } catch (const SessionError&) {
-    }
-  }
-  return returned;
-}
 
 const std::string kValuesAndNothing = "monitors peer_monitors measure_gradient_variance early last_step rank finish ";
 

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "fake_run.h"
+#include "tests/unit/train_session/every_call.h"
 
 namespace elastictrain::test {
 namespace {
@@ -23,14 +24,17 @@ int open_descriptors() {
   return count - 1;  // the directory itself
 }
 
-bool throws(const std::function<void()>& call) {
+bool can_be_created() {
   try {
-    call();
+    Session other;
   } catch (const SessionError&) {
-    return true;
+    return false;
   }
-  return false;
+  return true;
 }
+
+// They read or set a value of the child's own copy.
+constexpr const char* kCallsOnValues = "monitors peer_monitors measure_gradient_variance early last_step rank ";
 
 enum ChildEnd { kDestroys, kExits, kOutlives };
 
@@ -44,11 +48,9 @@ int be_child(Session& session, ChildEnd end) {
   // Those of a vendor's library are not ours to close.
   const bool uses_device = std::getenv("TEST_WORKER_DEVICE") != nullptr;
   if (!uses_device && open_descriptors() != 0) return 1;
-  float value = 0;
-  if (!throws([&] { session.all_reduce(&value, 1); })) return 2;
-  if (!throws([&] { session.finish(); })) return 3;
-  if (std::getenv("ELASTICTRAIN_SOCKET") != nullptr) return 4;
-  if (!throws([] { Session other; })) return 5;
+  if (calls_that_return(session) != kCallsOnValues) return 2;
+  if (std::getenv("ELASTICTRAIN_SOCKET") != nullptr) return 3;
+  if (can_be_created()) return 4;
   if (end == kDestroys) session.~Session();
   if (end == kOutlives) outlive_run();
   return 0;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <memory>
 #include <random>
 #include <vector>
 
@@ -12,6 +13,19 @@
 
 namespace elastictrain::test {
 namespace {
+
+// The first rank also writes state that nobody else does.
+TestWorkerOptions with_first_state(TestWorkerOptions options) {
+  const auto value = std::make_shared<float>(0.0F);
+  options.before_start = [=](Session& session) {
+    *value = static_cast<float>(session.worker_id());
+    session.share_first_tensor("first", value.get(), "F32", {}, 2);
+  };
+  options.after_sums = [=](Session& session, std::uint64_t) {
+    if (session.rank() == 0) *value += 1;
+  };
+  return options;
+}
 
 // One random next membership: some leave, some join, ranks shuffled.
 std::vector<WorkerId> random_members(FakeRun& run, std::mt19937& random) {
@@ -48,8 +62,8 @@ TEST_CASE("any sequence of changes keeps states bit-identical and uses every sam
   for (unsigned seed = 1; seed <= 4; ++seed) {
     CAPTURE(seed);
     std::mt19937 random(seed);
-    FakeRun run(
-        {.sample_count = 200 + seed * 17, .parameters = seed % 2 == 0 ? 200'000U : 999U, .overlap = seed % 2 == 0});
+    FakeRun run(with_first_state(
+        {.sample_count = 200 + seed * 17, .parameters = seed % 2 == 0 ? 200'000U : 999U, .overlap = seed % 2 == 0}));
     if (seed == 3) run.set_environment("ELASTICTRAIN_TRANSPORT", "tcp");
     run.change_to({run.spawn_ready(), run.spawn_ready()});
     for (int change = 0; change < 12; ++change) random_change(run, random);
@@ -176,14 +190,15 @@ void lose_at_random(bool switches) {
   unsigned runs_lost = 0;
   for (unsigned seed = 1; seed <= seeds; ++seed) {
     CAPTURE(seed);
-    FakeRun run({.sample_count = 400 + seed * 17,
-                 .parameters = seed % 4 == 1   ? 300'003U
-                               : seed % 2 == 0 ? 100'003U
-                                               : 999U,
-                 .step_time_us = seed % 4 == 1 ? 0U : 500U,  // then most of a step is communication
-                 .overlap = seed % 3 != 0,
-                 .may_start_late = true,
-                 .in_step = seed % 2 == 1 ? share_own_data : std::function<void(Session&, std::uint64_t)>()});
+    FakeRun run(
+        with_first_state({.sample_count = 400 + seed * 17,
+                          .parameters = seed % 4 == 1   ? 300'003U
+                                        : seed % 2 == 0 ? 100'003U
+                                                        : 999U,
+                          .step_time_us = seed % 4 == 1 ? 0U : 500U,  // then most of a step is communication
+                          .overlap = seed % 3 != 0,
+                          .may_start_late = true,
+                          .in_step = seed % 2 == 1 ? share_own_data : std::function<void(Session&, std::uint64_t)>()}));
     if (seed % 4 == 3) run.set_environment("ELASTICTRAIN_TRANSPORT", "tcp");
     run.change_to({run.spawn_ready(), run.spawn_ready(), run.spawn_ready()});
     Trouble trouble(run, seed, switches);

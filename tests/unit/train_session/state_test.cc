@@ -12,6 +12,14 @@
 namespace elastictrain::state {
 namespace {
 
+TEST_CASE("a shadow has the layout of what it stands for, with the types of tensors") {
+  float weights[4] = {};
+  StateBuffers buffers;
+  buffers.add("weights", weights, sizeof weights, nullptr, TensorType{"F32", {2, 2}});
+  std::vector<std::byte> storage;
+  CHECK(buffers.shadow(storage).layout_hash() == buffers.layout_hash());
+}
+
 TEST_CASE("a name is shared once") {
   float data[4] = {};
   StateBuffers buffers;

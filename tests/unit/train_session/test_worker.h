@@ -69,6 +69,11 @@ inline TestWorkerOptions dying(TestWorkerOptions options, Moment moment) {
   return options;
 }
 
+inline TestWorkerOptions waiting(TestWorkerOptions options, Moment moment) {
+  options.waits = moment;
+  return options;
+}
+
 // The gradient of one sample, the same in every process.
 double sample_gradient(std::uint64_t sample, std::size_t parameter);
 

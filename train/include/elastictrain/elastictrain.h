@@ -165,6 +165,10 @@ ET_API et_status et_share_tensor(et_session* session, const char* name, void* da
 /* The same for what the forward pass writes: any time in a step, equal on all workers by et_commit_step(). */
 ET_API et_status et_share_forward_tensor(et_session* session, const char* name, void* data, const char* dtype,
                                          const uint64_t* shape, uint32_t dimensions);
+/* The same for what the first rank alone keeps up to date: its values as of the first all-reduce of every
+ * `every_steps`-th step are state, and in every worker's memory, from that step's commit on. */
+ET_API et_status et_share_first_tensor(et_session* session, const char* name, void* data, const char* dtype,
+                                       const uint64_t* shape, uint32_t dimensions, uint64_t every_steps);
 /* State that the program has moved, with its content: before et_start(), or where it may be written in a step. */
 ET_API et_status et_move_state(et_session* session, const char* name, void* data);
 /* A small value, equal on all ranks, copied: before et_start() its initial value, later a new one inside a step. A
@@ -216,6 +220,9 @@ ET_API et_status et_all_gather(et_session* session, const void* data, size_t byt
 ET_API et_status et_reduce_scatter(et_session* session, const void* data, size_t count_per_rank, et_type type,
                                    et_operation operation, void* result);
 ET_API et_status et_barrier(et_session* session);
+/* Memory of the session for values that must stay where they are until et_commit_step(): valid until the next
+ * et_next_batch(). */
+ET_API et_status et_step_memory(et_session* session, size_t bytes, void** memory);
 ET_API et_status et_enable_store(et_session* session);
 ET_API et_status et_save(et_session* session, const char* name, const void* data, size_t bytes, uint64_t version);
 /* `version`: in: the requested one, 0 for the newest; out: the one that was found, 0 for none. Missing data is also

@@ -218,6 +218,14 @@ class ELASTICTRAIN_CPP_API Session {
   // step's values after the last all-reduce, as the others do. In host memory; move_state() does not apply.
   void share_forward_tensor(std::string_view name, void* data, std::string_view dtype,
                             std::span<const std::uint64_t> shape);
+  // The same for what the first rank alone keeps up to date, such as a best score, a history, or an average of the
+  // weights: it may be written there at any time, and every worker registers it. In every `every_steps`-th step (equal
+  // on all workers) the first rank's values travel to all: those as of the step's first all-reduce, or of commit_step()
+  // without one. With that step's commit they are state, and in every other worker's memory. Joiners, checkpoints and
+  // the next first rank get the last ones; what the first rank wrote since is lost with it. In a joiner's first step
+  // as first rank nothing travels. In host memory; move_state() does not apply.
+  void share_first_tensor(std::string_view name, void* data, std::string_view dtype,
+                          std::span<const std::uint64_t> shape, std::uint64_t every_steps = 1);
   // State in host memory that the program has moved, with its content, to another address: before start(), or where it
   // may be written in a step.
   void move_state(std::string_view name, void* data);
@@ -308,6 +316,10 @@ class ELASTICTRAIN_CPP_API Session {
   // `data` has `count_per_rank` elements for each rank; `result` gets those of this rank.
   void reduce_scatter(const void* data, std::size_t count_per_rank, DataType type, Operation operation, void* result);
   void barrier();
+  // Memory of the session for the calls above and for gradients, where the program's own would not live until
+  // commit_step(): put values into it, pass it, and read the result there. Aligned for every type; valid until the next
+  // call of next_batch() or the end of the session.
+  void* step_memory(std::size_t bytes);
 
   // A store of named, versioned copies that any other worker may read at any time, whatever this one is doing: the
   // worker that saves takes no part in a request. Call enable_store() before start(), on all workers. The others'
