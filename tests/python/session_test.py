@@ -59,6 +59,24 @@ class Alone(unittest.TestCase):
         with self.assertRaisesRegex(KeyError, "generation 0"):
             trained(self.session)
 
+    def test_memory_of_the_session_takes_values_until_the_next_batch(self):
+        self.session.set_data(sample_count=4, batch=2)
+        self.assertTrue(self.session.start())
+        while self.session.next_batch() is not None:
+            values = memoryview(self.session.step_memory(8)).cast("B").cast("f")
+            values[0] = 3.0
+            self.session.reduce_values(values)
+            self.session.commit_step()
+            self.assertEqual(values[0], 3.0)
+
+    def test_state_of_the_first_worker_is_any_writable_buffer(self):
+        best = array.array("d", [0.5])
+        self.session.share_first_tensor("best", best, every_steps=2)
+        with self.assertRaisesRegex(elastictrain.SessionError, "every 0 steps"):
+            self.session.share_first_tensor("never", best, every_steps=0)
+        trained(self.session)
+        self.assertEqual(best[0], 0.5)
+
     def test_a_second_session_is_refused(self):
         with self.assertRaisesRegex(elastictrain.ElasticError, "has a session already"):
             elastictrain.Session()

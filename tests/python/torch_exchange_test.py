@@ -1,6 +1,7 @@
 """What workers of elastictrain.torch exchange behind an update, and who writes: workers as threads, no run."""
 
 import sys
+import types
 import unittest
 from unittest import mock
 
@@ -11,7 +12,7 @@ sys.path.insert(0, torch_python.PACKAGE)
 
 import torch  # noqa: E402
 
-from elastictrain.torch import _exchange, _loggers  # noqa: E402
+from elastictrain.torch import _accelerate, _collectives, _exchange, _loggers  # noqa: E402
 from elastictrain.torch._aside import Aside  # noqa: E402
 from elastictrain.torch._script import script  # noqa: E402
 from torch_world import Lost, World  # noqa: E402
@@ -135,6 +136,23 @@ class FirstWriter(unittest.TestCase):
         [made] = Writer.made
         self.assertEqual((made.log_dir, made.queue, made.written), ("runs/a", 20, [("y", 2), ("z", 3)]))
         self.assertEqual((made.flushes, made.is_closed), (1, True), "what it wrote as the first one is complete")
+
+
+class Accelerate(unittest.TestCase):
+    def test_the_tensors_of_one_call_are_gathered_at_once(self):
+        """So that a worker that is lost between two gathers is not missing in one tensor only."""
+        exchanged = []
+
+        def two_workers(part):
+            exchanged.append(part)
+            return [part, part]
+
+        module = types.SimpleNamespace(recursively_apply=lambda apply, data, **_: tuple(apply(tensor) for tensor in data))
+        _accelerate._change_operations(module)
+        with mock.patch.object(_collectives, "gatherer", lambda what: two_workers):
+            both = module._gpu_gather((torch.tensor([1, 2]), torch.tensor(0.5)))
+        self.assertEqual([tensor.tolist() for tensor in both], [[1, 2, 1, 2], [0.5, 0.5]])
+        self.assertEqual(len(exchanged), 1)
 
 
 if __name__ == "__main__":

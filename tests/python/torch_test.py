@@ -1,5 +1,6 @@
 """elastictrain.torch alone in a process: the same numbers as torch's own loop, and errors that name what is wrong."""
 
+import copy
 import os
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from elastictrain.torch import _optimizers  # noqa: E402
 from elastictrain.torch._buffers import Buffers  # noqa: E402
 from elastictrain.torch._companion import Companion  # noqa: E402
 from elastictrain.torch._gradients import Gradients  # noqa: E402
+from elastictrain.torch._likeness import Likeness  # noqa: E402
 from elastictrain.torch._loader import Loader  # noqa: E402
 from elastictrain.torch._python_state import PythonState  # noqa: E402
 from elastictrain.torch._state import State  # noqa: E402
@@ -173,7 +175,7 @@ class Training(unittest.TestCase):
         buffers.find_running(True)
         state = State(Recorder(), model, [], buffers, {})
         gradients = Gradients(Recorder(), 1, list(model.named_parameters()))
-        companion = Companion(Recorder(), gradients, buffers, state, torch.device("cpu"))
+        companion = Companion(Recorder(), gradients, buffers, state, Likeness([]), torch.device("cpu"))
         for passes in (1, 2):
             buffers.open()
             model(DATA.tensors[0][:32])
@@ -188,6 +190,66 @@ class Training(unittest.TestCase):
         state.adopt()
         for buffer, value in zip(buffers.running, kept):
             self.assertTrue(torch.equal(buffer.live, value) and torch.equal(buffer.copy, value), buffer.name)
+
+    def breaks(self, text, change, frozen=False):
+        """A program that changes something behind a step's update is ended by the next commit or update."""
+        model = nn.Sequential(nn.Linear(6, 8), nn.Linear(8, 3))
+        model[0].requires_grad_(not frozen)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+        run = self.elastic(model, optimizer, epochs=2)
+        with self.assertRaisesRegex(RuntimeError, text):
+            for x, y in run:
+                optimizer.zero_grad()
+                nn.functional.cross_entropy(model(x), y).backward()
+                optimizer.step()
+                if run.step == 5:
+                    change(model, optimizer)
+        run.close()
+
+    def test_what_gives_a_parameter_other_memory_is_an_error_that_names_it(self):
+        def moves(model, _):
+            model[1].bias.data = model[1].bias.data.clone()
+
+        def loads(_, optimizer):
+            optimizer.load_state_dict(copy.deepcopy(optimizer.state_dict()))
+
+        self.breaks("'1.bias' was given other memory", moves)
+        self.breaks("'optimizer/0.weight/exp_avg' was given other memory", loads)
+
+    def test_an_optimizer_that_gets_or_trains_more_parameters_is_an_error(self):
+        self.breaks("the optimizer has other parameters",
+                    lambda model, optimizer: optimizer.add_param_group({"params": [nn.Parameter(torch.zeros(1))]}))
+        self.breaks("parameter '0.weight' has a gradient, but required none",
+                    lambda model, _: model[0].requires_grad_(True), frozen=True)
+
+    def test_parameters_may_be_frozen_later(self):
+        model = nn.Sequential(nn.Linear(6, 8), nn.Linear(8, 3))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        run = self.elastic(model, optimizer, epochs=2)
+        for x, y in run:
+            optimizer.zero_grad()
+            nn.functional.cross_entropy(model(x), y).backward()
+            before = model[0].weight.detach().clone()
+            optimizer.step()
+            self.assertEqual(torch.equal(before, model[0].weight), run.step > 3)
+            if run.step == 3:
+                model[0].requires_grad_(False)
+
+    def test_callbacks_around_a_step_and_a_policy_of_the_programs_own(self):
+        model = nn.Linear(6, 3)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        run = self.elastic(model, optimizer)
+        seen, asked = [], []
+        run.before_step(lambda: seen.append(("before", run.step)))
+        run.after_step(lambda: seen.append(("after", run.step)))
+        run.decide_with(lambda run: asked.append(run.step), every_steps=2)
+        for x, y in run:
+            seen.append(("step", run.step))
+            nn.functional.cross_entropy(model(x), y).backward()
+            optimizer.step()
+        self.assertEqual(seen, [(place, step) for step in range(1, 7) for place in ("before", "step", "after")])
+        self.assertEqual(asked, [2, 4, 6])
+        self.assertIsNone(run.noise_scale, "one worker has none")
 
     def test_the_learning_rate_factor_scales_a_step_and_schedulers_do_not_see_it(self):
         model = nn.Linear(6, 3)
@@ -292,6 +354,44 @@ class Refused(unittest.TestCase):
         self.refuses("state 'odd' is a int", nn.Linear(6, 3), state={"odd": 3})
         self.refuses("no buffer '\\*.hidden'; its buffers are 1.running_mean", make_model(), local_state=["*.hidden"])
         self.refuses("'exit' or 'return'", nn.Linear(6, 3), leave="never")
+        lazy = nn.Sequential(nn.LazyLinear(4), nn.Linear(4, 3))
+        self.refuses("'0.weight' has no shape yet", lazy, optimizer=torch.optim.SGD(lazy[1].parameters(), lr=0.1))
+
+
+class Parameters(unittest.TestCase):
+    """Equal on all workers, or an error that names one."""
+
+    def step(self, number, mine, others, weights=(0.5, 0.5)):
+        """Of a worker with the parameters `mine`, where another one has `others`."""
+        workers = [Likeness(list(own.items())) for own in (mine, others)]
+        values = [torch.zeros(worker.count) for worker in workers]
+        for worker, value in zip(workers, values):
+            worker.put_into(value, number, has_state=True)
+        workers[0].check(values[0] * weights[0] + values[1] * weights[1])
+
+    def test_equal_values_pass_whatever_they_are(self):
+        for value in (0.0, 1e-30, -3.7, 1e30, float("nan"), float("inf")):
+            for number in range(1, 9):
+                own = {"a": torch.full((3, 4), value), "b": torch.full((7,), value)}
+                self.step(number, own, own, (0.3, 0.7))
+
+    def test_rounding_passes(self):
+        own = {"a": torch.linspace(-1, 1, 50)}
+        for number in range(50):
+            self.step(number, own, {"a": own["a"] * (1 + 1e-6)})
+
+    def test_a_parameter_that_differs_is_found_within_a_turn_and_named(self):
+        own = {f"p{i}": torch.randn(5, 6) for i in range(10)}
+        for differs in (lambda p: p + 0.1 * torch.randn(5, 6), lambda p: p * float("nan")):
+            others = {**own, "p7": differs(own["p7"])}
+            with self.assertRaisesRegex(RuntimeError, "'p7' is not equal on all workers"):
+                for number in range(3):
+                    self.step(number, own, others)
+
+    def test_a_worker_without_the_runs_state_compares_nothing(self):
+        worker = Likeness([("a", torch.ones(3))])
+        worker.put_into(torch.zeros(1), 1, has_state=False)
+        worker.check(torch.tensor([5.0]))
 
 
 class Optimizers(unittest.TestCase):

@@ -7,7 +7,7 @@ import unittest
 
 import harness
 from harness import Case
-from torch_test import PYTHON, WHY_NOT, go_through_changes, torch_job, torch_run
+from torch_test import END_S, PYTHON, WHY_NOT, go_through_changes, torch_job, torch_run
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -40,7 +40,7 @@ class ScriptCase(Case):
         nowhere = os.path.join(tempfile.gettempdir(), "et-not-saved")
         for uses, sentence in sentences.items():
             with self.subTest(uses), torch_run(script_job(script, (1, 1, 1)), ET_USES=uses, ET_SAVED=nowhere) as run:
-                self.assertEqual(run.wait(200), 1)
+                self.assertEqual(run.wait(END_S), 1)
                 run.wait_no_processes()
                 self.assertIn(sentence, run.text())
 

@@ -10,7 +10,7 @@ import unittest
 import harness
 from harness import Case, pids
 from torch_frameworks_test import PYTHON, lacks, script_job
-from torch_test import torch_run
+from torch_test import END_S, START_S, torch_run
 
 READ = """
 import sys
@@ -32,12 +32,12 @@ class Logs(Case):
     def test_each_value_is_written_once_whoever_is_first(self):
         with tempfile.TemporaryDirectory() as directory:
             with torch_run(script_job("logging_script.py", (1, 3, 3)), ET_EPOCHS=40, ET_SAVED=directory) as run:
-                run.wait_size(3, 60)
+                run.wait_size(3, START_S)
                 run.wait_more_steps(100)
                 victim = pids(run.status())[0]
                 os.kill(victim, signal.SIGKILL)
                 run.wait_status(lambda s: s.get("world_size") == 3 and victim not in pids(s), 60, "the replacement")
-                self.assertEqual(run.wait(200), 0, run.text()[-2000:])
+                self.assertEqual(run.wait(END_S), 0, run.text()[-2000:])
                 run.wait_no_processes()
                 self.assert_audit_clean(run)
             files = glob.glob(os.path.join(directory, "events*"))

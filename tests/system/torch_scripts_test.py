@@ -9,7 +9,7 @@ import unittest
 import harness
 from harness import Case, Run, pids
 from torch_frameworks_test import script_job
-from torch_test import PYTHON, WHY_NOT, torch_python, torch_run
+from torch_test import END_S, PYTHON, START_S, WHY_NOT, torch_python, torch_run
 
 WORKS = ("plain", "accumulation", "logged", "join", "join-class", "unused", "static", "mixed")
 REFUSED = {
@@ -34,16 +34,16 @@ class Scripts(Case):
         variables = {"ELASTICTRAIN_ACCUMULATION": 2} if pattern == "accumulation" else {}
         with torch_run(script_job("torch_patterns.py", (1, 1, 2)), ET_PATTERN=pattern, ET_EPOCHS=10000, ET_SAVED=saved,
                        **variables) as run:
-            run.wait_size(1, 60)
+            run.wait_size(1, START_S)
             run.do("resize", run.name, 2)
-            run.wait_size(2, 60)
+            run.wait_size(2, START_S)
             victim = pids(run.status())[1]
             os.kill(victim, signal.SIGKILL)
             run.wait_status(lambda s: s.get("world_size") == 2 and victim not in pids(s), 60, "the replacement")
-            run.wait_size(2, 60)
+            run.wait_size(2, START_S)
             with open(saved + ".stop", "w"):
                 pass
-            self.assertEqual(run.wait(120), 0, run.text()[-2000:])
+            self.assertEqual(run.wait(END_S), 0, run.text()[-2000:])
             run.wait_no_processes()
             self.assert_audit_clean(run)
             self.assertIn(f"done {pattern}", run.text())
@@ -51,13 +51,13 @@ class Scripts(Case):
     def test_what_is_refused(self):
         for pattern, sentence in REFUSED.items():
             with self.subTest(pattern), torch_run(script_job("torch_patterns.py", (1, 1, 1)), ET_PATTERN=pattern) as run:
-                self.assertEqual(run.wait(200), 1)
+                self.assertEqual(run.wait(END_S), 1)
                 run.wait_no_processes()
                 self.assertIn(sentence, run.text())
 
     def test_accumulation_without_its_number_is_refused(self):
         with torch_run(script_job("torch_patterns.py", (1, 1, 1)), ET_PATTERN="accumulation") as run:
-            self.assertEqual(run.wait(200), 1)
+            self.assertEqual(run.wait(END_S), 1)
             run.wait_no_processes()
             self.assertIn("Start it with ELASTICTRAIN_ACCUMULATION=N", run.text())
 
@@ -78,13 +78,13 @@ class Flag(Case):
             with open(os.path.join(information, "entry_points.txt"), "w") as file:
                 file.write("[torch.backends]\nelastictrain = elastictrain._torch_autoload:activate\n")
             with self.started(os.pathsep.join([installed, torch_python.PACKAGE])) as run:
-                self.assertEqual(run.wait(120), 0, run.text()[-2000:])
+                self.assertEqual(run.wait(END_S), 0, run.text()[-2000:])
                 run.wait_no_processes()
                 self.assertIn("elastictrain: made elastic: Sequential, SGD", run.text())
 
     def test_it_says_so_where_the_package_is_not_installed(self):
         with self.started("") as run:
-            self.assertEqual(run.wait(60), 78)
+            self.assertEqual(run.wait(END_S), 78)
             self.assertIn(f"--torch: {PYTHON} has no package elastictrain", run.text())
 
 

@@ -17,7 +17,7 @@ import torch_python  # noqa: E402
 
 PYTHON, WHY_NOT = torch_python.find()
 PROGRAM = os.path.join(HERE, "torch_program.py")
-START_S = 180  # until new workers take part: torch is slow to import beside other work
+START_S = 600  # until new workers take part: torch is slow to import beside other work
 END_S = 400  # of a run
 
 
@@ -78,7 +78,7 @@ class Changes(Case):
             run.wait_size(3, START_S)
             run.wait_more_steps(5)
             run.do("stop", run.name, timeout=60)
-            run.wait(60)
+            run.wait(END_S)
             run.wait_no_processes()
             self.assert_audit_clean(run)
             self.assertNotIn("evaluations differ", run.text())
@@ -116,6 +116,7 @@ class Losses(Case):
             self.assertEqual(run.wait(END_S), 69)
             run.wait_no_processes()
             self.assertIn("shares different state than the rest of the run", run.text())
+            self.assertRegex(run.text(), r"its item 1 is '0\.weight F32\[\d+,1,3,3\]', elsewhere it is '0\.weight F32\[\d+,1,3,3\]'")
 
     def test_after_the_loss_of_everything_the_newest_checkpoint_continues(self):
         with tempfile.TemporaryDirectory() as directory:
@@ -137,8 +138,36 @@ class Losses(Case):
         with torch_run(torch_job((1, 2, 2)), ET_EPOCHS=1000, ET_LOADERS=1) as run:
             run.wait_size(2, START_S)
             run.signal(signal.SIGINT)
-            run.wait(60)
+            run.wait(END_S)
             run.wait_no_processes()
+
+
+@unittest.skipIf(PYTHON is None, WHY_NOT)
+class Unusual(Case):
+    """What one worker does differently from the others."""
+
+    def run_of(self, uses):
+        return torch_run(torch_job((2, 2, 2), (os.path.join(HERE, "torch_faults.py"),)), ET_USES=uses)
+
+    def test_a_parameter_that_one_worker_writes_is_named(self):
+        with self.run_of("drift") as run:
+            self.assertNotEqual(run.wait(END_S), 0, run.text()[-2000:])
+            run.wait_no_processes()
+            self.assertIn("'second.weight' is not equal on all workers", run.text())
+
+    def test_a_loss_that_is_no_number_reaches_all_workers_alike(self):
+        with self.run_of("nan") as run:
+            self.assertEqual(run.wait(END_S), 0, run.text()[-2000:])
+            run.wait_no_processes()
+            self.assert_audit_clean(run)
+            self.assertEqual(run.text().count("result True False False"), 2, run.text()[-2000:])
+
+    def test_workers_that_use_different_parameters_train_all_that_anyone_used(self):
+        with self.run_of("branch") as run:
+            self.assertEqual(run.wait(END_S), 0, run.text()[-2000:])
+            run.wait_no_processes()
+            self.assert_audit_clean(run)
+            self.assertEqual(run.text().count("result False True False"), 2, run.text()[-2000:])
 
 
 @unittest.skipIf(PYTHON is None, WHY_NOT)
@@ -154,6 +183,20 @@ class Unchanged(Case):
             self.assertEqual(len(scores), 1, "only the first worker prints")
             self.assertRegex(scores[0], r"accuracy 0\.9[5-9]\d+ of 179\d world 3")
             self.assertEqual(run.text().count(f"rate {0.05 * 0.9 ** 20:.6f}"), 3)
+
+    def test_a_worker_that_joins_at_the_end_of_an_epoch_goes_on_with_the_next_one(self):
+        config = torch_job((1, 1, 3), ("-m", "elastictrain.torch", os.path.join(HERE, "torch_short_epochs.py")))
+        with torch_run(config) as run:
+            for size in (1, 2, 3):
+                if size > 1:
+                    run.do("resize", run.name, size)
+                run.wait_size(size, START_S)
+                run.wait_more_steps(20)
+            run.do("stop", run.name, timeout=60)
+            run.wait(END_S)
+            run.wait_no_processes()
+            self.assert_audit_clean(run)
+            self.assertNotIn("Traceback", run.text())
 
     def test_a_loss_behind_an_update_repeats_nothing_that_was_applied(self):
         config = torch_job((1, 2, 2), ("-m", "elastictrain.torch", os.path.join(HERE, "torch_counting.py")))
@@ -195,7 +238,7 @@ class Unchanged(Case):
                                "early-sum": "torch.distributed.all_reduce() before the first batch of training",
                                "early-end": "a script that ends an epoch early cannot be made elastic"}.items():
             with self.subTest(uses), torch_run(self.job((1, 1, 1)), ET_USES=uses) as run:
-                self.assertEqual(run.wait(60), 1)
+                self.assertEqual(run.wait(END_S), 1)
                 run.wait_no_processes()
                 self.assertIn(sentence, run.text())
 

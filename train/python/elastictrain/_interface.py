@@ -93,6 +93,8 @@ CALLS: Dict[str, Tuple[Any, ...]] = {
     "look_ahead": (c_uint32, POINTER(c_uint64), POINTER(c_size_t), POINTER(c_uint64), POINTER(c_uint32)),
     "share_tensor": (c_char_p, c_void_p, c_char_p, POINTER(c_uint64), c_uint32),
     "share_forward_tensor": (c_char_p, c_void_p, c_char_p, POINTER(c_uint64), c_uint32),
+    "share_first_tensor": (c_char_p, c_void_p, c_char_p, POINTER(c_uint64), c_uint32, c_uint64),
+    "step_memory": (c_size_t, POINTER(c_void_p)),
 }
 NUMBERS = {"rank": c_uint32, "world_size": c_uint32, "local_rank": c_uint32, "generation": c_uint64, "worker_id": c_uint64,
            "committed_step": c_uint64, "learning_rate_factor": c_double, "launched": c_int, "outcome_of": c_int,

@@ -101,13 +101,25 @@ class Session:
     def share_forward_tensor(self, name: str, tensor: Any) -> None:
         """The same for a tensor that the forward pass writes (statistics, counters), contiguous and on the CPU: it may be
         written at any time in a step, and is equal on all workers when the step is committed. Raises TypeError otherwise."""
-        memory = _memory.of(tensor)
-        dtype = _SAFETENSORS.get(str(tensor.dtype).replace("torch.", ""))
-        if memory.on_device or dtype is None or not tensor.is_contiguous():
+        self._share_written("share_forward_tensor", name, tensor)
+
+    def share_first_tensor(self, name: str, value: Any, every_steps: int = 1) -> None:
+        """State that the first worker alone keeps up to date (a best score, a history, an average of weights), in a contiguous
+        tensor on the CPU or a buffer: its values as of the first all-reduce of every `every_steps`-th step are state, and in
+        the memory of all workers, when that step is committed. All workers register it. Raises TypeError as above."""
+        self._share_written("share_first_tensor", name, value, every_steps)
+
+    def _share_written(self, call: str, name: str, value: Any, *options: int) -> None:
+        """A tensor, or a buffer as bytes."""
+        memory = _memory.of(value)
+        is_tensor = hasattr(value, "data_ptr")
+        dtype = _SAFETENSORS.get(str(value.dtype).replace("torch.", "")) if is_tensor else b"U8"
+        if memory.on_device or dtype is None or (is_tensor and not value.is_contiguous()):
             raise TypeError(f"'{name}' is no contiguous tensor on the CPU of a type that checkpoints have")
-        shape = (ctypes.c_uint64 * max(1, tensor.dim()))(*tensor.shape)
-        self._do("share_forward_tensor", name.encode(), memory.address, dtype, shape, tensor.dim())
-        self._kept.append(tensor)
+        lengths = tuple(value.shape) if is_tensor else (memory.bytes,)
+        shape = (ctypes.c_uint64 * max(1, len(lengths)))(*lengths)
+        self._do(call, name.encode(), memory.address, dtype, shape, len(lengths), *options)
+        self._kept.append(value)
 
     def share_model(self, name: str, value: Any) -> None:
         """State that is a model of float32: replicas of it may be averaged."""
@@ -231,6 +243,13 @@ class Session:
 
     def barrier(self) -> None:
         self._do("barrier")
+
+    def step_memory(self, size: int) -> Any:
+        """So many bytes of the session's, for values of collectives whose own memory would not live until commit_step(): a
+        ctypes array for numpy.frombuffer() or torch.frombuffer(), valid until the next next_batch()."""
+        address = ctypes.c_void_p()
+        self._do("step_memory", size, ctypes.byref(address))
+        return (ctypes.c_ubyte * size).from_address(address.value or 0)
 
     def phase(self, name: Optional[str]) -> None:
         """"data", "evaluation", "compile" or "checkpoint": no verdict of a hang while it lasts. None ends it."""

@@ -41,9 +41,9 @@ class FitLoop(_FitLoop):
         trainer = self.trainer
         run = script.begin(self.loader, lambda batch: _pass(trainer.lightning_module, batch))
         self._entered: Optional[Epoch] = run.enter_epoch()
-        trainer.strategy.joined(run)
-        current, epoch = self.epoch_progress.current, self._entered.epoch
-        current.ready = current.started = current.processed = current.completed = epoch
+        strategy: Any = trainer.strategy
+        strategy.joined(run)
+        _count(self.epoch_progress.current, self._entered.epoch)
 
     def batches(self) -> Iterator[Any]:
         assert script.run is not None
@@ -96,8 +96,7 @@ class Batches(_DataFetcher):
         batch = super().__next__()
         assert script.run is not None
         number = script.run.batch_in_epoch
-        current = self._loop.epoch_loop.batch_progress.current
-        current.ready = current.started = current.processed = current.completed = number
+        _count(self._loop.epoch_loop.batch_progress.current, number)
         return batch, number, 0
 
 
@@ -122,6 +121,11 @@ class Progress:
             if values:
                 callback.load_state_dict(values)
                 _complete(callback, values)
+
+
+def _count(tracker: Any, number: int) -> None:
+    """Of epochs or batches that are complete."""
+    tracker.ready = tracker.started = tracker.processed = tracker.completed = number
 
 
 def _complete(callback: Any, values: Dict[str, Any]) -> None:

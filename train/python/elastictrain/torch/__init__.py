@@ -9,7 +9,14 @@
         scheduler.step()
 """
 
-from ._elastic import elastic
-from ._run import ElasticRun
+import torch as _torch
+
+OLDEST_TORCH = (2, 5)
+if tuple(int(part) for part in _torch.__version__.split(".")[:2]) < OLDEST_TORCH:
+    raise ImportError(f"elastictrain.torch needs torch {'.'.join(map(str, OLDEST_TORCH))} or newer; this is "
+                      f"{_torch.__version__}")
+
+from ._elastic import elastic  # noqa: E402
+from ._run import ElasticRun  # noqa: E402
 
 __all__ = ["ElasticRun", "elastic"]

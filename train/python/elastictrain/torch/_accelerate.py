@@ -5,7 +5,7 @@ training loader's batches come from the run instead; other loaders divide among 
 """
 
 import functools
-from typing import Any, Callable, Iterator
+from typing import Any, Callable, Iterator, List
 
 from ._imports import after_import
 from ._script import script
@@ -87,14 +87,19 @@ def _train(loader: Any, module: Any) -> Iterator[Any]:
 # --- Collectives
 
 def _change_operations(module: Any) -> None:
-    """Parts of different sizes: the last batches of an epoch, and what a worker had that is lost."""
+    """Parts of different sizes: the last batches of an epoch, and what a worker had that is lost. All tensors of one call are
+    gathered at once, so that it is left out of all of them."""
     import torch
 
     from . import _collectives, _exchange
 
-    def gather_one(tensor: Any) -> Any:
-        tensor = tensor.clone()[None] if tensor.ndim == 0 else tensor.contiguous()
+    def gather_all(data: Any) -> Any:
+        own: List[Any] = []
+        module.recursively_apply(lambda tensor: own.append(tensor.detach().cpu().contiguous()), data, error_on_other_type=True)
+        own = [tensor[None] if tensor.ndim == 0 else tensor for tensor in own]
         gather = _collectives.gatherer("all_gather")
-        return tensor if gather is None else torch.cat(_exchange.gather_tensors(gather, tensor)).to(tensor.device)
+        parts = [own] if gather is None else _exchange.gather_objects(gather, own)
+        gathered = (torch.cat(tensors) for tensors in zip(*parts))
+        return module.recursively_apply(lambda tensor: next(gathered).to(tensor.device), data)
 
-    module._gpu_gather = lambda tensor: module.recursively_apply(gather_one, tensor, error_on_other_type=True)
+    module._gpu_gather = gather_all

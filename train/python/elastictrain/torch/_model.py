@@ -4,7 +4,15 @@ from typing import List, Sequence, Tuple
 
 import torch
 from torch import nn
+from torch.nn.parameter import is_lazy
 from torch.optim import Optimizer
+
+
+def refuse_lazy(model: nn.Module) -> None:
+    """Raises TypeError for a parameter or buffer that gets its shape in the first pass."""
+    for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
+        if is_lazy(tensor):
+            raise TypeError(f"'{name}' has no shape yet; make a pass with one batch before elastic() and the optimizer")
 
 
 def device_of(model: nn.Module) -> torch.device:

@@ -4,7 +4,7 @@ An optimizer makes its state in its first step. State must be registered before 
 """
 
 import inspect
-from typing import Any, Callable, Dict, Iterator, List, Tuple
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Tuple
 
 import torch
 from torch.optim import Optimizer
@@ -24,15 +24,19 @@ def create_state(optimizer: Optimizer) -> None:
         parameter.grad = gradient
 
 
-def tensors_of(optimizer: Optimizer, names: Dict[torch.Tensor, str]) -> Iterator[Tuple[str, torch.Tensor]]:
-    """(name, tensor) in the order of the groups, their parameters and the names of the state."""
+def tensors_of(optimizer: Optimizer, names: Dict[torch.Tensor, str]) -> Iterator[Tuple[str, Callable[[], torch.Tensor]]]:
+    """(name, reads the present tensor) in the order of the groups, their parameters and the names of the state."""
     for number, group in enumerate(optimizer.param_groups):
         for place, parameter in enumerate(group["params"]):
             own = names.get(parameter, f"{number}.{place}")
             state = optimizer.state.get(parameter, {})
             for key in sorted(state, key=str):
                 if isinstance(state[key], torch.Tensor):
-                    yield f"{own}/{key}", state[key]
+                    yield f"{own}/{key}", _reader(optimizer, parameter, key)
+
+
+def _reader(optimizer: Optimizer, parameter: torch.Tensor, key: str) -> Callable[[], torch.Tensor]:
+    return lambda: optimizer.state[parameter][key]
 
 
 def hyperparameters(optimizer: Optimizer) -> Tuple[Callable[[], Any], Callable[[Any], None]]:
@@ -69,6 +73,24 @@ def scale_learning_rate(optimizer: Optimizer, factor: Callable[[], float]) -> No
 
     optimizer.register_step_pre_hook(before)
     optimizer.register_step_post_hook(after)
+
+
+def refuse_other_parameters(optimizer: Optimizer, named: Iterable[Tuple[str, torch.Tensor]]) -> None:
+    """From now on each step raises RuntimeError if the optimizer has other parameters than now, or one of `named` that is
+    frozen now has a gradient: it would not be averaged."""
+    held = [[id(parameter) for parameter in group["params"]] for group in optimizer.param_groups]
+    frozen = [(name, parameter) for name, parameter in named if not parameter.requires_grad]
+
+    def check(*_: Any) -> None:
+        if [[id(parameter) for parameter in group["params"]] for group in optimizer.param_groups] != held:
+            raise RuntimeError("the optimizer has other parameters than when training was made elastic. Give it all "
+                               "parameters before, and freeze some with requires_grad_(False) afterwards")
+        for name, parameter in frozen:
+            if parameter.grad is not None:
+                raise RuntimeError(f"parameter '{name}' has a gradient, but required none when training was made elastic, so "
+                                   "it is not averaged. Let it require one then, and freeze it afterwards")
+
+    optimizer.register_step_pre_hook(check)
 
 
 def _without_parameters(group: Dict[str, Any]) -> Dict[str, Any]:

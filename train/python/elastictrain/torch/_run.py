@@ -12,7 +12,9 @@ from . import _exchange, _model, _optimizers, _trial
 from ._buffers import Buffers
 from ._companion import Companion
 from ._gradients import Gradients
+from ._likeness import Likeness
 from ._loader import Loader
+from ._observers import Observers
 from ._state import State
 from .. import session as _session
 from ..errors import ElasticError
@@ -40,7 +42,9 @@ class ElasticRun:
         self._started = self._is_over = False
         self._loss: Optional[float] = None
         self._callbacks: List[Callable[[Change], None]] = []
+        self._observers = Observers(session)
         self._steps = 0  # of this process
+        _model.refuse_lazy(model)
         device = _model.device_of(model)
         if device.type == "cuda":
             session.use_device(device.index or 0)
@@ -54,11 +58,12 @@ class ElasticRun:
         self._optimizers = optimizers
         for optimizer in optimizers:
             _optimizers.create_state(optimizer)
+            _optimizers.refuse_other_parameters(optimizer, model.named_parameters())
             _optimizers.scale_learning_rate(optimizer, lambda: float(self.session.learning_rate_factor))
         objects = {**objects, "progress": Progress(self)}
         self._state = State(self.session, model, optimizers, buffers, objects)
         self._buffers = buffers
-        self._companion = Companion(session, self._gradients, buffers, self._state, device)
+        self._companion = Companion(session, self._gradients, buffers, self._state, Likeness(self._state.tensors), device)
         self._gradients.before_end, self._gradients.after_end = self._send_companion, self._companion.take
         self.session.set_data(sample_count=self._size, **data)
         self.session.on_change(self._changed)
@@ -135,6 +140,21 @@ class ElasticRun:
         self._callbacks.append(callback)
         return callback
 
+    def before_step(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Calls back before the program gets the batch of a step; usable as a decorator."""
+        self._observers.before.append(callback)
+        return callback
+
+    def after_step(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Calls back when a step is committed; usable as a decorator."""
+        self._observers.after.append(callback)
+        return callback
+
+    def decide_with(self, policy: Callable[["ElasticRun"], Optional[int]], every_steps: int = 100) -> None:
+        """A policy of the program's own: called with this run after so many steps, on the first worker. The number that it
+        returns is asked for as the run's size; None asks for nothing. For policies beside the run: elastictrain.policy."""
+        self._observers.add_policy(self, policy, every_steps)
+
     def note(self, key: str, value: Any) -> None:
         """Writes a value to the run's journal and summary; the first worker's call counts."""
         self.session.note(key, value)
@@ -153,6 +173,10 @@ class ElasticRun:
                     doc="The number of the open step, from 1.")
     share_ahead = property(lambda self: self._loader.share_ahead, doc="Of this worker's batches, those that its loader "
                            "processes were asked for before they were needed.")
+    noise_scale = property(lambda self: self._observers.noise_scale(), doc="The gradient noise scale in samples; None until "
+                           "two workers have trained.")
+    gradient_variance = property(lambda self: self._observers.gradient_variance(), doc="The variance of gradients between "
+                                 "workers, once `session.measure_gradient_variance(every_steps)` asks for it.")
     outcome = property(lambda self: self.session.outcome, doc="running, finished, left or stopped.")
     is_first = property(lambda self: self.rank == 0 and self.outcome in (_session.RUNNING, _session.FINISHED),
                         doc="Whether this worker should print and save.")
@@ -210,18 +234,27 @@ class ElasticRun:
         self._is_taken = False
         if batch is not None:
             self._parts = collections.deque(_split(batch.samples, self.accumulation))
-            if batch.first_of_epoch:
-                self.samples_in_epoch = self.steps_in_epoch = 0
+            self._count_from_epoch()
+
+    def _count_from_epoch(self) -> None:
+        if self._batch is not None and self._batch.first_of_epoch:
+            self.samples_in_epoch = self.steps_in_epoch = 0
 
     def _await_state(self) -> None:
         """A joiner needs it before its first sum where the program reads the model: between two epochs, in an evaluation."""
         self.session.wait_all_reduce()
-        self._state.adopt()
+        self._adopt()
+
+    def _adopt(self, always: bool = False) -> None:
+        """What the state holds, which is that of the last committed step: its epoch may be over."""
+        self._state.adopt(always)
+        self._count_from_epoch()
 
     def _take(self) -> Any:
         batch = self._batch
         assert batch is not None
         if len(self._parts) == self.accumulation:
+            self._observers.before_step()
             self._open_gradients(batch)
         part = self._parts.popleft()
         self._is_taken = not self._parts
@@ -257,8 +290,7 @@ class ElasticRun:
         self._gradients.close()
         self.steps_in_epoch += 1
         self._before_commit()
-        if self._steps <= STEPS_THAT_MAY_COMPILE:
-            self._state.check_addresses()
+        self._state.check_addresses(whole=self._steps <= STEPS_THAT_MAY_COMPILE)
         self._state.store()
         loss, self._loss = self._loss, None
         self.session.commit_step(loss)
@@ -266,6 +298,7 @@ class ElasticRun:
         if self._companion.is_given_up:
             self._state.adopt()
         self.samples_in_epoch += self.session.last_step().samples
+        self._observers.after_step()
 
     def _end(self) -> None:
         self._is_over = True
@@ -291,7 +324,9 @@ class ElasticRun:
 
     def _send_companion(self) -> None:
         self.session.phase(None)
-        self._companion.send(counts=self._batch is not None and self._batch.local_samples > 0)
+        batch = self._batch
+        is_equal = not self._is_new and self.session.synchronization == "s-sgd"  # other strategies let workers differ
+        self._companion.send(batch is not None and batch.local_samples > 0, batch.step if batch is not None else 0, is_equal)
 
     # --- For scripts that change nothing
 

@@ -26,11 +26,12 @@ class ScriptRun(ElasticRun):
     # --- Epochs and batches
 
     def enter_epoch(self) -> "Epoch":
-        """The present epoch."""
-        late = self._enters_late()
+        """The present epoch; for a worker that joined at its end the one that it finds without batches, until it was there."""
+        self._enters_late()
         batch = self._peek()
         self._leave_if_asked()
-        return Epoch(self, late if late is not None else batch.epoch if batch is not None else 0)
+        epoch = batch.epoch if batch is not None else 0
+        return Epoch(self, epoch - 1 if self._late_epoch else epoch)
 
     @property
     def batch_in_epoch(self) -> int:
@@ -119,7 +120,7 @@ class Epoch:
     def catch_up(self) -> None:
         """Undoes what the script did to the state on its way here."""
         if self._run._late_epoch:
-            self._run._state.adopt(always=True)
+            self._run._adopt(always=True)
 
     def batches(self) -> Iterator[Any]:
         return iter(self._run)

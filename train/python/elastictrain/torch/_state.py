@@ -2,18 +2,20 @@
 follows from the program alone. Small values that are no tensors are one buffer of bytes.
 """
 
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import torch
 from torch import nn
 from torch.optim import Optimizer
 
 from . import _optimizers
-from ._buffers import Buffers
+from ._buffers import Buffer, Buffers
 from ._python_state import PythonState
 from ..session import Session
 
 LENGTH_BYTES = 4
+CHECKED_IN_A_STEP = 128
+Reader = Callable[[], torch.Tensor]  # of the tensor that the program uses now
 
 
 class State:
@@ -21,19 +23,24 @@ class State:
 
     def __init__(self, session: Session, model: nn.Module, optimizers: Sequence[Optimizer], buffers: Buffers,
                  objects: Dict[str, Any]) -> None:
-        self._tensors: List[Tuple[str, torch.Tensor]] = []
+        self._tensors: List[Tuple[str, Reader]] = []
         self._python = PythonState()
         self.buffers = buffers
         self._collect(model, optimizers, objects)
-        for name, tensor in self._tensors:
-            session.share_tensor(name, tensor)
-        self._addresses = [tensor.data_ptr() for _, tensor in self._tensors]
+        for name, read in self._tensors:
+            session.share_tensor(name, read().detach())
+        self._addresses = [read().data_ptr() for _, read in self._tensors]
+        self._checked_next = 0  # of the addresses
         text = self._python.encode()
         self.capacity = (2 * len(text) + 1024) // 512 * 512
         self._bytes = torch.zeros(LENGTH_BYTES + self.capacity, dtype=torch.uint8)
         self._loaded = text
         self.store()
         session.share_tensor("python", self._bytes)
+
+    @property
+    def tensors(self) -> List[Tuple[str, torch.Tensor]]:
+        return [(name, read().detach()) for name, read in self._tensors]
 
     # --- The bytes in shared memory
 
@@ -75,32 +82,37 @@ class State:
             self._python.decode(text)
         return True
 
-    def check_addresses(self) -> None:
-        """Raises RuntimeError for a tensor that no longer has the memory that was shared."""
-        for (name, tensor), address in zip(self._tensors, self._addresses):
-            if tensor.data_ptr() != address:
-                raise RuntimeError(f"'{name}' was given other memory after elastic(); move and convert the model before it")
+    def check_addresses(self, whole: bool) -> None:
+        """Raises RuntimeError for a tensor that no longer has the memory that was shared. `whole`: looks at all of them, not
+        only at those whose turn it is."""
+        count = len(self._tensors) if whole else min(CHECKED_IN_A_STEP, len(self._tensors))
+        for place in range(self._checked_next, self._checked_next + count):
+            name, read = self._tensors[place % len(self._tensors)]
+            if read().data_ptr() != self._addresses[place % len(self._tensors)]:
+                raise RuntimeError(f"'{name}' was given other memory after elastic(), which new workers would not receive. Move, "
+                                   "convert and load model and optimizer before it; later, write into their tensors")
+        self._checked_next = (self._checked_next + count) % max(1, len(self._tensors))
 
     # --- Its parts
 
     def _collect(self, model: nn.Module, optimizers: Sequence[Optimizer], objects: Dict[str, Any]) -> None:
         names: Dict[torch.Tensor, str] = {parameter: name for name, parameter in model.named_parameters()}
-        self._tensors += [(name, parameter.detach()) for name, parameter in model.named_parameters()]
-        self._tensors += [(buffer.name, buffer.copy) for buffer in self.buffers.running]
-        self._tensors += [(buffer.name, buffer.live) for buffer in self.buffers.constant]
+        self._tensors += [(name, _reader(parameter)) for name, parameter in model.named_parameters()]
+        self._tensors += [(buffer.name, _reader(buffer.copy)) for buffer in self.buffers.running]
+        self._tensors += [(buffer.name, _reader_of(buffer)) for buffer in self.buffers.constant]
         for number, optimizer in enumerate(optimizers):
             prefix = "optimizer" if number == 0 else f"optimizer{number}"
-            self._tensors += [(f"{prefix}/{name}", tensor) for name, tensor in _optimizers.tensors_of(optimizer, names)]
+            self._tensors += [(f"{prefix}/{name}", read) for name, read in _optimizers.tensors_of(optimizer, names)]
             self._python.add(prefix, _optimizers.hyperparameters(optimizer))
         for name, value in sorted(objects.items()):
             self._add_object(name, value)
 
     def _add_object(self, name: str, value: Any) -> None:
         if isinstance(value, torch.Tensor):
-            self._tensors.append((f"state/{name}", value.detach()))
+            self._tensors.append((f"state/{name}", _reader(value)))
         elif isinstance(value, nn.Module):
             own = [*value.named_parameters(), *value.named_buffers()]
-            self._tensors += [(f"state/{name}.{key}", tensor.detach()) for key, tensor in own]
+            self._tensors += [(f"state/{name}.{key}", _reader(tensor)) for key, tensor in own]
         else:
             self._python.add_object(name, _prepared(value))
 
@@ -109,6 +121,14 @@ class State:
             raise RuntimeError(f"small state (schedulers and other objects of state=) has grown from {self.capacity // 2} to "
                                f"{len(text)} bytes; it may at most double")
         return text
+
+
+def _reader(tensor: torch.Tensor) -> Reader:
+    return lambda: tensor
+
+
+def _reader_of(buffer: Buffer) -> Reader:
+    return lambda: buffer.live
 
 
 def _around_difference(mine: bytes, mean: bytes) -> str:
