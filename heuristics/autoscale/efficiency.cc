@@ -27,7 +27,13 @@ constexpr double kMaxSteps = 150;       // after these the better mean decides
 constexpr double kUnknownStart_s = 30;  // assumed until a worker has started
 // By which an improvement is larger that is worth a look after a change; doubled with every look after the second.
 constexpr double kAfterChange = 4;
-constexpr double kUneven = 0.05;  // of the parts of a step: below it all sizes are taken to have changed alike
+// A job that lasts for more probes than the usual one looks for smaller improvements, down to a tenth, and measures for
+// up to three times as long.
+constexpr double kProbesOfUsualJob = 200;
+constexpr double kMostPatience = 10;
+constexpr double kLongestProbe = 3;  // of the usual number of steps
+constexpr double kPatientMoves = 4;  // after which the least improvement doubles with each, up to the usual one
+constexpr double kUneven = 0.05;     // of the parts of a step: below it all sizes are taken to have changed alike
 constexpr double kLongestQuiet_s = 2 * kHour;
 constexpr double kNoEndHorizon_s = 600;
 
@@ -171,13 +177,27 @@ class SearchPolicy : public PerJobPolicy<SearchState> {
     if (state.ceiling != 0) limits.max = std::min(limits.max, state.ceiling);
     limits.max = std::max(limits.max, limits.min);
     for (const auto& host : view.hosts) limits.host_slots = std::max(limits.host_slots, host.slots);
-    limits.tolerance = settings_.tolerance;
-    if (state.follows_change) limits.tolerance *= kAfterChange * std::exp2(std::max(0.0, state.moves - 2.0));
     limits.probe_s = state.probe_s > 0 ? state.probe_s : first_probe_s(job, state);
-    limits.noise = state.table.step_deviation() * std::sqrt(2 / kEnoughSteps);
     const auto rate = state.table.log_rate(job.workers);
     limits.horizon_s = rest_s(view, job, rate ? std::exp(rate->value) : 0);
+    const double patience = patience_of(job, limits, state);
+    limits.least = least_improvement(patience, state);
+    limits.noise = state.table.step_deviation() / std::sqrt(kEnoughSteps / 2 * std::min(patience, kLongestProbe));
     return limits;
+  }
+
+  // The factor by which smaller improvements and longer measurements pay, because the job is long. After a change the
+  // job may change again.
+  static double patience_of(const JobView& job, const SearchLimits& limits, const SearchState& state) {
+    if (job.samples_total <= 0 || state.follows_change) return 1;
+    return std::clamp(limits.horizon_s / (kProbesOfUsualJob * limits.probe_s), 1.0, kMostPatience);
+  }
+
+  // What an expected improvement has to reach rises with the changes, because those before did not bring theirs.
+  double least_improvement(double patience, const SearchState& state) const {
+    const double usual = settings_.tolerance / 4;
+    if (state.follows_change) return usual * kAfterChange * std::exp2(std::max(0.0, state.moves - 2.0));
+    return usual * std::min(1.0, std::exp2(std::max(0.0, state.moves - kPatientMoves)) / patience);
   }
 
   static std::vector<Measured> measured(const SearchState& state, const Objective& value, const SearchLimits& limits) {

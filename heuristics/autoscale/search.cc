@@ -240,7 +240,7 @@ class Search {
     double cost = (up ? 1 : 0.5) * limits_.probe_s * std::expm1(std::clamp(loss, 0.0, 10.0));
     if (measured_.size() == 1) cost /= 2;  // the second size tells something about all others, too
     const double net = improvement * limits_.horizon_s - cost;
-    if (improvement < limits_.tolerance / 4 || net <= 0 || net <= net_) return;
+    if (improvement < limits_.least || net <= 0 || net <= net_) return;
     found_ = Probe{workers, improvement};
     net_ = net;
   }

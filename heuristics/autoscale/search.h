@@ -27,7 +27,7 @@ struct SearchLimits {
   std::uint32_t min = 1;  // workers
   std::uint32_t max = 1;
   std::uint32_t host_slots = 1;  // of the largest host
-  double tolerance = 0.02;       // expected improvements in value below a quarter of this are ignored
+  double least = 0.005;          // expected improvements in value below this are ignored
   double horizon_s = 3600;       // for which an improvement lasts
   double probe_s = 30;           // duration of trying a size
   double noise = 0.03;           // standard deviation of a value measured for that time

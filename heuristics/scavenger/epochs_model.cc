@@ -8,6 +8,8 @@
 namespace elastictrain::heuristics {
 namespace {
 
+constexpr double kFewest = 0.1;  // of the known epochs, that any batch needs
+
 double regressor(EpochsForm form, double noise, double batch) {
   return form == EpochsForm::kNoise ? batch : noise / std::sqrt(batch);
 }
@@ -32,6 +34,19 @@ EpochsModel EpochsModel::from_noise(double noise_scale, double known_batch, doub
   return model;
 }
 
+std::optional<EpochsModel> EpochsModel::from_sgd_noise(double noise, double relative_theta, double known_batch,
+                                                       double known_epochs) {
+  const double epochs_of_known = 1 + relative_theta * regressor(EpochsForm::kPaper, noise, known_batch);
+  if (!(epochs_of_known > 0) || !std::isfinite(epochs_of_known)) return std::nullopt;
+  EpochsModel model(known_epochs);
+  model.form_ = EpochsForm::kPaper;
+  model.noise_ = noise;
+  model.base_ = known_epochs / epochs_of_known;
+  model.theta_ = relative_theta * model.base_;
+  model.min_ = kFewest * known_epochs;
+  return model;
+}
+
 std::optional<EpochsModel> EpochsModel::fit(EpochsForm form, const std::vector<EpochsPoint>& points) {
   std::vector<EpochsPoint> good;
   std::copy_if(points.begin(), points.end(), std::back_inserter(good),
@@ -42,8 +57,8 @@ std::optional<EpochsModel> EpochsModel::fit(EpochsForm form, const std::vector<E
   model.noise_ = noise_of(good);
   model.min_ =
       std::min_element(good.begin(), good.end(), [](const auto& a, const auto& b) { return a.epochs < b.epochs; })
-          ->epochs /
-      10;
+          ->epochs *
+      kFewest;
   const bool one_batch = std::all_of(good.begin(), good.end(), [&](const EpochsPoint& point) {
     return point.global_batch == good.front().global_batch;
   });

@@ -25,6 +25,10 @@ class EpochsModel {
   explicit EpochsModel(double epochs = 1) : base_(epochs) {}
   // From one batch and the noise scale, in samples.
   static EpochsModel from_noise(double noise_scale, double known_batch, double known_epochs);
+  // The paper's form, from g of gamma = g / sqrt(B) and theta as a multiple of e*. Nothing with a theta
+  // by which the known batch would need no samples.
+  static std::optional<EpochsModel> from_sgd_noise(double noise, double relative_theta, double known_batch,
+                                                   double known_epochs);
   // By least squares of relative errors. Nothing without a point; a single point gives a constant. kPaper with gamma
   // measured at every point fits gamma = g / sqrt(B) first, else g is part of theta.
   static std::optional<EpochsModel> fit(EpochsForm form, const std::vector<EpochsPoint>& points);

@@ -1,18 +1,25 @@
 #include "heuristics/scavenger/job_plan.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 namespace elastictrain::heuristics {
 namespace {
 
 constexpr double kKnownNoise = 0.3;      // relative error below which the noise scale is used
+constexpr double kKnownSgdNoise = 50;    // steps, as the window that it is measured over
 constexpr std::uint32_t kMaxSizes = 64;  // sizes compared at most
 
 }  // namespace
 
 void StepMeasurements::add(const JobView& job, double window_steps) {
   noise_.add(job.norms);
+  if (job.norms.count > 0 && job.norms.global_batch > job.norms.local_batch) {
+    BatchNoise& seen = sgd_noise_[job.norms.global_batch];
+    seen.steps += static_cast<double>(job.norms.count);
+    seen.gamma.add(job.norms);
+  }
   for (const auto& interval : job.intervals) {
     if (interval.warm_up || interval.steps == 0 || interval.workers == 0 || !(interval.seconds() > 0)) continue;
     auto& measured =
@@ -44,6 +51,27 @@ std::vector<StepTimePoint> StepMeasurements::points() const {
 
 std::optional<double> StepMeasurements::noise_scale() const {
   return noise_.relative_error().value_or(1) <= kKnownNoise ? noise_.value() : std::nullopt;
+}
+
+std::optional<double> StepMeasurements::sgd_noise() const {
+  double steps = 0;
+  double sum = 0;
+  for (const auto& [batch, noise] : sgd_noise_) {
+    const double gamma = noise.gamma.value().value_or(0);
+    steps += noise.steps;
+    sum += noise.steps * gamma * std::sqrt(batch);
+  }
+  return steps >= kKnownSgdNoise && sum > 0 ? std::optional(sum / steps) : std::nullopt;
+}
+
+std::optional<EpochsModel> StepMeasurements::epochs(const StatisticsRule& rule, std::uint64_t base_batch) const {
+  const auto known_batch = static_cast<double>(base_batch);
+  if (rule.form == EpochsForm::kPaper) {
+    const auto noise = sgd_noise();
+    return noise ? EpochsModel::from_sgd_noise(*noise, rule.theta, known_batch, 1) : std::nullopt;
+  }
+  const auto noise = noise_scale();
+  return noise ? std::optional(EpochsModel::from_noise(*noise, known_batch, 1)) : std::nullopt;
 }
 
 SearchPoint kept_to_limit(const BatchRule& rule, const SearchPoint& point) {
@@ -85,11 +113,11 @@ std::uint32_t workers_per_host(const std::vector<HostView>& hosts) {
   return max;
 }
 
-PlanWork work_of(double samples, const BatchRule& batch, std::uint64_t base_batch, std::optional<double> noise_scale) {
+PlanWork work_of(double samples, const BatchRule& batch, const std::optional<EpochsModel>& epochs) {
   PlanWork work;
   work.batch = batch;
   work.samples_per_epoch = std::max(0.0, samples);
-  if (noise_scale) work.epochs = EpochsModel::from_noise(*noise_scale, static_cast<double>(base_batch), 1);
+  if (epochs) work.epochs = *epochs;
   return work;
 }
 
@@ -103,6 +131,11 @@ const std::vector<std::string>& step_time_form_names() {
   return kNames;
 }
 
+const std::vector<std::string>& epochs_form_names() {
+  static const std::vector<std::string> kNames{"noise-scale", "sgd-noise"};
+  return kNames;
+}
+
 SearchMode search_of(const std::string& name) {
   if (name == "full") return SearchMode::kFull;
   return name == "universal" ? SearchMode::kUniversal : SearchMode::kPartial;
@@ -111,6 +144,10 @@ SearchMode search_of(const std::string& name) {
 StepTimeForm step_time_form_of(const std::string& name) {
   if (name == "paper") return StepTimeForm::kPaperPerWorker;
   return name == "paper-global" ? StepTimeForm::kPaperGlobal : StepTimeForm::kComponents;
+}
+
+EpochsForm epochs_form_of(const std::string& name) {
+  return name == "sgd-noise" ? EpochsForm::kPaper : EpochsForm::kNoise;
 }
 
 }  // namespace elastictrain::heuristics

@@ -15,6 +15,13 @@
 
 namespace elastictrain::heuristics {
 
+// How the samples that a job needs follow from its batch: by the gradient noise scale, or by Scavenger's e = e* + theta
+// * gamma.
+struct StatisticsRule {
+  EpochsForm form = EpochsForm::kNoise;
+  double theta = 0;  // of kPaper, as a multiple of e*
+};
+
 // Step times by workers and samples of each worker, and the gradient noise.
 class StepMeasurements {
  public:
@@ -26,6 +33,10 @@ class StepMeasurements {
   std::vector<StepTimePoint> points() const;  // by workers, then by batch
   // In samples; nothing while it is not known well enough for a plan.
   std::optional<double> noise_scale() const;
+  // g of gamma = g / sqrt(B), over the recent steps of each batch; nothing after less than 50 steps of several workers.
+  std::optional<double> sgd_noise() const;
+  // Of a job that needs one epoch with `base_batch`; nothing while its noise is not known.
+  std::optional<EpochsModel> epochs(const StatisticsRule& rule, std::uint64_t base_batch) const;
 
  private:
   struct Measured {
@@ -33,7 +44,12 @@ class StepMeasurements {
     double step_s = 0;
   };
   std::map<std::pair<std::uint32_t, std::uint32_t>, Measured> measured_;
+  struct BatchNoise {
+    double steps = 0;
+    SgdNoise gamma;
+  };
   NoiseScale noise_;
+  std::map<double, BatchNoise> sgd_noise_;  // by global batch
 };
 
 // The samples of each worker after applying the user's limit of the global batch.
@@ -52,13 +68,17 @@ std::optional<StepTimeModel> fit_step_times(StepTimeForm form, std::vector<StepT
 // The maximum number of workers that fit on one host.
 std::uint32_t workers_per_host(const std::vector<HostView>& hosts);
 
-// The remaining work, in samples at the base batch. A batch that needs more epochs needs that many more samples.
-PlanWork work_of(double samples, const BatchRule& batch, std::uint64_t base_batch, std::optional<double> noise_scale);
+// The remaining work, in samples at the base batch. A batch that needs more epochs needs that many more samples;
+// without `epochs` all need the same.
+PlanWork work_of(double samples, const BatchRule& batch, const std::optional<EpochsModel>& epochs);
 
-// The names used in settings: "full", "partial", "universal"; "components", "paper", "paper-global".
+// The names used in settings: "full", "partial", "universal"; "components", "paper", "paper-global"; "noise-scale",
+// "sgd-noise".
 const std::vector<std::string>& search_names();
 const std::vector<std::string>& step_time_form_names();
 SearchMode search_of(const std::string& name);            // one of search_names()
 StepTimeForm step_time_form_of(const std::string& name);  // one of step_time_form_names()
+const std::vector<std::string>& epochs_form_names();
+EpochsForm epochs_form_of(const std::string& name);  // one of epochs_form_names()
 
 }  // namespace elastictrain::heuristics

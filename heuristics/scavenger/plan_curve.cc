@@ -46,6 +46,16 @@ std::optional<std::size_t> min_of(const std::vector<PlanPoint>& points, double P
   return best;
 }
 
+// The fastest of those that cost as little as the cheapest, as far as measurements tell.
+template <typename Allowed>
+std::optional<std::size_t> cheapest_of(const std::vector<PlanPoint>& points, const Allowed& allowed) {
+  const auto cheapest = min_of(points, &PlanPoint::cost, &PlanPoint::seconds, allowed);
+  if (!cheapest) return cheapest;
+  const double limit = points[*cheapest].cost * (1 + kCostTolerance);
+  const auto as_cheap = [&](const PlanPoint& point) { return allowed(point) && point.cost <= limit; };
+  return min_of(points, &PlanPoint::seconds, &PlanPoint::cost, as_cheap);
+}
+
 std::optional<std::size_t> pick(const std::vector<PlanPoint>& points, const PlanGoal& goal, bool limited) {
   const auto any = [](const PlanPoint&) { return true; };
   const auto in_time = [&](const PlanPoint& point) { return !limited || point.seconds <= goal.limit; };
@@ -56,13 +66,13 @@ std::optional<std::size_t> pick(const std::vector<PlanPoint>& points, const Plan
     case Goal::kFastest:
       return min_of(points, kSeconds, kCost, any);
     case Goal::kCheapest:
-      return min_of(points, kCost, kSeconds, any);
+      return cheapest_of(points, any);
     case Goal::kKnee:
       return knee(points, pareto_front(points));
     case Goal::kDeadline:
-      return limited ? min_of(points, kCost, kSeconds, in_time) : min_of(points, kSeconds, kCost, any);
+      return limited ? cheapest_of(points, in_time) : min_of(points, kSeconds, kCost, any);
     case Goal::kBudget:
-      return limited ? min_of(points, kSeconds, kCost, in_budget) : min_of(points, kCost, kSeconds, any);
+      return limited ? min_of(points, kSeconds, kCost, in_budget) : cheapest_of(points, any);
   }
   return std::nullopt;
 }
@@ -138,6 +148,7 @@ std::size_t knee(const std::vector<PlanPoint>& points, const std::vector<std::si
   if (front.size() < 3) return front.empty() ? 0 : front.front();
   const PlanPoint& fastest = points[front.front()];
   const PlanPoint& cheapest = points[front.back()];
+  if (fastest.cost <= cheapest.cost * (1 + kCostTolerance)) return front.front();
   std::size_t best = front.front();
   double farthest = 1e-9;
   for (const auto index : front) {

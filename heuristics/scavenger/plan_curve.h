@@ -61,6 +61,10 @@ std::size_t knee(const std::vector<PlanPoint>& points, const std::vector<std::si
 
 enum class Goal : std::uint8_t { kFastest, kCheapest, kKnee, kDeadline, kBudget };
 
+// Costs that differ by less than this part are equal: measured step times are not more exact. Of points that cost the
+// same, the fastest is "the cheapest".
+inline constexpr double kCostTolerance = 0.02;
+
 // kDeadline: the cheapest that ends within `limit` seconds, or the fastest if none does. kBudget: the fastest that
 // costs at most `limit`, or the cheapest if none does.
 struct PlanGoal {

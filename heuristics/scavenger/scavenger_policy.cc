@@ -31,6 +31,8 @@ struct ScavengerSettings {
   double budget = kUnbounded;
   std::string search = "partial";
   std::string model = "components";
+  std::string epochs = "noise-scale";
+  double theta = 0;
   std::string price = "flat";
   double price_per_worker_hour = 1;
   bool vary_batch = false;
@@ -71,6 +73,7 @@ class Scavenger final : public PerJobPolicy<State> {
       : settings_(settings),
         search_(search_of(settings.search)),
         form_(step_time_form_of(settings.model)),
+        statistics_{epochs_form_of(settings.epochs), settings.theta},
         price_(settings.price == "memory" ? PriceForm::kMemory : PriceForm::kFlat) {
     goal_.goal = *goal_of(settings.goal);
     goal_.limit = goal_.goal == Goal::kBudget ? settings.budget : settings.deadline_s;
@@ -197,10 +200,13 @@ class Scavenger final : public PerJobPolicy<State> {
     return rule;
   }
 
-  static PlanWork work(const JobView& job, const State& state) {
+  std::optional<EpochsModel> epochs(const JobView& job, const State& state) const {
+    return state.measured.epochs(statistics_, job.base_batch != 0 ? job.base_batch : job.global_batch);
+  }
+
+  PlanWork work(const JobView& job, const State& state) const {
     const double left = job.samples_total > 0 ? job.samples_total - job.samples_done : kNoEndSamples;
-    return work_of(left, job.batch, job.base_batch != 0 ? job.base_batch : job.global_batch,
-                   state.measured.noise_scale());
+    return work_of(left, job.batch, epochs(job, state));
   }
 
   // The user's, if the policy changes it.
@@ -208,10 +214,10 @@ class Scavenger final : public PerJobPolicy<State> {
     return settings_.vary_batch ? state.own_batch : job.batch.per_worker;
   }
 
-  // The compared sizes and batches; first the present point. Without the noise scale a larger batch would look free, so
-  // only the user's own is used.
+  // The compared sizes and batches; first the present point. Without the noise a larger batch would look free, so only
+  // the user's own is used.
   std::vector<SearchPoint> candidates(const JobView& job, const State& state, const SearchPoint& now) const {
-    const bool any_batch = state.measured.noise_scale().has_value();
+    const bool any_batch = epochs(job, state).has_value();
     const SearchSpace space = compared_space(
         state.limits.min, state.limits.max, any_batch ? batches(job, kMaxBatches) : std::vector{own_batch(job, state)});
     auto points = kept_to_limit(job.batch, allowed_points(space));
@@ -230,7 +236,7 @@ class Scavenger final : public PerJobPolicy<State> {
   }
 
   void settle(const ClusterView& view, const JobView& job, State& state, JobDecision& decision) const {
-    const bool is_news = !state.knew_noise && state.measured.noise_scale().has_value();
+    const bool is_news = !state.knew_noise && epochs(job, state).has_value();
     state.knew_noise = state.knew_noise || is_news;
     if (state.considered_s > 0 && !is_news && view.now_s - state.considered_s < settings_.reconsider_s) {
       decision.reason = state.settled;
@@ -296,6 +302,7 @@ class Scavenger final : public PerJobPolicy<State> {
   ScavengerSettings settings_;
   SearchMode search_;
   StepTimeForm form_;
+  StatisticsRule statistics_;
   PriceForm price_;
   PlanGoal goal_;
 };
@@ -315,6 +322,13 @@ SettingsTable<ScavengerSettings> scavenger_table() {
             "what is measured: full: all sizes; partial: ends and middles; universal: only the present size")
       .text("model", &ScavengerSettings::model, step_time_form_names(),
             "form of the step time; paper and paper-global are planes over the batch of a worker or the global batch")
+      .text("epochs", &ScavengerSettings::epochs, epochs_form_names(),
+            "how epochs follow from the batch: by the gradient noise scale, or as in the paper by the SGD noise gamma, "
+            "e = e* + theta gamma")
+      .number(
+          "theta", &ScavengerSettings::theta, {-1e6, 1e6}, "",
+          "theta / e* of earlier runs, with epochs = sgd-noise; below 0: larger batches need more epochs; it must be "
+          "above -1 / gamma of the first batch")
       .text("price", &ScavengerSettings::price, {"flat", "memory"},
             "memory: the price of a worker grows with its batch")
       .number("price_per_worker_hour", &ScavengerSettings::price_per_worker_hour, {0, 1e9}, "",

@@ -128,7 +128,7 @@ class Loop {
     job.max_workers = job.reachable = model_.max_workers;
     job.start_s = model_.cold_start_s;
     job.samples_done = done_;
-    job.samples_total = model_.samples_total;
+    job.samples_total = model_.end_is_known ? model_.samples_total : 0;
     job.steps_done = steps_;
     job.batch = model_.batch;
     job.global_batch = plan_batch(model_.batch, workers_).global;

@@ -46,6 +46,7 @@ struct JobModel {
 
   BatchRule batch;
   double samples_total = 0;
+  bool end_is_known = true;  // to the policy
   std::uint32_t min_workers = 1;
   std::uint32_t max_workers = 64;
   std::uint32_t slots_per_host = 1;

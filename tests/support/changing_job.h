@@ -44,9 +44,9 @@ inline double loss(const heuristics::ThroughputCurve& curve, std::uint32_t worke
 }
 
 struct Followed {
-  double settled_for_s = 0;  // before the job changed
-  std::size_t most_changes = 0;
-  std::uint32_t wrong = 0;  // of `runs`: more than 5 % off the best size a minute later
+  double settled_for_s = 0;      // before the job changed
+  std::size_t most_changes = 0;  // after the job changed
+  std::uint32_t wrong = 0;       // of `runs`: more than 5 % off the best size a minute later
   std::uint32_t runs = 0;
 };
 
@@ -72,7 +72,7 @@ inline std::vector<Followed> follow(const heuristics::ThroughputCurve& before,
       const auto run =
           run_closed_loop(*policy, model, {.start_workers = 4, .view_every_s = 1, .seed = seed, .longest_s = end_s});
       std::size_t changes = 0;
-      for (const auto& change : run.changes) changes += change.at_s >= kSettled_s;
+      for (const auto& change : run.changes) changes += change.at_s >= model.later_from_s;
       followed.most_changes = std::max(followed.most_changes, changes);
       followed.wrong += loss(after, run.size_at(end_s)) > 0.05;
       ++followed.runs;

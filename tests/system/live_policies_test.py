@@ -112,6 +112,21 @@ class LivePolicies(Case):
             run.wait_event("decided", timeout=90, code="settled")
             self.assert_holds(run, 6)
 
+    def test_scavengers_theta_decides_with_the_measured_noise_how_large_the_batch_may_be(self):
+        """Until the noise of the gradients is known, the batch is the user's, of 16 samples.
+
+        Workers sleep 0.3 ms for each sample and 0.6 ms a step, so a large batch is a fifth faster. The gradients' own
+        noise makes the number of samples differ by half and more.
+        """
+        trainer = synthetic(**LINEAR, gradient="samples", learning_rate=1e-9, compute_us_per_sample=300, exchange_us=["2:600"])
+        settings = {"goal": "fastest", "vary_batch": True, "min_per_worker": 8, "max_per_worker": 64, "sizes": 2,
+                    "steps_per_point": 30, "epochs": "sgd-noise"}
+        for theta, is_right in ((0.5, lambda batch: batch > 32), (-0.4, lambda batch: batch < 16)):
+            with self.subTest(theta=theta), Run(config("scavenger", workers=(2, 2, 2), trainer=trainer, theta=theta, **settings)) as run:
+                run.wait_event("decided", timeout=90, code="settled")
+                run.wait_status(lambda s: s["phase"] == "running" and is_right(s["batch_per_worker"]), 60, "another batch")
+                self.assert_holds(run, 6)
+
 
 class AUsersWord(Case):
     def test_a_users_size_holds_against_a_policy_until_it_is_given_back(self):

@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import sys
+import tempfile
 
 import harness
 from harness import Case, Run, job, synthetic
@@ -41,6 +42,24 @@ class Policies(Case):
         views = self.assert_grows_to_three(policy, f"{sys.executable} {script} 0.2")
         self.assertGreaterEqual(sum(view["now"]["code"] == "grow" for view in views), 2)
         self.assertFalse([view for view in views if view["differs"]], "the same views give the same decisions")
+
+    def test_a_python_class_decides(self):
+        package = os.path.join(os.path.dirname(SCRIPTS), "..", "train", "python")
+        with tempfile.TemporaryDirectory() as directory:
+            path = os.path.join(directory, "grows.py")
+            with open(path, "w") as file:
+                file.write("from elastictrain.policy import Decision\n"
+                           "print('not an answer')\n"
+                           "class Grows:\n"
+                           "    def __init__(self, most): self.most = int(most)\n"
+                           "    def decide(self, view):\n"
+                           "        return Decision(workers=min(self.most, view.job.workers + 1), code='one_more')\n")
+            policy = {"program": [sys.executable, "-m", "elastictrain.policy", path + ":Grows", "2"], "timeout_ms": 60_000}
+            with Run(config(policy), environment={"PYTHONPATH": package}) as run:
+                run.wait_size(2, timeout=60)
+                run.wait_event("decided", code="one_more", timeout=60)
+                self.assertIn("policy: not an answer", run.text())
+                self.assert_stops_clean(run)
 
     def test_a_journal_that_was_taken_elsewhere_is_explained_as_well(self):
         with Run(config({"name": "efficiency"})) as run:

@@ -3,6 +3,8 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
+
 namespace elastictrain::heuristics {
 namespace {
 
@@ -61,6 +63,27 @@ TEST_CASE("a noise scale is used once it is known well enough") {
   CHECK(*known.noise_scale() == Approx(32));
 }
 
+// G^2 = 1, S = 32, b = 32, K = 4: gamma is 1.6 with 128 samples, so half of that with 512.
+TEST_CASE("with the SGD noise of a run epochs follow from theta") {
+  StepMeasurements measured;
+  const StatisticsRule rule{EpochsForm::kPaper, -0.25};
+  JobView job;
+  job.norms = {.count = 49, .local_square = 2.0, .global_square = 1.25, .local_batch = 32, .global_batch = 128};
+  measured.add(job);
+  job.norms = {.count = 50, .local_square = 3.0, .global_square = 3.0, .local_batch = 32, .global_batch = 32};
+  measured.add(job);  // one worker says nothing
+  CHECK_FALSE(measured.sgd_noise());
+  CHECK_FALSE(measured.epochs(rule, 128));
+  job.norms = {.count = 1, .local_square = 2.0, .global_square = 1.25, .local_batch = 32, .global_batch = 128};
+  measured.add(job);
+  REQUIRE(measured.sgd_noise());
+  CHECK(*measured.sgd_noise() == Approx(1.6 * std::sqrt(128.0)));
+  const auto epochs = measured.epochs(rule, 128);
+  REQUIRE(epochs);
+  CHECK(epochs->epochs(128) == Approx(1));
+  CHECK(epochs->epochs(512) == Approx(0.8 / 0.6));  // (1 - 0.25 * 0.8) / (1 - 0.25 * 1.6)
+}
+
 TEST_CASE("points that the limit of the global batch makes equal, or leaves without a sample, are named once or not") {
   BatchRule rule;
   rule.per_worker = 32;
@@ -99,7 +122,7 @@ TEST_CASE("a batch that the limit splits counts as a whole, though not every sha
   const auto candidates = kept_to_limit(rule, std::vector<SearchPoint>{{4, 16}, {12, 16}, {12, 4}});
   const auto model = StepTimeModel::fit(StepTimeForm::kComponents, {{4, 16, 0.1}, {12, 5, 0.1}, {12, 4, 0.1}}, 12);
   REQUIRE(model);
-  const auto points = plan_points(candidates, *model, work_of(6400, rule, 64, std::nullopt), {}, {{12, 5, 0.1}});
+  const auto points = plan_points(candidates, *model, work_of(6400, rule, std::nullopt), {}, {{12, 5, 0.1}});
   REQUIRE(points.size() == 3);
   CHECK(points[0].global_batch == 64);
   CHECK(points[1].global_batch == 64);  // 12 shares of 5 or 6

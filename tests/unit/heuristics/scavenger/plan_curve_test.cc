@@ -20,6 +20,15 @@ TEST_CASE("epochs: the paper's form is linear in gamma = g / sqrt(B)") {
   CHECK(model->base() == Approx(10));
   CHECK(model->theta() == Approx(8));
   CHECK(model->epochs(1024) == Approx(14));  // gamma 0.5
+  // The same from g, theta / e* and the epochs of one batch.
+  const auto given = EpochsModel::from_sgd_noise(16, 0.8, 64, 26);
+  REQUIRE(given);
+  CHECK(given->base() == Approx(10));
+  CHECK(given->theta() == Approx(8));
+  CHECK(given->epochs(256) == Approx(18));
+  CHECK(given->epochs(1024) == Approx(14));
+  // 1 - 0.6 gamma is below 0 with gamma 2.
+  CHECK_FALSE(EpochsModel::from_sgd_noise(16, -0.6, 64, 26));
   // Without gamma its scale is part of theta; what is predicted is the same.
   const auto unmeasured = EpochsModel::fit(EpochsForm::kPaper, {{64, 26}, {256, 18}});
   CHECK(unmeasured->epochs(1024) == Approx(14));
@@ -99,6 +108,15 @@ TEST_CASE("each goal takes its own point, with a reason") {
   CHECK(choose(points, {Goal::kDeadline, 15}).reason.text ==
         "1 worker of 1: 14.0 s, cost 16 is the cheapest within 15.0 s");
   CHECK_FALSE(choose({}, {}).point);
+}
+
+TEST_CASE("of sizes that cost the same within the error of measurement the fastest is taken") {
+  // Linear scaling: noise makes three of four workers the cheapest.
+  const std::vector<PlanPoint> linear{point(400, 1.00), point(200, 1.005), point(133, 0.99), point(100, 1.002)};
+  CHECK(*choose(linear, {Goal::kCheapest, 0}).point == 3);
+  CHECK(*choose(linear, {Goal::kKnee, 0}).point == 3);
+  CHECK(*choose(linear, {Goal::kDeadline, 300}).point == 3);
+  CHECK(*choose({point(400, 1.00), point(200, 1.03)}, {Goal::kCheapest, 0}).point == 0);
 }
 
 TEST_CASE("goals have names") {

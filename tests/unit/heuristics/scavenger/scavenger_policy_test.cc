@@ -117,6 +117,23 @@ TEST_CASE("with the batch searched as well the noise decides how large it may be
   CHECK((100 + global) / global * step_s(quiet.job.workers, quiet.job.batch.per_worker) <= 1.1 * best);
 }
 
+TEST_CASE("by the SGD noise theta decides how large a batch may be") {
+  auto model = job_of(8);
+  model.noise = 0;
+  model.noise_scale = [](double) { return 1000.0; };
+  const auto batch_at = [&](double theta) {
+    const Parameters parameters{{"goal", std::string("fastest")},
+                                {"vary_batch", true},
+                                {"max_per_worker", 256.0},
+                                {"epochs", std::string("sgd-noise")},
+                                {"theta", theta}};
+    return run_batch_job(*make_policy(scavenger_policy(), parameters), model, 4000).job.batch.per_worker;
+  };
+  CHECK(batch_at(0) == 256);
+  CHECK(batch_at(-0.07) < 64);
+  CHECK(batch_at(-0.5) == 32);  // no such theta: the user's own
+}
+
 TEST_CASE("a size that is never reached is left out of the search, and not asked for again") {
   auto model = job_of(16);
   model.startable = 15;

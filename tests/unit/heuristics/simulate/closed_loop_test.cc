@@ -101,6 +101,40 @@ TEST_CASE("efficiency finds the knee of the talk's curve from everywhere, and st
   CHECK(regret / runs < 0.05);
 }
 
+// A gain of 5 % for the rest of a day pays for many probes.
+TEST_CASE("a long job does not end at a size whose rival was measured too low") {
+  JobModel model = talk();
+  model.batch.max_global = 8192;
+  model.min_workers = 4;
+  model.samples_total = 4000 * 8 * 3600.0;
+  model.cold_start_s = 15;
+  const auto loss = efficiency_loss(0.5);
+  const double best = best_fixed_size(model, loss).loss;
+  for (std::uint32_t start : {28U, 36U, 44U}) {
+    for (std::uint64_t seed = 1; seed <= 25; ++seed) {
+      CAPTURE(start);
+      CAPTURE(seed);
+      const auto run = run_closed_loop(*policy("efficiency"), model, from(start, seed));
+      CHECK(fixed_size(model, run.segments.back().workers, loss).loss < 1.02 * best);
+      CHECK(run.changes.size() <= 10);
+    }
+  }
+}
+
+TEST_CASE("a job without a known end is left alone after a few changes") {
+  JobModel model = talk();
+  model.end_is_known = false;
+  model.samples_total = 4000 * 8 * 3600.0;
+  model.cold_start_s = 1;
+  for (std::uint32_t start = 4; start <= 64; start *= 2) {
+    for (std::uint64_t seed = 1; seed <= 6; ++seed) {
+      CAPTURE(start);
+      CAPTURE(seed);
+      CHECK(run_closed_loop(*policy("efficiency"), model, from(start, seed)).changes.size() <= 7);
+    }
+  }
+}
+
 // Four workers need 7.7 s, one 31 s.
 TEST_CASE("a short job grows where workers start at once, and stays where they would come too late") {
   JobModel model;
