@@ -1,0 +1,157 @@
+// `elastictrain submit`: a run becomes a job of a cluster.
+#include <unistd.h>
+
+#include <algorithm>
+#include <asio/io_context.hpp>
+#include <cstdlib>
+#include <iostream>
+#include <memory>
+
+#include "cli/commands/cluster_client.h"
+#include "cli/commands/command.h"
+#include "cli/commands/exit_code.h"
+#include "cli/commands/live_run.h"
+#include "cli/commands/resume.h"
+#include "cli/commands/run_flags.h"
+#include "cli/commands/run_plan.h"
+#include "cli/config/text.h"
+#include "launcher/process/process.h"
+
+namespace elastictrain::cli {
+namespace {
+
+constexpr const char* kSubmitDetails = R"(
+  elastictrain submit job.toml
+  elastictrain submit -n 1:8 --start 2 --name a -- python3 train.py
+  elastictrain submit job.toml --priority 3 --cluster lab
+
+The config is read again when the job starts, in this directory; the job gets this environment. A job that writes
+checkpoints (checkpoint.directory) may be suspended; others keep at least workers.min slots once they train.
+
+Exit status: 0 queued; 64 wrong usage; 69 no such cluster, or it can never have so many slots; 77 not permitted;
+78 a mistake in the config.
+)";
+
+struct SubmitFlags {
+  std::shared_ptr<RunFlags> run = std::make_shared<RunFlags>();
+  std::string cluster;
+  std::int32_t priority = 0;
+};
+
+int fail_submit(const std::string& text, int status) {
+  std::cerr << "elastictrain submit: " << text << "\n";
+  return status;
+}
+
+// The command line without what is for `submit` alone, before the program.
+std::vector<std::string> run_words(const std::vector<std::string>& line, std::size_t program_words) {
+  std::vector<std::string> words;
+  const std::size_t end = line.size() - std::min(line.size(), program_words);
+  for (std::size_t place = 0; place < end; ++place) {
+    const std::string& word = line[place];
+    if (word == "--priority" || word == "--cluster") {
+      ++place;
+    } else if (!word.starts_with("--priority=") && !word.starts_with("--cluster=")) {
+      words.push_back(word);
+    }
+  }
+  words.insert(words.end(), line.begin() + static_cast<std::ptrdiff_t>(end), line.end());
+  return words;
+}
+
+// What differs from one shell to the next. HOME, the language and so on come along.
+std::vector<std::string> job_environment() {
+  std::vector<std::string> variables;
+  for (const std::string& one : launcher::own_environment()) {
+    const bool of_state = one.starts_with("ELASTICTRAIN_CLUSTER=") || one.starts_with("ELASTICTRAIN_JOB=");
+    if (!of_state && one.size() < 64 * 1024) variables.push_back(one);
+  }
+  return variables;
+}
+
+nlohmann::json job_of(const SubmitFlags& flags, const RunChoice& choice, const RunPlan& plan,
+                      const Invocation& invocation) {
+  const auto& settings = plan.settings;
+  const RunConfig& config = choice.config;
+  std::vector<std::string> arguments = run_words(invocation.line, invocation.program.size());
+  if (config.name.empty()) arguments.insert(arguments.begin(), {"--name", settings.run_name});
+  nlohmann::json job = {{"name", settings.run_name},
+                        {"arguments", arguments},
+                        {"working_directory", choice.inputs.current_directory},
+                        {"environment", job_environment()},
+                        {"min", settings.min_workers},
+                        {"max", settings.max_workers},
+                        {"start", settings.start_workers},
+                        {"priority", flags.priority},
+                        {"suspends", !config.checkpoint.directory.empty()}};
+  const std::uint64_t samples = config.use_trainer ? config.trainer.samples * config.trainer.epochs : 0;
+  if (samples > 0) job["samples_total"] = samples;
+  return job;
+}
+
+// A run of a user that the cluster process does not belong to is that user's process.
+int start_here(const nlohmann::json& job, const std::string& directory) {
+  asio::io_context io;
+  launcher::ProcessSpec spec;
+  spec.argv = {"/proc/self/exe", "run"};
+  for (const auto& word : job["arguments"]) spec.argv.push_back(word.get<std::string>());
+  spec.environment =
+      launcher::merge_environment(launcher::own_environment(), {"ELASTICTRAIN_CLUSTER=" + directory + "/"});
+  spec.standard_output = launcher::Stream::kNull;
+  spec.standard_error = launcher::Stream::kNull;
+  spec.new_session = true;
+  auto started = launcher::Process::spawn(io, spec, [](launcher::ExitStatus) {});
+  if (!started.ok()) return fail_submit(started.error().message, kExitUnavailable);
+  (*started)->let_live();
+  const std::string name = job["name"];
+  std::cout << name << " waits for slots as process " << (*started)->pid()
+            << "; look: elastictrain queue, elastictrain status " << name << "\n";
+  return kExitSuccess;
+}
+
+int submit_job(const SubmitFlags& flags, const Invocation& invocation) {
+  const auto directory = find_cluster(flags.cluster);
+  if (!directory.ok()) return fail_submit(directory.error().message, kExitUnavailable);
+  if (flags.run->detach || flags.run->dry_run) return fail_submit("--detach and --dry-run are for run", kExitUsage);
+  ::setenv("ELASTICTRAIN_CLUSTER", (*directory + "/").c_str(), 1);
+  const auto chosen = choose_run(*flags.run, invocation.program);
+  if (const auto* failed = std::get_if<ChoiceFailed>(&chosen)) return fail_submit(failed->text, failed->status);
+  const RunChoice& choice = std::get<RunChoice>(chosen);
+  const auto plan = make_plan(choice.config, choice.inputs);
+  if (!plan.ok()) return fail_submit(plan.error().message, status_of_start(plan.error()));
+  const nlohmann::json job = job_of(flags, choice, *plan, invocation);
+  const ClusterAnswer answer = ask_cluster(*directory + "/", {{"command", "submit"}, {"job", job}});
+  if (answer.status == 0 && answer.object.value("start", "") == "self") return start_here(job, *directory);
+  return show_answer("submit", answer);
+}
+
+Status set_submit_priority(SubmitFlags& flags, const std::string& text) {
+  const bool below = text.starts_with("-");
+  const auto number = parse_whole_number(below ? std::string_view(text).substr(1) : std::string_view(text));
+  if (!number || *number > 1000)
+    return wrong_usage("--priority: '" + text + "' is not a whole number from -1000 to 1000");
+  flags.priority = static_cast<std::int32_t>(*number) * (below ? -1 : 1);
+  return {};
+}
+
+}  // namespace
+
+Command make_submit(Invocation& invocation) {
+  const auto flags = std::make_shared<SubmitFlags>();
+  std::vector<Argument> arguments = run_arguments(flags->run);
+  const auto is_cluster = [](const Argument& one) { return one.names == "--cluster"; };
+  arguments.erase(std::remove_if(arguments.begin(), arguments.end(), is_cluster), arguments.end());
+  arguments.push_back(cluster_flag(flags->cluster).in("Job"));
+  arguments.push_back(value("--priority", "N", "higher ones go first; default 0", [flags](const std::string& text) {
+                        return set_submit_priority(*flags, text);
+                      }).in("Job"));
+  return {"submit",
+          "give a run to a cluster, which starts it when it has slots for it",
+          kGroupCluster,
+          std::move(arguments),
+          always(invocation, [flags, &invocation] { return submit_job(*flags, invocation); }),
+          kSubmitDetails,
+          true};
+}
+
+}  // namespace elastictrain::cli

@@ -1,0 +1,245 @@
+#include "cli/config/cluster_file.h"
+
+#include <toml++/toml.h>
+
+#include <algorithm>
+#include <functional>
+#include <limits>
+
+#include "cli/config/text.h"
+#include "cli/config/toml_depth.h"
+#include "heuristics/sharing/policy.h"
+#include "launcher/hostfile.h"
+
+namespace elastictrain::cli {
+namespace {
+
+constexpr std::int64_t kMostMs = 30LL * 24 * 3600 * 1000;
+
+// A key of a table: what it must be, and what takes its value; false: it is not that.
+struct TableKey {
+  std::string name;
+  std::string wanted;
+  std::function<bool(const toml::node&)> take;
+};
+using TableKeys = std::vector<TableKey>;
+
+std::string range_of(std::int64_t low, std::int64_t high) {
+  return "a whole number from " + std::to_string(low) + " to " + std::to_string(high);
+}
+
+template <class T>
+struct Inside {
+  using Type = T;
+};
+template <class T>
+struct Inside<std::optional<T>> {
+  using Type = T;
+};
+template <class T>
+using ValueOf = typename Inside<T>::Type;
+
+template <class Number>
+TableKey whole_key(std::string name, std::int64_t low, std::int64_t high, Number& target) {
+  return {std::move(name), range_of(low, high), [low, high, &target](const toml::node& node) {
+            const auto* value = node.as_integer();
+            if (value == nullptr || value->get() < low || value->get() > high) return false;
+            target = static_cast<ValueOf<Number>>(value->get());
+            return true;
+          }};
+}
+
+TableKey text_key(std::string name, std::string& target) {
+  return {std::move(name), "a text", [&target](const toml::node& node) {
+            const auto* value = node.as_string();
+            if (value == nullptr) return false;
+            target = value->get();
+            return true;
+          }};
+}
+
+TableKey flag_key(std::string name, std::optional<bool>& target) {
+  return {std::move(name), "true or false", [&target](const toml::node& node) {
+            const auto* value = node.as_boolean();
+            if (value == nullptr) return false;
+            target = value->get();
+            return true;
+          }};
+}
+
+TableKey list_key(std::string name, std::vector<std::string>& target) {
+  return {std::move(name), "a list of texts", [&target](const toml::node& node) {
+            const auto* list = node.as_array();
+            if (list == nullptr) return false;
+            for (const toml::node& one : *list) {
+              if (one.as_string() == nullptr) return false;
+              target.push_back(one.as_string()->get());
+            }
+            return true;
+          }};
+}
+
+class ClusterReader {
+ public:
+  explicit ClusterReader(std::string file) : file_(std::move(file)) {}
+
+  void read(const toml::table& table) {
+    TableKeys keys = top_keys();
+    const std::vector<std::string> sections = {"hosts", "limits"};
+    for (const auto& [key, node] : table) {
+      const std::string name(key.str());
+      if (name == "hosts" && node.is_table()) {
+        read_table(*node.as_table(), "hosts", host_keys());
+      } else if (name == "limits" && node.is_table()) {
+        read_limits(*node.as_table());
+      } else {
+        read_key(name, key.source(), node, "", keys, sections);
+      }
+    }
+  }
+
+  void finish() {
+    if (result_.name.empty()) complain("name is missing: a cluster needs a name, or a directory and a name");
+    if (heuristics::sharing::find_sharing_policy(result_.policy) == nullptr || result_.policy == "max-min-fluid") {
+      complain_policy();
+    }
+    if (result_.host_list.empty() == result_.host_file.empty()) {
+      complain("hosts: give either hosts.list or hosts.file");
+    }
+    for (const std::string& host : result_.host_list) {
+      const auto parsed = launcher::parse_host_list(host);
+      if (!parsed.ok()) complain("hosts.list: " + parsed.error().message);
+    }
+  }
+
+  void complain(const toml::source_region& region, const std::string& what) {
+    error_.messages.push_back(file_ + ":" + std::to_string(region.begin.line) + ":" +
+                              std::to_string(region.begin.column) + ": " + what);
+  }
+
+  std::variant<ClusterFile, ClusterFileError> take() {
+    if (!error_.messages.empty()) return std::move(error_);
+    return std::move(result_);
+  }
+  void complain(const std::string& what) { error_.messages.push_back(file_ + ": " + what); }
+
+ private:
+  TableKeys top_keys() {
+    ClusterFile& to = result_;
+    TableKeys keys = {text_key("name", to.name),
+                      text_key("directory", to.directory),
+                      text_key("policy", to.policy),
+                      whole_key("slice_ms", 100, kMostMs, to.slice_ms),
+                      whole_key("recall_timeout_ms", 100, kMostMs, to.recall_timeout_ms),
+                      whole_key("resume_timeout_ms", 100, kMostMs, to.resume_timeout_ms),
+                      whole_key("join_timeout_ms", 1000, kMostMs, to.join_timeout_ms),
+                      whole_key("orphan_grace_ms", 1000, kMostMs, to.orphan_grace_ms)};
+    keys.push_back({"access", "\"owner\" or \"everyone\"", [&to](const toml::node& node) {
+                      const auto* value = node.as_string();
+                      if (value == nullptr || (value->get() != "owner" && value->get() != "everyone")) return false;
+                      to.everyone = value->get() == "everyone";
+                      return true;
+                    }});
+    keys[2].take = [this](const toml::node& node) {
+      const auto* value = node.as_string();
+      if (value == nullptr) return false;
+      result_.policy = value->get();
+      policy_at_ = node.source();
+      return true;
+    };
+    return keys;
+  }
+
+  TableKeys host_keys() {
+    return {list_key("list", result_.host_list), text_key("file", result_.host_file),
+            whole_key("slots", 1, 1024, result_.host_slots), whole_key("poll_ms", 100, kMostMs, result_.poll_ms)};
+  }
+
+  static TableKeys limit_keys(LimitsOfFile& to) {
+    constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
+    return {whole_key("slots", 0, most, to.slots), whole_key("running", 0, most, to.running),
+            whole_key("queued", 0, most, to.queued), whole_key("priority", -1000, 1000, to.priority),
+            flag_key("submit", to.submit)};
+  }
+
+  void read_limits(const toml::table& table) {
+    TableKeys keys = limit_keys(result_.limits);
+    for (const auto& [key, node] : table) {
+      const std::string name(key.str());
+      if ((name == "users" || name == "groups") && node.is_table()) {
+        read_named_limits(*node.as_table(), name, name == "users" ? result_.users : result_.groups);
+      } else {
+        read_key(name, key.source(), node, "limits", keys, {"users", "groups"});
+      }
+    }
+  }
+
+  void read_named_limits(const toml::table& table, const std::string& kind, std::map<std::string, LimitsOfFile>& to) {
+    for (const auto& [key, node] : table) {
+      const std::string name(key.str());
+      if (node.is_table()) {
+        read_table(*node.as_table(), "limits." + kind + "." + name, limit_keys(to[name]));
+      } else {
+        complain(key.source(), "limits." + kind + "." + name + " must be a table of limits, such as {slots = 8}");
+      }
+    }
+  }
+
+  void read_table(const toml::table& table, const std::string& section, const TableKeys& keys) {
+    for (const auto& [key, node] : table) read_key(std::string(key.str()), key.source(), node, section, keys, {});
+  }
+
+  void read_key(const std::string& name, const toml::source_region& region, const toml::node& node,
+                const std::string& section, const TableKeys& keys, const std::vector<std::string>& others) {
+    const auto found = std::find_if(keys.begin(), keys.end(), [&](const TableKey& key) { return key.name == name; });
+    const std::string full = section.empty() ? name : section + "." + name;
+    if (found == keys.end()) {
+      std::vector<std::string> names = others;
+      for (const TableKey& key : keys) names.push_back(key.name);
+      const auto meant = closest(name, names);
+      const bool section_as_key = std::find(others.begin(), others.end(), name) != others.end();
+      return complain(region, section_as_key
+                                  ? "\"" + name + "\" is a section: write [" + full + "] followed by its keys"
+                                  : "unknown key \"" + name + "\"" + (section.empty() ? "" : " in [" + section + "]") +
+                                        (meant ? "; did you mean \"" + *meant + "\"?" : ""));
+    }
+    if (!found->take(node)) complain(region, full + " must be " + found->wanted);
+  }
+
+  void complain_policy() {
+    std::vector<std::string> names;
+    for (const auto& one : heuristics::sharing::sharing_policies()) {
+      if (one.name != "max-min-fluid") names.push_back(one.name);
+    }
+    const auto meant = closest(result_.policy, names);
+    const std::string what =
+        result_.policy == "max-min-fluid"
+            ? "policy max-min-fluid is a bound that no cluster can run; use max-min"
+            : "there is no policy \"" + result_.policy + "\"" +
+                  (meant ? "; did you mean \"" + *meant + "\"?" : "; there are " + join(names, ", "));
+    complain(policy_at_, what);
+  }
+
+  std::string file_;
+  ClusterFile result_;
+  ClusterFileError error_;
+  toml::source_region policy_at_;
+};
+
+}  // namespace
+
+std::variant<ClusterFile, ClusterFileError> read_cluster_file(std::string_view text, const std::string& file_name) {
+  ClusterReader reader(file_name);
+  if (const auto line = find_too_deep(text)) {
+    return ClusterFileError{{file_name + ":" + std::to_string(*line) + ": a name has too many parts"}};
+  }
+  try {
+    reader.read(toml::parse(text, file_name));
+    reader.finish();
+  } catch (const toml::parse_error& error) {
+    reader.complain(error.source(), std::string(error.description()));
+  }
+  return reader.take();
+}
+
+}  // namespace elastictrain::cli

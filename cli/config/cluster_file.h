@@ -1,0 +1,48 @@
+// Purpose: cluster.toml, the settings of `elastictrain cluster`, read and checked as strictly as a run's config. Pure,
+// except what reads files.
+//
+// Errors: every mistake, one per line, each with file:line:col and, for a name, what was probably meant.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+namespace elastictrain::cli {
+
+// Limits as far as they are given; the most special place that gives one counts: the user, a group, all.
+struct LimitsOfFile {
+  std::optional<std::uint32_t> slots, running, queued;
+  std::optional<std::int32_t> priority;
+  std::optional<bool> submit;
+};
+
+struct ClusterFile {
+  std::string name;
+  std::string directory;  // empty: <state>/clusters/NAME
+  bool everyone = false;
+  std::string policy = "afs-p";
+  std::uint64_t slice_ms = 0;
+  std::uint64_t recall_timeout_ms = 60'000;
+  std::uint64_t resume_timeout_ms = 10'000;
+  std::uint64_t join_timeout_ms = 300'000;
+  std::uint64_t orphan_grace_ms = 120'000;
+  std::vector<std::string> host_list;
+  std::string host_file;
+  std::uint64_t host_slots = 1;
+  std::uint64_t poll_ms = 5'000;
+  LimitsOfFile limits;
+  std::map<std::string, LimitsOfFile> users, groups;
+};
+
+struct ClusterFileError {
+  std::vector<std::string> messages;
+};
+
+std::variant<ClusterFile, ClusterFileError> read_cluster_file(std::string_view text, const std::string& file_name);
+
+}  // namespace elastictrain::cli

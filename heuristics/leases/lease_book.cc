@@ -1,0 +1,299 @@
+#include "heuristics/leases/lease_book.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace elastictrain::heuristics::leases {
+namespace {
+
+std::string text_of(Slot slot) {
+  return std::to_string(slot.host) + ":" + std::to_string(slot.number);
+}
+
+bool contains(const Slots& slots, Slot slot) {
+  return std::binary_search(slots.begin(), slots.end(), slot);
+}
+
+}  // namespace
+
+LeaseBook::Place* LeaseBook::find(Slot slot) {
+  const bool known = slot.host < places_.size() && slot.number < places_[slot.host].size();
+  return known ? &places_[slot.host][slot.number] : nullptr;
+}
+
+const LeaseBook::Place* LeaseBook::find(Slot slot) const {
+  return const_cast<LeaseBook*>(this)->find(slot);
+}
+
+bool LeaseBook::exists(Slot slot) const {
+  return slot.host < slots_.size() && slot.number < slots_[slot.host];
+}
+
+template <class Use>
+void LeaseBook::each_place(Use use) {
+  for (std::uint32_t host = 0; host < places_.size(); ++host) {
+    for (std::uint32_t number = 0; number < places_[host].size(); ++number) {
+      use(Slot{host, number}, places_[host][number]);
+    }
+  }
+}
+
+template <class Choose>
+Slots LeaseBook::choose_owned(Holder holder, Choose choose) const {
+  Slots chosen;
+  const auto found = accounts_.find(holder);
+  if (found == accounts_.end()) return chosen;
+  for (const Slot slot : found->second.owned) {
+    if (choose(*find(slot))) chosen.push_back(slot);
+  }
+  return chosen;
+}
+
+void LeaseBook::set_wish(Slot slot, Holder holder) {
+  Place& place = *find(slot);
+  if (place.wish == holder) return;
+  if (place.wish != kNobody) accounts_[place.wish].wished.erase(slot);
+  if (holder != kNobody) accounts_[holder].wished.insert(slot);
+  place.wish = holder;
+}
+
+void LeaseBook::pass(Slot slot, Holder holder, bool leased) {
+  Place& place = *find(slot);
+  if (place.owner != kNobody) accounts_[place.owner].owned.erase(slot);
+  if (holder != kNobody) accounts_[holder].owned.insert(slot);
+  place = {.owner = holder, .wish = place.wish, .leased = leased};
+}
+
+void LeaseBook::set_host(std::uint32_t host, std::uint32_t slots) {
+  if (places_.size() <= host) {
+    places_.resize(host + 1);
+    slots_.resize(host + 1);
+  }
+  slots_[host] = slots;
+  if (places_[host].size() < slots) places_[host].resize(slots);
+  for (std::uint32_t number = slots; number < places_[host].size(); ++number) set_wish({host, number}, kNobody);
+}
+
+void LeaseBook::wish(const std::vector<std::pair<Holder, Slots>>& wishes) {
+  for (const auto& [holder, slots] : wishes) {
+    const auto found = accounts_.find(holder);
+    if (found == accounts_.end()) continue;
+    const std::set<Slot> before = found->second.wished;
+    for (const Slot slot : before) {
+      if (!contains(slots, slot)) set_wish(slot, kNobody);
+    }
+  }
+  for (const auto& [holder, slots] : wishes) {
+    for (const Slot slot : slots) {
+      if (exists(slot)) set_wish(slot, holder);
+    }
+  }
+}
+
+void LeaseBook::take_out(Account& account, Place& place, double now_s) {
+  place.leased = false;
+  place.recalled_s = now_s;
+  place.recall_version = account.lease.version + 1;
+  account.changed = true;
+}
+
+std::vector<Holder> LeaseBook::settle(double now_s) {
+  each_place([&](Slot slot, Place& place) {
+    if (place.leased && place.wish != place.owner) {
+      take_out(accounts_[place.owner], place, now_s);
+    } else if (!place.leased && place.wish != kNobody && (place.owner == kNobody || place.owner == place.wish)) {
+      pass(slot, place.wish, true);
+      place.heard = true;
+      accounts_[place.owner].changed = true;
+    }
+  });
+  std::vector<Holder> changed;
+  for (auto& [holder, account] : accounts_) {
+    if (!account.changed) continue;
+    account.changed = false;
+    account.lease = {account.lease.version + 1, choose_owned(holder, [](const Place& place) { return place.leased; })};
+    changed.push_back(holder);
+  }
+  return changed;
+}
+
+std::string LeaseBook::check(Holder holder, const Heard& heard, Claims claims) const {
+  if (heard.version > lease(holder).version && claims == Claims::kOwn) {
+    return "it follows version " + std::to_string(heard.version) + " of its lease; the newest is " +
+           std::to_string(lease(holder).version);
+  }
+  for (const Slot slot : heard.holds) {
+    const Place* const place = find(slot);
+    if (place == nullptr) return "there is no slot " + text_of(slot);
+    if (place->owner == holder) continue;
+    const bool free = place->owner == kNobody && claims != Claims::kOwn;
+    const bool unheard = place->owner != kNobody && !place->heard && claims == Claims::kAny;
+    if (!free && !unheard) return "slot " + text_of(slot) + " was not leased to it, or it was given back";
+  }
+  return "";
+}
+
+void LeaseBook::claim(Holder holder, Slot slot, double now_s) {
+  Place& place = *find(slot);
+  if (place.owner != holder) {
+    if (place.leased) accounts_[place.owner].changed = true;
+    if (place.wish == place.owner) set_wish(slot, kNobody);
+    pass(slot, holder, false);
+    place.recalled_s = now_s;
+    place.recall_version = accounts_[holder].lease.version;
+  }
+  place.heard = true;
+}
+
+Slots LeaseBook::hear(Holder holder, const Heard& heard, double now_s) {
+  Account& account = accounts_[holder];
+  account.seen = heard.version;
+  account.held = heard.holds;
+  account.lease.version = std::max(account.lease.version, heard.version);
+  for (const Slot slot : heard.holds) claim(holder, slot, now_s);
+  const Slots returned =
+      choose_owned(holder, [&](const Place& place) { return !place.leased && heard.version >= place.recall_version; });
+  Slots back;
+  for (const Slot slot : returned) {
+    if (contains(heard.holds, slot)) continue;
+    pass(slot, kNobody, false);
+    back.push_back(slot);
+  }
+  return back;
+}
+
+Slots LeaseBook::vacate(Holder holder) {
+  Slots owned_before = owned(holder);
+  const auto found = accounts_.find(holder);
+  if (found == accounts_.end()) return owned_before;
+  Account& account = found->second;
+  for (const Slot slot : wished(holder)) set_wish(slot, kNobody);
+  for (const Slot slot : owned_before) pass(slot, kNobody, false);
+  account.held.clear();
+  if (!account.lease.slots.empty()) account.lease = {account.lease.version + 1, {}};
+  account.changed = false;
+  return owned_before;
+}
+
+Slots LeaseBook::forget(Holder holder) {
+  Slots owned_before = vacate(holder);
+  accounts_.erase(holder);
+  return owned_before;
+}
+
+void LeaseBook::recall_lease(Holder holder, const Lease& lease, double now_s) {
+  Account& account = accounts_[holder];
+  account.lease = {std::max(account.lease.version, lease.version), {}};
+  for (const Slot slot : owned(holder)) {
+    Place& place = *find(slot);
+    if (!place.leased || contains(lease.slots, slot)) continue;
+    place.leased = false;
+    place.recalled_s = now_s;
+    place.recall_version = lease.version;
+    if (place.wish == holder) set_wish(slot, kNobody);
+  }
+  for (const Slot slot : lease.slots) {
+    if (find(slot) == nullptr) continue;
+    pass(slot, holder, true);
+    set_wish(slot, holder);
+    account.lease.slots.push_back(slot);
+  }
+}
+
+void LeaseBook::recall_return(Holder holder, const Slots& slots) {
+  for (const Slot slot : slots) {
+    const Place* const place = find(slot);
+    if (place == nullptr || place->owner != holder) continue;
+    if (place->wish == holder) set_wish(slot, kNobody);
+    pass(slot, kNobody, false);
+  }
+  Lease& lease = accounts_[holder].lease;
+  const std::size_t leased = std::erase_if(lease.slots, [&](Slot slot) { return contains(slots, slot); });
+  if (leased > 0) ++lease.version;  // as vacate() has done
+}
+
+void LeaseBook::recall_join(Holder holder, const Heard& heard, double now_s) {
+  Lease& lease = accounts_[holder].lease;
+  lease.version = std::max(lease.version, heard.version);
+  for (const Slot slot : heard.holds) {
+    if (find(slot) == nullptr) continue;
+    claim(holder, slot, now_s);
+    find(slot)->heard = false;
+  }
+}
+
+const Lease& LeaseBook::lease(Holder holder) const {
+  static const Lease none;
+  const auto found = accounts_.find(holder);
+  return found == accounts_.end() ? none : found->second.lease;
+}
+
+std::uint64_t LeaseBook::seen(Holder holder) const {
+  const auto found = accounts_.find(holder);
+  return found == accounts_.end() ? 0 : found->second.seen;
+}
+
+const Slots& LeaseBook::held(Holder holder) const {
+  static const Slots none;
+  const auto found = accounts_.find(holder);
+  return found == accounts_.end() ? none : found->second.held;
+}
+
+Slots LeaseBook::wished(Holder holder) const {
+  const auto found = accounts_.find(holder);
+  return found == accounts_.end() ? Slots() : Slots(found->second.wished.begin(), found->second.wished.end());
+}
+
+Slots LeaseBook::owned(Holder holder) const {
+  return choose_owned(holder, [](const Place&) { return true; });
+}
+
+Slots LeaseBook::overdue(Holder holder, double before_s) const {
+  return choose_owned(holder, [before_s](const Place& place) { return !place.leased && place.recalled_s <= before_s; });
+}
+
+double LeaseBook::recalled_since(Holder holder) const {
+  double since_s = std::numeric_limits<double>::infinity();
+  const auto found = accounts_.find(holder);
+  if (found == accounts_.end()) return since_s;
+  for (const Slot slot : found->second.owned) {
+    const Place& place = *find(slot);
+    if (!place.leased) since_s = std::min(since_s, place.recalled_s);
+  }
+  return since_s;
+}
+
+Holder LeaseBook::owner(Slot slot) const {
+  const Place* const place = find(slot);
+  return place == nullptr ? kNobody : place->owner;
+}
+
+std::uint32_t LeaseBook::slots_of(std::uint32_t host) const {
+  return host < slots_.size() ? slots_[host] : 0;
+}
+
+std::vector<std::string> LeaseBook::broken_rules() const {
+  std::vector<std::string> broken;
+  std::map<Slot, Holder> leased;
+  for (const auto& [holder, account] : accounts_) {
+    for (const Slot slot : account.lease.slots) {
+      const auto [other, first] = leased.emplace(slot, holder);
+      if (!first) {
+        broken.push_back("slot " + text_of(slot) + " is leased to " + std::to_string(other->second) + " and " +
+                         std::to_string(holder));
+      }
+      if (owner(slot) != holder && !account.changed) {
+        broken.push_back("slot " + text_of(slot) + " is leased to " + std::to_string(holder) + " and belongs to " +
+                         std::to_string(owner(slot)));
+      }
+    }
+    for (const Slot slot : account.held) {
+      if (owner(slot) == holder) continue;
+      broken.push_back("slot " + text_of(slot) + " is held by " + std::to_string(holder) + " and belongs to " +
+                       std::to_string(owner(slot)));
+    }
+  }
+  return broken;
+}
+
+}  // namespace elastictrain::heuristics::leases

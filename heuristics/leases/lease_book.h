@@ -1,0 +1,129 @@
+// Purpose: who may use which slot of which host, and when a slot passes from one holder to the next.
+//
+// A slot belongs to one holder from the moment in which it is leased until it is given back. Somebody else may be meant
+// to have it next (wish), but gets it only then. A slot is given back when its holder has said, knowing a lease without
+// it, that none of its processes is there. A lease is the whole set of slots that a holder may use; each change of it
+// has a new version, and versions of a holder only rise.
+//
+// Pure, deterministic, no clock: times are seconds since any common instant. Ownership: values. Cost: wish() and
+// settle() are O(slots), what is asked of one holder O(its slots). Errors: check() says what is wrong with what a
+// holder says; hear() is for what passed it.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace elastictrain::heuristics::leases {
+
+using Holder = std::uint64_t;
+inline constexpr Holder kNobody = 0;
+
+struct Slot {
+  std::uint32_t host = 0;    // its number in the caller's list of hosts
+  std::uint32_t number = 0;  // 0 to the host's slots - 1
+  auto operator<=>(const Slot&) const = default;
+};
+using Slots = std::vector<Slot>;  // ascending, each once
+
+struct Lease {
+  std::uint64_t version = 0;
+  Slots slots;
+};
+
+// What a holder says of itself.
+struct Heard {
+  std::uint64_t version = 0;  // of the newest lease that it has seen
+  Slots holds;                // where a process of it is or may be
+};
+
+enum class Claims : std::uint8_t {
+  kOwn,   // only slots that belong to it
+  kFree,  // also slots that belong to nobody: it says more than is recorded
+  kAny,   // also slots whose recorded holder has not said yet that it uses them: the record may be older than the truth
+};
+
+class LeaseBook {
+ public:
+  // Makes a host known, or changes its number of slots. Slots beyond it pass on to nobody.
+  void set_host(std::uint32_t host, std::uint32_t slots);
+
+  // What should be once everything has been given back. A slot has one wish; other slots of these holders have none.
+  void wish(const std::vector<std::pair<Holder, Slots>>& wishes);
+  // Carries out what can be carried out now. Returns the holders whose lease has changed, ascending.
+  std::vector<Holder> settle(double now_s);
+
+  // Empty if hear() may be called, else what is wrong; names slots as "host:number".
+  std::string check(Holder holder, const Heard& heard, Claims claims) const;
+  // Returns the slots that were given back.
+  Slots hear(Holder holder, const Heard& heard, double now_s);
+  // It has no process any more, but may be given slots again: its versions go on. Returns the slots that were its own.
+  Slots vacate(Holder holder);
+  // It has ended. Returns the slots that were its own.
+  Slots forget(Holder holder);
+
+  // Of a record: this lease was written down, these slots were given back, this is what a run said as it joined.
+  void recall_lease(Holder holder, const Lease& lease, double now_s);
+  void recall_return(Holder holder, const Slots& slots);
+  void recall_join(Holder holder, const Heard& heard, double now_s);
+
+  const Lease& lease(Holder holder) const;
+  std::uint64_t seen(Holder holder) const;
+  Slots wished(Holder holder) const;
+  // Slots that belong to it, leased or not.
+  Slots owned(Holder holder) const;
+  // What it said last.
+  const Slots& held(Holder holder) const;
+  // Slots that were taken out of its lease at `before_s` or earlier and are not back.
+  Slots overdue(Holder holder, double before_s) const;
+  // When the first slot was recalled that is not back; infinite: none.
+  double recalled_since(Holder holder) const;
+
+  Holder owner(Slot slot) const;
+  std::uint32_t hosts() const { return static_cast<std::uint32_t>(places_.size()); }
+  std::uint32_t slots_of(std::uint32_t host) const;
+
+  // A sentence for each rule of this header that does not hold. Empty: all do.
+  std::vector<std::string> broken_rules() const;
+
+ private:
+  struct Place {
+    Holder owner = kNobody;
+    Holder wish = kNobody;
+    bool leased = false;    // in its owner's lease
+    bool heard = false;     // its owner has said that it holds it, or the lease was made here
+    double recalled_s = 0;  // since when it is its owner's but not leased
+    std::uint64_t recall_version = 0;
+  };
+  struct Account {
+    Lease lease;
+    std::uint64_t seen = 0;
+    Slots held;
+    std::set<Slot> owned;
+    std::set<Slot> wished;
+    bool changed = false;
+  };
+
+  Place* find(Slot slot);
+  const Place* find(Slot slot) const;
+  bool exists(Slot slot) const;
+  template <class Use>
+  void each_place(Use use);
+  template <class Choose>
+  Slots choose_owned(Holder holder, Choose choose) const;
+  void set_wish(Slot slot, Holder holder);
+  // The owner changes; the wish stays.
+  void pass(Slot slot, Holder holder, bool leased);
+  void take_out(Account& account, Place& place, double now_s);
+  void claim(Holder holder, Slot slot, double now_s);
+
+  std::vector<std::vector<Place>> places_;  // by host and number; never shorter than any slot that belongs to somebody
+  std::vector<std::uint32_t> slots_;        // by host
+  std::map<Holder, Account> accounts_;
+};
+
+}  // namespace elastictrain::heuristics::leases

@@ -1,0 +1,126 @@
+#include "supervisor/cluster/cluster_journal.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <utility>
+
+namespace elastictrain::cluster {
+namespace {
+
+constexpr std::size_t kMaxJournalLine = 64u << 20;
+constexpr std::size_t kProbeBytes = 4096;  // less might fit into the last block of a full disk
+
+bool is_blank(const std::string& line) {
+  return line.find_first_not_of(' ') == std::string::npos;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<ClusterJournal>> ClusterJournal::open(const std::string& path, const Take& take,
+                                                             std::function<void(const std::string&)> report) {
+  const int descriptor = ::open(path.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+  if (descriptor < 0) {
+    return Error{ErrorCode::kIo, "cannot open the journal " + path + ": " + std::strerror(errno)};
+  }
+  std::unique_ptr<ClusterJournal> journal(new ClusterJournal(path, descriptor, std::move(report)));
+  if (Status done = journal->read(take); !done.ok()) return done.error();
+  return journal;
+}
+
+ClusterJournal::~ClusterJournal() {
+  sync();
+  ::close(descriptor_);
+}
+
+Status ClusterJournal::read(const Take& take) {
+  std::string text, block(1u << 20, '\0');
+  for (off_t at = 0;;) {
+    const ssize_t got = ::pread(descriptor_, block.data(), block.size(), at);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return Error{ErrorCode::kIo, "cannot read the journal " + path_ + ": " + std::strerror(errno)};
+    if (got == 0) break;
+    at += got;
+    text.append(block.data(), static_cast<std::size_t>(got));
+    std::size_t begin = 0;
+    for (std::size_t end = text.find('\n'); end != std::string::npos; end = text.find('\n', begin)) {
+      take_line(text.substr(begin, end - begin), take);
+      begin = end + 1;
+    }
+    text.erase(0, begin);
+    if (text.size() > kMaxJournalLine) return Error{ErrorCode::kInvalid, path_ + " is not a cluster's journal"};
+  }
+  torn_ = !text.empty();
+  if (torn_) report_("the last line of the journal " + path_ + " was cut off; it is kept");
+  if (unreadable_ > 0) report_(std::to_string(unreadable_) + " lines of the journal " + path_ + " cannot be read");
+  return {};
+}
+
+void ClusterJournal::take_line(const std::string& line, const Take& take) {
+  if (is_blank(line)) return;
+  const auto read = read_journal_line(line, hosts_);
+  if (!read) {
+    ++unreadable_;
+    return;
+  }
+  sequence_ = std::max(sequence_, read->sequence);
+  last_up_s_ = std::max(last_up_s_, read->up_s);
+  learn_hosts(read->record);
+  take(read->record, last_up_s_);
+}
+
+void ClusterJournal::learn_hosts(const jobs::Record& record) {
+  if (const auto* hosts = std::get_if<jobs::record::Hosts>(&record)) hosts_ = hosts->hosts;
+}
+
+void ClusterJournal::write(const jobs::Record& record, double unix_s, double up_s) {
+  learn_hosts(record);
+  std::string line = journal_line(record, hosts_, sequence_ + 1, unix_s, up_s) + "\n";
+  if (torn_) line.insert(line.begin(), '\n');
+  for (std::size_t done = 0; done < line.size();) {
+    const ssize_t count = ::write(descriptor_, line.data() + done, line.size() - done);
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) {
+      ++lost_;
+      return failed(count < 0 ? errno : ENOSPC);
+    }
+    done += static_cast<std::size_t>(count);
+    torn_ = line[done - 1] != '\n';
+  }
+  ++sequence_;
+  unsynced_ = true;
+  works_again();
+}
+
+void ClusterJournal::works_again() {
+  if (!std::exchange(failing_, false)) return;
+  report_("the journal can be written again; " + std::to_string(lost_) + " records are lost");
+}
+
+bool ClusterJournal::try_again() {
+  if (!failing_) return true;
+  const std::string blank = "\n" + std::string(kProbeBytes, ' ') + "\n";
+  const ssize_t count = ::write(descriptor_, blank.data(), blank.size());
+  if (count > 0) torn_ = count != static_cast<ssize_t>(blank.size());
+  if (count == static_cast<ssize_t>(blank.size())) works_again();
+  return !failing_;
+}
+
+void ClusterJournal::sync() {
+  if (!unsynced_) return;
+  unsynced_ = false;
+  if (::fdatasync(descriptor_) != 0 && errno != EINVAL && errno != EROFS) failed(errno);
+}
+
+void ClusterJournal::failed(int error) {
+  if (failing_) return;
+  failing_ = true;
+  report_("the journal " + path_ + " cannot be written: " + std::strerror(error) +
+          "; jobs are not taken until there is space");
+}
+
+}  // namespace elastictrain::cluster

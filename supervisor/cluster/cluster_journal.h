@@ -1,0 +1,75 @@
+// Purpose: the journal of a cluster: JSON lines {"seq","t","up","event",…}, appended, on disk before what they say is
+// carried out. Hosts have their names in it, so that it can be read with anything.
+//
+// Ownership: owns the descriptor. Thread: the io_context's. Errors: open() says what is wrong; a line that cannot be
+// read is left out and counted; a write that fails (a full disk) is reported once, and failing() says so until it works
+// again.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "supervisor/cluster/core/record.h"
+#include "supervisor/protocol/result.h"
+
+namespace elastictrain::cluster {
+
+// One line without its end. `hosts`: the names by number.
+std::string journal_line(const jobs::Record& record, const std::vector<jobs::HostLine>& hosts, std::uint64_t sequence,
+                         double unix_s, double up_s);
+
+struct JournalLine {
+  jobs::Record record;
+  std::uint64_t sequence = 0;
+  double up_s = 0;
+};
+// Nothing: it is no line of a cluster's journal, or names a host that no earlier line has.
+std::optional<JournalLine> read_journal_line(const std::string& line, const std::vector<jobs::HostLine>& hosts);
+
+class ClusterJournal {
+ public:
+  using Take = std::function<void(const jobs::Record&, double up_s)>;
+
+  // Reads what is there, line by line, then appends. A last line that was torn stays, alone.
+  static Result<std::unique_ptr<ClusterJournal>> open(const std::string& path, const Take& take,
+                                                      std::function<void(const std::string&)> report);
+  ~ClusterJournal();
+  ClusterJournal(const ClusterJournal&) = delete;
+  ClusterJournal& operator=(const ClusterJournal&) = delete;
+
+  void write(const jobs::Record& record, double unix_s, double up_s);
+  // What was written is on disk when this returns.
+  void sync();
+  bool failing() const { return failing_; }
+  // After a failure: writes an empty line. Returns whether records can be written now.
+  bool try_again();
+  double last_up_s() const { return last_up_s_; }
+  std::uint64_t unreadable() const { return unreadable_; }
+
+ private:
+  ClusterJournal(std::string path, int descriptor, std::function<void(const std::string&)> report)
+      : path_(std::move(path)), descriptor_(descriptor), report_(std::move(report)) {}
+  Status read(const Take& take);
+  void take_line(const std::string& line, const Take& take);
+  void learn_hosts(const jobs::Record& record);
+  void failed(int error);
+  void works_again();
+
+  std::string path_;
+  int descriptor_;
+  std::function<void(const std::string&)> report_;
+  std::vector<jobs::HostLine> hosts_;
+  std::uint64_t sequence_ = 0;
+  std::uint64_t unreadable_ = 0;
+  std::uint64_t lost_ = 0;
+  double last_up_s_ = 0;
+  bool torn_ = false;
+  bool failing_ = false;
+  bool unsynced_ = false;
+};
+
+}  // namespace elastictrain::cluster

@@ -1,0 +1,355 @@
+#include "supervisor/cluster/cluster_process.h"
+
+#include <pwd.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <asio/post.hpp>
+
+#include "supervisor/cluster/cluster_requests.h"
+
+namespace elastictrain::cluster {
+namespace {
+
+constexpr double kSoonest_s = 0.005;
+constexpr double kLatest_s = 3600;
+
+double unix_now_s() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+std::vector<jobs::HostLine> lines_of(const std::vector<launcher::Host>& hosts) {
+  std::vector<jobs::HostLine> lines;
+  for (const auto& host : hosts) lines.push_back({host.name, std::min(host.slots, kMaxSlotsOfHost)});
+  return lines;
+}
+
+}  // namespace
+
+ClusterProcess::ClusterProcess(asio::io_context& io, ClusterOptions options, launcher::HostSource& hosts)
+    : io_(io),
+      options_(std::move(options)),
+      source_(hosts),
+      wake_(io),
+      poll_(io),
+      start_(std::chrono::steady_clock::now()) {}
+
+ClusterProcess::~ClusterProcess() {
+  stop();
+}
+
+double ClusterProcess::now_s() const {
+  return up_before_s_ + std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+}
+
+Status ClusterProcess::open() {
+  auto place = ClusterPlace::claim(options_.directory, options_.everyone);
+  if (!place.ok()) return place.error();
+  place_.emplace(std::move(*place));
+  cluster_ = std::make_unique<jobs::Cluster>(options_.settings);
+  auto journal = ClusterJournal::open(
+      place_->journal(), [this](const jobs::Record& record, double up_s) { cluster_->recall(record, up_s); },
+      options_.say);
+  if (!journal.ok()) return journal.error();
+  journal_ = std::move(*journal);
+  up_before_s_ = journal_->last_up_s();
+  start_ = std::chrono::steady_clock::now();
+  starter_ = std::make_unique<RunStarter>(io_, place_->directory(), [this](const auto& ended) { give(ended); });
+  ClusterServer::Handlers handlers;
+  handlers.line = [this](auto connection, const Peer& peer, const std::string& line) {
+    take_line(connection, peer, line);
+  };
+  handlers.closed = [this](auto connection) {
+    if (runs_.erase(connection) > 0) give(jobs::Disconnected{connection});
+  };
+  auto server = ClusterServer::listen(io_, place_->directory(), options_.everyone, std::move(handlers));
+  if (!server.ok()) return server.error();
+  server_ = std::move(*server);
+  poll_hosts();
+  return {};
+}
+
+void ClusterProcess::stop() {
+  *alive_ = false;
+  wake_.cancel();
+  poll_.cancel();
+  server_.reset();
+  starter_.reset();
+  journal_.reset();
+  place_.reset();
+}
+
+// Nothing is decided before the hosts are known.
+void ClusterProcess::begin(const std::vector<launcher::Host>& hosts) {
+  begun_ = true;
+  carry_out(cluster_->begin(now_s()));
+  give(jobs::HostsChanged{lines_of(hosts)});
+}
+
+void ClusterProcess::poll_hosts() {
+  source_.poll([this, alive = alive_](Result<std::vector<launcher::Host>> hosts) {
+    if (!*alive) return;
+    if (!hosts.ok()) options_.say(hosts.error().message);
+    if (hosts.ok() && begun_) give(jobs::HostsChanged{lines_of(*hosts)});
+    if (hosts.ok() && !begun_) begin(*hosts);
+    const std::uint64_t interval_ms = source_.interval_ms() == 0 && !begun_ ? 1000 : source_.interval_ms();
+    if (interval_ms == 0) return;
+    poll_.expires_after(std::chrono::milliseconds(interval_ms));
+    poll_.async_wait([this, alive](asio::error_code error) {
+      if (!error && *alive) poll_hosts();
+    });
+  });
+}
+
+void ClusterProcess::submit(jobs::JobSpec spec) {
+  const Peer self{::geteuid(), ::getpid()};
+  const jobs::Owner owner = owner_of(self);
+  give(jobs::Submit{0, owner, options_.settings.limits(owner), std::move(spec), unix_now_s()});
+}
+
+void ClusterProcess::give(const jobs::Event& event) {
+  if (!*alive_ || !begun_) return;
+  carry_out(cluster_->step(event, now_s()));
+}
+
+// All records of a step are on disk before the first of its actions.
+void ClusterProcess::carry_out(const jobs::Actions& actions) {
+  bool recorded = false;
+  for (const auto& action : actions) {
+    const auto* const write = std::get_if<jobs::Write>(&action);
+    if (write == nullptr) continue;
+    journal_->write(write->record, unix_now_s(), now_s());
+    recorded = true;
+  }
+  if (recorded) {
+    journal_->sync();
+    for (const std::string& broken : cluster_->broken_rules()) options_.say("internal error: " + broken);
+  }
+  for (const auto& action : actions) {
+    if (*alive_) std::visit([this](const auto& one) { act(one); }, action);
+  }
+  if (*alive_) arm();
+}
+
+void ClusterProcess::arm() {
+  const double now = now_s();
+  const double wait_s = std::clamp(cluster_->wake_s(now) - now, kSoonest_s, kLatest_s);
+  wake_.expires_after(std::chrono::microseconds(static_cast<std::int64_t>(wait_s * 1e6)));
+  wake_.async_wait([this, alive = alive_](asio::error_code error) {
+    if (!error && *alive) give(jobs::Tick{});
+  });
+}
+
+// --- Actions
+
+void ClusterProcess::act(const jobs::Answer& answer) {
+  if (answer.request == 0) {
+    if (answer.outcome != jobs::Outcome::kDone) options_.say(answer.text);
+    return;
+  }
+  server_->send(answer.request, answer_of(answer));
+}
+
+void ClusterProcess::act(const jobs::Welcome& welcome) {
+  server_->send(welcome.connection, to_line(FromCluster(Joined{jobs::id_text(welcome.job)})));
+}
+
+void ClusterProcess::act(const jobs::Refuse& one) {
+  refuse(one.connection, one.text);
+}
+
+void ClusterProcess::act(const jobs::SendLease& lease) {
+  server_->send(lease.connection, to_line(FromCluster(Lease{lease.version, named(lease.slots), false, lease.reason})));
+}
+
+void ClusterProcess::act(const jobs::SendPlace& place) {
+  server_->send(place.connection, to_line(FromCluster(QueuePlace{place.place, place.of, place.why})));
+}
+
+void ClusterProcess::act(const jobs::SendEnd& end) {
+  server_->send(end.connection, to_line(FromCluster(End{end.why})));
+}
+
+void ClusterProcess::act(const jobs::StartRun& start) {
+  starter_->start(cluster_->jobs().at(start.job), start.resume);
+}
+
+void ClusterProcess::act(const jobs::SignalRun& signal) {
+  const auto job = cluster_->jobs().find(signal.job);
+  if (job != cluster_->jobs().end()) starter_->signal(job->second, signal.pid, signal.kill ? SIGKILL : SIGTERM);
+}
+
+// Posted: the answer is an event of its own.
+void ClusterProcess::act(const jobs::Probe& probe) {
+  asio::post(io_, [this, alive = alive_, id = probe.job] {
+    if (!*alive) return;
+    const auto job = cluster_->jobs().find(id);
+    if (job != cluster_->jobs().end()) give(options_.probe(job->second));
+  });
+}
+
+void ClusterProcess::act(const jobs::Tell& tell) {
+  options_.say(tell.text);
+}
+
+// --- Lines
+
+void ClusterProcess::refuse(std::uint64_t connection, const std::string& text) {
+  runs_.erase(connection);
+  server_->send(connection, to_line(FromCluster(Refused{text})));
+  server_->close(connection);
+}
+
+void ClusterProcess::take_line(std::uint64_t connection, const Peer& peer, const std::string& line) {
+  if (!begun_) {
+    server_->send(connection, refusal_answer(jobs::Outcome::kUnavailable, "the cluster does not know its hosts yet"));
+    return server_->close(connection);
+  }
+  const bool is_message = runs_.contains(connection) || line.find("\"join\"") != std::string::npos;
+  is_message ? take_message(connection, peer, line) : take_request(connection, peer, line);
+}
+
+void ClusterProcess::take_request(std::uint64_t connection, const Peer& peer, const std::string& line) {
+  auto parsed = parse_client_request(line);
+  if (!parsed.ok()) return server_->send(connection, refusal_answer(jobs::Outcome::kInvalid, parsed.error().message));
+  const jobs::Owner owner = owner_of(peer);
+  const jobs::Limits limits = options_.settings.limits(owner);
+  if (std::holds_alternative<QueueRequest>(*parsed)) {
+    return server_->send(connection, queue_answer(*cluster_, {options_.name, now_s(), journal_->failing()}));
+  }
+  if (auto* command = std::get_if<jobs::Command>(&*parsed)) {
+    command->request = connection;
+    command->owner = owner;
+    command->limits = limits;
+    return give(*command);
+  }
+  auto& submit = std::get<jobs::Submit>(*parsed);
+  jobs::Outcome outcome = jobs::Outcome::kUnavailable;
+  if (!journal_->try_again()) {
+    const std::string text = "the cluster cannot write its journal; it takes no jobs until there is space";
+    return server_->send(connection, refusal_answer(outcome, text));
+  }
+  if (peer.uid != ::geteuid()) {  // it never runs anything for somebody else
+    const std::string problem = cluster_->refusal(owner, limits, submit.spec, outcome);
+    return server_->send(connection, problem.empty() ? start_yourself_answer() : refusal_answer(outcome, problem));
+  }
+  submit.request = connection;
+  submit.owner = owner;
+  submit.limits = limits;
+  submit.unix_s = unix_now_s();
+  give(submit);
+}
+
+void ClusterProcess::take_message(std::uint64_t connection, const Peer& peer, const std::string& line) {
+  auto message = from_run(line);
+  if (!message.ok()) {
+    const bool was_run = runs_.contains(connection);
+    refuse(connection, message.error().message);
+    if (was_run) give(jobs::Disconnected{connection});
+    return;
+  }
+  const bool joined = runs_.contains(connection);
+  if (const auto* join = std::get_if<Join>(&*message); join != nullptr && !joined) {
+    take_join(connection, peer, *join);
+  } else if (const auto* report = std::get_if<Report>(&*message); report != nullptr && joined) {
+    take_report(connection, *report);
+  } else if (const auto* ended = std::get_if<Ended>(&*message); ended != nullptr && joined) {
+    give(jobs::RunEnded{connection, ended->status});
+  } else {
+    refuse(connection, joined ? "it has joined already" : "a run's first line must be its join");
+    if (joined) give(jobs::Disconnected{connection});
+  }
+}
+
+void ClusterProcess::take_join(std::uint64_t connection, const Peer& peer, const Join& join) {
+  std::string problem;
+  const auto holds = slots_from(join.holds, problem);
+  if (join.protocol != kLeaseProtocol) problem = "this cluster speaks version 1 of the protocol of runs";
+  if (!problem.empty() || !holds) return refuse(connection, problem);
+  jobs::Join event;
+  event.connection = connection;
+  event.owner = owner_of(peer);
+  event.limits = options_.settings.limits(event.owner);
+  event.job = join.job.value_or("");
+  event.directory = join.directory;
+  event.pid = peer.pid;
+  event.spec.name = join.run;
+  event.spec.min = join.min;
+  event.spec.max = join.max;
+  event.spec.start = join.start;
+  event.spec.samples_total = join.samples_total;
+  event.spec.suspends = join.suspends_to_file;
+  event.spec.one_host = join.wishes.one_host;
+  event.spec.most_hosts = join.wishes.most_hosts;
+  event.spec.hosts = join.wishes.hosts;
+  event.lease = join.lease;
+  event.holds = *holds;
+  event.unix_s = unix_now_s();
+  runs_.insert(connection);
+  server_->keep(connection);
+  give(event);
+}
+
+void ClusterProcess::take_report(std::uint64_t connection, const Report& report) {
+  std::string problem;
+  const auto holds = slots_from(report.holds, problem);
+  if (!holds) {
+    refuse(connection, problem);
+    return give(jobs::Disconnected{connection});
+  }
+  jobs::Report event;
+  event.connection = connection;
+  event.lease = report.lease;
+  event.holds = *holds;
+  event.phase = name_of(report.phase);
+  event.workers = report.workers;
+  event.step = report.step;
+  event.samples = report.samples;
+  event.samples_total = report.samples_total;
+  for (const Rate& rate : report.rates) event.rates.push_back({rate.workers, rate.samples_per_s, rate.views});
+  event.memory_bytes = report.memory_bytes;
+  event.wants = report.wants;
+  for (const std::string& name : report.lost_hosts) {
+    const auto& hosts = cluster_->hosts();
+    const auto found = std::find_if(hosts.begin(), hosts.end(), [&](const auto& host) { return host.name == name; });
+    if (found != hosts.end()) event.lost_hosts.push_back(static_cast<std::uint32_t>(found - hosts.begin()));
+  }
+  give(event);
+}
+
+std::optional<jobs::Slots> ClusterProcess::slots_from(const std::vector<HostSlots>& holds, std::string& problem) const {
+  jobs::Slots slots;
+  const auto& hosts = cluster_->hosts();
+  for (const HostSlots& one : holds) {
+    const auto found =
+        std::find_if(hosts.begin(), hosts.end(), [&](const auto& host) { return host.name == one.host; });
+    if (found == hosts.end()) {
+      problem = "it holds slots of " + one.host + ", which is not a host of this cluster";
+      return std::nullopt;
+    }
+    for (const std::uint32_t number : one.slots)
+      slots.push_back({static_cast<std::uint32_t>(found - hosts.begin()), number});
+  }
+  std::sort(slots.begin(), slots.end());
+  slots.erase(std::unique(slots.begin(), slots.end()), slots.end());
+  return slots;
+}
+
+std::vector<HostSlots> ClusterProcess::named(const jobs::Slots& slots) const {
+  std::vector<HostSlots> list;
+  for (const auto slot : slots) {
+    const auto& host = cluster_->hosts()[slot.host];
+    if (list.empty() || list.back().host != host.name) list.push_back({host.name, {}, host.slots});
+    list.back().slots.push_back(slot.number);
+  }
+  return list;
+}
+
+jobs::Owner ClusterProcess::owner_of(const Peer& peer) const {
+  const passwd* const entry = ::getpwuid(peer.uid);
+  const std::string name = entry == nullptr ? std::to_string(peer.uid) : entry->pw_name;
+  return {peer.uid, name, peer.uid == ::geteuid() || peer.uid == 0};
+}
+
+}  // namespace elastictrain::cluster

@@ -1,0 +1,97 @@
+// Purpose: `elastictrain cluster` at work: the state machine of core/ with its socket, its journal, its hosts, the
+// processes of its runs and its clock. It lasts until stop().
+//
+// Ownership: borrows the loop and the host source. Thread: the io_context's. Errors: open() says what is wrong; later
+// nothing ends it but stop().
+#pragma once
+
+#include <asio/io_context.hpp>
+#include <asio/steady_timer.hpp>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+
+#include "launcher/host_source.h"
+#include "supervisor/cluster/cluster_journal.h"
+#include "supervisor/cluster/cluster_place.h"
+#include "supervisor/cluster/cluster_server.h"
+#include "supervisor/cluster/core/cluster.h"
+#include "supervisor/cluster/lease_protocol.h"
+#include "supervisor/cluster/run_starter.h"
+#include "supervisor/protocol/result.h"
+
+namespace elastictrain::cluster {
+
+struct ClusterOptions {
+  std::string name;
+  std::string directory;
+  bool everyone = false;  // other users may use it
+  jobs::Settings settings;
+  std::function<void(const std::string&)> say;
+  std::function<jobs::Probed(const jobs::Job&)> probe;  // what has become of a run whose connection was lost
+};
+
+class ClusterProcess {
+ public:
+  ClusterProcess(asio::io_context& io, ClusterOptions options, launcher::HostSource& hosts);
+  ~ClusterProcess();
+  ClusterProcess(const ClusterProcess&) = delete;
+  ClusterProcess& operator=(const ClusterProcess&) = delete;
+
+  Status open();
+  // Leaves the runs as they are.
+  void stop();
+  // A job of the cluster's own user, as from `submit`.
+  void submit(jobs::JobSpec spec);
+
+ private:
+  void begin(const std::vector<launcher::Host>& hosts);
+  void poll_hosts();
+  void give(const jobs::Event& event);
+  void carry_out(const jobs::Actions& actions);
+  void arm();
+
+  void act(const jobs::Write&) {}
+  void act(const jobs::Answer& answer);
+  void act(const jobs::Welcome& welcome);
+  void act(const jobs::Refuse& refuse);
+  void act(const jobs::SendLease& lease);
+  void act(const jobs::SendPlace& place);
+  void act(const jobs::SendEnd& end);
+  void act(const jobs::StartRun& start);
+  void act(const jobs::SignalRun& signal);
+  void act(const jobs::Probe& probe);
+  void act(const jobs::Tell& tell);
+
+  void take_line(std::uint64_t connection, const Peer& peer, const std::string& line);
+  void take_request(std::uint64_t connection, const Peer& peer, const std::string& line);
+  void take_message(std::uint64_t connection, const Peer& peer, const std::string& line);
+  void take_join(std::uint64_t connection, const Peer& peer, const Join& join);
+  void take_report(std::uint64_t connection, const Report& report);
+  void refuse(std::uint64_t connection, const std::string& text);
+  std::optional<jobs::Slots> slots_from(const std::vector<HostSlots>& holds, std::string& problem) const;
+  std::vector<HostSlots> named(const jobs::Slots& slots) const;
+  jobs::Owner owner_of(const Peer& peer) const;
+  double now_s() const;
+
+  asio::io_context& io_;
+  ClusterOptions options_;
+  launcher::HostSource& source_;
+  std::unique_ptr<jobs::Cluster> cluster_;
+  std::optional<ClusterPlace> place_;
+  std::unique_ptr<ClusterJournal> journal_;
+  std::unique_ptr<ClusterServer> server_;
+  std::unique_ptr<RunStarter> starter_;
+  std::set<std::uint64_t> runs_;  // connections of runs
+  asio::steady_timer wake_;
+  asio::steady_timer poll_;
+  std::chrono::steady_clock::time_point start_;
+  double up_before_s_ = 0;
+  bool begun_ = false;
+  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
+};
+
+}  // namespace elastictrain::cluster

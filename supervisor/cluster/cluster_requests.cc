@@ -1,0 +1,203 @@
+#include "supervisor/cluster/cluster_requests.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "supervisor/cluster/line_reader.h"
+#include "supervisor/protocol/json_text.h"
+
+namespace elastictrain::cluster {
+namespace {
+
+using Object = nlohmann::ordered_json;
+
+constexpr std::size_t kMostArguments = 4096;
+constexpr std::size_t kMostTextBytes = 128 * 1024;
+constexpr std::uint64_t kPriorityShift = 1000;  // from -1000 to 1000
+constexpr int kMostDepth = 8;
+
+int status_of(jobs::Outcome outcome) {
+  switch (outcome) {
+    case jobs::Outcome::kDone:
+      return 0;
+    case jobs::Outcome::kInvalid:
+      return 78;
+    case jobs::Outcome::kUnavailable:
+      return 69;
+    case jobs::Outcome::kNotPermitted:
+      return 77;
+  }
+  return 70;
+}
+
+// Arguments and variables may be longer than names and hold any character but 0.
+std::vector<std::string> long_texts(const nlohmann::json& object, const char* name, std::string& problem) {
+  std::vector<std::string> texts;
+  const auto found = object.find(name);
+  if (found == object.end()) return texts;
+  const bool list = found->is_array() && found->size() <= kMostArguments;
+  for (const auto& one : list ? *found : nlohmann::json::array()) {
+    if (!one.is_string() || one.get_ref<const std::string&>().size() > kMostTextBytes ||
+        one.get_ref<const std::string&>().find('\0') != std::string::npos) {
+      problem = std::string(name) + " must be a list of texts of at most 128 KiB";
+      return {};
+    }
+    texts.push_back(one.get<std::string>());
+  }
+  if (!list) problem = std::string(name) + " must be a list of at most 4096 texts";
+  return texts;
+}
+
+std::int32_t priority_in(const nlohmann::json& object, std::string& problem) {
+  const auto found = object.find("priority");
+  if (found == object.end()) return 0;
+  const bool whole = found->is_number_integer();
+  const std::int64_t value = whole ? found->get<std::int64_t>() : 0;
+  const auto most = static_cast<std::int64_t>(kPriorityShift);
+  if (!whole || value < -most || value > most) problem = "priority must be a whole number from -1000 to 1000";
+  return static_cast<std::int32_t>(value);
+}
+
+jobs::JobSpec spec_from(LineReader& in, const nlohmann::json& object, std::string& problem) {
+  jobs::JobSpec spec;
+  spec.name = in.name("name");
+  spec.working_directory = in.text("working_directory");
+  spec.min = in.whole("min", 1, kMaxLeasedSlots);
+  spec.max = in.whole("max", 1, kMaxLeasedSlots);
+  spec.start = in.whole("start", 1, kMaxLeasedSlots);
+  if (!in.is_null("samples_total")) spec.samples_total = in.number("samples_total", 0, kMaxCount);
+  spec.suspends = in.flag("suspends");
+  spec.one_host = in.flag("one_host");
+  spec.most_hosts = in.whole("most_hosts", 0, kMaxHosts, 0);
+  spec.hosts = in.names("hosts", kMaxHosts);
+  if (!problem.empty()) return spec;
+  spec.priority = priority_in(object, problem);
+  spec.arguments = long_texts(object, "arguments", problem);
+  spec.environment = long_texts(object, "environment", problem);
+  if (problem.empty() && spec.arguments.empty()) problem = "arguments of the run are missing";
+  return spec;
+}
+
+Result<ClientRequest> parse_submit(const nlohmann::json& object) {
+  const auto found = object.find("job");
+  if (found == object.end() || !found->is_object()) return Error{ErrorCode::kInvalid, "submit needs a job, an object"};
+  std::string problem;
+  LineReader in(*found, "job", problem);
+  jobs::Submit submit;
+  submit.spec = spec_from(in, *found, problem);
+  if (!problem.empty()) return Error{ErrorCode::kInvalid, problem};
+  return ClientRequest(std::move(submit));
+}
+
+std::optional<jobs::Order> order_in(const std::string& command) {
+  if (command == "cancel") return jobs::Order::kCancel;
+  if (command == "pause") return jobs::Order::kPause;
+  if (command == "resume") return jobs::Order::kResume;
+  if (command == "priority") return jobs::Order::kPriority;
+  return std::nullopt;
+}
+
+Object places_json(const jobs::Slots& slots, const std::vector<jobs::HostLine>& hosts) {
+  Object list = Object::array();
+  for (const auto slot : slots) {
+    const std::string& name = hosts[slot.host].name;
+    if (list.empty() || list.back()["host"] != name) list.push_back({{"host", name}, {"slots", Object::array()}});
+    list.back()["slots"].push_back(slot.number);
+  }
+  return list;
+}
+
+Object job_json(const jobs::Job& job, const jobs::Cluster& cluster, const ClusterFacts& facts) {
+  const auto& book = cluster.book();
+  Object out;
+  out["id"] = jobs::id_text(job.id);
+  out["name"] = job.spec.name;
+  out["user"] = job.owner.name;
+  out["phase"] = jobs::name_of(job.phase);
+  out["why"] = job.why;
+  out["priority"] = job.spec.priority;
+  out["paused"] = job.paused;
+  out["min"] = job.spec.min;
+  out["max"] = job.spec.max;
+  out["slots"] = book.lease(job.id).slots.size();
+  out["share"] = job.share;
+  out["leased"] = places_json(book.lease(job.id).slots, cluster.hosts());
+  out["version"] = book.lease(job.id).version;
+  out["overdue"] =
+      places_json(book.overdue(job.id, facts.now_s - cluster.settings().recall_timeout_s), cluster.hosts());
+  out["run_phase"] = job.run_phase;
+  out["workers"] = job.workers;
+  out["step"] = job.step;
+  out["samples"] = job.samples;
+  if (job.spec.samples_total) out["samples_total"] = *job.spec.samples_total;
+  const auto left_s = cluster.left_s(job);
+  out["left_s"] = left_s ? Object(*left_s) : Object();
+  out["submitted_unix_s"] = job.submitted_unix_s;
+  out["slot_s"] = job.slot_s;
+  out["directory"] = job.directory;
+  out["pid"] = job.pid;
+  if (!job.live()) out["status"] = job.exit_status;
+  return out;
+}
+
+}  // namespace
+
+Result<ClientRequest> parse_client_request(const std::string& line) {
+  const nlohmann::json object = parse_json(line, kMostDepth);
+  if (!object.is_object()) return Error{ErrorCode::kInvalid, "a request must be one JSON object on a line"};
+  std::string problem;
+  LineReader in(object, "", problem);
+  const std::string command = in.name("command");
+  if (!problem.empty()) return Error{ErrorCode::kInvalid, problem};
+  if (command == "queue" || command == "status") return ClientRequest(QueueRequest{});
+  if (command == "submit") return parse_submit(object);
+  const auto order = order_in(command);
+  if (!order)
+    return Error{ErrorCode::kInvalid, "unknown command; there are submit, queue, cancel, pause, resume, priority"};
+  jobs::Command request;
+  request.order = *order;
+  request.job = in.name("job");
+  if (problem.empty() && request.order == jobs::Order::kPriority) request.priority = priority_in(object, problem);
+  if (!problem.empty()) return Error{ErrorCode::kInvalid, problem};
+  return ClientRequest(std::move(request));
+}
+
+std::string answer_of(const jobs::Answer& answer) {
+  if (answer.outcome != jobs::Outcome::kDone) return refusal_answer(answer.outcome, answer.text);
+  Object out = {{"ok", true}, {"text", answer.text}};
+  if (answer.job != 0) out["job"] = jobs::id_text(answer.job);
+  return json_text(out);
+}
+
+std::string refusal_answer(jobs::Outcome outcome, const std::string& text) {
+  return json_text(Object{{"ok", false}, {"status", status_of(outcome)}, {"text", text}});
+}
+
+std::string start_yourself_answer() {
+  return json_text(Object{{"ok", true}, {"start", "self"}});
+}
+
+std::string queue_answer(const jobs::Cluster& cluster, const ClusterFacts& facts) {
+  Object out;
+  out["name"] = facts.name;
+  out["policy"] = cluster.settings().policy;
+  out["slots"] = cluster.slots();
+  std::size_t leased = 0;
+  out["resuming"] = cluster.resuming();
+  out["journal_fails"] = facts.journal_fails;
+  out["decisions"] = cluster.decisions();
+  out["hosts"] = Object::array();
+  for (const auto& host : cluster.hosts()) out["hosts"].push_back({{"host", host.name}, {"slots", host.slots}});
+  out["jobs"] = Object::array();
+  for (const auto& [id, job] : cluster.jobs()) {
+    leased += cluster.book().lease(id).slots.size();
+    out["jobs"].push_back(job_json(job, cluster, facts));
+  }
+  out["leased"] = leased;
+  out["waiting"] = Object::array();
+  for (const auto id : cluster.waiting()) out["waiting"].push_back(jobs::id_text(id));
+  return json_text(Object{{"ok", true}, {"cluster", std::move(out)}});
+}
+
+}  // namespace elastictrain::cluster

@@ -1,0 +1,246 @@
+#include "supervisor/cluster/cluster_server.h"
+
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <asio/buffer.hpp>
+#include <asio/error.hpp>
+#include <asio/local/stream_protocol.hpp>
+#include <asio/read_until.hpp>
+#include <asio/steady_timer.hpp>
+#include <asio/write.hpp>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "supervisor/cluster/cluster_place.h"
+#include "supervisor/cluster/lease_protocol.h"
+
+namespace elastictrain::cluster {
+namespace {
+
+using ClusterSocket = asio::local::stream_protocol::socket;
+using ClusterAcceptor = asio::local::stream_protocol::acceptor;
+
+constexpr std::size_t kMostConnections = 8192;
+constexpr std::size_t kMostBuffered = 64u << 20;  // the queue of 20,000 jobs fits
+constexpr std::chrono::seconds kSilence{10};      // of a peer that is no run
+constexpr std::chrono::milliseconds kAcceptAgain{50};
+
+class Connected;
+
+struct ServerState {
+  ClusterServer::Handlers handlers;
+  std::map<std::uint64_t, std::shared_ptr<Connected>> connected;
+  bool closed = false;
+};
+
+class Connected : public std::enable_shared_from_this<Connected> {
+ public:
+  Connected(std::uint64_t number, Peer peer, ClusterSocket socket, ServerState& state)
+      : number_(number), peer_(peer), socket_(std::move(socket)), silence_(socket_.get_executor()), state_(&state) {}
+
+  void begin() {
+    expire();
+    read();
+  }
+  void keep() {
+    kept_ = true;
+    silence_.cancel();
+  }
+  void send(const std::string& line) {
+    if (closing_ || state_ == nullptr) return;
+    buffered_ += line.size() + 1;
+    if (buffered_ > kMostBuffered) return drop(true);
+    lines_.push_back(line + "\n");
+    if (lines_.size() == 1) write();
+  }
+  void finish() {
+    closing_ = true;
+    if (lines_.empty()) drop(false);
+  }
+  // The server is gone.
+  void forget() {
+    state_ = nullptr;
+    asio::error_code ignored;
+    socket_.close(ignored);
+    silence_.cancel();
+  }
+
+ private:
+  void expire() {
+    if (kept_) return;
+    silence_.expires_after(kSilence);
+    silence_.async_wait([weak = weak_from_this()](asio::error_code error) {
+      const auto self = weak.lock();
+      if (self != nullptr && !error) self->drop(true);
+    });
+  }
+
+  void read() {
+    asio::async_read_until(
+        socket_, asio::dynamic_buffer(input_, kMaxLineBytes), '\n',
+        [self = shared_from_this()](asio::error_code error, std::size_t length) { self->take(error, length); });
+  }
+
+  void take(asio::error_code error, std::size_t length) {
+    if (state_ == nullptr || closing_) return;
+    if (error == asio::error::not_found) {
+      send(R"({"ok":false,"status":78,"text":"the line is too long"})");
+      return finish_after_error();
+    }
+    if (error) return drop(true);
+    const std::string line = input_.substr(0, length - 1);
+    input_.erase(0, length);
+    expire();
+    state_->handlers.line(number_, peer_, line);
+    if (state_ != nullptr && !closing_) read();
+  }
+
+  void finish_after_error() {
+    const auto self = shared_from_this();
+    state_->handlers.closed(number_);
+    finish();
+  }
+
+  void write() {
+    asio::async_write(socket_, asio::buffer(lines_.front()),
+                      [self = shared_from_this()](asio::error_code error, std::size_t) { self->written(error); });
+  }
+
+  void written(asio::error_code error) {
+    if (state_ == nullptr) return;
+    if (error) return drop(!closing_);
+    buffered_ -= lines_.front().size();
+    lines_.pop_front();
+    if (!lines_.empty()) return write();
+    if (closing_) drop(false);
+  }
+
+  void drop(bool tell) {
+    if (state_ == nullptr) return;
+    ServerState& state = *std::exchange(state_, nullptr);
+    asio::error_code ignored;
+    socket_.close(ignored);
+    silence_.cancel();
+    const auto self = shared_from_this();
+    state.connected.erase(number_);
+    if (tell && !closing_) state.handlers.closed(number_);
+  }
+
+  std::uint64_t number_;
+  Peer peer_;
+  ClusterSocket socket_;
+  asio::steady_timer silence_;
+  ServerState* state_;
+  std::string input_;
+  std::deque<std::string> lines_;
+  std::size_t buffered_ = 0;
+  bool kept_ = false;
+  bool closing_ = false;
+};
+
+std::optional<Peer> peer_of(int socket) {
+  ucred found{};
+  socklen_t length = sizeof found;
+  if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &found, &length) != 0) return std::nullopt;
+  return Peer{found.uid, found.pid};
+}
+
+class UnixClusterServer final : public ClusterServer {
+ public:
+  UnixClusterServer(asio::io_context& io, std::string path, ClusterAcceptor acceptor, bool everyone, Handlers handlers)
+      : path_(std::move(path)), acceptor_(std::move(acceptor)), pause_(io), everyone_(everyone) {
+    state_.handlers = std::move(handlers);
+    accept();
+  }
+  ~UnixClusterServer() override {
+    asio::error_code ignored;
+    *alive_ = false;
+    acceptor_.close(ignored);
+    pause_.cancel();
+    ::unlink(path_.c_str());
+    for (const auto& [number, one] : state_.connected) one->forget();
+  }
+
+  void send(std::uint64_t connection, const std::string& line) override {
+    if (const auto one = find(connection)) one->send(line);
+  }
+  void keep(std::uint64_t connection) override {
+    if (const auto one = find(connection)) one->keep();
+  }
+  void close(std::uint64_t connection) override {
+    if (const auto one = find(connection)) one->finish();
+  }
+  std::size_t connections() const override { return state_.connected.size(); }
+
+ private:
+  std::shared_ptr<Connected> find(std::uint64_t connection) const {
+    const auto found = state_.connected.find(connection);
+    return found == state_.connected.end() ? nullptr : found->second;
+  }
+
+  void accept() {
+    acceptor_.async_accept([this, alive = alive_](asio::error_code error, ClusterSocket socket) {
+      if (!*alive) return;
+      if (!error) {
+        welcome(std::move(socket));
+        return accept();
+      }
+      pause_.expires_after(kAcceptAgain);
+      pause_.async_wait([this, alive](asio::error_code) {
+        if (*alive) accept();
+      });
+    });
+  }
+
+  void welcome(ClusterSocket socket) {
+    const auto peer = peer_of(socket.native_handle());
+    if (!peer || state_.connected.size() >= kMostConnections) return;
+    if (!everyone_ && peer->uid != ::geteuid() && peer->uid != 0) return;
+    const std::uint64_t number = ++last_;
+    const auto one = std::make_shared<Connected>(number, *peer, std::move(socket), state_);
+    state_.connected[number] = one;
+    one->begin();
+  }
+
+  std::string path_;
+  ClusterAcceptor acceptor_;
+  asio::steady_timer pause_;
+  bool everyone_;
+  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
+  ServerState state_;
+  std::uint64_t last_ = 0;
+};
+
+Error cannot_serve(const std::string& path, const std::string& why) {
+  return {ErrorCode::kIo, "cannot listen on " + path + ": " + why};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<ClusterServer>> ClusterServer::listen(asio::io_context& io, const std::string& directory,
+                                                             bool everyone, Handlers handlers) {
+  const std::string path = directory + "/" + kClusterSocketName;
+  auto address = ClusterAddress::of(directory);
+  if (!address.ok()) return address.error();
+  asio::error_code error;
+  ClusterAcceptor acceptor(io);
+  acceptor.open(asio::local::stream_protocol(), error);
+  if (error) return cannot_serve(path, error.message());
+  if (::bind(acceptor.native_handle(), address->generic(), sizeof address->address) != 0 ||
+      ::chmod(path.c_str(), everyone ? 0666 : 0600) != 0) {
+    return cannot_serve(path, std::strerror(errno));
+  }
+  acceptor.listen(asio::socket_base::max_listen_connections, error);
+  if (error) return cannot_serve(path, error.message());
+  return std::unique_ptr<ClusterServer>(
+      std::make_unique<UnixClusterServer>(io, path, std::move(acceptor), everyone, std::move(handlers)));
+}
+
+}  // namespace elastictrain::cluster

@@ -1,0 +1,176 @@
+// Purpose: a cluster that many runs share, as a state machine: step(event, now) gives the actions to carry out. It
+// keeps the jobs' lives, the users' limits, the policy's decisions and the leases; it knows no sockets, files or
+// processes.
+//
+// Rules that hold after every step (broken_rules()): a slot is leased to one run; it passes on when its holder has
+// given it back or cannot use it any more; versions of a lease only rise; what is recorded comes before what is done.
+//
+// Ownership: owns everything it holds. Thread: one. Deterministic: the same events at the same times from the same seed
+// give the same actions. Errors: what a run or a user does wrong is answered; nothing throws.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "heuristics/leases/lease_book.h"
+#include "heuristics/placement/placement.h"
+#include "heuristics/sharing/policy.h"
+#include "supervisor/cluster/core/action.h"
+#include "supervisor/cluster/core/event.h"
+#include "supervisor/cluster/core/job.h"
+#include "supervisor/cluster/core/record.h"
+
+namespace elastictrain::jobs {
+
+struct Settings {
+  std::string version;
+  std::string policy = "afs-p";     // known to sharing_policies(), whole slots only
+  double slice_s = 0;               // of policies with time slices; 0: their own
+  double decide_after_s = 0.05;     // what happens within it is decided together
+  double recall_timeout_s = 60;     // for a run to give back a slot
+  double resume_timeout_s = 10;     // for runs to come back after a restart of the cluster process
+  double join_timeout_s = 300;      // for a started run to join
+  double orphan_grace_s = 120;      // after which a run without a supervisor has no workers left
+  double probe_interval_s = 1;      // between two looks at a run whose connection was lost
+  std::uint32_t max_failures = 5;   // in a row, without progress
+  std::uint32_t max_jobs = 20'000;  // that have not ended
+  std::size_t kept_ended = 1000;
+  std::uint64_t seed = 1;
+  std::function<Limits(const Owner&)> limits = [](const Owner&) { return Limits{}; };
+};
+
+class Cluster {
+ public:
+  explicit Cluster(Settings settings);
+  Cluster(const Cluster&) = delete;
+  Cluster& operator=(const Cluster&) = delete;
+
+  // Before begin(): what the journal of the previous process says.
+  void recall(const Record& record, double now_s);
+  // After the last record. Runs that may be there are given resume_timeout_s to come back.
+  Actions begin(double now_s);
+  Actions step(const Event& event, double now_s);
+  // When to step(Tick) at the latest; infinite: never.
+  double wake_s(double now_s);
+
+  const Settings& settings() const { return settings_; }
+  const std::map<JobId, Job>& jobs() const { return jobs_; }
+  const heuristics::leases::LeaseBook& book() const { return book_; }
+  const std::vector<HostLine>& hosts() const { return hosts_; }  // by number; slots 0: gone
+  std::uint32_t slots() const;
+  bool resuming() const { return resuming_; }
+  // Jobs without slots that may have some, in the order in which they are considered.
+  std::vector<JobId> waiting() const;
+  // Seconds until the job ends if nothing changes; nothing: not known.
+  std::optional<double> left_s(const Job& job) const;
+  std::uint64_t decisions() const { return decisions_; }
+  // Empty: it may be a job of this cluster now. Else why not, and the kind of reason.
+  std::string refusal(const Owner& owner, const Limits& limits, const JobSpec& spec, Outcome& outcome) const;
+
+  std::vector<std::string> broken_rules() const;
+
+ private:
+  using Holder = heuristics::leases::Holder;
+
+  // One decision: shares of all jobs, and the slots that they mean. In deciding.cc and placing.cc.
+  struct Round;
+  void decide(double now_s);
+  void gather(Round& round, double now_s);
+  void ask_policy(Round& round, double now_s);
+  std::uint32_t ask_for(Round& round, std::size_t first, std::size_t last, std::uint32_t slots, double now_s);
+  heuristics::sharing::JobView view_of(const Round& round, std::size_t place) const;
+  std::uint32_t most_of(const Job& job, std::uint32_t slots) const;
+  void bound(Round& round);
+  void place(Round& round);
+  std::vector<std::vector<heuristics::placement::Piece>> pieces(const Round& round,
+                                                                const std::vector<Slots>& wished) const;
+  std::uint32_t reach_of(const JobSpec& spec) const;
+  void place_smaller(const Round& round, std::vector<std::vector<heuristics::placement::Piece>>& placed) const;
+  std::vector<std::uint32_t> room_for(const Job& job, const std::vector<std::uint32_t>& free) const;
+  void adopt(Round& round, double now_s);
+
+  void handle(const HostsChanged& event, double now_s);
+  void handle(const Submit& event, double now_s);
+  void handle(const Join& event, double now_s);
+  void handle(const Report& event, double now_s);
+  void handle(const RunEnded& event, double now_s);
+  void handle(const Disconnected& event, double now_s);
+  void handle(const ProcessEnded& event, double now_s);
+  void handle(const Probed& event, double now_s);
+  void handle(const Command& event, double now_s);
+  void handle(const Tick&, double now_s);
+
+  // Orders and submissions.
+  Job& admit(const Owner& owner, const Limits& limits, const JobSpec& spec, double unix_s, double now_s);
+  Job* find(const std::string& id_or_name, const Owner& owner, std::string& problem);
+  std::string carry_out(Job& job, const Command& command, double now_s);
+  void change_priority(Job& job, std::int32_t priority, double now_s);
+
+  // Runs that come and go.
+  Job* job_of(Connection connection);
+  Job* joining(const Join& event, std::string& problem, double now_s);
+  void take_in(Job& job, const Join& event, double now_s);
+  void hear(Job& job, std::uint64_t lease, const Slots& holds, double now_s);
+  void take_figures(Job& job, const Report& report, double now_s);
+  void lose(Job& job, double now_s);
+  void left(Job& job, int status, const std::string& why, double now_s);
+  void failed(Job& job, int status, const std::string& why, double now_s);
+  void finish(Job& job, int status, const std::string& why, double now_s);
+  void end(Job& job, const std::string& why, double now_s);
+  void start(Job& job, double now_s);
+  void start_due(double now_s);
+  double due_s(const Job& job, double now_s) const;
+  void look_after(Job& job, double now_s);
+  void press(Job& job, double now_s);
+  void recall_in_time(Job& job, double now_s);
+  void forget_old();
+
+  void account(Job& job, double now_s);
+  void settle(double now_s);
+  void send_lease(const Job& job);
+  void send_places();
+  void decide_soon(double now_s, const std::string& trigger);
+  void check_resumed(double now_s);
+  void write(Record record) { actions_.emplace_back(Write{std::move(record)}); }
+  bool at_work(const Job& job) const;
+  bool pinned(const Job& job) const;
+
+  Settings settings_;
+  const heuristics::sharing::PolicySpec* spec_;
+  std::unique_ptr<heuristics::sharing::SharingPolicy> policy_;
+  std::map<std::int32_t, std::unique_ptr<heuristics::sharing::State>> states_;  // by priority
+  heuristics::sharing::Rng rng_;
+  heuristics::leases::LeaseBook book_;
+  std::vector<HostLine> hosts_;
+  std::map<JobId, Job> jobs_;
+  std::map<Connection, JobId> connections_;
+  std::uint64_t last_seen_as_ = 0;
+  struct Gone {
+    std::uint64_t seen_as;
+    std::int32_t priority;
+    std::uint32_t requested;
+    double slot_s, work;
+  };
+  std::vector<Gone> gone_;       // since the last decision
+  std::vector<double> lengths_;  // samples of jobs that have ended, ascending
+  JobId last_job_ = 0;
+  bool resuming_ = false;
+  double resume_until_s_ = 0;
+  double decide_s_ = kNever;
+  double again_s_ = kNever;
+  std::optional<double> jobs_due_s_;  // the least due_s(); nothing: to be found again
+  std::string trigger_;
+  std::uint64_t decisions_ = 0;
+  Actions actions_;
+};
+
+// What a policy is told of a job's throughput: what was measured, and a line through it elsewhere. `guess`: samples a
+// second of one worker, where nothing was measured.
+heuristics::sharing::Curve curve_of(const Job& job, std::uint32_t most, double guess);
+
+}  // namespace elastictrain::jobs

@@ -1,0 +1,216 @@
+// One decision: what the policy is told, what it says, and what becomes of it within everybody's bounds.
+#include "supervisor/cluster/core/deciding.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <map>
+#include <unordered_set>
+#include <utility>
+
+namespace elastictrain::jobs {
+
+namespace sharing = heuristics::sharing;
+
+namespace {
+
+constexpr double kRateOfNobody = 1;        // samples a second, where no job was measured yet
+constexpr double kGuessedLength_s = 3600;  // of a job of unknown length, on one worker, where no job has ended yet
+
+double median(std::vector<double> values, double otherwise) {
+  if (values.empty()) return otherwise;
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+std::string number_text(double number) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.3g", number);
+  return text;
+}
+
+std::string reason_of(const std::string& policy, const sharing::Grant& grant, std::uint32_t share) {
+  if (share == 0) return policy + ": no slot is free for it now";
+  std::string text = policy + ": " + sharing::name(grant.why);
+  if (grant.number != 0) text += " " + number_text(grant.number);
+  if (share != static_cast<std::uint32_t>(grant.slots)) text += ", within its sizes and limits";
+  return text;
+}
+
+}  // namespace
+
+void Cluster::decide(double now_s) {
+  Round round;
+  decide_s_ = kNever;
+  again_s_ = kNever;
+  gather(round, now_s);
+  ask_policy(round, now_s);
+  bound(round);
+  place(round);
+  adopt(round, now_s);
+  gone_.clear();
+  ++decisions_;
+}
+
+// Slots that nobody can be given now: of runs that are lost or ending, and those that are overdue.
+void Cluster::gather(Round& round, double now_s) {
+  round.usable.resize(hosts_.size());
+  for (std::uint32_t host = 0; host < hosts_.size(); ++host) round.usable[host].assign(hosts_[host].slots, true);
+  for (auto& [id, job] : jobs_) {
+    if (!job.live()) continue;
+    account(job, now_s);
+    if (pinned(job)) {
+      round.block(book_.owned(id));
+    } else {
+      round.block(book_.overdue(id, now_s - settings_.recall_timeout_s));
+    }
+    const bool takes_part = job.may_run() && !job.paused && now_s >= job.not_before_s;
+    if (takes_part || at_work(job)) round.jobs.push_back(&job);
+    if (!takes_part && !pinned(job) && !at_work(job)) round.idle.push_back(&job);
+  }
+  round.jobs.erase(std::remove_if(round.jobs.begin(), round.jobs.end(), [this](Job* job) { return pinned(*job); }),
+                   round.jobs.end());
+  std::stable_sort(round.jobs.begin(), round.jobs.end(),
+                   [](const Job* a, const Job* b) { return a->spec.priority > b->spec.priority; });
+  const std::unordered_set<const Job*> present(round.jobs.begin(), round.jobs.end());
+  for (auto& [id, job] : jobs_) {
+    if (!present.contains(&job) || job.seen_priority != job.spec.priority) job.seen_as = 0;
+  }
+  for (Job* job : round.jobs) {
+    if (job->seen_as == 0) job->seen_as = ++last_seen_as_;
+    job->seen_priority = job->spec.priority;
+  }
+  round.slots = round.count_usable();
+  std::vector<double> rates;
+  for (const Job* job : round.jobs) {
+    for (const auto& [workers, measured] : job->rates) {
+      if (workers > 0 && measured.samples_per_s > 0) rates.push_back(measured.samples_per_s / workers);
+    }
+  }
+  round.guess = median(std::move(rates), kRateOfNobody);
+  for (Job* job : round.jobs) round.curves.push_back(curve_of(*job, most_of(*job, round.slots), round.guess));
+}
+
+std::uint32_t Cluster::most_of(const Job& job, std::uint32_t slots) const {
+  std::uint32_t most = std::min({job.spec.max, job.limits.slots, slots});
+  if (job.wants) most = std::min(most, *job.wants);
+  most = std::min(most, reach_of(job.spec));
+  if (!spec_->elastic) most = std::min(most, job.spec.start);
+  return std::max({most, job.spec.min, 1U});
+}
+
+// Priorities are strict: those of the highest share all slots, the next ones what is left.
+void Cluster::ask_policy(Round& round, double now_s) {
+  round.grants.resize(round.jobs.size());
+  std::uint32_t left = round.slots;
+  for (std::size_t first = 0; first < round.jobs.size();) {
+    std::size_t last = first;
+    const std::int32_t priority = round.jobs[first]->spec.priority;
+    while (last < round.jobs.size() && round.jobs[last]->spec.priority == priority) ++last;
+    left -= std::min(left, ask_for(round, first, last, left, now_s));
+    first = last;
+  }
+}
+
+std::uint32_t Cluster::ask_for(Round& round, std::size_t first, std::size_t last, std::uint32_t slots, double now_s) {
+  if (slots == 0) return 0;
+  const std::int32_t priority = round.jobs[first]->spec.priority;
+  sharing::View view;
+  view.now_s = now_s;
+  view.slots = slots;
+  for (std::size_t place = first; place < last; ++place) view.jobs.push_back(view_of(round, place));
+  std::vector<sharing::Curve> curves;
+  curves.reserve(gone_.size());
+  for (const Gone& gone : gone_) {
+    if (gone.priority != priority) continue;
+    curves.emplace_back(std::vector<sharing::Curve::Point>{{1, round.guess}});
+    view.ended.push_back({gone.seen_as, gone.requested, gone.slot_s, gone.work, &curves.back()});
+  }
+  auto& state = states_[priority];
+  if (state == nullptr) state = policy_->initial_state();
+  sharing::Decision decision;
+  decision.grants.resize(view.jobs.size());
+  policy_->decide(view, *state, rng_, decision);
+  if (decision.again_s > now_s) again_s_ = std::min(again_s_, decision.again_s);
+  std::uint32_t granted = 0;
+  for (std::size_t place = first; place < last; ++place) {
+    round.grants[place] = decision.grants[place - first];
+    granted += static_cast<std::uint32_t>(round.grants[place].slots);
+  }
+  return granted;
+}
+
+sharing::JobView Cluster::view_of(const Round& round, std::size_t place) const {
+  const Job& job = *round.jobs[place];
+  sharing::JobView view;
+  view.id = job.seen_as;
+  view.arrival_s = job.submitted_s;
+  view.requested = std::min(job.spec.start, std::max(1U, round.slots));
+  view.curve = &round.curves[place];
+  view.done = static_cast<double>(job.samples);
+  view.held = job.share;
+  view.running_s = job.running_s;
+  view.attained_slot_s = job.slot_s;
+  view.first_start_s = job.first_start_s;
+  if (job.spec.samples_total) {
+    view.remaining = std::max(1.0, static_cast<double>(*job.spec.samples_total) - view.done);
+  } else if (spec_->needs_lengths) {
+    const double length = lengths_.empty() ? kGuessedLength_s * round.guess : lengths_[lengths_.size() / 2];
+    view.remaining = std::max({1.0, length - view.done, view.done / 10});
+  }
+  return view;
+}
+
+void Cluster::bound(Round& round) {
+  std::vector<sharing::Bounds> bounds;
+  std::vector<sharing::UserLimits> users;
+  std::map<std::uint32_t, std::uint32_t> place_of_user;
+  for (const Job* job : round.jobs) {
+    const auto [found, first] = place_of_user.emplace(job->owner.uid, static_cast<std::uint32_t>(users.size()));
+    if (first) users.push_back({job->limits.slots, job->limits.running});
+    const bool keeps = at_work(*job);
+    bounds.push_back({job->spec.min, most_of(*job, round.slots), job->share > 0, keeps, found->second});
+  }
+  for (const auto& [id, job] : jobs_) {
+    const auto user = place_of_user.find(job.owner.uid);
+    if (!job.live() || !pinned(job) || user == place_of_user.end()) continue;
+    sharing::UserLimits& limits = users[user->second];
+    const auto owned = static_cast<std::uint32_t>(book_.owned(id).size());
+    if (limits.slots != kNoLimit) limits.slots -= std::min(limits.slots, owned);
+    if (limits.running != kNoLimit && limits.running > 0) --limits.running;
+  }
+  round.shares = sharing::whole_shares(round.grants, bounds, std::move(users), round.slots);
+}
+
+void Cluster::adopt(Round& round, double now_s) {
+  record::Decided decided{trigger_, settings_.policy, round.slots, static_cast<std::uint32_t>(round.jobs.size()), 0,
+                          {}};
+  for (Job* job : round.idle) {
+    round.jobs.push_back(job);
+    round.shares.push_back(0);
+    round.slots_of.emplace_back();
+    round.grants.emplace_back();
+  }
+  for (std::size_t place = 0; place < round.jobs.size(); ++place) {
+    Job& job = *round.jobs[place];
+    const auto share = static_cast<std::uint32_t>(round.slots_of[place].size());
+    if (share == 0) ++decided.waiting;
+    if (!job.paused) job.why = reason_of(settings_.policy, round.grants[place], share);
+    if (share == job.share) continue;
+    decided.shares.push_back({job.id, job.share, share, job.why});
+    job.share = share;
+    job.place_told = 0;
+  }
+  trigger_.clear();
+  if (!decided.shares.empty()) write(std::move(decided));
+  std::vector<std::pair<Holder, Slots>> wishes;
+  for (std::size_t place = 0; place < round.jobs.size(); ++place) {
+    wishes.emplace_back(round.jobs[place]->id, std::move(round.slots_of[place]));
+  }
+  book_.wish(wishes);
+  settle(now_s);
+  send_places();
+}
+
+}  // namespace elastictrain::jobs

@@ -1,0 +1,37 @@
+// Purpose: one decision of a cluster on its way through the steps of Cluster::decide(). For deciding.cc and placing.cc.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "heuristics/sharing/view.h"
+#include "heuristics/sharing/whole_shares.h"
+#include "supervisor/cluster/core/cluster.h"
+
+namespace elastictrain::jobs {
+
+struct Cluster::Round {
+  std::vector<std::vector<bool>> usable;  // by host and number
+  std::uint32_t slots = 0;                // usable ones
+  double guess = 1;                       // samples a second of a worker of a job that was not measured
+  std::vector<Job*> jobs;                 // that may have slots, by priority and arrival
+  std::vector<Job*> idle;                 // that may not, and do not work
+  std::vector<heuristics::sharing::Curve> curves;
+  std::vector<heuristics::sharing::Grant> grants;
+  std::vector<std::uint32_t> shares;
+  std::vector<Slots> slots_of;
+
+  void block(const Slots& gone) {
+    for (const auto slot : gone) {
+      if (slot.host < usable.size() && slot.number < usable[slot.host].size()) usable[slot.host][slot.number] = false;
+    }
+  }
+  std::uint32_t count_usable() const {
+    std::uint32_t count = 0;
+    for (const auto& host : usable) count += static_cast<std::uint32_t>(std::count(host.begin(), host.end(), true));
+    return count;
+  }
+};
+
+}  // namespace elastictrain::jobs

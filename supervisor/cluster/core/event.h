@@ -1,0 +1,116 @@
+// Purpose: what happens to a cluster. Everything is checked before it gets here as far as one message can be checked
+// alone: texts and lists are bounded, numbers are in their ranges, hosts and slots exist.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "heuristics/leases/lease_book.h"
+#include "supervisor/cluster/core/job.h"
+
+namespace elastictrain::jobs {
+
+using Request = std::uint64_t;  // whom to answer
+using heuristics::leases::Slots;
+
+struct HostLine {
+  std::string name;
+  std::uint32_t slots = 0;
+  bool operator==(const HostLine&) const = default;
+};
+
+// The whole list; hosts that are not on it are gone.
+struct HostsChanged {
+  std::vector<HostLine> hosts;
+};
+
+struct Submit {
+  Request request = 0;
+  Owner owner;
+  Limits limits;
+  JobSpec spec;
+  double unix_s = 0;
+};
+
+// A run's supervisor has come.
+struct Join {
+  Connection connection = 0;
+  Owner owner;
+  Limits limits;
+  std::string job;  // id that submit gave; empty: none
+  std::string directory;
+  std::int64_t pid = 0;
+  JobSpec spec;  // without arguments
+  std::uint64_t lease = 0;
+  Slots holds;
+  double unix_s = 0;
+};
+
+struct RateSeen {
+  std::uint32_t workers = 0;
+  double samples_per_s = 0;
+  std::uint32_t views = 0;
+};
+
+struct Report {
+  Connection connection = 0;
+  std::uint64_t lease = 0;
+  Slots holds;
+  std::string phase;
+  std::uint32_t workers = 0;
+  std::uint64_t step = 0;
+  std::uint64_t samples = 0;
+  std::optional<std::uint64_t> samples_total;
+  std::vector<RateSeen> rates;
+  std::uint64_t memory_bytes = 0;
+  std::optional<std::uint32_t> wants;
+  std::vector<std::uint32_t> lost_hosts;
+};
+
+struct RunEnded {
+  Connection connection = 0;
+  int status = 0;
+};
+
+struct Disconnected {
+  Connection connection = 0;
+};
+
+// The process that was started for a job has ended.
+struct ProcessEnded {
+  JobId job = 0;
+  std::uint32_t attempt = 0;
+  int status = 0;  // exit status, or 128 + signal
+  bool by_signal = false;
+  std::string text;  // its last words
+};
+
+// The answer to a Probe action.
+struct Probed {
+  enum class State : std::uint8_t { kAlive, kDead, kEnded, kNoRun, kUnknown };
+  JobId job = 0;
+  State state = State::kUnknown;
+  int status = 0;  // of kEnded
+};
+
+enum class Order : std::uint8_t { kCancel, kPause, kResume, kPriority };
+
+// A user's order about a job.
+struct Command {
+  Request request = 0;
+  Owner owner;
+  Limits limits;
+  Order order = Order::kCancel;
+  std::string job;  // id or name
+  std::int32_t priority = 0;
+};
+
+struct Tick {};
+
+using Event =
+    std::variant<HostsChanged, Submit, Join, Report, RunEnded, Disconnected, ProcessEnded, Probed, Command, Tick>;
+
+}  // namespace elastictrain::jobs

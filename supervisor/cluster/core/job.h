@@ -1,0 +1,127 @@
+// Purpose: one job of a cluster: what was asked for, whose it is, and what is known of its run. Plain data; times are
+// seconds of the cluster's own clock, which goes on where it stood after the cluster process was restarted.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "heuristics/sharing/view.h"
+
+namespace elastictrain::jobs {
+
+using JobId = std::uint64_t;       // from 1, never used again; 0: none
+using Connection = std::uint64_t;  // of a run's supervisor, from 1; 0: none
+
+inline constexpr double kNever = heuristics::sharing::kNever;
+
+std::string id_text(JobId id);  // "j7"
+
+struct Owner {
+  std::uint32_t uid = 0;
+  std::string name;         // of the user, for people
+  bool of_cluster = false;  // the cluster's own user, or root: may act on all jobs
+  bool operator==(const Owner&) const = default;
+};
+
+// What a user may have. kNoLimit: any number.
+inline constexpr std::uint32_t kNoLimit = UINT32_MAX;
+struct Limits {
+  std::uint32_t slots = kNoLimit;
+  std::uint32_t running = kNoLimit;
+  std::uint32_t queued = kNoLimit;  // jobs that have not ended
+  std::int32_t priority = 0;        // the highest that the user may give
+  bool submit = true;
+};
+
+// What is asked for.
+struct JobSpec {
+  std::string name;                    // of its run
+  std::vector<std::string> arguments;  // of `elastictrain run`; empty: the user starts the run
+  std::string working_directory;
+  std::vector<std::string> environment;  // "NAME=value"
+  std::uint32_t min = 1;
+  std::uint32_t max = 1;
+  std::uint32_t start = 1;
+  std::int32_t priority = 0;
+  std::optional<std::uint64_t> samples_total;
+  bool suspends = false;  // leaves with a checkpoint when its lease is empty
+  bool one_host = false;
+  std::uint32_t most_hosts = 0;    // 0: any number
+  std::vector<std::string> hosts;  // only these; empty: any
+  bool operator==(const JobSpec&) const = default;
+};
+
+enum class Phase : std::uint8_t {
+  kQueued,    // it has no process; `resume` says whether it has run before
+  kStarting,  // its process was started and has not joined
+  kJoined,
+  kLost,    // its connection was lost, and its slots stay its own
+  kEnding,  // it was told to end
+  kEnded,
+};
+
+const char* name_of(Phase phase);
+
+struct Measured {
+  double samples_per_s = 0;
+  std::uint32_t views = 0;
+};
+
+struct Job {
+  JobId id = 0;
+  JobSpec spec;
+  Owner owner;
+  Limits limits;
+  Phase phase = Phase::kQueued;
+  double submitted_s = 0;
+  double submitted_unix_s = 0;
+  bool paused = false;
+  bool resume = false;  // its run exists already: it is taken up, not started
+  std::string why;      // of its present share, or of its end
+
+  Connection connection = 0;
+  std::string directory;  // of its run
+  std::int64_t pid = 0;
+  std::uint32_t attempt = 0;   // of its process
+  bool process = false;        // this attempt's process is a child of the cluster process and has not ended
+  std::uint32_t failures = 0;  // starts in a row that led to nothing
+  std::uint64_t samples_at_start = 0;
+  double not_before_s = 0;    // the next start
+  double lost_s = 0;          // since when, in kLost
+  double probed_s = 0;        // when its process was last looked at, in kLost
+  double ending_s = 0;        // since when, in kEnding
+  std::uint32_t signals = 0;  // that it was sent in kEnding
+
+  std::string run_phase;
+  std::uint32_t workers = 0;
+  std::uint64_t step = 0;
+  std::uint64_t samples = 0;
+  std::uint64_t memory_bytes = 0;
+  std::optional<std::uint32_t> wants;
+  std::map<std::uint32_t, Measured> rates;  // by workers
+  std::vector<std::uint32_t> lost_hosts;
+  bool overdue_told = false;
+  std::uint32_t place_told = 0;  // in the queue; 0: none
+  std::uint32_t places_told = 0;
+
+  // As the policy knows it: policies take a job that is not in their view for one that has ended, so a job that was
+  // away has another number when it is back. 0: it is away.
+  std::uint64_t seen_as = 0;
+  std::int32_t seen_priority = 0;
+  std::uint32_t share = 0;  // slots that it is meant to have
+  double settled_s = 0;     // up to which the next three are counted
+  double running_s = 0;
+  double slot_s = 0;
+  double first_start_s = kNever;
+  int exit_status = 0;
+  double ended_s = 0;
+
+  bool own() const { return !spec.arguments.empty(); }
+  bool live() const { return phase != Phase::kEnded; }
+  bool may_run() const { return phase == Phase::kQueued || phase == Phase::kStarting || phase == Phase::kJoined; }
+};
+
+}  // namespace elastictrain::jobs

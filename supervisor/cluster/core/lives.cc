@@ -1,0 +1,349 @@
+// Runs that come, say what they hold, are lost, come back and end.
+#include <algorithm>
+
+#include "supervisor/cluster/core/cluster.h"
+
+namespace elastictrain::jobs {
+
+using heuristics::leases::Claims;
+
+namespace {
+
+constexpr int kPreempted = 75;  // a run's state is saved, it may be started again
+constexpr int kUnavailableStatus = 69;
+constexpr int kCannotGoOn = 70;
+constexpr double kFirstDelay_s = 1;
+constexpr double kLongestDelay_s = 60;
+
+}  // namespace
+
+Job* Cluster::job_of(Connection connection) {
+  const auto found = connections_.find(connection);
+  return found == connections_.end() ? nullptr : &jobs_.at(found->second);
+}
+
+// Its workers may run, and it cannot leave them now without losing what they have done.
+bool Cluster::at_work(const Job& job) const {
+  if (job.phase != Phase::kJoined) return job.resume && !book_.owned(job.id).empty();
+  return !job.spec.suspends && !book_.held(job.id).empty();
+}
+
+// What it has stays as it is, whatever the policy says.
+bool Cluster::pinned(const Job& job) const {
+  return job.phase == Phase::kLost || job.phase == Phase::kEnding;
+}
+
+// --- Joining
+
+Job* Cluster::joining(const Join& event, std::string& problem, double now_s) {
+  for (auto& [id, job] : jobs_) {
+    const bool same_user = job.owner.uid == event.owner.uid;
+    if (!event.job.empty() && id_text(id) == event.job && job.live()) {
+      if (!same_user && !event.owner.of_cluster) {
+        problem = "job " + event.job + " belongs to another user";
+        return nullptr;
+      }
+      return &job;
+    }
+    if (job.live() && same_user && job.spec.name == event.spec.name &&
+        (event.job.empty() || job.directory == event.directory)) {
+      return &job;
+    }
+  }
+  Outcome outcome;
+  problem = refusal(event.owner, event.limits, event.spec, outcome);
+  return problem.empty() ? &admit(event.owner, event.limits, event.spec, event.unix_s, now_s) : nullptr;
+}
+
+void Cluster::handle(const Join& event, double now_s) {
+  std::string problem;
+  Job* const job = joining(event, problem, now_s);
+  if (job != nullptr && job->connection != 0 && job->pid != event.pid && job->directory != event.directory) {
+    problem = "the name " + job->spec.name + " is in use by job " + id_text(job->id) + "; choose another: --name";
+  }
+  if (job != nullptr && problem.empty()) {
+    const bool trusted = resuming_ || event.owner.of_cluster;
+    const Claims claims = resuming_ ? Claims::kAny : trusted ? Claims::kFree : Claims::kOwn;
+    problem = book_.check(job->id, {event.lease, event.holds}, claims);
+  }
+  if (!problem.empty()) {
+    actions_.emplace_back(Refuse{event.connection, problem});
+    return;
+  }
+  take_in(*job, event, now_s);
+}
+
+void Cluster::take_in(Job& job, const Join& event, double now_s) {
+  if (job.connection != 0) {
+    connections_.erase(job.connection);
+    actions_.emplace_back(Refuse{job.connection, "another supervisor of this run has come"});
+  }
+  job.connection = event.connection;
+  connections_[event.connection] = job.id;
+  job.directory = event.directory;
+  job.pid = event.pid;
+  job.spec.min = event.spec.min;
+  job.spec.max = event.spec.max;
+  job.spec.start = event.spec.start;
+  job.spec.suspends = event.spec.suspends;
+  job.spec.one_host = event.spec.one_host;
+  job.spec.most_hosts = event.spec.most_hosts;
+  job.spec.hosts = event.spec.hosts;
+  if (event.spec.samples_total) job.spec.samples_total = event.spec.samples_total;
+  const bool ending = job.phase == Phase::kEnding;
+  if (!ending) job.phase = Phase::kJoined;
+  job.resume = true;
+  job.place_told = 0;
+  write(record::HasJoined{job.id, job.directory, job.pid, job.spec.suspends, event.lease, event.holds});
+  actions_.emplace_back(Welcome{event.connection, job.id});
+  hear(job, event.lease, event.holds, now_s);
+  if (ending) {
+    actions_.emplace_back(SendEnd{job.connection, job.why});
+    return;
+  }
+  send_lease(job);
+  decide_soon(now_s, id_text(job.id) + " joins");
+}
+
+void Cluster::hear(Job& job, std::uint64_t lease, const Slots& holds, double now_s) {
+  account(job, now_s);
+  const Slots returned = book_.hear(job.id, {lease, holds}, now_s);
+  if (!returned.empty()) write(record::Returned{job.id, returned});
+  if (job.overdue_told && !returned.empty()) decide_soon(now_s, "overdue slots are back");
+  if (book_.recalled_since(job.id) == kNever) job.overdue_told = false;
+  if (!returned.empty() && !resuming_) settle(now_s);
+}
+
+void Cluster::handle(const Report& event, double now_s) {
+  Job* const job = job_of(event.connection);
+  if (job == nullptr) return;
+  const std::string problem = book_.check(job->id, {event.lease, event.holds}, Claims::kOwn);
+  if (!problem.empty()) {
+    actions_.emplace_back(Tell{"job " + id_text(job->id) + " says what cannot be: " + problem, true});
+    actions_.emplace_back(Refuse{event.connection, problem});
+    connections_.erase(event.connection);
+    return lose(*job, now_s);
+  }
+  take_figures(*job, event, now_s);
+  hear(*job, event.lease, event.holds, now_s);
+}
+
+void Cluster::take_figures(Job& job, const Report& report, double now_s) {
+  const auto wants = job.wants;
+  job.run_phase = report.phase;
+  job.workers = report.workers;
+  job.step = report.step;
+  if (report.samples > job.samples && job.failures > 0) job.failures = 0;
+  job.samples = report.samples;
+  job.memory_bytes = report.memory_bytes;
+  job.wants = report.wants;
+  job.lost_hosts = report.lost_hosts;
+  if (report.samples_total) job.spec.samples_total = report.samples_total;
+  bool new_size = false;
+  for (const RateSeen& rate : report.rates) {
+    Measured& known = job.rates[rate.workers];
+    new_size = new_size || known.views == 0;
+    known = {rate.samples_per_s, std::max(1U, rate.views)};
+  }
+  if (wants != job.wants) decide_soon(now_s, id_text(job.id) + " wants another size");
+  if (new_size) decide_soon(now_s, id_text(job.id) + " was measured");
+}
+
+// --- Ends and losses
+
+void Cluster::handle(const RunEnded& event, double now_s) {
+  Job* const job = job_of(event.connection);
+  if (job == nullptr) return;
+  const bool goes_on = event.status == kPreempted && job->own() && job->phase != Phase::kEnding;
+  if (goes_on) {
+    left(*job, event.status, "left with a checkpoint", now_s);
+  } else {
+    finish(*job, event.status, event.status == 0 ? "done" : "its run ended", now_s);
+  }
+}
+
+void Cluster::handle(const Disconnected& event, double now_s) {
+  Job* const job = job_of(event.connection);
+  if (job != nullptr) lose(*job, now_s);
+}
+
+void Cluster::lose(Job& job, double now_s) {
+  connections_.erase(job.connection);
+  job.connection = 0;
+  job.lost_s = now_s;
+  job.probed_s = now_s;
+  if (job.phase != Phase::kEnding) {
+    job.phase = Phase::kLost;
+    job.resume = true;
+    write(record::Lost{job.id});
+  }
+  actions_.emplace_back(Probe{job.id});
+  decide_soon(now_s, id_text(job.id) + " is lost");
+}
+
+void Cluster::handle(const ProcessEnded& event, double now_s) {
+  const auto found = jobs_.find(event.job);
+  if (found == jobs_.end() || found->second.attempt != event.attempt) return;
+  Job& job = found->second;
+  job.process = false;
+  if (!job.live() || job.connection != 0) return;
+  if (job.phase == Phase::kStarting) {
+    failed(job, event.status, event.text, now_s);
+  } else if (pinned(job)) {
+    job.probed_s = now_s;
+    actions_.emplace_back(Probe{job.id});
+  }
+}
+
+// A run that was started and has ended before it joined.
+void Cluster::failed(Job& job, int status, const std::string& why, double now_s) {
+  const bool again = job.resume || status == kPreempted || status == kUnavailableStatus || status > 128;
+  ++job.failures;
+  if (!again || job.failures >= settings_.max_failures) {
+    return finish(job, status, why.empty() ? "its run ended before it joined" : why, now_s);
+  }
+  const bool may_hold = !book_.held(job.id).empty() || job.resume;
+  const double delay_s = std::min(kLongestDelay_s, kFirstDelay_s * static_cast<double>(1U << (job.failures - 1)));
+  job.not_before_s = now_s + delay_s;
+  if (!may_hold) return left(job, status, "its run did not start: " + why, now_s);
+  job.phase = Phase::kQueued;
+  write(record::Left{job.id, status, "is taken up again: " + why});
+}
+
+// It has no process any more, and waits to be started again.
+void Cluster::left(Job& job, int status, const std::string& why, double now_s) {
+  account(job, now_s);
+  connections_.erase(job.connection);
+  job.connection = 0;
+  job.phase = Phase::kQueued;
+  job.why = why;
+  job.workers = 0;
+  job.run_phase.clear();
+  if (status == kPreempted) {
+    const bool progress = job.samples > job.samples_at_start;
+    job.failures = progress ? 0 : job.failures + 1;
+    if (job.failures >= settings_.max_failures) {
+      return finish(job, status, "it left again and again without progress", now_s);
+    }
+    if (!progress) job.not_before_s = now_s + kFirstDelay_s * static_cast<double>(1U << (job.failures - 1));
+  }
+  const Slots slots = book_.vacate(job.id);
+  job.share = 0;
+  write(record::Left{job.id, status, why});
+  if (!slots.empty()) write(record::Returned{job.id, slots});
+  if (!resuming_) settle(now_s);
+  decide_soon(now_s, id_text(job.id) + " leaves");
+}
+
+void Cluster::finish(Job& job, int status, const std::string& why, double now_s) {
+  account(job, now_s);
+  connections_.erase(job.connection);
+  job.connection = 0;
+  const bool cancelled = job.phase == Phase::kEnding;
+  job.phase = Phase::kEnded;
+  if (!cancelled || job.why.empty()) job.why = why;
+  job.exit_status = status;
+  job.ended_s = now_s;
+  job.share = 0;
+  job.workers = 0;
+  gone_.push_back({job.seen_as, job.seen_priority, job.spec.start, job.slot_s, static_cast<double>(job.samples)});
+  if (status == 0 && job.samples > 0) {
+    const auto length = static_cast<double>(job.samples);
+    lengths_.insert(std::upper_bound(lengths_.begin(), lengths_.end(), length), length);
+  }
+  book_.forget(job.id);
+  write(record::HasEnded{job.id, status, job.why, job.samples, job.slot_s});
+  if (!resuming_) settle(now_s);
+  decide_soon(now_s, id_text(job.id) + " ends");
+  forget_old();
+}
+
+// Tells a job to end: at once where it has no process.
+void Cluster::end(Job& job, const std::string& why, double now_s) {
+  const bool nothing_runs = job.phase == Phase::kQueued && !job.resume;
+  job.why = why;
+  if (nothing_runs || (job.phase == Phase::kQueued && book_.owned(job.id).empty())) {
+    return finish(job, 130, why, now_s);
+  }
+  const Phase before = job.phase;
+  job.phase = Phase::kEnding;
+  job.ending_s = now_s;
+  job.lost_s = now_s;
+  job.signals = 0;
+  if (before == Phase::kJoined) {
+    actions_.emplace_back(SendEnd{job.connection, why});
+  } else if (job.process) {
+    actions_.emplace_back(SignalRun{job.id, job.attempt, 0, false});
+  } else {
+    actions_.emplace_back(Probe{job.id});
+  }
+  decide_soon(now_s, id_text(job.id) + " is to end");
+}
+
+// --- What time brings
+
+void Cluster::look_after(Job& job, double now_s) {
+  if (job.phase == Phase::kJoined) return recall_in_time(job, now_s);
+  if (job.phase == Phase::kStarting && now_s - job.lost_s >= settings_.join_timeout_s) {
+    end(job,
+        "it was started and did not join within " + std::to_string(static_cast<long>(settings_.join_timeout_s)) + " s",
+        now_s);
+  }
+  if (!pinned(job)) return;
+  if (job.connection == 0 && now_s - job.probed_s >= settings_.probe_interval_s) {
+    job.probed_s = now_s;
+    actions_.emplace_back(Probe{job.id});
+  }
+  if (job.phase == Phase::kEnding) press(job, now_s);
+}
+
+// Slots that are not given back in time are shown and not granted; an own run is ended.
+void Cluster::recall_in_time(Job& job, double now_s) {
+  if (job.overdue_told || book_.recalled_since(job.id) + settings_.recall_timeout_s > now_s) return;
+  job.overdue_told = true;
+  const Slots slots = book_.overdue(job.id, now_s - settings_.recall_timeout_s);
+  write(record::Overdue{job.id, slots});
+  actions_.emplace_back(Tell{"job " + id_text(job.id) + " has not given back " + std::to_string(slots.size()) +
+                                 " slots within cluster.recall_timeout_ms",
+                             true});
+  decide_soon(now_s, "slots are overdue");
+  if (job.own()) end(job, "it did not give back its slots in time", now_s);
+}
+
+// TERM, then KILL to the supervisor of an own run that does not end. Its agents end its workers.
+void Cluster::press(Job& job, double now_s) {
+  const double steps = (now_s - job.ending_s) / std::max(0.001, settings_.recall_timeout_s);
+  if (!job.own() || steps < job.signals + 1 || job.signals >= 2) return;
+  ++job.signals;
+  actions_.emplace_back(SignalRun{job.id, job.attempt, job.pid, job.signals == 2});
+}
+
+void Cluster::handle(const Probed& event, double now_s) {
+  const auto found = jobs_.find(event.job);
+  if (found == jobs_.end() || !pinned(found->second) || found->second.connection != 0) return;
+  Job& job = found->second;
+  using State = Probed::State;
+  if (event.state == State::kEnded) {
+    const bool goes_on = event.status == kPreempted && job.own() && job.phase == Phase::kLost;
+    return goes_on ? left(job, event.status, "left with a checkpoint", now_s)
+                   : finish(job, event.status, event.status == 0 ? "done" : "its run ended", now_s);
+  }
+  if (event.state == State::kAlive || job.process) return;
+  const bool waited = !resuming_ || now_s >= resume_until_s_;
+  if (job.phase == Phase::kLost && job.own()) {
+    if (event.state == State::kNoRun && waited) {
+      job.resume = false;
+      return left(job, 0, "its run had not begun", now_s);
+    }
+    if (event.state == State::kDead && job.failures < settings_.max_failures) {
+      job.failures += job.samples > job.samples_at_start ? 0 : 1;
+      return start(job, now_s);
+    }
+  }
+  const bool holds_nothing = event.state == State::kNoRun && waited;
+  if (holds_nothing || now_s - job.lost_s >= settings_.orphan_grace_s) {
+    finish(job, kCannotGoOn, "its supervisor was lost and did not come back", now_s);
+  }
+}
+
+}  // namespace elastictrain::jobs

@@ -1,0 +1,162 @@
+// Submissions and users' orders: what is allowed, and what becomes of it.
+#include <algorithm>
+#include <utility>
+
+#include "supervisor/cluster/core/cluster.h"
+
+namespace elastictrain::jobs {
+namespace {
+
+std::string plural(std::uint64_t count, const char* what) {
+  return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
+}
+
+bool may_act_on(const Owner& who, const Job& job) {
+  return who.of_cluster || who.uid == job.owner.uid;
+}
+
+}  // namespace
+
+// Empty: it may be a job of this cluster.
+std::string Cluster::refusal(const Owner& owner, const Limits& limits, const JobSpec& spec, Outcome& outcome) const {
+  outcome = Outcome::kInvalid;
+  if (spec.min < 1 || spec.max < spec.min || spec.start < spec.min || spec.start > spec.max) {
+    return "the sizes of " + spec.name + " must be 1 <= min <= start <= max";
+  }
+  for (const std::string& wished : spec.hosts) {
+    const auto found =
+        std::find_if(hosts_.begin(), hosts_.end(), [&](const HostLine& one) { return one.name == wished; });
+    if (found == hosts_.end())
+      return spec.name + " wishes the host " + wished + ", which is not a host of this cluster";
+  }
+  std::uint64_t own_jobs = 0, all_jobs = 0;
+  for (const auto& [id, job] : jobs_) {
+    if (!job.live()) continue;
+    ++all_jobs;
+    if (job.owner.uid != owner.uid) continue;
+    ++own_jobs;
+    if (job.spec.name == spec.name) {
+      return "the name " + spec.name + " is in use by job " + id_text(id) + "; choose another: --name";
+    }
+  }
+  outcome = Outcome::kNotPermitted;
+  const std::string user = "user " + owner.name;
+  if (!limits.submit) return user + " may not submit jobs to this cluster (limits)";
+  if (own_jobs >= limits.queued) {
+    return user + " has " + plural(own_jobs, "job") + " and may have " + plural(limits.queued, "job") +
+           " (limits.queued)";
+  }
+  if (spec.priority > limits.priority && !owner.of_cluster) {
+    return user + " may give at most priority " + std::to_string(limits.priority) + " (limits.priority), not " +
+           std::to_string(spec.priority);
+  }
+  if (spec.min > limits.slots) {
+    return spec.name + " needs " + plural(spec.min, "slot") + " and " + user + " may have " +
+           plural(limits.slots, "slot") + " (limits.slots)";
+  }
+  outcome = Outcome::kUnavailable;
+  if (spec.min > slots()) {
+    return spec.name + " needs " + plural(spec.min, "slot") + " and the cluster has " + plural(slots(), "slot");
+  }
+  if (spec.min > reach_of(spec)) {
+    return spec.name + " needs " + plural(spec.min, "slot") + "; the hosts that it wishes have " +
+           plural(reach_of(spec), "slot");
+  }
+  if (all_jobs >= settings_.max_jobs) {
+    return "the cluster has " + plural(all_jobs, "job") + " already, the most that it takes";
+  }
+  return "";
+}
+
+Job& Cluster::admit(const Owner& owner, const Limits& limits, const JobSpec& spec, double unix_s, double now_s) {
+  const JobId id = ++last_job_;
+  Job& job = jobs_[id];
+  job.id = id;
+  job.spec = spec;
+  job.owner = owner;
+  job.limits = limits;
+  job.submitted_s = job.settled_s = now_s;
+  job.submitted_unix_s = unix_s;
+  job.why = "not considered yet";
+  write(record::Submitted{id, owner, spec, unix_s});
+  decide_soon(now_s, id_text(id) + " arrives");
+  return job;
+}
+
+void Cluster::handle(const Submit& event, double now_s) {
+  Outcome outcome;
+  const std::string problem = refusal(event.owner, event.limits, event.spec, outcome);
+  if (!problem.empty()) {
+    actions_.emplace_back(Answer{event.request, outcome, problem, 0});
+    return;
+  }
+  const Job& job = admit(event.owner, event.limits, event.spec, event.unix_s, now_s);
+  const std::string text = id_text(job.id) + " (" + job.spec.name + ") is queued";
+  actions_.emplace_back(Answer{event.request, Outcome::kDone, text, job.id});
+}
+
+Job* Cluster::find(const std::string& id_or_name, const Owner& owner, std::string& problem) {
+  Job* found = nullptr;
+  for (auto& [id, job] : jobs_) {
+    if (id_text(id) == id_or_name) return &job;
+    if (job.spec.name != id_or_name || !job.live()) continue;
+    const bool better = found == nullptr || job.owner.uid == owner.uid;
+    if (found != nullptr && found->owner.uid != owner.uid && job.owner.uid != owner.uid) {
+      problem = "several jobs are named " + id_or_name + "; give an id, as queue shows it";
+    }
+    if (better) found = &job;
+  }
+  if (found != nullptr && found->owner.uid == owner.uid) problem.clear();
+  if (found == nullptr) problem = "no job " + id_or_name + " is in the queue; elastictrain queue lists them";
+  return problem.empty() ? found : nullptr;
+}
+
+void Cluster::handle(const Command& event, double now_s) {
+  std::string problem;
+  Job* const job = find(event.job, event.owner, problem);
+  const auto answer = [&](Outcome outcome, const std::string& text) {
+    actions_.emplace_back(Answer{event.request, outcome, text, job == nullptr ? 0 : job->id});
+  };
+  if (job == nullptr) return answer(Outcome::kUnavailable, problem);
+  if (!may_act_on(event.owner, *job)) {
+    return answer(Outcome::kNotPermitted, "job " + id_text(job->id) + " belongs to user " + job->owner.name);
+  }
+  if (!job->live()) return answer(Outcome::kUnavailable, "job " + id_text(job->id) + " has ended");
+  if (event.order == Order::kPriority && event.priority > event.limits.priority && !event.owner.of_cluster) {
+    return answer(Outcome::kNotPermitted, "user " + event.owner.name + " may give at most priority " +
+                                              std::to_string(event.limits.priority) + " (limits.priority)");
+  }
+  if (event.order == Order::kPause && at_work(*job)) {
+    return answer(Outcome::kInvalid, "job " + id_text(job->id) +
+                                         " writes no checkpoints, so it cannot be paused; set checkpoint.directory");
+  }
+  answer(Outcome::kDone, carry_out(*job, event, now_s));
+}
+
+std::string Cluster::carry_out(Job& job, const Command& command, double now_s) {
+  const std::string id = id_text(job.id);
+  const Order order = command.order;
+  if (order == Order::kPause && job.paused) return id + " is paused already";
+  if (order == Order::kResume && !job.paused) return id + " is not paused";
+  if (order == Order::kCancel && job.phase == Phase::kEnding) return id + " is ending already";
+  write(record::Ordered{job.id, order, command.priority, command.owner.name});
+  if (order == Order::kCancel) {
+    end(job, "cancelled by " + command.owner.name, now_s);
+    return id + (job.live() ? " is to end" : " is cancelled");
+  }
+  if (order == Order::kPriority) {
+    change_priority(job, command.priority, now_s);
+    return id + " has priority " + std::to_string(command.priority);
+  }
+  job.paused = order == Order::kPause;
+  job.why = job.paused ? "paused by " + command.owner.name : "not considered yet";
+  decide_soon(now_s, id + (job.paused ? " is paused" : " goes on"));
+  return id + (job.paused ? " is paused" : " goes on");
+}
+
+void Cluster::change_priority(Job& job, std::int32_t priority, double now_s) {
+  job.spec.priority = priority;
+  decide_soon(now_s, id_text(job.id) + " has another priority");
+}
+
+}  // namespace elastictrain::jobs

@@ -1,0 +1,211 @@
+// Shares into slots by number. The slots that a job is meant to have are the ground: what it holds stays where it is,
+// and a slot that passes on is taken from those that are free before those that somebody has to give back.
+#include <algorithm>
+#include <functional>
+
+#include "heuristics/placement/placement.h"
+#include "supervisor/cluster/core/deciding.h"
+
+namespace elastictrain::jobs {
+
+namespace placement = heuristics::placement;
+using heuristics::leases::kNobody;
+
+namespace {
+
+std::vector<placement::Piece> pieces_of(const Slots& slots) {
+  std::vector<placement::Piece> pieces;
+  for (const auto slot : slots) {
+    if (pieces.empty() || pieces.back().host != slot.host) pieces.push_back({slot.host, 0});
+    ++pieces.back().slots;
+  }
+  return pieces;
+}
+
+// Never more than there is on a host: those that were placed before have the first right.
+void clip(std::vector<placement::Piece>& pieces, std::vector<std::uint32_t>& left) {
+  for (auto& piece : pieces) {
+    piece.slots = std::min(piece.slots, left[piece.host]);
+    left[piece.host] -= piece.slots;
+  }
+  std::erase_if(pieces, [](const placement::Piece& piece) { return piece.slots == 0; });
+}
+
+void keep_largest(std::vector<placement::Piece>& pieces, std::uint32_t most_hosts) {
+  if (most_hosts == 0 || pieces.size() <= most_hosts) return;
+  std::stable_sort(pieces.begin(), pieces.end(),
+                   [](const placement::Piece& a, const placement::Piece& b) { return a.slots > b.slots; });
+  pieces.resize(most_hosts);
+  std::sort(pieces.begin(), pieces.end(),
+            [](const placement::Piece& a, const placement::Piece& b) { return a.host < b.host; });
+}
+
+// Chooses numbers for the pieces of all jobs on one host after another.
+class Numbers {
+ public:
+  using Owner = std::function<JobId(heuristics::leases::Slot)>;
+
+  Numbers(std::vector<std::vector<bool>> free, Owner owner) : free_(std::move(free)), owner_(std::move(owner)) {}
+
+  // Of the slots that it is meant to have on this host. The newest go first: those that it does not own yet, then the
+  // highest numbers.
+  void keep(JobId job, placement::Piece piece, const Slots& wished, Slots& kept) {
+    std::vector<heuristics::leases::Slot> here;
+    for (const auto slot : wished) {
+      if (slot.host == piece.host && free_[slot.host][slot.number]) here.push_back(slot);
+    }
+    std::stable_sort(here.begin(), here.end(), [&](auto a, auto b) { return (owner_(a) == job) > (owner_(b) == job); });
+    if (here.size() > piece.slots) here.resize(piece.slots);
+    for (const auto slot : here) take(slot, kept);
+  }
+
+  // The others: its own ones first, then those of nobody, then those that somebody has to give back.
+  void add(JobId job, placement::Piece piece, Slots& kept) {
+    const auto has = static_cast<std::uint32_t>(
+        std::count_if(kept.begin(), kept.end(), [&](auto slot) { return slot.host == piece.host; }));
+    std::uint32_t missing = piece.slots - std::min(piece.slots, has);
+    for (int rank = 0; rank < 3; ++rank) {
+      for (std::uint32_t number = 0; missing > 0 && number < free_[piece.host].size(); ++number) {
+        const heuristics::leases::Slot slot{piece.host, number};
+        if (!free_[piece.host][number] || rank_of(job, slot) != rank) continue;
+        take(slot, kept);
+        --missing;
+      }
+    }
+  }
+
+ private:
+  int rank_of(JobId job, heuristics::leases::Slot slot) const {
+    const JobId owner = owner_(slot);
+    return owner == job ? 0 : owner == kNobody ? 1 : 2;
+  }
+  void take(heuristics::leases::Slot slot, Slots& slots) {
+    free_[slot.host][slot.number] = false;
+    slots.push_back(slot);
+  }
+
+  std::vector<std::vector<bool>> free_;
+  Owner owner_;
+};
+
+}  // namespace
+
+std::vector<std::uint32_t> Cluster::room_for(const Job& job, const std::vector<std::uint32_t>& free) const {
+  std::vector<std::uint32_t> room = free;
+  for (std::uint32_t host = 0; host < room.size(); ++host) {
+    const auto& wishes = job.spec.hosts;
+    const bool wished = wishes.empty() || std::find(wishes.begin(), wishes.end(), hosts_[host].name) != wishes.end();
+    const bool lost = std::find(job.lost_hosts.begin(), job.lost_hosts.end(), host) != job.lost_hosts.end();
+    if (!wished || lost) room[host] = 0;
+  }
+  return room;
+}
+
+// Jobs that may not use every host are placed first, each alone; then all others together.
+std::vector<std::vector<placement::Piece>> Cluster::pieces(const Round& round, const std::vector<Slots>& wished) const {
+  std::vector<std::uint32_t> free;
+  for (const auto& host : round.usable) {
+    free.push_back(static_cast<std::uint32_t>(std::count(host.begin(), host.end(), true)));
+  }
+  std::vector<std::vector<placement::Piece>> pieces(round.jobs.size());
+  std::vector<std::size_t> others;
+  for (std::size_t place = 0; place < round.jobs.size(); ++place) {
+    const Job& job = *round.jobs[place];
+    if (round.shares[place] == 0) continue;
+    if (job.spec.hosts.empty() && job.lost_hosts.empty()) {
+      others.push_back(place);
+      continue;
+    }
+    std::vector<std::uint32_t> room = room_for(job, free), left = room;
+    placement::Job asked{round.shares[place], job.spec.one_host || job.spec.most_hosts == 1, pieces_of(wished[place])};
+    clip(asked.held, left);
+    pieces[place] = placement::place(room, {asked}).front().pieces;
+    keep_largest(pieces[place], job.spec.most_hosts);
+    for (const auto& piece : pieces[place]) free[piece.host] -= piece.slots;
+  }
+  std::vector<std::uint32_t> left = free;
+  std::vector<placement::Job> asked;
+  for (const std::size_t place : others) {
+    const JobSpec& spec = round.jobs[place]->spec;
+    asked.push_back({round.shares[place], spec.one_host || spec.most_hosts == 1, pieces_of(wished[place])});
+    clip(asked.back().held, left);
+  }
+  auto placed = placement::place(free, asked);
+  for (std::size_t i = 0; i < others.size(); ++i) {
+    keep_largest(placed[i].pieces, round.jobs[others[i]]->spec.most_hosts);
+    pieces[others[i]] = std::move(placed[i].pieces);
+  }
+  return pieces;
+}
+
+// The most slots that hosts of its wishes have.
+std::uint32_t Cluster::reach_of(const JobSpec& spec) const {
+  std::vector<std::uint32_t> slots;
+  for (const HostLine& host : hosts_) {
+    const bool wished =
+        spec.hosts.empty() || std::find(spec.hosts.begin(), spec.hosts.end(), host.name) != spec.hosts.end();
+    if (wished) slots.push_back(host.slots);
+  }
+  std::sort(slots.rbegin(), slots.rend());
+  const std::size_t most_hosts = spec.one_host ? 1 : spec.most_hosts == 0 ? slots.size() : spec.most_hosts;
+  if (slots.size() > most_hosts) slots.resize(most_hosts);
+  std::uint32_t sum = 0;
+  for (const std::uint32_t one : slots) sum += one;
+  return sum;
+}
+
+// What is left in pieces may hold a job at a smaller size.
+void Cluster::place_smaller(const Round& round, std::vector<std::vector<placement::Piece>>& placed) const {
+  std::vector<std::uint32_t> free;
+  for (const auto& host : round.usable) {
+    free.push_back(static_cast<std::uint32_t>(std::count(host.begin(), host.end(), true)));
+  }
+  for (const auto& pieces : placed) {
+    for (const auto& piece : pieces) free[piece.host] -= piece.slots;
+  }
+  for (std::size_t place = 0; place < round.jobs.size(); ++place) {
+    const Job& job = *round.jobs[place];
+    if (round.shares[place] == 0 || placement::Placed{placed[place]}.slots() >= job.spec.min) continue;
+    for (const auto& piece : placed[place]) free[piece.host] += piece.slots;
+    placed[place].clear();
+    const std::vector<std::uint32_t> room = room_for(job, free);
+    const bool one_host = job.spec.one_host || job.spec.most_hosts == 1;
+    for (std::uint32_t slots = round.shares[place]; slots >= job.spec.min; --slots) {
+      auto pieces = placement::place(room, {{slots, one_host, {}}}).front().pieces;
+      keep_largest(pieces, job.spec.most_hosts);
+      if (placement::Placed{pieces}.slots() < job.spec.min) continue;
+      for (const auto& piece : pieces) free[piece.host] -= piece.slots;
+      placed[place] = std::move(pieces);
+      break;
+    }
+  }
+}
+
+void Cluster::place(Round& round) {
+  std::vector<Slots> wished(round.jobs.size());
+  for (std::size_t place = 0; place < round.jobs.size(); ++place) {
+    wished[place] = book_.wished(round.jobs[place]->id);
+    std::erase_if(wished[place], [&](auto slot) {
+      return slot.host >= round.usable.size() || slot.number >= round.usable[slot.host].size() ||
+             !round.usable[slot.host][slot.number];
+    });
+  }
+  auto placed = pieces(round, wished);
+  place_smaller(round, placed);
+  round.slots_of.assign(round.jobs.size(), {});
+  Numbers numbers(round.usable, [this](heuristics::leases::Slot slot) { return book_.owner(slot); });
+  for (std::size_t place = 0; place < round.jobs.size(); ++place) {
+    for (const auto& piece : placed[place]) {
+      numbers.keep(round.jobs[place]->id, piece, wished[place], round.slots_of[place]);
+    }
+  }
+  for (std::size_t place = 0; place < round.jobs.size(); ++place) {
+    Slots& slots = round.slots_of[place];
+    for (const auto& piece : placed[place]) numbers.add(round.jobs[place]->id, piece, slots);
+    std::sort(slots.begin(), slots.end());
+    const bool too_few = slots.size() < round.jobs[place]->spec.min;
+    if (too_few && !at_work(*round.jobs[place])) slots.clear();
+  }
+}
+
+}  // namespace elastictrain::jobs

@@ -1,0 +1,156 @@
+// What the journal of the previous process says, and the rules that hold at any time.
+#include <algorithm>
+
+#include "supervisor/cluster/core/cluster.h"
+
+namespace elastictrain::jobs {
+namespace {
+
+using heuristics::leases::LeaseBook;
+
+// One record at a time, into the members of a Cluster.
+struct Recall {
+  std::map<JobId, Job>& jobs;
+  LeaseBook& book;
+  std::vector<HostLine>& hosts;
+  std::vector<double>& lengths;
+  JobId& last_job;
+  const Settings& settings;
+  double now_s;
+
+  Job* job(JobId id) const {
+    const auto found = jobs.find(id);
+    return found == jobs.end() ? nullptr : &found->second;
+  }
+
+  // Time counts up to here, with the slots that the job had.
+  void account(Job& job) const {
+    const double passed_s = std::max(0.0, now_s - job.settled_s);
+    const auto leased = static_cast<double>(book.lease(job.id).slots.size());
+    job.settled_s = now_s;
+    if (leased == 0) return;
+    job.running_s += passed_s;
+    job.slot_s += passed_s * leased;
+  }
+
+  void operator()(const record::Began&) const {}
+  void operator()(const record::Decided& record) const {
+    for (const auto& share : record.shares) {
+      if (Job* const found = job(share.job)) {
+        found->share = share.after;
+        found->why = share.why;
+      }
+    }
+  }
+  void operator()(const record::Overdue&) const {}
+  void operator()(const record::Hosts& record) const {
+    hosts = record.hosts;
+    for (std::uint32_t host = 0; host < hosts.size(); ++host) book.set_host(host, hosts[host].slots);
+  }
+  void operator()(const record::Submitted& record) const {
+    last_job = std::max(last_job, record.job);
+    Job& added = jobs[record.job];
+    added.id = record.job;
+    added.spec = record.spec;
+    added.owner = record.owner;
+    added.limits = settings.limits(record.owner);
+    added.submitted_unix_s = record.unix_s;
+    added.submitted_s = added.settled_s = now_s;
+  }
+  void operator()(const record::Leased& record) const {
+    Job* const found = job(record.job);
+    if (found == nullptr || !found->live()) return;
+    account(*found);
+    if (found->first_start_s == kNever && !record.slots.empty()) found->first_start_s = now_s;
+    book.recall_lease(record.job, {record.version, record.slots}, now_s);
+  }
+  void operator()(const record::Returned& record) const {
+    Job* const found = job(record.job);
+    if (found == nullptr || !found->live()) return;
+    account(*found);
+    book.recall_return(record.job, record.slots);
+  }
+  void operator()(const record::Started& record) const {
+    Job* const found = job(record.job);
+    if (found == nullptr || !found->live()) return;
+    found->phase = Phase::kStarting;
+    found->resume = record.resume;
+    ++found->attempt;
+  }
+  void operator()(const record::HasJoined& record) const {
+    Job* const found = job(record.job);
+    if (found == nullptr || !found->live()) return;
+    if (found->phase != Phase::kEnding) found->phase = Phase::kJoined;
+    found->resume = true;
+    found->directory = record.directory;
+    found->pid = record.pid;
+    found->spec.suspends = record.suspends;
+    book.recall_join(record.job, {record.lease, record.holds}, now_s);
+  }
+  void operator()(const record::Lost& record) const {
+    Job* const found = job(record.job);
+    if (found != nullptr && found->live()) found->phase = Phase::kLost;
+  }
+  void operator()(const record::Ordered& record) const {
+    Job* const found = job(record.job);
+    if (found == nullptr || !found->live()) return;
+    if (record.order == Order::kPriority) found->spec.priority = record.priority;
+    if (record.order == Order::kPause || record.order == Order::kResume) found->paused = record.order == Order::kPause;
+    if (record.order != Order::kCancel) return;
+    found->phase = Phase::kEnding;
+    found->why = "cancelled by " + record.by;
+  }
+  void operator()(const record::Left& record) const {
+    Job* const found = job(record.job);
+    if (found != nullptr && found->live()) found->phase = Phase::kQueued;
+  }
+  void operator()(const record::HasEnded& record) const {
+    Job* const found = job(record.job);
+    if (found == nullptr) return;
+    found->phase = Phase::kEnded;
+    found->exit_status = record.status;
+    found->why = record.why;
+    found->samples = record.samples;
+    found->slot_s = record.slot_s;
+    found->ended_s = now_s;
+    found->share = 0;
+    book.forget(record.job);
+    const auto length = static_cast<double>(record.samples);
+    if (record.status == 0 && length > 0)
+      lengths.insert(std::upper_bound(lengths.begin(), lengths.end(), length), length);
+  }
+};
+
+}  // namespace
+
+void Cluster::recall(const Record& record, double now_s) {
+  std::visit(Recall{jobs_, book_, hosts_, lengths_, last_job_, settings_, now_s}, record);
+  forget_old();
+}
+
+std::vector<std::string> Cluster::broken_rules() const {
+  std::vector<std::string> broken = book_.broken_rules();
+  std::map<std::uint32_t, std::uint32_t> slots_of_user;
+  for (const auto& [id, job] : jobs_) {
+    const auto& lease = book_.lease(id);
+    if (!job.live() && !book_.owned(id).empty()) broken.push_back(id_text(id) + " has ended and has slots");
+    if (job.phase == Phase::kJoined && job.connection == 0) {
+      broken.push_back(id_text(id) + " has joined without a connection");
+    }
+    if (job.connection != 0 && connections_.at(job.connection) != id)
+      broken.push_back(id_text(id) + " has another's connection");
+    if (!job.live()) continue;
+    if (!pinned(job)) slots_of_user[job.owner.uid] += static_cast<std::uint32_t>(lease.slots.size());
+    for (const auto slot : lease.slots) {
+      if (slot.host >= hosts_.size()) broken.push_back(id_text(id) + " has a slot of a host that is not there");
+    }
+  }
+  for (const auto& [id, job] : jobs_) {
+    if (!job.live() || job.limits.slots == kNoLimit || resuming_ || decide_s_ != kNever) continue;
+    if (slots_of_user[job.owner.uid] > job.limits.slots)
+      broken.push_back("user " + job.owner.name + " is above the limit");
+  }
+  return broken;
+}
+
+}  // namespace elastictrain::jobs

@@ -1,0 +1,97 @@
+// Purpose: the records of a cluster's journal. Those that change what is known of jobs and leases are enough to know
+// all of it again after a restart; the others say what was decided, and why.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "supervisor/cluster/core/event.h"
+
+namespace elastictrain::jobs::record {
+
+struct Began {
+  std::string version, policy;
+};
+struct Hosts {
+  std::vector<HostLine> hosts;
+};
+struct Submitted {
+  JobId job = 0;
+  Owner owner;
+  JobSpec spec;
+  double unix_s = 0;
+};
+// A share in a decision.
+struct Share {
+  JobId job = 0;
+  std::uint32_t before = 0, after = 0;
+  std::string why;
+};
+// Jobs whose share changes. Before the leases that follow from it.
+struct Decided {
+  std::string trigger, policy;
+  std::uint32_t slots = 0;  // that there were to share
+  std::uint32_t jobs = 0;   // that took part
+  std::uint32_t waiting = 0;
+  std::vector<Share> shares;
+};
+struct Leased {
+  JobId job = 0;
+  std::uint64_t version = 0;
+  Slots slots;
+  std::string reason;
+};
+struct Returned {
+  JobId job = 0;
+  Slots slots;
+};
+struct Started {
+  JobId job = 0;
+  bool resume = false;
+};
+struct HasJoined {
+  JobId job = 0;
+  std::string directory;
+  std::int64_t pid = 0;
+  bool suspends = false;
+  std::uint64_t lease = 0;
+  Slots holds;
+};
+struct Lost {
+  JobId job = 0;
+};
+struct Ordered {
+  JobId job = 0;
+  Order order = Order::kCancel;
+  std::int32_t priority = 0;
+  std::string by;
+};
+struct Overdue {
+  JobId job = 0;
+  Slots slots;
+};
+// Its run has left with a checkpoint, or is to be taken up again after a failure.
+struct Left {
+  JobId job = 0;
+  int status = 0;
+  std::string why;
+};
+struct HasEnded {
+  JobId job = 0;
+  int status = 0;
+  std::string why;
+  std::uint64_t samples = 0;
+  double slot_s = 0;
+};
+
+}  // namespace elastictrain::jobs::record
+
+namespace elastictrain::jobs {
+
+using Record = std::variant<record::Began, record::Hosts, record::Submitted, record::Decided, record::Leased,
+                            record::Returned, record::Started, record::HasJoined, record::Lost, record::Ordered,
+                            record::Overdue, record::Left, record::HasEnded>;
+
+}  // namespace elastictrain::jobs

@@ -1,0 +1,276 @@
+// The records of a cluster's journal as JSON and back.
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "supervisor/cluster/cluster_journal.h"
+#include "supervisor/protocol/json_text.h"
+
+namespace elastictrain::cluster {
+namespace {
+
+using Record = nlohmann::ordered_json;
+using Hosts = std::vector<jobs::HostLine>;
+namespace record = jobs::record;
+
+const char* order_name(jobs::Order order) {
+  switch (order) {
+    case jobs::Order::kCancel:
+      return "cancel";
+    case jobs::Order::kPause:
+      return "pause";
+    case jobs::Order::kResume:
+      return "resume";
+    case jobs::Order::kPriority:
+      return "priority";
+  }
+  return "";
+}
+
+jobs::Order order_named(const std::string& name) {
+  for (const auto order : {jobs::Order::kPause, jobs::Order::kResume, jobs::Order::kPriority}) {
+    if (name == order_name(order)) return order;
+  }
+  return jobs::Order::kCancel;
+}
+
+// --- To JSON
+
+Record slots_json(const jobs::Slots& slots, const Hosts& hosts) {
+  Record list = Record::array();
+  for (const auto slot : slots) {
+    const std::string& name = hosts[slot.host].name;
+    if (list.empty() || list.back()["host"] != name) list.push_back({{"host", name}, {"slots", Record::array()}});
+    list.back()["slots"].push_back(slot.number);
+  }
+  return list;
+}
+
+struct Encode {
+  Record& out;
+  const Hosts& hosts;
+
+  void event(const char* name) const { out["event"] = name; }
+  void event(const char* name, jobs::JobId job) const {
+    event(name);
+    out["job"] = job;
+  }
+
+  void operator()(const record::Began& one) const {
+    event("cluster_begins");
+    out["version"] = one.version;
+    out["policy"] = one.policy;
+  }
+  void operator()(const record::Hosts& one) const {
+    event("hosts");
+    out["hosts"] = Record::array();
+    for (const auto& host : one.hosts) out["hosts"].push_back({{"host", host.name}, {"slots", host.slots}});
+  }
+  void operator()(const record::Submitted& one) const {
+    event("submitted", one.job);
+    out["user"] = one.owner.name;
+    out["uid"] = one.owner.uid;
+    out["of_cluster"] = one.owner.of_cluster;
+    out["unix_s"] = one.unix_s;
+    const jobs::JobSpec& spec = one.spec;
+    out["name"] = spec.name;
+    out["arguments"] = spec.arguments;
+    out["working_directory"] = spec.working_directory;
+    out["environment"] = spec.environment;
+    out["min"] = spec.min;
+    out["max"] = spec.max;
+    out["start"] = spec.start;
+    out["priority"] = spec.priority;
+    if (spec.samples_total) out["samples_total"] = *spec.samples_total;
+    out["suspends"] = spec.suspends;
+    out["one_host"] = spec.one_host;
+    out["most_hosts"] = spec.most_hosts;
+    out["hosts"] = spec.hosts;
+  }
+  void operator()(const record::Decided& one) const {
+    event("decided");
+    out["trigger"] = one.trigger;
+    out["policy"] = one.policy;
+    out["slots"] = one.slots;
+    out["jobs"] = one.jobs;
+    out["waiting"] = one.waiting;
+    out["shares"] = Record::array();
+    for (const auto& share : one.shares) {
+      out["shares"].push_back(
+          {{"job", share.job}, {"before", share.before}, {"after", share.after}, {"why", share.why}});
+    }
+  }
+  void operator()(const record::Leased& one) const {
+    event("leased", one.job);
+    out["version"] = one.version;
+    out["slots"] = slots_json(one.slots, hosts);
+    out["reason"] = one.reason;
+  }
+  void operator()(const record::Returned& one) const {
+    event("returned", one.job);
+    out["slots"] = slots_json(one.slots, hosts);
+  }
+  void operator()(const record::Started& one) const {
+    event("started", one.job);
+    out["resume"] = one.resume;
+  }
+  void operator()(const record::HasJoined& one) const {
+    event("joined", one.job);
+    out["directory"] = one.directory;
+    out["pid"] = one.pid;
+    out["suspends"] = one.suspends;
+    out["lease"] = one.lease;
+    out["holds"] = slots_json(one.holds, hosts);
+  }
+  void operator()(const record::Lost& one) const { event("lost", one.job); }
+  void operator()(const record::Ordered& one) const {
+    event("ordered", one.job);
+    out["order"] = order_name(one.order);
+    if (one.order == jobs::Order::kPriority) out["priority"] = one.priority;
+    out["by"] = one.by;
+  }
+  void operator()(const record::Overdue& one) const {
+    event("overdue", one.job);
+    out["slots"] = slots_json(one.slots, hosts);
+  }
+  void operator()(const record::Left& one) const {
+    event("left", one.job);
+    out["status"] = one.status;
+    out["why"] = one.why;
+  }
+  void operator()(const record::HasEnded& one) const {
+    event("ended", one.job);
+    out["status"] = one.status;
+    out["why"] = one.why;
+    out["samples"] = one.samples;
+    out["slot_s"] = one.slot_s;
+  }
+};
+
+// --- From JSON. A field of a wrong type throws; read_journal_line() catches it.
+
+struct UnknownHost {};
+
+jobs::Slots slots_from(const nlohmann::json& list, const Hosts& hosts) {
+  jobs::Slots slots;
+  for (const auto& one : list) {
+    const auto name = one.at("host").get<std::string>();
+    const auto found = std::find_if(hosts.begin(), hosts.end(), [&](const auto& host) { return host.name == name; });
+    if (found == hosts.end()) throw UnknownHost();
+    const auto host = static_cast<std::uint32_t>(found - hosts.begin());
+    for (const auto& number : one.at("slots")) slots.push_back({host, number.get<std::uint32_t>()});
+  }
+  std::sort(slots.begin(), slots.end());
+  slots.erase(std::unique(slots.begin(), slots.end()), slots.end());
+  return slots;
+}
+
+record::Submitted submitted_from(const nlohmann::json& in, jobs::JobId job) {
+  record::Submitted one;
+  one.job = job;
+  one.owner = {in.at("uid").get<std::uint32_t>(), in.at("user").get<std::string>(), in.at("of_cluster").get<bool>()};
+  one.unix_s = in.at("unix_s").get<double>();
+  jobs::JobSpec& spec = one.spec;
+  spec.name = in.at("name").get<std::string>();
+  spec.arguments = in.at("arguments").get<std::vector<std::string>>();
+  spec.working_directory = in.at("working_directory").get<std::string>();
+  spec.environment = in.at("environment").get<std::vector<std::string>>();
+  spec.min = in.at("min").get<std::uint32_t>();
+  spec.max = in.at("max").get<std::uint32_t>();
+  spec.start = in.at("start").get<std::uint32_t>();
+  spec.priority = in.at("priority").get<std::int32_t>();
+  if (in.contains("samples_total")) spec.samples_total = in.at("samples_total").get<std::uint64_t>();
+  spec.suspends = in.at("suspends").get<bool>();
+  spec.one_host = in.at("one_host").get<bool>();
+  spec.most_hosts = in.at("most_hosts").get<std::uint32_t>();
+  spec.hosts = in.at("hosts").get<std::vector<std::string>>();
+  return one;
+}
+
+record::Decided decided_from(const nlohmann::json& in) {
+  record::Decided one;
+  one.trigger = in.at("trigger").get<std::string>();
+  one.policy = in.at("policy").get<std::string>();
+  one.slots = in.at("slots").get<std::uint32_t>();
+  one.jobs = in.at("jobs").get<std::uint32_t>();
+  one.waiting = in.at("waiting").get<std::uint32_t>();
+  for (const auto& share : in.at("shares")) {
+    one.shares.push_back({share.at("job").get<jobs::JobId>(), share.at("before").get<std::uint32_t>(),
+                          share.at("after").get<std::uint32_t>(), share.at("why").get<std::string>()});
+  }
+  return one;
+}
+
+record::Hosts hosts_from(const nlohmann::json& in) {
+  record::Hosts one;
+  for (const auto& host : in.at("hosts")) {
+    one.hosts.push_back({host.at("host").get<std::string>(), host.at("slots").get<std::uint32_t>()});
+  }
+  return one;
+}
+
+std::optional<jobs::Record> record_of_job(const std::string& event, const nlohmann::json& in, const Hosts& hosts) {
+  const auto job = in.at("job").get<jobs::JobId>();
+  if (event == "submitted") return submitted_from(in, job);
+  if (event == "leased") {
+    return record::Leased{job, in.at("version").get<std::uint64_t>(), slots_from(in.at("slots"), hosts),
+                          in.at("reason").get<std::string>()};
+  }
+  if (event == "returned") return record::Returned{job, slots_from(in.at("slots"), hosts)};
+  if (event == "started") return record::Started{job, in.at("resume").get<bool>()};
+  if (event == "joined") {
+    return record::HasJoined{job,
+                             in.at("directory").get<std::string>(),
+                             in.at("pid").get<std::int64_t>(),
+                             in.at("suspends").get<bool>(),
+                             in.at("lease").get<std::uint64_t>(),
+                             slots_from(in.at("holds"), hosts)};
+  }
+  if (event == "lost") return record::Lost{job};
+  if (event == "ordered") {
+    return record::Ordered{job, order_named(in.at("order").get<std::string>()), in.value("priority", 0),
+                           in.at("by").get<std::string>()};
+  }
+  if (event == "overdue") return record::Overdue{job, slots_from(in.at("slots"), hosts)};
+  if (event == "left") return record::Left{job, in.at("status").get<int>(), in.at("why").get<std::string>()};
+  if (event != "ended") return std::nullopt;
+  return record::HasEnded{job, in.at("status").get<int>(), in.at("why").get<std::string>(),
+                          in.at("samples").get<std::uint64_t>(), in.at("slot_s").get<double>()};
+}
+
+std::optional<jobs::Record> record_from(const nlohmann::json& in, const Hosts& hosts) {
+  const auto event = in.at("event").get<std::string>();
+  if (event == "cluster_begins") {
+    return record::Began{in.at("version").get<std::string>(), in.at("policy").get<std::string>()};
+  }
+  if (event == "hosts") return hosts_from(in);
+  if (event == "decided") return decided_from(in);
+  return record_of_job(event, in, hosts);
+}
+
+}  // namespace
+
+std::string journal_line(const jobs::Record& record, const std::vector<jobs::HostLine>& hosts, std::uint64_t sequence,
+                         double unix_s, double up_s) {
+  Record out;
+  out["seq"] = sequence;
+  out["t"] = unix_s;
+  out["up"] = up_s;
+  std::visit(Encode{out, hosts}, record);
+  return json_text(out);
+}
+
+std::optional<JournalLine> read_journal_line(const std::string& line, const std::vector<jobs::HostLine>& hosts) {
+  const nlohmann::json in = parse_json(line);
+  if (!in.is_object()) return std::nullopt;
+  try {
+    auto record = record_from(in, hosts);
+    if (!record) return std::nullopt;
+    return JournalLine{std::move(*record), in.at("seq").get<std::uint64_t>(), in.at("up").get<double>()};
+  } catch (const nlohmann::json::exception&) {
+    return std::nullopt;
+  } catch (const UnknownHost&) {
+    return std::nullopt;
+  }
+}
+
+}  // namespace elastictrain::cluster

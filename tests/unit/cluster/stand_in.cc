@@ -1,0 +1,58 @@
+#include "stand_in.h"
+
+#include <algorithm>
+
+namespace elastictrain::jobs::test {
+
+// Every worker adds less than the one before; 10 samples a second alone.
+static double rate_of(std::size_t workers) {
+  double rate = 0;
+  for (std::size_t worker = 0; worker < workers; ++worker) rate += 10.0 / (1 + 0.1 * static_cast<double>(worker));
+  return rate;
+}
+
+void StandIn::train(double now_s) {
+  if (processes.size() >= spec.min) samples += rate_of(processes.size()) * std::max(0.0, now_s - trained_s);
+  trained_s = now_s;
+}
+
+bool StandIn::wants_to_leave() const {
+  return allowed.empty() && !processes.empty() && spec.suspends;
+}
+
+void StandIn::follow() {
+  std::erase_if(processes, [&](Slot slot) {
+    const bool goes = !allowed.contains(slot);
+    return goes && !(faults.keeps_slot && processes.size() == 1);
+  });
+  if (allowed.size() >= spec.min) processes.insert(allowed.begin(), allowed.end());
+}
+
+Join StandIn::join(Connection number, const std::string& id) const {
+  Join join;
+  join.connection = number;
+  join.owner = {own ? 0U : 7U, own ? "root" : "other", own};
+  join.job = id;
+  join.directory = "/runs/" + name;
+  join.pid = static_cast<std::int64_t>(attempt) + 100;
+  join.spec = spec;
+  join.spec.arguments.clear();
+  join.lease = seen;
+  join.holds = holds();
+  return join;
+}
+
+Report StandIn::report() const {
+  Report report;
+  report.connection = connection;
+  report.lease = seen;
+  report.holds = holds();
+  report.phase = processes.empty() ? "waiting" : "training";
+  report.workers = static_cast<std::uint32_t>(processes.size());
+  report.samples = static_cast<std::uint64_t>(samples);
+  report.samples_total = spec.samples_total;
+  if (!processes.empty()) report.rates.push_back({report.workers, rate_of(processes.size()), 5});
+  return report;
+}
+
+}  // namespace elastictrain::jobs::test

@@ -1,0 +1,56 @@
+// Purpose: a run as a cluster sees it, in simulated time: a supervisor that joins, follows leases, reports and may die,
+// and processes on slots, which start and end in their own time and outlive it. Faults make it stall, lie, or keep a
+// slot. The truth about its processes is here, whatever it says.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <set>
+#include <string>
+
+#include "supervisor/cluster/core/cluster.h"
+
+namespace elastictrain::jobs::test {
+
+using heuristics::leases::Slot;
+
+struct Faults {
+  bool stalls = false;      // now: says and does nothing
+  bool keeps_slot = false;  // never gives back its last slot while it is alive
+  bool lies = false;        // now and then says what cannot be
+};
+
+struct StandIn {
+  std::string name;
+  JobId job = 0;  // 0: not known yet
+  bool own = true;
+  JobSpec spec;
+  Faults faults;
+
+  bool alive = false;     // its supervisor
+  bool begun = false;     // its directory is there
+  bool finished = false;  // with a status, recorded in its directory
+  int status = 0;
+  std::uint32_t attempt = 0;
+  Connection connection = 0;
+  bool joined = false;
+
+  std::uint64_t seen = 0;
+  std::set<Slot> allowed;  // of the newest lease that it has seen
+  std::set<Slot> processes;
+  bool told_to_end = false;
+  double samples = 0;
+  double trained_s = 0;  // up to which samples are counted
+  double lost_s = 0;     // since when it has no supervisor
+
+  void train(double now_s);
+  bool wants_to_leave() const;
+  // Processes begin and end as its lease says.
+  void follow();
+  Slots holds() const { return {processes.begin(), processes.end()}; }
+  Join join(Connection number, const std::string& id) const;
+  Report report() const;
+};
+
+}  // namespace elastictrain::jobs::test

@@ -1,0 +1,446 @@
+#include "world.h"
+
+#include <algorithm>
+
+#include "heuristics/sharing/policy.h"
+
+namespace elastictrain::jobs::test {
+namespace {
+
+constexpr double kUntilWell_s = 120;
+constexpr double kLimit_s = 6000;
+constexpr double kGrace_s = 15;
+
+}  // namespace
+
+World::World(std::uint64_t seed) : rng_(seed) {
+  const char* const policies[] = {"fifo",  "srtf",    "max-min", "tiresias-l", "afs-l",
+                                  "afs-p", "gandiva", "optimus", "worth"};
+  settings_.policy = policies[whole(0, 8)];
+  settings_.slice_s = chance(0.3) ? uniform(2, 10) : 0;
+  settings_.decide_after_s = uniform(0, 0.5);
+  settings_.recall_timeout_s = uniform(5, 12);
+  settings_.resume_timeout_s = uniform(2, 6);
+  settings_.join_timeout_s = 30;
+  settings_.orphan_grace_s = kGrace_s + 1;
+  settings_.seed = seed;
+  const std::uint32_t limit = chance(0.3) ? whole(2, 5) : kNoLimit;
+  settings_.limits = [limit](const Owner&) { return Limits{.slots = limit, .priority = 5}; };
+  const std::uint32_t count = whole(1, 4);
+  for (std::uint32_t host = 0; host < count; ++host) hosts_.push_back({"h" + std::to_string(host), whole(1, 4)});
+  to_submit_ = whole(1, 8);
+  runs_.reserve(200);
+}
+
+std::string World::run() {
+  well_from_s_ = kUntilWell_s;
+  start_cluster();
+  for (std::uint32_t i = 0; i < to_submit_; ++i) later(uniform(0, 60), [this] { submit(); });
+  if (chance(0.5)) later(uniform(0, 60), [this] { start_foreign(); });
+  const auto faults = whole(0, 12);
+  for (std::uint32_t i = 0; i < faults; ++i) later(uniform(1, kUntilWell_s), [this] { fault(); });
+  later(kUntilWell_s, [this] {
+    for (StandIn& one : runs_) one.faults = {};
+    if (cluster_ == nullptr) start_cluster();
+    give(HostsChanged{hosts_});
+    std::vector<JobId> paused;
+    for (const auto& [id, job] : cluster_->jobs()) {
+      if (job.paused) paused.push_back(id);
+    }
+    for (const JobId id : paused) give(Command{3, {0, "root", true}, {}, Order::kResume, id_text(id), 0});
+  });
+  while (problem_.empty() && !queue_.empty() && now_s_ < kLimit_s) {
+    Entry next = queue_.top();
+    queue_.pop();
+    now_s_ = std::max(now_s_, next.at_s);
+    next.what();
+    ++happened_;
+    check();
+    if (now_s_ > kUntilWell_s && left_over().empty()) break;
+  }
+  if (problem_.empty() && !left_over().empty()) fail("policy " + settings_.policy + ": not over: " + left_over());
+  return problem_;
+}
+
+std::string World::left_over() const {
+  std::string left;
+  if (cluster_ == nullptr) return "the cluster process";
+  for (const auto& [id, job] : cluster_->jobs()) {
+    if (job.live()) {
+      left += id_text(id) + " " + name_of(job.phase) + " share " + std::to_string(job.share) + " min " +
+              std::to_string(job.spec.min) + " failures " + std::to_string(job.failures) +
+              (job.paused ? " paused" : "") + " (" + job.why + "); ";
+    }
+  }
+  return left;
+}
+
+// --- The cluster process
+
+void World::start_cluster() {
+  cluster_ = std::make_unique<Cluster>(settings_);
+  for (const Record& record : journal_) cluster_->recall(record, now_s_);
+  carry_out(cluster_->begin(now_s_));
+  give(HostsChanged{hosts_});
+  for (std::size_t place = 0; place < runs_.size(); ++place) {
+    if (runs_[place].alive) later(uniform(0, settings_.resume_timeout_s * 1.3), [this, place] { connect(place); });
+  }
+}
+
+void World::kill_cluster() {
+  if (cluster_ == nullptr) return;
+  cluster_.reset();
+  for (StandIn& run : runs_) {
+    run.connection = 0;
+    run.joined = false;
+  }
+  later(uniform(0.1, 10), [this] {
+    if (cluster_ == nullptr) start_cluster();
+  });
+}
+
+void World::give(const Event& event) {
+  if (cluster_ == nullptr) return;
+  const Actions actions = cluster_->step(event, now_s_);
+  const bool dies = now_s_ < well_from_s_ && chance(0.002);
+  for (const Action& action : actions) {  // the edge writes and syncs all records of a step first
+    if (const auto* written = std::get_if<Write>(&action)) journal_.push_back(written->record);
+  }
+  if (dies) return kill_cluster();
+  for (const Action& action : actions) carry_out(action);
+  wake();
+}
+
+void World::wake() {
+  if (cluster_ == nullptr) return;
+  const double at_s = cluster_->wake_s(now_s_);
+  // One timer, set anew after every event: what a busy cluster always puts off never comes.
+  ++timer_;
+  if (at_s == kNever) return;
+  later(std::max(0.001, at_s - now_s_), [this, timer = timer_] {
+    if (timer == timer_ && cluster_ != nullptr) give(Tick{});
+  });
+}
+
+void World::carry_out(const Actions& actions) {
+  for (const Action& action : actions) {
+    if (const auto* written = std::get_if<Write>(&action)) journal_.push_back(written->record);
+  }
+  for (const Action& action : actions) carry_out(action);
+  wake();
+}
+
+std::size_t World::run_of(Connection connection) const {
+  for (std::size_t place = 0; place < runs_.size(); ++place) {
+    if (runs_[place].connection == connection && connection != 0) return place;
+  }
+  return runs_.size();
+}
+
+std::size_t World::run_of_job(JobId job) {
+  const auto found = run_of_job_.find(job);
+  if (found != run_of_job_.end()) return found->second;
+  StandIn run;
+  run.job = job;
+  run.spec = cluster_->jobs().at(job).spec;
+  run.name = run.spec.name;
+  runs_.push_back(run);
+  return run_of_job_[job] = runs_.size() - 1;
+}
+
+void World::carry_out(const Action& action) {
+  if (const auto* welcome = std::get_if<Welcome>(&action)) {
+    const std::size_t place = run_of(welcome->connection);
+    if (place == runs_.size()) return;
+    runs_[place].joined = true;
+    runs_[place].job = welcome->job;
+    run_of_job_[welcome->job] = place;
+  } else if (const auto* refuse = std::get_if<Refuse>(&action)) {
+    const std::size_t place = run_of(refuse->connection);
+    if (place == runs_.size()) return;
+    runs_[place].connection = 0;
+    runs_[place].joined = false;
+    runs_[place].faults.lies = false;
+    later(uniform(0.5, 2), [this, place] { connect(place); });
+  } else if (const auto* lease = std::get_if<SendLease>(&action)) {
+    const auto* recorded = [&]() -> const record::Leased* {
+      for (auto one = journal_.rbegin(); one != journal_.rend(); ++one) {
+        const auto* found = std::get_if<record::Leased>(&*one);
+        if (found != nullptr && found->version == lease->version && found->slots == lease->slots) return found;
+      }
+      return nullptr;
+    }();
+    if (recorded == nullptr && !lease->slots.empty()) fail("a lease was sent that is not in the journal");
+    const std::size_t place = run_of(lease->connection);
+    if (place < runs_.size()) {
+      to_run(place,
+             [this, version = lease->version, slots = lease->slots](StandIn& run) { take_lease(run, version, slots); });
+    }
+  } else if (const auto* end = std::get_if<SendEnd>(&action)) {
+    const std::size_t place = run_of(end->connection);
+    if (place < runs_.size()) to_run(place, [](StandIn& run) { run.told_to_end = true; });
+  } else if (const auto* start = std::get_if<StartRun>(&action)) {
+    const std::size_t place = run_of_job(start->job);
+    if (runs_[place].alive) {  // its directory is in use
+      later(0.2, [this, job = start->job, attempt = start->attempt] {
+        give(ProcessEnded{job, attempt, 69, false, "in use"});
+      });
+      return;
+    }
+    runs_[place].attempt = start->attempt;
+    begin_supervisor(runs_[place], uniform(0.1, 2));
+  } else if (const auto* signal = std::get_if<SignalRun>(&action)) {
+    const std::size_t place = run_of_job(signal->job);
+    if (signal->kill) {
+      kill_supervisor(runs_[place]);
+    } else if (!runs_[place].faults.stalls) {
+      runs_[place].told_to_end = true;
+    }
+  } else if (const auto* probe = std::get_if<Probe>(&action)) {
+    later(uniform(0, 0.2), [this, job = probe->job] {
+      if (cluster_ == nullptr || !cluster_->jobs().contains(job)) return;
+      const StandIn& run = runs_[run_of_job(job)];
+      give(Probed{job, state_of(run), run.status});
+    });
+  }
+}
+
+Probed::State World::state_of(const StandIn& run) const {
+  using State = Probed::State;
+  if (!run.own) return State::kUnknown;
+  if (run.finished) return State::kEnded;
+  if (run.alive) return State::kAlive;
+  return run.begun ? State::kDead : State::kNoRun;
+}
+
+// --- Runs
+
+void World::submit() {
+  if (cluster_ == nullptr) {
+    later(1, [this] { submit(); });
+    return;
+  }
+  std::uint32_t slots = 0;
+  for (const HostLine& host : hosts_) slots += host.slots;
+  const Owner owner{0, "root", true};
+  const Limits limits = settings_.limits(owner);
+  JobSpec spec;
+  spec.name = "run" + std::to_string(++submitted_);
+  spec.arguments = {"--"};
+  spec.min = whole(1, std::max(1U, std::min({3U, slots, limits.slots})));
+  spec.max = whole(spec.min, 8);
+  spec.start = whole(spec.min, spec.max);
+  spec.priority = chance(0.2) ? 1 : 0;
+  spec.suspends = chance(0.6);
+  spec.samples_total = whole(20, 1500);
+  spec.one_host = chance(0.1) && spec.min <= std::max_element(hosts_.begin(), hosts_.end(), [](auto& a, auto& b) {
+                                               return a.slots < b.slots;
+                                             })->slots;
+  give(Submit{submitted_, owner, limits, spec, now_s_});
+}
+
+// A user's own run, which the cluster did not start.
+void World::start_foreign() {
+  StandIn run;
+  run.name = "foreign";
+  run.own = false;
+  run.spec.name = run.name;
+  run.spec.max = 3;
+  run.spec.suspends = chance(0.5);
+  run.spec.samples_total = whole(20, 500);
+  runs_.push_back(run);
+  begin_supervisor(runs_.back(), 0);
+}
+
+void World::begin_supervisor(StandIn& run, double delay_s) {
+  run.alive = true;
+  run.finished = false;
+  run.told_to_end = false;
+  run.trained_s = now_s_;
+  if (chance(0.2)) run.seen = 0;
+  const auto place = static_cast<std::size_t>(&run - runs_.data());
+  if (now_s_ < well_from_s_) {
+    run.faults.stalls = chance(0.05);
+    run.faults.keeps_slot = chance(0.1);
+  }
+  later(delay_s, [this, place] {
+    runs_[place].begun = true;
+    connect(place);
+  });
+  later(delay_s + 0.1, [this, place, attempt = run.attempt] {
+    if (runs_[place].attempt == attempt) tick(place);
+  });
+}
+
+void World::connect(std::size_t place) {
+  StandIn& run = runs_[place];
+  if (!run.alive || run.connection != 0) return;
+  if (cluster_ == nullptr) return;
+  run.connection = ++last_connection_;
+  run.joined = false;
+  Join join = run.join(run.connection, run.own ? id_text(run.job) : "");
+  join.limits = settings_.limits(join.owner);
+  give(join);
+}
+
+void World::to_run(std::size_t place, std::function<void(StandIn&)> what) {
+  later(0.01, [this, place, connection = runs_[place].connection, what = std::move(what)] {
+    StandIn& run = runs_[place];
+    if (run.connection != connection || !run.alive) return;
+    what(run);
+  });
+}
+
+void World::to_cluster(std::size_t place, Event event) {
+  later(0.01, [this, place, connection = runs_[place].connection, event = std::move(event)] {
+    if (runs_[place].connection == connection && connection != 0) give(event);
+  });
+}
+
+void World::take_lease(StandIn& run, std::uint64_t version, const Slots& slots) {
+  if (version <= run.seen) return;
+  run.seen = version;
+  run.allowed = {slots.begin(), slots.end()};
+}
+
+// Everything that a run does, a few times a second.
+void World::tick(std::size_t place) {
+  StandIn& run = runs_[place];
+  if (!run.alive) return;
+  run.train(now_s_);
+  if (!run.faults.stalls) {
+    if (run.told_to_end) return end_run(run, 130);
+    if (run.samples >= static_cast<double>(*run.spec.samples_total)) return end_run(run, 0);
+    if (run.wants_to_leave() && chance(0.3)) {
+      run.processes.clear();
+      if (chance(0.3)) return end_run(run, 75);  // or it waits in the same process
+    } else if (!run.allowed.empty() || run.wants_to_leave() || run.spec.suspends || run.processes.empty()) {
+      if (chance(0.7)) run.follow();
+    }
+    if (run.joined) {
+      Report report = run.report();
+      if (run.faults.lies && chance(0.2)) {
+        report.lease += chance(0.5) ? 1000 : 0;
+        report.holds.push_back({0, 3});
+        std::sort(report.holds.begin(), report.holds.end());
+        report.holds.erase(std::unique(report.holds.begin(), report.holds.end()), report.holds.end());
+      }
+      to_cluster(place, report);
+    }
+  }
+  later(uniform(0.2, 0.8), [this, place, attempt = run.attempt, began = run.alive] {
+    if (began && runs_[place].attempt == attempt) tick(place);
+  });
+}
+
+void World::end_run(StandIn& run, int status) {
+  run.alive = false;
+  run.processes.clear();
+  run.allowed.clear();
+  run.finished = true;
+  run.status = status;
+  const auto place = static_cast<std::size_t>(&run - runs_.data());
+  const Connection connection = run.connection;
+  run.connection = 0;
+  if (connection != 0 && run.joined) later(0.01, [this, connection, status] { give(RunEnded{connection, status}); });
+  if (connection != 0) later(0.02, [this, connection] { give(Disconnected{connection}); });
+  run.joined = false;
+  if (run.own) {
+    later(0.03, [this, place, job = run.job, attempt = run.attempt, status] {
+      give(ProcessEnded{job, attempt, status, false, ""});
+      (void)place;
+    });
+  }
+}
+
+// Its processes go on until their grace is over.
+void World::kill_supervisor(StandIn& run) {
+  if (!run.alive) return;
+  run.alive = false;
+  run.lost_s = now_s_;
+  const Connection connection = run.connection;
+  run.connection = 0;
+  run.joined = false;
+  if (connection != 0) later(0.01, [this, connection] { give(Disconnected{connection}); });
+  const auto place = static_cast<std::size_t>(&run - runs_.data());
+  if (run.own) {
+    later(0.02, [this, job = run.job, attempt = run.attempt] {
+      give(ProcessEnded{job, attempt, 137, true, "killed"});
+    });
+  }
+  later(kGrace_s, [this, place, lost_s = run.lost_s] {
+    StandIn& then = runs_[place];
+    if (!then.alive && then.lost_s == lost_s) then.processes.clear();
+  });
+  if (!run.own) {
+    later(uniform(1, 10), [this, place] {
+      ++runs_[place].attempt;
+      begin_supervisor(runs_[place], 0.1);
+    });
+  }
+}
+
+// --- Faults and checks
+
+void World::fault() {
+  if (runs_.empty()) return;
+  StandIn& run = runs_[whole(0, static_cast<std::uint32_t>(runs_.size()) - 1)];
+  switch (whole(0, 6)) {
+    case 0:
+      return kill_cluster();
+    case 1:
+      return kill_supervisor(run);
+    case 2:
+      run.faults.stalls = true;
+      return later(uniform(1, 40), [this, place = static_cast<std::size_t>(&run - runs_.data())] {
+        runs_[place].faults.stalls = false;
+      });
+    case 3:
+      run.faults.lies = true;
+      return;
+    case 4: {  // the connection breaks
+      const Connection connection = run.connection;
+      run.connection = 0;
+      run.joined = false;
+      give(Disconnected{connection});
+      return later(uniform(0.1, 5), [this, place = static_cast<std::size_t>(&run - runs_.data())] { connect(place); });
+    }
+    case 5: {
+      std::vector<HostLine> fewer = hosts_;
+      if (fewer.size() > 1) fewer.pop_back();
+      return give(HostsChanged{fewer});
+    }
+    default: {
+      const Order orders[] = {Order::kCancel, Order::kPause, Order::kPriority};
+      const Order order = orders[whole(0, 2)];
+      give(Command{1, {0, "root", true}, {}, order, id_text(run.job), 2});
+      if (order != Order::kPause) return;
+      return later(uniform(1, 20), [this, job = run.job] {
+        give(Command{2, {0, "root", true}, {}, Order::kResume, id_text(job), 0});
+      });
+    }
+  }
+}
+
+void World::check() {
+  std::map<Slot, std::string> used;
+  for (const StandIn& run : runs_) {
+    for (const Slot slot : run.processes) {
+      const auto [other, first] = used.emplace(slot, run.name);
+      if (!first) {
+        fail("slot " + std::to_string(slot.host) + ":" + std::to_string(slot.number) + " has processes of " +
+             other->second + " and " + run.name);
+      }
+    }
+  }
+  if (cluster_ == nullptr) return;
+  const auto broken = cluster_->broken_rules();
+  if (!broken.empty()) fail(broken.front());
+  for (const auto& [id, job] : cluster_->jobs()) {
+    const std::uint64_t version = cluster_->book().lease(id).version;
+    if (job.live() && version < versions_[id]) fail("the lease of " + id_text(id) + " went back to an older version");
+    versions_[id] = version;
+  }
+}
+
+}  // namespace elastictrain::jobs::test

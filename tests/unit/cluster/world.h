@@ -1,0 +1,94 @@
+// Purpose: one simulated cluster: the real state machine, stand-ins of runs, messages that take time, a journal that
+// outlives the cluster process, and seeded faults until a time from which on all is well. Checked after every event:
+// the rules of the state machine, that no slot has processes of two runs, that versions only rise, that a lease is in
+// the journal before it is sent. Checked at the end: every job has ended.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <queue>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "stand_in.h"
+#include "supervisor/cluster/core/cluster.h"
+
+namespace elastictrain::jobs::test {
+
+class World {
+ public:
+  explicit World(std::uint64_t seed);
+  // Empty: nothing was wrong.
+  std::string run();
+  std::uint64_t events() const { return happened_; }
+
+ private:
+  using Do = std::function<void()>;
+  struct Entry {
+    double at_s;
+    std::uint64_t number;
+    Do what;
+    bool operator<(const Entry& other) const { return at_s != other.at_s ? at_s > other.at_s : number > other.number; }
+  };
+
+  double uniform(double low, double high) { return std::uniform_real_distribution<>(low, high)(rng_); }
+  std::uint32_t whole(std::uint32_t low, std::uint32_t high) {
+    return std::uniform_int_distribution<std::uint32_t>(low, high)(rng_);
+  }
+  bool chance(double p) { return uniform(0, 1) < p; }
+  void later(double delay_s, Do what) { queue_.push({now_s_ + delay_s, ++number_, std::move(what)}); }
+  void fail(const std::string& text) {
+    if (problem_.empty()) problem_ = "at " + std::to_string(now_s_) + " s: " + text;
+  }
+
+  // The cluster process.
+  void start_cluster();
+  void kill_cluster();
+  void give(const Event& event);
+  void carry_out(const Actions& actions);
+  void carry_out(const Action& action);
+  void wake();
+
+  // Runs.
+  void submit();
+  void start_foreign();
+  void begin_supervisor(StandIn& run, double delay_s);
+  void connect(std::size_t place);
+  void to_run(std::size_t place, std::function<void(StandIn&)> what);
+  void to_cluster(std::size_t place, Event event);
+  void tick(std::size_t place);
+  void take_lease(StandIn& run, std::uint64_t version, const Slots& slots);
+  void end_run(StandIn& run, int status);
+  void kill_supervisor(StandIn& run);
+  Probed::State state_of(const StandIn& run) const;
+  std::size_t run_of(Connection connection) const;
+  std::size_t run_of_job(JobId job);
+
+  void fault();
+  void check();
+  std::string left_over() const;
+
+  std::mt19937_64 rng_;
+  Settings settings_;
+  std::unique_ptr<Cluster> cluster_;
+  std::vector<Record> journal_;
+  std::vector<HostLine> hosts_;
+  std::vector<StandIn> runs_;
+  std::map<JobId, std::size_t> run_of_job_;
+  std::map<JobId, std::uint64_t> versions_;
+  std::priority_queue<Entry> queue_;
+  std::uint64_t number_ = 0;
+  std::uint64_t timer_ = 0;  // the one that is set
+  std::uint64_t happened_ = 0;
+  Connection last_connection_ = 0;
+  double now_s_ = 0;
+  double well_from_s_ = 0;
+  std::uint32_t to_submit_ = 0;
+  std::uint32_t submitted_ = 0;
+  std::string problem_;
+};
+
+}  // namespace elastictrain::jobs::test

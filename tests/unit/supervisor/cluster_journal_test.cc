@@ -1,0 +1,62 @@
+// The journal of a cluster on a disk that is full for a while.
+#include "supervisor/cluster/cluster_journal.h"
+
+#include <doctest/doctest.h>
+#include <signal.h>
+#include <sys/resource.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "tests/support/temporary_directory.h"
+
+namespace elastictrain::cluster {
+namespace {
+
+// No file can grow beyond this. Without a limit again at the end.
+class LargestFile {
+ public:
+  explicit LargestFile(rlim_t bytes) {
+    ::signal(SIGXFSZ, SIG_IGN);
+    ::getrlimit(RLIMIT_FSIZE, &before_);
+    const rlimit limit{bytes, before_.rlim_max};
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+  }
+  ~LargestFile() { ::setrlimit(RLIMIT_FSIZE, &before_); }
+
+ private:
+  rlimit before_{};
+};
+
+TEST_CASE("a journal whose disk was full is written again once there is space, without another record") {
+  const test::TemporaryDirectory directory;
+  const std::string path = directory.file("journal.jsonl");
+  std::vector<std::string> said;
+  const auto say = [&](const std::string& text) { said.push_back(text); };
+  const auto ignore = [](const jobs::Record&, double) {};
+  {
+    auto journal = ClusterJournal::open(path, ignore, say);
+    REQUIRE(journal.ok());
+    (*journal)->write(jobs::record::Lost{1}, 1, 1);
+    {
+      const LargestFile full(std::filesystem::file_size(path) + 10);
+      (*journal)->write(jobs::record::Lost{2}, 2, 2);
+      CHECK((*journal)->failing());
+      CHECK_FALSE((*journal)->try_again());
+    }
+    CHECK((*journal)->try_again());
+    CHECK_FALSE((*journal)->failing());
+    (*journal)->write(jobs::record::Lost{3}, 3, 3);
+  }
+  CHECK(said.size() == 2);
+  std::vector<jobs::JobId> read;
+  const auto take = [&](const jobs::Record& record, double) {
+    read.push_back(std::get<jobs::record::Lost>(record).job);
+  };
+  REQUIRE(ClusterJournal::open(path, take, say).ok());
+  CHECK(read == std::vector<jobs::JobId>{1, 3});
+}
+
+}  // namespace
+}  // namespace elastictrain::cluster
