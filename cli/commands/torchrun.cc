@@ -22,6 +22,7 @@ constexpr const char* kNotes = R"(
 Examples:
   elastictrain torchrun --standalone --nproc-per-node gpu train.py --epochs 5
   elastictrain torchrun --nnodes 2 --nproc-per-node 8 -H hostA,hostB train.py
+  elastictrain torchrun --nnodes 2 --nproc-per-node 8 --rdzv-endpoint hostA:29400 train.py    on both hosts
   elastictrain torchrun --nproc-per-node 4 --dry-run train.py
 
 Each option may also come from the environment, as PET_NNODES or PET_NPROC_PER_NODE. What differs from torchrun:
@@ -45,7 +46,7 @@ constexpr TextOption kTextOptions[] = {
     {"--rdzv-id", "TEXT", "name of the run", &TorchrunOptions::rdzv_id},
     {"--role", "TEXT", "ROLE_NAME of the workers", &TorchrunOptions::role},
     {"--master-port", "PORT", "MASTER_PORT of the workers", &TorchrunOptions::master_port},
-    {"--node-rank", "0", "other values are refused: one command starts all hosts", &TorchrunOptions::node_rank},
+    {"--node-rank", "N", "with an endpoint: 0 trains, the others join", &TorchrunOptions::node_rank},
     {"--log-dir", "DIR", "directory for log files", &TorchrunOptions::log_dir},
     {"-r,--redirects", "0-3|RANK:0-3,…", "local ranks whose output only goes to files", &TorchrunOptions::redirects},
     {"-t,--tee", "0-3|RANK:0-3,…", "local ranks whose output goes to files and is shown", &TorchrunOptions::tee},
@@ -55,9 +56,10 @@ constexpr TextOption kTextOptions[] = {
     {"--numa-binding", "node", "processors of the GPU's NUMA node", &TorchrunOptions::numa_binding},
     {"--shutdown-timeout", "SECONDS", "time for a worker to end", &TorchrunOptions::shutdown_timeout},
     {"--rdzv-backend", "TEXT", kIgnored, &TorchrunOptions::ignored},
-    {"--rdzv-endpoint", "HOST:PORT", kIgnored, &TorchrunOptions::ignored},
-    {"--rdzv-conf", "TEXT", kIgnored, &TorchrunOptions::ignored},
-    {"--master-addr", "HOST", kIgnored, &TorchrunOptions::ignored},
+    {"--rdzv-endpoint", "HOST:PORT", "where the commands of several hosts meet", &TorchrunOptions::rdzv_endpoint},
+    {"--rdzv-conf", "KEY=VALUE,…", "is_host, join_timeout and last_call_timeout; others have no effect",
+     &TorchrunOptions::rdzv_conf},
+    {"--master-addr", "HOST", "with --master-port: the endpoint of several hosts", &TorchrunOptions::master_addr},
     {"--local-addr", "HOST", kIgnored, &TorchrunOptions::ignored},
     {"--monitor-interval", "SECONDS", kIgnored, &TorchrunOptions::ignored},
     {"--start-method", "TEXT", kIgnored, &TorchrunOptions::ignored},

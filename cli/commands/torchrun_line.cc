@@ -111,23 +111,53 @@ class Line {
     const std::string min = std::to_string(nodes->min * per_node_);
     const std::string max = std::to_string(nodes->max * per_node_);
     add("-n", min == max ? min : min + ":" + max);
+    if (meets()) add("--start", max);
     if (several_hosts_ || around_.names_hosts) add("--nproc-per-node", std::to_string(per_node_));
     return {};
   }
 
   Status add_place() {
-    if (options_.node_rank != "0") {
-      return wrong("--node-rank " + options_.node_rank +
-                   ": one command starts the workers of all hosts; run it once, on "
-                   "the first host, and name the others with -H hostA,hostB");
-    }
-    if (several_hosts_ && !around_.names_hosts && !around_.has_allocation) {
+    if (meets()) {
+      if (const Status added = add_endpoint(); !added.ok()) return added;
+    } else if (!options_.node_rank.empty() && options_.node_rank != "0") {
+      return wrong(
+          "--node-rank " + options_.node_rank +
+          ": without --rdzv-endpoint or --master-addr one command starts the workers of all hosts; run it once, "
+          "on the first host, and name the others with -H hostA,hostB");
+    } else if (several_hosts_ && !around_.names_hosts && !around_.has_allocation) {
       return wrong("--nnodes " + options_.nnodes +
-                   ": one command starts the workers of all hosts; name them with "
-                   "-H hostA,hostB, or run this once in a batch job");
+                   ": name the hosts with -H hostA,hostB, or run this on every host with --rdzv-endpoint HOST:PORT, or "
+                   "once in a batch job");
     }
     if (options_.rdzv_id != "none") add("--name", options_.rdzv_id);
-    if (!options_.master_port.empty()) add("-x", "MASTER_PORT=" + options_.master_port);
+    if (!options_.master_port.empty() && !meets_at_master()) add("-x", "MASTER_PORT=" + options_.master_port);
+    return {};
+  }
+
+  // Somebody else starts this command on every host.
+  bool meets() const {
+    const bool names_place = !options_.rdzv_endpoint.empty() || !options_.master_addr.empty();
+    return several_hosts_ && names_place && !around_.names_hosts;
+  }
+  bool meets_at_master() const { return meets() && options_.rdzv_endpoint.empty(); }
+
+  Status add_endpoint() {
+    const std::string master_port = options_.master_port.empty() ? "29500" : options_.master_port;
+    add("--endpoint", meets_at_master() ? options_.master_addr + ":" + master_port : options_.rdzv_endpoint);
+    std::string role = "auto";
+    if (!options_.node_rank.empty()) role = options_.node_rank == "0" ? "hold" : "join";
+    for (const std::string& part : split(options_.rdzv_conf, ',')) {
+      const auto equals = part.find('=');
+      const std::string key = part.substr(0, equals);
+      const std::string text = equals == std::string::npos ? "" : part.substr(equals + 1);
+      if (key == "is_host") {
+        role = text == "1" || text == "true" || text == "True" || text == "t" ? "hold" : "join";
+      } else if (key == "join_timeout" || key == "last_call_timeout") {
+        if (!number_of(text)) return wrong("--rdzv-conf: '" + part + "' is not a number of seconds");
+        add("--set", (key == "join_timeout" ? "hosts.join_timeout_ms=" : "timeouts.start_ms=") + text + "000");
+      }
+    }
+    if (role != "auto") add("--endpoint-role", role);
     return {};
   }
 

@@ -17,7 +17,10 @@ struct TorchrunOptions {
   std::string nnodes = "1:1";
   std::string nproc_per_node = "1";
   std::string rdzv_id = "none";
-  std::string node_rank = "0";
+  std::string node_rank;
+  std::string rdzv_endpoint;
+  std::string rdzv_conf;
+  std::string master_addr;
   std::string master_port;
   std::string max_restarts = "0";
   std::string shutdown_timeout;

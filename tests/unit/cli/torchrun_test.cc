@@ -169,3 +169,46 @@ TEST_CASE("the program begins with the first word that belongs to no option") {
         std::pair(Words{"--standalone"}, Words{"a.py", "--", "b"}));
   CHECK(parts_of({"--nnodes"}) == std::pair(Words{"--nnodes"}, Words{}));
 }
+
+TEST_CASE("with an endpoint the command of every host finds the others") {
+  TorchrunOptions options;
+  options.nnodes = "2:3";
+  options.nproc_per_node = "4";
+  options.rdzv_id = "job7";
+  options.rdzv_endpoint = "node0:29400";
+  CHECK(arguments_of(options) == Words{"-n", "8:12", "--start", "12", "--nproc-per-node", "4", "--endpoint",
+                                       "node0:29400", "--name", "job7", "--max-restarts", "0"});
+  options.node_rank = "0";
+  CHECK(value_of(arguments_of(options), "--endpoint-role") == "hold");
+  options.node_rank = "2";
+  CHECK(value_of(arguments_of(options), "--endpoint-role") == "join");
+  options.node_rank = "";
+  options.rdzv_conf = "is_host=True,read_timeout=5,last_call_timeout=20";
+  CHECK(value_of(arguments_of(options), "--endpoint-role") == "hold");
+  CHECK(value_of(arguments_of(options), "--set") == "timeouts.start_ms=20000");
+  options.rdzv_conf = "join_timeout=soon";
+  CHECK(contains(refusal_of(options), "'join_timeout=soon' is not a number of seconds"));
+}
+
+TEST_CASE("torchrun's static rendezvous is an endpoint as well") {
+  TorchrunOptions options;
+  options.nnodes = "2";
+  options.node_rank = "1";
+  options.master_addr = "node0";
+  const Words words = arguments_of(options);
+  CHECK(value_of(words, "--endpoint") == "node0:29500");
+  CHECK(value_of(words, "--endpoint-role") == "join");
+  options.master_port = "1234";
+  CHECK(value_of(arguments_of(options), "--endpoint") == "node0:1234");
+  CHECK(value_of(arguments_of(options), "-x").empty());
+}
+
+TEST_CASE("an endpoint has nothing to do on one host, and where hosts are named") {
+  TorchrunOptions options;
+  options.rdzv_endpoint = "localhost:0";
+  CHECK(value_of(arguments_of(options), "--endpoint").empty());
+  options.nnodes = "2";
+  auto around = machine();
+  around.names_hosts = true;
+  CHECK(value_of(arguments_of(options, around), "--endpoint").empty());
+}

@@ -67,7 +67,7 @@ TEST_CASE("exit statuses and signals are distinguished") {
   CHECK(shell("exit 42").status.exit_code == 42);
   CHECK(shell("kill -9 $$").status.signal == SIGKILL);
   CHECK(launcher::describe(ExitStatus{3, 0}) == "exit status 3");
-  CHECK(launcher::describe(ExitStatus{0, 9}) == "signal 9 (Killed)");
+  CHECK(launcher::describe(ExitStatus{0, 9}) == "signal 9 (SIGKILL)");
 }
 
 TEST_CASE("both streams and the input pass") {

@@ -1,0 +1,146 @@
+#include "cli/commands/endpoint.h"
+
+#include <netdb.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <asio/error_code.hpp>
+#include <asio/ip/address.hpp>
+#include <asio/ip/tcp.hpp>
+#include <iostream>
+#include <vector>
+
+#include "cli/commands/addresses.h"
+#include "cli/config/text.h"
+#include "launcher/hostfile.h"
+#include "launcher/rendezvous/join.h"
+#include "launcher/rendezvous/secret.h"
+#include "supervisor/run_directory.h"
+
+namespace elastictrain::cli {
+namespace {
+
+constexpr const char* kSecretFile = "join-secret";  // in the state directory
+
+void say(const std::string& text) {
+  std::cerr << "elastictrain: " + text + "\n" << std::flush;
+}
+
+Result<std::string> secret_of(const HostsConfig& hosts) {
+  std::string set = launcher::take_secret_variable();
+  if (!set.empty() && set.size() < launcher::kMinSecretBytes) {
+    return Error{ErrorCode::kInvalid, std::string(launcher::kSecretVariable) + " has less than " +
+                                          std::to_string(launcher::kMinSecretBytes) +
+                                          " characters: openssl rand -hex 32"};
+  }
+  if (!set.empty()) return set;
+  if (!hosts.secret_file.empty()) return launcher::read_secret(hosts.secret_file);
+  const auto directory = state_directory();
+  if (!directory.ok()) return directory.error();
+  return launcher::read_or_make_secret(*directory + "/" + kSecretFile);
+}
+
+// Those that the endpoint's name has on this machine.
+std::vector<std::string> own_addresses_of(const Endpoint& endpoint) {
+  asio::io_context io;
+  asio::error_code error;
+  const auto found = asio::ip::tcp::resolver(io).resolve(endpoint.host, std::to_string(endpoint.port), error);
+  const std::vector<std::string> here = all_addresses();
+  std::vector<std::string> own;
+  for (const auto& entry : found) {
+    const std::string address = entry.endpoint().address().to_string();
+    const bool is_here =
+        entry.endpoint().address().is_loopback() || std::find(here.begin(), here.end(), address) != here.end();
+    if (is_here && std::find(own.begin(), own.end(), address) == own.end()) own.push_back(address);
+  }
+  return own;
+}
+
+// A name that leads here through others (a service's) is held on all addresses.
+Result<std::vector<std::string>> addresses_to_hold(const Endpoint& endpoint) {
+  auto own = own_addresses_of(endpoint);
+  if (!own.empty()) return own;
+  auto all = machine_addresses("");
+  if (all.ok()) all->emplace_back("127.0.0.1");
+  return all;
+}
+
+Result<Meeting> hold(const RunConfig& config, const Endpoint& endpoint, const transport::Key& key,
+                     std::vector<std::string> addresses) {
+  Meeting meeting;
+  launcher::RendezvousOptions options;
+  options.addresses = std::move(addresses);
+  options.port = endpoint.port;
+  options.key = key;
+  options.own = {this_machine(config.hosts)};
+  options.say = say;
+  auto opened = launcher::Rendezvous::open(*meeting.io, std::move(options));
+  if (!opened.ok()) return opened.error();
+  meeting.rendezvous = std::move(*opened);
+  return meeting;
+}
+
+int join(const RunConfig& config, const Endpoint& endpoint, const transport::Key& key) {
+  launcher::JoinOptions options;
+  options.endpoint_host = endpoint.host;
+  options.port = endpoint.port;
+  options.key = key;
+  const launcher::Host host = this_machine(config.hosts);
+  options.host = host.name;
+  options.slots = host.slots;
+  options.patience = std::chrono::milliseconds(config.hosts.join_timeout_ms);
+  options.grace = std::chrono::milliseconds(config.timeouts.grace_ms);
+  options.say = say;
+  return launcher::join_run(options);
+}
+
+struct Meant {
+  Endpoint endpoint;
+  transport::Key key{};
+};
+
+Result<Meant> meant(const RunConfig& config) {
+  auto endpoint = parse_endpoint(config.hosts.endpoint);
+  if (!endpoint.ok()) return endpoint.error();
+  const auto secret = secret_of(config.hosts);
+  if (!secret.ok()) return Error{ErrorCode::kInvalid, secret.error().message};
+  return Meant{std::move(*endpoint), launcher::rendezvous_key(*secret, config.name)};
+}
+
+}  // namespace
+
+launcher::Host this_machine(const HostsConfig& hosts) {
+  std::array<char, 256> name{};
+  const bool is_known = ::gethostname(name.data(), name.size() - 1) == 0 && launcher::is_host_name(name.data());
+  return {is_known ? name.data() : "localhost", static_cast<std::uint32_t>(std::max<std::uint64_t>(1, hosts.slots))};
+}
+
+Result<Meeting> hold_endpoint(const RunConfig& config) {
+  const auto run = meant(config);
+  if (!run.ok()) return run.error();
+  auto addresses = addresses_to_hold(run->endpoint);
+  if (!addresses.ok()) return addresses.error();
+  return hold(config, run->endpoint, run->key, std::move(*addresses));
+}
+
+Result<std::variant<Meeting, int>> meet(const RunConfig& config) {
+  using Met = std::variant<Meeting, int>;
+  if (config.hosts.endpoint_role == EndpointRole::kHold) {
+    auto held = hold_endpoint(config);
+    return held.ok() ? Result<Met>(std::move(*held)) : Result<Met>(held.error());
+  }
+  const auto run = meant(config);
+  if (!run.ok()) return run.error();
+  auto own = own_addresses_of(run->endpoint);
+  if (config.hosts.endpoint_role == EndpointRole::kAuto && !own.empty()) {
+    auto held = hold(config, run->endpoint, run->key, std::move(own));
+    // Another command of this machine holds it.
+    if (held.ok() || held.error().code != ErrorCode::kUnavailable) {
+      return held.ok() ? Result<Met>(std::move(*held)) : Result<Met>(held.error());
+    }
+  }
+  return Met(join(config, run->endpoint, run->key));
+}
+
+}  // namespace elastictrain::cli
