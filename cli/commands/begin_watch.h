@@ -21,6 +21,8 @@ class BeginWatch {
              std::function<void()> begun);
 
   void take(const core::Record& record);
+  // It counts as begun already: it waits for its turn.
+  void queued() { report(); }
   void cancel() { timer_.cancel(); }
 
  private:

@@ -59,6 +59,17 @@ class List(Operated):
             self.assertEqual(status.returncode, 69)
             self.assertIn(f"elastictrain run --resume {run.name}", status.stderr)
 
+    def test_workers_of_a_plain_program_run(self):
+        with Run(arguments=["-n", "2", "--", "sh", "-c", COUNTER]) as run:
+            run.wait_text("line 3")
+            text = wait_until(lambda: ": running, 2 workers, up " in (now := run.do("status", run.name)) and now, 60,
+                              "a program that runs")
+            self.assertRegex(text, r"(?m)^ +1 +w2 +localhost +1 +running ")
+            self.assertNotIn("starting", text)
+            run.do("stop", run.name, "--now")
+            self.assertEqual(run.wait(), 0, "a user has stopped it")
+            run.wait_no_processes()
+
     def test_the_status_of_an_ended_run_is_its_summary(self):
         with Run(job(trainer=synthetic(epochs=1, samples=64))) as run:
             self.assertEqual(run.wait(), 0)

@@ -1,0 +1,121 @@
+// Purpose: what a report says of a run, collected from the records of its journal. Plain data, bounded whatever the
+// length of the journal. Times are in seconds since the start of the run, without the time in which no supervisor was
+// there, unless a name says otherwise.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/report/timeline.h"
+#include "supervisor/protocol/ids.h"
+
+namespace elastictrain::cli::run_report {
+
+inline constexpr std::size_t kMostBuckets = 480;      // of a curve
+inline constexpr std::size_t kMostHeatBuckets = 120;  // of a worker's row
+inline constexpr std::size_t kMostRows = 400;         // of a table
+inline constexpr std::size_t kMostWorkers = 4'000;    // whose figures are kept
+
+struct SizeChange {
+  double at_s = 0;
+  std::uint64_t workers = 0;
+};
+
+struct Change {
+  Generation generation = 0;
+  std::string kind;
+  std::string reason;
+  double planned_s = 0;
+  std::optional<double> committed_s;
+  std::uint64_t size_before = 0;
+  std::uint64_t size = 0;
+  std::optional<double> idle_s;
+  std::string cancelled;  // why it was dropped; empty: it was not
+};
+
+// A loss, a hang, a takeover, a slow worker: what interrupts or threatens a run.
+enum class IncidentKind : std::uint8_t { kLoss, kHang, kHost, kHalt, kSupervisor, kStraggler, kEnd };
+struct Incident {
+  double at_s = 0;
+  double unix_s = 0;
+  IncidentKind kind = IncidentKind::kLoss;
+  std::string what;
+};
+
+// Sums over steps, in seconds.
+struct StepParts {
+  double steps = 0;
+  double step_s = 0;
+  double data_wait_s = 0;
+  double compute_s = 0;
+  double communicate_s = 0;
+  double update_s = 0;
+};
+
+struct WorkerReport {
+  std::uint64_t id = 0;
+  std::string host;
+  std::uint32_t rank = 0;  // the newest
+  std::string fate;        // how its process ended; empty: not known, or it lives
+  StepParts parts;
+  Timeline slowness{kMostHeatBuckets};  // compute time of a step, relative to the median worker's
+};
+
+template <class T>
+struct Bounded {
+  std::vector<T> rows;  // all of them, or the first and the last half of kMostRows
+  std::uint64_t total = 0;
+  void add(T row) {
+    ++total;
+    if (rows.size() == kMostRows) rows.erase(rows.begin() + kMostRows / 2);
+    rows.push_back(std::move(row));
+  }
+};
+
+struct Report {
+  std::string name;
+  std::string version;
+  std::vector<std::string> command;
+  std::uint32_t min_workers = 0;
+  std::uint32_t start_workers = 0;
+  std::uint32_t max_workers = 0;
+  double began_unix_s = 0;
+  double last_unix_s = 0;
+  double up_s = 0;  // of the newest record
+  std::uint64_t supervisors = 1;
+  std::optional<double> first_step_s;  // when the first generation trained
+
+  std::optional<std::int64_t> exit_status;  // none: the run goes on, or its supervisor was lost
+  std::string end_reason;
+  std::string audit;
+  bool audit_failed = false;
+  std::map<std::string, std::string> notes;
+
+  Step steps = 0;
+  double samples = 0;
+  double loss = 0;
+  bool has_loss = false;
+  double worker_seconds = 0;
+  double cost = 0;
+  std::uint64_t transferred_bytes = 0;
+
+  std::vector<SizeChange> sizes;
+  Timeline throughput{kMostBuckets};
+  Timeline losses{kMostBuckets};  // of training, not of workers
+  Bounded<Change> changes;
+  std::uint64_t changes_made = 0;
+  double idle_s = 0;
+  std::uint64_t recoveries = 0;
+  std::map<std::string, std::uint64_t> losses_by_class;
+  Bounded<Incident> incidents;
+  std::map<std::uint64_t, WorkerReport> workers;
+  std::uint64_t workers_left_out = 0;
+  StepParts parts;
+  std::uint64_t views = 0;                           // that were taken of the run
+  std::map<std::uint32_t, Mean> throughput_by_size;  // weighted by seconds
+};
+
+}  // namespace elastictrain::cli::run_report

@@ -1,0 +1,141 @@
+#include "cli/top/model.h"
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+namespace elastictrain::cli::top {
+namespace {
+
+constexpr std::int64_t kPage = 10;
+constexpr std::int64_t kLastRank = INT64_MAX;
+
+double median_compute_ms(const std::vector<Worker>& workers) {
+  std::vector<double> times;
+  for (const Worker& worker : workers) {
+    if (worker.compute_ms > 0) times.push_back(worker.compute_ms);
+  }
+  if (times.empty()) return 0;
+  const auto middle = times.begin() + static_cast<std::ptrdiff_t>((times.size() - 1) / 2);
+  std::nth_element(times.begin(), middle, times.end());
+  return *middle;
+}
+
+std::string named(const Worker& worker) {
+  return "rank " + std::to_string(*worker.rank) + " (w" + std::to_string(worker.id) + " on " + worker.host + ")";
+}
+
+}  // namespace
+
+void Model::take(View view) {
+  view_ = std::move(view);
+  past_.push_back(std::max(0.0, view_.samples_per_s));
+  if (past_.size() > kMostPast) past_.pop_front();
+  usual_compute_ms_ = median_compute_ms(view_.workers);
+  is_over_ = false;
+  sort();
+}
+
+void Model::add_event(std::string line) {
+  events_.push_back(std::move(line));
+  if (events_.size() > kMostEvents) events_.pop_front();
+}
+
+void Model::sort() {
+  const auto rank = [](const Worker& worker) { return worker.rank.value_or(kLastRank); };
+  const auto less = [&](const Worker& a, const Worker& b) {
+    if (order_ == Order::kSlowest && a.compute_ms != b.compute_ms) return a.compute_ms > b.compute_ms;
+    if (order_ == Order::kHost && a.host != b.host) return a.host < b.host;
+    return std::tuple(rank(a), a.id) < std::tuple(rank(b), b.id);
+  };
+  std::sort(view_.workers.begin(), view_.workers.end(), less);
+  const auto kept = std::find_if(view_.workers.begin(), view_.workers.end(),
+                                 [this](const Worker& worker) { return worker.id == selected_id_; });
+  selected_ = kept == view_.workers.end() ? 0 : static_cast<std::size_t>(kept - view_.workers.begin());
+  if (kept == view_.workers.end()) selected_id_ = -1;
+}
+
+void Model::select(std::int64_t by) {
+  if (view_.workers.empty()) return;
+  const auto last = static_cast<std::int64_t>(view_.workers.size()) - 1;
+  selected_ = static_cast<std::size_t>(std::clamp<std::int64_t>(static_cast<std::int64_t>(selected_) + by, 0, last));
+  selected_id_ = view_.workers[selected_].id;
+}
+
+// Further presses change the number before it is confirmed.
+void Model::ask_size(std::int64_t by) {
+  const bool goes_on = question_ && question_->size > 0;
+  const std::int64_t size = std::max<std::int64_t>(1, (goes_on ? question_->size : view_.target_size) + by);
+  question_ = Question{"resize from " + std::to_string(view_.world_size) + " to " + std::to_string(size) + " workers?",
+                       {{"command", "resize"}, {"workers", size}},
+                       size};
+}
+
+void Model::ask_replace() {
+  if (selected_ >= view_.workers.size() || !view_.workers[selected_].rank) {
+    notice_ = "choose a worker with a rank to be replaced";
+    return;
+  }
+  const Worker& worker = view_.workers[selected_];
+  question_ = Question{"replace " + named(worker) + "?", {{"command", "replace"}, {"rank", *worker.rank}}};
+}
+
+void Model::ask_drain() {
+  if (selected_ >= view_.workers.size()) return;
+  const std::string& host = view_.workers[selected_].host;
+  question_ =
+      Question{"drain host " + host + ", so that its workers leave it?", {{"command", "drain"}, {"host", host}}};
+}
+
+std::optional<nlohmann::json> Model::press(Key key) {
+  if (key == Key::kNone) return std::nullopt;
+  const bool is_size = key == Key::kGrow || key == Key::kShrink;
+  if (question_ && !is_size) {
+    const Question asked = *std::exchange(question_, std::nullopt);
+    if (key == Key::kYes) return asked.request;
+    notice_ = "nothing was changed";
+    return std::nullopt;
+  }
+  notice_.clear();
+  switch (key) {
+    case Key::kQuit:
+      quits_ = true;
+      break;
+    case Key::kSort:
+      order_ = order_ == Order::kSlowest ? Order::kRank : order_ == Order::kRank ? Order::kHost : Order::kSlowest;
+      sort();
+      break;
+    case Key::kGrow:
+      ask_size(1);
+      break;
+    case Key::kShrink:
+      ask_size(-1);
+      break;
+    case Key::kReplace:
+      ask_replace();
+      break;
+    case Key::kDrain:
+      ask_drain();
+      break;
+    case Key::kUp:
+      select(-1);
+      break;
+    case Key::kDown:
+      select(1);
+      break;
+    case Key::kPageUp:
+      select(-kPage);
+      break;
+    case Key::kPageDown:
+      select(kPage);
+      break;
+    case Key::kHelp:
+      shows_help_ = !shows_help_;
+      break;
+    default:
+      break;
+  }
+  return std::nullopt;
+}
+
+}  // namespace elastictrain::cli::top
