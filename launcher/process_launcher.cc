@@ -2,9 +2,9 @@
 
 #include <signal.h>
 
+#include <algorithm>
 #include <asio/error_code.hpp>
 #include <asio/post.hpp>
-#include <algorithm>
 #include <utility>
 
 #include "launcher/agent_marker.h"
@@ -123,7 +123,7 @@ void ProcessLauncher::copy_ended(const LaunchPtr& launch, const CommandEnd& end)
   const bool good = end.status.signal == 0 && end.status.exit_code == 0 && !end.timed_out;
   if (good && !launch->forgotten) return start(launch);
   release_slot(launch);
-  report(launch, end.status, "copying elastictrain to " + explain(*launch, end));
+  report(launch, end.status, "copying elastictrain there: " + explain(*launch, end));
 }
 
 void ProcessLauncher::take_slot(const LaunchPtr& launch) {
@@ -139,7 +139,7 @@ void ProcessLauncher::release_slot(const LaunchPtr& launch) {
 
 std::string ProcessLauncher::explain(const Launch& launch, const CommandEnd& end) const {
   const std::string error_summary = method_.error_summary(end.error_text);
-  std::string message = launch.spec.host + ": ";
+  std::string message;
   if (launch.forgotten) {
     message += "stopped on request";
   } else if (end.timed_out) {
@@ -150,7 +150,8 @@ std::string ProcessLauncher::explain(const Launch& launch, const CommandEnd& end
   } else {
     message += (launch.agent_ended ? "its agent" : method_.capabilities.name) + " ended with " + describe(end.status);
   }
-  return error_summary.empty() ? message : message + ": " + error_summary;
+  if (error_summary.empty()) return message;
+  return message + ": " + error_summary + method_.advice(launch.spec.host, end.error_text);
 }
 
 void ProcessLauncher::report(const LaunchPtr& launch, ExitStatus status, std::string message) {
@@ -170,7 +171,7 @@ void ProcessLauncher::forget(AgentId agent) {
   if (queued == queue_.end()) return;
   queue_.erase(queued);
   asio::post(io_, [this, launch, life = std::weak_ptr<char>(life_)] {
-    if (!life.expired()) report(launch, {}, launch->spec.host + ": stopped on request before it was started");
+    if (!life.expired()) report(launch, {}, "stopped on request before it was started");
   });
 }
 

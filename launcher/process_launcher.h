@@ -38,7 +38,10 @@ struct LaunchMethod {
   std::function<std::vector<std::string>(const std::string& host)> copy_command;
   std::string copy_source;
   std::function<std::string(const std::string& text)> error_summary =
-      last_lines;              // from its standard error, for messages
+      last_lines;  // from its standard error, for messages
+  // What to do about this error text of the tool, for the end of a message; empty: nothing is known.
+  std::function<std::string(const std::string& host, const std::string& text)> advice =
+      [](const std::string&, const std::string&) { return std::string(); };
   std::string no_binary_hint;  // what to do if there is no binary and none is copied
   std::string timeout_hint;    // possible causes if the tool hangs without output
 };

@@ -1,6 +1,10 @@
 #include "launcher/ssh_command.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <string_view>
 
 namespace elastictrain::launcher {
@@ -11,7 +15,7 @@ namespace {
 // nothing. One line and no single quotes: csh accepts neither. The shell stays as the agent's parent, because ssh has
 // no exit status for death by a signal, but a shell has 128 + s.
 constexpr const char* kStartScript =
-    "safe() { set -- $(ls -ldLn \"$1\" 2>/dev/null); case \"$1\" in -????-??-?*|d????-??-?*|d????????t*) ;; "
+    "safe() { set -- $(ls -ldLn \"$1\" 2>/dev/null); case \"$1\" in -???\?-?\?-?*|d???\?-?\?-?*|d????????t*) ;; "
     "*) return 1;; esac; [ \"$3\" = 0 ] || [ \"$3\" = \"$(id -u)\" ]; }; "
     "for c in \"$1\" \"$HOME/.cache/elastictrain/$2/elastictrain\"; do "
     "if [ -x \"$c\" ] && safe \"$c\" && safe \"${c%/*}/\" && [ \"$(\"$c\" --build-id </dev/null 2>/dev/null)\" = "
@@ -58,6 +62,13 @@ Status check_ssh_options(const SshOptions& options) {
   if (options.program.empty()) return invalid("the ssh program's name is empty");
   if (!options.user.empty() && (options.user.front() == '-' || !is_plain(options.user))) {
     return invalid("\"" + options.user + "\" is not a user name for ssh");
+  }
+  // Those that ssh expands are left to it.
+  const std::string& identity = options.identity_file;
+  const bool is_plain_path = identity.find_first_of("~%$") == std::string::npos;
+  if (!identity.empty() && is_plain_path && ::access(identity.c_str(), R_OK) != 0) {
+    return invalid("launcher.ssh_identity " + identity + ": " + std::strerror(errno) +
+                   "; name a private key file that exists, or leave it out to use those of ssh");
   }
   if (options.parallelism == 0) return invalid("ssh parallelism must be at least 1");
   return {};

@@ -25,6 +25,16 @@ void add_copying(LaunchMethod& method, const SshOptions& options, const AgentPro
   };
 }
 
+// What to try by hand, where the host has answered.
+std::string advice_about(const SshOptions& options, const std::string& host, const std::string& text) {
+  if (text.find("Permission denied") == std::string::npos) return "";
+  std::string command = options.program + " -o BatchMode=yes";
+  if (!options.user.empty()) command += " -l " + options.user;
+  if (options.port != 0) command += " -p " + std::to_string(options.port);
+  if (!options.identity_file.empty()) command += " -i " + options.identity_file;
+  return "; the host answers, but does not let you in with this key and user; try: " + command + " " + host + " true";
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Launcher>> make_ssh_launcher(asio::io_context& io, SshOptions options, LaunchSink sink,
@@ -38,6 +48,9 @@ Result<std::unique_ptr<Launcher>> make_ssh_launcher(asio::io_context& io, SshOpt
   method.copy_timeout = std::chrono::milliseconds(options.copy_timeout_ms);
   method.slow_after = std::min(method.slow_after, std::chrono::milliseconds(options.connect_timeout_ms));
   method.timeout_hint = "the name service, the network or the host hangs; try `ssh HOST true`";
+  method.advice = [options](const std::string& host, const std::string& text) {
+    return advice_about(options, host, text);
+  };
   method.start_command = [options, program](const std::string& host) {
     return ssh_start_command(options, host, program);
   };

@@ -30,6 +30,13 @@ std::streamoff newest_run(std::ifstream& stream) {
 
 Result<JournalHistory> read_journal_history(const std::string& path,
                                             const std::function<void(const core::Record& record)>& use) {
+  return read_journal_lines(path, [&use](const JournalLine& line) {
+    if (line.record) use(*line.record);
+  });
+}
+
+Result<JournalHistory> read_journal_lines(const std::string& path, const std::function<void(const JournalLine&)>& use,
+                                          const std::function<bool(std::string_view line)>& wants) {
   std::ifstream stream(path, std::ios::binary);
   if (!stream) return Error{ErrorCode::kIo, "the journal " + path + " cannot be read"};
   const std::streamoff begin = newest_run(stream);
@@ -37,11 +44,12 @@ Result<JournalHistory> read_journal_history(const std::string& path,
   stream.seekg(begin);
   JournalHistory history;
   for (std::string line; std::getline(stream, line);) {
+    if (wants && !wants(line)) continue;
     const auto decoded = decode_journal_line(line);
     if (!decoded) continue;
     ++history.records;
     history.up_s = decoded->up_s.value_or(history.up_s);
-    if (decoded->record) use(*decoded->record);
+    use(*decoded);
   }
   if (stream.bad()) return Error{ErrorCode::kIo, "the journal " + path + " cannot be read to its end"};
   return history;

@@ -54,8 +54,13 @@ AgentTableOptions agent_options(const SupervisorOptions& options) {
 // A list that is polled may still grow: too few hosts at first are no reason to give up before the start time-out.
 core::RunSettings settings_of(const SupervisorOptions& options, const launcher::HostSource& hosts) {
   core::RunSettings settings = options.settings;
-  settings.hosts_may_appear = hosts.interval_ms() > 0;
+  settings.leased = options.cluster != nullptr;
+  settings.hosts_may_appear = settings.leased || hosts.interval_ms() > 0;
   return settings;
+}
+
+ClusterSideSettings cluster_settings(const SupervisorOptions& options) {
+  return {options.policy.observer, Millis(static_cast<std::int64_t>(options.orphan_grace_ms)), options.settings.grace};
 }
 
 Token random_token() {
@@ -98,11 +103,17 @@ void Supervisor::request_stop(core::StopCause cause) {
 void Supervisor::stop_now() {
   impl_->stop_now();
 }
+void Supervisor::kill_now() {
+  impl_->kill_now();
+}
 void Supervisor::forward_signal(int signal) {
   impl_->forward_signal(signal);
 }
 RunFigures Supervisor::figures() const {
   return impl_->figures();
+}
+bool Supervisor::suspended() const {
+  return impl_->suspended();
 }
 std::uint16_t Supervisor::listen_port() const {
   return impl_->listen_port();
@@ -121,6 +132,9 @@ Supervisor::Impl::Impl(asio::io_context& io, SupervisorOptions options, launcher
                [this](AgentId agent, protocol::AgentUp message) { on_agent_message(agent, std::move(message)); },
                [this](const std::string& address, const std::string& why) { reject_connection(address, why); }}),
       policy_(options_.policy),
+      cluster_(io, options_.cluster, cluster_settings(options_),
+               {[this](core::Event event) { feed(std::move(event)); }, [this] { return membership_.view(); },
+                [this] { return up_s(); }, [this](const std::string& text) { tell(core::Tell::Level::kInfo, text); }}),
       timers_(io, [this](std::uint64_t timer) { feed(core::TimerFired{timer}); }),
       rejections_([this](const std::string& address, const std::string& reason, std::uint64_t times) {
         connection_rejected(address, reason, times);
@@ -137,6 +151,7 @@ Supervisor::Impl::Impl(asio::io_context& io, SupervisorOptions options, launcher
 
 Supervisor::Impl::~Impl() {
   set_violation_observer(nullptr);
+  cluster_.close();
   hosts_.stop();
 }
 
@@ -194,6 +209,7 @@ Opening Supervisor::Impl::opening() const {
   about.min_workers = options_.settings.min_workers;
   about.start_workers = options_.settings.start_workers;
   about.max_workers = options_.settings.max_workers;
+  if (options_.cluster != nullptr) about.leased = true;
   return about;
 }
 
@@ -206,7 +222,8 @@ void Supervisor::Impl::announce() {
 
 int Supervisor::Impl::run() {
   arm_time_limit();
-  hosts_.start();
+  if (options_.cluster == nullptr) hosts_.start();
+  cluster_.begin();
   while (!ended_ && io_.run_one() != 0) {
   }
   close_down();
@@ -242,6 +259,7 @@ void Supervisor::Impl::close_down() {
   agents_.forget_all();
   loop_until([this] { return !agents_.any_process(); }, kProcessesEnd);
   loop_until([this] { return hurry_ || !policy_.any_process(); }, milliseconds(options_.policy.outside.timeout_ms));
+  cluster_.close();
   if (agents_.any_process()) tell(core::Tell::Level::kWarning, "some launcher processes did not exit in time");
   for (auto& [id, answer] : requests_) answer(R"({"ok":false,"text":"the run has ended"})");
   requests_.clear();

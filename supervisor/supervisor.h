@@ -28,6 +28,10 @@
 
 namespace elastictrain {
 
+namespace cluster {
+class RunLink;
+}
+
 struct SupervisorOptions {
   core::RunSettings settings;
   RunStart start = RunStart::kFresh;
@@ -49,6 +53,7 @@ struct SupervisorOptions {
   policy::RunnerSettings policy;
   std::vector<int> forward_signals;  // passed on to the workers
   bool usr1_drains = false;
+  cluster::RunLink* cluster = nullptr;  // that leases the run its slots, in place of the host source; it outlives this
   std::function<void(const OutputLine&)> on_output;
   std::function<void(core::Tell::Level, const std::string&)> on_tell;
   std::function<void(const RunFigures&)> on_figures;  // at most ten times a second, and at every change
@@ -74,11 +79,15 @@ class Supervisor {
   void request_stop(core::StopCause cause);
   // TERM to the workers at once, KILL after the grace.
   void stop_now();
+  // KILL to the workers at once: for a user who does not want to wait for the grace.
+  void kill_now();
   // Passes the signal on to every worker if it is one of `forward_signals`; with `usr1_drains`, USR1 also requests a
   // stop.
   void forward_signal(int signal);
 
   RunFigures figures() const;
+  // After run(): the run left with a checkpoint because its cluster took its slots, and is to go on when it has some.
+  bool suspended() const;
   // The port to which agents connect; valid after open().
   std::uint16_t listen_port() const;
 

@@ -71,6 +71,7 @@ void Supervisor::Impl::perform(core::StopAgent& action) {
 
 void Supervisor::Impl::perform(core::SpawnWorker& action) {
   workers_.spawned(action, workers_.generation() == 0);
+  cluster_.spawned(action);
   WorkerSurroundings around;
   around.run_name = options_.settings.run_name;
   around.generation = workers_.generation();
@@ -104,6 +105,7 @@ void Supervisor::Impl::perform(core::SendToWorkers& action) {
     workers_.planned(prepare->plan);
     idle_times_.planned(prepare->plan);
     policy_.planned(prepare->plan);
+    cluster_.planned(prepare->plan);
   }
   if (const auto* commit = std::get_if<protocol::Commit>(&action.message)) {
     workers_.committed(commit->generation);
@@ -146,6 +148,7 @@ void Supervisor::Impl::perform(core::EndRun& action) {
   while (const auto idle = idle_times_.close()) note_idle(idle);
   ended_ = true;
   exit_status_ = action.exit_status;
+  suspended_ = action.suspended;
   end_reason_ = action.reason;
 }
 
@@ -156,6 +159,10 @@ void Supervisor::Impl::journal(const core::Record& record, bool sync) {
   }
   recoveries_.take(record);
   keep_last(record);
+  look_at_checkpoints(record);
+  const bool moves = std::holds_alternative<core::record::GenerationComplete>(record) ||
+                     std::holds_alternative<core::record::HaltSettled>(record);
+  if (moves) cluster_.changed();
   if (options_.on_journal) options_.on_journal(record);
 }
 
@@ -165,6 +172,10 @@ void Supervisor::Impl::keep_last(const core::Record& record) {
   // A short run ends before its first heartbeat.
   if (const auto* finished = std::get_if<core::record::Finished>(&record))
     last_step_ = std::max(last_step_, finished->last_step);
+}
+
+void Supervisor::Impl::look_at_checkpoints(const core::Record& record) {
+  if (const auto said = checkpoints_.take(record, clock_now())) tell(said->level, said->text);
 }
 
 void Supervisor::Impl::tell(core::Tell::Level level, const std::string& text) {
@@ -220,6 +231,7 @@ RunFigures Supervisor::Impl::figures() const {
   figures.cost = economy.cost;
   figures.throughput_efficiency = economy.throughput_efficiency;
   figures.smallest_size = economy.smallest_size;
+  figures.waits = cluster_.waits();
   figures.idle_s = idle_times_.total_s();
   figures.last_idle_s = idle_times_.last_s();
   figures.recoveries = recoveries_.count();
@@ -227,6 +239,10 @@ RunFigures Supervisor::Impl::figures() const {
     figures.last_recovery = last->reason;
     figures.last_recovery_idle_s = last->idle_s;
   }
+  figures.checkpoint = {.step = checkpoints_.step(),
+                        .age_s = checkpoints_.age_s(clock_now()),
+                        .failures = checkpoints_.failures(),
+                        .reason = checkpoints_.reason()};
   return figures;
 }
 

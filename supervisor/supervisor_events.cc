@@ -39,10 +39,12 @@ void Supervisor::Impl::agent_connected(AgentId agent, const protocol::AgentHello
                                    .memory_bytes = hello.memory_bytes,
                                    .clock_difference_us = hello.wall_clock_us - here_us});
   if (first_agent_.value == 0) first_agent_ = agent;
+  cluster_.agent_back(agent, hello.workers);
   feed(core::AgentConnected{agent, hello.workers});
 }
 
 void Supervisor::Impl::agent_lost(AgentId agent, const std::string& reason, core::LossEvidence evidence) {
+  cluster_.agent_lost(agent, evidence);
   feed(core::AgentLost{agent, reason, evidence});
   // An agent that only lost its connection may come back with them.
   if (evidence != core::LossEvidence::kConnection || agents_.is_stopping(agent)) workers_.remove_all_of(agent);
@@ -75,9 +77,11 @@ void Supervisor::Impl::on(AgentId agent, protocol::WorkerSpawnFailed& message) {
   if (!owns(agent, message.worker)) return;
   feed(core::WorkerSpawnFailed{message.worker, std::move(message.reason), message.exit_status});
   workers_.remove(message.worker);
+  cluster_.ended(message.worker, agent);
 }
 
 void Supervisor::Impl::on(AgentId agent, protocol::WorkerExited& message) {
+  cluster_.ended(message.worker, agent);
   if (!owns(agent, message.worker)) return;
   feed(core::WorkerExited{message.worker, message.exit_code, message.signal, std::move(message.last_error_lines)});
   workers_.remove(message.worker);
@@ -116,6 +120,7 @@ void Supervisor::Impl::on(AgentId agent, protocol::AgentReport& message) {
     if (!owns(agent, sample.worker)) continue;
     progress_.on_heartbeat(sample.heartbeat);
     policy_.on_heartbeat(sample.worker, sample.heartbeat, up_s());
+    cluster_.on_heartbeat(sample.worker, sample.heartbeat);
   }
   feed(core::AgentReported{agent, std::move(message)});
   consult_policy();
@@ -168,6 +173,11 @@ void Supervisor::Impl::stop_now() {
   feed(core::StopNow{});
 }
 
+void Supervisor::Impl::kill_now() {
+  stop_now();
+  for (const auto& [worker, entry] : workers_.entries()) send_to_worker(worker, protocol::StopWorker{worker, 0});
+}
+
 void Supervisor::Impl::forward_signal(int signal) {
   for (int listed : options_.forward_signals) {
     if (listed != signal) continue;
@@ -190,6 +200,7 @@ void Supervisor::Impl::request(const std::string& line, control::ControlServer::
   if (ended_) return answer(control::answer_line(false, "the run is ending"));
   if (std::holds_alternative<control::StopNowRequest>(*parsed)) {
     answer(control::answer_line(true, "stopping the workers now"));
+    request_stop(core::StopCause::kUser);  // a run that is ending already keeps its own reason
     return stop_now();
   }
   if (requests_.size() >= kMaxWaitingRequests) {

@@ -16,6 +16,8 @@
 
 #include "supervisor/agent_table.h"
 #include "supervisor/audit_file.h"
+#include "supervisor/checkpoint_log.h"
+#include "supervisor/cluster_side.h"
 #include "supervisor/control/control_server.h"
 #include "supervisor/core/membership.h"
 #include "supervisor/host_poller.h"
@@ -43,9 +45,11 @@ class Supervisor::Impl {
   void launch_ended(const launcher::LaunchEnded& ended) { agents_.launch_ended(ended); }
   void request_stop(core::StopCause cause) { feed(core::Stop{0, cause}); }
   void stop_now();
+  void kill_now();
   void forward_signal(int signal);
   RunFigures figures() const;
   std::uint16_t listen_port() const { return agents_.port(); }
+  bool suspended() const { return suspended_; }
 
  private:
   // The life cycle of a run.
@@ -103,6 +107,7 @@ class Supervisor::Impl {
   void send_to_worker(WorkerId worker, const protocol::AgentDown& message);
   void journal(const core::Record& record, bool sync = false);
   void keep_last(const core::Record& record);
+  void look_at_checkpoints(const core::Record& record);
   void tell(core::Tell::Level level, const std::string& text);
   double up_s() const;
   void consult_policy();
@@ -120,7 +125,9 @@ class Supervisor::Impl {
   Progress progress_;
   IdleTimes idle_times_;
   RecoveryLog recoveries_;
+  CheckpointLog checkpoints_;
   policy::Runner policy_;
+  ClusterSide cluster_;
   Timers timers_;
   Rejections rejections_;
   HostPoller hosts_;
@@ -149,6 +156,7 @@ class Supervisor::Impl {
   std::shared_ptr<char> life_ = std::make_shared<char>();  // callbacks that come too late find it expired
   bool rejections_scheduled_ = false;
   bool ended_ = false;
+  bool suspended_ = false;
   bool hurry_ = false;  // a second interrupt during the end
   int exit_status_ = 70;
   std::string end_reason_ = "the event loop ended";

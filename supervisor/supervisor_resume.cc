@@ -123,13 +123,15 @@ Status Supervisor::Impl::look_back() {
     resumed_->agents.clear();
     resumed_->workers.clear();
     resumed_->unsettled = true;
-    resumed_->target = options_.settings.start_workers;
+    resumed_->lease.slots = 0;
+    resumed_->target = options_.cluster == nullptr ? options_.settings.start_workers : options_.settings.max_workers;
     resumed_->target_reason = "the size to start with";
   }
   const auto history = read_journal_history(directory_->journal_path(), [this](const core::Record& record) {
     if (const auto* idle = std::get_if<core::record::Idle>(&record)) idle_times_.recall(idle->idle_ms / 1e3);
     if (const auto* observed = std::get_if<core::record::Observed>(&record)) recall_view(policy_, *observed);
     recoveries_.take(record);
+    checkpoints_.take(record, std::nullopt);
     if (options_.on_journal) options_.on_journal(record);
   });
   if (!history.ok()) return history.error();
@@ -142,6 +144,7 @@ void Supervisor::Impl::go_on() {
   core::Resumed resumed = std::move(*std::exchange(resumed_, std::nullopt));
   for (const auto& agent : resumed.agents) agents_.adopt(agent.agent, agent.host);
   workers_.restore(resumed);
+  cluster_.take_over(resumed);
   recall_plan(policy_, resumed);
   feed(std::move(resumed));
 }

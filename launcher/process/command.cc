@@ -1,12 +1,13 @@
 #include "launcher/process/command.h"
 
+#include <algorithm>
 #include <asio/buffer.hpp>
 #include <asio/error_code.hpp>
 #include <asio/write.hpp>
-#include <algorithm>
 #include <cstring>
 
 #include "launcher/process/session_sweep.h"
+#include "supervisor/protocol/signal_name.h"
 
 namespace elastictrain::launcher {
 namespace {
@@ -192,7 +193,7 @@ std::string last_line(const std::string& text) {
 
 std::string describe(const ExitStatus& status) {
   if (status.signal == 0) return "exit status " + std::to_string(status.exit_code);
-  return "signal " + std::to_string(status.signal) + " (" + ::strsignal(status.signal) + ")";
+  return protocol::signal_text(status.signal);
 }
 
 }  // namespace elastictrain::launcher

@@ -298,6 +298,10 @@ Result<std::unique_ptr<Process>> Process::spawn(asio::io_context& io, const Proc
 
 Process::~Process() {
   if (!running_) return;
+  if (lives_on_) {
+    watched_children().remove(pid_);
+    return;
+  }
   if (owns_group_) ::kill(-pid_, SIGKILL);
   ::kill(pid_, SIGKILL);
   pollfd ended{pidfd_.native_handle(), POLLIN, 0};

@@ -60,6 +60,8 @@ class Process {
   void signal(int number);
   // To the child's whole group (the child must have one of its own).
   void signal_group(int number);
+  // From now on the child goes on when this is destroyed. It must have a session of its own.
+  void let_live() { lives_on_ = true; }
 
   // The caller's ends of the pipes; each may be taken once.
   asio::posix::stream_descriptor& input() { return input_; }
@@ -75,6 +77,7 @@ class Process {
   pid_t pid_ = -1;
   bool running_ = false;
   bool owns_group_ = false;
+  bool lives_on_ = false;
   bool kill_group_at_exit_ = false;
   std::shared_ptr<char> life_ = std::make_shared<char>();  // a wait that completes too late finds it expired
   asio::posix::stream_descriptor pidfd_;

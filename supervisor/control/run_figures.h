@@ -10,6 +10,14 @@
 
 namespace elastictrain {
 
+// The newest good checkpoint and what went wrong since.
+struct CheckpointFigures {
+  std::optional<Step> step;     // nothing: there is none
+  std::optional<double> age_s;  // nothing: written under an earlier supervisor, or by an earlier run
+  std::uint64_t failures = 0;
+  std::string reason;  // of the last failure; empty: none
+};
+
 struct RunFigures {
   core::RunView view;
   double uptime_s = 0;
@@ -23,6 +31,7 @@ struct RunFigures {
   std::uint64_t recoveries = 0;
   std::string last_recovery;  // what was lost, as text; empty: nothing yet
   std::optional<double> last_recovery_idle_s;
+  std::string waits;          // for slots of its cluster, and why; empty: it does not
   std::string policy;         // its name; empty: the size is fixed
   std::string policy_reason;  // of its last decision
   double worker_seconds = 0;  // paid for
@@ -30,6 +39,7 @@ struct RunFigures {
   // Samples a second of a worker, relative to those at the smallest size of the run; nothing at that size.
   std::optional<double> throughput_efficiency;
   std::uint32_t smallest_size = 0;
+  CheckpointFigures checkpoint;
 };
 
 }  // namespace elastictrain

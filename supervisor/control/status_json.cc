@@ -108,6 +108,17 @@ void append_cooled(std::string& out, const core::CooledHostView& cooled) {
   object.close();
 }
 
+std::string checkpoint_of(const CheckpointFigures& checkpoint) {
+  std::string out;
+  ObjectWriter object(out);
+  object.raw("step", checkpoint.step ? std::to_string(*checkpoint.step) : "null");
+  object.optional("age_s", checkpoint.age_s);
+  object.number("failures", checkpoint.failures);
+  object.text("reason", checkpoint.reason);
+  object.close();
+  return out;
+}
+
 template <class List, class Append>
 std::string array_of(const List& list, Append append) {
   std::string out = "[";
@@ -187,6 +198,8 @@ std::string status_answer(const RunFigures& figures, const StatusFacts& facts) {
   object.text("topology", protocol::text_of(view.topology, view.parents));
   object.text("synchronization", std::string(protocol::name_of(view.synchronization)));
   object.text("size_reason", view.size_reason);
+  object.text("waits", figures.waits);
+  object.number("lease", view.lease ? view.lease->version : 0);
   object.text("last_change", view.last_change);
   object.text("policy", figures.policy);
   object.text("policy_reason", figures.policy_reason);
@@ -204,6 +217,7 @@ std::string status_answer(const RunFigures& figures, const StatusFacts& facts) {
   object.optional("last_idle_s", figures.last_idle_s);
   object.text("protection", facts.protection);
   object.text("journal", facts.journal);
+  object.raw("checkpoint", checkpoint_of(figures.checkpoint));
   object.number("recoveries", figures.recoveries);
   object.text("last_recovery", figures.last_recovery);
   object.optional("last_recovery_idle_s", figures.last_recovery_idle_s);

@@ -88,6 +88,7 @@ struct Tell {
 struct EndRun {
   int exit_status = 0;
   std::string reason;
+  bool suspended = false;  // it left with a checkpoint, and goes on when its cluster leases slots to it
 };
 
 using Action = std::variant<LaunchAgent, StopAgent, SpawnWorker, StopWorker, SendToWorkers, ArmTimer, CancelTimer,

@@ -134,7 +134,7 @@ void AgentWatch::lose_agent(Agent& agent, const std::string& reason) {
   const bool costs_members = std::any_of(agent.workers.begin(), agent.workers.end(),
                                          [&](WorkerId id) { return roster_.worker(id)->trains(); });
   if (!expected && !costs_members && !end_.begun()) {
-    const char* what = was_launching ? " did not answer: " : " is lost: ";
+    const char* what = was_launching ? " could not be used: " : " is lost: ";
     out_.tell(Tell::Level::kWarning, "host " + agent.host + what + reason);
   }
   lose_workers(agent, reason);

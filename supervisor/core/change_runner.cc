@@ -124,7 +124,8 @@ void ChangeRunner::give_up_change(const std::string& why) {
   }
   out_.tell(Tell::Level::kError, text + "; the run stays at " + counted(training_.members.size(), "worker"));
   desired_.hold = true;
-  desired_.target = static_cast<std::uint32_t>(training_.members.size());
+  // The next lease is another attempt.
+  if (!settings_.leased) desired_.target = static_cast<std::uint32_t>(training_.members.size());
   desired_.target_reason = "the last change was given up";
   desired_.replacements.clear();
 }

@@ -89,6 +89,7 @@ void Ending::fail_run(int status, const std::string& reason) {
   if (end_.mode == EndMode::kNow) return;
   out_.journal(record::Failed{status, reason}, true);
   out_.tell(Tell::Level::kError, reason);
+  end_.suspended = false;
   begin_end(EndMode::kNow, status, reason);
 }
 
@@ -165,7 +166,7 @@ void Ending::end_run() {
   for (auto& [id, agent] : roster_.agents()) {
     if (agent.link != Link::kDown) hosts_.stop_agent(agent);
   }
-  out_.emit(EndRun{end_.status, end_.reason});
+  out_.emit(EndRun{end_.status, end_.reason, end_.suspended && end_.status == status_of(StopCause::kSuspended)});
   end_.over = true;
   ET_CHECK(end_.begun(), "a run that is over has a reason to end");
 }

@@ -17,14 +17,34 @@ namespace elastictrain::core {
 
 struct HostSlots {
   std::string host;
-  std::uint32_t slots = 1;
+  std::uint32_t slots = 1;               // that the host has: 0 to slots-1
+  std::vector<std::uint32_t> only = {};  // the numbers of those that this run may use, ascending; empty: all
   bool operator==(const HostSlots&) const = default;
+  std::uint32_t usable() const { return only.empty() ? slots : static_cast<std::uint32_t>(only.size()); }
 };
 
 // The complete list of hosts that the host source offers now; a host of the last list that is missing here has
 // vanished.
 struct HostsOffered {
   std::vector<HostSlots> hosts;
+};
+
+// In a run of a cluster, in place of HostsOffered: all slots that it may use from now on. A version that is not newer
+// than the last one changes nothing.
+struct LeaseGiven {
+  std::uint64_t version = 0;
+  std::vector<HostSlots> hosts;
+  std::string reason;
+  bool hold = false;  // stand still there: the workers keep their state in memory and use no CPU
+};
+
+// The newest lease. A run whose supervisor was replaced keeps it until the cluster gives another.
+struct LeaseState {
+  std::uint64_t version = 0;
+  std::uint32_t slots = 0;  // 0: the run waits
+  std::string reason;
+  bool hold = false;
+  bool operator==(const LeaseState&) const = default;
 };
 
 // Also sent when a lost connection is restored; `workers` are those of its workers that still run
@@ -83,6 +103,7 @@ struct Resumed {
     std::string host;
     std::uint32_t slots = 0;
     bool drain = false;
+    std::vector<std::uint32_t> only = {};  // HostSlots::only
   };
   struct WorkerPlace {
     WorkerId worker;
@@ -110,6 +131,7 @@ struct Resumed {
   std::uint32_t last_agent = 0;  // highest ids ever used
   std::uint64_t last_worker = 0;
   std::optional<SizeHold> hold;
+  LeaseState lease;
   std::vector<std::pair<WorkerId, protocol::WorkerAudit>> audits;  // in audit mode, what the ledger held
 };
 
@@ -154,9 +176,9 @@ struct DrainHost {
   std::uint64_t request = 0;
   std::string host;
 };
-// The run leaves at the next step boundary. Preempted: SIGTERM or a batch system's notice; otherwise the user requested
-// it.
-enum class StopCause : std::uint8_t { kUser, kInterrupt, kPreempted, kTimeLimit };
+// The run leaves at the next step boundary. Preempted: SIGTERM or a batch system's notice. Suspended: the cluster takes
+// all of its slots. Cancelled: by the cluster, for good. Otherwise the user requested it.
+enum class StopCause : std::uint8_t { kUser, kInterrupt, kPreempted, kTimeLimit, kSuspended, kCancelled };
 struct Stop {
   std::uint64_t request = 0;  // 0: no client waits for a reply
   StopCause cause = StopCause::kUser;
@@ -170,6 +192,6 @@ struct TimerFired {
 
 using Event = std::variant<HostsOffered, AgentConnected, AgentLost, WorkerSpawnFailed, WorkerExited, WorkerMessage,
                            AgentReported, Resize, ReplaceWorker, ReplaceHost, DrainHost, Stop, StopNow, TimerFired,
-                           HostNoticed, AgentAnswered, Resumed, UpdatePlan>;
+                           HostNoticed, AgentAnswered, Resumed, UpdatePlan, LeaseGiven>;
 
 }  // namespace elastictrain::core

@@ -15,6 +15,7 @@ inline constexpr std::int32_t kSignalTerm = 15;
 std::string exit_text(const WorkerExited& event);
 // The status that a shell would show, without the values that shells and batch systems use for their own errors.
 int exit_status_of(const WorkerExited& event);
-std::string last_lines(const std::vector<std::string>& lines);
+// ": " and the last line that is not empty. All lines are in the journal and in the output.
+std::string last_words(const std::vector<std::string>& lines);
 
 }  // namespace elastictrain::core

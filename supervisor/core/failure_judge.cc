@@ -45,8 +45,9 @@ void FailureJudge::lose_member(Loss loss) {
     ending_.fail_run(loss.status, loss.text + loss.detail);
     return;
   }
-  if (settings_.failures.on_failure == OnFailure::kShrink && desired_.target > settings_.min_workers) {
-    --desired_.target;
+  const std::uint32_t size = settings_.leased ? std::min(desired_.target, desired_.lease.slots) : desired_.target;
+  if (settings_.failures.on_failure == OnFailure::kShrink && size > settings_.min_workers) {
+    desired_.target = size - 1;
     desired_.target_reason = "a worker was lost";
     out_.journal(record::Target{desired_.target, desired_.target_reason});
   }

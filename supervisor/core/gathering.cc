@@ -7,6 +7,7 @@
 #include "supervisor/core/change.h"
 #include "supervisor/core/change_runner.h"
 #include "supervisor/core/completion.h"
+#include "supervisor/core/desired_state.h"
 #include "supervisor/core/ending.h"
 #include "supervisor/core/failure_judge.h"
 #include "supervisor/core/halt.h"
@@ -27,15 +28,16 @@
 namespace elastictrain::core {
 
 Gathering::Gathering(const RunSettings& settings, Roster& roster, Outbox& out, Training& training, Change& change,
-                     Recovery& recovery, Startup& startup, RunEnd& end, FailureJudge& judge, HangJudge& hang_judge,
-                     ChangeRunner& runner, Completion& completion, WorkerControl& workers, Planner& planner,
-                     Reconciler& reconciler, Halt& halt, Restart& restart, Ending& ending)
+                     Recovery& recovery, DesiredState& desired, Startup& startup, RunEnd& end, FailureJudge& judge,
+                     HangJudge& hang_judge, ChangeRunner& runner, Completion& completion, WorkerControl& workers,
+                     Planner& planner, Reconciler& reconciler, Halt& halt, Restart& restart, Ending& ending)
     : settings_(settings),
       roster_(roster),
       out_(out),
       training_(training),
       change_(change),
       recovery_(recovery),
+      desired_(desired),
       startup_(startup),
       end_(end),
       judge_(judge),
@@ -76,6 +78,8 @@ void Gathering::gather_recovery() {
     restart_.lose_state();
   } else if (end_.mode == EndMode::kDraining) {
     prepare_stop();
+  } else if (desired_.lease.hold && !end_.begun()) {
+    return;  // halted, for as long as the cluster says
   } else if (training_.members.size() >= settings_.min_workers || end_.mode == EndMode::kFinishing) {
     prepare_recovery(training_.members);
   } else {

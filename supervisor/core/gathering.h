@@ -16,6 +16,7 @@ namespace elastictrain::core {
 struct Change;
 class ChangeRunner;
 class Completion;
+struct DesiredState;
 class Ending;
 class FailureJudge;
 class Halt;
@@ -34,9 +35,9 @@ class WorkerControl;
 class Gathering {
  public:
   Gathering(const RunSettings& settings, Roster& roster, Outbox& out, Training& training, Change& change,
-            Recovery& recovery, Startup& startup, RunEnd& end, FailureJudge& judge, HangJudge& hang_judge,
-            ChangeRunner& runner, Completion& completion, WorkerControl& workers, Planner& planner,
-            Reconciler& reconciler, Halt& halt, Restart& restart, Ending& ending);
+            Recovery& recovery, DesiredState& desired, Startup& startup, RunEnd& end, FailureJudge& judge,
+            HangJudge& hang_judge, ChangeRunner& runner, Completion& completion, WorkerControl& workers,
+            Planner& planner, Reconciler& reconciler, Halt& halt, Restart& restart, Ending& ending);
 
   void advance();
   void prepare_timed_out();
@@ -57,6 +58,7 @@ class Gathering {
   Training& training_;
   Change& change_;
   Recovery& recovery_;
+  DesiredState& desired_;
   Startup& startup_;
   RunEnd& end_;
   FailureJudge& judge_;

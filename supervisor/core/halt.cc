@@ -8,6 +8,7 @@
 #include "supervisor/core/agent_watch.h"
 #include "supervisor/core/change.h"
 #include "supervisor/core/change_runner.h"
+#include "supervisor/core/desired_state.h"
 #include "supervisor/core/failure_judge.h"
 #include "supervisor/core/hang_detector.h"
 #include "supervisor/core/hang_judge.h"
@@ -23,14 +24,15 @@
 namespace elastictrain::core {
 
 Halt::Halt(const RunSettings& settings, Roster& roster, Outbox& out, Training& training, Change& change,
-           Recovery& recovery, RunEnd& end, HangDetector& hangs, FailureJudge& judge, HangJudge& hang_judge,
-           ChangeRunner& runner, AgentWatch& agents, Links& links, WorkerControl& workers)
+           Recovery& recovery, DesiredState& desired, RunEnd& end, HangDetector& hangs, FailureJudge& judge,
+           HangJudge& hang_judge, ChangeRunner& runner, AgentWatch& agents, Links& links, WorkerControl& workers)
     : settings_(settings),
       roster_(roster),
       out_(out),
       training_(training),
       change_(change),
       recovery_(recovery),
+      desired_(desired),
       end_(end),
       hangs_(hangs),
       judge_(judge),
@@ -165,7 +167,7 @@ void Halt::settle() {
   }
   out_.journal(
       record::HaltSettled{recovery_.fence, training_.generation, recovery_.resume_step, holders, training_.members});
-  judge_.note_recovery();
+  if (!desired_.lease.hold) judge_.note_recovery();
   if (!recovery_.active() || !recovery_.reasons.empty() || recovery_.suspicion.empty()) return;
   recovery_.reasons.push_back(recovery_.suspicion);
   out_.tell(Tell::Level::kWarning, recovery_.suspicion + "; no worker is lost, and the run continues");

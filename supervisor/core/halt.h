@@ -14,6 +14,7 @@ namespace elastictrain::core {
 class AgentWatch;
 struct Change;
 class ChangeRunner;
+struct DesiredState;
 class FailureJudge;
 class HangDetector;
 class HangJudge;
@@ -28,8 +29,8 @@ class WorkerControl;
 class Halt {
  public:
   Halt(const RunSettings& settings, Roster& roster, Outbox& out, Training& training, Change& change, Recovery& recovery,
-       RunEnd& end, HangDetector& hangs, FailureJudge& judge, HangJudge& hang_judge, ChangeRunner& runner,
-       AgentWatch& agents, Links& links, WorkerControl& workers);
+       DesiredState& desired, RunEnd& end, HangDetector& hangs, FailureJudge& judge, HangJudge& hang_judge,
+       ChangeRunner& runner, AgentWatch& agents, Links& links, WorkerControl& workers);
 
   void recover(const std::string& why);
   void begin_recovery(const std::string& why);
@@ -49,6 +50,7 @@ class Halt {
   Training& training_;
   Change& change_;
   Recovery& recovery_;
+  DesiredState& desired_;
   RunEnd& end_;
   HangDetector& hangs_;
   FailureJudge& judge_;

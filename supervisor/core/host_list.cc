@@ -13,6 +13,12 @@
 namespace elastictrain::core {
 namespace {
 
+void add_numbers(std::vector<std::uint32_t>& numbers, const std::vector<std::uint32_t>& more) {
+  numbers.insert(numbers.end(), more.begin(), more.end());
+  std::sort(numbers.begin(), numbers.end());
+  numbers.erase(std::unique(numbers.begin(), numbers.end()), numbers.end());
+}
+
 // A list may name a host twice (one line per slot, as some batch systems write it).
 std::vector<HostSlots> merge_repeated(const std::vector<HostSlots>& hosts) {
   std::vector<HostSlots> merged;
@@ -21,6 +27,8 @@ std::vector<HostSlots> merge_repeated(const std::vector<HostSlots>& hosts) {
     const auto [found, fresh] = index.try_emplace(host.host, merged.size());
     if (fresh) {
       merged.push_back(host);
+    } else if (!host.only.empty()) {
+      add_numbers(merged[found->second].only, host.only);
     } else {
       merged[found->second].slots += host.slots;
     }
@@ -30,11 +38,16 @@ std::vector<HostSlots> merge_repeated(const std::vector<HostSlots>& hosts) {
 
 }  // namespace
 
+std::optional<std::vector<std::uint32_t>> only_of(const std::vector<std::uint32_t>& only) {
+  if (only.empty()) return std::nullopt;
+  return only;
+}
+
 HostList::HostList(const RunSettings& settings, Roster& roster, Outbox& out, Startup& startup, DesiredState& desired,
                    Change& change)
     : settings_(settings), roster_(roster), out_(out), startup_(startup), desired_(desired), change_(change) {}
 
-void HostList::on(const HostsOffered& event) {
+void HostList::offer(const std::vector<HostSlots>& hosts) {
   if (!startup_.hosts_known) {
     startup_.hosts_known = true;
     startup_.timer = out_.arm({TimerKind::kStart, {}, {}}, out_.now() + settings_.start_timeout);
@@ -45,7 +58,7 @@ void HostList::on(const HostsOffered& event) {
     if (agent.offered || !agent.stopping) known[agent.host] = id;
   }
   std::uint32_t order = 0;
-  for (const HostSlots& host : merge_repeated(event.hosts)) {
+  for (const HostSlots& host : merge_repeated(hosts)) {
     const auto found = known.find(host.host);
     offer_host(host, order++, found == known.end() ? nullptr : roster_.agent(found->second));
     if (found != known.end()) known.erase(found);
@@ -68,9 +81,10 @@ void HostList::offer_host(const HostSlots& offered, std::uint32_t order, Agent* 
     known->drain = false;  // the request concerned the host as it was before
     desired_.renew(roster_, change_, out_);
   }
-  if (known->slots != offered.slots) {
-    out_.journal(record::HostSlotsChanged{offered.host, offered.slots});
+  if (known->slots != offered.slots || known->only != offered.only) {
+    out_.journal(record::HostSlotsChanged{offered.host, offered.slots, only_of(offered.only)});
     known->slots = offered.slots;
+    known->only = offered.only;
     desired_.renew(roster_, change_, out_);
   }
 }
@@ -78,7 +92,8 @@ void HostList::offer_host(const HostSlots& offered, std::uint32_t order, Agent* 
 void HostList::launch(const HostSlots& offered, std::uint32_t order) {
   Agent& agent = roster_.add_agent(offered.host, offered.slots);
   agent.order = order;
-  out_.journal(record::HostOffered{agent.host, agent.slots, agent.id});
+  agent.only = offered.only;
+  out_.journal(record::HostOffered{agent.host, agent.slots, agent.id, only_of(agent.only)});
   out_.emit(LaunchAgent{agent.id, agent.host, agent.slots});
   desired_.renew(roster_, change_, out_);
 }
@@ -92,7 +107,7 @@ void HostList::withdraw_host(Agent& agent) {
     roster_.remove_agent(agent.id);
     return;
   }
-  if (!agent.workers.empty()) {
+  if (!agent.workers.empty() && !settings_.leased) {
     out_.tell(Tell::Level::kWarning,
               "host " + agent.host + " is no longer on the list of hosts: its workers leave at a step boundary");
   }

@@ -4,7 +4,10 @@
 // Ownership and thread: those of the state machine.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "supervisor/core/event.h"
 #include "supervisor/core/roster.h"
@@ -17,12 +20,17 @@ class Outbox;
 struct RunSettings;
 struct Startup;
 
+// HostSlots::only for a record: nothing if it is empty.
+std::optional<std::vector<std::uint32_t>> only_of(const std::vector<std::uint32_t>& only);
+
 class HostList {
  public:
   HostList(const RunSettings& settings, Roster& roster, Outbox& out, Startup& startup, DesiredState& desired,
            Change& change);
 
-  void on(const HostsOffered& event);
+  void on(const HostsOffered& event) { offer(event.hosts); }
+  // The complete list.
+  void offer(const std::vector<HostSlots>& hosts);
   void on(const HostNoticed& event);
   void stop_agent(Agent& agent);
   void release_agents();

@@ -6,11 +6,40 @@
 #include "supervisor/core/outbox.h"
 #include "supervisor/core/settings.h"
 #include "supervisor/core/startup.h"
+#include "supervisor/core/state_difference.h"
 #include "supervisor/core/training.h"
 #include "supervisor/core/worker_control.h"
 #include "supervisor/protocol/limits.h"
 
 namespace elastictrain::core {
+namespace {
+
+std::string text(bool value) {
+  return value ? "true" : "false";
+}
+std::string text(std::uint64_t value) {
+  return std::to_string(value);
+}
+
+// Workers that divide their data in another way would skip samples and repeat others, or end at another step.
+std::optional<std::string> division_mismatch(const protocol::WorkerReady& joiner, const protocol::WorkerReady& run) {
+  const auto differs = [](const char* option, auto mine, auto theirs) {
+    return "has the data option " + std::string(option) + " = " + text(mine) + ", the rest of the run " + text(theirs) +
+           ": every worker must divide the data in the same way";
+  };
+  if (joiner.epochs != run.epochs) return differs("epochs", joiner.epochs, run.epochs);
+  if (joiner.max_steps != run.max_steps) return differs("max_steps", joiner.max_steps, run.max_steps);
+  const protocol::DataDivision& mine = joiner.division;
+  const protocol::DataDivision& theirs = run.division;
+  if (!mine.is_known || !theirs.is_known) return std::nullopt;
+  if (mine.seed != theirs.seed) return differs("seed", mine.seed, theirs.seed);
+  if (mine.shuffle != theirs.shuffle) return differs("shuffle", mine.shuffle, theirs.shuffle);
+  if (mine.drop_last != theirs.drop_last) return differs("drop_last", mine.drop_last, theirs.drop_last);
+  if (mine.min_local_samples == theirs.min_local_samples) return std::nullopt;
+  return differs("min_local_samples", std::uint64_t{mine.min_local_samples}, std::uint64_t{theirs.min_local_samples});
+}
+
+}  // namespace
 
 Joiners::Joiners(RunSettings& settings, Roster& roster, Outbox& out, DesiredState& desired, Startup& startup,
                  const Training& training, Change& change, Audit& audit, WorkerControl& workers)
@@ -52,6 +81,7 @@ void Joiners::on_message(Worker& worker, const protocol::WorkerReady& message) {
   if (!reference_) take_reference(message);
   worker.contact = Contact::kReady;
   worker.facts = message;
+  worker.facts.state_items.clear();  // only those of the reference are needed
   if (worker.started_at != Instant{}) {
     startup_.newest_start = std::chrono::duration_cast<Millis>(out_.now() - worker.started_at);
   }
@@ -89,13 +119,14 @@ std::optional<std::string> Joiners::mismatch(const protocol::WorkerReady& messag
   if (message.state_layout_hash != reference_->state_layout_hash || message.state_bytes != reference_->state_bytes) {
     return "shares different state than the rest of the run (" + std::to_string(message.state_bytes) +
            " bytes instead of " + std::to_string(reference_->state_bytes) +
-           ", or different names): every worker must run the same program";
+           "): " + first_difference(message.state_items, reference_->state_items) +
+           ". Every worker must run the same program";
   }
   if (message.sample_count != reference_->sample_count) {
     return "has " + std::to_string(message.sample_count) + " samples for each epoch, the rest of the run " +
            std::to_string(reference_->sample_count) + ": every worker must see the same data";
   }
-  return std::nullopt;
+  return division_mismatch(message, *reference_);
 }
 
 void Joiners::on(const WorkerSpawnFailed& event) {

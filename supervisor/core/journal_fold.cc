@@ -39,32 +39,39 @@ void JournalFold::take(const Record& record) {
 void JournalFold::on(const record::RunOpened& about) {
   state_ = State{};
   state_.schema = about.schema;
-  state_.target = about.start_workers;
+  state_.leased = about.leased.value_or(false);
+  state_.target = state_.leased ? about.max_workers : about.start_workers;
 }
 
 void JournalFold::on(const record::RunResumed& about) {
   state_.schema = std::max(state_.schema, about.schema);
   state_.ended = false;
+  state_.leased = about.leased.value_or(false);
+  state_.requests.clear();  // those that were not answered never will be, and their numbers are given again
+  for (auto& [id, agent] : state_.agents) agent.connected = true;  // each is waited for, whether it has come before
   if (!about.anew.value_or(false)) return;
   state_.agents.clear();
   state_.workers.clear();
   state_.finished.clear();
+  state_.lease.slots = 0;
 }
 
 // --- Hosts and agents
 
 void JournalFold::on(const record::HostOffered& about) {
-  add_agent(about.agent, about.host, about.slots);
+  add_agent(about);
 }
 
 void JournalFold::on(const record::HostAgain& about) {
-  add_agent(about.agent, about.host, about.slots);
+  add_agent(about);
 }
 
-void JournalFold::add_agent(AgentId id, const std::string& host, std::uint32_t slots) {
-  if (id.value == 0) return;
-  state_.agents[id] = {host, slots};
-  state_.last_agent = std::max(state_.last_agent, id.value);
+template <class R>
+void JournalFold::add_agent(const R& about) {
+  if (about.agent.value == 0) return;
+  state_.agents[about.agent] = {
+      .host = about.host, .slots = about.slots, .only = about.only.value_or(std::vector<std::uint32_t>{})};
+  state_.last_agent = std::max(state_.last_agent, about.agent.value);
 }
 
 void JournalFold::remove_agent(AgentId id) {
@@ -82,11 +89,16 @@ JournalFold::KnownAgent* JournalFold::agent_on(const std::string& host, AgentId*
 }
 
 void JournalFold::on(const record::HostSlotsChanged& about) {
-  if (KnownAgent* agent = agent_on(about.host)) agent->slots = about.slots;
+  KnownAgent* agent = agent_on(about.host);
+  if (agent == nullptr) return;
+  agent->slots = about.slots;
+  agent->only = about.only.value_or(std::vector<std::uint32_t>{});
 }
 
 void JournalFold::on(const record::HostVanished& about) {
-  remove_unless_connected(about.host);
+  KnownAgent* agent = remove_unless_connected(about.host);
+  // A list of hosts is read again by the next supervisor; a lease may not be said again.
+  if (agent != nullptr && state_.leased) agent->drain = true;
 }
 
 // An agent that had not connected yet was told to stop, and is not waited for. Returns the agent that is.
@@ -220,6 +232,10 @@ void JournalFold::on(const record::GenerationComplete& about) {
 }
 
 void JournalFold::on(const record::GivenUp&) {
+  if (state_.leased) {
+    state_.target_reason = "the last change was given up";
+    return;
+  }
   state_.target = static_cast<std::uint32_t>(state_.now.members.size());
   state_.target_reason = "the last change was given up";
 }
@@ -275,6 +291,7 @@ void JournalFold::on(const record::RunState& about) {
   if (!about.issued) return;
   State state;
   state.schema = state_.schema;
+  state.leased = state_.leased;
   state.generation = about.generation;
   state.issued = *about.issued;
   state.now = {about.members, about.shares, about.learning_rate_factor, about.synchronization, 0};
@@ -286,6 +303,7 @@ void JournalFold::on(const record::RunState& about) {
   state.last_agent = about.last_agent;
   state.last_worker = about.last_worker;
   restore_agents(about, state);
+  restore_lease(about, state);
   restore_workers(about, state);
   restore_plan(about, state);
   state.gap = about.unsettled.value_or(false);
@@ -297,7 +315,7 @@ void JournalFold::on(const record::RunState& about) {
 
 void JournalFold::restore_agents(const record::RunState& about, State& state) {
   for (std::size_t i = 0; i < std::min({about.agents.size(), about.hosts.size(), about.slots.size()}); ++i) {
-    state.agents[about.agents[i]] = {about.hosts[i], about.slots[i]};
+    state.agents[about.agents[i]] = {.host = about.hosts[i], .slots = about.slots[i]};
   }
   const auto mark = [&](const std::vector<AgentId>& ids, bool KnownAgent::*flag) {
     for (AgentId id : ids) {
@@ -306,6 +324,20 @@ void JournalFold::restore_agents(const record::RunState& about, State& state) {
   };
   mark(about.connected, &KnownAgent::connected);
   mark(about.draining, &KnownAgent::drain);
+}
+
+void JournalFold::restore_lease(const record::RunState& about, State& state) {
+  state.lease = {about.lease_version.value_or(0), about.lease_slots.value_or(0), about.lease_reason.value_or(""),
+                 about.lease_hold.value_or(false)};
+  if (!about.only_counts || !about.only_slots) return;
+  std::size_t next = 0;
+  for (std::size_t i = 0; i < std::min(about.agents.size(), about.only_counts->size()); ++i) {
+    const std::size_t count = std::min<std::size_t>((*about.only_counts)[i], about.only_slots->size() - next);
+    const auto first = about.only_slots->begin() + static_cast<std::ptrdiff_t>(next);
+    const auto found = state.agents.find(about.agents[i]);
+    if (found != state.agents.end()) found->second.only.assign(first, first + static_cast<std::ptrdiff_t>(count));
+    next += count;
+  }
 }
 
 void JournalFold::restore_workers(const record::RunState& about, State& state) {
@@ -368,7 +400,9 @@ void JournalFold::add_unsettled(Resumed& resumed) const {
 
 Resumed JournalFold::result() const {
   Resumed resumed;
-  for (const auto& [id, agent] : state_.agents) resumed.agents.push_back({id, agent.host, agent.slots, agent.drain});
+  for (const auto& [id, agent] : state_.agents) {
+    resumed.agents.push_back({id, agent.host, agent.slots, agent.drain, agent.only});
+  }
   for (const auto& [id, worker] : state_.workers) resumed.workers.push_back(worker);
   resumed.generation = state_.generation;
   resumed.issued = state_.issued;
@@ -381,6 +415,7 @@ Resumed JournalFold::result() const {
   resumed.target_reason = state_.target_reason;
   resumed.plan_update = state_.plan_update;
   resumed.hold = state_.hold;
+  resumed.lease = state_.lease;
   add_unsettled(resumed);
   resumed.finished.assign(state_.finished.begin(), state_.finished.end());
   resumed.plain_restarts = state_.plain_restarts;

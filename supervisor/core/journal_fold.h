@@ -37,6 +37,7 @@ class JournalFold {
     std::uint32_t slots = 0;
     bool drain = false;
     bool connected = false;
+    std::vector<std::uint32_t> only = {};
   };
   struct Plan {
     std::vector<WorkerId> members;
@@ -70,6 +71,8 @@ class JournalFold {
     std::string target_reason = "the size to start with";
     UpdatePlan plan_update;
     std::optional<SizeHold> hold;
+    bool leased = false;
+    LeaseState lease;
     std::uint32_t plain_restarts = 0;
     std::uint32_t last_agent = 0;
     std::uint64_t last_worker = 0;
@@ -100,6 +103,9 @@ class JournalFold {
   void on(const record::ResizeRequested& about);
   void on(const record::SizeHeld& about) { state_.hold = SizeHold{Millis(about.for_ms.value_or(0))}; }
   void on(const record::SizeReleased&) { state_.hold.reset(); }
+  void on(const record::LeaseTaken& about) {
+    state_.lease = {about.version, about.slots, about.reason, about.hold.value_or(false)};
+  }
   void on(const record::DrainRequested& about);
   void on(const record::Accepted& about);
   void on(const record::Refused& about) { state_.requests.erase(about.request); }
@@ -120,10 +126,12 @@ class JournalFold {
   void on(const record::RunClosed&) { state_.ended = true; }
 
   static void restore_agents(const record::RunState& about, State& state);
+  static void restore_lease(const record::RunState& about, State& state);
   static void restore_workers(const record::RunState& about, State& state);
   static void restore_plan(const record::RunState& about, State& state);
   bool ends_before_the_boundary() const;
-  void add_agent(AgentId id, const std::string& host, std::uint32_t slots);
+  template <class R>
+  void add_agent(const R& about);
   void remove_agent(AgentId id);
   KnownAgent* agent_on(const std::string& host, AgentId* id = nullptr);
   KnownAgent* remove_unless_connected(const std::string& host);

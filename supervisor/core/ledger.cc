@@ -86,7 +86,7 @@ std::vector<std::string> Ledger::record(WorkerId sender, const protocol::WorkerA
     steps_ = std::max(steps_, step.step);
     newest_ = std::max(newest_, step.generation);
     if (audit.from_checkpoint) {
-      cover(step);
+      for (std::string& violation : claim(step)) violations.push_back(std::move(violation));
       continue;
     }
     if (!doubtful || !is_known(worker, step)) record_positions(worker, step, violations);
@@ -101,6 +101,17 @@ void Ledger::set_sample_count(std::uint64_t count) {
   for (const protocol::AuditStep& step : std::exchange(waiting_covers_, {})) {
     if (!is_void(step.generation, step.step)) cover(step);
   }
+}
+
+// A generation that continues from a checkpoint has none of the later steps of those before it. Where the supervisor
+// was lost together with that generation, the worker's account is all that tells of it.
+std::vector<std::string> Ledger::claim(const protocol::AuditStep& step) {
+  auto violations = fence({.generation = step.generation, .first_step = step.step + 1});
+  if (std::find(claims_.begin(), claims_.end(), step) != claims_.end()) return violations;
+  claims_.push_back(step);
+  if (claims_.size() > kMostClaims) claims_.pop_front();
+  cover(step);
+  return violations;
 }
 
 // The epochs before the checkpoint's epoch are complete in it.
@@ -208,8 +219,13 @@ std::vector<std::string> Ledger::fence(const protocol::Fence& fence) {
     epochs_[cover.epoch].positions.remove(cover.first_position, cover.count);
     return true;
   });
+  std::erase_if(claims_, [&](const auto& claim) { return is_void(claim.generation, claim.step); });
   for (auto& [number, epoch] : epochs_) {
     if (epoch.repeated > 0) count_anew(number, epoch);
+  }
+  // What is void now may have been used again before a checkpoint that counts.
+  if (sample_count_ != 0) {
+    for (const protocol::AuditStep& claim : claims_) cover(claim);
   }
   std::erase_if(epochs_, [](const auto& entry) { return entry.second.positions.size() == 0; });
   std::erase_if(hashes_, [&](const auto& entry) {

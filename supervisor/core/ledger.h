@@ -46,6 +46,7 @@ class Ledger {
   static constexpr std::uint64_t kHashWindow = 4096;
   static constexpr std::size_t kMaxProgressions = 1'000'000;
   static constexpr std::uint64_t kMaxCovered = 10'000;  // epochs that a checkpoint may claim to hold
+  static constexpr std::size_t kMostClaims = 1000;
 
   struct Summary {
     std::uint64_t steps = 0;  // the latest step that any worker reported
@@ -98,6 +99,7 @@ class Ledger {
   };
 
   bool is_void(Generation generation, Step step) const;
+  std::vector<std::string> claim(const protocol::AuditStep& step);
   void cover(const protocol::AuditStep& step);
   void fill(const protocol::AuditStep& piece);
   void uncover(const protocol::AuditStep& used, IntervalSet& positions);
@@ -110,7 +112,8 @@ class Ledger {
   std::uint64_t missing_in(std::uint64_t number, const Epoch& epoch) const;
 
   std::uint64_t sample_count_ = 0;
-  std::vector<protocol::AuditStep> covers_;          // what checkpoints hold and no worker has reported
+  std::deque<protocol::AuditStep> claims_;           // what checkpoints hold, the newest kMostClaims
+  std::vector<protocol::AuditStep> covers_;          // of that, what no worker has reported
   std::vector<protocol::AuditStep> waiting_covers_;  // arrived before the sample count was known
   bool used_ = false;
   Step steps_ = 0;

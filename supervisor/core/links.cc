@@ -9,6 +9,7 @@
 #include "supervisor/core/failure_judge.h"
 #include "supervisor/core/host_health.h"
 #include "supervisor/core/host_judge.h"
+#include "supervisor/core/host_list.h"
 #include "supervisor/core/outbox.h"
 #include "supervisor/core/recovery.h"
 #include "supervisor/core/run_end.h"
@@ -130,13 +131,14 @@ void Links::schedule_relaunch(Agent& agent) {
 void Links::relaunch(AgentId id) {
   Agent* lost = roster_.agent(id);
   if (lost == nullptr || lost->link != Link::kDown || !lost->offered || end_.begun()) return;
-  const HostSlots host{lost->host, lost->slots};
+  const HostSlots host{lost->host, lost->slots, lost->only};
   const std::uint32_t order = lost->order;
   roster_.remove_agent(id);
   Agent& agent = roster_.add_agent(host.host, host.slots);
   agent.order = order;
   agent.again = true;
-  out_.journal(record::HostAgain{agent.host, agent.slots, agent.id});
+  agent.only = host.only;
+  out_.journal(record::HostAgain{agent.host, agent.slots, agent.id, only_of(agent.only)});
   out_.emit(LaunchAgent{agent.id, agent.host, agent.slots});
 }
 

@@ -50,6 +50,7 @@ Membership::Impl::Impl(RunSettings settings, std::function<Token()> make_token)
       notices_(settings_, roster_, out_, desired_, change_, end_, planner_, workers_, runner_),
       requests_(settings_, roster_, out_, desired_, startup_, training_, change_, end_, planner_, workers_, hosts_,
                 ending_),
+      lease_(settings_, roster_, out_, startup_, resume_, training_, recovery_, desired_, end_, hosts_, halt_, ending_),
       planner_(settings_, roster_, out_, desired_, startup_, training_, change_, health_, workers_),
       reconciler_(settings_, roster_, out_, desired_, startup_, training_, change_, resume_, planner_, workers_, hosts_,
                   runner_, ending_, plain_),
@@ -58,10 +59,10 @@ Membership::Impl::Impl(RunSettings settings, std::function<Token()> make_token)
               gathering_, ending_),
       completion_(settings_, roster_, out_, training_, change_, recovery_, desired_, startup_, end_, hangs_, judge_,
                   host_judge_, gathering_, ending_),
-      halt_(settings_, roster_, out_, training_, change_, recovery_, end_, hangs_, judge_, hang_judge_, runner_,
-            agents_, links_, workers_),
-      gathering_(settings_, roster_, out_, training_, change_, recovery_, startup_, end_, judge_, hang_judge_, runner_,
-                 completion_, workers_, planner_, reconciler_, halt_, restart_, ending_),
+      halt_(settings_, roster_, out_, training_, change_, recovery_, desired_, end_, hangs_, judge_, hang_judge_,
+            runner_, agents_, links_, workers_),
+      gathering_(settings_, roster_, out_, training_, change_, recovery_, desired_, startup_, end_, judge_, hang_judge_,
+                 runner_, completion_, workers_, planner_, reconciler_, halt_, restart_, ending_),
       restart_(settings_, roster_, out_, training_, change_, recovery_, desired_, end_, judge_, workers_, gathering_,
                ending_),
       ending_(settings_, roster_, out_, training_, change_, recovery_, end_, resume_, audit_, workers_, hosts_, agents_,
@@ -70,7 +71,7 @@ Membership::Impl::Impl(RunSettings settings, std::function<Token()> make_token)
                 audit_, workers_, halt_, ending_),
       snapshot_(settings_, roster_, out_, training_, change_, recovery_, desired_, startup_, end_, health_, judge_),
       state_record_(roster_, training_, change_, recovery_, desired_, resume_, end_) {
-  desired_.target = settings_.start_workers;
+  desired_.target = settings_.leased ? settings_.max_workers : settings_.start_workers;
 }
 
 Actions Membership::Impl::step(const Event& event, Instant now) {
@@ -106,6 +107,7 @@ Phase Membership::Impl::phase() const {
 void Membership::Impl::advance() {
   out_.looked();
   if (resume_.waiting) takeover_.advance();
+  lease_.advance();
   if (recovery_.active()) {
     gathering_.advance();
   } else if (!end_.begun()) {

@@ -29,6 +29,7 @@
 #include "supervisor/core/host_list.h"
 #include "supervisor/core/invariants.h"
 #include "supervisor/core/joiners.h"
+#include "supervisor/core/lease.h"
 #include "supervisor/core/links.h"
 #include "supervisor/core/membership.h"
 #include "supervisor/core/notices.h"
@@ -66,6 +67,7 @@ class Membership::Impl {
  private:
   void dispatch(const Event& event);
   void on(const HostsOffered& event) { hosts_.on(event); }
+  void on(const LeaseGiven& event) { lease_.on(event); }
   void on(const HostNoticed& event) { hosts_.on(event); }
   void on(const AgentConnected& event) { agents_.on(event); }
   void on(const AgentLost& event) { agents_.on(event); }
@@ -131,6 +133,7 @@ class Membership::Impl {
   Links links_;
   Notices notices_;
   Requests requests_;
+  Lease lease_;
   Planner planner_;
   Reconciler reconciler_;
   PlanMaker plans_;

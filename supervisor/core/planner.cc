@@ -34,12 +34,16 @@ std::uint32_t Planner::size_limit() const {
 std::uint32_t Planner::target_size_of() const {
   if (desired_.hold) return static_cast<std::uint32_t>(training_.members.size());
   if (startup_.is_plain()) return startup_.first_size - startup_.plain_finished;
-  return std::min(desired_.target, size_limit());
+  return std::min(asked_size(), size_limit());
+}
+
+std::uint32_t Planner::asked_size() const {
+  return settings_.leased ? std::min(desired_.target, desired_.lease.slots) : desired_.target;
 }
 
 bool Planner::displaced(const Worker& worker) const {
   const Agent* agent = roster_.agent(worker.agent);
-  return !agent->usable() || worker.slot >= agent->slots;
+  return !agent->usable() || !agent->may_use(worker.slot);
 }
 
 // A recovery in the middle of a replacement leaves both workers in one slot: the older one leaves.
@@ -115,7 +119,7 @@ std::vector<Place> Planner::free_places() const {
                                                           : preferred;
     for (std::uint32_t slot = 0; slot < agent->slots; ++slot) {
       const Place place{agent->id, slot};
-      if (taken.contains(slot) || roster_.rests(place, out_.now())) continue;
+      if (!agent->may_use(slot) || taken.contains(slot) || roster_.rests(place, out_.now())) continue;
       (roster_.is_blamed(place) ? doubtful : list).push_back(place);
     }
   }
@@ -164,6 +168,10 @@ bool Planner::same_plan(const SwapDecision& decision) const {
   return next == change_.members;
 }
 
+const std::string& Planner::size_reason() const {
+  return settings_.leased && desired_.lease.slots <= desired_.target ? desired_.lease.reason : desired_.target_reason;
+}
+
 ChangeDescription Planner::describe(const SwapDecision& decision, std::size_t next_size) const {
   using protocol::ChangeKind;
   ChangeDescription found;
@@ -187,7 +195,13 @@ ChangeDescription Planner::describe(const SwapDecision& decision, std::size_t ne
     replaced += (replaced.empty() ? "" : ", ") + workers_.name_of(worker);
     if (proposal->second == ChangeKind::kMigrate) replace_kind = ChangeKind::kMigrate;
   }
-  if (!drained.empty()) {
+  if (!drained.empty() && settings_.leased) {
+    found.kind = next_size < size ? ChangeKind::kShrink : next_size > size ? ChangeKind::kGrow : ChangeKind::kMigrate;
+    found.reason = "give back slots of";
+    for (const std::string& host : drained) found.reason += " " + host;
+    if (next_size != size) found.reason += ", " + sizes + " workers";
+    found.reason += ": " + desired_.lease.reason;
+  } else if (!drained.empty()) {
     found.kind = ChangeKind::kDrain;
     found.reason = "leave";
     for (const std::string& host : drained) found.reason += " " + host;
@@ -203,7 +217,7 @@ ChangeDescription Planner::describe(const SwapDecision& decision, std::size_t ne
     found.kind = next_size > size ? ChangeKind::kGrow : ChangeKind::kShrink;
     const bool again = next_size > size && next_size <= training_.size_before_loss;
     found.reason = (next_size > size ? "grow " : "shrink ") + sizes +
-                   " workers: " + (again ? "in place of those that were lost" : desired_.target_reason);
+                   " workers: " + (again ? "in place of those that were lost" : size_reason());
   }
   if (decision.bridge) found.reason += "; rank 0 stays until the next change, to send its state";
   return found;
@@ -211,16 +225,18 @@ ChangeDescription Planner::describe(const SwapDecision& decision, std::size_t ne
 
 std::string Planner::unmet_text(const SwapDecision& decision, std::uint32_t want) const {
   std::string text;
-  const std::uint32_t asked = desired_.hold || !startup_.elastic ? want : desired_.target;
+  const std::uint32_t asked = desired_.hold || !startup_.elastic ? want : asked_size();
   if (decision.size() < want) {
-    text = counted(asked, "worker") + (asked == 1 ? " is" : " are") + " requested and " +
-           std::to_string(decision.size()) + " can train: no other slot is free";
+    text = counted(asked, "worker") + (asked == 1 ? " is" : " are") + " requested and ";
+    if (settings_.leased) text = "the cluster leases " + counted(desired_.lease.slots, "slot") + ", and ";
+    text += std::to_string(decision.size()) + " can train: no other slot is free";
     const std::size_t blamed = roster_.blamed_slots();
     for (const HostHealth::Cooled& host : health_.cooled(out_.now())) {
       text += ", host " + host.host + " failed " + counted(host.failures, "time") + " and is not used for a while";
     }
     if (blamed > 0) text += ", and in " + counted(blamed, "slot") + " new workers failed";
-    text += ". The rest follows when hosts appear or you repeat the request.";
+    text += settings_.leased ? ". The rest follows when their hosts answer."
+                             : ". The rest follows when hosts appear or you repeat the request.";
   } else if (want < asked) {
     text =
         counted(asked, "worker") + " are requested, but the limit of the global batch allows " + std::to_string(want);

@@ -37,6 +37,8 @@ class Planner {
 
   std::uint32_t size_limit() const;
   std::uint32_t target_size_of() const;
+  // Before the batch limits it.
+  std::uint32_t asked_size() const;
   bool displaced(const Worker& worker) const;
   std::vector<Candidate> candidates() const;
   std::vector<Place> free_places() const;
@@ -51,6 +53,7 @@ class Planner {
   bool yields_slot(const Worker& worker) const;
   CurrentMember current_member(WorkerId id) const;
   std::set<std::string> avoided_hosts() const;
+  const std::string& size_reason() const;
 
   const RunSettings& settings_;
   const Roster& roster_;

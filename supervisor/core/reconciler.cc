@@ -1,6 +1,7 @@
 #include "supervisor/core/reconciler.h"
 
 #include <algorithm>
+#include <functional>
 #include <set>
 #include <string>
 
@@ -56,8 +57,16 @@ bool Reconciler::may_start() {
   return false;
 }
 
+// Before it starts, or starts again: the cluster says when.
+bool Reconciler::waits_for_lease() const {
+  const bool none = desired_.lease.slots < settings_.min_workers || desired_.lease.hold;
+  return settings_.leased && none && roster_.workers().empty();
+}
+
 void Reconciler::reconcile() {
-  if (resume_.waiting || change_.stage == Stage::kCommitted || plain_.waits() || !may_start()) return;
+  if (resume_.waiting || change_.stage == Stage::kCommitted || plain_.waits() || waits_for_lease() || !may_start()) {
+    return;
+  }
   const std::uint32_t want = planner_.target_size_of();
   if (startup_.is_plain() && want == 0) {
     ending_.begin_end(EndMode::kFinishing, 0, "all processes of the program exited");
@@ -65,7 +74,9 @@ void Reconciler::reconcile() {
   }
   const SwapInput input = planner_.swap_input();
   dismiss_misplaced(input.candidates);
-  const SwapDecision decision = decide_swap(input);
+  const SwapDecision aim = decide_swap(input);
+  SwapDecision decision = aim;
+  give_back_first(decision);
   const bool same = planner_.same_plan(decision);
   if (change_.stage == Stage::kPreparing && !same) runner_.cancel("a newer plan takes its place");
   const std::vector<WorkerId> next = carry_out(decision);
@@ -79,7 +90,7 @@ void Reconciler::reconcile() {
                          std::to_string(settings_.min_workers) + " must. See the messages above for the others.");
     return;
   }
-  tell_unmet(decision, want);
+  tell_unmet(aim, want);
   if (change_.stage == Stage::kPreparing) return;
   if (next == training_.members && desired_.update_reason.empty()) {
     out_.cancel(change_.timer);
@@ -101,6 +112,24 @@ void Reconciler::reconcile() {
   const bool may_begin = startup_.elastic && next.size() >= (training_.generation == 0 ? settings_.min_workers : 1U) &&
                          planner_.all_reachable(next);
   if (change_.not_ready == 0 && !change_.retrying && may_begin) runner_.prepare();
+}
+
+// The slots that a cluster takes are free before workers that still start join: these join in the change after it.
+void Reconciler::give_back_first(SwapDecision& decision) const {
+  const bool gives_back = std::any_of(decision.leave.begin(), decision.leave.end(),
+                                      [&](WorkerId id) { return planner_.displaced(*roster_.worker(id)); });
+  if (!settings_.leased || !gives_back || decision.stay.empty() || decision.bridge) return;
+  const auto is_late = [&](WorkerId id) {
+    return !roster_.worker(id)->ready() || (change_.stage == Stage::kPreparing && !change_.plans(id));
+  };
+  const auto late = std::count_if(decision.join.begin(), decision.join.end(), is_late);
+  const std::size_t present = decision.stay.size() + decision.join.size() - static_cast<std::size_t>(late);
+  if (present < settings_.min_workers) return;
+  const auto first_late = std::stable_partition(decision.join.begin(), decision.join.end(), std::not_fn(is_late));
+  decision.spare.insert(decision.spare.end(), first_late, decision.join.end());
+  decision.join.erase(first_late, decision.join.end());
+  decision.start_spare.insert(decision.start_spare.begin(), decision.start.begin(), decision.start.end());
+  decision.start.clear();
 }
 
 // Workers in no generation whose host or slot goes away, or whose slot's member stays after all.

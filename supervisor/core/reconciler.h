@@ -37,6 +37,8 @@ class Reconciler {
 
  private:
   bool may_start();
+  bool waits_for_lease() const;
+  void give_back_first(SwapDecision& decision) const;
   void dismiss_misplaced(const std::vector<Candidate>& candidates);
   void tell_unmet(const SwapDecision& decision, std::uint32_t want);
   void give_up_replacements(const SwapDecision& decision);

@@ -57,6 +57,13 @@ Requests::Requests(RunSettings& settings, Roster& roster, Outbox& out, DesiredSt
 
 void Requests::on(const Stop& event) {
   out_.journal(record::StopRequested{event.request, reason_of(event.cause)});
+  if (end_.suspended) {  // it is not to come back
+    end_.suspended = false;
+    end_.status = status_of(event.cause);
+    end_.reason = reason_of(event.cause);
+    accept(event.request, "stopping: the run was about to be suspended");
+    return;
+  }
   if (end_.begun()) {
     accept(event.request, "the run is already ending: " + end_.reason);
     return;
@@ -68,7 +75,8 @@ void Requests::on(const Stop& event) {
 void Requests::on(const StopNow&) {
   out_.journal(record::StopNowRequested{});
   if (end_.mode == EndMode::kNow) return;
-  const bool known = end_.mode == EndMode::kDraining;
+  const bool known = end_.mode == EndMode::kDraining && !end_.suspended;
+  end_.suspended = false;
   ending_.begin_end(EndMode::kNow, known ? end_.status : status_of(StopCause::kInterrupt),
                     known ? end_.reason : reason_of(StopCause::kInterrupt));
 }
@@ -141,7 +149,9 @@ std::string Requests::resize_text(std::uint32_t target) const {
     return text + "; the limit of the global batch allows " + std::to_string(planner_.size_limit()) + " for now";
   }
   const std::uint32_t slots = roster_.usable_slots();
-  if (target > size && target > slots) {
+  if (settings_.leased && target > desired_.lease.slots) {
+    text += "; the cluster leases " + std::to_string(desired_.lease.slots) + " slots now";
+  } else if (target > size && target > slots) {
     text += "; there are " + std::to_string(slots) + " slots now, the rest follows when hosts appear";
   }
   return text;
@@ -284,7 +294,7 @@ void Requests::on(const DrainHost& event) {
     accept(event.request, "host " + event.host + " is already being drained");
     return;
   }
-  const std::uint32_t others = roster_.usable_slots() - (agent->usable() ? agent->slots : 0);
+  const std::uint32_t others = roster_.usable_slots() - (agent->usable() ? agent->usable_slots() : 0);
   if (others < settings_.min_workers) {
     refuse(event.request, "without host " + event.host + " there are " + std::to_string(others) +
                               " slots, and at least " + std::to_string(settings_.min_workers) + " workers must train");

@@ -120,7 +120,7 @@ bool Roster::nobody_trains() const {
 std::uint32_t Roster::usable_slots() const {
   std::uint32_t slots = 0;
   for (const auto& [id, agent] : agents_) {
-    if (agent.usable()) slots += agent.slots;
+    if (agent.usable()) slots += agent.usable_slots();
   }
   return slots;
 }

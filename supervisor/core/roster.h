@@ -23,8 +23,9 @@ enum class Link : std::uint8_t { kLaunching, kUp, kDown };
 struct Agent {
   AgentId id;
   std::string host;
-  std::uint32_t slots = 0;
-  std::uint32_t order = 0;  // place in the last list of hosts
+  std::uint32_t slots = 0;          // of the host
+  std::vector<std::uint32_t> only;  // HostSlots::only
+  std::uint32_t order = 0;          // place in the last list of hosts
   Link link = Link::kLaunching;
   bool offered = true;    // on the last list of hosts
   bool drain = false;     // requested by a user
@@ -38,6 +39,10 @@ struct Agent {
   std::string lost_reason;
   std::set<WorkerId> workers;
 
+  std::uint32_t usable_slots() const { return only.empty() ? slots : static_cast<std::uint32_t>(only.size()); }
+  bool may_use(std::uint32_t slot) const {
+    return only.empty() ? slot < slots : std::binary_search(only.begin(), only.end(), slot);
+  }
   // Workers may train here.
   bool usable() const { return link == Link::kUp && offered && !drain && !stopping; }
   // ... and new ones can be started now.

@@ -21,6 +21,7 @@ struct RunEnd {
   EndMode mode = EndMode::kNone;
   int status = 0;
   std::string reason;
+  bool suspended = false;       // the run is to go on when the cluster has slots for it
   bool left_in_order = false;   // while the run drains: a worker reached its boundary
   bool over = false;            // EndRun was requested
   std::set<WorkerId> finished;  // members whose program reached its end, even if the process has exited

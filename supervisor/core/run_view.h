@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "heuristics/batch_plan.h"
+#include "supervisor/core/event.h"
 #include "supervisor/protocol/ids.h"
 #include "supervisor/protocol/worker_messages.h"
 
@@ -59,7 +60,10 @@ struct RunView {
   Generation generation = 0;
   std::uint32_t world_size = 0;
   std::uint32_t target_size = 0;
-  bool gathering = false;  // a change waits for workers that start; a newer request may still replace it
+  std::uint32_t asked_size = 0;     // the same before a cluster's lease limits it
+  std::optional<LeaseState> lease;  // of a run of a cluster
+  bool stands = false;              // its workers have halted because the lease says so
+  bool gathering = false;           // a change waits for workers that start; a newer request may still replace it
   std::uint64_t global_batch = 0;
   heuristics::BatchRule batch;   // that the next plan follows
   std::uint64_t base_batch = 0;  // that the learning rate was chosen for

@@ -72,6 +72,7 @@ struct RunSettings {
   double averaging_weight = 0.1;
   FailureSettings failures;
   bool policy_sizes = false;     // a policy decides on the size: a user's resize holds against it
+  bool leased = false;           // the run's slots are those that a cluster leases to it (LeaseGiven)
   bool has_checkpoints = false;  // a run that lost all its state can continue from one
 
   // The host source is polled repeatedly, so waiting for hosts makes sense when too few answer at the start.

@@ -73,9 +73,12 @@ WorkerView Snapshot::view_of(const Worker& worker, const InChange& in) const {
 }
 
 AgentView Snapshot::view_of(const Agent& agent) const {
-  AgentView view{
-      agent.id,       agent.host, agent.slots, AgentPhase::kUp, static_cast<std::uint32_t>(agent.workers.size()),
-      agent.last_seen};
+  AgentView view{agent.id,
+                 agent.host,
+                 agent.usable_slots(),
+                 AgentPhase::kUp,
+                 static_cast<std::uint32_t>(agent.workers.size()),
+                 agent.last_seen};
   if (agent.link == Link::kDown) {
     view.phase = AgentPhase::kDown;
   } else if (agent.drain || agent.stopping || !agent.offered) {
@@ -120,7 +123,10 @@ RunView Snapshot::view() const {
   view.generation = training_.generation;
   view.world_size = static_cast<std::uint32_t>(training_.members.size());
   if (startup_.is_plain()) view.world_size = startup_.first_size;
-  view.target_size = desired_.target;
+  view.asked_size = desired_.target;
+  view.target_size = settings_.leased ? std::min(desired_.target, desired_.lease.slots) : desired_.target;
+  if (settings_.leased) view.lease = desired_.lease;
+  view.stands = desired_.lease.hold && recovery_.active() && change_.stage == Stage::kGathering;
   view.gathering = change_.stage == Stage::kGathering && !recovery_.active();
   view.batch = settings_.batch;
   view.start_ms = static_cast<std::uint64_t>(startup_.newest_start.count());

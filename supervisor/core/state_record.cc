@@ -62,7 +62,24 @@ void StateRecord::record_hosts(record::RunState& state) const {
     state.hosts.push_back(agent.host);
     state.slots.push_back(agent.slots);
     if (agent.link == Link::kUp) state.connected.push_back(id);
-    if (agent.drain) state.draining.push_back(id);
+    const bool left_out = desired_.lease.version > 0 && !agent.offered;
+    if (agent.drain || left_out) state.draining.push_back(id);
+  }
+  record_lease(state);
+}
+
+void StateRecord::record_lease(record::RunState& state) const {
+  if (desired_.lease.version == 0) return;
+  state.lease_version = desired_.lease.version;
+  state.lease_slots = desired_.lease.slots;
+  state.lease_reason = desired_.lease.reason;
+  if (desired_.lease.hold) state.lease_hold = true;
+  state.only_counts.emplace();
+  state.only_slots.emplace();
+  for (AgentId id : state.agents) {
+    const std::vector<std::uint32_t>& only = roster_.agent(id)->only;
+    state.only_counts->push_back(static_cast<std::uint32_t>(only.size()));
+    state.only_slots->insert(state.only_slots->end(), only.begin(), only.end());
   }
 }
 

@@ -26,6 +26,7 @@ class StateRecord {
  private:
   void record_members(record::RunState& state) const;
   void record_hosts(record::RunState& state) const;
+  void record_lease(record::RunState& state) const;
   void record_workers(record::RunState& state) const;
   void record_change(record::RunState& state) const;
 

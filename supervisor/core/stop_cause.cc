@@ -5,11 +5,13 @@ namespace elastictrain::core {
 int status_of(StopCause cause) {
   switch (cause) {
     case StopCause::kUser:
+    case StopCause::kCancelled:
       return 0;
     case StopCause::kInterrupt:
       return 130;
     case StopCause::kPreempted:
     case StopCause::kTimeLimit:
+    case StopCause::kSuspended:
       return 75;
   }
   return 0;
@@ -25,6 +27,10 @@ const char* reason_of(StopCause cause) {
       return "preempted";
     case StopCause::kTimeLimit:
       return "the time limit is reached";
+    case StopCause::kSuspended:
+      return "suspended by the cluster";
+    case StopCause::kCancelled:
+      return "cancelled by the cluster";
   }
   return "stopped";
 }

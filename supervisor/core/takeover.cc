@@ -46,6 +46,7 @@ Takeover::Takeover(RunSettings& settings, Roster& roster, Outbox& out, Training&
 void Takeover::on(const Resumed& event) {
   if (startup_.hosts_known || training_.generation != 0) return;
   end_.finished = {event.finished.begin(), event.finished.end()};
+  desired_.lease = event.lease;
   restore_roster(event);
   restore_generation(event);
   desired_.target = event.target;
@@ -69,7 +70,9 @@ void Takeover::restore_roster(const Resumed& event) {
   for (const Resumed::AgentPlace& place : event.agents) {
     Agent& agent = roster_.restore_agent(place.agent, place.host, place.slots);
     agent.order = order++;
-    agent.drain = place.drain;
+    agent.only = place.only;
+    agent.drain = place.drain && !settings_.leased;
+    agent.offered = !place.drain || !settings_.leased;  // the next lease may contain it again
     agent.link = Link::kUp;
     agent.cut_off = true;
     agent.last_seen = out_.now();
@@ -121,7 +124,13 @@ void Takeover::restore_generation(const Resumed& event) {
   startup_.spawned = startup_.spawned || training_.restarting;
   training_.size_reason = "the run was taken over";
   training_.set_members(std::move(seated));
-  resume_.waiting = startup_.spawned && !roster_.agents().empty();
+  // A run of a cluster has its hosts, even if the cluster does not repeat its lease.
+  const bool begins = settings_.leased && !startup_.spawned && !roster_.agents().empty();
+  if (begins && desired_.lease.slots >= settings_.min_workers) {
+    startup_.hosts_known = true;
+    startup_.timer = out_.arm({TimerKind::kStart, {}, {}}, out_.now() + settings_.start_timeout);
+  }
+  resume_.waiting = (startup_.spawned || begins) && !roster_.agents().empty();
   hangs_.seat(training_.generation, roster_.unfinished(training_.members));
 }
 

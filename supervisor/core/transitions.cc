@@ -37,6 +37,7 @@ constexpr std::array<Row, std::variant_size_v<Event>> kRows{{
     {"agent_answered",       {{H,       H,       H,       H,       H,     H,        H,         H,     I}}},
     {"resumed",              {{H,       I,       I,       I,       I,     I,        I,         I,     I}}},
     {"update_plan",          {{H,       H,       H,       H,       H,     H,        H,         R,     R}}},
+    {"lease_given",          {{H,       H,       H,       H,       H,     H,        H,         I,     I}}},
 }};
 
 // Row: phase before the step; column: phase after it. A run that lost all its state starts again. What follows a loss

@@ -221,7 +221,8 @@ void Runner::add_events(const core::RunView& run, const heuristics::JobDecision&
   if (decision.workers) {
     const std::uint32_t wanted =
         std::clamp(*decision.workers, settings_.observer.min_workers, settings_.observer.max_workers);
-    if (wanted != run.target_size)
+    // What a lease limits is asked for once.
+    if (wanted != run.target_size && wanted != run.asked_size)
       considered.events.push_back(core::Resize{.target = wanted, .reason = decision.reason.text, .by_policy = true});
   }
   for (const auto& replacement : decision.replacements) {

@@ -122,6 +122,8 @@ struct AcceleratorFacts {
   std::string nccl_problem;
   std::string mpi;
   std::string mpi_problem;
+  // Free in /dev/shm, where NCCL keeps what GPUs of one host exchange; 0 if unknown.
+  std::uint64_t shared_memory_free_bytes = 0;
 };
 
 // First answer to CheckHost, at once: what `elastictrain check` prints about a host.

@@ -41,10 +41,14 @@ template std::string encode_frame(const WorkerToAgent&);
 template std::string encode_frame(const WorkerDown&);
 template std::string encode_frame(const AgentUp&);
 template std::string encode_frame(const AgentDown&);
+template std::string encode_frame(const GuestUp&);
+template std::string encode_frame(const GuestDown&);
 template Result<Bootstrap> decode_body(std::string_view);
 template Result<WorkerToAgent> decode_body(std::string_view);
 template Result<WorkerDown> decode_body(std::string_view);
 template Result<AgentUp> decode_body(std::string_view);
 template Result<AgentDown> decode_body(std::string_view);
+template Result<GuestUp> decode_body(std::string_view);
+template Result<GuestDown> decode_body(std::string_view);
 
 }  // namespace elastictrain::protocol

@@ -22,7 +22,7 @@ inline std::size_t frame_body_bytes(const char* header) {
 }
 
 // For the message types that codec.cc instantiates: Bootstrap, AgentUp and AgentDown (agent_messages.h),
-// WorkerToAgent and WorkerDown (worker_messages.h).
+// WorkerToAgent and WorkerDown (worker_messages.h), GuestUp and GuestDown (rendezvous_messages.h).
 template <class Message>
 std::string encode_frame(const Message& message);
 template <class Message>

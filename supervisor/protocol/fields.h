@@ -12,6 +12,7 @@
 
 #include "supervisor/protocol/agent_messages.h"
 #include "supervisor/protocol/member_count.h"
+#include "supervisor/protocol/rendezvous_messages.h"
 #include "supervisor/protocol/step_metrics.h"
 
 namespace elastictrain::protocol {
@@ -39,7 +40,9 @@ constexpr auto fields(T& m) {
 }
 
 ET_FIELDS(WorkerHello, m.protocol_version, m.worker, m.pid, m.library_version)
-ET_FIELDS(WorkerReady, m.endpoint, m.state_bytes, m.state_layout_hash, m.sample_count, m.batch, m.epochs, m.max_steps)
+ET_FIELDS(DataDivision, m.is_known, m.seed, m.shuffle, m.min_local_samples, m.drop_last)
+ET_FIELDS(WorkerReady, m.endpoint, m.state_bytes, m.state_layout_hash, m.sample_count, m.batch, m.epochs, m.max_steps,
+          m.division, m.state_items)
 ET_FIELDS(WorkerPrepared, m.generation)
 ET_FIELDS(WorkerPrepareFailed, m.generation, m.reason)
 ET_FIELDS(WorkerActive, m.generation, m.first_step, m.state_transfer_bytes)
@@ -78,7 +81,7 @@ ET_FIELDS(WorkerSample, m.worker, m.quiet_ms, m.heartbeat, m.cpu_ms, m.stopped)
 ET_FIELDS(AgentReport, m.sequence, m.workers)
 ET_FIELDS(GpuFacts, m.name, m.memory_bytes, m.major, m.minor, m.bus_id)
 ET_FIELDS(AcceleratorFacts, m.problem, m.driver, m.driver_problem, m.gpus, m.peer_access, m.nvrtc_problem, m.cublas,
-          m.cublas_problem, m.nccl_version, m.nccl, m.nccl_problem, m.mpi, m.mpi_problem)
+          m.cublas_problem, m.nccl_version, m.nccl, m.nccl_problem, m.mpi, m.mpi_problem, m.shared_memory_free_bytes)
 ET_FIELDS(HostFacts, m.binary_version, m.cores, m.memory_bytes, m.gpus, m.wall_clock_us, m.kernel_driver, m.interface,
           m.addresses, m.interface_problem, m.nccl_interface)
 ET_FIELDS(HostNotice, m.reason)
@@ -92,6 +95,13 @@ ET_FIELDS(StopAgent, m.grace_ms)
 ET_FIELDS(SupervisorHeartbeat, m.sequence, m.acknowledged_report)
 ET_FIELDS(CheckHost, m.environment, m.time_limit_ms)
 ET_FIELDS(AskAgent, m.question, m.worker, m.time_limit_ms)
+
+ET_FIELDS(HostOffer, m.protocol_version, m.build_id, m.instance, m.host, m.slots)
+ET_FIELDS(AgentEnded, m.agent, m.launched, m.exit_code, m.signal, m.message, m.agent_ended)
+ET_FIELDS(HostLeaves, m.reason)
+ET_FIELDS(ForgetAgent, m.agent)
+ET_FIELDS(HostRefused, m.reason)
+ET_FIELDS(RunEnded, m.status)
 
 #undef ET_FIELDS
 

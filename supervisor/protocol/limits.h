@@ -14,6 +14,7 @@ inline constexpr std::size_t kMaxWorkerFrameBytes = 32u << 20;  // the same mess
 inline constexpr std::size_t kMaxBootstrapBytes = 1u << 20;
 inline constexpr std::size_t kMaxListLength = 200'000;
 inline constexpr std::size_t kMaxStringBytes = 1u << 20;
+inline constexpr std::size_t kMaxStateItemsBytes = 16u << 10;  // what a worker tells about its state when it is ready
 inline constexpr std::size_t kMaxWorkers = 100'000;
 
 }  // namespace elastictrain::limits

@@ -28,6 +28,15 @@ struct WorkerHello {
 };
 
 // The program has built its model, registered its state and can start. Sent once.
+// How a program divides its data into steps. Every worker computes it for itself, so it must be equal on all.
+struct DataDivision {
+  bool is_known = false;  // false from a library that does not say
+  std::uint64_t seed = 0;
+  bool shuffle = true;
+  std::uint32_t min_local_samples = 0;
+  bool drop_last = false;
+};
+
 struct WorkerReady {
   Endpoint endpoint;
   std::uint64_t state_bytes = 0;
@@ -36,6 +45,8 @@ struct WorkerReady {
   std::uint32_t batch = 0;              // of one worker, as the program says; 0: it does not say
   std::uint64_t epochs = 0;             // that the program trains for; 0: it does not say
   std::uint64_t max_steps = 0;          // after which it ends earlier; 0: it does not
+  DataDivision division;
+  std::string state_items;  // one line for each item of the state, the first ones as far as they fit (limits.h)
 };
 
 struct WorkerPrepared {
@@ -123,6 +134,7 @@ struct AuditStep {
   std::uint64_t count = 0;
   bool hashed = false;
   std::uint64_t state_hash = 0;
+  bool operator==(const AuditStep&) const = default;
 };
 // A step that takes returned samples has several pieces: one AuditStep for each, the first of them with the hash. Each
 // worker numbers its batches from 1, so that a batch that is repeated after a broken connection counts once.

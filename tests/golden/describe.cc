@@ -92,7 +92,7 @@ std::string text_of(const Tell& a) {
   return std::string("tell ") + kLevels[static_cast<std::size_t>(a.level)] + ": " + a.text;
 }
 std::string text_of(const EndRun& a) {
-  return "END " + std::to_string(a.exit_status) + ": " + a.reason;
+  return "END " + std::to_string(a.exit_status) + ": " + a.reason + (a.suspended ? " (suspended)" : "");
 }
 
 }  // namespace

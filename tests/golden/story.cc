@@ -157,6 +157,8 @@ class Story {
         settings_.failures.on_failure = value == "stop"     ? OnFailure::kStop
                                         : value == "shrink" ? OnFailure::kShrink
                                                             : OnFailure::kReplace;
+      else if (name == "leased")
+        settings_.leased = settings_.hosts_may_appear = value != "0";
       else if (name == "checkpoints")
         settings_.has_checkpoints = value != "0";
       else
@@ -169,6 +171,24 @@ class Story {
     for (const std::string& word : words) {
       const std::size_t at = word.find(':');
       event.hosts.push_back({word.substr(0, at), number(word.substr(at + 1))});
+    }
+    feed(event);
+  }
+
+  // "VERSION A:0,1,3/4 B:2": slots 0, 1 and 3 of the four that A has.
+  void lease(const Words& words) {
+    LeaseGiven event{.version = number(words.at(0)), .hosts = {}, .reason = "share " + words[0]};
+    for (std::size_t i = 1; i < words.size(); ++i) {
+      if (words[i] == "hold") event.hold = true;
+      const std::size_t colon = words[i].find(':');
+      if (colon == std::string::npos) continue;
+      const std::size_t slash = words[i].find('/');
+      HostSlots host{words[i].substr(0, colon)};
+      for (const std::string& slot : split(words[i].substr(colon + 1, slash - colon - 1))) {
+        host.only.push_back(number(slot));
+      }
+      host.slots = slash == std::string::npos ? host.only.back() + 1 : number(words[i].substr(slash + 1));
+      event.hosts.push_back(std::move(host));
     }
     feed(event);
   }
@@ -191,7 +211,7 @@ class Story {
 
   void ready(WorkerId id) {
     hello(id);
-    say(id, protocol::WorkerReady{{}, 1000, 7, 60000});
+    say(id, protocol::WorkerReady{{}, 1000, 7, 60000, 0, 0, 0, {}, "weights, 1000 bytes\n"});
   }
 
   static Words split(const std::string& text) {
@@ -215,6 +235,10 @@ class Story {
       event.shares.push_back(32);
     } else if (name == "lineage") {
       event.lineage.push_back({number(before), number(item.substr(at + 1))});
+    } else if (name == "lease") {
+      event.lease = {number(before), number(item.substr(at + 1)), "share " + before};
+    } else if (name == "only") {
+      event.agents.back().only.push_back(number(item));
     } else if (name == "finished") {
       event.finished.push_back(worker(item));
     } else if (name == "unsettled" && item != "nobody") {
@@ -273,7 +297,8 @@ class Story {
     const std::map<std::string, StopCause> causes{{"user", StopCause::kUser},
                                                   {"interrupt", StopCause::kInterrupt},
                                                   {"preempted", StopCause::kPreempted},
-                                                  {"time", StopCause::kTimeLimit}};
+                                                  {"time", StopCause::kTimeLimit},
+                                                  {"cancelled", StopCause::kCancelled}};
     feed(Stop{++requests_, causes.at(words.at(0))});
   }
 
@@ -402,7 +427,7 @@ class Story {
        [this](const Words& w) {
          each(w, {}, [this](WorkerId id) {
            hello(id);
-           say(id, protocol::WorkerReady{{}, 2000, 8, 60000});
+           say(id, protocol::WorkerReady{{}, 2000, 8, 60000, 0, 0, 0, {}, "weights, 2000 bytes\n"});
          });
        }},
       {"prepared",
@@ -444,6 +469,7 @@ class Story {
        [this](const Words& w) {
          feed(WorkerSpawnFailed{worker(w.at(0)), rest(w, 1)});
        }},
+      {"lease", [this](const Words& w) { lease(w); }},
       {"resize", [this](const Words& w) { feed(Resize{.request = ++requests_, .target = number(w.at(0))}); }},
       {"replace",
        [this](const Words& w) {

@@ -54,7 +54,8 @@ void WorkerProcess::audit_for_the_lost(const std::vector<WorkerId>& holders) {
     record.state_hash = 0;
     of[worker].push_back(record);
   }
-  world_.unreported.clear();
+  // Of a holder that has died since, the others do not know what it did not report.
+  std::erase_if(world_.unreported, [&](WorkerId lost) { return !holds(lost); });
   for (auto& [worker, records] : of) {
     if (!holds(worker)) audits_for_others_.push_back({.steps = std::move(records), .of = worker});
   }

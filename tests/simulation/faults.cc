@@ -36,6 +36,12 @@ void Scenario::schedule_faults() {
       if (!healed_ && !world_->exit_status) notice_workers();
     });
   }
+  const std::uint32_t leases = world_->setup.settings.leased ? leases_.between(0, 8) : 0;
+  for (std::uint32_t i = 0; i < leases; ++i) {
+    world_->queue.after(leases_.time(Micros(0), horizon), [this] {
+      if (!healed_ && !world_->exit_status && !world_->supervisor->crashed()) lease_fault();
+    });
+  }
   for (std::uint32_t i = 0; i < number; ++i) {
     // Faults are correlated: some occur within moments of each other.
     const Micros when = rng_.time(Micros(0), horizon);
@@ -69,6 +75,40 @@ void Scenario::fault() {
     default:
       return request();
   }
+}
+
+// A newer lease, often soon after another. An empty one suspends a run that has checkpoints.
+void Scenario::lease_fault() {
+  const core::RunSettings& settings = world_->setup.settings;
+  draw_lease(leases_.chance(0.05) ? 0 : settings.min_workers);
+  world_->lease_holds = leases_.chance(0.2);
+  if (world_->lease_holds) world_->log("cluster", [] { return "lets the run stand still"; });
+  world_->supervisor->offer_hosts();
+  if (!leases_.chance(0.4)) return;
+  world_->queue.after(leases_.time(Micros(0), Micros(400'000)), [this] {
+    if (healed_ || world_->exit_status || world_->supervisor->crashed()) return;
+    draw_lease(world_->setup.settings.min_workers);
+    world_->lease_holds = false;
+    world_->supervisor->offer_hosts();
+  });
+}
+
+void Scenario::draw_lease(std::uint32_t at_least) {
+  std::uint32_t slots = 0;
+  do {
+    slots = 0;
+    const double share = at_least == 0 ? 0 : 0.1 * leases_.between(2, 10);
+    for (const auto& host : world_->hosts) {
+      host->leased.clear();
+      for (std::uint32_t slot = 0; slot < host->slots; ++slot) {
+        if (leases_.chance(share)) host->leased.push_back(slot);
+      }
+      if (host->offered) slots += static_cast<std::uint32_t>(host->leased.size());
+    }
+  } while (slots < at_least && std::any_of(world_->hosts.begin(), world_->hosts.end(), [](const auto& host) {
+             return host->offered && host->leased.size() < host->slots;
+           }));
+  world_->log("cluster", [&] { return "leases " + std::to_string(slots) + " slots"; });
 }
 
 WorkerProcess* Scenario::any_worker() {

@@ -1,4 +1,5 @@
 // How a scenario ends its faults.
+#include <algorithm>
 #include <utility>
 
 #include "tests/simulation/agent_process.h"
@@ -37,12 +38,15 @@ void Scenario::heal_all() {
   healed_ = true;
   world_->log("world", [] { return "everything is healed"; });
   world_->fault_rates = {};
+  world_->lease_holds = false;
   world_->disk.full = false;
   world_->supervisor->crash_amid_actions(std::nullopt);
   if (world_->supervisor->crashed()) resume_supervisor();
   for (std::size_t i = 0; i < world_->hosts.size(); ++i) {
     heal_host(*world_->hosts[i]);
     world_->hosts[i]->slots = slots_[i];
+    world_->hosts[i]->leased.clear();
+    for (std::uint32_t slot = 0; slot < slots_[i]; ++slot) world_->hosts[i]->leased.push_back(slot);
   }
   std::vector<AgentId> agents;
   for (const auto& [id, agent] : world_->agents) agents.push_back(id);
@@ -61,7 +65,16 @@ void Scenario::heal_all() {
 // A host that was drained, gave notice or was given up returns as a new one once it has been off the list. Without a
 // target the run must get along with those that it has not given up.
 void Scenario::offer_drained_hosts_anew() {
-  for (const auto& host : world_->hosts) host->offered = !host->away && (!has_target_ || world_->has_agent(*host));
+  const core::RunView view = world_->supervisor->machine().view();
+  // An agent may be left on a host that the run has given up: it is told to stop when it comes back.
+  const auto given_up = [&](const Host& host) {
+    return std::any_of(view.agents.begin(), view.agents.end(), [&](const core::AgentView& agent) {
+      return agent.host == host.name && agent.phase == core::AgentPhase::kDown;
+    });
+  };
+  for (const auto& host : world_->hosts) {
+    host->offered = !host->away && (!has_target_ || (world_->has_agent(*host) && !given_up(*host)));
+  }
   if (!world_->exit_status) world_->supervisor->offer_hosts();
   later(Micros(8'000'000), Micros(12'000'000), [this] {
     for (const auto& host : world_->hosts) host->offered = true;

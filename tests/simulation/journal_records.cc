@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 #include <sstream>
+#include <utility>
 #include <variant>
 
 #include "supervisor/journal_codec.h"
@@ -13,13 +14,16 @@ core::Journal run_opened(const core::RunSettings& settings) {
   core::record::RunOpened opened;
   opened.schema = core::record::kSchemaVersion;
   opened.start_workers = settings.start_workers;
+  opened.max_workers = settings.max_workers;
+  if (settings.leased) opened.leased = true;
   return core::Journal(opened);
 }
 
-core::Journal run_resumed() {
+core::Journal run_resumed(const core::RunSettings& settings) {
   core::record::RunResumed resumed;
   resumed.schema = core::record::kSchemaVersion;
   resumed.anew = false;
+  if (settings.leased) resumed.leased = true;
   return core::Journal(resumed);
 }
 
@@ -39,6 +43,15 @@ core::Resumed replayed(const std::string& journal) {
   std::istringstream lines(journal);
   for (std::string line; std::getline(lines, line);) replay.take(line);
   return replay.result();
+}
+
+std::vector<core::Record> records_of(const std::string& journal) {
+  std::vector<core::Record> records;
+  std::istringstream lines(journal);
+  for (std::string line; std::getline(lines, line);) {
+    if (auto read = decode_journal_line(line); read && read->record) records.push_back(std::move(*read->record));
+  }
+  return records;
 }
 
 RecordFacts facts_of(const core::Journal& record) {

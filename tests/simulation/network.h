@@ -21,7 +21,8 @@ namespace elastictrain::simulation {
 struct Host {
   std::string name;
   std::uint32_t slots = 1;
-  bool local = false;  // its launcher sees the agent's process itself
+  std::vector<std::uint32_t> leased;  // in a run of a cluster: the slots that it may use; empty: none
+  bool local = false;                 // its launcher sees the agent's process itself
   bool on = true;
   bool offered = true;
   bool away = false;  // it was drained, or gave notice

@@ -92,9 +92,9 @@ class Oracle {
     bool alive = true;
     bool greeted = false;  // its hello reached a supervisor
     Generation seat = 0;
-    Generation given_up = 0;       // it has declared that it takes part in no collective up to this generation
+    Generation given_up = 0;          // it has declared that it takes part in no collective up to this generation
     protocol::WorkerHalted received;  // its last answer that reached the supervisor
-    Step passed = 0;               // last step that it computed a gradient for
+    Step passed = 0;                  // last step that it computed a gradient for
   };
 
   void check_number_is_new(Generation number, const std::string& what);

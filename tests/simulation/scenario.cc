@@ -19,6 +19,7 @@ Scenario::Scenario(std::uint64_t seed, std::size_t trace_lines)
     : rng_(seed ^ 0x51f0a17e5eedULL),
       notices_(seed ^ 0x7e2a5eedULL),
       targets_(seed ^ 0x3a96e7f1ULL),
+      leases_(seed ^ 0x1ea5e5ULL),
       world_(std::make_unique<World>(seed, make_setup(), trace_lines)) {
   make_hosts();
 }
@@ -46,6 +47,7 @@ Setup Scenario::make_setup() {
   settings.has_checkpoints = setup.program.checkpoint_every != 0;
   setup.orphan_grace = Millis(rng_.chance(0.3) ? rng_.between(2'000, 10'000) : 60'000);
   draw_target_settings(setup);
+  settings.leased = leases_.chance(0.25);
   return setup;
 }
 
@@ -92,6 +94,7 @@ void Scenario::make_hosts() {
     host->local = rng_.chance(0.3);
     slots += host->slots;
     slots_.push_back(host->slots);
+    for (std::uint32_t slot = 0; slot < host->slots; ++slot) host->leased.push_back(slot);
     world_->hosts.push_back(std::move(host));
   }
 }
@@ -153,6 +156,8 @@ bool Scenario::status_is_explained() const {
   if (status == 0) return world_->finished || stop_requested_;
   if (stop_requested_) return true;
   if (!trained) return true;  // a failure at the start ends the run
+  const core::RunSettings& settings = world_->setup.settings;
+  if (settings.leased && settings.has_checkpoints && status == 75) return true;  // suspended
   if (below_min_ends_ && (status == 69 || status == 75)) return true;
   return crashed_by_itself_ && ((status >= 1 && status <= 3) || status == 128 + SIGSEGV);
 }

@@ -36,6 +36,8 @@ class Scenario {
   // Faults and requests (faults.cc).
   void schedule_faults();
   void fault();
+  void lease_fault();
+  void draw_lease(std::uint32_t at_least);
   void worker_fault();
   void agent_fault();
   void host_fault();
@@ -63,6 +65,7 @@ class Scenario {
   void reach_target();
   void run_until_target(const std::string& after);
   std::string away_from_target() const;
+  void check_lease();
   void check_notice();
   void end_by_request();
   bool kill_one_of_many();
@@ -76,6 +79,7 @@ class Scenario {
   Rng rng_;
   Rng notices_;  // separate sources, so that runs without a notice or a target do not depend on them
   Rng targets_;
+  Rng leases_;
   bool has_target_ = false;      // the program does not end by itself
   bool below_min_ends_ = false;  // wait_for_min is short
   std::unique_ptr<World> world_;

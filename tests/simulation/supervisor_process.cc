@@ -30,14 +30,16 @@ SupervisorProcess::SupervisorProcess(World& world) : world_(world), membership_(
 SupervisorProcess::~SupervisorProcess() = default;
 
 void SupervisorProcess::begin() {
-  journal_check_.emplace(world_.setup.settings.start_workers);
+  journal_check_.emplace(world_.setup.settings);
   world_.disk.journal(world_.queue.now(), run_opened(world_.setup.settings));
   heartbeats();
   offer_hosts();
 }
 
 void SupervisorProcess::take_over(const core::Resumed& resumed) {
-  world_.disk.journal(world_.queue.now(), run_resumed());
+  world_.disk.journal(world_.queue.now(), run_resumed(world_.setup.settings));
+  journal_check_.emplace(world_.setup.settings);
+  for (const core::Record& record : records_of(world_.disk.journal_text())) journal_check_->take(record);
   for (const auto& agent : resumed.agents) entries_[agent.agent].came = true;
   for (const auto& worker : resumed.workers) homes_[worker.worker] = worker.agent;
   heartbeats();
@@ -181,11 +183,30 @@ void SupervisorProcess::send_to_worker(WorkerId worker, AgentDown message) {
 // Events and actions
 
 void SupervisorProcess::offer_hosts() {
+  if (world_.setup.settings.leased) return offer_lease();
   core::HostsOffered offered;
   for (const auto& host : world_.hosts) {
     if (host->offered) offered.hosts.push_back({host->name, host->slots});
   }
   feed(std::move(offered));
+}
+
+// As a cluster does: a version for each change, repeated to a supervisor that connects.
+void SupervisorProcess::offer_lease() {
+  core::LeaseGiven given{.version = 0, .hosts = {}, .reason = "share"};
+  for (const auto& host : world_.hosts) {
+    core::HostSlots leased{host->name, host->slots};
+    for (std::uint32_t slot : host->leased) {
+      if (slot < host->slots) leased.only.push_back(slot);
+    }
+    if (host->offered && !leased.only.empty()) given.hosts.push_back(std::move(leased));
+  }
+  const bool changed = given.hosts != world_.lease || world_.lease_held != world_.lease_holds;
+  if (changed || world_.lease_version == 0) ++world_.lease_version;
+  world_.lease = given.hosts;
+  given.hold = world_.lease_held = world_.lease_holds;
+  given.version = world_.lease_version;
+  feed(std::move(given));
 }
 
 void SupervisorProcess::ask(core::Event event) {
@@ -254,6 +275,12 @@ void SupervisorProcess::perform(const core::StopAgent& action) {
 }
 
 void SupervisorProcess::check_spawn(const core::SpawnWorker& action) const {
+  const auto view = membership_.view();
+  if (view.lease && view.lease->version == world_.lease_version && !world_.leases(action.host, action.slot)) {
+    return world_.violated("lease_is_kept", to_string(action.worker) + " is started on slot " +
+                                                std::to_string(action.slot) + " of " + action.host +
+                                                ", which is not leased to the run");
+  }
   const auto found = entries_.find(action.agent);
   if (found != entries_.end() && found->second.connection != nullptr) return;
   world_.violated("spawn_where_connected",

@@ -38,6 +38,7 @@ class SupervisorProcess {
   void accept(AgentId agent, Connection& connection);
   void launch_ended(AgentId agent, bool came, bool agent_ended, const std::string& reason);
   void offer_hosts();
+  void offer_lease();
   // Returns whether the run still accepted it.
   void ask(core::Event event);
   std::uint64_t next_request() { return ++last_request_; }
@@ -82,7 +83,7 @@ class SupervisorProcess {
 
   World& world_;
   core::Membership membership_;
-  std::optional<testing::JournalCheck> journal_check_;  // of the supervisor that began the run
+  std::optional<testing::JournalCheck> journal_check_;
   std::map<AgentId, Entry> entries_;
   std::map<WorkerId, AgentId> homes_;
   std::set<std::uint64_t> timers_;

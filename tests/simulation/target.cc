@@ -43,6 +43,7 @@ void Scenario::reach_target() {
   target_ = targets_.between(settings.min_workers, settings.max_workers);
   supervisor.ask(core::Resize{.request = supervisor.next_request(), .target = target_});
   run_until_target("the request");
+  if (!over() && settings.leased) check_lease();
   if (!over()) check_notice();
   if (!over()) end_by_request();
 }
@@ -50,18 +51,26 @@ void Scenario::reach_target() {
 // What the run lacks; empty at the target. Before a size is requested, any will do.
 std::string Scenario::away_from_target() const {
   const core::RunSettings& settings = world_->setup.settings;
-  const std::uint32_t size = std::min(target_, std::max(heuristics::max_workers(settings.batch), settings.min_workers));
+  const std::uint32_t slots = settings.leased ? world_->leased_slots() : settings.max_workers + settings.spares;
+  const std::uint32_t size =
+      std::min({target_, std::max(heuristics::max_workers(settings.batch), settings.min_workers), slots});
+  const std::uint32_t wanted_spares = std::min(settings.spares, slots - size);
   const core::RunView view = world_->supervisor->machine().view();
   if (view.phase == core::RunPhase::kRunning && target_ == 0) return {};
+  for (const core::WorkerView& worker : view.workers) {
+    if (settings.leased && !world_->leases(worker.host, worker.slot)) {
+      return to_string(worker.worker) + " is on a slot that is not leased to the run";
+    }
+  }
   const auto spares = std::count_if(view.workers.begin(), view.workers.end(), [](const core::WorkerView& worker) {
     return worker.phase == core::WorkerPhase::kSpare;
   });
-  if (view.phase == core::RunPhase::kRunning && view.world_size == size && spares == settings.spares &&
-      view.workers.size() == size + settings.spares) {
+  if (view.phase == core::RunPhase::kRunning && view.world_size == size && spares == wanted_spares &&
+      view.workers.size() == size + wanted_spares) {
     return {};
   }
   return std::string("the run is ") + core::name_of(view.phase) + " with " + std::to_string(view.world_size) + " of " +
-         std::to_string(size) + " members, " + std::to_string(spares) + " of " + std::to_string(settings.spares) +
+         std::to_string(size) + " members, " + std::to_string(spares) + " of " + std::to_string(wanted_spares) +
          " spares and " + std::to_string(view.workers.size()) + " workers in all";
 }
 
@@ -85,6 +94,21 @@ void Scenario::run_until_target(const std::string& after) {
     return;
   }
   if (!over()) world_->violated("target_is_reached", "after " + after + " " + away_from_target());
+}
+
+// The size and the slots follow one lease after the other, the last of which is for all slots again.
+void Scenario::check_lease() {
+  for (int round = 0; round < 2 && !over(); ++round) {
+    draw_lease(world_->setup.settings.min_workers);
+    if (round == 1) {
+      for (const auto& host : world_->hosts) {
+        host->leased.clear();
+        for (std::uint32_t slot = 0; slot < host->slots; ++slot) host->leased.push_back(slot);
+      }
+    }
+    world_->supervisor->offer_hosts();
+    run_until_target("a lease");
+  }
 }
 
 // A worker that alone gets TERM leaves, and the size stays.
@@ -127,8 +151,10 @@ void Scenario::end_by_request() {
 
 // A member, but never the last ones: the end of the run is the same without it.
 bool Scenario::kill_one_of_many() {
+  if (world_->exit_status) return false;
   const core::RunView view = world_->supervisor->machine().view();
-  if (view.world_size <= 2) return false;
+  // Of a generation that lost its workers the size may be all that is left.
+  if (view.world_size <= 2 || view.workers.size() < view.world_size) return false;
   world_->undisturbed = false;
   WorkerProcess* process = world_->worker(view.workers[targets_.below(view.world_size)].worker);
   if (process != nullptr) process->die(0, SIGKILL);

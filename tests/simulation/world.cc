@@ -49,6 +49,18 @@ Host& World::host(const std::string& name) {
   return *hosts.front();
 }
 
+bool World::leases(const std::string& name, std::uint32_t slot) const {
+  return std::any_of(lease.begin(), lease.end(), [&](const core::HostSlots& host) {
+    return host.host == name && std::find(host.only.begin(), host.only.end(), slot) != host.only.end();
+  });
+}
+
+std::uint32_t World::leased_slots() const {
+  std::uint32_t slots = 0;
+  for (const core::HostSlots& host : lease) slots += host.usable();
+  return slots;
+}
+
 AgentProcess* World::agent(AgentId id) {
   const auto found = agents.find(id);
   return found == agents.end() ? nullptr : found->second.get();

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "supervisor/core/event.h"
 #include "supervisor/core/settings.h"
 #include "tests/simulation/data_plane.h"
 #include "tests/simulation/disk.h"
@@ -76,6 +77,10 @@ class World {
   Disk disk;
   DataPlane plane;
   std::vector<std::unique_ptr<Host>> hosts;
+  std::vector<core::HostSlots> lease;  // in a run of a cluster: the newest
+  std::uint64_t lease_version = 0;
+  bool lease_holds = false;
+  bool lease_held = false;  // in the newest version
   std::map<AgentId, std::unique_ptr<AgentProcess>> agents;
   std::map<WorkerId, std::unique_ptr<WorkerProcess>> workers;
   std::map<WorkerId, const Host*> homes;  // including workers that are gone
@@ -98,6 +103,8 @@ class World {
   void lose_what_is_away();  // the end of a run does not wait for it without a limit
 
   Host& host(const std::string& name);
+  bool leases(const std::string& host, std::uint32_t slot) const;
+  std::uint32_t leased_slots() const;
   AgentProcess* agent(AgentId id);
   bool has_agent(const Host& host) const;
   WorkerProcess* worker(WorkerId id);

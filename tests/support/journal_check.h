@@ -9,6 +9,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <variant>
 
 #include "supervisor/core/journal_fold.h"
 #include "supervisor/core/membership.h"
@@ -17,12 +18,13 @@ namespace elastictrain::testing {
 
 // What matters to the next supervisor whether the run is settled or not.
 inline std::string text_of_state(const core::Resumed& run) {
-  std::string text = "generation " + std::to_string(run.generation) + ", issued " + std::to_string(run.issued) +
-                     ", target " + std::to_string(run.target) + " (" + run.target_reason + "), ids " +
-                     std::to_string(run.last_agent) + " " + std::to_string(run.last_worker) +
-                     (run.unsettled ? ", unsettled" : "") +
-                     (run.hold ? std::string(" held ") + (run.hold->duration.count() > 0 ? "for a time" : "") : "") +
-                     " batch " + std::to_string(run.plan_update.program_batch.value_or(0));
+  std::string text =
+      "generation " + std::to_string(run.generation) + ", issued " + std::to_string(run.issued) + ", target " +
+      std::to_string(run.target) + " (" + run.target_reason + "), ids " + std::to_string(run.last_agent) + " " +
+      std::to_string(run.last_worker) + (run.unsettled ? ", unsettled" : "") +
+      (run.hold ? std::string(" held ") + (run.hold->duration.count() > 0 ? "for a time" : "") : "") + " batch " +
+      std::to_string(run.plan_update.program_batch.value_or(0)) + " lease " + std::to_string(run.lease.version) + ":" +
+      std::to_string(run.lease.slots) + " (" + run.lease.reason + ")" + (run.lease.hold ? " holds" : "");
   for (const auto& worker : run.workers) {
     text += " " + to_string(worker.worker) + "@" + to_string(worker.agent) + ":" + std::to_string(worker.slot);
   }
@@ -35,11 +37,17 @@ inline std::string text_of_state(const core::Resumed& run) {
   return text;
 }
 
+inline std::string numbers_of(const std::vector<std::uint32_t>& numbers) {
+  std::string text;
+  for (std::uint32_t number : numbers) text += (text.empty() ? " only " : ",") + std::to_string(number);
+  return text;
+}
+
 inline std::set<std::string> agents_of(const core::Resumed& run) {
   std::set<std::string> agents;
   for (const auto& agent : run.agents) {
     agents.insert(to_string(agent.agent) + "@" + agent.host + ":" + std::to_string(agent.slots) +
-                  (agent.drain ? " drains" : ""));
+                  (agent.drain ? " drains" : "") + numbers_of(agent.only));
   }
   return agents;
 }
@@ -93,15 +101,28 @@ inline bool agree(const core::Resumed& folded, const core::Resumed& live) {
   return std::includes(asked.begin(), asked.end(), needed.begin(), needed.end());
 }
 
+// Once a run was taken over, the supervisor counts as unsettled, and as no generation, what it has not found, which the
+// next one finds out for itself.
+inline core::Resumed as_taken_over(core::Resumed run) {
+  run.generation = 0;
+  run.unsettled = true;
+  return run;
+}
+
 class JournalCheck {
  public:
-  explicit JournalCheck(std::uint32_t start_workers) {
-    opened_.start_workers = start_workers;
+  explicit JournalCheck(const core::RunSettings& settings) {
+    opened_.start_workers = settings.start_workers;
+    opened_.max_workers = settings.max_workers;
+    if (settings.leased) opened_.leased = true;
     all_.take(opened_);
   }
 
   // Every record that the run wrote, in order.
-  void take(const core::Record& record) { all_.take(record); }
+  void take(const core::Record& record) {
+    all_.take(record);
+    taken_over_ = taken_over_ || std::holds_alternative<core::record::RunResumed>(record);
+  }
 
   // After a step. Returns the difference, or nothing.
   std::optional<std::string> difference(const core::Membership& machine) const {
@@ -110,13 +131,14 @@ class JournalCheck {
     whole.take(machine.state_record().record);
     const core::Resumed folded = all_.result();
     const core::Resumed live = whole.result();
-    if (agree(folded, live)) return std::nullopt;
+    if (taken_over_ ? agree(as_taken_over(folded), as_taken_over(live)) : agree(folded, live)) return std::nullopt;
     return "the journal gives: " + text_of(folded) + "\n  the state is:      " + text_of(live);
   }
 
  private:
   core::record::RunOpened opened_;
   core::JournalFold all_;
+  bool taken_over_ = false;
 };
 
 }  // namespace elastictrain::testing

@@ -176,12 +176,19 @@ struct RunState {
   std::optional<protocol::Synchronization> target_synchronization;
   std::uint32_t last_agent = 0;
   std::uint32_t last_worker = 0;
+  std::optional<std::vector<std::uint32_t>> only_counts;  // of each host: how many of its slots the run may use; 0: all
+  std::optional<std::vector<std::uint32_t>> only_slots;   // the numbers of these, one host after the other
+  std::optional<std::uint64_t> lease_version;
+  std::optional<std::uint32_t> lease_slots;
+  std::optional<std::string> lease_reason;
+  std::optional<bool> lease_hold;
   std::optional<bool> unsettled;  // taken over in the middle of a change, and not all workers have reported since
 };
 ET_RECORD(
     RunState, "run_state",
     "The whole state of the run, after records were lost. Lists of equal length belong together: `agents`, `hosts` "
-    "and `slots`; `workers`, `worker_agents` and `worker_slots`; `lineage` and `first_steps`.",
+    "and `slots`; `workers`, `worker_agents` and `worker_slots`; `lineage` and `first_steps`. `only_slots`: the slots "
+    "that a cluster leases to the run, `only_counts` of each host.",
     ET_FIELD(generation), ET_FIELD(issued), ET_FIELD(members), ET_FIELD(shares), ET_FIELD(finished),
     ET_FIELD(learning_rate_factor), ET_FIELD(synchronization), ET_FIELD(agents), ET_FIELD(hosts), ET_FIELD(slots),
     ET_FIELD(connected), ET_FIELD(draining), ET_FIELD(workers), ET_FIELD(worker_agents), ET_FIELD(worker_slots),
@@ -192,7 +199,9 @@ ET_RECORD(
     ET_FIELD(target_noise_scale).since(2).was("wished_noise_scale"),
     ET_FIELD(target_parents).since(2).was("wished_fathers"), ET_FIELD(target_topology).since(2).was("wished_topology"),
     ET_FIELD(target_synchronization).since(2).was("wished_synchronization"), ET_FIELD(last_agent),
-    ET_FIELD(last_worker), ET_FIELD(unsettled).since(2))
+    ET_FIELD(last_worker), ET_FIELD(only_counts).since(4), ET_FIELD(only_slots).since(4),
+    ET_FIELD(lease_version).since(4), ET_FIELD(lease_slots).since(4), ET_FIELD(lease_reason).since(4),
+    ET_FIELD(lease_hold).since(4), ET_FIELD(unsettled).since(2))
 
 using ChangeRecords = RecordList<Prepare, Prepared, Cancel, GivenUp, Commit, Active, GenerationComplete, Idle, Abort,
                                  Halted, HaltSettled, BelowMin, StateLost, RunState>;

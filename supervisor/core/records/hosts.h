@@ -1,6 +1,7 @@
 // Purpose: records about hosts and their agents.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,24 +19,29 @@ struct HostOffered {
   std::string host;
   std::uint32_t slots = 0;
   AgentId agent;
+  std::optional<std::vector<std::uint32_t>> only;  // numbers of the slots that the run may use; left out: all
 };
-ET_RECORD(HostOffered, "host_offered", "A host is on the list of hosts, and an agent is launched on it.",
-          ET_FIELD(host), ET_FIELD(slots), ET_FIELD(agent))
+ET_RECORD(HostOffered, "host_offered",
+          "A host is on the list of hosts, and an agent is launched on it. `only`: the slots that the run may use, if "
+          "not all.",
+          ET_FIELD(host), ET_FIELD(slots), ET_FIELD(agent), ET_FIELD(only).since(4))
 
 struct HostAgain {
   std::string host;
   std::uint32_t slots = 0;
   AgentId agent;
+  std::optional<std::vector<std::uint32_t>> only;
 };
 ET_RECORD(HostAgain, "host_again", "A new agent is launched on a host whose agent was lost.", ET_FIELD(host),
-          ET_FIELD(slots), ET_FIELD(agent))
+          ET_FIELD(slots), ET_FIELD(agent), ET_FIELD(only).since(4))
 
 struct HostSlotsChanged {
   std::string host;
   std::uint32_t slots = 0;
+  std::optional<std::vector<std::uint32_t>> only;
 };
-ET_RECORD(HostSlotsChanged, "host_slots", "The list of hosts gives a host another number of slots.", ET_FIELD(host),
-          ET_FIELD(slots))
+ET_RECORD(HostSlotsChanged, "host_slots", "The list of hosts, or the lease, gives the run other slots of a host.",
+          ET_FIELD(host), ET_FIELD(slots), ET_FIELD(only).since(4))
 
 struct HostVanished {
   std::string host;

@@ -15,7 +15,7 @@
 namespace elastictrain::core::record {
 
 // Version of the schema that this program writes; it reads all versions up to it.
-inline constexpr std::uint32_t kSchemaVersion = 3;
+inline constexpr std::uint32_t kSchemaVersion = 4;
 
 struct RecordName {
   std::string_view event;
@@ -53,14 +53,14 @@ struct RecordList {};
 // ET_RECORD(Type, "event" or (RecordName), "meaning", ET_FIELD(first), ET_FIELD(second).since(2), …)
 #define ET_FIELD(name) Field(#name, &R::name)
 #define ET_RECORD(Type, event, meaning, ...) ET_RECORD_RENAMED(Type, (RecordName{event, meaning}), __VA_ARGS__)
-#define ET_RECORD_RENAMED(Type, record_name, ...)                                                                \
-  constexpr RecordName name_of_record(const Type*) {                                                             \
-    return record_name;                                                                                          \
-  }                                                                                                              \
-  template <class Visit>                                                                                         \
-  constexpr decltype(auto) with_fields(const Type*, Visit&& visit) {                                             \
-    using R [[maybe_unused]] = Type;                                                                             \
-    return visit(__VA_ARGS__);                                                                                   \
+#define ET_RECORD_RENAMED(Type, record_name, ...)                    \
+  constexpr RecordName name_of_record(const Type*) {                 \
+    return record_name;                                              \
+  }                                                                  \
+  template <class Visit>                                             \
+  constexpr decltype(auto) with_fields(const Type*, Visit&& visit) { \
+    using R [[maybe_unused]] = Type;                                 \
+    return visit(__VA_ARGS__);                                       \
   }
 
 }  // namespace elastictrain::core::record

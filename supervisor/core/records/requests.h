@@ -143,8 +143,26 @@ ET_RECORD(Decided, "decided",
           ET_FIELD(policy), ET_FIELD(code), ET_FIELD(reason), ET_FIELD(workers), ET_FIELD(replace), ET_FIELD(because),
           ET_FIELD(numbers))
 
+struct LeaseTaken {
+  std::uint64_t version = 0;
+  std::uint32_t slots = 0;
+  std::vector<std::string> hosts;
+  std::string reason;
+  std::optional<bool> hold;
+};
+ET_RECORD(LeaseTaken, "lease",
+          "The cluster's newest lease: how many slots the run may use from now on, and which, as \"host:0,1,3\". "
+          "`hold`: its workers stand still there.",
+          ET_FIELD(version), ET_FIELD(slots), ET_FIELD(hosts), ET_FIELD(reason), ET_FIELD(hold))
+
+struct LeaseIgnored {
+  std::uint64_t version = 0;
+};
+ET_RECORD(LeaseIgnored, "lease_ignored", "A lease that is not newer than the last one changes nothing.",
+          ET_FIELD(version))
+
 using RequestRecords = RecordList<Accepted, Refused, ResizeRequested, SizeHeld, SizeReleased, ReplaceRequested,
                                   DrainRequested, PlanUpdateRequested, PlanUpdated, ProgramRequested, ProgramRefused,
-                                  Target, TargetUnmet, ReplaceGivenUp, Observed, Decided>;
+                                  Target, TargetUnmet, ReplaceGivenUp, Observed, Decided, LeaseTaken, LeaseIgnored>;
 
 }  // namespace elastictrain::core::record

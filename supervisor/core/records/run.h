@@ -20,10 +20,14 @@ struct RunOpened {
   std::uint32_t min_workers = 0;
   std::uint32_t start_workers = 0;
   std::uint32_t max_workers = 0;
+  std::optional<bool> leased;  // the run's hosts are those that a cluster leases to it
 };
-ET_RECORD(RunOpened, "run_opened", "A new run begins. Records before it belong to an older run of the same name.",
-          ET_FIELD(schema).since(2), ET_FIELD(run), ET_FIELD(version), ET_FIELD(pid), ET_FIELD(port), ET_FIELD(command),
-          ET_FIELD(min_workers), ET_FIELD(start_workers), ET_FIELD(max_workers))
+ET_RECORD(
+    RunOpened, "run_opened",
+    "A new run begins. Records before it belong to an older run of the same name. `leased`: its hosts are those that a "
+    "cluster leases to it.",
+    ET_FIELD(schema).since(2), ET_FIELD(run), ET_FIELD(version), ET_FIELD(pid), ET_FIELD(port), ET_FIELD(command),
+    ET_FIELD(min_workers), ET_FIELD(start_workers), ET_FIELD(max_workers), ET_FIELD(leased).since(4))
 
 struct RunResumed {
   std::uint32_t schema = 1;  // a journal without this field has version 1
@@ -36,11 +40,13 @@ struct RunResumed {
   std::uint32_t start_workers = 0;
   std::uint32_t max_workers = 0;
   std::optional<bool> anew;  // no agent or worker of an earlier supervisor is left
+  std::optional<bool> leased;
 };
 ET_RECORD(RunResumed, "run_resumed",
           "Another supervisor continues the run. `anew`: no agent and no worker of an earlier one is left.",
           ET_FIELD(schema).since(2), ET_FIELD(run), ET_FIELD(version), ET_FIELD(pid), ET_FIELD(port), ET_FIELD(command),
-          ET_FIELD(min_workers), ET_FIELD(start_workers), ET_FIELD(max_workers), ET_FIELD(anew))
+          ET_FIELD(min_workers), ET_FIELD(start_workers), ET_FIELD(max_workers), ET_FIELD(anew),
+          ET_FIELD(leased).since(4))
 
 struct RunClosed {
   std::int64_t exit_status = 0;

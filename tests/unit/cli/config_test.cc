@@ -270,6 +270,18 @@ TEST_CASE("hosts from a flag replace the host file of the config, and two source
   CHECK(contains(bad(inputs), "hosts.shrink = ./s (job.toml:3:1) needs hosts.expand"));
 }
 
+TEST_CASE("a cluster from a flag or the environment replaces the hosts of the config") {
+  const std::string text = "command = [\"./t\"]\n[hosts]\nlist = [\"a:2\"]\nexpand = \"./e\"\nshrink = \"./s\"\n";
+  ConfigInputs inputs = from_text(text);
+  inputs.environment = {{"ELASTICTRAIN_CLUSTER", "lab"}};
+  CHECK(good(inputs).config.cluster == "lab");
+  CHECK(good(inputs).config.hosts.list.empty());
+  CHECK(good(inputs).config.hosts.expand.empty());
+  inputs.settings = {{"hosts.list", "b:2", "-H b:2"}};
+  CHECK(contains(bad(inputs), "leases the run its hosts, so hosts.list = b:2 (-H b:2) must not be set"));
+  CHECK(contains(bad(from_text("cluster = \"lab\"\n" + text)), "hosts.list = a:2 (job.toml:4:1) must not be set"));
+}
+
 TEST_CASE("only one policy decides on the size: two of one level are refused, and a flag replaces the file's") {
   const std::string head = "command = [\"./t\"]\n[policy]\n";
   ConfigInputs inputs = from_text(head + "library = \"p.so\"\nprogram = [\"sh\", \"p.sh\"]\n");

@@ -110,5 +110,31 @@ TEST_CASE("each host's network and NCCL settings are listed") {
   CHECK(contains(text, "c has no network interface"));
 }
 
+TEST_CASE("a small /dev/shm is pointed out where several GPUs of a host talk over NCCL") {
+  auto small = host("a");
+  small.slots = 2;
+  small.accelerators.gpus.push_back(small.accelerators.gpus.front());
+  small.accelerators.shared_memory_free_bytes = 64'000'000;
+  const std::string text = render_shortages({small});
+  CHECK(contains(text, "/dev/shm of a has"));
+  CHECK(contains(text, "--shm-size"));
+
+  auto large = small;
+  large.accelerators.shared_memory_free_bytes = 132'000'000;
+  auto one_worker = small;
+  one_worker.slots = 1;
+  auto without_nccl = small;
+  without_nccl.accelerators.nccl.clear();
+  auto unknown = small;
+  unknown.accelerators.shared_memory_free_bytes = 0;
+  CHECK(render_shortages({large, one_worker, without_nccl, unknown}) == "");
+}
+
+TEST_CASE("how much of /dev/shm is free does not tell hosts apart") {
+  auto used = host("b");
+  used.accelerators.shared_memory_free_bytes = 1;
+  CHECK(contains(render_gpus({host("a"), used}), "GPUs of a, b,"));
+}
+
 }  // namespace
 }  // namespace elastictrain::cli

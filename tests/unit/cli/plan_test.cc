@@ -385,17 +385,18 @@ TEST_CASE("a dry run shows hosts, ranks, commands and environment, and starts no
   }
 }
 
-TEST_CASE("Ctrl-C drains, a second one stops, TERM preempts once, the others are passed on") {
-  CHECK(meaning_of(SIGINT, false, HangUpChoice::kLeave) == SignalMeaning::kDrain);
-  CHECK(meaning_of(SIGINT, true, HangUpChoice::kLeave) == SignalMeaning::kStopNow);
-  CHECK(meaning_of(SIGTERM, false, HangUpChoice::kLeave) == SignalMeaning::kPreempt);
-  CHECK(meaning_of(SIGHUP, false, HangUpChoice::kLeave) == SignalMeaning::kPreempt);
-  CHECK(meaning_of(SIGHUP, false, HangUpChoice::kIgnore) == SignalMeaning::kNothing);
-  CHECK(meaning_of(SIGTERM, false, HangUpChoice::kIgnore) == SignalMeaning::kPreempt);
-  CHECK(meaning_of(SIGTERM, true, HangUpChoice::kLeave) == SignalMeaning::kNothing);
-  CHECK(meaning_of(SIGUSR1, false, HangUpChoice::kLeave) == SignalMeaning::kPass);
-  CHECK(meaning_of(SIGTSTP, false, HangUpChoice::kLeave) == SignalMeaning::kSuspend);
-  CHECK(meaning_of(SIGCONT, false, HangUpChoice::kLeave) == SignalMeaning::kPass);
+TEST_CASE("Ctrl-C drains, a second one stops, a third kills, TERM preempts once, the others are passed on") {
+  CHECK(meaning_of(SIGINT, Leaving::kNo, HangUpChoice::kLeave) == SignalMeaning::kDrain);
+  CHECK(meaning_of(SIGINT, Leaving::kAtBoundary, HangUpChoice::kLeave) == SignalMeaning::kStopNow);
+  CHECK(meaning_of(SIGINT, Leaving::kAtOnce, HangUpChoice::kLeave) == SignalMeaning::kKillNow);
+  CHECK(meaning_of(SIGTERM, Leaving::kNo, HangUpChoice::kLeave) == SignalMeaning::kPreempt);
+  CHECK(meaning_of(SIGHUP, Leaving::kNo, HangUpChoice::kLeave) == SignalMeaning::kPreempt);
+  CHECK(meaning_of(SIGHUP, Leaving::kNo, HangUpChoice::kIgnore) == SignalMeaning::kNothing);
+  CHECK(meaning_of(SIGTERM, Leaving::kNo, HangUpChoice::kIgnore) == SignalMeaning::kPreempt);
+  CHECK(meaning_of(SIGTERM, Leaving::kAtBoundary, HangUpChoice::kLeave) == SignalMeaning::kNothing);
+  CHECK(meaning_of(SIGUSR1, Leaving::kNo, HangUpChoice::kLeave) == SignalMeaning::kPass);
+  CHECK(meaning_of(SIGTSTP, Leaving::kNo, HangUpChoice::kLeave) == SignalMeaning::kSuspend);
+  CHECK(meaning_of(SIGCONT, Leaving::kNo, HangUpChoice::kLeave) == SignalMeaning::kPass);
 }
 
 TEST_CASE("USR1 as a notice to leave does not reach the workers") {

@@ -49,6 +49,22 @@ TEST_CASE("a table is CSV with named columns in any order, or a list of objects"
   CHECK(list->measured.points()[0].seconds == 0.25);
 }
 
+// 100 samples of one worker with a noise scale of 100: gamma is 1 and, with 400 samples, half of that.
+TEST_CASE("with a theta epochs follow from the SGD noise of the given noise scale") {
+  auto profile = profile_of_table("workers,batch,step_s\n1,100,0.1\n2,100,0.1\n4,100,0.1\n", "t.csv");
+  REQUIRE(profile.ok());
+  const RunConfig config =
+      config_with({{"goal", std::string("fastest")}, {"epochs", std::string("sgd-noise")}, {"theta", -0.5}});
+  const auto plan = make_size_plan(*profile, config, std::nullopt, 100);
+  REQUIRE(plan.ok());
+  CHECK(*plan->sgd_noise == Approx(1));
+  const auto& points = plan->curve.points;
+  REQUIRE(points.size() == 4);
+  CHECK(points[0].epochs == Approx(1));
+  CHECK(points[3].epochs == Approx(1.5));  // (1 - 0.5 * 0.5) / (1 - 0.5 * 1)
+  CHECK(nlohmann::json::parse(render_plan_json(*plan))["sgd_noise"] == 1);
+}
+
 TEST_CASE("errors in a table name the line") {
   CHECK(wrong("workers,batch\n1,2\n").find("t.csv:1: there must be exactly one column step_s") == 0);
   CHECK(wrong("workers,batch,time\n").find("t.csv:1: 'time' is not a column") == 0);

@@ -360,6 +360,36 @@ TEST_CASE("an account that comes after the checkpoint that holds it repeats noth
   CHECK(ledger.summary().repeated == 0);
 }
 
+// w1 went on to step 4 after its checkpoint of step 2. w2 started again from there, and the supervisor was lost before
+// it learned so. w3 started from a checkpoint of w2; then the host of w2 came back with what w2 had to say.
+TEST_CASE("an account that comes late tells of a start from a checkpoint that nobody else saw") {
+  Ledger ledger;
+  ledger.set_sample_count(100);
+  ledger.record(
+      WorkerId{1},
+      {{used_in(1, 1, 0, 0, 10), used_in(1, 2, 0, 10, 10), used_in(1, 3, 0, 20, 10), used_in(1, 4, 0, 30, 10)}, 1});
+  ledger.fence({5, 7});
+  protocol::WorkerAudit held{{used_in(5, 6, 0, 0, 60)}, 1};
+  held.from_checkpoint = true;
+  CHECK(ledger.record(WorkerId{3}, held).empty());
+  CHECK(ledger.summary().samples == 60);
+
+  protocol::WorkerAudit before{{used_in(3, 2, 0, 0, 20)}, 1};
+  before.from_checkpoint = true;
+  CHECK(ledger.record(WorkerId{2}, before).empty());
+  CHECK(ledger.summary().samples == 60);  // in the checkpoint of w2, whoever used them
+  CHECK(ledger.summary().missing == 0);
+  CHECK(ledger
+            .record(WorkerId{2}, {{used_in(3, 3, 0, 20, 10), used_in(3, 4, 0, 30, 10), used_in(3, 5, 0, 40, 10),
+                                   used_in(3, 6, 0, 50, 10), used_in(3, 7, 0, 60, 10)},
+                                  2})
+            .empty());
+  CHECK(ledger.record(WorkerId{3}, {{used_in(5, 7, 0, 60, 10)}, 2}).empty());
+  CHECK(ledger.summary().samples == 70);
+  CHECK(ledger.summary().repeated == 0);
+  CHECK(ledger.summary().missing == 0);
+}
+
 TEST_CASE("a supervisor that takes over knows the checkpoint before it knows how many samples an epoch has") {
   Ledger ledger;
   ledger.fence({3, 4});

@@ -4,7 +4,10 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <functional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "supervisor/core/journal_fold.h"
 #include "supervisor/core/run_end.h"
@@ -389,6 +392,34 @@ TEST_CASE("a worker that asks for another batch than the first one is refused wi
   REQUIRE(tell != nullptr);
   CHECK(tell->text.find("48") != std::string::npos);
   CHECK(tell->text.find("64") != std::string::npos);
+}
+
+TEST_CASE("a worker that divides its data in another way is refused with both values") {
+  const auto refusal_of = [](const std::function<void(protocol::WorkerReady&)>& change) {
+    Run run(Run::settings(2, 2));
+    protocol::WorkerReady first{{}, 100, 1, 1000};
+    first.division = {.is_known = true, .seed = 7};
+    run.feed(HostsOffered{{{"A", 2}}});
+    run.feed(AgentConnected{AgentId{1}});
+    run.hello(1);
+    run.say(1, first);
+    run.hello(2);
+    change(first);
+    run.say(2, first);
+    const auto* tell = run.last<Tell>();
+    return tell == nullptr ? std::string() : tell->text;
+  };
+  using Change = void (*)(protocol::WorkerReady&);
+  const std::vector<std::pair<Change, std::string>> refusals{
+      {[](auto& ready) { ready.division.seed = 8; }, "seed = 8, the rest of the run 7"},
+      {[](auto& ready) { ready.division.shuffle = false; }, "shuffle = false, the rest of the run true"},
+      {[](auto& ready) { ready.division.drop_last = true; }, "drop_last = true, the rest of the run false"},
+      {[](auto& ready) { ready.division.min_local_samples = 2; }, "min_local_samples = 2, the rest of the run 0"},
+      {[](auto& ready) { ready.epochs = 3; }, "epochs = 3, the rest of the run 0"},
+      {[](auto& ready) { ready.max_steps = 9; }, "max_steps = 9, the rest of the run 0"}};
+  for (const auto& [change, text] : refusals) CHECK(refusal_of(change).find(text) != std::string::npos);
+  CHECK(refusal_of([](auto&) {}).empty());
+  CHECK(refusal_of([](auto& ready) { ready.division = {.seed = 8}; }).empty());  // a library that does not say
 }
 
 TEST_CASE("a supervisor that takes over keeps the program's batch, also beside a policy's") {

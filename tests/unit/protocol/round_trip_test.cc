@@ -49,6 +49,8 @@ TEST_CASE("codec: every field of every message survives the round trip") {
   elastictrain::testing::for_each_alternative<AgentUp>([](AgentUp message) { check_round_trip(message); });
   elastictrain::testing::for_each_alternative<AgentDown>([](AgentDown message) { check_round_trip(message); });
   elastictrain::testing::for_each_alternative<Bootstrap>([](Bootstrap message) { check_round_trip(message); });
+  elastictrain::testing::for_each_alternative<GuestUp>([](GuestUp message) { check_round_trip(message); });
+  elastictrain::testing::for_each_alternative<GuestDown>([](GuestDown message) { check_round_trip(message); });
 }
 
 }  // namespace
