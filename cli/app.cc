@@ -146,6 +146,7 @@ int run_cli(int argc, char** argv) {
   try {
     Invocation invocation;
     const std::vector<Command> commands = all_commands(invocation);
+    if (argc > 2) invocation.line.assign(argv + 2, argv + argc);
     auto arguments = prepare_arguments(commands, {argv + 1, argv + argc}, invocation.program);
     const ProgramText program = {"elastictrain " ELASTICTRAIN_VERSION, launcher::build_id(), kExamples};
     if (const auto status = parse_arguments(commands, program, arguments)) return *status;

@@ -2,6 +2,7 @@
 // users.
 #include "cli/commands/accelerators.h"
 
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -79,10 +80,17 @@ void find_nccl(AcceleratorFacts& facts) {
   facts.nccl_version = static_cast<std::uint32_t>((*nccl)->version);
 }
 
+std::uint64_t shared_memory_free_bytes() {
+  struct statvfs usage = {};
+  if (::statvfs("/dev/shm", &usage) != 0) return 0;
+  return static_cast<std::uint64_t>(usage.f_bavail) * usage.f_frsize;
+}
+
 }  // namespace
 
 AcceleratorFacts find_accelerators() {
   AcceleratorFacts facts;
+  facts.shared_memory_free_bytes = shared_memory_free_bytes();
   find_gpus(facts);
   find_nccl(facts);
   if (const auto compiler = device::find_kernel_compiler(); !compiler.ok()) {

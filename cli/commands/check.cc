@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "cli/commands/check_hosts.h"
+#include "cli/commands/checkpoint_place.h"
 #include "cli/commands/command.h"
 #include "cli/commands/exit_code.h"
 #include "cli/commands/gpu_report.h"
@@ -18,6 +19,7 @@
 #include "cli/config/key_value.h"
 #include "cli/config/schema.h"
 #include "cli/output/config_reference.h"
+#include "cli/output/config_schema.h"
 #include "cli/output/figures.h"
 #include "cli/output/protection.h"
 #include "cli/output/table.h"
@@ -36,11 +38,12 @@ bool is_shown(const RunConfig& config, const RunPlan& plan, const KeySpec& key) 
   return true;
 }
 
-std::string render_settings(const LoadedConfig& loaded, const RunPlan& plan) {
+std::string render_settings(const LoadedConfig& loaded, const RunPlan& plan, bool all) {
   Table table({{"key"}, {"value"}, {"from"}});
   for (const KeySpec& key : schema()) {
     const std::string value = render_value(loaded.config, key);
-    if (value.empty() || !is_shown(loaded.config, plan, key)) continue;
+    const bool is_default = loaded.origins.find(key.name) == loaded.origins.end();
+    if (value.empty() || (is_default && !all) || !is_shown(loaded.config, plan, key)) continue;
     table.add_row({key.name, value + (key.unit.empty() ? "" : " " + key.unit), loaded.where(key.name)});
   }
   return table.render();
@@ -68,6 +71,10 @@ std::string render_deadlines(const RunConfig& config) {
     table.add_row({format_duration(static_cast<double>(amount) / 1000), key->name, key->help});
   }
   return table.render();
+}
+
+std::string count_of(std::uint64_t number, const std::string& what) {
+  return std::to_string(number) + " " + what + (number == 1 ? "" : "s");
 }
 
 bool is_our_build(const std::string& version) {
@@ -129,12 +136,38 @@ Result<std::vector<launcher::Host>> discover(const RunConfig& config, const RunP
   return found;
 }
 
-int check_plan(const LoadedConfig& loaded, RunPlan plan) {
-  std::cout << render_settings(loaded, plan) << "\n"
+// The last line: whether the run can start, and if not, why.
+int conclude(const std::vector<HostReport>& reports, const Status& checkpoints, bool all_local) {
+  std::vector<std::string> problems;
+  std::uint64_t slots = 0;
+  for (const HostReport& report : reports) {
+    slots += report.reached ? report.slots : 0;
+    if (!report.reached) problems.push_back("host " + report.host + " cannot be used: " + report.problem);
+  }
+  int status = problems.empty() && !reports.empty() ? kExitSuccess : kExitUnavailable;
+  if (reports.empty()) problems.push_back("there is no host");
+  if (!checkpoints.ok() && all_local) {
+    problems.push_back(checkpoints.error().message);
+    status = kExitCannotCreate;
+  } else if (!checkpoints.ok()) {
+    std::cout << "warning: on this machine " << checkpoints.error().message << "\n";
+  }
+  for (const std::string& problem : problems) std::cout << "problem: " << problem << "\n";
+  std::cout << "verdict: "
+            << (status == kExitSuccess
+                    ? "good, " + count_of(reports.size(), "host") + " with " + count_of(slots, "slot")
+                    : "the run cannot start like this: " + count_of(problems.size(), "problem"))
+            << std::endl;
+  return status;
+}
+
+int check_plan(const LoadedConfig& loaded, RunPlan plan, bool show_all) {
+  std::cout << render_settings(loaded, plan, show_all) << "\n"
             << render_sizes(plan.settings) << describe_protection(loaded.config.network) << "\n"
             << (plan.allocation ? describe_allocation(loaded.config, plan) + "\n" : "")
             << render_mpi(loaded.config, plan) << "\n"
-            << render_deadlines(loaded.config) << std::endl;
+            << (show_all ? render_deadlines(loaded.config) : "defaults and deadlines: elastictrain check --all\n")
+            << std::endl;
   if (!loaded.config.hosts.discover.empty()) {
     auto hosts = discover(loaded.config, plan);
     if (!hosts.ok()) {
@@ -151,13 +184,12 @@ int check_plan(const LoadedConfig& loaded, RunPlan plan) {
   std::cout << render_reports(*reports) << "\n"
             << render_networks(*reports) << "\n"
             << render_gpus(*reports) << render_worker_settings(*reports, loaded.config.network.interface)
-            << render_differences(*reports);
-  const bool all =
-      std::all_of(reports->begin(), reports->end(), [](const HostReport& report) { return report.reached; });
-  return all && !reports->empty() ? kExitSuccess : kExitUnavailable;
+            << render_differences(*reports) << render_shortages(*reports);
+  const std::string& directory = loaded.config.checkpoint.directory;
+  return conclude(*reports, directory.empty() ? Status() : try_checkpoint_directory(directory), plan.all_local);
 }
 
-int check_command(const RunFlags& flags, const std::vector<std::string>& program) {
+int check_command(const RunFlags& flags, const std::vector<std::string>& program, bool show_all) {
   const auto environment = process_environment();
   const auto loaded = load_from_flags(flags, program, environment);
   if (const auto* error = std::get_if<ConfigError>(&loaded)) {
@@ -168,13 +200,13 @@ int check_command(const RunFlags& flags, const std::vector<std::string>& program
   const auto& good = std::get<LoadedConfig>(loaded);
   auto plan =
       make_plan(good.config, {environment, std::filesystem::current_path(ignored).string(), "check", environment});
-  if (plan.ok()) return check_plan(good, std::move(*plan));
+  if (plan.ok()) return check_plan(good, std::move(*plan), show_all);
   std::cerr << "elastictrain check: " << plan.error().message << "\n";
   return kExitConfig;
 }
 
-int print_reference() {
-  std::cout << render_config_reference();
+int print_page(const std::string& page) {
+  std::cout << page;
   return std::cout.flush() ? kExitSuccess : kExitFailure;
 }
 
@@ -183,11 +215,18 @@ int print_reference() {
 Command make_check(Invocation& invocation) {
   const auto flags = std::make_shared<RunFlags>();
   const auto reference = std::make_shared<bool>(false);
+  const auto for_editors = std::make_shared<bool>(false);
+  const auto show_all = std::make_shared<bool>(false);
   std::vector<Argument> arguments = run_arguments(flags);
+  arguments.push_back(flag("--all", "print every value, also defaults, and all deadlines", *show_all).in("Job"));
   arguments.push_back(
       flag("--reference", "print the page of all configuration keys (Markdown); check nothing", *reference).in("Job"));
-  const auto check = [&invocation, flags, reference] {
-    return *reference ? print_reference() : check_command(*flags, invocation.program);
+  arguments.push_back(
+      flag("--schema", "print a JSON schema of the configuration, for editors; check nothing", *for_editors).in("Job"));
+  const auto check = [&invocation, flags, reference, for_editors, show_all] {
+    if (*reference) return print_page(render_config_reference());
+    if (*for_editors) return print_page(render_config_schema());
+    return check_command(*flags, invocation.program, *show_all);
   };
   return {"check", "check the configuration and its hosts", kGroupTrain, arguments, always(invocation, check), "",
           true};

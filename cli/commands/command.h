@@ -18,6 +18,7 @@ struct Invocation {
   std::function<int()> action;
   std::vector<std::string> program;  // the arguments after "--"
   std::vector<std::string> instead;  // not empty: the arguments of another command, which does it
+  std::vector<std::string> line;     // everything after the command's name, as it was typed
 };
 
 struct Argument {
@@ -66,6 +67,7 @@ struct Command {
 // The groups under which --help lists the commands.
 inline constexpr const char* kGroupTrain = "Train";
 inline constexpr const char* kGroupClient = "Client commands";
+inline constexpr const char* kGroupCluster = "Many jobs on one cluster";
 inline constexpr const char* kGroupOther = "Other";
 
 // A function for Command::choose that stores `action`.
@@ -84,12 +86,23 @@ Command make_replace(Invocation& invocation);
 Command make_drain(Invocation& invocation);
 Command make_topology(Invocation& invocation);
 Command make_stop(Invocation& invocation);
+Command make_cluster(Invocation& invocation);
+Command make_submit(Invocation& invocation);
+Command make_queue(Invocation& invocation);
+Command make_cancel(Invocation& invocation);
+Command make_pause(Invocation& invocation);
+Command make_resume(Invocation& invocation);
+Command make_priority(Invocation& invocation);
 Command make_events(Invocation& invocation);
 Command make_list(Invocation& invocation);
 Command make_prune(Invocation& invocation);
 Command make_logs(Invocation& invocation);
 Command make_attach(Invocation& invocation);
 Command make_explain(Invocation& invocation);
+Command make_report(Invocation& invocation);
+Command make_man(Invocation& invocation);
+Command make_init(Invocation& invocation);
+Command make_top(Invocation& invocation);
 Command make_worker(Invocation& invocation);
 Command make_completion(Invocation& invocation);
 Command make_agent(Invocation& invocation);

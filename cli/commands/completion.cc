@@ -1,4 +1,4 @@
-// `elastictrain completion bash|zsh`: a script generated from the parser, so that it cannot become outdated.
+// `elastictrain completion bash|zsh|fish`: a script generated from the parser, so that it cannot become outdated.
 #include "cli/commands/completion.h"
 
 #include <iostream>
@@ -54,18 +54,65 @@ std::string bash_script(const std::vector<Command>& commands) {
          "complete -o default -F _elastictrain elastictrain\n";
 }
 
+std::string quoted_for_fish(const std::string& text) {
+  std::string quoted = "'";
+  for (const char c : text) {
+    if (c == '\'' || c == '\\') quoted += '\\';
+    quoted += c;
+  }
+  return quoted + "'";
+}
+
+std::string fish_flags(const Command& command) {
+  std::string text;
+  const std::string begin = "complete -c elastictrain -n '__fish_seen_subcommand_from " + command.name + "'";
+  for (const Argument& argument : command.arguments) {
+    if (!argument.names.starts_with('-')) continue;
+    text += begin;
+    for (const std::string& name : split(argument.names, ',')) {
+      text += name.starts_with("--") ? " -l " + name.substr(2) : " -s " + name.substr(1);
+    }
+    text += (argument.kind == Argument::Kind::kFlag ? "" : " -r") + std::string(" -d ") +
+            quoted_for_fish(argument.help) + "\n";
+  }
+  if (command.group == kGroupClient) text += begin + " -a '(__elastictrain_runs)'\n";
+  return text;
+}
+
+std::string fish_script(const std::vector<Command>& commands) {
+  std::string script =
+      "function __elastictrain_runs\n"
+      "  set -l state $ELASTICTRAIN_STATE_DIR\n"
+      "  test -n \"$state\"; or set state (test -n \"$XDG_STATE_HOME\"; and echo $XDG_STATE_HOME; or echo "
+      "$HOME/.local/state)/elastictrain\n"
+      "  for socket in $state/*/control.sock\n"
+      "    basename (dirname $socket)\n"
+      "  end\n"
+      "end\n";
+  for (const Command& command : commands) {
+    if (command.group.empty()) continue;
+    script += "complete -c elastictrain -n __fish_use_subcommand -a " + command.name + " -d " +
+              quoted_for_fish(command.help) + "\n" + fish_flags(command);
+  }
+  return script;
+}
+
 }  // namespace
 
 std::string completion_script(const std::vector<Command>& commands, const std::string& shell) {
+  if (shell == "fish") return fish_script(commands);
   const std::string bash = bash_script(commands);
-  return shell == "zsh" ? "autoload -U +X bashcompinit && bashcompinit\n" + bash : bash;
+  if (shell != "zsh") return bash;
+  // As a file of zsh's function path it is read when a completion is asked for, and answers that one, too.
+  return "#compdef elastictrain\nautoload -U +X bashcompinit && bashcompinit\n" + bash +
+         "if (( ${+compstate} )); then _bash_complete -o default -F _elastictrain; fi\n";
 }
 
 Command make_completion(Invocation& invocation) {
   const auto shell = std::make_shared<std::string>();
   const auto choose = [&invocation, shell]() -> Status {
-    if (*shell != "bash" && *shell != "zsh") {
-      const std::string wrong = shell->empty() ? "" : "'" + *shell + "' is not bash or zsh; ";
+    if (*shell != "bash" && *shell != "zsh" && *shell != "fish") {
+      const std::string wrong = shell->empty() ? "" : "'" + *shell + "' is not bash, zsh or fish; ";
       return wrong_usage(wrong + "say which shell, e.g. source <(elastictrain completion bash)");
     }
     invocation.action = [&invocation, shell] {
@@ -77,7 +124,7 @@ Command make_completion(Invocation& invocation) {
   return {"completion",
           "print a completion script: source <(elastictrain completion bash)",
           kGroupOther,
-          {word("shell", "bash|zsh", "the shell", *shell)},
+          {word("shell", "bash|zsh|fish", "the shell", *shell)},
           choose};
 }
 

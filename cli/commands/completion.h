@@ -8,7 +8,7 @@
 
 namespace elastictrain::cli {
 
-// `shell` is "bash" or "zsh".
+// `shell` is "bash", "zsh" or "fish".
 std::string completion_script(const std::vector<Command>& commands, const std::string& shell);
 
 }  // namespace elastictrain::cli

@@ -1,7 +1,10 @@
 // `elastictrain events`: prints the journal as text or as it is stored. --follow continues until the run ends.
+#include <algorithm>
+#include <functional>
 #include <iostream>
 #include <memory>
 
+#include "cli/commands/cluster_client.h"
 #include "cli/commands/command.h"
 #include "cli/commands/exit_code.h"
 #include "cli/commands/run_client.h"
@@ -16,28 +19,56 @@ namespace {
 
 struct EventsFlags {
   std::string name;
+  std::string cluster;
+  std::vector<std::string> types;
+  bool all = false;
   bool follow = false;
   bool json = false;
   bool reference = false;
 };
+
+// Where the journal is, and whether the run lives that writes it. A cluster's is read as far as it goes.
+struct EventSource {
+  std::string path;
+  std::function<bool()> is_live;
+};
+
+Result<EventSource> source_of(const EventsFlags& flags) {
+  if (!flags.cluster.empty()) {
+    const auto directory = directory_of_cluster(flags.cluster);
+    if (!directory.ok()) return directory.error();
+    return EventSource{*directory + "/" + control::kJournalName, [] { return true; }};
+  }
+  const auto directory = find_run(flags.name);
+  if (!directory.ok()) return directory.error();
+  return EventSource{*directory + "/" + control::kJournalName,
+                     [place = *directory] { return control::is_live(place); }};
+}
+
+std::string shown_event(const EventsFlags& flags, std::string_view line) {
+  const std::string name = event_name(line);
+  const bool wanted = flags.types.empty()
+                          ? flags.all || flags.json || !is_detail(name)
+                          : std::find(flags.types.begin(), flags.types.end(), name) != flags.types.end();
+  if (!wanted) return "";
+  return flags.json ? std::string(line) : render_event(line);
+}
 
 int print_events(const EventsFlags& flags) {
   if (flags.reference) {
     std::cout << render_journal_reference();
     return std::cout.flush() ? kExitSuccess : kExitFailure;
   }
-  const auto directory = find_run(flags.name);
-  if (!directory.ok()) return complain("events", directory.error());
-  const std::string path = *directory + "/" + control::kJournalName;
-  FileFollower reader(path);
-  if (!reader.is_open()) return complain("events", {ErrorCode::kUnavailable, path + " cannot be read"});
-  FileWatch watch(path);
+  const auto source = source_of(flags);
+  if (!source.ok()) return complain("events", source.error());
+  FileFollower reader(source->path);
+  if (!reader.is_open()) return complain("events", {ErrorCode::kUnavailable, source->path + " cannot be read"});
+  FileWatch watch(source->path);
   const auto print = [&flags](std::string_view line) {
-    const std::string text = flags.json ? std::string(line) : render_event(line);
-    if (!text.empty()) std::cout << text << "\n";
+    if (const std::string text = shown_event(flags, line); !text.empty()) std::cout << text << "\n";
   };
   reader.read_lines(print);
-  while (flags.follow && std::cout.flush() && control::is_live(*directory)) {
+  while (flags.follow && std::cout.flush() && source->is_live()) {
     watch.wait();
     reader.read_lines(print);
   }
@@ -56,6 +87,8 @@ Command make_events(Invocation& invocation) {
           {word("run", "[NAME]", "name of the run, when several are live; it may have ended", flags->name),
            flag("-f,--follow", "wait for new lines until the run ends", flags->follow),
            flag("--json", "the journal's lines as stored", flags->json),
+           flag("--all", "also the steps of each change, and each worker's start", flags->all),
+           list("--type", "EVENT", "only events of these names", flags->types), cluster_journal_flag(flags->cluster),
            flag("--reference", "print the page of all events and their fields", flags->reference)},
           always(invocation, [flags] { return print_events(*flags); })};
 }

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 
+#include "cli/commands/cluster_client.h"
 #include "cli/commands/command.h"
 #include "cli/commands/exit_code.h"
 #include "cli/commands/policy_choice.h"
@@ -12,17 +13,22 @@
 #include "cli/commands/run_client.h"
 #include "cli/commands/run_flags.h"
 #include "cli/config/load.h"
+#include "cli/output/event_text.h"
 #include "cli/output/explanation.h"
+#include "cli/output/file_follow.h"
+#include "cli/output/printable.h"
 #include "supervisor/control/control_protocol.h"
 #include "supervisor/journal_history.h"
 #include "supervisor/policy/replay.h"
 #include "supervisor/policy/view_json.h"
+#include "supervisor/protocol/json_text.h"
 
 namespace elastictrain::cli {
 namespace {
 
 struct ExplainFlags {
   std::string name;
+  std::string cluster;
   std::string journal;
   std::string policy;
   std::vector<Setting> settings;
@@ -101,7 +107,43 @@ Result<RunConfig> chosen_config(const ExplainFlags& flags, const std::string& di
   return std::move(std::get<LoadedConfig>(loaded).config);
 }
 
+std::string field_of(const nlohmann::json& object, const char* name) {
+  const auto found = object.find(name);
+  if (found == object.end()) return "?";
+  return found->is_string() ? printable(found->get<std::string>(), Lines::kOne) : json_text(*found);
+}
+
+// A decision of a cluster and the shares that it changed, a line each.
+std::string shared_text(std::string_view line, bool json) {
+  if (event_name(line) != "decided") return "";
+  if (json) return std::string(line) + "\n";
+  const nlohmann::json decided = parse_json(line);
+  const auto time = decided.find("t");
+  std::string text = time != decided.end() && time->is_number() ? clock_text(time->get<double>()) : "";
+  text += field_of(decided, "trigger") + ": " + field_of(decided, "slots") + " slots for " + field_of(decided, "jobs") +
+          " jobs, " + field_of(decided, "waiting") + " wait (" + field_of(decided, "policy") + ")\n";
+  const auto shares = decided.find("shares");
+  if (shares == decided.end() || !shares->is_array()) return text;
+  for (const auto& share : *shares) {
+    if (!share.is_object()) continue;
+    text += "  j" + field_of(share, "job") + ": " + field_of(share, "before") + " -> " + field_of(share, "after") +
+            ": " + field_of(share, "why") + "\n";
+  }
+  return text;
+}
+
+int explain_cluster(const ExplainFlags& flags) {
+  const auto directory = directory_of_cluster(flags.cluster);
+  if (!directory.ok()) return complain("explain", directory.error());
+  const std::string path = *directory + "/" + control::kJournalName;
+  FileFollower reader(path);
+  if (!reader.is_open()) return complain("explain", {ErrorCode::kUnavailable, path + " cannot be read"});
+  reader.read_lines([&flags](std::string_view line) { std::cout << shared_text(line, flags.json); });
+  return std::cout.flush() ? kExitSuccess : kExitFailure;
+}
+
 int explain(const ExplainFlags& flags) {
+  if (!flags.cluster.empty()) return explain_cluster(flags);
   std::string path = flags.journal;
   if (path.empty()) {
     const auto found = find_run(flags.name);
@@ -149,6 +191,7 @@ Command make_explain(Invocation& invocation) {
                  flags->journal),
            value("--policy", "NAME", "the policy to replay through; default: the run's own", flags->policy),
            list("--set", "KEY=VALUE", "another setting, for example --set policy.NAME.KEY=VALUE", set),
+           cluster_journal_flag(flags->cluster),
            flag("--all", "show every view, not only decisions and where they differ", flags->all),
            flag("--json", "one JSON object per line", flags->json)},
           always(invocation, [flags] { return explain(*flags); })};

@@ -37,6 +37,7 @@ Hosts reached(const std::vector<HostReport>& reports) {
 std::string findings_of(const HostReport& report) {
   AcceleratorFacts facts = report.accelerators;
   for (auto& gpu : facts.gpus) gpu.bus_id.clear();
+  facts.shared_memory_free_bytes = 0;
   return protocol::encode_frame(protocol::AgentUp(facts)) + report.kernel_driver;
 }
 
@@ -93,6 +94,18 @@ std::string render_group(const Hosts& hosts) {
   add_gpus(table, report.accelerators, hosts.size() == 1);
   add_libraries(table, report.accelerators);
   return title + table.render();
+}
+
+// Two communicators live beside each other while a generation follows another (train/GPU.md).
+std::uint64_t shared_memory_needed_bytes(const HostReport& report) {
+  constexpr std::uint64_t kBytesPerRank = 33'000'000;
+  return 2 * kBytesPerRank * std::min<std::uint64_t>(report.slots, report.accelerators.gpus.size());
+}
+
+bool lacks_shared_memory(const HostReport& report) {
+  const AcceleratorFacts& facts = report.accelerators;
+  if (facts.nccl.empty() || report.slots < 2 || facts.gpus.size() < 2) return false;
+  return facts.shared_memory_free_bytes > 0 && facts.shared_memory_free_bytes < shared_memory_needed_bytes(report);
 }
 
 // "NCCL: 2.28.9 on a, b; 2.27.3 on c", or nothing if all are the same.
@@ -164,6 +177,18 @@ std::string render_differences(const std::vector<HostReport>& reports) {
   text += difference(with_gpus, "the GPU", "The slowest one limits the step time unless shares are uneven", gpu_text);
   text += difference(with_gpus, "cuBLAS", "The built-in trainer needs it on all hosts",
                      [](const HostReport& report) { return report.accelerators.cublas.empty() ? "absent" : "found"; });
+  return text;
+}
+
+std::string render_shortages(const std::vector<HostReport>& reports) {
+  std::string text;
+  for (const HostReport* report : reached(reports)) {
+    if (!lacks_shared_memory(*report)) continue;
+    text += "warning: /dev/shm of " + report->host + " has " +
+            format_bytes(report->accelerators.shared_memory_free_bytes) + " free, and NCCL may need " +
+            format_bytes(shared_memory_needed_bytes(*report)) +
+            " while a change is prepared. Enlarge it (docker run --shm-size)\n";
+  }
   return text;
 }
 

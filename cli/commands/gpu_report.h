@@ -18,6 +18,9 @@ std::string render_networks(const std::vector<HostReport>& reports);
 // A warning for each difference between the hosts; empty if all are the same.
 std::string render_differences(const std::vector<HostReport>& reports);
 
+// A warning for each host whose /dev/shm cannot hold the buffers of two communicators; empty if there is none.
+std::string render_shortages(const std::vector<HostReport>& reports);
+
 // "4 x NVIDIA H100", "2 x A, 1 x B" or "none".
 std::string gpu_text(const HostReport& report);
 

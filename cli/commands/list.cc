@@ -68,7 +68,8 @@ Result<std::vector<std::string>> runs_to_remove(const PruneFlags& flags) {
   }
   for (const std::string& name : flags.names) {
     const auto run = std::find_if(runs->begin(), runs->end(), [&](const ListedRun& one) { return one.name == name; });
-    if (run == runs->end()) return Error{ErrorCode::kUnavailable, "no run is named " + name};
+    if (run == runs->end())
+      return Error{ErrorCode::kUnavailable, "no run is named " + name + "; elastictrain list names all"};
     if (!run->exit_status) {
       return Error{ErrorCode::kRefused, "run " + name + " has not ended (" + run->state +
                                             "); end it with: " + "elastictrain stop " + name +

@@ -7,10 +7,12 @@
 #include <sstream>
 #include <utility>
 
+#include "cli/commands/checkpoint_place.h"
 #include "cli/commands/exit_code.h"
 #include "cli/commands/run_parts.h"
 #include "cli/commands/run_signals.h"
 #include "cli/output/protection.h"
+#include "cli/report/write.h"
 #include "launcher/hostfile.h"
 #include "launcher/process/core_files.h"
 #include "supervisor/run_directory.h"
@@ -20,6 +22,9 @@ namespace {
 
 // A program that has not begun to use the library by then probably never does.
 constexpr std::chrono::seconds kPlainAfter{5};
+
+// For the commands that offered hosts to hear how the run has ended.
+constexpr std::chrono::seconds kFarewell{5};
 
 SupervisorOptions supervisor_options(const RunConfig& config, const RunPlan& plan) {
   SupervisorOptions options;
@@ -60,8 +65,14 @@ int status_of_start(const Error& error) {
   }
 }
 
-LiveRun::LiveRun(std::string command, const RunChoice& choice, const RunPlan& plan)
-    : command_(std::move(command)), choice_(choice), config_(choice.config), plan_(plan) {}
+LiveRun::LiveRun(std::string command, const RunChoice& choice, const RunPlan& plan, Meeting meeting)
+    : command_(std::move(command)),
+      choice_(choice),
+      config_(choice.config),
+      plan_(plan),
+      meeting_(std::move(meeting)),
+      io_(*meeting_.io),
+      start_(choice.start) {}
 
 void LiveRun::watch(std::function<void(const core::Record&)> watcher) {
   watcher_ = std::move(watcher);
@@ -83,21 +94,74 @@ int LiveRun::run() {
   directory_ = *directory;
   added_hosts_file_ = directory_ + "/added-hosts";
   if (const Status recalled = recall_added_hosts(); !recalled.ok()) return report(recalled.error(), kExitConfig);
+  if (!config_.checkpoint.directory.empty() && plan_.all_local && start_ != RunStart::kTakeOver) {
+    const Status writable = try_checkpoint_directory(config_.checkpoint.directory);
+    if (!writable.ok()) return report(writable.error(), status_of_start(writable.error()));
+  }
   auto output = RunOutput::open(config_.log, plan_.settings.max_workers);
   if (!output.ok()) return report(output.error(), status_of_start(output.error()));
   output_ = std::move(*output);
   const auto on_end = [this](const launcher::LaunchEnded& ended) {
     if (supervisor_ != nullptr) supervisor_->launch_ended(ended);
   };
-  auto launcher = make_launcher(io_, config_, plan_, on_end, [this](const std::string& host) {
-    return elastic_ == nullptr ? std::string() : elastic_->job_of(host);
-  });
+  auto launcher = make_launcher(
+      io_, config_, plan_, on_end,
+      [this](const std::string& host) { return elastic_ == nullptr ? std::string() : elastic_->job_of(host); },
+      meeting_.rendezvous.get());
   if (!launcher.ok()) return report(launcher.error(), kExitConfig);
   const auto hosts = make_hosts();
-  supervisor_ = std::make_unique<Supervisor>(io_, options(), **launcher, *hosts);
-  const int status = supervise();
-  supervisor_.reset();
+  if (const Status joined = join_cluster(); !joined.ok()) return report(joined.error(), kExitUnavailable);
+  int status = kExitInternal;
+  for (bool suspended = true; suspended;) {
+    if (io_.stopped()) io_.restart();
+    supervisor_ = std::make_unique<Supervisor>(io_, options(), **launcher, *hosts);
+    status = supervise();
+    suspended = supervisor_->suspended();
+    supervisor_.reset();
+    start_ = RunStart::kStartAgain;
+  }
+  if (meeting_.rendezvous != nullptr) meeting_.rendezvous->finish(status, kFarewell);
+  leave_cluster(status);
   return status;
+}
+
+// A fresh run needs its cluster; one that goes on finds it when it is there.
+Status LiveRun::join_cluster() {
+  if (config_.cluster.empty()) return {};
+  ClusterLinkInputs inputs;
+  inputs.directory = directory_;
+  inputs.start = start_;
+  inputs.lease_seen = [this]() -> std::uint64_t {
+    if (supervisor_ == nullptr) return 0;
+    const auto lease = supervisor_->figures().view.lease;
+    return lease ? lease->version : 0;
+  };
+  inputs.say = [this](bool warning, const std::string& text) {
+    output_->tell(warning ? core::Tell::Level::kWarning : core::Tell::Level::kInfo, text);
+    if (link_ != nullptr && supervisor_ != nullptr) keep_job(directory_, link_->job());
+  };
+  auto link = make_cluster_link(io_, config_, plan_, std::move(inputs));
+  if (!link.ok()) return link.error();
+  link_ = std::move(*link);
+  return start_ == RunStart::kFresh ? link_->join_now() : Status();
+}
+
+// Its slots are another run's from then on, so processes that nobody could reach must be past their end.
+void LiveRun::leave_cluster(int status) {
+  if (link_ == nullptr) return;
+  cluster::Holds& holds = link_->holds();
+  const auto now = [] {
+    return std::chrono::time_point_cast<std::chrono::microseconds>(std::chrono::steady_clock::now());
+  };
+  holds.pass(now());
+  while (const auto next = holds.next()) {
+    std::cerr << "elastictrain " << command_ << ": waiting for processes on a host that cannot be reached to be over, "
+              << std::chrono::ceil<std::chrono::seconds>(*next - now()).count() << " s at most\n";
+    if (io_.stopped()) io_.restart();
+    while (now() < *next) io_.run_one_until(*next);
+    holds.pass(now());
+  }
+  link_->close(static_cast<std::uint8_t>(status));
 }
 
 Status LiveRun::recall_added_hosts() {
@@ -125,7 +189,11 @@ void LiveRun::keep_added_hosts(const std::vector<launcher::Host>& hosts) {
 }
 
 std::unique_ptr<launcher::HostSource> LiveRun::make_hosts() {
-  auto hosts = make_host_source(io_, config_, plan_);
+  if (meeting_.rendezvous != nullptr) {
+    meeting_.rendezvous->expect(added_hosts_);
+    meeting_.rendezvous->on_change([this](const std::vector<launcher::Host>& offered) { keep_added_hosts(offered); });
+  }
+  auto hosts = meeting_.rendezvous != nullptr ? meeting_.rendezvous->hosts() : make_host_source(io_, config_, plan_);
   if (config_.hosts.expand.empty()) return hosts;
   launcher::ElasticHostsOptions options;
   options.expand = config_.hosts.expand;
@@ -168,20 +236,28 @@ void LiveRun::stop() {
 
 SupervisorOptions LiveRun::options() {
   SupervisorOptions options = supervisor_options(config_, plan_);
+  if (!config_.metrics.listen.empty() || !config_.metrics.file.empty()) {
+    metrics_ = std::make_unique<metrics::RunMetrics>(plan_.settings.run_name, ELASTICTRAIN_VERSION);
+  }
   options.run_directory = directory_;
-  options.start = choice_.start;
+  options.start = start_;
+  options.cluster = link_.get();
   options.recorded_config = encode_recorded({config_, choice_.inputs.current_directory, choice_.inputs.environment});
   options.on_output = [this](const OutputLine& line) { output_->show_line(line); };
   options.on_tell = [this](core::Tell::Level level, const std::string& text) { output_->tell(level, text); };
   options.on_figures = [this](const RunFigures& figures) {
     summary_.add_figures(figures);
+    if (metrics_) metrics_->add_figures(figures);
     output_->show_figures(figures);
   };
   options.on_journal = [this](const core::Record& record) {
     summary_.add_record(record);
+    if (metrics_) metrics_->add_record(record);
     if (watcher_) watcher_(record);
     // Not those that an earlier supervisor wrote, which open() reads back.
     if (begin_watch_ && opened_) begin_watch_->take(record);
+    if (const auto* began = std::get_if<core::record::GenerationComplete>(&record)) size_ = began->world_size;
+    if (hooks_ && opened_) hooks_->take(record);
   };
   return options;
 }
@@ -190,30 +266,55 @@ int LiveRun::supervise() {
   if (const Status opened = supervisor_->open(); !opened.ok())
     return report(opened.error(), status_of_start(opened.error()));
   opened_ = true;
-  output_->keep_in(directory_, choice_.start == RunStart::kFresh);
+  output_->keep_in(directory_, start_ == RunStart::kFresh);
   // A file left by an earlier run of this name.
   std::error_code ignored;
-  if (choice_.start != RunStart::kTakeOver) std::filesystem::remove(added_hosts_file_, ignored);
+  if (start_ != RunStart::kTakeOver) std::filesystem::remove(added_hosts_file_, ignored);
+  if (link_ != nullptr) {
+    if (!link_->connected()) link_->start();
+    keep_job(directory_, link_->job());
+    if (begin_watch_) begin_watch_->queued();
+  }
   RunSignals signals(io_, *supervisor_, *output_, config_.signals, plan_.settings.grace);
   const std::string& name = plan_.settings.run_name;
   output_->say("elastictrain: run " + name + " " + beginning() + "; its state: elastictrain status " + name);
   if (const std::string left = left_in_clear(config_.network); !plan_.all_local && !left.empty()) {
     output_->say("elastictrain: " + left);
   }
+  auto exporter = export_metrics();
+  if (config_.on.any()) {
+    const std::uint64_t size = start_ == RunStart::kTakeOver ? size_ : 0;
+    hooks_ = std::make_unique<Hooks>(io_, config_.on, name, directory_, size, [this](const std::string& text) {
+      output_->tell(core::Tell::Level::kWarning, text);
+    });
+  }
   const int status = supervisor_->run();
+  exporter.reset();
   signals.stop();
+  if (supervisor_->suspended()) {
+    output_->say("elastictrain: run " + name + " has left its slots, and waits for others with its checkpoint");
+    return status;
+  }
+  finish(status);
+  return status;
+}
+
+void LiveRun::finish(int status) {
+  const std::string& name = plan_.settings.run_name;
   if (begin_watch_) begin_watch_->cancel();
   if (elastic_ != nullptr) elastic_->give_all_back();
   output_->say(summary_.render(status));
+  if (hooks_) hooks_->end(status, summary_.end_reason());
+  write_report();
   if (status == kExitPreempted && !config_.checkpoint.directory.empty())
     output_->say("elastictrain: continue with: elastictrain run --resume " + name);
   output_->ended(status);
   output_->close();
-  return status;
 }
 
 std::string LiveRun::beginning() const {
-  switch (choice_.start) {
+  if (link_ != nullptr && start_ == RunStart::kFresh) return "asks cluster " + config_.cluster + " for slots";
+  switch (start_) {
     case RunStart::kTakeOver:
       return "is taken over after the loss of its supervisor";
     case RunStart::kStartAgain:
@@ -222,6 +323,22 @@ std::string LiveRun::beginning() const {
       return "starts with " + std::to_string(plan_.settings.start_workers) + " workers";
   }
   panic("a run without a start");
+}
+
+std::unique_ptr<metrics::Exporter> LiveRun::export_metrics() {
+  if (!metrics_) return nullptr;
+  return std::make_unique<metrics::Exporter>(
+      io_, config_.metrics, *metrics_, [this](const std::string& text) { output_->say("elastictrain: " + text); },
+      [this](const std::string& text) { output_->tell(core::Tell::Level::kWarning, text); });
+}
+
+// A run whose report cannot be written has trained all the same.
+void LiveRun::write_report() {
+  const std::string& path = config_.report.on_end;
+  if (path.empty()) return;
+  const auto page = run_report::page_of(directory_);
+  const Status written = page.ok() ? run_report::write_page(*page, path) : Status(page.error());
+  output_->say(written.ok() ? "elastictrain: report: " + path : "elastictrain: warning: " + written.error().message);
 }
 
 }  // namespace elastictrain::cli

@@ -13,8 +13,13 @@
 #include <string>
 
 #include "cli/commands/begin_watch.h"
+#include "cli/commands/cluster_link.h"
+#include "cli/commands/endpoint.h"
+#include "cli/commands/hooks.h"
 #include "cli/commands/resume.h"
 #include "cli/commands/run_plan.h"
+#include "cli/metrics/exporter.h"
+#include "cli/metrics/run_metrics.h"
 #include "cli/output/run_output.h"
 #include "cli/output/summary.h"
 #include "launcher/elastic_hosts.h"
@@ -27,8 +32,8 @@ int status_of_start(const Error& error);
 
 class LiveRun {
  public:
-  // `command` is the subcommand's name, for error messages.
-  LiveRun(std::string command, const RunChoice& choice, const RunPlan& plan);
+  // `command` is the subcommand's name, for error messages. `meeting`: the held endpoint, if the run has one.
+  LiveRun(std::string command, const RunChoice& choice, const RunPlan& plan, Meeting meeting = {});
 
   // `watcher` is called with each journal record on the run's thread, and may call stop().
   void watch(std::function<void(const core::Record&)> watcher);
@@ -40,11 +45,16 @@ class LiveRun {
 
  private:
   SupervisorOptions options();
+  Status join_cluster();
   int supervise();
+  void leave_cluster(int status);
+  void finish(int status);
   std::unique_ptr<launcher::HostSource> make_hosts();
   Status recall_added_hosts();
   void keep_added_hosts(const std::vector<launcher::Host>& hosts);
   std::optional<launcher::HostDemand> demand() const;
+  void write_report();
+  std::unique_ptr<metrics::Exporter> export_metrics();
   int report(const Error& error, int status) const;
   std::string beginning() const;
 
@@ -52,16 +62,22 @@ class LiveRun {
   const RunChoice& choice_;
   const RunConfig& config_;
   const RunPlan& plan_;
-  asio::io_context io_{1};
+  Meeting meeting_;
+  asio::io_context& io_;
   std::unique_ptr<RunOutput> output_;
   Summary summary_;
+  std::unique_ptr<metrics::RunMetrics> metrics_;  // where somebody asked for them
   std::function<void(const core::Record&)> watcher_;
   std::unique_ptr<BeginWatch> begin_watch_;
+  std::unique_ptr<Hooks> hooks_;  // where there are any
   bool opened_ = false;
-  std::string directory_;  // the run's
+  std::uint64_t size_ = 0;  // of the newest generation
+  std::string directory_;   // the run's
   std::string added_hosts_file_;
   std::vector<launcher::Host> added_hosts_;    // by the supervisor that this one succeeds
   launcher::ElasticHosts* elastic_ = nullptr;  // the host source, where it can grow
+  std::unique_ptr<cluster::RunLink> link_;     // of a run of a cluster
+  RunStart start_;                             // of the supervisor that runs now
   std::unique_ptr<Supervisor> supervisor_;
 };
 

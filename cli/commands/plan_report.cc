@@ -39,6 +39,10 @@ std::string render_plan(const SizePlan& plan, std::size_t columns) {
     text += "\nThe gradients' noise scale is " + format_count(*plan.noise_scale) +
             " samples: a global batch of about that size is efficient.\n";
   }
+  if (plan.sgd_noise) {
+    text += "\nThe gradients' SGD noise is " + format_number(*plan.sgd_noise, 2) + " with a global batch of " +
+            std::to_string(plan.base_batch) + " samples.\n";
+  }
   for (const auto& note : plan.notes) text += "\n" + note;
   return plan.notes.empty() ? text : text + "\n";
 }
@@ -63,6 +67,7 @@ std::string render_plan_json(const SizePlan& plan) {
                                 {"steps", steps}});
   }
   if (plan.noise_scale) json["noise_scale"] = *plan.noise_scale;
+  if (plan.sgd_noise) json["sgd_noise"] = *plan.sgd_noise;
   json["notes"] = plan.notes;
   return json_text(json) + "\n";
 }

@@ -11,9 +11,9 @@ namespace elastictrain::cli {
 // The drawing with `columns` columns, the measurements, and what time and cost refer to.
 std::string render_plan(const SizePlan& plan, std::size_t columns);
 
-// {"goal","limit"?,"limit_met"?,"choice","reason","points":[…],"measured":[…],"noise_scale"?,"notes":[…]} on one line.
-// A point has "workers", "batch" (of one worker), "step_s", "seconds", "cost", "measured", and "is": a list of
-// "chosen", "fastest", "cheapest", "knee".
+// {"goal","limit"?,"limit_met"?,"choice","reason","points":[…],"measured":[…],"noise_scale"?,"sgd_noise"?,"notes":[…]}
+// on one line. A point has "workers", "batch" (of one worker), "step_s", "seconds", "cost", "measured", and "is": a
+// list of "chosen", "fastest", "cheapest", "knee".
 std::string render_plan_json(const SizePlan& plan);
 
 }  // namespace elastictrain::cli

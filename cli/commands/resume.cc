@@ -24,9 +24,9 @@ using Json = nlohmann::json;
 using Variables = std::vector<std::pair<std::string, std::string>>;
 using Choice = std::variant<RunChoice, ChoiceFailed>;
 
-constexpr const char* kFixedKeys[] = {"command",         "working_directory", "hosts.list",    "hosts.file",
-                                      "hosts.discover",  "hosts.slots",       "launcher.kind", "checkpoint.directory",
-                                      "network.backend", "network.encryption"};
+constexpr const char* kFixedKeys[] = {"command",       "working_directory",    "hosts.list",      "hosts.file",
+                                      "cluster",       "hosts.discover",       "hosts.slots",     "hosts.endpoint",
+                                      "launcher.kind", "checkpoint.directory", "network.backend", "network.encryption"};
 
 ChoiceFailed unavailable(std::string text) {
   return {"elastictrain run: " + std::move(text), kExitUnavailable};
@@ -137,7 +137,8 @@ Choice resume_recorded(const RunFlags& flags) {
   const auto record = load_run_record(*directory);
   if (!record.ok()) {
     if (record.error().code != ErrorCode::kUnavailable) return failed(record.error());
-    return unavailable("cannot resume run " + *name + ": it has no record in " + *directory);
+    return unavailable("cannot resume run " + *name + ": it has no record in " + *directory +
+                       "; elastictrain list names all runs");
   }
   const auto recorded = decode_recorded(record->config);
   if (!recorded.ok()) return failed(recorded.error());
@@ -183,7 +184,8 @@ Choice choose_given(const RunFlags& flags, const std::vector<std::string>& progr
   const auto record = load_run_record(*directory);
   if (!record.ok()) {
     if (!flags.resume) return choice;
-    return unavailable("cannot resume run " + config.name + ": it has no record in " + *directory);
+    return unavailable("cannot resume run " + config.name + ": it has no record in " + *directory +
+                       "; elastictrain list names all runs");
   }
   if (!flags.resume && (record->end || control::is_live(*directory))) return choice;
   const auto start = start_of(*record, config);

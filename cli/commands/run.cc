@@ -2,10 +2,13 @@
 #include <asio/io_context.hpp>
 #include <iostream>
 #include <memory>
+#include <optional>
+#include <variant>
 
 #include "cli/commands/command.h"
 #include "cli/commands/detach.h"
 #include "cli/commands/dry_run.h"
+#include "cli/commands/endpoint.h"
 #include "cli/commands/exit_code.h"
 #include "cli/commands/live_run.h"
 #include "cli/commands/resume.h"
@@ -43,7 +46,27 @@ int dry_run(const RunConfig& config, const RunPlan& plan) {
   return kExitSuccess;
 }
 
+using MetOrNot = std::variant<std::monostate, Meeting, int>;
+
+// A configuration with a mistake is reported later, with everything else.
+Result<MetOrNot> meet_if_asked(const RunFlags& flags, const std::vector<std::string>& program) {
+  const auto loaded = load_from_flags(flags, program, process_environment());
+  const auto* found = std::get_if<LoadedConfig>(&loaded);
+  if (found == nullptr || found->config.hosts.endpoint.empty()) return MetOrNot();
+  auto met = meet(found->config);
+  if (!met.ok()) return met.error();
+  if (const int* status = std::get_if<int>(&*met)) return MetOrNot(*status);
+  return MetOrNot(std::move(std::get<Meeting>(*met)));
+}
+
 int run_command(const RunFlags& flags, const std::vector<std::string>& program, Detachment* detachment) {
+  std::optional<Meeting> meeting;
+  if (!flags.resume && !flags.dry_run) {
+    auto met = meet_if_asked(flags, program);
+    if (!met.ok()) return report(met.error(), status_of_start(met.error()));
+    if (const int* status = std::get_if<int>(&*met)) return *status;
+    if (auto* held = std::get_if<Meeting>(&*met)) meeting = std::move(*held);
+  }
   const auto chosen = choose_run(flags, program);
   if (const auto* failed = std::get_if<ChoiceFailed>(&chosen)) {
     std::cerr << failed->text << "\n";
@@ -57,7 +80,12 @@ int run_command(const RunFlags& flags, const std::vector<std::string>& program, 
   const auto plan = make_plan(choice.config, choice.inputs);
   if (!plan.ok()) return report(plan.error(), status_of_start(plan.error()));
   if (flags.dry_run) return dry_run(choice.config, *plan);
-  LiveRun live("run", choice, *plan);
+  if (!meeting && !choice.config.hosts.endpoint.empty()) {
+    auto held = hold_endpoint(choice.config);
+    if (!held.ok()) return report(held.error(), status_of_start(held.error()));
+    meeting = std::move(*held);
+  }
+  LiveRun live("run", choice, *plan, meeting ? std::move(*meeting) : Meeting());
   if (detachment != nullptr) live.when_begun([&, detachment] { detachment->begun(plan->settings.run_name); });
   return live.run();
 }

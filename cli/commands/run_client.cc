@@ -15,8 +15,6 @@
 namespace elastictrain::cli {
 namespace {
 
-constexpr Millis kAnswerTimeout{10'000};
-
 // Its workers may still train, until their orphan grace is over.
 bool has_lost_supervisor(const std::string& directory) {
   const auto record = load_run_record(directory);
@@ -43,8 +41,8 @@ Error no_run(const std::string& name, const std::string& state, const std::vecto
                                          " lost it and may still train; take it over with: elastictrain run --resume " +
                                          lost.front()};
   }
-  std::string text =
-      name.empty() ? "no run is live; start one with: elastictrain run config.toml" : "no live run is named " + name;
+  std::string text = name.empty() ? "no run is live; start one with: elastictrain run config.toml"
+                                  : "no live run is named " + name + "; elastictrain list names all";
   if (!live.empty()) text += "; live: " + join(live, ", ");
   return {ErrorCode::kUnavailable, text};
 }
@@ -86,7 +84,8 @@ Result<std::string> find_run(const std::string& name) {
     if (const Status good = check_run_name(name); !good.ok()) return good.error();
     std::string directory = *state + "/" + name;
     if (std::filesystem::exists(directory + "/" + control::kJournalName)) return directory;
-    return Error{ErrorCode::kUnavailable, "no run is named " + name + " under " + *state};
+    return Error{ErrorCode::kUnavailable,
+                 "no run is named " + name + " under " + *state + "; elastictrain list names all"};
   }
   auto live = find_live_run("");
   if (live.ok() || !control::list_runs(*state).empty()) return live;
@@ -95,8 +94,8 @@ Result<std::string> find_run(const std::string& name) {
   return newest;
 }
 
-Result<nlohmann::json> ask_run(const std::string& directory, const nlohmann::json& request) {
-  const auto answer = control::ask(directory, json_text(request), kAnswerTimeout);
+Result<nlohmann::json> ask_run(const std::string& directory, const nlohmann::json& request, Millis timeout) {
+  const auto answer = control::ask(directory, json_text(request), timeout);
   if (!answer.ok()) return answer.error();
   nlohmann::json parsed = parse_json(*answer);
   if (!parsed.is_object() || !parsed.contains("ok"))

@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "supervisor/protocol/ids.h"
 #include "supervisor/protocol/result.h"
 
 namespace elastictrain::cli {
@@ -17,7 +18,8 @@ Result<std::string> find_live_run(const std::string& name);
 Result<std::string> find_run(const std::string& name);
 
 // The answer's object, checked to be {"ok":true,…}. kRefused with the run's own message if it refused.
-Result<nlohmann::json> ask_run(const std::string& directory, const nlohmann::json& request);
+Result<nlohmann::json> ask_run(const std::string& directory, const nlohmann::json& request,
+                               Millis timeout = Millis(10'000));
 
 // Prints the answer's text, or the error. Returns the exit status.
 int ask_and_print(const std::string& run_name, const nlohmann::json& request);

@@ -23,11 +23,21 @@ Made make_batch(asio::io_context& io, const RunConfig& config, const launcher::A
   return launcher::make_batch_launcher(io, allocation, options, std::move(sink));
 }
 
+std::unique_ptr<launcher::Launcher> make_meeting(asio::io_context& io, const launcher::LaunchSink& sink,
+                                                 launcher::Rendezvous& rendezvous) {
+  std::vector<MixedLauncher::Way> ways;
+  ways.push_back(
+      {[&rendezvous](const std::string& host) { return rendezvous.serves(host); }, rendezvous.launcher(sink)});
+  ways.push_back({[](const std::string&) { return true; }, launcher::make_local_launcher(io, sink)});
+  return std::make_unique<MixedLauncher>(std::move(ways));
+}
+
 }  // namespace
 
 Made make_launcher(asio::io_context& io, const RunConfig& config, const RunPlan& plan, launcher::LaunchSink sink,
-                   JobOfHost job_of) {
+                   JobOfHost job_of, launcher::Rendezvous* rendezvous) {
   if (plan.mpi_tool) return make_mpi(io, config, plan, std::move(sink));
+  if (rendezvous != nullptr) return make_meeting(io, sink, *rendezvous);
   if (plan.all_local) return launcher::make_local_launcher(io, sink);
   auto ssh = launcher::make_ssh_launcher(io, ssh_options(config.launcher), sink);
   if (!ssh.ok() || config.launcher.kind == LauncherKind::kSsh) return ssh;

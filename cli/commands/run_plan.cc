@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "cli/commands/addresses.h"
+#include "cli/commands/endpoint.h"
 #include "cli/commands/mpi_plan.h"
 #include "cli/commands/policy_choice.h"
 #include "cli/config/checks.h"
@@ -69,7 +70,7 @@ std::vector<launcher::Host> default_hosts(const RunConfig& config) {
 }
 
 bool names_hosts(const HostsConfig& hosts) {
-  return !hosts.list.empty() || !hosts.file.empty() || !hosts.discover.empty();
+  return !hosts.list.empty() || !hosts.file.empty() || !hosts.discover.empty() || !hosts.endpoint.empty();
 }
 
 // There is none outside of batch jobs and with the local launcher. If hosts are named, an allocation is optional, so an
@@ -82,6 +83,7 @@ Status find_allocation(const RunConfig& config, const PlanInputs& inputs, RunPla
   auto scheduler = kChosen[static_cast<std::size_t>(config.hosts.scheduler)];
   if (config.hosts.scheduler == SchedulerChoice::kAuto) scheduler = launcher::detect_scheduler(variables);
   if (scheduler == launcher::Scheduler::kNone || config.launcher.kind == LauncherKind::kLocal) return {};
+  if (!config.cluster.empty()) return {};  // which has the allocation
   auto allocation = launcher::read_allocation(scheduler, launcher::real_surroundings(variables));
   if (allocation.ok()) {
     plan.allocation = std::move(*allocation);
@@ -100,9 +102,11 @@ std::vector<launcher::Host> allocated_hosts(const RunConfig& config, const launc
 }
 
 Result<std::vector<launcher::Host>> known_hosts(const RunConfig& config, const RunPlan& plan) {
+  if (!config.cluster.empty()) return std::vector<launcher::Host>{};
   if (!config.hosts.list.empty()) return hosts_of_list(config.hosts);
   if (!config.hosts.file.empty()) return hosts_of_file(config.hosts.file);
   if (!config.hosts.discover.empty()) return std::vector<launcher::Host>{};
+  if (!config.hosts.endpoint.empty()) return std::vector<launcher::Host>{this_machine(config.hosts)};
   if (plan.allocation) return allocated_hosts(config, *plan.allocation);
   return default_hosts(config);
 }
@@ -110,7 +114,11 @@ Result<std::vector<launcher::Host>> known_hosts(const RunConfig& config, const R
 bool needs_other_machines(const RunConfig& config, const RunPlan& plan) {
   if (config.launcher.kind == LauncherKind::kLocal) return false;
   const HostsConfig& hosts = config.hosts;
-  const bool more_may_come = !hosts.discover.empty() || !hosts.expand.empty();
+  if (!hosts.endpoint.empty()) {
+    const auto endpoint = parse_endpoint(hosts.endpoint);
+    return !endpoint.ok() || !is_loopback(*endpoint);
+  }
+  const bool more_may_come = !hosts.discover.empty() || !hosts.expand.empty() || !config.cluster.empty();
   if (config.launcher.kind == LauncherKind::kSsh || more_may_come) return true;
   const auto& machines = plan.mpi_hosts.empty() ? plan.hosts : plan.mpi_hosts;
   return std::any_of(machines.begin(), machines.end(),
@@ -378,9 +386,12 @@ Result<RunPlan> make_plan(const RunConfig& config, const PlanInputs& inputs) {
   if (const Status settled = settle_mpi(config, plan); !settled.ok()) return settled.error();
   plan.all_local = !needs_other_machines(config, plan);
   const WorkersConfig& workers = config.workers;
-  const bool hosts_are_default = !names_hosts(config.hosts) && !plan.allocation && config.hosts.slots == 0;
+  const bool hosts_are_default =
+      !config.cluster.empty() || (!names_hosts(config.hosts) && !plan.allocation && config.hosts.slots == 0);
   const bool sizes_given = hosts_are_default || workers.max != 0 || workers.start != 0;
-  const Sizes sizes = settle_sizes(workers, count_slots(plan.hosts), sizes_given);
+  Sizes sizes = settle_sizes(workers, count_slots(plan.hosts), sizes_given);
+  // The others come within timeouts.start_ms; the run begins earlier if there is room for all.
+  if (!config.hosts.endpoint.empty() && workers.start == 0) sizes.start = sizes.max;
   plan.settings = make_settings(config, sizes, config.name.empty() ? inputs.default_name : config.name);
   // MPI starts all of its processes at once: those that do not train wait as spares.
   if (!plan.mpi_hosts.empty()) plan.settings.spares = narrow(plan.hosts.size());

@@ -20,15 +20,16 @@ bool is_ignored(int signal) {
 
 }  // namespace
 
-SignalMeaning meaning_of(int signal, bool leaving, HangUpChoice hang_up) {
+SignalMeaning meaning_of(int signal, Leaving leaving, HangUpChoice hang_up) {
   if (signal == SIGHUP && hang_up == HangUpChoice::kIgnore) return SignalMeaning::kNothing;
   switch (signal) {
     case SIGINT:
-      return leaving ? SignalMeaning::kStopNow : SignalMeaning::kDrain;
+      if (leaving == Leaving::kNo) return SignalMeaning::kDrain;
+      return leaving == Leaving::kAtBoundary ? SignalMeaning::kStopNow : SignalMeaning::kKillNow;
     case SIGTERM:
     case SIGHUP:
       // Batch systems may send TERM more than once. Only a second Ctrl-C of a user means "at once".
-      return leaving ? SignalMeaning::kNothing : SignalMeaning::kPreempt;
+      return leaving == Leaving::kNo ? SignalMeaning::kPreempt : SignalMeaning::kNothing;
     case SIGTSTP:
       return SignalMeaning::kSuspend;
     default:
@@ -75,16 +76,21 @@ void RunSignals::handle(int signal) {
   const SignalMeaning meaning = meaning_of(signal, leaving_, hang_up_);
   switch (meaning) {
     case SignalMeaning::kDrain:
-      leaving_ = true;
+      leaving_ = Leaving::kAtBoundary;
       output_.say(render_progress_plain(supervisor_.figures()));
       output_.say("elastictrain: stopping at the next step boundary; press Ctrl-C again to stop at once");
       return supervisor_.request_stop(core::StopCause::kInterrupt);
     case SignalMeaning::kStopNow:
+      leaving_ = Leaving::kAtOnce;
       output_.say("elastictrain: stopping at once; workers that have not ended after " +
-                  format_duration(std::chrono::duration<double>(grace_).count()) + " are killed (--grace)");
+                  format_duration(std::chrono::duration<double>(grace_).count()) +
+                  " are killed (--grace); press Ctrl-C again to kill them now");
       return supervisor_.stop_now();
+    case SignalMeaning::kKillNow:
+      output_.say("elastictrain: killing the workers");
+      return supervisor_.kill_now();
     case SignalMeaning::kPreempt:
-      leaving_ = true;
+      leaving_ = Leaving::kAtBoundary;
       output_.say(std::string("elastictrain: received ") + (signal == SIGHUP ? "HUP" : "TERM") +
                   "; stopping at the next step boundary");
       return supervisor_.request_stop(core::StopCause::kPreempted);

@@ -1,6 +1,7 @@
-// Purpose: how `run` handles signals. The first Ctrl-C drains, the second stops. TERM and HUP are a preemption (HUP is
-// ignored by a run that outlives its terminal, and under nohup). USR1 and USR2 (and those that the user lists) are
-// forwarded to the workers. TSTP stops this command and CONT wakes it, while the workers continue to train.
+// Purpose: how `run` handles signals. The first Ctrl-C drains, the second stops, the third kills. TERM and HUP are a
+// preemption (HUP is ignored by a run that outlives its terminal, and under nohup). USR1 and USR2 (and those that the
+// user lists) are forwarded to the workers. TSTP stops this command and CONT wakes it, while the workers continue to
+// train.
 //
 // Thread: the Asio loop. Ownership: borrows the supervisor and the output, which must outlive it.
 #pragma once
@@ -16,10 +17,11 @@
 
 namespace elastictrain::cli {
 
-enum class SignalMeaning { kDrain, kStopNow, kPreempt, kPass, kSuspend, kNothing };
+enum class SignalMeaning { kDrain, kStopNow, kKillNow, kPreempt, kPass, kSuspend, kNothing };
+enum class Leaving { kNo, kAtBoundary, kAtOnce };
 
 // Pure: the meaning of a signal, which depends on whether the run is already stopping.
-SignalMeaning meaning_of(int signal, bool leaving, HangUpChoice hang_up);
+SignalMeaning meaning_of(int signal, Leaving leaving, HangUpChoice hang_up);
 
 // Numbers of the signals forwarded to workers. USR1 as a notice to stop is not forwarded: it would kill a program
 // without a handler before the next step boundary.
@@ -42,7 +44,7 @@ class RunSignals {
   RunOutput& output_;
   const HangUpChoice hang_up_;
   const std::chrono::milliseconds grace_;
-  bool leaving_ = false;
+  Leaving leaving_ = Leaving::kNo;
 };
 
 }  // namespace elastictrain::cli

@@ -1,6 +1,7 @@
 #include "cli/commands/size_plan.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
 #include <utility>
@@ -93,6 +94,29 @@ std::vector<std::uint32_t> batches_of(const Job& job, const heuristics::Paramete
   return {seen.begin(), seen.end()};
 }
 
+// A given noise scale replaces the measured noise.
+std::optional<heuristics::EpochsModel> epochs_of(const Job& job, const heuristics::Parameters& settings,
+                                                 const JobProfile& profile, SizePlan& plan) {
+  const heuristics::StatisticsRule rule{heuristics::epochs_form_of(heuristics::text(settings, "epochs")),
+                                        heuristics::number(settings, "theta")};
+  const auto batch = static_cast<double>(job.base_batch);
+  const auto given = plan.noise_scale;
+  if (!given) plan.noise_scale = profile.measured.noise_scale();
+  if (rule.form == heuristics::EpochsForm::kNoise) {
+    if (!plan.noise_scale) return std::nullopt;
+    return heuristics::EpochsModel::from_noise(*plan.noise_scale, batch, 1);
+  }
+  plan.base_batch = job.base_batch;
+  auto noise = profile.measured.sgd_noise();
+  if (given && batch > 0) {
+    const double local = job.batch.per_worker;
+    noise = heuristics::expected_sgd_noise(*given, local, batch / local) * std::sqrt(batch);
+  }
+  if (!noise || !(batch > 0)) return std::nullopt;
+  plan.sgd_noise = *noise / std::sqrt(batch);
+  return heuristics::EpochsModel::from_sgd_noise(*noise, rule.theta, batch, 1);
+}
+
 Result<heuristics::PlanGoal> goal_of(const heuristics::Parameters& settings, double samples) {
   heuristics::PlanGoal goal;
   goal.goal = *heuristics::goal_of(heuristics::text(settings, "goal"));
@@ -154,14 +178,13 @@ Result<SizePlan> make_size_plan(const JobProfile& profile, const RunConfig& conf
     result.measured.push_back({point, profile.measured.steps_at({point.workers, batch})});
   }
   result.noise_scale = noise_scale ? noise_scale : profile.noise_scale;
-  if (!result.noise_scale) result.noise_scale = profile.measured.noise_scale();
+  const auto epochs = epochs_of(job, settings, profile, result);
   if (samples <= 0) result.notes.emplace_back("Time and cost are for one million samples (--samples).");
-  const auto space = heuristics::compared_space(
-      job.min, job.max, batches_of(job, settings, points, result.noise_scale.has_value(), result));
+  const auto space =
+      heuristics::compared_space(job.min, job.max, batches_of(job, settings, points, epochs.has_value(), result));
   const auto model = heuristics::fit_step_times(heuristics::step_time_form_of(heuristics::text(settings, "model")),
                                                 points, universal, space, heuristics::workers_per_host(job.hosts));
-  const auto work =
-      heuristics::work_of(samples > 0 ? samples : kUnknownSamples, job.batch, job.base_batch, result.noise_scale);
+  const auto work = heuristics::work_of(samples > 0 ? samples : kUnknownSamples, job.batch, epochs);
   const auto candidates = heuristics::kept_to_limit(job.batch, heuristics::allowed_points(space));
   result.curve = heuristics::plan_curve(
       heuristics::plan_points(candidates, *model, work, prices_of(job, config, settings, result), points), *goal, "");

@@ -22,6 +22,8 @@ struct SizePlan {
   heuristics::PlanCurve curve;
   std::vector<MeasuredPoint> measured;
   std::optional<double> noise_scale;  // in samples
+  std::optional<double> sgd_noise;    // Scavenger's gamma with the base batch, where epochs follow from it
+  std::uint64_t base_batch = 0;       // samples
   std::vector<std::string> notes;     // assumptions about time and cost where no setting was given; a sentence each
 };
 

@@ -13,6 +13,7 @@
 #include "cli/commands/exit_code.h"
 #include "cli/commands/known_runs.h"
 #include "cli/commands/run_client.h"
+#include "cli/commands/watch_status.h"
 #include "cli/config/text.h"
 #include "cli/output/status_text.h"
 #include "cli/output/style.h"
@@ -78,6 +79,14 @@ Status set_interval(StatusFlags& flags, const std::string& text) {
 }
 
 }  // namespace
+
+int watch_status(const std::string& run_name, double interval_s) {
+  StatusFlags flags;
+  flags.name = run_name;
+  flags.watch = true;
+  flags.interval_s = interval_s;
+  return watch(flags);
+}
 
 Command make_status(Invocation& invocation) {
   const auto flags = std::make_shared<StatusFlags>();

@@ -1,4 +1,5 @@
 #include "cli/config/checks.h"
+#include "cli/config/endpoint_text.h"
 
 #include <arpa/inet.h>
 
@@ -10,6 +11,7 @@
 #include <utility>
 
 #include "cli/config/label.h"
+#include "cli/config/listen_address.h"
 #include "cli/config/rank_set.h"
 #include "cli/config/text.h"
 #include "heuristics/policy/policy.h"
@@ -63,11 +65,22 @@ Status check_host(std::string_view text) {
   return hosts.ok() ? Status() : Status(hosts.error());
 }
 
+Status check_endpoint(std::string_view text) {
+  if (text.empty()) return {};
+  const auto endpoint = parse_endpoint(std::string(text));
+  return endpoint.ok() ? Status() : Status(endpoint.error());
+}
+
 Status check_address(std::string_view text) {
   unsigned char buffer[sizeof(in6_addr)];
   const std::string address(text);
   if (inet_pton(AF_INET, address.c_str(), buffer) == 1 || inet_pton(AF_INET6, address.c_str(), buffer) == 1) return {};
   return wrong(text, "is not a numeric IPv4 or IPv6 address");
+}
+
+Status check_listen(std::string_view text) {
+  const auto parsed = parse_listen(text);
+  return parsed.ok() ? Status() : Status(parsed.error());
 }
 
 int signal_number(std::string_view name) {

@@ -7,11 +7,13 @@
 
 namespace elastictrain::cli {
 
-Status check_name(std::string_view text);  // of a run: it becomes a directory
-Status check_set(std::string_view text);   // not empty
-Status check_word(std::string_view text);  // no space, no leading dash: it becomes an argument of ssh or ip
-Status check_host(std::string_view text);  // "host" or "host:slots"
+Status check_name(std::string_view text);      // of a run: it becomes a directory
+Status check_set(std::string_view text);       // not empty
+Status check_word(std::string_view text);      // no space, no leading dash: it becomes an argument of ssh or ip
+Status check_host(std::string_view text);      // "host" or "host:slots"
+Status check_endpoint(std::string_view text);  // HOST:PORT
 Status check_address(std::string_view text);
+Status check_listen(std::string_view text);  // a port, with a numeric address before it or not
 Status check_signal(std::string_view text);
 Status check_label(std::string_view text);
 Status check_ranks(std::string_view text);

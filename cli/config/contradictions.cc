@@ -13,7 +13,7 @@ namespace elastictrain::cli {
 namespace {
 
 // At most one key of each list may be set.
-constexpr const char* kHostKeys[] = {"hosts.list", "hosts.file", "hosts.discover"};
+constexpr const char* kHostKeys[] = {"hosts.list", "hosts.file", "hosts.discover", "hosts.endpoint"};
 constexpr const char* kPolicyKeys[] = {"policy.name", "policy.library", "policy.program"};
 
 Level level_of(const LoadedConfig& loaded, std::string_view key) {
@@ -40,6 +40,7 @@ class Finder {
     check_what_to_run();
     check_alternatives(kHostKeys);
     check_expand();
+    check_cluster();
     check_mpi();
     check_alternatives(kPolicyKeys);
     check_policy();
@@ -113,6 +114,20 @@ class Finder {
   void check_expand() {
     if (config_.hosts.shrink.empty() || !config_.hosts.expand.empty()) return;
     add({"hosts.shrink"}, cite(loaded_, "hosts.shrink") + " needs hosts.expand");
+  }
+
+  // The lease is the list of hosts.
+  void check_cluster() {
+    if (config_.cluster.empty()) return;
+    for (const char* key : {"hosts.list", "hosts.file", "hosts.discover", "hosts.expand"}) {
+      if (render_value(config_, *find_key(key)).empty()) continue;
+      add({"cluster", key},
+          cite(loaded_, "cluster") + " leases the run its hosts, so " + cite(loaded_, key) + " must not be set");
+    }
+    if (config_.launcher.kind == LauncherKind::kMpi) {
+      add({"cluster", "launcher.kind"}, cite(loaded_, "launcher.kind") + " starts all processes at once, so " +
+                                            cite(loaded_, "cluster") + " cannot change their number");
+    }
   }
 
   // MPI starts all of its processes at once and accepts none later.
@@ -220,6 +235,15 @@ void settle(LoadedConfig& loaded, std::span<const char* const> keys) {
   }
 }
 
+// A run of its own becomes a run of a cluster by a flag, or by the cluster that starts it.
+void settle_cluster(LoadedConfig& loaded) {
+  const Level cluster = level_of(loaded, "cluster");
+  for (const char* key :
+       {"hosts.list", "hosts.file", "hosts.discover", "hosts.endpoint", "hosts.expand", "hosts.shrink"}) {
+    if (level_of(loaded, key) < cluster) reset(loaded, key);
+  }
+}
+
 void settle_policy(LoadedConfig& loaded) {
   const bool had_library = !loaded.config.policy.library.empty();
   settle(loaded, kPolicyKeys);
@@ -254,6 +278,7 @@ const std::vector<TimeoutOrder>& timeout_order() {
 
 void settle_alternatives(LoadedConfig& loaded) {
   settle(loaded, kHostKeys);
+  settle_cluster(loaded);
   settle_policy(loaded);
   settle_program(loaded);
 }

@@ -37,6 +37,8 @@ struct WorkersConfig {
   BindChoice bind = BindChoice::kAuto;
 };
 
+enum class EndpointRole { kAuto, kHold, kJoin };
+
 struct HostsConfig {
   std::vector<std::string> list;  // "name", "name:slots"
   std::string file;
@@ -48,6 +50,17 @@ struct HostsConfig {
   std::uint64_t expand_timeout_ms = 600'000;
   std::uint64_t shrink_after_ms = 60'000;
   SchedulerChoice scheduler = SchedulerChoice::kAuto;  // whose allocation is used if no hosts are named
+  std::string endpoint;                                // HOST:PORT at which the commands of all hosts meet
+  EndpointRole endpoint_role = EndpointRole::kAuto;
+  std::string secret_file;
+  std::uint64_t join_timeout_ms = 600'000;
+};
+
+// What a run of a cluster asks of it.
+struct JobConfig {
+  bool one_host = false;
+  std::uint64_t most_hosts = 0;    // 0: any number
+  std::vector<std::string> hosts;  // empty: any
 };
 
 struct LauncherConfig {
@@ -91,6 +104,7 @@ struct TimeoutsConfig {
   std::uint64_t grace_ms = 30'000;
   std::uint64_t orphan_grace_ms = 60'000;
   std::uint64_t resume_timeout_ms = 5'000;
+  std::uint64_t cluster_ms = 10'000;
   std::uint64_t time_limit_s = 0;
 };
 
@@ -173,6 +187,27 @@ struct CostConfig {
   std::vector<std::string> host_classes;  // "pattern=price"
 };
 
+struct ReportConfig {
+  std::string on_end;  // file
+};
+
+struct MetricsConfig {
+  std::string listen;  // "port" or "address:port"; empty: not served
+  std::string file;
+  std::uint64_t interval_ms = 10'000;
+};
+
+// Shell commands at events of the run; empty: none.
+struct HooksConfig {
+  std::string loss;
+  std::string recovered;
+  std::string resized;
+  std::string ended;
+  std::uint64_t timeout_ms = 30'000;
+
+  bool any() const { return !loss.empty() || !recovered.empty() || !resized.empty() || !ended.empty(); }
+};
+
 struct AuditConfig {
   std::uint64_t every_steps = 0;
 };
@@ -197,6 +232,8 @@ struct RunConfig {
   train::TrainerOptions trainer;
   WorkersConfig workers;
   HostsConfig hosts;
+  std::string cluster;  // that leases the run its slots, by its name or the path of its socket; empty: none
+  JobConfig job;
   LauncherConfig launcher;
   BatchConfig batch;
   LearningRateConfig learning_rate;
@@ -210,6 +247,9 @@ struct RunConfig {
   PolicyConfig policy;
   CostConfig cost;
   AuditConfig audit;
+  ReportConfig report;
+  HooksConfig on;
+  MetricsConfig metrics;
   SignalsConfig signals;
   EnvironmentConfig environment;
 };

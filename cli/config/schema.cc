@@ -42,6 +42,7 @@ constexpr std::string_view kBindNames[] = {"none", "core", "numa", "auto"};
 constexpr std::string_view kRuleNames[] = {"none", "linear", "sqrt", "adascale"};
 constexpr std::string_view kTransportNames[] = {"auto", "tcp"};
 constexpr std::string_view kBackendNames[] = {"auto", "cpu", "mpi", "nccl"};
+constexpr std::string_view kEndpointRoleNames[] = {"auto", "hold", "join"};
 constexpr std::string_view kSchedulerNames[] = {"auto", "none", "slurm", "pbs", "lsf", "sge", "flux"};
 constexpr std::string_view kUsr1Names[] = {"auto", "forward", "drain"};
 constexpr std::string_view kHangUpNames[] = {"leave", "ignore"};
@@ -62,6 +63,16 @@ void add_job_keys(std::vector<KeySpec>& keys) {
           {"working_directory", "",
            "directory in which workers start; default: the directory in which the run was started", "--chdir",
            TextField{top<&C::working_directory>}},
+          {"cluster", "",
+           "cluster that leases the run its slots, by its name or the path of its socket; the size follows the lease "
+           "up to workers.max",
+           "--cluster", TextField{top<&C::cluster>}},
+          {"job.one_host", "", "in a cluster: all slots must be on one host", "--one-host",
+           BoolField{in<&C::job, &JobConfig::one_host>}},
+          {"job.most_hosts", "hosts", "in a cluster: maximum number of hosts; 0: any number", "--most-hosts",
+           IntegerField{in<&C::job, &JobConfig::most_hosts>, 0, 16'384}},
+          {"job.hosts", "", "in a cluster: the only hosts that may be used; default: any", "--job-hosts",
+           ListField{in<&C::job, &JobConfig::hosts>, check_word}},
           {"workers.min", "workers", "minimum number of workers; with fewer, training waits", "--min-np",
            IntegerField{in<&C::workers, &WorkersConfig::min>, 1, kMaxWorkers}},
           {"workers.start", "workers", "initial number of workers; 0: one for each slot, up to workers.max", "--start",
@@ -104,6 +115,22 @@ void add_host_keys(std::vector<KeySpec>& keys) {
           {"hosts.scheduler", "",
            "batch system whose allocation is used if no hosts are given; auto: the one that is detected", "--scheduler",
            choice<&C::hosts, &H::scheduler>(kSchedulerNames)},
+          {"hosts.endpoint", "",
+           "HOST:PORT at which this command, started on every host, meets the others; one of them trains, the others "
+           "offer it their hosts",
+           "--endpoint", TextField{in<&C::hosts, &H::endpoint>, check_endpoint}},
+          {"hosts.endpoint_role", "",
+           "hold: this command runs the training; join: it offers its host; auto: it holds the endpoint if that is on "
+           "this machine and free",
+           "--endpoint-role", choice<&C::hosts, &H::endpoint_role>(kEndpointRoleNames)},
+          {"hosts.secret_file", "",
+           "private file with the secret that all commands of an endpoint share; default: join-secret in the state "
+           "directory, or the variable ELASTICTRAIN_SECRET",
+           "", TextField{in<&C::hosts, &H::secret_file>}},
+          {"hosts.join_timeout_ms", "milliseconds",
+           "maximum time for which a command that offers its host looks for the run, at the start and after it was "
+           "lost",
+           "", IntegerField{in<&C::hosts, &H::join_timeout_ms>, 100, kDayMs}},
       });
 }
 
@@ -271,6 +298,8 @@ void add_timeout_keys(std::vector<KeySpec>& keys) {
                                 "--grace"),
           timeout<&T::orphan_grace_ms>("timeouts.orphan_grace_ms", 0,
                                        "time for which hosts train on after this command is gone"),
+          timeout<&T::cluster_ms>("timeouts.cluster_ms", 100,
+                                  "maximum time for a cluster to answer, and for the last line to it"),
           timeout<&T::resume_timeout_ms>("timeouts.resume_timeout_ms", 100,
                                          "maximum time for the hosts of a resumed run to reconnect"),
           {"timeouts.time_limit_s", "seconds", "stop the run after this time; 0: no limit", "--time-limit",
@@ -303,6 +332,27 @@ void add_log_keys(std::vector<KeySpec>& keys) {
            IntegerField{in<&C::log, &L::keep>, 0, 1000}},
           {"log.kept_bytes", "bytes", "size of all output kept for elastictrain logs, the oldest lines go; 0: none", "",
            IntegerField{in<&C::log, &L::kept_bytes>, 0, 1ULL << 40}},
+          {"report.on_end", "",
+           "file for the report of the run (elastictrain report), written when it ends; nothing: none", "--report",
+           TextField{in<&C::report, &ReportConfig::on_end>}},
+          {"metrics.listen", "",
+           "port, or address:port, at which Prometheus reads the run's metrics (/metrics); a port alone: this machine "
+           "only; nothing: not served",
+           "--metrics", TextField{in<&C::metrics, &MetricsConfig::listen>, check_listen}},
+          {"metrics.file", "", "file for the run's metrics, for node_exporter (NAME.prom); nothing: none", "",
+           TextField{in<&C::metrics, &MetricsConfig::file>}},
+          {"metrics.interval_ms", "milliseconds", "time between two writes of metrics.file", "",
+           IntegerField{in<&C::metrics, &MetricsConfig::interval_ms>, 100, kDayMs}},
+          {"on.loss", "", "shell command after the loss of a worker or host; its environment says what happened", "",
+           TextField{in<&C::on, &HooksConfig::loss>}},
+          {"on.recovered", "", "shell command when training goes on after a loss", "",
+           TextField{in<&C::on, &HooksConfig::recovered>}},
+          {"on.resized", "", "shell command after a change of the world size", "",
+           TextField{in<&C::on, &HooksConfig::resized>}},
+          {"on.ended", "", "shell command at the end of the run, which waits for it", "",
+           TextField{in<&C::on, &HooksConfig::ended>}},
+          {"on.timeout_ms", "milliseconds", "maximum time of a command of [on]; after that it is ended", "",
+           IntegerField{in<&C::on, &HooksConfig::timeout_ms>, 100, kDayMs}},
       });
 }
 

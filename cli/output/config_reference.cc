@@ -24,7 +24,7 @@ the environment, the environment over the file, the file over the default.
 - **Command line** of `run`, `check` and `plan`: the key's own flag where it has one, else `--set batch.per_worker=64`.
   A flag for a time takes `90s`, `5m` or `1h30m`; a number without a unit is in seconds.
 
-`elastictrain check config.toml` lists the values of a configuration and where each one is set.
+`elastictrain check config.toml` lists the values that are set and where; with `--all` those of every key.
 
 )";
 
@@ -45,6 +45,7 @@ constexpr std::pair<std::string_view, std::string_view> kSectionTexts[] = {
     {"hosts",
      "Where workers run. At most one of `list`, `file` and `discover`; without any, the allocation of the batch "
      "job, else this machine."},
+    {"job", "What a run of a cluster asks of it."},
     {"launcher", "How agents start on the hosts."},
     {"batch", "Samples per step, and how they follow the number of workers."},
     {"learning_rate", "The learning rate factor that the session gives to the program."},
@@ -55,8 +56,11 @@ constexpr std::pair<std::string_view, std::string_view> kSectionTexts[] = {
     {"preemption", "Notices of hosts that are about to go away."},
     {"policy", "Automatic changes of the size. At most one of `name`, `library` and `program`."},
     {"cost", "Prices, for policies and reports."},
-    {"timeouts", "Deadlines of the run. `elastictrain check` lists them by length."},
+    {"timeouts", "Deadlines of the run. `elastictrain check --all` lists them by length."},
     {"log", "Output of workers, and log files."},
+    {"report", "The page about a run that has ended."},
+    {"metrics", "Figures for Prometheus."},
+    {"on", "Commands at events of the run, with ELASTICTRAIN_EVENT and other variables (cli/README.md)."},
     {"network", "Control connections and the data plane."},
     {"signals", "Signals to the `run` command."},
     {"environment", "Environment variables of workers."},

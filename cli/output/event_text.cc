@@ -1,5 +1,6 @@
 #include "cli/output/event_text.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <ctime>
@@ -19,7 +20,20 @@ std::string field_text(const OrderedJson& value) {
   return plain ? text : json_text(value);
 }
 
-// Empty for a number that is not a plausible time.
+constexpr std::array<std::string_view, 16> kDetails{
+    "observed", "agent_hello", "spawn",  "spawned",      "hello",    "ready",     "prepare",   "prepared",
+    "active",   "accepted",    "halted", "halt_settled", "all_back", "dismissed", "run_state", "collectives"};
+
+// `environment`: of a job, which may hold secrets.
+bool is_bookkeeping(const std::string& name) {
+  return name == "event" || name == "environment" || name == "seq" || name == "t" || name == "up";
+}
+
+// Deeper values are omitted: printing them would use stack for each level.
+constexpr int kMaxDepth = 32;
+
+}  // namespace
+
 std::string clock_text(double unix_seconds) {
   constexpr double kYear3000 = 32'503'680'000;
   if (!(unix_seconds >= 0 && unix_seconds < kYear3000)) return "";
@@ -33,14 +47,15 @@ std::string clock_text(double unix_seconds) {
   return text.data();
 }
 
-bool is_bookkeeping(const std::string& name) {
-  return name == "event" || name == "seq" || name == "t" || name == "up";
+std::string event_name(std::string_view journal_line) {
+  const OrderedJson line = parse_ordered_json(journal_line, kMaxDepth);
+  const bool named = line.is_object() && line.contains("event") && line["event"].is_string();
+  return named ? line["event"].get<std::string>() : "";
 }
 
-// Deeper values are omitted: printing them would use stack for each level.
-constexpr int kMaxDepth = 32;
-
-}  // namespace
+bool is_detail(std::string_view event) {
+  return std::find(kDetails.begin(), kDetails.end(), event) != kDetails.end();
+}
 
 std::string render_event(std::string_view journal_line) {
   const OrderedJson line = parse_ordered_json(journal_line, kMaxDepth);

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -20,8 +21,18 @@ ino_t inode_of(const std::string& path) {
 
 }  // namespace
 
-FileFollower::FileFollower(std::string path) : path_(std::move(path)) {
+FileFollower::FileFollower(std::string path, std::uint64_t newest_bytes) : path_(std::move(path)) {
   open();
+  if (newest_bytes > 0) skip_to(newest_bytes);
+}
+
+void FileFollower::skip_to(std::uint64_t newest_bytes) {
+  stream_.seekg(0, std::ios::end);
+  const std::streamoff size = stream_.tellg();
+  const auto wanted = static_cast<std::streamoff>(newest_bytes);
+  stream_.clear();
+  stream_.seekg(std::max<std::streamoff>(0, size - wanted));
+  if (std::string torn; size > wanted) std::getline(stream_, torn);
 }
 
 void FileFollower::open() {

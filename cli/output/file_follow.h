@@ -4,6 +4,7 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <fstream>
 #include <functional>
 #include <string>
@@ -13,7 +14,8 @@ namespace elastictrain::cli {
 
 class FileFollower {
  public:
-  explicit FileFollower(std::string path);
+  // With `newest_bytes`, it begins with the first whole line within so many last bytes; 0: with the first line.
+  explicit FileFollower(std::string path, std::uint64_t newest_bytes = 0);
   bool is_open() const { return stream_.is_open(); }
 
   // Passes on the lines since the last call, without their ends. An incomplete last line waits for its end. Another
@@ -22,6 +24,7 @@ class FileFollower {
 
  private:
   void open();
+  void skip_to(std::uint64_t newest_bytes);
   bool is_replaced() const;
   void read_rest(const std::function<void(std::string_view line)>& use);
 

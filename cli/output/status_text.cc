@@ -73,7 +73,18 @@ std::string remark(const Json& worker, const Usual& usual) {
   return "waits for its data: " + format_number(waits, 1) + " ms a step longer than the others";
 }
 
+// The workers of a program that does not use the library run from their start, and no generation has them.
+bool is_plain(const Json& status) {
+  return text(status, "phase") == "running" && number(status, "generation") < 1;
+}
+
+std::string worker_phase(const Json& worker, bool plain) {
+  const std::string phase = text(worker, "phase");
+  return plain && phase == "starting" ? "running" : phase;
+}
+
 std::string render_workers(const Json& status) {
+  const bool plain = is_plain(status);
   const Json& workers = list(status, "workers");
   const Usual usual{lower_median(workers, "compute_ms"), lower_median(workers, "data_wait_ms"),
                     lower_median(workers, "step_ms")};
@@ -93,7 +104,7 @@ std::string render_workers(const Json& status) {
                {""}});
   for (const Json& worker : workers) {
     table.add_row({whole(worker, "rank"), "w" + whole(worker, "id"), text(worker, "host"), whole(worker, "slot"),
-                   text(worker, "phase"), whole(worker, "pid"), whole(worker, "share"), whole(worker, "step"),
+                   worker_phase(worker, plain), whole(worker, "pid"), whole(worker, "share"), whole(worker, "step"),
                    milliseconds(worker, "step_ms"), milliseconds(worker, "compute_ms"),
                    milliseconds(worker, "data_wait_ms"), milliseconds(worker, "communicate_ms"),
                    whole(worker, "quiet_ms"), remark(worker, usual)});
@@ -115,8 +126,8 @@ std::string render_head(const Json& status) {
       text(status, "name") + ": " + text(status, "phase") + ", " + whole(status, "world_size") + " workers";
   if (number(status, "target_size") != number(status, "world_size"))
     head += " (target " + whole(status, "target_size") + ")";
-  return head + ", generation " + whole(status, "generation") + ", up " + format_duration(number(status, "uptime_s")) +
-         "\n";
+  if (!is_plain(status)) head += ", generation " + whole(status, "generation");
+  return head + ", up " + format_duration(number(status, "uptime_s")) + "\n";
 }
 
 std::string render_training(const Json& status) {
@@ -154,6 +165,21 @@ std::string idle_of(const Json& status) {
   const bool known = status.contains("last_idle_s") && status["last_idle_s"].is_number();
   return format_duration(number(status, "idle_s")) + ", the last " +
          (known ? format_duration(number(status, "last_idle_s")) : "-");
+}
+
+// "step 400, 12 s ago; 3 failures since: no space left".
+std::string checkpoint_of(const Json& status) {
+  const auto found = status.find("checkpoint");
+  if (found == status.end() || !found->is_object()) return "";
+  const double failures = number(*found, "failures");
+  const bool is_there = found->contains("step") && (*found)["step"].is_number();
+  if (!is_there && failures < 1) return "";
+  const bool timed = found->contains("age_s") && (*found)["age_s"].is_number();
+  std::string out = is_there ? "step " + whole(*found, "step") : "none yet";
+  if (timed) out += ", " + format_duration(number(*found, "age_s")) + " ago";
+  if (failures < 1) return out;
+  return out + "; " + format_number(failures, 0) + (failures > 1 ? " failures" : " failure") +
+         (is_there ? " since: " : ": ") + text(*found, "reason");
 }
 
 std::string recoveries_of(const Json& status) {
@@ -194,6 +220,8 @@ std::string render_status(const Json& status) {
   const auto line = [&](const char* title, const std::string& value) {
     if (!value.empty()) out += std::string(title) + value + "\n";
   };
+  line("checkpoint: ", checkpoint_of(status));
+  line("", text(status, "waits"));
   line("why this size: ", text(status, "size_reason"));
   line("held: ", held_of(status));
   if (!text(status, "policy").empty()) {

@@ -20,6 +20,7 @@ class Summary {
 
   // Several lines, each with a newline.
   std::string render(int exit_status) const;
+  const std::string& end_reason() const { return end_reason_; }
 
  private:
   struct Change {

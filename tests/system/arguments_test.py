@@ -49,7 +49,7 @@ MISTAKES = [
     ("explain --set threshold", "--set threshold: write --set KEY=VALUE"),
     ("explain --journal", "--journal needs a value: --journal FILE"),
     ("completion", "say which shell", "elastictrain completion bash"),
-    ("completion fish", "'fish' is not bash or zsh"),
+    ("completion tcsh", "'tcsh' is not bash, zsh or fish"),
     ("completion bash zsh", "unexpected argument 'zsh'"),
     ("worker config.toml", "unexpected argument 'config.toml'", "worker takes no arguments"),
     ("worker --epochs", "--epochs needs a value"),
@@ -129,7 +129,7 @@ class Arguments(Case):
     def test_help_names_arguments_as_users_do(self):
         for command, usage in (("resize", "[NAME] N"), ("replace", "[NAME] RANK|HOST"), ("drain", "[NAME] HOST"),
                                ("topology", "[NAME] SHAPE"), ("status", "[NAME]"), ("run", "[CONFIG.toml]"),
-                               ("completion", "bash|zsh")):
+                               ("completion", "bash|zsh|fish")):
             with self.subTest(command):
                 first = self.elastictrain(f"{command} --help").stdout.split("Usage: ")[1].splitlines()[0]
                 self.assertEqual(first, f"elastictrain {command} [OPTIONS] {usage}")

@@ -1,6 +1,7 @@
 """`check` on hosts with stand-in GPUs: what each of them has, and where they differ."""
 
 import os
+import shlex
 
 import harness
 from harness import BINARY, Case
@@ -15,7 +16,7 @@ class Checks(Case):
             libraries = {name: os.environ[f"ELASTICTRAIN_{name}_LIBRARY"] for name in names}
             for host, absent in (("node1", []), ("node2", ["NCCL"]), ("node3", ["CUDA"])):
                 wanted = [path for name, path in libraries.items() if name not in absent]
-                copied = lab.run_on_head(["ssh", host, "mkdir gpu && cp " + " ".join(wanted) + " gpu"])
+                copied = lab.run_on_head(["ssh", host, "mkdir gpu && cp " + shlex.join(wanted) + " gpu"])
                 self.assertEqual(copied.returncode, 0, copied.stderr)
             flags = [flag for name, path in libraries.items()
                      for flag in ("-x", f"ELASTICTRAIN_{name}_LIBRARY={home}/gpu/{os.path.basename(path)}")]

@@ -107,7 +107,7 @@ class SupervisorLost(Case):
             run.do("resize", run.name, 3)
             before = pids(run.wait_size(3))
             run.lose_supervisor()
-            rewrite_journal(run, {'"schema":3,': "", '"plan_updated"': '"reshared"', '"target_topology"': '"wished_topology"',
+            rewrite_journal(run, {'"schema":4,': "", '"plan_updated"': '"reshared"', '"target_topology"': '"wished_topology"',
                                  '"plan_update_requested"': '"reshare_requested"', '"kind":"update"': '"kind":"reshare"'})
             run.resume()
             self.assertEqual(pids(run.wait_size(3)), before)
@@ -132,14 +132,14 @@ class SupervisorLost(Case):
         with Run(job()) as run:
             run.wait_size(2)
             run.lose_supervisor()
-            rewrite_journal(run, {'"schema":3,': '"schema":99,"later":true,'})
+            rewrite_journal(run, {'"schema":4,': '"schema":99,"later":true,'})
             refused = try_to_resume(run)
             self.assertEqual(refused.returncode, 69)
             self.assertIn("schema version 99", refused.stderr)
             printed = run.command("events", run.name)
             self.assertEqual(printed.returncode, 0)
             self.assertIn("later=true", printed.stdout)
-            rewrite_journal(run, {'"schema":99,"later":true,': '"schema":3,'})
+            rewrite_journal(run, {'"schema":99,"later":true,': '"schema":4,'})
             run.resume()
             run.wait_size(2)
             self.assert_stops_clean(run)

@@ -37,6 +37,18 @@ class Signals(Case):
             self.assertEqual(run.wait(15), 130)
             run.wait_no_processes()
 
+    def test_a_third_ctrl_c_does_not_wait_for_the_grace(self):
+        with Run(arguments=["-n", "2", "--grace", "600", "--", "sh", "-c", STUBBORN]) as run:
+            run.wait_text("started")
+            run.signal(signal.SIGINT)
+            run.wait_text("press Ctrl-C again to stop at once")
+            run.signal(signal.SIGINT)
+            run.wait_text("(--grace); press Ctrl-C again to kill them now")
+            run.signal(signal.SIGINT)
+            run.wait_text("killing the workers")
+            self.assertEqual(run.wait(60), 130)
+            run.wait_no_processes()
+
     def test_ctrl_c_while_starting_leaves_nothing(self):
         with Run(job(trainer=synthetic(startup_delay_ms=20_000))) as run:
             wait_until(lambda: len(run.processes()) >= 3, 15, "agent and workers")

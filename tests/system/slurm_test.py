@@ -1,6 +1,8 @@
 """A real Slurm: batch scripts that start runs over several hosts, are preempted, and are requeued."""
 
 import os
+import re
+import shlex
 import signal
 
 import harness
@@ -88,22 +90,22 @@ class InAJob(SlurmCase):
             return job, file.read()
 
     def test_a_dry_run_names_the_job_with_its_hosts_and_how_they_are_reached(self):
-        job, text = self.script(f"{harness.BINARY} run --dry-run -- ./train")
+        job, text = self.script(f"{shlex.quote(harness.BINARY)} run --dry-run -- ./train")
         self.assertEqual(job["ExitCode"], "0:0", text)
         self.assertIn(f"job {job['JobId']} of slurm: 3 hosts with 6 slots (SLURM_TASKS_PER_NODE), agents by srun", text)
-        self.assertRegex(text, r"node1 +2 +\S*elastictrain agent")
+        self.assertRegex(text, rf"node1 +2 +{re.escape(shlex.quote(harness.BINARY))} agent")
         self.assertRegex(text, r"node2 +2 +srun .*--nodelist=node2")
         self.assertIn("6 workers to start with", text)
 
     def test_check_tries_every_host_by_srun(self):
-        job, text = self.script(f"{harness.BINARY} check --np 6 -- ./train")
+        job, text = self.script(f"{shlex.quote(harness.BINARY)} check --np 6 -- ./train")
         self.assertEqual(job["ExitCode"], "0:0", text)
         for host in ("node1", "node2", "node3"):
             self.assertRegex(text, rf"{host} .*good|{host} .*more slots than cores")
         self.assert_nothing_left()
 
     def test_a_scheduler_that_is_not_wanted_is_left_alone(self):
-        _, text = self.script(f"{harness.BINARY} run --dry-run --scheduler none -n 1 -- ./train")
+        _, text = self.script(f"{shlex.quote(harness.BINARY)} run --dry-run --scheduler none -n 1 -- ./train")
         self.assertNotIn("of slurm", text)
         self.assertNotIn("srun", text)
 
@@ -164,8 +166,8 @@ class GivesWay(SlurmCase):
 class Grows(SlurmCase):
     def test_beyond_its_job_by_a_helper_job_and_back(self):
         scripts = os.path.dirname(SCRIPT)
-        hosts = {"expand": os.path.join(scripts, "slurm_expand.sh"), "shrink": os.path.join(scripts, "slurm_shrink.sh"),
-                 "shrink_after_ms": 500}
+        hosts = {"expand": shlex.quote(os.path.join(scripts, "slurm_expand.sh")),
+                 "shrink": shlex.quote(os.path.join(scripts, "slurm_shrink.sh")), "shrink_after_ms": 500}
         with BatchRun(self.slurm, "--nodes=2", "--ntasks-per-node=1", workers={"min": 1, "start": 2, "max": 3},
                       hosts=hosts) as run:
             run.wait_generation(2)

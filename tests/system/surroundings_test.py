@@ -120,8 +120,11 @@ class Surroundings(Case):
                                   extra_groups=[], capture_output=True, text=True, timeout=20)
             return json.loads(done.stdout) if done.returncode == 0 else {"workers": []}
 
-        wait_until(lambda: len(pids(status())) == 2, 60, "two workers")
-        workers = pids(status())
+        def both():
+            now = status()
+            return pids(now) if now.get("phase") == "running" and len(pids(now)) == 2 else None
+
+        workers = wait_until(both, 60, "two workers")
         agent = harness.process_parent(workers[0])
         # What a process keeps from core files is root's in /proc.
         self.assertEqual([os.stat(f"/proc/{pid}/environ").st_uid for pid in (run.pid, agent)], [0, 0])

@@ -2,6 +2,7 @@
 stand in for hosts: they use TCP only, and every connection between them is led through a proxy."""
 
 import os
+import shutil
 import socket
 import tempfile
 import threading
@@ -33,7 +34,9 @@ class Path:
         threading.Thread(target=self.serve, daemon=True).start()
 
     def variables(self):
-        return [f"LD_PRELOAD={REDIRECT}", f"REDIRECT_PORT={self.listener.getsockname()[1]}",
+        # The loader takes a space in LD_PRELOAD for the end of a name.
+        preloaded = shutil.copy(REDIRECT, self.directory)
+        return [f"LD_PRELOAD={preloaded}", f"REDIRECT_PORT={self.listener.getsockname()[1]}",
                 f"REDIRECT_DIR={self.directory}"]
 
     def serve(self):

@@ -1,0 +1,11 @@
+// Purpose: what has become of a run, as its directory says: for a cluster that has lost its connection.
+// Reads the run's directory. Thread: any; waits for a live run's socket at most a moment. Errors: kUnknown.
+#pragma once
+
+#include "supervisor/cluster/core/event.h"
+
+namespace elastictrain::cli {
+
+jobs::Probed probe_run(const jobs::Job& job);
+
+}  // namespace elastictrain::cli
