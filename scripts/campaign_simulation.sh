@@ -1,11 +1,11 @@
 #!/bin/sh
 # Runs many seeds of the simulation of complete runs, on all cores.
-#   scripts/campaign_simulation.sh [SEEDS (100000)] [FIRST (1)]
+#   scripts/campaign_simulation.sh [SEEDS (100000)] [FIRST (others each time)]
 # BUILD names the build directory (default build/release). Prints the seeds that fail and exits 1 if there are any.
 set -eu
 cd "$(dirname "$0")/.."
 seeds=${1:-100000}
-first=${2:-1}
+first=${2:-$(date +%s)00000}
 build=${BUILD:-build/release}
 program=$build/tests/simulation/simulation_test
 [ -x "$program" ] || { echo "$program is missing: cmake --build $build --target simulation_test" >&2; exit 64; }

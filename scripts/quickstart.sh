@@ -23,9 +23,10 @@ if [ -z "$elastictrain" ]; then
 fi
 name=quickstart-$$
 
-# The number of a key in the run's status; empty before the run exists.
+# The number of a key in the run's status; empty before the run exists. The newest checkpoint has a step of its own.
 figure() {
-  "$elastictrain" status "$name" --json 2>/dev/null | grep -o "\"$1\": *[0-9]*" | head -n 1 | tr -dc 0-9
+  "$elastictrain" status "$name" --json 2>/dev/null | sed 's/"checkpoint": *{[^}]*}//' |
+    grep -o "\"$1\": *[0-9][0-9]*" | head -n 1 | tr -dc 0-9
 }
 
 # wait_for KEY MINIMUM: waits until that number is reached, for at most one minute.

@@ -12,12 +12,14 @@ set -euo pipefail
 
 build_packages=(g++ cmake ninja-build ccache pkg-config libasio-dev libcli11-dev libtomlplusplus-dev libspdlog-dev
   doctest-dev nlohmann-json3-dev libmsgpack-cxx-dev libeigen3-dev libssl-dev libxxhash-dev zlib1g-dev
-  libipsec-mb-dev)
-# Left out where the system has none: fast encryption, for x86-64 only.
-optional_packages=(libipsec-mb-dev)
+  libncurses-dev libipsec-mb-dev)
+# Left out where the system has none: fast encryption, for x86-64 only; a browser, which Ubuntu has as a snap.
+optional_packages=(libipsec-mb-dev chromium)
 # The system tests run their own sshd and Slurm inside network namespaces; those of the system are not used.
 test_packages=(openssh-server openssh-client openssl iproute2 iptables procps python3 elfutils
-  munge slurmctld slurmd slurm-client openmpi-bin mpich)
+  munge slurmctld slurmd slurm-client openmpi-bin mpich
+  prometheus tmux chromium python3-jsonschema
+  dpkg-dev file mmdebstrap python3-kubernetes)
 # libFuzzer; the default tests only replay its corpora, with any compiler.
 fuzz_packages=(clang libclang-rt-dev)
 # PyTorch itself comes from PyPI: Debian's is older than elastictrain.torch supports.

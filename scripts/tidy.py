@@ -18,6 +18,9 @@ ARROWS = {
     "supervisor/protocol": [],
     "supervisor/core": ["supervisor/protocol", "heuristics"],
     "supervisor/transport": ["supervisor/protocol"],
+    "supervisor/cluster/core": ["supervisor/protocol", "heuristics"],
+    "supervisor/cluster": ["supervisor/control", "supervisor/core", "supervisor/protocol", "heuristics",
+                           "launcher/host_source.h", "launcher/process"],
     "supervisor/control": ["supervisor/core", "supervisor/protocol"],
     "supervisor/policy": ["supervisor/core", "supervisor/protocol", "heuristics", "launcher/process", "elastictrain"],
     "supervisor": ["supervisor", "heuristics", "launcher/launcher.h", "launcher/host_source.h", "launcher/process"],
@@ -25,6 +28,7 @@ ARROWS = {
     "launcher/process": ["supervisor/protocol"],
     "launcher/batch": ["launcher", "supervisor/protocol"],
     "launcher/mpi": ["launcher", "supervisor/protocol"],
+    "launcher/rendezvous": ["launcher", "supervisor/protocol", "supervisor/transport"],
     "launcher/agent": ["launcher", "supervisor/protocol", "supervisor/transport"],
     "train/include": [],
     "train/comm": ["supervisor/protocol", "train/peers/shapes"],
@@ -44,13 +48,16 @@ ARROWS = {
     "cli/config": ["supervisor/protocol", "heuristics", "launcher", "train/builtin"],
     "cli/traces": ["cli/config", "supervisor/protocol", "heuristics"],
     "cli/output": ["cli/config", "supervisor", "heuristics"],
+    "cli/metrics": ["cli/config", "supervisor", "heuristics"],
+    "cli/top": ["cli/output", "supervisor/protocol"],
+    "cli/report": ["cli/output", "supervisor", "heuristics"],
     "cli": ["supervisor", "launcher", "heuristics", "train", "elastictrain"],
     "tests": ["tests", "cli", "supervisor", "launcher", "heuristics", "train", "elastictrain"],
 }
 # Public headers are included without the folders that they are in.
 PUBLIC_HEADERS = {"elastictrain/": ("train/include/", "supervisor/policy/include/")}
 OURS = ("cli/", "supervisor/", "launcher/", "heuristics/", "train/", "tests/", "elastictrain/")
-PURE = ("supervisor/core/", "heuristics/", "supervisor/protocol/")
+PURE = ("supervisor/core/", "supervisor/cluster/core/", "heuristics/", "supervisor/protocol/")
 FORBIDDEN_IN_PURE = [
     (re.compile(r"(system_clock|steady_clock|high_resolution_clock)::now"), "reads a clock"),
     (re.compile(r"\bstd::(thread|mutex|condition_variable|random_device)\b"), "uses threads or unseeded randomness"),

@@ -16,8 +16,11 @@ import communicator
 import failures
 import gpu
 import footprint
+import jobs
+import leases
 import mpi
 import network
+import operate
 import plan
 import policies_live
 import pytorch
@@ -77,12 +80,21 @@ BENCHMARKS = {
     "torch-stalls": (pytorch_programs.torch_stalls, "PyTorch: compilation, a loader and an evaluation that take a minute each"),
     "torch-accuracy": (pytorch_programs.torch_accuracy, "PyTorch, digits: fixed size against random changes, a seed each"),
     "torch-accuracy-gpt": (pytorch_programs.torch_accuracy_gpt, "PyTorch, a small GPT: the same, by the loss of held-out text"),
+    "report": (operate.report, "the page of a journal of 100,000 events: time and size"),
+    "metrics-overhead": (operate.metrics_overhead, "steps while metrics are scraped five times a second, against none"),
+    "top": (operate.top, "processor time of the full screen of a run of 1,000 workers, with a stand-in for the run"),
     "round-16k": (cluster.round_16k, "one decision for 4,000 jobs with 100,000 workers on 16,000 hosts, placement included"),
     "sim-published": (cluster.sim_published, "the 24 runs of Muri's simulator, beside their published figures"),
     "sim-policies": (cluster.sim_policies, "all sharing policies on 11 Philly and 10 ITP clusters"),
     "sim-itp": (cluster.sim_itp, "69,351 jobs on 2,000 GPUs under AFS-L: time, memory, changes a job"),
     "sim-ours": (cluster.sim_ours, "our own sharing policy against AFS-L, and against the best without lengths"),
     "sim-restart-price": (cluster.sim_restart_price, "what changes cost by swap and by restart, jobs of hours and minutes"),
+    "hand-over": (leases.hand_over, "a slot recalled from one run until another's worker is ready on it; idle time of both"),
+    "live-burst": (jobs.live_burst, "30 submissions in 10 s on 16 slots of a live cluster: idle time, steps of the first job"),
+    "early-feedback": (jobs.early_feedback, "24 jobs of a minute on 4 slots until each has made 20 steps: in turns and by fifo"),
+    "cluster-restart": (jobs.cluster_restart, "kill -9 of the cluster in a burst and of a job's supervisor"),
+    "cluster-200": (jobs.cluster_200, "200 runs (stand-ins) and 2,000 queued jobs: CPU of the cluster, a decision, queue"),
+    "suspend-resume": (leases.suspend_resume, "4 workers with 100 MB stand still in memory and go on; leave with a checkpoint"),
     "footprint": (footprint.footprint, "symbols, size, libraries, start; what check says without CUDA, NCCL and MPI"),
     "agents-1000": (scale.agents_1000, "1,000 agents with 8 workers each: CPU of the supervisor, time of `status`"),
     "gpu-swap": (gpu.gpu_swap, "idle time of grow, shrink and replace on GPUs, 100 MB of parameters over NCCL"),

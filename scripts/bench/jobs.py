@@ -1,0 +1,258 @@
+"""Many jobs on a live cluster: the real cluster process, with real runs whose compute sleeps, or with stand-ins of runs
+where only the cluster is measured."""
+
+import json
+import os
+import selectors
+import signal
+import socket
+import statistics
+import subprocess
+import tempfile
+import time
+
+import rows
+import swap
+from cluster_test import Cluster
+from harness import BINARY, members, read_steps, synthetic, toml, wait_until
+from leases import Cleanups, cpu_s
+
+STEP_S = 0.25
+GATHERING_MS = 50  # what happens within it is decided together
+
+
+class Case(Cleanups):
+    def assertEqual(self, value, expected, what):
+        if value != expected:
+            raise RuntimeError(what)
+
+
+class Runs:
+    """Stand-ins of many runs on one thread: each holds what it is leased, and reports as often as a real run does."""
+
+    PERIOD_S = 1.0
+
+    def __init__(self, case, path):
+        self.path = path
+        self.selector = selectors.DefaultSelector()
+        self.runs = {}
+        case.addCleanup(self.close)
+
+    def join(self, name):
+        connection = socket.socket(socket.AF_UNIX)
+        connection.connect(self.path)
+        self.runs[name] = {"socket": connection, "rest": b"", "lease": 0, "slots": [], "due": time.monotonic(), "leased_at": 0}
+        self.selector.register(connection, selectors.EVENT_READ, name)
+        self._send(name, {"command": "join", "protocol": 1, "job": None, "run": name, "directory": f"/nowhere/{name}",
+                          "pid": os.getpid(), "min": 1, "max": 4, "start": 1, "lease": 0, "holds": [],
+                          "samples_total": 10_000_000, "suspend": [],
+                          "wishes": {"one_host": False, "most_hosts": 0, "hosts": []}})
+
+    def end(self, name):
+        self._send(name, {"ended": {"status": 0}})
+
+    def serve(self, until, timeout_s):
+        """Answers the cluster until the condition holds. Returns how long that took."""
+        began = time.monotonic()
+        while not until():
+            if time.monotonic() - began > timeout_s:
+                raise RuntimeError("the cluster did not do in time what was waited for")
+            for key, _ in self.selector.select(0.001):
+                self._read(key.data)
+            for name, run in self.runs.items():
+                if time.monotonic() >= run["due"]:
+                    self._report(name)
+        return time.monotonic() - began
+
+    def close(self):
+        for run in self.runs.values():
+            run["socket"].close()
+        self.selector.close()
+
+    def _send(self, name, message):
+        self.runs[name]["socket"].sendall(json.dumps(message).encode() + b"\n")
+
+    def _read(self, name):
+        run = self.runs[name]
+        received = run["socket"].recv(1 << 16)
+        if not received:
+            self.selector.unregister(run["socket"])
+            run["due"] = float("inf")
+            return
+        *lines, run["rest"] = (run["rest"] + received).split(b"\n")
+        for message in map(json.loads, lines):
+            if "lease" in message:
+                run["lease"] = message["lease"]["version"]
+                run["slots"] = [slot for host in message["lease"]["slots"] for slot in host["slots"]]
+                run["leased_at"] = time.monotonic()
+                self._report(name)
+
+    def _report(self, name):
+        run = self.runs[name]
+        run["due"] = time.monotonic() + self.PERIOD_S
+        workers = len(run["slots"])
+        rates = [{"workers": workers, "hosts": 1, "samples_per_s": 100.0 * workers, "views": 5}] if workers else []
+        holds = [{"host": "localhost", "slots": run["slots"]}] if workers else []
+        self._send(name, {"report": {"lease": run["lease"], "holds": holds, "phase": "training" if workers else "waiting",
+                                     "workers": workers, "step": 1, "samples": 1, "samples_total": None, "rates": rates,
+                                     "memory_bytes": 0, "wants": None, "lost_hosts": []}})
+
+
+def submit_many(path, count):
+    """Jobs that wait in the queue, each as `submit` would send it."""
+    for number in range(count):
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(path)
+            job = {"name": f"queued-{number}", "arguments": ["-n", "1", "--", "true"], "working_directory": "/",
+                   "environment": [], "min": 1, "max": 4, "start": 1, "priority": 0, "samples_total": None,
+                   "suspends": False, "one_host": False, "most_hosts": 0, "hosts": []}
+            client.sendall(json.dumps({"command": "submit", "job": job}).encode() + b"\n")
+            answer = client.makefile().readline()
+            if not json.loads(answer)["ok"]:
+                raise RuntimeError(answer)
+
+
+def cluster_200(repetitions):
+    """200 running jobs (stand-ins) and 2,000 in the queue."""
+    running, queued = 200, 2000
+    decisions, looks = [], []
+    with Case() as case:
+        cluster = Cluster(case, slots=running, limits={"queued": 5000}).start()
+        runs = Runs(case, cluster.socket_path())
+        for number in range(running):
+            runs.join(f"run-{number}")
+        runs.serve(lambda: all(len(run["slots"]) == 1 for run in runs.runs.values()), 60)
+        submit_many(cluster.socket_path(), queued)
+        first = [f"first-{turn}" for turn in range(max(3, repetitions))]
+        for name in first:
+            runs.join(name)
+        settled = time.monotonic() + 3
+        runs.serve(lambda: time.monotonic() > settled, 60)
+        for name in first:
+            cluster.do("priority", name, "5")
+        before, seconds = cpu_s([cluster.process.pid]), 20
+        end = time.monotonic() + seconds
+        runs.serve(lambda: time.monotonic() > end, 60)
+        used = (cpu_s([cluster.process.pid]) - before) / seconds
+        for turn, name in enumerate(first):
+            runs.end(f"run-{turn}")
+            decisions.append(1000 * runs.serve(lambda: any(runs.runs[one]["slots"] for one in first[turn:]), 30))
+            first.sort(key=lambda one: -len(runs.runs[one]["slots"]))
+            asked = time.monotonic()
+            cluster.do("queue")
+            looks.append(1000 * (time.monotonic() - asked))
+        own = [decision - GATHERING_MS for decision in decisions]
+    yield rows.below("cluster-200/cpu", 100 * used, "% of a core", 5, f"{running} runs that report each second, {queued} queued")
+    yield rows.below("cluster-200/decision", statistics.median(own), "ms", 100,
+                     f"{rows.spread(own)} ms from a run's end until another has its slot, without the {GATHERING_MS} ms in "
+                     "which events are gathered")
+    yield rows.below("cluster-200/queue", statistics.median(looks), "ms", 100, f"{rows.spread(looks)} ms, the command included")
+
+
+class Jobs:
+    """Real jobs of one cluster, each with its own log of steps."""
+
+    def __init__(self, case, slots, **settings):
+        self.cluster = Cluster(case, slots=slots, **settings).start()
+        self.logs = {}
+
+    def submit(self, name, low, high, epochs_s=3600, **sections):
+        steps = self.logs[name] = tempfile.mkdtemp(prefix="steps-", dir=self.cluster.directory)
+        samples = int(8 * epochs_s / STEP_S)
+        trainer = synthetic(compute_us_per_sample=int(STEP_S * 1e6 / 8), samples=samples, epochs=1, gradient="constant")
+        config = {"workers": {"min": low, "start": low, "max": high}, "batch": {"per_worker": 8}, "trainer": trainer,
+                  "audit": {"every_steps": 0}, **sections}
+        path = self.cluster.write(name + ".toml", toml(config))
+        subprocess.run([BINARY, "submit", path, "--name", name], check=True, stdin=subprocess.DEVNULL,
+                       stdout=subprocess.DEVNULL, env={**self.cluster.environment, "ELASTICTRAIN_STEP_LOG": steps})
+
+    def times(self, name):
+        return swap.step_times(read_steps(self.logs[name]))
+
+    def idle_ms(self, name):
+        path = os.path.join(self.cluster.state, name, "journal.jsonl")
+        with open(path) as file:
+            return [record["idle_ms"] for record in map(json.loads, file) if record["event"] == "idle"]
+
+
+def live_burst(repetitions):
+    """30 submissions in 10 s on 16 slots: the first job gives its slots to the others, one after another."""
+    with Case() as case:
+        jobs = Jobs(case, 16, policy="afs-p", limits={"queued": 100})
+        jobs.submit("job-0", 1, 16)
+        jobs.cluster.wait_workers("job-0", 16, 120)
+        began = time.monotonic()
+        for number in range(1, 30):
+            time.sleep(max(0.0, began + number / 3 - time.monotonic()))
+            jobs.submit(f"job-{number}", 1, 16)
+        time.sleep(10)
+        ended = time.monotonic()
+        times = jobs.times("job-0")
+        made = sum(1 for t in times.values() if began < t < ended)
+        alone = statistics.median(swap.gaps([times[step] for step in sorted(times)]))
+        idle = [ms for number in range(30) if jobs.cluster.job(f"job-{number}")["slots"]
+                for ms in jobs.idle_ms(f"job-{number}")]
+        jobs.cluster.assert_slots_used_once()
+    step_ms = 1000 * alone
+    yield rows.below("live-burst/idle", statistics.median(idle), "ms", round(step_ms, 1),
+                     f"median of {len(idle)} changes, most {max(idle):.0f} ms; steps of {step_ms:.0f} ms")
+    yield rows.below("live-burst/longest-idle", max(idle), "ms", round(2 * step_ms, 1))
+    yield rows.at_least("live-burst/steps", 100 * made * alone / (ended - began), "%", 95,
+                        "of the steps that the first job can make in this time")
+
+
+def until_feedback_s(policy, count, slots, **settings):
+    """Until the last of so many jobs of a minute has made 20 steps."""
+    with Case() as case:
+        jobs = Jobs(case, slots, policy=policy, limits={"queued": 100}, **settings)
+        began = time.monotonic()
+        for number in range(count):
+            directory = tempfile.mkdtemp(prefix="checkpoints-", dir=jobs.cluster.directory)
+            jobs.submit(f"job-{number}", 1, 1, 60, checkpoint={"directory": directory})
+        names = list(jobs.logs)
+        wait_until(lambda: all(20 in jobs.times(name) for name in names), 900, "20 steps of every job", 1)
+        return max(jobs.times(name)[20] for name in names) - began
+
+
+def early_feedback(repetitions):
+    """24 jobs of a minute on 4 slots: in turns, and one after another."""
+    turns = until_feedback_s("gandiva", 24, 4, slice_ms=8000)
+    order = until_feedback_s("fifo", 24, 4)
+    yield rows.at_least("early-feedback", order / turns, "times", 5,
+                        f"sooner: {turns:.0f} s in turns of 8 s by checkpoint, {order:.0f} s with fifo, until each has made 20 steps")
+
+
+def cluster_restart(repetitions):
+    """kill -9 of the cluster in a burst, then of a job's supervisor."""
+    taken_up, gaps, restarted = [], [], 0
+    for _ in range(max(3, repetitions)):
+        with Case() as case:
+            jobs = Jobs(case, 8, policy="afs-p")
+            cluster = jobs.cluster
+            jobs.submit("job-0", 2, 8)
+            before = cluster.wait_workers("job-0", 8, 120)
+            began = time.monotonic()
+            for number in (1, 2):
+                jobs.submit(f"job-{number}", 2, 8)
+            cluster.kill()
+            cluster.start()
+            for number in (3,):
+                jobs.submit(f"job-{number}", 2, 8)
+            after = cluster.wait_workers("job-0", 2, 120)
+            supervisor = cluster.job("job-0")["pid"]
+            killed = time.monotonic()
+            os.kill(supervisor, signal.SIGKILL)
+            cluster.wait_job("job-0", lambda job: job["phase"] == "joined" and job["pid"] != supervisor, "a new supervisor")
+            taken_up.append(time.monotonic() - killed)
+            wait_until(lambda: len(members(cluster.status("job-0"))) == 2, 60, "both workers")
+            kept = cluster.wait_workers("job-0", 2, 60)
+            time.sleep(1)
+            restarted += len(set(after.items()) - set(before.items())) + len(set(kept.items()) - set(after.items()))
+            times = jobs.times("job-0")
+            steps = swap.gaps([times[step] for step in sorted(times) if times[step] > began])
+            gaps.append(max(steps) - statistics.median(steps))
+            cluster.assert_slots_used_once()
+    yield rows.below("cluster-restart/restarted", restarted, "workers", 0, f"in {len(gaps)} tries; no slot leased twice")
+    yield rows.below("cluster-restart/gap", 1000 * max(gaps), "ms", 1000 * STEP_S,
+                     f"longest of {rows.spread([1000 * gap for gap in gaps])} ms beyond a step of {1000 * STEP_S:.0f} ms")
+    yield rows.below("cluster-restart/taken-up", max(taken_up), "s", 2, f"{rows.spread(taken_up, 2)} s after the supervisor's loss")
