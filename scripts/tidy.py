@@ -46,7 +46,7 @@ ARROWS = {
     "train/session": ["supervisor/protocol", "elastictrain", "train/checkpoint", "train/comm", "train/device",
                       "train/state"],
     "cli/config": ["supervisor/protocol", "heuristics", "launcher", "train/builtin"],
-    "cli/traces": ["cli/config", "supervisor/protocol", "heuristics"],
+    "cli/traces": ["cli/config", "supervisor/protocol", "supervisor/cluster", "heuristics"],
     "cli/output": ["cli/config", "supervisor", "heuristics"],
     "cli/metrics": ["cli/config", "supervisor", "heuristics"],
     "cli/top": ["cli/output", "supervisor/protocol"],

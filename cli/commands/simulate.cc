@@ -33,10 +33,12 @@ constexpr std::uint64_t kMostGpus = 1'000'000;
 constexpr const char* kSimulateDetails = R"(
 A trace is known by its header (--format otherwise); .gz and .tar.gz are read as they are. Throughput curves: curves.csv
 beside a normalised trace, or --curves: such a file, a directory of tables MODEL.csv, or Gavel's JSON. Jobs of a trace
-without models take six curves in turn.
+without models take six curves in turn. The directory of a cluster (elastictrain cluster), or its journal, is its jobs
+again: arrivals, samples, sizes and measured throughputs, under any policy.
 
   elastictrain simulate jobs/ --policy srtf,tiresias-l --gpus 64
   elastictrain simulate philly.csv --vc 0e4a51,6c71a0 --curves throughputs_A100 --load 0.9 --csv
+  elastictrain simulate ~/.local/state/elastictrain/clusters/lab --policy afs-l,srtf --gpus 16 --cost swap:1
 
 Costs of a change: none; swap[:S] new slots count S (10) seconds later and nobody waits; restart[:S] the job makes no
 progress for S (30) seconds; muri as in that paper's simulator.

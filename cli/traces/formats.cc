@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "cli/config/text.h"
+#include "cli/traces/cluster_journal.h"
 #include "cli/traces/rows.h"
 
 namespace elastictrain::cli {
@@ -184,12 +185,14 @@ const std::vector<std::string>& format_names() {
     for (const Format& one : formats()) {
       if (std::find(all.begin(), all.end(), one.name) == all.end()) all.emplace_back(one.name);
     }
+    all.emplace_back(kClusterFormat);
     return all;
   }();
   return names;
 }
 
 Result<RawTrace> read_format(const TraceText& source, const std::string& name) {
+  if (name == kClusterFormat || (name.empty() && looks_like_journal(source.text))) return read_cluster_journal(source);
   const std::string_view line = first_line(source.text);
   if (line.size() > kMaxTraceLine) {
     return Error{ErrorCode::kInvalid,
@@ -197,7 +200,7 @@ Result<RawTrace> read_format(const TraceText& source, const std::string& name) {
   }
   const Format* const format = find_format(name, line);
   if (format == nullptr) return no_format(source, name);
-  RawTrace trace{source.path, source.name, format->name, {}};
+  RawTrace trace{source.path, source.name, format->name, {}, {}};
   const bool tabs = !format->fields.empty();
   Rows rows(source.path, source.text, tabs ? '\t' : ',', !tabs, format->fields);
   while (rows.next()) {

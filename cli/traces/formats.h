@@ -35,9 +35,12 @@ struct RawTrace {
   std::string path;
   std::string name;
   std::string format;
-  std::vector<RawJob> jobs;  // in the file's order
+  std::vector<RawJob> jobs;        // in the file's order
+  std::vector<std::string> notes;  // for the user
   // Whether its jobs can run at other sizes than they ask for: otherwise only one throughput of each is known.
   bool has_curves() const { return format != "muri" && format != "tiresias" && format != "shockwave"; }
+  // Whether its jobs have least sizes, which are kept as in a live cluster.
+  bool bounded() const { return format == "cluster"; }
   bool dealt() const { return format == "itp" || format == "philly"; }
 };
 

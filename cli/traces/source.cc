@@ -11,6 +11,7 @@ namespace elastictrain::cli {
 namespace {
 
 constexpr std::size_t kTarBlock = 512;
+constexpr const char* kClusterJournal = "journal.jsonl";
 
 Error unreadable(const std::string& path, const std::string& what) {
   return {ErrorCode::kInvalid, path + ": " + what};
@@ -99,7 +100,8 @@ Result<std::string> read_bounded(const std::string& path) {
 Result<std::vector<TraceText>> read_trace_texts(const std::string& path) {
   if (std::filesystem::is_directory(path)) {
     const auto folder = std::filesystem::path(path).lexically_normal();
-    const std::string file = (folder / "jobs.csv").string();
+    const bool of_cluster = std::filesystem::exists(folder / kClusterJournal);
+    const std::string file = (folder / (of_cluster ? kClusterJournal : "jobs.csv")).string();
     auto text = read_expanded(file);
     if (!text.ok()) return text.error();
     const auto name = folder.has_filename() ? folder.filename() : folder.parent_path().filename();

@@ -71,6 +71,7 @@ class Loader {
       auto trace = read_format(text, options_.format);
       if (!trace.ok()) return trace.error();
       if (const Status good = read_curves_beside(*trace); !good.ok()) return good;
+      out_.notes.insert(out_.notes.end(), trace->notes.begin(), trace->notes.end());
       files_.push_back(std::move(*trace));
     }
     return {};
@@ -121,6 +122,7 @@ class Loader {
       job.arrival_s /= options_.time_scale;
       job.work /= options_.time_scale;
       one.trace.elastic = one.trace.elastic && jobs[place].from->has_curves();
+      one.trace.bounded = one.trace.bounded || jobs[place].from->bounded();
       one.trace.jobs.push_back(std::move(job));
     }
     const double span_s = (one.trace.jobs.back().arrival_s - one.trace.jobs.front().arrival_s) * options_.time_scale;

@@ -91,6 +91,7 @@ BENCHMARKS = {
     "sim-restart-price": (cluster.sim_restart_price, "what changes cost by swap and by restart, jobs of hours and minutes"),
     "hand-over": (leases.hand_over, "a slot recalled from one run until another's worker is ready on it; idle time of both"),
     "live-burst": (jobs.live_burst, "30 submissions in 10 s on 16 slots of a live cluster: idle time, steps of the first job"),
+    "live-predicted": (jobs.live_predicted, "20 jobs in ten minutes on 16 slots of a live cluster, and what the simulator says of them"),
     "early-feedback": (jobs.early_feedback, "24 jobs of a minute on 4 slots until each has made 20 steps: in turns and by fifo"),
     "cluster-restart": (jobs.cluster_restart, "kill -9 of the cluster in a burst and of a job's supervisor"),
     "cluster-200": (jobs.cluster_200, "200 runs (stand-ins) and 2,000 queued jobs: CPU of the cluster, a decision, queue"),

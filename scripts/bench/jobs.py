@@ -1,8 +1,10 @@
 """Many jobs on a live cluster: the real cluster process, with real runs whose compute sleeps, or with stand-ins of runs
 where only the cluster is measured."""
 
+import csv
 import json
 import os
+import random
 import selectors
 import signal
 import socket
@@ -199,6 +201,70 @@ def live_burst(repetitions):
     yield rows.below("live-burst/longest-idle", max(idle), "ms", round(2 * step_ms, 1))
     yield rows.at_least("live-burst/steps", 100 * made * alone / (ended - began), "%", 95,
                         "of the steps that the first job can make in this time")
+
+
+def work_for_ten_minutes(seed=1, jobs=20, slots=16, busy=0.8, seconds=500):
+    """(arrival in s, seconds of work on one slot, largest size) of each job: arrivals at random, sizes of 4, 8 and 16."""
+    random_numbers = random.Random(seed)
+    arrivals = sorted(random_numbers.uniform(0, seconds) for _ in range(jobs))
+    weights = [random_numbers.uniform(0.3, 1.7) for _ in range(jobs)]
+    scale = busy * slots * seconds / sum(weights)
+    return [(arrival, weight * scale, random_numbers.choice((4, 8, 16))) for arrival, weight in zip(arrivals, weights)]
+
+
+def start_s(jobs):
+    """From the first lease until the first step began, in the median."""
+    to_monotonic = time.monotonic() - time.time()
+    leased = {}
+    for record in jobs.cluster.journal("leased"):
+        if record["slots"]:
+            leased.setdefault(record["job"], record["t"] + to_monotonic)
+    names = {record["job"]: record["name"] for record in jobs.cluster.journal("submitted")}
+    return statistics.median(min(jobs.times(names[job]).values()) - STEP_S - at for job, at in leased.items())
+
+
+def simulated(jobs, policy, slots, swap_s):
+    """The same jobs in the simulator: completion times and changes by job."""
+    directory = tempfile.mkdtemp(prefix="simulated-", dir=jobs.cluster.directory)
+    jobs.cluster.do("simulate", jobs.cluster.place, "--policy", policy, "--gpus", slots, "--cost", f"swap:{swap_s:.3f}",
+                    "--jobs", directory)
+    with open(os.path.join(directory, f"test-{policy}-{slots}.csv")) as file:
+        return {row["job_id"]: (float(row["jct_s"]), int(row["changes"])) for row in csv.DictReader(file)}
+
+
+def lived(jobs):
+    """Completion times and changes of shares by job, from the cluster's journal."""
+    arrivals = {record["job"]: record["unix_s"] for record in jobs.cluster.journal("submitted")}
+    changes = dict.fromkeys(arrivals, -1)  # the first share is none
+    for record in jobs.cluster.journal("decided"):
+        for share in record["shares"]:
+            changes[share["job"]] += share["after"] > 0 or share["before"] > 0
+    return {f"j{record['job']}": (record["t"] - arrivals[record["job"]], changes[record["job"]])
+            for record in jobs.cluster.journal("ended")}
+
+
+def live_predicted(repetitions):
+    """20 jobs in ten minutes on 16 slots, and the same jobs in the simulator, from the cluster's journal."""
+    policy, slots = "afs-l", 16
+    with Case() as case:
+        jobs = Jobs(case, slots, policy=policy)
+        began = time.monotonic()
+        plan = work_for_ten_minutes()
+        for number, (arrival, work_s, most) in enumerate(plan):
+            time.sleep(max(0.0, began + arrival - time.monotonic()))
+            jobs.submit(f"job-{number}", 1, most, work_s)
+        wait_until(lambda: len(jobs.cluster.journal("ended")) == len(plan), 900, "the end of all jobs", 1)
+        swap_s = start_s(jobs)
+        real, foretold = lived(jobs), simulated(jobs, policy, slots, swap_s)
+    off = {job: 100 * abs(foretold[job][0] / real[job][0] - 1) for job in real}
+    mean_real = statistics.mean(jct for jct, _ in real.values())
+    mean_foretold = statistics.mean(jct for jct, _ in foretold.values())
+    changes = [sum(count for _, count in side.values()) for side in (real, foretold)]
+    yield rows.below("live-predicted/average", 100 * abs(mean_foretold / mean_real - 1), "%", 5,
+                     f"{policy}: {mean_real:.1f} s live, {mean_foretold:.1f} s simulated with --cost swap:{swap_s:.2f} (measured)")
+    yield rows.below("live-predicted/each", max(off.values()), "%", 10, f"median {statistics.median(off.values()):.1f} %")
+    yield rows.below("live-predicted/changes", abs(changes[0] - changes[1]), "changes", 0,
+                     f"{changes[0]} live and {changes[1]} simulated, of {len(real)} jobs")
 
 
 def until_feedback_s(policy, count, slots, **settings):

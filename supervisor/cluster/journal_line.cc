@@ -143,6 +143,10 @@ struct Encode {
     out["why"] = one.why;
     out["samples"] = one.samples;
     out["slot_s"] = one.slot_s;
+    out["rates"] = Record::array();
+    for (const auto& rate : one.rates) {
+      out["rates"].push_back({{"workers", rate.workers}, {"samples_per_s", rate.samples_per_s}, {"views", rate.views}});
+    }
   }
 };
 
@@ -208,6 +212,20 @@ record::Hosts hosts_from(const nlohmann::json& in) {
   return one;
 }
 
+record::HasEnded ended_from(const nlohmann::json& in, jobs::JobId job) {
+  record::HasEnded one{job,
+                       in.at("status").get<int>(),
+                       in.at("why").get<std::string>(),
+                       in.at("samples").get<std::uint64_t>(),
+                       in.at("slot_s").get<double>(),
+                       {}};
+  for (const auto& rate : in.at("rates")) {
+    one.rates.push_back({rate.at("workers").get<std::uint32_t>(), rate.at("samples_per_s").get<double>(),
+                         rate.at("views").get<std::uint32_t>()});
+  }
+  return one;
+}
+
 std::optional<jobs::Record> record_of_job(const std::string& event, const nlohmann::json& in, const Hosts& hosts) {
   const auto job = in.at("job").get<jobs::JobId>();
   if (event == "submitted") return submitted_from(in, job);
@@ -232,9 +250,8 @@ std::optional<jobs::Record> record_of_job(const std::string& event, const nlohma
   }
   if (event == "overdue") return record::Overdue{job, slots_from(in.at("slots"), hosts)};
   if (event == "left") return record::Left{job, in.at("status").get<int>(), in.at("why").get<std::string>()};
-  if (event != "ended") return std::nullopt;
-  return record::HasEnded{job, in.at("status").get<int>(), in.at("why").get<std::string>(),
-                          in.at("samples").get<std::uint64_t>(), in.at("slot_s").get<double>()};
+  if (event == "ended") return ended_from(in, job);
+  return std::nullopt;
 }
 
 std::optional<jobs::Record> record_from(const nlohmann::json& in, const Hosts& hosts) {

@@ -236,6 +236,8 @@ class Sharing(Case):
         explained = cluster.do("explain", "--cluster", "test")
         self.assertRegex(explained, r"(?m): 4 slots for 2 jobs, 0 wait \(max-min\)\n(  j2: .*\n)?  j1: 4 -> 2: ")
         cluster.refused(69, "cannot be read", "events", "--cluster", "nowhere")
+        again = json.loads(cluster.do("simulate", cluster.place, "--policy", "max-min", "--gpus", "4", "--json"))[0]
+        self.assertEqual(again["trace"], "test")
 
     def test_a_job_waits_for_its_least_and_higher_priorities_go_first(self):
         cluster = Cluster(self, slots=2).start()

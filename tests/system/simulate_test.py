@@ -3,6 +3,7 @@
 import csv
 import gzip
 import io
+import json
 import os
 import subprocess
 import tarfile
@@ -152,6 +153,43 @@ class Simulate(Case):
         done = simulate(path, "--vc", "c", "--policy", "fifo", "--gpus", "4", "--curves", CURVES)
         self.assertEqual(done.returncode, 78)
         self.assertIn("'c'", done.stderr)
+
+    def cluster_journal(self, *jobs):
+        """(id, submitted at, least, most, samples or None for a job that has not ended); 25 samples/s on each slot."""
+        lines = [{"event": "hosts", "hosts": [{"host": "h1", "slots": 4}]}]
+        for job, at_s, least, most, samples in jobs:
+            lines.append({"event": "submitted", "job": job, "user": "ann", "uid": 1, "of_cluster": True, "unix_s": at_s,
+                          "name": f"name{job}", "arguments": [], "working_directory": "/", "environment": [], "min": least,
+                          "max": most, "start": most, "priority": 0, "suspends": False, "one_host": False,
+                          "most_hosts": 0, "hosts": []})
+            if samples is not None:
+                rates = [{"workers": size, "samples_per_s": 25 * size, "views": 5} for size in (1, most)]
+                lines.append({"event": "ended", "job": job, "status": 0, "why": "", "samples": samples, "slot_s": 40,
+                              "rates": rates})
+        return "".join(json.dumps({"seq": place, "t": 1, "up": place, **line}) + "\n" for place, line in enumerate(lines))
+
+    def test_the_jobs_of_a_clusters_journal_run_again(self):
+        """Of two jobs on four slots the second one needs all four: it waits for the first, which keeps what is free."""
+        folder = os.path.join(self.folder, "lab")
+        os.mkdir(folder)
+        jobs = ((1, 1000, 1, 4, 4000), (2, 1010, 4, 4, 2000), (3, 1020, 1, 4, None))
+        self.write("lab/journal.jsonl", self.cluster_journal(*jobs) + '{"seq": 9, "torn')
+        results = self.results(folder, "--policy", "max-min", "--gpus", "4", "--jobs", self.folder)
+        self.assertEqual((results["max-min"]["trace"], results["max-min"]["jobs"]), ("lab", "2"))
+        with open(os.path.join(self.folder, "lab-max-min-4.csv")) as file:
+            ends_s = {row["job_id"]: float(row["completion_s"]) for row in csv.DictReader(file)}
+        self.assertEqual(ends_s, {"j1": 40, "j2": 60})
+        done = simulate(folder, "--policy", "max-min", "--gpus", "4")
+        self.assertIn("lab: 1 jobs are left out, because they have not ended or trained on no sample: j3", done.stderr)
+        self.assertIn("lab: 1 lines cannot be read", done.stderr)
+
+    def test_a_journal_without_jobs_of_a_cluster_is_refused(self):
+        for text, expected in (('{"seq": 1, "t": 1, "up": 1, "event": "run_begins"}\n', "no journal of a cluster"),
+                               (self.cluster_journal((1, 1, 1, 4, None)), "no job of this cluster has ended yet")):
+            with self.subTest(expected):
+                done = simulate(self.write("journal.jsonl", text), "--policy", "max-min", "--gpus", "4")
+                self.assertEqual(done.returncode, 78, done.stderr)
+                self.assertIn(expected, done.stderr)
 
     def test_bad_curves_are_refused(self):
         self.write("jobs.csv", NORMALISED + "x,0,1,1,a\n")

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "heuristics/sharing/whole_shares.h"
 #include "heuristics/simulate/cluster/progress.h"
 
 namespace elastictrain::heuristics::cluster {
@@ -167,6 +168,7 @@ class Simulation {
     policy_->decide(view_, *state_, rng_, decision_);
     ++outcome_.decisions;
     again_s_ = decision_.again_s;
+    if (trace_.bounded) bound();
     double sum = 0;
     for (const sharing::Grant& grant : decision_.grants) sum += grant.slots;
     if (sum > view_.slots * (1 + 1e-9)) {
@@ -177,6 +179,19 @@ class Simulation {
     } else {
       carry_out();
     }
+  }
+
+  void bound() {
+    std::vector<sharing::Bounds> bounds;
+    for (std::size_t place = 0; place < lives_.size(); ++place) {
+      const TraceJob& given = trace_.jobs[lives_[place].result.job];
+      const sharing::JobView& job = view_.jobs[place];
+      const std::uint32_t least = std::min(given.least, options_.slots);
+      const std::uint32_t most = spec_.elastic ? job.curve->cap() : job.requested;
+      bounds.push_back({least, std::clamp(most, least, options_.slots), job.held > 0, job.held > 0 && given.keeps, 0});
+    }
+    const auto shares = sharing::whole_shares(decision_.grants, bounds, {{}}, options_.slots);
+    for (std::size_t place = 0; place < shares.size(); ++place) decision_.grants[place].slots = shares[place];
   }
 
   void carry_out() {

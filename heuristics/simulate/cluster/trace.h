@@ -17,12 +17,16 @@ struct TraceJob {
   double work = 0;
   std::uint32_t requested = 1;
   std::shared_ptr<const sharing::Curve> curve;
+  // In a bounded trace: fewer slots are of no use to it; and it keeps as many once it has begun.
+  std::uint32_t least = 1;
+  bool keeps = false;
 };
 
 struct Trace {
   std::string name;
   std::string vc;              // the virtual cluster that it is a part of; may be empty
   bool elastic = true;         // false: one throughput of a job is known, that at the size that it asks for
+  bool bounded = false;        // grants are fitted to the jobs' bounds, as a live cluster does (sharing/whole_shares)
   std::vector<TraceJob> jobs;  // by (arrival, file, row)
 };
 

@@ -120,6 +120,7 @@ class Cluster {
   void lose(Job& job, double now_s);
   void left(Job& job, int status, const std::string& why, double now_s);
   void failed(Job& job, int status, const std::string& why, double now_s);
+  static std::vector<RateSeen> rates_of(const Job& job);
   void finish(Job& job, int status, const std::string& why, double now_s);
   void end(Job& job, const std::string& why, double now_s);
   void start(Job& job, double now_s);

@@ -235,6 +235,12 @@ void Cluster::left(Job& job, int status, const std::string& why, double now_s) {
   decide_soon(now_s, id_text(job.id) + " leaves");
 }
 
+std::vector<RateSeen> Cluster::rates_of(const Job& job) {
+  std::vector<RateSeen> rates;
+  for (const auto& [workers, measured] : job.rates) rates.push_back({workers, measured.samples_per_s, measured.views});
+  return rates;
+}
+
 void Cluster::finish(Job& job, int status, const std::string& why, double now_s) {
   account(job, now_s);
   connections_.erase(job.connection);
@@ -252,7 +258,7 @@ void Cluster::finish(Job& job, int status, const std::string& why, double now_s)
     lengths_.insert(std::upper_bound(lengths_.begin(), lengths_.end(), length), length);
   }
   book_.forget(job.id);
-  write(record::HasEnded{job.id, status, job.why, job.samples, job.slot_s});
+  write(record::HasEnded{job.id, status, job.why, job.samples, job.slot_s, rates_of(job)});
   if (!resuming_) settle(now_s);
   decide_soon(now_s, id_text(job.id) + " ends");
   forget_old();

@@ -58,5 +58,19 @@ TEST_CASE("a journal whose disk was full is written again once there is space, w
   CHECK(read == std::vector<jobs::JobId>{1, 3});
 }
 
+TEST_CASE("what was measured of a job is in the record of its end, for simulations of the same jobs") {
+  const jobs::record::HasEnded ended{7, 0, "it ended", 4000, 80, {{2, 50, 9}, {4, 87.5, 3}}};
+  const auto line = read_journal_line(journal_line(ended, {}, 1, 2, 3), {});
+  REQUIRE(line);
+  const auto& read = std::get<jobs::record::HasEnded>(line->record);
+  REQUIRE(read.rates.size() == 2);
+  CHECK(read.rates[0].workers == 2);
+  CHECK(read.rates[1].samples_per_s == 87.5);
+  CHECK(read.rates[1].views == 3);
+  CHECK_FALSE(read_journal_line(R"({"seq":1,"up":1,"event":"ended","job":1,"status":0,"why":"","samples":1,"slot_s":1,)"
+                                R"("rates":[{"workers":"two","samples_per_s":1,"views":1}]})",
+                                {}));
+}
+
 }  // namespace
 }  // namespace elastictrain::cluster
