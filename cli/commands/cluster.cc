@@ -6,12 +6,14 @@
 #include <asio/io_context.hpp>
 #include <asio/signal_set.hpp>
 #include <csignal>
+#include <filesystem>
 #include <iostream>
 #include <memory>
 
 #include "cli/commands/cluster_client.h"
 #include "cli/commands/command.h"
 #include "cli/commands/exit_code.h"
+#include "cli/commands/first_jobs.h"
 #include "cli/commands/run_probe.h"
 #include "cli/config/cluster_file.h"
 #include "cli/config/load.h"
@@ -119,7 +121,11 @@ int run_cluster(const std::string& path) {
   asio::io_context io{1};
   const auto hosts = hosts_of(io, file);
   if (!hosts.ok()) return fail_cluster(hosts.error().message, kExitConfig);
-  cluster::ClusterProcess process(io, options_of(file, *directory), **hosts);
+  cluster::ClusterOptions options = options_of(file, *directory);
+  const std::string config_directory = std::filesystem::absolute(path).parent_path().string();
+  FirstJobs first_jobs(io, file.jobs, *directory, config_directory, options.say);
+  options.begun = [&](const jobs::Cluster& begun) { first_jobs.submit(begun.jobs()); };
+  cluster::ClusterProcess process(io, std::move(options), **hosts);
   if (const Status opened = process.open(); !opened.ok()) {
     const bool taken = opened.error().code == ErrorCode::kUnavailable;
     return fail_cluster(opened.error().message, taken ? kExitUnavailable : kExitCannotCreate);

@@ -314,7 +314,8 @@ std::vector<Argument> simulate_arguments(const std::shared_ptr<SimulateFlags>& f
             }),
       value("--time-scale", "X", "divide all times of the traces by X",
             [flags](Text text) { return use_positive("--time-scale", text, flags->trace.time_scale); }),
-      value("--slice", "S", "seconds of a time slice, of policies that have them: gandiva (60), max-min (none)",
+      value("--slice", "S",
+            "seconds of a time slice, of policies that have them: gandiva (60), afs-p (7200), max-min (none)",
             [flags](Text text) { return use_positive("--slice", text, flags->settings.slice_s); }),
       value("--lengths", "known|unknown", "whether jobs say how long they are (default known)",
             [flags](Text text) -> Status {

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <thread>
 
+#include "cli/commands/cluster_client.h"
 #include "cli/commands/command.h"
 #include "cli/commands/ended_run.h"
 #include "cli/commands/exit_code.h"
@@ -15,6 +16,7 @@
 #include "cli/commands/run_client.h"
 #include "cli/commands/watch_status.h"
 #include "cli/config/text.h"
+#include "cli/output/cluster_text.h"
 #include "cli/output/status_text.h"
 #include "cli/output/style.h"
 #include "supervisor/protocol/json_text.h"
@@ -24,6 +26,7 @@ namespace {
 
 struct StatusFlags {
   std::string name;
+  std::string cluster;  // empty: a run
   bool json = false;
   bool watch = false;
   double interval_s = 1;
@@ -46,8 +49,23 @@ std::optional<int> print_ended(const StatusFlags& flags) {
   return std::cout.flush() ? kExitSuccess : kExitFailure;
 }
 
+bool clear_terminal(const StatusFlags& flags) {
+  const bool redraw = flags.watch && !flags.json && surface_of(STDOUT_FILENO).is_terminal;
+  return !redraw || ::write(STDOUT_FILENO, kHomeAndClear.data(), kHomeAndClear.size()) >= 0;
+}
+
+int print_cluster(const StatusFlags& flags) {
+  const ClusterAnswer answer = ask_cluster(flags.cluster, {{"command", "status"}});
+  if (answer.status != 0) return show_answer("status", answer);
+  const auto& cluster = answer.object["cluster"];
+  if (!clear_terminal(flags)) return kExitFailure;
+  std::cout << (flags.json ? json_text(cluster) + "\n" : render_cluster_status(cluster)) << std::flush;
+  return std::cout ? kExitSuccess : kExitFailure;
+}
+
 // With --json only the answer is printed: the status object, on one line.
 int print_once(const StatusFlags& flags) {
+  if (!flags.cluster.empty()) return print_cluster(flags);
   const auto directory = find_live_run(flags.name);
   if (!directory.ok()) {
     const auto ended = print_ended(flags);
@@ -56,17 +74,17 @@ int print_once(const StatusFlags& flags) {
   const auto answer = ask_run(*directory, {{"command", "status"}});
   if (!answer.ok()) return complain("status", answer.error());
   const nlohmann::json status = answer->value("status", nlohmann::json::object());
-  const bool redraw = flags.watch && !flags.json && surface_of(STDOUT_FILENO).is_terminal;
-  if (redraw && ::write(STDOUT_FILENO, kHomeAndClear.data(), kHomeAndClear.size()) < 0) return kExitFailure;
+  if (!clear_terminal(flags)) return kExitFailure;
   std::cout << (flags.json ? json_text(status) + "\n" : render_status(status)) << std::flush;
   return std::cout ? kExitSuccess : kExitFailure;
 }
 
 int watch(const StatusFlags& flags) {
+  const auto lives = [&] { return !flags.cluster.empty() || find_live_run(flags.name).ok(); };
   int status = print_once(flags);
-  while (status == kExitSuccess && find_live_run(flags.name).ok()) {
+  while (status == kExitSuccess && lives()) {
     std::this_thread::sleep_for(std::chrono::duration<double>(flags.interval_s));
-    if (!find_live_run(flags.name).ok()) return kExitSuccess;
+    if (!lives()) return kExitSuccess;
     status = print_once(flags);
   }
   return status;
@@ -97,8 +115,14 @@ Command make_status(Invocation& invocation) {
           {word("run", "[NAME]", "name of the run, when several are live or it has ended", flags->name),
            flag("--json", "one JSON object", flags->json),
            flag("-w,--watch", "print the status repeatedly until the run ends", flags->watch),
+           value("--cluster", "NAME|PATH", "the hosts and the jobs of a cluster, instead of a run", flags->cluster),
            value("--interval", "SECONDS", "seconds between two updates with --watch", interval)},
-          always(invocation, [flags] { return flags->watch ? watch(*flags) : print_once(*flags); })};
+          [&invocation, flags]() -> Status {
+            if (!flags->cluster.empty() && !flags->name.empty())
+              return wrong_usage("--cluster is for a cluster; leave out the run " + flags->name);
+            invocation.action = [flags] { return flags->watch ? watch(*flags) : print_once(*flags); };
+            return {};
+          }};
 }
 
 }  // namespace elastictrain::cli

@@ -83,7 +83,10 @@ nlohmann::json job_of(const SubmitFlags& flags, const RunChoice& choice, const R
                         {"max", settings.max_workers},
                         {"start", settings.start_workers},
                         {"priority", flags.priority},
-                        {"suspends", !config.checkpoint.directory.empty()}};
+                        {"suspends", !config.checkpoint.directory.empty()},
+                        {"one_host", config.job.one_host},
+                        {"most_hosts", config.job.most_hosts},
+                        {"hosts", config.job.hosts}};
   const std::uint64_t samples = config.use_trainer ? config.trainer.samples * config.trainer.epochs : 0;
   if (samples > 0) job["samples_total"] = samples;
   return job;

@@ -6,6 +6,7 @@
 #include <functional>
 #include <limits>
 
+#include "cli/config/checks.h"
 #include "cli/config/text.h"
 #include "cli/config/toml_depth.h"
 #include "heuristics/sharing/policy.h"
@@ -85,13 +86,15 @@ class ClusterReader {
 
   void read(const toml::table& table) {
     TableKeys keys = top_keys();
-    const std::vector<std::string> sections = {"hosts", "limits"};
+    const std::vector<std::string> sections = {"hosts", "limits", "job"};
     for (const auto& [key, node] : table) {
       const std::string name(key.str());
       if (name == "hosts" && node.is_table()) {
         read_table(*node.as_table(), "hosts", host_keys());
       } else if (name == "limits" && node.is_table()) {
         read_limits(*node.as_table());
+      } else if (name == "job" && node.is_array_of_tables()) {
+        for (const toml::node& one : *node.as_array()) read_job(*one.as_table());
       } else {
         read_key(name, key.source(), node, "", keys, sections);
       }
@@ -185,6 +188,24 @@ class ClusterReader {
     }
   }
 
+  void read_job(const toml::table& table) {
+    JobOfFile job;
+    read_table(table, "job",
+               {text_key("name", job.name), text_key("config", job.config), list_key("arguments", job.arguments),
+                whole_key("priority", -1000, 1000, job.priority)});
+    const auto is_same = [&](const JobOfFile& other) { return other.name == job.name; };
+    if (job.name.empty()) {
+      complain(table.source(), "job.name is missing: a job of this file needs a name, so that it is submitted once");
+    } else if (const Status good = check_name(job.name); !good.ok()) {
+      complain(table.source(), "job.name: " + good.error().message);
+    } else if (std::any_of(result_.jobs.begin(), result_.jobs.end(), is_same)) {
+      complain(table.source(), "job.name: another job of this file is named " + job.name);
+    } else if (job.config.empty() && job.arguments.empty()) {
+      complain(table.source(), "job " + job.name + " needs a config, or arguments as for elastictrain submit");
+    }
+    result_.jobs.push_back(std::move(job));
+  }
+
   void read_table(const toml::table& table, const std::string& section, const TableKeys& keys) {
     for (const auto& [key, node] : table) read_key(std::string(key.str()), key.source(), node, section, keys, {});
   }
@@ -199,7 +220,8 @@ class ClusterReader {
       const auto meant = closest(name, names);
       const bool section_as_key = std::find(others.begin(), others.end(), name) != others.end();
       return complain(region, section_as_key
-                                  ? "\"" + name + "\" is a section: write [" + full + "] followed by its keys"
+                                  ? "\"" + name + "\" is a section: write " +
+                                        (name == "job" ? "[[job]]" : "[" + full + "]") + " followed by its keys"
                                   : "unknown key \"" + name + "\"" + (section.empty() ? "" : " in [" + section + "]") +
                                         (meant ? "; did you mean \"" + *meant + "\"?" : ""));
     }

@@ -21,6 +21,14 @@ struct LimitsOfFile {
   std::optional<bool> submit;
 };
 
+// [[job]]: submitted when the cluster starts, by `elastictrain submit`.
+struct JobOfFile {
+  std::string name;
+  std::string config;                  // from the directory of the cluster's file
+  std::vector<std::string> arguments;  // further words
+  std::int32_t priority = 0;
+};
+
 struct ClusterFile {
   std::string name;
   std::string directory;  // empty: <state>/clusters/NAME
@@ -37,6 +45,7 @@ struct ClusterFile {
   std::uint64_t poll_ms = 5'000;
   LimitsOfFile limits;
   std::map<std::string, LimitsOfFile> users, groups;
+  std::vector<JobOfFile> jobs;
 };
 
 struct ClusterFileError {

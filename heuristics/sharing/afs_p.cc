@@ -3,8 +3,8 @@
 // the slot adds at least as much to m, relative to m's throughput with it, as to c, relative to c's throughput without
 // it; c wins if the opposite holds; otherwise it is a throw, which here stays the same between two jobs of the same
 // sizes, so that a decision which is made again does not move slots. With as many jobs as slots or more, jobs keep what
-// they hold for a quantum of 2 h; the others get one slot each, those first that have had the fewest quanta, then by
-// their first start and by arrival. The pairs meet in the bracket of AFS-L.
+// they hold for a quantum (2 h as published); the others get one slot each, those first that have had the fewest
+// quanta, then by their first start and by arrival. The pairs meet in the bracket of AFS-L.
 #include <algorithm>
 
 #include "heuristics/sharing/fill.h"
@@ -14,7 +14,6 @@
 namespace elastictrain::heuristics::sharing {
 namespace {
 
-constexpr double kQuantum_s = 7200;
 constexpr double kSameGain = 1e-9;
 
 struct SaltedTurns final : Turns {
@@ -31,6 +30,7 @@ std::uint64_t mixed(std::uint64_t x) {
 
 class AfsP final : public SharingPolicy {
  public:
+  explicit AfsP(double quantum_s) : quantum_s_(quantum_s) {}
   std::unique_ptr<State> initial_state() const override { return std::make_unique<SaltedTurns>(); }
 
   void decide(const View& view, State& state, Rng& rng, Decision& decision) const override {
@@ -41,7 +41,7 @@ class AfsP final : public SharingPolicy {
     const std::uint32_t free =
         view.jobs.size() < view.slots ? one_each(view, shares) : share_by_turns(view, turns, shares);
     fill(view, turns.salt, shares, free);
-    start_turns(view, shares, kQuantum_s, turns, decision);
+    start_turns(view, shares, quantum_s_, turns, decision);
     for (std::size_t place = 0; place < shares.size(); ++place) {
       decision.grants[place] = {static_cast<double>(shares[place]), shares[place] > 0 ? Why::kGain : Why::kWaits, 0};
     }
@@ -84,12 +84,14 @@ class AfsP final : public SharingPolicy {
       }
     }
   }
+
+  double quantum_s_;
 };
 
 }  // namespace
 
-std::unique_ptr<SharingPolicy> make_afs_p() {
-  return std::make_unique<AfsP>();
+std::unique_ptr<SharingPolicy> make_afs_p(double quantum_s) {
+  return std::make_unique<AfsP>(quantum_s);
 }
 
 }  // namespace elastictrain::heuristics::sharing

@@ -27,6 +27,7 @@ const char* name(Why why) {
 namespace {
 
 constexpr double kGandivaSlice_s = 60;
+constexpr double kAfsQuantum_s = 7200;
 
 auto without_settings(std::function<std::unique_ptr<SharingPolicy>()> make) {
   return [make = std::move(make)](const Settings&) { return make(); };
@@ -49,7 +50,8 @@ const std::vector<PolicySpec>& sharing_policies() {
       {"themis", "the least largest finish-time ratio", true, true, without_settings(make_themis)},
       {"optimus", "slots where they shorten a job most", true, true, without_settings([] { return make_optimus(); })},
       {"afs-l", "AFS with known lengths", true, true, without_settings([] { return make_afs_l(); })},
-      {"afs-p", "AFS without lengths", true, false, without_settings(make_afs_p)},
+      {"afs-p", "AFS without lengths", true, false,
+       [](const Settings& settings) { return make_afs_p(settings.slice_s > 0 ? settings.slice_s : kAfsQuantum_s); }},
       {"gandiva", "time slices, and growth onto idle slots", true, false,
        [](const Settings& settings) {
          return make_gandiva(settings.slice_s > 0 ? settings.slice_s : kGandivaSlice_s);

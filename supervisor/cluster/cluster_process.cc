@@ -85,6 +85,7 @@ void ClusterProcess::begin(const std::vector<launcher::Host>& hosts) {
   begun_ = true;
   carry_out(cluster_->begin(now_s()));
   give(jobs::HostsChanged{lines_of(hosts)});
+  if (options_.begun) options_.begun(*cluster_);
 }
 
 void ClusterProcess::poll_hosts() {
@@ -100,12 +101,6 @@ void ClusterProcess::poll_hosts() {
       if (!error && *alive) poll_hosts();
     });
   });
-}
-
-void ClusterProcess::submit(jobs::JobSpec spec) {
-  const Peer self{::geteuid(), ::getpid()};
-  const jobs::Owner owner = owner_of(self);
-  give(jobs::Submit{0, owner, options_.settings.limits(owner), std::move(spec), unix_now_s()});
 }
 
 void ClusterProcess::give(const jobs::Event& event) {
@@ -144,10 +139,6 @@ void ClusterProcess::arm() {
 // --- Actions
 
 void ClusterProcess::act(const jobs::Answer& answer) {
-  if (answer.request == 0) {
-    if (answer.outcome != jobs::Outcome::kDone) options_.say(answer.text);
-    return;
-  }
   server_->send(answer.request, answer_of(answer));
 }
 

@@ -32,6 +32,7 @@ struct ClusterOptions {
   jobs::Settings settings;
   std::function<void(const std::string&)> say;
   std::function<jobs::Probed(const jobs::Job&)> probe;  // what has become of a run whose connection was lost
+  std::function<void(const jobs::Cluster&)> begun;      // hosts and jobs are known, requests are answered; may be empty
 };
 
 class ClusterProcess {
@@ -44,8 +45,6 @@ class ClusterProcess {
   Status open();
   // Leaves the runs as they are.
   void stop();
-  // A job of the cluster's own user, as from `submit`.
-  void submit(jobs::JobSpec spec);
 
  private:
   void begin(const std::vector<launcher::Host>& hosts);

@@ -274,6 +274,38 @@ class Sharing(Case):
         cluster.assert_slots_used_once()
 
 
+class JobsOfTheFile(Case):
+    def test_they_are_submitted_once_and_status_shows_the_hosts(self):
+        cluster = Cluster(self, slots=3)
+        cluster.write("a.toml", toml({"workers": {"min": 1, "max": 2}, "batch": {"per_worker": 16}, "trainer": synthetic()}))
+        with open(cluster.path, "a") as file:
+            file.write('[[job]]\nname = "a"\nconfig = "a.toml"\narguments = ["--start", "2"]\n'
+                       '[[job]]\nname = "wrong"\nconfig = "absent.toml"\n'
+                       '[[job]]\nname = "b"\npriority = -3\narguments = ["-n", "1", "--", "sleep", "1000"]\n')
+        cluster.start()
+        before = cluster.wait_workers("a", 2)
+        cluster.wait_job("b", lambda job: job["phase"] == "joined" and job["slots"] == 1, "the second job")
+        self.assertEqual([(job["name"], job["priority"]) for job in cluster.queue()["jobs"]], [("a", 0), ("b", -3)])
+        self.assertIn("job wrong of the cluster's file was not submitted", cluster.text())
+        self.assertIn("absent.toml", cluster.text())
+        self.assertRegex(cluster.do("status", "--cluster", "test"), r"(?m)^localhost +3 +3 +0 +j1: 2, j2: 1$")
+        self.assertEqual(json.loads(cluster.do("status", "--cluster", "test", "--json"))["leased"], 3)
+        cluster.refused(64, "leave out the run a", "status", "a", "--cluster", "test")
+        cluster.do("cancel", "b")
+        cluster.wait_job("b", lambda job: job["phase"] == "ended", "the end")
+        cluster.kill()
+        cluster.refused(69, "no cluster is running", "status", "--cluster", "test")
+        cluster.start()
+        cluster.wait_job("a", lambda job: job["phase"] == "joined", "return")
+        wait_until(lambda: cluster.text().count("job wrong of the cluster's file was not submitted") == 2, 60, "the next start")
+        self.assertEqual([job["name"] for job in cluster.queue()["jobs"]], ["a", "b"])
+        self.assertEqual(cluster.wait_workers("a", 2), before)
+
+    def test_a_wish_that_cannot_be_fulfilled_is_refused_at_once(self):
+        cluster = Cluster(self, slots=2).start()
+        cluster.refused(78, "wishes the host elsewhere", "submit", "-n", "1", "--job-hosts", "elsewhere", "--", "true")
+
+
 class Failures(Case):
     def test_runs_train_on_without_the_cluster_and_are_taken_up_again(self):
         cluster = Cluster(self).start()
@@ -411,6 +443,12 @@ class BadInput(Case):
                            ("name = 'x'\n[limits.users.u]\nslot = 3", 'unknown key "slot" in [limits.users.u]; did you mean "slots"?'),
                            ("name = 'x'", "give either hosts.list or hosts.file"),
                            ("name = 'x'\n[hosts]\nlist = ['a:0']", "hosts.list"),
+                           ("name = 'x'\n[[job]]\nconfig = 'a'", "cluster.toml:2:1: job.name is missing"),
+                           ("name = 'x'\n[[job]]\nname = 'a'", "job a needs a config, or arguments"),
+                           ("name = 'x'\n[[job]]\nname = 'a/b'\nconfig = 'a'", "job.name: "),
+                           ("name = 'x'\n[[job]]\nname = 'a'\nconfg = 'a'", 'unknown key "confg" in [job]; did you mean "config"?'),
+                           ("name = 'x'\n[[job]]\nname = 'a'\nconfig = 'a'\n[[job]]\nname = 'a'\nconfig = 'b'", "another job of this file"),
+                           ("name = 'x'\n[job]\nname = 'a'", "write [[job]] followed by its keys"),
                            ("name = [", "cluster.toml:1:")):
             cluster.refused(78, part, "cluster", cluster.write("cluster.toml", text + "\n"))
         cluster.refused(78, "cannot be read", "cluster", os.path.join(cluster.directory, "absent.toml"))

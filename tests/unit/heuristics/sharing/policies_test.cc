@@ -145,6 +145,15 @@ TEST_CASE("with slices, max-min lets jobs take turns where they are more than th
   CHECK(outcome_of(trace, "max-min", options).jobs[1].first_start_s == doctest::Approx(300));
 }
 
+TEST_CASE("the turns of AFS-P are of 2 h as published, or of the slices that are asked for") {
+  const auto trace = trace_of({job_of(9000, linear_curve(1)), job_of(300, linear_curve(1))});
+  cluster::Options options;
+  options.slots = 1;
+  CHECK(outcome_of(trace, "afs-p", options).jobs[1].first_start_s == doctest::Approx(7200));
+  options.settings.slice_s = 100;
+  CHECK(outcome_of(trace, "afs-p", options).jobs[1].first_start_s == doctest::Approx(100));
+}
+
 TEST_CASE("Themis gives the next slot to the job with the largest finish-time ratio") {
   const auto trace = trace_of({job_of(100, linear_curve(8)), job_of(100, linear_curve(8))});
   View view = view_of(trace, 4);

@@ -1,0 +1,111 @@
+#include "cli/output/cluster_text.h"
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "cli/config/text.h"
+#include "cli/output/figures.h"
+#include "cli/output/table.h"
+
+namespace elastictrain::cli {
+namespace {
+
+std::string progress_of(const nlohmann::json& job) {
+  const double samples = job.value("samples", 0.0), total = job.value("samples_total", 0.0);
+  if (total > 0) return std::to_string(std::lround(100 * std::min(1.0, samples / total))) + "%";
+  return samples > 0 ? "step " + std::to_string(job.value("step", 0ULL)) : "";
+}
+
+std::string state_of(const nlohmann::json& job) {
+  const std::string phase = job.value("phase", "");
+  if (phase == "ended") return "ended (" + std::to_string(job.value("status", 0)) + ")";
+  if (job.value("paused", false)) return "paused";
+  if (!job["overdue"].empty()) return "overdue";
+  if (phase != "joined") return phase;
+  const std::string run_phase = job.value("run_phase", "");  // empty before its first report
+  return job.value("slots", 0) == 0 ? "waiting" : run_phase.empty() ? phase : run_phase;
+}
+
+std::string render_jobs(const nlohmann::json& cluster, bool all) {
+  Table table({{"job"},
+               {"name"},
+               {"user"},
+               {"state"},
+               {"slots", Align::kRight},
+               {"sizes"},
+               {"prio", Align::kRight},
+               {"done", Align::kRight},
+               {"ends in", Align::kRight},
+               {"why"}});
+  for (const auto& job : cluster["jobs"]) {
+    const bool ended = job.value("phase", "") == "ended";
+    if (ended && !all) continue;
+    const auto left = job.find("left_s");
+    const bool foreseen = !ended && left != job.end() && left->is_number();
+    table.add_row({job.value("id", ""), job.value("name", ""), job.value("user", ""), state_of(job),
+                   ended ? "" : std::to_string(job.value("slots", 0)),
+                   std::to_string(job.value("min", 0)) + ":" + std::to_string(job.value("max", 0)),
+                   std::to_string(job.value("priority", 0)), progress_of(job),
+                   foreseen ? format_duration(left->get<double>()) : "", job.value("why", "")});
+  }
+  return table.render();
+}
+
+std::string render_head(const nlohmann::json& cluster) {
+  std::string text = "cluster " + cluster.value("name", "") + ": policy " + cluster.value("policy", "") + ", " +
+                     std::to_string(cluster.value("leased", 0)) + " of " + std::to_string(cluster.value("slots", 0)) +
+                     " slots leased, " + std::to_string(cluster["waiting"].size()) + " jobs wait\n";
+  if (cluster.value("resuming", false)) text += "it was started again and waits for its runs; nothing is decided yet\n";
+  if (cluster.value("journal_fails", false)) text += "its journal cannot be written; it takes no jobs\n";
+  return text;
+}
+
+// Slots of the host in a list of {"host","slots"}.
+std::size_t slots_on(const nlohmann::json& places, const std::string& host) {
+  std::size_t count = 0;
+  for (const auto& one : places) {
+    if (one.value("host", "") == host) count += one["slots"].size();
+  }
+  return count;
+}
+
+std::string render_hosts(const nlohmann::json& cluster) {
+  Table table({{"host"},
+               {"slots", Align::kRight},
+               {"leased", Align::kRight},
+               {"free", Align::kRight},
+               {"overdue", Align::kRight},
+               {"jobs"}});
+  for (const auto& host : cluster["hosts"]) {
+    const std::string name = host.value("host", "");
+    const std::size_t slots = host.value("slots", std::size_t{0});
+    std::size_t leased = 0, overdue = 0;
+    std::vector<std::string> jobs;
+    for (const auto& job : cluster["jobs"]) {
+      const std::size_t here = slots_on(job["leased"], name), late = slots_on(job["overdue"], name);
+      leased += here;
+      overdue += late;
+      if (here + late > 0) jobs.push_back(job.value("id", "") + ": " + std::to_string(here));
+    }
+    const bool gone = slots == 0;
+    if (gone && jobs.empty()) continue;
+    table.add_row({name, gone ? "gone" : std::to_string(slots), std::to_string(leased),
+                   std::to_string(slots - std::min(slots, leased + overdue)),
+                   overdue > 0 ? std::to_string(overdue) : "", join(jobs, ", ")});
+  }
+  return table.render();
+}
+
+}  // namespace
+
+std::string render_queue(const nlohmann::json& cluster, bool all) {
+  return render_head(cluster) + render_jobs(cluster, all);
+}
+
+std::string render_cluster_status(const nlohmann::json& cluster) {
+  return render_head(cluster) + "\n" + render_hosts(cluster) + "\n" + render_jobs(cluster, false);
+}
+
+}  // namespace elastictrain::cli
