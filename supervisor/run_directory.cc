@@ -14,6 +14,7 @@
 
 #include "supervisor/control/control_client.h"
 #include "supervisor/control/control_protocol.h"
+#include "supervisor/run_place.h"
 
 namespace elastictrain {
 namespace {
@@ -54,12 +55,16 @@ Status make_private(const std::string& path) {
     return Error{ErrorCode::kRefused,
                  path + " is not a directory that you own; remove it or set ELASTICTRAIN_STATE_DIR"};
   }
-  if ((found.st_mode & 0777) != kOwnerOnly && ::chmod(path.c_str(), kOwnerOnly) != 0) return io_failure("protect", path);
+  if ((found.st_mode & 0777) != kOwnerOnly && ::chmod(path.c_str(), kOwnerOnly) != 0)
+    return io_failure("protect", path);
   return {};
 }
 
 Error lives(const std::string& path) {
   const std::string name = path.substr(path.rfind('/') + 1);
+  if (const auto place = supervisor_elsewhere(path); place && !control::is_live(path)) {
+    return Error{ErrorCode::kRefused, describe_elsewhere(name, *place) + "; or choose another name"};
+  }
   return Error{ErrorCode::kRefused, "a run named '" + name + "' is already running in " + path +
                                         "; stop it with `elastictrain stop " + name + "` or choose another name"};
 }
@@ -109,6 +114,7 @@ Result<RunDirectory> RunDirectory::claim(const std::string& path) {
   if (::unlink(directory.socket_path().c_str()) != 0 && errno != ENOENT) {
     return io_failure("remove", directory.socket_path());
   }
+  record_place(path);
   return directory;
 }
 

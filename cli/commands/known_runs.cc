@@ -8,6 +8,7 @@
 #include "supervisor/control/control_protocol.h"
 #include "supervisor/protocol/json_text.h"
 #include "supervisor/run_directory.h"
+#include "supervisor/run_place.h"
 #include "supervisor/run_record.h"
 
 namespace elastictrain::cli {
@@ -53,7 +54,11 @@ ListedRun run_in(const std::string& directory) {
   }
   const auto record = load_run_record(directory);
   run.state = record.ok() ? "no supervisor" : "unreadable";
-  if (record.ok() && record->end) add_end(run, *record->end);
+  if (record.ok() && record->end) {
+    add_end(run, *record->end);
+  } else if (const auto place = supervisor_elsewhere(directory)) {
+    run.state = "on " + place->host;
+  }
   return run;
 }
 

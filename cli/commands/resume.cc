@@ -16,6 +16,7 @@
 #include "supervisor/control/control_client.h"
 #include "supervisor/protocol/json_text.h"
 #include "supervisor/run_directory.h"
+#include "supervisor/run_place.h"
 
 namespace elastictrain::cli {
 namespace {
@@ -62,7 +63,7 @@ std::string default_name(const RunConfig& config) {
 
 bool has_no_supervisor(const std::string& directory) {
   const auto record = load_run_record(directory);
-  return record.ok() && !record->end && !control::is_live(directory);
+  return record.ok() && !record->end && !control::is_live(directory) && !supervisor_elsewhere(directory);
 }
 
 std::vector<std::string> runs_without_supervisor() {
@@ -188,6 +189,7 @@ Choice choose_given(const RunFlags& flags, const std::vector<std::string>& progr
                        "; elastictrain list names all runs");
   }
   if (!flags.resume && (record->end || control::is_live(*directory))) return choice;
+  if (const auto place = supervisor_elsewhere(*directory)) return unavailable(describe_elsewhere(config.name, *place));
   const auto start = start_of(*record, config);
   if (!start.ok()) return failed(start.error());
   const auto recorded = decode_recorded(record->config);

@@ -10,6 +10,7 @@
 #include "supervisor/control/control_protocol.h"
 #include "supervisor/protocol/json_text.h"
 #include "supervisor/run_directory.h"
+#include "supervisor/run_place.h"
 #include "supervisor/run_record.h"
 
 namespace elastictrain::cli {
@@ -31,10 +32,29 @@ std::vector<std::string> without_supervisor(const std::string& state) {
   return names;
 }
 
+// A sentence for each run whose supervisor is on another machine.
+std::vector<std::string> elsewhere(const std::string& state) {
+  std::vector<std::string> sentences;
+  std::error_code failed;
+  for (const auto& entry : std::filesystem::directory_iterator(state, failed)) {
+    const auto place = supervisor_elsewhere(entry.path());
+    if (place && has_lost_supervisor(entry.path()))
+      sentences.push_back(describe_elsewhere(entry.path().filename(), *place));
+  }
+  std::sort(sentences.begin(), sentences.end());
+  return sentences;
+}
+
 Error no_run(const std::string& name, const std::string& state, const std::vector<std::string>& live) {
+  if (const auto place = name.empty() ? std::nullopt : supervisor_elsewhere(state + "/" + name)) {
+    return {ErrorCode::kUnavailable, describe_elsewhere(name, *place)};
+  }
   if (!name.empty() && has_lost_supervisor(state + "/" + name)) {
     return {ErrorCode::kUnavailable,
             "run " + name + " has lost its supervisor; take it over with: elastictrain run " + "--resume " + name};
+  }
+  if (const auto far = name.empty() ? elsewhere(state) : std::vector<std::string>(); !far.empty()) {
+    return {ErrorCode::kUnavailable, "no run is live on this machine; " + join(far, "; ")};
   }
   if (const auto lost = name.empty() ? without_supervisor(state) : std::vector<std::string>(); !lost.empty()) {
     return {ErrorCode::kUnavailable, "no run has a supervisor; " + join(lost, ", ") +

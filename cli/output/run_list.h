@@ -10,7 +10,7 @@ namespace elastictrain::cli {
 
 struct ListedRun {
   std::string name;
-  std::string state;  // the phase of a live run; "ended", "no supervisor", "unreadable"
+  std::string state;  // the phase of a live run; "ended", "no supervisor", "on HOST", "unreadable"
   std::optional<std::uint64_t> workers;
   std::optional<std::uint64_t> epoch;
   std::optional<std::uint64_t> step;

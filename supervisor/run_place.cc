@@ -1,0 +1,80 @@
+#include "supervisor/run_place.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+
+#include "supervisor/protocol/json_text.h"
+
+namespace elastictrain {
+namespace {
+
+constexpr const char* kPlaceFile = "/supervisor.json";
+constexpr const char* kLockFile = "/lock";
+constexpr std::size_t kMaxBytes = 4096;
+
+std::string own_host() {
+  std::array<char, 256> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
+}
+
+std::optional<RunPlace> place_in(const std::string& path) {
+  std::ifstream file(path);
+  std::string text(kMaxBytes, '\0');
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<std::size_t>(file.gcount()));
+  const nlohmann::json json = parse_json(text);
+  if (!json.is_object()) return std::nullopt;
+  const auto text_at = [&](const char* name) {
+    const auto found = json.find(name);
+    return found != json.end() && found->is_string() ? found->get<std::string>() : std::string();
+  };
+  const auto pid = json.find("pid");
+  RunPlace place{text_at("host"), 0, text_at("slurm_job")};
+  if (place.host.empty() || pid == json.end() || !pid->is_number_integer()) return std::nullopt;
+  place.pid = pid->get<std::int64_t>();
+  return place;
+}
+
+// A lock that can be taken is not held by any supervisor.
+bool is_unlocked(const std::string& path) {
+  const int lock = ::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+  if (lock < 0) return errno == ENOENT;
+  const bool taken = ::flock(lock, LOCK_EX | LOCK_NB) == 0;
+  ::close(lock);
+  return taken;
+}
+
+}  // namespace
+
+void record_place(const std::string& run_directory) {
+  const char* const job = std::getenv("SLURM_JOB_ID");
+  const nlohmann::json json = {{"host", own_host()}, {"pid", ::getpid()}, {"slurm_job", job == nullptr ? "" : job}};
+  const std::string path = run_directory + kPlaceFile;
+  const std::string next = path + ".new";
+  std::ofstream file(next, std::ios::trunc);
+  if ((file << json_text(json) << "\n").flush()) (void)::rename(next.c_str(), path.c_str());
+}
+
+std::optional<RunPlace> supervisor_elsewhere(const std::string& run_directory) {
+  auto place = place_in(run_directory + kPlaceFile);
+  if (!place || place->host == own_host() || is_unlocked(run_directory + kLockFile)) return std::nullopt;
+  return place;
+}
+
+std::string describe_elsewhere(const std::string& run_name, const RunPlace& place) {
+  const std::string command = "elastictrain status " + run_name;
+  const std::string ask = place.slurm_job.empty()
+                              ? "ssh " + place.host + " " + command
+                              : "srun --jobid " + place.slurm_job + " --overlap -w " + place.host + " -n 1 " + command;
+  return "run " + run_name + " is supervised on " + place.host + " (process " + std::to_string(place.pid) +
+         "), and answers there only: " + ask;
+}
+
+}  // namespace elastictrain
