@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "cli/config/text.h"
+#include "cli/traces/rows.h"
 #include "supervisor/cluster/cluster_journal.h"
 #include "supervisor/cluster/core/cluster.h"
 
@@ -40,13 +41,19 @@ class Reader {
   std::size_t records() const { return records_; }
   std::size_t unreadable() const { return unreadable_; }
   bool ordered() const { return ordered_; }
+  // A number that no cluster writes: its line; 0: there is none.
+  std::size_t wrong_line() const { return wrong_line_; }
   const std::map<jobs::JobId, Seen>& seen() const { return seen_; }
 
  private:
+  void check(double number) {
+    if (wrong_line_ == 0 && !(number >= 0 && number <= kMaxTraceNumber)) wrong_line_ = line_;
+  }
   template <typename Other>
   void on(const Other&) {}
   void on(const record::Hosts& one) { hosts_ = one.hosts; }
   void on(const record::Submitted& one) {
+    check(one.unix_s);
     Seen& seen = seen_[one.job];
     seen.line = line_;
     seen.job.id = one.job;
@@ -59,6 +66,9 @@ class Reader {
   }
   void on(const record::Ordered&) { ordered_ = true; }
   void on(const record::HasEnded& one) {
+    check(static_cast<double>(one.samples));
+    check(one.slot_s);
+    for (const auto& rate : one.rates) check(rate.samples_per_s);
     const auto found = seen_.find(one.job);
     if (found == seen_.end()) return;
     Seen& seen = found->second;
@@ -73,6 +83,7 @@ class Reader {
   std::size_t line_ = 0;
   std::size_t records_ = 0;
   std::size_t unreadable_ = 0;
+  std::size_t wrong_line_ = 0;
   bool ordered_ = false;
 };
 
@@ -137,6 +148,10 @@ Result<RawTrace> read_cluster_journal(const TraceText& source) {
   }
   if (reader.records() == 0) {
     return Error{ErrorCode::kInvalid, source.path + ":1:1: this is no journal of a cluster (elastictrain cluster)"};
+  }
+  if (reader.wrong_line() > 0) {
+    return Error{ErrorCode::kInvalid, source.path + ":" + std::to_string(reader.wrong_line()) +
+                                          ":1: times, samples and throughputs must be from 0 to 1e15"};
   }
   RawTrace trace{source.path, source.name, kClusterFormat, {}, {}};
   std::vector<std::string> left_out;

@@ -64,7 +64,7 @@ std::optional<double> seconds_of(const std::string& text) {
   const std::chrono::year_month_day day(std::chrono::year(static_cast<int>(part(0, 4))), std::chrono::month(part(5, 2)),
                                         std::chrono::day(part(8, 2)));
   const unsigned hours = part(11, 2), minutes = part(14, 2), seconds = part(17, 2);
-  if (text.size() != 19 || !day.ok() || hours > 23 || minutes > 59 || seconds > 60) return std::nullopt;
+  if (text.size() != 19 || !day.ok() || part(0, 4) < 1970 || hours > 23 || minutes > 59 || seconds > 60) return std::nullopt;
   const auto days = std::chrono::sys_days(day).time_since_epoch().count();
   return static_cast<double>(days) * 86400 + hours * 3600 + minutes * 60 + seconds;
 }

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "supervisor/cluster/lease_protocol.h"
 #include "supervisor/cluster/line_reader.h"
 #include "supervisor/protocol/json_text.h"
 

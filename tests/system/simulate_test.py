@@ -183,9 +183,11 @@ class Simulate(Case):
         self.assertIn("lab: 1 jobs are left out, because they have not ended or trained on no sample: j3", done.stderr)
         self.assertIn("lab: 1 lines cannot be read", done.stderr)
 
-    def test_a_journal_without_jobs_of_a_cluster_is_refused(self):
+    def test_a_journal_that_cannot_be_simulated_is_refused(self):
         for text, expected in (('{"seq": 1, "t": 1, "up": 1, "event": "run_begins"}\n', "no journal of a cluster"),
-                               (self.cluster_journal((1, 1, 1, 4, None)), "no job of this cluster has ended yet")):
+                               (self.cluster_journal((1, 1, 1, 4, None)), "no job of this cluster has ended yet"),
+                               (self.cluster_journal((1, -5, 1, 4, 10)), "journal.jsonl:2:1: times, samples"),
+                               (self.cluster_journal((1, 5, 1, 4, 10**16)), "journal.jsonl:3:1: times, samples")):
             with self.subTest(expected):
                 done = simulate(self.write("journal.jsonl", text), "--policy", "max-min", "--gpus", "4")
                 self.assertEqual(done.returncode, 78, done.stderr)
