@@ -135,6 +135,26 @@ class SshHosts(Case):
             with open(known, "w") as file:
                 file.write(before)
 
+    def test_a_refused_key_is_said_with_the_command_to_try(self):
+        allowed, identity = self.lab.path("authorized_keys"), self.lab.path("id")
+        with open(allowed) as file:
+            before = file.read()
+        command = f"ssh -o BatchMode=yes -i {identity} node3 true"
+        try:
+            with open(allowed, "w") as file:
+                file.write("")
+            config = ssh_job(["node3:1"], (1, 1, 1), launcher={"ssh_identity": identity}, timeouts={"start_ms": 60_000})
+            with self.start(config) as run:
+                self.assertEqual(run.wait(60), 69)
+                said = run.text("stderr")
+                self.assertIn("Permission denied", said)
+                self.assertIn("the host answers, but does not let you in with this key and user; try: " + command, said)
+            self.assertEqual(self.lab.run_on_head(command.split()).returncode, 255)
+        finally:
+            with open(allowed, "w") as file:
+                file.write(before)
+        self.assertEqual(self.lab.run_on_head(command.split()).returncode, 0, "what is to be tried shows when it is mended")
+
     def test_host_names_cannot_smuggle_commands(self):
         marker = os.path.join(self.lab.directory, "smuggled")
         for name in (f"-oProxyCommand=touch {marker}", f"node1;touch {marker}", f"$(touch {marker})"):
