@@ -177,7 +177,7 @@ cluster::Report ClusterSide::make_report() {
   report.rates = rates_.rates();
   if (run.asked_size < settings_.observer.max_workers) report.wants = run.asked_size;
   for (const core::AgentView& agent : run.agents) {
-    if (agent.phase == core::AgentPhase::kDown) report.lost_hosts.push_back(agent.host);
+    if (agent.gone) report.lost_hosts.push_back(agent.host);
   }
   return report;
 }

@@ -142,7 +142,9 @@ Status Supervisor::Impl::look_back() {
 void Supervisor::Impl::go_on() {
   if (!resumed_) return;
   core::Resumed resumed = std::move(*std::exchange(resumed_, std::nullopt));
-  for (const auto& agent : resumed.agents) agents_.adopt(agent.agent, agent.host);
+  for (const auto& agent : resumed.agents) {
+    if (!agent.drained) agents_.adopt(agent.agent, agent.host);
+  }
   workers_.restore(resumed);
   cluster_.take_over(resumed);
   recall_plan(policy_, resumed);

@@ -84,6 +84,7 @@ Command make_status(Invocation& invocation);
 Command make_resize(Invocation& invocation);
 Command make_replace(Invocation& invocation);
 Command make_drain(Invocation& invocation);
+Command make_undrain(Invocation& invocation);
 Command make_topology(Invocation& invocation);
 Command make_stop(Invocation& invocation);
 Command make_cluster(Invocation& invocation);

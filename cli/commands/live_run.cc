@@ -221,7 +221,7 @@ std::optional<launcher::HostDemand> LiveRun::demand() const {
   launcher::HostDemand demand;
   demand.needed_slots = view.target_size + plan_.settings.spares;
   for (const core::AgentView& agent : view.agents) {
-    const bool usable = agent.phase != core::AgentPhase::kDown && agent.phase != core::AgentPhase::kDraining;
+    const bool usable = !agent.gone && !agent.leaving();
     demand.hosts.push_back({agent.host, usable ? agent.slots : 0, agent.workers});
   }
   return demand;

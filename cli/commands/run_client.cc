@@ -138,12 +138,34 @@ int complain(std::string_view command, const Error& error) {
   }
 }
 
+namespace {
+
+// For a request about a host that the run does not have.
+std::string meant_host(const std::string& directory, const std::string& host) {
+  const auto answer = ask_run(directory, {{"command", "status"}});
+  if (!answer.ok() || !answer->contains("status")) return "";
+  std::vector<std::string> hosts;
+  for (const nlohmann::json& known : (*answer)["status"].value("hosts", nlohmann::json::array())) {
+    hosts.push_back(known.value("host", ""));
+  }
+  if (std::find(hosts.begin(), hosts.end(), host) != hosts.end()) return "";
+  const auto near = closest(host, hosts);
+  return near ? "; did you mean " + *near + "?" : "";
+}
+
+}  // namespace
+
 int ask_and_print(const std::string& run_name, const nlohmann::json& request) {
   const std::string command = request["command"];
   const auto directory = find_live_run(run_name);
   if (!directory.ok()) return complain(command, directory.error());
   const auto answer = ask_run(*directory, request);
-  if (!answer.ok()) return complain(command, answer.error());
+  if (!answer.ok()) {
+    Error error = answer.error();
+    const std::string host = request.value("host", "");
+    if (error.code == ErrorCode::kRefused && !host.empty()) error.message += meant_host(*directory, host);
+    return complain(command, error);
+  }
   const std::string text = answer->value("text", "");
   if (!text.empty()) std::cout << text << "\n";
   return kExitSuccess;

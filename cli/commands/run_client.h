@@ -21,7 +21,8 @@ Result<std::string> find_run(const std::string& name);
 Result<nlohmann::json> ask_run(const std::string& directory, const nlohmann::json& request,
                                Millis timeout = Millis(10'000));
 
-// Prints the answer's text, or the error. Returns the exit status.
+// Prints the answer's text, or the error; for a host that the run does not have, which one was probably meant. Returns
+// the exit status.
 int ask_and_print(const std::string& run_name, const nlohmann::json& request);
 
 // Prints one line on standard error. Returns the exit status that fits the error.

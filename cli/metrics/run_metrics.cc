@@ -5,8 +5,8 @@
 #include <utility>
 #include <variant>
 
-#include "supervisor/control/status_json.h"
 #include "supervisor/core/text.h"
+#include "supervisor/core/transitions.h"
 #include "supervisor/protocol/note_keys.h"
 
 namespace elastictrain::cli::metrics {
@@ -106,7 +106,7 @@ void RunMetrics::add_size(std::vector<Family>& families) const {
   Family phase{"elastictrain_run_phase", Kind::kGauge, "1 for the phase that the run is in."};
   for (const auto one : {core::RunPhase::kStarting, core::RunPhase::kRunning, core::RunPhase::kChanging,
                          core::RunPhase::kStopping, core::RunPhase::kEnded}) {
-    phase.samples.push_back({"", {{"phase", control::name_of(one)}}, one == last_.view.phase ? 1.0 : 0.0});
+    phase.samples.push_back({"", {{"phase", core::name_of(one)}}, one == last_.view.phase ? 1.0 : 0.0});
   }
   families.push_back(std::move(phase));
   families.push_back(gauge("elastictrain_workers", "World size of the present generation.", last_.view.world_size));
@@ -114,7 +114,7 @@ void RunMetrics::add_size(std::vector<Family>& families) const {
   families.push_back(gauge("elastictrain_generation", "Number of the present generation.",
                            static_cast<double>(last_.view.generation)));
   std::map<std::string, double> hosts;
-  for (const core::AgentView& agent : last_.view.agents) hosts[control::name_of(agent.phase)] += 1;
+  for (const core::AgentView& agent : last_.view.agents) hosts[core::name_of(agent.phase)] += 1;
   Family host_states{"elastictrain_hosts", Kind::kGauge, "Number of hosts by the state of their agents."};
   for (const auto& [name, number] : hosts) host_states.samples.push_back({"", {{"phase", name}}, number});
   families.push_back(std::move(host_states));

@@ -7,7 +7,7 @@
 #include "cli/config/text.h"
 #include "cli/output/figures.h"
 #include "cli/output/table.h"
-#include "supervisor/control/status_json.h"
+#include "supervisor/core/transitions.h"
 
 namespace elastictrain::cli {
 namespace {
@@ -34,7 +34,7 @@ bool trains(const RunFigures& figures) {
 
 std::vector<Part> make_parts(const RunFigures& figures) {
   std::vector<Part> parts;
-  if (figures.view.phase != core::RunPhase::kRunning) parts.push_back({control::name_of(figures.view.phase), 0});
+  if (figures.view.phase != core::RunPhase::kRunning) parts.push_back({core::name_of(figures.view.phase), 0});
   if (trains(figures)) {
     const double percent = figures.epoch_fraction * 100;
     parts.push_back({"epoch " + std::to_string(figures.epoch + 1) + " " + format_number(percent, 0) + "%", 3});

@@ -1,12 +1,14 @@
-// Purpose: the protocol of `status`, `resize`, `replace`, `drain`, `topology` and `stop` with a running supervisor: one
-// JSON object per line over the Unix socket `control.sock` in the run's directory (mode 0700, owner only). One request,
-// one answer; `events` is not a request: it reads the journal file next to the socket and follows it as it grows.
+// Purpose: the protocol of `status`, `resize`, `replace`, `drain`, `undrain`, `topology` and `stop` with a running
+// supervisor: one JSON object per line over the Unix socket `control.sock` in the run's directory (mode 0700, owner
+// only). One request, one answer; `events` is not a request: it reads the journal file next to the socket and follows
+// it as it grows.
 //
 //   {"command":"status"}                      -> {"ok":true,"status":{…}}   (schema below)
 //   {"command":"resize","workers":4}          -> {"ok":true,"text":"growing from 2 to 4"}
 //                                                with a policy it is held: "for_ms", or until "workers" is 0
 //   {"command":"replace","rank":1}            -> …  or {"command":"replace","host":"node3"}
 //   {"command":"drain","host":"node3"}
+//   {"command":"undrain","host":"node3"}      -> after a drain: workers may be started there again
 //   {"command":"topology","topology":"star"}  -> …  or a tree as every rank's parent: "1,1,1"
 //   {"command":"stop","now":false}
 //   any failure                               -> {"ok":false,"text":"what is wrong, and what to do"}

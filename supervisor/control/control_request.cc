@@ -56,6 +56,11 @@ Result<Request> parse_drain(const Json& object, std::uint64_t id) {
   return wrong("drain needs \"host\", a name");
 }
 
+Result<Request> parse_undrain(const Json& object, std::uint64_t id) {
+  if (auto host = text_in(object, "host")) return Request(core::Event(core::UndrainHost{id, std::move(*host)}));
+  return wrong("undrain needs \"host\", a name");
+}
+
 Result<Request> parse_topology(const Json& object, std::uint64_t id) {
   const auto text = text_in(object, "topology");
   auto choice = text ? protocol::topology_choice(*text) : std::nullopt;
@@ -87,9 +92,10 @@ Result<Request> parse_request(const std::string& line, std::uint64_t id) {
   if (*command == "resize") return parse_resize(object, id);
   if (*command == "replace") return parse_replace(object, id);
   if (*command == "drain") return parse_drain(object, id);
+  if (*command == "undrain") return parse_undrain(object, id);
   if (*command == "topology") return parse_topology(object, id);
   if (*command == "stop") return parse_stop(object, id);
-  return wrong("unknown command '" + *command + "'; known: status, resize, replace, drain, topology, stop");
+  return wrong("unknown command '" + *command + "'; known: status, resize, replace, drain, undrain, topology, stop");
 }
 
 std::string answer_line(bool ok, const std::string& text) {

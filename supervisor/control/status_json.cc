@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "supervisor/core/settings.h"
+#include "supervisor/core/transitions.h"
 #include "supervisor/protocol/json_value.h"
 #include "supervisor/protocol/names.h"
 #include "supervisor/protocol/topology_choice.h"
@@ -131,22 +132,6 @@ std::string array_of(const List& list, Append append) {
 
 }  // namespace
 
-const char* name_of(core::RunPhase phase) {
-  switch (phase) {
-    case core::RunPhase::kStarting:
-      return "starting";
-    case core::RunPhase::kRunning:
-      return "running";
-    case core::RunPhase::kChanging:
-      return "changing";
-    case core::RunPhase::kStopping:
-      return "stopping";
-    case core::RunPhase::kEnded:
-      return "ended";
-  }
-  return "unknown";
-}
-
 const char* name_of(core::WorkerPhase phase) {
   switch (phase) {
     case core::WorkerPhase::kStarting:
@@ -161,22 +146,6 @@ const char* name_of(core::WorkerPhase phase) {
       return "leaving";
     case core::WorkerPhase::kGone:
       return "gone";
-  }
-  return "unknown";
-}
-
-const char* name_of(core::AgentPhase phase) {
-  switch (phase) {
-    case core::AgentPhase::kLaunching:
-      return "launching";
-    case core::AgentPhase::kUp:
-      return "up";
-    case core::AgentPhase::kSuspect:
-      return "suspect";
-    case core::AgentPhase::kDraining:
-      return "draining";
-    case core::AgentPhase::kDown:
-      return "down";
   }
   return "unknown";
 }

@@ -18,8 +18,6 @@ struct StatusFacts {
 
 std::string status_answer(const RunFigures& figures, const StatusFacts& facts);
 
-const char* name_of(core::RunPhase phase);
 const char* name_of(core::WorkerPhase phase);
-const char* name_of(core::AgentPhase phase);
 
 }  // namespace elastictrain::control

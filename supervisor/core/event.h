@@ -104,6 +104,8 @@ struct Resumed {
     std::uint32_t slots = 0;
     bool drain = false;
     std::vector<std::uint32_t> only = {};  // HostSlots::only
+    bool drained = false;                  // it drains, and its agent has ended or was lost: nothing connects
+    bool noticed = false;                  // it drains by its own notice
   };
   struct WorkerPlace {
     WorkerId worker;
@@ -176,6 +178,11 @@ struct DrainHost {
   std::uint64_t request = 0;
   std::string host;
 };
+// Workers may be started there again.
+struct UndrainHost {
+  std::uint64_t request = 0;
+  std::string host;
+};
 // The run leaves at the next step boundary. Preempted: SIGTERM or a batch system's notice. Suspended: the cluster takes
 // all of its slots. Cancelled: by the cluster, for good. Otherwise the user requested it.
 enum class StopCause : std::uint8_t { kUser, kInterrupt, kPreempted, kTimeLimit, kSuspended, kCancelled };
@@ -191,7 +198,7 @@ struct TimerFired {
 };
 
 using Event = std::variant<HostsOffered, AgentConnected, AgentLost, WorkerSpawnFailed, WorkerExited, WorkerMessage,
-                           AgentReported, Resize, ReplaceWorker, ReplaceHost, DrainHost, Stop, StopNow, TimerFired,
-                           HostNoticed, AgentAnswered, Resumed, UpdatePlan, LeaseGiven>;
+                           AgentReported, Resize, ReplaceWorker, ReplaceHost, DrainHost, UndrainHost, Stop, StopNow,
+                           TimerFired, HostNoticed, AgentAnswered, Resumed, UpdatePlan, LeaseGiven>;
 
 }  // namespace elastictrain::core

@@ -78,7 +78,7 @@ void HostList::offer_host(const HostSlots& offered, std::uint32_t order, Agent* 
   if (!known->offered) {
     out_.journal(record::HostBack{offered.host});
     known->offered = true;
-    known->drain = false;  // the request concerned the host as it was before
+    known->drain = known->noticed = false;  // they concerned the host as it was before
     desired_.renew(roster_, change_, out_);
   }
   if (known->slots != offered.slots || known->only != offered.only) {
@@ -121,8 +121,22 @@ void HostList::on(const HostNoticed& event) {
   out_.journal(record::HostNotice{agent->host, agent->id, event.reason});
   out_.tell(Tell::Level::kWarning, "host " + agent->host + " is about to go away (" + event.reason +
                                        "): its workers leave at a step boundary");
-  agent->drain = true;
+  agent->drain = agent->noticed = true;
   desired_.renew(roster_, change_, out_);
+}
+
+void HostList::undrain(Agent& agent) {
+  agent.drain = false;
+  desired_.renew(roster_, change_, out_);
+  if (agent.link != Link::kDown && !agent.stopping) return;
+  const HostSlots host{agent.host, agent.slots, agent.only};
+  const std::uint32_t order = agent.order;
+  agent.offered = false;  // what is left of it ends beside its successor
+  if (agent.link == Link::kDown) {
+    out_.cancel(agent.timer);
+    roster_.remove_agent(agent.id);
+  }
+  launch(host, order);
 }
 
 void HostList::stop_agent(Agent& agent) {
@@ -144,8 +158,11 @@ void HostList::release_agents() {
 std::string HostList::unreachable_hosts() const {
   std::string text;
   for (const Agent* agent : roster_.agents_in_order()) {
-    if (agent->link == Link::kUp || agent->stopping) continue;
-    const std::string why = agent->link == Link::kLaunching ? "has not answered yet" : agent->lost_reason;
+    const bool drained = agent->drained();
+    if (!drained && (agent->link == Link::kUp || agent->stopping)) continue;
+    const std::string why = drained                           ? "is drained"
+                            : agent->link == Link::kLaunching ? "has not answered yet"
+                                                              : agent->lost_reason;
     text += (text.empty() ? "" : "; ") + agent->host + ": " + why;
   }
   return text;

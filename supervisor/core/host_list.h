@@ -1,5 +1,6 @@
 // Purpose: the hosts that a run may use: those on the list, those that leave, and the agents that are launched and
-// released for them.
+// released for them. A host that was drained keeps its record, without a running agent, for as long as it is on the
+// list: so it is not launched again, by this supervisor or by one that takes the run over.
 //
 // Ownership and thread: those of the state machine.
 #pragma once
@@ -32,6 +33,8 @@ class HostList {
   // The complete list.
   void offer(const std::vector<HostSlots>& hosts);
   void on(const HostNoticed& event);
+  // Workers may be started there again; an agent that has ended, or was told to, gets a successor.
+  void undrain(Agent& agent);
   void stop_agent(Agent& agent);
   void release_agents();
   std::string unreachable_hosts() const;

@@ -48,7 +48,11 @@ void JournalFold::on(const record::RunResumed& about) {
   state_.ended = false;
   state_.leased = about.leased.value_or(false);
   state_.requests.clear();  // those that were not answered never will be, and their numbers are given again
-  for (auto& [id, agent] : state_.agents) agent.connected = true;  // each is waited for, whether it has come before
+  std::erase_if(state_.agents, [](const auto& entry) { return entry.second.ended && !entry.second.drain; });
+  for (auto& [id, agent] : state_.agents) {
+    agent.connected = true;  // each is waited for, whether it has come before
+    agent.offered = true;    // unless the list of hosts says otherwise again
+  }
   if (!about.anew.value_or(false)) return;
   state_.agents.clear();
   state_.workers.clear();
@@ -69,13 +73,19 @@ void JournalFold::on(const record::HostAgain& about) {
 template <class R>
 void JournalFold::add_agent(const R& about) {
   if (about.agent.value == 0) return;
+  std::erase_if(state_.agents,
+                [&](const auto& entry) { return entry.second.ended && entry.second.host == about.host; });
   state_.agents[about.agent] = {
       .host = about.host, .slots = about.slots, .only = about.only.value_or(std::vector<std::uint32_t>{})};
   state_.last_agent = std::max(state_.last_agent, about.agent.value);
 }
 
-void JournalFold::remove_agent(AgentId id) {
-  state_.agents.erase(id);
+void JournalFold::end_agent(AgentId id) {
+  const auto found = state_.agents.find(id);
+  if (found == state_.agents.end()) return;
+  found->second.ended = true;
+  // A lease says anew which hosts it has.
+  if (state_.leased || !found->second.offered) state_.agents.erase(found);
   std::erase_if(state_.workers, [&](const auto& entry) { return entry.second.agent == id; });
 }
 
@@ -96,27 +106,29 @@ void JournalFold::on(const record::HostSlotsChanged& about) {
 }
 
 void JournalFold::on(const record::HostVanished& about) {
-  KnownAgent* agent = remove_unless_connected(about.host);
-  // A list of hosts is read again by the next supervisor; a lease may not be said again.
-  if (agent != nullptr && state_.leased) agent->drain = true;
-}
-
-// An agent that had not connected yet was told to stop, and is not waited for. Returns the agent that is.
-JournalFold::KnownAgent* JournalFold::remove_unless_connected(const std::string& host) {
   AgentId id;
-  KnownAgent* agent = agent_on(host, &id);
-  if (agent == nullptr || agent->connected) return agent;
-  state_.agents.erase(id);
-  return nullptr;
+  KnownAgent* agent = agent_on(about.host, &id);
+  if (agent == nullptr) return;
+  // An agent that had not connected yet was told to stop, and is not waited for.
+  if (agent->ended || !agent->connected) {
+    state_.agents.erase(id);
+    return;
+  }
+  agent->offered = false;
+  // A list of hosts is read again by the next supervisor; a lease may not be said again.
+  if (state_.leased) agent->drain = true;
 }
 
 void JournalFold::on(const record::HostBack& about) {
-  if (KnownAgent* agent = agent_on(about.host)) agent->drain = false;
+  KnownAgent* agent = agent_on(about.host);
+  if (agent == nullptr) return;
+  agent->drain = agent->noticed = false;
+  agent->offered = true;
 }
 
 void JournalFold::on(const record::HostNotice& about) {
   const auto found = state_.agents.find(about.agent);
-  if (found != state_.agents.end()) found->second.drain = true;
+  if (found != state_.agents.end()) found->second.drain = found->second.noticed = true;
 }
 
 void JournalFold::on(const record::AgentConnected& about) {
@@ -151,11 +163,30 @@ bool JournalFold::ends_before_the_boundary() const {
 // --- The desired state
 
 void JournalFold::on(const record::ResizeRequested& about) {
-  state_.requests[about.request] = {about.target, about.reason, ""};
+  state_.requests[about.request] = {.target = about.target, .reason = about.reason};
 }
 
 void JournalFold::on(const record::DrainRequested& about) {
-  state_.requests[about.request] = {0, "", about.host};
+  state_.requests[about.request] = {.host = about.host};
+}
+
+void JournalFold::on(const record::UndrainRequested& about) {
+  state_.requests[about.request] = {.host = about.host, .undrain = true};
+}
+
+void JournalFold::drain(const std::string& host) {
+  AgentId id;
+  KnownAgent* agent = agent_on(host, &id);
+  if (agent == nullptr) return;
+  agent->drain = true;
+  // One that had not connected yet was told to stop, and is not waited for.
+  if (!agent->connected) end_agent(id);
+}
+
+// A successor of an agent that has ended has a record of its own.
+void JournalFold::undrain(const std::string& host) {
+  KnownAgent* agent = agent_on(host);
+  if (agent != nullptr) agent->drain = false;
 }
 
 void JournalFold::on(const record::Accepted& about) {
@@ -166,8 +197,10 @@ void JournalFold::on(const record::Accepted& about) {
   if (request.target != 0) {
     state_.target = request.target;
     state_.target_reason = request.reason.empty() ? "requested by the user" : request.reason;
-  } else if (KnownAgent* agent = remove_unless_connected(request.host)) {
-    agent->drain = true;
+  } else if (request.undrain) {
+    undrain(request.host);
+  } else {
+    drain(request.host);
   }
 }
 
@@ -324,6 +357,8 @@ void JournalFold::restore_agents(const record::RunState& about, State& state) {
   };
   mark(about.connected, &KnownAgent::connected);
   mark(about.draining, &KnownAgent::drain);
+  mark(about.drained.value_or(std::vector<AgentId>{}), &KnownAgent::ended);
+  mark(about.noticed.value_or(std::vector<AgentId>{}), &KnownAgent::noticed);
 }
 
 void JournalFold::restore_lease(const record::RunState& about, State& state) {
@@ -401,7 +436,8 @@ void JournalFold::add_unsettled(Resumed& resumed) const {
 Resumed JournalFold::result() const {
   Resumed resumed;
   for (const auto& [id, agent] : state_.agents) {
-    resumed.agents.push_back({id, agent.host, agent.slots, agent.drain, agent.only});
+    if (agent.ended && !agent.drain) continue;
+    resumed.agents.push_back({id, agent.host, agent.slots, agent.drain, agent.only, agent.ended, agent.noticed});
   }
   for (const auto& [id, worker] : state_.workers) resumed.workers.push_back(worker);
   resumed.generation = state_.generation;

@@ -38,6 +38,9 @@ class JournalFold {
     bool drain = false;
     bool connected = false;
     std::vector<std::uint32_t> only = {};
+    bool noticed = false;
+    bool offered = true;  // since the last takeover: it has not left the list of hosts
+    bool ended = false;   // no agent is there; remembered because the host may be drained, now or later
   };
   struct Plan {
     std::vector<WorkerId> members;
@@ -49,7 +52,8 @@ class JournalFold {
   struct Request {
     std::uint32_t target = 0;
     std::string reason;
-    std::string host;  // to drain
+    std::string host;  // to drain, or to undrain
+    bool undrain = false;
   };
   struct State {
     std::uint32_t schema = 1;
@@ -89,10 +93,10 @@ class JournalFold {
   void on(const record::HostVanished& about);
   void on(const record::HostBack& about);
   void on(const record::HostNotice& about);
-  void on(const record::HostReleased& about) { remove_agent(about.agent); }
+  void on(const record::HostReleased& about) { end_agent(about.agent); }
   void on(const record::AgentConnected& about);
-  void on(const record::AgentLost& about) { remove_agent(about.agent); }
-  void on(const record::AgentEnded& about) { remove_agent(about.agent); }
+  void on(const record::AgentLost& about) { end_agent(about.agent); }
+  void on(const record::AgentEnded& about) { end_agent(about.agent); }
   void on(const record::Spawn& about);
   void on(const record::Exited& about) { state_.workers.erase(about.worker); }
   void on(const record::SpawnFailed& about) { state_.workers.erase(about.worker); }
@@ -107,6 +111,7 @@ class JournalFold {
     state_.lease = {about.version, about.slots, about.reason, about.hold.value_or(false)};
   }
   void on(const record::DrainRequested& about);
+  void on(const record::UndrainRequested& about);
   void on(const record::Accepted& about);
   void on(const record::Refused& about) { state_.requests.erase(about.request); }
   void on(const record::Target& about);
@@ -132,9 +137,10 @@ class JournalFold {
   bool ends_before_the_boundary() const;
   template <class R>
   void add_agent(const R& about);
-  void remove_agent(AgentId id);
+  void end_agent(AgentId id);
+  void drain(const std::string& host);
+  void undrain(const std::string& host);
   KnownAgent* agent_on(const std::string& host, AgentId* id = nullptr);
-  KnownAgent* remove_unless_connected(const std::string& host);
   void remember(Generation generation, Step first_step);
   void add_unsettled(Resumed& resumed) const;
   void raise_highest(Resumed& resumed) const;

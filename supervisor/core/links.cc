@@ -130,7 +130,7 @@ void Links::schedule_relaunch(Agent& agent) {
 
 void Links::relaunch(AgentId id) {
   Agent* lost = roster_.agent(id);
-  if (lost == nullptr || lost->link != Link::kDown || !lost->offered || end_.begun()) return;
+  if (lost == nullptr || lost->link != Link::kDown || !lost->offered || lost->drain || end_.begun()) return;
   const HostSlots host{lost->host, lost->slots, lost->only};
   const std::uint32_t order = lost->order;
   roster_.remove_agent(id);

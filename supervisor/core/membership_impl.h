@@ -80,6 +80,7 @@ class Membership::Impl {
   void on(const ReplaceWorker& event) { requests_.on(event); }
   void on(const ReplaceHost& event) { requests_.on(event); }
   void on(const DrainHost& event) { requests_.on(event); }
+  void on(const UndrainHost& event) { requests_.on(event); }
   void on(const UpdatePlan& event) { requests_.on(event); }
   void on(const Stop& event) { requests_.on(event); }
   void on(const StopNow& event) { requests_.on(event); }

@@ -234,6 +234,9 @@ std::string Planner::unmet_text(const SwapDecision& decision, std::uint32_t want
     for (const HostHealth::Cooled& host : health_.cooled(out_.now())) {
       text += ", host " + host.host + " failed " + counted(host.failures, "time") + " and is not used for a while";
     }
+    for (const Agent* agent : roster_.agents_in_order()) {
+      if (agent->drain && agent->offered && !agent->noticed) text += ", host " + agent->host + " is drained";
+    }
     if (blamed > 0) text += ", and in " + counted(blamed, "slot") + " new workers failed";
     text += settings_.leased ? ". The rest follows when their hosts answer."
                              : ". The rest follows when hosts appear or you repeat the request.";

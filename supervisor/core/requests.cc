@@ -285,13 +285,14 @@ void Requests::on(const ReplaceHost& event) {
 
 void Requests::on(const DrainHost& event) {
   out_.journal(record::DrainRequested{event.request, event.host});
-  Agent* agent = roster_.agent_on(event.host);
+  Agent* agent = roster_.agent_of_host(event.host);
   if (agent == nullptr) {
     refuse(event.request, "there is no host " + event.host + " in this run");
     return;
   }
   if (agent->drain) {
-    accept(event.request, "host " + event.host + " is already being drained");
+    accept(event.request,
+           "host " + event.host + (agent->drained() ? " is drained already" : " is already being drained"));
     return;
   }
   const std::uint32_t others = roster_.usable_slots() - (agent->usable() ? agent->usable_slots() : 0);
@@ -304,6 +305,26 @@ void Requests::on(const DrainHost& event) {
   if (agent->link == Link::kLaunching) hosts_.stop_agent(*agent);
   desired_.renew(roster_, change_, out_);
   accept(event.request, "draining host " + event.host);
+}
+
+// Empty: it can be undrained.
+std::string Requests::why_not_undrained(const std::string& host, const Agent* agent) const {
+  if (agent == nullptr) return "there is no host " + host + " in this run";
+  if (!agent->drain) return "host " + host + " is not drained";
+  if (agent->noticed) {
+    return "host " + host +
+           " leaves by its own notice, not by a drain: it is used again when it has been off the list of hosts";
+  }
+  if (!agent->offered) return "host " + host + " is not on the list of hosts: it is used when it is there again";
+  return "";
+}
+
+void Requests::on(const UndrainHost& event) {
+  out_.journal(record::UndrainRequested{event.request, event.host});
+  Agent* agent = roster_.agent_of_host(event.host);
+  if (const std::string why = why_not_undrained(event.host, agent); !why.empty()) return refuse(event.request, why);
+  hosts_.undrain(*agent);
+  accept(event.request, "workers may be started on host " + event.host + " again");
 }
 
 }  // namespace elastictrain::core

@@ -34,6 +34,7 @@ class Requests {
   void on(const ReplaceWorker& event);
   void on(const ReplaceHost& event);
   void on(const DrainHost& event);
+  void on(const UndrainHost& event);
   void on(const UpdatePlan& event);
   void on(const Stop& event);
   void on(const StopNow&);
@@ -47,6 +48,7 @@ class Requests {
   std::string hold_text(const Resize& event) const;
   void give_back(const Resize& event);
   void refuse_program(const std::string& why);
+  std::string why_not_undrained(const std::string& host, const Agent* agent) const;
   bool is_for_later(const UpdatePlan& event) const;
 
   RunSettings& settings_;

@@ -72,6 +72,14 @@ Worker* Roster::worker(WorkerId id) {
   return found == workers_.end() ? nullptr : &found->second;
 }
 
+Agent* Roster::agent_of_host(const std::string& host) {
+  if (Agent* current = agent_on(host)) return current;
+  for (auto& [id, agent] : agents_) {
+    if (agent.host == host && agent.drained()) return &agent;
+  }
+  return nullptr;
+}
+
 Agent* Roster::agent_on(const std::string& host) {
   for (auto& [id, agent] : agents_) {
     if (agent.host == host && !agent.stopping) return &agent;

@@ -28,7 +28,8 @@ struct Agent {
   std::uint32_t order = 0;          // place in the last list of hosts
   Link link = Link::kLaunching;
   bool offered = true;    // on the last list of hosts
-  bool drain = false;     // requested by a user
+  bool drain = false;     // requested by a user, or noticed; until it has been off the list of hosts
+  bool noticed = false;   // the host itself said that it goes away
   bool stopping = false;  // StopAgent was sent
   bool suspect = false;
   bool cut_off = false;  // its connection broke; it and its workers may still run and reconnect
@@ -47,6 +48,8 @@ struct Agent {
   bool usable() const { return link == Link::kUp && offered && !drain && !stopping; }
   // ... and new ones can be started now.
   bool reachable() const { return usable() && !cut_off; }
+  // It drains, and nothing of the run is there, or comes back, until the drain is withdrawn.
+  bool drained() const { return drain && offered && (link == Link::kDown || stopping); }
 };
 
 enum class Noticed : std::uint8_t { kNo, kReceived, kAnswered };
@@ -118,6 +121,8 @@ class Roster {
   const Worker* worker(WorkerId id) const { return const_cast<Roster*>(this)->worker(id); }
   // The current agent of a host: not one that was told to stop.
   Agent* agent_on(const std::string& host);
+  // The same, or that of a drained host, which has ended or is about to.
+  Agent* agent_of_host(const std::string& host);
 
   std::map<AgentId, Agent>& agents() { return agents_; }
   std::map<WorkerId, Worker>& workers() { return workers_; }

@@ -15,7 +15,20 @@ namespace elastictrain::core {
 
 enum class RunPhase : std::uint8_t { kStarting, kRunning, kChanging, kStopping, kEnded };
 enum class WorkerPhase : std::uint8_t { kStarting, kSpare, kJoining, kMember, kLeaving, kGone };
-enum class AgentPhase : std::uint8_t { kLaunching, kUp, kSuspect, kDraining, kDown };
+// kSuspect: silent. kReconnecting: its connection broke; the agent may still run. kDraining: its workers leave.
+// kDrained, kLeft: they have left, by a drain or by the host's own notice. kCooling: it failed repeatedly, and nothing
+// is started there for a while. kLost: it was given up, and is tried again.
+enum class AgentPhase : std::uint8_t {
+  kLaunching,
+  kUp,
+  kSuspect,
+  kReconnecting,
+  kDraining,
+  kDrained,
+  kLeft,
+  kCooling,
+  kLost
+};
 
 struct WorkerView {
   WorkerId worker;
@@ -36,6 +49,11 @@ struct AgentView {
   AgentPhase phase = AgentPhase::kLaunching;
   std::uint32_t workers = 0;
   Instant last_seen;
+  bool gone = false;  // no agent is there
+
+  bool leaving() const {
+    return phase == AgentPhase::kDraining || phase == AgentPhase::kDrained || phase == AgentPhase::kLeft;
+  }
 };
 
 // Losses of one class: crash, hang, preemption, infrastructure.

@@ -72,23 +72,25 @@ WorkerView Snapshot::view_of(const Worker& worker, const InChange& in) const {
   return view;
 }
 
+AgentPhase Snapshot::phase_of(const Agent& agent) const {
+  const bool cools = health_.cooled_until(agent.host, out_.now()).has_value();
+  if (agent.drained()) return agent.noticed ? AgentPhase::kLeft : AgentPhase::kDrained;
+  if (agent.link == Link::kDown) return cools ? AgentPhase::kCooling : AgentPhase::kLost;
+  if (agent.drain || agent.stopping || !agent.offered) return AgentPhase::kDraining;
+  if (agent.link == Link::kLaunching) return AgentPhase::kLaunching;
+  if (agent.cut_off) return AgentPhase::kReconnecting;
+  if (agent.suspect) return AgentPhase::kSuspect;
+  return cools ? AgentPhase::kCooling : AgentPhase::kUp;
+}
+
 AgentView Snapshot::view_of(const Agent& agent) const {
-  AgentView view{agent.id,
-                 agent.host,
-                 agent.usable_slots(),
-                 AgentPhase::kUp,
-                 static_cast<std::uint32_t>(agent.workers.size()),
-                 agent.last_seen};
-  if (agent.link == Link::kDown) {
-    view.phase = AgentPhase::kDown;
-  } else if (agent.drain || agent.stopping || !agent.offered) {
-    view.phase = AgentPhase::kDraining;
-  } else if (agent.link == Link::kLaunching) {
-    view.phase = AgentPhase::kLaunching;
-  } else if (agent.suspect || agent.cut_off) {
-    view.phase = AgentPhase::kSuspect;
-  }
-  return view;
+  return {agent.id,
+          agent.host,
+          agent.usable_slots(),
+          phase_of(agent),
+          static_cast<std::uint32_t>(agent.workers.size()),
+          agent.last_seen,
+          agent.link == Link::kDown};
 }
 
 void Snapshot::show_failures(RunView& view) const {

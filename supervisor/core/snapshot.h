@@ -42,6 +42,7 @@ class Snapshot {
   InChange in_change() const;
   WorkerPhase phase_of(const Worker& worker, const InChange& in) const;
   WorkerView view_of(const Worker& worker, const InChange& in) const;
+  AgentPhase phase_of(const Agent& agent) const;
   AgentView view_of(const Agent& agent) const;
   void show_failures(RunView& view) const;
   void show_data(RunView& view) const;

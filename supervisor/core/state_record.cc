@@ -1,6 +1,8 @@
 #include "supervisor/core/state_record.h"
 
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include "supervisor/core/change.h"
 #include "supervisor/core/desired_state.h"
@@ -11,6 +13,14 @@
 #include "supervisor/core/training.h"
 
 namespace elastictrain::core {
+namespace {
+
+void add(std::optional<std::vector<AgentId>>& list, AgentId id) {
+  if (!list) list.emplace();
+  list->push_back(id);
+}
+
+}  // namespace
 
 StateRecord::StateRecord(const Roster& roster, const Training& training, const Change& change, const Recovery& recovery,
                          const DesiredState& desired, const TakeoverState& takeover, const RunEnd& end)
@@ -57,13 +67,16 @@ void StateRecord::record_members(record::RunState& state) const {
 
 void StateRecord::record_hosts(record::RunState& state) const {
   for (const auto& [id, agent] : roster_.agents()) {
-    if (agent.link == Link::kDown || agent.stopping) continue;
+    const bool drained = agent.drained() && desired_.lease.version == 0;
+    if (!drained && (agent.link == Link::kDown || agent.stopping)) continue;
     state.agents.push_back(id);
     state.hosts.push_back(agent.host);
     state.slots.push_back(agent.slots);
     if (agent.link == Link::kUp) state.connected.push_back(id);
     const bool left_out = desired_.lease.version > 0 && !agent.offered;
     if (agent.drain || left_out) state.draining.push_back(id);
+    if (drained) add(state.drained, id);
+    if (agent.noticed) add(state.noticed, id);
   }
   record_lease(state);
 }

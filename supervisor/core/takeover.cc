@@ -55,11 +55,11 @@ void Takeover::on(const Resumed& event) {
   if (event.hold) desired_.hold_size(*event.hold, out_);
   for (const auto& [worker, audit] : event.audits) audit_.record(worker, audit);
   invariants_.resume(training_.generation, training_.issued, WorkerId{static_cast<std::uint32_t>(event.last_worker)});
-  out_.journal(
-      record::TakenOver{training_.generation, roster_.agents().size(), roster_.workers().size(), resume_.unsettled});
+  const auto agents = static_cast<std::size_t>(
+      std::count_if(event.agents.begin(), event.agents.end(), [](const auto& place) { return !place.drained; }));
+  out_.journal(record::TakenOver{training_.generation, agents, roster_.workers().size(), resume_.unsettled});
   out_.tell(Tell::Level::kInfo, "taking the run over: " + counted(roster_.workers().size(), "worker") + " on " +
-                                    counted(roster_.agents().size(), "host") + ", generation " +
-                                    std::to_string(training_.generation));
+                                    counted(agents, "host") + ", generation " + std::to_string(training_.generation));
   if (!end_.finished.empty()) ending_.member_finished();
   out_.look_again();
 }
@@ -72,7 +72,13 @@ void Takeover::restore_roster(const Resumed& event) {
     agent.order = order++;
     agent.only = place.only;
     agent.drain = place.drain && !settings_.leased;
+    agent.noticed = place.noticed;
     agent.offered = !place.drain || !settings_.leased;  // the next lease may contain it again
+    // There is no agent to wait for.
+    if (place.drained) {
+      agent.link = Link::kDown;
+      continue;
+    }
     agent.link = Link::kUp;
     agent.cut_off = true;
     agent.last_seen = out_.now();

@@ -30,6 +30,7 @@ constexpr std::array<Row, std::variant_size_v<Event>> kRows{{
     {"replace_worker",       {{R,       H,       H,       H,       H,     H,        H,         R,     R}}},
     {"replace_host",         {{R,       H,       H,       H,       H,     H,        H,         R,     R}}},
     {"drain_host",           {{H,       H,       H,       H,       H,     H,        H,         R,     R}}},
+    {"undrain_host",         {{H,       H,       H,       H,       H,     H,        H,         R,     R}}},
     {"stop",                 {{H,       H,       H,       H,       H,     H,        H,         H,     R}}},
     {"stop_now",             {{H,       H,       H,       H,       H,     H,        H,         H,     I}}},
     {"timer_fired",          {{H,       H,       H,       H,       H,     H,        H,         H,     I}}},
@@ -59,6 +60,9 @@ constexpr std::array<std::array<bool, kPhases>, kPhases> kMayFollow{{
 constexpr std::array<const char*, kPhases> kPhaseNames{
     {"starting", "resuming", "training", "changing", "halted", "below_min", "recovering", "ending", "ended"}};
 constexpr std::array<const char*, 5> kShownPhaseNames{{"starting", "running", "changing", "stopping", "ended"}};
+// As `status` shows them.
+constexpr std::array<const char*, 9> kAgentPhaseNames{
+    {"launching", "up", "suspect", "reconnecting", "draining", "drained", "left", "cooling", "lost"}};
 
 }  // namespace
 
@@ -72,6 +76,10 @@ const char* name_of(Phase phase) {
 
 const char* name_of(RunPhase phase) {
   return kShownPhaseNames[static_cast<std::size_t>(phase)];
+}
+
+const char* name_of(AgentPhase phase) {
+  return kAgentPhaseNames[static_cast<std::size_t>(phase)];
 }
 
 Handling handling(Phase phase, const Event& event) {

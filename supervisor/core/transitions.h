@@ -32,8 +32,9 @@ inline constexpr std::size_t kPhases = 9;
 // Name of the event's class, as the journal and the tables use it.
 const char* name_of(const Event& event);
 const char* name_of(Phase phase);
-// As users see it.
+// As users see them.
 const char* name_of(RunPhase phase);
+const char* name_of(AgentPhase phase);
 
 Handling handling(Phase phase, const Event& event);
 

@@ -174,10 +174,10 @@ heuristics::ClusterView Observer::take(const core::RunView& run, double now_s) {
   std::map<std::string, std::uint32_t> places;
   heuristics::JobView job;
   for (const auto& agent : run.agents) {
-    if (agent.phase == core::AgentPhase::kDown) continue;
+    if (agent.gone) continue;
     places[agent.host] = static_cast<std::uint32_t>(view.hosts.size());
     const HostClass* host_class = class_of(settings_, agent.host);
-    const bool leaving = agent.phase == core::AgentPhase::kDraining;
+    const bool leaving = agent.leaving();
     view.hosts.push_back({agent.host, host_class != nullptr ? host_class->name : "", agent.slots,
                           agent.slots - std::min(agent.slots, agent.workers), price_of(settings_, agent.host),
                           leaving});

@@ -239,6 +239,10 @@ class Story {
       event.lease = {number(before), number(item.substr(at + 1)), "share " + before};
     } else if (name == "only") {
       event.agents.back().only.push_back(number(item));
+    } else if (name == "drained" || name == "noticed") {
+      Resumed::AgentPlace& place = event.agents.at(agent(item).value - 1);
+      place.drain = place.drained = true;
+      place.noticed = name == "noticed";
     } else if (name == "finished") {
       event.finished.push_back(worker(item));
     } else if (name == "unsettled" && item != "nobody") {
@@ -334,6 +338,11 @@ class Story {
       out_ << "  " << to_string(w.worker) << " " << w.host << ":" << w.slot << " rank "
            << (w.rank ? std::to_string(*w.rank) : "-") << " share " << w.share << " phase " << static_cast<int>(w.phase)
            << "\n";
+    }
+    const bool all_up = std::all_of(view.agents.begin(), view.agents.end(),
+                                    [](const AgentView& agent) { return agent.phase == AgentPhase::kUp; });
+    for (const AgentView& agent : view.agents) {
+      if (!all_up) out_ << "  host " << agent.host << " " << name_of(agent.phase) << "\n";
     }
     for (const FailureView& failure : view.failures) {
       out_ << "  failures of the class " << failure.name << ": " << failure.within_window << " count, " << failure.total
@@ -482,6 +491,10 @@ class Story {
       {"drain",
        [this](const Words& w) {
          feed(DrainHost{++requests_, w.at(0)});
+       }},
+      {"undrain",
+       [this](const Words& w) {
+         feed(UndrainHost{++requests_, w.at(0)});
        }},
       {"update_plan", [this](const Words& w) { update(w); }},
       {"batch",

@@ -16,12 +16,13 @@
 //   halts w1 REASON (by itself) | stacks w1 LINE
 //   steps 500 w1 w2 (they train from here on, with steps of so many ms, as their heartbeats say in every wait)
 //   stands w1 reducing (it sits there and sleeps) | works w1 computing (the same, and uses CPU) | stops w1 (by signal)
-//   resize 4 | replace 1 | replace-host A | drain A | plan update w1=2 w2=0.5 | batch 64 | topology star | train-by
-//   averaging | factor 2 | asks w1 workers=4 batch=64 factor=2 topology=star train-by=averaging (its program) | stop
-//   user|interrupt|preempted|time|cancelled | stop-now wait 5s (timers that are due fire in their order) | view resumed
-//   generation=3 issued=4 agents=A:2,B:2 workers=w1@a1:0,w2@a2:0 members=w1,w2 lineage=1@1,3@121 target=2
-//           unsettled=w3 (or: unsettled=nobody) lease=7:2 (version:slots) only=0,2 (slots of the last agent's host):
-//           the first input of a story
+//   resize 4 | replace 1 | replace-host A | drain A | undrain A | plan update w1=2 w2=0.5 | batch 64 | topology star |
+//   train-by averaging | factor 2 | asks w1 workers=4 batch=64 factor=2 topology=star train-by=averaging (its program)
+//   | stop user|interrupt|preempted|time|cancelled | stop-now (Ctrl-C) | stop-now user | wait 5s (timers that are due fire in their order) | view
+//   resumed generation=3 issued=4 agents=A:2,B:2 workers=w1@a1:0,w2@a2:0 members=w1,w2 lineage=1@1,3@121 target=2
+//           unsettled=w3 (or: unsettled=nobody) lease=7:2 (version:slots) only=0,2 (slots of the last agent's host)
+//           drained=a2 (its host, and it has ended) noticed=a2 (the same, by its own notice): the first input of a
+//           story
 #pragma once
 
 #include <string>

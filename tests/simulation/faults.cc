@@ -328,6 +328,10 @@ void Scenario::request() {
       return supervisor.ask(core::ReplaceHost{request, any_host().name});
     case 6: {
       Host& host = any_host();
+      if (undrains_.chance(world_->drained.empty() ? 0.1 : 0.5)) {
+        const bool any = world_->drained.empty();
+        return supervisor.ask(core::UndrainHost{request, any ? host.name : *world_->drained.begin()});
+      }
       host.away = true;
       return supervisor.ask(core::DrainHost{request, host.name});
     }

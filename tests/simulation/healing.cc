@@ -68,9 +68,8 @@ void Scenario::offer_drained_hosts_anew() {
   const core::RunView view = world_->supervisor->machine().view();
   // An agent may be left on a host that the run has given up: it is told to stop when it comes back.
   const auto given_up = [&](const Host& host) {
-    return std::any_of(view.agents.begin(), view.agents.end(), [&](const core::AgentView& agent) {
-      return agent.host == host.name && agent.phase == core::AgentPhase::kDown;
-    });
+    return std::any_of(view.agents.begin(), view.agents.end(),
+                       [&](const core::AgentView& agent) { return agent.host == host.name && agent.gone; });
   };
   for (const auto& host : world_->hosts) {
     host->offered = !host->away && (!has_target_ || (world_->has_agent(*host) && !given_up(*host)));

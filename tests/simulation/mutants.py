@@ -65,6 +65,9 @@ MUTANTS = {
     "resume_forgets_a_number": (
         CORE + "takeover.cc", "training_.issued = event.issued;", "training_.issued = event.generation;",
         {"numbers_used_once"}),
+    "drain_ends_with_its_supervisor": (
+        CORE + "takeover.cc", "for (const Resumed::AgentPlace& place : event.agents) {",
+        "for (const Resumed::AgentPlace& place : event.agents) {\n    if (place.drained) continue;", {"drain_stays"}),
     "checkpoint_fence_ignored": (
         "train/checkpoint/lineage.cc", "    if (!is_fenced_out(identity, lineage)) valid.push_back(identity);",
         "    valid.push_back(identity);", {"no_fenced_checkpoint", "newest_checkpoint"}),

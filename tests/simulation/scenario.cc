@@ -20,6 +20,7 @@ Scenario::Scenario(std::uint64_t seed, std::size_t trace_lines)
       notices_(seed ^ 0x7e2a5eedULL),
       targets_(seed ^ 0x3a96e7f1ULL),
       leases_(seed ^ 0x1ea5e5ULL),
+      undrains_(seed ^ 0xd4a1f5ULL),
       world_(std::make_unique<World>(seed, make_setup(), trace_lines)) {
   make_hosts();
 }

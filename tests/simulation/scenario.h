@@ -80,6 +80,7 @@ class Scenario {
   Rng notices_;  // separate sources, so that runs without a notice or a target do not depend on them
   Rng targets_;
   Rng leases_;
+  Rng undrains_;
   bool has_target_ = false;      // the program does not end by itself
   bool below_min_ends_ = false;  // wait_for_min is short
   std::unique_ptr<World> world_;

@@ -40,7 +40,9 @@ void SupervisorProcess::take_over(const core::Resumed& resumed) {
   world_.disk.journal(world_.queue.now(), run_resumed(world_.setup.settings));
   journal_check_.emplace(world_.setup.settings);
   for (const core::Record& record : records_of(world_.disk.journal_text())) journal_check_->take(record);
-  for (const auto& agent : resumed.agents) entries_[agent.agent].came = true;
+  for (const auto& agent : resumed.agents) {
+    if (!agent.drained) entries_[agent.agent].came = true;
+  }
   for (const auto& worker : resumed.workers) homes_[worker.worker] = worker.agent;
   heartbeats();
   feed(resumed);
@@ -58,6 +60,10 @@ void SupervisorProcess::crash() {
     entry.connection = nullptr;
   }
   events_.clear();
+  if (world_.disk.misses_records()) {  // what it accepted may be lost
+    world_.drained.clear();
+    for (const auto& host : world_.hosts) host->away = host->away || world_.undrained.contains(host->name);
+  }
   if (world_.on_supervisor_crash) world_.on_supervisor_crash();
 }
 
@@ -188,6 +194,8 @@ void SupervisorProcess::offer_hosts() {
   for (const auto& host : world_.hosts) {
     if (host->offered) offered.hosts.push_back({host->name, host->slots});
   }
+  listed_.clear();
+  for (const core::HostSlots& host : offered.hosts) listed_.insert(host.host);
   feed(std::move(offered));
 }
 
@@ -211,6 +219,11 @@ void SupervisorProcess::offer_lease() {
 
 void SupervisorProcess::ask(core::Event event) {
   world_.oracle.asked(core::request_of(event));
+  if (const auto* drain = std::get_if<core::DrainHost>(&event)) drains_[drain->request] = drain->host;
+  if (const auto* undrain = std::get_if<core::UndrainHost>(&event)) {
+    undrains_[undrain->request] = undrain->host;
+    world_.drained.erase(undrain->host);  // it may take effect without an answer, if the supervisor is lost
+  }
   feed(std::move(event));
 }
 
@@ -280,6 +293,10 @@ void SupervisorProcess::check_spawn(const core::SpawnWorker& action) const {
     return world_.violated("lease_is_kept", to_string(action.worker) + " is started on slot " +
                                                 std::to_string(action.slot) + " of " + action.host +
                                                 ", which is not leased to the run");
+  }
+  if (world_.drained.contains(action.host)) {
+    return world_.violated("drain_stays",
+                           to_string(action.worker) + " is started on " + action.host + ", which a user has drained");
   }
   const auto found = entries_.find(action.agent);
   if (found != entries_.end() && found->second.connection != nullptr) return;
@@ -354,6 +371,7 @@ void SupervisorProcess::perform(const core::CancelTimer& action) {
 
 void SupervisorProcess::perform(const core::Journal& action) {
   world_.oracle.journaled(action);
+  if (const auto* gone = std::get_if<core::record::HostVanished>(&action.record)) world_.drained.erase(gone->host);
   if (journal_check_) journal_check_->take(action.record);
   if (world_.disk.journal(world_.queue.now(), action)) {
     world_.disk.journal(world_.queue.now(), membership_.state_record());
@@ -362,6 +380,21 @@ void SupervisorProcess::perform(const core::Journal& action) {
 
 void SupervisorProcess::perform(const core::Reply& action) {
   world_.oracle.replied(action.request);
+  note_drain(action);
+}
+
+// A host that is not listed is forgotten with its agent, and with it that it was drained.
+void SupervisorProcess::note_drain(const core::Reply& reply) {
+  if (!reply.accepted || world_.setup.settings.leased) return;
+  if (const auto found = drains_.find(reply.request); found != drains_.end() && listed_.contains(found->second)) {
+    world_.drained.insert(found->second);
+  }
+  const auto found = undrains_.find(reply.request);
+  if (found == undrains_.end()) return;
+  world_.undrained.insert(found->second);
+  for (const auto& host : world_.hosts) {
+    if (host->name == found->second) host->away = false;  // it must do without having been off the list
+  }
 }
 
 // Shuts down as the real one does: agents end their workers and themselves; what remains is killed.

@@ -69,6 +69,7 @@ class SupervisorProcess {
   void perform(const core::EndRun& action);
   void perform_all(const core::Actions& actions);
   void check_journal();
+  void note_drain(const core::Reply& reply);
 
   void received(AgentId agent, const protocol::AgentUp& message);
   void closed(AgentId agent);
@@ -86,6 +87,9 @@ class SupervisorProcess {
   std::optional<testing::JournalCheck> journal_check_;
   std::map<AgentId, Entry> entries_;
   std::map<WorkerId, AgentId> homes_;
+  std::set<std::string> listed_;  // hosts of the newest list
+  std::map<std::uint64_t, std::string> drains_;
+  std::map<std::uint64_t, std::string> undrains_;
   std::set<std::uint64_t> timers_;
   std::deque<core::Event> events_;
   bool stepping_ = false;

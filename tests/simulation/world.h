@@ -78,6 +78,8 @@ class World {
   DataPlane plane;
   std::vector<std::unique_ptr<Host>> hosts;
   std::vector<core::HostSlots> lease;  // in a run of a cluster: the newest
+  std::set<std::string> drained;       // hosts that a user drained: the answer said so, and nothing has ended it since
+  std::set<std::string> undrained;     // hosts to which that has been done again
   std::uint64_t lease_version = 0;
   bool lease_holds = false;
   bool lease_held = false;  // in the newest version

@@ -47,7 +47,8 @@ inline std::set<std::string> agents_of(const core::Resumed& run) {
   std::set<std::string> agents;
   for (const auto& agent : run.agents) {
     agents.insert(to_string(agent.agent) + "@" + agent.host + ":" + std::to_string(agent.slots) +
-                  (agent.drain ? " drains" : "") + numbers_of(agent.only));
+                  (agent.drain ? " drains" : "") + (agent.drained ? " and is gone" : "") +
+                  (agent.noticed ? " by notice" : "") + numbers_of(agent.only));
   }
   return agents;
 }

@@ -27,6 +27,8 @@ MISTAKES = [
     ("replace job 1 2", "unexpected argument '2'", "write [NAME] RANK|HOST"),
     ("drain", "say which host to drain, e.g. elastictrain drain hostA"),
     ("drain job a b", "unexpected argument 'b'", "write [NAME] HOST"),
+    ("undrain", "say which host to use again, e.g. elastictrain undrain hostA"),
+    ("undrain job a b", "unexpected argument 'b'", "write [NAME] HOST"),
     ("topology", "say which topology, e.g. elastictrain topology ring"),
     ("topology circle", "'circle' is not a topology", TOPOLOGIES, "the parent of each rank"),
     ("topology job ring star", "unexpected argument 'star'", "write [NAME] SHAPE"),
@@ -85,7 +87,8 @@ MISTAKES = [
     ("plan --noise-scale -1", "'-1' is not a number of samples above 0"),
 ]
 
-COMMANDS = ("run", "check", "plan", "status", "resize", "replace", "drain", "topology", "stop", "list", "logs", "attach",
+COMMANDS = ("run", "check", "plan", "status", "resize", "replace", "drain", "undrain", "topology", "stop", "list", "logs",
+            "attach",
             "events", "explain", "prune", "worker", "completion")
 
 # What CLI11 prints by itself: internal names of arguments, and texts that do not help.
@@ -128,6 +131,7 @@ class Arguments(Case):
 
     def test_help_names_arguments_as_users_do(self):
         for command, usage in (("resize", "[NAME] N"), ("replace", "[NAME] RANK|HOST"), ("drain", "[NAME] HOST"),
+                               ("undrain", "[NAME] HOST"),
                                ("topology", "[NAME] SHAPE"), ("status", "[NAME]"), ("run", "[CONFIG.toml]"),
                                ("completion", "bash|zsh|fish")):
             with self.subTest(command):
@@ -135,7 +139,7 @@ class Arguments(Case):
                 self.assertEqual(first, f"elastictrain {command} [OPTIONS] {usage}")
 
     def test_a_command_without_a_run_says_how_to_start_one(self):
-        for line in ("resize 4", "replace 0", "drain hostA", "topology ring", "stop", "status", "attach"):
+        for line in ("resize 4", "replace 0", "drain hostA", "undrain hostA", "topology ring", "stop", "status", "attach"):
             with self.subTest(line):
                 done = self.elastictrain(line)
                 self.assertEqual(done.returncode, 69)

@@ -93,7 +93,7 @@ class Surroundings(Case):
                     ["plan", evil + ".toml"], ["check", evil + ".toml"], ["run", "--resume", evil], ["torchrun", evil],
                     ["worker", "--" + evil], [evil]]
         commands += [[command, evil, *words] for command, words in
-                     {"status": [], "resize": ["2"], "replace": ["1"], "drain": ["h"], "stop": [], "events": [],
+                     {"status": [], "resize": ["2"], "replace": ["1"], "drain": ["h"], "undrain": ["h"], "stop": [], "events": [],
                       "explain": [], "topology": ["ring"], "completion": []}.items()]
         for words in commands:
             with self.subTest(command=words[0]):

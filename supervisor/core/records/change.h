@@ -150,6 +150,8 @@ struct RunState {
   std::vector<std::uint32_t> slots;
   std::vector<AgentId> connected;
   std::vector<AgentId> draining;
+  std::optional<std::vector<AgentId>> drained;  // of those that drain: their agents have ended, or were lost
+  std::optional<std::vector<AgentId>> noticed;  // of those that drain: by their own notice
   std::vector<WorkerId> workers;
   std::vector<AgentId> worker_agents;
   std::vector<std::uint32_t> worker_slots;
@@ -187,15 +189,17 @@ struct RunState {
 ET_RECORD(
     RunState, "run_state",
     "The whole state of the run, after records were lost. Lists of equal length belong together: `agents`, `hosts` "
-    "and `slots`; `workers`, `worker_agents` and `worker_slots`; `lineage` and `first_steps`. `only_slots`: the slots "
+    "and `slots`; `workers`, `worker_agents` and `worker_slots`; `lineage` and `first_steps`. `drained`: of the agents "
+    "that are `draining`, those that have ended. `noticed`: those whose host gave notice. `only_slots`: the slots "
     "that a cluster leases to the run, `only_counts` of each host.",
     ET_FIELD(generation), ET_FIELD(issued), ET_FIELD(members), ET_FIELD(shares), ET_FIELD(finished),
     ET_FIELD(learning_rate_factor), ET_FIELD(synchronization), ET_FIELD(agents), ET_FIELD(hosts), ET_FIELD(slots),
-    ET_FIELD(connected), ET_FIELD(draining), ET_FIELD(workers), ET_FIELD(worker_agents), ET_FIELD(worker_slots),
-    ET_FIELD(fence), ET_FIELD(halted), ET_FIELD(plan), ET_FIELD(committed), ET_FIELD(plan_members),
-    ET_FIELD(plan_shares), ET_FIELD(plan_factor), ET_FIELD(plan_synchronization), ET_FIELD(plan_first_step),
-    ET_FIELD(lineage), ET_FIELD(first_steps), ET_FIELD(target), ET_FIELD(target_reason), ET_FIELD(per_worker),
-    ET_FIELD(program_batch).since(3), ET_FIELD(held_ms).since(3), ET_FIELD(target_factor).since(2).was("wished_factor"),
+    ET_FIELD(connected), ET_FIELD(draining), ET_FIELD(drained).since(4), ET_FIELD(noticed).since(4), ET_FIELD(workers),
+    ET_FIELD(worker_agents), ET_FIELD(worker_slots), ET_FIELD(fence), ET_FIELD(halted), ET_FIELD(plan),
+    ET_FIELD(committed), ET_FIELD(plan_members), ET_FIELD(plan_shares), ET_FIELD(plan_factor),
+    ET_FIELD(plan_synchronization), ET_FIELD(plan_first_step), ET_FIELD(lineage), ET_FIELD(first_steps),
+    ET_FIELD(target), ET_FIELD(target_reason), ET_FIELD(per_worker), ET_FIELD(program_batch).since(3),
+    ET_FIELD(held_ms).since(3), ET_FIELD(target_factor).since(2).was("wished_factor"),
     ET_FIELD(target_noise_scale).since(2).was("wished_noise_scale"),
     ET_FIELD(target_parents).since(2).was("wished_fathers"), ET_FIELD(target_topology).since(2).was("wished_topology"),
     ET_FIELD(target_synchronization).since(2).was("wished_synchronization"), ET_FIELD(last_agent),

@@ -58,6 +58,13 @@ struct DrainRequested {
 ET_RECORD(DrainRequested, "drain_requested", "The workers of a host are to leave it.", ET_FIELD(request),
           ET_FIELD(host))
 
+struct UndrainRequested {
+  std::uint64_t request = 0;
+  std::string host;
+};
+ET_RECORD(UndrainRequested, "undrain_requested", "Workers may be started on a drained host again.", ET_FIELD(request),
+          ET_FIELD(host))
+
 struct PlanUpdateRequested {
   std::uint64_t request = 0;
   std::string reason;
@@ -161,8 +168,9 @@ struct LeaseIgnored {
 ET_RECORD(LeaseIgnored, "lease_ignored", "A lease that is not newer than the last one changes nothing.",
           ET_FIELD(version))
 
-using RequestRecords = RecordList<Accepted, Refused, ResizeRequested, SizeHeld, SizeReleased, ReplaceRequested,
-                                  DrainRequested, PlanUpdateRequested, PlanUpdated, ProgramRequested, ProgramRefused,
-                                  Target, TargetUnmet, ReplaceGivenUp, Observed, Decided, LeaseTaken, LeaseIgnored>;
+using RequestRecords =
+    RecordList<Accepted, Refused, ResizeRequested, SizeHeld, SizeReleased, ReplaceRequested, DrainRequested,
+               UndrainRequested, PlanUpdateRequested, PlanUpdated, ProgramRequested, ProgramRefused, Target,
+               TargetUnmet, ReplaceGivenUp, Observed, Decided, LeaseTaken, LeaseIgnored>;
 
 }  // namespace elastictrain::core::record

@@ -154,8 +154,8 @@ TEST_CASE("help and version are no errors") {
   CHECK(status_of({"--help"}) == 0);
   CHECK(status_of({"--version"}) == 0);
   CHECK(status_of({"--build-id"}) == 0);
-  for (const char* command : {"run", "check", "plan", "status", "resize", "replace", "drain", "topology", "stop",
-                              "events", "worker", "completion"}) {
+  for (const char* command : {"run", "check", "plan", "status", "resize", "replace", "drain", "undrain", "topology",
+                              "stop", "events", "worker", "completion"}) {
     CAPTURE(command);
     CHECK(status_of({command, "--help"}) == 0);
   }

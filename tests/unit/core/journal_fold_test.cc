@@ -4,6 +4,8 @@
 #include <doctest/doctest.h>
 
 #include <initializer_list>
+#include <string>
+#include <vector>
 
 namespace elastictrain::core {
 namespace {
@@ -39,6 +41,56 @@ TEST_CASE("a host that leaves a lease is known until it has ended, even if its a
   const auto agents = fold_of({opened, offered, resumed, record::HostVanished{"a"}}).agents;
   REQUIRE(agents.size() == 1);
   CHECK(agents.front().drain);
+}
+
+std::vector<std::string> hosts_of(const Resumed& run) {
+  std::vector<std::string> hosts;
+  for (const auto& agent : run.agents) {
+    hosts.push_back(agent.host + (agent.drain ? " drains" : "") + (agent.drained ? ", gone" : "") +
+                    (agent.noticed ? ", by notice" : ""));
+  }
+  return hosts;
+}
+
+using Hosts = std::vector<std::string>;
+
+TEST_CASE("a drained host stays drained when its agent has ended, until it is undrained or off the list") {
+  const Record opened = opened_with(2);
+  const Record offered = record::HostOffered{"a", 2, AgentId{1}, {}};
+  const Record connected = record::AgentConnected{"a", AgentId{1}};
+  const Record request = record::DrainRequested{1, "a"};
+  const Record accepted = record::Accepted{1, "draining host a"};
+  const Record released = record::HostReleased{"a", AgentId{1}};
+  const Record ended = record::AgentEnded{"a", AgentId{1}, "ended"};
+  const Record undrain = record::UndrainRequested{2, "a"};
+  const Record done = record::Accepted{2, "again"};
+  CHECK(hosts_of(fold_of({opened, offered, connected, request, accepted})) == Hosts{"a drains"});
+  CHECK(hosts_of(fold_of({opened, offered, connected, request, accepted, released})) == Hosts{"a drains, gone"});
+  CHECK(hosts_of(fold_of({opened, offered, connected, request, accepted, released, ended, record::RunResumed{}})) ==
+        Hosts{"a drains, gone"});
+  CHECK(hosts_of(fold_of({opened, offered, connected, request, accepted, undrain, done})) == Hosts{"a"});
+  CHECK(hosts_of(fold_of({opened, offered, connected, request, accepted, released, undrain, done})).empty());
+  CHECK(hosts_of(fold_of({opened, offered, connected, request, accepted, released, undrain,
+                          record::HostOffered{"a", 2, AgentId{2}, {}}, done})) == Hosts{"a"});
+  CHECK(
+      hosts_of(fold_of({opened, offered, connected, request, accepted, released, record::HostVanished{"a"}})).empty());
+  CHECK(
+      hosts_of(fold_of({opened, offered, connected, request, accepted, record::HostVanished{"a"}, released})).empty());
+}
+
+TEST_CASE("a host that was lost, or never came, can be drained; one that gave notice is known as that") {
+  const Record opened = opened_with(2);
+  const Record offered = record::HostOffered{"a", 2, AgentId{1}, {}};
+  const Record connected = record::AgentConnected{"a", AgentId{1}};
+  const Record lost = record::AgentLost{"a", AgentId{1}, "gone"};
+  const Record request = record::DrainRequested{1, "a"};
+  const Record accepted = record::Accepted{1, "draining host a"};
+  CHECK(hosts_of(fold_of({opened, offered, connected, lost})).empty());
+  CHECK(hosts_of(fold_of({opened, offered, connected, lost, request, accepted})) == Hosts{"a drains, gone"});
+  CHECK(hosts_of(fold_of({opened, offered, connected, lost, record::RunResumed{}, request, accepted})).empty());
+  CHECK(hosts_of(fold_of({opened, offered, request, accepted})) == Hosts{"a drains, gone"});
+  CHECK(hosts_of(fold_of({opened, offered, connected, record::HostNotice{"a", AgentId{1}, "spot"},
+                          record::HostReleased{"a", AgentId{1}}})) == Hosts{"a drains, gone, by notice"});
 }
 
 }  // namespace

@@ -14,8 +14,9 @@ using namespace elastictrain::core;
 
 namespace {
 
-constexpr Phase kAllPhases[] = {Phase::kStarting, Phase::kResuming, Phase::kTraining,   Phase::kChanging, Phase::kHalted,
-                                Phase::kBelowMin, Phase::kRecovering, Phase::kEnding, Phase::kEnded};
+constexpr Phase kAllPhases[] = {Phase::kStarting,   Phase::kResuming, Phase::kTraining,
+                                Phase::kChanging,   Phase::kHalted,   Phase::kBelowMin,
+                                Phase::kRecovering, Phase::kEnding,   Phase::kEnded};
 static_assert(std::size(kAllPhases) == kPhases);
 
 template <std::size_t... I>
@@ -28,7 +29,8 @@ std::vector<Event> all_events() {
 }
 
 bool is_request(const Event& event) {
-  const std::set<std::string> names{"resize", "replace_worker", "replace_host", "drain_host", "stop", "update_plan"};
+  const std::set<std::string> names{"resize",       "replace_worker", "replace_host", "drain_host",
+                                    "undrain_host", "stop",           "update_plan"};
   return names.contains(name_of(event));
 }
 

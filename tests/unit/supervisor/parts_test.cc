@@ -114,9 +114,12 @@ TEST_CASE("requests become events with their id; anything else is refused with a
       std::holds_alternative<control::StopNowRequest>(*control::parse_request(R"({"command":"stop","now":true})", 1)));
   const auto host = control::parse_request(R"({"command":"replace","host":"n3"})", 1);
   CHECK(std::get<core::ReplaceHost>(std::get<core::Event>(*host)).host == "n3");
-  for (const char* bad : {"", "{", "7", R"({"command":7})", R"({"command":"resize","workers":4.5})",
-                          R"({"command":"resize","workers":99999999999})", R"({"command":"replace"})",
-                          R"({"command":"drain","host":""})", R"({"command":"stop","now":1})", "\xff\xfe"}) {
+  const auto again = control::parse_request(R"({"command":"undrain","host":"n3"})", 1);
+  CHECK(std::get<core::UndrainHost>(std::get<core::Event>(*again)).host == "n3");
+  for (const char* bad :
+       {"", "{", "7", R"({"command":7})", R"({"command":"resize","workers":4.5})",
+        R"({"command":"resize","workers":99999999999})", R"({"command":"replace"})", R"({"command":"drain","host":""})",
+        R"({"command":"undrain"})", R"({"command":"stop","now":1})", "\xff\xfe"}) {
     CHECK_MESSAGE(!control::parse_request(bad, 1).ok(), bad);
   }
   CHECK(!control::parse_request(std::string(60'000, '['), 1).ok());

@@ -27,7 +27,8 @@ std::string text_of(const Resumed& run) {
                      " batch " + std::to_string(run.plan_update.program_batch.value_or(0));
   for (const auto& agent : run.agents) {
     text +=
-        " a" + std::to_string(agent.agent.value) + agent.host + std::to_string(agent.slots) + (agent.drain ? "!" : "");
+        " a" + std::to_string(agent.agent.value) + agent.host + std::to_string(agent.slots) + (agent.drain ? "!" : "") +
+        (agent.drained ? "-" : "") + (agent.noticed ? "n" : "");
   }
   for (const auto& worker : run.workers) {
     text += " w" + std::to_string(worker.worker.value) + "@" + std::to_string(worker.agent.value) + ":" +
