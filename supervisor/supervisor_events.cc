@@ -165,12 +165,12 @@ void Supervisor::Impl::hosts_offered(const std::vector<launcher::Host>& hosts) {
   feed(std::move(offered));
 }
 
-void Supervisor::Impl::stop_now() {
+void Supervisor::Impl::stop_now(core::StopCause cause) {
   if (ended_) {
     hurry_ = true;
     return;
   }
-  feed(core::StopNow{});
+  feed(core::StopNow{cause});
 }
 
 void Supervisor::Impl::kill_now() {
@@ -201,7 +201,7 @@ void Supervisor::Impl::request(const std::string& line, control::ControlServer::
   if (std::holds_alternative<control::StopNowRequest>(*parsed)) {
     answer(control::answer_line(true, "stopping the workers now"));
     request_stop(core::StopCause::kUser);  // a run that is ending already keeps its own reason
-    return stop_now();
+    return stop_now(core::StopCause::kUser);
   }
   if (requests_.size() >= kMaxWaitingRequests) {
     return answer(control::answer_line(false, "too many requests are pending; try again later"));

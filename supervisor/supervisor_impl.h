@@ -44,7 +44,7 @@ class Supervisor::Impl {
   int run();
   void launch_ended(const launcher::LaunchEnded& ended) { agents_.launch_ended(ended); }
   void request_stop(core::StopCause cause) { feed(core::Stop{0, cause}); }
-  void stop_now();
+  void stop_now(core::StopCause cause = core::StopCause::kInterrupt);
   void kill_now();
   void forward_signal(int signal);
   RunFigures figures() const;

@@ -1,4 +1,5 @@
 // `elastictrain worker`: the built-in trainer, as one worker of a run or alone.
+#include <csignal>
 #include <iostream>
 #include <memory>
 
@@ -37,7 +38,11 @@ Argument argument_of(const train::TrainerField& field, const std::shared_ptr<tra
 
 int train_now(const train::TrainerOptions& options) {
   const Status good = train::validate(options);
-  if (good.ok()) return train::run_trainer(options);
+  if (good.ok()) {
+    // `run` passes them on, for programs that have a use for them; their default is to end the process.
+    for (const int number : {SIGUSR1, SIGUSR2}) std::signal(number, SIG_IGN);
+    return train::run_trainer(options);
+  }
   std::cerr << "elastictrain worker: " << good.error().message << "\n";
   return kExitUsage;
 }

@@ -190,8 +190,11 @@ struct Stop {
   std::uint64_t request = 0;  // 0: no client waits for a reply
   StopCause cause = StopCause::kUser;
 };
-// Second Ctrl-C: TERM to the workers at once, KILL after the grace.
-struct StopNow {};
+// TERM to the workers at once, KILL after the grace. By a second Ctrl-C, or by a user with `stop --now`. A run that was
+// told to stop before keeps that cause.
+struct StopNow {
+  StopCause cause = StopCause::kInterrupt;
+};
 
 struct TimerFired {
   std::uint64_t timer = 0;

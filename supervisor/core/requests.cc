@@ -72,13 +72,13 @@ void Requests::on(const Stop& event) {
   ending_.begin_end(EndMode::kDraining, status_of(event.cause), reason_of(event.cause));
 }
 
-void Requests::on(const StopNow&) {
+void Requests::on(const StopNow& event) {
   out_.journal(record::StopNowRequested{});
   if (end_.mode == EndMode::kNow) return;
   const bool known = end_.mode == EndMode::kDraining && !end_.suspended;
   end_.suspended = false;
-  ending_.begin_end(EndMode::kNow, known ? end_.status : status_of(StopCause::kInterrupt),
-                    known ? end_.reason : reason_of(StopCause::kInterrupt));
+  ending_.begin_end(EndMode::kNow, known ? end_.status : status_of(event.cause),
+                    known ? end_.reason : reason_of(event.cause));
 }
 
 void Requests::accept(std::uint64_t request, const std::string& text) {

@@ -37,7 +37,7 @@ class Requests {
   void on(const UndrainHost& event);
   void on(const UpdatePlan& event);
   void on(const Stop& event);
-  void on(const StopNow&);
+  void on(const StopNow& event);
   void on_message(Worker& worker, const protocol::WorkerRequest& message);
   void refuse(std::uint64_t request, const std::string& text);
   std::string refusal(Phase phase) const;

@@ -526,7 +526,7 @@ class Story {
              .request = ++requests_, .reason = "the gradients are noisy", .noise_scale = std::stod(w.at(0))});
        }},
       {"stop", [this](const Words& w) { stop(w); }},
-      {"stop-now", [this](const Words&) { feed(StopNow{}); }},
+      {"stop-now", [this](const Words& w) { feed(StopNow{w.empty() ? StopCause::kInterrupt : StopCause::kUser}); }},
       {"wait", [this](const Words& w) { wait(w); }},
       {"view", [this](const Words&) { view(); }},
   };

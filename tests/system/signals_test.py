@@ -108,6 +108,39 @@ class Signals(Case):
             self.assertEqual(run.wait(), 75)
             run.wait_no_processes()
 
+    def test_usr1_as_a_notice_is_not_passed_on(self):
+        with Run(arguments=["-n", "1", "--set", "signals.usr1=drain", "--grace", "1", "--", "sh", "-c", REPORTS]) as run:
+            run.wait_text("started")
+            run.signal(signal.SIGUSR1)
+            self.assertEqual(run.wait(), 75)
+            self.assertNotIn("got-usr1", run.text())
+            run.wait_no_processes()
+
+    def test_usr1_and_usr2_do_nothing_to_the_built_in_trainer(self):
+        with Run(job()) as run:
+            before = pids(run.wait_size(2))
+            run.signal(signal.SIGUSR1)
+            run.signal(signal.SIGUSR2)
+            run.wait_more_steps(20)
+            self.assertEqual(pids(run.wait_size(2)), before)
+            self.assert_stops_clean(run)
+
+    def test_stop_now_does_not_wait_for_the_step(self):
+        with Run(job(trainer=synthetic(compute_us_per_sample=60_000_000, compute="sleep")), arguments=["--grace", "600"]) as run:
+            run.wait_status(lambda s: s["phase"] == "running" and s["world_size"] == 2, what="two workers")
+            self.assertIn("stopping the workers now", run.do("stop", run.name, "--now"))
+            self.assertEqual(run.wait(60), 0)
+            self.assertEqual(run.events("ending")[-1]["now"], True)
+            run.wait_no_processes()
+
+    def test_stop_now_kills_after_the_grace_what_does_not_listen(self):
+        with Run(arguments=["-n", "2", "--grace", "1", "--", "sh", "-c", STUBBORN]) as run:
+            run.wait_text("started")
+            run.do("stop", run.name, "--now")
+            self.assertEqual(run.wait(60), 0)
+            self.assertEqual({exited["signal"] for exited in run.events("exited")}, {signal.SIGKILL})
+            run.wait_no_processes()
+
     def test_term_to_one_worker_replaces_it_without_a_loss(self):
         with Run(job(), arguments=["--spares", "1"]) as run:
             before = pids(run.wait_size(2))
