@@ -3,6 +3,7 @@
 #include <functional>
 #include <iostream>
 #include <memory>
+#include <utility>
 
 #include "cli/commands/cluster_client.h"
 #include "cli/commands/command.h"
@@ -10,6 +11,7 @@
 #include "cli/commands/run_client.h"
 #include "cli/output/event_text.h"
 #include "cli/output/file_follow.h"
+#include "cli/output/since.h"
 #include "supervisor/control/control_client.h"
 #include "supervisor/control/control_protocol.h"
 #include "supervisor/journal_reference.h"
@@ -21,6 +23,7 @@ struct EventsFlags {
   std::string name;
   std::string cluster;
   std::vector<std::string> types;
+  std::string since;  // as parse_since gives it
   bool all = false;
   bool follow = false;
   bool json = false;
@@ -50,7 +53,7 @@ std::string shown_event(const EventsFlags& flags, std::string_view line) {
   const bool wanted = flags.types.empty()
                           ? flags.all || flags.json || !is_detail(name)
                           : std::find(flags.types.begin(), flags.types.end(), name) != flags.types.end();
-  if (!wanted) return "";
+  if (!wanted || (!flags.since.empty() && !is_since(event_time(line), flags.since))) return "";
   return flags.json ? std::string(line) : render_event(line);
 }
 
@@ -81,6 +84,12 @@ int print_events(const EventsFlags& flags) {
 
 Command make_events(Invocation& invocation) {
   const auto flags = std::make_shared<EventsFlags>();
+  const auto since = [flags](const std::string& text) -> Status {
+    auto parsed = parse_since(text);
+    if (!parsed.ok()) return parsed.error();
+    flags->since = std::move(*parsed);
+    return {};
+  };
   return {"events",
           "what happened, from the journal",
           kGroupClient,
@@ -88,7 +97,9 @@ Command make_events(Invocation& invocation) {
            flag("-f,--follow", "wait for new lines until the run ends", flags->follow),
            flag("--json", "the journal's lines as stored", flags->json),
            flag("--all", "also the steps of each change, and each worker's start", flags->all),
-           list("--type", "EVENT", "only events of these names", flags->types), cluster_journal_flag(flags->cluster),
+           list("--type", "EVENT", "only events of these names", flags->types),
+           value("--since", "TIME", "only events of the last 10m, or since 2026-01-31T14:03", since),
+           cluster_journal_flag(flags->cluster),
            flag("--reference", "print the page of all events and their fields", flags->reference)},
           always(invocation, [flags] { return print_events(*flags); })};
 }

@@ -3,15 +3,16 @@
 
 #include <chrono>
 #include <cstdio>
-#include <ctime>
 #include <iostream>
 #include <memory>
+#include <utility>
 
 #include "cli/commands/command.h"
 #include "cli/commands/exit_code.h"
 #include "cli/commands/run_client.h"
 #include "cli/config/text.h"
 #include "cli/output/kept_output.h"
+#include "cli/output/since.h"
 #include "cli/output/style.h"
 #include "supervisor/control/control_client.h"
 
@@ -87,23 +88,10 @@ int attach(const std::string& name) {
                                                           "elastictrain run --resume " + found});
 }
 
-std::string local_time_before(std::uint64_t ms) {
-  const std::time_t then = std::time(nullptr) - static_cast<std::time_t>(ms / 1000);
-  std::tm parts{};
-  localtime_r(&then, &parts);
-  char text[32];
-  return {text, std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", &parts)};
-}
-
-bool is_date(const std::string& text) {
-  return text.size() >= 10 && text.find_first_not_of("0123456789-T:.") == std::string::npos && text[4] == '-';
-}
-
 Status set_since(KeptChoice& choice, const std::string& text) {
-  const auto duration = parse_duration_ms(text);
-  if (!duration.ok() && !is_date(text))
-    return wrong_usage("--since: '" + text + "' is neither a duration, e.g. 10m, nor a time, e.g. 2026-01-31T14:03");
-  choice.since = duration.ok() ? local_time_before(*duration) : text;
+  auto since = parse_since(text);
+  if (!since.ok()) return since.error();
+  choice.since = std::move(*since);
   return {};
 }
 

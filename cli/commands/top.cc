@@ -71,7 +71,7 @@ class TopLoop {
   void look() {
     events_.read_lines([this](std::string_view line) {
       if (is_small(line)) return;
-      if (std::string text = render_event(line); !text.empty()) model_.add_event(std::move(text));
+      if (std::string text = render_event(line, EventTime::kClock); !text.empty()) model_.add_event(std::move(text));
     });
     const auto answer = ask_run(directory_, {{"command", "status"}}, kTopAnswer);
     if (!answer.ok()) return model_.lost(why_silent(answer.error()));

@@ -6,6 +6,7 @@
 #include <ctime>
 
 #include "cli/output/printable.h"
+#include "cli/output/since.h"
 #include "supervisor/protocol/json_text.h"
 
 namespace elastictrain::cli {
@@ -34,17 +35,24 @@ constexpr int kMaxDepth = 32;
 
 }  // namespace
 
-std::string clock_text(double unix_seconds) {
+std::string date_text(double unix_seconds) {
   constexpr double kYear3000 = 32'503'680'000;
   if (!(unix_seconds >= 0 && unix_seconds < kYear3000)) return "";
   const std::time_t seconds = static_cast<std::time_t>(unix_seconds);
-  tm parts{};
-  localtime_r(&seconds, &parts);
   const int milliseconds = static_cast<int>((unix_seconds - static_cast<double>(seconds)) * 1000) % 1000;
-  std::array<char, 64> text{};
-  std::snprintf(text.data(), text.size(), "%02d:%02d:%02d.%03d  ", parts.tm_hour, parts.tm_min, parts.tm_sec,
-                milliseconds);
-  return text.data();
+  std::array<char, 16> text{};
+  std::snprintf(text.data(), text.size(), ".%03d", milliseconds);
+  return local_time_text(seconds) + text.data();
+}
+
+std::string clock_text(double unix_seconds) {
+  const std::string date = date_text(unix_seconds);
+  return date.empty() ? "" : date.substr(date.find('T') + 1) + "  ";
+}
+
+std::string event_time(std::string_view journal_line) {
+  const OrderedJson line = parse_ordered_json(journal_line, kMaxDepth);
+  return line.is_object() && line.contains("t") && line["t"].is_number() ? date_text(line["t"].get<double>()) : "";
 }
 
 std::string event_name(std::string_view journal_line) {
@@ -57,13 +65,16 @@ bool is_detail(std::string_view event) {
   return std::find(kDetails.begin(), kDetails.end(), event) != kDetails.end();
 }
 
-std::string render_event(std::string_view journal_line) {
+std::string render_event(std::string_view journal_line, EventTime shown) {
   const OrderedJson line = parse_ordered_json(journal_line, kMaxDepth);
   if (!line.is_object() || !line.contains("event") || !line["event"].is_string())
     return printable(journal_line, Lines::kOne);
   if (line["event"] == "observed") return "";
   const OrderedJson time = line.value("t", OrderedJson());
-  std::string text = time.is_number() ? clock_text(time.get<double>()) : "";
+  std::string text;
+  if (time.is_number() && shown == EventTime::kClock) text = clock_text(time.get<double>());
+  if (time.is_number() && shown == EventTime::kDate) text = date_text(time.get<double>());
+  if (shown == EventTime::kDate && !text.empty()) text += "  ";
   text += line["event"].get<std::string>() + " ";
   for (const auto& [name, value] : line.items()) {
     if (!is_bookkeeping(name)) text += " " + name + "=" + field_text(value);

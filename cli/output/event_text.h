@@ -1,6 +1,7 @@
 // Purpose: one line of the journal as text for users. Pure.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -8,6 +9,11 @@ namespace elastictrain::cli {
 
 // "14:03:05.123  ", local; empty for a number that is not a plausible time.
 std::string clock_text(double unix_seconds);
+// "2026-01-31T14:03:05.123", as `logs --timestamps` has it.
+std::string date_text(double unix_seconds);
+
+// When a line was written, as date_text; empty if it does not say.
+std::string event_time(std::string_view journal_line);
 
 // The event of a line; empty if it is no record.
 std::string event_name(std::string_view journal_line);
@@ -15,8 +21,10 @@ std::string event_name(std::string_view journal_line);
 // Whether it is a part of another event: a step of a change, the start of a worker.
 bool is_detail(std::string_view event);
 
-// Renders a JSON line as "14:03:05.123  commit  generation=3 world_size=4 reason="…"". Returns an empty string for
-// records that only programs read, and any other line unchanged.
-std::string render_event(std::string_view journal_line);
+enum class EventTime : std::uint8_t { kDate, kClock };
+
+// Renders a JSON line as "2026-01-31T14:03:05.123  commit  generation=3 world_size=4 reason="…"", without the date for
+// kClock. Returns an empty string for records that only programs read, and any other line unchanged.
+std::string render_event(std::string_view journal_line, EventTime time = EventTime::kDate);
 
 }  // namespace elastictrain::cli

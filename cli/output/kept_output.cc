@@ -4,6 +4,7 @@
 #include <charconv>
 #include <utility>
 
+#include "cli/output/since.h"
 #include "cli/output/style.h"
 
 namespace elastictrain::cli {
@@ -34,7 +35,7 @@ std::string label_of(const KeptChoice& choice, const KeptLine& line) {
 bool is_chosen(const KeptChoice& choice, const KeptLine& line) {
   if (line.exit_status()) return false;
   if (choice.ranks && (line.is_of_run() || !choice.ranks->contains(rank_of(line)))) return false;
-  return line.time.substr(0, choice.since.size()) >= choice.since;
+  return is_since(line.time, choice.since);
 }
 
 std::string render_kept(const KeptChoice& choice, const KeptLine& line) {

@@ -47,6 +47,7 @@ MISTAKES = [
     ("attach one two", "unexpected argument 'two'", "attach takes only [NAME]"),
     ("prune --older soon", "--older: 'soon' is not a duration"),
     ("events one two", "unexpected argument 'two'", "events takes only [NAME]"),
+    ("events --since yesterday", "--since: 'yesterday' is neither a duration, e.g. 10m, nor a time"),
     ("explain one two", "unexpected argument 'two'", "explain takes only [NAME]"),
     ("explain --set threshold", "--set threshold: write --set KEY=VALUE"),
     ("explain --journal", "--journal needs a value: --journal FILE"),

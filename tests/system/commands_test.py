@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+import time
 
 import harness
 from harness import Case, Run, job, members, synthetic, wait_until
@@ -92,6 +93,29 @@ class Commands(Case):
             for name in ("commit", "end"):
                 self.assertIn(name, events)
             self.assertEqual(events, [record["event"] for record in run.journal()])
+
+    def test_events_have_dates_and_begin_where_they_are_asked_to(self):
+        def seconds(record):
+            return time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(record["t"]))
+
+        with Run(job()) as run:
+            run.wait_size(2)
+            first = run.journal()[0]
+            wait_until(lambda: int(time.time()) > int(first["t"]), 30, "another second than that of the first record")
+            run.do("resize", run.name, 3)
+            run.wait_size(3)
+            run.do("stop", run.name)
+            self.assertEqual(run.wait(), 0)
+            since = seconds(run.events("resize_requested")[0])
+            later = [record["seq"] for record in run.journal() if seconds(record) >= since]
+            shown = [json.loads(line)["seq"]
+                     for line in run.do("events", run.name, "--json", "--since", since).splitlines()]
+            self.assertEqual(shown, later)
+            self.assertNotIn(first["seq"], shown)
+            self.assertEqual(run.do("events", run.name, "--since", "1h"), run.do("events", run.name))
+            for line in run.do("events", run.name, "--since", since).splitlines():
+                self.assertRegex(line, r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}  \w")
+                self.assertGreaterEqual(line[:19], since)
 
     def test_the_journal_numbers_its_records(self):
         with Run(job(trainer=synthetic(samples=1600, epochs=1))) as run:

@@ -6,6 +6,7 @@
 #include "cli/output/event_text.h"
 #include "cli/output/printable.h"
 #include "cli/output/run_output.h"
+#include "cli/output/since.h"
 #include "cli/output/status_text.h"
 #include "cli/output/summary.h"
 #include "tests/support/contains.h"
@@ -144,9 +145,26 @@ TEST_CASE("journal lines are read by people") {
   const std::string text =
       render_event(R"({"seq":7,"t":1700000000.25,"up":3.5,"event":"commit","generation":3,"reason":"a host came"})");
   CHECK(contains(text, ".250  commit  generation=3 reason=\"a host came\""));
+  CHECK(text.starts_with("2023-11-1"));
+  CHECK(text.substr(10, 1) == "T");
+  CHECK(render_event(R"({"t":1700000000.25,"event":"hello"})", EventTime::kClock) ==
+        text.substr(11, text.find("commit") - 11) + "hello");
   CHECK(render_event("not json") == "not json");
   CHECK(render_event(R"({"event":"hello"})") == "hello");
   CHECK(render_event(R"({"event":"hello","t":1e300})") == "hello");
+}
+
+TEST_CASE("--since takes a duration, or a date and its beginning") {
+  const std::string ago = *parse_since("10m");
+  CHECK(ago.size() == std::string("2026-01-31T14:03:05").size());
+  CHECK(*parse_since("2026-01-31") == "2026-01-31");
+  CHECK(!parse_since("yesterday").ok());
+  CHECK(is_since("2026-01-31T14:03:05.123", "2026-01-31T14:03"));
+  CHECK(is_since("2026-01-31T14:03:05.123", "2026-01-31T14:03:05"));
+  CHECK_FALSE(is_since("2026-01-31T14:03:05.123", "2026-01-31T14:04"));
+  CHECK_FALSE(is_since("", "2026-01-31"));  // a line that does not say when it was written
+  CHECK(event_time(R"({"t":1700000000.25})").starts_with("2023-11-1"));
+  CHECK(event_time("torn").empty());
 }
 
 TEST_CASE("control bytes in the journal do not reach the terminal") {
