@@ -154,6 +154,14 @@ void RunMetrics::add_changes(std::vector<Family>& families) const {
                              static_cast<double>(takeovers_)));
   families.push_back(counter("elastictrain_checkpoint_failures", "Checkpoints that could not be written.",
                              static_cast<double>(checkpoint_failures_)));
+  if (last_.checkpoint.step) {
+    families.push_back(gauge("elastictrain_checkpoint_step", "Step of the newest good checkpoint.",
+                             static_cast<double>(*last_.checkpoint.step)));
+  }
+  if (last_.checkpoint.age_s) {
+    families.push_back(
+        gauge("elastictrain_checkpoint_age_seconds", "Age of the newest good checkpoint.", *last_.checkpoint.age_s));
+  }
   families.push_back(counter("elastictrain_worker_seconds", "Time of all workers together, paid for also while idle.",
                              last_.worker_seconds));
   families.push_back(counter("elastictrain_cost", "Cost of these, in the unit of the configured prices.", last_.cost));

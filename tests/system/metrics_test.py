@@ -39,7 +39,7 @@ def url_of(run):
 
 class Metrics(Case):
     def test_a_run_is_scraped_while_it_changes_and_recovers(self):
-        with Run(job(metrics={"listen": "0"})) as run:
+        with tempfile.TemporaryDirectory(prefix="et-metrics-") as folder, Run(self.saving_job(folder)) as run:
             run.wait_size(2)
             url = url_of(run)
             self.assertTrue(url.startswith("http://127.0.0.1:"), "nobody else reaches it unless asked for")
@@ -53,8 +53,13 @@ class Metrics(Case):
             before = value(get(url)[0], "elastictrain_steps_total")
             wait_until(lambda: value(get(url)[0], "elastictrain_steps_total") > before, 30, "more steps")
             wait_until(lambda: value(get(url)[0], "elastictrain_idle_seconds_total", change="grow") is not None, 30, "idle time")
+            wait_until(lambda: value(get(url)[0], "elastictrain_checkpoint_age_seconds") is not None, 60, "a checkpoint")
             text, kind = get(url)
             self.assertIn("version=0.0.4", kind)
+            # Each has a note in the journal, and the figures follow it.
+            written = {float(note["value"].split()[0]) for note in run.events("note", key="checkpoint_written")}
+            self.assertIn(value(text, "elastictrain_checkpoint_step"), written)
+            self.assertGreaterEqual(value(text, "elastictrain_checkpoint_age_seconds"), 0)
             self.assertEqual(value(text, "elastictrain_changes_total", change="grow"), len(run.events("generation", kind="grow")))
             self.assertGreater(value(text, "elastictrain_step_seconds_count"), 0)
             self.assertGreater(value(text, "elastictrain_worker_step_part_seconds", rank="2", part="compute"), 0)
@@ -66,6 +71,9 @@ class Metrics(Case):
                 get(url.replace("/metrics", "/"))
             self.promtool(text)
             self.assert_ends_clean(run)
+
+    def saving_job(self, folder):
+        return job(metrics={"listen": "0"}, checkpoint={"directory": folder, "interval_steps": 10})
 
     def promtool(self, text):
         if shutil.which("promtool") is None:
@@ -134,7 +142,8 @@ class Metrics(Case):
     def test_a_real_prometheus_reads_it_and_the_dashboard_asks_for_what_there_is(self):
         if shutil.which("prometheus") is None:
             self.skipTest("prometheus is not installed (scripts/setup.sh test)")
-        with Run(job(metrics={"listen": "0"})) as run, tempfile.TemporaryDirectory(prefix="et-prometheus-") as folder:
+        with tempfile.TemporaryDirectory(prefix="et-prometheus-") as folder, \
+                Run(self.saving_job(os.path.join(folder, "checkpoints"))) as run:
             run.wait_size(2)
             target = url_of(run).split("/")[2]
             with socket.create_server(("127.0.0.1", 0)) as free:
@@ -168,6 +177,7 @@ class Metrics(Case):
         wait_until(lambda: query("rate(elastictrain_steps_total[1m]) > 0"), 120, "a rate of steps")
         run.do("resize", "3")
         wait_until(lambda: query("elastictrain_idle_seconds_total"), 120, "idle time")
+        wait_until(lambda: query("elastictrain_checkpoint_age_seconds"), 120, "a checkpoint")
         with open(DASHBOARD) as file:
             board = json.load(file)
         text, _ = get(url_of(run))

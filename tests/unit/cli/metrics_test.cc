@@ -106,6 +106,20 @@ TEST_CASE("the metrics of a run follow its figures and its journal") {
   CHECK(!contains(text, "scaling_efficiency"));
 }
 
+TEST_CASE("the newest good checkpoint has a step and an age where they are known") {
+  RunMetrics metrics("job", "1");
+  RunFigures figures = figures_of(2, 1, 20'000);
+  metrics.add_figures(figures);
+  CHECK(!contains(metrics.text(Format::kText), "elastictrain_checkpoint_step"));
+  figures.checkpoint = {.step = 40, .age_s = std::nullopt, .failures = 0, .reason = ""};
+  metrics.add_figures(figures);
+  CHECK(contains(metrics.text(Format::kText), "elastictrain_checkpoint_step{run=\"job\"} 40\n"));
+  CHECK(!contains(metrics.text(Format::kText), "elastictrain_checkpoint_age_seconds"));
+  figures.checkpoint.age_s = 2.5;
+  metrics.add_figures(figures);
+  CHECK(contains(metrics.text(Format::kText), "elastictrain_checkpoint_age_seconds{run=\"job\"} 2.5\n"));
+}
+
 TEST_CASE("a change that cost no time is counted") {
   RunMetrics metrics("job", "1");
   core::record::GenerationComplete complete;
