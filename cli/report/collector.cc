@@ -57,7 +57,10 @@ void Collector::take(const core::Record& record, double up_s, double unix_s) {
 }
 
 Report Collector::result() const {
-  return report_;
+  Report report = report_;
+  report.changes.trim();
+  report.incidents.trim();
+  return report;
 }
 
 void Collector::note(IncidentKind kind, std::string what) {

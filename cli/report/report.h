@@ -66,12 +66,15 @@ struct WorkerReport {
 
 template <class T>
 struct Bounded {
-  std::vector<T> rows;  // all of them, or the first and the last half of kMostRows
+  std::vector<T> rows;  // all of them, or the first and the last half of kMostRows, once they are trimmed
   std::uint64_t total = 0;
   void add(T row) {
     ++total;
-    if (rows.size() == kMostRows) rows.erase(rows.begin() + kMostRows / 2);
     rows.push_back(std::move(row));
+    if (rows.size() == 8 * kMostRows) trim();  // not for each row: that would move half of them each time
+  }
+  void trim() {
+    if (rows.size() > kMostRows) rows.erase(rows.begin() + kMostRows / 2, rows.end() - kMostRows / 2);
   }
 };
 
