@@ -215,7 +215,7 @@ void add_hosts(Drawing& drawing, std::size_t rows) {
   std::stable_sort(sorted.begin(), sorted.end(),
                    [](const Host& a, const Host& b) { return a.phase != "up" && b.phase == "up"; });
   for (std::size_t i = 0; i < sorted.size() && i + 1 < rows; ++i) {
-    drawing.add(left(sorted[i].name, 30) + " " + left(sorted[i].phase, 10) + " " + std::to_string(sorted[i].workers) +
+    drawing.add(left(sorted[i].name, 30) + " " + left(sorted[i].phase, 12) + " " + std::to_string(sorted[i].workers) +
                 " of " + std::to_string(sorted[i].slots) + " slots");
   }
 }

@@ -62,6 +62,7 @@ BESIDE_A_RUN = (
     ("drain nowhere", "there is no host nowhere in this run", 1),
     ("drain localhost", "at least 1 workers must train", 1),
     ("drain localhots", "there is no host localhots in this run; did you mean localhost?", 1),
+    ("replace localhots", "there is no host localhots in this run; did you mean localhost?", 1),
     ("undrain nowhere", "there is no host nowhere in this run", 1),
     ("undrain localhost", "host localhost is not drained", 1),
     ("topology pentagon", "pentagon", 64),

@@ -57,7 +57,7 @@ nlohmann::json status_json(int workers) {
     status["workers"].push_back(worker_json(rank, rank == 5 ? 80 : 40 + rank % 3));
   for (int host = 0; host < (workers + 7) / 8; ++host) {
     status["hosts"].push_back({{"host", "node" + std::to_string(host)},
-                               {"phase", host == 1 ? "suspect" : "up"},
+                               {"phase", host == 1 ? "reconnecting" : "up"},
                                {"workers", 8},
                                {"slots", 8}});
   }
