@@ -45,7 +45,14 @@ Lease::Lease(const RunSettings& settings, Roster& roster, Outbox& out, Startup& 
       halt_(halt),
       ending_(ending) {}
 
+// The supervisor that took this lease was lost before the run had left.
+bool Lease::is_left_undone(const LeaseGiven& event) const {
+  return event.version == desired_.lease.version && desired_.lease.slots < settings_.min_workers &&
+         settings_.has_checkpoints && !roster_.workers().empty() && !end_.begun();
+}
+
 void Lease::on(const LeaseGiven& event) {
+  if (is_left_undone(event)) return suspend();
   // A run that begins again has no slots: what it had is given to it anew, perhaps by the same version.
   const bool anew = event.version == desired_.lease.version && !startup_.hosts_known && !event.hosts.empty();
   if (event.version < desired_.lease.version || (event.version == desired_.lease.version && !anew)) {

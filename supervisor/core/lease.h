@@ -35,6 +35,7 @@ class Lease {
   void advance();
 
  private:
+  bool is_left_undone(const LeaseGiven& event) const;
   void wait();
   void suspend();
 
