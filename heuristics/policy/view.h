@@ -59,14 +59,17 @@ inline constexpr WorkerMean kWorkerMeans[] = {
     {"round_trip_s", &WorkerView::round_trip_s},
 };
 
-// Squared norms of gradients, means over `count` steps with equal batches. local: mean over workers of |g_i|^2, each of
-// `local_batch` samples; global: |average|^2, of `global_batch` samples.
+// Squared norms of gradients, means over `count` steps. local: mean over workers of |g_i|^2, each of `local_batch`
+// samples; global: |average|^2, of `global_batch` samples. A single worker's local gradients are those of two halves of
+// its batch if its program reports them; otherwise both batches are equal. Batches are harmonic means, so that the
+// estimates of G^2 and S stay without bias where batches differ.
 struct GradientNorms {
   std::uint64_t count = 0;
   double local_square = 0;
   double global_square = 0;
   double local_batch = 0;
   double global_batch = 0;
+  std::uint32_t workers = 0;
 };
 
 struct HostView {

@@ -54,8 +54,10 @@ WorkerHeartbeat fold(const WorkerHeartbeat& older, const WorkerHeartbeat& newer)
   folded.norm_steps = older.norm_steps + newer.norm_steps;
   if (folded.norm_steps != 0) {
     const double norm_part = static_cast<double>(newer.norm_steps) / folded.norm_steps;
-    folded.local_square = older.local_square + (newer.local_square - older.local_square) * norm_part;
-    folded.global_square = older.global_square + (newer.global_square - older.global_square) * norm_part;
+    for (const auto norm : {&WorkerHeartbeat::local_square, &WorkerHeartbeat::global_square,
+                            &WorkerHeartbeat::local_inverse_batch, &WorkerHeartbeat::global_inverse_batch}) {
+      folded.*norm = older.*norm + (newer.*norm - older.*norm) * norm_part;
+    }
   }
   if (newer.steps > 0) return folded;
   // Of the last committed step, which belongs to the older one.

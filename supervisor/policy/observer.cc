@@ -1,6 +1,7 @@
 #include "supervisor/policy/observer.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "supervisor/policy/pattern.h"
@@ -71,17 +72,35 @@ void Observer::on_heartbeat(WorkerId worker, const protocol::WorkerHeartbeat& he
   if (heartbeat.norm_steps != 0) add_norms(heartbeat, plan->second);
 }
 
-// Steps of another batch cannot be averaged with these: the newest count.
+// Of several plans the newest counts.
 void Observer::add_norms(const protocol::WorkerHeartbeat& heartbeat, const Planned& plan) {
-  const double global_batch = static_cast<double>(plan.global_batch);
-  const double local_batch = global_batch / std::max(1U, plan.workers);
-  if (norms_.global_batch != global_batch || norms_.local_batch != local_batch) {
-    norms_ = {0, 0, 0, local_batch, global_batch};
+  if (norms_of_.workers != plan.workers || norms_of_.global_batch != plan.global_batch) norms_ = {};
+  norms_of_ = plan;
+  NormSums seen{heartbeat.norm_steps, heartbeat.local_square, heartbeat.global_square, heartbeat.local_inverse_batch,
+                heartbeat.global_inverse_batch};
+  if (seen.global_inverse_batch == 0) {
+    seen.global_inverse_batch = 1 / static_cast<double>(plan.global_batch);
+    seen.local_inverse_batch = std::max(1U, plan.workers) * seen.global_inverse_batch;
   }
-  norms_.count += heartbeat.norm_steps;
-  const double part = static_cast<double>(heartbeat.norm_steps) / static_cast<double>(norms_.count);
-  norms_.local_square += (heartbeat.local_square - norms_.local_square) * part;
-  norms_.global_square += (heartbeat.global_square - norms_.global_square) * part;
+  norms_.count += seen.count;
+  const double part = static_cast<double>(seen.count) / static_cast<double>(norms_.count);
+  for (const auto norm : {&NormSums::local_square, &NormSums::global_square, &NormSums::local_inverse_batch,
+                          &NormSums::global_inverse_batch}) {
+    norms_.*norm += (seen.*norm - norms_.*norm) * part;
+  }
+}
+
+heuristics::GradientNorms Observer::take_norms() {
+  const NormSums sums = std::exchange(norms_, {});
+  if (sums.count == 0) return {};
+  // Equal batches must stay equal, whatever their inverses were rounded to.
+  const auto batch = [](double inverse) { return std::round(1e6 / inverse) / 1e6; };
+  return {.count = sums.count,
+          .local_square = sums.local_square,
+          .global_square = sums.global_square,
+          .local_batch = batch(sums.local_inverse_batch),
+          .global_batch = batch(sums.global_inverse_batch),
+          .workers = norms_of_.workers};
 }
 
 // All members take the same steps at the same pace: the first rank's heartbeats represent the job.
@@ -204,7 +223,7 @@ heuristics::ClusterView Observer::take(const core::RunView& run, double now_s) {
   job.topology = protocol::text_of(run.topology, run.parents);
   job.synchronization = protocol::name_of(run.synchronization);
   job.intervals = std::exchange(intervals_, {});
-  job.norms = std::exchange(norms_, {});
+  job.norms = take_norms();
   job.worker_seconds = worker_seconds_;
   job.cost = cost_;
   std::map<WorkerId, Sums> kept;

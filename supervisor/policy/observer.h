@@ -87,7 +87,16 @@ class Observer {
   std::map<WorkerId, Sums> workers_;
   std::map<Generation, Planned> plans_;
   std::vector<heuristics::Interval> intervals_;
-  heuristics::GradientNorms norms_;
+  struct NormSums {  // means
+    std::uint64_t count = 0;
+    double local_square = 0;
+    double global_square = 0;
+    double local_inverse_batch = 0;
+    double global_inverse_batch = 0;
+  };
+  heuristics::GradientNorms take_norms();
+  NormSums norms_;
+  Planned norms_of_;  // the plan whose workers and batch they are of
   Generation generation_ = 0;
   Step warm_until_ = 0;
   double loss_ = 0;

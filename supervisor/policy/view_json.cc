@@ -45,6 +45,7 @@ void each_field(Use use, T& v) {
   use("global_square", v.global_square);
   use("local_batch", v.local_batch);
   use("global_batch", v.global_batch);
+  use("workers", v.workers);
 }
 
 template <class Use, Of<heuristics::HostView> T>

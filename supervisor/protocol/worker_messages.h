@@ -115,10 +115,13 @@ struct WorkerHeartbeat {
   std::uint64_t place_ms = 0;      // time spent there, in the present phase, so far
   std::uint64_t samples_used = 0;  // of the whole job, committed, over all epochs
   // Squared gradient norms, means over `norm_steps` of these steps: over all workers of their own gradients, and of the
-  // averaged one. Known only to the first rank.
+  // averaged one. Known only to the first rank. A single worker has those of two halves of its batch for its own.
   std::uint32_t norm_steps = 0;
   double local_square = 0;
   double global_square = 0;
+  // Means over the same gradients of 1 / samples. 0: of the shares of the generation's plan.
+  double local_inverse_batch = 0;
+  double global_inverse_batch = 0;
   // To the farthest of the workers on other hosts that this one has a connection to, the minimum that the kernel
   // measured; 0: not known.
   double round_trip_us = 0;

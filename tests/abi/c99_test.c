@@ -22,9 +22,17 @@ static void count_change(const et_change* change, void* user_data) {
   ++*(int*)user_data;
 }
 
+/* Of 30 samples, where the step asks for it. */
+static void reports_halves(et_session* session, int is_asked) {
+  CHECK(et_half_batch(session) == (is_asked ? 15 : 0) && et_half_batch(NULL) == 0);
+  CHECK(et_report_halves(session, 1, 2) == (is_asked ? ET_OK : ET_ERROR_SESSION));
+  CHECK(et_report_halves(NULL, 1, 2) == ET_ERROR_INVALID);
+}
+
 /* Alone nobody carries the wishes out; wrong ones are told apart all the same. */
 static void asks(et_session* session) {
   uint32_t workers = 0;
+  reports_halves(session, 0);
   CHECK(et_request_resize(session, 2) == ET_OK);
   CHECK(et_request_resize(session, 0) == ET_ERROR_SESSION);
   CHECK(et_request_batch(session, 16) == ET_OK);
@@ -174,6 +182,7 @@ static void trains(void) {
     CHECK(et_all_reduce_typed_async(session, &narrow, 1, ET_BFLOAT16) == ET_OK);
     CHECK(et_wait_all_reduce(session) == ET_OK);
     CHECK(narrow == 0x3f80);
+    reports_halves(session, batch.step == 1);
     uses_the_store(session, batch.step);
     looks_ahead(session, &batch);
     shares_values(session);
@@ -194,7 +203,7 @@ static void trains(void) {
   CHECK(et_rank(session) == 0 && et_world_size(session) == 1 && !et_launched(session));
   CHECK(et_note(session, "accuracy", "1") == ET_OK);
   CHECK(et_get_monitors(session, &monitors) == ET_OK && monitors.size == sizeof monitors);
-  CHECK(!monitors.has_noise_scale && monitors.gradient_variance < 1e-6 && monitors.step_us > 0);
+  CHECK(monitors.has_noise_scale && monitors.gradient_variance < 1e-6 && monitors.step_us > 0);
   has_no_peers(session);
   asks(session);
   CHECK(et_finish(session) == ET_OK);

@@ -77,6 +77,21 @@ class Alone(unittest.TestCase):
         trained(self.session)
         self.assertEqual(best[0], 0.5)
 
+    def test_the_norms_of_two_halves_show_the_noise_of_one_worker(self):
+        self.session.set_data(sample_count=8, batch=4)
+        self.assertTrue(self.session.start())
+        asked = []
+        while self.session.next_batch() is not None:
+            asked.append(self.session.half_batch)
+            if self.session.half_batch:
+                self.session.report_halves(9.0, 5.0)  # G^2 = 1, S = 12: a mean of 7 for halves of 2
+            self.session.all_reduce(array.array("f", [2.0]))  # 1 + 12 / 4
+            self.session.commit_step()
+        self.assertEqual(asked, [2, 0])
+        self.assertAlmostEqual(self.session.monitors()["noise_scale"], 12.0, places=4)
+        with self.assertRaisesRegex(elastictrain.SessionError, "outside a step"):
+            self.session.report_halves(9.0, 5.0)
+
     def test_a_second_session_is_refused(self):
         with self.assertRaisesRegex(elastictrain.ElasticError, "has a session already"):
             elastictrain.Session()

@@ -3,6 +3,7 @@
 
 #include <elastictrain/session.hpp>
 #include <memory>
+#include <vector>
 
 #include "train/builtin/model.h"
 #include "train/builtin/optimizer.h"
@@ -21,11 +22,14 @@ class HostReplica final : public Replica {
 
  private:
   void reduce(Range bucket);
+  // The same gradient from those of two halves, whose norms the session asks for.
+  double compute_halves(std::span<const std::uint64_t> samples, std::size_t first_half);
 
   Model& model_;
   Session& session_;
   std::unique_ptr<Optimizer> optimizer_;
   double loss_ = 0;
+  std::vector<float> first_half_gradient_;
 };
 
 }  // namespace elastictrain::train

@@ -460,6 +460,11 @@ et_status et_measure_gradient_variance(et_session* session, uint64_t every_steps
   return guarded([&] { session->session.measure_gradient_variance(every_steps); });
 }
 
+et_status et_report_halves(et_session* session, double first_square, double second_square) {
+  if (session == nullptr) return null_argument();
+  return guarded([&] { session->session.report_halves(first_square, second_square); });
+}
+
 et_status et_request_resize(et_session* session, uint32_t workers) {
   if (session == nullptr) return null_argument();
   return guarded([&] { session->session.request_resize(workers); });
@@ -518,6 +523,9 @@ uint64_t et_worker_id(const et_session* session) {
 }
 uint64_t et_committed_step(const et_session* session) {
   return session == nullptr ? 0 : session->session.committed_step();
+}
+uint64_t et_half_batch(const et_session* session) {
+  return session == nullptr ? 0 : session->session.half_batch();
 }
 double et_learning_rate_factor(const et_session* session) {
   return session == nullptr ? 1.0 : session->session.learning_rate_factor();

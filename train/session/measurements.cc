@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace elastictrain::session {
 namespace {
@@ -26,28 +27,42 @@ void Measurements::lane_read(const OpenStep& step, const LaneOutput& lane) {
   take_norms(lane);
 }
 
-// A sum is meaningless if a worker joined or left in between.
+// A sum is meaningless if a worker joined or left in between, or if gradients overflowed: one such value would stay in
+// every mean.
 void Measurements::take_norms(const LaneOutput& lane) {
-  if (pending_norms_ && lane.local_squares == pending_norms_->workers) {
-    const auto& norms = *pending_norms_;
-    monitors_.norms_known(lane.local_square_mean, norms.global_square);
-    const auto samples = static_cast<double>(norms.samples);
-    noise_scale_.add(samples / norms.workers, samples, lane.local_square_mean, norms.global_square);
+  const auto pending = std::exchange(pending_norms_, std::nullopt);
+  if (!pending || lane.local_squares != pending->workers) return;
+  StepNorms norms = pending->norms;
+  norms.local_square = lane.local_square_mean;
+  if (!std::isfinite(norms.local_square) || !std::isfinite(norms.global_square)) return;
+  monitors_.norms_known(norms);
+  noise_scale_.add(1 / norms.local_inverse_batch, 1 / norms.global_inverse_batch, norms.local_square,
+                   norms.global_square);
+}
+
+Measurements::PendingNorms Measurements::pending_norms_of(const OpenStep& step) {
+  const auto& division = step.division;
+  PendingNorms pending{.workers = division.workers_with_samples()};
+  pending.norms.global_square = step.reduced_square_sum;
+  pending.norms.global_inverse_batch = 1 / static_cast<double>(division.counted);
+  pending.norms.local_inverse_batch = division.mean_inverse_share();
+  if (step.halves_square) {
+    const auto first = static_cast<double>(step.first_half);
+    const auto second = static_cast<double>(division.my_count) - first;
+    pending.norms.local_inverse_batch = (1 / first + 1 / second) / 2;
   }
-  pending_norms_.reset();
+  return pending;
 }
 
 LaneInput Measurements::step_ends(const OpenStep& step, double loss, Clock::time_point now) {
   const auto& division = step.division;
   last_times_ = clock_.step_ends(now);
-  if (step.wants_norm) {
-    pending_norms_ = PendingNorms{division.workers_with_samples(), division.counted, step.reduced_square_sum};
-  }
+  if (step.wants_norm && division.counted != 0) pending_norms_ = pending_norms_of(step);
   return {.loss = loss,
           .loss_samples = division.my_count,
           .compute_us = last_times_.compute_us,
           .has_local_square = step.wants_norm && step.has_samples(),
-          .local_square = step.local_square_sum};
+          .local_square = step.halves_square.value_or(step.local_square_sum)};
 }
 
 void Measurements::publish(const StepDivision& step, const Course& course, const Seat& seat, Clock::time_point now) {

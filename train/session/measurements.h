@@ -42,12 +42,12 @@ class Measurements {
   RunMonitors run_monitors(const LaneOutput& lane) const;
 
  private:
-  // Gradient norms of the last measured step, until the next step's lane brings those of the other workers.
+  // Gradient norms of the last measured step, until the next step's lane brings the mean of the workers' own.
   struct PendingNorms {
     std::uint32_t workers = 0;  // that had samples in it
-    std::uint64_t samples = 0;
-    double global_square = 0;
+    StepNorms norms;
   };
+  static PendingNorms pending_norms_of(const OpenStep& step);
 
   void take_norms(const LaneOutput& lane);
   void report_swap(const std::optional<protocol::WorkerSwap>& swap);

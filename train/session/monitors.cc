@@ -114,11 +114,13 @@ void Monitors::round_trip_known(double round_trip_us) {
   round_trip_us_ = round_trip_us;
 }
 
-void Monitors::norms_known(double local_square, double global_square) {
+void Monitors::norms_known(const StepNorms& norms) {
   const std::lock_guard lock(mutex_);
   ++norm_steps_;
-  local_square_sum_ += local_square;
-  global_square_sum_ += global_square;
+  norm_sum_.local_square += norms.local_square;
+  norm_sum_.global_square += norms.global_square;
+  norm_sum_.local_inverse_batch += norms.local_inverse_batch;
+  norm_sum_.global_inverse_batch += norms.global_inverse_batch;
 }
 
 protocol::WorkerHeartbeat Monitors::heartbeat() {
@@ -140,10 +142,12 @@ protocol::WorkerHeartbeat Monitors::heartbeat() {
 
 void Monitors::put_norms(protocol::WorkerHeartbeat& heartbeat) {
   heartbeat.norm_steps = norm_steps_;
-  heartbeat.local_square = local_square_sum_ / norm_steps_;
-  heartbeat.global_square = global_square_sum_ / norm_steps_;
+  heartbeat.local_square = norm_sum_.local_square / norm_steps_;
+  heartbeat.global_square = norm_sum_.global_square / norm_steps_;
+  heartbeat.local_inverse_batch = norm_sum_.local_inverse_batch / norm_steps_;
+  heartbeat.global_inverse_batch = norm_sum_.global_inverse_batch / norm_steps_;
   norm_steps_ = 0;
-  local_square_sum_ = global_square_sum_ = 0;
+  norm_sum_ = {};
 }
 
 void Monitors::put_means(protocol::WorkerHeartbeat& heartbeat) {

@@ -63,6 +63,16 @@ class NoiseScale {
   double signal_ = 0;
 };
 
+// Squared gradient norms of one step: the mean over the workers' own gradients (of a single worker: over those of two
+// halves of its batch), and of the average. The inverse batches are the means of 1 / samples over the same gradients: a
+// gradient of b samples has E|g|^2 = G^2 + S / b, so with these the means over any steps tell G^2 and S without bias.
+struct StepNorms {
+  double local_square = 0;
+  double global_square = 0;
+  double local_inverse_batch = 0;
+  double global_inverse_batch = 0;
+};
+
 // The figures of a committed step for the next heartbeat.
 struct StepFigures {
   Generation generation = 0;
@@ -82,8 +92,7 @@ class Monitors {
   void step_done(const StepTimes& times, const StepFigures& figures, Clock::time_point now);
   // The round trip to the most distant peer that this worker has a connection to.
   void round_trip_known(double round_trip_us);
-  // Squared gradient norms of one step: the mean over the workers' own, and that of the average.
-  void norms_known(double local_square, double global_square);
+  void norms_known(const StepNorms& norms);
   // Call it before the first step of a generation.
   void seated(Generation generation, Step committed_step);
   protocol::WorkerHeartbeat heartbeat();
@@ -99,8 +108,7 @@ class Monitors {
   protocol::StepMetrics sum_;
   double round_trip_us_ = 0;
   std::uint32_t norm_steps_ = 0;
-  double local_square_sum_ = 0;
-  double global_square_sum_ = 0;
+  StepNorms norm_sum_;
   std::uint64_t samples_ = 0;
   Clock::time_point window_begin_{};
   Clock::time_point last_step_{};

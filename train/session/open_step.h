@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <optional>
 #include <vector>
 
 #include "train/comm/communicator.h"
@@ -28,6 +29,9 @@ struct OpenStep {
   bool has_equal_state = false;  // received in its first all-reduce, not yet in the program's memory
   double local_square_sum = 0;
   double reduced_square_sum = 0;
+  // Where the program is asked for the norms of two halves of its batch: samples of the first one, otherwise 0.
+  std::uint64_t first_half = 0;
+  std::optional<double> halves_square;  // the mean of their squared norms, once it is reported
 
   bool has_samples() const { return division.my_count != 0; }
   Bucket& add_bucket(float* data, std::size_t count) {

@@ -166,6 +166,12 @@ std::vector<PeerMonitors> Session::peer_monitors() const {
 void Session::measure_gradient_variance(std::uint64_t every_steps) {
   impl_->measure_gradient_variance(every_steps);
 }
+std::uint64_t Session::half_batch() const {
+  return impl_->half_batch();
+}
+void Session::report_halves(double first_square, double second_square) {
+  impl_->report_halves(first_square, second_square);
+}
 Synchronization Session::synchronization() const {
   return impl_->synchronization();
 }

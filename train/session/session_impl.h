@@ -75,6 +75,8 @@ class __attribute__((visibility("hidden"))) Session::Impl {
   RunMonitors run_monitors() const;
   std::vector<PeerMonitors> peer_monitors() const;
   void measure_gradient_variance(std::uint64_t every_steps) { program_.variance_every = every_steps; }
+  std::uint64_t half_batch() const;
+  void report_halves(double first_square, double second_square);
   Synchronization synchronization() const;
   void ask(const protocol::WorkerRequest& request);
   void note(std::string_view key, std::string_view value);

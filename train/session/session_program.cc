@@ -64,6 +64,20 @@ std::vector<PeerMonitors> Session::Impl::peer_monitors() const {
   return session::peer_monitors_of(seat);
 }
 
+std::uint64_t Session::Impl::half_batch() const {
+  return worker_->runner.is_open() ? worker_->runner.step().first_half : 0;
+}
+
+void Session::Impl::report_halves(double first_square, double second_square) {
+  require_step("report_halves() outside a step; call it between next_batch() and commit_step()");
+  auto& step = worker_->runner.step();
+  lifecycle_.require(step.first_half != 0,
+                     "report_halves() in a step that does not ask for it; call it if half_batch() is above 0");
+  lifecycle_.require(!(first_square < 0) && !(second_square < 0),
+                     "report_halves(): a squared norm is not below 0; pass the sums of the gradients' squares");
+  step.halves_square = (first_square + second_square) / 2;
+}
+
 Synchronization Session::Impl::synchronization() const {
   return static_cast<Synchronization>(worker_->averaging.synchronization());
 }

@@ -12,6 +12,18 @@ std::uint32_t StepDivision::workers_with_samples() const {
   return static_cast<std::uint32_t>(std::count_if(shares.begin(), shares.end(), works));
 }
 
+double StepDivision::mean_inverse_share() const {
+  double sum = 0;
+  double workers = 0;
+  for (std::size_t rank = 0; rank < shares.size(); ++rank) {
+    const auto samples = static_cast<double>(cut.count(rank));
+    if (samples == 0 || shares[rank].is_lost) continue;
+    sum += 1 / samples;
+    ++workers;
+  }
+  return workers > 0 ? sum / workers : 0;
+}
+
 StepDivision divide_step(const Course& course, const Seat& seat, WorkerId self, bool inputs_are_kept) {
   StepDivision step{.cut = course.cut_next(), .shares = course.next_shares()};
   for (std::size_t rank = 0; rank < step.shares.size(); ++rank) {

@@ -26,6 +26,8 @@ struct StepDivision {
   // The weight of this worker's gradient in the sum. Requires samples.
   float my_weight() const { return static_cast<float>(static_cast<double>(my_count) / static_cast<double>(counted)); }
   std::uint32_t workers_with_samples() const;
+  // Over these workers, the mean of 1 / samples of their own. 0 without samples.
+  double mean_inverse_share() const;
 };
 
 // The step that follows the committed one. `inputs_are_kept`: workers can repeat its all-reduces.

@@ -8,7 +8,7 @@
 namespace elastictrain::session {
 namespace {
 
-constexpr std::uint64_t kNormEvery = 16;
+constexpr std::uint64_t kNormEvery = 16;  // steps
 
 }  // namespace
 
@@ -17,6 +17,8 @@ void StepRunner::open() {
   step_.emplace();
   divide();
   parts_.course.list_samples(step_->division, step_->samples);
+  // No other worker's gradient shows how noisy this one's is.
+  if (step_->wants_norm && parts_.seat.world_size() == 1) step_->first_half = step_->division.my_count / 2;
   if (!parts_.handover.has_device_transfers()) return;
   starts_transfers_ = true;
   put(transfers_);

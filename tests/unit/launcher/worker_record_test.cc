@@ -71,6 +71,23 @@ TEST_CASE("heartbeats fold with their timings weighted by steps") {
   CHECK(folded.mean.step_us == doctest::Approx(125));
 }
 
+TEST_CASE("their norms fold by the steps in which they were measured") {
+  auto older = beat(1, 16, 100);
+  older.norm_steps = 1;
+  older.local_square = older.local_inverse_batch = 4;
+  older.global_square = older.global_inverse_batch = 2;
+  auto newer = older;
+  newer.norm_steps = 3;
+  newer.local_square = newer.local_inverse_batch = 8;
+  newer.global_square = newer.global_inverse_batch = 6;
+  const auto folded = launcher::fold(older, newer);
+  CHECK(folded.norm_steps == 4);
+  CHECK(folded.local_square == doctest::Approx(7));
+  CHECK(folded.global_square == doctest::Approx(5));
+  CHECK(folded.local_inverse_batch == doctest::Approx(7));
+  CHECK(folded.global_inverse_batch == doctest::Approx(5));
+}
+
 TEST_CASE("a heartbeat without steps keeps the timings of the one before, and tells where the worker is now") {
   auto later = beat(2, 0, 0);
   later.place = StepPlace::kReducing;

@@ -124,6 +124,31 @@ TEST_CASE("gradient norms are means over the steps in which they were measured, 
   CHECK(observer.take(run_of_three(), 4).jobs[0].norms.count == 0);
 }
 
+TEST_CASE("norms have the batches that they were measured on, whatever the plan's are") {
+  Observer observer(settings_of_three());
+  observer.planned(1, WorkerId{1}, 1, 5);
+  auto heartbeat = beat(1, 1, 16, 16, 50);
+  heartbeat.norm_steps = 1;
+  heartbeat.local_inverse_batch = (1.0 / 2 + 1.0 / 3) / 2;  // the halves of 5
+  heartbeat.global_inverse_batch = 1.0 / 5;
+  observer.on_heartbeat(WorkerId{1}, heartbeat, 1);
+  auto norms = observer.take(run_of_three(), 2).jobs[0].norms;
+  CHECK(norms.local_batch == doctest::Approx(2.4));
+  CHECK(norms.global_batch == 5);
+  CHECK(norms.workers == 1);
+  // Means of 1 / samples: a last batch of 2 in an epoch, then one of 5 that nobody halved.
+  heartbeat.sequence = 2;
+  heartbeat.local_inverse_batch = 1;
+  heartbeat.global_inverse_batch = 1.0 / 2;
+  observer.on_heartbeat(WorkerId{1}, heartbeat, 3);
+  heartbeat.sequence = 3;
+  heartbeat.local_inverse_batch = heartbeat.global_inverse_batch = 1.0 / 5;
+  observer.on_heartbeat(WorkerId{1}, heartbeat, 4);
+  norms = observer.take(run_of_three(), 5).jobs[0].norms;
+  CHECK(norms.local_batch == doctest::Approx(1 / 0.6));
+  CHECK(norms.global_batch == doctest::Approx(1 / 0.35));
+}
+
 TEST_CASE("reports of an older or unknown generation are not measured") {
   Observer observer(settings_of_three());
   observer.planned(1, WorkerId{1}, 3, 96);

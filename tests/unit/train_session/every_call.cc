@@ -51,6 +51,8 @@ std::string calls_that_return(Session& session) {
       {"monitors", [&] { session.monitors(); }},
       {"peer_monitors", [&] { session.peer_monitors(); }},
       {"measure_gradient_variance", [&] { session.measure_gradient_variance(1); }},
+      {"half_batch", [&] { session.half_batch(); }},
+      {"report_halves", [&] { session.report_halves(1, 1); }},
       {"request_resize", [&] { session.request_resize(2); }},
       {"request_batch", [&] { session.request_batch(2); }},
       {"request_learning_rate_factor", [&] { session.request_learning_rate_factor(2); }},

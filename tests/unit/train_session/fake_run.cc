@@ -228,9 +228,10 @@ void FakeRun::record(WorkerRecord& worker, protocol::WorkerToAgent message) {
     worker.parked = *parked;
   else if (auto* finished = std::get_if<protocol::WorkerFinished>(&message))
     worker.finished = *finished;
-  else if (auto* heartbeat = std::get_if<protocol::WorkerHeartbeat>(&message))
+  else if (auto* heartbeat = std::get_if<protocol::WorkerHeartbeat>(&message)) {
     worker.heartbeat = *heartbeat;
-  else if (auto* note = std::get_if<protocol::WorkerNote>(&message))
+    if (heartbeat->norm_steps != 0) worker.norms = *heartbeat;
+  } else if (auto* note = std::get_if<protocol::WorkerNote>(&message))
     worker.notes[note->key] = note->value;
   else if (auto* request = std::get_if<protocol::WorkerRequest>(&message))
     worker.requests.push_back(*request);

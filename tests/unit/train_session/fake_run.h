@@ -35,6 +35,7 @@ struct WorkerRecord {
   std::optional<protocol::WorkerParked> parked;
   std::optional<protocol::WorkerFinished> finished;
   protocol::WorkerHeartbeat heartbeat;
+  protocol::WorkerHeartbeat norms;                                    // the last one with gradient norms
   std::vector<protocol::AuditStep> audit;                             // as reported by itself
   std::map<WorkerId, std::vector<protocol::AuditStep>> notified_for;  // as reported by others
   std::vector<protocol::AuditStep> notified_of_state;

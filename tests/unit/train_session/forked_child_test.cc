@@ -34,7 +34,8 @@ bool can_be_created() {
 }
 
 // They read or set a value of the child's own copy.
-constexpr const char* kCallsOnValues = "monitors peer_monitors measure_gradient_variance early last_step rank ";
+constexpr const char* kCallsOnValues =
+    "monitors peer_monitors measure_gradient_variance half_batch early last_step rank ";
 
 enum ChildEnd { kDestroys, kExits, kOutlives };
 

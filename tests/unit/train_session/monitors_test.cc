@@ -30,6 +30,21 @@ TEST_CASE("a heartbeat has the bytes of a step, also where a new generation coun
   CHECK(monitors.heartbeat().mean.sent_bytes == 0);
 }
 
+TEST_CASE("a heartbeat has the means of the norms, and of the inverse batches that they are of") {
+  Monitors monitors;
+  monitors.norms_known(
+      {.local_square = 3, .global_square = 2, .local_inverse_batch = 0.5, .global_inverse_batch = 0.25});
+  monitors.norms_known(
+      {.local_square = 5, .global_square = 3, .local_inverse_batch = 0.3, .global_inverse_batch = 0.05});
+  const auto heartbeat = monitors.heartbeat();
+  CHECK(heartbeat.norm_steps == 2);
+  CHECK(heartbeat.local_square == doctest::Approx(4));
+  CHECK(heartbeat.global_square == doctest::Approx(2.5));
+  CHECK(heartbeat.local_inverse_batch == doctest::Approx(0.4));
+  CHECK(heartbeat.global_inverse_batch == doctest::Approx(0.15));
+  CHECK(monitors.heartbeat().norm_steps == 0);
+}
+
 TEST_CASE("the round trip is the newest that was measured") {
   Monitors monitors;
   monitors.round_trip_known(80);

@@ -136,6 +136,40 @@ TEST_CASE("the noise scale of the published example, and none where it is not de
   CHECK(scale.value().value() == doctest::Approx(0.9 * 32 / (0.9 + 0.125)));
 }
 
+// In every 16th step. The halves are noisier than the whole batch, so that there is a noise scale.
+TEST_CASE("a worker that trains alone is asked for halves of its batch, and its heartbeats tell their norms") {
+  TestWorkerOptions options{.max_steps = 40, .parameters = 30, .waits = Moment{Moment::kOutside, 20}};
+  options.in_step = [](Session& session, std::uint64_t step) {
+    if ((session.half_batch() != 0) != (step % 16 == 1)) throw std::logic_error("halves are not asked for in time");
+    if (session.half_batch() != 0) session.report_halves(1e6, 2e6);
+  };
+  options.at_end = [](Session& session) { session.note("noise", std::to_string(session.monitors().noise_scale)); };
+  FakeRun run(options);
+  const auto workers = run.spawn_ready(1, options);
+  run.change_to(workers);
+  const WorkerId alone = workers.front();
+  run.wait_step(alone, 20);
+  CHECK(run[alone].norms.local_square == doctest::Approx(1.5e6));
+  CHECK(run[alone].norms.local_inverse_batch == doctest::Approx(1.0 / 4));
+  CHECK(run[alone].norms.global_inverse_batch == doctest::Approx(1.0 / 8));
+  run.let_go();
+  run.wait_all_exited();
+  CHECK(run[alone].exit_code == kExitFinished);
+  CHECK(std::stod(run[alone].notes["noise"]) != 0);
+}
+
+TEST_CASE("of several workers none is asked for halves") {
+  TestWorkerOptions options{.max_steps = 40, .parameters = 30};
+  options.in_step = [](Session& session, std::uint64_t) {
+    if (session.half_batch() != 0) throw std::logic_error("the other worker shows the noise");
+  };
+  FakeRun run(options);
+  const auto workers = run.spawn_ready(2, options);
+  run.change_to(workers);
+  run.wait_all_exited();
+  for (const auto worker : workers) CHECK(run[worker].exit_code == kExitFinished);
+}
+
 TEST_CASE("each worker reads what another has saved, after a change and after a loss as well") {
   for (const bool tcp : {false, true}) {
     TestWorkerOptions options{.max_steps = 400, .parameters = 30, .step_time_us = 3000, .uses_store = true};

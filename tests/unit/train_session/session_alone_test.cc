@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <cstdlib>
 #include <map>
 #include <set>
@@ -89,6 +90,68 @@ TEST_CASE("the gradient norm is that of the averaged gradient") {
   session.commit_step();
   CHECK(session.last_step().gradient_norm == doctest::Approx(6.0));
   CHECK(session.last_step().samples == 10);
+}
+
+// Takes a step whose averaged gradient has this squared norm.
+void take_step(Session& session, double square) {
+  auto gradient = static_cast<float>(std::sqrt(square));
+  session.all_reduce(&gradient, 1);
+  session.commit_step();
+}
+
+// G^2 = 1 and S = 12: |g_2|^2 = 7, |g_3|^2 = 5, |g_5|^2 = 3.4.
+TEST_CASE("alone, the norms of two halves of a batch show the noise scale") {
+  Session session;
+  session.set_data({.sample_count = 5, .epochs = 18, .batch = 5});
+  session.start();
+  CHECK(session.half_batch() == 0);
+  CHECK_THROWS_AS(session.report_halves(7, 5), SessionError);
+  REQUIRE(session.next_batch());
+  CHECK(session.half_batch() == 2);
+  CHECK_THROWS_AS(session.report_halves(-1, 5), SessionError);
+  session.report_halves(7, 5);
+  take_step(session, 3.4);
+  REQUIRE(session.next_batch());
+  CHECK(session.half_batch() == 0);
+  CHECK_THROWS_AS(session.report_halves(7, 5), SessionError);
+  take_step(session, 3.4);
+  CHECK(session.monitors().noise_scale == doctest::Approx(12));
+  for (int step = 3; step <= 16; ++step) {
+    REQUIRE(session.next_batch());
+    CHECK(session.half_batch() == 0);
+    take_step(session, 3.4);
+  }
+  REQUIRE(session.next_batch());
+  CHECK(session.half_batch() == 2);
+  session.report_halves(INFINITY, 5);  // an overflow says nothing
+  take_step(session, 3.4);
+  REQUIRE(session.next_batch());
+  take_step(session, 3.4);
+  CHECK(session.monitors().noise_scale == doctest::Approx(12));
+}
+
+TEST_CASE("a batch of one sample has no halves, and a program need not report them") {
+  for (const std::uint32_t batch : {1U, 4U}) {
+    Session session;
+    session.set_data({.sample_count = 8, .epochs = 1, .batch = batch});
+    session.start();
+    REQUIRE(session.next_batch());
+    CHECK(session.half_batch() == batch / 2);
+    take_step(session, 3.4);
+    REQUIRE(session.next_batch());
+    take_step(session, 3.4);
+    CHECK_FALSE(session.monitors().has_noise_scale);
+  }
+}
+
+TEST_CASE("without monitors no halves are asked for") {
+  ::setenv("ELASTICTRAIN_MONITORS", "0", 1);
+  Session session;
+  ::unsetenv("ELASTICTRAIN_MONITORS");
+  session.set_data({.sample_count = 8, .batch = 4});
+  session.start();
+  REQUIRE(session.next_batch());
+  CHECK(session.half_batch() == 0);
 }
 
 TEST_CASE("calls out of order say what to do") {

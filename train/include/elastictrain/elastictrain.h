@@ -238,6 +238,9 @@ ET_API et_status et_get_monitors(const et_session* session, et_monitors* monitor
 ET_API et_status et_get_peer_monitors(const et_session* session, uint64_t* bytes_sent, uint64_t* bytes_received,
                                       double* round_trip_us, size_t count);
 ET_API et_status et_measure_gradient_variance(et_session* session, uint64_t every_steps);
+/* Where et_half_batch() is above 0: the squared norms of the mean gradients of the batch's first et_half_batch() samples
+ * and of the others. They show the noise scale of a worker that trains alone. */
+ET_API et_status et_report_halves(et_session* session, double first_square, double second_square);
 ET_API et_status et_request_resize(et_session* session, uint32_t workers);
 ET_API et_status et_request_batch(et_session* session, uint32_t per_worker);
 ET_API et_status et_request_learning_rate_factor(et_session* session, double factor);
@@ -255,6 +258,7 @@ ET_API uint32_t et_local_rank(const et_session* session);
 ET_API uint64_t et_generation(const et_session* session);
 ET_API uint64_t et_worker_id(const et_session* session);
 ET_API uint64_t et_committed_step(const et_session* session);
+ET_API uint64_t et_half_batch(const et_session* session);
 ET_API double et_learning_rate_factor(const et_session* session);
 ET_API int et_launched(const et_session* session);
 ET_API et_outcome et_outcome_of(const et_session* session);

@@ -140,7 +140,7 @@ struct StepReport {
 // Measurements that the session makes at no extra work. The first part is the same on all workers. 0: not known.
 struct RunMonitors {
   bool has_noise_scale = false;
-  double noise_scale = 0;        // in samples, over about the last ten measured steps (every 16th step)
+  double noise_scale = 0;  // in samples, over about the last ten measured steps (every 16th step); alone: half_batch()
   double gradient_norm = 0;      // of the averaged gradient, measured every 16 steps
   double gradient_variance = 0;  // of the last step measured; see measure_gradient_variance()
   std::uint32_t slowest_rank = 0;
@@ -342,6 +342,15 @@ class ELASTICTRAIN_CPP_API Session {
   // Every `every_steps` steps (0: never), the same on all workers: the sum over the step's all-reduces of
   //  avg(g^2) - avg(g)^2 |. It costs a second all-reduce of the gradient in each measured step.
   void measure_gradient_variance(std::uint64_t every_steps);
+
+  // While a worker trains alone, no other gradient shows how noisy its own is, but two halves of its batch do. Above 0:
+  // the open step asks for them (every 16th step, with a single worker, two samples or more, and monitors on): compute
+  // the mean gradient of the batch's first half_batch() samples and that of the others, report the sums of their
+  // squares, and reduce the mean of all samples, which is the mean of both, weighted by samples. That takes no further
+  // pass. A program that reports nothing trains just as well, but alone its noise scale is not known, and policies that
+  // follow it wait for a second worker.
+  std::uint64_t half_batch() const;
+  void report_halves(double first_square, double second_square);
 
   // Requests about the run, treated like those of a user: the run's limits apply, and the journal records that the
   // program asked. A change takes effect at a step boundary, for all workers or for none. Every worker may call these;

@@ -75,6 +75,7 @@ CALLS: Dict[str, Tuple[Any, ...]] = {
     "request": (c_uint32, c_char_p, c_void_p, c_size_t, POINTER(c_uint64)),
     "get_monitors": (POINTER(Monitors),),
     "measure_gradient_variance": (c_uint64,),
+    "report_halves": (c_double, c_double),
     "request_resize": (c_uint32,),
     "request_batch": (c_uint32,),
     "request_learning_rate_factor": (c_double,),
@@ -97,7 +98,7 @@ CALLS: Dict[str, Tuple[Any, ...]] = {
     "step_memory": (c_size_t, POINTER(c_void_p)),
 }
 NUMBERS = {"rank": c_uint32, "world_size": c_uint32, "local_rank": c_uint32, "generation": c_uint64, "worker_id": c_uint64,
-           "committed_step": c_uint64, "learning_rate_factor": c_double, "launched": c_int, "outcome_of": c_int,
+           "committed_step": c_uint64, "half_batch": c_uint64, "learning_rate_factor": c_double, "launched": c_int, "outcome_of": c_int,
            "synchronization_of": c_int}
 
 _loaded: Optional[ctypes.CDLL] = None

@@ -65,12 +65,14 @@ class Host:
 
 @dataclass
 class Norms:
-    """Means over `count` steps since the last view; zeros where one worker trains."""
+    """Means over `count` steps since the last view. Of a single worker, `local` is of halves of its batch, if its program
+    reports them; otherwise both batches are equal, and nothing can be learned from them."""
     count: int = 0
     local_square: float = 0.0
     local_batch: float = 0.0
     global_square: float = 0.0
     global_batch: float = 0.0
+    workers: int = 0
 
 
 @dataclass
@@ -149,7 +151,7 @@ class NoiseScale:
         self._noise = self._gradient = 0.0
 
     def add(self, norms: Norms) -> Optional[float]:
-        """Takes the norms of one view. Returns the present estimate; None until two workers have trained."""
+        """Takes the norms of one view. Returns the present estimate; None until norms of two batch sizes are known."""
         small, big = norms.local_batch, norms.global_batch
         if norms.count and big > small > 0:
             gradient = (big * norms.global_square - small * norms.local_square) / (big - small)

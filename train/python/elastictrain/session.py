@@ -293,6 +293,11 @@ class Session:
     def measure_gradient_variance(self, every_steps: int) -> None:
         self._do("measure_gradient_variance", every_steps)
 
+    def report_halves(self, first_square: float, second_square: float) -> None:
+        """Where `half_batch` is above 0: the squared norms of the mean gradients of the batch's first `half_batch` samples and
+        of the others. They show the noise scale of a worker that trains alone."""
+        self._do("report_halves", first_square, second_square)
+
     def save(self, name: str, value: Any, version: int) -> None:
         """Puts a copy into this worker's store, where the others can read it at any time."""
         memory = _memory.of(value)
@@ -325,6 +330,8 @@ class Session:
     generation = property(lambda self: self._number("generation"))
     worker_id = property(lambda self: self._number("worker_id"), doc="Constant while the rank may change.")
     committed_step = property(lambda self: self._number("committed_step"))
+    half_batch = property(lambda self: self._number("half_batch"),
+                          doc="Above 0: the open step asks for report_halves(); every 16th does while one worker trains.")
     learning_rate_factor = property(lambda self: self._number("learning_rate_factor"))
     launched = property(lambda self: bool(self._number("launched")), doc="False: a world of one, without a launcher.")
     outcome = property(lambda self: _OUTCOMES[self._number("outcome_of")],
