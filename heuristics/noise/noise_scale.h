@@ -21,7 +21,7 @@ struct NoiseMoments {
   double variance = 0;         // S
 };
 
-// Nothing if the two batches are equal (one worker) or no step was seen.
+// Nothing if the two batches are equal (one worker whose program reports no halves) or no step was seen.
 std::optional<NoiseMoments> noise_moments(const GradientNorms& norms);
 
 // The norms of two consecutive gradients of a single worker, taken as one batch of twice the size: AdaptDL's method

@@ -16,7 +16,8 @@ constexpr std::uint32_t kMaxSizes = 64;  // sizes compared at most
 void StepMeasurements::add(const JobView& job, double window_steps) {
   noise_.add(job.norms);
   if (job.norms.count > 0 && job.norms.global_batch > job.norms.local_batch) {
-    BatchNoise& seen = sgd_noise_[job.norms.global_batch];
+    NoiseByBatch& measured = job.norms.workers == 1 ? sgd_noise_alone_ : sgd_noise_;
+    BatchNoise& seen = measured[static_cast<std::uint64_t>(std::llround(job.norms.global_batch))];
     seen.steps += static_cast<double>(job.norms.count);
     seen.gamma.add(job.norms);
   }
@@ -53,13 +54,19 @@ std::optional<double> StepMeasurements::noise_scale() const {
   return noise_.relative_error().value_or(1) <= kKnownNoise ? noise_.value() : std::nullopt;
 }
 
+// Gamma grows with the workers. The two halves of one would pull the mean down in a run that has had more.
 std::optional<double> StepMeasurements::sgd_noise() const {
+  const auto several = mean_sgd_noise(sgd_noise_);
+  return several ? several : mean_sgd_noise(sgd_noise_alone_);
+}
+
+std::optional<double> StepMeasurements::mean_sgd_noise(const NoiseByBatch& measured) {
   double steps = 0;
   double sum = 0;
-  for (const auto& [batch, noise] : sgd_noise_) {
+  for (const auto& [batch, noise] : measured) {
     const double gamma = noise.gamma.value().value_or(0);
     steps += noise.steps;
-    sum += noise.steps * gamma * std::sqrt(batch);
+    sum += noise.steps * gamma * std::sqrt(static_cast<double>(batch));
   }
   return steps >= kKnownSgdNoise && sum > 0 ? std::optional(sum / steps) : std::nullopt;
 }

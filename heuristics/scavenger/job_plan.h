@@ -33,7 +33,9 @@ class StepMeasurements {
   std::vector<StepTimePoint> points() const;  // by workers, then by batch
   // In samples; nothing while it is not known well enough for a plan.
   std::optional<double> noise_scale() const;
-  // g of gamma = g / sqrt(B), over the recent steps of each batch; nothing after less than 50 steps of several workers.
+  // g of gamma = g / sqrt(B), over the recent steps of each batch: of several workers if 50 steps of these were
+  // measured, otherwise of a single one, whose two halves stand for two workers; nothing after less than 50 steps of
+  // these as well.
   std::optional<double> sgd_noise() const;
   // Of a job that needs one epoch with `base_batch`; nothing while its noise is not known.
   std::optional<EpochsModel> epochs(const StatisticsRule& rule, std::uint64_t base_batch) const;
@@ -48,8 +50,11 @@ class StepMeasurements {
     double steps = 0;
     SgdNoise gamma;
   };
+  using NoiseByBatch = std::map<std::uint64_t, BatchNoise>;  // by global batch
+  static std::optional<double> mean_sgd_noise(const NoiseByBatch& measured);
   NoiseScale noise_;
-  std::map<double, BatchNoise> sgd_noise_;  // by global batch
+  NoiseByBatch sgd_noise_;  // of several workers
+  NoiseByBatch sgd_noise_alone_;
 };
 
 // The samples of each worker after applying the user's limit of the global batch.

@@ -9,6 +9,9 @@ from harness import Case, Run, job, pause, synthetic, wait_until
 LINEAR = {"parameter_bytes": 4_000}
 # Learns so slowly that the noise of its gradients stays what it is.
 NOISY = {"model": "mlp", "samples": 4096, "epochs": 100_000, "learning_rate": 1e-7, "eval_every_epochs": 100_000}
+# Its gradients have a known noise scale, of 90 samples: a sample's gradient is (x + 0.1 s) times a pattern, with x uniform
+# between -1 and 1, and s from the seed. Its steps take no time of their own, because one in 16 of many thousands counts.
+KNOWN_NOISE = {"parameter_bytes": 4_000, "compute_us_per_sample": 0, "learning_rate": 1e-7, "seed": 3}
 
 
 def config(name, workers=(1, 1, 3), trainer=None, batch=16, **settings):
@@ -82,6 +85,20 @@ class LivePolicies(Case):
             run.wait_more_steps(100, timeout=60)
             self.assert_holds(run, 3)
 
+    def test_the_batch_of_a_single_worker_becomes_its_noise_scale(self):
+        """By halves of its batch; at an efficiency of one half the best batch is the noise scale."""
+        settings = {"efficiency": 0.5, "horizon_steps": 100_000, "min_steps": 1000, "growth": 8}
+
+        def is_known(status):
+            """Within three standard errors: so many steps leave one of about a tenth."""
+            said = re.search(r"noise scale ([\d.]+)", status["policy_reason"] or "")
+            return said and status["step"] > 20_000 and 63 < float(said[1]) < 130 and 56 <= status["batch_per_worker"] <= 136
+
+        with Run(config("noise-batch", workers=(1, 1, 1), trainer=synthetic(**KNOWN_NOISE), batch=48, **settings)) as run:
+            run.wait_event("decided", timeout=120, code="noise_grew")
+            run.wait_status(is_known, 120, "a noise scale and a batch of about 90")
+            self.assert_stops_clean(run)
+
     def test_kungfus_batch_grows_beyond_twice_the_first_one(self):
         settings = {"mode": "kungfu", "epoch_samples": 4096, "max_per_worker": 128}
         with Run(config("noise-batch", workers=(2, 2, 2), trainer=NOISY, **settings)) as run:
@@ -106,6 +123,16 @@ class LivePolicies(Case):
             self.assertEqual([change[2] for change in changes], in_force)
             self.assert_stops_clean(run)
 
+    def test_goodput_knows_the_noise_of_a_single_worker(self):
+        """As long as one batch has been measured, half of a step's time is taken to depend on it. So the best one is the root of
+        24 times the noise, about 46."""
+        settings = {"adapt_size": False, "refit_s": 1, "min_s": 1, "settle_steps": 10, "max_per_worker": 64}
+        trainer = synthetic(**KNOWN_NOISE)
+        with Run(config("goodput", workers=(1, 1, 1), trainer=trainer, batch=24, **settings)) as run:
+            run.wait_event("decided", timeout=120, code="batch")
+            run.wait_status(lambda s: s["phase"] == "running" and s["batch_per_worker"] > 24, 60, "a larger batch")
+            self.assert_stops_clean(run)
+
     def test_scavenger_measures_sizes_and_batches_and_settles(self):
         settings = {"goal": "fastest", "vary_batch": True, "min_per_worker": 8, "max_per_worker": 32, "sizes": 2, "steps_per_point": 10}
         with Run(config("scavenger", workers=(1, 1, 2), **settings)) as run:
@@ -121,8 +148,10 @@ class LivePolicies(Case):
         trainer = synthetic(**LINEAR, gradient="samples", learning_rate=1e-9, compute_us_per_sample=300, exchange_us=["2:600"])
         settings = {"goal": "fastest", "vary_batch": True, "min_per_worker": 8, "max_per_worker": 64, "sizes": 2,
                     "steps_per_point": 30, "epochs": "sgd-noise"}
-        for theta, is_right in ((0.5, lambda batch: batch > 32), (-0.4, lambda batch: batch < 16)):
-            with self.subTest(theta=theta), Run(config("scavenger", workers=(2, 2, 2), trainer=trainer, theta=theta, **settings)) as run:
+        for workers, theta, is_right in ((2, 0.5, lambda batch: batch > 32), (2, -0.4, lambda batch: batch < 16),
+                                         (1, 0.5, lambda batch: batch > 32)):
+            with self.subTest(workers=workers, theta=theta), \
+                    Run(config("scavenger", workers=(workers,) * 3, trainer=trainer, theta=theta, **settings)) as run:
                 run.wait_event("decided", timeout=90, code="settled")
                 run.wait_status(lambda s: s["phase"] == "running" and is_right(s["batch_per_worker"]), 60, "another batch")
                 self.assert_holds(run, 6)

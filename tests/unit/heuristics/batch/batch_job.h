@@ -22,6 +22,7 @@ namespace elastictrain::heuristics::testing {
 struct BatchJob {
   std::function<double(std::uint32_t, double)> step_s;                     // of (workers, samples of each)
   std::function<double(double)> noise_scale = [](double) { return 0.0; };  // at so many samples
+  bool reports_halves = true;                                              // while one worker trains
   double noise = 0;                                                        // of a step's time, lognormal
   double change_s = 10;                                                    // until a change of size is complete
   std::uint32_t startable = UINT32_MAX;                                    // a change to more workers is never complete
@@ -144,16 +145,20 @@ class BatchLoop {
     for (const auto& member : live_.workers) observer_.on_heartbeat(member.worker, heartbeat, run_.now_s);
   }
 
-  // For gradients with G^2 = 1 and the job's noise scale, with the variance after that number of steps.
+  // For gradients with G^2 = 1 and the job's noise scale, with the variance after that number of steps. One worker
+  // reports halves of its batch if `reports_halves`.
   void measure_norms(double local, protocol::WorkerHeartbeat& heartbeat) {
     const double noise_scale = model_.noise_scale(samples_);
-    if (noise_scale <= 0 || live_.world_size < 2) return;
+    if (noise_scale <= 0 || (live_.world_size < 2 && !model_.reports_halves)) return;
+    if (live_.world_size == 1) local /= 2;
     const auto seen = [&](double batch) {
       return (1 + noise_scale / batch) * (1 + 0.02 * normal_(noise_rng_) / std::sqrt(heartbeat.steps));
     };
     heartbeat.norm_steps = heartbeat.steps;
     heartbeat.local_square = seen(local);
     heartbeat.global_square = seen(static_cast<double>(live_.global_batch));
+    heartbeat.local_inverse_batch = 1 / local;
+    heartbeat.global_inverse_batch = 1 / static_cast<double>(live_.global_batch);
   }
 
   void carry_out(const JobDecision& decision) {

@@ -60,6 +60,39 @@ TEST_CASE("noise that grows through training makes the batch grow, with few chan
   for (std::size_t i = 1; i < run.settings.size(); ++i) CHECK(run.settings[i].second > run.settings[i - 1].second);
 }
 
+BatchJob one_worker(double noise_scale) {
+  BatchJob model = four_workers(noise_scale);
+  model.job.workers = model.job.max_workers = 1;
+  model.job.base_batch = 32;
+  return model;
+}
+
+TEST_CASE("the halves of a single worker's batch show the noise scale, and the batch follows it") {
+  const auto run = run_batch_job(*make_policy(noise_batch_policy()), one_worker(500), 2000);
+  CHECK(run.job.batch.per_worker == Approx(500).epsilon(0.15));
+  CHECK(run.last.code == "settled");
+  auto silent = one_worker(500);
+  silent.reports_halves = false;
+  const auto unknown = run_batch_job(*make_policy(noise_batch_policy()), silent, 2000);
+  CHECK(unknown.settings.size() == 1);
+  CHECK(unknown.last.code == "measuring");
+}
+
+TEST_CASE("by KungFu's rule the batch of a single worker doubles with the noise as well") {
+  auto model = one_worker(0);
+  model.noise_scale = [](double samples) { return 100 + samples / 200; };
+  const auto run = run_batch_job(*make_policy(noise_batch_policy(), {{"mode", std::string("kungfu")}}), model, 8000);
+  CHECK(run.job.batch.per_worker == 1024);
+}
+
+TEST_CASE("KungFu's average compares with the batch of a worker, also where its own norms are of halves") {
+  // G 1, S 32 as below: noise scale 32 over a batch of 128.
+  KungFuNoiseAverage average;
+  average.add(
+      {.count = 1, .local_square = 1.5, .global_square = 1.25, .local_batch = 64, .global_batch = 128, .workers = 1});
+  CHECK(average.value() == Approx(0.25));
+}
+
 TEST_CASE("without norms nothing is decided") {
   const auto run = run_batch_job(*make_policy(noise_batch_policy()), four_workers(0), 300);
   CHECK(run.settings.size() == 1);

@@ -88,6 +88,20 @@ TEST_CASE("no size is tried that is more than twice what was seen") {
   }
 }
 
+TEST_CASE("the batch of a single worker is the best one for the noise of its gradients") {
+  auto model = job_of(2000);
+  model.job.workers = model.job.max_workers = 1;
+  model.job.base_batch = 32;
+  const Parameters parameters{{"adapt_size", false}, {"max_per_worker", 256.0}};
+  const auto run = run_batch_job(*make_policy(goodput_policy(), parameters), model, 3600);
+  const GoodputJob job{.parameters = kTrue, .noise_scale = 2000, .base_batch = 32, .max_local = 256};
+  const double best = best_batch(job, place_of(1)).goodput;
+  CHECK(run.job.batch.per_worker != 32);
+  CHECK(goodput(job, place_of(1), run.job.batch.per_worker) > 0.95 * best);
+  model.reports_halves = false;
+  CHECK(run_batch_job(*make_policy(goodput_policy(), parameters), model, 3600).settings.size() == 1);
+}
+
 TEST_CASE("the learning rate follows the batch by the gain") {
   const auto policy = make_policy(goodput_policy(), {{"adapt_size", false}, {"settle_steps", 1.0}});
   const auto state = policy->initial_state();

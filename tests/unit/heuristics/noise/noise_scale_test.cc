@@ -45,6 +45,19 @@ TEST_CASE("a single worker, no step or a non-finite gradient gives no estimate")
   CHECK_FALSE(scale.value());
 }
 
+TEST_CASE("the halves of an odd batch count with their own sizes") {
+  // A batch of 5 with G 1, S 12: |g_2|^2 = 1 + 6, |g_3|^2 = 1 + 4, |g_5|^2 = 1 + 2.4. The harmonic mean of 2 and 3
+  // is 2.4.
+  const GradientNorms norms{.count = 1,
+                            .local_square = (7 + 5) / 2.0,
+                            .global_square = 3.4,
+                            .local_batch = 2.4,
+                            .global_batch = 5,
+                            .workers = 1};
+  CHECK(noise_moments(norms)->gradient_square == Approx(1));
+  CHECK(noise_moments(norms)->variance == Approx(12));
+}
+
 TEST_CASE("two gradients of one worker in a row are a batch of twice the size") {
   // g1 = (1, 2), g2 = (3, 0): squares 5 and 9, dot 3; average (2, 1): square 5.
   const auto pair = norms_of_pair(5, 9, 3, 16);

@@ -84,6 +84,25 @@ TEST_CASE("with the SGD noise of a run epochs follow from theta") {
   CHECK(epochs->epochs(512) == Approx(0.8 / 0.6));  // (1 - 0.25 * 0.8) / (1 - 0.25 * 1.6)
 }
 
+// G^2 = 1, S = 32: a worker of 64 has halves of 32, |g_32|^2 = 2 and |g_64|^2 = 1.5, as two workers of 32 would.
+TEST_CASE("the SGD noise of a single worker is that of its two halves, until several workers were measured") {
+  StepMeasurements measured;
+  JobView job;
+  job.norms = {
+      .count = 60, .local_square = 2.0, .global_square = 1.5, .local_batch = 32, .global_batch = 64, .workers = 1};
+  measured.add(job);
+  REQUIRE(measured.sgd_noise());
+  CHECK(*measured.sgd_noise() == Approx(2 / 1.5 * std::sqrt(64.0)));
+  const GradientNorms of_four{
+      .count = 49, .local_square = 2.0, .global_square = 1.25, .local_batch = 32, .global_batch = 128, .workers = 4};
+  job.norms = of_four;
+  measured.add(job);
+  CHECK(*measured.sgd_noise() == Approx(2 / 1.5 * std::sqrt(64.0)));
+  job.norms.count = 1;
+  measured.add(job);
+  CHECK(*measured.sgd_noise() == Approx(1.6 * std::sqrt(128.0)));
+}
+
 TEST_CASE("points that the limit of the global batch makes equal, or leaves without a sample, are named once or not") {
   BatchRule rule;
   rule.per_worker = 32;

@@ -134,6 +134,30 @@ TEST_CASE("by the SGD noise theta decides how large a batch may be") {
   CHECK(batch_at(-0.5) == 32);  // no such theta: the user's own
 }
 
+TEST_CASE("the noise of a single worker decides how large its batch may be, in both forms") {
+  auto model = job_of(1);
+  model.noise = 0;
+  model.job.workers = 1;
+  model.job.base_batch = 32;
+  model.noise_scale = [](double) { return 1000.0; };
+  const auto batch_at = [&](Parameters parameters) {
+    parameters["goal"] = std::string("fastest");
+    parameters["vary_batch"] = true;
+    parameters["max_per_worker"] = 256.0;
+    return run_batch_job(*make_policy(scavenger_policy(), parameters), model, 4000).job.batch.per_worker;
+  };
+  const auto by_theta = [&](double theta) {
+    return batch_at({{"epochs", std::string("sgd-noise")}, {"theta", theta}});
+  };
+  CHECK(by_theta(0) == 256);
+  CHECK(by_theta(-0.4) < 64);
+  const auto cost = [](double batch) { return (1000 + batch) / batch * step_s(1, batch); };
+  CHECK(cost(batch_at({})) < 1.05 * cost(std::sqrt(1000 * 0.02 / 0.005)));  // the best there is
+  model.reports_halves = false;
+  CHECK(by_theta(0) == 32);  // the user's own
+  CHECK(batch_at({}) == 32);
+}
+
 TEST_CASE("a size that is never reached is left out of the search, and not asked for again") {
   auto model = job_of(16);
   model.startable = 15;
