@@ -30,6 +30,7 @@ import slurm
 import straggler
 import straggler_live
 import swap
+import time_to_accuracy
 import training
 
 BENCHMARKS = {
@@ -72,6 +73,7 @@ BENCHMARKS = {
     "straggler-live": (straggler_live.straggler_live, "stragglers of real runs: found, replaced, reported or left alone"),
     "policies-live": (policies_live.policies_live, "each policy on real runs along known curves: regret, settling, changes"),
     "batch-live": (batch_live.batch_live, "policies that choose the batch, on real runs with a known noise scale"),
+    "time-to-accuracy": (time_to_accuracy.time_to_accuracy, "a batch that follows the noise against a fixed one, on a slow link"),
     "torch-steps": (pytorch.torch_steps, "PyTorch, ResNet-18: steps a second with two changed lines and with none, beside torchrun"),
     "torch-grow": (pytorch.torch_grow, "PyTorch, ResNet-18: idle time of grow, replace and shrink, beside torchrun"),
     "torch-kill": (pytorch.torch_kill, "PyTorch, ResNet-18: kill -9 of one of 3 workers, beside torchrun"),
