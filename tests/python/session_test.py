@@ -92,6 +92,17 @@ class Alone(unittest.TestCase):
         with self.assertRaisesRegex(elastictrain.SessionError, "outside a step"):
             self.session.report_halves(9.0, 5.0)
 
+    def test_state_moves_but_not_what_is_copied_in_each_step(self):
+        counter, statistic, best, elsewhere = (array.array("f", [value]) for value in (1, 2, 3, 1))
+        self.session.share_state("counter", counter)
+        self.session.share_forward_tensor("statistic", statistic)
+        self.session.share_first_tensor("best", best)
+        self.session.move_state("counter", elsewhere)
+        for name in ("statistic", "best"):
+            with self.assertRaisesRegex(elastictrain.SessionError, f"move_state.*\"{name}\" was shared with"):
+                self.session.move_state(name, elsewhere)
+        trained(self.session)
+
     def test_a_second_session_is_refused(self):
         with self.assertRaisesRegex(elastictrain.ElasticError, "has a session already"):
             elastictrain.Session()

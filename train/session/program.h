@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <set>
+#include <string>
 
 #include "elastictrain/session.hpp"
 #include "train/session/device_side.h"
@@ -39,6 +41,7 @@ struct Program {
   EarlyValues early;
   ForwardState forward;
   FirstState first;
+  std::set<std::string, std::less<>> copied;  // names of the state of `forward` and `first`, which stays where it is
   ModelExchange models;
   std::unique_ptr<DeviceSide> device;  // null: the program trains in host memory
   InputCopies copies;                  // of the open step's buckets

@@ -40,6 +40,7 @@ void Session::Impl::share_forward_tensor(std::string_view name, void* data, std:
   lifecycle_.require(data != nullptr || bytes == 0,
                      "share_forward_tensor() with a null pointer; pass the buffer's address");
   add_state(name, program_.forward.add({static_cast<std::byte*>(data), bytes}), std::move(type));
+  program_.copied.emplace(name);
 }
 
 void Session::Impl::share_first_tensor(std::string_view name, void* data, std::string_view dtype,
@@ -51,6 +52,7 @@ void Session::Impl::share_first_tensor(std::string_view name, void* data, std::s
   lifecycle_.require(data != nullptr || bytes == 0,
                      "share_first_tensor() with a null pointer; pass the buffer's address");
   add_state(name, program_.first.add({static_cast<std::byte*>(data), bytes}, every_steps), std::move(type));
+  program_.copied.emplace(name);
 }
 
 // Transfers and copies of the state have ended where the program may write it.
@@ -60,6 +62,12 @@ void Session::Impl::move_state(std::string_view name, void* data) {
   lifecycle_.require(!lifecycle_.started || may_write,
                      "move_state() before the step's last all-reduce; state may only be written or moved between that "
                      "and commit_step()");
+  if (program_.copied.contains(name)) {
+    throw SessionError(
+        "move_state(): \"" + std::string(name) +
+        "\" was shared with share_forward_tensor() or share_first_tensor(), which use the memory that they "
+        "were given until the end; keep it there, and write new values into it");
+  }
   auto* const from = program_.buffers.move(name, data);
   if (from == nullptr) {
     throw SessionError("move_state(): no state in host memory is called \"" + std::string(name) +

@@ -90,5 +90,30 @@ TEST_CASE("alone, the values of the forward pass stay as they are") {
   CHECK(value == 3);
 }
 
+// The state is a copy of the program's memory: only the copy would be at the other address.
+TEST_CASE("what a forward pass writes, and what the first rank keeps, cannot move") {
+  Session session;
+  float statistic = 1;
+  float best = 1;
+  float weight = 1;
+  session.share_forward_tensor("statistic", &statistic, "F32", {});
+  session.share_first_tensor("best", &best, "F32", {});
+  session.share_tensor("weight", &weight, "F32", {});
+  float elsewhere = 7;
+  for (const std::string name : {"statistic", "best"}) {
+    CHECK_THROWS_WITH_AS(session.move_state(name, &elsewhere),
+                         doctest::Contains(("move_state(): \"" + name + "\" was shared with").c_str()), SessionError);
+  }
+  session.move_state("weight", &elsewhere);
+  session.set_data({.sample_count = 2, .batch = 2});
+  REQUIRE(session.start());
+  while (session.next_batch()) {
+    session.all_reduce(nullptr, 0);
+    CHECK_THROWS_AS(session.move_state("best", &elsewhere), SessionError);
+    session.commit_step();
+  }
+  CHECK(elsewhere == 7);
+}
+
 }  // namespace
 }  // namespace elastictrain::test

@@ -109,6 +109,13 @@ class Session:
         the memory of all workers, when that step is committed. All workers register it. Raises TypeError as above."""
         self._share_written("share_first_tensor", name, value, every_steps)
 
+    def move_state(self, name: str, value: Any) -> None:
+        """Shared state of the same size that the program has moved to `value`, with its content: before start(), or between
+        the step's last all-reduce and commit_step(). Raises SessionError for a name of share_forward_tensor() or
+        share_first_tensor(), whose memory stays where it is, and for memory of a device."""
+        self._do("move_state", name.encode(), _memory.of(value).address)
+        self._kept.append(value)
+
     def _share_written(self, call: str, name: str, value: Any, *options: int) -> None:
         """A tensor, or a buffer as bytes."""
         memory = _memory.of(value)
