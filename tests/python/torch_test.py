@@ -21,6 +21,7 @@ import elastictrain.torch  # noqa: E402
 from elastictrain.torch import _optimizers  # noqa: E402
 from elastictrain.torch._buffers import Buffers  # noqa: E402
 from elastictrain.torch._companion import Companion  # noqa: E402
+from elastictrain.torch._first_state import FirstState  # noqa: E402
 from elastictrain.torch._gradients import Gradients  # noqa: E402
 from elastictrain.torch._likeness import Likeness  # noqa: E402
 from elastictrain.torch._loader import Loader  # noqa: E402
@@ -235,6 +236,36 @@ class Training(unittest.TestCase):
             if run.step == 3:
                 model[0].requires_grad_(False)
 
+    def test_what_the_first_worker_keeps_stays_its_own(self):
+        model = nn.Linear(6, 3)
+        average = torch.optim.swa_utils.AveragedModel(model)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        best, seen = torch.zeros(2), {"steps": 0}
+        run = self.elastic(model, optimizer, first_state={"best": best, "seen": seen, "average": average}, first_state_every=2)
+        for x, y in run:
+            nn.functional.cross_entropy(model(x), y).backward()
+            optimizer.step()
+            average.update_parameters(model)
+            best += 1
+            seen["steps"] += 1
+        self.assertEqual((best.tolist(), seen, int(average.n_averaged)), ([6.0, 6.0], {"steps": 6}, 6))
+
+    def test_what_the_first_worker_keeps_is_refused_where_it_cannot_travel(self):
+        def breaks(text, held, change):
+            model = nn.Linear(6, 3)
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            run = self.elastic(model, optimizer, first_state={"own": held})
+            with self.assertRaisesRegex(RuntimeError, text):
+                for x, y in run:
+                    nn.functional.cross_entropy(model(x), y).backward()
+                    optimizer.step()
+                    change(held)
+            run.close()
+
+        breaks("first_state= have grown to 2.... bytes; there is room for 16384", {}, lambda held: held.update(text="x" * 20000))
+        breaks("'first/own.bias' was given other memory", nn.Linear(2, 2),
+               lambda held: setattr(held.bias, "data", held.bias.data.clone()))
+
     def test_callbacks_around_a_step_and_a_policy_of_the_programs_own(self):
         model = nn.Linear(6, 3)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -352,6 +383,9 @@ class Refused(unittest.TestCase):
         stranger = torch.optim.SGD(nn.Linear(2, 2).parameters(), lr=0.1)
         self.refuses("not the model's", nn.Linear(6, 3), optimizer=stranger)
         self.refuses("state 'odd' is a int", nn.Linear(6, 3), state={"odd": 3})
+        self.refuses("state 'odd' is a int", nn.Linear(6, 3), first_state={"odd": 3})
+        self.refuses("'first/odd' is no contiguous tensor", nn.Linear(6, 3), first_state={"odd": torch.zeros(4, 6).t()})
+        self.refuses("from 1 on, not 0", nn.Linear(6, 3), first_state_every=0)
         self.refuses("no buffer '\\*.hidden'; its buffers are 1.running_mean", make_model(), local_state=["*.hidden"])
         self.refuses("'exit' or 'return'", nn.Linear(6, 3), leave="never")
         lazy = nn.Sequential(nn.LazyLinear(4), nn.Linear(4, 3))
@@ -411,6 +445,48 @@ class Optimizers(unittest.TestCase):
                     optimizer.step()
                 results.append(values_of(model))
             self.assertTrue(torch.equal(*results), name)
+
+
+class First(unittest.TestCase):
+    """State that the first worker keeps: who sends it, and who takes it over."""
+
+    class Session:
+        """Two workers: what one has shared reaches the other."""
+
+        def __init__(self, rank):
+            self.rank, self.shared = rank, {}
+
+        def share_first_tensor(self, name, value, every_steps):
+            self.shared[name] = value
+
+    def workers(self, *values):
+        sessions = [self.Session(rank) for rank in range(len(values))]
+        return sessions, [FirstState(session, {"own": value}, 1) for session, value in zip(sessions, values)]
+
+    def travel(self, sessions):
+        for session in sessions[1:]:
+            session.shared["first/python"].copy_(sessions[0].shared["first/python"])
+
+    def test_others_take_over_what_the_first_one_put_and_nothing_that_they_wrote(self):
+        values = [{"n": 1}, {"n": 1}]
+        sessions, workers = self.workers(*values)
+        values[0]["n"], values[1]["n"] = 2, 7
+        for worker in workers:
+            worker.put()
+        values[0]["n"] = 3  # in the step, behind what travels
+        self.travel(sessions)
+        for worker in workers:
+            worker.adopt()
+        self.assertEqual(values, [{"n": 3}, {"n": 2}])
+
+    def test_a_new_first_worker_takes_over_what_it_receives_in_place_of_what_it_put(self):
+        values = [{"n": 5}, {"n": 0}]
+        sessions, workers = self.workers(*values)
+        sessions[1].rank = 0
+        workers[1].put()
+        self.travel(sessions)  # the state arrives in its first step
+        workers[1].adopt()
+        self.assertEqual(values[1], {"n": 5})
 
 
 class SmallState(unittest.TestCase):

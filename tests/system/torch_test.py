@@ -1,6 +1,7 @@
 """PyTorch programs with elastictrain.torch on real processes: changes of size, losses at every place of a step, errors."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -168,6 +169,38 @@ class Unusual(Case):
             run.wait_no_processes()
             self.assert_audit_clean(run)
             self.assertEqual(run.text().count("result False True False"), 2, run.text()[-2000:])
+
+
+@unittest.skipIf(PYTHON is None, WHY_NOT)
+class First(Case):
+    """State that the first worker alone keeps."""
+
+    def test_the_next_first_worker_goes_on_with_it(self):
+        """A first worker counts its steps, and is replaced or killed after 30 of them. What it wrote since the begin of its
+        last step is lost with it, and a new first worker does not send in its first step."""
+        with tempfile.TemporaryDirectory() as directory:
+            stop = os.path.join(directory, "stop")
+            with torch_run(torch_job((1, 2, 3), (os.path.join(HERE, "torch_first.py"),)), ET_STOP=stop) as run:
+                run.wait_size(2, START_S)
+                self.replace_first(run, lambda first: run.do("replace", run.name, 0))
+                self.replace_first(run, lambda first: os.kill(first, signal.SIGKILL))
+                run.wait_more_steps(30, END_S)
+                with open(stop, "w"):
+                    pass
+                self.assertEqual(run.wait(END_S), 0, run.text()[-2000:])
+                run.wait_no_processes()
+                self.assert_audit_clean(run)
+                held = [re.search(r"held (\d+) (\d+) (\d+) of (\d+) steps", text) for _, text in run.lines if "held " in text]
+                self.assertEqual(len({match[0] for match in held}), 1, "all workers hold the same")
+                *counts, steps = map(int, held[0].groups())
+                for kind, count in zip(("tensor", "small values", "module"), counts):
+                    self.assertIn(steps - count, range(0, 9), f"{kind}: {held[0][0]}")
+
+    def replace_first(self, run, act):
+        run.wait_more_steps(30, END_S)
+        first = pids(run.status())[0]
+        act(first)
+        run.wait_status(lambda s: s.get("world_size") == 2 and first not in pids(s), START_S, "another first worker")
 
 
 @unittest.skipIf(PYTHON is None, WHY_NOT)

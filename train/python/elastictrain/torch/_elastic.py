@@ -15,7 +15,8 @@ from ..session import Session
 def elastic(model: nn.Module, optimizer: Union[Optimizer, Sequence[Optimizer]], dataset: Any, *, batch: int = 32,
             epochs: int = 1, state: Optional[Dict[str, Any]] = None, shuffle: bool = True, seed: int = 0,
             max_steps: int = 0, drop_last: bool = False, min_batch: Optional[int] = None, accumulation: int = 1,
-            local_state: Sequence[str] = (), warm_up: Optional[Callable[[Any], Any]] = None, leave: str = "exit",
+            first_state: Optional[Dict[str, Any]] = None, first_state_every: int = 1, local_state: Sequence[str] = (),
+            warm_up: Optional[Callable[[Any], Any]] = None, leave: str = "exit",
             _kind: Type[ElasticRun] = ElasticRun, **loader: Any) -> ElasticRun:
     """Makes a training loop elastic. Call it once, when model and optimizer are complete and on their device.
 
@@ -24,6 +25,10 @@ def elastic(model: nn.Module, optimizer: Union[Optimizer, Sequence[Optimizer]], 
     dataset: has __getitem__ and __len__; or a DataLoader, whose settings are taken over.
     batch: samples per worker and step; the run's --batch counts before it. The loss must be a mean over the samples.
     state: what else an update changes, by name: schedulers, a GradScaler, averaged models, tensors, dictionaries.
+    first_state: what the first worker alone keeps up to date (`if run.is_first: …`), by name, with the same kinds of values:
+        an average of the weights, a best score, a history. Its values as of the begin of a step reach all workers, so that
+        the next first worker goes on with them, and checkpoints have them. Tensors must be on the CPU and contiguous.
+    first_state_every: steps from one such sending to the next; a first worker that is lost takes with it what it wrote since.
     local_state: names of the model's buffers ("*" and "?" match) that are each worker's own: neither averaged, compared nor
         sent to new workers, and in no checkpoint.
     min_batch: samples that a batch has at least; by default 2 for a model with BatchNorm, which cannot train on one.
@@ -49,7 +54,7 @@ def elastic(model: nn.Module, optimizer: Union[Optimizer, Sequence[Optimizer]], 
     session = Session()
     try:
         return _kind(session, model, optimizers, dataset, data, dict(state or {}), warm_up, leave == "exit", loader,
-                     accumulation, local_state)
+                     accumulation, local_state, dict(first_state or {}), first_state_every)
     except BaseException:
         if not session.launched:  # a notebook may call again; the worker of a run ends with its error
             session.close()

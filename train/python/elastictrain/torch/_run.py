@@ -11,6 +11,7 @@ from torch.optim import Optimizer
 from . import _exchange, _model, _optimizers, _trial
 from ._buffers import Buffers
 from ._companion import Companion
+from ._first_state import FirstState
 from ._gradients import Gradients
 from ._likeness import Likeness
 from ._loader import Loader
@@ -31,7 +32,8 @@ class ElasticRun:
 
     def __init__(self, session: Session, model: nn.Module, optimizers: List[Optimizer], dataset: Any,
                  data: Dict[str, Any], objects: Dict[str, Any], warm_up: Optional[Callable[[Any], Any]], exits: bool,
-                 loader: Dict[str, Any], accumulation: int = 1, local: Sequence[str] = ()) -> None:
+                 loader: Dict[str, Any], accumulation: int = 1, local: Sequence[str] = (),
+                 first: Optional[Dict[str, Any]] = None, first_every: int = 1) -> None:
         self.session = session
         self.accumulation = accumulation
         self._parts: Deque[Tuple[int, ...]] = collections.deque()  # of the open step, not taken yet
@@ -62,9 +64,10 @@ class ElasticRun:
             _optimizers.scale_learning_rate(optimizer, lambda: float(self.session.learning_rate_factor))
         objects = {**objects, "progress": Progress(self)}
         self._state = State(self.session, model, optimizers, buffers, objects)
+        self._first = FirstState(self.session, first or {}, first_every)
         self._buffers = buffers
         self._companion = Companion(session, self._gradients, buffers, self._state, Likeness(self._state.tensors), device)
-        self._gradients.before_end, self._gradients.after_end = self._send_companion, self._companion.take
+        self._gradients.before_end, self._gradients.after_end = self._send_companion, self._take_companion
         self.session.set_data(sample_count=self._size, **data)
         self.session.on_change(self._changed)
 
@@ -198,6 +201,7 @@ class ElasticRun:
             self._end()
             return
         self._state.adopt()
+        self._first.adopt()
         self._follows = True
 
     _follows = False  # it has just joined
@@ -248,6 +252,7 @@ class ElasticRun:
     def _adopt(self, always: bool = False) -> None:
         """What the state holds, which is that of the last committed step: its epoch may be over."""
         self._state.adopt(always)
+        self._first.adopt()
         self._count_from_epoch()
 
     def _take(self) -> Any:
@@ -269,6 +274,7 @@ class ElasticRun:
         self._gradients.open([self.accumulation * count / max(1, batch.local_samples) for count in counts]
                              if batch.local_samples else [1.0] * len(counts))
         self._buffers.open()
+        self._first.put()
 
     def stand_in(self) -> Any:
         """The batch of a step for which this worker has no samples."""
@@ -297,6 +303,7 @@ class ElasticRun:
         self._is_new = False
         if self._companion.is_given_up:
             self._state.adopt()
+        self._first.adopt()
         self.samples_in_epoch += self.session.last_step().samples
         self._observers.after_step()
 
@@ -327,6 +334,12 @@ class ElasticRun:
         batch = self._batch
         is_equal = not self._is_new and self.session.synchronization == "s-sgd"  # other strategies let workers differ
         self._companion.send(batch is not None and batch.local_samples > 0, batch.step if batch is not None else 0, is_equal)
+
+    def _take_companion(self) -> Optional[torch.Tensor]:
+        used = self._companion.take()
+        if self._is_new:  # what a joiner writes from here on is written to the state that it received
+            self._first.adopt()
+        return used
 
     # --- For scripts that change nothing
 

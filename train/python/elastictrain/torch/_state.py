@@ -29,14 +29,13 @@ class State:
         self._collect(model, optimizers, objects)
         for name, read in self._tensors:
             session.share_tensor(name, read().detach())
-        self._addresses = [read().data_ptr() for _, read in self._tensors]
-        self._checked_next = 0  # of the addresses
+        self._addresses = Addresses(self._tensors)
         text = self._python.encode()
         self.capacity = (2 * len(text) + 1024) // 512 * 512
-        self._bytes = torch.zeros(LENGTH_BYTES + self.capacity, dtype=torch.uint8)
+        self._packed = Packed(LENGTH_BYTES + self.capacity)
         self._loaded = text
         self.store()
-        session.share_tensor("python", self._bytes)
+        session.share_tensor("python", self._packed.bytes)
 
     @property
     def tensors(self) -> List[Tuple[str, torch.Tensor]]:
@@ -47,14 +46,13 @@ class State:
     def store(self) -> None:
         """Writes the present small values; only at a time at which state may change."""
         self._loaded = self._checked(self._python.encode())
-        self._bytes[:LENGTH_BYTES + len(self._loaded)] = _with_length(self._loaded)
+        self._packed.write(self._loaded)
 
     def adopt(self, always: bool = False) -> None:
         """Gives the program's objects what the shared memory holds, for example state that was just received. `always`:
         the objects may have changed since they were read."""
         self.buffers.restore()
-        size = int.from_bytes(bytes(self._bytes[:LENGTH_BYTES].tolist()), "little")
-        text = bytes(self._bytes[LENGTH_BYTES:LENGTH_BYTES + size].tolist())
+        text = self._packed.read()
         if always or text != self._loaded:
             self._python.decode(text)
             self._loaded = text
@@ -83,15 +81,8 @@ class State:
         return True
 
     def check_addresses(self, whole: bool) -> None:
-        """Raises RuntimeError for a tensor that no longer has the memory that was shared. `whole`: looks at all of them, not
-        only at those whose turn it is."""
-        count = len(self._tensors) if whole else min(CHECKED_IN_A_STEP, len(self._tensors))
-        for place in range(self._checked_next, self._checked_next + count):
-            name, read = self._tensors[place % len(self._tensors)]
-            if read().data_ptr() != self._addresses[place % len(self._tensors)]:
-                raise RuntimeError(f"'{name}' was given other memory after elastic(), which new workers would not receive. Move, "
-                                   "convert and load model and optimizer before it; later, write into their tensors")
-        self._checked_next = (self._checked_next + count) % max(1, len(self._tensors))
+        """As Addresses.check()."""
+        self._addresses.check(whole)
 
     # --- Its parts
 
@@ -108,19 +99,61 @@ class State:
             self._add_object(name, value)
 
     def _add_object(self, name: str, value: Any) -> None:
-        if isinstance(value, torch.Tensor):
-            self._tensors.append((f"state/{name}", _reader(value)))
-        elif isinstance(value, nn.Module):
-            own = [*value.named_parameters(), *value.named_buffers()]
-            self._tensors += [(f"state/{name}.{key}", _reader(tensor)) for key, tensor in own]
-        else:
+        tensors = tensors_of(f"state/{name}", value)
+        if tensors is None:
             self._python.add_object(name, _prepared(value))
+        else:
+            self._tensors += tensors
 
     def _checked(self, text: bytes) -> bytes:
         if len(text) > self.capacity:
             raise RuntimeError(f"small state (schedulers and other objects of state=) has grown from {self.capacity // 2} to "
                                f"{len(text)} bytes; it may at most double")
         return text
+
+
+class Addresses:
+    """Where tensors were when they were shared."""
+
+    def __init__(self, tensors: List[Tuple[str, Reader]]) -> None:
+        self._tensors = tensors
+        self._places = [read().data_ptr() for _, read in tensors]
+        self._next = 0  # to be checked
+
+    def check(self, whole: bool) -> None:
+        """Raises RuntimeError for a tensor that no longer has the memory that was shared. `whole`: looks at all of them, not
+        only at those whose turn it is."""
+        count = len(self._tensors) if whole else min(CHECKED_IN_A_STEP, len(self._tensors))
+        for place in range(self._next, self._next + count):
+            name, read = self._tensors[place % len(self._tensors)]
+            if read().data_ptr() != self._places[place % len(self._tensors)]:
+                raise RuntimeError(f"'{name}' was given other memory after elastic(), which new workers would not receive. Move, "
+                                   "convert and load model and optimizer before it; later, write into their tensors")
+        self._next = (self._next + count) % max(1, len(self._tensors))
+
+
+class Packed:
+    """A text of any length up to a limit in memory that is shared."""
+
+    def __init__(self, size: int) -> None:
+        self.bytes = torch.zeros(size, dtype=torch.uint8)
+
+    def write(self, text: bytes) -> None:
+        self.bytes[:LENGTH_BYTES + len(text)] = _with_length(text)
+
+    def read(self) -> bytes:
+        size = int.from_bytes(bytes(self.bytes[:LENGTH_BYTES].tolist()), "little")
+        return bytes(self.bytes[LENGTH_BYTES:LENGTH_BYTES + size].tolist())
+
+
+def tensors_of(name: str, value: Any) -> Optional[List[Tuple[str, Reader]]]:
+    """Of a tensor or a module; None for an object of small values."""
+    if isinstance(value, torch.Tensor):
+        return [(name, _reader(value))]
+    if isinstance(value, nn.Module):
+        own = [*value.named_parameters(), *value.named_buffers()]
+        return [(f"{name}.{key}", _reader(tensor)) for key, tensor in own]
+    return None
 
 
 def _reader(tensor: torch.Tensor) -> Reader:
