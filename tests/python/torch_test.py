@@ -516,6 +516,30 @@ class SmallState(unittest.TestCase):
             state.encode()
 
 
+class Arriving(unittest.TestCase):
+    """State that another thread receives while it is read."""
+
+    def test_small_values_that_are_half_there_are_not_read(self):
+        values = {"x": "a" * 100}
+        model = nn.Linear(2, 2)
+        session = First.Session(0)
+        session.share_tensor = session.shared.__setitem__
+        state = State(session, model, [], Buffers(model), {"own": values})
+        shared = session.shared["python"]
+        before = shared.clone()
+        values["x"] = "b" * 100
+        state.store()
+        after = shared.clone()
+        values["x"] = "c" * 100
+        for arrived in range(0, len(shared), 64):
+            shared[:] = torch.cat([after[:arrived], before[arrived:]])
+            state.adopt(always=True)
+            self.assertIn(values["x"], ("a" * 100, "b" * 100, "c" * 100))
+        shared[:] = after
+        state.adopt()
+        self.assertEqual(values["x"], "b" * 100)
+
+
 class Loading(unittest.TestCase):
     def test_what_was_loaded_for_another_division_is_thrown_away(self):
         plan = [(0, 1), (2, 3), (4, 5), (6, 7), (8, 9)]

@@ -5,7 +5,7 @@ travel to all workers, so that the next first worker goes on with them.
 from typing import Any, Dict, List, Tuple
 
 from ._python_state import PythonState
-from ._state import LENGTH_BYTES, Addresses, Packed, Reader, tensors_of
+from ._state import Addresses, Packed, Reader, tensors_of
 from ..session import Session
 
 CAPACITY_BYTES = 16384  # of small values; more if they begin with more than half of it
@@ -30,7 +30,7 @@ class FirstState:
         self._addresses = Addresses(self._tensors)
         self._is_own = False  # the open step sends what this worker put
         self._known = text = self._python.encode()
-        self._packed = Packed(LENGTH_BYTES + max(CAPACITY_BYTES, 2 * len(text)))
+        self._packed = Packed(max(CAPACITY_BYTES, 2 * len(text)))
         if self._has_small:
             self._packed.write(text)
             session.share_first_tensor("first/python", self._packed.bytes, every_steps)
@@ -42,9 +42,9 @@ class FirstState:
         if not self._is_own or not self._has_small:
             return
         text = self._python.encode()
-        if LENGTH_BYTES + len(text) > len(self._packed.bytes):
+        if len(text) > self._packed.capacity:
             raise RuntimeError(f"the small values of first_state= have grown to {len(text)} bytes; there is room for "
-                               f"{len(self._packed.bytes) - LENGTH_BYTES}. Keep what grows in a tensor or a file")
+                               f"{self._packed.capacity}. Keep what grows in a tensor or a file")
         self._known = text
         self._packed.write(text)
 
@@ -53,7 +53,7 @@ class FirstState:
         if not self._has_small:
             return
         text = self._packed.read()
-        if text != self._known or not self._is_own:
+        if text is not None and (text != self._known or not self._is_own):
             self._python.decode(text)
             self._known = text
 

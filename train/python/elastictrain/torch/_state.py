@@ -2,6 +2,7 @@
 follows from the program alone. Small values that are no tensors are one buffer of bytes.
 """
 
+import zlib
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import torch
@@ -32,7 +33,7 @@ class State:
         self._addresses = Addresses(self._tensors)
         text = self._python.encode()
         self.capacity = (2 * len(text) + 1024) // 512 * 512
-        self._packed = Packed(LENGTH_BYTES + self.capacity)
+        self._packed = Packed(self.capacity)
         self._loaded = text
         self.store()
         session.share_tensor("python", self._packed.bytes)
@@ -49,11 +50,12 @@ class State:
         self._packed.write(self._loaded)
 
     def adopt(self, always: bool = False) -> None:
-        """Gives the program's objects what the shared memory holds, for example state that was just received. `always`:
-        the objects may have changed since they were read."""
+        """Gives the program's objects what the shared memory holds, for example state that was just received. State that is
+        still on its way is left out: the sums of this worker's first step bring the small values. `always`: the objects may
+        have changed since they were read."""
         self.buffers.restore()
         text = self._packed.read()
-        if always or text != self._loaded:
+        if text is not None and (always or text != self._loaded):
             self._python.decode(text)
             self._loaded = text
 
@@ -133,17 +135,23 @@ class Addresses:
 
 
 class Packed:
-    """A text of any length up to a limit in memory that is shared."""
+    """A text of at most `capacity` bytes in memory that is shared, behind its length and its checksum: another thread receives
+    the state of a worker that joins, from several others, while this one may read it."""
 
-    def __init__(self, size: int) -> None:
-        self.bytes = torch.zeros(size, dtype=torch.uint8)
+    def __init__(self, capacity: int) -> None:
+        self.capacity = capacity
+        self.bytes = torch.zeros(2 * LENGTH_BYTES + capacity, dtype=torch.uint8)
 
     def write(self, text: bytes) -> None:
-        self.bytes[:LENGTH_BYTES + len(text)] = _with_length(text)
+        packed = len(text).to_bytes(LENGTH_BYTES, "little") + zlib.crc32(text).to_bytes(LENGTH_BYTES, "little") + text
+        self.bytes[:len(packed)] = torch.frombuffer(bytearray(packed), dtype=torch.uint8)
 
-    def read(self) -> bytes:
-        size = int.from_bytes(bytes(self.bytes[:LENGTH_BYTES].tolist()), "little")
-        return bytes(self.bytes[LENGTH_BYTES:LENGTH_BYTES + size].tolist())
+    def read(self) -> Optional[bytes]:
+        """None while it is on its way."""
+        header = self.bytes[:2 * LENGTH_BYTES].split(LENGTH_BYTES)
+        size, checksum = (int.from_bytes(bytes(part.tolist()), "little") for part in header)
+        text = bytes(self.bytes[2 * LENGTH_BYTES:2 * LENGTH_BYTES + size].tolist())
+        return text if zlib.crc32(text) == checksum else None
 
 
 def tensors_of(name: str, value: Any) -> Optional[List[Tuple[str, Reader]]]:
