@@ -8,6 +8,7 @@ import atexit
 import itertools
 import os
 import sys
+import traceback
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Tuple
 
 import torch
@@ -43,6 +44,7 @@ class Script:
         self.handed_out = 0  # training batches
         self._loader: Optional[DataLoader] = None
         self._entered: Optional[Epoch] = None
+        self._known_batches: Dict[int, Tuple[DataLoader, List[Any]]] = {}  # of other loaders, in epochs that are over
         self._epoch = -1  # the script's, counted by its passes over the training loader
 
     # --- Figures
@@ -88,8 +90,14 @@ class Script:
         if self.run is not None and self.run.is_started and not self.is_forwarding:
             self._refuse_second_loader()
             self.run.begin_evaluation()
-        own = iterate(loader)
-        return itertools.islice(own, 1) if self.is_forwarding else own
+        return self._known_batch(loader) if self.is_forwarding else iterate(loader)
+
+    def _known_batch(self, loader: DataLoader) -> Iterator[Any]:
+        """One batch, loaded once: the others wait while this worker passes through all epochs that are over."""
+        known = self._known_batches.setdefault(id(loader), (loader, []))[1]
+        if not known:
+            known.extend(itertools.islice(iterate(loader), 1))
+        return iter(known)
 
     def _refuse_second_loader(self) -> None:
         if self._is_in_training_mode():
@@ -132,6 +140,7 @@ class Script:
             for _ in range(run.accumulation):
                 yield run.stand_in()
             return
+        self._known_batches.clear()
         entered.catch_up()
         for batch in entered.batches():
             self.handed_out += 1
@@ -175,12 +184,23 @@ class Script:
     def finish(self) -> None:
         """The script is at its end: so are the data, for all workers."""
         run, self.is_initialized = self.run, False
+        if self.is_forwarding:
+            raise ElasticError(f"this script ended in epoch {self._epoch + 1}, which was over before this worker joined. What "
+                               "ends it early (a limit of time, a score that no longer improves) must not look at the epochs "
+                               "through which a new worker only passes; a number of epochs or steps, and what a scheduler or "
+                               "the model holds, is equal on all workers")
         if run is not None and run.is_started:
             run.stop()
 
     def _finish_at_exit(self) -> None:
-        if getattr(sys, "last_value", None) is None:
+        if getattr(sys, "last_value", None) is not None:
+            return
+        try:
             self.finish()
+        except ElasticError:  # an exit handler's exception would leave the exit status at 0
+            traceback.print_exc()
+            sys.stdout.flush()
+            os._exit(1)
 
 
 def _refuse_unknown_order(loader: DataLoader) -> int:
