@@ -15,6 +15,7 @@ import time
 import failures
 import rows
 import swap
+import torchft
 import torchrun
 from harness import BINARY, Run, job, pids, wait_until
 
@@ -112,6 +113,19 @@ def torch_grow(repetitions):
         ours = statistics.median(swap.idles_ms(found[kind]))
         yield rows.at_least(f"torch-{kind}/ratio", statistics.median(values) / max(ours, 1.0), "times", 100,
                             f"torchrun idle {swap.spread_ms(values)}, ours {ours:.1f} ms")
+    yield from beside_torchft(lambda: {f"torch-{kind}": values for kind, values in torchrun.grow_and_shrink(
+        max(1, repetitions // 2), kind=torchft.Launch).items()})
+
+
+def beside_torchft(measure):
+    """Rows of torchft's idle times: `measure` gives those of each name."""
+    try:
+        found = measure()
+    except rows.Unavailable as reason:
+        yield rows.Row("torchft", None, "", "", None, f"not measured: {reason}")
+        return
+    for name, values in found.items():
+        yield rows.Row(f"{name}/torchft", statistics.median(values), "ms", "", None, f"torchft idle {swap.spread_ms(values)}")
 
 
 def torch_kill(repetitions):
@@ -125,6 +139,7 @@ def torch_kill(repetitions):
     theirs = torchrun.killed_worker(max(1, repetitions // 2), RESNET)
     yield rows.at_least("torch-kill/ratio", statistics.median(theirs) / max(statistics.median(ours), 1.0), "times", 50,
                         f"torchrun idle {rows.spread(theirs)} ms")
+    yield from beside_torchft(lambda: {"torch-kill": torchrun.killed_worker(max(1, repetitions // 2), kind=torchft.Launch)})
 
 
 # --- Exactly once

@@ -35,15 +35,16 @@ class Stalled(rows.Unavailable):
     """torchrun did not go on."""
 
 
-def grow_and_shrink(repetitions, options=()):
-    """Idle time in ms of 2 to 3 nodes and back: {"grow": […], "shrink": […]}. `options`: more of torch_peer/train.py."""
-    pairs = repeated(repetitions, lambda: grow_then_shrink(options))
+def grow_and_shrink(repetitions, options=(), kind=None):
+    """Idle time in ms of 2 to 3 nodes and back: {"grow": […], "shrink": […]}. `options`: more of torch_peer/train.py;
+    `kind`: another Launch."""
+    pairs = repeated(repetitions, lambda: grow_then_shrink(kind or Launch, options))
     return {"grow": [grow for grow, _ in pairs], "shrink": [shrink for _, shrink in pairs]}
 
 
-def killed_worker(repetitions, options=()):
+def killed_worker(repetitions, options=(), kind=None):
     """Idle time in ms after kill -9 of one of 3 workers."""
-    return repeated(repetitions, lambda: after_signal(signal.SIGKILL, nodes=3, options=options))
+    return repeated(repetitions, lambda: after_signal(signal.SIGKILL, nodes=3, options=options, kind=kind))
 
 
 def hung_worker(collective_timeout_s):
@@ -64,8 +65,8 @@ def repeated(repetitions, measure):
     return found
 
 
-def grow_then_shrink(options=()):
-    with Launch(options=options) as launch:
+def grow_then_shrink(kind, options=()):
+    with kind(options=options) as launch:
         launch.start(2)
         grow = time.monotonic()
         launch.add_node()
@@ -79,12 +80,12 @@ def grow_then_shrink(options=()):
         return idle_ms(launch.steps(), grow, shrink), idle_ms(launch.steps(), shrink, end)
 
 
-def after_signal(number, nodes, collective_timeout_s=0, options=()):
-    with Launch(collective_timeout_s, options) as launch:
+def after_signal(number, nodes, collective_timeout_s=0, options=(), kind=None):
+    with (kind or Launch)(collective_timeout_s, options) as launch:
         launch.start(nodes)
         event = time.monotonic()
         os.kill(launch.worker_of("n1"), number)
-        launch.wait_steps(event + 1, nodes)
+        launch.wait_steps(event + 1, nodes if launch.replaces_workers else nodes - 1)
         launch.wait_new_steps(event)
         return idle_ms(launch.steps(), event, time.monotonic())
 
@@ -126,6 +127,8 @@ def free_port():
 class Launch:
     """One elastic job of torchrun on loopback. Everything that it started is ended and removed at the end."""
 
+    replaces_workers = True  # those that are lost
+
     def __init__(self, collective_timeout_s=0, options=()):
         self.python = python_with_torch()
         wait_until_quiet()
@@ -159,12 +162,14 @@ class Launch:
         node = f"n{len(self.agents)}"
         argv = [self.python, os.path.join(PEER, "launch.py"), f"--nnodes=1:{MAX_NODES}", "--nproc_per_node=1", *TUNED,
                 f"--rdzv_id=bench{self.port}", "--rdzv_backend=c10d", f"--rdzv_endpoint=127.0.0.1:{self.port}", *self.train]
+        # torch 2.15: without it rank 0 keeps its old address and a new node waits a minute in vain.
+        self.agents[node] = self.launched(argv, node, TORCH_DISABLE_SHARE_RDZV_TCP_STORE="1")
+
+    def launched(self, argv, node, **variables):
         environment = {**os.environ, "NODE": node, "RUN_DIR": self.directory, "OMP_NUM_THREADS": "1",
-                       "GLOO_SOCKET_IFNAME": "lo",
-                       # torch 2.15: without it rank 0 keeps its old address and a new node waits a minute in vain.
-                       "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
+                       "GLOO_SOCKET_IFNAME": "lo", **variables}
         with open(os.path.join(self.directory, f"agent-{node}.log"), "w") as log:
-            self.agents[node] = subprocess.Popen(argv, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+            return subprocess.Popen(argv, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
     def pids(self):
         """The agents, and all processes that have this run's directory in their environment: the workers."""
