@@ -18,6 +18,7 @@ namespace {
 constexpr const char* kPlaceFile = "/supervisor.json";
 constexpr const char* kLockFile = "/lock";
 constexpr std::size_t kMaxBytes = 4096;
+constexpr mode_t kFileMode = 0600;
 
 std::string own_host() {
   std::array<char, 256> name{};
@@ -58,8 +59,12 @@ void record_place(const std::string& run_directory) {
   const nlohmann::json json = {{"host", own_host()}, {"pid", ::getpid()}, {"slurm_job", job == nullptr ? "" : job}};
   const std::string path = run_directory + kPlaceFile;
   const std::string next = path + ".new";
-  std::ofstream file(next, std::ios::trunc);
-  if ((file << json_text(json) << "\n").flush()) (void)::rename(next.c_str(), path.c_str());
+  const std::string text = json_text(json) + "\n";
+  const int file = ::open(next.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, kFileMode);
+  if (file < 0) return;
+  const bool written = ::write(file, text.data(), text.size()) == static_cast<ssize_t>(text.size());
+  ::close(file);
+  if (written) (void)::rename(next.c_str(), path.c_str());
 }
 
 std::optional<RunPlace> supervisor_elsewhere(const std::string& run_directory) {
