@@ -53,6 +53,7 @@ void JournalFold::on(const record::RunResumed& about) {
     agent.connected = true;  // each is waited for, whether it has come before
     agent.offered = true;    // unless the list of hosts says otherwise again
   }
+  for (auto& [number, plan] : state_.plans) plan.inherited = true;
   if (!about.anew.value_or(false)) return;
   state_.agents.clear();
   state_.workers.clear();
@@ -288,7 +289,7 @@ void JournalFold::on(const record::HaltSettled& about) {
   if (about.generation > state_.generation) {
     const auto found = state_.plans.find(about.generation);
     if (found != state_.plans.end()) {
-      remember(about.generation, found->second.first_step);
+      if (!found->second.inherited) remember(about.generation, found->second.first_step);
       state_.now = found->second;
     }
     state_.generation = about.generation;

@@ -47,7 +47,8 @@ class JournalFold {
     std::vector<std::uint32_t> shares;
     double learning_rate_factor = 1.0;
     protocol::Synchronization synchronization = protocol::Synchronization::kGradients;
-    Step first_step = 0;  // 0: not known yet
+    Step first_step = 0;     // 0: not known yet
+    bool inherited = false;  // from a supervisor that was lost: its successor knows no first step
   };
   struct Request {
     std::uint32_t target = 0;

@@ -43,6 +43,25 @@ TEST_CASE("a host that leaves a lease is known until it has ended, even if its a
   CHECK(agents.front().drain);
 }
 
+TEST_CASE("a change that some workers had adopted begins the generation only for the supervisor that planned it") {
+  record::Prepare plan;
+  plan.generation = 2;
+  plan.previous = 1;
+  plan.members = {WorkerId{1}};
+  plan.shares = {8};
+  plan.fence = 1;
+  plan.resume_step = 17;
+  record::HaltSettled settled;
+  settled.generation = 2;
+  settled.fence = 3;
+  settled.members = {WorkerId{1}};
+  const auto lineage_after = [&](const Record& between) {
+    return fold_of({opened_with(1), plan, record::Commit{2, 1, ""}, between, settled}).lineage.size();
+  };
+  CHECK(lineage_after(record::AllBack{}) == 1);
+  CHECK(lineage_after(record::RunResumed{}) == 0);
+}
+
 std::vector<std::string> hosts_of(const Resumed& run) {
   std::vector<std::string> hosts;
   for (const auto& agent : run.agents) {
