@@ -276,13 +276,15 @@ class Comm {
     std::vector<Piece> pieces;  // of a transfer
     float* sum = nullptr;       // of an all-reduce
     std::size_t count = 0;
+    bool never_called = false;  // decided once, so that what is reported and what is done agree
   };
 
   // A thread connects what the work needs and gives the work to the stream; the call returns before that.
   int enqueue(Work work, void* stream) {
     if (revoked_) return kInvalidUsage;
     if (const int now = ensure_ready()) return now;
-    if (work.sum != nullptr && !has_fault("never-called", rank_)) ras_->started_all_reduce();
+    work.never_called = has_fault("never-called", rank_);
+    if (work.sum != nullptr && !work.never_called) ras_->started_all_reduce();
     begin_job([this, work = std::move(work), stream]() mutable { return launch(std::move(work), stream); });
     return begun();
   }
@@ -474,7 +476,8 @@ class Comm {
   }
 
   void run(Work& work) {
-    while (!stop_operations_ && (has_fault("stall-run", rank_) || has_fault("never-called", rank_))) {
+    while (!stop_operations_ &&
+           (has_fault("stall-run", rank_) || (work.never_called && has_fault("never-called", rank_)))) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
     const auto begin = std::chrono::steady_clock::now();
