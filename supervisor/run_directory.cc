@@ -62,7 +62,7 @@ Status make_private(const std::string& path) {
 
 Error lives(const std::string& path) {
   const std::string name = path.substr(path.rfind('/') + 1);
-  if (const auto place = supervisor_elsewhere(path); place && !control::is_live(path)) {
+  if (const auto place = supervisor_held_elsewhere(path); place && !control::is_live(path)) {
     return Error{ErrorCode::kRefused, describe_elsewhere(name, *place) + "; or choose another name"};
   }
   return Error{ErrorCode::kRefused, "a run named '" + name + "' is already running in " + path +

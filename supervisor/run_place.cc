@@ -37,19 +37,21 @@ std::optional<RunPlace> place_in(const std::string& path) {
     return found != json.end() && found->is_string() ? found->get<std::string>() : std::string();
   };
   const auto pid = json.find("pid");
-  RunPlace place{text_at("host"), 0, text_at("slurm_job")};
+  RunPlace place{text_at("host"), 0, text_at("slurm_job"), false};
   if (place.host.empty() || pid == json.end() || !pid->is_number_integer()) return std::nullopt;
   place.pid = pid->get<std::int64_t>();
   return place;
 }
 
-// A lock that can be taken is not held by any supervisor.
-bool is_unlocked(const std::string& path) {
+enum class LockState { kFree, kHeld, kUnknown };
+
+LockState state_of_lock(const std::string& path) {
   const int lock = ::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW);
-  if (lock < 0) return errno == ENOENT;
+  if (lock < 0) return errno == ENOENT ? LockState::kFree : LockState::kUnknown;
   const bool taken = ::flock(lock, LOCK_EX | LOCK_NB) == 0;
+  const bool held = !taken && errno == EWOULDBLOCK;
   ::close(lock);
-  return taken;
+  return taken ? LockState::kFree : held ? LockState::kHeld : LockState::kUnknown;
 }
 
 }  // namespace
@@ -69,8 +71,16 @@ void record_place(const std::string& run_directory) {
 
 std::optional<RunPlace> supervisor_elsewhere(const std::string& run_directory) {
   auto place = place_in(run_directory + kPlaceFile);
-  if (!place || place->host == own_host() || is_unlocked(run_directory + kLockFile)) return std::nullopt;
+  if (!place || place->host == own_host()) return std::nullopt;
+  const LockState lock = state_of_lock(run_directory + kLockFile);
+  if (lock == LockState::kFree) return std::nullopt;
+  place->certain = lock == LockState::kHeld;
   return place;
+}
+
+std::optional<RunPlace> supervisor_held_elsewhere(const std::string& run_directory) {
+  auto place = supervisor_elsewhere(run_directory);
+  return place && place->certain ? place : std::nullopt;
 }
 
 std::string describe_elsewhere(const std::string& run_name, const RunPlace& place) {
@@ -78,8 +88,11 @@ std::string describe_elsewhere(const std::string& run_name, const RunPlace& plac
   const std::string ask = place.slurm_job.empty()
                               ? "ssh " + place.host + " " + command
                               : "srun --jobid " + place.slurm_job + " --overlap -w " + place.host + " -n 1 " + command;
-  return "run " + run_name + " is supervised on " + place.host + " (process " + std::to_string(place.pid) +
-         "), and answers there only: " + ask;
+  const std::string where = place.host + " (process " + std::to_string(place.pid) + ")";
+  if (place.certain) return "run " + run_name + " is supervised on " + where + ", and answers there only: " + ask;
+  return "run " + run_name + " was last supervised on " + where +
+         ", and this file system has no locks that show whether it still is; ask there: " + ask +
+         "; if it has lost its supervisor, take it over with: elastictrain run --resume " + run_name;
 }
 
 }  // namespace elastictrain

@@ -63,7 +63,7 @@ std::string default_name(const RunConfig& config) {
 
 bool has_no_supervisor(const std::string& directory) {
   const auto record = load_run_record(directory);
-  return record.ok() && !record->end && !control::is_live(directory) && !supervisor_elsewhere(directory);
+  return record.ok() && !record->end && !control::is_live(directory) && !supervisor_held_elsewhere(directory);
 }
 
 std::vector<std::string> runs_without_supervisor() {
@@ -189,7 +189,8 @@ Choice choose_given(const RunFlags& flags, const std::vector<std::string>& progr
                        "; elastictrain list names all runs");
   }
   if (!flags.resume && (record->end || control::is_live(*directory))) return choice;
-  if (const auto place = supervisor_elsewhere(*directory)) return unavailable(describe_elsewhere(config.name, *place));
+  if (const auto place = supervisor_held_elsewhere(*directory))
+    return unavailable(describe_elsewhere(config.name, *place));
   const auto start = start_of(*record, config);
   if (!start.ok()) return failed(start.error());
   const auto recorded = decode_recorded(record->config);

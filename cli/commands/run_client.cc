@@ -46,10 +46,9 @@ std::vector<std::string> elsewhere(const std::string& state) {
 }
 
 Error no_run(const std::string& name, const std::string& state, const std::vector<std::string>& live) {
-  if (const auto place = name.empty() ? std::nullopt : supervisor_elsewhere(state + "/" + name)) {
-    return {ErrorCode::kUnavailable, describe_elsewhere(name, *place)};
-  }
   if (!name.empty() && has_lost_supervisor(state + "/" + name)) {
+    if (const auto place = supervisor_elsewhere(state + "/" + name))
+      return {ErrorCode::kUnavailable, describe_elsewhere(name, *place)};
     return {ErrorCode::kUnavailable,
             "run " + name + " has lost its supervisor; take it over with: elastictrain run " + "--resume " + name};
   }

@@ -9,6 +9,7 @@
 #include "supervisor/control/control_client.h"
 #include "supervisor/control/socket_path.h"
 #include "supervisor/run_directory.h"
+#include "supervisor/run_place.h"
 #include "tests/support/temporary_directory.h"
 
 namespace elastictrain {
@@ -19,6 +20,27 @@ using test::TemporaryDirectory;
 mode_t mode_of(const std::string& path) {
   struct stat found {};
   return ::stat(path.c_str(), &found) == 0 ? found.st_mode & 0777 : 0;
+}
+
+// What the record of a supervisor on another machine is worth, by the lock beside it.
+TEST_CASE(
+    "a supervisor on another machine is there if it holds the lock, gone if nobody does, and else it is not known") {
+  TemporaryDirectory root;
+  const std::string path = root.path + "/job";
+  auto claimed = RunDirectory::claim(path);
+  REQUIRE(claimed.ok());
+  CHECK_FALSE(supervisor_elsewhere(path));
+  std::ofstream(path + "/supervisor.json") << R"({"host":"node3","pid":12,"slurm_job":""})";
+  REQUIRE(supervisor_held_elsewhere(path));
+  CHECK(describe_elsewhere("job", *supervisor_held_elsewhere(path)).find("is supervised on node3 (process 12)") !=
+        std::string::npos);
+  claimed = Error{ErrorCode::kUnavailable, ""};
+  CHECK_FALSE(supervisor_elsewhere(path));
+  std::filesystem::remove(path + "/lock");
+  std::filesystem::create_directory(path + "/lock");  // of which no lock can be asked
+  CHECK_FALSE(supervisor_held_elsewhere(path));
+  REQUIRE(supervisor_elsewhere(path));
+  CHECK(describe_elsewhere("job", *supervisor_elsewhere(path)).find("take it over with") != std::string::npos);
 }
 
 TEST_CASE("a run directory is made with its parents, for its owner only") {
