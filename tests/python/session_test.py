@@ -1,17 +1,21 @@
 """The session of Python programs, alone in a process: buffers in place of pointers, exceptions in place of statuses."""
 
+import argparse
 import array
 import ctypes
 import os
+import struct
 import subprocess
 import sys
+import tempfile
 import unittest
+import unittest.mock
 
 PACKAGE = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "train", "python")
 sys.path.insert(0, PACKAGE)
 
 import elastictrain  # noqa: E402
-from elastictrain import _memory, _paths  # noqa: E402
+from elastictrain import _cuda_libraries, _memory, _paths  # noqa: E402
 
 
 def trained(session, steps=None, gradient=None):
@@ -127,6 +131,92 @@ class Alone(unittest.TestCase):
 
     def test_children_do_not_find_the_agent(self):
         self.assertNotIn("ELASTICTRAIN_SOCKET", os.environ)
+
+
+class Tensor:
+    """What the package asks of a torch.Tensor."""
+
+    def __init__(self, address, count, dtype, device):
+        self.address, self.count, self.dtype, self.device = address, count, dtype, argparse.Namespace(type=device)
+
+    def data_ptr(self):
+        return self.address
+
+    def is_contiguous(self):
+        return True
+
+    def numel(self):
+        return self.count
+
+    def element_size(self):
+        return {"torch.float32": 4, "torch.float64": 8}.get(self.dtype, 2)
+
+
+class Gradients(unittest.TestCase):
+    """In memory of the host, and in that of a stand-in device."""
+
+    ONES = {"torch.float32": struct.pack("<f", 1.0), "torch.float16": struct.pack("<e", 1.0), "torch.bfloat16": b"\x80\x3f"}
+
+    def norm_of_ones(self, dtype, device, asynchronous):
+        content = self.ONES[dtype] * 16
+        with elastictrain.Session() as session:
+            if device == "cuda":
+                session.use_device(0)
+                driver, address = ctypes.CDLL(os.environ["ELASTICTRAIN_CUDA_LIBRARY"]), ctypes.c_uint64()
+                self.assertEqual(driver.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(len(content))), 0)
+                memory = ctypes.c_void_p(address.value)
+            else:
+                memory = ctypes.create_string_buffer(len(content))
+            session.set_data(sample_count=4, batch=4)
+            self.assertTrue(session.start())
+            self.assertIsNotNone(session.next_batch())
+            ctypes.memmove(memory, content, len(content))
+            tensor = Tensor(ctypes.cast(memory, ctypes.c_void_p).value, 16, dtype, device)
+            if asynchronous:
+                session.all_reduce_async(tensor)
+                session.wait_all_reduce()
+            else:
+                session.all_reduce(tensor)
+            session.commit_step()
+            self.assertEqual(ctypes.string_at(memory, len(content)), content)
+            return session.last_step().gradient_norm
+
+    def test_they_may_have_16_bits_on_the_host_and_on_a_device(self):
+        for dtype in self.ONES:
+            for device in ("cpu", "cuda"):
+                for asynchronous in (False, True):
+                    with self.subTest(dtype=dtype, device=device, asynchronous=asynchronous):
+                        self.assertEqual(self.norm_of_ones(dtype, device, asynchronous), 4.0)
+
+    def test_other_types_are_refused(self):
+        with elastictrain.Session() as session:
+            with self.assertRaisesRegex(TypeError, "float32, float16 or bfloat16"):
+                session.all_reduce(Tensor(4096, 1, "torch.float64", "cpu"))
+            with self.assertRaisesRegex(TypeError, "float32, float16 or bfloat16"):
+                session.all_reduce_async(array.array("d", [1.0]))
+
+
+class CudaLibraries(unittest.TestCase):
+    VARIABLES = ("ELASTICTRAIN_NVRTC_LIBRARY", "ELASTICTRAIN_NCCL_LIBRARY")
+
+    def named(self, chosen=None):
+        with tempfile.TemporaryDirectory() as packages:
+            for name in ("cu13/lib/libnvrtc.so.13", "cu13/lib/libnvrtc-builtins.so.13.0", "nccl/lib/libnccl.so.2"):
+                path = os.path.join(packages, "nvidia", name)
+                os.makedirs(os.path.dirname(path), exist_ok=True)
+                open(path, "w").close()
+            clean = {name: value for name, value in os.environ.items() if name not in self.VARIABLES}
+            with unittest.mock.patch.dict(os.environ, {**clean, **(chosen or {})}, clear=True), \
+                    unittest.mock.patch.object(sys, "path", ["", "/nowhere", packages]):
+                _cuda_libraries.name_installed()
+                return [os.environ[name].replace(packages, "") for name in self.VARIABLES]
+
+    def test_those_of_torchs_wheels_are_named(self):
+        self.assertEqual(self.named(), ["/nvidia/cu13/lib/libnvrtc.so.13", "/nvidia/nccl/lib/libnccl.so.2"])
+
+    def test_what_the_user_names_counts(self):
+        chosen = {"ELASTICTRAIN_NVRTC_LIBRARY": "/mine/libnvrtc.so"}
+        self.assertEqual(self.named(chosen), ["/mine/libnvrtc.so", "/nvidia/nccl/lib/libnccl.so.2"])
 
 
 class Memory(unittest.TestCase):

@@ -184,21 +184,25 @@ class Session:
                      bool(batch.first_of_epoch))
 
     def all_reduce(self, gradient: Any, stream: Optional[int] = None) -> None:
-        """In-place mean over all samples of the step, of float32 values. An empty batch contributes nothing."""
-        memory = _memory.floats(gradient)
-        if memory.on_device:
-            self._do("all_reduce_device", memory.address, memory.bytes // 4, stream)
-        else:
-            self._do("all_reduce", memory.address, memory.bytes // 4)
-        self._step_kept.append(gradient)
+        """In-place mean over all samples of the step, of float32, float16 or bfloat16 values, which are summed in float32 and
+        rounded once. An empty batch contributes nothing. `stream`: the CUDA stream that computes values on a device; None: the
+        default one."""
+        self._reduce_gradient("", gradient, stream)
 
     def all_reduce_async(self, gradient: Any, stream: Optional[int] = None) -> None:
         """The same in the background, in the order of the calls, which must be equal on all workers."""
-        memory = _memory.floats(gradient)
+        self._reduce_gradient("_async", gradient, stream)
+
+    def _reduce_gradient(self, suffix: str, gradient: Any, stream: Optional[int]) -> None:
+        memory = _memory.of(gradient)
+        name = "float32" if memory.is_float32 else str(getattr(gradient, "dtype", "")).replace("torch.", "")
+        if name not in ("float32", "float16", "bfloat16"):
+            raise TypeError("values must be float32, float16 or bfloat16")
+        arguments = (memory.address, memory.bytes // _ITEM_BYTES[name], TYPES[name])
         if memory.on_device:
-            self._do("all_reduce_device_async", memory.address, memory.bytes // 4, stream)
+            self._do(f"all_reduce_device_typed{suffix}", *arguments, stream)
         else:
-            self._do("all_reduce_async", memory.address, memory.bytes // 4)
+            self._do(f"all_reduce_typed{suffix}", *arguments)
         self._step_kept.append(gradient)
 
     def wait_all_reduce(self) -> None:

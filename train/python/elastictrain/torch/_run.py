@@ -17,7 +17,7 @@ from ._likeness import Likeness
 from ._loader import Loader
 from ._observers import Observers
 from ._state import State
-from .. import session as _session
+from .. import _cuda_libraries, session as _session
 from ..errors import ElasticError
 from ..session import Batch, Change, Session
 
@@ -49,6 +49,7 @@ class ElasticRun:
         _model.refuse_lazy(model)
         device = _model.device_of(model)
         if device.type == "cuda":
+            _cuda_libraries.name_installed()
             session.use_device(device.index or 0)
         self._loader = Loader(dataset, loader, self._look_ahead)
         self._size = len(dataset)
