@@ -16,6 +16,7 @@
 #include "launcher/agent/launch_proxy.h"
 #include "launcher/agent/machine_key.h"
 #include "launcher/agent/machine_layout.h"
+#include "launcher/agent/mig_instances.h"
 #include "launcher/agent/null_streams.h"
 #include "launcher/agent/questions.h"
 #include "launcher/agent_marker.h"
@@ -288,7 +289,7 @@ Result<std::vector<std::string>> AgentService::environment_for(const SpawnWorker
   auto base = pool_ ? own_environment() : without_mpi_place(own_environment());
   auto environment = with_nccl_settings(merge_environment(std::move(base), order.environment), bootstrap_.interface,
                                         ras.number() != 0 ? ras.address() : "");
-  environment = merge_environment(std::move(environment), pool_environment());
+  environment = with_own_mig_instance(merge_environment(std::move(environment), pool_environment()));
   return merge_environment(std::move(environment),
                            {"ELASTICTRAIN_SOCKET=" + directory_.path() + "/" + name + ".sock",
                             "ELASTICTRAIN_WORKER_ID=" + std::to_string(order.worker.value),

@@ -55,6 +55,10 @@ class Environment(Case):
         found, _ = self.environments(1, "-x", "ET_SEEN", "-x", "ET_GIVEN=a b", environment={"ET_SEEN": "yes"})
         self.assertEqual((found[0]["ET_SEEN"], found[0]["ET_GIVEN"]), ("yes", "a b"))
 
+    def test_each_worker_sees_a_mig_instance_of_its_own(self):
+        found, _ = self.environments(3, "-x", "CUDA_VISIBLE_DEVICES=MIG-a,MIG-b,MIG-c")
+        self.assertEqual([variables["CUDA_VISIBLE_DEVICES"] for variables in found], ["MIG-a", "MIG-b", "MIG-c"])
+
     def test_arguments_arrive_as_they_were_typed(self):
         words = ["", "a b", "$HOME", "--flag=1", "quo'te", "star*", "--", "-n"]
         run = Run()

@@ -19,17 +19,20 @@ void end_process(const std::string& why) {
   std::_Exit(kExitWedged);
 }
 
-// No generation has two members in one slot, so none has two on one GPU unless a host has more slots than GPUs. NCCL
-// refuses two ranks on one GPU of a host; the workers beyond the number of GPUs report another host id.
-int device_of_slot(const session::Environment& environment) {
+std::uint32_t visible_devices() {
   const auto count = device::Device::count();
   if (!count) throw SessionError(count.error().message);
   if (*count == 0) throw SessionError("this process sees no GPU; check CUDA_VISIBLE_DEVICES and nvidia-smi");
-  const auto devices = static_cast<std::uint32_t>(*count);
+  return static_cast<std::uint32_t>(*count);
+}
+
+// No generation has two members in one slot, so none has two on one GPU unless a host has more slots than GPUs. NCCL
+// refuses two ranks on one GPU of a host, or on MIG instances of one; the workers beyond the number of devices report
+// another host id.
+void separate_workers(const session::Environment& environment, std::uint32_t devices) {
   const std::uint32_t layer = environment.slot / devices;
   const std::string host = environment.host_key + "-" + std::to_string(layer);
   if (layer != 0) ::setenv("NCCL_HOSTID", host.c_str(), 0);
-  return static_cast<int>(environment.slot % devices);
 }
 
 }  // namespace
@@ -38,7 +41,9 @@ int Session::Impl::use_device(int ordinal) {
   lifecycle_.require(!lifecycle_.started, "use_device() after start(); choose the device before start()");
   lifecycle_.require(!program_.device, "use_device() was called twice; a worker trains on one device");
   lifecycle_.require(program_.buffers.buffers().empty(), "use_device() after share_state(); choose the device first");
-  if (ordinal < 0) ordinal = device_of_slot(program_.environment);
+  const std::uint32_t devices = visible_devices();
+  separate_workers(program_.environment, devices);
+  if (ordinal < 0) ordinal = static_cast<int>(program_.environment.slot % devices);
   auto side = session::DeviceSide::open(ordinal);
   if (!side) throw SessionError(side.error().message);
   program_.device = std::move(*side);

@@ -38,10 +38,10 @@ std::string refusal(const auto& call) {
 
 TEST_CASE("a worker takes the GPU of its slot, and those beyond the GPUs are hosts of their own to NCCL") {
   const Variable key("ELASTICTRAIN_HOST_KEY", "here");
-  const auto device_of = [](const char* slot) {
+  const auto device_of = [](const char* slot, int ordinal = -1) {
     const Variable variable("ELASTICTRAIN_SLOT", slot);
     ::unsetenv("NCCL_HOSTID");
-    return Session().use_device();
+    return Session().use_device(ordinal);
   };
   CHECK(device_of("0") == 0);
   CHECK(std::getenv("NCCL_HOSTID") == nullptr);
@@ -49,6 +49,10 @@ TEST_CASE("a worker takes the GPU of its slot, and those beyond the GPUs are hos
   CHECK(std::getenv("NCCL_HOSTID") == nullptr);
   CHECK(device_of("4") == 0);
   CHECK(std::string(std::getenv("NCCL_HOSTID")) == "here-2");
+  CHECK(device_of("1", 0) == 0);
+  CHECK(std::getenv("NCCL_HOSTID") == nullptr);
+  CHECK(device_of("3", 0) == 0);  // as a framework chooses it
+  CHECK(std::string(std::getenv("NCCL_HOSTID")) == "here-1");
   ::unsetenv("NCCL_HOSTID");
 }
 
