@@ -193,12 +193,15 @@ TEST_CASE("copies beyond a piece of memory are refused") {
 TEST_CASE("a sticky error means that the process must end") {
   const auto device = gpu();
   CHECK(device->probe().ok());
-  standin_cuda_fault(700);
-  const auto failed = device->probe();
-  standin_cuda_fault(0);
-  REQUIRE_FALSE(failed.ok());
-  CHECK(failed.error().message.find("the process must end") != std::string::npos);
-  CHECK(is_sticky(719));
+  for (const int code : {700, 710, 719, 721, 999}) {
+    CAPTURE(code);
+    standin_cuda_fault(code);
+    const auto failed = device->probe();
+    standin_cuda_fault(0);
+    REQUIRE_FALSE(failed.ok());
+    CHECK(failed.error().message.find(std::to_string(code)) != std::string::npos);
+    CHECK(failed.error().message.find("the process must end") != std::string::npos);
+  }
   CHECK_FALSE(is_sticky(kCudaOutOfMemory));
 }
 

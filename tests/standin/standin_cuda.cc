@@ -11,6 +11,7 @@
 #include <mutex>
 #include <set>
 #include <thread>
+#include <utility>
 
 namespace standin {
 
@@ -108,7 +109,7 @@ struct State {
   std::map<std::shared_ptr<Stream>, int> streams;  // with their devices
   std::map<int, std::shared_ptr<Stream>> legacy;
   std::map<void*, Piece> memory;
-  std::set<const void*> loaded;  // kernels
+  std::set<std::pair<int, const void*>> loaded;  // kernels, by device
   std::atomic<std::size_t> events{0};
   std::atomic<int> fault{0};
   std::atomic<int> capturing{0};
@@ -267,7 +268,7 @@ STANDIN_API void standin_cuda_load(const void* code) {
   if (!loads_lazily()) return;
   {
     const std::lock_guard lock(state().mutex);
-    if (!state().loaded.insert(code).second) return;
+    if (!state().loaded.insert({current_device(), code}).second) return;
   }
   await_device(current_device());
 }
@@ -295,7 +296,11 @@ STANDIN_API int cuDriverGetVersion(int* version) {
   return 0;
 }
 STANDIN_API int cuGetErrorName(int code, const char** name) {
-  *name = code == 700 ? "CUDA_ERROR_ILLEGAL_ADDRESS" : code == kNotReady ? "CUDA_ERROR_NOT_READY" : "CUDA_ERROR";
+  static const std::map<int, const char*> names{
+      {kNotReady, "CUDA_ERROR_NOT_READY"}, {700, "CUDA_ERROR_ILLEGAL_ADDRESS"},    {710, "CUDA_ERROR_ASSERT"},
+      {719, "CUDA_ERROR_LAUNCH_FAILED"},   {721, "CUDA_ERROR_TENSOR_MEMORY_LEAK"}, {999, "CUDA_ERROR_UNKNOWN"}};
+  const auto known = names.find(code);
+  *name = known != names.end() ? known->second : "CUDA_ERROR";
   return 0;
 }
 STANDIN_API int cuGetErrorString(int, const char** text) {

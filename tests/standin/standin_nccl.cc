@@ -83,7 +83,7 @@ Faults& faults() {
 
 struct Counters {
   std::atomic<int> begun{0}, aborted{0}, finalized{0}, destroyed{0}, alive{0}, intruders{0}, roots{0}, scalable{0};
-  std::atomic<int> shrunk{0}, revoked{0}, misused{0}, unpolled{0}, leaked{0}, met{0};
+  std::atomic<int> shrunk{0}, revoked{0}, misused{0}, unpolled{0}, leaked{0}, met{0}, summed{0};
 };
 Counters counters;
 
@@ -483,6 +483,7 @@ class Comm {
     const auto begin = std::chrono::steady_clock::now();
     const MoveEnd end = work.sum != nullptr ? all_reduce(work.sum, work.count) : transfer(work.pieces);
     if (work.sum != nullptr) standin_cuda_take_time("ET_STANDIN_SUM_US", begin);
+    if (work.sum != nullptr && end == MoveEnd::kDone) ++counters.summed;
     if (end != MoveEnd::kLost) return;
     if (!has_fault("silent-loss", rank_)) state_ = kRemote;
     // The kernel of a lost communicator spins until it is aborted.
@@ -592,7 +593,7 @@ STANDIN_API void standin_nccl_faults(const char* list) {
 STANDIN_API void standin_nccl_counters(StandinNcclCounters* all) {
   *all = {counters.alive,     counters.begun,    counters.aborted,  counters.finalized, counters.destroyed,
           counters.intruders, counters.roots,    counters.scalable, counters.shrunk,    counters.revoked,
-          counters.misused,   counters.unpolled, counters.leaked,   counters.met};
+          counters.misused,   counters.unpolled, counters.leaked,   counters.met,       counters.summed};
 }
 
 STANDIN_API int ncclGetVersion(int* version) {

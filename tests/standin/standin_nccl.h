@@ -48,6 +48,7 @@ struct StandinNcclCounters {
   int unpolled;   // calls before the last one has ended
   int leaked;     // communicators that left resources behind
   int met;        // collectives and transfers that met their peers to connect
+  int summed;     // all-reduces that were done
 };
 
 STANDIN_API void standin_nccl_faults(const char* list);

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <filesystem>
+#include <future>
 #include <mutex>
 #include <thread>
 
@@ -195,6 +196,24 @@ TEST_CASE("an abort that never returns costs this process, and is reported once"
   CHECK(reports[0].find("traps:1 within 200 ms") != std::string::npos);
 }
 
+TEST_CASE("an abort may take at least ten of the learned steps") {
+  World world(shm(2));
+  std::atomic<std::uint64_t> steps{0};
+  std::promise<std::string> report;
+  auto all = build_all(world, 1, [&](std::uint32_t rank) {
+    auto options = options_until(seconds(20));
+    options.step_clock = [&] { return StepClock{++steps, milliseconds(50)}; };
+    if (rank == 0) options.on_wedged = [&](const std::string& what) { report.set_value(what); };
+    return options;
+  });
+  REQUIRE(all[0].communicator);
+  const Faults faults("wedge-abort@0");
+  all[0].communicator->abort();
+  auto told = report.get_future();
+  REQUIRE(told.wait_for(seconds(20)) == std::future_status::ready);
+  CHECK(told.get().find("traps:1 within 500 ms") != std::string::npos);
+}
+
 TEST_CASE("an abort that waits for the caller's own work costs no process, however long that takes") {
   World world(shm(2));
   std::atomic<int> reports{0};
@@ -259,6 +278,50 @@ TEST_CASE("a trial shows whether NCCL works with the driver, and leaves nothing"
   const auto failed = try_nccl(device, unique_id_command(), seconds(20));
   REQUIRE_FALSE(failed.ok());
   CHECK(failed.error().message.find("build trial") != std::string::npos);
+}
+
+// Ends when it is opened, or late and by itself, so that a failure ends as well.
+class BusyDevice {
+ public:
+  explicit BusyDevice(std::uint32_t rank) {
+    use_device_of(rank);
+    stream_ = std::move(*device::Stream::create(*device::Device::open(device_of_this_thread())));
+    standin_cuda_enqueue(
+        stream_.handle(),
+        [](void* argument) {
+          auto& busy = *static_cast<BusyDevice*>(argument);
+          const auto latest = steady_clock::now() + seconds(20);
+          while (!busy.open_ && steady_clock::now() < latest) std::this_thread::sleep_for(milliseconds(1));
+          busy.done_ = true;
+        },
+        this);
+  }
+  ~BusyDevice() {
+    open_ = true;
+    (void)stream_.synchronize();
+  }
+  bool is_busy() const { return !done_; }
+
+ private:
+  std::atomic<bool> open_{false};
+  std::atomic<bool> done_{false};
+  device::Stream stream_;
+};
+
+TEST_CASE("after a trial a build waits for no busy device: all kernels are loaded") {
+  constexpr std::uint32_t kFresh = 6;  // no other case uses this device
+  use_device_of(kFresh);
+  const auto device = *device::Device::open(device_of_this_thread());
+  REQUIRE(try_nccl(device, unique_id_command(), seconds(20)).ok());
+  const BusyDevice busy(kFresh);
+  World world(shm(2));
+  const auto all = build_all(world, 1, [&](std::uint32_t rank) {
+    auto options = options_until(seconds(60));
+    if (rank == 0) options.device = device;
+    return options;
+  });
+  CHECK(busy.is_busy());
+  CHECK(all[0].communicator);
 }
 
 TEST_CASE("a device that is broken after an abort is noticed") {

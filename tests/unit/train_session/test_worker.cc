@@ -176,6 +176,7 @@ class Program {
     if (device_) device_->put_gradient(gradient_);
     const std::size_t third = gradient_.size() / 3;
     reduce_bucket(0, third);
+    if (device_ && options_.behind_first_bucket) options_.behind_first_bucket(device_->stream());
     if (options_.shares_own_data && !options_.overlap) share_own_data();
     pass(Moment::kBetweenBuckets, step);
     reduce_bucket(third, gradient_.size() - third);

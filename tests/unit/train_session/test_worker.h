@@ -58,7 +58,8 @@ struct TestWorkerOptions {
   std::function<void(Session&)> before_start = {};
   std::function<void(Session&)> after_start = {};
   std::function<void(const Batch&)> on_batch = {};
-  std::function<void(Session&, std::uint64_t)> in_step = {};        // before the first all-reduce
+  std::function<void(Session&, std::uint64_t)> in_step = {};  // before the first all-reduce
+  std::function<void(void*)> behind_first_bucket = {};  // on a device: into the stream, behind that bucket's gradient
   std::function<void(Session&, std::uint64_t)> after_sums = {};     // after the last all-reduce
   std::function<void(Session&, std::uint64_t)> between_steps = {};  // after the step's commit
   std::function<void(Session&)> at_end = {};                        // next_batch() has returned nothing

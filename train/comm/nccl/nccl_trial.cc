@@ -3,6 +3,7 @@
 #include <thread>
 #include <utility>
 
+#include "train/comm/nccl/bucket_kernels.h"
 #include "train/comm/nccl/nccl_comm.h"
 #include "train/comm/nccl/unique_id_helper.h"
 
@@ -17,6 +18,7 @@ Status try_nccl(std::shared_ptr<device::Device> device, const std::vector<std::s
                 std::chrono::milliseconds limit) {
   const auto nccl = NcclLibrary::get();
   if (!nccl) return nccl.error();
+  if (const auto kernels = BucketKernels::create(device); !kernels) return kernels.error();
   const auto deadline = std::chrono::steady_clock::now() + limit;
   const auto helper = UniqueIdHelper::start(id_helper, 1, CancelToken(), deadline);
   if (!helper) return helper.error();

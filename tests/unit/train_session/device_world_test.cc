@@ -1,0 +1,138 @@
+// Several workers on stand-in devices that sum over NCCL: what overlaps, what does not wait, and what a worker does
+// whose NCCL does not work or leaks.
+#include <dlfcn.h>
+#include <doctest/doctest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <new>
+#include <stdexcept>
+#include <string>
+#include <thread>
+
+#include "fake_run.h"
+#include "supervisor/protocol/note_keys.h"
+#include "tests/standin/standin_nccl.h"
+#include "train/comm/nccl/nccl_comm.h"
+
+namespace elastictrain::test {
+namespace {
+
+using std::chrono::steady_clock;
+
+constexpr std::chrono::seconds kAtMost{20};
+
+template <class Function>
+Function* of_standin(const char* variable, const char* name) {
+  void* const library = ::dlopen(std::getenv(variable), RTLD_NOW | RTLD_NOLOAD);
+  return reinterpret_cast<Function*>(::dlsym(library, name));
+}
+
+int sums_done() {
+  StandinNcclCounters counters{};
+  of_standin<decltype(standin_nccl_counters)>("ELASTICTRAIN_NCCL_LIBRARY", "standin_nccl_counters")(&counters);
+  return counters.summed;
+}
+
+// Ends this worker with a message if the time is over.
+void wait_here(const std::function<bool()>& condition, const char* what) {
+  const auto latest = steady_clock::now() + kAtMost;
+  while (!condition()) {
+    if (steady_clock::now() > latest) {
+      std::fprintf(stderr, "worker %d waited in vain: %s\n", static_cast<int>(::getpid()), what);
+      std::_Exit(kExitBrokenPromise);
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
+TEST_CASE("the first bucket of a step is summed before the backward pass, which is queued behind it, goes on") {
+  static std::atomic<int> before{0};  // sums that were done before the step
+  TestWorkerOptions options{.max_steps = 5};
+  options.in_step = [](Session&, std::uint64_t) { before = sums_done(); };
+  options.behind_first_bucket = [](void* stream) {
+    const auto enqueue =
+        of_standin<decltype(standin_cuda_enqueue)>("ELASTICTRAIN_CUDA_LIBRARY", "standin_cuda_enqueue");
+    enqueue(
+        stream, [](void*) { wait_here([] { return sums_done() > before; }, "the sum of the first bucket"); }, nullptr);
+  };
+  FakeRun run(options);
+  const auto workers = run.spawn_ready(2);
+  run.change_to(workers);
+  run.wait_all_exited();
+  for (const WorkerId worker : workers) CHECK(run[worker].exit_code == kExitFinished);
+}
+
+TEST_CASE("a donor computes while its transfer waits for a joiner that has not come to it") {
+  void* const shared =
+      ::mmap(nullptr, sizeof(std::atomic<bool>), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  REQUIRE(shared != MAP_FAILED);
+  auto* const computes = new (shared) std::atomic<bool>{false};
+  TestWorkerOptions donor;
+  donor.in_step = [computes](Session& session, std::uint64_t) {
+    if (session.world_size() == 3) *computes = true;
+  };
+  TestWorkerOptions joiner;
+  joiner.after_start = [computes](Session&) { wait_here([computes] { return computes->load(); }, "a donor's pass"); };
+  FakeRun run(donor);
+  auto workers = run.spawn_ready(2);
+  run.change_to(workers);
+  run.wait_step(workers[0], 3);
+  workers.push_back(run.spawn_ready(joiner));
+  run.change_to(workers);
+  run.wait_step(workers[2], run[workers[0]].heartbeat.step + 3);
+  run.stop_and_check();
+  ::munmap(shared, sizeof(std::atomic<bool>));
+}
+
+TEST_CASE("where NCCL does not work for one worker, it says so and all sum through the host") {
+  FakeRun run({.max_steps = 5});
+  run.set_environment("ELASTICTRAIN_BACKEND", "auto");
+  auto workers = run.spawn_ready(1);
+  run.set_environment("ET_STANDIN_NCCL_FAULTS", "fail-init");
+  workers.push_back(run.spawn_ready());
+  run.change_to(workers);
+  run.wait_all_exited();
+  for (const WorkerId worker : workers) CHECK(run[worker].exit_code == kExitFinished);
+  CHECK(run[workers[0]].notes.count("nccl") == 0);
+  CHECK(run[workers[1]].notes["nccl"].find("device memory is staged") != std::string::npos);
+}
+
+// As the builds of changes that were given up, whose joiner never came.
+void abandon_builds(int count) {
+  const auto limit = steady_clock::now() + kAtMost;
+  const auto helper = comm::UniqueIdHelper::start(comm::unique_id_command(), static_cast<std::size_t>(count),
+                                                  comm::CancelToken(), limit);
+  const auto device = device::Device::open(0);
+  const auto nccl = comm::NcclLibrary::get();
+  if (!helper || !device || !nccl) throw std::runtime_error("no build to abandon");
+  for (const auto& id : helper->ids()) {
+    const auto comm = comm::NcclComm::begin(**nccl, *device, {.ids = {id}, .rank = 0, .ranks = 2, .name = "abandoned"});
+    if (!comm) throw std::runtime_error(comm.error().message);
+    (*comm)->abort();
+    (*comm)->await_end();
+  }
+}
+
+TEST_CASE("a worker in which many builds were abandoned asks to be replaced, and trains on") {
+  TestWorkerOptions options;
+  options.in_step = [](Session&, std::uint64_t step) {
+    if (step == 3) abandon_builds(64);
+  };
+  FakeRun run(options);
+  const auto worker = run.spawn_ready();
+  run.change_to({worker});
+  const std::string key(protocol::kTermNote);
+  run.wait_until([&] { return run[worker].notes.count(key) != 0; }, "the wish to be replaced");
+  CHECK(run[worker].notes[key].find("abandoned builds") != std::string::npos);
+  run.wait_step(worker, run[worker].heartbeat.step + 3);
+  run.stop_and_check();
+}
+
+}  // namespace
+}  // namespace elastictrain::test
