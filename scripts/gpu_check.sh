@@ -15,13 +15,14 @@ cd "$(dirname "$0")/.."
 programs=(cli/elastictrain tests/gpu/nccl_rank tests/gpu/gpu_overhead tests/unit/train_session/unit_train_session
   tests/standin/et_nccl_id)
 standins=(cuda nvrtc cublas nccl)
+library=train/libelastictrain.so # of PyTorch programs
 
 usage() {
   sed -n '2,13s/^# \{0,1\}//p' "$0"
 }
 
 build() {
-  local target targets=()
+  local target targets=(elastictrain_shared)
   for target in "${programs[@]}"; do targets+=("${target##*/}"); done
   for target in "${standins[@]}"; do targets+=("et_standin_$target"); done
   scripts/setup.sh build >&2
@@ -42,9 +43,10 @@ pack() {
   for program in "${programs[@]}"; do
     install -D -s "build/release/$program" "$folder/gpu_check/$program"
   done
+  install -D -s "build/release/$library" "$folder/gpu_check/$library"
   install -D -t "$folder/gpu_check/tests/standin" build/release/tests/standin/libet_standin_*.so
   # shellcheck disable=SC2046  # a list of paths
-  install -D -t "$folder/gpu_check/lib" $(libraries_of "${programs[@]/#/build/release/}")
+  install -D -t "$folder/gpu_check/lib" $(libraries_of "build/release/$library" "${programs[@]/#/build/release/}")
   tar czf "$file" -C "$folder" gpu_check
   echo "gpu_check.sh: packed $(du -h "$file" | cut -f1) into $file; on the other machine: tar xzf FILE -C build"
 }
@@ -66,7 +68,7 @@ refuse() {
 
 check_package() {
   local program
-  for program in "${programs[@]}"; do
+  for program in "${programs[@]}" "$library"; do
     [ -x "build/gpu_check/$program" ] || refuse "build/gpu_check has no $program"
   done
   LD_LIBRARY_PATH=build/gpu_check/lib build/gpu_check/cli/elastictrain --version >/dev/null 2>&1 ||

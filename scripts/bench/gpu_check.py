@@ -18,6 +18,7 @@ import typing
 import bench
 import gpu
 import gpu_experiments as nccl
+import gpu_torch
 import rows
 
 # The same as the test gpu's stand-in runs: models are averaged and variances measured in host memory only.
@@ -130,6 +131,7 @@ def parts(quick, story_filter):
         Part("kernels", "memory bandwidth of the kernels", 10, answers(lambda: nccl.kernels(rank, floats))),
         Part("gpu-kill", "one of three killed", 40, row("gpu-kill", repetitions)),
         Part("gpu-swap", "changes of size", 40, row("gpu-swap", repetitions)),
+        Part("torch", "PyTorch programs", 100, lambda: gpu_torch.lines(quick)),
         Part("stories", "all changes and losses", 100, lambda: stories(story_filter)),
         Part("beside", "builds beside a busy communicator", 60,
              answers(lambda: nccl.side_builds(rank, 10 if quick else 50, "LAZY"))),

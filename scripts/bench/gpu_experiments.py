@@ -137,10 +137,11 @@ def connecting(program):
             after = members[0].ask("resources")
             took = ", ".join(f"{max(answer['ms'] for answer in answers):.1f}" for answers in sums)
             codes = {answer["code"] for answers in sums for answer in answers} - {0}
+            if codes:
+                raise Stuck(f"NCCL_RUNTIME_CONNECT={late}: sums ended with {[NAMES.get(code, code) for code in codes]}")
             lines.append(f"NCCL_RUNTIME_CONNECT={late}: init {max(a['ms'] for a in built):.0f} ms, first and second sum of "
                          f"4 KB and of {4 * FLOATS >> 20} MB {took} ms, "
-                         f"{(after['gpu_bytes'] - before['gpu_bytes']) / 1e6:.0f} MB of the GPU"
-                         + (f"; errors {[NAMES.get(code, code) for code in codes]}" if codes else ""))
+                         f"{(after['gpu_bytes'] - before['gpu_bytes']) / 1e6:.0f} MB of the GPU")
     return lines
 
 
