@@ -60,6 +60,8 @@ void Ending::begin_end(EndMode mode, int status, std::string reason) {
     if (!recovery_.active()) change_ = Change{};
   }
   if (mode == EndMode::kNow) {
+    // It ends without a record, so a later supervisor finds the workers somewhere in it.
+    if (recovery_.active() || change_.stage == Stage::kCommitted) resume_.unsettled = true;
     change_ = Change{};
     gathering_.end_recovery();
   }

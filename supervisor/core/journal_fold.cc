@@ -45,7 +45,7 @@ void JournalFold::on(const record::RunOpened& about) {
 
 void JournalFold::on(const record::RunResumed& about) {
   state_.schema = std::max(state_.schema, about.schema);
-  state_.ended = false;
+  state_.ending = state_.ended = false;
   state_.leased = about.leased.value_or(false);
   state_.requests.clear();  // those that were not answered never will be, and their numbers are given again
   std::erase_if(state_.agents, [](const auto& entry) { return entry.second.ended && !entry.second.drain; });
@@ -265,7 +265,9 @@ void JournalFold::on(const record::GenerationComplete& about) {
   state_.gap = false;
 }
 
+// That of a start, or of the last step of a run that ends, ends the run and leaves its target.
 void JournalFold::on(const record::GivenUp&) {
+  if (state_.ending || state_.generation == 0) return;
   if (state_.leased) {
     state_.target_reason = "the last change was given up";
     return;
@@ -326,6 +328,7 @@ void JournalFold::on(const record::RunState& about) {
   State state;
   state.schema = state_.schema;
   state.leased = state_.leased;
+  state.ending = state_.ending;
   state.generation = about.generation;
   state.issued = *about.issued;
   state.now = {about.members, about.shares, about.learning_rate_factor, about.synchronization, 0};

@@ -81,6 +81,7 @@ class JournalFold {
     std::uint32_t plain_restarts = 0;
     std::uint32_t last_agent = 0;
     std::uint64_t last_worker = 0;
+    bool ending = false;
     bool ended = false;
   };
 
@@ -128,6 +129,7 @@ class JournalFold {
   void on(const record::StateLost& about);
   void on(const record::JournalGap& about);
   void on(const record::RunState& about);
+  void on(const record::Ending&) { state_.ending = true; }
   void on(const record::End&) { state_.ended = true; }
   void on(const record::RunClosed&) { state_.ended = true; }
 

@@ -4,6 +4,7 @@
 // Thread: one.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -64,6 +65,7 @@ class Scenario {
   void draw_target_settings(Setup& setup);
   void reach_target();
   void run_until_target(const std::string& after);
+  void ask_again_after_hidden_loss();
   std::string away_from_target() const;
   void check_lease();
   void check_notice();
@@ -94,6 +96,7 @@ class Scenario {
   bool stop_requested_ = false;
   bool crashed_by_itself_ = false;
   std::uint32_t target_ = 0;  // 0: none yet
+  std::ptrdiff_t hidden_losses_ = 0;
   std::optional<int> expected_status_;
 };
 

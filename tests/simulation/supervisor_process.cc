@@ -243,14 +243,11 @@ void SupervisorProcess::feed(core::Event event) {
   stepping_ = false;
 }
 
-// A supervisor that is lost now is succeeded by one that knows what this one knows. Once the run ends, only that
+// A supervisor that is lost now is succeeded by one that knows what this one knows. Once the run has ended, only that
 // counts.
 void SupervisorProcess::check_journal() {
   if (!journal_check_ || crashed_ || membership_.ended()) return;
-  const auto difference = journal_check_->difference(membership_);
-  if (difference && membership_.view().phase != core::RunPhase::kStopping) {
-    world_.violated("journal_fold", *difference);
-  }
+  if (const auto difference = journal_check_->difference(membership_)) world_.violated("journal_fold", *difference);
 }
 
 void SupervisorProcess::perform_all(const core::Actions& actions) {

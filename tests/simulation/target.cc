@@ -39,6 +39,8 @@ void Scenario::reach_target() {
   if (stop_requested_) return supervisor.ask(core::Stop{supervisor.next_request(), core::StopCause::kUser});
   run_until_target("the last fault");
   if (over()) return;
+  hidden_losses_ = std::count_if(world_->workers.begin(), world_->workers.end(),
+                                 [](const auto& entry) { return entry.second->hangs(); });
   const core::RunSettings& settings = world_->setup.settings;
   target_ = targets_.between(settings.min_workers, settings.max_workers);
   supervisor.ask(core::Resize{.request = supervisor.next_request(), .target = target_});
@@ -86,6 +88,7 @@ void Scenario::run_until_target(const std::string& after) {
     }
     if (!away_from_target().empty()) {
       good = 0;
+      ask_again_after_hidden_loss();
       continue;
     }
     if (good++ == 0) since = world_->oracle.surviving_steps();
@@ -94,6 +97,17 @@ void Scenario::run_until_target(const std::string& after) {
     return;
   }
   if (!over()) world_->violated("target_is_reached", "after " + after + " " + away_from_target());
+}
+
+// That a spare hangs shows only when it is to train, after the last fault. Where a loss lowers the size, this one does,
+// and the user asks again.
+void Scenario::ask_again_after_hidden_loss() {
+  const core::RunSettings& settings = world_->setup.settings;
+  SupervisorProcess& supervisor = *world_->supervisor;
+  if (hidden_losses_ == 0 || settings.failures.on_failure != core::OnFailure::kShrink) return;
+  if (supervisor.machine().view().target_size >= target_) return;
+  --hidden_losses_;
+  supervisor.ask(core::Resize{.request = supervisor.next_request(), .target = target_});
 }
 
 // The size and the slots follow one lease after the other, the last of which is for all slots again.

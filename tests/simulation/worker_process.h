@@ -42,6 +42,7 @@ class WorkerProcess {
   WorkerId id() const { return id_; }
   Host& host() { return host_; }
   bool stopped() const { return paused_; }
+  bool hangs() const { return hung_; }
   bool noticed() const { return noticed_; }
   bool trains() const { return machine_.in_loop(); }
   std::uint64_t cpu_ms() const;

@@ -62,6 +62,18 @@ TEST_CASE("a change that some workers had adopted begins the generation only for
   CHECK(lineage_after(record::RunResumed{}) == 0);
 }
 
+TEST_CASE("a change that is given up gives the run its size, unless the run ends with it or never began") {
+  record::GenerationComplete complete;
+  complete.generation = 1;
+  complete.members = {WorkerId{1}};
+  const Record opened = opened_with(4);
+  const Record given_up = record::GivenUp{"a host is too slow"};
+  CHECK(fold_of({opened, complete, given_up}).target == 1);
+  CHECK(fold_of({opened, complete, record::Ending{"requested", false}, given_up}).target == 4);
+  CHECK(fold_of({opened, complete, record::Ending{"requested", false}, record::RunResumed{}, given_up}).target == 1);
+  CHECK(fold_of({opened, given_up}).target == 4);
+}
+
 std::vector<std::string> hosts_of(const Resumed& run) {
   std::vector<std::string> hosts;
   for (const auto& agent : run.agents) {
