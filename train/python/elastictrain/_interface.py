@@ -99,8 +99,8 @@ CALLS: Dict[str, Tuple[Any, ...]] = {
     "step_memory": (c_size_t, POINTER(c_void_p)),
 }
 NUMBERS = {"rank": c_uint32, "world_size": c_uint32, "local_rank": c_uint32, "generation": c_uint64, "worker_id": c_uint64,
-           "committed_step": c_uint64, "half_batch": c_uint64, "learning_rate_factor": c_double, "launched": c_int, "outcome_of": c_int,
-           "synchronization_of": c_int}
+           "committed_step": c_uint64, "half_batch": c_uint64, "learning_rate_factor": c_double, "launched": c_int,
+           "outcome_of": c_int, "synchronization_of": c_int}
 
 _loaded: Optional[ctypes.CDLL] = None
 
