@@ -1,9 +1,13 @@
 """elastictrain.torch alone in a process: the same numbers as torch's own loop, and errors that name what is wrong."""
 
 import copy
+import multiprocessing
 import os
+import signal
 import subprocess
 import sys
+import tempfile
+import threading
 import time
 import unittest
 
@@ -291,6 +295,40 @@ class Training(unittest.TestCase):
         optimizer.step()
         self.assertTrue(torch.allclose(before - model.weight, torch.ones_like(before)))
         self.assertEqual(optimizer.param_groups[0]["lr"], 0.5)
+
+    def test_an_interrupted_cell_of_a_notebook_runs_again(self):
+        """With the same model and optimizer, which the interrupted run no longer touches."""
+        model = nn.Linear(6, 3)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        before = threading.active_count()
+
+        def cell(interrupted):
+            run = elastictrain.torch.elastic(model, optimizer, DATA, batch=16, num_workers=2)
+            for x, _ in run:
+                loss = model(x).sum()
+                if interrupted:
+                    signal.raise_signal(signal.SIGINT)
+                loss.backward()
+                optimizer.step()
+            return run
+
+        with self.assertRaises(KeyboardInterrupt):
+            cell(True)
+        loaders = [child.pid for child in multiprocessing.active_children()]
+        run = cell(False)
+        self.assertEqual((len(loaders), run.step), (2, 6))
+        run.close()
+        model(DATA.tensors[0]).sum().backward()
+        optimizer.step()
+        self.assertFalse([pid for pid in loaders if state_of(pid) not in "ZX"], "a loader process of the first run is left")
+        self.assertLessEqual(threading.active_count(), before)
+
+    def test_a_run_that_was_closed_by_another_says_so(self):
+        model = nn.Linear(6, 3)
+        first = self.elastic(model, torch.optim.SGD(model.parameters(), lr=0.1))
+        self.elastic(model, torch.optim.SGD(model.parameters(), lr=0.1))
+        with self.assertRaisesRegex(elastictrain.ElasticError, "the session is closed"):
+            next(iter(first))
 
     def test_a_dataloaders_settings_are_taken_over(self):
         model = nn.Linear(6, 3)

@@ -72,7 +72,8 @@ class Session:
         self._handle = ctypes.c_void_p()
         self._kept: List[Any] = []  # shared memory
         self._step_kept: List[Any] = []  # gradients of the open step
-        self._raised: Optional[BaseException] = None  # by a callback
+        self._callback: Any = None
+        self._raised: Optional[BaseException] = None  # by it
         self._raise_for(self._library.et_session_create(ctypes.byref(self._handle)))
         # Processes that this one starts are no workers.
         os.environ.pop("ELASTICTRAIN_SOCKET", None)
@@ -357,6 +358,8 @@ class Session:
             handle, self._handle = self._handle, ctypes.c_void_p()
             self._library.et_session_destroy(handle)
             self._kept.clear()
+            self._callback = None
+            atexit.unregister(self._close_at_exit)
             Session._open = None
 
     def __enter__(self) -> "Session":

@@ -1,6 +1,6 @@
 """The door of the two-line interface: `elastic()`."""
 
-from typing import Any, Callable, Dict, Optional, Sequence, Type, Union
+from typing import Any, Callable, Dict, List, Optional, Sequence, Type, Union
 
 from torch import nn
 from torch.optim import Optimizer
@@ -38,7 +38,8 @@ def elastic(model: nn.Module, optimizer: Union[Optimizer, Sequence[Optimizer]], 
         loop ends, and `run.outcome` tells why.
     loader: options of torch's DataLoader: num_workers, collate_fn, prefetch_factor, multiprocessing_context, …
 
-    Raises TypeError for what cannot be trained in this way, and SessionError where the run cannot be joined.
+    Raises TypeError for what cannot be trained in this way, and SessionError where the run cannot be joined. Called again in
+    a program that trains alone (a notebook), it closes the earlier run first.
     """
     if leave not in ("exit", "return"):
         raise ValueError(f"leave is 'exit' or 'return', not {leave!r}")
@@ -51,11 +52,23 @@ def elastic(model: nn.Module, optimizer: Union[Optimizer, Sequence[Optimizer]], 
     data = dict(epochs=epochs, batch=accumulation * batch, shuffle=shuffle, seed=seed, max_steps=max_steps, drop_last=drop_last,
                 min_local_samples=accumulation * min(max(min_batch, int(accumulation > 1)), batch))
     optimizers = [optimizer] if isinstance(optimizer, Optimizer) else list(optimizer)
+    _close_earlier()
     session = Session()
     try:
-        return _kind(session, model, optimizers, dataset, data, dict(state or {}), warm_up, leave == "exit", loader,
-                     accumulation, local_state, dict(first_state or {}), first_state_every)
+        run = _kind(session, model, optimizers, dataset, data, dict(state or {}), warm_up, leave == "exit", loader,
+                    accumulation, local_state, dict(first_state or {}), first_state_every)
     except BaseException:
         if not session.launched:  # a notebook may call again; the worker of a run ends with its error
             session.close()
         raise
+    _earlier.append(run)
+    return run
+
+
+_earlier: List[ElasticRun] = []  # the last run of this process
+
+
+def _close_earlier() -> None:
+    """A cell of a notebook may run again, also after an interrupt. The worker of a launched run has one session."""
+    if _earlier and not _earlier[0].session.launched:
+        _earlier.pop().close()

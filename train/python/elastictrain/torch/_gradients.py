@@ -61,10 +61,11 @@ class Gradients:
         self.used = torch.zeros(len(self._slots))
         self.before_end: Callable[[], None] = lambda: None
         self.after_end: Callable[[], Any] = lambda: None
+        self._hooks: List[Any] = []
         for slot in self._slots:
-            slot.parameter.register_post_accumulate_grad_hook(_hook_of(self, slot))
+            self._hooks.append(slot.parameter.register_post_accumulate_grad_hook(_hook_of(self, slot)))
             if passes > 1:
-                slot.parameter.register_hook(self._weighted)
+                self._hooks.append(slot.parameter.register_hook(self._weighted))
 
     def open(self, weights: Sequence[float] = (1.0,)) -> None:
         """A new step; `weights` of the gradients of its passes."""
@@ -83,6 +84,11 @@ class Gradients:
     def close(self) -> None:
         """The step is over."""
         self.active, self.closed = False, True
+
+    def release(self) -> None:
+        """The model is the program's own again."""
+        for hook in self._hooks:
+            hook.remove()
 
     def arrived(self, slot: Slot) -> None:
         if self.closed:

@@ -55,8 +55,8 @@ def hyperparameters(optimizer: Optimizer) -> Tuple[Callable[[], Any], Callable[[
     return read, write
 
 
-def scale_learning_rate(optimizer: Optimizer, factor: Callable[[], float]) -> None:
-    """Multiplies the learning rate of every step by `factor()`; schedulers see the unscaled rate."""
+def scale_learning_rate(optimizer: Optimizer, factor: Callable[[], float]) -> List[Any]:
+    """Multiplies the learning rate of every step by `factor()`; schedulers see the unscaled rate. Returns the hooks."""
     unscaled: List[Any] = []
 
     def before(*_: Any) -> None:
@@ -71,13 +71,12 @@ def scale_learning_rate(optimizer: Optimizer, factor: Callable[[], float]) -> No
             group["lr"] = rate
         unscaled.clear()
 
-    optimizer.register_step_pre_hook(before)
-    optimizer.register_step_post_hook(after)
+    return [optimizer.register_step_pre_hook(before), optimizer.register_step_post_hook(after)]
 
 
-def refuse_other_parameters(optimizer: Optimizer, named: Iterable[Tuple[str, torch.Tensor]]) -> None:
+def refuse_other_parameters(optimizer: Optimizer, named: Iterable[Tuple[str, torch.Tensor]]) -> List[Any]:
     """From now on each step raises RuntimeError if the optimizer has other parameters than now, or one of `named` that is
-    frozen now has a gradient: it would not be averaged."""
+    frozen now has a gradient: it would not be averaged. Returns the hooks."""
     held = [[id(parameter) for parameter in group["params"]] for group in optimizer.param_groups]
     frozen = [(name, parameter) for name, parameter in named if not parameter.requires_grad]
 
@@ -90,7 +89,7 @@ def refuse_other_parameters(optimizer: Optimizer, named: Iterable[Tuple[str, tor
                 raise RuntimeError(f"parameter '{name}' has a gradient, but required none when training was made elastic, so "
                                    "it is not averaged. Let it require one then, and freeze it afterwards")
 
-    optimizer.register_step_pre_hook(check)
+    return [optimizer.register_step_pre_hook(check)]
 
 
 def _without_parameters(group: Dict[str, Any]) -> Dict[str, Any]:

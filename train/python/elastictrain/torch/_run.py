@@ -59,10 +59,11 @@ class ElasticRun:
         buffers.find_running(_trial.make_pass(model, self.stand_in(), warm_up))
         self._gradients = Gradients(self.session, accumulation, _model.trained(model, optimizers))
         self._optimizers = optimizers
+        self._hooks: List[Any] = []  # of optimizers
         for optimizer in optimizers:
             _optimizers.create_state(optimizer)
-            _optimizers.refuse_other_parameters(optimizer, model.named_parameters())
-            _optimizers.scale_learning_rate(optimizer, lambda: float(self.session.learning_rate_factor))
+            self._hooks += _optimizers.refuse_other_parameters(optimizer, model.named_parameters())
+            self._hooks += _optimizers.scale_learning_rate(optimizer, lambda: float(self.session.learning_rate_factor))
         objects = {**objects, "progress": Progress(self)}
         self._state = State(self.session, model, optimizers, buffers, objects)
         self._first = FirstState(self.session, first or {}, first_every)
@@ -186,8 +187,12 @@ class ElasticRun:
                         doc="Whether this worker should print and save.")
 
     def close(self) -> None:
-        """Ends the loader's processes and the session. The end of the program does the same."""
+        """Ends the loader's processes and the session; model and optimizer are as they were without the run. The end of the
+        program does the same."""
         self._loader.close()
+        self._gradients.release()
+        for hook in self._hooks:
+            hook.remove()
         self.session.close()
 
     # --- Steps
