@@ -22,7 +22,7 @@ from torch.utils.data import DataLoader, IterableDataset, TensorDataset  # noqa:
 
 import elastictrain  # noqa: E402
 import elastictrain.torch  # noqa: E402
-from elastictrain.torch import _optimizers  # noqa: E402
+from elastictrain.torch import _optimizers, checkpoint  # noqa: E402
 from elastictrain.torch._buffers import Buffers  # noqa: E402
 from elastictrain.torch._companion import Companion  # noqa: E402
 from elastictrain.torch._first_state import FirstState  # noqa: E402
@@ -576,6 +576,20 @@ class Arriving(unittest.TestCase):
         shared[:] = after
         state.adopt()
         self.assertEqual(values["x"], "b" * 100)
+
+
+class Checkpoints(unittest.TestCase):
+    def test_what_is_no_checkpoint_is_said(self):
+        with tempfile.NamedTemporaryFile() as file:
+            for content in (b"", b"\xff" * 64, (9).to_bytes(8, "little") + b'{"a": {}}', (2).to_bytes(8, "little") + b"[]"):
+                file.seek(0)
+                file.truncate()
+                file.write(content)
+                file.flush()
+                with self.assertRaisesRegex(SystemExit, f"{file.name} is no safetensors file"):
+                    checkpoint.main([file.name, os.path.dirname(file.name)])
+        with self.assertRaisesRegex(SystemExit, "No such file"):
+            checkpoint.main([file.name, "nowhere"])
 
 
 class Loading(unittest.TestCase):

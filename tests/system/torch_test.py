@@ -130,10 +130,16 @@ class Losses(Case):
                 self.assertEqual(run.text().count("rate 0.000000"), 2, "the scheduler continued, too")
                 files = [name for name in os.listdir(directory) if name.endswith(".safetensors")]
                 newest = max(files, key=lambda name: int(name.split("-")[1].split(".")[0]))
-                done = subprocess.run([PYTHON, os.path.join(HERE, "torch_checkpoint.py"), os.path.join(directory, newest)],
-                                      env={**os.environ, **run.environment}, capture_output=True, text=True, timeout=100)
-                self.assertEqual(done.returncode, 0, done.stderr)
-                self.assertGreater(float(done.stdout), 0.95)
+                self.assert_loads(run, os.path.join(directory, newest), os.path.join(directory, "converted"))
+
+    def assert_loads(self, run, file, converted):
+        done = subprocess.run([PYTHON, os.path.join(HERE, "torch_checkpoint.py"), file, converted],
+                              env={**os.environ, **run.environment}, capture_output=True, text=True, timeout=100)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        accuracies = [float(line) for line in done.stdout.split()]
+        self.assertGreaterEqual(len(accuracies), 2)
+        self.assertEqual(len(set(accuracies)), 1, "each way gives the same model")
+        self.assertGreater(accuracies[0], 0.95)
 
     def test_an_interrupt_stops_the_run_and_leaves_no_process(self):
         with torch_run(torch_job((1, 2, 2)), ET_EPOCHS=1000, ET_LOADERS=1) as run:
