@@ -2,7 +2,8 @@
 
   ET_EPOCHS, ET_PAUSE_S     its length; time that each step takes longer
   ET_LOADERS, ET_START      processes that load, and how they start (fork, spawn, forkserver)
-  ET_FAULT, ET_FAULT_STEP   worker 1 is killed there (forward, backward, wait, update, evaluation) or raises (raise)
+  ET_FAULT, ET_FAULT_STEP   worker 1 is killed there (data, forward, backward, wait, update, step, evaluation) or raises
+                            (raise), or one of its loader processes is killed (loader)
   ET_EVERYWHERE             the fault is one of all workers
   ET_WIDER                  worker 1's model is wider than the others'
 """
@@ -27,6 +28,7 @@ PAUSE_S = float(os.environ.get("ET_PAUSE_S", "0.01"))
 LOADERS = int(os.environ.get("ET_LOADERS", "0"))
 FAULT = os.environ.get("ET_FAULT", "")
 FAULT_STEP = int(os.environ.get("ET_FAULT_STEP", "20"))
+LOADED_BEFORE_FAULT = 500
 IS_VICTIM = os.environ.get("ELASTICTRAIN_WORKER_ID") == "1" or "ET_EVERYWHERE" in os.environ
 
 
@@ -35,11 +37,16 @@ class Digits(Dataset):
         with open(f"{DIGITS}.{part}") as file:
             rows = torch.tensor([[float(v) for v in line.split(",")] for line in file if line[0].isdigit()])
         self.images, self.labels = rows[:, :64].reshape(-1, 1, 8, 8) / 16, rows[:, 64].long()
+        self.loaded = 0  # by this process
 
     def __len__(self):
         return len(self.labels)
 
     def __getitem__(self, index):
+        self.loaded += 1
+        if FAULT == "loader" and IS_VICTIM and self.loaded == LOADED_BEFORE_FAULT and torch.utils.data.get_worker_info():
+            os.kill(os.getpid(), signal.SIGKILL)
+        fail("data")
         return self.images[index], self.labels[index]
 
 
@@ -57,7 +64,7 @@ class Fault(torch.autograd.Function):
 
 
 def fail(place):
-    if place != FAULT or not IS_VICTIM or run.step != FAULT_STEP:
+    if place != FAULT or not IS_VICTIM or "run" not in globals() or run.step != FAULT_STEP:
         return
     if place == "raise":
         raise ArithmeticError("an error of the program")
@@ -126,6 +133,7 @@ if __name__ == "__main__":
     run = elastictrain.torch.elastic(model, optimizer, Digits("tra"), batch=32, epochs=EPOCHS, num_workers=LOADERS, **start,
                                      state={"scheduler": scheduler, "scaler": scaler, "average": average})
     kill_in_wait() if FAULT == "wait" else None
+    optimizer.register_step_post_hook(lambda *_: fail("step"))
     for _ in run.epochs():
         for images, labels in run:
             train_step(images, labels)

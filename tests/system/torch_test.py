@@ -67,9 +67,10 @@ class Changes(Case):
         notes = self.changed(ET_LOADERS=2)
         self.assertGreater(float(notes[-1]["value"]), 0.9, "batches are requested ahead, also around a change")
 
-
-    def test_with_loader_processes_of_a_forkserver(self):
-        self.changed(ET_LOADERS=1, ET_START="forkserver")
+    def test_with_loader_processes_that_are_not_forked(self):
+        for start in ("forkserver", "spawn"):
+            with self.subTest(start):
+                self.changed(ET_LOADERS=1, ET_START=start)
 
     def test_an_evaluation_in_a_new_workers_first_step_sees_the_model_of_the_others(self):
         with torch_run(torch_job((1, 1, 3), (os.path.join(HERE, "torch_evaluation.py"),))) as run:
@@ -89,14 +90,26 @@ class Changes(Case):
 @unittest.skipIf(PYTHON is None, WHY_NOT)
 class Losses(Case):
     def test_a_worker_is_killed_at_every_place_of_a_step(self):
-        for place in ("forward", "backward", "wait", "update", "evaluation"):
+        for place in ("data", "forward", "backward", "wait", "update", "step", "evaluation"):
             step = 61 if place == "evaluation" else 20
+            loaders = 0 if place == "data" else 1
             with self.subTest(place=place), torch_run(torch_job((1, 2, 2)), ET_EPOCHS=6, ET_FAULT=place, ET_FAULT_STEP=step,
-                                                      ET_LOADERS=1) as run:
-                self.assertEqual(run.wait(END_S), 0, run.text()[-2000:])
-                run.wait_no_processes()
-                self.assert_audit_clean(run)
-                self.assertEqual(len(run.events("worker_lost")) or len(run.events("abort")), 1, "one loss")
+                                                      ET_LOADERS=loaders) as run:
+                self.survives_one_loss(run)
+
+    def test_a_loader_process_is_killed(self):
+        """Its worker ends with torch's error, and is replaced. No process stays, however the loaders were started."""
+        for start in ("fork", "spawn", "forkserver"):
+            with self.subTest(start), torch_run(torch_job((1, 2, 2)), ET_EPOCHS=6, ET_FAULT="loader", ET_LOADERS=2,
+                                                ET_START=start) as run:
+                self.survives_one_loss(run)
+                self.assertIn("DataLoader worker", run.text())
+
+    def survives_one_loss(self, run):
+        self.assertEqual(run.wait(END_S), 0, run.text()[-2000:])
+        run.wait_no_processes()
+        self.assert_audit_clean(run)
+        self.assertEqual(len(run.events("worker_lost")) or len(run.events("abort")), 1, "one loss")
 
     def test_an_exception_ends_the_worker_with_its_traceback_and_the_others_continue(self):
         with torch_run(torch_job((1, 2, 2)), ET_EPOCHS=6, ET_FAULT="raise") as run:
