@@ -1,4 +1,4 @@
-"""What both programs on the digits share: data, model and score."""
+"""What the programs on the digits share: data, model and score."""
 
 import os
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A convolutional network on handwritten digits, with torch's DistributedDataParallel.
 
-  torchrun --nproc_per_node 2 digits_ddp.py tests/data/optdigits
+  torchrun --nproc_per_node 2 digits_ddp.py tests/data/optdigits [EPOCHS]
 """
 
 import sys
@@ -18,12 +18,13 @@ from digits import EPOCHS, make_model, read, score
 def main():
     distributed.init_process_group("gloo")
     train, test = read(sys.argv[1])
+    epochs = int(sys.argv[2]) if len(sys.argv) > 2 else EPOCHS
     sampler = DistributedSampler(train)
     loader = DataLoader(train, batch_size=32, sampler=sampler)
     model = DistributedDataParallel(make_model())
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.003)
-    scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, EPOCHS)
-    for epoch in range(EPOCHS):
+    scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, epochs)
+    for epoch in range(epochs):
         sampler.set_epoch(epoch)
         for images, labels in loader:
             optimizer.zero_grad()
@@ -31,7 +32,7 @@ def main():
             optimizer.step()
         scheduler.step()
         if distributed.get_rank() == 0:
-            print(f"epoch {epoch}: accuracy {score(model, test):.4f}", flush=True)
+            print(f"epoch {epoch}: accuracy {score(model.module, test):.4f}", flush=True)
     distributed.destroy_process_group()
 
 

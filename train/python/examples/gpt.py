@@ -1,4 +1,4 @@
-"""What both programs on text share: a small GPT over characters, and the text in pieces."""
+"""What the programs on text share: a small GPT over characters, and the text in pieces."""
 
 import torch
 from torch import nn
