@@ -15,7 +15,8 @@ sys.path.insert(0, PACKAGE)
 from elastictrain import policy  # noqa: E402
 
 VIEW = {"now_s": 2.5, "hosts": [{"name": "a", "slots": 4, "free_slots": 1, "to_come": 1}],
-        "jobs": [{"workers": 3, "max_workers": 8, "reachable": 4, "to_come": [2], "intervals": [
+        "jobs": [{"workers": 3, "max_workers": 8, "reachable": 4, "to_come": [2], "held": True,
+                  "batch": {"per_worker": 32, "at_limit": "split"}, "intervals": [
             {"begin_s": 0.0, "end_s": 1.0, "samples": 100, "workers": 2, "steps": 1},
             {"begin_s": 1.0, "end_s": 2.0, "samples": 5, "workers": 3, "warm_up": True},
             {"begin_s": 2.0, "end_s": 2.5, "samples": 300, "workers": 3, "steps": 4}],
@@ -43,6 +44,7 @@ class Views(unittest.TestCase):
         view = policy.view_of(json.dumps(VIEW))
         self.assertEqual((view.now_s, view.hosts[0].free_slots, view.job.members[0].id), (2.5, 1, 7))
         self.assertEqual((view.job.limit, view.job.samples_per_s, view.job.samples_per_s_each), (4, 600.0, 200.0))
+        self.assertEqual((view.job.batch.per_worker, view.job.batch.at_limit, view.job.held), (32, "split", True))
         self.assertEqual(view.job.raw["to_come"], [2])
 
     def test_the_noise_scale_is_that_of_the_norms(self):
@@ -50,6 +52,12 @@ class Views(unittest.TestCase):
         noise = policy.NoiseScale()
         self.assertIsNone(noise.add(policy.Norms()))
         self.assertAlmostEqual(noise.add(policy.view_of(json.dumps(VIEW)).job.norms), 96.0)
+
+    def test_the_variance_of_a_samples_gradient_is_a_number(self):
+        norms = policy.view_of(json.dumps(VIEW)).job.norms
+        self.assertAlmostEqual(norms.variance, 96.0)
+        self.assertAlmostEqual(norms.gradient_square, 1.0)
+        self.assertIsNone(policy.Norms(count=1, local_batch=32, global_batch=32).variance)
 
     def test_answers_become_decisions(self):
         for answer, job in ((None, {}), (5, {"workers": 5}), ({"topology": "ring"}, {"topology": "ring"}),

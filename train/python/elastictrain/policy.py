@@ -51,6 +51,9 @@ class Member:
     compute_s: float = 0.0
     communicate_s: float = 0.0
     update_s: float = 0.0
+    sent_bytes: float = 0.0  # a step, over sockets
+    received_bytes: float = 0.0
+    round_trip_s: float = 0.0  # to the farthest worker that it is connected to
 
 
 @dataclass
@@ -74,15 +77,42 @@ class Norms:
     global_batch: float = 0.0
     workers: int = 0
 
+    @property
+    def gradient_square(self) -> Optional[float]:
+        """The squared norm of the true gradient; None unless norms of two batch sizes are known."""
+        small, big = self.local_batch, self.global_batch
+        if not self.count or not big > small > 0:
+            return None
+        return (big * self.global_square - small * self.local_square) / (big - small)
+
+    @property
+    def variance(self) -> Optional[float]:
+        """Of the gradient of one sample, summed over its elements; None as above."""
+        small, big = self.local_batch, self.global_batch
+        if not self.count or not big > small > 0:
+            return None
+        return (self.local_square - self.global_square) / (1 / small - 1 / big)
+
+
+@dataclass
+class Batch:
+    """What the configuration says of it."""
+    per_worker: int = 0
+    max_global: int = 0  # 0: no limit
+    at_limit: str = "stop"
+
 
 @dataclass
 class Job:
     """The run. `raw` has every field as it was sent."""
+    name: str = ""
     workers: int = 0
     target: int = 0
     min_workers: int = 1
     max_workers: int = 1
+    held: bool = False  # by a user, at the present size
     reachable: int = 0
+    start_s: float = 0.0  # that a worker took to start
     spares: int = 0
     changing: bool = False
     has_loss: bool = False
@@ -90,9 +120,12 @@ class Job:
     samples_done: float = 0.0
     samples_total: float = 0.0
     steps_done: float = 0.0
+    batch: Batch = field(default_factory=Batch)
     global_batch: int = 0
     base_batch: int = 0
     learning_rate_factor: float = 1.0
+    topology: str = ""
+    synchronization: str = ""
     worker_seconds: float = 0.0
     cost: float = 0.0
     intervals: List[Interval] = field(default_factory=list)
@@ -131,7 +164,9 @@ class Decision:
     """A field that is None changes nothing. `code` is one word for the journal, `reason` what `status` shows."""
     workers: Optional[int] = None
     per_worker_batch: Optional[int] = None
+    learning_rate_factor: Optional[float] = None
     topology: Optional[str] = None
+    synchronization: Optional[str] = None
     replacements: Optional[List[Dict[str, Any]]] = None
     speeds: Optional[List[Dict[str, Any]]] = None
     code: str = "decided"
@@ -152,10 +187,8 @@ class NoiseScale:
 
     def add(self, norms: Norms) -> Optional[float]:
         """Takes the norms of one view. Returns the present estimate; None until norms of two batch sizes are known."""
-        small, big = norms.local_batch, norms.global_batch
-        if norms.count and big > small > 0:
-            gradient = (big * norms.global_square - small * norms.local_square) / (big - small)
-            noise = (norms.local_square - norms.global_square) / (1 / small - 1 / big)
+        gradient, noise = norms.gradient_square, norms.variance
+        if gradient is not None and noise is not None:
             share = 1 - self._decay
             self._gradient += share * (gradient - self._gradient)
             self._noise += share * (noise - self._noise)
@@ -170,6 +203,7 @@ def view_of(line: str) -> View:
     made.intervals = [_made(Interval, part) for part in job.get("intervals", [])]
     made.members = [_made(Member, part) for part in job.get("members", [])]
     made.norms = _made(Norms, job.get("norms", {}))
+    made.batch = _made(Batch, job.get("batch", {}))
     return View(float(seen.get("now_s", 0)), made, [_made(Host, host) for host in seen.get("hosts", [])])
 
 
