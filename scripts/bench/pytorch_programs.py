@@ -11,6 +11,7 @@ from harness import BINARY, Run, job, wait_until
 
 STALL_S = 60
 CHANGES = 3
+GLOBAL_BATCH = 64  # at every size
 ENDS_S = 280
 
 
@@ -86,7 +87,8 @@ def result_of(model, data, seed, changes):
     """(the program's result, how many changes took place)"""
     python = torchrun.python_with_torch()
     program = [python, os.path.join(torchrun.PEER, "accuracy.py"), model, data]
-    config = job(workers=(1, 2, 3), command=program, batch={"per_worker": 32, "max_global": 64, "at_limit": "split"})
+    batch = {"per_worker": GLOBAL_BATCH, "max_global": GLOBAL_BATCH, "at_limit": "split"}
+    config = job(workers=(1, 2, 3), command=program, batch=batch)
     choice, size, done = random.Random(seed), 2, 0
     with Run(config, environment={**pytorch.environment(), "ET_SEED": str(seed)}) as run:
         run.wait_size(2, 120)
