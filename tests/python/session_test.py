@@ -4,6 +4,7 @@ import argparse
 import array
 import ctypes
 import os
+import signal
 import struct
 import subprocess
 import sys
@@ -110,6 +111,13 @@ class Alone(unittest.TestCase):
     def test_a_second_session_is_refused(self):
         with self.assertRaisesRegex(elastictrain.ElasticError, "has a session already"):
             elastictrain.Session()
+
+    def test_an_interrupt_in_a_notebook_leaves_no_session(self):
+        self.session.close()
+        with self.assertRaises(KeyboardInterrupt):
+            with elastictrain.Session():
+                signal.raise_signal(signal.SIGINT)
+        elastictrain.Session().close()
 
     def test_after_close_every_call_raises(self):
         self.session.close()
@@ -254,6 +262,15 @@ class Places(unittest.TestCase):
 
     def test_the_binary_is_found(self):
         self.assertTrue(os.access(_paths.binary(), os.X_OK))
+
+    def test_a_torch_that_is_too_old_is_named(self):
+        with tempfile.TemporaryDirectory() as directory:
+            with open(os.path.join(directory, "torch.py"), "w") as file:
+                file.write("__version__ = '2.4.1+cpu'\n")
+            done = subprocess.run([sys.executable, "-c", "import elastictrain.torch"], capture_output=True, text=True,
+                                  env={**os.environ, "PYTHONPATH": os.pathsep.join([directory, PACKAGE])})
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("elastictrain.torch needs torch 2.5 or newer; this is 2.4.1+cpu", done.stderr)
 
     def test_neither_torch_nor_numpy_is_imported(self):
         code = "import sys, elastictrain; sys.exit('torch' in sys.modules or 'numpy' in sys.modules)"

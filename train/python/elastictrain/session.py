@@ -366,7 +366,7 @@ class Session:
         return self
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        if kind is None:
+        if kind is None or not self.launched:  # what an exception ends in a run is not done
             self.close()
 
     def _close_at_exit(self) -> None:
