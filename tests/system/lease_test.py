@@ -1,6 +1,7 @@
 """A run whose slots a cluster leases to it: a stand-in speaks for the cluster, real processes do the rest."""
 
 import os
+import shlex
 import signal
 import tempfile
 import shutil
@@ -19,7 +20,7 @@ def slow_program(before=0, after=0):
     """A trainer whose process takes long to begin, and long to be gone."""
     trainer = synthetic()
     options = " ".join(f"--{name.replace('_', '-')}={value}" for name, value in trainer.items())
-    return ["sh", "-c", f"sleep {before}; {BINARY} worker {options}; sleep {after}"]
+    return ["sh", "-c", f"sleep {before}; {shlex.quote(BINARY)} worker {options}; sleep {after}"]
 
 
 class LeaseCase(Case):

@@ -1,6 +1,7 @@
 """`elastictrain top` in a real terminal (tmux): what it shows, its keys, and what it does without a terminal."""
 
 import os
+import shlex
 import shutil
 import subprocess
 import tempfile
@@ -104,7 +105,7 @@ class Top(Case):
             screen = self.screen(run)
             errors = os.path.join(os.path.dirname(screen.socket), "errors")
             screen.do("respawn-pane", "-k", "-t", "top",
-                      f"TERM=no-such-terminal {BINARY} top {run.name} 2> {errors}; sleep 1000")
+                      f"TERM=no-such-terminal {shlex.quote(BINARY)} top {run.name} 2> {errors}; sleep 1000")
             self.wait_screen(screen, "why this size")
             with open(errors) as file:
                 self.assertIn("this machine knows no terminal of the kind TERM=no-such-terminal", file.read())
