@@ -26,26 +26,27 @@ GcmIv RecordCipher::next_iv() {
   return iv;
 }
 
-std::size_t RecordCipher::header_bytes(std::size_t content_bytes) const {
-  return kRecordHeaderBytes + (encrypts_ ? 0 : content_bytes);
-}
-
-void RecordCipher::seal(std::span<const std::byte> content, std::byte* record) {
+SealedRecord RecordCipher::seal(std::span<const std::byte> content, std::span<std::byte> room) {
+  SealedRecord record;
   const auto size = static_cast<std::uint32_t>(content.size());
-  std::memcpy(record, &size, sizeof size);
-  std::byte* const body = record + kRecordHeaderBytes;
-  if (!encrypts_) std::memcpy(body, content.data(), content.size());
-  gcm_->seal(next_iv(), {record, header_bytes(content.size())}, encrypts_ ? content : std::span<const std::byte>(),
-             body, body + content.size());
+  std::memcpy(record.header.data(), &size, sizeof size);
+  if (encrypts_) {
+    gcm_->seal(next_iv(), record.header, content, room.data(), record.tag.data());
+    record.body = room.first(content.size());
+  } else {
+    gcm_->seal(next_iv(), content, {}, nullptr, record.tag.data());
+    record.body = content;
+  }
+  return record;
 }
 
 bool RecordCipher::open(std::span<const std::byte> record, std::span<std::byte> content) {
-  const auto header = record.first(header_bytes(content.size()));
+  if (record_content_bytes(record) != content.size()) return false;
   const auto body = record.subspan(kRecordHeaderBytes, content.size());
-  const auto sealed = encrypts_ ? body : std::span<const std::byte>();
   const auto tag = record.subspan(kRecordHeaderBytes + content.size(), kRecordTagBytes);
-  if (!gcm_->open(next_iv(), header, sealed, content.data(), tag.data())) return false;
-  if (!encrypts_) std::memcpy(content.data(), body.data(), body.size());
+  if (encrypts_) return gcm_->open(next_iv(), record.first(kRecordHeaderBytes), body, content.data(), tag.data());
+  if (!gcm_->open(next_iv(), body, {}, nullptr, tag.data())) return false;
+  std::memcpy(content.data(), body.data(), body.size());
   return true;
 }
 

@@ -3,6 +3,9 @@
 //
 //   number of bytes (4) | bytes, encrypted at the level "full" | tag (16)
 //
+// With authentication alone the content leaves from where it is, without a copy. The number of bytes needs no
+// authentication of its own: GCM authenticates the length of what it is given.
+//
 // Records are numbered from 0 without a gap. The number is in no record: as in TLS 1.3 (RFC 8446, section 5.3) it is
 // combined with the key's vector, so a record that is changed, repeated, left out or out of order does not open. The
 // key changes every kRecordsPerKey records, far below what GCM allows.
@@ -10,6 +13,7 @@
 // Ownership: none. Thread: one at a time. Failure: open() is false; the connection is then worth nothing.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -25,6 +29,13 @@ inline constexpr std::size_t kRecordOverheadBytes = kRecordHeaderBytes + kRecord
 inline constexpr std::size_t kMaxRecordBytes = 64 << 10;  // of content: small enough for a processor's second cache
 inline constexpr std::uint64_t kRecordsPerKey = 1 << 20;
 
+// The three parts of a record.
+struct SealedRecord {
+  std::array<std::byte, kRecordHeaderBytes> header;
+  std::span<const std::byte> body;
+  std::array<std::byte, kRecordTagBytes> tag;
+};
+
 class RecordCipher {
  public:
   RecordCipher(protocol::Encryption level, const RecordSecret& secret, std::uint64_t records_per_key = kRecordsPerKey);
@@ -32,17 +43,15 @@ class RecordCipher {
   RecordCipher(const RecordCipher&) = delete;
   RecordCipher& operator=(const RecordCipher&) = delete;
 
-  // `record` has room for the content and kRecordOverheadBytes.
-  void seal(std::span<const std::byte> content, std::byte* record);
-  // `record` is whole, and `content` has exactly the size that its header states. What is in `content` after a failure
-  // is not to be used.
+  bool encrypts() const { return encrypts_; }
+  // The body is in `room`, which is as large as the content, if this cipher encrypts; otherwise it is the content.
+  SealedRecord seal(std::span<const std::byte> content, std::span<std::byte> room);
+  // `record` is whole for a content of this size. What is in `content` after a failure is not to be used.
   bool open(std::span<const std::byte> record, std::span<std::byte> content);
 
  private:
   // The vector of the next record.
   GcmIv next_iv();
-  // What is authenticated only, of a record with a content of this size.
-  std::size_t header_bytes(std::size_t content_bytes) const;
 
   const bool encrypts_;
   const std::uint64_t records_per_key_;

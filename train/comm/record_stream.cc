@@ -1,8 +1,10 @@
 #include "train/comm/record_stream.h"
 
 #include <sys/socket.h>
+#include <sys/uio.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -20,6 +22,18 @@ bool would_block() {
   return errno == EAGAIN || errno == EINTR;
 }
 
+// The parts of a record behind its first bytes, which have left; returns how many parts these are.
+std::size_t rest_of(const SealedRecord& record, std::size_t written, std::array<iovec, 3>& parts) {
+  std::size_t count = 0;
+  for (const std::span<const std::byte> part : {std::span<const std::byte>(record.header), record.body,
+                                                std::span<const std::byte>(record.tag)}) {
+    const std::size_t gone = std::min(written, part.size());
+    written -= gone;
+    if (gone < part.size()) parts[count++] = {const_cast<std::byte*>(part.data()) + gone, part.size() - gone};
+  }
+  return count;
+}
+
 }  // namespace
 
 Error lost_connection(int error_number) {
@@ -30,6 +44,7 @@ Result<std::size_t> RecordWriter::write(int fd, std::span<const std::byte> data)
   std::size_t left = 0;
   while (left < data.size()) {
     if (content_bytes_ == 0) seal(data.subspan(left, std::min(kMaxRecordBytes, data.size() - left)));
+    if (!cipher_.encrypts()) record_.body = data.subspan(left, content_bytes_);
     const auto flushed = flush(fd);
     if (!flushed) return flushed.error();
     if (!*flushed) break;
@@ -41,14 +56,18 @@ Result<std::size_t> RecordWriter::write(int fd, std::span<const std::byte> data)
 void RecordWriter::seal(std::span<const std::byte> content) {
   content_bytes_ = content.size();
   written_ = 0;
-  record_.resize(std::max(record_.size(), content.size() + kRecordOverheadBytes));
-  cipher_.seal(content, record_.data());
+  if (cipher_.encrypts()) room_.resize(std::max(room_.size(), content.size()));
+  record_ = cipher_.seal(content, room_);
 }
 
 Result<bool> RecordWriter::flush(int fd) {
   const std::size_t size = content_bytes_ + kRecordOverheadBytes;
   while (written_ < size) {
-    const ssize_t n = ::send(fd, record_.data() + written_, size - written_, MSG_NOSIGNAL | MSG_DONTWAIT);
+    std::array<iovec, 3> parts;
+    msghdr message{};
+    message.msg_iov = parts.data();
+    message.msg_iovlen = rest_of(record_, written_, parts);
+    const ssize_t n = ::sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (n < 0) return would_block() ? Result<bool>(false) : lost_connection(errno);
     written_ += static_cast<std::size_t>(n);
   }

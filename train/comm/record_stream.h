@@ -21,7 +21,8 @@ class RecordWriter {
  public:
   RecordWriter(protocol::Encryption level, const RecordSecret& secret) : cipher_(level, secret) {}
 
-  // Content of records that have left completely. A call after one that left some of its bytes offers the same again.
+  // Content of records that have left completely. A call after one that left some of its bytes offers the same again:
+  // what is under way may be in part there.
   Result<std::size_t> write(int fd, std::span<const std::byte> data);
 
  private:
@@ -29,7 +30,8 @@ class RecordWriter {
   Result<bool> flush(int fd);
 
   RecordCipher cipher_;
-  std::vector<std::byte> record_;
+  std::vector<std::byte> room_;  // for what is encrypted
+  SealedRecord record_;
   std::size_t content_bytes_ = 0;  // of the record that is under way; 0: none
   std::size_t written_ = 0;        // of its bytes
 };

@@ -116,8 +116,12 @@ TEST_CASE("the secrets of both ends agree, and depend on all that was said in th
 }
 
 std::vector<std::byte> sealed(RecordCipher& cipher, std::span<const std::byte> content) {
+  std::vector<std::byte> room(content.size());
+  const SealedRecord sealed = cipher.seal(content, room);
   std::vector<std::byte> record(content.size() + kRecordOverheadBytes);
-  cipher.seal(content, record.data());
+  auto end = std::ranges::copy(sealed.header, record.begin()).out;
+  end = std::ranges::copy(sealed.body, end).out;
+  std::ranges::copy(sealed.tag, end);
   return record;
 }
 
@@ -138,6 +142,22 @@ TEST_CASE("records open in order, over several keys, and no record looks like an
       CHECK(readable == (level == Encryption::kIntegrity));
     }
   }
+}
+
+TEST_CASE("a key seals as many records as it may, and the next one follows from its secret") {
+  const RecordSecret secret{std::byte{5}};
+  const auto content = random_bytes(100, 4);
+  RecordCipher sender(Encryption::kFull, secret, 3);
+  std::vector<std::byte> fourth;
+  for (int i = 0; i < 4; ++i) fourth = sealed(sender, content);
+  const auto key = record_key(next_secret(secret));
+  GcmIv iv = key.iv;
+  iv.back() ^= std::byte{3};
+  const auto gcm = make_gcm();
+  gcm->use_key(key.key);
+  std::vector<std::byte> expected(content.size() + kGcmTagBytes);
+  gcm->seal(iv, std::span(fourth).first(kRecordHeaderBytes), content, expected.data(), expected.data() + content.size());
+  CHECK(std::ranges::equal(std::span(fourth).subspan(kRecordHeaderBytes), expected));
 }
 
 TEST_CASE("a record does not open with any one bit of it changed") {
