@@ -15,7 +15,6 @@ namespace {
 // A child may only use what is safe in a signal handler, so the set is a plain array.
 constexpr int kBitsPerWord = 64;
 std::array<std::atomic<std::uint64_t>, kMaxGuarded / kBitsPerWord> guarded{};
-std::atomic<unsigned> depth{0};
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 
 bool can_be_guarded(int fd) {
@@ -31,7 +30,6 @@ std::uint64_t bit_of(int fd) {
 }
 
 void begin_child() {
-  ++depth;
   for (std::size_t i = 0; i < guarded.size(); ++i) {
     for (auto word = guarded[i].exchange(0); word != 0; word &= word - 1) {
       ::close(static_cast<int>(i) * kBitsPerWord + std::countr_zero(word));
@@ -49,10 +47,6 @@ void keep_from_children(int fd) {
 
 void let_children_have(int fd) {
   if (can_be_guarded(fd)) word_of(fd).fetch_and(~bit_of(fd), std::memory_order_relaxed);
-}
-
-unsigned fork_depth() {
-  return depth.load(std::memory_order_relaxed);
 }
 
 }  // namespace elastictrain::comm

@@ -4,10 +4,12 @@
 // SessionError; after fail() every later call of the program fails.
 #pragma once
 
+#include <sys/types.h>
+#include <unistd.h>
+
 #include <string>
 
 #include "elastictrain/session.hpp"
-#include "train/comm/fork_guard.h"
 
 namespace elastictrain::session {
 
@@ -19,10 +21,11 @@ struct Lifecycle {
   bool parks = false;            // this worker has ended; its process parks at the boundary
   bool finish_reported = false;  // to the supervisor
 
-  const unsigned fork_depth = comm::fork_depth();
+  const pid_t process = ::getpid();
 
-  // In a child that was forked from the worker: it has none of the worker's threads and connections.
-  bool is_inherited() const { return fork_depth != comm::fork_depth(); }
+  // In a child of the worker, however it was made: it has none of the worker's threads, and memory that the worker
+  // shares with others is not its own.
+  bool is_inherited() const { return process != ::getpid(); }
   bool is_running() const { return outcome == Outcome::kRunning; }
   [[noreturn]] void fail(const std::string& message) {
     failed = true;

@@ -89,6 +89,24 @@ TEST_CASE("a forked child may destroy its session or exit, in a step and between
   }
 }
 
+// As clone() does, which a program may call by itself.
+TEST_CASE("a child that was made past the handlers of fork() is refused as well") {
+  TestWorkerOptions options;
+  options.in_step = [](Session& session, std::uint64_t step) {
+    if (step != 5) return;
+    const pid_t child = ::_Fork();
+    if (child == 0) ::_exit(calls_that_return(session) == kCallsOnValues ? 0 : 1);
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    if (status != 0) throw std::runtime_error("the child could use the session");
+  };
+  FakeRun run(options);
+  const auto workers = run.spawn_ready(2);
+  run.change_to(workers);
+  run.wait_step(workers[0], 20);
+  run.stop_and_check();
+}
+
 // Its peers see the end of its connections although the child lives on.
 TEST_CASE("a child that outlives a lost worker does not keep the others waiting") {
   TestWorkerOptions options;
