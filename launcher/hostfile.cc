@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <charconv>
 #include <string>
+#include <unordered_map>
+#include <utility>
 
 namespace elastictrain::launcher {
 namespace {
@@ -101,17 +103,27 @@ Result<Host> parse_line(std::string_view line) {
   return host;
 }
 
-Status add_host(std::vector<Host>& hosts, Host host) {
-  const auto same = std::find_if(hosts.begin(), hosts.end(), [&](const Host& h) { return h.name == host.name; });
-  if (same == hosts.end()) {
-    hosts.push_back(std::move(host));
-    return {};
+// Hosts in the order in which they are named first; a host that is named again has the slots of both.
+class HostCollection {
+ public:
+  Status add(Host host) {
+    const auto [place, is_new] = places_.try_emplace(host.name, hosts_.size());
+    if (is_new) {
+      hosts_.push_back(std::move(host));
+      return {};
+    }
+    Host& same = hosts_[place->second];
+    same.slots += host.slots;
+    if (same.slots <= kMaxSlotsPerHost) return {};
+    return bad("host " + quoted(std::string_view(same.name)) + " has more than " + std::to_string(kMaxSlotsPerHost) +
+               " slots in total");
   }
-  same->slots += host.slots;
-  if (same->slots <= kMaxSlotsPerHost) return {};
-  return bad("host " + quoted(std::string_view(same->name)) + " has more than " + std::to_string(kMaxSlotsPerHost) +
-             " slots in total");
-}
+  std::vector<Host> take() && { return std::move(hosts_); }
+
+ private:
+  std::vector<Host> hosts_;
+  std::unordered_map<std::string, std::size_t> places_;
+};
 
 std::string_view without_comment(std::string_view line) {
   return trim(line.substr(0, line.find('#')));
@@ -135,7 +147,7 @@ bool is_host_name(std::string_view name) {
 }
 
 Result<std::vector<Host>> parse_hostfile(std::string_view text, const std::string& where) {
-  std::vector<Host> hosts;
+  HostCollection hosts;
   for (std::size_t number = 1; !text.empty(); ++number) {
     const auto line = without_comment(take_until(text, '\n'));
     if (line.empty()) continue;
@@ -144,10 +156,10 @@ Result<std::vector<Host>> parse_hostfile(std::string_view text, const std::strin
     };
     auto host = parse_line(line);
     if (!host) return at_line(host.error());
-    const Status status = add_host(hosts, std::move(*host));
+    const Status status = hosts.add(std::move(*host));
     if (!status) return at_line(status.error());
   }
-  return hosts;
+  return std::move(hosts).take();
 }
 
 std::string hostfile_text(const std::vector<Host>& hosts) {
@@ -159,16 +171,16 @@ std::string hostfile_text(const std::vector<Host>& hosts) {
 }
 
 Result<std::vector<Host>> parse_host_list(std::string_view list) {
-  std::vector<Host> hosts;
+  HostCollection hosts;
   if (trim(list).empty()) return bad("the host list is empty; write host:slots,host:slots");
   for (bool more = true; more;) {
     more = list.find(',') != std::string_view::npos;
     auto host = parse_word(trim(take_until(list, ',')));
     if (!host) return bad("in the host list: " + host.error().message);
-    const Status status = add_host(hosts, std::move(*host));
+    const Status status = hosts.add(std::move(*host));
     if (!status) return bad("in the host list: " + status.error().message);
   }
-  return hosts;
+  return std::move(hosts).take();
 }
 
 }  // namespace elastictrain::launcher

@@ -1,9 +1,7 @@
 #include <asio/io_context.hpp>
-#include <cerrno>
-#include <cstring>
-#include <fstream>
 
 #include "launcher/batch/allocation.h"
+#include "launcher/input_file.h"
 #include "launcher/process/command.h"
 
 namespace elastictrain::launcher {
@@ -12,16 +10,8 @@ namespace {
 constexpr std::size_t kMaxBytes = 16 << 20;
 constexpr std::chrono::seconds kPatience{10};
 
-Result<std::string> read_whole_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::string text(kMaxBytes + 1, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<std::size_t>(file.gcount()));
-  if (!file.is_open() || file.bad()) {
-    return Error{ErrorCode::kUnavailable, "the file " + path + " cannot be read: " + std::strerror(errno)};
-  }
-  if (text.size() > kMaxBytes) return Error{ErrorCode::kInvalid, "the file " + path + " is too large for a host list"};
-  return text;
+Result<std::string> read_host_list(const std::string& path) {
+  return read_input_file(path, kMaxBytes, kPatience);
 }
 
 Result<std::string> output_of(const std::vector<std::string>& argv) {
@@ -44,7 +34,7 @@ Result<std::string> output_of(const std::vector<std::string>& argv) {
 }  // namespace
 
 BatchSurroundings real_surroundings(std::map<std::string, std::string> variables) {
-  return {std::move(variables), read_whole_file, output_of};
+  return {std::move(variables), read_host_list, output_of};
 }
 
 }  // namespace elastictrain::launcher

@@ -17,7 +17,8 @@ Error unavailable(const std::string& path, const std::string& what) {
 
 class OpenFile {
  public:
-  explicit OpenFile(const std::string& path) : fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {}
+  // A pipe without a writer must not hold up the call.
+  explicit OpenFile(const std::string& path) : fd_(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC)) {}
   ~OpenFile() {
     if (fd_ >= 0) ::close(fd_);
   }

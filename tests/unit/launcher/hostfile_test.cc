@@ -87,3 +87,12 @@ TEST_CASE("a host name can never be an option or hold what a shell reads") {
   }
   CHECK_FALSE(is_host_name(std::string(254, 'a')));
 }
+
+TEST_CASE("a file of 200,000 hosts is read, the second half of which are those of the first again") {
+  std::string text;
+  for (int line = 0; line < 200'000; ++line) text += "node" + std::to_string(line % 100'000) + ":2\n";
+  const auto hosts = parse_hostfile(text, "text");
+  REQUIRE(hosts.ok());
+  CHECK(hosts->size() == 100'000);
+  CHECK(hosts->back() == Host{"node99999", 4});
+}

@@ -1,6 +1,7 @@
 #include "train/builtin/data_load.h"
 
 #include <doctest/doctest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -73,6 +74,9 @@ TEST_CASE("files that cannot be read or do not match are named") {
   const std::string good = dir.write("good.csv", "1,2,0\n3,4,1\n");
   CHECK(load_error(csv_options(dir.path + "/none.csv")).find("none.csv: cannot be opened") != std::string::npos);
   CHECK(load_error(csv_options(dir.path)).find("is not a regular file") != std::string::npos);
+  const std::string pipe = dir.path + "/pipe.csv";
+  REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+  CHECK(load_error(csv_options(pipe)).find("is not a regular file") != std::string::npos);
   CHECK(load_error(csv_options(dir.write("empty.csv", ""))).find("empty.csv: is empty") != std::string::npos);
   const std::string narrow = dir.write("narrow.csv", "1,0\n");
   CHECK(load_error(csv_options(good + "," + narrow)).find("narrow.csv: has 1 values") != std::string::npos);
