@@ -159,7 +159,14 @@ void HangJudge::end_hung(Worker& worker, const std::string& what, FailureClass a
   } else {
     workers_.end_for_good(worker);
   }
-  judge_.lose_member({as, kKilled, worker.host, name + " " + what + " and was ended", "", false});
+  const FailureClass failure = is_out_of_sight(worker) ? FailureClass::kInfrastructure : as;
+  judge_.lose_member({failure, kKilled, worker.host, name + " " + what + " and was ended", "", false});
+}
+
+// What its program does is not known: two heartbeats of its host are missing, or its agent is cut off.
+bool HangJudge::is_out_of_sight(const Worker& worker) const {
+  const Agent* agent = roster_.agent(worker.agent);
+  return agent != nullptr && (agent->cut_off || out_.now() - agent->last_seen >= settings_.suspect / 2);
 }
 
 void HangJudge::on(const AgentAnswered& event) {

@@ -44,6 +44,7 @@ class HangJudge {
   void journal_hang(const Worker& worker, const HangFinding& finding);
   void ask_about_collectives(WorkerId doubtful);
   void reconnect_all(const HangFinding& finding);
+  bool is_out_of_sight(const Worker& worker) const;
   std::vector<WorkerId> max_doubtful() const;
 
   const RunSettings& settings_;

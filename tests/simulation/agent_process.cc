@@ -307,6 +307,7 @@ void AgentProcess::vanish() {
 }
 
 void AgentProcess::pause() {
+  world_.stalled = true;
   paused_ = true;
 }
 

@@ -23,6 +23,7 @@ void Scenario::schedule_faults() {
     world_->undisturbed = false;
     world_->fault_rates = {.launch_fails = 0.1, .spawn_fails = 0.05, .build_fails = 0.1, .crashes_at_start = 0.1};
     if (targets_.chance(0.3)) world_->fault_rates.never_ready = 0.2;
+    world_->stalled = world_->fault_rates.never_ready > 0;
   }
   if (rng_.chance(0.4)) strike_in_ = rng_.between(1, 60);
   strikes_new_starts_ = rng_.chance(0.3);
@@ -254,6 +255,7 @@ void Scenario::host_fault() {
     case 1:
       world_->log(host.name, [] { return "is slow from now on"; });
       host.slowness = rng_.between(2, 6);
+      world_->stalled = true;
       break;
     case 2:
       world_->log(host.name, [] { return "vanishes from the list"; });
@@ -286,6 +288,8 @@ void Scenario::link_fault() {
   host.cut_up = kind != 1 && kind != 2;
   host.cut_down = kind != 0 && kind != 2;
   host.cut_data = kind >= 2;
+  // From one direction alone the supervisor cannot tell it from a worker that does nothing.
+  world_->stalled = world_->stalled || !host.cut_up || !host.cut_down;
   world_->log(host.name, [&] {
     return std::string("is cut off:") + (host.cut_up ? " up" : "") + (host.cut_down ? " down" : "") +
            (host.cut_data ? " data" : "");

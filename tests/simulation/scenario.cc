@@ -3,6 +3,7 @@
 #include <csignal>
 #include <utility>
 
+#include "supervisor/core/failure_budget.h"
 #include "supervisor/core/run_end.h"
 #include "tests/simulation/agent_process.h"
 #include "tests/simulation/supervisor_process.h"
@@ -21,6 +22,7 @@ Scenario::Scenario(std::uint64_t seed, std::size_t trace_lines)
       targets_(seed ^ 0x3a96e7f1ULL),
       leases_(seed ^ 0x1ea5e5ULL),
       undrains_(seed ^ 0xd4a1f5ULL),
+      budgets_(seed ^ 0xb0d9e75ULL),
       world_(std::make_unique<World>(seed, make_setup(), trace_lines)) {
   make_hosts();
 }
@@ -49,7 +51,16 @@ Setup Scenario::make_setup() {
   setup.orphan_grace = Millis(rng_.chance(0.3) ? rng_.between(2'000, 10'000) : 60'000);
   draw_target_settings(setup);
   settings.leased = leases_.chance(0.25);
+  if (!has_target_ && budgets_.chance(0.2)) limit_budgets(settings.failures);
   return setup;
+}
+
+void Scenario::limit_budgets(core::FailureSettings& failures) {
+  limited_ = true;
+  failures.max_crashes = budgets_.below(4);
+  failures.max_hangs = budgets_.below(3);
+  failures.max_infrastructure = budgets_.between(1, 6);
+  failures.max_fruitless = budgets_.between(1, 4);
 }
 
 core::FailureSettings Scenario::make_failures() {
@@ -151,12 +162,19 @@ int Scenario::status() const {
   return lacks_account ? 0 : *world_->exit_status;
 }
 
+// Its reason names the limit, but for a single crash that none is allowed for.
+bool Scenario::ends_by_budget() const {
+  if (world_->exit_reason.find("failures.max_") != std::string::npos) return true;
+  return world_->setup.settings.failures.max_crashes == 0 && status() != core::kStatusUnavailable;
+}
+
 bool Scenario::status_is_explained() const {
   const int status = this->status();
   const bool trained = world_->oracle.surviving_steps() > 0;
   if (status == 0) return world_->finished || stop_requested_;
   if (stop_requested_) return true;
   if (!trained) return true;  // a failure at the start ends the run
+  if (limited_ && !world_->undisturbed && ends_by_budget()) return true;
   const core::RunSettings& settings = world_->setup.settings;
   if (settings.leased && settings.has_checkpoints && status == 75) return true;  // suspended
   if (below_min_ends_ && (status == 69 || status == 75)) return true;

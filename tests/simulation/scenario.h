@@ -31,6 +31,7 @@ class Scenario {
   // The set-up (scenario.cc).
   Setup make_setup();
   core::FailureSettings make_failures();
+  void limit_budgets(core::FailureSettings& failures);
   Program make_program();
   void make_hosts();
 
@@ -75,6 +76,7 @@ class Scenario {
 
   void check_end();
   bool status_is_explained() const;
+  bool ends_by_budget() const;
   bool accounts_may_be_lost() const;
   int status() const;
 
@@ -83,8 +85,10 @@ class Scenario {
   Rng targets_;
   Rng leases_;
   Rng undrains_;
+  Rng budgets_;
   bool has_target_ = false;      // the program does not end by itself
   bool below_min_ends_ = false;  // wait_for_min is short
+  bool limited_ = false;         // few losses end the run
   std::unique_ptr<World> world_;
   std::vector<std::uint32_t> slots_;  // of the hosts, as drawn
   std::uint64_t faults_ = 0;

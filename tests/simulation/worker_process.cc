@@ -111,6 +111,7 @@ void WorkerProcess::die(int exit_code, int signal) {
 
 void WorkerProcess::pause() {
   world_.log(id_, [] { return "is stopped by a signal"; });
+  world_.stalled = true;
   paused_ = true;
 }
 
@@ -128,6 +129,7 @@ void WorkerProcess::resume() {
 
 void WorkerProcess::hang() {
   world_.log(id_, [] { return "is caught in a loop without an end"; });
+  world_.stalled = true;
   hung_ = true;
 }
 

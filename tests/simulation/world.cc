@@ -98,6 +98,7 @@ void World::remove_ended() {
 
 void World::launch(AgentId agent, const std::string& name) {
   Host& target = host(name);
+  if (!launched_.insert(agent).second) return violated("ids_used_once", to_string(agent) + " is launched again");
   const bool fails = rng.chance(fault_rates.launch_fails);
   const auto delay = rng.time(Micros(5'000), Micros(400'000));
   queue.after(delay, [this, agent, &target, fails] {

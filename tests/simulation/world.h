@@ -97,6 +97,8 @@ class World {
   // No fault has occurred yet, or the run has reached its size after the last one: nothing justifies that a member
   // ends.
   bool undisturbed = true;
+  // Something has been stopped, slow or caught in a loop: without that no loss is a hang.
+  bool stalled = false;
   // Workers that were lost with an account that no surviving holder has reported since.
   std::set<WorkerId> unreported;
   // An agent that may hold accounts of lost workers has ended, or the supervisor no longer accepts its messages.
@@ -142,6 +144,7 @@ class World {
   Links links();
   void remove_ended();
 
+  std::set<AgentId> launched_;
   std::vector<std::unique_ptr<Connection>> connections_;  // all that ever existed
   std::vector<std::unique_ptr<AgentProcess>> ended_agents_;
   std::vector<std::unique_ptr<WorkerProcess>> ended_workers_;
