@@ -193,6 +193,27 @@ class Attacks(Case):
             run.wait_more_steps(10)
             self.assert_ends_clean(run)
 
+    def test_a_host_file_that_blocks_or_has_no_end_keeps_nobody_from_anything(self):
+        hosts = HostList(self, "localhost:2")
+        with Run(job(workers=(1, 2, 3), hosts={"file": hosts.path, "discover_interval_ms": 100})) as run:
+            before = pids(run.wait_size(2))
+            os.mkfifo(hosts.path + ".pipe")
+            os.replace(hosts.path + ".pipe", hosts.path)
+            reads = lambda pid: harness.command_of(pid).startswith("cat") and hosts.path in harness.command_of(pid)
+            reader = wait_until(lambda: [pid for pid in run.processes() if reads(pid)], 20, "a reader that blocks")[0]
+            run.wait_more_steps(20)
+            run.do("status", run.name)
+            self.assertTrue(is_alive(reader))
+            os.symlink("/dev/zero", hosts.path + ".endless")
+            with open(hosts.path, "w"):
+                os.replace(hosts.path + ".endless", hosts.path)
+            run.wait_text("bytes")
+            self.assertRegex(run.text(), "cannot read the host file .*: it has more than [0-9]+ bytes")
+            hosts.offer("localhost:2", "127.0.0.1:1")
+            run.do("resize", run.name, 3)
+            self.assertEqual(pids(run.wait_size(3))[:2], before)
+            self.assert_ends_clean(run)
+
     def crowd(self, family, address):
         """As many connections as fit into the listener's queue."""
         for _ in range(1100):

@@ -89,6 +89,19 @@ class WorkerLost(Case):
             run.wait_more_steps(10)
             self.assert_stops_clean(run)
 
+    def test_a_supervisor_that_was_frozen_finds_its_run_unharmed(self):
+        with Run(job(workers=(1, 2, 2), timeouts={"heartbeat_ms": 50, "suspect_ms": 200, "dead_ms": 500})) as run:
+            before = pids(run.wait_size(2))
+            run.signal(signal.SIGSTOP)
+            run.wait_more_steps(150)
+            run.signal(signal.SIGCONT)
+            run.do("status", run.name)
+            run.wait_more_steps(20)
+            self.assertEqual(pids(run.status()), before)
+            for event in ("agent_lost", "loss", "abort"):
+                self.assertEqual(run.events(event), [])
+            self.assert_stops_clean(run)
+
     def test_a_stopped_worker_is_found_and_replaced_and_its_place_is_told(self):
         with Run(job(workers=(1, 3, 3), failures=FAST)) as run:
             before = pids(run.wait_size(3))

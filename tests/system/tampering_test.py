@@ -1,7 +1,9 @@
 """Somebody in the path between two hosts, who listens, changes a bit, or repeats what has passed. Workers of one host
 stand in for hosts: they use TCP only, and every connection between them is led through a proxy."""
 
+import contextlib
 import os
+import re
 import shutil
 import socket
 import tempfile
@@ -26,6 +28,7 @@ class Path:
     def __init__(self, case, change=None):
         self.change = change or (lambda purpose, number, before, data: data)
         self.seen = {}  # purpose -> everything after the handshake, in both directions
+        self.said = []  # (where to, purpose, both messages of the connector) of each handshake
         self.numbers = {}
         self.lock = threading.Lock()
         self.directory = tempfile.mkdtemp(prefix="etpath-")
@@ -66,7 +69,14 @@ class Path:
             number = self.numbers[purpose] = self.numbers.get(purpose, 0) + 1
         back = threading.Thread(target=self.pump, args=(far, near, purpose, FROM_ACCEPTOR, None), daemon=True)
         back.start()
-        self.pump(near, far, purpose, FROM_CONNECTOR - 40, number)
+        proof = near.recv(FROM_CONNECTOR - 40, socket.MSG_WAITALL)
+        with self.lock:
+            self.said.append(((address, int(meant)), purpose, hello + proof))
+        try:
+            far.sendall(proof)
+        except OSError:
+            pass
+        self.pump(near, far, purpose, 0, number)
 
     def keep(self, purpose, data):
         with self.lock:
@@ -167,6 +177,47 @@ class Tampering(Case):
             self.assertIn("is not what was sent", run.text())
             run.wait_more_steps(20, timeout=PATIENCE)
             self.assert_ends_clean(run)
+
+    def test_nobody_gets_in_by_repeating_handshakes_and_the_key_is_not_among_them(self):
+        path = Path(self)
+        config = job(network={"transport": "tcp", "encryption": "none"}, environment={"set": path.variables()})
+        with Run(config) as run:
+            run.wait_size(2)
+            with open(os.path.join(run.state, run.name, "run.json")) as file:
+                record = file.read()
+            # Listeners answer while a generation is built: strangers say all that was heard, again and again.
+            repeating = threading.Event()
+            admitted = []
+            strangers = [threading.Thread(target=self.repeat, args=(path, repeating, admitted)) for _ in range(4)]
+            for stranger in strangers:
+                stranger.start()
+            for size in (3, 2, 4, 2, 3):
+                run.do("resize", run.name, size)
+                run.wait_size(size, timeout=PATIENCE)
+            run.wait_more_steps(10)
+            repeating.set()
+            for stranger in strangers:
+                stranger.join()
+            self.assertEqual(admitted, [])
+            with path.lock:
+                heard = b"".join(said for _, _, said in path.said) + b"".join(path.seen.values())
+                self.assertLessEqual({RING, STATE}, {purpose for _, purpose, _ in path.said})
+            keys = re.findall(r'"key": *"([0-9a-f]{64})"', record)
+            self.assertEqual(len(keys), 1)
+            self.assertNotIn(bytes.fromhex(keys[0]), heard)
+            self.assertNotIn(keys[0].encode(), heard)
+            self.assert_ends_clean(run)
+
+    def repeat(self, path, ending, admitted):
+        while not ending.is_set():
+            with path.lock:
+                said = list(path.said)
+            for address, _, both in said:
+                with contextlib.suppress(OSError), socket.create_connection(address, timeout=1) as stranger:
+                    stranger.sendall(both)
+                    answer = stranger.recv(FROM_ACCEPTOR, socket.MSG_WAITALL)
+                    if len(answer) == FROM_ACCEPTOR:  # a challenge is for everybody, the acknowledgement for members
+                        admitted.append(address)
 
     def test_who_changes_everything_ends_the_run_but_never_with_success(self):
         path = Path(self, lambda purpose, number, before, data: flip(data, before, 100) if purpose == RING else data)

@@ -1,7 +1,7 @@
 // A training program in which worker 2 does wrong, once, in the step of the first argument. With "replicas" it breaks
 // an assertion of its session, as a bug would: it asks the component that holds the replicas to keep a replica that was
 // never complete. With "parameters" it changes a parameter that the others do not change. With "flood" it sends its
-// agent 100,000 notes past the library. With "notes" each worker writes 20,000 notes, of which those of rank 0 count.
+// agent 100,000 notes past the library. With "order" it sums its two gradients in the other order. With "notes" each worker writes 20,000 notes, of which those of rank 0 count.
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -10,9 +10,11 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <span>
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "elastictrain/session.hpp"
@@ -63,6 +65,7 @@ int main(int, char** arguments) {
   const std::string socket_path = path == nullptr ? "" : path;
   std::vector<float> weights(64, 1.0F);
   std::vector<float> gradient(64);
+  std::vector<float> other(32);
   Session session;
   session.share_model("weights", weights.data(), weights.size());
   session.set_data({.sample_count = 4000, .epochs = 3});
@@ -76,7 +79,9 @@ int main(int, char** arguments) {
     if (is_wrong && what == "replicas") break_an_assertion();
     if (is_wrong && what == "parameters") weights[7] += 1;
     if (is_wrong && what == "flood") flood(socket_path);
-    session.all_reduce(gradient.data(), gradient.size());
+    std::span<float> buckets[] = {gradient, other};
+    if (is_wrong && what == "order") std::swap(buckets[0], buckets[1]);
+    for (const auto bucket : buckets) session.all_reduce(bucket.data(), bucket.size());
     for (std::size_t i = 0; i < weights.size(); ++i) weights[i] -= 0.01F * gradient[i];
     session.commit_step();
   }

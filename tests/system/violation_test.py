@@ -1,5 +1,5 @@
 """A worker that does wrong: it violates an assertion and is survived as any loss, it spoils its parameters and the audit
-says so, or it floods its agent and loses nobody."""
+says so, it sums in another order than the others, or it floods its agent and loses nobody."""
 
 import os
 
@@ -33,6 +33,14 @@ class Violation(Case):
             summary = run.text().split("summary of ")[1].splitlines()
             self.assertIn("AUDIT FAILED: ", summary[1])
             self.assertIn("but the audit failed: ", summary[2])
+
+    def test_ranks_that_sum_in_another_order_are_told_both_sizes(self):
+        config = job(workers=(3, 3, 3), command=[PROGRAM, "20", "order"], failures={"max_crashes": 0})
+        with Run(config) as run:
+            self.assertNotEqual(run.wait(60), 0)
+            run.wait_no_processes()
+            self.assertRegex(run.text(), r"ranks disagree about a collective operation: here number \d+ with \d+ bytes, at "
+                                         r"[a-z ]*rank \d number \d+ with \d+ bytes")
 
     def survives(self, mode):
         """The text of a run of three workers that ends as if nothing had happened."""

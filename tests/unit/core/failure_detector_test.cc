@@ -63,7 +63,9 @@ TEST_CASE("the dead stay dead and the forgotten are unknown") {
   detector.look(kAgent, at_ms(1000));
   detector.look(kAgent, at_ms(3000));
   CHECK_FALSE(detector.on_message(kAgent, at_ms(3001)));
-  CHECK_FALSE(detector.look(kAgent, at_ms(4000)).changed);
+  const auto later = detector.look(kAgent, at_ms(4000));
+  CHECK(later.verdict == Verdict::kDead);
+  CHECK_FALSE(later.changed);
   detector.forget(kAgent);
   CHECK(detector.silence(kAgent, at_ms(9000)) == Millis(0));
 }

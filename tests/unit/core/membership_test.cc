@@ -239,6 +239,21 @@ TEST_CASE("audit records find samples that count twice, and the end sums them up
   CHECK(run.last<EndRun>()->exit_status == kStatusAuditFailed);
 }
 
+TEST_CASE("a run whose workers have different parameters ends with the status of a failed audit") {
+  Run run(Run::settings(2, 2));
+  run.train(2, 2);
+  for (std::uint32_t id : {1, 2}) {
+    protocol::AuditStep step{.generation = 1, .step = 1, .first_position = 32 * id, .count = 32, .hashed = true};
+    step.state_hash = id;
+    run.say(id, protocol::WorkerAudit{{step}});
+  }
+  for (std::uint32_t id : {1, 2}) run.say(id, protocol::WorkerFinished{1});
+  for (std::uint32_t id : {1, 2}) run.feed(WorkerExited{WorkerId{id}, 0, 0, {}});
+  REQUIRE(run.last<EndRun>() != nullptr);
+  CHECK(run.last<EndRun>()->exit_status == kStatusAuditFailed);
+  CHECK(run.last<EndRun>()->reason.find("1 times the parameters of two workers differed") != std::string::npos);
+}
+
 TEST_CASE("the account of a lost worker still counts") {
   Run run(Run::settings(1, 1));
   run.train(1, 1);
@@ -416,7 +431,9 @@ TEST_CASE("a worker that divides its data in another way is refused with both va
       {[](auto& ready) { ready.division.drop_last = true; }, "drop_last = true, the rest of the run false"},
       {[](auto& ready) { ready.division.min_local_samples = 2; }, "min_local_samples = 2, the rest of the run 0"},
       {[](auto& ready) { ready.epochs = 3; }, "epochs = 3, the rest of the run 0"},
-      {[](auto& ready) { ready.max_steps = 9; }, "max_steps = 9, the rest of the run 0"}};
+      {[](auto& ready) { ready.max_steps = 9; }, "max_steps = 9, the rest of the run 0"},
+      {[](auto& ready) { ready.sample_count = 99; }, "has 99 samples for each epoch, the rest of the run 1000"},
+      {[](auto& ready) { ready.state_layout_hash = 2; }, "shares different state than the rest of the run"}};
   for (const auto& [change, text] : refusals) CHECK(refusal_of(change).find(text) != std::string::npos);
   CHECK(refusal_of([](auto&) {}).empty());
   CHECK(refusal_of([](auto& ready) { ready.division = {.seed = 8}; }).empty());  // a library that does not say

@@ -1,7 +1,11 @@
 // Services for programs besides training: their own data in a step, figures, and requests about the run.
 #include <doctest/doctest.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cmath>
 #include <cstring>
@@ -282,6 +286,32 @@ TEST_CASE("silent strangers and a reader that does not read delay no other reade
     CHECK(found->value_or(0) == 1);
     CHECK(into == std::vector<std::byte>(8, std::byte{7}));
   }
+  // The store has accepted them all before the last request.
+  const auto is_open = [](const comm::Socket& stranger) {
+    std::byte nothing;
+    return ::recv(stranger.fd(), &nothing, 1, MSG_DONTWAIT) < 0 && errno == EAGAIN;
+  };
+  CHECK(std::count_if(strangers.begin(), strangers.end(), is_open) <= 64);
+}
+
+TEST_CASE("another user of the machine is turned away by a store before a word") {
+  if (::geteuid() != 0) return;  // only root can be another user
+  constexpr uid_t kNobody = 65534;
+  auto store = peers::ModelStore::open({.host_key = "here"});
+  REQUIRE(store);
+  const auto entry = (*store)->entry();
+  const pid_t child = ::fork();
+  if (child == 0) {
+    if (::setuid(kNobody) != 0) ::_exit(2);
+    const comm::Socket stranger = connection_to(entry);
+    const auto hello = comm::encode(peers::store_handshake(protocol::Encryption::kNone));
+    (void)::send(stranger.fd(), hello.data(), hello.size(), MSG_NOSIGNAL);
+    comm::ChallengeBytes answer;
+    ::_exit(::recv(stranger.fd(), answer.data(), answer.size(), 0) > 0 ? 1 : 0);
+  }
+  int status = -1;
+  ::waitpid(child, &status, 0);
+  CHECK(status == 0);
 }
 
 TEST_CASE("a request is sent once by the first rank, and again when it changes") {
