@@ -5,7 +5,8 @@
 #   scripts/test.sh                      release build, all tests (10 to 15 minutes on two cores, without the build)
 #   scripts/test.sh --asan               the same in a build with AddressSanitizer, its leak detector and UBSan
 #   scripts/test.sh --tsan               the same with ThreadSanitizer; both take half an hour and more
-#   scripts/test.sh --mutants            only the mutants of the product, all of them; three are in the default run
+#   scripts/test.sh --mutants            only the mutants of the product, all of them, with a build of their own;
+#                                        three are in the default run
 #   scripts/test.sh --torch              only the tests of elastictrain.torch; installs PyTorch, which the default run does not
 #   scripts/test.sh -R system_ssh        only the tests whose name matches
 set -euo pipefail
@@ -14,10 +15,11 @@ cd "$(dirname "$0")/.."
 preset=release
 tests=()
 groups=(test)
+mutants=
 jobs=$((2 * $(nproc)))  # most tests wait; those that compute count as several (tests/CMakeLists.txt)
 case "${1:-}" in
   -h | --help)
-    sed -n '2,10s/^# //p' "$0"
+    sed -n '2,11s/^# //p' "$0"
     exit 0
     ;;
   --asan | --tsan | --debug)
@@ -26,6 +28,7 @@ case "${1:-}" in
     shift
     ;;
   --mutants)
+    mutants=1
     tests=(-C mutants -R simulation_.*mutant)
     shift
     ;;
@@ -46,6 +49,7 @@ export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_leaks=1:abort_on_error=0}
 export UBSAN_OPTIONS=${UBSAN_OPTIONS:-print_stacktrace=1}
 export TSAN_OPTIONS=${TSAN_OPTIONS:-halt_on_error=1:second_deadlock_stack=1}
 status=0
+[ -z "$mutants" ] || tests/mutants/mutants.py run build/mutants || status=$?
 ctest --test-dir "build/$preset" --parallel "$jobs" --output-on-failure --no-tests=error \
   --output-junit test-report.xml ${tests[@]+"${tests[@]}"} "$@" </dev/null || status=$?
 
