@@ -53,6 +53,12 @@ bool Lease::is_left_undone(const LeaseGiven& event) const {
 
 void Lease::on(const LeaseGiven& event) {
   if (is_left_undone(event)) return suspend();
+  // The supervisor that took this lease may have been lost before it acted on it.
+  const bool is_taken = event.version == desired_.lease.version && event.version != applied_;
+  if (is_taken && startup_.hosts_known && desired_.lease.slots >= settings_.min_workers) {
+    applied_ = event.version;
+    return hosts_.offer(event.hosts);
+  }
   // A run that begins again has no slots: what it had is given to it anew, perhaps by the same version.
   const bool anew = event.version == desired_.lease.version && !startup_.hosts_known && !event.hosts.empty();
   if (event.version < desired_.lease.version || (event.version == desired_.lease.version && !anew)) {
@@ -67,6 +73,7 @@ void Lease::on(const LeaseGiven& event) {
   }
   desired_.lease = {event.version, taken.slots, event.reason, event.hold};
   out_.journal(std::move(taken));
+  applied_ = event.version;
   out_.look_again();
   const bool enough = desired_.lease.slots >= settings_.min_workers;
   if (enough) return hosts_.offer(event.hosts);

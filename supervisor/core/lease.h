@@ -51,6 +51,7 @@ class Lease {
   HostList& hosts_;
   Halt& halt_;
   Ending& ending_;
+  std::uint64_t applied_ = 0;  // the newest version that this supervisor has acted on
 };
 
 }  // namespace elastictrain::core
