@@ -3,10 +3,13 @@
 import os
 import resource
 import signal
+import subprocess
 import sys
+import tempfile
 import unittest
 
 import harness
+import lab
 from harness import Case, Run, job, pids
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -92,6 +95,19 @@ class Python(Case):
                 self.assertEqual(run.text("stdout").count("Traceback (most recent call last)") +
                                  run.text("stderr").count("] Traceback (most recent call last)"), 1)
                 self.assertIn("the end", run.text(), "what the program registered for its end is done")
+
+    def test_a_machine_without_a_network_trains(self):
+        """It has a loopback interface only."""
+        if os.geteuid() != 0:
+            self.skipTest("root is needed for a network namespace")
+        environment = {**os.environ, "PYTHONPATH": os.path.join(ROOT, "train", "python"), "ET_EPOCHS": "1"}
+        with tempfile.TemporaryDirectory() as state:
+            script = f'"{lab.find_tool("ip")}" link set lo up && exec "$@"'
+            done = subprocess.run([lab.find_tool("unshare"), "--net", "sh", "-c", script, "sh", harness.BINARY, "run", "-n", "2", "--",
+                                   sys.executable, PROGRAM], env={**environment, "ELASTICTRAIN_STATE_DIR": state},
+                                  capture_output=True, text=True, timeout=120)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertIn("finished at step", done.stdout + done.stderr)
 
 
 if __name__ == "__main__":
